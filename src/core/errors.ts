@@ -1,0 +1,90 @@
+/** Every error a customer can see, on one screen. DESIGN section 2; spec part 7. */
+
+/** name: [HTTP status, envelope code, text]. */
+const TABLE = {
+  missing_api_key: [401, 401, "Missing API key"],
+  invalid_api_key: [401, 401, "Invalid API key"],
+  too_many_unknown_keys: [429, 2005, "Too many unknown API keys from this address; wait and retry"],
+  invalid_request: [400, 400, "Invalid request"],
+  insufficient_credits: [402, 402, "Insufficient credits"],
+  task_not_found: [404, 404, "Task not found"],
+  path_not_found: [404, 404, "No such endpoint"],
+  method_not_allowed: [405, 405, "Method not allowed"],
+  request_timeout: [408, 408, "The request did not arrive in time"],
+  idempotency_in_progress: [409, 409, "A request with this Idempotency-Key is still in progress"],
+  payload_too_large: [413, 413, "Request body too large"],
+  unsupported_media_type: [415, 415, "Unsupported media type"],
+  expectation_failed: [417, 417, "Only Expect: 100-continue is supported"],
+  idempotency_mismatch: [422, 422, "This Idempotency-Key was used with a different request"],
+  upgrade_refused: [426, 426, "WebSocket is not served here; use plain HTTP/1.1"],
+  headers_too_large: [431, 431, "Request headers too large"],
+  rate_limited: [429, 2001, "Rate limit exceeded, please slow down"],
+  concurrency_limited: [429, 2002, "Too many concurrent tasks; wait for one to finish"],
+  daily_limited: [429, 2003, "Daily request limit exceeded"],
+  upstream_rate_limited: [429, 2004, "The video generation service is rate limiting; retry with backoff"],
+  internal: [500, 500, "Internal error"],
+  upstream_refused_gateway: [502, 502, "The video generation service refused the gateway; nothing is charged"],
+  upstream_failed: [502, 502, "The video generation service could not be reached; nothing is charged"],
+  upstream_unclear: [
+    502,
+    502,
+    "The video generation service gave no clear answer; nothing is charged unless the task is confirmed",
+  ],
+  upstream_timeout: [
+    504,
+    504,
+    "The video generation service gave no answer in time; nothing is charged unless the task is confirmed",
+  ],
+  store_unavailable: [503, 503, "The rate-limit store is unavailable; retry shortly"],
+  version_unsupported: [505, 505, "Only HTTP/1.1 and HTTP/1.0 are supported"],
+} as const satisfies Record<string, readonly [status: number, code: number, text: string]>;
+
+export type ErrorName = keyof typeof TABLE;
+
+/** One broken rule of a request, or of a config file. `path` is a JSON pointer such as `/shots/0/duration`. */
+export interface Problem {
+  path: string;
+  message: string;
+}
+
+/** A refusal is a value: what the customer is told, complete but for the request id. */
+export interface Refusal {
+  name: ErrorName;
+  status: number;
+  code: number;
+  text: string;
+  /** Whole seconds, at least 1; set where waiting helps. */
+  retryAfterSeconds?: number;
+  details?: readonly Problem[];
+  /** Methods the path does serve; only with 405. */
+  allow?: string;
+  /** False tells common SDKs not to retry on their own. */
+  shouldRetry?: false;
+  /** Why, for the log only; never sent. */
+  detail?: string;
+}
+
+/**
+ * Builds a refusal from the table.
+ * @param name row of the table
+ * @param extra replaces or adds fields; `text` and `code` only where the row leaves them to the cause
+ */
+export function refuse(name: ErrorName, extra?: Partial<Omit<Refusal, "name">>): Refusal {
+  const [status, code, text] = TABLE[name];
+  return { name, status, code, text, ...extra };
+}
+
+/** A failure: thrown, answered from the same table. `detail` is logged, never sent. */
+export class GatewayError extends Error {
+  readonly refusal: Refusal;
+
+  constructor(name: ErrorName, detail: string, options?: ErrorOptions & { retryAfterSeconds?: number }) {
+    super(detail, options);
+    this.name = "GatewayError";
+    const wait = options?.retryAfterSeconds;
+    this.refusal = refuse(name, wait === undefined ? { detail } : { detail, retryAfterSeconds: wait });
+  }
+}
+
+/** All names, for metrics' closed label sets and for the documentation. */
+export const ERROR_NAMES = Object.keys(TABLE) as ErrorName[];

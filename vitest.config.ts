@@ -1,0 +1,14 @@
+import { defineConfig } from "vitest/config";
+
+/** `unit` needs nothing but Node; `lua` and `gateway` run against a real Redis started once per run. */
+const redis = { globalSetup: "test/support/global-redis.ts", testTimeout: 30_000, hookTimeout: 60_000 };
+
+export default defineConfig({
+  test: {
+    projects: [
+      { test: { name: "unit", include: ["test/unit/**/*.test.ts"], testTimeout: 15_000 } },
+      { test: { name: "lua", include: ["test/lua/**/*.test.ts"], ...redis } },
+      { test: { name: "gateway", include: ["test/gateway/**/*.test.ts"], ...redis } },
+    ],
+  },
+});
