@@ -1,0 +1,24 @@
+/** What a key may do: requests per rolling 60 s, tasks at a time, requests per UTC day. Spec 8.1. */
+export interface Limits {
+  rateLimit: number;
+  maxConcurrent: number;
+  dailyLimit: number;
+}
+
+/** Tier name to its default limits; a key's own record may override each of them. */
+export type Tiers = Readonly<Record<string, Readonly<Limits>>>;
+
+/** The five numbers behind the rate-limit headers, as the store reports them. Spec 8.2. */
+export interface LimitState {
+  rateLimit: number;
+  remaining: number;
+  /** Redis time, Unix milliseconds, at which the oldest counted request leaves the window; now if none. */
+  resetAtMs: number;
+  maxConcurrent: number;
+  active: number;
+}
+
+/** What an unauthenticated answer carries: zeros, and Reset now. DESIGN 2. */
+export function noLimits(nowMs: number): LimitState {
+  return { rateLimit: 0, remaining: 0, resetAtMs: nowMs, maxConcurrent: 0, active: 0 };
+}

@@ -1,0 +1,34 @@
+import type { GenerationEndpoint } from "./endpoints.ts";
+
+/** Whole credits per request: flat, by duration and quality (spec 4.3), or by nFrames (spec 4.6). */
+export type Price =
+  | number
+  | { readonly by_duration_and_quality: Readonly<Record<"10" | "15", Readonly<Record<Quality, number>>>> }
+  | { readonly by_n_frames: Readonly<Record<"10" | "15" | "25", number>> };
+
+type Quality = "standard" | "high";
+
+/** One complete price set, as a file under `config/prices/` holds it. */
+export type PriceTable = Readonly<Record<GenerationEndpoint, Price>>;
+
+/** The fields of a validated body that a price can depend on; defaults are already written out. */
+export interface PricedBody {
+  duration?: number;
+  quality?: string;
+  nFrames?: string;
+}
+
+/**
+ * The price of one validated request, in whole credits. Fixed at admission and never looked up again. Spec 4.1.
+ * @throws RangeError when the body lacks what its price depends on: validation and price table disagree
+ */
+export function priceOf(table: PriceTable, endpoint: GenerationEndpoint, body: PricedBody): number {
+  const price = table[endpoint];
+  if (typeof price === "number") return price;
+  const credits =
+    "by_n_frames" in price
+      ? price.by_n_frames[body.nFrames as "10"]
+      : price.by_duration_and_quality[`${body.duration}` as "10"]?.[body.quality as Quality];
+  if (credits === undefined) throw new RangeError(`no price for ${endpoint}`);
+  return credits;
+}
