@@ -1,0 +1,73 @@
+#!lua
+-- ADMIT: may this generation run? All or nothing: a refusal writes nothing. DESIGN sections 2 and 3.
+--
+-- KEYS  1 key (hash)  2 account (hash)  3 window (list of ms stamps, newest first)  4 slots (set of request ids)
+--       5 request (hash)  6 due (zset: request id by ms)  7 idempotency (hash; only with an Idempotency-Key)
+-- ARGV  1 now (ms or empty)  2 tiers  3 request id  4 key id  5 price (credits)  6 endpoint (path)
+--       7 not_after (ms)  8 hold lifetime (ms)  9 fingerprint of path and body (empty: no Idempotency-Key)
+--       10 idempotency lifetime (ms)  11 idempotency digest (the last part of KEYS[7])
+-- RETURNS outcome, now, rate limit, remaining, reset (ms), concurrent limit, active, then
+--   admitted               (also when this request id was admitted before and is still held)
+--   stale                  the script ran after not_after; nothing happened
+--   void                   this request id was taken back before it arrived; nothing happens
+--   unknown_key            no such key, revoked or expired; the five numbers are zeros
+--   replayed               task id, the answer's data as JSON
+--   idempotency_mismatch   the Idempotency-Key belongs to another path or body
+--   idempotency_in_progress  due (ms)
+--   rate_limited           ms until one more fits in the window
+--   daily_limited          ms until midnight UTC
+--   concurrency_limited
+--   insufficient_credits   credits that can be spent
+local now = store_now()
+local request_id, price = ARGV[3], tonumber(ARGV[5])
+local window, slots, request = KEYS[3], KEYS[4], KEYS[5]
+
+local key = read_key(KEYS[1], now)
+if not key or not key.usable then return reply("unknown_key", now) end
+
+local earlier = redis.call("HGET", request, "state")
+if earlier then return reply(earlier == "void" and "void" or "admitted", now, key, window, slots) end
+if now > tonumber(ARGV[7]) then return reply("stale", now, key, window, slots) end
+
+if KEYS[7] then
+  local first = redis.call("HMGET", KEYS[7], "request_id", "fingerprint", "task_id", "response", "due_at")
+  if first[1] then
+    if first[2] ~= ARGV[9] then return reply("idempotency_mismatch", now, key, window, slots) end
+    if first[3] then return reply("replayed", now, key, window, slots, first[3], first[4]) end
+    return reply("idempotency_in_progress", now, key, window, slots, tonumber(first[5]))
+  end
+end
+
+local live, length = live_entries(window, key.clock)
+if live >= key.rate_limit then
+  -- A limit that was lowered leaves more entries than it allows: wait for the one that brings it below.
+  local wait = key.rate_limit == 0 and WINDOW_MS
+    or stamp_at(window, key.rate_limit - 1) + WINDOW_MS - key.clock
+  return reply("rate_limited", now, key, window, slots, wait)
+end
+if key.day_count >= key.daily_limit then
+  return reply("daily_limited", now, key, window, slots, (key.day + 1) * DAY_MS - key.clock)
+end
+if redis.call("SCARD", slots) >= key.max_concurrent then
+  return reply("concurrency_limited", now, key, window, slots)
+end
+local money = redis.call("HMGET", KEYS[2], "balance", "held")
+local available = tonumber(money[1] or 0) - tonumber(money[2] or 0)
+if available < price then return reply("insufficient_credits", now, key, window, slots, available) end
+
+local due_at = int(now + tonumber(ARGV[8]))
+redis.call("HSET", KEYS[1], "clock_ms", int(key.clock), "day", int(key.day), "day_count", int(key.day_count + 1))
+if live < length then redis.call("LTRIM", window, 0, live - 1) end
+redis.call("LPUSH", window, int(key.clock))
+redis.call("SADD", slots, request_id)
+redis.call("HINCRBY", KEYS[2], "held", ARGV[5])
+redis.call("HINCRBY", KEYS[2], "total_requests", 1)
+redis.call("HSET", request, "state", "held", "account_id", key.account_id, "key_id", ARGV[4], "price", ARGV[5],
+  "endpoint", ARGV[6], "admitted_at", int(now), "stamp", int(key.clock), "day", int(key.day), "due_at", due_at)
+redis.call("ZADD", KEYS[6], due_at, request_id)
+if KEYS[7] then
+  redis.call("HSET", request, "idempotency", ARGV[11])
+  redis.call("HSET", KEYS[7], "request_id", request_id, "fingerprint", ARGV[9], "due_at", due_at)
+  redis.call("PEXPIRE", KEYS[7], ARGV[10])
+end
+return reply("admitted", now, key, window, slots)

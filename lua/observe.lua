@@ -1,0 +1,73 @@
+#!lua flags=allow-oom
+-- OBSERVE: what the upstream says of a task now. Completed or failed ends it once: the slot comes back, a failed
+-- task is refunded if it was charged. An ended task never changes again. DESIGN section 3.
+--
+-- KEYS  1 task (hash)  2 request (hash)  3 account (hash)  4 slots of the creating key (set)  5 due (zset)
+--       6 ledger (stream)  7 recent transactions (list)  8 done (zset: request id by ms)
+--       9 key  10 window  11 slots of the polling key (only for a client's poll)
+-- ARGV  1 now (ms or empty)  2 tiers  3 request id  4 account id
+--       5 status: pending, processing, completed, failed; gone (404); expired (older than the maximum age)
+--       6 the task's data (JSON; for gone and expired: what is answered once it has ended as failed)
+--       7 refund failed tasks (1 or 0)  8 ms until the sweeper may ask again
+--       9 how many 404s in a row  10 over how many ms make a task gone
+-- RETURNS outcome, now, rate limit, remaining, reset (ms), concurrent limit, active,
+--         status, data (JSON), credits refunded by this call
+--   observed          not at its end
+--   finished          ended by this call
+--   already_finished  had ended before; status and data are those of its end
+--   missing           no such task or request; nothing happens
+local now = store_now()
+local task, request, account = KEYS[1], KEYS[2], KEYS[3]
+local request_id, account_id, status, data = ARGV[3], ARGV[4], ARGV[5], ARGV[6]
+local key = KEYS[9] and read_key(KEYS[9], now)
+
+local function answer(outcome, refunded)
+  local kept = redis.call("HMGET", task, "status", "data")
+  return reply(outcome, now, key, KEYS[10], KEYS[11], kept[1] or "", kept[2] or "", refunded or 0)
+end
+
+local record = redis.call("HMGET", request, "state", "price", "endpoint", "task_id", "uncollected", "gone_count",
+  "gone_since", "key_id")
+local state = record[1]
+if state == "finished" then
+  -- The same end again may carry fresher links; any other claim about an ended task is ignored.
+  if redis.call("HGET", task, "status") == status then
+    redis.call("HSET", task, "data", data, "observed_at", int(now))
+  end
+  redis.call("ZREM", KEYS[5], request_id)
+  return answer("already_finished")
+end
+if state ~= "bound" then return answer("missing") end
+
+if status == "gone" then
+  local count = tonumber(record[6] or 0) + 1
+  local since = tonumber(record[7] or now)
+  if count < tonumber(ARGV[9]) or now - since < tonumber(ARGV[10]) then
+    redis.call("HSET", request, "gone_count", int(count), "gone_since", int(since))
+    redis.call("ZADD", KEYS[5], int(now + tonumber(ARGV[8])), request_id)
+    return answer("observed")
+  end
+elseif record[6] then
+  redis.call("HDEL", request, "gone_count", "gone_since")
+end
+
+local ended_by = status
+if status == "gone" or status == "expired" then status = "failed" else ended_by = "upstream" end
+redis.call("HSET", task, "status", status, "data", data, "observed_at", int(now))
+if status ~= "completed" and status ~= "failed" then
+  redis.call("ZADD", KEYS[5], int(now + tonumber(ARGV[8])), request_id)
+  return answer("observed")
+end
+
+redis.call("HSET", request, "state", "finished", "status", status, "ended_by", ended_by, "finished_at", int(now))
+redis.call("SREM", KEYS[4], request_id)
+redis.call("ZREM", KEYS[5], request_id)
+redis.call("ZADD", KEYS[8], int(now), request_id)
+local refunded = 0
+if status == "failed" and ARGV[7] == "1" and not record[5] then
+  refunded = tonumber(record[2])
+  redis.call("HINCRBY", account, "total_used", int(-refunded))
+  post(account, KEYS[6], KEYS[7], now, account_id, "recharge", refunded, record[3], "refund", record[4],
+    { "request_id", request_id, "key_id", record[8] })
+end
+return answer("finished", refunded)

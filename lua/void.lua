@@ -1,0 +1,47 @@
+#!lua flags=allow-oom
+-- VOID: the hold vanishes without a trace; hold, slot and the day's count come back, the window entry stays.
+-- `unsent` (an ADMIT whose answer never came) also takes back the window entry and the count of requests, and
+-- leaves a tombstone for an ADMIT that runs later still. DESIGN section 3, ghost admissions.
+--
+-- KEYS  1 request (hash)  2 account (hash)  3 key (hash)  4 window (list)  5 slots (set)  6 due (zset)
+--       7 done (zset: request id by ms)  8 idempotency (hash; only with an Idempotency-Key)
+-- ARGV  1 now (ms or empty)  2 tiers  3 request id  4 reason: refused, due or unsent  5 tombstone lifetime (ms)
+-- RETURNS outcome, now, rate limit, remaining, reset (ms), concurrent limit, active
+--   void       taken back (also when it was before)
+--   bound      the request has a task; nothing happens
+--   not_due    reason `due` before the due time; nothing happens
+--   missing    no such request; `unsent` leaves the tombstone
+local now = store_now()
+local request, account, window, slots = KEYS[1], KEYS[2], KEYS[4], KEYS[5]
+local request_id, reason = ARGV[3], ARGV[4]
+local key = read_key(KEYS[3], now)
+
+local record = redis.call("HMGET", request, "state", "price", "stamp", "day", "due_at")
+local state = record[1]
+if not state then
+  redis.call("ZREM", KEYS[6], request_id)
+  if reason == "unsent" then
+    redis.call("HSET", request, "state", "void", "reason", reason)
+    redis.call("PEXPIRE", request, ARGV[5])
+  end
+  return reply("missing", now, key, window, slots)
+end
+if state == "void" then return reply("void", now, key, window, slots) end
+if state ~= "held" then return reply("bound", now, key, window, slots) end
+if reason == "due" and now < tonumber(record[5]) then return reply("not_due", now, key, window, slots) end
+
+redis.call("HINCRBY", account, "held", int(-tonumber(record[2])))
+redis.call("SREM", slots, request_id)
+redis.call("ZREM", KEYS[6], request_id)
+redis.call("HSET", request, "state", "void", "reason", reason, "void_at", int(now))
+redis.call("ZADD", KEYS[7], int(now), request_id)
+if key then
+  local day = redis.call("HMGET", KEYS[3], "day", "day_count")
+  if day[1] == record[4] and tonumber(day[2]) > 0 then redis.call("HINCRBY", KEYS[3], "day_count", -1) end
+end
+if reason == "unsent" then
+  redis.call("LREM", window, 1, record[3])
+  redis.call("HINCRBY", account, "total_requests", -1)
+end
+if KEYS[8] and redis.call("HGET", KEYS[8], "request_id") == request_id then redis.call("DEL", KEYS[8]) end
+return reply("void", now, key, window, slots)

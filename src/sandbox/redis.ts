@@ -1,0 +1,73 @@
+import { access, constants } from "node:fs/promises";
+import { delimiter, join, resolve } from "node:path";
+import { debianRedis } from "./redis-debian.ts";
+import { startDockerRedis } from "./redis-docker.ts";
+import { binaryVersion, type RedisOptions, type RunningRedis, startBinary } from "./redis-server.ts";
+
+export { freePort, portIfFree, type RedisOptions, type RunningRedis } from "./redis-server.ts";
+
+/** Whatever the demo and the tests keep between runs lies here, outside of version control. */
+export const TOLLGATE_DIR = resolve(import.meta.dirname, "../../.tollgate");
+
+type Source = (options: RedisOptions) => Promise<RunningRedis>;
+
+/** In this order. DESIGN section 1. */
+const SOURCES: ReadonlyArray<readonly [name: string, start: Source]> = [
+  ["redis-server or valkey-server on the PATH", startFromPath],
+  ["a container", startDockerRedis],
+  ["Debian or Ubuntu packages", startFromPackages],
+];
+
+/**
+ * Starts a real Redis on the loopback from the first source that has one, and waits until it answers.
+ * @throws one message that says what to install, with the reason why each source failed
+ */
+export async function startRedis(options: RedisOptions): Promise<RunningRedis> {
+  const absolute = { ...options, dir: resolve(options.dir) };
+  const reasons: string[] = [];
+  for (const [name, start] of SOURCES) {
+    try {
+      return await start(absolute);
+    } catch (error) {
+      reasons.push(`  - ${name}: ${error instanceof Error ? error.message : String(error)}`);
+    }
+  }
+  throw new Error(
+    "No Redis could be started. Install redis-server or valkey-server, version 7 or newer, so that it is on the " +
+      "PATH (for instance `apt install redis-server` or `brew install redis`), or start a Docker engine. " +
+      `What was tried:\n${reasons.join("\n")}`,
+  );
+}
+
+async function startFromPath(options: RedisOptions): Promise<RunningRedis> {
+  const reasons: string[] = [];
+  for (const name of ["redis-server", "valkey-server"]) {
+    const path = await onPath(name);
+    if (path === undefined) continue;
+    try {
+      const binary = { path, env: process.env };
+      return await startBinary(binary, `${await binaryVersion(binary)} from PATH`, options);
+    } catch (error) {
+      reasons.push(error instanceof Error ? error.message : String(error));
+    }
+  }
+  throw new Error(reasons.join("; ") || "not found");
+}
+
+async function startFromPackages(options: RedisOptions): Promise<RunningRedis> {
+  const binary = await debianRedis(join(TOLLGATE_DIR, "redis"));
+  const source = `${await binaryVersion(binary)} unpacked from the distribution's packages`;
+  return startBinary(binary, source, options);
+}
+
+async function onPath(name: string): Promise<string | undefined> {
+  for (const dir of (process.env["PATH"] ?? "").split(delimiter)) {
+    const path = join(dir, name);
+    const found = await access(path, constants.X_OK).then(
+      () => true,
+      () => false,
+    );
+    if (dir && found) return path;
+  }
+  return undefined;
+}
