@@ -6,7 +6,7 @@
 -- ARGV  1 now (ms or empty)  2 tiers  3 request id  4 key id  5 price (credits)  6 endpoint (path)
 --       7 not_after (ms)  8 hold lifetime (ms)  9 fingerprint of path and body (empty: no Idempotency-Key)
 --       10 idempotency lifetime (ms)  11 idempotency digest (the last part of KEYS[7])
--- RETURNS outcome, now, rate limit, remaining, reset (ms), concurrent limit, active, then
+-- RETURNS outcome, now, rate limit, remaining, reset (ms), concurrent limit, active, tier, then
 --   admitted               (also when this request id was admitted before and is still held)
 --   stale                  the script ran after not_after; nothing happened
 --   void                   this request id was taken back before it arrived; nothing happens

@@ -9,7 +9,7 @@
 -- ARGV  1 now (ms or empty)  2 tiers  3 request id  4 account id  5 key id  6 price (credits)  7 endpoint (path)
 --       8 task id  9 ms until the sweeper may ask  10 the answer's data (JSON; only with an Idempotency-Key)
 --       11 fingerprint  12 idempotency lifetime (ms)  13 idempotency digest
--- RETURNS outcome, now, rate limit, remaining, reset (ms), concurrent limit, active
+-- RETURNS outcome, now, rate limit, remaining, reset (ms), concurrent limit, active, tier
 --   bound        charged (also when it was bound to this task id before)
 --   late         the hold was void; charged now
 --   uncollected  the hold was void and the balance does not allow the price; nothing charged

@@ -3,7 +3,7 @@
 --
 -- KEYS  1 key (hash)  2 window (list)  3 slots (set)  4 task (hash; only for a poll)
 -- ARGV  1 now (ms or empty)  2 tiers  3 account id  4 how old a cached answer may be (ms)
--- RETURNS outcome, now, rate limit, remaining, reset (ms), concurrent limit, active, then
+-- RETURNS outcome, now, rate limit, remaining, reset (ms), concurrent limit, active, tier, then
 --   known        the key is good; no task was asked for
 --   unknown_key  no such key, revoked or expired; the five numbers are zeros
 --   not_found    no such task, or another account's

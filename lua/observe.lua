@@ -10,7 +10,7 @@
 --       6 the task's data (JSON; for gone and expired: what is answered once it has ended as failed)
 --       7 refund failed tasks (1 or 0)  8 ms until the sweeper may ask again
 --       9 how many 404s in a row  10 over how many ms make a task gone
--- RETURNS outcome, now, rate limit, remaining, reset (ms), concurrent limit, active,
+-- RETURNS outcome, now, rate limit, remaining, reset (ms), concurrent limit, active, tier,
 --         status, data (JSON), credits refunded by this call
 --   observed          not at its end
 --   finished          ended by this call

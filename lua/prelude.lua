@@ -71,12 +71,12 @@ local function reset_at(window, live, clock)
   return stamp_at(window, live - 1) + WINDOW_MS
 end
 
--- A reply: outcome, the store's clock, the five numbers of the headers, then what the verb adds.
+-- A reply: outcome, the store's clock, the five numbers of the headers, the key's tier, then what the verb adds.
 local function reply(outcome, now, key, window, slots, ...)
-  if not key then return { outcome, now, 0, 0, now, 0, 0, ... } end
+  if not key then return { outcome, now, 0, 0, now, 0, 0, "", ... } end
   local live = live_entries(window, key.clock)
   return { outcome, now, key.rate_limit, math.max(0, key.rate_limit - live),
-    reset_at(window, live, key.clock), key.max_concurrent, redis.call("SCARD", slots), ... }
+    reset_at(window, live, key.clock), key.max_concurrent, redis.call("SCARD", slots), key.tier, ... }
 end
 
 -- Moves money and writes the ledger in the same step: balance, stream and recent transactions never disagree.

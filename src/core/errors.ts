@@ -23,7 +23,11 @@ const TABLE = {
   daily_limited: [429, 2003, "Daily request limit exceeded"],
   upstream_rate_limited: [429, 2004, "The video generation service is rate limiting; retry with backoff"],
   internal: [500, 500, "Internal error"],
-  upstream_refused_gateway: [502, 502, "The video generation service refused the gateway; nothing is charged"],
+  upstream_refused_gateway: [
+    502,
+    502,
+    "The video generation service refused the gateway; nothing is charged",
+  ],
   upstream_failed: [502, 502, "The video generation service could not be reached; nothing is charged"],
   upstream_unclear: [
     502,

@@ -119,7 +119,7 @@ async function findBinary(root: string): Promise<RedisBinary | undefined> {
   const libraries = files
     .filter((file) => /\.so(\.\d+)*$/.test(file))
     .map((file) => join(root, dirname(file)));
-  const inherited = process.env["LD_LIBRARY_PATH"];
+  const inherited = process.env.LD_LIBRARY_PATH;
   const search = [...new Set(libraries), ...(inherited ? [inherited] : [])].join(":");
   return { path: join(root, path), env: { ...process.env, LD_LIBRARY_PATH: search } };
 }

@@ -45,14 +45,14 @@ export async function startDockerRedis(options: RedisOptions): Promise<RunningRe
 
 /** Asks the places where testcontainers looks; the docker command may be there without any engine. */
 async function engineAnswers(): Promise<boolean> {
-  const runtimeDir = process.env["XDG_RUNTIME_DIR"] ?? `/run/user/${process.getuid?.() ?? 0}`;
+  const runtimeDir = process.env.XDG_RUNTIME_DIR ?? `/run/user/${process.getuid?.() ?? 0}`;
   const sockets = [
     "/var/run/docker.sock",
     join(runtimeDir, "docker.sock"),
     join(homedir(), ".docker/run/docker.sock"),
     join(homedir(), ".docker/desktop/docker.sock"),
   ];
-  const host = process.env["DOCKER_HOST"];
+  const host = process.env.DOCKER_HOST;
   const places = host ? [host] : sockets.map((path) => `unix://${path}`);
   return (await Promise.all(places.map(pings))).some(Boolean);
 }
@@ -61,7 +61,7 @@ function pings(place: string): Promise<boolean> {
   return new Promise((resolve) => {
     const url = URL.parse(place);
     // An engine behind ssh, TLS or a named pipe is left for testcontainers to find out.
-    if (!url || (url.protocol !== "unix:" && (url.protocol !== "tcp:" || process.env["DOCKER_TLS_VERIFY"]))) {
+    if (!url || (url.protocol !== "unix:" && (url.protocol !== "tcp:" || process.env.DOCKER_TLS_VERIFY))) {
       return resolve(url !== null);
     }
     const target =

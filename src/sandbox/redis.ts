@@ -2,7 +2,13 @@ import { access, constants } from "node:fs/promises";
 import { delimiter, join, resolve } from "node:path";
 import { debianRedis } from "./redis-debian.ts";
 import { startDockerRedis } from "./redis-docker.ts";
-import { binaryVersion, type RedisOptions, type RunningRedis, startBinary } from "./redis-server.ts";
+import {
+  binaryVersion,
+  portIfFree,
+  type RedisOptions,
+  type RunningRedis,
+  startBinary,
+} from "./redis-server.ts";
 
 export { freePort, portIfFree, type RedisOptions, type RunningRedis } from "./redis-server.ts";
 
@@ -20,10 +26,16 @@ const SOURCES: ReadonlyArray<readonly [name: string, start: Source]> = [
 
 /**
  * Starts a real Redis on the loopback from the first source that has one, and waits until it answers.
- * @throws one message that says what to install, with the reason why each source failed
+ * @throws when the given port is taken; when no source works, with one message that says what to install and why each
+ * source failed
  */
 export async function startRedis(options: RedisOptions): Promise<RunningRedis> {
   const absolute = { ...options, dir: resolve(options.dir) };
+  if (options.port !== undefined && !(await portIfFree(options.port))) {
+    throw new Error(
+      `Port ${options.port} for Redis is taken; stop what listens there or choose another port`,
+    );
+  }
   const reasons: string[] = [];
   for (const [name, start] of SOURCES) {
     try {
@@ -61,7 +73,7 @@ async function startFromPackages(options: RedisOptions): Promise<RunningRedis> {
 }
 
 async function onPath(name: string): Promise<string | undefined> {
-  for (const dir of (process.env["PATH"] ?? "").split(delimiter)) {
+  for (const dir of (process.env.PATH ?? "").split(delimiter)) {
     const path = join(dir, name);
     const found = await access(path, constants.X_OK).then(
       () => true,

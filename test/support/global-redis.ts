@@ -33,7 +33,7 @@ export default async function setup(project: TestProject): Promise<() => Promise
 }
 
 async function open(): Promise<{ url: string; stop(): Promise<void> }> {
-  const given = process.env["TEST_REDIS_URL"];
+  const given = process.env.TEST_REDIS_URL;
   if (given) {
     console.log(`Redis for tests: ${given} from TEST_REDIS_URL`);
     return { url: given, stop: async () => {} };

@@ -1,0 +1,46 @@
+import { Pointer } from "typebox/value";
+import { durationMs } from "./kinds.ts";
+import type { BrokenRule } from "./validate.ts";
+
+/** Addresses that take in every other one. */
+const ANY_HOST = new Set(["0.0.0.0", "::"]);
+
+/**
+ * Rules that span several settings. What is not valid by itself is left out: it has its own problem.
+ * @param data the file's data with overrides and defaults, possibly invalid
+ */
+export function crossChecks(data: unknown): BrokenRule[] {
+  return [
+    ...notLonger(data, ["upstream", "headers_timeout"], ["upstream", "total_timeout"]),
+    ...notLonger(data, ["upstream", "connect_timeout"], ["upstream", "total_timeout"]),
+    ...separateListeners(data),
+  ];
+}
+
+function notLonger(data: unknown, part: readonly string[], whole: readonly string[]): BrokenRule[] {
+  const partMs = durationMs(at(data, part));
+  const wholeMs = durationMs(at(data, whole));
+  if (partMs === undefined || wholeMs === undefined || partMs <= wholeMs) return [];
+  const message = `must not be longer than ${whole.join(".")}: ${at(data, part)} exceeds ${at(data, whole)}`;
+  return [{ keys: part, message }];
+}
+
+function separateListeners(data: unknown): BrokenRule[] {
+  const port = at(data, ["admin", "port"]);
+  if (port === 0 || port !== at(data, ["server", "port"])) return [];
+  const hosts = [at(data, ["admin", "host"]), at(data, ["server", "host"])].map(String);
+  if (hosts[0] !== hosts[1] && !hosts.some((host) => ANY_HOST.has(host))) return [];
+  return [{ keys: ["admin", "port"], message: `must differ from server.port: both are ${port}` }];
+}
+
+/** Secrets that stand in the file itself, whether or not the environment overrides them. */
+export function fileSecrets(data: unknown): BrokenRule[] {
+  const url = at(data, ["store", "redis_url"]);
+  if (typeof url !== "string" || !URL.canParse(url) || new URL(url).password === "") return [];
+  const message = "must hold no password; set REDIS_URL in the environment to the address with its password";
+  return [{ keys: ["store", "redis_url"], message }];
+}
+
+function at(data: unknown, keys: readonly string[]): unknown {
+  return Pointer.Get(data, `/${keys.join("/")}`);
+}

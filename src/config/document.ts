@@ -1,0 +1,111 @@
+import { readFileSync } from "node:fs";
+import path from "node:path";
+import { isAlias, isMap, isScalar, isSeq, LineCounter, type Node, parseDocument, type YAMLError } from "yaml";
+import { ConfigError, type ConfigProblem } from "./problems.ts";
+
+const FILE_BYTES_MAX = 1024 * 1024;
+
+/** One YAML file as read: its plain data, and where each part of it stands. */
+export interface YamlFile {
+  /** The name to print: relative to the working directory where the file lies below it. */
+  readonly name: string;
+  readonly data: unknown;
+  /** Duplicate keys and unknown tags: mistakes that do not keep the rest from being checked. */
+  readonly problems: readonly ConfigProblem[];
+  /** The line of the deepest part of `keys` that the file holds; undefined if it holds none. */
+  lineOf(keys: readonly string[]): number | undefined;
+}
+
+/**
+ * Reads a YAML 1.2 file of at most 1 MiB.
+ * @param file absolute path
+ * @throws ConfigError when the file cannot be read, or its syntax is broken
+ */
+export function readYaml(file: string): YamlFile {
+  const name = printedName(file);
+  const lines = new LineCounter();
+  const source = readText(file, name);
+  const document = parseDocument(source, {
+    lineCounter: lines,
+    prettyErrors: false,
+    // Quoted or not, "10" and 10 become the same key of a plain object: the later would win unseen.
+    uniqueKeys: (a, b) => isScalar(a) && isScalar(b) && String(a.value) === String(b.value),
+  });
+  const problems = [...document.errors, ...document.warnings].map((error): ConfigProblem => {
+    const { line, col } = lines.linePos(error.pos[0]);
+    return { file: name, path: "", line, message: `${inWords(error, source)} (column ${col})` };
+  });
+  if (document.errors.some((error) => error.code !== "DUPLICATE_KEY")) throw new ConfigError(problems);
+  const root = document.contents;
+  return {
+    name,
+    data: plainData(() => document.toJS(), name),
+    problems,
+    lineOf: (keys) => {
+      const offset = offsetOf(root, keys, (alias) => (isAlias(alias) ? alias.resolve(document) : alias));
+      return offset === undefined ? undefined : lines.linePos(offset).line;
+    },
+  };
+}
+
+function inWords(error: YAMLError, source: string): string {
+  if (error.code === "DUPLICATE_KEY") {
+    const key = /^[^\s:]*/.exec(source.slice(error.pos[0], error.pos[0] + 100));
+    return `the key ${key?.[0]} was given before`;
+  }
+  return error.code === "MULTIPLE_DOCS" ? "a second document begins here; only one is read" : error.message;
+}
+
+function readText(file: string, name: string): string {
+  try {
+    const bytes = readFileSync(file);
+    if (bytes.length <= FILE_BYTES_MAX) return bytes.toString("utf8");
+  } catch (error) {
+    throw new ConfigError([{ file: name, path: "", message: `cannot be read: ${readFailure(error)}` }]);
+  }
+  throw new ConfigError([{ file: name, path: "", message: "is larger than 1 MiB" }]);
+}
+
+function readFailure(error: unknown): string {
+  const code = (error as NodeJS.ErrnoException).code;
+  if (code === "ENOENT") return "there is no such file";
+  if (code === "EISDIR") return "it is a folder";
+  if (code === "EACCES") return "permission denied";
+  return String(code);
+}
+
+/** An alias without its anchor, or too many of them, shows only when the data is built. */
+function plainData(build: () => unknown, name: string): unknown {
+  try {
+    return build();
+  } catch (error) {
+    throw new ConfigError([{ file: name, path: "", message: (error as Error).message }]);
+  }
+}
+
+function offsetOf(
+  root: Node | null,
+  keys: readonly string[],
+  resolve: (node: unknown) => unknown,
+): number | undefined {
+  let node: unknown = root;
+  let offset: number | undefined;
+  for (const key of keys) {
+    node = resolve(node);
+    if (isMap<Node, unknown>(node)) {
+      const pair = node.items.find((item) => isScalar(item.key) && String(item.key.value) === key);
+      if (pair === undefined) return offset;
+      offset = pair.key.range?.[0] ?? offset;
+      node = pair.value;
+    } else if (isSeq<Node>(node)) {
+      node = node.items[Number(key)];
+      offset = (node as Node | undefined)?.range?.[0] ?? offset;
+    } else return offset;
+  }
+  return offset;
+}
+
+function printedName(file: string): string {
+  const relative = path.relative(process.cwd(), file);
+  return relative === "" || relative.startsWith("..") ? file : relative;
+}

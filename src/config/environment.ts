@@ -1,0 +1,55 @@
+import { Pointer } from "typebox/value";
+import { ConfigSchema } from "./schema.ts";
+import { isPlainObject } from "./validate.ts";
+
+/** The environment as given; nothing here reads `process.env`. */
+export type Environment = Readonly<Record<string, string | undefined>>;
+
+/** Variable name to the setting it replaces. `UPSTREAM_API_KEY` is not in the file at all. */
+const OVERRIDES: Readonly<Record<string, readonly [section: string, key: string]>> = {
+  HOST: ["server", "host"],
+  PORT: ["server", "port"],
+  ADMIN_HOST: ["admin", "host"],
+  ADMIN_PORT: ["admin", "port"],
+  REDIS_URL: ["store", "redis_url"],
+  UPSTREAM_URL: ["upstream", "url"],
+  FALLBACK_STRATEGY: ["store", "fallback_strategy"],
+  LOG_LEVEL: ["log", "level"],
+};
+
+/** The variable's value; an empty one counts as unset. */
+export function variable(env: Environment, name: string): string | undefined {
+  return env[name] || undefined;
+}
+
+/**
+ * Writes the environment's overrides into the file's data.
+ * @returns dotted setting to the variable that now decides it
+ */
+export function applyOverrides(data: Record<string, unknown>, env: Environment): Map<string, string> {
+  const origins = new Map<string, string>();
+  for (const [name, [sectionName, key]] of Object.entries(OVERRIDES)) {
+    const value = variable(env, name);
+    if (value === undefined) continue;
+    data[sectionName] ??= {};
+    const settings = data[sectionName];
+    // Anything else in its place is a mistake in the file, and reported as one.
+    if (!isPlainObject(settings)) continue;
+    settings[key] = typed(value, sectionName, key);
+    origins.set(`${sectionName}.${key}`, name);
+  }
+  return origins;
+}
+
+function typed(value: string, sectionName: string, key: string): string | number {
+  const { type } = Pointer.Get(ConfigSchema, `/properties/${sectionName}/properties/${key}`) as {
+    type?: string;
+  };
+  return type === "integer" && /^\d{1,15}$/.test(value) ? Number(value) : value;
+}
+
+/** What is wrong with the upstream's key, without repeating it: it goes into a header as it is. */
+export function apiKeyRule(key: string | undefined): string | undefined {
+  if (key === undefined || /^[\x21-\x7e]{1,4096}$/.test(key)) return undefined;
+  return "must be 1 to 4096 visible ASCII characters, without spaces or line breaks";
+}

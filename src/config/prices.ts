@@ -1,0 +1,57 @@
+import { type TSchema, Type } from "typebox";
+import type { GenerationEndpoint } from "../core/endpoints.ts";
+import type { PriceTable } from "../core/prices.ts";
+import { readYaml } from "./document.ts";
+import { ConfigError } from "./problems.ts";
+import { validate } from "./validate.ts";
+
+const strict = { additionalProperties: false };
+
+const credits = Type.Integer({
+  minimum: 1,
+  maximum: 1_000_000_000,
+  description: "Whole credits.",
+  "x-expects": "a whole number of credits",
+});
+
+const byQuality = Type.Object({ standard: credits, high: credits }, strict);
+
+const byDurationAndQuality = Type.Object(
+  { by_duration_and_quality: Type.Object({ "10": byQuality, "15": byQuality }, strict) },
+  strict,
+);
+
+const byFrames = Type.Object(
+  { by_n_frames: Type.Object({ "10": credits, "15": credits, "25": credits }, strict) },
+  strict,
+);
+
+/** A price file: every endpoint flat; two of them by duration and quality, storyboard by nFrames. Spec 4.1. */
+export const PriceTableSchema = Type.Object(
+  {
+    "gen2/text-to-video": credits,
+    "gen2/image-to-video": credits,
+    "gen2-pro/text-to-video": Type.Union([credits, byDurationAndQuality]),
+    "gen2-pro/image-to-video": Type.Union([credits, byDurationAndQuality]),
+    "gen2/watermark-remove": credits,
+    "gen2-pro/storyboard": Type.Union([credits, byFrames]),
+  } satisfies Record<GenerationEndpoint, TSchema>,
+  { ...strict, description: "Credits per request, by the path below /api/v1/." },
+);
+
+/**
+ * Reads a price file in which every endpoint has its price.
+ * @param file absolute path
+ * @throws ConfigError with every problem in it
+ */
+export function loadPrices(file: string): PriceTable {
+  const yaml = readYaml(file);
+  const checked = validate(PriceTableSchema, yaml.data ?? {});
+  const problems = [...yaml.problems];
+  for (const { keys, message } of checked.problems) {
+    const line = yaml.lineOf(keys);
+    problems.push({ file: yaml.name, path: keys.join("."), message, ...(line !== undefined && { line }) });
+  }
+  if (checked.value === undefined || problems.length > 0) throw new ConfigError(problems);
+  return checked.value;
+}

@@ -1,0 +1,31 @@
+/** One mistake in the configuration. */
+export interface ConfigProblem {
+  /** The file as an operator would type it, or `environment`. */
+  readonly file: string;
+  /** Dotted, such as `tiers.standard.rate_limit`; the variable's name for the environment; "" for the whole file. */
+  readonly path: string;
+  /** Counted from 1; absent where nothing in the file can be pointed at. */
+  readonly line?: number;
+  readonly message: string;
+}
+
+/** The configuration cannot be used. Its message is made to be printed: one line per problem. */
+export class ConfigError extends Error {
+  /** By file, then by line. */
+  readonly problems: readonly ConfigProblem[];
+
+  constructor(problems: readonly ConfigProblem[]) {
+    const files = [...new Set(problems.map(({ file }) => file))];
+    const inOrder = problems.toSorted(
+      (a, b) => files.indexOf(a.file) - files.indexOf(b.file) || (a.line ?? 0) - (b.line ?? 0),
+    );
+    super(inOrder.map(printed).join("\n"));
+    this.name = "ConfigError";
+    this.problems = inOrder;
+  }
+}
+
+function printed({ file, path, line, message }: ConfigProblem): string {
+  const place = line === undefined ? file : `${file}:${line}`;
+  return path === "" ? `${place}: ${message}` : `${place}: ${path}: ${message}`;
+}

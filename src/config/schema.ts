@@ -1,0 +1,153 @@
+import { type Static, Type } from "typebox";
+import {
+  addressRangeRule,
+  duration,
+  hostRule,
+  integer,
+  originRule,
+  redisUrlRule,
+  ruled,
+  section,
+  text,
+  upstreamUrlRule,
+} from "./kinds.ts";
+
+const port = (initial: number, description: string) => integer(initial, 0, 65_535, description);
+
+const server = section("The public listener.", {
+  host: text("0.0.0.0", hostRule, "Address to listen on."),
+  port: port(8080, "Port to listen on; 0 picks a free one."),
+  trust_proxy: Type.Array(ruled(Type.String(), addressRangeRule), {
+    default: [],
+    maxItems: 256,
+    description: "Addresses or CIDR ranges of proxies whose X-Forwarded-For is believed.",
+  }),
+  headers_timeout: duration("15s", "100ms", "10m", "How long a client may take to send its headers."),
+  body_timeout: duration("15s", "100ms", "10m", "How long a client may take to send a JSON body."),
+  upload_idle_timeout: duration("15s", "100ms", "10m", "How long an upload may stand still."),
+  keep_alive_timeout: duration("65s", "100ms", "1h", "How long an idle client connection is kept."),
+  drain_timeout: duration("30s", "1ms", "1h", "How long requests may take to end after SIGTERM."),
+  unknown_keys_per_minute: integer(
+    100,
+    1,
+    1_000_000,
+    "Requests with unknown keys that one client address may make in a minute.",
+  ),
+});
+
+const admin = section("The admin listener: livez, readyz, metrics. Keep it off the public network.", {
+  host: text("127.0.0.1", hostRule, "Address to listen on."),
+  port: port(9090, "Port to listen on; 0 picks a free one."),
+});
+
+const store = section("Redis, which holds limits, credits and tasks.", {
+  redis_url: text(
+    "redis://127.0.0.1:6379",
+    redisUrlRule,
+    "Address of Redis, without password: REDIS_URL in the environment may hold one.",
+  ),
+  command_timeout: duration("500ms", "10ms", "30s", "How long one command may take."),
+  fallback_strategy: Type.Enum(["deny", "allow"], {
+    default: "deny",
+    description: "While Redis is away: deny answers 503; allow lets known keys pass unmetered and uncharged.",
+  }),
+  partitions: integer(
+    64,
+    1,
+    1024,
+    "Partitions that accounts are spread over; used at the very first start only.",
+  ),
+});
+
+const upstream = section("The video generation service behind the gateway.", {
+  url: text(
+    "http://127.0.0.1:4010",
+    upstreamUrlRule,
+    "Origin and optional base path; /api/v1/... is appended.",
+  ),
+  connect_timeout: duration("5s", "10ms", "1m", "How long connecting may take."),
+  headers_timeout: duration("30s", "10ms", "10m", "How long the answer's headers may take."),
+  total_timeout: duration("60s", "10ms", "1h", "How long the whole answer may take."),
+  upload_total_timeout: duration("10m", "100ms", "24h", "How long a whole upload may take."),
+  connections: integer(256, 1, 65_535, "Sockets to the upstream at most."),
+  idempotency_key: Type.Boolean({
+    default: false,
+    description:
+      "The upstream honours Idempotency-Key, so that a generation may be sent again after a failure.",
+  }),
+});
+
+const tier = Type.Object(
+  {
+    rate_limit: Type.Integer({
+      minimum: 1,
+      maximum: 100_000,
+      description: "Requests per rolling 60 seconds.",
+    }),
+    max_concurrent: Type.Integer({ minimum: 1, maximum: 10_000, description: "Tasks at the same time." }),
+    daily_limit: Type.Integer({ minimum: 1, maximum: 1_000_000_000, description: "Requests per UTC day." }),
+  },
+  { additionalProperties: false, description: "Limits of the keys of one tier." },
+);
+
+const tiers = Type.Object(
+  { standard: tier },
+  {
+    description: "Tier names and their limits. Given at all, the list is complete; standard is required.",
+    additionalProperties: false,
+    maxProperties: 64,
+    patternProperties: { "^(?!standard$)[a-z][a-z0-9_-]{0,31}$": tier },
+    default: {
+      standard: { rate_limit: 20, max_concurrent: 3, daily_limit: 500 },
+      enterprise: { rate_limit: 100, max_concurrent: 10, daily_limit: 10_000 },
+    },
+    "x-keys": "is not a tier name: at most 32 of a-z, 0-9, _ and -, beginning with a letter",
+  },
+);
+
+const tasks = section("How tasks are followed to their end.", {
+  refund_failed: Type.Boolean({ default: true, description: "Give the credits of a failed task back." }),
+  max_age: duration("2h", "1s", "30d", "A task without an end is taken as failed after this."),
+  cache: duration("5s", "0s", "5s", "How long a task's state may be answered from the cache."),
+  sweep_interval: duration("1s", "10ms", "1m", "How often due holds and tasks are looked for."),
+  poll_interval: duration(
+    "10s",
+    "100ms",
+    "1h",
+    "How long a task may go unpolled before the gateway asks itself.",
+  ),
+  retention: duration("7d", "1h", "366d", "How long finished tasks are kept."),
+});
+
+const log = section("The log on standard output.", {
+  level: Type.Enum(["trace", "debug", "info", "warn", "error", "fatal", "silent"], {
+    default: "info",
+    description: "Least severe level that is written.",
+  }),
+});
+
+/** The config file. Types, defaults, rules and the JSON Schema of it come from here alone. */
+export const ConfigSchema = section("Tollgate's configuration.", {
+  server,
+  admin,
+  store,
+  upstream,
+  source_video_host: text(
+    "https://videos.example.com",
+    originRule,
+    "The one origin whose videos watermark removal takes. Spec 4.7.",
+  ),
+  prices: Type.Optional(
+    Type.String({
+      minLength: 1,
+      description:
+        "Price file, relative to the config file; left out, the reference set that ships with Tollgate.",
+    }),
+  ),
+  tiers,
+  tasks,
+  log,
+});
+
+/** The config file's content once it is valid and its defaults are filled in. */
+export type Settings = Static<typeof ConfigSchema>;

@@ -1,0 +1,159 @@
+import type { Limits, Tiers } from "../core/limits.ts";
+import type { PriceTable } from "../core/prices.ts";
+import { durationMs, withoutSlash } from "./kinds.ts";
+import type { Settings } from "./schema.ts";
+
+/** One frozen configuration; a request keeps the one it began with. Times are milliseconds. */
+export interface Config {
+  readonly server: {
+    readonly host: string;
+    /** 0 picks a free port. */
+    readonly port: number;
+    /** IP addresses or CIDR ranges; none by default. */
+    readonly trustProxy: readonly string[];
+    readonly headersTimeoutMs: number;
+    readonly bodyTimeoutMs: number;
+    readonly uploadIdleTimeoutMs: number;
+    readonly keepAliveTimeoutMs: number;
+    readonly drainTimeoutMs: number;
+    readonly unknownKeysPerMinute: number;
+  };
+  readonly admin: { readonly host: string; readonly port: number };
+  readonly store: {
+    /** May hold a password: print it only through `redact`. */
+    readonly redisUrl: string;
+    readonly commandTimeoutMs: number;
+    readonly fallbackStrategy: "deny" | "allow";
+    /** Used at the very first start only; later the store's own number counts. */
+    readonly partitions: number;
+  };
+  readonly upstream: {
+    /** Origin and optional base path, no trailing slash. */
+    readonly url: string;
+    /** A secret, from the environment only. */
+    readonly apiKey: string | undefined;
+    readonly connectTimeoutMs: number;
+    readonly headersTimeoutMs: number;
+    readonly totalTimeoutMs: number;
+    readonly uploadTotalTimeoutMs: number;
+    /** Sockets at most. */
+    readonly connections: number;
+    readonly idempotencyKey: boolean;
+  };
+  /** An origin, no trailing slash. Spec 4.7. */
+  readonly sourceVideoHost: string;
+  readonly prices: PriceTable;
+  /** Absolute path of the price file. */
+  readonly pricesFile: string;
+  readonly tiers: Tiers;
+  readonly tasks: {
+    readonly refundFailed: boolean;
+    readonly maxAgeMs: number;
+    readonly cacheMs: number;
+    readonly sweepIntervalMs: number;
+    /** How long a bound task may go unpolled before the sweeper asks. */
+    readonly pollIntervalMs: number;
+    readonly retentionMs: number;
+  };
+  readonly log: { readonly level: "trace" | "debug" | "info" | "warn" | "error" | "fatal" | "silent" };
+}
+
+/** Puts valid settings into the form that the code reads: units in names, milliseconds, frozen to the bottom. */
+export function toConfig(
+  settings: Settings,
+  extra: { apiKey: string | undefined; prices: PriceTable; pricesFile: string },
+): Config {
+  const { server, store, upstream, tasks } = settings;
+  return deepFreeze({
+    server: {
+      host: server.host,
+      port: server.port,
+      trustProxy: server.trust_proxy,
+      headersTimeoutMs: ms(server.headers_timeout),
+      bodyTimeoutMs: ms(server.body_timeout),
+      uploadIdleTimeoutMs: ms(server.upload_idle_timeout),
+      keepAliveTimeoutMs: ms(server.keep_alive_timeout),
+      drainTimeoutMs: ms(server.drain_timeout),
+      unknownKeysPerMinute: server.unknown_keys_per_minute,
+    },
+    admin: { host: settings.admin.host, port: settings.admin.port },
+    store: {
+      redisUrl: store.redis_url,
+      commandTimeoutMs: ms(store.command_timeout),
+      fallbackStrategy: store.fallback_strategy,
+      partitions: store.partitions,
+    },
+    upstream: {
+      url: withoutSlash(upstream.url),
+      apiKey: extra.apiKey,
+      connectTimeoutMs: ms(upstream.connect_timeout),
+      headersTimeoutMs: ms(upstream.headers_timeout),
+      totalTimeoutMs: ms(upstream.total_timeout),
+      uploadTotalTimeoutMs: ms(upstream.upload_total_timeout),
+      connections: upstream.connections,
+      idempotencyKey: upstream.idempotency_key,
+    },
+    sourceVideoHost: withoutSlash(settings.source_video_host),
+    prices: extra.prices,
+    pricesFile: extra.pricesFile,
+    tiers: limitsByTier(settings.tiers),
+    tasks: {
+      refundFailed: tasks.refund_failed,
+      maxAgeMs: ms(tasks.max_age),
+      cacheMs: ms(tasks.cache),
+      sweepIntervalMs: ms(tasks.sweep_interval),
+      pollIntervalMs: ms(tasks.poll_interval),
+      retentionMs: ms(tasks.retention),
+    },
+    log: { level: settings.log.level },
+  });
+}
+
+/** A copy for logs and `config check`: no secret in it. */
+export function redact(config: Config): Config {
+  return {
+    ...config,
+    store: { ...config.store, redisUrl: withoutPassword(config.store.redisUrl) },
+    upstream: {
+      ...config.upstream,
+      url: withoutPassword(config.upstream.url),
+      apiKey: config.upstream.apiKey === undefined ? undefined : "***",
+    },
+  };
+}
+
+function withoutPassword(address: string): string {
+  const url = new URL(address);
+  if (url.password === "") return address;
+  url.password = "***";
+  return url.href;
+}
+
+/** A duration that the schema has let pass. */
+function ms(duration: string): number {
+  const milliseconds = durationMs(duration);
+  if (milliseconds === undefined) throw new RangeError(`not a duration: ${duration}`);
+  return milliseconds;
+}
+
+type TierSettings = Settings["tiers"]["standard"];
+
+/** Without a prototype: a key record that names the tier `constructor` finds nothing. */
+function limitsByTier(tiers: Readonly<Record<string, TierSettings>>): Tiers {
+  const limits: Record<string, Limits> = Object.create(null);
+  for (const [name, tier] of Object.entries(tiers)) {
+    limits[name] = {
+      rateLimit: tier.rate_limit,
+      maxConcurrent: tier.max_concurrent,
+      dailyLimit: tier.daily_limit,
+    };
+  }
+  return limits;
+}
+
+function deepFreeze<T extends object>(value: T): T {
+  for (const part of Object.values(value)) {
+    if (typeof part === "object" && part !== null) deepFreeze(part);
+  }
+  return Object.freeze(value);
+}

@@ -1,0 +1,157 @@
+import type { Static, TSchema } from "typebox";
+import type { TLocalizedValidationError } from "typebox/error";
+import { Settings } from "typebox/system";
+import { Pointer, Value } from "typebox/value";
+import { nearest } from "../core/suggest.ts";
+
+/** typebox stops at 8 problems by default; an operator wants them all. */
+const PROBLEMS_MAX = 1000;
+
+/** One broken rule, without the place in the file. */
+export interface BrokenRule {
+  readonly keys: readonly string[];
+  readonly message: string;
+}
+
+/** Checks data against a schema; `value` is there only if nothing is wrong. Words for operators. */
+export function validate<S extends TSchema>(
+  schema: S,
+  data: unknown,
+): { value: Static<S> | undefined; problems: BrokenRule[] } {
+  const errors = allErrors(schema, data);
+  if (errors.length === 0) return { value: data as Static<S>, problems: [] };
+  return { value: undefined, problems: withoutOtherBranches(schema, data, errors).flatMap(explain) };
+
+  function explain(error: TLocalizedValidationError): BrokenRule[] {
+    const node = Pointer.Get(schema, error.schemaPath.slice(1)) as Annotated;
+    const keys = Pointer.Indices(error.instancePath);
+    return explained(error, node, keys, Pointer.Get(data, error.instancePath));
+  }
+}
+
+/** What this module reads of a schema: JSON Schema's own keywords, and two annotations. */
+interface Annotated {
+  readonly properties?: Readonly<Record<string, unknown>>;
+  /** Completes "must be ...". */
+  readonly "x-expects"?: string;
+  /** Said of a key that no pattern of the object allows. */
+  readonly "x-keys"?: string;
+}
+
+function allErrors(schema: TSchema, data: unknown): TLocalizedValidationError[] {
+  const { maxErrors } = Settings.Get();
+  Settings.Set({ maxErrors: PROBLEMS_MAX });
+  try {
+    return Value.Errors(schema, data);
+  } finally {
+    Settings.Set({ maxErrors });
+  }
+}
+
+/** Of a union, only the branch that was meant is explained: the map for a map, the plain value for the rest. */
+function withoutOtherBranches(
+  schema: TSchema,
+  data: unknown,
+  errors: TLocalizedValidationError[],
+): TLocalizedValidationError[] {
+  const foreign: string[] = [];
+  for (const error of errors) {
+    if (error.keyword !== "anyOf") continue;
+    const { anyOf } = Pointer.Get(schema, error.schemaPath.slice(1)) as { anyOf: { type?: string }[] };
+    const isMap = isPlainObject(Pointer.Get(data, error.instancePath));
+    for (const [index, branch] of anyOf.entries()) {
+      if ((branch.type === "object") !== isMap) foreign.push(`${error.schemaPath}/anyOf/${index}`);
+    }
+  }
+  return errors.filter(
+    (error) => !foreign.some((path) => error.schemaPath === path || error.schemaPath.startsWith(`${path}/`)),
+  );
+}
+
+function explained(
+  error: TLocalizedValidationError,
+  node: Annotated,
+  keys: readonly string[],
+  value: unknown,
+): BrokenRule[] {
+  switch (error.keyword) {
+    case "boolean": // The same as additionalProperties, which names all keys.
+    case "anyOf":
+      return [];
+    case "required":
+      return error.params.requiredProperties.map((key) => ({ keys: [...keys, key], message: "is missing" }));
+    case "additionalProperties":
+      return error.params.additionalProperties.map((key) => ({
+        keys: [...keys, key],
+        message: unknownKey(keys, key, node),
+      }));
+    case "type":
+    case "pattern":
+      return [
+        {
+          keys,
+          message: `must be ${node["x-expects"] ?? typeName(error)}, ${notThis(value)}${unitHint(node, value)}`,
+        },
+      ];
+    case "enum":
+      return [
+        { keys, message: `must be one of ${error.params.allowedValues.join(", ")}, ${notThis(value)}` },
+      ];
+    case "minimum":
+      return [{ keys, message: `must be at least ${error.params.limit}, ${notThis(value)}` }];
+    case "maximum":
+      return [{ keys, message: `must be at most ${error.params.limit}, ${notThis(value)}` }];
+    default:
+      return [{ keys, message: error.message }];
+  }
+}
+
+const TYPE_NAMES: Readonly<Record<string, string>> = {
+  integer: "a whole number",
+  string: "a text",
+  boolean: "true or false",
+  array: "a list",
+  object: "a map of settings",
+};
+
+function typeName(error: TLocalizedValidationError): string {
+  const type = error.keyword === "type" ? String(error.params.type) : "";
+  return TYPE_NAMES[type] ?? type;
+}
+
+const SECRET_NAME = /api_?key|passw|secret|token|credential/i;
+
+function unknownKey(keys: readonly string[], key: string, node: Annotated): string {
+  if (SECRET_NAME.test(key)) return `is refused here: ${secretPlace(keys)}`;
+  if (node["x-keys"] !== undefined) return node["x-keys"];
+  const known = Object.keys(node.properties ?? {});
+  const meant = nearest(key, known);
+  return meant === undefined
+    ? `is unknown; known here: ${known.join(", ")}`
+    : `is unknown; did you mean ${meant}?`;
+}
+
+function secretPlace(keys: readonly string[]): string {
+  if (keys[0] === "store") return "put the password into REDIS_URL in the environment";
+  return "set UPSTREAM_API_KEY in the environment; the file holds no secrets";
+}
+
+/** Whoever forgot the unit had one in mind; the gateway does not guess it. */
+function unitHint(node: Annotated, value: unknown): string {
+  const isBare = node["x-expects"]?.startsWith("a duration") === true && /^\d+$/.test(String(value));
+  return isBare ? ` (write ${value}ms or ${value}s)` : "";
+}
+
+/** The value as found; nothing that can hold a secret is checked by type or pattern. */
+function notThis(value: unknown): string {
+  if (value === null) return "but it has no value; leave the line out to use the default";
+  if (Array.isArray(value)) return "not a list";
+  if (isPlainObject(value)) return "not a map";
+  const shown = typeof value === "string" ? JSON.stringify(value.slice(0, 60)) : String(value);
+  return `not ${shown}`;
+}
+
+/** A YAML map, as opposed to a list, a plain value or nothing. */
+export function isPlainObject(value: unknown): value is Record<string, unknown> {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}

@@ -1,0 +1,38 @@
+/** The media types an upload may have. Spec 4.9. */
+export type ImageType = "image/jpeg" | "image/png" | "image/webp" | "image/gif";
+
+/** So many bytes from the start of a file settle its type; a shorter file is judged by what it has. */
+export const MAGIC_BYTES = 12;
+
+const NAMES: Readonly<Record<string, ImageType>> = {
+  "image/jpeg": "image/jpeg",
+  "image/jpg": "image/jpeg",
+  "image/pjpeg": "image/jpeg",
+  "image/png": "image/png",
+  "image/webp": "image/webp",
+  "image/gif": "image/gif",
+};
+
+/**
+ * The type of an image by its first bytes, whatever its name says.
+ * @param head the first `MAGIC_BYTES` bytes of the file, or more, or all of a shorter file
+ */
+export function imageTypeOf(head: Uint8Array): ImageType | undefined {
+  const text = String.fromCharCode(...head.subarray(0, MAGIC_BYTES));
+  if (text.startsWith("\xff\xd8\xff")) return "image/jpeg";
+  if (text.startsWith("\x89PNG\r\n\x1a\n")) return "image/png";
+  if (text.startsWith("GIF87a") || text.startsWith("GIF89a")) return "image/gif";
+  // RIFF is a family of formats; the four bytes between the two names are a length.
+  if (text.startsWith("RIFF") && text.startsWith("WEBP", 8)) return "image/webp";
+  return undefined;
+}
+
+/**
+ * Whether what a part declares leaves room for what its bytes say.
+ * @param declared media type without parameters; undefined when the part has no Content-Type. Common clients
+ *   send none (Python requests) or `application/octet-stream` (curl, for WebP), so neither claims anything.
+ */
+export function declaresImage(declared: string | undefined, actual: ImageType): boolean {
+  if (declared === undefined || declared === "application/octet-stream") return true;
+  return Object.hasOwn(NAMES, declared) && NAMES[declared] === actual;
+}

@@ -1,0 +1,24 @@
+/** Task states as customers see them. Spec part 3. */
+export const TASK_STATUSES = ["pending", "processing", "completed", "failed"] as const;
+export type TaskStatus = (typeof TASK_STATUSES)[number];
+
+/** What a poll of the upstream can tell the store: a status, or that the task is gone (404) or too old. */
+export type Observation = TaskStatus | "gone" | "expired";
+
+/** A task id that may be bound and asked for; anything else makes no sense. DESIGN 2. */
+export const TASK_ID = /^[A-Za-z0-9_.~-]{1,200}$/;
+
+export const isTaskStatus = (value: unknown): value is TaskStatus =>
+  (TASK_STATUSES as readonly unknown[]).includes(value);
+
+/** Completed and failed are the end of polling. Spec part 3. */
+export const isFinal = (status: string): boolean => status === "completed" || status === "failed";
+
+/** The task data answered for a task that ended without the upstream saying so. Spec 2.2. */
+export function endedTask(taskId: string, createdAtMs: number): string {
+  return JSON.stringify({
+    task_id: taskId,
+    status: "failed" satisfies TaskStatus,
+    created_at: new Date(createdAtMs).toISOString(),
+  });
+}

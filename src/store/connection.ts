@@ -1,0 +1,166 @@
+import { randomUUID } from "node:crypto";
+import { Redis } from "ioredis";
+import { GatewayError } from "../core/errors.ts";
+import type { Logger } from "../telemetry/log.ts";
+import type { Metrics } from "../telemetry/metrics.ts";
+import { createBreaker } from "./breaker.ts";
+import { META } from "./names.ts";
+import { createOutbox, isFinal, type Settlement } from "./outbox.ts";
+import { defineScripts, type Reply, type Verb } from "./scripts.ts";
+
+const RETRY_AFTER_SECONDS = 2;
+
+export interface ConnectionOptions {
+  redisUrl: string;
+  commandTimeoutMs: number;
+  /** Used at the very first start of a store; later the store's own number counts. */
+  partitions: number;
+  log: Logger;
+  metrics: Metrics;
+}
+
+/** An ioredis client that never queues, never resends, and gives up after the command timeout. DESIGN section 4. */
+export function createClient(redisUrl: string, commandTimeoutMs: number): Redis {
+  return new Redis(redisUrl, {
+    lazyConnect: true,
+    commandTimeout: commandTimeoutMs,
+    connectTimeout: Math.max(1000, commandTimeoutMs),
+    autoResendUnfulfilledCommands: false,
+    enableOfflineQueue: false,
+    maxRetriesPerRequest: 0,
+    retryStrategy: (attempt) => Math.min(50 * attempt, 1000),
+    reconnectOnError: (error) => error.message.startsWith("READONLY"),
+    noDelay: true,
+    keepAlive: 10_000,
+    disableClientInfo: true,
+  });
+}
+
+/** What `tg:meta` and INFO say of a store. */
+export interface StoreFacts {
+  partitions: number;
+  cluster: boolean;
+}
+
+/**
+ * Reads, and at the very first start fixes, what is fixed for a store; refuses a store that may forget.
+ * @throws Error in words that say what to change
+ */
+export async function readFacts(redis: Redis, partitions: number): Promise<StoreFacts> {
+  const [memory, cluster] = await Promise.all([redis.info("memory"), redis.info("cluster")]);
+  const policy = /^maxmemory_policy:(\S+)/m.exec(memory)?.[1];
+  if (policy !== undefined && policy !== "noeviction") {
+    throw new Error(
+      `Redis has maxmemory-policy ${policy} and may evict money and limits; set \`maxmemory-policy noeviction\``,
+    );
+  }
+  await redis.hsetnx(META, "partitions", partitions);
+  return {
+    partitions: Number(await redis.hget(META, "partitions")),
+    cluster: /^cluster_enabled:1/m.test(cluster),
+  };
+}
+
+/**
+ * The connection to the store with its breaker, its clock and its outbox. `call` runs one verb; it throws
+ * GatewayError `store_unavailable` at once while the breaker is open, and after the command timeout at the latest.
+ */
+export function createConnection(options: ConnectionOptions) {
+  const { log, metrics, commandTimeoutMs } = options;
+  const redis = createClient(options.redisUrl, commandTimeoutMs);
+  const scripts = defineScripts(redis);
+  const probeName = `tg:probe:${randomUUID()}`;
+  const outbox = createOutbox({ log, changed: (entries) => metrics.outbox.set(entries) });
+  let facts: StoreFacts | undefined;
+  /** Redis time minus this process's monotonic clock; a hint for `not_after`, never a decision. */
+  let offsetMs = 0;
+
+  const breaker = createBreaker({
+    log,
+    reconnect: () => redis.disconnect(true),
+    changed: (open) => metrics.storeUp.set(open ? 0 : 1),
+    async probe() {
+      if (redis.status === "wait" || redis.status === "end") await redis.connect();
+      await redis.set(probeName, "1", "PX", 60_000);
+      const [seconds, micros] = await redis.time();
+      learn(Number(seconds) * 1000 + Number(micros) / 1000);
+      facts = await readFacts(redis, options.partitions);
+      await outbox.flush(scripts);
+    },
+  });
+  metrics.storeUp.set(0);
+
+  const learn = (storeNowMs: number): void => {
+    offsetMs = storeNowMs - monotonicMs();
+  };
+  redis.on("error", (error: Error) => log.debug({ why: error.message }, "store connection error"));
+  redis.on("close", () => breaker.trip("the connection closed"));
+  breaker.trip("starting");
+
+  const unavailable = (reason: string, cause: unknown): GatewayError => {
+    metrics.storeFailures.inc({ reason });
+    const why = cause instanceof Error ? cause.message : "the breaker is open";
+    return new GatewayError("store_unavailable", `store: ${why}`, {
+      cause,
+      retryAfterSeconds: RETRY_AFTER_SECONDS,
+    });
+  };
+
+  return {
+    redis,
+    scripts,
+    breaker,
+    outbox,
+    metrics,
+    commandTimeoutMs,
+    facts: () => facts,
+    /** The store's clock as well as this process knows it, Unix ms. */
+    nowMs: () => monotonicMs() + offsetMs,
+    learn,
+    /** Runs one verb. */
+    async call(verb: Verb, keys: readonly string[], args: readonly (string | number)[]): Promise<Reply> {
+      if (breaker.isOpen()) throw unavailable("open", undefined);
+      const startedMs = performance.now();
+      try {
+        return await scripts[verb](keys, args);
+      } catch (error) {
+        throw failed(error);
+      } finally {
+        metrics.storeSeconds.observe({ verb }, (performance.now() - startedMs) / 1000);
+      }
+    },
+    /** Runs one plain command under the same breaker. */
+    async command<T>(run: (redis: Redis) => Promise<T>): Promise<T> {
+      if (breaker.isOpen()) throw unavailable("open", undefined);
+      try {
+        return await run(redis);
+      } catch (error) {
+        throw failed(error);
+      }
+    },
+    /** Keeps a settlement until the store has answered it. */
+    defer(requestId: string, settlement: Settlement): void {
+      outbox.put(requestId, settlement);
+      if (!breaker.isOpen()) breaker.trip("a settlement is unanswered");
+    },
+    async close(): Promise<void> {
+      breaker.stop();
+      if (redis.status === "ready") await redis.quit().catch(() => redis.disconnect());
+      else redis.disconnect();
+    },
+  };
+
+  function failed(error: unknown): GatewayError {
+    const message = error instanceof Error ? error.message : String(error);
+    if (isFinal(error)) return unavailable("refused", error);
+    breaker.trip(message);
+    return unavailable(message === "Command timed out" ? "timeout" : "connection", error);
+  }
+}
+
+export type Connection = ReturnType<typeof createConnection>;
+
+/** Unix ms by a clock that never steps. */
+function monotonicMs(): number {
+  return performance.timeOrigin + performance.now();
+}

@@ -1,0 +1,94 @@
+import { createHash } from "node:crypto";
+
+/** Where one API key lives in the store: immutable, so it may be cached for the life of the process. */
+export interface KeyRef {
+  readonly keyId: string;
+  readonly accountId: string;
+  readonly partition: number;
+  readonly names: KeyNames;
+}
+
+/** The Redis names that every request of a key touches; built once per key, not once per request. */
+export interface KeyNames {
+  readonly key: string;
+  readonly window: string;
+  readonly slots: string;
+  readonly account: string;
+  readonly recent: string;
+  readonly due: string;
+  readonly done: string;
+  readonly ledger: string;
+}
+
+/** `tg:meta`: what is fixed at the first start (hash). */
+export const META = "tg:meta";
+
+/** `tg:index:<digest>`: "key id, space, account id"; immutable. The only name besides claims outside a partition. */
+export const indexName = (digest: string): string => `tg:index:${digest}`;
+
+/** Hash tag of a partition: all names that carry it share one Redis Cluster slot. */
+const tag = (partition: number): string => `tg:{p${String(partition).padStart(2, "0")}}`;
+
+/** The partition of an account, fixed for its life: SHA-256 modulo the number of partitions. */
+export function partitionOf(accountId: string, partitions: number): number {
+  return createHash("sha256").update(accountId).digest().readUInt32BE(0) % partitions;
+}
+
+/** SHA-256 of an API key, the only form in which the store knows it. */
+export function digestOf(apiKey: string): string {
+  return createHash("sha256").update(apiKey).digest("hex");
+}
+
+/** Names of one partition. */
+export const partitionNames = (partition: number) => ({
+  due: `${tag(partition)}:due`,
+  done: `${tag(partition)}:done`,
+  ledger: `${tag(partition)}:ledger`,
+  accounts: `${tag(partition)}:accounts`,
+});
+
+/** Names of one account beyond those of its keys. */
+export const accountNames = (partition: number, accountId: string) => ({
+  account: `${tag(partition)}:account:${accountId}`,
+  recent: `${tag(partition)}:recent:${accountId}`,
+  keys: `${tag(partition)}:keys:${accountId}`,
+  references: `${tag(partition)}:references:${accountId}`,
+});
+
+/** The reference of a key of an account that lives in `partition`. */
+export function keyRef(keyId: string, accountId: string, partition: number): KeyRef {
+  const { account, recent } = accountNames(partition, accountId);
+  const { due, done, ledger } = partitionNames(partition);
+  return {
+    keyId,
+    accountId,
+    partition,
+    names: {
+      key: `${tag(partition)}:key:${keyId}`,
+      window: `${tag(partition)}:window:${keyId}`,
+      slots: `${tag(partition)}:slots:${keyId}`,
+      account,
+      recent,
+      due,
+      done,
+      ledger,
+    },
+  };
+}
+
+export const requestName = (partition: number, requestId: string): string =>
+  `${tag(partition)}:request:${requestId}`;
+
+export const taskName = (partition: number, taskId: string): string => `${tag(partition)}:task:${taskId}`;
+
+/** The idempotency record; `digest` covers account and customer's key. */
+export const idempotencyName = (partition: number, digest: string): string =>
+  `${tag(partition)}:idempotency:${digest}`;
+
+/**
+ * Who owns an upstream task id, over all partitions. On Redis Cluster a script cannot reach outside its
+ * partition, so there the script sees a claim inside it and the store takes this one first.
+ */
+export const claimName = (taskId: string): string => `tg:claim:${taskId}`;
+export const partitionClaimName = (partition: number, taskId: string): string =>
+  `${tag(partition)}:claim:${taskId}`;

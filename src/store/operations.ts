@@ -1,0 +1,89 @@
+import type { LimitState, Tiers } from "../core/limits.ts";
+import type { Observation } from "../core/tasks.ts";
+import type { Transaction } from "../core/transactions.ts";
+import type { KeyRef } from "./names.ts";
+
+/** One generation from admission to its end; `price` in whole credits, fixed here. */
+export interface Generation {
+  requestId: string;
+  key: KeyRef;
+  price: number;
+  /** As charged and listed: the full path. */
+  endpoint: string;
+  /** How long the hold may stay unanswered, ms. */
+  holdMs: number;
+  idempotency?: { digest: string; fingerprint: string };
+}
+
+/** Admission as the handlers see it. Milliseconds are Redis time. Spec 8.1, DESIGN 2. */
+export type Admission = { state: LimitState; tier: string } & (
+  | { outcome: "admitted" }
+  | { outcome: "rate_limited" | "daily_limited"; retryAfterMs: number }
+  | { outcome: "concurrency_limited" }
+  | { outcome: "insufficient_credits"; balance: number }
+  | { outcome: "replayed"; taskId: string; data: string }
+  | { outcome: "idempotency_mismatch" }
+  | { outcome: "idempotency_in_progress"; retryAfterMs: number }
+  | { outcome: "stale" | "void" }
+  | { outcome: "unknown_key" }
+);
+
+export type Binding = { outcome: "bound" | "late" | "uncollected" | "conflict"; state: LimitState };
+
+/** What the store knows of a polled task. `data` is JSON, empty before the first observation. */
+export interface KnownTask {
+  taskId: string;
+  requestId: string;
+  /** Key that created it: whose slot it holds. */
+  creatorKeyId: string;
+  fresh: boolean;
+  status: string;
+  data: string;
+}
+
+export type Inspection = { state: LimitState; tier: string } & (
+  | { outcome: "known" | "unknown_key" | "not_found" }
+  | { outcome: "task"; task: KnownTask }
+);
+
+export interface Observed {
+  outcome: "observed" | "finished" | "already_finished" | "missing";
+  state: LimitState;
+  status: string;
+  data: string;
+  refunded: number;
+}
+
+export type CreditAccount = { outcome: "known" | "unknown_key"; state: LimitState; tier: string } & {
+  dailyLimit: number;
+  balance: number;
+  totalUsed: number;
+  totalRequests: number;
+  recent: Transaction[];
+};
+
+export interface Store {
+  /** The key behind a digest, or undefined when there is none. One read outside the partition; cache it. */
+  lookup(digest: string): Promise<KeyRef | undefined>;
+  /** Decides whether a generation may run, and holds what it costs. One script call. */
+  admit(generation: Generation, tiers: Tiers): Promise<Admission>;
+  /** Charges a held generation for the task it got. Undefined: the store is away and will be told later. */
+  bind(
+    generation: Generation,
+    taskId: string,
+    data: string,
+    pollMs: number,
+    tiers: Tiers,
+  ): Promise<Binding | undefined>;
+  /** Takes a hold back after a definite refusal. Undefined: the store is away and will be told later. */
+  giveBack(generation: Generation, tiers: Tiers): Promise<LimitState | undefined>;
+  inspect(key: KeyRef, tiers: Tiers): Promise<Inspection>;
+  inspectTask(key: KeyRef, taskId: string, cacheMs: number, tiers: Tiers): Promise<Inspection>;
+  /** Tells the store what the upstream said of a task. `poller` is the key whose numbers are answered. */
+  observe(
+    subject: { partition: number; accountId: string; task: KnownTask },
+    said: { status: Observation; data: string },
+    options: { refundFailed: boolean; pollMs: number; poller?: KeyRef; tiers: Tiers },
+  ): Promise<Observed>;
+  credits(key: KeyRef, tiers: Tiers): Promise<CreditAccount>;
+}

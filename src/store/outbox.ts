@@ -1,0 +1,66 @@
+import type { Logger } from "../telemetry/log.ts";
+import type { Reply, Scripts, Verb } from "./scripts.ts";
+
+const ENTRIES_MAX = 50_000;
+const FLUSH_BATCH = 200;
+
+/** A settlement whose outcome in the store is unknown: safe to send again, each script has the effect of once. */
+export interface Settlement {
+  verb: Verb & ("bind" | "void");
+  keys: readonly string[];
+  args: readonly (string | number)[];
+  /** Called with the reply once the store has answered. */
+  settled?: (reply: Reply) => void;
+}
+
+/**
+ * Settlements that wait for the store to answer again, oldest first, one per request id and verb. Bounded: beyond
+ * the bound the oldest is given up (its hold ends at the due time), loudly.
+ */
+export function createOutbox(options: { log: Logger; changed(entries: number): void }) {
+  const entries = new Map<string, Settlement>();
+
+  return {
+    put(requestId: string, settlement: Settlement): void {
+      if (entries.size >= ENTRIES_MAX) {
+        const [oldest] = entries.keys();
+        entries.delete(oldest!);
+        options.log.error({ lost: oldest }, "the outbox is full; its oldest settlement is given up");
+      }
+      entries.set(`${settlement.verb}:${requestId}`, settlement);
+      options.changed(entries.size);
+    },
+    size: () => entries.size,
+    /** Sends everything that waits. Throws on the first failure; what was not answered stays. */
+    async flush(scripts: Scripts): Promise<void> {
+      while (entries.size > 0) {
+        const batch = [...entries].slice(0, FLUSH_BATCH);
+        const results = await Promise.allSettled(
+          batch.map(async ([name, { verb, keys, args, settled }]) => {
+            const reply = await scripts[verb](keys, args).catch((error: unknown) => {
+              if (!isFinal(error)) throw error;
+              options.log.error({ err: error, lost: name }, "the store refuses a settlement; it is given up");
+              return undefined;
+            });
+            entries.delete(name);
+            if (reply) settled?.(reply);
+          }),
+        );
+        options.changed(entries.size);
+        const failed = results.find((result) => result.status === "rejected");
+        if (failed) throw failed.reason;
+      }
+    },
+  };
+}
+
+/** True when the store answered and would answer the same again; false when it was away or not itself. */
+export function isFinal(error: unknown): boolean {
+  return (
+    error instanceof Error &&
+    error.name === "ReplyError" &&
+    !/^(READONLY|LOADING|MASTERDOWN|MISCONF|CLUSTERDOWN|BUSY|NOSCRIPT)/.test(error.message)
+  );
+}
+
+export type Outbox = ReturnType<typeof createOutbox>;

@@ -1,0 +1,289 @@
+import type { LimitState, Tiers } from "../core/limits.ts";
+import { parseTransaction } from "../core/transactions.ts";
+import type { Connection } from "./connection.ts";
+import {
+  claimName,
+  idempotencyName,
+  indexName,
+  type KeyRef,
+  keyRef,
+  partitionClaimName,
+  partitionOf,
+  requestName,
+  taskName,
+} from "./names.ts";
+import type { Admission, Binding, CreditAccount, Generation, Observed, Store } from "./operations.ts";
+import type { Reply } from "./scripts.ts";
+
+/** How long an unsent VOID stands in the way of its ADMIT; far beyond any `not_after`. */
+const TOMBSTONE_MS = 3_600_000;
+export const IDEMPOTENCY_MS = 24 * 3_600_000;
+/** Three 404s over a minute: the task is gone. DESIGN 2. */
+const GONE_COUNT = 3;
+const GONE_MS = 60_000;
+
+/**
+ * The store's operations as the handlers use them, one script call each.
+ * @param nowMs tests pass the time in; without it Redis TIME is the clock
+ * @throws GatewayError `store_unavailable` from every operation, unless it says otherwise
+ */
+export function createStore(connection: Connection, nowMs?: () => number): Store {
+  const { call, metrics } = connection;
+  const now = (): string => (nowMs ? String(nowMs()) : "");
+  const cluster = (): boolean => connection.facts()?.cluster ?? false;
+
+  const run = async (...[verb, keys, args]: Parameters<typeof call>): Promise<Reply> => {
+    const reply = await call(verb, keys, args);
+    connection.learn(Number(reply[1]));
+    return reply;
+  };
+
+  function countBinding(reply: Reply, price: number): void {
+    const outcome = reply[0] as Binding["outcome"];
+    metrics.settlements.inc({ outcome });
+    if (outcome === "bound" || outcome === "late") metrics.creditsConsumed.inc(price);
+  }
+
+  function countEnd(status: string, refunded: number): void {
+    metrics.settlements.inc({ outcome: status === "gone" || status === "expired" ? status : "finished" });
+    if (refunded === 0) return;
+    metrics.settlements.inc({ outcome: "refunded" });
+    metrics.creditsRefunded.inc(refunded);
+  }
+
+  async function admitOnce(generation: Generation, tiers: Tiers): Promise<Admission> {
+    const { key, requestId, price, endpoint, holdMs, idempotency } = generation;
+    const { names, partition } = key;
+    const notAfterMs = Math.floor((nowMs?.() ?? connection.nowMs()) + connection.commandTimeoutMs);
+    const keys = [
+      names.key,
+      names.account,
+      names.window,
+      names.slots,
+      requestName(partition, requestId),
+      names.due,
+    ];
+    if (idempotency) keys.push(idempotencyName(partition, idempotency.digest));
+    const args = [now(), packTiers(tiers), requestId, key.keyId, price, endpoint, notAfterMs, holdMs];
+    args.push(idempotency?.fingerprint ?? "", IDEMPOTENCY_MS, idempotency?.digest ?? "");
+    try {
+      return admission(await run("admit", keys, args));
+    } catch (error) {
+      // It may still run: take it back as soon as the store answers.
+      connection.defer(requestId, voiding(generation, "unsent", tiers));
+      throw error;
+    }
+  }
+
+  function voiding(generation: Generation, reason: "refused" | "unsent", tiers: Tiers) {
+    const { key, requestId, idempotency } = generation;
+    return {
+      verb: "void" as const,
+      keys: voidKeys(key, requestId, idempotency?.digest),
+      args: [now(), packTiers(tiers), requestId, reason, TOMBSTONE_MS],
+    };
+  }
+
+  return {
+    async lookup(digest) {
+      const entry = await connection.command((redis) => redis.get(indexName(digest)));
+      const facts = connection.facts();
+      if (entry === null || !facts) return undefined;
+      const space = entry.indexOf(" ");
+      const accountId = entry.slice(space + 1);
+      return keyRef(entry.slice(0, space), accountId, partitionOf(accountId, facts.partitions));
+    },
+
+    async admit(generation, tiers) {
+      if (connection.breaker.isOpen()) await run("admit", [], []);
+      let admission = await admitOnce(generation, tiers);
+      // The store's clock stepped: its answer has taught us the new time, and nothing was done yet.
+      if (admission.outcome === "stale") admission = await admitOnce(generation, tiers);
+      const tier = admission.tier in tiers ? admission.tier : "other";
+      metrics.admissions.inc({ tier, outcome: admission.outcome });
+      return admission;
+    },
+
+    async bind(generation, taskId, data, pollMs, tiers) {
+      const { key, requestId, price, endpoint, idempotency } = generation;
+      const { names, partition, accountId } = key;
+      const claim = cluster() ? partitionClaimName(partition, taskId) : claimName(taskId);
+      const keys = [
+        requestName(partition, requestId),
+        names.account,
+        names.key,
+        names.window,
+        names.slots,
+        names.due,
+      ];
+      keys.push(names.ledger, names.recent, taskName(partition, taskId), claim, names.done);
+      if (idempotency) keys.push(idempotencyName(partition, idempotency.digest));
+      const args = [
+        now(),
+        packTiers(tiers),
+        requestId,
+        accountId,
+        key.keyId,
+        price,
+        endpoint,
+        taskId,
+        pollMs,
+      ];
+      args.push(
+        idempotency ? data : "",
+        idempotency?.fingerprint ?? "",
+        IDEMPOTENCY_MS,
+        idempotency?.digest ?? "",
+      );
+      try {
+        if (cluster()) {
+          const owner = await connection.command((redis) =>
+            redis.set(claimName(taskId), requestId, "NX", "GET"),
+          );
+          if (owner !== null && owner !== requestId) return { outcome: "conflict", state: NO_STATE };
+        }
+        const reply = await run("bind", keys, args);
+        countBinding(reply, price);
+        return { outcome: reply[0] as Binding["outcome"], state: stateOf(reply) };
+      } catch {
+        connection.defer(requestId, {
+          verb: "bind",
+          keys,
+          args,
+          settled: (reply) => countBinding(reply, price),
+        });
+        return undefined;
+      }
+    },
+
+    async giveBack(generation, tiers) {
+      const settlement = voiding(generation, "refused", tiers);
+      try {
+        const reply = await run("void", settlement.keys, settlement.args);
+        metrics.settlements.inc({ outcome: "void" });
+        return stateOf(reply);
+      } catch {
+        connection.defer(generation.requestId, settlement);
+        return undefined;
+      }
+    },
+
+    async inspect({ names, accountId }, tiers) {
+      const keys = [names.key, names.window, names.slots];
+      const reply = await run("inspect", keys, [now(), packTiers(tiers), accountId, 0]);
+      return { outcome: reply[0] as "known" | "unknown_key", state: stateOf(reply), tier: String(reply[7]) };
+    },
+
+    async inspectTask({ names, accountId, partition }, taskId, cacheMs, tiers) {
+      const keys = [names.key, names.window, names.slots, taskName(partition, taskId)];
+      const reply = await run("inspect", keys, [now(), packTiers(tiers), accountId, cacheMs]);
+      const common = { state: stateOf(reply), tier: String(reply[7]) };
+      if (reply[0] !== "task") return { outcome: reply[0] as "unknown_key" | "not_found", ...common };
+      const [, , , , , , , , requestId, creatorKeyId, fresh, status, data] = reply;
+      const task = {
+        taskId,
+        requestId: String(requestId),
+        creatorKeyId: String(creatorKeyId),
+        fresh: fresh === 1,
+      };
+      return { outcome: "task", ...common, task: { ...task, status: String(status), data: String(data) } };
+    },
+
+    async observe({ partition, accountId, task }, said, { refundFailed, pollMs, poller, tiers }) {
+      const creator = keyRef(task.creatorKeyId, accountId, partition);
+      const { account, slots, due, ledger, recent, done } = creator.names;
+      const keys = [taskName(partition, task.taskId), requestName(partition, task.requestId)];
+      keys.push(account, slots, due, ledger, recent, done);
+      if (poller) keys.push(poller.names.key, poller.names.window, poller.names.slots);
+      const args = [now(), packTiers(tiers), task.requestId, accountId, said.status, said.data];
+      args.push(refundFailed ? "1" : "0", String(pollMs), String(GONE_COUNT), String(GONE_MS));
+      const reply = await run("observe", keys, args);
+      const outcome = reply[0] as Observed["outcome"];
+      const refunded = Number(reply[10]);
+      if (outcome === "finished") countEnd(said.status, refunded);
+      return { outcome, state: stateOf(reply), status: String(reply[8]), data: String(reply[9]), refunded };
+    },
+
+    async credits({ names, partition }, tiers) {
+      const keys = [names.key, names.window, names.slots, names.account, names.recent];
+      const reply = await run("credits", keys, [now(), packTiers(tiers)]);
+      const [outcome, , , , , , , tier, dailyLimit, balance, totalUsed, totalRequests, ...recent] = reply;
+      return {
+        outcome: outcome as CreditAccount["outcome"],
+        state: stateOf(reply),
+        tier: String(tier),
+        dailyLimit: Number(dailyLimit),
+        balance: Number(balance),
+        totalUsed: Number(totalUsed),
+        totalRequests: Number(totalRequests),
+        recent: recent.map((line) => parseTransaction(String(line), partition)),
+      };
+    },
+  };
+}
+
+const NO_STATE: LimitState = { rateLimit: 0, remaining: 0, resetAtMs: 0, maxConcurrent: 0, active: 0 };
+
+/** KEYS of VOID, in the order of its header. */
+export function voidKeys(key: KeyRef, requestId: string, idempotencyDigest: string | undefined): string[] {
+  const { names, partition } = key;
+  const keys = [
+    requestName(partition, requestId),
+    names.account,
+    names.key,
+    names.window,
+    names.slots,
+    names.due,
+  ];
+  keys.push(names.done);
+  if (idempotencyDigest) keys.push(idempotencyName(partition, idempotencyDigest));
+  return keys;
+}
+
+const packed = new WeakMap<Tiers, string>();
+
+/** Tiers as the scripts read them, `standard` first; packed once per config snapshot. */
+export function packTiers(tiers: Tiers): string {
+  let text = packed.get(tiers);
+  if (text === undefined) {
+    const entries = Object.entries(tiers).sort(
+      ([a], [b]) => Number(b === "standard") - Number(a === "standard"),
+    );
+    text = entries.reduce(
+      (line, [name, limits]) =>
+        `${line}${name} ${limits.rateLimit} ${limits.maxConcurrent} ${limits.dailyLimit};`,
+      ";",
+    );
+    packed.set(tiers, text);
+  }
+  return text;
+}
+
+function stateOf(reply: Reply): LimitState {
+  return {
+    rateLimit: Number(reply[2]),
+    remaining: Number(reply[3]),
+    resetAtMs: Number(reply[4]),
+    maxConcurrent: Number(reply[5]),
+    active: Number(reply[6]),
+  };
+}
+
+/** Reads the reply of ADMIT; see the header of lua/admit.lua. */
+function admission(reply: Reply): Admission {
+  const outcome = reply[0] as Admission["outcome"];
+  const common = { state: stateOf(reply), tier: String(reply[7]) };
+  switch (outcome) {
+    case "rate_limited":
+    case "daily_limited":
+      return { outcome, ...common, retryAfterMs: Number(reply[8]) };
+    case "insufficient_credits":
+      return { outcome, ...common, balance: Number(reply[8]) };
+    case "replayed":
+      return { outcome, ...common, taskId: String(reply[8]), data: String(reply[9]) };
+    case "idempotency_in_progress":
+      return { outcome, ...common, retryAfterMs: Number(reply[8]) - Number(reply[1]) };
+    default:
+      return { outcome, ...common };
+  }
+}
