@@ -3,10 +3,10 @@ import path from "node:path";
 import { Value } from "typebox/value";
 import type { PriceTable } from "../core/prices.ts";
 import { crossChecks, fileSecrets } from "./checks.ts";
-import { readYaml, type YamlFile } from "./document.ts";
+import { placed, readYaml, type YamlFile } from "./document.ts";
 import { apiKeyRule, applyOverrides, type Environment, variable } from "./environment.ts";
 import { loadPrices } from "./prices.ts";
-import { ConfigError, type ConfigProblem } from "./problems.ts";
+import { ConfigError, type ConfigProblem, ENVIRONMENT } from "./problems.ts";
 import { ConfigSchema } from "./schema.ts";
 import { type Config, toConfig } from "./snapshot.ts";
 import { type BrokenRule, isPlainObject, validate } from "./validate.ts";
@@ -38,12 +38,16 @@ export function loadConfig(source: ConfigSource): Config {
   const origins = isPlainObject(data) ? applyOverrides(data, env) : new Map<string, string>();
   const settings = Value.Default(ConfigSchema, data);
   const checked = validate(ConfigSchema, settings);
-  const rules = [...secrets, ...checked.problems, ...crossChecks(settings)];
-  const problems = [...yaml.problems, ...rules.map((rule) => placed(rule, yaml, origins))];
+  const rules = [...checked.problems, ...crossChecks(settings)];
+  const problems = [
+    ...yaml.problems,
+    ...secrets.map((rule) => placed(rule, yaml)),
+    ...rules.map((rule) => blamed(rule, yaml, origins)),
+  ];
 
   const apiKey = variable(env, "UPSTREAM_API_KEY");
   const keyProblem = apiKeyRule(apiKey);
-  if (keyProblem) problems.push({ file: "environment", path: "UPSTREAM_API_KEY", message: keyProblem });
+  if (keyProblem) problems.push({ file: ENVIRONMENT, path: "UPSTREAM_API_KEY", message: keyProblem });
 
   const pricesFile = pricesPath(settings, file);
   const prices = checkedPrices(pricesFile, yaml, problems);
@@ -69,12 +73,11 @@ function withoutEmptySections(data: unknown): unknown {
   return data;
 }
 
-function placed(rule: BrokenRule, yaml: YamlFile, origins: ReadonlyMap<string, string>): ConfigProblem {
-  const dotted = rule.keys.join(".");
-  const origin = origins.get(dotted);
-  if (origin !== undefined) return { file: "environment", path: origin, message: rule.message };
-  const line = yaml.lineOf(rule.keys);
-  return { file: yaml.name, path: dotted, message: rule.message, ...(line !== undefined && { line }) };
+/** A broken rule blamed on the variable that decides the setting, else on the file. */
+function blamed(rule: BrokenRule, yaml: YamlFile, origins: ReadonlyMap<string, string>): ConfigProblem {
+  const variableName = origins.get(rule.keys.join("."));
+  if (variableName === undefined) return placed(rule, yaml);
+  return { file: ENVIRONMENT, path: variableName, message: rule.message };
 }
 
 /** Only the default is taken from the package: a named file that is missing must not become other prices. */
@@ -86,7 +89,7 @@ function pricesPath(settings: unknown, file: string): string {
 function checkedPrices(file: string, yaml: YamlFile, problems: ConfigProblem[]): PriceTable | undefined {
   if (!existsSync(file)) {
     const message = "there is no such price file; a relative path begins at the config file's folder";
-    problems.push(placed({ keys: ["prices"], message }, yaml, new Map()));
+    problems.push(placed({ keys: ["prices"], message }, yaml));
     return undefined;
   }
   try {

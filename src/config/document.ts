@@ -2,6 +2,7 @@ import { readFileSync } from "node:fs";
 import path from "node:path";
 import { isAlias, isMap, isScalar, isSeq, LineCounter, type Node, parseDocument, type YAMLError } from "yaml";
 import { ConfigError, type ConfigProblem } from "./problems.ts";
+import type { BrokenRule } from "./validate.ts";
 
 const FILE_BYTES_MAX = 1024 * 1024;
 
@@ -28,6 +29,8 @@ export function readYaml(file: string): YamlFile {
   const document = parseDocument(source, {
     lineCounter: lines,
     prettyErrors: false,
+    // Nothing but the problems below; a warning of the library's own would go to stderr.
+    logLevel: "error",
     // Quoted or not, "10" and 10 become the same key of a plain object: the later would win unseen.
     uniqueKeys: (a, b) => isScalar(a) && isScalar(b) && String(a.value) === String(b.value),
   });
@@ -45,6 +48,17 @@ export function readYaml(file: string): YamlFile {
       const offset = offsetOf(root, keys, (alias) => (isAlias(alias) ? alias.resolve(document) : alias));
       return offset === undefined ? undefined : lines.linePos(offset).line;
     },
+  };
+}
+
+/** A broken rule at its place in the file. */
+export function placed(rule: BrokenRule, yaml: YamlFile): ConfigProblem {
+  const line = yaml.lineOf(rule.keys);
+  return {
+    file: yaml.name,
+    path: rule.keys.join("."),
+    message: rule.message,
+    ...(line !== undefined && { line }),
   };
 }
 

@@ -1,7 +1,7 @@
 import { type TSchema, Type } from "typebox";
 import type { GenerationEndpoint } from "../core/endpoints.ts";
 import type { PriceTable } from "../core/prices.ts";
-import { readYaml } from "./document.ts";
+import { placed, readYaml } from "./document.ts";
 import { ConfigError } from "./problems.ts";
 import { validate } from "./validate.ts";
 
@@ -47,11 +47,7 @@ export const PriceTableSchema = Type.Object(
 export function loadPrices(file: string): PriceTable {
   const yaml = readYaml(file);
   const checked = validate(PriceTableSchema, yaml.data ?? {});
-  const problems = [...yaml.problems];
-  for (const { keys, message } of checked.problems) {
-    const line = yaml.lineOf(keys);
-    problems.push({ file: yaml.name, path: keys.join("."), message, ...(line !== undefined && { line }) });
-  }
+  const problems = [...yaml.problems, ...checked.problems.map((rule) => placed(rule, yaml))];
   if (checked.value === undefined || problems.length > 0) throw new ConfigError(problems);
   return checked.value;
 }

@@ -9,15 +9,20 @@ export interface ConfigProblem {
   readonly message: string;
 }
 
+/** Stands in for the file where a variable is at fault. */
+export const ENVIRONMENT = "environment";
+
 /** The configuration cannot be used. Its message is made to be printed: one line per problem. */
 export class ConfigError extends Error {
   /** By file, then by line. */
   readonly problems: readonly ConfigProblem[];
 
   constructor(problems: readonly ConfigProblem[]) {
-    const files = [...new Set(problems.map(({ file }) => file))];
-    const inOrder = problems.toSorted(
-      (a, b) => files.indexOf(a.file) - files.indexOf(b.file) || (a.line ?? 0) - (b.line ?? 0),
+    const files = new Set(problems.map(({ file }) => file));
+    // The variables come last: what the files say is read first.
+    if (files.delete(ENVIRONMENT)) files.add(ENVIRONMENT);
+    const inOrder = [...files].flatMap((name) =>
+      problems.filter(({ file }) => file === name).toSorted((a, b) => (a.line ?? 0) - (b.line ?? 0)),
     );
     super(inOrder.map(printed).join("\n"));
     this.name = "ConfigError";

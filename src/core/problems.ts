@@ -1,0 +1,64 @@
+import type { TLocalizedValidationError } from "typebox/error";
+import type { Problem } from "./errors.ts";
+import { nearest } from "./suggest.ts";
+
+/** The names a schema allows at a JSON pointer of a value, for suggestions. */
+export type KnownNames = (pointer: string) => readonly string[];
+
+/** Puts typebox's validation errors into words a caller can act on: which parameter, which rule. */
+export function problemsOf(errors: readonly TLocalizedValidationError[], known: KnownNames): Problem[] {
+  const anyOf = new Set(errors.filter((e) => e.keyword === "anyOf").map((e) => e.instancePath));
+  return errors.flatMap((error) => {
+    if (error.keyword === "boolean") return [];
+    if (error.keyword === "const" && anyOf.has(error.instancePath)) return [];
+    return inWords(error, known);
+  });
+}
+
+function inWords(error: TLocalizedValidationError, known: KnownNames): Problem[] {
+  const path = error.instancePath;
+  const one = (rule: string): Problem[] => [{ path, message: `${nameOf(path)} ${rule}` }];
+  switch (error.keyword) {
+    case "required":
+      return error.params.requiredProperties.map((name) => problem(path, name, "is required"));
+    case "additionalProperties":
+      return error.params.additionalProperties.map((name) => {
+        const meant = nearest(name, known(path));
+        const hint = meant === undefined ? "" : `; did you mean ${meant}?`;
+        return problem(path, name, `is not a known parameter${hint}`);
+      });
+    case "type":
+      return one(`must be ${article(String(error.params.type))}`);
+    case "enum":
+      return one(`must be one of ${error.params.allowedValues.map((value) => JSON.stringify(value)).join(", ")}`);
+    case "minLength":
+      return one(error.params.limit === 1 ? "must not be empty" : `must have at least ${error.params.limit} characters`);
+    case "maxLength":
+      return one(`must have at most ${error.params.limit} characters`);
+    case "minItems":
+      return one(`must have at least ${error.params.limit} ${error.params.limit === 1 ? "item" : "items"}`);
+    case "exclusiveMinimum":
+      return one(`must be greater than ${error.params.limit}`);
+    case "format":
+      return one(error.params.format === "https-url" ? "must be an https URL" : "must be an http or https URL");
+    default:
+      return one(error.message);
+  }
+}
+
+const problem = (path: string, name: string, rule: string): Problem => ({
+  path: `${path}/${name.slice(0, 64).replaceAll("~", "~0").replaceAll("/", "~1")}`,
+  message: `${path === "" ? "" : `${nameOf(path)}.`}${name.slice(0, 64)} ${rule}`,
+});
+
+/** `/shots/0/duration` as people say it: `shots[0].duration`. */
+export function nameOf(pointer: string): string {
+  if (pointer === "") return "the body";
+  return pointer
+    .slice(1)
+    .split("/")
+    .map((part, at) => (/^\d+$/.test(part) ? `[${part}]` : at === 0 ? part : `.${part}`))
+    .join("");
+}
+
+const article = (type: string): string => `${/^[aeiou]/.test(type) ? "an" : "a"} ${type}`;

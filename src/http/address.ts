@@ -1,0 +1,45 @@
+import { BlockList, isIP } from "node:net";
+
+/** Answers which address a request came from. */
+export type ClientAddress = (peer: string | undefined, forwardedFor: string | undefined) => string;
+
+/**
+ * Reads X-Forwarded-For from the right for as long as each hop is trusted; the first one that is not is the client.
+ * An IPv6 client counts by its /64, the smallest block that one customer is given.
+ * @param trusted addresses or CIDR ranges whose X-Forwarded-For counts (`server.trust_proxy`)
+ */
+export function clientAddress(trusted: readonly string[]): ClientAddress {
+  const proxies = new BlockList();
+  for (const range of trusted) {
+    const [address = "", bits] = range.split("/");
+    const family = isIP(address) === 6 ? "ipv6" : "ipv4";
+    if (bits === undefined) proxies.addAddress(address, family);
+    else proxies.addSubnet(address, Number(bits), family);
+  }
+  const isTrusted = (address: string): boolean =>
+    isIP(address) !== 0 && proxies.check(address, isIP(address) === 6 ? "ipv6" : "ipv4");
+
+  return (peer, forwardedFor) => {
+    let client = plain(peer ?? "");
+    if (trusted.length > 0 && forwardedFor !== undefined) {
+      const hops = forwardedFor.split(",").map((hop) => plain(hop.trim()));
+      while (isTrusted(client) && hops.length > 0) {
+        const hop = hops.pop()!;
+        if (isIP(hop) === 0) break;
+        client = hop;
+      }
+    }
+    return isIP(client) === 6 ? prefix64(client) : client;
+  };
+}
+
+/** An IPv4 address mapped into IPv6, as IPv4. */
+const plain = (address: string): string => (address.startsWith("::ffff:") ? address.slice(7) : address);
+
+function prefix64(address: string): string {
+  const [head = "", tail = ""] = address.split("%")[0]!.split("::");
+  const left = head === "" ? [] : head.split(":");
+  const right = tail === "" ? [] : tail.split(":");
+  const groups = address.includes("::") ? [...left, ...Array(8 - left.length - right.length).fill("0"), ...right] : left;
+  return `${groups.slice(0, 4).map((group) => Number.parseInt(group, 16).toString(16)).join(":")}::/64`;
+}

@@ -1,0 +1,90 @@
+import { createHash } from "node:crypto";
+import { retrySeconds } from "../core/envelope.ts";
+import { type Refusal, refuse } from "../core/errors.ts";
+
+const KEYS_MAX = 100_000;
+const ADDRESSES_MAX = 20_000;
+const TOKEN_CHARS_MAX = 256;
+const MINUTE_MS = 60_000;
+
+export type Identity<Key> = { outcome: "known"; key: Key; token: string } | { outcome: "refused"; refusal: Refusal };
+
+export interface Authenticator<Key> {
+  /**
+   * Who sends this `Authorization` header? Spec part 5.
+   * @throws what `lookup` throws, for a key that this process has not seen yet
+   */
+  authenticate(authorization: string | undefined, address: string): Promise<Identity<Key>>;
+  /** A script called this key invalid: it must be looked up again, and this attempt counts as unknown. */
+  disown(token: string, address: string): void;
+}
+
+/**
+ * Finds the key behind a bearer token. Keys once found are remembered for the life of the process (what they may do
+ * is decided by each script); unknown ones are not, and are limited per client address.
+ * @param lookup SHA-256 of the token, hex, to the key's reference
+ */
+export function createAuthenticator<Key>(options: {
+  lookup(digest: string): Promise<Key | undefined>;
+  unknownPerMinute: () => number;
+  nowMs?: () => number;
+}): Authenticator<Key> {
+  const known = new Map<string, Key>();
+  const attempts = new Map<string, { count: number; sinceMs: number }>();
+  const nowMs = options.nowMs ?? Date.now;
+
+  const countUnknown = (address: string): void => {
+    const entry = attempts.get(address);
+    if (entry && nowMs() - entry.sinceMs < MINUTE_MS) {
+      entry.count++;
+      return;
+    }
+    attempts.delete(address);
+    dropOldest(attempts, ADDRESSES_MAX);
+    attempts.set(address, { count: 1, sinceMs: nowMs() });
+  };
+
+  /** Milliseconds until this address may try unknown keys again; 0 when it may now. */
+  const blockedMs = (address: string): number => {
+    const entry = attempts.get(address);
+    if (!entry || entry.count < options.unknownPerMinute()) return 0;
+    return Math.max(0, entry.sinceMs + MINUTE_MS - nowMs());
+  };
+
+  return {
+    async authenticate(authorization, address) {
+      const token = /^bearer +([^\s,]+) *$/i.exec(authorization ?? "")?.[1];
+      if (token === undefined) return refused(refuse("missing_api_key"));
+      const seen = known.get(token);
+      if (seen !== undefined) return { outcome: "known", key: seen, token };
+
+      const waitMs = blockedMs(address);
+      if (waitMs > 0) {
+        return refused(refuse("too_many_unknown_keys", { retryAfterSeconds: retrySeconds(waitMs) }));
+      }
+      const key = looksLikeKey(token) ? await options.lookup(digest(token)) : undefined;
+      if (key === undefined) {
+        countUnknown(address);
+        return refused(refuse("invalid_api_key"));
+      }
+      dropOldest(known, KEYS_MAX);
+      known.set(token, key);
+      return { outcome: "known", key, token };
+    },
+    disown(token, address) {
+      known.delete(token);
+      countUnknown(address);
+    },
+  };
+}
+
+const looksLikeKey = (token: string): boolean => token.startsWith("sk_") && token.length <= TOKEN_CHARS_MAX;
+const digest = (token: string): string => createHash("sha256").update(token).digest("hex");
+const refused = (refusal: Refusal): { outcome: "refused"; refusal: Refusal } => ({ outcome: "refused", refusal });
+
+/** Makes room for one more in a bounded map: what was put in first goes first. */
+export function dropOldest(map: Map<string, unknown>, max: number): void {
+  if (map.size < max) return;
+  const [oldest] = map.keys();
+  map.delete(oldest!);
+}

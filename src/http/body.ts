@@ -1,0 +1,94 @@
+import { isUtf8 } from "node:buffer";
+import type { IncomingMessage } from "node:http";
+import { type Refusal, refuse } from "../core/errors.ts";
+import { parseJson } from "../core/json.ts";
+import type { RequestHead } from "./protocol.ts";
+
+export const JSON_BODY_BYTES_MAX = 256 * 1024;
+/** How much of a refused body is read on, so that a client that is still sending sees its answer. */
+const DRAIN_BYTES_MAX = 32 * 1024 * 1024;
+const DRAIN_MS = 10_000;
+
+export type BodyResult =
+  | { outcome: "read"; value: unknown }
+  | { outcome: "refused"; refusal: Refusal }
+  | { outcome: "client_gone" };
+
+/** application/json, alone or with charset=utf-8. RFC 8259 section 11. */
+const JSON_TYPE = /^application\/json\s*(;\s*charset\s*=\s*"?utf-8"?\s*)?;?\s*$/i;
+
+/** What can be refused about a JSON body from its headers alone. */
+export function jsonHeadFault(head: RequestHead): Refusal | undefined {
+  if (head.contentEncoding) {
+    return refuse("unsupported_media_type", { text: "Unsupported media type: Content-Encoding is not supported" });
+  }
+  if (head.contentType === undefined || !JSON_TYPE.test(head.contentType)) {
+    return refuse("unsupported_media_type", {
+      text: "Unsupported media type: send Content-Type: application/json (UTF-8)",
+    });
+  }
+  return (head.contentLength ?? 0) > JSON_BODY_BYTES_MAX ? tooLarge() : undefined;
+}
+
+const tooLarge = (): Refusal =>
+  refuse("payload_too_large", { text: `Request body too large: at most ${JSON_BODY_BYTES_MAX} bytes` });
+
+const badBody = (message: string): Refusal =>
+  refuse("invalid_request", { text: `Invalid request: ${message}`, details: [{ path: "", message }] });
+
+/**
+ * Reads and parses a JSON body, at most 256 KiB in at most `timeoutMs` in all. Always settles; after a refusal the
+ * rest of the body is still unread (see `drainBody`).
+ */
+export function readJson(req: IncomingMessage, timeoutMs: number): Promise<BodyResult> {
+  return new Promise((resolve) => {
+    const chunks: Buffer[] = [];
+    let bytes = 0;
+    const timer = setTimeout(
+      () => settle({ outcome: "refused", refusal: refuse("request_timeout") }),
+      timeoutMs,
+    );
+    const onData = (chunk: Buffer): void => {
+      bytes += chunk.length;
+      if (bytes > JSON_BODY_BYTES_MAX) settle({ outcome: "refused", refusal: tooLarge() });
+      else chunks.push(chunk);
+    };
+    const onEnd = (): void => settle(parseBytes(chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks)));
+    const onGone = (): void => settle({ outcome: "client_gone" });
+    function settle(result: BodyResult): void {
+      clearTimeout(timer);
+      req.off("data", onData).off("end", onEnd).off("close", onGone);
+      req.pause();
+      resolve(result);
+    }
+    // Stays attached: an `error` without a listener would end the process.
+    req.on("error", onGone);
+    req.on("data", onData).on("end", onEnd).on("close", onGone);
+  });
+}
+
+function parseBytes(bytes: Buffer): BodyResult {
+  if (!isUtf8(bytes)) return { outcome: "refused", refusal: badBody("the body is not valid UTF-8") };
+  const parsed = parseJson(bytes.toString("utf8"));
+  return parsed.ok
+    ? { outcome: "read", value: parsed.value }
+    : { outcome: "refused", refusal: badBody(parsed.message) };
+}
+
+/**
+ * Reads on and forgets what a client is still sending after its refusal: closing at once would reset the
+ * connection, and the client would never see the answer. Bounded in bytes and time, then the connection ends.
+ */
+export function drainBody(req: IncomingMessage): void {
+  if (req.complete || req.destroyed) return;
+  let bytes = 0;
+  const timer = setTimeout(() => req.destroy(), DRAIN_MS);
+  req.on("error", () => clearTimeout(timer));
+  req.on("close", () => clearTimeout(timer));
+  req.on("end", () => clearTimeout(timer));
+  req.on("data", (chunk: Buffer) => {
+    bytes += chunk.length;
+    if (bytes > DRAIN_BYTES_MAX) req.destroy();
+  });
+  req.resume();
+}

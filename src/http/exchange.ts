@@ -1,0 +1,69 @@
+import { randomBytes } from "node:crypto";
+import type { IncomingMessage, ServerResponse } from "node:http";
+import { type Answer, commonHeaders } from "../core/envelope.ts";
+import { type LimitState, noLimits } from "../core/limits.ts";
+
+/** One request on the public port, from its headers to the end of its answer. */
+export interface Exchange {
+  readonly req: IncomingMessage;
+  readonly res: ServerResponse;
+  readonly requestId: string;
+  /** `performance.now()` when the headers were complete. */
+  readonly startedMs: number;
+  /** Route template for logs and metrics; a closed set. */
+  route: string;
+  /** What the rate-limit headers will say; zeros until a script has answered. */
+  state: LimitState;
+  keyId?: string;
+  accountId?: string;
+  taskId?: string;
+  /** Time spent waiting for the upstream, ms. */
+  upstreamMs?: number;
+  /** True when the store was away and the request went through unmetered. */
+  degraded?: boolean;
+  /** The client asked for `100 Continue` and waits for it. */
+  expectsContinue: boolean;
+}
+
+const RUN = randomBytes(4).toString("hex");
+let count = 0;
+
+/** Unique over processes and restarts, short, and sorted by time within a process. */
+export function newRequestId(): string {
+  count = (count + 1) % 0x7fffffff;
+  return `req_${Date.now().toString(36)}${RUN}${count.toString(36).padStart(6, "0")}`;
+}
+
+export function openExchange(req: IncomingMessage, res: ServerResponse, expectsContinue: boolean): Exchange {
+  return {
+    req,
+    res,
+    requestId: newRequestId(),
+    startedMs: performance.now(),
+    route: "none",
+    state: noLimits(Date.now()),
+    expectsContinue,
+  };
+}
+
+/** Sends `100 Continue` once, when the body is about to be read. RFC 9110 section 10.1.1. */
+export function continueReading(exchange: Exchange): void {
+  if (!exchange.expectsContinue) return;
+  exchange.expectsContinue = false;
+  exchange.res.writeContinue();
+}
+
+/**
+ * Writes the answer with the headers of spec 8.2. Does nothing when the client has gone.
+ * @param close ends the connection after it: the rest of the request cannot be trusted or is not worth reading
+ */
+export function respond(exchange: Exchange, answer: Answer, close: boolean): void {
+  const { res, state, requestId } = exchange;
+  if (res.headersSent || res.destroyed) return;
+  const headers = commonHeaders(state, requestId, Buffer.byteLength(answer.body));
+  if (exchange.degraded) headers.push("X-Gateway-Degraded", "store");
+  if (close) headers.push("Connection", "close");
+  if (answer.headers) headers.push(...answer.headers);
+  res.writeHead(answer.status, headers);
+  res.end(answer.body);
+}

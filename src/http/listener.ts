@@ -1,0 +1,87 @@
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
+import type { Duplex } from "node:stream";
+import { commonHeaders, refusal } from "../core/envelope.ts";
+import { type Refusal, refuse } from "../core/errors.ts";
+import { noLimits } from "../core/limits.ts";
+import { newRequestId } from "./exchange.ts";
+
+export interface ListenerOptions {
+  headersTimeoutMs: number;
+  keepAliveTimeoutMs: number;
+  /** Serves one request; must not throw. */
+  serve(req: IncomingMessage, res: ServerResponse, expectsContinue: boolean): void;
+  /** Serves a request whose Expect is not 100-continue. */
+  refuseExpectation(req: IncomingMessage, res: ServerResponse): void;
+  /** A request that Node's parser refused, answered on the bare socket. */
+  parseRefused(refused: Refusal, requestId: string): void;
+}
+
+/**
+ * The public port: a node:http server whose every automatic answer is replaced by one in our envelope.
+ * Body deadlines are the readers' own, since an upload may take long and a JSON body may not.
+ */
+export function createListener(options: ListenerOptions): Server {
+  const server = createServer({
+    headersTimeout: options.headersTimeoutMs,
+    requestTimeout: 0,
+    keepAliveTimeout: options.keepAliveTimeoutMs,
+    connectionsCheckingInterval: 1000,
+    maxHeaderSize: 16 * 1024,
+    requireHostHeader: false,
+    insecureHTTPParser: false,
+    noDelay: true,
+    shouldUpgradeCallback: () => false,
+  });
+  // Lines beyond Node's default of 2,000 would vanish, Authorization among them; maxHeaderSize bounds them.
+  server.maxHeadersCount = 0;
+  server.on("request", (req, res) => options.serve(req, res, false));
+  server.on("checkContinue", (req, res) => options.serve(req, res, true));
+  server.on("checkExpectation", options.refuseExpectation);
+  server.on("connect", (_req: IncomingMessage, socket: Duplex) =>
+    endRaw(socket, refuse("invalid_request", { text: "Invalid request: CONNECT is not served here" }), options),
+  );
+  server.on("clientError", (error: NodeJS.ErrnoException, socket: Duplex) => {
+    if (error.code === "ECONNRESET" || !socket.writable) socket.destroy();
+    else endRaw(socket, parseFault(error), options);
+  });
+  return server;
+}
+
+function parseFault(error: NodeJS.ErrnoException): Refusal {
+  switch (error.code) {
+    case "ERR_HTTP_REQUEST_TIMEOUT":
+      return refuse("request_timeout");
+    case "HPE_HEADER_OVERFLOW":
+      return refuse("headers_too_large");
+    case "HPE_INVALID_VERSION":
+      return refuse("version_unsupported");
+    case "HPE_CHUNK_EXTENSIONS_OVERFLOW":
+      return refuse("payload_too_large");
+    default:
+      return refuse("invalid_request", { text: "Invalid request: it is not well-formed HTTP/1.1" });
+  }
+}
+
+/** Answers on a socket that has no response object, and closes it once the client has read. */
+function endRaw(socket: Duplex, refused: Refusal, options: ListenerOptions): void {
+  socket.on("error", () => socket.destroy());
+  const requestId = newRequestId();
+  const { status, body, headers } = refusal(refused, requestId);
+  const lines = commonHeaders(noLimits(Date.now()), requestId, Buffer.byteLength(body));
+  lines.push("Connection", "close", ...(headers ?? []));
+  let head = `HTTP/1.1 ${status} ${REASONS[status] ?? "Error"}\r\nDate: ${new Date().toUTCString()}\r\n`;
+  for (let at = 0; at < lines.length; at += 2) head += `${lines[at]}: ${lines[at + 1]}\r\n`;
+  socket.end(`${head}\r\n${body}`);
+  // What the client still sends is read and forgotten for a moment, or a reset would overtake the answer.
+  socket.resume();
+  setTimeout(() => socket.destroy(), 1000).unref();
+  options.parseRefused(refused, requestId);
+}
+
+const REASONS: Record<number, string> = {
+  400: "Bad Request",
+  408: "Request Timeout",
+  413: "Content Too Large",
+  431: "Request Header Fields Too Large",
+  505: "HTTP Version Not Supported",
+};

@@ -1,0 +1,200 @@
+/**
+ * How to steer the sandbox generator. Each setting below has one name in four spellings:
+ *
+ * | where                              | spelling of `pollRetryAfterSeconds: 7` | lasts           |
+ * | ---------------------------------- | -------------------------------------- | --------------- |
+ * | environment of `npm run sandbox`   | `SANDBOX_POLL_RETRY_AFTER_SECONDS=7`   | from the start  |
+ * | `PUT /sandbox/behaviour`, JSON     | `{"pollRetryAfterSeconds": 7}`         | to the next PUT |
+ * | `behave()` in tests                | `{ pollRetryAfterSeconds: 7 }`         | to `reset()`    |
+ * | a directive in a generation's body | `[sandbox: poll-retry-after=7]`        | that task       |
+ *
+ * Directives may stand anywhere in the JSON text, such as in a prompt; several go into one pair of brackets, separated
+ * by spaces or commas. The unit at the end of a name may be left out and follow the value: `duration=500ms`,
+ * `delay=2s`. Short words: `fail`, `hang`, `drip`, `reset`, `truncate`, `garbage`, `no-task-id`, `duplicate-task-id`.
+ *
+ * A generation answered with an error makes no task. One whose answer is broken on its way (`fault`) does make it, for
+ * that is the case which a client cannot tell from outside. `docs/sandbox.md` shows examples.
+ */
+
+export const FAULTS = ["none", "hang", "drip", "reset", "truncate", "garbage"] as const;
+
+/** How one kind of request is answered; for polls and uploads the names begin with `poll` and `upload`. */
+export interface Answering {
+  /** HTTP status; one below 300 lets the request succeed. */
+  status: number;
+  /** `code` of the envelope; 0: the same as the status. HTTP 200 with another code is an error in the body alone. */
+  code: number;
+  /** `msg` and `error` of an error; empty: the status in words. */
+  message: string;
+  /** `Retry-After` and `retryAfter`; 0: absent. */
+  retryAfterSeconds: number;
+  /** Waits this long before it answers. */
+  delayMs: number;
+  /**
+   * hang: reads the request and never answers; drip: one byte each `dripMs`; reset: TCP reset after reading the request;
+   * truncate: half of the announced body, then the end; garbage: 200 and HTML.
+   */
+  fault: (typeof FAULTS)[number];
+  dripMs: number;
+}
+
+export interface TaskBehaviour {
+  /** From creation to the end of a task; 0 ends it at once. */
+  durationMs: number;
+  /** How much of the duration is spent as `pending`. */
+  startDelayMs: number;
+  /** Share of tasks, 0 to 1, that end as `failed`; spread evenly, no dice. */
+  failRatio: number;
+  /** new: a fresh one each; none: the answer lacks it; duplicate: that of the request before; else this very id. */
+  taskId: string;
+}
+
+type Prefixed<P extends string> = { [K in keyof Answering as `${P}${Capitalize<K>}`]: Answering[K] };
+
+/** Everything that can be steered, flat. */
+export type Behaviour = TaskBehaviour & Answering & Prefixed<"poll"> & Prefixed<"upload">;
+
+/** Kinds of requests that are steered apart: generations, polls and uploads. */
+export type RequestKind = "generation" | "poll" | "upload";
+
+const ANSWER_PLAINLY: Answering = {
+  status: 200,
+  code: 0,
+  message: "",
+  retryAfterSeconds: 0,
+  delayMs: 0,
+  fault: "none",
+  dripMs: 50,
+};
+
+/** A task takes five seconds, and everything goes well. */
+export const DEFAULT_BEHAVIOUR: Readonly<Behaviour> = {
+  durationMs: 5_000,
+  startDelayMs: 500,
+  failRatio: 0,
+  taskId: "new",
+  ...ANSWER_PLAINLY,
+  ...withPrefix("poll"),
+  ...withPrefix("upload"),
+};
+
+function withPrefix<P extends string>(prefix: P): Prefixed<P> {
+  const entries = Object.entries(ANSWER_PLAINLY).map(([name, value]) => [prefixed(prefix, name), value]);
+  return Object.fromEntries(entries) as Prefixed<P>;
+}
+
+function prefixed(prefix: string, name: string): string {
+  return prefix + name.charAt(0).toUpperCase() + name.slice(1);
+}
+
+/** The settings for one kind of request, without their prefix. */
+export function answering(behaviour: Behaviour, kind: RequestKind): Answering {
+  if (kind === "generation") return behaviour;
+  const values = new Map<string, unknown>(Object.entries(behaviour));
+  const entries = Object.keys(ANSWER_PLAINLY).map((name) => [name, values.get(prefixed(kind, name))]);
+  return Object.fromEntries(entries) as Answering;
+}
+
+const WORDS: Readonly<Record<string, Partial<Behaviour>>> = {
+  fail: { failRatio: 1 },
+  hang: { fault: "hang" },
+  drip: { fault: "drip" },
+  reset: { fault: "reset" },
+  truncate: { fault: "truncate" },
+  garbage: { fault: "garbage" },
+  "no-task-id": { taskId: "none" },
+  "duplicate-task-id": { taskId: "duplicate" },
+};
+
+const UNIT_AT_END = /(Ms|Seconds)$/;
+
+/** Kebab-case name, with and without its unit, to the setting. */
+const BY_DIRECTIVE = new Map(
+  (Object.keys(DEFAULT_BEHAVIOUR) as Array<keyof Behaviour>).flatMap((name) => [
+    [kebab(name), name],
+    [kebab(name.replace(UNIT_AT_END, "")), name],
+  ]),
+);
+
+/**
+ * Reads the directives of a request.
+ * @param text the body as it came
+ * @throws Error that names a directive or value which is not understood
+ */
+export function readDirectives(text: string): Partial<Behaviour> {
+  let found: Partial<Behaviour> = {};
+  for (const [, inside] of text.matchAll(/\[sandbox:([^\]]{0,500})\]/g)) {
+    for (const item of inside!.split(/[\s,]+/).filter(Boolean)) {
+      const [name, value] = splitOnce(item, "=");
+      const setting = BY_DIRECTIVE.get(name);
+      if (value === undefined && WORDS[name]) found = { ...found, ...WORDS[name] };
+      else if (value !== undefined && setting) found = { ...found, ...readSetting(setting, value) };
+      else throw new Error(`unknown sandbox directive "${item}"`);
+    }
+  }
+  return found;
+}
+
+/**
+ * Reads settings from JSON, such as the body of `PUT /sandbox/behaviour`.
+ * @throws Error that names the setting which is not understood
+ */
+export function readBehaviour(json: unknown): Partial<Behaviour> {
+  if (typeof json !== "object" || json === null || Array.isArray(json))
+    throw new Error("a JSON object is wanted");
+  let found: Partial<Behaviour> = {};
+  for (const [name, value] of Object.entries(json)) {
+    if (!isSetting(name)) throw new Error(`unknown setting "${name}"`);
+    if (typeof value !== typeof DEFAULT_BEHAVIOUR[name]) throw new Error(`${name} has the wrong type`);
+    found = { ...found, ...readSetting(name, String(value)) };
+  }
+  return found;
+}
+
+/**
+ * Reads all `SANDBOX_*` settings of an environment; other names that begin so are not ours to judge.
+ * @throws Error that names the variable which is not understood
+ */
+export function behaviourFromEnv(env: NodeJS.ProcessEnv): Partial<Behaviour> {
+  let found: Partial<Behaviour> = {};
+  for (const name of Object.keys(DEFAULT_BEHAVIOUR).filter(isSetting)) {
+    const value = env[`SANDBOX_${kebab(name).replaceAll("-", "_").toUpperCase()}`];
+    if (value) found = { ...found, ...readSetting(name, value) };
+  }
+  return found;
+}
+
+function readSetting(name: keyof Behaviour, text: string): Partial<Behaviour> {
+  if (typeof DEFAULT_BEHAVIOUR[name] === "number") return { [name]: readNumber(name, text) };
+  const faults: readonly string[] = FAULTS;
+  if (/fault$/i.test(name) && !faults.includes(text))
+    throw new Error(`${name} is one of ${FAULTS.join(", ")}`);
+  return { [name]: text };
+}
+
+/** Times may carry their own unit; the result is in the unit of the setting's name. */
+function readNumber(name: keyof Behaviour, text: string): number {
+  const found = /^(\d+(?:\.\d+)?)(ms|s)?$/.exec(text);
+  const unit = UNIT_AT_END.exec(name)?.[0];
+  if (!found || (found[2] && !unit)) throw new Error(`${name} cannot be "${text}"`);
+  const number = Number(found[1]);
+  const value = !found[2] ? number : (number * (found[2] === "s" ? 1000 : 1)) / (unit === "Ms" ? 1 : 1000);
+  if (/status$/i.test(name) && !(Number.isInteger(value) && value >= 200 && value <= 599)) {
+    throw new Error(`${name} is an HTTP status from 200 to 599`);
+  }
+  if (name === "failRatio" && value > 1) throw new Error("failRatio is from 0 to 1");
+  return value;
+}
+
+function isSetting(name: string): name is keyof Behaviour {
+  return Object.hasOwn(DEFAULT_BEHAVIOUR, name);
+}
+
+function kebab(name: string): string {
+  return name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
+}
+
+function splitOnce(text: string, separator: string): [before: string, after: string | undefined] {
+  const at = text.indexOf(separator);
+  return at < 0 ? [text, undefined] : [text.slice(0, at), text.slice(at + 1)];
+}

@@ -1,0 +1,109 @@
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
+import { createServer as createTlsServer } from "node:https";
+import type { AddressInfo } from "node:net";
+import { API_PREFIX, GENERATION_ENDPOINTS } from "../../core/endpoints.ts";
+import { failure, send } from "./answer.ts";
+import { answering, type Behaviour, DEFAULT_BEHAVIOUR } from "./behaviour.ts";
+import { createCallbacks } from "./callbacks.ts";
+import { selfSignedCertificate } from "./certificate.ts";
+import { createRequestRecorder, type RequestLog } from "./requests.ts";
+import { generate, poll, serve, upload } from "./routes.ts";
+import { type GeneratorOptions, type State, steer } from "./state.ts";
+import { createTaskStore } from "./tasks.ts";
+import { createUploadStore } from "./uploads.ts";
+
+export interface Generator {
+  url: string;
+  port: number;
+  /** Same paths, self-signed certificate. */
+  tlsUrl: string;
+  /** What arrived under `/api/v1/`, oldest first. */
+  requests: RequestLog[];
+  /** Changes some settings until `reset()`. */
+  behave(changes: Partial<Behaviour>): void;
+  reset(): void;
+  /** Breaks whatever is open. */
+  stop(): Promise<void>;
+}
+
+/**
+ * Starts the stand-in for the upstream. Steering is described in `behaviour.ts`.
+ * @throws when a port is taken (`EADDRINUSE`)
+ */
+export async function startGenerator(options: GeneratorOptions = {}): Promise<Generator> {
+  const { host = "127.0.0.1", port = 0, tlsPort = 0, now = Date.now, callbackRetryMs = 1_000 } = options;
+  let url = "";
+  const state: State = {
+    options,
+    behaviour: { ...DEFAULT_BEHAVIOUR, ...options.behaviour },
+    recorder: createRequestRecorder(),
+    tasks: createTaskStore(options.tasksMax ?? 100_000, now, () => options.publicUrl ?? url),
+    uploads: createUploadStore(now),
+    callbacks: createCallbacks(callbackRetryMs),
+    now,
+    uploadBase: "",
+  };
+  const listener = (request: IncomingMessage, response: ServerResponse) => {
+    handle(state, request, response).catch(() => response.destroy());
+  };
+  // Longer than clients keep an idle connection, so that none is closed under a request.
+  const settings = { keepAliveTimeout: 65_000 };
+  const server = createServer(settings, listener);
+  const tlsServer = createTlsServer({ ...settings, ...selfSignedCertificate() }, listener);
+  const boundPort = await listen(server, port, host);
+  const boundTlsPort = await listen(tlsServer, tlsPort, host).catch(async (error: unknown) => {
+    await close(server);
+    throw error;
+  });
+  const name = host === "0.0.0.0" || host === "::" ? "127.0.0.1" : host.includes(":") ? `[${host}]` : host;
+  url = `http://${name}:${boundPort}`;
+  const tlsUrl = `https://${name}:${boundTlsPort}`;
+  state.uploadBase = options.publicUrl ?? tlsUrl;
+  return {
+    url,
+    port: boundPort,
+    tlsUrl,
+    requests: state.recorder.requests,
+    behave: (changes) => steer(state, { ...state.behaviour, ...changes }),
+    reset: () => steer(state, {}),
+    stop: async () => {
+      state.callbacks.stop();
+      await Promise.all([close(server), close(tlsServer)]);
+    },
+  };
+}
+
+function listen(server: Server, port: number, host: string): Promise<number> {
+  return new Promise((resolve, reject) => {
+    server.once("error", reject);
+    server.listen(port, host, () => resolve((server.address() as AddressInfo).port));
+  });
+}
+
+function close(server: Server): Promise<void> {
+  return new Promise((resolve) => {
+    server.close(() => resolve());
+    server.closeAllConnections();
+  });
+}
+
+async function handle(state: State, request: IncomingMessage, response: ServerResponse): Promise<void> {
+  const path = (request.url ?? "").replace(/\?.*/s, "");
+  const plainly = answering(DEFAULT_BEHAVIOUR, "generation");
+  if (!path.startsWith(API_PREFIX)) return send(response, await serve(state, request, path), plainly);
+
+  const log = state.recorder.enter(request, state.now());
+  const route = `${request.method} ${path.slice(API_PREFIX.length)}`;
+  if (!isAuthorized(state, request)) return send(response, failure(401, "Invalid API key"), plainly);
+  if (route === "POST upload") return upload(state, request, response, log);
+  if (route.startsWith("GET tasks/")) return poll(state, response, log, route.slice("GET tasks/".length));
+  if (GENERATION_ENDPOINTS.some((endpoint) => route === `POST ${endpoint}`)) {
+    return generate(state, request, response, log);
+  }
+  return send(response, failure(404, "No such endpoint"), plainly);
+}
+
+function isAuthorized(state: State, request: IncomingMessage): boolean {
+  const token = /^Bearer +(\S+)$/i.exec(request.headers.authorization ?? "")?.[1];
+  return token !== undefined && (state.options.apiKey === undefined || token === state.options.apiKey);
+}

@@ -1,0 +1,118 @@
+import { randomUUID } from "node:crypto";
+import type { Behaviour } from "./behaviour.ts";
+
+const KEPT_MS = 3_600_000;
+
+/** A task as the spec shows it. Spec 2.2. */
+export interface TaskView {
+  task_id: string;
+  status: "pending" | "processing" | "completed" | "failed";
+  progress?: number;
+  video_url?: string;
+  thumbnail_url?: string;
+  created_at: string;
+  completed_at?: string;
+}
+
+/** What is remembered of a task; its state follows from the time alone, so that none needs a timer. */
+export interface Task {
+  id: string;
+  createdAtMs: number;
+  startDelayMs: number;
+  durationMs: number;
+  fails: boolean;
+  idempotencyKey: string | undefined;
+  /** Directives of the request that made it; they hold for its polls too. */
+  directives: Partial<Behaviour>;
+}
+
+export interface TaskStore {
+  create(behaviour: Behaviour, directives: Partial<Behaviour>, idempotencyKey: string | undefined): Task;
+  find(id: string): Task | undefined;
+  findByIdempotencyKey(key: string): Task | undefined;
+  /** As it is now. */
+  view(task: Task): TaskView;
+  /** As it will be once it has ended. */
+  finalView(task: Task): TaskView;
+}
+
+/**
+ * Tasks in memory: each for an hour, and never more than the maximum.
+ * @param now Unix milliseconds
+ * @param baseUrl where the finished media are served, without a slash at the end
+ */
+export function createTaskStore(tasksMax: number, now: () => number, baseUrl: () => string): TaskStore {
+  const byId = new Map<string, Task>();
+  const byKey = new Map<string, Task>();
+  let lastId: string | undefined;
+  let count = 0;
+
+  function forget(task: Task): void {
+    byId.delete(task.id);
+    if (task.idempotencyKey !== undefined) byKey.delete(task.idempotencyKey);
+  }
+
+  /** A Map keeps the order of insertion, so the oldest come first. */
+  function collect(): void {
+    for (const task of byId.values()) {
+      if (byId.size < tasksMax && task.createdAtMs > now() - KEPT_MS) return;
+      forget(task);
+    }
+  }
+
+  function newId(wish: string): string {
+    if (wish === "duplicate") return lastId ?? randomUUID();
+    return wish === "new" ? `task_${randomUUID()}` : wish;
+  }
+
+  return {
+    create(behaviour, directives, idempotencyKey) {
+      collect();
+      const id = newId(behaviour.taskId);
+      lastId = id;
+      const existing = byId.get(id);
+      if (existing) return existing;
+      count++;
+      const task: Task = {
+        id,
+        createdAtMs: now(),
+        startDelayMs: behaviour.startDelayMs,
+        durationMs: behaviour.durationMs,
+        fails: Math.floor(count * behaviour.failRatio) > Math.floor((count - 1) * behaviour.failRatio),
+        idempotencyKey,
+        directives,
+      };
+      byId.set(id, task);
+      if (idempotencyKey !== undefined) byKey.set(idempotencyKey, task);
+      return task;
+    },
+    find(id) {
+      collect();
+      return byId.get(id);
+    },
+    findByIdempotencyKey: (key) => byKey.get(key),
+    view: (task) => viewAt(task, now(), baseUrl()),
+    finalView: (task) => viewAt(task, task.createdAtMs + task.durationMs, baseUrl()),
+  };
+}
+
+function viewAt(task: Task, nowMs: number, baseUrl: string): TaskView {
+  const ageMs = nowMs - task.createdAtMs;
+  const created_at = new Date(task.createdAtMs).toISOString();
+  if (ageMs >= task.durationMs) {
+    if (task.fails) return { task_id: task.id, status: "failed", created_at };
+    return {
+      task_id: task.id,
+      status: "completed",
+      progress: 100,
+      video_url: `${baseUrl}/media/${encodeURIComponent(task.id)}.mp4`,
+      thumbnail_url: `${baseUrl}/media/${encodeURIComponent(task.id)}.png`,
+      created_at,
+      completed_at: new Date(task.createdAtMs + task.durationMs).toISOString(),
+    };
+  }
+  if (ageMs < task.startDelayMs) return { task_id: task.id, status: "pending", progress: 0, created_at };
+  const share = (ageMs - task.startDelayMs) / Math.max(1, task.durationMs - task.startDelayMs);
+  const progress = Math.min(99, Math.max(1, Math.floor(share * 100)));
+  return { task_id: task.id, status: "processing", progress, created_at };
+}

@@ -1,0 +1,98 @@
+import { createHash, randomUUID } from "node:crypto";
+import type { IncomingMessage } from "node:http";
+import busboy from "busboy";
+
+const FILE_BYTES_MAX = 10 * 1024 * 1024;
+const KEPT_MS = 300_000;
+const TOTAL_BYTES_MAX = 256 * 1024 * 1024;
+
+export interface UploadedFile {
+  name: string;
+  type: string;
+  bytes: Buffer;
+}
+
+/** What the log keeps of a file, in place of its bytes. */
+export interface FileDigest {
+  name: string;
+  type: string;
+  size: number;
+  sha256: string;
+}
+
+export interface UploadStore {
+  /** Returns the file's name in URLs, and when it expires in Unix milliseconds. */
+  add(file: UploadedFile): { path: string; expiresAtMs: number };
+  find(path: string): UploadedFile | undefined;
+}
+
+/** Uploaded images, each for five minutes; the oldest give way when there are too many bytes. Spec 2.3. */
+export function createUploadStore(now: () => number): UploadStore {
+  const files = new Map<string, UploadedFile & { expiresAtMs: number }>();
+  let totalBytes = 0;
+
+  function collect(): void {
+    for (const [path, file] of files) {
+      if (file.expiresAtMs > now() && totalBytes <= TOTAL_BYTES_MAX) return;
+      files.delete(path);
+      totalBytes -= file.bytes.length;
+    }
+  }
+
+  return {
+    add(file) {
+      const extension = /^image\/(jpeg|png|webp|gif)$/.exec(file.type)?.[1] ?? "bin";
+      const path = `/files/${randomUUID()}.${extension}`;
+      const expiresAtMs = now() + KEPT_MS;
+      files.set(path, { ...file, expiresAtMs });
+      totalBytes += file.bytes.length;
+      collect();
+      return { path, expiresAtMs };
+    },
+    find(path) {
+      collect();
+      return files.get(path);
+    },
+  };
+}
+
+/**
+ * Reads the part named `file` of a form to its end.
+ * @returns undefined when there is no such part, or it is larger than 10 MB
+ * @throws when the form is malformed or breaks off
+ */
+export function readForm(request: IncomingMessage): Promise<UploadedFile | undefined> {
+  return new Promise((resolve, reject) => {
+    let file: UploadedFile | undefined;
+    let tooLarge = false;
+    const parser = busboy({
+      headers: request.headers,
+      limits: { fileSize: FILE_BYTES_MAX + 1, files: 1, fields: 20 },
+    });
+    parser.on("file", (field, stream, info) => {
+      const chunks: Buffer[] = [];
+      stream.on("data", (chunk: Buffer) => chunks.push(chunk));
+      stream.on("limit", () => {
+        tooLarge = true;
+      });
+      stream.on("error", reject);
+      stream.on("end", () => {
+        if (field === "file")
+          file = { name: info.filename ?? "", type: info.mimeType, bytes: Buffer.concat(chunks) };
+      });
+    });
+    parser.on("error", reject);
+    parser.on("close", () => resolve(tooLarge ? undefined : file));
+    request.on("error", reject);
+    request.on("close", () => {
+      if (!request.complete) reject(new Error("the upload broke off"));
+    });
+    request.pipe(parser);
+  });
+}
+
+/** For comparison with what a client sent. */
+export function digest(file: UploadedFile): FileDigest {
+  const sha256 = createHash("sha256").update(file.bytes).digest("hex");
+  return { name: file.name, type: file.type, size: file.bytes.length, sha256 };
+}

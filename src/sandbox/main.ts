@@ -1,0 +1,41 @@
+import { behaviourFromEnv } from "./generator/behaviour.ts";
+import { type Generator, startGenerator } from "./generator/server.ts";
+
+/** `npm run sandbox`: the demo generator alone. */
+async function main(env: NodeJS.ProcessEnv): Promise<void> {
+  const port = Number(env.PORT || 4010);
+  const host = env.HOST || "127.0.0.1";
+  const tlsPort = Number(env.SANDBOX_TLS_PORT || 0);
+  let generator: Generator;
+  try {
+    generator = await startGenerator({
+      host,
+      port,
+      tlsPort,
+      apiKey: env.UPSTREAM_API_KEY || undefined,
+      publicUrl: env.SANDBOX_PUBLIC_URL?.replace(/\/$/, "") || undefined,
+      behaviour: behaviourFromEnv(env),
+    });
+  } catch (error) {
+    process.exitCode = 1;
+    console.error(inWords(error, host));
+    return;
+  }
+  console.log(`Sandbox generator: ${generator.url}/api/v1/, uploaded images at ${generator.tlsUrl}`);
+  console.log(
+    `Steering: GET or PUT ${generator.url}/sandbox/behaviour, or [sandbox: fail] in a prompt; docs/sandbox.md`,
+  );
+  const stop = () => void generator.stop();
+  // `on`, not `once`: a second signal must not kill us half-way.
+  process.on("SIGINT", stop).on("SIGTERM", stop);
+}
+
+function inWords(error: unknown, host: string): string {
+  if (error instanceof Error && "code" in error && error.code === "EADDRINUSE") {
+    const port = "port" in error ? String(error.port) : "it wants";
+    return `Port ${port} on ${host} is taken. Stop what listens there, or choose another: PORT=4011 npm run sandbox`;
+  }
+  return `The sandbox generator cannot start: ${error instanceof Error ? error.message : String(error)}`;
+}
+
+await main(process.env);

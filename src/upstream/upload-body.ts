@@ -1,0 +1,71 @@
+import type { IncomingMessage } from "node:http";
+import { refuse } from "../core/errors.ts";
+import { type FormEvents, parseForm } from "./upload-form.ts";
+
+/** What a client's body reports; the first of `whole`, `refused` and `gone` is the last, if `stop` follows it. */
+export interface BodyEvents extends FormEvents {
+  /** The client went away, also after its body was whole. */
+  gone(): void;
+}
+
+export interface BodyReading {
+  /** True while it is the client that has to send; false under back pressure, and after the end. */
+  waitsForClient(): boolean;
+  /** Lets go of the request: paused, not destroyed, fit to be drained. */
+  stop(): void;
+}
+
+/**
+ * Reads the body of `req` as an upload's form, never further than the image's stream takes it.
+ * @param boundary as `formBoundary` gave it
+ * @param idleTimeoutMs longest wait for the client's next bytes; time under back pressure does not count
+ */
+export function readUpload(
+  req: IncomingMessage,
+  boundary: string,
+  idleTimeoutMs: number,
+  on: BodyEvents,
+): BodyReading {
+  let stopped = false;
+  let ended = false;
+  let blocked = false;
+  const form = parseForm(boundary, on);
+  const waitsForClient = () => !blocked && !ended;
+  const idle = setTimeout(() => {
+    if (waitsForClient()) on.refused(refuse("request_timeout"));
+  }, idleTimeoutMs);
+
+  const onData = (chunk: Buffer) => {
+    idle.refresh();
+    blocked = !form.write(chunk);
+    if (blocked) req.pause();
+  };
+  form.onDrain(() => {
+    if (stopped) return;
+    blocked = false;
+    idle.refresh();
+    req.resume();
+  });
+  const onEnd = () => {
+    ended = true;
+    form.end();
+  };
+  const onClose = () => {
+    if (!ended) on.gone();
+  };
+  // Stays for good: the error of an abort may be on its way when the other listeners go.
+  req.on("error", () => {});
+  req.on("data", onData).on("end", onEnd).on("close", onClose);
+  req.socket.on("close", on.gone);
+
+  const stop = () => {
+    if (stopped) return;
+    stopped = true;
+    clearTimeout(idle);
+    req.off("data", onData).off("end", onEnd).off("close", onClose);
+    req.socket.off("close", on.gone);
+    if (!ended) req.pause();
+    form.stop();
+  };
+  return { waitsForClient, stop };
+}

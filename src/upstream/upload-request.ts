@@ -1,0 +1,142 @@
+import { randomUUID } from "node:crypto";
+import {
+  type Agent,
+  type ClientRequest,
+  IncomingMessage,
+  type OutgoingHttpHeaders,
+  ServerResponse,
+} from "node:http";
+import { Socket } from "node:net";
+import { PassThrough } from "node:stream";
+import { createProxyServer } from "http-proxy-3";
+import type { ImageType } from "../core/images.ts";
+import type { UpstreamAnswer } from "./upload-answer.ts";
+
+/** Longest answer that is read. */
+export const ANSWER_BYTES_MAX = 65_536;
+
+export interface UpstreamTarget {
+  /** Base URL; its path is put before `/api/v1/upload`. */
+  url: URL;
+  agent: Agent;
+  apiKey: string | undefined;
+  /** Longest wait for a new connection, TLS included. */
+  connectTimeoutMs: number;
+}
+
+export interface UpstreamRequestEvents {
+  answer(answer: UpstreamAnswer): void;
+  /** No connection, reset, garbage, too long an answer: in words, for the log. */
+  failed(detail: string): void;
+}
+
+/** One POST to the upstream. It stays incomplete until `complete`, so that nothing comes of it before. */
+export interface UpstreamRequest {
+  /** Takes the bytes of the file, nothing else. */
+  file: PassThrough;
+  /** Writes the closing boundary. */
+  complete(): void;
+  /** Breaks the request off, unless its connection is already fit for the next one. */
+  release(): void;
+}
+
+const TYPES: Readonly<Record<ImageType, string>> = {
+  "image/jpeg": "jpg",
+  "image/png": "png",
+  "image/webp": "webp",
+  "image/gif": "gif",
+};
+
+/** Opens the request and sends the head of its only part. Events come later than the return. */
+export function openUpload(
+  target: UpstreamTarget,
+  type: ImageType,
+  requestId: string,
+  on: UpstreamRequestEvents,
+): UpstreamRequest {
+  const boundary = `tollgate-${randomUUID()}`;
+  const file = new PassThrough();
+  const { incoming, response } = standIns({
+    "content-type": `multipart/form-data; boundary=${boundary}`,
+    accept: "application/json",
+    "accept-encoding": "identity",
+    "x-request-id": requestId,
+    ...(target.apiKey === undefined ? {} : { authorization: `Bearer ${target.apiKey}` }),
+  });
+  let request: ClientRequest | undefined;
+  let responding = false;
+  let answered = false;
+  // One proxy for each upload: its events do not say which request they are about.
+  const proxy = createProxyServer({ agent: target.agent, selfHandleResponse: true });
+  proxy.on("proxyReq", (proxyReq, _req, _res, _options, socket) => {
+    request = proxyReq;
+    proxyReq.once("close", () => {
+      if (!responding) on.failed("connection closed without an answer");
+    });
+    limitConnect(socket, target);
+  });
+  proxy.on("proxyRes", (proxyRes) => {
+    responding = true;
+    const answer = (given: UpstreamAnswer) => {
+      answered = true;
+      on.answer(given);
+    };
+    readAnswer(proxyRes, { ...on, answer });
+  });
+  file.write(
+    `--${boundary}\r\nContent-Disposition: form-data; name="file"; filename="upload.${TYPES[type]}"\r\n` +
+      `Content-Type: ${type}\r\n\r\n`,
+  );
+  proxy.web(incoming, response, { target: target.url, buffer: file }, (error) => on.failed(inWords(error)));
+  return {
+    file,
+    complete: () => file.end(`\r\n--${boundary}--\r\n`),
+    release: () => {
+      if (answered && request?.writableFinished) return;
+      // http-proxy-3 destroys its request when the response closes early, also while that waits for a socket.
+      response.emit("close");
+      file.destroy();
+    },
+  };
+}
+
+/** What http-proxy-3 takes for the client's request and response: nothing of the client's own can get through. */
+function standIns(headers: OutgoingHttpHeaders): { incoming: IncomingMessage; response: ServerResponse } {
+  const incoming = new IncomingMessage(new Socket());
+  incoming.method = "POST";
+  incoming.url = "/api/v1/upload";
+  Object.assign(incoming.headers, headers);
+  return { incoming, response: new ServerResponse(incoming) };
+}
+
+function limitConnect(socket: Socket, { url, connectTimeoutMs }: UpstreamTarget): void {
+  if (!socket.connecting) return;
+  const timer = setTimeout(() => socket.destroy(new Error("connect timeout")), connectTimeoutMs);
+  const clear = () => clearTimeout(timer);
+  socket.once(url.protocol === "https:" ? "secureConnect" : "connect", clear).once("close", clear);
+}
+
+function readAnswer(response: IncomingMessage, on: UpstreamRequestEvents): void {
+  const chunks: Buffer[] = [];
+  let bytes = 0;
+  response.on("data", (chunk: Buffer) => {
+    bytes += chunk.length;
+    if (bytes > ANSWER_BYTES_MAX) on.failed(`answer longer than ${ANSWER_BYTES_MAX} bytes`);
+    else chunks.push(chunk);
+  });
+  response.on("end", () => {
+    if (bytes > ANSWER_BYTES_MAX) return;
+    on.answer({
+      status: response.statusCode ?? 0,
+      retryAfter: response.headers["retry-after"],
+      text: Buffer.concat(chunks).toString("utf8"),
+    });
+  });
+  response.on("error", (error) => on.failed(`answer cut short: ${inWords(error)}`));
+  response.on("close", () => on.failed("answer cut short"));
+}
+
+/** AggregateError, which a failed connection to several addresses gives, has no message of its own. */
+function inWords(error: Error & { code?: string }): string {
+  return error.message || error.code || error.name;
+}

@@ -1,0 +1,121 @@
+import { Agent, type IncomingMessage, validateHeaderValue } from "node:http";
+import { Agent as HttpsAgent } from "node:https";
+import { refuse } from "../core/errors.ts";
+import { interpretAnswer, type UploadOutcome, type UpstreamAnswer } from "./upload-answer.ts";
+import { readUpload } from "./upload-body.ts";
+import { formBoundary } from "./upload-form.ts";
+import { openUpload, type UpstreamRequest, type UpstreamTarget } from "./upload-request.ts";
+
+export type { UploadOutcome } from "./upload-answer.ts";
+
+export interface UploadOptions {
+  /** The upstream's base URL, with or without a path. */
+  url: string;
+  apiKey: string | undefined;
+  /** For a new connection, TLS included. */
+  connectTimeoutMs: number;
+  /** From the end of the form to the end of the answer. */
+  headersTimeoutMs: number;
+  /** From the first byte read to the outcome: the client's time and the upstream's. */
+  totalTimeoutMs: number;
+  /** Longest pause of the client; back pressure does not count. */
+  idleTimeoutMs: number;
+  /** Most connections to the upstream; further uploads wait, under back pressure, for one of them. */
+  connections: number;
+}
+
+export interface UploadTunnel {
+  /**
+   * Streams one upload through and gives its outcome, always and once. Writes nothing to the client. The request
+   * may still have a body to be drained: it is then paused, with none of our listeners but one that ignores errors.
+   * @throws TypeError when the request id cannot be sent
+   * @param hooks.beforeRead called before the body is read, not at all where the headers already refuse it
+   */
+  send(req: IncomingMessage, requestId: string, hooks: { beforeRead(): void }): Promise<UploadOutcome>;
+  /** Closes the connections. Uploads under way fail. */
+  close(): void;
+}
+
+/** Idle connections go before the usual 5 s after which servers close them: a streamed upload cannot be sent again. */
+const FREE_SOCKET_TIMEOUT_MS = 4_000;
+
+/**
+ * The streamed upload. Spec 4.9, DESIGN 2 and 7.
+ * @throws TypeError when the URL or the API key cannot be sent
+ */
+export function createUploadTunnel(options: UploadOptions): UploadTunnel {
+  const url = new URL(options.url);
+  if (options.apiKey !== undefined) validateHeaderValue("authorization", options.apiKey);
+  const agent = new (url.protocol === "https:" ? HttpsAgent : Agent)({
+    keepAlive: true,
+    maxSockets: options.connections,
+    maxFreeSockets: options.connections,
+    timeout: FREE_SOCKET_TIMEOUT_MS,
+  });
+  const target = { url, agent, apiKey: options.apiKey, connectTimeoutMs: options.connectTimeoutMs };
+  return {
+    async send(req, requestId, hooks) {
+      validateHeaderValue("x-request-id", requestId);
+      const boundary = formBoundary(req.headers);
+      if (typeof boundary !== "string") return { outcome: "refused", refusal: boundary };
+      if (req.destroyed || req.socket.destroyed) return { outcome: "client_gone" };
+      hooks.beforeRead();
+      return new Promise((resolve) => tunnel({ req, requestId, boundary, target, options, resolve }));
+    },
+    close: () => agent.destroy(),
+  };
+}
+
+interface Upload {
+  req: IncomingMessage;
+  requestId: string;
+  boundary: string;
+  target: UpstreamTarget;
+  options: UploadOptions;
+  resolve(outcome: UploadOutcome): void;
+}
+
+/** Ties the client's form to the upstream's request. Whoever settles first wins, and both ends are let go. */
+function tunnel({ req, requestId, boundary, target, options, resolve }: Upload): void {
+  let settled = false;
+  let complete = false;
+  let upstream: UpstreamRequest | undefined;
+  let answerTimer: NodeJS.Timeout | undefined;
+
+  const settle = (outcome: UploadOutcome) => {
+    if (settled) return;
+    settled = true;
+    clearTimeout(totalTimer);
+    clearTimeout(answerTimer);
+    body.stop();
+    upstream?.release();
+    resolve(outcome);
+  };
+  const failed = (detail: string) => settle({ outcome: "upstream_failed", detail });
+  const late = (detail: string) => settle({ outcome: "upstream_timeout", detail });
+  const answer = (given: UpstreamAnswer) => {
+    const outcome = interpretAnswer(given);
+    if (outcome.outcome === "answered" && !complete)
+      failed("success was answered before the form was complete");
+    else settle(outcome);
+  };
+  const totalTimer = setTimeout(() => {
+    if (body.waitsForClient()) settle({ outcome: "refused", refusal: refuse("request_timeout") });
+    else late(`no outcome after ${options.totalTimeoutMs} ms`);
+  }, options.totalTimeoutMs);
+
+  const body = readUpload(req, boundary, options.idleTimeoutMs, {
+    image: (type) => {
+      upstream = openUpload(target, type, requestId, { answer, failed });
+      return upstream.file;
+    },
+    whole: () => {
+      complete = true;
+      upstream?.complete();
+      const wait = options.headersTimeoutMs;
+      answerTimer = setTimeout(() => late(`no answer ${wait} ms after the form`), wait);
+    },
+    refused: (refusal) => settle({ outcome: "refused", refusal }),
+    gone: () => settle({ outcome: "client_gone" }),
+  });
+}

@@ -1,0 +1,144 @@
+import { isObject } from "../core/json.ts";
+import { isTaskStatus, TASK_ID, type TaskStatus } from "../core/tasks.ts";
+import { createExchanger, type Exchanged, type ExchangeOptions } from "./exchange.ts";
+
+/** What both kinds of request can meet. */
+type Trouble =
+  /** It is limiting; seconds it asks us to wait, if it says so. */
+  | { outcome: "rate_limited"; retryAfterSeconds: number | undefined }
+  /** The fault is our credential, account or config; never the customer's. */
+  | { outcome: "refused_gateway"; detail: string }
+  /** The request itself was refused; `status` and `code` are for the customer. */
+  | { outcome: "refused"; status: number; code: number; text: string };
+
+/**
+ * How a generation ended upstream. `accepted` is the definite yes; `unclear` and `timed_out` are unknown: the task
+ * may run. All others are a definite no. DESIGN section 3.
+ */
+export type GenerationOutcome =
+  | Trouble
+  | { outcome: "accepted"; taskId: string; data: string }
+  | { outcome: "unreachable"; detail: string }
+  | { outcome: "unclear" | "timed_out"; detail: string };
+
+/** What the upstream says of a task; `data` is the Task of spec 2.2 as JSON. */
+export type PollOutcome =
+  | Trouble
+  | { outcome: "task"; status: TaskStatus; data: string }
+  | { outcome: "gone" }
+  | { outcome: "failed" | "timed_out"; detail: string };
+
+export interface Upstream {
+  /** @param body exactly what was priced; `requestId` goes along as Idempotency-Key */
+  generate(path: string, body: string, requestId: string): Promise<GenerationOutcome>;
+  poll(taskId: string, requestId: string): Promise<PollOutcome>;
+  close(): Promise<void>;
+}
+
+/** HTTP or body codes that blame the gateway, whatever it asked for. DESIGN 2. */
+const GATEWAY_FAULTS = new Set([401, 402, 403, 405, 407]);
+const TEXT_CHARS_MAX = 500;
+
+/** The generator behind the gateway, spoken to in the spec's own paths and envelope. */
+export function createUpstream(options: ExchangeOptions): Upstream {
+  const exchanger = createExchanger(options);
+  return {
+    async generate(path, body, requestId) {
+      const headers = ["content-type", "application/json", "accept", "application/json"];
+      headers.push("idempotency-key", requestId, "x-request-id", requestId);
+      return readGeneration(await exchanger.send("POST", path, headers, body));
+    },
+    async poll(taskId, requestId) {
+      const headers = ["accept", "application/json", "x-request-id", requestId];
+      return readPoll(await exchanger.send("GET", `/api/v1/tasks/${taskId}`, headers, null), taskId);
+    },
+    close: exchanger.close,
+  };
+}
+
+/** Reads a generation's exchange. Exported for tests of each row. */
+export function readGeneration(exchanged: Exchanged): GenerationOutcome {
+  if (exchanged.outcome === "unsent") return { outcome: "unreachable", detail: exchanged.detail };
+  if (exchanged.outcome === "lost") {
+    return { outcome: exchanged.timedOut ? "timed_out" : "unclear", detail: exchanged.detail };
+  }
+  const { status } = exchanged;
+  const envelope = parse(exchanged.body);
+  if (status === 200) {
+    if (!envelope || typeof envelope.code !== "number") return unclear("HTTP 200 without an envelope");
+    if (envelope.code !== 200) return refusedBy(exchanged, envelope, true);
+    const { data } = envelope;
+    if (!isObject(data) || typeof data.task_id !== "string" || !TASK_ID.test(data.task_id)) {
+      return unclear("HTTP 200 without a usable task_id");
+    }
+    return { outcome: "accepted", taskId: data.task_id, data: JSON.stringify(data) };
+  }
+  if (status >= 400 && status < 500) return refusedBy(exchanged, envelope, true);
+  if (status === 503) return { outcome: "unreachable", detail: "HTTP 503" };
+  return unclear(`HTTP ${status}`);
+}
+
+/** Reads a poll's exchange. Exported for tests of each row. */
+export function readPoll(exchanged: Exchanged, taskId: string): PollOutcome {
+  if (exchanged.outcome === "unsent") return { outcome: "failed", detail: exchanged.detail };
+  if (exchanged.outcome === "lost") {
+    return { outcome: exchanged.timedOut ? "timed_out" : "failed", detail: exchanged.detail };
+  }
+  const { status } = exchanged;
+  const envelope = parse(exchanged.body);
+  if (status === 200 && envelope?.code === 200 && isObject(envelope.data)) {
+    const { data } = envelope;
+    if (data.task_id !== undefined && data.task_id !== taskId) {
+      return { outcome: "failed", detail: "the answer is about another task" };
+    }
+    if (!isTaskStatus(data.status)) return { outcome: "failed", detail: "the answer has no known status" };
+    return { outcome: "task", status: data.status, data: JSON.stringify({ task_id: taskId, ...data }) };
+  }
+  if (status === 404 || (status === 200 && envelope?.code === 404)) return { outcome: "gone" };
+  if (status === 200 && typeof envelope?.code === "number") return refusedBy(exchanged, envelope, false);
+  if (status >= 400 && status < 500) return refusedBy(exchanged, envelope, false);
+  return { outcome: "failed", detail: `HTTP ${status} without a task` };
+}
+
+/** A complete refusal: HTTP 4xx, or HTTP 200 with another body code. */
+function refusedBy(
+  { status, retryAfter }: { status: number; retryAfter: string | undefined },
+  envelope: Record<string, unknown> | undefined,
+  generation: boolean,
+): Trouble {
+  const code = typeof envelope?.code === "number" ? envelope.code : status;
+  const blames = (n: number): boolean => GATEWAY_FAULTS.has(n) || (generation && n === 404);
+  if (blames(status) || blames(code)) {
+    return { outcome: "refused_gateway", detail: `HTTP ${status}, code ${code}: ${textOf(envelope)}` };
+  }
+  if (status === 429 || code === 429) {
+    return { outcome: "rate_limited", retryAfterSeconds: waitOf(retryAfter, envelope) };
+  }
+  const is4xx = (n: number): boolean => Number.isInteger(n) && n >= 400 && n < 500;
+  const shown = is4xx(status) ? status : is4xx(code) ? code : 502;
+  const text = textOf(envelope) || `The video generation service refused the request (${code})`;
+  return { outcome: "refused", status: shown, code: code === 200 ? shown : code, text };
+}
+
+function textOf(envelope: Record<string, unknown> | undefined): string {
+  const text = envelope?.error ?? envelope?.msg;
+  return typeof text === "string" ? text.slice(0, TEXT_CHARS_MAX) : "";
+}
+
+/** Seconds the upstream asks us to wait: Retry-After as a number or a date (RFC 9110 10.2.3), or retryAfter. */
+function waitOf(header: string | undefined, envelope: Record<string, unknown> | undefined): number | undefined {
+  if (header !== undefined && /^\d+$/.test(header)) return Number(header);
+  if (header !== undefined && !Number.isNaN(Date.parse(header))) return (Date.parse(header) - Date.now()) / 1000;
+  return typeof envelope?.retryAfter === "number" ? envelope.retryAfter : undefined;
+}
+
+function parse(text: string): Record<string, unknown> | undefined {
+  try {
+    const value: unknown = JSON.parse(text);
+    return isObject(value) ? value : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+const unclear = (detail: string): GenerationOutcome => ({ outcome: "unclear", detail });

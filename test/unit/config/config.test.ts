@@ -1,0 +1,181 @@
+import { readFileSync } from "node:fs";
+import path from "node:path";
+import { expect, test } from "vitest";
+import { parse } from "yaml";
+import { ConfigSchema, configPath, loadConfig, redact } from "../../../src/config/config.ts";
+import { configOf, errorOf, givenFiles } from "./support.ts";
+
+const SHIPPED = path.resolve("config/tollgate.yaml");
+
+test("config/tollgate.yaml shows exactly the defaults: an empty file gives the same", () => {
+  expect(loadConfig({ env: {}, file: SHIPPED })).toEqual(configOf(""));
+});
+
+test("config/tollgate.yaml shows every setting", () => {
+  const shown: Record<string, unknown> = parse(readFileSync(SHIPPED, "utf8"));
+  expect(Object.keys(shown)).toEqual(Object.keys(ConfigSchema.properties));
+  for (const name of ["server", "admin", "store", "upstream", "tasks", "log"] as const) {
+    expect(Object.keys(shown[name] as object)).toEqual(Object.keys(ConfigSchema.properties[name].properties));
+  }
+});
+
+test("the defaults are those of the design", () => {
+  const { prices, pricesFile, tiers, ...rest } = configOf("");
+  expect({ ...tiers }).toEqual({
+    standard: { rateLimit: 20, maxConcurrent: 3, dailyLimit: 500 },
+    enterprise: { rateLimit: 100, maxConcurrent: 10, dailyLimit: 10_000 },
+  });
+  expect(pricesFile).toBe(path.resolve("config/prices/reference.yaml"));
+  expect(prices["gen2/text-to-video"]).toBe(10);
+  expect(rest).toEqual({
+    server: {
+      host: "0.0.0.0",
+      port: 8080,
+      trustProxy: [],
+      headersTimeoutMs: 15_000,
+      bodyTimeoutMs: 15_000,
+      uploadIdleTimeoutMs: 15_000,
+      keepAliveTimeoutMs: 65_000,
+      drainTimeoutMs: 30_000,
+      unknownKeysPerMinute: 100,
+    },
+    admin: { host: "127.0.0.1", port: 9090 },
+    store: {
+      redisUrl: "redis://127.0.0.1:6379",
+      commandTimeoutMs: 500,
+      fallbackStrategy: "deny",
+      partitions: 64,
+    },
+    upstream: {
+      url: "http://127.0.0.1:4010",
+      apiKey: undefined,
+      connectTimeoutMs: 5_000,
+      headersTimeoutMs: 30_000,
+      totalTimeoutMs: 60_000,
+      uploadTotalTimeoutMs: 600_000,
+      connections: 256,
+      idempotencyKey: false,
+    },
+    sourceVideoHost: "https://videos.example.com",
+    tasks: {
+      refundFailed: true,
+      maxAgeMs: 7_200_000,
+      cacheMs: 5_000,
+      sweepIntervalMs: 1_000,
+      pollIntervalMs: 10_000,
+      retentionMs: 604_800_000,
+    },
+    log: { level: "info" },
+  });
+});
+
+test("what the file says goes before the defaults, and sections without settings are their defaults", () => {
+  const config = configOf(
+    `
+server:
+admin: {}
+tiers:
+  standard: { rate_limit: 1, max_concurrent: 2, daily_limit: 3 }
+  trial-2: { rate_limit: 100000, max_concurrent: 10000, daily_limit: 1000000000 }
+upstream: { url: "https://generator.example.com:8443/v2/", total_timeout: 500ms, headers_timeout: 500ms, connect_timeout: 10ms }
+source_video_host: https://videos.example.org/
+`,
+  );
+  expect(config.server.port).toBe(8080);
+  expect(config.upstream).toMatchObject({
+    url: "https://generator.example.com:8443/v2",
+    totalTimeoutMs: 500,
+  });
+  expect(config.sourceVideoHost).toBe("https://videos.example.org");
+  expect(Object.keys(config.tiers)).toEqual(["standard", "trial-2"]);
+});
+
+test("the configuration is frozen to the bottom", () => {
+  const config = configOf("server: { trust_proxy: [10.0.0.0/8, ::1] }");
+  for (const part of [
+    config,
+    config.server,
+    config.server.trustProxy,
+    config.tiers.standard,
+    config.prices,
+  ]) {
+    expect(Object.isFrozen(part)).toBe(true);
+  }
+  expect(Object.isFrozen(config.prices["gen2-pro/storyboard"])).toBe(true);
+});
+
+test("a tier named like a part of every JavaScript object does not exist", () => {
+  expect(configOf("").tiers.constructor).toBeUndefined();
+});
+
+test("a named price file is relative to the config file, and never replaced by the shipped one", () => {
+  const flat = [
+    "gen2/text-to-video: 1",
+    "gen2/image-to-video: 2",
+    "gen2-pro/text-to-video: 3",
+    "gen2-pro/image-to-video: 4",
+    "gen2/watermark-remove: 5",
+    "gen2-pro/storyboard: 6",
+  ].join("\n");
+  const file = givenFiles({ "tollgate.yaml": "prices: own.yaml", "own.yaml": flat });
+  const config = loadConfig({ env: {}, file });
+  expect(config.pricesFile).toBe(path.join(path.dirname(file), "own.yaml"));
+  expect(config.prices["gen2-pro/storyboard"]).toBe(6);
+  expect(errorOf(() => configOf("prices: prices/reference.yaml")).message).toContain("no such price file");
+});
+
+test("TOLLGATE_CONFIG names the file, `file` goes before it, and the default is the shipped one", () => {
+  const file = givenFiles({ "tollgate.yaml": "log: { level: silent }" });
+  expect(loadConfig({ env: { TOLLGATE_CONFIG: file } }).log.level).toBe("silent");
+  expect(loadConfig({ env: { TOLLGATE_CONFIG: "/nowhere.yaml" }, file }).log.level).toBe("silent");
+  expect(configPath({ env: { TOLLGATE_CONFIG: "" } })).toBe(SHIPPED);
+});
+
+test("away from the package, the package's own file is found", () => {
+  const folder = path.dirname(givenFiles({ "some.txt": "" }));
+  const before = process.cwd();
+  process.chdir(folder);
+  try {
+    expect(configPath({ env: {} })).toBe(SHIPPED);
+  } finally {
+    process.chdir(before);
+  }
+});
+
+test("a file that cannot be read is one problem in words", () => {
+  expect(errorOf(() => loadConfig({ env: {}, file: "/nowhere.yaml" })).message).toBe(
+    "/nowhere.yaml: cannot be read: there is no such file",
+  );
+  expect(errorOf(() => loadConfig({ env: {}, file: path.dirname(SHIPPED) })).message).toBe(
+    "config: cannot be read: it is a folder",
+  );
+  expect(errorOf(() => configOf(`#${"x".repeat(1024 * 1024)}`)).message).toContain("is larger than 1 MiB");
+});
+
+test("redact leaves no secret in what is printed", () => {
+  const env = { UPSTREAM_API_KEY: "up_5ecret", REDIS_URL: "rediss://app:hunter2@redis.example.com:6380/1" };
+  const config = configOf("", env);
+  expect(config.upstream.apiKey).toBe("up_5ecret");
+  expect(config.store.redisUrl).toBe(env.REDIS_URL);
+  const shown = redact(config);
+  expect(JSON.stringify(shown)).not.toMatch(/5ecret|hunter2/);
+  expect(shown.store.redisUrl).toBe("rediss://app:***@redis.example.com:6380/1");
+  expect(shown.upstream.apiKey).toBe("***");
+  expect(redact(configOf(""))).toEqual(configOf(""));
+});
+
+test("every setting has a description and, but for the price file, a default: the JSON Schema explains itself", () => {
+  const { prices, ...sections } = JSON.parse(JSON.stringify(ConfigSchema)).properties;
+  expect(prices.description).toMatch(/left out/);
+  for (const [name, section] of Object.entries<JsonSchema>(sections)) {
+    const settings = name === "tiers" ? [] : Object.entries(section.properties ?? {});
+    for (const [key, setting] of [[name, section] as const, ...settings]) {
+      expect(setting, `${name}.${key}`).toMatchObject({ description: expect.stringMatching(/\.$/) });
+      expect(setting, `${name}.${key}`).toHaveProperty("default");
+    }
+  }
+});
+
+interface JsonSchema {
+  readonly properties?: Readonly<Record<string, JsonSchema>>;
+}

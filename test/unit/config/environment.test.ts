@@ -1,0 +1,87 @@
+import { expect, test } from "vitest";
+import { configOf, errorOf } from "./support.ts";
+
+const FILE = `
+server: { host: 10.0.0.1, port: 1 }
+admin: { host: 10.0.0.1, port: 2 }
+store: { redis_url: "redis://file:1", fallback_strategy: deny }
+upstream: { url: "http://file" }
+log: { level: warn }
+`;
+
+const ENV = {
+  HOST: "::1",
+  PORT: "0",
+  ADMIN_HOST: "admin.internal",
+  ADMIN_PORT: "65535",
+  REDIS_URL: "rediss://app:p%23ss@env:2/3?family=6",
+  UPSTREAM_URL: "https://env/base/",
+  UPSTREAM_API_KEY: "up_1",
+  FALLBACK_STRATEGY: "allow",
+  LOG_LEVEL: "fatal",
+};
+
+test.each([
+  ["the file", FILE],
+  ["the defaults", ""],
+])("each variable goes before %s", (_, file) => {
+  expect(configOf(file, ENV)).toMatchObject({
+    server: { host: "::1", port: 0 },
+    admin: { host: "admin.internal", port: 65_535 },
+    store: { redisUrl: ENV.REDIS_URL, fallbackStrategy: "allow" },
+    upstream: { url: "https://env/base", apiKey: "up_1" },
+    log: { level: "fatal" },
+  });
+});
+
+test("an empty variable counts as unset", () => {
+  const empty = Object.fromEntries(Object.keys(ENV).map((name) => [name, ""]));
+  expect(configOf(FILE, empty)).toEqual(configOf(FILE));
+});
+
+test.each([
+  ["HOST", "a b", "must be an IP address or a host name, without port or brackets, such as 0.0.0.0 or ::1"],
+  ["PORT", "80 80", 'must be a whole number, not "80 80"'],
+  ["PORT", "-1", 'must be a whole number, not "-1"'],
+  ["ADMIN_PORT", "65536", "must be at most 65535, not 65536"],
+  ["ADMIN_PORT", "8080", "must differ from server.port: both are 8080"],
+  ["FALLBACK_STRATEGY", "Deny", 'must be one of deny, allow, not "Deny"'],
+  ["UPSTREAM_URL", "https://e/?a=1", "must end with its path: no query and no fragment"],
+  ["UPSTREAM_API_KEY", "up_1\n", "must be 1 to 4096 visible ASCII characters, without spaces or line breaks"],
+])("%s=%j is a problem of that variable", (name, value, message) => {
+  const { problems } = errorOf(() => configOf("admin: { host: 0.0.0.0 }", { [name]: value }));
+  expect(problems).toEqual([{ file: "environment", path: name, message }]);
+});
+
+test("bad variables are reported together, with the file's own mistakes", () => {
+  const error = errorOf(() =>
+    configOf("log: { levle: info }", { PORT: "x", LOG_LEVEL: "loud", UPSTREAM_API_KEY: " " }),
+  );
+  expect(error.message.replaceAll(/^\/.*?(?=tollgate.yaml)/gm, "").split("\n")).toEqual([
+    "tollgate.yaml:1: log.levle: is unknown; did you mean level?",
+    'environment: PORT: must be a whole number, not "x"',
+    'environment: LOG_LEVEL: must be one of trace, debug, info, warn, error, fatal, silent, not "loud"',
+    "environment: UPSTREAM_API_KEY: must be 1 to 4096 visible ASCII characters, without spaces or line breaks",
+  ]);
+});
+
+test.each([
+  ["REDIS_URL", "redis://:hunter2#@redis:6379"],
+  ["REDIS_URL", "redis://:hunter2@redis:6379/x"],
+  ["REDIS_URL", "http://:hunter2@redis"],
+  ["UPSTREAM_URL", "https://user:hunter2@generator.example.com"],
+  ["UPSTREAM_API_KEY", "hunter2 "],
+])("%s=%s is refused without repeating the secret", (name, value) => {
+  const error = errorOf(() => configOf("", { [name]: value }));
+  expect(error.problems).toHaveLength(1);
+  expect(error.message).not.toContain("hunter2");
+});
+
+test("a password in the file is refused even where the environment overrides it", () => {
+  const error = errorOf(() =>
+    configOf('store: { redis_url: "redis://:hunter2@r" }', { REDIS_URL: "redis://r" }),
+  );
+  expect(error.problems.map(({ path }) => path)).toEqual(["store.redis_url"]);
+  expect(error.message).toContain("set REDIS_URL in the environment");
+  expect(error.message).not.toContain("hunter2");
+});
