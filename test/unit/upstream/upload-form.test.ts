@@ -22,6 +22,7 @@ interface Verdict {
 async function parse(chunks: Buffer[], boundary = BOUNDARY): Promise<Verdict> {
   const file: Buffer[] = [];
   let type: ImageType | undefined;
+  let sink: Writable | undefined;
   let verdicts = 0;
   const verdict = await new Promise<Verdict>((resolve) => {
     let ready = () => {};
@@ -34,14 +35,15 @@ async function parse(chunks: Buffer[], boundary = BOUNDARY): Promise<Verdict> {
     const parser = parseForm(boundary, {
       image(found) {
         type = found;
-        return new Writable({
+        sink = new Writable({
           write(chunk, _encoding, done) {
             file.push(chunk);
             setImmediate(done);
           },
         });
+        return sink;
       },
-      whole: () => settle(),
+      whole: () => sink?.end(() => settle()),
       refused: settle,
     });
     parser.onDrain(() => ready());
@@ -166,7 +168,7 @@ describe("400", () => {
       "/",
     ],
     ["a text field before the file", formOf([{ name: "title", body: "x" }, file]), "/title"],
-    ["a text field after the file", formOf([file, { name: "title", body: "x" }]), ""],
+    ["a text field after the file", formOf([file, { name: "title", body: "x" }]), "/title"],
     ["two files", formOf([file, file]), ""],
     ["a thousand parts", formOf(Array.from({ length: 1_000 }, () => file)), ""],
     ["a second part without a disposition", formOf([file, { head: "X-A: b", body: "x" }]), ""],
