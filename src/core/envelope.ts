@@ -35,7 +35,12 @@ export function refusal(refused: Refusal, requestId: string): Answer {
   if (refused.status === 401) headers.push("WWW-Authenticate", "Bearer");
   if (allow !== undefined) headers.push("Allow", allow);
   if (shouldRetry === false) headers.push("x-should-retry", "false");
-  const answer: Answer = { status: refused.status, body: JSON.stringify(envelope), headers, outcome: refused.name };
+  const answer: Answer = {
+    status: refused.status,
+    body: JSON.stringify(envelope),
+    headers,
+    outcome: refused.name,
+  };
   if (refused.detail !== undefined) answer.detail = refused.detail;
   return answer;
 }

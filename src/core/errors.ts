@@ -23,6 +23,7 @@ const TABLE = {
   daily_limited: [429, 2003, "Daily request limit exceeded"],
   upstream_rate_limited: [429, 2004, "The video generation service is rate limiting; retry with backoff"],
   internal: [500, 500, "Internal error"],
+  upstream_refused: [502, 502, "The video generation service refused the request"],
   upstream_refused_gateway: [
     502,
     502,

@@ -34,7 +34,11 @@ const validators = Object.fromEntries(
  * priced is what is sent. Spec 4.2 to 4.7.
  * @param sourceHost origin that watermark removal accepts, from the config
  */
-export function validateGeneration(endpoint: GenerationEndpoint, value: unknown, sourceHost: string): Validation {
+export function validateGeneration(
+  endpoint: GenerationEndpoint,
+  value: unknown,
+  sourceHost: string,
+): Validation {
   const { validator, schema } = validators[endpoint]!;
   const wellTyped = validator.Check(value);
   const problems = wellTyped

@@ -18,7 +18,8 @@ export function parseJson(text: string): ParsedJson {
     return { ok: false, message: text.trim() === "" ? "the body is empty" : "the body is not valid JSON" };
   }
   // A duplicate name collapses in the parsed value, so then it has fewer members than the text.
-  if (keptMembers(value) !== members) return { ok: false, message: "the body has a duplicate name in an object" };
+  if (keptMembers(value) !== members)
+    return { ok: false, message: "the body has a duplicate name in an object" };
   return { ok: true, value };
 }
 

@@ -30,9 +30,15 @@ function inWords(error: TLocalizedValidationError, known: KnownNames): Problem[]
     case "type":
       return one(`must be ${article(String(error.params.type))}`);
     case "enum":
-      return one(`must be one of ${error.params.allowedValues.map((value) => JSON.stringify(value)).join(", ")}`);
+      return one(
+        `must be one of ${error.params.allowedValues.map((value) => JSON.stringify(value)).join(", ")}`,
+      );
     case "minLength":
-      return one(error.params.limit === 1 ? "must not be empty" : `must have at least ${error.params.limit} characters`);
+      return one(
+        error.params.limit === 1
+          ? "must not be empty"
+          : `must have at least ${error.params.limit} characters`,
+      );
     case "maxLength":
       return one(`must have at most ${error.params.limit} characters`);
     case "minItems":
@@ -40,7 +46,9 @@ function inWords(error: TLocalizedValidationError, known: KnownNames): Problem[]
     case "exclusiveMinimum":
       return one(`must be greater than ${error.params.limit}`);
     case "format":
-      return one(error.params.format === "https-url" ? "must be an https URL" : "must be an http or https URL");
+      return one(
+        error.params.format === "https-url" ? "must be an https URL" : "must be an http or https URL",
+      );
     default:
       return one(error.message);
   }

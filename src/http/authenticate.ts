@@ -7,7 +7,9 @@ const ADDRESSES_MAX = 20_000;
 const TOKEN_CHARS_MAX = 256;
 const MINUTE_MS = 60_000;
 
-export type Identity<Key> = { outcome: "known"; key: Key; token: string } | { outcome: "refused"; refusal: Refusal };
+export type Identity<Key> =
+  | { outcome: "known"; key: Key; token: string }
+  | { outcome: "refused"; refusal: Refusal };
 
 export interface Authenticator<Key> {
   /**
@@ -80,7 +82,10 @@ export function createAuthenticator<Key>(options: {
 
 const looksLikeKey = (token: string): boolean => token.startsWith("sk_") && token.length <= TOKEN_CHARS_MAX;
 const digest = (token: string): string => createHash("sha256").update(token).digest("hex");
-const refused = (refusal: Refusal): { outcome: "refused"; refusal: Refusal } => ({ outcome: "refused", refusal });
+const refused = (refusal: Refusal): { outcome: "refused"; refusal: Refusal } => ({
+  outcome: "refused",
+  refusal,
+});
 
 /** Makes room for one more in a bounded map: what was put in first goes first. */
 export function dropOldest(map: Map<string, unknown>, max: number): void {

@@ -20,7 +20,9 @@ const JSON_TYPE = /^application\/json\s*(;\s*charset\s*=\s*"?utf-8"?\s*)?;?\s*$/
 /** What can be refused about a JSON body from its headers alone. */
 export function jsonHeadFault(head: RequestHead): Refusal | undefined {
   if (head.contentEncoding) {
-    return refuse("unsupported_media_type", { text: "Unsupported media type: Content-Encoding is not supported" });
+    return refuse("unsupported_media_type", {
+      text: "Unsupported media type: Content-Encoding is not supported",
+    });
   }
   if (head.contentType === undefined || !JSON_TYPE.test(head.contentType)) {
     return refuse("unsupported_media_type", {

@@ -38,7 +38,11 @@ export function createListener(options: ListenerOptions): Server {
   server.on("checkContinue", (req, res) => options.serve(req, res, true));
   server.on("checkExpectation", options.refuseExpectation);
   server.on("connect", (_req: IncomingMessage, socket: Duplex) =>
-    endRaw(socket, refuse("invalid_request", { text: "Invalid request: CONNECT is not served here" }), options),
+    endRaw(
+      socket,
+      refuse("invalid_request", { text: "Invalid request: CONNECT is not served here" }),
+      options,
+    ),
   );
   server.on("clientError", (error: NodeJS.ErrnoException, socket: Duplex) => {
     if (error.code === "ECONNRESET" || !socket.writable) socket.destroy();

@@ -72,9 +72,11 @@ function framingFault(
   if (coding !== undefined) {
     if (req.httpVersionMinor === 0) return bad("HTTP/1.0 has no Transfer-Encoding");
     if (coding.toLowerCase() !== "chunked") return bad("Transfer-Encoding must be exactly chunked");
-    if (head.contentLength !== undefined) return bad("Content-Length and Transfer-Encoding exclude each other");
+    if (head.contentLength !== undefined)
+      return bad("Content-Length and Transfer-Encoding exclude each other");
   }
-  if (head.hasBody && (req.method === "GET" || req.method === "HEAD")) return bad(`a ${req.method} has no body`);
+  if (head.hasBody && (req.method === "GET" || req.method === "HEAD"))
+    return bad(`a ${req.method} has no body`);
   return undefined;
 }
 

@@ -1,5 +1,5 @@
 import { execFile } from "node:child_process";
-import { mkdir, open, readFile } from "node:fs/promises";
+import { mkdir, open, readFile, realpath, writeFile } from "node:fs/promises";
 import { connect, createServer } from "node:net";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
@@ -15,6 +15,8 @@ const ANSWER_TIMEOUT_MS = 15_000;
 const LOADING_TIMEOUT_MS = 600_000;
 const STOP_GRACE_MS = 10_000;
 const PORT_TRIES_MAX = 5;
+/** In a persistent directory: the port of the server that used it last. */
+const PORT_FILE = "port";
 
 export interface RedisOptions {
   /** Where the data and the server's log go; made if missing. */
@@ -113,33 +115,60 @@ async function startOnce(
     await child.stop(0);
     throw error;
   }
+  if (options.persistent) await writeFile(join(options.dir, PORT_FILE), String(port));
   const stop = () => child.stop(STOP_GRACE_MS);
   return { url: `redis://127.0.0.1:${port}`, port, source, pid: child.pid, ended: child.ended, stop };
 }
 
-/** Waits until the server of that pid, and no other on the same port, answers PING. */
+/**
+ * Two servers on one append-only file would ruin it, and Redis itself does not look. A server that is just ending, after
+ * its parent crashed, is waited for.
+ * @throws when another server goes on using the directory
+ */
+export async function mustBeOnlyUser(dir: string): Promise<void> {
+  const port = Number(await readFile(join(dir, PORT_FILE), "utf8").catch(() => "0"));
+  if (!(port > 0 && port < 65_536)) return;
+  const real = await realpath(dir);
+  const startMs = performance.now();
+  while (performance.now() - startMs < STOP_GRACE_MS) {
+    const reply = await ask(port, "CONFIG GET dir\r\nINFO server\r\n");
+    if (!reply?.includes(`\r\n${real}\r\n`)) return;
+    await delay(100);
+  }
+  throw new Error(
+    `another Redis, on port ${port}, is using ${dir}; stop it, or the start that it belongs to`,
+  );
+}
+
+/**
+ * Waits until the server of that pid, and no other on the same port, answers PING. One that accepts connections but says
+ * LOADING, or nothing for a while, is reading its data back and gets far more time.
+ */
 async function answers(port: number, pid: number): Promise<void> {
   const startMs = performance.now();
   let loading = false;
   while (performance.now() - startMs < (loading ? LOADING_TIMEOUT_MS : ANSWER_TIMEOUT_MS)) {
     const reply = await ask(port, "PING\r\nINFO server\r\n");
-    loading = reply.startsWith("-LOADING");
-    if (reply.startsWith("+PONG") && reply.includes(`process_id:${pid}\r`)) return;
+    if (reply?.startsWith("+PONG") && reply.includes(`process_id:${pid}\r`)) return;
+    loading = reply !== undefined;
     await delay(25);
   }
   throw new Error(`Redis on port ${port} did not answer PING in time`);
 }
 
-/** Sends inline commands and gives what came back up to the end of INFO; empty when nobody listens. */
-function ask(port: number, commands: string): Promise<string> {
+/** Sends inline commands and gives what came back up to the end of INFO; undefined when nobody listens. */
+function ask(port: number, commands: string): Promise<string | undefined> {
   return new Promise((resolve) => {
-    let reply = "";
-    const socket = connect({ host: "127.0.0.1", port, timeout: 1_000 });
+    let reply: string | undefined;
+    const socket = connect({ host: "127.0.0.1", port, timeout: 5_000 });
     socket.setEncoding("latin1");
-    socket.on("connect", () => socket.write(commands));
+    socket.on("connect", () => {
+      reply = "";
+      socket.write(commands);
+    });
     socket.on("data", (text: string) => {
       reply += text;
-      if (/process_id:\d+\r/.test(reply)) socket.destroy();
+      if (/process_id:\d+\r/.test(reply ?? "")) socket.destroy();
     });
     socket.on("timeout", () => socket.destroy());
     socket.on("error", () => {});

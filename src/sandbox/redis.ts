@@ -4,6 +4,7 @@ import { debianRedis } from "./redis-debian.ts";
 import { startDockerRedis } from "./redis-docker.ts";
 import {
   binaryVersion,
+  mustBeOnlyUser,
   portIfFree,
   type RedisOptions,
   type RunningRedis,
@@ -26,7 +27,7 @@ const SOURCES: ReadonlyArray<readonly [name: string, start: Source]> = [
 
 /**
  * Starts a real Redis on the loopback from the first source that has one, and waits until it answers.
- * @throws when the given port is taken; when no source works, with one message that says what to install and why each
+ * @throws when the port is taken or the directory in use; when no source works, with one message that says what to install and why each
  * source failed
  */
 export async function startRedis(options: RedisOptions): Promise<RunningRedis> {
@@ -36,6 +37,7 @@ export async function startRedis(options: RedisOptions): Promise<RunningRedis> {
       `Port ${options.port} for Redis is taken; stop what listens there or choose another port`,
     );
   }
+  if (options.persistent) await mustBeOnlyUser(absolute.dir);
   const reasons: string[] = [];
   for (const [name, start] of SOURCES) {
     try {

@@ -9,6 +9,7 @@ import { createOutbox, isFinal, type Settlement } from "./outbox.ts";
 import { defineScripts, type Reply, type Verb } from "./scripts.ts";
 
 const RETRY_AFTER_SECONDS = 2;
+const PROBE_LIFETIME_MS = 60_000;
 
 export interface ConnectionOptions {
   redisUrl: string;
@@ -81,9 +82,8 @@ export function createConnection(options: ConnectionOptions) {
     changed: (open) => metrics.storeUp.set(open ? 0 : 1),
     async probe() {
       if (redis.status === "wait" || redis.status === "end") await redis.connect();
-      await redis.set(probeName, "1", "PX", 60_000);
-      const [seconds, micros] = await redis.time();
-      learn(Number(seconds) * 1000 + Number(micros) / 1000);
+      const [, storeNowMs] = await scripts.probe([probeName], ["", "", PROBE_LIFETIME_MS]);
+      learn(Number(storeNowMs));
       facts = await readFacts(redis, options.partitions);
       await outbox.flush(scripts);
     },
@@ -106,6 +106,11 @@ export function createConnection(options: ConnectionOptions) {
     });
   };
 
+  /** Throws at once while the breaker is open. */
+  function requireUsable(): void {
+    if (breaker.isOpen()) throw unavailable("open", undefined);
+  }
+
   return {
     redis,
     scripts,
@@ -117,9 +122,10 @@ export function createConnection(options: ConnectionOptions) {
     /** The store's clock as well as this process knows it, Unix ms. */
     nowMs: () => monotonicMs() + offsetMs,
     learn,
+    requireUsable,
     /** Runs one verb. */
     async call(verb: Verb, keys: readonly string[], args: readonly (string | number)[]): Promise<Reply> {
-      if (breaker.isOpen()) throw unavailable("open", undefined);
+      requireUsable();
       const startedMs = performance.now();
       try {
         return await scripts[verb](keys, args);
@@ -131,7 +137,7 @@ export function createConnection(options: ConnectionOptions) {
     },
     /** Runs one plain command under the same breaker. */
     async command<T>(run: (redis: Redis) => Promise<T>): Promise<T> {
-      if (breaker.isOpen()) throw unavailable("open", undefined);
+      requireUsable();
       try {
         return await run(redis);
       } catch (error) {

@@ -39,6 +39,8 @@ export interface KnownTask {
   fresh: boolean;
   status: string;
   data: string;
+  /** When it was bound, Unix ms. */
+  createdAtMs: number;
 }
 
 export type Inspection = { state: LimitState; tier: string } & (

@@ -13,6 +13,7 @@ export const VERBS = [
   "recharge",
   "claim",
   "collect",
+  "probe",
 ] as const;
 
 export type Verb = (typeof VERBS)[number];

@@ -13,6 +13,7 @@ import {
   taskName,
 } from "./names.ts";
 import type { Admission, Binding, CreditAccount, Generation, Observed, Store } from "./operations.ts";
+import { isFinal } from "./outbox.ts";
 import type { Reply } from "./scripts.ts";
 
 /** How long an unsent VOID stands in the way of its ADMIT; far beyond any `not_after`. */
@@ -69,8 +70,8 @@ export function createStore(connection: Connection, nowMs?: () => number): Store
     try {
       return admission(await run("admit", keys, args));
     } catch (error) {
-      // It may still run: take it back as soon as the store answers.
-      connection.defer(requestId, voiding(generation, "unsent", tiers));
+      // Unless the store has refused it, it may still run: take it back as soon as the store answers.
+      if (!isFinal((error as Error).cause)) connection.defer(requestId, voiding(generation, "unsent", tiers));
       throw error;
     }
   }
@@ -95,11 +96,11 @@ export function createStore(connection: Connection, nowMs?: () => number): Store
     },
 
     async admit(generation, tiers) {
-      if (connection.breaker.isOpen()) await run("admit", [], []);
+      connection.requireUsable();
       let admission = await admitOnce(generation, tiers);
       // The store's clock stepped: its answer has taught us the new time, and nothing was done yet.
       if (admission.outcome === "stale") admission = await admitOnce(generation, tiers);
-      const tier = admission.tier in tiers ? admission.tier : "other";
+      const tier = Object.hasOwn(tiers, admission.tier) ? admission.tier : "other";
       metrics.admissions.inc({ tier, outcome: admission.outcome });
       return admission;
     },
@@ -179,14 +180,17 @@ export function createStore(connection: Connection, nowMs?: () => number): Store
       const reply = await run("inspect", keys, [now(), packTiers(tiers), accountId, cacheMs]);
       const common = { state: stateOf(reply), tier: String(reply[7]) };
       if (reply[0] !== "task") return { outcome: reply[0] as "unknown_key" | "not_found", ...common };
-      const [, , , , , , , , requestId, creatorKeyId, fresh, status, data] = reply;
+      const [requestId, creatorKeyId, fresh, status, data, createdAtMs] = reply.slice(8);
       const task = {
         taskId,
         requestId: String(requestId),
         creatorKeyId: String(creatorKeyId),
         fresh: fresh === 1,
+        status: String(status),
+        data: String(data),
+        createdAtMs: Number(createdAtMs),
       };
-      return { outcome: "task", ...common, task: { ...task, status: String(status), data: String(data) } };
+      return { outcome: "task", ...common, task };
     },
 
     async observe({ partition, accountId, task }, said, { refundFailed, pollMs, poller, tiers }) {

@@ -39,8 +39,15 @@ export function createExchanger(options: ExchangeOptions) {
     /**
      * Sends one request. Never retries: a connection that breaks after the request went out may have run it.
      * @param headers flat name, value pairs beside authorization
+     * @param budgetMs how long the whole exchange may take
      */
-    send(method: "GET" | "POST", path: string, headers: string[], body: string | null): Promise<Exchanged> {
+    send(
+      method: "GET" | "POST",
+      path: string,
+      headers: string[],
+      body: string | null,
+      budgetMs: number = options.totalTimeoutMs,
+    ): Promise<Exchanged> {
       return new Promise((resolve) => {
         const chunks: Buffer[] = [];
         let bytes = 0;
@@ -60,10 +67,7 @@ export function createExchanger(options: ExchangeOptions) {
           settle(started ? { outcome: "lost", timedOut, detail } : { outcome: "unsent", detail });
           abort?.();
         };
-        const deadline = setTimeout(
-          () => fail(true, `no complete answer within ${options.totalTimeoutMs} ms`),
-          options.totalTimeoutMs,
-        );
+        const deadline = setTimeout(() => fail(true, `no complete answer within ${budgetMs} ms`), budgetMs);
 
         pool.dispatch(
           { path: basePath + path, method, headers: [...authorization, ...headers], body },

@@ -1,3 +1,4 @@
+import { setTimeout } from "node:timers/promises";
 import { isObject } from "../core/json.ts";
 import { isTaskStatus, TASK_ID, type TaskStatus } from "../core/tasks.ts";
 import { createExchanger, type Exchanged, type ExchangeOptions } from "./exchange.ts";
@@ -19,7 +20,8 @@ export type GenerationOutcome =
   | Trouble
   | { outcome: "accepted"; taskId: string; data: string }
   | { outcome: "unreachable"; detail: string }
-  | { outcome: "unclear" | "timed_out"; detail: string };
+  | { outcome: "unclear"; detail: string }
+  | { outcome: "timed_out"; detail: string };
 
 /** What the upstream says of a task; `data` is the Task of spec 2.2 as JSON. */
 export type PollOutcome =
@@ -39,14 +41,31 @@ export interface Upstream {
 const GATEWAY_FAULTS = new Set([401, 402, 403, 405, 407]);
 const TEXT_CHARS_MAX = 500;
 
-/** The generator behind the gateway, spoken to in the spec's own paths and envelope. */
-export function createUpstream(options: ExchangeOptions): Upstream {
+/** With an idempotent upstream: how often a broken POST is sent in all, and the pause before each repeat. */
+const ATTEMPTS_MAX = 3;
+const PAUSE_MS = 250;
+
+/**
+ * The generator behind the gateway, spoken to in the spec's own paths and envelope.
+ * @param idempotent the upstream runs one Idempotency-Key once (`upstream.idempotency_key`): only then is a POST
+ *   whose outcome is unknown sent again, with the same key and within the same total deadline
+ */
+export function createUpstream(options: ExchangeOptions & { idempotent: boolean }): Upstream {
   const exchanger = createExchanger(options);
+  const attemptsMax = options.idempotent ? ATTEMPTS_MAX : 1;
   return {
     async generate(path, body, requestId) {
       const headers = ["content-type", "application/json", "accept", "application/json"];
       headers.push("idempotency-key", requestId, "x-request-id", requestId);
-      return readGeneration(await exchanger.send("POST", path, headers, body));
+      const deadlineMs = performance.now() + options.totalTimeoutMs;
+      for (let attempt = 1; ; attempt++) {
+        const leftMs = Math.ceil(deadlineMs - performance.now());
+        const outcome = readGeneration(await exchanger.send("POST", path, headers, body, leftMs));
+        const unknown = outcome.outcome === "unclear" || outcome.outcome === "timed_out";
+        const pauseMs = PAUSE_MS * attempt;
+        if (!unknown || attempt >= attemptsMax || deadlineMs - performance.now() <= pauseMs) return outcome;
+        await setTimeout(pauseMs);
+      }
     },
     async poll(taskId, requestId) {
       const headers = ["accept", "application/json", "x-request-id", requestId];
@@ -126,9 +145,13 @@ function textOf(envelope: Record<string, unknown> | undefined): string {
 }
 
 /** Seconds the upstream asks us to wait: Retry-After as a number or a date (RFC 9110 10.2.3), or retryAfter. */
-function waitOf(header: string | undefined, envelope: Record<string, unknown> | undefined): number | undefined {
+function waitOf(
+  header: string | undefined,
+  envelope: Record<string, unknown> | undefined,
+): number | undefined {
   if (header !== undefined && /^\d+$/.test(header)) return Number(header);
-  if (header !== undefined && !Number.isNaN(Date.parse(header))) return (Date.parse(header) - Date.now()) / 1000;
+  if (header !== undefined && !Number.isNaN(Date.parse(header)))
+    return (Date.parse(header) - Date.now()) / 1000;
   return typeof envelope?.retryAfter === "number" ? envelope.retryAfter : undefined;
 }
 

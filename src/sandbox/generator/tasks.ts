@@ -52,10 +52,10 @@ export function createTaskStore(tasksMax: number, now: () => number, baseUrl: ()
     if (task.idempotencyKey !== undefined) byKey.delete(task.idempotencyKey);
   }
 
-  /** A Map keeps the order of insertion, so the oldest come first. */
-  function collect(): void {
+  /** Makes room for so many. A Map keeps the order of insertion, so the oldest come first. */
+  function collect(room: number): void {
     for (const task of byId.values()) {
-      if (byId.size < tasksMax && task.createdAtMs > now() - KEPT_MS) return;
+      if (byId.size + room <= tasksMax && task.createdAtMs > now() - KEPT_MS) return;
       forget(task);
     }
   }
@@ -67,7 +67,7 @@ export function createTaskStore(tasksMax: number, now: () => number, baseUrl: ()
 
   return {
     create(behaviour, directives, idempotencyKey) {
-      collect();
+      collect(1);
       const id = newId(behaviour.taskId);
       lastId = id;
       const existing = byId.get(id);
@@ -87,7 +87,7 @@ export function createTaskStore(tasksMax: number, now: () => number, baseUrl: ()
       return task;
     },
     find(id) {
-      collect();
+      collect(0);
       return byId.get(id);
     },
     findByIdempotencyKey: (key) => byKey.get(key),

@@ -1,6 +1,7 @@
 import { once } from "node:events";
 import http, { type IncomingHttpHeaders, type IncomingMessage } from "node:http";
 import net, { type AddressInfo } from "node:net";
+import { expect } from "vitest";
 import { createUploadTunnel, type UploadOptions, type UploadOutcome } from "../../../src/upstream/upload.ts";
 
 export const BOUNDARY = "----client7MA4YWxkTrZu0gW";
@@ -49,6 +50,16 @@ const open: (() => Promise<void> | void)[] = [];
 /** Closes what the test opened. For `afterEach`. */
 export async function closeStage(): Promise<void> {
   for (const close of open.splice(0).reverse()) await close();
+  expect(leaks.splice(0)).toEqual([]);
+}
+
+/** Listeners that a tunnel left on a client's request or connection. */
+const leaks: string[] = [];
+
+function listenersOf(req: IncomingMessage): string {
+  const onRequest = ["data", "end", "close", "aborted", "readable"].map((event) => req.listenerCount(event));
+  const onSocket = ["data", "end", "close", "error", "drain"].map((event) => req.socket.listenerCount(event));
+  return `${onRequest} and ${onSocket}`;
 }
 
 export interface Received {
@@ -129,7 +140,9 @@ export async function givenGateway(url: string, overrides: Partial<UploadOptions
   const waiting: ((outcome: UploadOutcome) => void)[] = [];
   const server = http.createServer(async (req, res) => {
     requests.push(req);
+    const before = listenersOf(req);
     const outcome = await tunnel.send(req, "req-1", { beforeRead: () => reads++ });
+    if (listenersOf(req) !== before) leaks.push(`${outcome.outcome}: ${before} became ${listenersOf(req)}`);
     outcomes.push(outcome);
     waiting.shift()?.(outcome);
     res.end(JSON.stringify(outcome));

@@ -1,0 +1,10 @@
+#!lua flags=allow-oom
+-- PROBE: writes, so that a read-only replica counts as away, and works without memory to spare, so that what is
+-- under way can be settled while new requests are refused.
+--
+-- KEYS  1 probe (string)
+-- ARGV  1 now (ms or empty)  2 tiers (unused)  3 lifetime (ms)
+-- RETURNS outcome, now
+--   written
+redis.call("SET", KEYS[1], "1", "PX", ARGV[3])
+return { "written", store_now() }

@@ -1,0 +1,157 @@
+import { once } from "node:events";
+import type { Server } from "node:http";
+import type { AddressInfo } from "node:net";
+import { type Config, ConfigError, loadConfig, redact } from "./config/config.ts";
+import { refuse } from "./core/errors.ts";
+import { clientAddress } from "./http/address.ts";
+import { createAuthenticator } from "./http/authenticate.ts";
+import { createListener } from "./http/listener.ts";
+import { createAdmin } from "./routes/admin.ts";
+import { createSeenTasks, type Gateway } from "./routes/gateway.ts";
+import { createServe } from "./routes/serve.ts";
+import { createConnection } from "./store/connection.ts";
+import { createStore } from "./store/store.ts";
+import { createSweeps } from "./store/sweeps.ts";
+import { createLogger, type Logger } from "./telemetry/log.ts";
+import { createMetrics } from "./telemetry/metrics.ts";
+import { createUploadTunnel } from "./upstream/upload.ts";
+import { createUpstream } from "./upstream/upstream.ts";
+import { createSweeper } from "./workers/sweeper.ts";
+
+/** A running gateway. */
+export interface Running {
+  url: string;
+  adminUrl: string;
+  /** Stops taking requests, lets those under way finish for at most the drain timeout, closes everything. */
+  drain(): Promise<{ clean: boolean }>;
+}
+
+/** Builds and starts a gateway: everything that it consists of, in the order in which it depends on itself. */
+export async function startGateway(config: Config, log: Logger): Promise<Running> {
+  const metrics = createMetrics();
+  const connection = createConnection({ ...config.store, log, metrics });
+  const store = createStore(connection);
+  const upstream = createUpstream({ ...config.upstream, idempotent: config.upstream.idempotencyKey });
+  const uploads = createUploadTunnel({
+    ...config.upstream,
+    totalTimeoutMs: config.upstream.uploadTotalTimeoutMs,
+    idleTimeoutMs: config.server.uploadIdleTimeoutMs,
+  });
+  let draining = false;
+
+  const gateway: Gateway = {
+    config: () => config,
+    store,
+    upstream,
+    uploads,
+    authenticator: createAuthenticator({
+      lookup: store.lookup,
+      unknownPerMinute: () => config.server.unknownKeysPerMinute,
+    }),
+    clientAddress: clientAddress(config.server.trustProxy),
+    seenTasks: createSeenTasks(),
+    metrics,
+    log,
+    draining: () => draining,
+  };
+  const serve = createServe(gateway);
+  const listener = createListener({
+    ...config.server,
+    serve,
+    refuseExpectation: (req, res) => serve(req, res, false, refuse("expectation_failed")),
+    parseRefused(refused, requestId) {
+      metrics.requests.inc({ route: "none", status: refused.status, outcome: refused.name });
+      log.info({ request_id: requestId, status: refused.status, outcome: refused.name });
+    },
+  });
+  const admin = createAdmin({
+    registry: metrics.registry,
+    notReady: () =>
+      draining ? "draining" : connection.breaker.isOpen() ? "the store is unusable" : undefined,
+  });
+  const sweeper = createSweeper({
+    store,
+    sweeps: createSweeps(connection),
+    upstream,
+    metrics,
+    log,
+    settings: () => config,
+  });
+
+  const adminUrl = await listen(admin, config.admin);
+  const url = await listen(listener, config.server);
+  sweeper.start();
+
+  let ending: Promise<{ clean: boolean }> | undefined;
+  const drain = async (): Promise<{ clean: boolean }> => {
+    draining = true;
+    log.info("draining: readiness is red, requests under way finish");
+    const closed = once(listener, "close");
+    listener.close();
+    listener.closeIdleConnections();
+    const deadline = Date.now() + config.server.drainTimeoutMs;
+    const clean = await inTime(closed, deadline);
+    if (!clean) listener.closeAllConnections();
+    await inTime(sweeper.stop(), deadline + 1000);
+    await connection.close();
+    await upstream.close();
+    uploads.close();
+    admin.close();
+    admin.closeAllConnections();
+    return { clean };
+  };
+  return { url, adminUrl, drain: () => (ending ??= drain()) };
+}
+
+async function listen(server: Server, { host, port }: { host: string; port: number }): Promise<string> {
+  server.listen(port, host);
+  await once(server, "listening");
+  const bound = server.address() as AddressInfo;
+  return `http://${bound.family === "IPv6" ? `[${bound.address}]` : bound.address}:${bound.port}`;
+}
+
+async function inTime(work: Promise<unknown>, deadline: number): Promise<boolean> {
+  const late = Promise.withResolvers<boolean>();
+  const timer = setTimeout(() => late.resolve(false), Math.max(0, deadline - Date.now()));
+  const done = await Promise.race([work.then(() => true), late.promise]);
+  clearTimeout(timer);
+  return done;
+}
+
+async function main(): Promise<void> {
+  const config = readConfig();
+  const log = createLogger(config.log.level);
+  const gateway = await startGateway(config, log);
+  log.info(
+    { url: gateway.url, admin_url: gateway.adminUrl, config: redact(config) },
+    "tollgate is listening",
+  );
+
+  // A second signal is tolerated: npm and a terminal both send one.
+  const end = async (signal: string): Promise<void> => {
+    log.info({ signal }, "asked to stop");
+    const { clean } = await gateway.drain();
+    log.info({ clean }, "stopped");
+    process.exit(clean ? 0 : 1);
+  };
+  process.on("SIGTERM", () => void end("SIGTERM"));
+  process.on("SIGINT", () => void end("SIGINT"));
+}
+
+function readConfig(): Config {
+  try {
+    return loadConfig({ env: process.env });
+  } catch (error) {
+    if (!(error instanceof ConfigError)) throw error;
+    process.stderr.write(`${error.message}\n`);
+    process.exit(1);
+  }
+}
+
+if (import.meta.main) {
+  main().catch((error: NodeJS.ErrnoException) => {
+    const hint = error.code === "EADDRINUSE" ? "; choose another with PORT or ADMIN_PORT" : "";
+    process.stderr.write(`tollgate cannot start: ${error.message}${hint}\n`);
+    process.exit(1);
+  });
+}

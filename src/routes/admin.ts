@@ -1,0 +1,38 @@
+import { createServer, type Server, type ServerResponse } from "node:http";
+import type { Registry } from "prom-client";
+
+/** The admin port: liveness, readiness and metrics; never public. DESIGN section 1. */
+export function createAdmin(options: {
+  registry: Registry;
+  /** Why the gateway is not ready, in words; undefined when it is. */
+  notReady(): string | undefined;
+}): Server {
+  const plain = (
+    res: ServerResponse,
+    status: number,
+    body: string,
+    type = "text/plain; charset=utf-8",
+  ): void => {
+    res.writeHead(status, { "Content-Type": type, "Cache-Control": "no-store" });
+    res.end(`${body}\n`);
+  };
+
+  return createServer({ requestTimeout: 10_000 }, async (req, res) => {
+    if (req.method !== "GET" && req.method !== "HEAD") {
+      res.setHeader("Allow", "GET, HEAD");
+      return plain(res, 405, "method not allowed");
+    }
+    switch (req.url?.split("?")[0]) {
+      case "/livez":
+        return plain(res, 200, "ok");
+      case "/readyz": {
+        const why = options.notReady();
+        return plain(res, why === undefined ? 200 : 503, why ?? "ok");
+      }
+      case "/metrics":
+        return plain(res, 200, (await options.registry.metrics()).trimEnd(), options.registry.contentType);
+      default:
+        return plain(res, 404, "no such page; there are /livez, /readyz and /metrics");
+    }
+  });
+}

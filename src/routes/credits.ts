@@ -1,0 +1,24 @@
+import { type Answer, refusal, success } from "../core/envelope.ts";
+import { type Call, disown } from "./gateway.ts";
+
+/** GET /credits: the account with the limits that are enforced for this key. Spec 2.4, 4.10. */
+export async function credits(call: Call): Promise<Answer> {
+  const { gateway, config, exchange, key } = call;
+  const account = await gateway.store.credits(key, config.tiers);
+  exchange.state = account.state;
+  if (account.outcome === "unknown_key") return refusal(disown(call), exchange.requestId);
+  return success(
+    JSON.stringify({
+      balance: account.balance,
+      total_used: account.totalUsed,
+      total_requests: account.totalRequests,
+      tier: account.tier,
+      limits: {
+        rate_limit: account.state.rateLimit,
+        max_concurrent: account.state.maxConcurrent,
+        daily_limit: account.dailyLimit,
+      },
+      recent_transactions: account.recent,
+    }),
+  );
+}

@@ -1,0 +1,129 @@
+import type { Config } from "../config/config.ts";
+import { retrySeconds } from "../core/envelope.ts";
+import { GatewayError, type Refusal, refuse } from "../core/errors.ts";
+import type { ClientAddress } from "../http/address.ts";
+import { type Authenticator, dropOldest } from "../http/authenticate.ts";
+import type { Exchange } from "../http/exchange.ts";
+import type { RequestHead } from "../http/protocol.ts";
+import type { KeyRef } from "../store/names.ts";
+import type { Store } from "../store/operations.ts";
+import type { Logger } from "../telemetry/log.ts";
+import type { Metrics } from "../telemetry/metrics.ts";
+import type { UploadTunnel } from "../upstream/upload.ts";
+import type { Upstream } from "../upstream/upstream.ts";
+
+/** What the handlers work with; built once in src/main.ts. */
+export interface Gateway {
+  /** The snapshot in force; taken once per request. */
+  config(): Config;
+  store: Store;
+  upstream: Upstream;
+  uploads: UploadTunnel;
+  authenticator: Authenticator<KeyRef>;
+  clientAddress: ClientAddress;
+  /** Tasks this process has bound or polled, and their accounts: what may be polled while the store is away. */
+  seenTasks: SeenTasks;
+  metrics: Metrics;
+  log: Logger;
+  draining(): boolean;
+}
+
+/** One authenticated request on its way through a handler. */
+export interface Call {
+  gateway: Gateway;
+  config: Config;
+  exchange: Exchange;
+  head: RequestHead;
+  key: KeyRef;
+  token: string;
+}
+
+const SEEN_TASKS_MAX = 100_000;
+
+export interface SeenTasks {
+  add(taskId: string, accountId: string): void;
+  has(taskId: string, accountId: string): boolean;
+}
+
+export function createSeenTasks(): SeenTasks {
+  const accounts = new Map<string, string>();
+  return {
+    add(taskId, accountId) {
+      dropOldest(accounts, SEEN_TASKS_MAX);
+      accounts.set(taskId, accountId);
+    },
+    has: (taskId, accountId) => accounts.get(taskId) === accountId,
+  };
+}
+
+/**
+ * An early refusal of a known key costs one INSPECT, so that a revoked key's bad body is 401 and the five numbers
+ * are true. DESIGN 2.
+ * @returns the refusal to answer
+ */
+export async function refuseKnown(call: Call, refusal: Refusal): Promise<Refusal> {
+  try {
+    return (await inspectKey(call)) ?? refusal;
+  } catch (error) {
+    if (passUnmetered(call, error)) return refusal;
+    throw error;
+  }
+}
+
+/** Reads the key's numbers into the exchange. @returns the 401 of a key that is no good any more */
+export async function inspectKey(call: Call): Promise<Refusal | undefined> {
+  const { gateway, config, exchange, key } = call;
+  const inspection = await gateway.store.inspect(key, config.tiers);
+  exchange.state = inspection.state;
+  return inspection.outcome === "unknown_key" ? disown(call) : undefined;
+}
+
+/** The 401 of a key that a script has called invalid. */
+export function disown({ gateway, exchange, head, token }: Call): Refusal {
+  const address = gateway.clientAddress(exchange.req.socket.remoteAddress, head.forwardedFor);
+  gateway.authenticator.disown(token, address);
+  return refuse("invalid_api_key");
+}
+
+/** True when the store is away and the config lets requests of keys seen before through, which it then marks. */
+export function passUnmetered({ gateway, config, exchange }: Call, error: unknown): boolean {
+  if (!(error instanceof GatewayError) || error.refusal.name !== "store_unavailable") return false;
+  if (config.store.fallbackStrategy !== "allow") return false;
+  exchange.degraded = true;
+  gateway.metrics.degraded.inc({ route: exchange.route });
+  return true;
+}
+
+const UPSTREAM_WAIT_MIN_SECONDS = 10;
+const UPSTREAM_WAIT_MAX_SECONDS = 30;
+
+/** The upstream's own limit as the customer sees it: its wait clamped to 10..30 s. Spec 7, DESIGN 2. */
+export function upstreamLimited(retryAfterSeconds: number | undefined): Refusal {
+  const asked = retrySeconds((retryAfterSeconds ?? 0) * 1000);
+  return refuse("upstream_rate_limited", {
+    retryAfterSeconds: Math.min(UPSTREAM_WAIT_MAX_SECONDS, Math.max(UPSTREAM_WAIT_MIN_SECONDS, asked)),
+  });
+}
+
+/** The upstream blames us: never passed on, logged as an error, counted. DESIGN 2. */
+export function gatewayRefused({ gateway, exchange }: Call, detail: string): Refusal {
+  gateway.metrics.upstreamRefusedGateway.inc();
+  gateway.log.error(
+    { request_id: exchange.requestId, detail },
+    "the upstream refuses the gateway: check UPSTREAM_API_KEY, UPSTREAM_URL and the account behind them",
+  );
+  return refuse("upstream_refused_gateway", { detail });
+}
+
+/** Waits for an upstream exchange and keeps its time. */
+export async function timedUpstream<T extends { outcome: string }>(
+  { gateway, exchange }: Call,
+  kind: "generate" | "poll" | "upload",
+  work: Promise<T>,
+): Promise<T> {
+  const startedMs = performance.now();
+  const result = await work;
+  exchange.upstreamMs = performance.now() - startedMs;
+  gateway.metrics.upstreamSeconds.observe({ kind, outcome: result.outcome }, exchange.upstreamMs / 1000);
+  return result;
+}

@@ -1,0 +1,217 @@
+import { createHash } from "node:crypto";
+import { API_PREFIX, type GenerationEndpoint } from "../core/endpoints.ts";
+import { type Answer, refusal, retrySeconds, success } from "../core/envelope.ts";
+import { type Refusal, refuse } from "../core/errors.ts";
+import { validateGeneration } from "../core/generation.ts";
+import { priceOf } from "../core/prices.ts";
+import { jsonHeadFault, readJson } from "../http/body.ts";
+import { continueReading } from "../http/exchange.ts";
+import type { Admission, Generation } from "../store/operations.ts";
+import type { GenerationOutcome } from "../upstream/upstream.ts";
+import {
+  type Call,
+  disown,
+  gatewayRefused,
+  passUnmetered,
+  refuseKnown,
+  timedUpstream,
+  upstreamLimited,
+} from "./gateway.ts";
+
+const CONCURRENCY_WAIT_SECONDS = 10;
+const UNREACHABLE_WAIT_SECONDS = 10;
+const IN_PROGRESS_WAIT_MAX_SECONDS = 10;
+/** Beyond the upstream's own timeouts, until a hold whose outcome stays unknown ends. DESIGN 2. */
+const HOLD_SLACK_MS = 8000;
+/** 1 to 255 visible ASCII characters. */
+const IDEMPOTENCY_KEY = /^[\x21-\x7e]{1,255}$/;
+
+/**
+ * One generation from its body to its answer: validate, price, ADMIT, forward, BIND or VOID, respond.
+ * @returns undefined when the client went away before admission: then nothing has happened
+ */
+export async function generate(call: Call, endpoint: GenerationEndpoint): Promise<Answer | undefined> {
+  const { config, exchange, gateway, head } = call;
+  const path = API_PREFIX + endpoint;
+  const deny = async (early: Refusal): Promise<Answer> => answer(call, await refuseKnown(call, early));
+
+  const headFault = jsonHeadFault(head);
+  if (headFault) return deny(headFault);
+  if (head.idempotencyKey !== undefined && !IDEMPOTENCY_KEY.test(head.idempotencyKey)) {
+    return deny(
+      refuse("invalid_request", {
+        text: "Invalid request: Idempotency-Key must be 1 to 255 visible ASCII characters",
+      }),
+    );
+  }
+  continueReading(exchange);
+  const read = await readJson(exchange.req, config.server.bodyTimeoutMs);
+  if (read.outcome === "client_gone") return undefined;
+  if (read.outcome === "refused") return deny(read.refusal);
+  const validation = validateGeneration(endpoint, read.value, config.sourceVideoHost);
+  if (!validation.ok) {
+    const text = `Invalid request: ${validation.problems[0]?.message}`;
+    return deny(refuse("invalid_request", { text, details: validation.problems }));
+  }
+
+  const generation = generationOf(
+    call,
+    path,
+    priceOf(config.prices, endpoint, validation.body),
+    validation.text,
+  );
+  let admission: Admission;
+  try {
+    admission = await gateway.store.admit(generation, config.tiers);
+  } catch (error) {
+    if (passUnmetered(call, error)) return unmetered(call, path, validation.text);
+    throw error;
+  }
+  exchange.state = admission.state;
+  if (admission.outcome === "replayed")
+    return success(admission.data, ["Idempotency-Replayed", "true"], "replayed");
+  const refused = refusedAdmission(call, admission, generation.price);
+  if (refused) return answer(call, refused);
+
+  // From here on the client may go: the exchange is finished and the task bound all the same.
+  const outcome = await timedUpstream(
+    call,
+    "generate",
+    gateway.upstream.generate(path, validation.text, exchange.requestId),
+  );
+  return settle(call, generation, outcome);
+}
+
+function generationOf(call: Call, path: string, price: number, text: string): Generation {
+  const { config, exchange, head, key } = call;
+  const { connectTimeoutMs, headersTimeoutMs, totalTimeoutMs } = config.upstream;
+  const holdMs = connectTimeoutMs + headersTimeoutMs + totalTimeoutMs + HOLD_SLACK_MS;
+  const generation: Generation = { requestId: exchange.requestId, key, price, endpoint: path, holdMs };
+  if (head.idempotencyKey !== undefined) {
+    generation.idempotency = {
+      digest: sha256(`${key.accountId}\0${head.idempotencyKey}`),
+      fingerprint: sha256(`${path}\n${text}`),
+    };
+  }
+  return generation;
+}
+
+/** The refusal an admission means, if it is one. */
+function refusedAdmission(call: Call, admission: Admission, price: number): Refusal | undefined {
+  switch (admission.outcome) {
+    case "admitted":
+    case "replayed":
+      return undefined;
+    case "unknown_key":
+      return disown(call);
+    case "rate_limited":
+      return refuse("rate_limited", { retryAfterSeconds: retrySeconds(admission.retryAfterMs) });
+    case "daily_limited":
+      return refuse("daily_limited", {
+        retryAfterSeconds: retrySeconds(admission.retryAfterMs),
+        shouldRetry: false,
+      });
+    case "concurrency_limited":
+      return refuse("concurrency_limited", { retryAfterSeconds: CONCURRENCY_WAIT_SECONDS });
+    case "insufficient_credits":
+      return refuse("insufficient_credits", {
+        text: `Insufficient credits: this request costs ${price}, the balance is ${admission.balance}`,
+        shouldRetry: false,
+      });
+    case "idempotency_mismatch":
+      return refuse("idempotency_mismatch");
+    case "idempotency_in_progress": {
+      const waitSeconds = Math.min(IN_PROGRESS_WAIT_MAX_SECONDS, retrySeconds(admission.retryAfterMs));
+      return refuse("idempotency_in_progress", { retryAfterSeconds: waitSeconds });
+    }
+    case "stale":
+    case "void":
+      return refuse("store_unavailable", {
+        retryAfterSeconds: 1,
+        detail: `admission is ${admission.outcome}`,
+      });
+  }
+}
+
+/** BIND on a definite yes, VOID on a definite no; an unknown outcome leaves the hold to its due time. */
+async function settle(call: Call, generation: Generation, outcome: GenerationOutcome): Promise<Answer> {
+  const { gateway, config, exchange, key } = call;
+  if (outcome.outcome === "accepted") {
+    const { taskId, data } = outcome;
+    exchange.taskId = taskId;
+    const binding = await gateway.store.bind(
+      generation,
+      taskId,
+      data,
+      config.tasks.pollIntervalMs,
+      config.tiers,
+    );
+    if (binding?.outcome === "conflict") {
+      return unknown(
+        call,
+        generation,
+        refuse("upstream_unclear", { detail: `task id ${taskId} is bound already` }),
+      );
+    }
+    if (binding) exchange.state = binding.state;
+    gateway.seenTasks.add(taskId, key.accountId);
+    return success(data);
+  }
+  if (outcome.outcome === "unclear")
+    return unknown(call, generation, refuse("upstream_unclear", { detail: outcome.detail }));
+  if (outcome.outcome === "timed_out")
+    return unknown(call, generation, refuse("upstream_timeout", { detail: outcome.detail }));
+  exchange.state = (await gateway.store.giveBack(generation, config.tiers)) ?? exchange.state;
+  return answer(call, definiteNo(call, outcome));
+}
+
+type DefiniteNo = Exclude<
+  GenerationOutcome,
+  { outcome: "accepted" } | { outcome: "unclear" } | { outcome: "timed_out" }
+>;
+
+function definiteNo(call: Call, outcome: DefiniteNo): Refusal {
+  switch (outcome.outcome) {
+    case "refused":
+      return refuse("upstream_refused", { status: outcome.status, code: outcome.code, text: outcome.text });
+    case "rate_limited":
+      return upstreamLimited(outcome.retryAfterSeconds);
+    case "refused_gateway":
+      return gatewayRefused(call, outcome.detail);
+    case "unreachable":
+      return refuse("upstream_failed", {
+        retryAfterSeconds: UNREACHABLE_WAIT_SECONDS,
+        detail: outcome.detail,
+      });
+  }
+}
+
+/** Without an Idempotency-Key a retry of an unknown outcome may be a second paid task: SDKs are told not to. */
+function unknown(call: Call, generation: Generation, refused: Refusal): Answer {
+  call.gateway.metrics.unknownOutcomes.inc();
+  const { name: _name, ...rest } = refused;
+  return answer(
+    call,
+    generation.idempotency ? refused : refuse(refused.name, { ...rest, shouldRetry: false }),
+  );
+}
+
+/** The store is away and the strategy is `allow`: forwarded without a hold, uncharged, and marked so. */
+async function unmetered(call: Call, path: string, text: string): Promise<Answer> {
+  const { gateway, exchange, key } = call;
+  const sent = gateway.upstream.generate(path, text, exchange.requestId);
+  const outcome = await timedUpstream(call, "generate", sent);
+  if (outcome.outcome === "accepted") {
+    exchange.taskId = outcome.taskId;
+    gateway.seenTasks.add(outcome.taskId, key.accountId);
+    return success(outcome.data, [], "unmetered");
+  }
+  if (outcome.outcome === "unclear")
+    return answer(call, refuse("upstream_unclear", { detail: outcome.detail }));
+  if (outcome.outcome === "timed_out")
+    return answer(call, refuse("upstream_timeout", { detail: outcome.detail }));
+  return answer(call, definiteNo(call, outcome));
+}
+
+const answer = (call: Call, refused: Refusal): Answer => refusal(refused, call.exchange.requestId);
+const sha256 = (text: string): string => createHash("sha256").update(text).digest("hex");

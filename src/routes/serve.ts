@@ -1,0 +1,130 @@
+import type { IncomingMessage, ServerResponse } from "node:http";
+import { type Answer, refusal } from "../core/envelope.ts";
+import { GatewayError, type Refusal, refuse } from "../core/errors.ts";
+import { drainBody } from "../http/body.ts";
+import { type Exchange, openExchange, respond } from "../http/exchange.ts";
+import { asksForWebSocket, type RequestHead, readHead } from "../http/protocol.ts";
+import { type Route, route } from "../http/router.ts";
+import { credits } from "./credits.ts";
+import { type Call, type Gateway, inspectKey, refuseKnown } from "./gateway.ts";
+import { generate } from "./generate.ts";
+import { createTaskPolls } from "./tasks.ts";
+import { upload } from "./upload.ts";
+
+/** Serves the public port: every request ends in exactly one answer, one log line and one count. */
+export function createServe(gateway: Gateway) {
+  const pollTask = createTaskPolls();
+
+  const dispatch = (call: Call, to: Route): Promise<Answer | undefined> => {
+    const deny = async (refused: Refusal): Promise<Answer> =>
+      refusal(await refuseKnown(call, refused), call.exchange.requestId);
+    switch (to.kind) {
+      case "generate":
+        return generate(call, to.endpoint);
+      case "task":
+        return pollTask(call, to.taskId);
+      case "upload":
+        return upload(call);
+      case "credits":
+        return credits(call);
+      case "wrong_method":
+        return deny(refuse("method_not_allowed", { allow: to.allow }));
+      case "unknown_path":
+      case "outside":
+        return deny(refuse("path_not_found"));
+    }
+  };
+
+  /** The answer of one request whose head is sound; undefined when the client went away. */
+  async function decide(exchange: Exchange, head: RequestHead): Promise<Answer | undefined> {
+    const to = route(exchange.req.method ?? "", exchange.req.url ?? "");
+    exchange.route = to.template;
+    const address = gateway.clientAddress(exchange.req.socket.remoteAddress, head.forwardedFor);
+    if (to.kind === "outside" && head.authorization === undefined) {
+      return refusal(refuse("path_not_found"), exchange.requestId);
+    }
+    const identity = await gateway.authenticator.authenticate(head.authorization, address);
+    if (identity.outcome === "refused") return refusal(identity.refusal, exchange.requestId);
+    const { key, token } = identity;
+    exchange.keyId = key.keyId;
+    exchange.accountId = key.accountId;
+    return dispatch({ gateway, config: gateway.config(), exchange, head, key, token }, to);
+  }
+
+  /** A request that must not be served at all still carries its key's true numbers, if they can be had. */
+  async function refuseHead(exchange: Exchange, head: RequestHead, fault: Refusal): Promise<Answer> {
+    try {
+      const address = gateway.clientAddress(exchange.req.socket.remoteAddress, head.forwardedFor);
+      const identity = await gateway.authenticator.authenticate(head.authorization, address);
+      if (identity.outcome === "known") {
+        const { key, token } = identity;
+        exchange.keyId = key.keyId;
+        await inspectKey({ gateway, config: gateway.config(), exchange, head, key, token });
+      }
+    } catch {
+      // The store is away: the zeros stand.
+    }
+    return refusal(fault, exchange.requestId);
+  }
+
+  async function serve(exchange: Exchange, extraFault: Refusal | undefined): Promise<void> {
+    gateway.metrics.inFlight.inc();
+    let close = gateway.draining();
+    let answer: Answer | undefined;
+    try {
+      const { head, fault: headFault } = readHead(exchange.req);
+      const fault = headFault ?? extraFault ?? (asksForWebSocket(exchange.req) ? upgradeRefused : undefined);
+      close ||= headFault !== undefined;
+      answer = await (fault ? refuseHead(exchange, head, fault) : decide(exchange, head));
+    } catch (error) {
+      answer = failure(exchange, error);
+    }
+    if (answer) respond(exchange, answer, close || gateway.draining() || exchange.expectsContinue);
+    drainBody(exchange.req);
+    record(exchange, answer);
+  }
+
+  function failure(exchange: Exchange, error: unknown): Answer {
+    if (error instanceof GatewayError) return refusal(error.refusal, exchange.requestId);
+    gateway.log.error({ request_id: exchange.requestId, err: error }, "internal fault");
+    return refusal(refuse("internal"), exchange.requestId);
+  }
+
+  function record(exchange: Exchange, answer: Answer | undefined): void {
+    const { metrics, log } = gateway;
+    const { route: template, startedMs, upstreamMs, req } = exchange;
+    const status = answer?.status ?? 499;
+    const outcome = answer?.outcome ?? "client_gone";
+    const elapsedMs = performance.now() - startedMs;
+    metrics.inFlight.dec();
+    metrics.requests.inc({ route: template, status, outcome });
+    metrics.requestSeconds.observe({ route: template }, elapsedMs / 1000);
+    log[status >= 500 ? "warn" : "info"]({
+      request_id: exchange.requestId,
+      method: req.method,
+      route: template,
+      status,
+      outcome,
+      key_id: exchange.keyId,
+      account_id: exchange.accountId,
+      task_id: exchange.taskId,
+      duration_ms: rounded(elapsedMs),
+      upstream_ms: upstreamMs === undefined ? undefined : rounded(upstreamMs),
+      degraded: exchange.degraded,
+      detail: answer?.detail,
+    });
+  }
+
+  return (
+    req: IncomingMessage,
+    res: ServerResponse,
+    expectsContinue: boolean,
+    fault?: Refusal,
+  ): Promise<void> => {
+    res.on("error", () => undefined);
+    return serve(openExchange(req, res, expectsContinue), fault);
+  };
+}
+
+const upgradeRefused = refuse("upgrade_refused");
+const rounded = (ms: number): number => Math.round(ms * 10) / 10;

@@ -1,0 +1,63 @@
+import { type Answer, refusal, success } from "../core/envelope.ts";
+import { refuse } from "../core/errors.ts";
+import { continueReading } from "../http/exchange.ts";
+import type { UploadOutcome } from "../upstream/upload.ts";
+import {
+  type Call,
+  gatewayRefused,
+  inspectKey,
+  passUnmetered,
+  timedUpstream,
+  upstreamLimited,
+} from "./gateway.ts";
+
+const UPSTREAM_WAIT_SECONDS = 5;
+const GATEWAY_FAULTS = new Set([401, 402, 403, 404, 405, 407]);
+
+/**
+ * POST /upload: INSPECT, then the form streams through. Costs nothing and counts toward nothing. Spec 4.9.
+ * @returns undefined when the client went away
+ */
+export async function upload(call: Call): Promise<Answer | undefined> {
+  const { gateway, exchange } = call;
+  try {
+    const refused = await inspectKey(call);
+    if (refused) return refusal(refused, exchange.requestId);
+  } catch (error) {
+    if (!passUnmetered(call, error)) throw error;
+  }
+  const sent = gateway.uploads.send(exchange.req, exchange.requestId, {
+    beforeRead: () => continueReading(exchange),
+  });
+  return tell(call, await timedUpstream(call, "upload", sent));
+}
+
+function tell(call: Call, outcome: UploadOutcome): Answer | undefined {
+  const { requestId } = call.exchange;
+  const wait = { retryAfterSeconds: UPSTREAM_WAIT_SECONDS };
+  switch (outcome.outcome) {
+    case "answered":
+      return success(JSON.stringify({ ...outcome.data, url: outcome.url, expires_at: outcome.expiresAt }));
+    case "refused":
+      return refusal(outcome.refusal, requestId);
+    case "upstream_refused": {
+      const { status, code, text } = outcome;
+      if (GATEWAY_FAULTS.has(status) || GATEWAY_FAULTS.has(code)) {
+        return refusal(gatewayRefused(call, `HTTP ${status}, code ${code}: ${text}`), requestId);
+      }
+      return refusal(refuse("upstream_refused", { status, code, text }), requestId);
+    }
+    case "upstream_rate_limited":
+      return refusal(upstreamLimited(outcome.retryAfterSeconds), requestId);
+    case "upstream_failed": {
+      const text = "The video generation service did not take the upload";
+      return refusal(refuse("upstream_failed", { ...wait, text, detail: outcome.detail }), requestId);
+    }
+    case "upstream_timeout": {
+      const text = "The video generation service did not take the upload in time";
+      return refusal(refuse("upstream_timeout", { ...wait, text, detail: outcome.detail }), requestId);
+    }
+    case "client_gone":
+      return undefined;
+  }
+}

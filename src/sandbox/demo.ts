@@ -1,0 +1,78 @@
+import { execFile } from "node:child_process";
+import { chmod, readFile, writeFile } from "node:fs/promises";
+import { promisify } from "node:util";
+import { TINY_PNG } from "./generator/media.ts";
+
+const run = promisify(execFile);
+
+const CLI_TIMEOUT_MS = 20_000;
+const CREDITS = 1_000;
+
+/**
+ * The key of earlier starts if the gateway still knows it, else a new one with 1000 credits, kept for the next start.
+ * @param path file of the key, readable by the owner alone
+ * @param cli path of the command line, called with `env`, which names the Redis
+ */
+export async function demoKey(
+  baseUrl: string,
+  path: string,
+  cli: string,
+  env: NodeJS.ProcessEnv,
+): Promise<string> {
+  const kept = (await readFile(path, "utf8").catch(() => "")).trim();
+  if (kept.startsWith("sk_") && (await isKnown(baseUrl, kept))) return kept;
+  const args = [cli, "keys", "create", "--account", "demo", "--credits", String(CREDITS), "--json"];
+  const { stdout } = await run(process.execPath, args, { env, timeout: CLI_TIMEOUT_MS });
+  const made: unknown = JSON.parse(stdout);
+  if (typeof made !== "object" || made === null || !("key" in made) || typeof made.key !== "string") {
+    throw new Error("`keys create` answered without a key");
+  }
+  await writeFile(path, `${made.key}\n`, { mode: 0o600 });
+  // The mode above counts for new files only.
+  await chmod(path, 0o600);
+  return made.key;
+}
+
+async function isKnown(baseUrl: string, key: string): Promise<boolean> {
+  const answer = await fetch(`${baseUrl}/api/v1/credits`, {
+    headers: { authorization: `Bearer ${key}` },
+    signal: AbortSignal.timeout(5_000),
+  });
+  await answer.body?.cancel();
+  if (answer.status !== 200 && answer.status !== 401) {
+    throw new Error(`the gateway answers ${answer.status} to GET /api/v1/credits`);
+  }
+  return answer.status === 200;
+}
+
+/** Lines to paste one after the other; no jq, no line continuations. */
+export function demoText(baseUrl: string, key: string): string {
+  const api = '"$TOLLGATE/api/v1';
+  const auth = '-H "Authorization: Bearer $KEY"';
+  const json = "-H 'Content-Type: application/json'";
+  const taskId = `sed -n 's/.*"task_id" *: *"\\([^"]*\\)".*/\\1/p'`;
+  return `
+Demo key (account "demo", ${CREDITS} credits at first): ${key}
+
+# Paste these lines one after the other. First where the gateway is, and the key.
+export TOLLGATE=${baseUrl} KEY=${key}
+
+# A video from text; the shell keeps its task id.
+TASK=$(curl -sS -X POST ${api}/gen2/text-to-video" ${auth} ${json} -d '{"prompt":"A paper boat on a calm lake"}' | ${taskId}); echo "$TASK"
+
+# Poll; after five seconds it is completed, and video_url answers.
+curl -sS ${api}/tasks/$TASK" ${auth}; echo
+
+# Credits, limits and the latest transactions.
+curl -sS ${api}/credits" ${auth}; echo
+
+# Upload an image of one pixel. The URL is HTTPS with a certificate made at this start: curl -k opens it.
+echo ${TINY_PNG.toString("base64")} | base64 -d > "\${TMPDIR:-/tmp}/tollgate-pixel.png"
+curl -sS -X POST ${api}/upload" ${auth} -F "file=@\${TMPDIR:-/tmp}/tollgate-pixel.png;type=image/png"; echo
+
+# A key that does not exist: 401.
+curl -sS -i ${api}/credits" -H "Authorization: Bearer sk_wrong"; echo
+
+How to make the sandbox fail, hang or slow down: docs/sandbox.md. Ctrl-C stops everything; the data stay.
+`;
+}

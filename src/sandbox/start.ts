@@ -1,0 +1,165 @@
+import { randomBytes } from "node:crypto";
+import { join, resolve } from "node:path";
+import { setTimeout as delay } from "node:timers/promises";
+import { type GuardedChild, startChild } from "./child.ts";
+import { demoKey, demoText } from "./demo.ts";
+import { behaviourFromEnv } from "./generator/behaviour.ts";
+import { startGenerator } from "./generator/server.ts";
+import { freePort, portIfFree, startRedis, TOLLGATE_DIR } from "./redis.ts";
+
+const ROOT = resolve(import.meta.dirname, "../..");
+const READY_TIMEOUT_MS = 60_000;
+/** Above the gateway's own drain timeout of 30 s. */
+const DRAIN_GRACE_MS = 45_000;
+
+/** Something that runs and must be stopped; those started last are stopped first. */
+interface Part {
+  name: string;
+  /** Settles in words if it ends on its own. */
+  ended?: Promise<string> | undefined;
+  stop(): Promise<void>;
+}
+
+interface Ports {
+  host: string;
+  port: number;
+  adminHost: string;
+  adminPort: number;
+}
+
+/** `npm start`: Redis, the sandbox generator and the gateway, each real, until Ctrl-C. */
+async function main(env: NodeJS.ProcessEnv): Promise<void> {
+  const parts: Part[] = [];
+  const stopping = new AbortController();
+  // `on`, not `once`: npm passes the terminal's Ctrl-C on, so it often comes twice.
+  const onSignal = () => stopping.abort();
+  for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) process.on(signal, onSignal);
+  try {
+    await startAll(env, parts, stopping.signal);
+    console.log(await Promise.race([anyEnds(parts), aborted(stopping.signal)]));
+    if (!stopping.signal.aborted) process.exitCode = 1;
+  } catch (error) {
+    if (!stopping.signal.aborted) {
+      process.exitCode = 1;
+      console.error(`\nTollgate did not start. ${error instanceof Error ? error.message : String(error)}`);
+    }
+  }
+  for (const part of parts.reverse()) {
+    await part.stop();
+    console.log(`Stopped ${part.name}.`);
+  }
+}
+
+function anyEnds(parts: readonly Part[]): Promise<string> {
+  const ends = parts.flatMap(
+    ({ name, ended }) => ended?.then((how) => `${name} ended by itself (${how}).`) ?? [],
+  );
+  return Promise.race(ends).then((what) => `\nStopping everything: ${what}`);
+}
+
+async function aborted(signal: AbortSignal): Promise<string> {
+  if (!signal.aborted) await new Promise((done) => signal.addEventListener("abort", done, { once: true }));
+  return "\nStopping: first the gateway, which finishes what it has begun ...";
+}
+
+async function startAll(env: NodeJS.ProcessEnv, parts: Part[], signal: AbortSignal): Promise<void> {
+  const ports = await wantedPorts(env);
+  const redisUrl = env.REDIS_URL || (await addRedis(parts));
+  signal.throwIfAborted();
+  const upstream = env.UPSTREAM_URL
+    ? { UPSTREAM_URL: env.UPSTREAM_URL, UPSTREAM_API_KEY: env.UPSTREAM_API_KEY }
+    : await addGenerator(env, parts);
+  signal.throwIfAborted();
+  const childEnv: NodeJS.ProcessEnv = {
+    ...env,
+    ...upstream,
+    REDIS_URL: redisUrl,
+    HOST: ports.host,
+    PORT: String(ports.port),
+    ADMIN_HOST: ports.adminHost,
+    ADMIN_PORT: String(ports.adminPort),
+  };
+  const gateway = await startChild(process.execPath, [join(ROOT, "src/main.ts")], {
+    cwd: ROOT,
+    env: childEnv,
+    stdio: ["ignore", "inherit", "inherit"],
+  });
+  parts.push({ name: "the gateway", ended: gateway.ended, stop: () => gateway.stop(DRAIN_GRACE_MS) });
+  await isReady(`http://${reachable(ports.adminHost)}:${ports.adminPort}/readyz`, gateway, signal);
+  const baseUrl = `http://${reachable(ports.host)}:${ports.port}`;
+  const key = await demoKey(baseUrl, join(TOLLGATE_DIR, "demo-key"), join(ROOT, "src/cli.ts"), childEnv);
+  signal.throwIfAborted();
+  console.log(
+    `\nTollgate is ready at ${baseUrl}; metrics at http://${reachable(ports.adminHost)}:${ports.adminPort}/metrics`,
+  );
+  console.log(demoText(baseUrl, key));
+}
+
+/** Checked before anything starts, for the gateway's own message would come after a page of logs. */
+async function wantedPorts(env: NodeJS.ProcessEnv): Promise<Ports> {
+  const ports: Ports = {
+    host: env.HOST || "127.0.0.1",
+    port: Number(env.PORT || 8080),
+    adminHost: env.ADMIN_HOST || "127.0.0.1",
+    adminPort: Number(env.ADMIN_PORT || 9090),
+  };
+  await mustBeFree("PORT", ports.port, ports.host);
+  await mustBeFree("ADMIN_PORT", ports.adminPort, ports.adminHost);
+  return ports;
+}
+
+async function mustBeFree(variable: string, port: number, host: string): Promise<void> {
+  if (!(port > 0 && port < 65_536)) throw new Error(`${variable} must be a port from 1 to 65535.`);
+  if (await portIfFree(port, host)) return;
+  const other = port < 65_535 ? port + 1 : port - 1;
+  throw new Error(
+    `Port ${port} on ${host} is taken. Stop what listens there (perhaps an earlier start), or choose another: ` +
+      `${variable}=${other} npm start`,
+  );
+}
+
+async function addRedis(parts: Part[]): Promise<string> {
+  const port = (await portIfFree(6379)) ?? (await freePort());
+  const redis = await startRedis({ dir: join(TOLLGATE_DIR, "redis-data"), port, persistent: true });
+  parts.push({ name: "Redis", ended: redis.ended, stop: redis.stop });
+  console.log(`Redis: ${redis.source}, port ${redis.port}, data kept in .tollgate/redis-data`);
+  return redis.url;
+}
+
+async function addGenerator(env: NodeJS.ProcessEnv, parts: Part[]): Promise<NodeJS.ProcessEnv> {
+  // Nobody but the gateway needs to know it; a new one each time cannot leak for long.
+  const apiKey = randomBytes(24).toString("base64url");
+  const port = (await portIfFree(Number(env.SANDBOX_PORT || 4010))) ?? 0;
+  const publicUrl = env.SANDBOX_PUBLIC_URL?.replace(/\/$/, "") || undefined;
+  const generator = await startGenerator({ port, apiKey, publicUrl, behaviour: behaviourFromEnv(env) });
+  parts.push({ name: "the sandbox generator", stop: generator.stop });
+  console.log(`Sandbox generator: ${generator.url}, steered at ${generator.url}/sandbox/behaviour`);
+  return { UPSTREAM_URL: generator.url, UPSTREAM_API_KEY: apiKey };
+}
+
+async function isReady(url: string, gateway: GuardedChild, signal: AbortSignal): Promise<void> {
+  const died = gateway.ended.then((how) => {
+    throw new Error(`The gateway ended at once (${how}); its own words are above.`);
+  });
+  const startMs = performance.now();
+  while (performance.now() - startMs < READY_TIMEOUT_MS) {
+    const answers = fetch(url, { signal: AbortSignal.timeout(2_000) }).then(
+      async (answer) => {
+        await answer.body?.cancel();
+        return answer.ok;
+      },
+      () => false,
+    );
+    if (await Promise.race([died, answers])) return;
+    await Promise.race([died, delay(100, undefined, { signal })]);
+  }
+  throw new Error(`The gateway was not ready in time: ${url} does not answer 200.`);
+}
+
+/** An address to call, for one that is listened on. */
+function reachable(host: string): string {
+  if (host === "0.0.0.0" || host === "::") return "127.0.0.1";
+  return host.includes(":") ? `[${host}]` : host;
+}
+
+await main(process.env);

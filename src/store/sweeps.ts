@@ -1,0 +1,97 @@
+import type { Tiers } from "../core/limits.ts";
+import type { Connection } from "./connection.ts";
+import { claimName, keyRef, partitionClaimName, partitionNames, requestName, taskName } from "./names.ts";
+import { packTiers, voidKeys } from "./store.ts";
+
+/** Beyond any poll of the upstream: until then a claimed item is out of other sweepers' sight. */
+const LEASE_MS = 90_000;
+
+/** A request that is due: a hold to void, or a bound task to ask for. */
+export interface OpenRequest {
+  requestId: string;
+  partition: number;
+  accountId: string;
+  creatorKeyId: string;
+  state: "held" | "bound";
+  idempotencyDigest: string | undefined;
+  /** Empty while held. */
+  taskId: string;
+  boundAtMs: number;
+}
+
+export interface Sweeps {
+  partitions(): number;
+  /** Takes up to `most` due requests of a partition. Two calls never take the same within the lease. */
+  claim(partition: number, most: number): Promise<{ nowMs: number; requests: OpenRequest[] }>;
+  /** Voids a hold that is past its due time. */
+  voidDue(request: OpenRequest, tiers: Tiers): Promise<string>;
+  /** Forgets up to `most` requests that ended longer ago than the retention. @returns how many */
+  collect(partition: number, retentionMs: number, most: number): Promise<number>;
+}
+
+/** What the sweeper asks of the store. @throws GatewayError `store_unavailable` */
+export function createSweeps(connection: Connection, nowMs?: () => number): Sweeps {
+  const { call, command } = connection;
+  const now = (): string => (nowMs ? String(nowMs()) : "");
+
+  const read = async (partition: number, requestId: string): Promise<OpenRequest | undefined> => {
+    const fields = await command((redis) => redis.hgetall(requestName(partition, requestId)));
+    if (fields.state !== "held" && fields.state !== "bound") {
+      // Nothing is open any more; the entry was left by a claim that raced with the end.
+      await command((redis) => redis.zrem(partitionNames(partition).due, requestId));
+      return undefined;
+    }
+    return {
+      requestId,
+      partition,
+      accountId: fields.account_id ?? "",
+      creatorKeyId: fields.key_id ?? "",
+      state: fields.state,
+      idempotencyDigest: fields.idempotency,
+      taskId: fields.task_id ?? "",
+      boundAtMs: Number(fields.bound_at ?? 0),
+    };
+  };
+
+  return {
+    partitions: () => connection.facts()?.partitions ?? 0,
+
+    async claim(partition, most) {
+      const reply = await call("claim", [partitionNames(partition).due], [now(), "", most, LEASE_MS]);
+      const [at, ...ids] = reply;
+      const requests = await Promise.all(ids.map((id) => read(partition, String(id))));
+      return { nowMs: Number(at), requests: requests.filter((request) => request !== undefined) };
+    },
+
+    async voidDue(request, tiers) {
+      const { requestId, partition, accountId, creatorKeyId, idempotencyDigest } = request;
+      const key = keyRef(creatorKeyId, accountId, partition);
+      const keys = voidKeys(key, requestId, idempotencyDigest);
+      const [outcome] = await call("void", keys, [now(), packTiers(tiers), requestId, "due", 0]);
+      if (outcome === "void") connection.metrics.settlements.inc({ outcome: "void" });
+      return String(outcome);
+    },
+
+    async collect(partition, retentionMs, most) {
+      const { done } = partitionNames(partition);
+      const before = (nowMs?.() ?? connection.nowMs()) - retentionMs;
+      const ids = await command((redis) => redis.zrangebyscore(done, "-inf", before, "LIMIT", 0, most));
+      const cluster = connection.facts()?.cluster ?? false;
+      let collected = 0;
+      for (const requestId of ids) {
+        const taskId = await command((redis) => redis.hget(requestName(partition, requestId), "task_id"));
+        const keys = [requestName(partition, requestId), done];
+        if (taskId) {
+          const claim = cluster ? partitionClaimName(partition, taskId) : claimName(taskId);
+          keys.push(taskName(partition, taskId), claim);
+        }
+        const [outcome] = await call("collect", keys, [now(), "", requestId, Math.round(retentionMs)]);
+        if (outcome === "collected") {
+          collected++;
+          if (cluster && taskId) await command((redis) => redis.del(claimName(taskId)));
+        }
+      }
+      return collected;
+    },
+  };
+}

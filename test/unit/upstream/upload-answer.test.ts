@@ -1,0 +1,128 @@
+import { describe, expect, test } from "vitest";
+import { interpretAnswer } from "../../../src/upstream/upload-answer.ts";
+import { UPLOADED } from "./upload-stage.ts";
+
+const read = (status: number, body: unknown, retryAfter?: string) =>
+  interpretAnswer({ status, retryAfter, text: typeof body === "string" ? body : JSON.stringify(body) });
+const uploaded = (data: object) => read(200, { code: 200, data: { ...UPLOADED.data, ...data } }).outcome;
+
+test("only HTTP 200 with code 200, a URL and an expiry is a success", () => {
+  expect(read(200, UPLOADED)).toEqual({
+    outcome: "answered",
+    url: UPLOADED.data.url,
+    expiresAt: UPLOADED.data.expires_at,
+    data: UPLOADED.data,
+  });
+  for (const status of [201, 202, 204, 206, 301, 302, 304])
+    expect(read(status, UPLOADED).outcome).toBe("upstream_failed");
+  expect(uploaded({ url: "http://127.0.0.1:1/a" })).toBe("answered");
+});
+
+test.each([
+  ["nothing", ""],
+  ["no JSON", "<html>"],
+  ["JSON cut short", '{"code":200,"data":{"url":"https://a"'],
+  ["an array", "[200]"],
+  ["null", "null"],
+  ["a string", '"ok"'],
+  ["no code", { data: UPLOADED.data }],
+  ["a code that is text", { ...UPLOADED, code: "200" }],
+  ["a code that is no whole number", { ...UPLOADED, code: 200.5 }],
+  ["no data", { code: 200 }],
+  ["data that is a list", { code: 200, data: [UPLOADED.data] }],
+  [
+    "data beyond any depth",
+    `{"code":200,"data":{"url":"https://a.b/","expires_at":"2026-01-01T00:00:00Z","x":${"[".repeat(30_000)}${"]".repeat(30_000)}}}`,
+  ],
+])("200 with %s makes no sense", (_, body) => {
+  expect(read(200, body).outcome).toBe("upstream_failed");
+});
+
+test.each([
+  undefined,
+  null,
+  7,
+  "",
+  "files/a.png",
+  "//files.example/a.png",
+  "ftp://files.example/a.png",
+  "javascript:alert(1)",
+  "https:127.0.0.1",
+  " https://files.example/a.png",
+  "https://files.example/a b.png",
+  "https://files.example/\r\nX: y",
+  "https://",
+])("a URL of %j is none", (url) => {
+  expect(uploaded({ url })).toBe("upstream_failed");
+});
+
+test.each([undefined, null, 1_700_000_000, "", "soon"])("an expiry of %j is none", (expires_at) => {
+  expect(uploaded({ expires_at })).toBe("upstream_failed");
+});
+
+describe("a refusal", () => {
+  test("by HTTP 4xx keeps the status, the code and the text", () => {
+    expect(read(415, { code: 4150, error: "not an image", msg: "no" })).toEqual({
+      outcome: "upstream_refused",
+      status: 415,
+      code: 4150,
+      text: "not an image",
+    });
+    expect(read(400, { msg: "bad" })).toMatchObject({ status: 400, code: 400, text: "bad" });
+    expect(read(401, "<html>denied</html>")).toMatchObject({
+      status: 401,
+      code: 401,
+      text: expect.stringContaining("refused"),
+    });
+  });
+
+  test("by the body's code under HTTP 200 is no success", () => {
+    const body = { ...UPLOADED, code: 402, msg: "no credits" };
+    expect(read(200, body)).toEqual({
+      outcome: "upstream_refused",
+      status: 200,
+      code: 402,
+      text: "no credits",
+    });
+    expect(read(200, { code: 500, error: "" })).toMatchObject({ outcome: "upstream_refused", code: 500 });
+  });
+
+  test("has a text that is bounded and well-formed", () => {
+    const outcome = read(400, { error: `${"x".repeat(999)}\u{1F600}${"y".repeat(9_000)}` });
+    if (outcome.outcome !== "upstream_refused") throw new Error(outcome.outcome);
+    expect(outcome.text).toHaveLength(1_000);
+    expect(outcome.text.isWellFormed()).toBe(true);
+  });
+});
+
+describe("rate limiting", () => {
+  const wait = (status: number, body: unknown, header?: string) => {
+    const outcome = read(status, body, header);
+    return outcome.outcome === "upstream_rate_limited" ? outcome.retryAfterSeconds : outcome.outcome;
+  };
+
+  test("is 429 as status, whatever the body, or as the body's code", () => {
+    expect(wait(429, "<html>", "7")).toBe(7);
+    expect(wait(429, { code: 2001, retryAfter: 12.2 })).toBe(13);
+    expect(wait(200, { code: 429, retryAfter: 5 })).toBe(5);
+    expect(wait(429, { retryAfter: 5 }, "9")).toBe(9);
+  });
+
+  test("without a usable wait names none", () => {
+    for (const header of [
+      undefined,
+      "",
+      "soon",
+      "-1",
+      "1.5",
+      "9".repeat(30),
+      "Wed, 21 Oct 2026 07:28:00 GMT",
+    ])
+      expect(wait(429, { retryAfter: "5" }, header)).toBeUndefined();
+    expect(wait(429, { retryAfter: -1 })).toBeUndefined();
+  });
+});
+
+test("5xx is a failure, whatever the body says", () => {
+  for (const status of [500, 502, 503, 504]) expect(read(status, UPLOADED).outcome).toBe("upstream_failed");
+});
