@@ -68,7 +68,7 @@ describe("an upstream that answers before the form is complete", () => {
     ],
     ["success", http("200 OK", success), { outcome: "upstream_failed" }],
   ])("with %s settles at once and breaks the upload off", async (_, reply, expected) => {
-    const upstream = await givenReply(reply, { readBytes: 1_000 });
+    const upstream = await givenReply(reply);
     const gateway = await givenGateway(upstream.url);
     const outcome = gateway.nextOutcome();
     const req = openPost(gateway);
@@ -131,9 +131,6 @@ describe("an upstream that fails", () => {
     ],
     ["an answer too long", http("200 OK", success + " ".repeat(ANSWER_BYTES_MAX)), undefined],
     ["an endless answer", `HTTP/1.1 200 OK\r\n\r\n${" ".repeat(ANSWER_BYTES_MAX + 1)}`, undefined],
-    ["a redirect", http("302 Found", "", "Location: http://127.0.0.1:1/\r\n"), undefined],
-    ["a body in gzip", http("200 OK", "\x1f\x8b\b\0", "Content-Encoding: gzip\r\n"), undefined],
-    ["500", http("500 No", '{"code":500}'), undefined],
   ])("by %s", async (_, reply, after) => {
     for (const [form, readBytes] of [
       [small, small.length],
@@ -144,13 +141,18 @@ describe("an upstream that fails", () => {
       const gateway = await givenGateway(upstream.url);
       expect((await post(gateway, form)).outcome).toBe("upstream_failed");
       expect(gateway.outcomes).toHaveLength(1);
-      await until(
-        () =>
-          upstream.sockets() === 0 ||
-          reply.startsWith("HTTP/1.1 5") || reply.startsWith("HTTP/1.1 3") ||
-          reply.includes("gzip"),
-      );
+      await until(() => upstream.sockets() === 0);
     }
+  });
+
+  test.each([
+    ["a redirect", http("302 Found", "", "Location: http://127.0.0.1:1/\r\n")],
+    ["a body in gzip", http("200 OK", "\x1f\x8b\b\0", "Content-Encoding: gzip\r\n")],
+    ["500", http("500 No", '{"code":500}')],
+  ])("by answering %s", async (_, reply) => {
+    const upstream = await givenReply(reply, { readBytes: small.length });
+    const gateway = await givenGateway(upstream.url);
+    expect((await post(gateway, small)).outcome).toBe("upstream_failed");
   });
 });
 
@@ -207,7 +209,7 @@ describe("an upstream that hangs", () => {
     await until(() => upstream.sockets() === 0);
   });
 
-  test("all connections: an upload that waits for one is timed out, and sends nothing later", async () => {
+  test("on all connections: a client that leaves while its upload waits for one sends nothing later", async () => {
     const upstream = await givenUpstream(() => {});
     const gateway = await givenGateway(upstream.url, { connections: 1, headersTimeoutMs: 400 });
     const first = gateway.nextOutcome();
@@ -241,8 +243,9 @@ test("a connection that the connect timeout watched is left alone once it stands
 });
 
 test("uploads of every kind at once leave no connection and one outcome each", async () => {
+  let whim = 0;
   const upstream = await givenUpstream((req, res) => {
-    const whim = Number(req.headers["x-request-id"]?.length) + Math.floor(Math.random() * 4);
+    whim++;
     if (whim % 4 === 0) req.socket.destroy();
     else if (whim % 4 === 1) res.writeHead(429).end();
     else req.on("end", () => res.end(success));

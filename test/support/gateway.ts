@@ -1,0 +1,142 @@
+import { Redis } from "ioredis";
+import { inject } from "vitest";
+import { type Config, loadConfig } from "../../src/config/config.ts";
+import { startGateway } from "../../src/main.ts";
+import type { Behaviour } from "../../src/sandbox/generator/behaviour.ts";
+import { type Generator, startGenerator } from "../../src/sandbox/generator/server.ts";
+import { issueKey } from "../../src/store/accounts.ts";
+import { createLogger } from "../../src/telemetry/log.ts";
+
+type Deep<T> = T extends readonly unknown[] ? T : T extends object ? { [K in keyof T]?: Deep<T[K]> } : T;
+
+/** An answer as a client sees it. */
+export interface Reply {
+  status: number;
+  headers: Headers;
+  // biome-ignore lint/suspicious/noExplicitAny: tests look into answers of every shape.
+  body: any;
+}
+
+export interface RequestOptions {
+  key?: string;
+  body?: unknown;
+  headers?: Record<string, string>;
+}
+
+export type TestGateway = Awaited<ReturnType<typeof givenGateway>>;
+
+/**
+ * A whole gateway on free ports in front of a sandbox generator, over the run's Redis. Its sweeper sleeps unless the
+ * config says otherwise: other tests' tasks, in the same Redis, are none of its business.
+ */
+export async function givenGateway(
+  options: {
+    config?: Deep<Config>;
+    behaviour?: Partial<Behaviour>;
+    redisUrl?: string;
+    /** Shares another gateway's generator. */
+    generator?: Generator;
+    upstreamUrl?: string;
+  } = {},
+) {
+  const redisUrl = options.redisUrl ?? inject("redisUrl");
+  const generator = options.generator ?? (await startGenerator());
+  if (options.behaviour) generator.behave(options.behaviour);
+  const env = { HOST: "127.0.0.1", REDIS_URL: redisUrl, UPSTREAM_URL: options.upstreamUrl ?? generator.url };
+  const base = loadConfig({ env: { ...env, UPSTREAM_API_KEY: "upstream-secret" } });
+  const quiet = {
+    server: { port: 0 },
+    admin: { port: 0 },
+    tasks: { sweepIntervalMs: 3_600_000 },
+    store: { commandTimeoutMs: 5000 },
+  };
+  const config = merged(merged(base, quiet), options.config ?? {}) as Config;
+  const logs: string[] = [];
+  const log = createLogger("debug", { write: (line) => void logs.push(line) });
+  const gateway = await startGateway(config, log);
+  const redis = new Redis(redisUrl);
+  await until(
+    async () => (await fetch(`${gateway.adminUrl}/readyz`)).status === 200 || options.redisUrl !== undefined,
+  );
+
+  return {
+    ...gateway,
+    config,
+    generator,
+    redis,
+    /** Log lines as they were written. */
+    logs,
+    /** A key of a fresh account, unless one is named. */
+    givenKey: (key: Parameters<typeof issueKey>[1] = {}) =>
+      issueKey(redis, { credits: 1000, limits: { rateLimit: 1000, maxConcurrent: 1000 }, ...key }),
+    request: (method: string, path: string, request: RequestOptions = {}) =>
+      send(gateway.url, method, path, request),
+    /** One metric's samples as Prometheus would scrape them: the lines that begin with `name`. */
+    async metric(name: string): Promise<string[]> {
+      const page = await (await fetch(`${gateway.adminUrl}/metrics`)).text();
+      return page.split("\n").filter((line) => line.startsWith(name));
+    },
+    async stop() {
+      await gateway.drain();
+      redis.disconnect();
+      if (!options.generator) await generator.stop();
+    },
+  };
+}
+
+/** Sends one request; a plain object as body goes as JSON, a string as it is. */
+export async function send(
+  url: string,
+  method: string,
+  path: string,
+  request: RequestOptions,
+): Promise<Reply> {
+  const headers: Record<string, string> = { ...request.headers };
+  if (request.key !== undefined) headers.authorization ??= `Bearer ${request.key}`;
+  const init: RequestInit = { method, headers };
+  if (request.body !== undefined) {
+    headers["content-type"] ??= "application/json";
+    init.body = typeof request.body === "string" ? request.body : JSON.stringify(request.body);
+  }
+  const response = await fetch(url + path, init);
+  const text = await response.text();
+  return {
+    status: response.status,
+    headers: response.headers,
+    body: text === "" ? undefined : JSON.parse(text),
+  };
+}
+
+/** Waits until a condition holds; fails loudly after ten seconds. */
+export async function until(
+  condition: () => Promise<boolean> | boolean,
+  what = "the condition",
+): Promise<void> {
+  const deadline = Date.now() + 10_000;
+  while (!(await condition())) {
+    if (Date.now() > deadline) throw new Error(`waited 10 s in vain for ${what}`);
+    await new Promise((resolve) => setTimeout(resolve, 5));
+  }
+}
+
+function merged(base: unknown, over: unknown): unknown {
+  if (typeof over !== "object" || over === null || Array.isArray(over)) return over;
+  const result: Record<string, unknown> = { ...(base as object) };
+  for (const [name, value] of Object.entries(over)) result[name] = merged(result[name], value);
+  return result;
+}
+
+/** The five headers of spec 8.2 as numbers. */
+export function limitsOf(reply: Reply): Record<string, number> {
+  const names = ["limit", "remaining", "reset"].map((name) => [name, `x-ratelimit-${name}`] as const);
+  const concurrent = [
+    ["maxConcurrent", "x-concurrent-limit"] as const,
+    ["active", "x-concurrent-active"] as const,
+  ];
+  return Object.fromEntries(
+    [...names, ...concurrent].map(([name, header]) => [
+      name,
+      Number(reply.headers.get(header) ?? Number.NaN),
+    ]),
+  );
+}
