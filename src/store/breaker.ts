@@ -5,6 +5,9 @@ const PROBE_MAX_MS = 1000;
 /** After so many failed probes in a row the connection itself is suspect (a black hole never closes). */
 const PROBES_BEFORE_RECONNECT = 3;
 
+/** The reason that is no reason: the store was not asked yet. */
+export const STARTING = "starting";
+
 export interface Breaker {
   /** While open no request waits for the store. */
   isOpen(): boolean;
@@ -59,7 +62,8 @@ export function createBreaker(options: {
       if (open || stopped) return;
       open = true;
       changed(true);
-      log.warn({ why }, "the store is away; requests no longer wait for it");
+      if (why === STARTING) log.debug("connecting to the store");
+      else log.warn({ why }, "the store is away; requests no longer wait for it");
       void attempt(0);
     },
     closed: () => (open ? new Promise((resolve) => waiting.push(resolve)) : Promise.resolve()),

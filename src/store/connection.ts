@@ -3,7 +3,7 @@ import { Redis } from "ioredis";
 import { GatewayError } from "../core/errors.ts";
 import type { Logger } from "../telemetry/log.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
-import { createBreaker } from "./breaker.ts";
+import { createBreaker, STARTING } from "./breaker.ts";
 import { META } from "./names.ts";
 import { createOutbox, isFinal, type Settlement } from "./outbox.ts";
 import { defineScripts, type Reply, type Verb } from "./scripts.ts";
@@ -95,7 +95,7 @@ export function createConnection(options: ConnectionOptions) {
   };
   redis.on("error", (error: Error) => log.debug({ why: error.message }, "store connection error"));
   redis.on("close", () => breaker.trip("the connection closed"));
-  breaker.trip("starting");
+  breaker.trip(STARTING);
 
   const unavailable = (reason: string, cause: unknown): GatewayError => {
     metrics.storeFailures.inc({ reason });

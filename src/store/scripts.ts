@@ -10,6 +10,7 @@ export const VERBS = [
   "inspect",
   "observe",
   "credits",
+  "issue",
   "recharge",
   "claim",
   "collect",

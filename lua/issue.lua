@@ -1,0 +1,32 @@
+#!lua
+-- ISSUE: a new key, its account where there is none yet, and the credits that come with it, in one step.
+--
+-- KEYS  1 key (hash)  2 account (hash)  3 keys of the account (set)  4 accounts of the partition (set)
+--       5 ledger (stream)  6 recent transactions (list)  7 references (hash: reference to amount)
+-- ARGV  1 now (ms or empty)  2 tiers (unused)  3 key id  4 account id  5 credits (0: none)  6 their reference
+--       7.. field, value pairs of the key's record
+-- RETURNS outcome, balance (credits that can be spent)
+--   issued
+--   known       a key of this id exists; nothing happens
+--   too_large   the balance would leave the exact integers; nothing happens
+local now = store_now()
+local key, account, account_id, credits = KEYS[1], KEYS[2], ARGV[4], tonumber(ARGV[5])
+
+local money = redis.call("HMGET", account, "balance", "held")
+local balance = tonumber(money[1] or 0)
+local available = balance - tonumber(money[2] or 0)
+if redis.call("EXISTS", key) == 1 then return { "known", available } end
+if balance + credits > 2 ^ 53 - 1 then return { "too_large", available } end
+
+if not money[1] then
+  redis.call("HSET", account, "balance", "0", "held", "0", "total_used", "0", "total_requests", "0",
+    "created_at", int(now))
+end
+redis.call("SADD", KEYS[4], account_id)
+redis.call("SADD", KEYS[3], ARGV[3])
+redis.call("HSET", key, "account_id", account_id, "created_at", int(now), unpack(ARGV, 7))
+if credits > 0 then
+  redis.call("HSET", KEYS[7], ARGV[6], ARGV[5])
+  post(account, KEYS[5], KEYS[6], now, account_id, "recharge", credits, "", "", "", { "reference", ARGV[6] })
+end
+return { "issued", available + credits }

@@ -1,0 +1,224 @@
+import { randomBytes } from "node:crypto";
+import type { Redis } from "ioredis";
+import type { Limits } from "../core/limits.ts";
+import { parseTransaction, type Transaction } from "../core/transactions.ts";
+import { readFacts } from "./connection.ts";
+import { accountNames, digestOf, indexName, keyRef, META, partitionNames, partitionOf } from "./names.ts";
+import { defineScripts, type Scripts } from "./scripts.ts";
+
+/** Used where nobody says otherwise, at a store's very first start. DESIGN 4. */
+const PARTITIONS = 64;
+
+export const ACCOUNT_ID = /^[A-Za-z0-9_.-]{1,64}$/;
+/** What a client can send as a bearer token: visible ASCII without a comma. */
+const API_KEY = /^sk_[\x21-\x2b\x2d-\x7e]{5,253}$/;
+const REFERENCE = /^[\x20-\x7e]{1,200}$/;
+
+/** A mistake that an operator can mend, in words that say how. */
+export class OperatorError extends Error {}
+
+/** What decides a new key. Limits left out are those of its tier. */
+export interface KeyOptions {
+  /** Made when missing; a generated one when left out. */
+  accountId?: string;
+  tier?: string;
+  /** Whole credits, granted in the same step under a reference of this key's own. */
+  credits?: number;
+  limits?: Partial<Limits>;
+  expiresAtMs?: number;
+  /** A key that exists already; a random one when left out. */
+  token?: string;
+}
+
+export interface IssuedKey {
+  /** The key itself: nobody can read it back from the store. */
+  key: string;
+  keyId: string;
+  accountId: string;
+}
+
+/**
+ * Makes a key, and its account where there is none yet. The store keeps only the key's SHA-256.
+ * @throws OperatorError when the token is known already, or a value makes no sense
+ */
+export async function issueKey(redis: Redis, options: KeyOptions = {}): Promise<IssuedKey> {
+  const { tier = "standard", credits = 0, limits = {}, expiresAtMs } = options;
+  const key = options.token ?? `sk_${randomBytes(32).toString("base64url")}`;
+  if (!API_KEY.test(key)) {
+    throw new OperatorError(
+      "an API key begins with sk_ and has 8 to 256 visible characters, without white space and commas",
+    );
+  }
+  const wantedAccount = options.accountId ?? randomId("acc");
+  requireAccountId(wantedAccount);
+  if (credits !== 0) requireCredits(credits);
+
+  const partitions = await partitionsOf(redis);
+  const digest = digestOf(key);
+  const { keyId, accountId } = await ownIndex(redis, digest, partitions, wantedAccount, options.accountId);
+  const partition = partitionOf(accountId, partitions);
+  const { names } = keyRef(keyId, accountId, partition);
+  const { keys, references } = accountNames(partition, accountId);
+  const { accounts } = partitionNames(partition);
+  const record = ["tier", tier, "sha256", digest, ...limitFields(limits)];
+  if (expiresAtMs !== undefined) record.push("expires_at", String(expiresAtMs));
+  const [outcome] = await scriptsOf(redis).issue(
+    [names.key, names.account, keys, accounts, names.ledger, names.recent, references],
+    ["", "", keyId, accountId, credits, `key:${keyId}`, ...record],
+  );
+  if (outcome === "known") throw new OperatorError("this key is known already; see `tollgate keys show`");
+  if (outcome === "too_large") {
+    await redis.del(indexName(digest));
+    throw new OperatorError("the balance would be too large to be exact");
+  }
+  return { key, keyId, accountId };
+}
+
+/**
+ * Takes a token for a new key. The index is written before the record, so that nobody else can take the token; one
+ * without a record was left by a crash in between, and its key id is used again.
+ */
+async function ownIndex(
+  redis: Redis,
+  digest: string,
+  partitions: number,
+  wantedAccount: string,
+  namedAccount: string | undefined,
+): Promise<{ keyId: string; accountId: string }> {
+  const keyId = randomId("key");
+  const earlier = await redis.set(indexName(digest), `${keyId} ${wantedAccount}`, "NX", "GET");
+  if (earlier === null) return { keyId, accountId: wantedAccount };
+  const [earlierId = "", accountId = ""] = earlier.split(" ");
+  const { names } = keyRef(earlierId, accountId, partitionOf(accountId, partitions));
+  if (await redis.exists(names.key)) {
+    throw new OperatorError(`this key is known already: ${earlierId} of account ${accountId}`);
+  }
+  if (namedAccount !== undefined && namedAccount !== accountId) {
+    throw new OperatorError(`this key was begun for account ${accountId}; give --account ${accountId}`);
+  }
+  return { keyId: earlierId, accountId };
+}
+
+/** Fields of a key's record for the limits that are its own. */
+export function limitFields(limits: Partial<Limits>): string[] {
+  const named = { rate_limit: limits.rateLimit, max_concurrent: limits.maxConcurrent };
+  return Object.entries({ ...named, daily_limit: limits.dailyLimit }).flatMap(([name, limit]) => {
+    if (limit === undefined) return [];
+    if (!Number.isSafeInteger(limit) || limit < 0) throw new OperatorError(`${name} must be a whole number`);
+    return [name, String(limit)];
+  });
+}
+
+export interface Grant {
+  outcome: "recharged" | "duplicate";
+  /** Credits that can be spent. */
+  balance: number;
+}
+
+/**
+ * Credits an account once per reference.
+ * @param amount whole credits
+ * @throws OperatorError for an unknown account, and for a reference that credited another amount
+ */
+export async function grantCredits(
+  redis: Redis,
+  accountId: string,
+  amount: number,
+  reference: string,
+): Promise<Grant> {
+  requireAccountId(accountId);
+  requireCredits(amount);
+  if (!REFERENCE.test(reference)) {
+    throw new OperatorError("a reference has 1 to 200 printable ASCII characters");
+  }
+  const partition = partitionOf(accountId, await partitionsOf(redis));
+  const { account, recent, references } = accountNames(partition, accountId);
+  const [outcome, balance] = await scriptsOf(redis).recharge(
+    [account, partitionNames(partition).ledger, recent, references],
+    ["", "", accountId, amount, reference],
+  );
+  switch (outcome) {
+    case "recharged":
+    case "duplicate":
+      return { outcome, balance: Number(balance) };
+    case "mismatch":
+      throw new OperatorError(
+        `the reference ${reference} has credited another amount before; nothing is changed`,
+      );
+    case "too_large":
+      throw new OperatorError("the balance would be too large to be exact; nothing is changed");
+    default:
+      throw unknownAccount(accountId);
+  }
+}
+
+/** An account's money as operators see it. */
+export interface AccountView {
+  accountId: string;
+  partition: number;
+  /** Credits that can be spent: the stored balance without what is held. */
+  balance: number;
+  held: number;
+  totalUsed: number;
+  totalRequests: number;
+  /** Most recent first. */
+  recent: Transaction[];
+}
+
+/** @throws OperatorError for an unknown account */
+export async function readAccount(redis: Redis, accountId: string): Promise<AccountView> {
+  requireAccountId(accountId);
+  const partition = partitionOf(accountId, await partitionsOf(redis));
+  const { account, recent } = accountNames(partition, accountId);
+  const replies = await redis.multi().hgetall(account).lrange(recent, 0, -1).exec();
+  const [fields, lines] = (replies ?? []).map(([error, value]) => {
+    if (error) throw error;
+    return value;
+  }) as [Record<string, string>, string[]];
+  if (fields.balance === undefined) throw unknownAccount(accountId);
+  const held = Number(fields.held ?? 0);
+  return {
+    accountId,
+    partition,
+    balance: Number(fields.balance) - held,
+    held,
+    totalUsed: Number(fields.total_used ?? 0),
+    totalRequests: Number(fields.total_requests ?? 0),
+    recent: lines.map((line) => parseTransaction(line, partition)),
+  };
+}
+
+const unknownAccount = (accountId: string): OperatorError =>
+  new OperatorError(`no account ${accountId}; \`tollgate keys create --account ${accountId}\` makes it`);
+
+function requireAccountId(accountId: string): void {
+  if (!ACCOUNT_ID.test(accountId)) {
+    throw new OperatorError("an account id has 1 to 64 characters of A-Z, a-z, 0-9, _, . and -");
+  }
+}
+
+function requireCredits(credits: number): void {
+  if (!Number.isSafeInteger(credits) || credits < 1) {
+    throw new OperatorError("credits must be a whole number, at least 1");
+  }
+}
+
+/** The store's number of partitions, fixed now if the store is new. */
+export async function partitionsOf(redis: Redis): Promise<number> {
+  const fixed = await redis.hget(META, "partitions");
+  return fixed === null ? (await readFacts(redis, PARTITIONS)).partitions : Number(fixed);
+}
+
+const taught = new WeakMap<Redis, Scripts>();
+
+/** The verbs of a client, taught once. */
+export function scriptsOf(redis: Redis): Scripts {
+  let scripts = taught.get(redis);
+  if (!scripts) {
+    scripts = defineScripts(redis);
+    taught.set(redis, scripts);
+  }
+  return scripts;
+}
+
+const randomId = (prefix: string): string => `${prefix}_${randomBytes(12).toString("base64url")}`;

@@ -1,0 +1,100 @@
+import { spawnSync } from "node:child_process";
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { describe, expect, test } from "vitest";
+
+const ROOT = join(import.meta.dirname, "../../..");
+const BIOME = join(ROOT, "node_modules/.bin/biome");
+
+/** What each folder may import, as docs/ARCHITECTURE.md has it; main.ts and cli.ts compose everything. */
+const MAY_IMPORT: Record<string, string[]> = {
+  core: [],
+  config: ["core"],
+  store: ["core", "telemetry"],
+  upstream: ["core", "telemetry"],
+  http: ["core", "telemetry"],
+  routes: ["core", "config", "store", "upstream", "http", "telemetry"],
+  workers: ["core", "store", "upstream", "telemetry"],
+  telemetry: [],
+  sandbox: ["core"],
+  commands: ["core", "config", "store", "upstream", "telemetry"],
+};
+const FOLDERS = Object.keys(MAY_IMPORT);
+
+/** Lines that stand alone in a file of `folder`, each named. */
+const FIXTURES: { folder: string; name: string; line: string }[] = FOLDERS.flatMap((folder) => [
+  ...FOLDERS.filter((other) => other !== folder).map((other) => ({
+    folder,
+    name: other,
+    line: `export * from "../${other}/some.ts";`,
+  })),
+  { folder, name: "own", line: 'export * from "./other.ts";' },
+  { folder, name: "type", line: 'export type { A } from "../sandbox/a.ts";' },
+  { folder, name: "dynamic", line: 'export const a = import("../sandbox/a.ts");' },
+  { folder, name: "main", line: 'export * from "../main.ts";' },
+  { folder, name: "ioredis", line: 'import "ioredis";' },
+  { folder, name: "undici", line: 'import "undici";' },
+  { folder, name: "files", line: 'import "node:fs";' },
+]);
+
+/** `folder/name` of every fixture that the import rules of biome.json refuse. */
+function refusedFixtures(): Set<string> {
+  const tree = mkdtempSync(join(tmpdir(), "tollgate-import-rules-"));
+  const rules = JSON.parse(readFileSync(join(ROOT, "biome.json"), "utf8"));
+  writeFileSync(join(tree, "biome.json"), JSON.stringify({ ...rules, vcs: { enabled: false } }));
+  for (const { folder, name, line } of FIXTURES) {
+    mkdirSync(join(tree, "src", folder), { recursive: true });
+    writeFileSync(join(tree, "src", folder, `${name}.ts`), `${line}\n`);
+  }
+  const flags = ["lint", "--only=style/noRestrictedImports", "--reporter=json", "--max-diagnostics=none"];
+  const { stdout } = spawnSync(BIOME, flags, { cwd: tree, encoding: "utf8" });
+  rmSync(tree, { recursive: true });
+  const { summary, diagnostics } = JSON.parse(stdout) as {
+    summary: { unchanged: number };
+    diagnostics: { category: string; location: { path: string } }[];
+  };
+  // A run over no files would refuse nothing, too.
+  expect(summary.unchanged).toBeGreaterThanOrEqual(FIXTURES.length);
+  return new Set(diagnostics.map(({ location }) => location.path.replace(/^.*src\//, "").replace(".ts", "")));
+}
+
+describe("import rules", () => {
+  const refused = refusedFixtures();
+  const isRefused = (folder: string, name: string): boolean => refused.has(`${folder}/${name}`);
+
+  test("every folder under src has its rule here", () => {
+    const found = readdirSync(join(ROOT, "src"), { withFileTypes: true }).filter((entry) =>
+      entry.isDirectory(),
+    );
+    expect(found.map((entry) => entry.name).sort()).toEqual([...FOLDERS].sort());
+  });
+
+  test.each(FOLDERS)(
+    "%s imports its own files and those it may, and is refused every other folder",
+    (folder) => {
+      const others = FOLDERS.filter((other) => other !== folder);
+      expect(others.filter((other) => isRefused(folder, other))).toEqual(
+        others.filter((other) => !MAY_IMPORT[folder]?.includes(other)),
+      );
+      expect(isRefused(folder, "own")).toBe(false);
+    },
+  );
+
+  test.each(FOLDERS.filter((folder) => folder !== "sandbox"))(
+    "%s can import the sandbox in no form",
+    (folder) => {
+      expect(["type", "dynamic", "main"].filter((name) => !isRefused(folder, name))).toEqual([]);
+    },
+  );
+
+  test("Redis is spoken to in the store alone, and files are read outside the core", () => {
+    expect(FOLDERS.filter((folder) => !isRefused(folder, "ioredis"))).toEqual([
+      "store",
+      "sandbox",
+      "commands",
+    ]);
+    expect(FOLDERS.filter((folder) => !isRefused(folder, "undici"))).toEqual(["upstream", "commands"]);
+    expect(isRefused("core", "files")).toBe(true);
+  });
+});
