@@ -12,7 +12,9 @@ COPY package.json ./
 COPY config ./config
 COPY lua ./lua
 COPY src ./src
-RUN rm -rf src/sandbox && mkdir -p /var/lib/tollgate && chown node:node /var/lib/tollgate
+# Charges that wait for the store outlive the container when this folder does.
+RUN rm -rf src/sandbox && mkdir .tollgate && chown node:node .tollgate
+VOLUME /app/.tollgate
 USER node
 EXPOSE 8080 9090
 HEALTHCHECK --interval=5s --timeout=2s --start-period=10s \

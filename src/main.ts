@@ -10,6 +10,7 @@ import { createAdmin } from "./routes/admin.ts";
 import { createSeenTasks, type Gateway } from "./routes/gateway.ts";
 import { createServe } from "./routes/serve.ts";
 import { createConnection } from "./store/connection.ts";
+import { openJournal } from "./store/journal.ts";
 import { createStore } from "./store/store.ts";
 import { createSweeps } from "./store/sweeps.ts";
 import { createLogger, type Logger } from "./telemetry/log.ts";
@@ -29,7 +30,8 @@ export interface Running {
 /** Builds and starts a gateway: everything that it consists of, in the order in which it depends on itself. */
 export async function startGateway(config: Config, log: Logger): Promise<Running> {
   const metrics = createMetrics();
-  const connection = createConnection({ ...config.store, log, metrics });
+  const journal = await openJournal(config.store.journal, log);
+  const connection = createConnection({ ...config.store, journal, log, metrics });
   const store = createStore(connection);
   const upstream = createUpstream({ ...config.upstream, idempotent: config.upstream.idempotencyKey });
   const uploads = createUploadTunnel({

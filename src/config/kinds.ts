@@ -67,6 +67,11 @@ export function hostRule(value: string): string | undefined {
   return "must be an IP address or a host name, without port or brackets, such as 0.0.0.0 or ::1";
 }
 
+/** What is wrong with the path of a folder. */
+export function folderRule(value: string): string | undefined {
+  return value.trim() === "" || value.includes("\0") ? "must be the path of a folder" : undefined;
+}
+
 /** What is wrong with an address or CIDR range of a trusted proxy. */
 export function addressRangeRule(value: string): string | undefined {
   const [address = "", bits, ...more] = value.split("/");

@@ -2,6 +2,7 @@ import { type Static, Type } from "typebox";
 import {
   addressRangeRule,
   duration,
+  folderRule,
   hostRule,
   integer,
   originRule,
@@ -51,6 +52,11 @@ const store = section("Redis, which holds limits, credits and tasks.", {
     default: "deny",
     description: "While Redis is away: deny answers 503; allow lets known keys pass unmetered and uncharged.",
   }),
+  journal: text(
+    ".tollgate/journal",
+    folderRule,
+    "Folder, on a disk that survives a restart, for settlements that wait while Redis is away.",
+  ),
   partitions: integer(
     64,
     1,

@@ -26,6 +26,8 @@ export interface Config {
     readonly fallbackStrategy: "deny" | "allow";
     /** Used at the very first start only; later the store's own number counts. */
     readonly partitions: number;
+    /** Folder of the journal; a relative one begins where the process was started. */
+    readonly journal: string;
   };
   readonly upstream: {
     /** Origin and optional base path, no trailing slash. */
@@ -82,6 +84,7 @@ export function toConfig(
       commandTimeoutMs: ms(store.command_timeout),
       fallbackStrategy: store.fallback_strategy,
       partitions: store.partitions,
+      journal: store.journal,
     },
     upstream: {
       url: withoutSlash(upstream.url),

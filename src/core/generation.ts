@@ -44,7 +44,7 @@ export function validateGeneration(
   const problems = wellTyped
     ? []
     : problemsOf(validator.Errors(value), (path) => Object.keys(schemaAt(schema, path).properties));
-  if (isObject(value)) problems.push(...furtherRules(value, sourceHost));
+  if (isObject(value)) problems.push(...furtherRules(endpoint, value, sourceHost));
   if (problems.length > 0 || !wellTyped) return { ok: false, problems };
   const body = inOrder(schema, value as Record<string, unknown>);
   const text = JSON.stringify(body);
@@ -55,13 +55,19 @@ export function validateGeneration(
 }
 
 /** Rules that a schema cannot say. Checks only fields of the right type; others are reported already. */
-function furtherRules(value: Body & Record<string, unknown>, sourceHost: string): Problem[] {
+function furtherRules(
+  endpoint: GenerationEndpoint,
+  value: Body & Record<string, unknown>,
+  sourceHost: string,
+): Problem[] {
   const problems: Problem[] = [];
   const { videoUrl, shots, nFrames } = value;
-  if (typeof videoUrl === "string" && !isOnSourceHost(videoUrl, sourceHost)) {
+  const onSourceHost = typeof videoUrl !== "string" || isOnSourceHost(videoUrl, sourceHost);
+  if (endpoint === "gen2/watermark-remove" && !onSourceHost) {
     problems.push({ path: "/videoUrl", message: `videoUrl must begin with ${sourceHost}/` });
   }
-  if (Array.isArray(shots) && typeof nFrames === "string" && /^\d+$/.test(nFrames)) {
+  const addsUp = endpoint === "gen2-pro/storyboard" && Array.isArray(shots) && shots.length > 0;
+  if (addsUp && typeof nFrames === "string" && /^\d+$/.test(nFrames)) {
     const seconds = shots.reduce((sum, shot) => sum + Number(shot?.duration), 0);
     const awayMicros = Math.abs(Math.round((seconds - Number(nFrames)) * 1e6));
     if (awayMicros > TOLERANCE_MICROS) {

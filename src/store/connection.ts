@@ -4,6 +4,7 @@ import { GatewayError } from "../core/errors.ts";
 import type { Logger } from "../telemetry/log.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
 import { createBreaker, STARTING } from "./breaker.ts";
+import { type Journal, memoryJournal } from "./journal.ts";
 import { META } from "./names.ts";
 import { createOutbox, isFinal, type Settlement } from "./outbox.ts";
 import { defineScripts, type Reply, type Verb } from "./scripts.ts";
@@ -16,6 +17,7 @@ export interface ConnectionOptions {
   commandTimeoutMs: number;
   /** Used at the very first start of a store; later the store's own number counts. */
   partitions: number;
+  journal?: Journal;
   log: Logger;
   metrics: Metrics;
 }
@@ -67,11 +69,15 @@ export async function readFacts(redis: Redis, partitions: number): Promise<Store
  * GatewayError `store_unavailable` at once while the breaker is open, and after the command timeout at the latest.
  */
 export function createConnection(options: ConnectionOptions) {
-  const { log, metrics, commandTimeoutMs } = options;
+  const { log, metrics, commandTimeoutMs, journal = memoryJournal } = options;
   const redis = createClient(options.redisUrl, commandTimeoutMs);
   const scripts = defineScripts(redis);
   const probeName = `tg:probe:${randomUUID()}`;
-  const outbox = createOutbox({ log, changed: (entries) => metrics.outbox.set(entries) });
+  const outbox = createOutbox({
+    log,
+    journal,
+    changed: (entries) => metrics.outbox.set(entries),
+  });
   let facts: StoreFacts | undefined;
   /** Redis time minus this process's monotonic clock; a hint for `not_after`, never a decision. */
   let offsetMs = 0;
@@ -144,15 +150,17 @@ export function createConnection(options: ConnectionOptions) {
         throw failed(error);
       }
     },
-    /** Keeps a settlement until the store has answered it. */
-    defer(requestId: string, settlement: Settlement): void {
-      outbox.put(requestId, settlement);
+    /** Keeps a settlement until the store has answered it. Resolves once it is on disk. */
+    async defer(requestId: string, settlement: Settlement): Promise<void> {
+      const kept = outbox.put(requestId, settlement);
       if (!breaker.isOpen()) breaker.trip("a settlement is unanswered");
+      await kept;
     },
     async close(): Promise<void> {
       breaker.stop();
       if (redis.status === "ready") await redis.quit().catch(() => redis.disconnect());
       else redis.disconnect();
+      await journal.close();
     },
   };
 

@@ -1,4 +1,5 @@
 import type { Logger } from "../telemetry/log.ts";
+import type { Journal } from "./journal.ts";
 import type { Reply, Scripts, Verb } from "./scripts.ts";
 
 const ENTRIES_MAX = 50_000;
@@ -17,18 +18,29 @@ export interface Settlement {
  * Settlements that wait for the store to answer again, oldest first, one per request id and verb. Bounded: beyond
  * the bound the oldest is given up (its hold ends at the due time), loudly.
  */
-export function createOutbox(options: { log: Logger; changed(entries: number): void }) {
+export function createOutbox(options: { log: Logger; journal: Journal; changed(entries: number): void }) {
+  const { journal, log } = options;
   const entries = new Map<string, Settlement>();
+  for (const line of journal.recovered) entries.set(`${line.verb}:${line.requestId}`, line);
+  if (entries.size > 0)
+    log.warn({ entries: entries.size }, "settlements of an earlier process will be replayed");
 
   return {
-    put(requestId: string, settlement: Settlement): void {
+    /** Resolves once the settlement is on disk, or could not be put there: it is kept in memory either way. */
+    async put(requestId: string, settlement: Settlement): Promise<void> {
       if (entries.size >= ENTRIES_MAX) {
         const [oldest] = entries.keys();
         entries.delete(oldest!);
-        options.log.error({ lost: oldest }, "the outbox is full; its oldest settlement is given up");
+        log.error({ lost: oldest }, "the outbox is full; its oldest settlement is given up");
       }
       entries.set(`${settlement.verb}:${requestId}`, settlement);
       options.changed(entries.size);
+      await journal.append(requestId, settlement).catch((error: unknown) => {
+        log.error(
+          { err: error, request_id: requestId },
+          "the journal cannot be written; a crash now loses this charge",
+        );
+      });
     },
     size: () => entries.size,
     /** Sends everything that waits. Throws on the first failure; what was not answered stays. */
@@ -39,7 +51,7 @@ export function createOutbox(options: { log: Logger; changed(entries: number): v
           batch.map(async ([name, { verb, keys, args, settled }]) => {
             const reply = await scripts[verb](keys, args).catch((error: unknown) => {
               if (!isFinal(error)) throw error;
-              options.log.error({ err: error, lost: name }, "the store refuses a settlement; it is given up");
+              log.error({ err: error, lost: name }, "the store refuses a settlement; it is given up");
               return undefined;
             });
             entries.delete(name);
@@ -50,6 +62,7 @@ export function createOutbox(options: { log: Logger; changed(entries: number): v
         const failed = results.find((result) => result.status === "rejected");
         if (failed) throw failed.reason;
       }
+      await journal.clear();
     },
   };
 }

@@ -71,7 +71,8 @@ export function createStore(connection: Connection, nowMs?: () => number): Store
       return admission(await run("admit", keys, args));
     } catch (error) {
       // Unless the store has refused it, it may still run: take it back as soon as the store answers.
-      if (!isFinal((error as Error).cause)) connection.defer(requestId, voiding(generation, "unsent", tiers));
+      if (!isFinal((error as Error).cause))
+        void connection.defer(requestId, voiding(generation, "unsent", tiers));
       throw error;
     }
   }
@@ -164,7 +165,7 @@ export function createStore(connection: Connection, nowMs?: () => number): Store
         metrics.settlements.inc({ outcome: "void" });
         return stateOf(reply);
       } catch {
-        connection.defer(generation.requestId, settlement);
+        await connection.defer(generation.requestId, settlement);
         return undefined;
       }
     },

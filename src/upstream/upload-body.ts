@@ -50,19 +50,15 @@ export function readUpload(
     ended = true;
     form.end();
   };
-  const onClose = () => {
-    if (!ended) on.gone();
-  };
-  // Stays for good: the error of an abort may be on its way when the other listeners go.
-  req.on("error", () => {});
-  req.on("data", onData).on("end", onEnd).on("close", onClose);
+  // No listener for errors: a request without one does not emit the error of an abort, and its socket closes.
+  req.on("data", onData).on("end", onEnd);
   req.socket.on("close", on.gone);
 
   const stop = () => {
     if (stopped) return;
     stopped = true;
     clearTimeout(idle);
-    req.off("data", onData).off("end", onEnd).off("close", onClose);
+    req.off("data", onData).off("end", onEnd);
     req.socket.off("close", on.gone);
     if (!ended) req.pause();
     form.stop();

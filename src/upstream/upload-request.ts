@@ -1,11 +1,5 @@
 import { randomUUID } from "node:crypto";
-import {
-  type Agent,
-  type ClientRequest,
-  IncomingMessage,
-  type OutgoingHttpHeaders,
-  ServerResponse,
-} from "node:http";
+import { type Agent, IncomingMessage, type OutgoingHttpHeaders, ServerResponse } from "node:http";
 import { Socket } from "node:net";
 import { PassThrough } from "node:stream";
 import { createProxyServer } from "http-proxy-3";
@@ -36,7 +30,7 @@ export interface UpstreamRequest {
   file: PassThrough;
   /** Writes the closing boundary. */
   complete(): void;
-  /** Breaks the request off, unless its connection is already fit for the next one. */
+  /** Breaks the request off. One that is over in both directions has given its connection back already. */
   release(): void;
 }
 
@@ -63,13 +57,10 @@ export function openUpload(
     "x-request-id": requestId,
     ...(target.apiKey === undefined ? {} : { authorization: `Bearer ${target.apiKey}` }),
   });
-  let request: ClientRequest | undefined;
   let responding = false;
-  let answered = false;
   // One proxy for each upload: its events do not say which request they are about.
   const proxy = createProxyServer({ agent: target.agent, selfHandleResponse: true });
   proxy.on("proxyReq", (proxyReq, _req, _res, _options, socket) => {
-    request = proxyReq;
     proxyReq.once("close", () => {
       if (!responding) on.failed("connection closed without an answer");
     });
@@ -77,11 +68,7 @@ export function openUpload(
   });
   proxy.on("proxyRes", (proxyRes) => {
     responding = true;
-    const answer = (given: UpstreamAnswer) => {
-      answered = true;
-      on.answer(given);
-    };
-    readAnswer(proxyRes, { ...on, answer });
+    readAnswer(proxyRes, on);
   });
   file.write(
     `--${boundary}\r\nContent-Disposition: form-data; name="file"; filename="upload.${TYPES[type]}"\r\n` +
@@ -92,7 +79,6 @@ export function openUpload(
     file,
     complete: () => file.end(`\r\n--${boundary}--\r\n`),
     release: () => {
-      if (answered && request?.writableFinished) return;
       // http-proxy-3 destroys its request when the response closes early, also while that waits for a socket.
       response.emit("close");
       file.destroy();
@@ -125,7 +111,6 @@ function readAnswer(response: IncomingMessage, on: UpstreamRequestEvents): void 
     else chunks.push(chunk);
   });
   response.on("end", () => {
-    if (bytes > ANSWER_BYTES_MAX) return;
     on.answer({
       status: response.statusCode ?? 0,
       retryAfter: response.headers["retry-after"],
@@ -133,7 +118,6 @@ function readAnswer(response: IncomingMessage, on: UpstreamRequestEvents): void 
     });
   });
   response.on("error", (error) => on.failed(`answer cut short: ${inWords(error)}`));
-  response.on("close", () => on.failed("answer cut short"));
 }
 
 /** AggregateError, which a failed connection to several addresses gives, has no message of its own. */

@@ -27,7 +27,7 @@ export interface UploadOptions {
 export interface UploadTunnel {
   /**
    * Streams one upload through and gives its outcome, always and once. Writes nothing to the client. The request
-   * may still have a body to be drained: it is then paused, with none of our listeners but one that ignores errors.
+   * may still have a body to be drained: it is then paused, with none of our listeners.
    * @throws TypeError when the request id cannot be sent
    * @param hooks.beforeRead called before the body is read, not at all where the headers already refuse it
    */

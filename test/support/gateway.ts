@@ -1,3 +1,6 @@
+import { mkdtemp } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { Redis } from "ioredis";
 import { inject } from "vitest";
 import { type Config, loadConfig } from "../../src/config/config.ts";
@@ -48,7 +51,7 @@ export async function givenGateway(
     server: { port: 0 },
     admin: { port: 0 },
     tasks: { sweepIntervalMs: 3_600_000 },
-    store: { commandTimeoutMs: 5000 },
+    store: { commandTimeoutMs: 5000, journal: await mkdtemp(join(tmpdir(), "tollgate-journal-")) },
   };
   const config = merged(merged(base, quiet), options.config ?? {}) as Config;
   const logs: string[] = [];

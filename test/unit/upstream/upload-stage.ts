@@ -143,6 +143,8 @@ export async function givenGateway(url: string, overrides: Partial<UploadOptions
     const before = listenersOf(req);
     const outcome = await tunnel.send(req, "req-1", { beforeRead: () => reads++ });
     if (listenersOf(req) !== before) leaks.push(`${outcome.outcome}: ${before} became ${listenersOf(req)}`);
+    if (req.readableFlowing && !req.readableEnded && !req.destroyed)
+      leaks.push(`${outcome.outcome}: the body still flows`);
     outcomes.push(outcome);
     waiting.shift()?.(outcome);
     res.end(JSON.stringify(outcome));

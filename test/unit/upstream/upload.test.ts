@@ -1,6 +1,10 @@
-import { once } from "node:events";
+import { EventEmitter, once } from "node:events";
+import http, { type IncomingMessage } from "node:http";
 import net from "node:net";
+import { PassThrough, Writable } from "node:stream";
 import { afterEach, describe, expect, test } from "vitest";
+import type { Refusal } from "../../../src/core/errors.ts";
+import { readUpload } from "../../../src/upstream/upload-body.ts";
 import { FILE_BYTES_MAX, FORM_OVERHEAD_BYTES_MAX } from "../../../src/upstream/upload-form.ts";
 import { IMAGE_TYPES, imageOfSize, tinyImage } from "../../support/images.ts";
 import {
@@ -225,6 +229,47 @@ describe("a slow client", () => {
     expect(upstream.received.every(({ complete }) => !complete)).toBe(true);
   });
 
+  test("that never pauses too long may take its time", async () => {
+    const upstream = await givenUpstream();
+    const gateway = await givenGateway(upstream.url, { idleTimeoutMs: 400 });
+    const outcome = gateway.nextOutcome();
+    const req = openPost(gateway);
+    for (const byte of imageForm(png).subarray(0, 30)) {
+      req.write(Buffer.of(byte));
+      await new Promise((resolve) => setTimeout(resolve, 25));
+    }
+    req.end(imageForm(png).subarray(30));
+    expect((await outcome).outcome).toBe("answered");
+  });
+
+  test("is timed again once back pressure ends", async () => {
+    const req = Object.assign(new PassThrough(), {
+      socket: new EventEmitter(),
+    }) as unknown as IncomingMessage;
+    const passed: (() => void)[] = [];
+    let pass = (done: () => void) => {
+      passed.push(done);
+    };
+    const refused = new Promise<Refusal>((resolve) => {
+      const body = readUpload(req, BOUNDARY, 50, {
+        image: () => new Writable({ highWaterMark: 1, write: (_chunk, _encoding, done) => pass(done) }),
+        whole: () => {},
+        gone: () => {},
+        refused: (refusal) => {
+          body.stop();
+          resolve(refusal);
+        },
+      });
+    });
+    (req as unknown as PassThrough).write(imageForm(imageOfSize("image/png", 500_000)).subarray(0, -100));
+    await until(() => req.isPaused());
+    await new Promise((resolve) => setTimeout(resolve, 150));
+    expect(req.isPaused()).toBe(true);
+    pass = (done) => done();
+    for (const done of passed) done();
+    expect((await refused).status).toBe(408);
+  });
+
   test("that never pauses long but never ends meets the total deadline: 408", async () => {
     const upstream = await givenUpstream();
     const gateway = await givenGateway(upstream.url, { idleTimeoutMs: 5_000, totalTimeoutMs: 100 });
@@ -268,6 +313,26 @@ describe("a client that goes away", () => {
     req.destroy();
     expect(await outcome).toEqual({ outcome: "client_gone" });
     await until(async () => (await upstream.connected()) === 0);
+  });
+
+  test("before its upload is even begun", async () => {
+    const upstream = await givenUpstream();
+    const { tunnel, ...gateway } = await givenGateway(upstream.url);
+    const outcome = new Promise((resolve) => {
+      const late = http.createServer((req) =>
+        req.on("close", async () => {
+          late.close();
+          resolve(await tunnel.send(req, "req-1", { beforeRead: () => expect.unreachable() }));
+        }),
+      );
+      late.listen(0, "127.0.0.1", () => {
+        const { port } = late.address() as net.AddressInfo;
+        const req = openPost({ ...gateway, tunnel, port });
+        req.write(imageForm(png).subarray(0, 100));
+        late.on("request", () => req.destroy());
+      });
+    });
+    expect(await outcome).toEqual({ outcome: "client_gone" });
   });
 
   test("half-closed within its form", async () => {
@@ -326,8 +391,31 @@ test("a slow upstream holds the client back: less than 1 MiB of 10 is in memory"
   }
 });
 
+test("an upload that is over leaves no timer, and a closed tunnel no connection", {
+  timeout: 2_000,
+}, async () => {
+  const upstream = await givenUpstream();
+  const gateway = await givenGateway(upstream.url);
+  const timers = () => process.getActiveResourcesInfo().filter((kind) => kind === "Timeout").length;
+  const before = timers();
+  expect((await post(gateway, imageForm(png))).outcome).toBe("answered");
+  expect((await post(gateway, imageForm(png).subarray(0, -9))).outcome).toBe("refused");
+  expect(timers()).toBe(before);
+  expect((await post(gateway, imageForm(png))).outcome).toBe("answered");
+  expect(await upstream.connected()).toBeGreaterThan(0);
+  gateway.tunnel.close();
+  await until(async () => (await upstream.connected()) === 0);
+});
+
 test("a URL or a key that cannot be sent fails at start", async () => {
   const upstream = await givenUpstream();
   await expect(givenGateway(upstream.url, { apiKey: "a\r\nb" })).rejects.toThrow(TypeError);
   await expect(givenGateway("upstream")).rejects.toThrow(TypeError);
+});
+
+test("a request id that cannot be sent is thrown before anything is read", async () => {
+  const { tunnel } = await givenGateway("http://upstream.invalid");
+  const beforeRead = () => expect.unreachable();
+  const req = { headers: { "content-type": "multipart/form-data; boundary=a" } } as IncomingMessage;
+  await expect(tunnel.send(req, "a\r\nb", { beforeRead })).rejects.toThrow(TypeError);
 });

@@ -1,0 +1,145 @@
+import { Command, CommanderError, InvalidArgumentError } from "commander";
+import type { Redis } from "ioredis";
+import { type Config, ConfigError, loadConfig } from "../config/config.ts";
+import { OperatorError } from "../store/accounts.ts";
+import { createClient, readFacts } from "../store/connection.ts";
+import { META } from "../store/names.ts";
+
+const CONNECT_TIMEOUT_MS = 2000;
+/** Commands of the CLI read pages; the gateway's own timeout is for much smaller work. */
+const COMMAND_TIMEOUT_MS = 10_000;
+
+/** What a command has to say: one JSON object for programs, text for people. */
+export interface Answer {
+  json: Record<string, unknown>;
+  text: string;
+  /** False makes the exit code 1 though the answer is printed. */
+  ok?: boolean;
+}
+
+/** A command whose options include `--json`. */
+export function command(name: string, description: string): Command {
+  return new Command(name)
+    .description(description)
+    .option("--json", "print one JSON object and nothing else");
+}
+
+/** Prints what a command answers. */
+export function print(answer: Answer, options: { json?: boolean }): void {
+  process.stdout.write(options.json ? `${JSON.stringify(answer.json)}\n` : `${answer.text}\n`);
+  if (answer.ok === false) process.exitCode = 1;
+}
+
+/** The configuration of this machine. @throws OperatorError that lists its problems */
+export function requireConfig(): Config {
+  try {
+    return loadConfig({ env: process.env });
+  } catch (error) {
+    if (!(error instanceof ConfigError)) throw error;
+    throw new OperatorError(`the configuration cannot be loaded:\n${error.message}`);
+  }
+}
+
+/** `REDIS_URL`, else the config's. May hold a password. */
+export const redisUrl = (): string => process.env.REDIS_URL || requireConfig().store.redisUrl;
+
+/** Runs one command's work against Redis, and closes the connection whatever happens. */
+export async function withRedis<T>(work: (redis: Redis) => Promise<T>): Promise<T> {
+  const redis = await connect(redisUrl());
+  try {
+    // The very first use of a store fixes its partitions, which is the config's to say.
+    if (!(await redis.hexists(META, "partitions"))) {
+      await readFacts(redis, requireConfig().store.partitions);
+    }
+    return await work(redis);
+  } finally {
+    redis.disconnect();
+  }
+}
+
+/** A client that is connected within two seconds. @throws OperatorError in one sentence that says what to do */
+export async function connect(url: string): Promise<Redis> {
+  let redis: Redis;
+  try {
+    redis = createClient(url, COMMAND_TIMEOUT_MS);
+  } catch {
+    throw new OperatorError("REDIS_URL is no address of a Redis; it looks like redis://host:6379");
+  }
+  let why = "no answer within 2 seconds";
+  redis.on("error", (error: Error) => {
+    why = error.message || (error as NodeJS.ErrnoException).code || why;
+  });
+  const late = Promise.withResolvers<never>();
+  const timer = setTimeout(() => late.reject(new Error("late")), CONNECT_TIMEOUT_MS);
+  try {
+    await Promise.race([redis.connect(), late.promise]);
+    return redis;
+  } catch {
+    redis.disconnect();
+    throw new OperatorError(
+      `Redis at ${placeOf(url)} cannot be used (${why}); start one (for instance with \`npm start\` or ` +
+        "`redis-server`), or set REDIS_URL to where yours is",
+    );
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+/** Host and port of an address, without user and password. */
+export function placeOf(url: string): string {
+  return URL.canParse(url) ? new URL(url).host || url : "the address in REDIS_URL";
+}
+
+/** Parses an option that is a whole number within bounds, both inclusive. */
+export const whole =
+  (least: number, most: number) =>
+  (text: string): number => {
+    const value = /^\d{1,16}$/.test(text) ? Number(text) : Number.NaN;
+    if (value >= least && value <= most) return value;
+    throw new InvalidArgumentError(`It must be a whole number from ${least} to ${most}.`);
+  };
+
+/** Parses an option that is a moment to come, ISO 8601. */
+export function futureMs(text: string): number {
+  const atMs = /^\d{4}-\d\d-\d\d(T\d\d:\d\d(:\d\d(\.\d{1,9})?)?(Z|[+-]\d\d:?\d\d))?$/.test(text)
+    ? Date.parse(text)
+    : Number.NaN;
+  if (Number.isNaN(atMs)) {
+    throw new InvalidArgumentError("It must be an ISO 8601 time such as 2030-01-31T00:00:00Z.");
+  }
+  if (atMs <= Date.now()) throw new InvalidArgumentError("It must lie in the future.");
+  return atMs;
+}
+
+/** Unix ms as ISO 8601; undefined stays so. */
+export const iso = (ms: number | undefined): string | undefined =>
+  ms === undefined ? undefined : new Date(ms).toISOString();
+
+/** Rows under their headings, in columns. */
+export function table(headings: readonly string[], rows: readonly (readonly unknown[])[]): string {
+  const cells = [headings, ...rows].map((row) =>
+    row.map((cell) => (cell === undefined ? "-" : String(cell))),
+  );
+  const widths = headings.map((_, at) => Math.max(...cells.map((row) => row[at]?.length ?? 0)));
+  return cells
+    .map((row) =>
+      row
+        .map((cell, at) => cell.padEnd(widths[at] ?? 0))
+        .join("  ")
+        .trimEnd(),
+    )
+    .join("\n");
+}
+
+/** Names and values, one a line; undefined values are left out. */
+export function listing(fields: Record<string, unknown>): string {
+  const shown = Object.entries(fields).filter(([, value]) => value !== undefined);
+  const width = Math.max(...shown.map(([name]) => name.length));
+  return shown.map(([name, value]) => `${name.padEnd(width)}  ${String(value)}`).join("\n");
+}
+
+/** What went wrong, in words. Commander has printed its own already. */
+export function inWords(error: unknown): string | undefined {
+  if (error instanceof CommanderError) return undefined;
+  return error instanceof Error ? error.message : String(error);
+}

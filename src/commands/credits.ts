@@ -1,0 +1,92 @@
+import { Command, Option } from "commander";
+import { grantCredits, OperatorError, readAccount } from "../store/accounts.ts";
+import { eachKey } from "../store/keys.ts";
+import { command, listing, print, table, whole, withRedis } from "./context.ts";
+import { shown } from "./keys.ts";
+
+/** Credits of the packages that customers buy. Spec 2.7. */
+const PACKAGES: Readonly<Record<string, number>> = {
+  basic: 100,
+  standard: 200,
+  premium: 500,
+  enterprise: 1000,
+};
+
+/** `tollgate credits ...` */
+export function creditsCommand(): Command {
+  return new Command("credits")
+    .description("credits of accounts: grant and show them")
+    .addCommand(grantCommand())
+    .addCommand(showCommand());
+}
+
+function grantCommand(): Command {
+  return command("grant", "credit an account; the same reference credits once")
+    .argument("<account>", "account id")
+    .argument("[credits]", "how many; left out with --package", whole(1, 1_000_000_000_000))
+    .requiredOption("--reference <text>", "what this pays for, such as an order number; counts once")
+    .addOption(new Option("--package <name>", "a package of the price list").choices(Object.keys(PACKAGES)))
+    .action(
+      async (
+        accountId: string,
+        named: number | undefined,
+        flags: { reference: string; package?: string; json?: boolean },
+      ) => {
+        const amount = amountOf(named, flags.package);
+        const { outcome, balance } = await withRedis((redis) =>
+          grantCredits(redis, accountId, amount, flags.reference),
+        );
+        const text =
+          outcome === "recharged"
+            ? `${amount} credits granted to ${accountId}; it can spend ${balance}.`
+            : `The reference ${flags.reference} has credited ${accountId} before; nothing is changed. It can spend ${balance}.`;
+        const json = { outcome, account_id: accountId, amount, reference: flags.reference, balance };
+        print({ json, text }, flags);
+      },
+    );
+}
+
+function amountOf(named: number | undefined, packageName: string | undefined): number {
+  if (packageName === undefined) {
+    if (named === undefined) throw new OperatorError("say how many credits, or give --package");
+    return named;
+  }
+  if (named !== undefined) throw new OperatorError("give either a number of credits or --package, not both");
+  return PACKAGES[packageName] ?? 0;
+}
+
+function showCommand(): Command {
+  return command("show", "balance, holds, latest transactions and keys of an account")
+    .argument("<account>", "account id")
+    .action(async (accountId: string, flags: { json?: boolean }) => {
+      const { account, keys } = await withRedis(async (redis) => ({
+        account: await readAccount(redis, accountId),
+        keys: await Array.fromAsync(eachKey(redis, accountId)),
+      }));
+      const { balance, held, totalUsed, totalRequests, recent } = account;
+      const money = {
+        account_id: accountId,
+        balance,
+        held,
+        total_used: totalUsed,
+        total_requests: totalRequests,
+      };
+      const json = { ...money, recent_transactions: recent, keys: keys.map(shown) };
+      const transactions = recent.map((entry) => [
+        entry.created_at,
+        entry.reason ?? entry.type,
+        entry.amount,
+        entry.balance_after,
+        entry.endpoint ?? entry.task_id,
+      ]);
+      const text = [
+        listing(money),
+        table(["TIME", "TYPE", "CREDITS", "BALANCE", "FOR"], transactions),
+        table(
+          ["KEY ID", "TIER", "STATUS"],
+          keys.map((key) => [key.keyId, key.tier, shown(key).status]),
+        ),
+      ].join("\n\n");
+      print({ json, text }, flags);
+    });
+}

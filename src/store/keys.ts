@@ -1,0 +1,197 @@
+import type { ChainableCommander, Redis } from "ioredis";
+import type { Limits } from "../core/limits.ts";
+import { type IssuedKey, issueKey, OperatorError, partitionsOf } from "./accounts.ts";
+import { accountNames, digestOf, indexName, keyRef, partitionNames, partitionOf } from "./names.ts";
+
+/** Accounts read at a time. */
+const PAGE = 500;
+
+/** One key as operators see it. Times are Unix ms; limits are the key's own, beyond those of its tier. */
+export interface KeyRecord {
+  keyId: string;
+  accountId: string;
+  partition: number;
+  tier: string;
+  limits: Partial<Limits>;
+  createdAtMs: number | undefined;
+  expiresAtMs: number | undefined;
+  revokedAtMs: number | undefined;
+}
+
+/** Where a key's record would be. */
+interface Place {
+  keyId: string;
+  partition: number;
+}
+
+/** What `changeKey` may change; null takes a limit back to the tier's, or the expiry away. */
+export interface KeyChanges {
+  tier?: string;
+  rateLimit?: number | null;
+  maxConcurrent?: number | null;
+  dailyLimit?: number | null;
+  expiresAtMs?: number | null;
+}
+
+/**
+ * The key with this id, or this key itself.
+ * @throws OperatorError when there is none
+ */
+export async function findKey(redis: Redis, idOrKey: string): Promise<KeyRecord> {
+  const partitions = await partitionsOf(redis);
+  if (idOrKey.startsWith("sk_")) {
+    const entry = await redis.get(indexName(digestOf(idOrKey)));
+    const [keyId = "", accountId = ""] = (entry ?? "").split(" ");
+    const [key] = entry
+      ? await readKeys(redis, [{ keyId, partition: partitionOf(accountId, partitions) }])
+      : [];
+    if (!key) throw new OperatorError("this key is not known");
+    return key;
+  }
+  const places = Array.from({ length: partitions }, (_, partition) => ({ keyId: idOrKey, partition }));
+  const [key] = await readKeys(redis, places);
+  if (!key) throw new OperatorError(`no key ${idOrKey}; \`tollgate keys list\` shows all`);
+  return key;
+}
+
+/** Keys of one account, or of all; an account at a time, so that any number of them can be walked through. */
+export async function* eachKey(redis: Redis, accountId?: string): AsyncGenerator<KeyRecord> {
+  const partitions = await partitionsOf(redis);
+  if (accountId !== undefined) {
+    yield* keysOf(redis, partitionOf(accountId, partitions), [accountId]);
+    return;
+  }
+  for (let partition = 0; partition < partitions; partition++) {
+    for (const page of pages(await redis.smembers(partitionNames(partition).accounts))) {
+      yield* keysOf(redis, partition, page);
+    }
+  }
+}
+
+async function* keysOf(redis: Redis, partition: number, accountIds: string[]): AsyncGenerator<KeyRecord> {
+  const ids = await many<string[], string>(redis, accountIds, (pipe, id) =>
+    pipe.smembers(accountNames(partition, id).keys),
+  );
+  const places = ids.flat().map((keyId) => ({ keyId, partition }));
+  for (const page of pages(places)) yield* await readKeys(redis, page);
+}
+
+/** The records that exist among these places. */
+async function readKeys(redis: Redis, places: readonly Place[]): Promise<KeyRecord[]> {
+  const records = await many<Record<string, string>, Place>(redis, places, (pipe, { keyId, partition }) =>
+    pipe.hgetall(keyRef(keyId, "", partition).names.key),
+  );
+  return records.flatMap((fields, at) => {
+    const place = places[at];
+    return place && fields.account_id !== undefined ? [keyRecord(place.keyId, place.partition, fields)] : [];
+  });
+}
+
+function keyRecord(keyId: string, partition: number, fields: Record<string, string>): KeyRecord {
+  const number = (name: string): number | undefined =>
+    fields[name] === undefined ? undefined : Number(fields[name]);
+  const limits: Partial<Limits> = {};
+  const [rateLimit, maxConcurrent, dailyLimit] = ["rate_limit", "max_concurrent", "daily_limit"].map(number);
+  if (rateLimit !== undefined) limits.rateLimit = rateLimit;
+  if (maxConcurrent !== undefined) limits.maxConcurrent = maxConcurrent;
+  if (dailyLimit !== undefined) limits.dailyLimit = dailyLimit;
+  return {
+    keyId,
+    partition,
+    accountId: fields.account_id ?? "",
+    tier: fields.tier ?? "",
+    limits,
+    createdAtMs: number("created_at"),
+    expiresAtMs: number("expires_at"),
+    revokedAtMs: number("revoked_at"),
+  };
+}
+
+/** Ends a key at once and for good. @returns false when it was revoked before */
+export async function revokeKey(redis: Redis, key: KeyRecord): Promise<boolean> {
+  const nowMs = await storeNowMs(redis);
+  return (await redis.hsetnx(nameOf(key), "revoked_at", nowMs)) === 1;
+}
+
+/** Changes what a key may do; it counts from the next request on. @throws OperatorError for a revoked key */
+export async function changeKey(redis: Redis, key: KeyRecord, changes: KeyChanges): Promise<void> {
+  requireUnrevoked(key);
+  const { tier, rateLimit, maxConcurrent, dailyLimit, expiresAtMs } = changes;
+  const entries = Object.entries({
+    tier,
+    rate_limit: rateLimit,
+    max_concurrent: maxConcurrent,
+    daily_limit: dailyLimit,
+    expires_at: expiresAtMs,
+  });
+  const change = redis.multi();
+  for (const [field, value] of entries) {
+    if (value === null) change.hdel(nameOf(key), field);
+    else if (value !== undefined) change.hset(nameOf(key), field, value);
+  }
+  for (const [error] of (await change.exec()) ?? []) if (error) throw error;
+}
+
+/**
+ * A new key with the account, tier, own limits and expiry of another, which ends after the overlap.
+ * @param overlapMs how long the old key goes on; 0 revokes it at once
+ * @throws OperatorError for a key that is revoked or expired
+ */
+export async function rotateKey(redis: Redis, old: KeyRecord, overlapMs: number): Promise<IssuedKey> {
+  requireUnrevoked(old);
+  const nowMs = await storeNowMs(redis);
+  const { accountId, tier, limits, expiresAtMs } = old;
+  if (expiresAtMs !== undefined && expiresAtMs <= nowMs) {
+    throw new OperatorError(`key ${old.keyId} has expired; \`tollgate keys create\` makes a new one`);
+  }
+  // The new one first: after a crash in between there are two good keys, not none.
+  const issued = await issueKey(redis, {
+    accountId,
+    tier,
+    limits,
+    ...(expiresAtMs === undefined ? {} : { expiresAtMs }),
+  });
+  if (overlapMs === 0) await revokeKey(redis, old);
+  else {
+    const endsAtMs = Math.min(nowMs + overlapMs, expiresAtMs ?? Number.MAX_SAFE_INTEGER);
+    await redis.hset(nameOf(old), "expires_at", endsAtMs);
+  }
+  return issued;
+}
+
+function requireUnrevoked(key: KeyRecord): void {
+  if (key.revokedAtMs === undefined) return;
+  throw new OperatorError(`key ${key.keyId} is revoked for good; \`tollgate keys create\` makes a new one`);
+}
+
+const nameOf = (key: KeyRecord): string => keyRef(key.keyId, key.accountId, key.partition).names.key;
+
+/** The store's clock, Unix ms. */
+export async function storeNowMs(redis: Redis): Promise<number> {
+  const [seconds, microseconds] = await redis.time();
+  return Number(seconds) * 1000 + Math.floor(Number(microseconds) / 1000);
+}
+
+/** One command for each item, in one round trip. @throws the first error */
+export async function many<Answer, Item>(
+  redis: Redis,
+  items: readonly Item[],
+  command: (pipe: ChainableCommander, item: Item) => ChainableCommander,
+): Promise<Answer[]> {
+  if (items.length === 0) return [];
+  const pipe = redis.pipeline();
+  for (const item of items) command(pipe, item);
+  return answersOf<Answer>(await pipe.exec());
+}
+
+/** The answers of a pipeline or MULTI. @throws the first error */
+export function answersOf<Answer>(results: [error: Error | null, answer: unknown][] | null): Answer[] {
+  return (results ?? []).map(([error, answer]) => {
+    if (error) throw error;
+    return answer as Answer;
+  });
+}
+
+function* pages<Item>(items: readonly Item[]): Generator<Item[]> {
+  for (let at = 0; at < items.length; at += PAGE) yield items.slice(at, at + PAGE);
+}
