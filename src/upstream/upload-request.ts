@@ -78,11 +78,8 @@ export function openUpload(
   return {
     file,
     complete: () => file.end(`\r\n--${boundary}--\r\n`),
-    release: () => {
-      // http-proxy-3 destroys its request when the response closes early, also while that waits for a socket.
-      response.emit("close");
-      file.destroy();
-    },
+    // http-proxy-3 destroys its request when the response closes early, also while that waits for a socket.
+    release: () => void response.emit("close"),
   };
 }
 

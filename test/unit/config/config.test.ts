@@ -45,6 +45,7 @@ test("the defaults are those of the design", () => {
       commandTimeoutMs: 500,
       fallbackStrategy: "deny",
       partitions: 64,
+      journal: ".tollgate/journal",
     },
     upstream: {
       url: "http://127.0.0.1:4010",

@@ -1,0 +1,129 @@
+import type { Redis } from "ioredis";
+import { expect } from "vitest";
+import { accountNames, keyRef, partitionNames, partitionOf, requestName } from "../../src/store/names.ts";
+
+/** One ledger entry as the store keeps it. */
+export interface Entry {
+  type: string;
+  amount: number;
+  balanceAfter: number;
+  requestId: string;
+  taskId: string;
+  reason: string;
+}
+
+/** All that the store holds of one account and one of its keys. */
+export interface Books {
+  /** As stored, holds included. */
+  balance: number;
+  held: number;
+  totalUsed: number;
+  totalRequests: number;
+  slots: string[];
+  windowEntries: number;
+  dayCount: number;
+  entries: Entry[];
+}
+
+interface Owner {
+  accountId: string;
+  keyId: string;
+}
+
+export async function partitionFor(client: Redis, accountId: string): Promise<number> {
+  return partitionOf(accountId, Number(await client.hget("tg:meta", "partitions")));
+}
+
+/** Reads the account straight from Redis, past the gateway. */
+export async function readBooks(client: Redis, { accountId, keyId }: Owner): Promise<Books> {
+  const partition = await partitionFor(client, accountId);
+  const { names } = keyRef(keyId, accountId, partition);
+  const account = await client.hgetall(accountNames(partition, accountId).account);
+  const stream = await client.xrange(partitionNames(partition).ledger, "-", "+");
+  const entries = stream
+    .map(([, fields]) => Object.fromEntries(pairs(fields)))
+    .filter((entry) => entry.account_id === accountId)
+    .map((entry) => ({
+      type: entry.type ?? "",
+      amount: Number(entry.amount),
+      balanceAfter: Number(entry.balance_after),
+      requestId: entry.request_id ?? "",
+      taskId: entry.task_id ?? "",
+      reason: entry.reason ?? "",
+    }));
+  return {
+    balance: Number(account.balance),
+    held: Number(account.held ?? 0),
+    totalUsed: Number(account.total_used ?? 0),
+    totalRequests: Number(account.total_requests ?? 0),
+    slots: await client.smembers(names.slots),
+    windowEntries: await client.llen(names.window),
+    dayCount: Number((await client.hget(names.key, "day_count")) ?? 0),
+    entries,
+  };
+}
+
+const pairs = (flat: string[]): [string, string][] =>
+  flat.flatMap((name, at) => (at % 2 === 0 ? [[name, flat[at + 1] ?? ""] as [string, string]] : []));
+
+export const consumed = (books: Books): Entry[] => books.entries.filter(({ type }) => type === "consume");
+
+export const refunded = (books: Books): Entry[] => books.entries.filter(({ reason }) => reason === "refund");
+
+/** DESIGN section 3, invariants 1 and 2. */
+export function expectSound(books: Books): void {
+  let balance = 0;
+  for (const entry of books.entries) {
+    balance += entry.amount;
+    expect(entry.balanceAfter, "the ledger chains").toBe(balance);
+    expect(balance, "never below zero").toBeGreaterThanOrEqual(0);
+  }
+  expect(books.balance, "the last entry is the balance").toBe(balance);
+  const used = [...consumed(books), ...refunded(books)];
+  expect(books.totalUsed).toBe(-used.reduce((sum, { amount }) => sum + amount, 0));
+  for (const requestId of new Set(used.map((entry) => entry.requestId))) {
+    const own = used.filter((entry) => entry.requestId === requestId);
+    expect(own.filter(({ type }) => type === "consume").length, "charged once at most").toBe(1);
+    expect(own.length, "refunded once at most").toBeLessThanOrEqual(2);
+    const sum = own.reduce((total, { amount }) => total + amount, 0);
+    expect(own.length === 1 ? sum < 0 : sum === 0, "nothing, or the price").toBe(true);
+  }
+}
+
+/** An account to which nothing has ever happened but its first credits. */
+export function expectUntouched(books: Books, credits: number): void {
+  expect(books).toMatchObject({
+    balance: credits,
+    held: 0,
+    totalUsed: 0,
+    totalRequests: 0,
+    slots: [],
+    windowEntries: 0,
+    dayCount: 0,
+  });
+  expect(books.entries.map(({ amount }) => amount)).toEqual([credits]);
+}
+
+/** Open requests of an account: holds, and tasks without an end. */
+export async function openRequests(client: Redis, accountId: string): Promise<string[]> {
+  const partition = await partitionFor(client, accountId);
+  const due = await client.zrange(partitionNames(partition).due, 0, -1);
+  const owners = await Promise.all(due.map((id) => client.hget(requestName(partition, id), "account_id")));
+  return due.filter((_, at) => owners[at] === accountId);
+}
+
+/** Moves what is open into the past, as if its due time had come, and whatever else is named with it. */
+export async function makeDue(
+  client: Redis,
+  accountId: string,
+  fields: Record<string, number> = {},
+): Promise<number> {
+  const partition = await partitionFor(client, accountId);
+  const open = await openRequests(client, accountId);
+  const past = Date.now() - 1000;
+  for (const requestId of open) {
+    await client.hset(requestName(partition, requestId), { due_at: past, ...fields });
+    await client.zadd(partitionNames(partition).due, "XX", past, requestId);
+  }
+  return open.length;
+}

@@ -1,0 +1,91 @@
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join, resolve } from "node:path";
+import { startChild } from "../../src/sandbox/child.ts";
+import { until } from "./gateway.ts";
+
+const ROOT = resolve(import.meta.dirname, "../..");
+
+/** How a program ended. */
+export interface Ended {
+  /** Such as "exit code 0". */
+  how: string;
+  stdout: string;
+  stderr: string;
+}
+
+export type Program = Awaited<ReturnType<typeof startProgram>>;
+
+/** Starts `src/main.ts` as its own process, without waiting for anything. */
+export async function startProgram(env: Record<string, string>, config = "") {
+  const dir = await mkdtemp(join(tmpdir(), "tollgate-program-"));
+  const file = join(dir, "tollgate.yaml");
+  await writeFile(file, config);
+  const { PATH = "" } = process.env;
+  const child = await startChild(process.execPath, ["src/main.ts"], {
+    cwd: ROOT,
+    env: { PATH, TOLLGATE_CONFIG: file, ...env },
+    stdio: ["ignore", "pipe", "pipe"],
+  });
+  let stdout = "";
+  let stderr = "";
+  child.process.stdout?.setEncoding("utf8").on("data", (text: string) => {
+    stdout += text;
+  });
+  child.process.stderr?.setEncoding("utf8").on("data", (text: string) => {
+    stderr += text;
+  });
+  const closed = new Promise<void>((done) => child.process.once("close", () => done()));
+
+  return {
+    pid: child.pid,
+    /** Log lines so far. */
+    logs: (): Record<string, unknown>[] =>
+      stdout
+        .split("\n")
+        .filter((line) => line.startsWith("{") && line.endsWith("}"))
+        .map((line) => JSON.parse(line) as Record<string, unknown>),
+    signal: (name: NodeJS.Signals): boolean => child.process.kill(name),
+    ended: async (): Promise<Ended> => {
+      const how = await child.ended;
+      await closed;
+      return { how, stdout, stderr };
+    },
+    async stop(): Promise<void> {
+      await child.stop(5000);
+      await rm(dir, { recursive: true, force: true });
+    },
+  };
+}
+
+/** A gateway in its own process on free ports, once it is ready. */
+export async function startGatewayProcess(options: {
+  redisUrl: string;
+  upstreamUrl: string;
+  config?: string;
+  env?: Record<string, string>;
+}) {
+  const { redisUrl, upstreamUrl, config, env } = options;
+  const program = await startProgram(
+    {
+      HOST: "127.0.0.1",
+      PORT: "0",
+      ADMIN_PORT: "0",
+      REDIS_URL: redisUrl,
+      UPSTREAM_URL: upstreamUrl,
+      ...env,
+    },
+    config,
+  );
+  try {
+    const listening = () => program.logs().find((line) => line.msg === "tollgate is listening");
+    await until(() => listening() !== undefined, "the gateway to listen");
+    const url = String(listening()?.url);
+    const adminUrl = String(listening()?.admin_url);
+    await until(async () => (await fetch(`${adminUrl}/readyz`)).status === 200, "readyz");
+    return { ...program, url, adminUrl };
+  } catch (error) {
+    await program.stop();
+    throw error;
+  }
+}

@@ -1,0 +1,199 @@
+import { createHash } from "node:crypto";
+import { describe, expect, test } from "vitest";
+import { createAuthenticator, dropOldest } from "../../../src/http/authenticate.ts";
+
+const ADDRESS = "203.0.113.5";
+const GOOD = "sk_good";
+
+/** An authenticator with a clock that stands still, over a store that knows some tokens. */
+function givenAuthenticator({ tokens = [GOOD], unknownPerMinute = 3 } = {}) {
+  const stored = new Map(tokens.map((token) => [createHash("sha256").update(token).digest("hex"), token]));
+  const lookups: string[] = [];
+  let nowMs = 1_000_000;
+  let broken = false;
+  const authenticator = createAuthenticator<string>({
+    async lookup(digest) {
+      if (broken) throw new Error("the store is away");
+      lookups.push(digest);
+      return stored.get(digest);
+    },
+    unknownPerMinute: () => unknownPerMinute,
+    nowMs: () => nowMs,
+  });
+  const attempt = async (authorization: string | undefined, address = ADDRESS) => {
+    const identity = await authenticator.authenticate(authorization, address);
+    return identity.outcome === "known" ? identity.key : identity.refusal;
+  };
+  return {
+    attempt,
+    disown: (token: string, address = ADDRESS) => authenticator.disown(token, address),
+    lookups,
+    advance: (ms: number) => {
+      nowMs += ms;
+    },
+    breakStore: () => {
+      broken = true;
+    },
+  };
+}
+
+describe("the header", () => {
+  test.each([`Bearer ${GOOD}`, `bearer ${GOOD}`, `BEARER ${GOOD}`, `Bearer  ${GOOD} `])(
+    "%j is understood",
+    async (header) => {
+      expect(await givenAuthenticator().attempt(header)).toBe(GOOD);
+    },
+  );
+
+  test.each([
+    undefined,
+    "",
+    "Bearer",
+    "Bearer ",
+    GOOD,
+    `Basic ${GOOD}`,
+    `Bearer${GOOD}`,
+    `Bearer: ${GOOD}`,
+    `Bearer ${GOOD} x`,
+    `Bearer ${GOOD},Bearer ${GOOD}`,
+    `Bearer ${GOOD}, Bearer x`,
+    `xBearer ${GOOD}`,
+  ])("%j is missing or malformed: 401 Missing API key", async (header) => {
+    const auth = givenAuthenticator();
+    expect(await auth.attempt(header)).toMatchObject({ status: 401, code: 401, text: "Missing API key" });
+    expect(auth.lookups).toEqual([]);
+  });
+
+  test.each(["sk_unknown", "good", "SK_good", "sk-good", `sk_${"x".repeat(300)}`])(
+    "the token %s is unknown: 401 Invalid API key",
+    async (token) => {
+      expect(await givenAuthenticator().attempt(`Bearer ${token}`)).toMatchObject({
+        status: 401,
+        code: 401,
+        text: "Invalid API key",
+      });
+    },
+  );
+
+  test("all ways in which a key is not good look the same", async () => {
+    const auth = givenAuthenticator({ unknownPerMinute: 100 });
+    const answers = [await auth.attempt("Bearer sk_x"), await auth.attempt("Bearer pk_good")];
+    expect(new Set(answers.map((answer) => JSON.stringify(answer))).size).toBe(1);
+  });
+
+  test("a token that cannot be a key is not looked up: the store sees no junk", async () => {
+    const auth = givenAuthenticator();
+    await auth.attempt("Bearer good");
+    await auth.attempt(`Bearer sk_${"x".repeat(300)}`);
+    expect(auth.lookups).toEqual([]);
+  });
+
+  test("the store is asked once for a good key, by its SHA-256 and never by the key", async () => {
+    const auth = givenAuthenticator();
+    await auth.attempt(`Bearer ${GOOD}`);
+    await auth.attempt(`Bearer ${GOOD}`);
+    expect(auth.lookups).toEqual([createHash("sha256").update(GOOD).digest("hex")]);
+  });
+
+  test("a bad key is looked up each time: it may be issued any moment", async () => {
+    const auth = givenAuthenticator();
+    await auth.attempt("Bearer sk_x");
+    await auth.attempt("Bearer sk_x");
+    expect(auth.lookups).toHaveLength(2);
+  });
+
+  test("a store that is away is a failure, not an unknown key", async () => {
+    const auth = givenAuthenticator();
+    auth.breakStore();
+    await expect(auth.attempt(`Bearer ${GOOD}`)).rejects.toThrow("the store is away");
+  });
+});
+
+describe("too many unknown keys from one address", () => {
+  const tryUnknown = async (auth: ReturnType<typeof givenAuthenticator>, times: number) => {
+    for (let n = 0; n < times; n++)
+      expect(await auth.attempt(`Bearer sk_unknown${n}`)).toMatchObject({ status: 401 });
+  };
+
+  test("exactly the limit is let through, then 2005 with the seconds to wait", async () => {
+    const auth = givenAuthenticator();
+    await tryUnknown(auth, 3);
+    expect(await auth.attempt("Bearer sk_x")).toMatchObject({
+      status: 429,
+      code: 2005,
+      retryAfterSeconds: 60,
+    });
+    auth.advance(58_001);
+    expect(await auth.attempt("Bearer sk_x")).toMatchObject({
+      status: 429,
+      code: 2005,
+      retryAfterSeconds: 2,
+    });
+    expect(auth.lookups).toHaveLength(3);
+  });
+
+  test("a minute after the first one the count begins anew", async () => {
+    const auth = givenAuthenticator();
+    await tryUnknown(auth, 3);
+    auth.advance(59_999);
+    expect(await auth.attempt("Bearer sk_x")).toMatchObject({ code: 2005, retryAfterSeconds: 1 });
+    auth.advance(1);
+    await tryUnknown(auth, 3);
+    expect(await auth.attempt("Bearer sk_x")).toMatchObject({ code: 2005 });
+  });
+
+  test("tokens without sk_ count as well, and missing ones do not", async () => {
+    const auth = givenAuthenticator();
+    for (let n = 0; n < 10; n++) await auth.attempt(undefined);
+    for (let n = 0; n < 3; n++) expect(await auth.attempt("Bearer x")).toMatchObject({ status: 401 });
+    expect(await auth.attempt("Bearer x")).toMatchObject({ code: 2005 });
+    expect(await auth.attempt(undefined)).toMatchObject({ status: 401 });
+  });
+
+  test("other addresses are not affected", async () => {
+    const auth = givenAuthenticator();
+    await tryUnknown(auth, 3);
+    expect(await auth.attempt("Bearer sk_x", "203.0.113.6")).toMatchObject({ status: 401 });
+  });
+
+  test("keys already known to be good are exempt", async () => {
+    const auth = givenAuthenticator({ tokens: [GOOD, "sk_late"] });
+    expect(await auth.attempt(`Bearer ${GOOD}`)).toBe(GOOD);
+    await tryUnknown(auth, 3);
+    expect(await auth.attempt(`Bearer ${GOOD}`)).toBe(GOOD);
+    expect(await auth.attempt("Bearer sk_late")).toMatchObject({ code: 2005 });
+  });
+
+  test("a key that was disowned is unknown again, and counts", async () => {
+    const auth = givenAuthenticator();
+    expect(await auth.attempt(`Bearer ${GOOD}`)).toBe(GOOD);
+    for (let n = 0; n < 3; n++) auth.disown(GOOD);
+    expect(await auth.attempt(`Bearer ${GOOD}`)).toMatchObject({ code: 2005 });
+    expect(auth.lookups).toHaveLength(1);
+    auth.advance(60_000);
+    expect(await auth.attempt(`Bearer ${GOOD}`)).toBe(GOOD);
+    expect(auth.lookups).toHaveLength(2);
+  });
+});
+
+describe("memory", () => {
+  test("a bounded map gives way from its oldest entry, and only when it is full", () => {
+    const map = new Map([
+      ["a", 1],
+      ["b", 2],
+    ]);
+    dropOldest(map, 3);
+    expect([...map.keys()]).toEqual(["a", "b"]);
+    dropOldest(map, 2);
+    expect([...map.keys()]).toEqual(["b"]);
+  });
+
+  test("addresses are forgotten, oldest first, when there are more than 20,000", async () => {
+    const auth = givenAuthenticator({ unknownPerMinute: 1 });
+    await auth.attempt("Bearer x", "first");
+    expect(await auth.attempt("Bearer x", "first")).toMatchObject({ code: 2005 });
+    for (let n = 0; n < 20_000; n++) await auth.attempt("Bearer x", `address ${n}`);
+    expect(await auth.attempt("Bearer x", "address 19999")).toMatchObject({ code: 2005 });
+    expect(await auth.attempt("Bearer x", "first")).toMatchObject({ code: 401 });
+  });
+});
