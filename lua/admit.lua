@@ -7,7 +7,7 @@
 --       7 not_after (ms)  8 hold lifetime (ms)  9 fingerprint of path and body (empty: no Idempotency-Key)
 --       10 idempotency lifetime (ms)  11 idempotency digest (the last part of KEYS[7])
 -- RETURNS outcome, now, rate limit, remaining, reset (ms), concurrent limit, active, tier, then
---   admitted               (also when this request id was admitted before and is still held)
+--   admitted               (also when this request id was admitted before)
 --   stale                  the script ran after not_after; nothing happened
 --   void                   this request id was taken back before it arrived; nothing happens
 --   unknown_key            no such key, revoked or expired; the five numbers are zeros
@@ -42,11 +42,11 @@ local live, length = live_entries(window, key.clock)
 if live >= key.rate_limit then
   -- A limit that was lowered leaves more entries than it allows: wait for the one that brings it below.
   local wait = key.rate_limit == 0 and WINDOW_MS
-    or stamp_at(window, key.rate_limit - 1) + WINDOW_MS - key.clock
+    or stamp_at(window, key.rate_limit - 1) + WINDOW_MS - now
   return reply("rate_limited", now, key, window, slots, wait)
 end
 if key.day_count >= key.daily_limit then
-  return reply("daily_limited", now, key, window, slots, (key.day + 1) * DAY_MS - key.clock)
+  return reply("daily_limited", now, key, window, slots, (key.day + 1) * DAY_MS - now)
 end
 if redis.call("SCARD", slots) >= key.max_concurrent then
   return reply("concurrency_limited", now, key, window, slots)
@@ -57,8 +57,8 @@ if available < price then return reply("insufficient_credits", now, key, window,
 
 local due_at = int(now + tonumber(ARGV[8]))
 redis.call("HSET", KEYS[1], "clock_ms", int(key.clock), "day", int(key.day), "day_count", int(key.day_count + 1))
-if live < length then redis.call("LTRIM", window, 0, live - 1) end
 redis.call("LPUSH", window, int(key.clock))
+if live < length then redis.call("LTRIM", window, 0, live) end
 redis.call("SADD", slots, request_id)
 redis.call("HINCRBY", KEYS[2], "held", ARGV[5])
 redis.call("HINCRBY", KEYS[2], "total_requests", 1)

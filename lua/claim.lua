@@ -1,4 +1,4 @@
-#!lua
+#!lua flags=allow-oom
 -- CLAIM: takes work that is due in one partition. What is taken is out of other sweepers' sight for the lease, so
 -- two gateways do not do the same, and work of a gateway that died comes back when the lease ends.
 --

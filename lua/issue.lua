@@ -8,15 +8,15 @@
 -- RETURNS outcome, balance (credits that can be spent)
 --   issued
 --   known       a key of this id exists; nothing happens
---   too_large   the balance would leave the exact integers; nothing happens
+--   too_large   the balance, with all that may yet be refunded, would leave the exact integers; nothing happens
 local now = store_now()
 local key, account, account_id, credits = KEYS[1], KEYS[2], ARGV[4], tonumber(ARGV[5])
 
-local money = redis.call("HMGET", account, "balance", "held")
+local money = redis.call("HMGET", account, "balance", "held", "total_used")
 local balance = tonumber(money[1] or 0)
 local available = balance - tonumber(money[2] or 0)
 if redis.call("EXISTS", key) == 1 then return { "known", available } end
-if balance + credits > 2 ^ 53 - 1 then return { "too_large", available } end
+if balance + tonumber(money[3] or 0) + credits > 2 ^ 53 - 1 then return { "too_large", available } end
 
 if not money[1] then
   redis.call("HSET", account, "balance", "0", "held", "0", "total_used", "0", "total_requests", "0",

@@ -65,9 +65,9 @@ local function live_entries(window, clock)
   return low, length
 end
 
--- The unix ms at which the oldest of `live` entries leaves the window; `clock` when there is none.
-local function reset_at(window, live, clock)
-  if live == 0 then return clock end
+-- The unix ms at which the oldest of `live` entries leaves the window; `now` when there is none.
+local function reset_at(window, live, now)
+  if live == 0 then return now end
   return stamp_at(window, live - 1) + WINDOW_MS
 end
 
@@ -76,7 +76,7 @@ local function reply(outcome, now, key, window, slots, ...)
   if not key then return { outcome, now, 0, 0, now, 0, 0, "", ... } end
   local live = live_entries(window, key.clock)
   return { outcome, now, key.rate_limit, math.max(0, key.rate_limit - live),
-    reset_at(window, live, key.clock), key.max_concurrent, redis.call("SCARD", slots), key.tier, ... }
+    reset_at(window, live, now), key.max_concurrent, redis.call("SCARD", slots), key.tier, ... }
 end
 
 -- Moves money and writes the ledger in the same step: balance, stream and recent transactions never disagree.

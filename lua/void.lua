@@ -16,7 +16,12 @@ local request, account, window, slots = KEYS[1], KEYS[2], KEYS[4], KEYS[5]
 local request_id, reason = ARGV[3], ARGV[4]
 local key = read_key(KEYS[3], now)
 
-local record = redis.call("HMGET", request, "state", "price", "stamp", "day", "due_at")
+local function forget_admission(stamp)
+  redis.call("LREM", window, 1, stamp)
+  redis.call("HINCRBY", account, "total_requests", -1)
+end
+
+local record = redis.call("HMGET", request, "state", "price", "stamp", "day", "due_at", "reason")
 local state = record[1]
 if not state then
   redis.call("ZREM", KEYS[6], request_id)
@@ -26,7 +31,14 @@ if not state then
   end
   return reply("missing", now, key, window, slots)
 end
-if state == "void" then return reply("void", now, key, window, slots) end
+if state == "void" then
+  -- The sweeper came first: what only `unsent` takes back is still to be taken.
+  if reason == "unsent" and record[6] ~= "unsent" then
+    redis.call("HSET", request, "reason", reason)
+    forget_admission(record[3])
+  end
+  return reply("void", now, key, window, slots)
+end
 if state ~= "held" then return reply("bound", now, key, window, slots) end
 if reason == "due" and now < tonumber(record[5]) then return reply("not_due", now, key, window, slots) end
 
@@ -39,9 +51,6 @@ if key then
   local day = redis.call("HMGET", KEYS[3], "day", "day_count")
   if day[1] == record[4] and tonumber(day[2]) > 0 then redis.call("HINCRBY", KEYS[3], "day_count", -1) end
 end
-if reason == "unsent" then
-  redis.call("LREM", window, 1, record[3])
-  redis.call("HINCRBY", account, "total_requests", -1)
-end
+if reason == "unsent" then forget_admission(record[3]) end
 if KEYS[8] and redis.call("HGET", KEYS[8], "request_id") == request_id then redis.call("DEL", KEYS[8]) end
 return reply("void", now, key, window, slots)

@@ -122,6 +122,12 @@ const tasks = section("How tasks are followed to their end.", {
     "1h",
     "How long a task may go unpolled before the gateway asks itself.",
   ),
+  sweep_polls_per_second: integer(
+    50,
+    1,
+    10_000,
+    "Most questions a second that one gateway asks the upstream about tasks that no client polls.",
+  ),
   retention: duration("7d", "1h", "366d", "How long finished tasks are kept."),
 });
 

@@ -53,6 +53,8 @@ export interface Config {
     readonly maxAgeMs: number;
     readonly cacheMs: number;
     readonly sweepIntervalMs: number;
+    /** Questions about unpolled tasks that one gateway asks the upstream, at most. */
+    readonly sweepPollsPerSecond: number;
     /** How long a bound task may go unpolled before the sweeper asks. */
     readonly pollIntervalMs: number;
     readonly retentionMs: number;
@@ -105,6 +107,7 @@ export function toConfig(
       maxAgeMs: ms(tasks.max_age),
       cacheMs: ms(tasks.cache),
       sweepIntervalMs: ms(tasks.sweep_interval),
+      sweepPollsPerSecond: tasks.sweep_polls_per_second,
       pollIntervalMs: ms(tasks.poll_interval),
       retentionMs: ms(tasks.retention),
     },

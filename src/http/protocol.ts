@@ -32,20 +32,22 @@ export function readHead(req: IncomingMessage): { head: RequestHead; fault: Refu
   const lines = req.rawHeaders;
   const seen = new Map<string, string>();
   let forwardedFor: string | undefined;
-  let fault: Refusal | undefined;
+  const repeated = new Set<string>();
   for (let at = 0; at < lines.length; at += 2) {
     const name = lines[at]!.toLowerCase();
     if (name === "x-forwarded-for") {
       forwardedFor = forwardedFor === undefined ? lines[at + 1]! : `${forwardedFor},${lines[at + 1]!}`;
     } else if (SINGLE.has(name)) {
-      if (seen.has(name)) fault ??= bad(`the ${name} header is sent twice`);
+      if (seen.has(name)) repeated.add(name);
       seen.set(name, lines[at + 1]!);
     }
   }
+  const [twice] = repeated;
+  const fault = twice === undefined ? undefined : bad(`the ${twice} header is sent twice`);
   const length = seen.get("content-length");
   const coding = seen.get("transfer-encoding");
   const head: RequestHead = {
-    authorization: fault && /authorization/.test(fault.text) ? undefined : seen.get("authorization"),
+    authorization: repeated.has("authorization") ? undefined : seen.get("authorization"),
     idempotencyKey: seen.get("idempotency-key"),
     contentType: seen.get("content-type"),
     contentLength: length === undefined ? undefined : Number(length),

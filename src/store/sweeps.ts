@@ -22,7 +22,10 @@ export interface OpenRequest {
 export interface Sweeps {
   partitions(): number;
   /** Takes up to `most` due requests of a partition. Two calls never take the same within the lease. */
-  claim(partition: number, most: number): Promise<{ nowMs: number; requests: OpenRequest[] }>;
+  claim(
+    partition: number,
+    most: number,
+  ): Promise<{ claimed: number; nowMs: number; requests: OpenRequest[] }>;
   /** Voids a hold that is past its due time. */
   voidDue(request: OpenRequest, tiers: Tiers): Promise<string>;
   /** Forgets up to `most` requests that ended longer ago than the retention. @returns how many */
@@ -60,7 +63,11 @@ export function createSweeps(connection: Connection, nowMs?: () => number): Swee
       const reply = await call("claim", [partitionNames(partition).due], [now(), "", most, LEASE_MS]);
       const [at, ...ids] = reply;
       const requests = await Promise.all(ids.map((id) => read(partition, String(id))));
-      return { nowMs: Number(at), requests: requests.filter((request) => request !== undefined) };
+      return {
+        claimed: ids.length,
+        nowMs: Number(at),
+        requests: requests.filter((request) => request !== undefined),
+      };
     },
 
     async voidDue(request, tiers) {

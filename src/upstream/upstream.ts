@@ -114,7 +114,9 @@ export function readPoll(exchanged: Exchanged, taskId: string): PollOutcome {
     return { outcome: "task", status: data.status, data: JSON.stringify({ task_id: taskId, ...data }) };
   }
   if (status === 404 || (status === 200 && envelope?.code === 404)) return { outcome: "gone" };
-  if (status === 200 && typeof envelope?.code === "number") return refusedBy(exchanged, envelope, false);
+  if (status === 200 && typeof envelope?.code === "number" && envelope.code !== 200) {
+    return refusedBy(exchanged, envelope, false);
+  }
   if (status >= 400 && status < 500) return refusedBy(exchanged, envelope, false);
   return { outcome: "failed", detail: `HTTP ${status} without a task` };
 }
@@ -140,8 +142,10 @@ function refusedBy(
 }
 
 function textOf(envelope: Record<string, unknown> | undefined): string {
-  const text = envelope?.error ?? envelope?.msg;
-  return typeof text === "string" ? text.slice(0, TEXT_CHARS_MAX) : "";
+  for (const text of [envelope?.error, envelope?.msg]) {
+    if (typeof text === "string" && text !== "") return text.slice(0, TEXT_CHARS_MAX).toWellFormed();
+  }
+  return "";
 }
 
 /** Seconds the upstream asks us to wait: Retry-After as a number or a date (RFC 9110 10.2.3), or retryAfter. */

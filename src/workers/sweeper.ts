@@ -1,91 +1,139 @@
 import { randomUUID } from "node:crypto";
 import type { Tiers } from "../core/limits.ts";
-import { endedTask } from "../core/tasks.ts";
+import { endedTask, type Observation } from "../core/tasks.ts";
 import type { Store } from "../store/operations.ts";
 import type { OpenRequest, Sweeps } from "../store/sweeps.ts";
 import type { Logger } from "../telemetry/log.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
 import type { Upstream } from "../upstream/upstream.ts";
+import { createPacedQueue } from "./paced-queue.ts";
 
 const BATCH = 50;
-/** Requests of the sweeper to the upstream at a time: abandoned tasks must not crowd out live traffic. */
+/** Questions to the upstream at a time, and waiting: all of them are asked well within a claim's lease. */
 const POLLS_MAX = 4;
-const COLLECT_EVERY_ROUNDS = 60;
-const BACKOFF_MAX_MS = 5 * 60_000;
+const WAITING_MAX = 200;
+const COLLECT_EVERY_MS = 60_000;
+/** The older a task, the rarer the questions: after a tenth of its age, at most every five minutes. */
+const AGE_SHARE = 0.1;
+const POLL_EVERY_MAX_MS = 5 * 60_000;
+const LIMITED_PAUSE_MIN_SECONDS = 10;
+const LIMITED_PAUSE_MAX_SECONDS = 30;
 
-export interface SweeperOptions {
-  store: Store;
-  sweeps: Sweeps;
-  upstream: Upstream;
-  metrics: Metrics;
-  log: Logger;
-  settings(): {
-    tiers: Tiers;
-    tasks: {
-      refundFailed: boolean;
-      maxAgeMs: number;
-      sweepIntervalMs: number;
-      pollIntervalMs: number;
-      retentionMs: number;
-    };
+/** What the sweeper reads of the config, anew for each step. Times in ms. */
+export interface SweepSettings {
+  tiers: Tiers;
+  tasks: {
+    refundFailed: boolean;
+    maxAgeMs: number;
+    sweepIntervalMs: number;
+    pollIntervalMs: number;
+    sweepPollsPerSecond: number;
+    retentionMs: number;
   };
 }
 
 /**
  * Ends what nobody else ends: holds past their due time are voided, bound tasks that no client polls are asked for,
- * and too old ones are given up. Every gateway runs one; CLAIM keeps two from doing the same.
+ * and too old ones are given up. Every gateway runs one; CLAIM keeps two from doing the same. Questions to the
+ * upstream are paced, and nothing else waits for them.
  */
-export function createSweeper(options: SweeperOptions) {
-  const { sweeps, metrics, log, settings } = options;
+export function createSweeper(options: {
+  store: Store;
+  sweeps: Sweeps;
+  upstream: Upstream;
+  metrics: Metrics;
+  log: Logger;
+  settings(): SweepSettings;
+}) {
+  const { store, sweeps, upstream, metrics, log, settings } = options;
   let timer: NodeJS.Timeout | undefined;
   let stopped = false;
-  let round = 0;
+  let collectedAtMs = Number.NEGATIVE_INFINITY;
   let current: Promise<void> = Promise.resolve();
+
+  const polls = createPacedQueue<OpenRequest>({
+    concurrency: POLLS_MAX,
+    perSecond: () => settings().tasks.sweepPollsPerSecond,
+    entriesMax: WAITING_MAX,
+    work: (request) => counted("task", ask(request)),
+  });
+
+  /** Counts how one piece of work ended; a store that is away ends it for now, its lease brings it back. */
+  async function counted(kind: "hold" | "task", work: Promise<string>): Promise<void> {
+    const outcome = await work.catch((error: unknown) => {
+      log.debug({ err: error }, "sweep interrupted");
+      return "interrupted";
+    });
+    metrics.sweeps.inc({ kind, outcome });
+  }
 
   async function sweep(): Promise<void> {
     const startedMs = performance.now();
-    round++;
+    const collecting = startedMs - collectedAtMs >= COLLECT_EVERY_MS;
+    if (collecting) collectedAtMs = startedMs;
     const partitions = sweeps.partitions();
     // Each gateway begins somewhere else, so that they do not queue up behind each other.
     const first = Math.floor(Math.random() * partitions);
     for (let at = 0; at < partitions && !stopped; at++) {
       const partition = (first + at) % partitions;
-      await sweepPartition(partition);
-      if (round % COLLECT_EVERY_ROUNDS === 1) await collect(partition);
+      await takeDue(partition);
+      if (collecting) await collect(partition);
     }
     metrics.sweepLagSeconds.set((performance.now() - startedMs) / 1000);
   }
 
-  async function sweepPartition(partition: number): Promise<void> {
-    for (;;) {
-      const { nowMs, requests } = await sweeps.claim(partition, BATCH);
-      for (let at = 0; at < requests.length && !stopped; at += POLLS_MAX) {
-        await Promise.all(requests.slice(at, at + POLLS_MAX).map((request) => end(request, nowMs)));
-      }
-      if (requests.length < BATCH || stopped) return;
+  async function takeDue(partition: number): Promise<void> {
+    while (!stopped) {
+      const { claimed, nowMs, requests } = await sweeps.claim(partition, BATCH);
+      await Promise.all(requests.map((request) => take(request, nowMs)));
+      if (claimed < BATCH) return;
     }
   }
 
-  async function end(request: OpenRequest, nowMs: number): Promise<void> {
-    const kind = request.state === "held" ? "hold" : "task";
-    const outcome = request.state === "held" ? await voidHold(request) : await askFor(request, nowMs);
-    metrics.sweeps.inc({ kind, outcome });
+  /** Does at once what needs the store alone; what needs the upstream waits its turn, or for its lease to end. */
+  async function take(request: OpenRequest, nowMs: number): Promise<void> {
+    if (request.state === "held") return counted("hold", voidHold(request));
+    const { boundAtMs, taskId } = request;
+    if (nowMs - boundAtMs >= settings().tasks.maxAgeMs) {
+      return counted("task", tell(request, "expired", endedTask(taskId, boundAtMs)));
+    }
+    if (!polls.offer(request)) metrics.sweeps.inc({ kind: "task", outcome: "postponed" });
   }
 
   async function voidHold(request: OpenRequest): Promise<string> {
     const outcome = await sweeps.voidDue(request, settings().tiers);
+    const { requestId, accountId } = request;
     if (outcome === "void") {
-      log.warn(
-        { request_id: request.requestId, account_id: request.accountId },
-        "hold ended: its outcome stayed unknown",
-      );
+      log.warn({ request_id: requestId, account_id: accountId }, "a hold ended: its outcome stayed unknown");
     }
     return outcome;
   }
 
-  async function askFor(request: OpenRequest, nowMs: number): Promise<string> {
-    const { refundFailed, maxAgeMs, pollIntervalMs } = settings().tasks;
+  async function ask(request: OpenRequest): Promise<string> {
+    const { taskId, boundAtMs } = request;
+    const said = await upstream.poll(taskId, `sweep_${randomUUID()}`);
+    switch (said.outcome) {
+      case "task":
+        return tell(request, said.status, said.data);
+      case "gone":
+        return tell(request, "gone", endedTask(taskId, boundAtMs));
+      case "rate_limited": {
+        const asked = said.retryAfterSeconds ?? 0;
+        polls.pause(1000 * Math.min(LIMITED_PAUSE_MAX_SECONDS, Math.max(LIMITED_PAUSE_MIN_SECONDS, asked)));
+        return said.outcome;
+      }
+      default:
+        // Its claim's lease is the pause before the next try.
+        return said.outcome;
+    }
+  }
+
+  async function tell(request: OpenRequest, status: Observation, data: string): Promise<string> {
     const { taskId, accountId, partition, requestId, creatorKeyId, boundAtMs } = request;
+    const { refundFailed, pollIntervalMs } = settings().tasks;
+    const ageMs = Math.max(0, Date.now() - boundAtMs);
+    const everyMs = Math.min(POLL_EVERY_MAX_MS, Math.max(pollIntervalMs, ageMs * AGE_SHARE));
+    const pollMs = Math.round(everyMs * (0.9 + Math.random() / 5));
     const task = {
       taskId,
       requestId,
@@ -95,36 +143,26 @@ export function createSweeper(options: SweeperOptions) {
       data: "",
       createdAtMs: boundAtMs,
     };
-    const ageMs = nowMs - boundAtMs;
-    const tell = async (status: Parameters<Store["observe"]>[1]["status"], data: string): Promise<string> => {
-      // The older a task, the rarer the questions: a tenth of its age, with jitter.
-      const pollMs = Math.round(
-        Math.min(BACKOFF_MAX_MS, Math.max(pollIntervalMs, ageMs / 10)) * (0.9 + Math.random() / 5),
+    const { outcome } = await store.observe(
+      { partition, accountId, task },
+      { status, data },
+      { refundFailed, pollMs, tiers: settings().tiers },
+    );
+    if (outcome === "finished" && (status === "gone" || status === "expired")) {
+      log.warn(
+        { request_id: requestId, task_id: taskId, account_id: accountId, why: status },
+        "a task ended as failed without the upstream saying so",
       );
-      const { outcome } = await options.store.observe(
-        { partition, accountId, task },
-        { status, data },
-        { refundFailed, pollMs, tiers: settings().tiers },
-      );
-      if (outcome === "finished" && (status === "gone" || status === "expired")) {
-        log.warn(
-          { request_id: requestId, task_id: taskId, account_id: accountId },
-          `task ended as failed: ${status}`,
-        );
-      }
-      return outcome === "observed" && status === "gone" ? "gone" : outcome;
-    };
-    if (ageMs >= maxAgeMs) return tell("expired", endedTask(taskId, boundAtMs));
-    const said = await options.upstream.poll(taskId, `sweep_${randomUUID()}`);
-    if (said.outcome === "task") return tell(said.status, said.data);
-    if (said.outcome === "gone") return tell("gone", endedTask(taskId, boundAtMs));
-    // Its claim's lease is the pause before the next try.
-    return said.outcome;
+    }
+    return outcome === "observed" && status === "gone" ? "gone" : outcome;
   }
 
   async function collect(partition: number): Promise<void> {
-    const collected = await sweeps.collect(partition, settings().tasks.retentionMs, BATCH);
-    if (collected > 0) metrics.sweeps.inc({ kind: "collected", outcome: "collected" }, collected);
+    while (!stopped) {
+      const collected = await sweeps.collect(partition, settings().tasks.retentionMs, BATCH);
+      if (collected > 0) metrics.sweeps.inc({ kind: "record", outcome: "collected" }, collected);
+      if (collected < BATCH) return;
+    }
   }
 
   const schedule = (): void => {
@@ -138,12 +176,16 @@ export function createSweeper(options: SweeperOptions) {
 
   return {
     start: schedule,
-    /** One complete round now; for tests and tools. */
-    sweep,
+    /** One complete round now, with its questions to the upstream; for tests and tools. */
+    async sweep(): Promise<void> {
+      await sweep();
+      await polls.idle();
+    },
     async stop(): Promise<void> {
       stopped = true;
       clearTimeout(timer);
-      await current;
+      polls.stop();
+      await Promise.all([current, polls.idle()]);
     },
   };
 }

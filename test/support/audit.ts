@@ -122,7 +122,7 @@ export async function makeDue(
   const open = await openRequests(client, accountId);
   const past = Date.now() - 1000;
   for (const requestId of open) {
-    await client.hset(requestName(partition, requestId), { due_at: past, ...fields });
+    await client.hset(requestName(partition, requestId), { due_at: String(past), ...fields });
     await client.zadd(partitionNames(partition).due, "XX", past, requestId);
   }
   return open.length;

@@ -199,7 +199,7 @@ function openLink(
   }
 
   client.on("data", (chunk) => {
-    for (const command of read(chunk)) {
+    for (const command of read(Buffer.from(chunk))) {
       steering.count(command.label);
       commands = commands.then(() => forward(command));
     }
@@ -209,7 +209,7 @@ function openLink(
     if (dead || mute) return;
     replies = replies.then(async () => {
       if (faults().delayMs > 0) await pause(faults().delayMs);
-      await write(client, chunk, faults().splitBytes);
+      await write(client, Buffer.from(chunk), faults().splitBytes);
     });
   });
   // What a client sent before it left still arrives, as it does from a kernel's buffer.

@@ -58,7 +58,9 @@ export async function loadScripts(client: Redis): Promise<void> {
 }
 
 /** A gateway behind a fault proxy in front of its own Redis. The proxy sees the gateway's commands alone. */
-export async function givenStage(options: Parameters<typeof givenGateway>[0] & { redis?: TestRedis } = {}) {
+export async function givenStage(
+  options: Parameters<typeof givenGateway>[0] & { redis?: TestRedis; awaitReady?: false } = {},
+) {
   const redis = options.redis ?? (await givenRedis());
   const proxy = await startFaultProxy(redis.port);
   const config = {
@@ -66,8 +68,8 @@ export async function givenStage(options: Parameters<typeof givenGateway>[0] & {
     store: { commandTimeoutMs: COMMAND_TIMEOUT_MS, ...options.config?.store },
   };
   const gateway = await givenGateway({ ...options, config, redisUrl: proxy.url });
-  gateway.redis.disconnect();
-  await ready(gateway);
+  gateway.redis.on("error", () => undefined).disconnect();
+  if (options.awaitReady !== false) await ready(gateway);
   return {
     redis,
     proxy,

@@ -63,6 +63,7 @@ test("the defaults are those of the design", () => {
       maxAgeMs: 7_200_000,
       cacheMs: 5_000,
       sweepIntervalMs: 1_000,
+      sweepPollsPerSecond: 50,
       pollIntervalMs: 10_000,
       retentionMs: 604_800_000,
     },

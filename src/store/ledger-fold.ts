@@ -1,0 +1,169 @@
+import { LEDGER_START, type LedgerEntry } from "./ledger-entries.ts";
+
+/** As many as GET /credits shows: RECENT_TRANSACTIONS in lua/prelude.lua. */
+const RECENT = 10;
+
+/** What the books promise, by the name under which a violation is reported. DESIGN 3. */
+export type Invariant =
+  | "chain"
+  | "balance"
+  | "held"
+  | "total_used"
+  | "recent"
+  | "references"
+  | "requests"
+  | "slots"
+  | "due"
+  | "window"
+  | "day_count"
+  | "accounts"
+  | "unsettled";
+
+/** One broken promise, in the words in which it is printed. */
+export interface Violation {
+  invariant: Invariant;
+  account_id: string;
+  request_id?: string;
+  message: string;
+}
+
+export type Report = (invariant: Invariant, accountId: string, message: string, requestId?: string) => void;
+
+/** What the ledger says of one account so far. */
+export interface AccountFold {
+  entries: number;
+  balance: number;
+  consumed: number;
+  refunded: number;
+  /** Credits recharged under a reference, and how many times. */
+  referenced: number;
+  references: number;
+  /** The last lines as the list of recent transactions holds them, newest first. */
+  recent: string[];
+}
+
+/** A request's record as HGETALL answers it; empty when it was collected. */
+export type RequestRecord = Readonly<Record<string, string>>;
+
+/** The ledger of one partition, read from its beginning up to `lastId`. */
+export interface LedgerFold {
+  lastId: string;
+  accounts: Map<string, AccountFold>;
+  /** Request id to what it was charged; negative once refunded. */
+  charged: Map<string, number>;
+  /** Key id to the charged requests of its latest day that are known to count there. */
+  daily: Map<string, { day: number; count: number }>;
+}
+
+export const emptyFold = (): LedgerFold => ({
+  lastId: LEDGER_START,
+  accounts: new Map(),
+  charged: new Map(),
+  daily: new Map(),
+});
+
+export const emptyAccount = (): AccountFold => ({
+  entries: 0,
+  balance: 0,
+  consumed: 0,
+  refunded: 0,
+  referenced: 0,
+  references: 0,
+  recent: [],
+});
+
+/** Adds the next entry: the chain of its account, and what its request was charged. Invariants 1 and 2. */
+export function addEntry(fold: LedgerFold, entry: LedgerEntry, report: Report): void {
+  const { accountId, amount, balanceAfter, streamId } = entry;
+  fold.lastId = streamId;
+  let account = fold.accounts.get(accountId);
+  if (!account) fold.accounts.set(accountId, (account = emptyAccount()));
+
+  if (balanceAfter !== account.balance + amount) {
+    report(
+      "chain",
+      accountId,
+      `entry ${streamId}: ${account.balance} and ${amount} do not make ${balanceAfter}`,
+      entry.requestId || undefined,
+    );
+  }
+  if (!(balanceAfter >= 0)) {
+    report("balance", accountId, `entry ${streamId} leaves ${balanceAfter}`, entry.requestId || undefined);
+  }
+  account.entries++;
+  account.balance = balanceAfter;
+  account.recent.unshift(recentLine(entry));
+  account.recent.length = Math.min(RECENT, account.recent.length);
+
+  if (entry.type === "consume") addConsume(fold, account, entry, report);
+  else if (entry.reason === "refund") addRefund(fold, account, entry, report);
+  else {
+    if (entry.reference !== "") {
+      account.referenced += amount;
+      account.references++;
+    }
+    if (entry.type !== "recharge" || !(amount > 0)) {
+      report("chain", accountId, `entry ${streamId} is a ${entry.type} of ${amount}`);
+    }
+  }
+}
+
+function addConsume(fold: LedgerFold, account: AccountFold, entry: LedgerEntry, report: Report): void {
+  const { accountId, amount, requestId, streamId } = entry;
+  account.consumed -= amount;
+  if (!(amount < 0)) report("requests", accountId, `consume ${streamId} of ${amount}`, requestId);
+  if (fold.charged.has(requestId)) {
+    report("requests", accountId, `entry ${streamId} charges this request once more`, requestId);
+  } else fold.charged.set(requestId, -amount);
+}
+
+function addRefund(fold: LedgerFold, account: AccountFold, entry: LedgerEntry, report: Report): void {
+  const { accountId, amount, requestId, streamId } = entry;
+  account.refunded += amount;
+  const price = fold.charged.get(requestId);
+  if (price === undefined) {
+    report("requests", accountId, `entry ${streamId} refunds what was never charged`, requestId);
+  } else if (price < 0) {
+    report("requests", accountId, `entry ${streamId} refunds this request once more`, requestId);
+  } else {
+    fold.charged.set(requestId, -price);
+    if (amount !== price) report("requests", accountId, `charged ${price}, refunded ${amount}`, requestId);
+  }
+}
+
+/** Compares an entry with the record of its request, read later: a record only ever moves on. Invariant 2. */
+export function compareRecord(
+  fold: LedgerFold,
+  entry: LedgerEntry,
+  record: RequestRecord,
+  report: Report,
+): void {
+  const { accountId, requestId, type } = entry;
+  if (record.state === undefined) return;
+  const differs = (what: string): void => report("requests", accountId, what, requestId);
+  if (record.state !== "bound" && record.state !== "finished") {
+    differs(`${type} of a request that is ${record.state}`);
+  }
+  if (Number(record.price) !== Math.abs(entry.amount)) {
+    differs(`${type} of ${Math.abs(entry.amount)}, but its price is ${record.price}`);
+  }
+  if (record.account_id !== accountId) differs(`${type} of a request of account ${record.account_id}`);
+  if (record.task_id !== entry.taskId) differs(`${type} for task ${entry.taskId}, not ${record.task_id}`);
+  if (record.uncollected !== undefined) differs(`${type} of a request that is marked uncollected`);
+  if (type !== "consume") {
+    if (record.status !== "failed") differs(`refund of a task that is ${record.status ?? record.state}`);
+    return;
+  }
+  // A request that was void before its task came (`reason`) gave its place in the day back.
+  if (record.day === undefined || record.reason !== undefined) return;
+  const day = Number(record.day);
+  const seen = fold.daily.get(entry.keyId);
+  if (!seen || seen.day < day) fold.daily.set(entry.keyId, { day, count: 1 });
+  else if (seen.day === day) seen.count++;
+}
+
+/** The line that `post` in lua/prelude.lua puts into the list of recent transactions. */
+function recentLine(entry: LedgerEntry): string {
+  const { streamId, type, amount, balanceAfter, endpoint, reason, taskId, atMs } = entry;
+  return [streamId, type, amount, balanceAfter, endpoint, reason, taskId, atMs].join("|");
+}

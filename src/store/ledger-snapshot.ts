@@ -1,0 +1,203 @@
+import { setTimeout as delay } from "node:timers/promises";
+import type { Redis } from "ioredis";
+import { answersOf } from "./keys.ts";
+import { LEDGER_PAGE, type LedgerEntry, ledgerEntry } from "./ledger-entries.ts";
+import type { AccountFold, LedgerFold, Report, RequestRecord } from "./ledger-fold.ts";
+import { accountNames, keyRef, partitionNames, requestName } from "./names.ts";
+
+const ATTEMPTS_MAX = 100;
+const WINDOW_MS = 60_000;
+
+/** Everything of one account at one instant, with the ledger of its partition from `after` up to that instant. */
+export interface Snapshot {
+  account: Readonly<Record<string, string>>;
+  recent: string[];
+  /** Amounts under references. */
+  references: string[];
+  keys: KeySnapshot[];
+  /** Requests in the slots of its keys. */
+  requests: Map<string, { record: RequestRecord; due: string | null }>;
+  tail: LedgerEntry[];
+}
+
+interface KeySnapshot {
+  keyId: string;
+  record: Readonly<Record<string, string>>;
+  window: string[];
+  slots: string[];
+}
+
+/**
+ * Reads an account in one MULTI. Its keys and requests must be named before, so what one attempt sees is what the
+ * next one asks for, until nothing new turns up; traffic goes on meanwhile.
+ * @param fold read up to here; entries after it are handed to `passed` when they fill more than a page
+ * @returns undefined if the account changed during every attempt
+ */
+export async function takeSnapshot(
+  redis: Redis,
+  partition: number,
+  accountId: string,
+  fold: LedgerFold,
+  passed: (entries: LedgerEntry[]) => Promise<void>,
+): Promise<Snapshot | undefined> {
+  let keyIds: string[] = [];
+  let requestIds: string[] = [];
+  for (let attempt = 0; attempt < ATTEMPTS_MAX; attempt++) {
+    const seen = await readOnce(redis, partition, accountId, fold.lastId, keyIds, requestIds);
+    if (seen.tail.length === LEDGER_PAGE) await passed(seen.tail);
+    else if (seen.complete) return seen.snapshot;
+    keyIds = seen.keyIds;
+    requestIds = seen.snapshot.keys.flatMap((key) => key.slots);
+    // Two rounds only learn names; after some more it is traffic, which another rhythm may escape.
+    if (attempt > 10) await delay(Math.random() * 5);
+  }
+  return undefined;
+}
+
+async function readOnce(
+  redis: Redis,
+  partition: number,
+  accountId: string,
+  after: string,
+  keyIds: string[],
+  requestIds: string[],
+) {
+  const names = accountNames(partition, accountId);
+  const { due, ledger } = partitionNames(partition);
+  const multi = redis.multi();
+  multi.xrange(ledger, `(${after}`, "+", "COUNT", LEDGER_PAGE);
+  multi.hgetall(names.account).lrange(names.recent, 0, -1).hvals(names.references).smembers(names.keys);
+  for (const keyId of keyIds) {
+    const { key, window, slots } = keyRef(keyId, accountId, partition).names;
+    multi.hgetall(key).lrange(window, 0, -1).smembers(slots);
+  }
+  for (const id of requestIds) multi.hgetall(requestName(partition, id)).zscore(due, id);
+  const answers = answersOf<unknown>(await multi.exec());
+  let at = 0;
+  const next = <T>(): T => answers[at++] as T;
+
+  const tail = next<[string, string[]][]>().map((entry) => ledgerEntry(partition, entry));
+  const account = next<Record<string, string>>();
+  const [recent, references, keyIdsNow] = [next<string[]>(), next<string[]>(), next<string[]>()];
+  const keys = keyIds.map((keyId): KeySnapshot => {
+    const record = next<Record<string, string>>();
+    return { keyId, record, window: next<string[]>(), slots: next<string[]>() };
+  });
+  const requests: Snapshot["requests"] = new Map();
+  for (const id of requestIds) {
+    const record = next<RequestRecord>();
+    requests.set(id, { record, due: next<string | null>() });
+  }
+  const complete =
+    keyIdsNow.every((id) => keyIds.includes(id)) &&
+    keys.every((key) => key.slots.every((id) => requests.has(id)));
+  return {
+    complete,
+    keyIds: keyIdsNow,
+    tail,
+    snapshot: { account, recent, references, keys, requests, tail },
+  };
+}
+
+/** Compares an account with the ledger as it was at the instant of the snapshot. Invariants 1, 3 and 4. */
+export function checkSnapshot(
+  accountId: string,
+  snapshot: Snapshot,
+  fold: LedgerFold,
+  inLedger: AccountFold,
+  report: Report,
+): void {
+  const { account, recent, references, keys } = snapshot;
+  const complain = (invariant: Parameters<Report>[0], message: string): void =>
+    report(invariant, accountId, message);
+  const [balance, held, totalUsed] = [account.balance, account.held, account.total_used].map((v) =>
+    Number(v ?? 0),
+  );
+
+  if (account.balance === undefined) complain("accounts", "is listed, but has no balance");
+  if (balance !== inLedger.balance)
+    complain("balance", `stored ${balance}, by the ledger ${inLedger.balance}`);
+  if (!(balance! >= 0)) complain("balance", `stored ${balance}`);
+  if (totalUsed !== inLedger.consumed - inLedger.refunded) {
+    const { consumed, refunded } = inLedger;
+    complain("total_used", `stored ${totalUsed}, by the ledger ${consumed} consumed, ${refunded} refunded`);
+  }
+  if (recent.join("\n") !== inLedger.recent.join("\n")) {
+    complain("recent", "the recent transactions are not the last entries of the ledger");
+  }
+  const referenced = references.reduce((sum, amount) => sum + Number(amount), 0);
+  if (referenced !== inLedger.referenced || references.length !== inLedger.references) {
+    const { references: times, referenced: sum } = inLedger;
+    complain("references", `${references.length} of ${referenced} credits, in the ledger ${times} of ${sum}`);
+  }
+
+  let holds = 0;
+  for (const key of keys) holds += checkKey(accountId, key, snapshot, fold, report);
+  if (held !== holds) complain("held", `stored ${held}, its open holds make ${holds}`);
+  if (held! > balance!) complain("held", `${held} held of a balance of ${balance}`);
+}
+
+/** @returns credits held through this key */
+function checkKey(
+  accountId: string,
+  key: KeySnapshot,
+  snapshot: Snapshot,
+  fold: LedgerFold,
+  report: Report,
+): number {
+  const { keyId, record } = key;
+  const day = Number(record.day ?? -1);
+  const known = fold.daily.get(keyId);
+  let today = known?.day === day ? known.count : 0;
+  let holds = 0;
+  const open: RequestRecord[] = [];
+  for (const id of key.slots) {
+    const { record: request, due } = snapshot.requests.get(id) ?? { record: {}, due: null };
+    const complain = (invariant: Parameters<Report>[0], message: string): void =>
+      report(invariant, accountId, message, id);
+    if (request.state !== "held" && request.state !== "bound") {
+      complain("slots", `has a slot of ${keyId}, but is ${request.state ?? "unknown"}`);
+      continue;
+    }
+    if (request.key_id !== keyId)
+      complain("slots", `has a slot of ${keyId}, but belongs to ${request.key_id}`);
+    if (due === null) complain("due", `is ${request.state}, but not among those that are due`);
+    if (request.account_id !== accountId) complain("requests", `belongs to account ${request.account_id}`);
+    if (request.state === "held") {
+      holds += Number(request.price);
+      if (Number(request.day) === day) today++;
+    }
+    const charged = fold.charged.get(id);
+    if (request.state === "held" && charged !== undefined) complain("requests", "is held, but was charged");
+    if (request.state === "bound" && request.uncollected === undefined && charged === undefined) {
+      complain("requests", "is bound, but was never charged");
+    }
+    open.push(request);
+  }
+  if (today > Number(record.day_count ?? 0)) {
+    report("day_count", accountId, `${keyId}: ${record.day_count ?? 0} counted, at least ${today} admitted`);
+  }
+  checkWindow(accountId, key, open, report);
+  return holds;
+}
+
+function checkWindow(accountId: string, key: KeySnapshot, open: RequestRecord[], report: Report): void {
+  const { keyId, record } = key;
+  const stamps = key.window.map(Number);
+  const clockMs = Number(record.clock_ms ?? 0);
+  if (stamps.some((stamp, at) => !(stamp <= (stamps[at - 1] ?? clockMs)))) {
+    report("window", accountId, `${keyId}: its stamps are not in order, newest first`);
+  }
+  const missing = new Map<string, number>();
+  for (const { stamp, reason } of open) {
+    // One that was void before its task came may have given its place in the window back.
+    if (stamp === undefined || reason !== undefined || Number(stamp) <= clockMs - WINDOW_MS) continue;
+    missing.set(stamp, (missing.get(stamp) ?? 0) + 1);
+  }
+  for (const [stamp, admitted] of missing) {
+    const counted = key.window.filter((entry) => entry === stamp).length;
+    if (counted < admitted) {
+      report("window", accountId, `${keyId}: ${admitted} admitted at ${stamp}, ${counted} counted`);
+    }
+  }
+}

@@ -1,0 +1,239 @@
+import type { Redis } from "ioredis";
+import { partitionsOf } from "./accounts.ts";
+import { answersOf, many } from "./keys.ts";
+import { LEDGER_PAGE, type LedgerEntry, readLedger } from "./ledger-entries.ts";
+import {
+  addEntry,
+  compareRecord,
+  emptyAccount,
+  emptyFold,
+  type Invariant,
+  type LedgerFold,
+  type Report,
+  type RequestRecord,
+  type Violation,
+} from "./ledger-fold.ts";
+import { checkSnapshot, takeSnapshot } from "./ledger-snapshot.ts";
+import { keyRef, partitionNames, partitionOf, requestName } from "./names.ts";
+
+export {
+  exportLedger,
+  formatCursor,
+  type LedgerCursor,
+  type LedgerEntry,
+  parseCursor,
+} from "./ledger-entries.ts";
+export type { Invariant, Violation } from "./ledger-fold.ts";
+
+/** Reported at most; beyond it the books are so wrong that a list of them helps nobody. */
+const VIOLATIONS_MAX = 1000;
+
+export interface Verification {
+  ok: boolean;
+  /** Accounts and ledger entries that were compared. */
+  accounts: number;
+  entries: number;
+  violations: Violation[];
+  /** Violations beyond the bound of the list. */
+  unlisted: number;
+}
+
+/** One run: what it reads from, whom it asks about, and what it has found. */
+interface Run {
+  redis: Redis;
+  partitions: number;
+  wanted: ReadonlySet<string> | undefined;
+  report: Report;
+  result: Verification;
+}
+
+/**
+ * Compares everything that the store can show with the invariants of DESIGN section 3, while traffic goes on: each
+ * account as it is at one instant, with the ledger up to that instant. Memory grows with one partition's requests.
+ * @param redis gets some thousand commands; better not the gateway's own connection
+ * @param options.accountIds only these accounts
+ */
+export async function verifyLedger(
+  redis: Redis,
+  options: { accountIds?: readonly string[] } = {},
+): Promise<Verification> {
+  const result: Verification = { ok: true, accounts: 0, entries: 0, violations: [], unlisted: 0 };
+  const wanted = options.accountIds && new Set(options.accountIds);
+  const report = reporter(result, wanted);
+  const run: Run = { redis, partitions: await partitionsOf(redis), wanted, report, result };
+  const places = wanted && new Set([...wanted].map((accountId) => partitionOf(accountId, run.partitions)));
+  for (let partition = 0; partition < run.partitions; partition++) {
+    if (!places || places.has(partition)) await verifyPartition(run, partition);
+  }
+  await verifyRequests(run);
+  return result;
+}
+
+function reporter(result: Verification, wanted: ReadonlySet<string> | undefined): Report {
+  return (invariant: Invariant, accountId, message, requestId) => {
+    if (wanted && !wanted.has(accountId)) return;
+    result.ok = false;
+    if (result.violations.length >= VIOLATIONS_MAX) {
+      result.unlisted++;
+      return;
+    }
+    const request = requestId ? { request_id: requestId } : {};
+    result.violations.push({ invariant, account_id: accountId, ...request, message });
+  };
+}
+
+async function verifyPartition(run: Run, partition: number): Promise<void> {
+  const { redis, wanted, report, result } = run;
+  const fold = emptyFold();
+  const accountsName = partitionNames(partition).accounts;
+  await readOn(run, partition, fold);
+  const inLedger = [...fold.accounts.keys()];
+  const listed = new Set(await redis.smembers(accountsName));
+  for (const accountId of inLedger) {
+    if (!listed.has(accountId)) report("accounts", accountId, "has ledger entries, but is not listed");
+  }
+  for (const accountId of new Set([...listed, ...inLedger])) {
+    if (wanted && !wanted.has(accountId)) continue;
+    result.accounts++;
+    const add = (entries: LedgerEntry[]): Promise<void> => addEntries(run, partition, fold, entries);
+    const snapshot = await takeSnapshot(redis, partition, accountId, fold, add);
+    if (!snapshot) {
+      report("unsettled", accountId, "changes too fast to be read at one instant; verify it again");
+      continue;
+    }
+    await add(snapshot.tail);
+    checkSnapshot(accountId, snapshot, fold, fold.accounts.get(accountId) ?? emptyAccount(), report);
+  }
+  await verifyEnded(run, partition, fold);
+  await verifyDue(run, partition);
+  for (const [accountId, { entries }] of fold.accounts) {
+    if (!wanted || wanted.has(accountId)) result.entries += entries;
+  }
+}
+
+/** Reads a partition's ledger on to its end. */
+async function readOn(run: Run, partition: number, fold: LedgerFold): Promise<void> {
+  let page: LedgerEntry[];
+  do {
+    page = await readLedger(run.redis, partition, fold.lastId);
+    await addEntries(run, partition, fold, page);
+  } while (page.length === LEDGER_PAGE);
+}
+
+async function addEntries(
+  { redis, wanted, report }: Run,
+  partition: number,
+  fold: LedgerFold,
+  entries: LedgerEntry[],
+): Promise<void> {
+  for (const entry of entries) addEntry(fold, entry, report);
+  const ofRequests = entries.filter((entry) => entry.requestId && (!wanted || wanted.has(entry.accountId)));
+  const records = await many<RequestRecord, LedgerEntry>(redis, ofRequests, (pipe, { requestId }) =>
+    pipe.hgetall(requestName(partition, requestId)),
+  );
+  for (const [at, entry] of ofRequests.entries()) compareRecord(fold, entry, records[at] ?? {}, report);
+}
+
+/** What is kept as ended has ended, and the ledger charged what it should. Invariants 2 and 3. */
+async function verifyEnded(run: Run, partition: number, fold: LedgerFold): Promise<void> {
+  const { redis, report } = run;
+  const { done } = partitionNames(partition);
+  for await (const ids of sortedSetPages(redis, done)) {
+    const suspects = (await recordsOf(run, partition, ids)).filter((request) => chargedWrong(fold, request));
+    if (suspects.length === 0) continue;
+    // Some of it may just have happened: the ledger up to now, then the records again.
+    await readOn(run, partition, fold);
+    for (const { id, record: before } of suspects) {
+      const [record, listed] = await together<[RequestRecord, string | null]>(redis, (multi) =>
+        multi.hgetall(requestName(partition, id)).zscore(done, id),
+      );
+      const wrong = chargedWrong(fold, { id, record });
+      if (wrong && listed !== null) report("requests", before.account_id ?? "", wrong, id);
+    }
+  }
+}
+
+/** What is wrong with an ended request, in words. */
+function chargedWrong(
+  fold: LedgerFold,
+  { id, record }: { id: string; record: RequestRecord },
+): string | undefined {
+  const charged = fold.charged.get(id);
+  switch (record.state) {
+    case "held":
+    case "bound":
+      return `is ${record.state}, but kept among those that have ended`;
+    case "finished":
+      if (record.uncollected !== undefined || charged !== undefined) return undefined;
+      return "is finished, but was never charged";
+    case "void":
+      return charged === undefined ? undefined : "is void, but was charged";
+    default:
+      return undefined;
+  }
+}
+
+/** What is due is open. Invariant 3. */
+async function verifyDue(run: Run, partition: number): Promise<void> {
+  const { redis, report } = run;
+  const { due } = partitionNames(partition);
+  for await (const ids of sortedSetPages(redis, due)) {
+    for (const { id } of (await recordsOf(run, partition, ids)).filter(({ record }) => !isOpen(record))) {
+      const [score, record] = await together<[string | null, RequestRecord]>(redis, (multi) =>
+        multi.zscore(due, id).hgetall(requestName(partition, id)),
+      );
+      if (score === null || isOpen(record)) continue;
+      report("due", record.account_id ?? "", `is due, but ${record.state ?? "unknown"}`, id);
+    }
+  }
+}
+
+/** Every open request is due and has its slot: the only way to find one that is in neither. Invariant 3. */
+async function verifyRequests(run: Run): Promise<void> {
+  const { redis, report, wanted } = run;
+  const pages = redis.scanStream({ match: "tg:{p*}:request:*", count: 1000 });
+  for await (const names of pages as AsyncIterable<string[]>) {
+    const states = await many<(string | null)[], string>(redis, names, (pipe, name) =>
+      pipe.hmget(name, "state", "account_id", "key_id"),
+    );
+    for (const [at, [state, accountId, keyId]] of states.entries()) {
+      const [, digits = "", id = ""] = /^tg:\{p(\d+)\}:request:(.*)$/s.exec(names[at] ?? "") ?? [];
+      if (!isOpen({ state: state ?? "" }) || (wanted && !wanted.has(accountId ?? ""))) continue;
+      const partition = Number(digits);
+      const key = keyRef(keyId ?? "", accountId ?? "", partition);
+      const [record, due, slot] = await together<[RequestRecord, string | null, number]>(redis, (multi) =>
+        multi.hgetall(requestName(partition, id)).zscore(key.names.due, id).sismember(key.names.slots, id),
+      );
+      if (!isOpen(record)) continue;
+      const account = record.account_id ?? "";
+      if (due === null) report("due", account, `is ${record.state}, but not among those that are due`, id);
+      if (slot === 0) report("slots", account, `is ${record.state}, but has no slot of ${keyId}`, id);
+    }
+  }
+}
+
+const isOpen = (record: RequestRecord): boolean => record.state === "held" || record.state === "bound";
+
+/** The records behind some ids; with a choice of accounts, only theirs and those without a record. */
+async function recordsOf({ redis, wanted }: Run, partition: number, ids: string[]) {
+  const records = await many<RequestRecord, string>(redis, ids, (pipe, id) =>
+    pipe.hgetall(requestName(partition, id)),
+  );
+  return ids
+    .map((id, at) => ({ id, record: records[at] ?? {} }))
+    .filter(({ record }) => !wanted || record.account_id === undefined || wanted.has(record.account_id));
+}
+
+async function* sortedSetPages(redis: Redis, name: string): AsyncGenerator<string[]> {
+  for await (const page of redis.zscanStream(name, { count: 1000 }) as AsyncIterable<string[]>) {
+    yield page.filter((_, at) => at % 2 === 0);
+  }
+}
+
+/** Several reads at one instant. */
+async function together<Answers extends unknown[]>(
+  redis: Redis,
+  commands: (multi: ReturnType<Redis["multi"]>) => ReturnType<Redis["multi"]>,
+): Promise<Answers> {
+  return answersOf<unknown>(await commands(redis.multi()).exec()) as Answers;
+}
