@@ -23,6 +23,20 @@ export function parseJson(text: string): ParsedJson {
   return { ok: true, value };
 }
 
+/**
+ * Reads a JSON object that another program sent, such as the upstream's envelope; undefined for anything else, and
+ * for nesting that would overflow the stack when it is written again.
+ */
+export function parseObject(text: string): Record<string, unknown> | undefined {
+  if (countMembers(text) < 0) return undefined;
+  try {
+    const value: unknown = JSON.parse(text);
+    return isObject(value) ? value : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
 /** Members of all objects in a JSON text: the colons outside strings. -1 when nested too deeply. */
 function countMembers(text: string): number {
   let members = 0;

@@ -1,6 +1,7 @@
 import { type Answer, refusal, success } from "../core/envelope.ts";
 import { refuse } from "../core/errors.ts";
 import { continueReading } from "../http/exchange.ts";
+import { blamesGateway, shownStatus } from "../upstream/refusal.ts";
 import type { UploadOutcome } from "../upstream/upload.ts";
 import {
   type Call,
@@ -12,7 +13,6 @@ import {
 } from "./gateway.ts";
 
 const UPSTREAM_WAIT_SECONDS = 5;
-const GATEWAY_FAULTS = new Set([401, 402, 403, 404, 405, 407]);
 
 /**
  * POST /upload: INSPECT, then the form streams through. Costs nothing and counts toward nothing. Spec 4.9.
@@ -42,10 +42,13 @@ function tell(call: Call, outcome: UploadOutcome): Answer | undefined {
       return refusal(outcome.refusal, requestId);
     case "upstream_refused": {
       const { status, code, text } = outcome;
-      if (GATEWAY_FAULTS.has(status) || GATEWAY_FAULTS.has(code)) {
+      if (blamesGateway(status, code, false)) {
         return refusal(gatewayRefused(call, `HTTP ${status}, code ${code}: ${text}`), requestId);
       }
-      return refusal(refuse("upstream_refused", { status, code, text }), requestId);
+      return refusal(
+        refuse("upstream_refused", { status: shownStatus(status, code), code, text }),
+        requestId,
+      );
     }
     case "upstream_rate_limited":
       return refusal(upstreamLimited(outcome.retryAfterSeconds), requestId);

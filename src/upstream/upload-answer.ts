@@ -1,4 +1,6 @@
 import type { Refusal } from "../core/errors.ts";
+import { isObject, parseObject } from "../core/json.ts";
+import { textOf, waitSeconds } from "./refusal.ts";
 
 /** What became of an upload. Each upload has exactly one. */
 export type UploadOutcome =
@@ -22,9 +24,7 @@ export interface UpstreamAnswer {
   text: string;
 }
 
-/** Deeper than any envelope, and far from what overflows the stack where the answer is written. */
-const DEPTH_MAX = 32;
-const TEXT_LENGTH_MAX = 1_000;
+const NO_WORDS = "The video generation service refused the upload";
 
 /** Reads an answer in the upstream's dialect: the envelope's code counts as much as the status. Spec 2.1, part 7. */
 export function interpretAnswer(answer: UpstreamAnswer): UploadOutcome {
@@ -32,56 +32,22 @@ export function interpretAnswer(answer: UpstreamAnswer): UploadOutcome {
   const envelope = parseObject(answer.text);
   const code = Number.isSafeInteger(envelope?.code) ? (envelope?.code as number) : undefined;
   if (status === 429 || (status === 200 && code === 429))
-    return { outcome: "upstream_rate_limited", retryAfterSeconds: retryAfter(answer, envelope) };
+    return { outcome: "upstream_rate_limited", retryAfterSeconds: waitSeconds(answer.retryAfter, envelope) };
   if (status >= 400 && status < 500)
-    return { outcome: "upstream_refused", status, code: code ?? status, text: textOf(envelope) };
+    return { outcome: "upstream_refused", status, code: code ?? status, text: textOf(envelope) ?? NO_WORDS };
   if (status !== 200) return { outcome: "upstream_failed", detail: `status ${status}` };
   if (envelope === undefined || code === undefined)
     return { outcome: "upstream_failed", detail: "status 200 without an envelope" };
-  if (code !== 200) return { outcome: "upstream_refused", status, code, text: textOf(envelope) };
+  if (code !== 200) return { outcome: "upstream_refused", status, code, text: textOf(envelope) ?? NO_WORDS };
   return uploaded(envelope.data);
 }
 
 function uploaded(data: unknown): UploadOutcome {
-  if (!isObject(data) || tooDeep(data, DEPTH_MAX))
-    return { outcome: "upstream_failed", detail: "code 200 without usable data" };
+  if (!isObject(data)) return { outcome: "upstream_failed", detail: "code 200 without usable data" };
   const { url, expires_at: expiresAt } = data;
   if (typeof url !== "string" || !/^https?:\/\/[\x21-\x7e]+$/i.test(url) || !URL.canParse(url))
     return { outcome: "upstream_failed", detail: "code 200 without an http(s) url" };
   if (typeof expiresAt !== "string" || Number.isNaN(Date.parse(expiresAt)))
     return { outcome: "upstream_failed", detail: "code 200 without expires_at" };
   return { outcome: "answered", url, expiresAt, data };
-}
-
-function retryAfter(
-  answer: UpstreamAnswer,
-  envelope: Record<string, unknown> | undefined,
-): number | undefined {
-  if (/^\d{1,9}$/.test(answer.retryAfter ?? "")) return Number(answer.retryAfter);
-  const seconds = envelope?.retryAfter;
-  return typeof seconds === "number" && seconds >= 0 ? Math.ceil(seconds) : undefined;
-}
-
-function textOf(envelope: Record<string, unknown> | undefined): string {
-  for (const text of [envelope?.error, envelope?.msg])
-    if (typeof text === "string" && text !== "") return text.slice(0, TEXT_LENGTH_MAX).toWellFormed();
-  return "The video generation service refused the upload";
-}
-
-function parseObject(text: string): Record<string, unknown> | undefined {
-  try {
-    const value: unknown = JSON.parse(text);
-    return isObject(value) ? value : undefined;
-  } catch {
-    return undefined;
-  }
-}
-
-function isObject(value: unknown): value is Record<string, unknown> {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
-}
-
-function tooDeep(value: unknown, levels: number): boolean {
-  if (typeof value !== "object" || value === null) return false;
-  return levels === 0 || Object.values(value).some((inner) => tooDeep(inner, levels - 1));
 }

@@ -1,7 +1,8 @@
 import { setTimeout } from "node:timers/promises";
-import { isObject } from "../core/json.ts";
+import { isObject, parseObject } from "../core/json.ts";
 import { isTaskStatus, TASK_ID, type TaskStatus } from "../core/tasks.ts";
 import { createExchanger, type Exchanged, type ExchangeOptions } from "./exchange.ts";
+import { blamesGateway, shownStatus, textOf, waitSeconds } from "./refusal.ts";
 
 /** What both kinds of request can meet. */
 type Trouble =
@@ -36,10 +37,6 @@ export interface Upstream {
   poll(taskId: string, requestId: string): Promise<PollOutcome>;
   close(): Promise<void>;
 }
-
-/** HTTP or body codes that blame the gateway, whatever it asked for. DESIGN 2. */
-const GATEWAY_FAULTS = new Set([401, 402, 403, 405, 407]);
-const TEXT_CHARS_MAX = 500;
 
 /** With an idempotent upstream: how often a broken POST is sent in all, and the pause before each repeat. */
 const ATTEMPTS_MAX = 3;
@@ -82,17 +79,17 @@ export function readGeneration(exchanged: Exchanged): GenerationOutcome {
     return { outcome: exchanged.timedOut ? "timed_out" : "unclear", detail: exchanged.detail };
   }
   const { status } = exchanged;
-  const envelope = parse(exchanged.body);
+  const envelope = parseObject(exchanged.body);
   if (status === 200) {
     if (!envelope || typeof envelope.code !== "number") return unclear("HTTP 200 without an envelope");
-    if (envelope.code !== 200) return refusedBy(exchanged, envelope, true);
+    if (envelope.code !== 200) return refusedBy(exchanged, envelope, false);
     const { data } = envelope;
     if (!isObject(data) || typeof data.task_id !== "string" || !TASK_ID.test(data.task_id)) {
       return unclear("HTTP 200 without a usable task_id");
     }
     return { outcome: "accepted", taskId: data.task_id, data: JSON.stringify(data) };
   }
-  if (status >= 400 && status < 500) return refusedBy(exchanged, envelope, true);
+  if (status >= 400 && status < 500) return refusedBy(exchanged, envelope, false);
   if (status === 503) return { outcome: "unreachable", detail: "HTTP 503" };
   return unclear(`HTTP ${status}`);
 }
@@ -104,7 +101,7 @@ export function readPoll(exchanged: Exchanged, taskId: string): PollOutcome {
     return { outcome: exchanged.timedOut ? "timed_out" : "failed", detail: exchanged.detail };
   }
   const { status } = exchanged;
-  const envelope = parse(exchanged.body);
+  const envelope = parseObject(exchanged.body);
   if (status === 200 && envelope?.code === 200 && isObject(envelope.data)) {
     const { data } = envelope;
     if (data.task_id !== undefined && data.task_id !== taskId) {
@@ -115,57 +112,36 @@ export function readPoll(exchanged: Exchanged, taskId: string): PollOutcome {
   }
   if (status === 404 || (status === 200 && envelope?.code === 404)) return { outcome: "gone" };
   if (status === 200 && typeof envelope?.code === "number" && envelope.code !== 200) {
-    return refusedBy(exchanged, envelope, false);
+    return refusedBy(exchanged, envelope, true);
   }
-  if (status >= 400 && status < 500) return refusedBy(exchanged, envelope, false);
+  if (status >= 400 && status < 500) return refusedBy(exchanged, envelope, true);
   return { outcome: "failed", detail: `HTTP ${status} without a task` };
 }
 
-/** A complete refusal: HTTP 4xx, or HTTP 200 with another body code. */
+/**
+ * A complete refusal: HTTP 4xx, or HTTP 200 with another body code.
+ * @param asksForOne a poll asks for one task, so its 404 is about that task
+ */
 function refusedBy(
   { status, retryAfter }: { status: number; retryAfter: string | undefined },
   envelope: Record<string, unknown> | undefined,
-  generation: boolean,
+  asksForOne: boolean,
 ): Trouble {
   const code = typeof envelope?.code === "number" ? envelope.code : status;
-  const blames = (n: number): boolean => GATEWAY_FAULTS.has(n) || (generation && n === 404);
-  if (blames(status) || blames(code)) {
-    return { outcome: "refused_gateway", detail: `HTTP ${status}, code ${code}: ${textOf(envelope)}` };
+  const text = textOf(envelope);
+  if (blamesGateway(status, code, asksForOne)) {
+    return { outcome: "refused_gateway", detail: `HTTP ${status}, code ${code}: ${text ?? "no text"}` };
   }
   if (status === 429 || code === 429) {
-    return { outcome: "rate_limited", retryAfterSeconds: waitOf(retryAfter, envelope) };
+    return { outcome: "rate_limited", retryAfterSeconds: waitSeconds(retryAfter, envelope) };
   }
-  const is4xx = (n: number): boolean => Number.isInteger(n) && n >= 400 && n < 500;
-  const shown = is4xx(status) ? status : is4xx(code) ? code : 502;
-  const text = textOf(envelope) || `The video generation service refused the request (${code})`;
-  return { outcome: "refused", status: shown, code: code === 200 ? shown : code, text };
-}
-
-function textOf(envelope: Record<string, unknown> | undefined): string {
-  for (const text of [envelope?.error, envelope?.msg]) {
-    if (typeof text === "string" && text !== "") return text.slice(0, TEXT_CHARS_MAX).toWellFormed();
-  }
-  return "";
-}
-
-/** Seconds the upstream asks us to wait: Retry-After as a number or a date (RFC 9110 10.2.3), or retryAfter. */
-function waitOf(
-  header: string | undefined,
-  envelope: Record<string, unknown> | undefined,
-): number | undefined {
-  if (header !== undefined && /^\d+$/.test(header)) return Number(header);
-  if (header !== undefined && !Number.isNaN(Date.parse(header)))
-    return (Date.parse(header) - Date.now()) / 1000;
-  return typeof envelope?.retryAfter === "number" ? envelope.retryAfter : undefined;
-}
-
-function parse(text: string): Record<string, unknown> | undefined {
-  try {
-    const value: unknown = JSON.parse(text);
-    return isObject(value) ? value : undefined;
-  } catch {
-    return undefined;
-  }
+  const shown = shownStatus(status, code);
+  return {
+    outcome: "refused",
+    status: shown,
+    code: code === 200 ? shown : code,
+    text: text ?? `The video generation service refused the request (${code})`,
+  };
 }
 
 const unclear = (detail: string): GenerationOutcome => ({ outcome: "unclear", detail });

@@ -123,7 +123,7 @@ export async function makeDue(
   const past = Date.now() - 1000;
   for (const requestId of open) {
     await client.hset(requestName(partition, requestId), { due_at: String(past), ...fields });
-    await client.zadd(partitionNames(partition).due, "XX", past, requestId);
+    await client.zadd(partitionNames(partition).due, "XX", String(past), requestId);
   }
   return open.length;
 }

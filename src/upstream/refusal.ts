@@ -1,0 +1,35 @@
+/** How the upstream says no, in its envelope or by HTTP alone. Spec 2.1, part 7; DESIGN 2. */
+
+const TEXT_CHARS_MAX = 500;
+/** Codes that blame the gateway, whatever it asked for; 404 only where it asked for no particular thing. */
+const GATEWAY_FAULTS = new Set([401, 402, 403, 405, 407]);
+
+type Envelope = Record<string, unknown> | undefined;
+
+/** True when the upstream refuses us, not the request: our credential, our account or our config. */
+export function blamesGateway(status: number, code: number, asksForOne: boolean): boolean {
+  return [status, code].some((n) => GATEWAY_FAULTS.has(n) || (n === 404 && !asksForOne));
+}
+
+/** The status a customer sees: the upstream's 4xx, else its body code where that is a 4xx, else 502. */
+export function shownStatus(status: number, code: number): number {
+  const is4xx = (n: number): boolean => Number.isInteger(n) && n >= 400 && n < 500;
+  return is4xx(status) ? status : is4xx(code) ? code : 502;
+}
+
+/** The upstream's own words, bounded; undefined when it has none. */
+export function textOf(envelope: Envelope): string | undefined {
+  for (const text of [envelope?.error, envelope?.msg]) {
+    if (typeof text === "string" && text !== "") return text.slice(0, TEXT_CHARS_MAX).toWellFormed();
+  }
+  return undefined;
+}
+
+/** Seconds it asks us to wait: Retry-After as a number or a date (RFC 9110 10.2.3), else `retryAfter`. */
+export function waitSeconds(retryAfter: string | undefined, envelope: Envelope): number | undefined {
+  if (retryAfter !== undefined && /^\d{1,9}$/.test(retryAfter)) return Number(retryAfter);
+  const atMs = Date.parse(retryAfter ?? "");
+  if (!Number.isNaN(atMs)) return Math.max(0, Math.ceil((atMs - Date.now()) / 1000));
+  const seconds = envelope?.retryAfter;
+  return typeof seconds === "number" && seconds >= 0 ? Math.ceil(seconds) : undefined;
+}

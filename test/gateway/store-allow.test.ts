@@ -1,0 +1,191 @@
+import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
+import type { IssuedKey } from "../../src/store/accounts.ts";
+import { keyRef } from "../../src/store/names.ts";
+import { partitionFor, readBooks } from "../support/audit.ts";
+import type { Reply } from "../support/gateway.ts";
+import { tinyImage } from "../support/images.ts";
+import {
+  away,
+  expectStoreAway,
+  expectZeros,
+  generate,
+  givenStage,
+  polled,
+  ready,
+  type Stage,
+  sent,
+} from "../support/store-stage.ts";
+
+let stage: Stage;
+beforeAll(async () => {
+  stage = await givenStage({ config: { store: { fallbackStrategy: "allow" }, tasks: { cacheMs: 0 } } });
+});
+afterAll(() => stage.stop());
+beforeEach(() => {
+  stage.gateway.generator.requests.length = 0;
+});
+
+const poll = (taskId: string, { key }: IssuedKey): Promise<Reply> =>
+  stage.gateway.request("GET", `/api/v1/tasks/${taskId}`, { key });
+const credits = ({ key }: IssuedKey): Promise<Reply> =>
+  stage.gateway.request("GET", "/api/v1/credits", { key });
+
+/** A key that this gateway has seen good, and a task made with it. */
+async function seenKey(
+  options: Parameters<Stage["givenKey"]>[0] = {},
+): Promise<{ key: IssuedKey; taskId: string }> {
+  const key = await stage.givenKey(options);
+  const made = await generate(stage.gateway, key);
+  expect(made.status).toBe(200);
+  return { key, taskId: made.body.data.task_id };
+}
+
+async function whileAway(work: () => Promise<void>): Promise<void> {
+  await stage.proxy.steer({ connections: "reset" });
+  try {
+    await away(stage.gateway);
+    await work();
+  } finally {
+    await stage.proxy.heal();
+    await ready(stage.gateway);
+  }
+}
+
+function expectDegraded(reply: Reply): void {
+  expect(reply.body).toMatchObject({ code: 200 });
+  expect(reply.headers.get("x-gateway-degraded")).toBe("store");
+  expect(reply.headers.get("x-request-id")).toBeTruthy();
+  expectZeros(reply);
+}
+
+async function degradedCount(route: string): Promise<number> {
+  const lines = await stage.gateway.metric("tollgate_degraded_requests_total");
+  return Number(
+    lines
+      .find((line) => line.includes(`route="${route}"`))
+      ?.split(" ")
+      .at(-1) ?? 0,
+  );
+}
+
+test("a key seen before passes unmetered, uncharged, marked and counted", async () => {
+  const { key } = await seenKey({ credits: 10, limits: { rateLimit: 1, maxConcurrent: 1, dailyLimit: 1 } });
+  const route = "/api/v1/gen2/text-to-video";
+  const counted = await degradedCount(route);
+  await whileAway(async () => {
+    for (let nth = 0; nth < 3; nth++) expectDegraded(await generate(stage.gateway, key));
+  });
+  expect(sent(stage.gateway)).toHaveLength(4);
+  expect(await degradedCount(route)).toBe(counted + 3);
+  const books = await readBooks(stage.redis.client, key);
+  expect(books).toMatchObject({ balance: 0, held: 0, totalRequests: 1, windowEntries: 1, dayCount: 1 });
+  expect((await credits(key)).headers.get("x-gateway-degraded"), "no longer marked").toBeNull();
+});
+
+test("a key never seen by this gateway is denied, however good it is", async () => {
+  const key = await stage.givenKey();
+  await whileAway(async () => {
+    expectStoreAway(await generate(stage.gateway, key));
+    expectStoreAway(await generate(stage.gateway, { key: "sk_unheard_of" }));
+  });
+  expect(sent(stage.gateway)).toHaveLength(0);
+  expect((await generate(stage.gateway, key)).status).toBe(200);
+});
+
+test.each(["generation", "poll", "credits", "bad body"])(
+  "a key that a %s's script called invalid is no longer let through",
+  async (kind) => {
+    const { key, taskId } = await seenKey();
+    const ask: Record<string, () => Promise<Reply>> = {
+      generation: () => generate(stage.gateway, key),
+      poll: () => poll(taskId, key),
+      credits: () => credits(key),
+      "bad body": () => generate(stage.gateway, key, ""),
+    };
+    const partition = await partitionFor(stage.redis.client, key.accountId);
+    const record = keyRef(key.keyId, key.accountId, partition).names.key;
+    await stage.redis.client.hset(record, "revoked_at", String(Date.now()));
+    expect((await ask[kind]!()).status).toBe(401);
+    stage.gateway.generator.requests.length = 0;
+    await whileAway(async () => {
+      expectStoreAway(await generate(stage.gateway, key));
+      expectStoreAway(await poll(taskId, key));
+    });
+    expect(stage.gateway.generator.requests).toHaveLength(0);
+  },
+);
+
+test("polls pass for tasks that this gateway has seen, and only for their own account", async () => {
+  const { key, taskId } = await seenKey();
+  const { key: stranger } = await seenKey();
+  await whileAway(async () => {
+    const reply = await poll(taskId, key);
+    expectDegraded(reply);
+    expect(reply.body.data.task_id).toBe(taskId);
+    expectStoreAway(await poll(taskId, stranger));
+    expectStoreAway(await poll("task_unheard_of", key));
+    expect(polled(stage.gateway)).toHaveLength(1);
+    const made = await generate(stage.gateway, key);
+    expectDegraded(await poll(made.body.data.task_id, key));
+  });
+});
+
+test("another key of the same account may poll its tasks", async () => {
+  const { key, taskId } = await seenKey();
+  const { key: other } = await seenKey({ accountId: key.accountId });
+  await whileAway(async () => expectDegraded(await poll(taskId, other)));
+});
+
+test("uploads of seen keys pass", async () => {
+  const { key } = await seenKey();
+  await whileAway(async () => {
+    const form = new FormData();
+    form.append("file", new Blob([new Uint8Array(tinyImage("image/png"))], { type: "image/png" }), "a.png");
+    const response = await fetch(`${stage.gateway.url}/api/v1/upload`, {
+      method: "POST",
+      headers: { authorization: `Bearer ${key.key}` },
+      body: form,
+    });
+    const reply = { status: response.status, headers: response.headers, body: await response.json() };
+    expectDegraded(reply);
+    expect(reply.body.data.url).toMatch(/^https:/);
+  });
+});
+
+test("credits are 503, bad bodies are still 400, and nothing of it goes upstream", async () => {
+  const { key } = await seenKey();
+  stage.gateway.generator.requests.length = 0;
+  await whileAway(async () => {
+    expectStoreAway(await credits(key));
+    const bad = await generate(stage.gateway, key, "x".repeat(2001));
+    expect(bad.body).toMatchObject({ code: 400, details: [{ path: "/prompt" }] });
+    expect(bad.status).toBe(400);
+    expectZeros(bad);
+  });
+  expect(stage.gateway.generator.requests).toHaveLength(0);
+});
+
+test("the very request that finds the store gone passes, and its late admission charges nothing", async () => {
+  const { key } = await seenKey();
+  stage.redis.pause();
+  try {
+    const reply = await generate(stage.gateway, key);
+    expectDegraded(reply);
+  } finally {
+    stage.redis.resume();
+  }
+  await ready(stage.gateway);
+  const books = await readBooks(stage.redis.client, key);
+  expect(books).toMatchObject({ held: 0, totalUsed: 10, totalRequests: 1, dayCount: 1, windowEntries: 1 });
+  expect(books.slots, "only the metered task's slot").toHaveLength(1);
+});
+
+test("an upstream's refusal is told as it is while the store is away", async () => {
+  const { key } = await seenKey();
+  await whileAway(async () => {
+    const reply = await generate(stage.gateway, key, "[sandbox: status=422 code=1234]");
+    expect(reply.status).toBe(422);
+    expect(reply.body.code).toBe(1234);
+    expect(reply.headers.get("x-gateway-degraded")).toBe("store");
+  });
+});

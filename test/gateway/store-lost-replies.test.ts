@@ -1,0 +1,103 @@
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { consumed, expectSound, readBooks } from "../support/audit.ts";
+import { until } from "../support/gateway.ts";
+import { generate, givenStage, type Stage, sent, settled } from "../support/store-stage.ts";
+
+let stage: Stage;
+beforeAll(async () => {
+  stage = await givenStage({ behaviour: { durationMs: 60_000 } });
+});
+afterAll(() => stage.stop());
+beforeEach(async () => {
+  await generate(stage.gateway, await stage.givenKey());
+  stage.gateway.generator.requests.length = 0;
+});
+
+const KINDS = ["drop_reply", "reset_after", "reset_before"] as const;
+
+/** Stops Redis while the upstream works on a request, and lets it go on once the customer has his answer. */
+async function stoppedMeanwhile<T>(request: Promise<T>): Promise<T> {
+  await until(() => sent(stage.gateway).length === 1, "the request to reach the upstream");
+  stage.redis.pause();
+  return request.finally(() => stage.redis.resume());
+}
+
+describe("a customer whose task exists hears of it and is charged once, whatever becomes of BIND", () => {
+  test.each(KINDS)("%s", async (kind) => {
+    const key = await stage.givenKey();
+    const { struck } = stage.proxy.strike(kind, "bind");
+    const reply = await generate(stage.gateway, key);
+    expect(reply.status).toBe(200);
+    await struck;
+    await settled(stage.gateway);
+    await expectChargedOnce(key, reply.body.data.task_id);
+  });
+
+  test("Redis stops before the upstream answers", async () => {
+    const key = await stage.givenKey();
+    const reply = await stoppedMeanwhile(generate(stage.gateway, key, "[sandbox: delay=250ms]"));
+    expect(reply.status).toBe(200);
+    await settled(stage.gateway);
+    await expectChargedOnce(key, reply.body.data.task_id);
+  });
+
+  test("the connection is gone and the breaker open before the upstream answers", async () => {
+    const key = await stage.givenKey();
+    const pending = generate(stage.gateway, key, "[sandbox: delay=250ms]");
+    await until(() => sent(stage.gateway).length === 1, "the request to reach the upstream");
+    await stage.proxy.steer({ connections: "refuse" });
+    const reply = await pending.finally(() => stage.proxy.heal());
+    expect(reply.status).toBe(200);
+    await settled(stage.gateway);
+    await expectChargedOnce(key, reply.body.data.task_id);
+  });
+
+  test("its Idempotency-Key replays it afterwards", async () => {
+    const key = await stage.givenKey();
+    const headers = { "idempotency-key": "lost-bind" };
+    const { struck } = stage.proxy.strike("drop_reply", "bind");
+    const reply = await generate(stage.gateway, key, "A paper boat", headers);
+    await struck;
+    await settled(stage.gateway);
+    const replay = await generate(stage.gateway, key, "A paper boat", headers);
+    expect(replay.headers.get("idempotency-replayed")).toBe("true");
+    expect(replay.body.data.task_id).toBe(reply.body.data.task_id);
+    await expectChargedOnce(key, reply.body.data.task_id);
+  });
+
+  async function expectChargedOnce(key: { key: string; keyId: string; accountId: string }, taskId: string) {
+    const books = await readBooks(stage.redis.client, key);
+    expectSound(books);
+    expect(books).toMatchObject({ balance: 990, held: 0, totalUsed: 10, totalRequests: 1, windowEntries: 1 });
+    expect(consumed(books).map((entry) => entry.taskId)).toEqual([taskId]);
+    expect(books.slots, "the slot follows the task").toHaveLength(1);
+    const poll = await stage.gateway.request("GET", `/api/v1/tasks/${taskId}`, { key: key.key });
+    expect(poll.body.data.task_id).toBe(taskId);
+  }
+});
+
+describe("what the upstream refused is given back, whatever becomes of VOID", () => {
+  const REFUSED = "[sandbox: status=400 delay=250ms]";
+
+  test.each(KINDS)("%s", async (kind) => {
+    const key = await stage.givenKey();
+    const { struck } = stage.proxy.strike(kind, "void");
+    expect((await generate(stage.gateway, key, REFUSED)).status).toBe(400);
+    await struck;
+    await expectGivenBack(key);
+  });
+
+  test("Redis stops before the upstream answers", async () => {
+    const key = await stage.givenKey();
+    expect((await stoppedMeanwhile(generate(stage.gateway, key, REFUSED))).status).toBe(400);
+    await expectGivenBack(key);
+  });
+
+  async function expectGivenBack(key: { key: string; keyId: string; accountId: string }) {
+    await settled(stage.gateway);
+    const books = await readBooks(stage.redis.client, key);
+    expectSound(books);
+    expect(books).toMatchObject({ balance: 1000, held: 0, totalUsed: 0, slots: [], dayCount: 0 });
+    expect(consumed(books)).toEqual([]);
+  }
+});

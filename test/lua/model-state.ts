@@ -1,0 +1,170 @@
+import type { Limits, Tiers } from "../../src/core/limits.ts";
+import type { Generation } from "../../src/store/operations.ts";
+import type { Reply } from "../../src/store/scripts.ts";
+
+export const WINDOW_MS = 60_000;
+export const DAY_MS = 86_400_000;
+
+/** One entry of an account's ledger, named as the store names it. */
+export interface Entry {
+  type: string;
+  amount: number;
+  balance_after: number;
+  endpoint: string;
+  reason: string;
+  task_id: string;
+  at: number;
+  reference?: string;
+  request_id?: string;
+  key_id?: string;
+}
+
+export interface ModelAccount {
+  id: string;
+  balance: number;
+  totalUsed: number;
+  totalRequests: number;
+  ledger: Entry[];
+  references: Map<string, number>;
+}
+
+/** One admission: the key's clock then, whether its window entry stands, whether the day counts it. */
+interface AdmissionMark {
+  clockMs: number;
+  inWindow: boolean;
+  counted: boolean;
+}
+
+export interface ModelKey {
+  keyId: string;
+  account: ModelAccount;
+  partition: number;
+  tier: string;
+  own: Partial<Limits>;
+  revoked: boolean;
+  expiresAtMs?: number;
+  /** Admissions of requests that are collected. */
+  forgotten: AdmissionMark[];
+}
+
+export interface ModelRequest {
+  generation: Generation;
+  key: ModelKey;
+  state: "unborn" | "held" | "bound" | "ended" | "void";
+  admission?: AdmissionMark;
+  /** Taken back before it arrived. */
+  tombstone?: boolean;
+  dueAtMs?: number;
+  sweepAtMs?: number;
+  boundAtMs?: number;
+  endedAtMs?: number;
+  taskId?: string;
+  charged?: boolean;
+  gone?: { count: number; sinceMs: number };
+  seen?: { status: string; data: string; atMs: number };
+}
+
+/** Everything that the store should know, said as plainly as possible: nothing is counted that can be derived. */
+export interface World {
+  nowMs: number;
+  tiers: Tiers;
+  keys: ModelKey[];
+  requests: ModelRequest[];
+  /** Task id to the request that owns it. */
+  tasks: Map<string, ModelRequest>;
+  idempotency: Map<
+    string,
+    { request: ModelRequest; fingerprint: string; dueAtMs: number; taskId?: string; data?: string }
+  >;
+}
+
+/** A key's own limits over those of its tier, an unknown tier being the standard one. */
+export function limitsOf(world: World, key: ModelKey): Limits {
+  return { ...(world.tiers[key.tier] ?? world.tiers.standard), ...key.own } as Limits;
+}
+
+const requestsOf = (world: World, key: ModelKey): ModelRequest[] =>
+  world.requests.filter((request) => request.key === key);
+
+const admissionsOf = (world: World, key: ModelKey): AdmissionMark[] => [
+  ...key.forgotten,
+  ...requestsOf(world, key).flatMap(({ admission }) => admission ?? []),
+];
+
+/** A key's clock never runs backwards: it is at least what it was at the last admission. DESIGN 7. */
+export function clockOf(world: World, key: ModelKey): number {
+  return Math.max(world.nowMs, ...admissionsOf(world, key).map(({ clockMs }) => clockMs));
+}
+
+export function usable(world: World, key: ModelKey): boolean {
+  return !key.revoked && (key.expiresAtMs === undefined || clockOf(world, key) < key.expiresAtMs);
+}
+
+/** When the requests of the last 60 s were admitted, oldest first. */
+export function windowOf(world: World, key: ModelKey): number[] {
+  const since = clockOf(world, key) - WINDOW_MS;
+  const counted = admissionsOf(world, key).filter(({ inWindow, clockMs }) => inWindow && clockMs > since);
+  return counted.map(({ clockMs }) => clockMs).sort((a, b) => a - b);
+}
+
+export function usedToday(world: World, key: ModelKey): number {
+  const today = Math.floor(clockOf(world, key) / DAY_MS);
+  return admissionsOf(world, key).filter(
+    ({ counted, clockMs }) => counted && Math.floor(clockMs / DAY_MS) === today,
+  ).length;
+}
+
+/** A key's slots: its holds and its unfinished tasks. DESIGN 3, invariant 3. */
+export const slotsOf = (world: World, key: ModelKey): string[] =>
+  requestsOf(world, key)
+    .filter(({ state }) => state === "held" || state === "bound")
+    .map(({ generation }) => generation.requestId);
+
+export const activeOf = (world: World, key: ModelKey): number => slotsOf(world, key).length;
+
+export const heldOf = (world: World, account: ModelAccount): number =>
+  world.requests
+    .filter(({ key, state }) => key.account === account && state === "held")
+    .reduce((sum, { generation }) => sum + generation.price, 0);
+
+/** The balance as it is shown. */
+export const spendableOf = (world: World, account: ModelAccount): number =>
+  account.balance - heldOf(world, account);
+
+/** The store's clock, the five numbers of the headers and the tier; zeros without a key. */
+export function numbersOf(world: World, key?: ModelKey): Reply {
+  const { nowMs } = world;
+  if (!key) return [nowMs, 0, 0, nowMs, 0, 0, ""];
+  const { rateLimit, maxConcurrent } = limitsOf(world, key);
+  const [oldest, ...rest] = windowOf(world, key);
+  const used = oldest === undefined ? 0 : rest.length + 1;
+  const resetAtMs = oldest === undefined ? nowMs : oldest + WINDOW_MS;
+  return [
+    nowMs,
+    rateLimit,
+    Math.max(0, rateLimit - used),
+    resetAtMs,
+    maxConcurrent,
+    activeOf(world, key),
+    key.tier,
+  ];
+}
+
+/** Charges a request's price, or refunds it. */
+export function post(world: World, request: ModelRequest, amount: number): void {
+  const { account, keyId } = request.key;
+  const { endpoint, requestId } = request.generation;
+  account.balance += amount;
+  account.totalUsed -= amount;
+  account.ledger.push({
+    type: amount < 0 ? "consume" : "recharge",
+    amount,
+    balance_after: account.balance,
+    endpoint,
+    reason: amount < 0 ? "" : "refund",
+    task_id: request.taskId ?? "",
+    at: world.nowMs,
+    request_id: requestId,
+    key_id: keyId,
+  });
+}

@@ -1,0 +1,240 @@
+import type { Reply } from "../../src/store/scripts.ts";
+import {
+  activeOf,
+  clockOf,
+  DAY_MS,
+  limitsOf,
+  type ModelKey,
+  type ModelRequest,
+  numbersOf,
+  post,
+  spendableOf,
+  usable,
+  usedToday,
+  WINDOW_MS,
+  windowOf,
+  type World,
+} from "./model-state.ts";
+
+/** Three 404s over a minute, DESIGN 2. */
+const GONE_COUNT = 3;
+const GONE_MS = 60_000;
+const CREDITS_MAX = 2 ** 53 - 1;
+
+/** May this generation run? DESIGN 2: authentication, idempotency, window, day, slots, credits; all or nothing. */
+export function admit(world: World, request: ModelRequest, notAfterMs: number): Reply {
+  const { key, generation } = request;
+  const { nowMs } = world;
+  const answer = (outcome: string, ...more: Reply): Reply => [outcome, ...numbersOf(world, key), ...more];
+  if (!usable(world, key)) return ["unknown_key", ...numbersOf(world)];
+  if (request.state !== "unborn") return answer(request.state === "void" ? "void" : "admitted");
+  if (nowMs > notAfterMs) return answer("stale");
+
+  const { idempotency, price, holdMs } = generation;
+  const first = idempotency && world.idempotency.get(idempotency.digest);
+  if (first) {
+    if (first.fingerprint !== idempotency.fingerprint) return answer("idempotency_mismatch");
+    if (first.taskId !== undefined) return answer("replayed", first.taskId, first.data ?? "");
+    return answer("idempotency_in_progress", first.dueAtMs);
+  }
+
+  const limits = limitsOf(world, key);
+  const stamps = windowOf(world, key);
+  if (stamps.length >= limits.rateLimit) {
+    const leaver = stamps[stamps.length - limits.rateLimit];
+    return answer("rate_limited", leaver === undefined ? WINDOW_MS : leaver + WINDOW_MS - nowMs);
+  }
+  const day = Math.floor(clockOf(world, key) / DAY_MS);
+  if (usedToday(world, key) >= limits.dailyLimit) return answer("daily_limited", (day + 1) * DAY_MS - nowMs);
+  if (activeOf(world, key) >= limits.maxConcurrent) return answer("concurrency_limited");
+  const spendable = spendableOf(world, key.account);
+  if (spendable < price) return answer("insufficient_credits", spendable);
+
+  request.state = "held";
+  request.dueAtMs = nowMs + holdMs;
+  request.sweepAtMs = request.dueAtMs;
+  request.admission = { clockMs: clockOf(world, key), inWindow: true, counted: true };
+  key.account.totalRequests++;
+  if (idempotency) {
+    const { digest, fingerprint } = idempotency;
+    world.idempotency.set(digest, { request, fingerprint, dueAtMs: request.dueAtMs });
+  }
+  return answer("admitted");
+}
+
+/** The upstream gave a task id: charge, and let the slot follow the task. */
+export function bind(
+  world: World,
+  request: ModelRequest,
+  taskId: string,
+  data: string,
+  pollMs: number,
+): Reply {
+  const { key, generation } = request;
+  const { nowMs } = world;
+  const owner = world.tasks.get(taskId);
+  const otherTask = request.taskId !== undefined && request.taskId !== taskId;
+  const answer = (outcome: string): Reply => [outcome, ...numbersOf(world, key)];
+  if ((owner && owner !== request) || otherTask) return answer("conflict");
+  if (request.state === "bound" || request.state === "ended") return answer("bound");
+
+  const wasHeld = request.state === "held";
+  const charged = wasHeld || spendableOf(world, key.account) >= generation.price;
+  request.state = "bound";
+  request.taskId = taskId;
+  request.charged = charged;
+  request.sweepAtMs = nowMs + pollMs;
+  request.boundAtMs = nowMs;
+  delete request.endedAtMs;
+  world.tasks.set(taskId, request);
+  if (charged) post(world, request, -generation.price);
+
+  const { idempotency } = generation;
+  const first = idempotency && world.idempotency.get(idempotency.digest);
+  if (idempotency && (!first || first.request === request)) {
+    const { digest, fingerprint } = idempotency;
+    world.idempotency.set(digest, { request, fingerprint, taskId, data, dueAtMs: request.sweepAtMs });
+  }
+  return answer(wasHeld ? "bound" : charged ? "late" : "uncollected");
+}
+
+/** The hold vanishes; an unsent one without any trace, and its ADMIT may not come after it. */
+export function voidHold(world: World, request: ModelRequest, reason: "refused" | "due" | "unsent"): Reply {
+  const answer = (outcome: string): Reply => [outcome, ...numbersOf(world, request.key)];
+  if (request.state === "unborn") {
+    if (reason === "unsent") {
+      request.state = "void";
+      request.tombstone = true;
+    }
+    return answer("missing");
+  }
+  if (request.state === "bound" || request.state === "ended") return answer("bound");
+  if (request.state === "held") {
+    if (reason === "due" && world.nowMs < (request.dueAtMs ?? 0)) return answer("not_due");
+    request.state = "void";
+    request.endedAtMs = world.nowMs;
+    if (request.admission) request.admission.counted = false;
+    const digest = request.generation.idempotency?.digest;
+    if (digest && world.idempotency.get(digest)?.request === request) world.idempotency.delete(digest);
+  }
+  if (reason === "unsent" && request.admission?.inWindow) {
+    request.admission.inWindow = false;
+    request.key.account.totalRequests--;
+  }
+  return answer("void");
+}
+
+export type Said = "pending" | "processing" | "completed" | "failed" | "gone" | "expired";
+
+/** What the upstream says of a task. Ended once; failed is refunded if it was charged. */
+export function observe(
+  world: World,
+  request: ModelRequest,
+  said: { status: Said; data: string },
+  options: { refundFailed: boolean; pollMs: number; poller?: ModelKey },
+): Reply {
+  const { nowMs } = world;
+  const answer = (outcome: string, refunded = 0): Reply => {
+    const numbers = numbersOf(world, options.poller);
+    return [outcome, ...numbers, request.seen?.status ?? "", request.seen?.data ?? "", refunded];
+  };
+  if (request.state === "ended") {
+    if (said.status === request.seen?.status) request.seen = { ...said, atMs: nowMs };
+    return answer("already_finished");
+  }
+  if (request.state !== "bound") return answer("missing");
+
+  if (said.status === "gone") {
+    request.gone ??= { count: 0, sinceMs: nowMs };
+    request.gone.count++;
+    if (request.gone.count < GONE_COUNT || nowMs - request.gone.sinceMs < GONE_MS) {
+      request.sweepAtMs = nowMs + options.pollMs;
+      return answer("observed");
+    }
+  } else {
+    delete request.gone;
+  }
+  const status = said.status === "gone" || said.status === "expired" ? "failed" : said.status;
+  request.seen = { status, data: said.data, atMs: nowMs };
+  if (status !== "completed" && status !== "failed") {
+    request.sweepAtMs = nowMs + options.pollMs;
+    return answer("observed");
+  }
+  request.state = "ended";
+  request.endedAtMs = nowMs;
+  if (status !== "failed" || !options.refundFailed || !request.charged) return answer("finished");
+  post(world, request, request.generation.price);
+  return answer("finished", request.generation.price);
+}
+
+/** Credits bought or granted, once per reference. */
+export function recharge(world: World, key: ModelKey, amount: number, reference: string): Reply {
+  const { account } = key;
+  const earlier = account.references.get(reference);
+  const spendable = spendableOf(world, account);
+  if (earlier !== undefined) return [earlier === amount ? "duplicate" : "mismatch", spendable];
+  if (amount > CREDITS_MAX - account.balance - account.totalUsed) return ["too_large", spendable];
+  account.references.set(reference, amount);
+  account.balance += amount;
+  const entry = { type: "recharge", amount, balance_after: account.balance, endpoint: "", reason: "" };
+  account.ledger.push({ ...entry, task_id: "", at: world.nowMs, reference });
+  return ["recharged", spendable + amount];
+}
+
+export function inspect(world: World, key: ModelKey, taskId?: string, cacheMs = 0): Reply {
+  if (!usable(world, key)) return ["unknown_key", ...numbersOf(world)];
+  const numbers = numbersOf(world, key);
+  if (taskId === undefined) return ["known", ...numbers];
+  const request = world.tasks.get(taskId);
+  if (!request || request.key.account !== key.account) return ["not_found", ...numbers];
+  const { seen, boundAtMs = 0 } = request;
+  const ageMs = world.nowMs - (seen?.atMs ?? 0);
+  const fresh = seen && ageMs >= 0 && ageMs < cacheMs ? 1 : 0;
+  const { requestId, key: creator } = request.generation;
+  return [
+    "task",
+    ...numbers,
+    requestId,
+    creator.keyId,
+    fresh,
+    seen?.status ?? "",
+    seen?.data ?? "",
+    boundAtMs,
+  ];
+}
+
+/** CREDITS without the transactions, which are compared with the ledger. */
+export function credits(world: World, key: ModelKey): Reply {
+  if (!usable(world, key)) return ["unknown_key", ...numbersOf(world)];
+  const { account } = key;
+  const money = [spendableOf(world, account), account.totalUsed, account.totalRequests];
+  return ["known", ...numbersOf(world, key), limitsOf(world, key).dailyLimit, ...money];
+}
+
+const byTimeThenId = (time: (request: ModelRequest) => number) => (a: ModelRequest, b: ModelRequest) =>
+  time(a) - time(b) || (a.generation.requestId < b.generation.requestId ? -1 : 1);
+
+/** Takes what is due out of sight for the lease. */
+export function claim(world: World, partition: number, most: number, leaseMs: number): Reply {
+  const open = world.requests.filter((request) => request.state === "held" || request.state === "bound");
+  const due = open.filter(({ key, sweepAtMs = 0 }) => key.partition === partition && sweepAtMs <= world.nowMs);
+  const taken = due.sort(byTimeThenId(({ sweepAtMs = 0 }) => sweepAtMs)).slice(0, most);
+  for (const request of taken) request.sweepAtMs = world.nowMs + leaseMs;
+  return [world.nowMs, ...taken.map(({ generation }) => generation.requestId)];
+}
+
+/** Forgets what ended longer ago than the retention. @returns how many */
+export function collect(world: World, partition: number, retentionMs: number, most: number): number {
+  const old = world.requests.filter(
+    ({ key, endedAtMs }) =>
+      key.partition === partition && endedAtMs !== undefined && endedAtMs <= world.nowMs - retentionMs,
+  );
+  const forgotten = old.sort(byTimeThenId(({ endedAtMs = 0 }) => endedAtMs)).slice(0, most);
+  for (const request of forgotten) {
+    // What was taken from the key stays taken; only the request itself is forgotten.
+    if (request.admission) request.key.forgotten.push(request.admission);
+    if (request.taskId !== undefined) world.tasks.delete(request.taskId);
+  }
+  world.requests = world.requests.filter((request) => !forgotten.includes(request));
+  return forgotten.length;
+}
