@@ -76,8 +76,8 @@ export const emptyAccount = (): AccountFold => ({
 export function addEntry(fold: LedgerFold, entry: LedgerEntry, report: Report): void {
   const { accountId, amount, balanceAfter, streamId } = entry;
   fold.lastId = streamId;
-  let account = fold.accounts.get(accountId);
-  if (!account) fold.accounts.set(accountId, (account = emptyAccount()));
+  const account = fold.accounts.get(accountId) ?? emptyAccount();
+  fold.accounts.set(accountId, account);
 
   if (balanceAfter !== account.balance + amount) {
     report(

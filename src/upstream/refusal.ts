@@ -1,6 +1,6 @@
 /** How the upstream says no, in its envelope or by HTTP alone. Spec 2.1, part 7; DESIGN 2. */
 
-const TEXT_CHARS_MAX = 500;
+const TEXT_CHARS_MAX = 1000;
 /** Codes that blame the gateway, whatever it asked for; 404 only where it asked for no particular thing. */
 const GATEWAY_FAULTS = new Set([401, 402, 403, 405, 407]);
 
@@ -28,7 +28,7 @@ export function textOf(envelope: Envelope): string | undefined {
 /** Seconds it asks us to wait: Retry-After as a number or a date (RFC 9110 10.2.3), else `retryAfter`. */
 export function waitSeconds(retryAfter: string | undefined, envelope: Envelope): number | undefined {
   if (retryAfter !== undefined && /^\d{1,9}$/.test(retryAfter)) return Number(retryAfter);
-  const atMs = Date.parse(retryAfter ?? "");
+  const atMs = /^[A-Z][a-z]{2}, \d{2} /.test(retryAfter ?? "") ? Date.parse(retryAfter ?? "") : Number.NaN;
   if (!Number.isNaN(atMs)) return Math.max(0, Math.ceil((atMs - Date.now()) / 1000));
   const seconds = envelope?.retryAfter;
   return typeof seconds === "number" && seconds >= 0 ? Math.ceil(seconds) : undefined;

@@ -1,0 +1,72 @@
+import { Command } from "commander";
+import { findTask, type Release, releaseTask, type TaskView } from "../store/tasks.ts";
+import { command, iso, listing, print, withRedis } from "./context.ts";
+
+/** `tollgate tasks ...` */
+export function tasksCommand(): Command {
+  return new Command("tasks")
+    .description("generation requests and their tasks")
+    .addCommand(showCommand())
+    .addCommand(releaseCommand());
+}
+
+const onTask = (name: string, description: string): Command =>
+  command(name, description).argument("<id>", "task id or request id");
+
+function showCommand(): Command {
+  return onTask("show", "where a request stands").action(async (id: string, flags: { json?: boolean }) => {
+    const json = shown(await withRedis((redis) => findTask(redis, id)));
+    print({ json, text: listing(json) }, flags);
+  });
+}
+
+function releaseCommand(): Command {
+  return onTask("release", "end a task as failed and refund it, or take a hold back").action(
+    async (id: string, flags: { json?: boolean }) => {
+      const { release, view } = await withRedis(async (redis) => ({
+        release: await releaseTask(redis, id),
+        view: await findTask(redis, id),
+      }));
+      const json = { ...release, ...shown(view) };
+      print({ json, text: inWords(release, view.requestId) }, flags);
+    },
+  );
+}
+
+function inWords(release: Release, requestId: string): string {
+  switch (release.outcome) {
+    case "ended":
+      return `The task of ${requestId} ended as failed; its slot is free and ${release.refunded} credits are refunded.`;
+    case "voided":
+      return `The hold of ${requestId} is taken back; its slot is free and ${release.credits} credits can be spent again.`;
+    case "already_finished":
+      return `The task of ${requestId} had ended before; nothing is changed.`;
+    case "already_void":
+      return `The hold of ${requestId} was taken back before; nothing is changed.`;
+  }
+}
+
+function shown({ requestId, record, task }: TaskView): Record<string, unknown> {
+  const time = (name: string): string | undefined =>
+    record[name] === undefined ? undefined : iso(Number(record[name]));
+  return {
+    request_id: requestId,
+    task_id: record.task_id,
+    state: record.state,
+    status: task.status ?? record.status,
+    account_id: record.account_id,
+    key_id: record.key_id,
+    endpoint: record.endpoint,
+    price: record.price === undefined ? undefined : Number(record.price),
+    uncollected: record.uncollected === undefined ? undefined : true,
+    void_reason: record.reason,
+    ended_by: record.ended_by,
+    admitted_at: time("admitted_at"),
+    bound_at: time("bound_at"),
+    // The next question to the upstream, or the end of a hold.
+    due_at: record.state === "held" || record.state === "bound" ? time("due_at") : undefined,
+    observed_at: task.observed_at === undefined ? undefined : iso(Number(task.observed_at)),
+    void_at: time("void_at"),
+    finished_at: time("finished_at"),
+  };
+}
