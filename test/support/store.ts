@@ -102,6 +102,7 @@ export function createStage(
       credits?: number;
       tier?: string;
       accountId?: string;
+      partition?: number;
       expiresAtMs?: number;
       ownLimits?: boolean;
     } = {},
@@ -113,15 +114,19 @@ export function createStage(
       ownLimits = true,
     } = wanted;
     const { rateLimit, maxConcurrent, dailyLimit } = { ...(ownLimits ? WIDE : {}), ...wanted };
-    const key = keyRef(randomId("key"), wanted.accountId ?? randomId("acc"), partition);
-    const { keys, references } = accountNames(partition, key.accountId);
+    const key = keyRef(
+      randomId("key"),
+      wanted.accountId ?? randomId("acc"),
+      wanted.partition ?? partition,
+    );
+    const { keys, references } = accountNames(key.partition, key.accountId);
     const limits = Object.entries({ rateLimit, maxConcurrent, dailyLimit }).filter(
       ([, limit]) => limit !== undefined,
     );
     const record = ["tier", tier, ...limitFields(Object.fromEntries(limits))];
     if (expiresAtMs !== undefined) record.push("expires_at", String(expiresAtMs));
     const { names } = key;
-    const { accounts } = partitionNames(partition);
+    const { accounts } = partitionNames(key.partition);
     await connection.scripts.issue(
       [names.key, names.account, keys, accounts, names.ledger, names.recent, references],
       [now(), "", key.keyId, key.accountId, credits, `key:${key.keyId}`, ...record],
@@ -200,7 +205,7 @@ export function createStage(
       more: { data?: string; refundFailed?: boolean; poller?: KeyRef; taskId?: string } = {},
     ) {
       const { data = `{"status":"${status}"}`, taskId = taskOf(generation), ...rest } = more;
-      const { accountId } = generation.key;
+      const { accountId, partition } = generation.key;
       return store.observe(
         { partition, accountId, task: known(generation, taskId) },
         { status, data },
@@ -208,7 +213,7 @@ export function createStage(
       );
     },
     async recharge(key: KeyRef, amount: number | string, reference: string): Promise<Reply> {
-      const { account, references } = accountNames(partition, key.accountId);
+      const { account, references } = accountNames(key.partition, key.accountId);
       return call(
         "recharge",
         [account, key.names.ledger, key.names.recent, references],
@@ -218,7 +223,7 @@ export function createStage(
     credits: (key: KeyRef) => store.credits(key, tiers),
     /** What is held of an account's balance, as it is stored. */
     held: async (key: KeyRef) => Number(await redis.hget(key.names.account, "held")),
-    requestRecord: ({ requestId }: Generation) => redis.hgetall(requestName(partition, requestId)),
+    requestRecord: ({ requestId, key }: Generation) => redis.hgetall(requestName(key.partition, requestId)),
     /** The raw replies since the last time. */
     replies(): Reply[] {
       const taken = replies;

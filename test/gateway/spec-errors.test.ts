@@ -1,0 +1,395 @@
+import { randomUUID } from "node:crypto";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { givenGateway, limitsOf, type RequestOptions, type TestGateway } from "../support/gateway.ts";
+import {
+  asking,
+  BOAT,
+  expectNobody,
+  expectUnconsumed,
+  givenTightKey,
+  PRO_TEXT_TO_VIDEO,
+  recharge,
+  revoke,
+  setLimits,
+  TEXT_TO_VIDEO,
+} from "./spec-stage.ts";
+
+let gateway: TestGateway;
+let ask: ReturnType<typeof asking>;
+beforeAll(async () => {
+  gateway = await givenGateway({ config: { server: { unknownKeysPerMinute: 1_000_000 } } });
+  ask = asking(gateway);
+});
+afterAll(() => gateway.stop());
+
+const CREDITS = "/api/v1/credits";
+/** One request of each kind, all of which would succeed or be refused for the task alone with a good key. */
+const EVERYWHERE: [method: string, path: string, body?: unknown][] = [
+  ["POST", TEXT_TO_VIDEO, BOAT],
+  ["POST", "/api/v1/gen2-pro/storyboard", { nonsense: 1 }],
+  ["POST", "/api/v1/upload", "x"],
+  ["GET", CREDITS],
+  ["GET", "/api/v1/tasks/abc"],
+  ["GET", "/api/v1/no/such/path"],
+  ["DELETE", CREDITS],
+];
+
+describe("authentication comes first, on every path", () => {
+  test.each(EVERYWHERE)("%s %s without a key: 401 Missing API key, zeros", async (method, path, body) => {
+    const request: RequestOptions = body === undefined ? {} : { body };
+    for (const headers of [{}, { authorization: "Basic sk_x" }, { authorization: "Bearer" }]) {
+      const reply = await ask(method, path, { ...request, headers });
+      expect(reply.body).toMatchObject({ code: 401, error: "Missing API key" });
+      expect(reply.status).toBe(401);
+      expectNobody(reply);
+    }
+  });
+
+  test.each(EVERYWHERE)(
+    "%s %s with a bad key: 401 Invalid API key, whyever it is bad",
+    async (method, path, body) => {
+      const revoked = await gateway.givenKey();
+      expect((await ask("GET", CREDITS, { key: revoked.key })).status).toBe(200);
+      await revoke(gateway, revoked);
+      const neverSeen = await gateway.givenKey();
+      await revoke(gateway, neverSeen);
+      const expired = await gateway.givenKey({ expiresAtMs: Date.now() - 1000 });
+      const bodies = [];
+      for (const key of [revoked.key, neverSeen.key, expired.key, "sk_unknown", "pk_unknown"]) {
+        const reply = await ask(method, path, body === undefined ? { key } : { key, body });
+        expect(reply.status).toBe(401);
+        expectNobody(reply);
+        bodies.push({ ...reply.body, request_id: "" });
+      }
+      const expected = { code: 401, msg: "Invalid API key", error: "Invalid API key", request_id: "" };
+      expect(bodies).toEqual(Array(5).fill(expected));
+    },
+  );
+
+  test("the scheme is case-insensitive", async () => {
+    const { key } = await gateway.givenKey();
+    for (const scheme of ["bearer", "BEARER", "Bearer"])
+      expect((await ask("GET", CREDITS, { headers: { authorization: `${scheme} ${key}` } })).status).toBe(
+        200,
+      );
+  });
+
+  test("a key that expires while it is in use is refused from then on", async () => {
+    const issued = await gateway.givenKey({ expiresAtMs: Date.now() + 3_600_000 });
+    expect((await ask("GET", CREDITS, { key: issued.key })).status).toBe(200);
+    await setLimits(gateway, issued, { expires_at: Date.now() - 1 });
+    expect((await ask("GET", CREDITS, { key: issued.key })).status).toBe(401);
+    expect((await ask("POST", TEXT_TO_VIDEO, { key: issued.key, body: BOAT })).status).toBe(401);
+  });
+});
+
+/** What a key that may do exactly one thing is refused, before anything is consumed. */
+const REFUSALS: [
+  what: string,
+  status: number,
+  code: number,
+  method: string,
+  path: string,
+  request: RequestOptions,
+][] = [
+  ["no body", 400, 400, "POST", TEXT_TO_VIDEO, { body: "" }],
+  ["no JSON", 400, 400, "POST", TEXT_TO_VIDEO, { body: "{" }],
+  ["an array", 400, 400, "POST", TEXT_TO_VIDEO, { body: [] }],
+  ["a missing parameter", 400, 400, "POST", TEXT_TO_VIDEO, { body: {} }],
+  ["a duplicate parameter", 400, 400, "POST", TEXT_TO_VIDEO, { body: '{"prompt":"a","prompt":"b"}' }],
+  ["a body nested too deeply", 400, 400, "POST", TEXT_TO_VIDEO, { body: `${"[".repeat(60_000)}` }],
+  ["half a surrogate pair", 400, 400, "POST", TEXT_TO_VIDEO, { body: '{"prompt":"\\ud83d"}' }],
+  [
+    "a bad Idempotency-Key",
+    400,
+    400,
+    "POST",
+    TEXT_TO_VIDEO,
+    { body: BOAT, headers: { "idempotency-key": "a b" } },
+  ],
+  ["insufficient credits", 402, 402, "POST", PRO_TEXT_TO_VIDEO, { body: BOAT }],
+  ["an unknown path", 404, 404, "POST", "/api/v1/gen3/text-to-video", { body: BOAT }],
+  ["a path outside", 404, 404, "GET", "/metrics", {}],
+  ["an unknown task", 404, 404, "GET", "/api/v1/tasks/unknown", {}],
+  ["a task id that cannot be", 404, 404, "GET", "/api/v1/tasks/a%20b", {}],
+  ["a wrong method", 405, 405, "PUT", TEXT_TO_VIDEO, { body: BOAT }],
+  ["a body over 256 KiB", 413, 413, "POST", TEXT_TO_VIDEO, { body: { prompt: "a".repeat(256 * 1024) } }],
+  [
+    "a wrong media type",
+    415,
+    415,
+    "POST",
+    TEXT_TO_VIDEO,
+    { body: "{}", headers: { "content-type": "text/plain" } },
+  ],
+  [
+    "a charset that is not UTF-8",
+    415,
+    415,
+    "POST",
+    TEXT_TO_VIDEO,
+    { body: "{}", headers: { "content-type": "application/json; charset=latin1" } },
+  ],
+  [
+    "a Content-Encoding",
+    415,
+    415,
+    "POST",
+    TEXT_TO_VIDEO,
+    { body: BOAT, headers: { "content-encoding": "gzip" } },
+  ],
+  [
+    "Content-Encoding: identity",
+    415,
+    415,
+    "POST",
+    TEXT_TO_VIDEO,
+    { body: BOAT, headers: { "content-encoding": "identity" } },
+  ],
+  ["an upload that is no form", 415, 415, "POST", "/api/v1/upload", { body: BOAT }],
+];
+
+describe("refusals before admission consume nothing at all, and carry the key's true numbers", () => {
+  test.each(REFUSALS)("%s: %d", async (_, status, code, method, path, request) => {
+    const issued = await givenTightKey(gateway);
+    const sentBefore = gateway.generator.requests.length;
+    const reply = await ask(method, path, { ...request, key: issued.key });
+    expect(reply.body).toMatchObject({ code });
+    expect(reply.status).toBe(status);
+    expect(limitsOf(reply)).toMatchObject({ limit: 1, remaining: 1, maxConcurrent: 1, active: 0 });
+    expect(gateway.generator.requests.length).toBe(sentBefore);
+    await expectUnconsumed(gateway, issued);
+  });
+
+  test("a refusal shows what is used by now, not what was when the key was new", async () => {
+    const { key } = await gateway.givenKey({ limits: { rateLimit: 7, maxConcurrent: 4 } });
+    await ask("POST", TEXT_TO_VIDEO, { key, body: BOAT });
+    for (const [method, path, body] of EVERYWHERE.slice(1)) {
+      const reply = await ask(method, path, body === undefined ? { key } : { key, body });
+      expect(limitsOf(reply)).toMatchObject({ limit: 7, remaining: 6, maxConcurrent: 4, active: 1 });
+      expect(limitsOf(reply).reset! - Date.now() / 1000).toBeGreaterThan(50);
+      expect(limitsOf(reply).reset! - Date.now() / 1000).toBeLessThan(62);
+    }
+  });
+});
+
+describe("texts and extra fields", () => {
+  test("400 names the parameter and the rule, and lists all problems", async () => {
+    const { key } = await gateway.givenKey();
+    const reply = await ask("POST", TEXT_TO_VIDEO, { key, body: { promt: "a", aspectRatio: "4:3" } });
+    expect(reply.body.error).toMatch(/prompt is required|aspectRatio must be one of|promt is not a known/);
+    expect(reply.body.details).toHaveLength(3);
+    expect(reply.body.details).toEqual(
+      expect.arrayContaining([
+        { path: "/prompt", message: "prompt is required" },
+        { path: "/promt", message: "promt is not a known parameter; did you mean prompt?" },
+        { path: "/aspectRatio", message: expect.stringContaining('"16:9"') },
+      ]),
+    );
+  });
+
+  test("402 names the price and the balance, and tells SDKs not to retry", async () => {
+    const { key } = await gateway.givenKey({ credits: 149 });
+    const reply = await ask("POST", PRO_TEXT_TO_VIDEO, { key, body: BOAT });
+    expect(reply.status).toBe(402);
+    expect(reply.body.error).toMatch(/150.*149/);
+    expect(reply.headers.get("x-should-retry")).toBe("false");
+    expect(reply.body.retryAfter).toBeUndefined();
+  });
+
+  test.each([
+    ["GET", TEXT_TO_VIDEO, "POST"],
+    ["GET", "/api/v1/upload", "POST"],
+    ["POST", CREDITS, "GET"],
+    ["DELETE", "/api/v1/tasks/abc", "GET"],
+    ["PATCH", TEXT_TO_VIDEO, "POST"],
+    ["OPTIONS", CREDITS, "GET"],
+  ])("405 for %s %s allows %s", async (method, path, allow) => {
+    const { key } = await gateway.givenKey();
+    const reply = await ask(method, path, { key });
+    expect(reply.status).toBe(405);
+    expect(reply.headers.get("allow")).toBe(allow);
+  });
+
+  test("415 takes application/json with charset utf-8, in any spelling", async () => {
+    const { key } = await gateway.givenKey();
+    for (const type of [
+      "application/json",
+      "Application/JSON; charset=UTF-8",
+      'application/json;charset="utf-8"',
+    ])
+      expect(
+        (await ask("POST", TEXT_TO_VIDEO, { key, body: BOAT, headers: { "content-type": type } })).status,
+      ).toBe(200);
+    for (const type of [
+      "application/json5",
+      "text/json",
+      "application/jsonx",
+      "application/json; charset=utf-16",
+    ])
+      expect(
+        (await ask("POST", TEXT_TO_VIDEO, { key, body: BOAT, headers: { "content-type": type } })).status,
+      ).toBe(415);
+  });
+
+  test("413 begins one byte above 256 KiB", async () => {
+    const { key } = await gateway.givenKey();
+    const filler = (bytes: number) => {
+      const frame = JSON.stringify({ prompt: "a", negativePrompt: "" }).length;
+      return JSON.stringify({ prompt: "a", negativePrompt: "x".repeat(bytes - frame) });
+    };
+    expect((await ask("POST", TEXT_TO_VIDEO, { key, body: filler(262_144) })).status).toBe(200);
+    expect((await ask("POST", TEXT_TO_VIDEO, { key, body: filler(262_145) })).status).toBe(413);
+  });
+
+  test("a body that is not UTF-8 is 400", async () => {
+    const { key } = await gateway.givenKey();
+    const response = await fetch(gateway.url + TEXT_TO_VIDEO, {
+      method: "POST",
+      headers: { authorization: `Bearer ${key}`, "content-type": "application/json" },
+      body: Buffer.from('{"prompt":"\xff\xfe"}', "latin1"),
+    });
+    expect(response.status).toBe(400);
+  });
+});
+
+describe("the limits", () => {
+  // Guarantee: window (2001), day (2003), slots (2002), credits (402), in this order, and none consumes anything.
+  test("each limit is met in the order of checks, and gives way to the next", async () => {
+    const issued = await givenTightKey(gateway);
+    const generate = () => ask("POST", TEXT_TO_VIDEO, { key: issued.key, body: BOAT });
+    expect((await generate()).status).toBe(200);
+
+    for (let n = 0; n < 3; n++) {
+      const limited = await generate();
+      expect(limited.status).toBe(429);
+      expect(limited.body).toMatchObject({
+        code: 2001,
+        msg: expect.stringMatching(/rate limit exceeded.*slow down/i),
+      });
+      expect(limited.body.retryAfter).toBeLessThanOrEqual(60);
+      expect(limited.body.retryAfter).toBeGreaterThan(50);
+      expect(limited.headers.get("x-should-retry")).toBeNull();
+      expect(limitsOf(limited)).toMatchObject({ limit: 1, remaining: 0, active: 1 });
+      expect(limitsOf(limited).reset! * 1000 - Date.now()).toBeLessThanOrEqual(61_000);
+    }
+    await setLimits(gateway, issued, { rate_limit: 2 });
+    for (let n = 0; n < 3; n++) {
+      const daily = await generate();
+      expect(daily.status).toBe(429);
+      expect(daily.body.code).toBe(2003);
+      expect(daily.headers.get("x-should-retry")).toBe("false");
+      const toMidnight = (86_400_000 - (Date.now() % 86_400_000)) / 1000;
+      expect(Math.abs(((daily.body.retryAfter - toMidnight + 43_200) % 86_400) - 43_200)).toBeLessThan(3);
+    }
+    await setLimits(gateway, issued, { daily_limit: 2 });
+    for (let n = 0; n < 3; n++) {
+      const concurrent = await generate();
+      expect(concurrent.status).toBe(429);
+      expect(concurrent.body).toMatchObject({ code: 2002, retryAfter: 10 });
+      expect(concurrent.headers.get("x-should-retry")).toBeNull();
+      expect(limitsOf(concurrent)).toMatchObject({ remaining: 1, maxConcurrent: 1, active: 1 });
+    }
+    await setLimits(gateway, issued, { max_concurrent: 2 });
+    for (let n = 0; n < 3; n++) expect((await generate()).body.code).toBe(402);
+    await recharge(gateway, issued, 10);
+    const last = await generate();
+    expect(last.status).toBe(200);
+    expect(limitsOf(last)).toMatchObject({ limit: 2, remaining: 0, maxConcurrent: 2, active: 2 });
+    const { data } = (await ask("GET", CREDITS, { key: issued.key })).body;
+    expect(data).toMatchObject({ balance: 0, total_used: 20, total_requests: 2 });
+  });
+
+  test("an exhausted key still reads, and its bad body is still 400", async () => {
+    const issued = await givenTightKey(gateway);
+    const { body } = await ask("POST", TEXT_TO_VIDEO, { key: issued.key, body: BOAT });
+    expect((await ask("POST", TEXT_TO_VIDEO, { key: issued.key, body: {} })).status).toBe(400);
+    for (let n = 0; n < 3; n++) {
+      expect((await ask("GET", CREDITS, { key: issued.key })).status).toBe(200);
+      expect((await ask("GET", `/api/v1/tasks/${body.data.task_id}`, { key: issued.key })).status).toBe(200);
+    }
+  });
+
+  test("the limits of a tier are enforced and shown: standard 20, 3, 500; enterprise 100, 10, 10000", async () => {
+    for (const [tier, rate, concurrent, daily] of [
+      ["standard", 20, 3, 500],
+      ["enterprise", 100, 10, 10_000],
+    ] as const) {
+      const { key } = await gateway.givenKey({ tier, limits: {} });
+      const reply = await ask("GET", CREDITS, { key });
+      const limits = { rate_limit: rate, max_concurrent: concurrent, daily_limit: daily };
+      expect(reply.body.data).toMatchObject({ tier, limits });
+      expect(limitsOf(reply)).toMatchObject({
+        limit: rate,
+        remaining: rate,
+        maxConcurrent: concurrent,
+        active: 0,
+      });
+      for (let n = 0; n < concurrent; n++)
+        expect((await ask("POST", TEXT_TO_VIDEO, { key, body: BOAT })).status).toBe(200);
+      expect((await ask("POST", TEXT_TO_VIDEO, { key, body: BOAT })).body.code).toBe(2002);
+    }
+  });
+});
+
+describe("Idempotency-Key", () => {
+  test("the same request again is answered from the first, marked, and charged once", async () => {
+    const issued = await givenTightKey(gateway);
+    const request = { key: issued.key, body: BOAT, headers: { "idempotency-key": randomUUID() } };
+    const first = await ask("POST", TEXT_TO_VIDEO, request);
+    const again = await ask("POST", TEXT_TO_VIDEO, {
+      ...request,
+      body: { prompt: BOAT.prompt, aspectRatio: "16:9" },
+    });
+    expect(first.headers.get("idempotency-replayed")).toBeNull();
+    expect(again.status).toBe(200);
+    expect(again.headers.get("idempotency-replayed")).toBe("true");
+    expect(again.body.data).toEqual(first.body.data);
+    expect((await ask("GET", CREDITS, { key: issued.key })).body.data).toMatchObject({
+      balance: 0,
+      total_requests: 1,
+    });
+  });
+
+  test("with another body or path it is 422, before any limit", async () => {
+    const issued = await givenTightKey(gateway);
+    const headers = { "idempotency-key": randomUUID() };
+    await ask("POST", TEXT_TO_VIDEO, { key: issued.key, body: BOAT, headers });
+    for (const [path, body] of [
+      [TEXT_TO_VIDEO, { prompt: "b" }],
+      [PRO_TEXT_TO_VIDEO, BOAT],
+    ] as const) {
+      const reply = await ask("POST", path, { key: issued.key, body, headers });
+      expect(reply.status).toBe(422);
+      expect(reply.body.code).toBe(422);
+    }
+  });
+
+  test("while the first is in progress it is 409 with retryAfter", async () => {
+    const issued = await givenTightKey(gateway);
+    const headers = { "idempotency-key": randomUUID() };
+    const sentBefore = gateway.generator.requests.length;
+    const slow = ask("POST", TEXT_TO_VIDEO, {
+      key: issued.key,
+      body: { prompt: "[sandbox: delay=400ms]" },
+      headers,
+    });
+    await expect.poll(() => gateway.generator.requests.length).toBe(sentBefore + 1);
+    const reply = await ask("POST", TEXT_TO_VIDEO, {
+      key: issued.key,
+      body: { prompt: "[sandbox: delay=400ms]" },
+      headers,
+    });
+    expect(reply.status).toBe(409);
+    expect(reply.body).toMatchObject({ code: 409, retryAfter: expect.any(Number) });
+    expect((await slow).status).toBe(200);
+  });
+
+  test("two accounts may use the same one", async () => {
+    const headers = { "idempotency-key": randomUUID() };
+    const ids = [];
+    for (const { key } of [await gateway.givenKey(), await gateway.givenKey()])
+      ids.push((await ask("POST", TEXT_TO_VIDEO, { key, body: BOAT, headers })).body.data.task_id);
+    expect(ids[0]).not.toBe(ids[1]);
+  });
+});
