@@ -48,7 +48,7 @@ function verifyCommand(): Command {
     });
 }
 
-function inWords({ ok, accounts, entries, violations, unlisted }: Verification): string {
+function inWords({ ok, accounts, entries, violations, unlisted = 0 }: Verification): string {
   const seen = `${accounts} accounts and ${entries} ledger entries`;
   if (ok) return `The books are right: ${seen}.`;
   const rows = violations.map((one) => [one.invariant, one.account_id, one.request_id, one.message]);

@@ -101,7 +101,10 @@ export async function openJournal(folder: string, log: Logger): Promise<Journal>
 
   // What was taken over is first made our own, then its file goes: a crash in between replays it twice, no harm.
   await Promise.all(recovered.map((line) => enqueue(`${JSON.stringify(line)}\n`)));
-  for (const path of left) rmSync(path, { force: true });
+  for (const path of left) {
+    rmSync(path, { force: true });
+    openHere.delete(path);
+  }
 
   return {
     recovered,
@@ -128,6 +131,7 @@ function abandoned(folder: string): string[] {
     const taken = `${path.replace(/\.taken-\d+$/, "")}.taken-${process.pid}`;
     try {
       renameSync(path, taken);
+      openHere.add(taken);
       claimed.push(taken);
     } catch {
       // Another gateway was faster.

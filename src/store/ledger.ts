@@ -35,14 +35,17 @@ export interface Verification {
   entries: number;
   violations: Violation[];
   /** Violations beyond the bound of the list. */
-  unlisted: number;
+  unlisted?: number;
 }
 
 /** One run: what it reads from, whom it asks about, and what it has found. */
 interface Run {
   redis: Redis;
   partitions: number;
+  /** Absent: everybody. */
   wanted: ReadonlySet<string> | undefined;
+  /** Whether any of them lives in this partition. */
+  has(partition: number): boolean;
   report: Report;
   result: Verification;
 }
@@ -57,13 +60,15 @@ export async function verifyLedger(
   redis: Redis,
   options: { accountIds?: readonly string[] } = {},
 ): Promise<Verification> {
-  const result: Verification = { ok: true, accounts: 0, entries: 0, violations: [], unlisted: 0 };
+  const result: Verification = { ok: true, accounts: 0, entries: 0, violations: [] };
   const wanted = options.accountIds && new Set(options.accountIds);
   const report = reporter(result, wanted);
-  const run: Run = { redis, partitions: await partitionsOf(redis), wanted, report, result };
-  const places = wanted && new Set([...wanted].map((accountId) => partitionOf(accountId, run.partitions)));
-  for (let partition = 0; partition < run.partitions; partition++) {
-    if (!places || places.has(partition)) await verifyPartition(run, partition);
+  const partitions = await partitionsOf(redis);
+  const places = wanted && new Set([...wanted].map((accountId) => partitionOf(accountId, partitions)));
+  const has = (partition: number): boolean => !places || places.has(partition);
+  const run: Run = { redis, partitions, wanted, has, report, result };
+  for (let partition = 0; partition < partitions; partition++) {
+    if (has(partition)) await verifyPartition(run, partition);
   }
   await verifyRequests(run);
   return result;
@@ -74,7 +79,7 @@ function reporter(result: Verification, wanted: ReadonlySet<string> | undefined)
     if (wanted && !wanted.has(accountId)) return;
     result.ok = false;
     if (result.violations.length >= VIOLATIONS_MAX) {
-      result.unlisted++;
+      result.unlisted = (result.unlisted ?? 0) + 1;
       return;
     }
     const request = requestId ? { request_id: requestId } : {};
@@ -190,27 +195,44 @@ async function verifyDue(run: Run, partition: number): Promise<void> {
 
 /** Every open request is due and has its slot: the only way to find one that is in neither. Invariant 3. */
 async function verifyRequests(run: Run): Promise<void> {
-  const { redis, report, wanted } = run;
-  const pages = redis.scanStream({ match: "tg:{p*}:request:*", count: 1000 });
-  for await (const names of pages as AsyncIterable<string[]>) {
-    const states = await many<(string | null)[], string>(redis, names, (pipe, name) =>
-      pipe.hmget(name, "state", "account_id", "key_id"),
+  for await (const page of run.redis.scanStream({ match: "tg:{p*}:request:*", count: 1000 })) {
+    const places = (page as string[]).flatMap((name) => requestPlace(name) ?? []);
+    const among = places.filter(({ partition }) => partition < run.partitions && run.has(partition));
+    const records = await many<(string | null)[], Place>(run.redis, among, (pipe, { partition, id }) =>
+      pipe.hmget(requestName(partition, id), "state", "account_id"),
     );
-    for (const [at, [state, accountId, keyId]] of states.entries()) {
-      const [, digits = "", id = ""] = /^tg:\{p(\d+)\}:request:(.*)$/s.exec(names[at] ?? "") ?? [];
-      if (!isOpen({ state: state ?? "" }) || (wanted && !wanted.has(accountId ?? ""))) continue;
-      const partition = Number(digits);
-      const key = keyRef(keyId ?? "", accountId ?? "", partition);
-      const [record, due, slot] = await together<[RequestRecord, string | null, number]>(redis, (multi) =>
-        multi.hgetall(requestName(partition, id)).zscore(key.names.due, id).sismember(key.names.slots, id),
-      );
-      if (!isOpen(record)) continue;
-      const account = record.account_id ?? "";
-      if (due === null) report("due", account, `is ${record.state}, but not among those that are due`, id);
-      if (slot === 0) report("slots", account, `is ${record.state}, but has no slot of ${keyId}`, id);
+    for (const [at, place] of among.entries()) {
+      const [state, accountId] = records[at] ?? [];
+      if (!isOpen({ state: state ?? "" }) || !isWanted(run, accountId ?? "")) continue;
+      await verifyOpen(run, place);
     }
   }
 }
+
+async function verifyOpen({ redis, report }: Run, { partition, id }: Place): Promise<void> {
+  const name = requestName(partition, id);
+  const keyId = (await redis.hget(name, "key_id")) ?? "";
+  const { due: dueName, slots } = keyRef(keyId, "", partition).names;
+  const [record, due, slot] = await together<[RequestRecord, string | null, number]>(redis, (multi) =>
+    multi.hgetall(name).zscore(dueName, id).sismember(slots, id),
+  );
+  if (!isOpen(record)) return;
+  const accountId = record.account_id ?? "";
+  if (due === null) report("due", accountId, `is ${record.state}, but not among those that are due`, id);
+  if (slot === 0) report("slots", accountId, `is ${record.state}, but has no slot of ${keyId}`, id);
+}
+
+interface Place {
+  partition: number;
+  id: string;
+}
+
+function requestPlace(name: string): Place | undefined {
+  const [, digits, id] = /^tg:\{p(\d+)\}:request:(.*)$/s.exec(name) ?? [];
+  return id === undefined ? undefined : { partition: Number(digits), id };
+}
+
+const isWanted = ({ wanted }: Run, accountId: string): boolean => !wanted || wanted.has(accountId);
 
 const isOpen = (record: RequestRecord): boolean => record.state === "held" || record.state === "bound";
 

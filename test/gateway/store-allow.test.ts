@@ -146,7 +146,8 @@ test("uploads of seen keys pass", async () => {
       headers: { authorization: `Bearer ${key.key}` },
       body: form,
     });
-    const reply = { status: response.status, headers: response.headers, body: await response.json() };
+    const body = (await response.json()) as Reply["body"];
+    const reply: Reply = { status: response.status, headers: response.headers, body };
     expectDegraded(reply);
     expect(reply.body.data.url).toMatch(/^https:/);
   });

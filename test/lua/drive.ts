@@ -169,9 +169,9 @@ async function step(run: Run, command: Command, where: string): Promise<void> {
     }
     case "credits": {
       await stage.credits(ref);
-      const [head, lines] = [stage.replies()[0]?.slice(0, 12), stage.replies()];
-      void lines;
-      return expectReply(head, model.credits(world, key));
+      const [reply = []] = stage.replies();
+      const recent = reply[0] === "known" ? linesOf(await ledgerOf(run, ref)) : [];
+      return expectReply(reply, [...model.credits(world, key), ...recent]);
     }
     default:
       return aside(run, command, where);
@@ -276,16 +276,10 @@ async function observe(
   });
   const options = { refundFailed, pollMs: POLL_MS };
   const by = poller === undefined ? {} : { poller: world.keys[poller]! };
-  same(
-    stage.replies()[0],
-    model.observe(world, request, { status, data }, { ...options, ...by }),
-    where,
-  );
+  same(stage.replies()[0], model.observe(world, request, { status, data }, { ...options, ...by }), where);
 }
 
 export function same(actual: unknown, expected: unknown, where: string): void {
   if (isDeepStrictEqual(actual, expected)) return;
   throw new Error(`${where}\n store: ${JSON.stringify(actual)}\n model: ${JSON.stringify(expected)}`);
 }
-
-export { ledgerOf, linesOf };

@@ -12,8 +12,8 @@ import {
   usable,
   usedToday,
   WINDOW_MS,
-  windowOf,
   type World,
+  windowOf,
 } from "./model-state.ts";
 
 /** Three 404s over a minute, DESIGN 2. */
@@ -86,6 +86,7 @@ export function bind(
   request.sweepAtMs = nowMs + pollMs;
   request.boundAtMs = nowMs;
   delete request.endedAtMs;
+  delete request.tombstone;
   world.tasks.set(taskId, request);
   if (charged) post(world, request, -generation.price);
 
@@ -217,7 +218,9 @@ const byTimeThenId = (time: (request: ModelRequest) => number) => (a: ModelReque
 /** Takes what is due out of sight for the lease. */
 export function claim(world: World, partition: number, most: number, leaseMs: number): Reply {
   const open = world.requests.filter((request) => request.state === "held" || request.state === "bound");
-  const due = open.filter(({ key, sweepAtMs = 0 }) => key.partition === partition && sweepAtMs <= world.nowMs);
+  const due = open.filter(
+    ({ key, sweepAtMs = 0 }) => key.partition === partition && sweepAtMs <= world.nowMs,
+  );
   const taken = due.sort(byTimeThenId(({ sweepAtMs = 0 }) => sweepAtMs)).slice(0, most);
   for (const request of taken) request.sweepAtMs = world.nowMs + leaseMs;
   return [world.nowMs, ...taken.map(({ generation }) => generation.requestId)];

@@ -80,7 +80,7 @@ export function expectSound(books: Books): void {
   }
   expect(books.balance, "the last entry is the balance").toBe(balance);
   const used = [...consumed(books), ...refunded(books)];
-  expect(books.totalUsed).toBe(-used.reduce((sum, { amount }) => sum + amount, 0));
+  expect(books.totalUsed + used.reduce((sum, { amount }) => sum + amount, 0)).toBe(0);
   for (const requestId of new Set(used.map((entry) => entry.requestId))) {
     const own = used.filter((entry) => entry.requestId === requestId);
     expect(own.filter(({ type }) => type === "consume").length, "charged once at most").toBe(1);
@@ -116,14 +116,14 @@ export async function openRequests(client: Redis, accountId: string): Promise<st
 export async function makeDue(
   client: Redis,
   accountId: string,
-  fields: Record<string, number> = {},
+  fields: Record<string, string> = {},
 ): Promise<number> {
   const partition = await partitionFor(client, accountId);
   const open = await openRequests(client, accountId);
-  const past = Date.now() - 1000;
+  const past = String(Date.now() - 1000);
   for (const requestId of open) {
-    await client.hset(requestName(partition, requestId), { due_at: String(past), ...fields });
-    await client.zadd(partitionNames(partition).due, "XX", String(past), requestId);
+    await client.hset(requestName(partition, requestId), { due_at: past, ...fields });
+    await client.zadd(partitionNames(partition).due, "XX", past, requestId);
   }
   return open.length;
 }

@@ -114,11 +114,7 @@ export function createStage(
       ownLimits = true,
     } = wanted;
     const { rateLimit, maxConcurrent, dailyLimit } = { ...(ownLimits ? WIDE : {}), ...wanted };
-    const key = keyRef(
-      randomId("key"),
-      wanted.accountId ?? randomId("acc"),
-      wanted.partition ?? partition,
-    );
+    const key = keyRef(randomId("key"), wanted.accountId ?? randomId("acc"), wanted.partition ?? partition);
     const { keys, references } = accountNames(key.partition, key.accountId);
     const limits = Object.entries({ rateLimit, maxConcurrent, dailyLimit }).filter(
       ([, limit]) => limit !== undefined,

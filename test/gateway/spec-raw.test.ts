@@ -1,0 +1,387 @@
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
+import { givenGateway, limitsOf, type TestGateway } from "../support/gateway.ts";
+import {
+  BOAT,
+  expectNobody,
+  expectUnconsumed,
+  givenTightKey,
+  head,
+  rawClient,
+  rawGeneration,
+  revoke,
+  TEXT_TO_VIDEO,
+} from "./spec-stage.ts";
+
+let gateway: TestGateway;
+beforeAll(async () => {
+  gateway = await givenGateway({
+    config: { server: { headersTimeoutMs: 100, bodyTimeoutMs: 150, uploadIdleTimeoutMs: 150 } },
+  });
+});
+afterAll(() => gateway.stop());
+
+async function client() {
+  const raw = await rawClient(gateway.url);
+  onTestFinished(() => raw.end());
+  return raw;
+}
+
+const CREDITS = (...more: string[]) => head("GET /api/v1/credits HTTP/1.1", "Host: a", ...more);
+const bearer = (key: string) => `Authorization: Bearer ${key}`;
+
+describe("what a gateway must refuse though Node accepts it: 400 in an envelope, and the connection ends", () => {
+  const T2V = `POST ${TEXT_TO_VIDEO} HTTP/1.1`;
+  const JSON_TYPE = "Content-Type: application/json";
+  const BODY = JSON.stringify(BOAT);
+  const LENGTH = `Content-Length: ${BODY.length}`;
+  const CHUNKED = `${BODY.length.toString(16)}\r\n${BODY}\r\n0\r\n\r\n`;
+  const cases: [what: string, bytes: (auth: string) => string][] = [
+    ["two Hosts", (auth) => head(T2V, "Host: a", "Host: b", auth, JSON_TYPE, LENGTH) + BODY],
+    ["the same Host twice", (auth) => head(T2V, "Host: a", auth, "Host: a", JSON_TYPE, LENGTH) + BODY],
+    ["no Host", (auth) => head(T2V, auth, JSON_TYPE, LENGTH) + BODY],
+    [
+      "absolute-form",
+      (auth) => head(`POST http://a${TEXT_TO_VIDEO} HTTP/1.1`, "Host: a", auth, JSON_TYPE, LENGTH) + BODY,
+    ],
+    ["asterisk-form", (auth) => head("OPTIONS * HTTP/1.1", "Host: a", auth)],
+    [
+      "Transfer-Encoding: gzip, chunked",
+      (auth) => head(T2V, "Host: a", auth, JSON_TYPE, "Transfer-Encoding: gzip, chunked") + CHUNKED,
+    ],
+    [
+      "Transfer-Encoding twice",
+      (auth) =>
+        head(T2V, "Host: a", auth, JSON_TYPE, "Transfer-Encoding: gzip", "Transfer-Encoding: chunked") +
+        CHUNKED,
+    ],
+    ["Content-Type twice", (auth) => head(T2V, "Host: a", auth, JSON_TYPE, JSON_TYPE, LENGTH) + BODY],
+    [
+      "a GET with a body",
+      (auth) => head("GET /api/v1/credits HTTP/1.1", "Host: a", auth, "Content-Length: 2") + "{}",
+    ],
+    [
+      "a GET with a chunked body",
+      (auth) =>
+        head("GET /api/v1/credits HTTP/1.1", "Host: a", auth, "Transfer-Encoding: chunked") + "0\r\n\r\n",
+    ],
+    [
+      "HTTP/1.0 with Transfer-Encoding",
+      (auth) =>
+        head(`POST ${TEXT_TO_VIDEO} HTTP/1.0`, "Host: a", auth, JSON_TYPE, "Transfer-Encoding: chunked") +
+        CHUNKED,
+    ],
+  ];
+
+  test.each(cases)("%s", async (_, bytes) => {
+    const issued = await givenTightKey(gateway);
+    const raw = await client();
+    raw.write(bytes(bearer(issued.key)));
+    const reply = await raw.answer();
+    expect(reply.status).toBe(400);
+    expect(reply.body.code).toBe(400);
+    expect(limitsOf(reply)).toMatchObject({ limit: 1, remaining: 1, maxConcurrent: 1, active: 0 });
+    await raw.closed();
+    await expectUnconsumed(gateway, issued);
+  });
+
+  test("two Authorizations: neither is believed", async () => {
+    const issued = await givenTightKey(gateway);
+    for (const other of [issued.key, "sk_other"]) {
+      const raw = await client();
+      raw.write(CREDITS(bearer(issued.key), bearer(other)));
+      const reply = await raw.answer();
+      expect(reply.status).toBe(400);
+      expectNobody(reply);
+      await raw.closed();
+    }
+  });
+
+  // These never become a request: Node's parser refuses them, and nobody is known.
+  const unparsed: [what: string, status: number, bytes: string][] = [
+    [
+      "Transfer-Encoding with Content-Length",
+      400,
+      head(T2V, "Host: a", "Content-Length: 3", "Transfer-Encoding: chunked") + CHUNKED,
+    ],
+    ["two Content-Lengths", 400, head(T2V, "Host: a", "Content-Length: 3", "Content-Length: 4")],
+    ["a Content-Length that is no number", 400, head(T2V, "Host: a", "Content-Length: 3x")],
+    ["a negative Content-Length", 400, head(T2V, "Host: a", "Content-Length: -1")],
+    [
+      "a Transfer-Encoding that does not end in chunked",
+      400,
+      head(T2V, "Host: a", "Transfer-Encoding: chunked, gzip"),
+    ],
+    ["garbage for a request line", 400, "this is not HTTP\r\n\r\n"],
+    ["TLS on the plain port", 400, "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n"],
+    ["the preface of HTTP/2", 400, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"],
+    ["a header line without a colon", 400, head("GET /api/v1/credits HTTP/1.1", "Host: a", "nonsense")],
+    ["a space before the colon", 400, head("GET /api/v1/credits HTTP/1.1", "Host : a")],
+    ["a folded header line", 400, head("GET /api/v1/credits HTTP/1.1", "Host: a", "X: b", " c")],
+    ["a NUL in a header", 400, head("GET /api/v1/credits HTTP/1.1", "Host: a", "X: \0")],
+    ["a bare LF", 400, "GET /api/v1/credits HTTP/1.1\nHost: a\n\n"],
+    ["a chunk size that is no number", 400, `${head(T2V, "Host: a", "Transfer-Encoding: chunked")}xyz\r\n`],
+    ["CONNECT", 400, head("CONNECT a:443 HTTP/1.1", "Host: a")],
+    ["HTTP/2.0 as version", 505, head("GET /api/v1/credits HTTP/2.0", "Host: a")],
+    ["HTTP/1.2 as version", 505, head("GET /api/v1/credits HTTP/1.2", "Host: a")],
+    ["HTTP/0.9 as version", 505, head("GET /api/v1/credits HTTP/0.9", "Host: a")],
+    [
+      "headers above 16 KiB",
+      431,
+      head("GET /api/v1/credits HTTP/1.1", "Host: a", `X: ${"x".repeat(17_000)}`),
+    ],
+    ["a request line above 16 KiB", 431, head(`GET /${"x".repeat(17_000)} HTTP/1.1`, "Host: a")],
+  ];
+
+  test.each(unparsed)("%s: %d", async (_, status, bytes) => {
+    const raw = await client();
+    raw.write(Buffer.from(bytes, "latin1"));
+    const reply = await raw.answer();
+    expect(reply.status).toBe(status);
+    expect(reply.body.code).toBe(status);
+    expectNobody(reply);
+    await raw.closed();
+  });
+});
+
+describe("header lines", () => {
+  test("more than 2,000 of them hide nothing: the request is still authenticated", async () => {
+    const { key } = await gateway.givenKey();
+    const raw = await client();
+    raw.write(CREDITS(...Array(2500).fill("a:"), bearer(key)));
+    expect((await raw.answer()).status).toBe(200);
+  });
+
+  test("a second Authorization behind 2,500 lines is still seen", async () => {
+    const { key } = await gateway.givenKey();
+    const raw = await client();
+    raw.write(CREDITS(bearer(key), ...Array(2500).fill("a:"), bearer("sk_other")));
+    expect((await raw.answer()).status).toBe(400);
+  });
+});
+
+describe("Upgrade and Expect", () => {
+  test("a WebSocket upgrade is 426, with the key's numbers", async () => {
+    const issued = await givenTightKey(gateway);
+    const raw = await client();
+    const upgrade = ["Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13"];
+    raw.write(CREDITS(bearer(issued.key), ...upgrade, "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA=="));
+    const reply = await raw.answer();
+    expect(reply.status).toBe(426);
+    expect(reply.body.code).toBe(426);
+    expect(limitsOf(reply)).toMatchObject({ limit: 1, remaining: 1 });
+    // RFC 9110, 15.5.22: a 426 must say what to upgrade to.
+    expect(reply.headers.get("upgrade")).toBe("HTTP/1.1");
+    await expectUnconsumed(gateway, issued);
+  });
+
+  test("Upgrade: h2c is ignored", async () => {
+    const { key } = await gateway.givenKey();
+    const raw = await client();
+    raw.write(
+      CREDITS(
+        bearer(key),
+        "Connection: Upgrade, HTTP2-Settings",
+        "Upgrade: h2c",
+        "HTTP2-Settings: AAMAAABkAAQAAP__",
+      ),
+    );
+    expect((await raw.answer()).status).toBe(200);
+    raw.write(rawGeneration(key, BOAT, "Connection: Upgrade", "Upgrade: h2c"));
+    expect((await raw.answer()).status).toBe(200);
+  });
+
+  test("an odd Expect is 417", async () => {
+    const issued = await givenTightKey(gateway);
+    const raw = await client();
+    raw.write(rawGeneration(issued.key, BOAT, "Expect: miracles"));
+    const reply = await raw.answer();
+    expect(reply.status).toBe(417);
+    expect(reply.body.code).toBe(417);
+    expect(limitsOf(reply)).toMatchObject({ limit: 1, remaining: 1 });
+    await expectUnconsumed(gateway, issued);
+  });
+
+  test("Expect: 100-continue is told to go on only where the body is wanted", async () => {
+    const issued = await givenTightKey(gateway);
+    const raw = await client();
+    const [lines = "", body = ""] = rawGeneration(issued.key, BOAT, "Expect: 100-continue").split(
+      /(?<=\r\n\r\n)/,
+    );
+    raw.write(lines);
+    await expect.poll(() => raw.socket.bytesRead).toBeGreaterThan(20);
+    raw.write(body);
+    expect((await raw.answer()).status).toBe(200);
+    expect(raw.interim).toEqual([100]);
+  });
+
+  test.each([
+    [
+      "a bad key",
+      401,
+      ["Authorization: Bearer sk_unknown", "Content-Type: application/json", "Content-Length: 9"],
+    ],
+    ["no key", 401, ["Content-Type: application/json", "Content-Length: 9"]],
+    ["a wrong type", 415, ["Content-Type: text/plain", "Content-Length: 9"]],
+    ["too large a body", 413, ["Content-Type: application/json", "Content-Length: 999999"]],
+    [
+      "a bad Idempotency-Key",
+      400,
+      ["Content-Type: application/json", "Content-Length: 9", "Idempotency-Key: a b"],
+    ],
+  ] as const)("with %s the final answer comes at once, without 100", async (_, status, lines) => {
+    const { key } = await gateway.givenKey();
+    const auth = status === 401 ? [] : [bearer(key)];
+    const raw = await client();
+    raw.write(head(`POST ${TEXT_TO_VIDEO} HTTP/1.1`, "Host: a", "Expect: 100-continue", ...auth, ...lines));
+    expect((await raw.answer()).status).toBe(status);
+    expect(raw.interim).toEqual([]);
+  });
+});
+
+describe("slow clients", () => {
+  test("headers that do not come in time are 408, also when each byte keeps the line busy", async () => {
+    const raw = await client();
+    raw.write("GET /api/v1/credits HTTP/1.1\r\nHost: a\r\nX: ");
+    const drip = setInterval(() => raw.write("x"), 20);
+    onTestFinished(() => clearInterval(drip));
+    const reply = await raw.answer();
+    expect(reply.status).toBe(408);
+    expectNobody(reply);
+    await raw.closed();
+  });
+
+  test("a JSON body that does not come in time is 408, counts for nothing, and its key's numbers are true", async () => {
+    const issued = await givenTightKey(gateway);
+    const raw = await client();
+    raw.write(rawGeneration(issued.key).slice(0, -5));
+    const drip = setInterval(() => raw.write(" "), 60);
+    onTestFinished(() => clearInterval(drip));
+    const reply = await raw.answer();
+    expect(reply.status).toBe(408);
+    expect(reply.body.code).toBe(408);
+    expect(limitsOf(reply)).toMatchObject({ limit: 1, remaining: 1 });
+    await expectUnconsumed(gateway, issued);
+  });
+
+  test("an upload that stands still is 408", async () => {
+    const issued = await givenTightKey(gateway);
+    const raw = await client();
+    const type = "Content-Type: multipart/form-data; boundary=b";
+    raw.write(
+      `${head("POST /api/v1/upload HTTP/1.1", "Host: a", bearer(issued.key), type, "Content-Length: 500")}--b\r\n`,
+    );
+    const reply = await raw.answer();
+    expect(reply.status).toBe(408);
+    expect(limitsOf(reply)).toMatchObject({ limit: 1, remaining: 1 });
+    await expectUnconsumed(gateway, issued);
+  });
+});
+
+describe("413 while the client is still sending", () => {
+  const TYPE = "Content-Type: application/json";
+
+  test("by Content-Length: the client reads the answer, sends the rest, and the connection serves on", async () => {
+    const { key } = await gateway.givenKey();
+    const raw = await client();
+    const bytes = 1_000_000;
+    raw.write(
+      head(`POST ${TEXT_TO_VIDEO} HTTP/1.1`, "Host: a", bearer(key), TYPE, `Content-Length: ${bytes}`),
+    );
+    raw.write("x".repeat(100));
+    const reply = await raw.answer();
+    expect(reply.status).toBe(413);
+    expect(reply.headers.get("connection")).not.toBe("close");
+    raw.write("x".repeat(bytes - 100));
+    raw.write(rawGeneration(key));
+    expect((await raw.answer()).status).toBe(200);
+  });
+
+  test("chunked: the same, once 256 KiB are passed", async () => {
+    const { key } = await gateway.givenKey();
+    const raw = await client();
+    raw.write(
+      head(`POST ${TEXT_TO_VIDEO} HTTP/1.1`, "Host: a", bearer(key), TYPE, "Transfer-Encoding: chunked"),
+    );
+    const chunk = `10000\r\n${"x".repeat(0x10000)}\r\n`;
+    raw.write(chunk.repeat(5));
+    expect((await raw.answer()).status).toBe(413);
+    raw.write(`${chunk.repeat(5)}0\r\n\r\n`);
+    raw.write(CREDITS(bearer(key)));
+    expect((await raw.answer()).status).toBe(200);
+  });
+
+  test("an endless body is cut off in the end", async () => {
+    const { key } = await gateway.givenKey();
+    const raw = await client();
+    raw.write(
+      head(`POST ${TEXT_TO_VIDEO} HTTP/1.1`, "Host: a", bearer(key), TYPE, "Content-Length: 99999999999"),
+    );
+    expect((await raw.answer()).status).toBe(413);
+    const block = Buffer.alloc(1024 * 1024, "x");
+    let sent = 0;
+    const send = () => {
+      while (!raw.socket.destroyed && raw.socket.writable && sent++ < 200)
+        if (!raw.socket.write(block)) return;
+    };
+    raw.socket.on("drain", send);
+    send();
+    await raw.closed();
+    expect(sent).toBeLessThan(200);
+  });
+});
+
+describe("pipelining", () => {
+  test("several requests at once are each answered, in order", async () => {
+    const { key } = await gateway.givenKey();
+    const raw = await client();
+    raw.write(
+      rawGeneration(key) + CREDITS(bearer(key)) + CREDITS() + rawGeneration(key, {}) + CREDITS(bearer(key)),
+    );
+    const statuses = [];
+    for (let n = 0; n < 5; n++) statuses.push((await raw.answer()).status);
+    expect(statuses).toEqual([200, 200, 401, 400, 200]);
+  });
+
+  // Guarantee: a request whose framing is in doubt does not bring a smuggled one with it.
+  test("what follows a request with a faulty head is not served", async () => {
+    const issued = await givenTightKey(gateway);
+    const raw = await client();
+    raw.write(
+      head("GET /api/v1/credits HTTP/1.1", "Host: a", "Host: b", bearer(issued.key)) +
+        rawGeneration(issued.key),
+    );
+    expect((await raw.answer()).status).toBe(400);
+    await raw.closed();
+    await expectUnconsumed(gateway, issued);
+  });
+
+  // Guarantee: a customer who is charged is told so; the answer to one request is never taken for another's.
+  test("garbage behind a good request does not take its answer away", async () => {
+    const { key } = await gateway.givenKey();
+    const raw = await client();
+    raw.write(`${rawGeneration(key, { prompt: "[sandbox: delay=60ms]" })}GARBAGE\r\n\r\n`);
+    expect((await raw.answer()).status).toBe(200);
+    expect((await raw.answer()).status).toBe(400);
+    await raw.closed();
+  });
+
+  test("a revoked key on a kept connection is refused from the next request on", async () => {
+    const issued = await gateway.givenKey();
+    const raw = await client();
+    raw.write(CREDITS(bearer(issued.key)));
+    expect((await raw.answer()).status).toBe(200);
+    await revoke(gateway, issued);
+    raw.write(rawGeneration(issued.key, { nonsense: true }));
+    const reply = await raw.answer();
+    expect(reply.body).toMatchObject({ code: 401, error: "Invalid API key" });
+    expectNobody(reply);
+  });
+});
+
+test("HTTP/1.0 without Host is served, and HEAD has no body", async () => {
+  const { key } = await gateway.givenKey();
+  const raw = await client();
+  raw.write(head("GET /api/v1/credits HTTP/1.0", bearer(key)));
+  expect((await raw.answer()).status).toBe(200);
+  await raw.closed();
+});

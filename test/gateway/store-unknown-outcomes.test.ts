@@ -1,0 +1,158 @@
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import type { IssuedKey } from "../../src/store/accounts.ts";
+import { consumed, expectSound, makeDue, readBooks } from "../support/audit.ts";
+import { limitsOf, type Reply, until } from "../support/gateway.ts";
+import { generate, givenStage, type Stage, sent } from "../support/store-stage.ts";
+
+const UPSTREAM = { connectTimeoutMs: 1000, headersTimeoutMs: 300, totalTimeoutMs: 600 };
+const TASKS = { sweepIntervalMs: 20 };
+
+let stage: Stage;
+beforeAll(async () => {
+  stage = await givenStage({ config: { upstream: UPSTREAM, tasks: TASKS } });
+});
+afterAll(() => stage.stop());
+beforeEach(() => {
+  stage.gateway.generator.requests.length = 0;
+});
+
+const UNCLEAR = /no clear answer; nothing is charged unless the task is confirmed/;
+const TIMED_OUT = /no answer in time; nothing is charged unless the task is confirmed/;
+
+const OUTCOMES: [directive: string, status: number, text: RegExp][] = [
+  ["hang", 504, TIMED_OUT],
+  ["drip drip-ms=100", 504, TIMED_OUT],
+  ["reset", 502, UNCLEAR],
+  ["truncate", 502, UNCLEAR],
+  ["garbage", 502, UNCLEAR],
+  ["status=500", 502, UNCLEAR],
+  ["status=502", 502, UNCLEAR],
+  ["status=504", 502, UNCLEAR],
+  ["no-task-id", 502, UNCLEAR],
+  ["task-id=not/a/task", 502, UNCLEAR],
+];
+
+function expectUnknown(reply: Reply, status: number, text: RegExp): void {
+  expect(reply.status).toBe(status);
+  expect(reply.body).toMatchObject({ code: status, error: expect.stringMatching(text) });
+  expect(reply.headers.get("x-should-retry"), "a retry may be a second task").toBe("false");
+  expect(limitsOf(reply)).toMatchObject({ active: 1, remaining: 999 });
+}
+
+const balanceOf = async ({ key }: IssuedKey): Promise<number> =>
+  (await stage.gateway.request("GET", "/api/v1/credits", { key })).body.data.balance;
+
+/** The sweeper has voided the hold of a key's only request. */
+async function expectVoided(key: IssuedKey): Promise<void> {
+  await until(async () => (await readBooks(stage.redis.client, key)).held === 0, "the hold to be voided");
+  const books = await readBooks(stage.redis.client, key);
+  expectSound(books);
+  expect(books).toMatchObject({ balance: 1000, totalUsed: 0, slots: [], dayCount: 0, windowEntries: 1 });
+  expect(consumed(books)).toEqual([]);
+  expect(await balanceOf(key)).toBe(1000);
+}
+
+describe("an outcome nobody knows keeps its hold until the due time, and is never charged", () => {
+  test.concurrent.each(OUTCOMES)("%s", async (directive, status, text) => {
+    const key = await stage.givenKey();
+    expectUnknown(await generate(stage.gateway, key, `[sandbox: ${directive}]`), status, text);
+    expect(await readBooks(stage.redis.client, key)).toMatchObject({ held: 10, balance: 1000 });
+    expect(await balanceOf(key), "what is held cannot be spent").toBe(990);
+    expect(await makeDue(stage.redis.client, key.accountId)).toBe(1);
+    await expectVoided(key);
+  });
+});
+
+test("no POST of an unknown outcome is sent twice", async () => {
+  for (const directive of ["reset", "status=500", "garbage"]) {
+    await generate(stage.gateway, await stage.givenKey(), `[sandbox: ${directive}]`);
+  }
+  expect(sent(stage.gateway)).toHaveLength(3);
+});
+
+test("a hold that is not due yet outlives the sweeps around it", async () => {
+  const [early, late] = [await stage.givenKey(), await stage.givenKey()];
+  for (const key of [early, late]) await generate(stage.gateway, key, "[sandbox: reset]");
+  // The score alone is not the due time: VOID looks at the request itself.
+  await makeDue(stage.redis.client, early.accountId, { due_at: String(Date.now() + 60_000) });
+  await makeDue(stage.redis.client, late.accountId);
+  await expectVoided(late);
+  await until(async () => {
+    const lines = await stage.gateway.metric("tollgate_sweeper_items_total");
+    return lines.some((line) => line.includes('outcome="not_due"'));
+  }, "the sweeper to have looked at it");
+  expect(await readBooks(stage.redis.client, early)).toMatchObject({ held: 10 });
+});
+
+test("a task id that is another request's is never charged to the wrong one", async () => {
+  const [owner, other] = [await stage.givenKey(), await stage.givenKey()];
+  const first = await generate(stage.gateway, owner);
+  const taskId: string = first.body.data.task_id;
+  for (const key of [other, owner]) {
+    const reply = await generate(stage.gateway, key, `[sandbox: task-id=${taskId}]`);
+    expect(reply.status).toBe(502);
+    expect(reply.body.error).toMatch(UNCLEAR);
+  }
+  const stolen = await stage.gateway.request("GET", `/api/v1/tasks/${taskId}`, { key: other.key });
+  expect(stolen.status, "another account's task").toBe(404);
+  await makeDue(stage.redis.client, other.accountId);
+  await expectVoided(other);
+  const books = await readBooks(stage.redis.client, owner);
+  expectSound(books);
+  expect(consumed(books).map((entry) => entry.taskId)).toEqual([taskId]);
+  expect(books).toMatchObject({ held: 10, totalUsed: 10 });
+});
+
+test("a late BIND finds its hold voided and charges the task once, with its slot", async () => {
+  const key = await stage.givenKey();
+  const pending = generate(stage.gateway, key, "[sandbox: delay=250ms]");
+  await until(() => sent(stage.gateway).length === 1, "the request to reach the upstream");
+  await makeDue(stage.redis.client, key.accountId);
+  await until(async () => (await readBooks(stage.redis.client, key)).held === 0, "the hold to be voided");
+  expect((await pending).status).toBe(200);
+  const books = await readBooks(stage.redis.client, key);
+  expectSound(books);
+  expect(books).toMatchObject({ balance: 990, held: 0, totalUsed: 10 });
+  expect(books.slots).toHaveLength(1);
+});
+
+describe("an idempotent upstream is asked again under the same key", () => {
+  let asking: Stage;
+  beforeAll(async () => {
+    const config = { upstream: { ...UPSTREAM, totalTimeoutMs: 5000, idempotencyKey: true }, tasks: TASKS };
+    asking = await givenStage({ redis: stage.redis, config });
+  });
+  afterAll(() => asking.stop());
+
+  test.each(["reset", "truncate", "garbage", "hang"] as const)(
+    "what it made before a %s is found and bound",
+    async (fault) => {
+      const { gateway } = asking;
+      gateway.generator.requests.length = 0;
+      gateway.generator.behave({ fault });
+      const key = await asking.givenKey();
+      const pending = generate(gateway, key);
+      await until(() => sent(gateway)[0]?.taskId !== undefined, "the first try");
+      // The answer of the first try is on its way already, with its fault.
+      gateway.generator.behave({ fault: "none" });
+      const reply = await pending;
+      expect(reply.status).toBe(200);
+      const keys = sent(gateway).map(({ headers }) => headers["idempotency-key"]);
+      expect(keys).toEqual([reply.headers.get("x-request-id"), reply.headers.get("x-request-id")]);
+      expect(sent(gateway).map(({ taskId }) => taskId)).toEqual(Array(2).fill(reply.body.data.task_id));
+      const books = await readBooks(asking.redis.client, key);
+      expectSound(books);
+      expect(books).toMatchObject({ balance: 990, held: 0, totalRequests: 1 });
+    },
+  );
+
+  test("it is asked three times at most, and then the outcome is unknown", async () => {
+    const { gateway } = asking;
+    gateway.generator.requests.length = 0;
+    const key = await asking.givenKey();
+    const reply = await generate(gateway, key, "[sandbox: reset]");
+    expect(reply.status).toBe(502);
+    expect(sent(gateway)).toHaveLength(3);
+    expect(await readBooks(asking.redis.client, key)).toMatchObject({ held: 10, totalUsed: 0 });
+  });
+});

@@ -1,0 +1,105 @@
+import { idempotencyName, requestName, taskName } from "../../src/store/names.ts";
+import type { Run } from "./drive.ts";
+import { DAY_MS, WINDOW_MS } from "./model-state.ts";
+import { ledgerOf, oneKeyEach } from "./state.ts";
+
+type Fields = Record<string, string>;
+
+/** The invariants of DESIGN section 3, read off the store alone. @throws Error that names the one that is broken */
+export async function checkInvariants(run: Run): Promise<void> {
+  const records = await requestRecords(run);
+  await checkMoney(run, records);
+  await checkSlots(run, records);
+  checkLimits(run, records);
+  await checkLifetimes(run, records);
+}
+
+async function requestRecords(run: Run): Promise<Fields[]> {
+  const { redis } = run.stage;
+  const records = run.sent.map(async ({ request: { generation, key } }) => ({
+    ...(await redis.hgetall(requestName(key.partition, generation.requestId))),
+    id: generation.requestId,
+  }));
+  return (await Promise.all(records)).filter((record) => "state" in record);
+}
+
+/** 1 and 2: the ledger chains and ends at the balance; a request costs its price or nothing. */
+async function checkMoney(run: Run, records: readonly Fields[]): Promise<void> {
+  for (const ref of oneKeyEach(run.refs)) {
+    const ledger = await ledgerOf(run, ref);
+    let balance = 0;
+    const perRequest = new Map<string, number[]>();
+    for (const { amount, balance_after, request_id } of ledger) {
+      balance += amount;
+      must(balance === balance_after && balance >= 0, "1: the ledger chains and never goes below zero");
+      if (request_id !== undefined)
+        perRequest.set(request_id, [...(perRequest.get(request_id) ?? []), amount]);
+    }
+    const [stored, held] = await run.stage.redis.hmget(ref.names.account, "balance", "held");
+    const holds = records.filter(({ state, account_id }) => state === "held" && account_id === ref.accountId);
+    const open = holds.reduce((sum, { price }) => sum + Number(price), 0);
+    must(balance === Number(stored), "1: the ledger ends at the balance");
+    must(open === Number(held) && balance >= open, "1: what is held is the sum of the open holds");
+    for (const amounts of perRequest.values()) {
+      const [charge = 0, refund] = amounts;
+      const once = amounts.length <= 2 && charge < 0 && (refund === undefined || refund === -charge);
+      must(once, "2: a request costs its price or nothing");
+    }
+  }
+}
+
+/** 3: slots are the holds and the unfinished tasks. */
+async function checkSlots(run: Run, records: readonly Fields[]): Promise<void> {
+  for (const { keyId, names } of run.refs) {
+    const slots = (await run.stage.redis.smembers(names.slots)).sort().join();
+    const open = records.filter(
+      ({ state, key_id }) => key_id === keyId && (state === "held" || state === "bound"),
+    );
+    const ids = open.map(({ id }) => id).sort();
+    must(slots === ids.join(), "3: slots are the holds and the unfinished tasks");
+  }
+}
+
+/** 4: no interval of 60 s and no day has more admissions than the limit ever allowed. */
+function checkLimits(run: Run, records: readonly Fields[]): void {
+  for (const { keyId } of run.refs) {
+    const { rateLimit, dailyLimit } = run.widest.get(keyId)!;
+    const admitted = records.filter(({ key_id, stamp }) => key_id === keyId && stamp !== undefined);
+    const stamps = admitted.filter(({ reason }) => reason !== "unsent").map(({ stamp }) => Number(stamp));
+    for (const end of stamps) {
+      const inside = stamps.filter((stamp) => stamp > end - WINDOW_MS && stamp <= end).length;
+      must(inside <= rateLimit, "4: never more than the limit in 60 s");
+    }
+    const days = new Map<number, number>();
+    for (const { stamp } of admitted.filter(({ void_at }) => void_at === undefined)) {
+      const day = Math.floor(Number(stamp) / DAY_MS);
+      days.set(day, (days.get(day) ?? 0) + 1);
+    }
+    must(Math.max(0, ...days.values()) <= dailyLimit, "4: never more than the limit in a day");
+  }
+}
+
+/** Money, holds and slots never expire; tombstones and idempotency records do. DESIGN 4. */
+async function checkLifetimes(run: Run, records: readonly Fields[]): Promise<void> {
+  const { redis } = run.stage;
+  for (const { names } of run.refs) {
+    for (const name of Object.values(names)) {
+      must((await redis.pttl(name)) < 0, `${name.split(":")[2]}: money, holds and slots have no expiry`);
+    }
+  }
+  for (const { request } of run.sent) {
+    const { partition } = request.key;
+    const expires = (await redis.pttl(requestName(partition, request.generation.requestId))) > 0;
+    const record = records.find(({ id }) => id === request.generation.requestId);
+    if (record) must(expires === (request.tombstone === true), "of requests, only tombstones expire");
+    if (request.taskId) must((await redis.pttl(taskName(partition, request.taskId))) < 0, "tasks stay");
+  }
+  for (const [digest, { request }] of run.world.idempotency) {
+    const lifetimeMs = await redis.pttl(idempotencyName(request.key.partition, digest));
+    must(lifetimeMs > 23 * 3_600_000, "idempotency keys live for 24 h");
+  }
+}
+
+function must(holds: boolean, invariant: string): void {
+  if (!holds) throw new Error(`broken invariant ${invariant}`);
+}

@@ -1,0 +1,163 @@
+import type { KeyRef } from "../../src/store/names.ts";
+import { idempotencyName, partitionNames } from "../../src/store/names.ts";
+import type { Run } from "./drive.ts";
+import { type Entry, heldOf, type ModelAccount, slotsOf } from "./model-state.ts";
+
+/** As many as an account's list of recent transactions keeps. */
+const RECENT = 10;
+
+interface AccountState {
+  balance: number;
+  held: number;
+  totalUsed: number;
+  totalRequests: number;
+  ledger: Entry[];
+  recent: string[];
+}
+
+/** What is stored beyond the replies: money, ledgers, slots, and what the sweeper will find. */
+interface State {
+  accounts: Record<string, AccountState>;
+  slots: Record<string, string[]>;
+  open: Record<string, number>;
+  ended: Record<string, number>;
+  idempotency: Record<string, string>;
+}
+
+/** One ledger entry of one account as the stream holds it, with its stream id. */
+export interface StoredEntry extends Entry {
+  id: string;
+}
+
+/** Reads an account's ledger. */
+export async function ledgerOf(run: Run, { names, accountId }: KeyRef): Promise<StoredEntry[]> {
+  const entries = await run.stage.redis.xrange(names.ledger, "-", "+");
+  return entries.flatMap(([id, fields]) => entryOf(id, fields, accountId) ?? []);
+}
+
+function entryOf(id: string, fields: string[], accountId: string): StoredEntry | undefined {
+  const entry: Record<string, string | number> = {};
+  for (let at = 0; at < fields.length; at += 2) {
+    const name = fields[at]!;
+    const isNumber = name === "amount" || name === "balance_after" || name === "at";
+    entry[name] = isNumber ? Number(fields[at + 1]) : fields[at + 1]!;
+  }
+  const { account_id, ...rest } = entry;
+  return account_id === accountId ? { ...(rest as unknown as Entry), id } : undefined;
+}
+
+/** An account's most recent transactions, one line each, as the ledger tells them. */
+export function linesOf(ledger: readonly StoredEntry[]): string[] {
+  const latest = ledger.slice(-RECENT).reverse();
+  return latest.map((entry) =>
+    [
+      entry.id,
+      entry.type,
+      entry.amount,
+      entry.balance_after,
+      entry.endpoint,
+      entry.reason,
+      entry.task_id,
+      entry.at,
+    ].join("|"),
+  );
+}
+
+/** Keys whose accounts differ. */
+export const oneKeyEach = (refs: readonly KeyRef[]): KeyRef[] =>
+  refs.filter((ref, at) => refs.findIndex(({ accountId }) => accountId === ref.accountId) === at);
+
+/** Reads what the store holds; throws where two of its own records disagree. */
+export async function storedState(run: Run): Promise<State> {
+  const { redis } = run.stage;
+  const state: State = { accounts: {}, slots: {}, open: {}, ended: {}, idempotency: {} };
+  const reads = [
+    ...oneKeyEach(run.refs).map(async (ref) => {
+      state.accounts[ref.accountId] = await accountState(run, ref);
+    }),
+    ...run.refs.map(async ({ keyId, names }) => {
+      state.slots[keyId] = (await redis.smembers(names.slots)).sort();
+    }),
+    ...[...new Set(run.refs.map(({ partition }) => partition))].map(async (partition) => {
+      const { due, done } = partitionNames(partition);
+      const [open, ended] = await Promise.all([redis.zrange(due, 0, -1, "WITHSCORES"), scored(done)]);
+      Object.assign(state.open, pairs(open));
+      Object.assign(state.ended, pairs(ended));
+    }),
+    ...digestsOf(run).map(async ({ digest, partition }) => {
+      const first = await redis.hmget(
+        idempotencyName(partition, digest),
+        "request_id",
+        "task_id",
+        "response",
+      );
+      if (first[0] !== null) state.idempotency[digest] = first.join(" ");
+    }),
+  ];
+  await Promise.all(reads);
+  return state;
+
+  function scored(name: string): Promise<string[]> {
+    return redis.zrange(name, 0, -1, "WITHSCORES");
+  }
+}
+
+function pairs(flat: readonly string[]): Record<string, number> {
+  const entries: Record<string, number> = {};
+  for (let at = 0; at < flat.length; at += 2) entries[flat[at]!] = Number(flat[at + 1]);
+  return entries;
+}
+
+async function accountState(run: Run, ref: KeyRef): Promise<AccountState> {
+  const { redis } = run.stage;
+  const [money, ledger, recent] = await Promise.all([
+    redis.hmget(ref.names.account, "balance", "held", "total_used", "total_requests"),
+    ledgerOf(run, ref),
+    redis.lrange(ref.names.recent, 0, -1),
+  ]);
+  const lines = linesOf(ledger);
+  if (lines.join() !== recent.join()) throw new Error(`recent transactions ${recent}, ledger ${lines}`);
+  const [balance, held, totalUsed, totalRequests] = money.map(Number) as [number, number, number, number];
+  const entries = ledger.map(({ id: _, ...entry }) => entry);
+  return {
+    balance,
+    held,
+    totalUsed,
+    totalRequests,
+    ledger: entries,
+    recent: recent.map((line) => line.slice(line.indexOf("|"))),
+  };
+}
+
+/** Every idempotency digest that a request of this run carried. */
+function digestsOf(run: Run): { digest: string; partition: number }[] {
+  const found = new Map<string, number>();
+  for (const { request } of run.sent) {
+    const digest = request.generation.idempotency?.digest;
+    if (digest) found.set(digest, request.key.partition);
+  }
+  return [...found].map(([digest, partition]) => ({ digest, partition }));
+}
+
+/** What the model says the store holds. */
+export function expectedState({ world }: Run): State {
+  const state: State = { accounts: {}, slots: {}, open: {}, ended: {}, idempotency: {} };
+  for (const key of world.keys) {
+    state.accounts[key.account.id] ??= accountOf(key.account);
+    state.slots[key.keyId] = slotsOf(world, key).sort();
+  }
+  for (const { generation, state: at, sweepAtMs, endedAtMs } of world.requests) {
+    if (at === "held" || at === "bound") state.open[generation.requestId] = sweepAtMs!;
+    else if (endedAtMs !== undefined) state.ended[generation.requestId] = endedAtMs;
+  }
+  for (const [digest, { request, taskId = "", data = "" }] of world.idempotency) {
+    state.idempotency[digest] = [request.generation.requestId, taskId, data].join(" ");
+  }
+  return state;
+
+  function accountOf(account: ModelAccount): AccountState {
+    const { balance, totalUsed, totalRequests, ledger } = account;
+    const recent = linesOf(ledger.map((entry) => ({ ...entry, id: "" })));
+    return { balance, held: heldOf(world, account), totalUsed, totalRequests, ledger, recent };
+  }
+}

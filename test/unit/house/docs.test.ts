@@ -1,0 +1,158 @@
+import { existsSync, globSync, readdirSync, readFileSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { describe, expect, test } from "vitest";
+import { parse } from "yaml";
+import { applyOverrides } from "../../../src/config/environment.ts";
+import { ERROR_NAMES, refuse } from "../../../src/core/errors.ts";
+import {
+  accountNames,
+  claimName,
+  idempotencyName,
+  indexName,
+  keyRef,
+  META,
+  partitionClaimName,
+  partitionNames,
+  requestName,
+  taskName,
+} from "../../../src/store/names.ts";
+
+const ROOT = join(import.meta.dirname, "../../..");
+const read = (file: string): string => readFileSync(join(ROOT, file), "utf8");
+const README = read("README.md");
+const ARCHITECTURE = read("docs/ARCHITECTURE.md");
+const PAGES = globSync("{*.md,docs/**/*.md,bench/**/*.md}", { cwd: ROOT }).sort();
+
+/** The rows of the first table below a heading, as cells without their backticks. */
+function table(page: string, heading: string): string[][] {
+  const [, below = ""] = page.split(`\n## ${heading}\n`);
+  const lines = below.split("\n");
+  const start = lines.findIndex((line) => line.startsWith("| "));
+  const length = lines.slice(start).findIndex((line) => !line.startsWith("|"));
+  expect(start, `a table below ${heading}`).toBeGreaterThanOrEqual(0);
+  return lines.slice(start + 2, start + length).map((line) =>
+    line
+      .slice(1, -1)
+      .split("|")
+      .map((cell) => cell.trim().replaceAll("`", "")),
+  );
+}
+
+/** Headings as GitHub names their anchors. */
+function anchors(page: string): string[] {
+  return [...page.matchAll(/^#+ (.+)$/gm)].map(([, heading = ""]) =>
+    heading
+      .toLowerCase()
+      .replaceAll(/[^\w\- ]/g, "")
+      .replaceAll(" ", "-"),
+  );
+}
+
+/** Links of a page that lead nowhere; those to other hosts are not followed. */
+function brokenLinks(file: string, page: string): string[] {
+  const prose = page.replaceAll(/^```[\s\S]*?^```/gm, "").replaceAll(/`[^`\n]*`/g, "");
+  const links = [...prose.matchAll(/\]\(([^)\s]+)\)/g)].map(([, target = ""]) => target);
+  return links.filter((target) => {
+    if (/^https?:\/\//.test(target)) return false;
+    const [path = "", anchor] = target.split("#");
+    const linked = path === "" ? join(ROOT, file) : join(ROOT, dirname(file), path);
+    if (!existsSync(linked)) return true;
+    return anchor !== undefined && !anchors(readFileSync(linked, "utf8")).includes(anchor);
+  });
+}
+
+describe("every page", () => {
+  test.each(PAGES)("%s has links that lead somewhere", (file) => {
+    expect(brokenLinks(file, read(file))).toEqual([]);
+  });
+
+  test("a link to a file or a heading that is not there is found", () => {
+    const page = "[a](nowhere.md) [b](#nowhere) [c](#some-heading) `[d](code.md)`\n\n## Some heading\n";
+    expect(brokenLinks("README.md", page)).toEqual(["nowhere.md", "#nowhere", "#some-heading"]);
+    expect(anchors(page)).toEqual(["some-heading"]);
+  });
+
+  test("the index lists every decision, in order", () => {
+    const files = readdirSync(join(ROOT, "docs/decisions")).filter((file) => file !== "README.md");
+    const listed = [...read("docs/decisions/README.md").matchAll(/^\| \[\d{4}\]\(([^)]+)\)/gm)];
+    expect(listed.map(([, file]) => file)).toEqual(files.sort());
+  });
+});
+
+describe("README", () => {
+  test("has one line for each dependency, and none for others", () => {
+    const { dependencies, devDependencies } = JSON.parse(read("package.json"));
+    const listed = table(README, "Dependencies");
+    expect(listed.map(([name]) => name)).toEqual([
+      ...Object.keys(dependencies),
+      ...Object.keys(devDependencies),
+    ]);
+    expect(listed.filter(([, why]) => !why)).toEqual([]);
+  });
+
+  test("its table of errors is that of the code", () => {
+    const listed = table(README, "Errors").map(([status, code, name]) => [status, code, name]);
+    const inCode = ERROR_NAMES.map((name) => {
+      const { status, code } = refuse(name);
+      return [String(status), String(code), name];
+    });
+    expect(listed).toEqual(inCode);
+  });
+
+  test("its variables are those that override a setting, with the defaults of config/tollgate.yaml", () => {
+    // An environment in which every variable is set gives away all that are read.
+    const everything = new Proxy<Record<string, string>>({}, { get: () => "1" });
+    const settings = parse(read("config/tollgate.yaml"));
+    const overrides = [...applyOverrides({}, everything)].map(([setting, name]) => {
+      const [section = "", key = ""] = setting.split(".");
+      return [name, setting, String(settings[section][key])];
+    });
+    const listed = table(README, "Configuration").map(([name, setting, initial]) => [name, setting, initial]);
+    expect(listed.filter(([, setting]) => setting).sort()).toEqual(overrides.sort());
+  });
+
+  test("variables that override no setting are read by the configuration", () => {
+    const source = read("src/config/config.ts");
+    const others = table(README, "Configuration").filter(([, setting]) => !setting);
+    expect(others.map(([name]) => name)).toEqual(["TOLLGATE_CONFIG", "UPSTREAM_API_KEY"]);
+    expect(others.filter(([name]) => !source.includes(`variable(env, "${name}")`))).toEqual([]);
+  });
+
+  test("npm scripts that it names exist", () => {
+    const { scripts } = JSON.parse(read("package.json"));
+    const named = [...README.matchAll(/npm run (?:-s )?([a-z]+)/g)].map(([, name = ""]) => name);
+    expect(named.filter((name) => !(name in scripts))).toEqual([]);
+  });
+});
+
+describe("ARCHITECTURE", () => {
+  test("what a folder may import is what biome.json says", () => {
+    const rules = [...read("biome.json").matchAll(/src\/(\w+) may import ([\w, ]+);/g)];
+    const inBiome = Object.fromEntries(rules.map(([, folder, allowed]) => [folder, allowed]));
+    const rows = table(ARCHITECTURE, "Code map").map(([link = "", , allowed]) => [
+      /src\/(\w+)/.exec(link)?.[1],
+      allowed,
+    ]);
+    expect(Object.fromEntries(rows)).toEqual(inBiome);
+  });
+
+  test("the table of Redis keys has every name that the code makes, and no other", () => {
+    const { names } = keyRef("<key id>", "<account id>", 7);
+    const made = [
+      META,
+      indexName("<sha256>"),
+      claimName("<task id>"),
+      ...Object.values(partitionNames(7)),
+      ...Object.values(accountNames(7, "<account id>")),
+      ...Object.values(names),
+      requestName(7, "<request id>"),
+      taskName(7, "<task id>"),
+      partitionClaimName(7, "<task id>"),
+      idempotencyName(7, "<digest>"),
+    ].map((name) => name.replace("{p07}", "{pNN}"));
+    // The probe's name is of a connection, not of an account.
+    expect(read("src/store/connection.ts")).toMatch(/`tg:probe:\$\{randomUUID\(\)\}`/);
+    const listed = table(ARCHITECTURE, "What lives in which Redis key").map(([name]) => name);
+    expect(listed.toSorted()).toEqual([...new Set([...made, "tg:probe:<uuid>"])].toSorted());
+  });
+});

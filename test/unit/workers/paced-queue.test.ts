@@ -1,0 +1,68 @@
+import { expect, test, vi } from "vitest";
+import { createPacedQueue } from "../../../src/workers/paced-queue.ts";
+
+/** A queue whose work ends when the test says so. */
+function givenQueue(options: { concurrency?: number; perSecond?: number; entriesMax?: number } = {}) {
+  const begun: number[] = [];
+  const ends = new Map<number, () => void>();
+  const queue = createPacedQueue<number>({
+    concurrency: options.concurrency ?? 100,
+    perSecond: () => options.perSecond ?? 1_000_000,
+    entriesMax: options.entriesMax ?? 1000,
+    work: (item) => {
+      begun.push(item);
+      return new Promise((resolve) => ends.set(item, resolve));
+    },
+  });
+  return { queue, begun, end: (item: number) => ends.get(item)?.() };
+}
+
+test("no more than the allowed number is under way, and the next begins when one ends", async () => {
+  const { queue, begun, end } = givenQueue({ concurrency: 2 });
+  for (const item of [1, 2, 3]) queue.offer(item);
+  await vi.waitFor(() => expect(begun).toEqual([1, 2]));
+  end(1);
+  await vi.waitFor(() => expect(begun).toEqual([1, 2, 3]));
+});
+
+test("what does not fit is refused, not kept", () => {
+  const { queue } = givenQueue({ concurrency: 1, entriesMax: 2 });
+  expect([1, 2, 3, 4].map((item) => queue.offer(item))).toEqual([true, true, true, false]);
+});
+
+test("work is begun no faster than the rate", () => {
+  vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout", "performance"] });
+  try {
+    const { queue, begun } = givenQueue({ perSecond: 10 });
+    for (let item = 0; item < 100; item++) queue.offer(item);
+    vi.advanceTimersByTime(60_000);
+    // What it did not use in the last second may be caught up on; more than that never.
+    expect(begun).toHaveLength(100);
+    const fresh = givenQueue({ perSecond: 10 });
+    fresh.queue.pause(1000);
+    for (let item = 0; item < 100; item++) fresh.queue.offer(item);
+    expect(fresh.begun).toHaveLength(0);
+    vi.advanceTimersByTime(3000);
+    expect(fresh.begun.length).toBeGreaterThanOrEqual(20);
+    expect(fresh.begun.length).toBeLessThanOrEqual(22);
+  } finally {
+    vi.useRealTimers();
+  }
+});
+
+test("idle waits for what waits and what is under way; stop forgets the former only", async () => {
+  const { queue, begun, end } = givenQueue({ concurrency: 1 });
+  let idle = false;
+  queue.offer(1);
+  queue.offer(2);
+  const waiting = queue.idle().then(() => {
+    idle = true;
+  });
+  await vi.waitFor(() => expect(begun).toEqual([1]));
+  queue.stop();
+  expect(idle).toBe(false);
+  end(1);
+  await waiting;
+  expect(begun).toEqual([1]);
+  expect(queue.offer(3)).toBe(false);
+});
