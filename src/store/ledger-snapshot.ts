@@ -16,7 +16,7 @@ export interface Snapshot {
   references: string[];
   keys: KeySnapshot[];
   /** Requests in the slots of its keys. */
-  requests: Map<string, { record: RequestRecord; due: string | null }>;
+  requests: Map<string, RequestRecord>;
   tail: LedgerEntry[];
 }
 
@@ -63,7 +63,7 @@ async function readOnce(
   requestIds: string[],
 ) {
   const names = accountNames(partition, accountId);
-  const { due, ledger } = partitionNames(partition);
+  const { ledger } = partitionNames(partition);
   const multi = redis.multi();
   multi.xrange(ledger, `(${after}`, "+", "COUNT", LEDGER_PAGE);
   multi.hgetall(names.account).lrange(names.recent, 0, -1).hvals(names.references).smembers(names.keys);
@@ -71,7 +71,7 @@ async function readOnce(
     const { key, window, slots } = keyRef(keyId, accountId, partition).names;
     multi.hgetall(key).lrange(window, 0, -1).smembers(slots);
   }
-  for (const id of requestIds) multi.hgetall(requestName(partition, id)).zscore(due, id);
+  for (const id of requestIds) multi.hgetall(requestName(partition, id));
   const answers = answersOf<unknown>(await multi.exec());
   let at = 0;
   const next = <T>(): T => answers[at++] as T;
@@ -84,10 +84,7 @@ async function readOnce(
     return { keyId, record, window: next<string[]>(), slots: next<string[]>() };
   });
   const requests: Snapshot["requests"] = new Map();
-  for (const id of requestIds) {
-    const record = next<RequestRecord>();
-    requests.set(id, { record, due: next<string | null>() });
-  }
+  for (const id of requestIds) requests.set(id, next<RequestRecord>());
   const complete =
     keyIdsNow.every((id) => keyIds.includes(id)) &&
     keys.every((key) => key.slots.every((id) => requests.has(id)));
@@ -152,7 +149,7 @@ function checkKey(
   let holds = 0;
   const open: RequestRecord[] = [];
   for (const id of key.slots) {
-    const { record: request, due } = snapshot.requests.get(id) ?? { record: {}, due: null };
+    const request = snapshot.requests.get(id) ?? {};
     const complain = (invariant: Parameters<Report>[0], message: string): void =>
       report(invariant, accountId, message, id);
     if (request.state !== "held" && request.state !== "bound") {
@@ -161,7 +158,6 @@ function checkKey(
     }
     if (request.key_id !== keyId)
       complain("slots", `has a slot of ${keyId}, but belongs to ${request.key_id}`);
-    if (due === null) complain("due", `is ${request.state}, but not among those that are due`);
     if (request.account_id !== accountId) complain("requests", `belongs to account ${request.account_id}`);
     if (request.state === "held") {
       holds += Number(request.price);

@@ -88,7 +88,7 @@ function reporter(result: Verification, wanted: ReadonlySet<string> | undefined)
 }
 
 async function verifyPartition(run: Run, partition: number): Promise<void> {
-  const { redis, wanted, report, result } = run;
+  const { redis, report, result } = run;
   const fold = emptyFold();
   const accountsName = partitionNames(partition).accounts;
   await readOn(run, partition, fold);
@@ -98,7 +98,7 @@ async function verifyPartition(run: Run, partition: number): Promise<void> {
     if (!listed.has(accountId)) report("accounts", accountId, "has ledger entries, but is not listed");
   }
   for (const accountId of new Set([...listed, ...inLedger])) {
-    if (wanted && !wanted.has(accountId)) continue;
+    if (!isWanted(run, accountId)) continue;
     result.accounts++;
     const add = (entries: LedgerEntry[]): Promise<void> => addEntries(run, partition, fold, entries);
     const snapshot = await takeSnapshot(redis, partition, accountId, fold, add);
@@ -112,7 +112,7 @@ async function verifyPartition(run: Run, partition: number): Promise<void> {
   await verifyEnded(run, partition, fold);
   await verifyDue(run, partition);
   for (const [accountId, { entries }] of fold.accounts) {
-    if (!wanted || wanted.has(accountId)) result.entries += entries;
+    if (isWanted(run, accountId)) result.entries += entries;
   }
 }
 
@@ -126,13 +126,14 @@ async function readOn(run: Run, partition: number, fold: LedgerFold): Promise<vo
 }
 
 async function addEntries(
-  { redis, wanted, report }: Run,
+  run: Run,
   partition: number,
   fold: LedgerFold,
   entries: LedgerEntry[],
 ): Promise<void> {
+  const { redis, report } = run;
   for (const entry of entries) addEntry(fold, entry, report);
-  const ofRequests = entries.filter((entry) => entry.requestId && (!wanted || wanted.has(entry.accountId)));
+  const ofRequests = entries.filter((entry) => entry.requestId && isWanted(run, entry.accountId));
   const records = await many<RequestRecord, LedgerEntry>(redis, ofRequests, (pipe, { requestId }) =>
     pipe.hgetall(requestName(partition, requestId)),
   );

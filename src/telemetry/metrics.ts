@@ -94,6 +94,16 @@ export function createMetrics() {
       help: "1 while the store is usable (the breaker is closed), else 0.",
       registers,
     }),
+    ledgerViolations: new Gauge({
+      name: "tollgate_ledger_violations",
+      help: "Broken invariants that the last check of the books by this gateway found; 0 is how it must be.",
+      registers,
+    }),
+    ledgerCheckedAt: new Gauge({
+      name: "tollgate_ledger_check_timestamp_seconds",
+      help: "When this gateway last checked the books, Unix time; 0 if it never was its turn.",
+      registers,
+    }),
     outbox: new Gauge({
       name: "tollgate_store_outbox_entries",
       help: "Settlements that wait for the store to answer again.",

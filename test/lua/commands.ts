@@ -7,15 +7,22 @@ interface Asked {
   idempotency?: { key: number; body: number } | undefined;
 }
 
-/** One step of a sequence. `request`, `key` and `account` choose among those there are, the latest first. */
+/** One step of a sequence. `request` counts from the latest; `tasks`: only of those that have a task. */
 export type Command =
   | ({ kind: "submit" | "plan" } & Asked)
   | { kind: "admit"; request: number }
   | { kind: "bind"; request: number; task: "own" | "another's" }
   | { kind: "void"; request: number; reason: "refused" | "due" | "unsent" }
-  | { kind: "observe"; request: number; status: Said; refundFailed: boolean; poller?: number | undefined }
+  | {
+      kind: "observe";
+      request: number;
+      tasks: boolean;
+      status: Said;
+      refundFailed: boolean;
+      poller?: number | undefined;
+    }
   | { kind: "recharge"; key: number; amount: number; reference: number }
-  | { kind: "inspect"; key: number; request?: number | undefined; cacheMs: number }
+  | { kind: "inspect"; key: number; request?: number | undefined; tasks: boolean; cacheMs: number }
   | { kind: "credits"; key: number }
   | { kind: "claim"; key: number; most: number }
   | { kind: "collect"; key: number; retentionMs: number }
@@ -35,9 +42,10 @@ const request = fc.oneof(
   { weight: 4, arbitrary: fc.nat(3) },
   { weight: 2, arbitrary: fc.nat(30) },
 );
+const tasks = fc.constantFrom(true, true, true, true, false);
 const asked = {
   key,
-  price: fc.constantFrom(5, 10, 30),
+  price: fc.constantFrom(10, 20, 40),
   idempotency: fc.option(fc.record({ key: fc.nat(2), body: fc.nat(1) }), { nil: undefined, freq: 3 }),
 };
 const kind = <K extends string>(name: K) => fc.constant(name);
@@ -69,6 +77,7 @@ const command: fc.Arbitrary<Command> = fc.oneof(
     arbitrary: fc.record({
       kind: kind("observe"),
       request,
+      tasks,
       status: fc.constantFrom<Said[]>(
         "pending",
         "processing",
@@ -80,7 +89,7 @@ const command: fc.Arbitrary<Command> = fc.oneof(
         "gone",
         "expired",
       ),
-      refundFailed: fc.boolean().map((first) => first),
+      refundFailed: fc.boolean(),
       poller: fc.option(key, { nil: undefined }),
     }),
   },
@@ -89,7 +98,7 @@ const command: fc.Arbitrary<Command> = fc.oneof(
     arbitrary: fc.record({
       kind: kind("recharge"),
       key,
-      amount: fc.constantFrom(20, 40, Number.MAX_SAFE_INTEGER),
+      amount: fc.constantFrom(10, 20, Number.MAX_SAFE_INTEGER),
       reference: fc.nat(2),
     }),
   },
@@ -99,6 +108,7 @@ const command: fc.Arbitrary<Command> = fc.oneof(
       kind: kind("inspect"),
       key,
       request: fc.option(request, { nil: undefined, freq: 5 }),
+      tasks,
       cacheMs: fc.constantFrom(0, 5 * SECOND),
     }),
   },
@@ -142,3 +152,46 @@ export const scenario: fc.Arbitrary<Scenario> = fc.record({
   onePartition: fc.boolean(),
   commands: fc.array(command, { minLength: 40, maxLength: 60, size: "max" }),
 });
+
+const submit = (key: number, price = 10): Command => ({ kind: "submit", key, price });
+const voided = (reason: "refused" | "due" | "unsent"): Command => ({ kind: "void", request: 0, reason });
+const wait = (byMs: number): Command => ({ kind: "time", byMs });
+const bound: Command = { kind: "bind", request: 0, task: "own" };
+const said = (status: Said): Command => ({
+  kind: "observe",
+  request: 0,
+  tasks: true,
+  status,
+  refundFailed: true,
+  poller: 0,
+});
+const settled = (key: number): Command[] => [submit(key), voided("refused")];
+const admitted = (idempotency: number): Command => ({
+  kind: "submit",
+  key: 0,
+  price: 10,
+  idempotency: { key: idempotency, body: 0 },
+});
+
+/** Rare turns that chance alone may miss in a short run; each is played in every run. */
+export const givenScenarios: Scenario[] = [
+  // The day is used up, minutes apart; the next day it is open.
+  [...[1, 2, 3, 4, 5, 6].flatMap(() => [submit(0), bound, said("completed"), wait(61 * SECOND)]), wait(12 * HOUR)],
+  // Given back, a request does not count towards the day; on another day it cannot be given back to that one.
+  [...settled(0), wait(61 * SECOND), ...settled(0), submit(0), wait(13 * HOUR), voided("refused"), submit(0)],
+  // Gone three times, but not over a minute; then over a minute; a good answer in between begins anew.
+  [submit(0), bound, said("gone"), said("gone"), said("gone"), wait(60 * SECOND), said("pending"), said("gone")],
+  [submit(0), bound, said("gone"), wait(30 * SECOND), said("gone"), wait(30 * SECOND), said("gone"), said("failed")],
+  [submit(0), bound, said("gone"), wait(60 * SECOND), said("gone"), said("gone"), said("completed")],
+  // A hold that ended is bound late: without money uncollected, and then never refunded.
+  [submit(0, 40), voided("refused"), submit(0, 40), submit(1, 40), { kind: "bind", request: 2, task: "own" }],
+  [submit(2, 40), voided("refused"), submit(2, 40), { kind: "bind", request: 1, task: "own" }, said("failed")],
+  // The sweeper was there before the unsent VOID; the ADMIT comes last.
+  [submit(0), wait(60 * SECOND), voided("due"), voided("unsent"), voided("unsent"), { kind: "admit", request: 0 }],
+  [{ kind: "plan", key: 0, price: 10 }, voided("unsent"), { kind: "admit", request: 0 }, submit(0), bound],
+  // A customer's retries: in progress, another body, replayed; after a refusal the key is free.
+  [admitted(0), admitted(0), bound, admitted(0), said("failed"), admitted(0), admitted(1), voided("refused"), admitted(1)],
+  // The clock steps back over all of the window, and over midnight.
+  [...[1, 2, 3, 4].flatMap(() => settled(0)), wait(-HOUR), submit(0), wait(HOUR), submit(0), wait(61 * SECOND), submit(0)],
+  [...[1, 2, 3, 4, 5].flatMap(() => [wait(20 * SECOND), submit(1)]), wait(12 * HOUR), submit(1), wait(-HOUR), submit(1)],
+].map((commands, at) => ({ onePartition: at % 2 === 0, commands }));

@@ -12,8 +12,8 @@ import { expectedState, ledgerOf, linesOf, storedState } from "./state.ts";
 
 /** Small enough that every refusal occurs. */
 const TIERS: Tiers = {
-  standard: { rateLimit: 5, maxConcurrent: 3, dailyLimit: 8 },
-  enterprise: { rateLimit: 8, maxConcurrent: 4, dailyLimit: 12 },
+  standard: { rateLimit: 5, maxConcurrent: 3, dailyLimit: 6 },
+  enterprise: { rateLimit: 8, maxConcurrent: 4, dailyLimit: 8 },
 };
 /** The claims' lease and the batch of sweeps, as src/store/sweeps.ts has them. */
 const LEASE_MS = 90_000;
@@ -60,10 +60,10 @@ async function givenRun(stage: Stage, onePartition: boolean): Promise<Run> {
     idempotency: new Map(),
   };
   const run: Run = { stage, world, refs: [], sent: [], widest: new Map() };
-  const first = await addKey(run, { credits: 150, tier: "standard", own: FIRST_LIMITS, partition });
+  const first = await addKey(run, { credits: 100, tier: "standard", own: FIRST_LIMITS, partition });
   await addKey(run, { credits: 0, tier: "misspelt", own: {}, partition, account: first.account });
   await addKey(run, {
-    credits: 90,
+    credits: 60,
     tier: "enterprise",
     own: {},
     partition: onePartition ? partition : partition + 1,
@@ -71,7 +71,7 @@ async function givenRun(stage: Stage, onePartition: boolean): Promise<Run> {
   return run;
 }
 
-const FIRST_LIMITS = { rateLimit: 4, maxConcurrent: 3, dailyLimit: 7 };
+const FIRST_LIMITS = { rateLimit: 4, maxConcurrent: 3, dailyLimit: 5 };
 
 async function addKey(
   run: Run,
@@ -112,8 +112,10 @@ async function addKey(
 }
 
 /** The request counted from the latest; none before the first was asked for, or once it is collected. */
-function chosen(run: Run, index: number): Sent | undefined {
-  const alive = run.sent.filter(({ request }) => run.world.requests.includes(request));
+function chosen(run: Run, index: number, tasks = false): Sent | undefined {
+  const alive = run.sent.filter(
+    ({ request }) => run.world.requests.includes(request) && (!tasks || request.taskId !== undefined),
+  );
   return alive.length === 0 ? undefined : alive[alive.length - 1 - (index % alive.length)];
 }
 
@@ -124,7 +126,8 @@ async function step(run: Run, command: Command, where: string): Promise<void> {
   const expectReply = (actual: Reply | undefined, expected: Reply): void => same(actual, expected, where);
   const key = "key" in command ? world.keys[command.key]! : world.keys[0]!;
   const ref = "key" in command ? refs[command.key]! : refs[0]!;
-  const target = "request" in command ? chosen(run, command.request ?? 0) : undefined;
+  const target =
+    "request" in command ? chosen(run, command.request ?? 0, "tasks" in command && command.tasks) : undefined;
   stage.replies();
   switch (command.kind) {
     case "submit":

@@ -16,11 +16,11 @@ export async function checkInvariants(run: Run): Promise<void> {
 
 async function requestRecords(run: Run): Promise<Fields[]> {
   const { redis } = run.stage;
-  const records = run.sent.map(async ({ request: { generation, key } }) => ({
-    ...(await redis.hgetall(requestName(key.partition, generation.requestId))),
-    id: generation.requestId,
-  }));
-  return (await Promise.all(records)).filter((record) => "state" in record);
+  const records = run.sent.map(async ({ request: { generation, key } }): Promise<Fields> => {
+    const fields = await redis.hgetall(requestName(key.partition, generation.requestId));
+    return { ...fields, id: generation.requestId };
+  });
+  return (await Promise.all(records)).filter(({ state }) => state !== undefined);
 }
 
 /** 1 and 2: the ledger chains and ends at the balance; a request costs its price or nothing. */

@@ -80,7 +80,7 @@ export async function storedState(run: Run): Promise<State> {
     }),
     ...[...new Set(run.refs.map(({ partition }) => partition))].map(async (partition) => {
       const { due, done } = partitionNames(partition);
-      const [open, ended] = await Promise.all([redis.zrange(due, 0, -1, "WITHSCORES"), scored(done)]);
+      const [open, ended] = await Promise.all([redis.zrange(due, 0, "-1", "WITHSCORES"), scored(done)]);
       Object.assign(state.open, pairs(open));
       Object.assign(state.ended, pairs(ended));
     }),
@@ -98,7 +98,7 @@ export async function storedState(run: Run): Promise<State> {
   return state;
 
   function scored(name: string): Promise<string[]> {
-    return redis.zrange(name, 0, -1, "WITHSCORES");
+    return redis.zrange(name, 0, "-1", "WITHSCORES");
   }
 }
 

@@ -1,0 +1,353 @@
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { partitionsOf } from "../../src/store/accounts.ts";
+import type { Connection } from "../../src/store/connection.ts";
+import { verifyLedger } from "../../src/store/ledger.ts";
+import {
+  accountNames,
+  type KeyRef,
+  partitionNames,
+  partitionOf,
+  requestName,
+} from "../../src/store/names.ts";
+import type { Generation } from "../../src/store/operations.ts";
+import { createStage, openConnection, randomId, taskOf, times } from "../support/store.ts";
+
+let connection: Connection;
+beforeAll(async () => {
+  connection = await openConnection();
+});
+afterAll(() => connection.close());
+
+/** An account in a real partition, where `ledger verify` looks, with a request in each state. */
+async function givenBooks() {
+  const { redis } = connection;
+  const accountId = randomId("acc");
+  const partition = partitionOf(accountId, await partitionsOf(redis));
+  const stage = createStage(connection, { clock: "redis", partition });
+  const key = await stage.givenKey({ accountId, credits: 1000 });
+  const other = await stage.givenKey({ accountId });
+  const requests = {
+    held: stage.request(key),
+    bound: stage.request(key, { price: 20 }),
+    completed: stage.request(key),
+    failed: stage.request(other, { price: 30 }),
+    void: stage.request(other),
+  };
+  await stage.admit(requests.held);
+  await stage.givenTask(requests.bound);
+  await stage.givenTask(requests.completed);
+  await stage.observe(requests.completed, "completed");
+  await stage.givenTask(requests.failed);
+  await stage.observe(requests.failed, "failed");
+  await stage.admit(requests.void);
+  await stage.void(requests.void, "refused");
+  await stage.recharge(key, 500, "order-1");
+  const verify = () => verifyLedger(redis, { accountIds: [accountId] });
+  return { stage, redis, accountId, partition, key, other, requests, verify };
+}
+
+type Books = Awaited<ReturnType<typeof givenBooks>>;
+
+/** Posts an entry as `post` does: balance, ledger and recent transactions go together. */
+async function post(books: Books, amount: number, fields: Record<string, string>): Promise<void> {
+  const { redis, accountId, key } = books;
+  const balance = await redis.hincrby(key.names.account, "balance", amount);
+  const entry = {
+    account_id: accountId,
+    type: "consume",
+    amount: String(amount),
+    balance_after: String(balance),
+    endpoint: "",
+    reason: "",
+    task_id: "",
+    at: "1",
+    ...fields,
+  };
+  const id = await redis.xadd(key.names.ledger, "*", ...Object.entries(entry).flat());
+  const { type, endpoint, reason, task_id } = entry;
+  await redis.lpush(
+    key.names.recent,
+    [id, type, amount, entry.balance_after, endpoint, reason, task_id, 1].join("|"),
+  );
+  await redis.ltrim(key.names.recent, 0, 9);
+}
+
+const consume = (request: Generation, amount = -request.price) => ({
+  amount,
+  fields: { request_id: request.requestId, task_id: taskOf(request), key_id: request.key.keyId },
+});
+
+async function charge(books: Books, request: Generation, amount = -request.price, more = {}): Promise<void> {
+  const entry = consume(request, amount);
+  await post(books, amount, { ...entry.fields, ...more });
+  await books.redis.hincrby(books.key.names.account, "total_used", -amount);
+}
+
+async function refund(books: Books, request: Generation, amount = request.price): Promise<void> {
+  const { fields } = consume(request);
+  await post(books, amount, { ...fields, type: "recharge", reason: "refund" });
+  await books.redis.hincrby(books.key.names.account, "total_used", -amount);
+}
+
+const record = ({ partition }: Books, { requestId }: Generation): string => requestName(partition, requestId);
+
+const found = async (books: Books): Promise<string[]> => {
+  const { ok, violations } = await books.verify();
+  expect(ok).toBe(violations.length === 0);
+  expect(violations.every(({ account_id, message }) => account_id === books.accountId && message)).toBe(true);
+  return [...new Set(violations.map(({ invariant }) => invariant))].sort();
+};
+
+test("sound books with a request in every state have no violation", async () => {
+  const books = await givenBooks();
+  expect(await books.verify()).toEqual({ ok: true, accounts: 1, entries: 6, violations: [] });
+});
+
+/** What is done to the books, and under which names it is found: exactly these. */
+const BREAKAGES: [string, string[], (books: Books) => Promise<unknown>][] = [
+  [
+    "a stored balance that is one off",
+    ["balance"],
+    ({ redis, key }) => redis.hincrby(key.names.account, "balance", 1),
+  ],
+  [
+    "an entry whose balance does not follow",
+    ["chain"],
+    async (books) => {
+      await books.redis.hincrby(books.key.names.account, "balance", 5);
+      await post(books, 5, { type: "recharge", amount: "4" }).then(() => forgeRecent(books, "4"));
+    },
+  ],
+  [
+    "a balance below zero",
+    ["balance", "held", "requests"],
+    async (books) => {
+      await charge(books, books.requests.held, -2000);
+    },
+  ],
+  ["credits held for nobody", ["held"], ({ redis, key }) => redis.hincrby(key.names.account, "held", 1)],
+  [
+    "more held than there is",
+    ["held"],
+    async (books) => {
+      const balance = Number(await books.redis.hget(books.key.names.account, "balance"));
+      const name = record(books, books.requests.held);
+      await books.redis.hset(name, "price", balance + 1);
+      await books.redis.hset(books.key.names.account, "held", balance + 1);
+    },
+  ],
+  [
+    "a total that forgot a refund",
+    ["total_used"],
+    ({ redis, key }) => redis.hincrby(key.names.account, "total_used", 30),
+  ],
+  ["a recent transaction that is missing", ["recent"], ({ redis, key }) => redis.lpop(key.names.recent)],
+  [
+    "a reference that credited nothing",
+    ["references"],
+    ({ redis, partition, accountId }) =>
+      redis.hset(accountNames(partition, accountId).references, "order-2", 5),
+  ],
+  [
+    "a recharge whose reference is forgotten",
+    ["references"],
+    ({ redis, partition, accountId }) => redis.hdel(accountNames(partition, accountId).references, "order-1"),
+  ],
+  [
+    "an account that is not listed",
+    ["accounts"],
+    ({ redis, partition, accountId }) => redis.srem(partitionNames(partition).accounts, accountId),
+  ],
+  ["a request charged twice", ["requests"], (books) => charge(books, books.requests.completed)],
+  ["a task refunded twice", ["requests"], (books) => refund(books, books.requests.failed)],
+  ["a completed task refunded", ["requests"], (books) => refund(books, books.requests.completed)],
+  ["a refund of what was never charged", ["requests"], (books) => refund(books, books.requests.void)],
+  ["a void request charged", ["requests"], (books) => charge(books, books.requests.void)],
+  [
+    "another price than was fixed",
+    ["requests"],
+    ({ redis, ...books }) => redis.hset(record({ redis, ...books }, books.requests.completed), "price", 11),
+  ],
+  [
+    "a charge for another task",
+    ["requests"],
+    ({ redis, ...books }) =>
+      redis.hset(record({ redis, ...books }, books.requests.bound), "task_id", "other"),
+  ],
+  [
+    "a charge for another account's request",
+    ["requests"],
+    ({ redis, ...books }) =>
+      redis.hset(record({ redis, ...books }, books.requests.completed), "account_id", "x"),
+  ],
+  [
+    "a task that was never charged",
+    ["requests"],
+    async (books) => {
+      const { requestId, price } = books.requests.held;
+      await books.redis.hset(requestName(books.partition, requestId), "state", "bound");
+      await books.redis.hincrby(books.key.names.account, "held", -price);
+    },
+  ],
+  [
+    "a finished task that was never charged",
+    ["requests"],
+    (books) => books.redis.hset(record(books, books.requests.void), "state", "finished"),
+  ],
+  [
+    "an open request among the ended ones",
+    ["requests"],
+    (books) => books.redis.zadd(books.key.names.done, 1, books.requests.bound.requestId),
+  ],
+  [
+    "an ended request that keeps its slot",
+    ["slots"],
+    (books) => books.redis.sadd(books.key.names.slots, books.requests.completed.requestId),
+  ],
+  ["a slot of nobody", ["slots"], (books) => books.redis.sadd(books.key.names.slots, randomId("req"))],
+  [
+    "an open task without its slot",
+    ["slots"],
+    (books) => books.redis.srem(books.key.names.slots, books.requests.bound.requestId),
+  ],
+  [
+    "a hold without its slot",
+    ["held", "slots"],
+    (books) => books.redis.srem(books.key.names.slots, books.requests.held.requestId),
+  ],
+  [
+    "a slot of another key",
+    ["slots"],
+    ({ redis, key, other, requests }) =>
+      redis.smove(key.names.slots, other.names.slots, requests.bound.requestId),
+  ],
+  [
+    "an open request that is never due",
+    ["due"],
+    (books) => books.redis.zrem(books.key.names.due, books.requests.bound.requestId),
+  ],
+  [
+    "an open request in neither list",
+    ["due", "slots"],
+    async ({ redis, key, requests }) => {
+      await redis.zrem(key.names.due, requests.bound.requestId);
+      await redis.srem(key.names.slots, requests.bound.requestId);
+    },
+  ],
+  [
+    "an ended request that is due",
+    ["due"],
+    (books) => books.redis.zadd(books.key.names.due, 1, books.requests.completed.requestId),
+  ],
+  ["a window out of order", ["window"], (books) => books.redis.lpush(books.key.names.window, 1)],
+  [
+    "a window that forgot its newest admissions",
+    ["window"],
+    (books) => books.redis.del(books.key.names.window),
+  ],
+  [
+    "a day that forgot an admission",
+    ["day_count"],
+    (books) => books.redis.hincrby(books.key.names.key, "day_count", -1),
+  ],
+  [
+    "a day of another key that forgot an ended task",
+    ["day_count"],
+    (books) => books.redis.hset(books.other.names.key, "day_count", 0),
+  ],
+];
+
+/** The last line again, with the amount of its entry. */
+async function forgeRecent({ redis, key }: Books, amount: string): Promise<void> {
+  const [line = ""] = await redis.lrange(key.names.recent, 0, 0);
+  const parts = line.split("|");
+  parts[2] = amount;
+  await redis.lset(key.names.recent, 0, parts.join("|"));
+}
+
+test.each(BREAKAGES)("%s is named", async (_, invariants, breakBooks) => {
+  const books = await givenBooks();
+  await breakBooks(books);
+  expect(await found(books)).toEqual(invariants);
+});
+
+test("a violation names its request", async () => {
+  const books = await givenBooks();
+  await charge(books, books.requests.completed);
+  expect((await books.verify()).violations).toEqual([
+    {
+      invariant: "requests",
+      account_id: books.accountId,
+      request_id: books.requests.completed.requestId,
+      message: expect.stringContaining("once more"),
+    },
+  ]);
+});
+
+test("late, uncollected, taken back and forgotten requests are no violations", async () => {
+  const books = await givenBooks();
+  const { stage, key, redis } = books;
+  const late = stage.request(key);
+  await stage.admit(late);
+  await stage.void(late, "due" as const).catch(() => undefined);
+  await stage.void(late, "refused");
+  await stage.bind(late);
+  const lateAndEnded = stage.request(key);
+  await stage.admit(lateAndEnded);
+  await stage.void(lateAndEnded, "unsent");
+  await stage.bind(lateAndEnded);
+  await stage.observe(lateAndEnded, "failed");
+  const uncollected = stage.request(key, { price: 1_000_000 });
+  await stage.void(uncollected, "unsent");
+  await stage.bind(uncollected);
+  const poor = stage.request(key, { price: 2_000_000 });
+  await stage.bind(poor);
+  await stage.observe(poor, "completed");
+  await redis.del(record(books, books.requests.failed));
+  expect(await found(books)).toEqual([]);
+});
+
+test("ledgers longer than a page are read to their end", async () => {
+  const books = await givenBooks();
+  const { stage, key } = books;
+  await Promise.all(times(2100, (at) => stage.recharge(key, 1, `page-${at}`)));
+  expect(await books.verify()).toEqual({ ok: true, accounts: 1, entries: 2106, violations: [] });
+});
+
+test("books that move while they are read are never called wrong", async () => {
+  const books = await givenBooks();
+  const { stage, key, other } = books;
+  let going = true;
+  let moved = 0;
+  const live = async (owner: KeyRef): Promise<void> => {
+    while (going) {
+      const request = stage.request(owner, { price: 1 });
+      const { outcome } = await stage.admit(request);
+      if (outcome !== "admitted") {
+        await stage.recharge(owner, 100, randomId("order"));
+        continue;
+      }
+      moved++;
+      if (moved % 5 === 0) await stage.void(request, "refused");
+      else await stage.bind(request);
+      if (moved % 7 === 0) await stage.void(request, "unsent");
+      if (moved % 3 === 0) await stage.observe(request, moved % 2 === 0 ? "failed" : "completed");
+    }
+  };
+  await books.redis.hset(key.names.key, "rate_limit", 1_000_000, "daily_limit", 1_000_000);
+  await books.redis.hset(other.names.key, "rate_limit", 1_000_000, "daily_limit", 1_000_000);
+  const reader = await openConnection();
+  const traffic = [live(key), live(key), live(other), live(other)];
+  try {
+    for (let round = 0; round < 15; round++) {
+      const { violations } = await verifyLedger(reader.redis, { accountIds: [books.accountId] });
+      expect(violations).toEqual([]);
+    }
+  } finally {
+    going = false;
+    await Promise.all(traffic);
+    await reader.close();
+  }
+  expect(moved).toBeGreaterThan(100);
+  expect(await found(books)).toEqual([]);
+});
