@@ -11,12 +11,14 @@ import { createSeenTasks, type Gateway } from "./routes/gateway.ts";
 import { createServe } from "./routes/serve.ts";
 import { createConnection } from "./store/connection.ts";
 import { openJournal } from "./store/journal.ts";
+import { verifyInTurn } from "./store/ledger-turn.ts";
 import { createStore } from "./store/store.ts";
 import { createSweeps } from "./store/sweeps.ts";
 import { createLogger, type Logger } from "./telemetry/log.ts";
 import { createMetrics } from "./telemetry/metrics.ts";
 import { createUploadTunnel } from "./upstream/upload.ts";
 import { createUpstream } from "./upstream/upstream.ts";
+import { createLedgerCheck } from "./workers/ledger-check.ts";
 import { createSweeper } from "./workers/sweeper.ts";
 
 /** A running gateway. */
@@ -80,9 +82,17 @@ export async function startGateway(config: Config, log: Logger): Promise<Running
     settings: () => config,
   });
 
+  const ledgerCheck = createLedgerCheck({
+    verify: (intervalMs) => verifyInTurn(connection, config.store.redisUrl, intervalMs),
+    intervalMs: () => config.store.ledgerCheckIntervalMs,
+    metrics,
+    log,
+  });
+
   const adminUrl = await listen(admin, config.admin);
   const url = await listen(listener, config.server);
   sweeper.start();
+  ledgerCheck.start();
 
   let ending: Promise<{ clean: boolean }> | undefined;
   const drain = async (): Promise<{ clean: boolean }> => {
@@ -94,7 +104,7 @@ export async function startGateway(config: Config, log: Logger): Promise<Running
     const deadline = Date.now() + config.server.drainTimeoutMs;
     const clean = await inTime(closed, deadline);
     if (!clean) listener.closeAllConnections();
-    await inTime(sweeper.stop(), deadline + 1000);
+    await inTime(Promise.all([sweeper.stop(), ledgerCheck.stop()]), deadline + 1000);
     await connection.close();
     await upstream.close();
     uploads.close();

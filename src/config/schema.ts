@@ -57,6 +57,12 @@ const store = section("Redis, which holds limits, credits and tasks.", {
     folderRule,
     "Folder, on a disk that survives a restart, for settlements that wait while Redis is away.",
   ),
+  ledger_check_interval: duration(
+    "15m",
+    "0s",
+    "30d",
+    "How often one of all gateways verifies the books; 0s turns it off.",
+  ),
   partitions: integer(
     64,
     1,

@@ -28,6 +28,8 @@ export interface Config {
     readonly partitions: number;
     /** Folder of the journal; a relative one begins where the process was started. */
     readonly journal: string;
+    /** Between two checks of the books over all gateways; 0 for none. */
+    readonly ledgerCheckIntervalMs: number;
   };
   readonly upstream: {
     /** Origin and optional base path, no trailing slash. */
@@ -87,6 +89,7 @@ export function toConfig(
       fallbackStrategy: store.fallback_strategy,
       partitions: store.partitions,
       journal: store.journal,
+      ledgerCheckIntervalMs: ms(store.ledger_check_interval),
     },
     upstream: {
       url: withoutSlash(upstream.url),

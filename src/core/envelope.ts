@@ -33,6 +33,8 @@ export function refusal(refused: Refusal, requestId: string): Answer {
   if (details) envelope.details = details;
   envelope.request_id = requestId;
   if (refused.status === 401) headers.push("WWW-Authenticate", "Bearer");
+  // RFC 9110 section 15.5.22: a 426 names the protocol to use.
+  if (refused.status === 426) headers.push("Upgrade", "HTTP/1.1", "Connection", "Upgrade");
   if (allow !== undefined) headers.push("Allow", allow);
   if (shouldRetry === false) headers.push("x-should-retry", "false");
   const answer: Answer = {

@@ -34,9 +34,24 @@ export function createListener(options: ListenerOptions): Server {
   });
   // Lines beyond Node's default of 2,000 would vanish, Authorization among them; maxHeaderSize bounds them.
   server.maxHeadersCount = 0;
-  server.on("request", (req, res) => options.serve(req, res, false));
-  server.on("checkContinue", (req, res) => options.serve(req, res, true));
-  server.on("checkExpectation", options.refuseExpectation);
+  const owed = new WeakMap<Duplex, Set<ServerResponse>>();
+  const owe = (req: IncomingMessage, res: ServerResponse): void => {
+    const answers = owed.get(req.socket) ?? new Set();
+    owed.set(req.socket, answers.add(res));
+    res.once("close", () => answers.delete(res));
+  };
+  server.on("request", (req, res) => {
+    owe(req, res);
+    options.serve(req, res, false);
+  });
+  server.on("checkContinue", (req, res) => {
+    owe(req, res);
+    options.serve(req, res, true);
+  });
+  server.on("checkExpectation", (req, res) => {
+    owe(req, res);
+    options.refuseExpectation(req, res);
+  });
   server.on("connect", (_req: IncomingMessage, socket: Duplex) =>
     endRaw(
       socket,
@@ -44,11 +59,37 @@ export function createListener(options: ListenerOptions): Server {
       options,
     ),
   );
+  // The parser complains again about each further piece of a connection that it has given up.
+  const broken = new WeakSet<Duplex>();
   server.on("clientError", (error: NodeJS.ErrnoException, socket: Duplex) => {
+    if (broken.has(socket)) return;
+    broken.add(socket);
     if (error.code === "ECONNRESET" || !socket.writable) socket.destroy();
-    else endRaw(socket, parseFault(error), options);
+    else endBroken(socket, [...(owed.get(socket) ?? [])], parseFault(error), options);
   });
   return server;
+}
+
+/**
+ * Answers what the parser could not read, once the whole requests before it have theirs: else a client would take
+ * this answer for that of an earlier request, which may have been charged.
+ * @param owed unfinished answers of the connection, oldest first
+ */
+function endBroken(
+  socket: Duplex,
+  owed: readonly ServerResponse[],
+  refused: Refusal,
+  options: ListenerOptions,
+): void {
+  const before = owed.findLast((res) => res.req.complete);
+  const half = owed.find((res) => !res.req.complete);
+  const end = (): void => {
+    // A request refused in the middle of its body has its answer already.
+    if (!socket.writable || half?.headersSent) socket.destroy();
+    else endRaw(socket, refused, options);
+  };
+  if (before) before.once("close", end);
+  else end();
 }
 
 function parseFault(error: NodeJS.ErrnoException): Refusal {

@@ -1,4 +1,5 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
+import type { Socket } from "node:net";
 import { type Answer, refusal } from "../core/envelope.ts";
 import { GatewayError, type Refusal, refuse } from "../core/errors.ts";
 import { drainBody } from "../http/body.ts";
@@ -14,6 +15,8 @@ import { upload } from "./upload.ts";
 /** Serves the public port: every request ends in exactly one answer, one log line and one count. */
 export function createServe(gateway: Gateway) {
   const pollTask = createTaskPolls();
+  /** Connections whose framing is in doubt: a request that still comes on one may be smuggled in. */
+  const doubtful = new WeakSet<Socket>();
 
   const dispatch = (call: Call, to: Route): Promise<Answer | undefined> => {
     const deny = async (refused: Refusal): Promise<Answer> =>
@@ -74,6 +77,7 @@ export function createServe(gateway: Gateway) {
     try {
       const { head, fault: headFault } = readHead(exchange.req);
       const fault = headFault ?? extraFault ?? (asksForWebSocket(exchange.req) ? upgradeRefused : undefined);
+      if (headFault) doubtful.add(exchange.req.socket);
       close ||= headFault !== undefined;
       answer = await (fault ? refuseHead(exchange, head, fault) : decide(exchange, head));
     } catch (error) {
@@ -122,6 +126,7 @@ export function createServe(gateway: Gateway) {
     fault?: Refusal,
   ): Promise<void> => {
     res.on("error", () => undefined);
+    if (doubtful.has(req.socket)) return Promise.resolve();
     return serve(openExchange(req, res, expectsContinue), fault);
   };
 }

@@ -11,7 +11,6 @@ import { defineScripts, type Reply, type Verb } from "./scripts.ts";
 
 const RETRY_AFTER_SECONDS = 2;
 const PROBE_LIFETIME_MS = 60_000;
-const VERIFY_COMMAND_TIMEOUT_MS = 10_000;
 
 export interface ConnectionOptions {
   redisUrl: string;

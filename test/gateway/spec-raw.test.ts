@@ -57,12 +57,12 @@ describe("what a gateway must refuse though Node accepts it: 400 in an envelope,
     ["Content-Type twice", (auth) => head(T2V, "Host: a", auth, JSON_TYPE, JSON_TYPE, LENGTH) + BODY],
     [
       "a GET with a body",
-      (auth) => head("GET /api/v1/credits HTTP/1.1", "Host: a", auth, "Content-Length: 2") + "{}",
+      (auth) => `${head("GET /api/v1/credits HTTP/1.1", "Host: a", auth, "Content-Length: 2")}{}`,
     ],
     [
       "a GET with a chunked body",
       (auth) =>
-        head("GET /api/v1/credits HTTP/1.1", "Host: a", auth, "Transfer-Encoding: chunked") + "0\r\n\r\n",
+        `${head("GET /api/v1/credits HTTP/1.1", "Host: a", auth, "Transfer-Encoding: chunked")}0\r\n\r\n`,
     ],
     [
       "HTTP/1.0 with Transfer-Encoding",
@@ -118,7 +118,7 @@ describe("what a gateway must refuse though Node accepts it: 400 in an envelope,
     ["a space before the colon", 400, head("GET /api/v1/credits HTTP/1.1", "Host : a")],
     ["a folded header line", 400, head("GET /api/v1/credits HTTP/1.1", "Host: a", "X: b", " c")],
     ["a NUL in a header", 400, head("GET /api/v1/credits HTTP/1.1", "Host: a", "X: \0")],
-    ["a bare LF", 400, "GET /api/v1/credits HTTP/1.1\nHost: a\n\n"],
+    ["a bare LF behind a header line", 400, "GET /api/v1/credits HTTP/1.1\r\nHost: a\nX: b\r\n\r\n"],
     ["a chunk size that is no number", 400, `${head(T2V, "Host: a", "Transfer-Encoding: chunked")}xyz\r\n`],
     ["CONNECT", 400, head("CONNECT a:443 HTTP/1.1", "Host: a")],
     ["HTTP/2.0 as version", 505, head("GET /api/v1/credits HTTP/2.0", "Host: a")],
@@ -330,6 +330,16 @@ describe("413 while the client is still sending", () => {
   });
 });
 
+test("431 reaches a client that goes on sending", async () => {
+  const raw = await client();
+  raw.write(`GET /api/v1/credits HTTP/1.1\r\nHost: a\r\nX: ${"x".repeat(20_000)}`);
+  const sending = setInterval(() => raw.write("x".repeat(20_000)), 1);
+  onTestFinished(() => clearInterval(sending));
+  await expect.poll(() => raw.socket.bytesWritten).toBeGreaterThan(300_000);
+  expect((await raw.answer()).status).toBe(431);
+  await raw.closed();
+});
+
 describe("pipelining", () => {
   test("several requests at once are each answered, in order", async () => {
     const { key } = await gateway.givenKey();
@@ -363,6 +373,24 @@ describe("pipelining", () => {
     expect((await raw.answer()).status).toBe(200);
     expect((await raw.answer()).status).toBe(400);
     await raw.closed();
+  });
+
+  test("a broken body behind a good request is answered behind it, and a body refused before only once", async () => {
+    const { key } = await gateway.givenKey();
+    const chunked = [`POST ${TEXT_TO_VIDEO} HTTP/1.1`, "Host: a", bearer(key), "Transfer-Encoding: chunked"];
+    const first = await client();
+    first.write(rawGeneration(key, { prompt: "[sandbox: delay=60ms]" }));
+    first.write(`${head(...chunked, "Content-Type: application/json")}zzz\r\n`);
+    expect((await first.answer()).status).toBe(200);
+    expect((await first.answer()).status).toBe(400);
+    await first.closed();
+
+    const second = await client();
+    second.write(`${head(...chunked, "Content-Type: text/plain")}1\r\nx\r\n`);
+    expect((await second.answer()).status).toBe(415);
+    second.write("zzz\r\n");
+    await second.closed();
+    await expect(second.answer()).rejects.toThrow("left: ");
   });
 
   test("a revoked key on a kept connection is refused from the next request on", async () => {

@@ -46,6 +46,7 @@ test("the defaults are those of the design", () => {
       fallbackStrategy: "deny",
       partitions: 64,
       journal: ".tollgate/journal",
+      ledgerCheckIntervalMs: 900_000,
     },
     upstream: {
       url: "http://127.0.0.1:4010",
