@@ -1,6 +1,7 @@
 import { once } from "node:events";
 import type { Server } from "node:http";
 import type { AddressInfo } from "node:net";
+import { setTimeout } from "node:timers/promises";
 import { type Config, ConfigError, loadConfig, redact } from "./config/config.ts";
 import { refuse } from "./core/errors.ts";
 import { clientAddress } from "./http/address.ts";
@@ -97,7 +98,9 @@ export async function startGateway(config: Config, log: Logger): Promise<Running
   let ending: Promise<{ clean: boolean }> | undefined;
   const drain = async (): Promise<{ clean: boolean }> => {
     draining = true;
-    log.info("draining: readiness is red, requests under way finish");
+    log.info("draining: readiness is red, answers close their connections");
+    await setTimeout(config.server.drainDelayMs);
+    log.info("draining: no new requests, those under way finish");
     const closed = once(listener, "close");
     listener.close();
     listener.closeIdleConnections();
@@ -122,11 +125,14 @@ async function listen(server: Server, { host, port }: { host: string; port: numb
   return `http://${bound.family === "IPv6" ? `[${bound.address}]` : bound.address}:${bound.port}`;
 }
 
+/** True when the work ended before the deadline (Unix ms). */
 async function inTime(work: Promise<unknown>, deadline: number): Promise<boolean> {
-  const late = Promise.withResolvers<boolean>();
-  const timer = setTimeout(() => late.resolve(false), Math.max(0, deadline - Date.now()));
-  const done = await Promise.race([work.then(() => true), late.promise]);
-  clearTimeout(timer);
+  const patience = new AbortController();
+  const late = setTimeout(Math.max(0, deadline - Date.now()), false, { signal: patience.signal }).catch(
+    () => false,
+  );
+  const done = await Promise.race([work.then(() => true), late]);
+  patience.abort();
   return done;
 }
 
@@ -139,6 +145,13 @@ async function main(): Promise<void> {
     "tollgate is listening",
   );
 
+  // Nothing that gets here is understood: say so in the log, and let the supervisor start anew.
+  for (const event of ["uncaughtException", "unhandledRejection"] as const) {
+    process.on(event, (error: unknown) => {
+      log.fatal({ err: error }, event);
+      process.exit(1);
+    });
+  }
   // A second signal is tolerated: npm and a terminal both send one.
   const end = async (signal: string): Promise<void> => {
     log.info({ signal }, "asked to stop");

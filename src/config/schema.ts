@@ -27,6 +27,12 @@ const server = section("The public listener.", {
   body_timeout: duration("15s", "100ms", "10m", "How long a client may take to send a JSON body."),
   upload_idle_timeout: duration("15s", "100ms", "10m", "How long an upload may stand still."),
   keep_alive_timeout: duration("65s", "100ms", "1h", "How long an idle client connection is kept."),
+  drain_delay: duration(
+    "1s",
+    "0s",
+    "10m",
+    "How long new requests are still taken after SIGTERM, while readiness is red already.",
+  ),
   drain_timeout: duration("30s", "1ms", "1h", "How long requests may take to end after SIGTERM."),
   unknown_keys_per_minute: integer(
     100,

@@ -15,6 +15,9 @@ export interface Config {
     readonly bodyTimeoutMs: number;
     readonly uploadIdleTimeoutMs: number;
     readonly keepAliveTimeoutMs: number;
+    /** After SIGTERM: readiness is red, but new requests are still taken. */
+    readonly drainDelayMs: number;
+    /** After that, for requests under way. */
     readonly drainTimeoutMs: number;
     readonly unknownKeysPerMinute: number;
   };
@@ -79,6 +82,7 @@ export function toConfig(
       bodyTimeoutMs: ms(server.body_timeout),
       uploadIdleTimeoutMs: ms(server.upload_idle_timeout),
       keepAliveTimeoutMs: ms(server.keep_alive_timeout),
+      drainDelayMs: ms(server.drain_delay),
       drainTimeoutMs: ms(server.drain_timeout),
       unknownKeysPerMinute: server.unknown_keys_per_minute,
     },

@@ -38,7 +38,8 @@ export function createListener(options: ListenerOptions): Server {
   const owe = (req: IncomingMessage, res: ServerResponse): void => {
     const answers = owed.get(req.socket) ?? new Set();
     owed.set(req.socket, answers.add(res));
-    res.once("close", () => answers.delete(res));
+    const forget = (): boolean => answers.delete(res);
+    res.once("close", () => (req.complete ? forget() : req.once("close", forget)));
   };
   server.on("request", (req, res) => {
     owe(req, res);
@@ -73,7 +74,7 @@ export function createListener(options: ListenerOptions): Server {
 /**
  * Answers what the parser could not read, once the whole requests before it have theirs: else a client would take
  * this answer for that of an earlier request, which may have been charged.
- * @param owed unfinished answers of the connection, oldest first
+ * @param owed answers of the connection that are unfinished, or whose requests are; oldest first
  */
 function endBroken(
   socket: Duplex,
@@ -81,7 +82,7 @@ function endBroken(
   refused: Refusal,
   options: ListenerOptions,
 ): void {
-  const before = owed.findLast((res) => res.req.complete);
+  const before = owed.findLast((res) => res.req.complete && !res.writableFinished);
   const half = owed.find((res) => !res.req.complete);
   const end = (): void => {
     // A request refused in the middle of its body has its answer already.

@@ -72,8 +72,11 @@ export const emptyAccount = (): AccountFold => ({
   recent: [],
 });
 
-/** Adds the next entry: the chain of its account, and what its request was charged. Invariants 1 and 2. */
-export function addEntry(fold: LedgerFold, entry: LedgerEntry, report: Report): void {
+/**
+ * Adds the next entry: the chain of its account, and what its request was charged. Invariants 1 and 2.
+ * @returns whether a record of its request is to be compared with it
+ */
+export function addEntry(fold: LedgerFold, entry: LedgerEntry, report: Report): boolean {
   const { accountId, amount, balanceAfter, streamId } = entry;
   fold.lastId = streamId;
   const account = fold.accounts.get(accountId) ?? emptyAccount();
@@ -95,40 +98,42 @@ export function addEntry(fold: LedgerFold, entry: LedgerEntry, report: Report): 
   account.recent.unshift(recentLine(entry));
   account.recent.length = Math.min(RECENT, account.recent.length);
 
-  if (entry.type === "consume") addConsume(fold, account, entry, report);
-  else if (entry.reason === "refund") addRefund(fold, account, entry, report);
-  else {
-    if (entry.reference !== "") {
-      account.referenced += amount;
-      account.references++;
-    }
-    if (entry.type !== "recharge" || !(amount > 0)) {
-      report("chain", accountId, `entry ${streamId} is a ${entry.type} of ${amount}`);
-    }
+  if (entry.type === "consume") return addConsume(fold, account, entry, report);
+  if (entry.reason === "refund") return addRefund(fold, account, entry, report);
+  if (entry.reference !== "") {
+    account.referenced += amount;
+    account.references++;
   }
+  if (entry.type !== "recharge" || !(amount > 0)) {
+    report("chain", accountId, `entry ${streamId} is a ${entry.type} of ${amount}`);
+  }
+  return false;
 }
 
-function addConsume(fold: LedgerFold, account: AccountFold, entry: LedgerEntry, report: Report): void {
+function addConsume(fold: LedgerFold, account: AccountFold, entry: LedgerEntry, report: Report): boolean {
   const { accountId, amount, requestId, streamId } = entry;
   account.consumed -= amount;
-  if (!(amount < 0)) report("requests", accountId, `consume ${streamId} of ${amount}`, requestId);
+  if (!(amount < 0)) report("requests", accountId, `entry ${streamId} consumes ${-amount}`, requestId);
   if (fold.charged.has(requestId)) {
     report("requests", accountId, `entry ${streamId} charges this request once more`, requestId);
-  } else fold.charged.set(requestId, -amount);
+    return false;
+  }
+  fold.charged.set(requestId, -amount);
+  return true;
 }
 
-function addRefund(fold: LedgerFold, account: AccountFold, entry: LedgerEntry, report: Report): void {
+function addRefund(fold: LedgerFold, account: AccountFold, entry: LedgerEntry, report: Report): boolean {
   const { accountId, amount, requestId, streamId } = entry;
   account.refunded += amount;
   const price = fold.charged.get(requestId);
-  if (price === undefined) {
-    report("requests", accountId, `entry ${streamId} refunds what was never charged`, requestId);
-  } else if (price < 0) {
-    report("requests", accountId, `entry ${streamId} refunds this request once more`, requestId);
-  } else {
-    fold.charged.set(requestId, -price);
-    if (amount !== price) report("requests", accountId, `charged ${price}, refunded ${amount}`, requestId);
+  if (price === undefined || price < 0) {
+    const what = price === undefined ? "what was never charged" : "this request once more";
+    report("requests", accountId, `entry ${streamId} refunds ${what}`, requestId);
+    return false;
   }
+  fold.charged.set(requestId, -price);
+  if (amount !== price) report("requests", accountId, `charged ${price}, refunded ${amount}`, requestId);
+  return true;
 }
 
 /** Compares an entry with the record of its request, read later: a record only ever moves on. Invariant 2. */
@@ -143,6 +148,7 @@ export function compareRecord(
   const differs = (what: string): void => report("requests", accountId, what, requestId);
   if (record.state !== "bound" && record.state !== "finished") {
     differs(`${type} of a request that is ${record.state}`);
+    return;
   }
   if (Number(record.price) !== Math.abs(entry.amount)) {
     differs(`${type} of ${Math.abs(entry.amount)}, but its price is ${record.price}`);

@@ -49,6 +49,12 @@ export async function takeSnapshot(
     keyIds = seen.keyIds;
     requestIds = seen.snapshot.keys.flatMap((key) => key.slots);
     // Two rounds only learn names; after some more it is traffic, which another rhythm may escape.
+      console.log(
+        attempt,
+        seen.complete,
+        requestIds.length,
+        seen.snapshot.keys.map((k) => k.window.length),
+      );
     if (attempt > 10) await delay(Math.random() * 5);
   }
   return undefined;
@@ -168,7 +174,7 @@ function checkKey(
     if (request.state === "bound" && request.uncollected === undefined && charged === undefined) {
       complain("requests", "is bound, but was never charged");
     }
-    open.push(request);
+    if (request.key_id === keyId) open.push(request);
   }
   if (today > Number(record.day_count ?? 0)) {
     report("day_count", accountId, `${keyId}: ${record.day_count ?? 0} counted, at least ${today} admitted`);

@@ -132,8 +132,8 @@ async function addEntries(
   entries: LedgerEntry[],
 ): Promise<void> {
   const { redis, report } = run;
-  for (const entry of entries) addEntry(fold, entry, report);
-  const ofRequests = entries.filter((entry) => entry.requestId && isWanted(run, entry.accountId));
+  const comparable = entries.filter((entry) => addEntry(fold, entry, report));
+  const ofRequests = comparable.filter((entry) => isWanted(run, entry.accountId));
   const records = await many<RequestRecord, LedgerEntry>(redis, ofRequests, (pipe, { requestId }) =>
     pipe.hgetall(requestName(partition, requestId)),
   );

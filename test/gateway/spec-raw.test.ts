@@ -134,7 +134,7 @@ describe("what a gateway must refuse though Node accepts it: 400 in an envelope,
 
   test.each(unparsed)("%s: %d", async (_, status, bytes) => {
     const raw = await client();
-    raw.write(Buffer.from(bytes, "latin1"));
+    raw.write(bytes);
     const reply = await raw.answer();
     expect(reply.status).toBe(status);
     expect(reply.body.code).toBe(status);
@@ -332,10 +332,7 @@ describe("413 while the client is still sending", () => {
 
 test("431 reaches a client that goes on sending", async () => {
   const raw = await client();
-  raw.write(`GET /api/v1/credits HTTP/1.1\r\nHost: a\r\nX: ${"x".repeat(20_000)}`);
-  const sending = setInterval(() => raw.write("x".repeat(20_000)), 1);
-  onTestFinished(() => clearInterval(sending));
-  await expect.poll(() => raw.socket.bytesWritten).toBeGreaterThan(300_000);
+  raw.write(`GET /api/v1/credits HTTP/1.1\r\nHost: a\r\nX: ${"x".repeat(1_000_000)}`);
   expect((await raw.answer()).status).toBe(431);
   await raw.closed();
 });

@@ -120,7 +120,8 @@ export const recharge = (gateway: TestGateway, { accountId }: IssuedKey, credits
 
 /** A client that says exactly what it is told to, over one bare connection. */
 export interface RawClient {
-  write(bytes: string | Buffer): void;
+  /** Each character is one byte. */
+  write(text: string): void;
   /** The next complete final answer; interim ones (1xx) are kept aside. */
   answer(): Promise<Reply>;
   /** Resolves when the server has ended or broken the connection. */
@@ -133,7 +134,7 @@ export interface RawClient {
 export async function rawClient(url: string): Promise<RawClient> {
   const { hostname, port } = new URL(url);
   const socket = connect(Number(port), hostname);
-  let received = Buffer.alloc(0);
+  let received: Buffer = Buffer.alloc(0);
   let over = false;
   const interim: number[] = [];
   socket.on("data", (chunk) => {
@@ -170,7 +171,7 @@ export async function rawClient(url: string): Promise<RawClient> {
   return {
     interim,
     socket,
-    write: (bytes) => void socket.write(bytes),
+    write: (text) => void socket.write(text, "latin1"),
     async answer() {
       let reply: Reply | undefined;
       await until(() => {

@@ -47,7 +47,7 @@ const busy = (): Promise<void> =>
     "the request to be in flight",
   );
 
-async function expectBound(key: IssuedKey): Promise<void> {
+async function expectBound(key: IssuedKey, prompt?: string): Promise<void> {
   await idle();
   const books = await readBooks(stage.redis.client, key);
   expectSound(books);
@@ -55,12 +55,9 @@ async function expectBound(key: IssuedKey): Promise<void> {
   expect(books.slots).toHaveLength(1);
   expect(sent(stage.gateway)).toHaveLength(1);
   expect(consumed(books).map(({ taskId }) => taskId)).toEqual([sent(stage.gateway)[0]?.taskId]);
-  const found = await generate(stage.gateway, key, PROMPTS.get(key.key) ?? "A paper boat", {
-    "idempotency-key": "gone",
-  });
+  const found = await generate(stage.gateway, key, prompt, { "idempotency-key": "gone" });
   expect(found.headers.get("idempotency-replayed"), "the customer finds his task again").toBe("true");
 }
-const PROMPTS = new Map<string, string>();
 
 test.each(WAYS)("a client that leaves before its body has changed nothing (%s)", async (way) => {
   for (const part of ["head", "half"] as const) {
@@ -89,30 +86,33 @@ test.each(WAYS)("a client that leaves during admission leaves no slot behind (%s
 
 test.each(WAYS)("a client that leaves while the upstream works gets its task bound (%s)", async (way) => {
   const key = await stage.givenKey();
-  PROMPTS.set(key.key, "[sandbox: delay=200ms]");
-  const client = await begin(key, "whole", "[sandbox: delay=200ms]");
+  const prompt = "[sandbox: delay=200ms]";
+  const client = await begin(key, "whole", prompt);
   await until(() => sent(stage.gateway).length === 1, "the request to reach the upstream");
   client[way]();
-  await expectBound(key);
+  await expectBound(key, prompt);
 });
 
 test.each(WAYS)("a client that leaves during the upstream's answer gets its task bound (%s)", async (way) => {
   const key = await stage.givenKey();
   const prompt = "[sandbox: drip drip-ms=2]";
-  PROMPTS.set(key.key, prompt);
   const client = await begin(key, "whole", prompt);
   await until(() => sent(stage.gateway)[0]?.taskId !== undefined, "the upstream to answer");
   client[way]();
-  await expectBound(key);
+  await expectBound(key, prompt);
 });
 
 test.each(WAYS)("a client that leaves during BIND gets its task bound (%s)", async (way) => {
   const key = await stage.givenKey();
-  const client = await begin(key, "whole");
+  const prompt = "[sandbox: delay=100ms]";
   const binds = stage.proxy.count("bind");
-  await until(() => stage.proxy.count("bind") > binds || sent(stage.gateway).length === 1, "the upstream");
+  const client = await begin(key, "whole", prompt);
+  await until(() => sent(stage.gateway).length === 1, "the request to reach the upstream");
+  await stage.proxy.steer({ stall: true });
+  await until(() => stage.proxy.count("bind") > binds, "BIND to be on its way");
   client[way]();
-  await expectBound(key);
+  await stage.proxy.heal();
+  await expectBound(key, prompt);
 });
 
 test.each(WAYS)("a client that leaves during its answer has its task bound (%s)", async (way) => {

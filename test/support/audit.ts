@@ -107,7 +107,7 @@ export function expectUntouched(books: Books, credits: number): void {
 /** Open requests of an account: holds, and tasks without an end. */
 export async function openRequests(client: Redis, accountId: string): Promise<string[]> {
   const partition = await partitionFor(client, accountId);
-  const due = await client.zrange(partitionNames(partition).due, 0, -1);
+  const due = await client.zrange(partitionNames(partition).due, "0", "-1");
   const owners = await Promise.all(due.map((id) => client.hget(requestName(partition, id), "account_id")));
   return due.filter((_, at) => owners[at] === accountId);
 }

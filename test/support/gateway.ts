@@ -48,7 +48,7 @@ export async function givenGateway(
   const env = { HOST: "127.0.0.1", REDIS_URL: redisUrl, UPSTREAM_URL: options.upstreamUrl ?? generator.url };
   const base = loadConfig({ env: { ...env, UPSTREAM_API_KEY: "upstream-secret" } });
   const quiet = {
-    server: { port: 0 },
+    server: { port: 0, drainDelayMs: 0 },
     admin: { port: 0 },
     tasks: { sweepIntervalMs: 3_600_000 },
     store: { commandTimeoutMs: 5000, journal: await mkdtemp(join(tmpdir(), "tollgate-journal-")) },

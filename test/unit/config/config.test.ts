@@ -36,6 +36,7 @@ test("the defaults are those of the design", () => {
       bodyTimeoutMs: 15_000,
       uploadIdleTimeoutMs: 15_000,
       keepAliveTimeoutMs: 65_000,
+      drainDelayMs: 1_000,
       drainTimeoutMs: 30_000,
       unknownKeysPerMinute: 100,
     },

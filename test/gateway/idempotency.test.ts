@@ -1,0 +1,221 @@
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import type { IssuedKey, KeyOptions } from "../../src/store/accounts.ts";
+import { expectSound, makeDue, readBooks } from "../support/audit.ts";
+import { givenGateway, limitsOf, type Reply, type TestGateway, until } from "../support/gateway.ts";
+import {
+  generate,
+  givenKey,
+  givenRedis,
+  ready,
+  sent,
+  TEXT_TO_VIDEO,
+  type TestRedis,
+} from "../support/store-stage.ts";
+
+let redis: TestRedis;
+let gateway: TestGateway;
+let twin: TestGateway;
+beforeAll(async () => {
+  redis = await givenRedis();
+  const behaviour = { durationMs: 60_000 };
+  gateway = await givenGateway({
+    redisUrl: redis.url,
+    behaviour,
+    config: { tasks: { sweepIntervalMs: 20 } },
+  });
+  twin = await givenGateway({ redisUrl: redis.url, generator: gateway.generator });
+  await Promise.all([ready(gateway), ready(twin)]);
+});
+afterAll(async () => {
+  await twin.stop();
+  await gateway.stop();
+  await redis.stop();
+});
+beforeEach(() => {
+  gateway.generator.requests.length = 0;
+});
+
+const given = (options: KeyOptions = {}): Promise<IssuedKey> => givenKey(redis.client, options);
+const books = (key: IssuedKey) => readBooks(redis.client, key);
+
+/** A generation under an Idempotency-Key. */
+const keyed = (key: IssuedKey, name: string, prompt?: string, on: TestGateway = gateway): Promise<Reply> =>
+  generate(on, key, prompt, { "idempotency-key": name });
+
+function expectReplay(reply: Reply, first: Reply): void {
+  expect(reply.status).toBe(200);
+  expect(reply.headers.get("idempotency-replayed")).toBe("true");
+  expect(reply.body).toEqual(first.body);
+}
+
+test("a repeat is answered from the first, with one charge and one upstream call", async () => {
+  const key = await given();
+  const first = await keyed(key, "a");
+  expect(first.headers.get("idempotency-replayed")).toBeNull();
+  for (const on of [gateway, twin]) expectReplay(await keyed(key, "a", undefined, on), first);
+  expect(sent(gateway)).toHaveLength(1);
+  expect(await books(key)).toMatchObject({ balance: 990, totalRequests: 1, windowEntries: 1, dayCount: 1 });
+});
+
+test("a replay is given even where nothing more would be admitted, with the true numbers", async () => {
+  const key = await given({ credits: 10, limits: { rateLimit: 1, maxConcurrent: 1, dailyLimit: 1 } });
+  const first = await keyed(key, "a");
+  const replay = await keyed(key, "a");
+  expectReplay(replay, first);
+  expect(limitsOf(replay)).toMatchObject({ limit: 1, remaining: 0, maxConcurrent: 1, active: 1 });
+});
+
+test("another order of members and defaults written out is the same request", async () => {
+  const key = await given();
+  const ask = (body: object) =>
+    gateway.request("POST", TEXT_TO_VIDEO, { key: key.key, body, headers: { "idempotency-key": "a" } });
+  const first = await ask({ prompt: "x", negativePrompt: "y" });
+  expectReplay(await ask({ negativePrompt: "y", aspectRatio: "16:9", prompt: "x" }), first);
+});
+
+test("another body or another path under the same key is 422 and costs nothing", async () => {
+  const key = await given();
+  await keyed(key, "a");
+  const body = { prompt: "A paper boat" };
+  const headers = { "idempotency-key": "a" };
+  const replies = [
+    await keyed(key, "a", "Another boat"),
+    await gateway.request("POST", "/api/v1/gen2-pro/text-to-video", { key: key.key, body, headers }),
+  ];
+  for (const reply of replies) {
+    expect(reply.status).toBe(422);
+    expect(reply.body).toMatchObject({ code: 422 });
+    expect(limitsOf(reply)).toMatchObject({ active: 1 });
+  }
+  expect(sent(gateway)).toHaveLength(1);
+  expect(await books(key)).toMatchObject({ balance: 990, totalRequests: 1 });
+});
+
+test("while the first is in progress a repeat is 409 with a wait, another body 422", async () => {
+  const key = await given();
+  const prompt = "[sandbox: delay=250ms]";
+  const first = keyed(key, "a", prompt);
+  await until(() => sent(gateway).length === 1, "the first to reach the upstream");
+  for (const on of [gateway, twin]) {
+    const repeat = await keyed(key, "a", prompt, on);
+    expect(repeat.status).toBe(409);
+    expect(repeat.body.code).toBe(409);
+    expect(repeat.body.retryAfter).toBeGreaterThanOrEqual(1);
+    expect(repeat.headers.get("retry-after")).toBe(String(repeat.body.retryAfter));
+  }
+  expect((await keyed(key, "a", "Another boat")).status).toBe(422);
+  expectReplay(await first.then(() => keyed(key, "a", prompt)), await first);
+});
+
+describe("after a definite refusal the key may be used again", () => {
+  test("400 by validation", async () => {
+    const key = await given();
+    expect((await keyed(key, "a", "x".repeat(2001))).status).toBe(400);
+    expect((await keyed(key, "a")).status).toBe(200);
+  });
+
+  test("402", async () => {
+    const key = await given({ credits: 5 });
+    expect((await keyed(key, "a")).status).toBe(402);
+    const { grantCredits } = await import("../../src/store/accounts.ts");
+    await grantCredits(redis.client, key.accountId, 5, "more");
+    expect((await keyed(key, "a")).status).toBe(200);
+  });
+
+  test.each([
+    ["2001", { rateLimit: 1 }, "rate_limit"],
+    ["2002", { maxConcurrent: 1 }, "max_concurrent"],
+    ["2003", { dailyLimit: 1 }, "daily_limit"],
+  ] as const)("%s", async (code, limits, field) => {
+    const key = await given({ limits });
+    await keyed(key, "a");
+    expect((await keyed(key, "b")).body.code).toBe(Number(code));
+    const { partitionFor } = await import("../support/audit.ts");
+    const { keyRef } = await import("../../src/store/names.ts");
+    const partition = await partitionFor(redis.client, key.accountId);
+    await redis.client.hset(keyRef(key.keyId, key.accountId, partition).names.key, field, "2");
+    expect((await keyed(key, "b")).status).toBe(200);
+  });
+
+  test.each(["status=400", "status=429", "status=503", "code=402"])("upstream: %s", async (directive) => {
+    const key = await given();
+    gateway.generator.behave(
+      directive.startsWith("code") ? { code: 402 } : { status: Number(directive.split("=")[1]) },
+    );
+    const refused = await keyed(key, "a").finally(() => gateway.generator.reset());
+    gateway.generator.behave({ durationMs: 60_000 });
+    expect(refused.status).toBeGreaterThanOrEqual(400);
+    expect((await keyed(key, "a")).status).toBe(200);
+    expect(await books(key)).toMatchObject({ balance: 990, held: 0 });
+  });
+});
+
+test("while the outcome is unknown the key stays taken; once it is void it is free", async () => {
+  const key = await given();
+  gateway.generator.behave({ fault: "reset" });
+  const unknown = await keyed(key, "a").finally(() => gateway.generator.reset());
+  gateway.generator.behave({ durationMs: 60_000 });
+  expect(unknown.status).toBe(502);
+  expect(unknown.headers.get("x-should-retry"), "a retry is safe").toBeNull();
+  for (let nth = 0; nth < 3; nth++) {
+    const repeat = await keyed(key, "a");
+    expect(repeat.status).toBe(409);
+    expect(repeat.body.retryAfter).toBeGreaterThanOrEqual(1);
+  }
+  expect(sent(gateway)).toHaveLength(1);
+  await makeDue(redis.client, key.accountId);
+  await until(async () => (await books(key)).held === 0, "the hold to be voided");
+  expect((await keyed(key, "a")).status).toBe(200);
+  expectSound(await books(key));
+});
+
+test("a key belongs to its account: shared by the account's keys, unknown to others", async () => {
+  const key = await given();
+  const sibling = await given({ accountId: key.accountId });
+  const stranger = await given();
+  const first = await keyed(key, "a");
+  expectReplay(await keyed(sibling, "a"), first);
+  const other = await keyed(stranger, "a");
+  expect(other.headers.get("idempotency-replayed")).toBeNull();
+  expect(other.body.data.task_id).not.toBe(first.body.data.task_id);
+});
+
+test("a revoked key gets no replay", async () => {
+  const key = await given();
+  await keyed(key, "a");
+  const { partitionFor } = await import("../support/audit.ts");
+  const { keyRef } = await import("../../src/store/names.ts");
+  const partition = await partitionFor(redis.client, key.accountId);
+  await redis.client.hset(keyRef(key.keyId, key.accountId, partition).names.key, "revoked_at", "1");
+  expect((await keyed(key, "a")).status).toBe(401);
+});
+
+test.each(["", " ", "two words", "é", "x".repeat(256)])(
+  "an invalid Idempotency-Key is 400: %j",
+  async (name) => {
+    const key = await given();
+    const reply = await keyed(key, name);
+    expect(reply.status).toBe(400);
+    expect(reply.body.error).toMatch(/Idempotency-Key/);
+    expect(sent(gateway)).toHaveLength(0);
+  },
+);
+
+test("255 visible characters are a valid Idempotency-Key", async () => {
+  const key = await given();
+  const first = await keyed(key, "~".repeat(255));
+  expectReplay(await keyed(key, "~".repeat(255)), first);
+});
+
+test("200 simultaneous repeats over two gateways make one task, one charge, one upstream call", async () => {
+  const key = await given();
+  const replies = await Promise.all(
+    Array.from({ length: 200 }, (_, nth) => keyed(key, "a", undefined, nth % 2 ? gateway : twin)),
+  );
+  const answered = replies.filter(({ status }) => status === 200);
+  expect(new Set(answered.map(({ body }) => body.data.task_id)).size).toBe(1);
+  expect(answered.filter(({ headers }) => headers.get("idempotency-replayed") === null)).toHaveLength(1);
+  for (const { status, body } of replies) if (status !== 200) expect(body.code).toBe(409);
+  expect(sent(gateway)).toHaveLength(1);
+  expect(await books(key)).toMatchObject({ balance: 990, held: 0, totalRequests: 1, windowEntries: 1 });
+});

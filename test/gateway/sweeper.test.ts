@@ -1,0 +1,223 @@
+import { once } from "node:events";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import type { IssuedKey } from "../../src/store/accounts.ts";
+import { partitionNames, requestName, taskName } from "../../src/store/names.ts";
+import {
+  consumed,
+  expectSound,
+  makeDue,
+  openRequests,
+  partitionFor,
+  readBooks,
+  refunded,
+} from "../support/audit.ts";
+import { givenGateway, type TestGateway, until } from "../support/gateway.ts";
+import { generate, givenKey, givenRedis, polled, ready, type TestRedis } from "../support/store-stage.ts";
+
+/** Sweeps all the time; a task is asked for as soon as it is bound. */
+const EAGER = { sweepIntervalMs: 10, pollIntervalMs: 1, cacheMs: 0 };
+
+let redis: TestRedis;
+let gateway: TestGateway;
+beforeAll(async () => {
+  redis = await givenRedis();
+  gateway = await givenSweeping();
+});
+afterAll(async () => {
+  await gateway.stop();
+  await redis.stop();
+});
+
+async function givenSweeping(options: Parameters<typeof givenGateway>[0] = {}): Promise<TestGateway> {
+  const config = { ...options.config, tasks: { ...EAGER, ...options.config?.tasks } };
+  const behaviour = { durationMs: 0, ...options.behaviour };
+  const started = await givenGateway({ ...options, config, behaviour, redisUrl: redis.url });
+  await ready(started);
+  return started;
+}
+
+async function givenTask(on: TestGateway, key: IssuedKey, directive = "duration=0"): Promise<string> {
+  const reply = await generate(on, key, `[sandbox: ${directive}]`);
+  expect(reply.status).toBe(200);
+  return reply.body.data.task_id;
+}
+
+const freed = (key: IssuedKey): Promise<void> =>
+  until(async () => (await readBooks(redis.client, key)).slots.length === 0, "the slots to be free");
+
+const view = async ({ key }: IssuedKey, taskId: string) =>
+  (await gateway.request("GET", `/api/v1/tasks/${taskId}`, { key })).body.data;
+
+describe("a task that no client polls is ended all the same", () => {
+  test("completed: the slot comes back and the price stays paid", async () => {
+    const key = await givenKey(redis.client);
+    const taskId = await givenTask(gateway, key);
+    await freed(key);
+    const books = await readBooks(redis.client, key);
+    expectSound(books);
+    expect(books).toMatchObject({ balance: 990, totalUsed: 10 });
+    expect(polled(gateway, taskId).length).toBeGreaterThan(0);
+    expect((await view(key, taskId)).status).toBe("completed");
+  });
+
+  test("failed: the slot comes back and the price with it, once", async () => {
+    const key = await givenKey(redis.client);
+    const taskId = await givenTask(gateway, key, "duration=0 fail");
+    await freed(key);
+    for (let nth = 0; nth < 3; nth++) expect((await view(key, taskId)).status).toBe("failed");
+    const books = await readBooks(redis.client, key);
+    expectSound(books);
+    expect(books).toMatchObject({ balance: 1000, totalUsed: 0 });
+    expect(refunded(books)).toHaveLength(1);
+  });
+
+  test("still running: it is asked again, and ended once it has ended", async () => {
+    const key = await givenKey(redis.client);
+    const taskId = await givenTask(gateway, key, "duration=150ms start-delay=0");
+    await until(() => polled(gateway, taskId).length >= 2, "two questions");
+    await freed(key);
+    expect((await readBooks(redis.client, key)).totalUsed).toBe(10);
+  });
+
+  test("beyond the maximum age: ended as failed, refunded, with a warning", async () => {
+    const key = await givenKey(redis.client);
+    const taskId = await givenTask(gateway, key, "duration=1h");
+    const twoHoursAgo = String(Date.now() - 2 * 3_600_000);
+    await makeDue(redis.client, key.accountId, { bound_at: twoHoursAgo });
+    await freed(key);
+    const books = await readBooks(redis.client, key);
+    expectSound(books);
+    expect(refunded(books)).toHaveLength(1);
+    expect((await view(key, taskId)).status).toBe("failed");
+    const warning = gateway.logs.find((line) => line.includes(taskId) && line.includes("expired"));
+    expect(JSON.parse(warning ?? "{}")).toMatchObject({
+      level: "warn",
+      msg: "task ended as failed: expired",
+    });
+  });
+
+  test("unknown upstream: three 404s end it, but not within a minute", async () => {
+    const key = await givenKey(redis.client);
+    const taskId = await givenTask(gateway, key, "duration=1h poll-status=404");
+    const partition = await partitionFor(redis.client, key.accountId);
+    const [requestId = ""] = await openRequests(redis.client, key.accountId);
+    const record = requestName(partition, requestId);
+    await until(async () => Number(await redis.client.hget(record, "gone_count")) >= 3, "three 404s");
+    expect((await readBooks(redis.client, key)).slots, "a minute is not over").toHaveLength(1);
+    await makeDue(redis.client, key.accountId, { gone_since: String(Date.now() - 61_000) });
+    await freed(key);
+    const books = await readBooks(redis.client, key);
+    expectSound(books);
+    expect(refunded(books)).toHaveLength(1);
+    expect((await view(key, taskId)).status).toBe("failed");
+    expect(gateway.logs.some((line) => line.includes(taskId) && line.includes("failed: gone"))).toBe(true);
+  });
+
+  test("a 404 between two answers starts the count anew", async () => {
+    const key = await givenKey(redis.client);
+    await givenTask(gateway, key, "duration=1h");
+    const partition = await partitionFor(redis.client, key.accountId);
+    const [requestId = ""] = await openRequests(redis.client, key.accountId);
+    const record = requestName(partition, requestId);
+    await redis.client.hset(record, "gone_count", "2", "gone_since", String(Date.now() - 120_000));
+    await makeDue(redis.client, key.accountId);
+    await until(async () => (await redis.client.hexists(record, "gone_count")) === 0, "the count to vanish");
+    expect((await readBooks(redis.client, key)).slots).toHaveLength(1);
+  });
+});
+
+test("two sweeping gateways ask for each task once and refund each failed one once", async () => {
+  const [one, key] = [await givenSweeping(), await givenKey(redis.client)];
+  const two = await givenSweeping({ generator: one.generator });
+  try {
+    const tasks = await Promise.all(
+      Array.from({ length: 30 }, (_, nth) => givenTask(one, key, nth % 2 ? "duration=0" : "duration=0 fail")),
+    );
+    await freed(key);
+    // The third gateway of this file shares the store, and with it the work.
+    const asked = (taskId: string) => polled(one, taskId).length + polled(gateway, taskId).length;
+    for (const taskId of tasks) expect(asked(taskId), taskId).toBe(1);
+    const books = await readBooks(redis.client, key);
+    expectSound(books);
+    expect(refunded(books)).toHaveLength(15);
+    expect(books.balance).toBe(1000 - 15 * 10);
+  } finally {
+    await two.stop();
+    await one.stop();
+  }
+});
+
+test("what a dead gateway had claimed comes back when its lease ends, not before", async () => {
+  const key = await givenKey(redis.client);
+  await givenTask(gateway, key, "duration=1h");
+  const partition = await partitionFor(redis.client, key.accountId);
+  const { due } = partitionNames(partition);
+  const [claimed = ""] = await openRequests(redis.client, key.accountId);
+  const lease = Date.now() + 90_000;
+  await redis.client.zadd(due, "XX", String(lease), claimed);
+  const earlier = await givenTask(gateway, key);
+  await until(async () => (await readBooks(redis.client, key)).slots.length === 1, "the other task's end");
+  expect(polled(gateway, earlier).length).toBeGreaterThan(0);
+  expect((await readBooks(redis.client, key)).slots).toEqual([claimed]);
+  expect(Number(await redis.client.zscore(due, claimed)), "the lease is respected").toBe(lease);
+  await redis.client.zadd(due, "XX", "1", claimed);
+  await until(async () => Number(await redis.client.zscore(due, claimed)) !== 1, "it to be taken again");
+});
+
+test("records are collected after their retention; the ledger stays", async () => {
+  const key = await givenKey(redis.client);
+  const taskId = await givenTask(gateway, key, "duration=0 fail");
+  const partition = await partitionFor(redis.client, key.accountId);
+  await freed(key);
+  const [{ requestId } = { requestId: "" }] = consumed(await readBooks(redis.client, key));
+  const record = requestName(partition, requestId);
+  expect(await redis.client.exists(record)).toBe(1);
+  const collector = await givenSweeping({ config: { tasks: { retentionMs: 1 } } });
+  try {
+    await until(async () => (await redis.client.exists(record)) === 0, "the record to be collected");
+  } finally {
+    await collector.stop();
+  }
+  expect(await redis.client.exists(taskName(partition, taskId), `tg:claim:${taskId}`)).toBe(0);
+  const reply = await gateway.request("GET", `/api/v1/tasks/${taskId}`, { key: key.key });
+  expect(reply.status).toBe(404);
+  const books = await readBooks(redis.client, key);
+  expectSound(books);
+  expect(books.entries).toHaveLength(3);
+});
+
+test("hundreds of abandoned tasks are worked off with at most four questions at a time", async () => {
+  let asking = 0;
+  let most = 0;
+  let made = 0;
+  const upstream = createServer(async (req, res) => {
+    const answer = (data: object) => res.end(JSON.stringify({ code: 200, msg: "success", data }));
+    if (req.method === "POST") return answer({ task_id: `abandoned_${process.pid}_${++made}` });
+    most = Math.max(most, ++asking);
+    await new Promise((resolve) => setImmediate(resolve));
+    asking--;
+    return answer({
+      task_id: req.url?.split("/").at(-1),
+      status: "completed",
+      created_at: "2026-01-01T00:00:00Z",
+    });
+  });
+  upstream.listen(0, "127.0.0.1");
+  await once(upstream, "listening");
+  const url = `http://127.0.0.1:${(upstream.address() as AddressInfo).port}`;
+  const busy = await givenSweeping({ upstreamUrl: url, config: { tasks: { pollIntervalMs: 60_000 } } });
+  try {
+    const key = await givenKey(redis.client, { credits: 10_000 });
+    await Promise.all(Array.from({ length: 300 }, () => generate(busy, key)));
+    await gateway.stop();
+    expect(await makeDue(redis.client, key.accountId)).toBe(300);
+    await freed(key);
+    expect(most).toBe(4);
+    expect((await readBooks(redis.client, key)).totalUsed).toBe(3000);
+  } finally {
+    await busy.stop();
+    upstream.close();
+  }
+});
