@@ -119,15 +119,22 @@ export function createServe(gateway: Gateway) {
     });
   }
 
-  return (
-    req: IncomingMessage,
-    res: ServerResponse,
-    expectsContinue: boolean,
-    fault?: Refusal,
-  ): Promise<void> => {
-    res.on("error", () => undefined);
-    if (doubtful.has(req.socket)) return Promise.resolve();
-    return serve(openExchange(req, res, expectsContinue), fault);
+  /** What is still being worked on, be its client there or not. */
+  const underWay = new Set<Promise<void>>();
+
+  return {
+    /** Serves one request. @param fault a refusal that Node's own checks found */
+    serve(req: IncomingMessage, res: ServerResponse, expectsContinue: boolean, fault?: Refusal): void {
+      res.on("error", () => undefined);
+      if (doubtful.has(req.socket)) return;
+      const served = serve(openExchange(req, res, expectsContinue), fault);
+      underWay.add(served);
+      void served.finally(() => underWay.delete(served));
+    },
+    /** Resolves once nothing is under way; a client that went away does not end its exchange. */
+    async idle(): Promise<void> {
+      while (underWay.size > 0) await Promise.all(underWay);
+    },
   };
 }
 

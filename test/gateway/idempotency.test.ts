@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import type { IssuedKey, KeyOptions } from "../../src/store/accounts.ts";
-import { expectSound, makeDue, readBooks } from "../support/audit.ts";
+import { grantCredits, type IssuedKey, type KeyOptions } from "../../src/store/accounts.ts";
+import { expectSound, keyRecord, makeDue, readBooks } from "../support/audit.ts";
 import { givenGateway, limitsOf, type Reply, type TestGateway, until } from "../support/gateway.ts";
 import {
   generate,
@@ -117,7 +117,6 @@ describe("after a definite refusal the key may be used again", () => {
   test("402", async () => {
     const key = await given({ credits: 5 });
     expect((await keyed(key, "a")).status).toBe(402);
-    const { grantCredits } = await import("../../src/store/accounts.ts");
     await grantCredits(redis.client, key.accountId, 5, "more");
     expect((await keyed(key, "a")).status).toBe(200);
   });
@@ -130,10 +129,7 @@ describe("after a definite refusal the key may be used again", () => {
     const key = await given({ limits });
     await keyed(key, "a");
     expect((await keyed(key, "b")).body.code).toBe(Number(code));
-    const { partitionFor } = await import("../support/audit.ts");
-    const { keyRef } = await import("../../src/store/names.ts");
-    const partition = await partitionFor(redis.client, key.accountId);
-    await redis.client.hset(keyRef(key.keyId, key.accountId, partition).names.key, field, "2");
+    await redis.client.hset(await keyRecord(redis.client, key), field, "2");
     expect((await keyed(key, "b")).status).toBe(200);
   });
 
@@ -183,10 +179,7 @@ test("a key belongs to its account: shared by the account's keys, unknown to oth
 test("a revoked key gets no replay", async () => {
   const key = await given();
   await keyed(key, "a");
-  const { partitionFor } = await import("../support/audit.ts");
-  const { keyRef } = await import("../../src/store/names.ts");
-  const partition = await partitionFor(redis.client, key.accountId);
-  await redis.client.hset(keyRef(key.keyId, key.accountId, partition).names.key, "revoked_at", "1");
+  await redis.client.hset(await keyRecord(redis.client, key), "revoked_at", "1");
   expect((await keyed(key, "a")).status).toBe(401);
 });
 

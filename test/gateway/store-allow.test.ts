@@ -1,7 +1,6 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
 import type { IssuedKey } from "../../src/store/accounts.ts";
-import { keyRef } from "../../src/store/names.ts";
-import { partitionFor, readBooks } from "../support/audit.ts";
+import { keyRecord, readBooks } from "../support/audit.ts";
 import type { Reply } from "../support/gateway.ts";
 import { tinyImage } from "../support/images.ts";
 import {
@@ -102,9 +101,7 @@ test.each(["generation", "poll", "credits", "bad body"])(
       credits: () => credits(key),
       "bad body": () => generate(stage.gateway, key, ""),
     };
-    const partition = await partitionFor(stage.redis.client, key.accountId);
-    const record = keyRef(key.keyId, key.accountId, partition).names.key;
-    await stage.redis.client.hset(record, "revoked_at", String(Date.now()));
+    await stage.redis.client.hset(await keyRecord(stage.redis.client, key), "revoked_at", String(Date.now()));
     expect((await ask[kind]!()).status).toBe(401);
     stage.gateway.generator.requests.length = 0;
     await whileAway(async () => {

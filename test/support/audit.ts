@@ -34,6 +34,11 @@ export async function partitionFor(client: Redis, accountId: string): Promise<nu
   return partitionOf(accountId, Number(await client.hget("tg:meta", "partitions")));
 }
 
+/** The name of a key's own record, to change what only an operator changes. */
+export async function keyRecord(client: Redis, { accountId, keyId }: Owner): Promise<string> {
+  return keyRef(keyId, accountId, await partitionFor(client, accountId)).names.key;
+}
+
 /** Reads the account straight from Redis, past the gateway. */
 export async function readBooks(client: Redis, { accountId, keyId }: Owner): Promise<Books> {
   const partition = await partitionFor(client, accountId);

@@ -1,0 +1,137 @@
+import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+
+/** One request of a client as the client saw it. Times are Unix ms. */
+export interface ClientEvent {
+  kind: "generate" | "poll";
+  accountId: string;
+  keyId: string;
+  gateway: string;
+  sentMs: number;
+  endedMs: number;
+  /** HTTP status; 0 when no answer came. */
+  status: number;
+  /** The envelope's code; 0 when no answer came. */
+  code: number;
+  requestId: string;
+  taskId: string;
+  taskStatus: string;
+  idempotencyKey: string;
+  replayed: boolean;
+  /** X-Concurrent-Active and X-RateLimit-Remaining; -1 when no answer came. */
+  active: number;
+  remaining: number;
+  /** The phase at which this client went away of its own accord, or the answer was withheld from it. */
+  left: string;
+  /** Why no answer came. */
+  error: string;
+}
+
+/** What a generation's answer meant: a task the gateway was told of, a refusal, or nothing anybody can know. */
+export type Truth = "yes" | "no" | "unknown";
+
+/** One generation as the upstream saw it. */
+export interface UpstreamEvent {
+  requestId: string;
+  /** The gateway's process, by its credential. */
+  gateway: string;
+  atMs: number;
+  /** How it misbehaved; `ok` when it did not. */
+  kind: string;
+  truth: Truth;
+  /** Of the task that was made, whether or not the answer told it. */
+  taskId: string;
+  /** When the last byte of the answer was handed over; 0 when it never was. */
+  answeredMs: number;
+  /** Every state that a poll was told. */
+  told: string[];
+  /** How often this request id came. */
+  arrivals: number;
+}
+
+/** One settlement on its way to the store, as the proxy in front of it saw it. */
+export interface LinkEvent {
+  gateway: string;
+  verb: string;
+  requestId: string;
+  atMs: number;
+  /** 0 when it was never forwarded. */
+  forwardedMs: number;
+  /** First word of the reply; empty when none came. */
+  outcome: string;
+  /** False when the reply was withheld. */
+  delivered: boolean;
+}
+
+/** What the scenario did: `kill` is a SIGKILL of a gateway, everything else is told by its name. */
+export interface FaultEvent {
+  kind: string;
+  atMs: number;
+  gateway: string;
+  phase: string;
+}
+
+/** One name of the store after quiescence; a stream is a list of [id, fields]. */
+export interface StoreEntry {
+  name: string;
+  value: unknown;
+}
+
+export interface AccountFacts {
+  accountId: string;
+  keyId: string;
+  granted: number;
+  rateLimit: number;
+  maxConcurrent: number;
+  dailyLimit: number;
+}
+
+export interface Meta {
+  scenario: string;
+  seed: number;
+  startedMs: number;
+  endedMs: number;
+  /** From the end of the load until nothing was open any more, ms. */
+  quiescenceMs: number;
+  /** False when it was given up. */
+  quiet: boolean;
+  /** How far clients' clocks and the store's may lie apart, ms. */
+  toleranceMs: number;
+  /** `stepped`: the time was passed in and stepped; there are neither gateways nor an upstream. */
+  clock: "redis" | "stepped";
+  accounts: AccountFacts[];
+  /** What `verifyLedger` of src/store says. */
+  verified: string[];
+}
+
+export interface History {
+  meta: Meta;
+  client: ClientEvent[];
+  upstream: UpstreamEvent[];
+  link: LinkEvent[];
+  faults: FaultEvent[];
+  store: StoreEntry[];
+}
+
+const PARTS = ["client", "upstream", "link", "faults", "store"] as const;
+
+/** Writes a run: `meta.json`, and one NDJSON file for each part. */
+export function writeHistory(folder: string, history: History): void {
+  mkdirSync(folder, { recursive: true });
+  writeFileSync(join(folder, "meta.json"), `${JSON.stringify(history.meta, null, 2)}\n`);
+  for (const part of PARTS) {
+    const lines = history[part].map((entry) => `${JSON.stringify(entry)}\n`);
+    writeFileSync(join(folder, `${part}.ndjson`), lines.join(""));
+  }
+}
+
+export function readHistory(folder: string): History {
+  const read = (part: string): unknown[] =>
+    readFileSync(join(folder, `${part}.ndjson`), "utf8")
+      .split("\n")
+      .filter((line) => line !== "")
+      .map((line) => JSON.parse(line) as unknown);
+  const meta = JSON.parse(readFileSync(join(folder, "meta.json"), "utf8")) as Meta;
+  const parts = Object.fromEntries(PARTS.map((part) => [part, read(part)])) as Omit<History, "meta">;
+  return { meta, ...parts };
+}

@@ -1,0 +1,51 @@
+import { rm } from "node:fs/promises";
+import fc from "fast-check";
+import { afterAll, beforeAll, expect, inject, test } from "vitest";
+import { type Connection, createClient } from "../../src/store/connection.ts";
+import { defineScripts } from "../../src/store/scripts.ts";
+import { openConnection } from "../support/store.ts";
+import { givenScenarios, scenario } from "./commands.ts";
+import { play } from "./drive.ts";
+import { MUTANTS, type Mutant, plant } from "./mutants.ts";
+
+/** Fixed, so that a survivor survives again. */
+const SEED = Number(process.env.SEED ?? 53);
+const SEQUENCES = Number(process.env.MODEL_RUNS ?? 60);
+const KILLED_MIN_SHARE = 0.95;
+
+let connection: Connection;
+beforeAll(async () => {
+  connection = await openConnection();
+});
+afterAll(() => connection.close());
+
+// Guarantee: the model is no mere echo of the scripts; a mistake in them shows.
+test("a mistake planted in a script is found by the model", { timeout: 3_600_000 }, async () => {
+  const scenarios = [...givenScenarios, ...fc.sample(scenario, { seed: SEED, numRuns: SEQUENCES })];
+  const survivors: string[] = [];
+  for (const mutant of MUTANTS) {
+    if (!(await killed(mutant))) survivors.push(`${mutant.file}: ${mutant.what}`);
+  }
+  const killedCount = MUTANTS.length - survivors.length;
+  console.log(`mutants: ${killedCount} of ${MUTANTS.length} killed`, survivors);
+  expect(killedCount / MUTANTS.length, `survivors: ${survivors}`).toBeGreaterThanOrEqual(KILLED_MIN_SHARE);
+
+  async function killed(mutant: Mutant): Promise<boolean> {
+    const folder = await plant(mutant);
+    const redis = createClient(inject("redisUrl"), 10_000);
+    try {
+      await redis.connect();
+      const scripts = defineScripts(redis, folder);
+      for (const one of scenarios) {
+        const mistake = await play(connection, one, { scripts }).catch((error: Error) => error.message);
+        // A script that does not even load proves nothing.
+        expect(mistake ?? "").not.toContain("compiling script");
+        if (mistake !== undefined) return true;
+      }
+      return false;
+    } finally {
+      redis.disconnect();
+      await rm(folder, { recursive: true });
+    }
+  }
+});

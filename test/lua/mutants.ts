@@ -1,0 +1,269 @@
+import { cp, mkdtemp, readFile, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { LUA_FOLDER } from "./headers.ts";
+
+/** One mistake that somebody could make in a script: `find` stands once in the file and becomes `put`. */
+export interface Mutant {
+  what: string;
+  file: string;
+  find: string;
+  put: string;
+}
+
+const mutant = (what: string, file: string, find: string, put: string): Mutant => ({ what, file, find, put });
+const without = (what: string, file: string, find: string): Mutant => mutant(what, file, find, "");
+
+export const MUTANTS: readonly Mutant[] = [
+  // prelude
+  mutant("an entry counts for 60 s and 1 ms", "prelude", "WINDOW_MS = 60000", "WINDOW_MS = 60001"),
+  mutant("an entry counts for 59.999 s", "prelude", "WINDOW_MS = 60000", "WINDOW_MS = 59999"),
+  mutant(
+    "an entry of exactly 60 s counts",
+    "prelude",
+    "if stamp_at(window, middle) > since",
+    "if stamp_at(window, middle) >= since",
+  ),
+  mutant("a key's clock runs backwards", "prelude", "math.max(now, tonumber(f[8] or 0))", "now"),
+  mutant("a revoked key is good", "prelude", "usable = not f[7] and", "usable ="),
+  mutant(
+    "a key is good in the ms it expires",
+    "prelude",
+    "clock < tonumber(f[6])",
+    "clock <= tonumber(f[6])",
+  ),
+  mutant("own limits do not count", "prelude", "tonumber(f[3] or rate)", "rate"),
+  mutant("an unknown tier has no limits of its own", "prelude", "at or 1)", "at or 20)"),
+  mutant("yesterday's count goes on", "prelude", "tonumber(f[9] or -1) == day and", "f[10] and"),
+  mutant("remaining below zero", "prelude", "math.max(0, key.rate_limit - live)", "key.rate_limit - live"),
+  mutant(
+    "reset by the newest entry",
+    "prelude",
+    "stamp_at(window, live - 1) + WINDOW_MS",
+    "stamp_at(window, 0) + WINDOW_MS",
+  ),
+  mutant(
+    "an empty window resets later than now",
+    "prelude",
+    "live == 0 then return now end",
+    "live == 0 then return now + WINDOW_MS end",
+  ),
+  mutant("the ledger without its request", "prelude", "for i = 1, #entry do", "for i = 1, 0 do"),
+  mutant("one recent transaction less", "prelude", "RECENT_TRANSACTIONS - 1)", "RECENT_TRANSACTIONS - 2)"),
+  mutant("the recent transactions oldest first", "prelude", '"LPUSH", recent', '"RPUSH", recent'),
+  // admit
+  mutant("limit plus one", "admit", "if live >= key.rate_limit", "if live > key.rate_limit"),
+  mutant(
+    "daily limit plus one",
+    "admit",
+    "key.day_count >= key.daily_limit",
+    "key.day_count > key.daily_limit",
+  ),
+  mutant("one slot too many", "admit", ">= key.max_concurrent", "> key.max_concurrent"),
+  mutant("the last credit cannot be spent", "admit", "available < price", "available <= price"),
+  mutant("held credits are spent again", "admit", " - tonumber(money[2] or 0)", ""),
+  mutant("not_after is not looked at", "admit", "now > tonumber(ARGV[7])", "false"),
+  mutant("stale one ms early", "admit", "now > tonumber(ARGV[7])", "now >= tonumber(ARGV[7])"),
+  mutant("a replay is admitted anew", "admit", "if earlier then", 'if earlier == "void" then'),
+  mutant("the tombstone is overlooked", "admit", 'earlier == "void" and "void" or "admitted"', '"admitted"'),
+  mutant("any body answers to an Idempotency-Key", "admit", "first[2] ~= ARGV[9]", "false"),
+  mutant("a bound request still in progress", "admit", "if first[3] then", "if false then"),
+  mutant(
+    "limits before the Idempotency-Key",
+    "admit",
+    "if KEYS[7] then\n  local first",
+    "if KEYS[7] and live_entries(window, key.clock) < key.rate_limit then\n  local first",
+  ),
+  mutant(
+    "retry by the oldest entry",
+    "admit",
+    "stamp_at(window, key.rate_limit - 1)",
+    "stamp_at(window, live - 1)",
+  ),
+  mutant("retry by the key's clock", "admit", "WINDOW_MS - now", "WINDOW_MS - key.clock"),
+  mutant("midnight by the key's clock", "admit", "DAY_MS - now", "DAY_MS - key.clock"),
+  mutant("the day does not count", "admit", "int(key.day_count + 1)", "int(key.day_count)"),
+  mutant("the clock is not kept", "admit", '"clock_ms", int(key.clock), ', ""),
+  without("no window entry", "admit", 'redis.call("LPUSH", window, int(key.clock))\n'),
+  mutant("the newest entry is trimmed", "admit", 'LTRIM", window, 0, live)', 'LTRIM", window, 1, live)'),
+  mutant("one live entry is trimmed", "admit", 'LTRIM", window, 0, live)', 'LTRIM", window, 0, live - 1)'),
+  without("no slot", "admit", 'redis.call("SADD", slots, request_id)\n'),
+  without("no hold", "admit", 'redis.call("HINCRBY", KEYS[2], "held", ARGV[5])\n'),
+  without("requests are not counted", "admit", 'redis.call("HINCRBY", KEYS[2], "total_requests", 1)\n'),
+  without("the sweeper never hears of it", "admit", 'redis.call("ZADD", KEYS[6], due_at, request_id)\n'),
+  without("an Idempotency-Key for ever", "admit", '  redis.call("PEXPIRE", KEYS[7], ARGV[10])\n'),
+  mutant(
+    "slots before the window",
+    "admit",
+    "local live, length",
+    'if redis.call("SCARD", slots) >= key.max_concurrent then return reply("concurrency_limited", now, key, window, slots) end\nlocal live, length',
+  ),
+  // bind
+  mutant("another's task id is taken", "bind", "(owner and owner ~= request_id) or ", ""),
+  mutant("a second task for one request", "bind", " or (record[2] and record[2] ~= task_id)", ""),
+  mutant(
+    "charged again on replay",
+    "bind",
+    'if state == "bound" or state == "finished"',
+    'if state == "finished"',
+  ),
+  mutant(
+    "an ended task is bound again",
+    "bind",
+    'if state == "bound" or state == "finished"',
+    'if state == "bound"',
+  ),
+  mutant("late is charged without cover", "bind", 'covered and "late" or "uncollected"', '"late"'),
+  mutant("late is never charged", "bind", 'covered and "late" or "uncollected"', '"uncollected"'),
+  mutant("held is spent by a late one", "bind", " - tonumber(money[2] or 0) >= price", " >= price"),
+  without(
+    "the hold stays",
+    "bind",
+    '  if state == "held" then redis.call("HINCRBY", account, "held", int(-price)) end\n',
+  ),
+  mutant(
+    "a late one releases a hold",
+    "bind",
+    '  if state == "held" then redis.call("HINC',
+    '  if true then redis.call("HINC',
+  ),
+  without("total used stays", "bind", '  redis.call("HINCRBY", account, "total_used", ARGV[6])\n'),
+  without(
+    "uncollected is forgotten",
+    "bind",
+    'if outcome == "uncollected" then redis.call("HSET", request, "uncollected", "1") end\n',
+  ),
+  without("a late one without a slot", "bind", '  redis.call("SADD", slots, request_id)\n'),
+  without("a late one stays among the ended", "bind", '  redis.call("ZREM", KEYS[11], request_id)\n'),
+  without("a tombstone's expiry stays", "bind", '  redis.call("PERSIST", request)\n'),
+  without("nobody polls the task", "bind", 'redis.call("ZADD", KEYS[6], due_at, request_id)\n'),
+  without("the task id is not claimed", "bind", 'redis.call("SET", KEYS[10], request_id)\n'),
+  mutant(
+    "another's Idempotency-Key is taken",
+    "bind",
+    "if not first or first == request_id then",
+    "if true then",
+  ),
+  // void
+  mutant("a hold ends before its due time", "void", 'reason == "due" and now', 'reason == "never" and now'),
+  mutant("due one ms late", "void", "now < tonumber(record[5])", "now <= tonumber(record[5])"),
+  mutant("a charged request is taken back", "void", 'if state ~= "held" then', 'if state == "finished" then'),
+  mutant("taken back twice", "void", '  return reply("void", now, key, window, slots)\nend\n', "end\n"),
+  without(
+    "the hold stays in the balance",
+    "void",
+    'redis.call("HINCRBY", account, "held", int(-tonumber(record[2])))\n',
+  ),
+  without("the slot stays", "void", 'redis.call("SREM", slots, request_id)\n'),
+  mutant(
+    "no tombstone",
+    "void",
+    'if reason == "unsent" then\n    redis.call("HSET"',
+    'if false then\n    redis.call("HSET"',
+  ),
+  without("a tombstone for ever", "void", '    redis.call("PEXPIRE", request, ARGV[5])\n'),
+  mutant("another day gets the count", "void", "day[1] == record[4] and ", ""),
+  mutant("the day's count stays", "void", "tonumber(day[2]) > 0 then", "false then"),
+  mutant(
+    "a refused one leaves the window",
+    "void",
+    'if reason == "unsent" then forget',
+    "if true then forget",
+  ),
+  mutant("unsent stays in the window", "void", 'if reason == "unsent" then forget', "if false then forget"),
+  mutant(
+    "unsent after due takes nothing back",
+    "void",
+    'reason == "unsent" and record[6]',
+    "false and record[6]",
+  ),
+  mutant("unsent twice takes two back", "void", ' and record[6] ~= "unsent"', ""),
+  mutant(
+    "all equal entries leave the window",
+    "void",
+    '"LREM", window, 1, stamp',
+    '"LREM", window, 0, stamp',
+  ),
+  without(
+    "the Idempotency-Key stays taken",
+    "void",
+    'if KEYS[8] and redis.call("HGET", KEYS[8], "request_id") == request_id then redis.call("DEL", KEYS[8]) end\n',
+  ),
+  // observe
+  mutant("refunded again", "observe", 'if state == "finished" then', 'if state == "never" then'),
+  mutant("an ended task changes", "observe", 'redis.call("HGET", task, "status") == status', "true"),
+  mutant("refunded though it is off", "observe", ' and ARGV[7] == "1"', ""),
+  mutant("uncollected is refunded", "observe", " and not record[5]", ""),
+  mutant("completed is refunded", "observe", 'if status == "failed" and ARGV', "if ARGV"),
+  without(
+    "total used stays after a refund",
+    "observe",
+    '  redis.call("HINCRBY", account, "total_used", int(-refunded))\n',
+  ),
+  without("the slot stays after the end", "observe", 'redis.call("SREM", KEYS[4], request_id)\n'),
+  mutant(
+    "polled after the end",
+    "observe",
+    'ZREM", KEYS[5], request_id)\nredis.call("ZADD"',
+    'ZREM", KEYS[5], "")\nredis.call("ZADD"',
+  ),
+  mutant(
+    "gone after one 404 too few",
+    "observe",
+    "count < tonumber(ARGV[9])",
+    "count + 1 < tonumber(ARGV[9])",
+  ),
+  mutant("gone at once", "observe", " or now - since < tonumber(ARGV[10])", ""),
+  mutant("gone one ms late", "observe", "now - since < tonumber", "now - since <= tonumber"),
+  without(
+    "a good answer does not reset",
+    "observe",
+    '  redis.call("HDEL", request, "gone_count", "gone_since")\n',
+  ),
+  mutant("expired does not end it", "observe", ' or status == "expired" then status', " then status"),
+  // inspect, credits, recharge, claim, collect
+  mutant("another account's task", "inspect", "if task[1] ~= ARGV[3] then", "if not task[1] then"),
+  mutant("fresh at the bound", "inspect", "age < tonumber(ARGV[4])", "age <= tonumber(ARGV[4])"),
+  mutant("fresh from the future", "inspect", " and age >= 0", ""),
+  mutant("a revoked key inspects", "inspect", "not key or not key.usable", "not key"),
+  mutant(
+    "the balance with what is held",
+    "credits",
+    "tonumber(account[1] or 0) - tonumber(account[2] or 0)",
+    "tonumber(account[1] or 0)",
+  ),
+  without("one reference credits twice", "recharge", 'redis.call("HSET", KEYS[4], ARGV[5], ARGV[4])\n'),
+  mutant(
+    "another amount is a duplicate",
+    "recharge",
+    'earlier == ARGV[4] and "duplicate" or "mismatch"',
+    '"duplicate"',
+  ),
+  mutant("no bound on the balance", "recharge", "+ amount > 2 ^ 53 - 1", "+ amount > 2 ^ 60"),
+  mutant(
+    "refunds may leave the exact integers",
+    "recharge",
+    " + tonumber(money[3] or 0) + amount",
+    " + amount",
+  ),
+  mutant("claimed without a lease", "claim", "int(now + tonumber(ARGV[4]))", "int(now)"),
+  mutant("claims what is not due", "claim", '"-inf", int(now)', '"-inf", "+inf"'),
+  mutant("claims one too many", "claim", "0, tonumber(ARGV[3])", "0, tonumber(ARGV[3]) + 1"),
+  without("collected, but still listed", "collect", 'redis.call("ZREM", KEYS[2], ARGV[3])\n'),
+  without("the task stays", "collect", '  redis.call("DEL", KEYS[3])\n'),
+];
+
+/** Copies the scripts to a temporary folder with this one mistake in them. @throws Error unless `find` stands there once */
+export async function plant({ what, file, find, put }: Mutant): Promise<string> {
+  const folder = await mkdtemp(join(tmpdir(), "tollgate-mutant-"));
+  await cp(LUA_FOLDER, folder, { recursive: true });
+  const path = join(folder, `${file}.lua`);
+  const text = await readFile(path, "utf8");
+  const found = text.split(find).length - 1;
+  if (found !== 1 || find === put) throw new Error(`mutant "${what}": ${found} places in ${file}.lua`);
+  await writeFile(
+    path,
+    text.replace(find, () => put),
+  );
+  return folder;
+}
