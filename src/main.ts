@@ -101,7 +101,7 @@ export async function startGateway(config: Config, log: Logger): Promise<Running
     log.info("draining: readiness is red, answers close their connections");
     await setTimeout(config.server.drainDelayMs);
     log.info("draining: no new requests, those under way finish");
-    const closed = Promise.all([once(listener, "close"), idle()]);
+    const closed = once(listener, "close").then(idle);
     listener.close();
     listener.closeIdleConnections();
     const deadline = Date.now() + config.server.drainTimeoutMs;
