@@ -16,11 +16,13 @@
 --   conflict     the task id belongs to another request, or this request to another task; nothing happens
 local now = store_now()
 local request, account, slots, task = KEYS[1], KEYS[2], KEYS[5], KEYS[9]
-local request_id, account_id, price, task_id = ARGV[3], ARGV[4], tonumber(ARGV[6]), ARGV[8]
+local request_id, account_id, task_id = ARGV[3], ARGV[4], ARGV[8]
 local key = read_key(KEYS[3], now)
 
-local record = redis.call("HMGET", request, "state", "task_id")
+local record = redis.call("HMGET", request, "state", "task_id", "price")
 local state = record[1]
+-- What was fixed at admission counts; ARGV only for a request that the store has forgotten.
+local price = tonumber(record[3] or ARGV[6])
 local owner = redis.call("GET", KEYS[10])
 if (owner and owner ~= request_id) or (record[2] and record[2] ~= task_id) then
   return reply("conflict", now, key, KEYS[4], slots)
@@ -37,11 +39,11 @@ end
 local due_at = int(now + tonumber(ARGV[9]))
 if outcome ~= "uncollected" then
   if state == "held" then redis.call("HINCRBY", account, "held", int(-price)) end
-  redis.call("HINCRBY", account, "total_used", ARGV[6])
+  redis.call("HINCRBY", account, "total_used", int(price))
   post(account, KEYS[7], KEYS[8], now, account_id, "consume", -price, ARGV[7], "", task_id,
     { "request_id", request_id, "key_id", ARGV[5] })
 end
-redis.call("HSET", request, "state", "bound", "account_id", account_id, "key_id", ARGV[5], "price", ARGV[6],
+redis.call("HSET", request, "state", "bound", "account_id", account_id, "key_id", ARGV[5], "price", int(price),
   "endpoint", ARGV[7], "task_id", task_id, "bound_at", int(now), "due_at", due_at)
 if outcome == "uncollected" then redis.call("HSET", request, "uncollected", "1") end
 if state ~= "held" then

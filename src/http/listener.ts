@@ -54,8 +54,9 @@ export function createListener(options: ListenerOptions): Server {
     options.refuseExpectation(req, res);
   });
   server.on("connect", (_req: IncomingMessage, socket: Duplex) =>
-    endRaw(
+    endBroken(
       socket,
+      [...(owed.get(socket) ?? [])],
       refuse("invalid_request", { text: "Invalid request: CONNECT is not served here" }),
       options,
     ),

@@ -64,7 +64,7 @@ export async function generate(call: Call, endpoint: GenerationEndpoint): Promis
   try {
     admission = await gateway.store.admit(generation, config.tiers);
   } catch (error) {
-    if (passUnmetered(call, error)) return unmetered(call, path, validation.text);
+    if (passUnmetered(call, error)) return unmetered(call, generation, validation.text);
     throw error;
   }
   exchange.state = admission.state;
@@ -135,34 +135,35 @@ function refusedAdmission(call: Call, admission: Admission, price: number): Refu
 
 /** BIND on a definite yes, VOID on a definite no; an unknown outcome leaves the hold to its due time. */
 async function settle(call: Call, generation: Generation, outcome: GenerationOutcome): Promise<Answer> {
-  const { gateway, config, exchange, key } = call;
-  if (outcome.outcome === "accepted") {
-    const { taskId, data } = outcome;
-    exchange.taskId = taskId;
-    const binding = await gateway.store.bind(
-      generation,
-      taskId,
-      data,
-      config.tasks.pollIntervalMs,
-      config.tiers,
-    );
-    if (binding?.outcome === "conflict") {
-      return unknown(
-        call,
-        generation,
-        refuse("upstream_unclear", { detail: `task id ${taskId} is bound already` }),
-      );
-    }
-    if (binding) exchange.state = binding.state;
-    gateway.seenTasks.add(taskId, key.accountId);
-    return success(data);
+  const { gateway, config, exchange } = call;
+  switch (outcome.outcome) {
+    case "accepted":
+      return bind(call, generation, outcome.taskId, outcome.data);
+    case "unclear":
+    case "timed_out":
+      return unknown(call, generation, outcome);
+    default:
+      exchange.state = (await gateway.store.giveBack(generation, config.tiers)) ?? exchange.state;
+      return answer(call, definiteNo(call, outcome));
   }
-  if (outcome.outcome === "unclear")
-    return unknown(call, generation, refuse("upstream_unclear", { detail: outcome.detail }));
-  if (outcome.outcome === "timed_out")
-    return unknown(call, generation, refuse("upstream_timeout", { detail: outcome.detail }));
-  exchange.state = (await gateway.store.giveBack(generation, config.tiers)) ?? exchange.state;
-  return answer(call, definiteNo(call, outcome));
+}
+
+async function bind(call: Call, generation: Generation, taskId: string, data: string): Promise<Answer> {
+  const { gateway, config, exchange, key } = call;
+  exchange.taskId = taskId;
+  const binding = await gateway.store.bind(
+    generation,
+    taskId,
+    data,
+    config.tasks.pollIntervalMs,
+    config.tiers,
+  );
+  if (binding?.outcome === "conflict") {
+    return unknown(call, generation, { outcome: "unclear", detail: `task id ${taskId} is bound already` });
+  }
+  if (binding) exchange.state = binding.state;
+  gateway.seenTasks.add(taskId, key.accountId);
+  return success(data);
 }
 
 type DefiniteNo = Exclude<
@@ -187,30 +188,36 @@ function definiteNo(call: Call, outcome: DefiniteNo): Refusal {
 }
 
 /** Without an Idempotency-Key a retry of an unknown outcome may be a second paid task: SDKs are told not to. */
-function unknown(call: Call, generation: Generation, refused: Refusal): Answer {
+function unknown(
+  call: Call,
+  generation: Generation,
+  { outcome, detail }: { outcome: "unclear" | "timed_out"; detail: string },
+): Answer {
   call.gateway.metrics.unknownOutcomes.inc();
-  const { name: _name, ...rest } = refused;
-  return answer(
-    call,
-    generation.idempotency ? refused : refuse(refused.name, { ...rest, shouldRetry: false }),
-  );
+  const name = outcome === "unclear" ? "upstream_unclear" : "upstream_timeout";
+  return answer(call, refuse(name, generation.idempotency ? { detail } : { detail, shouldRetry: false }));
 }
 
-/** The store is away and the strategy is `allow`: forwarded without a hold, uncharged, and marked so. */
-async function unmetered(call: Call, path: string, text: string): Promise<Answer> {
+/**
+ * The store is away and the strategy is `allow`: forwarded without a hold, uncharged, and marked so. The customer's
+ * Idempotency-Key reaches the upstream in digested form, which is all that can be done for it now.
+ */
+async function unmetered(call: Call, generation: Generation, text: string): Promise<Answer> {
   const { gateway, exchange, key } = call;
-  const sent = gateway.upstream.generate(path, text, exchange.requestId);
+  const upstreamKey = generation.idempotency?.digest ?? exchange.requestId;
+  const sent = gateway.upstream.generate(generation.endpoint, text, upstreamKey);
   const outcome = await timedUpstream(call, "generate", sent);
-  if (outcome.outcome === "accepted") {
-    exchange.taskId = outcome.taskId;
-    gateway.seenTasks.add(outcome.taskId, key.accountId);
-    return success(outcome.data, [], "unmetered");
+  switch (outcome.outcome) {
+    case "accepted":
+      exchange.taskId = outcome.taskId;
+      gateway.seenTasks.add(outcome.taskId, key.accountId);
+      return success(outcome.data, [], "unmetered");
+    case "unclear":
+    case "timed_out":
+      return unknown(call, generation, outcome);
+    default:
+      return answer(call, definiteNo(call, outcome));
   }
-  if (outcome.outcome === "unclear")
-    return answer(call, refuse("upstream_unclear", { detail: outcome.detail }));
-  if (outcome.outcome === "timed_out")
-    return answer(call, refuse("upstream_timeout", { detail: outcome.detail }));
-  return answer(call, definiteNo(call, outcome));
 }
 
 const answer = (call: Call, refused: Refusal): Answer => refusal(refused, call.exchange.requestId);

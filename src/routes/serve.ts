@@ -62,7 +62,9 @@ export function createServe(gateway: Gateway) {
       if (identity.outcome === "known") {
         const { key, token } = identity;
         exchange.keyId = key.keyId;
-        await inspectKey({ gateway, config: gateway.config(), exchange, head, key, token });
+        const call = { gateway, config: gateway.config(), exchange, head, key, token };
+        const revoked = await inspectKey(call);
+        if (revoked) return refusal(revoked, exchange.requestId);
       }
     } catch {
       // The store is away: the zeros stand.

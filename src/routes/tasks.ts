@@ -41,7 +41,11 @@ export function createTaskPolls(): PollTask {
       const inspection = await gateway.store.inspectTask(key, taskId, config.tasks.cacheMs, config.tiers);
       exchange.state = inspection.state;
       if (inspection.outcome === "unknown_key") return answer(call, disown(call));
-      if (inspection.outcome !== "task") return answer(call, refuse("task_not_found"));
+      if (inspection.outcome !== "task") {
+        // Made while the store was away, or its BIND still waits: the store does not know it, this gateway does.
+        if (gateway.seenTasks.has(taskId, key.accountId)) return unmetered(call, taskId);
+        return answer(call, refuse("task_not_found"));
+      }
       ({ task } = inspection);
     } catch (error) {
       if (gateway.seenTasks.has(taskId, key.accountId) && passUnmetered(call, error))

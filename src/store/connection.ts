@@ -85,7 +85,11 @@ export function createConnection(options: ConnectionOptions) {
   const breaker = createBreaker({
     log,
     reconnect: () => redis.disconnect(true),
-    changed: (open) => metrics.storeUp.set(open ? 0 : 1),
+    changed(open) {
+      metrics.storeUp.set(open ? 0 : 1);
+      // What was put there after the probe had emptied it must not wait for the next outage.
+      if (!open && outbox.size() > 0) breaker.trip("a settlement is unanswered");
+    },
     async probe() {
       if (redis.status === "wait" || redis.status === "end") await redis.connect();
       const [, storeNowMs] = await scripts.probe([probeName], ["", "", PROBE_LIFETIME_MS]);
@@ -102,6 +106,9 @@ export function createConnection(options: ConnectionOptions) {
   redis.on("error", (error: Error) => log.debug({ why: error.message }, "store connection error"));
   redis.on("close", () => breaker.trip("the connection closed"));
   breaker.trip(STARTING);
+  outbox
+    .adopt(() => breaker.trip("settlements to replay"))
+    .catch((error: unknown) => log.error({ err: error }, "the journal cannot be read"));
 
   const unavailable = (reason: string, cause: unknown): GatewayError => {
     metrics.storeFailures.inc({ reason });

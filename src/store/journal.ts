@@ -1,5 +1,5 @@
 import { randomBytes } from "node:crypto";
-import { mkdirSync, readdirSync, readFileSync, renameSync, rmSync } from "node:fs";
+import { mkdirSync, readdirSync, readFileSync, renameSync, rmSync, statSync } from "node:fs";
 import { type FileHandle, open } from "node:fs/promises";
 import { hostname } from "node:os";
 import { join } from "node:path";
@@ -19,8 +19,11 @@ interface Line extends Pick<Settlement, "verb" | "keys" | "args"> {
 }
 
 export interface Journal {
-  /** Settlements that an earlier process of this machine left unanswered. */
-  recovered: readonly Line[];
+  /**
+   * Hands over the settlements that ended gateways left unanswered, now and whenever some turn up. They are on this
+   * journal's own disk by then.
+   */
+  adopt(take: (lines: readonly Line[]) => void): Promise<void>;
   /** Resolves once the settlement is on disk. Lines that come together share one flush to disk. */
   append(requestId: string, settlement: Settlement): Promise<void>;
   /** Every settlement so far has been answered: forgets them. */
@@ -37,29 +40,32 @@ interface Job {
 
 /** Without a disk: what waits is lost with the process. For tools that settle nothing, and for tests. */
 export const memoryJournal: Journal = {
-  recovered: [],
+  adopt: async () => undefined,
   append: async () => undefined,
   clear: async () => undefined,
   close: async () => undefined,
 };
 
-/** Files that living gateways of this process write; their process id does not tell them from left ones. */
+/** A living gateway touches its file this often, so that another host can tell it from one that ended. */
+const SIGN_OF_LIFE_MS = 10_000;
+const SILENT_MS = 45_000;
+
+/** Files that gateways of this process have; its process id does not tell them from left ones. */
 const openHere = new Set<string>();
 
 /**
- * The settlements that wait for the store, on disk, so that a charge outlives the process that owes it. One file a
- * gateway in a common folder, named by host and process; files of processes that are no more are taken over.
+ * The settlements that wait for the store, on disk, so that a charge outlives the process that owes it. Each gateway
+ * has a file of its own in a folder that several may share; the file of one that has ended is taken over by another.
  * Replaying is safe: each script has the effect of once.
  * @throws when the folder cannot be written
  */
 export async function openJournal(folder: string, log: Logger): Promise<Journal> {
   mkdirSync(folder, { recursive: true });
-  const prefix = `${hostname()}.${process.pid}`;
-  const file = join(folder, `${prefix}.${randomBytes(4).toString("hex")}.ndjson`);
+  const name = `${hostname()}.${process.pid}.${randomBytes(4).toString("hex")}.ndjson`;
+  const file = join(folder, name);
   const handle: FileHandle = await open(file, "ax", 0o600);
   openHere.add(file);
-  const left = abandoned(folder);
-  const recovered = left.flatMap((path) => readLines(path, log));
+  let timer: NodeJS.Timeout | undefined;
 
   let waiting: Job[] = [];
   let writing = false;
@@ -99,18 +105,32 @@ export async function openJournal(folder: string, log: Logger): Promise<Journal>
     return enqueue(`${JSON.stringify(line)}\n`);
   };
 
-  // What was taken over is first made our own, then its file goes: a crash in between replays it twice, no harm.
-  await Promise.all(recovered.map((line) => enqueue(`${JSON.stringify(line)}\n`)));
-  for (const path of left) {
-    rmSync(path, { force: true });
-    openHere.delete(path);
+  // What is taken over is first made our own, then its file goes: an end in between replays it twice, no harm.
+  async function takeOver(take: (lines: readonly Line[]) => void): Promise<void> {
+    for (const path of abandoned(folder)) {
+      const lines = readLines(path, log);
+      await Promise.all(lines.map((line) => enqueue(`${JSON.stringify(line)}\n`)));
+      rmSync(path, { force: true });
+      openHere.delete(path);
+      if (lines.length > 0) take(lines);
+    }
   }
 
   return {
-    recovered,
+    async adopt(take) {
+      await takeOver(take);
+      timer = setInterval(() => {
+        const now = new Date();
+        handle.utimes(now, now).then(
+          () => takeOver(take),
+          (error: unknown) => log.error({ err: error }, "the journal cannot be kept"),
+        );
+      }, SIGN_OF_LIFE_MS).unref();
+    },
     append,
     clear: () => enqueue(undefined),
     async close() {
+      clearInterval(timer);
       openHere.delete(file);
       const { size } = await handle.stat();
       await handle.close();
@@ -119,16 +139,13 @@ export async function openJournal(folder: string, log: Logger): Promise<Journal>
   };
 }
 
-/** Files of processes of this host that are no more, claimed by renaming: of two starting gateways one gets each. */
+/** Files of gateways that have ended, claimed by renaming: of two that look for them, one gets each. */
 function abandoned(folder: string): string[] {
   const claimed: string[] = [];
   for (const name of readdirSync(folder)) {
     const path = join(folder, name);
-    const match = /^(.+)\.(\d+)\.[0-9a-f]{8}\.ndjson(\.taken-\d+)?$/.exec(name);
-    if (!match || match[1] !== hostname() || openHere.has(path)) continue;
-    const owner = Number(match[3]?.slice(7) ?? match[2]);
-    if (owner !== process.pid && isAlive(owner)) continue;
-    const taken = `${path.replace(/\.taken-\d+$/, "")}.taken-${process.pid}`;
+    if (!NAME.test(name) || openHere.has(path) || !hasEnded(name, path)) continue;
+    const taken = join(folder, `${hostname()}.${process.pid}.${randomBytes(4).toString("hex")}.ndjson`);
     try {
       renameSync(path, taken);
       openHere.add(taken);
@@ -138,6 +155,18 @@ function abandoned(folder: string): string[] {
     }
   }
   return claimed;
+}
+
+/** host.process.random.ndjson */
+const NAME = /^(.+)\.(\d+)\.[0-9a-f]{8}\.ndjson$/;
+
+/** Its process is no more; or, where that cannot be told (another host or container), it has long been silent. */
+function hasEnded(name: string, path: string): boolean {
+  const [, host, pid] = NAME.exec(name) ?? [];
+  const sameSpace = host === hostname() && Number(pid) !== process.pid;
+  if (sameSpace && !isAlive(Number(pid))) return true;
+  const { mtimeMs = Date.now() } = statSync(path, { throwIfNoEntry: false }) ?? {};
+  return !sameSpace && Date.now() - mtimeMs > SILENT_MS;
 }
 
 function isAlive(pid: number): boolean {

@@ -145,7 +145,7 @@ async function verifyEnded(run: Run, partition: number, fold: LedgerFold): Promi
   const { redis, report } = run;
   const { done } = partitionNames(partition);
   for await (const ids of sortedSetPages(redis, done)) {
-    const suspects = (await recordsOf(run, partition, ids)).filter((request) => chargedWrong(fold, request));
+    const suspects = (await recordsOf(run, partition, ids)).filter((request) => endedWrong(fold, request));
     if (suspects.length === 0) continue;
     // Some of it may just have happened: the ledger up to now, then the records again.
     await readOn(run, partition, fold);
@@ -153,27 +153,24 @@ async function verifyEnded(run: Run, partition: number, fold: LedgerFold): Promi
       const [record, listed] = await together<[RequestRecord, string | null]>(redis, (multi) =>
         multi.hgetall(requestName(partition, id)).zscore(done, id),
       );
-      const wrong = chargedWrong(fold, { id, record });
+      const wrong = endedWrong(fold, { id, record });
       if (wrong && listed !== null) report("requests", before.account_id ?? "", wrong, id);
     }
   }
 }
 
 /** What is wrong with an ended request, in words. */
-function chargedWrong(
+function endedWrong(
   fold: LedgerFold,
   { id, record }: { id: string; record: RequestRecord },
 ): string | undefined {
-  const charged = fold.charged.get(id);
   switch (record.state) {
     case "held":
     case "bound":
       return `is ${record.state}, but kept among those that have ended`;
     case "finished":
-      if (record.uncollected !== undefined || charged !== undefined) return undefined;
+      if (record.uncollected !== undefined || fold.charged.has(id)) return undefined;
       return "is finished, but was never charged";
-    case "void":
-      return charged === undefined ? undefined : "is void, but was charged";
     default:
       return undefined;
   }

@@ -21,11 +21,16 @@ export interface Settlement {
 export function createOutbox(options: { log: Logger; journal: Journal; changed(entries: number): void }) {
   const { journal, log } = options;
   const entries = new Map<string, Settlement>();
-  for (const line of journal.recovered) entries.set(`${line.verb}:${line.requestId}`, line);
-  if (entries.size > 0)
-    log.warn({ entries: entries.size }, "settlements of an earlier process will be replayed");
 
   return {
+    /** Takes over what ended gateways left, now and later; `found` is told when there is something to flush. */
+    adopt: (found: () => void): Promise<void> =>
+      journal.adopt((lines) => {
+        for (const line of lines) entries.set(`${line.verb}:${line.requestId}`, line);
+        log.warn({ entries: lines.length }, "settlements of a gateway that ended are replayed");
+        options.changed(entries.size);
+        found();
+      }),
     /** Resolves once the settlement is on disk, or could not be put there: it is kept in memory either way. */
     async put(requestId: string, settlement: Settlement): Promise<void> {
       if (entries.size >= ENTRIES_MAX) {
@@ -45,24 +50,29 @@ export function createOutbox(options: { log: Logger; journal: Journal; changed(e
     size: () => entries.size,
     /** Sends everything that waits. Throws on the first failure; what was not answered stays. */
     async flush(scripts: Scripts): Promise<void> {
-      while (entries.size > 0) {
-        const batch = [...entries].slice(0, FLUSH_BATCH);
-        const results = await Promise.allSettled(
-          batch.map(async ([name, { verb, keys, args, settled }]) => {
-            const reply = await scripts[verb](keys, args).catch((error: unknown) => {
-              if (!isFinal(error)) throw error;
-              log.error({ err: error, lost: name }, "the store refuses a settlement; it is given up");
-              return undefined;
-            });
-            entries.delete(name);
-            if (reply) settled?.(reply);
-          }),
-        );
-        options.changed(entries.size);
-        const failed = results.find((result) => result.status === "rejected");
-        if (failed) throw failed.reason;
-      }
-      await journal.clear();
+      do {
+        while (entries.size > 0) {
+          const batch = [...entries].slice(0, FLUSH_BATCH);
+          const results = await Promise.allSettled(
+            batch.map(async ([name, { verb, keys, args, settled }]) => {
+              const reply = await scripts[verb](keys, args).catch((error: unknown) => {
+                if (!isFinal(error)) throw error;
+                log.error({ err: error, lost: name }, "the store refuses a settlement; it is given up");
+                return undefined;
+              });
+              entries.delete(name);
+              if (reply) settled?.(reply);
+            }),
+          );
+          options.changed(entries.size);
+          const failed = results.find((result) => result.status === "rejected");
+          if (failed) throw failed.reason;
+        }
+        await journal.clear().catch((error: unknown) => {
+          log.error({ err: error }, "the journal cannot be cleared; what it holds is settled already");
+        });
+        // Something may have come in the meantime, and nobody would send it once the breaker has closed.
+      } while (entries.size > 0);
     },
   };
 }
@@ -72,7 +82,7 @@ export function isFinal(error: unknown): boolean {
   return (
     error instanceof Error &&
     error.name === "ReplyError" &&
-    !/^(READONLY|LOADING|MASTERDOWN|MISCONF|CLUSTERDOWN|BUSY|NOSCRIPT)/.test(error.message)
+    !/^(READONLY|LOADING|MASTERDOWN|MISCONF|CLUSTERDOWN|MOVED|ASK|TRYAGAIN|BUSY|NOSCRIPT)/.test(error.message)
   );
 }
 

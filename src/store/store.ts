@@ -148,7 +148,7 @@ export function createStore(connection: Connection, nowMs?: () => number): Store
         countBinding(reply, price);
         return { outcome: reply[0] as Binding["outcome"], state: stateOf(reply) };
       } catch {
-        connection.defer(requestId, {
+        await connection.defer(requestId, {
           verb: "bind",
           keys,
           args,

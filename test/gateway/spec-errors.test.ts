@@ -393,3 +393,21 @@ describe("Idempotency-Key", () => {
     expect(ids[0]).not.toBe(ids[1]);
   });
 });
+
+test("a fault within is 500, leaks no detail, and consumes nothing", async () => {
+  const prices = { "gen2-pro/storyboard": { by_n_frames: { "25": undefined } } } as object;
+  const faulty = await givenGateway({ generator: gateway.generator, config: { prices } });
+  const issued = await givenTightKey(faulty);
+  const body = { nFrames: "25", shots: [{ Scene: "a", duration: 25 }] };
+  const reply = await asking(faulty)("POST", "/api/v1/gen2-pro/storyboard", { key: issued.key, body });
+  expect(reply.status).toBe(500);
+  expect({ ...reply.body, request_id: "" }).toEqual({
+    code: 500,
+    msg: "Internal error",
+    error: "Internal error",
+    request_id: "",
+  });
+  expect(faulty.logs.join("")).toContain("no price for");
+  await expectUnconsumed(faulty, issued);
+  await faulty.stop();
+});

@@ -363,14 +363,17 @@ describe("pipelining", () => {
   });
 
   // Guarantee: a customer who is charged is told so; the answer to one request is never taken for another's.
-  test("garbage behind a good request does not take its answer away", async () => {
-    const { key } = await gateway.givenKey();
-    const raw = await client();
-    raw.write(`${rawGeneration(key, { prompt: "[sandbox: delay=60ms]" })}GARBAGE\r\n\r\n`);
-    expect((await raw.answer()).status).toBe(200);
-    expect((await raw.answer()).status).toBe(400);
-    await raw.closed();
-  });
+  test.each(["GARBAGE\r\n\r\n", "CONNECT a:443 HTTP/1.1\r\nHost: a\r\n\r\n"])(
+    "%j behind a good request does not take its answer away",
+    async (garbage) => {
+      const { key } = await gateway.givenKey();
+      const raw = await client();
+      raw.write(rawGeneration(key, { prompt: "[sandbox: delay=60ms]" }) + garbage);
+      expect((await raw.answer()).status).toBe(200);
+      expect((await raw.answer()).status).toBe(400);
+      await raw.closed();
+    },
+  );
 
   test("a broken body behind a good request is answered behind it, and a body refused before only once", async () => {
     const { key } = await gateway.givenKey();
@@ -409,4 +412,10 @@ test("HTTP/1.0 without Host is served, and HEAD has no body", async () => {
   raw.write(head("GET /api/v1/credits HTTP/1.0", bearer(key)));
   expect((await raw.answer()).status).toBe(200);
   await raw.closed();
+  const headers = { authorization: `Bearer ${key}` };
+  const headed = await fetch(`${gateway.url}/api/v1/credits`, { method: "HEAD", headers });
+  expect(headed.status).toBe(405);
+  expect(headed.headers.get("allow")).toBe("GET");
+  expect(headed.headers.get("x-ratelimit-limit")).toBe("1000");
+  expect(await headed.text()).toBe("");
 });

@@ -137,7 +137,7 @@ export async function rawClient(url: string): Promise<RawClient> {
   let received: Buffer = Buffer.alloc(0);
   let over = false;
   const interim: number[] = [];
-  socket.on("data", (chunk) => {
+  socket.on("data", (chunk: Buffer) => {
     received = Buffer.concat([received, chunk]);
   });
   socket.on("error", () => undefined);

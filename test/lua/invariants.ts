@@ -11,7 +11,7 @@ export async function checkInvariants(run: Run): Promise<void> {
   await checkMoney(run, records);
   await checkSlots(run, records);
   checkLimits(run, records);
-  await checkLifetimes(run, records);
+  await checkBounds(run, records);
 }
 
 async function requestRecords(run: Run): Promise<Fields[]> {
@@ -79,10 +79,12 @@ function checkLimits(run: Run, records: readonly Fields[]): void {
   }
 }
 
-/** Money, holds and slots never expire; tombstones and idempotency records do. DESIGN 4. */
-async function checkLifetimes(run: Run, records: readonly Fields[]): Promise<void> {
+/** What has a bound keeps it. Money, holds and slots never expire; tombstones and idempotency records do. DESIGN 4. */
+async function checkBounds(run: Run, records: readonly Fields[]): Promise<void> {
   const { redis } = run.stage;
-  for (const { names } of run.refs) {
+  for (const { keyId, names } of run.refs) {
+    const entries = await redis.llen(names.window);
+    must(entries <= run.widest.get(keyId)!.rateLimit, "a window holds no more than its limit");
     for (const name of Object.values(names)) {
       must((await redis.pttl(name)) < 0, `${name.split(":")[2]}: money, holds and slots have no expiry`);
     }

@@ -164,6 +164,35 @@ const BREAKAGES: [string, string[], (books: Books) => Promise<unknown>][] = [
   ["a refund of what was never charged", ["requests"], (books) => refund(books, books.requests.void)],
   ["a void request charged", ["requests"], (books) => charge(books, books.requests.void)],
   [
+    "a refund of less than was charged",
+    ["requests"],
+    async (books) => {
+      const { requestId } = books.requests.completed;
+      await books.redis.hset(requestName(books.partition, requestId), "status", "failed", "price", 9);
+      await refund(books, books.requests.completed, 9);
+    },
+  ],
+  ["a charge that adds credits", ["requests"], (books) => charge(books, books.requests.completed, 5)],
+  ["a recharge that takes credits", ["chain"], (books) => post(books, -5, { type: "recharge" })],
+  ["an entry of no known type", ["chain"], (books) => post(books, 5, { type: "gift" })],
+  [
+    "a charge of what is marked uncollected",
+    ["requests"],
+    (books) => books.redis.hset(record(books, books.requests.completed), "uncollected", "1"),
+  ],
+  [
+    "a slot for another account's request",
+    ["requests"],
+    async (books) => {
+      await books.redis.hset(record(books, books.requests.held), "account_id", "x");
+    },
+  ],
+  [
+    "a second slot of another key",
+    ["slots"],
+    (books) => books.redis.sadd(books.other.names.slots, books.requests.bound.requestId),
+  ],
+  [
     "another price than was fixed",
     ["requests"],
     ({ redis, ...books }) => redis.hset(record({ redis, ...books }, books.requests.completed), "price", 11),
@@ -291,6 +320,10 @@ test("late, uncollected, taken back and forgotten requests are no violations", a
   await stage.admit(late);
   await stage.void(late, "refused");
   await stage.bind(late);
+  const lateAndOpen = stage.request(key);
+  await stage.admit(lateAndOpen);
+  await stage.void(lateAndOpen, "unsent");
+  await stage.bind(lateAndOpen);
   const lateAndEnded = stage.request(key);
   await stage.admit(lateAndEnded);
   await stage.void(lateAndEnded, "unsent");
@@ -304,6 +337,46 @@ test("late, uncollected, taken back and forgotten requests are no violations", a
   await stage.observe(poor, "completed");
   await redis.del(record(books, books.requests.failed));
   expect(await found(books)).toEqual([]);
+});
+
+test("an account that is listed without books is named", async () => {
+  const { redis, partition, accountId } = await givenBooks();
+  // Of the same partition by its name alone, which is all that the list says.
+  const ghost = await idInPartition(partition);
+  await redis.sadd(partitionNames(partition).accounts, ghost);
+  const { violations } = await verifyLedger(redis, { accountIds: [ghost, accountId] });
+  expect(violations.map((one) => [one.invariant, one.account_id])).toEqual([["accounts", ghost]]);
+  await redis.srem(partitionNames(partition).accounts, ghost);
+});
+
+async function idInPartition(partition: number): Promise<string> {
+  const partitions = await partitionsOf(connection.redis);
+  for (;;) {
+    const id = randomId("acc");
+    if (partitionOf(id, partitions) === partition) return id;
+  }
+}
+
+test("an account that never stands still is called unsettled, not wrong", async () => {
+  const { redis, accountId, key } = await givenBooks();
+  const restless = new Proxy(redis, {
+    get(target, name) {
+      const value: unknown = Reflect.get(target, name);
+      if (name !== "multi") return typeof value === "function" ? value.bind(target) : value;
+      return () => {
+        const multi = target.multi();
+        const exec = multi.exec.bind(multi);
+        multi.exec = async () => {
+          await target.sadd(key.names.slots, randomId("req"));
+          return exec();
+        };
+        return multi;
+      };
+    },
+  });
+  const { violations } = await verifyLedger(restless, { accountIds: [accountId] });
+  expect(violations.map(({ invariant }) => invariant)).toEqual(["unsettled"]);
+  await redis.del(key.names.slots);
 });
 
 test("ledgers longer than a page are read to their end", async () => {

@@ -2,9 +2,10 @@ import fc from "fast-check";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { Connection } from "../../src/store/connection.ts";
 import { openConnection } from "../support/store.ts";
-import { givenScenarios, scenario } from "./commands.ts";
+import { scenario } from "./commands.ts";
 import { play } from "./drive.ts";
 import { readHeader } from "./headers.ts";
+import { givenScenarios } from "./turns.ts";
 
 /** `SEED=… MODEL_RUNS=…` plays the same sequences again. */
 const SEED = Number(process.env.SEED ?? Date.now() % 2 ** 31);

@@ -4,13 +4,14 @@ import { afterAll, beforeAll, expect, inject, test } from "vitest";
 import { type Connection, createClient } from "../../src/store/connection.ts";
 import { defineScripts } from "../../src/store/scripts.ts";
 import { openConnection } from "../support/store.ts";
-import { givenScenarios, scenario } from "./commands.ts";
+import { scenario } from "./commands.ts";
 import { play } from "./drive.ts";
 import { MUTANTS, type Mutant, plant } from "./mutants.ts";
+import { givenScenarios } from "./turns.ts";
 
 /** Fixed, so that a survivor survives again. */
 const SEED = Number(process.env.SEED ?? 53);
-const SEQUENCES = Number(process.env.MODEL_RUNS ?? 60);
+const SEQUENCES = 60;
 const KILLED_MIN_SHARE = 0.95;
 
 let connection: Connection;

@@ -87,6 +87,12 @@ export const MUTANTS: readonly Mutant[] = [
   without("no window entry", "admit", 'redis.call("LPUSH", window, int(key.clock))\n'),
   mutant("the newest entry is trimmed", "admit", 'LTRIM", window, 0, live)', 'LTRIM", window, 1, live)'),
   mutant("one live entry is trimmed", "admit", 'LTRIM", window, 0, live)', 'LTRIM", window, 0, live - 1)'),
+  mutant(
+    "an empty window is never trimmed",
+    "admit",
+    "if live < length then",
+    "if live > 0 and live < length then",
+  ),
   without("no slot", "admit", 'redis.call("SADD", slots, request_id)\n'),
   without("no hold", "admit", 'redis.call("HINCRBY", KEYS[2], "held", ARGV[5])\n'),
   without("requests are not counted", "admit", 'redis.call("HINCRBY", KEYS[2], "total_requests", 1)\n'),

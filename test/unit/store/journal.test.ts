@@ -1,9 +1,9 @@
 import { spawnSync } from "node:child_process";
-import { mkdtempSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { mkdtempSync, readdirSync, readFileSync, utimesSync, writeFileSync } from "node:fs";
 import { hostname, tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
-import { openJournal } from "../../../src/store/journal.ts";
+import { type Journal, openJournal } from "../../../src/store/journal.ts";
 import type { Settlement } from "../../../src/store/outbox.ts";
 import { createLogger } from "../../../src/telemetry/log.ts";
 
@@ -29,6 +29,13 @@ function leave(folder: string, text: string, pid: number = endedProcess()): void
   writeFileSync(join(folder, `${hostname()}.${pid}.0123abcd.ndjson`), text);
 }
 
+/** The requests whose settlements a journal hands over at once. */
+async function adopted(journal: Journal): Promise<string[]> {
+  const found: string[] = [];
+  await journal.adopt((lines) => found.push(...lines.map(({ requestId }) => requestId)));
+  return found;
+}
+
 const line = (requestId: string, ageMs = 0): string =>
   `${JSON.stringify({ ...bind, requestId, atMs: Date.now() - ageMs })}\n`;
 
@@ -44,17 +51,43 @@ describe("the journal", () => {
   test("is taken over from a process that is no more, and only once", async () => {
     const folder = givenFolder();
     leave(folder, line("r1") + line("r2"));
-    const { log } = givenLog();
-    const [one, two] = await Promise.all([openJournal(folder, log), openJournal(folder, log)]);
-    const found = [...one.recovered, ...two.recovered].map(({ requestId }) => requestId);
-    expect(found.sort()).toEqual(["r1", "r2"]);
-    await Promise.all([one.close(), two.close()]);
+    const journals = await Promise.all([
+      openJournal(folder, givenLog().log),
+      openJournal(folder, givenLog().log),
+    ]);
+    const found = await Promise.all(journals.map(adopted));
+    expect(found.flat().sort()).toEqual(["r1", "r2"]);
+    await Promise.all(journals.map((journal) => journal.close()));
+  });
+
+  test("is taken over from another host only once it has long been silent", async () => {
+    const folder = givenFolder();
+    const silentAtSeconds = Date.now() / 1000 - 60;
+    writeFileSync(join(folder, "elsewhere.1.0123abcd.ndjson"), line("silent"));
+    utimesSync(join(folder, "elsewhere.1.0123abcd.ndjson"), silentAtSeconds, silentAtSeconds);
+    writeFileSync(join(folder, "elsewhere.1.0123abce.ndjson"), line("alive"));
+    const journal = await openJournal(folder, givenLog().log);
+    expect(await adopted(journal)).toEqual(["silent"]);
+    await journal.close();
+  });
+
+  test("of an earlier container with the same host name and process id is taken over once silent", async () => {
+    const folder = givenFolder();
+    leave(folder, line("r1"), process.pid);
+    const [name] = readdirSync(folder);
+    const first = await openJournal(folder, givenLog().log);
+    expect(await adopted(first)).toEqual([]);
+    utimesSync(join(folder, name!), Date.now() / 1000 - 60, Date.now() / 1000 - 60);
+    const second = await openJournal(folder, givenLog().log);
+    expect(await adopted(second)).toEqual(["r1"]);
+    await Promise.all([first.close(), second.close()]);
   });
 
   test("survives a second end before what was taken over is settled", async () => {
     const folder = givenFolder();
     leave(folder, line("r1"));
     const journal = await openJournal(folder, givenLog().log);
+    await adopted(journal);
     // Everything that the process would need after another crash lies in its own file.
     expect(readdirSync(folder)).toHaveLength(1);
     expect(JSON.parse(textIn(folder))).toMatchObject({ requestId: "r1" });
@@ -67,7 +100,7 @@ describe("the journal", () => {
     const first = await openJournal(folder, givenLog().log);
     await first.append("r2", bind);
     const second = await openJournal(folder, givenLog().log);
-    expect([first.recovered, second.recovered]).toEqual([[], []]);
+    expect([await adopted(first), await adopted(second)]).toEqual([[], []]);
     await Promise.all([first.close(), second.close()]);
   });
 
@@ -76,7 +109,7 @@ describe("the journal", () => {
     leave(folder, line("r1") + line("r2").slice(0, 30));
     const { log, lines } = givenLog();
     const journal = await openJournal(folder, log);
-    expect(journal.recovered.map(({ requestId }) => requestId)).toEqual(["r1"]);
+    expect(await adopted(journal)).toEqual(["r1"]);
     expect(lines.join("")).toContain("half a line");
     await journal.close();
   });
@@ -86,7 +119,7 @@ describe("the journal", () => {
     leave(folder, line("old", 3_600_000) + line("new"));
     const { log, lines } = givenLog();
     const journal = await openJournal(folder, log);
-    expect(journal.recovered.map(({ requestId }) => requestId)).toEqual(["new"]);
+    expect(await adopted(journal)).toEqual(["new"]);
     expect(lines.join("")).toContain('"request_id":"old"');
     await journal.close();
   });

@@ -1,0 +1,152 @@
+import type { AccountFacts, ClientEvent, History, UpstreamEvent } from "./history.ts";
+
+/** One ledger entry, in the order of its partition's stream. */
+export interface Entry {
+  id: string;
+  accountId: string;
+  type: string;
+  amount: number;
+  balanceAfter: number;
+  reason: string;
+  taskId: string;
+  requestId: string;
+}
+
+/** A request's record; times are store ms, Number.NaN when absent. */
+export interface RequestBook {
+  id: string;
+  state: string;
+  reason: string;
+  accountId: string;
+  keyId: string;
+  price: number;
+  taskId: string;
+  status: string;
+  endedBy: string;
+  idempotency: string;
+  uncollected: boolean;
+  stamp: number;
+  day: number;
+  admittedMs: number;
+  boundMs: number;
+  finishedMs: number;
+  voidMs: number;
+  /** Admitted once; a tombstone never was. */
+  admitted: boolean;
+}
+
+/** What the store keeps of one account and its key. */
+export interface AccountBook extends AccountFacts {
+  balance: number;
+  held: number;
+  totalUsed: number;
+  totalRequests: number;
+  /** Newest first. */
+  window: number[];
+  slots: string[];
+  clockMs: number;
+  keyDay: number;
+  dayCount: number;
+  entries: Entry[];
+  requests: RequestBook[];
+}
+
+/** A history with its parts found by what they are about. */
+export interface Books {
+  history: History;
+  accounts: AccountBook[];
+  requests: Map<string, RequestBook>;
+  entries: Entry[];
+  due: string[];
+  upstream: Map<string, UpstreamEvent>;
+  /** Generations as clients saw them. */
+  generations: ClientEvent[];
+}
+
+type Fields = Record<string, string>;
+
+export function readBooks(history: History): Books {
+  const requests = new Map<string, RequestBook>();
+  const entries: Entry[] = [];
+  const due: string[] = [];
+  const byName = new Map(history.store.map(({ name, value }) => [name, value]));
+  for (const { name, value } of history.store) {
+    const [, kind = "", id = ""] = /^tg:\{p\d+\}:(\w+):?(.*)$/.exec(name) ?? [];
+    if (kind === "request") requests.set(id, requestBook(id, value as Fields));
+    if (kind === "ledger") for (const line of value as [string, string[]][]) entries.push(entryOf(line));
+    if (kind === "due") due.push(...(value as string[]));
+  }
+  const find = (kind: string, id: string): unknown => {
+    for (const [name, value] of byName) if (name.endsWith(`}:${kind}:${id}`)) return value;
+    return undefined;
+  };
+  const byAccount = Map.groupBy(entries, ({ accountId }) => accountId);
+  const ownRequests = Map.groupBy(requests.values(), ({ accountId }) => accountId);
+  const accounts = history.meta.accounts.map((facts) => {
+    const account = (find("account", facts.accountId) ?? {}) as Fields;
+    const key = (find("key", facts.keyId) ?? {}) as Fields;
+    const slots = find("slots", facts.keyId) ?? [];
+    return {
+      ...facts,
+      balance: Number(account.balance),
+      held: Number(account.held ?? 0),
+      totalUsed: Number(account.total_used ?? 0),
+      totalRequests: Number(account.total_requests ?? 0),
+      window: ((find("window", facts.keyId) ?? []) as string[]).map(Number),
+      slots: Array.isArray(slots) ? (slots as string[]) : [`counter ${String(slots)}`],
+      clockMs: Number(key.clock_ms ?? 0),
+      keyDay: Number(key.day ?? -1),
+      dayCount: Number(key.day_count ?? 0),
+      entries: byAccount.get(facts.accountId) ?? [],
+      requests: ownRequests.get(facts.accountId) ?? [],
+    };
+  });
+  return {
+    history,
+    accounts,
+    requests,
+    entries,
+    due,
+    upstream: new Map(history.upstream.map((event) => [event.requestId, event])),
+    generations: history.client.filter(({ kind }) => kind === "generate"),
+  };
+}
+
+function requestBook(id: string, fields: Fields): RequestBook {
+  const ms = (name: string): number => Number(fields[name] ?? Number.NaN);
+  return {
+    id,
+    state: fields.state ?? "",
+    reason: fields.reason ?? "",
+    accountId: fields.account_id ?? "",
+    keyId: fields.key_id ?? "",
+    price: Number(fields.price ?? 0),
+    taskId: fields.task_id ?? "",
+    status: fields.status ?? "",
+    endedBy: fields.ended_by ?? "",
+    idempotency: fields.idempotency ?? "",
+    uncollected: fields.uncollected === "1",
+    stamp: ms("stamp"),
+    day: ms("day"),
+    admittedMs: ms("admitted_at"),
+    boundMs: ms("bound_at"),
+    finishedMs: ms("finished_at"),
+    voidMs: ms("void_at"),
+    admitted: fields.stamp !== undefined,
+  };
+}
+
+function entryOf([id, flat]: [string, string[]]): Entry {
+  const fields: Fields = {};
+  for (let at = 0; at < flat.length; at += 2) fields[flat[at]!] = flat[at + 1] ?? "";
+  return {
+    id,
+    accountId: fields.account_id ?? "",
+    type: fields.type ?? "",
+    amount: Number(fields.amount),
+    balanceAfter: Number(fields.balance_after),
+    reason: fields.reason ?? "",
+    taskId: fields.task_id ?? "",
+    requestId: fields.request_id ?? "",
+  };
+}

@@ -1,0 +1,72 @@
+import { type Books, readBooks } from "./books.ts";
+import { noFalseRefusal, slotsAndDaysKept, slotsFree, windowKept } from "./criteria-limits.ts";
+import { booksBalance, chargedOnce, type Finding, idempotent, refundedOnce } from "./criteria-money.ts";
+import { answered, quiet, refusedLeavesNothing, sentOnce, upstreamAgrees } from "./criteria-traces.ts";
+import { type History, readHistory } from "./history.ts";
+
+const CRITERIA: readonly [name: string, judge: (books: Books) => Finding & { uncharged?: string[] }][] = [
+  ["charged exactly once, nothing lost", chargedOnce],
+  ["failed tasks refunded exactly once", refundedOnce],
+  ["books balance, nothing held", booksBalance],
+  ["no slot leaks, every task ends", slotsFree],
+  ["503 and refusals leave nothing behind", refusedLeavesNothing],
+  ["the upstream's own log agrees", upstreamAgrees],
+  ["nothing sent twice", sentOnce],
+  ["one Idempotency-Key, one charge", idempotent],
+  ["window never above the limit", windowKept],
+  ["slots and days never above the limit", slotsAndDaysKept],
+  ["no false refusal", noFalseRefusal],
+  ["every request answered", answered],
+  ["quiet within 90 s", quiet],
+];
+
+export interface Criterion {
+  name: string;
+  met: boolean;
+  figure: string;
+  violations: string[];
+}
+
+export interface Verdict {
+  met: boolean;
+  criteria: Criterion[];
+  /** Tasks that were accepted and could not be charged, each beside the kill that explains it. */
+  uncharged: string[];
+}
+
+/** Judges one run by its recorded history alone. Issue 3. */
+export function check(history: History): Verdict {
+  const books = readBooks(history);
+  const uncharged: string[] = [];
+  const criteria = CRITERIA.map(([name, judge]) => {
+    const finding = judge(books);
+    uncharged.push(...(finding.uncharged ?? []));
+    const { figure, violations } = finding;
+    return { name, met: violations.length === 0, figure, violations };
+  });
+  return { met: criteria.every(({ met }) => met), criteria, uncharged };
+}
+
+/** A verdict as lines for people. */
+export function formatVerdict({ criteria, uncharged }: Verdict, violationsMax = 10): string {
+  const lines = criteria.flatMap(({ name, met, figure, violations }) => [
+    `  ${met ? "ok  " : "FAIL"} ${name}: ${figure}`,
+    ...violations.slice(0, violationsMax).map((line) => `         ${line}`),
+    ...(violations.length > violationsMax
+      ? [`         … and ${violations.length - violationsMax} more`]
+      : []),
+  ]);
+  for (const line of uncharged.slice(0, violationsMax)) lines.push(`       uncharged: ${line}`);
+  return lines.join("\n");
+}
+
+if (import.meta.main) {
+  const [folder] = process.argv.slice(2);
+  if (folder === undefined) {
+    process.stderr.write("usage: node test/fault/checker.ts RUN_DIR\n");
+    process.exit(1);
+  }
+  const verdict = check(readHistory(folder));
+  console.log(formatVerdict(verdict, 100));
+  process.exit(verdict.met ? 0 : 1);
+}

@@ -1,0 +1,121 @@
+import type { Books, Entry, RequestBook } from "./books.ts";
+
+/** What one criterion has found. */
+export interface Finding {
+  /** Told in the figures, such as "9,412 charged". */
+  figure: string;
+  violations: string[];
+}
+
+const consumes = (entries: Entry[]): Entry[] => entries.filter(({ type }) => type === "consume");
+const isCharged = ({ state, uncollected }: RequestBook): boolean =>
+  (state === "bound" || state === "finished") && !uncollected;
+
+/** Every 200 and every bound request is charged exactly once; what was answered with an error is not charged. */
+export function chargedOnce({ generations, requests, entries, history }: Books): Finding {
+  const violations: string[] = [];
+  const charges = Map.groupBy(consumes(entries), ({ requestId }) => requestId);
+  const byTask = Map.groupBy(consumes(entries), ({ taskId }) => taskId);
+  let lost = 0;
+  for (const [id, own] of charges) {
+    const request = requests.get(id);
+    if (own.length > 1) violations.push(`${id} is charged ${own.length} times`);
+    if (!request || !isCharged(request))
+      violations.push(`${id} is charged, but is ${request?.state ?? "not there"}`);
+    else if (own[0]!.amount !== -request.price) violations.push(`${id} is charged ${own[0]!.amount}`);
+  }
+  for (const [taskId, own] of byTask) {
+    if (own.length > 1) violations.push(`task ${taskId} is charged ${own.length} times`);
+  }
+  for (const request of requests.values()) {
+    if (!isCharged(request) || charges.has(request.id)) continue;
+    lost++;
+    violations.push(`${request.id} has task ${request.taskId} and is not charged`);
+  }
+  for (const { status, requestId, replayed, taskId } of generations) {
+    if (status === 0) continue;
+    if (status !== 200 && charges.has(requestId))
+      violations.push(`${requestId} was answered ${status} and charged`);
+    if (status !== 200 || history.meta.clock === "stepped") continue;
+    const request = requests.get(requestId);
+    const paid = replayed ? byTask.has(taskId) : charges.has(requestId);
+    if (paid || request?.uncollected) continue;
+    lost++;
+    violations.push(`${requestId} was answered 200 with ${taskId} and is not charged`);
+  }
+  return { figure: `${charges.size} charged, ${lost} lost`, violations };
+}
+
+/** A finished request that failed is refunded once, nothing else ever is. */
+export function refundedOnce({ requests, entries, upstream }: Books): Finding {
+  const violations: string[] = [];
+  const refunds = Map.groupBy(
+    entries.filter(({ reason }) => reason === "refund"),
+    ({ requestId }) => requestId,
+  );
+  for (const request of requests.values()) {
+    const { id, state, status, uncollected, endedBy } = request;
+    const own = refunds.get(id) ?? [];
+    const due = state === "finished" && status === "failed" && !uncollected ? 1 : 0;
+    if (own.length !== due) violations.push(`${id} (${state} ${status}) is refunded ${own.length} times`);
+    if (own[0] && own[0].amount !== request.price) violations.push(`${id} is refunded ${own[0].amount}`);
+    const told = upstream.get(id)?.told;
+    if (state === "finished" && endedBy === "upstream" && told && !told.includes(status)) {
+      violations.push(`${id} ended as ${status}, which the upstream never said`);
+    }
+  }
+  for (const id of refunds.keys()) if (!requests.has(id)) violations.push(`${id} is refunded and unknown`);
+  return { figure: `${refunds.size} refunded`, violations };
+}
+
+/** balance = granted - consumed + refunded, the ledger chains, nothing is held, counts are true. */
+export function booksBalance({ accounts, requests, history }: Books): Finding {
+  const violations: string[] = [];
+  for (const account of accounts) {
+    const { accountId, granted, balance, held, totalUsed, totalRequests, entries } = account;
+    let chained = 0;
+    for (const entry of entries) {
+      chained += entry.amount;
+      if (entry.balanceAfter !== chained || chained < 0) {
+        violations.push(`${accountId}: entry ${entry.id} says ${entry.balanceAfter} after ${chained}`);
+        chained = entry.balanceAfter;
+      }
+    }
+    const used = -entries
+      .filter(({ type, reason }) => type === "consume" || reason === "refund")
+      .reduce((sum, { amount }) => sum + amount, 0);
+    if (balance !== chained) violations.push(`${accountId}: balance ${balance}, ledger ${chained}`);
+    if (balance !== granted - used)
+      violations.push(`${accountId}: ${granted} granted, ${used} used, ${balance} left`);
+    if (totalUsed !== used) violations.push(`${accountId}: total_used ${totalUsed}, ledger ${used}`);
+    if (held !== 0) violations.push(`${accountId}: ${held} still held`);
+    const counted = account.requests.filter(countsForEver).length;
+    if (totalRequests !== counted)
+      violations.push(`${accountId}: total_requests ${totalRequests}, not ${counted}`);
+  }
+  for (const { id, state } of requests.values()) if (state === "held") violations.push(`${id} is still held`);
+  violations.push(...history.meta.verified.map((line) => `ledger verify: ${line}`));
+  return { figure: `${accounts.length} accounts`, violations };
+}
+
+/** Whether a request counts in total_requests and in the window: `unsent` takes it back wholly. */
+export const countsForEver = ({ admitted, state, reason }: RequestBook): boolean =>
+  admitted && !(state === "void" && reason === "unsent");
+
+/** One Idempotency-Key is charged once, and all its 200s tell the same task. */
+export function idempotent({ generations, requests, entries }: Books): Finding {
+  const violations: string[] = [];
+  const keyed = generations.filter(({ idempotencyKey }) => idempotencyKey !== "");
+  for (const [key, own] of Map.groupBy(keyed, (event) => `${event.accountId} ${event.idempotencyKey}`)) {
+    const tasks = new Set(own.filter(({ status }) => status === 200).map(({ taskId }) => taskId));
+    if (tasks.size > 1) violations.push(`Idempotency-Key ${key} made ${[...tasks].join(", ")}`);
+  }
+  const records = [...requests.values()].filter((request) => request.idempotency !== "");
+  const charged = new Set(consumes(entries).map(({ requestId }) => requestId));
+  for (const [digest, own] of Map.groupBy(records, ({ idempotency }) => idempotency)) {
+    const paid = own.filter(({ id }) => charged.has(id));
+    if (paid.length > 1) violations.push(`Idempotency-Key digest ${digest} is charged ${paid.length} times`);
+  }
+  const replays = keyed.filter(({ replayed }) => replayed).length;
+  return { figure: `${keyed.length} requests with a key, ${replays} replays`, violations };
+}

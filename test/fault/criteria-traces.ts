@@ -1,0 +1,133 @@
+import type { Books, RequestBook } from "./books.ts";
+import type { Finding } from "./criteria-money.ts";
+import type { ClientEvent, LinkEvent } from "./history.ts";
+
+/** Codes of refusals that ADMIT itself decides: they leave no record at all. */
+const REFUSED_AT_ADMISSION = new Set([400, 401, 402, 409, 422, 2001, 2002, 2003, 2005]);
+/** What was sent in the last moments before a kill may have died on its way. */
+const KILL_SLACK_MS = 250;
+
+/** What was answered 503 or refused has left no hold, no slot, no window entry, no count. */
+export function refusedLeavesNothing({ generations, requests, upstream }: Books): Finding {
+  const violations: string[] = [];
+  let away = 0;
+  let refused = 0;
+  for (const { code, requestId } of generations) {
+    const request = requests.get(requestId);
+    if (code === 503) {
+      away++;
+      const traceless = !request || (request.state === "void" && request.reason === "unsent");
+      if (!traceless) violations.push(`${requestId} was answered 503 and is ${stateOf(request)}`);
+      if (upstream.has(requestId)) violations.push(`${requestId} was answered 503 and went upstream`);
+    } else if (REFUSED_AT_ADMISSION.has(code) && !upstream.has(requestId)) {
+      refused++;
+      if (request) violations.push(`${requestId} was refused with ${code} and is ${stateOf(request)}`);
+    }
+  }
+  return { figure: `${away} answered 503, ${refused} refused at admission`, violations };
+}
+
+const stateOf = ({ state, reason }: RequestBook): string => `${state} ${reason}`.trim();
+
+/**
+ * What the upstream accepted is charged; what it refused or left unclear is not. A task that it handed over to a
+ * gateway that was killed before its BIND or its journal line is uncharged: each is listed, and needs its kill.
+ */
+export function upstreamAgrees({ history, generations, requests }: Books): Finding & { uncharged: string[] } {
+  const violations: string[] = [];
+  const uncharged: string[] = [];
+  const killedMs = killTimes(history.faults);
+  const answers = new Map(generations.map((event) => [event.requestId, event]));
+  const bound = new Set(
+    history.link
+      .filter(({ verb, outcome }) => verb === "bind" && outcome !== "")
+      .map(({ requestId }) => requestId),
+  );
+  let accepted = 0;
+  let unknown = 0;
+  for (const { requestId, gateway, truth, taskId, answeredMs, kind, atMs } of history.upstream) {
+    const request = requests.get(requestId);
+    if (!request?.admitted) violations.push(`${requestId} went upstream without a hold`);
+    else if (request.admittedMs > atMs + history.meta.toleranceMs)
+      violations.push(`${requestId} went before its hold`);
+    const isBound = request?.state === "bound" || request?.state === "finished";
+    if (truth !== "yes") {
+      if (isBound)
+        violations.push(`${requestId} (${kind}) is ${request.state} though the upstream gave no task`);
+      continue;
+    }
+    if (isBound || answeredMs === 0) {
+      if (isBound && request.taskId !== taskId) violations.push(`${requestId} is bound to ${request.taskId}`);
+      if (isBound) accepted++;
+      else unknown++;
+      continue;
+    }
+    const status = answers.get(requestId)?.status ?? 0;
+    if (status === 502 || status === 504) {
+      unknown++;
+      continue;
+    }
+    const kill = killedMs.get(gateway);
+    const explained = kill !== undefined && kill >= answeredMs - KILL_SLACK_MS && status !== 200;
+    if (explained && !bound.has(requestId)) uncharged.push(`${requestId} (${taskId}), ${gateway} killed`);
+    else
+      violations.push(
+        `${requestId}: ${taskId} was accepted and is not charged (${stateOf(request!)}, ${status})`,
+      );
+  }
+  const figure = `${history.upstream.length} seen upstream, ${accepted} accepted and charged, ${unknown} unclear`;
+  return {
+    figure: `${figure}, ${uncharged.length} accepted but uncharged (each beside its kill)`,
+    violations,
+    uncharged,
+  };
+}
+
+const killTimes = (faults: Books["history"]["faults"]): Map<string, number> =>
+  new Map(faults.filter(({ kind }) => kind === "kill").map(({ gateway, atMs }) => [gateway, atMs]));
+
+/** No generation reaches the upstream twice; no ADMIT is sent again after it went out, but when it was `stale`. */
+export function sentOnce({ history }: Books): Finding {
+  const violations = history.upstream
+    .filter(({ arrivals }) => arrivals > 1)
+    .map(({ requestId, arrivals }) => `${requestId} came to the upstream ${arrivals} times`);
+  const admits = history.link.filter(({ verb }) => verb === "admit");
+  for (const [requestId, own] of Map.groupBy(admits, (event) => event.requestId)) {
+    const repeatable = ({ outcome }: LinkEvent): boolean => outcome === "stale" || outcome === "-NOSCRIPT";
+    const repeats = own.slice(0, -1).filter((event) => !repeatable(event));
+    if (repeats.length > 0) violations.push(`ADMIT of ${requestId} was sent ${own.length} times`);
+  }
+  return { figure: `${admits.length} ADMITs seen on the link`, violations };
+}
+
+/** Every request got an answer, unless its gateway was killed or its client left; none was answered 500. */
+export function answered({ history }: Books): Finding {
+  const violations: string[] = [];
+  const killedMs = killTimes(history.faults);
+  const statuses = new Map<number, number>();
+  for (const event of history.client) {
+    statuses.set(event.status, (statuses.get(event.status) ?? 0) + 1);
+    const { status, gateway, left, endedMs, requestId } = event;
+    if (status === 500) violations.push(`${requestId} was answered 500`);
+    if (status !== 0 || left !== "") continue;
+    const kill = killedMs.get(gateway);
+    if (kill === undefined || endedMs < kill - KILL_SLACK_MS) violations.push(unanswered(event));
+  }
+  const figure = [...statuses]
+    .sort(([a], [b]) => a - b)
+    .map(([status, count]) => `${count} × ${status === 0 ? "none" : status}`);
+  return { figure: figure.join(", "), violations };
+}
+
+const unanswered = ({ kind, gateway, sentMs, endedMs, error }: ClientEvent): string =>
+  `a ${kind} to ${gateway} got no answer after ${endedMs - sentMs} ms: ${error}`;
+
+/** Nothing is open any more after 90 s. */
+export function quiet({ history: { meta } }: Books): Finding {
+  const seconds = (meta.quiescenceMs / 1000).toFixed(1);
+  const late = !meta.quiet ? "never, given up" : meta.quiescenceMs > 90_000 ? "too late" : "";
+  return {
+    figure: `${seconds} s`,
+    violations: late === "" ? [] : [`quiescence after ${seconds} s: ${late}`],
+  };
+}

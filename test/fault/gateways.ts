@@ -1,0 +1,126 @@
+import { mkdirSync, openSync, readFileSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { setTimeout as pause } from "node:timers/promises";
+import { type GuardedChild, startChild } from "../../src/sandbox/child.ts";
+import { createAgent, type Target } from "./client.ts";
+
+const START_TIMEOUT_MS = 30_000;
+/** Compiled once for all gateways of all runs: most of a start is reading TypeScript. */
+const COMPILE_CACHE = join(tmpdir(), "tollgate-fault-compile-cache");
+
+/** One gateway process; it never comes back, its slot gets a new one. */
+export interface GatewayProcess extends Target {
+  pid: number;
+  adminUrl: string;
+  alive: boolean;
+  /** SIGKILL, at once. */
+  kill(): void;
+  ended: Promise<string>;
+  /** SIGTERM, and SIGKILL when it does not end. */
+  stop(): Promise<void>;
+}
+
+/** Short timeouts: holds of an unknown outcome end after 0.2 + 1 + 1 + 8 s. */
+function configText(folder: string): string {
+  return `server: { host: 127.0.0.1, port: 0, drain_timeout: 3s }
+admin: { port: 0 }
+store: { journal: ${join(folder, "journal")}, command_timeout: 300ms, partitions: 4 }
+upstream: { connect_timeout: 200ms, headers_timeout: 1s, total_timeout: 1s }
+tasks: { cache: 0s, sweep_interval: 250ms, poll_interval: 1s, sweep_polls_per_second: 1000 }
+`;
+}
+
+/**
+ * Starts `src/main.ts` of a source tree as its own process and waits until it is ready.
+ * @param options.name its credential at the upstream, by which the upstream's log knows it
+ */
+export async function startGateway(options: {
+  root: string;
+  folder: string;
+  name: string;
+  redisUrl: string;
+  upstreamUrl: string;
+}): Promise<GatewayProcess> {
+  const { root, folder, name, redisUrl, upstreamUrl } = options;
+  mkdirSync(join(folder, "logs"), { recursive: true });
+  const config = join(folder, "tollgate.yaml");
+  writeFileSync(config, configText(folder));
+  const logFile = join(folder, "logs", `${name}.ndjson`);
+  const log = openSync(logFile, "w");
+  const { PATH = "" } = process.env;
+  const child = await startChild(process.execPath, [join(root, "src/main.ts")], {
+    cwd: folder,
+    env: {
+      PATH,
+      TOLLGATE_CONFIG: config,
+      REDIS_URL: redisUrl,
+      UPSTREAM_URL: upstreamUrl,
+      UPSTREAM_API_KEY: name,
+      NODE_COMPILE_CACHE: COMPILE_CACHE,
+    },
+    stdio: ["ignore", log, log],
+  });
+  const gateway = handle(name, child);
+  try {
+    await ready(gateway, logFile);
+  } catch (error) {
+    gateway.kill();
+    throw error;
+  }
+  return gateway;
+}
+
+function handle(name: string, child: GuardedChild): GatewayProcess {
+  const agent = createAgent();
+  const gateway: GatewayProcess = {
+    name,
+    pid: child.pid,
+    url: "",
+    adminUrl: "",
+    agent,
+    alive: true,
+    kill() {
+      gateway.alive = false;
+      child.process.kill("SIGKILL");
+      agent.destroy();
+    },
+    ended: child.ended,
+    async stop() {
+      gateway.alive = false;
+      agent.destroy();
+      await child.stop(5000);
+    },
+  };
+  void child.ended.then(() => {
+    gateway.alive = false;
+  });
+  return gateway;
+}
+
+/** Its addresses stand in the first lines of its log. */
+async function ready(gateway: GatewayProcess, logFile: string): Promise<void> {
+  const deadline = Date.now() + START_TIMEOUT_MS;
+  while (Date.now() < deadline && gateway.alive) {
+    const lines = readFileSync(logFile, "utf8").split("\n").slice(0, -1);
+    const line = lines.find((text) => text.includes('"msg":"tollgate is listening"'));
+    if (line) {
+      const { url, admin_url } = JSON.parse(line) as { url: string; admin_url: string };
+      gateway.url = url;
+      gateway.adminUrl = admin_url;
+      break;
+    }
+    await pause(10);
+  }
+  while (Date.now() < deadline && gateway.alive && gateway.adminUrl !== "") {
+    if ((await fetch(`${gateway.adminUrl}/readyz`)).status === 200) return;
+    await pause(10);
+  }
+  throw new Error(`gateway ${gateway.name} did not become ready; see ${logFile}`);
+}
+
+/** Settlements that a gateway still keeps for the store. */
+export async function outboxEntries(gateway: GatewayProcess): Promise<number> {
+  const page = await (await fetch(`${gateway.adminUrl}/metrics`)).text();
+  return Number(/^tollgate_store_outbox_entries (\d+)/m.exec(page)?.[1] ?? 0);
+}

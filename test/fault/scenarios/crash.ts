@@ -1,0 +1,171 @@
+import { type Customer, generate, type Leaving, poll } from "../client.ts";
+import type { ClientEvent, History } from "../history.ts";
+import { createWorld, type RunOptions, type World, within } from "../world.ts";
+import { PHASES, type Phase, type PhaseName } from "./crash-phases.ts";
+import type { Scenario } from "./scenario.ts";
+
+export interface CrashSize {
+  /** Kills at each phase, and requests at that phase when the kill comes. */
+  kills: number;
+  width: number;
+  gateways: number;
+}
+
+/** A gateway stands at a phase at the latest after its own command timeout and upstream deadline. */
+const REACH_MS = 4000;
+
+/** SIGKILL at each step between ADMIT and the reply, seen from outside: no failpoint in the gateway. */
+export const crash: Scenario<CrashSize> = {
+  name: "crash",
+  title: ({ kills, width }) =>
+    `SIGKILL at ${PHASES.length} steps between ADMIT and the reply, ${kills} kills × ${width} requests each`,
+  full: { kills: 50, width: 1, gateways: 3 },
+  short: { kills: 1, width: 3, gateways: 2 },
+  run: runCrash,
+};
+
+async function runCrash(options: RunOptions, { kills, width, gateways }: CrashSize): Promise<History> {
+  const world = await createWorld(options, gateways);
+  try {
+    const plan = world.random.shuffle(PHASES.flatMap((phase) => Array.from({ length: kills }, () => phase)));
+    const retries: (() => Promise<void>)[] = [];
+    const lanes = createLanes(world);
+    let next = 0;
+    const lane = async (slot: number): Promise<void> => {
+      const customer = await world.givenCustomer();
+      while (next < plan.length) {
+        const at = next++;
+        await strike(world, lanes, { slot, customer, phase: plan[at]!, width, at, retries });
+        await world.startIn(slot);
+        if (at % 50 === 49) options.progress(`${at + 1} of ${plan.length} kills`);
+      }
+    };
+    await Promise.all(world.gateways.map((_, slot) => lane(slot)));
+    await new Promise((resolve) => setTimeout(resolve, 11_000));
+    for (const retry of retries) await retry();
+    return await world.finish();
+  } finally {
+    await world.stop();
+  }
+}
+
+/** What a lane waits for at the moment: hooks find it by the gateway that a command or a request came from. */
+interface Watch {
+  phase: Phase;
+  /** Ids of requests that stand at the phase. */
+  reached: Set<string>;
+  kill(): void;
+}
+
+type Lanes = Map<string, Watch>;
+
+/** Hooks for all lanes together; each gateway has at most one watch. */
+function createLanes(world: World): Lanes {
+  const lanes: Lanes = new Map();
+  const at = (gateway: string, step: PhaseName, id: string): boolean => {
+    const watch = lanes.get(gateway);
+    if (watch?.phase.step !== step) return false;
+    watch.reached.add(id);
+    if (watch.phase.immediate) watch.kill();
+    return true;
+  };
+  world.proxy.steer({
+    command: ({ gateway, verb, requestId }) =>
+      at(gateway, `${verb}_arrived` as PhaseName, requestId) ? "freeze" : undefined,
+    reply: ({ gateway, verb, requestId }) =>
+      at(gateway, `${verb}_replied` as PhaseName, requestId) ? "freeze" : undefined,
+  });
+  world.upstream.steer({
+    connection(socket) {
+      // Whose connection it is cannot be known before it is read: one lane at a time waits for one.
+      for (const [gateway, watch] of lanes) {
+        if (watch.phase.step !== "upstream_connected" || watch.reached.size > 0) continue;
+        socket.destroy();
+        at(gateway, "upstream_connected", "connection");
+        return;
+      }
+    },
+    read: ({ gateway, requestId }) => (at(gateway, "upstream_read", requestId) ? "drop" : undefined),
+    answered: ({ gateway, requestId }) => void at(gateway, "upstream_answered", requestId),
+    poll: ({ id, event }) => {
+      for (const [gateway, watch] of lanes) {
+        if (watch.phase.step === "poll_read" && event.gateway === gateway && at(gateway, "poll_read", id))
+          return "drop";
+      }
+      return undefined;
+    },
+  });
+  return lanes;
+}
+
+interface Strike {
+  slot: number;
+  customer: Customer;
+  phase: Phase;
+  width: number;
+  at: number;
+  retries: (() => Promise<void>)[];
+}
+
+/** Brings requests to a phase, kills their gateway there, and notes the second try of those with a key. */
+async function strike(
+  world: World,
+  lanes: Lanes,
+  { slot, customer, phase, width, at, retries }: Strike,
+): Promise<void> {
+  const gateway = world.gateways[slot]!;
+  const answered = new Set<string>();
+  const wish = { kind: phase.kind, lifeMs: 1, fails: at % 2 === 0, tag: phase.step };
+  const tasks: string[] = [];
+  for (let each = 0; phase.polls && each < width; each++) {
+    const made = await generate(gateway, customer, wish);
+    world.client.push(made);
+    tasks.push(made.taskId);
+  }
+  const kill = (): void => {
+    lanes.delete(gateway.name);
+    world.kill(slot, phase.name);
+  };
+  const reached = new Set<string>();
+  lanes.set(gateway.name, { phase, reached, kill });
+
+  const pending = Array.from({ length: width }, async (_, each) => {
+    const leaving: Leaving | undefined =
+      phase.step === "response"
+        ? { phase: phase.name, answered: () => void reached.add(`response ${each}`) }
+        : undefined;
+    // Every second one has a key, so that its client may ask again.
+    const idempotencyKey = (at + each) % 2 === 0 && !phase.polls ? `${world.options.seed}-${at}-${each}` : "";
+    const more = leaving ? { idempotencyKey, leaving } : { idempotencyKey };
+    const event = phase.polls
+      ? await poll(gateway, customer, tasks[each]!, leaving)
+      : await generate(gateway, customer, wish, more);
+    world.client.push(event);
+    if (event.status !== 0) answered.add(`answer ${each}`);
+    if (idempotencyKey !== "" && event.status === 0)
+      retries.push(() => again(world, customer, idempotencyKey, wish));
+    return event;
+  });
+  const wanted = phase.step === "upstream_connected" ? 1 : width;
+  const there = await within(REACH_MS, () => (phase.step === "answer" ? answered : reached).size >= wanted);
+  if (!there && world.gateways[slot])
+    world.note("not reached", `${phase.name}: ${reached.size} of ${wanted}`);
+  if (world.gateways[slot] === gateway) kill();
+  await Promise.all(pending);
+}
+
+/** The same request with the same key until it is decided: one task, one charge. */
+async function again(
+  world: World,
+  customer: Customer,
+  idempotencyKey: string,
+  wish: Parameters<typeof generate>[2],
+): Promise<void> {
+  for (let tries = 0; tries < 3; tries++) {
+    const gateway = world.gateways[tries % world.gateways.length]!;
+    const event: ClientEvent = await generate(gateway, customer, wish, { idempotencyKey });
+    world.client.push(event);
+    if (event.status !== 409 && event.status !== 503) return;
+    await new Promise((resolve) => setTimeout(resolve, 500));
+  }
+}

@@ -1,0 +1,71 @@
+import type { Redis } from "ioredis";
+import { many } from "../../src/store/keys.ts";
+import { verifyLedger } from "../../src/store/ledger.ts";
+import { accountNames, keyRef, partitionNames, partitionOf } from "../../src/store/names.ts";
+import type { AccountFacts, StoreEntry } from "./history.ts";
+
+const PAGE = 500;
+
+/** Everything under `tg:`, name by name. */
+export async function readStore(redis: Redis): Promise<StoreEntry[]> {
+  const names = new Set<string>();
+  let cursor = "0";
+  do {
+    const [next, page] = await redis.scan(cursor, "MATCH", "tg:*", "COUNT", 1000);
+    for (const name of page) names.add(name);
+    cursor = next;
+  } while (cursor !== "0");
+  const entries: StoreEntry[] = [];
+  const all = [...names].sort();
+  for (let at = 0; at < all.length; at += PAGE) {
+    const page = all.slice(at, at + PAGE);
+    const types = await many<string, string>(redis, page, (pipe, name) => pipe.type(name));
+    const values = await many<unknown, number>(redis, [...page.keys()], (pipe, index) => {
+      const name = page[index]!;
+      switch (types[index]) {
+        case "hash":
+          return pipe.hgetall(name);
+        case "list":
+          return pipe.lrange(name, 0, -1);
+        case "set":
+          return pipe.smembers(name);
+        case "zset":
+          return pipe.zrange(name, 0, -1);
+        case "stream":
+          return pipe.xrange(name, "-", "+");
+        default:
+          return pipe.get(name);
+      }
+    });
+    page.forEach((name, index) => {
+      entries.push({ name, value: values[index] });
+    });
+  }
+  return entries;
+}
+
+/** How much is open: held or unfinished requests, slots taken, accounts with holds. */
+export async function countOpen(redis: Redis, accounts: readonly AccountFacts[]): Promise<number> {
+  const partitions = Number(await redis.hget("tg:meta", "partitions"));
+  let open = 0;
+  for (let partition = 0; partition < partitions; partition++) {
+    open += await redis.zcard(partitionNames(partition).due);
+  }
+  const held = await many<string | null, AccountFacts>(redis, accounts, (pipe, { accountId }) =>
+    pipe.hget(accountNames(partitionOf(accountId, partitions), accountId).account, "held"),
+  );
+  const slots = await many<number, AccountFacts>(redis, accounts, (pipe, { accountId, keyId }) =>
+    pipe.exists(keyRef(keyId, accountId, partitionOf(accountId, partitions)).names.slots),
+  );
+  open += held.filter((value) => value !== null && value !== "0").length;
+  return open + slots.filter((exists) => exists === 1).length;
+}
+
+/** What the product's own verification finds, in words. */
+export async function verifyStore(redis: Redis): Promise<string[]> {
+  const { violations } = await verifyLedger(redis);
+  return violations.map(
+    ({ invariant, account_id, request_id, message }) =>
+      `${invariant}: ${account_id} ${request_id ?? ""}: ${message}`,
+  );
+}

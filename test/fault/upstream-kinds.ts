@@ -1,0 +1,139 @@
+import type { ServerResponse } from "node:http";
+import type { Truth } from "./history.ts";
+import type { UpstreamTask } from "./upstream.ts";
+
+/** One way in which the upstream behaves. */
+export interface Kind {
+  /** What its answer to a generation means. DESIGN section 3. */
+  truth: Truth;
+  answer(response: ServerResponse, taskId: string): void | Promise<void>;
+  /** The id of its task, where that is not a new one; empty: it makes none. */
+  taskId?(lastTaskId: string): string;
+  /** In place of telling the task's state. */
+  poll?(response: ServerResponse, task: UpstreamTask, status: string, tell: (status: string) => void): void;
+}
+
+const good = (taskId: string) => ({
+  code: 200,
+  msg: "success",
+  data: { task_id: taskId, status: "pending" },
+});
+const accept = (response: ServerResponse, taskId: string): void => json(response, 200, good(taskId));
+const pause = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
+
+const refusing = (status: number, code: number, more: object = {}): Kind => ({
+  truth: "no",
+  answer: (response) => json(response, status, { code, msg: "no", error: "no", ...more }),
+});
+const unclear = (answer: Kind["answer"], taskId?: Kind["taskId"]): Kind => ({
+  truth: "unknown",
+  answer,
+  ...(taskId ? { taskId } : {}),
+});
+/** 200 with a body of its own. */
+const saying = (text: (taskId: string) => string): Kind =>
+  unclear((response, taskId) => {
+    const body = text(taskId);
+    response.writeHead(200, {
+      "content-type": "application/json",
+      "content-length": Buffer.byteLength(body),
+    });
+    response.end(body);
+  });
+/** Accepts, and is difficult about the first polls. */
+const polled = (poll: NonNullable<Kind["poll"]>): Kind => ({ truth: "yes", answer: accept, poll });
+
+async function drip(response: ServerResponse, taskId: string): Promise<void> {
+  const body = JSON.stringify(good(taskId));
+  response.writeHead(200, { "content-type": "application/json", "content-length": body.length });
+  for (let at = 0; at < body.length && !response.destroyed; at++) {
+    response.write(body[at]);
+    await pause(50);
+  }
+  response.end();
+}
+
+/** By name. `ok` is no misbehaviour; those of the scenario `upstream` are all others. */
+export const KINDS: Readonly<Record<string, Kind>> = {
+  ok: { truth: "yes", answer: accept },
+
+  hangs: unclear(() => undefined),
+  answers_too_late: unclear(async (response, taskId) => {
+    await pause(1600);
+    if (!response.destroyed) accept(response, taskId);
+  }),
+  drips: unclear(drip),
+  resets: unclear((response) => void response.socket?.resetAndDestroy()),
+  resets_after_headers: unclear((response) => {
+    response.writeHead(200, { "content-length": 100 }).flushHeaders();
+    setTimeout(() => response.socket?.resetAndDestroy(), 5);
+  }),
+  truncates: unclear((response, taskId) => {
+    const body = JSON.stringify(good(taskId));
+    response.writeHead(200, { "content-type": "application/json", "content-length": body.length });
+    response.write(body.slice(0, body.length >> 1), () => response.destroy());
+  }),
+  answers_html: saying(() => "<!doctype html><title>Oops</title>"),
+  cuts_json: saying((taskId) => JSON.stringify(good(taskId)).slice(0, -2)),
+  tells_no_task_id: saying(() => JSON.stringify({ code: 200, msg: "success", data: { status: "pending" } })),
+  tells_a_bad_task_id: saying(() => JSON.stringify(good("../../etc/passwd"))),
+  tells_too_much: saying((taskId) => JSON.stringify({ ...good(taskId), pad: "x".repeat(1_200_000) })),
+  redirects: unclear((response) => void response.writeHead(302, { location: "/elsewhere" }).end()),
+  says_204: unclear((response) => void response.writeHead(204).end()),
+  fails_500: unclear((response) => json(response, 500, { code: 500, msg: "oops" })),
+  fails_502: unclear((response) => void response.writeHead(502).end("bad gateway")),
+  fails_504: unclear((response) => void response.writeHead(504).end("timeout")),
+  repeats_a_task_id: unclear(accept, (lastTaskId) => lastTaskId),
+
+  refuses_400: refusing(400, 400),
+  refuses_401: refusing(401, 401),
+  refuses_503: refusing(503, 503),
+  limits: refusing(429, 429, { retryAfter: 3 }),
+  refuses_in_the_body: refusing(200, 422),
+  blames_us_in_the_body: refusing(200, 402),
+
+  begins_with_103: {
+    truth: "yes",
+    answer(response, taskId) {
+      response.writeEarlyHints({ link: "</x>; rel=preload" });
+      accept(response, taskId);
+    },
+  },
+  answers_twice: {
+    truth: "yes",
+    answer(response, taskId) {
+      const body = JSON.stringify(good(taskId));
+      const head = `HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: ${body.length}\r\n\r\n`;
+      response.socket?.write(head + body + head + body, () => response.emit("finish"));
+    },
+  },
+  forgets_for_a_while: polled((response, task, status, tell) => {
+    if (task.polls <= 2) json(response, 404, { code: 404, msg: "Task not found" });
+    else tell(status);
+  }),
+  poll_fails_500: polled((response, task, status, tell) => {
+    if (task.polls <= 2) json(response, 500, { code: 500, msg: "oops" });
+    else tell(status);
+  }),
+  poll_answers_html: polled((response, task, status, tell) => {
+    if (task.polls <= 2) response.writeHead(200).end("<!doctype html>");
+    else tell(status);
+  }),
+  poll_resets: polled((response, task, status, tell) => {
+    if (task.polls <= 2) response.socket?.resetAndDestroy();
+    else tell(status);
+  }),
+  /** Completed and failed by turns, whoever asks. */
+  changes_its_mind: polled((_response, task, status, tell) => {
+    if (status === "processing") tell(status);
+    else tell(task.polls % 2 === 0 ? "completed" : "failed");
+  }),
+};
+
+export const MISBEHAVIOURS = Object.keys(KINDS).filter((name) => name !== "ok");
+
+export function json(response: ServerResponse, status: number, value: object): void {
+  const body = JSON.stringify(value);
+  response.writeHead(status, { "content-type": "application/json", "content-length": body.length });
+  response.end(body);
+}

@@ -1,0 +1,163 @@
+import { once } from "node:events";
+import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
+import type { AddressInfo, Socket } from "node:net";
+import type { UpstreamEvent } from "./history.ts";
+import { json, KINDS } from "./upstream-kinds.ts";
+
+/** What a generation asks of this upstream, in its prompt: `kind=reset life=200 fails=1`. */
+export interface Wish {
+  /** One of KINDS; `ok` answers as it should. */
+  kind: string;
+  /** How long the task runs, ms. */
+  lifeMs: number;
+  fails: boolean;
+  /** Before the answer, ms. */
+  delayMs: number;
+  /** Whatever lets a scenario know its request again. */
+  tag: string;
+}
+
+export interface UpstreamTask {
+  id: string;
+  wish: Wish;
+  madeMs: number;
+  polls: number;
+  event: UpstreamEvent;
+}
+
+/** Moments at which a scenario may strike. `drop` as the answer ends the exchange without one. */
+export interface UpstreamHooks {
+  connection?(socket: Socket): void;
+  /** A generation was read and its task made; nothing is answered yet. */
+  read?(event: UpstreamEvent, wish: Wish): "drop" | undefined;
+  /** The answer's last byte was handed to the kernel. */
+  answered?(event: UpstreamEvent, wish: Wish): void;
+  poll?(task: UpstreamTask): "drop" | undefined;
+}
+
+export const wishText = (wish: Partial<Wish>): string =>
+  `kind=${wish.kind ?? "ok"} life=${wish.lifeMs ?? 50} fails=${wish.fails ? 1 : 0} ` +
+  `delay=${wish.delayMs ?? 0} tag=${wish.tag ?? ""}`;
+
+function readWish(body: string): Wish {
+  const { prompt } = JSON.parse(body) as { prompt: string };
+  const fields = Object.fromEntries(prompt.split(" ").map((pair) => pair.split("="))) as Record<
+    string,
+    string
+  >;
+  return {
+    kind: fields.kind ?? "ok",
+    lifeMs: Number(fields.life),
+    fails: fields.fails === "1",
+    delayMs: Number(fields.delay),
+    tag: fields.tag ?? "",
+  };
+}
+
+export type FaultUpstream = Awaited<ReturnType<typeof startUpstream>>;
+
+/** The video generation service in miniature, with a log of everything, which misbehaves as each request asks it to. */
+export async function startUpstream() {
+  const byRequest = new Map<string, UpstreamEvent>();
+  const events: UpstreamEvent[] = [];
+  const tasks = new Map<string, UpstreamTask>();
+  const sockets = new Set<Socket>();
+  let hooks: UpstreamHooks = {};
+  let lastTaskId = "";
+  let made = 0;
+
+  function enter(request: IncomingMessage, wish: Wish): UpstreamEvent {
+    const requestId = String(request.headers["idempotency-key"]);
+    const earlier = byRequest.get(requestId);
+    if (earlier) {
+      earlier.arrivals++;
+      return earlier;
+    }
+    const kind = KINDS[wish.kind]!;
+    const taskId = kind.taskId?.(lastTaskId) ?? (kind.truth === "no" ? "" : `task_${++made}`);
+    const gateway = (request.headers.authorization ?? "").replace("Bearer ", "");
+    const event: UpstreamEvent = {
+      requestId,
+      gateway,
+      atMs: Date.now(),
+      kind: wish.kind,
+      truth: kind.truth,
+      taskId,
+      answeredMs: 0,
+      told: [],
+      arrivals: 1,
+    };
+    if (taskId !== "" && !tasks.has(taskId)) {
+      tasks.set(taskId, { id: taskId, wish, madeMs: Date.now(), polls: 0, event });
+      lastTaskId = taskId;
+    }
+    byRequest.set(requestId, event);
+    events.push(event);
+    return event;
+  }
+
+  async function generation(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    const chunks: Buffer[] = [];
+    for await (const chunk of request as AsyncIterable<Buffer>) chunks.push(chunk);
+    const wish = readWish(Buffer.concat(chunks).toString());
+    const event = enter(request, wish);
+    response.once("finish", () => {
+      if (response.socket?.destroyed) return;
+      event.answeredMs ||= Date.now();
+      hooks.answered?.(event, wish);
+    });
+    if (hooks.read?.(event, wish) === "drop") return;
+    if (wish.delayMs > 0) await new Promise((resolve) => setTimeout(resolve, wish.delayMs));
+    if (response.socket?.destroyed) return;
+    await KINDS[wish.kind]!.answer(response, event.taskId);
+  }
+
+  function poll(response: ServerResponse, taskId: string): void {
+    const task = tasks.get(taskId);
+    if (!task) return json(response, 404, { code: 404, msg: "Task not found" });
+    task.polls++;
+    if (hooks.poll?.(task) === "drop") return;
+    const ended = Date.now() - task.madeMs >= task.wish.lifeMs;
+    const status = !ended ? "processing" : task.wish.fails ? "failed" : "completed";
+    const created_at = new Date(task.madeMs).toISOString();
+    const tell = (told: string): void => {
+      task.event.told.push(told);
+      json(response, 200, {
+        code: 200,
+        msg: "success",
+        data: { task_id: taskId, status: told, created_at },
+      });
+    };
+    const special = KINDS[task.wish.kind]!.poll;
+    if (special) special(response, task, status, tell);
+    else tell(status);
+  }
+
+  const server = createServer({ keepAliveTimeout: 10_000 }, (request, response) => {
+    response.on("error", () => undefined);
+    const path = request.url ?? "";
+    if (request.method === "GET") return poll(response, path.slice(path.lastIndexOf("/") + 1));
+    // A gateway that was killed goes in the middle of a request.
+    generation(request, response).catch(() => response.destroy());
+  });
+  server.on("connection", (socket) => {
+    sockets.add(socket);
+    socket.once("close", () => sockets.delete(socket));
+    socket.on("error", () => undefined);
+    hooks.connection?.(socket);
+  });
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+
+  return {
+    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    events,
+    steer(next: UpstreamHooks): void {
+      hooks = next;
+    },
+    stop(): void {
+      server.close();
+      for (const socket of sockets) socket.destroy();
+    },
+  };
+}

@@ -1,0 +1,175 @@
+import { createHash } from "node:crypto";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { ERROR_NAMES } from "../../src/core/errors.ts";
+import { ROUTE_TEMPLATES } from "../../src/http/router.ts";
+import { givenGateway, type TestGateway } from "../support/gateway.ts";
+import { asking, BOAT, expectNobody, head, rawClient, revoke, TEXT_TO_VIDEO } from "./spec-stage.ts";
+
+const CREDITS = "/api/v1/credits";
+
+describe("too many unknown keys from one address", () => {
+  let gateway: TestGateway;
+  beforeAll(async () => {
+    gateway = await givenGateway({
+      config: { server: { unknownKeysPerMinute: 5, trustProxy: ["127.0.0.1"] } },
+    });
+  });
+  afterAll(() => gateway.stop());
+  const from = (address: string, key: string) =>
+    asking(gateway)("GET", CREDITS, { key, headers: { "x-forwarded-for": address } });
+
+  test("the sixth is 429 with code 2005 and retryAfter; good keys already known are exempt, other addresses too", async () => {
+    const known = await gateway.givenKey();
+    const late = await gateway.givenKey();
+    expect((await from("203.0.113.1", known.key)).status).toBe(200);
+    for (let n = 0; n < 5; n++) expect((await from("203.0.113.1", `sk_unknown${n}`)).status).toBe(401);
+    const limited = await from("203.0.113.1", "sk_unknown");
+    expect(limited.status).toBe(429);
+    expect(limited.body.code).toBe(2005);
+    expect(limited.body.retryAfter).toBeGreaterThan(50);
+    expect(limited.body.retryAfter).toBeLessThanOrEqual(60);
+    expectNobody(limited);
+    expect((await from("203.0.113.1", late.key)).body.code).toBe(2005);
+    expect((await from("203.0.113.1", known.key)).status).toBe(200);
+    expect((await from("203.0.113.2", late.key)).status).toBe(200);
+    expect((await from("203.0.113.1", late.key)).status).toBe(200);
+  });
+
+  test("what a client writes into X-Forwarded-For itself does not give it another address", async () => {
+    for (let n = 0; n < 5; n++) await from(`198.51.100.${n}, 203.0.113.9`, `sk_unknown${n}`);
+    expect((await from("198.51.100.77, 203.0.113.9", "sk_unknown")).body.code).toBe(2005);
+  });
+
+  test("one customer's IPv6 block is one address", async () => {
+    for (let n = 0; n < 5; n++) await from(`2001:db8:1:2:${n}::1`, `sk_unknown${n}`);
+    expect((await from("2001:db8:1:2:ffff::9", "sk_unknown")).body.code).toBe(2005);
+    expect((await from("2001:db8:1:3::1", "sk_unknown")).status).toBe(401);
+  });
+
+  test("a revoked key that goes on trying is an unknown key", async () => {
+    const issued = await gateway.givenKey();
+    expect((await from("203.0.113.20", issued.key)).status).toBe(200);
+    await revoke(gateway, issued);
+    for (let n = 0; n < 5; n++) expect((await from("203.0.113.20", issued.key)).status).toBe(401);
+    expect((await from("203.0.113.20", issued.key)).body.code).toBe(2005);
+  });
+});
+
+describe("after every kind of request", () => {
+  let gateway: TestGateway;
+  let key: string;
+  let metrics: string;
+  let logs: string;
+  const HOSTILE = [
+    "/api/v1/tasks/SECRETTASK",
+    "/SECRETPATH",
+    "/api/v1/SECRETPATH?x=SECRETQUERY",
+    "/%53ECRETPATH",
+  ];
+
+  beforeAll(async () => {
+    gateway = await givenGateway({ behaviour: { durationMs: 0 } });
+    const ask = asking(gateway);
+    const issued = await gateway.givenKey();
+    key = issued.key;
+    const body = { prompt: "SECRETPROMPT" };
+    const { data } = (await ask("POST", TEXT_TO_VIDEO, { key, body })).body;
+    await ask("GET", `/api/v1/tasks/${data.task_id}`, { key });
+    await ask("GET", CREDITS, { key });
+    for (const path of HOSTILE)
+      for (const method of ["GET", "POST", "DELETE", "PROPFIND"]) {
+        await ask(method, path, { key });
+        await ask(method, path, { key: "sk_SECRETUNKNOWN" });
+      }
+    for (const steering of ["status=401", "reset", "garbage", "status=422 message=x"])
+      await ask("POST", TEXT_TO_VIDEO, { key, body: { prompt: `SECRETPROMPT [sandbox: ${steering}]` } });
+    await ask("POST", TEXT_TO_VIDEO, { key, body: { SECRETPARAMETER: 1 } });
+    await ask("GET", CREDITS, { headers: { authorization: `Basic ${key}` } });
+    await ask("POST", TEXT_TO_VIDEO, {
+      key,
+      body: BOAT,
+      headers: { "idempotency-key": "SECRETIDEMPOTENCY" },
+    });
+    for (const bytes of [
+      head("GET /SECRETPATH HTTP/1.1", "Host: a", "Host: b", `Authorization: Bearer ${key}`),
+      `SECRETGARBAGE Authorization: Bearer ${key}\r\n\r\n`,
+      head(`GET http://SECRETHOST/ HTTP/1.1`, "Host: a", `Authorization: Bearer ${key}`),
+    ]) {
+      const raw = await rawClient(gateway.url);
+      raw.write(bytes);
+      expect((await raw.answer()).status).toBe(400);
+      raw.end();
+    }
+    await revoke(gateway, issued);
+    await ask("GET", CREDITS, { key });
+    metrics = await (await fetch(`${gateway.adminUrl}/metrics`)).text();
+    logs = gateway.logs.join("");
+  });
+  afterAll(() => gateway.stop());
+
+  test("neither logs nor metrics hold a key, its hash or the upstream's secret", () => {
+    expect(logs).toContain("request_id");
+    expect(metrics).toContain("tollgate_requests_total");
+    const digest = createHash("sha256").update(key).digest("hex");
+    for (const text of [logs, metrics])
+      for (const secret of [key, key.slice(3), digest, "SECRETUNKNOWN", "upstream-secret"])
+        expect(text.includes(secret)).toBe(false);
+  });
+
+  test("neither holds what customers write: prompts, paths, queries, idempotency keys", () => {
+    for (const text of [logs, metrics])
+      for (const own of [
+        "SECRETPROMPT",
+        "SECRETPATH",
+        "SECRETQUERY",
+        "SECRETGARBAGE",
+        "SECRETHOST",
+        "SECRETIDEMPOTENCY",
+      ])
+        expect(text.includes(own), own).toBe(false);
+  });
+
+  test("the labels of the metrics are closed sets", () => {
+    const OUTCOMES = [...ERROR_NAMES, "ok", "cached", "replayed", "unmetered", "client_gone"];
+    const samples = metrics.split("\n").filter((line) => line.startsWith("tollgate_requests_total{"));
+    expect(samples.length).toBeGreaterThan(5);
+    for (const sample of samples) {
+      const labels = Object.fromEntries(
+        [...sample.matchAll(/(\w+)="([^"]*)"/g)].map(([, name, value]) => [name!, value]),
+      );
+      expect(Object.keys(labels).sort()).toEqual(["outcome", "route", "status"]);
+      expect(ROUTE_TEMPLATES).toContain(labels.route);
+      expect(OUTCOMES).toContain(labels.outcome);
+      expect(labels.status).toMatch(/^[2-5]\d\d$/);
+    }
+    expect(metrics).not.toMatch(/SECRET|task_[0-9a-f-]{30}|acc_|key_/);
+  });
+
+  test("each request has one log line, with its id, route template and outcome", () => {
+    const lines = gateway.logs.map((line) => JSON.parse(line)).filter((line) => line.route !== undefined);
+    const ids = lines.map((line) => line.request_id);
+    expect(new Set(ids).size).toBe(ids.length);
+    for (const line of lines) {
+      expect(ROUTE_TEMPLATES).toContain(line.route);
+      expect(line).toMatchObject({
+        status: expect.any(Number),
+        outcome: expect.any(String),
+        duration_ms: expect.any(Number),
+      });
+    }
+  });
+});
+
+test("the admin's pages are not on the public port, and the customers' not on the admin's", async () => {
+  const gateway = await givenGateway();
+  const { key } = await gateway.givenKey();
+  for (const page of ["/metrics", "/livez", "/readyz"]) {
+    expect((await asking(gateway)("GET", page, { key })).status).toBe(404);
+    expect((await asking(gateway)("GET", page)).status).toBe(404);
+    expect((await fetch(gateway.adminUrl + page)).status).toBe(200);
+  }
+  expect(
+    (await fetch(gateway.adminUrl + CREDITS, { headers: { authorization: `Bearer ${key}` } })).status,
+  ).toBe(404);
+  await gateway.stop();
+});

@@ -1,0 +1,200 @@
+import { createServer } from "node:net";
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
+import { givenGateway, limitsOf, type Reply, type TestGateway } from "../support/gateway.ts";
+import { asking, consumption, expectUnconsumed, TEXT_TO_VIDEO } from "./spec-stage.ts";
+
+let gateway: TestGateway;
+let ask: ReturnType<typeof asking>;
+beforeAll(async () => {
+  gateway = await givenGateway({ config: { upstream: { headersTimeoutMs: 250, totalTimeoutMs: 400 } } });
+  ask = asking(gateway);
+});
+afterAll(() => gateway.stop());
+
+const steered = (steering: string) => ({ prompt: `a boat [sandbox: ${steering}]` });
+/** The window and the day allow two, so that the second shows what the first has left. */
+const givenKey = (at = gateway) =>
+  at.givenKey({ credits: 20, limits: { rateLimit: 2, maxConcurrent: 1, dailyLimit: 1 } });
+
+/** A text of the upstream about its own keys and accounts, which no customer may see. */
+const PRIVATE = "Invalid_API_key_of_the_gateway";
+
+describe("a definite no gives hold, slot and day back at once; only the window entry stays", () => {
+  const PASSED_ON = "blames the request: passed on";
+  const OURS = "blames the gateway: never passed on";
+  const cases: [steering: string, status: number, code: number, what: string][] = [
+    ["status=400", 400, 400, PASSED_ON],
+    ["status=409", 409, 409, PASSED_ON],
+    ["status=422", 422, 422, PASSED_ON],
+    ["status=422 code=1001", 422, 1001, PASSED_ON],
+    ["code=400", 400, 400, PASSED_ON],
+    ["code=422", 422, 422, PASSED_ON],
+    ["code=1001", 502, 1001, PASSED_ON],
+    ["code=500", 502, 500, PASSED_ON],
+    ["code=2001", 502, 2001, PASSED_ON],
+    ...[401, 402, 403, 404, 405, 407].flatMap((status): [string, number, number, string][] => [
+      [`status=${status}`, 502, 502, OURS],
+      [`code=${status}`, 502, 502, OURS],
+    ]),
+    ["status=503", 502, 502, "unreachable"],
+  ];
+
+  test.each(cases)("%s: HTTP %d, code %d (%s)", async (steering, status, code, what) => {
+    const issued = await givenKey();
+    const reply = await ask("POST", TEXT_TO_VIDEO, {
+      key: issued.key,
+      body: steered(`${steering} message=${PRIVATE}`),
+    });
+    expect(reply.status).toBe(status);
+    expect(reply.body.code).toBe(code);
+    if (what === PASSED_ON) expect(reply.body.error).toBe(PRIVATE);
+    else expect(JSON.stringify(reply.body)).not.toContain(PRIVATE);
+    expect(limitsOf(reply)).toMatchObject({ limit: 2, remaining: 1, maxConcurrent: 1, active: 0 });
+    expect(await consumption(gateway, issued)).toMatchObject({
+      balance: 20,
+      held: 0,
+      totalUsed: 0,
+      transactions: 1,
+    });
+    await expectUnconsumed(gateway, issued, 1);
+  });
+
+  test.each([
+    ["", 10],
+    ["retry-after=3", 10],
+    ["retry-after=10", 10],
+    ["retry-after=17", 17],
+    ["retry-after=30", 30],
+    ["retry-after=3600", 30],
+  ])("429 %s: 2004 with retryAfter %d", async (wait, retryAfter) => {
+    for (const limiting of ["status=429", "code=429"]) {
+      const issued = await givenKey();
+      const reply = await ask("POST", TEXT_TO_VIDEO, {
+        key: issued.key,
+        body: steered(`${limiting} ${wait}`),
+      });
+      expect(reply.status).toBe(429);
+      expect(reply.body).toMatchObject({ code: 2004, retryAfter });
+      expect(limitsOf(reply)).toMatchObject({ remaining: 1, active: 0 });
+      await expectUnconsumed(gateway, issued, 1);
+    }
+  });
+
+  test("a refusal of the gateway is logged as an error and counted", async () => {
+    const count = async () =>
+      Number((await gateway.metric("tollgate_upstream_refused_gateway_total"))[0]?.split(" ")[1]);
+    const before = await count();
+    const { key } = await gateway.givenKey();
+    const reply = await ask("POST", TEXT_TO_VIDEO, { key, body: steered("status=401") });
+    expect(await count()).toBe(before + 1);
+    const id = reply.headers.get("x-request-id");
+    const lines = gateway.logs.map((line) => JSON.parse(line)).filter((line) => line.request_id === id);
+    expect(lines).toContainEqual(expect.objectContaining({ level: "error" }));
+  });
+});
+
+test("an upstream that cannot be reached: 502 with retryAfter, nothing kept, nothing charged", async () => {
+  const server = createServer();
+  await new Promise<void>((done) => server.listen(0, "127.0.0.1", done));
+  const { port } = server.address() as { port: number };
+  await new Promise((done) => server.close(done));
+  const own = await givenGateway({ generator: gateway.generator, upstreamUrl: `http://127.0.0.1:${port}` });
+  onTestFinished(() => own.stop());
+  const issued = await givenKey(own);
+  const reply = await asking(own)("POST", TEXT_TO_VIDEO, { key: issued.key, body: steered("") });
+  expect(reply.status).toBe(502);
+  expect(reply.body).toMatchObject({ code: 502, error: expect.stringContaining("nothing is charged") });
+  expect(limitsOf(reply)).toMatchObject({ remaining: 1, active: 0 });
+  await expectUnconsumed(gateway, issued, 1);
+});
+
+describe("an unknown outcome keeps hold and slot until the due time, and charges nothing", () => {
+  const expectKept = async (issued: Awaited<ReturnType<typeof givenKey>>, reply: Reply) => {
+    expect(reply.body.error).toMatch(/nothing is charged unless the task is confirmed/);
+    expect(reply.headers.get("x-should-retry")).toBe("false");
+    expect(limitsOf(reply)).toMatchObject({ limit: 2, remaining: 1, maxConcurrent: 1, active: 1 });
+    expect(await consumption(gateway, issued)).toEqual({
+      balance: 10,
+      held: 10,
+      totalUsed: 0,
+      totalRequests: 1,
+      transactions: 1,
+      remaining: 1,
+      active: 1,
+    });
+  };
+
+  test.each([
+    ["status=500", 502],
+    ["status=502", 502],
+    ["status=504", 502],
+    ["status=201", 502],
+    ["reset", 502],
+    ["truncate", 502],
+    ["garbage", 502],
+    ["no-task-id", 502],
+    ["task-id=a/b", 502],
+    ["hang", 504],
+    ["drip", 504],
+  ])("%s: %d", async (steering, status) => {
+    const issued = await givenKey();
+    const reply = await ask("POST", TEXT_TO_VIDEO, { key: issued.key, body: steered(steering) });
+    expect(reply.status).toBe(status);
+    expect(reply.body.code).toBe(status);
+    await expectKept(issued, reply);
+  });
+
+  test("a POST is sent once, whatever becomes of it", async () => {
+    const { key } = await gateway.givenKey();
+    for (const steering of ["reset", "status=500", "status=503", "hang", "garbage"]) {
+      const sentBefore = gateway.generator.requests.length;
+      await ask("POST", TEXT_TO_VIDEO, { key, body: steered(steering) });
+      expect(gateway.generator.requests.length - sentBefore, steering).toBe(1);
+    }
+  });
+
+  // Guarantee: a reused upstream task id never charges the wrong order, nor shows one account's task to another.
+  test("a task id that another account has already: 502, the first owner keeps it", async () => {
+    const first = await gateway.givenKey();
+    const made = await ask("POST", TEXT_TO_VIDEO, { key: first.key, body: steered("duration=3600s") });
+    const id = made.body.data.task_id;
+    const issued = await givenKey();
+    const reply = await ask("POST", TEXT_TO_VIDEO, { key: issued.key, body: steered(`task-id=${id}`) });
+    expect(reply.status).toBe(502);
+    await expectKept(issued, reply);
+    expect((await ask("GET", `/api/v1/tasks/${id}`, { key: issued.key })).status).toBe(404);
+    expect((await ask("GET", `/api/v1/tasks/${id}`, { key: first.key })).status).toBe(200);
+    expect(await consumption(gateway, first)).toMatchObject({ balance: 990, active: 1 });
+  });
+});
+
+test("a client that goes away after admission leaves a bound task, found again by its Idempotency-Key", async () => {
+  const issued = await givenKey();
+  const gone = new AbortController();
+  const sentBefore = gateway.generator.requests.length;
+  const headers = {
+    authorization: `Bearer ${issued.key}`,
+    "content-type": "application/json",
+    "idempotency-key": issued.keyId,
+  };
+  const body = JSON.stringify(steered("delay=150ms"));
+  const lost = fetch(gateway.url + TEXT_TO_VIDEO, { method: "POST", headers, body, signal: gone.signal });
+  const outcome = expect(lost).rejects.toThrow();
+  await expect.poll(() => gateway.generator.requests.length).toBe(sentBefore + 1);
+  gone.abort();
+  await outcome;
+  await expect.poll(async () => (await consumption(gateway, issued)).totalUsed).toBe(10);
+  const again = await ask("POST", TEXT_TO_VIDEO, {
+    key: issued.key,
+    body: steered("delay=150ms"),
+    headers: { "idempotency-key": issued.keyId },
+  });
+  expect(again.status).toBe(200);
+  expect(again.headers.get("idempotency-replayed")).toBe("true");
+  expect(await consumption(gateway, issued)).toMatchObject({
+    balance: 10,
+    held: 0,
+    totalRequests: 1,
+    active: 1,
+  });
+});

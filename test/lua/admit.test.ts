@@ -1,0 +1,269 @@
+import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
+import type { Connection } from "../../src/store/connection.ts";
+import type { KeyRef } from "../../src/store/names.ts";
+import { createStage, HOLD_MS, NOON_MS, openConnection, type Stage, times } from "../support/store.ts";
+
+let connection: Connection;
+let stage: Stage;
+beforeAll(async () => {
+  connection = await openConnection();
+});
+afterAll(() => connection.close());
+beforeEach(() => {
+  stage = createStage(connection);
+});
+
+const admit = (key: KeyRef, price = 10) => stage.admit(stage.request(key, { price }));
+const idempotency = (fingerprint = "a body") => ({ digest: "a customer's key", fingerprint });
+
+test("an admission holds the price, a slot, and one request of the minute, the day and the total", async () => {
+  const key = await stage.givenKey({ credits: 100, rateLimit: 5, maxConcurrent: 2, dailyLimit: 9 });
+  const generation = stage.request(key, { price: 30 });
+  expect(await stage.admit(generation)).toEqual({
+    outcome: "admitted",
+    tier: "standard",
+    state: { rateLimit: 5, remaining: 4, resetAtMs: NOON_MS + 60_000, maxConcurrent: 2, active: 1 },
+  });
+  expect(await stage.credits(key)).toMatchObject({ balance: 70, totalUsed: 0, totalRequests: 1 });
+  expect(await stage.held(key)).toBe(30);
+  expect(await stage.redis.zscore(key.names.due, generation.requestId)).toBe(String(NOON_MS + HOLD_MS));
+  expect(await stage.redis.hget(key.names.key, "day_count")).toBe("1");
+});
+
+test("an ADMIT that runs again, at once or late, has the effect of once", async () => {
+  const key = await stage.givenKey();
+  const generation = stage.request(key);
+  const call = await stage.onItsWay(() => stage.admit(generation));
+  expect((await stage.arrive(call))[0]).toBe("admitted");
+  const before = await stage.everything();
+  stage.clock.nowMs += 3_600_000;
+  expect((await stage.arrive(call))[0]).toBe("admitted");
+  await stage.bind(generation);
+  expect((await stage.arrive(call))[0]).toBe("admitted");
+  expect(await stage.credits(key)).toMatchObject({ balance: 990, totalUsed: 10, totalRequests: 1 });
+  expect(Object.keys(before).length).toBeGreaterThan(0);
+});
+
+interface Refusal {
+  outcome: string;
+  more?: Record<string, unknown>;
+  given(): Promise<() => Promise<{ outcome: string }>>;
+}
+
+const held = idempotency();
+const refusals: Refusal[] = [
+  {
+    outcome: "rate_limited",
+    more: { retryAfterMs: 60_000 },
+    async given() {
+      const key = await stage.givenKey({ rateLimit: 2 });
+      await Promise.all([admit(key), admit(key)]);
+      return () => admit(key);
+    },
+  },
+  {
+    outcome: "daily_limited",
+    more: { retryAfterMs: 12 * 3_600_000 },
+    async given() {
+      const key = await stage.givenKey({ dailyLimit: 1 });
+      await admit(key);
+      return () => admit(key);
+    },
+  },
+  {
+    outcome: "concurrency_limited",
+    async given() {
+      const key = await stage.givenKey({ maxConcurrent: 1 });
+      await stage.givenTask(stage.request(key));
+      return () => admit(key);
+    },
+  },
+  {
+    outcome: "insufficient_credits",
+    more: { balance: 5 },
+    async given() {
+      const key = await stage.givenKey({ credits: 15 });
+      await admit(key);
+      return () => admit(key);
+    },
+  },
+  {
+    outcome: "replayed",
+    more: { taskId: "task_of_the_first", data: '{"task_id":"task_of_the_first"}' },
+    async given() {
+      const key = await stage.givenKey({ rateLimit: 1, credits: 10 });
+      const first = stage.request(key, { idempotency: held });
+      await stage.admit(first);
+      const taskId = `task_of_the_first`;
+      await stage.redis.del(`tg:claim:${taskId}`);
+      await stage.bind(first, taskId, '{"task_id":"task_of_the_first"}');
+      return () => stage.admit(stage.request(key, { idempotency: held }));
+    },
+  },
+  {
+    outcome: "idempotency_mismatch",
+    async given() {
+      const key = await stage.givenKey({ rateLimit: 1, credits: 10 });
+      await stage.admit(stage.request(key, { idempotency: held }));
+      return () => stage.admit(stage.request(key, { idempotency: idempotency("another") }));
+    },
+  },
+  {
+    outcome: "idempotency_in_progress",
+    more: { retryAfterMs: HOLD_MS },
+    async given() {
+      const key = await stage.givenKey({ rateLimit: 1, credits: 10 });
+      await stage.admit(stage.request(key, { idempotency: held }));
+      return () => stage.admit(stage.request(key, { idempotency: held }));
+    },
+  },
+  {
+    outcome: "stale",
+    async given() {
+      const call = await stage.onItsWay(async () => admit(await stage.givenKey()));
+      stage.clock.nowMs += connection.commandTimeoutMs + 1;
+      return async () => ({ outcome: String((await stage.arrive(call))[0]) });
+    },
+  },
+  {
+    outcome: "void",
+    async given() {
+      const generation = stage.request(await stage.givenKey());
+      await stage.void(generation, "unsent");
+      return () => stage.admit(generation);
+    },
+  },
+  {
+    outcome: "unknown_key",
+    async given() {
+      const key = await stage.givenKey();
+      await stage.redis.hset(key.names.key, "revoked_at", NOON_MS);
+      return () => admit(key);
+    },
+  },
+];
+
+test.each(refusals)("a refusal writes nothing: $outcome", async ({ outcome, more = {}, given }) => {
+  const ask = await given();
+  const before = await stage.everything();
+  expect(await ask()).toMatchObject({ outcome, ...more });
+  expect(await stage.everything()).toEqual(before);
+});
+
+test("window, day, slots and credits are asked in this order", async () => {
+  const key = await stage.givenKey({ credits: 10, rateLimit: 1, dailyLimit: 1, maxConcurrent: 1 });
+  await admit(key);
+  const outcomes: string[] = [];
+  for (const lifted of ["rate_limit", "daily_limit", "max_concurrent"]) {
+    outcomes.push((await admit(key)).outcome);
+    await stage.redis.hset(key.names.key, lifted, 9);
+  }
+  outcomes.push((await admit(key)).outcome);
+  expect(outcomes).toEqual(["rate_limited", "daily_limited", "concurrency_limited", "insufficient_credits"]);
+});
+
+test("an ADMIT at its not_after is in time, one ms later it is stale", async () => {
+  const key = await stage.givenKey();
+  const [first, second] = await Promise.all(times(2, () => stage.request(key)));
+  const [inTime, late] = [
+    await stage.onItsWay(() => stage.admit(first!)),
+    await stage.onItsWay(() => stage.admit(second!)),
+  ];
+  stage.clock.nowMs += connection.commandTimeoutMs;
+  expect((await stage.arrive(inTime))[0]).toBe("admitted");
+  stage.clock.nowMs += 1;
+  expect((await stage.arrive(late))[0]).toBe("stale");
+});
+
+test("a key is good until the ms at which it expires, and unknown from then on", async () => {
+  const key = await stage.givenKey({ expiresAtMs: NOON_MS + 1000 });
+  stage.clock.nowMs += 999;
+  expect(await admit(key)).toMatchObject({ outcome: "admitted" });
+  stage.clock.nowMs += 1;
+  const zeros = {
+    rateLimit: 0,
+    remaining: 0,
+    resetAtMs: stage.clock.nowMs,
+    maxConcurrent: 0,
+    active: 0,
+  };
+  expect(await admit(key)).toEqual({ outcome: "unknown_key", tier: "", state: zeros });
+  expect(await stage.store.inspect(key, stage.tiers)).toMatchObject({ outcome: "unknown_key", state: zeros });
+  expect(await stage.credits(key)).toMatchObject({ outcome: "unknown_key", state: zeros, recent: [] });
+});
+
+test("a key that never was is unknown", async () => {
+  const key = await stage.givenKey();
+  const stranger = { ...key, names: { ...key.names, key: `${key.names.key}x` } };
+  expect(await admit(stranger)).toMatchObject({ outcome: "unknown_key" });
+});
+
+test.each([
+  ["a tier's limits", "enterprise", {}, [100, 10, 10_000]],
+  ["an unknown tier means the standard one, never no limit", "enterprize", {}, [20, 3, 500]],
+  ["a tier whose name begins another's", "enter", {}, [20, 3, 500]],
+  ["own limits go before those of the tier", "enterprise", { rateLimit: 7 }, [7, 10, 10_000]],
+  ["each limit on its own", "standard", { maxConcurrent: 1, dailyLimit: 2 }, [20, 1, 2]],
+  ["a limit of zero is a limit", "enterprise", { rateLimit: 0 }, [0, 10, 10_000]],
+])("/credits reports what is enforced: %s", async (_, tier, own, [rateLimit, maxConcurrent, dailyLimit]) => {
+  const key = await stage.givenKey({ tier, ownLimits: false, ...own });
+  const { state, ...account } = await stage.credits(key);
+  expect([state.rateLimit, state.maxConcurrent, account.dailyLimit]).toEqual([
+    rateLimit,
+    maxConcurrent,
+    dailyLimit,
+  ]);
+  const { state: enforced, outcome } = await admit(key);
+  expect(enforced).toMatchObject({ rateLimit, maxConcurrent });
+  expect(outcome).toBe(rateLimit === 0 ? "rate_limited" : "admitted");
+});
+
+test("after a limit was lowered, retry says when one fits and reset when the oldest leaves", async () => {
+  const key = await stage.givenKey({ rateLimit: 5 });
+  for (let at = 0; at < 5; at++) {
+    await admit(key);
+    stage.clock.nowMs += 1000;
+  }
+  await stage.redis.hset(key.names.key, "rate_limit", 2);
+  const refused = await admit(key);
+  const state = { rateLimit: 2, remaining: 0, resetAtMs: NOON_MS + 60_000 };
+  expect(refused).toMatchObject({ outcome: "rate_limited", retryAfterMs: 58_000, state });
+  stage.clock.nowMs += 58_000 - 1;
+  expect(await admit(key)).toMatchObject({ outcome: "rate_limited", retryAfterMs: 1 });
+  stage.clock.nowMs += 1;
+  expect(await admit(key)).toMatchObject({ outcome: "admitted", state: { remaining: 0 } });
+});
+
+// The window's list once grew for ever when each request found it empty.
+test("a key that asks less than once a minute keeps one window entry", async () => {
+  const key = await stage.givenKey();
+  for (let at = 0; at < 5; at++) {
+    await admit(key);
+    stage.clock.nowMs += 60_000;
+  }
+  expect(await stage.redis.llen(key.names.window)).toBe(1);
+});
+
+test("an Idempotency-Key is one per account, over all of its keys", async () => {
+  const key = await stage.givenKey();
+  const sibling = await stage.givenKey({ accountId: key.accountId });
+  const first = stage.request(key, { idempotency: held });
+  await stage.givenTask(first);
+  expect(await stage.admit(stage.request(sibling, { idempotency: held }))).toMatchObject({
+    outcome: "replayed",
+    taskId: `task_${first.requestId}`,
+  });
+});
+
+test("after a refusal by the upstream an Idempotency-Key may be used again", async () => {
+  const key = await stage.givenKey();
+  const [first, second] = times(2, () => stage.request(key, { idempotency: held }));
+  await stage.admit(first!);
+  await stage.void(first!, "refused");
+  expect(await stage.admit(second!)).toMatchObject({ outcome: "admitted" });
+  // The end of the first is told again, and takes nothing from the second.
+  await stage.void(first!, "refused");
+  expect(await stage.admit(stage.request(key, { idempotency: held }))).toMatchObject({
+    outcome: "idempotency_in_progress",
+  });
+});

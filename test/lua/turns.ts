@@ -1,0 +1,150 @@
+import { type Command, HOUR, type Scenario, SECOND } from "./commands.ts";
+import type { Said } from "./model.ts";
+
+const submit = (key: number, price = 10): Command => ({ kind: "submit", key, price });
+const voided = (reason: "refused" | "due" | "unsent"): Command => ({ kind: "void", request: 0, reason });
+const wait = (byMs: number): Command => ({ kind: "time", byMs });
+const bound: Command = { kind: "bind", request: 0, task: "own" };
+const said = (status: Said): Command => ({
+  kind: "observe",
+  request: 0,
+  tasks: true,
+  status,
+  refundFailed: true,
+  poller: 0,
+});
+const settled = (key: number): Command[] => [submit(key), voided("refused")];
+const admitted = (idempotency: number): Command => ({
+  kind: "submit",
+  key: 0,
+  price: 10,
+  idempotency: { key: idempotency, body: 0 },
+});
+
+/** Rare turns that chance alone may miss in a short run. */
+const RARE_TURNS: Command[][] = [
+  // The day is used up, minutes apart; the next day it is open.
+  [
+    ...[1, 2, 3, 4, 5, 6].flatMap(() => [submit(0), bound, said("completed"), wait(61 * SECOND)]),
+    wait(12 * HOUR),
+    submit(0),
+  ],
+  // Given back, a request does not count towards the day; on another day it cannot be given back to that one.
+  [...settled(0), wait(61 * SECOND), ...settled(0), submit(0), wait(13 * HOUR), voided("refused"), submit(0)],
+  // Gone three times, but not over a minute; then over a minute; a good answer in between begins anew.
+  [
+    submit(0),
+    bound,
+    said("gone"),
+    said("gone"),
+    said("gone"),
+    wait(60 * SECOND),
+    said("pending"),
+    said("gone"),
+  ],
+  [
+    submit(0),
+    bound,
+    said("gone"),
+    wait(30 * SECOND),
+    said("gone"),
+    wait(30 * SECOND),
+    said("gone"),
+    said("failed"),
+  ],
+  [submit(0), bound, said("gone"), wait(60 * SECOND), said("gone"), said("gone"), said("completed")],
+  // A hold that ended is bound late: without money uncollected, and then never refunded.
+  [submit(0, 40), voided("refused"), submit(0, 40), submit(1, 40), { kind: "bind", request: 2, task: "own" }],
+  [
+    submit(2, 40),
+    voided("refused"),
+    submit(2, 40),
+    { kind: "bind", request: 1, task: "own" },
+    said("failed"),
+  ],
+  // The sweeper was there before the unsent VOID; the ADMIT comes last.
+  [
+    submit(0),
+    wait(60 * SECOND),
+    voided("due"),
+    voided("unsent"),
+    voided("unsent"),
+    { kind: "admit", request: 0 },
+  ],
+  [{ kind: "plan", key: 0, price: 10 }, voided("unsent"), { kind: "admit", request: 0 }, submit(0), bound],
+  // A customer's retries: in progress, another body, replayed; after a refusal the key is free.
+  [
+    admitted(0),
+    admitted(0),
+    bound,
+    admitted(0),
+    said("failed"),
+    admitted(0),
+    admitted(1),
+    voided("refused"),
+    admitted(1),
+  ],
+  // The clock steps back over all of the window, and over midnight.
+  [
+    ...[1, 2, 3, 4].flatMap(() => settled(0)),
+    wait(-HOUR),
+    submit(0),
+    wait(HOUR),
+    submit(0),
+    wait(61 * SECOND),
+    submit(0),
+  ],
+  [
+    ...[1, 2, 3, 4, 5].flatMap(() => [wait(20 * SECOND), submit(1)]),
+    wait(12 * HOUR),
+    submit(1),
+    wait(-HOUR),
+    submit(1),
+  ],
+  // A task given back on the next day is not taken off that day.
+  [
+    submit(0),
+    wait(13 * HOUR),
+    submit(0),
+    { kind: "void", request: 1, reason: "refused" },
+    { kind: "limits", key: 0, rateLimit: 5, maxConcurrent: 4, dailyLimit: 1 },
+    submit(0),
+  ],
+  // A lowered limit says when one more fits, not when the first of many leaves.
+  [
+    ...[1, 2, 3].flatMap(() => [submit(0), wait(SECOND)]),
+    { kind: "limits", key: 0, rateLimit: 2, maxConcurrent: 4, dailyLimit: 9 },
+    submit(0),
+  ],
+  // The last ms of a key and of an ADMIT on its way.
+  [{ kind: "end key", key: 0, how: "expires" }, wait(30 * SECOND - 1), submit(0), wait(1), submit(0)],
+  [{ kind: "plan", key: 0, price: 10 }, wait(10 * SECOND), { kind: "admit", request: 0 }],
+  [{ kind: "plan", key: 0, price: 10 }, wait(10 * SECOND + 1), { kind: "admit", request: 0 }],
+  // More transactions than are listed, and credits that a refund could lift beyond the exact integers.
+  [1, 2, 3, 4, 5, 6].flatMap(() => [submit(2), bound, said("failed")]),
+  [submit(0, 40), bound, { kind: "recharge", key: 0, amount: Number.MAX_SAFE_INTEGER - 80, reference: 0 }],
+  // A key that asks less often than once a minute keeps one entry, not all it ever had.
+  [1, 2, 3, 4, 5, 6].flatMap(() => [...settled(0), wait(61 * SECOND)]),
+  // One reference credits once; a revoked key is unknown from then on.
+  [
+    ...[10, 10, 20].map((amount): Command => ({ kind: "recharge", key: 0, amount, reference: 0 })),
+    { kind: "end key", key: 0, how: "revoked" },
+    submit(0),
+    { kind: "credits", key: 0 },
+    { kind: "inspect", key: 0, tasks: false, cacheMs: 0 },
+  ],
+  // What is collected is gone.
+  [
+    submit(0),
+    bound,
+    said("completed"),
+    { kind: "collect", key: 0, retentionMs: 0 },
+    { kind: "inspect", key: 0, request: 0, tasks: true, cacheMs: 0 },
+  ],
+];
+
+/** Played in every run. */
+export const givenScenarios: Scenario[] = RARE_TURNS.map((commands, at) => ({
+  onePartition: at % 2 === 0,
+  commands,
+}));
