@@ -53,7 +53,7 @@ if redis.call("SCARD", slots) >= key.max_concurrent then
 end
 local money = redis.call("HMGET", KEYS[2], "balance", "held")
 local available = tonumber(money[1] or 0) - tonumber(money[2] or 0)
-if available < price then return reply("insufficient_credits", now, key, window, slots, available) end
+if available < price then return reply("insufficient_credits", now, key, window, slots, int(available)) end
 
 local due_at = int(now + tonumber(ARGV[8]))
 redis.call("HSET", KEYS[1], "clock_ms", int(key.clock), "day", int(key.day), "day_count", int(key.day_count + 1))

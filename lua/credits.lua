@@ -12,5 +12,5 @@ local key = read_key(KEYS[1], now)
 if not key or not key.usable then return reply("unknown_key", now) end
 local account = redis.call("HMGET", KEYS[4], "balance", "held", "total_used", "total_requests")
 return reply("known", now, key, KEYS[2], KEYS[3], key.daily_limit,
-  tonumber(account[1] or 0) - tonumber(account[2] or 0), tonumber(account[3] or 0), tonumber(account[4] or 0),
+  int(tonumber(account[1] or 0) - tonumber(account[2] or 0)), account[3] or "0", tonumber(account[4] or 0),
   unpack(redis.call("LRANGE", KEYS[5], 0, -1)))

@@ -15,8 +15,8 @@ local key, account, account_id, credits = KEYS[1], KEYS[2], ARGV[4], tonumber(AR
 local money = redis.call("HMGET", account, "balance", "held", "total_used")
 local balance = tonumber(money[1] or 0)
 local available = balance - tonumber(money[2] or 0)
-if redis.call("EXISTS", key) == 1 then return { "known", available } end
-if balance + tonumber(money[3] or 0) + credits > 2 ^ 53 - 1 then return { "too_large", available } end
+if redis.call("EXISTS", key) == 1 then return { "known", int(available) } end
+if balance + tonumber(money[3] or 0) + credits > 2 ^ 53 - 1 then return { "too_large", int(available) } end
 
 if not money[1] then
   redis.call("HSET", account, "balance", "0", "held", "0", "total_used", "0", "total_requests", "0",
@@ -29,4 +29,4 @@ if credits > 0 then
   redis.call("HSET", KEYS[7], ARGV[6], ARGV[5])
   post(account, KEYS[5], KEYS[6], now, account_id, "recharge", credits, "", "", "", { "reference", ARGV[6] })
 end
-return { "issued", available + credits }
+return { "issued", int(available + credits) }

@@ -23,7 +23,7 @@ local key = KEYS[9] and read_key(KEYS[9], now)
 
 local function answer(outcome, refunded)
   local kept = redis.call("HMGET", task, "status", "data")
-  return reply(outcome, now, key, KEYS[10], KEYS[11], kept[1] or "", kept[2] or "", refunded or 0)
+  return reply(outcome, now, key, KEYS[10], KEYS[11], kept[1] or "", kept[2] or "", int(refunded or 0))
 end
 
 local record = redis.call("HMGET", request, "state", "price", "endpoint", "task_id", "uncollected", "gone_count",

@@ -13,7 +13,8 @@ local function store_now()
   return t[1] * 1000 + math.floor(t[2] / 1000)
 end
 
--- `..` prints 14 digits; amounts and stamps have up to 16.
+-- `..` prints 14 digits; amounts and stamps have up to 16. Amounts are answered in this form too: ioredis loses the
+-- last bit of integers near 2^53.
 local function int(n)
   return string.format("%.0f", n)
 end

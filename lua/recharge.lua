@@ -11,12 +11,12 @@
 --   too_large         the balance, with all that may yet be refunded, would leave the exact integers; nothing happens
 local now = store_now()
 local money = redis.call("HMGET", KEYS[1], "balance", "held", "total_used")
-if not money[1] then return { "unknown_account", 0 } end
+if not money[1] then return { "unknown_account", "0" } end
 local available = tonumber(money[1]) - tonumber(money[2] or 0)
 local earlier = redis.call("HGET", KEYS[4], ARGV[5])
-if earlier then return { earlier == ARGV[4] and "duplicate" or "mismatch", available } end
+if earlier then return { earlier == ARGV[4] and "duplicate" or "mismatch", int(available) } end
 local amount = tonumber(ARGV[4])
-if tonumber(money[1]) + tonumber(money[3] or 0) + amount > 2 ^ 53 - 1 then return { "too_large", available } end
+if tonumber(money[1]) + tonumber(money[3] or 0) + amount > 2 ^ 53 - 1 then return { "too_large", int(available) } end
 redis.call("HSET", KEYS[4], ARGV[5], ARGV[4])
 post(KEYS[1], KEYS[2], KEYS[3], now, ARGV[3], "recharge", amount, "", "", "", { "reference", ARGV[5] })
-return { "recharged", available + amount }
+return { "recharged", int(available + amount) }

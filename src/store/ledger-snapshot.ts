@@ -49,12 +49,6 @@ export async function takeSnapshot(
     keyIds = seen.keyIds;
     requestIds = seen.snapshot.keys.flatMap((key) => key.slots);
     // Two rounds only learn names; after some more it is traffic, which another rhythm may escape.
-    console.log(
-      attempt,
-      seen.complete,
-      requestIds.length,
-      seen.snapshot.keys.map((k) => k.window.length),
-    );
     if (attempt > 10) await delay(Math.random() * 5);
   }
   return undefined;

@@ -1,1 +1,48 @@
-import { check, formatVerdict } from "./checker.ts";
+import { mkdtemp } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { parseArgs } from "node:util";
+import { type Outcome, writeReport } from "./report.ts";
+import { judge } from "./run.ts";
+import { SCENARIOS } from "./scenarios/all.ts";
+import { copySources } from "./tree.ts";
+import { stopWorlds } from "./world.ts";
+
+/** The full campaign, or one scenario of it. */
+async function main(): Promise<void> {
+  const { values } = parseArgs({
+    options: {
+      scenario: { type: "string" },
+      seed: { type: "string" },
+      short: { type: "boolean", default: false },
+    },
+  });
+  const seed = Number(values.seed ?? Math.floor(Math.random() * 2 ** 31));
+  const chosen = SCENARIOS.filter(({ name }) => values.scenario === undefined || name === values.scenario);
+  if (chosen.length === 0 || !Number.isSafeInteger(seed)) {
+    process.stderr.write(
+      `--scenario is one of ${SCENARIOS.map(({ name }) => name).join(", ")}; --seed a number\n`,
+    );
+    process.exit(1);
+  }
+  const folder = await mkdtemp(join(tmpdir(), "tollgate-fault-"));
+  console.log(`seed ${seed}: the same schedule comes with --seed ${seed}; histories under ${folder}`);
+  const root = copySources(join(folder, "tree"));
+  const outcomes: Outcome[] = [];
+  for (const scenario of chosen) {
+    outcomes.push(await judge(scenario, { seed, folder, root, short: values.short, log: console.log }));
+  }
+  if (!values.short && values.scenario === undefined) await writeReport(seed, outcomes);
+  const failed = outcomes.filter(({ met }) => !met).map(({ name }) => name);
+  console.log(failed.length === 0 ? "all criteria met" : `criteria unmet in: ${failed.join(", ")}`);
+  process.exit(failed.length === 0 ? 0 : 1);
+}
+
+for (const signal of ["SIGINT", "SIGTERM"] as const) {
+  process.once(signal, () => void stopWorlds().then(() => process.exit(130)));
+}
+main().catch(async (error: unknown) => {
+  console.error(error);
+  await stopWorlds();
+  process.exit(1);
+});

@@ -1,7 +1,14 @@
 import { type Books, readBooks } from "./books.ts";
 import { noFalseRefusal, slotsAndDaysKept, slotsFree, windowKept } from "./criteria-limits.ts";
 import { booksBalance, chargedOnce, type Finding, idempotent, refundedOnce } from "./criteria-money.ts";
-import { answered, quiet, refusedLeavesNothing, sentOnce, upstreamAgrees } from "./criteria-traces.ts";
+import {
+  answered,
+  quiet,
+  refusedLeavesNothing,
+  sentOnce,
+  struck,
+  upstreamAgrees,
+} from "./criteria-traces.ts";
 import { type History, readHistory } from "./history.ts";
 
 const CRITERIA: readonly [name: string, judge: (books: Books) => Finding & { uncharged?: string[] }][] = [
@@ -17,6 +24,7 @@ const CRITERIA: readonly [name: string, judge: (books: Books) => Finding & { unc
   ["slots and days never above the limit", slotsAndDaysKept],
   ["no false refusal", noFalseRefusal],
   ["every request answered", answered],
+  ["faults struck as planned", struck],
   ["quiet within 90 s", quiet],
 ];
 

@@ -127,9 +127,12 @@ function ask(
       request.destroy();
       end("no answer in time");
     }, PATIENCE_MS);
-    request.on("error", (error: NodeJS.ErrnoException) => end(error.code ?? error.message));
-    request.on("close", () => end("closed"));
+    // Once an answer has begun, reading it tells how it ended.
+    let begun = false;
+    request.on("error", (error: NodeJS.ErrnoException) => begun || end(error.code ?? error.message));
+    request.on("close", () => begun || end("closed"));
     request.on("response", (response) => {
+      begun = true;
       if (leaving?.answered) {
         leaving.answered();
         request.destroy();

@@ -122,6 +122,14 @@ export function answered({ history }: Books): Finding {
 const unanswered = ({ kind, gateway, sentMs, endedMs, error }: ClientEvent): string =>
   `a ${kind} to ${gateway} got no answer after ${endedMs - sentMs} ms: ${error}`;
 
+/** Every fault struck where it was planned to: a proof of a phase that was never reached proves nothing. */
+export function struck({ history: { faults } }: Books): Finding {
+  const missed = faults.filter(({ kind }) => kind === "not reached");
+  const counts = Map.groupBy(faults, ({ kind }) => kind);
+  const figure = [...counts].map(([kind, own]) => `${own.length} × ${kind}`).join(", ");
+  return { figure: figure || "none planned", violations: missed.map(({ phase }) => `not reached: ${phase}`) };
+}
+
 /** Nothing is open any more after 90 s. */
 export function quiet({ history: { meta } }: Books): Finding {
   const seconds = (meta.quiescenceMs / 1000).toFixed(1);

@@ -33,7 +33,7 @@ export type Truth = "yes" | "no" | "unknown";
 /** One generation as the upstream saw it. */
 export interface UpstreamEvent {
   requestId: string;
-  /** The gateway's process, by its credential. */
+  /** The gateway's process. */
   gateway: string;
   atMs: number;
   /** How it misbehaved; `ok` when it did not. */

@@ -155,7 +155,10 @@ function openLink(
   const onCommand = (command: RawCommand): void => {
     const passing = meet(command);
     const action = hooks().command?.(passing);
-    if (action === "reset") return reset();
+    if (action === "reset") {
+      reset();
+      return;
+    }
     toRedis.send(command.bytes, action, () => {
       passing.forwardedMs = Date.now();
       unanswered.push(passing);
@@ -166,7 +169,10 @@ function openLink(
     if (!passing) return;
     passing.outcome = reply.outcome;
     const action = hooks().reply?.(passing);
-    if (action === "reset") return reset();
+    if (action === "reset") {
+      reset();
+      return;
+    }
     toClient.send(reply.bytes, action, () => {
       passing.delivered = !client.destroyed;
     });

@@ -20,23 +20,27 @@ export async function readStore(redis: Redis): Promise<StoreEntry[]> {
   for (let at = 0; at < all.length; at += PAGE) {
     const page = all.slice(at, at + PAGE);
     const types = await many<string, string>(redis, page, (pipe, name) => pipe.type(name));
-    const values = await many<unknown, number>(redis, [...page.keys()], (pipe, index) => {
-      const name = page[index]!;
-      switch (types[index]) {
-        case "hash":
-          return pipe.hgetall(name);
-        case "list":
-          return pipe.lrange(name, 0, -1);
-        case "set":
-          return pipe.smembers(name);
-        case "zset":
-          return pipe.zrange(name, 0, -1);
-        case "stream":
-          return pipe.xrange(name, "-", "+");
-        default:
-          return pipe.get(name);
-      }
-    });
+    const typed = page.map((name, index) => ({ name, type: types[index] ?? "" }));
+    const values = await many<unknown, { name: string; type: string }>(
+      redis,
+      typed,
+      (pipe, { name, type }) => {
+        switch (type) {
+          case "hash":
+            return pipe.hgetall(name);
+          case "list":
+            return pipe.lrange(name, 0, -1);
+          case "set":
+            return pipe.smembers(name);
+          case "zset":
+            return pipe.zrange(name, 0, -1);
+          case "stream":
+            return pipe.xrange(name, "-", "+");
+          default:
+            return pipe.get(name);
+        }
+      },
+    );
     page.forEach((name, index) => {
       entries.push({ name, value: values[index] });
     });

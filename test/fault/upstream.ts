@@ -1,5 +1,5 @@
 import { once } from "node:events";
-import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { AddressInfo, Socket } from "node:net";
 import type { UpstreamEvent } from "./history.ts";
 import { json, KINDS } from "./upstream-kinds.ts";
@@ -27,12 +27,12 @@ export interface UpstreamTask {
 
 /** Moments at which a scenario may strike. `drop` as the answer ends the exchange without one. */
 export interface UpstreamHooks {
-  connection?(socket: Socket): void;
+  connection?(gateway: string, socket: Socket): void;
   /** A generation was read and its task made; nothing is answered yet. */
   read?(event: UpstreamEvent, wish: Wish): "drop" | undefined;
   /** The answer's last byte was handed to the kernel. */
   answered?(event: UpstreamEvent, wish: Wish): void;
-  poll?(task: UpstreamTask): "drop" | undefined;
+  poll?(gateway: string, task: UpstreamTask): "drop" | undefined;
 }
 
 export const wishText = (wish: Partial<Wish>): string =>
@@ -54,19 +54,20 @@ function readWish(body: string): Wish {
   };
 }
 
-export type FaultUpstream = Awaited<ReturnType<typeof startUpstream>>;
+export type FaultUpstream = ReturnType<typeof startUpstream>;
 
 /** The video generation service in miniature, with a log of everything, which misbehaves as each request asks it to. */
-export async function startUpstream() {
+export function startUpstream() {
   const byRequest = new Map<string, UpstreamEvent>();
   const events: UpstreamEvent[] = [];
   const tasks = new Map<string, UpstreamTask>();
+  const servers: Server[] = [];
   const sockets = new Set<Socket>();
   let hooks: UpstreamHooks = {};
   let lastTaskId = "";
   let made = 0;
 
-  function enter(request: IncomingMessage, wish: Wish): UpstreamEvent {
+  function enter(gateway: string, request: IncomingMessage, wish: Wish): UpstreamEvent {
     const requestId = String(request.headers["idempotency-key"]);
     const earlier = byRequest.get(requestId);
     if (earlier) {
@@ -75,7 +76,6 @@ export async function startUpstream() {
     }
     const kind = KINDS[wish.kind]!;
     const taskId = kind.taskId?.(lastTaskId) ?? (kind.truth === "no" ? "" : `task_${++made}`);
-    const gateway = (request.headers.authorization ?? "").replace("Bearer ", "");
     const event: UpstreamEvent = {
       requestId,
       gateway,
@@ -96,11 +96,15 @@ export async function startUpstream() {
     return event;
   }
 
-  async function generation(request: IncomingMessage, response: ServerResponse): Promise<void> {
+  async function generation(
+    gateway: string,
+    request: IncomingMessage,
+    response: ServerResponse,
+  ): Promise<void> {
     const chunks: Buffer[] = [];
     for await (const chunk of request as AsyncIterable<Buffer>) chunks.push(chunk);
     const wish = readWish(Buffer.concat(chunks).toString());
-    const event = enter(request, wish);
+    const event = enter(gateway, request, wish);
     response.once("finish", () => {
       if (response.socket?.destroyed) return;
       event.answeredMs ||= Date.now();
@@ -112,11 +116,14 @@ export async function startUpstream() {
     await KINDS[wish.kind]!.answer(response, event.taskId);
   }
 
-  function poll(response: ServerResponse, taskId: string): void {
+  function poll(gateway: string, response: ServerResponse, taskId: string): void {
     const task = tasks.get(taskId);
-    if (!task) return json(response, 404, { code: 404, msg: "Task not found" });
+    if (!task) {
+      json(response, 404, { code: 404, msg: "Task not found" });
+      return;
+    }
     task.polls++;
-    if (hooks.poll?.(task) === "drop") return;
+    if (hooks.poll?.(gateway, task) === "drop") return;
     const ended = Date.now() - task.madeMs >= task.wish.lifeMs;
     const status = !ended ? "processing" : task.wish.fails ? "failed" : "completed";
     const created_at = new Date(task.madeMs).toISOString();
@@ -133,30 +140,33 @@ export async function startUpstream() {
     else tell(status);
   }
 
-  const server = createServer({ keepAliveTimeout: 10_000 }, (request, response) => {
-    response.on("error", () => undefined);
-    const path = request.url ?? "";
-    if (request.method === "GET") return poll(response, path.slice(path.lastIndexOf("/") + 1));
-    // A gateway that was killed goes in the middle of a request.
-    generation(request, response).catch(() => response.destroy());
-  });
-  server.on("connection", (socket) => {
-    sockets.add(socket);
-    socket.once("close", () => sockets.delete(socket));
-    socket.on("error", () => undefined);
-    hooks.connection?.(socket);
-  });
-  server.listen(0, "127.0.0.1");
-  await once(server, "listening");
-
   return {
-    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
     events,
+    /** A listener of its own for one gateway, by which the log knows who asked. @returns its URL */
+    async listen(gateway: string): Promise<string> {
+      const server = createServer({ keepAliveTimeout: 10_000 }, (request, response) => {
+        response.on("error", () => undefined);
+        const path = request.url ?? "";
+        if (request.method === "GET") poll(gateway, response, path.slice(path.lastIndexOf("/") + 1));
+        // A gateway that was killed goes in the middle of a request.
+        else generation(gateway, request, response).catch(() => response.destroy());
+      });
+      server.on("connection", (socket) => {
+        sockets.add(socket);
+        socket.once("close", () => sockets.delete(socket));
+        socket.on("error", () => undefined);
+        hooks.connection?.(gateway, socket);
+      });
+      servers.push(server);
+      server.listen(0, "127.0.0.1");
+      await once(server, "listening");
+      return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+    },
     steer(next: UpstreamHooks): void {
       hooks = next;
     },
     stop(): void {
-      server.close();
+      for (const server of servers) server.close();
       for (const socket of sockets) socket.destroy();
     },
   };

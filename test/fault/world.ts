@@ -59,8 +59,17 @@ export async function stopWorlds(): Promise<void> {
   await Promise.all([...living].map((world) => world.stop()));
 }
 
+interface WorldOptions {
+  /** One more gateway, after the slots, sweeps alone: what the others had claimed when they were killed is then nothing. */
+  sweeperApart?: boolean;
+}
+
 /** A Redis of its own behind a fault proxy, an upstream that misbehaves when asked to, and gateways in between. */
-export async function createWorld(options: RunOptions, slots: number): Promise<World> {
+export async function createWorld(
+  options: RunOptions,
+  slots: number,
+  { sweeperApart = false }: WorldOptions = {},
+): Promise<World> {
   const { folder, root, seed, scenario } = options;
   mkdirSync(folder, { recursive: true });
   const startedMs = Date.now();
@@ -69,7 +78,7 @@ export async function createWorld(options: RunOptions, slots: number): Promise<W
     throw new Error("Redis must be a process of this machine: install redis-server");
   const redis = new Redis(server.url);
   const proxy = createRedisProxy(server.port, root);
-  const upstream = await startUpstream();
+  const upstream = startUpstream();
   const accounts: AccountFacts[] = [];
   const client: ClientEvent[] = [];
   const faults: FaultEvent[] = [];
@@ -104,8 +113,10 @@ export async function createWorld(options: RunOptions, slots: number): Promise<W
     async startIn(slot) {
       const name = `g${slot}-${all.length}`;
       const redisUrl = await proxy.listen(name);
+      const sweeps = !sweeperApart || slot === slots;
+      const upstreamUrl = await upstream.listen(name);
       if (stopped) throw new Error("the world was stopped");
-      const gateway = await startGateway({ root, folder, name, redisUrl, upstreamUrl: upstream.url });
+      const gateway = await startGateway({ root, folder, name, redisUrl, upstreamUrl, sweeps });
       all.push(gateway);
       gateways[slot] = gateway;
       if (stopped) await gateway.stop();
@@ -153,6 +164,7 @@ export async function createWorld(options: RunOptions, slots: number): Promise<W
   await loadScripts(redis, root);
   for (let slot = 0; slot < slots; slot++) gateways.push(undefined);
   await Promise.all(gateways.map((_, slot) => world.startIn(slot)));
+  if (sweeperApart) await world.startIn(slots);
   return world;
 }
 

@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import path from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { loadConfig } from "../../src/config/config.ts";
-import { givenGateway, limitsOf, type TestGateway } from "../support/gateway.ts";
+import { givenGateway, limitsOf, type TestGateway, until } from "../support/gateway.ts";
 import { asking, BOAT, PRO_TEXT_TO_VIDEO, recharge, TEXT_TO_VIDEO } from "./spec-stage.ts";
 
 const IMAGE = "https://images.example.com/cat.png";
@@ -177,8 +177,8 @@ describe("GET /credits", () => {
   test("the balance is what can be spent: a request under way is missing from it, though not yet a transaction", async () => {
     const { key } = await gateway.givenKey({ credits: 1000 });
     const sentBefore = gateway.generator.requests.length;
-    const slow = ask("POST", TEXT_TO_VIDEO, { key, body: { prompt: "[sandbox: delay=300ms]" } });
-    await expect.poll(() => gateway.generator.requests.length).toBe(sentBefore + 1);
+    const slow = ask("POST", TEXT_TO_VIDEO, { key, body: { prompt: "[sandbox: delay=600ms]" } });
+    await until(() => gateway.generator.requests.length === sentBefore + 1, "the upstream request");
     const during = await ask("GET", "/api/v1/credits", { key });
     expect(during.body.data).toMatchObject({ balance: 990, total_used: 0, total_requests: 1 });
     expect(during.body.data.recent_transactions).toHaveLength(1);

@@ -128,7 +128,8 @@ describe("the cache of five seconds", () => {
   test("50 simultaneous polls make one upstream call, and all get its answer", async () => {
     const key = await gateway.givenKey();
     const second = await gateway.givenKey({ accountId: key.accountId, limits: { rateLimit: 3 } });
-    const id = await givenTask(key, "duration=0 poll-delay=150ms", gateway);
+    // Its slot is the second key's, while the first key's poll leads.
+    const id = await givenTask(second, "duration=0 poll-delay=400ms", gateway);
     const replies = await Promise.all(
       Array.from({ length: 50 }, (_, n) => poll(gateway, n % 2 === 0 ? key : second, id)),
     );
@@ -270,7 +271,7 @@ describe("polls that the upstream does not answer well", () => {
   test.each(["hang", "drip"])("%s: 504 in good time", async (fault) => {
     const own = await givenGateway({
       generator: gateway.generator,
-      config: { tasks: { cacheMs: 0 }, upstream: { headersTimeoutMs: 200, totalTimeoutMs: 300 } },
+      config: { tasks: { cacheMs: 0 }, upstream: { headersTimeoutMs: 400, totalTimeoutMs: 600 } },
     });
     const key = await own.givenKey();
     const id = await givenTask(key, `poll-fault=${fault}`, own);

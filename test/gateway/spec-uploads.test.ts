@@ -17,7 +17,7 @@ import {
 let gateway: TestGateway;
 let ask: ReturnType<typeof asking>;
 beforeAll(async () => {
-  gateway = await givenGateway({ config: { upstream: { headersTimeoutMs: 400, totalTimeoutMs: 600 } } });
+  gateway = await givenGateway({ config: { upstream: { headersTimeoutMs: 1000, totalTimeoutMs: 1500 } } });
   ask = asking(gateway);
 });
 afterAll(() => gateway.stop());

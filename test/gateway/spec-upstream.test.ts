@@ -1,12 +1,12 @@
 import { createServer } from "node:net";
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
-import { givenGateway, limitsOf, type Reply, type TestGateway } from "../support/gateway.ts";
+import { givenGateway, limitsOf, type Reply, type TestGateway, until } from "../support/gateway.ts";
 import { asking, consumption, expectUnconsumed, TEXT_TO_VIDEO } from "./spec-stage.ts";
 
 let gateway: TestGateway;
 let ask: ReturnType<typeof asking>;
 beforeAll(async () => {
-  gateway = await givenGateway({ config: { upstream: { headersTimeoutMs: 250, totalTimeoutMs: 400 } } });
+  gateway = await givenGateway({ config: { upstream: { headersTimeoutMs: 500, totalTimeoutMs: 800 } } });
   ask = asking(gateway);
 });
 afterAll(() => gateway.stop());
@@ -180,10 +180,10 @@ test("a client that goes away after admission leaves a bound task, found again b
   const body = JSON.stringify(steered("delay=150ms"));
   const lost = fetch(gateway.url + TEXT_TO_VIDEO, { method: "POST", headers, body, signal: gone.signal });
   const outcome = expect(lost).rejects.toThrow();
-  await expect.poll(() => gateway.generator.requests.length).toBe(sentBefore + 1);
+  await until(() => gateway.generator.requests.length === sentBefore + 1, "the upstream request");
   gone.abort();
   await outcome;
-  await expect.poll(async () => (await consumption(gateway, issued)).totalUsed).toBe(10);
+  await until(async () => (await consumption(gateway, issued)).totalUsed === 10, "the charge");
   const again = await ask("POST", TEXT_TO_VIDEO, {
     key: issued.key,
     body: steered("delay=150ms"),

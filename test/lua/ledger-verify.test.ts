@@ -167,12 +167,11 @@ const BREAKAGES: [string, string[], (books: Books) => Promise<unknown>][] = [
     "a refund of less than was charged",
     ["requests"],
     async (books) => {
-      const { requestId } = books.requests.completed;
-      await books.redis.hset(requestName(books.partition, requestId), "status", "failed", "price", 9);
+      await books.redis.del(record(books, books.requests.completed));
       await refund(books, books.requests.completed, 9);
     },
   ],
-  ["a charge that adds credits", ["requests"], (books) => charge(books, books.requests.completed, 5)],
+  ["a charge that adds credits", ["requests"], (books) => charge(books, books.stage.request(books.key), 5)],
   ["a recharge that takes credits", ["chain"], (books) => post(books, -5, { type: "recharge" })],
   ["an entry of no known type", ["chain"], (books) => post(books, 5, { type: "gift" })],
   [

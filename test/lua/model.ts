@@ -48,7 +48,7 @@ export function admit(world: World, request: ModelRequest, notAfterMs: number): 
   if (usedToday(world, key) >= limits.dailyLimit) return answer("daily_limited", (day + 1) * DAY_MS - nowMs);
   if (activeOf(world, key) >= limits.maxConcurrent) return answer("concurrency_limited");
   const spendable = spendableOf(world, key.account);
-  if (spendable < price) return answer("insufficient_credits", spendable);
+  if (spendable < price) return answer("insufficient_credits", String(spendable));
 
   request.state = "held";
   request.dueAtMs = nowMs + holdMs;
@@ -137,7 +137,7 @@ export function observe(
   const { nowMs } = world;
   const answer = (outcome: string, refunded = 0): Reply => {
     const numbers = numbersOf(world, options.poller);
-    return [outcome, ...numbers, request.seen?.status ?? "", request.seen?.data ?? "", refunded];
+    return [outcome, ...numbers, request.seen?.status ?? "", request.seen?.data ?? "", String(refunded)];
   };
   if (request.state === "ended") {
     if (said.status === request.seen?.status) request.seen = { ...said, atMs: nowMs };
@@ -172,14 +172,14 @@ export function observe(
 export function recharge(world: World, key: ModelKey, amount: number, reference: string): Reply {
   const { account } = key;
   const earlier = account.references.get(reference);
-  const spendable = spendableOf(world, account);
+  const spendable = String(spendableOf(world, account));
   if (earlier !== undefined) return [earlier === amount ? "duplicate" : "mismatch", spendable];
   if (amount > CREDITS_MAX - account.balance - account.totalUsed) return ["too_large", spendable];
   account.references.set(reference, amount);
   account.balance += amount;
   const entry = { type: "recharge", amount, balance_after: account.balance, endpoint: "", reason: "" };
   account.ledger.push({ ...entry, task_id: "", at: world.nowMs, reference });
-  return ["recharged", spendable + amount];
+  return ["recharged", String(spendableOf(world, account))];
 }
 
 export function inspect(world: World, key: ModelKey, taskId?: string, cacheMs = 0): Reply {
@@ -208,7 +208,7 @@ export function inspect(world: World, key: ModelKey, taskId?: string, cacheMs = 
 export function credits(world: World, key: ModelKey): Reply {
   if (!usable(world, key)) return ["unknown_key", ...numbersOf(world)];
   const { account } = key;
-  const money = [spendableOf(world, account), account.totalUsed, account.totalRequests];
+  const money = [String(spendableOf(world, account)), String(account.totalUsed), account.totalRequests];
   return ["known", ...numbersOf(world, key), limitsOf(world, key).dailyLimit, ...money];
 }
 

@@ -16,11 +16,19 @@ export interface Ended {
 
 export type Program = Awaited<ReturnType<typeof startProgram>>;
 
-/** Starts `src/main.ts` as its own process, without waiting for anything. */
-export async function startProgram(env: Record<string, string>, config = "") {
+/** Settings by section, as in the config file. */
+export type Sections = Record<string, Record<string, unknown>>;
+
+/**
+ * Starts `src/main.ts` as its own process, without waiting for anything.
+ * @param journal folder that several processes share; one of its own when left out
+ */
+export async function startProgram(env: Record<string, string>, sections: Sections = {}, journal?: string) {
   const dir = await mkdtemp(join(tmpdir(), "tollgate-program-"));
   const file = join(dir, "tollgate.yaml");
-  await writeFile(file, config);
+  const store = { journal: journal ?? join(dir, "journal"), ...sections.store };
+  // JSON is YAML too.
+  await writeFile(file, JSON.stringify({ ...sections, store }));
   const { PATH = "" } = process.env;
   const child = await startChild(process.execPath, ["src/main.ts"], {
     cwd: ROOT,
@@ -62,10 +70,11 @@ export async function startProgram(env: Record<string, string>, config = "") {
 export async function startGatewayProcess(options: {
   redisUrl: string;
   upstreamUrl: string;
-  config?: string;
+  config?: Sections;
+  journal?: string;
   env?: Record<string, string>;
 }) {
-  const { redisUrl, upstreamUrl, config, env } = options;
+  const { redisUrl, upstreamUrl, config, journal, env } = options;
   const program = await startProgram(
     {
       HOST: "127.0.0.1",
@@ -73,9 +82,11 @@ export async function startGatewayProcess(options: {
       ADMIN_PORT: "0",
       REDIS_URL: redisUrl,
       UPSTREAM_URL: upstreamUrl,
+      UPSTREAM_API_KEY: "upstream-secret",
       ...env,
     },
     config,
+    journal,
   );
   try {
     const listening = () => program.logs().find((line) => line.msg === "tollgate is listening");

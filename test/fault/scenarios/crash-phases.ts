@@ -27,6 +27,8 @@ export interface Phase {
   polls: boolean;
   /** Killed from within the hook, before anything else runs. */
   immediate: boolean;
+  /** Replies to this verb never come, so that the gateway's command times out. */
+  withholds: "admit" | "bind" | "void" | "";
 }
 
 const phase = (name: string, step: PhaseName, more: Partial<Phase> = {}): Phase => ({
@@ -35,6 +37,7 @@ const phase = (name: string, step: PhaseName, more: Partial<Phase> = {}): Phase 
   kind: "ok",
   polls: false,
   immediate: false,
+  withholds: "",
   ...more,
 });
 
@@ -58,4 +61,7 @@ export const PHASES: readonly Phase[] = [
   phase("OBSERVE at the store, not run", "observe_arrived", polled),
   phase("OBSERVE run, its reply withheld", "observe_replied", polled),
   phase("polled, the client did not get it", "response", polled),
+  phase("ADMIT timed out, 503 answered", "answer", { withholds: "admit" }),
+  phase("BIND timed out, 200 answered", "answer", { withholds: "bind" }),
+  phase("VOID timed out, 400 answered", "answer", { ...refused, withholds: "void" }),
 ];

@@ -25,7 +25,7 @@ export const crash: Scenario<CrashSize> = {
 };
 
 async function runCrash(options: RunOptions, { kills, width, gateways }: CrashSize): Promise<History> {
-  const world = await createWorld(options, gateways);
+  const world = await createWorld(options, gateways, { sweeperApart: true });
   try {
     const plan = world.random.shuffle(PHASES.flatMap((phase) => Array.from({ length: kills }, () => phase)));
     const retries: (() => Promise<void>)[] = [];
@@ -40,7 +40,7 @@ async function runCrash(options: RunOptions, { kills, width, gateways }: CrashSi
         if (at % 50 === 49) options.progress(`${at + 1} of ${plan.length} kills`);
       }
     };
-    await Promise.all(world.gateways.map((_, slot) => lane(slot)));
+    await Promise.all(Array.from({ length: gateways }, (_, slot) => lane(slot)));
     await new Promise((resolve) => setTimeout(resolve, 11_000));
     for (const retry of retries) await retry();
     return await world.finish();
@@ -73,27 +73,17 @@ function createLanes(world: World): Lanes {
     command: ({ gateway, verb, requestId }) =>
       at(gateway, `${verb}_arrived` as PhaseName, requestId) ? "freeze" : undefined,
     reply: ({ gateway, verb, requestId }) =>
-      at(gateway, `${verb}_replied` as PhaseName, requestId) ? "freeze" : undefined,
+      lanes.get(gateway)?.phase.withholds === verb || at(gateway, `${verb}_replied` as PhaseName, requestId)
+        ? "freeze"
+        : undefined,
   });
   world.upstream.steer({
-    connection(socket) {
-      // Whose connection it is cannot be known before it is read: one lane at a time waits for one.
-      for (const [gateway, watch] of lanes) {
-        if (watch.phase.step !== "upstream_connected" || watch.reached.size > 0) continue;
-        socket.destroy();
-        at(gateway, "upstream_connected", "connection");
-        return;
-      }
+    connection(gateway, socket) {
+      if (at(gateway, "upstream_connected", "connection")) socket.destroy();
     },
     read: ({ gateway, requestId }) => (at(gateway, "upstream_read", requestId) ? "drop" : undefined),
     answered: ({ gateway, requestId }) => void at(gateway, "upstream_answered", requestId),
-    poll: ({ id, event }) => {
-      for (const [gateway, watch] of lanes) {
-        if (watch.phase.step === "poll_read" && event.gateway === gateway && at(gateway, "poll_read", id))
-          return "drop";
-      }
-      return undefined;
-    },
+    poll: (gateway, { id }) => (at(gateway, "poll_read", id) ? "drop" : undefined),
   });
   return lanes;
 }
@@ -124,7 +114,7 @@ async function strike(
   }
   const kill = (): void => {
     lanes.delete(gateway.name);
-    world.kill(slot, phase.name);
+    if (world.gateways[slot] === gateway) world.kill(slot, phase.name);
   };
   const reached = new Set<string>();
   lanes.set(gateway.name, { phase, reached, kill });
@@ -142,6 +132,7 @@ async function strike(
       : await generate(gateway, customer, wish, more);
     world.client.push(event);
     if (event.status !== 0) answered.add(`answer ${each}`);
+    if (phase.step === "answer" && answered.size === width) kill();
     if (idempotencyKey !== "" && event.status === 0)
       retries.push(() => again(world, customer, idempotencyKey, wish));
     return event;
@@ -150,7 +141,7 @@ async function strike(
   const there = await within(REACH_MS, () => (phase.step === "answer" ? answered : reached).size >= wanted);
   if (!there && world.gateways[slot])
     world.note("not reached", `${phase.name}: ${reached.size} of ${wanted}`);
-  if (world.gateways[slot] === gateway) kill();
+  kill();
   await Promise.all(pending);
 }
 

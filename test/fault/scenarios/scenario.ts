@@ -1,3 +1,4 @@
+import type { Verdict } from "../checker.ts";
 import type { History } from "../history.ts";
 import type { RunOptions } from "../world.ts";
 
@@ -9,4 +10,6 @@ export interface Scenario<Size = unknown> {
   full: Size;
   short: Size;
   run(options: RunOptions, size: Size): Promise<History>;
+  /** In place of the checker's criteria. */
+  judge?(history: History): Verdict;
 }

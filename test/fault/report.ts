@@ -1,0 +1,66 @@
+import { execFileSync } from "node:child_process";
+import { readFileSync } from "node:fs";
+import { writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import type { Verdict } from "./checker.ts";
+import { ROOT } from "./world.ts";
+
+/** One scenario as it ended. */
+export interface Outcome extends Verdict {
+  name: string;
+  title: string;
+  seconds: number;
+}
+
+const PAGE = join(ROOT, "docs/faults.md");
+
+/** Writes the page of figures of a full run. */
+export async function writeReport(seed: number, outcomes: readonly Outcome[]): Promise<void> {
+  const all = outcomes.every(({ met }) => met) ? "All criteria met." : "**Some criteria are not met.**";
+  const minutes = Math.round(outcomes.reduce((sum, { seconds }) => sum + seconds, 0) / 60);
+  const sections = outcomes.map(section).join("\n");
+  await writeFile(
+    PAGE,
+    `# Figures of the fault campaign
+
+Written by \`npm run test:fault\`; do not edit. What is injected and judged, and how, is told in \`test/fault/\`.
+${all} A repeat with \`npm run test:fault -- --seed ${seed}\` makes the same schedule.
+
+| | |
+| --- | --- |
+| seed | ${seed} |
+| commit | ${commit()} |
+| Node | ${process.version} |
+| ioredis, undici | ${version("ioredis")}, ${version("undici")} |
+| took | ${minutes} min |
+
+${sections}`,
+  );
+}
+
+function section({ name, title, seconds, criteria, uncharged }: Outcome): string {
+  const rows = criteria.map(
+    ({ name: criterion, met, figure }) => `| ${criterion} | ${met ? "met" : "**not met**"} | ${figure} |`,
+  );
+  const listed = uncharged.map((line) => `- ${line}`);
+  const list =
+    listed.length === 0 ? "" : `\nAccepted but uncharged, each beside its kill:\n\n${listed.join("\n")}\n`;
+  return `## ${name}\n\n${title}. ${seconds} s.\n\n| criterion | | figures |\n| --- | --- | --- |\n${rows.join("\n")}\n${list}`;
+}
+
+function commit(): string {
+  const git = (...words: string[]): string =>
+    execFileSync("git", words, { cwd: ROOT, encoding: "utf8" }).trim();
+  try {
+    const changed =
+      git("status", "--porcelain", "--", "src", "lua", "test/fault") === "" ? "" : ", with changes";
+    return git("rev-parse", "--short=12", "HEAD") + changed;
+  } catch {
+    return "unknown";
+  }
+}
+
+function version(name: string): string {
+  const file = join(ROOT, "node_modules", name, "package.json");
+  return (JSON.parse(readFileSync(file, "utf8")) as { version: string }).version;
+}

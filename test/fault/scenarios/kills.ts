@@ -1,0 +1,53 @@
+import type { History } from "../history.ts";
+import { inParallel } from "../random.ts";
+import { createWorld, type RunOptions, within } from "../world.ts";
+import type { Scenario } from "./scenario.ts";
+import { givenCrowd, planErrands, runErrand } from "./traffic.ts";
+
+interface KillsSize {
+  requests: number;
+  kills: number;
+  /** False: one more gateway sweeps, so that no claim of a killed one has to run out. */
+  victimsSweep: boolean;
+}
+
+/** SIGKILL at random moments of ordinary traffic; each victim is started again over the same journal. */
+export const kills: Scenario<KillsSize> = {
+  name: "kills",
+  title: ({ requests, kills }) => `${requests} requests over 3 gateways with ${kills} random SIGKILLs`,
+  full: { requests: 10_000, kills: 200, victimsSweep: true },
+  short: { requests: 400, kills: 8, victimsSweep: false },
+  run: runKills,
+};
+
+async function runKills(options: RunOptions, { requests, kills, victimsSweep }: KillsSize): Promise<History> {
+  const world = await createWorld(options, 3, { sweeperApart: !victimsSweep });
+  try {
+    const { random } = world;
+    const customers = await givenCrowd(world);
+    const errands = planErrands(random, requests, customers.length, 3);
+    /** Before which errand which slot is hit, and how much later, so that requests are in all phases. */
+    const moments = random.shuffle([...errands.keys()]).slice(0, kills);
+    const plan = new Map(moments.map((at) => [at, { slot: random.int(0, 2), delayMs: random.int(0, 30) }]));
+    const restarts: Promise<unknown>[] = [];
+
+    await inParallel(requests, 24, async (at) => {
+      const hit = plan.get(at);
+      if (hit) {
+        // Its slot's last victim may still be on its way back.
+        await within(60_000, () => world.gateways[hit.slot]?.alive === true);
+        setTimeout(() => {
+          world.kill(hit.slot, "random");
+          restarts.push(world.startIn(hit.slot));
+        }, hit.delayMs);
+      }
+      await runErrand(world, customers, errands[at]!);
+      if (at % 2000 === 1999) options.progress(`${at + 1} of ${requests} requests`);
+    });
+    await new Promise((resolve) => setTimeout(resolve, 50));
+    await Promise.all(restarts);
+    return await world.finish();
+  } finally {
+    await world.stop();
+  }
+}

@@ -1,0 +1,30 @@
+import { cpSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { ROOT } from "./world.ts";
+
+/** A change of one file of the source tree: `from` must stand in it exactly once. */
+export interface Patch {
+  file: string;
+  from: string;
+  to: string;
+}
+
+/**
+ * Copies what a gateway is run from, so that a run sees one state of the sources, and changes it where asked to.
+ * @returns the copy's root
+ * @throws when a patch does not apply: the code has moved on, and the patch must too
+ */
+export function copySources(folder: string, patches: readonly Patch[] = []): string {
+  mkdirSync(folder, { recursive: true });
+  for (const part of ["src", "lua", "config", "package.json"]) {
+    cpSync(join(ROOT, part), join(folder, part), { recursive: true });
+  }
+  symlinkSync(join(ROOT, "node_modules"), join(folder, "node_modules"));
+  for (const { file, from, to } of patches) {
+    const path = join(folder, file);
+    const parts = readFileSync(path, "utf8").split(from);
+    if (parts.length !== 2) throw new Error(`${file} has ${parts.length - 1} times ${JSON.stringify(from)}`);
+    writeFileSync(path, parts.join(to));
+  }
+  return folder;
+}

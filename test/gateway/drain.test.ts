@@ -1,0 +1,197 @@
+import { mkdtemp, rm } from "node:fs/promises";
+import { createServer } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import { type Generator, startGenerator } from "../../src/sandbox/generator/server.ts";
+import type { IssuedKey } from "../../src/store/accounts.ts";
+import { consumed, expectSound, readBooks } from "../support/audit.ts";
+import { type Reply, send, until } from "../support/gateway.ts";
+import { type Sections, startGatewayProcess, startProgram } from "../support/processes.ts";
+import { heads, type RawClient, rawClient, rawPost } from "../support/raw-client.ts";
+import {
+  givenKey,
+  givenRedis,
+  polled,
+  readyz,
+  sent,
+  TEXT_TO_VIDEO,
+  type TestRedis,
+} from "../support/store-stage.ts";
+
+type GatewayProcess = Awaited<ReturnType<typeof startGatewayProcess>>;
+
+const SLOW = "[sandbox: delay=1200ms]";
+const RESTLESS = { tasks: { sweep_interval: "1m" } };
+
+let redis: TestRedis;
+let generator: Generator;
+const cleanups: (() => unknown)[] = [];
+beforeAll(async () => {
+  redis = await givenRedis();
+  generator = await startGenerator({ behaviour: { durationMs: 60_000 } });
+});
+afterAll(async () => {
+  await generator.stop();
+  await redis.stop();
+});
+afterEach(async () => {
+  for (const cleanup of cleanups.splice(0).reverse()) await cleanup();
+  generator.requests.length = 0;
+});
+
+async function givenProcess(config: Sections = {}, journal?: string): Promise<GatewayProcess> {
+  const gateway = await startGatewayProcess({
+    redisUrl: redis.url,
+    upstreamUrl: generator.url,
+    config: { ...RESTLESS, ...config },
+    ...(journal === undefined ? {} : { journal }),
+  });
+  cleanups.push(() => gateway.stop());
+  return gateway;
+}
+
+const post = (gateway: GatewayProcess, { key }: IssuedKey, prompt: string): Promise<Reply> =>
+  send(gateway.url, "POST", TEXT_TO_VIDEO, { key, body: { prompt } });
+
+/** A connection that has been served once and is kept. */
+async function keptConnection(gateway: GatewayProcess, key: IssuedKey): Promise<RawClient> {
+  const client = await rawClient(gateway.url);
+  cleanups.push(() => client.close());
+  const { head } = credits(key);
+  client.send(head);
+  await client.answers(1);
+  expect(heads(client.received())[0]).not.toMatch(/connection: close/i);
+  return client;
+}
+
+const credits = ({ key }: IssuedKey) => ({
+  head: `GET /api/v1/credits HTTP/1.1\r\nHost: gateway.test\r\nAuthorization: Bearer ${key}\r\n\r\n`,
+});
+
+async function expectBound(key: IssuedKey): Promise<void> {
+  const books = await readBooks(redis.client, key);
+  expectSound(books);
+  expect(books).toMatchObject({ balance: 990, held: 0, totalUsed: 10 });
+  expect(consumed(books)).toHaveLength(1);
+  expect(books.slots).toHaveLength(1);
+}
+
+const inFlight = (): Promise<void> =>
+  until(() => sent({ generator }).length > 0, "the generation to reach the upstream");
+
+describe("SIGTERM", () => {
+  test("readiness goes red while requests are still served; what is in flight ends well; exit code 0", async () => {
+    const gateway = await givenProcess({ server: { drain_delay: "500ms" } });
+    const key = await givenKey(redis.client);
+    const kept = await keptConnection(gateway, key);
+    const slow = post(gateway, key, SLOW);
+    await inFlight();
+    gateway.signal("SIGTERM");
+    await until(async () => (await readyz(gateway)) === 503, "readiness to go red");
+    const late = await send(gateway.url, "GET", "/api/v1/credits", { key: key.key });
+    expect(late.status, "a new connection is still served").toBe(200);
+    expect(late.headers.get("connection")).toBe("close");
+    kept.send(credits(key).head);
+    await kept.answers(2);
+    expect(heads(kept.received())[1]).toMatch(/^HTTP\/1\.1 200 [\s\S]*connection: close/i);
+    await kept.ended();
+    gateway.signal("SIGTERM");
+    gateway.signal("SIGINT");
+    const reply = await slow;
+    expect(reply.status).toBe(200);
+    expect(reply.headers.get("connection")).toBe("close");
+    const { how, stderr } = await gateway.ended();
+    expect(how).toBe("exit code 0");
+    expect(stderr).toBe("");
+    await expectBound(key);
+  });
+
+  test("a request whose client has left is finished and bound before the end", async () => {
+    const gateway = await givenProcess({ server: { drain_delay: "0s" } });
+    const key = await givenKey(redis.client);
+    const client = await rawClient(gateway.url);
+    const { head, body } = rawPost(TEXT_TO_VIDEO, key.key, { prompt: SLOW });
+    client.send(head + body);
+    await inFlight();
+    client.reset();
+    gateway.signal("SIGTERM");
+    expect((await gateway.ended()).how).toBe("exit code 0");
+    await expectBound(key);
+  });
+
+  test("beyond the drain timeout it ends all the same, with exit code 1 and nothing charged", async () => {
+    const gateway = await givenProcess({ server: { drain_delay: "0s", drain_timeout: "300ms" } });
+    const key = await givenKey(redis.client);
+    const hung = post(gateway, key, "[sandbox: hang]").catch((error: unknown) => error);
+    await inFlight();
+    const startedMs = performance.now();
+    gateway.signal("SIGTERM");
+    expect((await gateway.ended()).how).toBe("exit code 1");
+    expect(performance.now() - startedMs).toBeLessThan(5000);
+    expect(await hung).toBeInstanceOf(Error);
+    expect(await readBooks(redis.client, key)).toMatchObject({ held: 10, balance: 1000, totalUsed: 0 });
+  });
+
+  test("while the store hangs it ends within the drain timeout", async () => {
+    const gateway = await givenProcess({ server: { drain_delay: "0s", drain_timeout: "1s" } });
+    redis.pause();
+    try {
+      gateway.signal("SIGTERM");
+      expect((await gateway.ended()).how).toMatch(/exit code [01]/);
+    } finally {
+      redis.resume();
+    }
+  });
+});
+
+test("a charge that the store never heard of is made by the next process", async () => {
+  const journal = await mkdtemp(join(tmpdir(), "tollgate-drain-journal-"));
+  cleanups.push(() => rm(journal, { recursive: true, force: true }));
+  const first = await givenProcess({ server: { drain_delay: "0s" } }, journal);
+  const key = await givenKey(redis.client);
+  const pending = post(first, key, "[sandbox: delay=300ms]");
+  await inFlight();
+  redis.pause();
+  try {
+    expect((await pending).status).toBe(200);
+    first.signal("SIGKILL");
+    await first.ended();
+  } finally {
+    redis.resume();
+  }
+  await givenProcess({}, journal);
+  await expectBound(key);
+  expect(polled({ generator })).toHaveLength(0);
+});
+
+describe("a start that cannot be", () => {
+  test("a bad config is named in words, without a stack, exit code 1", async () => {
+    const program = await startProgram({}, { server: { prot: 1 }, upstream: { total_timeout: "soon" } });
+    cleanups.push(() => program.stop());
+    const { how, stdout, stderr } = await program.ended();
+    expect(how).toBe("exit code 1");
+    expect(stdout).toBe("");
+    expect(stderr).toMatch(/server\.prot/);
+    expect(stderr).toMatch(/upstream\.total_timeout/);
+    expect(stderr).not.toMatch(/^\s+at |Error:/m);
+  });
+
+  test("a port in use is named, with a way out, exit code 1", async () => {
+    const blocker = createServer();
+    blocker.listen(0, "127.0.0.1");
+    await new Promise<void>((done) => blocker.once("listening", () => done()));
+    cleanups.push(() => blocker.close());
+    const address = blocker.address();
+    const port = typeof address === "object" && address ? String(address.port) : "";
+    for (const name of ["PORT", "ADMIN_PORT"]) {
+      const ports = { PORT: "0", ADMIN_PORT: "0", [name]: port };
+      const program = await startProgram({ HOST: "127.0.0.1", ...ports, REDIS_URL: redis.url });
+      cleanups.push(() => program.stop());
+      const { how, stderr } = await program.ended();
+      expect(how).toBe("exit code 1");
+      expect(stderr).toMatch(new RegExp(`address already in use.*${port}.*PORT`));
+      expect(stderr.trim().split("\n"), "one line").toHaveLength(1);
+    }
+  });
+});

@@ -1,0 +1,163 @@
+import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
+import type { Connection } from "../../src/store/connection.ts";
+import type { Generation } from "../../src/store/operations.ts";
+import { createStage, openConnection, POLL_MS, type Stage } from "../support/store.ts";
+
+let connection: Connection;
+let stage: Stage;
+beforeAll(async () => {
+  connection = await openConnection();
+});
+afterAll(() => connection.close());
+beforeEach(() => {
+  stage = createStage(connection);
+});
+
+async function givenTask(credits = 100): Promise<Generation> {
+  const generation = stage.request(await stage.givenKey({ credits }), { price: 30 });
+  await stage.givenTask(generation);
+  return generation;
+}
+const account = async ({ key }: Generation) => {
+  const { balance, totalUsed, state } = await stage.credits(key);
+  return { balance, totalUsed, active: state.active };
+};
+const CHARGED = { balance: 70, totalUsed: 30, active: 1 };
+
+test("an observation before the end keeps slot and charge, and puts off the sweeper", async () => {
+  const task = await givenTask();
+  stage.clock.nowMs += 5000;
+  for (const status of ["processing", "pending"] as const) {
+    const observed = await stage.observe(task, status, { data: `{"s":"${status}"}` });
+    expect(observed).toMatchObject({ outcome: "observed", status, data: `{"s":"${status}"}`, refunded: 0 });
+  }
+  expect(await account(task)).toEqual(CHARGED);
+  expect(await stage.redis.zscore(task.key.names.due, task.requestId)).toBe(
+    String(stage.clock.nowMs + POLL_MS),
+  );
+});
+
+test("completed frees the slot and keeps the charge", async () => {
+  const task = await givenTask();
+  expect(await stage.observe(task, "completed")).toMatchObject({ outcome: "finished", refunded: 0 });
+  expect(await account(task)).toEqual({ ...CHARGED, active: 0 });
+  expect(await stage.redis.zscore(task.key.names.due, task.requestId)).toBeNull();
+});
+
+test("failed frees the slot and is refunded once, however often and by whomever it is seen", async () => {
+  const task = await givenTask();
+  const seen = await Promise.all([1, 2, 3, 4].map(() => stage.observe(task, "failed")));
+  expect(seen.map(({ refunded }) => refunded).sort()).toEqual([0, 0, 0, 30]);
+  expect(seen.filter(({ outcome }) => outcome === "already_finished")).toHaveLength(3);
+  expect(await account(task)).toEqual({ balance: 100, totalUsed: 0, active: 0 });
+  const [refund, charge] = (await stage.credits(task.key)).recent;
+  expect(refund).toMatchObject({
+    type: "recharge",
+    amount: 30,
+    balance_after: 100,
+    reason: "refund",
+    task_id: `task_${task.requestId}`,
+  });
+  expect(refund).not.toHaveProperty("endpoint");
+  expect(charge).toMatchObject({ type: "consume", amount: -30, balance_after: 70 });
+});
+
+test("failed is not refunded where refunds are off, nor later when they are on", async () => {
+  const task = await givenTask();
+  expect(await stage.observe(task, "failed", { refundFailed: false })).toMatchObject({ refunded: 0 });
+  expect(await stage.observe(task, "failed")).toMatchObject({ outcome: "already_finished", refunded: 0 });
+  expect(await account(task)).toEqual({ ...CHARGED, active: 0 });
+});
+
+test.each([
+  ["completed", "failed"],
+  ["failed", "completed"],
+  ["completed", "processing"],
+  ["failed", "gone"],
+  ["completed", "expired"],
+] as const)("what ended as %s stays so when %s is said", async (end, later) => {
+  const task = await givenTask();
+  await stage.observe(task, end, { data: "the end" });
+  const before = await stage.everything();
+  const answer = await stage.observe(task, later, { data: "later" });
+  expect(answer).toMatchObject({ outcome: "already_finished", status: end, data: "the end", refunded: 0 });
+  expect(await stage.everything()).toEqual(before);
+});
+
+test("the same end said again may bring fresher links", async () => {
+  const task = await givenTask();
+  await stage.observe(task, "completed", { data: "old link" });
+  expect(await stage.observe(task, "completed", { data: "new link" })).toMatchObject({ data: "new link" });
+});
+
+test("three 404s over a minute end a task as failed; two, or three in a moment, do not", async () => {
+  const task = await givenTask();
+  for (let at = 0; at < 5; at++) {
+    expect(await stage.observe(task, "gone"), `404 number ${at}`).toMatchObject({ outcome: "observed" });
+  }
+  stage.clock.nowMs += 59_999;
+  expect(await stage.observe(task, "gone")).toMatchObject({ outcome: "observed", status: "" });
+  stage.clock.nowMs += 1;
+  expect(await stage.observe(task, "gone")).toMatchObject({
+    outcome: "finished",
+    status: "failed",
+    refunded: 30,
+  });
+  expect(await account(task)).toEqual({ balance: 100, totalUsed: 0, active: 0 });
+  expect(await stage.requestRecord(task)).toMatchObject({ ended_by: "gone" });
+
+  const other = await givenTask();
+  await stage.observe(other, "gone");
+  stage.clock.nowMs += 60_000;
+  expect(await stage.observe(other, "gone")).toMatchObject({ outcome: "observed" });
+});
+
+test("a good answer between 404s starts their count anew", async () => {
+  const task = await givenTask();
+  await stage.observe(task, "gone");
+  await stage.observe(task, "gone");
+  stage.clock.nowMs += 60_000;
+  await stage.observe(task, "processing");
+  for (let at = 0; at < 3; at++) {
+    expect(await stage.observe(task, "gone")).toMatchObject({ outcome: "observed", status: "processing" });
+  }
+});
+
+test("a task past its maximum age ends as failed, with slot and refund", async () => {
+  const task = await givenTask();
+  expect(await stage.observe(task, "expired", { data: "given up" })).toMatchObject({
+    outcome: "finished",
+    status: "failed",
+    data: "given up",
+    refunded: 30,
+  });
+  expect(await account(task)).toEqual({ balance: 100, totalUsed: 0, active: 0 });
+  expect(await stage.requestRecord(task)).toMatchObject({ ended_by: "expired", status: "failed" });
+});
+
+test("an observation of what has no task writes nothing", async () => {
+  const key = await stage.givenKey();
+  const [held, gone] = [stage.request(key), stage.request(key)];
+  await stage.admit(held);
+  await stage.admit(gone);
+  await stage.void(gone, "refused");
+  const before = await stage.everything();
+  for (const generation of [held, gone, stage.request(key)]) {
+    expect(await stage.observe(generation, "failed")).toMatchObject({ outcome: "missing", refunded: 0 });
+  }
+  expect(await stage.everything()).toEqual(before);
+});
+
+test("the slot that comes back is the creating key's, the numbers are the polling key's", async () => {
+  const creator = await stage.givenKey({ maxConcurrent: 2 });
+  const poller = await stage.givenKey({ accountId: creator.accountId, maxConcurrent: 5 });
+  const [task, own] = [stage.request(creator), stage.request(poller)];
+  await stage.givenTask(task);
+  await stage.givenTask(own);
+  const { state } = await stage.observe(task, "completed", { poller });
+  expect(state).toMatchObject({ maxConcurrent: 5, active: 1 });
+  expect((await stage.store.inspect(creator, stage.tiers)).state).toMatchObject({
+    maxConcurrent: 2,
+    active: 0,
+  });
+});

@@ -1,0 +1,253 @@
+import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
+import type { Connection } from "../../src/store/connection.ts";
+import {
+  createStage,
+  HOLD_MS,
+  NOON_MS,
+  openConnection,
+  POLL_MS,
+  type Stage,
+  taskOf,
+} from "../support/store.ts";
+
+// BIND and VOID: what becomes of a hold.
+
+let connection: Connection;
+let stage: Stage;
+beforeAll(async () => {
+  connection = await openConnection();
+});
+afterAll(() => connection.close());
+beforeEach(() => {
+  stage = createStage(connection);
+});
+
+const state = async (key: Parameters<Stage["credits"]>[0]) => {
+  const { balance, totalUsed, totalRequests, recent, state } = await stage.credits(key);
+  return { balance, totalUsed, totalRequests, active: state.active, transactions: recent.length };
+};
+
+test("BIND turns the hold into one consume entry and gives the slot to the task", async () => {
+  const key = await stage.givenKey({ credits: 100 });
+  const generation = stage.request(key, { price: 30 });
+  await stage.admit(generation);
+  stage.clock.nowMs += 1500;
+  expect(await stage.bind(generation)).toMatchObject({ outcome: "bound", state: { active: 1 } });
+  const { recent, ...account } = await stage.credits(key);
+  expect(account).toMatchObject({ balance: 70, totalUsed: 30, totalRequests: 1 });
+  expect(await stage.held(key)).toBe(0);
+  expect(recent[0]).toEqual({
+    id: expect.stringMatching(/^txn_\d+_\d+-\d+$/),
+    type: "consume",
+    amount: -30,
+    balance_after: 70,
+    endpoint: generation.endpoint,
+    created_at: new Date(NOON_MS + 1500).toISOString(),
+  });
+  expect(await stage.redis.zscore(key.names.due, generation.requestId)).toBe(
+    String(stage.clock.nowMs + POLL_MS),
+  );
+});
+
+test("BIND again, even after the task's end, charges nothing and changes nothing", async () => {
+  const key = await stage.givenKey();
+  const generation = stage.request(key);
+  await stage.givenTask(generation);
+  const bound = await stage.everything();
+  expect(await stage.bind(generation)).toMatchObject({ outcome: "bound" });
+  expect(await stage.everything()).toEqual(bound);
+  await stage.observe(generation, "failed");
+  const ended = await stage.everything();
+  expect(await stage.bind(generation)).toMatchObject({ outcome: "bound" });
+  expect(await stage.everything()).toEqual(ended);
+});
+
+test("BIND with a second task id is a conflict and changes nothing", async () => {
+  const generation = stage.request(await stage.givenKey());
+  await stage.givenTask(generation);
+  const before = await stage.everything();
+  expect(await stage.bind(generation, `${taskOf(generation)}2`)).toMatchObject({ outcome: "conflict" });
+  expect(await stage.everything()).toEqual(before);
+});
+
+test("a task id belongs to the first request that got it, over all accounts and partitions", async () => {
+  const first = stage.request(await stage.givenKey());
+  await stage.givenTask(first);
+  const elsewhere = createStage(connection);
+  const second = elsewhere.request(await elsewhere.givenKey());
+  await elsewhere.admit(second);
+  const before = await elsewhere.everything();
+  expect(await elsewhere.bind(second, taskOf(first))).toMatchObject({ outcome: "conflict" });
+  expect(await elsewhere.everything()).toEqual(before);
+  // Its outcome is unknown: the hold ends at its due time, and nothing is charged.
+  elsewhere.clock.nowMs += HOLD_MS;
+  expect(await elsewhere.void(second, "due")).toBe("void");
+  expect(await elsewhere.credits(second.key)).toMatchObject({ balance: 1000, totalUsed: 0 });
+});
+
+test("a late BIND is charged when the balance allows, and takes its slot above the limit", async () => {
+  const key = await stage.givenKey({ credits: 20, maxConcurrent: 1 });
+  const [late, other] = [stage.request(key), stage.request(key)];
+  await stage.admit(late);
+  await stage.void(late, "refused");
+  await stage.admit(other);
+  const reply = await stage.bind(late);
+  expect(reply).toMatchObject({ outcome: "late", state: { active: 2, maxConcurrent: 1 } });
+  expect(await state(key)).toMatchObject({ balance: 0, totalUsed: 10, active: 2 });
+  expect(await stage.held(key)).toBe(10);
+  expect(await stage.bind(late)).toMatchObject({ outcome: "bound" });
+  expect(await stage.observe(late, "failed")).toMatchObject({ outcome: "finished", refunded: 10 });
+  expect(await state(key)).toMatchObject({ balance: 10, totalUsed: 0, active: 1 });
+});
+
+test("a late BIND that the balance does not cover is uncollected, and never refunded", async () => {
+  const key = await stage.givenKey({ credits: 10 });
+  const [late, other] = [stage.request(key), stage.request(key)];
+  await stage.admit(late);
+  await stage.void(late, "refused");
+  await stage.admit(other);
+  expect(await stage.bind(late)).toMatchObject({ outcome: "uncollected", state: { active: 2 } });
+  expect(await state(key)).toMatchObject({ balance: 0, totalUsed: 0, transactions: 1 });
+  expect(await stage.observe(late, "failed")).toMatchObject({ outcome: "finished", refunded: 0 });
+  expect(await state(key)).toMatchObject({ balance: 0, totalUsed: 0, active: 1, transactions: 1 });
+});
+
+test("a BIND whose ADMIT left no record at all is late", async () => {
+  const key = await stage.givenKey({ credits: 10 });
+  const generation = stage.request(key);
+  expect(await stage.bind(generation)).toMatchObject({ outcome: "late", state: { active: 1 } });
+  expect((await stage.admit(generation)).outcome).toBe("admitted");
+  expect(await state(key)).toMatchObject({ balance: 0, totalUsed: 10, active: 1, transactions: 2 });
+});
+
+test("a late BIND over a tombstone stays for good", async () => {
+  const key = await stage.givenKey();
+  const generation = stage.request(key);
+  await stage.void(generation, "unsent");
+  await stage.bind(generation);
+  expect(await stage.redis.pttl(`tg:{p${stage.partition}}:request:${generation.requestId}`)).toBe(-1);
+});
+
+test("a late BIND does not take an Idempotency-Key that another request uses by now", async () => {
+  const key = await stage.givenKey();
+  const idempotency = { digest: "d", fingerprint: "f" };
+  const [first, second, third] = [1, 2, 3].map(() => stage.request(key, { idempotency }));
+  await stage.admit(first!);
+  await stage.void(first!, "refused");
+  await stage.admit(second!);
+  await stage.bind(first!);
+  expect(await stage.admit(third!)).toMatchObject({ outcome: "idempotency_in_progress" });
+  await stage.bind(second!);
+  expect(await stage.admit(third!)).toMatchObject({ outcome: "replayed", taskId: taskOf(second!) });
+});
+
+test("VOID gives back hold, slot and the day's count; the window entry and the request's count stay", async () => {
+  const key = await stage.givenKey({ rateLimit: 5, dailyLimit: 1 });
+  const generation = stage.request(key);
+  await stage.admit(generation);
+  await stage.void(generation, "refused");
+  const { state: limits, ...account } = await stage.credits(key);
+  expect(limits).toMatchObject({ remaining: 4, active: 0 });
+  expect(account).toMatchObject({ balance: 1000, totalUsed: 0, totalRequests: 1 });
+  expect(await stage.redis.hget(key.names.key, "day_count")).toBe("0");
+  expect(await stage.redis.zscore(key.names.due, generation.requestId)).toBeNull();
+  const before = await stage.everything();
+  stage.clock.nowMs += HOLD_MS;
+  for (const reason of ["refused", "due"] as const) expect(await stage.void(generation, reason)).toBe("void");
+  expect(await stage.everything()).toEqual(before);
+});
+
+test("VOID unsent also takes back the window entry and the request's count", async () => {
+  const key = await stage.givenKey({ rateLimit: 5 });
+  const [kept, unsent] = [stage.request(key), stage.request(key)];
+  await stage.admit(kept);
+  await stage.admit(unsent);
+  expect(await stage.void(unsent, "unsent")).toBe("void");
+  const once = await stage.everything();
+  expect(await stage.void(unsent, "unsent")).toBe("void");
+  expect(await stage.everything()).toEqual(once);
+  expect(await stage.credits(key)).toMatchObject({ state: { remaining: 4, active: 1 }, totalRequests: 1 });
+});
+
+// The sweeper of another gateway once came first, and the request that was never sent stayed counted.
+test("VOID unsent after VOID due has the effect of either order", async () => {
+  const key = await stage.givenKey();
+  const generation = stage.request(key);
+  await stage.admit(generation);
+  stage.clock.nowMs += HOLD_MS;
+  await stage.void(generation, "due");
+  await stage.void(generation, "unsent");
+  await stage.void(generation, "unsent");
+  expect(await state(key)).toMatchObject({ balance: 1000, totalRequests: 0, active: 0 });
+  expect(await stage.redis.llen(key.names.window)).toBe(0);
+});
+
+test("VOID unsent before its ADMIT leaves a tombstone that expires", async () => {
+  const key = await stage.givenKey();
+  const generation = stage.request(key);
+  const call = await stage.onItsWay(() => stage.admit(generation));
+  expect(await stage.void(generation, "unsent")).toBe("missing");
+  expect((await stage.arrive(call))[0]).toBe("void");
+  expect(await state(key)).toMatchObject({ balance: 1000, totalRequests: 0, active: 0 });
+  const lifetimeMs = await stage.redis.pttl(`tg:{p${stage.partition}}:request:${generation.requestId}`);
+  expect(lifetimeMs).toBeGreaterThan(3_500_000);
+});
+
+test.each(["refused", "due"] as const)(
+  "VOID %s of a request that nobody knows writes nothing",
+  async (reason) => {
+    const generation = stage.request(await stage.givenKey());
+    const before = await stage.everything();
+    expect(await stage.void(generation, reason)).toBe("missing");
+    expect(await stage.everything()).toEqual(before);
+  },
+);
+
+test("VOID due before the due time changes nothing", async () => {
+  const generation = stage.request(await stage.givenKey());
+  await stage.admit(generation);
+  stage.clock.nowMs += HOLD_MS - 1;
+  const before = await stage.everything();
+  expect(await stage.void(generation, "due")).toBe("not_due");
+  expect(await stage.everything()).toEqual(before);
+  stage.clock.nowMs += 1;
+  expect(await stage.void(generation, "due")).toBe("void");
+});
+
+test.each(["refused", "due", "unsent"] as const)(
+  "VOID %s of a charged request changes nothing",
+  async (reason) => {
+    const generation = stage.request(await stage.givenKey());
+    await stage.givenTask(generation);
+    stage.clock.nowMs += HOLD_MS;
+    for (const status of ["pending", "failed"] as const) {
+      await stage.observe(generation, status);
+      const before = await stage.everything();
+      expect(await stage.void(generation, reason)).toBe("bound");
+      expect(await stage.everything()).toEqual(before);
+    }
+  },
+);
+
+test("a hold of yesterday that is taken back leaves today's count alone", async () => {
+  const key = await stage.givenKey();
+  const yesterday = stage.request(key);
+  await stage.admit(yesterday);
+  stage.clock.nowMs += 12 * 3_600_000;
+  await stage.admit(stage.request(key));
+  await stage.void(yesterday, "refused");
+  expect(await stage.redis.hget(key.names.key, "day_count")).toBe("1");
+});
+
+test("settlements that the store could not answer are kept whole, and work later", async () => {
+  const key = await stage.givenKey();
+  const [sent, unsent] = [stage.request(key), stage.request(key)];
+  await stage.admit(sent);
+  const { deferred: binding } = await stage.unsent(() => stage.bind(sent));
+  const { calls, deferred: taking } = await stage.unsent(() => stage.admit(unsent));
+  stage.clock.nowMs += 1000;
+  expect((await stage.arrive(calls[0]!))[0]).toBe("admitted");
+  expect((await stage.arrive(taking!))[0]).toBe("void");
+  expect((await stage.arrive(binding!))[0]).toBe("bound");
+  expect(await state(key)).toMatchObject({ balance: 990, totalUsed: 10, totalRequests: 1, active: 1 });
+});

@@ -1,0 +1,116 @@
+import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
+import type { Connection } from "../../src/store/connection.ts";
+import { claimName, partitionNames } from "../../src/store/names.ts";
+import type { Generation } from "../../src/store/operations.ts";
+import { createStage, HOLD_MS, openConnection, type Stage, taskOf, times } from "../support/store.ts";
+
+// CLAIM and COLLECT: what the sweeper asks of the store.
+
+const LEASE_MS = 90_000;
+
+let connection: Connection;
+let stage: Stage;
+beforeAll(async () => {
+  connection = await openConnection();
+});
+afterAll(() => connection.close());
+beforeEach(() => {
+  stage = createStage(connection);
+});
+
+const claimed = async (most = 100): Promise<string[]> =>
+  (await stage.sweeps.claim(stage.partition, most)).requests.map(({ requestId }) => requestId);
+const idsOf = (generations: readonly Generation[]) => generations.map(({ requestId }) => requestId).sort();
+
+test("a claim takes what is due, once within its lease, and again after it", async () => {
+  const key = await stage.givenKey();
+  const holds = times(4, () => stage.request(key));
+  await Promise.all(holds.map(stage.admit));
+  stage.clock.nowMs += HOLD_MS - 1;
+  expect(await claimed()).toEqual([]);
+  stage.clock.nowMs += 1;
+  const [some, rest] = [await claimed(3), await claimed(3)];
+  expect([some.length, rest.length, await claimed()]).toEqual([3, 1, []]);
+  expect([...some, ...rest].sort()).toEqual(idsOf(holds));
+  stage.clock.nowMs += LEASE_MS - 1;
+  expect(await claimed()).toEqual([]);
+  stage.clock.nowMs += 1;
+  expect((await claimed()).sort()).toEqual(idsOf(holds));
+});
+
+test("simultaneous claims never take the same", async () => {
+  const key = await stage.givenKey();
+  const holds = times(40, () => stage.request(key));
+  await Promise.all(holds.map(stage.admit));
+  stage.clock.nowMs += HOLD_MS;
+  const taken = await Promise.all(times(8, () => claimed(7)));
+  expect(taken.flat().sort()).toEqual(idsOf(holds));
+});
+
+test("a claim tells a hold from a task, with all that ending it needs", async () => {
+  const key = await stage.givenKey();
+  const hold = stage.request(key, { idempotency: { digest: "d", fingerprint: "f" } });
+  const task = stage.request(key);
+  await stage.admit(hold);
+  await stage.givenTask(task);
+  const boundAtMs = stage.clock.nowMs;
+  stage.clock.nowMs += HOLD_MS;
+  const { nowMs, requests } = await stage.sweeps.claim(stage.partition, 10);
+  expect(nowMs).toBe(stage.clock.nowMs);
+  const common = { partition: stage.partition, accountId: key.accountId, creatorKeyId: key.keyId };
+  const found = (generation: Generation) => requests.find((one) => one.requestId === generation.requestId);
+  expect(found(hold)).toMatchObject({ ...common, state: "held", idempotencyDigest: "d", taskId: "" });
+  expect(found(task)).toMatchObject({ ...common, state: "bound", taskId: taskOf(task), boundAtMs });
+
+  expect(await stage.sweeps.voidDue(found(hold)!, stage.tiers)).toBe("void");
+  const again = stage.request(key, { idempotency: { digest: "d", fingerprint: "another" } });
+  expect(await stage.admit(again)).toMatchObject({ outcome: "admitted" });
+  // The lease is no new due time: what it claimed may still be bound, and then it is no hold any more.
+  expect(await stage.sweeps.voidDue(found(task)!, stage.tiers)).toBe("bound");
+});
+
+test("a claim drops an entry whose request has ended", async () => {
+  await stage.redis.zadd(partitionNames(stage.partition).due, 0, "req_ended");
+  expect(await claimed()).toEqual([]);
+  expect(await stage.redis.zcard(partitionNames(stage.partition).due)).toBe(0);
+});
+
+test("what ended is forgotten after its retention, the ledger is kept, and its task id is free", async () => {
+  const key = await stage.givenKey();
+  const [task, refused, open] = times(3, () => stage.request(key));
+  await stage.givenTask(task!);
+  await stage.observe(task!, "completed");
+  await stage.admit(refused!);
+  await stage.void(refused!, "refused");
+  await stage.admit(open!);
+  const before = await stage.credits(key);
+  stage.clock.nowMs += 9999;
+  expect(await stage.sweeps.collect(stage.partition, 10_000, 10)).toBe(0);
+  stage.clock.nowMs += 1;
+  expect(await stage.sweeps.collect(stage.partition, 10_000, 10)).toBe(2);
+  expect(await stage.sweeps.collect(stage.partition, 10_000, 10)).toBe(0);
+  expect(await stage.credits(key)).toEqual(before);
+  for (const gone of [task!, refused!]) expect(await stage.requestRecord(gone)).toEqual({});
+  expect(await stage.store.inspectTask(key, taskOf(task!), 5000, stage.tiers)).toMatchObject({
+    outcome: "not_found",
+  });
+  expect(await stage.redis.exists(claimName(taskOf(task!)))).toBe(0);
+  expect(await stage.requestRecord(open!)).toMatchObject({ state: "held" });
+});
+
+test("COLLECT keeps what is open or young, whatever the list of ended ones says", async () => {
+  const key = await stage.givenKey();
+  const [held, bound, young] = times(3, () => stage.request(key));
+  await stage.admit(held!);
+  await stage.givenTask(bound!);
+  await stage.givenTask(young!);
+  await stage.observe(young!, "completed");
+  stage.clock.nowMs += 9999;
+  const before = await stage.everything();
+  for (const { requestId } of [held!, bound!, young!]) {
+    const keys = [`tg:{p${stage.partition}}:request:${requestId}`, partitionNames(stage.partition).done];
+    const args = [String(stage.clock.nowMs), "", requestId, 10_000];
+    expect(await connection.scripts.collect(keys, args)).toEqual(["kept"]);
+  }
+  expect(await stage.everything()).toEqual(before);
+});
