@@ -43,6 +43,8 @@ const badBody = (message: string): Refusal =>
  * rest of the body is still unread (see `drainBody`).
  */
 export function readJson(req: IncomingMessage, timeoutMs: number): Promise<BodyResult> {
+  // Its `close` came while the key was looked up and will not come again: only the timeout would end this.
+  if (req.destroyed) return Promise.resolve({ outcome: "client_gone" });
   return new Promise((resolve) => {
     const chunks: Buffer[] = [];
     let bytes = 0;

@@ -71,8 +71,9 @@ export function createStore(connection: Connection, nowMs?: () => number): Store
       return admission(await run("admit", keys, args));
     } catch (error) {
       // Unless the store has refused it, it may still run: take it back as soon as the store answers.
+      // On disk before the 503 goes out: a crash right after it would leave the window entry behind.
       if (!isFinal((error as Error).cause))
-        void connection.defer(requestId, voiding(generation, "unsent", tiers));
+        await connection.defer(requestId, voiding(generation, "unsent", tiers));
       throw error;
     }
   }

@@ -5,7 +5,9 @@ import type { ClientEvent, LinkEvent } from "./history.ts";
 /** Codes of refusals that ADMIT itself decides: they leave no record at all. */
 const REFUSED_AT_ADMISSION = new Set([400, 401, 402, 409, 422, 2001, 2002, 2003, 2005]);
 /** What was sent in the last moments before a kill may have died on its way. */
-const KILL_SLACK_MS = 250;
+const KILL_SLACK_MS = 100;
+/** A kill explains an uncharged task for so long after its answer; by then a BIND was sent or journaled. */
+const BIND_MAX_MS = 2000;
 
 /** What was answered 503 or refused has left no hold, no slot, no window entry, no count. */
 export function refusedLeavesNothing({ generations, requests, upstream }: Books): Finding {
@@ -68,7 +70,8 @@ export function upstreamAgrees({ history, generations, requests }: Books): Findi
       continue;
     }
     const kill = killedMs.get(gateway);
-    const explained = kill !== undefined && kill >= answeredMs - KILL_SLACK_MS && status !== 200;
+    const afterMs = (kill ?? Number.NaN) - answeredMs;
+    const explained = afterMs >= -KILL_SLACK_MS && afterMs <= BIND_MAX_MS && status !== 200;
     if (explained && !bound.has(requestId)) uncharged.push(`${requestId} (${taskId}), ${gateway} killed`);
     else
       violations.push(

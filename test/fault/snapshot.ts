@@ -33,7 +33,7 @@ export async function readStore(redis: Redis): Promise<StoreEntry[]> {
           case "set":
             return pipe.smembers(name);
           case "zset":
-            return pipe.zrange(name, 0, -1);
+            return pipe.zrange(name, "0", "-1");
           case "stream":
             return pipe.xrange(name, "-", "+");
           default:

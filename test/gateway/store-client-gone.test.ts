@@ -3,7 +3,7 @@ import type { IssuedKey } from "../../src/store/accounts.ts";
 import { consumed, expectSound, expectUntouched, readBooks } from "../support/audit.ts";
 import { until } from "../support/gateway.ts";
 import { type RawClient, rawClient, rawPost } from "../support/raw-client.ts";
-import { generate, givenStage, type Stage, sent, TEXT_TO_VIDEO } from "../support/store-stage.ts";
+import { generate, givenStage, readyz, type Stage, sent, TEXT_TO_VIDEO } from "../support/store-stage.ts";
 
 let stage: Stage;
 beforeAll(async () => {
@@ -70,6 +70,22 @@ test.each(WAYS)("a client that leaves before its body has changed nothing (%s)",
   }
   expect(sent(stage.gateway)).toHaveLength(0);
   expect(await answered("client_gone")).toBe(true);
+});
+
+test.each(WAYS)("a client that leaves while its key is looked up has changed nothing (%s)", async (way) => {
+  const key = await stage.givenKey();
+  const lookups = stage.proxy.count("get");
+  await stage.proxy.steer({ stall: true });
+  const client = await begin(key, "whole");
+  await until(() => stage.proxy.count("get") > lookups, "the lookup to be on its way");
+  client[way]();
+  // The connection ends while nobody reads the body yet, and nobody may wait for that body later.
+  await client.ended();
+  for (let turn = 0; turn < 3; turn++) await readyz(stage.gateway);
+  await stage.proxy.heal();
+  await idle();
+  expectUntouched(await readBooks(stage.redis.client, key), 1000);
+  expect(sent(stage.gateway)).toHaveLength(0);
 });
 
 test.each(WAYS)("a client that leaves during admission leaves no slot behind (%s)", async (way) => {

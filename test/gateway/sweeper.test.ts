@@ -136,6 +136,24 @@ describe("a task that no client polls is ended all the same", () => {
   });
 });
 
+test("holds end in time while the upstream hangs over questions", async () => {
+  const [asked, held] = [await givenKey(redis.client), await givenKey(redis.client)];
+  const hanging = { upstream: { headersTimeoutMs: 3000, totalTimeoutMs: 3000 } };
+  const own = await givenSweeping({ config: hanging });
+  try {
+    for (let nth = 0; nth < 12; nth++) await givenTask(own, asked, "duration=3600s poll-fault=hang");
+    await until(() => polled(own).filter(({ taskId }) => !taskId).length >= 4, "the questions to hang");
+    expect((await generate(own, held, "[sandbox: reset]")).status).toBe(502);
+    await makeDue(redis.client, held.accountId);
+    const startedMs = performance.now();
+    await until(async () => (await readBooks(redis.client, held)).held === 0, "the hold to end");
+    expect(performance.now() - startedMs).toBeLessThan(2000);
+  } finally {
+    await redis.client.del(partitionNames(await partitionFor(redis.client, asked.accountId)).due);
+    await own.stop();
+  }
+});
+
 test("sweeping gateways ask for each task once and refund each failed one once", async () => {
   const key = await givenKey(redis.client);
   const others = [await givenSweeping(), await givenSweeping()];

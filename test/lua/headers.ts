@@ -16,14 +16,19 @@ export interface Header {
   body: string;
 }
 
-/** Reads the header of `lua/<verb>.lua`: the comment between the `#!lua` line and the first code. */
-export function readHeader(verb: string): Header {
-  const [, ...lines] = readFileSync(join(LUA_FOLDER, `${verb}.lua`), "utf8").split("\n");
+/** Reads the header of `lua/<verb>.lua`. */
+export const readHeader = (verb: string): Header => parseHeader(readScript(verb));
+
+export const readScript = (name: string): string => readFileSync(join(LUA_FOLDER, `${name}.lua`), "utf8");
+
+/** The header is the comment between the `#!lua` line and the first code. */
+function parseHeader(text: string): Header {
+  const [, ...lines] = text.split("\n");
   const length = lines.findIndex((line) => !line.startsWith("--"));
   const header = lines.slice(0, length);
   const section = (name: string): string[] => {
     const begin = header.findIndex((line) => line.startsWith(`-- ${name} `));
-    if (begin === -1) throw new Error(`${verb}: no ${name} in the header`);
+    if (begin === -1) throw new Error(`no ${name} in the header`);
     const after = header.slice(begin + 1).findIndex((line) => /^-- [A-Z]{4,} /.test(line));
     return header.slice(begin, after === -1 ? undefined : begin + 1 + after);
   };
@@ -42,4 +47,41 @@ export function readHeader(verb: string): Header {
     outcomes: section("RETURNS").flatMap((line) => /^-- {3}(\w+)(?: {2,}|$)/.exec(line)?.[1] ?? []),
     body: lines.slice(length).join("\n"),
   };
+}
+
+const sorted = (numbers: Iterable<number>): number[] => [...new Set(numbers)].sort((a, b) => a - b);
+
+/** Every `name[n]` of a text. */
+export const numbersIn = (text: string, name: string): number[] =>
+  sorted([...text.matchAll(new RegExp(`\\b${name}\\[(\\d+)\\]`, "g"))].map(([, number]) => Number(number)));
+
+/** Every outcome that a body can answer: the literals where a reply names its outcome, or sets the variable for it. */
+function outcomesOf(body: string): string[] {
+  const places = [
+    ...body.matchAll(/\b(?:reply|answer)\(([^,)]*)/g),
+    ...body.matchAll(/\breturn \{ ([^,}]*)/g),
+    ...body.matchAll(/\boutcome = ([^\n]*)/g),
+  ].map(([, expression]) => expression ?? "");
+  const literals = places.flatMap((expression) => [...expression.matchAll(/(==|~=)? ?"(\w+)"/g)]);
+  return [...new Set(literals.flatMap(([, compared, literal]) => (compared ? [] : (literal ?? []))))].sort();
+}
+
+/** What a script's header says otherwise than its body does. */
+export function liesOf(text: string): string[] {
+  const { keys, args, open, unused, outcomes, body } = parseHeader(text);
+  const rest = /unpack\(ARGV, (\d+)\)/.exec(body)?.[1];
+  // ARGV 1 and 2 are the prelude's: the clock, and the tiers for whoever reads a key.
+  const used = sorted([1, 2, ...numbersIn(body, "ARGV"), ...(rest ? [Number(rest)] : [])]);
+  const pairs: [string, unknown, unknown][] = [
+    ["KEYS", keys, numbersIn(body, "KEYS")],
+    ["ARGV", args, used],
+    ["ARGV without end", open, rest !== undefined],
+    ["ARGV that are unused", unused, body.includes("read_key(") ? [] : [2]],
+    ["RETURNS", [...outcomes].sort(), outcomesOf(body)],
+  ];
+  return pairs.flatMap(([what, said, done]) =>
+    JSON.stringify(said) === JSON.stringify(done)
+      ? []
+      : `${what}: ${JSON.stringify(said)}, ${JSON.stringify(done)}`,
+  );
 }

@@ -82,24 +82,25 @@ function checkLimits(run: Run, records: readonly Fields[]): void {
 /** What has a bound keeps it. Money, holds and slots never expire; tombstones and idempotency records do. DESIGN 4. */
 async function checkBounds(run: Run, records: readonly Fields[]): Promise<void> {
   const { redis } = run.stage;
-  for (const { keyId, names } of run.refs) {
+  const expires = async (name: string): Promise<boolean> => (await redis.pttl(name)) > 0;
+  const ofKeys = run.refs.map(async ({ keyId, names }) => {
     const entries = await redis.llen(names.window);
     must(entries <= run.widest.get(keyId)!.rateLimit, "a window holds no more than its limit");
-    for (const name of Object.values(names)) {
-      must((await redis.pttl(name)) < 0, `${name.split(":")[2]}: money, holds and slots have no expiry`);
-    }
-  }
-  for (const { request } of run.sent) {
-    const { partition } = request.key;
-    const expires = (await redis.pttl(requestName(partition, request.generation.requestId))) > 0;
-    const record = records.find(({ id }) => id === request.generation.requestId);
-    if (record) must(expires === (request.tombstone === true), "of requests, only tombstones expire");
-    if (request.taskId) must((await redis.pttl(taskName(partition, request.taskId))) < 0, "tasks stay");
-  }
-  for (const [digest, { request }] of run.world.idempotency) {
+    const expiring = await Promise.all(Object.values(names).map(expires));
+    must(!expiring.includes(true), "money, holds and slots never expire");
+  });
+  const ofRequests = run.sent.map(async ({ request: { generation, key, taskId, tombstone } }) => {
+    const { requestId } = generation;
+    if (!records.some(({ id }) => id === requestId)) return;
+    const expiring = await expires(requestName(key.partition, requestId));
+    must(expiring === (tombstone === true), "of requests, only tombstones expire");
+    if (taskId) must(!(await expires(taskName(key.partition, taskId))), "tasks never expire");
+  });
+  const ofKeysOfCustomers = [...run.world.idempotency].map(async ([digest, { request }]) => {
     const lifetimeMs = await redis.pttl(idempotencyName(request.key.partition, digest));
     must(lifetimeMs > 23 * 3_600_000, "idempotency keys live for 24 h");
-  }
+  });
+  await Promise.all([...ofKeys, ...ofRequests, ...ofKeysOfCustomers]);
 }
 
 function must(holds: boolean, invariant: string): void {

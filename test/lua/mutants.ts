@@ -119,6 +119,7 @@ export const MUTANTS: readonly Mutant[] = [
     'if state == "bound" or state == "finished"',
     'if state == "bound"',
   ),
+  mutant("the price is not what admission fixed", "bind", "record[3] or ARGV[6]", "ARGV[6]"),
   mutant("late is charged without cover", "bind", 'covered and "late" or "uncollected"', '"late"'),
   mutant("late is never charged", "bind", 'covered and "late" or "uncollected"', '"uncollected"'),
   mutant("held is spent by a late one", "bind", " - tonumber(money[2] or 0) >= price", " >= price"),
@@ -133,7 +134,7 @@ export const MUTANTS: readonly Mutant[] = [
     '  if state == "held" then redis.call("HINC',
     '  if true then redis.call("HINC',
   ),
-  without("total used stays", "bind", '  redis.call("HINCRBY", account, "total_used", ARGV[6])\n'),
+  without("total used stays", "bind", '  redis.call("HINCRBY", account, "total_used", int(price))\n'),
   without(
     "uncollected is forgotten",
     "bind",

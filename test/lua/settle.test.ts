@@ -62,6 +62,15 @@ test("BIND again, even after the task's end, charges nothing and changes nothing
   expect(await stage.everything()).toEqual(ended);
 });
 
+test("BIND charges what was fixed at admission, whatever it says itself", async () => {
+  const key = await stage.givenKey();
+  const generation = stage.request(key, { price: 10 });
+  await stage.admit(generation);
+  await stage.bind({ ...generation, price: 900 });
+  expect(await state(key)).toMatchObject({ balance: 990, totalUsed: 10 });
+  expect(await stage.held(key)).toBe(0);
+});
+
 test("BIND with a second task id is a conflict and changes nothing", async () => {
   const generation = stage.request(await stage.givenKey());
   await stage.givenTask(generation);

@@ -49,7 +49,10 @@ export async function step(run: Run, command: Command, where: string): Promise<v
       const neighbour = targetOf(run, command, command.request + 1) ?? target;
       const taskId = ownTask(command.task === "own" ? target.request : neighbour.request);
       const data = `{"task_id":"${taskId}"}`;
-      await stage.bind(target.request.generation, taskId, data);
+      const { generation, admission } = target.request;
+      // What a BIND says of the price counts only where there was no admission to fix it.
+      const price = admission ? generation.price + 1 : generation.price;
+      await stage.bind({ ...generation, price }, taskId, data);
       return expectReply(stage.replies()[0], model.bind(world, target.request, taskId, data, POLL_MS));
     }
     case "void": {

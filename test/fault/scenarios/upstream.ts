@@ -1,0 +1,59 @@
+import { setTimeout as pause } from "node:timers/promises";
+import { generate, poll } from "../client.ts";
+import type { History } from "../history.ts";
+import { inParallel } from "../random.ts";
+import { KINDS, MISBEHAVIOURS } from "../upstream-kinds.ts";
+import { createWorld, type RunOptions } from "../world.ts";
+import type { Scenario } from "./scenario.ts";
+
+interface UpstreamSize {
+  requestsEach: number;
+}
+
+/** Polls until a task has ended; the strangest kinds need three. */
+const POLLS_MAX = 6;
+
+/** The upstream misbehaves in every way it knows; its own log says what is right. */
+export const upstream: Scenario<UpstreamSize> = {
+  name: "upstream",
+  title: ({ requestsEach }) =>
+    `${MISBEHAVIOURS.length} kinds of misbehaviour, ${requestsEach} requests each: ${MISBEHAVIOURS.join(", ").replaceAll("_", " ")}`,
+  full: { requestsEach: 500 },
+  short: { requestsEach: 8 },
+  run: runUpstream,
+};
+
+async function runUpstream(options: RunOptions, { requestsEach }: UpstreamSize): Promise<History> {
+  const world = await createWorld(options, 2);
+  try {
+    const { random } = world;
+    const customers = await Promise.all(Array.from({ length: 8 }, () => world.givenCustomer()));
+    // One in ten behaves, so that the misbehaving ones do not have the connections to themselves.
+    const kinds = [...MISBEHAVIOURS.flatMap((kind) => Array.from({ length: requestsEach }, () => kind))];
+    const behaving = Array.from({ length: Math.ceil(kinds.length / 10) }, () => "ok");
+    const plan = random.shuffle([...kinds, ...behaving]).map((kind) => ({
+      wish: { kind, lifeMs: random.int(1, 60), fails: random.chance(0.3) },
+      customer: customers[random.int(0, customers.length - 1)]!,
+      gateway: random.int(0, 1),
+      idempotencyKey: random.chance(0.3) ? `key-${random.int(0, 2 ** 40)}` : "",
+    }));
+
+    await inParallel(plan.length, 64, async (at) => {
+      const { wish, customer, gateway, idempotencyKey } = plan[at]!;
+      const target = world.gateways[gateway]!;
+      const event = await generate(target, customer, wish, { idempotencyKey });
+      world.client.push(event);
+      if (at % 2000 === 1999) options.progress(`${at + 1} of ${plan.length} requests`);
+      if (event.status !== 200 || KINDS[wish.kind]!.truth !== "yes") return;
+      await pause(wish.lifeMs);
+      for (let polls = 0; polls < POLLS_MAX; polls++) {
+        const seen = await poll(target, customer, event.taskId);
+        world.client.push(seen);
+        if (seen.taskStatus === "completed" || seen.taskStatus === "failed") break;
+      }
+    });
+    return await world.finish();
+  } finally {
+    await world.stop();
+  }
+}

@@ -1,0 +1,60 @@
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { type RunningRedis, startRedis } from "../../src/sandbox/redis.ts";
+import type { Connection } from "../../src/store/connection.ts";
+import { createStore } from "../../src/store/store.ts";
+import { createStage, HOLD_MS, openConnection, type Stage, times } from "../support/store.ts";
+
+let dir: string;
+let server: RunningRedis;
+let connection: Connection;
+let stage: Stage;
+beforeAll(async () => {
+  dir = await mkdtemp(join(tmpdir(), "tollgate-oom-"));
+  server = await startRedis({ dir, persistent: false, args: ["--maxmemory", "64mb"] });
+  connection = await openConnection(server.url);
+  stage = createStage(connection);
+});
+afterAll(async () => {
+  await connection?.close();
+  await server?.stop();
+  await rm(dir, { recursive: true, force: true });
+});
+
+// Guarantee: without memory to spare nothing new begins, and whatever has begun can be settled.
+test("a full store refuses admissions, while settlements, grants, reads and sweeps go on", async () => {
+  const key = await stage.givenKey({ credits: 100 });
+  const [toBind, toVoid, toEnd, toSweep] = times(4, () => stage.request(key));
+  for (const generation of [toBind!, toVoid!, toSweep!]) await stage.admit(generation);
+  await stage.givenTask(toEnd!);
+  await connection.redis.config("SET", "maxmemory", "1");
+  try {
+    const store = createStore(connection, () => stage.clock.nowMs);
+    const refused = store.admit(stage.request(key), stage.tiers);
+    await expect(refused).rejects.toMatchObject({ message: expect.stringMatching(/OOM/) });
+    expect(connection.breaker.isOpen(), "a refusal is an answer: the store is not away").toBe(false);
+    expect(connection.outbox.size()).toBe(0);
+    await expect(stage.givenKey()).rejects.toThrow(/OOM/);
+
+    expect(await stage.bind(toBind!)).toMatchObject({ outcome: "bound" });
+    expect(await stage.void(toVoid!, "refused")).toBe("void");
+    expect(await stage.void(stage.request(key), "unsent")).toBe("missing");
+    expect(await stage.observe(toEnd!, "processing")).toMatchObject({ outcome: "observed" });
+    expect(await stage.observe(toEnd!, "failed")).toMatchObject({ outcome: "finished", refunded: 10 });
+    expect(await stage.recharge(key, 5, "order 1")).toEqual(["recharged", "85"]);
+    expect(await stage.store.inspect(key, stage.tiers)).toMatchObject({ outcome: "known" });
+
+    stage.clock.nowMs += HOLD_MS;
+    const { requests } = await stage.sweeps.claim(stage.partition, 10);
+    const due = requests.find(({ requestId }) => requestId === toSweep!.requestId);
+    expect(await stage.sweeps.voidDue(due!, stage.tiers)).toBe("void");
+    expect(await stage.sweeps.collect(stage.partition, 0, 10)).toBe(3);
+    expect(await connection.scripts.probe(["tg:probe:oom"], ["", "", 1000])).toContain("written");
+    expect(await stage.credits(key)).toMatchObject({ balance: 95, totalUsed: 10, state: { active: 1 } });
+  } finally {
+    await connection.redis.config("SET", "maxmemory", "64mb");
+  }
+  expect(await stage.admit(stage.request(key))).toMatchObject({ outcome: "admitted" });
+});
