@@ -33,8 +33,11 @@ export function clientAddress(trusted: readonly string[]): ClientAddress {
   };
 }
 
-/** An IPv4 address mapped into IPv6, as IPv4. */
-const plain = (address: string): string => (address.startsWith("::ffff:") ? address.slice(7) : address);
+/** The address alone: some proxies add the port, and an IPv4 address may come mapped into IPv6. */
+function plain(hop: string): string {
+  const address = /^\[(.+)\](?::\d+)?$/.exec(hop)?.[1] ?? /^([\d.]+):\d+$/.exec(hop)?.[1] ?? hop;
+  return /^::ffff:[\d.]+$/i.test(address) ? address.slice(7) : address;
+}
 
 function prefix64(address: string): string {
   const [head = "", tail = ""] = address.split("%")[0]!.split("::");

@@ -15,8 +15,11 @@ import { upload } from "./upload.ts";
 /** Serves the public port: every request ends in exactly one answer, one log line and one count. */
 export function createServe(gateway: Gateway) {
   const pollTask = createTaskPolls();
-  /** Connections whose framing is in doubt: a request that still comes on one may be smuggled in. */
-  const doubtful = new WeakSet<Socket>();
+  /**
+   * Connections that end with an answer already under way: what still comes on one may be smuggled in, and could not
+   * be answered any more.
+   */
+  const ending = new WeakSet<Socket>();
 
   const dispatch = (call: Call, to: Route): Promise<Answer | undefined> => {
     const deny = async (refused: Refusal): Promise<Answer> =>
@@ -79,13 +82,15 @@ export function createServe(gateway: Gateway) {
     try {
       const { head, fault: headFault } = readHead(exchange.req);
       const fault = headFault ?? extraFault ?? (asksForWebSocket(exchange.req) ? upgradeRefused : undefined);
-      if (headFault) doubtful.add(exchange.req.socket);
       close ||= headFault !== undefined;
+      if (close) ending.add(exchange.req.socket);
       answer = await (fault ? refuseHead(exchange, head, fault) : decide(exchange, head));
     } catch (error) {
       answer = failure(exchange, error);
     }
-    if (answer) respond(exchange, answer, close || gateway.draining() || exchange.expectsContinue);
+    close ||= gateway.draining() || exchange.expectsContinue;
+    if (close) ending.add(exchange.req.socket);
+    if (answer) respond(exchange, answer, close);
     drainBody(exchange.req);
     record(exchange, answer);
   }
@@ -128,7 +133,7 @@ export function createServe(gateway: Gateway) {
     /** Serves one request. @param fault a refusal that Node's own checks found */
     serve(req: IncomingMessage, res: ServerResponse, expectsContinue: boolean, fault?: Refusal): void {
       res.on("error", () => undefined);
-      if (doubtful.has(req.socket)) return;
+      if (ending.has(req.socket)) return;
       const served = serve(openExchange(req, res, expectsContinue), fault);
       underWay.add(served);
       void served.finally(() => underWay.delete(served));

@@ -76,8 +76,9 @@ const RARE_TURNS: Command[][] = [
   [
     admitted(0),
     admitted(0),
-    bound,
+    { kind: "bind", request: 1, task: "own" },
     admitted(0),
+    { kind: "submit", key: 0, price: 10, idempotency: { key: 0, body: 1 } },
     said("failed"),
     admitted(0),
     admitted(1),

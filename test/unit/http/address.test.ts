@@ -68,7 +68,8 @@ describe("behind trusted proxies", () => {
     ["nothing but trusted hops: the leftmost", PROXY, "192.168.1.1, 192.168.1.2", "192.168.1.1"],
     ["what is no address ends the search at the last known hop", PROXY, "unknown", PROXY],
     ["an empty hop is no address", PROXY, "203.0.113.5, ", PROXY],
-    ["an address with a port is no address", PROXY, "203.0.113.5:1234", PROXY],
+    ["some proxies add the port", PROXY, "203.0.113.5:1234", "203.0.113.5"],
+    ["and brackets to IPv6", PROXY, "[2001:db8:1:2:3::4]:1234", "2001:db8:1:2::/64"],
     ["an untrusted peer is the client, whatever it claims", "203.0.113.9", "10.0.0.1", "203.0.113.9"],
     ["just outside the range", "192.169.0.1", "203.0.113.5", "192.169.0.1"],
   ])("%s", (_, peer, forwardedFor, client) => {
