@@ -22,6 +22,9 @@ import { createUpstream } from "./upstream/upstream.ts";
 import { createLedgerCheck } from "./workers/ledger-check.ts";
 import { createSweeper } from "./workers/sweeper.ts";
 
+/** A sweeper's claim lasts as long as a poll of the upstream may take, and so much longer for its turn to come. */
+const SWEEP_LEASE_SLACK_MS = 15_000;
+
 /** A running gateway. */
 export interface Running {
   url: string;
@@ -76,7 +79,7 @@ export async function startGateway(config: Config, log: Logger): Promise<Running
   });
   const sweeper = createSweeper({
     store,
-    sweeps: createSweeps(connection),
+    sweeps: createSweeps(connection, undefined, config.upstream.totalTimeoutMs + SWEEP_LEASE_SLACK_MS),
     upstream,
     metrics,
     log,

@@ -52,6 +52,10 @@ export async function withRedis<T>(work: (redis: Redis) => Promise<T>): Promise<
       await readFacts(redis, requireConfig().store.partitions);
     }
     return await work(redis);
+  } catch (error) {
+    if (error instanceof OperatorError || !(error instanceof Error)) throw error;
+    // Redis's own words, or those of a broken connection.
+    throw new Error(`Redis at ${placeOf(redisUrl())}: ${error.message}`, { cause: error });
   } finally {
     redis.disconnect();
   }
@@ -76,10 +80,10 @@ export async function connect(url: string): Promise<Redis> {
     return redis;
   } catch {
     redis.disconnect();
-    throw new OperatorError(
-      `Redis at ${placeOf(url)} cannot be used (${why}); start one (for instance with \`npm start\` or ` +
-        "`redis-server`), or set REDIS_URL to where yours is",
-    );
+    const advice = /^(NOAUTH|WRONGPASS)/.test(why)
+      ? "give its user and password in REDIS_URL, as in redis://user:password@host:6379"
+      : "start one (for instance with `npm start` or `redis-server`), or set REDIS_URL to where yours is";
+    throw new OperatorError(`Redis at ${placeOf(url)} cannot be used (${why}); ${advice}`);
   } finally {
     clearTimeout(timer);
   }

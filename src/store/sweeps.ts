@@ -3,9 +3,6 @@ import type { Connection } from "./connection.ts";
 import { claimName, keyRef, partitionClaimName, partitionNames, requestName, taskName } from "./names.ts";
 import { packTiers, voidKeys } from "./store.ts";
 
-/** Beyond any poll of the upstream: until then a claimed item is out of other sweepers' sight. */
-const LEASE_MS = 90_000;
-
 /** A request that is due: a hold to void, or a bound task to ask for. */
 export interface OpenRequest {
   requestId: string;
@@ -33,7 +30,7 @@ export interface Sweeps {
 }
 
 /** What the sweeper asks of the store. @throws GatewayError `store_unavailable` */
-export function createSweeps(connection: Connection, nowMs?: () => number): Sweeps {
+export function createSweeps(connection: Connection, nowMs?: () => number, leaseMs = 90_000): Sweeps {
   const { call, command } = connection;
   const now = (): string => (nowMs ? String(nowMs()) : "");
 
@@ -60,7 +57,7 @@ export function createSweeps(connection: Connection, nowMs?: () => number): Swee
     partitions: () => connection.facts()?.partitions ?? 0,
 
     async claim(partition, most) {
-      const reply = await call("claim", [partitionNames(partition).due], [now(), "", most, LEASE_MS]);
+      const reply = await call("claim", [partitionNames(partition).due], [now(), "", most, leaseMs]);
       const [at, ...ids] = reply;
       const requests = await Promise.all(ids.map((id) => read(partition, String(id))));
       return {

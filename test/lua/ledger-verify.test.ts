@@ -408,7 +408,8 @@ test("books that move while they are read are never called wrong", async () => {
   const reader = await openConnection();
   const traffic = [live(key), live(key), live(other), live(other)];
   try {
-    for (let round = 0; round < 15; round++) {
+    const enoughMs = performance.now() + 5000;
+    for (let round = 0; round < 15 && performance.now() < enoughMs; round++) {
       const { violations } = await verifyLedger(reader.redis, { accountIds: [books.accountId] });
       expect(violations).toEqual([]);
     }
