@@ -69,17 +69,18 @@ export async function connect(url: string): Promise<Redis> {
   } catch {
     throw new OperatorError("REDIS_URL is no address of a Redis; it looks like redis://host:6379");
   }
-  let why = "no answer within 2 seconds";
-  redis.on("error", (error: Error) => {
-    why = error.message || (error as NodeJS.ErrnoException).code || why;
-  });
-  const late = Promise.withResolvers<never>();
-  const timer = setTimeout(() => late.reject(new Error("late")), CONNECT_TIMEOUT_MS);
+  const failed = Promise.withResolvers<never>();
+  // On its own the client would try again and again. It needs a listener later on, too.
+  redis.on("error", failed.reject);
+  const late = new Error("no answer within 2 seconds");
+  const timer = setTimeout(() => failed.reject(late), CONNECT_TIMEOUT_MS);
   try {
-    await Promise.race([redis.connect(), late.promise]);
+    await Promise.race([failed.promise, redis.connect()]);
     return redis;
-  } catch {
+  } catch (error) {
     redis.disconnect();
+    const { message, code } = error as NodeJS.ErrnoException;
+    const why = message || code || "no connection";
     const advice = /^(NOAUTH|WRONGPASS)/.test(why)
       ? "give its user and password in REDIS_URL, as in redis://user:password@host:6379"
       : "start one (for instance with `npm start` or `redis-server`), or set REDIS_URL to where yours is";

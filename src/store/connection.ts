@@ -57,7 +57,8 @@ export async function readFacts(redis: Redis, partitions: number): Promise<Store
       `Redis has maxmemory-policy ${policy} and may evict money and limits; set \`maxmemory-policy noeviction\``,
     );
   }
-  await redis.hsetnx(META, "partitions", partitions);
+  // Written once only: a store without memory to spare must still pass for usable.
+  if ((await redis.hget(META, "partitions")) === null) await redis.hsetnx(META, "partitions", partitions);
   return {
     partitions: Number(await redis.hget(META, "partitions")),
     cluster: /^cluster_enabled:1/m.test(cluster),

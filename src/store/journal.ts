@@ -13,7 +13,7 @@ import type { Settlement } from "./outbox.ts";
 const REPLAY_AGE_MAX_MS = 30 * 60_000;
 
 /** A settlement as one line on disk. */
-interface Line extends Pick<Settlement, "verb" | "keys" | "args"> {
+interface Line extends Pick<Settlement, "verb" | "keys" | "args" | "own"> {
   requestId: string;
   atMs: number;
 }
@@ -100,8 +100,8 @@ export async function openJournal(folder: string, log: Logger): Promise<Journal>
       if (!writing) void write();
     });
 
-  const append: Journal["append"] = (requestId, { verb, keys, args }) => {
-    const line: Line = { requestId, verb, keys, args, atMs: Date.now() };
+  const append: Journal["append"] = (requestId, { verb, keys, args, own }) => {
+    const line: Line = { requestId, verb, keys, args, ...(own && { own }), atMs: Date.now() };
     return enqueue(`${JSON.stringify(line)}\n`);
   };
 

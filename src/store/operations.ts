@@ -28,7 +28,10 @@ export type Admission = { state: LimitState; tier: string } & (
   | { outcome: "unknown_key" }
 );
 
-export type Binding = { outcome: "bound" | "late" | "uncollected" | "conflict"; state: LimitState };
+export type Binding =
+  | { outcome: "bound" | "late" | "uncollected"; state: LimitState }
+  /** The task id belongs to another request: nothing happened. */
+  | { outcome: "conflict" };
 
 /** What the store knows of a polled task. `data` is JSON, empty before the first observation. */
 export interface KnownTask {

@@ -10,6 +10,8 @@ export interface Settlement {
   verb: Verb & ("bind" | "void");
   keys: readonly string[];
   args: readonly (string | number)[];
+  /** On a Redis Cluster: KEYS and ARGV of OWN, which goes before a BIND. */
+  own?: readonly [keys: readonly string[], args: readonly (string | number)[]];
   /** Called with the reply once the store has answered. */
   settled?: (reply: Reply) => void;
 }
@@ -53,17 +55,7 @@ export function createOutbox(options: { log: Logger; journal: Journal; changed(e
       do {
         while (entries.size > 0) {
           const batch = [...entries].slice(0, FLUSH_BATCH);
-          const results = await Promise.allSettled(
-            batch.map(async ([name, { verb, keys, args, settled }]) => {
-              const reply = await scripts[verb](keys, args).catch((error: unknown) => {
-                if (!isFinal(error)) throw error;
-                log.error({ err: error, lost: name }, "the store refuses a settlement; it is given up");
-                return undefined;
-              });
-              entries.delete(name);
-              if (reply) settled?.(reply);
-            }),
-          );
+          const results = await Promise.allSettled(batch.map(([name, entry]) => send(scripts, name, entry)));
           options.changed(entries.size);
           const failed = results.find((result) => result.status === "rejected");
           if (failed) throw failed.reason;
@@ -75,6 +67,29 @@ export function createOutbox(options: { log: Logger; journal: Journal; changed(e
       } while (entries.size > 0);
     },
   };
+
+  async function send(scripts: Scripts, name: string, settlement: Settlement): Promise<void> {
+    try {
+      const reply = await settle((verb, keys, args) => scripts[verb](keys, args), settlement);
+      settlement.settled?.(reply);
+    } catch (error) {
+      if (!isFinal(error)) throw error;
+      log.error({ err: error, lost: name }, "the store refuses a settlement; it is given up");
+    }
+    entries.delete(name);
+  }
+}
+
+/**
+ * Sends one settlement. On a Redis Cluster a task id that another partition owns ends it before BIND.
+ * @returns the verb's reply, or OWN's when that says `conflict`
+ */
+export async function settle(
+  call: (verb: Verb, keys: readonly string[], args: readonly (string | number)[]) => Promise<Reply>,
+  { verb, keys, args, own }: Settlement,
+): Promise<Reply> {
+  const owned = own && (await call("own", ...own));
+  return owned?.[0] === "conflict" ? owned : call(verb, keys, args);
 }
 
 /** True when the store answered and would answer the same again; false when it was away or not itself. */

@@ -5,6 +5,7 @@ import type { Redis } from "ioredis";
 /** The verbs, each `lua/<verb>.lua`. Their headers say what KEYS, ARGV and replies are. */
 export const VERBS = [
   "admit",
+  "own",
   "bind",
   "void",
   "inspect",

@@ -13,7 +13,7 @@ import {
   taskName,
 } from "./names.ts";
 import type { Admission, Binding, CreditAccount, Generation, Observed, Store } from "./operations.ts";
-import { isFinal } from "./outbox.ts";
+import { isFinal, type Settlement, settle } from "./outbox.ts";
 import type { Reply } from "./scripts.ts";
 
 /** How long an unsent VOID stands in the way of its ADMIT; far beyond any `not_after`. */
@@ -84,6 +84,9 @@ export function createStore(connection: Connection, nowMs?: () => number): Store
       verb: "void" as const,
       keys: voidKeys(key, requestId, idempotency?.digest),
       args: [now(), packTiers(tiers), requestId, reason, TOMBSTONE_MS],
+      settled(reply: Reply): void {
+        if (reply[0] === "void") metrics.settlements.inc({ outcome: "void" });
+      },
     };
   }
 
@@ -111,15 +114,8 @@ export function createStore(connection: Connection, nowMs?: () => number): Store
       const { key, requestId, price, endpoint, idempotency } = generation;
       const { names, partition, accountId } = key;
       const claim = cluster() ? partitionClaimName(partition, taskId) : claimName(taskId);
-      const keys = [
-        requestName(partition, requestId),
-        names.account,
-        names.key,
-        names.window,
-        names.slots,
-        names.due,
-      ];
-      keys.push(names.ledger, names.recent, taskName(partition, taskId), claim, names.done);
+      const keys = [requestName(partition, requestId), names.account, names.key, names.window, names.slots];
+      keys.push(names.due, names.ledger, names.recent, taskName(partition, taskId), claim, names.done);
       if (idempotency) keys.push(idempotencyName(partition, idempotency.digest));
       const args = [
         now(),
@@ -132,29 +128,22 @@ export function createStore(connection: Connection, nowMs?: () => number): Store
         taskId,
         pollMs,
       ];
-      args.push(
-        idempotency ? data : "",
-        idempotency?.fingerprint ?? "",
-        IDEMPOTENCY_MS,
-        idempotency?.digest ?? "",
-      );
+      args.push(idempotency ? data : "", idempotency?.fingerprint ?? "", IDEMPOTENCY_MS);
+      args.push(idempotency?.digest ?? "");
+      const settlement: Settlement = {
+        verb: "bind",
+        keys,
+        args,
+        settled: (reply) => countBinding(reply, price),
+      };
+      if (cluster()) settlement.own = [[claimName(taskId)], [now(), "", requestId]];
       try {
-        if (cluster()) {
-          const owner = await connection.command((redis) =>
-            redis.set(claimName(taskId), requestId, "NX", "GET"),
-          );
-          if (owner !== null && owner !== requestId) return { outcome: "conflict", state: NO_STATE };
-        }
-        const reply = await run("bind", keys, args);
+        const reply = await settle(run, settlement);
         countBinding(reply, price);
-        return { outcome: reply[0] as Binding["outcome"], state: stateOf(reply) };
+        const outcome = reply[0] as Binding["outcome"];
+        return outcome === "conflict" ? { outcome } : { outcome, state: stateOf(reply) };
       } catch {
-        await connection.defer(requestId, {
-          verb: "bind",
-          keys,
-          args,
-          settled: (reply) => countBinding(reply, price),
-        });
+        await connection.defer(requestId, settlement);
         return undefined;
       }
     },
@@ -162,8 +151,8 @@ export function createStore(connection: Connection, nowMs?: () => number): Store
     async giveBack(generation, tiers) {
       const settlement = voiding(generation, "refused", tiers);
       try {
-        const reply = await run("void", settlement.keys, settlement.args);
-        metrics.settlements.inc({ outcome: "void" });
+        const reply = await settle(run, settlement);
+        settlement.settled(reply);
         return stateOf(reply);
       } catch {
         await connection.defer(generation.requestId, settlement);
@@ -227,8 +216,6 @@ export function createStore(connection: Connection, nowMs?: () => number): Store
     },
   };
 }
-
-const NO_STATE: LimitState = { rateLimit: 0, remaining: 0, resetAtMs: 0, maxConcurrent: 0, active: 0 };
 
 /** KEYS of VOID, in the order of its header. */
 export function voidKeys(key: KeyRef, requestId: string, idempotencyDigest: string | undefined): string[] {

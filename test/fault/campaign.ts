@@ -2,9 +2,8 @@ import { mkdtemp } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
-import { type Outcome, writeReport } from "./report.ts";
-import { judge } from "./run.ts";
-import { SCENARIOS } from "./scenarios/all.ts";
+import { writeReport } from "./report.ts";
+import { type Outcome, PARTS, runPart } from "./run.ts";
 import { copySources } from "./tree.ts";
 import { stopWorlds } from "./world.ts";
 
@@ -18,10 +17,10 @@ async function main(): Promise<void> {
     },
   });
   const seed = Number(values.seed ?? Math.floor(Math.random() * 2 ** 31));
-  const chosen = SCENARIOS.filter(({ name }) => values.scenario === undefined || name === values.scenario);
+  const chosen = PARTS.filter(({ name }) => values.scenario === undefined || name === values.scenario);
   if (chosen.length === 0 || !Number.isSafeInteger(seed)) {
     process.stderr.write(
-      `--scenario is one of ${SCENARIOS.map(({ name }) => name).join(", ")}; --seed a number\n`,
+      `--scenario is one of ${PARTS.map(({ name }) => name).join(", ")}; --seed a number\n`,
     );
     process.exit(1);
   }
@@ -29,8 +28,8 @@ async function main(): Promise<void> {
   console.log(`seed ${seed}: the same schedule comes with --seed ${seed}; histories under ${folder}`);
   const root = copySources(join(folder, "tree"));
   const outcomes: Outcome[] = [];
-  for (const scenario of chosen) {
-    outcomes.push(await judge(scenario, { seed, folder, root, short: values.short, log: console.log }));
+  for (const part of chosen) {
+    outcomes.push(await runPart(part, { seed, folder, root, short: values.short, log: console.log }));
   }
   if (!values.short && values.scenario === undefined) await writeReport(seed, outcomes);
   const failed = outcomes.filter(({ met }) => !met).map(({ name }) => name);

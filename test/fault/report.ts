@@ -2,15 +2,8 @@ import { execFileSync } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import type { Verdict } from "./checker.ts";
+import type { Outcome } from "./run.ts";
 import { ROOT } from "./world.ts";
-
-/** One scenario as it ended. */
-export interface Outcome extends Verdict {
-  name: string;
-  title: string;
-  seconds: number;
-}
 
 const PAGE = join(ROOT, "docs/faults.md");
 

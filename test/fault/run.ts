@@ -1,26 +1,80 @@
 import { join } from "node:path";
-import { check, formatVerdict } from "./checker.ts";
+import { check, formatVerdict, type Verdict } from "./checker.ts";
 import { writeHistory } from "./history.ts";
 import { seedFor } from "./random.ts";
-import type { Outcome } from "./report.ts";
+import { clock } from "./scenarios/clock.ts";
+import { CONTROLS, runControls } from "./scenarios/controls.ts";
+import { crash } from "./scenarios/crash.ts";
+import { disconnects } from "./scenarios/disconnects.ts";
+import { kills } from "./scenarios/kills.ts";
+import { redisLink } from "./scenarios/redis-link.ts";
 import type { Scenario } from "./scenarios/scenario.ts";
+import { upstream } from "./scenarios/upstream.ts";
+import { window } from "./scenarios/window.ts";
+import type { RunOptions } from "./world.ts";
 
-/** Runs one scenario, writes its history, and judges it. */
-export async function judge(
-  scenario: Scenario,
+/** One part of the campaign as it ended. */
+export interface Outcome extends Verdict {
+  name: string;
+  title: string;
+  seconds: number;
+}
+
+/** A part of the campaign: its line for people, and what the checker says of it. */
+export interface Part {
+  name: string;
+  title(short: boolean): string;
+  judge(options: RunOptions, short: boolean): Promise<Verdict>;
+}
+
+const judged = <Size>(scenario: Scenario<Size>): Part => {
+  const size = (short: boolean): Size => (short ? scenario.short : scenario.full);
+  return {
+    name: scenario.name,
+    title: (short) => scenario.title(size(short)),
+    async judge(options, short) {
+      const history = await scenario.run(options, size(short));
+      writeHistory(options.folder, history);
+      return check(history);
+    },
+  };
+};
+
+/** In the order in which the campaign runs them. */
+export const PARTS: readonly Part[] = [
+  judged(crash),
+  judged(kills),
+  judged(redisLink),
+  judged(upstream),
+  judged(disconnects),
+  judged(window),
+  judged(clock),
+  {
+    name: "controls",
+    title: () => `${CONTROLS.length} seeded bugs, each of which the checker must catch`,
+    judge: runControls,
+  },
+];
+
+/** Runs one part under a seed of its own, and tells how it went. */
+export async function runPart(
+  part: Part,
   options: { seed: number; folder: string; short: boolean; root: string; log(line: string): void },
 ): Promise<Outcome> {
   const { short, log, root } = options;
-  const size = short ? scenario.short : scenario.full;
-  const folder = join(options.folder, scenario.name);
-  const seed = seedFor(options.seed, scenario.name);
-  log(`${scenario.name}: ${scenario.title(size)}`);
+  const { name } = part;
+  const title = part.title(short);
+  log(`${name}: ${title}`);
   const startedMs = Date.now();
-  const progress = (line: string): void => log(`${scenario.name}: ${line}`);
-  const history = await scenario.run({ scenario: scenario.name, seed, folder, root, progress }, size);
-  writeHistory(folder, history);
-  const verdict = scenario.judge?.(history) ?? check(history);
-  log(formatVerdict(verdict));
+  const progress = (line: string): void => {
+    log(`${name} ${Math.round((Date.now() - startedMs) / 1000)} s: ${line}`);
+  };
+  const seed = seedFor(options.seed, name);
+  const folder = join(options.folder, name);
+  const verdict = await part.judge({ scenario: name, seed, folder, root, progress }, short);
   const seconds = Math.round((Date.now() - startedMs) / 1000);
-  return { name: scenario.name, title: scenario.title(size), seconds, ...verdict };
+  log(
+    `${name}: ${verdict.met ? "all criteria met" : "CRITERIA UNMET"} after ${seconds} s\n${formatVerdict(verdict)}`,
+  );
+  return { name, title, seconds, ...verdict };
 }

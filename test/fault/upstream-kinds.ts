@@ -8,7 +8,7 @@ export interface Kind {
   truth: Truth;
   answer(response: ServerResponse, taskId: string): void | Promise<void>;
   /** The id of its task, where that is not a new one; empty: it makes none. */
-  taskId?(lastTaskId: string): string;
+  taskId?(settledTaskId: string): string;
   /** In place of telling the task's state. */
   poll?(response: ServerResponse, task: UpstreamTask, status: string, tell: (status: string) => void): void;
 }
@@ -83,7 +83,7 @@ export const KINDS: Readonly<Record<string, Kind>> = {
   fails_500: unclear((response) => json(response, 500, { code: 500, msg: "oops" })),
   fails_502: unclear((response) => void response.writeHead(502).end("bad gateway")),
   fails_504: unclear((response) => void response.writeHead(504).end("timeout")),
-  repeats_a_task_id: unclear(accept, (lastTaskId) => lastTaskId),
+  repeats_a_task_id: unclear(accept, (settledTaskId) => settledTaskId),
 
   refuses_400: refusing(400, 400),
   refuses_401: refusing(401, 401),

@@ -39,6 +39,9 @@ export const wishText = (wish: Partial<Wish>): string =>
   `kind=${wish.kind ?? "ok"} life=${wish.lifeMs ?? 50} fails=${wish.fails ? 1 : 0} ` +
   `delay=${wish.delayMs ?? 0} tag=${wish.tag ?? ""}`;
 
+/** Long after an answer its task is bound: whoever tells its id again tells it to a second request. */
+const SETTLED_MS = 1000;
+
 function readWish(body: string): Wish {
   const { prompt } = JSON.parse(body) as { prompt: string };
   const fields = Object.fromEntries(prompt.split(" ").map((pair) => pair.split("="))) as Record<
@@ -64,7 +67,8 @@ export function startUpstream() {
   const servers: Server[] = [];
   const sockets = new Set<Socket>();
   let hooks: UpstreamHooks = {};
-  let lastTaskId = "";
+  /** A task of which its gateway knows for certain by now. */
+  let settledTaskId = "";
   let made = 0;
 
   function enter(gateway: string, request: IncomingMessage, wish: Wish): UpstreamEvent {
@@ -75,7 +79,7 @@ export function startUpstream() {
       return earlier;
     }
     const kind = KINDS[wish.kind]!;
-    const taskId = kind.taskId?.(lastTaskId) ?? (kind.truth === "no" ? "" : `task_${++made}`);
+    const taskId = kind.taskId?.(settledTaskId) ?? (kind.truth === "no" ? "" : `task_${++made}`);
     const event: UpstreamEvent = {
       requestId,
       gateway,
@@ -89,7 +93,6 @@ export function startUpstream() {
     };
     if (taskId !== "" && !tasks.has(taskId)) {
       tasks.set(taskId, { id: taskId, wish, madeMs: Date.now(), polls: 0, event });
-      lastTaskId = taskId;
     }
     byRequest.set(requestId, event);
     events.push(event);
@@ -108,6 +111,7 @@ export function startUpstream() {
     response.once("finish", () => {
       if (response.socket?.destroyed) return;
       event.answeredMs ||= Date.now();
+      if (event.truth === "yes") setTimeout(() => (settledTaskId = event.taskId), SETTLED_MS).unref();
       hooks.answered?.(event, wish);
     });
     if (hooks.read?.(event, wish) === "drop") return;

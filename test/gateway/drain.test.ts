@@ -21,7 +21,7 @@ import {
 
 type GatewayProcess = Awaited<ReturnType<typeof startGatewayProcess>>;
 
-const SLOW = "[sandbox: delay=1200ms]";
+const SLOW = "[sandbox: delay=800ms]";
 const RESTLESS = { tasks: { sweep_interval: "1m" } };
 
 let redis: TestRedis;
@@ -82,7 +82,7 @@ const inFlight = (): Promise<void> =>
 
 describe("SIGTERM", () => {
   test("readiness goes red while requests are still served; what is in flight ends well; exit code 0", async () => {
-    const gateway = await givenProcess({ server: { drain_delay: "500ms" } });
+    const gateway = await givenProcess({ server: { drain_delay: "400ms" } });
     const key = await givenKey(redis.client);
     const kept = await keptConnection(gateway, key);
     const slow = post(gateway, key, SLOW);

@@ -102,7 +102,7 @@ test("an ADMIT whose VOID is lost too is taken back in the end", async () => {
   const key = await knownKey();
   const admit = stage.proxy.strike("reset_after", "admit");
   const first = stage.proxy.strike("reset_before", "void");
-  const second = stage.proxy.strike("drop_reply", "void");
+  const second = stage.proxy.strike("reset_after", "void");
   expectStoreAway(await generate(stage.gateway, key));
   await Promise.all([admit.struck, first.struck, second.struck]);
   await expectNoGhost(key);

@@ -55,7 +55,7 @@ describe("a customer whose task exists hears of it and is charged once, whatever
   test("its Idempotency-Key replays it afterwards", async () => {
     const key = await stage.givenKey();
     const headers = { "idempotency-key": "lost-bind" };
-    const { struck } = stage.proxy.strike("drop_reply", "bind");
+    const { struck } = stage.proxy.strike("reset_after", "bind");
     const reply = await generate(stage.gateway, key, "A paper boat", headers);
     await struck;
     await settled(stage.gateway);
@@ -82,7 +82,7 @@ describe("what the upstream refused is given back, whatever becomes of VOID", ()
   test.each(KINDS)("%s", async (kind) => {
     const key = await stage.givenKey();
     const { struck } = stage.proxy.strike(kind, "void");
-    expect((await generate(stage.gateway, key, REFUSED)).status).toBe(400);
+    expect((await generate(stage.gateway, key, "[sandbox: status=400]")).status).toBe(400);
     await struck;
     await expectGivenBack(key);
   });

@@ -9,6 +9,8 @@ export interface CrashSize {
   kills: number;
   width: number;
   gateways: number;
+  /** Only phases whose name begins so. */
+  only?: string;
 }
 
 /** A gateway stands at a phase at the latest after its own command timeout and upstream deadline. */
@@ -25,10 +27,17 @@ export const crash: Scenario<CrashSize> = {
   run: runCrash,
 };
 
-async function runCrash(options: RunOptions, { kills, width, gateways }: CrashSize): Promise<History> {
+async function runCrash(
+  options: RunOptions,
+  { kills, width, gateways, only = "" }: CrashSize,
+): Promise<History> {
   const world = await createWorld(options, gateways, { sweeperApart: true });
   try {
-    const plan = world.random.shuffle(PHASES.flatMap((phase) => Array.from({ length: kills }, () => phase)));
+    const plan = world.random.shuffle(
+      PHASES.filter(({ name }) => name.startsWith(only)).flatMap((phase) =>
+        Array.from({ length: kills }, () => phase),
+      ),
+    );
     const retries: (() => Promise<void>)[] = [];
     const lanes = createLanes(world);
     let next = 0;

@@ -1,15 +1,12 @@
-import type { Verdict } from "../checker.ts";
 import type { History } from "../history.ts";
 import type { RunOptions } from "../world.ts";
 
 /** One part of the campaign, in a full and in a short size. */
-export interface Scenario<Size = unknown> {
+export interface Scenario<Size> {
   name: string;
   /** What it does, in a line for the page of figures. */
   title(size: Size): string;
   full: Size;
   short: Size;
   run(options: RunOptions, size: Size): Promise<History>;
-  /** In place of the checker's criteria. */
-  judge?(history: History): Verdict;
 }

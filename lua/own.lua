@@ -1,0 +1,14 @@
+#!lua flags=allow-oom
+-- OWN: on a Redis Cluster, who owns an upstream task id over all partitions; taken before BIND, which cannot reach it.
+--
+-- KEYS  1 claim (string: request id)
+-- ARGV  1 now (ms or empty)  2 tiers (unused)  3 request id
+-- RETURNS outcome, now
+--   taken     owned by this request from now on
+--   owned     owned by this request before
+--   conflict  owned by another request; nothing happens
+local now = store_now()
+local owner = redis.call("GET", KEYS[1])
+if owner then return { owner == ARGV[3] and "owned" or "conflict", now } end
+redis.call("SET", KEYS[1], ARGV[3])
+return { "taken", now }

@@ -1,0 +1,136 @@
+import { join } from "node:path";
+import { type Criterion, check, formatVerdict, type Verdict } from "../checker.ts";
+import { type History, writeHistory } from "../history.ts";
+import { copySources, type Patch } from "../tree.ts";
+import type { RunOptions } from "../world.ts";
+import { crash } from "./crash.ts";
+import { kills } from "./kills.ts";
+import { redisLink } from "./redis-link.ts";
+
+/** A seeded bug, and what the checker must say of it. */
+interface Control {
+  name: string;
+  patches: Patch[];
+  run(options: RunOptions): Promise<History>;
+  /** The criterion that must be unmet. */
+  caughtBy: string;
+}
+
+const quietKills = (options: RunOptions): Promise<History> =>
+  kills.run(options, { requests: 150, kills: 2, victimsSweep: false });
+
+export const CONTROLS: readonly Control[] = [
+  {
+    name: "default ioredis resend options",
+    patches: [
+      "autoResendUnfulfilledCommands: false,",
+      "enableOfflineQueue: false,",
+      "maxRetriesPerRequest: 0,",
+    ].map((from) => ({ file: "src/store/connection.ts", from, to: "" })),
+    run: (options) => redisLink.run(options, { requestsEach: 60, stopsMs: [], only: "reset" }),
+    caughtBy: "nothing sent twice",
+  },
+  {
+    name: "counters in place of slot sets, given back whenever an end is seen",
+    patches: [
+      {
+        file: "lua/prelude.lua",
+        from: 'redis.call("SCARD", slots), key.tier',
+        to: 'tonumber(redis.call("GET", slots) or 0), key.tier',
+      },
+      {
+        file: "lua/admit.lua",
+        from: 'redis.call("SCARD", slots)',
+        to: 'tonumber(redis.call("GET", slots) or 0)',
+      },
+      {
+        file: "lua/admit.lua",
+        from: 'redis.call("SADD", slots, request_id)',
+        to: 'redis.call("INCR", slots)',
+      },
+      {
+        file: "lua/bind.lua",
+        from: 'redis.call("SADD", slots, request_id)',
+        to: 'redis.call("INCR", slots)',
+      },
+      {
+        file: "lua/void.lua",
+        from: 'redis.call("SREM", slots, request_id)',
+        to: 'redis.call("DECR", slots)',
+      },
+      {
+        file: "lua/observe.lua",
+        from: 'redis.call("SREM", KEYS[4], request_id)',
+        to: 'redis.call("DECR", KEYS[4])',
+      },
+      {
+        file: "lua/observe.lua",
+        from: 'if state == "finished" then',
+        to: 'if state == "finished" then redis.call("DECR", KEYS[4])',
+      },
+    ],
+    run: quietKills,
+    caughtBy: "no slot leaks, every task ends",
+  },
+  {
+    name: "a refund without its state check",
+    patches: [
+      { file: "lua/observe.lua", from: 'if state == "finished" then', to: "if false then" },
+      {
+        file: "lua/observe.lua",
+        from: 'if state ~= "bound" then',
+        to: 'if state ~= "bound" and state ~= "finished" then',
+      },
+    ],
+    run: quietKills,
+    caughtBy: "failed tasks refunded exactly once",
+  },
+  {
+    name: "a charge outside the script",
+    patches: [
+      {
+        file: "lua/bind.lua",
+        from: 'post(account, KEYS[7], KEYS[8], now, account_id, "consume", -price,',
+        to: 'local _ = ({"consume", -price,',
+      },
+      {
+        file: "lua/bind.lua",
+        from: '{ "request_id", request_id, "key_id", ARGV[5] })',
+        to: '{ "request_id", request_id, "key_id", ARGV[5] }})',
+      },
+      {
+        file: "src/store/store.ts",
+        from: 'const reply = await run("bind", keys, args);',
+        to: `const reply = await run("bind", keys, args);
+        const left = await connection.command((redis) => redis.hincrby(names.account, "balance", -price));
+        const entry = ["account_id", accountId, "type", "consume", "amount", -price, "balance_after", left];
+        entry.push("request_id", requestId, "task_id", taskId, "at", Date.now(), "key_id", key.keyId);
+        await connection.command((redis) => redis.xadd(names.ledger, "*", ...entry));`,
+      },
+    ],
+    run: (options) => crash.run(options, { kills: 2, width: 1, gateways: 2, only: "BIND" }),
+    caughtBy: "charged exactly once, nothing lost",
+  },
+];
+
+/** Runs each seeded bug's scenario on a copy of the sources that has it; met when the checker reports it. */
+export async function runControls(options: RunOptions): Promise<Verdict> {
+  const criteria: Criterion[] = [];
+  for (const [at, { name, patches, run, caughtBy }] of CONTROLS.entries()) {
+    const folder = join(options.folder, String(at));
+    const root = copySources(join(folder, "tree"), patches);
+    const history = await run({ ...options, folder, root, quiescenceMaxMs: 14_000 });
+    writeHistory(folder, history);
+    const verdict = check(history);
+    const unmet = verdict.criteria.filter(({ met }) => !met);
+    const caught = unmet.find((criterion) => criterion.name === caughtBy);
+    const [first = ""] = caught?.violations ?? [];
+    const figure = caught
+      ? `caught, ${caught.violations.length} violations, such as: ${first}`
+      : "not caught";
+    options.progress(`${name}: ${figure}`);
+    const violations = caught ? [] : [`"${caughtBy}" is met in spite of it:\n${formatVerdict(verdict)}`];
+    criteria.push({ name, met: caught !== undefined, figure, violations });
+  }
+  return { met: criteria.every(({ met }) => met), criteria, uncharged: [] };
+}
