@@ -58,6 +58,7 @@ export async function startGateway(config: Config, log: Logger): Promise<Running
     }),
     clientAddress: clientAddress(config.server.trustProxy),
     seenTasks: createSeenTasks(),
+    unmeteredTasks: createSeenTasks(),
     metrics,
     log,
     draining: () => draining,

@@ -23,6 +23,8 @@ export interface Gateway {
   clientAddress: ClientAddress;
   /** Tasks this process has bound or polled, and their accounts: what may be polled while the store is away. */
   seenTasks: SeenTasks;
+  /** Tasks it made while the store was away, which the store will never know. */
+  unmeteredTasks: SeenTasks;
   metrics: Metrics;
   log: Logger;
   draining(): boolean;

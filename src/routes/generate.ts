@@ -211,6 +211,7 @@ async function unmetered(call: Call, generation: Generation, text: string): Prom
     case "accepted":
       exchange.taskId = outcome.taskId;
       gateway.seenTasks.add(outcome.taskId, key.accountId);
+      gateway.unmeteredTasks.add(outcome.taskId, key.accountId);
       return success(outcome.data, [], "unmetered");
     case "unclear":
     case "timed_out":

@@ -49,12 +49,15 @@ export function createServe(gateway: Gateway) {
     if (to.kind === "outside" && head.authorization === undefined) {
       return refusal(refuse("path_not_found"), exchange.requestId);
     }
+    const config = gateway.config();
+    // Spec 8.5: while the store is away all requests are denied, whoever sends them.
+    if (config.store.fallbackStrategy === "deny") gateway.store.requireUsable();
     const identity = await gateway.authenticator.authenticate(head.authorization, address);
     if (identity.outcome === "refused") return refusal(identity.refusal, exchange.requestId);
     const { key, token } = identity;
     exchange.keyId = key.keyId;
     exchange.accountId = key.accountId;
-    return dispatch({ gateway, config: gateway.config(), exchange, head, key, token }, to);
+    return dispatch({ gateway, config, exchange, head, key, token }, to);
   }
 
   /** A request that must not be served at all still carries its key's true numbers, if they can be had. */

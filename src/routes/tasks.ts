@@ -42,8 +42,7 @@ export function createTaskPolls(): PollTask {
       exchange.state = inspection.state;
       if (inspection.outcome === "unknown_key") return answer(call, disown(call));
       if (inspection.outcome !== "task") {
-        // Made while the store was away, or its BIND still waits: the store does not know it, this gateway does.
-        if (gateway.seenTasks.has(taskId, key.accountId)) return unmetered(call, taskId);
+        if (gateway.unmeteredTasks.has(taskId, key.accountId)) return unmetered(call, taskId);
         return answer(call, refuse("task_not_found"));
       }
       ({ task } = inspection);

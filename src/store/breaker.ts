@@ -3,7 +3,7 @@ import type { Logger } from "../telemetry/log.ts";
 const PROBE_MIN_MS = 50;
 const PROBE_MAX_MS = 1000;
 /** After so many failed probes in a row the connection itself is suspect (a black hole never closes). */
-const PROBES_BEFORE_RECONNECT = 3;
+const PROBES_BEFORE_RECONNECT = 2;
 
 /** The reason that is no reason: the store was not asked yet. */
 export const STARTING = "starting";

@@ -68,6 +68,8 @@ export type CreditAccount = { outcome: "known" | "unknown_key"; state: LimitStat
 };
 
 export interface Store {
+  /** @throws GatewayError `store_unavailable` at once while the store is known to be away */
+  requireUsable(): void;
   /** The key behind a digest, or undefined when there is none. One read outside the partition; cache it. */
   lookup(digest: string): Promise<KeyRef | undefined>;
   /** Decides whether a generation may run, and holds what it costs. One script call. */

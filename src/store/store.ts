@@ -91,6 +91,8 @@ export function createStore(connection: Connection, nowMs?: () => number): Store
   }
 
   return {
+    requireUsable: connection.requireUsable,
+
     async lookup(digest) {
       const entry = await connection.command((redis) => redis.get(indexName(digest)));
       const facts = connection.facts();

@@ -49,13 +49,15 @@ export function createSweeper(options: {
   let timer: NodeJS.Timeout | undefined;
   let stopped = false;
   let collectedAtMs = Number.NEGATIVE_INFINITY;
+  /** Requests whose question waits or is under way: a lease may end before an upstream that hangs has answered. */
+  const asking = new Set<string>();
   let current: Promise<void> = Promise.resolve();
 
   const polls = createPacedQueue<OpenRequest>({
     concurrency: POLLS_MAX,
     perSecond: () => settings().tasks.sweepPollsPerSecond,
     entriesMax: WAITING_MAX,
-    work: (request) => counted("task", ask(request)),
+    work: (request) => counted("task", ask(request)).finally(() => asking.delete(request.requestId)),
   });
 
   /** Counts how one piece of work ended; a store that is away ends it for now, its lease brings it back. */
@@ -70,7 +72,6 @@ export function createSweeper(options: {
   async function sweep(): Promise<void> {
     const startedMs = performance.now();
     const collecting = startedMs - collectedAtMs >= COLLECT_EVERY_MS;
-    if (collecting) collectedAtMs = startedMs;
     const partitions = sweeps.partitions();
     // Each gateway begins somewhere else, so that they do not queue up behind each other.
     const first = Math.floor(Math.random() * partitions);
@@ -79,6 +80,7 @@ export function createSweeper(options: {
       await takeDue(partition);
       if (collecting) await collect(partition);
     }
+    if (collecting && partitions > 0) collectedAtMs = startedMs;
     metrics.sweepLagSeconds.set((performance.now() - startedMs) / 1000);
   }
 
@@ -97,7 +99,11 @@ export function createSweeper(options: {
     if (nowMs - boundAtMs >= settings().tasks.maxAgeMs) {
       return counted("task", tell(request, "expired", endedTask(taskId, boundAtMs)));
     }
-    if (!polls.offer(request)) metrics.sweeps.inc({ kind: "task", outcome: "postponed" });
+    if (asking.has(request.requestId)) return;
+    asking.add(request.requestId);
+    if (polls.offer(request)) return;
+    asking.delete(request.requestId);
+    metrics.sweeps.inc({ kind: "task", outcome: "postponed" });
   }
 
   async function voidHold(request: OpenRequest): Promise<string> {
@@ -181,11 +187,12 @@ export function createSweeper(options: {
       await sweep();
       await polls.idle();
     },
+    /** Waits for what is under way in the store; questions to the upstream are given up, others will ask again. */
     async stop(): Promise<void> {
       stopped = true;
       clearTimeout(timer);
       polls.stop();
-      await Promise.all([current, polls.idle()]);
+      await current;
     },
   };
 }

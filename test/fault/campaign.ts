@@ -5,7 +5,7 @@ import { parseArgs } from "node:util";
 import { writeReport } from "./report.ts";
 import { type Outcome, PARTS, runPart } from "./run.ts";
 import { copySources } from "./tree.ts";
-import { stopWorlds } from "./world.ts";
+import { ROOT, stopWorlds } from "./world.ts";
 
 /** The full campaign, or one scenario of it. */
 async function main(): Promise<void> {
@@ -26,7 +26,7 @@ async function main(): Promise<void> {
   }
   const folder = await mkdtemp(join(tmpdir(), "tollgate-fault-"));
   console.log(`seed ${seed}: the same schedule comes with --seed ${seed}; histories under ${folder}`);
-  const root = copySources(join(folder, "tree"));
+  const root = copySources(ROOT, join(folder, "tree"));
   const outcomes: Outcome[] = [];
   for (const part of chosen) {
     outcomes.push(await runPart(part, { seed, folder, root, short: values.short, log: console.log }));

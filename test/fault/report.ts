@@ -37,7 +37,9 @@ function section({ name, title, seconds, criteria, uncharged }: Outcome): string
   );
   const listed = uncharged.map((line) => `- ${line}`);
   const list =
-    listed.length === 0 ? "" : `\nAccepted but uncharged, each beside its kill:\n\n${listed.join("\n")}\n`;
+    listed.length === 0
+      ? ""
+      : `\n<details><summary>${listed.length} accepted but uncharged, each beside its kill</summary>\n\n${listed.join("\n")}\n\n</details>\n`;
   return `## ${name}\n\n${title}. ${seconds} s.\n\n| criterion | | figures |\n| --- | --- | --- |\n${rows.join("\n")}\n${list}`;
 }
 

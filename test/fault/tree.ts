@@ -14,16 +14,16 @@ export interface Patch {
  * @returns the copy's root
  * @throws when a patch does not apply: the code has moved on, and the patch must too
  */
-export function copySources(folder: string, patches: readonly Patch[] = []): string {
+export function copySources(from: string, folder: string, patches: readonly Patch[] = []): string {
   mkdirSync(folder, { recursive: true });
   for (const part of ["src", "lua", "config", "package.json"]) {
-    cpSync(join(ROOT, part), join(folder, part), { recursive: true });
+    cpSync(join(from, part), join(folder, part), { recursive: true });
   }
   symlinkSync(join(ROOT, "node_modules"), join(folder, "node_modules"));
-  for (const { file, from, to } of patches) {
+  for (const { file, from: old, to } of patches) {
     const path = join(folder, file);
-    const parts = readFileSync(path, "utf8").split(from);
-    if (parts.length !== 2) throw new Error(`${file} has ${parts.length - 1} times ${JSON.stringify(from)}`);
+    const parts = readFileSync(path, "utf8").split(old);
+    if (parts.length !== 2) throw new Error(`${file} has ${parts.length - 1} times ${JSON.stringify(old)}`);
     writeFileSync(path, parts.join(to));
   }
   return folder;

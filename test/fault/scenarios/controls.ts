@@ -100,8 +100,8 @@ export const CONTROLS: readonly Control[] = [
       },
       {
         file: "src/store/store.ts",
-        from: 'const reply = await run("bind", keys, args);',
-        to: `const reply = await run("bind", keys, args);
+        from: "countBinding(reply, price);",
+        to: `countBinding(reply, price);
         const left = await connection.command((redis) => redis.hincrby(names.account, "balance", -price));
         const entry = ["account_id", accountId, "type", "consume", "amount", -price, "balance_after", left];
         entry.push("request_id", requestId, "task_id", taskId, "at", Date.now(), "key_id", key.keyId);
@@ -118,7 +118,7 @@ export async function runControls(options: RunOptions): Promise<Verdict> {
   const criteria: Criterion[] = [];
   for (const [at, { name, patches, run, caughtBy }] of CONTROLS.entries()) {
     const folder = join(options.folder, String(at));
-    const root = copySources(join(folder, "tree"), patches);
+    const root = copySources(options.root, join(folder, "tree"), patches);
     const history = await run({ ...options, folder, root, quiescenceMaxMs: 14_000 });
     writeHistory(folder, history);
     const verdict = check(history);
