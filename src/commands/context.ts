@@ -1,4 +1,4 @@
-import { Command, CommanderError, InvalidArgumentError } from "commander";
+import { Command, InvalidArgumentError } from "commander";
 import type { Redis } from "ioredis";
 import { type Config, ConfigError, loadConfig } from "../config/config.ts";
 import { OperatorError } from "../store/accounts.ts";
@@ -79,6 +79,8 @@ export async function connect(url: string): Promise<Redis> {
     return redis;
   } catch (error) {
     redis.disconnect();
+    // Else it waits two more seconds for the other side to hang up.
+    redis.stream?.destroy();
     const { message, code } = error as NodeJS.ErrnoException;
     const why = message || code || "no connection";
     const advice = /^(NOAUTH|WRONGPASS)/.test(why)
@@ -141,10 +143,4 @@ export function listing(fields: Record<string, unknown>): string {
   const shown = Object.entries(fields).filter(([, value]) => value !== undefined);
   const width = Math.max(...shown.map(([name]) => name.length));
   return shown.map(([name, value]) => `${name.padEnd(width)}  ${String(value)}`).join("\n");
-}
-
-/** What went wrong, in words. Commander has printed its own already. */
-export function inWords(error: unknown): string | undefined {
-  if (error instanceof CommanderError) return undefined;
-  return error instanceof Error ? error.message : String(error);
 }

@@ -65,13 +65,13 @@ export function upstreamAgrees({ history, generations, requests }: Books): Findi
       continue;
     }
     const status = answers.get(requestId)?.status ?? 0;
-    if (status === 502 || status === 504) {
+    const afterMs = (killedMs.get(gateway) ?? Number.POSITIVE_INFINITY) - answeredMs;
+    // An answer to a gateway that was dead by then reached nobody, though it could be written.
+    if (status === 502 || status === 504 || afterMs < 0) {
       unknown++;
       continue;
     }
-    const kill = killedMs.get(gateway);
-    const afterMs = (kill ?? Number.NaN) - answeredMs;
-    const explained = afterMs >= -KILL_SLACK_MS && afterMs <= BIND_MAX_MS && status !== 200;
+    const explained = afterMs <= BIND_MAX_MS && status !== 200;
     if (explained && !bound.has(requestId)) uncharged.push(`${requestId} (${taskId}), ${gateway} killed`);
     else
       violations.push(

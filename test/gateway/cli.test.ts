@@ -155,7 +155,20 @@ describe("keys", () => {
     const made = await json("keys", "import", key, "--account", accountId, "--credits", "5");
     expect(made).toEqual({ key_id: expect.any(String), account_id: accountId });
     expect(await json("keys", "show", key)).toMatchObject(made);
+    expect(await refusal("keys", "import", key, "--account", "another")).toContain(
+      `known already: ${made.key_id} of account ${accountId}`,
+    );
     expect(await refusal("keys", "import", key, "--account", accountId, "--credits", "5")).toContain("known");
+    expect(await readAccount(connection.redis, accountId)).toMatchObject({ balance: 5 });
+  });
+
+  test("two imports that find the same crashed one finish it once", async () => {
+    const token = `sk_${randomId("old")}`;
+    const accountId = randomId("acc");
+    await connection.redis.set(indexName(digestOf(token)), `${randomId("key")} ${accountId}`);
+    const options = { token, accountId, credits: 5 };
+    const ends = await Promise.allSettled(times(3, () => issueKey(connection.redis, options)));
+    expect(ends.map(({ status }) => status).sort()).toEqual(["fulfilled", "rejected", "rejected"]);
     expect(await readAccount(connection.redis, accountId)).toMatchObject({ balance: 5 });
   });
 
@@ -192,7 +205,8 @@ describe("keys", () => {
     expect((await stage.admit(stage.request(ref))).outcome).toBe("admitted");
     expect(await json("keys", "revoke", key)).toMatchObject({ outcome: "revoked", key_id: keyId });
     expect((await stage.admit(stage.request(ref))).outcome).toBe("unknown_key");
-    expect(await json("keys", "revoke", keyId)).toMatchObject({ outcome: "already_revoked" });
+    const { revoked_at } = await json("keys", "show", keyId);
+    expect(await json("keys", "revoke", keyId)).toMatchObject({ outcome: "already_revoked", revoked_at });
     expect(await refusal("keys", "set", keyId, "--rate-limit", "5")).toContain("revoked");
     expect(await refusal("keys", "rotate", keyId)).toContain("revoked");
   });
@@ -492,7 +506,9 @@ describe("the command line itself", () => {
   test("without Redis it says in one sentence how to get one, at once", async () => {
     const refused = await run(["keys", "list"], { REDIS_URL: "redis://127.0.0.1:1" });
     expect(refused).toMatchObject({ code: 1, stdout: "" });
-    expect(refused.stderr).toMatch(/^error: Redis at 127\.0\.0\.1:1 cannot be used .*REDIS_URL.*\n$/);
+    expect(refused.stderr).toMatch(
+      /^error: Redis at 127\.0\.0\.1:1 cannot be used \(.*ECONNREFUSED.*REDIS_URL.*\n$/,
+    );
     const doctor = await run(["doctor", "--json"], { REDIS_URL: "redis://127.0.0.1:1" });
     expect(doctor.code).toBe(1);
     expect(JSON.parse(doctor.stdout)).toMatchObject({ ok: false });

@@ -16,6 +16,9 @@ interface Control {
   caughtBy: string;
 }
 
+/** Some of these never come to rest. */
+const QUIESCENCE_MAX_MS = 14_000;
+
 const quietKills = (options: RunOptions): Promise<History> =>
   kills.run(options, { requests: 150, kills: 2, victimsSweep: false });
 
@@ -115,22 +118,22 @@ export const CONTROLS: readonly Control[] = [
 
 /** Runs each seeded bug's scenario on a copy of the sources that has it; met when the checker reports it. */
 export async function runControls(options: RunOptions): Promise<Verdict> {
-  const criteria: Criterion[] = [];
-  for (const [at, { name, patches, run, caughtBy }] of CONTROLS.entries()) {
-    const folder = join(options.folder, String(at));
-    const root = copySources(options.root, join(folder, "tree"), patches);
-    const history = await run({ ...options, folder, root, quiescenceMaxMs: 14_000 });
-    writeHistory(folder, history);
-    const verdict = check(history);
-    const unmet = verdict.criteria.filter(({ met }) => !met);
-    const caught = unmet.find((criterion) => criterion.name === caughtBy);
-    const [first = ""] = caught?.violations ?? [];
-    const figure = caught
-      ? `caught, ${caught.violations.length} violations, such as: ${first}`
-      : "not caught";
-    options.progress(`${name}: ${figure}`);
-    const violations = caught ? [] : [`"${caughtBy}" is met in spite of it:\n${formatVerdict(verdict)}`];
-    criteria.push({ name, met: caught !== undefined, figure, violations });
-  }
+  const criteria = await Promise.all(CONTROLS.map((control, at) => seed(control, at, options)));
   return { met: criteria.every(({ met }) => met), criteria, uncharged: [] };
+}
+
+async function seed(control: Control, at: number, options: RunOptions): Promise<Criterion> {
+  const { name, patches, run, caughtBy } = control;
+  const folder = join(options.folder, String(at));
+  const root = copySources(options.root, join(folder, "tree"), patches);
+  const progress = (): void => undefined;
+  const history = await run({ ...options, folder, root, progress, quiescenceMaxMs: QUIESCENCE_MAX_MS });
+  writeHistory(folder, history);
+  const verdict = check(history);
+  const caught = verdict.criteria.find((criterion) => criterion.name === caughtBy && !criterion.met);
+  const [first = ""] = caught?.violations ?? [];
+  const figure = caught ? `caught, ${caught.violations.length} violations, such as: ${first}` : "not caught";
+  options.progress(`${name}: ${figure}`);
+  const violations = caught ? [] : [`"${caughtBy}" is met in spite of it:\n${formatVerdict(verdict)}`];
+  return { name, met: caught !== undefined, figure, violations };
 }

@@ -1,0 +1,22 @@
+import { mkdtemp } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, describe, expect, test } from "vitest";
+import { formatVerdict } from "./checker.ts";
+import { PARTS, runPart } from "./run.ts";
+import { copySources } from "./tree.ts";
+import { ROOT, stopWorlds } from "./world.ts";
+
+/** `TOLLGATE_FAULT_SEED` replays a schedule. */
+const seed = Number(process.env.TOLLGATE_FAULT_SEED ?? Math.floor(Math.random() * 2 ** 31));
+const folder = await mkdtemp(join(tmpdir(), "tollgate-fault-"));
+const root = copySources(ROOT, join(folder, "tree"));
+
+afterAll(stopWorlds);
+
+describe(`nothing is lost, charged twice or leaked under faults (seed ${seed}, histories under ${folder})`, () => {
+  test.concurrent.for([...PARTS])("$name", { timeout: 240_000 }, async (part) => {
+    const outcome = await runPart(part, { seed, folder, root, short: true, log: () => undefined });
+    expect(outcome.met, formatVerdict(outcome)).toBe(true);
+  });
+});

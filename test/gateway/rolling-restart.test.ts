@@ -1,0 +1,89 @@
+import { mkdtemp } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { startGenerator } from "../../src/sandbox/generator/server.ts";
+import { consumed, expectSound, readBooks } from "../support/audit.ts";
+import { send, until } from "../support/gateway.ts";
+import { startGatewayProcess } from "../support/processes.ts";
+import { givenKey, givenRedis, readyz, TEXT_TO_VIDEO, type TestRedis } from "../support/store-stage.ts";
+
+type GatewayProcess = Awaited<ReturnType<typeof startGatewayProcess>>;
+
+const CLIENTS = 8;
+const UNLIMITED = { rateLimit: 100_000, maxConcurrent: 10_000, dailyLimit: 100_000 };
+const CONFIG = { server: { drain_delay: "300ms" }, tasks: { sweep_interval: "1m" } };
+
+let redis: TestRedis;
+let generator: Awaited<ReturnType<typeof startGenerator>>;
+beforeAll(async () => {
+  redis = await givenRedis();
+  generator = await startGenerator({ behaviour: { durationMs: 60_000, delayMs: 100 } });
+});
+afterAll(async () => {
+  await generator.stop();
+  await redis.stop();
+});
+
+/** What a load balancer does: asks each gateway whether it is ready, and sends to those that are. */
+function balancer(gateways: () => GatewayProcess[]) {
+  let ready: GatewayProcess[] = gateways();
+  let next = 0;
+  const timer = setInterval(async () => {
+    const all = gateways();
+    const answers = await Promise.all(all.map((gateway) => readyz(gateway).catch(() => 0)));
+    ready = all.filter((_, at) => answers[at] === 200);
+  }, 20);
+  return { pick: () => ready[next++ % ready.length]!, stop: () => clearInterval(timer) };
+}
+
+test("a rolling restart of two gateways under load loses no request, no task and no credit", async () => {
+  const journal = await mkdtemp(join(tmpdir(), "tollgate-rolling-"));
+  const start = (): Promise<GatewayProcess> =>
+    startGatewayProcess({ redisUrl: redis.url, upstreamUrl: generator.url, config: CONFIG, journal });
+  const gateways = await Promise.all([start(), start()]);
+  const key = await givenKey(redis.client, { credits: 1_000_000, limits: UNLIMITED });
+  const lb = balancer(() => gateways);
+
+  let over = false;
+  const taskIds: string[] = [];
+  const client = async (): Promise<void> => {
+    while (!over) {
+      const reply = await send(lb.pick().url, "POST", TEXT_TO_VIDEO, {
+        key: key.key,
+        body: { prompt: "roll" },
+      });
+      expect(reply.body).toMatchObject({ code: 200 });
+      taskIds.push(reply.body.data.task_id);
+    }
+  };
+  const clients = Promise.all(Array.from({ length: CLIENTS }, client));
+  // Told at the end; until then a failure must not count as unhandled.
+  clients.catch(() => undefined);
+
+  for (const at of [0, 1]) {
+    const before = taskIds.length;
+    await until(() => taskIds.length >= before + 20, "traffic");
+    const old = gateways[at]!;
+    old.signal("SIGTERM");
+    expect(await old.ended()).toMatchObject({ how: "exit code 0" });
+    gateways[at] = await start();
+    await old.stop();
+  }
+  const before = taskIds.length;
+  await until(() => taskIds.length >= before + 20, "traffic after the restart");
+  over = true;
+  await clients;
+  lb.stop();
+
+  const books = await readBooks(redis.client, key);
+  expectSound(books);
+  expect(
+    consumed(books)
+      .map(({ taskId }) => taskId)
+      .sort(),
+  ).toEqual(taskIds.toSorted());
+  expect(books).toMatchObject({ held: 0, balance: 1_000_000 - 10 * taskIds.length });
+  expect(books.slots).toHaveLength(taskIds.length);
+  for (const gateway of gateways) await gateway.stop();
+});
