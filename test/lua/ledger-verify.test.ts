@@ -312,6 +312,14 @@ test("a violation names its request", async () => {
   ]);
 });
 
+test("more violations than anybody reads are counted, not listed", async () => {
+  const books = await givenBooks();
+  await books.redis.sadd(books.key.names.slots, ...times(1100, () => randomId("req")));
+  const { ok, violations, unlisted } = await books.verify();
+  expect({ ok, listed: violations.length, unlisted }).toEqual({ ok: false, listed: 1000, unlisted: 100 });
+  await books.redis.del(books.key.names.slots);
+});
+
 test("late, uncollected, taken back and forgotten requests are no violations", async () => {
   const books = await givenBooks();
   const { stage, key, redis } = books;
