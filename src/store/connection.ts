@@ -36,6 +36,8 @@ export function createClient(redisUrl: string, commandTimeoutMs: number): Redis 
     noDelay: true,
     keepAlive: 10_000,
     disableClientInfo: true,
+    // A silent Redis must not keep a process alive that has let go of it.
+    disconnectTimeout: 200,
   });
 }
 

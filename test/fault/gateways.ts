@@ -33,6 +33,7 @@ tasks: { cache: 0s, sweep_interval: ${sweeps ? "250ms" : "1m"}, poll_interval: 1
 
 /**
  * Starts `src/main.ts` of a source tree as its own process and waits until it is ready.
+ * @param options.spawned told of the process as soon as there is one, so that it can be ended before it is ready
  * @param options.sweeps false: as good as never; another gateway does it, and no lease has to be waited for
  */
 export async function startGateway(options: {
@@ -42,6 +43,7 @@ export async function startGateway(options: {
   redisUrl: string;
   upstreamUrl: string;
   sweeps: boolean;
+  spawned(gateway: GatewayProcess): void;
 }): Promise<GatewayProcess> {
   const { root, folder, name, redisUrl, upstreamUrl, sweeps } = options;
   mkdirSync(join(folder, "logs"), { recursive: true });
@@ -62,6 +64,7 @@ export async function startGateway(options: {
     stdio: ["ignore", log, log],
   });
   const gateway = handle(name, child);
+  options.spawned(gateway);
   try {
     await ready(gateway, logFile);
   } catch (error) {

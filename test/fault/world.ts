@@ -89,6 +89,7 @@ export async function createWorld(
   const gateways: (GatewayProcess | undefined)[] = [];
   const all: GatewayProcess[] = [];
   let stopped = false;
+  let started = 0;
 
   const world: World = {
     options,
@@ -115,15 +116,17 @@ export async function createWorld(
       return { key, keyId, accountId };
     },
     async startIn(slot) {
-      const name = `g${slot}-${all.length}`;
+      const name = `g${slot}-${started++}`;
       const redisUrl = await proxy.listen(name);
       const sweeps = !sweeperApart || slot === slots;
       const upstreamUrl = await upstream.listen(name);
       if (stopped) throw new Error("the world was stopped");
-      const gateway = await startGateway({ root, folder, name, redisUrl, upstreamUrl, sweeps });
-      all.push(gateway);
+      const spawned = (gateway: GatewayProcess): void => {
+        all.push(gateway);
+        if (stopped) gateway.kill();
+      };
+      const gateway = await startGateway({ root, folder, name, redisUrl, upstreamUrl, sweeps, spawned });
       gateways[slot] = gateway;
-      if (stopped) await gateway.stop();
       return gateway;
     },
     kill(slot, phase) {

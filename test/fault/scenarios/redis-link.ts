@@ -42,11 +42,11 @@ interface LinkFault {
 }
 
 const FAULTS: readonly LinkFault[] = [
-  { name: "replies dropped", oneIn: 40, reply: "freeze" },
-  { name: "reset after forward", oneIn: 40, reply: "reset" },
-  { name: "reset before forward", oneIn: 40, command: "reset" },
-  { name: "late delivery", oneIn: 40, command: { delayMs: LATE_MS } },
-  { name: "late replies", oneIn: 40, reply: { delayMs: LATE_MS } },
+  { name: "replies dropped", oneIn: 60, reply: "freeze" },
+  { name: "reset after forward", oneIn: 60, reply: "reset" },
+  { name: "reset before forward", oneIn: 60, command: "reset" },
+  { name: "late delivery", oneIn: 60, command: { delayMs: LATE_MS } },
+  { name: "late replies", oneIn: 60, reply: { delayMs: LATE_MS } },
   { name: "black holes", oneIn: 0, hole: true },
   { name: "one-byte splits", oneIn: 0, split: true },
 ];
@@ -81,7 +81,7 @@ async function runLink(
 
 /** While the breakers are open a request costs nothing: without a pause the load would be over before they close. */
 async function breathe({ client }: World): Promise<void> {
-  if (client.at(-1)?.status === 503) await pause(20);
+  if (client.at(-1)?.status === 503) await pause(100);
 }
 
 /** Lays a fault on all links. @returns what takes it away */

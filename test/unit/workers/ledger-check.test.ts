@@ -1,0 +1,66 @@
+import { expect, test } from "vitest";
+import type { Verification } from "../../../src/store/ledger.ts";
+import { createLogger } from "../../../src/telemetry/log.ts";
+import { createMetrics } from "../../../src/telemetry/metrics.ts";
+import { createLedgerCheck } from "../../../src/workers/ledger-check.ts";
+
+/** A check whose verification answers what the test says. */
+function givenCheck(result: Verification | undefined, intervalMs = 60_000) {
+  const lines: string[] = [];
+  const asked: number[] = [];
+  const metrics = createMetrics();
+  const check = createLedgerCheck({
+    verify: async (ms) => {
+      asked.push(ms);
+      return result;
+    },
+    intervalMs: () => intervalMs,
+    metrics,
+    log: createLogger("info", { write: (line) => void lines.push(line) }),
+  });
+  const violations = async () => (await metrics.ledgerViolations.get()).values[0]?.value;
+  const checkedAt = async () => (await metrics.ledgerCheckedAt.get()).values[0]?.value;
+  return { check: () => check.check(), lines, asked, violations, checkedAt };
+}
+
+const broken = { invariant: "chain", account_id: "acc_1", message: "5 after 3 and 1" } as const;
+const restless = { invariant: "unsettled", account_id: "acc_2", message: "changes too fast" } as const;
+
+test("a violation is counted and logged as an error with its account", async () => {
+  const { check, lines, violations, checkedAt } = givenCheck({
+    ok: false,
+    accounts: 2,
+    entries: 9,
+    violations: [broken],
+    unlisted: 4,
+  });
+  await check();
+  expect(await violations()).toBe(5);
+  expect(await checkedAt()).toBeGreaterThan(1_700_000_000);
+  expect(lines.join("")).toMatch(/"level":"error".*"account_id":"acc_1"/);
+});
+
+test("an account that could not be read at one instant is no violation", async () => {
+  const { check, lines, violations } = givenCheck({
+    ok: false,
+    accounts: 2,
+    entries: 9,
+    violations: [restless],
+  });
+  await check();
+  expect(await violations()).toBe(0);
+  expect(lines.join("")).toContain('"unsettled":1');
+  expect(lines.join("")).not.toContain('"level":"error"');
+});
+
+test("another gateway's turn leaves the metrics as they are", async () => {
+  const { check, checkedAt } = givenCheck(undefined);
+  await check();
+  expect(await checkedAt()).toBe(0);
+});
+
+test("an interval of 0 asks for nothing", async () => {
+  const { check, asked } = givenCheck({ ok: true, accounts: 0, entries: 0, violations: [] }, 0);
+  await check();
+  expect(asked).toEqual([]);
+});
