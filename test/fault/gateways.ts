@@ -116,10 +116,12 @@ async function ready(gateway: GatewayProcess, logFile: string): Promise<void> {
     await pause(10);
   }
   while (Date.now() < deadline && gateway.alive && gateway.adminUrl !== "") {
-    if ((await fetch(`${gateway.adminUrl}/readyz`)).status === 200) return;
+    const response = await fetch(`${gateway.adminUrl}/readyz`).catch(() => undefined);
+    if (response?.status === 200) return;
     await pause(10);
   }
-  throw new Error(`gateway ${gateway.name} did not become ready; see ${logFile}`);
+  const how = gateway.alive ? "did not become ready" : `did not start: ${await gateway.ended}`;
+  throw new Error(`gateway ${gateway.name} ${how}; see ${logFile}`);
 }
 
 /** Settlements that a gateway still keeps for the store. */

@@ -125,7 +125,12 @@ export async function createWorld(
         all.push(gateway);
         if (stopped) gateway.kill();
       };
-      const gateway = await startGateway({ root, folder, name, redisUrl, upstreamUrl, sweeps, spawned });
+      const start = () => startGateway({ root, folder, name, redisUrl, upstreamUrl, sweeps, spawned });
+      // Once more for one that something else on this machine has ended before it was ready.
+      const gateway = await start().catch((error: Error) => {
+        faults.push({ kind: "started again", atMs: Date.now(), gateway: name, phase: error.message });
+        return start();
+      });
       gateways[slot] = gateway;
       return gateway;
     },

@@ -1,6 +1,7 @@
+import { setTimeout as pause } from "node:timers/promises";
 import type { History } from "../history.ts";
 import { inParallel } from "../random.ts";
-import { createWorld, type RunOptions, within } from "../world.ts";
+import { createWorld, type RunOptions } from "../world.ts";
 import type { Scenario } from "./scenario.ts";
 import { givenCrowd, planErrands, runErrand } from "./traffic.ts";
 
@@ -29,23 +30,25 @@ async function runKills(options: RunOptions, { requests, kills, victimsSweep }: 
     /** Before which errand which slot is hit, and how much later, so that requests are in all phases. */
     const moments = random.shuffle([...errands.keys()]).slice(0, kills);
     const plan = new Map(moments.map((at) => [at, { slot: random.int(0, 2), delayMs: random.int(0, 30) }]));
-    const restarts: Promise<unknown>[] = [];
+    /** Per slot, until its last victim is back: nobody is killed twice. */
+    const back = world.gateways.map(() => Promise.resolve());
+    const hit = async (slot: number, delayMs: number): Promise<void> => {
+      await pause(delayMs);
+      world.kill(slot, "random");
+      await world.startIn(slot);
+    };
 
     await inParallel(requests, 24, async (at) => {
-      const hit = plan.get(at);
-      if (hit) {
-        // Its slot's last victim may still be on its way back.
-        await within(60_000, () => world.gateways[hit.slot]?.alive === true);
-        setTimeout(() => {
-          world.kill(hit.slot, "random");
-          restarts.push(world.startIn(hit.slot));
-        }, hit.delayMs);
+      const planned = plan.get(at);
+      if (planned) {
+        const { slot, delayMs } = planned;
+        await back[slot];
+        back[slot] = back[slot]!.then(() => hit(slot, delayMs));
       }
       await runErrand(world, customers, errands[at]!);
       if (at % 2000 === 1999) options.progress(`${at + 1} of ${requests} requests`);
     });
-    await new Promise((resolve) => setTimeout(resolve, 50));
-    await Promise.all(restarts);
+    await Promise.all(back);
     return await world.finish();
   } finally {
     await world.stop();
