@@ -22,10 +22,10 @@ export interface GatewayProcess extends Target {
 }
 
 /** Short timeouts: holds of an unknown outcome end after 0.2 + 1 + 1 + 8 s. */
-function configText(folder: string, sweeps: boolean): string {
+function configText(folder: string, sweeps: boolean, commandTimeoutMs: number): string {
   return `server: { host: 127.0.0.1, port: 0, drain_timeout: 3s }
 admin: { port: 0 }
-store: { journal: ${join(folder, "journal")}, command_timeout: 300ms, partitions: 4 }
+store: { journal: ${join(folder, "journal")}, command_timeout: ${commandTimeoutMs}ms, partitions: 4 }
 upstream: { connect_timeout: 200ms, headers_timeout: 1s, total_timeout: 1s }
 tasks: { cache: 0s, sweep_interval: ${sweeps ? "250ms" : "1m"}, poll_interval: 1s, sweep_polls_per_second: 1000 }
 `;
@@ -43,12 +43,13 @@ export async function startGateway(options: {
   redisUrl: string;
   upstreamUrl: string;
   sweeps: boolean;
+  commandTimeoutMs: number;
   spawned(gateway: GatewayProcess): void;
 }): Promise<GatewayProcess> {
-  const { root, folder, name, redisUrl, upstreamUrl, sweeps } = options;
+  const { root, folder, name, redisUrl, upstreamUrl, sweeps, commandTimeoutMs } = options;
   mkdirSync(join(folder, "logs"), { recursive: true });
   const config = join(folder, sweeps ? "tollgate.yaml" : "tollgate-without-sweeps.yaml");
-  writeFileSync(config, configText(folder, sweeps));
+  writeFileSync(config, configText(folder, sweeps, commandTimeoutMs));
   const logFile = join(folder, "logs", `${name}.ndjson`);
   const log = openSync(logFile, "w");
   const { PATH = "" } = process.env;

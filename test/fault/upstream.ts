@@ -39,9 +39,6 @@ export const wishText = (wish: Partial<Wish>): string =>
   `kind=${wish.kind ?? "ok"} life=${wish.lifeMs ?? 50} fails=${wish.fails ? 1 : 0} ` +
   `delay=${wish.delayMs ?? 0} tag=${wish.tag ?? ""}`;
 
-/** Long after an answer its task is bound: whoever tells its id again tells it to a second request. */
-const SETTLED_MS = 1000;
-
 function readWish(body: string): Wish {
   const { prompt } = JSON.parse(body) as { prompt: string };
   const fields = Object.fromEntries(prompt.split(" ").map((pair) => pair.split("="))) as Record<
@@ -67,7 +64,7 @@ export function startUpstream() {
   const servers: Server[] = [];
   const sockets = new Set<Socket>();
   let hooks: UpstreamHooks = {};
-  /** A task of which its gateway knows for certain by now. */
+  /** A task that a gateway has asked for, so that it is bound for certain. */
   let settledTaskId = "";
   let made = 0;
 
@@ -111,7 +108,6 @@ export function startUpstream() {
     response.once("finish", () => {
       if (response.socket?.destroyed) return;
       event.answeredMs ||= Date.now();
-      if (event.truth === "yes") setTimeout(() => (settledTaskId = event.taskId), SETTLED_MS).unref();
       hooks.answered?.(event, wish);
     });
     if (hooks.read?.(event, wish) === "drop") return;
@@ -133,6 +129,7 @@ export function startUpstream() {
     const created_at = new Date(task.madeMs).toISOString();
     const tell = (told: string): void => {
       task.event.told.push(told);
+      settledTaskId = taskId;
       json(response, 200, {
         code: 200,
         msg: "success",

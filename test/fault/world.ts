@@ -66,13 +66,15 @@ export async function stopWorlds(): Promise<void> {
 interface WorldOptions {
   /** One more gateway, after the slots, sweeps alone: what the others had claimed when they were killed is then nothing. */
   sweeperApart?: boolean;
+  /** Short where timeouts are the point; else so long that a busy machine makes none. */
+  commandTimeoutMs?: number;
 }
 
 /** A Redis of its own behind a fault proxy, an upstream that misbehaves when asked to, and gateways in between. */
 export async function createWorld(
   options: RunOptions,
   slots: number,
-  { sweeperApart = false }: WorldOptions = {},
+  { sweeperApart = false, commandTimeoutMs = 2000 }: WorldOptions = {},
 ): Promise<World> {
   const { folder, root, seed, scenario } = options;
   mkdirSync(folder, { recursive: true });
@@ -125,7 +127,10 @@ export async function createWorld(
         all.push(gateway);
         if (stopped) gateway.kill();
       };
-      const start = () => startGateway({ root, folder, name, redisUrl, upstreamUrl, sweeps, spawned });
+      const start = (): Promise<GatewayProcess> => {
+        const urls = { redisUrl, upstreamUrl };
+        return startGateway({ root, folder, name, ...urls, sweeps, commandTimeoutMs, spawned });
+      };
       // Once more for one that something else on this machine has ended before it was ready.
       const gateway = await start().catch((error: Error) => {
         faults.push({ kind: "started again", atMs: Date.now(), gateway: name, phase: error.message });

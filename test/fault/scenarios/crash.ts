@@ -36,7 +36,7 @@ async function runCrash(
   options: RunOptions,
   { kills, width, gateways, only = "" }: CrashSize,
 ): Promise<History> {
-  const world = await createWorld(options, gateways, { sweeperApart: true });
+  const world = await createWorld(options, gateways, { sweeperApart: true, commandTimeoutMs: 300 });
   try {
     const plan = world.random.shuffle(
       PHASES.filter(({ name }) => name.startsWith(only)).flatMap((phase) =>

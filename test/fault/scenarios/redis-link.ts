@@ -25,7 +25,8 @@ export const redisLink: Scenario<LinkSize> = {
   run: runLink,
 };
 
-/** Later than the gateways' command timeout of 300 ms. */
+const COMMAND_TIMEOUT_MS = 300;
+/** Later than that. */
 const LATE_MS = 450;
 const HOLE_MS = 700;
 const VERBS = new Set(["admit", "bind", "void", "observe"]);
@@ -55,7 +56,7 @@ async function runLink(
   options: RunOptions,
   { requestsEach, stopsMs, only = "" }: LinkSize,
 ): Promise<History> {
-  const world = await createWorld(options, 2);
+  const world = await createWorld(options, 2, { commandTimeoutMs: COMMAND_TIMEOUT_MS });
   try {
     const customers = await givenCrowd(world);
     for (const fault of FAULTS.filter(({ name }) => name.startsWith(only))) {

@@ -12,6 +12,8 @@ interface UpstreamSize {
 
 /** Polls until a task has ended; the strangest kinds need three. */
 const POLLS_MAX = 6;
+/** A busy machine may keep the store waiting for too long. */
+const TRIES_MAX = 20;
 
 /** The upstream misbehaves in every way it knows; its own log says what is right. */
 export const upstream: Scenario<UpstreamSize> = {
@@ -41,8 +43,13 @@ async function runUpstream(options: RunOptions, { requestsEach }: UpstreamSize):
     await inParallel(plan.length, 64, async (at) => {
       const { wish, customer, gateway, idempotencyKey } = plan[at]!;
       const target = world.gateways[gateway]!;
-      const event = await generate(target, customer, wish, { idempotencyKey });
+      let event = await generate(target, customer, wish, { idempotencyKey });
       world.client.push(event);
+      for (let tries = 0; event.status === 503 && event.code === 503 && tries < TRIES_MAX; tries++) {
+        await pause(200);
+        event = await generate(target, customer, wish, { idempotencyKey });
+        world.client.push(event);
+      }
       if (at % 2000 === 1999) options.progress(`${at + 1} of ${plan.length} requests`);
       if (event.status !== 200 || KINDS[wish.kind]!.truth !== "yes") return;
       await pause(wish.lifeMs);
@@ -52,6 +59,11 @@ async function runUpstream(options: RunOptions, { requestsEach }: UpstreamSize):
         if (seen.taskStatus === "completed" || seen.taskStatus === "failed") break;
       }
     });
+    const seen = Map.groupBy(world.upstream.events, ({ kind }) => kind);
+    for (const kind of MISBEHAVIOURS) {
+      const count = seen.get(kind)?.length ?? 0;
+      if (count < requestsEach) world.note("not reached", `${kind}: ${count} of ${requestsEach} requests`);
+    }
     return await world.finish();
   } finally {
     await world.stop();
