@@ -37,7 +37,9 @@ export interface Running {
 export async function startGateway(config: Config, log: Logger): Promise<Running> {
   const metrics = createMetrics();
   const journal = await openJournal(config.store.journal, log);
-  const connection = createConnection({ ...config.store, journal, log, metrics });
+  // Half of what the store remembers: a request that it has forgotten would be charged once more.
+  const settleWithinMs = config.tasks.retentionMs / 2;
+  const connection = createConnection({ ...config.store, journal, settleWithinMs, log, metrics });
   const store = createStore(connection);
   const upstream = createUpstream({ ...config.upstream, idempotent: config.upstream.idempotencyKey });
   const uploads = createUploadTunnel({

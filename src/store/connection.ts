@@ -11,13 +11,17 @@ import { defineScripts, type Reply, type Verb } from "./scripts.ts";
 
 const RETRY_AFTER_SECONDS = 2;
 const PROBE_LIFETIME_MS = 60_000;
+const SETTLE_WITHIN_MS = 30 * 60_000;
 
 export interface ConnectionOptions {
   redisUrl: string;
   commandTimeoutMs: number;
   /** Used at the very first start of a store; later the store's own number counts. */
   partitions: number;
+  /** Without one, settlements that wait are lost with the process. */
   journal?: Journal;
+  /** How long a settlement may wait before the store may have forgotten its request; 30 minutes if not said. */
+  settleWithinMs?: number;
   log: Logger;
   metrics: Metrics;
 }
@@ -79,6 +83,7 @@ export function createConnection(options: ConnectionOptions) {
   const outbox = createOutbox({
     log,
     journal,
+    settleWithinMs: options.settleWithinMs ?? SETTLE_WITHIN_MS,
     changed: (entries) => metrics.outbox.set(entries),
   });
   let facts: StoreFacts | undefined;
@@ -109,9 +114,7 @@ export function createConnection(options: ConnectionOptions) {
   redis.on("error", (error: Error) => log.debug({ why: error.message }, "store connection error"));
   redis.on("close", () => breaker.trip("the connection closed"));
   breaker.trip(STARTING);
-  outbox
-    .adopt(() => breaker.trip("settlements to replay"))
-    .catch((error: unknown) => log.error({ err: error }, "the journal cannot be read"));
+  void outbox.watch(() => breaker.trip("settlements to replay"));
 
   const unavailable = (reason: string, cause: unknown): GatewayError => {
     metrics.storeFailures.inc({ reason });
@@ -161,8 +164,8 @@ export function createConnection(options: ConnectionOptions) {
       }
     },
     /** Keeps a settlement until the store has answered it. Resolves once it is on disk. */
-    async defer(requestId: string, settlement: Settlement): Promise<void> {
-      const kept = outbox.put(requestId, settlement);
+    async defer(settlement: Settlement): Promise<void> {
+      const kept = outbox.put(settlement);
       if (!breaker.isOpen()) breaker.trip("a settlement is unanswered");
       await kept;
     },

@@ -1,31 +1,28 @@
-import { randomBytes } from "node:crypto";
-import { mkdirSync, readdirSync, readFileSync, renameSync, rmSync, statSync } from "node:fs";
-import { type FileHandle, open } from "node:fs/promises";
-import { hostname } from "node:os";
-import { join } from "node:path";
+import { mkdirSync, rmSync } from "node:fs";
+import { type FileHandle, open, stat } from "node:fs/promises";
 import type { Logger } from "../telemetry/log.ts";
+import { claimAbandoned, newFile, openHere, readSettlements } from "./journal-files.ts";
 import type { Settlement } from "./outbox.ts";
 
-/**
- * Older entries are not replayed: the store may have forgotten the request by then, and a charge that was made
- * would be made again. Far below the shortest retention of finished records.
- */
-const REPLAY_AGE_MAX_MS = 30 * 60_000;
+/** A living gateway touches its file this often, so that others can tell it from one that ended. */
+const SIGN_OF_LIFE_MS = 10_000;
 
-/** A settlement as one line on disk. */
-interface Line extends Pick<Settlement, "verb" | "keys" | "args" | "own"> {
-  requestId: string;
-  atMs: number;
+/** What the journal asks of its outbox. */
+export interface JournalOwner {
+  /** Takes over settlements that an ended gateway left unanswered. */
+  take(settlements: readonly Settlement[]): void;
+  /** Everything that waits for an answer. */
+  waiting(): Iterable<Settlement>;
 }
 
 export interface Journal {
   /**
-   * Hands over the settlements that ended gateways left unanswered, now and whenever some turn up. They are on this
-   * journal's own disk by then.
+   * Looks for what ended gateways left, now and from then on. Logs what goes wrong, and tries again.
+   * @returns resolves after the first look
    */
-  adopt(take: (lines: readonly Line[]) => void): Promise<void>;
-  /** Resolves once the settlement is on disk. Lines that come together share one flush to disk. */
-  append(requestId: string, settlement: Settlement): Promise<void>;
+  watch(owner: JournalOwner): Promise<void>;
+  /** Resolves once the settlement is on disk. Those that come together share one flush to disk. */
+  append(settlement: Settlement): Promise<void>;
   /** Every settlement so far has been answered: forgets them. */
   clear(): Promise<void>;
   close(): Promise<void>;
@@ -40,55 +37,47 @@ interface Job {
 
 /** Without a disk: what waits is lost with the process. For tools that settle nothing, and for tests. */
 export const memoryJournal: Journal = {
-  adopt: async () => undefined,
+  watch: async () => undefined,
   append: async () => undefined,
   clear: async () => undefined,
   close: async () => undefined,
 };
 
-/** A living gateway touches its file this often, so that another host can tell it from one that ended. */
-const SIGN_OF_LIFE_MS = 10_000;
-const SILENT_MS = 45_000;
-
-/** Files that gateways of this process have; its process id does not tell them from left ones. */
-const openHere = new Set<string>();
-
 /**
  * The settlements that wait for the store, on disk, so that a charge outlives the process that owes it. Each gateway
  * has a file of its own in a folder that several may share; the file of one that has ended is taken over by another.
  * Replaying is safe: each script has the effect of once.
+ * @param options.signOfLifeMs for tests
  * @throws when the folder cannot be written
  */
-export async function openJournal(folder: string, log: Logger): Promise<Journal> {
+export async function openJournal(
+  folder: string,
+  log: Logger,
+  options: { signOfLifeMs?: number } = {},
+): Promise<Journal> {
   mkdirSync(folder, { recursive: true });
-  const name = `${hostname()}.${process.pid}.${randomBytes(4).toString("hex")}.ndjson`;
-  const file = join(folder, name);
-  const handle: FileHandle = await open(file, "ax", 0o600);
+  let file = newFile(folder);
+  let handle: FileHandle = await open(file, "ax", 0o600);
   openHere.add(file);
   let timer: NodeJS.Timeout | undefined;
-
-  let waiting: Job[] = [];
+  let jobs: Job[] = [];
   let writing = false;
 
   /** Does what waits, in order: a line that comes after a `clear` is written after it. */
   async function write(): Promise<void> {
     writing = true;
-    while (waiting.length > 0) {
-      const jobs = waiting;
-      waiting = [];
-      const lastClear = jobs.findLastIndex(({ text }) => text === undefined);
+    while (jobs.length > 0) {
+      const batch = jobs;
+      jobs = [];
+      const lastClear = batch.findLastIndex(({ text }) => text === undefined);
+      const lines = batch.slice(lastClear + 1).map(({ text }) => text);
       try {
         if (lastClear >= 0) await handle.truncate(0);
-        await handle.appendFile(
-          jobs
-            .slice(lastClear + 1)
-            .map(({ text }) => text)
-            .join(""),
-        );
+        await handle.appendFile(lines.join(""));
         await handle.datasync();
-        for (const { resolve } of jobs) resolve();
+        for (const { resolve } of batch) resolve();
       } catch (error) {
-        for (const { reject } of jobs) reject(error);
+        for (const { reject } of batch) reject(error);
       }
     }
     writing = false;
@@ -96,105 +85,67 @@ export async function openJournal(folder: string, log: Logger): Promise<Journal>
 
   const enqueue = (text: string | undefined): Promise<void> =>
     new Promise((resolve, reject) => {
-      waiting.push({ text, resolve, reject });
+      jobs.push({ text, resolve, reject });
       if (!writing) void write();
     });
 
-  const append: Journal["append"] = (requestId, { verb, keys, args, own }) => {
-    const line: Line = { requestId, verb, keys, args, ...(own && { own }), atMs: Date.now() };
-    return enqueue(`${JSON.stringify(line)}\n`);
-  };
+  const append = ({ requestId, atMs, verb, keys, args, own }: Settlement): Promise<void> =>
+    enqueue(`${JSON.stringify({ requestId, atMs, verb, keys, args, own })}\n`);
 
-  // What is taken over is first made our own, then its file goes: an end in between replays it twice, no harm.
-  async function takeOver(take: (lines: readonly Line[]) => void): Promise<void> {
-    for (const path of abandoned(folder)) {
-      const lines = readLines(path, log);
-      await Promise.all(lines.map((line) => enqueue(`${JSON.stringify(line)}\n`)));
-      rmSync(path, { force: true });
-      openHere.delete(path);
-      if (lines.length > 0) take(lines);
+  /** What is taken over is first made our own, then its file goes: an end in between replays it twice, no harm. */
+  async function takeOver(owner: JournalOwner): Promise<void> {
+    for (const path of claimAbandoned(folder)) {
+      try {
+        const settlements = readSettlements(path, log);
+        const kept = Promise.all(settlements.map(append));
+        // Before anything else can find the outbox empty, and clear the journal of what it has just been given.
+        if (settlements.length > 0) owner.take(settlements);
+        await kept;
+        rmSync(path, { force: true });
+      } finally {
+        openHere.delete(path);
+      }
     }
   }
 
+  /** Touches the file. A gateway that was paused for long finds that another has taken it: then it begins anew. */
+  async function signOfLife(owner: JournalOwner): Promise<void> {
+    const now = new Date();
+    await handle.utimes(now, now);
+    const [mine, there] = [await handle.stat(), await stat(file).catch(() => undefined)];
+    if (there?.ino === mine.ino) return;
+    const [lost, next] = [handle, newFile(folder)];
+    mkdirSync(folder, { recursive: true });
+    handle = await open(next, "ax", 0o600);
+    openHere.add(next);
+    openHere.delete(file);
+    file = next;
+    await lost.close();
+    await Promise.all([...owner.waiting()].map(append));
+  }
+
+  let looking: Promise<void> = Promise.resolve();
+  const look = (owner: JournalOwner): Promise<void> => {
+    looking = signOfLife(owner)
+      .then(() => takeOver(owner))
+      .catch((error: unknown) => log.error({ err: error, folder }, "the journal cannot be kept"));
+    return looking;
+  };
+
   return {
-    async adopt(take) {
-      await takeOver(take);
-      timer = setInterval(() => {
-        const now = new Date();
-        handle.utimes(now, now).then(
-          () => takeOver(take),
-          (error: unknown) => log.error({ err: error }, "the journal cannot be kept"),
-        );
-      }, SIGN_OF_LIFE_MS).unref();
+    watch(owner) {
+      timer = setInterval(look, options.signOfLifeMs ?? SIGN_OF_LIFE_MS, owner).unref();
+      return look(owner);
     },
     append,
     clear: () => enqueue(undefined),
     async close() {
       clearInterval(timer);
+      await looking;
       openHere.delete(file);
       const { size } = await handle.stat();
       await handle.close();
       if (size === 0) rmSync(file, { force: true });
     },
   };
-}
-
-/** Files of gateways that have ended, claimed by renaming: of two that look for them, one gets each. */
-function abandoned(folder: string): string[] {
-  const claimed: string[] = [];
-  for (const name of readdirSync(folder)) {
-    const path = join(folder, name);
-    if (!NAME.test(name) || openHere.has(path) || !hasEnded(name, path)) continue;
-    const taken = join(folder, `${hostname()}.${process.pid}.${randomBytes(4).toString("hex")}.ndjson`);
-    try {
-      renameSync(path, taken);
-      openHere.add(taken);
-      claimed.push(taken);
-    } catch {
-      // Another gateway was faster.
-    }
-  }
-  return claimed;
-}
-
-/** host.process.random.ndjson */
-const NAME = /^(.+)\.(\d+)\.[0-9a-f]{8}\.ndjson$/;
-
-/** Its process is no more; or, where that cannot be told (another host or container), it has long been silent. */
-function hasEnded(name: string, path: string): boolean {
-  const [, host, pid] = NAME.exec(name) ?? [];
-  const sameSpace = host === hostname() && Number(pid) !== process.pid;
-  if (sameSpace && !isAlive(Number(pid))) return true;
-  const { mtimeMs = Date.now() } = statSync(path, { throwIfNoEntry: false }) ?? {};
-  return !sameSpace && Date.now() - mtimeMs > SILENT_MS;
-}
-
-function isAlive(pid: number): boolean {
-  try {
-    process.kill(pid, 0);
-    return true;
-  } catch (error) {
-    return (error as NodeJS.ErrnoException).code === "EPERM";
-  }
-}
-
-/** The lines of a journal; the last one may be cut where its writer ended. */
-function readLines(path: string, log: Logger): Line[] {
-  return readFileSync(path, "utf8")
-    .split("\n")
-    .flatMap((text) => {
-      if (text === "") return [];
-      try {
-        const line = JSON.parse(text) as Line;
-        if (Date.now() - line.atMs <= REPLAY_AGE_MAX_MS) return [line];
-        log.error(
-          { request_id: line.requestId, verb: line.verb },
-          "a journaled settlement is too old to be replayed",
-        );
-        return [];
-      } catch {
-        log.warn({ file: path }, "the journal ends in half a line; its request's hold ends at the due time");
-        return [];
-      }
-    });
 }

@@ -7,6 +7,9 @@ const FLUSH_BATCH = 200;
 
 /** A settlement whose outcome in the store is unknown: safe to send again, each script has the effect of once. */
 export interface Settlement {
+  requestId: string;
+  /** When it was first sent, Unix ms by this machine's clock. */
+  atMs: number;
   verb: Verb & ("bind" | "void");
   keys: readonly string[];
   args: readonly (string | number)[];
@@ -19,32 +22,43 @@ export interface Settlement {
 /**
  * Settlements that wait for the store to answer again, oldest first, one per request id and verb. Bounded: beyond
  * the bound the oldest is given up (its hold ends at the due time), loudly.
+ * @param options.settleWithinMs older ones are given up: the store may have forgotten their requests by then, and
+ *   would charge them once more
  */
-export function createOutbox(options: { log: Logger; journal: Journal; changed(entries: number): void }) {
+export function createOutbox(options: {
+  log: Logger;
+  journal: Journal;
+  settleWithinMs: number;
+  changed(entries: number): void;
+}) {
   const { journal, log } = options;
   const entries = new Map<string, Settlement>();
+  const nameOf = ({ verb, requestId }: Settlement): string => `${verb}:${requestId}`;
 
   return {
     /** Takes over what ended gateways left, now and later; `found` is told when there is something to flush. */
-    adopt: (found: () => void): Promise<void> =>
-      journal.adopt((lines) => {
-        for (const line of lines) entries.set(`${line.verb}:${line.requestId}`, line);
-        log.warn({ entries: lines.length }, "settlements of a gateway that ended are replayed");
-        options.changed(entries.size);
-        found();
+    watch: (found: () => void): Promise<void> =>
+      journal.watch({
+        waiting: () => entries.values(),
+        take(settlements) {
+          for (const settlement of settlements) entries.set(nameOf(settlement), settlement);
+          log.warn({ entries: settlements.length }, "settlements of a gateway that ended are replayed");
+          options.changed(entries.size);
+          found();
+        },
       }),
     /** Resolves once the settlement is on disk, or could not be put there: it is kept in memory either way. */
-    async put(requestId: string, settlement: Settlement): Promise<void> {
+    async put(settlement: Settlement): Promise<void> {
       if (entries.size >= ENTRIES_MAX) {
         const [oldest] = entries.keys();
         entries.delete(oldest!);
         log.error({ lost: oldest }, "the outbox is full; its oldest settlement is given up");
       }
-      entries.set(`${settlement.verb}:${requestId}`, settlement);
+      entries.set(nameOf(settlement), settlement);
       options.changed(entries.size);
-      await journal.append(requestId, settlement).catch((error: unknown) => {
+      await journal.append(settlement).catch((error: unknown) => {
         log.error(
-          { err: error, request_id: requestId },
+          { err: error, request_id: settlement.requestId },
           "the journal cannot be written; a crash now loses this charge",
         );
       });
@@ -54,7 +68,7 @@ export function createOutbox(options: { log: Logger; journal: Journal; changed(e
     async flush(scripts: Scripts): Promise<void> {
       do {
         while (entries.size > 0) {
-          const batch = [...entries].slice(0, FLUSH_BATCH);
+          const batch = entries.entries().take(FLUSH_BATCH).toArray();
           const results = await Promise.allSettled(batch.map(([name, entry]) => send(scripts, name, entry)));
           options.changed(entries.size);
           const failed = results.find((result) => result.status === "rejected");
@@ -69,12 +83,20 @@ export function createOutbox(options: { log: Logger; journal: Journal; changed(e
   };
 
   async function send(scripts: Scripts, name: string, settlement: Settlement): Promise<void> {
-    try {
-      const reply = await settle((verb, keys, args) => scripts[verb](keys, args), settlement);
-      settlement.settled?.(reply);
-    } catch (error) {
-      if (!isFinal(error)) throw error;
-      log.error({ err: error, lost: name }, "the store refuses a settlement; it is given up");
+    const { requestId, atMs, verb } = settlement;
+    if (Date.now() - atMs > options.settleWithinMs) {
+      log.error({ request_id: requestId, verb }, "a settlement is too old to be sent; settle it by hand");
+    } else {
+      try {
+        const reply = await settle((name, keys, args) => scripts[name](keys, args), settlement);
+        settlement.settled?.(reply);
+      } catch (error) {
+        if (!isFinal(error)) throw error;
+        log.error(
+          { err: error, request_id: requestId, verb },
+          "the store refuses a settlement; it is given up",
+        );
+      }
     }
     entries.delete(name);
   }

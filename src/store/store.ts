@@ -72,8 +72,7 @@ export function createStore(connection: Connection, nowMs?: () => number): Store
     } catch (error) {
       // Unless the store has refused it, it may still run: take it back as soon as the store answers.
       // On disk before the 503 goes out: a crash right after it would leave the window entry behind.
-      if (!isFinal((error as Error).cause))
-        await connection.defer(requestId, voiding(generation, "unsent", tiers));
+      if (!isFinal((error as Error).cause)) await connection.defer(voiding(generation, "unsent", tiers));
       throw error;
     }
   }
@@ -81,6 +80,8 @@ export function createStore(connection: Connection, nowMs?: () => number): Store
   function voiding(generation: Generation, reason: "refused" | "unsent", tiers: Tiers) {
     const { key, requestId, idempotency } = generation;
     return {
+      requestId,
+      atMs: Date.now(),
       verb: "void" as const,
       keys: voidKeys(key, requestId, idempotency?.digest),
       args: [now(), packTiers(tiers), requestId, reason, TOMBSTONE_MS],
@@ -133,6 +134,8 @@ export function createStore(connection: Connection, nowMs?: () => number): Store
       args.push(idempotency ? data : "", idempotency?.fingerprint ?? "", IDEMPOTENCY_MS);
       args.push(idempotency?.digest ?? "");
       const settlement: Settlement = {
+        requestId,
+        atMs: Date.now(),
         verb: "bind",
         keys,
         args,
@@ -145,7 +148,7 @@ export function createStore(connection: Connection, nowMs?: () => number): Store
         const outcome = reply[0] as Binding["outcome"];
         return outcome === "conflict" ? { outcome } : { outcome, state: stateOf(reply) };
       } catch {
-        await connection.defer(requestId, settlement);
+        await connection.defer(settlement);
         return undefined;
       }
     },
@@ -157,7 +160,7 @@ export function createStore(connection: Connection, nowMs?: () => number): Store
         settlement.settled(reply);
         return stateOf(reply);
       } catch {
-        await connection.defer(generation.requestId, settlement);
+        await connection.defer(settlement);
         return undefined;
       }
     },

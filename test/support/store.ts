@@ -87,7 +87,7 @@ export function createStage(
     replies.push(reply);
     return reply;
   }
-  async function defer(_requestId: string, settlement: Settlement): Promise<void> {
+  async function defer(settlement: Settlement): Promise<void> {
     if (!noted) throw new Error("a settlement was deferred though the store is there");
     deferred = settlement;
   }

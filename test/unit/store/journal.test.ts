@@ -1,13 +1,25 @@
 import { spawnSync } from "node:child_process";
-import { mkdtempSync, readdirSync, readFileSync, utimesSync, writeFileSync } from "node:fs";
+import {
+  existsSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  utimesSync,
+  writeFileSync,
+} from "node:fs";
 import { hostname, tmpdir } from "node:os";
 import { join } from "node:path";
-import { describe, expect, test } from "vitest";
+import { describe, expect, test, vi } from "vitest";
 import { type Journal, openJournal } from "../../../src/store/journal.ts";
 import type { Settlement } from "../../../src/store/outbox.ts";
 import { createLogger } from "../../../src/telemetry/log.ts";
 
-const bind: Settlement = { verb: "bind", keys: ["tg:{p01}:request:r"], args: ["", ";standard 1 1 1;", "r"] };
+const bind: Omit<Settlement, "requestId" | "atMs"> = {
+  verb: "bind",
+  keys: ["tg:{p01}:request:r"],
+  args: ["", ";standard 1 1 1;", "r"],
+};
 const givenFolder = (): string => mkdtempSync(join(tmpdir(), "tollgate-journal-"));
 const textIn = (folder: string): string =>
   readdirSync(folder)
@@ -29,21 +41,28 @@ function leave(folder: string, text: string, pid: number = endedProcess()): void
   writeFileSync(join(folder, `${hostname()}.${pid}.0123abcd.ndjson`), text);
 }
 
+const settlement = (requestId: string): Settlement => ({ ...bind, requestId, atMs: Date.now() });
+const line = (requestId: string): string => `${JSON.stringify(settlement(requestId))}\n`;
+
 /** The requests whose settlements a journal hands over at once. */
 async function adopted(journal: Journal): Promise<string[]> {
   const found: string[] = [];
-  await journal.adopt((lines) => found.push(...lines.map(({ requestId }) => requestId)));
+  const take = (taken: readonly Settlement[]) => found.push(...taken.map(({ requestId }) => requestId));
+  await journal.watch({ waiting: () => [], take });
   return found;
 }
 
-const line = (requestId: string, ageMs = 0): string =>
-  `${JSON.stringify({ ...bind, requestId, atMs: Date.now() - ageMs })}\n`;
+/** Makes a file look as if nobody had touched it for a minute. */
+function silence(path: string): void {
+  const atSeconds = Date.now() / 1000 - 60;
+  utimesSync(path, atSeconds, atSeconds);
+}
 
 describe("the journal", () => {
   test("has a settlement on disk once append resolves", async () => {
     const folder = givenFolder();
     const journal = await openJournal(folder, givenLog().log);
-    await journal.append("r1", bind);
+    await journal.append(settlement("r1"));
     expect(JSON.parse(textIn(folder))).toMatchObject({ requestId: "r1", verb: "bind", keys: bind.keys });
     await journal.close();
   });
@@ -62,9 +81,8 @@ describe("the journal", () => {
 
   test("is taken over from another host only once it has long been silent", async () => {
     const folder = givenFolder();
-    const silentAtSeconds = Date.now() / 1000 - 60;
     writeFileSync(join(folder, "elsewhere.1.0123abcd.ndjson"), line("silent"));
-    utimesSync(join(folder, "elsewhere.1.0123abcd.ndjson"), silentAtSeconds, silentAtSeconds);
+    silence(join(folder, "elsewhere.1.0123abcd.ndjson"));
     writeFileSync(join(folder, "elsewhere.1.0123abce.ndjson"), line("alive"));
     const journal = await openJournal(folder, givenLog().log);
     expect(await adopted(journal)).toEqual(["silent"]);
@@ -77,7 +95,7 @@ describe("the journal", () => {
     const [name] = readdirSync(folder);
     const first = await openJournal(folder, givenLog().log);
     expect(await adopted(first)).toEqual([]);
-    utimesSync(join(folder, name!), Date.now() / 1000 - 60, Date.now() / 1000 - 60);
+    silence(join(folder, name!));
     const second = await openJournal(folder, givenLog().log);
     expect(await adopted(second)).toEqual(["r1"]);
     await Promise.all([first.close(), second.close()]);
@@ -98,7 +116,7 @@ describe("the journal", () => {
     const folder = givenFolder();
     leave(folder, line("r1"), process.ppid);
     const first = await openJournal(folder, givenLog().log);
-    await first.append("r2", bind);
+    await first.append(settlement("r2"));
     const second = await openJournal(folder, givenLog().log);
     expect([await adopted(first), await adopted(second)]).toEqual([[], []]);
     await Promise.all([first.close(), second.close()]);
@@ -114,22 +132,65 @@ describe("the journal", () => {
     await journal.close();
   });
 
-  test("does not replay what the store may have forgotten, and says which request it was", async () => {
+  // After a reboot, low process ids are in use again at once.
+  test("is taken over once silent though another program has the process id of its writer", async () => {
     const folder = givenFolder();
-    leave(folder, line("old", 3_600_000) + line("new"));
+    leave(folder, line("r1"), process.ppid);
+    const [name] = readdirSync(folder);
+    silence(join(folder, name!));
+    const journal = await openJournal(folder, givenLog().log);
+    expect(await adopted(journal)).toEqual(["r1"]);
+    await journal.close();
+  });
+
+  test("keeps what it has just taken over when an outbox that was empty clears it in the same moment", async () => {
+    const folder = givenFolder();
+    leave(folder, line("r1"));
+    const journal = await openJournal(folder, givenLog().log);
+    let known = 0;
+    const watched = journal.watch({ waiting: () => [], take: (taken) => (known += taken.length) });
+    // As the first probe does: nothing waits as far as it knows, so it clears.
+    while (known === 0) {
+      await journal.clear();
+      if (known === 0) await new Promise((resolve) => setImmediate(resolve));
+    }
+    await watched;
+    expect(textIn(folder)).toContain('"requestId":"r1"');
+    await journal.close();
+  });
+
+  test("begins anew, with all that waits, when another gateway took its file while it was paused", async () => {
+    const folder = givenFolder();
+    const journal = await openJournal(folder, givenLog().log, { signOfLifeMs: 5 });
+    await journal.append(settlement("r1"));
+    await journal.watch({ waiting: () => [settlement("r1")], take: () => undefined });
+    rmSync(join(folder, readdirSync(folder)[0]!));
+    await vi.waitFor(() => expect(textIn(folder)).toContain('"requestId":"r1"'));
+    await journal.append(settlement("r2"));
+    expect(textIn(folder)).toContain('"requestId":"r2"');
+    await journal.close();
+  });
+
+  test("survives that its folder goes away, says so, and comes back", async () => {
+    const folder = givenFolder();
     const { log, lines } = givenLog();
-    const journal = await openJournal(folder, log);
-    expect(await adopted(journal)).toEqual(["new"]);
-    expect(lines.join("")).toContain('"request_id":"old"');
+    const journal = await openJournal(folder, log, { signOfLifeMs: 5 });
+    await journal.watch({ waiting: () => [settlement("r1")], take: () => undefined });
+    rmSync(folder, { recursive: true });
+    await vi.waitFor(() => expect(existsSync(folder) && textIn(folder)).toContain('"requestId":"r1"'));
+    writeFileSync(join(folder, "elsewhere.1.0123abcd.ndjson"), "");
+    rmSync(folder, { recursive: true });
+    writeFileSync(folder, "a file in its place");
+    await vi.waitFor(() => expect(lines.join("")).toContain("the journal cannot be kept"));
     await journal.close();
   });
 
   test("forgets what was settled, never what came after", async () => {
     const folder = givenFolder();
     const journal = await openJournal(folder, givenLog().log);
-    const before = journal.append("r1", bind);
+    const before = journal.append(settlement("r1"));
     const cleared = journal.clear();
-    const after = journal.append("r2", bind);
+    const after = journal.append(settlement("r2"));
     await Promise.all([before, cleared, after]);
     expect(textIn(folder).match(/"requestId":"r\d"/g)).toEqual(['"requestId":"r2"']);
     await journal.clear();
@@ -140,7 +201,7 @@ describe("the journal", () => {
   test("holds a hundred settlements that come at once, each whole", async () => {
     const folder = givenFolder();
     const journal = await openJournal(folder, givenLog().log);
-    await Promise.all(Array.from({ length: 100 }, (_, at) => journal.append(`r${at}`, bind)));
+    await Promise.all(Array.from({ length: 100 }, (_, at) => journal.append(settlement(`r${at}`))));
     expect(
       textIn(folder)
         .trim()
