@@ -1,7 +1,7 @@
 import { once } from "node:events";
 import type { Server } from "node:http";
 import type { AddressInfo } from "node:net";
-import { setTimeout } from "node:timers/promises";
+import { setTimeout as delay } from "node:timers/promises";
 import { type Config, ConfigError, loadConfig, redact } from "./config/config.ts";
 import { refuse } from "./core/errors.ts";
 import { clientAddress } from "./http/address.ts";
@@ -12,7 +12,7 @@ import { createSeenTasks, type Gateway } from "./routes/gateway.ts";
 import { createServe } from "./routes/serve.ts";
 import { createConnection } from "./store/connection.ts";
 import { openJournal } from "./store/journal.ts";
-import { verifyInTurn } from "./store/ledger-turn.ts";
+import { takeLedgerTurn } from "./store/ledger-turn.ts";
 import { createStore } from "./store/store.ts";
 import { createSweeps } from "./store/sweeps.ts";
 import { createLogger, type Logger } from "./telemetry/log.ts";
@@ -20,10 +20,14 @@ import { createMetrics } from "./telemetry/metrics.ts";
 import { createUploadTunnel } from "./upstream/upload.ts";
 import { createUpstream } from "./upstream/upstream.ts";
 import { createLedgerCheck } from "./workers/ledger-check.ts";
+import { verifyInChild } from "./workers/ledger-child.ts";
 import { createSweeper } from "./workers/sweeper.ts";
 
 /** A sweeper's claim lasts as long as a poll of the upstream may take, and so much longer for its turn to come. */
 const SWEEP_LEASE_SLACK_MS = 15_000;
+
+/** After the listener has closed: how long a client may still take to finish a head that it has begun. */
+const QUIET_MS = 1000;
 
 /** A running gateway. */
 export interface Running {
@@ -82,7 +86,7 @@ export async function startGateway(config: Config, log: Logger): Promise<Running
   });
   const sweeper = createSweeper({
     store,
-    sweeps: createSweeps(connection, undefined, config.upstream.totalTimeoutMs + SWEEP_LEASE_SLACK_MS),
+    sweeps: createSweeps(connection, config.upstream.totalTimeoutMs + SWEEP_LEASE_SLACK_MS),
     upstream,
     metrics,
     log,
@@ -90,7 +94,8 @@ export async function startGateway(config: Config, log: Logger): Promise<Running
   });
 
   const ledgerCheck = createLedgerCheck({
-    verify: (intervalMs) => verifyInTurn(connection, config.store.redisUrl, intervalMs),
+    turn: (intervalMs) => takeLedgerTurn(connection, intervalMs),
+    verify: (signal) => verifyInChild(config.store.redisUrl, signal),
     intervalMs: () => config.store.ledgerCheckIntervalMs,
     metrics,
     log,
@@ -105,13 +110,15 @@ export async function startGateway(config: Config, log: Logger): Promise<Running
   const drain = async (): Promise<{ clean: boolean }> => {
     draining = true;
     log.info("draining: readiness is red, answers close their connections");
-    await setTimeout(config.server.drainDelayMs);
+    await delay(config.server.drainDelayMs);
     log.info("draining: no new requests, those under way finish");
     const closed = once(listener, "close").then(idle);
     listener.close();
     listener.closeIdleConnections();
+    const quiet = setTimeout(() => listener.closeQuietConnections(), QUIET_MS);
     const deadline = Date.now() + config.server.drainTimeoutMs;
     const clean = await inTime(closed, deadline);
+    clearTimeout(quiet);
     if (!clean) listener.closeAllConnections();
     await inTime(Promise.all([sweeper.stop(), ledgerCheck.stop()]), deadline + 1000);
     await connection.close();
@@ -134,7 +141,7 @@ async function listen(server: Server, { host, port }: { host: string; port: numb
 /** True when the work ended before the deadline (Unix ms). */
 async function inTime(work: Promise<unknown>, deadline: number): Promise<boolean> {
   const patience = new AbortController();
-  const late = setTimeout(Math.max(0, deadline - Date.now()), false, { signal: patience.signal }).catch(
+  const late = delay(Math.max(0, deadline - Date.now()), false, { signal: patience.signal }).catch(
     () => false,
   );
   const done = await Promise.race([work.then(() => true), late]);

@@ -64,7 +64,7 @@ const store = section("Redis, which holds limits, credits and tasks.", {
     "Folder, on a disk that survives a restart, for settlements that wait while Redis is away.",
   ),
   ledger_check_interval: duration(
-    "15m",
+    "1h",
     "0s",
     "30d",
     "How often one of all gateways verifies the books; 0s turns it off.",

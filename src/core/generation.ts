@@ -3,12 +3,14 @@ import type { GenerationEndpoint } from "./endpoints.ts";
 import type { Problem } from "./errors.ts";
 import { isObject } from "./json.ts";
 import type { PricedBody } from "./prices.ts";
-import { nameOf, problemsOf } from "./problems.ts";
+import { nameOf, problemsOf, unknownName } from "./problems.ts";
 import { BODIES } from "./schemas.ts";
 import { isOnSourceHost } from "./urls.ts";
 
 /** Storyboard tolerance, in microseconds so that 9.95 is exactly 0.05 away from 10. Spec 4.6. */
 const TOLERANCE_MICROS = 50_000;
+/** Unknown parameters that are named in one answer. */
+const UNKNOWN_MAX = 32;
 
 interface Body extends PricedBody {
   videoUrl?: string;
@@ -43,7 +45,7 @@ export function validateGeneration(
   const wellTyped = validator.Check(value);
   const problems = wellTyped
     ? []
-    : problemsOf(validator.Errors(value), (path) => Object.keys(schemaAt(schema, path).properties));
+    : [...unknownNames(schema, value, ""), ...problemsOf(validator.Errors(knownOnly(schema, value)))];
   if (isObject(value)) problems.push(...furtherRules(endpoint, value, sourceHost));
   if (problems.length > 0 || !wellTyped) return { ok: false, problems };
   const body = inOrder(schema, value as Record<string, unknown>);
@@ -96,9 +98,34 @@ function inOrder(schema: ObjectSchema, value: Record<string, unknown>): Record<s
   return ordered;
 }
 
-function schemaAt(schema: ObjectSchema, pointer: string): ObjectSchema {
-  const [name] = pointer.slice(1).split("/");
-  return (name && schema.properties[name]?.items) || schema;
+/** Parameters that the schema does not have, each with a suggestion; at most so many that an answer stays small. */
+function unknownNames(schema: ObjectSchema, value: unknown, path: string): Problem[] {
+  if (!isObject(value)) return [];
+  const problems: Problem[] = [];
+  for (const [name, given] of Object.entries(value)) {
+    if (problems.length >= UNKNOWN_MAX) break;
+    const property = Object.hasOwn(schema.properties, name) ? schema.properties[name] : undefined;
+    if (!property) problems.push(unknownName(path, name, Object.keys(schema.properties)));
+    const { items } = property ?? {};
+    if (!items?.properties || !Array.isArray(given)) continue;
+    const inItems = given.flatMap((item, at) => unknownNames(items, item, `${path}/${name}/${at}`));
+    problems.push(...inItems.slice(0, UNKNOWN_MAX));
+  }
+  return problems;
+}
+
+/** The value without parameters that the schema does not have; those are reported apart. */
+function knownOnly(schema: ObjectSchema, value: unknown): unknown {
+  if (!isObject(value)) return value;
+  const known: Record<string, unknown> = {};
+  for (const name in schema.properties) {
+    if (!Object.hasOwn(value, name)) continue;
+    const { items } = schema.properties[name]!;
+    const given = value[name];
+    known[name] =
+      items?.properties && Array.isArray(given) ? given.map((item) => knownOnly(items, item)) : given;
+  }
+  return known;
 }
 
 function illFormed(value: unknown, path: string): Problem[] {

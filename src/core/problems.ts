@@ -2,31 +2,30 @@ import type { TLocalizedValidationError } from "typebox/error";
 import type { Problem } from "./errors.ts";
 import { nearest } from "./suggest.ts";
 
-/** The names a schema allows at a JSON pointer of a value, for suggestions. */
-export type KnownNames = (pointer: string) => readonly string[];
-
 /** Puts typebox's validation errors into words a caller can act on: which parameter, which rule. */
-export function problemsOf(errors: readonly TLocalizedValidationError[], known: KnownNames): Problem[] {
+export function problemsOf(errors: readonly TLocalizedValidationError[]): Problem[] {
   const anyOf = new Set(errors.filter((e) => e.keyword === "anyOf").map((e) => e.instancePath));
-  return errors.flatMap((error) => {
-    if (error.keyword === "boolean") return [];
-    if (error.keyword === "const" && anyOf.has(error.instancePath)) return [];
-    return inWords(error, known);
-  });
+  return errors.flatMap((error) =>
+    error.keyword === "const" && anyOf.has(error.instancePath) ? [] : inWords(error),
+  );
 }
 
-function inWords(error: TLocalizedValidationError, known: KnownNames): Problem[] {
+/** A parameter that does not exist, with the one that was meant, if one is near. */
+export function unknownName(path: string, name: string, known: readonly string[]): Problem {
+  const meant = nearest(name, known);
+  return problem(
+    path,
+    name,
+    `is not a known parameter${meant === undefined ? "" : `; did you mean ${meant}?`}`,
+  );
+}
+
+function inWords(error: TLocalizedValidationError): Problem[] {
   const path = error.instancePath;
   const one = (rule: string): Problem[] => [{ path, message: `${nameOf(path)} ${rule}` }];
   switch (error.keyword) {
     case "required":
       return error.params.requiredProperties.map((name) => problem(path, name, "is required"));
-    case "additionalProperties":
-      return error.params.additionalProperties.map((name) => {
-        const meant = nearest(name, known(path));
-        const hint = meant === undefined ? "" : `; did you mean ${meant}?`;
-        return problem(path, name, `is not a known parameter${hint}`);
-      });
     case "type":
       return one(`must be ${article(String(error.params.type))}`);
     case "enum":

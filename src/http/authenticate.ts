@@ -1,4 +1,5 @@
 import { createHash } from "node:crypto";
+import { dropOldest } from "../core/bounded.ts";
 import { retrySeconds } from "../core/envelope.ts";
 import { type Refusal, refuse } from "../core/errors.ts";
 
@@ -86,10 +87,3 @@ const refused = (refusal: Refusal): { outcome: "refused"; refusal: Refusal } => 
   outcome: "refused",
   refusal,
 });
-
-/** Makes room for one more in a bounded map: what was put in first goes first. */
-export function dropOldest(map: Map<string, unknown>, max: number): void {
-  if (map.size < max) return;
-  const [oldest] = map.keys();
-  map.delete(oldest!);
-}

@@ -15,7 +15,9 @@ export type BodyResult =
   | { outcome: "client_gone" };
 
 /** application/json, alone or with charset=utf-8. RFC 8259 section 11. */
-const JSON_TYPE = /^application\/json\s*(;\s*charset\s*=\s*"?utf-8"?\s*)?;?\s*$/i;
+const JSON_TYPE = /^application\/json[ \t]*(?:;[ \t]*(?:charset="?utf-8"?[ \t]*;?[ \t]*)?)?$/i;
+/** Longer values are refused unread: a pattern must never have much to chew on. */
+const TYPE_CHARS_MAX = 100;
 
 /** What can be refused about a JSON body from its headers alone. */
 export function jsonHeadFault(head: RequestHead): Refusal | undefined {
@@ -24,7 +26,11 @@ export function jsonHeadFault(head: RequestHead): Refusal | undefined {
       text: "Unsupported media type: Content-Encoding is not supported",
     });
   }
-  if (head.contentType === undefined || !JSON_TYPE.test(head.contentType)) {
+  if (
+    head.contentType === undefined ||
+    head.contentType.length > TYPE_CHARS_MAX ||
+    !JSON_TYPE.test(head.contentType)
+  ) {
     return refuse("unsupported_media_type", {
       text: "Unsupported media type: send Content-Type: application/json (UTF-8)",
     });

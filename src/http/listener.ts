@@ -1,4 +1,5 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
+import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import { commonHeaders, refusal } from "../core/envelope.ts";
 import { type Refusal, refuse } from "../core/errors.ts";
@@ -16,11 +17,19 @@ export interface ListenerOptions {
   parseRefused(refused: Refusal, requestId: string): void;
 }
 
+export interface Listener extends Server {
+  /**
+   * Ends connections that wait for no answer. `close` ends the idle ones, but a head that was begun and never
+   * finished would keep it waiting: with it ends the interval that enforces the timeout of heads.
+   */
+  closeQuietConnections(): void;
+}
+
 /**
  * The public port: a node:http server whose every automatic answer is replaced by one in our envelope.
  * Body deadlines are the readers' own, since an upload may take long and a JSON body may not.
  */
-export function createListener(options: ListenerOptions): Server {
+export function createListener(options: ListenerOptions): Listener {
   const server = createServer({
     headersTimeout: options.headersTimeoutMs,
     requestTimeout: 0,
@@ -34,6 +43,11 @@ export function createListener(options: ListenerOptions): Server {
   });
   // Lines beyond Node's default of 2,000 would vanish, Authorization among them; maxHeaderSize bounds them.
   server.maxHeadersCount = 0;
+  const sockets = new Set<Socket>();
+  server.on("connection", (socket) => {
+    sockets.add(socket);
+    socket.once("close", () => sockets.delete(socket));
+  });
   const owed = new WeakMap<Duplex, Set<ServerResponse>>();
   const owe = (req: IncomingMessage, res: ServerResponse): void => {
     const answers = owed.get(req.socket) ?? new Set();
@@ -69,7 +83,11 @@ export function createListener(options: ListenerOptions): Server {
     if (error.code === "ECONNRESET" || !socket.writable) socket.destroy();
     else endBroken(socket, [...(owed.get(socket) ?? [])], parseFault(error), options);
   });
-  return server;
+  return Object.assign(server, {
+    closeQuietConnections(): void {
+      for (const socket of sockets) if (!owed.get(socket)?.size) socket.destroy();
+    },
+  });
 }
 
 /**

@@ -1,12 +1,14 @@
 import type { Config } from "../config/config.ts";
+import { dropOldest } from "../core/bounded.ts";
 import { retrySeconds } from "../core/envelope.ts";
 import { GatewayError, type Refusal, refuse } from "../core/errors.ts";
 import type { ClientAddress } from "../http/address.ts";
-import { type Authenticator, dropOldest } from "../http/authenticate.ts";
+import type { Authenticator } from "../http/authenticate.ts";
 import type { Exchange } from "../http/exchange.ts";
 import type { RequestHead } from "../http/protocol.ts";
 import type { KeyRef } from "../store/names.ts";
 import type { Store } from "../store/operations.ts";
+import { isFinal } from "../store/outbox.ts";
 import type { Logger } from "../telemetry/log.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
 import type { UploadTunnel } from "../upstream/upload.ts";
@@ -51,7 +53,7 @@ export function createSeenTasks(): SeenTasks {
   const accounts = new Map<string, string>();
   return {
     add(taskId, accountId) {
-      dropOldest(accounts, SEEN_TASKS_MAX);
+      if (!accounts.has(taskId)) dropOldest(accounts, SEEN_TASKS_MAX);
       accounts.set(taskId, accountId);
     },
     has: (taskId, accountId) => accounts.get(taskId) === accountId,
@@ -90,7 +92,8 @@ export function disown({ gateway, exchange, head, token }: Call): Refusal {
 /** True when the store is away and the config lets requests of keys seen before through, which it then marks. */
 export function passUnmetered({ gateway, config, exchange }: Call, error: unknown): boolean {
   if (!(error instanceof GatewayError) || error.refusal.name !== "store_unavailable") return false;
-  if (config.store.fallbackStrategy !== "allow") return false;
+  // A store that answers and refuses (no memory left) is not away: letting requests through would lift the limits.
+  if (config.store.fallbackStrategy !== "allow" || isFinal(error.cause)) return false;
   exchange.degraded = true;
   gateway.metrics.degraded.inc({ route: exchange.route });
   return true;

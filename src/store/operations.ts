@@ -33,6 +33,9 @@ export type Binding =
   /** The task id belongs to another request: nothing happened. */
   | { outcome: "conflict" };
 
+/** Which task an observation is about. */
+export type ObservedTask = Pick<KnownTask, "taskId" | "requestId" | "creatorKeyId">;
+
 /** What the store knows of a polled task. `data` is JSON, empty before the first observation. */
 export interface KnownTask {
   taskId: string;
@@ -88,7 +91,7 @@ export interface Store {
   inspectTask(key: KeyRef, taskId: string, cacheMs: number, tiers: Tiers): Promise<Inspection>;
   /** Tells the store what the upstream said of a task. `poller` is the key whose numbers are answered. */
   observe(
-    subject: { partition: number; accountId: string; task: KnownTask },
+    subject: { partition: number; accountId: string; task: ObservedTask },
     said: { status: Observation; data: string },
     options: { refundFailed: boolean; pollMs: number; poller?: KeyRef; tiers: Tiers },
   ): Promise<Observed>;

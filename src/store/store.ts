@@ -1,4 +1,5 @@
 import type { LimitState, Tiers } from "../core/limits.ts";
+import type { Observation } from "../core/tasks.ts";
 import { parseTransaction } from "../core/transactions.ts";
 import type { Connection } from "./connection.ts";
 import {
@@ -12,7 +13,15 @@ import {
   requestName,
   taskName,
 } from "./names.ts";
-import type { Admission, Binding, CreditAccount, Generation, Observed, Store } from "./operations.ts";
+import type {
+  Admission,
+  Binding,
+  CreditAccount,
+  Generation,
+  Observed,
+  ObservedTask,
+  Store,
+} from "./operations.ts";
 import { isFinal, type Settlement, settle } from "./outbox.ts";
 import type { Reply } from "./scripts.ts";
 
@@ -190,13 +199,9 @@ export function createStore(connection: Connection, nowMs?: () => number): Store
     },
 
     async observe({ partition, accountId, task }, said, { refundFailed, pollMs, poller, tiers }) {
-      const creator = keyRef(task.creatorKeyId, accountId, partition);
-      const { account, slots, due, ledger, recent, done } = creator.names;
-      const keys = [taskName(partition, task.taskId), requestName(partition, task.requestId)];
-      keys.push(account, slots, due, ledger, recent, done);
+      const keys = observeKeys(task, accountId, partition);
       if (poller) keys.push(poller.names.key, poller.names.window, poller.names.slots);
-      const args = [now(), packTiers(tiers), task.requestId, accountId, said.status, said.data];
-      args.push(refundFailed ? "1" : "0", String(pollMs), String(GONE_COUNT), String(GONE_MS));
+      const args = observeArgs(now(), tiers, task.requestId, accountId, said, refundFailed, pollMs);
       const reply = await run("observe", keys, args);
       const outcome = reply[0] as Observed["outcome"];
       const refunded = Number(reply[10]);
@@ -236,6 +241,28 @@ export function voidKeys(key: KeyRef, requestId: string, idempotencyDigest: stri
   keys.push(names.done);
   if (idempotencyDigest) keys.push(idempotencyName(partition, idempotencyDigest));
   return keys;
+}
+
+/** KEYS of OBSERVE without a poller's, in the order of its header. */
+export function observeKeys(task: ObservedTask, accountId: string, partition: number): string[] {
+  const { account, slots, due, ledger, recent, done } = keyRef(task.creatorKeyId, accountId, partition).names;
+  const keys = [taskName(partition, task.taskId), requestName(partition, task.requestId)];
+  keys.push(account, slots, due, ledger, recent, done);
+  return keys;
+}
+
+/** ARGV of OBSERVE, in the order of its header. @param now Unix ms, empty for the store's clock */
+export function observeArgs(
+  now: string,
+  tiers: Tiers,
+  requestId: string,
+  accountId: string,
+  said: { status: Observation; data: string },
+  refundFailed: boolean,
+  pollMs: number,
+): (string | number)[] {
+  const args = [now, packTiers(tiers), requestId, accountId, said.status, said.data];
+  return [...args, refundFailed ? "1" : "0", pollMs, GONE_COUNT, GONE_MS];
 }
 
 const packed = new WeakMap<Tiers, string>();

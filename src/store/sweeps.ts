@@ -18,29 +18,31 @@ export interface OpenRequest {
 
 export interface Sweeps {
   partitions(): number;
+  /** The store's clock as well as this process knows it, Unix ms. */
+  nowMs(): number;
   /** Takes up to `most` due requests of a partition. Two calls never take the same within the lease. */
-  claim(
-    partition: number,
-    most: number,
-  ): Promise<{ claimed: number; nowMs: number; requests: OpenRequest[] }>;
+  claim(partition: number, most: number): Promise<{ claimed: number; requests: OpenRequest[] }>;
+  /** Hands a claimed request back: it is due again after `delayMs`, instead of at the end of its lease. */
+  postpone(request: OpenRequest, delayMs: number): Promise<void>;
   /** Voids a hold that is past its due time. */
   voidDue(request: OpenRequest, tiers: Tiers): Promise<string>;
   /** Forgets up to `most` requests that ended longer ago than the retention. @returns how many */
   collect(partition: number, retentionMs: number, most: number): Promise<number>;
 }
 
-/** What the sweeper asks of the store. @throws GatewayError `store_unavailable` */
-export function createSweeps(connection: Connection, nowMs?: () => number, leaseMs = 90_000): Sweeps {
+/**
+ * What the sweeper asks of the store.
+ * @param leaseMs how long claimed work is out of other sweepers' sight
+ * @throws GatewayError `store_unavailable`
+ */
+export function createSweeps(connection: Connection, leaseMs: number, nowMs?: () => number): Sweeps {
   const { call, command } = connection;
   const now = (): string => (nowMs ? String(nowMs()) : "");
 
   const read = async (partition: number, requestId: string): Promise<OpenRequest | undefined> => {
     const fields = await command((redis) => redis.hgetall(requestName(partition, requestId)));
-    if (fields.state !== "held" && fields.state !== "bound") {
-      // Nothing is open any more; the entry was left by a claim that raced with the end.
-      await command((redis) => redis.zrem(partitionNames(partition).due, requestId));
-      return undefined;
-    }
+    // It ended between the claim and this look; whoever ended it took it off the list.
+    if (fields.state !== "held" && fields.state !== "bound") return undefined;
     return {
       requestId,
       partition,
@@ -55,16 +57,23 @@ export function createSweeps(connection: Connection, nowMs?: () => number, lease
 
   return {
     partitions: () => connection.facts()?.partitions ?? 0,
+    nowMs: () => nowMs?.() ?? connection.nowMs(),
 
     async claim(partition, most) {
       const reply = await call("claim", [partitionNames(partition).due], [now(), "", most, leaseMs]);
-      const [at, ...ids] = reply;
+      const [, ...ids] = reply;
       const requests = await Promise.all(ids.map((id) => read(partition, String(id))));
       return {
         claimed: ids.length,
-        nowMs: Number(at),
         requests: requests.filter((request) => request !== undefined),
       };
+    },
+
+    async postpone({ partition, requestId }, delayMs) {
+      const { due } = partitionNames(partition);
+      const atMs = Math.round((nowMs?.() ?? connection.nowMs()) + delayMs);
+      // XX: one that has ended meanwhile stays off the list.
+      await command((redis) => redis.zadd(due, "XX", atMs, requestId));
     },
 
     async voidDue(request, tiers) {

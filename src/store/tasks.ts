@@ -3,7 +3,7 @@ import { endedTask } from "../core/tasks.ts";
 import { OperatorError, partitionsOf, scriptsOf } from "./accounts.ts";
 import { many } from "./keys.ts";
 import { claimName, keyRef, requestName, taskName } from "./names.ts";
-import { packTiers, voidKeys } from "./store.ts";
+import { observeArgs, observeKeys, packTiers, voidKeys } from "./store.ts";
 
 /** The scripts want tiers for the numbers that they answer; nobody reads them here. */
 const NO_TIERS = { standard: { rateLimit: 0, maxConcurrent: 0, dailyLimit: 0 } };
@@ -82,13 +82,11 @@ async function endTask(redis: Redis, view: TaskView): Promise<number | undefined
   const { requestId, partition, record } = view;
   const accountId = record.account_id ?? "";
   const taskId = record.task_id ?? "";
-  const { names } = keyRef(record.key_id ?? "", accountId, partition);
-  const keys = [taskName(partition, taskId), requestName(partition, requestId), names.account, names.slots];
-  keys.push(names.due, names.ledger, names.recent, names.done);
-  const data = endedTask(taskId, Number(record.bound_at ?? 0));
-  const reply = await scriptsOf(redis).observe(keys, [
-    ...["", packTiers(NO_TIERS), requestId, accountId, "expired", data],
-    ...["1", 0, 0, 0],
-  ]);
+  const task = { taskId, requestId, creatorKeyId: record.key_id ?? "" };
+  const said = { status: "expired" as const, data: endedTask(taskId, Number(record.bound_at ?? 0)) };
+  const reply = await scriptsOf(redis).observe(
+    observeKeys(task, accountId, partition),
+    observeArgs("", NO_TIERS, requestId, accountId, said, true, 0),
+  );
   return reply[0] === "finished" ? Number(reply[10]) : undefined;
 }

@@ -6,10 +6,7 @@ export type { Logger } from "pino";
  * The process's logger: JSON lines on stdout, written synchronously (an asynchronous destination can hang the
  * exit when its reader is gone). Paths that could hold a credential are censored wherever they turn up.
  */
-export function createLogger(
-  level: string,
-  to: DestinationStream = destination({ fd: 1, sync: true }),
-): Logger {
+export function createLogger(level: string, to: DestinationStream = stdout()): Logger {
   return pino(
     {
       level,
@@ -23,4 +20,22 @@ export function createLogger(
     },
     to,
   );
+}
+
+/** Lines that could not be written since the start: a full disk, a reader that has gone. */
+export const dropped = { lines: 0 };
+
+/** Standard output that never ends the process: a line that cannot be written is counted instead. */
+function stdout(): DestinationStream {
+  const out = destination({ fd: 1, sync: true });
+  out.on("error", () => undefined);
+  return {
+    write(line) {
+      try {
+        out.write(line);
+      } catch {
+        dropped.lines++;
+      }
+    },
+  };
 }

@@ -1,4 +1,5 @@
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from "prom-client";
+import { dropped } from "./log.ts";
 
 const LATENCY_SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60];
 const STORE_SECONDS = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5];
@@ -109,9 +110,17 @@ export function createMetrics() {
       help: "Settlements that wait for the store to answer again.",
       registers,
     }),
+    logLinesDropped: new Gauge({
+      name: "tollgate_log_lines_dropped",
+      help: "Log lines that could not be written since the start.",
+      registers,
+      collect() {
+        this.set(dropped.lines);
+      },
+    }),
     sweeps: new Counter({
       name: "tollgate_sweeper_items_total",
-      help: "Work the sweeper took up, by kind (hold, task, collected) and outcome.",
+      help: "Work the sweeper took up, by kind (hold, task, record) and outcome.",
       labelNames: ["kind", "outcome"],
       registers,
     }),

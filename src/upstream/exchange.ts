@@ -35,6 +35,12 @@ export function createExchanger(options: ExchangeOptions) {
   });
   const authorization = options.apiKey === undefined ? [] : ["authorization", `Bearer ${options.apiKey}`];
 
+  /** An upstream that repeats our credential in its words must not bring it to a customer or into the log. */
+  const withoutSecret = (text: string): string =>
+    options.apiKey !== undefined && text.includes(options.apiKey)
+      ? text.replaceAll(options.apiKey, "[redacted]")
+      : text;
+
   return {
     /**
      * Sends one request. Never retries: a connection that breaks after the request went out may have run it.
@@ -90,7 +96,7 @@ export function createExchanger(options: ExchangeOptions) {
             },
             onResponseEnd() {
               const text = (chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks)).toString("utf8");
-              settle({ outcome: "answered", status, retryAfter, body: text });
+              settle({ outcome: "answered", status, retryAfter, body: withoutSecret(text) });
             },
             onResponseError(_controller, error) {
               const { code } = error as NodeJS.ErrnoException;

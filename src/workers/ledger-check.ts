@@ -9,11 +9,13 @@ const LOOK_EVERY_MS = 10_000;
 /**
  * Verifies the books every so often, in one of all gateways at a time, and shows the result as a metric. A violation
  * is a bug or somebody's hand in the store: it is logged as an error, and changes nothing.
- * @param options.verify checks all invariants if it is this gateway's turn; undefined when it is not
+ * @param options.turn whether it is this gateway's turn
+ * @param options.verify checks all invariants, until the signal ends it
  * @param options.intervalMs between two checks, over all gateways; 0 turns them off
  */
 export function createLedgerCheck(options: {
-  verify(intervalMs: number): Promise<Verification | undefined>;
+  turn(intervalMs: number): Promise<boolean>;
+  verify(signal: AbortSignal): Promise<Verification>;
   intervalMs(): number;
   metrics: Metrics;
   log: Logger;
@@ -21,11 +23,12 @@ export function createLedgerCheck(options: {
   const { metrics, log } = options;
   let timer: NodeJS.Timeout | undefined;
   let current: Promise<void> = Promise.resolve();
-  let stopped = false;
+  const ending = new AbortController();
 
   async function check(): Promise<void> {
-    const result = options.intervalMs() > 0 ? await options.verify(options.intervalMs()) : undefined;
-    if (!result) return;
+    const intervalMs = options.intervalMs();
+    if (intervalMs === 0 || !(await options.turn(intervalMs))) return;
+    const result = await options.verify(ending.signal);
     // An account that changes too fast to be read at one instant is not a broken one; the next check may settle it.
     const broken = result.violations.filter(({ invariant }) => invariant !== "unsettled");
     const violations = broken.length + (result.unlisted ?? 0);
@@ -38,10 +41,12 @@ export function createLedgerCheck(options: {
   }
 
   const schedule = (): void => {
-    if (stopped) return;
+    if (ending.signal.aborted) return;
     timer = setTimeout(() => {
       current = check()
-        .catch((error: unknown) => log.warn({ err: error }, "the ledger could not be verified"))
+        .catch((error: unknown) => {
+          if (!ending.signal.aborted) log.warn({ err: error }, "the ledger could not be verified");
+        })
         .finally(schedule);
     }, LOOK_EVERY_MS);
   };
@@ -50,7 +55,7 @@ export function createLedgerCheck(options: {
     start: schedule,
     check,
     async stop(): Promise<void> {
-      stopped = true;
+      ending.abort();
       clearTimeout(timer);
       await current;
     },

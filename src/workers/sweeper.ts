@@ -1,6 +1,6 @@
 import { randomUUID } from "node:crypto";
 import type { Tiers } from "../core/limits.ts";
-import { endedTask, type Observation } from "../core/tasks.ts";
+import { endedTask, isFinal, type Observation } from "../core/tasks.ts";
 import type { Store } from "../store/operations.ts";
 import type { OpenRequest, Sweeps } from "../store/sweeps.ts";
 import type { Logger } from "../telemetry/log.ts";
@@ -9,10 +9,13 @@ import type { Upstream } from "../upstream/upstream.ts";
 import { createPacedQueue } from "./paced-queue.ts";
 
 const BATCH = 50;
-/** Questions to the upstream at a time, and waiting: all of them are asked well within a claim's lease. */
+/** Questions to the upstream at a time, and waiting; more than that is handed back. */
 const POLLS_MAX = 4;
 const WAITING_MAX = 200;
+const POSTPONE_MIN_MS = 1000;
 const COLLECT_EVERY_MS = 60_000;
+/** Records of a partition that are collected in one round, so that the next one does not wait for them. */
+const COLLECT_BATCHES_MAX = 4;
 /** The older a task, the rarer the questions: after a tenth of its age, at most every five minutes. */
 const AGE_SHARE = 0.1;
 const POLL_EVERY_MAX_MS = 5 * 60_000;
@@ -49,6 +52,8 @@ export function createSweeper(options: {
   let timer: NodeJS.Timeout | undefined;
   let stopped = false;
   let collectedAtMs = Number.NEGATIVE_INFINITY;
+  /** How many found the queue full in this round. */
+  let postponed = 0;
   /** Requests whose question waits or is under way: a lease may end before an upstream that hangs has answered. */
   const asking = new Set<string>();
   let current: Promise<void> = Promise.resolve();
@@ -71,6 +76,7 @@ export function createSweeper(options: {
 
   async function sweep(): Promise<void> {
     const startedMs = performance.now();
+    postponed = 0;
     const collecting = startedMs - collectedAtMs >= COLLECT_EVERY_MS;
     const partitions = sweeps.partitions();
     // Each gateway begins somewhere else, so that they do not queue up behind each other.
@@ -86,24 +92,27 @@ export function createSweeper(options: {
 
   async function takeDue(partition: number): Promise<void> {
     while (!stopped) {
-      const { claimed, nowMs, requests } = await sweeps.claim(partition, BATCH);
-      await Promise.all(requests.map((request) => take(request, nowMs)));
+      const { claimed, requests } = await sweeps.claim(partition, BATCH);
+      await Promise.all(requests.map(take));
       if (claimed < BATCH) return;
     }
   }
 
-  /** Does at once what needs the store alone; what needs the upstream waits its turn, or for its lease to end. */
-  async function take(request: OpenRequest, nowMs: number): Promise<void> {
+  /** Does at once what needs the store alone; what needs the upstream waits its turn. */
+  async function take(request: OpenRequest): Promise<void> {
     if (request.state === "held") return counted("hold", voidHold(request));
-    const { boundAtMs, taskId } = request;
-    if (nowMs - boundAtMs >= settings().tasks.maxAgeMs) {
-      return counted("task", tell(request, "expired", endedTask(taskId, boundAtMs)));
-    }
     if (asking.has(request.requestId)) return;
-    asking.add(request.requestId);
-    if (polls.offer(request)) return;
-    asking.delete(request.requestId);
-    metrics.sweeps.inc({ kind: "task", outcome: "postponed" });
+    if (polls.offer(request)) {
+      asking.add(request.requestId);
+      return;
+    }
+    // Spread over the time that the rate needs for all that is in the same case: each comes back about when it fits.
+    postponed++;
+    const spreadMs = (1000 * postponed) / settings().tasks.sweepPollsPerSecond;
+    await counted(
+      "task",
+      sweeps.postpone(request, POSTPONE_MIN_MS + Math.random() * spreadMs).then(() => "postponed"),
+    );
   }
 
   async function voidHold(request: OpenRequest): Promise<string> {
@@ -115,40 +124,30 @@ export function createSweeper(options: {
     return outcome;
   }
 
+  /** Asks once more even about a task beyond its maximum age: it may have ended well while nobody could ask. */
   async function ask(request: OpenRequest): Promise<string> {
     const { taskId, boundAtMs } = request;
+    const tooOldAtMs = boundAtMs + settings().tasks.maxAgeMs;
     const said = await upstream.poll(taskId, `sweep_${randomUUID()}`);
-    switch (said.outcome) {
-      case "task":
-        return tell(request, said.status, said.data);
-      case "gone":
-        return tell(request, "gone", endedTask(taskId, boundAtMs));
-      case "rate_limited": {
-        const asked = said.retryAfterSeconds ?? 0;
-        polls.pause(1000 * Math.min(LIMITED_PAUSE_MAX_SECONDS, Math.max(LIMITED_PAUSE_MIN_SECONDS, asked)));
-        return said.outcome;
-      }
-      default:
-        // Its claim's lease is the pause before the next try.
-        return said.outcome;
+    if (said.outcome === "rate_limited") {
+      const asked = said.retryAfterSeconds ?? 0;
+      polls.pause(1000 * Math.min(LIMITED_PAUSE_MAX_SECONDS, Math.max(LIMITED_PAUSE_MIN_SECONDS, asked)));
     }
+    if (said.outcome === "task" && isFinal(said.status)) return tell(request, said.status, said.data);
+    if (sweeps.nowMs() >= tooOldAtMs) return tell(request, "expired", endedTask(taskId, boundAtMs));
+    if (said.outcome === "task") return tell(request, said.status, said.data);
+    if (said.outcome === "gone") return tell(request, "gone", endedTask(taskId, boundAtMs));
+    // Its claim's lease is the pause before the next try.
+    return said.outcome;
   }
 
   async function tell(request: OpenRequest, status: Observation, data: string): Promise<string> {
     const { taskId, accountId, partition, requestId, creatorKeyId, boundAtMs } = request;
     const { refundFailed, pollIntervalMs } = settings().tasks;
-    const ageMs = Math.max(0, Date.now() - boundAtMs);
+    const ageMs = Math.max(0, sweeps.nowMs() - boundAtMs);
     const everyMs = Math.min(POLL_EVERY_MAX_MS, Math.max(pollIntervalMs, ageMs * AGE_SHARE));
     const pollMs = Math.round(everyMs * (0.9 + Math.random() / 5));
-    const task = {
-      taskId,
-      requestId,
-      creatorKeyId,
-      fresh: false,
-      status: "",
-      data: "",
-      createdAtMs: boundAtMs,
-    };
+    const task = { taskId, requestId, creatorKeyId };
     const { outcome } = await store.observe(
       { partition, accountId, task },
       { status, data },
@@ -164,7 +163,7 @@ export function createSweeper(options: {
   }
 
   async function collect(partition: number): Promise<void> {
-    while (!stopped) {
+    for (let batch = 0; batch < COLLECT_BATCHES_MAX && !stopped; batch++) {
       const collected = await sweeps.collect(partition, settings().tasks.retentionMs, BATCH);
       if (collected > 0) metrics.sweeps.inc({ kind: "record", outcome: "collected" }, collected);
       if (collected < BATCH) return;

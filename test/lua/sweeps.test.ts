@@ -55,8 +55,7 @@ test("a claim tells a hold from a task, with all that ending it needs", async ()
   await stage.givenTask(task);
   const boundAtMs = stage.clock.nowMs;
   stage.clock.nowMs += HOLD_MS;
-  const { nowMs, requests } = await stage.sweeps.claim(stage.partition, 10);
-  expect(nowMs).toBe(stage.clock.nowMs);
+  const { requests } = await stage.sweeps.claim(stage.partition, 10);
   const common = { partition: stage.partition, accountId: key.accountId, creatorKeyId: key.keyId };
   const found = (generation: Generation) => requests.find((one) => one.requestId === generation.requestId);
   expect(found(hold)).toMatchObject({ ...common, state: "held", idempotencyDigest: "d", taskId: "" });

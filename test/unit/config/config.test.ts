@@ -47,7 +47,7 @@ test("the defaults are those of the design", () => {
       fallbackStrategy: "deny",
       partitions: 64,
       journal: ".tollgate/journal",
-      ledgerCheckIntervalMs: 900_000,
+      ledgerCheckIntervalMs: 3_600_000,
     },
     upstream: {
       url: "http://127.0.0.1:4010",

@@ -1,4 +1,5 @@
 import { describe, expect, test } from "vitest";
+import { validateGeneration } from "../../../src/core/generation.ts";
 import {
   accepts,
   changed,
@@ -221,4 +222,15 @@ describe("shots", () => {
       refuses(STORYBOARD, { shots: [{ Scene, duration: 10 }] }, "/shots/0/Scene");
     for (const shot of [null, 1, "a", []]) refuses(STORYBOARD, { shots: [shot] }, "/shots/0");
   });
+});
+
+// Names alone used to fill the list of errors, and the answer named nothing.
+test("a body of nothing but unknown names still says which, and what is missing", () => {
+  const body = Object.fromEntries(Array.from({ length: 500 }, (_, at) => [`unknown${at}`, at]));
+  const validation = validateGeneration("gen2/text-to-video", body, "https://videos.example.com");
+  if (validation.ok) throw new Error("it must be refused");
+  const messages = validation.problems.map(({ message }) => message);
+  expect(messages).toContain("prompt is required");
+  expect(messages[0]).toBe("unknown0 is not a known parameter");
+  expect(messages.length).toBeLessThan(64);
 });

@@ -1,6 +1,7 @@
 import { createHash } from "node:crypto";
 import { describe, expect, test } from "vitest";
-import { createAuthenticator, dropOldest } from "../../../src/http/authenticate.ts";
+import { dropOldest } from "../../../src/core/bounded.ts";
+import { createAuthenticator } from "../../../src/http/authenticate.ts";
 
 const ADDRESS = "203.0.113.5";
 const GOOD = "sk_good";

@@ -10,10 +10,11 @@ function givenCheck(result: Verification | undefined, intervalMs = 60_000) {
   const asked: number[] = [];
   const metrics = createMetrics();
   const check = createLedgerCheck({
-    verify: async (ms) => {
+    turn: async (ms) => {
       asked.push(ms);
-      return result;
+      return result !== undefined;
     },
+    verify: async () => result!,
     intervalMs: () => intervalMs,
     metrics,
     log: createLogger("info", { write: (line) => void lines.push(line) }),
