@@ -37,6 +37,7 @@ if state == "void" then
     redis.call("HSET", request, "reason", reason)
     forget_admission(record[3])
   end
+  redis.call("ZREM", KEYS[6], request_id)
   return reply("void", now, key, window, slots)
 end
 if state ~= "held" then return reply("bound", now, key, window, slots) end

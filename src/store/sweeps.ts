@@ -41,8 +41,12 @@ export function createSweeps(connection: Connection, leaseMs: number, nowMs?: ()
 
   const read = async (partition: number, requestId: string): Promise<OpenRequest | undefined> => {
     const fields = await command((redis) => redis.hgetall(requestName(partition, requestId)));
-    // It ended between the claim and this look; whoever ended it took it off the list.
-    if (fields.state !== "held" && fields.state !== "bound") return undefined;
+    if (fields.state !== "held" && fields.state !== "bound") {
+      // Nothing is open any more. VOID takes what it finds void or missing off the list; it needs no names for that.
+      const keys = voidKeys(keyRef("", "", partition), requestId, undefined);
+      await call("void", keys, [now(), "", requestId, "due", 0]);
+      return undefined;
+    }
     return {
       requestId,
       partition,
