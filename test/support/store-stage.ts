@@ -38,6 +38,12 @@ export async function givenRedis(args: readonly string[] = []) {
     /** SIGSTOP: connections stay open and nobody answers. */
     pause: () => signal("SIGSTOP"),
     resume: () => signal("SIGCONT"),
+    /** SIGKILL: what Redis has not handed to the operating system is gone. */
+    async kill(): Promise<void> {
+      signal("SIGKILL");
+      await running.ended;
+      await running.stop();
+    },
     /** Ends the server; `startAgain` brings it back on the same port. */
     end: () => running.stop(),
     async startAgain(): Promise<void> {

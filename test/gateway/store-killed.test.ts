@@ -1,0 +1,58 @@
+import { expect, test } from "vitest";
+import { verifyLedger } from "../../src/store/ledger.ts";
+import { consumed, expectSound, readBooks } from "../support/audit.ts";
+import { givenGateway, until } from "../support/gateway.ts";
+import { generate, givenKey, givenRedis, ready } from "../support/store-stage.ts";
+
+const CLIENTS = 10;
+
+// Guarantee: with an append-only file, what Redis has answered survives its process.
+test("kill -9 of Redis under load loses no charge that was answered, and leaves sound books", async () => {
+  const redis = await givenRedis();
+  const gateway = await givenGateway({ redisUrl: redis.url, config: { store: { commandTimeoutMs: 400 } } });
+  gateway.redis.on("error", () => undefined);
+  await ready(gateway);
+  const key = await givenKey(redis.client, { credits: 1_000_000, limits: { dailyLimit: 100_000 } });
+
+  const taskIds: string[] = [];
+  const refusals: number[] = [];
+  let over = false;
+  const client = async (): Promise<void> => {
+    while (!over) {
+      const reply = await generate(gateway, key);
+      if (reply.status === 200) taskIds.push(reply.body.data.task_id);
+      else refusals.push(reply.status);
+    }
+  };
+  const clients = Promise.all(Array.from({ length: CLIENTS }, client));
+  try {
+    await until(() => taskIds.length >= 100, "traffic");
+    await redis.kill();
+    await until(() => refusals.length > 0, "the outage to be noticed");
+    await redis.startAgain();
+    const before = taskIds.length;
+    await until(() => taskIds.length >= before + 50, "traffic again");
+  } finally {
+    over = true;
+    await clients;
+  }
+
+  expect(new Set(refusals)).toEqual(new Set([503]));
+  // What was answered before its BIND could run is settled by the outbox.
+  await until(
+    async () => (await readBooks(redis.client, key)).held === 0 && (await waiting()) === 0,
+    "the outbox",
+  );
+  const books = await readBooks(redis.client, key);
+  expectSound(books);
+  const charged = consumed(books).map(({ taskId }) => taskId);
+  expect(taskIds.filter((taskId) => !charged.includes(taskId))).toEqual([]);
+  expect((await verifyLedger(redis.client, { accountIds: [key.accountId] })).violations).toEqual([]);
+  await gateway.stop();
+  await redis.stop();
+
+  async function waiting(): Promise<number> {
+    const [line] = await gateway.metric("tollgate_store_outbox_entries");
+    return Number(line?.split(" ")[1]);
+  }
+});
