@@ -6,8 +6,9 @@
 --       6 ledger (stream)  7 recent transactions (list)  8 done (zset: request id by ms)
 --       9 key  10 window  11 slots of the polling key (only for a client's poll)
 -- ARGV  1 now (ms or empty)  2 tiers  3 request id  4 account id
---       5 status: pending, processing, completed, failed; gone (404); expired (older than the maximum age)
---       6 the task's data (JSON; for gone and expired: what is answered once it has ended as failed)
+--       5 status: pending, processing, completed, failed; gone (404); expired (older than the maximum age);
+--         released (by an operator)
+--       6 the task's data (JSON; for gone, expired and released: what is answered once it has ended as failed)
 --       7 refund failed tasks (1 or 0)  8 ms until the sweeper may ask again
 --       9 how many 404s in a row  10 over how many ms make a task gone
 -- RETURNS outcome, now, rate limit, remaining, reset (ms), concurrent limit, active, tier,
@@ -52,7 +53,7 @@ elseif record[6] then
 end
 
 local ended_by = status
-if status == "gone" or status == "expired" then status = "failed" else ended_by = "upstream" end
+if status == "gone" or status == "expired" or status == "released" then status = "failed" else ended_by = "upstream" end
 redis.call("HSET", task, "status", status, "data", data, "observed_at", int(now))
 if status ~= "completed" and status ~= "failed" then
   redis.call("ZADD", KEYS[5], int(now + tonumber(ARGV[8])), request_id)

@@ -5,7 +5,7 @@
 --
 -- KEYS  1 request (hash)  2 account (hash)  3 key (hash)  4 window (list)  5 slots (set)  6 due (zset)
 --       7 done (zset: request id by ms)  8 idempotency (hash; only with an Idempotency-Key)
--- ARGV  1 now (ms or empty)  2 tiers  3 request id  4 reason: refused, due or unsent  5 tombstone lifetime (ms)
+-- ARGV  1 now (ms or empty)  2 tiers  3 request id  4 reason: refused, due, unsent or released (by an operator)  5 tombstone lifetime (ms)
 -- RETURNS outcome, now, rate limit, remaining, reset (ms), concurrent limit, active, tier
 --   void       taken back (also when it was before)
 --   bound      the request has a task; nothing happens

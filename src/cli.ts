@@ -1,4 +1,5 @@
 import { Command } from "commander";
+import manifest from "../package.json" with { type: "json" };
 import { configCommand } from "./commands/config.ts";
 import { creditsCommand } from "./commands/credits.ts";
 import { doctorCommand } from "./commands/doctor.ts";
@@ -7,6 +8,7 @@ import { ledgerCommand } from "./commands/ledger.ts";
 import { tasksCommand } from "./commands/tasks.ts";
 
 const program = new Command("tollgate")
+  .version(manifest.version)
   .description("Operates a Tollgate gateway, through the Redis at REDIS_URL, else the config's.")
   .addCommand(keysCommand())
   .addCommand(creditsCommand())

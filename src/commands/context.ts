@@ -27,7 +27,9 @@ export function command(name: string, description: string): Command {
 /** Prints what a command answers. */
 export function print(answer: Answer, options: { json?: boolean }): void {
   process.stdout.write(options.json ? `${JSON.stringify(answer.json)}\n` : `${answer.text}\n`);
-  if (answer.ok === false) process.exitCode = 1;
+  if (answer.ok !== false) return;
+  process.exitCode = 1;
+  if (options.json) process.stderr.write(`${answer.text}\n`);
 }
 
 /** The configuration of this machine. @throws OperatorError that lists its problems */

@@ -24,11 +24,7 @@ const TABLE = {
   upstream_rate_limited: [429, 2004, "The video generation service is rate limiting; retry with backoff"],
   internal: [500, 500, "Internal error"],
   upstream_refused: [502, 502, "The video generation service refused the request"],
-  upstream_refused_gateway: [
-    502,
-    502,
-    "The video generation service refused the gateway; nothing is charged",
-  ],
+  upstream_refused_gateway: [502, 502, "The video generation service refused the gateway"],
   upstream_failed: [502, 502, "The video generation service could not be reached; nothing is charged"],
   upstream_unclear: [
     502,

@@ -7,8 +7,9 @@ import { nameOf, problemsOf, unknownName } from "./problems.ts";
 import { BODIES } from "./schemas.ts";
 import { isOnSourceHost } from "./urls.ts";
 
-/** Storyboard tolerance, in microseconds so that 9.95 is exactly 0.05 away from 10. Spec 4.6. */
-const TOLERANCE_MICROS = 50_000;
+/** Storyboard tolerance, inclusive. In floating point 10 - 9.95 is a little more than 0.05. Spec 4.6. */
+const TOLERANCE_SECONDS = 0.05;
+const FLOAT_NOISE = 1e-9;
 /** Unknown parameters that are named in one answer. */
 const UNKNOWN_MAX = 32;
 
@@ -71,8 +72,7 @@ function furtherRules(
   const addsUp = endpoint === "gen2-pro/storyboard" && Array.isArray(shots) && shots.length > 0;
   if (addsUp && typeof nFrames === "string" && /^\d+$/.test(nFrames)) {
     const seconds = shots.reduce((sum, shot) => sum + Number(shot?.duration), 0);
-    const awayMicros = Math.abs(Math.round((seconds - Number(nFrames)) * 1e6));
-    if (awayMicros > TOLERANCE_MICROS) {
+    if (Math.abs(seconds - Number(nFrames)) > TOLERANCE_SECONDS + FLOAT_NOISE) {
       const sum = Number(seconds.toFixed(6));
       problems.push({
         path: "/shots",

@@ -2,8 +2,8 @@
 export const TASK_STATUSES = ["pending", "processing", "completed", "failed"] as const;
 export type TaskStatus = (typeof TASK_STATUSES)[number];
 
-/** What a poll of the upstream can tell the store: a status, or that the task is gone (404) or too old. */
-export type Observation = TaskStatus | "gone" | "expired";
+/** What the store can be told of a task: a status, or that it is gone (404), too old, or released by an operator. */
+export type Observation = TaskStatus | "gone" | "expired" | "released";
 
 /** A task id that may be bound and asked for; anything else makes no sense. DESIGN 2. */
 export const TASK_ID = /^[A-Za-z0-9_.~-]{1,200}$/;

@@ -21,6 +21,8 @@ export interface Exchange {
   upstreamMs?: number;
   /** True when the store was away and the request went through unmetered. */
   degraded?: boolean;
+  /** True when the client had gone before its answer could be written. */
+  clientGone?: boolean;
   /** The client asked for `100 Continue` and waits for it. */
   expectsContinue: boolean;
 }
@@ -55,15 +57,17 @@ export function continueReading(exchange: Exchange): void {
 
 /**
  * Writes the answer with the headers of spec 8.2. Does nothing when the client has gone.
+ * @returns whether there was somebody to write to
  * @param close ends the connection after it: the rest of the request cannot be trusted or is not worth reading
  */
-export function respond(exchange: Exchange, answer: Answer, close: boolean): void {
+export function respond(exchange: Exchange, answer: Answer, close: boolean): boolean {
   const { res, state, requestId } = exchange;
-  if (res.headersSent || res.destroyed) return;
+  if (res.headersSent || res.destroyed) return false;
   const headers = commonHeaders(state, requestId, Buffer.byteLength(answer.body));
   if (exchange.degraded) headers.push("X-Gateway-Degraded", "store");
   if (close) headers.push("Connection", "close");
   if (answer.headers) headers.push(...answer.headers);
   res.writeHead(answer.status, headers);
   res.end(answer.body);
+  return true;
 }

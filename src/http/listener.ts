@@ -112,18 +112,24 @@ function endBroken(
   else end();
 }
 
+const MALFORMED = "Invalid request: it is not well-formed HTTP/1.1";
+
 function parseFault(error: NodeJS.ErrnoException): Refusal {
   switch (error.code) {
     case "ERR_HTTP_REQUEST_TIMEOUT":
       return refuse("request_timeout");
     case "HPE_HEADER_OVERFLOW":
       return refuse("headers_too_large");
-    case "HPE_INVALID_VERSION":
+    case "HPE_PAUSED_H2_UPGRADE":
       return refuse("version_unsupported");
+    case "HPE_INVALID_VERSION":
+      // The parser says so also of a line that does not end in CRLF.
+      if (!/CRLF/.test(error.message)) return refuse("version_unsupported");
+      return refuse("invalid_request", { text: MALFORMED });
     case "HPE_CHUNK_EXTENSIONS_OVERFLOW":
       return refuse("payload_too_large");
     default:
-      return refuse("invalid_request", { text: "Invalid request: it is not well-formed HTTP/1.1" });
+      return refuse("invalid_request", { text: MALFORMED });
   }
 }
 

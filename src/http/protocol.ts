@@ -70,6 +70,7 @@ function framingFault(
   hasHost: boolean,
 ): Refusal | undefined {
   if (!hasHost && req.httpVersionMinor === 1) return bad("the Host header is missing");
+  if (!HOST.test(req.headers.host ?? "")) return bad("the Host header is not a host with an optional port");
   if (!req.url?.startsWith("/")) return bad("the request target must be a path");
   if (coding !== undefined) {
     if (req.httpVersionMinor === 0) return bad("HTTP/1.0 has no Transfer-Encoding");
@@ -82,7 +83,11 @@ function framingFault(
   return undefined;
 }
 
-const bad = (what: string): Refusal => refuse("invalid_request", { text: `Invalid request: ${what}` });
+/** Host and port, as far as a gateway can tell without resolving them; may be empty. RFC 9110 section 7.2. */
+const HOST = /^[\w\-.~%!$&'()*+,;=:[\]]*$/;
+
+const bad = (message: string): Refusal =>
+  refuse("invalid_request", { text: `Invalid request: ${message}`, details: [{ path: "", message }] });
 
 /** True for an upgrade that the client insists on; `h2c` is ignored, as HTTP wants. */
 export function asksForWebSocket(req: IncomingMessage): boolean {

@@ -111,13 +111,13 @@ export function upstreamLimited(retryAfterSeconds: number | undefined): Refusal 
 }
 
 /** The upstream blames us: never passed on, logged as an error, counted. DESIGN 2. */
-export function gatewayRefused({ gateway, exchange }: Call, detail: string): Refusal {
+export function gatewayRefused({ gateway, exchange }: Call, detail: string, text?: string): Refusal {
   gateway.metrics.upstreamRefusedGateway.inc();
   gateway.log.error(
     { request_id: exchange.requestId, detail },
     "the upstream refuses the gateway: check UPSTREAM_API_KEY, UPSTREAM_URL and the account behind them",
   );
-  return refuse("upstream_refused_gateway", { detail });
+  return refuse("upstream_refused_gateway", text === undefined ? { detail } : { detail, text });
 }
 
 /** Waits for an upstream exchange and keeps its time. */

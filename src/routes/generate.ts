@@ -23,8 +23,8 @@ const UNREACHABLE_WAIT_SECONDS = 10;
 const IN_PROGRESS_WAIT_MAX_SECONDS = 10;
 /** Beyond the upstream's own timeouts, until a hold whose outcome stays unknown ends. DESIGN 2. */
 const HOLD_SLACK_MS = 8000;
-/** 1 to 255 visible ASCII characters. */
 const IDEMPOTENCY_KEY = /^[\x21-\x7e]{1,255}$/;
+const KEY_RULE = "Idempotency-Key must be 1 to 255 visible ASCII characters";
 
 /**
  * One generation from its body to its answer: validate, price, ADMIT, forward, BIND or VOID, respond.
@@ -40,7 +40,8 @@ export async function generate(call: Call, endpoint: GenerationEndpoint): Promis
   if (head.idempotencyKey !== undefined && !IDEMPOTENCY_KEY.test(head.idempotencyKey)) {
     return deny(
       refuse("invalid_request", {
-        text: "Invalid request: Idempotency-Key must be 1 to 255 visible ASCII characters",
+        text: `Invalid request: ${KEY_RULE}`,
+        details: [{ path: "", message: KEY_RULE }],
       }),
     );
   }
@@ -178,7 +179,11 @@ function definiteNo(call: Call, outcome: DefiniteNo): Refusal {
     case "rate_limited":
       return upstreamLimited(outcome.retryAfterSeconds);
     case "refused_gateway":
-      return gatewayRefused(call, outcome.detail);
+      return gatewayRefused(
+        call,
+        outcome.detail,
+        "The video generation service refused the gateway; nothing is charged",
+      );
     case "unreachable":
       return refuse("upstream_failed", {
         retryAfterSeconds: UNREACHABLE_WAIT_SECONDS,

@@ -93,7 +93,7 @@ export function createServe(gateway: Gateway) {
     }
     close ||= gateway.draining() || exchange.expectsContinue;
     if (close) ending.add(exchange.req.socket);
-    if (answer) respond(exchange, answer, close);
+    if (answer && !respond(exchange, answer, close)) exchange.clientGone = true;
     drainBody(exchange.req);
     record(exchange, answer);
   }
@@ -125,6 +125,7 @@ export function createServe(gateway: Gateway) {
       duration_ms: rounded(elapsedMs),
       upstream_ms: upstreamMs === undefined ? undefined : rounded(upstreamMs),
       degraded: exchange.degraded,
+      client_gone: exchange.clientGone,
       detail: answer?.detail,
     });
   }

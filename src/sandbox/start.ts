@@ -1,4 +1,6 @@
-import { randomBytes } from "node:crypto";
+import { createHash, randomBytes } from "node:crypto";
+import { once } from "node:events";
+import { connect } from "node:net";
 import { join, resolve } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { type GuardedChild, startChild } from "./child.ts";
@@ -9,6 +11,7 @@ import { freePort, portIfFree, startRedis, TOLLGATE_DIR } from "./redis.ts";
 
 const ROOT = resolve(import.meta.dirname, "../..");
 const READY_TIMEOUT_MS = 60_000;
+const CONNECT_TIMEOUT_MS = 3000;
 /** Above the gateway's own drain timeout of 30 s. */
 const DRAIN_GRACE_MS = 45_000;
 
@@ -64,6 +67,7 @@ async function aborted(signal: AbortSignal): Promise<string> {
 
 async function startAll(env: NodeJS.ProcessEnv, parts: Part[], signal: AbortSignal): Promise<void> {
   const ports = await wantedPorts(env);
+  if (env.REDIS_URL) await mustAnswer(env.REDIS_URL);
   const redisUrl = env.REDIS_URL || (await addRedis(parts));
   signal.throwIfAborted();
   const upstream = env.UPSTREAM_URL
@@ -87,7 +91,8 @@ async function startAll(env: NodeJS.ProcessEnv, parts: Part[], signal: AbortSign
   parts.push({ name: "the gateway", ended: gateway.ended, stop: () => gateway.stop(DRAIN_GRACE_MS) });
   await isReady(`http://${reachable(ports.adminHost)}:${ports.adminPort}/readyz`, gateway, signal);
   const baseUrl = `http://${reachable(ports.host)}:${ports.port}`;
-  const key = await demoKey(baseUrl, join(TOLLGATE_DIR, "demo-key"), join(ROOT, "src/cli.ts"), childEnv);
+  const keyFile = join(TOLLGATE_DIR, demoKeyName(env.REDIS_URL));
+  const key = await demoKey(baseUrl, keyFile, join(ROOT, "src/cli.ts"), childEnv);
   signal.throwIfAborted();
   console.log(
     `\nTollgate is ready at ${baseUrl}; metrics at http://${reachable(ports.adminHost)}:${ports.adminPort}/metrics`,
@@ -108,9 +113,34 @@ async function wantedPorts(env: NodeJS.ProcessEnv): Promise<Ports> {
   return ports;
 }
 
+/** Each Redis has a demo key of its own: else a start on another one would forget it, and credit the demo again. */
+function demoKeyName(redisUrl: string | undefined): string {
+  if (!redisUrl) return "demo-key";
+  return `demo-key-${createHash("sha256").update(redisUrl).digest("hex").slice(0, 12)}`;
+}
+
+/** The operator's own Redis, asked before anything starts. */
+async function mustAnswer(redisUrl: string): Promise<void> {
+  const { hostname, port } = new URL(redisUrl);
+  const socket = connect(Number(port || 6379), hostname.replace(/^\[|\]$/g, ""));
+  try {
+    await once(socket, "connect", { signal: AbortSignal.timeout(CONNECT_TIMEOUT_MS) });
+  } catch (error) {
+    const why = (error as NodeJS.ErrnoException).code ?? "no answer";
+    throw new Error(
+      `Nothing answers at REDIS_URL, ${hostname}:${port || 6379} (${why}). Start a Redis there, or leave REDIS_URL out: ` +
+        "then one is started for you.",
+    );
+  } finally {
+    socket.destroy();
+  }
+}
+
 async function mustBeFree(variable: string, port: number, host: string): Promise<void> {
   if (!(port > 0 && port < 65_536)) throw new Error(`${variable} must be a port from 1 to 65535.`);
   if (await portIfFree(port, host)) return;
+  if (!(await portIfFree(0, host)))
+    throw new Error(`${host} is no address of this machine; mend HOST or ADMIN_HOST.`);
   const other = port < 65_535 ? port + 1 : port - 1;
   throw new Error(
     `Port ${port} on ${host} is taken. Stop what listens there (perhaps an earlier start), or choose another: ` +

@@ -11,6 +11,9 @@ import { defineScripts, type Reply, type Verb } from "./scripts.ts";
 
 const RETRY_AFTER_SECONDS = 2;
 const PROBE_LIFETIME_MS = 60_000;
+const FACTS_EVERY_MS = 15_000;
+/** A store that answers but refuses is said so in the log, not once per request. */
+const REFUSED_LOG_EVERY_MS = 10_000;
 const SETTLE_WITHIN_MS = 30 * 60_000;
 
 export interface ConnectionOptions {
@@ -89,6 +92,9 @@ export function createConnection(options: ConnectionOptions) {
   let facts: StoreFacts | undefined;
   /** Redis time minus this process's monotonic clock; a hint for `not_after`, never a decision. */
   let offsetMs = 0;
+  let refusedLoggedMs = Number.NEGATIVE_INFINITY;
+  /** Why there is no connection, in Redis's or the system's words. */
+  let lastError = "not connected";
 
   const breaker = createBreaker({
     log,
@@ -100,6 +106,7 @@ export function createConnection(options: ConnectionOptions) {
     },
     async probe() {
       if (redis.status === "wait" || redis.status === "end") await redis.connect();
+      if (redis.status !== "ready") throw new Error(lastError);
       const [, storeNowMs] = await scripts.probe([probeName], ["", "", PROBE_LIFETIME_MS]);
       learn(Number(storeNowMs));
       facts = await readFacts(redis, options.partitions);
@@ -111,9 +118,16 @@ export function createConnection(options: ConnectionOptions) {
   const learn = (storeNowMs: number): void => {
     offsetMs = storeNowMs - monotonicMs();
   };
-  redis.on("error", (error: Error) => log.debug({ why: error.message }, "store connection error"));
+  redis.on("error", (error: Error) => {
+    lastError = error.message || (error as NodeJS.ErrnoException).code || lastError;
+  });
   redis.on("close", () => breaker.trip("the connection closed"));
   breaker.trip(STARTING);
+  // A policy that is changed under us is as bad as one that was there at the start.
+  const watch = setInterval(() => {
+    if (breaker.isOpen()) return;
+    readFacts(redis, options.partitions).catch((error: Error) => breaker.trip(error.message));
+  }, FACTS_EVERY_MS).unref();
   void outbox.watch(() => breaker.trip("settlements to replay"));
 
   const unavailable = (reason: string, cause: unknown): GatewayError => {
@@ -170,6 +184,7 @@ export function createConnection(options: ConnectionOptions) {
       await kept;
     },
     async close(): Promise<void> {
+      clearInterval(watch);
       breaker.stop();
       if (redis.status === "ready") await redis.quit().catch(() => redis.disconnect());
       else redis.disconnect();
@@ -179,7 +194,13 @@ export function createConnection(options: ConnectionOptions) {
 
   function failed(error: unknown): GatewayError {
     const message = error instanceof Error ? error.message : String(error);
-    if (isFinal(error)) return unavailable("refused", error);
+    if (isFinal(error)) {
+      if (performance.now() - refusedLoggedMs > REFUSED_LOG_EVERY_MS) {
+        refusedLoggedMs = performance.now();
+        log.error({ why: message }, "the store answers, but refuses; see `tollgate doctor`");
+      }
+      return unavailable("refused", error);
+    }
     breaker.trip(message);
     return unavailable(message === "Command timed out" ? "timeout" : "connection", error);
   }

@@ -73,7 +73,7 @@ export async function releaseTask(redis: Redis, id: string): Promise<Release> {
 async function voidHold(redis: Redis, { requestId, partition, record }: TaskView): Promise<boolean> {
   const key = keyRef(record.key_id ?? "", record.account_id ?? "", partition);
   const keys = voidKeys(key, requestId, record.idempotency);
-  const [outcome] = await scriptsOf(redis).void(keys, ["", packTiers(NO_TIERS), requestId, "refused", 0]);
+  const [outcome] = await scriptsOf(redis).void(keys, ["", packTiers(NO_TIERS), requestId, "released", 0]);
   return outcome === "void";
 }
 
@@ -83,7 +83,7 @@ async function endTask(redis: Redis, view: TaskView): Promise<number | undefined
   const accountId = record.account_id ?? "";
   const taskId = record.task_id ?? "";
   const task = { taskId, requestId, creatorKeyId: record.key_id ?? "" };
-  const said = { status: "expired" as const, data: endedTask(taskId, Number(record.bound_at ?? 0)) };
+  const said = { status: "released" as const, data: endedTask(taskId, Number(record.bound_at ?? 0)) };
   const reply = await scriptsOf(redis).observe(
     observeKeys(task, accountId, partition),
     observeArgs("", NO_TIERS, requestId, accountId, said, true, 0),

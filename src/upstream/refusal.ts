@@ -4,12 +4,19 @@ const TEXT_CHARS_MAX = 1000;
 /** Codes that blame the gateway, whatever it asked for; 404 only where it asked for no particular thing. */
 const GATEWAY_FAULTS = new Set([401, 402, 403, 405, 407]);
 
+/** Codes of the spec and of gateways like this one that mean "slow down", whatever HTTP says. Spec part 7. */
+const LIMITS = new Set([429, 2001, 2004]);
+
 type Envelope = Record<string, unknown> | undefined;
 
 /** True when the upstream refuses us, not the request: our credential, our account or our config. */
 export function blamesGateway(status: number, code: number, asksForOne: boolean): boolean {
   return [status, code].some((n) => GATEWAY_FAULTS.has(n) || (n === 404 && !asksForOne));
 }
+
+/** True when the upstream is rate limiting, by HTTP or in its envelope alone. */
+export const isLimiting = (status: number, code: number | undefined): boolean =>
+  status === 429 || (code !== undefined && LIMITS.has(code));
 
 /** The status a customer sees: the upstream's 4xx, else its body code where that is a 4xx, else 502. */
 export function shownStatus(status: number, code: number): number {

@@ -1,6 +1,6 @@
 import type { Refusal } from "../core/errors.ts";
 import { isObject, parseObject } from "../core/json.ts";
-import { textOf, waitSeconds } from "./refusal.ts";
+import { isLimiting, textOf, waitSeconds } from "./refusal.ts";
 
 /** What became of an upload. Each upload has exactly one. */
 export type UploadOutcome =
@@ -31,7 +31,7 @@ export function interpretAnswer(answer: UpstreamAnswer): UploadOutcome {
   const { status } = answer;
   const envelope = parseObject(answer.text);
   const code = Number.isSafeInteger(envelope?.code) ? (envelope?.code as number) : undefined;
-  if (status === 429 || (status === 200 && code === 429))
+  if (isLimiting(status, status === 200 ? code : undefined))
     return { outcome: "upstream_rate_limited", retryAfterSeconds: waitSeconds(answer.retryAfter, envelope) };
   if (status >= 400 && status < 500)
     return { outcome: "upstream_refused", status, code: code ?? status, text: textOf(envelope) ?? NO_WORDS };

@@ -2,7 +2,7 @@ import { setTimeout } from "node:timers/promises";
 import { isObject, parseObject } from "../core/json.ts";
 import { isTaskStatus, TASK_ID, type TaskStatus } from "../core/tasks.ts";
 import { createExchanger, type Exchanged, type ExchangeOptions } from "./exchange.ts";
-import { blamesGateway, shownStatus, textOf, waitSeconds } from "./refusal.ts";
+import { blamesGateway, isLimiting, shownStatus, textOf, waitSeconds } from "./refusal.ts";
 
 /** What both kinds of request can meet. */
 type Trouble =
@@ -132,7 +132,7 @@ function refusedBy(
   if (blamesGateway(status, code, asksForOne)) {
     return { outcome: "refused_gateway", detail: `HTTP ${status}, code ${code}: ${text ?? "no text"}` };
   }
-  if (status === 429 || code === 429) {
+  if (isLimiting(status, code)) {
     return { outcome: "rate_limited", retryAfterSeconds: waitSeconds(retryAfter, envelope) };
   }
   const shown = shownStatus(status, code);

@@ -360,7 +360,7 @@ describe("ledger", () => {
     expect(await json(...args)).toEqual({ ok: true, accounts: 1, entries: 1, violations: [] });
     await connection.redis.hincrby(ref.names.account, "held", 5);
     const { code, stdout, stderr } = await run([...args, "--json"]);
-    expect({ code, stderr }).toEqual({ code: 1, stderr: "" });
+    expect({ code, stderr }).toEqual({ code: 1, stderr: expect.stringContaining("1 violations") });
     expect(JSON.parse(stdout)).toEqual({
       ok: false,
       accounts: 1,

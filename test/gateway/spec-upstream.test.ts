@@ -31,7 +31,8 @@ describe("a definite no gives hold, slot and day back at once; only the window e
     ["code=422", 422, 422, PASSED_ON],
     ["code=1001", 502, 1001, PASSED_ON],
     ["code=500", 502, 500, PASSED_ON],
-    ["code=2001", 502, 2001, PASSED_ON],
+    ["code=2001", 429, 2004, "is limiting, in the spec's own words: never passed on as the customer's limit"],
+    ["status=400 code=2004", 429, 2004, "is limiting, as a gateway like this one says it"],
     ...[401, 402, 403, 404, 405, 407].flatMap((status): [string, number, number, string][] => [
       [`status=${status}`, 502, 502, OURS],
       [`code=${status}`, 502, 502, OURS],
