@@ -11,6 +11,7 @@ import { command, connect, placeOf, print, redisUrl } from "./context.ts";
 const UPSTREAM_TIMEOUT_MS = 2000;
 /** Expiry times are given by people's clocks and decided by Redis's. */
 const CLOCK_DIFFERENCE_MAX_MS = 5000;
+const MEMORY_SHARE_MAX = 0.9;
 
 /** One thing that was looked at; `message` says what to do when it is not right. */
 export interface Check {
@@ -93,6 +94,7 @@ export function infoChecks(info: ReadonlyMap<string, string>): Check[] {
         ? "the append-only file cannot be written; see Redis's log and its disk"
         : "the append-only file is off, so a restart loses credits; set `appendonly yes` and `appendfsync everysec`",
     ),
+    memoryCheck(Number(info.get("used_memory") ?? 0), Number(info.get("maxmemory") ?? 0)),
     check(
       "eviction",
       policy === undefined || policy === "noeviction",
@@ -100,6 +102,19 @@ export function infoChecks(info: ReadonlyMap<string, string>): Check[] {
       `maxmemory-policy is ${policy}, which may evict money and limits; set \`maxmemory-policy noeviction\``,
     ),
   ];
+}
+
+/** Without memory to spare every generation is refused, while what is under way still settles. */
+function memoryCheck(usedBytes: number, maxBytes: number): Check {
+  const megabytes = (bytes: number): string => `${Math.round(bytes / 1_048_576)} MiB`;
+  const share = maxBytes === 0 ? 0 : usedBytes / maxBytes;
+  const used = `${megabytes(usedBytes)} used${maxBytes === 0 ? ", no limit set" : ` of ${megabytes(maxBytes)}`}`;
+  return check(
+    "memory",
+    share < MEMORY_SHARE_MAX,
+    used,
+    `${used}; raise maxmemory before generations are refused`,
+  );
 }
 
 function clockCheck(aheadMs: number): Check {

@@ -1,6 +1,7 @@
 import { once } from "node:events";
 import { Command, InvalidArgumentError, Option } from "commander";
 import { transactionId } from "../core/transactions.ts";
+import { OperatorError } from "../store/accounts.ts";
 import {
   exportLedger,
   formatCursor,
@@ -44,6 +45,10 @@ function verifyCommand(): Command {
       const result = await withRedis((redis) =>
         verifyLedger(redis, flags.account === undefined ? {} : { accountIds: [flags.account] }),
       );
+      // A misspelt account must not look like sound books.
+      if (flags.account !== undefined && result.accounts === 0 && result.ok) {
+        throw new OperatorError(`there is no account ${flags.account}`);
+      }
       print({ json: { ...result }, text: inWords(result), ok: result.ok }, flags);
     });
 }

@@ -468,7 +468,17 @@ describe("config and doctor", () => {
     upstream.close();
     await once(upstream, "close");
     const answer = JSON.parse(well.stdout) as { ok: boolean; checks: { name: string; ok: boolean }[] };
-    const names = ["config", "redis", "version", "role", "persistence", "eviction", "clock", "partitions"];
+    const names = [
+      "config",
+      "redis",
+      "version",
+      "role",
+      "persistence",
+      "memory",
+      "eviction",
+      "clock",
+      "partitions",
+    ];
     expect(answer.checks.map(({ name }) => name)).toEqual([...names, "upstream"]);
     // Redis for tests keeps nothing, and doctor minds.
     const bad = answer.checks.filter(({ ok }) => !ok).map(({ name }) => name);
@@ -493,6 +503,8 @@ describe("config and doctor", () => {
     expect(failing("aof_enabled:1", "aof_enabled:0")).toEqual(["persistence"]);
     expect(failing("aof_enabled:1", "aof_enabled:1\r\naof_last_write_status:err")).toEqual(["persistence"]);
     expect(failing("noeviction", "allkeys-lru")).toEqual(["eviction"]);
+    expect(failing("role:master", "used_memory:89\r\nmaxmemory:100\r\nrole:master")).toEqual([]);
+    expect(failing("role:master", "used_memory:90\r\nmaxmemory:100\r\nrole:master")).toEqual(["memory"]);
   });
 });
 
