@@ -17,7 +17,9 @@ async function main(): Promise<void> {
     },
   });
   const seed = Number(values.seed ?? Math.floor(Math.random() * 2 ** 31));
-  const chosen = PARTS.filter(({ name }) => values.scenario === undefined || name === values.scenario);
+  const chosen = PARTS.filter(({ name, fullOnly }) =>
+    values.scenario === undefined ? !(values.short && fullOnly) : name === values.scenario,
+  );
   if (chosen.length === 0 || !Number.isSafeInteger(seed)) {
     process.stderr.write(
       `--scenario is one of ${PARTS.map(({ name }) => name).join(", ")}; --seed a number\n`,

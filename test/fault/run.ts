@@ -7,6 +7,7 @@ import { CONTROLS, runControls } from "./scenarios/controls.ts";
 import { crash } from "./scenarios/crash.ts";
 import { disconnects } from "./scenarios/disconnects.ts";
 import { kills } from "./scenarios/kills.ts";
+import { MODEL_SEQUENCES, runModel } from "./scenarios/model.ts";
 import { redisLink } from "./scenarios/redis-link.ts";
 import type { Scenario } from "./scenarios/scenario.ts";
 import { upstream } from "./scenarios/upstream.ts";
@@ -25,6 +26,8 @@ export interface Part {
   name: string;
   title(short: boolean): string;
   judge(options: RunOptions, short: boolean): Promise<Verdict>;
+  /** What `npm test` runs by itself, and the short form leaves out. */
+  fullOnly?: true;
 }
 
 const judged = <Size>(scenario: Scenario<Size>): Part => {
@@ -42,6 +45,13 @@ const judged = <Size>(scenario: Scenario<Size>): Part => {
 
 /** In the order in which the campaign runs them. */
 export const PARTS: readonly Part[] = [
+  {
+    name: "model",
+    title: () =>
+      `the scripts against a model in memory, ${MODEL_SEQUENCES} sequences; mutants of the scripts`,
+    judge: runModel,
+    fullOnly: true,
+  },
   judged(crash),
   judged(kills),
   judged(redisLink),

@@ -1,0 +1,53 @@
+import { spawn } from "node:child_process";
+import { join } from "node:path";
+import type { Verdict } from "../checker.ts";
+import { ROOT, type RunOptions } from "../world.ts";
+
+/** Sequences of about 50 commands each; `npm test` plays a hundred of them. */
+export const MODEL_SEQUENCES = 5000;
+
+/** The scripts against the model in memory, and mutants of the scripts against model and tests: both run by vitest. */
+export async function runModel({ seed, progress }: RunOptions): Promise<Verdict> {
+  const model = await vitest("test/lua/model.test.ts", {
+    SEED: String(seed),
+    MODEL_RUNS: String(MODEL_SEQUENCES),
+  });
+  progress(`model: ${model.passed ? "no divergence" : "diverges"}`);
+  const mutants = await vitest("test/lua/mutants.test.ts", {});
+  const killed = /mutants: (\d+ of \d+ killed)/.exec(mutants.output)?.[1] ?? "not run";
+  progress(`mutants: ${killed}`);
+  const criteria = [
+    {
+      name: "scripts and model never diverge",
+      met: model.passed,
+      figure: `${MODEL_SEQUENCES} random sequences, with duplicates and reordering`,
+      violations: model.passed ? [] : [model.output.slice(-4000)],
+    },
+    {
+      name: "at least 95 % of the mutants of the scripts are caught",
+      met: mutants.passed,
+      figure: killed,
+      violations: mutants.passed ? [] : [mutants.output.slice(-4000)],
+    },
+  ];
+  return { met: criteria.every(({ met }) => met), criteria, uncharged: [] };
+}
+
+/** Runs one test file as `npm test` would. */
+function vitest(file: string, env: Record<string, string>): Promise<{ passed: boolean; output: string }> {
+  const child = spawn(
+    process.execPath,
+    [join(ROOT, "node_modules/vitest/vitest.mjs"), "run", "--project", "lua", file],
+    { cwd: ROOT, env: { ...process.env, NO_COLOR: "1", ...env }, stdio: ["ignore", "pipe", "pipe"] },
+  );
+  let output = "";
+  for (const stream of [child.stdout, child.stderr]) {
+    stream.setEncoding("utf8").on("data", (text: string) => {
+      output += text;
+    });
+  }
+  return new Promise((resolve) => {
+    // Vitest ends with 0 only when at least one test ran and all passed.
+    child.once("close", (code) => resolve({ passed: code === 0, output }));
+  });
+}
