@@ -9,7 +9,14 @@ export default defineConfig({
       { test: { name: "unit", include: ["test/unit/**/*.test.ts"], testTimeout: 15_000 } },
       { test: { name: "lua", include: ["test/lua/**/*.test.ts"], ...redis } },
       { test: { name: "gateway", include: ["test/gateway/**/*.test.ts"], ...redis } },
-      { test: { name: "fault", include: ["test/fault/**/*.test.ts"], ...redis, testTimeout: 120_000 } },
+      {
+        test: {
+          name: "fault",
+          include: ["test/fault/**/*.test.ts"],
+          testTimeout: 120_000,
+          hookTimeout: 60_000,
+        },
+      },
     ],
   },
 });

@@ -75,12 +75,13 @@ export async function generate(call: Call, endpoint: GenerationEndpoint): Promis
   if (refused) return answer(call, refused);
 
   // From here on the client may go: the exchange is finished and the task bound all the same.
-  const outcome = await timedUpstream(
-    call,
-    "generate",
-    gateway.upstream.generate(path, validation.text, exchange.requestId),
-  );
-  return settle(call, generation, outcome);
+  gateway.metrics.holds.inc();
+  try {
+    const sent = gateway.upstream.generate(path, validation.text, exchange.requestId);
+    return await settle(call, generation, await timedUpstream(call, "generate", sent));
+  } finally {
+    gateway.metrics.holds.dec();
+  }
 }
 
 function generationOf(call: Call, path: string, price: number, text: string): Generation {

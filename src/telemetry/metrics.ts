@@ -45,6 +45,11 @@ export function createMetrics() {
       labelNames: ["tier", "outcome"],
       registers,
     }),
+    holds: new Gauge({
+      name: "tollgate_holds",
+      help: "Holds of this gateway whose upstream exchange is under way; see also unknown outcomes and settlements.",
+      registers,
+    }),
     settlements: new Counter({
       name: "tollgate_settlements_total",
       help: "What became of holds and tasks: bound, late, uncollected, conflict, void, finished, refunded, gone, expired.",
