@@ -53,7 +53,11 @@ elseif record[6] then
 end
 
 local ended_by = status
-if status == "gone" or status == "expired" or status == "released" then status = "failed" else ended_by = "upstream" end
+if status == "gone" or status == "expired" or status == "released" then
+  status = "failed"
+else
+  ended_by = "upstream"
+end
 redis.call("HSET", task, "status", status, "data", data, "observed_at", int(now))
 if status ~= "completed" and status ~= "failed" then
   redis.call("ZADD", KEYS[5], int(now + tonumber(ARGV[8])), request_id)

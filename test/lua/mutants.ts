@@ -227,7 +227,7 @@ export const MUTANTS: readonly Mutant[] = [
     "observe",
     '  redis.call("HDEL", request, "gone_count", "gone_since")\n',
   ),
-  mutant("expired does not end it", "observe", ' or status == "expired" then status', " then status"),
+  mutant("expired does not end it", "observe", ' or status == "expired" or', " or"),
   // inspect, credits, recharge, claim, collect
   mutant("another account's task", "inspect", "if task[1] ~= ARGV[3] then", "if not task[1] then"),
   mutant("fresh at the bound", "inspect", "age < tonumber(ARGV[4])", "age <= tonumber(ARGV[4])"),
