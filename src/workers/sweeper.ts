@@ -13,6 +13,7 @@ const BATCH = 50;
 const POLLS_MAX = 4;
 const WAITING_MAX = 200;
 const POSTPONE_MIN_MS = 1000;
+const POSTPONE_SHARE = 0.2;
 const COLLECT_EVERY_MS = 60_000;
 /** Records of a partition that are collected in one round, so that the next one does not wait for them. */
 const COLLECT_BATCHES_MAX = 4;
@@ -106,9 +107,10 @@ export function createSweeper(options: {
       asking.add(request.requestId);
       return;
     }
-    // Spread over the time that the rate needs for all that is in the same case: each comes back about when it fits.
+    // Spread over a part of the time that this gateway alone would need for all of them, since others work too: what
+    // comes back too early is handed back again.
     postponed++;
-    const spreadMs = (1000 * postponed) / settings().tasks.sweepPollsPerSecond;
+    const spreadMs = (POSTPONE_SHARE * 1000 * postponed) / settings().tasks.sweepPollsPerSecond;
     await counted(
       "task",
       sweeps.postpone(request, POSTPONE_MIN_MS + Math.random() * spreadMs).then(() => "postponed"),
