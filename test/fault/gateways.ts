@@ -21,7 +21,21 @@ export interface GatewayProcess extends Target {
   stop(): Promise<void>;
 }
 
-/** Short timeouts: holds of an unknown outcome end after 0.2 + 1 + 1 + 8 s. */
+/** Without sweeps: as good as never; another gateway does it, and no lease has to be waited for. */
+const configFile = (folder: string, sweeps: boolean): string =>
+  join(folder, sweeps ? "tollgate.yaml" : "tollgate-without-sweeps.yaml");
+
+/**
+ * Writes what the gateways of one folder read, once, before the first of them starts: one that starts while the file
+ * is written would find it empty, and run on the defaults.
+ * Short timeouts: holds of an unknown outcome end after 0.2 + 1 + 1 + 8 s.
+ */
+export function writeGatewayConfigs(folder: string, commandTimeoutMs: number): void {
+  for (const sweeps of [true, false]) {
+    writeFileSync(configFile(folder, sweeps), configText(folder, sweeps, commandTimeoutMs));
+  }
+}
+
 function configText(folder: string, sweeps: boolean, commandTimeoutMs: number): string {
   return `server: { host: 127.0.0.1, port: 0, drain_timeout: 3s }
 admin: { port: 0 }
@@ -34,7 +48,6 @@ tasks: { cache: 0s, sweep_interval: ${sweeps ? "250ms" : "1m"}, poll_interval: 1
 /**
  * Starts `src/main.ts` of a source tree as its own process and waits until it is ready.
  * @param options.spawned told of the process as soon as there is one, so that it can be ended before it is ready
- * @param options.sweeps false: as good as never; another gateway does it, and no lease has to be waited for
  */
 export async function startGateway(options: {
   root: string;
@@ -43,13 +56,10 @@ export async function startGateway(options: {
   redisUrl: string;
   upstreamUrl: string;
   sweeps: boolean;
-  commandTimeoutMs: number;
   spawned(gateway: GatewayProcess): void;
 }): Promise<GatewayProcess> {
-  const { root, folder, name, redisUrl, upstreamUrl, sweeps, commandTimeoutMs } = options;
+  const { root, folder, name, redisUrl, upstreamUrl, sweeps } = options;
   mkdirSync(join(folder, "logs"), { recursive: true });
-  const config = join(folder, sweeps ? "tollgate.yaml" : "tollgate-without-sweeps.yaml");
-  writeFileSync(config, configText(folder, sweeps, commandTimeoutMs));
   const logFile = join(folder, "logs", `${name}.ndjson`);
   const log = openSync(logFile, "w");
   const { PATH = "" } = process.env;
@@ -57,7 +67,7 @@ export async function startGateway(options: {
     cwd: folder,
     env: {
       PATH,
-      TOLLGATE_CONFIG: config,
+      TOLLGATE_CONFIG: configFile(folder, sweeps),
       REDIS_URL: redisUrl,
       UPSTREAM_URL: upstreamUrl,
       NODE_COMPILE_CACHE: COMPILE_CACHE,

@@ -6,7 +6,7 @@ import { type RunningRedis, startRedis } from "../../src/sandbox/redis.ts";
 import { issueKey } from "../../src/store/accounts.ts";
 import { scriptSource, VERBS } from "../../src/store/scripts.ts";
 import type { Customer } from "./client.ts";
-import { type GatewayProcess, outboxEntries, startGateway } from "./gateways.ts";
+import { type GatewayProcess, outboxEntries, startGateway, writeGatewayConfigs } from "./gateways.ts";
 import type { AccountFacts, ClientEvent, FaultEvent, History, Meta } from "./history.ts";
 import { createRandom, type Random } from "./random.ts";
 import { createRedisProxy, type RedisProxy } from "./redis-proxy.ts";
@@ -78,6 +78,7 @@ export async function createWorld(
 ): Promise<World> {
   const { folder, root, seed, scenario } = options;
   mkdirSync(folder, { recursive: true });
+  writeGatewayConfigs(folder, commandTimeoutMs);
   const startedMs = Date.now();
   const server: RunningRedis = await startRedis({ dir: `${folder}/redis`, persistent: false });
   if (server.pid === undefined)
@@ -129,7 +130,7 @@ export async function createWorld(
       };
       const start = (): Promise<GatewayProcess> => {
         const urls = { redisUrl, upstreamUrl };
-        return startGateway({ root, folder, name, ...urls, sweeps, commandTimeoutMs, spawned });
+        return startGateway({ root, folder, name, ...urls, sweeps, spawned });
       };
       // Once more for one that something else on this machine has ended before it was ready.
       const gateway = await start().catch((error: Error) => {
