@@ -38,7 +38,7 @@ if KEYS[7] then
   end
 end
 
-local live, length = live_entries(window, key.clock)
+local live, length, oldest = read_window(window, key.clock)
 if live >= key.rate_limit then
   -- A limit that was lowered leaves more entries than it allows: wait for the one that brings it below.
   local wait = key.rate_limit == 0 and WINDOW_MS
@@ -48,26 +48,25 @@ end
 if key.day_count >= key.daily_limit then
   return reply("daily_limited", now, key, window, slots, (key.day + 1) * DAY_MS - now)
 end
-if redis.call("SCARD", slots) >= key.max_concurrent then
-  return reply("concurrency_limited", now, key, window, slots)
-end
-local money = redis.call("HMGET", KEYS[2], "balance", "held")
-local available = tonumber(money[1] or 0) - tonumber(money[2] or 0)
+local active = redis.call("SCARD", slots)
+if active >= key.max_concurrent then return reply("concurrency_limited", now, key, window, slots) end
+local money = redis.call("HMGET", KEYS[2], "balance", "held", "total_requests")
+local held = tonumber(money[2] or 0)
+local available = tonumber(money[1] or 0) - held
 if available < price then return reply("insufficient_credits", now, key, window, slots, int(available)) end
 
-local due_at = int(now + tonumber(ARGV[8]))
-redis.call("HSET", KEYS[1], "clock_ms", int(key.clock), "day", int(key.day), "day_count", int(key.day_count + 1))
-redis.call("LPUSH", window, int(key.clock))
+local clock, due_at = int(key.clock), int(now + tonumber(ARGV[8]))
+redis.call("HSET", KEYS[1], "clock_ms", clock, "day", int(key.day), "day_count", int(key.day_count + 1))
+redis.call("LPUSH", window, clock)
 if live < length then redis.call("LTRIM", window, 0, live) end
 redis.call("SADD", slots, request_id)
-redis.call("HINCRBY", KEYS[2], "held", ARGV[5])
-redis.call("HINCRBY", KEYS[2], "total_requests", 1)
+redis.call("HSET", KEYS[2], "held", int(held + price), "total_requests", int(tonumber(money[3] or 0) + 1))
 redis.call("HSET", request, "state", "held", "account_id", key.account_id, "key_id", ARGV[4], "price", ARGV[5],
-  "endpoint", ARGV[6], "admitted_at", int(now), "stamp", int(key.clock), "day", int(key.day), "due_at", due_at)
+  "endpoint", ARGV[6], "admitted_at", int(now), "stamp", clock, "day", int(key.day), "due_at", due_at)
 redis.call("ZADD", KEYS[6], due_at, request_id)
 if KEYS[7] then
   redis.call("HSET", request, "idempotency", ARGV[11])
   redis.call("HSET", KEYS[7], "request_id", request_id, "fingerprint", ARGV[9], "due_at", due_at)
   redis.call("PEXPIRE", KEYS[7], ARGV[10])
 end
-return reply("admitted", now, key, window, slots)
+return reply_with("admitted", now, key, live + 1, oldest or key.clock, active + 1)

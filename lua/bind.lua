@@ -3,31 +3,31 @@
 -- A hold that is void by now (a paused gateway) is bound all the same: charged if the balance allows, else
 -- uncollected, its slot taken even above the limit. DESIGN section 3.
 --
--- KEYS  1 request (hash)  2 account (hash)  3 key (hash)  4 window (list)  5 slots (set)  6 due (zset)
---       7 ledger (stream)  8 recent transactions (list)  9 task (hash)  10 claim (string: who owns the task id)
---       11 done (zset: request id by ms)  12 idempotency (hash; only with an Idempotency-Key)
--- ARGV  1 now (ms or empty)  2 tiers  3 request id  4 account id  5 key id  6 price (credits)  7 endpoint (path)
---       8 task id  9 ms until the sweeper may ask  10 the answer's data (JSON; only with an Idempotency-Key)
---       11 fingerprint  12 idempotency lifetime (ms)  13 idempotency digest
--- RETURNS outcome, now, rate limit, remaining, reset (ms), concurrent limit, active, tier
+-- KEYS  1 request (hash)  2 account (hash)  3 slots (set)  4 due (zset)  5 ledger (stream)  6 task (hash)
+--       7 claim (string: who owns the task id)  8 done (zset: request id by ms)
+--       9 idempotency (hash; only with an Idempotency-Key)
+-- ARGV  1 now (ms or empty)  2 tiers (unused)  3 request id  4 account id  5 key id  6 price (credits)
+--       7 endpoint (path)  8 task id  9 ms until the sweeper may ask
+--       10 the answer's data (JSON; only with an Idempotency-Key)  11 fingerprint  12 idempotency lifetime (ms)
+--       13 idempotency digest
+-- RETURNS outcome, now; the numbers of the headers are those of the admission
 --   bound        charged (also when it was bound to this task id before)
 --   late         the hold was void; charged now
 --   uncollected  the hold was void and the balance does not allow the price; nothing charged
 --   conflict     the task id belongs to another request, or this request to another task; nothing happens
 local now = store_now()
-local request, account, slots, task = KEYS[1], KEYS[2], KEYS[5], KEYS[9]
+local request, account, slots, task = KEYS[1], KEYS[2], KEYS[3], KEYS[6]
 local request_id, account_id, task_id = ARGV[3], ARGV[4], ARGV[8]
-local key = read_key(KEYS[3], now)
 
 local record = redis.call("HMGET", request, "state", "task_id", "price")
 local state = record[1]
 -- What was fixed at admission counts; ARGV only for a request that the store has forgotten.
 local price = tonumber(record[3] or ARGV[6])
-local owner = redis.call("GET", KEYS[10])
-if (owner and owner ~= request_id) or (record[2] and record[2] ~= task_id) then
-  return reply("conflict", now, key, KEYS[4], slots)
-end
-if state == "bound" or state == "finished" then return reply("bound", now, key, KEYS[4], slots) end
+if record[2] and record[2] ~= task_id then return { "conflict", now } end
+-- The first write is the claim: it fails where another has it, and nothing after it can.
+local owner = redis.call("SET", KEYS[7], request_id, "NX", "GET")
+if owner and owner ~= request_id then return { "conflict", now } end
+if state == "bound" or state == "finished" then return { "bound", now } end
 
 local outcome = "bound"
 if state ~= "held" then
@@ -38,30 +38,29 @@ end
 
 local due_at = int(now + tonumber(ARGV[9]))
 if outcome ~= "uncollected" then
-  if state == "held" then redis.call("HINCRBY", account, "held", int(-price)) end
-  redis.call("HINCRBY", account, "total_used", int(price))
-  post(account, KEYS[7], KEYS[8], now, account_id, "consume", -price, ARGV[7], "", task_id,
-    { "request_id", request_id, "key_id", ARGV[5] })
+  post(account, KEYS[5], now, account_id, "consume", -price, state == "held" and -price or 0, price, ARGV[7], "",
+    task_id, { "request_id", request_id, "key_id", ARGV[5] })
 end
-redis.call("HSET", request, "state", "bound", "account_id", account_id, "key_id", ARGV[5], "price", int(price),
-  "endpoint", ARGV[7], "task_id", task_id, "bound_at", int(now), "due_at", due_at)
-if outcome == "uncollected" then redis.call("HSET", request, "uncollected", "1") end
-if state ~= "held" then
+if state == "held" then
+  redis.call("HSET", request, "state", "bound", "task_id", task_id, "bound_at", int(now), "due_at", due_at)
+else
+  redis.call("HSET", request, "state", "bound", "account_id", account_id, "key_id", ARGV[5], "price", int(price),
+    "endpoint", ARGV[7], "task_id", task_id, "bound_at", int(now), "due_at", due_at)
+  if outcome == "uncollected" then redis.call("HSET", request, "uncollected", "1") end
   redis.call("PERSIST", request)
   redis.call("SADD", slots, request_id)
-  redis.call("ZREM", KEYS[11], request_id)
+  redis.call("ZREM", KEYS[8], request_id)
 end
-redis.call("ZADD", KEYS[6], due_at, request_id)
-redis.call("SET", KEYS[10], request_id)
+redis.call("ZADD", KEYS[4], due_at, request_id)
 redis.call("HSET", task, "account_id", account_id, "request_id", request_id, "key_id", ARGV[5],
   "created_at", int(now))
-if KEYS[12] then
-  local first = redis.call("HGET", KEYS[12], "request_id")
+if KEYS[9] then
+  local first = redis.call("HGET", KEYS[9], "request_id")
   if not first or first == request_id then
-    redis.call("HSET", KEYS[12], "request_id", request_id, "fingerprint", ARGV[11], "task_id", task_id,
+    redis.call("HSET", KEYS[9], "request_id", request_id, "fingerprint", ARGV[11], "task_id", task_id,
       "response", ARGV[10], "due_at", due_at)
-    redis.call("PEXPIRE", KEYS[12], ARGV[12])
+    redis.call("PEXPIRE", KEYS[9], ARGV[12])
     redis.call("HSET", request, "idempotency", ARGV[13])
   end
 end
-return reply(outcome, now, key, KEYS[4], slots)
+return { outcome, now }

@@ -2,7 +2,7 @@
 -- ISSUE: a new key, its account where there is none yet, and the credits that come with it, in one step.
 --
 -- KEYS  1 key (hash)  2 account (hash)  3 keys of the account (set)  4 accounts of the partition (set)
---       5 ledger (stream)  6 recent transactions (list)  7 references (hash: reference to amount)
+--       5 ledger (stream)  6 references (hash: reference to amount)
 -- ARGV  1 now (ms or empty)  2 tiers (unused)  3 key id  4 account id  5 credits (0: none)  6 their reference
 --       7.. field, value pairs of the key's record
 -- RETURNS outcome, balance (credits that can be spent)
@@ -26,7 +26,7 @@ redis.call("SADD", KEYS[4], account_id)
 redis.call("SADD", KEYS[3], ARGV[3])
 redis.call("HSET", key, "account_id", account_id, "created_at", int(now), unpack(ARGV, 7))
 if credits > 0 then
-  redis.call("HSET", KEYS[7], ARGV[6], ARGV[5])
-  post(account, KEYS[5], KEYS[6], now, account_id, "recharge", credits, "", "", "", { "reference", ARGV[6] })
+  redis.call("HSET", KEYS[6], ARGV[6], ARGV[5])
+  post(account, KEYS[5], now, account_id, "recharge", credits, 0, 0, "", "", "", { "reference", ARGV[6] })
 end
 return { "issued", int(available + credits) }

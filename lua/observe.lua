@@ -3,8 +3,8 @@
 -- task is refunded if it was charged. An ended task never changes again. DESIGN section 3.
 --
 -- KEYS  1 task (hash)  2 request (hash)  3 account (hash)  4 slots of the creating key (set)  5 due (zset)
---       6 ledger (stream)  7 recent transactions (list)  8 done (zset: request id by ms)
---       9 key  10 window  11 slots of the polling key (only for a client's poll)
+--       6 ledger (stream)  7 done (zset: request id by ms)
+--       8 key  9 window  10 slots of the polling key (only for a client's poll)
 -- ARGV  1 now (ms or empty)  2 tiers  3 request id  4 account id
 --       5 status: pending, processing, completed, failed; gone (404); expired (older than the maximum age);
 --         released (by an operator)
@@ -20,11 +20,11 @@
 local now = store_now()
 local task, request, account = KEYS[1], KEYS[2], KEYS[3]
 local request_id, account_id, status, data = ARGV[3], ARGV[4], ARGV[5], ARGV[6]
-local key = KEYS[9] and read_key(KEYS[9], now)
+local key = KEYS[8] and read_key(KEYS[8], now)
 
 local function answer(outcome, refunded)
   local kept = redis.call("HMGET", task, "status", "data")
-  return reply(outcome, now, key, KEYS[10], KEYS[11], kept[1] or "", kept[2] or "", int(refunded or 0))
+  return reply(outcome, now, key, KEYS[9], KEYS[10], kept[1] or "", kept[2] or "", int(refunded or 0))
 end
 
 local record = redis.call("HMGET", request, "state", "price", "endpoint", "task_id", "uncollected", "gone_count",
@@ -67,12 +67,11 @@ end
 redis.call("HSET", request, "state", "finished", "status", status, "ended_by", ended_by, "finished_at", int(now))
 redis.call("SREM", KEYS[4], request_id)
 redis.call("ZREM", KEYS[5], request_id)
-redis.call("ZADD", KEYS[8], int(now), request_id)
+redis.call("ZADD", KEYS[7], int(now), request_id)
 local refunded = 0
 if status == "failed" and ARGV[7] == "1" and not record[5] then
   refunded = tonumber(record[2])
-  redis.call("HINCRBY", account, "total_used", int(-refunded))
-  post(account, KEYS[6], KEYS[7], now, account_id, "recharge", refunded, record[3], "refund", record[4],
+  post(account, KEYS[6], now, account_id, "recharge", refunded, 0, -refunded, record[3], "refund", record[4],
     { "request_id", request_id, "key_id", record[8] })
 end
 return answer("finished", refunded)

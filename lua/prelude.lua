@@ -4,13 +4,18 @@
 
 local WINDOW_MS = 60000
 local DAY_MS = 86400000
-local RECENT_TRANSACTIONS = 10
 
--- The store's clock, read once per script.
+-- The store's clock, read once per call.
+local NOW
 local function store_now()
-  if ARGV[1] ~= "" then return tonumber(ARGV[1]) end
-  local t = redis.call("TIME")
-  return t[1] * 1000 + math.floor(t[2] / 1000)
+  if NOW then return NOW end
+  if ARGV[1] ~= "" then
+    NOW = tonumber(ARGV[1])
+  else
+    local t = redis.call("TIME")
+    NOW = t[1] * 1000 + math.floor(t[2] / 1000)
+  end
+  return NOW
 end
 
 -- `..` prints 14 digits; amounts and stamps have up to 16. Amounts are answered in this form too: ioredis loses the
@@ -20,10 +25,16 @@ local function int(n)
 end
 
 -- Default limits of a tier; an unknown tier gets the first one, so that a typo never means "no limit".
+local TIER_LIMITS = {}
 local function tier_limits(tier)
-  local at = string.find(ARGV[2], ";" .. tier .. " ", 1, true)
-  local rate, concurrent, daily = string.match(ARGV[2], " (%d+) (%d+) (%d+);", at or 1)
-  return tonumber(rate), tonumber(concurrent), tonumber(daily)
+  local limits = TIER_LIMITS[tier]
+  if not limits then
+    local at = string.find(ARGV[2], ";" .. tier .. " ", 1, true)
+    local rate, concurrent, daily = string.match(ARGV[2], " (%d+) (%d+) (%d+);", at or 1)
+    limits = { tonumber(rate), tonumber(concurrent), tonumber(daily) }
+    TIER_LIMITS[tier] = limits
+  end
+  return limits[1], limits[2], limits[3]
 end
 
 -- The key's record with its limits resolved, or nil when there is none. `usable` is false once revoked or expired.
@@ -52,44 +63,64 @@ local function stamp_at(window, index)
   return tonumber(redis.call("LINDEX", window, index))
 end
 
--- How many entries of the window (newest first) lie in the last 60 s before `clock`. Reads only: trimming
--- without storing the clock would forget entries that a step backwards brings to life again.
-local function live_entries(window, clock)
+-- What lives in the window (newest first) in the last 60 s before `clock`: how many entries, of how many in all, and
+-- the oldest of them (nil: none). Reads only: trimming without storing the clock would forget entries that a step
+-- backwards brings to life again.
+local function read_window(window, clock)
   local length = redis.call("LLEN", window)
+  if length == 0 then return 0, 0 end
   local since = clock - WINDOW_MS
-  if length == 0 or stamp_at(window, -1) > since then return length, length end
+  local oldest = stamp_at(window, -1)
+  if oldest > since then return length, length, oldest end
   local low, high = 0, length - 1
+  oldest = nil
   while low < high do
     local middle = math.floor((low + high) / 2)
-    if stamp_at(window, middle) > since then low = middle + 1 else high = middle end
+    local stamp = stamp_at(window, middle)
+    if stamp > since then low, oldest = middle + 1, stamp else high = middle end
   end
-  return low, length
-end
-
--- The unix ms at which the oldest of `live` entries leaves the window; `now` when there is none.
-local function reset_at(window, live, now)
-  if live == 0 then return now end
-  return stamp_at(window, live - 1) + WINDOW_MS
+  return low, length, oldest
 end
 
 -- A reply: outcome, the store's clock, the five numbers of the headers, the key's tier, then what the verb adds.
-local function reply(outcome, now, key, window, slots, ...)
-  if not key then return { outcome, now, 0, 0, now, 0, 0, "", ... } end
-  local live = live_entries(window, key.clock)
-  return { outcome, now, key.rate_limit, math.max(0, key.rate_limit - live),
-    reset_at(window, live, now), key.max_concurrent, redis.call("SCARD", slots), key.tier, ... }
+-- An empty window resets now.
+local function reply_with(outcome, now, key, live, oldest, active, ...)
+  return { outcome, now, key.rate_limit, math.max(0, key.rate_limit - live), oldest and oldest + WINDOW_MS or now,
+    key.max_concurrent, active, key.tier, ... }
 end
 
--- Moves money and writes the ledger in the same step: balance, stream and recent transactions never disagree.
--- `entry` is a flat list of further field, value pairs of the stream entry.
-local function post(account, ledger, recent, now, account_id, kind, amount, endpoint, reason, task_id, entry)
-  local balance = redis.call("HINCRBY", account, "balance", int(amount))
-  local fields = { "account_id", account_id, "type", kind, "amount", int(amount), "balance_after", int(balance),
-    "endpoint", endpoint, "reason", reason, "task_id", task_id, "at", int(now) }
-  for i = 1, #entry do fields[#fields + 1] = entry[i] end
-  local id = redis.call("XADD", ledger, "*", unpack(fields))
-  local line = table.concat({ id, kind, int(amount), int(balance), endpoint, reason, task_id, int(now) }, "|")
-  redis.call("LPUSH", recent, line)
-  redis.call("LTRIM", recent, 0, RECENT_TRANSACTIONS - 1)
-  return balance
+-- The same with the numbers as they are stored.
+local function reply(outcome, now, key, window, slots, ...)
+  if not key then return { outcome, now, 0, 0, now, 0, 0, "", ... } end
+  local live, _, oldest = read_window(window, key.clock)
+  return reply_with(outcome, now, key, live, oldest, redis.call("SCARD", slots), ...)
+end
+
+-- Moves money and writes the ledger in the same step: account and stream never disagree. Each entry names the one
+-- before it of its account, and the account the last one, so that the latest are found without a list of their own.
+-- `held` and `used` are added to what is held and to the total used, `entry` is a flat list of further field, value
+-- pairs of the stream entry.
+local function post(account, ledger, now, account_id, kind, amount, held, used, endpoint, reason, task_id, entry)
+  local money = redis.call("HMGET", account, "balance", "held", "total_used", "last_entry")
+  local balance = int(tonumber(money[1] or 0) + amount)
+  local id = redis.call("XADD", ledger, "*", "account_id", account_id, "type", kind, "amount", int(amount),
+    "balance_after", balance, "endpoint", endpoint, "reason", reason, "task_id", task_id, "at", int(now),
+    "previous", money[4] or "", unpack(entry))
+  redis.call("HSET", account, "balance", balance, "held", int(tonumber(money[2] or 0) + held),
+    "total_used", int(tonumber(money[3] or 0) + used), "last_entry", id)
+end
+
+-- Up to `most` entries of an account, from its last one back, as XRANGE answers them.
+local function latest(ledger, last, most)
+  local entries = {}
+  while last and last ~= "" and #entries < most do
+    local entry = redis.call("XRANGE", ledger, last, last)[1]
+    if not entry then break end
+    entries[#entries + 1] = entry
+    last = nil
+    for at = 1, #entry[2], 2 do
+      if entry[2][at] == "previous" then last = entry[2][at + 1] end
+    end
+  end
+  return entries
 end

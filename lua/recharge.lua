@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- RECHARGE: credits bought or granted. The same reference credits an account once.
 --
--- KEYS  1 account (hash)  2 ledger (stream)  3 recent transactions (list)  4 references (hash: reference to amount)
+-- KEYS  1 account (hash)  2 ledger (stream)  3 references (hash: reference to amount)
 -- ARGV  1 now (ms or empty)  2 tiers (unused)  3 account id  4 amount (credits, positive)  5 reference
 -- RETURNS outcome, balance (credits that can be spent)
 --   recharged         credited now
@@ -13,10 +13,10 @@ local now = store_now()
 local money = redis.call("HMGET", KEYS[1], "balance", "held", "total_used")
 if not money[1] then return { "unknown_account", "0" } end
 local available = tonumber(money[1]) - tonumber(money[2] or 0)
-local earlier = redis.call("HGET", KEYS[4], ARGV[5])
+local earlier = redis.call("HGET", KEYS[3], ARGV[5])
 if earlier then return { earlier == ARGV[4] and "duplicate" or "mismatch", int(available) } end
 local amount = tonumber(ARGV[4])
 if tonumber(money[1]) + tonumber(money[3] or 0) + amount > 2 ^ 53 - 1 then return { "too_large", int(available) } end
-redis.call("HSET", KEYS[4], ARGV[5], ARGV[4])
-post(KEYS[1], KEYS[2], KEYS[3], now, ARGV[3], "recharge", amount, "", "", "", { "reference", ARGV[5] })
+redis.call("HSET", KEYS[3], ARGV[5], ARGV[4])
+post(KEYS[1], KEYS[2], now, ARGV[3], "recharge", amount, 0, 0, "", "", "", { "reference", ARGV[5] })
 return { "recharged", int(available + amount) }

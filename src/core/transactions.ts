@@ -1,3 +1,6 @@
+/** How many GET /credits shows. Spec 2.4. */
+export const RECENT_TRANSACTIONS = 10;
+
 /** One movement of credits as GET /credits shows it. Spec 2.5; `reason` and `task_id` are additive (DESIGN 2). */
 export interface Transaction {
   id: string;
@@ -11,22 +14,33 @@ export interface Transaction {
   created_at: string;
 }
 
-/**
- * Reads one line of an account's recent transactions: stream id, type, amount, balance after, endpoint, reason,
- * task id and Unix ms, joined by `|` (none of which can hold one).
- * @param partition the account's, which makes the id unique over all ledgers
- */
-export function parseTransaction(line: string, partition: number): Transaction {
-  const [id = "", type, amount, balance, endpoint, reason, taskId, at] = line.split("|");
+/** What a ledger entry says of it. */
+interface Entry {
+  /** The account's, which makes the id unique over all ledgers. */
+  partition: number;
+  streamId: string;
+  type: string;
+  amount: number;
+  balanceAfter: number;
+  endpoint: string;
+  reason: string;
+  taskId: string;
+  /** Unix ms. */
+  atMs: number;
+}
+
+/** A ledger entry as customers see it. */
+export function transactionOf(entry: Entry): Transaction {
+  const { partition, streamId, type, amount, balanceAfter, endpoint, reason, taskId, atMs } = entry;
   return {
-    id: transactionId(partition, id),
+    id: transactionId(partition, streamId),
     type: type === "consume" ? "consume" : "recharge",
-    amount: Number(amount),
-    balance_after: Number(balance),
+    amount,
+    balance_after: balanceAfter,
     // A refund is a recharge, and the spec shows `endpoint` on consume transactions only.
-    ...(type === "consume" && endpoint ? { endpoint } : {}),
-    ...(reason ? { reason, task_id: taskId ?? "" } : {}),
-    created_at: new Date(Number(at)).toISOString(),
+    ...(type === "consume" && endpoint !== "" ? { endpoint } : {}),
+    ...(reason === "" ? {} : { reason, task_id: taskId }),
+    created_at: new Date(atMs).toISOString(),
   };
 }
 

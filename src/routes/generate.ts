@@ -160,10 +160,9 @@ async function bind(call: Call, generation: Generation, taskId: string, data: st
     config.tasks.pollIntervalMs,
     config.tiers,
   );
-  if (binding?.outcome === "conflict") {
+  if (binding === "conflict") {
     return unknown(call, generation, { outcome: "unclear", detail: `task id ${taskId} is bound already` });
   }
-  if (binding) exchange.state = binding.state;
   gateway.seenTasks.add(taskId, key.accountId);
   return success(data);
 }

@@ -1,8 +1,9 @@
 import { randomBytes } from "node:crypto";
 import type { Redis } from "ioredis";
 import type { Limits } from "../core/limits.ts";
-import { parseTransaction, type Transaction } from "../core/transactions.ts";
+import { RECENT_TRANSACTIONS, type Transaction, transactionOf } from "../core/transactions.ts";
 import { readFacts } from "./connection.ts";
+import { latestEntries } from "./ledger-entries.ts";
 import { accountNames, digestOf, indexName, keyRef, META, partitionNames, partitionOf } from "./names.ts";
 import { defineScripts, type Scripts } from "./scripts.ts";
 
@@ -63,7 +64,7 @@ export async function issueKey(redis: Redis, options: KeyOptions = {}): Promise<
   const record = ["tier", tier, "sha256", digest, ...limitFields(limits)];
   if (expiresAtMs !== undefined) record.push("expires_at", String(expiresAtMs));
   const [outcome] = await scriptsOf(redis).issue(
-    [names.key, names.account, keys, accounts, names.ledger, names.recent, references],
+    [names.key, names.account, keys, accounts, names.ledger, references],
     ["", "", keyId, accountId, credits, `key:${keyId}`, ...record],
   );
   if (outcome === "known") throw new OperatorError("this key is known already; see `tollgate keys show`");
@@ -132,9 +133,9 @@ export async function grantCredits(
     throw new OperatorError("a reference has 1 to 200 printable ASCII characters");
   }
   const partition = partitionOf(accountId, await partitionsOf(redis));
-  const { account, recent, references } = accountNames(partition, accountId);
+  const { account, references } = accountNames(partition, accountId);
   const [outcome, balance] = await scriptsOf(redis).recharge(
-    [account, partitionNames(partition).ledger, recent, references],
+    [account, partitionNames(partition).ledger, references],
     ["", "", accountId, amount, reference],
   );
   switch (outcome) {
@@ -169,14 +170,10 @@ export interface AccountView {
 export async function readAccount(redis: Redis, accountId: string): Promise<AccountView> {
   requireAccountId(accountId);
   const partition = partitionOf(accountId, await partitionsOf(redis));
-  const { account, recent } = accountNames(partition, accountId);
-  const replies = await redis.multi().hgetall(account).lrange(recent, 0, -1).exec();
-  const [fields, lines] = (replies ?? []).map(([error, value]) => {
-    if (error) throw error;
-    return value;
-  }) as [Record<string, string>, string[]];
+  const fields = await redis.hgetall(accountNames(partition, accountId).account);
   if (fields.balance === undefined) throw unknownAccount(accountId);
   const held = Number(fields.held ?? 0);
+  const latest = await latestEntries(redis, partition, fields.last_entry ?? "", RECENT_TRANSACTIONS);
   return {
     accountId,
     partition,
@@ -184,7 +181,7 @@ export async function readAccount(redis: Redis, accountId: string): Promise<Acco
     held,
     totalUsed: Number(fields.total_used ?? 0),
     totalRequests: Number(fields.total_requests ?? 0),
-    recent: lines.map((line) => parseTransaction(line, partition)),
+    recent: latest.map(transactionOf),
   };
 }
 

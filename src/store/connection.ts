@@ -3,11 +3,12 @@ import { Redis } from "ioredis";
 import { GatewayError } from "../core/errors.ts";
 import type { Logger } from "../telemetry/log.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
+import { createBatcher } from "./batcher.ts";
 import { createBreaker, STARTING } from "./breaker.ts";
 import { type Journal, memoryJournal } from "./journal.ts";
 import { META } from "./names.ts";
 import { createOutbox, isFinal, type Settlement } from "./outbox.ts";
-import { defineScripts, type Reply, type Verb } from "./scripts.ts";
+import { BATCHED, defineScripts, type Item, type Reply, type Verb } from "./scripts.ts";
 
 const RETRY_AFTER_SECONDS = 2;
 const PROBE_LIFETIME_MS = 60_000;
@@ -90,6 +91,7 @@ export function createConnection(options: ConnectionOptions) {
     changed: (entries) => metrics.outbox.set(entries),
   });
   let facts: StoreFacts | undefined;
+  const batched = createBatcher(timed, () => facts?.cluster ?? false);
   /** Redis time minus this process's monotonic clock; a hint for `not_after`, never a decision. */
   let offsetMs = 0;
   let refusedLoggedMs = Number.NEGATIVE_INFINITY;
@@ -159,13 +161,10 @@ export function createConnection(options: ConnectionOptions) {
     /** Runs one verb. */
     async call(verb: Verb, keys: readonly string[], args: readonly (string | number)[]): Promise<Reply> {
       requireUsable();
-      const startedMs = performance.now();
       try {
-        return await scripts[verb](keys, args);
+        return await (BATCHED.has(verb) ? batched(verb, keys, args) : scripts[verb](keys, args));
       } catch (error) {
         throw failed(error);
-      } finally {
-        metrics.storeSeconds.observe({ verb }, (performance.now() - startedMs) / 1000);
       }
     },
     /** Runs one plain command under the same breaker. */
@@ -191,6 +190,16 @@ export function createConnection(options: ConnectionOptions) {
       await journal.close();
     },
   };
+
+  /** One call for the items that wait together; what it takes is counted once. */
+  async function timed(verb: Verb, items: readonly Item[]): Promise<(Reply | Error)[]> {
+    const startedMs = performance.now();
+    try {
+      return await scripts.batch(verb, items);
+    } finally {
+      metrics.storeSeconds.observe({ verb }, (performance.now() - startedMs) / 1000);
+    }
+  }
 
   function failed(error: unknown): GatewayError {
     const message = error instanceof Error ? error.message : String(error);

@@ -23,11 +23,13 @@ export interface LedgerEntry {
   requestId: string;
   keyId: string;
   reference: string;
+  /** Id of the account's entry before it; empty for its first. */
+  previous: string;
   /** Unix ms. */
   atMs: number;
 }
 
-type StreamEntry = [id: string, fields: string[]];
+export type StreamEntry = [id: string, fields: string[]];
 
 /** Reads what XRANGE answers. */
 export function ledgerEntry(partition: number, [streamId, fields]: StreamEntry): LedgerEntry {
@@ -46,6 +48,7 @@ export function ledgerEntry(partition: number, [streamId, fields]: StreamEntry):
     requestId: field.request_id ?? "",
     keyId: field.key_id ?? "",
     reference: field.reference ?? "",
+    previous: field.previous ?? "",
     atMs: Number(field.at),
   };
 }
@@ -55,6 +58,23 @@ export async function readLedger(redis: Redis, partition: number, after: string)
   const { ledger } = partitionNames(partition);
   const page = await redis.xrange(ledger, `(${after}`, "+", "COUNT", LEDGER_PAGE);
   return page.map((entry) => ledgerEntry(partition, entry));
+}
+
+/** Up to `most` entries of an account, from its last one back. */
+export async function latestEntries(
+  redis: Redis,
+  partition: number,
+  last: string,
+  most: number,
+): Promise<LedgerEntry[]> {
+  const { ledger } = partitionNames(partition);
+  const entries: LedgerEntry[] = [];
+  for (let at = last; at !== "" && entries.length < most; at = entries.at(-1)!.previous) {
+    const [found] = await redis.xrange(ledger, at, at);
+    if (!found) break;
+    entries.push(ledgerEntry(partition, found));
+  }
+  return entries;
 }
 
 /** How far an export has come: partition to the id of the last entry that was read there. */

@@ -1,15 +1,11 @@
 import { LEDGER_START, type LedgerEntry } from "./ledger-entries.ts";
 
-/** As many as GET /credits shows: RECENT_TRANSACTIONS in lua/prelude.lua. */
-const RECENT = 10;
-
 /** What the books promise, by the name under which a violation is reported. DESIGN 3. */
 export type Invariant =
   | "chain"
   | "balance"
   | "held"
   | "total_used"
-  | "recent"
   | "references"
   | "requests"
   | "slots"
@@ -38,8 +34,8 @@ export interface AccountFold {
   /** Credits recharged under a reference, and how many times. */
   referenced: number;
   references: number;
-  /** The last lines as the list of recent transactions holds them, newest first. */
-  recent: string[];
+  /** Id of the last entry; empty before the first. */
+  last: string;
 }
 
 /** A request's record as HGETALL answers it; empty when it was collected. */
@@ -69,7 +65,7 @@ export const emptyAccount = (): AccountFold => ({
   refunded: 0,
   referenced: 0,
   references: 0,
-  recent: [],
+  last: "",
 });
 
 /**
@@ -90,13 +86,16 @@ export function addEntry(fold: LedgerFold, entry: LedgerEntry, report: Report): 
       entry.requestId || undefined,
     );
   }
+  if (entry.previous !== account.last) {
+    const before = account.last || "none";
+    report("chain", accountId, `entry ${streamId} follows ${before}, but names ${entry.previous || "none"}`);
+  }
   if (!(balanceAfter >= 0)) {
     report("balance", accountId, `entry ${streamId} leaves ${balanceAfter}`, entry.requestId || undefined);
   }
   account.entries++;
   account.balance = balanceAfter;
-  account.recent.unshift(recentLine(entry));
-  account.recent.length = Math.min(RECENT, account.recent.length);
+  account.last = streamId;
 
   if (entry.type === "consume") return addConsume(fold, account, entry, report);
   if (entry.reason === "refund") return addRefund(fold, account, entry, report);
@@ -166,10 +165,4 @@ export function compareRecord(
   const seen = fold.daily.get(entry.keyId);
   if (!seen || seen.day < day) fold.daily.set(entry.keyId, { day, count: 1 });
   else if (seen.day === day) seen.count++;
-}
-
-/** The line that `post` in lua/prelude.lua puts into the list of recent transactions. */
-function recentLine(entry: LedgerEntry): string {
-  const { streamId, type, amount, balanceAfter, endpoint, reason, taskId, atMs } = entry;
-  return [streamId, type, amount, balanceAfter, endpoint, reason, taskId, atMs].join("|");
 }

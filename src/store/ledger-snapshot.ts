@@ -11,7 +11,6 @@ const WINDOW_MS = 60_000;
 /** Everything of one account at one instant, with the ledger of its partition from `after` up to that instant. */
 export interface Snapshot {
   account: Readonly<Record<string, string>>;
-  recent: string[];
   /** Amounts under references. */
   references: string[];
   keys: KeySnapshot[];
@@ -66,7 +65,7 @@ async function readOnce(
   const { ledger } = partitionNames(partition);
   const multi = redis.multi();
   multi.xrange(ledger, `(${after}`, "+", "COUNT", LEDGER_PAGE);
-  multi.hgetall(names.account).lrange(names.recent, 0, -1).hvals(names.references).smembers(names.keys);
+  multi.hgetall(names.account).hvals(names.references).smembers(names.keys);
   for (const keyId of keyIds) {
     const { key, window, slots } = keyRef(keyId, accountId, partition).names;
     multi.hgetall(key).lrange(window, 0, -1).smembers(slots);
@@ -78,7 +77,7 @@ async function readOnce(
 
   const tail = next<[string, string[]][]>().map((entry) => ledgerEntry(partition, entry));
   const account = next<Record<string, string>>();
-  const [recent, references, keyIdsNow] = [next<string[]>(), next<string[]>(), next<string[]>()];
+  const [references, keyIdsNow] = [next<string[]>(), next<string[]>()];
   const keys = keyIds.map((keyId): KeySnapshot => {
     const record = next<Record<string, string>>();
     return { keyId, record, window: next<string[]>(), slots: next<string[]>() };
@@ -92,7 +91,7 @@ async function readOnce(
     complete,
     keyIds: keyIdsNow,
     tail,
-    snapshot: { account, recent, references, keys, requests, tail },
+    snapshot: { account, references, keys, requests, tail },
   };
 }
 
@@ -104,7 +103,7 @@ export function checkSnapshot(
   inLedger: AccountFold,
   report: Report,
 ): void {
-  const { account, recent, references, keys } = snapshot;
+  const { account, references, keys } = snapshot;
   const complain = (invariant: Parameters<Report>[0], message: string): void =>
     report(invariant, accountId, message);
   const [balance, held, totalUsed] = [account.balance, account.held, account.total_used].map((v) =>
@@ -118,8 +117,8 @@ export function checkSnapshot(
     const { consumed, refunded } = inLedger;
     complain("total_used", `stored ${totalUsed}, by the ledger ${consumed} consumed, ${refunded} refunded`);
   }
-  if (recent.join("\n") !== inLedger.recent.join("\n")) {
-    complain("recent", "the recent transactions are not the last entries of the ledger");
+  if ((account.last_entry ?? "") !== inLedger.last) {
+    complain("chain", `stored ${account.last_entry ?? "none"} as last entry, by the ledger ${inLedger.last}`);
   }
   const referenced = references.reduce((sum, amount) => sum + Number(amount), 0);
   if (referenced !== inLedger.referenced || references.length !== inLedger.references) {

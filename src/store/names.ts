@@ -14,7 +14,6 @@ export interface KeyNames {
   readonly window: string;
   readonly slots: string;
   readonly account: string;
-  readonly recent: string;
   readonly due: string;
   readonly done: string;
   readonly ledger: string;
@@ -50,14 +49,13 @@ export const partitionNames = (partition: number) => ({
 /** Names of one account beyond those of its keys. */
 export const accountNames = (partition: number, accountId: string) => ({
   account: `${tag(partition)}:account:${accountId}`,
-  recent: `${tag(partition)}:recent:${accountId}`,
   keys: `${tag(partition)}:keys:${accountId}`,
   references: `${tag(partition)}:references:${accountId}`,
 });
 
 /** The reference of a key of an account that lives in `partition`. */
 export function keyRef(keyId: string, accountId: string, partition: number): KeyRef {
-  const { account, recent } = accountNames(partition, accountId);
+  const { account } = accountNames(partition, accountId);
   const { due, done, ledger } = partitionNames(partition);
   return {
     keyId,
@@ -68,7 +66,6 @@ export function keyRef(keyId: string, accountId: string, partition: number): Key
       window: `${tag(partition)}:window:${keyId}`,
       slots: `${tag(partition)}:slots:${keyId}`,
       account,
-      recent,
       due,
       done,
       ledger,

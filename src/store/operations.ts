@@ -28,10 +28,8 @@ export type Admission = { state: LimitState; tier: string } & (
   | { outcome: "unknown_key" }
 );
 
-export type Binding =
-  | { outcome: "bound" | "late" | "uncollected"; state: LimitState }
-  /** The task id belongs to another request: nothing happened. */
-  | { outcome: "conflict" };
+/** How BIND ended; `conflict`: the task id belongs to another request, and nothing happened. */
+export type Binding = "bound" | "late" | "uncollected" | "conflict";
 
 /** Which task an observation is about. */
 export type ObservedTask = Pick<KnownTask, "taskId" | "requestId" | "creatorKeyId">;

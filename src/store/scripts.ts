@@ -20,22 +20,40 @@ export const VERBS = [
 
 export type Verb = (typeof VERBS)[number];
 
+/** The verbs that serve requests: one call of theirs carries any number of items. See lua/batch.lua. */
+export const BATCHED: ReadonlySet<Verb> = new Set(["admit", "bind", "void", "inspect", "observe"]);
+
 /** A script's reply: integers and strings, first the outcome (of `claim`: the store's clock). */
 export type Reply = (string | number)[];
+
+/** KEYS and ARGV of one run of a verb, as the header of its file counts them. */
+export interface Item {
+  keys: readonly string[];
+  args: readonly (string | number)[];
+}
 
 export type Scripts = Record<
   Verb,
   (keys: readonly string[], args: readonly (string | number)[]) => Promise<Reply>
->;
+> & {
+  /**
+   * Runs a batched verb for several items in one call, one after the other, each all or nothing.
+   * @param items share `now` and the tiers, their first two ARGV; on Redis Cluster also the partition
+   * @returns a reply or an error for each; rejects when none of them can have one
+   */
+  batch(verb: Verb, items: readonly Item[]): Promise<(Reply | Error)[]>;
+};
 
 const FOLDER = join(import.meta.dirname, "../../lua");
 
-/** The text of one verb as the store runs it: its `#!lua` line, the prelude, its body. */
+/** The text of one verb as the store runs it: its `#!lua` line, the prelude, its body, which batch.lua may repeat. */
 export function scriptSource(verb: Verb, folder: string = FOLDER): string {
-  const body = readFileSync(join(folder, `${verb}.lua`), "utf8");
-  const prelude = readFileSync(join(folder, "prelude.lua"), "utf8");
+  const read = (file: string): string => readFileSync(join(folder, `${file}.lua`), "utf8");
+  const body = read(verb);
   const end = body.indexOf("\n") + 1;
-  return body.slice(0, end) + prelude + body.slice(end);
+  const start = body.slice(0, end) + read("prelude");
+  if (!BATCHED.has(verb)) return start + body.slice(end);
+  return `${start}local function run(KEYS, ARGV)\n${body.slice(end)}end\n${read("batch")}`;
 }
 
 /**
@@ -43,11 +61,37 @@ export function scriptSource(verb: Verb, folder: string = FOLDER): string {
  * @param folder where the Lua files are; tests give mutants
  */
 export function defineScripts(redis: Redis, folder: string = FOLDER): Scripts {
+  const commands = {} as Record<Verb, (words: (string | number)[]) => Promise<unknown>>;
   const scripts = {} as Scripts;
   for (const verb of VERBS) {
     redis.defineCommand(verb, { lua: scriptSource(verb, folder) });
-    const command = Reflect.get(redis, verb) as (...words: unknown[]) => Promise<Reply>;
-    scripts[verb] = (keys, args) => command.call(redis, keys.length, ...keys, ...args);
+    const command = Reflect.get(redis, verb) as (...words: unknown[]) => Promise<unknown>;
+    commands[verb] = (words) => command.apply(redis, words);
+    scripts[verb] = BATCHED.has(verb)
+      ? async (keys, args) => {
+          const [reply] = await scripts.batch(verb, [{ keys, args }]);
+          if (reply instanceof Error) throw reply;
+          return reply!;
+        }
+      : (keys, args) => commands[verb]([keys.length, ...keys, ...args]) as Promise<Reply>;
   }
+  scripts.batch = (verb, items) => commands[verb](wordsOf(items)) as Promise<(Reply | Error)[]>;
   return scripts;
 }
+
+/** The words of one call, as lua/batch.lua reads them. */
+function wordsOf(items: readonly Item[]): (string | number)[] {
+  const words: (string | number)[] = [0];
+  for (const { keys } of items) for (const key of keys) words.push(key);
+  words[0] = words.length - 1;
+  const [now = "", tiers = ""] = items[0]?.args ?? [];
+  words.push(now, tiers);
+  for (const { keys, args } of items) {
+    words.push(keys.length, args.length - SHARED);
+    for (let at = SHARED; at < args.length; at++) words.push(args[at]!);
+  }
+  return words;
+}
+
+/** ARGV that all items of a call have in common: now and the tiers. */
+const SHARED = 2;

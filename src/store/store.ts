@@ -1,7 +1,8 @@
 import type { LimitState, Tiers } from "../core/limits.ts";
 import type { Observation } from "../core/tasks.ts";
-import { parseTransaction } from "../core/transactions.ts";
+import { RECENT_TRANSACTIONS, transactionOf } from "../core/transactions.ts";
 import type { Connection } from "./connection.ts";
+import { ledgerEntry, type StreamEntry } from "./ledger-entries.ts";
 import {
   claimName,
   idempotencyName,
@@ -49,7 +50,7 @@ export function createStore(connection: Connection, nowMs?: () => number): Store
   };
 
   function countBinding(reply: Reply, price: number): void {
-    const outcome = reply[0] as Binding["outcome"];
+    const outcome = reply[0] as Binding;
     metrics.settlements.inc({ outcome });
     if (outcome === "bound" || outcome === "late") metrics.creditsConsumed.inc(price);
   }
@@ -126,8 +127,8 @@ export function createStore(connection: Connection, nowMs?: () => number): Store
       const { key, requestId, price, endpoint, idempotency } = generation;
       const { names, partition, accountId } = key;
       const claim = cluster() ? partitionClaimName(partition, taskId) : claimName(taskId);
-      const keys = [requestName(partition, requestId), names.account, names.key, names.window, names.slots];
-      keys.push(names.due, names.ledger, names.recent, taskName(partition, taskId), claim, names.done);
+      const keys = [requestName(partition, requestId), names.account, names.slots, names.due, names.ledger];
+      keys.push(taskName(partition, taskId), claim, names.done);
       if (idempotency) keys.push(idempotencyName(partition, idempotency.digest));
       const args = [
         now(),
@@ -154,8 +155,7 @@ export function createStore(connection: Connection, nowMs?: () => number): Store
       try {
         const reply = await settle(run, settlement);
         countBinding(reply, price);
-        const outcome = reply[0] as Binding["outcome"];
-        return outcome === "conflict" ? { outcome } : { outcome, state: stateOf(reply) };
+        return reply[0] as Binding;
       } catch {
         await connection.defer(settlement);
         return undefined;
@@ -210,9 +210,10 @@ export function createStore(connection: Connection, nowMs?: () => number): Store
     },
 
     async credits({ names, partition }, tiers) {
-      const keys = [names.key, names.window, names.slots, names.account, names.recent];
-      const reply = await run("credits", keys, [now(), packTiers(tiers)]);
-      const [outcome, , , , , , , tier, dailyLimit, balance, totalUsed, totalRequests, ...recent] = reply;
+      const keys = [names.key, names.window, names.slots, names.account, names.ledger];
+      const reply = await run("credits", keys, [now(), packTiers(tiers), RECENT_TRANSACTIONS]);
+      const latest = (reply as unknown[]).slice(12) as StreamEntry[];
+      const [outcome, , , , , , , tier, dailyLimit, balance, totalUsed, totalRequests] = reply;
       return {
         outcome: outcome as CreditAccount["outcome"],
         state: stateOf(reply),
@@ -221,7 +222,7 @@ export function createStore(connection: Connection, nowMs?: () => number): Store
         balance: Number(balance),
         totalUsed: Number(totalUsed),
         totalRequests: Number(totalRequests),
-        recent: recent.map((line) => parseTransaction(String(line), partition)),
+        recent: latest.map((entry) => transactionOf(ledgerEntry(partition, entry))),
       };
     },
   };
@@ -245,9 +246,9 @@ export function voidKeys(key: KeyRef, requestId: string, idempotencyDigest: stri
 
 /** KEYS of OBSERVE without a poller's, in the order of its header. */
 export function observeKeys(task: ObservedTask, accountId: string, partition: number): string[] {
-  const { account, slots, due, ledger, recent, done } = keyRef(task.creatorKeyId, accountId, partition).names;
+  const { account, slots, due, ledger, done } = keyRef(task.creatorKeyId, accountId, partition).names;
   const keys = [taskName(partition, task.taskId), requestName(partition, task.requestId)];
-  keys.push(account, slots, due, ledger, recent, done);
+  keys.push(account, slots, due, ledger, done);
   return keys;
 }
 
