@@ -2,7 +2,7 @@
 -- ADMIT: may this generation run? All or nothing: a refusal writes nothing. DESIGN sections 2 and 3.
 --
 -- KEYS  1 key (hash)  2 account (hash)  3 window (list of ms stamps, newest first)  4 slots (set of request ids)
---       5 request (hash)  6 due (zset: request id by ms)  7 idempotency (hash; only with an Idempotency-Key)
+--       5 request (hash)  6 holds (zset: request id by due ms)  7 idempotency (hash; only with an Idempotency-Key)
 -- ARGV  1 now (ms or empty)  2 tiers  3 request id  4 key id  5 price (credits)  6 endpoint (path)
 --       7 not_after (ms)  8 hold lifetime (ms)  9 fingerprint of path and body (empty: no Idempotency-Key)
 --       10 idempotency lifetime (ms)  11 idempotency digest (the last part of KEYS[7])

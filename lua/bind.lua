@@ -3,9 +3,9 @@
 -- A hold that is void by now (a paused gateway) is bound all the same: charged if the balance allows, else
 -- uncollected, its slot taken even above the limit. DESIGN section 3.
 --
--- KEYS  1 request (hash)  2 account (hash)  3 slots (set)  4 due (zset)  5 ledger (stream)  6 task (hash)
---       7 claim (string: who owns the task id)  8 done (zset: request id by ms)
---       9 idempotency (hash; only with an Idempotency-Key)
+-- KEYS  1 request (hash)  2 account (hash)  3 slots (set)  4 polls (zset: request id by ms)  5 ledger (stream)
+--       6 task (hash)  7 claim (string: who owns the task id)  8 done (zset: request id by ms)
+--       9 holds (zset: request id by due ms)  10 idempotency (hash; only with an Idempotency-Key)
 -- ARGV  1 now (ms or empty)  2 tiers (unused)  3 request id  4 account id  5 key id  6 price (credits)
 --       7 endpoint (path)  8 task id  9 ms until the sweeper may ask
 --       10 the answer's data (JSON; only with an Idempotency-Key)  11 fingerprint  12 idempotency lifetime (ms)
@@ -43,6 +43,7 @@ if outcome ~= "uncollected" then
 end
 if state == "held" then
   redis.call("HSET", request, "state", "bound", "task_id", task_id, "bound_at", int(now), "due_at", due_at)
+  redis.call("ZREM", KEYS[9], request_id)
 else
   redis.call("HSET", request, "state", "bound", "account_id", account_id, "key_id", ARGV[5], "price", int(price),
     "endpoint", ARGV[7], "task_id", task_id, "bound_at", int(now), "due_at", due_at)
@@ -54,12 +55,12 @@ end
 redis.call("ZADD", KEYS[4], due_at, request_id)
 redis.call("HSET", task, "account_id", account_id, "request_id", request_id, "key_id", ARGV[5],
   "created_at", int(now))
-if KEYS[9] then
-  local first = redis.call("HGET", KEYS[9], "request_id")
+if KEYS[10] then
+  local first = redis.call("HGET", KEYS[10], "request_id")
   if not first or first == request_id then
-    redis.call("HSET", KEYS[9], "request_id", request_id, "fingerprint", ARGV[11], "task_id", task_id,
+    redis.call("HSET", KEYS[10], "request_id", request_id, "fingerprint", ARGV[11], "task_id", task_id,
       "response", ARGV[10], "due_at", due_at)
-    redis.call("PEXPIRE", KEYS[9], ARGV[12])
+    redis.call("PEXPIRE", KEYS[10], ARGV[12])
     redis.call("HSET", request, "idempotency", ARGV[13])
   end
 end

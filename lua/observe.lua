@@ -2,7 +2,7 @@
 -- OBSERVE: what the upstream says of a task now. Completed or failed ends it once: the slot comes back, a failed
 -- task is refunded if it was charged. An ended task never changes again. DESIGN section 3.
 --
--- KEYS  1 task (hash)  2 request (hash)  3 account (hash)  4 slots of the creating key (set)  5 due (zset)
+-- KEYS  1 task (hash)  2 request (hash)  3 account (hash)  4 slots of the creating key (set)  5 polls (zset: request id by ms)
 --       6 ledger (stream)  7 done (zset: request id by ms)
 --       8 key  9 window  10 slots of the polling key (only for a client's poll)
 -- ARGV  1 now (ms or empty)  2 tiers  3 request id  4 account id

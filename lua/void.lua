@@ -3,7 +3,7 @@
 -- `unsent` (an ADMIT whose answer never came) also takes back the window entry and the count of requests, and
 -- leaves a tombstone for an ADMIT that runs later still. DESIGN section 3, ghost admissions.
 --
--- KEYS  1 request (hash)  2 account (hash)  3 key (hash)  4 window (list)  5 slots (set)  6 due (zset)
+-- KEYS  1 request (hash)  2 account (hash)  3 key (hash)  4 window (list)  5 slots (set)  6 holds (zset: request id by due ms)
 --       7 done (zset: request id by ms)  8 idempotency (hash; only with an Idempotency-Key)
 -- ARGV  1 now (ms or empty)  2 tiers  3 request id  4 reason: refused, due, unsent or released (by an operator)  5 tombstone lifetime (ms)
 -- RETURNS outcome, now, rate limit, remaining, reset (ms), concurrent limit, active, tier

@@ -176,17 +176,23 @@ function endedWrong(
   }
 }
 
-/** What is due is open. Invariant 3. */
+/** What is due is held or bound, each in its list. Invariant 3. */
 async function verifyDue(run: Run, partition: number): Promise<void> {
   const { redis, report } = run;
-  const { due } = partitionNames(partition);
-  for await (const ids of sortedSetPages(redis, due)) {
-    for (const { id } of (await recordsOf(run, partition, ids)).filter(({ record }) => !isOpen(record))) {
-      const [score, record] = await together<[string | null, RequestRecord]>(redis, (multi) =>
-        multi.zscore(due, id).hgetall(requestName(partition, id)),
-      );
-      if (score === null || isOpen(record)) continue;
-      report("due", record.account_id ?? "", `is due, but ${record.state ?? "unknown"}`, id);
+  const { holds, polls } = partitionNames(partition);
+  for (const [list, state] of [
+    [holds, "held"],
+    [polls, "bound"],
+  ] as const) {
+    for await (const ids of sortedSetPages(redis, list)) {
+      const suspects = (await recordsOf(run, partition, ids)).filter(({ record }) => record.state !== state);
+      for (const { id } of suspects) {
+        const [score, record] = await together<[string | null, RequestRecord]>(redis, (multi) =>
+          multi.zscore(list, id).hgetall(requestName(partition, id)),
+        );
+        if (score === null || record.state === state) continue;
+        report("due", record.account_id ?? "", `is due, but ${record.state ?? "unknown"}`, id);
+      }
     }
   }
 }
@@ -210,11 +216,13 @@ async function verifyRequests(run: Run): Promise<void> {
 async function verifyOpen({ redis, report }: Run, { partition, id }: Place): Promise<void> {
   const name = requestName(partition, id);
   const keyId = (await redis.hget(name, "key_id")) ?? "";
-  const { due: dueName, slots } = keyRef(keyId, "", partition).names;
-  const [record, due, slot] = await together<[RequestRecord, string | null, number]>(redis, (multi) =>
-    multi.hgetall(name).zscore(dueName, id).sismember(slots, id),
+  const { holds, polls, slots } = keyRef(keyId, "", partition).names;
+  const [record, hold, poll, slot] = await together<[RequestRecord, string | null, string | null, number]>(
+    redis,
+    (multi) => multi.hgetall(name).zscore(holds, id).zscore(polls, id).sismember(slots, id),
   );
   if (!isOpen(record)) return;
+  const due = record.state === "held" ? hold : poll;
   const accountId = record.account_id ?? "";
   if (due === null) report("due", accountId, `is ${record.state}, but not among those that are due`, id);
   if (slot === 0) report("slots", accountId, `is ${record.state}, but has no slot of ${keyId}`, id);

@@ -14,7 +14,10 @@ export interface KeyNames {
   readonly window: string;
   readonly slots: string;
   readonly account: string;
-  readonly due: string;
+  /** Holds by when they end. */
+  readonly holds: string;
+  /** Tasks by when the sweeper may ask for them. */
+  readonly polls: string;
   readonly done: string;
   readonly ledger: string;
 }
@@ -40,7 +43,8 @@ export function digestOf(apiKey: string): string {
 
 /** Names of one partition. */
 export const partitionNames = (partition: number) => ({
-  due: `${tag(partition)}:due`,
+  holds: `${tag(partition)}:holds`,
+  polls: `${tag(partition)}:polls`,
   done: `${tag(partition)}:done`,
   ledger: `${tag(partition)}:ledger`,
   accounts: `${tag(partition)}:accounts`,
@@ -56,7 +60,7 @@ export const accountNames = (partition: number, accountId: string) => ({
 /** The reference of a key of an account that lives in `partition`. */
 export function keyRef(keyId: string, accountId: string, partition: number): KeyRef {
   const { account } = accountNames(partition, accountId);
-  const { due, done, ledger } = partitionNames(partition);
+  const { holds, polls, done, ledger } = partitionNames(partition);
   return {
     keyId,
     accountId,
@@ -66,7 +70,8 @@ export function keyRef(keyId: string, accountId: string, partition: number): Key
       window: `${tag(partition)}:window:${keyId}`,
       slots: `${tag(partition)}:slots:${keyId}`,
       account,
-      due,
+      holds,
+      polls,
       done,
       ledger,
     },

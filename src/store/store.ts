@@ -72,7 +72,7 @@ export function createStore(connection: Connection, nowMs?: () => number): Store
       names.window,
       names.slots,
       requestName(partition, requestId),
-      names.due,
+      names.holds,
     ];
     if (idempotency) keys.push(idempotencyName(partition, idempotency.digest));
     const args = [now(), packTiers(tiers), requestId, key.keyId, price, endpoint, notAfterMs, holdMs];
@@ -127,8 +127,8 @@ export function createStore(connection: Connection, nowMs?: () => number): Store
       const { key, requestId, price, endpoint, idempotency } = generation;
       const { names, partition, accountId } = key;
       const claim = cluster() ? partitionClaimName(partition, taskId) : claimName(taskId);
-      const keys = [requestName(partition, requestId), names.account, names.slots, names.due, names.ledger];
-      keys.push(taskName(partition, taskId), claim, names.done);
+      const keys = [requestName(partition, requestId), names.account, names.slots, names.polls, names.ledger];
+      keys.push(taskName(partition, taskId), claim, names.done, names.holds);
       if (idempotency) keys.push(idempotencyName(partition, idempotency.digest));
       const args = [
         now(),
@@ -237,7 +237,7 @@ export function voidKeys(key: KeyRef, requestId: string, idempotencyDigest: stri
     names.key,
     names.window,
     names.slots,
-    names.due,
+    names.holds,
   ];
   keys.push(names.done);
   if (idempotencyDigest) keys.push(idempotencyName(partition, idempotencyDigest));
@@ -246,9 +246,9 @@ export function voidKeys(key: KeyRef, requestId: string, idempotencyDigest: stri
 
 /** KEYS of OBSERVE without a poller's, in the order of its header. */
 export function observeKeys(task: ObservedTask, accountId: string, partition: number): string[] {
-  const { account, slots, due, ledger, done } = keyRef(task.creatorKeyId, accountId, partition).names;
+  const { account, slots, polls, ledger, done } = keyRef(task.creatorKeyId, accountId, partition).names;
   const keys = [taskName(partition, task.taskId), requestName(partition, task.requestId)];
-  keys.push(account, slots, due, ledger, done);
+  keys.push(account, slots, polls, ledger, done);
   return keys;
 }
 

@@ -3,6 +3,9 @@ import type { Connection } from "./connection.ts";
 import { claimName, keyRef, partitionClaimName, partitionNames, requestName, taskName } from "./names.ts";
 import { packTiers, voidKeys } from "./store.ts";
 
+/** Where the list is among the KEYS of VOID, which takes what is not open off the list it is given. */
+const HOLDS = 5;
+
 /** A request that is due: a hold to void, or a bound task to ask for. */
 export interface OpenRequest {
   requestId: string;
@@ -20,10 +23,12 @@ export interface Sweeps {
   partitions(): number;
   /** The store's clock as well as this process knows it, Unix ms. */
   nowMs(): number;
-  /** Takes up to `most` due requests of a partition. Two calls never take the same within the lease. */
-  claim(partition: number, most: number): Promise<{ claimed: number; requests: OpenRequest[] }>;
-  /** Hands a claimed request back: it is due again after `delayMs`, instead of at the end of its lease. */
-  postpone(request: OpenRequest, delayMs: number): Promise<void>;
+  /** Takes up to `most` due holds or tasks of a partition. Two calls never take the same within the lease. */
+  claim(
+    list: "holds" | "polls",
+    partition: number,
+    most: number,
+  ): Promise<{ claimed: number; requests: OpenRequest[] }>;
   /** Voids a hold that is past its due time. */
   voidDue(request: OpenRequest, tiers: Tiers): Promise<string>;
   /** Forgets up to `most` requests that ended longer ago than the retention. @returns how many */
@@ -39,11 +44,15 @@ export function createSweeps(connection: Connection, leaseMs: number, nowMs?: ()
   const { call, command } = connection;
   const now = (): string => (nowMs ? String(nowMs()) : "");
 
-  const read = async (partition: number, requestId: string): Promise<OpenRequest | undefined> => {
+  const read = async (
+    list: string,
+    partition: number,
+    requestId: string,
+  ): Promise<OpenRequest | undefined> => {
     const fields = await command((redis) => redis.hgetall(requestName(partition, requestId)));
     if (fields.state !== "held" && fields.state !== "bound") {
       // Nothing is open any more. VOID takes what it finds void or missing off the list; it needs no names for that.
-      const keys = voidKeys(keyRef("", "", partition), requestId, undefined);
+      const keys = voidKeys(keyRef("", "", partition), requestId, undefined).with(HOLDS, list);
       await call("void", keys, [now(), "", requestId, "due", 0]);
       return undefined;
     }
@@ -63,21 +72,15 @@ export function createSweeps(connection: Connection, leaseMs: number, nowMs?: ()
     partitions: () => connection.facts()?.partitions ?? 0,
     nowMs: () => nowMs?.() ?? connection.nowMs(),
 
-    async claim(partition, most) {
-      const reply = await call("claim", [partitionNames(partition).due], [now(), "", most, leaseMs]);
+    async claim(list, partition, most) {
+      const name = partitionNames(partition)[list];
+      const reply = await call("claim", [name], [now(), "", most, leaseMs]);
       const [, ...ids] = reply;
-      const requests = await Promise.all(ids.map((id) => read(partition, String(id))));
+      const requests = await Promise.all(ids.map((id) => read(name, partition, String(id))));
       return {
         claimed: ids.length,
         requests: requests.filter((request) => request !== undefined),
       };
-    },
-
-    async postpone({ partition, requestId }, delayMs) {
-      const { due } = partitionNames(partition);
-      const atMs = Math.round((nowMs?.() ?? connection.nowMs()) + delayMs);
-      // XX: one that has ended meanwhile stays off the list.
-      await command((redis) => redis.zadd(due, "XX", atMs, requestId));
     },
 
     async voidDue(request, tiers) {

@@ -3,8 +3,10 @@
  * at most `entriesMax` waiting.
  */
 export interface PacedQueue<Item> {
-  /** Takes an item, or answers false when too many wait already. */
-  offer(item: Item): boolean;
+  /** How many more may wait. */
+  room(): number;
+  /** Takes an item; for as many as there is room. */
+  add(item: Item): void;
   /** Begins nothing new for a while. */
   pause(ms: number): void;
   /** Resolves once nothing waits and nothing is under way. */
@@ -54,11 +56,10 @@ export function createPacedQueue<Item>(options: {
   }
 
   return {
-    offer(item) {
-      if (stopped || waiting.length >= options.entriesMax) return false;
+    room: () => (stopped ? 0 : options.entriesMax - waiting.length),
+    add(item) {
       waiting.push(item);
       advance();
-      return true;
     },
     pause(ms) {
       nextStartMs = Math.max(nextStartMs, performance.now() + ms);

@@ -9,11 +9,9 @@ import type { Upstream } from "../upstream/upstream.ts";
 import { createPacedQueue } from "./paced-queue.ts";
 
 const BATCH = 50;
-/** Questions to the upstream at a time, and waiting; more than that is handed back. */
+/** Questions to the upstream at a time, and waiting; more than that are left for others and for later. */
 const POLLS_MAX = 4;
 const WAITING_MAX = 200;
-const POSTPONE_MIN_MS = 1000;
-const POSTPONE_SHARE = 0.2;
 const COLLECT_EVERY_MS = 60_000;
 /** Records of a partition that are collected in one round, so that the next one does not wait for them. */
 const COLLECT_BATCHES_MAX = 4;
@@ -53,8 +51,6 @@ export function createSweeper(options: {
   let timer: NodeJS.Timeout | undefined;
   let stopped = false;
   let collectedAtMs = Number.NEGATIVE_INFINITY;
-  /** How many found the queue full in this round. */
-  let postponed = 0;
   /** Requests whose question waits or is under way: a lease may end before an upstream that hangs has answered. */
   const asking = new Set<string>();
   let current: Promise<void> = Promise.resolve();
@@ -77,7 +73,6 @@ export function createSweeper(options: {
 
   async function sweep(): Promise<void> {
     const startedMs = performance.now();
-    postponed = 0;
     const collecting = startedMs - collectedAtMs >= COLLECT_EVERY_MS;
     const partitions = sweeps.partitions();
     // Each gateway begins somewhere else, so that they do not queue up behind each other.
@@ -91,30 +86,25 @@ export function createSweeper(options: {
     metrics.sweepLagSeconds.set((performance.now() - startedMs) / 1000);
   }
 
+  /** Ends all holds that are due, and takes as many tasks as there is room for: a backlog costs nothing. */
   async function takeDue(partition: number): Promise<void> {
     while (!stopped) {
-      const { claimed, requests } = await sweeps.claim(partition, BATCH);
-      await Promise.all(requests.map(take));
-      if (claimed < BATCH) return;
+      const { claimed, requests } = await sweeps.claim("holds", partition, BATCH);
+      await Promise.all(requests.map((request) => counted("hold", voidHold(request))));
+      if (claimed < BATCH) break;
+    }
+    while (!stopped && polls.room() > 0) {
+      const most = Math.min(BATCH, polls.room());
+      const { claimed, requests } = await sweeps.claim("polls", partition, most);
+      for (const request of requests) take(request);
+      if (claimed < most) break;
     }
   }
 
-  /** Does at once what needs the store alone; what needs the upstream waits its turn. */
-  async function take(request: OpenRequest): Promise<void> {
-    if (request.state === "held") return counted("hold", voidHold(request));
+  function take(request: OpenRequest): void {
     if (asking.has(request.requestId)) return;
-    if (polls.offer(request)) {
-      asking.add(request.requestId);
-      return;
-    }
-    // Spread over a part of the time that this gateway alone would need for all of them, since others work too: what
-    // comes back too early is handed back again.
-    postponed++;
-    const spreadMs = (POSTPONE_SHARE * 1000 * postponed) / settings().tasks.sweepPollsPerSecond;
-    await counted(
-      "task",
-      sweeps.postpone(request, POSTPONE_MIN_MS + Math.random() * spreadMs).then(() => "postponed"),
-    );
+    asking.add(request.requestId);
+    polls.add(request);
   }
 
   async function voidHold(request: OpenRequest): Promise<string> {
