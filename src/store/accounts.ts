@@ -2,13 +2,10 @@ import { randomBytes } from "node:crypto";
 import type { Redis } from "ioredis";
 import type { Limits } from "../core/limits.ts";
 import { RECENT_TRANSACTIONS, type Transaction, transactionOf } from "../core/transactions.ts";
-import { readFacts } from "./connection.ts";
 import { latestEntries } from "./ledger-entries.ts";
-import { accountNames, digestOf, indexName, keyRef, META, partitionNames, partitionOf } from "./names.ts";
+import { accountNames, digestOf, indexName, keyRef, partitionNames, partitionOf } from "./names.ts";
+import { partitionsOf } from "./partitions.ts";
 import { defineScripts, type Scripts } from "./scripts.ts";
-
-/** Used where nobody says otherwise, at a store's very first start. DESIGN 4. */
-const PARTITIONS = 64;
 
 export const ACCOUNT_ID = /^[A-Za-z0-9_.-]{1,64}$/;
 /** What a client can send as a bearer token: visible ASCII without a comma. */
@@ -198,12 +195,6 @@ function requireCredits(credits: number): void {
   if (!Number.isSafeInteger(credits) || credits < 1) {
     throw new OperatorError("credits must be a whole number, at least 1");
   }
-}
-
-/** The store's number of partitions, fixed now if the store is new. */
-export async function partitionsOf(redis: Redis): Promise<number> {
-  const fixed = await redis.hget(META, "partitions");
-  return fixed === null ? (await readFacts(redis, PARTITIONS)).partitions : Number(fixed);
 }
 
 const taught = new WeakMap<Redis, Scripts>();

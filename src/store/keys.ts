@@ -1,7 +1,8 @@
 import type { ChainableCommander, Redis } from "ioredis";
 import type { Limits } from "../core/limits.ts";
-import { type IssuedKey, issueKey, OperatorError, partitionsOf } from "./accounts.ts";
+import { type IssuedKey, issueKey, OperatorError } from "./accounts.ts";
 import { accountNames, digestOf, indexName, keyRef, partitionNames, partitionOf } from "./names.ts";
+import { partitionsOf } from "./partitions.ts";
 
 /** Accounts read at a time. */
 const PAGE = 500;

@@ -1,6 +1,6 @@
 import type { Redis } from "ioredis";
-import { partitionsOf } from "./accounts.ts";
 import { partitionNames, partitionOf } from "./names.ts";
+import { partitionsOf } from "./partitions.ts";
 
 /** Entries read at a time: a millisecond or so of Redis. */
 export const LEDGER_PAGE = 1000;

@@ -1,5 +1,4 @@
 import type { Redis } from "ioredis";
-import { partitionsOf } from "./accounts.ts";
 import { answersOf, many } from "./keys.ts";
 import { LEDGER_PAGE, type LedgerEntry, readLedger } from "./ledger-entries.ts";
 import {
@@ -15,6 +14,7 @@ import {
 } from "./ledger-fold.ts";
 import { checkSnapshot, takeSnapshot } from "./ledger-snapshot.ts";
 import { keyRef, partitionNames, partitionOf, requestName } from "./names.ts";
+import { partitionsOf } from "./partitions.ts";
 
 export {
   exportLedger,

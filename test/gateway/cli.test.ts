@@ -6,9 +6,10 @@ import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { afterAll, beforeAll, describe, expect, inject, test } from "vitest";
 import { infoChecks, readInfo } from "../../src/commands/doctor.ts";
-import { issueKey, type KeyOptions, partitionsOf, readAccount } from "../../src/store/accounts.ts";
+import { issueKey, type KeyOptions, readAccount } from "../../src/store/accounts.ts";
 import type { Connection } from "../../src/store/connection.ts";
 import { accountNames, digestOf, indexName, keyRef, partitionOf } from "../../src/store/names.ts";
+import { partitionsOf } from "../../src/store/partitions.ts";
 import { createStage, openConnection, randomId, taskOf, times } from "../support/store.ts";
 
 const ROOT = resolve(import.meta.dirname, "../..");

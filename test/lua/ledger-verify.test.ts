@@ -1,5 +1,4 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { partitionsOf } from "../../src/store/accounts.ts";
 import type { Connection } from "../../src/store/connection.ts";
 import { verifyLedger } from "../../src/store/ledger.ts";
 import {
@@ -10,6 +9,7 @@ import {
   requestName,
 } from "../../src/store/names.ts";
 import type { Generation } from "../../src/store/operations.ts";
+import { partitionsOf } from "../../src/store/partitions.ts";
 import { createStage, openConnection, randomId, taskOf, times } from "../support/store.ts";
 
 let connection: Connection;
