@@ -6,6 +6,7 @@ import { drainBody } from "../http/body.ts";
 import { type Exchange, openExchange, respond } from "../http/exchange.ts";
 import { asksForWebSocket, type RequestHead, readHead } from "../http/protocol.ts";
 import { type Route, route } from "../http/router.ts";
+import { logRequest } from "../telemetry/log.ts";
 import { credits } from "./credits.ts";
 import { type Call, type Gateway, inspectKey, refuseKnown } from "./gateway.ts";
 import { generate } from "./generate.ts";
@@ -113,7 +114,7 @@ export function createServe(gateway: Gateway) {
     metrics.inFlight.dec();
     metrics.requests.inc({ route: template, status, outcome });
     metrics.requestSeconds.observe({ route: template }, elapsedMs / 1000);
-    log[status >= 500 ? "warn" : "info"]({
+    logRequest(log, status >= 500 ? "warn" : "info", {
       request_id: exchange.requestId,
       method: req.method,
       route: template,
@@ -122,8 +123,8 @@ export function createServe(gateway: Gateway) {
       key_id: exchange.keyId,
       account_id: exchange.accountId,
       task_id: exchange.taskId,
-      duration_ms: rounded(elapsedMs),
-      upstream_ms: upstreamMs === undefined ? undefined : rounded(upstreamMs),
+      duration_ms: elapsedMs,
+      upstream_ms: upstreamMs,
       degraded: exchange.degraded,
       client_gone: exchange.clientGone,
       detail: answer?.detail,
@@ -150,4 +151,3 @@ export function createServe(gateway: Gateway) {
 }
 
 const upgradeRefused = refuse("upgrade_refused");
-const rounded = (ms: number): number => Math.round(ms * 10) / 10;
