@@ -7,6 +7,8 @@ const KEYS_MAX = 100_000;
 const ADDRESSES_MAX = 20_000;
 const TOKEN_CHARS_MAX = 256;
 const MINUTE_MS = 60_000;
+/** As nearly everybody writes it; other spellings of RFC 9110 section 11.1 take the longer way. */
+const SCHEME = "Bearer ";
 
 export type Identity<Key> =
   | { outcome: "known"; key: Key; token: string }
@@ -18,6 +20,8 @@ export interface Authenticator<Key> {
    * @throws what `lookup` throws, for a key that this process has not seen yet
    */
   authenticate(authorization: string | undefined, address: string): Promise<Identity<Key>>;
+  /** The same for a key that is remembered, at once; undefined for everybody else. */
+  recall(authorization: string | undefined): { key: Key; token: string } | undefined;
   /** A script called this key invalid: it must be looked up again, and this attempt counts as unknown. */
   disown(token: string, address: string): void;
 }
@@ -55,6 +59,12 @@ export function createAuthenticator<Key>(options: {
   };
 
   return {
+    recall(authorization) {
+      if (!authorization?.startsWith(SCHEME)) return undefined;
+      const token = authorization.slice(SCHEME.length);
+      const key = known.get(token);
+      return key === undefined ? undefined : { key, token };
+    },
     async authenticate(authorization, address) {
       const token = /^bearer +([^\s,]+) *$/i.exec(authorization ?? "")?.[1];
       if (token === undefined) return refused(refuse("missing_api_key"));

@@ -1,5 +1,4 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
-import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import { commonHeaders, refusal } from "../core/envelope.ts";
 import { type Refusal, refuse } from "../core/errors.ts";
@@ -43,17 +42,20 @@ export function createListener(options: ListenerOptions): Listener {
   });
   // Lines beyond Node's default of 2,000 would vanish, Authorization among them; maxHeaderSize bounds them.
   server.maxHeadersCount = 0;
-  const sockets = new Set<Socket>();
+  /** Each connection, and its answers that are unfinished or whose requests are. */
+  const owed = new Map<Duplex, Set<ServerResponse>>();
   server.on("connection", (socket) => {
-    sockets.add(socket);
-    socket.once("close", () => sockets.delete(socket));
+    owed.set(socket, new Set());
+    socket.once("close", () => owed.delete(socket));
   });
-  const owed = new WeakMap<Duplex, Set<ServerResponse>>();
+  function paid(this: ServerResponse): void {
+    const forget = (): void => void owed.get(this.req.socket)?.delete(this);
+    if (this.req.complete) forget();
+    else this.req.once("close", forget);
+  }
   const owe = (req: IncomingMessage, res: ServerResponse): void => {
-    const answers = owed.get(req.socket) ?? new Set();
-    owed.set(req.socket, answers.add(res));
-    const forget = (): boolean => answers.delete(res);
-    res.once("close", () => (req.complete ? forget() : req.once("close", forget)));
+    owed.get(req.socket)?.add(res);
+    res.on("close", paid);
   };
   server.on("request", (req, res) => {
     owe(req, res);
@@ -85,7 +87,7 @@ export function createListener(options: ListenerOptions): Listener {
   });
   return Object.assign(server, {
     closeQuietConnections(): void {
-      for (const socket of sockets) if (!owed.get(socket)?.size) socket.destroy();
+      for (const [socket, answers] of owed) if (answers.size === 0) socket.destroy();
     },
   });
 }

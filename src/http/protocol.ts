@@ -10,52 +10,106 @@ export interface RequestHead {
   contentEncoding: boolean;
   forwardedFor: string | undefined;
   hasBody: boolean;
+  /** There is an Upgrade header. */
+  upgrades: boolean;
 }
 
-const SINGLE = new Set([
-  "host",
-  "authorization",
-  "content-type",
-  "content-length",
-  "content-encoding",
-  "transfer-encoding",
-  "idempotency-key",
-  "expect",
-]);
+/** Lengths of the header names that matter here: most lines are passed over without a look at their letters. */
+const LENGTHS = new Set(
+  [
+    "host",
+    "expect",
+    "upgrade",
+    "content-type",
+    "authorization",
+    "content-length",
+    "idempotency-key",
+    "x-forwarded-for",
+    "content-encoding",
+    "transfer-encoding",
+  ].map((name) => name.length),
+);
 
 /**
  * Reads the head and finds what a gateway must refuse though Node accepts it. RFC 9112 sections 3.2, 6.1, 6.3.
+ * Reads the raw lines: `req.headers` would be built for each request, and shows no duplicates.
  * @returns the head, and the refusal if there is one; then the connection must be closed after the answer, since
  *   the next program on the way might frame this request differently
  */
 export function readHead(req: IncomingMessage): { head: RequestHead; fault: Refusal | undefined } {
   const lines = req.rawHeaders;
-  const seen = new Map<string, string>();
+  let twice: string | undefined;
+  let host: string | undefined;
+  let expect: string | undefined;
+  let authorization: string | undefined;
+  let idempotencyKey: string | undefined;
+  let contentType: string | undefined;
+  let length: string | undefined;
+  let encoding: string | undefined;
+  let coding: string | undefined;
   let forwardedFor: string | undefined;
-  const repeated = new Set<string>();
+  let upgrades = false;
   for (let at = 0; at < lines.length; at += 2) {
+    if (!LENGTHS.has(lines[at]!.length)) continue;
+    const value = lines[at + 1]!;
     const name = lines[at]!.toLowerCase();
-    if (name === "x-forwarded-for") {
-      forwardedFor = forwardedFor === undefined ? lines[at + 1]! : `${forwardedFor},${lines[at + 1]!}`;
-    } else if (SINGLE.has(name)) {
-      if (seen.has(name)) repeated.add(name);
-      seen.set(name, lines[at + 1]!);
+    const once = (before: string | undefined): string => {
+      if (before !== undefined) twice ??= name;
+      return value;
+    };
+    switch (name) {
+      case "host":
+        host = once(host);
+        break;
+      case "expect":
+        expect = once(expect);
+        break;
+      case "upgrade":
+        upgrades = true;
+        break;
+      case "content-type":
+        contentType = once(contentType);
+        break;
+      case "authorization":
+        authorization = once(authorization);
+        break;
+      case "content-length":
+        length = once(length);
+        break;
+      case "idempotency-key":
+        idempotencyKey = once(idempotencyKey);
+        break;
+      case "content-encoding":
+        encoding = once(encoding);
+        break;
+      case "transfer-encoding":
+        coding = once(coding);
+        break;
+      case "x-forwarded-for":
+        forwardedFor = forwardedFor === undefined ? value : `${forwardedFor},${value}`;
+        break;
     }
   }
-  const [twice] = repeated;
-  const fault = twice === undefined ? undefined : bad(`the ${twice} header is sent twice`);
-  const length = seen.get("content-length");
-  const coding = seen.get("transfer-encoding");
+  const contentLength = length === undefined ? undefined : Number(length);
   const head: RequestHead = {
-    authorization: repeated.has("authorization") ? undefined : seen.get("authorization"),
-    idempotencyKey: seen.get("idempotency-key"),
-    contentType: seen.get("content-type"),
-    contentLength: length === undefined ? undefined : Number(length),
-    contentEncoding: seen.has("content-encoding"),
+    // Of two, nobody can tell whose request it is.
+    authorization: twiceNamed(lines, "authorization", twice) ? undefined : authorization,
+    idempotencyKey,
+    contentType,
+    contentLength,
+    contentEncoding: encoding !== undefined,
     forwardedFor,
-    hasBody: coding !== undefined || (length !== undefined && Number(length) > 0),
+    hasBody: coding !== undefined || (contentLength !== undefined && contentLength > 0),
+    upgrades,
   };
-  return { head, fault: versionFault(req) ?? fault ?? framingFault(req, head, coding, seen.has("host")) };
+  const repeated = twice === undefined ? undefined : bad(`the ${twice} header is sent twice`);
+  return { head, fault: versionFault(req) ?? repeated ?? framingFault(req, head, coding, host) };
+}
+
+/** @param twice the first header that is sent twice; undefined: there is none */
+function twiceNamed(lines: readonly string[], wanted: string, twice: string | undefined): boolean {
+  if (twice === undefined || twice === wanted) return twice === wanted;
+  return lines.filter((line, at) => at % 2 === 0 && line.toLowerCase() === wanted).length > 1;
 }
 
 function versionFault(req: IncomingMessage): Refusal | undefined {
@@ -67,10 +121,10 @@ function framingFault(
   req: IncomingMessage,
   head: RequestHead,
   coding: string | undefined,
-  hasHost: boolean,
+  host: string | undefined,
 ): Refusal | undefined {
-  if (!hasHost && req.httpVersionMinor === 1) return bad("the Host header is missing");
-  if (!HOST.test(req.headers.host ?? "")) return bad("the Host header is not a host with an optional port");
+  if (host === undefined && req.httpVersionMinor === 1) return bad("the Host header is missing");
+  if (!HOST.test(host ?? "")) return bad("the Host header is not a host with an optional port");
   if (!req.url?.startsWith("/")) return bad("the request target must be a path");
   if (coding !== undefined) {
     if (req.httpVersionMinor === 0) return bad("HTTP/1.0 has no Transfer-Encoding");

@@ -1,11 +1,13 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
+import type { Config } from "../config/config.ts";
 import { type Answer, refusal } from "../core/envelope.ts";
 import { GatewayError, type Refusal, refuse } from "../core/errors.ts";
 import { drainBody } from "../http/body.ts";
 import { type Exchange, openExchange, respond } from "../http/exchange.ts";
 import { asksForWebSocket, type RequestHead, readHead } from "../http/protocol.ts";
 import { type Route, route } from "../http/router.ts";
+import type { KeyRef } from "../store/names.ts";
 import { logRequest } from "../telemetry/log.ts";
 import { credits } from "./credits.ts";
 import { type Call, type Gateway, inspectKey, refuseKnown } from "./gateway.ts";
@@ -21,6 +23,9 @@ export function createServe(gateway: Gateway) {
    * be answered any more.
    */
   const ending = new WeakSet<Socket>();
+  /** Requests that are being worked on, be their client there or not. */
+  let underWay = 0;
+  let becameIdle = ignore;
 
   const dispatch = (call: Call, to: Route): Promise<Answer | undefined> => {
     const deny = async (refused: Refusal): Promise<Answer> =>
@@ -43,22 +48,41 @@ export function createServe(gateway: Gateway) {
   };
 
   /** The answer of one request whose head is sound; undefined when the client went away. */
-  async function decide(exchange: Exchange, head: RequestHead): Promise<Answer | undefined> {
+  function decide(exchange: Exchange, head: RequestHead): Promise<Answer | undefined> | Answer {
     const to = route(exchange.req.method ?? "", exchange.req.url ?? "");
     exchange.route = to.template;
-    const address = gateway.clientAddress(exchange.req.socket.remoteAddress, head.forwardedFor);
     if (to.kind === "outside" && head.authorization === undefined) {
       return refusal(refuse("path_not_found"), exchange.requestId);
     }
     const config = gateway.config();
     // Spec 8.5: while the store is away all requests are denied, whoever sends them.
     if (config.store.fallbackStrategy === "deny") gateway.store.requireUsable();
+    const identity = gateway.authenticator.recall(head.authorization);
+    if (!identity) return identify(exchange, head, config, to);
+    return dispatch(callOf(exchange, head, config, identity), to);
+  }
+
+  async function identify(
+    exchange: Exchange,
+    head: RequestHead,
+    config: Config,
+    to: Route,
+  ): Promise<Answer | undefined> {
+    const address = gateway.clientAddress(exchange.req.socket.remoteAddress, head.forwardedFor);
     const identity = await gateway.authenticator.authenticate(head.authorization, address);
     if (identity.outcome === "refused") return refusal(identity.refusal, exchange.requestId);
-    const { key, token } = identity;
+    return dispatch(callOf(exchange, head, config, identity), to);
+  }
+
+  function callOf(
+    exchange: Exchange,
+    head: RequestHead,
+    config: Config,
+    { key, token }: { key: KeyRef; token: string },
+  ): Call {
     exchange.keyId = key.keyId;
     exchange.accountId = key.accountId;
-    return dispatch({ gateway, config, exchange, head, key, token }, to);
+    return { gateway, config, exchange, head, key, token };
   }
 
   /** A request that must not be served at all still carries its key's true numbers, if they can be had. */
@@ -85,7 +109,10 @@ export function createServe(gateway: Gateway) {
     let answer: Answer | undefined;
     try {
       const { head, fault: headFault } = readHead(exchange.req);
-      const fault = headFault ?? extraFault ?? (asksForWebSocket(exchange.req) ? upgradeRefused : undefined);
+      const fault =
+        headFault ??
+        extraFault ??
+        (head.upgrades && asksForWebSocket(exchange.req) ? upgradeRefused : undefined);
       close ||= headFault !== undefined;
       if (close) ending.add(exchange.req.socket);
       answer = await (fault ? refuseHead(exchange, head, fault) : decide(exchange, head));
@@ -97,6 +124,8 @@ export function createServe(gateway: Gateway) {
     if (answer && !respond(exchange, answer, close)) exchange.clientGone = true;
     drainBody(exchange.req);
     record(exchange, answer);
+    underWay--;
+    if (underWay === 0) becameIdle();
   }
 
   function failure(exchange: Exchange, error: unknown): Answer {
@@ -131,23 +160,24 @@ export function createServe(gateway: Gateway) {
     });
   }
 
-  /** What is still being worked on, be its client there or not. */
-  const underWay = new Set<Promise<void>>();
-
   return {
     /** Serves one request. @param fault a refusal that Node's own checks found */
     serve(req: IncomingMessage, res: ServerResponse, expectsContinue: boolean, fault?: Refusal): void {
-      res.on("error", () => undefined);
+      res.on("error", ignore);
       if (ending.has(req.socket)) return;
-      const served = serve(openExchange(req, res, expectsContinue), fault);
-      underWay.add(served);
-      void served.finally(() => underWay.delete(served));
+      underWay++;
+      void serve(openExchange(req, res, expectsContinue), fault);
     },
     /** Resolves once nothing is under way; a client that went away does not end its exchange. */
     async idle(): Promise<void> {
-      while (underWay.size > 0) await Promise.all(underWay);
+      while (underWay > 0) {
+        const { promise, resolve } = Promise.withResolvers<void>();
+        becameIdle = resolve;
+        await promise;
+      }
     },
   };
 }
 
 const upgradeRefused = refuse("upgrade_refused");
+const ignore = (): void => undefined;

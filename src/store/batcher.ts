@@ -20,13 +20,15 @@ interface Batch {
 /**
  * Gathers what the requests of one turn of the event loop ask of the store, and sends it in one call per verb.
  * Decision 0020.
- * @param send runs one call; rejects when nothing is known of any of its items
- * @param clustered whether all names of a call must share a hash tag
+ * @param options.send runs one call; rejects when nothing is known of any of its items
+ * @param options.failure what an item's promise rejects with
+ * @param options.clustered whether all names of a call must share a hash tag
  */
-export function createBatcher(
-  send: (verb: Verb, items: readonly Item[]) => Promise<(Reply | Error)[]>,
-  clustered: () => boolean,
-) {
+export function createBatcher(options: {
+  send(verb: Verb, items: readonly Item[]): Promise<(Reply | Error)[]>;
+  failure(error: unknown): unknown;
+  clustered(): boolean;
+}) {
   let open: Batch[] = [];
 
   function flush(): void {
@@ -37,21 +39,21 @@ export function createBatcher(
 
   async function run({ verb, items }: Batch): Promise<void> {
     try {
-      const replies = await send(verb, items);
+      const replies = await options.send(verb, items);
       items.forEach((item, at) => {
         const reply = replies[at]!;
-        if (reply instanceof Error) item.reject(reply);
+        if (reply instanceof Error) item.reject(options.failure(reply));
         else item.resolve(reply);
       });
     } catch (error) {
-      for (const item of items) item.reject(error);
+      for (const item of items) item.reject(options.failure(error));
     }
   }
 
   return (verb: Verb, keys: Item["keys"], args: Item["args"]): Promise<Reply> =>
     new Promise((resolve, reject) => {
       const [now, tiers] = args;
-      const tag = clustered() ? hashTag(keys[0]!) : "";
+      const tag = options.clustered() ? hashTag(keys[0]!) : "";
       let batch = open.find(
         (one) =>
           one.verb === verb &&

@@ -91,7 +91,11 @@ export function createConnection(options: ConnectionOptions) {
     changed: (entries) => metrics.outbox.set(entries),
   });
   let facts: StoreFacts | undefined;
-  const batched = createBatcher(timed, () => facts?.cluster ?? false);
+  const batched = createBatcher({
+    send: timed,
+    failure: failed,
+    clustered: () => facts?.cluster ?? false,
+  });
   /** Redis time minus this process's monotonic clock; a hint for `not_after`, never a decision. */
   let offsetMs = 0;
   let refusedLoggedMs = Number.NEGATIVE_INFINITY;
@@ -159,13 +163,12 @@ export function createConnection(options: ConnectionOptions) {
     learn,
     requireUsable,
     /** Runs one verb. */
-    async call(verb: Verb, keys: readonly string[], args: readonly (string | number)[]): Promise<Reply> {
-      requireUsable();
-      try {
-        return await (BATCHED.has(verb) ? batched(verb, keys, args) : scripts[verb](keys, args));
-      } catch (error) {
+    call(verb: Verb, keys: readonly string[], args: readonly (string | number)[]): Promise<Reply> {
+      if (breaker.isOpen()) return Promise.reject(unavailable("open", undefined));
+      if (BATCHED.has(verb)) return batched(verb, keys, args);
+      return scripts[verb](keys, args).catch((error: unknown) => {
         throw failed(error);
-      }
+      });
     },
     /** Runs one plain command under the same breaker. */
     async command<T>(run: (redis: Redis) => Promise<T>): Promise<T> {
@@ -195,7 +198,10 @@ export function createConnection(options: ConnectionOptions) {
   async function timed(verb: Verb, items: readonly Item[]): Promise<(Reply | Error)[]> {
     const startedMs = performance.now();
     try {
-      return await scripts.batch(verb, items);
+      const replies = await scripts.batch(verb, items);
+      const first = replies.find((reply) => Array.isArray(reply));
+      if (first) learn(Number(first[1]));
+      return replies;
     } finally {
       metrics.storeSeconds.observe({ verb }, (performance.now() - startedMs) / 1000);
     }

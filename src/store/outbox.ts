@@ -106,12 +106,12 @@ export function createOutbox(options: {
  * Sends one settlement. On a Redis Cluster a task id that another partition owns ends it before BIND.
  * @returns the verb's reply, or OWN's when that says `conflict`
  */
-export async function settle(
+export function settle(
   call: (verb: Verb, keys: readonly string[], args: readonly (string | number)[]) => Promise<Reply>,
   { verb, keys, args, own }: Settlement,
 ): Promise<Reply> {
-  const owned = own && (await call("own", ...own));
-  return owned?.[0] === "conflict" ? owned : call(verb, keys, args);
+  if (!own) return call(verb, keys, args);
+  return call("own", ...own).then((owned) => (owned[0] === "conflict" ? owned : call(verb, keys, args)));
 }
 
 /** True when the store answered and would answer the same again; false when it was away or not itself. */

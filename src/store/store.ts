@@ -43,12 +43,6 @@ export function createStore(connection: Connection, nowMs?: () => number): Store
   const now = (): string => (nowMs ? String(nowMs()) : "");
   const cluster = (): boolean => connection.facts()?.cluster ?? false;
 
-  const run = async (...[verb, keys, args]: Parameters<typeof call>): Promise<Reply> => {
-    const reply = await call(verb, keys, args);
-    connection.learn(Number(reply[1]));
-    return reply;
-  };
-
   function countBinding(reply: Reply, price: number): void {
     const outcome = reply[0] as Binding;
     metrics.settlements.inc({ outcome });
@@ -78,7 +72,7 @@ export function createStore(connection: Connection, nowMs?: () => number): Store
     const args = [now(), packTiers(tiers), requestId, key.keyId, price, endpoint, notAfterMs, holdMs];
     args.push(idempotency?.fingerprint ?? "", IDEMPOTENCY_MS, idempotency?.digest ?? "");
     try {
-      return admission(await run("admit", keys, args));
+      return admission(await call("admit", keys, args));
     } catch (error) {
       // Unless the store has refused it, it may still run: take it back as soon as the store answers.
       // On disk before the 503 goes out: a crash right after it would leave the window entry behind.
@@ -153,7 +147,7 @@ export function createStore(connection: Connection, nowMs?: () => number): Store
       };
       if (cluster()) settlement.own = [[claimName(taskId)], [now(), "", requestId]];
       try {
-        const reply = await settle(run, settlement);
+        const reply = await settle(call, settlement);
         countBinding(reply, price);
         return reply[0] as Binding;
       } catch {
@@ -165,7 +159,7 @@ export function createStore(connection: Connection, nowMs?: () => number): Store
     async giveBack(generation, tiers) {
       const settlement = voiding(generation, "refused", tiers);
       try {
-        const reply = await settle(run, settlement);
+        const reply = await settle(call, settlement);
         settlement.settled(reply);
         return stateOf(reply);
       } catch {
@@ -176,13 +170,13 @@ export function createStore(connection: Connection, nowMs?: () => number): Store
 
     async inspect({ names, accountId }, tiers) {
       const keys = [names.key, names.window, names.slots];
-      const reply = await run("inspect", keys, [now(), packTiers(tiers), accountId, 0]);
+      const reply = await call("inspect", keys, [now(), packTiers(tiers), accountId, 0]);
       return { outcome: reply[0] as "known" | "unknown_key", state: stateOf(reply), tier: String(reply[7]) };
     },
 
     async inspectTask({ names, accountId, partition }, taskId, cacheMs, tiers) {
       const keys = [names.key, names.window, names.slots, taskName(partition, taskId)];
-      const reply = await run("inspect", keys, [now(), packTiers(tiers), accountId, cacheMs]);
+      const reply = await call("inspect", keys, [now(), packTiers(tiers), accountId, cacheMs]);
       const common = { state: stateOf(reply), tier: String(reply[7]) };
       if (reply[0] !== "task") return { outcome: reply[0] as "unknown_key" | "not_found", ...common };
       const [requestId, creatorKeyId, fresh, status, data, createdAtMs] = reply.slice(8);
@@ -202,7 +196,7 @@ export function createStore(connection: Connection, nowMs?: () => number): Store
       const keys = observeKeys(task, accountId, partition);
       if (poller) keys.push(poller.names.key, poller.names.window, poller.names.slots);
       const args = observeArgs(now(), tiers, task.requestId, accountId, said, refundFailed, pollMs);
-      const reply = await run("observe", keys, args);
+      const reply = await call("observe", keys, args);
       const outcome = reply[0] as Observed["outcome"];
       const refunded = Number(reply[10]);
       if (outcome === "finished") countEnd(said.status, refunded);
@@ -211,7 +205,7 @@ export function createStore(connection: Connection, nowMs?: () => number): Store
 
     async credits({ names, partition }, tiers) {
       const keys = [names.key, names.window, names.slots, names.account, names.ledger];
-      const reply = await run("credits", keys, [now(), packTiers(tiers), RECENT_TRANSACTIONS]);
+      const reply = await call("credits", keys, [now(), packTiers(tiers), RECENT_TRANSACTIONS]);
       const latest = (reply as unknown[]).slice(12) as StreamEntry[];
       const [outcome, , , , , , , tier, dailyLimit, balance, totalUsed, totalRequests] = reply;
       return {

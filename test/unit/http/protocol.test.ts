@@ -44,6 +44,7 @@ describe("readHead", () => {
         contentEncoding: true,
         forwardedFor: "1.1.1.1,2.2.2.2",
         hasBody: true,
+        upgrades: false,
       },
     });
   });
