@@ -9,6 +9,7 @@ import { createAuthenticator } from "./http/authenticate.ts";
 import { createListener } from "./http/listener.ts";
 import { createAdmin } from "./routes/admin.ts";
 import { createSeenTasks, type Gateway } from "./routes/gateway.ts";
+import { createRefusedKeys } from "./routes/refused.ts";
 import { createServe } from "./routes/serve.ts";
 import { createConnection } from "./store/connection.ts";
 import { openJournal } from "./store/journal.ts";
@@ -63,6 +64,7 @@ export async function startGateway(config: Config, log: Logger): Promise<Running
       unknownPerMinute: () => config.server.unknownKeysPerMinute,
     }),
     clientAddress: clientAddress(config.server.trustProxy),
+    refusedKeys: createRefusedKeys(),
     seenTasks: createSeenTasks(),
     unmeteredTasks: createSeenTasks(),
     metrics,

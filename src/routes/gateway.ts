@@ -13,6 +13,7 @@ import type { Logger } from "../telemetry/log.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
 import type { UploadTunnel } from "../upstream/upload.ts";
 import type { Upstream } from "../upstream/upstream.ts";
+import type { RefusedKeys } from "./refused.ts";
 
 /** What the handlers work with; built once in src/main.ts. */
 export interface Gateway {
@@ -23,6 +24,8 @@ export interface Gateway {
   uploads: UploadTunnel;
   authenticator: Authenticator<KeyRef>;
   clientAddress: ClientAddress;
+  /** Keys whose window was full a moment ago. */
+  refusedKeys: RefusedKeys;
   /** Tasks this process has bound or polled, and their accounts: what may be polled while the store is away. */
   seenTasks: SeenTasks;
   /** Tasks it made while the store was away, which the store will never know. */
@@ -40,6 +43,11 @@ export interface Call {
   head: RequestHead;
   key: KeyRef;
   token: string;
+}
+
+/** Remembered only where it matters: with `allow`, while the store is away. */
+export function sawTask({ gateway, config, key }: Call, taskId: string): void {
+  if (config.store.fallbackStrategy === "allow") gateway.seenTasks.add(taskId, key.accountId);
 }
 
 const SEEN_TASKS_MAX = 100_000;
@@ -121,14 +129,15 @@ export function gatewayRefused({ gateway, exchange }: Call, detail: string, text
 }
 
 /** Waits for an upstream exchange and keeps its time. */
-export async function timedUpstream<T extends { outcome: string }>(
+export function timedUpstream<T extends { outcome: string }>(
   { gateway, exchange }: Call,
   kind: "generate" | "poll" | "upload",
   work: Promise<T>,
 ): Promise<T> {
   const startedMs = performance.now();
-  const result = await work;
-  exchange.upstreamMs = performance.now() - startedMs;
-  gateway.metrics.upstreamSeconds.observe({ kind, outcome: result.outcome }, exchange.upstreamMs / 1000);
-  return result;
+  return work.then((result) => {
+    exchange.upstreamMs = performance.now() - startedMs;
+    gateway.metrics.upstreamSeconds.observe({ kind, outcome: result.outcome }, exchange.upstreamMs / 1000);
+    return result;
+  });
 }

@@ -14,9 +14,11 @@ import {
   gatewayRefused,
   passUnmetered,
   refuseKnown,
+  sawTask,
   timedUpstream,
   upstreamLimited,
 } from "./gateway.ts";
+import type { RefusedKeys } from "./refused.ts";
 
 const CONCURRENCY_WAIT_SECONDS = 10;
 const UNREACHABLE_WAIT_SECONDS = 10;
@@ -61,7 +63,10 @@ export async function generate(call: Call, endpoint: GenerationEndpoint): Promis
     priceOf(config.prices, endpoint, validation.body),
     validation.text,
   );
+  const hammering = generation.idempotency ? undefined : gateway.refusedKeys.recall(call.key.keyId);
+  if (hammering) return refuseAgain(call, hammering);
   let admission: Admission;
+  const askedAtMs = gateway.refusedKeys.now();
   try {
     admission = await gateway.store.admit(generation, config.tiers);
   } catch (error) {
@@ -72,7 +77,13 @@ export async function generate(call: Call, endpoint: GenerationEndpoint): Promis
   if (admission.outcome === "replayed")
     return success(admission.data, ["Idempotency-Replayed", "true"], "replayed");
   const refused = refusedAdmission(call, admission, generation.price);
-  if (refused) return answer(call, refused);
+  if (refused) {
+    if (admission.outcome === "rate_limited") {
+      const { state, tier, retryAfterMs } = admission;
+      gateway.refusedKeys.remember(call.key.keyId, state, tier, askedAtMs, retryAfterMs);
+    }
+    return answer(call, refused);
+  }
 
   // From here on the client may go: the exchange is finished and the task bound all the same.
   gateway.metrics.holds.inc();
@@ -82,6 +93,14 @@ export async function generate(call: Call, endpoint: GenerationEndpoint): Promis
   } finally {
     gateway.metrics.holds.dec();
   }
+}
+
+/** The window is still full: no need to ask the store. */
+function refuseAgain(call: Call, refused: NonNullable<ReturnType<RefusedKeys["recall"]>>): Answer {
+  const { state, tier, retryAfterSeconds } = refused;
+  call.exchange.state = state;
+  call.gateway.store.countAdmission(tier, "rate_limited", call.config.tiers);
+  return answer(call, refuse("rate_limited", { retryAfterSeconds }));
 }
 
 function generationOf(call: Call, path: string, price: number, text: string): Generation {
@@ -151,7 +170,7 @@ async function settle(call: Call, generation: Generation, outcome: GenerationOut
 }
 
 async function bind(call: Call, generation: Generation, taskId: string, data: string): Promise<Answer> {
-  const { gateway, config, exchange, key } = call;
+  const { gateway, config, exchange } = call;
   exchange.taskId = taskId;
   const binding = await gateway.store.bind(
     generation,
@@ -163,7 +182,7 @@ async function bind(call: Call, generation: Generation, taskId: string, data: st
   if (binding === "conflict") {
     return unknown(call, generation, { outcome: "unclear", detail: `task id ${taskId} is bound already` });
   }
-  gateway.seenTasks.add(taskId, key.accountId);
+  sawTask(call, taskId);
   return success(data);
 }
 

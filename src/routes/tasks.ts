@@ -10,6 +10,7 @@ import {
   inspectKey,
   passUnmetered,
   refuseKnown,
+  sawTask,
   timedUpstream,
   upstreamLimited,
 } from "./gateway.ts";
@@ -51,7 +52,7 @@ export function createTaskPolls(): PollTask {
         return unmetered(call, taskId);
       throw error;
     }
-    gateway.seenTasks.add(taskId, key.accountId);
+    sawTask(call, taskId);
     if (task.fresh) return success(task.data, undefined, "cached");
 
     // A task id belongs to one account, whose partition its name carries.

@@ -75,6 +75,8 @@ export interface Store {
   lookup(digest: string): Promise<KeyRef | undefined>;
   /** Decides whether a generation may run, and holds what it costs. One script call. */
   admit(generation: Generation, tiers: Tiers): Promise<Admission>;
+  /** Counts a decision that was taken without asking the store. */
+  countAdmission(tier: string, outcome: Admission["outcome"], tiers: Tiers): void;
   /** Charges a held generation for the task it got. Undefined: the store is away and will be told later. */
   bind(
     generation: Generation,

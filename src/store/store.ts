@@ -43,6 +43,10 @@ export function createStore(connection: Connection, nowMs?: () => number): Store
   const now = (): string => (nowMs ? String(nowMs()) : "");
   const cluster = (): boolean => connection.facts()?.cluster ?? false;
 
+  function countAdmission(tier: string, outcome: Admission["outcome"], tiers: Tiers): void {
+    metrics.admissions.inc({ tier: Object.hasOwn(tiers, tier) ? tier : "other", outcome });
+  }
+
   function countBinding(reply: Reply, price: number): void {
     const outcome = reply[0] as Binding;
     metrics.settlements.inc({ outcome });
@@ -112,10 +116,10 @@ export function createStore(connection: Connection, nowMs?: () => number): Store
       let admission = await admitOnce(generation, tiers);
       // The store's clock stepped: its answer has taught us the new time, and nothing was done yet.
       if (admission.outcome === "stale") admission = await admitOnce(generation, tiers);
-      const tier = Object.hasOwn(tiers, admission.tier) ? admission.tier : "other";
-      metrics.admissions.inc({ tier, outcome: admission.outcome });
+      countAdmission(admission.tier, admission.outcome, tiers);
       return admission;
     },
+    countAdmission,
 
     async bind(generation, taskId, data, pollMs, tiers) {
       const { key, requestId, price, endpoint, idempotency } = generation;

@@ -68,6 +68,31 @@ describe("the limits", () => {
     expect(data).toMatchObject({ balance: 0, total_used: 20, total_requests: 2 });
   });
 
+  test("a key that hammers is refused without a word to the store, with true headers, for a second at the most", async () => {
+    const issued = await givenTightKey(gateway);
+    const generate = () => ask("POST", TEXT_TO_VIDEO, { key: issued.key, body: BOAT });
+    expect((await generate()).status).toBe(200);
+    const calls = async (): Promise<number> => {
+      const [line = ""] = await gateway.metric('tollgate_store_call_duration_seconds_count{verb="admit"}');
+      return Number(line.split(" ")[1]);
+    };
+    const first = await generate();
+    const before = await calls();
+    for (let n = 0; n < 40; n++) {
+      const again = await generate();
+      expect(again.body.code).toBe(2001);
+      expect(limitsOf(again)).toEqual(limitsOf(first));
+      expect(again.body.retryAfter).toBeGreaterThan(50);
+    }
+    expect((await calls()) - before).toBeLessThan(20);
+    const [refused = ""] = await gateway.metric(
+      'tollgate_admissions_total{tier="standard",outcome="rate_limited"}',
+    );
+    expect(Number(refused.split(" ")[1])).toBeGreaterThanOrEqual(41);
+    await setLimits(gateway, issued, { rate_limit: 2, daily_limit: 9, max_concurrent: 9 });
+    await until(async () => (await generate()).body.code !== 2001);
+  });
+
   test("an exhausted key still reads, and its bad body is still 400", async () => {
     const issued = await givenTightKey(gateway);
     const { body } = await ask("POST", TEXT_TO_VIDEO, { key: issued.key, body: BOAT });
