@@ -1,20 +1,20 @@
 import { defineConfig } from "vitest/config";
 
 /** `unit` needs nothing but Node; `lua` and `gateway` run against a real Redis started once per run. */
-const redis = { globalSetup: "test/support/global-redis.ts", testTimeout: 30_000, hookTimeout: 60_000 };
+const redis = { globalSetup: "test/support/global-redis.ts", testTimeout: 120_000, hookTimeout: 120_000 };
 
 export default defineConfig({
   test: {
     projects: [
-      { test: { name: "unit", include: ["test/unit/**/*.test.ts"], testTimeout: 15_000 } },
+      { test: { name: "unit", include: ["test/unit/**/*.test.ts"], testTimeout: 60_000 } },
       { test: { name: "lua", include: ["test/lua/**/*.test.ts"], ...redis } },
       { test: { name: "gateway", include: ["test/gateway/**/*.test.ts"], ...redis } },
       {
         test: {
           name: "fault",
           include: ["test/fault/**/*.test.ts"],
-          testTimeout: 120_000,
-          hookTimeout: 60_000,
+          testTimeout: 300_000,
+          hookTimeout: 120_000,
         },
       },
     ],

@@ -1,3 +1,4 @@
+import cluster from "node:cluster";
 import { once } from "node:events";
 import type { Server } from "node:http";
 import type { AddressInfo } from "node:net";
@@ -16,6 +17,7 @@ import { openJournal } from "./store/journal.ts";
 import { takeLedgerTurn } from "./store/ledger-turn.ts";
 import { createStore } from "./store/store.ts";
 import { createSweeps } from "./store/sweeps.ts";
+import { ALONE, type Role, roleOf, supervise } from "./supervisor.ts";
 import { createLogger, type Logger } from "./telemetry/log.ts";
 import { createMetrics } from "./telemetry/metrics.ts";
 import { createUploadTunnel } from "./upstream/upload.ts";
@@ -38,9 +40,13 @@ export interface Running {
   drain(): Promise<{ clean: boolean }>;
 }
 
-/** Builds and starts a gateway: everything that it consists of, in the order in which it depends on itself. */
-export async function startGateway(config: Config, log: Logger): Promise<Running> {
+/**
+ * Builds and starts a gateway: everything that it consists of, in the order in which it depends on itself.
+ * @param role which of several processes on one port this is
+ */
+export async function startGateway(config: Config, log: Logger, role: Role = ALONE): Promise<Running> {
   const metrics = createMetrics();
+  const metricsPage = role.share(metrics.registry);
   const journal = await openJournal(config.store.journal, log);
   // Half of what the store remembers: a request that it has forgotten would be charged once more.
   const settleWithinMs = config.tasks.retentionMs / 2;
@@ -82,7 +88,7 @@ export async function startGateway(config: Config, log: Logger): Promise<Running
     },
   });
   const admin = createAdmin({
-    registry: metrics.registry,
+    metricsPage,
     notReady: () =>
       draining ? "draining" : connection.breaker.isOpen() ? "the store is unusable" : undefined,
   });
@@ -103,10 +109,13 @@ export async function startGateway(config: Config, log: Logger): Promise<Running
     log,
   });
 
-  const adminUrl = await listen(admin, config.admin);
+  const adminUrl = role.first ? await listen(admin, config.admin) : "";
   const url = await listen(listener, config.server);
-  sweeper.start();
-  ledgerCheck.start();
+  role.listening();
+  if (role.first) {
+    sweeper.start();
+    ledgerCheck.start();
+  }
 
   let ending: Promise<{ clean: boolean }> | undefined;
   const drain = async (): Promise<{ clean: boolean }> => {
@@ -154,11 +163,15 @@ async function inTime(work: Promise<unknown>, deadline: number): Promise<boolean
 async function main(): Promise<void> {
   const config = readConfig();
   const log = createLogger(config.log.level);
-  const gateway = await startGateway(config, log);
-  log.info(
-    { url: gateway.url, admin_url: gateway.adminUrl, config: redact(config) },
-    "tollgate is listening",
-  );
+  const { workers } = config.server;
+  if (workers > 1 && cluster.isPrimary) {
+    log.info({ workers }, "several processes share the port");
+    process.exit(await supervise(workers, log));
+  }
+  const gateway = await startGateway(config, log, roleOf(process.env));
+  const { url, adminUrl } = gateway;
+  if (adminUrl === "") log.info({ url }, "one more process listens");
+  else log.info({ url, admin_url: adminUrl, config: redact(config) }, "tollgate is listening");
 
   // Nothing that gets here is understood: say so in the log, and let the supervisor start anew.
   for (const event of ["uncaughtException", "unhandledRejection"] as const) {

@@ -1,4 +1,5 @@
 import { existsSync } from "node:fs";
+import { availableParallelism } from "node:os";
 import path from "node:path";
 import { Value } from "typebox/value";
 import type { PriceTable } from "../core/prices.ts";
@@ -53,7 +54,7 @@ export function loadConfig(source: ConfigSource): Config {
   const prices = checkedPrices(pricesFile, yaml, problems);
   if (checked.value === undefined || prices === undefined || problems.length > 0)
     throw new ConfigError(problems);
-  return toConfig(checked.value, { apiKey, prices, pricesFile });
+  return toConfig(checked.value, { apiKey, prices, pricesFile, cores: availableParallelism() });
 }
 
 /** Absolute path of the config file: as given, else from the package's own folder where it is not found. */

@@ -18,6 +18,13 @@ const port = (initial: number, description: string) => integer(initial, 0, 65_53
 const server = section("The public listener.", {
   host: text("0.0.0.0", hostRule, "Address to listen on."),
   port: port(8080, "Port to listen on; 0 picks a free one."),
+  workers: Type.Union(
+    [
+      Type.Integer({ minimum: 1, maximum: 64, "x-expects": "a whole number from 1 to 64, or auto" }),
+      Type.Literal("auto"),
+    ],
+    { default: 1, description: "Processes that share the port; auto: one for each core." },
+  ),
   trust_proxy: Type.Array(ruled(Type.String(), addressRangeRule), {
     default: [],
     maxItems: 256,

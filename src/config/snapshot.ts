@@ -9,6 +9,8 @@ export interface Config {
     readonly host: string;
     /** 0 picks a free port. */
     readonly port: number;
+    /** Processes that share the port. */
+    readonly workers: number;
     /** IP addresses or CIDR ranges; none by default. */
     readonly trustProxy: readonly string[];
     readonly headersTimeoutMs: number;
@@ -70,13 +72,14 @@ export interface Config {
 /** Puts valid settings into the form that the code reads: units in names, milliseconds, frozen to the bottom. */
 export function toConfig(
   settings: Settings,
-  extra: { apiKey: string | undefined; prices: PriceTable; pricesFile: string },
+  extra: { apiKey: string | undefined; prices: PriceTable; pricesFile: string; cores: number },
 ): Config {
   const { server, store, upstream, tasks } = settings;
   return deepFreeze({
     server: {
       host: server.host,
       port: server.port,
+      workers: server.workers === "auto" ? extra.cores : server.workers,
       trustProxy: server.trust_proxy,
       headersTimeoutMs: ms(server.headers_timeout),
       bodyTimeoutMs: ms(server.body_timeout),

@@ -77,6 +77,7 @@ function explained(
   switch (error.keyword) {
     case "boolean": // The same as additionalProperties, which names all keys.
     case "anyOf":
+    case "const": // The other branch of the union says what may stand here.
       return [];
     case "required":
       return error.params.requiredProperties.map((key) => ({ keys: [...keys, key], message: "is missing" }));

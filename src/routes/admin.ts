@@ -1,9 +1,10 @@
 import { createServer, type Server, type ServerResponse } from "node:http";
-import type { Registry } from "prom-client";
+import { Registry } from "prom-client";
 
 /** The admin port: liveness, readiness and metrics; never public. DESIGN section 1. */
 export function createAdmin(options: {
-  registry: Registry;
+  /** The metrics as Prometheus reads them. */
+  metricsPage(): Promise<string>;
   /** Why the gateway is not ready, in words; undefined when it is. */
   notReady(): string | undefined;
 }): Server {
@@ -30,7 +31,7 @@ export function createAdmin(options: {
         return plain(res, why === undefined ? 200 : 503, why ?? "ok");
       }
       case "/metrics":
-        return plain(res, 200, (await options.registry.metrics()).trimEnd(), options.registry.contentType);
+        return plain(res, 200, (await options.metricsPage()).trimEnd(), Registry.PROMETHEUS_CONTENT_TYPE);
       default:
         return plain(res, 404, "no such page; there are /livez, /readyz and /metrics");
     }

@@ -1,0 +1,120 @@
+import cluster, { type Worker } from "node:cluster";
+import { setTimeout as delay } from "node:timers/promises";
+import { AggregatorRegistry, type Registry } from "prom-client";
+import type { Logger } from "./telemetry/log.ts";
+
+const RESTART_DELAY_MIN_MS = 500;
+const RESTART_DELAY_MAX_MS = 10_000;
+/** A worker that lived so long had started well. */
+const STARTED_WELL_MS = 10_000;
+const METRICS_TIMEOUT_MS = 6000;
+
+/** Its number among the workers, from 1; set by the supervisor. The first one also does what is done once. */
+const NUMBER = "TOLLGATE_WORKER";
+
+type ToSupervisor = { kind: "listening" } | { kind: "metrics wanted"; id: number };
+type ToWorker = { kind: "metrics"; id: number; page: string };
+
+/**
+ * Runs `count` gateways on one public port and starts anew those that end; SIGTERM and SIGINT end all, SIGHUP is passed
+ * on. The supervisor serves nothing itself. Decision 0023.
+ * @returns the exit code: 0 when all workers ended cleanly after a signal
+ */
+export async function supervise(count: number, log: Logger): Promise<number> {
+  const metrics = new AggregatorRegistry();
+  const ended = Promise.withResolvers<number>();
+  const living = new Map<number, Worker>();
+  let stopping = false;
+  let everListened = false;
+  let code = 0;
+
+  function launch(number: number, afterMs: number): void {
+    const worker = cluster.fork({ [NUMBER]: String(number) });
+    const startedMs = performance.now();
+    living.set(number, worker);
+    worker.on("message", (message: ToSupervisor) => {
+      if (message.kind === "listening") everListened = true;
+      if (message.kind === "metrics wanted") void answerMetrics(worker, message.id);
+    });
+    worker.on("error", (error) => log.error({ err: error, worker: number }, "a worker cannot be reached"));
+    worker.once("exit", (exitCode, signal) => {
+      living.delete(number);
+      if (stopping || !everListened) {
+        // One that cannot start says so itself; none of the others would do better.
+        if (exitCode !== 0) code = 1;
+        stop("SIGTERM");
+        return;
+      }
+      const wellMs = performance.now() - startedMs;
+      const nextMs =
+        wellMs > STARTED_WELL_MS ? RESTART_DELAY_MIN_MS : Math.min(RESTART_DELAY_MAX_MS, 2 * afterMs);
+      log.error(
+        { worker: number, exit_code: exitCode, signal, again_in_ms: nextMs },
+        "a worker ended; it is started again",
+      );
+      void delay(nextMs).then(() => (stopping ? stop("SIGTERM") : launch(number, nextMs)));
+    });
+  }
+
+  async function answerMetrics(worker: Worker, id: number): Promise<void> {
+    const page = await metrics.clusterMetrics().catch((error: Error) => `# ${error.message}`);
+    if (worker.isConnected()) worker.send({ kind: "metrics", id, page } satisfies ToWorker);
+  }
+
+  function stop(signal: NodeJS.Signals): void {
+    stopping = true;
+    for (const worker of living.values()) worker.process.kill(signal);
+    if (living.size === 0) ended.resolve(code);
+  }
+
+  process.on("SIGTERM", () => stop("SIGTERM"));
+  process.on("SIGINT", () => stop("SIGINT"));
+  process.on("SIGHUP", () => {
+    for (const worker of living.values()) worker.process.kill("SIGHUP");
+  });
+  for (let number = 1; number <= count; number++) launch(number, RESTART_DELAY_MIN_MS);
+  return ended.promise;
+}
+
+/** What a process is among those that share a port; a process on its own does everything. */
+export interface Role {
+  /** Serves the admin port, sweeps, verifies the books: what one of all workers does. */
+  first: boolean;
+  /** Says to the supervisor that the public port is served. */
+  listening(): void;
+  /** Takes this process's metrics. @returns asks for the page of all workers, or of this process alone */
+  share(registry: Registry): () => Promise<string>;
+}
+
+export const ALONE: Role = {
+  first: true,
+  listening: () => undefined,
+  share: (registry) => () => registry.metrics(),
+};
+
+/** The role of this process. */
+export function roleOf(env: NodeJS.ProcessEnv): Role {
+  if (!cluster.isWorker || env[NUMBER] === undefined) return ALONE;
+  const waiting = new Map<number, (page: string) => void>();
+  let asked = 0;
+  process.on("message", (message: ToWorker) => {
+    if (message.kind === "metrics") waiting.get(message.id)?.(message.page);
+  });
+  return {
+    first: env[NUMBER] === "1",
+    listening: () => void process.send?.({ kind: "listening" } satisfies ToSupervisor),
+    share(registry) {
+      AggregatorRegistry.setRegistries(registry);
+      // Once there is one, prom-client answers the supervisor's questions for this process's numbers.
+      new AggregatorRegistry();
+      return () => {
+        const id = asked++;
+        const page = Promise.withResolvers<string>();
+        waiting.set(id, page.resolve);
+        process.send?.({ kind: "metrics wanted", id } satisfies ToSupervisor);
+        const late = delay(METRICS_TIMEOUT_MS, "# the supervisor does not answer", { ref: false });
+        return Promise.race([page.promise, late]).finally(() => waiting.delete(id));
+      };
+    },
+  };
+}

@@ -1,0 +1,111 @@
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { startGenerator } from "../../src/sandbox/generator/server.ts";
+import { consumed, expectSound, readBooks } from "../support/audit.ts";
+import { send, until } from "../support/gateway.ts";
+import { startGatewayProcess, startProgram } from "../support/processes.ts";
+import { givenKey, givenRedis, TEXT_TO_VIDEO, type TestRedis } from "../support/store-stage.ts";
+
+const UNLIMITED = { rateLimit: 100_000, maxConcurrent: 10_000, dailyLimit: 100_000 };
+const WORKERS = { server: { workers: 2, drain_delay: "0s" } };
+
+let redis: TestRedis;
+let generator: Awaited<ReturnType<typeof startGenerator>>;
+beforeAll(async () => {
+  redis = await givenRedis();
+  generator = await startGenerator({ behaviour: { durationMs: 60_000 } });
+});
+afterAll(async () => {
+  await generator.stop();
+  await redis.stop();
+});
+
+/** Lines of the metrics page that begin with `name`, as numbers. */
+async function samples(adminUrl: string, name: string): Promise<number[]> {
+  const page = await (await fetch(`${adminUrl}/metrics`)).text();
+  const lines = page.split("\n").filter((line) => line.startsWith(name));
+  return lines.map((line) => Number(line.slice(line.lastIndexOf(" "))));
+}
+
+test("two processes share the port, the limits and one metrics page; one that dies comes back", async () => {
+  const urls = { redisUrl: redis.url, upstreamUrl: generator.url };
+  const gateway = await startGatewayProcess({ ...urls, config: WORKERS });
+  const key = await givenKey(redis.client, { credits: 1_000_000, limits: UNLIMITED });
+  const generate = () =>
+    send(gateway.url, "POST", TEXT_TO_VIDEO, {
+      key: key.key,
+      body: { prompt: "x" },
+      headers: { connection: "close" },
+    });
+  const servedBy = (): Set<string> =>
+    // The middle of a request id is its process's own.
+    new Set(gateway.logs().flatMap(({ request_id: id }) => (id ? [String(id).slice(-14, -6)] : [])));
+  const sound = async (): Promise<number> => {
+    const books = await readBooks(redis.client, key);
+    expectSound(books);
+    return consumed(books).length;
+  };
+
+  await until(
+    () => gateway.logs().some(({ msg }) => msg === "one more process listens"),
+    "the second process",
+  );
+  let sent = 0;
+  await until(async () => {
+    expect((await generate()).status).toBe(200);
+    sent++;
+    return servedBy().size === 2;
+  }, "both to have served");
+  expect(await samples(gateway.adminUrl, "tollgate_requests_total")).toEqual([sent]);
+  expect(await sound()).toBe(sent);
+
+  // The second one is killed: requests go on, and it is replaced.
+  const [other] = await workersOf(gateway.pid);
+  process.kill(other!, "SIGKILL");
+  await until(
+    () => gateway.logs().filter(({ msg }) => msg === "one more process listens").length === 2,
+    "a new one",
+  );
+  await until(async () => {
+    expect((await generate()).status).toBe(200);
+    sent++;
+    return servedBy().size === 3;
+  }, "the new one to have served");
+  expect(await sound()).toBe(sent);
+
+  gateway.signal("SIGTERM");
+  expect((await gateway.ended()).how).toBe("exit code 0");
+});
+
+/** Process ids of the workers, the one without an admin port first. */
+async function workersOf(supervisor: number): Promise<number[]> {
+  const { execFileSync } = await import("node:child_process");
+  const { readFileSync } = await import("node:fs");
+  const pids = execFileSync("pgrep", ["-P", String(supervisor)], { encoding: "utf8" })
+    .trim()
+    .split("\n")
+    .map(Number);
+  const isSecond = (pid: number): boolean =>
+    readFileSync(`/proc/${pid}/environ`, "utf8").includes("TOLLGATE_WORKER=2");
+  return pids.filter(isSecond);
+}
+
+test("when no process can listen, all end, and say why", async () => {
+  const taken = createServer().listen(0, "127.0.0.1");
+  await until(() => taken.listening);
+  const { port } = taken.address() as AddressInfo;
+  const env = {
+    HOST: "127.0.0.1",
+    PORT: String(port),
+    ADMIN_PORT: "0",
+    REDIS_URL: redis.url,
+    UPSTREAM_URL: generator.url,
+  };
+  const program = await startProgram(env, WORKERS);
+  const { how, stderr } = await program.ended();
+  taken.close();
+  await program.stop();
+  expect(how).toBe("exit code 1");
+  expect(stderr).toContain("EADDRINUSE");
+});
