@@ -74,7 +74,7 @@ export function bind(
   const { nowMs } = world;
   const owner = world.tasks.get(taskId);
   const otherTask = request.taskId !== undefined && request.taskId !== taskId;
-  const answer = (outcome: string): Reply => [outcome, ...numbersOf(world, key)];
+  const answer = (outcome: string): Reply => [outcome, nowMs];
   if ((owner && owner !== request) || otherTask) return answer("conflict");
   if (request.state === "bound" || request.state === "ended") return answer("bound");
 

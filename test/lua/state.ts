@@ -1,10 +1,8 @@
+import type { StreamEntry } from "../../src/store/ledger-entries.ts";
 import type { KeyRef } from "../../src/store/names.ts";
 import { idempotencyName, partitionNames } from "../../src/store/names.ts";
 import type { Run } from "./drive.ts";
 import { type Entry, heldOf, type ModelAccount, slotsOf } from "./model-state.ts";
-
-/** As many as an account's list of recent transactions keeps. */
-const RECENT = 10;
 
 interface AccountState {
   balance: number;
@@ -12,7 +10,6 @@ interface AccountState {
   totalUsed: number;
   totalRequests: number;
   ledger: Entry[];
-  recent: string[];
 }
 
 /** What is stored beyond the replies: money, ledgers, slots, and what the sweeper will find. */
@@ -24,18 +21,20 @@ interface State {
   idempotency: Record<string, string>;
 }
 
-/** One ledger entry of one account as the stream holds it, with its stream id. */
-export interface StoredEntry extends Entry {
+/** One ledger entry of one account as the stream holds it, with its stream id and that of the entry before it. */
+interface StoredEntry extends Entry {
   id: string;
+  previous: string;
 }
 
 /** Reads an account's ledger. */
 export async function ledgerOf(run: Run, { names, accountId }: KeyRef): Promise<StoredEntry[]> {
   const entries = await run.stage.redis.xrange(names.ledger, "-", "+");
-  return entries.flatMap(([id, fields]) => entryOf(id, fields, accountId) ?? []);
+  return entries.flatMap((entry) => entryOf(entry, accountId) ?? []);
 }
 
-function entryOf(id: string, fields: string[], accountId: string): StoredEntry | undefined {
+/** Reads an entry as XRANGE answers it; undefined if it is another account's. */
+export function entryOf([id, fields]: StreamEntry, accountId: string): StoredEntry | undefined {
   const entry: Record<string, string | number> = {};
   for (let at = 0; at < fields.length; at += 2) {
     const name = fields[at]!;
@@ -43,24 +42,7 @@ function entryOf(id: string, fields: string[], accountId: string): StoredEntry |
     entry[name] = isNumber ? Number(fields[at + 1]) : fields[at + 1]!;
   }
   const { account_id, ...rest } = entry;
-  return account_id === accountId ? { ...(rest as unknown as Entry), id } : undefined;
-}
-
-/** An account's most recent transactions, one line each, as the ledger tells them. */
-export function linesOf(ledger: readonly StoredEntry[]): string[] {
-  const latest = ledger.slice(-RECENT).reverse();
-  return latest.map((entry) =>
-    [
-      entry.id,
-      entry.type,
-      entry.amount,
-      entry.balance_after,
-      entry.endpoint,
-      entry.reason,
-      entry.task_id,
-      entry.at,
-    ].join("|"),
-  );
+  return account_id === accountId ? { ...(rest as unknown as StoredEntry), id } : undefined;
 }
 
 /** Keys whose accounts differ. */
@@ -110,23 +92,16 @@ function pairs(flat: readonly string[]): Record<string, number> {
 
 async function accountState(run: Run, ref: KeyRef): Promise<AccountState> {
   const { redis } = run.stage;
-  const [money, ledger, recent] = await Promise.all([
-    redis.hmget(ref.names.account, "balance", "held", "total_used", "total_requests"),
+  const [[lastEntry, ...money], ledger] = await Promise.all([
+    redis.hmget(ref.names.account, "last_entry", "balance", "held", "total_used", "total_requests"),
     ledgerOf(run, ref),
-    redis.lrange(ref.names.recent, 0, -1),
   ]);
-  const lines = linesOf(ledger);
-  if (lines.join() !== recent.join()) throw new Error(`recent transactions ${recent}, ledger ${lines}`);
+  const chain = [...ledger.map(({ previous }) => previous), lastEntry ?? ""].join();
+  const ids = ["", ...ledger.map(({ id }) => id)].join();
+  if (chain !== ids) throw new Error(`the chain of entries is ${chain}, the ledger ${ids}`);
   const [balance, held, totalUsed, totalRequests] = money.map(Number) as [number, number, number, number];
-  const entries = ledger.map(({ id: _, ...entry }) => entry);
-  return {
-    balance,
-    held,
-    totalUsed,
-    totalRequests,
-    ledger: entries,
-    recent: recent.map((line) => line.slice(line.indexOf("|"))),
-  };
+  const entries = ledger.map(({ id: _id, previous: _previous, ...entry }) => entry);
+  return { balance, held, totalUsed, totalRequests, ledger: entries };
 }
 
 /** Every idempotency digest that a request of this run carried. */
@@ -157,7 +132,6 @@ export function expectedState({ world }: Run): State {
 
   function accountOf(account: ModelAccount): AccountState {
     const { balance, totalUsed, totalRequests, ledger } = account;
-    const recent = linesOf(ledger.map((entry) => ({ ...entry, id: "" })));
-    return { balance, held: heldOf(world, account), totalUsed, totalRequests, ledger, recent };
+    return { balance, held: heldOf(world, account), totalUsed, totalRequests, ledger };
   }
 }

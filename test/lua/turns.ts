@@ -1,20 +1,22 @@
-import { type Command, HOUR, type Scenario, SECOND } from "./commands.ts";
+import { type Asking, type Command, HOUR, type Scenario, SECOND } from "./commands.ts";
 import type { Said } from "./model.ts";
 
-const submit = (key: number, price = 10): Command => ({ kind: "submit", key, price });
+const submit = (key: number, price = 10): Asking => ({ kind: "submit", key, price });
 const voided = (reason: "refused" | "due" | "unsent"): Command => ({ kind: "void", request: 0, reason });
 const wait = (byMs: number): Command => ({ kind: "time", byMs });
 const bound: Command = { kind: "bind", request: 0, task: "own" };
-const said = (status: Said): Command => ({
+const saidOf = (request: number, status: Said): Asking => ({
   kind: "observe",
-  request: 0,
+  request,
   tasks: true,
   status,
   refundFailed: true,
   poller: 0,
 });
+const said = (status: Said): Command => saidOf(0, status);
+const together = (commands: Asking[], spoilt?: number): Command => ({ kind: "together", commands, spoilt });
 const settled = (key: number): Command[] => [submit(key), voided("refused")];
-const admitted = (idempotency: number): Command => ({
+const admitted = (idempotency: number): Asking => ({
   kind: "submit",
   key: 0,
   price: 10,
@@ -134,6 +136,31 @@ const RARE_TURNS: Command[][] = [
     { kind: "credits", key: 0 },
     { kind: "inspect", key: 0, tasks: false, cacheMs: 0 },
   ],
+  // In one call: more than a limit allows, other keys beside it, and one item that fails; then all that settles them.
+  [
+    together([submit(0), submit(1), submit(0), submit(0, 20), submit(0), submit(0)], 1),
+    together(
+      [4, 3, 2, 1, 0].map((request): Asking => ({ kind: "bind", request, task: "own" })),
+      0,
+    ),
+    together(
+      [
+        { kind: "void", request: 5, reason: "refused" },
+        { kind: "void", request: 0, reason: "refused" },
+      ],
+      2,
+    ),
+    together(
+      ["processing", "failed", "completed"].map((status, request) => saidOf(request, status as Said)),
+      1,
+    ),
+    together(
+      [0, 1, 2].map((key): Asking => ({ kind: "inspect", key, request: key, tasks: true, cacheMs: 5000 })),
+      3,
+    ),
+  ],
+  // What one item takes is gone for the next: the last slot, the last credits, an Idempotency-Key.
+  [together([submit(2, 40), submit(2, 40), admitted(0), admitted(0), submit(1, 40), submit(1, 40)])],
   // What is collected is gone.
   [
     submit(0),
