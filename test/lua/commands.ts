@@ -34,7 +34,7 @@ export type Command =
   | ({ kind: "plan" } & Asked)
   | { kind: "recharge"; key: number; amount: number; reference: number }
   | { kind: "credits"; key: number }
-  | { kind: "claim"; key: number; most: number }
+  | { kind: "claim"; key: number; list: "holds" | "polls"; most: number }
   | { kind: "collect"; key: number; retentionMs: number }
   | { kind: "time"; byMs: number }
   | { kind: "limits"; key: number; rateLimit: number; maxConcurrent: number; dailyLimit: number }
@@ -131,7 +131,15 @@ const command: fc.Arbitrary<Command> = fc.oneof(
     }),
   },
   { weight: 3, arbitrary: fc.record({ kind: kind("credits"), key }) },
-  { weight: 4, arbitrary: fc.record({ kind: kind("claim"), key, most: fc.integer({ min: 1, max: 4 }) }) },
+  {
+    weight: 4,
+    arbitrary: fc.record({
+      kind: kind("claim"),
+      key,
+      list: fc.constantFrom("holds" as const, "polls" as const),
+      most: fc.integer({ min: 1, max: 4 }),
+    }),
+  },
   {
     weight: 1,
     arbitrary: fc.record({ kind: kind("collect"), key, retentionMs: fc.constantFrom(0, 70 * SECOND) }),

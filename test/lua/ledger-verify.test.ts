@@ -230,6 +230,8 @@ const BREAKAGES: [string, string[], (books: Books) => Promise<unknown>][] = [
       const { requestId, price } = books.requests.held;
       await books.redis.hset(requestName(books.partition, requestId), "state", "bound");
       await books.redis.hincrby(books.key.names.account, "held", -price);
+      await books.redis.zrem(books.key.names.holds, requestId);
+      await books.redis.zadd(books.key.names.polls, 1, requestId);
     },
   ],
   [
@@ -265,22 +267,42 @@ const BREAKAGES: [string, string[], (books: Books) => Promise<unknown>][] = [
       redis.smove(key.names.slots, other.names.slots, requests.bound.requestId),
   ],
   [
-    "an open request that is never due",
+    "an open task that is never due",
     ["due"],
-    (books) => books.redis.zrem(books.key.names.due, books.requests.bound.requestId),
+    (books) => books.redis.zrem(books.key.names.polls, books.requests.bound.requestId),
+  ],
+  [
+    "a hold that is never due",
+    ["due"],
+    (books) => books.redis.zrem(books.key.names.holds, books.requests.held.requestId),
+  ],
+  [
+    "a hold that is polled",
+    ["due"],
+    (books) => books.redis.zadd(books.key.names.polls, 1, books.requests.held.requestId),
+  ],
+  [
+    "a task that is due as a hold",
+    ["due"],
+    (books) => books.redis.zadd(books.key.names.holds, 1, books.requests.bound.requestId),
   ],
   [
     "an open request in neither list",
     ["due", "slots"],
     async ({ redis, key, requests }) => {
-      await redis.zrem(key.names.due, requests.bound.requestId);
+      await redis.zrem(key.names.polls, requests.bound.requestId);
       await redis.srem(key.names.slots, requests.bound.requestId);
     },
   ],
   [
     "an ended request that is due",
     ["due"],
-    (books) => books.redis.zadd(books.key.names.due, 1, books.requests.completed.requestId),
+    (books) => books.redis.zadd(books.key.names.polls, 1, books.requests.completed.requestId),
+  ],
+  [
+    "a void request that is due",
+    ["due"],
+    (books) => books.redis.zadd(books.key.names.holds, 1, books.requests.void.requestId),
   ],
   ["a window out of order", ["window"], (books) => books.redis.lpush(books.key.names.window, 1)],
   [

@@ -216,8 +216,15 @@ const byTimeThenId = (time: (request: ModelRequest) => number) => (a: ModelReque
   time(a) - time(b) || (a.generation.requestId < b.generation.requestId ? -1 : 1);
 
 /** Takes what is due out of sight for the lease. */
-export function claim(world: World, partition: number, most: number, leaseMs: number): Reply {
-  const open = world.requests.filter((request) => request.state === "held" || request.state === "bound");
+export function claim(
+  world: World,
+  list: "holds" | "polls",
+  partition: number,
+  most: number,
+  leaseMs: number,
+): Reply {
+  const listed = list === "holds" ? "held" : "bound";
+  const open = world.requests.filter(({ state }) => state === listed);
   const due = open.filter(
     ({ key, sweepAtMs = 0 }) => key.partition === partition && sweepAtMs <= world.nowMs,
   );

@@ -131,7 +131,12 @@ export const MUTANTS: readonly Mutant[] = [
   ),
   mutant("one slot too many", "admit", ">= key.max_concurrent", "> key.max_concurrent"),
   mutant("the last credit cannot be spent", "admit", "available < price", "available <= price"),
-  mutant("held credits are spent again", "admit", " - tonumber(money[2] or 0)", ""),
+  mutant(
+    "held credits are spent again",
+    "admit",
+    "tonumber(money[1] or 0) - held",
+    "tonumber(money[1] or 0)",
+  ),
   mutant("not_after is not looked at", "admit", "now > tonumber(ARGV[7])", "false"),
   mutant("stale one ms early", "admit", "now > tonumber(ARGV[7])", "now >= tonumber(ARGV[7])"),
   mutant("a replay is admitted anew", "admit", "if earlier then", 'if earlier == "void" then'),
@@ -212,6 +217,7 @@ export const MUTANTS: readonly Mutant[] = [
   without("a late one without a slot", "bind", '  redis.call("SADD", slots, request_id)\n'),
   without("a late one stays among the ended", "bind", '  redis.call("ZREM", KEYS[8], request_id)\n'),
   without("a tombstone's expiry stays", "bind", '  redis.call("PERSIST", request)\n'),
+  without("the bound stays among the holds", "bind", '  redis.call("ZREM", KEYS[9], request_id)\n'),
   without("nobody polls the task", "bind", 'redis.call("ZADD", KEYS[4], due_at, request_id)\n'),
   mutant(
     "the task id is not claimed",

@@ -71,7 +71,7 @@ async function everyCall(stage: Stage): Promise<ScriptCall[]> {
     () => stage.observe(plain, "pending"),
     () => stage.observe(plain, "pending", { poller: key }),
     () => stage.credits(key),
-    () => stage.sweeps.claim(key.partition, 10),
+    () => stage.sweeps.claim("polls", key.partition, 10),
   ];
   const calls: ScriptCall[] = [];
   for (const operation of operations) {

@@ -16,7 +16,8 @@ interface AccountState {
 interface State {
   accounts: Record<string, AccountState>;
   slots: Record<string, string[]>;
-  open: Record<string, number>;
+  holds: Record<string, number>;
+  polls: Record<string, number>;
   ended: Record<string, number>;
   idempotency: Record<string, string>;
 }
@@ -52,7 +53,7 @@ export const oneKeyEach = (refs: readonly KeyRef[]): KeyRef[] =>
 /** Reads what the store holds; throws where two of its own records disagree. */
 export async function storedState(run: Run): Promise<State> {
   const { redis } = run.stage;
-  const state: State = { accounts: {}, slots: {}, open: {}, ended: {}, idempotency: {} };
+  const state: State = { accounts: {}, slots: {}, holds: {}, polls: {}, ended: {}, idempotency: {} };
   const reads = [
     ...oneKeyEach(run.refs).map(async (ref) => {
       state.accounts[ref.accountId] = await accountState(run, ref);
@@ -61,10 +62,10 @@ export async function storedState(run: Run): Promise<State> {
       state.slots[keyId] = (await redis.smembers(names.slots)).sort();
     }),
     ...[...new Set(run.refs.map(({ partition }) => partition))].map(async (partition) => {
-      const { due, done } = partitionNames(partition);
-      const [open, ended] = await Promise.all([redis.zrange(due, 0, "-1", "WITHSCORES"), scored(done)]);
-      Object.assign(state.open, pairs(open));
-      Object.assign(state.ended, pairs(ended));
+      const { holds, polls, done } = partitionNames(partition);
+      Object.assign(state.holds, await scored(holds));
+      Object.assign(state.polls, await scored(polls));
+      Object.assign(state.ended, await scored(done));
     }),
     ...digestsOf(run).map(async ({ digest, partition }) => {
       const first = await redis.hmget(
@@ -79,8 +80,8 @@ export async function storedState(run: Run): Promise<State> {
   await Promise.all(reads);
   return state;
 
-  function scored(name: string): Promise<string[]> {
-    return redis.zrange(name, 0, "-1", "WITHSCORES");
+  async function scored(name: string): Promise<Record<string, number>> {
+    return pairs(await redis.zrange(name, 0, "-1", "WITHSCORES"));
   }
 }
 
@@ -116,13 +117,14 @@ function digestsOf(run: Run): { digest: string; partition: number }[] {
 
 /** What the model says the store holds. */
 export function expectedState({ world }: Run): State {
-  const state: State = { accounts: {}, slots: {}, open: {}, ended: {}, idempotency: {} };
+  const state: State = { accounts: {}, slots: {}, holds: {}, polls: {}, ended: {}, idempotency: {} };
   for (const key of world.keys) {
     state.accounts[key.account.id] ??= accountOf(key.account);
     state.slots[key.keyId] = slotsOf(world, key).sort();
   }
   for (const { generation, state: at, sweepAtMs, endedAtMs } of world.requests) {
-    if (at === "held" || at === "bound") state.open[generation.requestId] = sweepAtMs!;
+    if (at === "held") state.holds[generation.requestId] = sweepAtMs!;
+    else if (at === "bound") state.polls[generation.requestId] = sweepAtMs!;
     else if (endedAtMs !== undefined) state.ended[generation.requestId] = endedAtMs;
   }
   for (const [digest, { request, taskId = "", data = "" }] of world.idempotency) {

@@ -118,8 +118,12 @@ async function aside(
   const { names, partition } = run.refs[command.key]!;
   switch (command.kind) {
     case "claim":
-      await stage.sweeps.claim(partition, command.most);
-      return same(stage.replies()[0], model.claim(world, partition, command.most, LEASE_MS), where);
+      await stage.sweeps.claim(command.list, partition, command.most);
+      return same(
+        stage.replies()[0],
+        model.claim(world, command.list, partition, command.most, LEASE_MS),
+        where,
+      );
     case "collect": {
       const collected = await stage.sweeps.collect(partition, command.retentionMs, COLLECTED_MAX);
       return same(collected, model.collect(world, partition, command.retentionMs, COLLECTED_MAX), where);

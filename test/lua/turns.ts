@@ -119,12 +119,23 @@ const RARE_TURNS: Command[][] = [
     { kind: "limits", key: 0, rateLimit: 2, maxConcurrent: 4, dailyLimit: 9 },
     submit(0),
   ],
+  // One entry has left a window, several have not: the oldest of those says when the next one leaves.
+  [
+    ...[20, 10, 10, 20].flatMap((seconds) => [...settled(0), wait(seconds * SECOND)]),
+    { kind: "inspect", key: 0, tasks: false, cacheMs: 0 },
+  ],
+  // The day is used up and the clock steps back: midnight is farther away than the key's clock says.
+  [
+    ...[1, 2, 3, 4, 5].flatMap(() => [submit(0), bound, said("completed"), wait(61 * SECOND)]),
+    wait(-62 * SECOND),
+    submit(0),
+  ],
   // The last ms of a key and of an ADMIT on its way.
   [{ kind: "end key", key: 0, how: "expires" }, wait(30 * SECOND - 1), submit(0), wait(1), submit(0)],
   [{ kind: "plan", key: 0, price: 10 }, wait(10 * SECOND), { kind: "admit", request: 0 }],
   [{ kind: "plan", key: 0, price: 10 }, wait(10 * SECOND + 1), { kind: "admit", request: 0 }],
   // More transactions than are listed, and credits that a refund could lift beyond the exact integers.
-  [1, 2, 3, 4, 5, 6].flatMap(() => [submit(2), bound, said("failed")]),
+  [...[1, 2, 3, 4, 5, 6].flatMap(() => [submit(2), bound, said("failed")]), { kind: "credits", key: 2 }],
   [submit(0, 40), bound, { kind: "recharge", key: 0, amount: Number.MAX_SAFE_INTEGER - 80, reference: 0 }],
   // A key that asks less often than once a minute keeps one entry, not all it ever had.
   [1, 2, 3, 4, 5, 6].flatMap(() => [...settled(0), wait(61 * SECOND)]),
