@@ -14,14 +14,15 @@ function givenBatcher(
 ) {
   const calls: Call[] = [];
   const answer = options.answer ?? (async ({ items }) => items.map(({ args }): Reply => [args[2]!]));
-  const ask = createBatcher(
-    (verb, items) => {
+  const ask = createBatcher({
+    send(verb, items) {
       const call = { verb, items: items.map(({ keys, args }) => ({ keys, args })) };
       calls.push(call);
       return answer(call);
     },
-    () => options.clustered ?? false,
-  );
+    failure: (cause) => new Error("the store failed", { cause }),
+    clustered: () => options.clustered ?? false,
+  });
   return {
     calls,
     ask,
@@ -107,7 +108,7 @@ test("an item that fails rejects that item alone", async () => {
   const settled = await Promise.allSettled(["a", "b", "c"].map((id) => ask("bind", name("p01"), args(id))));
   expect(settled).toEqual([
     { status: "fulfilled", value: ["a"] },
-    { status: "rejected", reason: refused },
+    { status: "rejected", reason: expect.objectContaining({ message: "the store failed", cause: refused }) },
     { status: "fulfilled", value: ["c"] },
   ]);
 });
@@ -126,9 +127,9 @@ test("a call that fails rejects all its items, and no other call's", async () =>
     ask("admit", name("p01"), args("c")),
   ]);
   expect(settled).toEqual([
-    { status: "rejected", reason: away },
+    { status: "rejected", reason: expect.objectContaining({ message: "the store failed", cause: away }) },
     { status: "fulfilled", value: ["b"] },
-    { status: "rejected", reason: away },
+    { status: "rejected", reason: expect.objectContaining({ message: "the store failed", cause: away }) },
   ]);
 });
 
@@ -139,5 +140,5 @@ test("a call that throws at once rejects its items too", async () => {
       throw away;
     },
   });
-  await expect(ask("admit", name("p01"), args("a"))).rejects.toBe(away);
+  await expect(ask("admit", name("p01"), args("a"))).rejects.toMatchObject({ cause: away });
 });
