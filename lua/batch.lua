@@ -10,7 +10,11 @@ while ARGV[arg_at] do
   local last_key = key_at + tonumber(ARGV[arg_at]) - 1
   local last_arg = arg_at + 1 + tonumber(ARGV[arg_at + 1])
   local ok, answer = pcall(run, { unpack(KEYS, key_at, last_key) }, { ARGV[1], ARGV[2], unpack(ARGV, arg_at + 2, last_arg) })
-  if not ok then answer = { err = type(answer) == "table" and answer.err or "ERR " .. tostring(answer) } end
+  if not ok then
+    local words = type(answer) == "table" and answer.err or tostring(answer)
+    -- What a command says has its code in front, which tells the gateway whether to try again; Lua's own words have none.
+    answer = { err = string.find(words, "^%u+ ") and words or "ERR " .. words }
+  end
   replies[#replies + 1] = answer
   key_at, arg_at = last_key + 1, last_arg + 1
 end

@@ -74,7 +74,7 @@ export function readBooks(history: History): Books {
     const [, kind = "", id = ""] = /^tg:\{p\d+\}:(\w+):?(.*)$/.exec(name) ?? [];
     if (kind === "request") requests.set(id, requestBook(id, value as Fields));
     if (kind === "ledger") for (const line of value as [string, string[]][]) entries.push(entryOf(line));
-    if (kind === "due") due.push(...(value as string[]));
+    if (kind === "holds" || kind === "polls") due.push(...(value as string[]));
   }
   const find = (kind: string, id: string): unknown => {
     for (const [name, value] of byName) if (name.endsWith(`}:${kind}:${id}`)) return value;

@@ -1,15 +1,27 @@
-import { createHash } from "node:crypto";
 import { once } from "node:events";
 import { type AddressInfo, connect, createServer, type Server, type Socket } from "node:net";
 import { join } from "node:path";
 import { setImmediate as nextTick } from "node:timers/promises";
-import { scriptSource, VERBS } from "../../src/store/scripts.ts";
+import type { Item } from "../../src/store/scripts.ts";
+import {
+  type Command,
+  createCommandReader,
+  createReplyReader,
+  type Reply,
+  verbsBySha,
+} from "../support/resp.ts";
 import type { LinkEvent } from "./history.ts";
-import { createCommandReader, createReplyReader, type RawCommand, type RawReply } from "./resp.ts";
 
-/** One command between a gateway and Redis, from its arrival on; the history's line and what else hooks ask for. */
-export interface Passing extends LinkEvent {
-  words: string[];
+/** One item of a command: the history's line, and the names that it is given. */
+interface PassingItem extends LinkEvent {
+  keys: readonly string[];
+}
+
+/** One command between a gateway and Redis, from its arrival on. What befalls it befalls all its items. */
+export interface Passing {
+  gateway: string;
+  verb: string;
+  items: PassingItem[];
 }
 
 /**
@@ -39,10 +51,10 @@ export type RedisProxy = ReturnType<typeof createRedisProxy>;
  * @param root where the gateways' `lua/` lies
  */
 export function createRedisProxy(targetPort: number, root: string) {
-  const verbs = verbsOf(root);
   const servers: Server[] = [];
   const links = new Set<Socket>();
-  const events: Passing[] = [];
+  const events: PassingItem[] = [];
+  const verbs = verbsBySha(join(root, "lua"));
   let hooks: Hooks = {};
 
   return {
@@ -58,11 +70,11 @@ export function createRedisProxy(targetPort: number, root: string) {
         client.once("close", () => links.delete(client));
         openLink(client, targetPort, {
           hooks: () => hooks,
-          meet(command) {
-            const passing = { gateway, ...identify(command, verbs), atMs: Date.now(), forwardedMs: 0 };
-            const event: Passing = { ...passing, outcome: "", delivered: false, words: command.words };
-            if (RECORDED.has(event.verb)) events.push(event);
-            return event;
+          read: createCommandReader(verbs),
+          meet({ label: verb, items }) {
+            const passing = { gateway, verb, items: items.map((item) => passingItem(gateway, verb, item)) };
+            if (RECORDED.has(verb)) events.push(...passing.items);
+            return passing;
           },
         });
       });
@@ -78,19 +90,10 @@ export function createRedisProxy(targetPort: number, root: string) {
   };
 }
 
-function verbsOf(root: string): Map<string, string> {
-  const sha1 = (text: string): string => createHash("sha1").update(text).digest("hex");
-  return new Map(VERBS.map((verb) => [sha1(scriptSource(verb, join(root, "lua"))), verb]));
-}
-
 /** The request id is ARGV[3] of ADMIT, BIND, VOID and OBSERVE alike. */
-function identify({ words }: RawCommand, verbs: Map<string, string>): { verb: string; requestId: string } {
-  const [name = "", script = "", keys = "0"] = words;
-  const word = name.toLowerCase();
-  if (word !== "evalsha" && word !== "eval") return { verb: word, requestId: "" };
-  const sha = word === "eval" ? createHash("sha1").update(script, "latin1").digest("hex") : script;
-  const verb = verbs.get(sha) ?? word;
-  return { verb, requestId: RECORDED.has(verb) ? (words[3 + Number(keys) + 2] ?? "") : "" };
+function passingItem(gateway: string, verb: string, { keys, args }: Item): PassingItem {
+  const requestId = RECORDED.has(verb) ? String(args[2]) : "";
+  return { gateway, verb, requestId, atMs: Date.now(), forwardedMs: 0, outcome: "", delivered: false, keys };
 }
 
 /** One direction of a connection: what comes passes in order, when and if it may. */
@@ -138,13 +141,12 @@ async function writeOut(socket: Socket, bytes: Buffer, split: boolean): Promise<
 function openLink(
   client: Socket,
   targetPort: number,
-  { hooks, meet }: { hooks(): Hooks; meet(command: RawCommand): Passing },
+  { hooks, read, meet }: { hooks(): Hooks; read(chunk: Buffer): Command[]; meet(command: Command): Passing },
 ): void {
   const target = connect({ port: targetPort, host: "127.0.0.1", noDelay: true });
   const split = (): boolean => hooks().split === true;
   const toRedis = createLane(target, split);
   const toClient = createLane(client, split);
-  const readCommands = createCommandReader();
   const readReplies = createReplyReader();
   const unanswered: Passing[] = [];
   const reset = (): void => {
@@ -152,7 +154,7 @@ function openLink(
     target.destroy();
   };
 
-  const onCommand = (command: RawCommand): void => {
+  const onCommand = (command: Command): void => {
     const passing = meet(command);
     const action = hooks().command?.(passing);
     if (action === "reset") {
@@ -160,25 +162,28 @@ function openLink(
       return;
     }
     toRedis.send(command.bytes, action, () => {
-      passing.forwardedMs = Date.now();
+      for (const item of passing.items) item.forwardedMs = Date.now();
       unanswered.push(passing);
     });
   };
-  const onReply = (reply: RawReply): void => {
+  const onReply = (reply: Reply): void => {
     const passing = unanswered.shift();
     if (!passing) return;
-    passing.outcome = reply.outcome;
+    // One part for each item, or one error for all of them.
+    passing.items.forEach((item, at) => {
+      item.outcome = reply.parts[at] ?? reply.outcome;
+    });
     const action = hooks().reply?.(passing);
     if (action === "reset") {
       reset();
       return;
     }
     toClient.send(reply.bytes, action, () => {
-      passing.delivered = !client.destroyed;
+      for (const item of passing.items) item.delivered = !client.destroyed;
     });
   };
 
-  client.on("data", (chunk: Buffer) => readCommands(chunk).forEach(onCommand));
+  client.on("data", (chunk: Buffer) => read(chunk).forEach(onCommand));
   target.on("data", (chunk: Buffer) => readReplies(chunk).forEach(onReply));
   // What a client sent before it left still arrives, as it does from a kernel's buffer.
   client.on("close", () => void toRedis.idle().then(() => target.end()));

@@ -53,7 +53,8 @@ export async function countOpen(redis: Redis, accounts: readonly AccountFacts[])
   const partitions = Number(await redis.hget("tg:meta", "partitions"));
   let open = 0;
   for (let partition = 0; partition < partitions; partition++) {
-    open += await redis.zcard(partitionNames(partition).due);
+    const { holds, polls } = partitionNames(partition);
+    open += (await redis.zcard(holds)) + (await redis.zcard(polls));
   }
   const held = await many<string | null, AccountFacts>(redis, accounts, (pipe, { accountId }) =>
     pipe.hget(accountNames(partitionOf(accountId, partitions), accountId).account, "held"),

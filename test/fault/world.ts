@@ -163,7 +163,7 @@ export async function createWorld(
         accounts,
         verified: await verifyStore(redis).catch((error: Error) => [`verifyLedger: ${error.message}`]),
       };
-      const link = proxy.events.map(({ words: _words, ...event }) => event);
+      const link = proxy.events.map(({ keys: _keys, ...event }) => event);
       return { meta, client, upstream: upstream.events, link, faults, store: await readStore(redis) };
     },
     async stop() {

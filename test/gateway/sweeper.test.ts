@@ -195,16 +195,16 @@ test("what a dead gateway had claimed comes back when its lease ends, not before
   const taskId = await givenTask(calm, key, "duration=0");
   await calm.stop();
   const partition = await partitionFor(redis.client, key.accountId);
-  const { due } = partitionNames(partition);
+  const { polls } = partitionNames(partition);
   const [claimed = ""] = await openRequests(redis.client, key.accountId);
   const lease = Date.now() + 90_000;
-  await redis.client.zadd(due, "XX", String(lease), claimed);
+  await redis.client.zadd(polls, "XX", String(lease), claimed);
   await givenTask(gateway, key);
   await until(async () => (await readBooks(redis.client, key)).slots.length === 1, "the other task's end");
   expect((await readBooks(redis.client, key)).slots).toEqual([claimed]);
-  expect(Number(await redis.client.zscore(due, claimed)), "the lease is respected").toBe(lease);
+  expect(Number(await redis.client.zscore(polls, claimed)), "the lease is respected").toBe(lease);
   expect(polled(gateway, taskId)).toHaveLength(0);
-  await redis.client.zadd(due, "XX", "1", claimed);
+  await redis.client.zadd(polls, "XX", "1", claimed);
   await freed(key);
   expect(polled(gateway, taskId)).toHaveLength(1);
 });
@@ -258,7 +258,7 @@ test("hundreds of abandoned tasks are worked off with at most four questions at 
     const key = await givenKey(own.client, { credits: 10_000 });
     await Promise.all(Array.from({ length: 300 }, () => generate(busy, key)));
     expect(await makeDue(own.client, key.accountId)).toBe(300);
-    // What finds the queue full is handed back and comes again by itself, long before a lease would end.
+    // What finds the queue full stays on the list and is taken as soon as there is room.
     await until(async () => (await readBooks(own.client, key)).slots.length === 0, "all tasks to be ended");
     expect(most).toBe(4);
     expect((await readBooks(own.client, key)).totalUsed).toBe(3000);

@@ -47,8 +47,8 @@ test("a recharge adds credits and a ledger entry, and one reference credits once
 test("a recharge of an account that nobody has made writes nothing", async () => {
   const key = await stage.givenKey();
   const accountId = randomId("acc");
-  const { account, recent } = accountNames(stage.partition, accountId);
-  const stranger = { ...key, accountId, names: { ...key.names, account, recent } };
+  const { account } = accountNames(stage.partition, accountId);
+  const stranger = { ...key, accountId, names: { ...key.names, account } };
   const before = await stage.everything();
   expect(await stage.recharge(stranger, 50, "order 1")).toEqual(["unknown_account", "0"]);
   expect(await stage.everything()).toEqual(before);
@@ -92,7 +92,7 @@ test("ISSUE makes key, account and credits in one step, and refuses what is ther
   const { names } = key;
   const issue = (name: string, credits: number) =>
     connection.scripts.issue(
-      [name, names.account, keys, accounts, names.ledger, names.recent, references],
+      [name, names.account, keys, accounts, names.ledger, references],
       [String(NOON_MS), "", randomId("key"), key.accountId, credits, randomId("ref"), "tier", "standard"],
     );
   expect(await stage.credits(key)).toMatchObject({ balance: 70, tier: "enterprise" });

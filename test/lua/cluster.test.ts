@@ -6,6 +6,7 @@ import { type RunningRedis, startRedis } from "../../src/sandbox/redis.ts";
 import { grantCredits, issueKey } from "../../src/store/accounts.ts";
 import { type Connection, createClient } from "../../src/store/connection.ts";
 import { digestOf } from "../../src/store/names.ts";
+import { createStore } from "../../src/store/store.ts";
 import {
   createStage,
   HOLD_MS,
@@ -57,7 +58,7 @@ test("an account lives its whole life on a cluster", async () => {
   const replayable = { ...completed!, idempotency };
 
   await stage.givenTask(replayable);
-  expect(await stage.bind(replayable)).toMatchObject({ outcome: "bound" });
+  expect(await stage.bind(replayable)).toBe("bound");
   expect(await stage.admit(stage.request(key, { idempotency }))).toMatchObject({ outcome: "replayed" });
   const polled = await stage.store.inspectTask(key, taskOf(replayable), 5000, stage.tiers);
   expect(polled).toMatchObject({ outcome: "task" });
@@ -79,7 +80,7 @@ async function expectSwept(stage: Stage, key: Parameters<Stage["request"]>[0]): 
   await stage.admit(unsent!);
   expect(await stage.void(unsent!, "unsent")).toBe("void");
   stage.clock.nowMs += HOLD_MS;
-  const { requests } = await stage.sweeps.claim(key.partition, 10);
+  const { requests } = await stage.sweeps.claim("holds", key.partition, 10);
   expect(requests.map(({ requestId }) => requestId)).toEqual([left!.requestId]);
   expect(await stage.sweeps.voidDue(requests[0]!, stage.tiers)).toBe("void");
   expect(await stage.sweeps.collect(key.partition, 0, 10)).toBe(5);
@@ -95,11 +96,41 @@ test("a task id belongs to one request over all partitions of a cluster, until i
   for (const { stage, generation } of [neighbour, stranger]) {
     await stage.admit(generation);
     const before = await stage.everything();
-    expect(await stage.bind(generation, taskId)).toMatchObject({ outcome: "conflict" });
+    expect(await stage.bind(generation, taskId)).toBe("conflict");
     expect(await stage.everything()).toEqual(before);
   }
-  expect(await one.bind(owner)).toMatchObject({ outcome: "bound" });
+  expect(await one.bind(owner)).toBe("bound");
   await one.observe(owner, "completed");
   await one.sweeps.collect(3, 0, 10);
-  expect(await two.bind(stranger.generation, taskId)).toMatchObject({ outcome: "bound" });
+  expect(await two.bind(stranger.generation, taskId)).toBe("bound");
+});
+
+test("what one turn asks for goes out in one call for each partition", async () => {
+  const stages = [createStage(connection, { partition: 5 }), createStage(connection, { partition: 6 })];
+  const keys = await Promise.all(times(6, (at) => stages[at % 2]!.givenKey()));
+  const generations = times(24, (at) => stages[0]!.request(keys[at % keys.length]!));
+  const store = createStore(connection);
+  const batches = vi.spyOn(connection.scripts, "batch");
+  try {
+    const admissions = await Promise.all(generations.map((one) => store.admit(one, stages[0]!.tiers)));
+    expect(admissions.map(({ outcome }) => outcome)).toEqual(times(24, () => "admitted"));
+    const calls = batches.mock.calls.map(([verb, items]) => [verb, items.length]);
+    expect(calls).toEqual([
+      ["admit", 12],
+      ["admit", 12],
+    ]);
+    batches.mockClear();
+    const taskId = randomId("task");
+    const bindings = await Promise.all(
+      generations.map((one, at) => store.bind(one, `${taskId}_${at}`, "{}", HOLD_MS, stages[0]!.tiers)),
+    );
+    expect(bindings).toEqual(times(24, () => "bound"));
+    expect(batches.mock.calls.flatMap(([, items]) => items)).toHaveLength(24);
+    for (const [, items] of batches.mock.calls) {
+      const tags = items.flatMap((item) => item.keys).map((name) => /\{\w+\}/.exec(name)?.[0]);
+      expect(new Set(tags).size).toBe(1);
+    }
+  } finally {
+    batches.mockRestore();
+  }
 });

@@ -7,9 +7,12 @@ interface Asked {
   idempotency?: { key: number; body: number } | undefined;
 }
 
-/** One step of a sequence. `request` counts from the latest; `tasks`: only of those that have a task. */
-export type Command =
-  | ({ kind: "submit" | "plan" } & Asked)
+/**
+ * A step that asks for one run of a verb that serves requests. `request` counts from the latest; `tasks`: only of
+ * those that have a task.
+ */
+export type Asking =
+  | ({ kind: "submit" } & Asked)
   | { kind: "admit"; request: number }
   | { kind: "bind"; request: number; task: "own" | "another's" }
   | { kind: "void"; request: number; reason: "refused" | "due" | "unsent" }
@@ -21,10 +24,17 @@ export type Command =
       refundFailed: boolean;
       poller?: number | undefined;
     }
+  | { kind: "inspect"; key: number; request?: number | undefined; tasks: boolean; cacheMs: number };
+
+/** One step of a sequence. */
+export type Command =
+  | Asking
+  /** Items of one verb in one call; at `spoilt` stands one more, whose names are of another type. */
+  | { kind: "together"; commands: Asking[]; spoilt?: number | undefined }
+  | ({ kind: "plan" } & Asked)
   | { kind: "recharge"; key: number; amount: number; reference: number }
-  | { kind: "inspect"; key: number; request?: number | undefined; tasks: boolean; cacheMs: number }
   | { kind: "credits"; key: number }
-  | { kind: "claim"; key: number; most: number }
+  | { kind: "claim"; key: number; list: "holds" | "polls"; most: number }
   | { kind: "collect"; key: number; retentionMs: number }
   | { kind: "time"; byMs: number }
   | { kind: "limits"; key: number; rateLimit: number; maxConcurrent: number; dailyLimit: number }
@@ -52,45 +62,63 @@ const kind = <K extends string>(name: K) => fc.constant(name);
 export const SECOND = 1000;
 export const HOUR = 3_600 * SECOND;
 
+const submit = fc.record({ kind: kind("submit"), ...asked });
+const admit = fc.record({ kind: kind("admit"), request });
+const bind = fc.record({
+  kind: kind("bind"),
+  request,
+  task: fc.constantFrom("own" as const, "own" as const, "own" as const, "another's" as const),
+});
+const voiding = fc.record({
+  kind: kind("void"),
+  request,
+  reason: fc.constantFrom("refused" as const, "due" as const, "unsent" as const),
+});
+const said: Said[] = [
+  "pending",
+  "processing",
+  "completed",
+  "failed",
+  "failed",
+  "gone",
+  "gone",
+  "gone",
+  "expired",
+];
+const observe = fc.record({
+  kind: kind("observe"),
+  request,
+  tasks,
+  status: fc.constantFrom(...said),
+  refundFailed: fc.boolean(),
+  poller: fc.option(key, { nil: undefined }),
+});
+const inspect = fc.record({
+  kind: kind("inspect"),
+  key,
+  request: fc.option(request, { nil: undefined, freq: 5 }),
+  tasks,
+  cacheMs: fc.constantFrom(0, 5 * SECOND),
+});
+const severalOf = (one: fc.Arbitrary<Asking>) => fc.array(one, { minLength: 2, maxLength: 6, size: "max" });
+
 const command: fc.Arbitrary<Command> = fc.oneof(
-  { weight: 24, arbitrary: fc.record({ kind: kind("submit"), ...asked }) },
+  { weight: 24, arbitrary: submit },
   { weight: 4, arbitrary: fc.record({ kind: kind("plan"), ...asked }) },
-  { weight: 6, arbitrary: fc.record({ kind: kind("admit"), request }) },
+  { weight: 6, arbitrary: admit },
+  { weight: 14, arbitrary: bind },
+  { weight: 12, arbitrary: voiding },
+  { weight: 16, arbitrary: observe },
+  { weight: 5, arbitrary: inspect },
   {
-    weight: 14,
+    weight: 20,
     arbitrary: fc.record({
-      kind: kind("bind"),
-      request,
-      task: fc.constantFrom("own" as const, "own" as const, "own" as const, "another's" as const),
-    }),
-  },
-  {
-    weight: 12,
-    arbitrary: fc.record({
-      kind: kind("void"),
-      request,
-      reason: fc.constantFrom("refused" as const, "due" as const, "unsent" as const),
-    }),
-  },
-  {
-    weight: 16,
-    arbitrary: fc.record({
-      kind: kind("observe"),
-      request,
-      tasks,
-      status: fc.constantFrom<Said[]>(
-        "pending",
-        "processing",
-        "completed",
-        "failed",
-        "failed",
-        "gone",
-        "gone",
-        "gone",
-        "expired",
+      kind: kind("together"),
+      commands: fc.oneof(
+        severalOf(fc.oneof({ weight: 4, arbitrary: submit }, { weight: 1, arbitrary: admit })),
+        ...[bind, voiding, observe, inspect].map((one) => severalOf(one)),
       ),
-      refundFailed: fc.boolean(),
-      poller: fc.option(key, { nil: undefined }),
+      spoilt: fc.option(fc.nat(6), { nil: undefined, freq: 2 }),
     }),
   },
   {
@@ -102,18 +130,16 @@ const command: fc.Arbitrary<Command> = fc.oneof(
       reference: fc.nat(2),
     }),
   },
+  { weight: 3, arbitrary: fc.record({ kind: kind("credits"), key }) },
   {
-    weight: 5,
+    weight: 4,
     arbitrary: fc.record({
-      kind: kind("inspect"),
+      kind: kind("claim"),
       key,
-      request: fc.option(request, { nil: undefined, freq: 5 }),
-      tasks,
-      cacheMs: fc.constantFrom(0, 5 * SECOND),
+      list: fc.constantFrom("holds" as const, "polls" as const),
+      most: fc.integer({ min: 1, max: 4 }),
     }),
   },
-  { weight: 3, arbitrary: fc.record({ kind: kind("credits"), key }) },
-  { weight: 4, arbitrary: fc.record({ kind: kind("claim"), key, most: fc.integer({ min: 1, max: 4 }) }) },
   {
     weight: 1,
     arbitrary: fc.record({ kind: kind("collect"), key, retentionMs: fc.constantFrom(0, 70 * SECOND) }),

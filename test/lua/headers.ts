@@ -58,7 +58,7 @@ export const numbersIn = (text: string, name: string): number[] =>
 /** Every outcome that a body can answer: the literals where a reply names its outcome, or sets the variable for it. */
 function outcomesOf(body: string): string[] {
   const places = [
-    ...body.matchAll(/\b(?:reply|answer)\(([^,)]*)/g),
+    ...body.matchAll(/\b(?:reply|reply_with|answer)\(([^,)]*)/g),
     ...body.matchAll(/\breturn \{ ([^,}]*)/g),
     ...body.matchAll(/\boutcome = ([^\n]*)/g),
   ].map(([, expression]) => expression ?? "");

@@ -48,7 +48,7 @@ async function givenBooks() {
 
 type Books = Awaited<ReturnType<typeof givenBooks>>;
 
-/** Posts an entry as `post` does: balance, ledger and recent transactions go together. */
+/** Posts an entry as `post` does: balance, ledger and the account's last entry go together. */
 async function post(books: Books, amount: number, fields: Record<string, string>): Promise<void> {
   const { redis, accountId, key } = books;
   const balance = await redis.hincrby(key.names.account, "balance", amount);
@@ -61,15 +61,11 @@ async function post(books: Books, amount: number, fields: Record<string, string>
     reason: "",
     task_id: "",
     at: "1",
+    previous: (await redis.hget(key.names.account, "last_entry")) ?? "",
     ...fields,
   };
   const id = await redis.xadd(key.names.ledger, "*", ...Object.entries(entry).flat());
-  const { type, endpoint, reason, task_id } = entry;
-  await redis.lpush(
-    key.names.recent,
-    [id, type, amount, entry.balance_after, endpoint, reason, task_id, 1].join("|"),
-  );
-  await redis.ltrim(key.names.recent, 0, 9);
+  await redis.hset(key.names.account, "last_entry", id!);
 }
 
 const consume = (request: Generation, amount = -request.price) => ({
@@ -115,7 +111,7 @@ const BREAKAGES: [string, string[], (books: Books) => Promise<unknown>][] = [
     ["chain"],
     async (books) => {
       await books.redis.hincrby(books.key.names.account, "balance", 5);
-      await post(books, 5, { type: "recharge", amount: "4" }).then(() => forgeRecent(books, "4"));
+      await post(books, 5, { type: "recharge", amount: "4" });
     },
   ],
   [
@@ -141,7 +137,26 @@ const BREAKAGES: [string, string[], (books: Books) => Promise<unknown>][] = [
     ["total_used"],
     ({ redis, key }) => redis.hincrby(key.names.account, "total_used", 30),
   ],
-  ["a recent transaction that is missing", ["recent"], ({ redis, key }) => redis.lpop(key.names.recent)],
+  [
+    "an entry that says it is the first",
+    ["chain"],
+    (books) => post(books, 5, { type: "recharge", previous: "" }),
+  ],
+  [
+    "an entry that leaves out the one before it",
+    ["chain"],
+    async (books) => post(books, 5, { type: "recharge", previous: await secondLast(books) }),
+  ],
+  [
+    "an account whose last entry is an earlier one",
+    ["chain"],
+    async (books) => books.redis.hset(books.key.names.account, "last_entry", await secondLast(books)),
+  ],
+  [
+    "an account that knows no last entry",
+    ["chain"],
+    ({ redis, key }) => redis.hdel(key.names.account, "last_entry"),
+  ],
   [
     "a reference that credited nothing",
     ["references"],
@@ -215,6 +230,8 @@ const BREAKAGES: [string, string[], (books: Books) => Promise<unknown>][] = [
       const { requestId, price } = books.requests.held;
       await books.redis.hset(requestName(books.partition, requestId), "state", "bound");
       await books.redis.hincrby(books.key.names.account, "held", -price);
+      await books.redis.zrem(books.key.names.holds, requestId);
+      await books.redis.zadd(books.key.names.polls, 1, requestId);
     },
   ],
   [
@@ -250,22 +267,42 @@ const BREAKAGES: [string, string[], (books: Books) => Promise<unknown>][] = [
       redis.smove(key.names.slots, other.names.slots, requests.bound.requestId),
   ],
   [
-    "an open request that is never due",
+    "an open task that is never due",
     ["due"],
-    (books) => books.redis.zrem(books.key.names.due, books.requests.bound.requestId),
+    (books) => books.redis.zrem(books.key.names.polls, books.requests.bound.requestId),
+  ],
+  [
+    "a hold that is never due",
+    ["due"],
+    (books) => books.redis.zrem(books.key.names.holds, books.requests.held.requestId),
+  ],
+  [
+    "a hold that is polled",
+    ["due"],
+    (books) => books.redis.zadd(books.key.names.polls, 1, books.requests.held.requestId),
+  ],
+  [
+    "a task that is due as a hold",
+    ["due"],
+    (books) => books.redis.zadd(books.key.names.holds, 1, books.requests.bound.requestId),
   ],
   [
     "an open request in neither list",
     ["due", "slots"],
     async ({ redis, key, requests }) => {
-      await redis.zrem(key.names.due, requests.bound.requestId);
+      await redis.zrem(key.names.polls, requests.bound.requestId);
       await redis.srem(key.names.slots, requests.bound.requestId);
     },
   ],
   [
     "an ended request that is due",
     ["due"],
-    (books) => books.redis.zadd(books.key.names.due, 1, books.requests.completed.requestId),
+    (books) => books.redis.zadd(books.key.names.polls, 1, books.requests.completed.requestId),
+  ],
+  [
+    "a void request that is due",
+    ["due"],
+    (books) => books.redis.zadd(books.key.names.holds, 1, books.requests.void.requestId),
   ],
   ["a window out of order", ["window"], (books) => books.redis.lpush(books.key.names.window, 1)],
   [
@@ -285,12 +322,11 @@ const BREAKAGES: [string, string[], (books: Books) => Promise<unknown>][] = [
   ],
 ];
 
-/** The last line again, with the amount of its entry. */
-async function forgeRecent({ redis, key }: Books, amount: string): Promise<void> {
-  const [line = ""] = await redis.lrange(key.names.recent, 0, 0);
-  const parts = line.split("|");
-  parts[2] = amount;
-  await redis.lset(key.names.recent, 0, parts.join("|"));
+/** Id of the entry before the account's last one. */
+async function secondLast({ redis, key, accountId }: Books): Promise<string> {
+  const entries = await redis.xrange(key.names.ledger, "-", "+");
+  const own = entries.filter(([, fields]) => fields.includes(accountId)).map(([id]) => id);
+  return own.at(-2)!;
 }
 
 test.each(BREAKAGES)("%s is named", async (_, invariants, breakBooks) => {

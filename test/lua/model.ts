@@ -74,7 +74,7 @@ export function bind(
   const { nowMs } = world;
   const owner = world.tasks.get(taskId);
   const otherTask = request.taskId !== undefined && request.taskId !== taskId;
-  const answer = (outcome: string): Reply => [outcome, ...numbersOf(world, key)];
+  const answer = (outcome: string): Reply => [outcome, nowMs];
   if ((owner && owner !== request) || otherTask) return answer("conflict");
   if (request.state === "bound" || request.state === "ended") return answer("bound");
 
@@ -216,8 +216,15 @@ const byTimeThenId = (time: (request: ModelRequest) => number) => (a: ModelReque
   time(a) - time(b) || (a.generation.requestId < b.generation.requestId ? -1 : 1);
 
 /** Takes what is due out of sight for the lease. */
-export function claim(world: World, partition: number, most: number, leaseMs: number): Reply {
-  const open = world.requests.filter((request) => request.state === "held" || request.state === "bound");
+export function claim(
+  world: World,
+  list: "holds" | "polls",
+  partition: number,
+  most: number,
+  leaseMs: number,
+): Reply {
+  const listed = list === "holds" ? "held" : "bound";
+  const open = world.requests.filter(({ state }) => state === listed);
   const due = open.filter(
     ({ key, sweepAtMs = 0 }) => key.partition === partition && sweepAtMs <= world.nowMs,
   );

@@ -32,7 +32,7 @@ test("an observation before the end keeps slot and charge, and puts off the swee
     expect(observed).toMatchObject({ outcome: "observed", status, data: `{"s":"${status}"}`, refunded: 0 });
   }
   expect(await account(task)).toEqual(CHARGED);
-  expect(await stage.redis.zscore(task.key.names.due, task.requestId)).toBe(
+  expect(await stage.redis.zscore(task.key.names.polls, task.requestId)).toBe(
     String(stage.clock.nowMs + POLL_MS),
   );
 });
@@ -41,7 +41,7 @@ test("completed frees the slot and keeps the charge", async () => {
   const task = await givenTask();
   expect(await stage.observe(task, "completed")).toMatchObject({ outcome: "finished", refunded: 0 });
   expect(await account(task)).toEqual({ ...CHARGED, active: 0 });
-  expect(await stage.redis.zscore(task.key.names.due, task.requestId)).toBeNull();
+  expect(await stage.redis.zscore(task.key.names.polls, task.requestId)).toBeNull();
 });
 
 test("failed frees the slot and is refunded once, however often and by whomever it is seen", async () => {

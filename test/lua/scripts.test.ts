@@ -13,7 +13,7 @@ afterAll(() => connection.close());
 
 test("every verb has its file and every file its verb", () => {
   const files = readdirSync(LUA_FOLDER).map((file) => file.replace(/\.lua$/, ""));
-  expect(files.sort()).toEqual([...VERBS, "prelude"].sort());
+  expect(files.sort()).toEqual([...VERBS, "prelude", "batch"].sort());
 });
 
 test.each(VERBS)("the header of %s names exactly the KEYS, ARGV and outcomes of its body", (verb) => {
@@ -22,15 +22,23 @@ test.each(VERBS)("the header of %s names exactly the KEYS, ARGV and outcomes of 
 });
 
 test.each([
-  ["a name left out", "10 claim (string: who owns the task id)", "", "KEYS"],
-  ["a name too many", "11 done (zset", "11 other (set)  13 done (zset", "KEYS"],
-  ["an argument left out", "  8 task id  9 ms", "  9 ms", "ARGV"],
-  ["an argument that nobody reads", "13 idempotency digest", "13 idempotency digest  14 more", "ARGV"],
-  ["tiers called unused", "2 tiers  3", "2 tiers (unused)  3", "ARGV that are unused"],
-  ["an outcome left out", "--   late ", "--         late ", "RETURNS"],
-  ["an outcome that never comes", "--   late ", "--   early  never\n--   late ", "RETURNS"],
-])("a header that lies is found: %s", (_, truth, lie, what) => {
-  const text = readScript("bind");
+  ["a name left out", "bind", "7 claim (string: who owns the task id)", "", "KEYS"],
+  ["a name too many", "bind", "8 done (zset", "8 other (set)  10 done (zset", "KEYS"],
+  ["an argument left out", "bind", "  8 task id  9 ms", "  9 ms", "ARGV"],
+  [
+    "an argument that nobody reads",
+    "bind",
+    "13 idempotency digest",
+    "13 idempotency digest  14 more",
+    "ARGV",
+  ],
+  ["tiers called unused", "admit", "2 tiers  3", "2 tiers (unused)  3", "ARGV that are unused"],
+  ["tiers called used", "bind", "2 tiers (unused)  3", "2 tiers  3", "ARGV that are unused"],
+  ["an outcome left out", "bind", "--   late ", "--         late ", "RETURNS"],
+  ["an outcome that never comes", "bind", "--   late ", "--   early  never\n--   late ", "RETURNS"],
+  ["the outcome of the last line left out", "admit", "--   admitted ", "--         admitted ", "RETURNS"],
+])("a header that lies is found: %s", (_, verb, truth, lie, what) => {
+  const text = readScript(verb);
   expect(text).toContain(truth);
   expect(liesOf(text.replace(truth, lie)).map((found) => found.split(":")[0])).toEqual([what]);
 });
@@ -39,6 +47,12 @@ test("the prelude reads no KEYS and no ARGV but the clock and the tiers", () => 
   const prelude = readScript("prelude");
   expect(numbersIn(prelude, "KEYS")).toEqual([]);
   expect(numbersIn(prelude, "ARGV")).toEqual([1, 2]);
+});
+
+test("what stands behind a verb reads no KEYS by number, and no ARGV but the clock and the tiers", () => {
+  const batch = readScript("batch");
+  expect(numbersIn(batch, "KEYS")).toEqual([]);
+  expect(numbersIn(batch, "ARGV")).toEqual([1, 2]);
 });
 
 /** The calls of every operation, with and without what is optional. */
@@ -57,7 +71,7 @@ async function everyCall(stage: Stage): Promise<ScriptCall[]> {
     () => stage.observe(plain, "pending"),
     () => stage.observe(plain, "pending", { poller: key }),
     () => stage.credits(key),
-    () => stage.sweeps.claim(key.partition, 10),
+    () => stage.sweeps.claim("polls", key.partition, 10),
   ];
   const calls: ScriptCall[] = [];
   for (const operation of operations) {

@@ -1,10 +1,8 @@
+import type { StreamEntry } from "../../src/store/ledger-entries.ts";
 import type { KeyRef } from "../../src/store/names.ts";
 import { idempotencyName, partitionNames } from "../../src/store/names.ts";
 import type { Run } from "./drive.ts";
 import { type Entry, heldOf, type ModelAccount, slotsOf } from "./model-state.ts";
-
-/** As many as an account's list of recent transactions keeps. */
-const RECENT = 10;
 
 interface AccountState {
   balance: number;
@@ -12,30 +10,32 @@ interface AccountState {
   totalUsed: number;
   totalRequests: number;
   ledger: Entry[];
-  recent: string[];
 }
 
 /** What is stored beyond the replies: money, ledgers, slots, and what the sweeper will find. */
 interface State {
   accounts: Record<string, AccountState>;
   slots: Record<string, string[]>;
-  open: Record<string, number>;
+  holds: Record<string, number>;
+  polls: Record<string, number>;
   ended: Record<string, number>;
   idempotency: Record<string, string>;
 }
 
-/** One ledger entry of one account as the stream holds it, with its stream id. */
-export interface StoredEntry extends Entry {
+/** One ledger entry of one account as the stream holds it, with its stream id and that of the entry before it. */
+interface StoredEntry extends Entry {
   id: string;
+  previous: string;
 }
 
 /** Reads an account's ledger. */
 export async function ledgerOf(run: Run, { names, accountId }: KeyRef): Promise<StoredEntry[]> {
   const entries = await run.stage.redis.xrange(names.ledger, "-", "+");
-  return entries.flatMap(([id, fields]) => entryOf(id, fields, accountId) ?? []);
+  return entries.flatMap((entry) => entryOf(entry, accountId) ?? []);
 }
 
-function entryOf(id: string, fields: string[], accountId: string): StoredEntry | undefined {
+/** Reads an entry as XRANGE answers it; undefined if it is another account's. */
+export function entryOf([id, fields]: StreamEntry, accountId: string): StoredEntry | undefined {
   const entry: Record<string, string | number> = {};
   for (let at = 0; at < fields.length; at += 2) {
     const name = fields[at]!;
@@ -43,24 +43,7 @@ function entryOf(id: string, fields: string[], accountId: string): StoredEntry |
     entry[name] = isNumber ? Number(fields[at + 1]) : fields[at + 1]!;
   }
   const { account_id, ...rest } = entry;
-  return account_id === accountId ? { ...(rest as unknown as Entry), id } : undefined;
-}
-
-/** An account's most recent transactions, one line each, as the ledger tells them. */
-export function linesOf(ledger: readonly StoredEntry[]): string[] {
-  const latest = ledger.slice(-RECENT).reverse();
-  return latest.map((entry) =>
-    [
-      entry.id,
-      entry.type,
-      entry.amount,
-      entry.balance_after,
-      entry.endpoint,
-      entry.reason,
-      entry.task_id,
-      entry.at,
-    ].join("|"),
-  );
+  return account_id === accountId ? { ...(rest as unknown as StoredEntry), id } : undefined;
 }
 
 /** Keys whose accounts differ. */
@@ -70,7 +53,7 @@ export const oneKeyEach = (refs: readonly KeyRef[]): KeyRef[] =>
 /** Reads what the store holds; throws where two of its own records disagree. */
 export async function storedState(run: Run): Promise<State> {
   const { redis } = run.stage;
-  const state: State = { accounts: {}, slots: {}, open: {}, ended: {}, idempotency: {} };
+  const state: State = { accounts: {}, slots: {}, holds: {}, polls: {}, ended: {}, idempotency: {} };
   const reads = [
     ...oneKeyEach(run.refs).map(async (ref) => {
       state.accounts[ref.accountId] = await accountState(run, ref);
@@ -79,10 +62,10 @@ export async function storedState(run: Run): Promise<State> {
       state.slots[keyId] = (await redis.smembers(names.slots)).sort();
     }),
     ...[...new Set(run.refs.map(({ partition }) => partition))].map(async (partition) => {
-      const { due, done } = partitionNames(partition);
-      const [open, ended] = await Promise.all([redis.zrange(due, 0, "-1", "WITHSCORES"), scored(done)]);
-      Object.assign(state.open, pairs(open));
-      Object.assign(state.ended, pairs(ended));
+      const { holds, polls, done } = partitionNames(partition);
+      Object.assign(state.holds, await scored(holds));
+      Object.assign(state.polls, await scored(polls));
+      Object.assign(state.ended, await scored(done));
     }),
     ...digestsOf(run).map(async ({ digest, partition }) => {
       const first = await redis.hmget(
@@ -97,8 +80,8 @@ export async function storedState(run: Run): Promise<State> {
   await Promise.all(reads);
   return state;
 
-  function scored(name: string): Promise<string[]> {
-    return redis.zrange(name, 0, "-1", "WITHSCORES");
+  async function scored(name: string): Promise<Record<string, number>> {
+    return pairs(await redis.zrange(name, 0, "-1", "WITHSCORES"));
   }
 }
 
@@ -110,23 +93,16 @@ function pairs(flat: readonly string[]): Record<string, number> {
 
 async function accountState(run: Run, ref: KeyRef): Promise<AccountState> {
   const { redis } = run.stage;
-  const [money, ledger, recent] = await Promise.all([
-    redis.hmget(ref.names.account, "balance", "held", "total_used", "total_requests"),
+  const [[lastEntry, ...money], ledger] = await Promise.all([
+    redis.hmget(ref.names.account, "last_entry", "balance", "held", "total_used", "total_requests"),
     ledgerOf(run, ref),
-    redis.lrange(ref.names.recent, 0, -1),
   ]);
-  const lines = linesOf(ledger);
-  if (lines.join() !== recent.join()) throw new Error(`recent transactions ${recent}, ledger ${lines}`);
+  const chain = [...ledger.map(({ previous }) => previous), lastEntry ?? ""].join();
+  const ids = ["", ...ledger.map(({ id }) => id)].join();
+  if (chain !== ids) throw new Error(`the chain of entries is ${chain}, the ledger ${ids}`);
   const [balance, held, totalUsed, totalRequests] = money.map(Number) as [number, number, number, number];
-  const entries = ledger.map(({ id: _, ...entry }) => entry);
-  return {
-    balance,
-    held,
-    totalUsed,
-    totalRequests,
-    ledger: entries,
-    recent: recent.map((line) => line.slice(line.indexOf("|"))),
-  };
+  const entries = ledger.map(({ id: _id, previous: _previous, ...entry }) => entry);
+  return { balance, held, totalUsed, totalRequests, ledger: entries };
 }
 
 /** Every idempotency digest that a request of this run carried. */
@@ -141,13 +117,14 @@ function digestsOf(run: Run): { digest: string; partition: number }[] {
 
 /** What the model says the store holds. */
 export function expectedState({ world }: Run): State {
-  const state: State = { accounts: {}, slots: {}, open: {}, ended: {}, idempotency: {} };
+  const state: State = { accounts: {}, slots: {}, holds: {}, polls: {}, ended: {}, idempotency: {} };
   for (const key of world.keys) {
     state.accounts[key.account.id] ??= accountOf(key.account);
     state.slots[key.keyId] = slotsOf(world, key).sort();
   }
   for (const { generation, state: at, sweepAtMs, endedAtMs } of world.requests) {
-    if (at === "held" || at === "bound") state.open[generation.requestId] = sweepAtMs!;
+    if (at === "held") state.holds[generation.requestId] = sweepAtMs!;
+    else if (at === "bound") state.polls[generation.requestId] = sweepAtMs!;
     else if (endedAtMs !== undefined) state.ended[generation.requestId] = endedAtMs;
   }
   for (const [digest, { request, taskId = "", data = "" }] of world.idempotency) {
@@ -157,7 +134,6 @@ export function expectedState({ world }: Run): State {
 
   function accountOf(account: ModelAccount): AccountState {
     const { balance, totalUsed, totalRequests, ledger } = account;
-    const recent = linesOf(ledger.map((entry) => ({ ...entry, id: "" })));
-    return { balance, held: heldOf(world, account), totalUsed, totalRequests, ledger, recent };
+    return { balance, held: heldOf(world, account), totalUsed, totalRequests, ledger };
   }
 }

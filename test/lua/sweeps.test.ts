@@ -19,7 +19,7 @@ beforeEach(() => {
 });
 
 const claimed = async (most = 100): Promise<string[]> =>
-  (await stage.sweeps.claim(stage.partition, most)).requests.map(({ requestId }) => requestId);
+  (await stage.sweeps.claim("holds", stage.partition, most)).requests.map(({ requestId }) => requestId);
 const idsOf = (generations: readonly Generation[]) => generations.map(({ requestId }) => requestId).sort();
 
 test("a claim takes what is due, once within its lease, and again after it", async () => {
@@ -55,7 +55,12 @@ test("a claim tells a hold from a task, with all that ending it needs", async ()
   await stage.givenTask(task);
   const boundAtMs = stage.clock.nowMs;
   stage.clock.nowMs += HOLD_MS;
-  const { requests } = await stage.sweeps.claim(stage.partition, 10);
+  const claims = await Promise.all([
+    stage.sweeps.claim("holds", stage.partition, 10),
+    stage.sweeps.claim("polls", stage.partition, 10),
+  ]);
+  expect(claims.map(({ requests }) => requests.map(({ state }) => state))).toEqual([["held"], ["bound"]]);
+  const requests = claims.flatMap((claim) => claim.requests);
   const common = { partition: stage.partition, accountId: key.accountId, creatorKeyId: key.keyId };
   const found = (generation: Generation) => requests.find((one) => one.requestId === generation.requestId);
   expect(found(hold)).toMatchObject({ ...common, state: "held", idempotencyDigest: "d", taskId: "" });
@@ -68,11 +73,15 @@ test("a claim tells a hold from a task, with all that ending it needs", async ()
   expect(await stage.sweeps.voidDue(found(task)!, stage.tiers)).toBe("bound");
 });
 
-test("a claim drops an entry whose request has ended", async () => {
-  await stage.redis.zadd(partitionNames(stage.partition).due, 0, "req_ended");
-  expect(await claimed()).toEqual([]);
-  expect(await stage.redis.zcard(partitionNames(stage.partition).due)).toBe(0);
-});
+test.each(["holds", "polls"] as const)(
+  "a claim of %s drops an entry whose request has ended",
+  async (list) => {
+    const name = partitionNames(stage.partition)[list];
+    await stage.redis.zadd(name, 0, "req_ended");
+    expect(await stage.sweeps.claim(list, stage.partition, 10)).toEqual({ claimed: 1, requests: [] });
+    expect(await stage.redis.zcard(name)).toBe(0);
+  },
+);
 
 test("what ended is forgotten after its retention, the ledger is kept, and its task id is free", async () => {
   const key = await stage.givenKey();

@@ -1,20 +1,22 @@
-import { type Command, HOUR, type Scenario, SECOND } from "./commands.ts";
+import { type Asking, type Command, HOUR, type Scenario, SECOND } from "./commands.ts";
 import type { Said } from "./model.ts";
 
-const submit = (key: number, price = 10): Command => ({ kind: "submit", key, price });
+const submit = (key: number, price = 10): Asking => ({ kind: "submit", key, price });
 const voided = (reason: "refused" | "due" | "unsent"): Command => ({ kind: "void", request: 0, reason });
 const wait = (byMs: number): Command => ({ kind: "time", byMs });
 const bound: Command = { kind: "bind", request: 0, task: "own" };
-const said = (status: Said): Command => ({
+const saidOf = (request: number, status: Said): Asking => ({
   kind: "observe",
-  request: 0,
+  request,
   tasks: true,
   status,
   refundFailed: true,
   poller: 0,
 });
+const said = (status: Said): Command => saidOf(0, status);
+const together = (commands: Asking[], spoilt?: number): Command => ({ kind: "together", commands, spoilt });
 const settled = (key: number): Command[] => [submit(key), voided("refused")];
-const admitted = (idempotency: number): Command => ({
+const admitted = (idempotency: number): Asking => ({
   kind: "submit",
   key: 0,
   price: 10,
@@ -117,12 +119,23 @@ const RARE_TURNS: Command[][] = [
     { kind: "limits", key: 0, rateLimit: 2, maxConcurrent: 4, dailyLimit: 9 },
     submit(0),
   ],
+  // One entry has left a window, several have not: the oldest of those says when the next one leaves.
+  [
+    ...[20, 10, 10, 20].flatMap((seconds) => [...settled(0), wait(seconds * SECOND)]),
+    { kind: "inspect", key: 0, tasks: false, cacheMs: 0 },
+  ],
+  // The day is used up and the clock steps back: midnight is farther away than the key's clock says.
+  [
+    ...[1, 2, 3, 4, 5].flatMap(() => [submit(0), bound, said("completed"), wait(61 * SECOND)]),
+    wait(-62 * SECOND),
+    submit(0),
+  ],
   // The last ms of a key and of an ADMIT on its way.
   [{ kind: "end key", key: 0, how: "expires" }, wait(30 * SECOND - 1), submit(0), wait(1), submit(0)],
   [{ kind: "plan", key: 0, price: 10 }, wait(10 * SECOND), { kind: "admit", request: 0 }],
   [{ kind: "plan", key: 0, price: 10 }, wait(10 * SECOND + 1), { kind: "admit", request: 0 }],
   // More transactions than are listed, and credits that a refund could lift beyond the exact integers.
-  [1, 2, 3, 4, 5, 6].flatMap(() => [submit(2), bound, said("failed")]),
+  [...[1, 2, 3, 4, 5, 6].flatMap(() => [submit(2), bound, said("failed")]), { kind: "credits", key: 2 }],
   [submit(0, 40), bound, { kind: "recharge", key: 0, amount: Number.MAX_SAFE_INTEGER - 80, reference: 0 }],
   // A key that asks less often than once a minute keeps one entry, not all it ever had.
   [1, 2, 3, 4, 5, 6].flatMap(() => [...settled(0), wait(61 * SECOND)]),
@@ -134,6 +147,31 @@ const RARE_TURNS: Command[][] = [
     { kind: "credits", key: 0 },
     { kind: "inspect", key: 0, tasks: false, cacheMs: 0 },
   ],
+  // In one call: more than a limit allows, other keys beside it, and one item that fails; then all that settles them.
+  [
+    together([submit(0), submit(1), submit(0), submit(0, 20), submit(0), submit(0)], 1),
+    together(
+      [4, 3, 2, 1, 0].map((request): Asking => ({ kind: "bind", request, task: "own" })),
+      0,
+    ),
+    together(
+      [
+        { kind: "void", request: 5, reason: "refused" },
+        { kind: "void", request: 0, reason: "refused" },
+      ],
+      2,
+    ),
+    together(
+      ["processing", "failed", "completed"].map((status, request) => saidOf(request, status as Said)),
+      1,
+    ),
+    together(
+      [0, 1, 2].map((key): Asking => ({ kind: "inspect", key, request: key, tasks: true, cacheMs: 5000 })),
+      3,
+    ),
+  ],
+  // What one item takes is gone for the next: the last slot, the last credits, an Idempotency-Key.
+  [together([submit(2, 40), submit(2, 40), admitted(0), admitted(0), submit(1, 40), submit(1, 40)])],
   // What is collected is gone.
   [
     submit(0),

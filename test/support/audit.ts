@@ -112,7 +112,8 @@ export function expectUntouched(books: Books, credits: number): void {
 /** Open requests of an account: holds, and tasks without an end. */
 export async function openRequests(client: Redis, accountId: string): Promise<string[]> {
   const partition = await partitionFor(client, accountId);
-  const due = await client.zrange(partitionNames(partition).due, "0", "-1");
+  const { holds, polls } = partitionNames(partition);
+  const due = [...(await client.zrange(holds, "0", "-1")), ...(await client.zrange(polls, "0", "-1"))];
   const owners = await Promise.all(due.map((id) => client.hget(requestName(partition, id), "account_id")));
   return due.filter((_, at) => owners[at] === accountId);
 }
@@ -126,9 +127,10 @@ export async function makeDue(
   const partition = await partitionFor(client, accountId);
   const open = await openRequests(client, accountId);
   const past = String(Date.now() - 1000);
+  const { holds, polls } = partitionNames(partition);
   for (const requestId of open) {
     await client.hset(requestName(partition, requestId), { due_at: past, ...fields });
-    await client.zadd(partitionNames(partition).due, "XX", past, requestId);
+    for (const list of [holds, polls]) await client.zadd(list, "XX", past, requestId);
   }
   return open.length;
 }

@@ -77,7 +77,8 @@ export async function startFaultProxy(targetPort: number) {
       faults: () => faults,
       stalled: () => stalled.promise,
       takeStrike,
-      count: (label) => void counts.set(label, (counts.get(label) ?? 0) + 1),
+      count: ({ label, items }) =>
+        void counts.set(label, (counts.get(label) ?? 0) + Math.max(1, items.length)),
     });
     links.add(link);
     client.once("close", () => links.delete(link));
@@ -104,7 +105,7 @@ export async function startFaultProxy(targetPort: number) {
     steer,
     /** Everything as at the start; connections that lost bytes stay dead. */
     heal: () => steer(HEALTHY),
-    /** Hits the next command of that label: a script's verb, or a Redis command in small letters. */
+    /** Hits the next command of that label, with all its items: a script's verb, or a Redis command in small letters. */
     strike(kind: StrikeKind, label: string): Strike {
       const hit = Promise.withResolvers<void>();
       const released = Promise.withResolvers<void>();
@@ -124,9 +125,9 @@ export async function startFaultProxy(targetPort: number) {
         },
       };
     },
-    /** How many commands of that label have arrived. */
+    /** How many commands of that label have arrived; of a verb, how many items. */
     count: (label: string): number => counts.get(label) ?? 0,
-    /** How many commands have arrived on behalf of requests. */
+    /** How many commands, or items of verbs, have arrived on behalf of requests. */
     foreground: (): number =>
       [...counts].reduce((sum, [label, count]) => sum + (BACKGROUND.has(label) ? 0 : count), 0),
     /** How many connections were made so far. */
@@ -153,7 +154,7 @@ function openLink(
     faults(): Faults;
     stalled(): Promise<void>;
     takeStrike(label: string): PendingStrike | undefined;
-    count(label: string): void;
+    count(command: Command): void;
   },
 ): Link {
   const { faults } = steering;
@@ -200,7 +201,7 @@ function openLink(
 
   client.on("data", (chunk) => {
     for (const command of read(Buffer.from(chunk))) {
-      steering.count(command.label);
+      steering.count(command);
       commands = commands.then(() => forward(command));
     }
   });

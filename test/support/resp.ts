@@ -1,55 +1,149 @@
 import { createHash } from "node:crypto";
-import { scriptSource, VERBS } from "../../src/store/scripts.ts";
+import { BATCHED, type Item, scriptSource, VERBS, type Verb } from "../../src/store/scripts.ts";
 
-/** One command on its way to Redis. */
+/** One command of a client on its way to Redis. */
 export interface Command {
   /** A script's verb (`admit`, `bind`, ...), else Redis's own name in small letters. */
   label: string;
+  /** What the verb is run for, one after the other, each with KEYS and ARGV as its header counts them; else none. */
+  items: Item[];
+  bytes: Buffer;
+}
+
+/** One reply of Redis. */
+export interface Reply {
+  /** Its first word, such as a script's outcome or `-NOSCRIPT`. */
+  outcome: string;
+  /** The same of each of its parts; empty when it is no list. */
+  parts: string[];
   bytes: Buffer;
 }
 
 const sha1 = (text: string): string => createHash("sha1").update(text).digest("hex");
-const verbs = new Map<string, string>(VERBS.map((verb) => [sha1(scriptSource(verb)), verb]));
 
-/** Cuts the stream of one client into its commands; what is not whole yet waits for the next chunk. */
-export function createCommandReader(): (chunk: Buffer) => Command[] {
+/** The verbs by the SHA-1 of their scripts. @param folder where the Lua files are; a mutant's in some trees */
+export const verbsBySha = (folder?: string): ReadonlyMap<string, Verb> =>
+  new Map(VERBS.map((verb) => [sha1(scriptSource(verb, folder)), verb]));
+
+/** Cuts what a client sends into commands; what is not whole yet waits for the next chunk. */
+export function createCommandReader(verbs = verbsBySha()): (chunk: Buffer) => Command[] {
+  return createReader((pending, at) => {
+    const head = readCount(pending, at);
+    if (!head) return undefined;
+    if (pending[at] !== "*".charCodeAt(0)) throw new Error("what a client sent is no command");
+    const words: string[] = [];
+    let { end } = head;
+    for (let left = head.count; left > 0; left--) {
+      const bulk = readCount(pending, end);
+      if (!bulk || pending.length < bulk.end + bulk.count + 2) return undefined;
+      words.push(pending.toString("latin1", bulk.end, bulk.end + bulk.count));
+      end = bulk.end + bulk.count + 2;
+    }
+    return { value: { ...meaningOf(words, verbs), bytes: pending.subarray(at, end) }, end };
+  });
+}
+
+function meaningOf(words: string[], verbs: ReadonlyMap<string, Verb>): Pick<Command, "label" | "items"> {
+  const [name = "", script = "", keyCount = "0", ...rest] = words;
+  const label = name.toLowerCase();
+  if (label !== "evalsha" && label !== "eval") return { label, items: [] };
+  const sha = label === "evalsha" ? script : createHash("sha1").update(script, "latin1").digest("hex");
+  const verb = verbs.get(sha);
+  if (!verb) return { label, items: [] };
+  const keys = rest.slice(0, Number(keyCount));
+  const args = rest.slice(Number(keyCount));
+  return { label: verb, items: BATCHED.has(verb) ? itemsOf(keys, args) : [{ keys, args }] };
+}
+
+/** As lua/batch.lua reads them. */
+function itemsOf(keys: string[], [now = "", tiers = "", ...args]: string[]): Item[] {
+  const items: Item[] = [];
+  let [keyAt, argAt] = [0, 0];
+  while (argAt < args.length) {
+    const keyEnd = keyAt + Number(args[argAt]);
+    const argEnd = argAt + 2 + Number(args[argAt + 1]);
+    items.push({ keys: keys.slice(keyAt, keyEnd), args: [now, tiers, ...args.slice(argAt + 2, argEnd)] });
+    [keyAt, argAt] = [keyEnd, argEnd];
+  }
+  return items;
+}
+
+/** Cuts what Redis sends into replies (RESP 2 and 3). */
+export function createReplyReader(): (chunk: Buffer) => Reply[] {
+  return createReader((pending, at) => {
+    const end = replyEnd(pending, at);
+    if (end < 0) return undefined;
+    const outcome = firstWord(pending, at);
+    return { value: { outcome, parts: firstWords(pending, at), bytes: pending.subarray(at, end) }, end };
+  });
+}
+
+type ReadOne<T> = (pending: Buffer, at: number) => { value: T; end: number } | undefined;
+
+function createReader<T>(readOne: ReadOne<T>): (chunk: Buffer) => T[] {
   let pending: Buffer = Buffer.alloc(0);
   return (chunk) => {
-    pending = Buffer.concat([pending, chunk]);
-    const commands: Command[] = [];
-    for (let found = readCommand(pending); found; found = readCommand(pending)) {
-      commands.push({ label: labelOf(found.words), bytes: pending.subarray(0, found.end) });
-      pending = pending.subarray(found.end);
+    pending = pending.length === 0 ? chunk : Buffer.concat([pending, chunk]);
+    const values: T[] = [];
+    let at = 0;
+    while (at < pending.length) {
+      const found = readOne(pending, at);
+      if (!found) break;
+      values.push(found.value);
+      at = found.end;
     }
-    return commands;
+    pending = pending.subarray(at);
+    return values;
   };
 }
 
-function labelOf([name = "", script = ""]: string[]): string {
-  const word = name.toLowerCase();
-  if (word === "evalsha") return verbs.get(script) ?? word;
-  return word === "eval" ? (verbs.get(sha1(script)) ?? word) : word;
+function readCount(buffer: Buffer, at: number): { count: number; end: number } | undefined {
+  const end = buffer.indexOf("\r\n", at, "latin1");
+  if (end < 0) return undefined;
+  return { count: Number(buffer.toString("latin1", at + 1, end)), end: end + 2 };
 }
 
-/** The command at the beginning, an array of bulk strings; undefined until all of it is there. */
-function readCommand(buffer: Buffer): { words: string[]; end: number } | undefined {
-  const head = readCount(buffer, 0, "*");
-  if (!head) return undefined;
+/** Where the reply that begins at `at` ends; -1 while it is not whole. */
+function replyEnd(buffer: Buffer, at: number): number {
+  const head = readCount(buffer, at);
+  if (!head) return -1;
+  const type = String.fromCharCode(buffer[at]!);
+  if ("$=!".includes(type)) {
+    const end = head.count < 0 ? head.end : head.end + head.count + 2;
+    return end <= buffer.length ? end : -1;
+  }
+  if (!"*~>%".includes(type)) return head.end;
+  let { end } = head;
+  for (let left = type === "%" ? 2 * head.count : head.count; left > 0; left--) {
+    end = end < buffer.length ? replyEnd(buffer, end) : -1;
+    if (end < 0) return -1;
+  }
+  return end;
+}
+
+function firstWord(buffer: Buffer, at: number): string {
+  const head = readCount(buffer, at);
+  if (!head) return "";
+  switch (String.fromCharCode(buffer[at]!)) {
+    case "*":
+      return head.count > 0 ? firstWord(buffer, head.end) : "";
+    case "$":
+      return head.count < 0 ? "" : buffer.toString("latin1", head.end, head.end + head.count);
+    case "-":
+      return buffer.toString("latin1", at, head.end - 2).split(" ", 1)[0] ?? "";
+    default:
+      return buffer.toString("latin1", at + 1, head.end - 2);
+  }
+}
+
+function firstWords(buffer: Buffer, at: number): string[] {
+  const head = readCount(buffer, at);
+  if (!head || buffer[at] !== "*".charCodeAt(0)) return [];
   const words: string[] = [];
   let { end } = head;
   for (let left = head.count; left > 0; left--) {
-    const bulk = readCount(buffer, end, "$");
-    if (!bulk || buffer.length < bulk.end + bulk.count + 2) return undefined;
-    words.push(buffer.toString("utf8", bulk.end, bulk.end + bulk.count));
-    end = bulk.end + bulk.count + 2;
+    words.push(firstWord(buffer, end));
+    end = replyEnd(buffer, end);
   }
-  return { words, end };
-}
-
-function readCount(buffer: Buffer, at: number, mark: string): { count: number; end: number } | undefined {
-  const end = buffer.indexOf("\r\n", at);
-  if (end < 0) return undefined;
-  const line = buffer.toString("latin1", at, end);
-  if (!line.startsWith(mark)) throw new Error(`not a Redis command: ${JSON.stringify(line.slice(0, 40))}`);
-  return { count: Number(line.slice(1)), end: end + 2 };
+  return words;
 }

@@ -124,7 +124,7 @@ export function createStage(
     const { names } = key;
     const { accounts } = partitionNames(key.partition);
     await connection.scripts.issue(
-      [names.key, names.account, keys, accounts, names.ledger, names.recent, references],
+      [names.key, names.account, keys, accounts, names.ledger, references],
       [now(), "", key.keyId, key.accountId, credits, `key:${key.keyId}`, ...record],
     );
     return key;
@@ -158,6 +158,15 @@ export function createStage(
     return call(verb, keys, [now(), ...args.slice(1)]);
   }
 
+  /** Runs several calls of one verb as the items of one, at the clock's time now. */
+  async function arriveTogether(calls: readonly ScriptCall[]): Promise<(Reply | Error)[]> {
+    const { verb } = calls[0]!;
+    const items = calls.map(({ keys, args }) => ({ keys, args: [now(), ...args.slice(1)] }));
+    const answers = await scripts.batch(verb, items);
+    for (const reply of answers) if (!(reply instanceof Error)) options.seen?.(verb, reply);
+    return answers;
+  }
+
   function voiding(generation: Generation, reason: "refused" | "due" | "unsent"): ScriptCall {
     const keys = voidKeys(generation.key, generation.requestId, generation.idempotency?.digest);
     return {
@@ -180,6 +189,7 @@ export function createStage(
     unsent,
     onItsWay,
     arrive,
+    arriveTogether,
     /** VOID, whatever the reason; answers its outcome. */
     async void(generation: Generation, reason: "refused" | "due" | "unsent"): Promise<string> {
       return String((await arrive(voiding(generation, reason)))[0]);
@@ -212,7 +222,7 @@ export function createStage(
       const { account, references } = accountNames(key.partition, key.accountId);
       return call(
         "recharge",
-        [account, key.names.ledger, key.names.recent, references],
+        [account, key.names.ledger, references],
         [now(), "", key.accountId, amount, reference],
       );
     },

@@ -30,7 +30,7 @@ export const CONTROLS: readonly Control[] = [
       "enableOfflineQueue: false,",
       "maxRetriesPerRequest: 0,",
     ].map((from) => ({ file: "src/store/connection.ts", from, to: "" })),
-    run: (options) => redisLink.run(options, { requestsEach: 60, stopsMs: [], only: "reset" }),
+    run: (options) => redisLink.run(options, { requestsEach: 60, stopsMs: [], only: "reset", oneIn: 12 }),
     caughtBy: "nothing sent twice",
   },
   {
@@ -38,8 +38,8 @@ export const CONTROLS: readonly Control[] = [
     patches: [
       {
         file: "lua/prelude.lua",
-        from: 'redis.call("SCARD", slots), key.tier',
-        to: 'tonumber(redis.call("GET", slots) or 0), key.tier',
+        from: 'oldest, redis.call("SCARD", slots)',
+        to: 'oldest, tonumber(redis.call("GET", slots) or 0)',
       },
       {
         file: "lua/admit.lua",
@@ -93,8 +93,10 @@ export const CONTROLS: readonly Control[] = [
     patches: [
       {
         file: "lua/bind.lua",
-        from: 'post(account, KEYS[7], KEYS[8], now, account_id, "consume", -price,',
-        to: 'local _ = ({"consume", -price,',
+        from: 'post(account, KEYS[5], now, account_id, "consume", -price, state == "held" and -price or 0, price,',
+        to: `redis.call("HINCRBY", account, "held", state == "held" and int(-price) or "0")
+          redis.call("HINCRBY", account, "total_used", int(price))
+          local _ = ({`,
       },
       {
         file: "lua/bind.lua",
@@ -108,7 +110,10 @@ export const CONTROLS: readonly Control[] = [
         const left = await connection.command((redis) => redis.hincrby(names.account, "balance", -price));
         const entry = ["account_id", accountId, "type", "consume", "amount", -price, "balance_after", left];
         entry.push("request_id", requestId, "task_id", taskId, "at", Date.now(), "key_id", key.keyId);
-        await connection.command((redis) => redis.xadd(names.ledger, "*", ...entry));`,
+        const last = await connection.command((redis) => redis.hget(names.account, "last_entry"));
+        entry.push("previous", last ?? "");
+        const id = await connection.command((redis) => redis.xadd(names.ledger, "*", ...entry));
+        await connection.command((redis) => redis.hset(names.account, "last_entry", id ?? ""));`,
       },
     ],
     run: (options) => crash.run(options, { kills: 2, width: 1, gateways: 2, only: "BIND" }),

@@ -1,6 +1,7 @@
 import { setTimeout as pause } from "node:timers/promises";
 import { type Customer, generate, type Leaving, poll } from "../client.ts";
 import type { ClientEvent, History } from "../history.ts";
+import type { Action, Passing } from "../redis-proxy.ts";
 import { createWorld, type RunOptions, type World, within } from "../world.ts";
 import { PHASES, type Phase, type PhaseName } from "./crash-phases.ts";
 import type { Scenario } from "./scenario.ts";
@@ -89,15 +90,17 @@ function createLanes(world: World): Lanes {
     if (watch.phase.immediate) watch.kill();
     return true;
   };
+  /** A command stands at the phase with all its items. */
+  const atAll = ({ gateway, verb, items }: Passing, step: string): Action => {
+    const standing = items.filter(({ requestId }) => at(gateway, `${verb}_${step}` as PhaseName, requestId));
+    return standing.length > 0 ? "freeze" : undefined;
+  };
   world.proxy.steer({
-    command: ({ gateway, verb, requestId }) =>
-      at(gateway, `${verb}_arrived` as PhaseName, requestId) ? "freeze" : undefined,
-    reply: ({ gateway, verb, requestId }) => {
-      const watch = lanes.get(gateway);
-      if (watch?.phase.withholds !== verb) {
-        return at(gateway, `${verb}_replied` as PhaseName, requestId) ? "freeze" : undefined;
-      }
-      watch.reached.add(requestId);
+    command: (passing) => atAll(passing, "arrived"),
+    reply(passing) {
+      const watch = lanes.get(passing.gateway);
+      if (watch?.phase.withholds !== passing.verb) return atAll(passing, "replied");
+      for (const { requestId } of passing.items) watch.reached.add(requestId);
       return "freeze";
     },
   });

@@ -98,14 +98,17 @@ function watch(world: World, lanes: Map<string, Lane>): void {
     world.note("client left", phase);
     lane.request?.destroy();
   };
-  const accountOf = ({ words }: Passing): string =>
-    words
-      .find((word) => word.includes(":account:"))
+  const accountOf = (keys: readonly string[]): string =>
+    keys
+      .find((name) => name.includes(":account:"))
       ?.split(":")
       .at(-1) ?? "";
+  const reachAll = ({ verb, items }: Passing, step: string): undefined => {
+    for (const { keys } of items) reach(accountOf(keys), `${verb}_${step}`);
+  };
   world.proxy.steer({
-    command: (passing) => void reach(accountOf(passing), `${passing.verb}_arrived`) as undefined,
-    reply: (passing) => void reach(accountOf(passing), `${passing.verb}_replied`) as undefined,
+    command: (passing) => reachAll(passing, "arrived"),
+    reply: (passing) => reachAll(passing, "replied"),
   });
   world.upstream.steer({
     read: (_event, { tag }) => void reach(tag, "upstream_read") as undefined,

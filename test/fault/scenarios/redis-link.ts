@@ -10,8 +10,9 @@ interface LinkSize {
   /** Requests under each fault of the link, and under each stop of Redis. */
   requestsEach: number;
   stopsMs: number[];
-  /** Only faults whose name begins so. */
+  /** Only faults whose name begins so, and how often those that hit single items do. */
   only?: string;
+  oneIn?: number;
 }
 
 /** The link between gateways and Redis fails in every way a network can, and Redis itself stands still. */
@@ -33,7 +34,7 @@ const VERBS = new Set(["admit", "bind", "void", "observe"]);
 
 interface LinkFault {
   name: string;
-  /** Which of a gateway's commands is hit: about one in so many. 0: not single ones. */
+  /** Which item of a gateway's commands is hit, and with it all of its command: about one in so many. 0: not single ones. */
   oneIn: number;
   command?: Action;
   reply?: Action;
@@ -54,14 +55,14 @@ const FAULTS: readonly LinkFault[] = [
 
 async function runLink(
   options: RunOptions,
-  { requestsEach, stopsMs, only = "" }: LinkSize,
+  { requestsEach, stopsMs, only = "", oneIn }: LinkSize,
 ): Promise<History> {
   const world = await createWorld(options, 2, { commandTimeoutMs: COMMAND_TIMEOUT_MS });
   try {
     const customers = await givenCrowd(world);
     for (const fault of FAULTS.filter(({ name }) => name.startsWith(only))) {
       const errands = planErrands(world.random, requestsEach, customers.length, 2);
-      const ending = inflict(world, fault);
+      const ending = inflict(world, { ...fault, ...(oneIn !== undefined && { oneIn }) });
       await inParallel(requestsEach, fault.split ? 8 : 16, async (at) => {
         await runErrand(world, customers, errands[at]!);
         await breathe(world);
@@ -96,7 +97,7 @@ function inflict(world: World, fault: LinkFault): () => Promise<void> {
     const action = fault.command ?? fault.reply;
     world.proxy.steer({
       [when](passing: Passing): Action {
-        if (!VERBS.has(passing.verb) || !hits()) return undefined;
+        if (!VERBS.has(passing.verb) || passing.items.filter(hits).length === 0) return undefined;
         world.note(fault.name, passing.verb);
         return action;
       },
@@ -109,7 +110,7 @@ function inflict(world: World, fault: LinkFault): () => Promise<void> {
   };
 }
 
-/** Drawn beforehand: the n-th command is hit or not, whatever else happens. */
+/** Drawn beforehand: the n-th item is hit or not, whatever else happens. */
 function drawHits(random: Random, oneIn: number): () => boolean {
   const drawn = Array.from({ length: 50_000 }, () => random.chance(1 / oneIn));
   let at = 0;

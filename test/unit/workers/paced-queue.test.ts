@@ -19,28 +19,35 @@ function givenQueue(options: { concurrency?: number; perSecond?: number; entries
 
 test("no more than the allowed number is under way, and the next begins when one ends", async () => {
   const { queue, begun, end } = givenQueue({ concurrency: 2 });
-  for (const item of [1, 2, 3]) queue.offer(item);
+  for (const item of [1, 2, 3]) queue.add(item);
   await vi.waitFor(() => expect(begun).toEqual([1, 2]));
   end(1);
   await vi.waitFor(() => expect(begun).toEqual([1, 2, 3]));
 });
 
-test("what does not fit is refused, not kept", () => {
-  const { queue } = givenQueue({ concurrency: 1, entriesMax: 2 });
-  expect([1, 2, 3, 4].map((item) => queue.offer(item))).toEqual([true, true, true, false]);
+test("it says how many more may wait", async () => {
+  const { queue, begun, end } = givenQueue({ concurrency: 1, entriesMax: 2 });
+  const rooms = [1, 2, 3].map((item) => {
+    queue.add(item);
+    return queue.room();
+  });
+  expect(rooms, "the first is under way and waits no more").toEqual([2, 1, 0]);
+  end(1);
+  await vi.waitFor(() => expect(begun).toEqual([1, 2]));
+  expect(queue.room()).toBe(1);
 });
 
 test("work is begun no faster than the rate", () => {
   vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout", "performance"] });
   try {
     const { queue, begun } = givenQueue({ perSecond: 10 });
-    for (let item = 0; item < 100; item++) queue.offer(item);
+    for (let item = 0; item < 100; item++) queue.add(item);
     vi.advanceTimersByTime(60_000);
     // What it did not use in the last second may be caught up on; more than that never.
     expect(begun).toHaveLength(100);
     const fresh = givenQueue({ perSecond: 10 });
     fresh.queue.pause(1000);
-    for (let item = 0; item < 100; item++) fresh.queue.offer(item);
+    for (let item = 0; item < 100; item++) fresh.queue.add(item);
     expect(fresh.begun).toHaveLength(0);
     vi.advanceTimersByTime(3000);
     expect(fresh.begun.length).toBeGreaterThanOrEqual(20);
@@ -53,8 +60,8 @@ test("work is begun no faster than the rate", () => {
 test("idle waits for what waits and what is under way; stop forgets the former only", async () => {
   const { queue, begun, end } = givenQueue({ concurrency: 1 });
   let idle = false;
-  queue.offer(1);
-  queue.offer(2);
+  queue.add(1);
+  queue.add(2);
   const waiting = queue.idle().then(() => {
     idle = true;
   });
@@ -64,5 +71,5 @@ test("idle waits for what waits and what is under way; stop forgets the former o
   end(1);
   await waiting;
   expect(begun).toEqual([1]);
-  expect(queue.offer(3)).toBe(false);
+  expect(queue.room()).toBe(0);
 });

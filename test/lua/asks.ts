@@ -1,0 +1,125 @@
+import type { KeyRef } from "../../src/store/names.ts";
+import type { Reply } from "../../src/store/scripts.ts";
+import { HOLD_MS, POLL_MS, randomId, type ScriptCall } from "../support/store.ts";
+import type { Asking, Command } from "./commands.ts";
+import type { Run, Sent } from "./drive.ts";
+import * as model from "./model.ts";
+import type { ModelKey, ModelRequest } from "./model-state.ts";
+
+/** One call of a verb that serves requests, and what the model answers to it when it is told. */
+export interface Ask {
+  call: ScriptCall;
+  expected(): Reply;
+}
+
+/** What a command is about, counted from the latest; nothing before the first request. */
+function targetOf({ world, sent }: Run, command: Command, index?: number): Sent | undefined {
+  if (!("request" in command) || command.request === undefined) return undefined;
+  const withTask = "tasks" in command && command.tasks;
+  const able = sent.filter(({ request }) => {
+    // Only a poll comes so late that its request may be collected.
+    const late = command.kind === "inspect" || world.requests.includes(request);
+    return late && (!withTask || request.taskId !== undefined);
+  });
+  return able.at(-1 - ((index ?? command.request) % able.length));
+}
+
+const ownTask = ({ generation }: ModelRequest): string => `task_${generation.requestId}`;
+
+/** The call that a command makes; undefined when there is nothing yet that it could be about. */
+export async function ask(run: Run, command: Asking): Promise<Ask | undefined> {
+  const { stage, world, refs } = run;
+  const target = targetOf(run, command);
+  switch (command.kind) {
+    case "submit":
+      return admission(run, await plan(run, command));
+    case "inspect": {
+      const [key, ref] = [world.keys[command.key]!, refs[command.key]!];
+      if (command.request === undefined || !target) {
+        const call = await stage.onItsWay(() => stage.store.inspect(ref, stage.tiers));
+        return { call, expected: () => model.inspect(world, key) };
+      }
+      const taskId = target.request.taskId ?? ownTask(target.request);
+      const { cacheMs } = command;
+      return {
+        call: await stage.onItsWay(() => stage.store.inspectTask(ref, taskId, cacheMs, stage.tiers)),
+        expected: () => model.inspect(world, key, taskId, cacheMs),
+      };
+    }
+  }
+  if (!target) return undefined;
+  const { request } = target;
+  switch (command.kind) {
+    case "admit":
+      return admission(run, target);
+    case "bind": {
+      const neighbour = targetOf(run, command, command.request + 1) ?? target;
+      const taskId = ownTask(command.task === "own" ? request : neighbour.request);
+      const data = `{"task_id":"${taskId}"}`;
+      const { generation, admission } = request;
+      // What a BIND says of the price counts only where there was no admission to fix it.
+      const price = admission ? generation.price + 1 : generation.price;
+      return {
+        call: await stage.onItsWay(() => stage.bind({ ...generation, price }, taskId, data)),
+        expected: () => model.bind(world, request, taskId, data, POLL_MS),
+      };
+    }
+    case "void": {
+      const { reason } = command;
+      return {
+        call: stage.voiding(request.generation, reason),
+        expected: () => model.voidHold(world, request, reason),
+      };
+    }
+    case "observe":
+      return observation(run, command, request);
+  }
+}
+
+const admission = ({ world }: Run, { admit, request, notAfterMs }: Sent): Ask => ({
+  call: admit,
+  expected: () => model.admit(world, request, notAfterMs),
+});
+
+/** A generation that somebody wants, with its ADMIT as it would be sent. */
+export async function plan(
+  { stage, world, refs, sent }: Run,
+  asked: Extract<Command, { kind: "submit" | "plan" }>,
+): Promise<Sent> {
+  const key: ModelKey = world.keys[asked.key]!;
+  const ref: KeyRef = refs[asked.key]!;
+  const { price, idempotency: wanted } = asked;
+  const idempotency = wanted && {
+    digest: `${ref.accountId}-${wanted.key}`,
+    fingerprint: `body ${wanted.body}`,
+  };
+  const generation = stage.request(ref, {
+    requestId: randomId("req"),
+    price,
+    holdMs: HOLD_MS,
+    ...(idempotency && { idempotency }),
+  });
+  const request: ModelRequest = { generation, key, state: "unborn" };
+  const admit = await stage.onItsWay(() => stage.admit(generation));
+  const one = { request, admit, notAfterMs: world.nowMs + stage.connection.commandTimeoutMs };
+  world.requests.push(request);
+  sent.push(one);
+  return one;
+}
+
+async function observation(
+  { stage, world, refs }: Run,
+  command: Extract<Command, { kind: "observe" }>,
+  request: ModelRequest,
+): Promise<Ask> {
+  const { status, refundFailed, poller } = command;
+  const data = `{"status":"${status}","at":${world.nowMs}}`;
+  const taskId = request.taskId ?? `none_${request.generation.requestId}`;
+  const more = { data, refundFailed, taskId, ...(poller === undefined ? {} : { poller: refs[poller]! }) };
+  const options = { refundFailed, pollMs: POLL_MS };
+  const by = poller === undefined ? {} : { poller: world.keys[poller]! };
+  return {
+    call: await stage.onItsWay(() => stage.observe(request.generation, status, more)),
+    expected: () => model.observe(world, request, { status, data }, { ...options, ...by }),
+  };
+}

@@ -1,0 +1,96 @@
+import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
+import type { Connection } from "../../src/store/connection.ts";
+import type { KeyRef } from "../../src/store/names.ts";
+import { createStage, openConnection, type ScriptCall, type Stage, taskOf } from "../support/store.ts";
+
+// Several items in one call. The model (model.test.ts) plays them at random; here are the ways in which one can fail.
+
+let connection: Connection;
+let stage: Stage;
+beforeAll(async () => {
+  connection = await openConnection();
+});
+afterAll(() => connection.close());
+beforeEach(() => {
+  stage = createStage(connection);
+});
+
+/** Outcomes, and of an item that failed the code of its error. */
+const outcomes = async (calls: ScriptCall[]): Promise<unknown[]> =>
+  (await stage.arriveTogether(calls)).map((reply) =>
+    reply instanceof Error ? reply.message.split(" ")[0] : reply[0],
+  );
+
+const admitting = (key: KeyRef) => stage.onItsWay(() => stage.admit(stage.request(key)));
+
+/** What is stored under the names of one key and its account, but for what all of a partition share. */
+const own = async (key: KeyRef) =>
+  Object.entries(await stage.everything()).filter(
+    ([name]) => name.endsWith(key.keyId) || name.endsWith(key.accountId),
+  );
+
+// The first read of each of these names comes before the script's first write.
+test.each(["account", "slots", "window"] as const)(
+  "an ADMIT whose %s cannot be read fails alone, and writes nothing",
+  async (name) => {
+    const [first, broken, last] = [await stage.givenKey(), await stage.givenKey(), await stage.givenKey()];
+    await stage.redis.del(broken.names[name]);
+    await stage.redis.set(broken.names[name], "of another type");
+    const before = await own(broken);
+    const calls = [await admitting(first), await admitting(broken), await admitting(last)];
+    expect(await outcomes(calls)).toEqual(["admitted", "WRONGTYPE", "admitted"]);
+    expect(await own(broken)).toEqual(before);
+    expect(await stage.redis.exists(calls[1]!.keys[4]!), "no record of the request").toBe(0);
+    expect(await stage.redis.zcard(broken.names.holds)).toBe(2);
+    for (const key of [first, last]) {
+      expect(await stage.credits(key)).toMatchObject({
+        balance: 990,
+        totalRequests: 1,
+        state: { active: 1 },
+      });
+    }
+  },
+);
+
+test("a BIND whose claim cannot be read fails alone, and charges nothing", async () => {
+  const key = await stage.givenKey();
+  const generations = [stage.request(key), stage.request(key), stage.request(key)];
+  for (const generation of generations) await stage.admit(generation);
+  const calls: ScriptCall[] = [];
+  for (const generation of generations) calls.push(await stage.onItsWay(() => stage.bind(generation)));
+  const claim = calls[1]!.keys[6]!;
+  expect(claim).toContain(taskOf(generations[1]!));
+  await stage.redis.hset(claim, "of another", "type");
+  expect(await outcomes(calls)).toEqual(["bound", "WRONGTYPE", "bound"]);
+  expect(await stage.requestRecord(generations[1]!)).toMatchObject({ state: "held" });
+  expect(await stage.credits(key)).toMatchObject({ balance: 970, totalUsed: 20, state: { active: 3 } });
+  expect(await stage.held(key)).toBe(10);
+  await stage.redis.del(claim);
+  expect(await stage.bind(generations[1]!)).toBe("bound");
+});
+
+test("one item alone that fails throws what the store said of it", async () => {
+  const key = await stage.givenKey();
+  await stage.redis.del(key.names.slots);
+  await stage.redis.set(key.names.slots, "of another type");
+  const { keys, args } = await admitting(key);
+  await expect(connection.scripts.admit(keys, args)).rejects.toThrow(/^WRONGTYPE/);
+});
+
+test("a mistake in the script itself is an error with a code, of that item alone", async () => {
+  const key = await stage.givenKey();
+  const [good, bad] = [await admitting(key), await admitting(key)];
+  // No number where the price should be.
+  bad.args = bad.args.with(4, "much");
+  const [, error] = await stage.arriveTogether([good, bad]);
+  expect(error).toMatchObject({ name: "ReplyError", message: expect.stringMatching(/^ERR .*compare/) });
+  expect(await stage.credits(key)).toMatchObject({ balance: 990, totalRequests: 1, state: { active: 1 } });
+});
+
+test("as many items as a call may carry are each answered", async () => {
+  const key = await stage.givenKey();
+  const calls: ScriptCall[] = [];
+  for (let at = 0; at < 32; at++) calls.push(await admitting(key));
+  expect(await outcomes(calls)).toEqual(calls.map(() => "admitted"));
+  expect(await stage.credits(key)).toMatchObject({ balance: 680, totalRequests: 32, state: { active: 32 } });
+});

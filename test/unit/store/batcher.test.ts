@@ -1,0 +1,144 @@
+import { setImmediate as nextTurn } from "node:timers/promises";
+import { expect, test } from "vitest";
+import { createBatcher } from "../../../src/store/batcher.ts";
+import type { Item, Reply, Verb } from "../../../src/store/scripts.ts";
+
+interface Call {
+  verb: Verb;
+  items: Item[];
+}
+
+/** A batcher over a store that answers each item with its third ARGV, unless the test says otherwise. */
+function givenBatcher(
+  options: { clustered?: boolean; answer?: (call: Call) => Promise<(Reply | Error)[]> } = {},
+) {
+  const calls: Call[] = [];
+  const answer = options.answer ?? (async ({ items }) => items.map(({ args }): Reply => [args[2]!]));
+  const ask = createBatcher({
+    send(verb, items) {
+      const call = { verb, items: items.map(({ keys, args }) => ({ keys, args })) };
+      calls.push(call);
+      return answer(call);
+    },
+    failure: (cause) => new Error("the store failed", { cause }),
+    clustered: () => options.clustered ?? false,
+  });
+  return {
+    calls,
+    ask,
+    ids: () => calls.map(({ verb, items }) => [verb, ...items.map(({ args }) => args[2])]),
+  };
+}
+
+const name = (partition: string): string[] => [`tg:{${partition}}:key:k`, `tg:{${partition}}:account:a`];
+const args = (id: string, now = "", tiers = ";standard 1 1 1;"): string[] => [now, tiers, id];
+
+test("what one turn of the event loop asks for goes out in one call, each with its own reply", async () => {
+  const { calls, ask, ids } = givenBatcher();
+  const asked = ["a", "b", "c"].map((id) => ask("admit", name("p01"), args(id)));
+  await Promise.resolve();
+  expect(calls, "nothing is sent before the turn ends").toEqual([]);
+  asked.push(ask("admit", name("p02"), args("d")));
+  expect(await Promise.all(asked)).toEqual([["a"], ["b"], ["c"], ["d"]]);
+  expect(ids()).toEqual([["admit", "a", "b", "c", "d"]]);
+  expect(calls[0]?.items[3]).toEqual({ keys: name("p02"), args: args("d") });
+});
+
+test("the next turn has a call of its own, even while the last is unanswered", async () => {
+  const { promise, resolve } = Promise.withResolvers<Reply[]>();
+  const { calls, ask, ids } = givenBatcher({
+    answer: ({ items }) => (items[0]?.args[2] === "slow" ? promise : Promise.resolve([["quick"]])),
+  });
+  const slow = ask("admit", name("p01"), args("slow"));
+  await nextTurn();
+  expect(calls).toHaveLength(1);
+  expect(await ask("admit", name("p01"), args("next"))).toEqual(["quick"]);
+  resolve([["done"]]);
+  expect(await slow).toEqual(["done"]);
+  expect(ids()).toEqual([
+    ["admit", "slow"],
+    ["admit", "next"],
+  ]);
+});
+
+test("verbs, tiers and clocks are never mixed in one call", async () => {
+  const { ask, ids } = givenBatcher();
+  await Promise.all([
+    ask("admit", name("p01"), args("a")),
+    ask("bind", name("p01"), args("b")),
+    ask("admit", name("p01"), args("c", "", ";standard 2 2 2;")),
+    ask("admit", name("p01"), args("d", "1000")),
+    ask("bind", name("p01"), args("e")),
+    ask("admit", name("p01"), args("f")),
+  ]);
+  expect(ids()).toEqual([
+    ["admit", "a", "f"],
+    ["bind", "b", "e"],
+    ["admit", "c"],
+    ["admit", "d"],
+  ]);
+});
+
+test("on a Redis Cluster partitions are never mixed in one call", async () => {
+  const { ask, ids } = givenBatcher({ clustered: true });
+  const partitions = ["p01", "p02", "p01", "p11", "p1"];
+  await Promise.all(
+    partitions.map((partition, at) => ask("void", name(partition), args(`${partition} ${at}`))),
+  );
+  expect(ids()).toEqual([
+    ["void", "p01 0", "p01 2"],
+    ["void", "p02 1"],
+    ["void", "p11 3"],
+    ["void", "p1 4"],
+  ]);
+});
+
+test("a call carries 32 items at the most", async () => {
+  const { calls, ask } = givenBatcher();
+  const replies = Array.from({ length: 70 }, (_, at) => ask("observe", name("p01"), args(String(at))));
+  expect(await Promise.all(replies)).toEqual(Array.from({ length: 70 }, (_, at) => [String(at)]));
+  expect(calls.map(({ items }) => items.length)).toEqual([32, 32, 6]);
+});
+
+test("an item that fails rejects that item alone", async () => {
+  const refused = new Error("WRONGTYPE");
+  const { ask } = givenBatcher({
+    answer: async ({ items }) => items.map(({ args }) => (args[2] === "b" ? refused : [args[2]!])),
+  });
+  const settled = await Promise.allSettled(["a", "b", "c"].map((id) => ask("bind", name("p01"), args(id))));
+  expect(settled).toEqual([
+    { status: "fulfilled", value: ["a"] },
+    { status: "rejected", reason: expect.objectContaining({ message: "the store failed", cause: refused }) },
+    { status: "fulfilled", value: ["c"] },
+  ]);
+});
+
+test("a call that fails rejects all its items, and no other call's", async () => {
+  const away = new Error("Command timed out");
+  const { ask } = givenBatcher({
+    answer: async ({ verb, items }) => {
+      if (verb === "admit") throw away;
+      return items.map(({ args }) => [args[2]!]);
+    },
+  });
+  const settled = await Promise.allSettled([
+    ask("admit", name("p01"), args("a")),
+    ask("inspect", name("p01"), args("b")),
+    ask("admit", name("p01"), args("c")),
+  ]);
+  expect(settled).toEqual([
+    { status: "rejected", reason: expect.objectContaining({ message: "the store failed", cause: away }) },
+    { status: "fulfilled", value: ["b"] },
+    { status: "rejected", reason: expect.objectContaining({ message: "the store failed", cause: away }) },
+  ]);
+});
+
+test("a call that throws at once rejects its items too", async () => {
+  const away = new Error("not connected");
+  const { ask } = givenBatcher({
+    answer: () => {
+      throw away;
+    },
+  });
+  await expect(ask("admit", name("p01"), args("a"))).rejects.toMatchObject({ cause: away });
+});
