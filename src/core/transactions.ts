@@ -1,15 +1,4 @@
-/** One movement of credits as GET /credits shows it. Spec 2.5; `reason` and `task_id` are additive (DESIGN 2). */
-export interface Transaction {
-  id: string;
-  type: "consume" | "recharge";
-  /** Whole credits; negative for consume. */
-  amount: number;
-  balance_after: number;
-  endpoint?: string;
-  reason?: string;
-  task_id?: string;
-  created_at: string;
-}
+import type { Transaction } from "./answers.ts";
 
 /**
  * Reads one line of an account's recent transactions: stream id, type, amount, balance after, endpoint, reason,

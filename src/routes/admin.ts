@@ -1,7 +1,8 @@
 import { createServer, type Server, type ServerResponse } from "node:http";
 import type { Registry } from "prom-client";
+import { openApiText } from "../core/openapi/document.ts";
 
-/** The admin port: liveness, readiness and metrics; never public. DESIGN section 1. */
+/** The admin port: liveness, readiness, metrics and the API description; never public. DESIGN section 1. */
 export function createAdmin(options: {
   registry: Registry;
   /** Why the gateway is not ready, in words; undefined when it is. */
@@ -17,6 +18,8 @@ export function createAdmin(options: {
     res.end(`${body}\n`);
   };
 
+  const openApi = openApiText().trimEnd();
+
   return createServer({ requestTimeout: 10_000 }, async (req, res) => {
     if (req.method !== "GET" && req.method !== "HEAD") {
       res.setHeader("Allow", "GET, HEAD");
@@ -31,8 +34,10 @@ export function createAdmin(options: {
       }
       case "/metrics":
         return plain(res, 200, (await options.registry.metrics()).trimEnd(), options.registry.contentType);
+      case "/openapi.json":
+        return plain(res, 200, openApi, "application/json; charset=utf-8");
       default:
-        return plain(res, 404, "no such page; there are /livez, /readyz and /metrics");
+        return plain(res, 404, "no such page; there are /livez, /readyz, /metrics and /openapi.json");
     }
   });
 }

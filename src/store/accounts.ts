@@ -1,7 +1,8 @@
 import { randomBytes } from "node:crypto";
 import type { Redis } from "ioredis";
+import type { Transaction } from "../core/answers.ts";
 import type { Limits } from "../core/limits.ts";
-import { parseTransaction, type Transaction } from "../core/transactions.ts";
+import { parseTransaction } from "../core/transactions.ts";
 import { readFacts } from "./connection.ts";
 import { accountNames, digestOf, indexName, keyRef, META, partitionNames, partitionOf } from "./names.ts";
 import { defineScripts, type Scripts } from "./scripts.ts";

@@ -1,0 +1,199 @@
+import manifest from "../../../package.json" with { type: "json" };
+import { HEADERS_BYTES_MAX, JSON_BODY_BYTES_MAX, JSON_DEPTH_MAX } from "../request-limits.ts";
+import { type ErrorCase, errorCases, KINDS, type Kind } from "./errors.ts";
+import { COMMON_HEADERS, FURTHER_HEADERS, headersOf } from "./headers.ts";
+import { jsonContent, OPERATIONS, type Operation, PARAMETERS } from "./operations.ts";
+import { componentSchemas } from "./schemas.ts";
+
+/**
+ * The description of the public port as an OpenAPI 3.1 document, made from what validates, refuses and answers.
+ * `docs/openapi.json` is this text; the admin port serves it.
+ */
+export function openApiText(): string {
+  return `${JSON.stringify(openApi(), null, 2)}\n`;
+}
+
+function openApi() {
+  const { named, references } = errorResponses();
+  return {
+    openapi: "3.1.1",
+    info: {
+      title: "Video generation through Tollgate",
+      version: manifest.version,
+      summary: "Asynchronous video generation with API keys, limits and credits.",
+      description: DESCRIPTION,
+      contact: { name: "The operator of this gateway, who gave you the key" },
+      license: { name: "Proprietary", identifier: "LicenseRef-Proprietary" },
+    },
+    servers: [
+      {
+        url: "/",
+        description: "The public port of the gateway: put its address, as you were given it, in front.",
+      },
+    ],
+    security: [{ apiKey: [] }],
+    tags: TAGS,
+    paths: Object.fromEntries(
+      OPERATIONS.map((operation) => [
+        operation.path,
+        { [operation.method]: described(operation, references[operation.kind]) },
+      ]),
+    ),
+    components: {
+      securitySchemes: {
+        apiKey: {
+          type: "http",
+          scheme: "bearer",
+          bearerFormat: "sk_…",
+          description:
+            "`Authorization: Bearer sk_…`, on every request. Keys begin with `sk_` and are shown once, when they are made. " +
+            "Send them from servers only.",
+        },
+      },
+      parameters: PARAMETERS,
+      headers: { ...COMMON_HEADERS, ...FURTHER_HEADERS },
+      schemas: componentSchemas(),
+      responses: named,
+    },
+  };
+}
+
+const TAGS = [
+  { name: "Credits", description: "What is left, and where it went." },
+  { name: "Generation", description: "Six ways to ask for a video. Each costs credits and makes a task." },
+  { name: "Tasks", description: "What has become of a request." },
+  { name: "Upload", description: "Images to make videos of." },
+];
+
+const KIB = 1024;
+
+const DESCRIPTION = `
+Ask for a video, get a task, poll the task until it has ended. Every answer is JSON in one envelope: \`code\` 200 means
+success and comes with \`data\`; any other code is an error and comes with \`error\`.
+
+## Limits
+
+Three limits belong to a key: generation requests in any 60 seconds, tasks at the same time, generation requests per day
+(midnight UTC starts a new one). Only the six generation endpoints count; polls, uploads and credits do not. A request that is
+refused here consumes nothing at all; one that the generator refuses has still taken its place in the 60 seconds. Five headers on
+every answer say where the key stands: \`X-RateLimit-Limit\`, \`X-RateLimit-Remaining\`, \`X-RateLimit-Reset\`,
+\`X-Concurrent-Limit\`, \`X-Concurrent-Active\`. They are zeros where no key is known or the store is away.
+
+## Credits
+
+A generation has a price in whole credits, fixed when it is admitted. The price is held while the generator is asked, charged
+once there is a task, and let go where there is none. A task that ends as \`failed\` is refunded, unless the operator has turned
+that off. Prices are the operator's; a 402 names that of the request.
+
+## Sending again
+
+Where waiting helps, an error carries \`retryAfter\` in its body and \`Retry-After\` as a header: seconds, the same number. Where it
+carries \`x-should-retry: false\`, a program must not send the request again by itself. Send an \`Idempotency-Key\` with each
+generation: it is what makes it safe to repeat one after a 502, a 504 or a lost connection. A repeat gets the first answer, with
+\`Idempotency-Replayed: true\`, and is charged once.
+
+## Errors
+
+\`code\` says what went wrong; it is mostly the HTTP status, and 2001 to 2005 tell the limits apart. The texts may change. Where
+the generator refuses the request itself, its own 4xx status, code and text are passed on: a status that is listed with a code of the
+gateway may then come with one of the generator. \`details\`, where present, lists every broken rule with its place in the body.
+
+## HTTP
+
+HTTP/1.1 or 1.0; at most ${HEADERS_BYTES_MAX / KIB} KiB of request line and headers, ${JSON_BODY_BYTES_MAX / KIB} KiB of JSON, 10 MiB of file.
+JSON is UTF-8, well-formed and without duplicate names, nested at most ${JSON_DEPTH_MAX} deep; \`Content-Type: application/json\`, and no
+\`Content-Encoding\`. Unknown parameters are refused, with a suggestion. A query is ignored. The key is asked
+for first, also where the path or the method is wrong. There is no CORS: keys belong on servers.
+`.trim();
+
+function described(operation: Operation, errors: Record<string, unknown>) {
+  const { schema, description, examples } = operation.answer;
+  return {
+    ...operation.said,
+    responses: {
+      "200": {
+        description,
+        headers: headersOf(operation.headers),
+        content: jsonContent(schema, examples),
+        ...(operation.links && { links: operation.links }),
+      },
+      ...errors,
+    },
+  };
+}
+
+/** Titles of error responses, which also make their names. */
+const TITLES: Readonly<Record<string, string>> = {
+  "400": "Bad request",
+  "401": "Unauthorized",
+  "402": "Payment required",
+  "404": "Not found",
+  "408": "Request timeout",
+  "409": "Conflict",
+  "413": "Content too large",
+  "415": "Unsupported media type",
+  "417": "Expectation failed",
+  "422": "Unprocessable content",
+  "426": "Upgrade required",
+  "429": "Too many requests",
+  "431": "Request header fields too large",
+  "4XX": "Refused by the generator",
+  "500": "Internal error",
+  "502": "Bad gateway",
+  "503": "Service unavailable",
+  "504": "Gateway timeout",
+  "505": "HTTP version not supported",
+  default: "No such endpoint or method",
+};
+
+/** Decided with the store at hand, or before it is asked for; never while the gateway works without it. */
+const NEVER_DEGRADED = new Set(["401", "402", "417", "426", "431", "503", "505"]);
+
+/**
+ * The error responses: one where all kinds of operation that have it agree, else one for each kind; and for each kind
+ * the references to its own.
+ */
+function errorResponses() {
+  const named: Record<string, unknown> = {};
+  const references = {} as Record<Kind, Record<string, unknown>>;
+  const all = KINDS.map((kind) => ({ kind, responses: responsesOf(kind) }));
+  for (const { kind, responses } of all) {
+    references[kind] = {};
+    for (const [status, response] of responses) {
+      const text = JSON.stringify(response);
+      const others = all.filter((other) => other.responses.has(status));
+      const shared = others.every((other) => JSON.stringify(other.responses.get(status)) === text);
+      const title = pascalCase(TITLES[status] ?? status);
+      const name = shared ? title : pascalCase(kind) + title;
+      named[name] = response;
+      references[kind][status] = { $ref: `#/components/responses/${name}` };
+    }
+  }
+  return { named, references };
+}
+
+const pascalCase = (words: string): string =>
+  words.replaceAll(/(?:^|\s)(\w)/g, (_, letter: string) => letter.toUpperCase());
+
+/** What one kind of operation answers beside 200, by status; the catch-alls last. */
+function responsesOf(kind: Kind): Map<string, unknown> {
+  const byStatus = Map.groupBy(errorCases(kind), ({ response }) => response);
+  return new Map([...byStatus].sort().map(([status, cases]) => [status, responseOf(status, cases)]));
+}
+
+function responseOf(status: string, cases: readonly ErrorCase[]) {
+  const further = cases.flatMap(({ headers }) => headers);
+  if (!NEVER_DEGRADED.has(status)) further.push("X-Gateway-Degraded");
+  const list = cases.map((each) => `- ${codeOf(each)}, \`${each.name}\`: ${each.words}`);
+  return {
+    description: [`${TITLES[status]}.`, "", ...list].join("\n"),
+    headers: headersOf(further),
+    content: jsonContent(
+      "Error",
+      Object.fromEntries(cases.map((each) => [each.name, { summary: codeOf(each), value: each.example }])),
+    ),
+  };
+}
+
+const codeOf = ({ name, code }: ErrorCase): string =>
+  name === "upstream_refused" ? "the generator's own code" : `code ${code}`;
