@@ -83,7 +83,8 @@ export function readDescription(document: Document) {
     hold(operationId: string, reply: Reply): DocumentedAnswer {
       const { answers } = find(operationId);
       const status = String(reply.status);
-      const answer = answers[status] ?? answers[`${status[0]}XX`] ?? answers.default!;
+      const answer = answers[status] ?? answers[`${status[0]}XX`]!;
+      expect(answer, `an answer of ${operationId} with status ${status}`).toBeDefined();
       holdHeaders(answer, reply);
       const [, errors] = this.checker(answer.schema).Errors(reply.body);
       expect(errors, `${answer.name}: ${JSON.stringify(reply.body)}`).toEqual([]);

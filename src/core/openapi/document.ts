@@ -128,6 +128,7 @@ const TITLES: Readonly<Record<string, string>> = {
   "401": "Unauthorized",
   "402": "Payment required",
   "404": "Not found",
+  "405": "Method not allowed",
   "408": "Request timeout",
   "409": "Conflict",
   "413": "Content too large",
@@ -143,15 +144,14 @@ const TITLES: Readonly<Record<string, string>> = {
   "503": "Service unavailable",
   "504": "Gateway timeout",
   "505": "HTTP version not supported",
-  default: "No such endpoint or method",
 };
 
 /** Decided with the store at hand, or before it is asked for; never while the gateway works without it. */
 const NEVER_DEGRADED = new Set(["401", "402", "417", "426", "431", "503", "505"]);
 
 /**
- * The error responses: one where all kinds of operation that have it agree, else one for each kind; and for each kind
- * the references to its own.
+ * The error responses, each once: under its title where several kinds of operation share it or one alone has it, else
+ * under the kind's name too; and for each kind the references to its own.
  */
 function errorResponses() {
   const named: Record<string, unknown> = {};
@@ -161,10 +161,11 @@ function errorResponses() {
     references[kind] = {};
     for (const [status, response] of responses) {
       const text = JSON.stringify(response);
-      const others = all.filter((other) => other.responses.has(status));
-      const shared = others.every((other) => JSON.stringify(other.responses.get(status)) === text);
+      const alike = all.filter((other) => JSON.stringify(other.responses.get(status)) === text);
+      const alone = all.filter((other) => other.responses.has(status)).length === 1;
       const title = pascalCase(TITLES[status] ?? status);
-      const name = shared ? title : pascalCase(kind) + title;
+      const taken = title in named && JSON.stringify(named[title]) !== text;
+      const name = (alike.length > 1 || alone) && !taken ? title : pascalCase(kind) + title;
       named[name] = response;
       references[kind][status] = { $ref: `#/components/responses/${name}` };
     }
@@ -175,7 +176,7 @@ function errorResponses() {
 const pascalCase = (words: string): string =>
   words.replaceAll(/(?:^|\s)(\w)/g, (_, letter: string) => letter.toUpperCase());
 
-/** What one kind of operation answers beside 200, by status; the catch-alls last. */
+/** What one kind of operation answers beside 200, by status. */
 function responsesOf(kind: Kind): Map<string, unknown> {
   const byStatus = Map.groupBy(errorCases(kind), ({ response }) => response);
   return new Map([...byStatus].sort().map(([status, cases]) => [status, responseOf(status, cases)]));

@@ -8,7 +8,7 @@ export const KINDS: readonly Kind[] = ["generation", "task", "upload", "credits"
 /** One error as one kind of operation meets it. */
 export interface ErrorCase {
   name: ErrorName;
-  /** Key of the response it belongs to: an HTTP status, `4XX` or `default`. */
+  /** Key of the response it belongs to: an HTTP status, or `4XX`. */
   response: string;
   code: number;
   /** When it happens, and what to do. */
@@ -162,16 +162,12 @@ const PARTICULAR = new Map<ErrorName, readonly Kind[]>([
   ...OF_UPSTREAM.map((name) => [name, ["generation", "task", "upload"]] as const),
 ]);
 
-/** Not about an operation, but about what is asked for in its place. */
-const ELSEWHERE = new Set<ErrorName>(["path_not_found", "method_not_allowed"]);
-
 /** Every error that an operation of this kind can answer, by its code. */
 export function errorCases(kind: Kind): ErrorCase[] {
   const names = ERROR_NAMES.filter((name) => PARTICULAR.get(name)?.includes(kind) ?? true);
   const cases = names.flatMap((name) => {
     const extra = { ...EXTRAS[name], ...EXTRAS_OF[kind][name] };
-    if (name !== "upstream_refused")
-      return [errorCase(name, extra, ELSEWHERE.has(name) ? "default" : undefined)];
+    if (name !== "upstream_refused") return [errorCase(name, extra)];
     return [errorCase(name, UPSTREAM_SAYS, "4XX"), errorCase(name, UPSTREAM_SAYS)];
   });
   return cases.sort((a, b) => a.code - b.code);
