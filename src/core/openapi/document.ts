@@ -1,7 +1,7 @@
 import manifest from "../../../package.json" with { type: "json" };
-import { HEADERS_BYTES_MAX, JSON_BODY_BYTES_MAX, JSON_DEPTH_MAX } from "../request-limits.ts";
 import { type ErrorCase, errorCases, KINDS, type Kind } from "./errors.ts";
 import { COMMON_HEADERS, FURTHER_HEADERS, headersOf } from "./headers.ts";
+import { INTRODUCTION, TAGS } from "./introduction.ts";
 import { jsonContent, OPERATIONS, type Operation, PARAMETERS } from "./operations.ts";
 import { componentSchemas } from "./schemas.ts";
 
@@ -21,7 +21,7 @@ function openApi() {
       title: "Video generation through Tollgate",
       version: manifest.version,
       summary: "Asynchronous video generation with API keys, limits and credits.",
-      description: DESCRIPTION,
+      description: INTRODUCTION,
       contact: { name: "The operator of this gateway, who gave you the key" },
       license: { name: "Proprietary", identifier: "LicenseRef-Proprietary" },
     },
@@ -57,54 +57,6 @@ function openApi() {
     },
   };
 }
-
-const TAGS = [
-  { name: "Credits", description: "What is left, and where it went." },
-  { name: "Generation", description: "Six ways to ask for a video. Each costs credits and makes a task." },
-  { name: "Tasks", description: "What has become of a request." },
-  { name: "Upload", description: "Images to make videos of." },
-];
-
-const KIB = 1024;
-
-const DESCRIPTION = `
-Ask for a video, get a task, poll the task until it has ended. Every answer is JSON in one envelope: \`code\` 200 means
-success and comes with \`data\`; any other code is an error and comes with \`error\`.
-
-## Limits
-
-Three limits belong to a key: generation requests in any 60 seconds, tasks at the same time, generation requests per day
-(midnight UTC starts a new one). Only the six generation endpoints count; polls, uploads and credits do not. A request that is
-refused here consumes nothing at all; one that the generator refuses has still taken its place in the 60 seconds. Five headers on
-every answer say where the key stands: \`X-RateLimit-Limit\`, \`X-RateLimit-Remaining\`, \`X-RateLimit-Reset\`,
-\`X-Concurrent-Limit\`, \`X-Concurrent-Active\`. They are zeros where no key is known or the store is away.
-
-## Credits
-
-A generation has a price in whole credits, fixed when it is admitted. The price is held while the generator is asked, charged
-once there is a task, and let go where there is none. A task that ends as \`failed\` is refunded, unless the operator has turned
-that off. Prices are the operator's; a 402 names that of the request.
-
-## Sending again
-
-Where waiting helps, an error carries \`retryAfter\` in its body and \`Retry-After\` as a header: seconds, the same number. Where it
-carries \`x-should-retry: false\`, a program must not send the request again by itself. Send an \`Idempotency-Key\` with each
-generation: it is what makes it safe to repeat one after a 502, a 504 or a lost connection. A repeat gets the first answer, with
-\`Idempotency-Replayed: true\`, and is charged once.
-
-## Errors
-
-\`code\` says what went wrong; it is mostly the HTTP status, and 2001 to 2005 tell the limits apart. The texts may change. Where
-the generator refuses the request itself, its own 4xx status, code and text are passed on: a status that is listed with a code of the
-gateway may then come with one of the generator. \`details\`, where present, lists every broken rule with its place in the body.
-
-## HTTP
-
-HTTP/1.1 or 1.0; at most ${HEADERS_BYTES_MAX / KIB} KiB of request line and headers, ${JSON_BODY_BYTES_MAX / KIB} KiB of JSON, 10 MiB of file.
-JSON is UTF-8, well-formed and without duplicate names, nested at most ${JSON_DEPTH_MAX} deep; \`Content-Type: application/json\`, and no
-\`Content-Encoding\`. Unknown parameters are refused, with a suggestion. A query is ignored. The key is asked
-for first, also where the path or the method is wrong. There is no CORS: keys belong on servers.
-`.trim();
 
 function described(operation: Operation, errors: Record<string, unknown>) {
   const { schema, description, examples } = operation.answer;

@@ -30,7 +30,7 @@ export const COMMON_HEADERS = {
     example: 3,
   },
   "X-Concurrent-Active": {
-    description: "Tasks that it has now.",
+    description: "Tasks that it has now; generations whose task is not known yet count.",
     required: true,
     schema: count,
     example: 1,
