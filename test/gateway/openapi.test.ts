@@ -177,7 +177,7 @@ test("an answer that is not as documented is found out", async () => {
   const without = new Headers(reply.headers);
   without.delete("x-ratelimit-reset");
   const beyond = new Headers({ ...Object.fromEntries(reply.headers), "x-surprise": "1" });
-  const describing = (other: Reply) => () => hold.call(stage.description, "gen2TextToVideo", other);
+  const describing = (other: Reply) => () => hold("gen2TextToVideo", other);
   expect(describing(reply)).not.toThrow();
   expect(describing(changed({ ...reply.body, msg: "ok" }))).toThrow();
   expect(describing(changed({ ...reply.body, data: { status: "pending" } }))).toThrow();

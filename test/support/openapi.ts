@@ -1,4 +1,4 @@
-import { Compile } from "typebox/schema";
+import { Compile, type Validator } from "typebox/schema";
 import { expect } from "vitest";
 import type { Reply } from "./gateway.ts";
 
@@ -74,11 +74,23 @@ export function readDescription(document: Document) {
     return operation;
   };
 
+  const checkers = new Map<object, Validator>();
+  const checker = (schema: object): Validator => {
+    const known = checkers.get(schema) ?? Compile(whole(document, schema) as object);
+    checkers.set(schema, known);
+    return known;
+  };
+
   return {
     operations,
     find,
+    /** The operation of a path, whatever the method; undefined where there is none. */
+    at(path: string) {
+      const template = path.split("?")[0]?.replace(/(\/tasks\/)[^/]+$/, "$1{taskId}");
+      return operations.find((each) => each.path === template);
+    },
     /** Checks values against a schema that may refer to others. */
-    checker: (schema: object) => Compile(whole(document, schema) as object),
+    checker,
     /** Holds an answer against what the operation documents for its status. @returns the documented answer */
     hold(operationId: string, reply: Reply): DocumentedAnswer {
       const { answers } = find(operationId);
@@ -86,7 +98,7 @@ export function readDescription(document: Document) {
       const answer = answers[status] ?? answers[`${status[0]}XX`]!;
       expect(answer, `an answer of ${operationId} with status ${status}`).toBeDefined();
       holdHeaders(answer, reply);
-      const [, errors] = this.checker(answer.schema).Errors(reply.body);
+      const [, errors] = checker(answer.schema).Errors(reply.body);
       expect(errors, `${answer.name}: ${JSON.stringify(reply.body)}`).toEqual([]);
       return answer;
     },
