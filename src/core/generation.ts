@@ -1,3 +1,4 @@
+import { Type } from "typebox";
 import { Compile } from "typebox/compile";
 import type { GenerationEndpoint } from "./endpoints.ts";
 import type { Problem } from "./errors.ts";
@@ -18,9 +19,8 @@ interface Body extends PricedBody {
   shots?: { Scene: string; duration: number }[];
 }
 
-interface ObjectSchema {
-  properties: Record<string, { default?: unknown; items?: ObjectSchema }>;
-}
+/** What a schema says of an object's members, by name and in its order. */
+type Members = ReadonlyMap<string, { default: unknown; items: Members | undefined }>;
 
 /** A body that passed: `body` for pricing, `text` is exactly what goes upstream, defaults written out. */
 export type Validation = { ok: true; body: PricedBody; text: string } | { ok: false; problems: Problem[] };
@@ -28,9 +28,22 @@ export type Validation = { ok: true; body: PricedBody; text: string } | { ok: fa
 const validators = Object.fromEntries(
   Object.entries(BODIES).map(([endpoint, schema]) => [
     endpoint,
-    { validator: Compile(schema), schema: schema as unknown as ObjectSchema },
+    { validator: Compile(schema), members: membersOf(schema) },
   ]),
 );
+
+/** Members' defaults, and the members of their items where these are objects; deeper no body of the spec goes. */
+function membersOf(schema: Type.TObject): Members {
+  const entries = Object.entries(schema.properties).map(([name, property]) => {
+    const items = Type.IsArray(property) && Type.IsObject(property.items) ? property.items : undefined;
+    const member = {
+      default: "default" in property ? property.default : undefined,
+      items: items && membersOf(items),
+    };
+    return [name, member] as const;
+  });
+  return new Map(entries);
+}
 
 /**
  * Validates the parsed body of a generation request and writes it out anew, in the schema's order, so that what is
@@ -42,14 +55,14 @@ export function validateGeneration(
   value: unknown,
   sourceHost: string,
 ): Validation {
-  const { validator, schema } = validators[endpoint]!;
+  const { validator, members } = validators[endpoint]!;
   const wellTyped = validator.Check(value);
   const problems = wellTyped
     ? []
-    : [...unknownNames(schema, value, ""), ...problemsOf(validator.Errors(knownOnly(schema, value)))];
+    : [...unknownNames(members, value, ""), ...problemsOf(validator.Errors(knownOnly(members, value)))];
   if (isObject(value)) problems.push(...furtherRules(endpoint, value, sourceHost));
   if (problems.length > 0 || !wellTyped) return { ok: false, problems };
-  const body = inOrder(schema, value as Record<string, unknown>);
+  const body = inOrder(members, value as Record<string, unknown>);
   const text = JSON.stringify(body);
   // JSON.stringify writes a surrogate as an escape only when it stands alone.
   const broken = /\\ud[89a-f]/i.test(text) ? illFormed(value, "") : [];
@@ -84,30 +97,27 @@ function furtherRules(
 }
 
 /** The object with exactly the schema's properties, in its order, absent ones replaced by their defaults. */
-function inOrder(schema: ObjectSchema, value: Record<string, unknown>): Record<string, unknown> {
+function inOrder(members: Members, value: Record<string, unknown>): Record<string, unknown> {
   const ordered: Record<string, unknown> = {};
-  for (const name in schema.properties) {
-    const property = schema.properties[name]!;
-    const given = value[name] === undefined ? property.default : value[name];
+  for (const [name, member] of members) {
+    const given = value[name] === undefined ? member.default : value[name];
     if (given === undefined) continue;
-    ordered[name] =
-      property.items?.properties && Array.isArray(given)
-        ? given.map((item) => inOrder(property.items!, item))
-        : given;
+    const { items } = member;
+    ordered[name] = items && Array.isArray(given) ? given.map((item) => inOrder(items, item)) : given;
   }
   return ordered;
 }
 
 /** Parameters that the schema does not have, each with a suggestion; at most so many that an answer stays small. */
-function unknownNames(schema: ObjectSchema, value: unknown, path: string): Problem[] {
+function unknownNames(members: Members, value: unknown, path: string): Problem[] {
   if (!isObject(value)) return [];
   const problems: Problem[] = [];
   for (const [name, given] of Object.entries(value)) {
     if (problems.length >= UNKNOWN_MAX) break;
-    const property = Object.hasOwn(schema.properties, name) ? schema.properties[name] : undefined;
-    if (!property) problems.push(unknownName(path, name, Object.keys(schema.properties)));
-    const { items } = property ?? {};
-    if (!items?.properties || !Array.isArray(given)) continue;
+    const member = members.get(name);
+    if (!member) problems.push(unknownName(path, name, [...members.keys()]));
+    const items = member?.items;
+    if (!items || !Array.isArray(given)) continue;
     const inItems = given.flatMap((item, at) => unknownNames(items, item, `${path}/${name}/${at}`));
     problems.push(...inItems.slice(0, UNKNOWN_MAX));
   }
@@ -115,15 +125,13 @@ function unknownNames(schema: ObjectSchema, value: unknown, path: string): Probl
 }
 
 /** The value without parameters that the schema does not have; those are reported apart. */
-function knownOnly(schema: ObjectSchema, value: unknown): unknown {
+function knownOnly(members: Members, value: unknown): unknown {
   if (!isObject(value)) return value;
   const known: Record<string, unknown> = {};
-  for (const name in schema.properties) {
+  for (const [name, { items }] of members) {
     if (!Object.hasOwn(value, name)) continue;
-    const { items } = schema.properties[name]!;
     const given = value[name];
-    known[name] =
-      items?.properties && Array.isArray(given) ? given.map((item) => knownOnly(items, item)) : given;
+    known[name] = items && Array.isArray(given) ? given.map((item) => knownOnly(items, item)) : given;
   }
   return known;
 }

@@ -1,5 +1,4 @@
-/** Deeper bodies than this are refused; the spec's deepest body has three levels. */
-const DEPTH_MAX = 32;
+import { JSON_DEPTH_MAX } from "./request-limits.ts";
 
 export type ParsedJson = { ok: true; value: unknown } | { ok: false; message: string };
 
@@ -10,7 +9,7 @@ export type ParsedJson = { ok: true; value: unknown } | { ok: false; message: st
  */
 export function parseJson(text: string): ParsedJson {
   const members = countMembers(text);
-  if (members < 0) return { ok: false, message: `the body is nested deeper than ${DEPTH_MAX} levels` };
+  if (members < 0) return { ok: false, message: `the body is nested deeper than ${JSON_DEPTH_MAX} levels` };
   let value: unknown;
   try {
     value = JSON.parse(text);
@@ -51,7 +50,7 @@ function countMembers(text: string): number {
         break;
       case 0x5b: // [
       case 0x7b: // {
-        if (++depth > DEPTH_MAX) return -1;
+        if (++depth > JSON_DEPTH_MAX) return -1;
         break;
       case 0x5d: // ]
       case 0x7d: // }

@@ -12,14 +12,35 @@ Format.Set("https-url", isHttpsUrl);
 const strict = { additionalProperties: false } as const;
 
 // Texts of rules that a JSON Schema keyword cannot put into words are kept beside the rule, as `description`.
-const prompt = Type.String({ minLength: 1, description: "What the video shows." });
+const prompt = Type.String({ minLength: 1, description: "What the video shows; not empty." });
 const motion = Type.Optional(Type.String({ description: "How the image moves." }));
 const negativePrompt = Type.Optional(Type.String({ description: "Elements to avoid." }));
 const ratios = ["16:9", "9:16", "1:1"] as const;
-const aspectRatio = Type.Optional(Type.Enum([...ratios]));
-const duration = Type.Optional(Type.Enum([10, 15], { default: 10, description: "Seconds." }));
-const quality = Type.Optional(Type.Enum(["standard", "high"], { default: "standard" }));
-const webUrl = Type.String({ format: "web-url" });
+const aspectRatio = Type.Optional(
+  Type.Enum([...ratios], { description: "Width to height. Left out, the choice is the generator's." }),
+);
+const duration = Type.Optional(
+  Type.Enum([10, 15], { default: 10, description: "Seconds. The price depends on it." }),
+);
+const quality = Type.Optional(
+  Type.Enum(["standard", "high"], { default: "standard", description: "The price depends on it." }),
+);
+const webUrl = (what: string) => Type.String({ format: "web-url", description: `${what}, http or https.` });
+
+/** One shot of a storyboard. Spec 2.6. */
+export const SHOT = Type.Object(
+  {
+    Scene: Type.String({
+      minLength: 1,
+      description: "What the shot shows; not empty. The capital S is right.",
+    }),
+    duration: Type.Number({
+      exclusiveMinimum: 0,
+      description: "Seconds, more than 0; fractions are allowed.",
+    }),
+  },
+  strict,
+);
 
 /**
  * The bodies of the six generation endpoints: the one source of validation, defaults and documentation.
@@ -28,38 +49,76 @@ const webUrl = Type.String({ format: "web-url" });
 export const BODIES = {
   "gen2/text-to-video": Type.Object(
     {
-      prompt: Type.String({ minLength: 1, maxLength: 2000, description: "What the video shows." }),
+      prompt: Type.String({
+        minLength: 1,
+        maxLength: 2000,
+        description:
+          "What the video shows; not empty, at most 2000 characters, counted as Unicode code points.",
+      }),
       negativePrompt,
-      aspectRatio: Type.Optional(Type.Enum([...ratios], { default: "16:9" })),
+      aspectRatio: Type.Optional(
+        Type.Enum([...ratios], { default: "16:9", description: "Width to height." }),
+      ),
     },
     strict,
   ),
   "gen2/image-to-video": Type.Object(
-    { imageUrl: Type.String({ format: "https-url" }), prompt: motion, negativePrompt, aspectRatio },
+    {
+      imageUrl: Type.String({
+        format: "https-url",
+        description: "Address of the source image, https only; the `url` of an upload is one.",
+      }),
+      prompt: motion,
+      negativePrompt,
+      aspectRatio,
+    },
     strict,
   ),
   "gen2-pro/text-to-video": Type.Object({ prompt, negativePrompt, aspectRatio, duration, quality }, strict),
   "gen2-pro/image-to-video": Type.Object(
-    { imageUrl: webUrl, prompt: motion, negativePrompt, aspectRatio, duration, quality },
+    {
+      imageUrl: webUrl("Address of the source image; the `url` of an upload is one"),
+      prompt: motion,
+      negativePrompt,
+      aspectRatio,
+      duration,
+      quality,
+    },
     strict,
   ),
   "gen2/watermark-remove": Type.Object(
-    { videoUrl: Type.String({ description: "On the supported source host." }) },
+    {
+      videoUrl: Type.String({
+        description:
+          "Address of the video. It must begin with the one supported source host and a slash; ask the operator which " +
+          "host that is, or read it in the answer to one that is wrong.",
+      }),
+    },
     strict,
   ),
   "gen2-pro/storyboard": Type.Object(
     {
-      nFrames: Type.Enum(["10", "15", "25"], { description: "Total duration in seconds, as a string." }),
-      shots: Type.Array(
-        Type.Object(
-          { Scene: Type.String({ minLength: 1 }), duration: Type.Number({ exclusiveMinimum: 0 }) },
-          strict,
-        ),
-        { minItems: 1, description: "Durations add up to nFrames within 0.05 seconds." },
+      nFrames: Type.Enum(["10", "15", "25"], {
+        description: "Total duration in seconds, as a string. The price depends on it.",
+      }),
+      shots: Type.Array(SHOT, {
+        minItems: 1,
+        description: "At least one. Their durations add up to `nFrames` within 0.05 seconds.",
+      }),
+      aspectRatio: Type.Optional(
+        Type.Enum(["landscape", "portrait", "square"], {
+          default: "landscape",
+          description: "Form of the video.",
+        }),
       ),
-      aspectRatio: Type.Optional(Type.Enum(["landscape", "portrait", "square"], { default: "landscape" })),
-      imageUrls: Type.Optional(Type.Array(webUrl)),
-      callBackUrl: Type.Optional(webUrl),
+      imageUrls: Type.Optional(
+        Type.Array(webUrl("Address of an image"), { description: "Reference images." }),
+      ),
+      callBackUrl: Type.Optional(
+        webUrl(
+          "Address that the generator notifies when the task completes (what it sends is its own choice)",
+        ),
+      ),
     },
     strict,
   ),

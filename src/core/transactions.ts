@@ -1,18 +1,7 @@
+import type { Transaction } from "./answers.ts";
+
 /** How many GET /credits shows. Spec 2.4. */
 export const RECENT_TRANSACTIONS = 10;
-
-/** One movement of credits as GET /credits shows it. Spec 2.5; `reason` and `task_id` are additive (DESIGN 2). */
-export interface Transaction {
-  id: string;
-  type: "consume" | "recharge";
-  /** Whole credits; negative for consume. */
-  amount: number;
-  balance_after: number;
-  endpoint?: string;
-  reason?: string;
-  task_id?: string;
-  created_at: string;
-}
 
 /** What a ledger entry says of it. */
 interface Entry {

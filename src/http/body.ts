@@ -2,9 +2,9 @@ import { isUtf8 } from "node:buffer";
 import type { IncomingMessage } from "node:http";
 import { type Refusal, refuse } from "../core/errors.ts";
 import { parseJson } from "../core/json.ts";
+import { JSON_BODY_BYTES_MAX } from "../core/request-limits.ts";
 import type { RequestHead } from "./protocol.ts";
 
-export const JSON_BODY_BYTES_MAX = 256 * 1024;
 /** How much of a refused body is read on, so that a client that is still sending sees its answer. */
 const DRAIN_BYTES_MAX = 32 * 1024 * 1024;
 const DRAIN_MS = 10_000;

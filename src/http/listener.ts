@@ -3,6 +3,7 @@ import type { Duplex } from "node:stream";
 import { commonHeaders, refusal } from "../core/envelope.ts";
 import { type Refusal, refuse } from "../core/errors.ts";
 import { noLimits } from "../core/limits.ts";
+import { HEADERS_BYTES_MAX } from "../core/request-limits.ts";
 import { newRequestId } from "./exchange.ts";
 
 export interface ListenerOptions {
@@ -34,7 +35,7 @@ export function createListener(options: ListenerOptions): Listener {
     requestTimeout: 0,
     keepAliveTimeout: options.keepAliveTimeoutMs,
     connectionsCheckingInterval: 1000,
-    maxHeaderSize: 16 * 1024,
+    maxHeaderSize: HEADERS_BYTES_MAX,
     requireHostHeader: false,
     insecureHTTPParser: false,
     noDelay: true,

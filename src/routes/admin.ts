@@ -1,7 +1,8 @@
 import { createServer, type Server, type ServerResponse } from "node:http";
 import { Registry } from "prom-client";
+import { openApiText } from "../core/openapi/document.ts";
 
-/** The admin port: liveness, readiness and metrics; never public. DESIGN section 1. */
+/** The admin port: liveness, readiness, metrics and the API description; never public. DESIGN section 1. */
 export function createAdmin(options: {
   /** The metrics as Prometheus reads them. */
   metricsPage(): Promise<string>;
@@ -18,6 +19,8 @@ export function createAdmin(options: {
     res.end(`${body}\n`);
   };
 
+  const openApi = openApiText().trimEnd();
+
   return createServer({ requestTimeout: 10_000 }, async (req, res) => {
     if (req.method !== "GET" && req.method !== "HEAD") {
       res.setHeader("Allow", "GET, HEAD");
@@ -32,8 +35,10 @@ export function createAdmin(options: {
       }
       case "/metrics":
         return plain(res, 200, (await options.metricsPage()).trimEnd(), Registry.PROMETHEUS_CONTENT_TYPE);
+      case "/openapi.json":
+        return plain(res, 200, openApi, "application/json; charset=utf-8");
       default:
-        return plain(res, 404, "no such page; there are /livez, /readyz and /metrics");
+        return plain(res, 404, "no such page; there are /livez, /readyz, /metrics and /openapi.json");
     }
   });
 }

@@ -4,6 +4,7 @@ import { type Answer, refusal, retrySeconds, success } from "../core/envelope.ts
 import { type Refusal, refuse } from "../core/errors.ts";
 import { validateGeneration } from "../core/generation.ts";
 import { priceOf } from "../core/prices.ts";
+import { IDEMPOTENCY_KEY } from "../core/request-limits.ts";
 import { jsonHeadFault, readJson } from "../http/body.ts";
 import { continueReading } from "../http/exchange.ts";
 import type { Admission, Generation } from "../store/operations.ts";
@@ -25,7 +26,6 @@ const UNREACHABLE_WAIT_SECONDS = 10;
 const IN_PROGRESS_WAIT_MAX_SECONDS = 10;
 /** Beyond the upstream's own timeouts, until a hold whose outcome stays unknown ends. DESIGN 2. */
 const HOLD_SLACK_MS = 8000;
-const IDEMPOTENCY_KEY = /^[\x21-\x7e]{1,255}$/;
 const KEY_RULE = "Idempotency-Key must be 1 to 255 visible ASCII characters";
 
 /**

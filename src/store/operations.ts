@@ -1,6 +1,6 @@
+import type { Transaction } from "../core/answers.ts";
 import type { LimitState, Tiers } from "../core/limits.ts";
 import type { Observation } from "../core/tasks.ts";
-import type { Transaction } from "../core/transactions.ts";
 import type { KeyRef } from "./names.ts";
 
 /** One generation from admission to its end; `price` in whole credits, fixed here. */

@@ -4,9 +4,7 @@ import { MIMEType } from "node:util";
 import busboy from "busboy";
 import { type Refusal, refuse } from "../core/errors.ts";
 import { declaresImage, type ImageType, imageTypeOf, MAGIC_BYTES } from "../core/images.ts";
-
-/** Largest file, inclusive. Spec 4.9, DESIGN 2. */
-export const FILE_BYTES_MAX = 10_485_760;
+import { FILE_BYTES_MAX } from "../core/request-limits.ts";
 
 /** What a form may have beyond its file: preamble, part headers, boundaries, epilogue. */
 export const FORM_OVERHEAD_BYTES_MAX = 65_536;

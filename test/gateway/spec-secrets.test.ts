@@ -163,7 +163,7 @@ describe("after every kind of request", () => {
 test("the admin's pages are not on the public port, and the customers' not on the admin's", async () => {
   const gateway = await givenGateway();
   const { key } = await gateway.givenKey();
-  for (const page of ["/metrics", "/livez", "/readyz"]) {
+  for (const page of ["/metrics", "/livez", "/readyz", "/openapi.json"]) {
     expect((await asking(gateway)("GET", page, { key })).status).toBe(404);
     expect((await asking(gateway)("GET", page)).status).toBe(404);
     expect((await fetch(gateway.adminUrl + page)).status).toBe(200);

@@ -1,8 +1,10 @@
 import { connect, type Socket } from "node:net";
 import { expect } from "vitest";
+import { openApiText } from "../../src/core/openapi/document.ts";
 import { grantCredits, type IssuedKey, readAccount } from "../../src/store/accounts.ts";
 import { keyRef } from "../../src/store/names.ts";
 import { type Reply, type RequestOptions, type TestGateway, until } from "../support/gateway.ts";
+import { readDescription } from "../support/openapi.ts";
 
 export const TEXT_TO_VIDEO = "/api/v1/gen2/text-to-video";
 export const PRO_TEXT_TO_VIDEO = "/api/v1/gen2-pro/text-to-video";
@@ -53,10 +55,16 @@ export function expectNobody(reply: Reply): void {
   expect(Math.abs(Number(reply.headers.get("x-ratelimit-reset")) - Date.now() / 1000)).toBeLessThan(5);
 }
 
-/** Sends a request and holds the answer to what every answer must have. */
+const description = readDescription(JSON.parse(openApiText()));
+
+/** Sends a request and holds the answer to what every answer must have, and to what the API description says of it. */
 export function asking(gateway: TestGateway) {
-  return async (method: string, path: string, request: RequestOptions = {}): Promise<Reply> =>
-    conforming(await gateway.request(method, path, request));
+  return async (method: string, path: string, request: RequestOptions = {}): Promise<Reply> => {
+    const reply = conforming(await gateway.request(method, path, request));
+    const operation = description.at(path);
+    if (operation) description.hold(operation.operationId, reply);
+    return reply;
+  };
 }
 
 /** What is known of a key and its account: all that a request could consume. */

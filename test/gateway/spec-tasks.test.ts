@@ -201,7 +201,8 @@ describe("the end of a task", () => {
   });
 
   test("completed does not become processing or failed again", async () => {
-    let said: object = { status: "completed", progress: 100 };
+    const created_at = new Date().toISOString();
+    let said: object = { status: "completed", progress: 100, created_at };
     const fake = createServer((request, response) => {
       request.resume();
       const data = request.method === "POST" ? { task_id: `fake_${process.hrtime.bigint()}` } : said;
@@ -218,9 +219,9 @@ describe("the end of a task", () => {
     const id = await givenTask(key, "duration=1h", own);
     expect((await poll(own, key, id)).body.data).toMatchObject({ task_id: id, status: "completed" });
     for (const status of ["pending", "processing", "failed"]) {
-      said = { status, progress: 1 };
+      said = { status, progress: 1, created_at };
       const reply = await poll(own, key, id);
-      expect(reply.body.data).toEqual({ task_id: id, status: "completed", progress: 100 });
+      expect(reply.body.data).toEqual({ task_id: id, status: "completed", progress: 100, created_at });
       expect(limitsOf(reply).active).toBe(0);
     }
     expect(await consumption(own, key)).toMatchObject({ balance: 990, totalUsed: 10 });

@@ -4,8 +4,9 @@ import net from "node:net";
 import { PassThrough, Writable } from "node:stream";
 import { afterEach, describe, expect, test } from "vitest";
 import type { Refusal } from "../../../src/core/errors.ts";
+import { FILE_BYTES_MAX } from "../../../src/core/request-limits.ts";
 import { readUpload } from "../../../src/upstream/upload-body.ts";
-import { FILE_BYTES_MAX, FORM_OVERHEAD_BYTES_MAX } from "../../../src/upstream/upload-form.ts";
+import { FORM_OVERHEAD_BYTES_MAX } from "../../../src/upstream/upload-form.ts";
 import { IMAGE_TYPES, imageOfSize, tinyImage } from "../../support/images.ts";
 import {
   BOUNDARY,

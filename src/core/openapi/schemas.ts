@@ -1,0 +1,75 @@
+import type { Type } from "typebox";
+import {
+  CREDIT_ACCOUNT,
+  ERROR,
+  GENERATION,
+  KEY_LIMITS,
+  PROBLEM,
+  successOf,
+  TASK,
+  TRANSACTION,
+  UPLOADED_IMAGE,
+} from "../answers.ts";
+import { GENERATION_ENDPOINTS, type GenerationEndpoint } from "../endpoints.ts";
+import { isObject } from "../json.ts";
+import { BODIES, SHOT } from "../schemas.ts";
+
+/** `gen2-pro/text-to-video` as an identifier: `gen2ProTextToVideo`. */
+export const camelCase = (endpoint: GenerationEndpoint): string =>
+  endpoint.replaceAll(/[/-](\w)/g, (_, letter: string) => letter.toUpperCase());
+
+/** The name of an endpoint's body among the schemas: `Gen2ProTextToVideo`. */
+export const bodyName = (endpoint: GenerationEndpoint): string =>
+  camelCase(endpoint).replace(/^./, (letter) => letter.toUpperCase());
+
+/** Schemas that have a name of their own; wherever one stands within another, a reference takes its place. */
+const NAMED: readonly (readonly [name: string, schema: Type.TSchema])[] = [
+  ...GENERATION_ENDPOINTS.map((endpoint) => [bodyName(endpoint), BODIES[endpoint]] as const),
+  ["Shot", SHOT],
+  ["Generation", GENERATION],
+  ["GenerationAnswer", successOf(GENERATION)],
+  ["Task", TASK],
+  ["TaskAnswer", successOf(TASK)],
+  ["UploadedImage", UPLOADED_IMAGE],
+  ["UploadAnswer", successOf(UPLOADED_IMAGE)],
+  ["CreditAccount", CREDIT_ACCOUNT],
+  ["CreditsAnswer", successOf(CREDIT_ACCOUNT)],
+  ["KeyLimits", KEY_LIMITS],
+  ["Transaction", TRANSACTION],
+  ["Error", ERROR],
+  ["Problem", PROBLEM],
+];
+const NAMES = new Map<unknown, string>(NAMED.map(([name, schema]) => [schema, name]));
+
+/** The gateway's own formats in words that every reader of JSON Schema knows. Patterns have no flag for letter case. */
+const FORMATS: Readonly<Record<string, object>> = {
+  "web-url": { format: "uri", pattern: "^[Hh][Tt][Tt][Pp][Ss]?://[^/?#]" },
+  "https-url": { format: "uri", pattern: "^[Hh][Tt][Tt][Pp][Ss]://[^/?#]" },
+};
+
+/** All named schemas as the document holds them. */
+export const componentSchemas = (): Record<string, unknown> =>
+  Object.fromEntries(NAMED.map(([name, schema]) => [name, members(schema)]));
+
+function described(schema: unknown): unknown {
+  const name = NAMES.get(schema);
+  if (name !== undefined) return { $ref: `#/components/schemas/${name}` };
+  if (Array.isArray(schema)) return schema.map(described);
+  return isObject(schema) ? members(schema) : schema;
+}
+
+function members(schema: object): Record<string, unknown> {
+  const plain: Record<string, unknown> = {};
+  for (const [name, value] of Object.entries(schema)) {
+    if (name === "format" && typeof value === "string" && FORMATS[value])
+      Object.assign(plain, FORMATS[value]);
+    else if (name === "enum" && Array.isArray(value))
+      Object.assign(plain, { type: typeOf(value), enum: value });
+    else plain[name] = described(value);
+  }
+  return plain;
+}
+
+/** typebox leaves the type of an enumeration to its values; generators of clients want it said. */
+const typeOf = (values: readonly unknown[]): string =>
+  values.every((value) => Number.isInteger(value)) ? "integer" : "string";

@@ -1,0 +1,16 @@
+/** What one request may carry, whoever sends it. Spec 8.4, DESIGN 2. */
+
+/** Request line and header lines together. */
+export const HEADERS_BYTES_MAX = 16 * 1024;
+
+/** The JSON body of a generation. */
+export const JSON_BODY_BYTES_MAX = 256 * 1024;
+
+/** Levels of objects and arrays in a JSON body; the spec's deepest body has three. */
+export const JSON_DEPTH_MAX = 32;
+
+/** Largest file, inclusive. Spec 4.9. */
+export const FILE_BYTES_MAX = 10_485_760;
+
+/** An Idempotency-Key as it may be sent. */
+export const IDEMPOTENCY_KEY = /^[\x21-\x7e]{1,255}$/;

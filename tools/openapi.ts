@@ -1,0 +1,3 @@
+import { openApiText } from "../src/core/openapi/document.ts";
+
+export const openApi = { file: "docs/openapi.json", text: openApiText };
