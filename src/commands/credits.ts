@@ -2,7 +2,7 @@ import { Command, Option } from "commander";
 import { grantCredits, OperatorError, readAccount } from "../store/accounts.ts";
 import { eachKey } from "../store/keys.ts";
 import { command, listing, print, table, whole, withRedis } from "./context.ts";
-import { shown } from "./keys.ts";
+import { shown } from "./keys-shown.ts";
 
 /** Credits of the packages that customers buy. Spec 2.7. */
 const PACKAGES: Readonly<Record<string, number>> = {

@@ -21,6 +21,8 @@ export {
   formatCursor,
   type LedgerCursor,
   type LedgerEntry,
+  type LedgerPage,
+  type LedgerSelection,
   parseCursor,
 } from "./ledger-entries.ts";
 export type { Invariant, Violation } from "./ledger-fold.ts";
@@ -55,10 +57,14 @@ interface Run {
  * account as it is at one instant, with the ledger up to that instant. Memory grows with one partition's requests.
  * @param redis gets some thousand commands; better not the gateway's own connection
  * @param options.accountIds only these accounts
+ * @param options.seen told after each partition how far it is
  */
 export async function verifyLedger(
   redis: Redis,
-  options: { accountIds?: readonly string[] } = {},
+  options: {
+    accountIds?: readonly string[];
+    seen?: (partitions: { done: number; all: number }, result: Verification) => void;
+  } = {},
 ): Promise<Verification> {
   const result: Verification = { ok: true, accounts: 0, entries: 0, violations: [] };
   const wanted = options.accountIds && new Set(options.accountIds);
@@ -69,6 +75,7 @@ export async function verifyLedger(
   const run: Run = { redis, partitions, wanted, has, report, result };
   for (let partition = 0; partition < partitions; partition++) {
     if (has(partition)) await verifyPartition(run, partition);
+    options.seen?.({ done: partition + 1, all: partitions }, result);
   }
   await verifyRequests(run);
   return result;

@@ -1,0 +1,226 @@
+import { once } from "node:events";
+import path from "node:path";
+import { type Command, InvalidArgumentError, Option } from "commander";
+import { OperatorError } from "../store/accounts.ts";
+import {
+  exportLedger,
+  formatCursor,
+  type LedgerCursor,
+  type LedgerEntry,
+  parseCursor,
+} from "../store/ledger.ts";
+import { command, note, pastMs, print, withRedis } from "./context.ts";
+import { type CursorState, openOutput, readCursorFile, writeCursorFile } from "./ledger-cursor.ts";
+import { CSV_HEADER, LEDGER_FORMATS, type LedgerFormat, ledgerRow, linesOf } from "./ledger-rows.ts";
+import { startProgress } from "./progress.ts";
+
+interface ExportFlags {
+  account?: string;
+  format: LedgerFormat;
+  since?: number;
+  until?: number;
+  after?: LedgerCursor;
+  cursorFile?: string;
+  output?: string;
+  header: boolean;
+  json?: boolean;
+}
+
+/** Where entries go. `keep` makes what was written, and the cursor behind it, count. */
+interface Sink {
+  write(entries: readonly LedgerEntry[]): Promise<void>;
+  keep(): Promise<void>;
+  /** Called whatever happens. */
+  close(): Promise<void>;
+}
+
+export function exportCommand(): Command {
+  return command("export", "write ledger entries, and go on later where it ended")
+    .option("--account <id>", "of this account only")
+    .addOption(
+      new Option("--format <name>", "lines of JSON, or RFC 4180").choices(LEDGER_FORMATS).default("ndjson"),
+    )
+    .option("--since <when>", "posted at or after this: ISO 8601, or how long ago, such as 7d", pastMs)
+    .option("--until <when>", "posted before this", pastMs)
+    .option("--output <file>", "write here instead of standard output")
+    .option("--cursor-file <file>", "keep the cursor here, and begin where it stands")
+    .addOption(
+      new Option("--after <cursor>", "what came after an earlier export, which printed this cursor")
+        .argParser(cursorOf)
+        .conflicts("cursorFile"),
+    )
+    .option("--no-header", "csv without its first line")
+    .action(runExport);
+}
+
+async function runExport(flags: ExportFlags): Promise<void> {
+  const { account = "", format, cursorFile } = flags;
+  const earlier = cursorFile === undefined ? undefined : readCursorFile(cursorFile, { account, format });
+  const cursor: LedgerCursor = flags.after ?? earlier?.cursor ?? new Map();
+  const state: CursorState = { cursor, account, format, output: earlier?.output };
+  const progress = startProgress(flags.output === undefined ? { output: process.stdout } : {});
+  const interruption = interruptible();
+  let count = 0;
+  await withRedis(async (redis) => {
+    const selection = { sinceMs: flags.since, untilMs: flags.until, ...(account && { accountId: account }) };
+    const sink = await openSink(flags, state).catch(unwritable);
+    let whole = true;
+    try {
+      for await (const page of exportLedger(redis, cursor, selection)) {
+        whole = false;
+        await sink.write(page.entries).catch(unwritable);
+        whole = true;
+        count += page.entries.length;
+        progress.show(`partition ${page.partition + 1} of ${page.partitions}: ${count} entries`);
+        if (interruption.signal !== undefined) break;
+      }
+      whole = false;
+      await sink.keep().catch(unwritable);
+    } catch (error) {
+      // Redis has gone: what was written so far still counts, and need not come again.
+      if (whole) await sink.keep();
+      throw error;
+    } finally {
+      await sink.close();
+      progress.done();
+    }
+  })
+    .catch((error: unknown) => {
+      if (cursorFile === undefined && !flags.json && count > 0) note(`cursor: ${formatCursor(cursor)}`);
+      throw error;
+    })
+    .finally(interruption.stop);
+  report(flags, cursor, count, interruption.signal);
+}
+
+/** Redis is not to blame for a full disk. */
+function unwritable(error: unknown): never {
+  if (error instanceof OperatorError) throw error;
+  throw new OperatorError(`the export cannot be written (${error instanceof Error ? error.message : error})`);
+}
+
+/** The first Ctrl-C lets the page under way be finished; a second one ends the process, as usual. */
+function interruptible(): { signal: "SIGINT" | "SIGTERM" | undefined; stop(): void } {
+  const names = ["SIGINT", "SIGTERM"] as const;
+  const take = (signal: "SIGINT" | "SIGTERM"): void => {
+    interruption.signal = signal;
+    stop();
+  };
+  const stop = (): void => {
+    for (const name of names) process.off(name, take);
+  };
+  const interruption: ReturnType<typeof interruptible> = { signal: undefined, stop };
+  for (const name of names) process.on(name, take);
+  return interruption;
+}
+
+/** How it ended, on standard error; on standard output only for a program that reads no entries there. */
+function report(flags: ExportFlags, cursor: LedgerCursor, count: number, signal: string | undefined): void {
+  const { output, cursorFile } = flags;
+  const at = formatCursor(cursor);
+  if (signal !== undefined) {
+    process.exitCode = signal === "SIGINT" ? 130 : 143;
+    const how = cursorFile === undefined ? "give --after with the cursor" : "run the same command again";
+    note(`interrupted after ${count} entries; to go on, ${how}`);
+  }
+  if (output !== undefined && flags.json)
+    print({ json: { entries: count, output, cursor: at }, text: "" }, flags);
+  else if (flags.json) return;
+  else if (cursorFile === undefined) note(`cursor: ${at}`);
+  else
+    note(
+      `${count} entries written${output === undefined ? "" : ` to ${output}`}; the cursor is in ${cursorFile}`,
+    );
+}
+
+async function openSink(flags: ExportFlags, state: CursorState): Promise<Sink> {
+  if (flags.output !== undefined) return fileSink(flags.output, flags, state);
+  const inner = flags.json ? objectSink(state.cursor) : linesSink(flags);
+  return {
+    ...inner,
+    async keep() {
+      await inner.keep();
+      if (flags.cursorFile === undefined) return;
+      // Only once the reader has taken the last byte from us: then the cursor cannot be ahead of it.
+      await new Promise((resolve) => process.stdout.write("", resolve));
+      await writeCursorFile(flags.cursorFile, state);
+    },
+  };
+}
+
+/**
+ * A file. With a cursor file each page counts as soon as it is on disk, so that nothing is lost or doubled whenever
+ * the process ends.
+ */
+async function fileSink(
+  output: string,
+  { cursorFile, format, header }: ExportFlags,
+  state: CursorState,
+): Promise<Sink> {
+  const { handle, bytes } = await openOutput(output, state);
+  const written = { file: path.resolve(output), bytes };
+  state.output = written;
+  const keep = async (): Promise<void> => {
+    await handle.datasync();
+    if (cursorFile !== undefined) await writeCursorFile(cursorFile, state);
+  };
+  const append = async (text: string): Promise<void> => {
+    const { bytesWritten } = await handle.write(text, written.bytes);
+    if (bytesWritten !== Buffer.byteLength(text))
+      throw new OperatorError(`${output} cannot be written; is the disk full?`);
+    written.bytes += bytesWritten;
+  };
+  // From here on the file is known to be ours, should this run end before its first page.
+  await keep();
+  if (bytes === 0 && header && format === "csv") await append(CSV_HEADER);
+  return {
+    async write(entries) {
+      if (entries.length === 0) return;
+      await append(linesOf(entries, format));
+      await keep();
+    },
+    keep,
+    close: () => handle.close(),
+  };
+}
+
+/** Lines on standard output. */
+function linesSink({ format, header }: ExportFlags): Sink {
+  let before = header && format === "csv" ? CSV_HEADER : "";
+  return {
+    async write(entries) {
+      const text = before + linesOf(entries, format);
+      before = "";
+      await writeOut(text);
+    },
+    keep: () => writeOut(before),
+    close: async () => undefined,
+  };
+}
+
+/** One JSON object on standard output, written piece by piece. */
+function objectSink(cursor: LedgerCursor): Sink {
+  let before = '{"entries":[';
+  return {
+    async write(entries) {
+      for (const entry of entries) {
+        await writeOut(before + JSON.stringify(ledgerRow(entry)));
+        before = ",";
+      }
+    },
+    keep: () =>
+      writeOut(`${before === "," ? "" : before}],"cursor":${JSON.stringify(formatCursor(cursor))}}\n`),
+    close: async () => undefined,
+  };
+}
+
+/** Waits while the reader is slower than the store. */
+async function writeOut(text: string): Promise<void> {
+  if (text !== "" && !process.stdout.write(text)) await once(process.stdout, "drain");
+}
+
+function cursorOf(text: string): LedgerCursor {
+  const cursor = parseCursor(text);
+  if (!cursor) throw new InvalidArgumentError("It must be the cursor of an earlier export.");
+  return cursor;
+}

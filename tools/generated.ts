@@ -1,0 +1,10 @@
+import { cli } from "./cli.ts";
+
+/** A file that is made from the code and committed; a house test holds it against `text`. */
+export interface Generated {
+  /** Relative to the top of the repository. */
+  file: string;
+  text(): string | Promise<string>;
+}
+
+export const GENERATED: readonly Generated[] = [cli];
