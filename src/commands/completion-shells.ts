@@ -98,14 +98,17 @@ const zshName = (words: string): string => `_tollgate${words === "" ? "" : "_"}$
 
 function zshFlag({ names, what, values }: Flag): string {
   const value = values === undefined ? "" : `:value:${zshValues(values)}`;
-  const others = names.length > 1 ? `'(${names.join(" ")})'{${names.join(",")}}` : "";
-  const description = quoted(`[${escaped(what)}]${value}`);
-  return others ? `${others}${description}` : quoted(`${names[0]}[${escaped(what)}]${value}`);
+  const description = `[${escaped(what)}]${value}`;
+  // With "=" the value may stand behind a blank or an equals sign.
+  const spelt = names.map((name) => (values !== undefined && name.startsWith("--") ? `${name}=` : name));
+  if (spelt.length === 1) return quoted(`${spelt[0]}${description}`);
+  return `${quoted(`(${names.join(" ")})`)}{${spelt.join(",")}}${quoted(description)}`;
 }
 
 function zshValues(values: Values): string {
   if (values === "file") return "_files";
-  return values === "any" ? "" : `(${values.join(" ")})`;
+  // A blank: nothing to offer, not even files.
+  return values === "any" ? " " : `(${values.join(" ")})`;
 }
 
 /** What \`_arguments\` would take for the end of a description. */

@@ -1,8 +1,7 @@
 import { type Command, Option } from "commander";
 import { eachKey, findKey, type KeyRecord } from "../store/keys.ts";
 import { command, moment, note, print, table, whole, withRedis } from "./context.ts";
-import { KEY_STATUSES, type KeyStatus, shown, statusOf } from "./keys-shown.ts";
-import { paint } from "./terminal.ts";
+import { KEY_STATUSES, type KeyStatus, shown, statusOf, statusText } from "./keys-shown.ts";
 
 const LIMIT_MAX = 100_000;
 
@@ -14,8 +13,6 @@ interface ListFlags {
   after?: string;
   json?: boolean;
 }
-
-const COLOURS = { active: "green", expired: "yellow", revoked: "red" } as const;
 
 export function listCommand(): Command {
   return command("list", "all keys, or some, the oldest first")
@@ -34,13 +31,16 @@ export function listCommand(): Command {
         key.keyId,
         key.accountId,
         key.tier,
-        paint(COLOURS[statusOf(key)], statusOf(key)),
+        statusText(key),
         moment(key.createdAtMs),
         moment(key.expiresAtMs),
       ]);
       const headings = ["KEY ID", "ACCOUNT", "TIER", "STATUS", "CREATED", "EXPIRES"];
       print(
-        { json: { keys: keys.map(shown), next }, text: table(headings, rows, { gives: ["ACCOUNT"] }) },
+        {
+          json: { keys: keys.map(shown), next },
+          text: table(headings, rows, { gives: ["ACCOUNT"], drops: ["EXPIRES", "CREATED", "TIER"] }),
+        },
         flags,
       );
       if (next !== undefined && !flags.json) note(`There are more: --after ${next}`);

@@ -1,4 +1,4 @@
-import { type Command, InvalidArgumentError } from "commander";
+import { type Command, InvalidArgumentError, Option } from "commander";
 import { durationMs } from "../config/kinds.ts";
 import { findKey, rotateKey } from "../store/keys.ts";
 import { command, iso, listing, print, withRedis } from "./context.ts";
@@ -9,7 +9,11 @@ const OVERLAP_MAX_MS = 366 * 86_400_000;
 export function rotateCommand(): Command {
   return command("rotate", "make a new key like this one, and end this one")
     .argument("<key-id>", "the key's id, or the key itself")
-    .option("--overlap <duration>", "how long the old one goes on, such as 24h", overlapMs, 0)
+    .addOption(
+      new Option("--overlap <duration>", "how long the old one goes on, such as 24h")
+        .argParser(overlapMs)
+        .default(0, "it ends at once"),
+    )
     .action(async (id: string, flags: { overlap: number; json?: boolean }) => {
       const { old, issued } = await withRedis(async (redis) => {
         const found = await findKey(redis, id);

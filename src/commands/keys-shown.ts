@@ -1,5 +1,5 @@
 import type { KeyRecord } from "../store/keys.ts";
-import { iso } from "./terminal.ts";
+import { iso, paint } from "./terminal.ts";
 
 export const KEY_STATUSES = ["active", "expired", "revoked"] as const;
 export type KeyStatus = (typeof KEY_STATUSES)[number];
@@ -9,6 +9,11 @@ export function statusOf({ revokedAtMs, expiresAtMs }: KeyRecord): KeyStatus {
   if (revokedAtMs !== undefined) return "revoked";
   return expiresAtMs !== undefined && expiresAtMs <= Date.now() ? "expired" : "active";
 }
+
+const COLOURS = { active: "green", expired: "yellow", revoked: "red" } as const;
+
+/** The same for a table. */
+export const statusText = (key: KeyRecord): string => paint(COLOURS[statusOf(key)], statusOf(key));
 
 /** A key as it is printed: never its digest. Absent limits are the tier's. */
 export function shown(key: KeyRecord): Record<string, unknown> {

@@ -14,6 +14,9 @@ import { type CursorState, openOutput, readCursorFile, writeCursorFile } from ".
 import { CSV_HEADER, LEDGER_FORMATS, type LedgerFormat, ledgerRow, linesOf } from "./ledger-rows.ts";
 import { startProgress } from "./progress.ts";
 
+/** A flush to disk may take a tenth of a second, and a page much less. */
+const KEEP_EVERY_MS = 1000;
+
 interface ExportFlags {
   account?: string;
   format: LedgerFormat;
@@ -149,8 +152,8 @@ async function openSink(flags: ExportFlags, state: CursorState): Promise<Sink> {
 }
 
 /**
- * A file. With a cursor file each page counts as soon as it is on disk, so that nothing is lost or doubled whenever
- * the process ends.
+ * A file. With a cursor file what was written counts as soon as both are on disk, every so often and at the end; what
+ * was written after that is cut off by the next run. So nothing is lost or doubled, whenever the process ends.
  */
 async function fileSink(
   output: string,
@@ -160,9 +163,11 @@ async function fileSink(
   const { handle, bytes } = await openOutput(output, state);
   const written = { file: path.resolve(output), bytes };
   state.output = written;
+  let keptMs = 0;
   const keep = async (): Promise<void> => {
     await handle.datasync();
     if (cursorFile !== undefined) await writeCursorFile(cursorFile, state);
+    keptMs = performance.now();
   };
   const append = async (text: string): Promise<void> => {
     const { bytesWritten } = await handle.write(text, written.bytes);
@@ -175,9 +180,8 @@ async function fileSink(
   if (bytes === 0 && header && format === "csv") await append(CSV_HEADER);
   return {
     async write(entries) {
-      if (entries.length === 0) return;
-      await append(linesOf(entries, format));
-      await keep();
+      if (entries.length > 0) await append(linesOf(entries, format));
+      if (performance.now() - keptMs >= KEEP_EVERY_MS) await keep();
     },
     keep,
     close: () => handle.close(),

@@ -13,7 +13,7 @@ const NOTES: Readonly<Record<string, readonly string[]>> = {
   ],
   "ledger export": [
     "Entries come by partition, and within one by time. What gateways post meanwhile comes with this run or the next one, never with both: the cursor is the last entry of each partition.",
-    "With --output and --cursor-file each entry is in the file exactly once, whenever the process ends: a page counts once it is on disk, and what was written after the last cursor is cut off and written again. The next run may name a new --output; the cursor goes on. Without --output the cursor moves when all has been handed to the reader, also after Ctrl-C; what a reader does with it is its own affair, so pass over an `id` that is there already.",
+    "With --output and --cursor-file each entry is in the file exactly once, whenever the process ends: what counts is on disk together with its cursor, every second and at the end, and what was written after that is cut off and written again. The next run may name a new --output; the cursor goes on. Without --output the cursor moves when all has been handed to the reader, also after Ctrl-C; what a reader does with it is its own affair, so pass over an `id` that is there already.",
     "--since and --until are moments in the ledger's own order, so that spans side by side have each entry once. --since counts where the cursor says nothing yet.",
   ],
   "ledger verify": [

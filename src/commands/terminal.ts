@@ -53,21 +53,27 @@ export const moment = (atMs: number | undefined, screen: Screen = process.stdout
   atMs !== undefined && screen.isTTY ? fromNow(atMs) : iso(atMs);
 
 /**
- * Rows under their headings, in columns.
- * @param options.gives headings of columns that may be cut where the terminal is too narrow for all
+ * Rows under their headings, in columns. Where the terminal is too narrow for all, `gives` are cut first, then `drops`
+ * are left out.
+ * @param options headings of columns that give way; others never do
  */
 export function table(
   headings: readonly string[],
   rows: readonly (readonly unknown[])[],
-  options: { gives?: readonly string[]; screen?: Screen } = {},
+  options: { gives?: readonly string[]; drops?: readonly string[]; screen?: Screen } = {},
 ): string {
-  const { gives = [], screen = process.stdout } = options;
+  const { gives = [], drops = [], screen = process.stdout } = options;
   const cells = [headings.map((heading) => paint("bold", heading, screen)), ...rows].map((row) =>
     row.map((cell) => (cell === undefined ? "-" : String(cell))),
   );
   const widths = headings.map((_, at) => Math.max(...cells.map((row) => shownChars(row[at] ?? ""))));
   const flexible = headings.flatMap((heading, at) => (gives.includes(heading) ? [at] : []));
-  narrow(widths, flexible, widthOf(screen));
+  const fits = narrow(widths, flexible, widthOf(screen));
+  const dropped = drops[0] === undefined ? -1 : headings.indexOf(drops[0]);
+  if (!fits && dropped >= 0) {
+    const without = <T>(row: readonly T[]): T[] => row.toSpliced(dropped, 1);
+    return table(without(headings), rows.map(without), { ...options, drops: drops.slice(1) });
+  }
   return cells
     .map((row) =>
       row
@@ -78,9 +84,9 @@ export function table(
     .join("\n");
 }
 
-/** Takes from the widest of the flexible columns until all fit, or none has more to give. */
-function narrow(widths: number[], flexible: readonly number[], columns: number | undefined): void {
-  if (columns === undefined) return;
+/** Takes from the widest of the flexible columns until all fit, or none has more to give. @returns whether they fit */
+function narrow(widths: number[], flexible: readonly number[], columns: number | undefined): boolean {
+  if (columns === undefined) return true;
   const all = (): number => widths.reduce((sum, width) => sum + width + 2, -2);
   for (let over = all() - columns; over > 0; over--) {
     const widest = flexible.reduce(
@@ -88,9 +94,10 @@ function narrow(widths: number[], flexible: readonly number[], columns: number |
       flexible[0] ?? -1,
     );
     const width = widths[widest] ?? 0;
-    if (width <= COLUMN_CHARS_MIN) return;
+    if (width <= COLUMN_CHARS_MIN) return false;
     widths[widest] = width - 1;
   }
+  return true;
 }
 
 function sized(cell: string, width: number): string {

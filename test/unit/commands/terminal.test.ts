@@ -98,6 +98,20 @@ describe("tables", () => {
     expect(whole).toContain("a".repeat(40));
   });
 
+  test("leave columns out where cutting is not enough, in the order that is said", () => {
+    const options = { gives: ["ACCOUNT"], drops: ["STATE", "ACCOUNT"] };
+    const at = (columns: number) =>
+      plain(table(["ID", "ACCOUNT", "STATE"], rows, { ...options, screen: givenScreen(columns) })).split(
+        "\n",
+      )[0];
+    expect([at(23), at(22), at(16), at(15)]).toEqual([
+      "ID      ACCOUNT   STATE",
+      "ID      ACCOUNT",
+      "ID      ACCOUNT",
+      "ID",
+    ]);
+  });
+
   test("long texts are broken at blanks", () => {
     expect(wrapped("one two three four five six", 24, 2)).toBe("one two three four\n  five six");
     expect(wrapped("one\ntwo", 80, 2)).toBe("one\n  two");
