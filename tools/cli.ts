@@ -21,7 +21,8 @@ command needs the config (tiers, the upstream), that is \`TOLLGATE_CONFIG\`, as 
   \`NO_COLOR\`, \`FORCE_COLOR\` and \`TERM=dumb\` are obeyed. Progress of long work is one line on standard error, if that is
   a terminal.
 - **Completion**: put the line for your shell from [tollgate completion](#tollgate-completion) into its start file. A
-  shell completes a command by its name, so it takes \`npm link\`, or \`alias tollgate='npm run -s tollgate --'\`.
+  shell completes a command by its name, so it takes \`npm link\`, or a function of that name, such as
+  \`tollgate() { npm run -s tollgate -- "$@"; }\`.
 - **Keys** are shown once, when they are made. No error repeats what looks like one.
 
 | exit code | means |

@@ -1,4 +1,4 @@
-import { existsSync, readFileSync } from "node:fs";
+import { existsSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { type FileHandle, open, rename } from "node:fs/promises";
 import path from "node:path";
 import { OperatorError } from "../store/accounts.ts";
@@ -68,6 +68,39 @@ export async function writeCursorFile(file: string, state: CursorState): Promise
     await handle.close();
   }
   await rename(next, file);
+}
+
+/**
+ * Keeps a second export away from a cursor file, such as one that a timer starts before the last one has ended.
+ * @returns lets it go again
+ * @throws OperatorError while another process has it; the lock of one that was killed counts for nothing
+ */
+export function lockCursorFile(file: string): () => void {
+  const lock = `${file}.lock`;
+  for (;;) {
+    try {
+      writeFileSync(lock, String(process.pid), { flag: "wx", mode: 0o600 });
+      return () => rmSync(lock, { force: true });
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== "EEXIST") throw error;
+    }
+    const owner = Number(readFileSync(lock, "utf8"));
+    if (isAlive(owner)) {
+      throw new OperatorError(
+        `process ${owner} exports with ${file}; wait for it, or delete ${lock} if that is no export`,
+      );
+    }
+    rmSync(lock, { force: true });
+  }
+}
+
+function isAlive(pid: number): boolean {
+  try {
+    // 0 would ask about ourselves: a lock that was not written out belongs to nobody.
+    return pid > 0 && process.kill(pid, 0);
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code === "EPERM";
+  }
 }
 
 /**

@@ -1,6 +1,7 @@
 import { once } from "node:events";
 import path from "node:path";
 import { type Command, InvalidArgumentError, Option } from "commander";
+import type { Redis } from "ioredis";
 import { OperatorError } from "../store/accounts.ts";
 import {
   exportLedger,
@@ -10,7 +11,13 @@ import {
   parseCursor,
 } from "../store/ledger.ts";
 import { command, note, pastMs, print, withRedis } from "./context.ts";
-import { type CursorState, openOutput, readCursorFile, writeCursorFile } from "./ledger-cursor.ts";
+import {
+  type CursorState,
+  lockCursorFile,
+  openOutput,
+  readCursorFile,
+  writeCursorFile,
+} from "./ledger-cursor.ts";
 import { CSV_HEADER, LEDGER_FORMATS, type LedgerFormat, ledgerRow, linesOf } from "./ledger-rows.ts";
 import { startProgress } from "./progress.ts";
 
@@ -58,42 +65,63 @@ export function exportCommand(): Command {
 
 async function runExport(flags: ExportFlags): Promise<void> {
   const { account = "", format, cursorFile } = flags;
-  const earlier = cursorFile === undefined ? undefined : readCursorFile(cursorFile, { account, format });
-  const cursor: LedgerCursor = flags.after ?? earlier?.cursor ?? new Map();
-  const state: CursorState = { cursor, account, format, output: earlier?.output };
-  const progress = startProgress(flags.output === undefined ? { output: process.stdout } : {});
+  const unlock = cursorFile === undefined ? undefined : lockOf(cursorFile);
   const interruption = interruptible();
+  try {
+    const earlier = cursorFile === undefined ? undefined : readCursorFile(cursorFile, { account, format });
+    const cursor: LedgerCursor = flags.after ?? earlier?.cursor ?? new Map();
+    const state: CursorState = { cursor, account, format, output: earlier?.output };
+    const count = await withRedis((redis) => exportTo(redis, flags, state, interruption));
+    report(flags, cursor, count, interruption.signal);
+  } finally {
+    interruption.stop();
+    unlock?.();
+  }
+}
+
+function lockOf(cursorFile: string): () => void {
+  try {
+    return lockCursorFile(cursorFile);
+  } catch (error) {
+    return unwritable(error);
+  }
+}
+
+/** @returns how many entries were written */
+async function exportTo(
+  redis: Redis,
+  flags: ExportFlags,
+  state: CursorState,
+  interruption: Interruption,
+): Promise<number> {
+  const { account, since: sinceMs, until: untilMs } = flags;
+  const progress = startProgress(flags.output === undefined ? { output: process.stdout } : {});
+  const selection = { sinceMs, untilMs, ...(account === undefined ? {} : { accountId: account }) };
+  const sink = await openSink(flags, state).catch(unwritable);
   let count = 0;
-  await withRedis(async (redis) => {
-    const selection = { sinceMs: flags.since, untilMs: flags.until, ...(account && { accountId: account }) };
-    const sink = await openSink(flags, state).catch(unwritable);
-    let whole = true;
-    try {
-      for await (const page of exportLedger(redis, cursor, selection)) {
-        whole = false;
-        await sink.write(page.entries).catch(unwritable);
-        whole = true;
-        count += page.entries.length;
-        progress.show(`partition ${page.partition + 1} of ${page.partitions}: ${count} entries`);
-        if (interruption.signal !== undefined) break;
-      }
+  /** Whether the sink has everything up to the cursor. */
+  let whole = true;
+  try {
+    for await (const page of exportLedger(redis, state.cursor, selection)) {
       whole = false;
-      await sink.keep().catch(unwritable);
-    } catch (error) {
-      // Redis has gone: what was written so far still counts, and need not come again.
-      if (whole) await sink.keep();
-      throw error;
-    } finally {
-      await sink.close();
-      progress.done();
+      await sink.write(page.entries).catch(unwritable);
+      whole = true;
+      count += page.entries.length;
+      progress.show(`partition ${page.partition + 1} of ${page.partitions}: ${count} entries`);
+      if (interruption.signal !== undefined) break;
     }
-  })
-    .catch((error: unknown) => {
-      if (cursorFile === undefined && !flags.json && count > 0) note(`cursor: ${formatCursor(cursor)}`);
-      throw error;
-    })
-    .finally(interruption.stop);
-  report(flags, cursor, count, interruption.signal);
+    whole = false;
+    await sink.keep().catch(unwritable);
+    return count;
+  } catch (error) {
+    // Redis has gone: what was written so far still counts, and need not come again.
+    if (whole) await sink.keep();
+    if (whole && flags.cursorFile === undefined && !flags.json) note(`cursor: ${formatCursor(state.cursor)}`);
+    throw error;
+  } finally {
+    await sink.close();
+    progress.done();
+  }
 }
 
 /** Redis is not to blame for a full disk. */
@@ -102,8 +130,14 @@ function unwritable(error: unknown): never {
   throw new OperatorError(`the export cannot be written (${error instanceof Error ? error.message : error})`);
 }
 
+interface Interruption {
+  /** The signal that has come, if any. */
+  signal: "SIGINT" | "SIGTERM" | undefined;
+  stop(): void;
+}
+
 /** The first Ctrl-C lets the page under way be finished; a second one ends the process, as usual. */
-function interruptible(): { signal: "SIGINT" | "SIGTERM" | undefined; stop(): void } {
+function interruptible(): Interruption {
   const names = ["SIGINT", "SIGTERM"] as const;
   const take = (signal: "SIGINT" | "SIGTERM"): void => {
     interruption.signal = signal;
@@ -112,7 +146,7 @@ function interruptible(): { signal: "SIGINT" | "SIGTERM" | undefined; stop(): vo
   const stop = (): void => {
     for (const name of names) process.off(name, take);
   };
-  const interruption: ReturnType<typeof interruptible> = { signal: undefined, stop };
+  const interruption: Interruption = { signal: undefined, stop };
   for (const name of names) process.on(name, take);
   return interruption;
 }

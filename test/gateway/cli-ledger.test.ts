@@ -201,6 +201,20 @@ describe("ledger export to a file with a cursor file", () => {
     expect((await read(`${output}.2`)).map(({ amount }) => amount)).toEqual([3, 4]);
   });
 
+  test("two exports with one cursor file do not run at a time, and a killed one's lock counts for nothing", async () => {
+    const { args, read, cursorFile } = await givenExport(2);
+    await writeFile(`${cursorFile}.lock`, String(process.pid));
+    expect((await runHere(args)).stderr).toContain(`process ${process.pid} exports with`);
+    const ended = spawn(process.execPath, ["--version"], { stdio: "ignore" });
+    await once(ended, "exit");
+    for (const left of [String(ended.pid), ""]) {
+      await writeFile(`${cursorFile}.lock`, left);
+      expect((await runHere(args)).code).toBe(0);
+      await expect(stat(`${cursorFile}.lock`)).rejects.toThrow("ENOENT");
+    }
+    expect((await read()).map(({ amount }) => amount)).toEqual(amounts(2));
+  });
+
   test("refuses what would lose, double or overwrite entries", async () => {
     const { args, output, cursorFile, accountId } = await givenExport(2);
     expect((await runHere(args)).code).toBe(0);
@@ -229,13 +243,16 @@ describe("ledger export to a file with a cursor file", () => {
 test("a time in the ledger lies in one of two spans side by side, never in both", async () => {
   const { accountId, stage, ref } = await givenCliAccount(connection);
   await stage.recharge(ref, 1, "order-1");
-  const last = (await json("ledger", "export", "--account", accountId)).entries.at(-1).created_at;
-  await until(async () => (await storeNowMs(connection.redis)) > Date.parse(last) + 1);
+  const posted = async (...span: string[]): Promise<{ id: string }[]> =>
+    (await json("ledger", "export", "--account", accountId, ...span)).entries;
+  const count = async (...span: string[]) => (await posted(...span)).length;
+  const atMs = async () => Number(/_(\d+)-/.exec((await posted()).at(-1)?.id ?? "")?.[1]);
+  const before = await atMs();
+  await until(async () => (await storeNowMs(connection.redis)) > before);
   await stage.recharge(ref, 2, "order-2");
-  const count = async (...span: string[]) =>
-    (await json("ledger", "export", "--account", accountId, ...span)).entries.length;
-  const after = new Date(Date.parse(last) + 1).toISOString();
-  expect([await count("--until", after), await count("--since", after)]).toEqual([2, 1]);
+  // The very moment of the last one.
+  const moment = new Date(await atMs()).toISOString();
+  expect([await count("--until", moment), await count("--since", moment)]).toEqual([2, 1]);
   expect(await count("--since", "1h")).toBe(3);
   expect(await count("--until", "1h")).toBe(0);
   expect(await refusal("ledger", "export", "--since", "yesterday")).toContain("ISO 8601");
