@@ -1,9 +1,13 @@
 import { Command, InvalidArgumentError } from "commander";
 import type { Redis } from "ioredis";
 import { type Config, ConfigError, loadConfig } from "../config/config.ts";
+import { durationMs } from "../config/kinds.ts";
 import { OperatorError } from "../store/accounts.ts";
 import { createClient, readFacts } from "../store/connection.ts";
 import { META } from "../store/names.ts";
+import { hasColours, plain } from "./terminal.ts";
+
+export { iso, listing, moment, table } from "./terminal.ts";
 
 const CONNECT_TIMEOUT_MS = 2000;
 /** Commands of the CLI read pages; the gateway's own timeout is for much smaller work. */
@@ -29,8 +33,17 @@ export function print(answer: Answer, options: { json?: boolean }): void {
   process.stdout.write(options.json ? `${JSON.stringify(answer.json)}\n` : `${answer.text}\n`);
   if (answer.ok !== false) return;
   process.exitCode = 1;
-  if (options.json) process.stderr.write(`${answer.text}\n`);
+  if (options.json) note(answer.text);
 }
+
+/** A line for people on standard error. */
+export function note(text: string): void {
+  process.stderr.write(`${hasColours(process.stderr) ? text : plain(text)}\n`);
+}
+
+/** What looks like an API key is not repeated: errors end up in logs and tickets. */
+export const withoutKeys = (text: string): string =>
+  text.replaceAll(/\bsk_[\x21-\x2b\x2d-\x7e]{5,}/g, "sk_...");
 
 /** The configuration of this machine. @throws OperatorError that lists its problems */
 export function requireConfig(): Config {
@@ -110,39 +123,27 @@ export const whole =
 
 /** Parses an option that is a moment to come, ISO 8601. */
 export function futureMs(text: string): number {
-  const atMs = /^\d{4}-\d\d-\d\d(T\d\d:\d\d(:\d\d(\.\d{1,9})?)?(Z|[+-]\d\d:?\d\d))?$/.test(text)
-    ? Date.parse(text)
-    : Number.NaN;
-  if (Number.isNaN(atMs)) {
+  const atMs = momentMs(text);
+  if (atMs === undefined) {
     throw new InvalidArgumentError("It must be an ISO 8601 time such as 2030-01-31T00:00:00Z.");
   }
   if (atMs <= Date.now()) throw new InvalidArgumentError("It must lie in the future.");
   return atMs;
 }
 
-/** Unix ms as ISO 8601; undefined stays so. */
-export const iso = (ms: number | undefined): string | undefined =>
-  ms === undefined ? undefined : new Date(ms).toISOString();
-
-/** Rows under their headings, in columns. */
-export function table(headings: readonly string[], rows: readonly (readonly unknown[])[]): string {
-  const cells = [headings, ...rows].map((row) =>
-    row.map((cell) => (cell === undefined ? "-" : String(cell))),
+/** Parses an option that is a moment: ISO 8601, or how long ago. */
+export function pastMs(text: string): number {
+  const agoMs = durationMs(text);
+  const atMs = agoMs === undefined ? momentMs(text) : Date.now() - agoMs;
+  if (atMs !== undefined && atMs >= 0) return atMs;
+  throw new InvalidArgumentError(
+    "It must be an ISO 8601 time such as 2030-01-31, or how long ago, such as 7d.",
   );
-  const widths = headings.map((_, at) => Math.max(...cells.map((row) => row[at]?.length ?? 0)));
-  return cells
-    .map((row) =>
-      row
-        .map((cell, at) => cell.padEnd(widths[at] ?? 0))
-        .join("  ")
-        .trimEnd(),
-    )
-    .join("\n");
 }
 
-/** Names and values, one a line; undefined values are left out. */
-export function listing(fields: Record<string, unknown>): string {
-  const shown = Object.entries(fields).filter(([, value]) => value !== undefined);
-  const width = Math.max(...shown.map(([name]) => name.length));
-  return shown.map(([name, value]) => `${name.padEnd(width)}  ${String(value)}`).join("\n");
+/** Unix ms of an ISO 8601 time; undefined if it is none. */
+function momentMs(text: string): number | undefined {
+  const isIso = /^\d{4}-\d\d-\d\d(T\d\d:\d\d(:\d\d(\.\d{1,9})?)?(Z|[+-]\d\d:?\d\d))?$/.test(text);
+  const atMs = isIso ? Date.parse(text) : Number.NaN;
+  return Number.isNaN(atMs) ? undefined : atMs;
 }

@@ -1,8 +1,8 @@
 import { Command, Option } from "commander";
 import { grantCredits, OperatorError, readAccount } from "../store/accounts.ts";
 import { eachKey } from "../store/keys.ts";
-import { command, listing, print, table, whole, withRedis } from "./context.ts";
-import { shown } from "./keys.ts";
+import { command, listing, moment, print, table, whole, withRedis } from "./context.ts";
+import { shown, statusText } from "./keys-shown.ts";
 
 /** Credits of the packages that customers buy. Spec 2.7. */
 const PACKAGES: Readonly<Record<string, number>> = {
@@ -73,7 +73,7 @@ function showCommand(): Command {
       };
       const json = { ...money, recent_transactions: recent, keys: keys.map(shown) };
       const transactions = recent.map((entry) => [
-        entry.created_at,
+        moment(Date.parse(entry.created_at)),
         entry.reason ?? entry.type,
         entry.amount,
         entry.balance_after,
@@ -81,10 +81,10 @@ function showCommand(): Command {
       ]);
       const text = [
         listing(money),
-        table(["TIME", "TYPE", "CREDITS", "BALANCE", "FOR"], transactions),
+        table(["TIME", "TYPE", "CREDITS", "BALANCE", "FOR"], transactions, { gives: ["FOR"] }),
         table(
           ["KEY ID", "TIER", "STATUS"],
-          keys.map((key) => [key.keyId, key.tier, shown(key).status]),
+          keys.map((key) => [key.keyId, key.tier, statusText(key)]),
         ),
       ].join("\n\n");
       print({ json, text }, flags);

@@ -16,6 +16,18 @@ const REFERENCE = /^[\x20-\x7e]{1,200}$/;
 /** A mistake that an operator can mend, in words that say how. */
 export class OperatorError extends Error {}
 
+/** The key to be made is there already. */
+export class KnownKeyError extends OperatorError {
+  readonly keyId: string;
+  readonly accountId: string;
+
+  constructor(keyId: string, accountId: string) {
+    super(`this key is known already: ${keyId} of account ${accountId}`);
+    this.keyId = keyId;
+    this.accountId = accountId;
+  }
+}
+
 /** What decides a new key. Limits left out are those of its tier. */
 export interface KeyOptions {
   /** Made when missing; a generated one when left out. */
@@ -38,7 +50,7 @@ export interface IssuedKey {
 
 /**
  * Makes a key, and its account where there is none yet. The store keeps only the key's SHA-256.
- * @throws OperatorError when the token is known already, or a value makes no sense
+ * @throws KnownKeyError when the token is known already, OperatorError when a value makes no sense
  */
 export async function issueKey(redis: Redis, options: KeyOptions = {}): Promise<IssuedKey> {
   const { tier = "standard", credits = 0, limits = {}, expiresAtMs } = options;
@@ -65,7 +77,7 @@ export async function issueKey(redis: Redis, options: KeyOptions = {}): Promise<
     [names.key, names.account, keys, accounts, names.ledger, references],
     ["", "", keyId, accountId, credits, `key:${keyId}`, ...record],
   );
-  if (outcome === "known") throw new OperatorError("this key is known already; see `tollgate keys show`");
+  if (outcome === "known") throw new KnownKeyError(keyId, accountId);
   if (outcome === "too_large") {
     await redis.del(indexName(digest));
     throw new OperatorError("the balance would be too large to be exact");
@@ -90,7 +102,7 @@ async function ownIndex(
   const [earlierId = "", accountId = ""] = earlier.split(" ");
   const { names } = keyRef(earlierId, accountId, partitionOf(accountId, partitions));
   if (await redis.exists(names.key)) {
-    throw new OperatorError(`this key is known already: ${earlierId} of account ${accountId}`);
+    throw new KnownKeyError(earlierId, accountId);
   }
   if (namedAccount !== undefined && namedAccount !== accountId) {
     throw new OperatorError(`this key was begun for account ${accountId}; give --account ${accountId}`);

@@ -17,6 +17,8 @@ export interface KeyRecord {
   createdAtMs: number | undefined;
   expiresAtMs: number | undefined;
   revokedAtMs: number | undefined;
+  /** The key that takes its place. */
+  rotatedTo: string | undefined;
 }
 
 /** Where a key's record would be. */
@@ -52,6 +54,18 @@ export async function findKey(redis: Redis, idOrKey: string): Promise<KeyRecord>
   const places = Array.from({ length: partitions }, (_, partition) => ({ keyId: idOrKey, partition }));
   const [key] = await readKeys(redis, places);
   if (!key) throw new OperatorError(`no key ${idOrKey}; \`tollgate keys list\` shows all`);
+  return key;
+}
+
+/** The key of this id and account, found without a search; undefined when there is none. */
+export async function readKey(
+  redis: Redis,
+  keyId: string,
+  accountId: string,
+): Promise<KeyRecord | undefined> {
+  const [key] = await readKeys(redis, [
+    { keyId, partition: partitionOf(accountId, await partitionsOf(redis)) },
+  ]);
   return key;
 }
 
@@ -105,6 +119,7 @@ function keyRecord(keyId: string, partition: number, fields: Record<string, stri
     createdAtMs: number("created_at"),
     expiresAtMs: number("expires_at"),
     revokedAtMs: number("revoked_at"),
+    rotatedTo: fields.rotated_to,
   };
 }
 
@@ -134,17 +149,24 @@ export async function changeKey(redis: Redis, key: KeyRecord, changes: KeyChange
 }
 
 /**
- * A new key with the account, tier, own limits and expiry of another, which ends after the overlap.
+ * A new key with the account, tier, own limits and expiry of another, which ends after the overlap. Window, slots and
+ * day of the new one are its own. A key is rotated once: what is said twice by mistake must not leave two new keys.
  * @param overlapMs how long the old key goes on; 0 revokes it at once
- * @throws OperatorError for a key that is revoked or expired
+ * @returns the new key, and when the old one ends, Unix ms
+ * @throws OperatorError for a key that is revoked, expired or rotated
  */
-export async function rotateKey(redis: Redis, old: KeyRecord, overlapMs: number): Promise<IssuedKey> {
+export async function rotateKey(
+  redis: Redis,
+  old: KeyRecord,
+  overlapMs: number,
+): Promise<IssuedKey & { oldEndsAtMs: number }> {
   requireUnrevoked(old);
   const nowMs = await storeNowMs(redis);
   const { accountId, tier, limits, expiresAtMs } = old;
   if (expiresAtMs !== undefined && expiresAtMs <= nowMs) {
     throw new OperatorError(`key ${old.keyId} has expired; \`tollgate keys create\` makes a new one`);
   }
+  if (old.rotatedTo !== undefined) throw rotatedBefore(old.keyId, old.rotatedTo);
   // The new one first: after a crash in between there are two good keys, not none.
   const issued = await issueKey(redis, {
     accountId,
@@ -152,13 +174,20 @@ export async function rotateKey(redis: Redis, old: KeyRecord, overlapMs: number)
     limits,
     ...(expiresAtMs === undefined ? {} : { expiresAtMs }),
   });
-  if (overlapMs === 0) await revokeKey(redis, old);
-  else {
-    const endsAtMs = Math.min(nowMs + overlapMs, expiresAtMs ?? Number.MAX_SAFE_INTEGER);
-    await redis.hset(nameOf(old), "expires_at", endsAtMs);
+  if ((await redis.hsetnx(nameOf(old), "rotated_to", issued.keyId)) === 0) {
+    await redis.hset(keyRef(issued.keyId, accountId, old.partition).names.key, "revoked_at", nowMs);
+    throw rotatedBefore(old.keyId, (await redis.hget(nameOf(old), "rotated_to")) ?? "another");
   }
-  return issued;
+  const oldEndsAtMs = Math.min(nowMs + overlapMs, expiresAtMs ?? Number.MAX_SAFE_INTEGER);
+  if (overlapMs === 0) await revokeKey(redis, old);
+  else await redis.hset(nameOf(old), "expires_at", oldEndsAtMs);
+  return { ...issued, oldEndsAtMs };
 }
+
+const rotatedBefore = (keyId: string, newKeyId: string): OperatorError =>
+  new OperatorError(
+    `key ${keyId} was rotated before, into ${newKeyId}; nothing is changed. If the new key was lost, rotate ${newKeyId}; \`tollgate keys set ${keyId} --expires\` moves the end of the old one`,
+  );
 
 function requireUnrevoked(key: KeyRecord): void {
   if (key.revokedAtMs === undefined) return;

@@ -1,6 +1,5 @@
 import type { Redis } from "ioredis";
-import { partitionNames, partitionOf } from "./names.ts";
-import { partitionsOf } from "./partitions.ts";
+import { partitionNames } from "./names.ts";
 
 /** Entries read at a time: a millisecond or so of Redis. */
 export const LEDGER_PAGE = 1000;
@@ -53,10 +52,18 @@ export function ledgerEntry(partition: number, [streamId, fields]: StreamEntry):
   };
 }
 
-/** The next page of a partition's ledger, oldest first; shorter than `LEDGER_PAGE` at its end. */
-export async function readLedger(redis: Redis, partition: number, after: string): Promise<LedgerEntry[]> {
+/**
+ * The next page of a partition's ledger, oldest first; shorter than `LEDGER_PAGE` at its end.
+ * @param last the last stream id of interest
+ */
+export async function readLedger(
+  redis: Redis,
+  partition: number,
+  after: string,
+  last = "+",
+): Promise<LedgerEntry[]> {
   const { ledger } = partitionNames(partition);
-  const page = await redis.xrange(ledger, `(${after}`, "+", "COUNT", LEDGER_PAGE);
+  const page = await redis.xrange(ledger, `(${after}`, last, "COUNT", LEDGER_PAGE);
   return page.map((entry) => ledgerEntry(partition, entry));
 }
 
@@ -75,49 +82,4 @@ export async function latestEntries(
     entries.push(ledgerEntry(partition, found));
   }
   return entries;
-}
-
-/** How far an export has come: partition to the id of the last entry that was read there. */
-export type LedgerCursor = Map<number, string>;
-
-/**
- * All entries after a cursor, by partition and then by time; moves the cursor along. What is posted meanwhile comes
- * with this run or the next, and never twice.
- * @param accountId only this account's
- */
-export async function* exportLedger(
-  redis: Redis,
-  cursor: LedgerCursor,
-  accountId?: string,
-): AsyncGenerator<LedgerEntry> {
-  const partitions = await partitionsOf(redis);
-  const only = accountId === undefined ? undefined : partitionOf(accountId, partitions);
-  for (let partition = 0; partition < partitions; partition++) {
-    if (only !== undefined && partition !== only) continue;
-    for (;;) {
-      const page = await readLedger(redis, partition, cursor.get(partition) ?? LEDGER_START);
-      for (const entry of page) {
-        cursor.set(partition, entry.streamId);
-        if (accountId === undefined || entry.accountId === accountId) yield entry;
-      }
-      if (page.length < LEDGER_PAGE) break;
-    }
-  }
-}
-
-/** A cursor as text, such as `3:1766312345678-0,9:1766312345999-1`. */
-export function formatCursor(cursor: LedgerCursor): string {
-  return [...cursor].map(([partition, streamId]) => `${partition}:${streamId}`).join(",");
-}
-
-/** Reads a cursor; undefined if it is none. */
-export function parseCursor(text: string): LedgerCursor | undefined {
-  const cursor: LedgerCursor = new Map();
-  if (text === "") return cursor;
-  for (const part of text.split(",")) {
-    const match = /^(\d{1,4}):(\d{1,20}-\d{1,20})$/.exec(part);
-    if (!match) return undefined;
-    cursor.set(Number(match[1]), match[2] ?? LEDGER_START);
-  }
-  return cursor;
 }

@@ -16,13 +16,6 @@ import { checkSnapshot, takeSnapshot } from "./ledger-snapshot.ts";
 import { keyRef, partitionNames, partitionOf, requestName } from "./names.ts";
 import { partitionsOf } from "./partitions.ts";
 
-export {
-  exportLedger,
-  formatCursor,
-  type LedgerCursor,
-  type LedgerEntry,
-  parseCursor,
-} from "./ledger-entries.ts";
 export type { Invariant, Violation } from "./ledger-fold.ts";
 
 /** Reported at most; beyond it the books are so wrong that a list of them helps nobody. */
@@ -55,10 +48,14 @@ interface Run {
  * account as it is at one instant, with the ledger up to that instant. Memory grows with one partition's requests.
  * @param redis gets some thousand commands; better not the gateway's own connection
  * @param options.accountIds only these accounts
+ * @param options.seen told after each partition how far it is
  */
 export async function verifyLedger(
   redis: Redis,
-  options: { accountIds?: readonly string[] } = {},
+  options: {
+    accountIds?: readonly string[];
+    seen?: (partitions: { done: number; all: number }, result: Verification) => void;
+  } = {},
 ): Promise<Verification> {
   const result: Verification = { ok: true, accounts: 0, entries: 0, violations: [] };
   const wanted = options.accountIds && new Set(options.accountIds);
@@ -69,6 +66,7 @@ export async function verifyLedger(
   const run: Run = { redis, partitions, wanted, has, report, result };
   for (let partition = 0; partition < partitions; partition++) {
     if (has(partition)) await verifyPartition(run, partition);
+    options.seen?.({ done: partition + 1, all: partitions }, result);
   }
   await verifyRequests(run);
   return result;

@@ -1,0 +1,31 @@
+/** One thing that was looked at. */
+export interface Check {
+  name: string;
+  /** False when it must be mended: then the exit code is 1. */
+  ok: boolean;
+  status: "ok" | "warning" | "failed";
+  /** What was found. */
+  message: string;
+  /** What to do about it; absent when it is right. */
+  advice?: string;
+}
+
+export const good = (name: string, message: string): Check => ({ name, ok: true, status: "ok", message });
+
+/** Works, but deserves a look. */
+export const warning = (name: string, message: string, advice: string): Check => ({
+  name,
+  ok: true,
+  status: "warning",
+  message,
+  advice,
+});
+
+/** Must be mended before the gateway can be relied on. */
+export const failed = (name: string, message: string, advice: string): Check => ({
+  name,
+  ok: false,
+  status: "failed",
+  message,
+  advice,
+});

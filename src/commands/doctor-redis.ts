@@ -1,0 +1,203 @@
+import { randomUUID } from "node:crypto";
+import type { Redis } from "ioredis";
+import type { Config } from "../config/config.ts";
+import { scriptsOf } from "../store/accounts.ts";
+import { storeNowMs } from "../store/keys.ts";
+import { META } from "../store/names.ts";
+import { scriptSource, VERBS } from "../store/scripts.ts";
+import { connect, placeOf, redisUrl } from "./context.ts";
+import { type Check, failed, good, warning } from "./doctor-check.ts";
+
+/** Expiry times are given by people's clocks and decided by Redis's. */
+const CLOCK_WARNING_MS = 1000;
+const CLOCK_FAILED_MS = 5000;
+const MEMORY_WARNING_SHARE = 0.75;
+const MEMORY_FAILED_SHARE = 0.9;
+const PINGS = 20;
+/** A generation waits for two scripts; more than this and it is felt. */
+const LATENCY_WARNING_MS = 10;
+const PROBE_LIFETIME_MS = 60_000;
+
+/** Everything about Redis that can be seen from here. */
+export async function storeChecks(config: Config | undefined): Promise<Check[]> {
+  let redis: Redis;
+  let place: string;
+  try {
+    const url = redisUrl();
+    place = placeOf(url);
+    redis = await connect(url);
+  } catch (error) {
+    const [message = "", ...advice] = (error instanceof Error ? error.message : String(error)).split("; ");
+    return [failed("redis", message, advice.join("; ") || "set REDIS_URL to where your Redis is")];
+  }
+  try {
+    const sentMs = Date.now();
+    const nowMs = await storeNowMs(redis);
+    const aheadMs = Math.round(nowMs - (sentMs + Date.now()) / 2);
+    const info = readInfo(await redis.info());
+    const partitions = await redis.hget(META, "partitions");
+    return [
+      good("redis", `answers at ${place}`),
+      ...infoChecks(info, await fsyncOf(redis)),
+      clockCheck(aheadMs),
+      latencyCheck(await roundTripsMs(redis), config?.store.commandTimeoutMs),
+      partitionsCheck(partitions, config?.store.partitions),
+      await scriptsCheck(redis),
+    ];
+  } catch (error) {
+    return [
+      failed("redis", `answers with an error: ${(error as Error).message}`, "see Redis's log and its ACL"),
+    ];
+  } finally {
+    redis.disconnect();
+  }
+}
+
+/** The fields of INFO. */
+export function readInfo(text: string): ReadonlyMap<string, string> {
+  return new Map([...text.matchAll(/^(\w+):([^\r\n]*)/gm)].map(([, name = "", value = ""]) => [name, value]));
+}
+
+/** `appendfsync`; undefined where CONFIG is not allowed, as with many a hosted Redis. */
+async function fsyncOf(redis: Redis): Promise<string | undefined> {
+  const answer = await redis.config("GET", "appendfsync").catch(() => undefined);
+  return Array.isArray(answer) ? (answer as string[])[1] : undefined;
+}
+
+/** What INFO tells of a Redis that is to keep money. */
+export function infoChecks(info: ReadonlyMap<string, string>, fsync?: string): Check[] {
+  const version = info.get("redis_version") ?? "unknown";
+  const role = info.get("role") ?? "master";
+  return [
+    Number.parseInt(version, 10) >= 7
+      ? good("version", version)
+      : failed("version", `Redis is ${version}`, "use 7.0 or newer"),
+    role === "master"
+      ? good("role", role)
+      : failed("role", "this is a read-only replica", "point REDIS_URL to the primary"),
+    persistenceCheck(info, fsync),
+    memoryCheck(info),
+    evictionCheck(info.get("maxmemory_policy")),
+  ];
+}
+
+function persistenceCheck(info: ReadonlyMap<string, string>, fsync: string | undefined): Check {
+  const name = "persistence";
+  if (info.get("aof_enabled") !== "1") {
+    const advice = "set `appendonly yes` and `appendfsync everysec`";
+    return failed(name, "the append-only file is off, so a restart loses credits", advice);
+  }
+  if (info.get("aof_last_write_status") === "err") {
+    return failed(name, "the append-only file cannot be written", "see Redis's log and its disk");
+  }
+  if (fsync === "no") {
+    const found =
+      "the append-only file is on, but appendfsync is no: a power cut loses half a minute of charges";
+    return warning(name, found, "set `appendfsync everysec`");
+  }
+  if (info.get("aof_last_bgrewrite_status") === "err") {
+    const found = "the append-only file is on, but its last rewrite failed, so it only grows";
+    return warning(name, found, "see Redis's log; a rewrite needs disk and memory");
+  }
+  return good(name, `append-only file is on${fsync === undefined ? "" : `, appendfsync ${fsync}`}`);
+}
+
+/** Without memory to spare every generation is refused, while what is under way still settles. */
+function memoryCheck(info: ReadonlyMap<string, string>): Check {
+  const bytes = (field: string): number => Number(info.get(field) ?? 0);
+  const [used, limit, machine] = [bytes("used_memory"), bytes("maxmemory"), bytes("total_system_memory")];
+  const all = limit || machine;
+  const share = all === 0 ? 0 : used / all;
+  const of =
+    all === 0
+      ? ""
+      : ` of ${mebibytes(all)}${limit === 0 ? " that the machine has; maxmemory is not set" : ""}`;
+  const found = `${mebibytes(used)} used${of}`;
+  const advice =
+    limit === 0
+      ? "give it more memory, and set maxmemory below what the machine has: then generations are refused before Redis is killed"
+      : "raise maxmemory before generations are refused, or lower tasks.retention";
+  if (share >= MEMORY_FAILED_SHARE) return failed("memory", found, advice);
+  return share >= MEMORY_WARNING_SHARE ? warning("memory", found, advice) : good("memory", found);
+}
+
+const mebibytes = (bytes: number): string => `${Math.round(bytes / 1_048_576)} MiB`;
+
+function evictionCheck(policy: string | undefined): Check {
+  if (policy === undefined || policy === "noeviction") return good("eviction", policy ?? "unknown");
+  const found = `maxmemory-policy is ${policy}, which may evict money and limits`;
+  return failed(
+    "eviction",
+    found,
+    "set `maxmemory-policy noeviction`; until then the gateway refuses to work",
+  );
+}
+
+/** @param aheadMs how far Redis's clock is ahead of this machine's */
+export function clockCheck(aheadMs: number): Check {
+  const apartMs = Math.abs(aheadMs);
+  const found = `Redis's clock is ${apartMs} ms ${aheadMs < 0 ? "behind" : "ahead of"} this one`;
+  const advice = "limits, days and expiry follow Redis's clock: let NTP set both";
+  if (apartMs > CLOCK_FAILED_MS) return failed("clock", found, advice);
+  return apartMs > CLOCK_WARNING_MS ? warning("clock", found, advice) : good("clock", found);
+}
+
+async function roundTripsMs(redis: Redis): Promise<number[]> {
+  const took: number[] = [];
+  for (let at = 0; at < PINGS; at++) {
+    const startedMs = performance.now();
+    await redis.ping();
+    took.push(performance.now() - startedMs);
+  }
+  return took;
+}
+
+/**
+ * How long Redis takes to answer, seen from here.
+ * @param timeoutMs after which a gateway takes it for away
+ */
+export function latencyCheck(tookMs: readonly number[], timeoutMs = Number.POSITIVE_INFINITY): Check {
+  const sorted = tookMs.toSorted((a, b) => a - b);
+  const [median, worst] = [sorted[Math.floor(sorted.length / 2)] ?? 0, sorted.at(-1) ?? 0];
+  const found = `a round trip takes ${median.toFixed(1)} ms, the longest of ${sorted.length} ${worst.toFixed(1)} ms`;
+  if (median >= timeoutMs) {
+    return failed(
+      "latency",
+      found,
+      `store.command_timeout is ${timeoutMs} ms: raise it, or bring Redis nearer`,
+    );
+  }
+  if (median < LATENCY_WARNING_MS && worst < timeoutMs) return good("latency", found);
+  return warning(
+    "latency",
+    found,
+    "each generation waits for two of them: bring Redis nearer, or see what keeps it busy",
+  );
+}
+
+function partitionsCheck(fixed: string | null, configured: number | undefined): Check {
+  if (fixed === null) return good("partitions", "a new store; its first use fixes them");
+  if (!/^\d{1,4}$/.test(fixed) || Number(fixed) === 0) {
+    const advice =
+      "restore tg:meta from a backup before anything else writes; the number decides where accounts are";
+    return failed("partitions", `${META} is damaged: partitions are ${fixed}`, advice);
+  }
+  const differs = configured !== undefined && configured !== Number(fixed);
+  return good(
+    "partitions",
+    `${fixed}${differs ? ` (the config's ${configured} counted at the first start only)` : ""}`,
+  );
+}
+
+/** Whether this Redis takes and runs the gateway's scripts, a writing one among them. */
+async function scriptsCheck(redis: Redis): Promise<Check> {
+  try {
+    for (const verb of VERBS) await redis.script("LOAD", scriptSource(verb));
+    await scriptsOf(redis).probe([`tg:probe:${randomUUID()}`], ["", "", PROBE_LIFETIME_MS]);
+    return good("scripts", `all ${VERBS.length} load, and one that writes has run`);
+  } catch (error) {
+    const advice =
+      "the user in REDIS_URL must be allowed EVALSHA, EVAL, SCRIPT and writing to tg:*; see `ACL LIST`";
+    return failed("scripts", `Redis refuses them (${(error as Error).message})`, advice);
+  }
+}

@@ -1,0 +1,84 @@
+/** One line to paste, and what it is for. */
+export interface Example {
+  what: string;
+  line: string;
+}
+
+/** Examples by the words of their command; shown by `--help` and in docs/cli.md. A test runs each past the options. */
+const EXAMPLES: Readonly<Record<string, readonly (readonly [what: string, line: string])[]>> = {
+  "": [
+    ["a customer with 500 credits and a first key", "tollgate keys create --account acme --credits 500"],
+    ["is everything in order?", "tollgate doctor"],
+  ],
+  "keys create": [
+    ["a new customer, with credits", "tollgate keys create --account acme --credits 500"],
+    [
+      "limits of its own, for a while",
+      "tollgate keys create --account acme --rate-limit 60 --expires 2090-01-31",
+    ],
+    ["only the key, for a script", "tollgate keys create --account acme --json | jq -r .key"],
+  ],
+  "keys import": [
+    ["one key; it ends up in your shell's history", "tollgate keys import sk_live_4f9a --account acme"],
+    ["one that does not", "tollgate keys import - --account acme < key.txt"],
+    ["many: one a line, or key,account,tier", "tollgate keys import --from keys.csv"],
+  ],
+  "keys list": [
+    ["keys of one account", "tollgate keys list --account acme"],
+    ["a hundred at a time", "tollgate keys list --tier enterprise --limit 100 --after key_4x7"],
+    ["ids of those that still work", "tollgate keys list --status active --json | jq -r '.keys[].key_id'"],
+  ],
+  "keys show": [
+    ["by its id", "tollgate keys show key_4x7"],
+    ["which key is this?", "tollgate keys show sk_live_4f9a"],
+  ],
+  "keys revoke": [["end a key that has leaked", "tollgate keys revoke key_4x7"]],
+  "keys rotate": [
+    ["a day to change over", "tollgate keys rotate key_4x7 --overlap 24h"],
+    ["at once", "tollgate keys rotate key_4x7"],
+  ],
+  "keys set": [
+    ["more requests a minute", "tollgate keys set key_4x7 --rate-limit 60"],
+    ["back to what the tier says", "tollgate keys set key_4x7 --rate-limit default --expires never"],
+  ],
+  "credits grant": [
+    ["once per invoice, however often it is said", "tollgate credits grant acme 500 --reference invoice-17"],
+    ["a package of the price list", "tollgate credits grant acme --package premium --reference order-9"],
+  ],
+  "credits show": [["what can acme spend, and what did it spend?", "tollgate credits show acme"]],
+  "tasks show": [["by task id, or by the X-Request-Id of its request", "tollgate tasks show task_81c"]],
+  "tasks release": [["a task that hangs: free its slot, refund it", "tollgate tasks release task_81c"]],
+  "ledger verify": [
+    ["everybody", "tollgate ledger verify"],
+    ["one account, for a script", "tollgate ledger verify --account acme --json"],
+  ],
+  "ledger export": [
+    ["all of it, as lines of JSON", "tollgate ledger export > ledger.ndjson"],
+    [
+      "each night what is new, exactly once",
+      "tollgate ledger export --format csv --output ledger.csv --cursor-file ledger.cursor",
+    ],
+    ["one account's January", "tollgate ledger export --account acme --since 2026-01-01 --until 2026-02-01"],
+    ["the first lines", "tollgate ledger export --since 24h | head"],
+  ],
+  "config check": [
+    ["the one in use", "tollgate config check"],
+    ["one that is to come", "tollgate config check new.yaml"],
+  ],
+  doctor: [
+    ["before the first start, and when something is odd", "tollgate doctor"],
+    ["what must be mended, for a script", "tollgate doctor --json | jq '.checks[] | select(.ok | not)'"],
+  ],
+  completion: [
+    ["bash, for this shell", 'eval "$(tollgate completion bash)"'],
+    ["zsh, for all to come", "tollgate completion zsh > ~/.zfunc/_tollgate"],
+    ["fish, for all to come", "tollgate completion fish > ~/.config/fish/completions/tollgate.fish"],
+  ],
+};
+
+/** Commands that have examples, by their words. */
+export const withExamples = (): string[] => Object.keys(EXAMPLES);
+
+/** @param words such as `keys create`; empty for `tollgate` itself */
+export const examplesOf = (words: string): Example[] =>
+  (EXAMPLES[words] ?? []).map(([what, line]) => ({ what, line }));

@@ -1,0 +1,173 @@
+import { open } from "node:fs/promises";
+import { createInterface } from "node:readline";
+import type { Command } from "commander";
+import type { Redis } from "ioredis";
+import type { Config } from "../config/config.ts";
+import { issueKey, KnownKeyError, OperatorError } from "../store/accounts.ts";
+import { readKey } from "../store/keys.ts";
+import { listing, note, print, requireConfig, table } from "./context.ts";
+import { keyOptions, type NewKeyFlags, newKey, requireTier, withKeyStore } from "./keys-new.ts";
+import { startProgress } from "./progress.ts";
+
+/** Keys that are taken over at a time. */
+const BATCH = 100;
+/** Beyond it the list of problems helps nobody. */
+const PROBLEMS_MAX = 1000;
+
+/** What became of many keys. A problem names its line, never the key. */
+interface Summary {
+  imported: number;
+  /** Were there before, as the line wants them. */
+  known: number;
+  failed: number;
+  problems: { line: number; message: string }[];
+}
+
+interface Line {
+  number: number;
+  token: string;
+  /** Account, tier, and what should not be there. */
+  fields: (string | undefined)[];
+}
+
+export function importCommand(): Command {
+  return newKey("import", "take over a key that exists already, or many")
+    .argument("[key]", "the key, sk_...; or - to read many from standard input")
+    .option("--from <file>", "many from a file: one a line, or key,account,tier")
+    .action(async (key: string | undefined, flags: NewKeyFlags & { from?: string }) => {
+      const config = requireConfig();
+      requireTier(flags.tier, config);
+      if ((key === undefined) === (flags.from === undefined)) {
+        throw new OperatorError("give a key, or - to read keys from standard input, or --from with a file");
+      }
+      if (key !== undefined && key !== "-") return importOne(key, flags, config);
+      const summary = await importMany(flags, config);
+      print(
+        { json: { ok: summary.failed === 0, ...summary }, text: inWords(summary), ok: summary.failed === 0 },
+        flags,
+      );
+    });
+}
+
+async function importOne(token: string, flags: NewKeyFlags, config: Config): Promise<void> {
+  const options = { ...keyOptions(flags), token };
+  const { keyId, accountId } = await withKeyStore(config, (redis) => issueKey(redis, options));
+  const json = { key_id: keyId, account_id: accountId };
+  print({ json, text: listing(json) }, flags);
+}
+
+/** All keys of a file or of standard input. Said again it changes nothing, so it may be said again after any end. */
+async function importMany(flags: NewKeyFlags & { from?: string }, config: Config): Promise<Summary> {
+  const summary: Summary = { imported: 0, known: 0, failed: 0, problems: [] };
+  const input = await inputOf(flags.from);
+  const progress = startProgress();
+  try {
+    await withKeyStore(config, async (redis) => {
+      for await (const batch of batches(input)) {
+        await Promise.all(batch.map((line) => importLine(redis, line, flags, config, summary)));
+        const { imported, known, failed } = summary;
+        progress.show(`${imported} imported, ${known} known before, ${failed} failed`);
+      }
+    });
+  } finally {
+    progress.done();
+  }
+  summary.problems.sort((a, b) => a.line - b.line);
+  return summary;
+}
+
+async function inputOf(file: string | undefined): Promise<NodeJS.ReadableStream> {
+  if (file === undefined) {
+    if (process.stdin.isTTY) note("One key a line; Ctrl-D on a line of its own ends the list.");
+    return process.stdin;
+  }
+  try {
+    return (await open(file)).createReadStream();
+  } catch (error) {
+    throw new OperatorError(`${file} cannot be read (${(error as Error).message})`);
+  }
+}
+
+/** Lines with their numbers, some at a time; blank ones, `#` comments and the heading of a table are left out. */
+async function* batches(input: NodeJS.ReadableStream): AsyncGenerator<Line[]> {
+  // By key, so that of two lines about one key the first is done before the second is looked at.
+  let batch = new Map<string, Line>();
+  let number = 0;
+  for await (const line of createInterface({ input, crlfDelay: Number.POSITIVE_INFINITY })) {
+    number++;
+    const text = (number === 1 ? line.replace(/^\ufeff/, "") : line).trim();
+    if (text === "" || text.startsWith("#") || /^"?key"?(,|$)/i.test(text)) continue;
+    const [token = "", ...fields] = fieldsOf(text);
+    if (batch.size === BATCH || batch.has(token)) {
+      yield [...batch.values()];
+      batch = new Map();
+    }
+    batch.set(token, { number, token, fields });
+  }
+  yield [...batch.values()];
+}
+
+async function importLine(
+  redis: Redis,
+  { number, token, fields }: Line,
+  flags: NewKeyFlags,
+  config: Config,
+  summary: Summary,
+): Promise<void> {
+  const [account = flags.account, tier = flags.tier, ...more] = fields;
+  try {
+    if (more.length > 0) throw new OperatorError("a line has at most three fields: key,account,tier");
+    if (account === undefined) {
+      throw new OperatorError("the key has no account; give it as the second field, or --account for all");
+    }
+    requireTier(tier, config);
+    try {
+      await issueKey(redis, { ...keyOptions({ ...flags, account, tier }), token });
+      summary.imported++;
+    } catch (error) {
+      if (!(error instanceof KnownKeyError)) throw error;
+      await requireSame(redis, error, { account, tier });
+      summary.known++;
+    }
+  } catch (error) {
+    // Anything else, such as a broken connection, ends the whole import.
+    if (!(error instanceof OperatorError)) throw error;
+    summary.failed++;
+    if (summary.problems.length < PROBLEMS_MAX)
+      summary.problems.push({ line: number, message: error.message });
+  }
+}
+
+/** A key that was there before is fine when it is what the line wants. */
+async function requireSame(
+  redis: Redis,
+  { keyId, accountId }: KnownKeyError,
+  wanted: { account: string; tier: string },
+): Promise<void> {
+  if (accountId !== wanted.account) {
+    throw new OperatorError(
+      `the key is known already: ${keyId} of account ${accountId}, not ${wanted.account}`,
+    );
+  }
+  const tier = (await readKey(redis, keyId, accountId))?.tier;
+  if (tier === wanted.tier) return;
+  throw new OperatorError(
+    `the key is known already: ${keyId} with tier ${tier}; \`tollgate keys set ${keyId} --tier ${wanted.tier}\` changes it`,
+  );
+}
+
+/** Fields of a line; empty ones are as good as absent. Neither keys nor ids can hold a comma. */
+function fieldsOf(text: string): (string | undefined)[] {
+  return text.split(",").map((field) => {
+    const value = field.trim().replace(/^"(.*)"$/, "$1");
+    return value === "" ? undefined : value;
+  });
+}
+
+function inWords({ imported, known, failed, problems }: Summary): string {
+  const counts = `${imported} imported, ${known} known before, ${failed} failed.`;
+  if (failed === 0) return counts;
+  const rows = problems.map(({ line, message }) => [line, message]);
+  const more = failed > problems.length ? `\n... and ${failed - problems.length} more` : "";
+  return `${table(["LINE", "PROBLEM"], rows)}${more}\n\n${counts}`;
+}

@@ -1,0 +1,67 @@
+import type { Command } from "commander";
+import type { Redis } from "ioredis";
+import type { Config } from "../config/config.ts";
+import type { Limits } from "../core/limits.ts";
+import { nearest } from "../core/suggest.ts";
+import { type KeyOptions, OperatorError } from "../store/accounts.ts";
+import { readFacts } from "../store/connection.ts";
+import { command, futureMs, requireConfig, whole, withRedis } from "./context.ts";
+
+export const rateLimit = whole(1, 100_000);
+export const maxConcurrent = whole(1, 10_000);
+export const dailyLimit = whole(1, 1_000_000_000);
+const credits = whole(1, 1_000_000_000_000);
+
+export interface NewKeyFlags extends Partial<Limits> {
+  account?: string;
+  tier: string;
+  credits?: number;
+  expires?: number;
+  json?: boolean;
+}
+
+/** A command that makes keys. */
+export const newKey = (name: string, description: string): Command =>
+  command(name, description)
+    .option("--account <id>", "its account; made when missing, generated when left out")
+    .option("--tier <name>", "a tier of the config", "standard")
+    .option("--credits <n>", "credits to grant to the account along with it", credits)
+    .option("--rate-limit <n>", "requests per rolling 60 seconds, instead of the tier's", rateLimit)
+    .option("--max-concurrent <n>", "tasks at the same time, instead of the tier's", maxConcurrent)
+    .option("--daily-limit <n>", "requests per UTC day, instead of the tier's", dailyLimit)
+    .option("--expires <iso>", "when it ends, such as 2030-01-31T00:00:00Z", futureMs);
+
+/** What the flags say of a new key. */
+export function keyOptions(flags: NewKeyFlags): KeyOptions {
+  const { account: accountId, tier, credits: granted, expires: expiresAtMs } = flags;
+  const options: KeyOptions = { tier, limits: limitsOf(flags) };
+  if (accountId !== undefined) options.accountId = accountId;
+  if (granted !== undefined) options.credits = granted;
+  if (expiresAtMs !== undefined) options.expiresAtMs = expiresAtMs;
+  return options;
+}
+
+function limitsOf(flags: Partial<Limits>): Partial<Limits> {
+  const limits: Partial<Limits> = {};
+  if (flags.rateLimit !== undefined) limits.rateLimit = flags.rateLimit;
+  if (flags.maxConcurrent !== undefined) limits.maxConcurrent = flags.maxConcurrent;
+  if (flags.dailyLimit !== undefined) limits.dailyLimit = flags.dailyLimit;
+  return limits;
+}
+
+/** Work against a store that may keep keys: one that cannot evict money. */
+export function withKeyStore<T>(config: Config, work: (redis: Redis) => Promise<T>): Promise<T> {
+  return withRedis(async (redis) => {
+    await readFacts(redis, config.store.partitions);
+    return work(redis);
+  });
+}
+
+/** @throws OperatorError for a tier that the config does not have */
+export function requireTier(tier: string, config: Config = requireConfig()): void {
+  const tiers = Object.keys(config.tiers);
+  if (tiers.includes(tier)) return;
+  const meant = nearest(tier, tiers);
+  const hint = meant === undefined ? `it has ${tiers.join(", ")}` : `did you mean ${meant}?`;
+  throw new OperatorError(`the config has no tier ${tier}; ${hint}`);
+}

@@ -1,0 +1,40 @@
+import { type Command, InvalidArgumentError, Option } from "commander";
+import { durationMs } from "../config/kinds.ts";
+import { findKey, rotateKey } from "../store/keys.ts";
+import { command, iso, listing, print, withRedis } from "./context.ts";
+import { fromNow, paint } from "./terminal.ts";
+
+const OVERLAP_MAX_MS = 366 * 86_400_000;
+
+export function rotateCommand(): Command {
+  return command("rotate", "make a new key like this one, and end this one")
+    .argument("<key-id>", "the key's id, or the key itself")
+    .addOption(
+      new Option("--overlap <duration>", "how long the old one goes on, such as 24h")
+        .argParser(overlapMs)
+        .default(0, "it ends at once"),
+    )
+    .action(async (id: string, flags: { overlap: number; json?: boolean }) => {
+      const { old, issued } = await withRedis(async (redis) => {
+        const found = await findKey(redis, id);
+        return { issued: await rotateKey(redis, found, flags.overlap), old: found };
+      });
+      const { key, keyId, accountId, oldEndsAtMs } = issued;
+      const json = { key, key_id: keyId, account_id: accountId, old_key_id: old.keyId };
+      const ends =
+        flags.overlap === 0
+          ? `The old key has ended.`
+          : `The old key goes on until ${iso(oldEndsAtMs)} (${fromNow(oldEndsAtMs)}); until then each of the two has its own
+window, slots and day, so that together they may use the limits twice. \`keys revoke ${old.keyId}\` ends it sooner.`;
+      const text = `${listing(json)}\n${paint("yellow", "Keep the key now: it is not shown again.")}\n${ends}`;
+      print({ json: { ...json, old_expires_at: iso(oldEndsAtMs) }, text }, flags);
+    });
+}
+
+function overlapMs(text: string): number {
+  const ms = durationMs(text);
+  if (ms === undefined || ms > OVERLAP_MAX_MS) {
+    throw new InvalidArgumentError("It must be a duration such as 30m, 24h or 7d, at most 366d.");
+  }
+  return ms;
+}

@@ -1,0 +1,158 @@
+import { existsSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { type FileHandle, open, rename } from "node:fs/promises";
+import path from "node:path";
+import { OperatorError } from "../store/accounts.ts";
+import { formatCursor, type LedgerCursor, parseCursor } from "../store/ledger-export.ts";
+import type { LedgerFormat } from "./ledger-rows.ts";
+
+/** What a cursor file keeps between two runs. */
+export interface CursorState {
+  cursor: LedgerCursor;
+  /** Empty: all accounts. */
+  account: string;
+  format: LedgerFormat;
+  /** The file that was written last, and how many bytes of it stand for the cursor. */
+  output: { file: string; bytes: number } | undefined;
+}
+
+/**
+ * What the earlier run has left; undefined when there was none.
+ * @throws OperatorError when it is no cursor file, or that of another kind of export
+ */
+export function readCursorFile(
+  file: string,
+  wanted: { account: string; format: LedgerFormat },
+): CursorState | undefined {
+  if (!existsSync(file)) return undefined;
+  const state = parseState(readFileSync(file, "utf8"));
+  if (!state) throw new OperatorError(`${file} is no cursor file of \`tollgate ledger export\``);
+  for (const name of ["account", "format"] as const) {
+    if (state[name] === wanted[name]) continue;
+    const [before, now] = [state[name], wanted[name]].map((value) => value || "all");
+    throw new OperatorError(
+      `${file} belongs to an export with ${name} ${before}, not ${now}; name another file`,
+    );
+  }
+  return state;
+}
+
+function parseState(text: string): CursorState | undefined {
+  let data: Partial<Record<string, unknown>>;
+  try {
+    data = JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+  const cursor = typeof data?.cursor === "string" ? parseCursor(data.cursor) : undefined;
+  const { account, format, output_file: file, output_bytes: bytes } = data ?? {};
+  if (!cursor || typeof account !== "string" || (format !== "csv" && format !== "ndjson")) return undefined;
+  const output = typeof file === "string" && typeof bytes === "number" ? { file, bytes } : undefined;
+  return { cursor, account, format, output };
+}
+
+/** Replaces the cursor file in one step: after a power cut there is the old one or the new one, on disk. */
+export async function writeCursorFile(file: string, state: CursorState): Promise<void> {
+  const text = JSON.stringify({
+    cursor: formatCursor(state.cursor),
+    account: state.account,
+    format: state.format,
+    output_file: state.output?.file,
+    output_bytes: state.output?.bytes,
+  });
+  const next = `${file}.${process.pid}.tmp`;
+  const handle = await open(next, "w", 0o600);
+  try {
+    await handle.writeFile(`${text}\n`);
+    await handle.datasync();
+  } finally {
+    await handle.close();
+  }
+  await rename(next, file);
+}
+
+/**
+ * Keeps a second export away from a cursor file, such as one that a timer starts before the last one has ended.
+ * @returns lets it go again
+ * @throws OperatorError while another process has it; the lock of one that was killed counts for nothing
+ */
+export function lockCursorFile(file: string): () => void {
+  const lock = `${file}.lock`;
+  for (;;) {
+    try {
+      writeFileSync(lock, String(process.pid), { flag: "wx", mode: 0o600 });
+      return () => rmSync(lock, { force: true });
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== "EEXIST") throw error;
+    }
+    const owner = Number(readFileSync(lock, "utf8"));
+    if (isAlive(owner)) {
+      throw new OperatorError(
+        `process ${owner} exports with ${file}; wait for it, or delete ${lock} if that is no export`,
+      );
+    }
+    rmSync(lock, { force: true });
+  }
+}
+
+function isAlive(pid: number): boolean {
+  try {
+    // 0 would ask about ourselves: a lock that was not written out belongs to nobody.
+    return pid > 0 && process.kill(pid, 0);
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code === "EPERM";
+  }
+}
+
+/**
+ * Opens the output to be written on where the earlier run's cursor stands: what it wrote after that is cut off, since
+ * it comes again.
+ * @throws OperatorError when lines would be lost, overwritten or doubled
+ */
+export async function openOutput(
+  file: string,
+  state: CursorState | undefined,
+): Promise<{ handle: FileHandle; bytes: number }> {
+  const absolute = path.resolve(file);
+  const earlier = state?.output;
+  if (earlier?.file === absolute)
+    return { handle: await reopen(absolute, earlier.bytes), bytes: earlier.bytes };
+  if (earlier && existsSync(earlier.file)) {
+    const bytes = await bytesOf(earlier.file);
+    if (bytes !== earlier.bytes) {
+      throw new OperatorError(
+        `the export to ${earlier.file} was cut off half-way; let it end with --output ${earlier.file} first`,
+      );
+    }
+  }
+  if (existsSync(absolute) && (await bytesOf(absolute)) > 0) {
+    throw new OperatorError(
+      `${file} is not empty; name a new file, or give the --cursor-file that it was written with`,
+    );
+  }
+  return { handle: await reopen(absolute, 0), bytes: 0 };
+}
+
+async function reopen(file: string, bytes: number): Promise<FileHandle> {
+  if (!existsSync(file) && bytes > 0) {
+    throw new OperatorError(`${file} is gone; name a new file with --output, and the export goes on there`);
+  }
+  const handle = await open(file, existsSync(file) ? "r+" : "wx", 0o600);
+  const { size } = await handle.stat();
+  if (size < bytes) {
+    await handle.close();
+    throw new OperatorError(
+      `${file} is shorter than at the end of the last export: ${size} of ${bytes} bytes`,
+    );
+  }
+  await handle.truncate(bytes);
+  return handle;
+}
+
+async function bytesOf(file: string): Promise<number> {
+  const handle = await open(file, "r");
+  try {
+    return (await handle.stat()).size;
+  } finally {
+    await handle.close();
+  }
+}

@@ -1,0 +1,259 @@
+import { once } from "node:events";
+import path from "node:path";
+import { type Command, InvalidArgumentError, Option } from "commander";
+import type { Redis } from "ioredis";
+import { OperatorError } from "../store/accounts.ts";
+import type { LedgerEntry } from "../store/ledger-entries.ts";
+import { exportLedger, formatCursor, type LedgerCursor, parseCursor } from "../store/ledger-export.ts";
+import { command, note, pastMs, print, withRedis } from "./context.ts";
+import {
+  type CursorState,
+  lockCursorFile,
+  openOutput,
+  readCursorFile,
+  writeCursorFile,
+} from "./ledger-cursor.ts";
+import { CSV_HEADER, LEDGER_FORMATS, type LedgerFormat, ledgerRow, linesOf } from "./ledger-rows.ts";
+import { startProgress } from "./progress.ts";
+
+/** A flush to disk may take a tenth of a second, and a page much less. */
+const KEEP_EVERY_MS = 1000;
+
+interface ExportFlags {
+  account?: string;
+  format: LedgerFormat;
+  since?: number;
+  until?: number;
+  after?: LedgerCursor;
+  cursorFile?: string;
+  output?: string;
+  header: boolean;
+  json?: boolean;
+}
+
+/** Where entries go. `keep` makes what was written, and the cursor behind it, count. */
+interface Sink {
+  write(entries: readonly LedgerEntry[]): Promise<void>;
+  keep(): Promise<void>;
+  /** Called whatever happens. */
+  close(): Promise<void>;
+}
+
+export function exportCommand(): Command {
+  return command("export", "write ledger entries, and go on later where it ended")
+    .option("--account <id>", "of this account only")
+    .addOption(
+      new Option("--format <name>", "lines of JSON, or RFC 4180").choices(LEDGER_FORMATS).default("ndjson"),
+    )
+    .option("--since <when>", "posted at or after this: ISO 8601, or how long ago, such as 7d", pastMs)
+    .option("--until <when>", "posted before this", pastMs)
+    .option("--output <file>", "write here instead of standard output")
+    .option("--cursor-file <file>", "keep the cursor here, and begin where it stands")
+    .addOption(
+      new Option("--after <cursor>", "what came after an earlier export, which printed this cursor")
+        .argParser(cursorOf)
+        .conflicts("cursorFile"),
+    )
+    .option("--no-header", "csv without its first line")
+    .action(runExport);
+}
+
+async function runExport(flags: ExportFlags): Promise<void> {
+  const { account = "", format, cursorFile } = flags;
+  const unlock = cursorFile === undefined ? undefined : lockOf(cursorFile);
+  const interruption = interruptible();
+  try {
+    const earlier = cursorFile === undefined ? undefined : readCursorFile(cursorFile, { account, format });
+    const cursor: LedgerCursor = flags.after ?? earlier?.cursor ?? new Map();
+    const state: CursorState = { cursor, account, format, output: earlier?.output };
+    const count = await withRedis((redis) => exportTo(redis, flags, state, interruption));
+    report(flags, cursor, count, interruption.signal);
+  } finally {
+    interruption.stop();
+    unlock?.();
+  }
+}
+
+function lockOf(cursorFile: string): () => void {
+  try {
+    return lockCursorFile(cursorFile);
+  } catch (error) {
+    return unwritable(error);
+  }
+}
+
+/** @returns how many entries were written */
+async function exportTo(
+  redis: Redis,
+  flags: ExportFlags,
+  state: CursorState,
+  interruption: Interruption,
+): Promise<number> {
+  const { account, since: sinceMs, until: untilMs } = flags;
+  const progress = startProgress(flags.output === undefined ? { output: process.stdout } : {});
+  const selection = { sinceMs, untilMs, ...(account === undefined ? {} : { accountId: account }) };
+  const sink = await openSink(flags, state).catch(unwritable);
+  let count = 0;
+  /** Whether the sink has everything up to the cursor. */
+  let whole = true;
+  try {
+    for await (const page of exportLedger(redis, state.cursor, selection)) {
+      whole = false;
+      await sink.write(page.entries).catch(unwritable);
+      whole = true;
+      count += page.entries.length;
+      progress.show(`partition ${page.partition + 1} of ${page.partitions}: ${count} entries`);
+      if (interruption.signal !== undefined) break;
+    }
+    whole = false;
+    await sink.keep().catch(unwritable);
+    return count;
+  } catch (error) {
+    // Redis has gone: what was written so far still counts, and need not come again.
+    if (whole) await sink.keep();
+    if (whole && flags.cursorFile === undefined && !flags.json) note(`cursor: ${formatCursor(state.cursor)}`);
+    throw error;
+  } finally {
+    await sink.close();
+    progress.done();
+  }
+}
+
+/** Redis is not to blame for a full disk. */
+function unwritable(error: unknown): never {
+  if (error instanceof OperatorError) throw error;
+  throw new OperatorError(`the export cannot be written (${error instanceof Error ? error.message : error})`);
+}
+
+interface Interruption {
+  /** The signal that has come, if any. */
+  signal: "SIGINT" | "SIGTERM" | undefined;
+  stop(): void;
+}
+
+/** The first Ctrl-C lets the page under way be finished; a second one ends the process, as usual. */
+function interruptible(): Interruption {
+  const names = ["SIGINT", "SIGTERM"] as const;
+  const take = (signal: "SIGINT" | "SIGTERM"): void => {
+    interruption.signal = signal;
+    stop();
+  };
+  const stop = (): void => {
+    for (const name of names) process.off(name, take);
+  };
+  const interruption: Interruption = { signal: undefined, stop };
+  for (const name of names) process.on(name, take);
+  return interruption;
+}
+
+/** How it ended, on standard error; on standard output only for a program that reads no entries there. */
+function report(flags: ExportFlags, cursor: LedgerCursor, count: number, signal: string | undefined): void {
+  const { output, cursorFile } = flags;
+  const at = formatCursor(cursor);
+  if (signal !== undefined) {
+    process.exitCode = signal === "SIGINT" ? 130 : 143;
+    const how = cursorFile === undefined ? "give --after with the cursor" : "run the same command again";
+    note(`interrupted after ${count} entries; to go on, ${how}`);
+  }
+  if (output !== undefined && flags.json)
+    print({ json: { entries: count, output, cursor: at }, text: "" }, flags);
+  else if (flags.json) return;
+  else if (cursorFile === undefined) note(`cursor: ${at}`);
+  else
+    note(
+      `${count} entries written${output === undefined ? "" : ` to ${output}`}; the cursor is in ${cursorFile}`,
+    );
+}
+
+async function openSink(flags: ExportFlags, state: CursorState): Promise<Sink> {
+  if (flags.output !== undefined) return fileSink(flags.output, flags, state);
+  const inner = flags.json ? objectSink(state.cursor) : linesSink(flags);
+  return {
+    ...inner,
+    async keep() {
+      await inner.keep();
+      if (flags.cursorFile === undefined) return;
+      // Only once the reader has taken the last byte from us: then the cursor cannot be ahead of it.
+      await new Promise((resolve) => process.stdout.write("", resolve));
+      await writeCursorFile(flags.cursorFile, state);
+    },
+  };
+}
+
+/**
+ * A file. With a cursor file what was written counts as soon as both are on disk, every so often and at the end; what
+ * was written after that is cut off by the next run. So nothing is lost or doubled, whenever the process ends.
+ */
+async function fileSink(
+  output: string,
+  { cursorFile, format, header }: ExportFlags,
+  state: CursorState,
+): Promise<Sink> {
+  const { handle, bytes } = await openOutput(output, state);
+  const written = { file: path.resolve(output), bytes };
+  state.output = written;
+  let keptMs = 0;
+  const keep = async (): Promise<void> => {
+    await handle.datasync();
+    if (cursorFile !== undefined) await writeCursorFile(cursorFile, state);
+    keptMs = performance.now();
+  };
+  const append = async (text: string): Promise<void> => {
+    const { bytesWritten } = await handle.write(text, written.bytes);
+    if (bytesWritten !== Buffer.byteLength(text))
+      throw new OperatorError(`${output} cannot be written; is the disk full?`);
+    written.bytes += bytesWritten;
+  };
+  // From here on the file is known to be ours, should this run end before its first page.
+  await keep();
+  if (bytes === 0 && header && format === "csv") await append(CSV_HEADER);
+  return {
+    async write(entries) {
+      if (entries.length > 0) await append(linesOf(entries, format));
+      if (performance.now() - keptMs >= KEEP_EVERY_MS) await keep();
+    },
+    keep,
+    close: () => handle.close(),
+  };
+}
+
+/** Lines on standard output. */
+function linesSink({ format, header }: ExportFlags): Sink {
+  let before = header && format === "csv" ? CSV_HEADER : "";
+  return {
+    async write(entries) {
+      const text = before + linesOf(entries, format);
+      before = "";
+      await writeOut(text);
+    },
+    keep: () => writeOut(before),
+    close: async () => undefined,
+  };
+}
+
+/** One JSON object on standard output, written piece by piece. */
+function objectSink(cursor: LedgerCursor): Sink {
+  let before = '{"entries":[';
+  return {
+    async write(entries) {
+      for (const entry of entries) {
+        await writeOut(before + JSON.stringify(ledgerRow(entry)));
+        before = ",";
+      }
+    },
+    keep: () =>
+      writeOut(`${before === "," ? "" : before}],"cursor":${JSON.stringify(formatCursor(cursor))}}\n`),
+    close: async () => undefined,
+  };
+}
+
+/** Waits while the reader is slower than the store. */
+async function writeOut(text: string): Promise<void> {
+  if (text !== "" && !process.stdout.write(text)) await once(process.stdout, "drain");
+}
+
+function cursorOf(text: string): LedgerCursor {
+  const cursor = parseCursor(text);
+  if (!cursor) throw new InvalidArgumentError("It must be the cursor of an earlier export.");
+  return cursor;
+}

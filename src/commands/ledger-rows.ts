@@ -1,0 +1,56 @@
+import { transactionId } from "../core/transactions.ts";
+import type { LedgerEntry } from "../store/ledger-entries.ts";
+import { iso } from "./terminal.ts";
+
+const COLUMNS = [
+  "id",
+  "account_id",
+  "type",
+  "amount",
+  "balance_after",
+  "endpoint",
+  "reason",
+  "reference",
+  "task_id",
+  "request_id",
+  "key_id",
+  "created_at",
+] as const;
+
+export type LedgerRow = Record<(typeof COLUMNS)[number], string | number>;
+export const LEDGER_FORMATS = ["ndjson", "csv"] as const;
+export type LedgerFormat = (typeof LEDGER_FORMATS)[number];
+
+/** The columns' names as RFC 4180 has them. */
+export const CSV_HEADER = `${COLUMNS.join(",")}\r\n`;
+
+/** Entries as lines of text, each with its end. */
+export function linesOf(entries: readonly LedgerEntry[], format: LedgerFormat): string {
+  const line = (row: LedgerRow): string =>
+    format === "csv" ? `${COLUMNS.map((name) => cell(row[name])).join(",")}\r\n` : `${JSON.stringify(row)}\n`;
+  return entries.map((entry) => line(ledgerRow(entry))).join("");
+}
+
+/** RFC 4180. */
+function cell(value: string | number): string {
+  const text = String(value);
+  return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+}
+
+/** An entry as it is exported; `id` is unique in a store, and the same in each export. */
+export function ledgerRow(entry: LedgerEntry): LedgerRow {
+  return {
+    id: transactionId(entry.partition, entry.streamId),
+    account_id: entry.accountId,
+    type: entry.type,
+    amount: entry.amount,
+    balance_after: entry.balanceAfter,
+    endpoint: entry.endpoint,
+    reason: entry.reason,
+    reference: entry.reference,
+    task_id: entry.taskId,
+    request_id: entry.requestId,
+    key_id: entry.keyId,
+    created_at: iso(entry.atMs) ?? "",
+  };
+}

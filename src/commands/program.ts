@@ -1,0 +1,97 @@
+import { styleText } from "node:util";
+import { Command, CommanderError } from "commander";
+import manifest from "../../package.json" with { type: "json" };
+import { completionCommand } from "./completion.ts";
+import { configCommand } from "./config.ts";
+import { withoutKeys } from "./context.ts";
+import { creditsCommand } from "./credits.ts";
+import { doctorCommand } from "./doctor.ts";
+import { examplesOf } from "./examples.ts";
+import { keysCommand } from "./keys.ts";
+import { ledgerCommand } from "./ledger.ts";
+import { notesOf } from "./notes.ts";
+import { tasksCommand } from "./tasks.ts";
+import { hasColours, paint, type Screen, type Style, widthOf, wrapped } from "./terminal.ts";
+
+/** Longer lines are hard to read, however wide the terminal. */
+const HELP_CHARS = 100;
+
+/** All commands. Each call makes a new tree: Commander keeps what it has parsed in it. */
+export function tollgateProgram(): Command {
+  const program = new Command("tollgate")
+    .version(manifest.version)
+    .description("Operates a Tollgate gateway, through the Redis at REDIS_URL, else the config's.")
+    .addCommand(keysCommand())
+    .addCommand(creditsCommand())
+    .addCommand(tasksCommand())
+    .addCommand(ledgerCommand())
+    .addCommand(configCommand())
+    .addCommand(doctorCommand())
+    .addCommand(completionCommand(tollgateProgram));
+  for (const command of commandsOf(program)) dress(command);
+  return program;
+}
+
+/**
+ * Runs one command line to its end; everything it has to say is written.
+ * @param words the words after `tollgate`
+ * @returns the exit code: 0, 1 for an error or for something that is not in order, 130 or 143 when interrupted
+ */
+export async function run(words: readonly string[]): Promise<number> {
+  process.exitCode = 0;
+  try {
+    await tollgateProgram().parseAsync(words, { from: "user" });
+    return Number(process.exitCode);
+  } catch (error) {
+    // Wrong usage; Commander has said so.
+    if (error instanceof CommanderError) return error.exitCode;
+    const text = error instanceof Error ? error.message : String(error);
+    process.stderr.write(`${paint("red", "error:", process.stderr)} ${withoutKeys(text)}\n`);
+    return 1;
+  }
+}
+
+/** A command and all below it. */
+export const commandsOf = (command: Command): Command[] => [command, ...command.commands.flatMap(commandsOf)];
+
+/** The words that lead to a command, without `tollgate`. */
+export function wordsOf(command: Command): string {
+  const above = command.parent ? wordsOf(command.parent) : "";
+  return command.parent ? `${above} ${command.name()}`.trim() : "";
+}
+
+/** What all commands have in common beyond their options. */
+function dress(command: Command): void {
+  const name = `tollgate ${wordsOf(command)}`.trim();
+  command
+    .exitOverride()
+    .showHelpAfterError(`\`${name} --help\` shows how it is used.`)
+    .configureHelp({
+      styleTitle: bold,
+      styleCommandText: bold,
+      styleSubcommandText: cyan,
+      styleOptionText: cyan,
+    })
+    .configureOutput({
+      getOutHasColors: () => hasColours(process.stdout),
+      getErrHasColors: () => hasColours(process.stderr),
+      outputError: (text, write) =>
+        write(withoutKeys(text).replace(/^error:/, paint("red", "error:", process.stderr))),
+    });
+  command.addHelpText("after", ({ error }) =>
+    afterHelp(wordsOf(command), error ? process.stderr : process.stdout),
+  );
+}
+
+function afterHelp(words: string, screen: Screen): string {
+  const width = Math.min(widthOf(screen) ?? HELP_CHARS, HELP_CHARS);
+  const notes = notesOf(words).map((note) => `\n${wrapped(note, width, 0)}`);
+  const examples = examplesOf(words).map(({ line, what }) => `  ${always("dim", `# ${what}`)}\n  ${line}`);
+  const shown = examples.length === 0 ? [] : [`\n${bold("Examples:")}`, ...examples];
+  return [...notes, ...shown].join("\n");
+}
+
+/** For help, from which Commander takes colours away again where they cannot be shown. */
+const always = (style: Style, text: string): string => styleText(style, text, { validateStream: false });
+const bold = (text: string): string => always("bold", text);
+const cyan = (text: string): string => always("cyan", text);

@@ -1,0 +1,37 @@
+import { plain, type Screen } from "./terminal.ts";
+
+const REDRAW_AFTER_MS = 100;
+/** Back to the start of the line, and clear it. */
+const CLEAR = "\r\x1b[2K";
+
+export interface Progress {
+  /** Shows how far the work is, in place of what was shown before. */
+  show(text: string): void;
+  /** Takes the line away. */
+  done(): void;
+}
+
+const SILENT: Progress = { show: () => undefined, done: () => undefined };
+
+/**
+ * One line on standard error that says how far long work is; nothing where that is no terminal, or a dumb one.
+ * @param options.output where the work's own output goes: the line would stand between two of it on one screen
+ */
+export function startProgress(options: { screen?: Screen; output?: Screen } = {}): Progress {
+  const { screen = process.stderr, output } = options;
+  if (!screen.isTTY || output?.isTTY || process.env.TERM === "dumb") return SILENT;
+  let drawnMs = Number.NEGATIVE_INFINITY;
+  let visible = false;
+  return {
+    show(text) {
+      if (performance.now() - drawnMs < REDRAW_AFTER_MS) return;
+      drawnMs = performance.now();
+      visible = true;
+      screen.write(CLEAR + plain(text).slice(0, Math.max(1, (screen.columns ?? 80) - 1)));
+    },
+    done() {
+      if (visible) screen.write(CLEAR);
+      visible = false;
+    },
+  };
+}

@@ -1,0 +1,155 @@
+import { once } from "node:events";
+import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
+import { createServer as createHttpServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { type Generator, startGenerator } from "../../src/sandbox/generator/server.ts";
+import { json, ROOT, runHere } from "../support/cli.ts";
+import { randomId } from "../support/store.ts";
+
+describe("config and doctor", () => {
+  let dir: string;
+  beforeAll(async () => {
+    dir = await mkdtemp(join(tmpdir(), "tollgate-cli-"));
+  });
+  afterAll(() => rm(dir, { recursive: true, force: true }));
+
+  test("config check lists every problem of a file", async () => {
+    expect(await json("config", "check")).toEqual({
+      ok: true,
+      file: join(ROOT, "config/tollgate.yaml"),
+      problems: [],
+    });
+    const file = join(dir, "bad.yaml");
+    await writeFile(file, "server:\n  prot: 80\ntasks:\n  max_age: soon\n");
+    const { code, stdout } = await runHere(["config", "check", file, "--json"]);
+    const answer = JSON.parse(stdout);
+    expect({ code, ok: answer.ok, count: answer.problems.length }).toEqual({ code: 1, ok: false, count: 2 });
+    const words = await runHere(["config", "check", file]);
+    expect(words.code).toBe(1);
+    expect(words.stdout).toContain("max_age");
+    const missing = await runHere(["config", "check", join(dir, "none.yaml"), "--json"]);
+    expect(missing.code).toBe(1);
+    expect(JSON.parse(missing.stdout)).toMatchObject({ ok: false, problems: [{}] });
+  });
+
+  test("a config that cannot be loaded is said, where it is needed", async () => {
+    const file = join(dir, "broken.yaml");
+    await writeFile(file, "server: [");
+    const { code, stdout, stderr } = await runHere(["keys", "create", "--json"], { TOLLGATE_CONFIG: file });
+    expect({ code, stdout }).toEqual({ code: 1, stdout: "" });
+    expect(stderr).toContain("the configuration cannot be loaded");
+    expect((await runHere(["keys", "list"], { TOLLGATE_CONFIG: file })).code).toBe(0);
+  });
+
+  describe("doctor", () => {
+    const NAMES = [
+      ...[
+        "config",
+        "redis",
+        "version",
+        "role",
+        "persistence",
+        "memory",
+        "eviction",
+        "clock",
+        "latency",
+        "partitions",
+      ],
+      ...["scripts", "journal", "upstream"],
+    ];
+    let generator: Generator;
+    let env: Record<string, string>;
+    beforeAll(async () => {
+      generator = await startGenerator({ apiKey: "upstream-secret" });
+      env = { UPSTREAM_URL: generator.url, UPSTREAM_API_KEY: "upstream-secret" };
+    });
+    afterAll(() => generator.stop());
+
+    // biome-ignore lint/suspicious/noExplicitAny: one check of many shapes.
+    async function doctor(more: Record<string, string>): Promise<{ code: number; ok: boolean; byName: any }> {
+      const { code, stdout } = await runHere(["doctor", "--json"], { ...env, ...more });
+      const { ok, checks } = JSON.parse(stdout) as { ok: boolean; checks: { name: string }[] };
+      return { code, ok, byName: Object.fromEntries(checks.map((check) => [check.name, check])) };
+    }
+
+    async function configFile(sections: object): Promise<string> {
+      const file = join(dir, `${randomId("config")}.yaml`);
+      await writeFile(file, JSON.stringify(sections));
+      return file;
+    }
+
+    test("looks at everything, and says the same in words", async () => {
+      const { code, ok, byName } = await doctor({});
+      expect(Object.keys(byName)).toEqual(NAMES);
+      for (const check of Object.values<Record<string, unknown>>(byName)) {
+        expect(check).toMatchObject({ ok: check.status !== "failed", message: expect.any(String) });
+        expect(check.advice === undefined).toBe(check.status === "ok");
+      }
+      // Redis for tests keeps nothing, and doctor minds. How fast it answers is not for a test to say.
+      const bad = Object.entries<{ ok: boolean }>(byName).filter(([, check]) => !check.ok);
+      expect(bad.filter(([name]) => name !== "persistence" && name !== "latency")).toEqual([]);
+      expect({ code, ok }).toEqual({ code: bad.length > 0 ? 1 : 0, ok: bad.length === 0 });
+      const words = await runHere(["doctor"], env);
+      for (const name of NAMES) expect(words.stdout).toMatch(new RegExp(`^(ok  |warn|FAIL)  ${name} `, "m"));
+    });
+
+    test("tells an upstream that is away from one that is something else, and from one that refuses us", async () => {
+      const away = await doctor({ UPSTREAM_URL: "http://127.0.0.1:1" });
+      expect(away.code).toBe(1);
+      expect(away.byName.upstream).toMatchObject({
+        status: "failed",
+        message: expect.stringContaining("cannot be reached"),
+        advice: expect.stringContaining("UPSTREAM_URL"),
+      });
+      const other = createHttpServer((_, response) => response.end("<h1>It works!</h1>")).listen(
+        0,
+        "127.0.0.1",
+      );
+      await once(other, "listening");
+      const { port } = other.address() as AddressInfo;
+      const web = await doctor({ UPSTREAM_URL: `http://127.0.0.1:${port}` });
+      other.close();
+      expect(web.byName.upstream).toMatchObject({
+        status: "failed",
+        message: expect.stringContaining("envelope"),
+      });
+      const stranger = await doctor({ UPSTREAM_API_KEY: "wrong" });
+      expect(stranger.byName.upstream).toMatchObject({
+        status: "failed",
+        advice: expect.stringContaining("UPSTREAM_API_KEY"),
+      });
+    });
+
+    test("finds charges that wait, and a journal that cannot be kept", async () => {
+      const journal = join(dir, "journal");
+      await mkdir(journal);
+      await writeFile(join(journal, "host.1.00000000.ndjson"), "{}\n{}\n");
+      const waiting = await doctor({ TOLLGATE_CONFIG: await configFile({ store: { journal } }) });
+      expect(waiting.byName.journal).toMatchObject({ ok: true, status: "warning" });
+      expect(waiting.byName.journal.message).toContain("2 charges wait in 1 files");
+      const file = join(journal, "host.1.00000000.ndjson");
+      const lost = await doctor({
+        TOLLGATE_CONFIG: await configFile({ store: { journal: join(file, "deeper") } }),
+      });
+      expect(lost.byName.journal).toMatchObject({
+        status: "failed",
+        advice: expect.stringContaining("store.journal"),
+      });
+      expect(lost.code).toBe(1);
+    });
+
+    test("warnings alone leave the exit code to the rest, and a bad config does not", async () => {
+      const file = await configFile({ store: { fallback_strategy: "allow" }, admin: { host: "0.0.0.0" } });
+      const { byName } = await doctor({ TOLLGATE_CONFIG: file });
+      expect(byName.config).toMatchObject({ ok: true, status: "warning" });
+      expect(byName.config.advice).toMatch(/not charged[\s\S]*port 9090/);
+      const bad = await doctor({ TOLLGATE_CONFIG: await configFile({ server: { prot: 80 } }) });
+      expect(bad).toMatchObject({ code: 1, ok: false });
+      expect(bad.byName.config.message).toContain("prot");
+      expect(bad.byName.redis.ok).toBe(true);
+    });
+  });
+});

@@ -1,0 +1,328 @@
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { issueKey, type KeyOptions, readAccount } from "../../src/store/accounts.ts";
+import type { Connection } from "../../src/store/connection.ts";
+import { findKey, rotateKey } from "../../src/store/keys.ts";
+import { accountNames, digestOf, indexName, keyRef, partitionOf } from "../../src/store/names.ts";
+import { partitionsOf } from "../../src/store/partitions.ts";
+import { givenCliAccount, json, refusal, runHere, runProcess } from "../support/cli.ts";
+import { openConnection, randomId, times } from "../support/store.ts";
+
+let connection: Connection;
+beforeAll(async () => {
+  connection = await openConnection();
+});
+afterAll(() => connection.close());
+
+describe("keys", () => {
+  test("create answers the key once, and the store keeps only its SHA-256", async () => {
+    const made = await json("keys", "create");
+    expect(Object.keys(made)).toEqual(["key", "key_id", "account_id"]);
+    expect(made.key).toMatch(/^sk_[A-Za-z0-9_-]{40,}$/);
+    const partition = partitionOf(made.account_id, await partitionsOf(connection.redis));
+    const record = await connection.redis.hgetall(keyRef(made.key_id, made.account_id, partition).names.key);
+    expect(record).toMatchObject({ account_id: made.account_id, sha256: digestOf(made.key) });
+    expect(JSON.stringify(record)).not.toContain(made.key.slice(3));
+    expect(await connection.redis.get(indexName(digestOf(made.key)))).toBe(
+      `${made.key_id} ${made.account_id}`,
+    );
+    for (const args of [
+      ["keys", "show", made.key_id],
+      ["keys", "list", "--account", made.account_id],
+    ]) {
+      const { stdout } = await runHere(args);
+      expect(stdout).toContain(made.key_id);
+      expect(stdout).not.toContain(made.key);
+      expect(stdout).not.toContain(digestOf(made.key));
+    }
+  });
+
+  test("create takes account, limits, tier, credits and expiry", async () => {
+    const accountId = randomId("acc");
+    const { key_id: keyId } = await json(
+      ...["keys", "create", "--account", accountId, "--tier", "enterprise", "--credits", "1000"],
+      ...["--rate-limit", "7", "--max-concurrent", "2", "--daily-limit", "99"],
+      ...["--expires", "2090-01-31T00:00:00Z"],
+    );
+    expect(await json("keys", "show", keyId)).toEqual({
+      key_id: keyId,
+      account_id: accountId,
+      tier: "enterprise",
+      status: "active",
+      rate_limit: 7,
+      max_concurrent: 2,
+      daily_limit: 99,
+      created_at: expect.any(String),
+      expires_at: "2090-01-31T00:00:00.000Z",
+    });
+    expect(await readAccount(connection.redis, accountId)).toMatchObject({ balance: 1000, held: 0 });
+  });
+
+  test.each([
+    [["--credits", "0"], "whole number"],
+    [["--credits", "1.5"], "whole number"],
+    [["--credits=-5"], "whole number"],
+    [["--rate-limit", "0"], "whole number"],
+    [["--max-concurrent", "1e3"], "whole number"],
+    [["--daily-limit", "x"], "whole number"],
+    [["--expires", "2020-01-01"], "future"],
+    [["--expires", "tomorrow"], "ISO 8601"],
+    [["--tier", "standrad"], "did you mean standard?"],
+    [["--rate-limt", "5"], "--rate-limit"],
+    [["surplus"], "too many arguments"],
+  ])("create refuses %j and makes nothing", async (options, words) => {
+    const accountId = randomId("acc");
+    expect(await refusal("keys", "create", "--account", accountId, ...options)).toContain(words);
+    const partition = partitionOf(accountId, await partitionsOf(connection.redis));
+    expect(await connection.redis.exists(accountNames(partition, accountId).account)).toBe(0);
+  });
+
+  test("what could not be a key, an account or a limit is refused, and nothing is made", async () => {
+    const accountId = randomId("acc");
+    const refused = (options: KeyOptions) =>
+      expect(issueKey(connection.redis, { accountId, ...options })).rejects;
+    for (const id of ["", "a b", "a:b", "ä", "x".repeat(65)]) {
+      await refused({ accountId: id }).toThrow("account id");
+    }
+    for (const token of ["pk_12345678", "sk_1234", `sk_${"x".repeat(254)}`, "sk_1234 5678", "sk_1234,5678"]) {
+      await refused({ token }).toThrow("begins with sk_");
+    }
+    await refused({ credits: -1 }).toThrow("whole number");
+    await refused({ credits: 2 ** 53 }).toThrow("whole number");
+    await refused({ limits: { rateLimit: 1.5 } }).toThrow("whole number");
+    await expect(readAccount(connection.redis, accountId)).rejects.toThrow("no account");
+    expect(await refusal("keys", "create", "--account", "a b")).toContain("account id");
+    expect(await refusal("keys", "import", "pk_12345678")).toContain("begins with sk_");
+  });
+
+  test("import takes a key over once", async () => {
+    const key = `sk_${randomId("old")}`;
+    const accountId = randomId("acc");
+    const made = await json("keys", "import", key, "--account", accountId, "--credits", "5");
+    expect(made).toEqual({ key_id: expect.any(String), account_id: accountId });
+    expect(await json("keys", "show", key)).toMatchObject(made);
+    expect(await refusal("keys", "import", key, "--account", "another")).toContain(
+      `known already: ${made.key_id} of account ${accountId}`,
+    );
+    expect(await refusal("keys", "import", key, "--account", accountId, "--credits", "5")).toContain("known");
+    expect(await readAccount(connection.redis, accountId)).toMatchObject({ balance: 5 });
+  });
+
+  test("two imports that find the same crashed one finish it once", async () => {
+    const token = `sk_${randomId("old")}`;
+    const accountId = randomId("acc");
+    await connection.redis.set(indexName(digestOf(token)), `${randomId("key")} ${accountId}`);
+    const options = { token, accountId, credits: 5 };
+    const ends = await Promise.allSettled(times(3, () => issueKey(connection.redis, options)));
+    expect(ends.map(({ status }) => status).sort()).toEqual(["fulfilled", "rejected", "rejected"]);
+    expect(await readAccount(connection.redis, accountId)).toMatchObject({ balance: 5 });
+  });
+
+  test("a key imported twice at once is taken once, with its credits once", async () => {
+    const key = `sk_${randomId("old")}`;
+    const accountId = randomId("acc");
+    const args = ["keys", "import", key, "--account", accountId, "--credits", "5", "--json"];
+    const ends = await Promise.all(times(3, () => runProcess(args)));
+    expect(ends.map(({ code }) => code).sort()).toEqual([0, 1, 1]);
+    expect(await readAccount(connection.redis, accountId)).toMatchObject({ balance: 5 });
+  });
+
+  test("an import that crashed after the index is finished by the next one", async () => {
+    const key = `sk_${randomId("old")}`;
+    const accountId = randomId("acc");
+    await connection.redis.set(indexName(digestOf(key)), `key_begun ${accountId}`);
+    expect(await refusal("keys", "import", key, "--account", "another")).toContain(accountId);
+    const keyId = randomId("key");
+    await connection.redis.set(indexName(digestOf(key)), `${keyId} ${accountId}`);
+    expect(await json("keys", "import", key)).toEqual({ key_id: keyId, account_id: accountId });
+  });
+
+  test("list shows the keys of an account, and all", async () => {
+    const { accountId, keyId } = await givenCliAccount(connection);
+    const second = await issueKey(connection.redis, { accountId });
+    const { keys } = await json("keys", "list", "--account", accountId);
+    expect(keys.map((key: { key_id: string }) => key.key_id).sort()).toEqual([keyId, second.keyId].sort());
+    const all = await json("keys", "list");
+    expect(all.keys).toEqual(expect.arrayContaining(keys));
+  });
+
+  test("revoke ends a key at once and for good", async () => {
+    const { key, keyId, stage, ref } = await givenCliAccount(connection);
+    expect((await stage.admit(stage.request(ref))).outcome).toBe("admitted");
+    expect(await json("keys", "revoke", key)).toMatchObject({ outcome: "revoked", key_id: keyId });
+    expect((await stage.admit(stage.request(ref))).outcome).toBe("unknown_key");
+    const { revoked_at } = await json("keys", "show", keyId);
+    expect(await json("keys", "revoke", keyId)).toMatchObject({ outcome: "already_revoked", revoked_at });
+    expect(await refusal("keys", "set", keyId, "--rate-limit", "5")).toContain("revoked");
+    expect(await refusal("keys", "rotate", keyId)).toContain("revoked");
+  });
+
+  test("set changes what the next request may do, and default goes back to the tier", async () => {
+    const { keyId, stage, ref } = await givenCliAccount(connection, { limits: { rateLimit: 7 } });
+    const limits = async () => (await stage.store.inspect(ref, stage.tiers)).state.rateLimit;
+    expect(await limits()).toBe(7);
+    await json("keys", "set", keyId, "--rate-limit", "9", "--expires", "2090-01-01", "--daily-limit", "3");
+    expect(await limits()).toBe(9);
+    await json("keys", "set", keyId, "--tier", "enterprise", "--rate-limit", "default", "--expires", "never");
+    expect(await limits()).toBe(100);
+    const shown = await json("keys", "show", keyId);
+    expect(shown).toMatchObject({ tier: "enterprise", status: "active", daily_limit: 3 });
+    expect(shown).not.toHaveProperty("rate_limit");
+    expect(shown).not.toHaveProperty("expires_at");
+    expect(await refusal("keys", "set", keyId)).toContain("nothing to change");
+    expect(await refusal("keys", "set", keyId, "--tier", "gold")).toContain("no tier gold");
+    expect(await refusal("keys", "set", randomId("key"), "--tier", "standard")).toContain("no key");
+  });
+
+  test("rotate hands tier, limits and expiry on, and ends the old key now or after the overlap", async () => {
+    const expires = "2090-01-31T00:00:00.000Z";
+    const { keyId, accountId, stage, ref } = await givenCliAccount(connection, {
+      limits: { rateLimit: 7 },
+      expiresAtMs: Date.parse(expires),
+    });
+    const next = await json("keys", "rotate", keyId, "--overlap", "2h");
+    expect(next).toEqual({
+      key: expect.stringMatching(/^sk_.{40,}$/),
+      key_id: expect.any(String),
+      account_id: accountId,
+      old_key_id: keyId,
+      old_expires_at: expect.any(String),
+    });
+    expect(await json("keys", "show", next.key)).toMatchObject({ rate_limit: 7, expires_at: expires });
+    expect((await stage.admit(stage.request(ref))).outcome).toBe("admitted");
+    const { expires_at } = await json("keys", "show", keyId);
+    expect(expires_at).toBe(next.old_expires_at);
+    expect(Math.abs(Date.parse(expires_at) - Date.now() - 7_200_000)).toBeLessThan(60_000);
+    const last = await json("keys", "rotate", next.key_id);
+    expect(await json("keys", "show", next.key_id)).toMatchObject({ status: "revoked" });
+    expect(await json("keys", "show", last.key_id)).toMatchObject({ status: "active" });
+    expect(await refusal("keys", "rotate", last.key_id, "--overlap", "soon")).toContain("duration");
+  });
+
+  test("a key is rotated once, also by two who do it at the same time", async () => {
+    const { keyId, accountId } = await givenCliAccount(connection);
+    const old = await findKey(connection.redis, keyId);
+    const ends = await Promise.allSettled(times(3, () => rotateKey(connection.redis, old, 3_600_000)));
+    expect(ends.map(({ status }) => status).sort()).toEqual(["fulfilled", "rejected", "rejected"]);
+    const { rotated_to } = await json("keys", "show", keyId);
+    expect(await refusal("keys", "rotate", keyId, "--overlap", "2h")).toContain(`into ${rotated_to}`);
+    const { keys } = await json("keys", "list", "--account", accountId, "--status", "active");
+    expect(keys.map(({ key_id }: { key_id: string }) => key_id).sort()).toEqual([keyId, rotated_to].sort());
+  });
+
+  test("rotate says that two keys may use the limits twice, and they may", async () => {
+    const { keyId, accountId, stage, ref, partition } = await givenCliAccount(connection, {
+      limits: { rateLimit: 1 },
+    });
+    const { stdout } = await runHere(["keys", "rotate", keyId, "--overlap", "2h"]);
+    expect(stdout).toContain("its own\nwindow, slots and day");
+    const newId = /^key_id +(\S+)$/m.exec(stdout)?.[1] ?? "";
+    expect((await stage.admit(stage.request(ref))).outcome).toBe("admitted");
+    expect((await stage.admit(stage.request(ref))).outcome).toBe("rate_limited");
+    expect((await stage.admit(stage.request(keyRef(newId, accountId, partition)))).outcome).toBe("admitted");
+  });
+
+  test("list goes through a thousand keys in pages that have each once", async () => {
+    const accountId = randomId("acc");
+    const lines = times(
+      230,
+      (at) => `sk_${randomId("old")},${accountId},${at % 2 === 0 ? "standard" : "enterprise"}`,
+    );
+    await runHere(["keys", "import", "-"], {}, { stdin: lines.join("\n") });
+    const seen: string[] = [];
+    let after: string[] = [];
+    for (;;) {
+      const page = await json(
+        "keys",
+        "list",
+        "--account",
+        accountId,
+        "--tier",
+        "enterprise",
+        "--limit",
+        "50",
+        ...after,
+      );
+      seen.push(...page.keys.map((key: { key_id: string }) => key.key_id));
+      expect(page.keys.every((key: { tier: string }) => key.tier === "enterprise")).toBe(true);
+      if (page.next === undefined) break;
+      after = ["--after", page.next];
+    }
+    expect(seen).toHaveLength(115);
+    expect(new Set(seen).size).toBe(115);
+    const words = await runHere(["keys", "list", "--account", accountId, "--limit", "2"]);
+    expect(words.stdout.trimEnd().split("\n")).toHaveLength(3);
+    expect(words.stderr).toMatch(/^There are more: --after key_/);
+  });
+});
+
+describe("keys import of many", () => {
+  let dir: string;
+  beforeAll(async () => {
+    dir = await mkdtemp(join(tmpdir(), "tollgate-cli-"));
+  });
+  afterAll(() => rm(dir, { recursive: true, force: true }));
+
+  test("from standard input: imports each once, and said again it changes nothing", async () => {
+    const accountId = randomId("acc");
+    const keys = times(250, () => `sk_${randomId("old")}`);
+    const stdin = `\ufeffkey\r\n# from the old gateway\r\n\r\n${[...keys, keys[0]].join("\r\n")}`;
+    const args = ["keys", "import", "-", "--account", accountId, "--credits", "2", "--json"];
+    const first = await runHere(args, {}, { stdin });
+    expect(first).toMatchObject({ code: 0, stderr: "" });
+    expect(JSON.parse(first.stdout)).toEqual({ ok: true, imported: 250, known: 1, failed: 0, problems: [] });
+    expect(await readAccount(connection.redis, accountId)).toMatchObject({ balance: 500 });
+    const again = await runHere(args, {}, { stdin });
+    expect(JSON.parse(again.stdout)).toMatchObject({ ok: true, imported: 0, known: 251, failed: 0 });
+    expect(await readAccount(connection.redis, accountId)).toMatchObject({ balance: 500 });
+    expect(await json("keys", "show", keys[249] ?? "")).toMatchObject({ account_id: accountId });
+  });
+
+  test("from a table: each line's own account and tier, problems by line, and no key in what is said", async () => {
+    const [one, two] = [randomId("acc"), randomId("acc")];
+    const keys = times(6, () => `sk_${randomId("old")}`);
+    const file = join(dir, "keys.csv");
+    const lines = [
+      "key,account,tier",
+      `"${keys[0]}","${one}","enterprise"`,
+      `${keys[1]},${two}`,
+      `${keys[0]},${two},enterprise`,
+      `${keys[0]},${one},standard`,
+      keys[2],
+      `${keys[3]},${one},gold`,
+      `${keys[4]},a b`,
+      `${keys[5]} 5678,${one}`,
+      `${keys[5]},${one},standard,9`,
+    ];
+    await writeFile(file, lines.join("\n"));
+    const { code, stdout, stderr } = await runHere(["keys", "import", "--from", file, "--json"]);
+    expect(code).toBe(1);
+    const { problems, ...counts } = JSON.parse(stdout);
+    expect(counts).toEqual({ ok: false, imported: 2, known: 0, failed: 7 });
+    expect(problems).toEqual([
+      { line: 4, message: expect.stringContaining(`of account ${one}, not ${two}`) },
+      { line: 5, message: expect.stringContaining("--tier standard") },
+      { line: 6, message: expect.stringContaining("no account") },
+      { line: 7, message: expect.stringContaining("no tier gold") },
+      { line: 8, message: expect.stringContaining("account id") },
+      { line: 9, message: expect.stringContaining("begins with sk_") },
+      { line: 10, message: expect.stringContaining("at most three fields") },
+    ]);
+    const words = await runHere(["keys", "import", "--from", file]);
+    for (const said of [stdout, stderr, words.stdout, words.stderr]) {
+      expect(keys.filter((key) => said.includes(key))).toEqual([]);
+    }
+    expect(words.stdout).toContain("0 imported, 2 known before, 7 failed.");
+    expect(await json("keys", "list", "--account", one)).toMatchObject({ keys: [{ tier: "enterprise" }] });
+  });
+
+  test("what is to be read must be clear, and there", async () => {
+    expect(await refusal("keys", "import")).toContain("--from");
+    expect(await refusal("keys", "import", "-", "--from", "keys.csv")).toContain("--from");
+    expect(await refusal("keys", "import", "--from", join(dir, "none.csv"))).toMatch(
+      /none\.csv cannot be read/,
+    );
+  });
+});

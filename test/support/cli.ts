@@ -1,0 +1,96 @@
+import { execFile } from "node:child_process";
+import { join, resolve } from "node:path";
+import { Readable } from "node:stream";
+import { expect, inject, vi } from "vitest";
+import { run } from "../../src/commands/program.ts";
+import { issueKey, type KeyOptions } from "../../src/store/accounts.ts";
+import type { Connection } from "../../src/store/connection.ts";
+import { keyRef, partitionOf } from "../../src/store/names.ts";
+import { partitionsOf } from "../../src/store/partitions.ts";
+import { createStage, randomId } from "./store.ts";
+
+export const ROOT = resolve(import.meta.dirname, "../..");
+export const CLI = join(ROOT, "src/cli.ts");
+
+export interface Ran {
+  code: number;
+  stdout: string;
+  stderr: string;
+}
+
+/** All that the command line finds in its environment. */
+export const cliEnv = (env: Record<string, string> = {}): Record<string, string> => {
+  const { PATH = "" } = process.env;
+  return { PATH, REDIS_URL: inject("redisUrl"), ...env };
+};
+
+/** Runs the command line as a process of its own: slow, and as real as it gets. */
+export function runProcess(args: readonly string[], env: Record<string, string> = {}): Promise<Ran> {
+  const options = { cwd: ROOT, env: cliEnv(env), timeout: 25_000, maxBuffer: 64e6 };
+  return new Promise((done) => {
+    execFile(process.execPath, [CLI, ...args], options, (error, stdout, stderr) => {
+      done({ code: error ? Number(error.code ?? -1) : 0, stdout, stderr });
+    });
+  });
+}
+
+/**
+ * Runs the same command tree in this process, which saves the start of another. One at a time: what is written,
+ * and the environment, belong to the process.
+ * @param options.stdin what it reads
+ */
+export async function runHere(
+  args: readonly string[],
+  env: Record<string, string> = {},
+  options: { stdin?: string } = {},
+): Promise<Ran> {
+  const before = { env: process.env, exitCode: process.exitCode };
+  const ran: Ran = { code: 0, stdout: "", stderr: "" };
+  const spies = (["stdout", "stderr"] as const).map((name) =>
+    vi.spyOn(process[name], "write").mockImplementation(((text: string, ...rest: unknown[]) => {
+      ran[name] += text;
+      const done = rest.at(-1);
+      if (typeof done === "function") done();
+      return true;
+    }) as typeof process.stdout.write),
+  );
+  const stdin = vi
+    .spyOn(process, "stdin", "get")
+    .mockReturnValue(Readable.from([options.stdin ?? ""]) as never);
+  process.env = cliEnv(env);
+  try {
+    ran.code = await run(args);
+  } finally {
+    process.env = before.env;
+    process.exitCode = before.exitCode;
+    for (const spy of [...spies, stdin]) spy.mockRestore();
+  }
+  return ran;
+}
+
+/** Runs with --json; what is printed must be one JSON object and nothing else. */
+// biome-ignore lint/suspicious/noExplicitAny: tests look into answers of every shape.
+export async function json(...args: string[]): Promise<any> {
+  const { stdout, stderr, code } = await runHere([...args, "--json"]);
+  expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
+  expect(stdout.trimEnd().split("\n")).toHaveLength(1);
+  return JSON.parse(stdout);
+}
+
+/** Runs something that must fail in words: nothing on stdout, no stack trace. */
+export async function refusal(...args: string[]): Promise<string> {
+  const { code, stdout, stderr } = await runHere([...args, "--json"]);
+  expect({ code, stdout }).toEqual({ code: 1, stdout: "" });
+  expect(stderr).toMatch(/^error: ./);
+  expect(stderr).not.toMatch(/\n\s+at /);
+  return stderr;
+}
+
+/** An account with 1000 credits and one key, and the store's operations on it. */
+export async function givenCliAccount(connection: Connection, options: KeyOptions = {}) {
+  const { redis } = connection;
+  const made = await issueKey(redis, { accountId: randomId("acc"), credits: 1000, ...options });
+  const partition = partitionOf(made.accountId, await partitionsOf(redis));
+  const stage = createStage(connection, { clock: "redis", partition });
+  return { ...made, partition, stage, ref: keyRef(made.keyId, made.accountId, partition) };
+}

@@ -1,0 +1,43 @@
+import type { Command } from "commander";
+import { expect, test } from "vitest";
+import { examplesOf, withExamples } from "../../../src/commands/examples.ts";
+import { withNotes } from "../../../src/commands/notes.ts";
+import { commandsOf, tollgateProgram, wordsOf } from "../../../src/commands/program.ts";
+
+const leaves = (program: Command): Command[] =>
+  commandsOf(program).filter((command) => command.commands.length === 0);
+const LEAVES = leaves(tollgateProgram()).map(wordsOf);
+
+test("every command has an example, and no example or note is about another", () => {
+  expect(LEAVES.filter((words) => examplesOf(words).length === 0)).toEqual([]);
+  const all = commandsOf(tollgateProgram()).map(wordsOf);
+  expect([...withExamples(), ...withNotes()].filter((words) => !all.includes(words))).toEqual([]);
+});
+
+test("every command takes --json", () => {
+  const without = leaves(tollgateProgram()).filter(
+    ({ options }) => !options.some(({ long }) => long === "--json"),
+  );
+  expect(without.map(wordsOf)).toEqual([]);
+});
+
+test.each(withExamples().flatMap((words) => examplesOf(words).map(({ line }) => [line, words] as const)))(
+  "the example `%s` is understood",
+  async (line, words) => {
+    const program = tollgateProgram();
+    const called: string[] = [];
+    for (const command of leaves(program)) command.action(() => void called.push(wordsOf(command)));
+    // What a shell leaves of it for the command itself.
+    const [, typed = ""] = /\btollgate ([^|<>)]+)/.exec(line) ?? [];
+    await program.parseAsync(typed.trim().split(/ +/), { from: "user" });
+    expect(called).toEqual(words === "" ? [expect.any(String)] : [words]);
+  },
+);
+
+test("an example with an option that is not there would be found", async () => {
+  const program = tollgateProgram();
+  for (const command of commandsOf(program)) command.configureOutput({ writeErr: () => undefined });
+  await expect(program.parseAsync(["keys", "list", "--acount", "acme"], { from: "user" })).rejects.toThrow(
+    "--account",
+  );
+});
