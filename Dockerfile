@@ -1,23 +1,54 @@
-# Production dependencies only; TypeScript runs as it is, so nothing is built.
+# docker build -t tollgate .                              the gateway
+# docker build --target sandbox -t tollgate-sandbox .     the stand-in generator, to try things out
+# TypeScript runs as it is, so nothing is compiled.
+
 FROM node:26-slim AS dependencies
 WORKDIR /app
 COPY package.json package-lock.json ./
+# No script of a dependency runs: none of those for production needs one.
 RUN npm ci --omit=dev --ignore-scripts --no-audit --no-fund
 
-FROM node:26-slim
+FROM node:26-slim AS sandbox
+ENV NODE_ENV=production HOST=0.0.0.0 PORT=4010
+WORKDIR /app
+COPY --from=dependencies /app/node_modules ./node_modules
+COPY package.json ./
+COPY src ./src
+USER 1000:1000
+EXPOSE 4010
+CMD ["node", "src/sandbox/main.ts"]
+
+# A stand-in for the generator has no place beside the real one, so it is taken out before the last stage copies.
+FROM node:26-slim AS source
+WORKDIR /app
+COPY src ./src
+RUN rm -r src/sandbox
+
+FROM node:26-slim AS gateway
+# Probes and Prometheus come from outside the container. Never publish the admin port to the internet.
 ENV NODE_ENV=production ADMIN_HOST=0.0.0.0
 WORKDIR /app
 COPY --from=dependencies /app/node_modules ./node_modules
 COPY package.json ./
 COPY config ./config
 COPY lua ./lua
-COPY src ./src
-# Charges that wait for the store outlive the container when this folder does.
-RUN rm -rf src/sandbox && mkdir .tollgate && chown node:node .tollgate
+COPY --from=source /app/src ./src
+# The only folder that is written: charges that wait for Redis outlive the container when this one does. All else
+# belongs to root, so the root filesystem may be read-only.
+RUN mkdir .tollgate && chown 1000:1000 .tollgate
 VOLUME /app/.tollgate
-USER node
+# `node` by number: Kubernetes cannot tell from a name that it is not root.
+USER 1000:1000
 EXPOSE 8080 9090
-HEALTHCHECK --interval=5s --timeout=2s --start-period=10s \
+# Alive, not ready: a gateway that waits for Redis must not be killed for it.
+HEALTHCHECK --interval=10s --timeout=3s --start-period=15s --retries=3 \
   CMD ["node", "-e", "fetch(`http://127.0.0.1:${process.env.ADMIN_PORT || 9090}/livez`).then(r => process.exit(r.ok ? 0 : 1), () => process.exit(1))"]
-# No npm in between: SIGTERM must reach node.
+ARG VERSION=0.1.0
+ARG REVISION=unknown
+LABEL org.opencontainers.image.title="Tollgate" \
+  org.opencontainers.image.description="A rate-limit and billing gateway in front of an asynchronous AI video generator." \
+  org.opencontainers.image.version="${VERSION}" \
+  org.opencontainers.image.revision="${REVISION}"
+STOPSIGNAL SIGTERM
+# No npm in between: the signal must reach node.
 CMD ["node", "src/main.ts"]

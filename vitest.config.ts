@@ -17,6 +17,8 @@ export default defineConfig({
           hookTimeout: 120_000,
         },
       },
+      // Needs the package registry, or programs that are no dependency: `npm run test:operators`, not `npm test`.
+      { test: { name: "operators", include: ["test/operators/**/*.test.ts"], testTimeout: 120_000 } },
     ],
   },
 });

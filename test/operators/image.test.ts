@@ -1,0 +1,140 @@
+import { execFile } from "node:child_process";
+import { existsSync } from "node:fs";
+import { readdir, readFile, rm } from "node:fs/promises";
+import { delimiter, dirname, join, resolve } from "node:path";
+import { promisify } from "node:util";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { parse } from "yaml";
+import { startChild } from "../../src/sandbox/child.ts";
+import { freePort } from "../../src/sandbox/redis.ts";
+import { type BuiltStage, buildStages, identity } from "../support/deployment/image-build.ts";
+import { send, until } from "../support/gateway.ts";
+import { givenRedis, TEXT_TO_VIDEO, type TestRedis } from "../support/store-stage.ts";
+
+const ROOT = resolve(import.meta.dirname, "../..");
+/** Where a program may look for others; the image's Node is the one that runs this. */
+const PATH = [dirname(process.execPath), "/usr/bin", "/bin"].join(delimiter);
+
+let stages: Record<string, BuiltStage>;
+let gateway: BuiltStage;
+let redis: TestRedis;
+beforeAll(async () => {
+  stages = await buildStages();
+  gateway = stages.gateway!;
+  const compose = parse(await readFile(join(ROOT, "compose.yaml"), "utf8"), { merge: true });
+  redis = await givenRedis(compose.services.redis.command.slice(1));
+}, 300_000);
+afterAll(async () => {
+  await redis.stop();
+  await rm(dirname(gateway.root), { recursive: true, force: true });
+});
+
+/** Runs a stage's command as a container would: its own environment and user, nothing of ours. */
+async function start(stage: BuiltStage, env: Record<string, string>) {
+  const [program = "", ...args] = stage.command;
+  const all = { PATH, ...stage.env, ...env };
+  const child = await startChild(program, args, {
+    cwd: stage.workdir,
+    env: all,
+    stdio: ["ignore", "pipe", "pipe"],
+    ...identity(),
+  });
+  let output = "";
+  for (const stream of [child.process.stdout, child.process.stderr]) {
+    stream?.setEncoding("utf8").on("data", (text: string) => {
+      output += text;
+    });
+  }
+  return { ...child, env: all, output: () => output };
+}
+
+/** Runs one command in the image's folder, as `docker exec` would. */
+async function exec(
+  words: readonly string[],
+  env: Record<string, string>,
+): Promise<{ code: number; stdout: string }> {
+  const [program = "", ...args] = words;
+  const options = { cwd: gateway.workdir, env, timeout: 30_000, ...identity() };
+  return promisify(execFile)(program, args, options).then(
+    ({ stdout }) => ({ code: 0, stdout }),
+    (error: { code: number; stdout: string }) => ({ code: error.code, stdout: error.stdout }),
+  );
+}
+
+/** The gateway and the sandbox of the Dockerfile, on free ports. */
+async function givenContainers() {
+  const [port, adminPort, sandboxPort] = await Promise.all([freePort(), freePort(), freePort()]);
+  const sandbox = await start(stages.sandbox!, { PORT: String(sandboxPort) });
+  const container = await start(gateway, {
+    PORT: String(port),
+    ADMIN_PORT: String(adminPort),
+    REDIS_URL: redis.url,
+    UPSTREAM_URL: `http://127.0.0.1:${sandboxPort}`,
+    UPSTREAM_API_KEY: "upstream-secret",
+  });
+  const adminUrl = `http://127.0.0.1:${adminPort}`;
+  const ready = () =>
+    fetch(`${adminUrl}/readyz`).then(
+      ({ status }) => status === 200,
+      () => false,
+    );
+  try {
+    await until(ready, "readyz");
+    await until(() => sandbox.output().includes("Sandbox generator"), "the sandbox");
+  } catch (error) {
+    throw new Error(`${container.output()}${sandbox.output()}`, { cause: error });
+  } finally {
+    // Whatever comes of it, none is left behind.
+    cleanups.push(
+      () => container.stop(5000),
+      () => sandbox.stop(5000),
+    );
+  }
+  return { container, adminUrl, url: `http://127.0.0.1:${port}` };
+}
+
+const cleanups: (() => Promise<void>)[] = [];
+afterAll(() => Promise.all(cleanups.map((cleanup) => cleanup())));
+
+describe("the image", () => {
+  test("holds what runs in production, and neither sandbox nor tools", async () => {
+    const held = await readdir(gateway.workdir);
+    expect(held.sort()).toEqual([".tollgate", "config", "lua", "node_modules", "package.json", "src"]);
+    expect(existsSync(join(gateway.workdir, "src/sandbox"))).toBe(false);
+    const { devDependencies } = JSON.parse(await readFile(join(ROOT, "package.json"), "utf8"));
+    const packages = Object.keys(devDependencies).filter((name) => !name.startsWith("@"));
+    expect(packages.filter((name) => existsSync(join(gateway.workdir, "node_modules", name)))).toEqual([]);
+    expect(await readdir(join(gateway.workdir, "config"))).not.toContain("grafana");
+  });
+
+  test("serves, is healthy, writes nowhere but to its volume, and ends with 0 after what is under way", async () => {
+    const before = await readdir(gateway.root, { recursive: true });
+    const { container, adminUrl, url } = await givenContainers();
+    const { env } = container;
+
+    expect(await exec(gateway.healthcheck, env)).toMatchObject({ code: 0 });
+    expect((await fetch(`${adminUrl}/metrics`)).status).toBe(200);
+    const doctor = await exec(["node", "src/cli.ts", "doctor", "--json"], env);
+    expect(JSON.parse(doctor.stdout)).toMatchObject({ ok: true });
+    const created = await exec(["node", "src/cli.ts", "keys", "create", "--credits", "100", "--json"], env);
+    const { key } = JSON.parse(created.stdout);
+    const generate = (prompt: string) => send(url, "POST", TEXT_TO_VIDEO, { key, body: { prompt } });
+    expect(await generate("hello")).toMatchObject({ status: 200 });
+
+    const underWay = generate("[sandbox: delay=1500ms]");
+    const inFlight = async () => /_in_flight 1$/m.test(await (await fetch(`${adminUrl}/metrics`)).text());
+    await until(inFlight, "the request to be under way");
+    container.process.kill("SIGTERM");
+    expect(await underWay).toMatchObject({ status: 200 });
+    expect(await container.ended).toBe("exit code 0");
+    expect(await exec(gateway.healthcheck, env)).toMatchObject({ code: 1 });
+
+    const journal = join(".tollgate", "journal");
+    const written = (await readdir(gateway.root, { recursive: true })).filter(
+      (path) => !before.includes(path),
+    );
+    expect(written.filter((path) => !path.endsWith(journal))).toEqual([]);
+    const verified = await exec(["node", "src/cli.ts", "ledger", "verify", "--json"], env);
+    expect(JSON.parse(verified.stdout)).toMatchObject({ ok: true, entries: 3 });
+  }, 60_000);
+});

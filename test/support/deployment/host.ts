@@ -1,0 +1,47 @@
+import { durationMs } from "../../../src/config/kinds.ts";
+import { configOf, graceProblems, isAdminPath, type Read, text, unknownVariables } from "./settings.ts";
+
+const UNIT = "deploy/systemd/tollgate.service";
+const HAPROXY = "deploy/haproxy/haproxy.cfg";
+
+/** Contradictions between the systemd unit and the gateway. */
+export function unitProblems(read: Read): string[] {
+  const unit = new Map<string, string>();
+  for (const [, name = "", value = ""] of text(read, UNIT).matchAll(/^([A-Za-z]+)=(.*)$/gm))
+    unit.set(name, value);
+  const [program, script] = (unit.get("ExecStart") ?? "").split(" ");
+  const variables = (unit.get("Environment") ?? "").split(" ").map((pair) => pair.split("=")[0] ?? "");
+  const config = configOf(text(read, "config/tollgate.yaml"));
+  const journalIsKept = unit.get("WorkingDirectory") === `%S/${unit.get("StateDirectory")}`;
+  const rules: [boolean, string][] = [
+    [program === "/usr/bin/node", "ExecStart puts something between the signal and node"],
+    [read((script ?? "").replace("/opt/tollgate/", "")) !== undefined, "ExecStart starts no file of ours"],
+    [unit.get("ExecReload") === "/bin/kill -HUP $MAINPID", "reload is no SIGHUP"],
+    [journalIsKept && !config.store.journal.startsWith("/"), "the journal is outside the StateDirectory"],
+    [!unit.has("MemoryDenyWriteExecute"), "V8 cannot run with MemoryDenyWriteExecute"],
+  ];
+  return [
+    ...rules.filter(([holds]) => !holds).map(([, problem]) => problem),
+    ...unknownVariables(read, UNIT, variables),
+    ...graceProblems(UNIT, unit.get("TimeoutStopSec"), config),
+  ];
+}
+
+/** Contradictions between HAProxy's timeouts and the gateway's. */
+export function haproxyProblems(read: Read): string[] {
+  const haproxy = text(read, HAPROXY);
+  const timeoutMs = (name: string): number =>
+    durationMs(new RegExp(`^ *timeout ${name} (\\S+)$`, "m").exec(haproxy)?.[1]) ?? Number.NaN;
+  const { server, upstream } = configOf(text(read, "config/tollgate.yaml"));
+  const path = /^ *option httpchk GET (\S+)$/m.exec(haproxy)?.[1] ?? "";
+  const looksMs = 2 * (durationMs(/check inter (\S+) fall 2 /.exec(haproxy)?.[1]) ?? Number.NaN);
+  const retried = [...haproxy.matchAll(/^ *retry-on (.+)$/gm)].map(([, on]) => on);
+  const rules: [boolean, string][] = [
+    [timeoutMs("server") > upstream.totalTimeoutMs, "it gives up before the gateway does"],
+    [timeoutMs("http-keep-alive") < server.keepAliveTimeoutMs, "the gateway closes idle connections first"],
+    [isAdminPath(path), "it checks a path that is not there"],
+    [looksMs < server.drainDelayMs, "it sees too late that a gateway drains"],
+    [retried.join() === "conn-failure", "it may send a generation twice"],
+  ];
+  return rules.filter(([holds]) => !holds).map(([, problem]) => `${HAPROXY}: ${problem}`);
+}

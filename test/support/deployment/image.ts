@@ -1,0 +1,61 @@
+import { environmentOf, execForm, isInContext, lastOf, parseDockerfile, type Stage } from "./dockerfile.ts";
+import { configOf, isAdminPath, type Read, text, unknownVariables } from "./settings.ts";
+
+/** The stage that `docker build` makes, which is the last one. */
+export const gatewayStage = (read: Read): Stage => parseDockerfile(text(read, "Dockerfile")).at(-1)!;
+
+/** Contradictions between the Dockerfile and what it packs. */
+export function imageProblems(read: Read): string[] {
+  const stages = parseDockerfile(text(read, "Dockerfile"));
+  const gateway = stages.at(-1)!;
+  const ports = lastOf(gateway, "EXPOSE")?.split(" ").map(Number) ?? [];
+  const { server, admin } = configOf(text(read, "config/tollgate.yaml"));
+  const { version } = JSON.parse(text(read, "package.json"));
+  const health = lastOf(gateway, "HEALTHCHECK") ?? "";
+  const command = execForm(lastOf(gateway, "CMD") ?? "");
+  const rules: [boolean, string][] = [
+    [gateway.name === "gateway", "the last stage is not the gateway"],
+    [/^[1-9]\d*(:\d+)?$/.test(lastOf(gateway, "USER") ?? ""), "USER must be a number other than 0"],
+    [ports.includes(server.port) && ports.includes(admin.port), "EXPOSE names other ports than the config"],
+    [isAdminPath(/(\/[a-z]+)`/.exec(health)?.[1] ?? ""), "HEALTHCHECK asks a path that is not there"],
+    [command[0] === "node", "CMD puts something between the signal and node"],
+    [read(command[1] ?? "") !== undefined, "CMD starts a file that is not there"],
+    [gateway.steps.some(({ text }) => text === `VERSION=${version}`), "VERSION is not that of package.json"],
+  ];
+  return [
+    ...rules.filter(([holds]) => !holds).map(([, problem]) => problem),
+    ...unknownVariables(read, "Dockerfile", Object.keys(environmentOf(gateway))),
+    ...stages.flatMap((stage) => copyProblems(read, stage, stages)),
+    ...sandboxProblems(stages),
+    ...contextProblems(read),
+  ];
+}
+
+function copyProblems(read: Read, stage: Stage, stages: Stage[]): string[] {
+  const ignore = text(read, ".dockerignore");
+  const copies = stage.steps.filter(({ keyword }) => keyword === "COPY");
+  return copies.flatMap(({ flags, text: words }) => {
+    if (flags.from !== undefined) {
+      return stages.some(({ name }) => name === flags.from) ? [] : [`COPY from no stage: ${flags.from}`];
+    }
+    const sources = words.split(/ +/).slice(0, -1);
+    const missing = sources.filter((path) => read(path) === undefined || !isInContext(path, ignore));
+    return missing.map((path) => `COPY ${path}: not there, or ignored`);
+  });
+}
+
+/** The stand-in generator must not be in the gateway's image, not even in a layer below. */
+function sandboxProblems(stages: Stage[]): string[] {
+  const copied = stages.at(-1)!.steps.find(({ text }) => text.split(/[ /]+/).includes("src"));
+  const source = stages.find(({ name }) => name === copied?.flags.from);
+  const removed = source?.steps.some(
+    ({ keyword, text }) => keyword === "RUN" && text === "rm -r src/sandbox",
+  );
+  return removed ? [] : ["the sandbox is part of the gateway's image"];
+}
+
+function contextProblems(read: Read): string[] {
+  const ignore = text(read, ".dockerignore");
+  const secret = [".env", ".tollgate/redis", ".git/config", "test/unit", "deploy/compose.env.example"];
+  return secret.filter((path) => isInContext(path, ignore)).map((path) => `${path} is sent to the builder`);
+}
