@@ -72,14 +72,19 @@ local function read_window(window, clock)
   local since = clock - WINDOW_MS
   local oldest = stamp_at(window, -1)
   if oldest > since then return length, length, oldest end
-  local low, high = 0, length - 1
-  oldest = nil
-  while low < high do
-    local middle = math.floor((low + high) / 2)
-    local stamp = stamp_at(window, middle)
-    if stamp > since then low, oldest = middle + 1, stamp else high = middle end
+  -- How many have left: mostly a few, so the search begins with the oldest and doubles its steps.
+  local gone, step = 1, 2
+  while step <= length and stamp_at(window, -step) <= since do
+    gone = step
+    step = step * 2
   end
-  return low, length, oldest
+  local most = math.min(step - 1, length)
+  while gone < most do
+    local middle = math.ceil((gone + most) / 2)
+    if stamp_at(window, -middle) <= since then gone = middle else most = middle - 1 end
+  end
+  if gone == length then return 0, length end
+  return length - gone, length, stamp_at(window, -gone - 1)
 end
 
 -- A reply: outcome, the store's clock, the five numbers of the headers, the key's tier, then what the verb adds.

@@ -109,8 +109,8 @@ export async function startGateway(config: Config, log: Logger, role: Role = ALO
     log,
   });
 
-  const adminUrl = role.first ? await listen(admin, config.admin) : "";
-  const url = await listen(listener, config.server);
+  const adminUrl = role.first ? await listen(admin, config.admin, true) : "";
+  const url = await listen(listener, config.server, false);
   role.listening();
   if (role.first) {
     sweeper.start();
@@ -142,8 +142,13 @@ export async function startGateway(config: Config, log: Logger, role: Role = ALO
   return { url, adminUrl, drain: () => (ending ??= drain()) };
 }
 
-async function listen(server: Server, { host, port }: { host: string; port: number }): Promise<string> {
-  server.listen(port, host);
+async function listen(
+  server: Server,
+  { host, port }: { host: string; port: number },
+  exclusive: boolean,
+): Promise<string> {
+  // Among several processes, ports that the system chooses would else be mixed up.
+  server.listen({ port, host, exclusive });
   await once(server, "listening");
   const bound = server.address() as AddressInfo;
   return `http://${bound.family === "IPv6" ? `[${bound.address}]` : bound.address}:${bound.port}`;
