@@ -41,7 +41,7 @@ describe("the command line itself", () => {
     }
   });
 
-  test("colours go to a terminal only, and NO_COLOR and FORCE_COLOR are obeyed", async () => {
+  test("colours do not go into a pipe, unless FORCE_COLOR says so", async () => {
     const colour = "\u001b[";
     const args = ["keys", "list", "--account", randomId("acc")];
     expect((await runHere(args)).stdout).not.toContain(colour);
