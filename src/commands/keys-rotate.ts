@@ -2,9 +2,10 @@ import { type Command, InvalidArgumentError, Option } from "commander";
 import { durationMs } from "../config/kinds.ts";
 import { findKey, rotateKey } from "../store/keys.ts";
 import { command, iso, listing, print, withRedis } from "./context.ts";
-import { fromNow, paint } from "./terminal.ts";
+import { fromNow, paint, widthOf, wrapped } from "./terminal.ts";
 
 const OVERLAP_MAX_MS = 366 * 86_400_000;
+const LINE_CHARS = 100;
 
 export function rotateCommand(): Command {
   return command("rotate", "make a new key like this one, and end this one")
@@ -23,10 +24,9 @@ export function rotateCommand(): Command {
       const json = { key, key_id: keyId, account_id: accountId, old_key_id: old.keyId };
       const ends =
         flags.overlap === 0
-          ? `The old key has ended.`
-          : `The old key goes on until ${iso(oldEndsAtMs)} (${fromNow(oldEndsAtMs)}); until then each of the two has its own
-window, slots and day, so that together they may use the limits twice. \`keys revoke ${old.keyId}\` ends it sooner.`;
-      const text = `${listing(json)}\n${paint("yellow", "Keep the key now: it is not shown again.")}\n${ends}`;
+          ? "The old key has ended."
+          : `The old key goes on until ${iso(oldEndsAtMs)} (${fromNow(oldEndsAtMs)}). Until then each of the two has its own window, slots and day, so that together they may use the limits twice. \`tollgate keys revoke ${old.keyId}\` ends it sooner.`;
+      const text = `${listing(json)}\n${paint("yellow", "Keep the key now: it is not shown again.")}\n${wrapped(ends, widthOf(process.stdout) ?? LINE_CHARS, 0)}`;
       print({ json: { ...json, old_expires_at: iso(oldEndsAtMs) }, text }, flags);
     });
 }

@@ -6,13 +6,15 @@ import { randomId } from "../support/store.ts";
 
 describe("the command line itself", () => {
   test("as a process: one JSON object and 0, or words on standard error and 1", async () => {
-    const made = await runProcess(["keys", "create", "--account", randomId("acc"), "--json"]);
+    const [made, refused, misused] = await Promise.all([
+      runProcess(["keys", "create", "--account", randomId("acc"), "--json"]),
+      runProcess(["keys", "show", randomId("key"), "--json"]),
+      runProcess(["keys", "shwo", "--json"]),
+    ]);
     expect(made).toMatchObject({ code: 0, stderr: "" });
     expect(made.stdout).toMatch(/^\{"key":"sk_[^\n]+\}\n$/);
-    const refused = await runProcess(["keys", "show", randomId("key"), "--json"]);
     expect(refused).toMatchObject({ code: 1, stdout: "" });
     expect(refused.stderr).toMatch(/^error: no key [^\n]*\n$/);
-    const misused = await runProcess(["keys", "shwo", "--json"]);
     expect(misused).toMatchObject({ code: 1, stdout: "" });
   });
 
@@ -39,7 +41,7 @@ describe("the command line itself", () => {
     }
   });
 
-  test("colours go to a terminal only, and NO_COLOR and FORCE_COLOR are obeyed", async () => {
+  test("colours do not go into a pipe, unless FORCE_COLOR says so", async () => {
     const colour = "\u001b[";
     const args = ["keys", "list", "--account", randomId("acc")];
     expect((await runHere(args)).stdout).not.toContain(colour);
@@ -65,7 +67,7 @@ describe("the command line itself", () => {
     const silent = createServer(() => {}).listen(0, "127.0.0.1");
     await once(silent, "listening");
     const { port } = silent.address() as AddressInfo;
-    const { code, stderr } = await runProcess(["keys", "list"], {
+    const { code, stderr } = await runHere(["keys", "list"], {
       REDIS_URL: `redis://u:hush@127.0.0.1:${port}`,
     });
     silent.close();

@@ -1,4 +1,5 @@
 import { PassThrough } from "node:stream";
+import { WriteStream } from "node:tty";
 import { afterEach, describe, expect, test, vi } from "vitest";
 import { startProgress } from "../../../src/commands/progress.ts";
 import {
@@ -31,6 +32,17 @@ describe("colours", () => {
   test("are for terminals", () => {
     expect(paint("red", "x", givenScreen(80))).toBe("\u001b[31mx\u001b[39m");
     expect(paint("red", "x", givenScreen(80, false))).toBe("x");
+  });
+
+  test("are not for dumb terminals, nor where NO_COLOR is set", () => {
+    const { getColorDepth } = WriteStream.prototype;
+    const screen = Object.assign(givenScreen(80), { getColorDepth });
+    expect(paint("red", "x", screen)).not.toBe("x");
+    vi.stubEnv("NO_COLOR", "1");
+    expect(paint("red", "x", screen)).toBe("x");
+    vi.stubEnv("NO_COLOR", undefined);
+    vi.stubEnv("TERM", "dumb");
+    expect(paint("red", "x", screen)).toBe("x");
   });
 
   test("can be forced", () => {
@@ -143,6 +155,5 @@ describe("progress", () => {
     vi.stubEnv("TERM", "dumb");
     startProgress({ screen: dumb }).show("half");
     expect(dumb.shown()).toBe("");
-    expect(paint("red", "x", Object.assign(dumb, { getColorDepth: () => 1 }))).toBe("x");
   });
 });
