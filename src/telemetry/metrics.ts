@@ -1,7 +1,6 @@
 import { collectDefaultMetrics, Gauge, Registry } from "prom-client";
 import packageJson from "../../package.json" with { type: "json" };
-import { dropped } from "./log.ts";
-import { createNearLimit } from "./near-limit.ts";
+import { createLogLinesDropped, createNearLimit } from "./collected.ts";
 import { Counter, Histogram } from "./tally.ts";
 
 const LATENCY_SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60];
@@ -252,14 +251,6 @@ function workMetrics(registers: Registry[]) {
       aggregator: "max",
       registers,
     }),
-    logLinesDropped: new Counter({
-      name: "tollgate_log_lines_dropped_total",
-      help: "Log lines that could not be written.",
-      registers,
-      collect() {
-        this.reset();
-        this.inc(dropped.lines);
-      },
-    }),
+    logLinesDropped: createLogLinesDropped(registers),
   };
 }

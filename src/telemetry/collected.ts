@@ -1,4 +1,5 @@
 import { Counter, type Registry } from "prom-client";
+import { dropped } from "./log.ts";
 
 /** Below this share of the window an admission counts as near its limit. */
 const NEAR_SHARE = 0.2;
@@ -37,3 +38,15 @@ export function createNearLimit(registers: Registry[]) {
     },
   };
 }
+
+/** Log lines that could not be written, which the log counts itself. */
+export const createLogLinesDropped = (registers: Registry[]) =>
+  new Counter({
+    name: "tollgate_log_lines_dropped_total",
+    help: "Log lines that could not be written.",
+    registers,
+    collect() {
+      this.reset();
+      this.inc(dropped.lines);
+    },
+  });
