@@ -42,15 +42,6 @@ export async function debianProgram<Program>(baseDir: string, wanted: Wanted<Pro
   }
 }
 
-/** The same if it has been unpacked before; fetches nothing. */
-export async function keptDebianProgram<Program>(
-  baseDir: string,
-  wanted: Wanted<Program>,
-): Promise<Program | undefined> {
-  const release = await releaseName().catch(() => undefined);
-  return release === undefined ? undefined : working(join(baseDir, release), wanted);
-}
-
 /** Such as "debian-bookworm-x64": packages of one release do not fit another. */
 async function releaseName(): Promise<string> {
   const text = await readFile("/etc/os-release", "utf8").catch(() => "");

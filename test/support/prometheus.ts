@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { delimiter, join } from "node:path";
 import { promisify } from "node:util";
 import { startChild } from "../../src/sandbox/child.ts";
-import { debianProgram, keptDebianProgram, type Wanted } from "../../src/sandbox/debian-packages.ts";
+import { debianProgram, type Wanted } from "../../src/sandbox/debian-packages.ts";
 import { freePort, TOLLGATE_DIR } from "../../src/sandbox/redis.ts";
 import { until } from "./gateway.ts";
 
@@ -25,15 +25,17 @@ const WANTED: Wanted<PrometheusBinaries> = {
 const HOME = join(TOLLGATE_DIR, "prometheus");
 
 /**
- * Prometheus and promtool from the PATH, or unpacked before.
- * @param fetch else from the distribution's packages, which takes a download of some 20 MB
+ * Prometheus and promtool from the PATH, else from the distribution's packages: a download of some 20 MB, once.
+ * @throws when there is neither
  */
-export async function findPrometheus(fetch: boolean): Promise<PrometheusBinaries | undefined> {
+export async function findPrometheus(): Promise<PrometheusBinaries> {
   for (const dir of (process.env.PATH ?? "").split(delimiter).filter(Boolean)) {
     const found = await findIn(dir);
     if (found) return found;
   }
-  return fetch ? debianProgram(HOME, WANTED) : keptDebianProgram(HOME, WANTED);
+  return debianProgram(HOME, WANTED).catch((error: Error) => {
+    throw new Error(`no prometheus and promtool on the PATH, and none from packages: ${error.message}`);
+  });
 }
 
 async function findIn(dir: string): Promise<PrometheusBinaries | undefined> {
@@ -58,7 +60,7 @@ export function promtool(
   input = "",
 ): Promise<{ code: number; output: string }> {
   return new Promise((resolve) => {
-    const child = execFile(path, args, { timeout: 60_000 }, (error, stdout, stderr) => {
+    const child = execFile(path, args, { timeout: 180_000 }, (error, stdout, stderr) => {
       const code = typeof error?.code === "number" ? error.code : error ? 1 : 0;
       resolve({ code, output: stdout + stderr });
     });
