@@ -16,6 +16,7 @@ import { createConnection } from "./store/connection.ts";
 import { openJournal } from "./store/journal.ts";
 import { takeLedgerTurn } from "./store/ledger-turn.ts";
 import { createStore } from "./store/store.ts";
+import { createSurveys } from "./store/survey.ts";
 import { createSweeps } from "./store/sweeps.ts";
 import { ALONE, type Role, roleOf, supervise } from "./supervisor.ts";
 import { createLogger, type Logger } from "./telemetry/log.ts";
@@ -24,6 +25,7 @@ import { createUploadTunnel } from "./upstream/upload.ts";
 import { createUpstream } from "./upstream/upstream.ts";
 import { createLedgerCheck } from "./workers/ledger-check.ts";
 import { verifyInChild } from "./workers/ledger-child.ts";
+import { createSurvey } from "./workers/survey.ts";
 import { createSweeper } from "./workers/sweeper.ts";
 
 /** A sweeper's claim lasts as long as a poll of the upstream may take, and so much longer for its turn to come. */
@@ -101,9 +103,17 @@ export async function startGateway(config: Config, log: Logger, role: Role = ALO
     settings: () => config,
   });
 
+  const surveys = createSurveys(connection);
+  const survey = createSurvey({
+    surveys,
+    sweepIntervalMs: () => config.tasks.sweepIntervalMs,
+    metrics,
+    log,
+  });
   const ledgerCheck = createLedgerCheck({
     turn: (intervalMs) => takeLedgerTurn(connection, intervalMs),
     verify: (signal) => verifyInChild(config.store.redisUrl, signal),
+    publish: surveys.publishLedger,
     intervalMs: () => config.store.ledgerCheckIntervalMs,
     metrics,
     log,
@@ -115,6 +125,7 @@ export async function startGateway(config: Config, log: Logger, role: Role = ALO
   if (role.first) {
     sweeper.start();
     ledgerCheck.start();
+    survey.start();
   }
 
   let ending: Promise<{ clean: boolean }> | undefined;
@@ -131,7 +142,7 @@ export async function startGateway(config: Config, log: Logger, role: Role = ALO
     const clean = await inTime(closed, deadline);
     clearTimeout(quiet);
     if (!clean) listener.closeAllConnections();
-    await inTime(Promise.all([sweeper.stop(), ledgerCheck.stop()]), deadline + 1000);
+    await inTime(Promise.all([sweeper.stop(), ledgerCheck.stop(), survey.stop()]), deadline + 1000);
     await connection.close();
     await upstream.close();
     uploads.close();

@@ -142,7 +142,10 @@ export function createServe(gateway: Gateway) {
     const elapsedMs = performance.now() - startedMs;
     metrics.inFlight.dec();
     metrics.requests.inc({ route: template, status, outcome });
-    metrics.requestSeconds.observe({ route: template }, elapsedMs / 1000);
+    metrics.requestSeconds.observe(
+      { route: template, class: `${Math.floor(status / 100)}xx` },
+      elapsedMs / 1000,
+    );
     logRequest(log, status >= 500 ? "warn" : "info", {
       request_id: exchange.requestId,
       method: req.method,

@@ -29,6 +29,7 @@ export type Report = (invariant: Invariant, accountId: string, message: string, 
 export interface AccountFold {
   entries: number;
   balance: number;
+  recharged: number;
   consumed: number;
   refunded: number;
   /** Credits recharged under a reference, and how many times. */
@@ -61,6 +62,7 @@ export const emptyFold = (): LedgerFold => ({
 export const emptyAccount = (): AccountFold => ({
   entries: 0,
   balance: 0,
+  recharged: 0,
   consumed: 0,
   refunded: 0,
   referenced: 0,
@@ -99,6 +101,7 @@ export function addEntry(fold: LedgerFold, entry: LedgerEntry, report: Report): 
 
   if (entry.type === "consume") return addConsume(fold, account, entry, report);
   if (entry.reason === "refund") return addRefund(fold, account, entry, report);
+  account.recharged += amount;
   if (entry.reference !== "") {
     account.referenced += amount;
     account.references++;

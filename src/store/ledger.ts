@@ -26,6 +26,8 @@ export interface Verification {
   /** Accounts and ledger entries that were compared. */
   accounts: number;
   entries: number;
+  /** Credits that these entries moved, by what they were; all positive. */
+  credits: { recharged: number; consumed: number; refunded: number };
   violations: Violation[];
   /** Violations beyond the bound of the list. */
   unlisted?: number;
@@ -57,7 +59,8 @@ export async function verifyLedger(
     seen?: (partitions: { done: number; all: number }, result: Verification) => void;
   } = {},
 ): Promise<Verification> {
-  const result: Verification = { ok: true, accounts: 0, entries: 0, violations: [] };
+  const credits = { recharged: 0, consumed: 0, refunded: 0 };
+  const result: Verification = { ok: true, accounts: 0, entries: 0, credits, violations: [] };
   const wanted = options.accountIds && new Set(options.accountIds);
   const report = reporter(result, wanted);
   const partitions = await partitionsOf(redis);
@@ -109,8 +112,12 @@ async function verifyPartition(run: Run, partition: number): Promise<void> {
   }
   await verifyEnded(run, partition, fold);
   await verifyDue(run, partition);
-  for (const [accountId, { entries }] of fold.accounts) {
-    if (isWanted(run, accountId)) result.entries += entries;
+  for (const [accountId, { entries, recharged, consumed, refunded }] of fold.accounts) {
+    if (!isWanted(run, accountId)) continue;
+    result.entries += entries;
+    result.credits.recharged += recharged;
+    result.credits.consumed += consumed;
+    result.credits.refunded += refunded;
   }
 }
 

@@ -44,13 +44,14 @@ export function createStore(connection: Connection, nowMs?: () => number): Store
   const cluster = (): boolean => connection.facts()?.cluster ?? false;
 
   function countAdmission(tier: string, outcome: Admission["outcome"], tiers: Tiers): void {
-    metrics.admissions.inc({ tier: Object.hasOwn(tiers, tier) ? tier : "other", outcome });
+    metrics.admissions.inc({ tier: tierLabel(tier, tiers), outcome });
   }
 
   function countBinding(reply: Reply, price: number): void {
     const outcome = reply[0] as Binding;
     metrics.settlements.inc({ outcome });
     if (outcome === "bound" || outcome === "late") metrics.creditsConsumed.inc(price);
+    if (outcome === "uncollected") metrics.creditsUncollected.inc(price);
   }
 
   function countEnd(status: string, refunded: number): void {
@@ -117,6 +118,9 @@ export function createStore(connection: Connection, nowMs?: () => number): Store
       // The store's clock stepped: its answer has taught us the new time, and nothing was done yet.
       if (admission.outcome === "stale") admission = await admitOnce(generation, tiers);
       countAdmission(admission.tier, admission.outcome, tiers);
+      if (admission.outcome === "admitted") {
+        metrics.nearLimit.admitted(tierLabel(admission.tier, tiers), admission.state);
+      }
       return admission;
     },
     countAdmission,
@@ -263,6 +267,9 @@ export function observeArgs(
   const args = [now, packTiers(tiers), requestId, accountId, said.status, said.data];
   return [...args, refundFailed ? "1" : "0", pollMs, GONE_COUNT, GONE_MS];
 }
+
+/** The label of a tier: one that the config does not name, or no longer, is `other`. */
+const tierLabel = (tier: string, tiers: Tiers): string => (Object.hasOwn(tiers, tier) ? tier : "other");
 
 const packed = new WeakMap<Tiers, string>();
 

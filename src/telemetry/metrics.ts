@@ -1,20 +1,66 @@
 import { collectDefaultMetrics, Gauge, Registry } from "prom-client";
-import { dropped } from "./log.ts";
+import packageJson from "../../package.json" with { type: "json" };
+import { createLogLinesDropped, createNearLimit } from "./collected.ts";
 import { Counter, Histogram } from "./tally.ts";
 
 const LATENCY_SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60];
 const STORE_SECONDS = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5];
 
+/** What `tollgate_settlements_total` counts. All are there from the start, so that the first of a kind is seen. */
+export const SETTLEMENTS = [
+  "bound",
+  "late",
+  "uncollected",
+  "conflict",
+  "void",
+  "finished",
+  "refunded",
+  "gone",
+  "expired",
+] as const;
+
+/** Why a call to the store failed. */
+export const STORE_FAILURES = ["timeout", "connection", "refused", "open"] as const;
+
 /**
  * All metrics of one gateway process in a registry of its own. Base units; label sets are closed (route template,
- * tier, outcome), never a key, an account, a task or a path as the client sent it.
+ * tier, outcome), never a key, an account, a task or a path as the client sent it. `docs/metrics.md` is made from
+ * them. Where several processes share one page, `aggregator` says how gauges come together; without one they add up.
  */
 export function createMetrics() {
   const registry = new Registry();
   const registers = [registry];
   collectDefaultMetrics({ register: registry });
+  // Named like counters, though they are gauges, and asking costs a look at each open socket.
+  for (const what of ["handles", "requests", "resources"]) {
+    registry.removeSingleMetric(`nodejs_active_${what}`);
+    registry.removeSingleMetric(`nodejs_active_${what}_total`);
+  }
+  // Of several processes the worst counts, not their mean; and the first start, not none.
+  Object.assign(registry.getSingleMetric("nodejs_eventloop_lag_p99_seconds") ?? {}, { aggregator: "max" });
+  Object.assign(registry.getSingleMetric("process_start_time_seconds") ?? {}, { aggregator: "min" });
+  new Gauge({
+    name: "tollgate_build_info",
+    help: "Always 1; the label says which version runs.",
+    labelNames: ["version"],
+    aggregator: "first",
+    registers,
+  }).set({ version: packageJson.version }, 1);
   return {
     registry,
+    ...trafficMetrics(registers),
+    ...moneyMetrics(registers),
+    ...storeMetrics(registers),
+    ...booksMetrics(registers),
+    ...workMetrics(registers),
+  };
+}
+
+export type Metrics = ReturnType<typeof createMetrics>;
+
+/** Requests, admissions and the upstream's part in them. */
+function trafficMetrics(registers: Registry[]) {
+  return {
     requests: new Counter({
       name: "tollgate_requests_total",
       help: "Requests answered on the public port, by route template, HTTP status and outcome.",
@@ -23,8 +69,8 @@ export function createMetrics() {
     }),
     requestSeconds: new Histogram({
       name: "tollgate_request_duration_seconds",
-      help: "From the request's headers to the end of its answer.",
-      labelNames: ["route"],
+      help: "From the request's headers to the end of its answer, by class of HTTP status.",
+      labelNames: ["route", "class"],
       buckets: LATENCY_SECONDS,
       registers,
     }),
@@ -35,36 +81,9 @@ export function createMetrics() {
     }),
     upstreamSeconds: new Histogram({
       name: "tollgate_upstream_duration_seconds",
-      help: "Time an upstream exchange took, by kind (generate, poll, upload) and outcome.",
+      help: "Time an upstream exchange took that a client waited for, by kind and outcome.",
       labelNames: ["kind", "outcome"],
       buckets: LATENCY_SECONDS,
-      registers,
-    }),
-    admissions: new Counter({
-      name: "tollgate_admissions_total",
-      help: "Decisions of ADMIT, by tier and outcome; tier `other` is one that the config does not name.",
-      labelNames: ["tier", "outcome"],
-      registers,
-    }),
-    holds: new Gauge({
-      name: "tollgate_holds",
-      help: "Holds of this gateway whose upstream exchange is under way; see also unknown outcomes and settlements.",
-      registers,
-    }),
-    settlements: new Counter({
-      name: "tollgate_settlements_total",
-      help: "What became of holds and tasks: bound, late, uncollected, conflict, void, finished, refunded, gone, expired.",
-      labelNames: ["outcome"],
-      registers,
-    }),
-    creditsConsumed: new Counter({
-      name: "tollgate_credits_consumed_total",
-      help: "Credits charged for bound tasks.",
-      registers,
-    }),
-    creditsRefunded: new Counter({
-      name: "tollgate_credits_refunded_total",
-      help: "Credits given back for failed tasks.",
       registers,
     }),
     unknownOutcomes: new Counter({
@@ -77,12 +96,67 @@ export function createMetrics() {
       help: "Upstream answers that blame the gateway's credential, account or configuration.",
       registers,
     }),
+    admissions: new Counter({
+      name: "tollgate_admissions_total",
+      help: "Decisions of ADMIT, by tier and outcome; tier `other` is one that the config does not name.",
+      labelNames: ["tier", "outcome"],
+      registers,
+    }),
+    nearLimit: createNearLimit(registers),
     degraded: new Counter({
       name: "tollgate_degraded_requests_total",
       help: "Requests let through unmetered and uncharged while the store was unavailable (strategy allow).",
       labelNames: ["route"],
       registers,
     }),
+  };
+}
+
+/** What became of holds and credits. */
+function moneyMetrics(registers: Registry[]) {
+  const settlements = new Counter({
+    name: "tollgate_settlements_total",
+    help: "What became of holds and tasks, settled by this gateway.",
+    labelNames: ["outcome"],
+    registers,
+  });
+  for (const outcome of SETTLEMENTS) settlements.inc({ outcome }, 0);
+  return {
+    settlements,
+    holds: new Gauge({
+      name: "tollgate_holds",
+      help: "Holds of this gateway whose upstream exchange is under way; see also unknown outcomes and settlements.",
+      registers,
+    }),
+    creditsConsumed: new Counter({
+      name: "tollgate_credits_consumed_total",
+      help: "Credits charged for bound tasks.",
+      registers,
+    }),
+    creditsRefunded: new Counter({
+      name: "tollgate_credits_refunded_total",
+      help: "Credits given back for failed tasks.",
+      registers,
+    }),
+    creditsUncollected: new Counter({
+      name: "tollgate_credits_uncollected_total",
+      help: "Credits that tasks cost whose hold was void before they came, and whose account could not pay any more.",
+      registers,
+    }),
+  };
+}
+
+/** The store as this gateway meets it. */
+function storeMetrics(registers: Registry[]) {
+  const storeFailures = new Counter({
+    name: "tollgate_store_failures_total",
+    help: "Calls to the store that failed; `open`: not even tried, since the breaker was open.",
+    labelNames: ["reason"],
+    registers,
+  });
+  for (const reason of STORE_FAILURES) storeFailures.inc({ reason }, 0);
+  return {
+    storeFailures,
     storeSeconds: new Histogram({
       name: "tollgate_store_call_duration_seconds",
       help: "Script calls to the store, by verb.",
@@ -90,25 +164,10 @@ export function createMetrics() {
       buckets: STORE_SECONDS,
       registers,
     }),
-    storeFailures: new Counter({
-      name: "tollgate_store_failures_total",
-      help: "Script calls that failed, by reason (timeout, connection, refused, open).",
-      labelNames: ["reason"],
-      registers,
-    }),
     storeUp: new Gauge({
       name: "tollgate_store_up",
       help: "1 while the store is usable (the breaker is closed), else 0.",
-      registers,
-    }),
-    ledgerViolations: new Gauge({
-      name: "tollgate_ledger_violations",
-      help: "Broken invariants that the last check of the books by this gateway found; 0 is how it must be.",
-      registers,
-    }),
-    ledgerCheckedAt: new Gauge({
-      name: "tollgate_ledger_check_timestamp_seconds",
-      help: "When this gateway last checked the books, Unix time; 0 if it never was its turn.",
+      aggregator: "min",
       registers,
     }),
     outbox: new Gauge({
@@ -116,26 +175,82 @@ export function createMetrics() {
       help: "Settlements that wait for the store to answer again.",
       registers,
     }),
-    logLinesDropped: new Gauge({
-      name: "tollgate_log_lines_dropped",
-      help: "Log lines that could not be written since the start.",
-      registers,
-      collect() {
-        this.set(dropped.lines);
-      },
+  };
+}
+
+/**
+ * What is true of the store as a whole, and the same from every gateway that shares it: take the maximum, never the
+ * sum. One gateway counts and leaves the figures in the store for all.
+ */
+function booksMetrics(registers: Registry[]) {
+  const shared = { aggregator: "max", registers } as const;
+  return {
+    openRequests: new Gauge({
+      name: "tollgate_open_requests",
+      help: "Holds and unfinished tasks in the store, each of which has a slot, by their age.",
+      labelNames: ["state", "age"],
+      ...shared,
     }),
-    sweeps: new Counter({
-      name: "tollgate_sweeper_items_total",
-      help: "Work the sweeper took up, by kind (hold, task, record) and outcome.",
-      labelNames: ["kind", "outcome"],
-      registers,
+    openRequestsOldest: new Gauge({
+      name: "tollgate_open_requests_oldest_seconds",
+      help: "Age of the oldest hold and of the oldest unfinished task in the store; 0 without any.",
+      labelNames: ["state"],
+      ...shared,
     }),
-    sweepLagSeconds: new Gauge({
+    sweeperLag: new Gauge({
       name: "tollgate_sweeper_lag_seconds",
-      help: "How long the last complete sweep of all partitions took.",
-      registers,
+      help: "How long the most overdue work in the store has been waiting for a sweeper to take it up.",
+      ...shared,
+    }),
+    surveyedAt: new Gauge({
+      name: "tollgate_store_survey_timestamp_seconds",
+      help: "When one of the gateways last counted open requests, Unix time; 0 if none did.",
+      ...shared,
+    }),
+    ledgerViolations: new Gauge({
+      name: "tollgate_ledger_violations",
+      help: "Broken invariants that the last check of the books found; 0 is how it must be.",
+      ...shared,
+    }),
+    ledgerCheckedAt: new Gauge({
+      name: "tollgate_ledger_check_timestamp_seconds",
+      help: "When one of the gateways last checked the books, Unix time; 0 if none did.",
+      ...shared,
+    }),
+    ledgerCredits: new Gauge({
+      name: "tollgate_ledger_credits",
+      help: "Credits in the whole ledger at its last check, by type of entry; recharges by the command line included.",
+      labelNames: ["type"],
+      ...shared,
+    }),
+    ledgerCheckInterval: new Gauge({
+      name: "tollgate_ledger_check_interval_seconds",
+      help: "How often one of the gateways should check the books; 0: never.",
+      ...shared,
     }),
   };
 }
 
-export type Metrics = ReturnType<typeof createMetrics>;
+/** What this process does beside serving. */
+function workMetrics(registers: Registry[]) {
+  return {
+    ledgerCheckFailures: new Counter({
+      name: "tollgate_ledger_check_failures_total",
+      help: "Checks of the books that this gateway began and could not finish.",
+      registers,
+    }),
+    sweeps: new Counter({
+      name: "tollgate_sweeper_items_total",
+      help: "Work the sweeper took up, by kind and outcome.",
+      labelNames: ["kind", "outcome"],
+      registers,
+    }),
+    sweepSeconds: new Gauge({
+      name: "tollgate_sweep_duration_seconds",
+      help: "How long this gateway's last round over all partitions took.",
+      aggregator: "max",
+      registers,
+    }),
+    logLinesDropped: createLogLinesDropped(registers),
+  };
+}

@@ -1,6 +1,8 @@
 import type { Verification } from "../store/ledger.ts";
+import type { LedgerReport } from "../store/survey.ts";
 import type { Logger } from "../telemetry/log.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
+import { showLedger } from "./survey.ts";
 
 const LOGGED_MAX = 20;
 /** How often a gateway looks whether it is its turn. */
@@ -9,6 +11,7 @@ const LOOK_EVERY_MS = 10_000;
 /**
  * Verifies the books every so often, in one of all gateways at a time, and shows the result as a metric. A violation
  * is a bug or somebody's hand in the store: it is logged as an error, and changes nothing.
+ * @param options.publish lets the other gateways report it too
  * @param options.turn whether it is this gateway's turn
  * @param options.verify checks all invariants, until the signal ends it
  * @param options.intervalMs between two checks, over all gateways; 0 turns them off
@@ -16,6 +19,7 @@ const LOOK_EVERY_MS = 10_000;
 export function createLedgerCheck(options: {
   turn(intervalMs: number): Promise<boolean>;
   verify(signal: AbortSignal): Promise<Verification>;
+  publish(report: LedgerReport): Promise<void>;
   intervalMs(): number;
   metrics: Metrics;
   log: Logger;
@@ -27,17 +31,22 @@ export function createLedgerCheck(options: {
 
   async function check(): Promise<void> {
     const intervalMs = options.intervalMs();
+    metrics.ledgerCheckInterval.set(intervalMs / 1000);
     if (intervalMs === 0 || !(await options.turn(intervalMs))) return;
-    const result = await options.verify(ending.signal);
+    const result = await options.verify(ending.signal).catch((error: unknown) => {
+      if (!ending.signal.aborted) metrics.ledgerCheckFailures.inc();
+      throw error;
+    });
     // An account that changes too fast to be read at one instant is not a broken one; the next check may settle it.
     const broken = result.violations.filter(({ invariant }) => invariant !== "unsettled");
     const violations = broken.length + (result.unlisted ?? 0);
-    metrics.ledgerViolations.set(violations);
-    metrics.ledgerCheckedAt.set(Date.now() / 1000);
+    const report = { atMs: Date.now(), violations, credits: result.credits };
+    showLedger(metrics, report);
     for (const violation of broken.slice(0, LOGGED_MAX)) log.error(violation, "the books do not balance");
     const { accounts, entries } = result;
     const unsettled = result.violations.length - broken.length;
     log.info({ accounts, entries, violations, unsettled }, "ledger verified");
+    await options.publish(report);
   }
 
   const schedule = (): void => {

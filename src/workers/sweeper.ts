@@ -83,7 +83,7 @@ export function createSweeper(options: {
       if (collecting) await collect(partition);
     }
     if (collecting && partitions > 0) collectedAtMs = startedMs;
-    metrics.sweepLagSeconds.set((performance.now() - startedMs) / 1000);
+    metrics.sweepSeconds.set((performance.now() - startedMs) / 1000);
   }
 
   /** Ends all holds that are due, and takes as many tasks as there is room for: a backlog costs nothing. */

@@ -20,7 +20,7 @@ describe("ledger", () => {
   test("verify answers 0 for sound books and 1 with the violations for others", async () => {
     const { accountId, ref } = await givenCliAccount(connection);
     const args = ["ledger", "verify", "--account", accountId];
-    expect(await json(...args)).toEqual({ ok: true, accounts: 1, entries: 1, violations: [] });
+    expect(await json(...args)).toMatchObject({ ok: true, accounts: 1, entries: 1, violations: [] });
     await connection.redis.hincrby(ref.names.account, "held", 5);
     const { code, stdout, stderr } = await runHere([...args, "--json"]);
     expect({ code, stderr }).toEqual({ code: 1, stderr: expect.stringContaining("1 violations") });
@@ -28,6 +28,7 @@ describe("ledger", () => {
       ok: false,
       accounts: 1,
       entries: 1,
+      credits: expect.any(Object),
       violations: [{ invariant: "held", account_id: accountId, message: expect.stringContaining("5") }],
     });
     const words = await runHere(args);

@@ -96,7 +96,13 @@ const found = async (books: Books): Promise<string[]> => {
 
 test("sound books with a request in every state have no violation", async () => {
   const books = await givenBooks();
-  expect(await books.verify()).toEqual({ ok: true, accounts: 1, entries: 6, violations: [] });
+  expect(await books.verify()).toEqual({
+    ok: true,
+    accounts: 1,
+    entries: 6,
+    credits: { recharged: 1500, consumed: 60, refunded: 30 },
+    violations: [],
+  });
 });
 
 /** What is done to the books, and under which names it is found: exactly these. */
@@ -426,7 +432,7 @@ test("ledgers longer than a page are read to their end", async () => {
   const books = await givenBooks();
   const { stage, key } = books;
   await Promise.all(times(2100, (at) => stage.recharge(key, 1, `page-${at}`)));
-  expect(await books.verify()).toEqual({ ok: true, accounts: 1, entries: 2106, violations: [] });
+  expect(await books.verify()).toMatchObject({ ok: true, accounts: 1, entries: 2106, violations: [] });
 });
 
 test("books that move while they are read are never called wrong", async () => {

@@ -1,0 +1,126 @@
+import type { Connection } from "./connection.ts";
+import { many } from "./keys.ts";
+import { partitionNames, requestName } from "./names.ts";
+
+/** There while the next survey is not due yet, over all gateways. */
+const SURVEY_TURN = "tg:survey-turn";
+/** What the last survey saw (JSON). */
+const SURVEY = "tg:survey";
+/** What the last check of the books found (JSON). */
+const LEDGER_REPORT = "tg:ledger-report";
+
+/** A survey that no gateway renews is no news any more. */
+export const SURVEY_LIFETIME_MS = 60_000;
+/** Open requests of a list that are looked at; of more, as many at random stand for all. */
+const LOOKED_AT_MAX = 1000;
+/** Records asked for at a time, so that nobody waits long for the others. */
+const BATCH = 100;
+
+/** Ages of open requests, closed: a name, and the ms at which the next one begins. */
+export const AGES = [
+  ["<1m", 60_000],
+  ["1m-5m", 5 * 60_000],
+  ["5m-30m", 30 * 60_000],
+  [">=30m", Number.POSITIVE_INFINITY],
+] as const;
+export const OPEN_STATES = ["held", "bound"] as const;
+type OpenState = (typeof OPEN_STATES)[number];
+
+/** The open requests of a whole store at about one time. */
+export interface Survey {
+  /** The store's clock, Unix ms. */
+  atMs: number;
+  /** How many of each state and age, in the order of AGES. */
+  open: Record<OpenState, number[]>;
+  /** Age of the oldest of each state; 0 without any. */
+  oldestMs: Record<OpenState, number>;
+  /** How long the most overdue work has been waiting; 0 when nothing is overdue. */
+  overdueMs: number;
+}
+
+/** What all gateways report of the last check of the books. */
+export interface LedgerReport {
+  /** Unix ms. */
+  atMs: number;
+  violations: number;
+  /** Credits in the whole ledger by type of entry, all positive. */
+  credits: { recharged: number; consumed: number; refunded: number };
+}
+
+export type Surveys = ReturnType<typeof createSurveys>;
+
+/**
+ * Figures that are true of the store as a whole: one gateway counts, leaves them in the store, and all report them.
+ * @throws GatewayError `store_unavailable` from each
+ */
+export function createSurveys(connection: Connection) {
+  const { command } = connection;
+
+  async function read<T>(name: string): Promise<T | undefined> {
+    const text = await command((redis) => redis.get(name));
+    return text === null ? undefined : (JSON.parse(text) as T);
+  }
+
+  return {
+    /** True for one of all gateways, once per interval: its turn to count. */
+    async turn(intervalMs: number): Promise<boolean> {
+      const taken = await command((redis) => redis.set(SURVEY_TURN, "taken", "PX", intervalMs, "NX"));
+      return taken !== null;
+    },
+    /** Counts, partition by partition. */
+    async take(): Promise<Survey> {
+      const survey = emptySurvey(Math.round(connection.nowMs()));
+      const partitions = connection.facts()?.partitions ?? 0;
+      for (let partition = 0; partition < partitions; partition++) {
+        const { holds, polls } = partitionNames(partition);
+        for (const list of [holds, polls]) await look(connection, partition, list, survey);
+      }
+      return survey;
+    },
+    async publish(survey: Survey): Promise<void> {
+      await command((redis) => redis.set(SURVEY, JSON.stringify(survey), "PX", SURVEY_LIFETIME_MS));
+    },
+    async publishLedger(report: LedgerReport): Promise<void> {
+      await command((redis) => redis.set(LEDGER_REPORT, JSON.stringify(report)));
+    },
+    /** Undefined when nobody has counted for a minute. */
+    latest: () => read<Survey>(SURVEY),
+    latestLedger: () => read<LedgerReport>(LEDGER_REPORT),
+  };
+}
+
+const emptySurvey = (atMs: number): Survey => ({
+  atMs,
+  open: { held: AGES.map(() => 0), bound: AGES.map(() => 0) },
+  oldestMs: { held: 0, bound: 0 },
+  overdueMs: 0,
+});
+
+/** Adds one list of a partition to a survey. What is open is due some day, and has a slot. DESIGN 3, invariant 3. */
+async function look({ command }: Connection, partition: number, due: string, survey: Survey): Promise<void> {
+  const [first] = await command((redis) => redis.zrangebyscore(due, "-inf", "+inf", "LIMIT", 0, 1));
+  if (first === undefined) return;
+  const [dueAt, total, ids] = await command((redis) =>
+    Promise.all([redis.zscore(due, first), redis.zcard(due), redis.zrandmember(due, LOOKED_AT_MAX)]),
+  );
+  survey.overdueMs = Math.max(survey.overdueMs, survey.atMs - Number(dueAt ?? survey.atMs));
+  const weight = total / Math.max(1, ids.length);
+  for (let at = 0; at < ids.length; at += BATCH) {
+    const batch = ids.slice(at, at + BATCH);
+    const records = await command((redis) =>
+      many<(string | null)[], string>(redis, batch, (pipe, id) =>
+        pipe.hmget(requestName(partition, id), "state", "admitted_at", "bound_at"),
+      ),
+    );
+    for (const [state, admittedAt, boundAt] of records) {
+      if (state !== "held" && state !== "bound") continue;
+      const ageMs = Math.max(
+        0,
+        survey.atMs - Number((state === "held" ? admittedAt : boundAt) ?? survey.atMs),
+      );
+      const band = AGES.findIndex(([, endMs]) => ageMs < endMs);
+      survey.open[state][band]! += weight;
+      survey.oldestMs[state] = Math.max(survey.oldestMs[state], ageMs);
+    }
+  }
+}

@@ -1,0 +1,88 @@
+import {
+  AGES,
+  type LedgerReport,
+  OPEN_STATES,
+  SURVEY_LIFETIME_MS,
+  type Survey,
+  type Surveys,
+} from "../store/survey.ts";
+import type { Logger } from "../telemetry/log.ts";
+import type { Metrics } from "../telemetry/metrics.ts";
+
+/** How often one of all gateways counts, and how often each looks at what was counted last. */
+const COUNT_EVERY_MS = 10_000;
+const LOOK_EVERY_MIN_MS = 5000;
+
+/**
+ * Shows what is true of the store as a whole: open requests by age, overdue work, the last check of the books. One
+ * gateway counts at a time, all show the same; off the way of any request. Decision 0016.
+ * @param options.sweepIntervalMs looks no more often than the sweeper does
+ */
+export function createSurvey(options: {
+  surveys: Surveys;
+  sweepIntervalMs(): number;
+  metrics: Metrics;
+  log: Logger;
+}) {
+  const { surveys, metrics, log } = options;
+  let timer: NodeJS.Timeout | undefined;
+  let stopped = false;
+  let current: Promise<void> = Promise.resolve();
+  let shownMs = Number.NEGATIVE_INFINITY;
+
+  async function look(): Promise<void> {
+    if (await surveys.turn(COUNT_EVERY_MS)) await surveys.publish(await surveys.take());
+    const [survey, ledger] = await Promise.all([surveys.latest(), surveys.latestLedger()]);
+    if (ledger) showLedger(metrics, ledger);
+    if (!survey) return forget();
+    shownMs = performance.now();
+    showSurvey(metrics, survey);
+  }
+
+  /** Old figures look like news: rather none. The time of the last survey stays. */
+  function forget(): void {
+    for (const gauge of [metrics.openRequests, metrics.openRequestsOldest]) gauge.reset();
+    metrics.sweeperLag.remove();
+  }
+
+  const schedule = (afterMs: number): void => {
+    if (stopped) return;
+    timer = setTimeout(() => {
+      current = look()
+        .catch((error: unknown) => {
+          log.debug({ err: error }, "survey interrupted");
+          if (performance.now() - shownMs > SURVEY_LIFETIME_MS) forget();
+        })
+        .finally(() => schedule(Math.max(LOOK_EVERY_MIN_MS, options.sweepIntervalMs())));
+    }, afterMs);
+  };
+
+  return {
+    start: (): void => schedule(options.sweepIntervalMs()),
+    /** One look now; for tests. */
+    look,
+    async stop(): Promise<void> {
+      stopped = true;
+      clearTimeout(timer);
+      await current;
+    },
+  };
+}
+
+function showSurvey(metrics: Metrics, { atMs, open, oldestMs, overdueMs }: Survey): void {
+  metrics.surveyedAt.set(atMs / 1000);
+  metrics.sweeperLag.set(overdueMs / 1000);
+  for (const state of OPEN_STATES) {
+    metrics.openRequestsOldest.set({ state }, oldestMs[state] / 1000);
+    for (const [band, [age]] of AGES.entries()) {
+      metrics.openRequests.set({ state, age }, Math.round(open[state][band] ?? 0));
+    }
+  }
+}
+
+/** Also by the gateway that checked, should it be the only one who can tell. */
+export function showLedger(metrics: Metrics, { atMs, violations, credits }: LedgerReport): void {
+  metrics.ledgerViolations.set(violations);
+  metrics.ledgerCheckedAt.set(atMs / 1000);
+  for (const [type, amount] of Object.entries(credits)) metrics.ledgerCredits.set({ type }, amount);
+}

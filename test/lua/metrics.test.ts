@@ -1,0 +1,46 @@
+import { afterAll, beforeAll, expect, test } from "vitest";
+import type { Connection } from "../../src/store/connection.ts";
+import { createStage, openConnection, type Stage } from "../support/store.ts";
+
+let connection: Connection;
+let stage: Stage;
+beforeAll(async () => {
+  connection = await openConnection();
+  stage = createStage(connection);
+});
+afterAll(() => connection.close());
+
+/** The samples of one metric, such as `{tier="standard",limit="slots"} 1`. */
+async function samples(name: string): Promise<string[]> {
+  const page = await connection.metrics.registry.getSingleMetricAsString(name);
+  const lines = page.split("\n").filter((line) => line.startsWith(name));
+  return lines.map((line) => line.slice(name.length).trim());
+}
+
+test("admissions that leave less than a fifth of the window, or take the last slot, are counted by tier", async () => {
+  const wide = await stage.givenKey({ rateLimit: 10, maxConcurrent: 11, tier: "enterprise" });
+  const narrow = await stage.givenKey({ rateLimit: 100, maxConcurrent: 2, tier: "gone from the config" });
+  // Of ten, the ninth leaves one and the tenth none; the eleventh is refused.
+  for (let nth = 1; nth <= 11; nth++) await stage.admit(stage.request(wide));
+  for (let nth = 1; nth <= 3; nth++) await stage.admit(stage.request(narrow));
+  const expected = [
+    '{tier="enterprise",limit="window"} 2',
+    '{tier="enterprise",limit="slots"} 0',
+    '{tier="other",limit="window"} 0',
+    '{tier="other",limit="slots"} 1',
+  ];
+  expect(await samples("tollgate_admissions_near_limit_total")).toEqual(expected);
+  expect(await samples("tollgate_admissions_near_limit_total")).toEqual(expected);
+});
+
+test("what a task costs that its account could not pay any more is counted as uncollected", async () => {
+  const key = await stage.givenKey({ credits: 25 });
+  const late = stage.request(key, { price: 20 });
+  await stage.admit(late);
+  await stage.void(late, "refused");
+  await stage.givenTask(stage.request(key, { price: 10 }));
+  expect(await stage.bind(late)).toBe("uncollected");
+  expect(await samples("tollgate_credits_uncollected_total")).toEqual(["20"]);
+  expect(await samples("tollgate_credits_consumed_total")).toEqual(["10"]);
+  expect(await samples("tollgate_settlements_total")).toContain('{outcome="uncollected"} 1');
+});

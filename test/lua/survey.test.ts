@@ -1,0 +1,113 @@
+import { afterAll, beforeAll, expect, test } from "vitest";
+import type { Connection } from "../../src/store/connection.ts";
+import { partitionNames, requestName } from "../../src/store/names.ts";
+import type { Generation } from "../../src/store/operations.ts";
+import { createSurveys, type Surveys } from "../../src/store/survey.ts";
+import { createLogger } from "../../src/telemetry/log.ts";
+import { createSurvey } from "../../src/workers/survey.ts";
+import { createStage, openConnection, type Stage, times } from "../support/store.ts";
+import { givenRedis, type TestRedis } from "../support/store-stage.ts";
+
+/** A survey is of a whole store: one that no other test writes to. */
+let redis: TestRedis;
+let connection: Connection;
+let surveys: Surveys;
+beforeAll(async () => {
+  redis = await givenRedis();
+  connection = await openConnection(redis.url);
+  surveys = createSurveys(connection);
+});
+afterAll(async () => {
+  await connection.close();
+  await redis.stop();
+});
+
+const MINUTE_MS = 60_000;
+
+/** Makes an open request older than it is. */
+async function aged(stage: Stage, { requestId, key }: Generation, field: string, ageMs: number) {
+  const name = requestName(stage.partition, requestId);
+  await redis.client.hset(name, field, Date.now() - ageMs);
+  return { name, due: partitionNames(key.partition).polls };
+}
+
+test("holds and tasks of all partitions are counted by age, ended ones are not, and one gateway counts for all", async () => {
+  const empty = await surveys.take();
+  expect(empty).toMatchObject({ open: { held: [0, 0, 0, 0], bound: [0, 0, 0, 0] }, overdueMs: 0 });
+
+  const first = createStage(connection, { clock: "redis", partition: 3 });
+  const last = createStage(connection, { clock: "redis", partition: 63 });
+  const key = await first.givenKey();
+  const held = first.request(key);
+  await first.admit(held);
+  const stuck = first.request(key);
+  await first.admit(stuck);
+  await aged(first, stuck, "admitted_at", 7 * MINUTE_MS);
+  const ended = first.request(key);
+  await first.givenTask(ended);
+  await first.observe(ended, "completed");
+  const other = await last.givenKey();
+  for (const minutes of [2, 4, 45]) {
+    const task = last.request(other);
+    await last.givenTask(task);
+    const { due } = await aged(last, task, "bound_at", minutes * MINUTE_MS);
+    if (minutes === 45) await redis.client.zadd(due, Date.now() - 90_000, task.requestId);
+  }
+
+  const survey = await surveys.take();
+  expect(survey.open).toEqual({ held: [1, 0, 1, 0], bound: [0, 2, 0, 1] });
+  expect(Math.round(survey.oldestMs.held / MINUTE_MS)).toBe(7);
+  expect(Math.round(survey.oldestMs.bound / MINUTE_MS)).toBe(45);
+  expect(Math.round(survey.overdueMs / 10_000)).toBe(9);
+});
+
+test("of more open requests than are looked at, a part stands for all", async () => {
+  const stage = createStage(connection, { clock: "redis", partition: 20 });
+  const key = await stage.givenKey({
+    credits: 100_000,
+    rateLimit: 3000,
+    maxConcurrent: 3000,
+    dailyLimit: 3000,
+  });
+  const before = await surveys.take();
+  await Promise.all(times(1200, () => stage.admit(stage.request(key))));
+  const { open } = await surveys.take();
+  expect(Math.round(open.held[0]! - before.open.held[0]!)).toBe(1200);
+});
+
+test("what one gateway counted, all report; without news they report nothing old", async () => {
+  const metrics = connection.metrics;
+  const log = createLogger("silent");
+  const counting = createSurvey({ surveys, sweepIntervalMs: () => 1, metrics, log });
+  await counting.look();
+  expect(await surveys.turn(10_000)).toBe(false);
+  const here = await metrics.registry.getSingleMetricAsString("tollgate_open_requests");
+
+  const elsewhere = await openConnection(redis.url);
+  const page = () => elsewhere.metrics.registry.getSingleMetricAsString("tollgate_open_requests");
+  try {
+    const theirs = createSurveys(elsewhere);
+    const showing = createSurvey({
+      surveys: theirs,
+      sweepIntervalMs: () => 1,
+      metrics: elsewhere.metrics,
+      log,
+    });
+    expect(await page()).not.toContain("tollgate_open_requests{");
+    await showing.look();
+    expect(await page()).toBe(here);
+    expect(here).toContain('tollgate_open_requests{state="bound",age=">=30m"} 1');
+    await redis.client.del("tg:survey");
+    await showing.look();
+    expect(await page()).not.toContain("tollgate_open_requests{");
+
+    await theirs.publishLedger({ atMs: 1_900_000_000_000, violations: 2, credits: LEDGER });
+    await counting.look();
+    expect(await metrics.registry.metrics()).toContain("tollgate_ledger_violations 2");
+    expect(await metrics.registry.metrics()).toContain('tollgate_ledger_credits{type="recharged"} 70');
+  } finally {
+    await elsewhere.close();
+  }
+});
+
+const LEDGER = { recharged: 70, consumed: 30, refunded: 10 };

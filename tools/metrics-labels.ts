@@ -1,0 +1,111 @@
+import { ERROR_NAMES } from "../src/core/errors.ts";
+import { ROUTE_TEMPLATES } from "../src/http/router.ts";
+import type { Admission, Observed } from "../src/store/operations.ts";
+import { VERBS } from "../src/store/scripts.ts";
+import { AGES, OPEN_STATES } from "../src/store/survey.ts";
+import { SETTLEMENTS, STORE_FAILURES } from "../src/telemetry/metrics.ts";
+import type { UploadOutcome } from "../src/upstream/upload-answer.ts";
+import type { GenerationOutcome, PollOutcome } from "../src/upstream/upstream.ts";
+
+/** The values that a label takes: a closed list, or in words where the program does not fix them. */
+export type LabelSet = string | { readonly values: readonly string[] };
+
+/** The members of a union, which the compiler keeps complete. */
+const all = <Member extends string>(members: Record<Member, true>): { values: Member[] } => ({
+  values: Object.keys(members) as Member[],
+});
+
+const UPSTREAM = all<(GenerationOutcome | PollOutcome | UploadOutcome)["outcome"]>({
+  accepted: true,
+  task: true,
+  answered: true,
+  rate_limited: true,
+  upstream_rate_limited: true,
+  refused: true,
+  upstream_refused: true,
+  refused_gateway: true,
+  gone: true,
+  unreachable: true,
+  failed: true,
+  upstream_failed: true,
+  unclear: true,
+  timed_out: true,
+  upstream_timeout: true,
+  client_gone: true,
+});
+
+const ADMISSIONS = all<Admission["outcome"]>({
+  admitted: true,
+  replayed: true,
+  rate_limited: true,
+  concurrency_limited: true,
+  daily_limited: true,
+  insufficient_credits: true,
+  idempotency_in_progress: true,
+  idempotency_mismatch: true,
+  unknown_key: true,
+  stale: true,
+  void: true,
+});
+
+const SWEPT = all<Observed["outcome"] | PollOutcome["outcome"] | SweptOtherwise>({
+  void: true,
+  bound: true,
+  not_due: true,
+  missing: true,
+  observed: true,
+  finished: true,
+  already_finished: true,
+  task: true,
+  gone: true,
+  rate_limited: true,
+  refused: true,
+  refused_gateway: true,
+  failed: true,
+  timed_out: true,
+  postponed: true,
+  interrupted: true,
+  collected: true,
+});
+/** What VOID answers, and what the sweeper says itself. */
+type SweptOtherwise = "void" | "bound" | "not_due" | "missing" | "postponed" | "interrupted" | "collected";
+
+const TIER = "as in the configuration, and `other`";
+const ROUTE = { values: ROUTE_TEMPLATES };
+
+/** By `metric{label}`, or by `label` where it is the same everywhere. */
+const SETS: Readonly<Record<string, LabelSet>> = {
+  route: ROUTE,
+  status: "HTTP status; 499 when the client had gone",
+  class: { values: ["2xx", "4xx", "5xx"] },
+  tier: TIER,
+  limit: { values: ["window", "slots"] },
+  verb: { values: VERBS },
+  reason: { values: STORE_FAILURES },
+  state: { values: OPEN_STATES },
+  age: { values: AGES.map(([name]) => name) },
+  version: "one",
+  hash: "one",
+  "tollgate_requests_total{outcome}": {
+    values: ["ok", "cached", "replayed", "unmetered", "client_gone", ...ERROR_NAMES],
+  },
+  "tollgate_upstream_duration_seconds{kind}": { values: ["generate", "poll", "upload"] },
+  "tollgate_upstream_duration_seconds{outcome}": UPSTREAM,
+  "tollgate_admissions_total{outcome}": ADMISSIONS,
+  "tollgate_settlements_total{outcome}": { values: SETTLEMENTS },
+  "tollgate_ledger_credits{type}": { values: ["recharged", "consumed", "refunded"] },
+  "tollgate_sweeper_items_total{kind}": { values: ["hold", "task", "record"] },
+  "tollgate_sweeper_items_total{outcome}": SWEPT,
+  "nodejs_gc_duration_seconds{kind}": { values: ["major", "minor", "incremental", "weakcb"] },
+  space: "V8's heap spaces",
+  major: "one",
+  minor: "one",
+  patch: "one",
+};
+
+/** @throws Error for a label that nobody has described, which may well be one without a bound */
+export function labelSet(metric: string, label: string): LabelSet {
+  const set = SETS[`${metric}{${label}}`] ?? SETS[label];
+  if (set === undefined) throw new Error(`say in ${import.meta.filename} what ${label} of ${metric} can be`);
+  return set;
+}
