@@ -9,6 +9,7 @@ export default defineConfig({
       { test: { name: "unit", include: ["test/unit/**/*.test.ts"], testTimeout: 60_000 } },
       { test: { name: "lua", include: ["test/lua/**/*.test.ts"], ...redis } },
       { test: { name: "gateway", include: ["test/gateway/**/*.test.ts"], ...redis } },
+      { test: { name: "operators", include: ["test/operators/**/*.test.ts"], ...redis } },
       {
         test: {
           name: "fault",

@@ -143,6 +143,9 @@ export function createServe(gateway: Gateway) {
     metrics.inFlight.dec();
     metrics.requests.inc({ route: template, status, outcome });
     metrics.requestSeconds.observe({ route: template }, elapsedMs / 1000);
+    if (answer && status >= 400 && status < 500 && exchange.accountId !== undefined) {
+      gateway.countRefusal(exchange.keyId ?? "", exchange.accountId, outcome);
+    }
     logRequest(log, status >= 500 ? "warn" : "info", {
       request_id: exchange.requestId,
       method: req.method,
