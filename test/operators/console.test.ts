@@ -37,7 +37,7 @@ describe.skipIf(!found)("the console in a browser", () => {
     const context = await browser.newContext({ viewport: { width: 1300, height: 900 } });
     onTestFinished(() => context.close());
     page = await context.newPage();
-    page.setDefaultTimeout(10_000);
+    page.setDefaultTimeout(30_000);
     complaints = [];
     page.on("pageerror", (error) => complaints.push(error.message));
     page.on("console", (line) => {
@@ -70,7 +70,7 @@ describe.skipIf(!found)("the console in a browser", () => {
     await page.getByRole("row", { name: /rate_limited 429/ }).waitFor();
     expect(Number(await tile("Refused"))).toBeGreaterThan(0);
     expect(await page.locator("#state").textContent()).toMatch(/^Ready/);
-    await expect.poll(() => page.evaluate(PLOTS_DRAWN), { timeout: 15_000, interval: 200 }).toBe(true);
+    await expect.poll(() => page.evaluate(PLOTS_DRAWN), { timeout: 30_000, interval: 200 }).toBe(true);
     for (const name of VIEWS) {
       await view(name);
       await page.locator("#view-title").waitFor();
@@ -231,7 +231,7 @@ describe.skipIf(!found)("the console in a browser", () => {
       const asked = { mode: "no-cors", method: "POST", body: "{}" } as const;
       await fetch(`${admin}/console/api/grant`, asked).catch(() => undefined);
     }, open.adminUrl);
-    await expect.poll(() => statuses).toEqual([403, 403]);
+    await expect.poll(() => statuses, { timeout: 30_000 }).toEqual([403, 403]);
   });
 });
 
