@@ -124,7 +124,11 @@ export function roleOf(env: NodeJS.ProcessEnv): Role {
   return {
     first: env[NUMBER] === "1",
     listening: () => void process.send?.({ kind: "listening" } satisfies ToSupervisor),
-    tell: (reading) => void process.send?.({ kind: "reading", reading } satisfies ToSupervisor),
+    tell(reading) {
+      // A supervisor that has gone is no reason to end: what cannot be told is dropped.
+      const told: ToSupervisor = { kind: "reading", reading };
+      if (process.connected) process.send?.(told, undefined, undefined, () => undefined);
+    },
     heard: () => [...heard.values()],
     share(registry) {
       AggregatorRegistry.setRegistries(registry);
