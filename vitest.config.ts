@@ -9,12 +9,13 @@ export default defineConfig({
       { test: { name: "unit", include: ["test/unit/**/*.test.ts"], testTimeout: 60_000 } },
       { test: { name: "lua", include: ["test/lua/**/*.test.ts"], ...redis } },
       { test: { name: "gateway", include: ["test/gateway/**/*.test.ts"], ...redis } },
+      // Needs the package registry, or programs that are no dependency: `npm run test:operators`, not `npm test`.
       {
         test: {
           name: "operators",
           include: ["test/operators/**/*.test.ts"],
-          globalSetup: "test/support/operators-setup.ts",
-          testTimeout: 60_000,
+          ...redis,
+          globalSetup: [redis.globalSetup, "test/support/operators-setup.ts"],
         },
       },
       {
@@ -25,8 +26,6 @@ export default defineConfig({
           hookTimeout: 120_000,
         },
       },
-      // Needs the package registry, or programs that are no dependency: `npm run test:operators`, not `npm test`.
-      { test: { name: "operators", include: ["test/operators/**/*.test.ts"], testTimeout: 120_000 } },
     ],
   },
 });

@@ -9,12 +9,17 @@ import { clientAddress } from "./http/address.ts";
 import { createAuthenticator } from "./http/authenticate.ts";
 import { createListener } from "./http/listener.ts";
 import { createAdmin } from "./routes/admin.ts";
+import { createConsole } from "./routes/console/console.ts";
+import { readLive, SAMPLE_EVERY_MS } from "./routes/console/live.ts";
 import { createSeenTasks, type Gateway } from "./routes/gateway.ts";
 import { createRefusedKeys } from "./routes/refused.ts";
 import { createServe } from "./routes/serve.ts";
 import { createConnection } from "./store/connection.ts";
 import { openJournal } from "./store/journal.ts";
 import { takeLedgerTurn } from "./store/ledger-turn.ts";
+import { createOperatorSession } from "./store/operator-session.ts";
+import { countOpen } from "./store/operator-views.ts";
+import { addRefusals } from "./store/refusals.ts";
 import { createStore } from "./store/store.ts";
 import { createSurveys } from "./store/survey.ts";
 import { createSweeps } from "./store/sweeps.ts";
@@ -25,6 +30,7 @@ import { createUploadTunnel } from "./upstream/upload.ts";
 import { createUpstream } from "./upstream/upstream.ts";
 import { createLedgerCheck } from "./workers/ledger-check.ts";
 import { verifyInChild } from "./workers/ledger-child.ts";
+import { createRefusalCounts } from "./workers/refusal-counts.ts";
 import { createSurvey } from "./workers/survey.ts";
 import { createSweeper } from "./workers/sweeper.ts";
 
@@ -61,6 +67,13 @@ export async function startGateway(config: Config, log: Logger, role: Role = ALO
     idleTimeoutMs: config.server.uploadIdleTimeoutMs,
   });
   let draining = false;
+  const notReady = () =>
+    draining ? "draining" : connection.breaker.isOpen() ? "the store is unusable" : undefined;
+  const refusals = createRefusalCounts({
+    add: (counts) => addRefusals(connection, counts),
+    usable: () => !connection.breaker.isOpen(),
+    log,
+  });
 
   const gateway: Gateway = {
     config: () => config,
@@ -75,6 +88,7 @@ export async function startGateway(config: Config, log: Logger, role: Role = ALO
     refusedKeys: createRefusedKeys(),
     seenTasks: createSeenTasks(),
     unmeteredTasks: createSeenTasks(),
+    countRefusal: refusals.count,
     metrics,
     log,
     draining: () => draining,
@@ -89,11 +103,21 @@ export async function startGateway(config: Config, log: Logger, role: Role = ALO
       log.info({ request_id: requestId, status: refused.status, outcome: refused.name });
     },
   });
-  const admin = createAdmin({
-    metricsPage,
-    notReady: () =>
-      draining ? "draining" : connection.breaker.isOpen() ? "the store is unusable" : undefined,
+  const operators = createConsole({
+    ...config.admin,
+    session: createOperatorSession(config.store),
+    sources: {
+      readings: async () => [await readLive(metrics), ...role.heard()],
+      async slots() {
+        const facts = connection.facts();
+        return connection.breaker.isOpen() || !facts ? null : countOpen(connection.redis, facts.partitions);
+      },
+    },
+    tiers: () => config.tiers,
+    notReady,
+    log,
   });
+  const admin = createAdmin({ metricsPage, notReady, console: operators });
   const sweeper = createSweeper({
     store,
     sweeps: createSweeps(connection, config.upstream.totalTimeoutMs + SWEEP_LEASE_SLACK_MS),
@@ -122,11 +146,15 @@ export async function startGateway(config: Config, log: Logger, role: Role = ALO
   const adminUrl = role.first ? await listen(admin, config.admin, true) : "";
   const url = await listen(listener, config.server, false);
   role.listening();
+  refusals.start();
   if (role.first) {
     sweeper.start();
     ledgerCheck.start();
     survey.start();
+    operators.start();
   }
+  // The console is the first one's; the others say every so often what they have counted.
+  const telling = setInterval(async () => role.first || role.tell(await readLive(metrics)), SAMPLE_EVERY_MS);
 
   let ending: Promise<{ clean: boolean }> | undefined;
   const drain = async (): Promise<{ clean: boolean }> => {
@@ -143,6 +171,9 @@ export async function startGateway(config: Config, log: Logger, role: Role = ALO
     clearTimeout(quiet);
     if (!clean) listener.closeAllConnections();
     await inTime(Promise.all([sweeper.stop(), ledgerCheck.stop(), survey.stop()]), deadline + 1000);
+    await inTime(refusals.stop(), deadline + 1000);
+    operators.stop();
+    clearInterval(telling);
     await connection.close();
     await upstream.close();
     uploads.close();

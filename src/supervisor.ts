@@ -1,6 +1,7 @@
 import cluster, { type Worker } from "node:cluster";
 import { setTimeout as delay } from "node:timers/promises";
 import { AggregatorRegistry, type Registry } from "prom-client";
+import type { Reading } from "./routes/console/live.ts";
 import type { Logger } from "./telemetry/log.ts";
 
 const RESTART_DELAY_MIN_MS = 500;
@@ -12,8 +13,13 @@ const METRICS_TIMEOUT_MS = 6000;
 /** Its number among the workers, from 1; set by the supervisor. The first one also does what is done once. */
 const NUMBER = "TOLLGATE_WORKER";
 
-type ToSupervisor = { kind: "listening" } | { kind: "metrics wanted"; id: number };
-type ToWorker = { kind: "metrics"; id: number; page: string };
+type ToSupervisor =
+  | { kind: "listening" }
+  | { kind: "metrics wanted"; id: number }
+  | { kind: "reading"; reading: Reading };
+type ToWorker =
+  | { kind: "metrics"; id: number; page: string }
+  | { kind: "reading"; from: number; reading: Reading };
 
 /**
  * Runs `count` gateways on one public port and starts anew those that end; SIGTERM and SIGINT end all, SIGHUP is passed
@@ -35,6 +41,7 @@ export async function supervise(count: number, log: Logger): Promise<number> {
     worker.on("message", (message: ToSupervisor) => {
       if (message.kind === "listening") everListened = true;
       if (message.kind === "metrics wanted") void answerMetrics(worker, message.id);
+      if (message.kind === "reading") passOn(number, message.reading);
     });
     worker.on("error", (error) => log.error({ err: error, worker: number }, "a worker cannot be reached"));
     worker.once("exit", (exitCode, signal) => {
@@ -61,6 +68,12 @@ export async function supervise(count: number, log: Logger): Promise<number> {
     if (worker.isConnected()) worker.send({ kind: "metrics", id, page } satisfies ToWorker);
   }
 
+  /** What one worker says of itself is for the first one, whose console shows all. */
+  function passOn(from: number, reading: Reading): void {
+    const first = living.get(1);
+    if (first?.isConnected()) first.send({ kind: "reading", from, reading } satisfies ToWorker);
+  }
+
   function stop(signal: NodeJS.Signals): void {
     stopping = true;
     for (const worker of living.values()) worker.process.kill(signal);
@@ -84,25 +97,39 @@ export interface Role {
   listening(): void;
   /** Takes this process's metrics. @returns asks for the page of all workers, or of this process alone */
   share(registry: Registry): () => Promise<string>;
+  /** Says to the first worker what this one has counted. */
+  tell(reading: Reading): void;
+  /** What the others have told this one, the latest of each. */
+  heard(): Reading[];
 }
 
 export const ALONE: Role = {
   first: true,
   listening: () => undefined,
   share: (registry) => () => registry.metrics(),
+  tell: () => undefined,
+  heard: () => [],
 };
 
 /** The role of this process. */
 export function roleOf(env: NodeJS.ProcessEnv): Role {
   if (!cluster.isWorker || env[NUMBER] === undefined) return ALONE;
   const waiting = new Map<number, (page: string) => void>();
+  const heard = new Map<number, Reading>();
   let asked = 0;
   process.on("message", (message: ToWorker) => {
     if (message.kind === "metrics") waiting.get(message.id)?.(message.page);
+    if (message.kind === "reading") heard.set(message.from, message.reading);
   });
   return {
     first: env[NUMBER] === "1",
     listening: () => void process.send?.({ kind: "listening" } satisfies ToSupervisor),
+    tell(reading) {
+      // A supervisor that has gone is no reason to end: what cannot be told is dropped.
+      const told: ToSupervisor = { kind: "reading", reading };
+      if (process.connected) process.send?.(told, undefined, undefined, () => undefined);
+    },
+    heard: () => [...heard.values()],
     share(registry) {
       AggregatorRegistry.setRegistries(registry);
       // Once there is one, prom-client answers the supervisor's questions for this process's numbers.

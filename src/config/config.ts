@@ -5,7 +5,7 @@ import { Value } from "typebox/value";
 import type { PriceTable } from "../core/prices.ts";
 import { crossChecks, fileSecrets } from "./checks.ts";
 import { placed, readYaml, type YamlFile } from "./document.ts";
-import { apiKeyRule, applyOverrides, type Environment, variable } from "./environment.ts";
+import { adminTokenRule, apiKeyRule, applyOverrides, type Environment, variable } from "./environment.ts";
 import { loadPrices } from "./prices.ts";
 import { ConfigError, type ConfigProblem, ENVIRONMENT } from "./problems.ts";
 import { ConfigSchema } from "./schema.ts";
@@ -49,12 +49,15 @@ export function loadConfig(source: ConfigSource): Config {
   const apiKey = variable(env, "UPSTREAM_API_KEY");
   const keyProblem = apiKeyRule(apiKey);
   if (keyProblem) problems.push({ file: ENVIRONMENT, path: "UPSTREAM_API_KEY", message: keyProblem });
+  const adminToken = variable(env, "ADMIN_TOKEN");
+  const tokenProblem = adminTokenRule(adminToken);
+  if (tokenProblem) problems.push({ file: ENVIRONMENT, path: "ADMIN_TOKEN", message: tokenProblem });
 
   const pricesFile = pricesPath(settings, file);
   const prices = checkedPrices(pricesFile, yaml, problems);
   if (checked.value === undefined || prices === undefined || problems.length > 0)
     throw new ConfigError(problems);
-  return toConfig(checked.value, { apiKey, prices, pricesFile, cores: availableParallelism() });
+  return toConfig(checked.value, { apiKey, adminToken, prices, pricesFile, cores: availableParallelism() });
 }
 
 /** Absolute path of the config file: as given, else from the package's own folder where it is not found. */

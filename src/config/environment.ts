@@ -5,7 +5,7 @@ import { isPlainObject } from "./validate.ts";
 /** The environment as given; nothing here reads `process.env`. */
 export type Environment = Readonly<Record<string, string | undefined>>;
 
-/** Variable name to the setting it replaces. `UPSTREAM_API_KEY` is not in the file at all. */
+/** Variable name to the setting it replaces. `UPSTREAM_API_KEY` and `ADMIN_TOKEN` are not in the file at all. */
 const OVERRIDES: Readonly<Record<string, readonly [section: string, key: string]>> = {
   HOST: ["server", "host"],
   PORT: ["server", "port"],
@@ -52,4 +52,10 @@ function typed(value: string, sectionName: string, key: string): string | number
 export function apiKeyRule(key: string | undefined): string | undefined {
   if (key === undefined || /^[\x21-\x7e]{1,4096}$/.test(key)) return undefined;
   return "must be 1 to 4096 visible ASCII characters, without spaces or line breaks";
+}
+
+/** What is wrong with the console's token, without repeating it: short ones can be guessed. */
+export function adminTokenRule(token: string | undefined): string | undefined {
+  if (token === undefined || /^[\x21-\x7e]{16,256}$/.test(token)) return undefined;
+  return "must be 16 to 256 visible ASCII characters, without spaces; `openssl rand -base64 24` makes one";
 }

@@ -23,7 +23,12 @@ export interface Config {
     readonly drainTimeoutMs: number;
     readonly unknownKeysPerMinute: number;
   };
-  readonly admin: { readonly host: string; readonly port: number };
+  readonly admin: {
+    readonly host: string;
+    readonly port: number;
+    /** A secret, from the environment only: opens the console; without one it is read-only. */
+    readonly token: string | undefined;
+  };
   readonly store: {
     /** May hold a password: print it only through `redact`. */
     readonly redisUrl: string;
@@ -72,7 +77,13 @@ export interface Config {
 /** Puts valid settings into the form that the code reads: units in names, milliseconds, frozen to the bottom. */
 export function toConfig(
   settings: Settings,
-  extra: { apiKey: string | undefined; prices: PriceTable; pricesFile: string; cores: number },
+  extra: {
+    apiKey: string | undefined;
+    adminToken: string | undefined;
+    prices: PriceTable;
+    pricesFile: string;
+    cores: number;
+  },
 ): Config {
   const { server, store, upstream, tasks } = settings;
   return deepFreeze({
@@ -89,7 +100,7 @@ export function toConfig(
       drainTimeoutMs: ms(server.drain_timeout),
       unknownKeysPerMinute: server.unknown_keys_per_minute,
     },
-    admin: { host: settings.admin.host, port: settings.admin.port },
+    admin: { host: settings.admin.host, port: settings.admin.port, token: extra.adminToken },
     store: {
       redisUrl: store.redis_url,
       commandTimeoutMs: ms(store.command_timeout),
@@ -129,6 +140,7 @@ export function toConfig(
 export function redact(config: Config): Config {
   return {
     ...config,
+    admin: { ...config.admin, token: config.admin.token === undefined ? undefined : "***" },
     store: { ...config.store, redisUrl: withoutPassword(config.store.redisUrl) },
     upstream: {
       ...config.upstream,

@@ -1,13 +1,15 @@
 import { createServer, type Server, type ServerResponse } from "node:http";
 import { Registry } from "prom-client";
 import { openApiText } from "../core/openapi/document.ts";
+import type { Console } from "./console/console.ts";
 
-/** The admin port: liveness, readiness, metrics and the API description; never public. DESIGN section 1. */
+/** The admin port: liveness, readiness, metrics, the API description and the operators' console; never public. */
 export function createAdmin(options: {
   /** The metrics as Prometheus reads them. */
   metricsPage(): Promise<string>;
   /** Why the gateway is not ready, in words; undefined when it is. */
   notReady(): string | undefined;
+  console: Pick<Console, "owns" | "serve">;
 }): Server {
   const plain = (
     res: ServerResponse,
@@ -22,6 +24,7 @@ export function createAdmin(options: {
   const openApi = openApiText().trimEnd();
 
   return createServer({ requestTimeout: 10_000 }, async (req, res) => {
+    if (options.console.owns(req.url?.split("?")[0] ?? "")) return options.console.serve(req, res);
     if (req.method !== "GET" && req.method !== "HEAD") {
       res.setHeader("Allow", "GET, HEAD");
       return plain(res, 405, "method not allowed");
@@ -38,7 +41,11 @@ export function createAdmin(options: {
       case "/openapi.json":
         return plain(res, 200, openApi, "application/json; charset=utf-8");
       default:
-        return plain(res, 404, "no such page; there are /livez, /readyz, /metrics and /openapi.json");
+        return plain(
+          res,
+          404,
+          "no such page; there are /livez, /readyz, /metrics, /openapi.json and /console",
+        );
     }
   });
 }

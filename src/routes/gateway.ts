@@ -30,6 +30,8 @@ export interface Gateway {
   seenTasks: SeenTasks;
   /** Tasks it made while the store was away, which the store will never know. */
   unmeteredTasks: SeenTasks;
+  /** Counts a refusal of a known key for the console; `outcome` is the name in the error table. */
+  countRefusal(keyId: string, accountId: string, outcome: string): void;
   metrics: Metrics;
   log: Logger;
   draining(): boolean;

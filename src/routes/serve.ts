@@ -143,9 +143,12 @@ export function createServe(gateway: Gateway) {
     metrics.inFlight.dec();
     metrics.requests.inc({ route: template, status, outcome });
     metrics.requestSeconds.observe(
-      { route: template, class: `${Math.floor(status / 100)}xx` },
+      { route: template, class: CLASSES[Math.floor(status / 100)]! },
       elapsedMs / 1000,
     );
+    if (answer && status >= 400 && status < 500 && exchange.accountId !== undefined) {
+      gateway.countRefusal(exchange.keyId ?? "", exchange.accountId, outcome);
+    }
     logRequest(log, status >= 500 ? "warn" : "info", {
       request_id: exchange.requestId,
       method: req.method,
@@ -182,5 +185,7 @@ export function createServe(gateway: Gateway) {
   };
 }
 
+/** Classes of HTTP status, by their first digit. */
+const CLASSES = ["", "1xx", "2xx", "3xx", "4xx", "5xx"];
 const upgradeRefused = refuse("upgrade_refused");
 const ignore = (): void => undefined;

@@ -14,6 +14,7 @@ const READY_TIMEOUT_MS = 60_000;
 const CONNECT_TIMEOUT_MS = 3000;
 /** Above the gateway's own drain timeout of 30 s. */
 const DRAIN_GRACE_MS = 45_000;
+const READ_ONLY = " (read-only; start with ADMIN_TOKEN=… of 16 characters or more to act there)";
 
 /** Something that runs and must be stopped; those started last are stopped first. */
 interface Part {
@@ -89,14 +90,14 @@ async function startAll(env: NodeJS.ProcessEnv, parts: Part[], signal: AbortSign
     stdio: ["ignore", "inherit", "inherit"],
   });
   parts.push({ name: "the gateway", ended: gateway.ended, stop: () => gateway.stop(DRAIN_GRACE_MS) });
-  await isReady(`http://${reachable(ports.adminHost)}:${ports.adminPort}/readyz`, gateway, signal);
+  const adminUrl = `http://${reachable(ports.adminHost)}:${ports.adminPort}`;
+  await isReady(`${adminUrl}/readyz`, gateway, signal);
   const baseUrl = `http://${reachable(ports.host)}:${ports.port}`;
   const keyFile = join(TOLLGATE_DIR, demoKeyName(env.REDIS_URL));
   const key = await demoKey(baseUrl, keyFile, join(ROOT, "src/cli.ts"), childEnv);
   signal.throwIfAborted();
-  console.log(
-    `\nTollgate is ready at ${baseUrl}; metrics at http://${reachable(ports.adminHost)}:${ports.adminPort}/metrics`,
-  );
+  console.log(`\nTollgate is ready at ${baseUrl}; metrics at ${adminUrl}/metrics`);
+  console.log(`The operators' console: ${adminUrl}/console${env.ADMIN_TOKEN ? "" : READ_ONLY}`);
   console.log(demoText(baseUrl, key));
 }
 

@@ -60,6 +60,17 @@ test("two processes share the port, the limits and one metrics page; one that di
   expect(await samples(gateway.adminUrl, "tollgate_requests_total")).toEqual([sent]);
   expect(await sound()).toBe(sent);
 
+  // The console, which the first one serves, shows what both have refused.
+  for (let n = 0; n < 10; n++) {
+    await send(gateway.url, "GET", "/api/v1/credits", { headers: { connection: "close" } });
+  }
+  await until(async () => {
+    const response = await fetch(`${gateway.adminUrl}/console/api/live`);
+    const live = (await response.json()) as { denied: { outcome: string; last_15_minutes: number }[] };
+    const refused = live.denied.find(({ outcome }) => outcome === "missing_api_key");
+    return refused?.last_15_minutes === 10;
+  }, "the console to show the refusals of both");
+
   // The second one is killed: requests go on, and it is replaced.
   const [other] = await workersOf(gateway.pid);
   process.kill(other!, "SIGKILL");

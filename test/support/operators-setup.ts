@@ -8,8 +8,7 @@ declare module "vitest" {
   }
 }
 
-/** `npm run test:operators` wants a Prometheus, and fails without; `npm test` leaves it out, for half a minute's sake. */
+/** Only `npm run test:operators` comes here: it wants a Prometheus, and fails without. */
 export default async function setup(project: TestProject): Promise<void> {
-  const wanted = process.env.TOLLGATE_OPERATORS === "1";
-  project.provide("prometheus", wanted ? await findPrometheus() : undefined);
+  project.provide("prometheus", await findPrometheus());
 }

@@ -157,7 +157,11 @@ test("a file that cannot be read is one problem in words", () => {
 });
 
 test("redact leaves no secret in what is printed", () => {
-  const env = { UPSTREAM_API_KEY: "up_5ecret", REDIS_URL: "rediss://app:hunter2@redis.example.com:6380/1" };
+  const env = {
+    UPSTREAM_API_KEY: "up_5ecret",
+    ADMIN_TOKEN: "5ecret-and-longer",
+    REDIS_URL: "rediss://app:hunter2@redis.example.com:6380/1",
+  };
   const config = configOf("", env);
   expect(config.upstream.apiKey).toBe("up_5ecret");
   expect(config.store.redisUrl).toBe(env.REDIS_URL);
@@ -165,6 +169,7 @@ test("redact leaves no secret in what is printed", () => {
   expect(JSON.stringify(shown)).not.toMatch(/5ecret|hunter2/);
   expect(shown.store.redisUrl).toBe("rediss://app:***@redis.example.com:6380/1");
   expect(shown.upstream.apiKey).toBe("***");
+  expect(shown.admin.token).toBe("***");
   expect(redact(configOf(""))).toEqual(configOf(""));
 });
 

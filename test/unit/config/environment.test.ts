@@ -17,6 +17,7 @@ const ENV = {
   REDIS_URL: "rediss://app:p%23ss@env:2/3?family=6",
   UPSTREAM_URL: "https://env/base/",
   UPSTREAM_API_KEY: "up_1",
+  ADMIN_TOKEN: "sixteen-letters-",
   FALLBACK_STRATEGY: "allow",
   LOG_LEVEL: "fatal",
 };
@@ -27,7 +28,7 @@ test.each([
 ])("each variable goes before %s", (_, file) => {
   expect(configOf(file, ENV)).toMatchObject({
     server: { host: "::1", port: 0 },
-    admin: { host: "admin.internal", port: 65_535 },
+    admin: { host: "admin.internal", port: 65_535, token: ENV.ADMIN_TOKEN },
     store: { redisUrl: ENV.REDIS_URL, fallbackStrategy: "allow" },
     upstream: { url: "https://env/base", apiKey: "up_1" },
     log: { level: "fatal" },
@@ -47,6 +48,11 @@ test.each([
   ["ADMIN_PORT", "8080", "must differ from server.port: both are 8080"],
   ["FALLBACK_STRATEGY", "Deny", 'must be one of deny, allow, not "Deny"'],
   ["UPSTREAM_URL", "https://e/?a=1", "must end with its path: no query and no fragment"],
+  [
+    "ADMIN_TOKEN",
+    "fifteen-letters",
+    "must be 16 to 256 visible ASCII characters, without spaces; `openssl rand -base64 24` makes one",
+  ],
   ["UPSTREAM_API_KEY", "up_1\n", "must be 1 to 4096 visible ASCII characters, without spaces or line breaks"],
 ])("%s=%j is a problem of that variable", (name, value, message) => {
   const { problems } = errorOf(() => configOf("admin: { host: 0.0.0.0 }", { [name]: value }));
@@ -71,6 +77,7 @@ test.each([
   ["REDIS_URL", "http://:hunter2@redis"],
   ["UPSTREAM_URL", "https://user:hunter2@generator.example.com"],
   ["UPSTREAM_API_KEY", "hunter2 "],
+  ["ADMIN_TOKEN", "hunter2"],
 ])("%s=%s is refused without repeating the secret", (name, value) => {
   const error = errorOf(() => configOf("", { [name]: value }));
   expect(error.problems).toHaveLength(1);

@@ -1,0 +1,72 @@
+import { grantCredits, OperatorError } from "../../store/accounts.ts";
+import { findKey, revokeKey } from "../../store/keys.ts";
+import type { OperatorSession } from "../../store/operator-session.ts";
+import { findTask, releaseTask } from "../../store/tasks.ts";
+
+/** What an action did, and what the audit log says of it. */
+export interface Done {
+  answer: { outcome: string } & Record<string, unknown>;
+  /** What it was done to, and with which numbers. */
+  audit: { target: string } & Record<string, unknown>;
+}
+
+export interface Action {
+  /** What it would be done to: for the audit line of one that fails. */
+  target(body: Body): string;
+  run(body: Body): Promise<Done>;
+}
+
+type Body = Readonly<Record<string, unknown>>;
+
+/**
+ * What the console can change, by name under /console/api/: the same functions as the command line's.
+ * @throws OperatorError for what an operator can mend, GatewayError `store_unavailable`
+ */
+export function createActions({ run }: OperatorSession): Record<string, Action> {
+  return {
+    release: {
+      target: (body) => textOf(body, "id"),
+      async run(body) {
+        const id = textOf(body, "id");
+        const { release, view } = await run(async (redis) => ({
+          release: await releaseTask(redis, id),
+          view: await findTask(redis, id),
+        }));
+        const account = { account_id: view.record.account_id };
+        return { answer: { ...release }, audit: { target: id, ...account, ...release } };
+      },
+    },
+    grant: {
+      target: (body) => textOf(body, "account_id"),
+      async run(body) {
+        const [accountId, reference] = [textOf(body, "account_id"), textOf(body, "reference")];
+        const { amount } = body;
+        if (typeof amount !== "number") throw new OperatorError("amount must be a whole number of credits");
+        const { outcome, balance } = await run((redis) => grantCredits(redis, accountId, amount, reference));
+        return {
+          answer: { outcome, balance },
+          audit: { target: accountId, amount, reference, outcome, balance },
+        };
+      },
+    },
+    revoke: {
+      target: (body) => textOf(body, "key_id"),
+      async run(body) {
+        const keyId = textOf(body, "key_id");
+        if (keyId.startsWith("sk_")) throw new OperatorError("give the key's id, not the key itself");
+        const { done, accountId } = await run(async (redis) => {
+          const key = await findKey(redis, keyId);
+          return { done: await revokeKey(redis, key), accountId: key.accountId };
+        });
+        const outcome = done ? "revoked" : "already_revoked";
+        return { answer: { outcome }, audit: { target: keyId, account_id: accountId, outcome } };
+      },
+    },
+  };
+}
+
+function textOf(body: Body, name: string): string {
+  const value = body[name];
+  if (typeof value === "string" && value !== "" && value.length <= 300) return value;
+  throw new OperatorError(`${name} is missing: it must be a text of 1 to 300 characters`);
+}

@@ -1,0 +1,150 @@
+import type { IncomingMessage, ServerResponse } from "node:http";
+import { hostname } from "node:os";
+import { GatewayError } from "../../core/errors.ts";
+import type { Tiers } from "../../core/limits.ts";
+import { newRequestId } from "../../http/exchange.ts";
+import { OperatorError } from "../../store/accounts.ts";
+import type { OperatorSession } from "../../store/operator-session.ts";
+import type { Logger } from "../../telemetry/log.ts";
+import type { createAccess } from "./access.ts";
+import { type Action, createActions } from "./actions.ts";
+import type { createLive } from "./live.ts";
+import { createReads } from "./reads.ts";
+
+const BODY_BYTES_MAX = 4096;
+
+interface Reply {
+  status: number;
+  body: object;
+  headers?: Record<string, string>;
+}
+
+/** The console's data: JSON under /console/api/, GET to read, POST to act. Every action writes one audit line. */
+export function createApi(options: {
+  access: ReturnType<typeof createAccess>;
+  session: OperatorSession;
+  live: ReturnType<typeof createLive>;
+  tiers(): Tiers;
+  notReady(): string | undefined;
+  log: Logger;
+}) {
+  const { access, live, log } = options;
+  const reads = createReads(options.session, options.tiers);
+  const actions = createActions(options.session);
+  // Who moved money must be on record whatever the log level.
+  const audit = log.child({ audit: true }, { level: "info" });
+  reads.live = async (query) => ({
+    gateway: {
+      host: hostname(),
+      pid: process.pid,
+      uptime_seconds: Math.round(process.uptime()),
+      not_ready: options.notReady(),
+    },
+    writable: access.writable,
+    ...live.view(Number(query.get("after_ms") ?? 0)),
+  });
+
+  async function decide(
+    req: IncomingMessage,
+    name: string,
+    query: URLSearchParams,
+    requestId: string,
+  ): Promise<Reply> {
+    const read = Object.hasOwn(reads, name) ? reads[name] : undefined;
+    const action = Object.hasOwn(actions, name) ? actions[name] : undefined;
+    const entry = access.check(req, action !== undefined);
+    if (entry.outcome === "denied") {
+      const { status, error, wrongToken, retryAfterSeconds } = entry;
+      if (wrongToken) log.warn({ remote_address: req.socket.remoteAddress }, "console: a wrong ADMIN_TOKEN");
+      const headers: Record<string, string> = status === 401 ? { "WWW-Authenticate": "Bearer" } : {};
+      if (retryAfterSeconds !== undefined) headers["Retry-After"] = String(retryAfterSeconds);
+      return { status, body: { error }, headers };
+    }
+    if (!read && !action) return { status: 404, body: { error: "the console's API has no such path" } };
+    const method = read ? "GET" : "POST";
+    if (req.method !== method) {
+      return { status: 405, body: { error: `use ${method}` }, headers: { Allow: method } };
+    }
+    if (read) return { status: 200, body: await read(query) };
+    const body = await readBody(req);
+    if ("refused" in body) return body.refused;
+    return { status: 200, body: await act(name, action!, body.value, req, requestId) };
+  }
+
+  async function act(
+    name: string,
+    action: Action,
+    body: Record<string, unknown>,
+    req: IncomingMessage,
+    requestId: string,
+  ): Promise<object> {
+    const line = { action: name, remote_address: req.socket.remoteAddress, request_id: requestId };
+    let target: string | undefined;
+    try {
+      target = action.target(body);
+      const done = await action.run(body);
+      audit.info({ ...line, ...done.audit }, "console action");
+      return done.answer;
+    } catch (error) {
+      const outcome = error instanceof OperatorError ? "refused" : "failed";
+      const why = error instanceof Error ? error.message : String(error);
+      audit.info({ ...line, target, outcome, why }, "console action");
+      throw error;
+    }
+  }
+
+  return async (req: IncomingMessage, res: ServerResponse, name: string, query: URLSearchParams) => {
+    const requestId = newRequestId();
+    const reply = await decide(req, name, query, requestId).catch((error: unknown) =>
+      failure(error, requestId),
+    );
+    res.writeHead(reply.status, {
+      "Content-Type": "application/json; charset=utf-8",
+      "Cache-Control": "no-store",
+      "X-Content-Type-Options": "nosniff",
+      "X-Request-Id": requestId,
+      "Cross-Origin-Resource-Policy": "same-origin",
+      ...reply.headers,
+    });
+    const body = reply.status < 400 ? reply.body : { ...reply.body, request_id: requestId };
+    res.end(`${JSON.stringify(body)}\n`);
+    // What was not read of a refused request ends with its connection.
+    if (!req.complete) req.resume();
+  };
+
+  function failure(error: unknown, requestId: string): Reply {
+    if (error instanceof OperatorError) return { status: 400, body: { error: error.message } };
+    if (error instanceof GatewayError) {
+      return { status: 503, body: { error: `Redis cannot be used: ${error.message}` } };
+    }
+    log.error({ request_id: requestId, err: error }, "console: internal fault");
+    return { status: 500, body: { error: "internal fault; the log says more under this request id" } };
+  }
+}
+
+/** Reads a small JSON object. */
+async function readBody(
+  req: IncomingMessage,
+): Promise<{ value: Record<string, unknown> } | { refused: Reply }> {
+  const refused = (status: number, error: string) => ({ refused: { status, body: { error } } });
+  if (!/^application\/json *(;|$)/i.test(req.headers["content-type"] ?? "")) {
+    return refused(415, "the body must be application/json");
+  }
+  const chunks: Buffer[] = [];
+  let bytes = 0;
+  for await (const chunk of req as AsyncIterable<Buffer>) {
+    // Read to its end all the same: leaving early would break the connection before the answer.
+    bytes += chunk.length;
+    if (bytes <= BODY_BYTES_MAX) chunks.push(chunk);
+  }
+  if (bytes > BODY_BYTES_MAX) return refused(413, `the body must not exceed ${BODY_BYTES_MAX} bytes`);
+  try {
+    const value: unknown = JSON.parse(Buffer.concat(chunks).toString("utf8"));
+    if (typeof value === "object" && value !== null && !Array.isArray(value)) {
+      return { value: value as Record<string, unknown> };
+    }
+  } catch {
+    // Said below.
+  }
+  return refused(400, "the body must be a JSON object");
+}

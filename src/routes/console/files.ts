@@ -1,0 +1,54 @@
+import { readFile } from "node:fs/promises";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+
+const PAGE = join(import.meta.dirname, "page");
+/** uPlot's files lie beside the one that it names as its main. */
+const UPLOT = fileURLToPath(new URL(".", import.meta.resolve("uplot")));
+
+const SCRIPT = "text/javascript; charset=utf-8";
+const STYLE = "text/css; charset=utf-8";
+
+/** The only files that are served, by the path below /console/. */
+const FILES: Readonly<Record<string, { file: string; type: string }>> = {
+  "": { file: join(PAGE, "index.html"), type: "text/html; charset=utf-8" },
+  "icon.svg": { file: join(PAGE, "icon.svg"), type: "image/svg+xml" },
+  "console.css": { file: join(PAGE, "console.css"), type: STYLE },
+  "uplot.css": { file: join(UPLOT, "uPlot.min.css"), type: STYLE },
+  "uplot.js": { file: join(UPLOT, "uPlot.esm.js"), type: SCRIPT },
+  ...Object.fromEntries(
+    ["main", "api", "dom", "dialogs", "plots", "overview", "keys", "accounts", "tasks"].map((name) => [
+      `${name}.js`,
+      { file: join(PAGE, `${name}.js`), type: SCRIPT },
+    ]),
+  ),
+};
+
+/** Nothing but its own files, in no frame, kept by nobody; no script can make markup from text. */
+export const pageHeaders = {
+  "Content-Security-Policy": [
+    "default-src 'none'",
+    "script-src 'self'",
+    "style-src 'self'",
+    "img-src 'self'",
+    "connect-src 'self'",
+    "base-uri 'none'",
+    "form-action 'none'",
+    "frame-ancestors 'none'",
+    "require-trusted-types-for 'script'",
+    "trusted-types 'none'",
+  ].join("; "),
+  "Cache-Control": "no-store",
+  "X-Content-Type-Options": "nosniff",
+  "X-Frame-Options": "DENY",
+  "Referrer-Policy": "no-referrer",
+  "Cross-Origin-Opener-Policy": "same-origin",
+  "Cross-Origin-Resource-Policy": "same-origin",
+} as const;
+
+/** One of the console's files; undefined for any other path. */
+export async function pageFile(path: string): Promise<{ body: Buffer; type: string } | undefined> {
+  if (!Object.hasOwn(FILES, path)) return undefined;
+  const { file, type } = FILES[path]!;
+  return { body: await readFile(file), type };
+}

@@ -1,0 +1,229 @@
+import { get } from "./api.js";
+import { age, bar, byId, count, el, heading, rate, table, took } from "./dom.js";
+import { createPlot } from "./plots.js";
+
+const KEPT_MS = 15 * 60_000;
+
+const KINDS = { all: "all requests", generations: "generations", polls: "task polls" };
+
+/** @typedef {{ atMs: number[], series: Record<string, (number | null)[]> }} History */
+
+/**
+ * Live numbers of this gateway, read every two seconds while somebody looks.
+ * @param {HTMLElement} view
+ * @returns {() => void} ends it
+ */
+export function showOverview(view) {
+  /** @type {History} */
+  const history = { atMs: [], series: {} };
+  const state = { kind: "all", paused: false, ended: false, timer: 0 };
+  const tiles = createTiles();
+  const rates = createPlot({
+    title: "Requests per second",
+    note: "Averaged over 10 s, this gateway.",
+    format: rate,
+    tick: (value) => String(Number(value.toPrecision(3))),
+    lines: [
+      { name: "ok", label: "answered", color: "--blue", fill: true },
+      { name: "refused", label: "refused (4xx)", color: "--orange", dash: [8, 3] },
+      { name: "failed", label: "failed (5xx)", color: "--red", dash: [3, 3] },
+    ],
+  });
+  const refusals = createPlot({
+    title: "Refusals per second, by limit",
+    note: "Averaged over 10 s, this gateway.",
+    format: rate,
+    tick: (value) => String(Number(value.toPrecision(3))),
+    lines: [
+      { name: "rate_limited", label: "per minute", color: "--orange" },
+      { name: "concurrency_limited", label: "slots", color: "--violet", dash: [8, 3] },
+      { name: "daily_limited", label: "per day", color: "--teal", dash: [3, 3] },
+      { name: "insufficient_credits", label: "credits", color: "--red", dash: [10, 3, 2, 3] },
+      { name: "other_refusals", label: "other", color: "--soft", dash: [1, 3] },
+    ],
+  });
+  const slots = createPlot({
+    title: "Slots taken",
+    note: "Holds and unfinished tasks over all gateways, read every 10 s; in flight in this one.",
+    format: (value) => (value === null || value === undefined ? "–" : count(Math.round(value))),
+    lines: [
+      { name: "slots", label: "slots, all gateways", color: "--violet", fill: true },
+      { name: "in_flight", label: "requests in flight here", color: "--blue", dash: [8, 3] },
+    ],
+  });
+  const latencyPlot = () =>
+    createPlot({
+      title: `Latency of ${KINDS[/** @type {keyof typeof KINDS} */ (state.kind)]}`,
+      note: "Over 30 s, this gateway; logarithmic.",
+      format: took,
+      logarithmic: true,
+      lines: [
+        { name: `${state.kind}_p50`, label: "p50", color: "--blue" },
+        { name: `${state.kind}_p99`, label: "p99", color: "--red", dash: [8, 3] },
+        { name: `${state.kind}_upstream_p99`, label: "generator's p99", color: "--teal", dash: [3, 3] },
+      ],
+    });
+  let latency = latencyPlot();
+
+  const latencyBox = el("div", {}, latency.figure);
+  const denied = el("div", {});
+  const pause = el("button", { type: "button", className: "quiet", "aria-pressed": "false" }, "Pause");
+  pause.addEventListener("click", () => {
+    state.paused = !state.paused;
+    pause.setAttribute("aria-pressed", String(state.paused));
+    pause.textContent = state.paused ? "Go on" : "Pause";
+  });
+  const select = el(
+    "select",
+    { id: "latency-kind" },
+    ...Object.entries(KINDS).map(([value, label]) => el("option", { value }, label)),
+  );
+  select.addEventListener("change", () => {
+    state.kind = select.value;
+    latency.destroy();
+    latency = latencyPlot();
+    latencyBox.replaceChildren(latency.figure);
+    latency.show();
+    update();
+  });
+  const choice = el(
+    "p",
+    { className: "choice" },
+    el("label", { htmlFor: "latency-kind" }, "Latency of"),
+    " ",
+    select,
+  );
+
+  view.replaceChildren(
+    el("div", { className: "heading" }, heading("Overview"), choice, pause),
+    tiles.list,
+    el("div", { className: "plots" }, rates.figure, latencyBox, refusals.figure, slots.figure),
+    denied,
+  );
+  for (const plot of [rates, latency, refusals, slots]) plot.show();
+
+  function update() {
+    const seconds = history.atMs.map((ms) => ms / 1000);
+    for (const plot of [rates, latency, refusals, slots]) plot.update(seconds, history.series);
+    tiles.update((name) => history.series[name]?.at(-1), state.kind);
+  }
+
+  async function read() {
+    if (state.paused || document.hidden) return;
+    const live = await get("live", { after_ms: history.atMs.at(-1) ?? 0 });
+    if (state.ended) return;
+    append(history, live);
+    showState(live.gateway);
+    byId("read-only").hidden = live.writable;
+    update();
+    denied.replaceChildren(deniedTable(live.denied));
+  }
+
+  const loop = () => {
+    read()
+      .catch((error) => showTrouble(error))
+      .finally(() => {
+        if (!state.ended) state.timer = setTimeout(loop, 2000);
+      });
+  };
+  loop();
+  return () => {
+    state.ended = true;
+    clearTimeout(state.timer);
+    for (const plot of [rates, latency, refusals, slots]) plot.destroy();
+  };
+}
+
+/**
+ * @param {History} history
+ * @param {{ at_ms: number[], series: Record<string, (number | null)[]> }} live
+ */
+function append(history, live) {
+  const before = history.atMs.length;
+  history.atMs.push(...live.at_ms);
+  for (const [name, values] of Object.entries(live.series)) {
+    history.series[name] ??= Array(before).fill(null);
+    history.series[name].push(...values);
+  }
+  const since = (history.atMs.at(-1) ?? 0) - KEPT_MS;
+  const old = history.atMs.findIndex((ms) => ms >= since);
+  if (old <= 0) return;
+  history.atMs.splice(0, old);
+  for (const values of Object.values(history.series)) values.splice(0, old);
+}
+
+function createTiles() {
+  const tile = (/** @type {string} */ label, /** @type {string} */ unit) => {
+    const value = el("dd", {}, "–");
+    return {
+      value,
+      box: el(
+        "div",
+        { className: "tile" },
+        el("dt", {}, label),
+        value,
+        el("dd", { className: "unit" }, unit),
+      ),
+    };
+  };
+  const answered = tile("Answered", "per second");
+  const refused = tile("Refused", "per second, 4xx");
+  const failed = tile("Failed", "per second, 5xx");
+  const p50 = tile("Latency p50", "");
+  const p99 = tile("Latency p99", "");
+  const slots = tile("Slots taken", "over all gateways");
+  const boxes = [answered, refused, failed, p50, p99, slots].map(({ box }) => box);
+  return {
+    list: el("dl", { className: "tiles" }, ...boxes),
+    /**
+     * @param {(name: string) => number | null | undefined} latest
+     * @param {string} kind
+     */
+    update(latest, kind) {
+      answered.value.textContent = rate(latest("ok"));
+      refused.value.textContent = rate(latest("refused"));
+      failed.value.textContent = rate(latest("failed"));
+      failed.box.classList.toggle("alarm", (latest("failed") ?? 0) > 0);
+      p50.value.textContent = took(latest(`${kind}_p50`));
+      p99.value.textContent = took(latest(`${kind}_p99`));
+      for (const { box } of [p50, p99]) {
+        const unit = box.lastElementChild;
+        if (unit) unit.textContent = KINDS[/** @type {keyof typeof KINDS} */ (kind)];
+      }
+      const taken = latest("slots");
+      slots.value.textContent = taken === null || taken === undefined ? "–" : count(taken);
+    },
+  };
+}
+
+/** @param {{ outcome: string, status: number, last_minute: number, last_15_minutes: number }[]} denied */
+function deniedTable(denied) {
+  const most = denied[0]?.last_15_minutes ?? 0;
+  return table(
+    "Why requests were refused or failed, this gateway",
+    [
+      { title: "Outcome", header: true, cell: (row) => el("code", {}, row.outcome) },
+      { title: "HTTP", numeric: true, cell: (row) => row.status },
+      { title: "Last minute", numeric: true, cell: (row) => count(row.last_minute) },
+      { title: "Last 15 minutes", numeric: true, cell: (row) => bar(row.last_15_minutes, most) },
+    ],
+    denied,
+    "Nothing was refused in the last 15 minutes.",
+  );
+}
+
+/** @param {{ host: string, pid: number, uptime_seconds: number, not_ready?: string }} gateway */
+function showState({ host, pid, uptime_seconds, not_ready }) {
+  const state = byId("state");
+  state.className = not_ready ? "state bad" : "state good";
+  const where = `${host}, process ${pid}, up ${age(uptime_seconds)}`;
+  const text = not_ready ? `Not ready: ${not_ready} · ${where}` : `Ready · ${where}`;
+  if (state.textContent !== text) state.textContent = text;
+}
+
+/** @param {unknown} error */
+export function showTrouble(error) {
+  const state = byId("state");
+  state.className = "state bad";
+  state.textContent = `No data: ${error instanceof Error ? error.message : error}`;
+}

@@ -1,0 +1,187 @@
+import { el } from "./dom.js";
+import uPlot from "./uplot.js";
+
+const HEIGHT = 210;
+/** A page opened right after the start shows at least so much. */
+const SPAN_MIN_SECONDS = 120;
+
+/** @typedef {{ name: string, label: string, color: string, dash?: number[], fill?: boolean }} Line */
+
+/**
+ * A plot over time with a legend that says in words what the lines say now, or where the pointer is.
+ * @param {object} options
+ * @param {string} options.title
+ * @param {string} options.note what is averaged over what
+ * @param {Line[]} options.lines `color` names a custom property of the style sheet
+ * @param {(value: number | null | undefined) => string} options.format
+ * @param {(value: number) => string} [options.tick] the same for the axis
+ * @param {boolean} [options.logarithmic]
+ */
+export function createPlot({ title, note, lines, format, tick = format, logarithmic = false }) {
+  const values = lines.map(() => el("output", {}, "–"));
+  const legend = el(
+    "ul",
+    { className: "legend" },
+    ...lines.map(({ label, color, dash }, at) => el("li", {}, swatch(color, dash), `${label} `, values[at])),
+  );
+  const box = el("div", {
+    className: "plot",
+    role: "img",
+    "aria-label": `Plot: ${title}. The legend has the latest values.`,
+  });
+  const figure = el(
+    "figure",
+    {},
+    el("figcaption", {}, el("h3", {}, title), el("p", { className: "hint" }, note)),
+    legend,
+    box,
+  );
+  /** @type {uPlot | undefined} */
+  let plot;
+  /** @type {uPlot.AlignedData} */
+  let data = [[], ...lines.map(() => [])];
+
+  /** @param {number | null | undefined} index the latest where there is none */
+  const showValues = (index) => {
+    lines.forEach((_, at) => {
+      const line = data[at + 1] ?? [];
+      const text = format(line[index ?? line.length - 1]);
+      const output = values[at];
+      if (output && output.textContent !== text) output.textContent = text;
+    });
+  };
+
+  const draw = () => {
+    plot?.destroy();
+    const axis = { stroke: colorOf("var(--soft)"), ticks: { show: false } };
+    const grid = { stroke: colorOf("var(--grid)"), width: 1 };
+    plot = new uPlot(
+      {
+        width: Math.max(240, box.clientWidth),
+        height: HEIGHT,
+        tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), "Etc/UTC"),
+        legend: { show: false },
+        cursor: { drag: { x: false, y: false }, sync: { key: "overview" }, points: { size: 6 } },
+        scales: {
+          x: { range: (_, min, max) => [Math.min(min, max - SPAN_MIN_SECONDS), max] },
+          y: logarithmic
+            ? { distr: 3, range: (_, min, max) => decades(min, max) }
+            : { range: (_, __, max) => [0, max > 0 ? max * 1.1 : 1] },
+        },
+        axes: [
+          {
+            ...axis,
+            grid,
+            size: 30,
+            space: 70,
+            values: (_, splits, __, ___, seconds) => splits.map((at) => clock(at, seconds)),
+          },
+          {
+            ...axis,
+            grid: logarithmic ? { ...grid, filter: wholeDecades } : grid,
+            size: 58,
+            values: (_, splits) => splits.map((value) => (value === null ? "" : tick(value))),
+            ...(logarithmic ? { filter: wholeDecades } : {}),
+          },
+        ],
+        series: [
+          {},
+          ...lines.map(({ label, color, dash, fill }) => ({
+            label,
+            stroke: colorOf(`var(${color})`),
+            width: 2,
+            points: { show: false },
+            ...(dash ? { dash } : {}),
+            ...(fill ? { fill: colorOf(`color-mix(in srgb, var(${color}) 15%, transparent)`) } : {}),
+          })),
+        ],
+        hooks: { setCursor: [(u) => showValues(u.cursor.idx)] },
+      },
+      data,
+      box,
+    );
+  };
+
+  const resized = new ResizeObserver(() =>
+    plot?.setSize({ width: Math.max(240, box.clientWidth), height: HEIGHT }),
+  );
+  const themed = matchMedia("(prefers-color-scheme: dark)");
+  themed.addEventListener("change", draw);
+
+  return {
+    figure,
+    /** To be called once the figure is in the page: it has no width before. */
+    show() {
+      draw();
+      resized.observe(box);
+    },
+    /**
+     * @param {number[]} seconds Unix
+     * @param {Record<string, (number | null)[]>} series
+     */
+    update(seconds, series) {
+      data = [seconds, ...lines.map(({ name }) => series[name] ?? seconds.map(() => null))];
+      plot?.setData(data);
+      showValues(plot?.cursor.idx);
+    },
+    destroy() {
+      resized.disconnect();
+      themed.removeEventListener("change", draw);
+      plot?.destroy();
+    },
+  };
+}
+
+/** A short piece of the line, so that it is known by its dashes too. */
+function swatch(/** @type {string} */ color, /** @type {number[] | undefined} */ dash) {
+  const space = "http://www.w3.org/2000/svg";
+  const svg = document.createElementNS(space, "svg");
+  for (const [name, value] of Object.entries({ width: "22", height: "8", "aria-hidden": "true" }))
+    svg.setAttribute(name, value);
+  const line = document.createElementNS(space, "path");
+  line.setAttribute("d", "M0 4h22");
+  line.setAttribute("class", `line ${color.slice(2)}`);
+  if (dash) line.setAttribute("stroke-dasharray", dash.join(" "));
+  svg.append(line);
+  return svg;
+}
+
+/**
+ * A colour of the style sheet as the canvas wants it, in the theme of the moment.
+ * @param {string} expression
+ */
+function colorOf(expression) {
+  const probe = el("i");
+  probe.style.color = expression;
+  document.body.append(probe);
+  const { color } = getComputedStyle(probe);
+  probe.remove();
+  return color;
+}
+
+/**
+ * @param {unknown} _
+ * @param {(number | null)[]} splits
+ */
+const wholeDecades = (_, splits) =>
+  splits.map((value) =>
+    value !== null && Number.isInteger(Math.round(Math.log10(value) * 1e6) / 1e6) ? value : null,
+  );
+
+/**
+ * @param {number} seconds Unix
+ * @param {number} apart seconds from one to the next
+ */
+const clock = (seconds, apart) => new Date(seconds * 1000).toISOString().slice(11, apart < 60 ? 19 : 16);
+
+/**
+ * Whole powers of ten around the data.
+ * @param {number | null} min
+ * @param {number | null} max
+ * @returns {[number, number]}
+ */
+function decades(min, max) {
+  if (min === null || max === null || !(min > 0)) return [0.001, 1];
+  const [low, high] = [Math.floor(Math.log10(min)), Math.ceil(Math.log10(max))];
+  return [10 ** low, 10 ** Math.max(low + 1, high)];
+}

@@ -1,0 +1,196 @@
+import type { Redis } from "ioredis";
+import { ACCOUNT_ID, OperatorError } from "./accounts.ts";
+import { many, storeNowMs } from "./keys.ts";
+import { type LedgerEntry, latestEntries } from "./ledger-entries.ts";
+import { accountNames, partitionNames, partitionOf, requestName, taskName } from "./names.ts";
+import { partitionsOf } from "./partitions.ts";
+
+/** Names or records asked for at a time: about a millisecond of Redis. */
+const PAGE = 500;
+/** Calls that one page of accounts may take before it answers with what it has. */
+const ACCOUNT_SCANS_MAX = 200;
+/** Open requests looked at, at most, to find the old ones. */
+export const OPEN_LOOKED_AT_MAX = 20_000;
+
+export interface AccountRow {
+  accountId: string;
+  /** Credits that can be spent. */
+  balance: number;
+  held: number;
+  totalUsed: number;
+  totalRequests: number;
+}
+
+/**
+ * Some accounts, in no particular order.
+ * @param prefix of their ids; empty for all
+ * @param cursor where an earlier page ended; empty for the first
+ * @param least how many make a page; it may hold a scan's worth more
+ * @returns `next` is undefined after the last page; a page may be empty and still have a next
+ * @throws OperatorError for a cursor or prefix that makes no sense
+ */
+export async function pageAccounts(
+  redis: Redis,
+  prefix: string,
+  cursor: string,
+  least: number,
+): Promise<{ accounts: AccountRow[]; next: string | undefined }> {
+  const start = /^(\d{1,4}):(\d{1,20})$/.exec(cursor || "0:0");
+  if (!start) throw new OperatorError("the cursor is not one of an earlier page");
+  if (prefix !== "" && !ACCOUNT_ID.test(prefix)) {
+    throw new OperatorError("an account id has 1 to 64 characters of A-Z, a-z, 0-9, _, . and -");
+  }
+  const partitions = await partitionsOf(redis);
+  let [partition, scan] = [Number(start[1]), start[2] ?? "0"];
+  const accounts: AccountRow[] = [];
+  for (let scans = 0; scans < ACCOUNT_SCANS_MAX && partition < partitions; scans++) {
+    const { accounts: name } = partitionNames(partition);
+    const [next, ids] = await redis.sscan(name, scan, "MATCH", `${prefix}*`, "COUNT", PAGE);
+    accounts.push(...(await accountRows(redis, partition, ids)));
+    scan = next;
+    if (scan === "0") partition++;
+    if (accounts.length >= least) break;
+  }
+  return { accounts, next: partition < partitions ? `${partition}:${scan}` : undefined };
+}
+
+async function accountRows(redis: Redis, partition: number, ids: readonly string[]): Promise<AccountRow[]> {
+  const records = await many<(string | null)[], string>(redis, ids, (pipe, id) =>
+    pipe.hmget(accountNames(partition, id).account, "balance", "held", "total_used", "total_requests"),
+  );
+  return records.map((fields, at) => {
+    const [balance = 0, held = 0, totalUsed = 0, totalRequests = 0] = fields.map((field) =>
+      Number(field ?? 0),
+    );
+    return { accountId: ids[at] ?? "", balance: balance - held, held, totalUsed, totalRequests };
+  });
+}
+
+/**
+ * A page of an account's transactions, newest first: each entry names the one before it.
+ * @param from where an earlier page ended; empty for the first
+ * @returns `next` is undefined after the first transaction of all
+ */
+export async function pageTransactions(
+  redis: Redis,
+  accountId: string,
+  from: string,
+  most: number,
+): Promise<{ entries: LedgerEntry[]; next: string | undefined }> {
+  if (from !== "" && !/^\d{1,20}-\d{1,20}$/.test(from)) {
+    throw new OperatorError("the cursor is not one of an earlier page");
+  }
+  const partition = partitionOf(accountId, await partitionsOf(redis));
+  const last = from || (await redis.hget(accountNames(partition, accountId).account, "last_entry"));
+  const entries = await latestEntries(redis, partition, last ?? "", most);
+  if (entries.some((entry) => entry.accountId !== accountId)) {
+    throw new OperatorError("the cursor is not one of this account's pages");
+  }
+  return { entries, next: entries.at(-1)?.previous || undefined };
+}
+
+/** A request that is not at its end, as operators see it. Times are Unix ms. */
+export interface OpenView {
+  requestId: string;
+  taskId: string;
+  accountId: string;
+  keyId: string;
+  state: string;
+  endpoint: string;
+  price: number;
+  admittedAtMs: number;
+  dueAtMs: number;
+  /** What the upstream said last; empty if nobody has asked yet. */
+  status: string;
+}
+
+export interface OpenRequests {
+  /** Oldest first. */
+  requests: OpenView[];
+  /** How many are that old among those looked at. */
+  old: number;
+  /** Of all accounts, all gateways. */
+  open: number;
+  complete: boolean;
+  nowMs: number;
+}
+
+/** Holds and unfinished tasks that were admitted at least so long ago. @param most how many are answered */
+export async function oldOpenRequests(
+  redis: Redis,
+  olderThanMs: number,
+  most: number,
+): Promise<OpenRequests> {
+  const nowMs = await storeNowMs(redis);
+  const partitions = await partitionsOf(redis);
+  const old: (OpenView & { partition: number })[] = [];
+  let lookedAt = 0;
+  for (let partition = 0; partition < partitions && lookedAt < OPEN_LOOKED_AT_MAX; partition++) {
+    const { holds, polls } = partitionNames(partition);
+    for (const name of [holds, polls]) {
+      for (let from = 0; lookedAt < OPEN_LOOKED_AT_MAX; from += PAGE) {
+        const places = await placesOf(redis, name, from);
+        lookedAt += places.length;
+        for (const view of await openViews(redis, partition, places)) {
+          if (view.admittedAtMs <= nowMs - olderThanMs) old.push({ ...view, partition });
+        }
+        if (places.length < PAGE) break;
+      }
+    }
+  }
+  old.sort((a, b) => a.admittedAtMs - b.admittedAtMs);
+  const shown = old.slice(0, most);
+  const statuses = await many<string | null, (typeof shown)[number]>(redis, shown, (pipe, view) =>
+    pipe.hget(taskName(view.partition, view.taskId), "status"),
+  );
+  const open = await countOpen(redis, partitions);
+  return {
+    requests: shown.map(({ partition: _, ...view }, at) => ({ ...view, status: statuses[at] ?? "" })),
+    old: old.length,
+    open,
+    complete: lookedAt < OPEN_LOOKED_AT_MAX || lookedAt >= open,
+    nowMs,
+  };
+}
+
+type Place = Pick<OpenView, "requestId" | "dueAtMs">;
+
+/** A page of a list of open requests, by when the sweeper looks at them. */
+async function placesOf(redis: Redis, name: string, from: number): Promise<Place[]> {
+  const flat = await redis.zrange(name, String(from), String(from + PAGE - 1), "WITHSCORES");
+  return Array.from({ length: flat.length / 2 }, (_, at) => ({
+    requestId: flat[2 * at] ?? "",
+    dueAtMs: Number(flat[2 * at + 1]),
+  }));
+}
+
+async function openViews(redis: Redis, partition: number, places: readonly Place[]): Promise<OpenView[]> {
+  const records = await many<Record<string, string>, Place>(redis, places, (pipe, place) =>
+    pipe.hgetall(requestName(partition, place.requestId)),
+  );
+  return records.flatMap((record, at) => {
+    // Ended since the list was read.
+    const place = places[at];
+    if (!place || (record.state !== "held" && record.state !== "bound")) return [];
+    return {
+      ...place,
+      taskId: record.task_id ?? "",
+      accountId: record.account_id ?? "",
+      keyId: record.key_id ?? "",
+      state: record.state,
+      endpoint: record.endpoint ?? "",
+      price: Number(record.price ?? 0),
+      // A request that the store had forgotten before its BIND came has no admission.
+      admittedAtMs: Number(record.admitted_at ?? record.bound_at ?? 0),
+      status: "",
+    };
+  });
+}
+
+/** How many slots are taken over all gateways: holds and unfinished tasks. */
+export async function countOpen(redis: Redis, partitions: number): Promise<number> {
+  const names = Array.from({ length: partitions }, (_, partition) => partitionNames(partition));
+  const lists = names.flatMap(({ holds, polls }) => [holds, polls]);
+  const counts = await many<number, string>(redis, lists, (pipe, name) => pipe.zcard(name));
+  return counts.reduce((sum, count) => sum + count, 0);
+}

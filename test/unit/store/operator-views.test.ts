@@ -1,0 +1,77 @@
+import type { Redis } from "ioredis";
+import { expect, test } from "vitest";
+import { KEYS_LOOKED_AT_MAX, topKeysByUse } from "../../../src/store/operator-keys.ts";
+import { pageAccounts } from "../../../src/store/operator-views.ts";
+
+const DAY_MS = 86_400_000;
+const TIERS = { standard: { rateLimit: 20, maxConcurrent: 3, dailyLimit: 500 } };
+
+/**
+ * A Redis of two partitions that answers what these reads ask, and cuts every scan into pieces of two: with sets as
+ * large as that, a real one would take minutes to fill.
+ */
+function givenRedis(accounts: string[][], keysOf: (accountId: string) => string[]): Redis {
+  const answers = {
+    smembers: (name: string) => keysOf(name.split(":").at(-1) ?? ""),
+    hmget: (name: string, first: string) =>
+      first === "balance"
+        ? ["100", "10", "5", "1"]
+        : ["acme", "standard", String(Math.floor(Date.now() / DAY_MS)), name.split("_").at(-1) ?? "", null],
+  };
+  const redis = {
+    hget: async () => "2",
+    time: async () => [String(Math.floor(Date.now() / 1000)), "0"],
+    async sscan(name: string, cursor: string) {
+      const members = accounts[name.includes("{p01}") ? 1 : 0] ?? [];
+      const next = Number(cursor) + 2;
+      return [next < members.length ? String(next) : "0", members.slice(Number(cursor), next)];
+    },
+    pipeline() {
+      const results: [null, unknown][] = [];
+      const queue = (verb: keyof typeof answers) => (name: string, first: string) =>
+        results.push([null, answers[verb](name, first)]);
+      return { smembers: queue("smembers"), hmget: queue("hmget"), exec: async () => results };
+    },
+    defineCommand(verb: string) {
+      // INSPECT takes several items in a call, and so answers a list of replies.
+      Reflect.set(redis, verb, async () => [["known", 0, 20, 12, 0, 3, 2, "standard"]]);
+    },
+  };
+  return redis as unknown as Redis;
+}
+
+test("a page of accounts ends within a partition, and the next goes on there", async () => {
+  const redis = givenRedis([["a", "b", "c", "d", "e"], ["f"]], () => []);
+  const seen: string[][] = [];
+  for (let cursor: string | undefined = ""; cursor !== undefined; ) {
+    const page = await pageAccounts(redis, "", cursor, 2);
+    seen.push(page.accounts.map(({ accountId }) => accountId));
+    cursor = page.next;
+  }
+  expect(seen).toEqual([
+    ["a", "b"],
+    ["c", "d"],
+    ["e", "f"],
+  ]);
+});
+
+test("the most used keys come from a bounded number, and that there were more is said", async () => {
+  const many = (count: number) =>
+    givenRedis([["acme"]], () => Array.from({ length: count }, (_, n) => `key_${n + 1}`));
+  const cut = await topKeysByUse(many(KEYS_LOOKED_AT_MAX + 700), TIERS, 2);
+  expect(cut).toMatchObject({ keysLookedAt: KEYS_LOOKED_AT_MAX, complete: false });
+  expect(cut.keys.map(({ dayCount }) => dayCount)).toEqual([KEYS_LOOKED_AT_MAX, KEYS_LOOKED_AT_MAX - 1]);
+  const whole = await topKeysByUse(many(700), TIERS, 1);
+  expect(whole).toMatchObject({ keysLookedAt: 700, complete: true });
+  expect(whole.keys).toEqual([
+    {
+      keyId: "key_700",
+      accountId: "acme",
+      tier: "standard",
+      partition: 0,
+      dayCount: 700,
+      dailyLimit: 500,
+      now: { windowUsed: 8, rateLimit: 20, active: 2, maxConcurrent: 3 },
+    },
+  ]);
+});
