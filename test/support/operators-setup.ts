@@ -3,8 +3,7 @@ import { findPrometheus, type PrometheusBinaries } from "./prometheus.ts";
 
 declare module "vitest" {
   export interface ProvidedContext {
-    /** Undefined where nobody has asked for it. */
-    prometheus: PrometheusBinaries | undefined;
+    prometheus: PrometheusBinaries;
   }
 }
 
