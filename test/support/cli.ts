@@ -26,7 +26,7 @@ export const cliEnv = (env: Record<string, string> = {}): Record<string, string>
 
 /** Runs the command line as a process of its own: slow, and as real as it gets. */
 export function runProcess(args: readonly string[], env: Record<string, string> = {}): Promise<Ran> {
-  const options = { cwd: ROOT, env: cliEnv(env), timeout: 25_000, maxBuffer: 64e6 };
+  const options = { cwd: ROOT, env: cliEnv(env), timeout: 100_000, maxBuffer: 64e6 };
   return new Promise((done) => {
     execFile(process.execPath, [CLI, ...args], options, (error, stdout, stderr) => {
       done({ code: error ? Number(error.code ?? -1) : 0, stdout, stderr });
