@@ -11,14 +11,6 @@ export default defineConfig({
       { test: { name: "gateway", include: ["test/gateway/**/*.test.ts"], ...redis } },
       {
         test: {
-          name: "operators",
-          include: ["test/operators/**/*.test.ts"],
-          globalSetup: "test/support/operators-setup.ts",
-          testTimeout: 60_000,
-        },
-      },
-      {
-        test: {
           name: "fault",
           include: ["test/fault/**/*.test.ts"],
           testTimeout: 300_000,

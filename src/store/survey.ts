@@ -97,12 +97,7 @@ const emptySurvey = (atMs: number): Survey => ({
 });
 
 /** Adds one list of a partition to a survey. What is open is due some day, and has a slot. DESIGN 3, invariant 3. */
-async function look(
-  { command }: Connection,
-  partition: number,
-  due: string,
-  survey: Survey,
-): Promise<void> {
+async function look({ command }: Connection, partition: number, due: string, survey: Survey): Promise<void> {
   const [first] = await command((redis) => redis.zrangebyscore(due, "-inf", "+inf", "LIMIT", 0, 1));
   if (first === undefined) return;
   const [dueAt, total, ids] = await command((redis) =>

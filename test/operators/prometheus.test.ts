@@ -1,8 +1,9 @@
 import { setTimeout as delay } from "node:timers/promises";
-import { afterAll, beforeAll, describe, expect, inject, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type IssuedKey, issueKey } from "../../src/store/accounts.ts";
 import { givenGateway, type TestGateway, until } from "../support/gateway.ts";
 import {
+  findPrometheus,
   type PrometheusBinaries,
   promtool,
   type RunningPrometheus,
@@ -14,16 +15,11 @@ import { away, generate, givenRedis, ready, type TestRedis } from "../support/st
 /** The first check of the books comes ten seconds after the start, and has a process of its own to start. */
 const PATIENCE_MS = 40_000;
 
-/** Undefined: nothing of this file runs. See test/support/operators-setup.ts. */
-const binaries = inject("prometheus");
-
-test.runIf(binaries === undefined)("dashboard and alerts are tried by `npm run test:operators`", () => {
-  console.log("Dashboard and alerts are not tried with a real Prometheus: that is `npm run test:operators`.");
-  expect(binaries).toBeUndefined();
-});
-
-describe.skipIf(binaries === undefined)("with a real Prometheus", () => {
-  const tools = binaries as PrometheusBinaries;
+describe("with a real Prometheus", () => {
+  let tools: PrometheusBinaries;
+  beforeAll(async () => {
+    tools = await findPrometheus();
+  }, 180_000);
 
   test("promtool finds no fault in the rules, and every case of them holds", async () => {
     expect(await promtool(tools, ["check", "rules", "config/prometheus/alerts.yaml"])).toMatchObject({
