@@ -10,14 +10,7 @@ export default defineConfig({
       { test: { name: "lua", include: ["test/lua/**/*.test.ts"], ...redis } },
       { test: { name: "gateway", include: ["test/gateway/**/*.test.ts"], ...redis } },
       // Needs the package registry, or programs that are no dependency: `npm run test:operators`, not `npm test`.
-      {
-        test: {
-          name: "operators",
-          include: ["test/operators/**/*.test.ts"],
-          ...redis,
-          globalSetup: [redis.globalSetup, "test/support/operators-setup.ts"],
-        },
-      },
+      { test: { name: "operators", include: ["test/operators/**/*.test.ts"], ...redis } },
       {
         test: {
           name: "fault",

@@ -348,7 +348,7 @@ export const ROWS: readonly { title: string; panels: readonly Panel[] }[] = [
       ),
       graph(
         "Sweeper's work",
-        "What it took up. `postponed`: more tasks nobody polls than `sweep_polls_per_second` allows.",
+        "What it took up. `interrupted`: the store went away; `failed` and `timed_out`: the generator.",
         [[rateBy("kind, outcome", `tollgate_sweeper_items_total{${HERE}}`), "{{kind}} {{outcome}}"]],
         { unit: "ops", stack: true, w: 6 },
       ),

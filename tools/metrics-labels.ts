@@ -63,12 +63,11 @@ const SWEPT = all<Observed["outcome"] | PollOutcome["outcome"] | SweptOtherwise>
   refused_gateway: true,
   failed: true,
   timed_out: true,
-  postponed: true,
   interrupted: true,
   collected: true,
 });
 /** What VOID answers, and what the sweeper says itself. */
-type SweptOtherwise = "void" | "bound" | "not_due" | "missing" | "postponed" | "interrupted" | "collected";
+type SweptOtherwise = "void" | "bound" | "not_due" | "missing" | "interrupted" | "collected";
 
 const TIER = "as in the configuration, and `other`";
 const ROUTE = { values: ROUTE_TEMPLATES };

@@ -1,17 +1,26 @@
 import { setTimeout as delay } from "node:timers/promises";
-import { afterAll, beforeAll, describe, expect, inject, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type IssuedKey, issueKey } from "../../src/store/accounts.ts";
 import { givenGateway, type TestGateway, until } from "../support/gateway.ts";
-import { promtool, type RunningPrometheus, startPrometheus } from "../support/prometheus.ts";
+import {
+  findPrometheus,
+  type PrometheusBinaries,
+  promtool,
+  type RunningPrometheus,
+  startPrometheus,
+} from "../support/prometheus.ts";
 import { alertQueries, dashboardQueries, documentedQueries, readText } from "../support/queries.ts";
 import { away, generate, givenRedis, ready, type TestRedis } from "../support/store-stage.ts";
 
 /** The first check of the books comes ten seconds after the start, and has a process of its own to start. */
 const PATIENCE_MS = 40_000;
 
-const tools = inject("prometheus");
-
 describe("with a real Prometheus", () => {
+  let tools: PrometheusBinaries;
+  beforeAll(async () => {
+    tools = await findPrometheus();
+  }, 180_000);
+
   test("promtool finds no fault in the rules, and every case of them holds", async () => {
     expect(await promtool(tools, ["check", "rules", "config/prometheus/alerts.yaml"])).toMatchObject({
       code: 0,
