@@ -17,7 +17,7 @@ afterAll(stopWorlds);
 describe(`nothing is lost, charged twice or leaked under faults (seed ${seed}, histories under ${folder})`, () => {
   test.concurrent.for(PARTS.filter(({ fullOnly }) => !fullOnly))(
     "$name",
-    { timeout: 240_000 },
+    { timeout: 300_000 },
     async (part) => {
       const outcome = await runPart(part, { seed, folder, root, short: true, log: () => undefined });
       expect(outcome.met, formatVerdict(outcome)).toBe(true);

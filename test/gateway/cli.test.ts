@@ -32,7 +32,7 @@ function run(args: string[], env: Record<string, string> = {}): Promise<Ran> {
   const options = {
     cwd: ROOT,
     env: { PATH, REDIS_URL: inject("redisUrl"), ...env },
-    timeout: 25_000,
+    timeout: 100_000,
     maxBuffer: 64e6,
   };
   return new Promise((done) => {

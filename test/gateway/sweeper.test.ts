@@ -85,14 +85,6 @@ describe("a task that no client polls is ended all the same", () => {
     expect(refunded(books)).toHaveLength(1);
   });
 
-  test("still running: it is asked again, and ended once it has ended", async () => {
-    const key = await givenKey(redis.client);
-    const taskId = await givenTask(gateway, key, "duration=150ms start-delay=0");
-    await until(() => polled(gateway, taskId).length >= 2, "two questions");
-    await freed(key);
-    expect((await readBooks(redis.client, key)).totalUsed).toBe(10);
-  });
-
   test("beyond the maximum age: ended as failed, refunded, with a warning", async () => {
     const key = await givenKey(redis.client);
     const taskId = await givenTask(gateway, key, "duration=3600s");
@@ -232,39 +224,68 @@ test("records are collected after their retention; the ledger stays", async () =
   expect(books.entries).toHaveLength(3);
 });
 
-test("hundreds of abandoned tasks are worked off with at most four questions at a time", async () => {
-  let asking = 0;
-  let most = 0;
+/** An upstream that says of a task what `status` answers, told how often it was asked before; and one who sweeps. */
+async function givenOwnUpstream(status: (before: number) => Promise<string> | string, tasks = {}) {
   let made = 0;
+  const asked = new Map<string, number>();
   const upstream = createServer(async (req, res) => {
     const answer = (data: object) => res.end(JSON.stringify({ code: 200, msg: "success", data }));
     if (req.method === "POST") return answer({ task_id: `abandoned_${process.pid}_${++made}` });
-    most = Math.max(most, ++asking);
-    await new Promise((resolve) => setImmediate(resolve));
-    asking--;
-    return answer({
-      task_id: req.url?.split("/").at(-1),
-      status: "completed",
-      created_at: "2026-01-01T00:00:00Z",
-    });
+    const taskId = req.url?.split("/").at(-1) ?? "";
+    const before = asked.get(taskId) ?? 0;
+    asked.set(taskId, before + 1);
+    return answer({ task_id: taskId, status: await status(before), created_at: "2026-01-01T00:00:00Z" });
   });
   upstream.listen(0, "127.0.0.1");
   await once(upstream, "listening");
   const url = `http://127.0.0.1:${(upstream.address() as AddressInfo).port}`;
   const own = await givenRedis();
-  const config = { tasks: { pollIntervalMs: 60_000, sweepPollsPerSecond: 500 } };
-  const busy = await givenSweeping({ redisUrl: own.url, upstreamUrl: url, config });
+  const sweeping = await givenSweeping({ redisUrl: own.url, upstreamUrl: url, config: { tasks } });
+  const stop = async (): Promise<void> => {
+    await sweeping.stop();
+    await own.stop();
+    upstream.close();
+  };
+  return { asked, own, sweeping, stop };
+}
+
+test("a task that still runs is asked for again, and ended once it has ended", async () => {
+  const { asked, own, sweeping, stop } = await givenOwnUpstream((before) =>
+    before < 3 ? "processing" : "completed",
+  );
+  try {
+    const key = await givenKey(own.client);
+    const { body } = await generate(sweeping, key);
+    await until(async () => (await readBooks(own.client, key)).slots.length === 0, "the slot to be free");
+    expect(asked.get(body.data.task_id)).toBe(4);
+    expect((await readBooks(own.client, key)).totalUsed).toBe(10);
+  } finally {
+    await stop();
+  }
+});
+
+test("hundreds of abandoned tasks are worked off with at most four questions at a time", async () => {
+  let asking = 0;
+  let most = 0;
+  const status = async (): Promise<string> => {
+    most = Math.max(most, ++asking);
+    await new Promise((resolve) => setImmediate(resolve));
+    asking--;
+    return "completed";
+  };
+  const { own, sweeping, stop } = await givenOwnUpstream(status, {
+    pollIntervalMs: 600_000,
+    sweepPollsPerSecond: 500,
+  });
   try {
     const key = await givenKey(own.client, { credits: 10_000 });
-    await Promise.all(Array.from({ length: 300 }, () => generate(busy, key)));
+    await Promise.all(Array.from({ length: 300 }, () => generate(sweeping, key)));
     expect(await makeDue(own.client, key.accountId)).toBe(300);
     // What finds the queue full stays on the list and is taken as soon as there is room.
     await until(async () => (await readBooks(own.client, key)).slots.length === 0, "all tasks to be ended");
     expect(most).toBe(4);
     expect((await readBooks(own.client, key)).totalUsed).toBe(3000);
   } finally {
-    await busy.stop();
-    await own.stop();
-    upstream.close();
+    await stop();
   }
 });

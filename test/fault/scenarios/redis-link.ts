@@ -26,10 +26,11 @@ export const redisLink: Scenario<LinkSize> = {
   run: runLink,
 };
 
-const COMMAND_TIMEOUT_MS = 300;
+/** So long that a busy machine answers a probe in time: while none is, every request is 503 and nothing is proved. */
+const COMMAND_TIMEOUT_MS = 800;
 /** Later than that. */
-const LATE_MS = 450;
-const HOLE_MS = 700;
+const LATE_MS = 1100;
+const HOLE_MS = 1500;
 const VERBS = new Set(["admit", "bind", "void", "observe"]);
 
 interface LinkFault {
@@ -106,7 +107,7 @@ function inflict(world: World, fault: LinkFault): () => Promise<void> {
   return async () => {
     world.proxy.steer({});
     // What was frozen stays so until the gateways give the connection up.
-    await pause(1500);
+    await pause(2 * COMMAND_TIMEOUT_MS);
   };
 }
 
@@ -134,7 +135,7 @@ function digHoles(world: World, name: string): () => Promise<void> {
   return async () => {
     ended = true;
     await digging;
-    await pause(1500);
+    await pause(2 * COMMAND_TIMEOUT_MS);
   };
 }
 
