@@ -9,7 +9,6 @@ export default defineConfig({
       { test: { name: "unit", include: ["test/unit/**/*.test.ts"], testTimeout: 60_000 } },
       { test: { name: "lua", include: ["test/lua/**/*.test.ts"], ...redis } },
       { test: { name: "gateway", include: ["test/gateway/**/*.test.ts"], ...redis } },
-      { test: { name: "operators", include: ["test/operators/**/*.test.ts"], ...redis } },
       {
         test: {
           name: "fault",
@@ -19,7 +18,7 @@ export default defineConfig({
         },
       },
       // Needs the package registry, or programs that are no dependency: `npm run test:operators`, not `npm test`.
-      { test: { name: "operators", include: ["test/operators/**/*.test.ts"], testTimeout: 120_000 } },
+      { test: { name: "operators", include: ["test/operators/**/*.test.ts"], ...redis } },
     ],
   },
 });
