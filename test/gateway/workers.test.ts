@@ -1,6 +1,7 @@
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { afterAll, beforeAll, expect, test } from "vitest";
+import type { LiveView } from "../../src/routes/console/live.ts";
 import { startGenerator } from "../../src/sandbox/generator/server.ts";
 import { consumed, expectSound, readBooks } from "../support/audit.ts";
 import { send, until } from "../support/gateway.ts";
@@ -65,8 +66,7 @@ test("two processes share the port, the limits and one metrics page; one that di
     await send(gateway.url, "GET", "/api/v1/credits", { headers: { connection: "close" } });
   }
   await until(async () => {
-    const response = await fetch(`${gateway.adminUrl}/console/api/live`);
-    const live = (await response.json()) as { denied: { outcome: string; last_15_minutes: number }[] };
+    const live = (await (await fetch(`${gateway.adminUrl}/console/api/live`)).json()) as LiveView;
     const refused = live.denied.find(({ outcome }) => outcome === "missing_api_key");
     return refused?.last_15_minutes === 10;
   }, "the console to show the refusals of both");
