@@ -5,6 +5,9 @@ import { oas } from "@stoplight/spectral-rulesets";
 import { afterAll, describe, expect, test, vi } from "vitest";
 import { openApiText } from "../../../src/core/openapi/document.ts";
 
+// A linter loads much code, and a busy machine takes its time.
+vi.setConfig({ testTimeout: 60_000 });
+
 /** Neither linter has a reason to ask the network for anything. */
 const connect = vi.spyOn(Socket.prototype, "connect").mockImplementation(() => {
   throw new Error("a linter wants the network");
