@@ -21,6 +21,7 @@ export function createAdmin(options: {
     res.end(`${body}\n`);
   };
 
+  // Now, since the first request for it would else hold up all others.
   const openApi = openApiText().trimEnd();
 
   return createServer({ requestTimeout: 10_000 }, async (req, res) => {

@@ -5,6 +5,9 @@ import { oas } from "@stoplight/spectral-rulesets";
 import { afterAll, describe, expect, test, vi } from "vitest";
 import { openApiText } from "../../../src/core/openapi/document.ts";
 
+// A linter loads much code, and a busy machine takes its time.
+vi.setConfig({ testTimeout: 180_000 });
+
 /** Neither linter has a reason to ask the network for anything. */
 const connect = vi.spyOn(Socket.prototype, "connect").mockImplementation(() => {
   throw new Error("a linter wants the network");
@@ -42,6 +45,10 @@ describe.each<[string, Linter]>([
   test("would not be with an operation without a name, or an example that its schema refuses", async () => {
     const document = JSON.parse(openApiText());
     const { post } = document.paths["/api/v1/gen2/text-to-video"];
+    // As little as these two need.
+    document.paths = { "/api/v1/gen2/text-to-video": { post } };
+    document.components.responses = {};
+    post.responses = { "200": post.responses["200"] };
     delete post.operationId;
     post.requestBody.content["application/json"].examples.least.value.prompt = 7;
     const problems = (await lint(JSON.stringify(document))).join("\n");
