@@ -40,7 +40,8 @@ VOLUME /app/.tollgate
 # `node` by number: Kubernetes cannot tell from a name that it is not root.
 USER 1000:1000
 EXPOSE 8080 9090
-# Alive, not ready: a gateway that waits for Redis must not be killed for it.
+# Alive, not ready: a gateway that waits for Redis must not be killed for it. Change the admin port by ADMIN_PORT, which
+# is looked at here, and not in the config file.
 HEALTHCHECK --interval=10s --timeout=3s --start-period=15s --retries=3 \
   CMD ["node", "-e", "fetch(`http://127.0.0.1:${process.env.ADMIN_PORT || 9090}/livez`).then(r => process.exit(r.ok ? 0 : 1), () => process.exit(1))"]
 ARG VERSION=0.1.0

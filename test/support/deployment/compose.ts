@@ -26,6 +26,7 @@ export function composeProblems(read: Read): string[] {
     ...exampleProblems(read),
     ...journalProblems(read, gateway, config.store.journal),
     ...monitoringProblems(read, compose),
+    ...scrapeProblems(read, compose, config.admin.port),
   ];
 }
 
@@ -112,4 +113,17 @@ function monitoringProblems(read: Read, compose: Manifest): string[] {
     [admin === "0.0.0.0" && isAdminPath("/metrics"), "Prometheus cannot reach the metrics"],
   ];
   return rules.filter(([holds]) => !holds).map(([, problem]) => problem);
+}
+
+/** Prometheus asks a service of ours on its admin port, and reads rules that are there. */
+function scrapeProblems(read: Read, { services }: Manifest, adminPort: number): string[] {
+  const [{ scrape_configs: jobs, rule_files: rules }] = documents(read, "config/prometheus/prometheus.yaml");
+  const asked: Manifest[] = jobs.flatMap((job: Manifest) => job.dns_sd_configs ?? []);
+  const wrong = asked.filter(({ names, port }) => !(names[0] in services) || port !== adminPort);
+  const missing = rules.filter((file: string) => read(`config/prometheus/${file}`) === undefined);
+  return [
+    ...(asked.length > 0 ? [] : ["Prometheus asks no service"]),
+    ...wrong.map(({ names, port }) => `Prometheus asks ${names[0]}:${port}, which is no admin port`),
+    ...missing.map((file: string) => `Prometheus reads ${file}, which is not there`),
+  ];
 }

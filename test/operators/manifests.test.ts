@@ -1,0 +1,123 @@
+import { execFile } from "node:child_process";
+import { cp, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join, resolve } from "node:path";
+import { promisify } from "node:util";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { parseAllDocuments } from "yaml";
+
+const run = promisify(execFile);
+const ROOT = resolve(import.meta.dirname, "../..");
+
+/** Fetched for this test alone; nothing else in the project needs them. */
+const VALIDATORS = ["dclint@3.1.0", "dockerfile-utils@0.16.3", "kubernetes-types@1.30.0"];
+
+/** Where `kubernetes-types` has the kinds of an API group. */
+const GROUPS: Record<string, string> = {
+  v1: "core/v1",
+  "apps/v1": "apps/v1",
+  "policy/v1": "policy/v1",
+  "networking.k8s.io/v1": "networking/v1",
+};
+const MANIFESTS = [
+  ...["configmap", "gateway", "service", "disruption-budget", "network-policy", "secret.example"],
+  "redis/redis",
+].map((name) => `deploy/kubernetes/${name}.yaml`);
+
+/** Rules of taste that compose.yaml does not follow: we name and publish what we build. */
+const COMPOSE_RULES = {
+  "no-build-and-image": 0,
+  "no-unbound-port-interfaces": 0,
+  "service-image-require-explicit-tag": 0,
+};
+
+let dir: string;
+beforeAll(async () => {
+  dir = await mkdtemp(join(tmpdir(), "tollgate-manifests-"));
+  await writeFile(join(dir, "package.json"), "{}");
+  await run("npm", ["install", "--ignore-scripts", "--no-audit", "--no-fund", ...VALIDATORS], { cwd: dir });
+}, 240_000);
+afterAll(() => rm(dir, { recursive: true, force: true }));
+
+/** What a program says, and whether it was content. */
+async function said(program: string, args: readonly string[]): Promise<{ ok: boolean; text: string }> {
+  return run(program, args, { cwd: dir }).then(
+    ({ stdout, stderr }) => ({ ok: true, text: stdout + stderr }),
+    (error: { stdout: string; stderr: string }) => ({ ok: false, text: error.stdout + error.stderr }),
+  );
+}
+
+const tool = (name: string): string => join(dir, "node_modules/.bin", name);
+
+/** A copy of a file of the repository in the validators' folder, with one thing changed. */
+async function copyOf(file: string, change?: readonly [from: string, to: string]): Promise<string> {
+  const copy = join(dir, file.replaceAll("/", "-"));
+  await cp(join(ROOT, file), copy);
+  if (change) {
+    const source = await readFile(copy, "utf8");
+    expect(source).toContain(change[0]);
+    await writeFile(copy, source.replace(...change));
+  }
+  return copy;
+}
+
+/** Checks objects as literals of their kinds' types: unknown, missing and mistyped fields are errors of tsc. */
+async function checkedByTypes(files: readonly string[]): Promise<{ ok: boolean; text: string }> {
+  const texts = await Promise.all(files.map((file) => readFile(file, "utf8")));
+  const literals = texts
+    .flatMap((text) => parseAllDocuments(text).map((document) => document.toJS()))
+    .map((object, at) => {
+      const types = `import("kubernetes-types/${GROUPS[object.apiVersion]}.d.ts").${object.kind}`;
+      return `export const object${at}: ${types} = ${JSON.stringify(object)};\n`;
+    });
+  await writeFile(join(dir, "manifests.ts"), literals.join(""));
+  const flags = ["--noEmit", "--strict", "--skipLibCheck", "--module", "nodenext", "--ignoreConfig"];
+  return said(join(ROOT, "node_modules/.bin/tsc"), [
+    ...flags,
+    "--allowImportingTsExtensions",
+    "manifests.ts",
+  ]);
+}
+
+describe("compose.yaml", () => {
+  const lint = async (change?: readonly [string, string]) => {
+    await writeFile(join(dir, ".dclintrc.json"), JSON.stringify({ rules: COMPOSE_RULES }));
+    return said(tool("dclint"), ["--quiet", await copyOf("compose.yaml", change)]);
+  };
+
+  test("is what the Compose Specification's schema allows", async () => {
+    expect(await lint()).toEqual({ ok: true, text: expect.any(String) });
+  });
+  test("a setting that Compose does not know is found", async () => {
+    const { ok, text } = await lint(["stop_grace_period", "stop_grace_perriod"]);
+    expect(ok).toBe(false);
+    expect(text).toMatch(/stop_grace_perriod|invalid-schema/);
+  });
+});
+
+describe("the Dockerfile", () => {
+  const lint = async (change?: readonly [string, string]) =>
+    said(tool("dockerfile-utils"), ["lint", await copyOf("Dockerfile", change)]);
+
+  test("is what a Dockerfile parser understands, without a warning", async () => {
+    expect(await lint()).toEqual({ ok: true, text: "" });
+  });
+  test("an instruction that is none is found", async () => {
+    expect((await lint(["COPY lua", "COPPY lua"])).text).toMatch(/Unknown instruction/);
+  });
+});
+
+describe("Kubernetes manifests", () => {
+  test("have the fields of their kinds, and no other", async () => {
+    const files = await Promise.all(MANIFESTS.map((file) => copyOf(file)));
+    expect(await checkedByTypes(files)).toEqual({ ok: true, text: "" });
+  });
+  test.each([
+    ["terminationGracePeriodSeconds", "terminationGracePeriodSecond"],
+    ["replicas: 3", 'replicas: "3"'],
+  ])("%s as %s is found", async (...change) => {
+    const { ok, text } = await checkedByTypes([await copyOf("deploy/kubernetes/gateway.yaml", change)]);
+    expect(ok).toBe(false);
+    expect(text).toMatch(/TS2353|TS2322/);
+  });
+});
