@@ -1,0 +1,62 @@
+import { parseArgs } from "node:util";
+import type { Scenario } from "./scenario.ts";
+
+const HELP = `npm run bench -- [options]
+
+  --full           everything, about half an hour; writes docs/performance.md
+  --only A,B       only these scenarios
+  --tree DIR       measure the gateway of another checkout; more than once: beside each other
+  --rounds N       rounds of each comparison (3)
+  --seconds N      length of a measured interval (quick: 3, full: 5)
+  --first          on a machine that others use too: go before their programs (as root)
+`;
+
+export interface Options {
+  full: boolean;
+  first: boolean;
+  /** Whether a scenario is part of this run. */
+  wants(name: string, scenario: Scenario): boolean;
+  /** Folders of the source trees that are measured. */
+  trees: string[];
+  rounds: number;
+  seconds: number;
+}
+
+/** Reads the command line; says how it is used and ends the process where it makes no sense. */
+export function readOptions(args: string[]): Options {
+  try {
+    const { values } = parseArgs({
+      args,
+      options: {
+        full: { type: "boolean", default: false },
+        only: { type: "string" },
+        tree: { type: "string", multiple: true },
+        rounds: { type: "string", default: "3" },
+        seconds: { type: "string" },
+        first: { type: "boolean", default: false },
+        help: { type: "boolean", default: false },
+      },
+    });
+    if (values.help) throw new Error("");
+    const { full, only, first } = values;
+    const names = only?.split(",");
+    return {
+      full,
+      first,
+      wants: (name, scenario) => names?.includes(name) ?? (full || scenario.quick),
+      trees: values.tree ?? [`${import.meta.dirname}/..`],
+      rounds: count(values.rounds),
+      seconds: count(values.seconds ?? (full ? "5" : "3")),
+    };
+  } catch (error) {
+    const { message } = error as Error;
+    process.stderr.write(message ? `${message}\n\n${HELP}` : HELP);
+    process.exit(message ? 1 : 0);
+  }
+}
+
+function count(text: string): number {
+  const number = Number(text);
+  if (!Number.isInteger(number) || number < 1) throw new Error(`not a number of rounds or seconds: ${text}`);
+  return number;
+}

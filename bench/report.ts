@@ -1,0 +1,65 @@
+import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { dirname, join } from "node:path";
+import type { Run } from "./machine.ts";
+import type { Outcome, Table, Verdict } from "./scenario.ts";
+
+/** A quick run leaves what a full one has found. */
+const resultsFile = (full: boolean): string =>
+  join(import.meta.dirname, "results", full ? "latest.json" : "quick.json");
+
+export type Shown = Outcome & { title: string; measuredAt: string };
+
+export interface Results {
+  run: Run;
+  outcomes: Record<string, Shown>;
+}
+
+/** One scenario, for a terminal. */
+export function printOutcome({ title, method, tables, disturbed }: Shown): void {
+  const lines = [`\n${title}`, method, ...tables.flatMap((table) => ["", ...aligned(table)])];
+  if (disturbed.length > 0) lines.push("", "! disturbed:", ...disturbed.map((line) => `  ${line}`));
+  process.stdout.write(`${lines.join("\n")}\n`);
+}
+
+/** All targets of what was run. */
+export function printSummary({ run, outcomes }: Results): void {
+  const rows = Object.values(outcomes).flatMap(({ verdicts }) => verdicts.map(verdictRow));
+  const table = { columns: ["", "target", "reached", ""], rows };
+  const head = `\nTargets (commit ${run.commit}; ${run.machine}; ${run.versions})`;
+  process.stdout.write(`${[head, ...aligned(table)].join("\n")}\n`);
+}
+
+const verdictRow = ({ point, target, reached, met }: Verdict): string[] => [
+  String(point),
+  target,
+  reached,
+  met === undefined ? "?" : met ? "met" : "MISSED",
+];
+
+function aligned({ columns, rows }: Table): string[] {
+  const widths = columns.map((title, at) =>
+    Math.max(title.length, ...rows.map((row) => row[at]?.length ?? 0)),
+  );
+  const line = (cells: string[]) =>
+    cells
+      .map((cell, at) => (at === 0 || at > 5 ? cell.padEnd(widths[at]!) : cell.padStart(widths[at]!)))
+      .join("  ")
+      .trimEnd();
+  return [line(columns), ...rows.map(line)];
+}
+
+/** Keeps the results as JSON; those of scenarios that were not run stay. */
+export function saveResults({ run, outcomes }: Results): void {
+  const file = resultsFile(run.full);
+  mkdirSync(dirname(file), { recursive: true });
+  const all: Results = { run, outcomes: { ...readResults(file)?.outcomes, ...outcomes } };
+  writeFileSync(file, `${JSON.stringify(all, null, 1)}\n`);
+}
+
+function readResults(file: string): Results | undefined {
+  try {
+    return JSON.parse(readFileSync(file, "utf8")) as Results;
+  } catch {
+    return undefined;
+  }
+}

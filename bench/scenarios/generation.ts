@@ -1,0 +1,77 @@
+import { generationTarget } from "../requests.ts";
+import { atMost, type Context, type Outcome, type Scenario } from "../scenario.ts";
+import { recordCalls } from "../subjects/calls.ts";
+import { gatewaySubject } from "../subjects/gateway.ts";
+import { nginxLuaSubject } from "../subjects/nginx-lua.ts";
+import { nodeSubject } from "../subjects/node.ts";
+import type { Subject } from "../subjects/subject.ts";
+import type { Tree } from "../tree.ts";
+import {
+  compare,
+  cpuOf,
+  disturbances,
+  type Entry,
+  medianOf,
+  redisOf,
+  requireAnswers,
+  tableOf,
+} from "./compare.ts";
+
+const KEYS = 1000;
+
+/** Generation requests over 1,000 keys, every one admitted. */
+export const generationEntry = (subject: Subject, tree: Tree): Entry => ({
+  label: subject.name,
+  subject,
+  tree,
+  keys: KEYS,
+  targets: (keys) => keys.map(({ key }) => generationTarget(key)),
+  check: (interval) => requireAnswers(interval, "success"),
+});
+
+export const generation: Scenario = {
+  title: "Generation",
+  quick: true,
+  needs: ["taskset", "wrk", "nginx"],
+  async run(context: Context): Promise<Outcome> {
+    const entries = await entriesOf(context);
+    const intervals = await compare(context, entries);
+    const [{ label: ours } = { label: "" }] = entries;
+    const cpu = (label: string): number => medianOf(intervals, label, cpuOf);
+    const redis = (label: string): number => medianOf(intervals, label, redisOf);
+    return {
+      method:
+        "64 keep-alive connections, 1,000 keys, a POST of 150 bytes, every request admitted, charged and bound to a task of its own.",
+      tables: [tableOf(intervals)],
+      verdicts: [
+        atMost(1, "CPU at most 1.0 x nginx + Lua", cpu(ours) / cpu("nginx + Lua"), 1),
+        atMost(1, "CPU at most 0.42 x the fastify stack", cpu(ours) / cpu("fastify stack"), 0.42),
+        atMost(1, "CPU at most 1.4 x bare undici", cpu(ours) / cpu("bare undici"), 1.4),
+        atMost(2, "Redis at most 25 us", redis(ours), 25, "us"),
+        atMost(2, "Redis at most 0.65 x nginx + Lua's", redis(ours) / redis("nginx + Lua"), 0.65),
+      ],
+      disturbed: disturbances(intervals),
+      figures: Object.fromEntries(intervals),
+    };
+  },
+};
+
+async function entriesOf({ world, trees, full, has }: Context): Promise<Entry[]> {
+  const [tree] = trees as [Tree];
+  const entries = trees.map((each) => generationEntry(gatewaySubject(each), each));
+  const add = (subject: Subject): void => void entries.push(generationEntry(subject, tree));
+  if (has("nginx-lua")) {
+    const calls = await recordCalls(world, tree);
+    add(nginxLuaSubject(tree, calls));
+    if (full) add(nginxLuaSubject(tree, calls, true));
+  }
+  if (has("node-peers")) {
+    add(nodeSubject("bare undici", "undici.js"));
+    add(nodeSubject("fastify stack", "fastify.js"));
+    if (full) {
+      add(nodeSubject("express stack", "express.js"));
+      add(nodeSubject("http-proxy-3 alone", "http-proxy-3.js"));
+    }
+  }
+  return entries;
+}
