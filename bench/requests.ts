@@ -18,3 +18,12 @@ export const generationInit = (token: string) => ({
 });
 
 export const generationTarget = (token: string): Target => ({ method: "POST", ...GENERATION, token });
+
+/** One generation through a running program. @returns the id of its task @throws when it was not admitted */
+export async function generateOne(url: string, token: string): Promise<string> {
+  const response = await fetch(url + GENERATION.path, generationInit(token));
+  const answer = (await response.json()) as { data?: { task_id?: string } };
+  const taskId = answer.data?.task_id;
+  if (taskId === undefined) throw new Error(`a generation was answered ${JSON.stringify(answer)}`);
+  return taskId;
+}

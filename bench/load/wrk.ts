@@ -36,7 +36,7 @@ export async function saturate(
   folder: string,
   url: string,
   targetsFile: string,
-  { seconds, connections = 64 }: { seconds: number; connections?: number },
+  { seconds, connections }: { seconds: number; connections: number },
 ): Promise<LoadResult> {
   const script = join(import.meta.dirname, "wrk.lua");
   const args = ["-t1", `-c${connections}`, `-d${seconds}s`, "--timeout", "10s", "-s", script, url];

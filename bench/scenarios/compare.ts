@@ -1,14 +1,16 @@
 import type { Limits } from "../../src/core/limits.ts";
 import type { IssuedKey } from "../../src/store/accounts.ts";
 import { type Interval, measure } from "../interval.ts";
-import { issueKeys } from "../keys.ts";
+import { emptyStore, issueKeys } from "../keys.ts";
 import { saturate, type Target, writeTargets } from "../load/wrk.ts";
 import { type Context, short, type Table } from "../scenario.ts";
 import type { RunningSubject, Subject } from "../subjects/subject.ts";
 import type { Tree } from "../tree.ts";
 
-/** Intervals of one scenario that may be measured again because they were disturbed. */
+/** Intervals of one scenario that may be measured once more because they were disturbed. */
 const REPEATS_MAX = 3;
+/** Unless an entry says otherwise. */
+const CONNECTIONS = 64;
 /** How long a program runs under load before it is measured. */
 const WARM_UP_SECONDS = 2;
 
@@ -21,8 +23,9 @@ export interface Entry {
   tree: Tree;
   keys: number;
   limits?: Limits;
-  /** What is sent; `running` is there for what must be prepared through it. */
-  targets(keys: readonly IssuedKey[], running: RunningSubject): Promise<Target[]> | Target[];
+  connections?: number;
+  /** What is sent, or a file that wrk.lua reads; `running` is there for what must be prepared through it. */
+  targets(keys: readonly IssuedKey[], running: RunningSubject): Promise<Target[]> | Target[] | string;
   /** Throws when the answers were not those that are meant. */
   check(interval: Interval, running: RunningSubject): Promise<void> | void;
 }
@@ -37,7 +40,7 @@ export async function compare(context: Context, entries: readonly Entry[]): Prom
   for (let round = 1; round <= rounds; round++) {
     for (const entry of entries) {
       let interval = await once(context, entry);
-      while (interval.disturbed && repeats > 0) {
+      if (interval.disturbed && repeats > 0) {
         repeats--;
         progress(`  ${entry.label}: once more, ${interval.disturbed}`);
         interval = await once(context, entry);
@@ -53,15 +56,17 @@ export async function compare(context: Context, entries: readonly Entry[]): Prom
 
 async function once(context: Context, entry: Entry): Promise<Interval> {
   const { world, seconds } = context;
-  await world.redis.flushall();
+  await emptyStore(world);
   const keys = await issueKeys(entry.tree, world.redis, entry.keys, entry.limits);
   const running = await entry.subject.start(world, keys);
   try {
-    const targets = writeTargets(world.folder, "targets", await entry.targets(keys, running));
-    await saturate(world.folder, running.url, targets, { seconds: WARM_UP_SECONDS });
-    const interval = await measure(world.calibration, running.pid, world.redisPid, () =>
-      saturate(world.folder, running.url, targets, { seconds }),
-    );
+    const wanted = await entry.targets(keys, running);
+    const targets = typeof wanted === "string" ? wanted : writeTargets(world.folder, "targets", wanted);
+    const { connections = CONNECTIONS } = entry;
+    const load = (length: number) =>
+      saturate(world.folder, running.url, targets, { seconds: length, connections });
+    await load(WARM_UP_SECONDS);
+    const interval = await measure(world.calibration, running.pid, world.redisPid, () => load(seconds));
     await entry.check(interval, running);
     return interval;
   } catch (error) {

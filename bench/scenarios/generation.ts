@@ -4,6 +4,7 @@ import { recordCalls } from "../subjects/calls.ts";
 import { gatewaySubject } from "../subjects/gateway.ts";
 import { nginxLuaSubject } from "../subjects/nginx-lua.ts";
 import { nodeSubject } from "../subjects/node.ts";
+import { haproxyProxy, nginxProxy } from "../subjects/proxies.ts";
 import type { Subject } from "../subjects/subject.ts";
 import type { Tree } from "../tree.ts";
 import {
@@ -73,5 +74,7 @@ async function entriesOf({ world, trees, full, has }: Context): Promise<Entry[]>
       add(nodeSubject("http-proxy-3 alone", "http-proxy-3.js"));
     }
   }
+  if (full) add(nginxProxy);
+  if (full && has("haproxy")) add(haproxyProxy);
   return entries;
 }
