@@ -1,11 +1,10 @@
 import type { Calibration } from "./calibration.ts";
-import { coreBusyUs, cpuUs, processTree, residentBytes } from "./cpu.ts";
+import { cpuUs, processTree, residentBytes } from "./cpu.ts";
+import { watchCore } from "./foreign.ts";
 import type { LoadResult } from "./load/wrk.ts";
-import { SUBJECT_CORE } from "./processes.ts";
 
-/** The loop may take this much longer before and after, and others may use this share of the core, without a mark. */
+/** The calibration loop may take this much longer before and after without a mark. */
 const SLOWDOWN_MAX = 1.1;
-const FOREIGN_SHARE_MAX = 0.03;
 
 /** One stretch of load on one program. */
 export interface Interval {
@@ -28,26 +27,21 @@ export async function measure(
 ): Promise<Interval> {
   const before = await calibration.slowdown();
   const pids = processTree(pid);
-  const startedMs = performance.now();
-  const [busyUs, subjectUs, redisUs] = [coreBusyUs(SUBJECT_CORE), cpuUs(pids), cpuUs([redisPid])];
+  const watched = watchCore(pids);
+  const [subjectUs, redisUs] = [cpuUs(pids), cpuUs([redisPid])];
   const result = await load();
   const subject = cpuUs(pids) - subjectUs;
   const redis = cpuUs([redisPid]) - redisUs;
-  const wallUs = (performance.now() - startedMs) * 1000;
-  const foreign = Math.max(0, coreBusyUs(SUBJECT_CORE) - busyUs - subject) / wallUs;
+  const foreign = watched.end();
   const resident = residentBytes(pids);
   const slowdown = Math.max(before, await calibration.slowdown());
-  const reasons: string[] = [];
-  if (foreign > FOREIGN_SHARE_MAX) reasons.push(`others used ${percent(foreign)} of the core`);
-  if (slowdown > SLOWDOWN_MAX) reasons.push(`a fixed loop took ${percent(slowdown - 1)} longer`);
+  const reasons = [foreign, slowdown > SLOWDOWN_MAX && `a fixed loop took ${slowdown.toFixed(2)} x its time`];
   return {
     load: result,
     cpuUs: subject / result.requests,
     redisCpuUs: redis / result.requests,
     requestsPerSecond: result.requests / result.seconds,
     residentBytes: resident,
-    disturbed: reasons.length > 0 ? reasons.join(", ") : undefined,
+    disturbed: reasons.filter(Boolean).join(", ") || undefined,
   };
 }
-
-const percent = (share: number): string => `${Math.round(share * 100)} %`;

@@ -1,7 +1,9 @@
 import { execFileSync } from "node:child_process";
+import { readFileSync } from "node:fs";
 import { cpus, release, totalmem } from "node:os";
-import { resolve } from "node:path";
+import { join, resolve } from "node:path";
 import type { Options } from "./options.ts";
+import { OTHER_CORES } from "./processes.ts";
 import type { World } from "./world.ts";
 
 /** Under which circumstances figures came about. */
@@ -13,6 +15,8 @@ export interface Run {
   /** Of the tree that was measured; with a plus when it had changes. */
   commit: string;
   machine: string;
+  /** In words: where load, Redis and upstream run. */
+  otherCores: string;
   versions: string;
 }
 
@@ -30,16 +34,24 @@ export async function describeRun(options: Options, world: World): Promise<Run> 
     seconds,
     commit: output("git", ["-C", root, "rev-parse", "--short", "HEAD"]) + (changed ? "+" : ""),
     machine: `${cpus().length} cores, ${cpu?.model.trim()}, ${Math.round(totalmem() / 2 ** 30)} GiB, Linux ${release()}`,
+    otherCores: OTHER_CORES.includes("-") ? `cores ${OTHER_CORES}` : `core ${OTHER_CORES}`,
     versions: [
       `Node ${process.versions.node}`,
       `Redis ${redis}`,
       version("nginx", ["-v"], /nginx\/(\S+)/),
       version("haproxy", ["-v"], /version (\d[\d.]*)/),
       version("wrk", ["-v"], /wrk \S*?(\d[\d.]*)/),
+      ...peerVersions(),
     ]
       .filter(Boolean)
       .join(", "),
   };
+}
+
+/** Of the libraries that are compared: pinned, so these are the ones. */
+function peerVersions(): string[] {
+  const { dependencies } = JSON.parse(readFileSync(join(import.meta.dirname, "package.json"), "utf8"));
+  return Object.entries(dependencies).map(([name, number]) => `${name} ${number}`);
 }
 
 function version(program: string, args: string[], pattern: RegExp): string {

@@ -7,7 +7,7 @@ import { type GuardedChild, startChild } from "../src/sandbox/child.ts";
 /** The program under test has this core for itself. */
 export const SUBJECT_CORE = "0";
 /** Load, Redis, upstream and this program share the rest; with one core only there is no rest. */
-export const OTHER_CORES = cpus().length < 2 ? "0" : `1-${cpus().length - 1}`;
+export const OTHER_CORES = cpus().length < 2 ? "0" : cpus().length === 2 ? "1" : `1-${cpus().length - 1}`;
 
 const STOP_GRACE_MS = 10_000;
 /** Of the processes that are started, where they go before others. */

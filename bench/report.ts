@@ -7,7 +7,8 @@ import type { Outcome, Table, Verdict } from "./scenario.ts";
 const resultsFile = (full: boolean): string =>
   join(import.meta.dirname, "results", full ? "latest.json" : "quick.json");
 
-export type Shown = Outcome & { title: string; measuredAt: string };
+/** An outcome with where it comes from. */
+export type Shown = Outcome & { title: string; measuredAt: string; commit: string };
 
 export interface Results {
   run: Run;
@@ -48,12 +49,13 @@ function aligned({ columns, rows }: Table): string[] {
   return [line(columns), ...rows.map(line)];
 }
 
-/** Keeps the results as JSON; those of scenarios that were not run stay. */
-export function saveResults({ run, outcomes }: Results): void {
+/** Keeps the results as JSON; those of scenarios that were not run stay. @returns all of them */
+export function saveResults({ run, outcomes }: Results): Results {
   const file = resultsFile(run.full);
   mkdirSync(dirname(file), { recursive: true });
   const all: Results = { run, outcomes: { ...readResults(file)?.outcomes, ...outcomes } };
   writeFileSync(file, `${JSON.stringify(all, null, 1)}\n`);
+  return all;
 }
 
 function readResults(file: string): Results | undefined {

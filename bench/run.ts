@@ -1,6 +1,8 @@
 import { describeRun } from "./machine.ts";
 import { type Options, readOptions } from "./options.ts";
+import { writePage } from "./page.ts";
 import { goFirst } from "./processes.ts";
+import { profile } from "./profile.ts";
 import { printOutcome, printSummary, type Results, saveResults } from "./report.ts";
 import { lookAround } from "./requirements.ts";
 import type { Context } from "./scenario.ts";
@@ -31,6 +33,7 @@ async function run(options: Options): Promise<void> {
       has: (requirement) => found.has(requirement),
       progress,
     };
+    if (options.profile !== undefined) return await profile(context, options.profile);
     const results: Results = { run: await describeRun(options, world), outcomes: {} };
     for (const [name, scenario] of Object.entries(SCENARIOS)) {
       if (!options.wants(name, scenario)) continue;
@@ -40,12 +43,20 @@ async function run(options: Options): Promise<void> {
         continue;
       }
       progress(`${scenario.title} …`);
-      const outcome = await scenario.run(context);
-      results.outcomes[name] = { title: scenario.title, measuredAt: new Date().toISOString(), ...outcome };
-      printOutcome(results.outcomes[name]);
+      try {
+        const outcome = await scenario.run(context);
+        const { title } = scenario;
+        const measuredAt = new Date().toISOString();
+        results.outcomes[name] = { title, measuredAt, commit: results.run.commit, ...outcome };
+        printOutcome(results.outcomes[name]);
+      } catch (error) {
+        progress(`${scenario.title}: failed, ${(error as Error).stack}`);
+        process.exitCode = 1;
+      }
     }
     printSummary(results);
-    saveResults(results);
+    const all = saveResults(results);
+    if (options.full) writePage(all);
   } finally {
     await world.stop();
   }

@@ -8,6 +8,8 @@ export interface Target {
   path: string;
   token: string;
   body?: string;
+  /** Of a body; application/json if not said. */
+  contentType?: string;
 }
 
 /** What wrk saw. `unsuccessful` answers have a status of 400 or more; `broken` had none. */
@@ -23,8 +25,10 @@ export interface LoadResult {
 
 /** Writes targets as the Lua table that wrk.lua reads. */
 export function writeTargets(folder: string, name: string, targets: readonly Target[]): string {
-  const rows = targets.map(({ method, path, token, body }) =>
-    [method, path, token, body].map((text) => (text === undefined ? "nil" : JSON.stringify(text))).join(","),
+  const rows = targets.map(({ method, path, token, body, contentType }) =>
+    [method, path, token, body, contentType]
+      .map((text) => (text === undefined ? "nil" : JSON.stringify(text)))
+      .join(","),
   );
   const file = join(folder, `${name}.lua`);
   writeFileSync(file, `return {\n${rows.map((row) => `{${row}}`).join(",\n")}\n}\n`);

@@ -2,6 +2,7 @@ import { readMetrics } from "../metrics.ts";
 import { generateOne } from "../requests.ts";
 import { atMost, type Outcome, type Scenario } from "../scenario.ts";
 import { gatewaySubject } from "../subjects/gateway.ts";
+import type { Subject } from "../subjects/subject.ts";
 import type { Tree } from "../tree.ts";
 import { compare, cpuOf, disturbances, type Entry, medianOf, requireAnswers, tableOf } from "./compare.ts";
 import { generationEntry } from "./generation.ts";
@@ -11,9 +12,9 @@ const TASKS = 100;
 const CACHED_SHARE_MIN = 0.98;
 
 /** Polls of tasks that were seen less than five seconds ago. */
-const pollEntry = (tree: Tree): Entry => ({
+export const pollEntry = (tree: Tree, subject: Subject = gatewaySubject(tree)): Entry => ({
   label: `${tree.name}, poll`,
-  subject: gatewaySubject(tree),
+  subject,
   tree,
   keys: TASKS,
   targets: (keys, { url }) =>

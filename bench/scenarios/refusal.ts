@@ -13,7 +13,7 @@ import { compare, cpuOf, disturbances, type Entry, medianOf, requireAnswers, tab
 const KEYS = 1000;
 
 /** Keys of one request per minute: the warm-up uses them up, and every measured answer is a refusal. */
-const refusalEntry = (subject: Subject, tree: Tree): Entry => ({
+export const refusalEntry = (subject: Subject, tree: Tree): Entry => ({
   label: subject.name,
   subject,
   tree,

@@ -1,7 +1,7 @@
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
-import { startPinned } from "../processes.ts";
+import { type Started, startPinned } from "../processes.ts";
 import type { Tree } from "../tree.ts";
 import type { World } from "../world.ts";
 import type { RunningSubject, Subject } from "./subject.ts";
@@ -54,7 +54,7 @@ ${tasks && `tasks: { ${tasks} }\n`}`,
     },
   });
   try {
-    const addresses = await ready(join(world.folder, "gateway.log"));
+    const addresses = await ready(child, join(world.folder, "gateway.log"));
     return { ...addresses, pid: child.pid, stop: child.stop };
   } catch (error) {
     await child.stop();
@@ -63,9 +63,13 @@ ${tasks && `tasks: { ${tasks} }\n`}`,
 }
 
 /** Its addresses stand in one of the first lines of its log. */
-async function ready(logFile: string): Promise<{ url: string; adminUrl: string }> {
+async function ready({ ended }: Started, logFile: string): Promise<{ url: string; adminUrl: string }> {
   const deadlineMs = performance.now() + START_TIMEOUT_MS;
-  while (performance.now() < deadlineMs) {
+  let lives = true;
+  void ended.then(() => {
+    lives = false;
+  });
+  while (lives && performance.now() < deadlineMs) {
     const lines = readFileSync(logFile, "utf8").split("\n").slice(0, -1);
     const line = lines.find((text) => text.includes('"msg":"tollgate is listening"'));
     if (line) {
@@ -75,5 +79,5 @@ async function ready(logFile: string): Promise<{ url: string; adminUrl: string }
     }
     await delay(20);
   }
-  throw new Error(`the gateway did not become ready: ${readFileSync(logFile, "utf8").slice(-1000)}`);
+  throw new Error(`the gateway did not become ready: ${readFileSync(logFile, "utf8").trim().slice(-1000)}`);
 }

@@ -3,9 +3,10 @@ import { join } from "node:path";
 import { freePort } from "../../src/sandbox/redis.ts";
 import type { IssuedKey } from "../../src/store/accounts.ts";
 import { SUBJECT_CORE } from "../processes.ts";
+import { partitions, partitionTag, type Template } from "../recorder.ts";
 import type { Tree } from "../tree.ts";
 import { answering, startNginx, type World } from "../world.ts";
-import { type Call, type Calls, partitions, partitionTag } from "./calls.ts";
+import type { Calls } from "./calls.ts";
 import type { RunningSubject, Subject } from "./subject.ts";
 
 const MODULES = `load_module /usr/lib/nginx/modules/ndk_http_module.so;
@@ -143,13 +144,13 @@ return M
 }
 
 /** Every word that depends on the key alone, by its position. */
-function staticTable({ words }: Call): string {
+function staticTable({ words }: Template): string {
   const rows = words.map((word) => (isStatic(word) ? lua(word, "k") : "false"));
   return `{ ${rows.slice(1).join(", ")} }`;
 }
 
 /** The call itself. */
-function callText({ words }: Call, table: string): string {
+function callText({ words }: Template, table: string): string {
   const rows = words.slice(1).map((word, at) => (isStatic(word) ? `${table}[${at + 1}]` : lua(word, "k")));
   return `r:evalsha(${rows.join(", ")})`;
 }

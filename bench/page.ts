@@ -1,0 +1,86 @@
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import type { Results, Shown } from "./report.ts";
+import type { Table, Verdict } from "./scenario.ts";
+
+const PAGE = join(import.meta.dirname, "../docs/performance.md");
+
+/** The eight points that performance is held to, as issue 4 names them. */
+const POINTS = [
+  "generation request",
+  "Redis per generation",
+  "refused request",
+  "poll from the cache",
+  "latency, stalls, memory",
+  "growth",
+  "workers",
+  "uploads",
+];
+
+/** Writes docs/performance.md from what full runs have found. */
+export function writePage({ run, outcomes }: Results): void {
+  const shown = Object.values(outcomes);
+  const verdicts = shown.flatMap((outcome) => outcome.verdicts);
+  const missed = verdicts.filter(({ met }) => met === false).length;
+  const unknown = verdicts.filter(({ met }) => met === undefined).length;
+  const lines = [
+    "# Performance",
+    "",
+    "Written by `npm run bench -- --full` ([how it measures](../bench/README.md)); not edited by hand.",
+    "",
+    `- **Commit** ${run.commit}, ${run.startedAt.slice(0, 16).replace("T", " ")} UTC`,
+    `- **Machine** ${run.machine}`,
+    `- **Versions** ${run.versions}`,
+    `- **Method** ${run.rounds} interleaved rounds of ${run.seconds} s, medians; the program under test alone on one core, load, Redis and upstream on ${run.otherCores}.`,
+    "",
+    "Absolute times belong to this machine at this hour. What counts are the ratios within one run.",
+    "",
+    "## Targets",
+    "",
+    `${verdicts.length - missed - unknown} met, ${missed} missed${unknown > 0 ? `, ${unknown} not measured` : ""}.`,
+    "",
+    ...markdown({
+      columns: ["", "point", "target", "reached", ""],
+      rows: verdicts
+        .toSorted((a, b) => a.point - b.point)
+        .map((verdict) => [String(verdict.point), POINTS[verdict.point - 1]!, ...verdictCells(verdict)]),
+    }),
+    ...shown.flatMap((outcome) => section(outcome, run.commit)),
+  ];
+  writeFileSync(PAGE, `${lines.join("\n")}\n`);
+}
+
+const verdictCells = ({ target, reached, met }: Verdict): string[] => [
+  target,
+  reached,
+  met === undefined ? "?" : met ? "met" : "**missed**",
+];
+
+function section({ title, method, tables, disturbed, measuredAt, commit }: Shown, latest: string): string[] {
+  const elsewhere =
+    commit === latest ? [] : [`Measured at commit ${commit}, ${measuredAt.slice(0, 10)}.`, ""];
+  const marks =
+    disturbed.length === 0
+      ? []
+      : [
+          "",
+          "Disturbed intervals (marked `!` in the table where it has rounds):",
+          "",
+          ...disturbed.map((line) => `- ${line}`),
+        ];
+  return [
+    "",
+    `## ${title}`,
+    "",
+    ...elsewhere,
+    method,
+    ...tables.flatMap((table) => ["", ...markdown(table)]),
+    ...marks,
+  ];
+}
+
+function markdown({ columns, rows }: Table): string[] {
+  const line = (cells: string[]): string =>
+    `| ${cells.map((cell) => cell.replaceAll("|", "\\|")).join(" | ")} |`;
+  return [line(columns), line(columns.map((_, at) => (at === 0 ? "---" : "---:"))), ...rows.map(line)];
+}
