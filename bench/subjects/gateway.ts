@@ -1,6 +1,7 @@
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
+import { freePort } from "../../src/sandbox/redis.ts";
 import { type Started, startPinned } from "../processes.ts";
 import type { Tree } from "../tree.ts";
 import type { World } from "../world.ts";
@@ -36,8 +37,8 @@ export async function startGateway(
   mkdirSync(home, { recursive: true });
   writeFileSync(
     join(home, "tollgate.yaml"),
-    `server: { host: 127.0.0.1, port: 0, drain_delay: 0s, drain_timeout: 2s${server && `, ${server}`} }
-admin: { port: 0 }
+    `server: { host: 127.0.0.1, port: ${await freePort()}, drain_delay: 0s, drain_timeout: 2s${server && `, ${server}`} }
+admin: { port: ${await freePort()} }
 store: { journal: ${home}/journal, command_timeout: 5s }
 ${tasks && `tasks: { ${tasks} }\n`}`,
   );
