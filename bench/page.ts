@@ -1,7 +1,8 @@
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { Results, Shown } from "./report.ts";
-import type { Table, Verdict } from "./scenario.ts";
+import type { Table } from "./scenario.ts";
+import type { Verdict } from "./targets.ts";
 
 const PAGE = join(import.meta.dirname, "../docs/performance.md");
 

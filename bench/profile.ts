@@ -3,12 +3,13 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { emptyStore, issueKeys } from "./keys.ts";
 import { saturate, writeTargets } from "./load/wrk.ts";
-import { type Context, short } from "./scenario.ts";
+import type { Context } from "./scenario.ts";
 import type { Entry } from "./scenarios/compare.ts";
 import { generationEntry } from "./scenarios/generation.ts";
 import { pollEntry } from "./scenarios/poll.ts";
 import { refusalEntry } from "./scenarios/refusal.ts";
 import { gatewaySubject } from "./subjects/gateway.ts";
+import { short } from "./targets.ts";
 import type { Tree } from "./tree.ts";
 
 const WARM_UP_SECONDS = 2;

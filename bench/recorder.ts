@@ -31,7 +31,8 @@ export async function record(
   }
 }
 
-function template(word: string, names: Record<string, string>, tag: string): string {
+/** One word of a recorded command as a template. */
+export function template(word: string, names: Record<string, string>, tag: string): string {
   if (word !== "" && Math.abs(Number(word) - Date.now()) < NEAR_MS) return "{soon}";
   const named = Object.entries(names).reduce(
     (text, [name, value]) => text.replaceAll(value, `{${name}}`),

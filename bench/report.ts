@@ -1,7 +1,8 @@
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import type { Run } from "./machine.ts";
-import type { Outcome, Table, Verdict } from "./scenario.ts";
+import type { Outcome, Table } from "./scenario.ts";
+import type { Verdict } from "./targets.ts";
 
 /** A quick run leaves what a full one has found. */
 const resultsFile = (full: boolean): string =>
@@ -26,7 +27,7 @@ export function printOutcome({ title, method, tables, disturbed }: Shown): void 
 export function printSummary({ run, outcomes }: Results): void {
   const rows = Object.values(outcomes).flatMap(({ verdicts }) => verdicts.map(verdictRow));
   const table = { columns: ["", "target", "reached", ""], rows };
-  const head = `\nTargets (commit ${run.commit}; ${run.machine}; ${run.versions})`;
+  const head = `\nTargets (commit ${run.commit}; ${run.machine})`;
   process.stdout.write(`${[head, ...aligned(table)].join("\n")}\n`);
 }
 

@@ -19,6 +19,8 @@ export interface World {
   upstreamUrl: string;
   calibration: Calibration;
   stop(): Promise<void>;
+  /** True once it is being stopped: whatever fails then fails for that. */
+  stopped(): boolean;
 }
 
 /**
@@ -29,7 +31,9 @@ export async function createWorld(withUpstream: boolean): Promise<World> {
   leaveSubjectCore();
   const folder = mkdtempSync(join(tmpdir(), "tollgate-bench-"));
   const undo: (() => unknown)[] = [() => rmSync(folder, { recursive: true, force: true })];
+  let stopped = false;
   const stop = async (): Promise<void> => {
+    stopped = true;
     await stopProcesses();
     for (const step of undo.splice(0).reverse()) await step();
   };
@@ -57,6 +61,7 @@ export async function createWorld(withUpstream: boolean): Promise<World> {
       upstreamUrl,
       calibration,
       stop,
+      stopped: () => stopped,
     };
   } catch (error) {
     await stop();

@@ -3,8 +3,9 @@ import type { IssuedKey } from "../../src/store/accounts.ts";
 import { type Interval, measure } from "../interval.ts";
 import { emptyStore, issueKeys } from "../keys.ts";
 import { saturate, type Target, writeTargets } from "../load/wrk.ts";
-import { type Context, short, type Table } from "../scenario.ts";
+import type { Context, Table } from "../scenario.ts";
 import type { RunningSubject, Subject } from "../subjects/subject.ts";
+import { short } from "../targets.ts";
 import type { Tree } from "../tree.ts";
 
 /** Intervals of one scenario that may be measured once more because they were disturbed. */

@@ -1,11 +1,12 @@
 import { generationTarget } from "../requests.ts";
-import { atMost, type Context, type Outcome, type Scenario } from "../scenario.ts";
+import type { Context, Outcome, Scenario } from "../scenario.ts";
 import { recordCalls } from "../subjects/calls.ts";
 import { gatewaySubject } from "../subjects/gateway.ts";
 import { nginxLuaSubject } from "../subjects/nginx-lua.ts";
 import { nodeSubject } from "../subjects/node.ts";
 import { haproxyProxy, nginxProxy } from "../subjects/proxies.ts";
 import type { Subject } from "../subjects/subject.ts";
+import { judge } from "../targets.ts";
 import type { Tree } from "../tree.ts";
 import {
   compare,
@@ -34,6 +35,7 @@ export const generation: Scenario = {
   title: "Generation",
   quick: true,
   needs: ["taskset", "wrk", "nginx"],
+  targets: ["cpuByNginx", "cpuByFastify", "cpuByUndici", "redisUs", "redisByNginx"],
   async run(context: Context): Promise<Outcome> {
     const entries = await entriesOf(context);
     const intervals = await compare(context, entries);
@@ -45,11 +47,11 @@ export const generation: Scenario = {
         "64 keep-alive connections, 1,000 keys, a POST of 150 bytes, every request admitted, charged and bound to a task of its own.",
       tables: [tableOf(intervals)],
       verdicts: [
-        atMost(1, "CPU at most 1.0 x nginx + Lua", cpu(ours) / cpu("nginx + Lua"), 1),
-        atMost(1, "CPU at most 0.42 x the fastify stack", cpu(ours) / cpu("fastify stack"), 0.42),
-        atMost(1, "CPU at most 1.4 x bare undici", cpu(ours) / cpu("bare undici"), 1.4),
-        atMost(2, "Redis at most 25 us", redis(ours), 25, "us"),
-        atMost(2, "Redis at most 0.65 x nginx + Lua's", redis(ours) / redis("nginx + Lua"), 0.65),
+        judge("cpuByNginx", cpu(ours) / cpu("nginx + Lua")),
+        judge("cpuByFastify", cpu(ours) / cpu("fastify stack")),
+        judge("cpuByUndici", cpu(ours) / cpu("bare undici")),
+        judge("redisUs", redis(ours)),
+        judge("redisByNginx", redis(ours) / redis("nginx + Lua")),
       ],
       disturbed: disturbances(intervals),
       figures: Object.fromEntries(intervals),

@@ -5,7 +5,8 @@ import { cpuUs } from "../cpu.ts";
 import { emptyStore, GENEROUS, issueKeys } from "../keys.ts";
 import { makeKeys } from "../mass-keys.ts";
 import { partitions } from "../recorder.ts";
-import { atMost, type Context, type Outcome, type Scenario, short } from "../scenario.ts";
+import type { Context, Outcome, Scenario } from "../scenario.ts";
+import { judge, short } from "../targets.ts";
 import type { Tree } from "../tree.ts";
 import { median } from "./compare.ts";
 import { admit, each, TIERS } from "./drive.ts";
@@ -30,6 +31,7 @@ export const growth: Scenario = {
   title: "Growth: Redis per admission",
   quick: false,
   needs: [],
+  targets: ["byKeys", "byLimit"],
   async run(context): Promise<Outcome> {
     const few = await byKeys(context, FEW);
     const many = await byKeys(context, MANY);
@@ -51,10 +53,7 @@ export const growth: Scenario = {
           ],
         },
       ],
-      verdicts: [
-        atMost(6, "Redis per admission from 1,000 to 1,000,000 keys within 1.15 x", many / few, 1.15),
-        atMost(6, "from a limit of 20 to 10,000 within 1.2 x", large / small, 1.2),
-      ],
+      verdicts: [judge("byKeys", many / few), judge("byLimit", large / small)],
       disturbed: [],
       figures: { few, many, small, large },
     };

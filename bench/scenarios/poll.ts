@@ -1,8 +1,9 @@
 import { readMetrics } from "../metrics.ts";
 import { generateOne } from "../requests.ts";
-import { atMost, type Outcome, type Scenario } from "../scenario.ts";
+import type { Outcome, Scenario } from "../scenario.ts";
 import { gatewaySubject } from "../subjects/gateway.ts";
 import type { Subject } from "../subjects/subject.ts";
+import { judge } from "../targets.ts";
 import type { Tree } from "../tree.ts";
 import { compare, cpuOf, disturbances, type Entry, medianOf, requireAnswers, tableOf } from "./compare.ts";
 import { generationEntry } from "./generation.ts";
@@ -38,6 +39,7 @@ export const poll: Scenario = {
   title: "Poll answered from the cache",
   quick: true,
   needs: ["taskset", "wrk", "nginx"],
+  targets: ["poll"],
   async run(context): Promise<Outcome> {
     const { trees } = context;
     const entries = trees.flatMap((tree) => [generationEntry(gatewaySubject(tree), tree), pollEntry(tree)]);
@@ -47,7 +49,7 @@ export const poll: Scenario = {
     return {
       method: `64 connections poll ${TASKS} tasks that run; each goes upstream once in five seconds, all else is answered from Redis.`,
       tables: [tableOf(intervals)],
-      verdicts: [atMost(4, "a poll: CPU at most 0.7 x a generation", ratio, 0.7)],
+      verdicts: [judge("poll", ratio)],
       disturbed: disturbances(intervals),
       figures: Object.fromEntries(intervals),
     };

@@ -1,12 +1,13 @@
 import { GENEROUS } from "../keys.ts";
 import { readMetrics } from "../metrics.ts";
 import { generationTarget } from "../requests.ts";
-import { atMost, type Outcome, type Scenario } from "../scenario.ts";
+import type { Outcome, Scenario } from "../scenario.ts";
 import { recordCalls } from "../subjects/calls.ts";
 import { gatewaySubject } from "../subjects/gateway.ts";
 import { nginxLuaSubject } from "../subjects/nginx-lua.ts";
 import { nodeSubject } from "../subjects/node.ts";
 import type { RunningSubject, Subject } from "../subjects/subject.ts";
+import { judge } from "../targets.ts";
 import type { Tree } from "../tree.ts";
 import { compare, cpuOf, disturbances, type Entry, medianOf, requireAnswers, tableOf } from "./compare.ts";
 
@@ -40,6 +41,7 @@ export const refusal: Scenario = {
   title: "Refused request (2001)",
   quick: true,
   needs: ["taskset", "wrk", "nginx"],
+  targets: ["refusal"],
   async run(context): Promise<Outcome> {
     const { world, trees, full, has } = context;
     const [tree] = trees as [Tree];
@@ -57,7 +59,7 @@ export const refusal: Scenario = {
     return {
       method: "As above, but every key has a limit of one request a minute, used up: every answer is a 429.",
       tables: [tableOf(intervals)],
-      verdicts: [atMost(3, "a refusal: CPU at most 1.2 x nginx + Lua's", ours / theirs, 1.2)],
+      verdicts: [judge("refusal", ours / theirs)],
       disturbed: disturbances(intervals),
       figures: Object.fromEntries(intervals),
     };

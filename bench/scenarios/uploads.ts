@@ -5,10 +5,11 @@ import { processTree, residentBytes } from "../cpu.ts";
 import { emptyStore, issueKeys } from "../keys.ts";
 import { saturate } from "../load/wrk.ts";
 import { OTHER_CORES, startPinned } from "../processes.ts";
-import { atMost, type Outcome, type Scenario, short } from "../scenario.ts";
+import type { Outcome, Scenario } from "../scenario.ts";
 import { gatewaySubject } from "../subjects/gateway.ts";
 import { nodeSubject } from "../subjects/node.ts";
 import type { RunningSubject, Subject } from "../subjects/subject.ts";
+import { judge, short } from "../targets.ts";
 import type { Tree } from "../tree.ts";
 import { answering, type World } from "../world.ts";
 import { compare, cpuOf, disturbances, type Entry, medianOf, requireAnswers, tableOf } from "./compare.ts";
@@ -19,12 +20,12 @@ const MANY_CONNECTIONS = 20;
 const MANY_SECONDS = 8;
 const WARM_UP_SECONDS = 3;
 const SAMPLE_MS = 50;
-const EXTRA_MIB_MAX = 4;
 
 export const uploads: Scenario = {
   title: "Uploads of 10 MB",
   quick: false,
   needs: ["taskset", "wrk", "nginx", "node-peers"],
+  targets: ["uploadCpu", "uploadMemory"],
   async run(context): Promise<Outcome> {
     const [tree] = context.trees as [Tree];
     const port = await freePort();
@@ -41,25 +42,20 @@ export const uploads: Scenario = {
       const entries = subjects.map((subject) => uploadEntry(world, subject, tree));
       const intervals = await compare({ ...context, world }, entries);
       const extras: number[] = [];
-      for (const subject of subjects) extras.push(await extraMib(world, subject, tree));
+      for (const subject of subjects) extras.push(await extraMb(world, subject, tree));
       const cpu = (label: string): number => medianOf(intervals, label, cpuOf);
       return {
         method: `A form with one JPEG of ${FILE_BYTES} bytes over ${CONNECTIONS} connections. Extra memory: the most that was resident while ${MANY_CONNECTIONS} uploads ran at a time, less what was resident after a warm-up with one at a time, for each of them.`,
         tables: [
           tableOf(intervals),
           {
-            columns: ["", "extra MiB for each upload"],
+            columns: ["", "extra MB for each upload"],
             rows: subjects.map(({ name }, at) => [name, short(extras[at]!)]),
           },
         ],
         verdicts: [
-          atMost(
-            8,
-            "an upload: CPU at most 1.2 x http-proxy-3 alone",
-            cpu(tree.name) / cpu("http-proxy-3 alone"),
-            1.2,
-          ),
-          atMost(8, "extra resident memory of an upload under 4 MB", extras[0]!, EXTRA_MIB_MAX, "MiB"),
+          judge("uploadCpu", cpu(tree.name) / cpu("http-proxy-3 alone")),
+          judge("uploadMemory", extras[0]!),
         ],
         disturbed: disturbances(intervals),
         figures: { ...Object.fromEntries(intervals), extras },
@@ -105,8 +101,8 @@ function writeUpload({ folder }: World, token: string): string {
   return file;
 }
 
-/** What one of many uploads at a time adds to the resident memory, in MiB. */
-async function extraMib(world: World, subject: Subject, tree: Tree): Promise<number> {
+/** What one of many uploads at a time adds to the resident memory, in MB. */
+async function extraMb(world: World, subject: Subject, tree: Tree): Promise<number> {
   await emptyStore(world);
   const keys = await issueKeys(tree, world.redis, 1);
   const running: RunningSubject = await subject.start(world, keys);
@@ -121,7 +117,7 @@ async function extraMib(world: World, subject: Subject, tree: Tree): Promise<num
     }, SAMPLE_MS);
     const load = { seconds: MANY_SECONDS, connections: MANY_CONNECTIONS };
     await saturate(world.folder, running.url, file, load).finally(() => clearInterval(timer));
-    return (most - before) / 2 ** 20 / MANY_CONNECTIONS;
+    return (most - before) / 1e6 / MANY_CONNECTIONS;
   } finally {
     await running.stop();
   }

@@ -3,8 +3,9 @@ import { cpuUs, processTree } from "../cpu.ts";
 import { emptyStore, issueKeys } from "../keys.ts";
 import { type LoadResult, saturate, writeTargets } from "../load/wrk.ts";
 import { generationTarget } from "../requests.ts";
-import { atMost, type Context, type Outcome, type Scenario, short, type Verdict } from "../scenario.ts";
+import type { Context, Outcome, Scenario } from "../scenario.ts";
 import { startGateway } from "../subjects/gateway.ts";
+import { judge, short } from "../targets.ts";
 import type { Tree } from "../tree.ts";
 import { median } from "./compare.ts";
 
@@ -13,7 +14,6 @@ const WARM_UP_SECONDS = 3;
 const CONNECTIONS = 64;
 /** Where load, Redis and upstream do not stand in the way of two workers. */
 const FREE_CORES_MIN = 4;
-const SCALING_MIN = 1.8;
 const CORES = cpus().length < 2 ? "0" : "0-1";
 
 /** One stretch of load on a gateway of some workers. */
@@ -27,11 +27,11 @@ export const workers: Scenario = {
   title: "Two workers",
   quick: false,
   needs: ["taskset", "wrk", "nginx"],
+  targets: ["workers"],
   async run(context): Promise<Outcome> {
-    const target = `2 workers on 2 free cores at least ${SCALING_MIN} x one`;
     const unknown = await refusedSetting(context);
     if (unknown !== undefined) {
-      const verdicts: Verdict[] = [{ point: 7, target, reached: "no such setting", met: false }];
+      const verdicts = [judge("workers", 1, "no such setting")];
       const method = "This gateway does not know `server.workers`.";
       return { method, tables: [], verdicts, disturbed: [], figures: { unknown } };
     }
@@ -74,7 +74,7 @@ export const workers: Scenario = {
           ]),
         },
       ],
-      verdicts: [{ ...atMost(7, target, -scaling, -SCALING_MIN), reached }],
+      verdicts: [judge("workers", scaling, reached)],
       disturbed: [],
       figures: { one, two, measured, estimated },
     };
