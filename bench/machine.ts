@@ -3,7 +3,7 @@ import { readFileSync } from "node:fs";
 import { cpus, release, totalmem } from "node:os";
 import { join, resolve } from "node:path";
 import type { Options } from "./options.ts";
-import { OTHER_CORES } from "./processes.ts";
+import { OTHER_CORES, SEARCHED } from "./processes.ts";
 import type { World } from "./world.ts";
 
 /** Under which circumstances figures came about. */
@@ -64,6 +64,7 @@ function output(program: string, args: string[]): string {
   try {
     return execFileSync("sh", ["-c", '"$0" "$@" 2>&1 || true', program, ...args], {
       encoding: "utf8",
+      env: { ...process.env, PATH: SEARCHED },
     }).trim();
   } catch {
     return "";

@@ -9,6 +9,9 @@ export const SUBJECT_CORE = "0";
 /** Load, Redis, upstream and this program share the rest; with one core only there is no rest. */
 export const OTHER_CORES = cpus().length < 2 ? "0" : cpus().length === 2 ? "1" : `1-${cpus().length - 1}`;
 
+/** Where nginx and haproxy lie is not on everybody's path. */
+export const SEARCHED = `${process.env.PATH ?? ""}:/usr/sbin:/sbin`;
+
 const STOP_GRACE_MS = 10_000;
 /** Of the processes that are started, where they go before others. */
 const NICE = -15;
@@ -59,7 +62,7 @@ export async function startPinned(
   const log = openSync(join(folder, `${name}.log`), "w");
   const child = await startChild("taskset", ["-c", cores, command, ...args], {
     cwd,
-    env: { PATH: process.env.PATH, ...env },
+    env: { PATH: SEARCHED, ...env },
     stdio: ["ignore", log, log],
   });
   living.add(child);

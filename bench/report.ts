@@ -38,13 +38,17 @@ const verdictRow = ({ point, target, reached, met }: Verdict): string[] => [
   met === undefined ? "?" : met ? "met" : "MISSED",
 ];
 
+/** Columns of figures to the right, columns of words to the left. */
 function aligned({ columns, rows }: Table): string[] {
-  const widths = columns.map((title, at) =>
-    Math.max(title.length, ...rows.map((row) => row[at]?.length ?? 0)),
-  );
+  const shapes = columns.map((title, at) => {
+    const cells = rows.map((row) => row[at] ?? "");
+    const width = Math.max(title.length, ...cells.map((cell) => cell.length));
+    const figures = cells.every((cell) => /^(-?[\d.]+( x)?)?$/.test(cell));
+    return (text: string) => (figures ? text.padStart(width) : text.padEnd(width));
+  });
   const line = (cells: string[]) =>
     cells
-      .map((cell, at) => (at === 0 || at > 5 ? cell.padEnd(widths[at]!) : cell.padStart(widths[at]!)))
+      .map((cell, at) => shapes[at]!(cell))
       .join("  ")
       .trimEnd();
   return [line(columns), ...rows.map(line)];

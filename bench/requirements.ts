@@ -1,5 +1,6 @@
 import { accessSync, constants, existsSync } from "node:fs";
 import { delimiter, join } from "node:path";
+import { SEARCHED } from "./processes.ts";
 
 /** What a benchmark may need beyond the product's own dependencies. */
 export type Requirement = "taskset" | "wrk" | "nginx" | "nginx-lua" | "haproxy" | "node-peers";
@@ -39,7 +40,7 @@ export function lookAround(): { found: Set<Requirement>; advice: string[] } {
 }
 
 function onPath(name: string): boolean {
-  return `${process.env.PATH ?? ""}:/usr/sbin:/sbin`.split(delimiter).some((folder) => {
+  return SEARCHED.split(delimiter).some((folder) => {
     try {
       accessSync(join(folder, name), constants.X_OK);
       return true;

@@ -19,6 +19,10 @@ async function main(options: Options): Promise<void> {
   if (advice.length > 0) {
     progress(`Something is missing; what needs it is left out. To have it:\n  ${advice.join("\n  ")}\n`);
   }
+  if (!found.has("taskset")) {
+    process.exitCode = 1;
+    return;
+  }
   const trees = await Promise.all(
     options.trees.map((folder, at) => openTree(at === 0 ? "gateway" : `gateway of ${folder}`, folder)),
   );
@@ -33,14 +37,14 @@ async function main(options: Options): Promise<void> {
     if (options.profile !== undefined) return await profile(context, options.profile);
     const results: Results = { run: await describeRun(options, world), outcomes: {} };
     for (const [name, scenario] of Object.entries(SCENARIOS)) {
-      if (!options.wants(name, scenario) || world.stopped()) continue;
+      if (!options.wants(name, scenario)) continue;
       const outcome = await outcomeOf(scenario, context);
+      if (world.stopped()) return;
       const measuredAt = new Date().toISOString();
       const shown = { title: scenario.title, measuredAt, commit: results.run.commit, ...outcome };
       results.outcomes[name] = shown;
       printOutcome(shown);
     }
-    if (world.stopped()) return;
     printSummary(results);
     const all = saveResults(results);
     if (options.full) writePage(all);

@@ -47,8 +47,10 @@ backend generator
   server one ${new URL(world.upstreamUrl).host}
 `,
     );
-    const options = { folder: world.folder, name: "haproxy", env: { PATH: `${process.env.PATH}:/usr/sbin` } };
-    const child = await startPinned("haproxy", ["-f", file, "-db"], options);
+    const child = await startPinned("haproxy", ["-f", file, "-db"], {
+      folder: world.folder,
+      name: "haproxy",
+    });
     const url = `http://127.0.0.1:${port}`;
     await answering(url, "haproxy");
     return { url, pid: child.pid, stop: child.stop };
