@@ -38,13 +38,16 @@ const verdictRow = ({ point, target, reached, met }: Verdict): string[] => [
   met === undefined ? "?" : met ? "met" : "MISSED",
 ];
 
+/** Whether all cells of a column are figures. */
+export const isFigures = (cells: readonly string[]): boolean =>
+  cells.every((cell) => /^(-?[\d.]+( x)?)?$/.test(cell));
+
 /** Columns of figures to the right, columns of words to the left. */
 function aligned({ columns, rows }: Table): string[] {
   const shapes = columns.map((title, at) => {
     const cells = rows.map((row) => row[at] ?? "");
     const width = Math.max(title.length, ...cells.map((cell) => cell.length));
-    const figures = cells.every((cell) => /^(-?[\d.]+( x)?)?$/.test(cell));
-    return (text: string) => (figures ? text.padStart(width) : text.padEnd(width));
+    return (text: string) => (isFigures(cells) ? text.padStart(width) : text.padEnd(width));
   });
   const line = (cells: string[]) =>
     cells
