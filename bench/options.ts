@@ -46,6 +46,7 @@ export function readOptions(args: string[]): Options {
     if (values.help) throw new Error("");
     const { full, only, first, profile } = values;
     if (profile !== undefined && !PROFILES.includes(profile)) throw new Error(`no load ${profile}`);
+    if (first && process.getuid?.() !== 0) throw new Error("--first needs root");
     const names = only?.split(",");
     const unknown = names?.find((name) => !(name in SCENARIOS));
     if (unknown !== undefined)

@@ -2,14 +2,18 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { isFigures, type Results, type Shown } from "./report.ts";
 import type { Table } from "./scenario.ts";
-import type { Verdict } from "./targets.ts";
+import { SCENARIOS } from "./scenarios/index.ts";
+import { judge, type Verdict } from "./targets.ts";
 
 const PAGE = join(import.meta.dirname, "../docs/performance.md");
 
 /** Writes docs/performance.md from what full runs have found. */
 export function writePage({ run, outcomes }: Results): void {
-  const shown = Object.values(outcomes);
-  const verdicts = shown.flatMap((outcome) => outcome.verdicts);
+  const shown = Object.keys(SCENARIOS).flatMap((name) => outcomes[name] ?? []);
+  // A target that no run has looked at is on the page all the same.
+  const verdicts = Object.entries(SCENARIOS).flatMap(
+    ([name, { targets }]) => outcomes[name]?.verdicts ?? targets.map((target) => judge(target, Number.NaN)),
+  );
   const missed = verdicts.filter(({ met }) => met === false).length;
   const unknown = verdicts.filter(({ met }) => met === undefined).length;
   const lines = [

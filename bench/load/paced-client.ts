@@ -28,6 +28,9 @@ export interface PacedResult {
   maxUs: number;
 }
 
+/** A server that leaves so many waiting does not bear the rate; going on would take for ever. */
+const WAITING_MAX = 10_000;
+
 interface Connection {
   socket: Socket;
   /** When the request under way was due, ms; undefined while there is none. */
@@ -112,6 +115,10 @@ const ticking = setInterval(() => {
     const connection = free.shift();
     if (connection) send(connection, nowMs);
     else waiting.push(nowMs);
+  }
+  if (waiting.length > WAITING_MAX) {
+    process.stderr.write(`the server does not keep up: ${waiting.length} requests wait for a connection\n`);
+    process.exit(1);
   }
   if (made === total) clearInterval(ticking);
 }, 1);

@@ -1,3 +1,4 @@
+import { readFileSync } from "node:fs";
 import { generationTarget } from "../requests.ts";
 import type { Context, Outcome, Scenario } from "../scenario.ts";
 import { recordCalls } from "../subjects/calls.ts";
@@ -28,8 +29,18 @@ export const generationEntry = (subject: Subject, tree: Tree): Entry => ({
   tree,
   keys: KEYS,
   targets: (keys) => keys.map(({ key }) => generationTarget(key)),
-  check: (interval) => requireAnswers(interval, "success"),
+  check(interval, { logFile }) {
+    requireAnswers(interval, "success");
+    if (logFile !== undefined) requireLog(logFile, interval.load.requests);
+  },
 });
+
+/** A gateway that is measured writes its log: a line for each request. */
+function requireLog(file: string, atLeast: number): void {
+  const newline = 10;
+  const lines = readFileSync(file).reduce((sum, byte) => sum + Number(byte === newline), 0);
+  if (lines < atLeast) throw new Error(`only ${lines} lines of log for ${atLeast} requests`);
+}
 
 export const generation: Scenario = {
   title: "Generation",

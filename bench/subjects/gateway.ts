@@ -55,8 +55,9 @@ ${tasks && `tasks: { ${tasks} }\n`}`,
     },
   });
   try {
-    const addresses = await ready(child, join(world.folder, "gateway.log"));
-    return { ...addresses, pid: child.pid, stop: child.stop };
+    const logFile = join(world.folder, "gateway.log");
+    const addresses = await ready(child, logFile);
+    return { ...addresses, logFile, pid: child.pid, stop: child.stop };
   } catch (error) {
     await child.stop();
     throw error;

@@ -7,6 +7,7 @@ export interface RunningSubject {
   pid: number;
   /** Only of gateways. */
   adminUrl?: string;
+  logFile?: string;
   stop(): Promise<void>;
 }
 
