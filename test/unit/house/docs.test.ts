@@ -21,7 +21,7 @@ const ROOT = join(import.meta.dirname, "../../..");
 const read = (file: string): string => readFileSync(join(ROOT, file), "utf8");
 const README = read("README.md");
 const ARCHITECTURE = read("docs/ARCHITECTURE.md");
-const PAGES = globSync("{*.md,docs/**/*.md,bench/**/*.md}", { cwd: ROOT }).sort();
+const PAGES = globSync("{*.md,docs/**/*.md,bench/*.md}", { cwd: ROOT }).sort();
 
 /** The rows of the first table below a heading, as cells without their backticks. */
 function table(page: string, heading: string): string[][] {

@@ -1,0 +1,37 @@
+import type { Redis } from "ioredis";
+import type { Limits } from "../src/core/limits.ts";
+import type { IssuedKey } from "../src/store/accounts.ts";
+import type { Tree } from "./tree.ts";
+import type { World } from "./world.ts";
+
+/** Keys made at a time. */
+const BATCH = 100;
+
+/** Room for anything that a run may send. */
+export const GENEROUS: Limits = { rateLimit: 1_000_000, maxConcurrent: 1_000_000, dailyLimit: 1_000_000_000 };
+
+/**
+ * Forgets everything but the scripts. The turn to check the books is taken, as if by another gateway: that check is a
+ * process of its own, which would begin in the middle of whatever is measured.
+ */
+export async function emptyStore(world: World): Promise<void> {
+  await world.redis.flushall();
+  await world.redis.set("tg:ledger-turn", "bench", "PX", 3_600_000);
+}
+
+/** Issues keys, each of its own account with a billion credits, as the command line would. */
+export async function issueKeys(
+  tree: Tree,
+  redis: Redis,
+  count: number,
+  limits: Limits = GENEROUS,
+): Promise<IssuedKey[]> {
+  const keys: IssuedKey[] = [];
+  while (keys.length < count) {
+    const batch = Array.from({ length: Math.min(BATCH, count - keys.length) }, () =>
+      tree.issueKey(redis, { credits: 1_000_000_000, limits }),
+    );
+    keys.push(...(await Promise.all(batch)));
+  }
+  return keys;
+}

@@ -1,0 +1,58 @@
+import { readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { OTHER_CORES, startPinned } from "../processes.ts";
+
+/** One request that the load repeats. */
+export interface Target {
+  method: "GET" | "POST";
+  path: string;
+  token: string;
+  body?: string;
+  /** Of a body; application/json if not said. */
+  contentType?: string;
+}
+
+/** What wrk saw. `unsuccessful` answers have a status of 400 or more; `broken` had none. */
+export interface LoadResult {
+  requests: number;
+  seconds: number;
+  unsuccessful: number;
+  broken: number;
+  p50Us: number;
+  p99Us: number;
+  maxUs: number;
+}
+
+/** Writes targets as the Lua table that wrk.lua reads. */
+export function writeTargets(folder: string, name: string, targets: readonly Target[]): string {
+  const rows = targets.map(({ method, path, token, body, contentType }) =>
+    [method, path, token, body, contentType]
+      .map((text) => (text === undefined ? "nil" : JSON.stringify(text)))
+      .join(","),
+  );
+  const file = join(folder, `${name}.lua`);
+  writeFileSync(file, `return {\n${rows.map((row) => `{${row}}`).join(",\n")}\n}\n`);
+  return file;
+}
+
+/** As many requests as the server bears, from one thread of wrk with keep-alive. */
+export async function saturate(
+  folder: string,
+  url: string,
+  targetsFile: string,
+  { seconds, connections }: { seconds: number; connections: number },
+): Promise<LoadResult> {
+  const script = join(import.meta.dirname, "wrk.lua");
+  const args = ["-t1", `-c${connections}`, `-d${seconds}s`, "--timeout", "10s", "-s", script, url];
+  const run = await startPinned("wrk", [...args, "--", targetsFile], {
+    folder,
+    name: "wrk",
+    cores: OTHER_CORES,
+  });
+  const how = await run.ended;
+  const output = readFileSync(join(folder, "wrk.log"), "utf8");
+  const line = output.split("\n").find((text) => text.startsWith("{"));
+  if (how !== "exit code 0" || line === undefined)
+    throw new Error(`wrk: ${how}: ${output.trim().slice(-500)}`);
+  return JSON.parse(line) as LoadResult;
+}

@@ -1,0 +1,49 @@
+import type { World } from "./world.ts";
+
+/** A command to Redis; in its words, what changes from call to call is a `{name}`. */
+export interface Template {
+  words: string[];
+}
+
+/** A number so near to now is a time, and becomes `{soon}`. */
+const NEAR_MS = 60_000;
+
+/**
+ * What is sent to Redis while something runs, by MONITOR, without what scripts do.
+ * @param names values that become `{name}`; given once all is sent, for some are known only then
+ */
+export async function record(
+  world: World,
+  action: () => Promise<{ names: Record<string, string>; tag: string }>,
+): Promise<Template[]> {
+  const monitor = await world.redis.monitor();
+  try {
+    const sent: string[][] = [];
+    monitor.on("monitor", (_time: string, words: string[], source: string) => {
+      if (source !== "lua") sent.push(words);
+    });
+    const { names, tag } = await action();
+    // Its own entry comes after all others.
+    await world.redis.ping();
+    return sent.map((words) => ({ words: words.map((word) => template(word, names, tag)) }));
+  } finally {
+    monitor.disconnect();
+  }
+}
+
+/** One word of a recorded command as a template. */
+export function template(word: string, names: Record<string, string>, tag: string): string {
+  if (word !== "" && Math.abs(Number(word) - Date.now()) < NEAR_MS) return "{soon}";
+  const named = Object.entries(names).reduce(
+    (text, [name, value]) => text.replaceAll(value, `{${name}}`),
+    word,
+  );
+  return named.replaceAll(`{${tag}}`, "{{tag}}");
+}
+
+/** The hash tag of a partition without its braces. */
+export const partitionTag = (partition: number): string => `p${String(partition).padStart(2, "0")}`;
+
+/** How many partitions the store was begun with. */
+export const partitions = async (world: World): Promise<number> =>
+  Number(await world.redis.hget("tg:meta", "partitions"));

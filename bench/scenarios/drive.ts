@@ -1,0 +1,44 @@
+import { randomBytes } from "node:crypto";
+import type { Tiers } from "../../src/core/limits.ts";
+import type { KeyRef } from "../../src/store/names.ts";
+import type { Generation, Store } from "../../src/store/operations.ts";
+import { GENERATION } from "../requests.ts";
+
+/** The tiers of config/tollgate.yaml. */
+export const TIERS: Tiers = {
+  standard: { rateLimit: 20, maxConcurrent: 3, dailyLimit: 500 },
+  enterprise: { rateLimit: 100, maxConcurrent: 10, dailyLimit: 10_000 },
+};
+
+/** As many as a busy gateway has under way. */
+const AT_A_TIME = 64;
+const RUN = randomBytes(4).toString("hex");
+let count = 0;
+
+/** A generation as the gateway would ask for it, ids as long as its own. */
+export const generationOf = (key: KeyRef): Generation => ({
+  requestId: `req_${Date.now().toString(36)}${RUN}${(count++).toString(36).padStart(6, "0")}`,
+  key,
+  price: 10,
+  endpoint: GENERATION.path,
+  holdMs: 103_000,
+});
+
+export const newTaskId = (): string => randomBytes(16).toString("hex");
+
+/** Admits a generation. @throws when it was refused */
+export async function admit(store: Store, key: KeyRef): Promise<Generation> {
+  const generation = generationOf(key);
+  const { outcome } = await store.admit(generation, TIERS);
+  if (outcome !== "admitted") throw new Error(`a generation was ${outcome}`);
+  return generation;
+}
+
+/** Runs a step for each item, so many at a time as a gateway would. */
+export async function each<T>(items: Iterable<T>, step: (item: T) => Promise<unknown>): Promise<void> {
+  const iterator = items[Symbol.iterator]();
+  const lane = async (): Promise<void> => {
+    for (let next = iterator.next(); !next.done; next = iterator.next()) await step(next.value);
+  };
+  await Promise.all(Array.from({ length: AT_A_TIME }, lane));
+}

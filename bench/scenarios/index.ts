@@ -1,0 +1,26 @@
+import type { Scenario } from "../scenario.ts";
+import { footprint } from "./footprint.ts";
+import { generation } from "./generation.ts";
+import { growth } from "./growth.ts";
+import { latency } from "./latency.ts";
+import { poll } from "./poll.ts";
+import { refusal } from "./refusal.ts";
+import { memory, stall } from "./steady.ts";
+import { sweeper } from "./sweeper.ts";
+import { uploads } from "./uploads.ts";
+import { workers } from "./workers.ts";
+
+/** In the order in which they are run and shown. */
+export const SCENARIOS: Record<string, Scenario> = {
+  generation,
+  refusal,
+  poll,
+  latency,
+  stall,
+  memory,
+  growth,
+  footprint,
+  sweeper,
+  workers,
+  uploads,
+};

@@ -1,0 +1,67 @@
+import { GENEROUS } from "../keys.ts";
+import { readMetrics } from "../metrics.ts";
+import { generationTarget } from "../requests.ts";
+import type { Outcome, Scenario } from "../scenario.ts";
+import { recordCalls } from "../subjects/calls.ts";
+import { gatewaySubject } from "../subjects/gateway.ts";
+import { nginxLuaSubject } from "../subjects/nginx-lua.ts";
+import { nodeSubject } from "../subjects/node.ts";
+import type { RunningSubject, Subject } from "../subjects/subject.ts";
+import { judge } from "../targets.ts";
+import type { Tree } from "../tree.ts";
+import { compare, cpuOf, disturbances, type Entry, medianOf, requireAnswers, tableOf } from "./compare.ts";
+
+const KEYS = 1000;
+
+/** Keys of one request per minute: the warm-up uses them up, and every measured answer is a refusal. */
+export const refusalEntry = (subject: Subject, tree: Tree): Entry => ({
+  label: subject.name,
+  subject,
+  tree,
+  keys: KEYS,
+  limits: { ...GENEROUS, rateLimit: 1 },
+  targets: (keys) => keys.map(({ key }) => generationTarget(key)),
+  async check(interval, running) {
+    requireAnswers(interval, "refusal");
+    if (running.adminUrl !== undefined) await requireRefusals(running, interval.load.requests);
+  },
+});
+
+/** The gateway's own count: one request of each key went upstream, and all others were refused for the rate. */
+async function requireRefusals({ adminUrl }: RunningSubject, atLeast: number): Promise<void> {
+  const metric = await readMetrics(adminUrl!);
+  const refused = metric("tollgate_requests_total", 'outcome="rate_limited"');
+  const all = metric("tollgate_requests_total");
+  if (refused < atLeast || all - refused > KEYS) {
+    throw new Error(`of ${all} requests ${refused} were refused for the rate; all but ${KEYS} should be`);
+  }
+}
+
+export const refusal: Scenario = {
+  title: "Refused request (2001)",
+  quick: true,
+  needs: ["taskset", "wrk", "nginx"],
+  targets: ["refusal"],
+  async run(context): Promise<Outcome> {
+    const { world, trees, full, has } = context;
+    const [tree] = trees as [Tree];
+    const entries = trees.map((each) => refusalEntry(gatewaySubject(each), each));
+    const add = (subject: Subject): void => void entries.push(refusalEntry(subject, tree));
+    if (has("nginx-lua")) add(nginxLuaSubject(tree, await recordCalls(world, tree)));
+    if (has("node-peers") && full) {
+      add(nodeSubject("fastify stack", "fastify.js", 1));
+      add(nodeSubject("express stack", "express.js", 1));
+      add(nodeSubject("node:http, nothing but 429", "refuse.js"));
+    }
+    const intervals = await compare(context, entries);
+    const ours = medianOf(intervals, trees[0]!.name, cpuOf);
+    const theirs = medianOf(intervals, "nginx + Lua", cpuOf);
+    return {
+      method: "As above, but every key has a limit of one request a minute, used up: every answer is a 429.",
+      tables: [tableOf(intervals)],
+      verdicts: [judge("refusal", ours / theirs)],
+      disturbed: disturbances(intervals),
+      figures: Object.fromEntries(intervals),
+    };
+  },
+};

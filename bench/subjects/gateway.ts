@@ -1,0 +1,85 @@
+import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { setTimeout as delay } from "node:timers/promises";
+import { freePort } from "../../src/sandbox/redis.ts";
+import { type Started, startPinned } from "../processes.ts";
+import type { Tree } from "../tree.ts";
+import type { World } from "../world.ts";
+import type { RunningSubject, Subject } from "./subject.ts";
+
+const START_TIMEOUT_MS = 30_000;
+
+export interface GatewayOptions {
+  /** Lines of YAML beside those that every run has, by section. */
+  server?: string;
+  tasks?: string;
+  cores?: string;
+  nodeArgs?: readonly string[];
+  upstreamUrl?: string;
+}
+
+/**
+ * The gateway of a tree, as a user starts it: everything on, its log to a file. Only its patience with Redis is longer, so
+ * that a moment in which the machine does something else is not an outage.
+ */
+export const gatewaySubject = (tree: Tree, options: GatewayOptions = {}): Subject => ({
+  name: tree.name,
+  start: (world) => startGateway(world, tree, options),
+});
+
+/** Starts `src/main.ts` and waits until it is ready. */
+export async function startGateway(
+  world: World,
+  tree: Tree,
+  { server = "", tasks = "", cores, nodeArgs = [], upstreamUrl = world.upstreamUrl }: GatewayOptions = {},
+): Promise<RunningSubject> {
+  const home = join(world.folder, "gateway");
+  mkdirSync(home, { recursive: true });
+  writeFileSync(
+    join(home, "tollgate.yaml"),
+    `server: { host: 127.0.0.1, port: ${await freePort()}, drain_delay: 0s, drain_timeout: 2s${server && `, ${server}`} }
+admin: { port: ${await freePort()} }
+store: { journal: ${home}/journal, command_timeout: 5s }
+${tasks && `tasks: { ${tasks} }\n`}`,
+  );
+  const child = await startPinned(process.execPath, [...nodeArgs, join(tree.root, "src/main.ts")], {
+    folder: world.folder,
+    name: "gateway",
+    ...(cores === undefined ? {} : { cores }),
+    env: {
+      NODE_ENV: "production",
+      TOLLGATE_CONFIG: join(home, "tollgate.yaml"),
+      REDIS_URL: world.redisUrl,
+      UPSTREAM_URL: upstreamUrl,
+      UPSTREAM_API_KEY: "bench-upstream-key",
+    },
+  });
+  try {
+    const logFile = join(world.folder, "gateway.log");
+    const addresses = await ready(child, logFile);
+    return { ...addresses, logFile, pid: child.pid, stop: child.stop };
+  } catch (error) {
+    await child.stop();
+    throw error;
+  }
+}
+
+/** Its addresses stand in one of the first lines of its log. */
+async function ready({ ended }: Started, logFile: string): Promise<{ url: string; adminUrl: string }> {
+  const deadlineMs = performance.now() + START_TIMEOUT_MS;
+  let lives = true;
+  void ended.then(() => {
+    lives = false;
+  });
+  while (lives && performance.now() < deadlineMs) {
+    const lines = readFileSync(logFile, "utf8").split("\n").slice(0, -1);
+    const line = lines.find((text) => text.includes('"msg":"tollgate is listening"'));
+    if (line) {
+      const { url, admin_url: adminUrl } = JSON.parse(line) as { url: string; admin_url: string };
+      const response = await fetch(`${adminUrl}/readyz`).catch(() => undefined);
+      if (response?.status === 200) return { url, adminUrl };
+    }
+    await delay(20);
+  }
+  throw new Error(`the gateway did not become ready: ${readFileSync(logFile, "utf8").trim().slice(-1000)}`);
+}

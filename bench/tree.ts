@@ -1,0 +1,70 @@
+import { join, resolve } from "node:path";
+import { pathToFileURL } from "node:url";
+import type { issueKey } from "../src/store/accounts.ts";
+import type { createConnection } from "../src/store/connection.ts";
+import type { keyRef, partitionOf } from "../src/store/names.ts";
+import type { Store } from "../src/store/operations.ts";
+import type { createStore } from "../src/store/store.ts";
+import type { createSweeps, Sweeps } from "../src/store/sweeps.ts";
+import type { createLogger } from "../src/telemetry/log.ts";
+import type { createMetrics } from "../src/telemetry/metrics.ts";
+
+/** A source tree whose gateway is measured: keys are made by its own code, so that its own encoding is read. */
+export interface Tree {
+  /** As tables name it. */
+  name: string;
+  root: string;
+  issueKey: typeof issueKey;
+  partitionOf: typeof partitionOf;
+  keyRef: typeof keyRef;
+  /**
+   * The store's operations as the tree's gateway uses them.
+   * @param nowMs a clock of our own; without one Redis has it
+   */
+  openStore(redisUrl: string, nowMs?: () => number): Promise<OpenStore>;
+}
+
+export interface OpenStore {
+  store: Store;
+  sweeps: Sweeps;
+  close(): Promise<void>;
+}
+
+/** Longer than anything that is measured here may take. */
+const COMMAND_TIMEOUT_MS = 30_000;
+const LEASE_MS = 60_000;
+
+/** Loads what the benchmark needs of a checkout; its `node_modules` must be there. */
+export async function openTree(name: string, folder: string): Promise<Tree> {
+  const root = resolve(folder);
+  const load = <T>(file: string): Promise<T> => import(pathToFileURL(join(root, "src", file)).href);
+  const accounts = await load<{ issueKey: typeof issueKey }>("store/accounts.ts");
+  const names = await load<{ partitionOf: typeof partitionOf; keyRef: typeof keyRef }>("store/names.ts");
+  const connections = await load<{ createConnection: typeof createConnection }>("store/connection.ts");
+  const stores = await load<{ createStore: typeof createStore }>("store/store.ts");
+  const sweeping = await load<{ createSweeps: typeof createSweeps }>("store/sweeps.ts");
+  const logs = await load<{ createLogger: typeof createLogger }>("telemetry/log.ts");
+  const metrics = await load<{ createMetrics: typeof createMetrics }>("telemetry/metrics.ts");
+  return {
+    name,
+    root,
+    issueKey: accounts.issueKey,
+    partitionOf: names.partitionOf,
+    keyRef: names.keyRef,
+    async openStore(redisUrl, nowMs) {
+      const connection = connections.createConnection({
+        redisUrl,
+        commandTimeoutMs: COMMAND_TIMEOUT_MS,
+        partitions: 64,
+        log: logs.createLogger("silent"),
+        metrics: metrics.createMetrics(),
+      });
+      await connection.breaker.closed();
+      return {
+        store: stores.createStore(connection, nowMs),
+        sweeps: sweeping.createSweeps(connection, LEASE_MS, nowMs),
+        close: connection.close,
+      };
+    },
+  };
+}

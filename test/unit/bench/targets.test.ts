@@ -1,0 +1,30 @@
+import { expect, test } from "vitest";
+import { template } from "../../../bench/recorder.ts";
+import { SCENARIOS } from "../../../bench/scenarios/index.ts";
+import { judge, TARGET_NAMES } from "../../../bench/targets.ts";
+
+test("every target is judged by exactly one scenario", () => {
+  const judged = Object.values(SCENARIOS).flatMap(({ targets }) => targets);
+  expect(judged.toSorted()).toEqual(TARGET_NAMES.toSorted());
+});
+
+test("a figure at its bound is met, one beyond it is missed, and one that is missing is neither", () => {
+  expect(judge("redisUs", 25)).toMatchObject({ met: true, reached: "25.0 us" });
+  expect(judge("redisUs", 25.1)).toMatchObject({ met: false });
+  expect(judge("workers", 1.8)).toMatchObject({ met: true });
+  expect(judge("workers", 1.79)).toMatchObject({ met: false });
+  expect(judge("redisUs", Number.NaN)).toMatchObject({ met: undefined, reached: "not measured" });
+});
+
+test("a recorded command keeps its words, and names what changes from call to call", () => {
+  const names = { task: "t-1", request: "req_1", key: "key_1", account: "acc_1" };
+  const words = ["tg:{p07}:request:req_1", "tg:claim:t-1", "key_1 acc_1", "", "10", String(Date.now() + 500)];
+  expect(words.map((word) => template(word, names, "p07"))).toEqual([
+    "tg:{{tag}}:request:{request}",
+    "tg:claim:{task}",
+    "{key} {account}",
+    "",
+    "10",
+    "{soon}",
+  ]);
+});
