@@ -5,6 +5,7 @@ import { creditsCommand } from "./commands/credits.ts";
 import { doctorCommand } from "./commands/doctor.ts";
 import { keysCommand } from "./commands/keys.ts";
 import { ledgerCommand } from "./commands/ledger.ts";
+import { priceCommand } from "./commands/price.ts";
 import { tasksCommand } from "./commands/tasks.ts";
 
 const program = new Command("tollgate")
@@ -15,6 +16,7 @@ const program = new Command("tollgate")
   .addCommand(tasksCommand())
   .addCommand(ledgerCommand())
   .addCommand(configCommand())
+  .addCommand(priceCommand())
   .addCommand(doctorCommand());
 
 // The reader of a pipe may leave early, as `head` does.

@@ -1,3 +1,4 @@
+import path from "node:path";
 import { Command, InvalidArgumentError } from "commander";
 import type { Redis } from "ioredis";
 import { type Config, ConfigError, loadConfig } from "../config/config.ts";
@@ -123,6 +124,12 @@ export function futureMs(text: string): number {
 /** Unix ms as ISO 8601; undefined stays so. */
 export const iso = (ms: number | undefined): string | undefined =>
   ms === undefined ? undefined : new Date(ms).toISOString();
+
+/** A path as one would type it here. */
+export const shownPath = (file: string): string => {
+  const relative = path.relative(process.cwd(), file);
+  return relative === "" || relative.startsWith("..") ? file : relative;
+};
 
 /** Rows under their headings, in columns. */
 export function table(headings: readonly string[], rows: readonly (readonly unknown[])[]): string {

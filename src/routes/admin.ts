@@ -8,6 +8,8 @@ export function createAdmin(options: {
   metricsPage(): Promise<string>;
   /** Why the gateway is not ready, in words; undefined when it is. */
   notReady(): string | undefined;
+  /** The configuration in force, without secrets. */
+  config(): object;
 }): Server {
   const plain = (
     res: ServerResponse,
@@ -37,8 +39,14 @@ export function createAdmin(options: {
         return plain(res, 200, (await options.metricsPage()).trimEnd(), Registry.PROMETHEUS_CONTENT_TYPE);
       case "/openapi.json":
         return plain(res, 200, openApi, "application/json; charset=utf-8");
+      case "/config":
+        return plain(res, 200, JSON.stringify(options.config(), undefined, 2), "application/json");
       default:
-        return plain(res, 404, "no such page; there are /livez, /readyz, /metrics and /openapi.json");
+        return plain(
+          res,
+          404,
+          "no such page; there are /livez, /readyz, /metrics, /config and /openapi.json",
+        );
     }
   });
 }

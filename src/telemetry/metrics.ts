@@ -124,6 +124,27 @@ export function createMetrics() {
         this.set(dropped.lines);
       },
     }),
+    configReloadSuccessful: new Gauge({
+      name: "tollgate_config_last_reload_successful",
+      help: "1 if the last attempt to read the configuration succeeded, 0 if it was refused and the old one is kept.",
+      registers,
+    }),
+    configReloadedAt: new Gauge({
+      name: "tollgate_config_last_reload_success_timestamp_seconds",
+      help: "When the configuration was last read and found valid, Unix time.",
+      registers,
+    }),
+    configInfo: new Gauge({
+      name: "tollgate_config_info",
+      help: "Always 1; the hash is the same wherever the same settings and prices are in force.",
+      labelNames: ["hash"],
+      registers,
+    }),
+    configAwaitingRestart: new Gauge({
+      name: "tollgate_config_settings_awaiting_restart",
+      help: "Settings whose value in the file differs from the one in force, because they need a restart.",
+      registers,
+    }),
     sweeps: new Counter({
       name: "tollgate_sweeper_items_total",
       help: "Work the sweeper took up, by kind (hold, task, record) and outcome.",

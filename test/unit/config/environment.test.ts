@@ -23,7 +23,7 @@ const ENV = {
 
 test.each([
   ["the file", FILE],
-  ["the defaults", ""],
+  ["the defaults", "{}"],
 ])("each variable goes before %s", (_, file) => {
   expect(configOf(file, ENV)).toMatchObject({
     server: { host: "::1", port: 0 },
@@ -72,7 +72,7 @@ test.each([
   ["UPSTREAM_URL", "https://user:hunter2@generator.example.com"],
   ["UPSTREAM_API_KEY", "hunter2 "],
 ])("%s=%s is refused without repeating the secret", (name, value) => {
-  const error = errorOf(() => configOf("", { [name]: value }));
+  const error = errorOf(() => configOf("{}", { [name]: value }));
   expect(error.problems).toHaveLength(1);
   expect(error.message).not.toContain("hunter2");
 });
