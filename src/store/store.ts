@@ -1,4 +1,4 @@
-import type { LimitState, Tiers } from "../core/limits.ts";
+import { type LimitState, SHADOW_LIMITS, type ShadowLimit, type Tiers } from "../core/limits.ts";
 import type { Observation } from "../core/tasks.ts";
 import { RECENT_TRANSACTIONS, transactionOf } from "../core/transactions.ts";
 import type { Connection } from "./connection.ts";
@@ -44,7 +44,7 @@ export function createStore(connection: Connection, nowMs?: () => number): Store
   const cluster = (): boolean => connection.facts()?.cluster ?? false;
 
   function countAdmission(tier: string, outcome: Admission["outcome"], tiers: Tiers): void {
-    metrics.admissions.inc({ tier: Object.hasOwn(tiers, tier) ? tier : "other", outcome });
+    metrics.admissions.inc({ tier: labelOf(tier, tiers), outcome });
   }
 
   function countBinding(reply: Reply, price: number): void {
@@ -117,6 +117,10 @@ export function createStore(connection: Connection, nowMs?: () => number): Store
       // The store's clock stepped: its answer has taught us the new time, and nothing was done yet.
       if (admission.outcome === "stale") admission = await admitOnce(generation, tiers);
       countAdmission(admission.tier, admission.outcome, tiers);
+      if (admission.outcome === "admitted") {
+        const tier = labelOf(admission.tier, tiers);
+        for (const limit of admission.shadow ?? []) metrics.shadowRefusals.inc({ tier, limit });
+      }
       return admission;
     },
     countAdmission,
@@ -275,13 +279,26 @@ export function packTiers(tiers: Tiers): string {
     );
     text = entries.reduce(
       (line, [name, limits]) =>
-        `${line}${name} ${limits.rateLimit} ${limits.maxConcurrent} ${limits.dailyLimit};`,
+        `${line}${name} ${limits.rateLimit} ${limits.maxConcurrent} ${limits.dailyLimit}${letters(limits.shadow)};`,
       ";",
     );
     packed.set(tiers, text);
   }
   return text;
 }
+
+/** A tier as a metric names it: one of the config, or `other`. */
+const labelOf = (tier: string, tiers: Tiers): string => (Object.hasOwn(tiers, tier) ? tier : "other");
+
+/** Limits as the scripts name them. */
+const LETTERS: Readonly<Record<ShadowLimit, string>> = {
+  rate_limit: "r",
+  max_concurrent: "c",
+  daily_limit: "d",
+};
+
+const letters = (limits: readonly ShadowLimit[] = []): string =>
+  limits.map((limit) => LETTERS[limit]).join("");
 
 function stateOf(reply: Reply): LimitState {
   return {
@@ -298,6 +315,11 @@ function admission(reply: Reply): Admission {
   const outcome = reply[0] as Admission["outcome"];
   const common = { state: stateOf(reply), tier: String(reply[7]) };
   switch (outcome) {
+    case "admitted": {
+      if (reply[8] === undefined) return { outcome, ...common };
+      const shadow = SHADOW_LIMITS.filter((limit) => String(reply[8]).includes(LETTERS[limit]));
+      return { outcome, ...common, shadow };
+    }
     case "rate_limited":
     case "daily_limited":
       return { outcome, ...common, retryAfterMs: Number(reply[8]) };

@@ -46,6 +46,12 @@ export function createMetrics() {
       labelNames: ["tier", "outcome"],
       registers,
     }),
+    shadowRefusals: new Counter({
+      name: "tollgate_shadow_refusals_total",
+      help: "Admissions that a limit in shadow mode would have refused, by tier and limit.",
+      labelNames: ["tier", "limit"],
+      registers,
+    }),
     holds: new Gauge({
       name: "tollgate_holds",
       help: "Holds of this gateway whose upstream exchange is under way; see also unknown outcomes and settlements.",
@@ -127,22 +133,26 @@ export function createMetrics() {
     configReloadSuccessful: new Gauge({
       name: "tollgate_config_last_reload_successful",
       help: "1 if the last attempt to read the configuration succeeded, 0 if it was refused and the old one is kept.",
+      aggregator: "min",
       registers,
     }),
     configReloadedAt: new Gauge({
       name: "tollgate_config_last_reload_success_timestamp_seconds",
       help: "When the configuration was last read and found valid, Unix time.",
+      aggregator: "min",
       registers,
     }),
     configInfo: new Gauge({
       name: "tollgate_config_info",
       help: "Always 1; the hash is the same wherever the same settings and prices are in force.",
       labelNames: ["hash"],
+      aggregator: "max",
       registers,
     }),
     configAwaitingRestart: new Gauge({
       name: "tollgate_config_settings_awaiting_restart",
       help: "Settings whose value in the file differs from the one in force, because they need a restart.",
+      aggregator: "max",
       registers,
     }),
     sweeps: new Counter({
