@@ -62,7 +62,7 @@ export async function openTree(name: string, folder: string): Promise<Tree> {
       await connection.breaker.closed();
       return {
         store: stores.createStore(connection, nowMs),
-        sweeps: sweeping.createSweeps(connection, LEASE_MS, nowMs),
+        sweeps: sweeping.createSweeps(connection, () => LEASE_MS, nowMs),
         close: connection.close,
       };
     },

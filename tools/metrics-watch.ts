@@ -12,6 +12,7 @@ export const WATCH: Readonly<Record<string, string>> = {
   tollgate_upstream_refused_gateway_total: "any: `TollgateUpstreamRefusesGateway`; customers get 502",
   tollgate_admissions_total: "refusals by tier: a customer outgrows the tier, or a client runs wild",
   tollgate_admissions_near_limit_total: "share of the admitted: who will be refused next",
+  tollgate_shadow_refusals_total: "whom a limit would hit before it is enforced",
   tollgate_degraded_requests_total: "any is lost revenue: `TollgateUnmeteredRequests`",
   tollgate_settlements_total:
     "`refunded` against `bound`: `TollgateRefundRate`; `uncollected`: `TollgateUncollected`; `conflict` is a fault of the generator",

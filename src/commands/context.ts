@@ -1,3 +1,4 @@
+import path from "node:path";
 import { Command, InvalidArgumentError } from "commander";
 import type { Redis } from "ioredis";
 import { type Config, ConfigError, loadConfig } from "../config/config.ts";
@@ -147,3 +148,9 @@ function momentMs(text: string): number | undefined {
   const atMs = isIso ? Date.parse(text) : Number.NaN;
   return Number.isNaN(atMs) ? undefined : atMs;
 }
+
+/** A path as one would type it here. */
+export const shownPath = (file: string): string => {
+  const relative = path.relative(process.cwd(), file);
+  return relative === "" || relative.startsWith("..") ? file : relative;
+};

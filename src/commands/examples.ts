@@ -65,6 +65,14 @@ const EXAMPLES: Readonly<Record<string, readonly (readonly [what: string, line: 
     ["the one in use", "tollgate config check"],
     ["one that is to come", "tollgate config check new.yaml"],
   ],
+  "config diff": [
+    ["what would a reload change in the running gateway?", "tollgate config diff"],
+    ["and what would another file?", "tollgate config diff new.yaml"],
+  ],
+  price: [
+    ["what would this body cost?", "tollgate price gen2-pro/text-to-video body.json"],
+    ["from standard input", 'echo \'{"prompt":"rain"}\' | tollgate price gen2/text-to-video -'],
+  ],
   doctor: [
     ["before the first start, and when something is odd", "tollgate doctor"],
     ["what must be mended, for a script", "tollgate doctor --json | jq '.checks[] | select(.ok | not)'"],

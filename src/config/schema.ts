@@ -1,4 +1,5 @@
 import { type Static, Type } from "typebox";
+import { SHADOW_LIMITS } from "../core/limits.ts";
 import {
   addressRangeRule,
   duration,
@@ -111,6 +112,12 @@ const tier = Type.Object(
     }),
     max_concurrent: Type.Integer({ minimum: 1, maximum: 10_000, description: "Tasks at the same time." }),
     daily_limit: Type.Integer({ minimum: 1, maximum: 1_000_000_000, description: "Requests per UTC day." }),
+    shadow: Type.Optional(
+      Type.Array(Type.Enum([...SHADOW_LIMITS]), {
+        uniqueItems: true,
+        description: "Limits that are counted and reported, but refuse nothing: to try them out.",
+      }),
+    ),
   },
   { additionalProperties: false, description: "Limits of the keys of one tier." },
 );
@@ -179,6 +186,22 @@ export const ConfigSchema = section("Tollgate's configuration.", {
   tasks,
   log,
 });
+
+/**
+ * Settings that a running gateway keeps until it is started anew: its listeners and its connection to Redis are made
+ * once. All others take effect with the next request, or the next round of the work that they are about.
+ */
+export const NEEDS_RESTART: ReadonlySet<string> = new Set([
+  "server.host",
+  "server.port",
+  "server.workers",
+  "admin.host",
+  "admin.port",
+  "store.redis_url",
+  "store.command_timeout",
+  "store.journal",
+  "store.partitions",
+]);
 
 /** The config file's content once it is valid and its defaults are filled in. */
 export type Settings = Static<typeof ConfigSchema>;

@@ -1,4 +1,4 @@
-import type { Limits, Tiers } from "../core/limits.ts";
+import type { TierLimits, Tiers } from "../core/limits.ts";
 import type { PriceTable } from "../core/prices.ts";
 import { durationMs, withoutSlash } from "./kinds.ts";
 import type { Settings } from "./schema.ts";
@@ -74,17 +74,18 @@ export interface Config {
   readonly log: { readonly level: "trace" | "debug" | "info" | "warn" | "error" | "fatal" | "silent" };
 }
 
+/** What a snapshot holds beside the file's settings. */
+export interface Extras {
+  readonly apiKey: string | undefined;
+  readonly adminToken: string | undefined;
+  readonly prices: PriceTable;
+  readonly pricesFile: string;
+  /** Of this machine, for `server.workers: auto`. */
+  readonly cores: number;
+}
+
 /** Puts valid settings into the form that the code reads: units in names, milliseconds, frozen to the bottom. */
-export function toConfig(
-  settings: Settings,
-  extra: {
-    apiKey: string | undefined;
-    adminToken: string | undefined;
-    prices: PriceTable;
-    pricesFile: string;
-    cores: number;
-  },
-): Config {
+export function toConfig(settings: Settings, extra: Extras): Config {
   const { server, store, upstream, tasks } = settings;
   return deepFreeze({
     server: {
@@ -150,7 +151,8 @@ export function redact(config: Config): Config {
   };
 }
 
-function withoutPassword(address: string): string {
+/** An address that may be shown. */
+export function withoutPassword(address: string): string {
   const url = new URL(address);
   if (url.password === "") return address;
   url.password = "***";
@@ -168,12 +170,13 @@ type TierSettings = Settings["tiers"]["standard"];
 
 /** Without a prototype: a key record that names the tier `constructor` finds nothing. */
 function limitsByTier(tiers: Readonly<Record<string, TierSettings>>): Tiers {
-  const limits: Record<string, Limits> = Object.create(null);
+  const limits: Record<string, TierLimits> = Object.create(null);
   for (const [name, tier] of Object.entries(tiers)) {
     limits[name] = {
       rateLimit: tier.rate_limit,
       maxConcurrent: tier.max_concurrent,
       dailyLimit: tier.daily_limit,
+      ...(tier.shadow?.length ? { shadow: tier.shadow } : {}),
     };
   }
   return limits;

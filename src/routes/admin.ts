@@ -10,6 +10,8 @@ export function createAdmin(options: {
   /** Why the gateway is not ready, in words; undefined when it is. */
   notReady(): string | undefined;
   console: Pick<Console, "owns" | "serve">;
+  /** The configuration in force, without secrets. */
+  config(): object;
 }): Server {
   const plain = (
     res: ServerResponse,
@@ -41,11 +43,13 @@ export function createAdmin(options: {
         return plain(res, 200, (await options.metricsPage()).trimEnd(), Registry.PROMETHEUS_CONTENT_TYPE);
       case "/openapi.json":
         return plain(res, 200, openApi, "application/json; charset=utf-8");
+      case "/config":
+        return plain(res, 200, JSON.stringify(options.config(), undefined, 2), "application/json");
       default:
         return plain(
           res,
           404,
-          "no such page; there are /livez, /readyz, /metrics, /openapi.json and /console",
+          "no such page; there are /livez, /readyz, /metrics, /config, /openapi.json and /console",
         );
     }
   });
