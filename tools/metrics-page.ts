@@ -91,7 +91,8 @@ The admin port answers \`GET /metrics\` in Prometheus's text format. This page i
 
 - [config/prometheus/prometheus.yaml](../config/prometheus/prometheus.yaml): how to scrape. Name the job \`tollgate\`;
   some alerts look for it.
-- [config/prometheus/alerts.yaml](../config/prometheus/alerts.yaml): whom to wake, and when.
+- [config/prometheus/alerts.yaml](../config/prometheus/alerts.yaml): whom to wake, and when. What to do then
+  is in the [operations guide](operations.md).
 - [config/grafana/tollgate.json](../config/grafana/tollgate.json): a dashboard to import. It asks which Prometheus to
   use.
 

@@ -13,7 +13,7 @@ import { alertQueries, dashboardQueries, documentedQueries, readText } from "../
 import { away, generate, givenRedis, ready, type TestRedis } from "../support/store-stage.ts";
 
 /** The first check of the books comes ten seconds after the start, and has a process of its own to start. */
-const PATIENCE_MS = 40_000;
+const PATIENCE_MS = 100_000;
 
 describe("with a real Prometheus", () => {
   let tools: PrometheusBinaries;
@@ -89,7 +89,7 @@ describe("with a real Prometheus", () => {
         await delay(500);
       }
       expect(empty).toEqual([]);
-    }, 60_000);
+    }, 120_000);
 
     test("Prometheus has loaded all alerts, and can evaluate each", async () => {
       const { groups } = await prometheus.get("rules");
