@@ -241,18 +241,18 @@ describe("reads", () => {
     const name = "tg:refusals:2099-01-01";
     const later = { ...connection, nowMs: () => nowMs };
     try {
-      const counts = Array.from({ length: 10_050 }, (_, n) => ({
-        keyId: `key_${n}`,
-        accountId: "acme",
-        outcome: "rate_limited",
-        count: n + 1,
-      }));
-      await addRefusals(later, counts);
-      await addRefusals(later, counts.slice(-1));
+      const full = Array.from({ length: 10_000 }, (_, n) => [String(n + 10), `key_${n} acme rate_limited`]);
+      await connection.redis.zadd(name, ...full.flat());
+      const refusal = { accountId: "acme", outcome: "rate_limited" };
+      await addRefusals(later, [
+        { keyId: "key_9998", count: 5, ...refusal },
+        { keyId: "key_new", count: 1, ...refusal },
+      ]);
       expect(await connection.redis.zcard(name)).toBe(10_000);
-      expect(await topRefusals(connection.redis, nowMs, 2)).toMatchObject([
-        { keyId: "key_10049", count: 20_100 },
-        { keyId: "key_10048", count: 10_049 },
+      expect(await connection.redis.zscore(name, "key_new acme rate_limited")).toBeNull();
+      expect(await topRefusals(connection.redis, nowMs, 2)).toEqual([
+        { keyId: "key_9998", count: 10_013, ...refusal },
+        { keyId: "key_9999", count: 10_009, ...refusal },
       ]);
     } finally {
       await connection.redis.del(name);
