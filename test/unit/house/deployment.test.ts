@@ -1,0 +1,174 @@
+import { existsSync, globSync, readFileSync, statSync } from "node:fs";
+import { join } from "node:path";
+import { describe, expect, test } from "vitest";
+import { composeProblems } from "../../support/deployment/compose.ts";
+import { isInContext, parseDockerfile } from "../../support/deployment/dockerfile.ts";
+import { haproxyProblems, unitProblems } from "../../support/deployment/host.ts";
+import { imageProblems } from "../../support/deployment/image.ts";
+import { kubernetesProblems } from "../../support/deployment/kubernetes.ts";
+import { documents, guideProblems, type Read } from "../../support/deployment/settings.ts";
+
+const ROOT = join(import.meta.dirname, "../../..");
+const K8S = "deploy/kubernetes";
+const UNIT = "deploy/systemd/tollgate.service";
+
+const repository: Read = (path) => {
+  const file = join(ROOT, path);
+  if (path === "" || !existsSync(file)) return undefined;
+  return statSync(file).isDirectory() ? "" : readFileSync(file, "utf8");
+};
+
+/** The repository with one thing changed in one file. */
+function changed(path: string, from: string, to: string): Read {
+  const source = repository(path) ?? "";
+  expect(source, `${path} still has what this test changes`).toContain(from);
+  return (asked) => (asked === path ? source.replace(from, to) : repository(asked));
+}
+
+/** What is changed, and what must then be said. */
+type Break = readonly [path: string, from: string, to: string, problem: RegExp];
+
+function catches(check: (read: Read) => string[], breaks: readonly Break[]): void {
+  test.each(breaks)("in %s, %j as %j is found", (path, from, to, problem) => {
+    const broken = changed(path, from, to);
+    // What cannot be read at all is said by throwing.
+    const said = (): string => {
+      const problems = check(broken);
+      throw new Error(problems.join("\n"));
+    };
+    expect(said).toThrow(problem);
+  });
+}
+
+describe("Dockerfile", () => {
+  test("fits the repository and its configuration", () => expect(imageProblems(repository)).toEqual([]));
+
+  catches(imageProblems, [
+    ["Dockerfile", "USER 1000:1000\nEXPOSE 8080", "USER node\nEXPOSE 8080", /USER/],
+    ["Dockerfile", "EXPOSE 8080 9090", "EXPOSE 8080", /EXPOSE/],
+    ["Dockerfile", "/livez`", "/health`", /HEALTHCHECK/],
+    ["Dockerfile", 'CMD ["node", "src/main.ts"]', 'CMD ["npm", "run", "serve"]', /CMD puts/],
+    ["Dockerfile", 'CMD ["node", "src/main.ts"]', 'CMD ["node", "src/start.ts"]', /CMD starts/],
+    ["Dockerfile", "RUN rm -r src/sandbox", "RUN ls", /sandbox/],
+    ["Dockerfile", "COPY --from=source /app/src", "COPY src", /sandbox/],
+    ["Dockerfile", "COPY lua ./lua", "COPY scripts ./lua", /COPY scripts/],
+    ["Dockerfile", "ADMIN_HOST=0.0.0.0", "ADMINHOST=0.0.0.0", /no gateway reads ADMINHOST/],
+    ["package.json", '"version": "', '"version": "9.', /VERSION/],
+    [".dockerignore", "!lua", "", /COPY lua/],
+    [".dockerignore", "*\n", "", /\.env is sent/],
+  ]);
+
+  test("its language is read as Docker reads it", () => {
+    const [first, second] = parseDockerfile(
+      "ARG A\nFROM a AS x\nRUN b \\\n  c\nFROM x\nCOPY --from=x /d ./d\n",
+    );
+    expect(first).toMatchObject({ name: "x", base: "a", steps: [{ keyword: "RUN", text: "b c" }] });
+    expect(second?.steps).toEqual([{ keyword: "COPY", flags: { from: "x" }, text: "/d ./d" }]);
+    expect(isInContext("config/a", "*\n!config\nconfig/a\n")).toBe(false);
+    expect(isInContext("config/b", "*\n!config\nconfig/a\n")).toBe(true);
+  });
+});
+
+describe("compose.yaml", () => {
+  test("fits the repository and its configuration", () => expect(composeProblems(repository)).toEqual([]));
+
+  catches(composeProblems, [
+    ["compose.yaml", "stop_grace_period: 40s", "stop_grace_period: 30s", /less than the 36000 ms/],
+    ["compose.yaml", "FALLBACK_STRATEGY: $", "STRATEGY: $", /no gateway reads STRATEGY/],
+    ["compose.yaml", "redis://redis:", "redis://store:", /names store/],
+    ["compose.yaml", "127.0.0.1:9090:9090", "9090:9090", /open to everybody/],
+    ["compose.yaml", '"8080:8080"', '"8080:80"', /8080, which is not published/],
+    ["compose.yaml", "- --appendonly yes", "- --appendonly no", /appendonly/],
+    ["compose.yaml", "noeviction", "allkeys-lru", /noeviction/],
+    ["compose.yaml", "redis:/data", "redis:/dat", /keeps its data/],
+    ["compose.yaml", "./config/prometheus:", "./prometheus:", /prometheus is not there/],
+    ["compose.yaml", "- journal:/app/.tollgate", "- journal:/data", /is on no volume/],
+    ["compose.yaml", "dashboards/tollgate.json", "dashboards/other.json", /home/],
+    ["compose.yaml", "--config.file=/etc/prometheus/", "--config.file=/etc/", /Prometheus reads/],
+    ["config/prometheus/prometheus.yaml", "names: [gateway]", "names: [tollgate]", /asks tollgate:9090/],
+    ["config/prometheus/prometheus.yaml", "- alerts.yaml", "- rules.yaml", /rules\.yaml, which is not there/],
+    ["config/tollgate.yaml", "drain_timeout: 30s", "drain_timeout: 5m", /less than/],
+    ["deploy/compose.env.example", "LOG_LEVEL=", "LEVEL=", /LOG_LEVEL/],
+    ["deploy/grafana/datasource.yaml", "http://prometheus:", "http://localhost:", /localhost/],
+    ["deploy/grafana/dashboards.yaml", "/var/lib/grafana/dashboards\n", "/dashboards\n", /dashboards/],
+  ]);
+});
+
+describe("Kubernetes manifests", () => {
+  test("fit the image and the configuration that they carry", () =>
+    expect(kubernetesProblems(repository)).toEqual([]));
+
+  catches(kubernetesProblems, [
+    [`${K8S}/gateway.yaml`, "GracePeriodSeconds: 90", "GracePeriodSeconds: 75", /less than the 80000 ms/],
+    [`${K8S}/configmap.yaml`, "drain_timeout: 65s", "drain_timeout: 30s", /cuts generations/],
+    [`${K8S}/configmap.yaml`, "drain_delay: 10s", "drain_delay: 0s", /drain_delay/],
+    [`${K8S}/configmap.yaml`, "trust_proxy", "trust_proxies", /trust_proxies/],
+    [`${K8S}/configmap.yaml`, "/var/lib/tollgate/journal", "/tmp/journal", /journal dies/],
+    [`${K8S}/configmap.yaml`, "tollgate.yaml: |", "config.yaml: |", /no such file/],
+    [`${K8S}/gateway.yaml`, "runAsUser: 1000", "runAsUser: 0", /runAsUser/],
+    [`${K8S}/gateway.yaml`, "path: /readyz", "path: /livez", /readiness probe/],
+    [`${K8S}/gateway.yaml`, "containerPort: 9090", "containerPort: 9091", /other ports/],
+    [`${K8S}/gateway.yaml`, "TOLLGATE_CONFIG", "TOLLGATE_CONF", /no gateway reads TOLLGATE_CONF\b/],
+    [`${K8S}/gateway.yaml`, "enableServiceLinks: false", "enableServiceLinks: true", /variables of its own/],
+    [`${K8S}/gateway.yaml`, "mountPath: /var/lib/tollgate", "mountPath: /data", /journal dies/],
+    [`${K8S}/gateway.yaml`, "serviceName: tollgate-gateways", "serviceName: gateways", /serviceName/],
+    [`${K8S}/secret.example.yaml`, "UPSTREAM_API_KEY", "UPSTREAM_KEY", /no gateway reads UPSTREAM_KEY/],
+    [`${K8S}/secret.example.yaml`, "redis://redis:", "redis://store:", /no Service/],
+    [`${K8S}/service.yaml`, "targetPort: http", "targetPort: admin", /customers/],
+    [
+      `${K8S}/service.yaml`,
+      "name: tollgate\nspec:\n  selector:\n    app.kubernetes.io/name: tollgate",
+      "name: tollgate\nspec:\n  selector:\n    app: x",
+      /selects no gateway/,
+    ],
+    [`${K8S}/disruption-budget.yaml`, "name: tollgate\nspec", "name: x\n  namespace: x\nspec", /namespace/],
+    [`${K8S}/kustomization.yaml`, 'newTag: "', 'newTag: "9.', /version/],
+    [`${K8S}/redis/redis.yaml`, "noeviction", "volatile-lru", /noeviction/],
+  ]);
+
+  test("each file is part of a kustomization, but for the example of the Secret", () => {
+    for (const folder of [K8S, `${K8S}/redis`]) {
+      const files = globSync("*.yaml", { cwd: join(ROOT, folder) });
+      const [{ resources }] = documents(repository, `${folder}/kustomization.yaml`);
+      const others = ["kustomization.yaml", ...(folder === K8S ? ["secret.example.yaml"] : [])];
+      expect(files.sort()).toEqual([...resources, ...others].sort());
+    }
+  });
+});
+
+describe("a machine of its own", () => {
+  test("the systemd unit fits the gateway", () => expect(unitProblems(repository)).toEqual([]));
+  test("HAProxy's timeouts fit the gateway's", () => expect(haproxyProblems(repository)).toEqual([]));
+
+  catches(unitProblems, [
+    [UNIT, "TimeoutStopSec=45s", "TimeoutStopSec=30s", /less than/],
+    [UNIT, "src/main.ts", "src/start.ts", /no file/],
+    [UNIT, "kill -HUP", "kill -TERM", /SIGHUP/],
+    [UNIT, "WorkingDirectory=%S/tollgate", "WorkingDirectory=/opt/tollgate", /StateDirectory/],
+    [UNIT, "TOLLGATE_CONFIG=", "TOLLGATE_FILE=", /no gateway reads/],
+    [UNIT, "LockPersonality=yes", "MemoryDenyWriteExecute=yes", /V8/],
+  ]);
+  catches(haproxyProblems, [
+    ["deploy/haproxy/haproxy.cfg", "timeout server 75s", "timeout server 50s", /gives up/],
+    ["deploy/haproxy/haproxy.cfg", "http-keep-alive 30s", "http-keep-alive 70s", /idle/],
+    ["deploy/haproxy/haproxy.cfg", "GET /readyz", "GET /ready", /path/],
+    ["deploy/haproxy/haproxy.cfg", "inter 250ms", "inter 2s", /too late/],
+    ["deploy/haproxy/haproxy.cfg", "retry-on conn-failure", "retry-on all-retryable-errors", /twice/],
+  ]);
+});
+
+describe("docs/operations.md", () => {
+  test("has a section for each alert, and each alert leads to it", () =>
+    expect(guideProblems(repository)).toEqual([]));
+
+  catches(guideProblems, [
+    ["docs/operations.md", "### TollgateStoreSlow", "### StoreSlow", /no section for TollgateStoreSlow/],
+    ["config/prometheus/alerts.yaml", "alert: TollgateDown", "alert: TollgateGone", /no alert TollgateDown/],
+    ["config/prometheus/alerts.yaml", "#tollgatedown", "#gone", /TollgateDown sends/],
+  ]);
+});
+
+test("a YAML file with a key given twice is refused", () => {
+  const twice: Read = () => "a: 1\na: 2\n";
+  expect(() => documents(twice, "x.yaml")).toThrow(/x\.yaml.*unique/);
+});
