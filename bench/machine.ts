@@ -23,7 +23,6 @@ export interface Run {
 /** Reads machine, versions and commit. */
 export async function describeRun(options: Options, world: World): Promise<Run> {
   const root = resolve(options.trees[0]!);
-  const changed = output("git", ["-C", root, "status", "--porcelain", "--", "src", "lua"]) !== "";
   const [cpu] = cpus();
   const redis = /^redis_version:(\S+)/m.exec(await world.redis.info("server"))?.[1];
   const { full, rounds, seconds } = options;
@@ -32,7 +31,7 @@ export async function describeRun(options: Options, world: World): Promise<Run> 
     full,
     rounds,
     seconds,
-    commit: output("git", ["-C", root, "rev-parse", "--short", "HEAD"]) + (changed ? "+" : ""),
+    commit: commitOf(root),
     machine: `${cpus().length} cores, ${cpu?.model.trim()}, ${Math.round(totalmem() / 2 ** 30)} GiB, Linux ${release()}`,
     otherCores: OTHER_CORES.includes("-") ? `cores ${OTHER_CORES}` : `core ${OTHER_CORES}`,
     versions: [
@@ -46,6 +45,20 @@ export async function describeRun(options: Options, world: World): Promise<Run> 
       .filter(Boolean)
       .join(", "),
   };
+}
+
+/** The commit of a checkout, with a plus when what runs is not quite it. */
+function commitOf(root: string): string {
+  const git = (...args: string[]): string =>
+    execFileSync("git", ["-C", root, ...args], {
+      encoding: "utf8",
+      stdio: ["ignore", "pipe", "ignore"],
+    }).trim();
+  try {
+    return git("rev-parse", "--short", "HEAD") + (git("status", "--porcelain", "--", "src", "lua") && "+");
+  } catch {
+    return "unknown";
+  }
 }
 
 /** Of the libraries that are compared: pinned, so these are the ones. */

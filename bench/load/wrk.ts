@@ -54,5 +54,7 @@ export async function saturate(
   const line = output.split("\n").find((text) => text.startsWith("{"));
   if (how !== "exit code 0" || line === undefined)
     throw new Error(`wrk: ${how}: ${output.trim().slice(-500)}`);
-  return JSON.parse(line) as LoadResult;
+  const result = JSON.parse(line) as LoadResult;
+  if (result.requests === 0) throw new Error(`wrk: no answer in ${seconds} s`);
+  return result;
 }
