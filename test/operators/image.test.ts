@@ -124,7 +124,10 @@ describe("the image", () => {
     const { env } = container;
 
     expect(await exec(gateway.healthcheck, env)).toMatchObject({ code: 0 });
-    expect((await fetch(`${adminUrl}/metrics`)).status).toBe(200);
+    // Pages that are made of files: they must have come along.
+    for (const page of ["/metrics", "/openapi.json", "/console"]) {
+      expect((await fetch(`${adminUrl}${page}`)).status, page).toBe(200);
+    }
     expect(await tollgate(env, "doctor")).toMatchObject({ ok: true });
     const { key } = await tollgate(env, "keys", "create", "--credits", "100");
     const generate = (prompt: string) => send(url, "POST", TEXT_TO_VIDEO, { key, body: { prompt } });

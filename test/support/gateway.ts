@@ -9,6 +9,9 @@ import type { Behaviour } from "../../src/sandbox/generator/behaviour.ts";
 import { type Generator, startGenerator } from "../../src/sandbox/generator/server.ts";
 import { issueKey } from "../../src/store/accounts.ts";
 import { createLogger } from "../../src/telemetry/log.ts";
+import { until } from "./until.ts";
+
+export { until } from "./until.ts";
 
 type Deep<T> = T extends readonly unknown[] ? T : T extends object ? { [K in keyof T]?: Deep<T[K]> } : T;
 
@@ -108,21 +111,6 @@ export async function send(
     headers: response.headers,
     body: text === "" ? undefined : JSON.parse(text),
   };
-}
-
-/** Only a test that fails waits so long; a busy machine needs some of it. */
-const PATIENCE_MS = 60_000;
-
-/** Waits until a condition holds; fails loudly when it does not within a minute. */
-export async function until(
-  condition: () => Promise<boolean> | boolean,
-  what = "the condition",
-): Promise<void> {
-  const deadline = Date.now() + PATIENCE_MS;
-  while (!(await condition())) {
-    if (Date.now() > deadline) throw new Error(`waited a minute in vain for ${what}`);
-    await new Promise((resolve) => setTimeout(resolve, 5));
-  }
 }
 
 function merged(base: unknown, over: unknown): unknown {

@@ -6,7 +6,8 @@ import { promisify } from "node:util";
 import { startChild } from "../../src/sandbox/child.ts";
 import { debianProgram, type Wanted } from "../../src/sandbox/debian-packages.ts";
 import { freePort, TOLLGATE_DIR } from "../../src/sandbox/redis.ts";
-import { until } from "./gateway.ts";
+// Not through gateway.ts: a global setup cannot load the whole gateway, whose console resolves a module by name.
+import { until } from "./until.ts";
 
 const run = promisify(execFile);
 
