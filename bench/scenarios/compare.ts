@@ -40,7 +40,11 @@ export async function compare(context: Context, entries: readonly Entry[]): Prom
   let repeats = REPEATS_MAX;
   for (let round = 1; round <= rounds; round++) {
     for (const entry of entries) {
-      let interval = await once(context, entry);
+      // A busy machine may spoil one altogether; twice is no accident.
+      let interval = await once(context, entry).catch((error: Error) => {
+        progress(`  once more: ${error.message}`);
+        return once(context, entry);
+      });
       if (interval.disturbed && repeats > 0) {
         repeats--;
         progress(`  ${entry.label}: once more, ${interval.disturbed}`);

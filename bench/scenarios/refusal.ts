@@ -1,6 +1,6 @@
 import { GENEROUS } from "../keys.ts";
 import { readMetrics } from "../metrics.ts";
-import { generationTarget } from "../requests.ts";
+import { GENERATION, generationInit, generationTarget } from "../requests.ts";
 import type { Outcome, Scenario } from "../scenario.ts";
 import { recordCalls } from "../subjects/calls.ts";
 import { gatewaySubject } from "../subjects/gateway.ts";
@@ -10,17 +10,24 @@ import type { RunningSubject, Subject } from "../subjects/subject.ts";
 import { judge } from "../targets.ts";
 import type { Tree } from "../tree.ts";
 import { compare, cpuOf, disturbances, type Entry, medianOf, requireAnswers, tableOf } from "./compare.ts";
+import { each } from "./drive.ts";
 
 const KEYS = 1000;
 
-/** Keys of one request per minute: the warm-up uses them up, and every measured answer is a refusal. */
+/** Keys of one request per minute, used up before the load begins: every answer to it is a refusal. */
 export const refusalEntry = (subject: Subject, tree: Tree): Entry => ({
   label: subject.name,
   subject,
   tree,
   keys: KEYS,
   limits: { ...GENEROUS, rateLimit: 1 },
-  targets: (keys) => keys.map(({ key }) => generationTarget(key)),
+  async targets(keys, { url }) {
+    await each(keys, async ({ key }) => {
+      const response = await fetch(url + GENERATION.path, generationInit(key));
+      await response.arrayBuffer();
+    });
+    return keys.map(({ key }) => generationTarget(key));
+  },
   async check(interval, running) {
     requireAnswers(interval, "refusal");
     if (running.adminUrl !== undefined) await requireRefusals(running, interval.load.requests);
@@ -45,7 +52,7 @@ export const refusal: Scenario = {
   async run(context): Promise<Outcome> {
     const { world, trees, full, has } = context;
     const [tree] = trees as [Tree];
-    const entries = trees.map((each) => refusalEntry(gatewaySubject(each), each));
+    const entries = trees.map((one) => refusalEntry(gatewaySubject(one), one));
     const add = (subject: Subject): void => void entries.push(refusalEntry(subject, tree));
     if (has("nginx-lua")) add(nginxLuaSubject(tree, await recordCalls(world, tree)));
     if (has("node-peers") && full) {

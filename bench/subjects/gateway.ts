@@ -7,7 +7,8 @@ import type { Tree } from "../tree.ts";
 import type { World } from "../world.ts";
 import type { RunningSubject, Subject } from "./subject.ts";
 
-const START_TIMEOUT_MS = 30_000;
+/** A machine that has much else to do takes long to read TypeScript. */
+const START_TIMEOUT_MS = 120_000;
 
 export interface GatewayOptions {
   /** Lines of YAML beside those that every run has, by section. */
