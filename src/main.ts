@@ -3,7 +3,9 @@ import { once } from "node:events";
 import type { Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import { setTimeout as delay } from "node:timers/promises";
-import { type Config, ConfigError, loadConfig, redact } from "./config/config.ts";
+import { ConfigError, type Loaded, readConfig, redact, requireLoaded } from "./config/config.ts";
+import { derived } from "./config/derived.ts";
+import { createLiveConfig, type LiveConfig } from "./config/live.ts";
 import { refuse } from "./core/errors.ts";
 import { clientAddress } from "./http/address.ts";
 import { createAuthenticator } from "./http/authenticate.ts";
@@ -44,6 +46,8 @@ const QUIET_MS = 1000;
 export interface Running {
   url: string;
   adminUrl: string;
+  /** The configuration in force; `watch` begins to look for changes. */
+  live: LiveConfig;
   /** Stops taking requests, lets those under way finish for at most the drain timeout, closes everything. */
   drain(): Promise<{ clean: boolean }>;
 }
@@ -52,20 +56,35 @@ export interface Running {
  * Builds and starts a gateway: everything that it consists of, in the order in which it depends on itself.
  * @param role which of several processes on one port this is
  */
-export async function startGateway(config: Config, log: Logger, role: Role = ALONE): Promise<Running> {
+export async function startGateway(loaded: Loaded, log: Logger, role: Role = ALONE): Promise<Running> {
   const metrics = createMetrics();
   const metricsPage = role.share(metrics.registry);
+  const live = createLiveConfig({ loaded, log, metrics });
+  /** For what needs a restart; all else asks `live`. */
+  const { config } = loaded;
   const journal = await openJournal(config.store.journal, log);
   // Half of what the store remembers: a request that it has forgotten would be charged once more.
-  const settleWithinMs = config.tasks.retentionMs / 2;
+  const settleWithinMs = (): number => live.config().tasks.retentionMs / 2;
   const connection = createConnection({ ...config.store, journal, settleWithinMs, log, metrics });
   const store = createStore(connection);
-  const upstream = createUpstream({ ...config.upstream, idempotent: config.upstream.idempotencyKey });
-  const uploads = createUploadTunnel({
-    ...config.upstream,
-    totalTimeoutMs: config.upstream.uploadTotalTimeoutMs,
-    idleTimeoutMs: config.server.uploadIdleTimeoutMs,
-  });
+  // Connections of one that was replaced close by themselves, soon after its last request.
+  const upstream = derived(
+    (config) => config.upstream,
+    (config) => createUpstream({ ...config.upstream, idempotent: config.upstream.idempotencyKey }),
+  );
+  const uploads = derived(
+    (config) => [config.upstream, config.server.uploadIdleTimeoutMs],
+    ({ upstream, server }) =>
+      createUploadTunnel({
+        ...upstream,
+        totalTimeoutMs: upstream.uploadTotalTimeoutMs,
+        idleTimeoutMs: server.uploadIdleTimeoutMs,
+      }),
+  );
+  const addresses = derived(
+    (config) => config.server.trustProxy,
+    (config) => clientAddress(config.server.trustProxy),
+  );
   let draining = false;
   const notReady = () =>
     draining ? "draining" : connection.breaker.isOpen() ? "the store is unusable" : undefined;
@@ -76,15 +95,15 @@ export async function startGateway(config: Config, log: Logger, role: Role = ALO
   });
 
   const gateway: Gateway = {
-    config: () => config,
+    config: live.config,
     store,
     upstream,
     uploads,
     authenticator: createAuthenticator({
       lookup: store.lookup,
-      unknownPerMinute: () => config.server.unknownKeysPerMinute,
+      unknownPerMinute: () => live.config().server.unknownKeysPerMinute,
     }),
-    clientAddress: clientAddress(config.server.trustProxy),
+    clientAddress: (peer, forwardedFor) => addresses(live.config())(peer, forwardedFor),
     refusedKeys: createRefusedKeys(),
     seenTasks: createSeenTasks(),
     unmeteredTasks: createSeenTasks(),
@@ -113,24 +132,24 @@ export async function startGateway(config: Config, log: Logger, role: Role = ALO
         return connection.breaker.isOpen() || !facts ? null : countOpen(connection.redis, facts.partitions);
       },
     },
-    tiers: () => config.tiers,
+    tiers: () => live.config().tiers,
     notReady,
     log,
   });
-  const admin = createAdmin({ metricsPage, notReady, console: operators });
+  const admin = createAdmin({ metricsPage, notReady, config: live.describe, console: operators });
   const sweeper = createSweeper({
     store,
-    sweeps: createSweeps(connection, config.upstream.totalTimeoutMs + SWEEP_LEASE_SLACK_MS),
-    upstream,
+    sweeps: createSweeps(connection, () => live.config().upstream.totalTimeoutMs + SWEEP_LEASE_SLACK_MS),
+    upstream: { poll: (taskId, requestId) => upstream(live.config()).poll(taskId, requestId) },
     metrics,
     log,
-    settings: () => config,
+    settings: live.config,
   });
 
   const surveys = createSurveys(connection);
   const survey = createSurvey({
     surveys,
-    sweepIntervalMs: () => config.tasks.sweepIntervalMs,
+    sweepIntervalMs: () => live.config().tasks.sweepIntervalMs,
     metrics,
     log,
   });
@@ -138,7 +157,7 @@ export async function startGateway(config: Config, log: Logger, role: Role = ALO
     turn: (intervalMs) => takeLedgerTurn(connection, intervalMs),
     verify: (signal) => verifyInChild(config.store.redisUrl, signal),
     publish: surveys.publishLedger,
-    intervalMs: () => config.store.ledgerCheckIntervalMs,
+    intervalMs: () => live.config().store.ledgerCheckIntervalMs,
     metrics,
     log,
   });
@@ -155,18 +174,31 @@ export async function startGateway(config: Config, log: Logger, role: Role = ALO
   }
   // The console is the first one's; the others say every so often what they have counted.
   const telling = setInterval(async () => role.first || role.tell(await readLive(metrics)), SAMPLE_EVERY_MS);
+  live.onChange({
+    prepare(next) {
+      for (const make of [upstream, uploads, addresses]) make(next);
+    },
+    applied(next, previous) {
+      listener.setTimeouts(next.server);
+      if (next.log.level !== previous.log.level) log.level = next.log.level;
+      // The wait that is under way is as long as the old interval.
+      if (role.first) sweeper.start();
+    },
+  });
 
   let ending: Promise<{ clean: boolean }> | undefined;
   const drain = async (): Promise<{ clean: boolean }> => {
     draining = true;
+    live.stop();
+    const { drainDelayMs, drainTimeoutMs } = live.config().server;
     log.info("draining: readiness is red, answers close their connections");
-    await delay(config.server.drainDelayMs);
+    await delay(drainDelayMs);
     log.info("draining: no new requests, those under way finish");
     const closed = once(listener, "close").then(idle);
     listener.close();
     listener.closeIdleConnections();
     const quiet = setTimeout(() => listener.closeQuietConnections(), QUIET_MS);
-    const deadline = Date.now() + config.server.drainTimeoutMs;
+    const deadline = Date.now() + drainTimeoutMs;
     const clean = await inTime(closed, deadline);
     clearTimeout(quiet);
     if (!clean) listener.closeAllConnections();
@@ -175,13 +207,13 @@ export async function startGateway(config: Config, log: Logger, role: Role = ALO
     operators.stop();
     clearInterval(telling);
     await connection.close();
-    await upstream.close();
-    uploads.close();
+    await upstream(live.config()).close();
+    uploads(live.config()).close();
     admin.close();
     admin.closeAllConnections();
     return { clean };
   };
-  return { url, adminUrl, drain: () => (ending ??= drain()) };
+  return { url, adminUrl, live, drain: () => (ending ??= drain()) };
 }
 
 async function listen(
@@ -208,17 +240,22 @@ async function inTime(work: Promise<unknown>, deadline: number): Promise<boolean
 }
 
 async function main(): Promise<void> {
-  const config = readConfig();
-  const log = createLogger(config.log.level);
-  const { workers } = config.server;
+  const loaded = loadOrExit();
+  const log = createLogger(loaded.config.log.level);
+  const { workers } = loaded.config.server;
   if (workers > 1 && cluster.isPrimary) {
     log.info({ workers }, "several processes share the port");
     process.exit(await supervise(workers, log));
   }
-  const gateway = await startGateway(config, log, roleOf(process.env));
+  let live: LiveConfig | undefined;
+  // Registered first: without a listener it would end the process.
+  process.on("SIGHUP", () => void live?.reload("SIGHUP"));
+  const gateway = await startGateway(loaded, log, roleOf(process.env));
+  ({ live } = gateway);
+  live.watch();
   const { url, adminUrl } = gateway;
   if (adminUrl === "") log.info({ url }, "one more process listens");
-  else log.info({ url, admin_url: adminUrl, config: redact(config) }, "tollgate is listening");
+  else log.info({ url, admin_url: adminUrl, config: redact(loaded.config) }, "tollgate is listening");
 
   // Nothing that gets here is understood: say so in the log, and let the supervisor start anew.
   for (const event of ["uncaughtException", "unhandledRejection"] as const) {
@@ -238,9 +275,9 @@ async function main(): Promise<void> {
   process.on("SIGINT", () => void end("SIGINT"));
 }
 
-function readConfig(): Config {
+function loadOrExit(): Loaded {
   try {
-    return loadConfig({ env: process.env });
+    return requireLoaded(readConfig({ env: process.env }));
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error;
     process.stderr.write(`${error.message}\n`);

@@ -1,4 +1,5 @@
 import { cli } from "./cli.ts";
+import { configSchema, priceSchema } from "./config-schemas.ts";
 import { dashboard } from "./dashboard.ts";
 import { metricsPage } from "./metrics-page.ts";
 import { openApi } from "./openapi.ts";
@@ -10,4 +11,11 @@ export interface Generated {
   text(): string | Promise<string>;
 }
 
-export const GENERATED: readonly Generated[] = [cli, openApi, metricsPage, dashboard];
+export const GENERATED: readonly Generated[] = [
+  cli,
+  configSchema,
+  priceSchema,
+  openApi,
+  metricsPage,
+  dashboard,
+];

@@ -1,23 +1,46 @@
-import path from "node:path";
 import { Command } from "commander";
-import { ConfigError, configPath, loadConfig } from "../config/config.ts";
+import {
+  ConfigError,
+  configPath,
+  defaultConfig,
+  loadConfig,
+  readConfig,
+  requireLoaded,
+} from "../config/config.ts";
+import { type Difference, differences, type Written } from "../config/differences.ts";
 import type { ConfigProblem } from "../config/problems.ts";
-import { command, print } from "./context.ts";
+import { OperatorError } from "../store/accounts.ts";
+import { type Answer, command, print, shownPath, table } from "./context.ts";
+
+const ADMIN_TIMEOUT_MS = 3000;
 
 /** `tollgate config ...` */
 export function configCommand(): Command {
-  return new Command("config").description("the configuration").addCommand(
-    command("check", "say everything that is wrong with a config file")
-      .argument("[file]", "left out: TOLLGATE_CONFIG, else config/tollgate.yaml")
-      .action((file: string | undefined, flags: { json?: boolean }) => {
-        const { problems, text } = checkConfig(file);
-        const name = configPath(sourceOf(file));
-        const shown = path.relative(process.cwd(), name);
-        const ok = problems.length === 0;
-        const words = ok ? `${shown} is valid.` : `${text}\n${problems.length} problems in ${shown}.`;
-        print({ json: { ok, file: name, problems }, text: words, ok }, flags);
-      }),
-  );
+  const file = ["[file]", "left out: TOLLGATE_CONFIG, else config/tollgate.yaml"] as const;
+  return new Command("config")
+    .description("the configuration")
+    .addCommand(
+      command("check", "say everything that is wrong with a config file")
+        .argument(...file)
+        .action((name: string | undefined, flags: { json?: boolean }) => print(checked(name), flags)),
+    )
+    .addCommand(
+      command("diff", "what a running gateway would change, and what it must be restarted for")
+        .argument(...file)
+        .option("--admin <url>", "the gateway's admin port; left out: as configured on this machine")
+        .option("--defaults", "compare with the defaults instead")
+        .action(async (name: string | undefined, flags: DiffFlags) => print(await diff(name, flags), flags)),
+    );
+}
+
+function checked(file: string | undefined): Answer {
+  const { problems, text } = checkConfig(file);
+  const name = configPath(sourceOf(file));
+  const ok = problems.length === 0;
+  const words = ok
+    ? `${shownPath(name)} is valid.`
+    : `${text}\n${problems.length} problems in ${shownPath(name)}.`;
+  return { json: { ok, file: name, problems }, text: words, ok };
 }
 
 /** All problems of a config file and of the environment, and the same as text. */
@@ -33,3 +56,103 @@ export function checkConfig(file?: string): { problems: readonly ConfigProblem[]
 
 const sourceOf = (file: string | undefined) =>
   file === undefined ? { env: process.env } : { env: process.env, file };
+
+interface DiffFlags {
+  json?: boolean;
+  admin?: string;
+  defaults?: boolean;
+}
+
+/** What is compared with the file. */
+interface Base {
+  name: string;
+  heading: string;
+  written: Written;
+  /** Settings that the gateway's environment decides, whatever the file says. */
+  fromEnvironment: Readonly<Record<string, string>>;
+}
+
+async function diff(file: string | undefined, flags: DiffFlags): Promise<Answer> {
+  const name = configPath(sourceOf(file));
+  // This machine's environment is not the gateway's: only the files count.
+  const { settings, config } = requireLoaded(readConfig({ env: {}, file: name }));
+  const base = flags.defaults ? defaults() : await running(flags.admin ?? adminUrl());
+  const found = differences(base.written, { settings, prices: config.prices }).filter(
+    // Which price file it is does not matter: its prices are compared.
+    ({ setting }) => base.fromEnvironment[setting] === undefined && setting !== "prices",
+  );
+  return {
+    json: {
+      file: name,
+      against: base.name,
+      differences: found.map(({ setting, from, to, needsRestart }) => ({
+        setting,
+        from,
+        to,
+        needs_restart: needsRestart,
+      })),
+      from_environment: base.fromEnvironment,
+    },
+    text: [
+      `${shownPath(name)}, compared with ${base.name}:`,
+      "",
+      ...inLines(found, base),
+      ...decided(base),
+    ].join("\n"),
+  };
+}
+
+function inLines(found: readonly Difference[], { heading }: Base): string[] {
+  if (found.length === 0) return ["No difference."];
+  const rows = found.map(({ setting, from, to, needsRestart }) => [
+    setting,
+    JSON.stringify(from),
+    JSON.stringify(to),
+    needsRestart ? "needs a restart" : "",
+  ]);
+  return [table(["SETTING", heading, "FILE", ""], rows)];
+}
+
+function decided({ fromEnvironment }: Base): string[] {
+  const names = Object.entries(fromEnvironment).map(([setting, variable]) => `${setting} (${variable})`);
+  return names.length === 0 ? [] : ["", `Decided by the gateway's environment: ${names.join(", ")}.`];
+}
+
+function defaults(): Base {
+  const { settings, config } = defaultConfig();
+  return {
+    name: "the defaults",
+    heading: "DEFAULT",
+    written: { settings, prices: config.prices },
+    fromEnvironment: {},
+  };
+}
+
+/** Where the gateway of this machine's configuration listens for its operators. */
+function adminUrl(): string {
+  const { loaded } = readConfig({ env: process.env });
+  if (loaded === undefined)
+    throw new OperatorError("this machine's configuration is not valid; give --admin URL");
+  const { host, port } = loaded.config.admin;
+  const reachable = host === "0.0.0.0" ? "127.0.0.1" : host === "::" ? "::1" : host;
+  return `http://${reachable.includes(":") ? `[${reachable}]` : reachable}:${port}`;
+}
+
+async function running(admin: string): Promise<Base> {
+  try {
+    const response = await fetch(new URL("/config", admin), {
+      signal: AbortSignal.timeout(ADMIN_TIMEOUT_MS),
+    });
+    if (!response.ok) throw new Error(`HTTP ${response.status}`);
+    const { settings, prices, from_environment } = JSON.parse(await response.text());
+    const name = `the gateway at ${admin}`;
+    const written = { settings, prices };
+    return { name, heading: "RUNNING", written, fromEnvironment: from_environment };
+  } catch (error) {
+    const { message, cause } = error as Error & { cause?: NodeJS.ErrnoException };
+    const why = cause?.code ?? cause?.message ?? message;
+    throw new OperatorError(
+      `no gateway answers at ${admin}/config (${why}); name its admin port with --admin URL, or compare with --defaults`,
+    );
+  }
+}

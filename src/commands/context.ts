@@ -1,3 +1,4 @@
+import path from "node:path";
 import { Command, InvalidArgumentError } from "commander";
 import type { Redis } from "ioredis";
 import { type Config, ConfigError, loadConfig } from "../config/config.ts";
@@ -140,6 +141,12 @@ export function pastMs(text: string): number {
     "It must be an ISO 8601 time such as 2030-01-31, or how long ago, such as 7d.",
   );
 }
+
+/** A path as one would type it here. */
+export const shownPath = (file: string): string => {
+  const relative = path.relative(process.cwd(), file);
+  return relative === "" || relative.startsWith("..") ? file : relative;
+};
 
 /** Unix ms of an ISO 8601 time; undefined if it is none. */
 function momentMs(text: string): number | undefined {

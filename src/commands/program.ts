@@ -10,6 +10,7 @@ import { examplesOf } from "./examples.ts";
 import { keysCommand } from "./keys.ts";
 import { ledgerCommand } from "./ledger.ts";
 import { notesOf } from "./notes.ts";
+import { priceCommand } from "./price.ts";
 import { tasksCommand } from "./tasks.ts";
 import { hasColours, paint, type Screen, type Style, widthOf, wrapped } from "./terminal.ts";
 
@@ -26,6 +27,7 @@ export function tollgateProgram(): Command {
     .addCommand(tasksCommand())
     .addCommand(ledgerCommand())
     .addCommand(configCommand())
+    .addCommand(priceCommand())
     .addCommand(doctorCommand())
     .addCommand(completionCommand(tollgateProgram));
   for (const command of commandsOf(program)) dress(command);

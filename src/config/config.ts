@@ -4,16 +4,17 @@ import path from "node:path";
 import { Value } from "typebox/value";
 import type { PriceTable } from "../core/prices.ts";
 import { crossChecks, fileSecrets } from "./checks.ts";
-import { placed, readYaml, type YamlFile } from "./document.ts";
+import { type FileReader, fromDisk, placed, readYaml, type YamlFile } from "./document.ts";
 import { adminTokenRule, apiKeyRule, applyOverrides, type Environment, variable } from "./environment.ts";
 import { loadPrices } from "./prices.ts";
 import { ConfigError, type ConfigProblem, ENVIRONMENT } from "./problems.ts";
-import { ConfigSchema } from "./schema.ts";
-import { type Config, toConfig } from "./snapshot.ts";
+import { ConfigSchema, type Settings } from "./schema.ts";
+import { type Config, type Extras, toConfig } from "./snapshot.ts";
 import { type BrokenRule, isPlainObject, validate } from "./validate.ts";
+import type { Contents } from "./watch.ts";
 
 export { ConfigError, type ConfigProblem } from "./problems.ts";
-export { ConfigSchema } from "./schema.ts";
+export { ConfigSchema, type Settings } from "./schema.ts";
 export { type Config, redact } from "./snapshot.ts";
 
 const PACKAGE_ROOT = path.resolve(import.meta.dirname, "../..");
@@ -24,6 +25,29 @@ const DEFAULT_PRICES = path.join(PACKAGE_ROOT, "config/prices/reference.yaml");
 export interface ConfigSource {
   readonly env: Environment;
   readonly file?: string;
+  /** Reads a file, given its absolute path; from the disk when left out. */
+  readonly read?: FileReader;
+}
+
+/** A valid configuration in both its forms. */
+export interface Loaded {
+  readonly config: Config;
+  /** As an operator writes it, with overrides and defaults filled in. May hold the password of REDIS_URL. */
+  readonly settings: Settings;
+  readonly extras: Extras;
+  /** Dotted setting to the variable that decides it. */
+  readonly origins: ReadonlyMap<string, string>;
+  /** Where it came from, to read it again from there and nowhere else. */
+  readonly source: { readonly env: Environment; readonly file: string };
+  readonly contents: Contents;
+}
+
+/** What came of reading a configuration: it is there only if nothing is wrong with it. */
+export interface Reading {
+  readonly loaded: Loaded | undefined;
+  readonly problems: readonly ConfigProblem[];
+  /** The files that were looked at: the config file, then the price file. */
+  readonly contents: Contents;
 }
 
 /**
@@ -31,10 +55,50 @@ export interface ConfigSource {
  * @throws ConfigError that names every problem at once
  */
 export function loadConfig(source: ConfigSource): Config {
-  const { env } = source;
+  return requireLoaded(readConfig(source)).config;
+}
+
+/** What a file without settings gives. */
+export function defaultConfig(): Loaded {
+  const file = path.join(PACKAGE_ROOT, DEFAULT_FILE);
+  const read: FileReader = (name) => (name === file ? Buffer.from("{}") : fromDisk(name));
+  return requireLoaded(readConfig({ env: {}, file, read }));
+}
+
+/** What was read. @throws ConfigError if it is not valid */
+export function requireLoaded({ loaded, problems }: Reading): Loaded {
+  if (loaded === undefined) throw new ConfigError(problems);
+  return loaded;
+}
+
+/** The same as `loadConfig`, for those who want more of it or go on without it. */
+export function readConfig(source: ConfigSource): Reading {
   const file = configPath(source);
-  const yaml = readYaml(file);
-  const data = withoutEmptySections(yaml.data ?? {});
+  const contents = new Map<string, Buffer | undefined>([[file, undefined]]);
+  const read = (name: string): Buffer => {
+    contents.set(name, undefined);
+    const bytes = (source.read ?? fromDisk)(name);
+    contents.set(name, bytes);
+    return bytes;
+  };
+  try {
+    const { valid, problems } = readSettings(file, source.env, read);
+    const loaded = valid && { ...valid, source: { env: source.env, file }, contents };
+    return { loaded, problems, contents };
+  } catch (error) {
+    if (!(error instanceof ConfigError)) throw error;
+    return { loaded: undefined, problems: error.problems, contents };
+  }
+}
+
+/** The form that an operator writes, checked; `valid` only if there are no problems. */
+function readSettings(
+  file: string,
+  env: Environment,
+  read: FileReader,
+): { valid?: Omit<Loaded, "source" | "contents">; problems: readonly ConfigProblem[] } {
+  const yaml = readYaml(file, "write {} if all defaults are meant", read);
+  const data = withoutEmptySections(yaml.data);
   const secrets = fileSecrets(data);
   const origins = isPlainObject(data) ? applyOverrides(data, env) : new Map<string, string>();
   const settings = Value.Default(ConfigSchema, data);
@@ -54,10 +118,13 @@ export function loadConfig(source: ConfigSource): Config {
   if (tokenProblem) problems.push({ file: ENVIRONMENT, path: "ADMIN_TOKEN", message: tokenProblem });
 
   const pricesFile = pricesPath(settings, file);
-  const prices = checkedPrices(pricesFile, yaml, problems);
-  if (checked.value === undefined || prices === undefined || problems.length > 0)
-    throw new ConfigError(problems);
-  return toConfig(checked.value, { apiKey, adminToken, prices, pricesFile, cores: availableParallelism() });
+  const prices = checkedPrices(pricesFile, yaml, problems, read);
+  if (checked.value === undefined || prices === undefined || problems.length > 0) {
+    return { problems: new ConfigError(problems).problems };
+  }
+  const extras = { apiKey, adminToken, prices, pricesFile, cores: availableParallelism() };
+  const config = toConfig(checked.value, extras);
+  return { valid: { config, settings: inSchemaOrder(checked.value), extras, origins }, problems };
 }
 
 /** Absolute path of the config file: as given, else from the package's own folder where it is not found. */
@@ -77,6 +144,19 @@ function withoutEmptySections(data: unknown): unknown {
   return data;
 }
 
+/** For those who read it: the order of the shipped file, not that in which things were given. */
+function inSchemaOrder(settings: Settings): Settings {
+  const sections: Readonly<Record<string, object>> = ConfigSchema.properties;
+  const ordered = Object.entries(sections).flatMap(([name, schema]) => {
+    const value: unknown = settings[name as keyof Settings];
+    if (!isPlainObject(value)) return value === undefined ? [] : [[name, value]];
+    const known = "properties" in schema ? Object.keys(schema.properties as object) : [];
+    const keys = new Set([...known, ...Object.keys(value)]);
+    return [[name, Object.fromEntries([...keys].map((key) => [key, value[key]]))]];
+  });
+  return Object.fromEntries(ordered);
+}
+
 /** A broken rule blamed on the variable that decides the setting, else on the file. */
 function blamed(rule: BrokenRule, yaml: YamlFile, origins: ReadonlyMap<string, string>): ConfigProblem {
   const variableName = origins.get(rule.keys.join("."));
@@ -90,17 +170,19 @@ function pricesPath(settings: unknown, file: string): string {
   return typeof named === "string" ? path.resolve(path.dirname(file), named) : DEFAULT_PRICES;
 }
 
-function checkedPrices(file: string, yaml: YamlFile, problems: ConfigProblem[]): PriceTable | undefined {
-  if (!existsSync(file)) {
-    const message = "there is no such price file; a relative path begins at the config file's folder";
-    problems.push(placed({ keys: ["prices"], message }, yaml));
-    return undefined;
-  }
+function checkedPrices(
+  file: string,
+  yaml: YamlFile,
+  problems: ConfigProblem[],
+  read: FileReader,
+): PriceTable | undefined {
   try {
-    return loadPrices(file);
+    return loadPrices(file, read);
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error;
-    problems.push(...error.problems);
+    const message = "there is no such price file; a relative path begins at the config file's folder";
+    const problem = placed({ keys: ["prices"], message }, yaml);
+    problems.push(...(existsSync(file) ? error.problems : [problem]));
     return undefined;
   }
 }

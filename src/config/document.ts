@@ -1,10 +1,19 @@
-import { readFileSync } from "node:fs";
+import { readFileSync, statSync } from "node:fs";
 import path from "node:path";
 import { isAlias, isMap, isScalar, isSeq, LineCounter, type Node, parseDocument, type YAMLError } from "yaml";
 import { ConfigError, type ConfigProblem } from "./problems.ts";
 import type { BrokenRule } from "./validate.ts";
 
-const FILE_BYTES_MAX = 1024 * 1024;
+export const FILE_BYTES_MAX = 1024 * 1024;
+
+/** Gives a file's bytes, or throws as `readFileSync` does. */
+export type FileReader = (file: string) => Buffer;
+
+export const fromDisk: FileReader = (file) => {
+  // A file of unknown size, such as a pipe, says 0.
+  if (statSync(file).size > FILE_BYTES_MAX) throw Object.assign(new Error("too large"), { code: "EFBIG" });
+  return readFileSync(file);
+};
 
 /** One YAML file as read: its plain data, and where each part of it stands. */
 export interface YamlFile {
@@ -20,12 +29,13 @@ export interface YamlFile {
 /**
  * Reads a YAML 1.2 file of at most 1 MiB.
  * @param file absolute path
- * @throws ConfigError when the file cannot be read, or its syntax is broken
+ * @param ifEmpty what to do about a file that holds nothing, in words
+ * @throws ConfigError when the file cannot be read, holds nothing, or its syntax is broken
  */
-export function readYaml(file: string): YamlFile {
+export function readYaml(file: string, ifEmpty: string, read: FileReader = fromDisk): YamlFile {
   const name = printedName(file);
   const lines = new LineCounter();
-  const source = readText(file, name);
+  const source = readText(file, name, read);
   const document = parseDocument(source, {
     lineCounter: lines,
     prettyErrors: false,
@@ -40,9 +50,15 @@ export function readYaml(file: string): YamlFile {
   });
   if (document.errors.some((error) => error.code !== "DUPLICATE_KEY")) throw new ConfigError(problems);
   const root = document.contents;
+  const data = plainData(() => document.toJS(), name);
+  if (data === null && problems.length === 0) {
+    // So begins every file that is just being written: it must not pass for one that says nothing on purpose.
+    const what = /\S/.test(source) ? "holds nothing but comments" : "is empty";
+    throw new ConfigError([{ file: name, path: "", message: `${what}; ${ifEmpty}` }]);
+  }
   return {
     name,
-    data: plainData(() => document.toJS(), name),
+    data,
     problems,
     lineOf: (keys) => {
       const offset = offsetOf(root, keys, (alias) => (isAlias(alias) ? alias.resolve(document) : alias));
@@ -70,12 +86,14 @@ function inWords(error: YAMLError, source: string): string {
   return error.code === "MULTIPLE_DOCS" ? "a second document begins here; only one is read" : error.message;
 }
 
-function readText(file: string, name: string): string {
+function readText(file: string, name: string, read: FileReader): string {
   try {
-    const bytes = readFileSync(file);
+    const bytes = read(file);
     if (bytes.length <= FILE_BYTES_MAX) return bytes.toString("utf8");
   } catch (error) {
-    throw new ConfigError([{ file: name, path: "", message: `cannot be read: ${readFailure(error)}` }]);
+    if ((error as NodeJS.ErrnoException).code !== "EFBIG") {
+      throw new ConfigError([{ file: name, path: "", message: `cannot be read: ${readFailure(error)}` }]);
+    }
   }
   throw new ConfigError([{ file: name, path: "", message: "is larger than 1 MiB" }]);
 }

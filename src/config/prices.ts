@@ -1,7 +1,7 @@
 import { type TSchema, Type } from "typebox";
 import type { GenerationEndpoint } from "../core/endpoints.ts";
 import type { PriceTable } from "../core/prices.ts";
-import { placed, readYaml } from "./document.ts";
+import { type FileReader, placed, readYaml } from "./document.ts";
 import { ConfigError } from "./problems.ts";
 import { validate } from "./validate.ts";
 
@@ -44,8 +44,8 @@ export const PriceTableSchema = Type.Object(
  * @param file absolute path
  * @throws ConfigError with every problem in it
  */
-export function loadPrices(file: string): PriceTable {
-  const yaml = readYaml(file);
+export function loadPrices(file: string, read?: FileReader): PriceTable {
+  const yaml = readYaml(file, "give each endpoint its price", read);
   const checked = validate(PriceTableSchema, yaml.data ?? {});
   const problems = [...yaml.problems, ...checked.problems.map((rule) => placed(rule, yaml))];
   if (checked.value === undefined || problems.length > 0) throw new ConfigError(problems);

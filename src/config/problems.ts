@@ -30,7 +30,8 @@ export class ConfigError extends Error {
   }
 }
 
-function printed({ file, path, line, message }: ConfigProblem): string {
+/** In one line, as an operator reads it. */
+export function printed({ file, path, line, message }: ConfigProblem): string {
   const place = line === undefined ? file : `${file}:${line}`;
   return path === "" ? `${place}: ${message}` : `${place}: ${path}: ${message}`;
 }

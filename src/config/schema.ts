@@ -180,5 +180,21 @@ export const ConfigSchema = section("Tollgate's configuration.", {
   log,
 });
 
+/**
+ * Settings that a running gateway keeps until it is started anew: its listeners and its connection to Redis are made
+ * once. All others take effect with the next request, or the next round of the work that they are about.
+ */
+export const NEEDS_RESTART: ReadonlySet<string> = new Set([
+  "server.host",
+  "server.port",
+  "server.workers",
+  "admin.host",
+  "admin.port",
+  "store.redis_url",
+  "store.command_timeout",
+  "store.journal",
+  "store.partitions",
+]);
+
 /** The config file's content once it is valid and its defaults are filled in. */
 export type Settings = Static<typeof ConfigSchema>;

@@ -74,17 +74,18 @@ export interface Config {
   readonly log: { readonly level: "trace" | "debug" | "info" | "warn" | "error" | "fatal" | "silent" };
 }
 
+/** What a snapshot holds beside the file's settings. */
+export interface Extras {
+  readonly apiKey: string | undefined;
+  readonly adminToken: string | undefined;
+  readonly prices: PriceTable;
+  readonly pricesFile: string;
+  /** Of this machine, for `server.workers: auto`. */
+  readonly cores: number;
+}
+
 /** Puts valid settings into the form that the code reads: units in names, milliseconds, frozen to the bottom. */
-export function toConfig(
-  settings: Settings,
-  extra: {
-    apiKey: string | undefined;
-    adminToken: string | undefined;
-    prices: PriceTable;
-    pricesFile: string;
-    cores: number;
-  },
-): Config {
+export function toConfig(settings: Settings, extra: Extras): Config {
   const { server, store, upstream, tasks } = settings;
   return deepFreeze({
     server: {
@@ -150,7 +151,8 @@ export function redact(config: Config): Config {
   };
 }
 
-function withoutPassword(address: string): string {
+/** An address that may be shown. */
+export function withoutPassword(address: string): string {
   const url = new URL(address);
   if (url.password === "") return address;
   url.password = "***";

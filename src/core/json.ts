@@ -1,6 +1,13 @@
+import { isUtf8 } from "node:buffer";
 import { JSON_DEPTH_MAX } from "./request-limits.ts";
 
 export type ParsedJson = { ok: true; value: unknown } | { ok: false; message: string };
+
+/** `parseJson` of a body's bytes. */
+export function parseJsonBytes(bytes: Buffer): ParsedJson {
+  if (!isUtf8(bytes)) return { ok: false, message: "the body is not valid UTF-8" };
+  return parseJson(bytes.toString("utf8"));
+}
 
 /**
  * Parses a request body and refuses what JSON.parse lets through: duplicate names (the last would win) and

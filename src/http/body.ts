@@ -1,7 +1,6 @@
-import { isUtf8 } from "node:buffer";
 import type { IncomingMessage } from "node:http";
 import { type Refusal, refuse } from "../core/errors.ts";
-import { parseJson } from "../core/json.ts";
+import { parseJsonBytes } from "../core/json.ts";
 import { JSON_BODY_BYTES_MAX } from "../core/request-limits.ts";
 import type { RequestHead } from "./protocol.ts";
 
@@ -78,8 +77,7 @@ export function readJson(req: IncomingMessage, timeoutMs: number): Promise<BodyR
 }
 
 function parseBytes(bytes: Buffer): BodyResult {
-  if (!isUtf8(bytes)) return { outcome: "refused", refusal: badBody("the body is not valid UTF-8") };
-  const parsed = parseJson(bytes.toString("utf8"));
+  const parsed = parseJsonBytes(bytes);
   return parsed.ok
     ? { outcome: "read", value: parsed.value }
     : { outcome: "refused", refusal: badBody(parsed.message) };

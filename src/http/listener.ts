@@ -6,9 +6,12 @@ import { noLimits } from "../core/limits.ts";
 import { HEADERS_BYTES_MAX } from "../core/request-limits.ts";
 import { newRequestId } from "./exchange.ts";
 
-export interface ListenerOptions {
+interface Timeouts {
   headersTimeoutMs: number;
   keepAliveTimeoutMs: number;
+}
+
+export interface ListenerOptions extends Timeouts {
   /** Serves one request; must not throw. */
   serve(req: IncomingMessage, res: ServerResponse, expectsContinue: boolean): void;
   /** Serves a request whose Expect is not 100-continue. */
@@ -23,6 +26,8 @@ export interface Listener extends Server {
    * finished would keep it waiting: with it ends the interval that enforces the timeout of heads.
    */
   closeQuietConnections(): void;
+  /** Connections that are open already heed them, too. */
+  setTimeouts(timeouts: Timeouts): void;
 }
 
 /**
@@ -89,6 +94,10 @@ export function createListener(options: ListenerOptions): Listener {
   return Object.assign(server, {
     closeQuietConnections(): void {
       for (const [socket, answers] of owed) if (answers.size === 0) socket.destroy();
+    },
+    setTimeouts({ headersTimeoutMs, keepAliveTimeoutMs }: Timeouts): void {
+      server.headersTimeout = headersTimeoutMs;
+      server.keepAliveTimeout = keepAliveTimeoutMs;
     },
   });
 }

@@ -9,6 +9,8 @@ export function createAdmin(options: {
   metricsPage(): Promise<string>;
   /** Why the gateway is not ready, in words; undefined when it is. */
   notReady(): string | undefined;
+  /** The configuration in force, without secrets. */
+  config(): object;
   console: Pick<Console, "owns" | "serve">;
 }): Server {
   const plain = (
@@ -40,11 +42,13 @@ export function createAdmin(options: {
         return plain(res, 200, (await options.metricsPage()).trimEnd(), Registry.PROMETHEUS_CONTENT_TYPE);
       case "/openapi.json":
         return plain(res, 200, openApi, "application/json; charset=utf-8");
+      case "/config":
+        return plain(res, 200, JSON.stringify(options.config(), undefined, 2), "application/json");
       default:
         return plain(
           res,
           404,
-          "no such page; there are /livez, /readyz, /metrics, /openapi.json and /console",
+          "no such page; there are /livez, /readyz, /metrics, /config, /openapi.json and /console",
         );
     }
   });

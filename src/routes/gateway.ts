@@ -20,8 +20,9 @@ export interface Gateway {
   /** The snapshot in force; taken once per request. */
   config(): Config;
   store: Store;
-  upstream: Upstream;
-  uploads: UploadTunnel;
+  /** Made for the snapshot: its address, its credential, its timeouts. */
+  upstream(config: Config): Upstream;
+  uploads(config: Config): UploadTunnel;
   authenticator: Authenticator<KeyRef>;
   clientAddress: ClientAddress;
   /** Keys whose window was full a moment ago. */

@@ -88,7 +88,7 @@ export async function generate(call: Call, endpoint: GenerationEndpoint): Promis
   // From here on the client may go: the exchange is finished and the task bound all the same.
   gateway.metrics.holds.inc();
   try {
-    const sent = gateway.upstream.generate(path, validation.text, exchange.requestId);
+    const sent = gateway.upstream(config).generate(path, validation.text, exchange.requestId);
     return await settle(call, generation, await timedUpstream(call, "generate", sent));
   } finally {
     gateway.metrics.holds.dec();
@@ -227,9 +227,9 @@ function unknown(
  * Idempotency-Key reaches the upstream in digested form, which is all that can be done for it now.
  */
 async function unmetered(call: Call, generation: Generation, text: string): Promise<Answer> {
-  const { gateway, exchange, key } = call;
+  const { gateway, config, exchange, key } = call;
   const upstreamKey = generation.idempotency?.digest ?? exchange.requestId;
-  const sent = gateway.upstream.generate(generation.endpoint, text, upstreamKey);
+  const sent = gateway.upstream(config).generate(generation.endpoint, text, upstreamKey);
   const outcome = await timedUpstream(call, "generate", sent);
   switch (outcome.outcome) {
     case "accepted":

@@ -76,7 +76,7 @@ async function ask(
   task: KnownTask,
 ): Promise<{ outcome: PollOutcome; observed: Observed | undefined }> {
   const { gateway, config, exchange, key } = call;
-  const poll = gateway.upstream.poll(task.taskId, exchange.requestId);
+  const poll = gateway.upstream(config).poll(task.taskId, exchange.requestId);
   const outcome = await timedUpstream(call, "poll", poll);
   if (outcome.outcome !== "task" && outcome.outcome !== "gone") return { outcome, observed: undefined };
   const said =
@@ -134,7 +134,7 @@ async function unmetered(call: Call, taskId: string): Promise<Answer> {
   const outcome = await timedUpstream(
     call,
     "poll",
-    call.gateway.upstream.poll(taskId, call.exchange.requestId),
+    call.gateway.upstream(call.config).poll(taskId, call.exchange.requestId),
   );
   return outcome.outcome === "task"
     ? success(outcome.data, [], "unmetered")

@@ -19,14 +19,14 @@ const UPSTREAM_WAIT_SECONDS = 5;
  * @returns undefined when the client went away
  */
 export async function upload(call: Call): Promise<Answer | undefined> {
-  const { gateway, exchange } = call;
+  const { gateway, config, exchange } = call;
   try {
     const refused = await inspectKey(call);
     if (refused) return refusal(refused, exchange.requestId);
   } catch (error) {
     if (!passUnmetered(call, error)) throw error;
   }
-  const sent = gateway.uploads.send(exchange.req, exchange.requestId, {
+  const sent = gateway.uploads(config).send(exchange.req, exchange.requestId, {
     beforeRead: () => continueReading(exchange),
   });
   return tell(call, await timedUpstream(call, "upload", sent));

@@ -25,7 +25,7 @@ export interface ConnectionOptions {
   /** Without one, settlements that wait are lost with the process. */
   journal?: Journal;
   /** How long a settlement may wait before the store may have forgotten its request; 30 minutes if not said. */
-  settleWithinMs?: number;
+  settleWithinMs?: () => number;
   log: Logger;
   metrics: Metrics;
 }
@@ -87,7 +87,7 @@ export function createConnection(options: ConnectionOptions) {
   const outbox = createOutbox({
     log,
     journal,
-    settleWithinMs: options.settleWithinMs ?? SETTLE_WITHIN_MS,
+    settleWithinMs: options.settleWithinMs ?? (() => SETTLE_WITHIN_MS),
     changed: (entries) => metrics.outbox.set(entries),
   });
   let facts: StoreFacts | undefined;

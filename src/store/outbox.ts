@@ -28,7 +28,7 @@ export interface Settlement {
 export function createOutbox(options: {
   log: Logger;
   journal: Journal;
-  settleWithinMs: number;
+  settleWithinMs(): number;
   changed(entries: number): void;
 }) {
   const { journal, log } = options;
@@ -84,7 +84,7 @@ export function createOutbox(options: {
 
   async function send(scripts: Scripts, name: string, settlement: Settlement): Promise<void> {
     const { requestId, atMs, verb } = settlement;
-    if (Date.now() - atMs > options.settleWithinMs) {
+    if (Date.now() - atMs > options.settleWithinMs()) {
       log.error({ request_id: requestId, verb }, "a settlement is too old to be sent; settle it by hand");
     } else {
       try {

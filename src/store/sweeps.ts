@@ -40,7 +40,7 @@ export interface Sweeps {
  * @param leaseMs how long claimed work is out of other sweepers' sight
  * @throws GatewayError `store_unavailable`
  */
-export function createSweeps(connection: Connection, leaseMs: number, nowMs?: () => number): Sweeps {
+export function createSweeps(connection: Connection, leaseMs: () => number, nowMs?: () => number): Sweeps {
   const { call, command } = connection;
   const now = (): string => (nowMs ? String(nowMs()) : "");
 
@@ -74,7 +74,7 @@ export function createSweeps(connection: Connection, leaseMs: number, nowMs?: ()
 
     async claim(list, partition, most) {
       const name = partitionNames(partition)[list];
-      const reply = await call("claim", [name], [now(), "", most, leaseMs]);
+      const reply = await call("claim", [name], [now(), "", most, leaseMs()]);
       const [, ...ids] = reply;
       const requests = await Promise.all(ids.map((id) => read(name, partition, String(id))));
       return {

@@ -53,6 +53,38 @@ export function createMetrics() {
     ...storeMetrics(registers),
     ...booksMetrics(registers),
     ...workMetrics(registers),
+    ...configMetrics(registers),
+  };
+}
+
+/** Which configuration is in force, and whether the files still agree with it. Of several processes the worst counts. */
+function configMetrics(registers: Registry[]) {
+  return {
+    configReloadSuccessful: new Gauge({
+      name: "tollgate_config_last_reload_successful",
+      help: "1 if the last attempt to read the configuration succeeded, 0 if it was refused and the old one is kept.",
+      aggregator: "min",
+      registers,
+    }),
+    configReloadedAt: new Gauge({
+      name: "tollgate_config_last_reload_success_timestamp_seconds",
+      help: "When the configuration was last read and found valid, Unix time.",
+      aggregator: "min",
+      registers,
+    }),
+    configInfo: new Gauge({
+      name: "tollgate_config_info",
+      help: "Always 1; the hash is the same wherever the same settings and prices are in force.",
+      labelNames: ["hash"],
+      aggregator: "max",
+      registers,
+    }),
+    configAwaitingRestart: new Gauge({
+      name: "tollgate_config_settings_awaiting_restart",
+      help: "Settings whose value in the file differs from the one in force, because they need a restart.",
+      aggregator: "max",
+      registers,
+    }),
   };
 }
 

@@ -42,7 +42,7 @@ export interface SweepSettings {
 export function createSweeper(options: {
   store: Store;
   sweeps: Sweeps;
-  upstream: Upstream;
+  upstream: Pick<Upstream, "poll">;
   metrics: Metrics;
   log: Logger;
   settings(): SweepSettings;
@@ -162,16 +162,23 @@ export function createSweeper(options: {
     }
   }
 
+  let sweeping = false;
   const schedule = (): void => {
-    if (stopped) return;
+    clearTimeout(timer);
+    if (stopped || sweeping) return;
     timer = setTimeout(() => {
+      sweeping = true;
       current = sweep()
         .catch((error: unknown) => log.debug({ err: error }, "sweep interrupted"))
-        .finally(schedule);
+        .finally(() => {
+          sweeping = false;
+          schedule();
+        });
     }, settings().tasks.sweepIntervalMs);
   };
 
   return {
+    /** Begins, or waits anew when the interval has changed. */
     start: schedule,
     /** One complete round now, with its questions to the upstream; for tests and tools. */
     async sweep(): Promise<void> {

@@ -19,7 +19,7 @@ function givenOutbox(journal: Partial<Journal>) {
   const outbox = createOutbox({
     log,
     journal: { ...memoryJournal, ...journal },
-    settleWithinMs: 60_000,
+    settleWithinMs: () => 60_000,
     changed: () => undefined,
   });
   const answer = (verb: string) => async () => {

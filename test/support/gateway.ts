@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Redis } from "ioredis";
 import { inject } from "vitest";
-import { type Config, loadConfig } from "../../src/config/config.ts";
+import { type Config, readConfig, requireLoaded } from "../../src/config/config.ts";
 import { startGateway } from "../../src/main.ts";
 import type { Behaviour } from "../../src/sandbox/generator/behaviour.ts";
 import { type Generator, startGenerator } from "../../src/sandbox/generator/server.ts";
@@ -46,17 +46,17 @@ export async function givenGateway(
   const generator = options.generator ?? (await startGenerator());
   if (options.behaviour) generator.behave(options.behaviour);
   const env = { HOST: "127.0.0.1", REDIS_URL: redisUrl, UPSTREAM_URL: options.upstreamUrl ?? generator.url };
-  const base = loadConfig({ env: { ...env, UPSTREAM_API_KEY: "upstream-secret" } });
+  const loaded = requireLoaded(readConfig({ env: { ...env, UPSTREAM_API_KEY: "upstream-secret" } }));
   const quiet = {
     server: { port: 0, drainDelayMs: 0 },
     admin: { port: 0 },
     tasks: { sweepIntervalMs: 3_600_000 },
     store: { commandTimeoutMs: 5000, journal: await mkdtemp(join(tmpdir(), "tollgate-journal-")) },
   };
-  const config = merged(merged(base, quiet), options.config ?? {}) as Config;
+  const config = merged(merged(loaded.config, quiet), options.config ?? {}) as Config;
   const logs: string[] = [];
   const log = createLogger("debug", { write: (line) => void logs.push(line) });
-  const gateway = await startGateway(config, log);
+  const gateway = await startGateway({ ...loaded, config }, log);
   const redis = new Redis(redisUrl);
   await until(
     async () => (await fetch(`${gateway.adminUrl}/readyz`)).status === 200 || options.redisUrl !== undefined,

@@ -47,6 +47,7 @@ export async function startProgram(env: Record<string, string>, sections: Sectio
 
   return {
     pid: child.pid,
+    configFile: file,
     /** Log lines so far. */
     logs: (): Record<string, unknown>[] =>
       stdout

@@ -94,7 +94,7 @@ export function createStage(
   const connected = { ...connection, call, defer, nowMs: () => clock.nowMs };
   const nowMs = options.clock === "redis" ? undefined : () => clock.nowMs;
   const store = createStore(connected, nowMs);
-  const sweeps = createSweeps(connected, 90_000, nowMs);
+  const sweeps = createSweeps(connected, () => 90_000, nowMs);
 
   /** A key with limits far away and 1000 credits, on a fresh account unless one is given. */
   async function givenKey(

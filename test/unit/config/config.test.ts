@@ -7,8 +7,8 @@ import { configOf, errorOf, givenFiles } from "./support.ts";
 
 const SHIPPED = path.resolve("config/tollgate.yaml");
 
-test("config/tollgate.yaml shows exactly the defaults: an empty file gives the same", () => {
-  expect(loadConfig({ env: {}, file: SHIPPED })).toEqual(configOf(""));
+test("config/tollgate.yaml shows exactly the defaults: a file without settings gives the same", () => {
+  expect(loadConfig({ env: {}, file: SHIPPED })).toEqual(configOf("{}"));
 });
 
 test("config/tollgate.yaml shows every setting", () => {
@@ -20,7 +20,7 @@ test("config/tollgate.yaml shows every setting", () => {
 });
 
 test("the defaults are those of the design", () => {
-  const { prices, pricesFile, tiers, ...rest } = configOf("");
+  const { prices, pricesFile, tiers, ...rest } = configOf("{}");
   expect({ ...tiers }).toEqual({
     standard: { rateLimit: 20, maxConcurrent: 3, dailyLimit: 500 },
     enterprise: { rateLimit: 100, maxConcurrent: 10, dailyLimit: 10_000 },
@@ -109,7 +109,7 @@ test("the configuration is frozen to the bottom", () => {
 });
 
 test("a tier named like a part of every JavaScript object does not exist", () => {
-  expect(configOf("").tiers.constructor).toBeUndefined();
+  expect(configOf("{}").tiers.constructor).toBeUndefined();
 });
 
 test("a named price file is relative to the config file, and never replaced by the shipped one", () => {
@@ -156,13 +156,17 @@ test("a file that cannot be read is one problem in words", () => {
   expect(errorOf(() => configOf(`#${"x".repeat(1024 * 1024)}`)).message).toContain("is larger than 1 MiB");
 });
 
+test.each(["", "\n", "---\n", "~"])("a file that says nothing does not mean the defaults: %j", (content) => {
+  expect(errorOf(() => configOf(content)).message).toMatch(/(is empty|nothing but comments); write \{\} if/);
+});
+
 test("redact leaves no secret in what is printed", () => {
   const env = {
     UPSTREAM_API_KEY: "up_5ecret",
     ADMIN_TOKEN: "5ecret-and-longer",
     REDIS_URL: "rediss://app:hunter2@redis.example.com:6380/1",
   };
-  const config = configOf("", env);
+  const config = configOf("{}", env);
   expect(config.upstream.apiKey).toBe("up_5ecret");
   expect(config.store.redisUrl).toBe(env.REDIS_URL);
   const shown = redact(config);
@@ -170,7 +174,7 @@ test("redact leaves no secret in what is printed", () => {
   expect(shown.store.redisUrl).toBe("rediss://app:***@redis.example.com:6380/1");
   expect(shown.upstream.apiKey).toBe("***");
   expect(shown.admin.token).toBe("***");
-  expect(redact(configOf(""))).toEqual(configOf(""));
+  expect(redact(configOf("{}"))).toEqual(configOf("{}"));
 });
 
 test("every setting has a description and, but for the price file, a default: the JSON Schema explains itself", () => {

@@ -24,7 +24,7 @@ const ENV = {
 
 test.each([
   ["the file", FILE],
-  ["the defaults", ""],
+  ["the defaults", "{}"],
 ])("each variable goes before %s", (_, file) => {
   expect(configOf(file, ENV)).toMatchObject({
     server: { host: "::1", port: 0 },
@@ -79,7 +79,7 @@ test.each([
   ["UPSTREAM_API_KEY", "hunter2 "],
   ["ADMIN_TOKEN", "hunter2"],
 ])("%s=%s is refused without repeating the secret", (name, value) => {
-  const error = errorOf(() => configOf("", { [name]: value }));
+  const error = errorOf(() => configOf("{}", { [name]: value }));
   expect(error.problems).toHaveLength(1);
   expect(error.message).not.toContain("hunter2");
 });

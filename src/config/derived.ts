@@ -1,0 +1,22 @@
+import type { Config } from "./config.ts";
+
+/**
+ * Something that is made from a part of the configuration. It is made anew only when that part changes; a request
+ * that began with an older snapshot gets what was made for that one.
+ * @param part must be plain data
+ */
+export function derived<Made>(
+  part: (config: Config) => unknown,
+  make: (config: Config) => Made,
+): (config: Config) => Made {
+  const made = new WeakMap<Config, Made>();
+  let latest: { key: string; value: Made } | undefined;
+  return (config) => {
+    const known = made.get(config);
+    if (known !== undefined) return known;
+    const key = JSON.stringify(part(config));
+    if (latest?.key !== key) latest = { key, value: make(config) };
+    made.set(config, latest.value);
+    return latest.value;
+  };
+}

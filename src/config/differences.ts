@@ -1,0 +1,74 @@
+import { createHash } from "node:crypto";
+import type { PriceTable } from "../core/prices.ts";
+import { NEEDS_RESTART, type Settings } from "./schema.ts";
+import { withoutPassword } from "./snapshot.ts";
+import { isPlainObject } from "./validate.ts";
+
+/** What an operator sets: the config file's settings and the table of its price file. */
+export interface Written {
+  readonly settings: Settings;
+  readonly prices: PriceTable;
+}
+
+/** One setting or price that is not the same on both sides; undefined where it is not there. */
+export interface Difference {
+  /** Dotted, such as `tiers.standard.rate_limit`, or a price such as `gen2-pro/storyboard.by_n_frames.10`. */
+  readonly setting: string;
+  readonly from: unknown;
+  readonly to: unknown;
+  /** A running gateway keeps its old value until it is started anew. */
+  readonly needsRestart: boolean;
+}
+
+/** Settings and prices that differ, in the order of `to`. */
+export function differences(from: Written, to: Written): Difference[] {
+  const [before, after] = [leaves(from), leaves(to)];
+  const names = new Set([...after.keys(), ...before.keys()]);
+  return [...names]
+    .filter((name) => JSON.stringify(before.get(name)) !== JSON.stringify(after.get(name)))
+    .map((setting) => ({
+      setting,
+      from: before.get(setting),
+      to: after.get(setting),
+      needsRestart: NEEDS_RESTART.has(setting),
+    }));
+}
+
+/** In one line, as for the log. */
+export function inWords({ setting, from, to }: Pick<Difference, "setting" | "from" | "to">): string {
+  const shown = (value: unknown): string => (value === undefined ? "nothing" : JSON.stringify(value));
+  return `${setting}: ${shown(from)} to ${shown(to)}`;
+}
+
+/** `next`, but for what needs a restart: that stays as it is in `current`. */
+export function withoutRestarts(current: Settings, next: Settings): Settings {
+  const mixed = structuredClone(next) as unknown as Record<string, Record<string, unknown>>;
+  for (const setting of NEEDS_RESTART) {
+    const [section, key] = setting.split(".") as [keyof Settings, string];
+    mixed[section]![key] = (current[section] as Record<string, unknown>)[key];
+  }
+  return mixed as unknown as Settings;
+}
+
+/** A copy without the password that REDIS_URL may hold. */
+export function redactSettings(settings: Settings): Settings {
+  return { ...settings, store: { ...settings.store, redis_url: withoutPassword(settings.store.redis_url) } };
+}
+
+/** 16 hex digits that are the same wherever the same settings and prices are in force; passwords do not count. */
+export function hashOf({ settings, prices }: Written): string {
+  const all = leaves({ settings: redactSettings(settings), prices });
+  const text = [...all].map((entry) => JSON.stringify(entry)).sort();
+  return createHash("sha256").update(text.join("\n")).digest("hex").slice(0, 16);
+}
+
+function leaves({ settings, prices }: Written): Map<string, unknown> {
+  const found = new Map<string, unknown>();
+  const walk = (value: unknown, name: string): void => {
+    if (!isPlainObject(value)) found.set(name, value);
+    else for (const [key, part] of Object.entries(value)) walk(part, name === "" ? key : `${name}.${key}`);
+  };
+  walk(redactSettings(settings), "");
+  walk(prices, "");
+  return found;
+}

@@ -1,0 +1,197 @@
+import { execFile } from "node:child_process";
+import { renameSync, writeFileSync } from "node:fs";
+import { dirname, join, resolve } from "node:path";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import type { LiveConfig } from "../../src/config/live.ts";
+import { type Generator, startGenerator } from "../../src/sandbox/generator/server.ts";
+import { issueKey } from "../../src/store/accounts.ts";
+import { limitsOf, type Reply, send, until } from "../support/gateway.ts";
+import { type Sections, startGatewayProcess } from "../support/processes.ts";
+import { givenRedis, type TestRedis } from "../support/store-stage.ts";
+
+const TEXT_TO_VIDEO = "/api/v1/gen2/text-to-video";
+
+let generator: Generator;
+/** Of its own, since a sweeper looks after everything in it. */
+let redis: TestRedis;
+let gateway: Awaited<ReturnType<typeof startGatewayProcess>>;
+let key: string;
+
+/** Room for anything, so that a refusal can only come from the change. */
+const sections = (rateLimit: number, more: Sections = {}): Sections => ({
+  tiers: { standard: { rate_limit: rateLimit, max_concurrent: 10_000, daily_limit: 1_000_000 } },
+  tasks: { sweep_interval: "1m" },
+  ...more,
+});
+
+beforeAll(async () => {
+  generator = await startGenerator();
+  redis = await givenRedis();
+  gateway = await startGatewayProcess({
+    redisUrl: redis.url,
+    upstreamUrl: generator.url,
+    config: sections(50_000),
+  });
+  ({ key } = await issueKey(redis.client, { credits: 1_000_000 }));
+});
+afterAll(async () => {
+  await gateway?.stop();
+  await generator?.stop();
+  await redis?.stop();
+});
+
+const generate = (): Promise<Reply> =>
+  send(gateway.url, "POST", TEXT_TO_VIDEO, { key, body: { prompt: "A paper boat" } });
+
+/** Replaces the config file as editors do; its journal stays where it was. */
+function edit(content: Sections | string): void {
+  const journal = join(dirname(gateway.configFile), "journal");
+  const text = typeof content === "string" ? content : JSON.stringify({ store: { journal }, ...content });
+  writeFileSync(`${gateway.configFile}.new`, text);
+  renameSync(`${gateway.configFile}.new`, gateway.configFile);
+}
+
+/** `tollgate config diff` as an operator runs it, without the gateway's environment. */
+function diff(...args: string[]): Promise<{ code: number; stdout: string; stderr: string }> {
+  const { PATH = "" } = process.env;
+  return new Promise((done) => {
+    execFile(
+      process.execPath,
+      [resolve("src/cli.ts"), "config", "diff", ...args],
+      { env: { PATH } },
+      (error, stdout, stderr) => done({ code: error ? Number(error.code) : 0, stdout, stderr }),
+    );
+  });
+}
+
+const shown = async (): Promise<ReturnType<LiveConfig["describe"]>> =>
+  JSON.parse(await (await fetch(`${gateway.adminUrl}/config`)).text());
+const metric = async (name: string): Promise<string | undefined> => {
+  const page = await (await fetch(`${gateway.adminUrl}/metrics`)).text();
+  return page.split("\n").find((line) => line.startsWith(`${name} `));
+};
+
+// Guarantee: an operator may change anything under load; each request is served by one configuration or the next.
+test("a config edit under load takes effect, and no request fails", async () => {
+  const replies: Reply[] = [];
+  let going = true;
+  const loops = Array.from({ length: 8 }, async () => {
+    while (going) replies.push(await generate());
+  });
+  const limit = () => limitsOf(replies.at(-1)!).limit;
+  try {
+    await until(() => replies.length > 0, "the load");
+    // With other timeouts the connections to the generator are made anew as well.
+    for (const [at, rateLimit] of [60_000, 70_000, 80_000].entries()) {
+      edit(sections(rateLimit, { upstream: { total_timeout: `${61 + at}s` } }));
+      await until(() => limit() === rateLimit, `the limit ${rateLimit}`);
+    }
+    const before = replies.length;
+    await until(() => replies.length > before + 50, "more load");
+  } finally {
+    going = false;
+    await Promise.all(loops);
+  }
+  expect(new Set(replies.map(({ status }) => status))).toEqual(new Set([200]));
+});
+
+test("prices, timeouts, the sweeper's pace, trusted proxies and more change with SIGHUP at the latest", async () => {
+  edit(
+    sections(50_000, {
+      server: { trust_proxy: ["127.0.0.1"], unknown_keys_per_minute: 1, keep_alive_timeout: "33s" },
+      tasks: { sweep_interval: "50ms" },
+      prices: resolve("config/prices/overview.yaml") as never,
+      source_video_host: "https://elsewhere.example.com" as never,
+      log: { level: "debug" },
+    }),
+  );
+  gateway.signal("SIGHUP");
+  await until(async () => (await shown()).settings.log.level === "debug", "the new configuration");
+  const credits = async (): Promise<number> =>
+    (await send(gateway.url, "GET", "/api/v1/credits", { key })).body.data.balance;
+  const before = await credits();
+  const { status, headers } = await generate();
+  expect(status).toBe(200);
+  expect(headers.get("keep-alive")).toBe("timeout=33");
+  expect(await credits()).toBe(before - 100);
+  // The sweep that was planned for a minute after the start need not be waited for.
+  const sweeps = 'tollgate_store_call_duration_seconds_count{verb="claim"}';
+  await until(async () => (await metric(sweeps)) !== undefined, "a sweep");
+  const video = await send(gateway.url, "POST", "/api/v1/gen2/watermark-remove", {
+    key,
+    body: { videoUrl: "https://videos.example.com/a.mp4" },
+  });
+  expect(video.body.msg).toContain("https://elsewhere.example.com/");
+  // Two clients behind the proxy, each with one attempt: the third request is the first one's second.
+  const attempt = async (client: string): Promise<number> => {
+    const headers = { "x-forwarded-for": client };
+    return (await send(gateway.url, "GET", "/api/v1/credits", { key: "sk_unknown", headers })).body.code;
+  };
+  expect([await attempt("192.0.2.1"), await attempt("192.0.2.2"), await attempt("192.0.2.1")]).toEqual([
+    401, 401, 2005,
+  ]);
+});
+
+test("a bad file changes nothing, and ports wait for a restart", async () => {
+  edit(sections(50_000));
+  await until(async () => (await shown()).settings.tiers.standard.rate_limit === 50_000, "the file");
+  const { hash } = await shown();
+  edit("servre: { port: 1 }\n");
+  await until(
+    async () => (await metric("tollgate_config_last_reload_successful"))?.endsWith(" 0") === true,
+    "the refusal",
+  );
+  expect(gateway.logs().map(({ msg }) => msg)).toContainEqual(
+    expect.stringContaining("servre: is unknown; did you mean server?"),
+  );
+  expect((await shown()).hash).toBe(hash);
+  expect((await generate()).status).toBe(200);
+
+  edit(sections(40_000, { store: { command_timeout: "7s" } }));
+  await until(async () => (await shown()).settings.tiers.standard.rate_limit === 40_000, "the mended file");
+  const { settings, awaiting_restart, last_reload } = await shown();
+  expect(last_reload.successful).toBe(true);
+  expect(settings.store.command_timeout).not.toBe("7s");
+  expect(awaiting_restart).toContainEqual({ setting: "store.command_timeout", file: "7s" });
+  const warned = gateway.logs().findLast(({ level }) => level === "warn");
+  expect(JSON.stringify(warned)).toContain('store.command_timeout: \\"500ms\\" to \\"7s\\"');
+  expect((await metric("tollgate_config_last_reload_successful"))?.endsWith(" 1")).toBe(true);
+});
+
+test("config diff says what a file would change in the running gateway, before it does", async () => {
+  const file = `${gateway.configFile}.planned`;
+  const plan = sections(30_000, {
+    server: { port: 8081, drain_delay: "5s" },
+    store: { journal: join(dirname(gateway.configFile), "journal"), partitions: 8 },
+    tasks: { sweep_interval: "1m", refund_failed: false },
+    prices: resolve("config/prices/overview.yaml") as never,
+  });
+  writeFileSync(file, JSON.stringify(plan));
+  const { tiers } = (await shown()).settings;
+  const { code, stdout, stderr } = await diff(file, "--admin", gateway.adminUrl, "--json");
+  expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
+  const answer = JSON.parse(stdout);
+  expect(answer.from_environment).toMatchObject({ "server.port": "PORT", "upstream.url": "UPSTREAM_URL" });
+  const found = answer.differences as { setting: string; needs_restart: boolean }[];
+  expect(found.filter(({ setting }) => !setting.startsWith("gen2"))).toEqual([
+    { setting: "server.drain_delay", from: "1s", to: "5s", needs_restart: false },
+    { setting: "store.partitions", from: 64, to: 8, needs_restart: true },
+    {
+      setting: "tiers.standard.rate_limit",
+      from: tiers.standard.rate_limit,
+      to: 30_000,
+      needs_restart: false,
+    },
+    { setting: "tasks.refund_failed", from: true, to: false, needs_restart: false },
+  ]);
+  expect(found).toContainEqual({ setting: "gen2/text-to-video", from: 10, to: 100, needs_restart: false });
+  expect((await shown()).settings.tiers).toEqual(tiers);
+
+  const [defaults, nobody] = await Promise.all([
+    diff("--defaults"),
+    diff("--admin", "http://127.0.0.1:1", "--json"),
+  ]);
+  expect(defaults.stdout).toContain("No difference.");
+  expect({ code: nobody.code, stdout: nobody.stdout }).toEqual({ code: 1, stdout: "" });
+  expect(nobody.stderr).toMatch(/no gateway answers at .* --admin URL, or compare with --defaults/);
+});

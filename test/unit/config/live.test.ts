@@ -1,0 +1,296 @@
+import { mkdirSync, readFileSync, renameSync, rmSync, symlinkSync, unlinkSync, writeFileSync } from "node:fs";
+import path from "node:path";
+import { describe, expect, onTestFinished, test, vi } from "vitest";
+import { ConfigSchema, readConfig, requireLoaded } from "../../../src/config/config.ts";
+import { derived } from "../../../src/config/derived.ts";
+import { type ChangeHooks, createLiveConfig } from "../../../src/config/live.ts";
+import { NEEDS_RESTART } from "../../../src/config/schema.ts";
+import { watchFiles } from "../../../src/config/watch.ts";
+import { createLogger } from "../../../src/telemetry/log.ts";
+import { createMetrics } from "../../../src/telemetry/metrics.ts";
+import { configOf, givenFiles } from "./support.ts";
+
+/** Patience for a busy machine. */
+const soon = <T>(check: () => T | Promise<T>): Promise<T> =>
+  vi.waitFor(check, { timeout: 10_000, interval: 5 });
+
+const PRICES = readFileSync(path.resolve("config/prices/reference.yaml"), "utf8");
+const text = (rateLimit: number, more = ""): string =>
+  `prices: prices.yaml\ntiers:\n  standard: { rate_limit: ${rateLimit}, max_concurrent: 3, daily_limit: 500 }\n${more}`;
+const priced = (credits: number): string =>
+  PRICES.replace("gen2/text-to-video: 10", `gen2/text-to-video: ${credits}`);
+
+/** A live configuration over a file, with its log and its metrics. */
+function givenLive(file: string, env: Record<string, string> = {}) {
+  const lines: Record<string, unknown>[] = [];
+  const log = createLogger("debug", { write: (line) => void lines.push(JSON.parse(line)) });
+  const metrics = createMetrics();
+  const loaded = requireLoaded(readConfig({ env, file }));
+  const live = createLiveConfig({ loaded, log, metrics, lookEveryMs: 5 });
+  onTestFinished(live.stop);
+  return {
+    live,
+    lines,
+    rateLimit: () => live.config().tiers.standard?.rateLimit,
+    credits: () => live.config().prices["gen2/text-to-video"],
+    async metric(name: string): Promise<string | undefined> {
+      const page = await metrics.registry.metrics();
+      return page.split("\n").find((line) => line.startsWith(name));
+    },
+  };
+}
+
+function givenFolder(): { folder: string; file: string } {
+  const file = givenFiles({ "tollgate.yaml": text(5), "prices.yaml": priced(10) });
+  return { folder: path.dirname(file), file };
+}
+
+/** A Kubernetes volume: each file is a link through `..data`, which is swapped as a whole. */
+function givenVolume() {
+  const folder = path.dirname(givenFiles({ "some.txt": "" }));
+  const put = (version: string, rateLimit: number, credits: number): void => {
+    mkdirSync(path.join(folder, version));
+    writeFileSync(path.join(folder, version, "tollgate.yaml"), text(rateLimit));
+    writeFileSync(path.join(folder, version, "prices.yaml"), priced(credits));
+    symlinkSync(version, path.join(folder, "..data_tmp"));
+    renameSync(path.join(folder, "..data_tmp"), path.join(folder, "..data"));
+  };
+  put("..1", 5, 10);
+  for (const name of ["tollgate.yaml", "prices.yaml"]) {
+    symlinkSync(`..data/${name}`, path.join(folder, name));
+  }
+  return { file: path.join(folder, "tollgate.yaml"), put, folder };
+}
+
+describe("a change of the files takes effect", () => {
+  test("written in place", async () => {
+    const { folder, file } = givenFolder();
+    const { live, rateLimit, credits } = givenLive(file);
+    live.watch();
+    const before = live.config();
+    writeFileSync(file, text(6));
+    writeFileSync(path.join(folder, "prices.yaml"), priced(11));
+    await soon(() => expect([rateLimit(), credits()]).toEqual([6, 11]));
+    // Whoever holds the old snapshot goes on with it.
+    expect([before.tiers.standard?.rateLimit, before.prices["gen2/text-to-video"]]).toEqual([5, 10]);
+  });
+
+  test("renamed over the old ones, after a moment without any", async () => {
+    const { folder, file } = givenFolder();
+    const { live, rateLimit, lines } = givenLive(file);
+    live.watch();
+    unlinkSync(file);
+    await soon(() => expect(lines.at(-1)?.msg).toContain("refused"));
+    expect(lines.at(-2)?.msg).toContain("tollgate.yaml: cannot be read: there is no such file");
+    writeFileSync(path.join(folder, "new"), text(6));
+    renameSync(path.join(folder, "new"), file);
+    await soon(() => expect(rateLimit()).toBe(6));
+  });
+
+  test("swapped with their folder, as Kubernetes does", async () => {
+    const { file, put, folder } = givenVolume();
+    const { live, rateLimit, credits } = givenLive(file);
+    live.watch();
+    for (const version of [2, 3]) {
+      put(`..${version}`, 5 + version, 10 + version);
+      rmSync(path.join(folder, `..${version - 1}`), { recursive: true });
+      await soon(() => expect([rateLimit(), credits()]).toEqual([5 + version, 10 + version]));
+    }
+  });
+
+  test("of the price file alone", async () => {
+    const { folder, file } = givenFolder();
+    const { live, credits } = givenLive(file);
+    live.watch();
+    writeFileSync(path.join(folder, "prices.yaml"), priced(99));
+    await soon(() => expect(credits()).toBe(99));
+  });
+
+  test("when the config names another price file, which comes later and then changes", async () => {
+    const { folder, file } = givenFolder();
+    const { live, credits, lines } = givenLive(file);
+    live.watch();
+    writeFileSync(file, text(5).replace("prices.yaml", "new.yaml"));
+    await soon(() => expect(lines.at(-1)?.msg).toContain("refused"));
+    expect(lines.at(-2)?.msg).toContain("there is no such price file");
+    for (const price of [20, 21]) {
+      writeFileSync(path.join(folder, "new.yaml"), priced(price));
+      await soon(() => expect(credits()).toBe(price));
+    }
+  });
+
+  test("at once when asked for, and only if there is one", () => {
+    const { file } = givenFolder();
+    const { live, rateLimit } = givenLive(file);
+    expect(live.reload("SIGHUP")).toBe("unchanged");
+    writeFileSync(file, `# The same in other words.\n${text(5)}server: {}\n`);
+    expect(live.reload("SIGHUP")).toBe("unchanged");
+    writeFileSync(file, text(6));
+    expect(live.reload("SIGHUP")).toBe("changed");
+    expect(rateLimit()).toBe(6);
+  });
+});
+
+describe("a bad file", () => {
+  test("changes nothing, is explained in the log, and shows in the metrics until it is mended", async () => {
+    const { file } = givenFolder();
+    const { live, lines, metric, rateLimit } = givenLive(file);
+    live.watch();
+    const before = live.config();
+    writeFileSync(file, text(6, "server:\n  prot: 80\ntasks: { max_age: 15 }\n"));
+    await soon(() => expect(lines.at(-1)?.msg).toContain("the old one stays in force"));
+    expect(live.config()).toBe(before);
+    expect(lines.filter(({ level }) => level === "error").slice(0, -1)).toMatchObject([
+      { line: 5, setting: "server.prot", msg: expect.stringContaining("is unknown; did you mean port?") },
+      { line: 6, setting: "tasks.max_age", msg: expect.stringContaining("(write 15ms or 15s)") },
+    ]);
+    expect(lines[0]?.msg).toContain(`${file}:5: server.prot`);
+    expect(await metric("tollgate_config_last_reload_successful")).toMatch(/ 0$/);
+    expect(live.describe().last_reload).toMatchObject({ successful: false, problems: [{}, {}] });
+    // The old contents again: nothing changes, but nothing is wrong any more.
+    writeFileSync(file, text(5));
+    await soon(async () => expect(await metric("tollgate_config_last_reload_successful")).toMatch(/ 1$/));
+    expect(lines.at(-1)?.msg).toBe("the configuration is valid again");
+    expect(live.config()).toBe(before);
+    writeFileSync(file, text(7));
+    await soon(() => expect(rateLimit()).toBe(7));
+  });
+
+  test.each(["", "# Tollgate's configuration.\n"])("never means the defaults: %j", async (content) => {
+    const { file } = givenFolder();
+    const { live, lines, rateLimit } = givenLive(file);
+    live.watch();
+    writeFileSync(file, content);
+    await soon(() => expect(lines.at(-1)?.msg).toContain("refused"));
+    expect(rateLimit()).toBe(5);
+  });
+
+  test("a price file that is broken keeps the limits of the same change back, too", () => {
+    const { folder, file } = givenFolder();
+    const { live, rateLimit } = givenLive(file);
+    writeFileSync(file, text(6));
+    writeFileSync(path.join(folder, "prices.yaml"), "gen2/text-to-video: 1\n");
+    expect(live.reload("SIGHUP")).toBe("refused");
+    expect(rateLimit()).toBe(5);
+  });
+
+  test("what cannot be made from a valid file keeps the old one in force, for everybody", () => {
+    const { file } = givenFolder();
+    const { live, rateLimit, lines } = givenLive(file);
+    const applied = vi.fn<ChangeHooks["applied"]>();
+    live.onChange({ prepare: () => undefined, applied });
+    live.onChange({
+      prepare() {
+        throw new Error("no such thing");
+      },
+      applied,
+    });
+    writeFileSync(file, text(6));
+    expect(live.reload("SIGHUP")).toBe("refused");
+    expect(rateLimit()).toBe(5);
+    expect(applied).not.toHaveBeenCalled();
+    expect(lines.some(({ msg }) => String(msg).includes("no such thing"))).toBe(true);
+  });
+});
+
+describe("what needs a restart", () => {
+  test("keeps its value, is named in the log each time, and the rest takes effect", async () => {
+    const { file } = givenFolder();
+    const { live, lines, rateLimit, metric } = givenLive(file);
+    writeFileSync(file, text(6, "server: { port: 8081, drain_delay: 9s }\nstore: { partitions: 8 }\n"));
+    expect(live.reload("SIGHUP")).toBe("changed");
+    expect(rateLimit()).toBe(6);
+    expect(live.config()).toMatchObject({
+      server: { port: 8080, drainDelayMs: 9000 },
+      store: { partitions: 64 },
+    });
+    const waiting = ["server.port: 8080 to 8081", "store.partitions: 64 to 8"];
+    expect(lines.find(({ level }) => level === "warn")).toMatchObject({ settings: waiting });
+    expect(live.describe().awaiting_restart).toEqual([
+      { setting: "server.port", file: 8081 },
+      { setting: "store.partitions", file: 8 },
+    ]);
+    expect(await metric("tollgate_config_settings_awaiting_restart")).toMatch(/ 2$/);
+    writeFileSync(file, text(7));
+    live.reload("SIGHUP");
+    expect(live.describe().awaiting_restart).toEqual([]);
+  });
+
+  test("are settings that exist", () => {
+    const names = Object.entries<object>(ConfigSchema.properties).flatMap(([section, schema]) =>
+      "properties" in schema
+        ? Object.keys(schema.properties as object).map((key) => `${section}.${key}`)
+        : [],
+    );
+    expect([...NEEDS_RESTART].filter((name) => !names.includes(name))).toEqual([]);
+  });
+});
+
+test("what is in force is shown with its hash, and without secrets", async () => {
+  const { file } = givenFolder();
+  const env = { REDIS_URL: "redis://app:hunter2@redis:6379", UPSTREAM_API_KEY: "up_5ecret", PORT: "9000" };
+  const { live, metric } = givenLive(file, env);
+  const before = live.describe();
+  expect(JSON.stringify(before)).not.toMatch(/hunter2|5ecret/);
+  expect(before).toMatchObject({
+    file,
+    settings: { server: { port: 9000 }, store: { redis_url: "redis://app:***@redis:6379" } },
+    prices: { "gen2/text-to-video": 10 },
+    from_environment: { "server.port": "PORT", "store.redis_url": "REDIS_URL" },
+  });
+  expect(await metric("tollgate_config_info")).toBe(`tollgate_config_info{hash="${before.hash}"} 1`);
+  // Another password, another order: the same configuration.
+  writeFileSync(
+    file,
+    text(5)
+      .split("\n")
+      .toReversed()
+      .join("\n")
+      .replace(/(.*standard.*)\ntiers:/, "tiers:\n$1"),
+  );
+  const other = givenLive(file, { ...env, REDIS_URL: "redis://app:other@redis:6379" });
+  expect(other.live.describe().hash).toBe(before.hash);
+  writeFileSync(file, text(6));
+  live.reload("SIGHUP");
+  const after = live.describe();
+  expect(after.hash).not.toBe(before.hash);
+  const page = [await metric("tollgate_config_info")];
+  expect(page).toEqual([`tollgate_config_info{hash="${after.hash}"} 1`]);
+});
+
+test("a file that is still being written is not taken for whole", async () => {
+  const file = givenFiles({ "a.yaml": "0" });
+  const known = new Map<string, Buffer>([[file, Buffer.from("0")]]);
+  let looks = 0;
+  const seen: string[] = [];
+  const watching = watchFiles({
+    everyMs: 1,
+    known() {
+      // Asked for each time anew: until the tenth time, each look finds something else.
+      if (looks++ < 10) writeFileSync(file, "x".repeat(looks));
+      return known;
+    },
+    changed(contents) {
+      const bytes = contents.get(file);
+      seen.push(String(bytes));
+      if (bytes) known.set(file, bytes);
+    },
+  });
+  onTestFinished(watching.stop);
+  await soon(() => expect(looks).toBeGreaterThan(30));
+  expect(seen).toEqual(["x".repeat(10)]);
+});
+
+test("what is made from a part is made anew only when that part changes, and kept for older snapshots", () => {
+  const make = vi.fn(({ upstream }: { upstream: { url: string } }) => ({ url: upstream.url }));
+  const upstream = derived((config) => config.upstream, make);
+  const [first, same, other] = [
+    configOf("upstream: { url: http://a }"),
+    configOf("upstream: { url: http://a }\nlog: { level: warn }"),
+    configOf("upstream: { url: http://b }"),
+  ] as const;
+  expect(upstream(same)).toBe(upstream(first));
+  expect(upstream(other).url).toBe("http://b");
+  expect(upstream(first).url).toBe("http://a");
+  expect(make).toHaveBeenCalledTimes(2);
+});
