@@ -11,6 +11,7 @@ export const WATCH: Readonly<Record<string, string>> = {
     "above a percent of generations: `TollgateUpstreamUnknownOutcomes`",
   tollgate_upstream_refused_gateway_total: "any: `TollgateUpstreamRefusesGateway`; customers get 502",
   tollgate_admissions_total: "refusals by tier: a customer outgrows the tier, or a client runs wild",
+  tollgate_shadow_refusals_total: "who would be refused if the limit in shadow mode were enforced",
   tollgate_admissions_near_limit_total: "share of the admitted: who will be refused next",
   tollgate_shadow_refusals_total: "whom a limit would hit before it is enforced",
   tollgate_degraded_requests_total: "any is lost revenue: `TollgateUnmeteredRequests`",
@@ -39,6 +40,8 @@ export const WATCH: Readonly<Record<string, string>> = {
   tollgate_log_lines_dropped_total: "any: `TollgateLogLinesDropped`",
   tollgate_config_last_reload_successful: "0: `TollgateConfigReloadFailed`",
   tollgate_config_last_reload_success_timestamp_seconds: "older than your last change: it was not seen",
+  tollgate_config_settings_awaiting_restart:
+    "above 0: a change in the file has not taken effect; the log names it",
   tollgate_config_info: "more than one hash for long: `TollgateConfigDiffers`",
   tollgate_config_settings_awaiting_restart: "above 0: somebody believes in a setting that is not in force",
   process_cpu_seconds_total: "near 1 a second: the event loop is the limit, add a gateway",

@@ -142,6 +142,12 @@ export function pastMs(text: string): number {
   );
 }
 
+/** A path as one would type it here. */
+export const shownPath = (file: string): string => {
+  const relative = path.relative(process.cwd(), file);
+  return relative === "" || relative.startsWith("..") ? file : relative;
+};
+
 /** Unix ms of an ISO 8601 time; undefined if it is none. */
 function momentMs(text: string): number | undefined {
   const isIso = /^\d{4}-\d\d-\d\d(T\d\d:\d\d(:\d\d(\.\d{1,9})?)?(Z|[+-]\d\d:?\d\d))?$/.test(text);

@@ -9,6 +9,8 @@ export function createAdmin(options: {
   metricsPage(): Promise<string>;
   /** Why the gateway is not ready, in words; undefined when it is. */
   notReady(): string | undefined;
+  /** The configuration in force, without secrets. */
+  config(): object;
   console: Pick<Console, "owns" | "serve">;
   /** The configuration in force, without secrets. */
   config(): object;

@@ -53,6 +53,38 @@ export function createMetrics() {
     ...storeMetrics(registers),
     ...booksMetrics(registers),
     ...workMetrics(registers),
+    ...configMetrics(registers),
+  };
+}
+
+/** Which configuration is in force, and whether the files still agree with it. Of several processes the worst counts. */
+function configMetrics(registers: Registry[]) {
+  return {
+    configReloadSuccessful: new Gauge({
+      name: "tollgate_config_last_reload_successful",
+      help: "1 if the last attempt to read the configuration succeeded, 0 if it was refused and the old one is kept.",
+      aggregator: "min",
+      registers,
+    }),
+    configReloadedAt: new Gauge({
+      name: "tollgate_config_last_reload_success_timestamp_seconds",
+      help: "When the configuration was last read and found valid, Unix time.",
+      aggregator: "min",
+      registers,
+    }),
+    configInfo: new Gauge({
+      name: "tollgate_config_info",
+      help: "Always 1; the hash is the same wherever the same settings and prices are in force.",
+      labelNames: ["hash"],
+      aggregator: "max",
+      registers,
+    }),
+    configAwaitingRestart: new Gauge({
+      name: "tollgate_config_settings_awaiting_restart",
+      help: "Settings whose value in the file differs from the one in force, because they need a restart.",
+      aggregator: "max",
+      registers,
+    }),
   };
 }
 
@@ -106,6 +138,12 @@ function trafficMetrics(registers: Registry[]) {
       name: "tollgate_admissions_total",
       help: "Decisions of ADMIT, by tier and outcome; tier `other` is one that the config does not name.",
       labelNames: ["tier", "outcome"],
+      registers,
+    }),
+    shadowRefusals: new Counter({
+      name: "tollgate_shadow_refusals_total",
+      help: "Admissions that a limit in shadow mode would have refused, by tier and limit.",
+      labelNames: ["tier", "limit"],
       registers,
     }),
     nearLimit: createNearLimit(registers),
