@@ -13,7 +13,6 @@ export const WATCH: Readonly<Record<string, string>> = {
   tollgate_admissions_total: "refusals by tier: a customer outgrows the tier, or a client runs wild",
   tollgate_shadow_refusals_total: "who would be refused if the limit in shadow mode were enforced",
   tollgate_admissions_near_limit_total: "share of the admitted: who will be refused next",
-  tollgate_shadow_refusals_total: "whom a limit would hit before it is enforced",
   tollgate_degraded_requests_total: "any is lost revenue: `TollgateUnmeteredRequests`",
   tollgate_settlements_total:
     "`refunded` against `bound`: `TollgateRefundRate`; `uncollected`: `TollgateUncollected`; `conflict` is a fault of the generator",
@@ -43,7 +42,6 @@ export const WATCH: Readonly<Record<string, string>> = {
   tollgate_config_settings_awaiting_restart:
     "above 0: a change in the file has not taken effect; the log names it",
   tollgate_config_info: "more than one hash for long: `TollgateConfigDiffers`",
-  tollgate_config_settings_awaiting_restart: "above 0: somebody believes in a setting that is not in force",
   process_cpu_seconds_total: "near 1 a second: the event loop is the limit, add a gateway",
   process_resident_memory_bytes: "rises without end",
   process_open_fds: "near `process_max_fds`: `TollgateFileDescriptorsLow`",

@@ -154,9 +154,3 @@ function momentMs(text: string): number | undefined {
   const atMs = isIso ? Date.parse(text) : Number.NaN;
   return Number.isNaN(atMs) ? undefined : atMs;
 }
-
-/** A path as one would type it here. */
-export const shownPath = (file: string): string => {
-  const relative = path.relative(process.cwd(), file);
-  return relative === "" || relative.startsWith("..") ? file : relative;
-};
