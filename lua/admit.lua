@@ -7,7 +7,8 @@
 --       7 not_after (ms)  8 hold lifetime (ms)  9 fingerprint of path and body (empty: no Idempotency-Key)
 --       10 idempotency lifetime (ms)  11 idempotency digest (the last part of KEYS[7])
 -- RETURNS outcome, now, rate limit, remaining, reset (ms), concurrent limit, active, tier, then
---   admitted               (also when this request id was admitted before)
+--   admitted               letters of limits that would have refused it, but are in shadow mode (absent: none; and
+--                          when this request id was admitted before)
 --   stale                  the script ran after not_after; nothing happened
 --   void                   this request id was taken back before it arrived; nothing happens
 --   unknown_key            no such key, revoked or expired; the five numbers are zeros
@@ -38,18 +39,28 @@ if KEYS[7] then
   end
 end
 
+-- False for a limit in shadow mode, which is noted instead.
+local noted
+local function refuses(letter)
+  if not string.find(key.shadow, letter, 1, true) then return true end
+  noted = (noted or "") .. letter
+  return false
+end
+
 local live, length, oldest = read_window(window, key.clock)
-if live >= key.rate_limit then
+if live >= key.rate_limit and refuses("r") then
   -- A limit that was lowered leaves more entries than it allows: wait for the one that brings it below.
   local wait = key.rate_limit == 0 and WINDOW_MS
     or stamp_at(window, key.rate_limit - 1) + WINDOW_MS - now
   return reply("rate_limited", now, key, window, slots, wait)
 end
-if key.day_count >= key.daily_limit then
+if key.day_count >= key.daily_limit and refuses("d") then
   return reply("daily_limited", now, key, window, slots, (key.day + 1) * DAY_MS - now)
 end
 local active = redis.call("SCARD", slots)
-if active >= key.max_concurrent then return reply("concurrency_limited", now, key, window, slots) end
+if active >= key.max_concurrent and refuses("c") then
+  return reply("concurrency_limited", now, key, window, slots)
+end
 local money = redis.call("HMGET", KEYS[2], "balance", "held", "total_requests")
 local held = tonumber(money[2] or 0)
 local available = tonumber(money[1] or 0) - held
@@ -69,4 +80,4 @@ if KEYS[7] then
   redis.call("HSET", KEYS[7], "request_id", request_id, "fingerprint", ARGV[9], "due_at", due_at)
   redis.call("PEXPIRE", KEYS[7], ARGV[10])
 end
-return reply_with("admitted", now, key, live + 1, oldest or key.clock, active + 1)
+return reply_with("admitted", now, key, live + 1, oldest or key.clock, active + 1, noted)

@@ -1,6 +1,7 @@
 -- Stands in front of every verb (src/store/scripts.ts joins them). Only functions; no reads, no writes.
 -- Every verb takes ARGV[1] = now in Unix ms (empty: the store's own TIME; given only by tests)
--- and ARGV[2] = the tiers as ";name rate concurrent daily;name …;", the default tier first.
+-- and ARGV[2] = the tiers as ";name rate concurrent daily;name …;", the default tier first. Letters behind the last
+-- number name limits in shadow mode, which count and do not refuse: r(ate), c(oncurrent), d(aily).
 
 local WINDOW_MS = 60000
 local DAY_MS = 86400000
@@ -24,17 +25,18 @@ local function int(n)
   return string.format("%.0f", n)
 end
 
--- Default limits of a tier; an unknown tier gets the first one, so that a typo never means "no limit".
+-- Default limits of a tier, and which are in shadow mode. An unknown tier gets the first one, so that a typo never means
+-- "no limit".
 local TIER_LIMITS = {}
 local function tier_limits(tier)
   local limits = TIER_LIMITS[tier]
   if not limits then
     local at = string.find(ARGV[2], ";" .. tier .. " ", 1, true)
-    local rate, concurrent, daily = string.match(ARGV[2], " (%d+) (%d+) (%d+);", at or 1)
-    limits = { tonumber(rate), tonumber(concurrent), tonumber(daily) }
+    local rate, concurrent, daily, shadow = string.match(ARGV[2], " (%d+) (%d+) (%d+)(%a*);", at or 1)
+    limits = { tonumber(rate), tonumber(concurrent), tonumber(daily), shadow }
     TIER_LIMITS[tier] = limits
   end
-  return limits[1], limits[2], limits[3]
+  return limits[1], limits[2], limits[3], limits[4]
 end
 
 -- The key's record with its limits resolved, or nil when there is none. `usable` is false once revoked or expired.
@@ -44,7 +46,7 @@ local function read_key(name, now)
     "expires_at", "revoked_at", "clock_ms", "day", "day_count")
   if not f[1] then return nil end
   local clock = math.max(now, tonumber(f[8] or 0))
-  local rate, concurrent, daily = tier_limits(f[2])
+  local rate, concurrent, daily, shadow = tier_limits(f[2])
   local day = math.floor(clock / DAY_MS)
   return {
     account_id = f[1],
@@ -52,6 +54,7 @@ local function read_key(name, now)
     rate_limit = tonumber(f[3] or rate),
     max_concurrent = tonumber(f[4] or concurrent),
     daily_limit = tonumber(f[5] or daily),
+    shadow = shadow,
     usable = not f[7] and (not f[6] or clock < tonumber(f[6])),
     clock = clock,
     day = day,

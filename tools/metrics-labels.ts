@@ -1,4 +1,5 @@
 import { ERROR_NAMES } from "../src/core/errors.ts";
+import { SHADOW_LIMITS } from "../src/core/limits.ts";
 import { ROUTE_TEMPLATES } from "../src/http/router.ts";
 import type { Admission, Observed } from "../src/store/operations.ts";
 import { VERBS } from "../src/store/scripts.ts";
@@ -91,6 +92,7 @@ const SETS: Readonly<Record<string, LabelSet>> = {
   "tollgate_upstream_duration_seconds{kind}": { values: ["generate", "poll", "upload"] },
   "tollgate_upstream_duration_seconds{outcome}": UPSTREAM,
   "tollgate_admissions_total{outcome}": ADMISSIONS,
+  "tollgate_shadow_refusals_total{limit}": { values: SHADOW_LIMITS },
   "tollgate_settlements_total{outcome}": { values: SETTLEMENTS },
   "tollgate_ledger_credits{type}": { values: ["recharged", "consumed", "refunded"] },
   "tollgate_sweeper_items_total{kind}": { values: ["hold", "task", "record"] },

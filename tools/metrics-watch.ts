@@ -11,6 +11,7 @@ export const WATCH: Readonly<Record<string, string>> = {
     "above a percent of generations: `TollgateUpstreamUnknownOutcomes`",
   tollgate_upstream_refused_gateway_total: "any: `TollgateUpstreamRefusesGateway`; customers get 502",
   tollgate_admissions_total: "refusals by tier: a customer outgrows the tier, or a client runs wild",
+  tollgate_shadow_refusals_total: "who would be refused if the limit in shadow mode were enforced",
   tollgate_admissions_near_limit_total: "share of the admitted: who will be refused next",
   tollgate_degraded_requests_total: "any is lost revenue: `TollgateUnmeteredRequests`",
   tollgate_settlements_total:

@@ -1,4 +1,5 @@
 import { type Static, Type } from "typebox";
+import { SHADOW_LIMITS } from "../core/limits.ts";
 import {
   addressRangeRule,
   duration,
@@ -111,6 +112,12 @@ const tier = Type.Object(
     }),
     max_concurrent: Type.Integer({ minimum: 1, maximum: 10_000, description: "Tasks at the same time." }),
     daily_limit: Type.Integer({ minimum: 1, maximum: 1_000_000_000, description: "Requests per UTC day." }),
+    shadow: Type.Optional(
+      Type.Array(Type.Enum([...SHADOW_LIMITS]), {
+        uniqueItems: true,
+        description: "Limits that are counted and reported, but refuse nothing: to try them out.",
+      }),
+    ),
   },
   { additionalProperties: false, description: "Limits of the keys of one tier." },
 );

@@ -1,4 +1,4 @@
-import type { Limits, Tiers } from "../core/limits.ts";
+import type { TierLimits, Tiers } from "../core/limits.ts";
 import type { PriceTable } from "../core/prices.ts";
 import { durationMs, withoutSlash } from "./kinds.ts";
 import type { Settings } from "./schema.ts";
@@ -170,12 +170,13 @@ type TierSettings = Settings["tiers"]["standard"];
 
 /** Without a prototype: a key record that names the tier `constructor` finds nothing. */
 function limitsByTier(tiers: Readonly<Record<string, TierSettings>>): Tiers {
-  const limits: Record<string, Limits> = Object.create(null);
+  const limits: Record<string, TierLimits> = Object.create(null);
   for (const [name, tier] of Object.entries(tiers)) {
     limits[name] = {
       rateLimit: tier.rate_limit,
       maxConcurrent: tier.max_concurrent,
       dailyLimit: tier.daily_limit,
+      ...(tier.shadow?.length ? { shadow: tier.shadow } : {}),
     };
   }
   return limits;

@@ -5,8 +5,15 @@ export interface Limits {
   dailyLimit: number;
 }
 
-/** Tier name to its default limits; a key's own record may override each of them. */
-export type Tiers = Readonly<Record<string, Readonly<Limits>>>;
+/** Limits that can be watched before they refuse, by their names in the config. Money never is: a hold is a hold. */
+export const SHADOW_LIMITS = ["rate_limit", "max_concurrent", "daily_limit"] as const;
+export type ShadowLimit = (typeof SHADOW_LIMITS)[number];
+
+/** `shadow`: these count and are reported, for all keys of the tier, but refuse nothing. */
+export type TierLimits = Limits & { shadow?: readonly ShadowLimit[] };
+
+/** Tier name to its default limits; a key's own record may override each of the numbers. */
+export type Tiers = Readonly<Record<string, Readonly<TierLimits>>>;
 
 /** The five numbers behind the rate-limit headers, as the store reports them. Spec 8.2. */
 export interface LimitState {

@@ -19,6 +19,8 @@ export interface Exchange {
   taskId?: string;
   /** Time spent waiting for the upstream, ms. */
   upstreamMs?: number;
+  /** Limits in shadow mode that would have refused it. */
+  shadow?: readonly string[];
   /** True when the store was away and the request went through unmetered. */
   degraded?: boolean;
   /** True when the client had gone before its answer could be written. */

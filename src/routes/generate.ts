@@ -85,6 +85,7 @@ export async function generate(call: Call, endpoint: GenerationEndpoint): Promis
     return answer(call, refused);
   }
 
+  if (admission.outcome === "admitted" && admission.shadow) exchange.shadow = admission.shadow;
   // From here on the client may go: the exchange is finished and the task bound all the same.
   gateway.metrics.holds.inc();
   try {

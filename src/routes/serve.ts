@@ -161,6 +161,7 @@ export function createServe(gateway: Gateway) {
       duration_ms: elapsedMs,
       upstream_ms: upstreamMs,
       degraded: exchange.degraded,
+      shadow: exchange.shadow,
       client_gone: exchange.clientGone,
       detail: answer?.detail,
     });

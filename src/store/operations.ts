@@ -1,5 +1,5 @@
 import type { Transaction } from "../core/answers.ts";
-import type { LimitState, Tiers } from "../core/limits.ts";
+import type { LimitState, ShadowLimit, Tiers } from "../core/limits.ts";
 import type { Observation } from "../core/tasks.ts";
 import type { KeyRef } from "./names.ts";
 
@@ -16,8 +16,11 @@ export interface Generation {
 }
 
 /** Admission as the handlers see it. Milliseconds are Redis time. Spec 8.1, DESIGN 2. */
-export type Admission = { state: LimitState; tier: string } & (
-  | { outcome: "admitted" }
+export type Admission = {
+  state: LimitState;
+  tier: string;
+} /** `shadow`: limits that would have refused it if they were not in shadow mode. */ & (
+  | { outcome: "admitted"; shadow?: readonly ShadowLimit[] }
   | { outcome: "rate_limited" | "daily_limited"; retryAfterMs: number }
   | { outcome: "concurrency_limited" }
   | { outcome: "insufficient_credits"; balance: number }

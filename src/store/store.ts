@@ -1,4 +1,4 @@
-import type { LimitState, Tiers } from "../core/limits.ts";
+import { type LimitState, SHADOW_LIMITS, type ShadowLimit, type Tiers } from "../core/limits.ts";
 import type { Observation } from "../core/tasks.ts";
 import { RECENT_TRANSACTIONS, transactionOf } from "../core/transactions.ts";
 import type { Connection } from "./connection.ts";
@@ -119,7 +119,9 @@ export function createStore(connection: Connection, nowMs?: () => number): Store
       if (admission.outcome === "stale") admission = await admitOnce(generation, tiers);
       countAdmission(admission.tier, admission.outcome, tiers);
       if (admission.outcome === "admitted") {
-        metrics.nearLimit.admitted(tierLabel(admission.tier, tiers), admission.state);
+        const tier = tierLabel(admission.tier, tiers);
+        metrics.nearLimit.admitted(tier, admission.state);
+        for (const limit of admission.shadow ?? []) metrics.shadowRefusals.inc({ tier, limit });
       }
       return admission;
     },
@@ -282,13 +284,23 @@ export function packTiers(tiers: Tiers): string {
     );
     text = entries.reduce(
       (line, [name, limits]) =>
-        `${line}${name} ${limits.rateLimit} ${limits.maxConcurrent} ${limits.dailyLimit};`,
+        `${line}${name} ${limits.rateLimit} ${limits.maxConcurrent} ${limits.dailyLimit}${letters(limits.shadow)};`,
       ";",
     );
     packed.set(tiers, text);
   }
   return text;
 }
+
+/** Limits as the scripts name them. */
+const LETTERS: Readonly<Record<ShadowLimit, string>> = {
+  rate_limit: "r",
+  max_concurrent: "c",
+  daily_limit: "d",
+};
+
+const letters = (limits: readonly ShadowLimit[] = []): string =>
+  limits.map((limit) => LETTERS[limit]).join("");
 
 function stateOf(reply: Reply): LimitState {
   return {
@@ -305,6 +317,11 @@ function admission(reply: Reply): Admission {
   const outcome = reply[0] as Admission["outcome"];
   const common = { state: stateOf(reply), tier: String(reply[7]) };
   switch (outcome) {
+    case "admitted": {
+      if (reply[8] === undefined) return { outcome, ...common };
+      const shadow = SHADOW_LIMITS.filter((limit) => String(reply[8]).includes(LETTERS[limit]));
+      return { outcome, ...common, shadow };
+    }
     case "rate_limited":
     case "daily_limited":
       return { outcome, ...common, retryAfterMs: Number(reply[8]) };

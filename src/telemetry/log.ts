@@ -68,6 +68,7 @@ export interface RequestLine {
   duration_ms: number;
   upstream_ms: number | undefined;
   degraded: boolean | undefined;
+  shadow: readonly string[] | undefined;
   client_gone: boolean | undefined;
   detail: string | undefined;
 }
@@ -87,6 +88,7 @@ export function logRequest(log: Logger, level: "info" | "warn", line: RequestLin
   text += `,"duration_ms":${tenths(line.duration_ms)}`;
   if (line.upstream_ms !== undefined) text += `,"upstream_ms":${tenths(line.upstream_ms)}`;
   if (line.degraded) text += ',"degraded":true';
+  if (line.shadow) text += `,"shadow":${JSON.stringify(line.shadow)}`;
   if (line.client_gone) text += ',"client_gone":true';
   if (line.detail !== undefined) text += `,"detail":${JSON.stringify(line.detail)}`;
   streamOf(log).write(`${text}}\n`);

@@ -195,3 +195,27 @@ test("config diff says what a file would change in the running gateway, before i
   expect({ code: nobody.code, stdout: nobody.stdout }).toEqual({ code: 1, stdout: "" });
   expect(nobody.stderr).toMatch(/no gateway answers at .* --admin URL, or compare with --defaults/);
 });
+
+test("a limit is tried out in shadow mode: counted and logged, but nobody is refused until it is enforced", async () => {
+  const tier = (shadow: string[]): Sections => ({
+    tiers: { standard: { rate_limit: 1, max_concurrent: 10_000, daily_limit: 1_000_000, shadow } },
+  });
+  edit(tier(["rate_limit"]));
+  await until(async () => (await shown()).settings.tiers.standard.rate_limit === 1, "shadow mode");
+  ({ key } = await issueKey(redis.client, { credits: 1000 }));
+  const replies = [await generate(), await generate(), await generate()];
+  expect(replies.map(({ status }) => status)).toEqual([200, 200, 200]);
+  expect(replies.map(limitsOf)).toMatchObject([
+    { limit: 1, remaining: 0 },
+    { limit: 1, remaining: 0 },
+    { limit: 1, remaining: 0 },
+  ]);
+  expect(await metric('tollgate_shadow_refusals_total{tier="standard",limit="rate_limit"}')).toMatch(/ 2$/);
+  const ids = replies.map(({ headers }) => headers.get("x-request-id"));
+  const lines = () => gateway.logs().filter((line) => ids.includes(String(line.request_id)));
+  await until(() => lines().length === 3, "the log");
+  expect(lines().map(({ shadow }) => shadow)).toEqual([undefined, ["rate_limit"], ["rate_limit"]]);
+
+  edit(tier([]));
+  await until(async () => (await generate()).status === 429, "the limit to be enforced");
+});

@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
+import { SHADOW_LIMITS, type ShadowLimit } from "../../src/core/limits.ts";
 import type { Connection } from "../../src/store/connection.ts";
 import type { KeyRef } from "../../src/store/names.ts";
 import {
@@ -273,4 +274,33 @@ test("after a refusal by the upstream an Idempotency-Key may be used again", asy
   expect(await stage.admit(stage.request(key, { idempotency: held }))).toMatchObject({
     outcome: "idempotency_in_progress",
   });
+});
+
+// Guarantee: a limit that is tried out changes nothing for customers, and everything else goes on as if it were not.
+test("a limit in shadow mode is noted and does not refuse; the others do", async () => {
+  const limits = { rateLimit: 1, maxConcurrent: 1, dailyLimit: 1 };
+  const watched = (...shadow: ShadowLimit[]) =>
+    createStage(connection, { tiers: { standard: { ...limits, shadow } } });
+  const cases = [
+    { given: ["rate_limit"], outcome: "daily_limited" },
+    { given: ["rate_limit", "daily_limit"], outcome: "concurrency_limited" },
+    { given: ["max_concurrent", "daily_limit"], outcome: "rate_limited" },
+    { given: SHADOW_LIMITS, outcome: "admitted", shadow: [...SHADOW_LIMITS] },
+  ] as const;
+  for (const { given, outcome, ...noted } of cases) {
+    stage = watched(...given);
+    const key = await stage.givenKey({ ownLimits: false });
+    const first = await admit(key);
+    expect(first).not.toHaveProperty("shadow");
+    expect(await admit(key), given.join()).toMatchObject({ outcome, ...noted });
+  }
+  // In a stage where nothing but credits refuses, the numbers of the headers stay true.
+  const key = await stage.givenKey({ ownLimits: false, credits: 30 });
+  await times(2, () => admit(key));
+  expect(await admit(key)).toMatchObject({
+    outcome: "admitted",
+    state: { rateLimit: 1, remaining: 0, maxConcurrent: 1, active: 3 },
+  });
+  expect(await admit(key)).toMatchObject({ outcome: "insufficient_credits" });
+  expect(await admit(key)).not.toHaveProperty("shadow");
 });

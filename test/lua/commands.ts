@@ -45,7 +45,7 @@ export interface Scenario {
   commands: Command[];
 }
 
-const key = fc.nat(2);
+const key = fc.nat(3);
 /** The latest requests are the most worth to come back to. */
 const request = fc.oneof(
   { weight: 5, arbitrary: fc.constant(0) },

@@ -14,6 +14,7 @@ import { same, step } from "./steps.ts";
 const TIERS: Tiers = {
   standard: { rateLimit: 5, maxConcurrent: 3, dailyLimit: 6 },
   enterprise: { rateLimit: 8, maxConcurrent: 4, dailyLimit: 8 },
+  watched: { rateLimit: 2, maxConcurrent: 3, dailyLimit: 3, shadow: ["rate_limit", "daily_limit"] },
 };
 /** A request as the model knows it, with its ADMIT as it would be sent. */
 export interface Sent {
@@ -65,8 +66,15 @@ async function givenRun(stage: Stage, onePartition: boolean): Promise<Run> {
     own: {},
     partition: onePartition ? partition : partition + 1,
   });
+  await addKey(run, { credits: 90, tier: "watched", own: {}, partition });
   return run;
 }
+
+const NAMES = {
+  rate_limit: "rateLimit",
+  max_concurrent: "maxConcurrent",
+  daily_limit: "dailyLimit",
+} as const;
 
 const FIRST_LIMITS = { rateLimit: 4, maxConcurrent: 3, dailyLimit: 5 };
 
@@ -104,6 +112,9 @@ async function addKey(
   if (credits > 0) recharge(world, key, credits, `key:${ref.keyId}`);
   world.keys.push(key);
   run.refs.push(ref);
-  run.widest.set(ref.keyId, { ...(TIERS[tier] ?? TIERS.standard), ...own } as Limits);
+  // What is in shadow mode bounds nothing.
+  const free = (TIERS[tier]?.shadow ?? []).map((limit) => [NAMES[limit], Number.POSITIVE_INFINITY]);
+  const limits = { ...(TIERS[tier] ?? TIERS.standard), ...own, ...Object.fromEntries(free) };
+  run.widest.set(ref.keyId, limits as Limits);
   return key;
 }

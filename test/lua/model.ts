@@ -1,3 +1,4 @@
+import type { ShadowLimit } from "../../src/core/limits.ts";
 import type { Reply } from "../../src/store/scripts.ts";
 import {
   activeOf,
@@ -39,14 +40,24 @@ export function admit(world: World, request: ModelRequest, notAfterMs: number): 
   }
 
   const limits = limitsOf(world, key);
+  const { shadow = [] } = world.tiers[key.tier] ?? world.tiers.standard ?? {};
+  const noted: string[] = [];
+  const refuses = (limit: ShadowLimit, letter: string): boolean => {
+    if (shadow.includes(limit)) noted.push(letter);
+    return !shadow.includes(limit);
+  };
   const stamps = windowOf(world, key);
-  if (stamps.length >= limits.rateLimit) {
+  if (stamps.length >= limits.rateLimit && refuses("rate_limit", "r")) {
     const leaver = stamps[stamps.length - limits.rateLimit];
     return answer("rate_limited", leaver === undefined ? WINDOW_MS : leaver + WINDOW_MS - nowMs);
   }
   const day = Math.floor(clockOf(world, key) / DAY_MS);
-  if (usedToday(world, key) >= limits.dailyLimit) return answer("daily_limited", (day + 1) * DAY_MS - nowMs);
-  if (activeOf(world, key) >= limits.maxConcurrent) return answer("concurrency_limited");
+  if (usedToday(world, key) >= limits.dailyLimit && refuses("daily_limit", "d")) {
+    return answer("daily_limited", (day + 1) * DAY_MS - nowMs);
+  }
+  if (activeOf(world, key) >= limits.maxConcurrent && refuses("max_concurrent", "c")) {
+    return answer("concurrency_limited");
+  }
   const spendable = spendableOf(world, key.account);
   if (spendable < price) return answer("insufficient_credits", String(spendable));
 
@@ -59,7 +70,7 @@ export function admit(world: World, request: ModelRequest, notAfterMs: number): 
     const { digest, fingerprint } = idempotency;
     world.idempotency.set(digest, { request, fingerprint, dueAtMs: request.dueAtMs });
   }
-  return answer("admitted");
+  return noted.length > 0 ? answer("admitted", noted.join("")) : answer("admitted");
 }
 
 /** The upstream gave a task id: charge, and let the slot follow the task. */

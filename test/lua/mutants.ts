@@ -178,6 +178,16 @@ export const MUTANTS: readonly Mutant[] = [
   mutant("the first of a window resets now", "admit", "oldest or key.clock", "oldest"),
   mutant("the newest resets", "admit", "oldest or key.clock", "key.clock"),
   without("the sweeper never hears of it", "admit", 'redis.call("ZADD", KEYS[6], due_at, request_id)\n'),
+  mutant(
+    "a limit in shadow mode refuses",
+    "admit",
+    "if not string.find(key.shadow, letter, 1, true)",
+    "if true",
+  ),
+  mutant("no limit refuses", "admit", "if not string.find(key.shadow, letter, 1, true)", "if false"),
+  mutant("shadow mode goes unnoted", "admit", "active + 1, noted)", "active + 1)"),
+  mutant("the last shadow alone is noted", "admit", '(noted or "") .. letter', "letter"),
+  mutant("the day's shadow is the window's", "admit", 'refuses("d")', 'refuses("r")'),
   without("an Idempotency-Key for ever", "admit", '  redis.call("PEXPIRE", KEYS[7], ARGV[10])\n'),
   mutant(
     "slots before the window",

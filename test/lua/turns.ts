@@ -172,6 +172,13 @@ const RARE_TURNS: Command[][] = [
   ],
   // What one item takes is gone for the next: the last slot, the last credits, an Idempotency-Key.
   [together([submit(2, 40), submit(2, 40), admitted(0), admitted(0), submit(1, 40), submit(1, 40)])],
+  // Limits in shadow mode: noted alone and together, while slots and credits still refuse.
+  [
+    ...[1, 2, 3, 4].flatMap(() => [submit(3), bound, said("completed")]),
+    wait(61 * SECOND),
+    ...[1, 2, 3, 4].map(() => submit(3)),
+    submit(3, 40),
+  ],
   // What is collected is gone.
   [
     submit(0),
