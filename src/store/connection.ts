@@ -166,9 +166,12 @@ export function createConnection(options: ConnectionOptions) {
     call(verb: Verb, keys: readonly string[], args: readonly (string | number)[]): Promise<Reply> {
       if (breaker.isOpen()) return Promise.reject(unavailable("open", undefined));
       if (BATCHED.has(verb)) return batched(verb, keys, args);
-      return scripts[verb](keys, args).catch((error: unknown) => {
-        throw failed(error);
-      });
+      const startedMs = performance.now();
+      return scripts[verb](keys, args)
+        .catch((error: unknown) => {
+          throw failed(error);
+        })
+        .finally(() => metrics.storeSeconds.observe({ verb }, (performance.now() - startedMs) / 1000));
     },
     /** Runs one plain command under the same breaker. */
     async command<T>(run: (redis: Redis) => Promise<T>): Promise<T> {

@@ -118,12 +118,6 @@ function trafficMetrics(registers: Registry[]) {
       buckets: LATENCY_SECONDS,
       registers,
     }),
-    shadowRefusals: new Counter({
-      name: "tollgate_shadow_refusals_total",
-      help: "Admissions that a limit in shadow mode would have refused, by tier and limit.",
-      labelNames: ["tier", "limit"],
-      registers,
-    }),
     unknownOutcomes: new Counter({
       name: "tollgate_upstream_unknown_outcomes_total",
       help: "Generation requests whose upstream outcome stayed unknown; their holds end at the due time.",
@@ -234,31 +228,6 @@ function booksMetrics(registers: Registry[]) {
       help: "Holds and unfinished tasks in the store, each of which has a slot, by their age.",
       labelNames: ["state", "age"],
       ...shared,
-    }),
-    configReloadSuccessful: new Gauge({
-      name: "tollgate_config_last_reload_successful",
-      help: "1 if the last attempt to read the configuration succeeded, 0 if it was refused and the old one is kept.",
-      aggregator: "min",
-      registers,
-    }),
-    configReloadedAt: new Gauge({
-      name: "tollgate_config_last_reload_success_timestamp_seconds",
-      help: "When the configuration was last read and found valid, Unix time.",
-      aggregator: "min",
-      registers,
-    }),
-    configInfo: new Gauge({
-      name: "tollgate_config_info",
-      help: "Always 1; the hash is the same wherever the same settings and prices are in force.",
-      labelNames: ["hash"],
-      aggregator: "max",
-      registers,
-    }),
-    configAwaitingRestart: new Gauge({
-      name: "tollgate_config_settings_awaiting_restart",
-      help: "Settings whose value in the file differs from the one in force, because they need a restart.",
-      aggregator: "max",
-      registers,
     }),
     openRequestsOldest: new Gauge({
       name: "tollgate_open_requests_oldest_seconds",
