@@ -186,7 +186,7 @@ export const MUTANTS: readonly Mutant[] = [
   mutant("requests are not counted", "admit", "tonumber(money[3] or 0) + 1", "tonumber(money[3] or 0)"),
   mutant("requests are counted anew", "admit", "tonumber(money[3] or 0) + 1", "1"),
   mutant("remaining without the new one", "admit", "key, live + 1, oldest", "key, live, oldest"),
-  mutant("active without the new one", "admit", "active + 1)", "active)"),
+  mutant("active without the new one", "admit", "active + 1, noted)", "active, noted)"),
   mutant("the first of a window resets now", "admit", "oldest or key.clock", "oldest"),
   mutant("the newest resets", "admit", "oldest or key.clock", "key.clock"),
   without("the sweeper never hears of it", "admit", 'redis.call("ZADD", KEYS[6], due_at, request_id)\n'),
