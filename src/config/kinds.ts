@@ -101,6 +101,17 @@ export function upstreamUrlRule(value: string): string | undefined {
   return undefined;
 }
 
+/** What is wrong with the address that spans are sent to; empty for none. */
+export function traceEndpointRule(value: string): string | undefined {
+  if (value === "") return undefined;
+  const url = strictUrl(value, HTTP);
+  if (url === undefined)
+    return "must be an http or https address such as http://127.0.0.1:4318/v1/traces, or empty";
+  if (url.username || url.password)
+    return "must hold no user or password; set OTEL_EXPORTER_OTLP_HEADERS in the environment";
+  return url.hash ? "must have no fragment" : undefined;
+}
+
 /** What is wrong with an origin: scheme, host and port, nothing after them. */
 export function originRule(value: string): string | undefined {
   const url = strictUrl(value, HTTP);

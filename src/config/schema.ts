@@ -11,6 +11,7 @@ import {
   ruled,
   section,
   text,
+  traceEndpointRule,
   upstreamUrlRule,
 } from "./kinds.ts";
 
@@ -162,6 +163,30 @@ const log = section("The log on standard output.", {
     default: "info",
     description: "Least severe level that is written.",
   }),
+  slow_request: duration(
+    "0s",
+    "0s",
+    "1h",
+    "A request that spends as long in the gateway and its store, without the upstream's time and the client's, gets a " +
+      "warning that says where; 0s turns it off.",
+  ),
+});
+
+const tracing = section("Traces for OpenTelemetry; without an endpoint nothing of it is loaded.", {
+  endpoint: text(
+    "",
+    traceEndpointRule,
+    "Where spans are sent, OTLP over HTTP as JSON, with its whole path; empty turns tracing off.",
+  ),
+  sample_ratio: Type.Number({
+    default: 1,
+    minimum: 0,
+    maximum: 1,
+    description: "Share of the requests recorded that come without a traceparent; with one its caller decides.",
+    "x-expects": "a number from 0 to 1",
+  }),
+  queue: integer(2048, 1, 1_000_000, "Spans that may wait to be sent; more are dropped and counted."),
+  export_timeout: duration("10s", "10ms", "1m", "How long sending one batch of spans may take."),
 });
 
 /** The config file. Types, defaults, rules and the JSON Schema of it come from here alone. */
@@ -185,6 +210,7 @@ export const ConfigSchema = section("Tollgate's configuration.", {
   tiers,
   tasks,
   log,
+  tracing,
 });
 
 /**

@@ -71,7 +71,20 @@ export interface Config {
     readonly pollIntervalMs: number;
     readonly retentionMs: number;
   };
-  readonly log: { readonly level: "trace" | "debug" | "info" | "warn" | "error" | "fatal" | "silent" };
+  readonly log: {
+    readonly level: "trace" | "debug" | "info" | "warn" | "error" | "fatal" | "silent";
+    /** Time in the gateway and its store that is worth a warning; 0 for none. */
+    readonly slowRequestMs: number;
+  };
+  readonly tracing: {
+    /** Undefined turns tracing off. */
+    readonly endpoint: string | undefined;
+    /** From 0 to 1, of the requests that come without a parent. */
+    readonly sampleRatio: number;
+    /** Spans that may wait. */
+    readonly queue: number;
+    readonly exportTimeoutMs: number;
+  };
 }
 
 /** What a snapshot holds beside the file's settings. */
@@ -133,7 +146,13 @@ export function toConfig(settings: Settings, extra: Extras): Config {
       pollIntervalMs: ms(tasks.poll_interval),
       retentionMs: ms(tasks.retention),
     },
-    log: { level: settings.log.level },
+    log: { level: settings.log.level, slowRequestMs: ms(settings.log.slow_request) },
+    tracing: {
+      endpoint: settings.tracing.endpoint || undefined,
+      sampleRatio: settings.tracing.sample_ratio,
+      queue: settings.tracing.queue,
+      exportTimeoutMs: ms(settings.tracing.export_timeout),
+    },
   });
 }
 

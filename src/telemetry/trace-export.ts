@@ -1,0 +1,190 @@
+import {
+  createTraceState,
+  ROOT_CONTEXT,
+  type Span,
+  SpanKind,
+  SpanStatusCode,
+  trace,
+} from "@opentelemetry/api";
+import { OTLPTraceExporter } from "@opentelemetry/exporter-trace-otlp-http";
+import {
+  defaultResource,
+  detectResources,
+  envDetector,
+  resourceFromAttributes,
+} from "@opentelemetry/resources";
+import {
+  BatchSpanProcessor,
+  ParentBasedSampler,
+  TraceIdRatioBasedSampler,
+  TracerProvider,
+} from "@opentelemetry/sdk-trace";
+import type { Logger } from "./log.ts";
+import { type AnsweredRequest, type RequestSpans, stateLines, type Tracing } from "./trace.ts";
+import { parseTraceParent, type TraceParent, traceParentText } from "./trace-context.ts";
+import { type BoundedOptions, boundedExport } from "./trace-queue.ts";
+
+const BATCH_MAX = 512;
+const BATCH_EVERY_MS = 2000;
+/** Methods that may be a span's attribute; all else is `_OTHER`, as the conventions want. */
+const METHODS = new Set([
+  "GET",
+  "HEAD",
+  "POST",
+  "PUT",
+  "DELETE",
+  "CONNECT",
+  "OPTIONS",
+  "TRACE",
+  "PATCH",
+  "QUERY",
+]);
+/** Outcomes of an upstream exchange that are no errors. */
+const GOOD = new Set(["accepted", "task", "answered", "client_gone"]);
+/** Routes that are no templates of ours. */
+const NO_ROUTE = new Set(["none", "unknown"]);
+
+export interface TracingOptions {
+  endpoint: string;
+  sampleRatio: number;
+  queue: number;
+  exportTimeoutMs: number;
+  upstreamUrl: string;
+  log: Logger;
+  /** Spans that will not be seen. */
+  dropped: BoundedOptions["dropped"];
+}
+
+/**
+ * Tracing with OpenTelemetry, sent by OTLP over HTTP. The only file that loads OpenTelemetry, and loaded only when
+ * there is an endpoint. Decision 0024. Names follow OpenTelemetry's semantic conventions for HTTP and databases.
+ */
+export function createTracing(options: TracingOptions): Tracing {
+  const { processor, exporter } = boundedExport({
+    exporter: new OTLPTraceExporter({ url: options.endpoint, timeoutMillis: options.exportTimeoutMs }),
+    queue: options.queue,
+    batch: (exporter) =>
+      new BatchSpanProcessor({
+        exporter,
+        maxQueueSize: options.queue,
+        maxExportBatchSize: Math.min(BATCH_MAX, options.queue),
+        scheduledDelayMillis: BATCH_EVERY_MS,
+        // The exporter ends by itself; only its hanging would be noticed here.
+        exportTimeoutMillis: 2 * options.exportTimeoutMs,
+      }),
+    dropped: options.dropped,
+    log: options.log,
+  });
+  const provider = new TracerProvider({
+    resource: defaultResource()
+      .merge(resourceFromAttributes({ "service.name": "tollgate" }))
+      .merge(detectResources({ detectors: [envDetector] })),
+    sampler: new ParentBasedSampler({ root: new TraceIdRatioBasedSampler(options.sampleRatio) }),
+    spanProcessors: [processor],
+  });
+  const tracer = provider.getTracer("tollgate");
+  const { hostname, port, protocol } = new URL(options.upstreamUrl);
+  const server = {
+    "server.address": hostname,
+    "server.port": Number(port) || (protocol === "https:" ? 443 : 80),
+  };
+
+  return {
+    on: true,
+    begin(traceParent, traceState, startedMs) {
+      const parent = parseTraceParent(traceParent);
+      const state = parent ? stateLines(traceState) : [];
+      const context = parent
+        ? trace.setSpanContext(ROOT_CONTEXT, {
+            traceId: parent.traceId,
+            spanId: parent.spanId,
+            traceFlags: parent.sampled ? 1 : 0,
+            isRemote: true,
+            ...(state[1] === undefined ? {} : { traceState: createTraceState(state[1]) }),
+          })
+        : ROOT_CONTEXT;
+      const span = tracer.startSpan("HTTP", { kind: SpanKind.SERVER, startTime: startedMs }, context);
+      // Ids of our own are random throughout; of others we only know what their caller says.
+      const random = parent?.random ?? true;
+      return {
+        traceId: span.spanContext().traceId,
+        headers: ["traceparent", traceParentText(own(span, random)), ...state],
+        spans: span.isRecording() ? spansOf(span, random, state) : undefined,
+      };
+    },
+    async stop() {
+      await provider.shutdown().catch(() => undefined);
+      exporter.gone();
+    },
+  };
+
+  function spansOf(root: Span, random: boolean, state: readonly string[]): RequestSpans {
+    const under = trace.setSpan(ROOT_CONTEXT, root);
+    return {
+      store(verb) {
+        const span = tracer.startSpan(
+          verb,
+          {
+            kind: SpanKind.CLIENT,
+            attributes: { "db.system.name": "redis", "db.stored_procedure.name": verb.toLowerCase() },
+          },
+          under,
+        );
+        return { end: (outcome) => endStep(span, outcome, outcome === undefined) };
+      },
+      upstream(method, route) {
+        const span = tracer.startSpan(
+          `${method} ${route}`,
+          {
+            kind: SpanKind.CLIENT,
+            attributes: { "http.request.method": method, "url.template": route, ...server },
+          },
+          under,
+        );
+        return {
+          headers: ["traceparent", traceParentText(own(span, random)), ...state],
+          answered: (status) => void span.setAttribute("http.response.status_code", status),
+          end: (outcome) => endStep(span, outcome, outcome === undefined || !GOOD.has(outcome)),
+        };
+      },
+      end: (answered) => endRequest(root, answered),
+    };
+  }
+}
+
+/** Where what follows a span stands: under it. */
+function own(span: Span, random: boolean): TraceParent {
+  const { traceId, spanId, traceFlags } = span.spanContext();
+  return { traceId, spanId, sampled: (traceFlags & 1) === 1, random };
+}
+
+function endStep(span: Span, outcome: string | undefined, failed: boolean): void {
+  if (outcome !== undefined) span.setAttribute("tollgate.outcome", outcome);
+  if (failed) {
+    span.setAttribute("error.type", outcome ?? "failed");
+    span.setStatus({ code: SpanStatusCode.ERROR });
+  }
+  span.end();
+}
+
+function endRequest(span: Span, answered: AnsweredRequest): void {
+  const { method = "", route, status, outcome } = answered;
+  const known = METHODS.has(method);
+  span.updateName(NO_ROUTE.has(route) ? (known ? method : "HTTP") : `${known ? method : "HTTP"} ${route}`);
+  span.setAttributes({
+    "http.request.method": known ? method : "_OTHER",
+    "url.scheme": "http",
+    "tollgate.outcome": outcome,
+    "tollgate.request_id": answered.requestId,
+    ...(NO_ROUTE.has(route) ? {} : { "http.route": route }),
+    ...(outcome === "client_gone" ? {} : { "http.response.status_code": status }),
+    ...(answered.keyId === undefined ? {} : { "tollgate.key_id": answered.keyId }),
+    ...(answered.accountId === undefined ? {} : { "tollgate.account_id": answered.accountId }),
+    ...(answered.taskId === undefined ? {} : { "tollgate.task_id": answered.taskId }),
+  });
+  if (status >= 500) {
+    span.setAttribute("error.type", outcome);
+    span.setStatus({ code: SpanStatusCode.ERROR });
+  }
+  span.end();
+}

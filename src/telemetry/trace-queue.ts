@@ -1,0 +1,71 @@
+import type { ReadableSpan, SpanExporter, SpanProcessor } from "@opentelemetry/sdk-trace";
+import type { Logger } from "./log.ts";
+
+export type DropReason = "queue_full" | "export_failed";
+
+export interface BoundedOptions {
+  /** Sends spans; calls back once for each batch, be it sent or not. */
+  exporter: SpanExporter;
+  /** Spans that may wait or be on their way. */
+  queue: number;
+  /** Makes the processor that collects spans into batches for this exporter. */
+  batch(exporter: SpanExporter): SpanProcessor;
+  dropped(reason: DropReason, spans: number): void;
+  log: Logger;
+}
+
+/**
+ * A batch processor that counts what it loses: spans that come while the queue is full, and those of batches that could
+ * not be sent. The log says once that it began and once that it is over, however long it lasts.
+ */
+export function boundedExport({ exporter, queue, batch, dropped, log }: BoundedOptions) {
+  /** Spans taken and neither sent nor lost. */
+  let waiting = 0;
+  let failing = false;
+
+  const counted: SpanExporter = {
+    export(spans, done) {
+      exporter.export(spans, (result) => {
+        waiting -= spans.length;
+        const sent = result.code === 0;
+        if (!sent) dropped("export_failed", spans.length);
+        if (!sent && !failing) {
+          log.warn(
+            { detail: result.error?.message },
+            "spans cannot be sent: they are dropped until it works",
+          );
+        }
+        if (sent && failing) log.info("spans are sent again");
+        failing = !sent;
+        done(result);
+      });
+    },
+    forceFlush: async () => exporter.forceFlush?.(),
+    shutdown: () => exporter.shutdown(),
+  };
+  const inner = batch(counted);
+
+  const processor: SpanProcessor = {
+    onStart: (span, parent) => inner.onStart(span, parent),
+    onEnd(span: ReadableSpan): void {
+      if (waiting >= queue) {
+        dropped("queue_full", 1);
+        return;
+      }
+      waiting++;
+      inner.onEnd(span);
+    },
+    forceFlush: () => inner.forceFlush(),
+    shutdown: () => inner.shutdown(),
+  };
+  return {
+    processor,
+    exporter: {
+      /** Nothing is sent any more: what still waits is lost. */
+      gone(): void {
+        if (waiting > 0) dropped("export_failed", waiting);
+        waiting = 0;
+      },
+    },
+  };
+}
