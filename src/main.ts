@@ -3,7 +3,7 @@ import { once } from "node:events";
 import type { Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import { setTimeout as delay } from "node:timers/promises";
-import { ConfigError, type Loaded, readConfig, redact, requireLoaded } from "./config/config.ts";
+import { type Config, ConfigError, type Loaded, readConfig, redact, requireLoaded } from "./config/config.ts";
 import { derived } from "./config/derived.ts";
 import { createLiveConfig, type LiveConfig } from "./config/live.ts";
 import { refuse } from "./core/errors.ts";
@@ -11,9 +11,11 @@ import { clientAddress } from "./http/address.ts";
 import { createAuthenticator } from "./http/authenticate.ts";
 import { createListener } from "./http/listener.ts";
 import { createAdmin } from "./routes/admin.ts";
+import { createAccess } from "./routes/console/access.ts";
 import { createConsole } from "./routes/console/console.ts";
 import { readLive, SAMPLE_EVERY_MS } from "./routes/console/live.ts";
 import { createSeenTasks, type Gateway } from "./routes/gateway.ts";
+import { createLogLevel } from "./routes/log-level.ts";
 import { createRefusedKeys } from "./routes/refused.ts";
 import { createServe } from "./routes/serve.ts";
 import { createConnection } from "./store/connection.ts";
@@ -28,6 +30,7 @@ import { createSweeps } from "./store/sweeps.ts";
 import { ALONE, type Role, roleOf, supervise } from "./supervisor.ts";
 import { createLogger, type Logger } from "./telemetry/log.ts";
 import { createMetrics } from "./telemetry/metrics.ts";
+import { passingOn, type Tracing } from "./telemetry/trace.ts";
 import { createUploadTunnel } from "./upstream/upload.ts";
 import { createUpstream } from "./upstream/upstream.ts";
 import { createLedgerCheck } from "./workers/ledger-check.ts";
@@ -85,6 +88,9 @@ export async function startGateway(loaded: Loaded, log: Logger, role: Role = ALO
     (config) => config.server.trustProxy,
     (config) => clientAddress(config.server.trustProxy),
   );
+  const tracing = await openTracing(live.config, log, (reason, spans) =>
+    metrics.spansDropped.inc({ reason }, spans),
+  );
   let draining = false;
   const notReady = () =>
     draining ? "draining" : connection.breaker.isOpen() ? "the store is unusable" : undefined;
@@ -109,6 +115,7 @@ export async function startGateway(loaded: Loaded, log: Logger, role: Role = ALO
     unmeteredTasks: createSeenTasks(),
     countRefusal: refusals.count,
     metrics,
+    tracing,
     log,
     draining: () => draining,
   };
@@ -136,7 +143,18 @@ export async function startGateway(loaded: Loaded, log: Logger, role: Role = ALO
     notReady,
     log,
   });
-  const admin = createAdmin({ metricsPage, notReady, console: operators, config: live.describe });
+  role.onLevel((level) => {
+    log.level = level;
+  });
+  const logLevel = createLogLevel({
+    access: createAccess(config.admin),
+    log,
+    set(level) {
+      log.level = level;
+      role.tellLevel(level);
+    },
+  });
+  const admin = createAdmin({ metricsPage, notReady, logLevel, console: operators, config: live.describe });
   const sweeper = createSweeper({
     store,
     sweeps: createSweeps(connection, () => live.config().upstream.totalTimeoutMs + SWEEP_LEASE_SLACK_MS),
@@ -203,7 +221,7 @@ export async function startGateway(loaded: Loaded, log: Logger, role: Role = ALO
     clearTimeout(quiet);
     if (!clean) listener.closeAllConnections();
     await inTime(Promise.all([sweeper.stop(), ledgerCheck.stop(), survey.stop()]), deadline + 1000);
-    await inTime(refusals.stop(), deadline + 1000);
+    await inTime(Promise.all([refusals.stop(), tracing.stop()]), deadline + 1000);
     operators.stop();
     clearInterval(telling);
     await connection.close();
@@ -214,6 +232,19 @@ export async function startGateway(loaded: Loaded, log: Logger, role: Role = ALO
     return { clean };
   };
   return { url, adminUrl, live, drain: () => (ending ??= drain()) };
+}
+
+/** Loads OpenTelemetry only where there is somebody to send spans to. */
+async function openTracing(
+  config: () => Config,
+  log: Logger,
+  dropped: (reason: string, spans: number) => void,
+): Promise<Tracing> {
+  const { tracing } = config();
+  const { endpoint } = tracing;
+  if (endpoint === undefined) return passingOn;
+  const { createTracing } = await import("./telemetry/trace-export.ts");
+  return createTracing({ ...tracing, endpoint, upstreamUrl: () => config().upstream.url, log, dropped });
 }
 
 async function listen(

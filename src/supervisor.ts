@@ -16,10 +16,12 @@ const NUMBER = "TOLLGATE_WORKER";
 type ToSupervisor =
   | { kind: "listening" }
   | { kind: "metrics wanted"; id: number }
-  | { kind: "reading"; reading: Reading };
+  | { kind: "reading"; reading: Reading }
+  | { kind: "log level"; level: string };
 type ToWorker =
   | { kind: "metrics"; id: number; page: string }
-  | { kind: "reading"; from: number; reading: Reading };
+  | { kind: "reading"; from: number; reading: Reading }
+  | { kind: "log level"; level: string };
 
 /**
  * Runs `count` gateways on one public port and starts anew those that end; SIGTERM and SIGINT end all, SIGHUP is passed
@@ -42,6 +44,7 @@ export async function supervise(count: number, log: Logger): Promise<number> {
       if (message.kind === "listening") everListened = true;
       if (message.kind === "metrics wanted") void answerMetrics(worker, message.id);
       if (message.kind === "reading") passOn(number, message.reading);
+      if (message.kind === "log level") setLevel(message.level);
     });
     worker.on("error", (error) => log.error({ err: error, worker: number }, "a worker cannot be reached"));
     worker.once("exit", (exitCode, signal) => {
@@ -74,6 +77,13 @@ export async function supervise(count: number, log: Logger): Promise<number> {
     if (first?.isConnected()) first.send({ kind: "reading", from, reading } satisfies ToWorker);
   }
 
+  function setLevel(level: string): void {
+    log.level = level;
+    for (const worker of living.values()) {
+      if (worker.isConnected()) worker.send({ kind: "log level", level } satisfies ToWorker);
+    }
+  }
+
   function stop(signal: NodeJS.Signals): void {
     stopping = true;
     for (const worker of living.values()) worker.process.kill(signal);
@@ -101,6 +111,10 @@ export interface Role {
   tell(reading: Reading): void;
   /** What the others have told this one, the latest of each. */
   heard(): Reading[];
+  /** Says to all of them which log level is wanted. */
+  tellLevel(level: string): void;
+  /** @param set called when one of them has said so, be it this one */
+  onLevel(set: (level: string) => void): void;
 }
 
 export const ALONE: Role = {
@@ -109,6 +123,8 @@ export const ALONE: Role = {
   share: (registry) => () => registry.metrics(),
   tell: () => undefined,
   heard: () => [],
+  tellLevel: () => undefined,
+  onLevel: () => undefined,
 };
 
 /** The role of this process. */
@@ -117,9 +133,11 @@ export function roleOf(env: NodeJS.ProcessEnv): Role {
   const waiting = new Map<number, (page: string) => void>();
   const heard = new Map<number, Reading>();
   let asked = 0;
+  let setLevel: (level: string) => void = () => undefined;
   process.on("message", (message: ToWorker) => {
     if (message.kind === "metrics") waiting.get(message.id)?.(message.page);
     if (message.kind === "reading") heard.set(message.from, message.reading);
+    if (message.kind === "log level") setLevel(message.level);
   });
   return {
     first: env[NUMBER] === "1",
@@ -130,6 +148,13 @@ export function roleOf(env: NodeJS.ProcessEnv): Role {
       if (process.connected) process.send?.(told, undefined, undefined, () => undefined);
     },
     heard: () => [...heard.values()],
+    tellLevel(level) {
+      const told: ToSupervisor = { kind: "log level", level };
+      if (process.connected) process.send?.(told, undefined, undefined, () => undefined);
+    },
+    onLevel(set) {
+      setLevel = set;
+    },
     share(registry) {
       AggregatorRegistry.setRegistries(registry);
       // Once there is one, prom-client answers the supervisor's questions for this process's numbers.

@@ -86,6 +86,7 @@ const SETS: Readonly<Record<string, LabelSet>> = {
   age: { values: AGES.map(([name]) => name) },
   version: "one",
   hash: "one",
+  "tollgate_spans_dropped_total{reason}": { values: ["queue_full", "export_failed"] },
   "tollgate_requests_total{outcome}": {
     values: ["ok", "cached", "replayed", "unmetered", "client_gone", ...ERROR_NAMES],
   },

@@ -182,7 +182,8 @@ const tracing = section("Traces for OpenTelemetry; without an endpoint nothing o
     default: 1,
     minimum: 0,
     maximum: 1,
-    description: "Share of the requests recorded that come without a traceparent; with one its caller decides.",
+    description:
+      "Share of the requests recorded that come without a traceparent; with one its caller decides.",
     "x-expects": "a number from 0 to 1",
   }),
   queue: integer(2048, 1, 1_000_000, "Spans that may wait to be sent; more are dropped and counted."),
@@ -227,6 +228,10 @@ export const NEEDS_RESTART: ReadonlySet<string> = new Set([
   "store.command_timeout",
   "store.journal",
   "store.partitions",
+  "tracing.endpoint",
+  "tracing.sample_ratio",
+  "tracing.queue",
+  "tracing.export_timeout",
 ]);
 
 /** The config file's content once it is valid and its defaults are filled in. */

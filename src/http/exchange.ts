@@ -2,12 +2,18 @@ import { randomBytes } from "node:crypto";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { type Answer, commonHeaders } from "../core/envelope.ts";
 import { type LimitState, noLimits } from "../core/limits.ts";
+import type { RequestTrace } from "../telemetry/trace.ts";
 
 /** One request on the public port, from its headers to the end of its answer. */
 export interface Exchange {
   readonly req: IncomingMessage;
   readonly res: ServerResponse;
+  /** Our own id: names the request in the store, in the ledger, in the log and towards the upstream. */
   readonly requestId: string;
+  /** What the client is told: its own X-Request-Id where that could be taken, else ours. Decision 0024. */
+  shownId: string;
+  /** Its place in a trace; undefined: in none. */
+  trace?: RequestTrace | undefined;
   /** `performance.now()` when the headers were complete. */
   readonly startedMs: number;
   /** Route template for logs and metrics; a closed set. */
@@ -21,6 +27,10 @@ export interface Exchange {
   upstreamMs?: number;
   /** Limits in shadow mode that would have refused it. */
   shadow?: readonly string[];
+  /** Time spent waiting for the client's JSON, ms. */
+  bodyMs?: number;
+  /** Time spent waiting for the store, ms; kept only where somebody wants to know. */
+  storeMs?: number;
   /** True when the store was away and the request went through unmetered. */
   degraded?: boolean;
   /** True when the client had gone before its answer could be written. */
@@ -39,15 +49,25 @@ export function newRequestId(): string {
 }
 
 export function openExchange(req: IncomingMessage, res: ServerResponse, expectsContinue: boolean): Exchange {
+  const requestId = newRequestId();
   return {
     req,
     res,
-    requestId: newRequestId(),
+    requestId,
+    shownId: requestId,
     startedMs: performance.now(),
     route: "none",
     state: noLimits(Date.now()),
     expectsContinue,
   };
+}
+
+/** Ids of ours begin with `req_`, so that a client's is never taken for one; API keys have no place in a log. */
+const CLIENT_ID = /^(?!req_)(?!.*sk_)[A-Za-z0-9._-]{1,64}$/i;
+
+/** Takes the client's X-Request-Id, if it is well-formed: it is answered and logged, and decides nothing. */
+export function takeRequestId(exchange: Exchange, given: string | undefined): void {
+  if (given !== undefined && CLIENT_ID.test(given)) exchange.shownId = given;
 }
 
 /** Sends `100 Continue` once, when the body is about to be read. RFC 9110 section 10.1.1. */
@@ -63,9 +83,10 @@ export function continueReading(exchange: Exchange): void {
  * @param close ends the connection after it: the rest of the request cannot be trusted or is not worth reading
  */
 export function respond(exchange: Exchange, answer: Answer, close: boolean): boolean {
-  const { res, state, requestId } = exchange;
+  const { res, state, requestId, shownId } = exchange;
   if (res.headersSent || res.destroyed) return false;
-  const headers = commonHeaders(state, requestId, Buffer.byteLength(answer.body));
+  const headers = commonHeaders(state, shownId, Buffer.byteLength(answer.body));
+  if (shownId !== requestId) headers.push("X-Gateway-Request-Id", requestId);
   if (exchange.degraded) headers.push("X-Gateway-Degraded", "store");
   if (close) headers.push("Connection", "close");
   if (answer.headers) headers.push(...answer.headers);

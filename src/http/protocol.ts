@@ -9,6 +9,11 @@ export interface RequestHead {
   contentLength: number | undefined;
   contentEncoding: boolean;
   forwardedFor: string | undefined;
+  /** As it came; the empty string where it came twice. */
+  requestId: string | undefined;
+  /** As it came; the empty string where it came twice. */
+  traceParent: string | undefined;
+  traceState: string | undefined;
   hasBody: boolean;
   /** There is an Upgrade header. */
   upgrades: boolean;
@@ -20,6 +25,9 @@ const LENGTHS = new Set(
     "host",
     "expect",
     "upgrade",
+    "tracestate",
+    "traceparent",
+    "x-request-id",
     "content-type",
     "authorization",
     "content-length",
@@ -48,6 +56,9 @@ export function readHead(req: IncomingMessage): { head: RequestHead; fault: Refu
   let encoding: string | undefined;
   let coding: string | undefined;
   let forwardedFor: string | undefined;
+  let requestId: string | undefined;
+  let traceParent: string | undefined;
+  let traceState: string | undefined;
   let upgrades = false;
   for (let at = 0; at < lines.length; at += 2) {
     if (!LENGTHS.has(lines[at]!.length)) continue;
@@ -88,6 +99,15 @@ export function readHead(req: IncomingMessage): { head: RequestHead; fault: Refu
       case "x-forwarded-for":
         forwardedFor = forwardedFor === undefined ? value : `${forwardedFor},${value}`;
         break;
+      case "x-request-id":
+        requestId = requestId === undefined ? value : "";
+        break;
+      case "traceparent":
+        traceParent = traceParent === undefined ? value : "";
+        break;
+      case "tracestate":
+        traceState = traceState === undefined ? value : `${traceState},${value}`;
+        break;
     }
   }
   const contentLength = length === undefined ? undefined : Number(length);
@@ -99,6 +119,9 @@ export function readHead(req: IncomingMessage): { head: RequestHead; fault: Refu
     contentLength,
     contentEncoding: encoding !== undefined,
     forwardedFor,
+    requestId,
+    traceParent,
+    traceState,
     hasBody: coding !== undefined || (contentLength !== undefined && contentLength > 0),
     upgrades,
   };

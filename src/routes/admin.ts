@@ -2,6 +2,7 @@ import { createServer, type Server, type ServerResponse } from "node:http";
 import { Registry } from "prom-client";
 import { openApiText } from "../core/openapi/document.ts";
 import type { Console } from "./console/console.ts";
+import { LOG_LEVEL_PATH, type LogLevel } from "./log-level.ts";
 
 /** The admin port: liveness, readiness, metrics, the API description and the operators' console; never public. */
 export function createAdmin(options: {
@@ -12,8 +13,7 @@ export function createAdmin(options: {
   /** The configuration in force, without secrets. */
   config(): object;
   console: Pick<Console, "owns" | "serve">;
-  /** The configuration in force, without secrets. */
-  config(): object;
+  logLevel: LogLevel;
 }): Server {
   const plain = (
     res: ServerResponse,
@@ -30,6 +30,7 @@ export function createAdmin(options: {
 
   return createServer({ requestTimeout: 10_000 }, async (req, res) => {
     if (options.console.owns(req.url?.split("?")[0] ?? "")) return options.console.serve(req, res);
+    if (req.url?.split("?")[0] === LOG_LEVEL_PATH) return options.logLevel(req, res);
     if (req.method !== "GET" && req.method !== "HEAD") {
       res.setHeader("Allow", "GET, HEAD");
       return plain(res, 405, "method not allowed");
@@ -51,7 +52,7 @@ export function createAdmin(options: {
         return plain(
           res,
           404,
-          "no such page; there are /livez, /readyz, /metrics, /config, /openapi.json and /console",
+          "no such page; there are /livez, /readyz, /metrics, /config, /openapi.json, /log-level and /console",
         );
     }
   });

@@ -11,6 +11,7 @@ import type { Store } from "../store/operations.ts";
 import { isFinal } from "../store/outbox.ts";
 import type { Logger } from "../telemetry/log.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
+import type { Carried, Tracing } from "../telemetry/trace.ts";
 import type { UploadTunnel } from "../upstream/upload.ts";
 import type { Upstream } from "../upstream/upstream.ts";
 import type { RefusedKeys } from "./refused.ts";
@@ -34,6 +35,7 @@ export interface Gateway {
   /** Counts a refusal of a known key for the console; `outcome` is the name in the error table. */
   countRefusal(keyId: string, accountId: string, outcome: string): void;
   metrics: Metrics;
+  tracing: Tracing;
   log: Logger;
   draining(): boolean;
 }
@@ -88,7 +90,7 @@ export async function refuseKnown(call: Call, refusal: Refusal): Promise<Refusal
 /** Reads the key's numbers into the exchange. @returns the 401 of a key that is no good any more */
 export async function inspectKey(call: Call): Promise<Refusal | undefined> {
   const { gateway, config, exchange, key } = call;
-  const inspection = await gateway.store.inspect(key, config.tiers);
+  const inspection = await storeStep(call, "INSPECT", gateway.store.inspect(key, config.tiers));
   exchange.state = inspection.state;
   return inspection.outcome === "unknown_key" ? disown(call) : undefined;
 }
@@ -131,16 +133,53 @@ export function gatewayRefused({ gateway, exchange }: Call, detail: string, text
   return refuse("upstream_refused_gateway", text === undefined ? { detail } : { detail, text });
 }
 
-/** Waits for an upstream exchange and keeps its time. */
+const METHODS = { generate: "POST", poll: "GET", upload: "POST" } as const;
+
+/**
+ * Makes an upstream exchange, keeps its time and its span.
+ * @param send gets what goes along of the request's trace
+ */
 export function timedUpstream<T extends { outcome: string }>(
   { gateway, exchange }: Call,
   kind: "generate" | "poll" | "upload",
-  work: Promise<T>,
+  send: (carried: Carried | undefined) => Promise<T>,
 ): Promise<T> {
   const startedMs = performance.now();
-  return work.then((result) => {
+  const { trace } = exchange;
+  const span = trace?.spans?.upstream(METHODS[kind], exchange.route);
+  return send(span ?? trace).then((result) => {
     exchange.upstreamMs = performance.now() - startedMs;
     gateway.metrics.upstreamSeconds.observe({ kind, outcome: result.outcome }, exchange.upstreamMs / 1000);
+    span?.end(result.outcome);
     return result;
   });
+}
+
+/** Waits for a script of the store; keeps its time and its span where somebody wants to know them. */
+export function storeStep<T>({ config, exchange }: Call, verb: string, work: Promise<T>): Promise<T> {
+  const spans = exchange.trace?.spans;
+  if (spans === undefined && config.log.slowRequestMs === 0) return work;
+  const startedMs = performance.now();
+  const span = spans?.store(verb);
+  const end = (outcome: string | undefined): void => {
+    exchange.storeMs = (exchange.storeMs ?? 0) + performance.now() - startedMs;
+    span?.end(outcome);
+  };
+  return work.then(
+    (result) => {
+      end(outcomeOf(result));
+      return result;
+    },
+    (error: unknown) => {
+      end(undefined);
+      throw error;
+    },
+  );
+}
+
+function outcomeOf(result: unknown): string {
+  if (typeof result === "string") return result;
+  if (typeof result === "object" && result !== null && "outcome" in result) return String(result.outcome);
+  // The store is away: what is settled is told later.
+  return result === undefined ? "later" : "ok";
 }

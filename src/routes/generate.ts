@@ -16,6 +16,7 @@ import {
   passUnmetered,
   refuseKnown,
   sawTask,
+  storeStep,
   timedUpstream,
   upstreamLimited,
 } from "./gateway.ts";
@@ -48,7 +49,9 @@ export async function generate(call: Call, endpoint: GenerationEndpoint): Promis
     );
   }
   continueReading(exchange);
+  const bodyFromMs = performance.now();
   const read = await readJson(exchange.req, config.server.bodyTimeoutMs);
+  exchange.bodyMs = performance.now() - bodyFromMs;
   if (read.outcome === "client_gone") return undefined;
   if (read.outcome === "refused") return deny(read.refusal);
   const validation = validateGeneration(endpoint, read.value, config.sourceVideoHost);
@@ -68,7 +71,7 @@ export async function generate(call: Call, endpoint: GenerationEndpoint): Promis
   let admission: Admission;
   const askedAtMs = gateway.refusedKeys.now();
   try {
-    admission = await gateway.store.admit(generation, config.tiers);
+    admission = await storeStep(call, "ADMIT", gateway.store.admit(generation, config.tiers));
   } catch (error) {
     if (passUnmetered(call, error)) return unmetered(call, generation, validation.text);
     throw error;
@@ -89,8 +92,10 @@ export async function generate(call: Call, endpoint: GenerationEndpoint): Promis
   // From here on the client may go: the exchange is finished and the task bound all the same.
   gateway.metrics.holds.inc();
   try {
-    const sent = gateway.upstream(config).generate(path, validation.text, exchange.requestId);
-    return await settle(call, generation, await timedUpstream(call, "generate", sent));
+    const outcome = await timedUpstream(call, "generate", (carried) =>
+      gateway.upstream(config).generate(path, validation.text, exchange.requestId, carried),
+    );
+    return await settle(call, generation, outcome);
   } finally {
     gateway.metrics.holds.dec();
   }
@@ -165,7 +170,8 @@ async function settle(call: Call, generation: Generation, outcome: GenerationOut
     case "timed_out":
       return unknown(call, generation, outcome);
     default:
-      exchange.state = (await gateway.store.giveBack(generation, config.tiers)) ?? exchange.state;
+      exchange.state =
+        (await storeStep(call, "VOID", gateway.store.giveBack(generation, config.tiers))) ?? exchange.state;
       return answer(call, definiteNo(call, outcome));
   }
 }
@@ -173,13 +179,9 @@ async function settle(call: Call, generation: Generation, outcome: GenerationOut
 async function bind(call: Call, generation: Generation, taskId: string, data: string): Promise<Answer> {
   const { gateway, config, exchange } = call;
   exchange.taskId = taskId;
-  const binding = await gateway.store.bind(
-    generation,
-    taskId,
-    data,
-    config.tasks.pollIntervalMs,
-    config.tiers,
-  );
+  const { pollIntervalMs } = config.tasks;
+  const bound = gateway.store.bind(generation, taskId, data, pollIntervalMs, config.tiers);
+  const binding = await storeStep(call, "BIND", bound);
   if (binding === "conflict") {
     return unknown(call, generation, { outcome: "unclear", detail: `task id ${taskId} is bound already` });
   }
@@ -230,8 +232,9 @@ function unknown(
 async function unmetered(call: Call, generation: Generation, text: string): Promise<Answer> {
   const { gateway, config, exchange, key } = call;
   const upstreamKey = generation.idempotency?.digest ?? exchange.requestId;
-  const sent = gateway.upstream(config).generate(generation.endpoint, text, upstreamKey);
-  const outcome = await timedUpstream(call, "generate", sent);
+  const outcome = await timedUpstream(call, "generate", (carried) =>
+    gateway.upstream(config).generate(generation.endpoint, text, upstreamKey, carried),
+  );
   switch (outcome.outcome) {
     case "accepted":
       exchange.taskId = outcome.taskId;
@@ -246,5 +249,5 @@ async function unmetered(call: Call, generation: Generation, text: string): Prom
   }
 }
 
-const answer = (call: Call, refused: Refusal): Answer => refusal(refused, call.exchange.requestId);
+const answer = (call: Call, refused: Refusal): Answer => refusal(refused, call.exchange.shownId);
 const sha256 = (text: string): string => createHash("sha256").update(text).digest("hex");

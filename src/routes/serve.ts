@@ -4,11 +4,11 @@ import type { Config } from "../config/config.ts";
 import { type Answer, refusal } from "../core/envelope.ts";
 import { GatewayError, type Refusal, refuse } from "../core/errors.ts";
 import { drainBody } from "../http/body.ts";
-import { type Exchange, openExchange, respond } from "../http/exchange.ts";
+import { type Exchange, openExchange, respond, takeRequestId } from "../http/exchange.ts";
 import { asksForWebSocket, type RequestHead, readHead } from "../http/protocol.ts";
 import { type Route, route } from "../http/router.ts";
 import type { KeyRef } from "../store/names.ts";
-import { logRequest } from "../telemetry/log.ts";
+import { logRequest, logSlow } from "../telemetry/log.ts";
 import { credits } from "./credits.ts";
 import { type Call, type Gateway, inspectKey, refuseKnown } from "./gateway.ts";
 import { generate } from "./generate.ts";
@@ -29,7 +29,7 @@ export function createServe(gateway: Gateway) {
 
   const dispatch = (call: Call, to: Route): Promise<Answer | undefined> => {
     const deny = async (refused: Refusal): Promise<Answer> =>
-      refusal(await refuseKnown(call, refused), call.exchange.requestId);
+      refusal(await refuseKnown(call, refused), call.exchange.shownId);
     switch (to.kind) {
       case "generate":
         return generate(call, to.endpoint);
@@ -52,7 +52,7 @@ export function createServe(gateway: Gateway) {
     const to = route(exchange.req.method ?? "", exchange.req.url ?? "");
     exchange.route = to.template;
     if (to.kind === "outside" && head.authorization === undefined) {
-      return refusal(refuse("path_not_found"), exchange.requestId);
+      return refusal(refuse("path_not_found"), exchange.shownId);
     }
     const config = gateway.config();
     // Spec 8.5: while the store is away all requests are denied, whoever sends them.
@@ -70,7 +70,7 @@ export function createServe(gateway: Gateway) {
   ): Promise<Answer | undefined> {
     const address = gateway.clientAddress(exchange.req.socket.remoteAddress, head.forwardedFor);
     const identity = await gateway.authenticator.authenticate(head.authorization, address);
-    if (identity.outcome === "refused") return refusal(identity.refusal, exchange.requestId);
+    if (identity.outcome === "refused") return refusal(identity.refusal, exchange.shownId);
     return dispatch(callOf(exchange, head, config, identity), to);
   }
 
@@ -95,12 +95,12 @@ export function createServe(gateway: Gateway) {
         exchange.keyId = key.keyId;
         const call = { gateway, config: gateway.config(), exchange, head, key, token };
         const revoked = await inspectKey(call);
-        if (revoked) return refusal(revoked, exchange.requestId);
+        if (revoked) return refusal(revoked, exchange.shownId);
       }
     } catch {
       // The store is away: the zeros stand.
     }
-    return refusal(fault, exchange.requestId);
+    return refusal(fault, exchange.shownId);
   }
 
   async function serve(exchange: Exchange, extraFault: Refusal | undefined): Promise<void> {
@@ -109,6 +109,10 @@ export function createServe(gateway: Gateway) {
     let answer: Answer | undefined;
     try {
       const { head, fault: headFault } = readHead(exchange.req);
+      takeRequestId(exchange, head.requestId);
+      if (head.traceParent !== undefined || gateway.tracing.on) {
+        exchange.trace = gateway.tracing.begin(head.traceParent, head.traceState, exchange.startedMs);
+      }
       const fault =
         headFault ??
         extraFault ??
@@ -129,9 +133,9 @@ export function createServe(gateway: Gateway) {
   }
 
   function failure(exchange: Exchange, error: unknown): Answer {
-    if (error instanceof GatewayError) return refusal(error.refusal, exchange.requestId);
+    if (error instanceof GatewayError) return refusal(error.refusal, exchange.shownId);
     gateway.log.error({ request_id: exchange.requestId, err: error }, "internal fault");
-    return refusal(refuse("internal"), exchange.requestId);
+    return refusal(refuse("internal"), exchange.shownId);
   }
 
   function record(exchange: Exchange, answer: Answer | undefined): void {
@@ -151,6 +155,8 @@ export function createServe(gateway: Gateway) {
     }
     logRequest(log, status >= 500 ? "warn" : "info", {
       request_id: exchange.requestId,
+      client_request_id: exchange.shownId === exchange.requestId ? undefined : exchange.shownId,
+      trace_id: exchange.trace?.traceId,
       method: req.method,
       route: template,
       status,
@@ -165,6 +171,9 @@ export function createServe(gateway: Gateway) {
       client_gone: exchange.clientGone,
       detail: answer?.detail,
     });
+    const { slowRequestMs } = gateway.config().log;
+    if (slowRequestMs > 0) logSlow(log, slowRequestMs, elapsedMs, exchange);
+    exchange.trace?.spans?.end({ ...exchange, method: req.method, status, outcome });
   }
 
   return {

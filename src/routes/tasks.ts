@@ -11,6 +11,7 @@ import {
   passUnmetered,
   refuseKnown,
   sawTask,
+  storeStep,
   timedUpstream,
   upstreamLimited,
 } from "./gateway.ts";
@@ -39,7 +40,8 @@ export function createTaskPolls(): PollTask {
     exchange.taskId = taskId;
     let task: KnownTask;
     try {
-      const inspection = await gateway.store.inspectTask(key, taskId, config.tasks.cacheMs, config.tiers);
+      const asked = gateway.store.inspectTask(key, taskId, config.tasks.cacheMs, config.tiers);
+      const inspection = await storeStep(call, "INSPECT", asked);
       exchange.state = inspection.state;
       if (inspection.outcome === "unknown_key") return answer(call, disown(call));
       if (inspection.outcome !== "task") {
@@ -63,7 +65,10 @@ export function createTaskPolls(): PollTask {
       flights.set(name, flight);
       void flight.result.catch(() => undefined).finally(() => flights.delete(name));
     }
+    const waitedFromMs = performance.now();
     const { outcome, observed } = await flight.result;
+    // Who waited for another's call waited for the upstream, too.
+    exchange.upstreamMs ??= performance.now() - waitedFromMs;
     if (observed && flight.pollerKeyId === key.keyId) exchange.state = observed.state;
     else if (observed) await inspectKey(call);
     return tell(call, task, outcome, observed);
@@ -76,24 +81,21 @@ async function ask(
   task: KnownTask,
 ): Promise<{ outcome: PollOutcome; observed: Observed | undefined }> {
   const { gateway, config, exchange, key } = call;
-  const poll = gateway.upstream(config).poll(task.taskId, exchange.requestId);
-  const outcome = await timedUpstream(call, "poll", poll);
+  const outcome = await timedUpstream(call, "poll", (carried) =>
+    gateway.upstream(config).poll(task.taskId, exchange.requestId, carried),
+  );
   if (outcome.outcome !== "task" && outcome.outcome !== "gone") return { outcome, observed: undefined };
   const said =
     outcome.outcome === "task"
       ? { status: outcome.status, data: outcome.data }
       : { status: "gone" as const, data: endedTask(task.taskId, task.createdAtMs) };
-  const observed = await gateway.store.observe(
-    { partition: key.partition, accountId: key.accountId, task },
-    said,
-    {
-      refundFailed: config.tasks.refundFailed,
-      pollMs: config.tasks.pollIntervalMs,
-      poller: key,
-      tiers: config.tiers,
-    },
-  );
-  return { outcome, observed };
+  const settled = gateway.store.observe({ partition: key.partition, accountId: key.accountId, task }, said, {
+    refundFailed: config.tasks.refundFailed,
+    pollMs: config.tasks.pollIntervalMs,
+    poller: key,
+    tiers: config.tiers,
+  });
+  return { outcome, observed: await storeStep(call, "OBSERVE", settled) };
 }
 
 /** What the customer is told; an ended task stays as it ended, whatever the upstream says or does not say now. */
@@ -131,14 +133,12 @@ function pollRefusal(call: Call, outcome: Exclude<PollOutcome, { outcome: "task"
 
 /** The store is away and the strategy is `allow`: passed through for a task this gateway has seen. */
 async function unmetered(call: Call, taskId: string): Promise<Answer> {
-  const outcome = await timedUpstream(
-    call,
-    "poll",
-    call.gateway.upstream(call.config).poll(taskId, call.exchange.requestId),
+  const outcome = await timedUpstream(call, "poll", (carried) =>
+    call.gateway.upstream(call.config).poll(taskId, call.exchange.requestId, carried),
   );
   return outcome.outcome === "task"
     ? success(outcome.data, [], "unmetered")
     : answer(call, pollRefusal(call, outcome));
 }
 
-const answer = (call: Call, refused: Refusal): Answer => refusal(refused, call.exchange.requestId);
+const answer = (call: Call, refused: Refusal): Answer => refusal(refused, call.exchange.shownId);

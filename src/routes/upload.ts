@@ -22,43 +22,41 @@ export async function upload(call: Call): Promise<Answer | undefined> {
   const { gateway, config, exchange } = call;
   try {
     const refused = await inspectKey(call);
-    if (refused) return refusal(refused, exchange.requestId);
+    if (refused) return refusal(refused, exchange.shownId);
   } catch (error) {
     if (!passUnmetered(call, error)) throw error;
   }
-  const sent = gateway.uploads(config).send(exchange.req, exchange.requestId, {
-    beforeRead: () => continueReading(exchange),
-  });
-  return tell(call, await timedUpstream(call, "upload", sent));
+  const beforeRead = () => continueReading(exchange);
+  const outcome = await timedUpstream(call, "upload", (carried) =>
+    gateway.uploads(config).send(exchange.req, exchange.requestId, { beforeRead, carried }),
+  );
+  return tell(call, outcome);
 }
 
 function tell(call: Call, outcome: UploadOutcome): Answer | undefined {
-  const { requestId } = call.exchange;
+  const { shownId } = call.exchange;
   const wait = { retryAfterSeconds: UPSTREAM_WAIT_SECONDS };
   switch (outcome.outcome) {
     case "answered":
       return success(JSON.stringify({ ...outcome.data, url: outcome.url, expires_at: outcome.expiresAt }));
     case "refused":
-      return refusal(outcome.refusal, requestId);
+      return refusal(outcome.refusal, shownId);
     case "upstream_refused": {
       const { status, code, text } = outcome;
       if (blamesGateway(status, code, false)) {
-        return refusal(gatewayRefused(call, `HTTP ${status}, code ${code}: ${text}`), requestId);
+        return refusal(gatewayRefused(call, `HTTP ${status}, code ${code}: ${text}`), shownId);
       }
-      return refusal(
-        refuse("upstream_refused", { status: shownStatus(status, code), code, text }),
-        requestId,
-      );
+      return refusal(refuse("upstream_refused", { status: shownStatus(status, code), code, text }), shownId);
     }
     case "upstream_rate_limited":
-      return refusal(upstreamLimited(outcome.retryAfterSeconds), requestId);
+      return refusal(upstreamLimited(outcome.retryAfterSeconds), shownId);
     case "upstream_failed": {
       const text = "The video generation service did not take the upload";
-      return refusal(refuse("upstream_failed", { ...wait, text, detail: outcome.detail }), requestId);
+      return refusal(refuse("upstream_failed", { ...wait, text, detail: outcome.detail }), shownId);
     }
     case "upstream_timeout": {
       const text = "The video generation service did not take the upload in time";
-      return refusal(refuse("upstream_timeout", { ...wait, text, detail: outcome.detail }), requestId);
+      return refusal(refuse("upstream_timeout", { ...wait, text, detail: outcome.detail }), shownId);
     }
     case "client_gone":
       return undefined;

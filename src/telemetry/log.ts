@@ -2,6 +2,9 @@ import { type DestinationStream, destination, type Logger, pino, symbols } from 
 
 export type { Logger } from "pino";
 
+/** From the least severe on. */
+export const LOG_LEVELS = ["trace", "debug", "info", "warn", "error", "fatal", "silent"] as const;
+
 /**
  * The process's logger: JSON lines on stdout, written synchronously (an asynchronous destination can hang the
  * exit when its reader is gone). Paths that could hold a credential are censored wherever they turn up.
@@ -58,6 +61,9 @@ function stdout(): DestinationStream {
 /** What the log says of one request; `undefined` is left out. Names as in docs. */
 export interface RequestLine {
   request_id: string;
+  /** The client's own X-Request-Id, where it sent one that could be taken. */
+  client_request_id: string | undefined;
+  trace_id: string | undefined;
   method: string | undefined;
   route: string;
   status: number;
@@ -80,6 +86,8 @@ export interface RequestLine {
 export function logRequest(log: Logger, level: "info" | "warn", line: RequestLine): void {
   if (!log.isLevelEnabled(level)) return;
   let text = `{"level":"${level}","time":"${isoNow()}","service":"tollgate","request_id":"${line.request_id}"`;
+  if (line.client_request_id !== undefined) text += `,"client_request_id":"${line.client_request_id}"`;
+  if (line.trace_id !== undefined) text += `,"trace_id":"${line.trace_id}"`;
   if (line.method !== undefined) text += `,"method":${JSON.stringify(line.method)}`;
   text += `,"route":"${line.route}","status":${line.status},"outcome":"${line.outcome}"`;
   if (line.key_id !== undefined) text += `,"key_id":"${line.key_id}"`;
@@ -92,6 +100,40 @@ export function logRequest(log: Logger, level: "info" | "warn", line: RequestLin
   if (line.client_gone) text += ',"client_gone":true';
   if (line.detail !== undefined) text += `,"detail":${JSON.stringify(line.detail)}`;
   streamOf(log).write(`${text}}\n`);
+}
+
+/** Where the time of one request went, ms. */
+export interface RequestTimes {
+  requestId: string;
+  route: string;
+  trace?: { traceId: string } | undefined;
+  bodyMs?: number;
+  storeMs?: number;
+  upstreamMs?: number;
+}
+
+/**
+ * Warns of a request that was slow by the gateway's own fault: without the time that the client took for its body and
+ * the upstream for its answer.
+ * @param thresholdMs own time that is worth a line
+ */
+export function logSlow(log: Logger, thresholdMs: number, durationMs: number, times: RequestTimes): void {
+  const { bodyMs = 0, storeMs = 0, upstreamMs = 0 } = times;
+  const ownMs = durationMs - bodyMs - upstreamMs;
+  if (ownMs < thresholdMs) return;
+  log.warn(
+    {
+      request_id: times.requestId,
+      trace_id: times.trace?.traceId,
+      route: times.route,
+      duration_ms: tenths(durationMs),
+      own_ms: tenths(ownMs),
+      store_ms: tenths(storeMs),
+      body_ms: tenths(bodyMs),
+      upstream_ms: tenths(upstreamMs),
+    },
+    "slow request",
+  );
 }
 
 const streamOf = (log: Logger): DestinationStream =>

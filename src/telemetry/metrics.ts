@@ -134,12 +134,6 @@ function trafficMetrics(registers: Registry[]) {
       labelNames: ["tier", "outcome"],
       registers,
     }),
-    shadowRefusals: new Counter({
-      name: "tollgate_shadow_refusals_total",
-      help: "Admissions that a limit in shadow mode would have refused, by tier and limit.",
-      labelNames: ["tier", "limit"],
-      registers,
-    }),
     nearLimit: createNearLimit(registers),
     degraded: new Counter({
       name: "tollgate_degraded_requests_total",
@@ -290,5 +284,11 @@ function workMetrics(registers: Registry[]) {
       registers,
     }),
     logLinesDropped: createLogLinesDropped(registers),
+    spansDropped: new Counter({
+      name: "tollgate_spans_dropped_total",
+      help: "Spans that were recorded and not sent: the queue was full, or the collector did not take them.",
+      labelNames: ["reason"],
+      registers,
+    }),
   };
 }

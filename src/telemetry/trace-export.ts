@@ -49,7 +49,8 @@ export interface TracingOptions {
   sampleRatio: number;
   queue: number;
   exportTimeoutMs: number;
-  upstreamUrl: string;
+  /** The one in force. */
+  upstreamUrl(): string;
   log: Logger;
   /** Spans that will not be seen. */
   dropped: BoundedOptions["dropped"];
@@ -60,7 +61,7 @@ export interface TracingOptions {
  * there is an endpoint. Decision 0024. Names follow OpenTelemetry's semantic conventions for HTTP and databases.
  */
 export function createTracing(options: TracingOptions): Tracing {
-  const { processor, exporter } = boundedExport({
+  const { processor, gone } = boundedExport({
     exporter: new OTLPTraceExporter({ url: options.endpoint, timeoutMillis: options.exportTimeoutMs }),
     queue: options.queue,
     batch: (exporter) =>
@@ -83,11 +84,6 @@ export function createTracing(options: TracingOptions): Tracing {
     spanProcessors: [processor],
   });
   const tracer = provider.getTracer("tollgate");
-  const { hostname, port, protocol } = new URL(options.upstreamUrl);
-  const server = {
-    "server.address": hostname,
-    "server.port": Number(port) || (protocol === "https:" ? 443 : 80),
-  };
 
   return {
     on: true,
@@ -114,7 +110,7 @@ export function createTracing(options: TracingOptions): Tracing {
     },
     async stop() {
       await provider.shutdown().catch(() => undefined);
-      exporter.gone();
+      gone();
     },
   };
 
@@ -137,7 +133,7 @@ export function createTracing(options: TracingOptions): Tracing {
           `${method} ${route}`,
           {
             kind: SpanKind.CLIENT,
-            attributes: { "http.request.method": method, "url.template": route, ...server },
+            attributes: { "http.request.method": method, "url.template": route, ...serverAt(options.upstreamUrl()) },
           },
           under,
         );
@@ -150,6 +146,11 @@ export function createTracing(options: TracingOptions): Tracing {
       end: (answered) => endRequest(root, answered),
     };
   }
+}
+
+function serverAt(url: string): { "server.address": string; "server.port": number } {
+  const { hostname, port, protocol } = new URL(url);
+  return { "server.address": hostname, "server.port": Number(port) || (protocol === "https:" ? 443 : 80) };
 }
 
 /** Where what follows a span stands: under it. */

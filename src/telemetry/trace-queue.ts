@@ -60,12 +60,10 @@ export function boundedExport({ exporter, queue, batch, dropped, log }: BoundedO
   };
   return {
     processor,
-    exporter: {
-      /** Nothing is sent any more: what still waits is lost. */
-      gone(): void {
-        if (waiting > 0) dropped("export_failed", waiting);
-        waiting = 0;
-      },
+    /** Nothing is sent any more: what still waits is lost. */
+    gone(): void {
+      if (waiting > 0) dropped("export_failed", waiting);
+      waiting = 0;
     },
   };
 }

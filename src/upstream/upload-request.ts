@@ -41,11 +41,14 @@ const TYPES: Readonly<Record<ImageType, string>> = {
   "image/gif": "gif",
 };
 
-/** Opens the request and sends the head of its only part. Events come later than the return. */
+/**
+ * Opens the request and sends the head of its only part. Events come later than the return.
+ * @param names headers that name the request
+ */
 export function openUpload(
   target: UpstreamTarget,
   type: ImageType,
-  requestId: string,
+  names: Readonly<Record<string, string>>,
   on: UpstreamRequestEvents,
 ): UpstreamRequest {
   const boundary = `tollgate-${randomUUID()}`;
@@ -54,7 +57,7 @@ export function openUpload(
     "content-type": `multipart/form-data; boundary=${boundary}`,
     accept: "application/json",
     "accept-encoding": "identity",
-    "x-request-id": requestId,
+    ...names,
     ...(target.apiKey === undefined ? {} : { authorization: `Bearer ${target.apiKey}` }),
   });
   let responding = false;

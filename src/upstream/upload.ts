@@ -1,6 +1,7 @@
 import { Agent, type IncomingMessage, validateHeaderValue } from "node:http";
 import { Agent as HttpsAgent } from "node:https";
 import { refuse } from "../core/errors.ts";
+import type { Carried } from "../telemetry/trace.ts";
 import { interpretAnswer, type UploadOutcome, type UpstreamAnswer } from "./upload-answer.ts";
 import { readUpload } from "./upload-body.ts";
 import { formBoundary } from "./upload-form.ts";
@@ -29,9 +30,14 @@ export interface UploadTunnel {
    * Streams one upload through and gives its outcome, always and once. Writes nothing to the client. The request
    * may still have a body to be drained: it is then paused, with none of our listeners.
    * @throws TypeError when the request id cannot be sent
+   * @param hooks.carried what goes along of the request's trace
    * @param hooks.beforeRead called before the body is read, not at all where the headers already refuse it
    */
-  send(req: IncomingMessage, requestId: string, hooks: { beforeRead(): void }): Promise<UploadOutcome>;
+  send(
+    req: IncomingMessage,
+    requestId: string,
+    hooks: { beforeRead(): void; carried?: Carried | undefined },
+  ): Promise<UploadOutcome>;
   /** Closes the connections. Uploads under way fail. */
   close(): void;
 }
@@ -60,7 +66,10 @@ export function createUploadTunnel(options: UploadOptions): UploadTunnel {
       if (typeof boundary !== "string") return { outcome: "refused", refusal: boundary };
       if (req.destroyed || req.socket.destroyed) return { outcome: "client_gone" };
       hooks.beforeRead();
-      return new Promise((resolve) => tunnel({ req, requestId, boundary, target, options, resolve }));
+      const { carried } = hooks;
+      return new Promise((resolve) =>
+        tunnel({ req, requestId, carried, boundary, target, options, resolve }),
+      );
     },
     close: () => agent.destroy(),
   };
@@ -69,6 +78,7 @@ export function createUploadTunnel(options: UploadOptions): UploadTunnel {
 interface Upload {
   req: IncomingMessage;
   requestId: string;
+  carried: Carried | undefined;
   boundary: string;
   target: UpstreamTarget;
   options: UploadOptions;
@@ -76,7 +86,7 @@ interface Upload {
 }
 
 /** Ties the client's form to the upstream's request. Whoever settles first wins, and both ends are let go. */
-function tunnel({ req, requestId, boundary, target, options, resolve }: Upload): void {
+function tunnel({ req, requestId, carried, boundary, target, options, resolve }: Upload): void {
   let settled = false;
   let complete = false;
   let upstream: UpstreamRequest | undefined;
@@ -94,6 +104,7 @@ function tunnel({ req, requestId, boundary, target, options, resolve }: Upload):
   const failed = (detail: string) => settle({ outcome: "upstream_failed", detail });
   const late = (detail: string) => settle({ outcome: "upstream_timeout", detail });
   const answer = (given: UpstreamAnswer) => {
+    carried?.answered?.(given.status);
     const outcome = interpretAnswer(given);
     if (outcome.outcome === "answered" && !complete)
       failed("success was answered before the form was complete");
@@ -106,7 +117,7 @@ function tunnel({ req, requestId, boundary, target, options, resolve }: Upload):
 
   const body = readUpload(req, boundary, options.idleTimeoutMs, {
     image: (type) => {
-      upstream = openUpload(target, type, requestId, { answer, failed });
+      upstream = openUpload(target, type, namesOf(requestId, carried), { answer, failed });
       return upstream.file;
     },
     whole: () => {
@@ -118,4 +129,12 @@ function tunnel({ req, requestId, boundary, target, options, resolve }: Upload):
     refused: (refusal) => settle({ outcome: "refused", refusal }),
     gone: () => settle({ outcome: "client_gone" }),
   });
+}
+
+/** Headers that name the request: its id, and its place in a trace. */
+function namesOf(requestId: string, carried: Carried | undefined): Record<string, string> {
+  const names: Record<string, string> = { "x-request-id": requestId };
+  const lines = carried?.headers ?? [];
+  for (let at = 0; at < lines.length; at += 2) names[lines[at]!] = lines[at + 1]!;
+  return names;
 }

@@ -1,6 +1,7 @@
 import { setTimeout } from "node:timers/promises";
 import { isObject, parseObject } from "../core/json.ts";
 import { isTaskStatus, TASK_ID, type TaskStatus } from "../core/tasks.ts";
+import type { Carried } from "../telemetry/trace.ts";
 import { createExchanger, type Exchanged, type ExchangeOptions } from "./exchange.ts";
 import { blamesGateway, isLimiting, shownStatus, textOf, waitSeconds } from "./refusal.ts";
 
@@ -33,8 +34,8 @@ export type PollOutcome =
 
 export interface Upstream {
   /** @param body exactly what was priced; `requestId` goes along as Idempotency-Key */
-  generate(path: string, body: string, requestId: string): Promise<GenerationOutcome>;
-  poll(taskId: string, requestId: string): Promise<PollOutcome>;
+  generate(path: string, body: string, requestId: string, carried?: Carried): Promise<GenerationOutcome>;
+  poll(taskId: string, requestId: string, carried?: Carried): Promise<PollOutcome>;
   close(): Promise<void>;
 }
 
@@ -51,22 +52,28 @@ export function createUpstream(options: ExchangeOptions & { idempotent: boolean 
   const exchanger = createExchanger(options);
   const attemptsMax = options.idempotent ? ATTEMPTS_MAX : 1;
   return {
-    async generate(path, body, requestId) {
+    async generate(path, body, requestId, carried) {
       const headers = ["content-type", "application/json", "accept", "application/json"];
       headers.push("idempotency-key", requestId, "x-request-id", requestId);
+      if (carried) headers.push(...carried.headers);
       const deadlineMs = performance.now() + options.totalTimeoutMs;
       for (let attempt = 1; ; attempt++) {
         const leftMs = Math.ceil(deadlineMs - performance.now());
-        const outcome = readGeneration(await exchanger.send("POST", path, headers, body, leftMs));
+        const exchanged = await exchanger.send("POST", path, headers, body, leftMs);
+        if (exchanged.outcome === "answered") carried?.answered?.(exchanged.status);
+        const outcome = readGeneration(exchanged);
         const unknown = outcome.outcome === "unclear" || outcome.outcome === "timed_out";
         const pauseMs = PAUSE_MS * attempt;
         if (!unknown || attempt >= attemptsMax || deadlineMs - performance.now() <= pauseMs) return outcome;
         await setTimeout(pauseMs);
       }
     },
-    async poll(taskId, requestId) {
+    async poll(taskId, requestId, carried) {
       const headers = ["accept", "application/json", "x-request-id", requestId];
-      return readPoll(await exchanger.send("GET", `/api/v1/tasks/${taskId}`, headers, null), taskId);
+      if (carried) headers.push(...carried.headers);
+      const exchanged = await exchanger.send("GET", `/api/v1/tasks/${taskId}`, headers, null);
+      if (exchanged.outcome === "answered") carried?.answered?.(exchanged.status);
+      return readPoll(exchanged, taskId);
     },
     close: exchanger.close,
   };

@@ -60,6 +60,8 @@ describe("after every kind of request", () => {
   let key: string;
   let metrics: string;
   let logs: string;
+  let crashed: string;
+  let pages = "";
   const HOSTILE = [
     "/api/v1/tasks/SECRETTASK",
     "/SECRETPATH",
@@ -100,18 +102,30 @@ describe("after every kind of request", () => {
       expect((await raw.answer()).status).toBe(400);
       raw.end();
     }
+    // A client that writes its key where none belongs.
+    const headers = { "x-request-id": key, traceparent: key, tracestate: `a=${key}` };
+    await ask("GET", CREDITS, { key, headers });
+    // A handler that crashes with the key in its hands.
+    const crashing = await givenGateway({ config: { prices: null as never } });
+    expect((await asking(crashing)("POST", TEXT_TO_VIDEO, { key, body: BOAT })).status).toBe(500);
+    await crashing.stop();
+    crashed = crashing.logs.join("");
     await revoke(gateway, issued);
     await ask("GET", CREDITS, { key });
+    for (const page of ["livez", "readyz", "openapi.json", "log-level", "console/", "console/api/live"])
+      pages += await (await fetch(`${gateway.adminUrl}/${page}`)).text();
     metrics = await (await fetch(`${gateway.adminUrl}/metrics`)).text();
     logs = gateway.logs.join("");
   });
   afterAll(() => gateway.stop());
 
-  test("neither logs nor metrics hold a key, its hash or the upstream's secret", () => {
+  test("neither logs, metrics nor the admin's pages hold a key, its hash or the upstream's secret", () => {
     expect(logs).toContain("request_id");
     expect(metrics).toContain("tollgate_requests_total");
     const digest = createHash("sha256").update(key).digest("hex");
-    for (const text of [logs, metrics])
+    expect(crashed).toContain("internal fault");
+    expect(pages).toContain("openapi");
+    for (const text of [logs, crashed, metrics, pages])
       for (const secret of [key, key.slice(3), digest, "SECRETUNKNOWN", "upstream-secret"])
         expect(text.includes(secret)).toBe(false);
   });

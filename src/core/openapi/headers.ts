@@ -36,7 +36,10 @@ export const COMMON_HEADERS = {
     example: 1,
   },
   "X-Request-Id": {
-    description: "Names this request in the operator's log and ledger; on an error also in `request_id`.",
+    description:
+      "Names this request in the operator's log; on an error also in `request_id`. It is the request's own " +
+      "`X-Request-Id`, if that is 1 to 64 letters, digits, dots, dashes and underscores and neither begins with `req_` " +
+      "nor holds `sk_`; else one of the gateway.",
     required: true,
     schema: { type: "string", pattern: "^[\\w.~-]+$" },
     example: "req_mi8w3k1q5f0c2a9d000001",
@@ -78,6 +81,13 @@ export const FURTHER_HEADERS = {
     schema: { type: "string", const: "true" },
     example: "true",
   },
+  "X-Gateway-Request-Id": {
+    description:
+      "The gateway's own id of this request, where `X-Request-Id` is the client's. Unique, and the name of the request " +
+      "in the operator's ledger.",
+    schema: { type: "string", pattern: "^req_\\w+$" },
+    example: "req_mi8w3k1q5f0c2a9d000001",
+  },
   "X-Gateway-Degraded": {
     description:
       "`store` while the gateway works without its store: this request was neither counted nor charged, and the five " +
@@ -91,6 +101,6 @@ const ref = (name: string) => ({ $ref: `#/components/headers/${name}` });
 
 /** References to the headers of one answer: the common ones, and these. */
 export function headersOf(further: Iterable<string>): Record<string, { $ref: string }> {
-  const names = [...Object.keys(COMMON_HEADERS), ...new Set(further)];
+  const names = [...Object.keys(COMMON_HEADERS), "X-Gateway-Request-Id", ...new Set(further)];
   return Object.fromEntries(names.map((name) => [name, ref(name)]));
 }

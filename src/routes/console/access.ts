@@ -52,7 +52,7 @@ export function createAccess(options: { token: string | undefined; host: string;
       };
     }
     const given = /^bearer +(\S+) *$/i.exec(req.headers.authorization ?? "")?.[1];
-    if (given === undefined) return denied(401, "the console needs the gateway's ADMIN_TOKEN");
+    if (given === undefined) return denied(401, "this needs the gateway's ADMIN_TOKEN");
     if (timingSafeEqual(digestOf(given), token)) return { outcome: "allowed" };
     countWrong(address);
     return { ...denied(401, "this is not the gateway's ADMIN_TOKEN"), wrongToken: true };
@@ -66,7 +66,7 @@ export function createAccess(options: { token: string | undefined; host: string;
       if (fromAnotherSite(req)) return denied(403, "requests of other sites are refused");
       if (expected) return checkToken(req, expected);
       if (!isOwnName(req.headers.host, options.host)) {
-        return denied(403, "without ADMIN_TOKEN the console answers to localhost or an IP address only");
+        return denied(403, "without ADMIN_TOKEN this answers to localhost or an IP address only");
       }
       if (!write) return { outcome: "allowed" };
       return denied(
