@@ -133,7 +133,11 @@ export function createTracing(options: TracingOptions): Tracing {
           `${method} ${route}`,
           {
             kind: SpanKind.CLIENT,
-            attributes: { "http.request.method": method, "url.template": route, ...serverAt(options.upstreamUrl()) },
+            attributes: {
+              "http.request.method": method,
+              "url.template": route,
+              ...serverAt(options.upstreamUrl()),
+            },
           },
           under,
         );
