@@ -134,6 +134,12 @@ function trafficMetrics(registers: Registry[]) {
       labelNames: ["tier", "outcome"],
       registers,
     }),
+    shadowRefusals: new Counter({
+      name: "tollgate_shadow_refusals_total",
+      help: "Admissions that a limit in shadow mode would have refused, by tier and limit.",
+      labelNames: ["tier", "limit"],
+      registers,
+    }),
     nearLimit: createNearLimit(registers),
     degraded: new Counter({
       name: "tollgate_degraded_requests_total",

@@ -70,7 +70,8 @@ test("the defaults are those of the design", () => {
       pollIntervalMs: 10_000,
       retentionMs: 604_800_000,
     },
-    log: { level: "info" },
+    log: { level: "info", slowRequestMs: 0 },
+    tracing: { endpoint: undefined, sampleRatio: 1, queue: 2048, exportTimeoutMs: 10_000 },
   });
 });
 
