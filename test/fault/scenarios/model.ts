@@ -13,7 +13,7 @@ export async function runModel({ seed, progress }: RunOptions): Promise<Verdict>
     MODEL_RUNS: String(MODEL_SEQUENCES),
   });
   progress(`model: ${model.passed ? "no divergence" : "diverges"}`);
-  const mutants = await vitest("test/lua/mutants.test.ts", {});
+  const mutants = await vitest("test/lua/mutants.test.ts", { MUTANTS: "all" });
   const killed = /mutants: (\d+ of \d+ killed)/.exec(mutants.output)?.[1] ?? "not run";
   progress(`mutants: ${killed}`);
   const criteria = [
