@@ -86,7 +86,6 @@ local function read_window(window, clock)
     local middle = math.ceil((gone + most) / 2)
     if stamp_at(window, -middle) <= since then gone = middle else most = middle - 1 end
   end
-  if gone == length then return 0, length end
   return length - gone, length, stamp_at(window, -gone - 1)
 end
 

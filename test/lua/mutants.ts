@@ -61,7 +61,6 @@ export const MUTANTS: readonly Mutant[] = [
     "return length - gone, length",
     "return length - gone + 1, length",
   ),
-  mutant("an empty window has its last entry", "prelude", "if gone == length then return 0, length end", ""),
   mutant(
     "an empty window resets later than now",
     "prelude",
