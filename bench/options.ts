@@ -11,6 +11,7 @@ const HELP = `npm run bench -- [options]
   --tree DIR       measure the gateway of another checkout; more than once: beside each other
   --rounds N       rounds of each comparison (3)
   --seconds N      length of a measured interval (quick: 3, full: 5)
+  --warm-up N      seconds of load before each interval (quick: 4, full: 12): Node compiles what is hot meanwhile
   --first          on a machine that others use too: go before their programs (as root)
 `;
 
@@ -25,6 +26,7 @@ export interface Options {
   trees: string[];
   rounds: number;
   seconds: number;
+  warmUpSeconds: number;
 }
 
 /** Reads the command line; says how it is used and ends the process where it makes no sense. */
@@ -38,6 +40,7 @@ export function readOptions(args: string[]): Options {
         tree: { type: "string", multiple: true },
         rounds: { type: "string", default: "3" },
         seconds: { type: "string" },
+        "warm-up": { type: "string" },
         profile: { type: "string" },
         first: { type: "boolean", default: false },
         help: { type: "boolean", default: false },
@@ -59,6 +62,7 @@ export function readOptions(args: string[]): Options {
       trees: values.tree ?? [`${import.meta.dirname}/..`],
       rounds: count(values.rounds),
       seconds: count(values.seconds ?? (full ? "5" : "3")),
+      warmUpSeconds: count(values["warm-up"] ?? (full ? "12" : "4")),
     };
   } catch (error) {
     const { message } = error as Error;

@@ -28,6 +28,8 @@ export interface Context {
   full: boolean;
   rounds: number;
   seconds: number;
+  /** Load before each interval; Node compiles what is hot in its first seconds, and that is not the cost of a request. */
+  warmUpSeconds: number;
   has(requirement: Requirement): boolean;
   progress(line: string): void;
 }

@@ -13,7 +13,6 @@ const REPEATS_MAX = 3;
 /** Unless an entry says otherwise. */
 const CONNECTIONS = 64;
 /** How long a program runs under load before it is measured. */
-const WARM_UP_SECONDS = 2;
 
 /** One program under one kind of load. */
 export interface Entry {
@@ -60,7 +59,7 @@ export async function compare(context: Context, entries: readonly Entry[]): Prom
 }
 
 async function once(context: Context, entry: Entry): Promise<Interval> {
-  const { world, seconds } = context;
+  const { world, seconds, warmUpSeconds } = context;
   await emptyStore(world);
   const keys = await issueKeys(entry.tree, world.redis, entry.keys, entry.limits);
   const running = await entry.subject.start(world, keys);
@@ -70,7 +69,7 @@ async function once(context: Context, entry: Entry): Promise<Interval> {
     const { connections = CONNECTIONS } = entry;
     const load = (length: number) =>
       saturate(world.folder, running.url, targets, { seconds: length, connections });
-    await load(WARM_UP_SECONDS);
+    await load(warmUpSeconds);
     const interval = await measure(world.calibration, running.pid, world.redisPid, () => load(seconds));
     await entry.check(interval, running);
     return interval;

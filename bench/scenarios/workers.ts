@@ -10,7 +10,6 @@ import type { Tree } from "../tree.ts";
 import { median } from "./compare.ts";
 
 const KEYS = 1000;
-const WARM_UP_SECONDS = 3;
 const CONNECTIONS = 64;
 /** Where load, Redis and upstream do not stand in the way of two workers. */
 const FREE_CORES_MIN = 4;
@@ -98,7 +97,7 @@ async function refusedSetting({ world, trees }: Context): Promise<string | undef
   }
 }
 
-async function once({ world, trees, seconds }: Context, count: number): Promise<Stretch> {
+async function once({ world, trees, seconds, warmUpSeconds }: Context, count: number): Promise<Stretch> {
   const [tree] = trees as [Tree];
   await emptyStore(world);
   const keys = await issueKeys(tree, world.redis, KEYS);
@@ -111,7 +110,7 @@ async function once({ world, trees, seconds }: Context, count: number): Promise<
     );
     const load = (length: number) =>
       saturate(world.folder, running.url, targets, { seconds: length, connections: CONNECTIONS });
-    await load(WARM_UP_SECONDS);
+    await load(warmUpSeconds);
     const pids = processTree(running.pid);
     const before = pids.map((pid) => cpuUs([pid]));
     const result = await load(seconds);
