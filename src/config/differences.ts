@@ -1,4 +1,5 @@
 import { createHash } from "node:crypto";
+import { Pointer } from "typebox/value";
 import type { PriceTable } from "../core/prices.ts";
 import { NEEDS_RESTART, type Settings } from "./schema.ts";
 import { withoutPassword } from "./snapshot.ts";
@@ -42,12 +43,12 @@ export function inWords({ setting, from, to }: Pick<Difference, "setting" | "fro
 
 /** `next`, but for what needs a restart: that stays as it is in `current`. */
 export function withoutRestarts(current: Settings, next: Settings): Settings {
-  const mixed = structuredClone(next) as unknown as Record<string, Record<string, unknown>>;
+  const mixed = structuredClone(next);
   for (const setting of NEEDS_RESTART) {
-    const [section, key] = setting.split(".") as [keyof Settings, string];
-    mixed[section]![key] = (current[section] as Record<string, unknown>)[key];
+    const pointer = `/${setting.replace(".", "/")}`;
+    Pointer.Set(mixed, pointer, Pointer.Get(current, pointer));
   }
-  return mixed as unknown as Settings;
+  return mixed;
 }
 
 /** A copy without the password that REDIS_URL may hold. */
