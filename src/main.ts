@@ -129,8 +129,9 @@ export async function startGateway(loaded: Loaded, log: Logger, role: Role = ALO
       log.info({ request_id: requestId, status: refused.status, outcome: refused.name });
     },
   });
+  const access = createAccess(config.admin);
   const operators = createConsole({
-    ...config.admin,
+    access,
     session: createOperatorSession(config.store),
     sources: {
       readings: async () => [await readLive(metrics), ...role.heard()],
@@ -147,7 +148,7 @@ export async function startGateway(loaded: Loaded, log: Logger, role: Role = ALO
     log.level = level;
   });
   const logLevel = createLogLevel({
-    access: createAccess(config.admin),
+    access,
     log,
     set(level) {
       log.level = level;
