@@ -1,5 +1,6 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
-import { LOG_LEVELS, type Logger } from "../telemetry/log.ts";
+import { LOG_LEVELS } from "../config/schema.ts";
+import type { Logger } from "../telemetry/log.ts";
 import type { Access } from "./console/access.ts";
 
 export const LOG_LEVEL_PATH = "/log-level";
