@@ -192,7 +192,9 @@ export async function startGateway(loaded: Loaded, log: Logger, role: Role = ALO
     operators.start();
   }
   // The console is the first one's; the others say every so often what they have counted.
-  const telling = setInterval(async () => role.first || role.tell(await readLive(metrics)), SAMPLE_EVERY_MS);
+  const telling = role.first
+    ? undefined
+    : setInterval(async () => role.tell(await readLive(metrics)), SAMPLE_EVERY_MS);
   live.onChange({
     prepare(next) {
       for (const make of [upstream, uploads, addresses]) make(next);
