@@ -222,7 +222,8 @@ function openLink(
   return { reset };
 }
 
-async function write(socket: Socket, bytes: Buffer, split: boolean): Promise<void> {
+/** Writes to a socket as long as it lives; `split`: every byte goes on its own. */
+export async function write(socket: Socket, bytes: Buffer, split: boolean): Promise<void> {
   if (!split) {
     if (!socket.destroyed) socket.write(bytes);
     return;
