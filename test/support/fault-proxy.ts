@@ -50,8 +50,6 @@ interface PendingStrike {
   answered: () => void;
 }
 
-export type FaultProxy = Awaited<ReturnType<typeof startFaultProxy>>;
-
 /** A TCP proxy in front of Redis that can be made to fail in every way a network can, while it runs. */
 export async function startFaultProxy(targetPort: number) {
   let faults: Faults = { ...HEALTHY };
