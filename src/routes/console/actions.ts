@@ -53,7 +53,6 @@ export function createActions({ run }: OperatorSession): Record<string, Action> 
       target: (body) => textOf(body, "key_id"),
       async run(body) {
         const keyId = textOf(body, "key_id");
-        if (keyId.startsWith("sk_")) throw new OperatorError("give the key's id, not the key itself");
         const { done, accountId } = await run(async (redis) => {
           const key = await findKey(redis, keyId);
           return { done: await revokeKey(redis, key), accountId: key.accountId };
@@ -65,8 +64,12 @@ export function createActions({ run }: OperatorSession): Record<string, Action> 
   };
 }
 
+/** A text that the audit log may repeat: never a key. */
 function textOf(body: Body, name: string): string {
   const value = body[name];
-  if (typeof value === "string" && value !== "" && value.length <= 300) return value;
-  throw new OperatorError(`${name} is missing: it must be a text of 1 to 300 characters`);
+  if (typeof value !== "string" || value === "" || value.length > 300) {
+    throw new OperatorError(`${name} is missing: it must be a text of 1 to 300 characters`);
+  }
+  if (value.startsWith("sk_")) throw new OperatorError(`${name}: give an id, not the key itself`);
+  return value;
 }
