@@ -28,9 +28,10 @@ export function createActions({ run }: OperatorSession): Record<string, Action> 
       target: (body) => textOf(body, "id"),
       async run(body) {
         const id = textOf(body, "id");
+        // Looked up first: nothing that fails after the release may put it on record as failed.
         const { release, view } = await run(async (redis) => ({
-          release: await releaseTask(redis, id),
           view: await findTask(redis, id),
+          release: await releaseTask(redis, id),
         }));
         const account = { account_id: view.record.account_id };
         return { answer: { ...release }, audit: { target: id, ...account, ...release } };
