@@ -154,7 +154,14 @@ export async function startGateway(loaded: Loaded, log: Logger, role: Role = ALO
       role.tellLevel(level);
     },
   });
-  const admin = createAdmin({ metricsPage, notReady, logLevel, console: operators, config: live.describe });
+  const admin = createAdmin({
+    metricsPage,
+    notReady,
+    logLevel,
+    console: operators,
+    config: live.describe,
+    log,
+  });
   const sweeper = createSweeper({
     store,
     sweeps: createSweeps(connection, () => live.config().upstream.totalTimeoutMs + SWEEP_LEASE_SLACK_MS),
