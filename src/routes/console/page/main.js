@@ -3,7 +3,7 @@ import { get, token } from "./api.js";
 import { say } from "./dialogs.js";
 import { byId, el, heading } from "./dom.js";
 import { showKeys } from "./keys.js";
-import { showOverview, showTrouble } from "./overview.js";
+import { showOverview, showState, showTrouble } from "./overview.js";
 import { showRequest, showTasks } from "./tasks.js";
 
 const view = /** @type {HTMLElement} */ (byId("view"));
@@ -36,6 +36,7 @@ async function show({ focus = true } = {}) {
     const live = await get("live", { after_ms: Number.MAX_SAFE_INTEGER });
     if (mine !== turn) return;
     writable = live.writable;
+    showState(live.gateway);
     signedIn();
     const box = el("div", {});
     const elsewhere = await fill(known, argument, box);

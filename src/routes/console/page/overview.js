@@ -213,7 +213,7 @@ function deniedTable(denied) {
 }
 
 /** @param {{ host: string, pid: number, uptime_seconds: number, not_ready?: string }} gateway */
-function showState({ host, pid, uptime_seconds, not_ready }) {
+export function showState({ host, pid, uptime_seconds, not_ready }) {
   const state = byId("state");
   state.className = not_ready ? "state bad" : "state good";
   const where = `${host}, process ${pid}, up ${age(uptime_seconds)}`;
