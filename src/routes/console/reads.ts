@@ -155,6 +155,8 @@ async function find(redis: Redis, id: string): Promise<object> {
   const task = await unlessUnknown(findTask(redis, id));
   if (!task) throw new OperatorError(`there is no account, key, task or request with the id ${id}`);
   const { record } = task;
+  // One whose task came late is bound, and keeps what its VOID wrote.
+  const isVoid = record.state === "void";
   return {
     kind: "request",
     account_id: record.account_id,
@@ -165,11 +167,11 @@ async function find(redis: Redis, id: string): Promise<object> {
     status: task.task.status ?? record.status,
     endpoint: record.endpoint,
     price: record.price === undefined ? undefined : Number(record.price),
-    void_reason: record.reason,
+    void_reason: isVoid ? record.reason : undefined,
     ended_by: record.ended_by,
     admitted_at: isoOf(record.admitted_at),
     bound_at: isoOf(record.bound_at),
-    finished_at: isoOf(record.finished_at ?? record.void_at),
+    finished_at: isoOf(isVoid ? record.void_at : record.finished_at),
   };
 }
 
