@@ -2,18 +2,19 @@ import { grantCredits, OperatorError } from "../../store/accounts.ts";
 import { findKey, revokeKey } from "../../store/keys.ts";
 import type { OperatorSession } from "../../store/operator-session.ts";
 import { findTask, releaseTask } from "../../store/tasks.ts";
+import type { Outcomes } from "./answers.ts";
 
 /** What an action did, and what the audit log says of it. */
-export interface Done {
-  answer: { outcome: string } & Record<string, unknown>;
+interface Done<Answer> {
+  answer: Answer;
   /** What it was done to, and with which numbers. */
   audit: { target: string } & Record<string, unknown>;
 }
 
-export interface Action {
+export interface Action<Answer = object> {
   /** What it would be done to: for the audit line of one that fails. */
   target(body: Body): string;
-  run(body: Body): Promise<Done>;
+  run(body: Body): Promise<Done<Answer>>;
 }
 
 type Body = Readonly<Record<string, unknown>>;
@@ -22,7 +23,9 @@ type Body = Readonly<Record<string, unknown>>;
  * What the console can change, by name under /console/api/: the same functions as the command line's.
  * @throws OperatorError for what an operator can mend, GatewayError `store_unavailable`
  */
-export function createActions({ run }: OperatorSession): Record<string, Action> {
+export function createActions({ run }: OperatorSession): {
+  [Name in keyof Outcomes]: Action<Outcomes[Name]>;
+} {
   return {
     release: {
       target: (body) => textOf(body, "id"),
@@ -34,7 +37,7 @@ export function createActions({ run }: OperatorSession): Record<string, Action> 
           release: await releaseTask(redis, id),
         }));
         const account = { account_id: view.record.account_id };
-        return { answer: { ...release }, audit: { target: id, ...account, ...release } };
+        return { answer: release, audit: { target: id, ...account, ...release } };
       },
     },
     grant: {

@@ -13,6 +13,7 @@ import {
 } from "../../store/operator-views.ts";
 import { dayStartMs, topRefusals } from "../../store/refusals.ts";
 import { findTask } from "../../store/tasks.ts";
+import type { AccountKey, Answers, KeyUse as KeyUseShown, Transaction } from "./answers.ts";
 import { shared } from "./shared.ts";
 
 const TOP_KEYS = 20;
@@ -23,14 +24,14 @@ const KEYS_OF_ACCOUNT_MAX = 100;
 const OPEN_SHOWN_MAX = 100;
 const SHARED_MS = 3000;
 
-/** One read: the query's parameters to what is answered as JSON. */
-export type Read = (query: URLSearchParams) => Promise<object>;
+/** By name: the query's parameters to what is answered as JSON. */
+type Reads = { [Name in Exclude<keyof Answers, "live">]: (query: URLSearchParams) => Promise<Answers[Name]> };
 
 /**
  * What the console shows of Redis, by name under /console/api/. Every read is bounded and says where it was cut.
  * @throws OperatorError for what an operator can mend, GatewayError `store_unavailable`
  */
-export function createReads(session: OperatorSession, tiers: () => Tiers): Record<string, Read> {
+export function createReads(session: OperatorSession, tiers: () => Tiers): Reads {
   const { run } = session;
 
   const topKeys = shared(SHARED_MS, (most: number) =>
@@ -144,7 +145,7 @@ export function createReads(session: OperatorSession, tiers: () => Tiers): Recor
 type Redis = Parameters<Parameters<OperatorSession["run"]>[0]>[0];
 
 /** What an id names: an account, else a key, else a task or request. */
-async function find(redis: Redis, id: string): Promise<object> {
+async function find(redis: Redis, id: string): Promise<Answers["find"]> {
   if (id.startsWith("sk_")) {
     throw new OperatorError("look for a key by its id: the key itself is a secret and has no place here");
   }
@@ -184,7 +185,12 @@ async function unlessUnknown<Found>(looking: Promise<Found>): Promise<Found | un
   }
 }
 
-const useShown = ({ keyId, accountId, tier, now }: Pick<KeyUse, "keyId" | "accountId" | "tier" | "now">) => ({
+const useShown = ({
+  keyId,
+  accountId,
+  tier,
+  now,
+}: Pick<KeyUse, "keyId" | "accountId" | "tier" | "now">): KeyUseShown => ({
   key_id: keyId,
   account_id: accountId,
   tier,
@@ -195,13 +201,17 @@ const useShown = ({ keyId, accountId, tier, now }: Pick<KeyUse, "keyId" | "accou
   max_concurrent: now?.maxConcurrent,
 });
 
-const lifeOf = ({ createdAtMs, expiresAtMs, revokedAtMs }: KeyRecord) => ({
+const lifeOf = ({
+  createdAtMs,
+  expiresAtMs,
+  revokedAtMs,
+}: KeyRecord): Omit<AccountKey, keyof KeyUseShown> => ({
   created_at: iso(createdAtMs),
   expires_at: iso(expiresAtMs),
   revoked_at: iso(revokedAtMs),
 });
 
-const transactionShown = (entry: LedgerEntry) => ({
+const transactionShown = (entry: LedgerEntry): Transaction => ({
   id: transactionId(entry.partition, entry.streamId),
   type: entry.type,
   amount: entry.amount,
