@@ -1,7 +1,7 @@
 import type { Tiers } from "../core/limits.ts";
+import { packTiers, voidKeys } from "./calls.ts";
 import type { Connection } from "./connection.ts";
 import { claimName, keyRef, partitionClaimName, partitionNames, requestName, taskName } from "./names.ts";
-import { packTiers, voidKeys } from "./store.ts";
 
 /** Where the list is among the KEYS of VOID, which takes what is not open off the list it is given. */
 const HOLDS = 5;
