@@ -3,9 +3,6 @@ import { packTiers, voidKeys } from "./calls.ts";
 import type { Connection } from "./connection.ts";
 import { claimName, keyRef, partitionClaimName, partitionNames, requestName, taskName } from "./names.ts";
 
-/** Where the list is among the KEYS of VOID, which takes what is not open off the list it is given. */
-const HOLDS = 5;
-
 /** A request that is due: a hold to void, or a bound task to ask for. */
 export interface OpenRequest {
   requestId: string;
@@ -51,8 +48,10 @@ export function createSweeps(connection: Connection, leaseMs: () => number, nowM
   ): Promise<OpenRequest | undefined> => {
     const fields = await command((redis) => redis.hgetall(requestName(partition, requestId)));
     if (fields.state !== "held" && fields.state !== "bound") {
-      // Nothing is open any more. VOID takes what it finds void or missing off the list; it needs no names for that.
-      const keys = voidKeys(keyRef("", "", partition), requestId, undefined).with(HOLDS, list);
+      // Nothing is open any more. VOID takes what it finds void or missing off the list that it is given for that of
+      // holds; it needs no other name.
+      const nobody = keyRef("", "", partition);
+      const keys = voidKeys({ ...nobody, names: { ...nobody.names, holds: list } }, requestId, undefined);
       await call("void", keys, [now(), "", requestId, "due", 0]);
       return undefined;
     }
