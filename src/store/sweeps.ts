@@ -1,6 +1,7 @@
 import type { Tiers } from "../core/limits.ts";
 import { packTiers, voidKeys } from "./calls.ts";
 import type { Connection } from "./connection.ts";
+import { many, storeNowMs } from "./keys.ts";
 import { claimName, keyRef, partitionClaimName, partitionNames, requestName, taskName } from "./names.ts";
 
 /** A request that is due: a hold to void, or a bound task to ask for. */
@@ -20,6 +21,8 @@ export interface Sweeps {
   partitions(): number;
   /** The store's clock as well as this process knows it, Unix ms. */
   nowMs(): number;
+  /** Partitions where something is due. One look at all lists, since mostly nothing is. */
+  due(): Promise<ReadonlySet<number>>;
   /** Takes up to `most` due holds or tasks of a partition. Two calls never take the same within the lease. */
   claim(
     list: "holds" | "polls",
@@ -70,6 +73,24 @@ export function createSweeps(connection: Connection, leaseMs: () => number, nowM
   return {
     partitions: () => connection.facts()?.partitions ?? 0,
     nowMs: () => nowMs?.() ?? connection.nowMs(),
+
+    async due() {
+      const names = Array.from({ length: connection.facts()?.partitions ?? 0 }, (_, at) =>
+        partitionNames(at),
+      );
+      const lists = names.flatMap(({ holds, polls }, partition) => [
+        { name: holds, partition },
+        { name: polls, partition },
+      ]);
+      return command(async (redis) => {
+        const atMs = nowMs?.() ?? (await storeNowMs(redis));
+        const firsts = await many<string[], { name: string }>(redis, lists, (pipe, { name }) =>
+          pipe.zrange(name, "0", "0", "WITHSCORES"),
+        );
+        const due = lists.filter((_, at) => Number(firsts[at]?.[1] ?? Number.POSITIVE_INFINITY) <= atMs);
+        return new Set(due.map(({ partition }) => partition));
+      });
+    },
 
     async claim(list, partition, most) {
       const name = partitionNames(partition)[list];
