@@ -6,7 +6,7 @@ import { RECENT_TRANSACTIONS, transactionOf } from "../core/transactions.ts";
 import { latestEntries } from "./ledger-entries.ts";
 import { accountNames, digestOf, indexName, keyRef, partitionNames, partitionOf } from "./names.ts";
 import { partitionsOf } from "./partitions.ts";
-import { defineScripts, type Scripts } from "./scripts.ts";
+import { scriptsOf } from "./scripts.ts";
 
 const ACCOUNT_ID = /^[A-Za-z0-9_.-]{1,64}$/;
 /** What a client can send as a bearer token: visible ASCII without a comma. */
@@ -209,18 +209,6 @@ function requireCredits(credits: number): void {
   if (!Number.isSafeInteger(credits) || credits < 1) {
     throw new OperatorError("credits must be a whole number, at least 1");
   }
-}
-
-const taught = new WeakMap<Redis, Scripts>();
-
-/** The verbs of a client, taught once. */
-export function scriptsOf(redis: Redis): Scripts {
-  let scripts = taught.get(redis);
-  if (!scripts) {
-    scripts = defineScripts(redis);
-    taught.set(redis, scripts);
-  }
-  return scripts;
 }
 
 const randomId = (prefix: string): string => `${prefix}_${randomBytes(12).toString("base64url")}`;

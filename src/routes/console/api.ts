@@ -6,7 +6,7 @@ import { newRequestId } from "../../http/exchange.ts";
 import { OperatorError } from "../../store/accounts.ts";
 import type { OperatorSession } from "../../store/operator-session.ts";
 import type { Logger } from "../../telemetry/log.ts";
-import type { createAccess } from "./access.ts";
+import type { Access } from "./access.ts";
 import { type Action, createActions } from "./actions.ts";
 import type { Live } from "./answers.ts";
 import type { createLive } from "./live.ts";
@@ -22,7 +22,7 @@ interface Reply {
 
 /** The console's data: JSON under /console/api/, GET to read, POST to act. Every action writes one audit line. */
 export function createApi(options: {
-  access: ReturnType<typeof createAccess>;
+  access: Access;
   session: OperatorSession;
   live: ReturnType<typeof createLive>;
   tiers(): Tiers;
