@@ -43,7 +43,7 @@ export function createOperators(options: {
     log,
   });
   const logLevel = createLogLevel({ access, log, set: options.setLevel });
-  const server = createAdmin({ metricsPage, notReady, logLevel, console, config: live.describe });
+  const server = createAdmin({ metricsPage, notReady, logLevel, console, config: live.describe, log });
   return {
     server,
     start: console.start,

@@ -8,6 +8,7 @@ import type { OperatorSession } from "../../store/operator-session.ts";
 import type { Logger } from "../../telemetry/log.ts";
 import type { Access } from "./access.ts";
 import { type Action, createActions } from "./actions.ts";
+import type { Live } from "./answers.ts";
 import type { createLive } from "./live.ts";
 import { createReads } from "./reads.ts";
 
@@ -29,20 +30,22 @@ export function createApi(options: {
   log: Logger;
 }) {
   const { access, live, log } = options;
-  const reads = createReads(options.session, options.tiers);
-  const actions = createActions(options.session);
+  const reads: Record<string, (query: URLSearchParams) => Promise<object>> = {
+    ...createReads(options.session, options.tiers),
+    live: async (query): Promise<Live> => ({
+      gateway: {
+        host: hostname(),
+        pid: process.pid,
+        uptime_seconds: Math.round(process.uptime()),
+        not_ready: options.notReady(),
+      },
+      writable: access.writable,
+      ...live.view(Number(query.get("after_ms") ?? 0)),
+    }),
+  };
+  const actions: Record<string, Action> = createActions(options.session);
   // Who moved money must be on record whatever the log level.
   const audit = log.child({ audit: true }, { level: "info" });
-  reads.live = async (query) => ({
-    gateway: {
-      host: hostname(),
-      pid: process.pid,
-      uptime_seconds: Math.round(process.uptime()),
-      not_ready: options.notReady(),
-    },
-    writable: access.writable,
-    ...live.view(Number(query.get("after_ms") ?? 0)),
-  });
 
   async function decide(
     req: IncomingMessage,
