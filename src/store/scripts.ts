@@ -17,6 +17,7 @@ export const VERBS = [
   "collect",
   "probe",
   "snapshot",
+  "survey",
 ] as const;
 
 export type Verb = (typeof VERBS)[number];

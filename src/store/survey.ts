@@ -1,5 +1,4 @@
 import type { Connection } from "./connection.ts";
-import { many } from "./keys.ts";
 import { partitionNames, requestName } from "./names.ts";
 
 /** There while the next survey is not due yet, over all gateways. */
@@ -11,10 +10,8 @@ const LEDGER_REPORT = "tg:ledger-report";
 
 /** A survey that no gateway renews is no news any more. */
 export const SURVEY_LIFETIME_MS = 60_000;
-/** Open requests of a list that are looked at; of more, as many at random stand for all. */
-const LOOKED_AT_MAX = 1000;
-/** Records asked for at a time, so that nobody waits long for the others. */
-const BATCH = 100;
+/** Open requests of a list that are looked at, so that nobody waits long; of more, as many at random stand for all. */
+const LOOKED_AT_MAX = 500;
 
 /** Ages of open requests, closed: a name, and the ms at which the next one begins. */
 export const AGES = [
@@ -97,30 +94,22 @@ const emptySurvey = (atMs: number): Survey => ({
 });
 
 /** Adds one list of a partition to a survey. What is open is due some day, and has a slot. DESIGN 3, invariant 3. */
-async function look({ command }: Connection, partition: number, due: string, survey: Survey): Promise<void> {
-  const [first] = await command((redis) => redis.zrangebyscore(due, "-inf", "+inf", "LIMIT", 0, 1));
-  if (first === undefined) return;
-  const [dueAt, total, ids] = await command((redis) =>
-    Promise.all([redis.zscore(due, first), redis.zcard(due), redis.zrandmember(due, LOOKED_AT_MAX)]),
-  );
-  survey.overdueMs = Math.max(survey.overdueMs, survey.atMs - Number(dueAt ?? survey.atMs));
-  const weight = total / Math.max(1, ids.length);
-  for (let at = 0; at < ids.length; at += BATCH) {
-    const batch = ids.slice(at, at + BATCH);
-    const records = await command((redis) =>
-      many<(string | null)[], string>(redis, batch, (pipe, id) =>
-        pipe.hmget(requestName(partition, id), "state", "admitted_at", "bound_at"),
-      ),
-    );
-    for (const [state, admittedAt, boundAt] of records) {
-      if (state !== "held" && state !== "bound") continue;
-      const ageMs = Math.max(
-        0,
-        survey.atMs - Number((state === "held" ? admittedAt : boundAt) ?? survey.atMs),
-      );
-      const band = AGES.findIndex(([, endMs]) => ageMs < endMs);
-      survey.open[state][band]! += weight;
-      survey.oldestMs[state] = Math.max(survey.oldestMs[state], ageMs);
+async function look({ call }: Connection, partition: number, list: string, survey: Survey): Promise<void> {
+  const args = [
+    "",
+    "",
+    LOOKED_AT_MAX,
+    requestName(partition, ""),
+    ...AGES.slice(0, -1).map(([, endMs]) => endMs),
+  ];
+  const reply = (await call("survey", [list], args)).map(Number);
+  const [nowMs = 0, dueAtMs = 0, total = 0, lookedAt = 0, ...rest] = reply;
+  survey.overdueMs = Math.max(survey.overdueMs, nowMs - dueAtMs);
+  const counts = rest.slice(OPEN_STATES.length);
+  for (const [at, state] of OPEN_STATES.entries()) {
+    survey.oldestMs[state] = Math.max(survey.oldestMs[state], rest[at] ?? 0);
+    for (const age of AGES.keys()) {
+      survey.open[state][age]! += ((counts[at * AGES.length + age] ?? 0) * total) / Math.max(1, lookedAt);
     }
   }
 }
