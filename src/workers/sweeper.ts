@@ -74,15 +74,17 @@ export function createSweeper(options: {
   async function sweep(): Promise<void> {
     const startedMs = performance.now();
     const collecting = startedMs - collectedAtMs >= COLLECT_EVERY_MS;
+    let isCollected = true;
     const partitions = sweeps.partitions();
     // Each gateway begins somewhere else, so that they do not queue up behind each other.
     const first = Math.floor(Math.random() * partitions);
     for (let at = 0; at < partitions && !stopped; at++) {
       const partition = (first + at) % partitions;
       await takeDue(partition);
-      if (collecting) await collect(partition);
+      if (collecting && !(await collect(partition))) isCollected = false;
     }
-    if (collecting && partitions > 0) collectedAtMs = startedMs;
+    // What is left is collected in the next round, not a minute later: else more could end than is ever forgotten.
+    if (collecting && isCollected && partitions > 0) collectedAtMs = startedMs;
     metrics.sweepSeconds.set((performance.now() - startedMs) / 1000);
   }
 
@@ -154,12 +156,14 @@ export function createSweeper(options: {
     return outcome === "observed" && status === "gone" ? "gone" : outcome;
   }
 
-  async function collect(partition: number): Promise<void> {
+  /** @returns whether nothing is left that could be collected */
+  async function collect(partition: number): Promise<boolean> {
     for (let batch = 0; batch < COLLECT_BATCHES_MAX && !stopped; batch++) {
       const collected = await sweeps.collect(partition, settings().tasks.retentionMs, BATCH);
       if (collected > 0) metrics.sweeps.inc({ kind: "record", outcome: "collected" }, collected);
-      if (collected < BATCH) return;
+      if (collected < BATCH) return true;
     }
+    return false;
   }
 
   let sweeping = false;
