@@ -90,7 +90,10 @@ async function breathe({ client }: World): Promise<void> {
 /** Lays a fault on all links. @returns what takes it away */
 function inflict(world: World, fault: LinkFault): () => Promise<void> {
   world.proxy.steer({});
-  if (fault.split) world.proxy.steer({ split: true });
+  if (fault.split) {
+    world.note(fault.name);
+    world.proxy.steer({ split: true });
+  }
   if (fault.hole) return digHoles(world, fault.name);
   if (fault.oneIn > 0) {
     const hits = drawHits(world.random, fault.oneIn);
