@@ -10,37 +10,23 @@ import { refuse } from "./core/errors.ts";
 import { clientAddress } from "./http/address.ts";
 import { createAuthenticator } from "./http/authenticate.ts";
 import { createListener } from "./http/listener.ts";
-import { createAdmin } from "./routes/admin.ts";
-import { createAccess } from "./routes/console/access.ts";
-import { createConsole } from "./routes/console/console.ts";
 import { readLive, SAMPLE_EVERY_MS } from "./routes/console/live.ts";
 import { createSeenTasks, type Gateway } from "./routes/gateway.ts";
-import { createLogLevel } from "./routes/log-level.ts";
+import { createOperators } from "./routes/operators.ts";
 import { createRefusedKeys } from "./routes/refused.ts";
 import { createServe } from "./routes/serve.ts";
 import { createConnection } from "./store/connection.ts";
 import { openJournal } from "./store/journal.ts";
-import { takeLedgerTurn } from "./store/ledger-turn.ts";
-import { createOperatorSession } from "./store/operator-session.ts";
-import { countOpen } from "./store/operator-views.ts";
 import { addRefusals } from "./store/refusals.ts";
 import { createStore } from "./store/store.ts";
-import { createSurveys } from "./store/survey.ts";
-import { createSweeps } from "./store/sweeps.ts";
 import { ALONE, type Role, roleOf, supervise } from "./supervisor.ts";
 import { createLogger, type Logger } from "./telemetry/log.ts";
 import { createMetrics } from "./telemetry/metrics.ts";
 import { passingOn, type Tracing } from "./telemetry/trace.ts";
 import { createUploadTunnel } from "./upstream/upload.ts";
 import { createUpstream } from "./upstream/upstream.ts";
-import { createLedgerCheck } from "./workers/ledger-check.ts";
-import { verifyInChild } from "./workers/ledger-child.ts";
 import { createRefusalCounts } from "./workers/refusal-counts.ts";
-import { createSurvey } from "./workers/survey.ts";
-import { createSweeper } from "./workers/sweeper.ts";
-
-/** A sweeper's claim lasts as long as a poll of the upstream may take, and so much longer for its turn to come. */
-const SWEEP_LEASE_SLACK_MS = 15_000;
+import { createWork } from "./workers/work.ts";
 
 /** After the listener has closed: how long a client may still take to finish a head that it has begun. */
 const QUIET_MS = 1000;
@@ -130,78 +116,57 @@ export async function startGateway(loaded: Loaded, log: Logger, role: Role = ALO
       log.info({ request_id: requestId, status: refused.status, outcome: refused.name });
     },
   });
-  const operators = createConsole({
-    ...config.admin,
-    session: createOperatorSession(config.store),
-    sources: {
-      readings: async () => [await readLive(metrics), ...role.heard()],
-      async slots() {
-        const facts = connection.facts();
-        return connection.breaker.isOpen() || !facts ? null : countOpen(connection.redis, facts.partitions);
-      },
-    },
-    tiers: () => live.config().tiers,
-    notReady,
-    log,
-  });
-  role.onLevel((level) => {
+  const setLevel = (level: string): void => {
     log.level = level;
-  });
-  const logLevel = createLogLevel({
-    access: createAccess(config.admin),
-    log,
-    set(level) {
-      log.level = level;
-      role.tellLevel(level);
-    },
-  });
-  const admin = createAdmin({ metricsPage, notReady, logLevel, console: operators, config: live.describe });
-  const sweeper = createSweeper({
-    store,
-    sweeps: createSweeps(connection, () => live.config().upstream.totalTimeoutMs + SWEEP_LEASE_SLACK_MS),
-    upstream: { poll: (taskId, requestId) => upstream(live.config()).poll(taskId, requestId) },
-    metrics,
-    log,
-    settings: live.config,
-  });
+  };
+  role.onLevel(setLevel);
 
-  const surveys = createSurveys(connection);
-  const survey = createSurvey({
-    surveys,
-    sweepIntervalMs: () => live.config().tasks.sweepIntervalMs,
-    metrics,
-    log,
-  });
-  const ledgerCheck = createLedgerCheck({
-    turn: (intervalMs) => takeLedgerTurn(connection, intervalMs),
-    verify: (signal) => verifyInChild(config.store.redisUrl, signal),
-    publish: surveys.publishLedger,
-    intervalMs: () => live.config().store.ledgerCheckIntervalMs,
-    metrics,
-    log,
-  });
+  // What one of all processes does.
+  const operators = role.first
+    ? createOperators({
+        config,
+        live,
+        connection,
+        metricsPage,
+        readings: async () => [await readLive(metrics), ...role.heard()],
+        setLevel(level) {
+          setLevel(level);
+          role.tellLevel(level);
+        },
+        notReady,
+        log,
+      })
+    : undefined;
+  const work = role.first
+    ? createWork({
+        connection,
+        store,
+        redisUrl: config.store.redisUrl,
+        upstream: { poll: (taskId, requestId) => upstream(live.config()).poll(taskId, requestId) },
+        settings: live.config,
+        metrics,
+        log,
+      })
+    : undefined;
 
-  const adminUrl = role.first ? await listen(admin, config.admin, true) : "";
+  const adminUrl = operators ? await listen(operators.server, config.admin, true) : "";
   const url = await listen(listener, config.server, false);
   role.listening();
   refusals.start();
-  if (role.first) {
-    sweeper.start();
-    ledgerCheck.start();
-    survey.start();
-    operators.start();
-  }
+  work?.start();
+  operators?.start();
   // The console is the first one's; the others say every so often what they have counted.
-  const telling = setInterval(async () => role.first || role.tell(await readLive(metrics)), SAMPLE_EVERY_MS);
+  const telling = role.first
+    ? undefined
+    : setInterval(async () => role.tell(await readLive(metrics)), SAMPLE_EVERY_MS);
   live.onChange({
     prepare(next) {
       for (const make of [upstream, uploads, addresses]) make(next);
     },
     applied(next, previous) {
       listener.setTimeouts(next.server);
-      if (next.log.level !== previous.log.level) log.level = next.log.level;
-      // The wait that is under way is as long as the old interval.
-      if (role.first) sweeper.start();
+      if (next.log.level !== previous.log.level) setLevel(next.log.level);
+      work?.changed();
     },
   });
 
@@ -221,15 +186,13 @@ export async function startGateway(loaded: Loaded, log: Logger, role: Role = ALO
     const clean = await inTime(closed, deadline);
     clearTimeout(quiet);
     if (!clean) listener.closeAllConnections();
-    await inTime(Promise.all([sweeper.stop(), ledgerCheck.stop(), survey.stop()]), deadline + 1000);
+    if (work) await inTime(work.stop(), deadline + 1000);
     await inTime(Promise.all([refusals.stop(), tracing.stop()]), deadline + 1000);
-    operators.stop();
     clearInterval(telling);
     await connection.close();
     await upstream(live.config()).close();
     uploads(live.config()).close();
-    admin.close();
-    admin.closeAllConnections();
+    operators?.stop();
     return { clean };
   };
   return { url, adminUrl, live, drain: () => (ending ??= drain()) };

@@ -68,20 +68,17 @@ export async function supervise(count: number, log: Logger): Promise<number> {
 
   async function answerMetrics(worker: Worker, id: number): Promise<void> {
     const page = await metrics.clusterMetrics().catch((error: Error) => `# ${error.message}`);
-    if (worker.isConnected()) worker.send({ kind: "metrics", id, page } satisfies ToWorker);
+    say(worker, { kind: "metrics", id, page });
   }
 
   /** What one worker says of itself is for the first one, whose console shows all. */
   function passOn(from: number, reading: Reading): void {
-    const first = living.get(1);
-    if (first?.isConnected()) first.send({ kind: "reading", from, reading } satisfies ToWorker);
+    say(living.get(1), { kind: "reading", from, reading });
   }
 
   function setLevel(level: string): void {
     log.level = level;
-    for (const worker of living.values()) {
-      if (worker.isConnected()) worker.send({ kind: "log level", level } satisfies ToWorker);
-    }
+    for (const worker of living.values()) say(worker, { kind: "log level", level });
   }
 
   function stop(signal: NodeJS.Signals): void {
@@ -97,6 +94,10 @@ export async function supervise(count: number, log: Logger): Promise<number> {
   });
   for (let number = 1; number <= count; number++) launch(number, RESTART_DELAY_MIN_MS);
   return ended.promise;
+}
+
+function say(worker: Worker | undefined, message: ToWorker): void {
+  if (worker?.isConnected()) worker.send(message);
 }
 
 /** What a process is among those that share a port; a process on its own does everything. */
@@ -139,19 +140,16 @@ export function roleOf(env: NodeJS.ProcessEnv): Role {
     if (message.kind === "reading") heard.set(message.from, message.reading);
     if (message.kind === "log level") setLevel(message.level);
   });
+  /** A supervisor that has gone is no reason to end: what cannot be told is dropped. */
+  const tell = (told: ToSupervisor): void => {
+    if (process.connected) process.send?.(told, undefined, undefined, () => undefined);
+  };
   return {
     first: env[NUMBER] === "1",
-    listening: () => void process.send?.({ kind: "listening" } satisfies ToSupervisor),
-    tell(reading) {
-      // A supervisor that has gone is no reason to end: what cannot be told is dropped.
-      const told: ToSupervisor = { kind: "reading", reading };
-      if (process.connected) process.send?.(told, undefined, undefined, () => undefined);
-    },
+    listening: () => tell({ kind: "listening" }),
+    tell: (reading) => tell({ kind: "reading", reading }),
     heard: () => [...heard.values()],
-    tellLevel(level) {
-      const told: ToSupervisor = { kind: "log level", level };
-      if (process.connected) process.send?.(told, undefined, undefined, () => undefined);
-    },
+    tellLevel: (level) => tell({ kind: "log level", level }),
     onLevel(set) {
       setLevel = set;
     },
@@ -163,7 +161,7 @@ export function roleOf(env: NodeJS.ProcessEnv): Role {
         const id = asked++;
         const page = Promise.withResolvers<string>();
         waiting.set(id, page.resolve);
-        process.send?.({ kind: "metrics wanted", id } satisfies ToSupervisor);
+        tell({ kind: "metrics wanted", id });
         const late = delay(METRICS_TIMEOUT_MS, "# the supervisor does not answer", { ref: false });
         return Promise.race([page.promise, late]).finally(() => waiting.delete(id));
       };

@@ -84,18 +84,21 @@ const PICTURE = `(function()
   return ("\\255\\216\\255" .. string.rep(noise, math.ceil(${FILE_BYTES} / #noise))):sub(1, ${FILE_BYTES})
 end)()`;
 
+/** As long as curl's: a form's reader skips by its length. */
+const BOUNDARY = "------------------------tollgatebenchmark1234";
+
 /** The file of targets: one form with the picture. */
 function writeUpload({ folder }: World, token: string): string {
   const head = [
-    "--bench",
+    `--${BOUNDARY}`,
     'Content-Disposition: form-data; name="file"; filename="one.jpg"',
     "Content-Type: image/jpeg",
     "",
     "",
   ];
   const quoted = JSON.stringify(head.join("\r\n"));
-  const body = `${quoted} .. ${PICTURE} .. "\\r\\n--bench--\\r\\n"`;
-  const type = '"multipart/form-data; boundary=bench"';
+  const body = `${quoted} .. ${PICTURE} .. "\\r\\n--${BOUNDARY}--\\r\\n"`;
+  const type = `"multipart/form-data; boundary=${BOUNDARY}"`;
   const file = join(folder, "upload.lua");
   writeFileSync(file, `return {{"POST", "/api/v1/upload", "${token}", ${body}, ${type}}}\n`);
   return file;

@@ -1,5 +1,6 @@
 import { Command } from "commander";
 import {
+  type Config,
   ConfigError,
   configPath,
   defaultConfig,
@@ -43,14 +44,17 @@ function checked(file: string | undefined): Answer {
   return { json: { ok, file: name, problems }, text: words, ok };
 }
 
-/** All problems of a config file and of the environment, and the same as text. */
-export function checkConfig(file?: string): { problems: readonly ConfigProblem[]; text: string } {
+/** What a config file and the environment come to, or all their problems, and these as text. */
+export function checkConfig(file?: string): {
+  config: Config | undefined;
+  problems: readonly ConfigProblem[];
+  text: string;
+} {
   try {
-    loadConfig(sourceOf(file));
-    return { problems: [], text: "" };
+    return { config: loadConfig(sourceOf(file)), problems: [], text: "" };
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error;
-    return { problems: error.problems, text: error.message };
+    return { config: undefined, problems: error.problems, text: error.message };
   }
 }
 

@@ -1,10 +1,9 @@
 import { randomUUID } from "node:crypto";
 import type { Redis } from "ioredis";
 import type { Config } from "../config/config.ts";
-import { scriptsOf } from "../store/accounts.ts";
 import { storeNowMs } from "../store/keys.ts";
 import { META } from "../store/names.ts";
-import { scriptSource, VERBS } from "../store/scripts.ts";
+import { scriptSource, scriptsOf, VERBS } from "../store/scripts.ts";
 import { connect, placeOf, redisUrl } from "./context.ts";
 import { type Check, failed, good, warning } from "./doctor-check.ts";
 

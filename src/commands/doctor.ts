@@ -1,5 +1,4 @@
 import type { Command } from "commander";
-import { type Config, loadConfig } from "../config/config.ts";
 import { checkConfig } from "./config.ts";
 import { command, print } from "./context.ts";
 import type { Check } from "./doctor-check.ts";
@@ -29,8 +28,7 @@ export function doctorCommand(): Command {
 }
 
 async function allChecks(): Promise<Check[]> {
-  const { problems, text } = checkConfig();
-  const config: Config | undefined = problems.length === 0 ? loadConfig({ env: process.env }) : undefined;
+  const { config, text } = checkConfig();
   const [store, upstream] = await Promise.all([storeChecks(config), upstreamCheck(config?.upstream)]);
   return [configCheck(config, text), ...store, journalCheck(config?.store.journal), upstream];
 }

@@ -93,16 +93,21 @@ async function* batches(input: NodeJS.ReadableStream): AsyncGenerator<Line[]> {
   // By key, so that of two lines about one key the first is done before the second is looked at.
   let batch = new Map<string, Line>();
   let number = 0;
-  for await (const line of createInterface({ input, crlfDelay: Number.POSITIVE_INFINITY })) {
-    number++;
-    const text = (number === 1 ? line.replace(/^\ufeff/, "") : line).trim();
-    if (text === "" || text.startsWith("#") || /^"?key"?(,|$)/i.test(text)) continue;
-    const [token = "", ...fields] = fieldsOf(text);
-    if (batch.size === BATCH || batch.has(token)) {
-      yield [...batch.values()];
-      batch = new Map();
+  try {
+    for await (const line of createInterface({ input, crlfDelay: Number.POSITIVE_INFINITY })) {
+      number++;
+      const text = (number === 1 ? line.replace(/^\ufeff/, "") : line).trim();
+      if (text === "" || text.startsWith("#") || /^"?key"?(,|$)/i.test(text)) continue;
+      const [token = "", ...fields] = fieldsOf(text);
+      if (batch.size === BATCH || batch.has(token)) {
+        yield [...batch.values()];
+        batch = new Map();
+      }
+      batch.set(token, { number, token, fields });
     }
-    batch.set(token, { number, token, fields });
+  } catch (error) {
+    // Redis is not to blame for a folder instead of a file, or for a broken disk.
+    throw new OperatorError(`the keys cannot be read (${(error as Error).message})`);
   }
   yield [...batch.values()];
 }

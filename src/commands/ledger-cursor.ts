@@ -1,4 +1,4 @@
-import { existsSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, linkSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { type FileHandle, open, rename } from "node:fs/promises";
 import path from "node:path";
 import { OperatorError } from "../store/accounts.ts";
@@ -77,21 +77,56 @@ export async function writeCursorFile(file: string, state: CursorState): Promise
  */
 export function lockCursorFile(file: string): () => void {
   const lock = `${file}.lock`;
-  for (;;) {
-    try {
-      writeFileSync(lock, String(process.pid), { flag: "wx", mode: 0o600 });
-      return () => rmSync(lock, { force: true });
-    } catch (error) {
-      if ((error as NodeJS.ErrnoException).code !== "EEXIST") throw error;
+  // Linked into place, so that nobody sees it without its owner.
+  const mine = `${lock}.${process.pid}`;
+  writeFileSync(mine, String(process.pid), { mode: 0o600 });
+  try {
+    for (;;) {
+      if (link(mine, lock)) return () => rmSync(lock, { force: true });
+      const owner = ownerOf(lock);
+      if (isAlive(owner)) {
+        throw new OperatorError(
+          `process ${owner} exports with ${file}; wait for it, or delete ${lock} if that is no export`,
+        );
+      }
+      clear(lock, `${mine}.dead`, owner);
     }
-    const owner = Number(readFileSync(lock, "utf8"));
-    if (isAlive(owner)) {
-      throw new OperatorError(
-        `process ${owner} exports with ${file}; wait for it, or delete ${lock} if that is no export`,
-      );
-    }
-    rmSync(lock, { force: true });
+  } finally {
+    rmSync(mine, { force: true });
   }
+}
+
+/** @returns false where the name is taken */
+function link(existing: string, name: string): boolean {
+  try {
+    linkSync(existing, name);
+    return true;
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== "EEXIST") throw error;
+    return false;
+  }
+}
+
+/** 0 when the lock has just gone, or was never written out. */
+function ownerOf(lock: string): number {
+  try {
+    return Number(readFileSync(lock, "utf8"));
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== "ENOENT") throw error;
+    return 0;
+  }
+}
+
+/** Takes a dead owner's lock away, and puts it back when somebody else's had come in its place. */
+function clear(lock: string, aside: string, owner: number): void {
+  try {
+    renameSync(lock, aside);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== "ENOENT") throw error;
+    return;
+  }
+  if (ownerOf(aside) !== owner) link(aside, lock);
+  rmSync(aside);
 }
 
 function isAlive(pid: number): boolean {

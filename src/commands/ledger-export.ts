@@ -231,15 +231,14 @@ function linesSink({ format, header }: ExportFlags): Sink {
   };
 }
 
-/** One JSON object on standard output, written piece by piece. */
+/** One JSON object on standard output, written page by page. */
 function objectSink(cursor: LedgerCursor): Sink {
   let before = '{"entries":[';
   return {
     async write(entries) {
-      for (const entry of entries) {
-        await writeOut(before + JSON.stringify(ledgerRow(entry)));
-        before = ",";
-      }
+      if (entries.length === 0) return;
+      await writeOut(before + entries.map((entry) => JSON.stringify(ledgerRow(entry))).join());
+      before = ",";
     },
     keep: () =>
       writeOut(`${before === "," ? "" : before}],"cursor":${JSON.stringify(formatCursor(cursor))}}\n`),

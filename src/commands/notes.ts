@@ -16,9 +16,7 @@ const NOTES: Readonly<Record<string, readonly string[]>> = {
     "With --output and --cursor-file each entry is in the file exactly once, whenever the process ends: what counts is on disk together with its cursor, every second and at the end, and what was written after that is cut off and written again. The next run may name a new --output; the cursor goes on. Without --output the cursor moves when all has been handed to the reader, also after Ctrl-C; what a reader does with it is its own affair, so pass over an `id` that is there already.",
     "--since and --until are moments in the ledger's own order, so that spans side by side have each entry once. --since counts where the cursor says nothing yet.",
   ],
-  "ledger verify": [
-    "Exit code 1 when something does not add up. An account that changes too fast to be read at one instant is listed as unsettled: verify it again.",
-  ],
+  "ledger verify": ["Exit code 1 when something does not add up."],
   doctor: [
     "Exit code 1 when something must be mended (FAIL, status `failed`); warnings alone leave it 0. With --json: `{ok, checks: [{name, ok, status, message, advice}]}`, where `status` is ok, warning or failed, and `advice` says what to do. It looks from where it runs: run it on the gateway's machine, with its environment.",
     "It writes one key to Redis that ends after a minute, loads the scripts, and asks the upstream for a task that does not exist.",

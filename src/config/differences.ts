@@ -1,4 +1,4 @@
-import { createHash } from "node:crypto";
+import { hash } from "node:crypto";
 import { Pointer } from "typebox/value";
 import type { PriceTable } from "../core/prices.ts";
 import { NEEDS_RESTART, type Settings } from "./schema.ts";
@@ -60,7 +60,7 @@ export function redactSettings(settings: Settings): Settings {
 export function hashOf({ settings, prices }: Written): string {
   const all = leaves({ settings: redactSettings(settings), prices });
   const text = [...all].map((entry) => JSON.stringify(entry)).sort();
-  return createHash("sha256").update(text.join("\n")).digest("hex").slice(0, 16);
+  return hash("sha256", text.join("\n")).slice(0, 16);
 }
 
 function leaves({ settings, prices }: Written): Map<string, unknown> {

@@ -109,6 +109,8 @@ export function traceEndpointRule(value: string): string | undefined {
     return "must be an http or https address such as http://127.0.0.1:4318/v1/traces, or empty";
   if (url.username || url.password)
     return "must hold no user or password; set OTEL_EXPORTER_OTLP_HEADERS in the environment";
+  // Shown by GET /config and in the log, where a token must not be.
+  if (url.search) return "must have no query; what authenticates goes into OTEL_EXPORTER_OTLP_HEADERS";
   return url.hash ? "must have no fragment" : undefined;
 }
 

@@ -136,7 +136,7 @@ export function createLiveConfig(options: {
     /** Begins to look for changes of the files, until `stop`. */
     watch(): void {
       // A pipe can be read once.
-      if (!statSync(source.file).isFile()) return;
+      if (![...attempted.keys()].every((file) => statSync(file).isFile())) return;
       watching ??= watchFiles({
         everyMs: options.lookEveryMs ?? LOOK_EVERY_MS,
         known: () => attempted,

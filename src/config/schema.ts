@@ -158,8 +158,11 @@ const tasks = section("How tasks are followed to their end.", {
   retention: duration("7d", "1h", "366d", "How long finished tasks are kept."),
 });
 
+/** From the least severe on. */
+export const LOG_LEVELS = ["trace", "debug", "info", "warn", "error", "fatal", "silent"] as const;
+
 const log = section("The log on standard output.", {
-  level: Type.Enum(["trace", "debug", "info", "warn", "error", "fatal", "silent"], {
+  level: Type.Enum([...LOG_LEVELS], {
     default: "info",
     description: "Least severe level that is written.",
   }),

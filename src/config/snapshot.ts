@@ -72,7 +72,7 @@ export interface Config {
     readonly retentionMs: number;
   };
   readonly log: {
-    readonly level: "trace" | "debug" | "info" | "warn" | "error" | "fatal" | "silent";
+    readonly level: Settings["log"]["level"];
     /** Time in the gateway and its store that is worth a warning; 0 for none. */
     readonly slowRequestMs: number;
   };

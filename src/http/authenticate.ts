@@ -1,4 +1,4 @@
-import { createHash } from "node:crypto";
+import { hash } from "node:crypto";
 import { dropOldest } from "../core/bounded.ts";
 import { retrySeconds } from "../core/envelope.ts";
 import { type Refusal, refuse } from "../core/errors.ts";
@@ -75,7 +75,7 @@ export function createAuthenticator<Key>(options: {
       if (waitMs > 0) {
         return refused(refuse("too_many_unknown_keys", { retryAfterSeconds: retrySeconds(waitMs) }));
       }
-      const key = looksLikeKey(token) ? await options.lookup(digest(token)) : undefined;
+      const key = looksLikeKey(token) ? await options.lookup(hash("sha256", token)) : undefined;
       if (key === undefined) {
         countUnknown(address);
         return refused(refuse("invalid_api_key"));
@@ -92,7 +92,6 @@ export function createAuthenticator<Key>(options: {
 }
 
 const looksLikeKey = (token: string): boolean => token.startsWith("sk_") && token.length <= TOKEN_CHARS_MAX;
-const digest = (token: string): string => createHash("sha256").update(token).digest("hex");
 const refused = (refusal: Refusal): { outcome: "refused"; refusal: Refusal } => ({
   outcome: "refused",
   refusal,

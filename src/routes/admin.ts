@@ -1,6 +1,7 @@
-import { createServer, type Server, type ServerResponse } from "node:http";
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import { Registry } from "prom-client";
 import { openApiText } from "../core/openapi/document.ts";
+import type { Logger } from "../telemetry/log.ts";
 import type { Console } from "./console/console.ts";
 import { LOG_LEVEL_PATH, type LogLevel } from "./log-level.ts";
 
@@ -14,6 +15,7 @@ export function createAdmin(options: {
   config(): object;
   console: Pick<Console, "owns" | "serve">;
   logLevel: LogLevel;
+  log: Logger;
 }): Server {
   const plain = (
     res: ServerResponse,
@@ -28,7 +30,7 @@ export function createAdmin(options: {
   // Now, since the first request for it would else hold up all others.
   const openApi = openApiText().trimEnd();
 
-  return createServer({ requestTimeout: 10_000 }, async (req, res) => {
+  async function answer(req: IncomingMessage, res: ServerResponse): Promise<void> {
     if (options.console.owns(req.url?.split("?")[0] ?? "")) return options.console.serve(req, res);
     if (req.url?.split("?")[0] === LOG_LEVEL_PATH) return options.logLevel(req, res);
     if (req.method !== "GET" && req.method !== "HEAD") {
@@ -55,5 +57,14 @@ export function createAdmin(options: {
           "no such page; there are /livez, /readyz, /metrics, /config, /openapi.json, /log-level and /console",
         );
     }
+  }
+
+  return createServer({ requestTimeout: 10_000 }, (req, res) => {
+    // A rejection that nobody takes would end the gateway.
+    answer(req, res).catch((error: unknown) => {
+      options.log.error({ err: error, path: req.url?.split("?")[0] }, "admin: internal fault");
+      if (res.headersSent) res.destroy();
+      else plain(res, 500, "internal fault; the log says more");
+    });
   });
 }

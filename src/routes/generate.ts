@@ -1,4 +1,4 @@
-import { createHash } from "node:crypto";
+import { hash } from "node:crypto";
 import { API_PREFIX, type GenerationEndpoint } from "../core/endpoints.ts";
 import { type Answer, refusal, retrySeconds, success } from "../core/envelope.ts";
 import { type Refusal, refuse } from "../core/errors.ts";
@@ -252,4 +252,4 @@ async function unmetered(call: Call, generation: Generation, text: string): Prom
 }
 
 const answer = (call: Call, refused: Refusal): Answer => refusal(refused, call.exchange.shownId);
-const sha256 = (text: string): string => createHash("sha256").update(text).digest("hex");
+const sha256 = (text: string): string => hash("sha256", text);

@@ -1,6 +1,7 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
-import { LOG_LEVELS, type Logger } from "../telemetry/log.ts";
-import type { createAccess } from "./console/access.ts";
+import { LOG_LEVELS } from "../config/schema.ts";
+import type { Logger } from "../telemetry/log.ts";
+import type { Access } from "./console/access.ts";
 
 export const LOG_LEVEL_PATH = "/log-level";
 const BODY_BYTES_MAX = 256;
@@ -18,11 +19,7 @@ interface Reply {
  * or the next change of `log.level`. With an ADMIN_TOKEN, setting it needs the token.
  * @param options.set puts a level in force, in all processes of this gateway
  */
-export function createLogLevel(options: {
-  access: ReturnType<typeof createAccess>;
-  log: Logger;
-  set(level: string): void;
-}): LogLevel {
+export function createLogLevel(options: { access: Access; log: Logger; set(level: string): void }): LogLevel {
   const { access, log } = options;
 
   async function decide(req: IncomingMessage): Promise<Reply> {

@@ -91,10 +91,7 @@ export function createServe(gateway: Gateway) {
       const address = gateway.clientAddress(exchange.req.socket.remoteAddress, head.forwardedFor);
       const identity = await gateway.authenticator.authenticate(head.authorization, address);
       if (identity.outcome === "known") {
-        const { key, token } = identity;
-        exchange.keyId = key.keyId;
-        const call = { gateway, config: gateway.config(), exchange, head, key, token };
-        const revoked = await inspectKey(call);
+        const revoked = await inspectKey(callOf(exchange, head, gateway.config(), identity));
         if (revoked) return refusal(revoked, exchange.shownId);
       }
     } catch {

@@ -6,9 +6,9 @@ import { RECENT_TRANSACTIONS, transactionOf } from "../core/transactions.ts";
 import { latestEntries } from "./ledger-entries.ts";
 import { accountNames, digestOf, indexName, keyRef, partitionNames, partitionOf } from "./names.ts";
 import { partitionsOf } from "./partitions.ts";
-import { defineScripts, type Scripts } from "./scripts.ts";
+import { scriptsOf } from "./scripts.ts";
 
-export const ACCOUNT_ID = /^[A-Za-z0-9_.-]{1,64}$/;
+const ACCOUNT_ID = /^[A-Za-z0-9_.-]{1,64}$/;
 /** What a client can send as a bearer token: visible ASCII without a comma. */
 const API_KEY = /^sk_[\x21-\x2b\x2d-\x7e]{5,253}$/;
 const REFERENCE = /^[\x20-\x7e]{1,200}$/;
@@ -198,7 +198,8 @@ export async function readAccount(redis: Redis, accountId: string): Promise<Acco
 const unknownAccount = (accountId: string): OperatorError =>
   new OperatorError(`no account ${accountId}; \`tollgate keys create --account ${accountId}\` makes it`);
 
-function requireAccountId(accountId: string): void {
+/** Also for the beginning of one: it has the same characters. @throws OperatorError */
+export function requireAccountId(accountId: string): void {
   if (!ACCOUNT_ID.test(accountId)) {
     throw new OperatorError("an account id has 1 to 64 characters of A-Z, a-z, 0-9, _, . and -");
   }
@@ -208,18 +209,6 @@ function requireCredits(credits: number): void {
   if (!Number.isSafeInteger(credits) || credits < 1) {
     throw new OperatorError("credits must be a whole number, at least 1");
   }
-}
-
-const taught = new WeakMap<Redis, Scripts>();
-
-/** The verbs of a client, taught once. */
-export function scriptsOf(redis: Redis): Scripts {
-  let scripts = taught.get(redis);
-  if (!scripts) {
-    scripts = defineScripts(redis);
-    taught.set(redis, scripts);
-  }
-  return scripts;
 }
 
 const randomId = (prefix: string): string => `${prefix}_${randomBytes(12).toString("base64url")}`;

@@ -160,7 +160,6 @@ export function createConnection(options: ConnectionOptions) {
     facts: () => facts,
     /** The store's clock as well as this process knows it, Unix ms. */
     nowMs: () => monotonicMs() + offsetMs,
-    learn,
     requireUsable,
     /** Runs one verb. */
     call(verb: Verb, keys: readonly string[], args: readonly (string | number)[]): Promise<Reply> {

@@ -145,7 +145,7 @@ export async function changeKey(redis: Redis, key: KeyRecord, changes: KeyChange
     if (value === null) change.hdel(nameOf(key), field);
     else if (value !== undefined) change.hset(nameOf(key), field, value);
   }
-  for (const [error] of (await change.exec()) ?? []) if (error) throw error;
+  answersOf(await change.exec());
 }
 
 /**

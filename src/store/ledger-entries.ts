@@ -32,8 +32,7 @@ export type StreamEntry = [id: string, fields: string[]];
 
 /** Reads what XRANGE answers. */
 export function ledgerEntry(partition: number, [streamId, fields]: StreamEntry): LedgerEntry {
-  const field: Record<string, string> = {};
-  for (let at = 0; at + 1 < fields.length; at += 2) field[fields[at] ?? ""] = fields[at + 1] ?? "";
+  const field = recordOf(fields);
   return {
     partition,
     streamId,
@@ -50,6 +49,13 @@ export function ledgerEntry(partition: number, [streamId, fields]: StreamEntry):
     previous: field.previous ?? "",
     atMs: Number(field.at),
   };
+}
+
+/** Fields and values that come as one flat list. */
+export function recordOf(flat: readonly string[]): Record<string, string> {
+  const record: Record<string, string> = {};
+  for (let at = 0; at + 1 < flat.length; at += 2) record[flat[at] ?? ""] = flat[at + 1] ?? "";
+  return record;
 }
 
 /**

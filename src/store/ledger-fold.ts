@@ -12,8 +12,7 @@ export type Invariant =
   | "due"
   | "window"
   | "day_count"
-  | "accounts"
-  | "unsettled";
+  | "accounts";
 
 /** One broken promise, in the words in which it is printed. */
 export interface Violation {

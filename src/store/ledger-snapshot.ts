@@ -1,11 +1,9 @@
-import { setTimeout as delay } from "node:timers/promises";
 import type { Redis } from "ioredis";
-import { answersOf } from "./keys.ts";
-import { LEDGER_PAGE, type LedgerEntry, ledgerEntry } from "./ledger-entries.ts";
+import { LEDGER_PAGE, type LedgerEntry, ledgerEntry, recordOf, type StreamEntry } from "./ledger-entries.ts";
 import type { AccountFold, LedgerFold, Report, RequestRecord } from "./ledger-fold.ts";
-import { accountNames, keyRef, partitionNames, requestName } from "./names.ts";
+import { accountNames, keyRef, requestName } from "./names.ts";
+import { scriptsOf } from "./scripts.ts";
 
-const ATTEMPTS_MAX = 100;
 const WINDOW_MS = 60_000;
 
 /** Everything of one account at one instant, with the ledger of its partition from `after` up to that instant. */
@@ -27,10 +25,8 @@ interface KeySnapshot {
 }
 
 /**
- * Reads an account in one MULTI. Its keys and requests must be named before, so what one attempt sees is what the
- * next one asks for, until nothing new turns up; traffic goes on meanwhile.
- * @param fold read up to here; entries after it are handed to `passed` when they fill more than a page
- * @returns undefined if the account changed during every attempt
+ * Reads an account at one instant, however fast it changes; traffic goes on meanwhile.
+ * @param fold read up to here; while entries after it fill a page, they are handed to `passed`
  */
 export async function takeSnapshot(
   redis: Redis,
@@ -38,60 +34,35 @@ export async function takeSnapshot(
   accountId: string,
   fold: LedgerFold,
   passed: (entries: LedgerEntry[]) => Promise<void>,
-): Promise<Snapshot | undefined> {
-  let keyIds: string[] = [];
-  let requestIds: string[] = [];
-  for (let attempt = 0; attempt < ATTEMPTS_MAX; attempt++) {
-    const seen = await readOnce(redis, partition, accountId, fold.lastId, keyIds, requestIds);
-    if (seen.tail.length === LEDGER_PAGE) await passed(seen.tail);
-    else if (seen.complete) return seen.snapshot;
-    keyIds = seen.keyIds;
-    requestIds = seen.snapshot.keys.flatMap((key) => key.slots);
-    // Two rounds only learn names; after some more it is traffic, which another rhythm may escape.
-    if (attempt > 10) await delay(Math.random() * 5);
+): Promise<Snapshot> {
+  const { account, references, keys } = accountNames(partition, accountId);
+  const { names } = keyRef("", accountId, partition);
+  const before = [names.key, names.window, names.slots, requestName(partition, "")];
+  for (;;) {
+    const args = ["", "", fold.lastId, LEDGER_PAGE, ...before];
+    const reply = await scriptsOf(redis).snapshot([account, references, keys, names.ledger], args);
+    const [outcome, , entries, ...rest] = reply as unknown[] as [string, number, StreamEntry[], ...Seen];
+    const tail = entries.map((entry) => ledgerEntry(partition, entry));
+    if (outcome === "seen") return snapshotOf(tail, rest);
+    await passed(tail);
   }
-  return undefined;
 }
 
-async function readOnce(
-  redis: Redis,
-  partition: number,
-  accountId: string,
-  after: string,
-  keyIds: string[],
-  requestIds: string[],
-) {
-  const names = accountNames(partition, accountId);
-  const { ledger } = partitionNames(partition);
-  const multi = redis.multi();
-  multi.xrange(ledger, `(${after}`, "+", "COUNT", LEDGER_PAGE);
-  multi.hgetall(names.account).hvals(names.references).smembers(names.keys);
-  for (const keyId of keyIds) {
-    const { key, window, slots } = keyRef(keyId, accountId, partition).names;
-    multi.hgetall(key).lrange(window, 0, -1).smembers(slots);
-  }
-  for (const id of requestIds) multi.hgetall(requestName(partition, id));
-  const answers = answersOf<unknown>(await multi.exec());
-  let at = 0;
-  const next = <T>(): T => answers[at++] as T;
+/** What the script says of an account, records as flat lists of fields and values. */
+type Seen = [
+  account: string[],
+  references: string[],
+  keys: [id: string, record: string[], window: string[], slots: string[]][],
+  requests: [id: string, record: string[]][],
+];
 
-  const tail = next<[string, string[]][]>().map((entry) => ledgerEntry(partition, entry));
-  const account = next<Record<string, string>>();
-  const [references, keyIdsNow] = [next<string[]>(), next<string[]>()];
-  const keys = keyIds.map((keyId): KeySnapshot => {
-    const record = next<Record<string, string>>();
-    return { keyId, record, window: next<string[]>(), slots: next<string[]>() };
-  });
-  const requests: Snapshot["requests"] = new Map();
-  for (const id of requestIds) requests.set(id, next<RequestRecord>());
-  const complete =
-    keyIdsNow.every((id) => keyIds.includes(id)) &&
-    keys.every((key) => key.slots.every((id) => requests.has(id)));
+function snapshotOf(tail: LedgerEntry[], [account, references, keys, requests]: Seen): Snapshot {
   return {
-    complete,
-    keyIds: keyIdsNow,
+    account: recordOf(account),
+    references,
+    keys: keys.map(([keyId, record, window, slots]) => ({ keyId, record: recordOf(record), window, slots })),
+    requests: new Map(requests.map(([id, record]) => [id, recordOf(record)])),
     tail,
-    snapshot: { account, references, keys, requests, tail },
   };
 }
 

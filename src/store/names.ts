@@ -1,4 +1,4 @@
-import { createHash } from "node:crypto";
+import { createHash, hash } from "node:crypto";
 
 /** Where one API key lives in the store: immutable, so it may be cached for the life of the process. */
 export interface KeyRef {
@@ -38,7 +38,7 @@ export function partitionOf(accountId: string, partitions: number): number {
 
 /** SHA-256 of an API key, the only form in which the store knows it. */
 export function digestOf(apiKey: string): string {
-  return createHash("sha256").update(apiKey).digest("hex");
+  return hash("sha256", apiKey);
 }
 
 /** Names of one partition. */

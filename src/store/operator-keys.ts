@@ -1,10 +1,10 @@
 import type { Redis } from "ioredis";
 import type { Tiers } from "../core/limits.ts";
-import { scriptsOf } from "./accounts.ts";
+import { packTiers } from "./calls.ts";
 import { many, storeNowMs } from "./keys.ts";
 import { accountNames, keyRef, partitionNames } from "./names.ts";
 import { partitionsOf } from "./partitions.ts";
-import { packTiers } from "./store.ts";
+import { scriptsOf } from "./scripts.ts";
 
 /** Keys looked at, at most, to find those with the most use. */
 export const KEYS_LOOKED_AT_MAX = 20_000;

@@ -1,5 +1,5 @@
 import type { Redis } from "ioredis";
-import { ACCOUNT_ID, OperatorError } from "./accounts.ts";
+import { OperatorError, requireAccountId } from "./accounts.ts";
 import { many, storeNowMs } from "./keys.ts";
 import { type LedgerEntry, latestEntries } from "./ledger-entries.ts";
 import { accountNames, partitionNames, partitionOf, requestName, taskName } from "./names.ts";
@@ -37,9 +37,7 @@ export async function pageAccounts(
 ): Promise<{ accounts: AccountRow[]; next: string | undefined }> {
   const start = /^(\d{1,4}):(\d{1,20})$/.exec(cursor || "0:0");
   if (!start) throw new OperatorError("the cursor is not one of an earlier page");
-  if (prefix !== "" && !ACCOUNT_ID.test(prefix)) {
-    throw new OperatorError("an account id has 1 to 64 characters of A-Z, a-z, 0-9, _, . and -");
-  }
+  if (prefix !== "") requireAccountId(prefix);
   const partitions = await partitionsOf(redis);
   let [partition, scan] = [Number(start[1]), start[2] ?? "0"];
   const accounts: AccountRow[] = [];

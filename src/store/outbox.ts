@@ -122,5 +122,3 @@ export function isFinal(error: unknown): boolean {
     !/^(READONLY|LOADING|MASTERDOWN|MISCONF|CLUSTERDOWN|MOVED|ASK|TRYAGAIN|BUSY|NOSCRIPT)/.test(error.message)
   );
 }
-
-export type Outbox = ReturnType<typeof createOutbox>;

@@ -1,5 +1,6 @@
 import type { Redis } from "ioredis";
 import type { Connection } from "./connection.ts";
+import { answersOf } from "./keys.ts";
 
 const DAY_MS = 86_400_000;
 /** Read until the day after; a day more for whoever looks back. */
@@ -32,7 +33,7 @@ export async function addRefusals(connection: Connection, counts: readonly Refus
     }
     pipe.zremrangebyrank(name, 0, -MEMBERS_MAX - 1);
     pipe.expire(name, LIFETIME_SECONDS);
-    for (const [error] of (await pipe.exec()) ?? []) if (error) throw error;
+    answersOf(await pipe.exec());
   });
 }
 

@@ -16,6 +16,7 @@ export const VERBS = [
   "claim",
   "collect",
   "probe",
+  "snapshot",
 ] as const;
 
 export type Verb = (typeof VERBS)[number];
@@ -76,6 +77,18 @@ export function defineScripts(redis: Redis, folder: string = FOLDER): Scripts {
       : (keys, args) => commands[verb]([keys.length, ...keys, ...args]) as Promise<Reply>;
   }
   scripts.batch = (verb, items) => commands[verb](wordsOf(items)) as Promise<(Reply | Error)[]>;
+  return scripts;
+}
+
+const taught = new WeakMap<Redis, Scripts>();
+
+/** The verbs of a client, taught once. */
+export function scriptsOf(redis: Redis): Scripts {
+  let scripts = taught.get(redis);
+  if (!scripts) {
+    scripts = defineScripts(redis);
+    taught.set(redis, scripts);
+  }
   return scripts;
 }
 

@@ -1,37 +1,25 @@
-import { type LimitState, SHADOW_LIMITS, type ShadowLimit, type Tiers } from "../core/limits.ts";
-import type { Observation } from "../core/tasks.ts";
+import type { Tiers } from "../core/limits.ts";
 import { RECENT_TRANSACTIONS, transactionOf } from "../core/transactions.ts";
+import { admissionOf, observeArgs, observeKeys, packTiers, stateOf, voidKeys } from "./calls.ts";
 import type { Connection } from "./connection.ts";
 import { ledgerEntry, type StreamEntry } from "./ledger-entries.ts";
 import {
   claimName,
   idempotencyName,
   indexName,
-  type KeyRef,
   keyRef,
   partitionClaimName,
   partitionOf,
   requestName,
   taskName,
 } from "./names.ts";
-import type {
-  Admission,
-  Binding,
-  CreditAccount,
-  Generation,
-  Observed,
-  ObservedTask,
-  Store,
-} from "./operations.ts";
+import type { Admission, Binding, CreditAccount, Generation, Observed, Store } from "./operations.ts";
 import { isFinal, type Settlement, settle } from "./outbox.ts";
 import type { Reply } from "./scripts.ts";
 
 /** How long an unsent VOID stands in the way of its ADMIT; far beyond any `not_after`. */
 const TOMBSTONE_MS = 3_600_000;
-export const IDEMPOTENCY_MS = 24 * 3_600_000;
-/** Three 404s over a minute: the task is gone. DESIGN 2. */
-const GONE_COUNT = 3;
-const GONE_MS = 60_000;
+const IDEMPOTENCY_MS = 24 * 3_600_000;
 
 /**
  * The store's operations as the handlers use them, one script call each.
@@ -77,7 +65,7 @@ export function createStore(connection: Connection, nowMs?: () => number): Store
     const args = [now(), packTiers(tiers), requestId, key.keyId, price, endpoint, notAfterMs, holdMs];
     args.push(idempotency?.fingerprint ?? "", IDEMPOTENCY_MS, idempotency?.digest ?? "");
     try {
-      return admission(await call("admit", keys, args));
+      return admissionOf(await call("admit", keys, args));
     } catch (error) {
       // Unless the store has refused it, it may still run: take it back as soon as the store answers.
       // On disk before the 503 goes out: a crash right after it would leave the window entry behind.
@@ -232,106 +220,5 @@ export function createStore(connection: Connection, nowMs?: () => number): Store
   };
 }
 
-/** KEYS of VOID, in the order of its header. */
-export function voidKeys(key: KeyRef, requestId: string, idempotencyDigest: string | undefined): string[] {
-  const { names, partition } = key;
-  const keys = [
-    requestName(partition, requestId),
-    names.account,
-    names.key,
-    names.window,
-    names.slots,
-    names.holds,
-  ];
-  keys.push(names.done);
-  if (idempotencyDigest) keys.push(idempotencyName(partition, idempotencyDigest));
-  return keys;
-}
-
-/** KEYS of OBSERVE without a poller's, in the order of its header. */
-export function observeKeys(task: ObservedTask, accountId: string, partition: number): string[] {
-  const { account, slots, polls, ledger, done } = keyRef(task.creatorKeyId, accountId, partition).names;
-  const keys = [taskName(partition, task.taskId), requestName(partition, task.requestId)];
-  keys.push(account, slots, polls, ledger, done);
-  return keys;
-}
-
-/** ARGV of OBSERVE, in the order of its header. @param now Unix ms, empty for the store's clock */
-export function observeArgs(
-  now: string,
-  tiers: Tiers,
-  requestId: string,
-  accountId: string,
-  said: { status: Observation; data: string },
-  refundFailed: boolean,
-  pollMs: number,
-): (string | number)[] {
-  const args = [now, packTiers(tiers), requestId, accountId, said.status, said.data];
-  return [...args, refundFailed ? "1" : "0", pollMs, GONE_COUNT, GONE_MS];
-}
-
 /** The label of a tier: one that the config does not name, or no longer, is `other`. */
 const tierLabel = (tier: string, tiers: Tiers): string => (Object.hasOwn(tiers, tier) ? tier : "other");
-
-const packed = new WeakMap<Tiers, string>();
-
-/** Tiers as the scripts read them, `standard` first; packed once per config snapshot. */
-export function packTiers(tiers: Tiers): string {
-  let text = packed.get(tiers);
-  if (text === undefined) {
-    const entries = Object.entries(tiers).sort(
-      ([a], [b]) => Number(b === "standard") - Number(a === "standard"),
-    );
-    text = entries.reduce(
-      (line, [name, limits]) =>
-        `${line}${name} ${limits.rateLimit} ${limits.maxConcurrent} ${limits.dailyLimit}${letters(limits.shadow)};`,
-      ";",
-    );
-    packed.set(tiers, text);
-  }
-  return text;
-}
-
-/** Limits as the scripts name them. */
-const LETTERS: Readonly<Record<ShadowLimit, string>> = {
-  rate_limit: "r",
-  max_concurrent: "c",
-  daily_limit: "d",
-};
-
-const letters = (limits: readonly ShadowLimit[] = []): string =>
-  limits.map((limit) => LETTERS[limit]).join("");
-
-function stateOf(reply: Reply): LimitState {
-  return {
-    rateLimit: Number(reply[2]),
-    remaining: Number(reply[3]),
-    resetAtMs: Number(reply[4]),
-    maxConcurrent: Number(reply[5]),
-    active: Number(reply[6]),
-  };
-}
-
-/** Reads the reply of ADMIT; see the header of lua/admit.lua. */
-function admission(reply: Reply): Admission {
-  const outcome = reply[0] as Admission["outcome"];
-  const common = { state: stateOf(reply), tier: String(reply[7]) };
-  switch (outcome) {
-    case "admitted": {
-      if (reply[8] === undefined) return { outcome, ...common };
-      const shadow = SHADOW_LIMITS.filter((limit) => String(reply[8]).includes(LETTERS[limit]));
-      return { outcome, ...common, shadow };
-    }
-    case "rate_limited":
-    case "daily_limited":
-      return { outcome, ...common, retryAfterMs: Number(reply[8]) };
-    case "insufficient_credits":
-      return { outcome, ...common, balance: Number(reply[8]) };
-    case "replayed":
-      return { outcome, ...common, taskId: String(reply[8]), data: String(reply[9]) };
-    case "idempotency_in_progress":
-      return { outcome, ...common, retryAfterMs: Number(reply[8]) - Number(reply[1]) };
-    default:
-      return { outcome, ...common };
-  }
-}

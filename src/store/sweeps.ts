@@ -1,10 +1,8 @@
 import type { Tiers } from "../core/limits.ts";
+import { packTiers, voidKeys } from "./calls.ts";
 import type { Connection } from "./connection.ts";
+import { many, storeNowMs } from "./keys.ts";
 import { claimName, keyRef, partitionClaimName, partitionNames, requestName, taskName } from "./names.ts";
-import { packTiers, voidKeys } from "./store.ts";
-
-/** Where the list is among the KEYS of VOID, which takes what is not open off the list it is given. */
-const HOLDS = 5;
 
 /** A request that is due: a hold to void, or a bound task to ask for. */
 export interface OpenRequest {
@@ -23,6 +21,8 @@ export interface Sweeps {
   partitions(): number;
   /** The store's clock as well as this process knows it, Unix ms. */
   nowMs(): number;
+  /** Partitions where something is due. One look at all lists, since mostly nothing is. */
+  due(): Promise<ReadonlySet<number>>;
   /** Takes up to `most` due holds or tasks of a partition. Two calls never take the same within the lease. */
   claim(
     list: "holds" | "polls",
@@ -51,8 +51,10 @@ export function createSweeps(connection: Connection, leaseMs: () => number, nowM
   ): Promise<OpenRequest | undefined> => {
     const fields = await command((redis) => redis.hgetall(requestName(partition, requestId)));
     if (fields.state !== "held" && fields.state !== "bound") {
-      // Nothing is open any more. VOID takes what it finds void or missing off the list; it needs no names for that.
-      const keys = voidKeys(keyRef("", "", partition), requestId, undefined).with(HOLDS, list);
+      // Nothing is open any more. VOID takes what it finds void or missing off the list that it is given for that of
+      // holds; it needs no other name.
+      const nobody = keyRef("", "", partition);
+      const keys = voidKeys({ ...nobody, names: { ...nobody.names, holds: list } }, requestId, undefined);
       await call("void", keys, [now(), "", requestId, "due", 0]);
       return undefined;
     }
@@ -71,6 +73,24 @@ export function createSweeps(connection: Connection, leaseMs: () => number, nowM
   return {
     partitions: () => connection.facts()?.partitions ?? 0,
     nowMs: () => nowMs?.() ?? connection.nowMs(),
+
+    async due() {
+      const names = Array.from({ length: connection.facts()?.partitions ?? 0 }, (_, at) =>
+        partitionNames(at),
+      );
+      const lists = names.flatMap(({ holds, polls }, partition) => [
+        { name: holds, partition },
+        { name: polls, partition },
+      ]);
+      return command(async (redis) => {
+        const atMs = nowMs?.() ?? (await storeNowMs(redis));
+        const firsts = await many<string[], { name: string }>(redis, lists, (pipe, { name }) =>
+          pipe.zrange(name, "0", "0", "WITHSCORES"),
+        );
+        const due = lists.filter((_, at) => Number(firsts[at]?.[1] ?? Number.POSITIVE_INFINITY) <= atMs);
+        return new Set(due.map(({ partition }) => partition));
+      });
+    },
 
     async claim(list, partition, most) {
       const name = partitionNames(partition)[list];

@@ -1,10 +1,11 @@
 import type { Redis } from "ioredis";
 import { endedTask } from "../core/tasks.ts";
-import { OperatorError, scriptsOf } from "./accounts.ts";
+import { OperatorError } from "./accounts.ts";
+import { observeArgs, observeKeys, packTiers, voidKeys } from "./calls.ts";
 import { many } from "./keys.ts";
 import { claimName, keyRef, requestName, taskName } from "./names.ts";
 import { partitionsOf } from "./partitions.ts";
-import { observeArgs, observeKeys, packTiers, voidKeys } from "./store.ts";
+import { scriptsOf } from "./scripts.ts";
 
 /** The scripts want tiers for the numbers that they answer; nobody reads them here. */
 const NO_TIERS = { standard: { rateLimit: 0, maxConcurrent: 0, dailyLimit: 0 } };

@@ -2,9 +2,6 @@ import { type DestinationStream, destination, type Logger, pino, symbols } from 
 
 export type { Logger } from "pino";
 
-/** From the least severe on. */
-export const LOG_LEVELS = ["trace", "debug", "info", "warn", "error", "fatal", "silent"] as const;
-
 /**
  * The process's logger: JSON lines on stdout, written synchronously (an asynchronous destination can hang the
  * exit when its reader is gone). Paths that could hold a credential are censored wherever they turn up.

@@ -36,6 +36,8 @@ export function traceParentText({ traceId, spanId, sampled, random }: TraceParen
 }
 
 const MEMBERS_MAX = 32;
+/** All that a `tracestate` may consist of: of white space only spaces and tabs, so that `trim` takes no other away. */
+const STATE = /^[\t\x20-\x7e]*$/;
 const MEMBER =
   /^[a-z0-9][a-z0-9_\-*/@]{0,255}=[\x20-\x2b\x2d-\x3c\x3e-\x7e]{0,255}[\x21-\x2b\x2d-\x3c\x3e-\x7e]$/;
 
@@ -44,10 +46,11 @@ const MEMBER =
  * members are allowed. One that is none of this is dropped as a whole. W3C Trace Context, section 3.3.
  */
 export function isTraceState(value: string): boolean {
+  if (!STATE.test(value)) return false;
   const keys = new Set<string>();
   let members = 0;
   for (const part of value.split(",")) {
-    const member = part.replace(/^[ \t]+|[ \t]+$/g, "");
+    const member = part.trim();
     if (member === "") continue;
     if (!MEMBER.test(member)) return false;
     keys.add(member.slice(0, member.indexOf("=")));

@@ -1,4 +1,5 @@
 import { Pool } from "undici";
+import { withoutSecret } from "./secret.ts";
 
 const ANSWER_BYTES_MAX = 1024 * 1024;
 
@@ -34,12 +35,7 @@ export function createExchanger(options: ExchangeOptions) {
     keepAliveMaxTimeout: 60_000,
   });
   const authorization = options.apiKey === undefined ? [] : ["authorization", `Bearer ${options.apiKey}`];
-
-  /** An upstream that repeats our credential in its words must not bring it to a customer or into the log. */
-  const withoutSecret = (text: string): string =>
-    options.apiKey !== undefined && text.includes(options.apiKey)
-      ? text.replaceAll(options.apiKey, "[redacted]")
-      : text;
+  const clean = withoutSecret(options.apiKey);
 
   return {
     /**
@@ -96,7 +92,7 @@ export function createExchanger(options: ExchangeOptions) {
             },
             onResponseEnd() {
               const text = (chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks)).toString("utf8");
-              settle({ outcome: "answered", status, retryAfter, body: withoutSecret(text) });
+              settle({ outcome: "answered", status, retryAfter, body: clean(text) });
             },
             onResponseError(_controller, error) {
               const { code } = error as NodeJS.ErrnoException;

@@ -13,6 +13,8 @@ export const FORM_OVERHEAD_BYTES_MAX = 65_536;
 const BOUNDARY = /^[0-9A-Za-z'()+_,\-./:=? ]{0,69}[0-9A-Za-z'()+_,\-./:=?]$/;
 
 const NAME_LENGTH_MAX = 100;
+/** Longer media types are refused unread: Node takes time with the square of the spaces in one. */
+const TYPE_CHARS_MAX = 256;
 
 /** What a form under way reports. */
 export interface FormEvents {
@@ -159,7 +161,7 @@ function undeclared(preface: Buffer, boundary: string): string | undefined {
 
 function mediaType(header: string | undefined): MIMEType | undefined {
   try {
-    return header === undefined ? undefined : new MIMEType(header);
+    return header === undefined || header.length > TYPE_CHARS_MAX ? undefined : new MIMEType(header);
   } catch {
     return undefined;
   }

@@ -4,6 +4,7 @@ import { Socket } from "node:net";
 import { PassThrough } from "node:stream";
 import { createProxyServer } from "http-proxy-3";
 import type { ImageType } from "../core/images.ts";
+import { withoutSecret } from "./secret.ts";
 import type { UpstreamAnswer } from "./upload-answer.ts";
 
 /** Longest answer that is read. */
@@ -71,7 +72,7 @@ export function openUpload(
   });
   proxy.on("proxyRes", (proxyRes) => {
     responding = true;
-    readAnswer(proxyRes, on);
+    readAnswer(proxyRes, withoutSecret(target.apiKey), on);
   });
   file.write(
     `--${boundary}\r\nContent-Disposition: form-data; name="file"; filename="upload.${TYPES[type]}"\r\n` +
@@ -102,7 +103,11 @@ function limitConnect(socket: Socket, { url, connectTimeoutMs }: UpstreamTarget)
   socket.once(url.protocol === "https:" ? "secureConnect" : "connect", clear).once("close", clear);
 }
 
-function readAnswer(response: IncomingMessage, on: UpstreamRequestEvents): void {
+function readAnswer(
+  response: IncomingMessage,
+  clean: (text: string) => string,
+  on: UpstreamRequestEvents,
+): void {
   const chunks: Buffer[] = [];
   let bytes = 0;
   response.on("data", (chunk: Buffer) => {
@@ -114,7 +119,7 @@ function readAnswer(response: IncomingMessage, on: UpstreamRequestEvents): void 
     on.answer({
       status: response.statusCode ?? 0,
       retryAfter: response.headers["retry-after"],
-      text: Buffer.concat(chunks).toString("utf8"),
+      text: clean(Buffer.concat(chunks).toString("utf8")),
     });
   });
   response.on("error", (error) => on.failed(`answer cut short: ${inWords(error)}`));

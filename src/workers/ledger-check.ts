@@ -37,15 +37,13 @@ export function createLedgerCheck(options: {
       if (!ending.signal.aborted) metrics.ledgerCheckFailures.inc();
       throw error;
     });
-    // An account that changes too fast to be read at one instant is not a broken one; the next check may settle it.
-    const broken = result.violations.filter(({ invariant }) => invariant !== "unsettled");
-    const violations = broken.length + (result.unlisted ?? 0);
+    const violations = result.violations.length + (result.unlisted ?? 0);
     const report = { atMs: Date.now(), violations, credits: result.credits };
     showLedger(metrics, report);
-    for (const violation of broken.slice(0, LOGGED_MAX)) log.error(violation, "the books do not balance");
+    for (const violation of result.violations.slice(0, LOGGED_MAX))
+      log.error(violation, "the books do not balance");
     const { accounts, entries } = result;
-    const unsettled = result.violations.length - broken.length;
-    log.info({ accounts, entries, violations, unsettled }, "ledger verified");
+    log.info({ accounts, entries, violations }, "ledger verified");
     await options.publish(report);
   }
 

@@ -76,11 +76,12 @@ export function createSweeper(options: {
     const collecting = startedMs - collectedAtMs >= COLLECT_EVERY_MS;
     let isCollected = true;
     const partitions = sweeps.partitions();
+    const due = await sweeps.due();
     // Each gateway begins somewhere else, so that they do not queue up behind each other.
     const first = Math.floor(Math.random() * partitions);
     for (let at = 0; at < partitions && !stopped; at++) {
       const partition = (first + at) % partitions;
-      await takeDue(partition);
+      if (due.has(partition)) await takeDue(partition);
       if (collecting && !(await collect(partition))) isCollected = false;
     }
     // What is left is collected in the next round, not a minute later: else more could end than is ever forgotten.

@@ -1,8 +1,8 @@
 import { once } from "node:events";
 import { type AddressInfo, connect, createServer, type Server, type Socket } from "node:net";
 import { join } from "node:path";
-import { setImmediate as nextTick } from "node:timers/promises";
 import type { Item } from "../../src/store/scripts.ts";
+import { write } from "../support/fault-proxy.ts";
 import {
   type Command,
   createCommandReader,
@@ -116,7 +116,7 @@ function createLane(socket: Socket, split: () => boolean) {
       const mine = (tail ?? Promise.resolve()).then(async () => {
         if (delayMs > 0) await new Promise((resolve) => setTimeout(resolve, delayMs));
         passed();
-        await writeOut(socket, bytes, split());
+        await write(socket, bytes, split());
       });
       tail = mine;
       void mine.then(() => {
@@ -125,17 +125,6 @@ function createLane(socket: Socket, split: () => boolean) {
     },
     idle: (): Promise<void> => tail ?? Promise.resolve(),
   };
-}
-
-async function writeOut(socket: Socket, bytes: Buffer, split: boolean): Promise<void> {
-  if (!split) {
-    if (!socket.destroyed) socket.write(bytes);
-    return;
-  }
-  for (let at = 0; at < bytes.length && !socket.destroyed; at++) {
-    socket.write(bytes.subarray(at, at + 1));
-    await nextTick();
-  }
 }
 
 function openLink(

@@ -321,6 +321,7 @@ describe("keys import of many", () => {
   test("what is to be read must be clear, and there", async () => {
     expect(await refusal("keys", "import")).toContain("--from");
     expect(await refusal("keys", "import", "-", "--from", "keys.csv")).toContain("--from");
+    expect(await refusal("keys", "import", "--from", dir)).toMatch(/keys cannot be read \(EISDIR/);
     expect(await refusal("keys", "import", "--from", join(dir, "none.csv"))).toMatch(
       /none\.csv cannot be read/,
     );

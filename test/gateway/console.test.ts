@@ -127,7 +127,20 @@ describe("actions", () => {
       { outcome: "revoked", account_id: accountId },
       { outcome: "already_revoked" },
     ]);
-    expect((await ask("revoke", { body: { key_id: key } })).status).toBe(400);
+  });
+
+  test("a key that somebody gives for an id is refused, and not even the log knows it", async () => {
+    const { key } = await gateway.givenKey();
+    for (const [name, body] of [
+      ["revoke", { key_id: key }],
+      ["release", { id: key }],
+      ["grant", { account_id: key, amount: 1, reference: "r" }],
+    ] as const) {
+      const answer = await ask(name, { body });
+      expect([answer.status, JSON.stringify(answer.body).includes(key)], name).toEqual([400, false]);
+    }
+    expect((await generate(key)).status).toBe(200);
+    expect(gateway.logs.join()).not.toContain(key);
   });
 
   test("a released task is refunded and its slot is free", async () => {

@@ -95,6 +95,19 @@ describe("/log-level on the admin port", () => {
     expect((await put(gateway, "warn", { authorization: `Bearer ${TOKEN}` })).status).toBe(200);
     await gateway.stop();
   });
+
+  // Guarantee: whoever guesses has ten tries a minute for the whole port, not ten at each of its doors.
+  test("a wrong token here counts at the console, too", async () => {
+    const gateway = await givenGateway({ config: { admin: { token: TOKEN } } });
+    const headers = { authorization: "Bearer wrong" };
+    for (let n = 0; n < 5; n++) {
+      expect((await put(gateway, "silent", headers)).status).toBe(401);
+      expect((await fetch(`${gateway.adminUrl}/console/api/live`, { headers })).status).toBe(401);
+    }
+    expect((await put(gateway, "silent", headers)).status).toBe(429);
+    expect((await fetch(`${gateway.adminUrl}/console/api/live`, { headers })).status).toBe(429);
+    await gateway.stop();
+  });
 });
 
 test("a request that is slow by the gateway's own time says where it went; the upstream's time does not count", async () => {

@@ -170,6 +170,8 @@ describe("Upgrade and Expect", () => {
     expect(limitsOf(reply)).toMatchObject({ limit: 1, remaining: 1 });
     // RFC 9110, 15.5.22: a 426 must say what to upgrade to.
     expect(reply.headers.get("upgrade")).toBe("HTTP/1.1");
+    const line = gateway.logs.find((text) => text.includes(reply.body.request_id));
+    expect(JSON.parse(line ?? "{}")).toMatchObject({ key_id: issued.keyId, account_id: issued.accountId });
     await expectUnconsumed(gateway, issued);
   });
 

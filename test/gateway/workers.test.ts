@@ -1,7 +1,7 @@
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import type { LiveView } from "../../src/routes/console/live.ts";
+import type { LiveView } from "../../src/routes/console/answers.ts";
 import { startGenerator } from "../../src/sandbox/generator/server.ts";
 import { consumed, expectSound, readBooks } from "../support/audit.ts";
 import { send, until } from "../support/gateway.ts";

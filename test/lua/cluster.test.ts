@@ -5,6 +5,7 @@ import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { type RunningRedis, startRedis } from "../../src/sandbox/redis.ts";
 import { grantCredits, issueKey } from "../../src/store/accounts.ts";
 import { type Connection, createClient } from "../../src/store/connection.ts";
+import { verifyLedger } from "../../src/store/ledger.ts";
 import { digestOf } from "../../src/store/names.ts";
 import { createStore } from "../../src/store/store.ts";
 import {
@@ -72,6 +73,8 @@ test("an account lives its whole life on a cluster", async () => {
   expect(await stage.store.giveBack(refused!, stage.tiers)).toMatchObject({ active: 0 });
   await expectSwept(stage, key);
   expect(await stage.credits(key)).toMatchObject({ balance: 110, totalUsed: 10, state: { active: 0 } });
+  const verified = await verifyLedger(connection.redis, { accountIds: [accountId] });
+  expect(verified).toMatchObject({ ok: true, accounts: 1, credits: { recharged: 120 } });
 });
 
 async function expectSwept(stage: Stage, key: Parameters<Stage["request"]>[0]): Promise<void> {

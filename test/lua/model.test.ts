@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { Connection } from "../../src/store/connection.ts";
-import { openConnection } from "../support/store.ts";
+import { openConnection, times } from "../support/store.ts";
 import { scenario } from "./commands.ts";
 import { play } from "./drive.ts";
 import { readHeader } from "./headers.ts";
@@ -10,6 +10,8 @@ import { givenScenarios } from "./turns.ts";
 /** `SEED=… MODEL_RUNS=…` plays the same sequences again. */
 const SEED = Number(process.env.SEED ?? Date.now() % 2 ** 31);
 const MODEL_RUNS = Number(process.env.MODEL_RUNS ?? 100);
+/** So many sequences run at a time: what one waits for the store is another's turn. Each lane has its own seed. */
+const LANES = 4;
 /** The verbs of the model. PROBE is no part of an account's life, ISSUE only begins it. */
 const MODELLED = ["admit", "bind", "void", "inspect", "observe", "credits", "recharge"];
 /** What the sequences never ask for; the tests of each verb do. */
@@ -36,7 +38,12 @@ test("any order of requests, settlements, replays and steps of the clock does wh
     }),
   );
   const examples = givenScenarios.map((one): [typeof one] => [one]);
-  await fc.assert(property, { seed: SEED, numRuns: MODEL_RUNS + examples.length, examples });
+  const share = Math.ceil(MODEL_RUNS / LANES);
+  const lanes = times(LANES, (lane) => {
+    const given = examples.filter((_, at) => at % LANES === lane);
+    return fc.assert(property, { seed: SEED + lane, numRuns: share + given.length, examples: given });
+  });
+  await Promise.all(lanes);
 
   const coverage = [...seen].sort().map(([name, times]) => `${name} ${times}`);
   console.log(`model: outcomes seen: ${coverage.join(", ")}`);

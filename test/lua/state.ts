@@ -30,9 +30,11 @@ interface StoredEntry extends Entry {
 
 /** Reads an account's ledger. */
 export async function ledgerOf(run: Run, { names, accountId }: KeyRef): Promise<StoredEntry[]> {
-  const entries = await run.stage.redis.xrange(names.ledger, "-", "+");
-  return entries.flatMap((entry) => entryOf(entry, accountId) ?? []);
+  return entriesOf(await run.stage.redis.xrange(names.ledger, "-", "+"), accountId);
 }
+
+const entriesOf = (entries: readonly StreamEntry[], accountId: string): StoredEntry[] =>
+  entries.flatMap((entry) => entryOf(entry, accountId) ?? []);
 
 /** Reads an entry as XRANGE answers it; undefined if it is another account's. */
 export function entryOf([id, fields]: StreamEntry, accountId: string): StoredEntry | undefined {
@@ -50,59 +52,78 @@ export function entryOf([id, fields]: StreamEntry, accountId: string): StoredEnt
 export const oneKeyEach = (refs: readonly KeyRef[]): KeyRef[] =>
   refs.filter((ref, at) => refs.findIndex(({ accountId }) => accountId === ref.accountId) === at);
 
-/** Reads what the store holds; throws where two of its own records disagree. */
+/** Answers what is stored under each of KEYS, whole; nothing for a name that is not there. */
+const READ = `
+local readers = {
+  hash = function(name) return redis.call('HGETALL', name) end,
+  set = function(name) return redis.call('SMEMBERS', name) end,
+  zset = function(name) return redis.call('ZRANGE', name, 0, -1, 'WITHSCORES') end,
+  stream = function(name) return redis.call('XRANGE', name, '-', '+') end,
+  none = function() return {} end,
+}
+local values = {}
+for at, name in ipairs(KEYS) do values[at] = readers[redis.call('TYPE', name).ok](name) end
+return values`;
+
+/** Reads what the store holds, in one call since it is done after every step; throws where its records disagree. */
 export async function storedState(run: Run): Promise<State> {
-  const { redis } = run.stage;
-  const state: State = { accounts: {}, slots: {}, holds: {}, polls: {}, ended: {}, idempotency: {} };
-  const reads = [
-    ...oneKeyEach(run.refs).map(async (ref) => {
-      state.accounts[ref.accountId] = await accountState(run, ref);
+  const { refs } = run;
+  const accounts = oneKeyEach(refs);
+  const partitions = [...new Set(refs.map(({ partition }) => partition))];
+  const digests = digestsOf(run);
+  const names = [
+    ...partitions.flatMap((partition) => {
+      const { ledger, holds, polls, done } = partitionNames(partition);
+      return [ledger, holds, polls, done];
     }),
-    ...run.refs.map(async ({ keyId, names }) => {
-      state.slots[keyId] = (await redis.smembers(names.slots)).sort();
-    }),
-    ...[...new Set(run.refs.map(({ partition }) => partition))].map(async (partition) => {
-      const { holds, polls, done } = partitionNames(partition);
-      Object.assign(state.holds, await scored(holds));
-      Object.assign(state.polls, await scored(polls));
-      Object.assign(state.ended, await scored(done));
-    }),
-    ...digestsOf(run).map(async ({ digest, partition }) => {
-      const first = await redis.hmget(
-        idempotencyName(partition, digest),
-        "request_id",
-        "task_id",
-        "response",
-      );
-      if (first[0] !== null) state.idempotency[digest] = first.join(" ");
-    }),
+    ...accounts.map((ref) => ref.names.account),
+    ...refs.map((ref) => ref.names.slots),
+    ...digests.map(({ digest, partition }) => idempotencyName(partition, digest)),
   ];
-  await Promise.all(reads);
-  return state;
+  const values = (await run.stage.redis.eval(READ, names.length, ...names)) as unknown[];
+  const stored = new Map(names.map((name, at) => [name, values[at]]));
+  const flat = (name: string): string[] => stored.get(name) as string[];
 
-  async function scored(name: string): Promise<Record<string, number>> {
-    return pairs(await redis.zrange(name, 0, "-1", "WITHSCORES"));
+  const state: State = { accounts: {}, slots: {}, holds: {}, polls: {}, ended: {}, idempotency: {} };
+  for (const partition of partitions) {
+    const { holds, polls, done } = partitionNames(partition);
+    Object.assign(state.holds, scored(flat(holds)));
+    Object.assign(state.polls, scored(flat(polls)));
+    Object.assign(state.ended, scored(flat(done)));
   }
+  for (const { accountId, names } of accounts) {
+    const ledger = entriesOf(stored.get(names.ledger) as StreamEntry[], accountId);
+    state.accounts[accountId] = accountState(pairs(flat(names.account)), ledger);
+  }
+  for (const { keyId, names } of refs) state.slots[keyId] = flat(names.slots).sort();
+  for (const { digest, partition } of digests) {
+    const { request_id, task_id, response } = pairs(flat(idempotencyName(partition, digest)));
+    if (request_id !== undefined) state.idempotency[digest] = [request_id, task_id, response].join(" ");
+  }
+  return state;
 }
 
-function pairs(flat: readonly string[]): Record<string, number> {
-  const entries: Record<string, number> = {};
-  for (let at = 0; at < flat.length; at += 2) entries[flat[at]!] = Number(flat[at + 1]);
-  return entries;
+function pairs(flat: readonly string[]): Record<string, string> {
+  const found: Record<string, string> = {};
+  for (let at = 0; at < flat.length; at += 2) found[flat[at]!] = flat[at + 1]!;
+  return found;
 }
 
-async function accountState(run: Run, ref: KeyRef): Promise<AccountState> {
-  const { redis } = run.stage;
-  const [[lastEntry, ...money], ledger] = await Promise.all([
-    redis.hmget(ref.names.account, "last_entry", "balance", "held", "total_used", "total_requests"),
-    ledgerOf(run, ref),
-  ]);
-  const chain = [...ledger.map(({ previous }) => previous), lastEntry ?? ""].join();
+const scored = (flat: readonly string[]): Record<string, number> =>
+  Object.fromEntries(Object.entries(pairs(flat)).map(([member, score]) => [member, Number(score)]));
+
+/** @throws Error where the entries are no chain that ends at the account's last one */
+function accountState(fields: Record<string, string>, ledger: readonly StoredEntry[]): AccountState {
+  const chain = [...ledger.map(({ previous }) => previous), fields.last_entry ?? ""].join();
   const ids = ["", ...ledger.map(({ id }) => id)].join();
   if (chain !== ids) throw new Error(`the chain of entries is ${chain}, the ledger ${ids}`);
-  const [balance, held, totalUsed, totalRequests] = money.map(Number) as [number, number, number, number];
-  const entries = ledger.map(({ id: _id, previous: _previous, ...entry }) => entry);
-  return { balance, held, totalUsed, totalRequests, ledger: entries };
+  return {
+    balance: Number(fields.balance),
+    held: Number(fields.held),
+    totalUsed: Number(fields.total_used),
+    totalRequests: Number(fields.total_requests),
+    ledger: ledger.map(({ id: _id, previous: _previous, ...entry }) => entry),
+  };
 }
 
 /** Every idempotency digest that a request of this run carried. */

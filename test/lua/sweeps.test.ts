@@ -1,7 +1,8 @@
-import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
+import { afterAll, beforeAll, beforeEach, expect, inject, test } from "vitest";
 import type { Connection } from "../../src/store/connection.ts";
 import { claimName, partitionNames } from "../../src/store/names.ts";
 import type { Generation } from "../../src/store/operations.ts";
+import { createSweeps } from "../../src/store/sweeps.ts";
 import { createStage, HOLD_MS, openConnection, type Stage, taskOf, times } from "../support/store.ts";
 
 // CLAIM and COLLECT: what the sweeper asks of the store.
@@ -36,6 +37,24 @@ test("a claim takes what is due, once within its lease, and again after it", asy
   expect(await claimed()).toEqual([]);
   stage.clock.nowMs += 1;
   expect((await claimed()).sort()).toEqual(idsOf(holds));
+});
+
+test("what is due in either list of a partition is seen, to the ms, and nothing else", async () => {
+  // A database of its own: stages have partitions that no sweep looks at, and gateways sweep those that it does.
+  const alone = await openConnection(`${inject("redisUrl")}/9`);
+  const lists = [partitionNames(7).holds, partitionNames(63).polls];
+  try {
+    for (const [at, name] of lists.entries()) await alone.redis.zadd(name, 1000 + at, "req_a", 5000, "req_b");
+    const dueAt = (nowMs?: number) =>
+      createSweeps(alone, () => LEASE_MS, nowMs === undefined ? undefined : () => nowMs).due();
+    expect(await dueAt(999)).toEqual(new Set());
+    expect(await dueAt(1000)).toEqual(new Set([7]));
+    expect(await dueAt(1001)).toEqual(new Set([7, 63]));
+    expect(await dueAt()).toEqual(new Set([7, 63]));
+  } finally {
+    await alone.redis.del(...lists);
+    await alone.close();
+  }
 });
 
 test("simultaneous claims never take the same", async () => {

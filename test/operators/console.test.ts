@@ -78,6 +78,24 @@ describe.skipIf(!found)("the console in a browser", () => {
     expect(complaints).toEqual([]);
   });
 
+  test("every view says whether the gateway is ready, and a trouble that is over is not said any more", async () => {
+    for (const name of VIEWS) {
+      if (name === VIEWS[0]) await signIn(name);
+      else await view(name);
+      await page.reload();
+      await page.locator("#view-title").waitFor();
+      expect(await page.locator("#state").textContent(), name).toMatch(/^Ready/);
+    }
+    await view("overview");
+    await page.locator(".plot").first().waitFor();
+    await page.route("**/api/live*", (route) => route.abort());
+    await page.getByText("No data: the gateway does not answer").waitFor();
+    await page.unrouteAll();
+    await view("accounts");
+    await page.getByRole("table").first().waitFor();
+    expect(await page.locator("#state").textContent()).toMatch(/^Ready/);
+  });
+
   test("a wrong token is told so and not kept, and one that is forgotten locks the page again", async () => {
     await view("accounts");
     await page.getByRole("textbox", { name: "Token" }).fill("wrong-token-wrong-token");

@@ -50,8 +50,6 @@ interface PendingStrike {
   answered: () => void;
 }
 
-export type FaultProxy = Awaited<ReturnType<typeof startFaultProxy>>;
-
 /** A TCP proxy in front of Redis that can be made to fail in every way a network can, while it runs. */
 export async function startFaultProxy(targetPort: number) {
   let faults: Faults = { ...HEALTHY };
@@ -222,7 +220,8 @@ function openLink(
   return { reset };
 }
 
-async function write(socket: Socket, bytes: Buffer, split: boolean): Promise<void> {
+/** Writes to a socket as long as it lives; `split`: every byte goes on its own. */
+export async function write(socket: Socket, bytes: Buffer, split: boolean): Promise<void> {
   if (!split) {
     if (!socket.destroyed) socket.write(bytes);
     return;

@@ -17,6 +17,9 @@ export type Entry =
       retryAfterSeconds?: number;
     };
 
+/** One for the whole admin port: wrong tokens count together, wherever they are tried. */
+export type Access = ReturnType<typeof createAccess>;
+
 /**
  * Who may ask the console's data? A browser anywhere can be made to send requests to a port on loopback, so another
  * site's requests are refused by what browsers say of themselves, and without a token so are foreign names (a name

@@ -2,18 +2,19 @@ import { grantCredits, OperatorError } from "../../store/accounts.ts";
 import { findKey, revokeKey } from "../../store/keys.ts";
 import type { OperatorSession } from "../../store/operator-session.ts";
 import { findTask, releaseTask } from "../../store/tasks.ts";
+import type { Outcomes } from "./answers.ts";
 
 /** What an action did, and what the audit log says of it. */
-export interface Done {
-  answer: { outcome: string } & Record<string, unknown>;
+interface Done<Answer> {
+  answer: Answer;
   /** What it was done to, and with which numbers. */
   audit: { target: string } & Record<string, unknown>;
 }
 
-export interface Action {
+export interface Action<Answer = object> {
   /** What it would be done to: for the audit line of one that fails. */
   target(body: Body): string;
-  run(body: Body): Promise<Done>;
+  run(body: Body): Promise<Done<Answer>>;
 }
 
 type Body = Readonly<Record<string, unknown>>;
@@ -22,18 +23,21 @@ type Body = Readonly<Record<string, unknown>>;
  * What the console can change, by name under /console/api/: the same functions as the command line's.
  * @throws OperatorError for what an operator can mend, GatewayError `store_unavailable`
  */
-export function createActions({ run }: OperatorSession): Record<string, Action> {
+export function createActions({ run }: OperatorSession): {
+  [Name in keyof Outcomes]: Action<Outcomes[Name]>;
+} {
   return {
     release: {
       target: (body) => textOf(body, "id"),
       async run(body) {
         const id = textOf(body, "id");
+        // Looked up first: nothing that fails after the release may put it on record as failed.
         const { release, view } = await run(async (redis) => ({
-          release: await releaseTask(redis, id),
           view: await findTask(redis, id),
+          release: await releaseTask(redis, id),
         }));
         const account = { account_id: view.record.account_id };
-        return { answer: { ...release }, audit: { target: id, ...account, ...release } };
+        return { answer: release, audit: { target: id, ...account, ...release } };
       },
     },
     grant: {
@@ -53,7 +57,6 @@ export function createActions({ run }: OperatorSession): Record<string, Action> 
       target: (body) => textOf(body, "key_id"),
       async run(body) {
         const keyId = textOf(body, "key_id");
-        if (keyId.startsWith("sk_")) throw new OperatorError("give the key's id, not the key itself");
         const { done, accountId } = await run(async (redis) => {
           const key = await findKey(redis, keyId);
           return { done: await revokeKey(redis, key), accountId: key.accountId };
@@ -65,8 +68,12 @@ export function createActions({ run }: OperatorSession): Record<string, Action> 
   };
 }
 
+/** A text that the audit log may repeat: never a key. */
 function textOf(body: Body, name: string): string {
   const value = body[name];
-  if (typeof value === "string" && value !== "" && value.length <= 300) return value;
-  throw new OperatorError(`${name} is missing: it must be a text of 1 to 300 characters`);
+  if (typeof value !== "string" || value === "" || value.length > 300) {
+    throw new OperatorError(`${name} is missing: it must be a text of 1 to 300 characters`);
+  }
+  if (value.startsWith("sk_")) throw new OperatorError(`${name}: give an id, not the key itself`);
+  return value;
 }

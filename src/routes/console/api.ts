@@ -6,8 +6,9 @@ import { newRequestId } from "../../http/exchange.ts";
 import { OperatorError } from "../../store/accounts.ts";
 import type { OperatorSession } from "../../store/operator-session.ts";
 import type { Logger } from "../../telemetry/log.ts";
-import type { createAccess } from "./access.ts";
+import type { Access } from "./access.ts";
 import { type Action, createActions } from "./actions.ts";
+import type { Live } from "./answers.ts";
 import type { createLive } from "./live.ts";
 import { createReads } from "./reads.ts";
 
@@ -21,7 +22,7 @@ interface Reply {
 
 /** The console's data: JSON under /console/api/, GET to read, POST to act. Every action writes one audit line. */
 export function createApi(options: {
-  access: ReturnType<typeof createAccess>;
+  access: Access;
   session: OperatorSession;
   live: ReturnType<typeof createLive>;
   tiers(): Tiers;
@@ -29,20 +30,22 @@ export function createApi(options: {
   log: Logger;
 }) {
   const { access, live, log } = options;
-  const reads = createReads(options.session, options.tiers);
-  const actions = createActions(options.session);
+  const reads: Record<string, (query: URLSearchParams) => Promise<object>> = {
+    ...createReads(options.session, options.tiers),
+    live: async (query): Promise<Live> => ({
+      gateway: {
+        host: hostname(),
+        pid: process.pid,
+        uptime_seconds: Math.round(process.uptime()),
+        not_ready: options.notReady(),
+      },
+      writable: access.writable,
+      ...live.view(Number(query.get("after_ms") ?? 0)),
+    }),
+  };
+  const actions: Record<string, Action> = createActions(options.session);
   // Who moved money must be on record whatever the log level.
   const audit = log.child({ audit: true }, { level: "info" });
-  reads.live = async (query) => ({
-    gateway: {
-      host: hostname(),
-      pid: process.pid,
-      uptime_seconds: Math.round(process.uptime()),
-      not_ready: options.notReady(),
-    },
-    writable: access.writable,
-    ...live.view(Number(query.get("after_ms") ?? 0)),
-  });
 
   async function decide(
     req: IncomingMessage,

@@ -2,7 +2,7 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Tiers } from "../../core/limits.ts";
 import type { OperatorSession } from "../../store/operator-session.ts";
 import type { Logger } from "../../telemetry/log.ts";
-import { createAccess } from "./access.ts";
+import type { Access } from "./access.ts";
 import { createApi } from "./api.ts";
 import { pageFile, pageHeaders } from "./files.ts";
 import { createLive, type LiveSources } from "./live.ts";
@@ -17,18 +17,15 @@ export type Console = ReturnType<typeof createConsole>;
  * @param options.notReady why the gateway is not ready, in words; undefined when it is
  */
 export function createConsole(options: {
-  token: string | undefined;
-  /** The admin listener's own name. */
-  host: string;
+  access: Access;
   session: OperatorSession;
   sources: LiveSources;
   tiers(): Tiers;
   notReady(): string | undefined;
   log: Logger;
 }) {
-  const { session, log } = options;
+  const { access, session, log } = options;
   const live = createLive(options.sources);
-  const access = createAccess(options);
   const api = createApi({ access, session, live, tiers: options.tiers, notReady: options.notReady, log });
 
   async function servePage(req: IncomingMessage, res: ServerResponse, path: string): Promise<void> {

@@ -1,5 +1,6 @@
 import { API_PREFIX, GENERATION_ENDPOINTS } from "../../core/endpoints.ts";
 import type { Metrics } from "../../telemetry/metrics.ts";
+import type { LiveView } from "./answers.ts";
 import { type Buckets, quantileBetween } from "./quantile.ts";
 
 export const SAMPLE_EVERY_MS = 2000;
@@ -64,15 +65,6 @@ export interface LiveSources {
   readings(): Promise<readonly Reading[]>;
   /** Slots taken over all gateways; null while the store is away. */
   slots(): Promise<number | null>;
-}
-
-/** Numbers of the last 15 minutes by name, each as long as `at_ms`; null where there is nothing to say. */
-export interface LiveView {
-  sample_every_ms: number;
-  at_ms: number[];
-  series: Record<string, (number | null)[]>;
-  /** Why requests were answered with 4xx or 5xx. */
-  denied: { outcome: string; status: number; last_minute: number; last_15_minutes: number }[];
 }
 
 /**

@@ -13,6 +13,7 @@ import {
 } from "../../store/operator-views.ts";
 import { dayStartMs, topRefusals } from "../../store/refusals.ts";
 import { findTask } from "../../store/tasks.ts";
+import type { AccountKey, Answers, KeyUse as KeyUseShown, Transaction } from "./answers.ts";
 import { shared } from "./shared.ts";
 
 const TOP_KEYS = 20;
@@ -23,14 +24,14 @@ const KEYS_OF_ACCOUNT_MAX = 100;
 const OPEN_SHOWN_MAX = 100;
 const SHARED_MS = 3000;
 
-/** One read: the query's parameters to what is answered as JSON. */
-export type Read = (query: URLSearchParams) => Promise<object>;
+/** By name: the query's parameters to what is answered as JSON. */
+type Reads = { [Name in Exclude<keyof Answers, "live">]: (query: URLSearchParams) => Promise<Answers[Name]> };
 
 /**
  * What the console shows of Redis, by name under /console/api/. Every read is bounded and says where it was cut.
  * @throws OperatorError for what an operator can mend, GatewayError `store_unavailable`
  */
-export function createReads(session: OperatorSession, tiers: () => Tiers): Record<string, Read> {
+export function createReads(session: OperatorSession, tiers: () => Tiers): Reads {
   const { run } = session;
 
   const topKeys = shared(SHARED_MS, (most: number) =>
@@ -144,7 +145,7 @@ export function createReads(session: OperatorSession, tiers: () => Tiers): Recor
 type Redis = Parameters<Parameters<OperatorSession["run"]>[0]>[0];
 
 /** What an id names: an account, else a key, else a task or request. */
-async function find(redis: Redis, id: string): Promise<object> {
+async function find(redis: Redis, id: string): Promise<Answers["find"]> {
   if (id.startsWith("sk_")) {
     throw new OperatorError("look for a key by its id: the key itself is a secret and has no place here");
   }
@@ -155,6 +156,8 @@ async function find(redis: Redis, id: string): Promise<object> {
   const task = await unlessUnknown(findTask(redis, id));
   if (!task) throw new OperatorError(`there is no account, key, task or request with the id ${id}`);
   const { record } = task;
+  // One whose task came late is bound, and keeps what its VOID wrote.
+  const isVoid = record.state === "void";
   return {
     kind: "request",
     account_id: record.account_id,
@@ -165,11 +168,11 @@ async function find(redis: Redis, id: string): Promise<object> {
     status: task.task.status ?? record.status,
     endpoint: record.endpoint,
     price: record.price === undefined ? undefined : Number(record.price),
-    void_reason: record.reason,
+    void_reason: isVoid ? record.reason : undefined,
     ended_by: record.ended_by,
     admitted_at: isoOf(record.admitted_at),
     bound_at: isoOf(record.bound_at),
-    finished_at: isoOf(record.finished_at ?? record.void_at),
+    finished_at: isoOf(isVoid ? record.void_at : record.finished_at),
   };
 }
 
@@ -182,7 +185,12 @@ async function unlessUnknown<Found>(looking: Promise<Found>): Promise<Found | un
   }
 }
 
-const useShown = ({ keyId, accountId, tier, now }: Pick<KeyUse, "keyId" | "accountId" | "tier" | "now">) => ({
+const useShown = ({
+  keyId,
+  accountId,
+  tier,
+  now,
+}: Pick<KeyUse, "keyId" | "accountId" | "tier" | "now">): KeyUseShown => ({
   key_id: keyId,
   account_id: accountId,
   tier,
@@ -193,13 +201,17 @@ const useShown = ({ keyId, accountId, tier, now }: Pick<KeyUse, "keyId" | "accou
   max_concurrent: now?.maxConcurrent,
 });
 
-const lifeOf = ({ createdAtMs, expiresAtMs, revokedAtMs }: KeyRecord) => ({
+const lifeOf = ({
+  createdAtMs,
+  expiresAtMs,
+  revokedAtMs,
+}: KeyRecord): Omit<AccountKey, keyof KeyUseShown> => ({
   created_at: iso(createdAtMs),
   expires_at: iso(expiresAtMs),
   revoked_at: iso(revokedAtMs),
 });
 
-const transactionShown = (entry: LedgerEntry) => ({
+const transactionShown = (entry: LedgerEntry): Transaction => ({
   id: transactionId(entry.partition, entry.streamId),
   type: entry.type,
   amount: entry.amount,

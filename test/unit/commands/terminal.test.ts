@@ -15,10 +15,22 @@ import {
 
 afterEach(() => vi.unstubAllEnvs());
 
+const COLOR_VARIABLES = [
+  "FORCE_COLOR",
+  "NO_COLOR",
+  "NODE_DISABLE_COLORS",
+  "CI",
+  "TEAMCITY_VERSION",
+  "TF_BUILD",
+  "TMUX",
+  "COLORTERM",
+  "TERM_PROGRAM",
+];
+
 /** A terminal of this width, and what was written to it. */
 function givenScreen(columns: number, isTTY = true): Screen & { shown(): string } {
-  vi.stubEnv("FORCE_COLOR", undefined);
-  vi.stubEnv("NO_COLOR", undefined);
+  // All that Node looks at: a build server shows fewer colours than a desk.
+  for (const name of COLOR_VARIABLES) vi.stubEnv(name, undefined);
   vi.stubEnv("TERM", "xterm-256color");
   const stream = new PassThrough();
   let shown = "";

@@ -2,6 +2,7 @@ import { once } from "node:events";
 import { createServer, get, type IncomingMessage } from "node:http";
 import type { AddressInfo } from "node:net";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { createAccess } from "../../../src/routes/console/access.ts";
 import { createConsole } from "../../../src/routes/console/console.ts";
 import { OperatorError } from "../../../src/store/accounts.ts";
 import type { OperatorSession } from "../../../src/store/operator-session.ts";
@@ -17,8 +18,7 @@ const session: OperatorSession = {
   close: () => undefined,
 };
 const made = createConsole({
-  token: TOKEN,
-  host: "127.0.0.1",
+  access: createAccess({ token: TOKEN, host: "127.0.0.1" }),
   session,
   sources: { readings: async () => [], slots: async () => 0 },
   tiers: () => ({ standard: { rateLimit: 1, maxConcurrent: 1, dailyLimit: 1 } }),

@@ -297,6 +297,7 @@ describe("headers", () => {
     ["JSON", { "content-type": "application/json" }, 415],
     ["another multipart", { "content-type": "multipart/mixed; boundary=a" }, 415],
     ["no media type at all", { "content-type": "form" }, 415],
+    ["a type too long", { "content-type": `multipart/form-data;${" ".repeat(256)}boundary=a` }, 415],
     [
       "a content encoding",
       { "content-type": "multipart/form-data; boundary=a", "content-encoding": "gzip" },

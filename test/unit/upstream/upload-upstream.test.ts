@@ -96,6 +96,20 @@ describe("an upstream that answers before the form is complete", () => {
   );
 });
 
+// Guarantee: what the upstream says of our credential reaches neither customer nor log.
+test("an upstream that repeats our credential in its words is not believed so far", async () => {
+  const reply = http(
+    "400 Bad Request",
+    '{"code":400,"error":"bad key upstream\\/secret or upstream/secret"}',
+  );
+  const upstream = await givenReply(reply);
+  const gateway = await givenGateway(upstream.url, { apiKey: "upstream/secret" });
+  expect(await post(gateway, small)).toMatchObject({
+    outcome: "upstream_refused",
+    text: "bad key [redacted] or [redacted]",
+  });
+});
+
 describe("an upstream that fails", () => {
   test("to be there: refused connections and unknown names", async () => {
     const port = await freePort();

@@ -38,6 +38,7 @@ function givenEnded(records: number) {
     sweeps: {
       partitions: () => ended.length,
       nowMs: () => 0,
+      due: async () => new Set(),
       claim: async () => ({ claimed: 0, requests: [] }),
       voidDue: never,
       async collect(partition, _retentionMs, most) {

@@ -1,3 +1,4 @@
+/** @import { Account, AccountKey, Transaction, Transactions } from "../answers.ts" */
 import { get } from "./api.js";
 import { ask } from "./dialogs.js";
 import { accountLink, code, count, el, heading, moment, table, usage } from "./dom.js";
@@ -36,7 +37,7 @@ export async function showAccounts(view, again, prefix = "", cursors = [""]) {
   const back = el("button", { type: "button", disabled: cursors.length === 1 }, "Back");
   back.addEventListener("click", () => go(prefix, cursors.slice(0, -1)));
   const on = el("button", { type: "button", disabled: page.next === undefined }, "Further");
-  on.addEventListener("click", () => go(prefix, [...cursors, page.next]));
+  on.addEventListener("click", () => go(prefix, [...cursors, page.next ?? ""]));
   view.replaceChildren(
     heading("Accounts", again),
     el("search", {}, form),
@@ -95,18 +96,18 @@ export async function showAccount(view, again, id, writable) {
 }
 
 /**
- * @param {any} account
+ * @param {Account} account
  * @param {() => void} again
  * @param {boolean} writable
  */
 function keysTable(account, again, writable) {
-  const revoke = (/** @type {any} */ key) => {
+  const revoke = (/** @type {AccountKey} */ key) => {
     if (key.revoked_at) return "";
     const button = el("button", { type: "button", "aria-label": `Revoke key ${key.key_id}` }, "Revoke …");
     button.addEventListener("click", () => askRevoke(key, again));
     return button;
   };
-  const state = (/** @type {any} */ key) => {
+  const state = (/** @type {AccountKey} */ key) => {
     if (key.revoked_at) return ["revoked ", moment(key.revoked_at)];
     if (!key.usable) return ["expired ", moment(key.expires_at)];
     return key.expires_at ? ["good until ", moment(key.expires_at)] : "good";
@@ -133,7 +134,7 @@ function keysTable(account, again, writable) {
 
 /**
  * @param {string} id
- * @param {{ transactions: any[], next?: string }} first
+ * @param {Transactions} first
  */
 function transactions(id, first) {
   const rows = [...first.transactions];
@@ -171,7 +172,7 @@ function transactions(id, first) {
   return box;
 }
 
-/** @param {any} entry */
+/** @param {Transaction} entry */
 function purpose({ reference, endpoint, task_id }) {
   if (reference) return `reference ${reference}`;
   return [endpoint ? `${endpoint.replace("/api/v1/", "")} ` : "", code(task_id ?? "")];
@@ -181,7 +182,7 @@ function purpose({ reference, endpoint, task_id }) {
 const signed = (amount) => (amount > 0 ? `+${count(amount)}` : `−${count(-amount)}`);
 
 /**
- * @param {any} account
+ * @param {Account} account
  * @param {() => void} again
  */
 async function askGrant(account, again) {
@@ -220,7 +221,7 @@ async function askGrant(account, again) {
 }
 
 /**
- * @param {any} key
+ * @param {AccountKey} key
  * @param {() => void} again
  */
 async function askRevoke(key, again) {

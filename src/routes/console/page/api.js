@@ -1,3 +1,5 @@
+/** @import { Answers, Outcomes } from "../answers.ts" */
+
 const STORED = "tollgate-admin-token";
 
 /** A request that was answered with an error, in words. */
@@ -21,9 +23,10 @@ export const token = {
 };
 
 /**
- * @param {string} name
+ * @template {keyof Answers} Name
+ * @param {Name} name
  * @param {Record<string, string | number>} [query]
- * @returns {Promise<any>}
+ * @returns {Promise<Answers[Name]>}
  */
 export function get(name, query = {}) {
   const search = new URLSearchParams(Object.entries(query).map(([key, value]) => [key, String(value)]));
@@ -31,9 +34,10 @@ export function get(name, query = {}) {
 }
 
 /**
- * @param {string} name
+ * @template {keyof Outcomes} Name
+ * @param {Name} name
  * @param {Record<string, unknown>} body
- * @returns {Promise<any>}
+ * @returns {Promise<Outcomes[Name]>}
  */
 export function post(name, body) {
   return request(`api/${name}`, {

@@ -1,26 +1,29 @@
 import { ApiError, post } from "./api.js";
 import { byId, el } from "./dom.js";
 
+/** @import { Outcomes } from "../answers.ts" */
 /** @typedef {{ name: string, label: string, hint: string, type?: "number", pattern?: RegExp, wrong?: string }} Field */
 
 /**
  * Asks before something is done, does it, and says in the page's status line what came of it. What the gateway
  * refuses is said in the dialog, which stays open.
+ * @template {keyof Outcomes} Name
  * @param {object} question
  * @param {string} question.title
  * @param {string[]} question.lines what will happen
  * @param {Field[]} [question.fields]
  * @param {string} question.verb on the button that does it
  * @param {boolean} [question.danger] it cannot be taken back
- * @param {string} question.action name of the API's action
+ * @param {Name} question.action name of the API's action
  * @param {(values: Record<string, string>) => Record<string, unknown>} question.body
- * @param {(answer: any, values: Record<string, string>) => string} question.done the answer in words
+ * @param {(answer: Outcomes[Name], values: Record<string, string>) => string} question.done the answer in words
  * @returns {Promise<boolean>} whether it was done
  */
 export function ask(question) {
-  const dialog = /** @type {HTMLDialogElement} */ (byId("dialog"));
-  const form = /** @type {HTMLFormElement} */ (byId("dialog-form"));
-  const [ok, cancel, error] = [byId("dialog-ok"), byId("dialog-cancel"), byId("dialog-error")];
+  const dialog = byId("dialog", HTMLDialogElement);
+  const form = byId("dialog-form", HTMLFormElement);
+  const ok = byId("dialog-ok", HTMLButtonElement);
+  const [cancel, error] = [byId("dialog-cancel"), byId("dialog-error")];
   const { fields = [] } = question;
   const title = el("h2", { id: "dialog-title" }, question.title);
   const lines = question.lines.map((line) => el("p", {}, line));

@@ -4,7 +4,7 @@
  * Makes an element. Text is only ever set as text: what comes from the store is never markup.
  * @template {keyof HTMLElementTagNameMap} Tag
  * @param {Tag} tag
- * @param {Record<string, any>} [props] properties; names with a dash and `role`, `scope` go in as attributes
+ * @param {Record<string, unknown>} [props] properties; names with a dash and `role`, `scope` go in as attributes
  * @param {...Child} children
  * @returns {HTMLElementTagNameMap[Tag]}
  */
@@ -16,37 +16,36 @@ export function el(tag, props = {}, ...children) {
     else Reflect.set(element, name, value);
   }
   for (const child of children) {
-    if (child !== undefined && child !== null)
-      element.append(String(child) === child ? child : nodeOf(child));
+    if (child !== undefined && child !== null) element.append(child instanceof Node ? child : String(child));
   }
   return element;
 }
 
-/** @param {Node | string | number} child */
-const nodeOf = (child) => (child instanceof Node ? child : document.createTextNode(String(child)));
-
 /**
  * An element that is there.
+ * @template {HTMLElement} [Kind=HTMLElement]
  * @param {string} id
- * @returns {any}
+ * @param {new () => Kind} [kind]
+ * @returns {Kind}
  */
-export function byId(id) {
+export function byId(id, kind) {
   const element = document.getElementById(id);
-  if (!element) throw new Error(`the page has no #${id}`);
-  return element;
+  if (!(element instanceof (kind ?? HTMLElement))) throw new Error(`the page has no such #${id}`);
+  return /** @type {Kind} */ (element);
 }
 
-/** @typedef {{ title: string, numeric?: boolean, header?: boolean, wrap?: boolean, action?: boolean, cell: (row: any) => Child | Child[] }} Column */
+/** @template Row @typedef {{ title: string, numeric?: boolean, header?: boolean, wrap?: boolean, action?: boolean, cell: (row: Row) => Child | Child[] }} Column */
 
 /**
  * A table with a caption, in a box of its own that scrolls sideways where the window is narrow.
+ * @template Row
  * @param {string} caption
- * @param {Column[]} columns the one marked `header` names the row
- * @param {any[]} rows
+ * @param {Column<Row>[]} columns the one marked `header` names the row
+ * @param {Row[]} rows
  * @param {string} empty what to say when there are none
  */
 export function table(caption, columns, rows, empty) {
-  const kind = (/** @type {Column} */ { numeric, wrap, action }) =>
+  const kind = (/** @type {Column<Row>} */ { numeric, wrap, action }) =>
     numeric ? "number" : wrap ? "wrap" : action ? "action" : undefined;
   const head = el(
     "tr",

@@ -4,6 +4,7 @@ import { accountLink, bar, code, count, el, heading, table, usage } from "./dom.
 /** Keys by what they used and by what they were refused today, over all gateways. */
 export async function showKeys(/** @type {HTMLElement} */ view, /** @type {() => void} */ again) {
   const [use, refused] = await Promise.all([get("top-keys"), get("refusals")]);
+  const most = refused.refusals[0]?.count ?? 0;
   const cut = use.complete
     ? undefined
     : el(
@@ -39,7 +40,7 @@ export async function showKeys(/** @type {HTMLElement} */ view, /** @type {() =>
         { title: "Key", header: true, cell: (row) => code(row.key_id) },
         { title: "Account", cell: (row) => accountLink(row.account_id) },
         { title: "Why", cell: (row) => code(row.outcome) },
-        { title: "Refusals", numeric: true, cell: (row) => bar(row.count, refused.refusals[0].count) },
+        { title: "Refusals", numeric: true, cell: (row) => bar(row.count, most) },
       ],
       refused.refusals,
       "No known key was refused today.",

@@ -3,10 +3,10 @@ import { get, token } from "./api.js";
 import { say } from "./dialogs.js";
 import { byId, el, heading } from "./dom.js";
 import { showKeys } from "./keys.js";
-import { showOverview, showTrouble } from "./overview.js";
+import { showOverview, showState, showTrouble } from "./overview.js";
 import { showRequest, showTasks } from "./tasks.js";
 
-const view = /** @type {HTMLElement} */ (byId("view"));
+const view = byId("view");
 const TITLES = {
   overview: "Overview",
   keys: "Keys",
@@ -36,6 +36,7 @@ async function show({ focus = true } = {}) {
     const live = await get("live", { after_ms: Number.MAX_SAFE_INTEGER });
     if (mine !== turn) return;
     writable = live.writable;
+    showState(live.gateway);
     signedIn();
     const box = el("div", {});
     const elsewhere = await fill(known, argument, box);
@@ -125,10 +126,11 @@ addEventListener("token-needed", (event) => {
   byId("token").focus();
 });
 
-byId("sign-in-form").addEventListener("submit", (/** @type {Event} */ event) => {
+byId("sign-in-form").addEventListener("submit", (event) => {
   event.preventDefault();
-  token.set(byId("token").value.trim());
-  byId("token").value = "";
+  const input = byId("token", HTMLInputElement);
+  token.set(input.value.trim());
+  input.value = "";
   byId("sign-in-error").textContent = "";
   void show();
 });
@@ -139,14 +141,14 @@ byId("sign-out").addEventListener("click", () => {
   void show();
 });
 
-byId("find").addEventListener("submit", (/** @type {Event} */ event) => {
+byId("find").addEventListener("submit", (event) => {
   event.preventDefault();
-  const hash = `#find/${encodeURIComponent(byId("find-id").value.trim())}`;
+  const hash = `#find/${encodeURIComponent(byId("find-id", HTMLInputElement).value.trim())}`;
   if (location.hash === hash) void show();
   else location.hash = hash;
 });
 
-byId("skip").addEventListener("click", (/** @type {Event} */ event) => {
+byId("skip").addEventListener("click", (event) => {
   event.preventDefault();
   byId("main").focus();
 });

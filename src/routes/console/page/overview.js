@@ -1,3 +1,4 @@
+/** @import { Live } from "../answers.ts" */
 import { get } from "./api.js";
 import { age, bar, byId, count, el, heading, rate, table, took } from "./dom.js";
 import { createPlot } from "./plots.js";
@@ -136,7 +137,7 @@ export function showOverview(view) {
 
 /**
  * @param {History} history
- * @param {{ at_ms: number[], series: Record<string, (number | null)[]> }} live
+ * @param {Live} live
  */
 function append(history, live) {
   const before = history.atMs.length;
@@ -196,7 +197,7 @@ function createTiles() {
   };
 }
 
-/** @param {{ outcome: string, status: number, last_minute: number, last_15_minutes: number }[]} denied */
+/** @param {Live["denied"]} denied */
 function deniedTable(denied) {
   const most = denied[0]?.last_15_minutes ?? 0;
   return table(
@@ -212,8 +213,8 @@ function deniedTable(denied) {
   );
 }
 
-/** @param {{ host: string, pid: number, uptime_seconds: number, not_ready?: string }} gateway */
-function showState({ host, pid, uptime_seconds, not_ready }) {
+/** @param {Live["gateway"]} gateway */
+export function showState({ host, pid, uptime_seconds, not_ready }) {
   const state = byId("state");
   state.className = not_ready ? "state bad" : "state good";
   const where = `${host}, process ${pid}, up ${age(uptime_seconds)}`;

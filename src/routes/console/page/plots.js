@@ -140,7 +140,8 @@ function swatch(/** @type {string} */ color, /** @type {number[] | undefined} */
     svg.setAttribute(name, value);
   const line = document.createElementNS(space, "path");
   line.setAttribute("d", "M0 4h22");
-  line.setAttribute("class", `line ${color.slice(2)}`);
+  line.setAttribute("class", "line");
+  line.style.stroke = `var(${color})`;
   if (dash) line.setAttribute("stroke-dasharray", dash.join(" "));
   svg.append(line);
   return svg;

@@ -1,3 +1,4 @@
+/** @import { FoundRequest, OpenRequest, Outcomes, Releasable } from "../answers.ts" */
 import { get } from "./api.js";
 import { ask } from "./dialogs.js";
 import { accountLink, age, code, count, el, heading, moment, table } from "./dom.js";
@@ -26,7 +27,7 @@ export async function showTasks(view, again, writable) {
     chosen.seconds = select.value;
     again();
   });
-  const release = (/** @type {any} */ row) => {
+  const release = (/** @type {OpenRequest} */ row) => {
     const button = el(
       "button",
       { type: "button", "aria-label": `Release ${row.task_id ?? row.request_id}` },
@@ -75,7 +76,7 @@ export async function showTasks(view, again, writable) {
   );
 }
 
-/** @param {any} row */
+/** @param {OpenRequest} row */
 const stateOf = ({ state, status }) => (state === "held" ? "held" : (status ?? "bound"));
 
 /** @param {number} seconds until the sweeper looks at it; a negative one is overdue */
@@ -85,7 +86,7 @@ const nextLook = (seconds) => (seconds >= 0 ? `in ${age(seconds)}` : `overdue ${
  * One request that was looked for by its id, or its task's.
  * @param {HTMLElement} view
  * @param {() => void} again
- * @param {any} found
+ * @param {FoundRequest} found
  * @param {boolean} writable
  */
 export function showRequest(view, again, found, writable) {
@@ -118,19 +119,20 @@ export function showRequest(view, again, found, writable) {
 }
 
 /**
- * @param {any} row
+ * @param {Releasable} row
  * @param {() => void} again
  */
 async function askRelease(row, again) {
   const id = row.task_id ?? row.request_id;
+  const credits = count(row.price ?? 0);
   const lines =
     row.state === "held"
       ? [
-          `The hold of ${count(row.price)} credits of account ${row.account_id} is taken back and its slot is free.`,
+          `The hold of ${credits} credits of account ${row.account_id} is taken back and its slot is free.`,
           "If the generator names a task for it later, that is bound and charged after all.",
         ]
       : [
-          `The task ends as failed for account ${row.account_id}: its slot is free and ${count(row.price)} credits are refunded if it was charged.`,
+          `The task ends as failed for account ${row.account_id}: its slot is free and ${credits} credits are refunded if it was charged.`,
           "The generator is not told: it may go on working on it.",
         ];
   const done = await ask({
@@ -146,15 +148,15 @@ async function askRelease(row, again) {
 }
 
 /**
- * @param {any} answer
+ * @param {Outcomes["release"]} answer
  * @param {string} id
  */
-function outcomeOf({ outcome, refunded, credits }, id) {
-  switch (outcome) {
+function outcomeOf(answer, id) {
+  switch (answer.outcome) {
     case "ended":
-      return `Task ${id} ended as failed; its slot is free and ${count(refunded)} credits are refunded.`;
+      return `Task ${id} ended as failed; its slot is free and ${count(answer.refunded)} credits are refunded.`;
     case "voided":
-      return `The hold of ${id} is taken back; its slot is free and ${count(credits)} credits can be spent again.`;
+      return `The hold of ${id} is taken back; its slot is free and ${count(answer.credits)} credits can be spent again.`;
     case "already_void":
       return `The hold of ${id} was taken back before; nothing is changed.`;
     default:

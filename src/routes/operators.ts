@@ -1,0 +1,56 @@
+import type { Config } from "../config/config.ts";
+import type { LiveConfig } from "../config/live.ts";
+import type { Connection } from "../store/connection.ts";
+import { createOperatorSession } from "../store/operator-session.ts";
+import { countOpen } from "../store/operator-views.ts";
+import type { Logger } from "../telemetry/log.ts";
+import { createAdmin } from "./admin.ts";
+import { createAccess } from "./console/access.ts";
+import { createConsole } from "./console/console.ts";
+import type { Reading } from "./console/live.ts";
+import { createLogLevel } from "./log-level.ts";
+
+/** All that operators see and do, on the admin port; one process of a gateway serves it. */
+export function createOperators(options: {
+  /** For what needs a restart. */
+  config: Config;
+  live: Pick<LiveConfig, "config" | "describe">;
+  connection: Connection;
+  /** The metrics of all processes as Prometheus reads them. */
+  metricsPage(): Promise<string>;
+  /** What the processes say of themselves. */
+  readings(): Promise<readonly Reading[]>;
+  /** Puts a log level in force, in all processes. */
+  setLevel(level: string): void;
+  /** Why the gateway is not ready, in words; undefined when it is. */
+  notReady(): string | undefined;
+  log: Logger;
+}) {
+  const { config, live, connection, metricsPage, notReady, log } = options;
+  const access = createAccess(config.admin);
+  const console = createConsole({
+    access,
+    session: createOperatorSession(config.store),
+    sources: {
+      readings: options.readings,
+      async slots() {
+        const facts = connection.facts();
+        return connection.breaker.isOpen() || !facts ? null : countOpen(connection.redis, facts.partitions);
+      },
+    },
+    tiers: () => live.config().tiers,
+    notReady,
+    log,
+  });
+  const logLevel = createLogLevel({ access, log, set: options.setLevel });
+  const server = createAdmin({ metricsPage, notReady, logLevel, console, config: live.describe, log });
+  return {
+    server,
+    start: console.start,
+    stop(): void {
+      console.stop();
+      server.close();
+      server.closeAllConnections();
+    },
+  };
+}
