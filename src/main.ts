@@ -97,6 +97,7 @@ export async function startGateway(loaded: Loaded, log: Logger, role: Role = ALO
     }),
     clientAddress: (peer, forwardedFor) => addresses(live.config())(peer, forwardedFor),
     refusedKeys: createRefusedKeys(),
+    goodKeys: new WeakSet(),
     seenTasks: createSeenTasks(),
     unmeteredTasks: createSeenTasks(),
     countRefusal: refusals.count,

@@ -1,5 +1,5 @@
 import { type Answer, refusal, success } from "../core/envelope.ts";
-import { type Call, disown, storeStep } from "./gateway.ts";
+import { type Call, disown, sawKeyGood, storeStep } from "./gateway.ts";
 
 /** GET /credits: the account with the limits that are enforced for this key. Spec 2.4, 4.10. */
 export async function credits(call: Call): Promise<Answer> {
@@ -7,6 +7,7 @@ export async function credits(call: Call): Promise<Answer> {
   const account = await storeStep(call, "CREDITS", gateway.store.credits(key, config.tiers));
   exchange.state = account.state;
   if (account.outcome === "unknown_key") return refusal(disown(call), exchange.shownId);
+  sawKeyGood(call);
   return success(
     JSON.stringify({
       balance: account.balance,

@@ -28,6 +28,8 @@ export interface Gateway {
   clientAddress: ClientAddress;
   /** Keys whose window was full a moment ago. */
   refusedKeys: RefusedKeys;
+  /** Keys that a script has called good; one that is called invalid comes back as another object. */
+  goodKeys: WeakSet<KeyRef>;
   /** Tasks this process has bound or polled, and their accounts: what may be polled while the store is away. */
   seenTasks: SeenTasks;
   /** Tasks it made while the store was away, which the store will never know. */
@@ -50,7 +52,12 @@ export interface Call {
   token: string;
 }
 
-/** Remembered only where it matters: with `allow`, while the store is away. */
+/** Remembered only where it matters: with `allow`, while the store is away. That a key was found proves nothing. */
+export function sawKeyGood({ gateway, config, key }: Call): void {
+  if (config.store.fallbackStrategy === "allow") gateway.goodKeys.add(key);
+}
+
+/** Remembered only where it matters, too. */
 export function sawTask({ gateway, config, key }: Call, taskId: string): void {
   if (config.store.fallbackStrategy === "allow") gateway.seenTasks.add(taskId, key.accountId);
 }
@@ -92,7 +99,9 @@ export async function inspectKey(call: Call): Promise<Refusal | undefined> {
   const { gateway, config, exchange, key } = call;
   const inspection = await storeStep(call, "INSPECT", gateway.store.inspect(key, config.tiers));
   exchange.state = inspection.state;
-  return inspection.outcome === "unknown_key" ? disown(call) : undefined;
+  if (inspection.outcome === "unknown_key") return disown(call);
+  sawKeyGood(call);
+  return undefined;
 }
 
 /** The 401 of a key that a script has called invalid. */
@@ -102,11 +111,12 @@ export function disown({ gateway, exchange, head, token }: Call): Refusal {
   return refuse("invalid_api_key");
 }
 
-/** True when the store is away and the config lets requests of keys seen before through, which it then marks. */
-export function passUnmetered({ gateway, config, exchange }: Call, error: unknown): boolean {
+/** True when the store is away and the config lets requests of keys seen good through, which it then marks. */
+export function passUnmetered({ gateway, config, exchange, key }: Call, error: unknown): boolean {
   if (!(error instanceof GatewayError) || error.refusal.name !== "store_unavailable") return false;
   // A store that answers and refuses (no memory left) is not away: letting requests through would lift the limits.
   if (config.store.fallbackStrategy !== "allow" || isFinal(error.cause)) return false;
+  if (!gateway.goodKeys.has(key)) return false;
   exchange.degraded = true;
   gateway.metrics.degraded.inc({ route: exchange.route });
   return true;

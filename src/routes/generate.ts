@@ -15,6 +15,7 @@ import {
   gatewayRefused,
   passUnmetered,
   refuseKnown,
+  sawKeyGood,
   sawTask,
   storeStep,
   timedUpstream,
@@ -77,6 +78,7 @@ export async function generate(call: Call, endpoint: GenerationEndpoint): Promis
     throw error;
   }
   exchange.state = admission.state;
+  if (admission.outcome !== "unknown_key") sawKeyGood(call);
   if (admission.outcome === "replayed")
     return success(admission.data, ["Idempotency-Replayed", "true"], "replayed");
   const refused = refusedAdmission(call, admission, generation.price);

@@ -10,6 +10,7 @@ import {
   inspectKey,
   passUnmetered,
   refuseKnown,
+  sawKeyGood,
   sawTask,
   storeStep,
   timedUpstream,
@@ -44,6 +45,7 @@ export function createTaskPolls(): PollTask {
       const inspection = await storeStep(call, "INSPECT", asked);
       exchange.state = inspection.state;
       if (inspection.outcome === "unknown_key") return answer(call, disown(call));
+      sawKeyGood(call);
       if (inspection.outcome !== "task") {
         if (gateway.unmeteredTasks.has(taskId, key.accountId)) return unmetered(call, taskId);
         return answer(call, refuse("task_not_found"));

@@ -62,6 +62,8 @@ export async function openJournal(
   let timer: NodeJS.Timeout | undefined;
   let jobs: Job[] = [];
   let writing = false;
+  /** A write that failed may have left half a line, which must not take the next one with it. */
+  let torn = false;
 
   /** Does what waits, in order: a line that comes after a `clear` is written after it. */
   async function write(): Promise<void> {
@@ -73,10 +75,12 @@ export async function openJournal(
       const lines = batch.slice(lastClear + 1).map(({ text }) => text);
       try {
         if (lastClear >= 0) await handle.truncate(0);
-        await handle.appendFile(lines.join(""));
+        await handle.appendFile((torn ? "\n" : "") + lines.join(""));
         await handle.datasync();
+        torn = false;
         for (const { resolve } of batch) resolve();
       } catch (error) {
+        torn = true;
         for (const { reject } of batch) reject(error);
       }
     }

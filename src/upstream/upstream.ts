@@ -57,14 +57,17 @@ export function createUpstream(options: ExchangeOptions & { idempotent: boolean 
       headers.push("idempotency-key", requestId, "x-request-id", requestId);
       if (carried) headers.push(...carried.headers);
       const deadlineMs = performance.now() + options.totalTimeoutMs;
+      let unknown: GenerationOutcome | undefined;
       for (let attempt = 1; ; attempt++) {
         const leftMs = Math.ceil(deadlineMs - performance.now());
         const exchanged = await exchanger.send("POST", path, headers, body, leftMs);
         if (exchanged.outcome === "answered") carried?.answered?.(exchanged.status);
         const outcome = readGeneration(exchanged);
-        const unknown = outcome.outcome === "unclear" || outcome.outcome === "timed_out";
+        if (outcome.outcome === "unclear" || outcome.outcome === "timed_out") unknown = outcome;
+        // A no to a repeat says nothing of the try before it, which may have made the task.
+        if (outcome.outcome === "accepted" || !unknown) return outcome;
         const pauseMs = PAUSE_MS * attempt;
-        if (!unknown || attempt >= attemptsMax || deadlineMs - performance.now() <= pauseMs) return outcome;
+        if (attempt >= attemptsMax || deadlineMs - performance.now() <= pauseMs) return unknown;
         await setTimeout(pauseMs);
       }
     },

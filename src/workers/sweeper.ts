@@ -74,6 +74,7 @@ export function createSweeper(options: {
   async function sweep(): Promise<void> {
     const startedMs = performance.now();
     const collecting = startedMs - collectedAtMs >= COLLECT_EVERY_MS;
+    let isCollected = true;
     const partitions = sweeps.partitions();
     const due = await sweeps.due();
     // Each gateway begins somewhere else, so that they do not queue up behind each other.
@@ -81,9 +82,10 @@ export function createSweeper(options: {
     for (let at = 0; at < partitions && !stopped; at++) {
       const partition = (first + at) % partitions;
       if (due.has(partition)) await takeDue(partition);
-      if (collecting) await collect(partition);
+      if (collecting && !(await collect(partition))) isCollected = false;
     }
-    if (collecting && partitions > 0) collectedAtMs = startedMs;
+    // What is left is collected in the next round, not a minute later: else more could end than is ever forgotten.
+    if (collecting && isCollected && partitions > 0) collectedAtMs = startedMs;
     metrics.sweepSeconds.set((performance.now() - startedMs) / 1000);
   }
 
@@ -155,12 +157,14 @@ export function createSweeper(options: {
     return outcome === "observed" && status === "gone" ? "gone" : outcome;
   }
 
-  async function collect(partition: number): Promise<void> {
+  /** @returns whether nothing is left that could be collected */
+  async function collect(partition: number): Promise<boolean> {
     for (let batch = 0; batch < COLLECT_BATCHES_MAX && !stopped; batch++) {
       const collected = await sweeps.collect(partition, settings().tasks.retentionMs, BATCH);
       if (collected > 0) metrics.sweeps.inc({ kind: "record", outcome: "collected" }, collected);
-      if (collected < BATCH) return;
+      if (collected < BATCH) return true;
     }
+    return false;
   }
 
   let sweeping = false;

@@ -1,8 +1,9 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
 import type { IssuedKey } from "../../src/store/accounts.ts";
 import { keyRecord, readBooks } from "../support/audit.ts";
-import type { Reply } from "../support/gateway.ts";
+import { type Reply, until } from "../support/gateway.ts";
 import { tinyImage } from "../support/images.ts";
+import { rawClient, rawPost } from "../support/raw-client.ts";
 import {
   away,
   expectStoreAway,
@@ -13,6 +14,7 @@ import {
   ready,
   type Stage,
   sent,
+  TEXT_TO_VIDEO,
 } from "../support/store-stage.ts";
 
 let stage: Stage;
@@ -67,6 +69,11 @@ async function degradedCount(route: string): Promise<number> {
   );
 }
 
+async function inFlight(): Promise<number> {
+  const [line] = await stage.gateway.metric("tollgate_requests_in_flight ");
+  return Number(line?.split(" ")[1]);
+}
+
 test("a key seen before passes unmetered, uncharged, marked and counted", async () => {
   const { key } = await seenKey({ credits: 10, limits: { rateLimit: 1, maxConcurrent: 1, dailyLimit: 1 } });
   const route = "/api/v1/gen2/text-to-video";
@@ -89,6 +96,19 @@ test("a key never seen by this gateway is denied, however good it is", async () 
   });
   expect(sent(stage.gateway)).toHaveLength(0);
   expect((await generate(stage.gateway, key)).status).toBe(200);
+});
+
+// Guarantee: a revoked key whose client never sent a body was found, but no script has called it good.
+test("a key that was looked up and never called good is denied", async () => {
+  const key = await stage.givenKey();
+  await stage.redis.client.hset(await keyRecord(stage.redis.client, key), "revoked_at", "1");
+  const client = await rawClient(stage.gateway.url);
+  client.send(rawPost(TEXT_TO_VIDEO, key.key, { prompt: "A paper boat" }).head);
+  await until(async () => (await inFlight()) === 1, "the request to be in flight");
+  client.close();
+  await until(async () => (await inFlight()) === 0, "the client to be gone");
+  await whileAway(async () => expectStoreAway(await generate(stage.gateway, key)));
+  expect(sent(stage.gateway)).toHaveLength(0);
 });
 
 test.each(["generation", "poll", "credits", "bad body"])(

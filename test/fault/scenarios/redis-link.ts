@@ -69,6 +69,7 @@ async function runLink(
         await breathe(world);
       });
       await ending();
+      if (!world.faults.some(({ kind }) => kind === fault.name)) world.note("not reached", fault.name);
       options.progress(`${fault.name}: ${requestsEach} requests`);
     }
     for (const ms of stopsMs) {
@@ -90,7 +91,10 @@ async function breathe({ client }: World): Promise<void> {
 /** Lays a fault on all links. @returns what takes it away */
 function inflict(world: World, fault: LinkFault): () => Promise<void> {
   world.proxy.steer({});
-  if (fault.split) world.proxy.steer({ split: true });
+  if (fault.split) {
+    world.note(fault.name);
+    world.proxy.steer({ split: true });
+  }
   if (fault.hole) return digHoles(world, fault.name);
   if (fault.oneIn > 0) {
     const hits = drawHits(world.random, fault.oneIn);
@@ -111,16 +115,21 @@ function inflict(world: World, fault: LinkFault): () => Promise<void> {
   };
 }
 
+/** Among so many items the first hit is sure to come, however short the load. */
+const FIRST_WITHIN = 30;
+
 /** Drawn beforehand: the n-th item is hit or not, whatever else happens. */
 function drawHits(random: Random, oneIn: number): () => boolean {
   const drawn = Array.from({ length: 50_000 }, () => random.chance(1 / oneIn));
+  drawn[random.int(0, FIRST_WITHIN - 1)] = true;
   let at = 0;
   return () => drawn[at++ % drawn.length]!;
 }
 
 /** Now and then nothing passes for a while, and connections that lost something stay dead. */
 function digHoles(world: World, name: string): () => Promise<void> {
-  const pauses = Array.from({ length: 1000 }, () => world.random.int(300, 900));
+  // The first one at once, or a short load would be over before it.
+  const pauses = Array.from({ length: 1000 }, (_, at) => (at === 0 ? 0 : world.random.int(300, 900)));
   let ended = false;
   const digging = (async () => {
     for (const ms of pauses) {

@@ -1,5 +1,6 @@
 import { spawnSync } from "node:child_process";
 import {
+  appendFileSync,
   existsSync,
   mkdtempSync,
   readdirSync,
@@ -8,6 +9,7 @@ import {
   utimesSync,
   writeFileSync,
 } from "node:fs";
+import { open } from "node:fs/promises";
 import { hostname, tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, expect, test, vi } from "vitest";
@@ -130,6 +132,30 @@ describe("the journal", () => {
     expect(await adopted(journal)).toEqual(["r1"]);
     expect(lines.join("")).toContain("half a line");
     await journal.close();
+  });
+
+  // Guarantee: what append has promised is found again, also after a disk that was full for a moment.
+  test("keeps a settlement whole that comes after one of which only half could be written", async () => {
+    const folder = givenFolder();
+    const journal = await openJournal(folder, givenLog().log);
+    const handle = await open(join(folder, "probe"), "w");
+    vi.spyOn(Object.getPrototypeOf(handle), "appendFile").mockImplementationOnce(async () => {
+      const [name] = readdirSync(folder).filter((file) => file.endsWith(".ndjson"));
+      appendFileSync(join(folder, name!), line("r1").slice(0, 30));
+      throw new Error("ENOSPC: no space left on device");
+    });
+    await expect(journal.append(settlement("r1"))).rejects.toThrow("ENOSPC");
+    await journal.append(settlement("r2"));
+    await handle.close();
+    const left = textIn(folder);
+    await journal.close();
+    vi.restoreAllMocks();
+
+    const found = givenFolder();
+    leave(found, left);
+    const next = await openJournal(found, givenLog().log);
+    expect(await adopted(next)).toEqual(["r2"]);
+    await next.close();
   });
 
   // After a reboot, low process ids are in use again at once.

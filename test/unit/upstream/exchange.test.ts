@@ -6,15 +6,17 @@ import { createUpstream } from "../../../src/upstream/upstream.ts";
 const TASK = '{"code":200,"msg":"success","data":{"task_id":"t1"}}';
 const ANSWER = `HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: ${TASK.length}\r\n\r\n${TASK}`;
 
-/** An upstream on a bare socket: `serve` gets each request's socket and how many requests came before on it. */
-async function givenUpstream(serve: (socket: Socket, earlier: number) => void) {
+/** An upstream on a bare socket: `serve` gets each request's socket, and how many came before on it and in all. */
+async function givenUpstream(
+  serve: (socket: Socket, earlier: number, before: number) => void,
+  idempotent = false,
+) {
   let requests = 0;
   const server = createServer((socket) => {
     let earlier = 0;
     socket.on("error", () => undefined);
     socket.on("data", () => {
-      requests++;
-      serve(socket, earlier++);
+      serve(socket, earlier++, requests++);
     });
   }).listen(0, "127.0.0.1");
   await once(server, "listening");
@@ -25,7 +27,7 @@ async function givenUpstream(serve: (socket: Socket, earlier: number) => void) {
     headersTimeoutMs: 2000,
     totalTimeoutMs: 2000,
     connections: 1,
-    idempotent: false,
+    idempotent,
   });
   const stop = async (): Promise<void> => {
     await upstream.close();
@@ -43,6 +45,45 @@ test("a reset on a reused connection is an unknown outcome, and the request is n
   expect(await upstream.generate("/x", "{}", "r1")).toMatchObject({ outcome: "accepted", taskId: "t1" });
   expect(await upstream.generate("/x", "{}", "r2")).toMatchObject({ outcome: "unclear" });
   expect(requests()).toBe(2);
+  await stop();
+});
+
+const saying = (status: number, code: number): string => {
+  const body = JSON.stringify({ code, msg: "no" });
+  return `HTTP/1.1 ${status} No\r\nContent-Length: ${body.length}\r\n\r\n${body}`;
+};
+
+// Guarantee: a task that the first try may have made is never called refused, nor its hold given back at once.
+test.each([
+  ["503", saying(503, 503)],
+  ["429", saying(429, 429)],
+  ["409, as for a key in progress", saying(409, 409)],
+  ["200 with code 400", saying(200, 400)],
+])("an idempotent upstream's %s to a repeat leaves the outcome unknown", async (_, answer) => {
+  const { upstream, requests, stop } = await givenUpstream((socket, _earlier, before) => {
+    if (before === 0) socket.resetAndDestroy();
+    else socket.write(answer);
+  }, true);
+  expect(await upstream.generate("/x", "{}", "r1")).toMatchObject({ outcome: "unclear" });
+  expect(requests()).toBe(3);
+  await stop();
+});
+
+test("an idempotent upstream's no to a repeat is not its last word: the task is found by the next", async () => {
+  const { upstream, stop } = await givenUpstream((socket, _earlier, before) => {
+    if (before === 0) socket.resetAndDestroy();
+    else socket.write(before === 1 ? saying(409, 409) : ANSWER);
+  }, true);
+  expect(await upstream.generate("/x", "{}", "r1")).toMatchObject({ outcome: "accepted", taskId: "t1" });
+  await stop();
+});
+
+test("an idempotent upstream's no to the first try is a no, and it is not asked again", async () => {
+  const { upstream, requests, stop } = await givenUpstream((socket) => {
+    socket.write(saying(503, 503));
+  }, true);
+  expect(await upstream.generate("/x", "{}", "r1")).toMatchObject({ outcome: "unreachable" });
+  expect(requests()).toBe(1);
   await stop();
 });
 

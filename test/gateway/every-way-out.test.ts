@@ -1,0 +1,106 @@
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { API_PREFIX, GENERATION_ENDPOINTS, type GenerationEndpoint } from "../../src/core/endpoints.ts";
+import type { Behaviour } from "../../src/sandbox/generator/behaviour.ts";
+import type { IssuedKey } from "../../src/store/accounts.ts";
+import { expectSound, makeDue, readBooks } from "../support/audit.ts";
+import { limitsOf, until } from "../support/gateway.ts";
+import { rawClient, rawPost } from "../support/raw-client.ts";
+import { givenStage, type Stage, sent } from "../support/store-stage.ts";
+
+const UPSTREAM = { connectTimeoutMs: 1000, headersTimeoutMs: 200, totalTimeoutMs: 400 };
+
+let stage: Stage;
+beforeAll(async () => {
+  stage = await givenStage({ config: { upstream: UPSTREAM, tasks: { sweepIntervalMs: 20 } } });
+});
+afterAll(() => stage.stop());
+beforeEach(() => {
+  stage.gateway.generator.reset();
+  stage.gateway.generator.requests.length = 0;
+});
+
+const IMAGE = "https://images.example.com/cat.png";
+const BODIES: Record<GenerationEndpoint, object> = {
+  "gen2/text-to-video": { prompt: "a boat" },
+  "gen2/image-to-video": { imageUrl: IMAGE },
+  "gen2-pro/text-to-video": { prompt: "a boat" },
+  "gen2-pro/image-to-video": { imageUrl: IMAGE },
+  "gen2/watermark-remove": { videoUrl: "https://videos.example.com/v.mp4" },
+  "gen2-pro/storyboard": { nFrames: "10", shots: [{ Scene: "a boat", duration: 10 }] },
+};
+
+/** How a generation ends: what the upstream does, what is answered (0: the client has left), and who frees the slot. */
+interface WayOut {
+  way: string;
+  behaviour: Partial<Behaviour>;
+  status: number;
+  by: "the answer" | "a poll" | "the sweeper";
+}
+
+const WAYS_OUT: WayOut[] = [
+  { way: "completed, seen by a poll", behaviour: {}, status: 200, by: "a poll" },
+  { way: "failed, seen by a poll", behaviour: { failRatio: 1 }, status: 200, by: "a poll" },
+  { way: "completed, never polled", behaviour: {}, status: 200, by: "the sweeper" },
+  { way: "failed, never polled", behaviour: { failRatio: 1 }, status: 200, by: "the sweeper" },
+  { way: "refused", behaviour: { status: 400 }, status: 400, by: "the answer" },
+  { way: "refused in the body", behaviour: { code: 402 }, status: 502, by: "the answer" },
+  { way: "limited", behaviour: { status: 429 }, status: 429, by: "the answer" },
+  { way: "upstream unavailable", behaviour: { status: 503 }, status: 502, by: "the answer" },
+  { way: "upstream error", behaviour: { status: 500 }, status: 502, by: "the sweeper" },
+  { way: "reset", behaviour: { fault: "reset" }, status: 502, by: "the sweeper" },
+  { way: "truncated", behaviour: { fault: "truncate" }, status: 502, by: "the sweeper" },
+  { way: "garbage", behaviour: { fault: "garbage" }, status: 502, by: "the sweeper" },
+  { way: "no task id", behaviour: { taskId: "none" }, status: 502, by: "the sweeper" },
+  { way: "timeout", behaviour: { fault: "hang" }, status: 504, by: "the sweeper" },
+  { way: "client gone", behaviour: { delayMs: 50 }, status: 0, by: "the sweeper" },
+];
+
+// Guarantee: no route has a way out that keeps the slot: with one slot, the next generation is admitted.
+describe.each(GENERATION_ENDPOINTS)("the slot of %s comes back", (endpoint) => {
+  test.each(WAYS_OUT)("$way, by $by", async ({ behaviour, status, by }) => {
+    const { gateway, redis } = stage;
+    const key = await stage.givenKey({ credits: 1000, limits: { maxConcurrent: 1 } });
+    gateway.generator.behave({ durationMs: 0, ...behaviour });
+    if (status === 0) await leave(endpoint, key);
+    else await answered(endpoint, key, status, by);
+    if (by === "the sweeper") expect(await makeDue(redis.client, key.accountId)).toBe(1);
+    await until(async () => (await readBooks(redis.client, key)).slots.length === 0, "the slot to be free");
+    const books = await readBooks(redis.client, key);
+    expectSound(books);
+    expect(books.held).toBe(0);
+
+    gateway.generator.reset();
+    const next = await gateway.request("POST", API_PREFIX + endpoint, {
+      key: key.key,
+      body: BODIES[endpoint],
+    });
+    expect(next.status).toBe(200);
+    expect(limitsOf(next).active).toBe(1);
+  });
+});
+
+async function answered(
+  endpoint: GenerationEndpoint,
+  { key }: IssuedKey,
+  status: number,
+  by: WayOut["by"],
+): Promise<void> {
+  const { gateway } = stage;
+  const reply = await gateway.request("POST", API_PREFIX + endpoint, { key, body: BODIES[endpoint] });
+  expect(reply.status).toBe(status);
+  expect(limitsOf(reply).active).toBe(by === "the answer" ? 0 : 1);
+  if (by !== "a poll") return;
+  const polled = await gateway.request("GET", `/api/v1/tasks/${reply.body.data.task_id}`, { key });
+  expect(limitsOf(polled).active).toBe(0);
+}
+
+/** Sends a generation and goes away while the upstream works; the gateway finishes it alone. */
+async function leave(endpoint: GenerationEndpoint, key: IssuedKey): Promise<void> {
+  const client = await rawClient(stage.gateway.url);
+  const { head, body } = rawPost(API_PREFIX + endpoint, key.key, BODIES[endpoint]);
+  client.send(head + body);
+  await until(() => sent(stage.gateway).length === 1, "the request to reach the upstream");
+  client.reset();
+  const isBound = async () => (await readBooks(stage.redis.client, key)).totalUsed > 0;
+  await until(isBound, "the task to be bound");
+}

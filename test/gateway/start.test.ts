@@ -1,0 +1,108 @@
+import { type ChildProcess, execFile, spawn } from "node:child_process";
+import { createHash } from "node:crypto";
+import { once } from "node:events";
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { delimiter, join, resolve } from "node:path";
+import { promisify } from "node:util";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { freePort, TOLLGATE_DIR } from "../../src/sandbox/redis.ts";
+import { until } from "../support/gateway.ts";
+import { givenRedis, type TestRedis } from "../support/store-stage.ts";
+
+const ROOT = resolve(import.meta.dirname, "../..");
+const LAST_LINE = "Ctrl-C stops everything";
+
+/** As much of curl as the lines use, for machines without one: it comes last on the PATH. */
+const CURL = `#!${process.execPath}
+const { readFileSync } = require("node:fs");
+const init = { headers: {} };
+let url, shown = "";
+for (const words = process.argv.slice(2); words.length > 0; ) {
+  const word = words.shift();
+  if (word === "-X") init.method = words.shift();
+  else if (word === "-d") init.body = words.shift();
+  else if (word === "-i") shown = "head";
+  else if (word === "-H") init.headers[/^[^:]+/.exec(words[0])[0]] = words.shift().replace(/^[^:]+: */, "");
+  else if (word === "-F") {
+    const [, name, path, type] = /^(\\w+)=@(.+);type=(.+)$/.exec(words.shift());
+    init.body = new FormData();
+    init.body.append(name, new Blob([readFileSync(path)], { type }), "a.png");
+  } else if (word !== "-sS") url = new URL(word);
+}
+fetch(url, init).then(async (answer) => {
+  if (shown) console.log("HTTP/1.1 " + answer.status);
+  process.stdout.write(await answer.text());
+});
+`;
+
+let redis: TestRedis;
+let folder: string;
+let running: ChildProcess | undefined;
+beforeAll(async () => {
+  redis = await givenRedis();
+  folder = await mkdtemp(join(tmpdir(), "tollgate-start-"));
+  await writeFile(join(folder, "curl"), CURL, { mode: 0o700 });
+});
+afterAll(async () => {
+  running?.kill("SIGTERM");
+  await redis.stop();
+  await rm(folder, { recursive: true });
+  const own = createHash("sha256").update(redis.url).digest("hex").slice(0, 12);
+  await rm(join(TOLLGATE_DIR, `demo-key-${own}`), { force: true });
+});
+
+/** `npm start` on a Redis of the test's own, up to its last line. @returns all that it has printed */
+async function start(): Promise<string> {
+  const ports = { PORT: String(await freePort()), ADMIN_PORT: String(await freePort()) };
+  const env = { ...process.env, ...ports, REDIS_URL: redis.url, SANDBOX_DURATION_MS: "0" };
+  const child = spawn(process.execPath, [join(ROOT, "src/sandbox/start.ts")], { env });
+  running = child;
+  let printed = "";
+  for (const stream of [child.stdout, child.stderr]) {
+    stream.setEncoding("utf8").on("data", (text: string) => {
+      printed += text;
+    });
+  }
+  await until(() => printed.includes(LAST_LINE) || child.exitCode !== null, "the lines to paste");
+  expect(printed).toContain(LAST_LINE);
+  return printed;
+}
+
+/** Ctrl-C, twice, as npm and a terminal send it. */
+async function stop(): Promise<number | null> {
+  const ended = once(running!, "exit");
+  running!.kill("SIGINT");
+  running!.kill("SIGINT");
+  const [code] = await ended;
+  return code;
+}
+
+const keyIn = (printed: string): string | undefined => /^Demo key .*: (sk_\S+)$/m.exec(printed)?.[1];
+
+// Guarantee: a new user pastes what `npm start` prints and sees a video, its price and its limits.
+test("the lines that npm start prints work when pasted; a second start finds the data of the first", async () => {
+  const printed = await start();
+  const lines = printed.slice(printed.indexOf("# Paste"), printed.indexOf("How to make the sandbox"));
+  const pasted = promisify(execFile)("sh", ["-e", "-c", lines], {
+    env: { ...process.env, TMPDIR: folder, PATH: `${process.env.PATH}${delimiter}${folder}` },
+  });
+  const [taskId, task, credits, uploaded, ...refused] = (await pasted).stdout.trimEnd().split(/\r?\n/);
+  expect(JSON.parse(task!).data).toMatchObject({ task_id: taskId, status: "completed", progress: 100 });
+  expect((await fetch(JSON.parse(task!).data.video_url)).status).toBe(200);
+  const { data } = JSON.parse(credits!);
+  expect(data).toMatchObject({ balance: 990, total_used: 10, tier: "standard" });
+  expect(data.recent_transactions.map(({ amount }: { amount: number }) => amount)).toEqual([-10, 1000]);
+  expect(JSON.parse(uploaded!).data.url).toMatch(/^https:/);
+  expect(refused[0]).toContain("401");
+  expect(JSON.parse(refused.at(-1)!)).toMatchObject({ code: 401, error: "Invalid API key" });
+
+  expect(await stop()).toBe(0);
+  const again = await start();
+  expect(keyIn(again)).toBe(keyIn(printed));
+  const headers = { authorization: `Bearer ${keyIn(again)}` };
+  const [, url] = /^Tollgate is ready at (\S+);/m.exec(again) ?? [];
+  const later = await fetch(`${url}/api/v1/credits`, { headers });
+  expect(await later.json()).toMatchObject({ data: { balance: 990, total_used: 10 } });
+  expect(await stop()).toBe(0);
+});
