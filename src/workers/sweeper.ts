@@ -20,6 +20,14 @@ const AGE_SHARE = 0.1;
 const POLL_EVERY_MAX_MS = 5 * 60_000;
 const LIMITED_PAUSE_MIN_SECONDS = 10;
 const LIMITED_PAUSE_MAX_SECONDS = 30;
+/** An upstream that fails is asked ever more rarely, until it answers. */
+const FAILED_PAUSE_MIN_MS = 250;
+const FAILED_PAUSE_MAX_MS = 10_000;
+
+const NO_ANSWER: ReadonlySet<string> = new Set(["failed", "timed_out", "refused_gateway"]);
+
+/** A tenth more or less, so that what began together does not go on together. */
+const jittered = (ms: number): number => ms * (0.9 + Math.random() / 5);
 
 /** What the sweeper reads of the config, anew for each step. Times in ms. */
 export interface SweepSettings {
@@ -54,6 +62,8 @@ export function createSweeper(options: {
   /** Requests whose question waits or is under way: a lease may end before an upstream that hangs has answered. */
   const asking = new Set<string>();
   let current: Promise<void> = Promise.resolve();
+  /** Questions in a row that the upstream did not answer. */
+  let failures = 0;
 
   const polls = createPacedQueue<OpenRequest>({
     concurrency: POLLS_MAX,
@@ -124,6 +134,11 @@ export function createSweeper(options: {
     const { taskId, boundAtMs } = request;
     const tooOldAtMs = boundAtMs + settings().tasks.maxAgeMs;
     const said = await upstream.poll(taskId, `sweep_${randomUUID()}`);
+    failures = NO_ANSWER.has(said.outcome) ? failures + 1 : 0;
+    if (failures > 0) {
+      const pauseMs = Math.min(FAILED_PAUSE_MAX_MS, FAILED_PAUSE_MIN_MS * 2 ** (failures - 1));
+      polls.pause(jittered(pauseMs));
+    }
     if (said.outcome === "rate_limited") {
       const asked = said.retryAfterSeconds ?? 0;
       polls.pause(1000 * Math.min(LIMITED_PAUSE_MAX_SECONDS, Math.max(LIMITED_PAUSE_MIN_SECONDS, asked)));
@@ -132,7 +147,7 @@ export function createSweeper(options: {
     if (sweeps.nowMs() >= tooOldAtMs) return tell(request, "expired", endedTask(taskId, boundAtMs));
     if (said.outcome === "task") return tell(request, said.status, said.data);
     if (said.outcome === "gone") return tell(request, "gone", endedTask(taskId, boundAtMs));
-    // Its claim's lease is the pause before the next try.
+    // Its claim's lease is the pause before this task's next try.
     return said.outcome;
   }
 
@@ -141,7 +156,7 @@ export function createSweeper(options: {
     const { refundFailed, pollIntervalMs } = settings().tasks;
     const ageMs = Math.max(0, sweeps.nowMs() - boundAtMs);
     const everyMs = Math.min(POLL_EVERY_MAX_MS, Math.max(pollIntervalMs, ageMs * AGE_SHARE));
-    const pollMs = Math.round(everyMs * (0.9 + Math.random() / 5));
+    const pollMs = Math.round(jittered(everyMs));
     const task = { taskId, requestId, creatorKeyId };
     const { outcome } = await store.observe(
       { partition, accountId, task },
