@@ -1,6 +1,6 @@
 import type { Redis } from "ioredis";
 import { LEDGER_PAGE, type LedgerEntry, ledgerEntry, recordOf, type StreamEntry } from "./ledger-entries.ts";
-import type { AccountFold, LedgerFold, Report, RequestRecord } from "./ledger-fold.ts";
+import type { AccountFold, Invariant, LedgerFold, Report, RequestRecord } from "./ledger-fold.ts";
 import { accountNames, keyRef, requestName } from "./names.ts";
 import { scriptsOf } from "./scripts.ts";
 
@@ -141,8 +141,38 @@ function checkKey(
     report("day_count", accountId, `${keyId}: ${record.day_count ?? 0} counted, at least ${today} admitted`);
   }
   checkWindow(accountId, key, open, report);
+  checkLimits(accountId, key, open, report);
   return holds;
 }
+
+/**
+ * Nothing above the limits that the key's latest admission was held to. They need not be those in force now, and what
+ * was bound after its hold was void may be above them.
+ */
+function checkLimits(accountId: string, key: KeySnapshot, open: RequestRecord[], report: Report): void {
+  const { keyId, record } = key;
+  const [, rate, concurrent, daily, shadow = ""] =
+    /^(\d+) (\d+) (\d+)([a-z]*)$/.exec(record.limits ?? "") ?? [];
+  if (rate === undefined) return;
+  const compare = (
+    invariant: Invariant,
+    letter: string,
+    what: string,
+    counted: number,
+    limit: number,
+  ): void => {
+    if (counted <= limit || shadow.includes(letter)) return;
+    report(invariant, accountId, `${keyId}: ${counted} ${what}, ${limit} were allowed`);
+  };
+  const live = key.window.filter((stamp) => Number(stamp) > Number(record.clock_ms) - WINDOW_MS);
+  compare("window", "r", "admitted in 60 s", live.length, Number(rate));
+  compare("day_count", "d", "admitted in a day", Number(record.day_count), Number(daily));
+  compare("slots", "c", "open at a time", open.filter(wasAdmitted).length, Number(concurrent));
+}
+
+/** Not one that was void before its task came, nor one that the store had forgotten. */
+const wasAdmitted = ({ stamp, reason }: RequestRecord): boolean =>
+  stamp !== undefined && reason === undefined;
 
 function checkWindow(accountId: string, key: KeySnapshot, open: RequestRecord[], report: Report): void {
   const { keyId, record } = key;
@@ -152,10 +182,11 @@ function checkWindow(accountId: string, key: KeySnapshot, open: RequestRecord[],
     report("window", accountId, `${keyId}: its stamps are not in order, newest first`);
   }
   const missing = new Map<string, number>();
-  for (const { stamp, reason } of open) {
+  for (const request of open) {
     // One that was void before its task came may have given its place in the window back.
-    if (stamp === undefined || reason !== undefined || Number(stamp) <= clockMs - WINDOW_MS) continue;
-    missing.set(stamp, (missing.get(stamp) ?? 0) + 1);
+    const { stamp } = request;
+    if (!wasAdmitted(request) || Number(stamp) <= clockMs - WINDOW_MS) continue;
+    missing.set(stamp!, (missing.get(stamp!) ?? 0) + 1);
   }
   for (const [stamp, admitted] of missing) {
     const counted = key.window.filter((entry) => entry === stamp).length;

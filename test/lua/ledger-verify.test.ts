@@ -329,7 +329,21 @@ const BREAKAGES: [string, string[], (books: Books) => Promise<unknown>][] = [
     ["day_count"],
     (books) => books.redis.hset(books.other.names.key, "day_count", 0),
   ],
+  ["more admitted in 60 s than was allowed", ["window"], (books) => heldTo(books, "2 9 9cd")],
+  ["more open at a time than was allowed", ["slots"], (books) => heldTo(books, "9 1 9rd")],
+  ["more admitted in a day than was allowed", ["day_count"], (books) => heldTo(books, "9 9 2rc")],
 ];
+
+/** As if the latest admission of the key had been held to these limits. */
+const heldTo = ({ redis, key }: Books, limits: string) => redis.hset(key.names.key, "limits", limits);
+
+test("a key that was just within its limits, or above those in shadow mode, is not named", async () => {
+  const books = await givenBooks();
+  for (const limits of ["3 2 3", "2 1 2rcd"]) {
+    await heldTo(books, limits);
+    expect(await found(books), limits).toEqual([]);
+  }
+});
 
 /** Id of the entry before the account's last one. */
 async function secondLast({ redis, key, accountId }: Books): Promise<string> {
