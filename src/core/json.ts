@@ -1,6 +1,17 @@
 import { isUtf8 } from "node:buffer";
 import { JSON_DEPTH_MAX } from "./request-limits.ts";
 
+/** ECMAScript 2026, which the compiler's library does not know yet. */
+declare global {
+  interface JSON {
+    rawJSON(text: string): unknown;
+    parse(
+      text: string,
+      reviver: (name: string, value: unknown, context: { source?: string }) => unknown,
+    ): unknown;
+  }
+}
+
 export type ParsedJson = { ok: true; value: unknown } | { ok: false; message: string };
 
 /** `parseJson` of a body's bytes. */
@@ -31,16 +42,25 @@ export function parseJson(text: string): ParsedJson {
 
 /**
  * Reads a JSON object that another program sent, such as the upstream's envelope; undefined for anything else, and
- * for nesting that would overflow the stack when it is written again.
+ * for nesting that would overflow the stack when it is written again. Meant to be written again: long whole numbers
+ * are kept for JSON.stringify, not for counting.
  */
 export function parseObject(text: string): Record<string, unknown> | undefined {
   if (countMembers(text) < 0) return undefined;
   try {
-    const value: unknown = JSON.parse(text);
+    const value: unknown = LONG_NUMBER.test(text) ? JSON.parse(text, exactly) : JSON.parse(text);
     return isObject(value) ? value : undefined;
   } catch {
     return undefined;
   }
+}
+
+const LONG_NUMBER = /[0-9]{16}/;
+
+/** A whole number beyond what a double holds is written again as it came: it may be somebody's id. */
+function exactly(_name: string, value: unknown, { source }: { source?: string }): unknown {
+  const isLong = typeof value === "number" && Number.isInteger(value) && !Number.isSafeInteger(value);
+  return isLong && source !== undefined ? JSON.rawJSON(source) : value;
 }
 
 /** Members of all objects in a JSON text: the colons outside strings. -1 when nested too deeply. */

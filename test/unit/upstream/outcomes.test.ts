@@ -27,6 +27,12 @@ describe("a generation: the definite yes", () => {
   test("a task id may have 200 characters", () => {
     expect(readGeneration(ok({ task_id: "x".repeat(200) })).outcome).toBe("accepted");
   });
+
+  test("a number that a double cannot hold goes on as it came", () => {
+    const data = '{"task_id":"t1","job":12345678901234567890,"parts":[9007199254740993,-1,0.5,1e3]}';
+    const body = `{"code":200,"msg":"success","data":${data}}`;
+    expect(readGeneration(answered(200, body))).toMatchObject({ data: data.replace("1e3", "1000") });
+  });
 });
 
 describe("a generation: unknown, so that the hold stays", () => {
