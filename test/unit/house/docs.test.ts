@@ -4,6 +4,7 @@ import { describe, expect, test } from "vitest";
 import { parse } from "yaml";
 import { applyOverrides } from "../../../src/config/environment.ts";
 import { ERROR_NAMES, refuse } from "../../../src/core/errors.ts";
+import { COMMON_HEADERS, FURTHER_HEADERS } from "../../../src/core/openapi/headers.ts";
 import {
   accountNames,
   claimName,
@@ -97,6 +98,23 @@ describe("README", () => {
       return [String(status), String(code), name];
     });
     expect(listed).toEqual(inCode);
+  });
+
+  test("names every header of our own that an answer may have, and every page of the admin port", () => {
+    const headers = [...Object.keys(COMMON_HEADERS), ...Object.keys(FURTHER_HEADERS)].filter(
+      (name) => !["WWW-Authenticate", "Allow", "Upgrade"].includes(name),
+    );
+    const listed = table(README, "What clients see").flatMap(([names = ""]) => {
+      const [first = "", ...others] = names.replace(/:.*$/, "").split(", ");
+      return [first, ...others.map((name) => name.replace(/^-/, `${first.replace(/-[^-]+$/, "")}-`))];
+    });
+    expect(listed.sort()).toEqual(headers.sort());
+    const pages = [...read("src/routes/admin.ts").matchAll(/there are (.*)"/g)].flatMap(
+      ([, words = ""]) => words.match(/\/[\w.-]+/g) ?? [],
+    );
+    expect(pages.length).toBeGreaterThan(5);
+    const [, operating = ""] = README.split("\n## Operating it\n");
+    expect(pages.filter((page) => !operating.includes(page.replace("/console", "console.md")))).toEqual([]);
   });
 
   test("its variables are those that override a setting, with the defaults of config/tollgate.yaml", () => {
