@@ -3,6 +3,7 @@ import { dirname, join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { parse } from "yaml";
 import { applyOverrides } from "../../../src/config/environment.ts";
+import { NEEDS_RESTART } from "../../../src/config/schema.ts";
 import { ERROR_NAMES, refuse } from "../../../src/core/errors.ts";
 import { COMMON_HEADERS, FURTHER_HEADERS } from "../../../src/core/openapi/headers.ts";
 import {
@@ -141,6 +142,13 @@ describe("README", () => {
     const named = [...README.matchAll(/npm run (?:-s )?([a-z]+)/g)].map(([, name = ""]) => name);
     expect(named.filter((name) => !(name in scripts))).toEqual([]);
   });
+});
+
+test("docs/configuration.md says of each setting that needs a restart why", () => {
+  const rows = table(read("docs/configuration.md"), "What needs a restart");
+  const listed = rows.flatMap(([names = ""]) => names.split(", "));
+  expect(listed.sort()).toEqual([...NEEDS_RESTART].sort());
+  expect(rows.filter(([, why]) => !why)).toEqual([]);
 });
 
 describe("ARCHITECTURE", () => {
