@@ -1,4 +1,5 @@
-import { afterAll, beforeAll, describe, expect, inject, test } from "vitest";
+import type { IncomingHttpHeaders } from "node:http";
+import { afterAll, beforeAll, describe, expect, inject, test, vi } from "vitest";
 import { startGenerator } from "../../src/sandbox/generator/server.ts";
 import { givenCollector, givenListener, type Span } from "../support/collector.ts";
 import { givenGateway, type TestGateway, until } from "../support/gateway.ts";
@@ -114,7 +115,11 @@ describe("with an endpoint", () => {
   let traceOfRoot: string;
   let key: string;
 
+  /** Headers of what the collector was sent. */
+  let sentWith: IncomingHttpHeaders[];
+
   beforeAll(async () => {
+    vi.stubEnv("OTEL_EXPORTER_OTLP_HEADERS", "x-collector-key=hunter2");
     const collector = await givenCollector();
     upstream = await givenUpstream();
     const gateway = await givenGateway({
@@ -141,8 +146,10 @@ describe("with an endpoint", () => {
     // What waits is sent when the gateway drains.
     await gateway.stop();
     spans = collector.spans();
+    sentWith = collector.heard.map(({ headers }) => headers);
     collector.stop();
     upstream.stop();
+    vi.unstubAllEnvs();
   });
 
   const rootOf = (name: string): Span =>
@@ -206,6 +213,10 @@ describe("with an endpoint", () => {
     expect(call).toMatchObject({ status: 0, attributes: { "http.response.status_code": 200 } });
     const { headers } = upstream.heard.find(({ url }) => url === UPLOAD)!;
     expect(headers).toMatchObject({ traceparent: `00-${TRACE}-${call.spanId}-01`, tracestate: "a=1" });
+  });
+
+  test("the collector's own credentials come from the environment", () => {
+    expect(sentWith.map((headers) => headers["x-collector-key"])).toContain("hunter2");
   });
 
   test("what its caller does not record is not recorded", () => {
