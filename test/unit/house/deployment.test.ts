@@ -146,6 +146,7 @@ describe("a machine of its own", () => {
     [UNIT, "kill -HUP", "kill -TERM", /SIGHUP/],
     [UNIT, "WorkingDirectory=%S/tollgate", "WorkingDirectory=/opt/tollgate", /StateDirectory/],
     [UNIT, "TOLLGATE_CONFIG=", "TOLLGATE_FILE=", /no gateway reads/],
+    [UNIT, "prices/", "files", /head does not say where prices\//],
     [UNIT, "LockPersonality=yes", "MemoryDenyWriteExecute=yes", /V8/],
   ]);
   catches(haproxyProblems, [
@@ -153,6 +154,7 @@ describe("a machine of its own", () => {
     ["deploy/haproxy/haproxy.cfg", "http-keep-alive 30s", "http-keep-alive 70s", /idle/],
     ["deploy/haproxy/haproxy.cfg", "GET /readyz", "GET /ready", /path/],
     ["deploy/haproxy/haproxy.cfg", "inter 250ms", "inter 2s", /too late/],
+    ["deploy/haproxy/haproxy.cfg", "TOLLGATE_2_ADMIN=", "ADMIN_2=", /every variable/],
     ["deploy/haproxy/haproxy.cfg", "retry-on conn-failure", "retry-on all-retryable-errors", /twice/],
   ]);
 });
