@@ -45,8 +45,12 @@ async function isKnown(baseUrl: string, key: string): Promise<boolean> {
   return answer.status === 200;
 }
 
-/** Lines to paste one after the other; no jq, no line continuations. */
-export function demoText(baseUrl: string, key: string): string {
+/**
+ * Lines to paste one after the other; no jq, no line continuations.
+ * @param started where what was started along with the gateway is, as its variables say it
+ */
+export function demoText(baseUrl: string, key: string, started: NodeJS.ProcessEnv): string {
+  const variables = Object.entries(started).map(([name, value]) => `${name}=${value} `);
   const api = '"$TOLLGATE/api/v1';
   const auth = '-H "Authorization: Bearer $KEY"';
   const json = "-H 'Content-Type: application/json'";
@@ -72,6 +76,9 @@ curl -sS -X POST ${api}/upload" ${auth} -F "file=@\${TMPDIR:-/tmp}/tollgate-pixe
 
 # A key that does not exist: 401.
 curl -sS -i ${api}/credits" -H "Authorization: Bearer sk_wrong"; echo
+
+# Is everything in order? The command line wants to know where; it prices, grants, verifies and more.
+${variables.join("")}npm run -s tollgate -- doctor
 
 How to make the sandbox fail, hang or slow down: docs/sandbox.md. Ctrl-C stops everything; the data stay.
 `;

@@ -75,6 +75,7 @@ describe("compose.yaml", () => {
   catches(composeProblems, [
     ["compose.yaml", "stop_grace_period: 40s", "stop_grace_period: 30s", /less than the 36000 ms/],
     ["compose.yaml", "FALLBACK_STRATEGY: $", "STRATEGY: $", /no gateway reads STRATEGY/],
+    ["compose.yaml", "{LOG_LEVEL:-}", "{LOG_LEVEL:-info}", /sets LOG_LEVEL/],
     ["compose.yaml", "redis://redis:", "redis://store:", /names store/],
     ["compose.yaml", "127.0.0.1:9090:9090", "9090:9090", /open to everybody/],
     ["compose.yaml", '"8080:8080"', '"8080:80"', /8080, which is not published/],
