@@ -122,6 +122,13 @@ describe("Kubernetes manifests", () => {
       "name: tollgate\nspec:\n  selector:\n    app: x",
       /selects no gateway/,
     ],
+    ["config/prometheus/prometheus.yaml", "[tollgate-gateways.", "[gateways.", /Service of the admin ports/],
+    [
+      `${K8S}/gateway.yaml`,
+      "    spec:\n      # server",
+      '      annotations: { prometheus.io/scrape: "true" }\n    spec:\n      # server',
+      /another job/,
+    ],
     [`${K8S}/disruption-budget.yaml`, "name: tollgate\nspec", "name: x\n  namespace: x\nspec", /namespace/],
     [`${K8S}/kustomization.yaml`, 'newTag: "', 'newTag: "9.', /version/],
     [`${K8S}/redis/redis.yaml`, "noeviction", "volatile-lru", /noeviction/],
