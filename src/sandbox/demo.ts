@@ -57,6 +57,7 @@ export function demoText(baseUrl: string, key: string, started: NodeJS.ProcessEn
   const taskId = `sed -n 's/.*"task_id" *: *"\\([^"]*\\)".*/\\1/p'`;
   return `
 Demo key (account "demo", ${CREDITS} credits at first): ${key}
+Is everything in order? ${variables.join("")}npm run -s tollgate -- doctor
 
 # Paste these lines one after the other. First where the gateway is, and the key.
 export TOLLGATE=${baseUrl} KEY=${key}
@@ -76,9 +77,6 @@ curl -sS -X POST ${api}/upload" ${auth} -F "file=@\${TMPDIR:-/tmp}/tollgate-pixe
 
 # A key that does not exist: 401.
 curl -sS -i ${api}/credits" -H "Authorization: Bearer sk_wrong"; echo
-
-# Is everything in order? The command line wants to know where; it prices, grants, verifies and more.
-${variables.join("")}npm run -s tollgate -- doctor
 
 How to make the sandbox fail, hang or slow down: docs/sandbox.md. Ctrl-C stops everything; the data stay.
 `;
