@@ -46,7 +46,9 @@ const EXAMPLES: Readonly<Record<string, readonly (readonly [what: string, line: 
     ["a package of the price list", "tollgate credits grant acme --package premium --reference order-9"],
   ],
   "credits show": [["what can acme spend, and what did it spend?", "tollgate credits show acme"]],
-  "tasks show": [["by task id, or by the X-Request-Id of its request", "tollgate tasks show task_81c"]],
+  "tasks show": [
+    ["by task id, or by the gateway's id of its request (req_...)", "tollgate tasks show task_81c"],
+  ],
   "tasks release": [["a task that hangs: free its slot, refund it", "tollgate tasks release task_81c"]],
   "ledger verify": [
     ["everybody", "tollgate ledger verify"],

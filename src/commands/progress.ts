@@ -1,4 +1,4 @@
-import { plain, type Screen } from "./terminal.ts";
+import { plain, type Screen, widthOf } from "./terminal.ts";
 
 const REDRAW_AFTER_MS = 100;
 /** Back to the start of the line, and clear it. */
@@ -27,7 +27,7 @@ export function startProgress(options: { screen?: Screen; output?: Screen } = {}
       if (performance.now() - drawnMs < REDRAW_AFTER_MS) return;
       drawnMs = performance.now();
       visible = true;
-      screen.write(CLEAR + plain(text).slice(0, Math.max(1, (screen.columns ?? 80) - 1)));
+      screen.write(CLEAR + plain(text).slice(0, Math.max(1, (widthOf(screen) ?? 80) - 1)));
     },
     done() {
       if (visible) screen.write(CLEAR);

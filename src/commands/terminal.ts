@@ -21,8 +21,9 @@ export const hasColours = (screen: Screen): boolean => paint("bold", "x", screen
 /** Styles and colours taken out again, for another place than they were made for. */
 export const plain = (text: string): string => stripVTControlCharacters(text);
 
-/** Characters in a line of a terminal; undefined where lines have no end, as in a file. */
-export const widthOf = (screen: Screen): number | undefined => (screen.isTTY ? screen.columns : undefined);
+/** Characters in a line of a terminal; undefined where lines have no end, as in a file, or it does not say (0). */
+export const widthOf = (screen: Screen): number | undefined =>
+  screen.isTTY ? screen.columns || undefined : undefined;
 
 /** Unix ms as ISO 8601; undefined stays so. */
 export const iso = (ms: number | undefined): string | undefined =>

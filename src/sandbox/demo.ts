@@ -45,14 +45,19 @@ async function isKnown(baseUrl: string, key: string): Promise<boolean> {
   return answer.status === 200;
 }
 
-/** Lines to paste one after the other; no jq, no line continuations. */
-export function demoText(baseUrl: string, key: string): string {
+/**
+ * Lines to paste one after the other; no jq, no line continuations.
+ * @param started where what was started along with the gateway is, as its variables say it
+ */
+export function demoText(baseUrl: string, key: string, started: NodeJS.ProcessEnv): string {
+  const variables = Object.entries(started).map(([name, value]) => `${name}=${value} `);
   const api = '"$TOLLGATE/api/v1';
   const auth = '-H "Authorization: Bearer $KEY"';
   const json = "-H 'Content-Type: application/json'";
   const taskId = `sed -n 's/.*"task_id" *: *"\\([^"]*\\)".*/\\1/p'`;
   return `
 Demo key (account "demo", ${CREDITS} credits at first): ${key}
+Is everything in order? ${variables.join("")}npm run -s tollgate -- doctor
 
 # Paste these lines one after the other. First where the gateway is, and the key.
 export TOLLGATE=${baseUrl} KEY=${key}

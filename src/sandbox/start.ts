@@ -98,7 +98,8 @@ async function startAll(env: NodeJS.ProcessEnv, parts: Part[], signal: AbortSign
   signal.throwIfAborted();
   console.log(`\nTollgate is ready at ${baseUrl}; metrics at ${adminUrl}/metrics`);
   console.log(`The operators' console: ${adminUrl}/console${env.ADMIN_TOKEN ? "" : READ_ONLY}`);
-  console.log(demoText(baseUrl, key));
+  const ours = { ...(env.REDIS_URL ? {} : { REDIS_URL: redisUrl }), ...(env.UPSTREAM_URL ? {} : upstream) };
+  console.log(demoText(baseUrl, key, ours));
 }
 
 /** Checked before anything starts, for the gateway's own message would come after a page of logs. */
@@ -158,7 +159,7 @@ async function addRedis(parts: Part[]): Promise<string> {
 }
 
 async function addGenerator(env: NodeJS.ProcessEnv, parts: Part[]): Promise<NodeJS.ProcessEnv> {
-  // Nobody but the gateway needs to know it; a new one each time cannot leak for long.
+  // Nobody but the gateway and its doctor needs to know it; a new one each time cannot leak for long.
   const apiKey = randomBytes(24).toString("base64url");
   const port = (await portIfFree(Number(env.SANDBOX_PORT || 4010))) ?? 0;
   const publicUrl = env.SANDBOX_PUBLIC_URL?.replace(/\/$/, "") || undefined;

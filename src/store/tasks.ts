@@ -42,7 +42,10 @@ export async function findTask(redis: Redis, id: string): Promise<TaskView> {
   const partition = records.findIndex((record) => record.state !== undefined);
   const record = records[partition];
   if (!record)
-    throw new OperatorError(`no task or request ${id}; ended ones are forgotten after tasks.retention`);
+    throw new OperatorError(
+      `no task or request ${id}; ended ones are forgotten after tasks.retention, and an X-Request-Id of the client's own ` +
+        "is only in the log, as client_request_id beside ours",
+    );
   const task = record.task_id ? await redis.hgetall(taskName(partition, record.task_id)) : {};
   return { requestId, partition, record, task };
 }

@@ -8,7 +8,7 @@ import type { Connection } from "../../src/store/connection.ts";
 import { storeNowMs } from "../../src/store/keys.ts";
 import { CLI, cliEnv, givenCliAccount, json, ROOT, refusal, runHere } from "../support/cli.ts";
 import { until } from "../support/gateway.ts";
-import { openConnection, times } from "../support/store.ts";
+import { openConnection, randomId, times } from "../support/store.ts";
 
 let connection: Connection;
 beforeAll(async () => {
@@ -239,6 +239,32 @@ describe("ledger export to a file with a cursor file", () => {
       /cannot be written.*ENOENT/,
     );
   });
+});
+
+test("long work says on a terminal how far it is, and in a pipe nothing", async () => {
+  const { accountId } = await givenCliAccount(connection);
+  const key = () => `sk_${randomId("old")}`;
+  const dir = await mkdtemp(join(tmpdir(), "tollgate-cli-"));
+  const work = async (run: string) => [
+    await runHere(["ledger", "verify"]),
+    await runHere(["ledger", "export", "--account", accountId, "--output", join(dir, run)]),
+    await runHere(["keys", "import", "-", "--account", accountId], {}, { stdin: key() }),
+  ];
+  const lines = (ran: { stderr: string }[]) => ran.map(({ stderr }) => stderr.split("\r\u001b[2K")[1]);
+  const before = Object.getOwnPropertyDescriptor(process.stderr, "isTTY");
+  Object.defineProperty(process.stderr, "isTTY", { value: true, configurable: true });
+  try {
+    expect(lines(await work("terminal"))).toEqual([
+      expect.stringMatching(/^partition \d+ of \d+: \d+ accounts, \d+ entries$/),
+      expect.stringMatching(/^partition \d+ of \d+: \d+ entries$/),
+      "1 imported, 0 known before, 0 failed",
+    ]);
+  } finally {
+    delete (process.stderr as { isTTY?: boolean }).isTTY;
+    if (before) Object.defineProperty(process.stderr, "isTTY", before);
+  }
+  expect(lines(await work("pipe"))).toEqual([undefined, undefined, undefined]);
+  await rm(dir, { recursive: true });
 });
 
 test("a time in the ledger lies in one of two spans side by side, never in both", async () => {

@@ -4,7 +4,7 @@ import { dirname, join, resolve } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { LiveConfig } from "../../src/config/live.ts";
 import { type Generator, startGenerator } from "../../src/sandbox/generator/server.ts";
-import { issueKey } from "../../src/store/accounts.ts";
+import { issueKey, readAccount } from "../../src/store/accounts.ts";
 import { limitsOf, type Reply, send, until } from "../support/gateway.ts";
 import { type Sections, startGatewayProcess } from "../support/processes.ts";
 import { givenRedis, type TestRedis } from "../support/store-stage.ts";
@@ -79,12 +79,15 @@ test("a config edit under load takes effect, and no request fails", async () => 
     while (going) replies.push(await generate());
   });
   const limit = () => limitsOf(replies.at(-1)!).limit;
+  const tookMs: number[] = [];
   try {
     await until(() => replies.length > 0, "the load");
     // With other timeouts the connections to the generator are made anew as well.
     for (const [at, rateLimit] of [60_000, 70_000, 80_000].entries()) {
+      const editedMs = performance.now();
       edit(sections(rateLimit, { upstream: { total_timeout: `${61 + at}s` } }));
       await until(() => limit() === rateLimit, `the limit ${rateLimit}`);
+      tookMs.push(performance.now() - editedMs);
     }
     const before = replies.length;
     await until(() => replies.length > before + 50, "more load");
@@ -93,6 +96,30 @@ test("a config edit under load takes effect, and no request fails", async () => 
     await Promise.all(loops);
   }
   expect(new Set(replies.map(({ status }) => status))).toEqual(new Set([200]));
+  expect(Math.max(...tookMs)).toBeLessThan(2000);
+});
+
+// Guarantee: a request costs what it cost when it came, and keeps the limits that it came under.
+test("a request under way keeps the configuration that it began with", async () => {
+  edit(sections(50_000));
+  await until(async () => (await shown()).settings.tiers.standard.rate_limit === 50_000, "the file");
+  const customer = await issueKey(redis.client, { credits: 1000 });
+  const ask = (prompt: string): Promise<Reply> =>
+    send(gateway.url, "POST", TEXT_TO_VIDEO, { key: customer.key, body: { prompt } });
+  const balance = async (): Promise<number> => (await readAccount(redis.client, customer.accountId)).balance;
+  let over = false;
+  const underWay = ask("[sandbox: delay=3s]").finally(() => {
+    over = true;
+  });
+  await until(async () => (await readAccount(redis.client, customer.accountId)).held === 10, "its hold");
+  edit(sections(60_000, { prices: resolve("config/prices/overview.yaml") as never }));
+  gateway.signal("SIGHUP");
+  await until(async () => (await shown()).settings.tiers.standard.rate_limit === 60_000, "the new one");
+  expect(over).toBe(false);
+  expect(limitsOf(await ask("the next one")).limit).toBe(60_000);
+  const first = await underWay;
+  expect({ status: first.status, limit: limitsOf(first).limit }).toEqual({ status: 200, limit: 50_000 });
+  expect(await balance()).toBe(1000 - 10 - 100);
 });
 
 test("prices, timeouts, the sweeper's pace, trusted proxies and more change with SIGHUP at the latest", async () => {
@@ -107,6 +134,7 @@ test("prices, timeouts, the sweeper's pace, trusted proxies and more change with
   );
   gateway.signal("SIGHUP");
   await until(async () => (await shown()).settings.log.level === "debug", "the new configuration");
+  expect(await (await fetch(`${gateway.adminUrl}/log-level`)).json()).toEqual({ level: "debug" });
   const credits = async (): Promise<number> =>
     (await send(gateway.url, "GET", "/api/v1/credits", { key })).body.data.balance;
   const before = await credits();

@@ -112,7 +112,15 @@ describe("after every kind of request", () => {
     crashed = crashing.logs.join("");
     await revoke(gateway, issued);
     await ask("GET", CREDITS, { key });
-    for (const page of ["livez", "readyz", "openapi.json", "log-level", "console/", "console/api/live"])
+    for (const page of [
+      "livez",
+      "readyz",
+      "config",
+      "openapi.json",
+      "log-level",
+      "console/",
+      "console/api/live",
+    ])
       pages += await (await fetch(`${gateway.adminUrl}/${page}`)).text();
     metrics = await (await fetch(`${gateway.adminUrl}/metrics`)).text();
     logs = gateway.logs.join("");

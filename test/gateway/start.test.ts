@@ -97,6 +97,13 @@ test("the lines that npm start prints work when pasted; a second start finds the
   expect(refused[0]).toContain("401");
   expect(JSON.parse(refused.at(-1)!)).toMatchObject({ code: 401, error: "Invalid API key" });
 
+  const [, doctor] = /^Is everything in order\? (.* doctor)$/m.exec(printed) ?? [];
+  const env = { ...process.env, REDIS_URL: redis.url };
+  // Not content with a Redis of tests, which keeps nothing; with the generator it is.
+  const { stdout } = await promisify(execFile)("sh", ["-c", `${doctor} --json; true`], { env, cwd: ROOT });
+  const { checks } = JSON.parse(stdout) as { checks: { name: string; status: string }[] };
+  expect(checks).toContainEqual(expect.objectContaining({ name: "upstream", status: "ok" }));
+
   expect(await stop()).toBe(0);
   const again = await start();
   expect(keyIn(again)).toBe(keyIn(printed));

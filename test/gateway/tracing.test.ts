@@ -1,23 +1,39 @@
-import { afterAll, beforeAll, describe, expect, inject, test } from "vitest";
+import type { IncomingHttpHeaders } from "node:http";
+import { afterAll, beforeAll, describe, expect, inject, test, vi } from "vitest";
 import { startGenerator } from "../../src/sandbox/generator/server.ts";
 import { givenCollector, givenListener, type Span } from "../support/collector.ts";
 import { givenGateway, type TestGateway, until } from "../support/gateway.ts";
+import { tinyImage } from "../support/images.ts";
 import { startGatewayProcess } from "../support/processes.ts";
 import { BOAT, TEXT_TO_VIDEO } from "./spec-stage.ts";
+
+type Collector = Awaited<ReturnType<typeof givenCollector>>;
 
 const TRACE = "4bf92f3577b34da6a3ce929d0e0e4736";
 const SPAN = "00f067aa0ba902b7";
 const PARENT = `00-${TRACE}-${SPAN}-01`;
+const UPLOAD = "/api/v1/upload";
 
-/** An upstream that says yes to all generations, and keeps the headers that it was sent. */
+/** An upstream that says yes to all generations and uploads, and keeps the headers that it was sent. */
 const givenUpstream = async () => {
   let made = 0;
   return givenListener(({ method, url }) => {
     const taskId = method === "POST" ? `task_${process.pid}${Date.now()}_${made++}` : url.split("/").at(-1);
-    const data = { task_id: taskId, status: "processing", created_at: new Date().toISOString() };
+    const now = new Date().toISOString();
+    const data = url.endsWith(UPLOAD)
+      ? { url: "https://files.example.com/a.png", expires_at: now }
+      : { task_id: taskId, status: "processing", created_at: now };
     return { status: 200, body: JSON.stringify({ code: 200, msg: "success", data }) };
   });
 };
+
+/** Uploads a picture. */
+async function upload(gateway: TestGateway, key: string, trace: Record<string, string>): Promise<Response> {
+  const body = new FormData();
+  body.set("file", new Blob([new Uint8Array(tinyImage("image/png"))], { type: "image/png" }), "a.png");
+  const headers = { authorization: `Bearer ${key}`, ...trace };
+  return fetch(gateway.url + UPLOAD, { method: "POST", headers, body });
+}
 
 const lineOf = (gateway: TestGateway, requestId: string) =>
   gateway.logs.map((line) => JSON.parse(line)).find((line) => line.request_id === requestId && line.route);
@@ -39,6 +55,25 @@ describe("without an endpoint", () => {
       expect(upstream.heard.at(-1)?.headers).not.toHaveProperty("tracestate");
       expect(lineOf(gateway, reply.headers.get("x-request-id")!)).not.toHaveProperty("trace_id");
     }
+    await gateway.stop();
+    upstream.stop();
+  });
+
+  test("an upload takes it along just so", async () => {
+    const upstream = await givenUpstream();
+    const gateway = await givenGateway({ upstreamUrl: upstream.url });
+    const { key } = await gateway.givenKey();
+    const good = await upload(gateway, key, { traceparent: PARENT, tracestate: "a=1" });
+    expect(good.status).toBe(200);
+    expect(upstream.heard.at(-1)).toMatchObject({
+      url: UPLOAD,
+      headers: { traceparent: PARENT, tracestate: "a=1", "x-request-id": good.headers.get("x-request-id") },
+    });
+    expect(lineOf(gateway, good.headers.get("x-request-id")!)?.trace_id).toBe(TRACE);
+    expect((await upload(gateway, key, { traceparent: "00-1-2-01", tracestate: "a=1" })).status).toBe(200);
+    expect(upstream.heard).toHaveLength(2);
+    expect(upstream.heard.at(-1)?.headers).not.toHaveProperty("traceparent");
+    expect(upstream.heard.at(-1)?.headers).not.toHaveProperty("tracestate");
     await gateway.stop();
     upstream.stop();
   });
@@ -80,7 +115,11 @@ describe("with an endpoint", () => {
   let traceOfRoot: string;
   let key: string;
 
+  /** Headers of what the collector was sent. */
+  let sentWith: IncomingHttpHeaders[];
+
   beforeAll(async () => {
+    vi.stubEnv("OTEL_EXPORTER_OTLP_HEADERS", "x-collector-key=hunter2");
     const collector = await givenCollector();
     upstream = await givenUpstream();
     const gateway = await givenGateway({
@@ -97,16 +136,20 @@ describe("with an endpoint", () => {
       key,
       headers: { traceparent: `00-${"c".repeat(32)}-${SPAN}-00` },
     });
-    expect([made, refused, poll, unsampled].map(({ status }) => status)).toEqual([200, 402, 200, 200]);
-    Object.entries({ made, refused, poll, unsampled }).forEach(([name, reply]) => {
+    const uploaded = await upload(gateway, key, headers);
+    const all = { made, refused, poll, unsampled, uploaded };
+    expect(Object.values(all).map(({ status }) => status)).toEqual([200, 402, 200, 200, 200]);
+    Object.entries(all).forEach(([name, reply]) => {
       ids[name] = reply.headers.get("x-request-id")!;
     });
     traceOfRoot = lineOf(gateway, ids.refused!)?.trace_id;
     // What waits is sent when the gateway drains.
     await gateway.stop();
     spans = collector.spans();
+    sentWith = collector.heard.map(({ headers }) => headers);
     collector.stop();
     upstream.stop();
+    vi.unstubAllEnvs();
   });
 
   const rootOf = (name: string): Span =>
@@ -160,6 +203,22 @@ describe("with an endpoint", () => {
     ]);
   });
 
+  test("an upload asks the store, then streams below its own span", () => {
+    expect(treeOf("uploaded")).toEqual([`POST ${UPLOAD}`, "INSPECT: known", `POST ${UPLOAD}: answered`]);
+    const root = rootOf("uploaded");
+    expect(root).toMatchObject({ traceId: TRACE, parentSpanId: SPAN, kind: 2, status: 0 });
+    const call = spans.find(({ parentSpanId, kind, name }) => {
+      return parentSpanId === root.spanId && kind === 3 && name.startsWith("POST");
+    })!;
+    expect(call).toMatchObject({ status: 0, attributes: { "http.response.status_code": 200 } });
+    const { headers } = upstream.heard.find(({ url }) => url === UPLOAD)!;
+    expect(headers).toMatchObject({ traceparent: `00-${TRACE}-${call.spanId}-01`, tracestate: "a=1" });
+  });
+
+  test("the collector's own credentials come from the environment", () => {
+    expect(sentWith.map((headers) => headers["x-collector-key"])).toContain("hunter2");
+  });
+
   test("what its caller does not record is not recorded", () => {
     expect(spans.length).toBeGreaterThan(8);
     expect(spans.filter(({ traceId }) => traceId === "c".repeat(32))).toEqual([]);
@@ -195,5 +254,40 @@ describe("a collector that is no help", () => {
     await gateway.stop();
     const told = gateway.logs.filter((line) => line.includes("spans cannot be sent"));
     expect(told).toHaveLength(1);
+  });
+});
+
+// Guarantee: nobody has to restart a gateway because its collector was away.
+test.each<[string, (collector: Collector) => void, (collector: Collector) => unknown]>([
+  ["refuses everything", (collector) => collector.answer(400), (collector) => collector.answer(200)],
+  ["is not there", (collector) => collector.stop(), (collector) => collector.back()],
+])("a collector that %s for a while gets spans again, and the log says so once", async (_, lose, regain) => {
+  const collector = await givenCollector();
+  const tracing = { endpoint: collector.endpoint, queue: 4, exportTimeoutMs: 500 };
+  const gateway = await givenGateway({ config: { tracing } });
+  const { key } = await gateway.givenKey();
+  /** Requests, each with a span or two, until something has come of them. */
+  const askUntil = (condition: () => boolean, what: string) =>
+    until(async () => {
+      await gateway.request("GET", "/api/v1/credits", { key });
+      return condition();
+    }, what);
+  const told = (msg: string) => gateway.logs.filter((line) => line.includes(msg)).length;
+  const spans = () => collector.spans().length;
+
+  await askUntil(() => spans() > 0, "spans");
+  lose(collector);
+  await askUntil(() => told("spans cannot be sent") > 0, "the loss to be noticed");
+  await regain(collector);
+  await askUntil(() => told("spans are sent again") > 0, "the recovery to be noticed");
+  // The queue has room again: what was lost takes none of it.
+  const id = (await gateway.request("GET", "/api/v1/credits", { key })).headers.get("x-request-id");
+  await gateway.stop();
+  collector.stop();
+  const sent = collector.spans().some(({ attributes }) => attributes["tollgate.request_id"] === id);
+  expect({ sent, lost: told("spans cannot be sent"), found: told("spans are sent again") }).toEqual({
+    sent: true,
+    lost: 1,
+    found: 1,
   });
 });

@@ -1,3 +1,4 @@
+import { readFileSync, writeFileSync } from "node:fs";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { afterAll, beforeAll, expect, test } from "vitest";
@@ -39,9 +40,8 @@ test("two processes share the port, the limits and one metrics page; one that di
       body: { prompt: "x" },
       headers: { connection: "close" },
     });
-  const servedBy = (): Set<string> =>
-    // The middle of a request id is its process's own.
-    new Set(gateway.logs().flatMap(({ request_id: id }) => (id ? [String(id).slice(-14, -6)] : [])));
+  const servedBy = () =>
+    processesOf(gateway.logs().flatMap(({ request_id: id }) => (id ? [String(id)] : [])));
   const sound = async (): Promise<number> => {
     const books = await readBooks(redis.client, key);
     expectSound(books);
@@ -88,6 +88,53 @@ test("two processes share the port, the limits and one metrics page; one that di
   gateway.signal("SIGTERM");
   expect((await gateway.ended()).how).toBe("exit code 0");
 });
+
+test("a log level, an edited file and SIGHUP reach both processes", async () => {
+  const urls = { redisUrl: redis.url, upstreamUrl: generator.url };
+  const gateway = await startGatewayProcess({ ...urls, config: WORKERS });
+  const told = (msg: string) => gateway.logs().filter((line) => line.msg === msg).length;
+  await until(() => told("one more process listens") === 1, "the second process");
+  /** Sets it. A page of metrics goes the same way as the level, behind it, and comes back from both. */
+  async function setLevel(body: string): Promise<void> {
+    const { status } = await fetch(`${gateway.adminUrl}/log-level`, { method: "PUT", body });
+    expect(status).toBe(200);
+    await samples(gateway.adminUrl, "tollgate_");
+  }
+  const level = async () => (await fetch(`${gateway.adminUrl}/log-level`)).json();
+  /** Requests until both have served one. @returns their ids, the gateway's own */
+  async function servedByBoth(): Promise<string[]> {
+    const ids: string[] = [];
+    const headers = { connection: "close", "x-request-id": "ours-comes-beside-it" };
+    await until(async () => {
+      const reply = await send(gateway.url, "GET", "/api/v1/credits", { headers });
+      ids.push(reply.headers.get("x-gateway-request-id")!);
+      return processesOf(ids).size === 2;
+    }, "both to have served");
+    return ids;
+  }
+  const logged = () => gateway.logs().flatMap(({ request_id: id }) => (id ? [String(id)] : []));
+
+  await setLevel("warn");
+  await servedByBoth();
+  await setLevel("info");
+  const loud = await servedByBoth();
+  await until(() => logged().length >= loud.length, "their lines");
+  // All write to one pipe, so what came before these lines has been read: nothing of the quiet time.
+  expect(logged().sort()).toEqual(loud.sort());
+  expect(told("the log level was set")).toBe(2);
+
+  const text = readFileSync(gateway.configFile, "utf8");
+  writeFileSync(gateway.configFile, JSON.stringify({ ...JSON.parse(text), log: { level: "debug" } }));
+  await until(() => told("a new configuration is in force") === 2, "both to have read the file");
+  expect(await level()).toEqual({ level: "debug" });
+  expect(await samples(gateway.adminUrl, "tollgate_config_info")).toEqual([1]);
+  gateway.signal("SIGHUP");
+  await until(() => told("reading the configuration again") === 2, "both to have read it again");
+  await gateway.stop();
+});
+
+/** The processes that gave these request ids: the middle of each is its process's own. */
+const processesOf = (ids: readonly string[]): Set<string> => new Set(ids.map((id) => id.slice(-14, -6)));
 
 /** Process ids of the workers, the one without an admin port first. */
 async function workersOf(supervisor: number): Promise<number[]> {

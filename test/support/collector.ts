@@ -32,22 +32,32 @@ export async function givenListener(answer: (heard: Heard) => { status: number; 
     const { status, body: text } = answer(one);
     res.writeHead(status, { "Content-Type": "application/json" }).end(text);
   });
-  await new Promise<void>((done) => server.listen(0, "127.0.0.1", () => done()));
+  const listen = (port: number) =>
+    new Promise<void>((done) => server.listen(port, "127.0.0.1", () => done()));
+  await listen(0);
+  const { port } = server.address() as AddressInfo;
   return {
-    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    url: `http://127.0.0.1:${port}`,
     heard,
+    /** Nobody listens any more, until it comes `back`. */
     stop(): void {
       server.close();
       server.closeAllConnections();
     },
+    back: () => listen(port),
   };
 }
 
-/** An OpenTelemetry collector, as far as traces as JSON go. */
-export async function givenCollector(status = 200) {
+/** An OpenTelemetry collector, as far as traces as JSON go. @param first the status that it begins with */
+export async function givenCollector(first = 200) {
+  let status = first;
   const listener = await givenListener(() => ({ status, body: "{}" }));
   return {
     ...listener,
+    /** What it answers from now on. */
+    answer(next: number): void {
+      status = next;
+    },
     endpoint: `${listener.url}/v1/traces`,
     /** All spans so far, and the resource's attributes. */
     spans: (): Span[] => listener.heard.flatMap(({ body }) => spansIn(body)),

@@ -78,7 +78,12 @@ function exampleProblems(read: Read): string[] {
   const asked = new Set([...text(read, "compose.yaml").matchAll(/\$\{([A-Z_]+)/g)].map(([, name]) => name));
   const example = text(read, "deploy/compose.env.example");
   const given = new Set([...example.matchAll(/^([A-Z_]+)=/gm)].map(([, name]) => name));
-  return [...asked.symmetricDifference(given)].map((name) => `compose.env.example and compose.yaml: ${name}`);
+  // What the environment decides no edit of the file changes any more.
+  const set = [...text(read, "compose.yaml").matchAll(/\$\{([A-Z_]+):-[^}]/g)].map(([, name]) => name);
+  return [
+    ...[...asked.symmetricDifference(given)].map((name) => `compose.env.example and compose.yaml: ${name}`),
+    ...set.map((name) => `compose.yaml sets ${name} whatever the configuration says`),
+  ];
 }
 
 function journalProblems(read: Read, gateway: Manifest, journal: string): string[] {

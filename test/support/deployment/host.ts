@@ -13,7 +13,10 @@ export function unitProblems(read: Read): string[] {
   const variables = (unit.get("Environment") ?? "").split(" ").map((pair) => pair.split("=")[0] ?? "");
   const config = configOf(text(read, "config/tollgate.yaml"));
   const journalIsKept = unit.get("WorkingDirectory") === `%S/${unit.get("StateDirectory")}`;
+  const [head = ""] = text(read, UNIT).split("\n[Unit]");
+  const prices = /^prices: ([\w-]+\/)/m.exec(text(read, "config/tollgate.yaml"))?.[1] ?? "";
   const rules: [boolean, string][] = [
+    [head.includes(prices), `its head does not say where ${prices} goes, which tollgate.yaml names`],
     [program === "/usr/bin/node", "ExecStart puts something between the signal and node"],
     [read((script ?? "").replace("/opt/tollgate/", "")) !== undefined, "ExecStart starts no file of ours"],
     [unit.get("ExecReload") === "/bin/kill -HUP $MAINPID", "reload is no SIGHUP"],
@@ -33,6 +36,8 @@ export function haproxyProblems(read: Read): string[] {
   const timeoutMs = (name: string): number =>
     durationMs(new RegExp(`^ *timeout ${name} (\\S+)$`, "m").exec(haproxy)?.[1]) ?? Number.NaN;
   const { server, upstream } = configOf(text(read, "config/tollgate.yaml"));
+  const [head = ""] = haproxy.split("\nglobal\n");
+  const variables = [...haproxy.matchAll(/\$\{(\w+)\}/g)].map(([, name = ""]) => name);
   const path = /^ *option httpchk GET (\S+)$/m.exec(haproxy)?.[1] ?? "";
   const looksMs = 2 * (durationMs(/check inter (\S+) fall 2 /.exec(haproxy)?.[1]) ?? Number.NaN);
   const retried = [...haproxy.matchAll(/^ *retry-on (.+)$/gm)].map(([, on]) => on);
@@ -41,6 +46,7 @@ export function haproxyProblems(read: Read): string[] {
     [timeoutMs("http-keep-alive") < server.keepAliveTimeoutMs, "the gateway closes idle connections first"],
     [isAdminPath(path), "it checks a path that is not there"],
     [looksMs < server.drainDelayMs, "it sees too late that a gateway drains"],
+    [variables.every((name) => head.includes(`${name}=`)), "its head does not name every variable"],
     [retried.join() === "conn-failure", "it may send a generation twice"],
   ];
   return rules.filter(([holds]) => !holds).map(([, problem]) => `${HAPROXY}: ${problem}`);

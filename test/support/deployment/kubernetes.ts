@@ -39,7 +39,7 @@ export function kubernetesProblems(read: Read): string[] {
     ]),
     ...(container.envFrom[0].secretRef.name === secret.metadata.name ? [] : ["the Secret has another name"]),
     ...mountProblems(gateway, map, config),
-    ...selectorProblems(gateway, all),
+    ...selectorProblems(read, gateway, all),
     ...redisProblems(read, secret),
     ...all.filter(({ metadata }) => metadata.namespace).map(({ kind }) => `${kind} names a namespace`),
   ];
@@ -122,7 +122,7 @@ function mountProblems(gateway: Manifest, map: Manifest, { store }: Config): str
   return rules.filter(([holds]) => !holds).map(([, problem]) => problem);
 }
 
-function selectorProblems(gateway: Manifest, all: Manifest[]): string[] {
+function selectorProblems(read: Read, gateway: Manifest, all: Manifest[]): string[] {
   const { labels } = gateway.spec.template.metadata;
   const matches = (selector: Record<string, string> = {}) =>
     Object.keys(selector).length > 0 &&
@@ -141,6 +141,13 @@ function selectorProblems(gateway: Manifest, all: Manifest[]): string[] {
     ...(all.some(({ kind, metadata }) => kind === "Service" && metadata.name === gateway.spec.serviceName)
       ? []
       : ["serviceName names no Service"]),
+    ...(text(read, "config/prometheus/prometheus.yaml").includes(`[${gateway.spec.serviceName}.`)
+      ? []
+      : ["prometheus.yaml does not name the Service of the admin ports"]),
+    // A job for all annotated pods is not called tollgate, as the alerts want it.
+    ...Object.keys(gateway.spec.template.metadata.annotations ?? {})
+      .filter((name) => name.startsWith("prometheus.io/"))
+      .map((name) => `${name} has the gateways scraped under another job`),
   ];
 }
 

@@ -75,6 +75,7 @@ describe("compose.yaml", () => {
   catches(composeProblems, [
     ["compose.yaml", "stop_grace_period: 40s", "stop_grace_period: 30s", /less than the 36000 ms/],
     ["compose.yaml", "FALLBACK_STRATEGY: $", "STRATEGY: $", /no gateway reads STRATEGY/],
+    ["compose.yaml", "{LOG_LEVEL:-}", "{LOG_LEVEL:-info}", /sets LOG_LEVEL/],
     ["compose.yaml", "redis://redis:", "redis://store:", /names store/],
     ["compose.yaml", "127.0.0.1:9090:9090", "9090:9090", /open to everybody/],
     ["compose.yaml", '"8080:8080"', '"8080:80"', /8080, which is not published/],
@@ -121,6 +122,13 @@ describe("Kubernetes manifests", () => {
       "name: tollgate\nspec:\n  selector:\n    app: x",
       /selects no gateway/,
     ],
+    ["config/prometheus/prometheus.yaml", "[tollgate-gateways.", "[gateways.", /Service of the admin ports/],
+    [
+      `${K8S}/gateway.yaml`,
+      "    spec:\n      # server",
+      '      annotations: { prometheus.io/scrape: "true" }\n    spec:\n      # server',
+      /another job/,
+    ],
     [`${K8S}/disruption-budget.yaml`, "name: tollgate\nspec", "name: x\n  namespace: x\nspec", /namespace/],
     [`${K8S}/kustomization.yaml`, 'newTag: "', 'newTag: "9.', /version/],
     [`${K8S}/redis/redis.yaml`, "noeviction", "volatile-lru", /noeviction/],
@@ -146,6 +154,7 @@ describe("a machine of its own", () => {
     [UNIT, "kill -HUP", "kill -TERM", /SIGHUP/],
     [UNIT, "WorkingDirectory=%S/tollgate", "WorkingDirectory=/opt/tollgate", /StateDirectory/],
     [UNIT, "TOLLGATE_CONFIG=", "TOLLGATE_FILE=", /no gateway reads/],
+    [UNIT, "prices/", "files", /head does not say where prices\//],
     [UNIT, "LockPersonality=yes", "MemoryDenyWriteExecute=yes", /V8/],
   ]);
   catches(haproxyProblems, [
@@ -153,6 +162,7 @@ describe("a machine of its own", () => {
     ["deploy/haproxy/haproxy.cfg", "http-keep-alive 30s", "http-keep-alive 70s", /idle/],
     ["deploy/haproxy/haproxy.cfg", "GET /readyz", "GET /ready", /path/],
     ["deploy/haproxy/haproxy.cfg", "inter 250ms", "inter 2s", /too late/],
+    ["deploy/haproxy/haproxy.cfg", "TOLLGATE_2_ADMIN=", "ADMIN_2=", /every variable/],
     ["deploy/haproxy/haproxy.cfg", "retry-on conn-failure", "retry-on all-retryable-errors", /twice/],
   ]);
 });

@@ -3,7 +3,9 @@ import { dirname, join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { parse } from "yaml";
 import { applyOverrides } from "../../../src/config/environment.ts";
+import { NEEDS_RESTART } from "../../../src/config/schema.ts";
 import { ERROR_NAMES, refuse } from "../../../src/core/errors.ts";
+import { COMMON_HEADERS, FURTHER_HEADERS } from "../../../src/core/openapi/headers.ts";
 import {
   accountNames,
   claimName,
@@ -99,6 +101,23 @@ describe("README", () => {
     expect(listed).toEqual(inCode);
   });
 
+  test("names every header of our own that an answer may have, and every page of the admin port", () => {
+    const headers = [...Object.keys(COMMON_HEADERS), ...Object.keys(FURTHER_HEADERS)].filter(
+      (name) => !["WWW-Authenticate", "Allow", "Upgrade"].includes(name),
+    );
+    const listed = table(README, "What clients see").flatMap(([names = ""]) => {
+      const [first = "", ...others] = names.replace(/:.*$/, "").split(", ");
+      return [first, ...others.map((name) => name.replace(/^-/, `${first.replace(/-[^-]+$/, "")}-`))];
+    });
+    expect(listed.sort()).toEqual(headers.sort());
+    const pages = [...read("src/routes/admin.ts").matchAll(/there are (.*)"/g)].flatMap(
+      ([, words = ""]) => words.match(/\/[\w.-]+/g) ?? [],
+    );
+    expect(pages.length).toBeGreaterThan(5);
+    const [, operating = ""] = README.split("\n## Operating it\n");
+    expect(pages.filter((page) => !operating.includes(page.replace("/console", "console.md")))).toEqual([]);
+  });
+
   test("its variables are those that override a setting, with the defaults of config/tollgate.yaml", () => {
     // An environment in which every variable is set gives away all that are read.
     const everything = new Proxy<Record<string, string>>({}, { get: () => "1" });
@@ -123,6 +142,13 @@ describe("README", () => {
     const named = [...README.matchAll(/npm run (?:-s )?([a-z]+)/g)].map(([, name = ""]) => name);
     expect(named.filter((name) => !(name in scripts))).toEqual([]);
   });
+});
+
+test("docs/configuration.md says of each setting that needs a restart why", () => {
+  const rows = table(read("docs/configuration.md"), "What needs a restart");
+  const listed = rows.flatMap(([names = ""]) => names.split(", "));
+  expect(listed.sort()).toEqual([...NEEDS_RESTART].sort());
+  expect(rows.filter(([, why]) => !why)).toEqual([]);
 });
 
 describe("ARCHITECTURE", () => {
