@@ -7,7 +7,7 @@ const HELP = `npm run bench -- [options]
 
   --full           everything, about half an hour; writes docs/performance.md
   --only A,B       only these scenarios
-  --profile LOAD   no figures, but where the gateway's time goes: generation, refusal or poll
+  --profile LOAD   no figures, but where the gateway's time goes: generation, refusal, poll or upload
   --tree DIR       measure the gateway of another checkout; more than once: beside each other
   --rounds N       rounds of each comparison (3)
   --seconds N      length of a measured interval (quick: 3, full: 5)

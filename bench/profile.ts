@@ -8,12 +8,14 @@ import type { Entry } from "./scenarios/compare.ts";
 import { generationEntry } from "./scenarios/generation.ts";
 import { pollEntry } from "./scenarios/poll.ts";
 import { refusalEntry } from "./scenarios/refusal.ts";
+import { uploadEntry, withUploadUpstream } from "./scenarios/uploads.ts";
 import { gatewaySubject } from "./subjects/gateway.ts";
+import type { Subject } from "./subjects/subject.ts";
 import { short } from "./targets.ts";
 import type { Tree } from "./tree.ts";
+import type { World } from "./world.ts";
 
-const WARM_UP_SECONDS = 2;
-const FUNCTIONS_SHOWN = 40;
+const SHOWN = 40;
 
 /** The clock that V8 stamps its samples with. */
 const monotonicUs = (): number => Number(process.hrtime.bigint() / 1000n);
@@ -26,54 +28,108 @@ interface CpuProfile {
   timeDeltas: number[];
 }
 
-const LOADS: Record<string, (tree: Tree, profileFolder: string) => Entry> = {
-  generation: (tree, folder) => generationEntry(profiled(tree, folder), tree),
-  refusal: (tree, folder) => refusalEntry(profiled(tree, folder), tree),
-  poll: (tree, folder) => pollEntry(tree, profiled(tree, folder)),
-};
+interface Load {
+  entry(tree: Tree, subject: Subject, world: World): Entry;
+  /** Runs something with what the load needs beside the world, if that is anything. */
+  within?: typeof withUploadUpstream;
+}
 
-const profiled = (tree: Tree, folder: string) =>
-  gatewaySubject(tree, { nodeArgs: ["--cpu-prof", `--cpu-prof-dir=${folder}`] });
+const LOADS: Record<string, Load> = {
+  generation: { entry: (tree, subject) => generationEntry(subject, tree) },
+  refusal: { entry: (tree, subject) => refusalEntry(subject, tree) },
+  poll: { entry: (tree, subject) => pollEntry(tree, subject) },
+  upload: { entry: (tree, subject, world) => uploadEntry(world, subject, tree), within: withUploadUpstream },
+};
 
 /** The names that --profile takes. */
 export const PROFILES = Object.keys(LOADS);
 
-/** Puts a gateway under one kind of load with V8's profiler on, and prints where its time went. */
-export async function profile(context: Context, name: string): Promise<void> {
-  const { world, trees, seconds, progress } = context;
-  const [tree] = trees as [Tree];
+/** Where the time of one kind of load went. Shares are of all time that was not idle, largest first. */
+export interface Profile {
+  groups: Share[];
+  functions: Share[];
+  /** What Redis did: calls and microseconds per request, by command. */
+  redis: { command: string; calls: number; us: number }[];
+  /** For Chrome's DevTools. */
+  file: string;
+}
+type Share = [label: string, share: number];
+
+/** Puts a gateway under one kind of load with V8's profiler on. */
+export async function takeProfile(context: Context, name: string): Promise<Profile> {
+  const { entry, within = (world, run) => run(world) } = LOADS[name]!;
+  const [tree] = context.trees as [Tree];
   const folder = mkdtempSync(join(tmpdir(), "tollgate-profile-"));
-  const entry = LOADS[name]!(tree, folder);
+  const subject = gatewaySubject(tree, { nodeArgs: ["--cpu-prof", `--cpu-prof-dir=${folder}`] });
+  return within(context.world, async (world) => {
+    const span = await underLoad({ ...context, world }, entry(tree, subject, world), tree);
+    const [file] = readdirSync(folder).filter((each) => each.endsWith(".cpuprofile"));
+    if (file === undefined) throw new Error(`the gateway left no profile in ${folder}`);
+    const written = JSON.parse(readFileSync(join(folder, file), "utf8")) as CpuProfile;
+    return { ...sharesOf(written, tree.root, span), redis: span.redis, file: join(folder, file) };
+  });
+}
+
+interface Span {
+  fromUs: number;
+  untilUs: number;
+  redis: Profile["redis"];
+}
+
+async function underLoad(context: Context, entry: Entry, tree: Tree): Promise<Span> {
+  const { world, seconds, warmUpSeconds } = context;
   await emptyStore(world);
   const keys = await issueKeys(tree, world.redis, entry.keys, entry.limits);
   const running = await entry.subject.start(world, keys);
-  let fromUs = 0;
-  let untilUs = 0;
   try {
     const wanted = await entry.targets(keys, running);
     const targets = typeof wanted === "string" ? wanted : writeTargets(world.folder, "targets", wanted);
+    const { connections = 64 } = entry;
     const load = (length: number) =>
-      saturate(world.folder, running.url, targets, { seconds: length, connections: 64 });
-    await load(WARM_UP_SECONDS);
-    fromUs = monotonicUs();
-    await load(seconds);
-    untilUs = monotonicUs();
+      saturate(world.folder, running.url, targets, { seconds: length, connections });
+    await load(warmUpSeconds);
+    await world.redis.config("RESETSTAT");
+    const fromUs = monotonicUs();
+    const { requests } = await load(seconds);
+    const untilUs = monotonicUs();
+    return { fromUs, untilUs, redis: commandsOf(await world.redis.info("commandstats"), requests) };
   } finally {
     await running.stop();
   }
-  const [file] = readdirSync(folder).filter((each) => each.endsWith(".cpuprofile"));
-  if (file === undefined) throw new Error(`the gateway left no profile in ${folder}`);
-  print(JSON.parse(readFileSync(join(folder, file), "utf8")) as CpuProfile, tree.root, fromUs, untilUs);
-  progress(`\nFor Chrome's DevTools: ${join(folder, file)}`);
 }
 
+/** Redis's own account of its commands; those that a script calls have lines of their own. */
+function commandsOf(info: string, requests: number): Profile["redis"] {
+  const lines = [...info.matchAll(/^cmdstat_(\S+?):calls=(\d+),usec=(\d+)/gm)];
+  return lines
+    .map(([, command = "", calls, us]) => ({
+      command,
+      calls: Number(calls) / requests,
+      us: Number(us) / requests,
+    }))
+    .toSorted((a, b) => b.us - a.us);
+}
+
+/** Takes a profile and prints it. */
+export async function profile(context: Context, name: string): Promise<void> {
+  const { groups, functions, file } = await takeProfile(context, name);
+  const table = (title: string, shares: readonly Share[]): string =>
+    [
+      title,
+      ...shares.slice(0, SHOWN).map(([label, share]) => `${percent(share).padStart(6)} %  ${label}`),
+    ].join("\n");
+  process.stdout.write(`${table("By group", groups)}\n\n${table("By function", functions)}\n`);
+  context.progress(`\nFor Chrome's DevTools: ${file}`);
+}
+
+export const percent = (share: number): string => short(share * 100);
+
 /** Self time by group and by function, as shares of all time under load that was not idle. */
-function print(
+function sharesOf(
   { nodes, samples, timeDeltas, startTime }: CpuProfile,
   root: string,
-  fromUs: number,
-  untilUs: number,
-): void {
+  { fromUs, untilUs }: Span,
+): Pick<Profile, "groups" | "functions"> {
   const frames = new Map(nodes.map(({ id, callFrame }) => [id, callFrame]));
   const groups = new Map<string, number>();
   const functions = new Map<string, number>();
@@ -91,16 +147,9 @@ function print(
     const label = `${frame.functionName || "(anonymous)"}  ${place}${place && `:${frame.lineNumber + 1}`}`;
     functions.set(label, (functions.get(label) ?? 0) + spent);
   }
-  const table = (title: string, sums: Map<string, number>, most: number): string => {
-    const sorted = [...sums].sort(([, a], [, b]) => b - a).slice(0, most);
-    return [
-      title,
-      ...sorted.map(([label, spent]) => `${short((spent / all) * 100).padStart(6)} %  ${label}`),
-    ].join("\n");
-  };
-  process.stdout.write(
-    `${table("By group", groups, 40)}\n\n${table("By function", functions, FUNCTIONS_SHOWN)}\n`,
-  );
+  const shares = (sums: Map<string, number>): Share[] =>
+    [...sums].sort(([, a], [, b]) => b - a).map(([label, spent]) => [label, spent / all]);
+  return { groups: shares(groups), functions: shares(functions) };
 }
 
 /** A script's place without what lies before the tree or its packages. */

@@ -4,6 +4,7 @@ import { generation } from "./generation.ts";
 import { growth } from "./growth.ts";
 import { latency } from "./latency.ts";
 import { poll } from "./poll.ts";
+import { profiles } from "./profiles.ts";
 import { refusal } from "./refusal.ts";
 import { memory, stall } from "./steady.ts";
 import { sweeper } from "./sweeper.ts";
@@ -23,4 +24,5 @@ export const SCENARIOS: Record<string, Scenario> = {
   sweeper,
   workers,
   uploads,
+  profiles,
 };

@@ -14,6 +14,7 @@ import type { Tree } from "../tree.ts";
 import { answering, type World } from "../world.ts";
 import { compare, cpuOf, disturbances, type Entry, medianOf, requireAnswers, tableOf } from "./compare.ts";
 
+const UPSTREAM = join(import.meta.dirname, "../load/upload-upstream.ts");
 const FILE_BYTES = 10_000_000;
 const CONNECTIONS = 4;
 const MANY_CONNECTIONS = 20;
@@ -28,16 +29,7 @@ export const uploads: Scenario = {
   targets: ["uploadCpu", "uploadMemory"],
   async run(context): Promise<Outcome> {
     const [tree] = context.trees as [Tree];
-    const port = await freePort();
-    const script = join(import.meta.dirname, "../load/upload-upstream.ts");
-    const upstream = await startPinned(process.execPath, [script, String(port)], {
-      folder: context.world.folder,
-      name: "upload-upstream",
-      cores: OTHER_CORES,
-    });
-    const world: World = { ...context.world, upstreamUrl: `http://127.0.0.1:${port}` };
-    try {
-      await answering(world.upstreamUrl, "the upstream of uploads");
+    return withUploadUpstream(context.world, async (world) => {
       const subjects = [gatewaySubject(tree), nodeSubject("http-proxy-3 alone", "http-proxy-3.js")];
       const entries = subjects.map((subject) => uploadEntry(world, subject, tree));
       const intervals = await compare({ ...context, world }, entries);
@@ -60,13 +52,28 @@ export const uploads: Scenario = {
         disturbed: disturbances(intervals),
         figures: { ...Object.fromEntries(intervals), extras },
       };
-    } finally {
-      await upstream.stop();
-    }
+    });
   },
 };
 
-const uploadEntry = (world: World, subject: Subject, tree: Tree): Entry => ({
+/** Runs something in a world whose upstream takes uploads. */
+export async function withUploadUpstream<T>(world: World, run: (world: World) => Promise<T>): Promise<T> {
+  const port = await freePort();
+  const upstream = await startPinned(process.execPath, [UPSTREAM, String(port)], {
+    folder: world.folder,
+    name: "upload-upstream",
+    cores: OTHER_CORES,
+  });
+  try {
+    const upstreamUrl = `http://127.0.0.1:${port}`;
+    await answering(upstreamUrl, "the upstream of uploads");
+    return await run({ ...world, upstreamUrl });
+  } finally {
+    await upstream.stop();
+  }
+}
+
+export const uploadEntry = (world: World, subject: Subject, tree: Tree): Entry => ({
   label: subject.name,
   subject,
   tree,
