@@ -201,6 +201,19 @@ describe("keys", () => {
     expect(await refusal("keys", "rotate", last.key_id, "--overlap", "soon")).toContain("duration");
   });
 
+  test("rotate never makes an old key live longer, nor a new key of one that has expired", async () => {
+    const expires = new Date(Date.now() + 3_600_000).toISOString();
+    const { keyId, accountId, ref } = await givenCliAccount(connection, { expiresAtMs: Date.parse(expires) });
+    const next = await json("keys", "rotate", keyId, "--overlap", "2h");
+    expect(next.old_expires_at).toBe(expires);
+    expect(await json("keys", "show", keyId)).toMatchObject({ expires_at: expires });
+    await connection.redis.hdel(ref.names.key, "rotated_to");
+    await connection.redis.hset(ref.names.key, "expires_at", Date.now() - 1000);
+    expect(await refusal("keys", "rotate", keyId)).toContain("has expired");
+    const { keys } = await json("keys", "list", "--account", accountId);
+    expect(keys).toHaveLength(2);
+  });
+
   test("a key is rotated once, also by two who do it at the same time", async () => {
     const { keyId, accountId } = await givenCliAccount(connection);
     const old = await findKey(connection.redis, keyId);
