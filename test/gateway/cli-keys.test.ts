@@ -179,6 +179,7 @@ describe("keys", () => {
   test("rotate hands tier, limits and expiry on, and ends the old key now or after the overlap", async () => {
     const expires = "2090-01-31T00:00:00.000Z";
     const { keyId, accountId, stage, ref } = await givenCliAccount(connection, {
+      tier: "enterprise",
       limits: { rateLimit: 7 },
       expiresAtMs: Date.parse(expires),
     });
@@ -190,7 +191,11 @@ describe("keys", () => {
       old_key_id: keyId,
       old_expires_at: expect.any(String),
     });
-    expect(await json("keys", "show", next.key)).toMatchObject({ rate_limit: 7, expires_at: expires });
+    expect(await json("keys", "show", next.key)).toMatchObject({
+      tier: "enterprise",
+      rate_limit: 7,
+      expires_at: expires,
+    });
     expect((await stage.admit(stage.request(ref))).outcome).toBe("admitted");
     const { expires_at } = await json("keys", "show", keyId);
     expect(expires_at).toBe(next.old_expires_at);
@@ -220,7 +225,11 @@ describe("keys", () => {
     const ends = await Promise.allSettled(times(3, () => rotateKey(connection.redis, old, 3_600_000)));
     expect(ends.map(({ status }) => status).sort()).toEqual(["fulfilled", "rejected", "rejected"]);
     const { rotated_to } = await json("keys", "show", keyId);
+    const made = async (): Promise<number> =>
+      (await json("keys", "list", "--account", accountId)).keys.length;
+    const before = await made();
     expect(await refusal("keys", "rotate", keyId, "--overlap", "2h")).toContain(`into ${rotated_to}`);
+    expect(await made(), "a refusal makes no key").toBe(before);
     const { keys } = await json("keys", "list", "--account", accountId, "--status", "active");
     expect(keys.map(({ key_id }: { key_id: string }) => key_id).sort()).toEqual([keyId, rotated_to].sort());
   });
