@@ -179,6 +179,7 @@ describe("keys", () => {
   test("rotate hands tier, limits and expiry on, and ends the old key now or after the overlap", async () => {
     const expires = "2090-01-31T00:00:00.000Z";
     const { keyId, accountId, stage, ref } = await givenCliAccount(connection, {
+      tier: "enterprise",
       limits: { rateLimit: 7 },
       expiresAtMs: Date.parse(expires),
     });
@@ -190,7 +191,11 @@ describe("keys", () => {
       old_key_id: keyId,
       old_expires_at: expect.any(String),
     });
-    expect(await json("keys", "show", next.key)).toMatchObject({ rate_limit: 7, expires_at: expires });
+    expect(await json("keys", "show", next.key)).toMatchObject({
+      tier: "enterprise",
+      rate_limit: 7,
+      expires_at: expires,
+    });
     expect((await stage.admit(stage.request(ref))).outcome).toBe("admitted");
     const { expires_at } = await json("keys", "show", keyId);
     expect(expires_at).toBe(next.old_expires_at);
@@ -201,13 +206,30 @@ describe("keys", () => {
     expect(await refusal("keys", "rotate", last.key_id, "--overlap", "soon")).toContain("duration");
   });
 
+  test("rotate never makes an old key live longer, nor a new key of one that has expired", async () => {
+    const expires = new Date(Date.now() + 3_600_000).toISOString();
+    const { keyId, accountId, ref } = await givenCliAccount(connection, { expiresAtMs: Date.parse(expires) });
+    const next = await json("keys", "rotate", keyId, "--overlap", "2h");
+    expect(next.old_expires_at).toBe(expires);
+    expect(await json("keys", "show", keyId)).toMatchObject({ expires_at: expires });
+    await connection.redis.hdel(ref.names.key, "rotated_to");
+    await connection.redis.hset(ref.names.key, "expires_at", Date.now() - 1000);
+    expect(await refusal("keys", "rotate", keyId)).toContain("has expired");
+    const { keys } = await json("keys", "list", "--account", accountId);
+    expect(keys).toHaveLength(2);
+  });
+
   test("a key is rotated once, also by two who do it at the same time", async () => {
     const { keyId, accountId } = await givenCliAccount(connection);
     const old = await findKey(connection.redis, keyId);
     const ends = await Promise.allSettled(times(3, () => rotateKey(connection.redis, old, 3_600_000)));
     expect(ends.map(({ status }) => status).sort()).toEqual(["fulfilled", "rejected", "rejected"]);
     const { rotated_to } = await json("keys", "show", keyId);
+    const made = async (): Promise<number> =>
+      (await json("keys", "list", "--account", accountId)).keys.length;
+    const before = await made();
     expect(await refusal("keys", "rotate", keyId, "--overlap", "2h")).toContain(`into ${rotated_to}`);
+    expect(await made(), "a refusal makes no key").toBe(before);
     const { keys } = await json("keys", "list", "--account", accountId, "--status", "active");
     expect(keys.map(({ key_id }: { key_id: string }) => key_id).sort()).toEqual([keyId, rotated_to].sort());
   });

@@ -16,6 +16,8 @@ let generator: Generator;
 let redis: TestRedis;
 let gateway: Awaited<ReturnType<typeof startGatewayProcess>>;
 let key: string;
+/** When the gateway had not begun yet, by `performance.now()`. */
+let beforeStartMs: number;
 
 /** Room for anything, so that a refusal can only come from the change. */
 const sections = (rateLimit: number, more: Sections = {}): Sections => ({
@@ -27,6 +29,7 @@ const sections = (rateLimit: number, more: Sections = {}): Sections => ({
 beforeAll(async () => {
   generator = await startGenerator();
   redis = await givenRedis();
+  beforeStartMs = performance.now();
   gateway = await startGatewayProcess({
     redisUrl: redis.url,
     upstreamUrl: generator.url,
@@ -146,6 +149,7 @@ test("prices, timeouts, the sweeper's pace, trusted proxies and more change with
   // The sweep that was planned for a minute after the start need not be waited for.
   const sweeps = 'tollgate_store_call_duration_seconds_count{verb="claim"}';
   await until(async () => (await metric(sweeps)) !== undefined, "a sweep");
+  expect(performance.now() - beforeStartMs, "before the planned one").toBeLessThan(60_000);
   const video = await send(gateway.url, "POST", "/api/v1/gen2/watermark-remove", {
     key,
     body: { videoUrl: "https://videos.example.com/a.mp4" },

@@ -18,7 +18,8 @@ let redis: TestRedis;
 let generator: Awaited<ReturnType<typeof startGenerator>>;
 beforeAll(async () => {
   redis = await givenRedis();
-  generator = await startGenerator({ behaviour: { durationMs: 60_000, delayMs: 100 } });
+  // Longer than the drain delay: some requests are under way when the listener closes.
+  generator = await startGenerator({ behaviour: { durationMs: 60_000, delayMs: 400 } });
 });
 afterAll(async () => {
   await generator.stop();

@@ -13,9 +13,13 @@ const bind = (requestId: string, ageMs = 0): Settlement => ({
   args: [],
 });
 
-/** An outbox whose store answers everything, and what the store was sent. */
+/** What Redis says where it answers. */
+const saying = (message: string): Error => Object.assign(new Error(message), { name: "ReplyError" });
+
+/** An outbox whose store answers everything but for `failures`, which come first; and what the store has run. */
 function givenOutbox(journal: Partial<Journal>) {
   const sent: string[] = [];
+  const failures: Error[] = [];
   const outbox = createOutbox({
     log,
     journal: { ...memoryJournal, ...journal },
@@ -23,11 +27,13 @@ function givenOutbox(journal: Partial<Journal>) {
     changed: () => undefined,
   });
   const answer = (verb: string) => async () => {
+    const failure = failures.shift();
+    if (failure) throw failure;
     sent.push(verb);
     return ["bound", 0];
   };
   const scripts = { bind: answer("bind"), void: answer("void") } as Partial<Scripts> as Scripts;
-  return { outbox, sent, flush: () => outbox.flush(scripts) };
+  return { outbox, sent, failures, flush: () => outbox.flush(scripts) };
 }
 
 // Guarantee: when the breaker closes, nothing waits; else a charge would lie there until the next outage.
@@ -50,6 +56,37 @@ test("a journal that cannot be cleared does not keep the store away", async () =
   await flush();
   expect(sent).toEqual(["bind"]);
   expect(outbox.size()).toBe(0);
+});
+
+// Guarantee: a charge is dropped only when the store itself says that it would refuse it again.
+test.each([
+  new Error("Connection is closed."),
+  new Error("Command timed out"),
+  saying("LOADING Redis is loading the dataset in memory"),
+  saying("READONLY You can't write against a read only replica."),
+])("a settlement that the store did not answer waits for the next flush: %s", async (failure) => {
+  let clears = 0;
+  const { outbox, sent, failures, flush } = givenOutbox({
+    async clear() {
+      clears++;
+    },
+  });
+  await outbox.put(bind("a"));
+  await outbox.put(bind("b"));
+  failures.push(failure);
+  await expect(flush()).rejects.toBe(failure);
+  expect({ sent, size: outbox.size(), clears }).toEqual({ sent: ["bind"], size: 1, clears: 0 });
+  await flush();
+  expect({ sent, size: outbox.size(), clears }).toEqual({ sent: ["bind", "bind"], size: 0, clears: 1 });
+});
+
+test("a settlement that the store refuses is given up, and keeps no other back", async () => {
+  const { outbox, sent, failures, flush } = givenOutbox({});
+  await outbox.put(bind("a"));
+  await outbox.put(bind("b"));
+  failures.push(saying("WRONGTYPE Operation against a key holding the wrong kind of value"));
+  await flush();
+  expect({ sent, size: outbox.size() }).toEqual({ sent: ["bind"], size: 0 });
 });
 
 // Guarantee: a request that the store has forgotten is never charged once more.

@@ -230,6 +230,21 @@ describe("with an endpoint", () => {
   });
 });
 
+test("the sample ratio is for traces that begin here; what a caller records is recorded", async () => {
+  const collector = await givenCollector();
+  const gateway = await givenGateway({
+    config: { tracing: { endpoint: collector.endpoint, sampleRatio: 0 } },
+  });
+  const { key } = await gateway.givenKey();
+  for (const headers of [{}, { traceparent: PARENT }]) {
+    expect((await gateway.request("GET", "/api/v1/credits", { key, headers })).status).toBe(200);
+  }
+  await gateway.stop();
+  const traces = new Set(collector.spans().map(({ traceId }) => traceId));
+  expect(traces).toEqual(new Set([TRACE]));
+  collector.stop();
+});
+
 describe("a collector that is no help", () => {
   let gateway: TestGateway;
   let collector: Awaited<ReturnType<typeof givenCollector>>;

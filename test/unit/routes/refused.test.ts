@@ -17,8 +17,8 @@ function given() {
 
 test("a key that hammers gets the same numbers and a wait that shrinks, for a second", () => {
   const { clock, keys } = given();
-  hammer(keys, "key_a", clock.ms, 30_000);
-  expect(keys.recall("key_a")).toEqual({ state: STATE, tier: "standard", retryAfterSeconds: 30 });
+  hammer(keys, "key_a", clock.ms, 30_500);
+  expect(keys.recall("key_a")).toEqual({ state: STATE, tier: "standard", retryAfterSeconds: 31 });
   clock.ms += 999;
   expect(keys.recall("key_a")?.retryAfterSeconds).toBe(30);
   clock.ms += 1;
