@@ -170,6 +170,15 @@ test("window, day, slots and credits are asked in this order", async () => {
   expect(outcomes).toEqual(["rate_limited", "daily_limited", "concurrency_limited", "insufficient_credits"]);
 });
 
+// Elsewhere an account that had paid often was trusted, and went below zero.
+test.each(["standard", "enterprise"])("no account is trusted: tier %s, after much paid use", async (tier) => {
+  const key = await stage.givenKey({ credits: 1_000_000, tier });
+  await stage.givenTask(stage.request(key, { price: 999_995 }));
+  expect(await admit(key, 6)).toMatchObject({ outcome: "insufficient_credits", balance: 5 });
+  expect(await admit(key, 5)).toMatchObject({ outcome: "admitted" });
+  expect(await admit(key, 1)).toMatchObject({ outcome: "insufficient_credits", balance: 0 });
+});
+
 test("an ADMIT at its not_after is in time, one ms later it is stale", async () => {
   const key = await stage.givenKey();
   const [first, second] = await Promise.all(times(2, () => stage.request(key)));

@@ -87,15 +87,17 @@ describe("a change of the files takes effect", () => {
     await soon(() => expect(rateLimit()).toBe(6));
   });
 
-  test("swapped with their folder, as Kubernetes does", async () => {
+  test("once, when swapped with their folder, as Kubernetes does", async () => {
     const { file, put, folder } = givenVolume();
-    const { live, rateLimit, credits } = givenLive(file);
+    const { live, lines, rateLimit, credits } = givenLive(file);
     live.watch();
     for (const version of [2, 3]) {
       put(`..${version}`, 5 + version, 10 + version);
       rmSync(path.join(folder, `..${version - 1}`), { recursive: true });
       await soon(() => expect([rateLimit(), credits()]).toEqual([5 + version, 10 + version]));
     }
+    const inForce = lines.filter(({ msg }) => msg === "a new configuration is in force");
+    expect(inForce, "each swap is taken once, both files together").toHaveLength(2);
   });
 
   test("of the price file alone", async () => {

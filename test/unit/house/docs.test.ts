@@ -23,6 +23,7 @@ const ROOT = join(import.meta.dirname, "../../..");
 const read = (file: string): string => readFileSync(join(ROOT, file), "utf8");
 const README = read("README.md");
 const ARCHITECTURE = read("docs/ARCHITECTURE.md");
+const LESSONS = read("docs/lessons.md");
 const PAGES = globSync("{*.md,docs/**/*.md,bench/*.md}", { cwd: ROOT }).sort();
 
 /** The rows of the first table below a heading, as cells without their backticks. */
@@ -185,5 +186,52 @@ describe("ARCHITECTURE", () => {
     expect(elsewhere.filter((start) => !listed.some((name) => name.startsWith(start)))).toEqual([]);
     const isMade = (name: string) => made.includes(name) || elsewhere.some((start) => name.startsWith(start));
     expect(listed.filter((name) => !isMade(name))).toEqual([]);
+  });
+});
+
+/** What a row of the lessons promises and does not keep: links, and for tests words of a title or of a case. */
+function unproved([lesson, proofs = ""]: string[]): string[] {
+  const links = [...proofs.matchAll(/\[[^\]]+\]\(([^)#]+)[^)]*\)([^[]*)/g)];
+  if (!lesson || links.length === 0) return [`no proof: ${lesson}`];
+  return links.flatMap(([, target = "", behind = ""]) => {
+    const file = join(ROOT, "docs", target);
+    if (!existsSync(file)) return [`no file: ${target}`];
+    if (!target.startsWith("../test/")) return [];
+    const titles = [...behind.matchAll(/"([^"]+)"/g)].map(([, title = ""]) => title);
+    if (titles.length === 0) return [`no title: ${target}`];
+    const texts = [...readFileSync(file, "utf8").matchAll(/(["`])((?:(?!\1).)+)\1/g)].map(([text]) => text);
+    return titles.filter((title) => !texts.some((text) => text.includes(title)));
+  });
+}
+
+describe("lessons", () => {
+  const headings = [...LESSONS.matchAll(/^## (.+)$/gm)].map(([, heading = ""]) => heading);
+
+  test("none is lost: as many rows as there were lessons to begin with", () => {
+    const rows = headings.map((heading) => [heading, table(LESSONS, heading).length]);
+    expect(rows).toEqual([
+      ["Slots", 5],
+      ["Money", 9],
+      ["The store", 5],
+      ["HTTP", 6],
+      ["Operations", 3],
+    ]);
+  });
+
+  test("each has a test that is there, or a page that gives the reason", () => {
+    expect(headings.flatMap((heading) => table(LESSONS, heading)).flatMap(unproved)).toEqual([]);
+  });
+
+  test("a row without a link, without a title, or with one that is no text of its file is found", () => {
+    const own = "[docs](../test/unit/house/docs.test.ts)";
+    expect(unproved(["a", "because"])).toEqual(["no proof: a"]);
+    expect(unproved(["a", `${own}, [b](../test/none.test.ts) "b"`])).toEqual([
+      "no title: ../test/unit/house/docs.test.ts",
+      "no file: ../test/none.test.ts",
+    ]);
+    const client = "[client](../test/unit/store/client.test.ts)";
+    expect(unproved(["a", `${client} "neither resends, retries", "resends twice"`])).toEqual([
+      "resends twice",
+    ]);
   });
 });
