@@ -3,6 +3,7 @@ import { processTree } from "../cpu.ts";
 import { watchCore } from "../foreign.ts";
 import { emptyStore, issueKeys } from "../keys.ts";
 import { type PacedResult, pace } from "../load/paced.ts";
+import { saturate, writeTargets } from "../load/wrk.ts";
 import { generationTarget } from "../requests.ts";
 import type { Context, Outcome, Scenario } from "../scenario.ts";
 import { recordCalls } from "../subjects/calls.ts";
@@ -16,7 +17,7 @@ import { median } from "./compare.ts";
 
 const KEYS = 1000;
 const LOAD = { perSecond: 1000, connections: 8 };
-const WARM_UP_SECONDS = 3;
+const SETTLE_SECONDS = 3;
 const SECONDS = 10;
 /** Between two programs, so that what the last one left behind is over. */
 const PAUSE_MS = 500;
@@ -31,13 +32,15 @@ const direct: Subject = {
 type Paced = PacedResult & { disturbed: string | undefined };
 
 /** One program at a fixed rate, from an empty store. */
-async function once({ world }: Context, subject: Subject, tree: Tree): Promise<Paced> {
+async function once({ world, warmUpSeconds }: Context, subject: Subject, tree: Tree): Promise<Paced> {
   await emptyStore(world);
   const keys = await issueKeys(tree, world.redis, KEYS);
   const running = await subject.start(world, keys);
   try {
     const targets = keys.map(({ key }) => generationTarget(key));
-    await pace(world.folder, running.url, targets, { ...LOAD, seconds: WARM_UP_SECONDS });
+    const file = writeTargets(world.folder, "targets", targets);
+    await saturate(world.folder, running.url, file, { seconds: warmUpSeconds, connections: 64 });
+    await pace(world.folder, running.url, targets, { ...LOAD, seconds: SETTLE_SECONDS });
     const watched = watchCore(subject === direct ? [] : processTree(running.pid));
     const result = await pace(world.folder, running.url, targets, { ...LOAD, seconds: SECONDS });
     return { ...result, disturbed: watched.end() };
@@ -50,7 +53,7 @@ async function once({ world }: Context, subject: Subject, tree: Tree): Promise<P
 export const latency: Scenario = {
   title: "Latency at 1,000 requests a second",
   quick: false,
-  needs: ["taskset", "nginx"],
+  needs: ["taskset", "wrk", "nginx"],
   targets: ["p50", "p99"],
   async run(context): Promise<Outcome> {
     const { world, trees, rounds, has, progress } = context;

@@ -34,9 +34,13 @@ test("two processes share the port, the limits and one metrics page; one that di
   const urls = { redisUrl: redis.url, upstreamUrl: generator.url };
   const gateway = await startGatewayProcess({ ...urls, config: WORKERS });
   const key = await givenKey(redis.client, { credits: 1_000_000, limits: UNLIMITED });
-  const generate = () =>
+  const limited = await givenKey(redis.client, {
+    credits: 1_000_000,
+    limits: { ...UNLIMITED, rateLimit: 9 },
+  });
+  const generate = (by = key) =>
     send(gateway.url, "POST", TEXT_TO_VIDEO, {
-      key: key.key,
+      key: by.key,
       body: { prompt: "x" },
       headers: { connection: "close" },
     });
@@ -60,6 +64,9 @@ test("two processes share the port, the limits and one metrics page; one that di
   }, "both to have served");
   expect(await samples(gateway.adminUrl, "tollgate_requests_total")).toEqual([sent]);
   expect(await sound()).toBe(sent);
+
+  const answers = await Promise.all(Array.from({ length: 30 }, () => generate(limited)));
+  expect(answers.filter(({ status }) => status === 200)).toHaveLength(9);
 
   // The console, which the first one serves, shows what both have refused.
   for (let n = 0; n < 10; n++) {
