@@ -10,8 +10,10 @@ const LEDGER_REPORT = "tg:ledger-report";
 
 /** A survey that no gateway renews is no news any more. */
 export const SURVEY_LIFETIME_MS = 60_000;
-/** Open requests of a list that are looked at, so that nobody waits long; of more, as many at random stand for all. */
+/** Open requests of a list that are looked at; of more, as many stand for all. */
 const LOOKED_AT_MAX = 500;
+/** So few that Redis keeps nobody waiting. */
+const AT_A_TIME = 50;
 
 /** Ages of open requests, closed: a name, and the ms at which the next one begins. */
 export const AGES = [
@@ -95,21 +97,29 @@ const emptySurvey = (atMs: number): Survey => ({
 
 /** Adds one list of a partition to a survey. What is open is due some day, and has a slot. DESIGN 3, invariant 3. */
 async function look({ call }: Connection, partition: number, list: string, survey: Survey): Promise<void> {
-  const args = [
-    "",
-    "",
-    LOOKED_AT_MAX,
-    requestName(partition, ""),
-    ...AGES.slice(0, -1).map(([, endMs]) => endMs),
-  ];
-  const reply = (await call("survey", [list], args)).map(Number);
-  const [nowMs = 0, dueAtMs = 0, total = 0, lookedAt = 0, ...rest] = reply;
-  survey.overdueMs = Math.max(survey.overdueMs, nowMs - dueAtMs);
-  const counts = rest.slice(OPEN_STATES.length);
-  for (const [at, state] of OPEN_STATES.entries()) {
-    survey.oldestMs[state] = Math.max(survey.oldestMs[state], rest[at] ?? 0);
+  const ages = AGES.slice(0, -1).map(([, endMs]) => endMs);
+  const counts = { held: AGES.map(() => 0), bound: AGES.map(() => 0) };
+  let total = 1;
+  let lookedAt = 0;
+  for (let first = 0; first < total && lookedAt < LOOKED_AT_MAX; ) {
+    const args = ["", "", first, first + AT_A_TIME - 1, requestName(partition, ""), ...ages];
+    const reply = (await call("survey", [list], args)).map(Number);
+    const [nowMs = 0, dueAtMs = 0, all = 0, seen = 0, ...found] = reply;
+    survey.overdueMs = Math.max(survey.overdueMs, nowMs - dueAtMs);
+    for (const [at, state] of OPEN_STATES.entries()) {
+      survey.oldestMs[state] = Math.max(survey.oldestMs[state], found[at] ?? 0);
+      const from = OPEN_STATES.length + at * AGES.length;
+      for (const age of AGES.keys()) counts[state][age]! += found[from + age] ?? 0;
+    }
+    if (seen === 0) break;
+    total = all;
+    lookedAt += seen;
+    // Evenly over a list that is longer than what is looked at.
+    first += Math.max(AT_A_TIME, Math.floor((all * AT_A_TIME) / LOOKED_AT_MAX));
+  }
+  for (const state of OPEN_STATES) {
     for (const age of AGES.keys()) {
-      survey.open[state][age]! += ((counts[at * AGES.length + age] ?? 0) * total) / Math.max(1, lookedAt);
+      survey.open[state][age]! += (counts[state][age]! * total) / Math.max(1, lookedAt);
     }
   }
 }

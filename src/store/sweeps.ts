@@ -44,31 +44,12 @@ export function createSweeps(connection: Connection, leaseMs: () => number, nowM
   const { call, command } = connection;
   const now = (): string => (nowMs ? String(nowMs()) : "");
 
-  const read = async (
-    list: string,
-    partition: number,
-    requestId: string,
-  ): Promise<OpenRequest | undefined> => {
-    const fields = await command((redis) => redis.hgetall(requestName(partition, requestId)));
-    if (fields.state !== "held" && fields.state !== "bound") {
-      // Nothing is open any more. VOID takes what it finds void or missing off the list that it is given for that of
-      // holds; it needs no other name.
-      const nobody = keyRef("", "", partition);
-      const keys = voidKeys({ ...nobody, names: { ...nobody.names, holds: list } }, requestId, undefined);
-      await call("void", keys, [now(), "", requestId, "due", 0]);
-      return undefined;
-    }
-    return {
-      requestId,
-      partition,
-      accountId: fields.account_id ?? "",
-      creatorKeyId: fields.key_id ?? "",
-      state: fields.state,
-      idempotencyDigest: fields.idempotency,
-      taskId: fields.task_id ?? "",
-      boundAtMs: Number(fields.bound_at ?? 0),
-    };
-  };
+  /** Nothing is open any more: VOID takes what it finds void or missing off the list that it is given for that of holds. */
+  async function unlist(list: string, partition: number, requestId: string): Promise<undefined> {
+    const nobody = keyRef("", "", partition);
+    const keys = voidKeys({ ...nobody, names: { ...nobody.names, holds: list } }, requestId, undefined);
+    await call("void", keys, [now(), "", requestId, "due", 0]);
+  }
 
   return {
     partitions: () => connection.facts()?.partitions ?? 0,
@@ -94,11 +75,13 @@ export function createSweeps(connection: Connection, leaseMs: () => number, nowM
 
     async claim(list, partition, most) {
       const name = partitionNames(partition)[list];
-      const reply = await call("claim", [name], [now(), "", most, leaseMs()]);
-      const [, ...ids] = reply;
-      const requests = await Promise.all(ids.map((id) => read(name, partition, String(id))));
+      const args = [now(), "", most, leaseMs(), requestName(partition, "")];
+      const [, ...claimed] = (await call("claim", [name], args)) as unknown as [number, ...Claimed[]];
+      const requests = await Promise.all(
+        claimed.map((one) => openRequest(one, partition) ?? unlist(name, partition, one[0])),
+      );
       return {
-        claimed: ids.length,
+        claimed: claimed.length,
         requests: requests.filter((request) => request !== undefined),
       };
     },
@@ -133,5 +116,33 @@ export function createSweeps(connection: Connection, leaseMs: () => number, nowM
       }
       return collected;
     },
+  };
+}
+
+/** One request as CLAIM answers it; texts are empty where there is nothing. */
+type Claimed = [
+  requestId: string,
+  state: string,
+  accountId: string,
+  creatorKeyId: string,
+  taskId: string,
+  boundAtMs: string,
+  idempotencyDigest: string,
+];
+
+/** Undefined when it is not open. */
+function openRequest(claimed: Claimed, partition: number): OpenRequest | undefined {
+  const [requestId, state, accountId, creatorKeyId, taskId, boundAtMs, digest] = claimed;
+  if (state !== "held" && state !== "bound") return undefined;
+  const idempotencyDigest = digest === "" ? undefined : digest;
+  return {
+    requestId,
+    partition,
+    accountId,
+    creatorKeyId,
+    state,
+    idempotencyDigest,
+    taskId,
+    boundAtMs: Number(boundAtMs),
   };
 }
