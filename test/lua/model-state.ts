@@ -57,6 +57,8 @@ export interface ModelRequest {
   dueAtMs?: number;
   sweepAtMs?: number;
   boundAtMs?: number;
+  /** Of the Idempotency-Key that is or was its own. */
+  digest?: string;
   endedAtMs?: number;
   taskId?: string;
   charged?: boolean;

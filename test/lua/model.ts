@@ -68,6 +68,7 @@ export function admit(world: World, request: ModelRequest, notAfterMs: number): 
   key.account.totalRequests++;
   if (idempotency) {
     const { digest, fingerprint } = idempotency;
+    request.digest = digest;
     world.idempotency.set(digest, { request, fingerprint, dueAtMs: request.dueAtMs });
   }
   return noted.length > 0 ? answer("admitted", noted.join("")) : answer("admitted");
@@ -105,6 +106,7 @@ export function bind(
   const first = idempotency && world.idempotency.get(idempotency.digest);
   if (idempotency && (!first || first.request === request)) {
     const { digest, fingerprint } = idempotency;
+    request.digest = digest;
     world.idempotency.set(digest, { request, fingerprint, taskId, data, dueAtMs: request.sweepAtMs });
   }
   return answer(wasHeld ? "bound" : charged ? "late" : "uncollected");
@@ -226,14 +228,14 @@ export function credits(world: World, key: ModelKey): Reply {
 const byTimeThenId = (time: (request: ModelRequest) => number) => (a: ModelRequest, b: ModelRequest) =>
   time(a) - time(b) || (a.generation.requestId < b.generation.requestId ? -1 : 1);
 
-/** Takes what is due out of sight for the lease. */
+/** Takes what is due out of sight for the lease, and says of each what its record says. */
 export function claim(
   world: World,
   list: "holds" | "polls",
   partition: number,
   most: number,
   leaseMs: number,
-): Reply {
+): (number | string[])[] {
   const listed = list === "holds" ? "held" : "bound";
   const open = world.requests.filter(({ state }) => state === listed);
   const due = open.filter(
@@ -241,7 +243,16 @@ export function claim(
   );
   const taken = due.sort(byTimeThenId(({ sweepAtMs = 0 }) => sweepAtMs)).slice(0, most);
   for (const request of taken) request.sweepAtMs = world.nowMs + leaseMs;
-  return [world.nowMs, ...taken.map(({ generation }) => generation.requestId)];
+  const claimed = taken.map(({ generation, key, taskId = "", boundAtMs = "", digest = "" }) => [
+    generation.requestId,
+    listed,
+    key.account.id,
+    key.keyId,
+    taskId,
+    String(boundAtMs),
+    digest,
+  ]);
+  return [world.nowMs, ...claimed];
 }
 
 /** Forgets what ended longer ago than the retention. @returns how many */

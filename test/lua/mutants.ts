@@ -352,6 +352,7 @@ export const MUTANTS: readonly Mutant[] = [
   ),
   mutant("claimed without a lease", "claim", "int(now + tonumber(ARGV[4]))", "int(now)"),
   mutant("claims what is not due", "claim", '"-inf", int(now)', '"-inf", "+inf"'),
+  mutant("claimed for another account", "claim", '"account_id", "key_id"', '"key_id", "account_id"'),
   mutant("claims one too many", "claim", "0, tonumber(ARGV[3])", "0, tonumber(ARGV[3]) + 1"),
   without("collected, but still listed", "collect", 'redis.call("ZREM", KEYS[2], ARGV[3])\n'),
   without("the task stays", "collect", '  redis.call("DEL", KEYS[3])\n'),
