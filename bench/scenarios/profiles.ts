@@ -22,7 +22,7 @@ export const profiles: Scenario = {
       tables: taken.flatMap(([load, profile]) => tablesOf(load, profile)),
       verdicts: [],
       disturbed: [],
-      figures: Object.fromEntries(taken),
+      figures: Object.fromEntries(taken.map(([load, { file: _, ...shares }]) => [load, shares])),
     };
   },
 };
