@@ -41,7 +41,7 @@ export async function takeSnapshot(
   for (;;) {
     const args = ["", "", fold.lastId, LEDGER_PAGE, ...before];
     const reply = await scriptsOf(redis).snapshot([account, references, keys, names.ledger], args);
-    const [outcome, , entries, ...rest] = reply as unknown[] as [string, number, StreamEntry[], ...Seen];
+    const [outcome, , entries, ...rest] = reply as [string, number, StreamEntry[], ...Seen];
     const tail = entries.map((entry) => ledgerEntry(partition, entry));
     if (outcome === "seen") return snapshotOf(tail, rest);
     await passed(tail);

@@ -25,8 +25,9 @@ export type Verb = (typeof VERBS)[number];
 /** The verbs that serve requests: one call of theirs carries any number of items. See lua/batch.lua. */
 export const BATCHED: ReadonlySet<Verb> = new Set(["admit", "bind", "void", "inspect", "observe"]);
 
-/** A script's reply: integers and strings, first the outcome (of `claim`: the store's clock). */
-export type Reply = (string | number)[];
+/** A script's reply: first the outcome (of `claim` and `survey`: the store's clock), then what its header says. */
+export type Reply = ReplyValue[];
+type ReplyValue = string | number | ReplyValue[];
 
 /** KEYS and ARGV of one run of a verb, as the header of its file counts them. */
 export interface Item {

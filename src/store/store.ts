@@ -204,7 +204,7 @@ export function createStore(connection: Connection, nowMs?: () => number): Store
     async credits({ names, partition }, tiers) {
       const keys = [names.key, names.window, names.slots, names.account, names.ledger];
       const reply = await call("credits", keys, [now(), packTiers(tiers), RECENT_TRANSACTIONS]);
-      const latest = (reply as unknown[]).slice(12) as StreamEntry[];
+      const latest = reply.slice(12) as StreamEntry[];
       const [outcome, , , , , , , tier, dailyLimit, balance, totalUsed, totalRequests] = reply;
       return {
         outcome: outcome as CreditAccount["outcome"],

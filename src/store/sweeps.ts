@@ -76,7 +76,7 @@ export function createSweeps(connection: Connection, leaseMs: () => number, nowM
     async claim(list, partition, most) {
       const name = partitionNames(partition)[list];
       const args = [now(), "", most, leaseMs(), requestName(partition, "")];
-      const [, ...claimed] = (await call("claim", [name], args)) as unknown as [number, ...Claimed[]];
+      const [, ...claimed] = (await call("claim", [name], args)) as [number, ...Claimed[]];
       const requests = await Promise.all(
         claimed.map((one) => openRequest(one, partition) ?? unlist(name, partition, one[0])),
       );

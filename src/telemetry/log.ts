@@ -133,8 +133,7 @@ export function logSlow(log: Logger, thresholdMs: number, durationMs: number, ti
   );
 }
 
-const streamOf = (log: Logger): DestinationStream =>
-  (log as unknown as Record<symbol, DestinationStream>)[symbols.streamSym]!;
+const streamOf = (log: Logger): DestinationStream => Reflect.get(log, symbols.streamSym) as DestinationStream;
 
 const tenths = (ms: number): number => Math.round(ms * 10) / 10;
 

@@ -92,7 +92,7 @@ async function credits(
   await stage.credits(ref);
   const [reply = []] = stage.replies();
   const known = reply[0] === "known";
-  const entries = (known ? reply.slice(CREDITS_WORDS) : []) as unknown as StreamEntry[];
+  const entries = (known ? reply.slice(CREDITS_WORDS) : []) as StreamEntry[];
   same(known ? reply.slice(0, CREDITS_WORDS) : reply, model.credits(world, key), where);
   const latest = (await ledgerOf({ stage, world, ...run }, ref)).slice(-RECENT).reverse();
   same(
