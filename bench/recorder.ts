@@ -5,7 +5,7 @@ export interface Template {
   words: string[];
 }
 
-/** A number so near to now is a time, and becomes `{soon}`. */
+/** A number of a word that is so near to now is a time, and becomes `{soon}`. */
 const NEAR_MS = 60_000;
 
 /**
@@ -33,10 +33,12 @@ export async function record(
 
 /** One word of a recorded command as a template. */
 export function template(word: string, names: Record<string, string>, tag: string): string {
-  if (word !== "" && Math.abs(Number(word) - Date.now()) < NEAR_MS) return "{soon}";
+  const timed = word.replace(/\b\d{13}\b/g, (number) =>
+    Math.abs(Number(number) - Date.now()) < NEAR_MS ? "{soon}" : number,
+  );
   const named = Object.entries(names).reduce(
     (text, [name, value]) => text.replaceAll(value, `{${name}}`),
-    word,
+    timed,
   );
   return named.replaceAll(`{${tag}}`, "{{tag}}");
 }

@@ -22,7 +22,7 @@ end
 -- `..` prints 14 digits; amounts and stamps have up to 16. Amounts are answered in this form too: ioredis loses the
 -- last bit of integers near 2^53.
 local function int(n)
-  return string.format("%.0f", n)
+  return string.format("%d", n)
 end
 
 -- Default limits of a tier, and which are in shadow mode. An unknown tier gets the first one, so that a typo never means

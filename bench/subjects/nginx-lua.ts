@@ -82,7 +82,8 @@ end
 
 local function outcome(reply)
   while type(reply) == "table" do reply = reply[1] end
-  return reply
+  -- A reply may be one word of JSON, whose first text is the outcome.
+  return string.match(reply, '^[%["]*([%w_]+)')
 end
 
 local function known()

@@ -51,28 +51,36 @@ export function readJson(req: IncomingMessage, timeoutMs: number): Promise<BodyR
   // Its `close` came while the key was looked up and will not come again: only the timeout would end this.
   if (req.destroyed) return Promise.resolve({ outcome: "client_gone" });
   return new Promise((resolve) => {
-    const chunks: Buffer[] = [];
+    let chunks: Buffer[] = [];
     let bytes = 0;
+    let settled = false;
     const timer = setTimeout(
       () => settle({ outcome: "refused", refusal: refuse("request_timeout") }),
       timeoutMs,
     );
-    const onData = (chunk: Buffer): void => {
+    const settle = (result: BodyResult): void => {
+      settled = true;
+      clearTimeout(timer);
+      chunks = [];
+      if (!req.complete) req.pause();
+      resolve(result);
+    };
+    const gone = (): void => {
+      if (!settled) settle({ outcome: "client_gone" });
+    };
+    // The listeners stay: taking them off again would cost each request more than their silence does, and an `error`
+    // without one would end the process.
+    req.on("data", (chunk: Buffer) => {
+      if (settled) return;
       bytes += chunk.length;
       if (bytes > JSON_BODY_BYTES_MAX) settle({ outcome: "refused", refusal: tooLarge() });
       else chunks.push(chunk);
-    };
-    const onEnd = (): void => settle(parseBytes(chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks)));
-    const onGone = (): void => settle({ outcome: "client_gone" });
-    function settle(result: BodyResult): void {
-      clearTimeout(timer);
-      req.off("data", onData).off("end", onEnd).off("close", onGone);
-      req.pause();
-      resolve(result);
-    }
-    // Stays attached: an `error` without a listener would end the process.
-    req.on("error", onGone);
-    req.on("data", onData).on("end", onEnd).on("close", onGone);
+    });
+    req.on("end", () => {
+      if (!settled) settle(parseBytes(chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks)));
+    });
+    req.on("close", gone);
+    req.on("error", gone);
   });
 }
 

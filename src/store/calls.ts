@@ -1,7 +1,15 @@
 import { type LimitState, SHADOW_LIMITS, type ShadowLimit, type Tiers } from "../core/limits.ts";
 import type { Observation } from "../core/tasks.ts";
-import { idempotencyName, type KeyRef, keyRef, requestName, taskName } from "./names.ts";
-import type { Admission, ObservedTask } from "./operations.ts";
+import {
+  claimName,
+  idempotencyName,
+  type KeyRef,
+  keyRef,
+  partitionClaimName,
+  requestName,
+  taskName,
+} from "./names.ts";
+import type { Admission, Generation, ObservedTask } from "./operations.ts";
 import type { Reply } from "./scripts.ts";
 
 // What the scripts are given by more than one caller, and how their replies are read.
@@ -9,6 +17,57 @@ import type { Reply } from "./scripts.ts";
 /** Three 404s over a minute: the task is gone. DESIGN 2. */
 const GONE_COUNT = 3;
 const GONE_MS = 60_000;
+
+const IDEMPOTENCY_MS = 24 * 3_600_000;
+
+/** KEYS of ADMIT, in the order of its header. */
+export function admitKeys({ key, requestId, idempotency }: Generation): string[] {
+  const { key: record, account, window, slots, holds } = key.names;
+  const request = requestName(key.partition, requestId);
+  if (!idempotency) return [record, account, window, slots, request, holds];
+  const name = idempotencyName(key.partition, idempotency.digest);
+  return [record, account, window, slots, request, holds, name];
+}
+
+/** ARGV of ADMIT, in the order of its header. @param now Unix ms, empty for the store's clock */
+export function admitArgs(
+  now: string,
+  tiers: Tiers,
+  { key, requestId, price, endpoint, holdMs, idempotency }: Generation,
+  notAfterMs: number,
+): (string | number)[] {
+  const request = [requestId, key.keyId, price, endpoint, notAfterMs, holdMs];
+  const { fingerprint = "", digest = "" } = idempotency ?? {};
+  return [now, packTiers(tiers), ...request, fingerprint, IDEMPOTENCY_MS, digest];
+}
+
+/** KEYS of BIND, in the order of its header. @param clustered whether claims are kept in partitions */
+export function bindKeys(
+  { key, requestId, idempotency }: Generation,
+  taskId: string,
+  clustered: boolean,
+): string[] {
+  const { names, partition } = key;
+  const { account, slots, polls, ledger, done, holds } = names;
+  const request = requestName(partition, requestId);
+  const task = taskName(partition, taskId);
+  const claim = clustered ? partitionClaimName(partition, taskId) : claimName(taskId);
+  if (!idempotency) return [request, account, slots, polls, ledger, task, claim, done, holds];
+  const name = idempotencyName(partition, idempotency.digest);
+  return [request, account, slots, polls, ledger, task, claim, done, holds, name];
+}
+
+/** ARGV of BIND, in the order of its header. @param now Unix ms, empty for the store's clock */
+export function bindArgs(
+  now: string,
+  tiers: Tiers,
+  { key, requestId, price, endpoint, idempotency }: Generation,
+  { taskId, data, pollMs }: { taskId: string; data: string; pollMs: number },
+): (string | number)[] {
+  const request = [requestId, key.accountId, key.keyId, price, endpoint, taskId, pollMs];
+  const { fingerprint = "", digest = "" } = idempotency ?? {};
+  return [now, packTiers(tiers), ...request, idempotency ? data : "", fingerprint, IDEMPOTENCY_MS, digest];
+}
 
 /** KEYS of VOID, in the order of its header. */
 export function voidKeys(key: KeyRef, requestId: string, idempotencyDigest: string | undefined): string[] {

@@ -1,6 +1,6 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
-import type { Redis } from "ioredis";
+import { type Redis, ReplyError } from "ioredis";
 
 /** The verbs, each `lua/<verb>.lua`. Their headers say what KEYS, ARGV and replies are. */
 export const VERBS = [
@@ -78,7 +78,7 @@ export function defineScripts(redis: Redis, folder: string = FOLDER): Scripts {
         }
       : (keys, args) => commands[verb]([keys.length, ...keys, ...args]) as Promise<Reply>;
   }
-  scripts.batch = (verb, items) => commands[verb](wordsOf(items)) as Promise<(Reply | Error)[]>;
+  scripts.batch = (verb, items) => commands[verb](wordsOf(items)).then(repliesOf);
   return scripts;
 }
 
@@ -94,19 +94,18 @@ export function scriptsOf(redis: Redis): Scripts {
   return scripts;
 }
 
-/** The words of one call, as lua/batch.lua reads them. */
+/** The words of one call, as lua/batch.lua reads them: one name, and one word for all that the items say. */
 function wordsOf(items: readonly Item[]): (string | number)[] {
-  const words: (string | number)[] = [0];
-  for (const { keys } of items) for (const key of keys) words.push(key);
-  words[0] = words.length - 1;
-  const [now = "", tiers = ""] = items[0]?.args ?? [];
-  words.push(now, tiers);
-  for (const { keys, args } of items) {
-    words.push(keys.length, args.length - SHARED);
-    for (let at = SHARED; at < args.length; at++) words.push(args[at]!);
-  }
-  return words;
+  const [{ keys, args }] = items as [Item];
+  const [now = "", tiers = ""] = args;
+  return [1, keys[0]!, now, tiers, JSON.stringify(items.map((item) => [item.keys, item.args.slice(SHARED)]))];
 }
 
 /** ARGV that all items of a call have in common: now and the tiers. */
 const SHARED = 2;
+
+/** The replies of one call, as lua/batch.lua writes them. */
+function repliesOf(text: unknown): (Reply | Error)[] {
+  const replies = JSON.parse(text as string) as (Reply | { err: string })[];
+  return replies.map((reply) => (Array.isArray(reply) ? reply : new ReplyError(reply.err)));
+}

@@ -1,25 +1,26 @@
 import type { Tiers } from "../core/limits.ts";
 import { RECENT_TRANSACTIONS, transactionOf } from "../core/transactions.ts";
-import { admissionOf, observeArgs, observeKeys, packTiers, stateOf, voidKeys } from "./calls.ts";
+import {
+  admissionOf,
+  admitArgs,
+  admitKeys,
+  bindArgs,
+  bindKeys,
+  observeArgs,
+  observeKeys,
+  packTiers,
+  stateOf,
+  voidKeys,
+} from "./calls.ts";
 import type { Connection } from "./connection.ts";
 import { ledgerEntry, type StreamEntry } from "./ledger-entries.ts";
-import {
-  claimName,
-  idempotencyName,
-  indexName,
-  keyRef,
-  partitionClaimName,
-  partitionOf,
-  requestName,
-  taskName,
-} from "./names.ts";
+import { claimName, indexName, keyRef, partitionOf, taskName } from "./names.ts";
 import type { Admission, Binding, CreditAccount, Generation, Observed, Store } from "./operations.ts";
 import { isFinal, type Settlement, settle } from "./outbox.ts";
 import type { Reply } from "./scripts.ts";
 
 /** How long an unsent VOID stands in the way of its ADMIT; far beyond any `not_after`. */
 const TOMBSTONE_MS = 3_600_000;
-const IDEMPOTENCY_MS = 24 * 3_600_000;
 
 /**
  * The store's operations as the handlers use them, one script call each.
@@ -49,29 +50,11 @@ export function createStore(connection: Connection, nowMs?: () => number): Store
     metrics.creditsRefunded.inc(refunded);
   }
 
-  async function admitOnce(generation: Generation, tiers: Tiers): Promise<Admission> {
-    const { key, requestId, price, endpoint, holdMs, idempotency } = generation;
-    const { names, partition } = key;
-    const notAfterMs = Math.floor((nowMs?.() ?? connection.nowMs()) + connection.commandTimeoutMs);
-    const keys = [
-      names.key,
-      names.account,
-      names.window,
-      names.slots,
-      requestName(partition, requestId),
-      names.holds,
-    ];
-    if (idempotency) keys.push(idempotencyName(partition, idempotency.digest));
-    const args = [now(), packTiers(tiers), requestId, key.keyId, price, endpoint, notAfterMs, holdMs];
-    args.push(idempotency?.fingerprint ?? "", IDEMPOTENCY_MS, idempotency?.digest ?? "");
-    try {
-      return admissionOf(await call("admit", keys, args));
-    } catch (error) {
-      // Unless the store has refused it, it may still run: take it back as soon as the store answers.
-      // On disk before the 503 goes out: a crash right after it would leave the window entry behind.
-      if (!isFinal((error as Error).cause)) await connection.defer(voiding(generation, "unsent", tiers));
-      throw error;
-    }
+  /** Unless the store has refused an ADMIT, it may still run: taken back as soon as the store answers. */
+  async function takeBack(generation: Generation, error: unknown, tiers: Tiers): Promise<never> {
+    // On disk before the 503 goes out: a crash right after it would leave the window entry behind.
+    if (!isFinal((error as Error).cause)) await connection.defer(voiding(generation, "unsent", tiers));
+    throw error;
   }
 
   function voiding(generation: Generation, reason: "refused" | "unsent", tiers: Tiers) {
@@ -102,9 +85,19 @@ export function createStore(connection: Connection, nowMs?: () => number): Store
 
     async admit(generation, tiers) {
       connection.requireUsable();
-      let admission = await admitOnce(generation, tiers);
-      // The store's clock stepped: its answer has taught us the new time, and nothing was done yet.
-      if (admission.outcome === "stale") admission = await admitOnce(generation, tiers);
+      const keys = admitKeys(generation);
+      const ask = (): Promise<Reply> => {
+        const notAfterMs = Math.floor((nowMs?.() ?? connection.nowMs()) + connection.commandTimeoutMs);
+        return call("admit", keys, admitArgs(now(), tiers, generation, notAfterMs));
+      };
+      let admission: Admission;
+      try {
+        admission = admissionOf(await ask());
+        // The store's clock stepped: its answer has taught us the new time, and nothing was done yet.
+        if (admission.outcome === "stale") admission = admissionOf(await ask());
+      } catch (error) {
+        return takeBack(generation, error, tiers);
+      }
       countAdmission(admission.tier, admission.outcome, tiers);
       if (admission.outcome === "admitted") {
         const tier = tierLabel(admission.tier, tiers);
@@ -116,25 +109,9 @@ export function createStore(connection: Connection, nowMs?: () => number): Store
     countAdmission,
 
     async bind(generation, taskId, data, pollMs, tiers) {
-      const { key, requestId, price, endpoint, idempotency } = generation;
-      const { names, partition, accountId } = key;
-      const claim = cluster() ? partitionClaimName(partition, taskId) : claimName(taskId);
-      const keys = [requestName(partition, requestId), names.account, names.slots, names.polls, names.ledger];
-      keys.push(taskName(partition, taskId), claim, names.done, names.holds);
-      if (idempotency) keys.push(idempotencyName(partition, idempotency.digest));
-      const args = [
-        now(),
-        packTiers(tiers),
-        requestId,
-        accountId,
-        key.keyId,
-        price,
-        endpoint,
-        taskId,
-        pollMs,
-      ];
-      args.push(idempotency ? data : "", idempotency?.fingerprint ?? "", IDEMPOTENCY_MS);
-      args.push(idempotency?.digest ?? "");
+      const { requestId, price } = generation;
+      const keys = bindKeys(generation, taskId, cluster());
+      const args = bindArgs(now(), tiers, generation, { taskId, data, pollMs });
       const settlement: Settlement = {
         requestId,
         atMs: Date.now(),

@@ -49,10 +49,10 @@ test("the prelude reads no KEYS and no ARGV but the clock and the tiers", () => 
   expect(numbersIn(prelude, "ARGV")).toEqual([1, 2]);
 });
 
-test("what stands behind a verb reads no KEYS by number, and no ARGV but the clock and the tiers", () => {
+test("what stands behind a verb reads no KEYS by number, and no ARGV but the clock, the tiers and the items", () => {
   const batch = readScript("batch");
   expect(numbersIn(batch, "KEYS")).toEqual([]);
-  expect(numbersIn(batch, "ARGV")).toEqual([1, 2]);
+  expect(numbersIn(batch, "ARGV")).toEqual([1, 2, 3]);
 });
 
 /** The calls of every operation, with and without what is optional. */

@@ -52,20 +52,13 @@ function meaningOf(words: string[], verbs: ReadonlyMap<string, Verb>): Pick<Comm
   if (!verb) return { label, items: [] };
   const keys = rest.slice(0, Number(keyCount));
   const args = rest.slice(Number(keyCount));
-  return { label: verb, items: BATCHED.has(verb) ? itemsOf(keys, args) : [{ keys, args }] };
+  return { label: verb, items: BATCHED.has(verb) ? itemsOf(args) : [{ keys, args }] };
 }
 
-/** As lua/batch.lua reads them. */
-function itemsOf(keys: string[], [now = "", tiers = "", ...args]: string[]): Item[] {
-  const items: Item[] = [];
-  let [keyAt, argAt] = [0, 0];
-  while (argAt < args.length) {
-    const keyEnd = keyAt + Number(args[argAt]);
-    const argEnd = argAt + 2 + Number(args[argAt + 1]);
-    items.push({ keys: keys.slice(keyAt, keyEnd), args: [now, tiers, ...args.slice(argAt + 2, argEnd)] });
-    [keyAt, argAt] = [keyEnd, argEnd];
-  }
-  return items;
+/** As lua/batch.lua reads them; the words were read byte by byte, their JSON is UTF-8. */
+function itemsOf([now = "", tiers = "", items = "[]"]: string[]): Item[] {
+  const parsed = JSON.parse(Buffer.from(items, "latin1").toString()) as [string[], (string | number)[]][];
+  return parsed.map(([keys, args]) => ({ keys, args: [now, tiers, ...args] }));
 }
 
 /** Cuts what Redis sends into replies (RESP 2 and 3). */
@@ -122,6 +115,8 @@ function replyEnd(buffer: Buffer, at: number): number {
 }
 
 function firstWord(buffer: Buffer, at: number): string {
+  const [first = ""] = batchedOutcomes(buffer, at) ?? [];
+  if (first) return first;
   const head = readCount(buffer, at);
   if (!head) return "";
   switch (String.fromCharCode(buffer[at]!)) {
@@ -136,7 +131,21 @@ function firstWord(buffer: Buffer, at: number): string {
   }
 }
 
+/** The outcomes of a reply that lua/batch.lua wrote; undefined for any other. */
+function batchedOutcomes(buffer: Buffer, at: number): string[] | undefined {
+  const head = readCount(buffer, at);
+  if (!head || buffer[at] !== "$".charCodeAt(0) || head.count < 0) return undefined;
+  const text = buffer.toString("utf8", head.end, head.end + head.count);
+  if (!/^\[[[{]/.test(text)) return undefined;
+  const replies = JSON.parse(text) as (unknown[] | { err: string })[];
+  return replies.map((reply) =>
+    Array.isArray(reply) ? String(reply[0]) : (reply.err.split(" ", 1)[0] ?? ""),
+  );
+}
+
 function firstWords(buffer: Buffer, at: number): string[] {
+  const batched = batchedOutcomes(buffer, at);
+  if (batched) return batched;
   const head = readCount(buffer, at);
   if (!head || buffer[at] !== "*".charCodeAt(0)) return [];
   const words: string[] = [];
