@@ -1,4 +1,5 @@
 import type { Connection } from "./connection.ts";
+import { many } from "./keys.ts";
 import { partitionNames, requestName } from "./names.ts";
 
 /** There while the next survey is not due yet, over all gateways. */
@@ -66,13 +67,19 @@ export function createSurveys(connection: Connection) {
       const taken = await command((redis) => redis.set(SURVEY_TURN, "taken", "PX", intervalMs, "NX"));
       return taken !== null;
     },
-    /** Counts, partition by partition. */
+    /** Counts, list by list; those without an entry, as most are, cost one round trip together. */
     async take(): Promise<Survey> {
       const survey = emptySurvey(Math.round(connection.nowMs()));
-      const partitions = connection.facts()?.partitions ?? 0;
-      for (let partition = 0; partition < partitions; partition++) {
+      const partitions = Array.from({ length: connection.facts()?.partitions ?? 0 }, (_, at) => at);
+      const lists = partitions.flatMap((partition) => {
         const { holds, polls } = partitionNames(partition);
-        for (const list of [holds, polls]) await look(connection, partition, list, survey);
+        return [holds, polls].map((name) => ({ name, partition }));
+      });
+      const sizes = await command((redis) =>
+        many<number, { name: string }>(redis, lists, (pipe, { name }) => pipe.zcard(name)),
+      );
+      for (const [at, { name, partition }] of lists.entries()) {
+        if (sizes[at]! > 0) await look(connection, partition, name, survey);
       }
       return survey;
     },

@@ -17,15 +17,18 @@ export interface OpenRequest {
   boundAtMs: number;
 }
 
+/** The lists of a partition in which something falls due: holds to void, tasks to ask for. */
+export type DueList = "holds" | "polls";
+
 export interface Sweeps {
   partitions(): number;
   /** The store's clock as well as this process knows it, Unix ms. */
   nowMs(): number;
-  /** Partitions where something is due. One look at all lists, since mostly nothing is. */
-  due(): Promise<ReadonlySet<number>>;
+  /** The partitions in whose list something is due. One look at all lists, since mostly nothing is. */
+  due(): Promise<Record<DueList, ReadonlySet<number>>>;
   /** Takes up to `most` due holds or tasks of a partition. Two calls never take the same within the lease. */
   claim(
-    list: "holds" | "polls",
+    list: DueList,
     partition: number,
     most: number,
   ): Promise<{ claimed: number; requests: OpenRequest[] }>;
@@ -60,16 +63,19 @@ export function createSweeps(connection: Connection, leaseMs: () => number, nowM
         partitionNames(at),
       );
       const lists = names.flatMap(({ holds, polls }, partition) => [
-        { name: holds, partition },
-        { name: polls, partition },
+        { list: "holds" as const, name: holds, partition },
+        { list: "polls" as const, name: polls, partition },
       ]);
       return command(async (redis) => {
         const atMs = nowMs?.() ?? (await storeNowMs(redis));
         const firsts = await many<string[], { name: string }>(redis, lists, (pipe, { name }) =>
           pipe.zrange(name, "0", "0", "WITHSCORES"),
         );
-        const due = lists.filter((_, at) => Number(firsts[at]?.[1] ?? Number.POSITIVE_INFINITY) <= atMs);
-        return new Set(due.map(({ partition }) => partition));
+        const due = { holds: new Set<number>(), polls: new Set<number>() };
+        for (const [at, { list, partition }] of lists.entries()) {
+          if (Number(firsts[at]?.[1] ?? Number.POSITIVE_INFINITY) <= atMs) due[list].add(partition);
+        }
+        return due;
       });
     },
 

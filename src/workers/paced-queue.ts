@@ -1,6 +1,9 @@
+/** What must wait for its turn begins together with all whose turn comes within this time: each wake-up has its price. */
+const WAIT_MIN_MS = 100;
+
 /**
  * Work that must not crowd out other work: at most `concurrency` at a time, at most `perSecond` begun in a second,
- * at most `entriesMax` waiting.
+ * at most `entriesMax` waiting. What an idle second has left over may be caught up on.
  */
 export interface PacedQueue<Item> {
   /** How many more may wait. */
@@ -33,10 +36,13 @@ export function createPacedQueue<Item>(options: {
     while (!stopped && running < options.concurrency && waiting.length > 0) {
       const waitMs = nextStartMs - performance.now();
       if (waitMs > 0) {
-        timer ??= setTimeout(() => {
-          timer = undefined;
-          advance();
-        }, waitMs);
+        timer ??= setTimeout(
+          () => {
+            timer = undefined;
+            advance();
+          },
+          Math.max(WAIT_MIN_MS, waitMs),
+        );
         return;
       }
       nextStartMs = Math.max(nextStartMs, performance.now() - 1000) + 1000 / options.perSecond();
@@ -63,6 +69,10 @@ export function createPacedQueue<Item>(options: {
     },
     pause(ms) {
       nextStartMs = Math.max(nextStartMs, performance.now() + ms);
+      // Woken just when it ends: later, all that it held back would begin at once.
+      clearTimeout(timer);
+      timer = undefined;
+      advance();
     },
     idle: () =>
       new Promise((resolve) => {

@@ -91,7 +91,8 @@ export function createSweeper(options: {
     const first = Math.floor(Math.random() * partitions);
     for (let at = 0; at < partitions && !stopped; at++) {
       const partition = (first + at) % partitions;
-      if (due.has(partition)) await takeDue(partition);
+      if (due.holds.has(partition)) await endHolds(partition);
+      if (due.polls.has(partition)) await takeTasks(partition);
       if (collecting && !(await collect(partition))) isCollected = false;
     }
     // What is left is collected in the next round, not a minute later: else more could end than is ever forgotten.
@@ -99,13 +100,17 @@ export function createSweeper(options: {
     metrics.sweepSeconds.set((performance.now() - startedMs) / 1000);
   }
 
-  /** Ends all holds that are due, and takes as many tasks as there is room for: a backlog costs nothing. */
-  async function takeDue(partition: number): Promise<void> {
+  /** Ends all holds that are due. */
+  async function endHolds(partition: number): Promise<void> {
     while (!stopped) {
       const { claimed, requests } = await sweeps.claim("holds", partition, BATCH);
       await Promise.all(requests.map((request) => counted("hold", voidHold(request))));
       if (claimed < BATCH) break;
     }
+  }
+
+  /** Takes as many tasks as there is room for; without room the store is not even asked: a backlog costs nothing. */
+  async function takeTasks(partition: number): Promise<void> {
     while (!stopped && polls.room() > 0) {
       const most = Math.min(BATCH, polls.room());
       const { claimed, requests } = await sweeps.claim("polls", partition, most);

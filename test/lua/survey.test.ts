@@ -61,6 +61,22 @@ test("holds and tasks of all partitions are counted by age, ended ones are not, 
   expect(Math.round(survey.overdueMs / 10_000)).toBe(9);
 });
 
+test("lists without an entry are not looked into", async () => {
+  const stage = createStage(connection, { clock: "redis", partition: 40 });
+  await stage.admit(stage.request(await stage.givenKey()));
+  const lookedInto: string[] = [];
+  const watched = createSurveys({
+    ...connection,
+    call: (verb, keys, args) => {
+      lookedInto.push(keys[0]!);
+      return connection.call(verb, keys, args);
+    },
+  });
+  await watched.take();
+  expect(lookedInto).toContain(partitionNames(40).holds);
+  for (const list of lookedInto) expect(await redis.client.zcard(list), list).toBeGreaterThan(0);
+});
+
 test("of more open requests than are looked at, a part stands for all", async () => {
   const stage = createStage(connection, { clock: "redis", partition: 20 });
   const key = await stage.givenKey({

@@ -1,4 +1,4 @@
-import { expect, test, vi } from "vitest";
+import { afterEach, expect, test, vi } from "vitest";
 import { createPacedQueue } from "../../../src/workers/paced-queue.ts";
 
 /** A queue whose work ends when the test says so. */
@@ -56,6 +56,47 @@ test("work is begun no faster than the rate", () => {
     vi.useRealTimers();
   }
 });
+
+/** Begins 50 a second, four at a time, under a clock of the test's. @returns when each began, in ms */
+function givenClocked(workMs: number, pauseMs?: number) {
+  vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout", "performance"] });
+  const startedMs: number[] = [];
+  const queue = createPacedQueue<number>({
+    concurrency: 4,
+    perSecond: () => 50,
+    entriesMax: 10_000,
+    async work() {
+      startedMs.push(performance.now());
+      await new Promise((resolve) => setTimeout(resolve, workMs));
+      if (pauseMs !== undefined) queue.pause(pauseMs);
+    },
+  });
+  for (let item = 0; item < 5000; item++) queue.add(item);
+  return startedMs;
+}
+
+// To wake up for each item by itself costs more than the items do; the rate is the same.
+test.each([0, 15, 70])("work of %d ms that has to wait begins together, at the full rate", async (workMs) => {
+  const startedMs = givenClocked(workMs);
+  await vi.advanceTimersByTimeAsync(5000);
+  startedMs.length = 0;
+  await vi.advanceTimersByTimeAsync(10_000);
+  expect(startedMs.length).toBeGreaterThanOrEqual(495);
+  expect(startedMs.length).toBeLessThanOrEqual(505);
+  if (workMs === 0) expect(new Set(startedMs.map(Math.floor)).size).toBeLessThan(250);
+});
+
+// Guarantee: an upstream that fails is asked once after each pause, not by all that waited.
+test("what a pause held back is not caught up on", async () => {
+  const startedMs = givenClocked(1, 150);
+  await vi.advanceTimersByTimeAsync(5000);
+  startedMs.length = 0;
+  await vi.advanceTimersByTimeAsync(10_000);
+  expect(startedMs.length).toBeGreaterThanOrEqual(64);
+  expect(startedMs.length).toBeLessThanOrEqual(68);
+});
+
+afterEach(() => vi.useRealTimers());
 
 test("idle waits for what waits and what is under way; stop forgets the former only", async () => {
   const { queue, begun, end } = givenQueue({ concurrency: 1 });

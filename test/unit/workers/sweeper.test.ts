@@ -1,6 +1,6 @@
 import { afterEach, expect, test, vi } from "vitest";
 import type { Store } from "../../../src/store/operations.ts";
-import type { OpenRequest } from "../../../src/store/sweeps.ts";
+import type { DueList, OpenRequest } from "../../../src/store/sweeps.ts";
 import { createLogger } from "../../../src/telemetry/log.ts";
 import { createMetrics } from "../../../src/telemetry/metrics.ts";
 import type { Upstream } from "../../../src/upstream/upstream.ts";
@@ -53,31 +53,98 @@ test("an upstream that fails is asked ever more rarely, one that answers as fast
   await sweeper.stop();
 });
 
+// Guarantee: Redis is asked for what is due and can be taken, and for nothing else.
+test("only lists in which something is due are claimed from", async () => {
+  const { sweeper, claims } = givenDue({ holds: [3, 40], polls: [5] }, { backlog: false });
+  await sweeper.sweep();
+  expect(claims.map(({ list, partition }) => `${list} ${partition}`).toSorted()).toEqual([
+    "holds 3",
+    "holds 40",
+    "polls 5",
+  ]);
+});
+
+test("no more tasks are claimed than there is room for, and holds are ended without any", async () => {
+  vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout", "performance"] });
+  const everywhere = Array.from({ length: 64 }, (_, partition) => partition);
+  const { sweeper, claims, hanging } = givenDue({ holds: [3], polls: everywhere }, { backlog: true });
+  const claimed = async () => {
+    claims.length = 0;
+    await vi.advanceTimersByTimeAsync(TASKS.sweepIntervalMs);
+    return (["holds", "polls"] as const).map((one) =>
+      claims.filter(({ list }) => list === one).map(({ most }) => most),
+    );
+  };
+  sweeper.start();
+  const [, first = []] = await claimed();
+  expect(first.length, "a few partitions fill the queue").toBeLessThan(8);
+  expect(await claimed(), "it is full").toEqual([[50], []]);
+  for (const end of hanging.splice(0, 2)) end();
+  expect(await claimed(), "room for two is filled from one partition").toEqual([[50], [2]]);
+  await sweeper.stop();
+});
+
 afterEach(() => vi.useRealTimers());
+
+/**
+ * A store of 64 partitions with something due in these, and an upstream that hangs until the test ends a question.
+ * @param backlog whether each list has as many tasks as anybody asks for, or none by the time it is claimed from
+ */
+function givenDue(due: Record<DueList, number[]>, { backlog }: { backlog: boolean }) {
+  const claims: { list: DueList; partition: number; most: number }[] = [];
+  const hanging: (() => void)[] = [];
+  let tasks = 0;
+  const sweeper = createSweeper({
+    store: { observe: never } as unknown as Store,
+    sweeps: {
+      partitions: () => 64,
+      nowMs: () => 0,
+      due: async () => ({ holds: new Set(due.holds), polls: new Set(due.polls) }),
+      async claim(list, partition, most) {
+        claims.push({ list, partition, most });
+        const claimed = backlog && list === "polls" ? most : 0;
+        return { claimed, requests: Array.from({ length: claimed }, () => dueTask(++tasks)) };
+      },
+      voidDue: never,
+      collect: async () => 0,
+    },
+    upstream: {
+      poll: () =>
+        new Promise((resolve) => {
+          hanging.push(() => resolve({ outcome: "refused", status: 400, code: 400, text: "" }));
+        }),
+    },
+    metrics: createMetrics(),
+    log: createLogger("silent", { write: () => undefined }),
+    settings: () => ({ tiers: {}, tasks: TASKS }),
+  });
+  return { sweeper, claims, hanging };
+}
+
+const dueTask = (nth: number): OpenRequest => ({
+  requestId: `req_${nth}`,
+  partition: 0,
+  accountId: "acc_1",
+  creatorKeyId: "key_1",
+  state: "bound",
+  idempotencyDigest: undefined,
+  taskId: `task_${nth}`,
+  boundAtMs: 0,
+});
 
 /** More tasks than can be asked for are due, and what the upstream says of each is `upstream.outcome`. */
 function givenBacklog(upstream: { outcome: string; asked: number }) {
   let tasks = 0;
-  const task = (): OpenRequest => ({
-    requestId: `req_${++tasks}`,
-    partition: 0,
-    accountId: "acc_1",
-    creatorKeyId: "key_1",
-    state: "bound",
-    idempotencyDigest: undefined,
-    taskId: `task_${tasks}`,
-    boundAtMs: 0,
-  });
   return createSweeper({
     store: { observe: never } as unknown as Store,
     sweeps: {
       partitions: () => 1,
       nowMs: () => 0,
-      due: async () => new Set([0]),
+      due: async () => ({ holds: new Set(), polls: new Set([0]) }),
       claim: async (list, _partition, most) =>
         list === "holds"
           ? { claimed: 0, requests: [] }
-          : { claimed: most, requests: Array.from({ length: most }, task) },
+          : { claimed: most, requests: Array.from({ length: most }, () => dueTask(++tasks)) },
       voidDue: never,
       collect: async () => 0,
     },
@@ -101,7 +168,7 @@ function givenEnded(records: number) {
     sweeps: {
       partitions: () => ended.length,
       nowMs: () => 0,
-      due: async () => new Set(),
+      due: async () => ({ holds: new Set(), polls: new Set() }),
       claim: async () => ({ claimed: 0, requests: [] }),
       voidDue: never,
       async collect(partition, _retentionMs, most) {
