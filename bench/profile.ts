@@ -2,7 +2,7 @@ import { mkdtempSync, readdirSync, readFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { emptyStore, issueKeys } from "./keys.ts";
-import { saturate, writeTargets } from "./load/wrk.ts";
+import { saturate, warmUp, writeTargets } from "./load/wrk.ts";
 import type { Context } from "./scenario.ts";
 import type { Entry } from "./scenarios/compare.ts";
 import { generationEntry } from "./scenarios/generation.ts";
@@ -87,7 +87,7 @@ async function underLoad(context: Context, entry: Entry, tree: Tree): Promise<Sp
     const { connections = 64 } = entry;
     const load = (length: number) =>
       saturate(world.folder, running.url, targets, { seconds: length, connections });
-    await load(warmUpSeconds);
+    await warmUp(load, warmUpSeconds);
     await world.redis.config("RESETSTAT");
     const fromUs = monotonicUs();
     const { requests } = await load(seconds);

@@ -58,3 +58,13 @@ export async function saturate(
   if (result.requests === 0) throw new Error(`wrk: no answer in ${seconds} s`);
   return result;
 }
+
+/**
+ * Warms a program up with two loads: when the connections of the first one end, V8 throws away code that it compiled
+ * while there were only new ones, and the second has it compile that again. Else the measured load would pay for it.
+ */
+export async function warmUp(load: (seconds: number) => Promise<unknown>, seconds: number): Promise<void> {
+  const first = Math.ceil(seconds / 3);
+  await load(first);
+  await load(seconds - first);
+}

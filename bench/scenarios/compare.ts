@@ -2,7 +2,7 @@ import type { Limits } from "../../src/core/limits.ts";
 import type { IssuedKey } from "../../src/store/accounts.ts";
 import { type Interval, measure } from "../interval.ts";
 import { emptyStore, issueKeys } from "../keys.ts";
-import { saturate, type Target, writeTargets } from "../load/wrk.ts";
+import { saturate, type Target, warmUp, writeTargets } from "../load/wrk.ts";
 import type { Context, Table } from "../scenario.ts";
 import type { RunningSubject, Subject } from "../subjects/subject.ts";
 import { short } from "../targets.ts";
@@ -69,7 +69,7 @@ async function once(context: Context, entry: Entry): Promise<Interval> {
     const { connections = CONNECTIONS } = entry;
     const load = (length: number) =>
       saturate(world.folder, running.url, targets, { seconds: length, connections });
-    await load(warmUpSeconds);
+    await warmUp(load, warmUpSeconds);
     const interval = await measure(world.calibration, running.pid, world.redisPid, () => load(seconds));
     await entry.check(interval, running);
     return interval;

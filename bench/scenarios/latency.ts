@@ -3,7 +3,7 @@ import { processTree } from "../cpu.ts";
 import { watchCore } from "../foreign.ts";
 import { emptyStore, issueKeys } from "../keys.ts";
 import { type PacedResult, pace } from "../load/paced.ts";
-import { saturate, writeTargets } from "../load/wrk.ts";
+import { saturate, warmUp, writeTargets } from "../load/wrk.ts";
 import { generationTarget } from "../requests.ts";
 import type { Context, Outcome, Scenario } from "../scenario.ts";
 import { recordCalls } from "../subjects/calls.ts";
@@ -39,7 +39,10 @@ async function once({ world, warmUpSeconds }: Context, subject: Subject, tree: T
   try {
     const targets = keys.map(({ key }) => generationTarget(key));
     const file = writeTargets(world.folder, "targets", targets);
-    await saturate(world.folder, running.url, file, { seconds: warmUpSeconds, connections: 64 });
+    await warmUp(
+      (seconds) => saturate(world.folder, running.url, file, { seconds, connections: 64 }),
+      warmUpSeconds,
+    );
     await pace(world.folder, running.url, targets, { ...LOAD, seconds: SETTLE_SECONDS });
     const watched = watchCore(subject === direct ? [] : processTree(running.pid));
     const result = await pace(world.folder, running.url, targets, { ...LOAD, seconds: SECONDS });

@@ -1,7 +1,7 @@
 import { cpus } from "node:os";
 import { cpuUs, processTree } from "../cpu.ts";
 import { emptyStore, issueKeys } from "../keys.ts";
-import { type LoadResult, saturate, writeTargets } from "../load/wrk.ts";
+import { type LoadResult, saturate, warmUp, writeTargets } from "../load/wrk.ts";
 import { generationTarget } from "../requests.ts";
 import type { Context, Outcome, Scenario } from "../scenario.ts";
 import { startGateway } from "../subjects/gateway.ts";
@@ -110,7 +110,7 @@ async function once({ world, trees, seconds, warmUpSeconds }: Context, count: nu
     );
     const load = (length: number) =>
       saturate(world.folder, running.url, targets, { seconds: length, connections: CONNECTIONS });
-    await load(warmUpSeconds);
+    await warmUp(load, warmUpSeconds);
     const pids = processTree(running.pid);
     const before = pids.map((pid) => cpuUs([pid]));
     const result = await load(seconds);
