@@ -11,7 +11,7 @@ import type { Store } from "../store/operations.ts";
 import { isFinal } from "../store/outbox.ts";
 import type { Logger } from "../telemetry/log.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
-import type { Carried, Tracing } from "../telemetry/trace.ts";
+import type { Carried, OpenSpan, Tracing } from "../telemetry/trace.ts";
 import type { UploadTunnel } from "../upstream/upload.ts";
 import type { Upstream } from "../upstream/upstream.ts";
 import type { RefusedKeys } from "./refused.ts";
@@ -145,24 +145,34 @@ export function gatewayRefused({ gateway, exchange }: Call, detail: string, text
 
 const METHODS = { generate: "POST", poll: "GET", upload: "POST" } as const;
 
-/**
- * Makes an upstream exchange, keeps its time and its span.
- * @param send gets what goes along of the request's trace
- */
-export function timedUpstream<T extends { outcome: string }>(
-  { gateway, exchange }: Call,
-  kind: "generate" | "poll" | "upload",
-  send: (carried: Carried | undefined) => Promise<T>,
-): Promise<T> {
-  const startedMs = performance.now();
-  const { trace } = exchange;
-  const span = trace?.spans?.upstream(METHODS[kind], exchange.route);
-  return send(span ?? trace).then((result) => {
-    exchange.upstreamMs = performance.now() - startedMs;
-    gateway.metrics.upstreamSeconds.observe({ kind, outcome: result.outcome }, exchange.upstreamMs / 1000);
-    span?.end(result.outcome);
+/** An upstream exchange of a request: keeps its time and its span. */
+export class UpstreamStep {
+  readonly #call: Call;
+  readonly #kind: keyof typeof METHODS;
+  readonly #startedMs = performance.now();
+  readonly #span: (OpenSpan & Carried) | undefined;
+
+  constructor(call: Call, kind: keyof typeof METHODS) {
+    const { route, trace } = call.exchange;
+    this.#call = call;
+    this.#kind = kind;
+    this.#span = trace?.spans?.upstream(METHODS[kind], route);
+  }
+
+  /** What goes along of the request's trace. */
+  get carried(): Carried | undefined {
+    return this.#span ?? this.#call.exchange.trace;
+  }
+
+  /** @param result how the exchange ended; comes back as it is */
+  end<T extends { outcome: string }>(result: T): T {
+    const { gateway, exchange } = this.#call;
+    exchange.upstreamMs = performance.now() - this.#startedMs;
+    const labels = { kind: this.#kind, outcome: result.outcome };
+    gateway.metrics.upstreamSeconds.observe(labels, exchange.upstreamMs / 1000);
+    this.#span?.end(result.outcome);
     return result;
-  });
+  }
 }
 
 /** Waits for a script of the store; keeps its time and its span where somebody wants to know them. */

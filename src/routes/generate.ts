@@ -18,7 +18,7 @@ import {
   sawKeyGood,
   sawTask,
   storeStep,
-  timedUpstream,
+  UpstreamStep,
   upstreamLimited,
 } from "./gateway.ts";
 import type { RefusedKeys } from "./refused.ts";
@@ -37,28 +37,22 @@ const KEY_RULE = "Idempotency-Key must be 1 to 255 visible ASCII characters";
 export async function generate(call: Call, endpoint: GenerationEndpoint): Promise<Answer | undefined> {
   const { config, exchange, gateway, head } = call;
   const path = API_PREFIX + endpoint;
-  const deny = async (early: Refusal): Promise<Answer> => answer(call, await refuseKnown(call, early));
-
   const headFault = jsonHeadFault(head);
-  if (headFault) return deny(headFault);
+  if (headFault) return deny(call, headFault);
   if (head.idempotencyKey !== undefined && !IDEMPOTENCY_KEY.test(head.idempotencyKey)) {
-    return deny(
-      refuse("invalid_request", {
-        text: `Invalid request: ${KEY_RULE}`,
-        details: [{ path: "", message: KEY_RULE }],
-      }),
-    );
+    const details = [{ path: "", message: KEY_RULE }];
+    return deny(call, refuse("invalid_request", { text: `Invalid request: ${KEY_RULE}`, details }));
   }
   continueReading(exchange);
   const bodyFromMs = performance.now();
   const read = await readJson(exchange.req, config.server.bodyTimeoutMs);
   exchange.bodyMs = performance.now() - bodyFromMs;
   if (read.outcome === "client_gone") return undefined;
-  if (read.outcome === "refused") return deny(read.refusal);
+  if (read.outcome === "refused") return deny(call, read.refusal);
   const validation = validateGeneration(endpoint, read.value, config.sourceVideoHost);
   if (!validation.ok) {
     const text = `Invalid request: ${validation.problems[0]?.message}`;
-    return deny(refuse("invalid_request", { text, details: validation.problems }));
+    return deny(call, refuse("invalid_request", { text, details: validation.problems }));
   }
 
   const generation = generationOf(
@@ -94,13 +88,17 @@ export async function generate(call: Call, endpoint: GenerationEndpoint): Promis
   // From here on the client may go: the exchange is finished and the task bound all the same.
   gateway.metrics.holds.inc();
   try {
-    const outcome = await timedUpstream(call, "generate", (carried) =>
-      gateway.upstream(config).generate(path, validation.text, exchange.requestId, carried),
-    );
-    return await settle(call, generation, outcome);
+    const step = new UpstreamStep(call, "generate");
+    const sent = gateway.upstream(config).generate(path, validation.text, exchange.requestId, step.carried);
+    return await settle(call, generation, step.end(await sent));
   } finally {
     gateway.metrics.holds.dec();
   }
+}
+
+/** Refuses before admission. */
+async function deny(call: Call, early: Refusal): Promise<Answer> {
+  return answer(call, await refuseKnown(call, early));
 }
 
 /** The window is still full: no need to ask the store. */
@@ -163,8 +161,7 @@ function refusedAdmission(call: Call, admission: Admission, price: number): Refu
 }
 
 /** BIND on a definite yes, VOID on a definite no; an unknown outcome leaves the hold to its due time. */
-async function settle(call: Call, generation: Generation, outcome: GenerationOutcome): Promise<Answer> {
-  const { gateway, config, exchange } = call;
+function settle(call: Call, generation: Generation, outcome: GenerationOutcome): Promise<Answer> | Answer {
   switch (outcome.outcome) {
     case "accepted":
       return bind(call, generation, outcome.taskId, outcome.data);
@@ -172,10 +169,15 @@ async function settle(call: Call, generation: Generation, outcome: GenerationOut
     case "timed_out":
       return unknown(call, generation, outcome);
     default:
-      exchange.state =
-        (await storeStep(call, "VOID", gateway.store.giveBack(generation, config.tiers))) ?? exchange.state;
-      return answer(call, definiteNo(call, outcome));
+      return giveBack(call, generation, outcome);
   }
+}
+
+async function giveBack(call: Call, generation: Generation, outcome: DefiniteNo): Promise<Answer> {
+  const { gateway, config, exchange } = call;
+  const state = await storeStep(call, "VOID", gateway.store.giveBack(generation, config.tiers));
+  exchange.state = state ?? exchange.state;
+  return answer(call, definiteNo(call, outcome));
 }
 
 async function bind(call: Call, generation: Generation, taskId: string, data: string): Promise<Answer> {
@@ -234,9 +236,9 @@ function unknown(
 async function unmetered(call: Call, generation: Generation, text: string): Promise<Answer> {
   const { gateway, config, exchange, key } = call;
   const upstreamKey = generation.idempotency?.digest ?? exchange.requestId;
-  const outcome = await timedUpstream(call, "generate", (carried) =>
-    gateway.upstream(config).generate(generation.endpoint, text, upstreamKey, carried),
-  );
+  const step = new UpstreamStep(call, "generate");
+  const sent = gateway.upstream(config).generate(generation.endpoint, text, upstreamKey, step.carried);
+  const outcome = step.end(await sent);
   switch (outcome.outcome) {
     case "accepted":
       exchange.taskId = outcome.taskId;

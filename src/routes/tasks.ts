@@ -13,7 +13,7 @@ import {
   sawKeyGood,
   sawTask,
   storeStep,
-  timedUpstream,
+  UpstreamStep,
   upstreamLimited,
 } from "./gateway.ts";
 
@@ -83,9 +83,9 @@ async function ask(
   task: KnownTask,
 ): Promise<{ outcome: PollOutcome; observed: Observed | undefined }> {
   const { gateway, config, exchange, key } = call;
-  const outcome = await timedUpstream(call, "poll", (carried) =>
-    gateway.upstream(config).poll(task.taskId, exchange.requestId, carried),
-  );
+  const step = new UpstreamStep(call, "poll");
+  const asked = gateway.upstream(config).poll(task.taskId, exchange.requestId, step.carried);
+  const outcome = step.end(await asked);
   if (outcome.outcome !== "task" && outcome.outcome !== "gone") return { outcome, observed: undefined };
   const said =
     outcome.outcome === "task"
@@ -135,9 +135,9 @@ function pollRefusal(call: Call, outcome: Exclude<PollOutcome, { outcome: "task"
 
 /** The store is away and the strategy is `allow`: passed through for a task this gateway has seen. */
 async function unmetered(call: Call, taskId: string): Promise<Answer> {
-  const outcome = await timedUpstream(call, "poll", (carried) =>
-    call.gateway.upstream(call.config).poll(taskId, call.exchange.requestId, carried),
-  );
+  const { gateway, config, exchange } = call;
+  const step = new UpstreamStep(call, "poll");
+  const outcome = step.end(await gateway.upstream(config).poll(taskId, exchange.requestId, step.carried));
   return outcome.outcome === "task"
     ? success(outcome.data, [], "unmetered")
     : answer(call, pollRefusal(call, outcome));

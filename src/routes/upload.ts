@@ -8,7 +8,7 @@ import {
   gatewayRefused,
   inspectKey,
   passUnmetered,
-  timedUpstream,
+  UpstreamStep,
   upstreamLimited,
 } from "./gateway.ts";
 
@@ -27,10 +27,10 @@ export async function upload(call: Call): Promise<Answer | undefined> {
     if (!passUnmetered(call, error)) throw error;
   }
   const beforeRead = () => continueReading(exchange);
-  const outcome = await timedUpstream(call, "upload", (carried) =>
-    gateway.uploads(config).send(exchange.req, exchange.requestId, { beforeRead, carried }),
-  );
-  return tell(call, outcome);
+  const step = new UpstreamStep(call, "upload");
+  const { carried } = step;
+  const sent = gateway.uploads(config).send(exchange.req, exchange.requestId, { beforeRead, carried });
+  return tell(call, step.end(await sent));
 }
 
 function tell(call: Call, outcome: UploadOutcome): Answer | undefined {

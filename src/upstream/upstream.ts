@@ -53,9 +53,9 @@ export function createUpstream(options: ExchangeOptions & { idempotent: boolean 
   const attemptsMax = options.idempotent ? ATTEMPTS_MAX : 1;
   return {
     async generate(path, body, requestId, carried) {
-      const headers = ["content-type", "application/json", "accept", "application/json"];
-      headers.push("idempotency-key", requestId, "x-request-id", requestId);
-      if (carried) headers.push(...carried.headers);
+      const type = ["content-type", "application/json", "accept", "application/json"] as const;
+      const ids = ["idempotency-key", requestId, "x-request-id", requestId] as const;
+      const headers = carried ? [...type, ...ids, ...carried.headers] : [...type, ...ids];
       const deadlineMs = performance.now() + options.totalTimeoutMs;
       let unknown: GenerationOutcome | undefined;
       for (let attempt = 1; ; attempt++) {
