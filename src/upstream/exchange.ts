@@ -62,7 +62,7 @@ export function createExchanger(options: ExchangeOptions) {
 
 export type Exchanger = ReturnType<typeof createExchanger>;
 
-/** A request under way, told by undici how it goes; a class, since closures for each cost more (decision 0021). */
+/** A request under way, told by undici how it goes. One object: a closure for each event would cost each request more. */
 class Sending implements Dispatcher.DispatchHandler {
   readonly #resolve: (result: Exchanged) => void;
   readonly #clean: (text: string) => string;
