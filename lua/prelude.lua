@@ -19,8 +19,8 @@ local function store_now()
   return NOW
 end
 
--- `..` prints 14 digits; amounts and stamps have up to 16. Amounts are answered in this form too: ioredis loses the
--- last bit of integers near 2^53.
+-- `..` and JSON print 14 digits; amounts and stamps have up to 16. Amounts are answered in this form too: ioredis loses
+-- the last bit of integers near 2^53.
 local function int(n)
   return string.format("%d", n)
 end
