@@ -1,10 +1,11 @@
 import type { IncomingHttpHeaders } from "node:http";
-import type { Readable, Writable } from "node:stream";
+import type { Readable } from "node:stream";
 import { MIMEType } from "node:util";
 import busboy from "busboy";
 import { type Refusal, refuse } from "../core/errors.ts";
 import { declaresImage, type ImageType, imageTypeOf, MAGIC_BYTES } from "../core/images.ts";
 import { FILE_BYTES_MAX } from "../core/request-limits.ts";
+import { cutBytes, splitAt } from "./upload-split.ts";
 
 /** What a form may have beyond its file: preamble, part headers, boundaries, epilogue. */
 export const FORM_OVERHEAD_BYTES_MAX = 65_536;
@@ -16,18 +17,28 @@ const NAME_LENGTH_MAX = 100;
 /** Longer media types are refused unread: Node takes time with the square of the spaces in one. */
 const TYPE_CHARS_MAX = 256;
 
+const LINE_END = Buffer.from("\r\n");
+const NOTHING = Buffer.alloc(0);
+
+/** Takes the bytes of a file, one write after the other. */
+export interface FileSink {
+  /** Owns the bytes from now on. False: it is full until it has drained. */
+  write(bytes: Buffer): boolean;
+  onDrain(listener: () => void): void;
+}
+
 /** What a form under way reports. */
 export interface FormEvents {
-  /** The file began and its magic bytes are good: its bytes go to the stream that this returns. */
-  image(type: ImageType): Writable;
-  /** The form ended and was valid; every byte of the file is in the stream. */
+  /** The file began and its magic bytes are good: its bytes go where this says. */
+  image(type: ImageType): FileSink;
+  /** The form ended and was valid; every byte of the file is written. */
   whole(): void;
   refused(refusal: Refusal): void;
 }
 
 /** Takes the bytes of a form. Nothing is reported any more once it was stopped. */
 export interface FormParser {
-  /** False: the stream of the image is full, the next bytes are to come after `onDrain`. */
+  /** False: the image's sink is full, the next bytes are to come after `onDrain`. */
   write(chunk: Buffer): boolean;
   end(): void;
   onDrain(listener: () => void): void;
@@ -48,14 +59,22 @@ export function formBoundary(headers: IncomingHttpHeaders): string | Refusal {
 }
 
 /**
- * A parser of forms that have exactly one part, an image in field `file`.
+ * A parser of forms that have exactly one part, an image in field `file`. busboy reads all but the file: of that it gets
+ * no more than what came along with the part's head.
  * @param boundary as `formBoundary` gave it
  */
 export function parseForm(boundary: string, on: FormEvents): FormParser {
+  const delimiter = Buffer.from(`\r\n--${boundary}`);
   let stopped = false;
   let receivedBytes = 0;
   /** All bytes up to and with those in which the file begins; undefined after that. */
   let preface: Buffer[] | undefined = [];
+  /** A file that busboy has just found. */
+  let found: FoundFile | undefined;
+  let image: ImageReading | undefined;
+  let withinFile = false;
+  let full = false;
+  let drained = () => {};
   const fail = (refusal: Refusal) => {
     if (!stopped) on.refused(refusal);
   };
@@ -65,12 +84,12 @@ export function parseForm(boundary: string, on: FormEvents): FormParser {
     defParamCharset: "utf8",
     limits: { parts: 2, files: 1, fieldSize: 0 },
   });
-  form.on("file", (name: string | undefined, file, { mimeType }) => {
+  form.on("file", (name: string | undefined, stream, { mimeType }) => {
     const declared =
       mimeType === "text/plain" ? undeclared(Buffer.concat(preface ?? []), boundary) : mimeType;
     preface = undefined;
-    file.on("error", () => {}); // The form says what is wrong with it.
-    if (name === "file") takeFile(file, declared, { ...on, refused: fail }, () => stopped);
+    stream.on("error", () => {}); // The form says what is wrong with it.
+    if (name === "file") found = { stream, declared };
     else fail(unknownField(name));
   });
   form.on("field", (name: string | undefined) =>
@@ -88,8 +107,46 @@ export function parseForm(boundary: string, on: FormEvents): FormParser {
   );
   form.on("finish", () => {
     if (stopped) return;
-    if (preface) on.refused(invalidForm("/file", "file is required"));
-    else on.whole();
+    if (image) on.whole();
+    else on.refused(invalidForm("/file", "file is required"));
+  });
+
+  const beginFile = ({ stream, declared }: FoundFile, bytes: Buffer) => {
+    // busboy holds back what could be the beginning of a delimiter, also where it is known to be none.
+    const firstBytes = stream.readableLength + cutBytes(bytes, delimiter);
+    stream.resume(); // busboy waits for its end.
+    image = readImage(declared, {
+      open(type) {
+        const sink = on.image(type);
+        sink.onDrain(() => {
+          full = false;
+          drained();
+        });
+        return (bytes) => {
+          full = !sink.write(bytes);
+        };
+      },
+      refused: fail,
+    });
+    withinFile = true;
+    image.take(bytes.subarray(bytes.length - firstBytes));
+  };
+  // As for busboy, a form begins as if with the end of a line.
+  const split = splitAt(delimiter, LINE_END, {
+    between(bytes) {
+      if (stopped) return;
+      if (withinFile) return image?.take(bytes);
+      form.write(bytes);
+      if (found && !stopped) beginFile(found, bytes);
+      found = undefined;
+    },
+    delimiter() {
+      if (stopped) return;
+      if (withinFile) image?.end();
+      withinFile = false;
+      if (!stopped) form.write(delimiter);
+      if (found) fail(invalidForm("/file", "file must not be empty"));
+    },
   });
 
   const write = (chunk: Buffer) => {
@@ -99,55 +156,65 @@ export function parseForm(boundary: string, on: FormEvents): FormParser {
       return false;
     }
     preface?.push(chunk);
-    const ready = form.write(chunk);
+    split.push(chunk);
     if (preface && receivedBytes > FORM_OVERHEAD_BYTES_MAX)
       fail(invalidForm("/file", `file must begin within the first ${FORM_OVERHEAD_BYTES_MAX} bytes`));
-    return ready;
+    return !full;
+  };
+  const end = () => {
+    split.end();
+    if (!stopped) form.end();
   };
   const stop = () => {
     stopped = true;
     preface = undefined;
     form.destroy();
   };
-  return { write, stop, end: () => form.end(), onDrain: (listener) => form.on("drain", listener) };
+  const onDrain = (listener: () => void) => {
+    drained = listener;
+  };
+  return { write, end, stop, onDrain };
+}
+
+interface FoundFile {
+  stream: Readable;
+  declared: string | undefined;
+}
+
+/** Takes the bytes of a file in order; there is at least one. */
+interface ImageReading {
+  take(bytes: Buffer): void;
+  end(): void;
 }
 
 /** Passes a file on from the moment that its magic bytes are known and good. */
-function takeFile(
-  file: Readable,
+function readImage(
   declared: string | undefined,
-  on: FormEvents,
-  stopped: () => boolean,
-): void {
+  on: { open(type: ImageType): (bytes: Buffer) => void; refused(refusal: Refusal): void },
+): ImageReading {
   let fileBytes = 0;
-  let magic = Buffer.alloc(0);
-  let sink: Writable | undefined;
-  const pass = (to: Writable, chunk: Buffer) => {
-    if (to.write(chunk)) return;
-    file.pause();
-    to.once("drain", () => file.resume());
-  };
+  let magic: Buffer = NOTHING;
+  let pass: ((bytes: Buffer) => void) | undefined;
   const begin = () => {
     const type = imageTypeOf(magic);
     if (type === undefined) return on.refused(wrongMedia("file must be a JPEG, PNG, WebP or GIF image"));
     if (!declaresImage(declared, type))
       return on.refused(wrongMedia(`file is declared as ${declared} but is ${type}`));
-    sink = on.image(type);
-    pass(sink, magic);
+    pass = on.open(type);
+    pass(magic);
+    magic = NOTHING;
   };
-  file.on("data", (chunk: Buffer) => {
-    if (stopped()) return;
-    fileBytes += chunk.length;
+  const take = (bytes: Buffer) => {
+    fileBytes += bytes.length;
     if (fileBytes > FILE_BYTES_MAX) return on.refused(fileTooLarge());
-    if (sink) return pass(sink, chunk);
-    magic = Buffer.concat([magic, chunk]);
+    if (pass) return pass(bytes);
+    magic = magic.length === 0 ? bytes : Buffer.concat([magic, bytes]);
     if (magic.length >= MAGIC_BYTES) begin();
-  });
-  file.on("end", () => {
-    if (stopped() || sink) return;
-    if (fileBytes === 0) on.refused(invalidForm("/file", "file must not be empty"));
-    else begin();
-  });
+  };
+  const end = () => {
+    if (!pass) begin();
+  };
+  return { take, end };
 }
 
 /** busboy says text/plain also where a part has no Content-Type, or an unreadable one; only its head can tell. */

@@ -6,7 +6,7 @@ import type { ImageType } from "../../../src/core/images.ts";
 import { FILE_BYTES_MAX } from "../../../src/core/request-limits.ts";
 import { FORM_OVERHEAD_BYTES_MAX, formBoundary, parseForm } from "../../../src/upstream/upload-form.ts";
 import { IMAGE_TYPES, imageOfSize, tinyImage } from "../../support/images.ts";
-import { BOUNDARY, formOf, imageForm } from "./upload-stage.ts";
+import { BOUNDARY, formOf, imageForm, sinkInto } from "./upload-stage.ts";
 
 interface Verdict {
   refusal?: Refusal;
@@ -37,7 +37,7 @@ async function parse(chunks: Buffer[], boundary = BOUNDARY): Promise<Verdict> {
             setImmediate(done);
           },
         });
-        return sink;
+        return sinkInto(sink);
       },
       whole: () => sink?.end(() => settle()),
       refused: settle,
@@ -92,6 +92,15 @@ describe("a form of one image", () => {
       }),
       { numRuns: 100 },
     );
+  });
+
+  test("passes a file that ends like a boundary begins, also where all comes at once", async () => {
+    for (const end of ["\r", "\r\n", "\r\n-", "\r\n--", `\r\n--${BOUNDARY.slice(0, -1)}`, "\r\r\n"]) {
+      const file = Buffer.concat([png, Buffer.from(end)]);
+      expect(await parse([imageForm(file)])).toEqual({ type: "image/png", file });
+      const short = Buffer.concat([Buffer.of(0xff, 0xd8, 0xff), Buffer.from(end.slice(0, 2))]);
+      expect(await parse([imageForm(short, "image/jpeg")])).toEqual({ type: "image/jpeg", file: short });
+    }
   });
 
   test("may have a preamble, an epilogue in a later write, other headers, and be up to the limit", async () => {
@@ -274,6 +283,61 @@ test("no form, however broken, gives two verdicts, none, or a crash", async () =
     ),
     { numRuns: 2_000 },
   );
+});
+
+// Guarantee: what a form is does not depend on how the network cuts it.
+test("a form gets the same verdict in every cut, boundaries and their likes in any place but a part's head", async () => {
+  const crumb = fc.constantFrom(
+    "\r",
+    "\r\n",
+    "\r\n\r\n",
+    "-",
+    "--",
+    BOUNDARY.slice(0, -1),
+    `\r\n--${BOUNDARY}`,
+    `\r\n--${BOUNDARY}-`,
+    `\r\n--${BOUNDARY}--`,
+    `\r\n--${BOUNDARY}\r\nX: y\r\n\r\n`,
+    `\r\n--${BOUNDARY}\r\nContent-Disposition: form-data; name="a"\r\n\r\n`,
+    "GIF89a",
+  );
+  const crumbs = fc.array(crumb, { maxLength: 4 }).map((all) => all.join(""));
+  const heads = fc.constantFrom(
+    'Content-Disposition: form-data; name="file"; filename="a"\r\nContent-Type: image/png',
+    'Content-Disposition: form-data; name="file"; filename="a"\r\nContent-Type: text/plain',
+    'Content-Disposition: form-data; name="file"',
+    "X: y",
+  );
+  const bodies = fc.constantFrom(png.subarray(0, 40).toString("latin1"), "\xff\xd8\xff", "", "text");
+  const verdicts = new Set<number>();
+  await fc.assert(
+    fc.asyncProperty(
+      crumbs,
+      heads,
+      bodies,
+      crumbs,
+      crumbs,
+      fc.array(fc.nat(600), { maxLength: 20 }),
+      async (preamble, head, body, rest, epilogue, cuts) => {
+        const part = `\r\n--${BOUNDARY}\r\n${head}\r\n\r\n${body}${rest}`;
+        const form = Buffer.from(`${preamble}${part}\r\n--${BOUNDARY}--${epilogue}`, "latin1");
+        const { refusal, file } = await parse([form]);
+        verdicts.add(refusal?.status ?? 200);
+        for (const chunks of [chunksAt(form, cuts), chunksOf(form, 1)]) {
+          const cut = await parse(chunks);
+          expect(cut.refusal).toEqual(refusal);
+          if (!refusal) expect(cut.file).toEqual(file);
+        }
+      },
+    ),
+    { numRuns: 500 },
+  );
+  expect(verdicts).toEqual(new Set([200, 400, 415]));
+});
+
+test("a file of one line end before something like a boundary gets its verdict", async () => {
+  const like = Buffer.from(`\r\r\n--${BOUNDARY}\nX: y\r\n`);
+  expect(status(await parse([formOf([{ filename: "a", type: "image/png", body: like }])]))).toBe(415);
 });
 
 describe("headers", () => {

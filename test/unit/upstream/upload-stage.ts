@@ -1,8 +1,10 @@
 import { once } from "node:events";
 import http, { type IncomingHttpHeaders, type IncomingMessage } from "node:http";
 import net, { type AddressInfo } from "node:net";
+import type { Writable } from "node:stream";
 import { expect } from "vitest";
 import { createUploadTunnel, type UploadOptions, type UploadOutcome } from "../../../src/upstream/upload.ts";
+import type { FileSink } from "../../../src/upstream/upload-form.ts";
 
 export const BOUNDARY = "----client7MA4YWxkTrZu0gW";
 export const UPLOADED = {
@@ -43,6 +45,14 @@ function headOf({ head, name = "file", filename, type }: Part): string {
 /** The form that should pass. */
 export function imageForm(body: Buffer, type: string | undefined = "image/png"): Buffer {
   return formOf([{ filename: "cat.png", type, body }]);
+}
+
+/** Where a form's file can go, if not to an upstream. */
+export function sinkInto(stream: Writable): FileSink {
+  return {
+    write: (bytes) => stream.write(bytes),
+    onDrain: (listener) => void stream.on("drain", listener),
+  };
 }
 
 const open: (() => Promise<void> | void)[] = [];

@@ -19,6 +19,7 @@ import {
   openPost,
   post,
   type Received,
+  sinkInto,
   UPLOADED,
   until,
 } from "./upload-stage.ts";
@@ -257,7 +258,8 @@ describe("a slow client", () => {
     };
     const refused = new Promise<Refusal>((resolve) => {
       const body = readUpload(req, BOUNDARY, 50, {
-        image: () => new Writable({ highWaterMark: 1, write: (_chunk, _encoding, done) => pass(done) }),
+        image: () =>
+          sinkInto(new Writable({ highWaterMark: 1, write: (_chunk, _encoding, done) => pass(done) })),
         whole: () => {},
         gone: () => {},
         refused: (refusal) => {
