@@ -85,7 +85,12 @@ export const MUTANTS: readonly Mutant[] = [
     "  local ok, answer",
     "  table.remove(item[1])\n  local ok, answer",
   ),
-  mutant("an item loses its clock", "batch", "{ ARGV[1], ARGV[2], unpack", '{ "", ARGV[2], unpack'),
+  mutant(
+    "replies come in the wrong order",
+    "batch",
+    "replies[at] = answer",
+    "table.insert(replies, 1, answer)",
+  ),
   mutant(
     "every item gets the names of the one before",
     "batch",
