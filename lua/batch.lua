@@ -1,6 +1,6 @@
 -- Stands behind every verb that serves requests (src/store/scripts.ts joins them): the verb's body is the function
 -- `run`, which is called for each item of a call. An item that fails leaves its neighbours alone. Items and replies are
--- one word of JSON each: a word of its own for each name cost more than the work itself (decision 0020).
+-- one word of JSON: a word of its own for each name and number cost the gateway more (decision 0020).
 --
 -- KEYS  1 a name of the first item: tells a Redis Cluster where the call goes. The items' other names are of that
 --       partition, too, but need not be on a single server

@@ -49,21 +49,18 @@ export function createListener(options: ListenerOptions): Listener {
   // Lines beyond Node's default of 2,000 would vanish, Authorization among them; maxHeaderSize bounds them.
   server.maxHeadersCount = 0;
   /** Each connection, and its answers that are unfinished or whose requests are. */
-  const owed = new Map<Duplex, ServerResponse[]>();
+  const owed = new Map<Duplex, Set<ServerResponse>>();
   server.on("connection", (socket) => {
-    owed.set(socket, []);
+    owed.set(socket, new Set());
     socket.once("close", () => owed.delete(socket));
   });
   function paid(this: ServerResponse): void {
-    if (this.req.complete) forget(this);
-    else this.req.once("close", () => forget(this));
-  }
-  function forget(answer: ServerResponse): void {
-    const answers = owed.get(answer.req.socket);
-    if (answers) answers.splice(answers.indexOf(answer), 1);
+    const forget = (): void => void owed.get(this.req.socket)?.delete(this);
+    if (this.req.complete) forget();
+    else this.req.once("close", forget);
   }
   const owe = (req: IncomingMessage, res: ServerResponse): void => {
-    owed.get(req.socket)?.push(res);
+    owed.get(req.socket)?.add(res);
     res.on("close", paid);
   };
   server.on("request", (req, res) => {
@@ -96,7 +93,7 @@ export function createListener(options: ListenerOptions): Listener {
   });
   return Object.assign(server, {
     closeQuietConnections(): void {
-      for (const [socket, answers] of owed) if (answers.length === 0) socket.destroy();
+      for (const [socket, answers] of owed) if (answers.size === 0) socket.destroy();
     },
     setTimeouts({ headersTimeoutMs, keepAliveTimeoutMs }: Timeouts): void {
       server.headersTimeout = headersTimeoutMs;

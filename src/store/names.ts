@@ -50,6 +50,16 @@ export const partitionNames = (partition: number) => ({
   accounts: `${tag(partition)}:accounts`,
 });
 
+/** The lists of open requests of all partitions, each partition's two together. */
+export const openLists = (partitions: number) =>
+  Array.from({ length: partitions }, (_, partition) => {
+    const { holds, polls } = partitionNames(partition);
+    return [
+      { list: "holds" as const, name: holds, partition },
+      { list: "polls" as const, name: polls, partition },
+    ];
+  }).flat();
+
 /** Names of one account beyond those of its keys. */
 export const accountNames = (partition: number, accountId: string) => ({
   account: `${tag(partition)}:account:${accountId}`,

@@ -1,6 +1,6 @@
 import type { Connection } from "./connection.ts";
 import { many } from "./keys.ts";
-import { partitionNames, requestName } from "./names.ts";
+import { openLists, requestName } from "./names.ts";
 
 /** There while the next survey is not due yet, over all gateways. */
 const SURVEY_TURN = "tg:survey-turn";
@@ -70,11 +70,7 @@ export function createSurveys(connection: Connection) {
     /** Counts, list by list; those without an entry, as most are, cost one round trip together. */
     async take(): Promise<Survey> {
       const survey = emptySurvey(Math.round(connection.nowMs()));
-      const partitions = Array.from({ length: connection.facts()?.partitions ?? 0 }, (_, at) => at);
-      const lists = partitions.flatMap((partition) => {
-        const { holds, polls } = partitionNames(partition);
-        return [holds, polls].map((name) => ({ name, partition }));
-      });
+      const lists = openLists(connection.facts()?.partitions ?? 0);
       const sizes = await command((redis) =>
         many<number, { name: string }>(redis, lists, (pipe, { name }) => pipe.zcard(name)),
       );

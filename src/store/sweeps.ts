@@ -2,7 +2,15 @@ import type { Tiers } from "../core/limits.ts";
 import { packTiers, voidKeys } from "./calls.ts";
 import type { Connection } from "./connection.ts";
 import { many, storeNowMs } from "./keys.ts";
-import { claimName, keyRef, partitionClaimName, partitionNames, requestName, taskName } from "./names.ts";
+import {
+  claimName,
+  keyRef,
+  openLists,
+  partitionClaimName,
+  partitionNames,
+  requestName,
+  taskName,
+} from "./names.ts";
 
 /** A request that is due: a hold to void, or a bound task to ask for. */
 export interface OpenRequest {
@@ -59,13 +67,7 @@ export function createSweeps(connection: Connection, leaseMs: () => number, nowM
     nowMs: () => nowMs?.() ?? connection.nowMs(),
 
     async due() {
-      const names = Array.from({ length: connection.facts()?.partitions ?? 0 }, (_, at) =>
-        partitionNames(at),
-      );
-      const lists = names.flatMap(({ holds, polls }, partition) => [
-        { list: "holds" as const, name: holds, partition },
-        { list: "polls" as const, name: polls, partition },
-      ]);
+      const lists = openLists(connection.facts()?.partitions ?? 0);
       return command(async (redis) => {
         const atMs = nowMs?.() ?? (await storeNowMs(redis));
         const firsts = await many<string[], { name: string }>(redis, lists, (pipe, { name }) =>
