@@ -47,44 +47,48 @@ const badBody = (message: string): Refusal =>
  * Reads and parses a JSON body, at most 256 KiB in at most `timeoutMs` in all. Always settles; after a refusal the
  * rest of the body is still unread (see `drainBody`).
  */
-export function readJson(req: IncomingMessage, timeoutMs: number): Promise<BodyResult> {
-  // Its `close` came while the key was looked up and will not come again: only the timeout would end this.
-  if (req.destroyed) return Promise.resolve({ outcome: "client_gone" });
+export async function readJson(req: IncomingMessage, timeoutMs: number): Promise<BodyResult> {
+  // Node's parser goes on only after the handler has returned; most bodies have come with their head, and are whole
+  // then. They need neither listeners nor a timer.
+  await undefined;
+  // Its `close` may have come while the key was looked up, and will not come again.
+  if (req.destroyed) return { outcome: "client_gone" };
+  return req.complete ? parseBytes((req.read() as Buffer | null) ?? NOTHING) : readPieces(req, timeoutMs);
+}
+
+const NOTHING = Buffer.alloc(0);
+
+function readPieces(req: IncomingMessage, timeoutMs: number): Promise<BodyResult> {
   return new Promise((resolve) => {
-    let chunks: Buffer[] = [];
+    const chunks: Buffer[] = [];
     let bytes = 0;
-    let settled = false;
     const timer = setTimeout(
       () => settle({ outcome: "refused", refusal: refuse("request_timeout") }),
       timeoutMs,
     );
     const settle = (result: BodyResult): void => {
-      settled = true;
       clearTimeout(timer);
-      chunks = [];
+      req.off("data", take).off("end", parse).off("close", gone);
       if (!req.complete) req.pause();
       resolve(result);
     };
-    const gone = (): void => {
-      if (!settled) settle({ outcome: "client_gone" });
-    };
-    // The listeners stay: taking them off again would cost each request more than their silence does, and an `error`
-    // without one would end the process.
-    req.on("data", (chunk: Buffer) => {
-      if (settled) return;
+    const take = (chunk: Buffer): void => {
       bytes += chunk.length;
       if (bytes > JSON_BODY_BYTES_MAX) settle({ outcome: "refused", refusal: tooLarge() });
       else chunks.push(chunk);
-    });
-    req.on("end", () => {
-      if (!settled) settle(parseBytes(chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks)));
-    });
-    req.on("close", gone);
-    req.on("error", gone);
+    };
+    const parse = (): void => settle(parseBytes(Buffer.concat(chunks)));
+    const gone = (): void => settle({ outcome: "client_gone" });
+    req.on("data", take).on("end", parse).on("close", gone);
+    // Stays: an `error` without a listener would end the process. A `close` follows it.
+    req.on("error", ignore);
   });
 }
 
+const ignore = (): void => undefined;
+
 function parseBytes(bytes: Buffer): BodyResult {
+  if (bytes.length > JSON_BODY_BYTES_MAX) return { outcome: "refused", refusal: tooLarge() };
   const parsed = parseJsonBytes(bytes);
   return parsed.ok
     ? { outcome: "read", value: parsed.value }

@@ -1,4 +1,5 @@
 import { type Dispatcher, Pool } from "undici";
+import { atTurnEnd } from "../core/turn.ts";
 import { withoutSecret } from "./secret.ts";
 
 const ANSWER_BYTES_MAX = 1024 * 1024;
@@ -36,6 +37,9 @@ export function createExchanger(options: ExchangeOptions) {
   });
   const authorization = options.apiKey === undefined ? [] : ["authorization", `Bearer ${options.apiKey}`];
   const clean = withoutSecret(options.apiKey);
+  const dispatch = atTurnEnd<[Dispatcher.DispatchOptions, Sending]>((requests) => {
+    for (const [request, sending] of requests) pool.dispatch(request, sending);
+  });
 
   return {
     /**
@@ -53,7 +57,7 @@ export function createExchanger(options: ExchangeOptions) {
       return new Promise((resolve) => {
         const sending = new Sending(resolve, clean, budgetMs);
         const request = { path: basePath + path, method, headers: [...authorization, ...headers], body };
-        pool.dispatch(request, sending);
+        dispatch([request, sending]);
       });
     },
     close: (): Promise<void> => pool.destroy(),
