@@ -45,7 +45,7 @@ export async function generate(call: Call, endpoint: GenerationEndpoint): Promis
   }
   continueReading(exchange);
   const bodyFromMs = performance.now();
-  const read = await readJson(exchange.req, config.server.bodyTimeoutMs);
+  const read = await readJson(exchange.req, head.contentLength, config.server.bodyTimeoutMs);
   exchange.bodyMs = performance.now() - bodyFromMs;
   if (read.outcome === "client_gone") return undefined;
   if (read.outcome === "refused") return deny(call, read.refusal);
