@@ -1,6 +1,8 @@
+import { hash } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { type Redis, ReplyError } from "ioredis";
+import { ScriptCall } from "./script-call.ts";
 
 /** The verbs, each `lua/<verb>.lua`. Their headers say what KEYS, ARGV and replies are. */
 export const VERBS = [
@@ -60,16 +62,14 @@ export function scriptSource(verb: Verb, folder: string = FOLDER): string {
 }
 
 /**
- * Teaches a client the verbs. ioredis sends EVALSHA and, on NOSCRIPT alone, EVAL once more.
+ * Teaches a client the verbs. It sends EVALSHA and, on NOSCRIPT alone, EVAL once more.
  * @param folder where the Lua files are; tests give mutants
  */
 export function defineScripts(redis: Redis, folder: string = FOLDER): Scripts {
-  const commands = {} as Record<Verb, (words: (string | number)[]) => Promise<unknown>>;
+  const commands = {} as Record<Verb, Run>;
   const scripts = {} as Scripts;
   for (const verb of VERBS) {
-    redis.defineCommand(verb, { lua: scriptSource(verb, folder) });
-    const command = Reflect.get(redis, verb) as (...words: unknown[]) => Promise<unknown>;
-    commands[verb] = (words) => command.apply(redis, words);
+    commands[verb] = runnerOf(redis, scriptSource(verb, folder));
     scripts[verb] = BATCHED.has(verb)
       ? async (keys, args) => {
           const [reply] = await scripts.batch(verb, [{ keys, args }]);
@@ -80,6 +80,19 @@ export function defineScripts(redis: Redis, folder: string = FOLDER): Scripts {
   }
   scripts.batch = (verb, items) => commands[verb](wordsOf(items)).then(repliesOf);
   return scripts;
+}
+
+/** Sends one script. @param words the number of names, then KEYS, then ARGV */
+type Run = (words: (string | number)[]) => Promise<unknown>;
+
+function runnerOf(redis: Redis, source: string): Run {
+  const sha = hash("sha1", source);
+  const send = (call: ScriptCall) => redis.sendCommand(call) as Promise<unknown>;
+  return (words) =>
+    send(new ScriptCall("evalsha", [sha, ...words])).catch((error: Error) => {
+      if (!error.message.startsWith("NOSCRIPT")) throw error;
+      return send(new ScriptCall("eval", [source, ...words]));
+    });
 }
 
 const taught = new WeakMap<Redis, Scripts>();
