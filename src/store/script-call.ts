@@ -19,7 +19,7 @@ interface Inside {
 /**
  * A command of ioredis that settles its promise in methods. ioredis' own gives each command functions of its own to do
  * so, and V8's young collector lets no object with such properties go: all commands, their words and replies moved to
- * the old heap, 4 KB for each request, and its pauses were six times as long. Decision 0026.
+ * the old heap, 4 KB for each request, and its pauses were six times as long. Decision 0027.
  */
 export class ScriptCall extends Command {
   /** @param words as EVAL and EVALSHA take them */

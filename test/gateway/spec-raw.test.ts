@@ -1,3 +1,4 @@
+import { setTimeout as pause } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
 import { givenGateway, limitsOf, type TestGateway, until } from "../support/gateway.ts";
 import {
@@ -237,6 +238,25 @@ describe("Upgrade and Expect", () => {
     expect((await raw.answer()).status).toBe(status);
     expect(raw.interim).toEqual([]);
   });
+});
+
+// A body that comes whole with its head is read another way than one in pieces.
+test("a body is read however the network cuts it, and the connection serves the next request", async () => {
+  const { key } = await gateway.givenKey();
+  const raw = await client();
+  const request = rawGeneration(key, BOAT);
+  const body = request.indexOf("\r\n\r\n") + 4;
+  const cuts = [[], [body], [body + 1], [request.length - 1], [10, body, body + 5], []];
+  for (const places of cuts) {
+    for (const [at, from] of [0, ...places].entries()) {
+      raw.write(request.slice(from, places[at]));
+      await pause(20);
+    }
+    expect((await raw.answer()).status).toBe(200);
+  }
+  raw.write(request + request);
+  expect((await raw.answer()).status).toBe(200);
+  expect((await raw.answer()).status).toBe(200);
 });
 
 test("431 reaches a client that goes on sending", async () => {

@@ -97,3 +97,11 @@ test("an upstream that repeats our credential in its words is not believed so fa
   expect(outcome).toMatchObject({ outcome: "refused", text: "bad key [redacted]" });
   await stop();
 });
+
+test("what undici itself refuses to send is known to be unsent", async () => {
+  const { upstream, requests, stop } = await givenUpstream((socket) => socket.write(ANSWER));
+  const outcome = await upstream.generate("/a path", "{}", "r1");
+  expect(outcome).toMatchObject({ outcome: "unreachable", detail: expect.stringContaining("path") });
+  expect(requests()).toBe(0);
+  await stop();
+});
