@@ -18,7 +18,7 @@ interface Inside {
 
 /**
  * A command of ioredis that settles its promise in methods. ioredis' own gives each command functions of its own to do
- * so, and V8's young collector lets no object with such properties go: all commands, their words and replies moved to
+ * so, and V8's young collector takes thousands of such objects in a row for alive: commands, words and replies moved to
  * the old heap, 4 KB for each request, and its pauses were six times as long. Decision 0027.
  */
 export class ScriptCall extends Command {
@@ -40,8 +40,14 @@ const methods: Partial<Inside> & ThisType<Inside> = {
     });
   },
   resolve(reply) {
+    let value: unknown;
+    try {
+      value = this.transformReply(reply);
+    } catch (error) {
+      return this.reject(error as Error);
+    }
     this._clearTimers();
-    this.accept(this.transformReply(reply));
+    this.accept(value);
     this.isResolved = true;
     this.isSettled = true;
   },

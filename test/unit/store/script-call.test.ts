@@ -42,3 +42,13 @@ test("an error is answered as it came", async () => {
   call.reject(new Error("NOSCRIPT No matching script"));
   await expect(call.promise).rejects.toThrow("NOSCRIPT No matching script");
 });
+
+test("a reply that cannot be read is an error of its call, not of the process", async () => {
+  const call = givenCall();
+  const unreadable = Buffer.from("reply");
+  unreadable.toString = () => {
+    throw new Error("Cannot create a string longer than 0x1fffffe8 characters");
+  };
+  call.resolve(unreadable);
+  await expect(call.promise).rejects.toThrow("Cannot create a string");
+});
