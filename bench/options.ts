@@ -5,13 +5,13 @@ import { SCENARIOS } from "./scenarios/index.ts";
 
 const HELP = `npm run bench -- [options]
 
-  --full           everything, about half an hour; writes docs/performance.md
+  --full           everything, about an hour; writes docs/performance.md
   --only A,B       only these scenarios
   --profile LOAD   no figures, but where the gateway's time goes: generation, refusal, poll or upload
   --tree DIR       measure the gateway of another checkout; more than once: beside each other
   --rounds N       rounds of each comparison (3)
   --seconds N      length of a measured interval (quick: 3, full: 5)
-  --warm-up N      seconds of load before each interval (quick: 4, full: 12): Node compiles what is hot meanwhile
+  --warm-up N      seconds of load before each interval (quick: 4, full: 24): Node compiles what is hot meanwhile
   --first          on a machine that others use too: go before their programs (as root)
 `;
 
@@ -62,7 +62,7 @@ export function readOptions(args: string[]): Options {
       trees: values.tree ?? [`${import.meta.dirname}/..`],
       rounds: count(values.rounds),
       seconds: count(values.seconds ?? (full ? "5" : "3")),
-      warmUpSeconds: count(values["warm-up"] ?? (full ? "12" : "4")),
+      warmUpSeconds: count(values["warm-up"] ?? (full ? "24" : "4")),
     };
   } catch (error) {
     const { message } = error as Error;

@@ -4,7 +4,7 @@ import { type Interval, measure } from "../interval.ts";
 import { emptyStore, issueKeys } from "../keys.ts";
 import { saturate, type Target, warmUp, writeTargets } from "../load/wrk.ts";
 import type { Context, Table } from "../scenario.ts";
-import type { RunningSubject, Subject } from "../subjects/subject.ts";
+import { type RunningSubject, type Subject, warmUpOf } from "../subjects/subject.ts";
 import { short } from "../targets.ts";
 import type { Tree } from "../tree.ts";
 
@@ -69,7 +69,7 @@ async function once(context: Context, entry: Entry): Promise<Interval> {
     const { connections = CONNECTIONS } = entry;
     const load = (length: number) =>
       saturate(world.folder, running.url, targets, { seconds: length, connections });
-    await warmUp(load, warmUpSeconds);
+    await warmUp(load, warmUpOf(entry.subject, warmUpSeconds));
     const interval = await measure(world.calibration, running.pid, world.redisPid, () => load(seconds));
     await entry.check(interval, running);
     return interval;

@@ -10,7 +10,7 @@ import { recordCalls } from "../subjects/calls.ts";
 import { gatewaySubject } from "../subjects/gateway.ts";
 import { nginxLuaSubject } from "../subjects/nginx-lua.ts";
 import { nodeSubject } from "../subjects/node.ts";
-import type { Subject } from "../subjects/subject.ts";
+import { type Subject, warmUpOf } from "../subjects/subject.ts";
 import { judge } from "../targets.ts";
 import type { Tree } from "../tree.ts";
 import { median } from "./compare.ts";
@@ -25,6 +25,7 @@ const PAUSE_MS = 500;
 /** No program at all: the load goes to the upstream itself. */
 const direct: Subject = {
   name: "direct",
+  native: true,
   start: async (world) => ({ url: world.upstreamUrl, pid: process.pid, stop: async () => {} }),
 };
 
@@ -41,7 +42,7 @@ async function once({ world, warmUpSeconds }: Context, subject: Subject, tree: T
     const file = writeTargets(world.folder, "targets", targets);
     await warmUp(
       (seconds) => saturate(world.folder, running.url, file, { seconds, connections: 64 }),
-      warmUpSeconds,
+      warmUpOf(subject, warmUpSeconds),
     );
     await pace(world.folder, running.url, targets, { ...LOAD, seconds: SETTLE_SECONDS });
     const watched = watchCore(subject === direct ? [] : processTree(running.pid));

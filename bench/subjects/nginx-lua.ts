@@ -22,6 +22,7 @@ const STATIC = /\{(key|account|tag)\}/g;
 export function nginxLuaSubject(tree: Tree, calls: Calls, admitOnly = false): Subject {
   return {
     name: admitOnly ? "nginx + Lua, admit only" : "nginx + Lua",
+    native: true,
     start: (world, keys) => startNginxLua(world, tree, calls, keys, admitOnly),
   };
 }

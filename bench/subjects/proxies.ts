@@ -8,6 +8,7 @@ import type { Subject } from "./subject.ts";
 /** nginx that only proxies. */
 export const nginxProxy: Subject = {
   name: "nginx alone",
+  native: true,
   async start(world) {
     const port = await freePort();
     const { host } = new URL(world.upstreamUrl);
@@ -27,6 +28,7 @@ server {
 /** haproxy that only proxies. */
 export const haproxyProxy: Subject = {
   name: "haproxy alone",
+  native: true,
   async start(world) {
     const port = await freePort();
     const file = join(world.folder, "haproxy.cfg");

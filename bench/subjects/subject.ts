@@ -15,6 +15,17 @@ export interface RunningSubject {
 export interface Subject {
   /** As tables name it. */
   name: string;
+  /** Machine code from its start: nothing is compiled while it runs, or next to nothing. */
+  native?: true;
   /** Starts it in front of the world's upstream, for these keys. */
   start(world: World, keys: readonly IssuedKey[]): Promise<RunningSubject>;
 }
+
+const NATIVE_WARM_UP_SECONDS = 6;
+
+/**
+ * Seconds of load before a program is measured.
+ * @param seconds what one on Node gets
+ */
+export const warmUpOf = ({ native }: Subject, seconds: number): number =>
+  native ? Math.min(seconds, NATIVE_WARM_UP_SECONDS) : seconds;

@@ -26,8 +26,8 @@ export function createLogger(level: string, to: DestinationStream = stdout()): L
 export const dropped = { lines: 0 };
 
 /**
- * Standard output that never ends the process: lines that cannot be written are counted instead. The lines of one turn
- * of the event loop are written together, synchronously, at its end or when the process ends.
+ * Standard output that never ends the process: lines that cannot be written are counted instead. The lines of one
+ * callback of the event loop are written together, synchronously, at its end or when the process ends.
  */
 function stdout(): DestinationStream {
   const out = destination({ fd: 1, sync: true });
@@ -48,7 +48,7 @@ function stdout(): DestinationStream {
   process.on("exit", flush);
   return {
     write(line) {
-      if (lines === 0) setImmediate(flush);
+      if (lines === 0) queueMicrotask(flush);
       text += line;
       lines++;
     },

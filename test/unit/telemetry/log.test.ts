@@ -1,0 +1,36 @@
+import { spawnSync } from "node:child_process";
+import { join } from "node:path";
+import { expect, test } from "vitest";
+
+const LOG = join(import.meta.dirname, "../../../src/telemetry/log.ts");
+
+/** What a process of its own writes to standard output; it logs as the gateway does. */
+const outputOf = (script: string): string => {
+  const source = `import fs from "node:fs"; import { createLogger } from "${LOG}"; const log = createLogger("info"); ${script}`;
+  return spawnSync(process.execPath, ["--input-type=module", "-e", source], { encoding: "utf8" }).stdout;
+};
+
+test("lines are out when the callback that wrote them has ended: a process killed after it has lost none", () => {
+  const output = outputOf(`
+    setImmediate(() => { log.info("first"); log.info("second"); });
+    setImmediate(() => process.kill(process.pid, "SIGKILL"));
+  `);
+  expect(output).toContain("first");
+  expect(output).toContain("second");
+});
+
+test("the lines of one callback are one write", () => {
+  const output = outputOf(`
+    const write = fs.writeSync;
+    let writes = 0;
+    fs.writeSync = (...words) => { writes++; return write(...words); };
+    setImmediate(() => { for (let line = 0; line < 100; line++) log.info({ line }, "one of many"); });
+    setTimeout(() => { fs.writeSync = write; log.info({ writes }, "counted"); }, 50);
+  `);
+  expect(output.match(/one of many/g)).toHaveLength(100);
+  expect(output).toContain('"writes":1,');
+});
+
+test("lines that were not written yet are written when the process ends", () => {
+  expect(outputOf('log.info("last words"); process.exit(0);')).toContain("last words");
+});
