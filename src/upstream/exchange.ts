@@ -1,5 +1,4 @@
 import { type Dispatcher, Pool } from "undici";
-import { atTurnEnd } from "../core/turn.ts";
 import { withoutSecret } from "./secret.ts";
 
 const ANSWER_BYTES_MAX = 1024 * 1024;
@@ -37,9 +36,6 @@ export function createExchanger(options: ExchangeOptions) {
   });
   const authorization = options.apiKey === undefined ? [] : ["authorization", `Bearer ${options.apiKey}`];
   const clean = withoutSecret(options.apiKey);
-  const dispatch = atTurnEnd<[Dispatcher.DispatchOptions, Sending]>((requests) => {
-    for (const [request, sending] of requests) pool.dispatch(request, sending);
-  });
 
   return {
     /**
@@ -56,8 +52,9 @@ export function createExchanger(options: ExchangeOptions) {
     ): Promise<Exchanged> {
       return new Promise((resolve) => {
         const sending = new Sending(resolve, clean, budgetMs);
+        // undici looks at an idle connection once more and writes at the end of the turn, as we do: decision 0026.
         const request = { path: basePath + path, method, headers: [...authorization, ...headers], body };
-        dispatch([request, sending]);
+        pool.dispatch(request, sending);
       });
     },
     close: (): Promise<void> => pool.destroy(),
