@@ -69,6 +69,8 @@ export function parseForm(boundary: string, on: FormEvents): FormParser {
   let receivedBytes = 0;
   /** All bytes up to and with those in which the file begins; undefined after that. */
   let preface: Buffer[] | undefined = [];
+  /** The last bytes that busboy was given before it found the file. */
+  let before = NOTHING;
   /** A file that busboy has just found. */
   let found: FoundFile | undefined;
   let image: ImageReading | undefined;
@@ -112,8 +114,10 @@ export function parseForm(boundary: string, on: FormEvents): FormParser {
   });
 
   const beginFile = ({ stream, declared }: FoundFile, bytes: Buffer) => {
-    // busboy holds back what could be the beginning of a delimiter, also where it is known to be none.
-    const firstBytes = stream.readableLength + cutBytes(bytes, delimiter);
+    // busboy holds back what could be the beginning of a delimiter, also where it is known to be none: at the end of
+    // these bytes, and at the end of those before, where a head's end and a file that begins with `-` look like one.
+    const given = Buffer.concat([before, bytes]);
+    const firstBytes = stream.readableLength + cutBytes(given, delimiter);
     stream.resume(); // busboy waits for its end.
     image = readImage(declared, {
       open(type) {
@@ -129,7 +133,7 @@ export function parseForm(boundary: string, on: FormEvents): FormParser {
       refused: fail,
     });
     withinFile = true;
-    image.take(bytes.subarray(bytes.length - firstBytes));
+    image.take(given.subarray(given.length - firstBytes));
   };
   // As for busboy, a form begins as if with the end of a line.
   const split = splitAt(delimiter, LINE_END, {
@@ -138,6 +142,7 @@ export function parseForm(boundary: string, on: FormEvents): FormParser {
       if (withinFile) return image?.take(bytes);
       form.write(bytes);
       if (found && !stopped) beginFile(found, bytes);
+      else before = Buffer.concat([before, bytes]).subarray(-delimiter.length);
       found = undefined;
     },
     delimiter() {
@@ -145,7 +150,10 @@ export function parseForm(boundary: string, on: FormEvents): FormParser {
       if (withinFile) image?.end();
       withinFile = false;
       if (!stopped) form.write(delimiter);
-      if (found) fail(invalidForm("/file", "file must not be empty"));
+      before = delimiter;
+      // Found only now: it is empty, or all of it looked like the beginning of a delimiter.
+      if (found)
+        fail(found.stream.readableLength > 0 ? noImage() : invalidForm("/file", "file must not be empty"));
     },
   });
 
@@ -197,7 +205,7 @@ function readImage(
   let pass: ((bytes: Buffer) => void) | undefined;
   const begin = () => {
     const type = imageTypeOf(magic);
-    if (type === undefined) return on.refused(wrongMedia("file must be a JPEG, PNG, WebP or GIF image"));
+    if (type === undefined) return on.refused(noImage());
     if (!declaresImage(declared, type))
       return on.refused(wrongMedia(`file is declared as ${declared} but is ${type}`));
     pass = on.open(type);
@@ -246,6 +254,10 @@ function unknownField(name: string | undefined): Refusal {
 
 function wrongMedia(why: string): Refusal {
   return refuse("unsupported_media_type", { text: `Unsupported media type: ${why}` });
+}
+
+function noImage(): Refusal {
+  return wrongMedia("file must be a JPEG, PNG, WebP or GIF image");
 }
 
 function fileTooLarge(): Refusal {

@@ -335,6 +335,18 @@ test("a form gets the same verdict in every cut, boundaries and their likes in a
   expect(verdicts).toEqual(new Set([200, 400, 415]));
 });
 
+test.each(["-\rGIF89a", "--\rGIF89a", `--${BOUNDARY.slice(0, -1)}GIF89a`, "-"])(
+  "no byte is lost of a file that begins like the rest of a boundary: %j",
+  async (body) => {
+    const form = formOf([{ filename: "a", type: "image/gif", body: Buffer.from(body) }]);
+    expect(status(await parse([form]))).toBe(415);
+    for (let length = 1; length < form.length; length++)
+      expect(status(await parse(chunksOf(form, length))), `${length} bytes at a time`).toBe(415);
+    for (let at = 1; at < form.length; at++)
+      expect(status(await parse(chunksAt(form, [at]))), `cut at ${at}`).toBe(415);
+  },
+);
+
 test("a file of one line end before something like a boundary gets its verdict", async () => {
   const like = Buffer.from(`\r\r\n--${BOUNDARY}\nX: y\r\n`);
   expect(status(await parse([formOf([{ filename: "a", type: "image/png", body: like }])]))).toBe(415);
