@@ -75,7 +75,7 @@ if live < length then redis.call("LTRIM", window, 0, live) end
 redis.call("SADD", slots, request_id)
 redis.call("HSET", KEYS[2], "held", int(held + price), "total_requests", int(tonumber(money[3] or 0) + 1))
 redis.call("HSET", request, "state", "held", "account_id", key.account_id, "key_id", ARGV[4], "price", ARGV[5],
-  "endpoint", ARGV[6], "admitted_at", int(now), "stamp", clock, "day", int(key.day), "due_at", due_at)
+  "endpoint", ARGV[6], "admitted_at", clock, "due_at", due_at)
 redis.call("ZADD", KEYS[6], due_at, request_id)
 if KEYS[7] then
   redis.call("HSET", request, "idempotency", ARGV[11])

@@ -4,8 +4,8 @@
 -- uncollected, its slot taken even above the limit. DESIGN section 3.
 --
 -- KEYS  1 request (hash)  2 account (hash)  3 slots (set)  4 polls (zset: request id by ms)  5 ledger (stream)
---       6 task (hash)  7 claim (string: who owns the task id)  8 done (zset: request id by ms)
---       9 holds (zset: request id by due ms)  10 idempotency (hash; only with an Idempotency-Key)
+--       6 task (string: who owns the task id)  7 done (zset: request id by ms)  8 holds (zset: request id by due ms)
+--       9 idempotency (hash; only with an Idempotency-Key)
 -- ARGV  1 now (ms or empty)  2 tiers (unused)  3 request id  4 account id  5 key id  6 price (credits)
 --       7 endpoint (path)  8 task id  9 ms until the sweeper may ask
 --       10 the answer's data (JSON; only with an Idempotency-Key)  11 fingerprint  12 idempotency lifetime (ms)
@@ -24,9 +24,9 @@ local state = record[1]
 -- What was fixed at admission counts; ARGV only for a request that the store has forgotten.
 local price = tonumber(record[3] or ARGV[6])
 if record[2] and record[2] ~= task_id then return { "conflict", now } end
--- The first write is the claim: it fails where another has it, and nothing after it can.
-local owner = redis.call("SET", KEYS[7], request_id, "NX", "GET")
-if owner and owner ~= request_id then return { "conflict", now } end
+-- The first write takes the task id: it fails where another has it, and nothing after it can.
+local owner = redis.call("SET", task, task_text(request_id, ARGV[5], account_id, int(now)), "NX", "GET")
+if owner and string.match(owner, "^%S+") ~= request_id then return { "conflict", now } end
 if state == "bound" or state == "finished" then return { "bound", now } end
 
 local outcome = "bound"
@@ -42,25 +42,23 @@ if outcome ~= "uncollected" then
     task_id, { "request_id", request_id, "key_id", ARGV[5] })
 end
 if state == "held" then
-  redis.call("HSET", request, "state", "bound", "task_id", task_id, "bound_at", int(now), "due_at", due_at)
-  redis.call("ZREM", KEYS[9], request_id)
+  redis.call("HSET", request, "state", "bound", "task_id", task_id, "bound_at", int(now))
+  redis.call("ZREM", KEYS[8], request_id)
 else
   redis.call("HSET", request, "state", "bound", "account_id", account_id, "key_id", ARGV[5], "price", int(price),
-    "endpoint", ARGV[7], "task_id", task_id, "bound_at", int(now), "due_at", due_at)
+    "endpoint", ARGV[7], "task_id", task_id, "bound_at", int(now))
   if outcome == "uncollected" then redis.call("HSET", request, "uncollected", "1") end
   redis.call("PERSIST", request)
   redis.call("SADD", slots, request_id)
-  redis.call("ZREM", KEYS[8], request_id)
+  redis.call("ZREM", KEYS[7], request_id)
 end
 redis.call("ZADD", KEYS[4], due_at, request_id)
-redis.call("HSET", task, "account_id", account_id, "request_id", request_id, "key_id", ARGV[5],
-  "created_at", int(now))
-if KEYS[10] then
-  local first = redis.call("HGET", KEYS[10], "request_id")
+if KEYS[9] then
+  local first = redis.call("HGET", KEYS[9], "request_id")
   if not first or first == request_id then
-    redis.call("HSET", KEYS[10], "request_id", request_id, "fingerprint", ARGV[11], "task_id", task_id,
+    redis.call("HSET", KEYS[9], "request_id", request_id, "fingerprint", ARGV[11], "task_id", task_id,
       "response", ARGV[10], "due_at", due_at)
-    redis.call("PEXPIRE", KEYS[10], ARGV[12])
+    redis.call("PEXPIRE", KEYS[9], ARGV[12])
     redis.call("HSET", request, "idempotency", ARGV[13])
   end
 end

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- COLLECT: forgets a finished or void request after its retention. The ledger keeps what it cost.
 --
--- KEYS  1 request (hash)  2 done (zset: request id by ms)  3 task (hash)  4 claim (string); 3 and 4 only with a task
+-- KEYS  1 request (hash)  2 done (zset: request id by ms)  3 task (string; only where there is one)
 -- ARGV  1 now (ms or empty)  2 tiers (unused)  3 request id  4 retention (ms)
 -- RETURNS outcome
 --   collected
@@ -15,7 +15,7 @@ end
 redis.call("DEL", KEYS[1])
 redis.call("ZREM", KEYS[2], ARGV[3])
 if KEYS[3] then
-  redis.call("DEL", KEYS[3])
-  if redis.call("GET", KEYS[4]) == ARGV[3] then redis.call("DEL", KEYS[4]) end
+  local task = read_task(KEYS[3])
+  if task and task.request_id == ARGV[3] then redis.call("DEL", KEYS[3]) end
 end
 return { "collected" }

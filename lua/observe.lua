@@ -2,7 +2,7 @@
 -- OBSERVE: what the upstream says of a task now. Completed or failed ends it once: the slot comes back, a failed
 -- task is refunded if it was charged. An ended task never changes again. DESIGN section 3.
 --
--- KEYS  1 task (hash)  2 request (hash)  3 account (hash)  4 slots of the creating key (set)  5 polls (zset: request id by ms)
+-- KEYS  1 task (string)  2 request (hash)  3 account (hash)  4 slots of the creating key (set)  5 polls (zset: request id by ms)
 --       6 ledger (stream)  7 done (zset: request id by ms)
 --       8 key  9 window  10 slots of the polling key (only for a client's poll)
 -- ARGV  1 now (ms or empty)  2 tiers  3 request id  4 account id
@@ -22,19 +22,25 @@ local task, request, account = KEYS[1], KEYS[2], KEYS[3]
 local request_id, account_id, status, data = ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 local key = KEYS[8] and read_key(KEYS[8], now)
 
-local function answer(outcome, refunded)
-  local kept = redis.call("HMGET", task, "status", "data")
-  return reply(outcome, now, key, KEYS[9], KEYS[10], kept[1] or "", kept[2] or "", int(refunded or 0))
+local kept = read_task(task) or { request_id = request_id, status = "", data = "" }
+local record = redis.call("HMGET", request, "state", "price", "endpoint", "task_id", "uncollected", "gone_count",
+  "gone_since", "key_id", "bound_at")
+local state = record[1]
+
+local function keep()
+  local owner = task_text(request_id, record[8], account_id, record[9])
+  redis.call("SET", task, owner .. " " .. int(now) .. " " .. status .. " " .. data)
+  kept.status, kept.data = status, data
 end
 
-local record = redis.call("HMGET", request, "state", "price", "endpoint", "task_id", "uncollected", "gone_count",
-  "gone_since", "key_id")
-local state = record[1]
+local function answer(outcome, refunded)
+  return reply(outcome, now, key, KEYS[9], KEYS[10], kept.status, kept.data, int(refunded or 0))
+end
+
+if kept.request_id ~= request_id then return answer("missing") end
 if state == "finished" then
   -- The same end again may carry fresher links; any other claim about an ended task is ignored.
-  if redis.call("HGET", task, "status") == status then
-    redis.call("HSET", task, "data", data, "observed_at", int(now))
-  end
+  if kept.status == status then keep() end
   redis.call("ZREM", KEYS[5], request_id)
   return answer("already_finished")
 end
@@ -58,7 +64,7 @@ if status == "gone" or status == "expired" or status == "released" then
 else
   ended_by = "upstream"
 end
-redis.call("HSET", task, "status", status, "data", data, "observed_at", int(now))
+keep()
 if status ~= "completed" and status ~= "failed" then
   redis.call("ZADD", KEYS[5], int(now + tonumber(ARGV[8])), request_id)
   return answer("observed")

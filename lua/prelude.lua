@@ -89,6 +89,29 @@ local function read_window(window, clock)
   return length - gone, length, stamp_at(window, -gone - 1)
 end
 
+-- A task's record, or nil: the request that owns the task id, its key and account, when it was bound (ms); once the
+-- upstream has said something of it, also when that was (ms), the status and the data (JSON), else three empty texts.
+local function read_task(name)
+  local text = redis.call("GET", name)
+  if not text then return nil end
+  local request_id, key_id, account_id, bound_at, observed_at, status, data =
+    string.match(text, "^(%S+) (%S+) (%S+) (%S+) ?(%S*) ?(%S*) ?(.*)$")
+  return {
+    request_id = request_id,
+    key_id = key_id,
+    account_id = account_id,
+    bound_at = bound_at,
+    observed_at = observed_at,
+    status = status,
+    data = data,
+  }
+end
+
+-- Its text before the upstream has said anything; what it says follows after a space.
+local function task_text(request_id, key_id, account_id, bound_at)
+  return request_id .. " " .. key_id .. " " .. account_id .. " " .. bound_at
+end
+
 -- A reply: outcome, the store's clock, the five numbers of the headers, the key's tier, then what the verb adds.
 -- An empty window resets now.
 local function reply_with(outcome, now, key, live, oldest, active, ...)

@@ -16,12 +16,12 @@ local request, account, window, slots = KEYS[1], KEYS[2], KEYS[4], KEYS[5]
 local request_id, reason = ARGV[3], ARGV[4]
 local key = read_key(KEYS[3], now)
 
-local function forget_admission(stamp)
-  redis.call("LREM", window, 1, stamp)
+local function forget_admission(admitted_at)
+  redis.call("LREM", window, 1, admitted_at)
   redis.call("HINCRBY", account, "total_requests", -1)
 end
 
-local record = redis.call("HMGET", request, "state", "price", "stamp", "day", "due_at", "reason")
+local record = redis.call("HMGET", request, "state", "price", "admitted_at", "due_at", "reason")
 local state = record[1]
 if not state then
   redis.call("ZREM", KEYS[6], request_id)
@@ -33,7 +33,7 @@ if not state then
 end
 if state == "void" then
   -- The sweeper came first: what only `unsent` takes back is still to be taken.
-  if reason == "unsent" and record[6] ~= "unsent" then
+  if reason == "unsent" and record[5] ~= "unsent" then
     redis.call("HSET", request, "reason", reason)
     forget_admission(record[3])
   end
@@ -41,7 +41,7 @@ if state == "void" then
   return reply("void", now, key, window, slots)
 end
 if state ~= "held" then return reply("bound", now, key, window, slots) end
-if reason == "due" and now < tonumber(record[5]) then return reply("not_due", now, key, window, slots) end
+if reason == "due" and now < tonumber(record[4]) then return reply("not_due", now, key, window, slots) end
 
 redis.call("HINCRBY", account, "held", int(-tonumber(record[2])))
 redis.call("SREM", slots, request_id)
@@ -49,8 +49,9 @@ redis.call("ZREM", KEYS[6], request_id)
 redis.call("HSET", request, "state", "void", "reason", reason, "void_at", int(now))
 redis.call("ZADD", KEYS[7], int(now), request_id)
 if key then
-  local day = redis.call("HMGET", KEYS[3], "day", "day_count")
-  if day[1] == record[4] and tonumber(day[2]) > 0 then redis.call("HINCRBY", KEYS[3], "day_count", -1) end
+  local counted = redis.call("HMGET", KEYS[3], "day", "day_count")
+  local same_day = tonumber(counted[1]) == math.floor(tonumber(record[3]) / DAY_MS)
+  if same_day and tonumber(counted[2]) > 0 then redis.call("HINCRBY", KEYS[3], "day_count", -1) end
 end
 if reason == "unsent" then forget_admission(record[3]) end
 if KEYS[8] and redis.call("HGET", KEYS[8], "request_id") == request_id then redis.call("DEL", KEYS[8]) end

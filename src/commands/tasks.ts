@@ -46,14 +46,14 @@ function inWords(release: Release, requestId: string): string {
   }
 }
 
-function shown({ requestId, record, task }: TaskView): Record<string, unknown> {
+function shown({ requestId, record, seen, dueAtMs }: TaskView): Record<string, unknown> {
   const time = (name: string): string | undefined =>
     record[name] === undefined ? undefined : iso(Number(record[name]));
   return {
     request_id: requestId,
     task_id: record.task_id,
     state: record.state,
-    status: task.status ?? record.status,
+    status: seen?.status ?? record.status,
     account_id: record.account_id,
     key_id: record.key_id,
     endpoint: record.endpoint,
@@ -64,8 +64,8 @@ function shown({ requestId, record, task }: TaskView): Record<string, unknown> {
     admitted_at: time("admitted_at"),
     bound_at: time("bound_at"),
     // The next question to the upstream, or the end of a hold.
-    due_at: record.state === "held" || record.state === "bound" ? time("due_at") : undefined,
-    observed_at: task.observed_at === undefined ? undefined : iso(Number(task.observed_at)),
+    due_at: dueAtMs === undefined ? undefined : iso(dueAtMs),
+    observed_at: seen === undefined ? undefined : iso(seen.atMs),
     void_at: time("void_at"),
     finished_at: time("finished_at"),
   };

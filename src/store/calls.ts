@@ -1,14 +1,6 @@
 import { type LimitState, SHADOW_LIMITS, type ShadowLimit, type Tiers } from "../core/limits.ts";
 import type { Observation } from "../core/tasks.ts";
-import {
-  claimName,
-  idempotencyName,
-  type KeyRef,
-  keyRef,
-  partitionClaimName,
-  requestName,
-  taskName,
-} from "./names.ts";
+import { idempotencyName, type KeyRef, keyRef, requestName, taskName } from "./names.ts";
 import type { Admission, Generation, ObservedTask } from "./operations.ts";
 import type { Reply } from "./scripts.ts";
 
@@ -41,7 +33,7 @@ export function admitArgs(
   return [now, packTiers(tiers), ...request, fingerprint, IDEMPOTENCY_MS, digest];
 }
 
-/** KEYS of BIND, in the order of its header. @param clustered whether claims are kept in partitions */
+/** KEYS of BIND, in the order of its header. @param clustered whether tasks are kept in partitions */
 export function bindKeys(
   { key, requestId, idempotency }: Generation,
   taskId: string,
@@ -50,11 +42,10 @@ export function bindKeys(
   const { names, partition } = key;
   const { account, slots, polls, ledger, done, holds } = names;
   const request = requestName(partition, requestId);
-  const task = taskName(partition, taskId);
-  const claim = clustered ? partitionClaimName(partition, taskId) : claimName(taskId);
-  if (!idempotency) return [request, account, slots, polls, ledger, task, claim, done, holds];
+  const task = taskName(taskId, partition, clustered);
+  if (!idempotency) return [request, account, slots, polls, ledger, task, done, holds];
   const name = idempotencyName(partition, idempotency.digest);
-  return [request, account, slots, polls, ledger, task, claim, done, holds, name];
+  return [request, account, slots, polls, ledger, task, done, holds, name];
 }
 
 /** ARGV of BIND, in the order of its header. @param now Unix ms, empty for the store's clock */
@@ -78,10 +69,15 @@ export function voidKeys(key: KeyRef, requestId: string, idempotencyDigest: stri
   return keys;
 }
 
-/** KEYS of OBSERVE without a poller's, in the order of its header. */
-export function observeKeys(task: ObservedTask, accountId: string, partition: number): string[] {
+/** KEYS of OBSERVE without a poller's, in the order of its header. @param clustered as of BIND */
+export function observeKeys(
+  task: ObservedTask,
+  accountId: string,
+  partition: number,
+  clustered: boolean,
+): string[] {
   const { account, slots, polls, ledger, done } = keyRef(task.creatorKeyId, accountId, partition).names;
-  const keys = [taskName(partition, task.taskId), requestName(partition, task.requestId)];
+  const keys = [taskName(task.taskId, partition, clustered), requestName(partition, task.requestId)];
   keys.push(account, slots, polls, ledger, done);
   return keys;
 }

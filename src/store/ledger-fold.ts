@@ -41,6 +41,10 @@ export interface AccountFold {
 /** A request's record as HGETALL answers it; empty when it was collected. */
 export type RequestRecord = Readonly<Record<string, string>>;
 
+const DAY_MS = 86_400_000;
+/** The day by UTC that an admission counts in, as days since 1970. @param admittedAt Unix ms as stored */
+export const dayOf = (admittedAt: string): number => Math.floor(Number(admittedAt) / DAY_MS);
+
 /** The ledger of one partition, read from its beginning up to `lastId`. */
 export interface LedgerFold {
   lastId: string;
@@ -162,8 +166,8 @@ export function compareRecord(
     return;
   }
   // A request that was void before its task came (`reason`) gave its place in the day back.
-  if (record.day === undefined || record.reason !== undefined) return;
-  const day = Number(record.day);
+  if (record.admitted_at === undefined || record.reason !== undefined) return;
+  const day = dayOf(record.admitted_at);
   const seen = fold.daily.get(entry.keyId);
   if (!seen || seen.day < day) fold.daily.set(entry.keyId, { day, count: 1 });
   else if (seen.day === day) seen.count++;

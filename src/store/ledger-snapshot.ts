@@ -1,6 +1,13 @@
 import type { Redis } from "ioredis";
 import { LEDGER_PAGE, type LedgerEntry, ledgerEntry, recordOf, type StreamEntry } from "./ledger-entries.ts";
-import type { AccountFold, Invariant, LedgerFold, Report, RequestRecord } from "./ledger-fold.ts";
+import {
+  type AccountFold,
+  dayOf,
+  type Invariant,
+  type LedgerFold,
+  type Report,
+  type RequestRecord,
+} from "./ledger-fold.ts";
 import { accountNames, keyRef, requestName } from "./names.ts";
 import { scriptsOf } from "./scripts.ts";
 
@@ -130,7 +137,7 @@ function checkKey(
     if (request.account_id !== accountId) complain("requests", `belongs to account ${request.account_id}`);
     if (request.state === "held") {
       holds += Number(request.price);
-      if (Number(request.day) === day) today++;
+      if (dayOf(request.admitted_at ?? "") === day) today++;
     }
     if (request.state === "bound" && request.uncollected === undefined && !fold.charged.has(id)) {
       complain("requests", "is bound, but was never charged");
@@ -171,8 +178,8 @@ function checkLimits(accountId: string, key: KeySnapshot, open: RequestRecord[],
 }
 
 /** Not one that was void before its task came, nor one that the store had forgotten. */
-const wasAdmitted = ({ stamp, reason }: RequestRecord): boolean =>
-  stamp !== undefined && reason === undefined;
+const wasAdmitted = ({ admitted_at, reason }: RequestRecord): boolean =>
+  admitted_at !== undefined && reason === undefined;
 
 function checkWindow(accountId: string, key: KeySnapshot, open: RequestRecord[], report: Report): void {
   const { keyId, record } = key;
@@ -184,7 +191,7 @@ function checkWindow(accountId: string, key: KeySnapshot, open: RequestRecord[],
   const missing = new Map<string, number>();
   for (const request of open) {
     // One that was void before its task came may have given its place in the window back.
-    const { stamp } = request;
+    const stamp = request.admitted_at;
     if (!wasAdmitted(request) || Number(stamp) <= clockMs - WINDOW_MS) continue;
     missing.set(stamp!, (missing.get(stamp!) ?? 0) + 1);
   }

@@ -25,7 +25,7 @@ export interface KeyNames {
 /** `tg:meta`: what is fixed at the first start (hash). */
 export const META = "tg:meta";
 
-/** `tg:index:<digest>`: "key id, space, account id"; immutable. The only name besides claims outside a partition. */
+/** `tg:index:<digest>`: "key id, space, account id"; immutable. The only name besides those of tasks outside a partition. */
 export const indexName = (digest: string): string => `tg:index:${digest}`;
 
 /** Hash tag of a partition: all names that carry it share one Redis Cluster slot. */
@@ -91,16 +91,16 @@ export function keyRef(keyId: string, accountId: string, partition: number): Key
 export const requestName = (partition: number, requestId: string): string =>
   `${tag(partition)}:request:${requestId}`;
 
-export const taskName = (partition: number, taskId: string): string => `${tag(partition)}:task:${taskId}`;
-
 /** The idempotency record; `digest` covers account and customer's key. */
 export const idempotencyName = (partition: number, digest: string): string =>
   `${tag(partition)}:idempotency:${digest}`;
 
 /**
- * Who owns an upstream task id, over all partitions. On Redis Cluster a script cannot reach outside its
- * partition, so there the script sees a claim inside it and the store takes this one first.
+ * A task's record, which says who owns its id: one over all partitions. On Redis Cluster a script cannot reach outside
+ * its partition, so there the record is inside it.
  */
+export const taskName = (taskId: string, partition: number, clustered: boolean): string =>
+  clustered ? `${tag(partition)}:task:${taskId}` : `tg:task:${taskId}`;
+
+/** On Redis Cluster only: who owns a task id over all partitions, which the store takes before the record. */
 export const claimName = (taskId: string): string => `tg:claim:${taskId}`;
-export const partitionClaimName = (partition: number, taskId: string): string =>
-  `${tag(partition)}:claim:${taskId}`;

@@ -3,7 +3,8 @@ import { OperatorError, requireAccountId } from "./accounts.ts";
 import { many, storeNowMs } from "./keys.ts";
 import { type LedgerEntry, latestEntries } from "./ledger-entries.ts";
 import { accountNames, partitionNames, partitionOf, requestName, taskName } from "./names.ts";
-import { partitionsOf } from "./partitions.ts";
+import { isCluster, partitionsOf } from "./partitions.ts";
+import { sightingOf } from "./tasks.ts";
 
 /** Names or records asked for at a time: about a millisecond of Redis. */
 const PAGE = 500;
@@ -138,12 +139,16 @@ export async function oldOpenRequests(
   }
   old.sort((a, b) => a.admittedAtMs - b.admittedAtMs);
   const shown = old.slice(0, most);
-  const statuses = await many<string | null, (typeof shown)[number]>(redis, shown, (pipe, view) =>
-    pipe.hget(taskName(view.partition, view.taskId), "status"),
+  const cluster = await isCluster(redis);
+  const tasks = await many<string | null, (typeof shown)[number]>(redis, shown, (pipe, view) =>
+    pipe.get(taskName(view.taskId, view.partition, cluster)),
   );
   const open = await countOpen(redis, partitions);
   return {
-    requests: shown.map(({ partition: _, ...view }, at) => ({ ...view, status: statuses[at] ?? "" })),
+    requests: shown.map(({ partition: _, ...view }, at) => ({
+      ...view,
+      status: sightingOf(tasks[at] ?? null)?.status ?? "",
+    })),
     old: old.length,
     open,
     complete: lookedAt < OPEN_LOOKED_AT_MAX || lookedAt >= open,

@@ -150,7 +150,7 @@ export function createStore(connection: Connection, nowMs?: () => number): Store
     },
 
     async inspectTask({ names, accountId, partition }, taskId, cacheMs, tiers) {
-      const keys = [names.key, names.window, names.slots, taskName(partition, taskId)];
+      const keys = [names.key, names.window, names.slots, taskName(taskId, partition, cluster())];
       const reply = await call("inspect", keys, [now(), packTiers(tiers), accountId, cacheMs]);
       const common = { state: stateOf(reply), tier: String(reply[7]) };
       if (reply[0] !== "task") return { outcome: reply[0] as "unknown_key" | "not_found", ...common };
@@ -168,7 +168,7 @@ export function createStore(connection: Connection, nowMs?: () => number): Store
     },
 
     async observe({ partition, accountId, task }, said, { refundFailed, pollMs, poller, tiers }) {
-      const keys = observeKeys(task, accountId, partition);
+      const keys = observeKeys(task, accountId, partition, cluster());
       if (poller) keys.push(poller.names.key, poller.names.window, poller.names.slots);
       const args = observeArgs(now(), tiers, task.requestId, accountId, said, refundFailed, pollMs);
       const reply = await call("observe", keys, args);

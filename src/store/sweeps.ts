@@ -2,15 +2,7 @@ import type { Tiers } from "../core/limits.ts";
 import { packTiers, voidKeys } from "./calls.ts";
 import type { Connection } from "./connection.ts";
 import { many, storeNowMs } from "./keys.ts";
-import {
-  claimName,
-  keyRef,
-  openLists,
-  partitionClaimName,
-  partitionNames,
-  requestName,
-  taskName,
-} from "./names.ts";
+import { claimName, keyRef, openLists, partitionNames, requestName, taskName } from "./names.ts";
 
 /** A request that is due: a hold to void, or a bound task to ask for. */
 export interface OpenRequest {
@@ -112,10 +104,7 @@ export function createSweeps(connection: Connection, leaseMs: () => number, nowM
       for (const requestId of ids) {
         const taskId = await command((redis) => redis.hget(requestName(partition, requestId), "task_id"));
         const keys = [requestName(partition, requestId), done];
-        if (taskId) {
-          const claim = cluster ? partitionClaimName(partition, taskId) : claimName(taskId);
-          keys.push(taskName(partition, taskId), claim);
-        }
+        if (taskId) keys.push(taskName(taskId, partition, cluster));
         const [outcome] = await call("collect", keys, [now(), "", requestId, Math.round(retentionMs)]);
         if (outcome === "collected") {
           collected++;

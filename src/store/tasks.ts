@@ -3,8 +3,8 @@ import { endedTask } from "../core/tasks.ts";
 import { OperatorError } from "./accounts.ts";
 import { observeArgs, observeKeys, packTiers, voidKeys } from "./calls.ts";
 import { many } from "./keys.ts";
-import { claimName, keyRef, requestName, taskName } from "./names.ts";
-import { partitionsOf } from "./partitions.ts";
+import { claimName, keyRef, partitionNames, requestName, taskName } from "./names.ts";
+import { isCluster, partitionsOf } from "./partitions.ts";
 import { scriptsOf } from "./scripts.ts";
 
 /** The scripts want tiers for the numbers that they answer; nobody reads them here. */
@@ -18,8 +18,22 @@ export interface TaskView {
   partition: number;
   /** The request's record, as its names in the store say. Times are Unix ms. */
   record: Readonly<Record<string, string>>;
-  /** What was last seen of its task; empty while it has none. */
-  task: Readonly<Record<string, string>>;
+  /** What was last seen of its task, if it has one and anything was. */
+  seen: Sighting | undefined;
+  /** When its hold ends, or the sweeper asks the upstream again, Unix ms; only while it is open. */
+  dueAtMs: number | undefined;
+}
+
+/** What the upstream said of a task, and when: Unix ms. */
+interface Sighting {
+  status: string;
+  atMs: number;
+}
+
+/** What a task's record says was last seen; see `read_task` in lua/prelude.lua. */
+export function sightingOf(record: string | null): Sighting | undefined {
+  const [, , , , atMs, status] = record?.split(" ", 6) ?? [];
+  return status === undefined ? undefined : { status, atMs: Number(atMs) };
 }
 
 export type Release =
@@ -30,11 +44,13 @@ export type Release =
   | { outcome: "already_finished" | "already_void" };
 
 /**
- * Finds a request by its own id or by its task's. A claim does not say which partition it points to, so all are asked.
+ * Finds a request by its own id or by its task's. An id does not say which partition it is of, so all are asked.
  * @throws OperatorError when there is none
  */
 export async function findTask(redis: Redis, id: string): Promise<TaskView> {
-  const requestId = (await redis.get(claimName(id))) ?? id;
+  const cluster = await isCluster(redis);
+  const owner = await redis.get(cluster ? claimName(id) : taskName(id, 0, false));
+  const [requestId = id] = owner?.split(" ", 1) ?? [];
   const places = Array.from({ length: await partitionsOf(redis) }, (_, partition) => partition);
   const records = await many<Record<string, string>, number>(redis, places, (pipe, partition) =>
     pipe.hgetall(requestName(partition, requestId)),
@@ -46,8 +62,12 @@ export async function findTask(redis: Redis, id: string): Promise<TaskView> {
       `no task or request ${id}; ended ones are forgotten after tasks.retention, and an X-Request-Id of the client's own ` +
         "is only in the log, as client_request_id beside ours",
     );
-  const task = record.task_id ? await redis.hgetall(taskName(partition, record.task_id)) : {};
-  return { requestId, partition, record, task };
+  const task = record.task_id ? await redis.get(taskName(record.task_id, partition, cluster)) : null;
+  const dueAt =
+    record.state === "bound" ? await redis.zscore(partitionNames(partition).polls, requestId) : record.due_at;
+  const isOpen = record.state === "held" || record.state === "bound";
+  const dueAtMs = isOpen && dueAt ? Number(dueAt) : undefined;
+  return { requestId, partition, record, seen: sightingOf(task), dueAtMs };
 }
 
 /**
@@ -90,7 +110,7 @@ async function endTask(redis: Redis, view: TaskView): Promise<number | undefined
   const task = { taskId, requestId, creatorKeyId: record.key_id ?? "" };
   const said = { status: "released" as const, data: endedTask(taskId, Number(record.bound_at ?? 0)) };
   const reply = await scriptsOf(redis).observe(
-    observeKeys(task, accountId, partition),
+    observeKeys(task, accountId, partition, await isCluster(redis)),
     observeArgs("", NO_TIERS, requestId, accountId, said, true, 0),
   );
   return reply[0] === "finished" ? Number(reply[10]) : undefined;

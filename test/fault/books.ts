@@ -25,8 +25,7 @@ export interface RequestBook {
   endedBy: string;
   idempotency: string;
   uncollected: boolean;
-  stamp: number;
-  day: number;
+  /** By its key's clock. */
   admittedMs: number;
   boundMs: number;
   finishedMs: number;
@@ -126,13 +125,11 @@ function requestBook(id: string, fields: Fields): RequestBook {
     endedBy: fields.ended_by ?? "",
     idempotency: fields.idempotency ?? "",
     uncollected: fields.uncollected === "1",
-    stamp: ms("stamp"),
-    day: ms("day"),
     admittedMs: ms("admitted_at"),
     boundMs: ms("bound_at"),
     finishedMs: ms("finished_at"),
     voidMs: ms("void_at"),
-    admitted: fields.stamp !== undefined,
+    admitted: fields.admitted_at !== undefined,
   };
 }
 

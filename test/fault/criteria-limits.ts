@@ -65,13 +65,13 @@ export function slotsAndDaysKept({ accounts }: Books): Finding {
     late += admitted.filter(isLate).length;
     const most = highest(admitted.flatMap((request) => slotSteps(request).slice(0, 2)));
     if (most > maxConcurrent) violations.push(`${keyId}: ${most} tasks at a time, ${maxConcurrent} allowed`);
-    for (const [day, own] of Map.groupBy(admitted, (request) => request.day)) {
+    for (const [day, own] of Map.groupBy(admitted, dayOf)) {
       const busiest = highest(own.flatMap(daySteps));
       if (busiest > dailyLimit)
         violations.push(`${keyId}: ${busiest} requests on day ${day}, ${dailyLimit} allowed`);
     }
     const today = admitted.filter(
-      ({ day, state, voidMs }) => day === keyDay && state !== "void" && !(voidMs > 0),
+      (request) => dayOf(request) === keyDay && request.state !== "void" && !(request.voidMs > 0),
     );
     if (keyDay >= 0 && dayCount !== today.length) {
       violations.push(`${keyId}: day_count ${dayCount}, ${today.length} requests count`);
@@ -95,8 +95,10 @@ export function slotsFree({ accounts, requests, due }: Books): Finding {
 
 const isLate = ({ state, voidMs }: RequestBook): boolean => state !== "void" && voidMs > 0;
 
+const dayOf = ({ admittedMs }: RequestBook): number => Math.floor(admittedMs / DAY_MS);
+
 const stampsOf = (requests: readonly RequestBook[]): number[] =>
-  requests.map(({ stamp }) => stamp).sort((a, b) => a - b);
+  requests.map(({ admittedMs }) => admittedMs).sort((a, b) => a - b);
 
 /** How many of the sorted stamps are above a bound: the index of the first. */
 function firstAbove(sorted: readonly number[], bound: number): number {
@@ -153,7 +155,7 @@ function occupancyOf(account: AccountBook) {
   const stamps = stampsOf(admitted);
   const slots = timeline(admitted.flatMap(slotSteps));
   const days = new Map(
-    [...Map.groupBy(admitted, ({ day }) => day)].map(([day, own]) => [day, timeline(own.flatMap(daySteps))]),
+    [...Map.groupBy(admitted, dayOf)].map(([day, own]) => [day, timeline(own.flatMap(daySteps))]),
   );
   return {
     wasFull(code: 2001 | 2002 | 2003, fromMs: number, toMs: number): boolean {

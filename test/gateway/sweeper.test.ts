@@ -218,7 +218,7 @@ test("records are collected after their retention; the ledger stays", async () =
   } finally {
     await collector.stop();
   }
-  expect(await redis.client.exists(taskName(partition, taskId), `tg:claim:${taskId}`)).toBe(0);
+  expect(await redis.client.exists(taskName(taskId, partition, false))).toBe(0);
   const books = await readBooks(redis.client, key);
   expectSound(books);
   expect(books.entries).toHaveLength(3);

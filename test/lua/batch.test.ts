@@ -52,20 +52,20 @@ test.each(["account", "slots", "window"] as const)(
   },
 );
 
-test("a BIND whose claim cannot be read fails alone, and charges nothing", async () => {
+test("a BIND whose task cannot be read fails alone, and charges nothing", async () => {
   const key = await stage.givenKey();
   const generations = [stage.request(key), stage.request(key), stage.request(key)];
   for (const generation of generations) await stage.admit(generation);
   const calls: ScriptCall[] = [];
   for (const generation of generations) calls.push(await stage.onItsWay(() => stage.bind(generation)));
-  const claim = calls[1]!.keys[6]!;
-  expect(claim).toContain(taskOf(generations[1]!));
-  await stage.redis.hset(claim, "of another", "type");
+  const task = calls[1]!.keys[5]!;
+  expect(task).toContain(taskOf(generations[1]!));
+  await stage.redis.hset(task, "of another", "type");
   expect(await outcomes(calls)).toEqual(["bound", "WRONGTYPE", "bound"]);
   expect(await stage.requestRecord(generations[1]!)).toMatchObject({ state: "held" });
   expect(await stage.credits(key)).toMatchObject({ balance: 970, totalUsed: 20, state: { active: 3 } });
   expect(await stage.held(key)).toBe(10);
-  await stage.redis.del(claim);
+  await stage.redis.del(task);
   expect(await stage.bind(generations[1]!)).toBe("bound");
 });
 

@@ -64,15 +64,19 @@ async function checkSlots(run: Run, records: readonly Fields[]): Promise<void> {
 function checkLimits(run: Run, records: readonly Fields[]): void {
   for (const { keyId } of run.refs) {
     const { rateLimit, dailyLimit } = run.widest.get(keyId)!;
-    const admitted = records.filter(({ key_id, stamp }) => key_id === keyId && stamp !== undefined);
-    const stamps = admitted.filter(({ reason }) => reason !== "unsent").map(({ stamp }) => Number(stamp));
+    const admitted = records.filter(
+      ({ key_id, admitted_at }) => key_id === keyId && admitted_at !== undefined,
+    );
+    const stamps = admitted
+      .filter(({ reason }) => reason !== "unsent")
+      .map(({ admitted_at }) => Number(admitted_at));
     for (const end of stamps) {
       const inside = stamps.filter((stamp) => stamp > end - WINDOW_MS && stamp <= end).length;
       must(inside <= rateLimit, "4: never more than the limit in 60 s");
     }
     const days = new Map<number, number>();
-    for (const { stamp } of admitted.filter(({ void_at }) => void_at === undefined)) {
-      const day = Math.floor(Number(stamp) / DAY_MS);
+    for (const { admitted_at } of admitted.filter(({ void_at }) => void_at === undefined)) {
+      const day = Math.floor(Number(admitted_at) / DAY_MS);
       days.set(day, (days.get(day) ?? 0) + 1);
     }
     must(Math.max(0, ...days.values()) <= dailyLimit, "4: never more than the limit in a day");
@@ -94,7 +98,7 @@ async function checkBounds(run: Run, records: readonly Fields[]): Promise<void> 
     if (!records.some(({ id }) => id === requestId)) return;
     const expiring = await expires(requestName(key.partition, requestId));
     must(expiring === (tombstone === true), "of requests, only tombstones expire");
-    if (taskId) must(!(await expires(taskName(key.partition, taskId))), "tasks never expire");
+    if (taskId) must(!(await expires(taskName(taskId, key.partition, false))), "tasks never expire");
   });
   const ofKeysOfCustomers = [...run.world.idempotency].map(async ([digest, { request }]) => {
     const lifetimeMs = await redis.pttl(idempotencyName(request.key.partition, digest));

@@ -197,9 +197,19 @@ export const MUTANTS: readonly Mutant[] = [
     'if redis.call("SCARD", slots) >= key.max_concurrent then return reply("concurrency_limited", now, key, window, slots) end\nlocal live, length',
   ),
   // bind
-  mutant("another's task id is taken", "bind", "if owner and owner ~= request_id then", "if false then"),
-  mutant("another's claim is written over", "bind", 'request_id, "NX", "GET")', 'request_id, "GET")'),
-  mutant("a replay is a conflict", "bind", "if owner and owner ~= request_id then", "if owner then"),
+  mutant(
+    "another's task id is taken",
+    "bind",
+    'if owner and string.match(owner, "^%S+") ~= request_id then',
+    "if false then",
+  ),
+  mutant("another's task is written over", "bind", 'int(now)), "NX", "GET")', 'int(now)), "GET")'),
+  mutant(
+    "a replay is a conflict",
+    "bind",
+    'if owner and string.match(owner, "^%S+") ~= request_id then',
+    "if owner then",
+  ),
   mutant("a second task for one request", "bind", "record[2] and record[2] ~= task_id", "false"),
   mutant(
     "charged again on replay",
@@ -226,15 +236,15 @@ export const MUTANTS: readonly Mutant[] = [
     '  if outcome == "uncollected" then redis.call("HSET", request, "uncollected", "1") end\n',
   ),
   without("a late one without a slot", "bind", '  redis.call("SADD", slots, request_id)\n'),
-  without("a late one stays among the ended", "bind", '  redis.call("ZREM", KEYS[8], request_id)\n'),
+  without("a late one stays among the ended", "bind", '  redis.call("ZREM", KEYS[7], request_id)\n'),
   without("a tombstone's expiry stays", "bind", '  redis.call("PERSIST", request)\n'),
-  without("the bound stays among the holds", "bind", '  redis.call("ZREM", KEYS[9], request_id)\n'),
+  without("the bound stays among the holds", "bind", '  redis.call("ZREM", KEYS[8], request_id)\n'),
   without("nobody polls the task", "bind", 'redis.call("ZADD", KEYS[4], due_at, request_id)\n'),
   mutant(
-    "the task id is not claimed",
+    "the task id is not taken",
     "bind",
-    'redis.call("SET", KEYS[7], request_id, "NX", "GET")',
-    'redis.call("GET", KEYS[7])',
+    'redis.call("SET", task, task_text(request_id, ARGV[5], account_id, int(now)), "NX", "GET")',
+    'redis.call("GET", task)',
   ),
   mutant(
     "another's Idempotency-Key is taken",
@@ -244,7 +254,7 @@ export const MUTANTS: readonly Mutant[] = [
   ),
   // void
   mutant("a hold ends before its due time", "void", 'reason == "due" and now', 'reason == "never" and now'),
-  mutant("due one ms late", "void", "now < tonumber(record[5])", "now <= tonumber(record[5])"),
+  mutant("due one ms late", "void", "now < tonumber(record[4])", "now <= tonumber(record[4])"),
   mutant("a charged request is taken back", "void", 'if state ~= "held" then', 'if state == "finished" then'),
   mutant("taken back twice", "void", '  return reply("void", now, key, window, slots)\nend\n', "end\n"),
   without(
@@ -260,8 +270,8 @@ export const MUTANTS: readonly Mutant[] = [
     'if false then\n    redis.call("HSET"',
   ),
   without("a tombstone for ever", "void", '    redis.call("PEXPIRE", request, ARGV[5])\n'),
-  mutant("another day gets the count", "void", "day[1] == record[4] and ", ""),
-  mutant("the day's count stays", "void", "tonumber(day[2]) > 0 then", "false then"),
+  mutant("another day gets the count", "void", "same_day and ", ""),
+  mutant("the day's count stays", "void", "tonumber(counted[2]) > 0 then", "false then"),
   mutant(
     "a refused one leaves the window",
     "void",
@@ -272,15 +282,15 @@ export const MUTANTS: readonly Mutant[] = [
   mutant(
     "unsent after due takes nothing back",
     "void",
-    'reason == "unsent" and record[6]',
-    "false and record[6]",
+    'reason == "unsent" and record[5]',
+    "false and record[5]",
   ),
-  mutant("unsent twice takes two back", "void", ' and record[6] ~= "unsent"', ""),
+  mutant("unsent twice takes two back", "void", ' and record[5] ~= "unsent"', ""),
   mutant(
     "all equal entries leave the window",
     "void",
-    '"LREM", window, 1, stamp',
-    '"LREM", window, 0, stamp',
+    '"LREM", window, 1, admitted_at',
+    '"LREM", window, 0, admitted_at',
   ),
   without(
     "the Idempotency-Key stays taken",
@@ -289,7 +299,7 @@ export const MUTANTS: readonly Mutant[] = [
   ),
   // observe
   mutant("refunded again", "observe", 'if state == "finished" then', 'if state == "never" then'),
-  mutant("an ended task changes", "observe", 'redis.call("HGET", task, "status") == status', "true"),
+  mutant("an ended task changes", "observe", "kept.status == status", "true"),
   mutant("refunded though it is off", "observe", ' and ARGV[7] == "1"', ""),
   mutant("uncollected is refunded", "observe", " and not record[5]", ""),
   mutant("completed is refunded", "observe", 'if status == "failed" and ARGV', "if ARGV"),
@@ -316,9 +326,19 @@ export const MUTANTS: readonly Mutant[] = [
   ),
   mutant("expired does not end it", "observe", ' or status == "expired" or', " or"),
   // inspect, credits, recharge, claim, collect
-  mutant("another account's task", "inspect", "if task[1] ~= ARGV[3] then", "if not task[1] then"),
-  mutant("fresh at the bound", "inspect", "age < tonumber(ARGV[4])", "age <= tonumber(ARGV[4])"),
-  mutant("fresh from the future", "inspect", " and age >= 0", ""),
+  mutant(
+    "another account's task",
+    "inspect",
+    "if not task or task.account_id ~= ARGV[3] then",
+    "if not task then",
+  ),
+  mutant(
+    "fresh at the bound",
+    "inspect",
+    "now - observed_at < tonumber(ARGV[4])",
+    "now - observed_at <= tonumber(ARGV[4])",
+  ),
+  mutant("fresh from the future", "inspect", " and observed_at <= now", ""),
   mutant("a revoked key inspects", "inspect", "not key or not key.usable", "not key"),
   mutant(
     "the balance with what is held",
@@ -345,7 +365,7 @@ export const MUTANTS: readonly Mutant[] = [
   mutant("claimed for another account", "claim", '"account_id", "key_id"', '"key_id", "account_id"'),
   mutant("claims one too many", "claim", "0, tonumber(ARGV[3])", "0, tonumber(ARGV[3]) + 1"),
   without("collected, but still listed", "collect", 'redis.call("ZREM", KEYS[2], ARGV[3])\n'),
-  without("the task stays", "collect", '  redis.call("DEL", KEYS[3])\n'),
+  without("the task stays", "collect", 'redis.call("DEL", KEYS[3]) '),
 ];
 
 /** Copies the scripts to a temporary folder with this one mistake in them. @throws Error unless `find` stands there once */

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
 import type { Connection } from "../../src/store/connection.ts";
 import type { Generation } from "../../src/store/operations.ts";
-import { createStage, openConnection, POLL_MS, type Stage } from "../support/store.ts";
+import { createStage, openConnection, POLL_MS, type Stage, taskOf } from "../support/store.ts";
 
 let connection: Connection;
 let stage: Stage;
@@ -67,6 +67,28 @@ test("failed is not refunded where refunds are off, nor later when they are on",
   expect(await stage.observe(task, "failed", { refundFailed: false })).toMatchObject({ refunded: 0 });
   expect(await stage.observe(task, "failed")).toMatchObject({ outcome: "already_finished", refunded: 0 });
   expect(await account(task)).toEqual({ ...CHARGED, active: 0 });
+});
+
+test("what is said of another request's task changes neither", async () => {
+  const [task, other] = [await givenTask(), await givenTask()];
+  await stage.observe(other, "processing");
+  const before = await stage.everything();
+  const seen = await stage.observe(task, "completed", { taskId: taskOf(other) });
+  expect(seen).toMatchObject({ outcome: "missing", refunded: 0 });
+  expect(await stage.everything()).toEqual(before);
+});
+
+test("data is kept to the letter, whatever it holds", async () => {
+  const task = await givenTask();
+  for (const data of [
+    '{"a":" b  c ","d":"\\u0000\\n"}',
+    '{"e":"line\nline \u2028 \ud83c\udfac %S %1"}',
+    "{}",
+  ]) {
+    await stage.observe(task, "processing", { data });
+    const polled = await stage.store.inspectTask(task.key, taskOf(task), 5000, stage.tiers);
+    expect(polled).toMatchObject({ outcome: "task", task: { status: "processing", data, fresh: true } });
+  }
 });
 
 test.each([

@@ -22,8 +22,8 @@ test.each(VERBS)("the header of %s names exactly the KEYS, ARGV and outcomes of 
 });
 
 test.each([
-  ["a name left out", "bind", "7 claim (string: who owns the task id)", "", "KEYS"],
-  ["a name too many", "bind", "8 done (zset", "8 other (set)  10 done (zset", "KEYS"],
+  ["a name left out", "bind", "6 task (string: who owns the task id)", "", "KEYS"],
+  ["a name too many", "bind", "7 done (zset", "7 other (set)  10 done (zset", "KEYS"],
   ["an argument left out", "bind", "  8 task id  9 ms", "  9 ms", "ARGV"],
   [
     "an argument that nobody reads",
@@ -94,11 +94,11 @@ test("the operations pass as many KEYS and ARGV as the headers say", async () =>
   }
 });
 
-// The claim of a task id spans all partitions; on Redis Cluster its place is taken by one inside the partition.
+// The record of a task spans all partitions; on Redis Cluster it is one inside the partition.
 test("all names of a call share one hash tag", async () => {
   for (const { verb, keys } of await everyCall(createStage(connection))) {
     const tags = keys
-      .filter((name) => !name.startsWith("tg:claim:"))
+      .filter((name) => !/^tg:(task|claim):/.test(name))
       .map((name) => /\{\w+\}/.exec(name)?.[0]);
     expect(new Set(tags).size, verb).toBe(1);
     expect(tags, verb).not.toContain(undefined);

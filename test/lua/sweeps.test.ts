@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, beforeEach, expect, inject, test } from "vitest";
 import type { Connection } from "../../src/store/connection.ts";
-import { claimName, partitionNames } from "../../src/store/names.ts";
+import { partitionNames, taskName } from "../../src/store/names.ts";
 import type { Generation } from "../../src/store/operations.ts";
 import { createSweeps } from "../../src/store/sweeps.ts";
 import { createStage, HOLD_MS, openConnection, type Stage, taskOf, times } from "../support/store.ts";
@@ -122,7 +122,7 @@ test("what ended is forgotten after its retention, the ledger is kept, and its t
   expect(await stage.store.inspectTask(key, taskOf(task!), 5000, stage.tiers)).toMatchObject({
     outcome: "not_found",
   });
-  expect(await stage.redis.exists(claimName(taskOf(task!)))).toBe(0);
+  expect(await stage.redis.exists(taskName(taskOf(task!), stage.partition, false))).toBe(0);
   expect(await stage.requestRecord(open!)).toMatchObject({ state: "held" });
 });
 

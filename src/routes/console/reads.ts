@@ -165,7 +165,7 @@ async function find(redis: Redis, id: string): Promise<Answers["find"]> {
     request_id: task.requestId,
     task_id: record.task_id,
     state: record.state,
-    status: task.task.status ?? record.status,
+    status: task.seen?.status ?? record.status,
     endpoint: record.endpoint,
     price: record.price === undefined ? undefined : Number(record.price),
     void_reason: isVoid ? record.reason : undefined,

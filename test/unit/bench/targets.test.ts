@@ -18,10 +18,10 @@ test("a figure at its bound is met, one beyond it is missed, and one that is mis
 
 test("a recorded command keeps its words, and names what changes from call to call", () => {
   const names = { task: "t-1", request: "req_1", key: "key_1", account: "acc_1" };
-  const words = ["tg:{p07}:request:req_1", "tg:claim:t-1", "key_1 acc_1", "", "10", String(Date.now() + 500)];
+  const words = ["tg:{p07}:request:req_1", "tg:task:t-1", "key_1 acc_1", "", "10", String(Date.now() + 500)];
   expect(words.map((word) => template(word, names, "p07"))).toEqual([
     "tg:{{tag}}:request:{request}",
-    "tg:claim:{task}",
+    "tg:task:{task}",
     "{key} {account}",
     "",
     "10",

@@ -13,7 +13,6 @@ import {
   indexName,
   keyRef,
   META,
-  partitionClaimName,
   partitionNames,
   requestName,
   taskName,
@@ -173,8 +172,8 @@ describe("ARCHITECTURE", () => {
       ...Object.values(accountNames(7, "<account id>")),
       ...Object.values(names),
       requestName(7, "<request id>"),
-      taskName(7, "<task id>"),
-      partitionClaimName(7, "<task id>"),
+      taskName("<task id>", 7, false),
+      taskName("<task id>", 7, true),
       idempotencyName(7, "<digest>"),
     ].map((name) => name.replace("{p07}", "{pNN}"));
     // A few belong to no account and are named where they are used.
