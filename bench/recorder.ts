@@ -20,7 +20,7 @@ export async function record(
   try {
     const sent: string[][] = [];
     monitor.on("monitor", (_time: string, words: string[], source: string) => {
-      if (source !== "lua") sent.push(words);
+      if (source !== "lua") sent.push(words.map(printed));
     });
     const { names, tag } = await action();
     // Its own entry comes after all others.
@@ -30,6 +30,17 @@ export async function record(
     monitor.disconnect();
   }
 }
+
+const ESCAPES: Readonly<Record<string, string>> = { n: "\n", r: "\r", t: "\t", a: "\x07", b: "\b" };
+
+/** A word as it was sent; MONITOR prints it with escapes, of which the client undoes those of quotes alone. */
+export const printed = (word: string): string =>
+  Buffer.from(
+    word.replace(/\\(?:x([0-9a-f]{2})|(.))/g, (_, hex?: string, letter = "") =>
+      hex === undefined ? (ESCAPES[letter] ?? letter) : String.fromCharCode(Number.parseInt(hex, 16)),
+    ),
+    "latin1",
+  ).toString();
 
 /** One word of a recorded command as a template. */
 export function template(word: string, names: Record<string, string>, tag: string): string {

@@ -111,7 +111,23 @@ export function scriptsOf(redis: Redis): Scripts {
 function wordsOf(items: readonly Item[]): (string | number)[] {
   const [{ keys, args }] = items as [Item];
   const [now = "", tiers = ""] = args;
-  return [1, keys[0]!, now, tiers, JSON.stringify(items.map((item) => [item.keys, item.args.slice(SHARED)]))];
+  let text = "";
+  for (const item of items) text += textOf(item);
+  return [1, keys[0]!, now, tiers, text];
+}
+
+/** @throws Error for a word with a zero byte, which would end it early; no id has one, and JSON escapes it */
+function textOf({ keys, args }: Item): string {
+  let text = String.fromCharCode(keys.length, args.length - SHARED);
+  for (const name of keys) text += ended(name);
+  for (let at = SHARED; at < args.length; at++) text += ended(args[at]!);
+  return text;
+}
+
+function ended(word: string | number): string {
+  if (typeof word === "string" && word.includes("\0"))
+    throw new Error("a word for the store has a zero byte");
+  return `${word}\0`;
 }
 
 /** ARGV that all items of a call have in common: now and the tiers. */

@@ -94,3 +94,29 @@ test("as many items as a call may carry are each answered", async () => {
   expect(await outcomes(calls)).toEqual(calls.map(() => "admitted"));
   expect(await stage.credits(key)).toMatchObject({ balance: 680, totalRequests: 32, state: { active: 32 } });
 });
+
+test("words arrive as they were sent, empty, long and in any script", async () => {
+  const key = await stage.givenKey();
+  const said = ["", "x".repeat(5000), '{"\u00e9":"\u{1f3ac} \\u0000 \\n"}', "\u0001\u0002 %s \u001f\n"];
+  const calls: ScriptCall[] = [];
+  for (const [at, data] of said.entries()) {
+    const generation = stage.request(key, {
+      idempotency: { digest: `words_${at}_${key.keyId}`, fingerprint: "f" },
+    });
+    await stage.admit(generation);
+    calls.push(await stage.onItsWay(() => stage.bind(generation, taskOf(generation), data)));
+  }
+  expect(await outcomes(calls)).toEqual(["bound", "bound", "bound", "bound"]);
+  const names = calls.map(({ keys }) => keys.at(-1)!);
+  const kept = await Promise.all(names.map((name) => stage.redis.hget(name, "response")));
+  expect(kept).toEqual(said);
+});
+
+test("a word with a zero byte, which would end it early, is not sent at all", async () => {
+  const key = await stage.givenKey();
+  const [good, bad] = [await admitting(key), await admitting(key)];
+  bad.args = bad.args.with(5, "/api\0v1");
+  const before = await stage.everything();
+  await expect(stage.arriveTogether([good, bad])).rejects.toThrow("zero byte");
+  expect(await stage.everything()).toEqual(before);
+});

@@ -76,32 +76,47 @@ export const MUTANTS: readonly Mutant[] = [
   mutant("one recent transaction more", "prelude", "#entries < most", "#entries <= most"),
   mutant("only the last transaction", "prelude", "last = entry[2][at + 1]", "last = nil"),
   // batch
-  mutant("an item's ARGV begin one late", "batch", "unpack(item[2])", "unpack(item[2], 2)"),
-  mutant("an item's ARGV begin one early", "batch", "unpack(item[2])", '"", unpack(item[2])'),
-  mutant("an item loses its last ARGV", "batch", "unpack(item[2])", "unpack(item[2], 1, #item[2] - 1)"),
+  mutant(
+    "an item's ARGV begin one late",
+    "batch",
+    "  local ok, answer",
+    "  table.remove(args, 3)\n  local ok, answer",
+  ),
+  mutant(
+    "an item's ARGV begin one early",
+    "batch",
+    "  local ok, answer",
+    "  table.insert(args, 3, '')\n  local ok, answer",
+  ),
+  mutant(
+    "an item loses its last ARGV",
+    "batch",
+    "  local ok, answer",
+    "  table.remove(args)\n  local ok, answer",
+  ),
   mutant(
     "an item loses its last name",
     "batch",
     "  local ok, answer",
-    "  table.remove(item[1])\n  local ok, answer",
+    "  table.remove(keys)\n  local ok, answer",
   ),
   mutant(
     "replies come in the wrong order",
     "batch",
-    "replies[at] = answer",
+    "replies[#replies + 1] = answer",
     "table.insert(replies, 1, answer)",
   ),
   mutant(
-    "every item gets the names of the one before",
+    "every item gets the names of the first",
     "batch",
     "  local ok, answer",
-    "  item[1], names = names or item[1], item[1]\n  local ok, answer",
+    "  KEYS.first = KEYS.first or keys\n  keys = KEYS.first\n  local ok, answer",
   ),
   mutant(
     "an item is run twice",
     "batch",
     "  local ok, answer",
-    "  pcall(run, item[1], { ARGV[1], ARGV[2], unpack(item[2]) })\n  local ok, answer",
+    "  pcall(run, keys, args)\n  local ok, answer",
   ),
   mutant("one item that fails ends the call", "batch", "pcall(run, ", "true, run("),
   mutant(
@@ -119,7 +134,7 @@ export const MUTANTS: readonly Mutant[] = [
   mutant(
     "an item that failed has no reply",
     "batch",
-    "replies[at] = answer",
+    "replies[#replies + 1] = answer",
     "if ok then replies[#replies + 1] = answer end",
   ),
   // admit

@@ -55,10 +55,19 @@ function meaningOf(words: string[], verbs: ReadonlyMap<string, Verb>): Pick<Comm
   return { label: verb, items: BATCHED.has(verb) ? itemsOf(args) : [{ keys, args }] };
 }
 
-/** As lua/batch.lua reads them; the words were read byte by byte, their JSON is UTF-8. */
-function itemsOf([now = "", tiers = "", items = "[]"]: string[]): Item[] {
-  const parsed = JSON.parse(Buffer.from(items, "latin1").toString()) as [string[], (string | number)[]][];
-  return parsed.map(([keys, args]) => ({ keys, args: [now, tiers, ...args] }));
+/** As lua/batch.lua reads them; the words were read byte by byte, and are UTF-8. */
+function itemsOf([now = "", tiers = "", text = ""]: string[]): Item[] {
+  const words = Buffer.from(text, "latin1").toString().split("\0");
+  const items: Item[] = [];
+  for (let at = 0; at < words.length - 1; ) {
+    // The two counts stand before the first word, without a zero byte of their own.
+    const [keys, args] = [...words[at]!.slice(0, 2)].map((count) => count.charCodeAt(0)) as [number, number];
+    const [first = "", ...rest] = words.slice(at, at + keys + args);
+    const own = [first.slice(2), ...rest];
+    items.push({ keys: own.slice(0, keys), args: [now, tiers, ...own.slice(keys)] });
+    at += keys + args;
+  }
+  return items;
 }
 
 /** Cuts what Redis sends into replies (RESP 2 and 3). */

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { template } from "../../../bench/recorder.ts";
+import { printed, template } from "../../../bench/recorder.ts";
 import { SCENARIOS } from "../../../bench/scenarios/index.ts";
 import { judge, TARGET_NAMES } from "../../../bench/targets.ts";
 
@@ -14,6 +14,10 @@ test("a figure at its bound is met, one beyond it is missed, and one that is mis
   expect(judge("workers", 1.8)).toMatchObject({ met: true });
   expect(judge("workers", 1.79)).toMatchObject({ met: false });
   expect(judge("redisUs", Number.NaN)).toMatchObject({ met: undefined, reached: "not measured" });
+});
+
+test("what MONITOR prints with escapes is read as it was sent", () => {
+  expect(printed("\\x06\\atg:key:k\\x00\\\\ \\n\\xc3\\xa9")).toBe("\x06\x07tg:key:k\0\\ \n\u00e9");
 });
 
 test("a recorded command keeps its words, and names what changes from call to call", () => {
