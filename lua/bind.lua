@@ -25,7 +25,8 @@ local state = record[1]
 local price = tonumber(record[3] or ARGV[6])
 if record[2] and record[2] ~= task_id then return { "conflict", now } end
 -- The first write takes the task id: it fails where another has it, and nothing after it can.
-local owner = redis.call("SET", task, task_text(request_id, ARGV[5], account_id, int(now)), "NX", "GET")
+local bound_at = int(now)
+local owner = redis.call("SET", task, task_text(request_id, ARGV[5], account_id, bound_at), "NX", "GET")
 if owner and string.match(owner, "^%S+") ~= request_id then return { "conflict", now } end
 if state == "bound" or state == "finished" then return { "bound", now } end
 
@@ -42,11 +43,11 @@ if outcome ~= "uncollected" then
     task_id, { "request_id", request_id, "key_id", ARGV[5] })
 end
 if state == "held" then
-  redis.call("HSET", request, "state", "bound", "task_id", task_id, "bound_at", int(now))
+  redis.call("HSET", request, "state", "bound", "task_id", task_id, "bound_at", bound_at)
   redis.call("ZREM", KEYS[8], request_id)
 else
   redis.call("HSET", request, "state", "bound", "account_id", account_id, "key_id", ARGV[5], "price", int(price),
-    "endpoint", ARGV[7], "task_id", task_id, "bound_at", int(now))
+    "endpoint", ARGV[7], "task_id", task_id, "bound_at", bound_at)
   if outcome == "uncollected" then redis.call("HSET", request, "uncollected", "1") end
   redis.call("PERSIST", request)
   redis.call("SADD", slots, request_id)

@@ -218,7 +218,7 @@ export const MUTANTS: readonly Mutant[] = [
     'if owner and string.match(owner, "^%S+") ~= request_id then',
     "if false then",
   ),
-  mutant("another's task is written over", "bind", 'int(now)), "NX", "GET")', 'int(now)), "GET")'),
+  mutant("another's task is written over", "bind", 'bound_at), "NX", "GET")', 'bound_at), "GET")'),
   mutant(
     "a replay is a conflict",
     "bind",
@@ -258,7 +258,7 @@ export const MUTANTS: readonly Mutant[] = [
   mutant(
     "the task id is not taken",
     "bind",
-    'redis.call("SET", task, task_text(request_id, ARGV[5], account_id, int(now)), "NX", "GET")',
+    'redis.call("SET", task, task_text(request_id, ARGV[5], account_id, bound_at), "NX", "GET")',
     'redis.call("GET", task)',
   ),
   mutant(
