@@ -126,6 +126,18 @@ test("what ended is forgotten after its retention, the ledger is kept, and its t
   expect(await stage.requestRecord(open!)).toMatchObject({ state: "held" });
 });
 
+test("a task id that is another request's by now stays with it when the first is forgotten", async () => {
+  const request = stage.request(await stage.givenKey());
+  await stage.givenTask(request);
+  await stage.observe(request, "completed");
+  const name = taskName(taskOf(request), stage.partition, false);
+  const owned = (await stage.redis.get(name))!.replace(request.requestId, "req_of_another");
+  await stage.redis.set(name, owned);
+  expect(await stage.sweeps.collect(stage.partition, -1, 10)).toBe(1);
+  expect(await stage.requestRecord(request)).toEqual({});
+  expect(await stage.redis.get(name)).toBe(owned);
+});
+
 test("COLLECT keeps what is open or young, whatever the list of ended ones says", async () => {
   const key = await stage.givenKey();
   const [held, bound, young] = times(3, () => stage.request(key));
