@@ -9,11 +9,11 @@
 -- RETURNS JSON: for each item its reply, or {"err": what went wrong}
 local items, at, replies = ARGV[3], 1, {}
 while at <= #items do
-  local names, words, first = struct.unpack("BB", items, at)
-  local keys = { struct.unpack(string.rep("s", names), items, first) }
-  local args = { ARGV[1], ARGV[2], struct.unpack(string.rep("s", words), items, keys[names + 1]) }
+  local key_count, arg_count, first = struct.unpack("BB", items, at)
+  local keys = { struct.unpack(string.rep("s", key_count), items, first) }
+  local args = { ARGV[1], ARGV[2], struct.unpack(string.rep("s", arg_count), items, keys[key_count + 1]) }
   -- What is last in each is where to read on.
-  at, keys[names + 1], args[words + 3] = args[words + 3], nil, nil
+  at, keys[key_count + 1], args[arg_count + 3] = args[arg_count + 3], nil, nil
   local ok, answer = pcall(run, keys, args)
   if not ok then
     local words = type(answer) == "table" and answer.err or tostring(answer)

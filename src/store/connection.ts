@@ -60,7 +60,7 @@ export interface StoreFacts {
  * @throws Error in words that say what to change
  */
 export async function readFacts(redis: Redis, partitions: number): Promise<StoreFacts> {
-  const [memory, cluster] = await Promise.all([redis.info("memory"), redis.info("cluster")]);
+  const [memory, cluster] = await Promise.all([redis.info("memory"), isCluster(redis)]);
   const policy = /^maxmemory_policy:(\S+)/m.exec(memory)?.[1];
   if (policy !== undefined && policy !== "noeviction") {
     throw new Error(
@@ -71,9 +71,13 @@ export async function readFacts(redis: Redis, partitions: number): Promise<Store
   if ((await redis.hget(META, "partitions")) === null) await redis.hsetnx(META, "partitions", partitions);
   return {
     partitions: Number(await redis.hget(META, "partitions")),
-    cluster: /^cluster_enabled:1/m.test(cluster),
+    cluster,
   };
 }
+
+/** Whether the server is a node of a Redis Cluster: tasks have other names there. */
+export const isCluster = async (redis: Redis): Promise<boolean> =>
+  /^cluster_enabled:1/m.test(await redis.info("cluster"));
 
 /**
  * The connection to the store with its breaker, its clock and its outbox. `call` runs one verb; it throws

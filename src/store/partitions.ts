@@ -10,7 +10,3 @@ export async function partitionsOf(redis: Redis): Promise<number> {
   const fixed = await redis.hget(META, "partitions");
   return fixed === null ? (await readFacts(redis, PARTITIONS)).partitions : Number(fixed);
 }
-
-/** Whether the server is a node of a Redis Cluster: some names are others there. */
-export const isCluster = async (redis: Redis): Promise<boolean> =>
-  (await readFacts(redis, PARTITIONS)).cluster;
