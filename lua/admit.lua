@@ -67,9 +67,9 @@ local available = tonumber(money[1] or 0) - held
 if available < price then return reply("insufficient_credits", now, key, window, slots, int(available)) end
 
 local clock, due_at = int(key.clock), int(now + tonumber(ARGV[8]))
--- The limits that this admission was held to: they may be others when the books are verified.
-local limits = key.rate_limit .. " " .. key.max_concurrent .. " " .. key.daily_limit .. key.shadow
-redis.call("HSET", KEYS[1], "clock_ms", clock, "day", int(key.day), "day_count", int(key.day_count + 1), "limits", limits)
+-- The limits that this admission was held to are kept: they may be others when the books are verified.
+redis.call("HSET", KEYS[1], "clock_ms", clock, "day", int(key.day), "day_count", int(key.day_count + 1),
+  "limits", key.limits)
 redis.call("LPUSH", window, clock)
 if live < length then redis.call("LTRIM", window, 0, live) end
 redis.call("SADD", slots, request_id)

@@ -39,7 +39,7 @@ end
 
 local due_at = int(now + tonumber(ARGV[9]))
 if outcome ~= "uncollected" then
-  post(account, KEYS[5], now, account_id, "consume", -price, state == "held" and -price or 0, price, ARGV[7], "",
+  post(account, KEYS[5], bound_at, account_id, "consume", -price, state == "held" and -price or 0, price, ARGV[7], "",
     task_id, { "request_id", request_id, "key_id", ARGV[5] })
 end
 if state == "held" then

@@ -27,6 +27,6 @@ redis.call("SADD", KEYS[3], ARGV[3])
 redis.call("HSET", key, "account_id", account_id, "created_at", int(now), unpack(ARGV, 7))
 if credits > 0 then
   redis.call("HSET", KEYS[6], ARGV[6], ARGV[5])
-  post(account, KEYS[5], now, account_id, "recharge", credits, 0, 0, "", "", "", { "reference", ARGV[6] })
+  post(account, KEYS[5], int(now), account_id, "recharge", credits, 0, 0, "", "", "", { "reference", ARGV[6] })
 end
 return { "issued", int(available + credits) }

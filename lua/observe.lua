@@ -77,7 +77,7 @@ redis.call("ZADD", KEYS[7], int(now), request_id)
 local refunded = 0
 if status == "failed" and ARGV[7] == "1" and not record[5] then
   refunded = tonumber(record[2])
-  post(account, KEYS[6], now, account_id, "recharge", refunded, 0, -refunded, record[3], "refund", record[4],
+  post(account, KEYS[6], int(now), account_id, "recharge", refunded, 0, -refunded, record[3], "refund", record[4],
     { "request_id", request_id, "key_id", record[8] })
 end
 return answer("finished", refunded)

@@ -25,15 +25,15 @@ local function int(n)
   return string.format("%d", n)
 end
 
--- Default limits of a tier, and which are in shadow mode. An unknown tier gets the first one, so that a typo never means
--- "no limit".
+-- Default limits of a tier, as texts, and which are in shadow mode. An unknown tier gets the first one, so that a typo
+-- never means "no limit".
 local TIER_LIMITS = {}
 local function tier_limits(tier)
   local limits = TIER_LIMITS[tier]
   if not limits then
     local at = string.find(ARGV[2], ";" .. tier .. " ", 1, true)
     local rate, concurrent, daily, shadow = string.match(ARGV[2], " (%d+) (%d+) (%d+)(%a*);", at or 1)
-    limits = { tonumber(rate), tonumber(concurrent), tonumber(daily), shadow }
+    limits = { rate, concurrent, daily, shadow }
     TIER_LIMITS[tier] = limits
   end
   return limits[1], limits[2], limits[3], limits[4]
@@ -47,14 +47,16 @@ local function read_key(name, now)
   if not f[1] then return nil end
   local clock = math.max(now, tonumber(f[8] or 0))
   local rate, concurrent, daily, shadow = tier_limits(f[2])
+  rate, concurrent, daily = f[3] or rate, f[4] or concurrent, f[5] or daily
   local day = math.floor(clock / DAY_MS)
   return {
     account_id = f[1],
     tier = f[2],
-    rate_limit = tonumber(f[3] or rate),
-    max_concurrent = tonumber(f[4] or concurrent),
-    daily_limit = tonumber(f[5] or daily),
+    rate_limit = tonumber(rate),
+    max_concurrent = tonumber(concurrent),
+    daily_limit = tonumber(daily),
     shadow = shadow,
+    limits = rate .. " " .. concurrent .. " " .. daily .. shadow,
     usable = not f[7] and (not f[6] or clock < tonumber(f[6])),
     clock = clock,
     day = day,
@@ -128,13 +130,13 @@ end
 
 -- Moves money and writes the ledger in the same step: account and stream never disagree. Each entry names the one
 -- before it of its account, and the account the last one, so that the latest are found without a list of their own.
--- `held` and `used` are added to what is held and to the total used, `entry` is a flat list of further field, value
--- pairs of the stream entry.
-local function post(account, ledger, now, account_id, kind, amount, held, used, endpoint, reason, task_id, entry)
+-- `at` is when (ms, as a text); `held` and `used` are added to what is held and to the total used; `entry` is a flat list
+-- of further field, value pairs of the stream entry.
+local function post(account, ledger, at, account_id, kind, amount, held, used, endpoint, reason, task_id, entry)
   local money = redis.call("HMGET", account, "balance", "held", "total_used", "last_entry")
   local balance = int(tonumber(money[1] or 0) + amount)
   local id = redis.call("XADD", ledger, "*", "account_id", account_id, "type", kind, "amount", int(amount),
-    "balance_after", balance, "endpoint", endpoint, "reason", reason, "task_id", task_id, "at", int(now),
+    "balance_after", balance, "endpoint", endpoint, "reason", reason, "task_id", task_id, "at", at,
     "previous", money[4] or "", unpack(entry))
   redis.call("HSET", account, "balance", balance, "held", int(tonumber(money[2] or 0) + held),
     "total_used", int(tonumber(money[3] or 0) + used), "last_entry", id)

@@ -18,5 +18,5 @@ if earlier then return { earlier == ARGV[4] and "duplicate" or "mismatch", int(a
 local amount = tonumber(ARGV[4])
 if tonumber(money[1]) + tonumber(money[3] or 0) + amount > 2 ^ 53 - 1 then return { "too_large", int(available) } end
 redis.call("HSET", KEYS[3], ARGV[5], ARGV[4])
-post(KEYS[1], KEYS[2], now, ARGV[3], "recharge", amount, 0, 0, "", "", "", { "reference", ARGV[5] })
+post(KEYS[1], KEYS[2], int(now), ARGV[3], "recharge", amount, 0, 0, "", "", "", { "reference", ARGV[5] })
 return { "recharged", int(available + amount) }

@@ -33,7 +33,7 @@ export const MUTANTS: readonly Mutant[] = [
     "clock < tonumber(f[6])",
     "clock <= tonumber(f[6])",
   ),
-  mutant("own limits do not count", "prelude", "tonumber(f[3] or rate)", "rate"),
+  mutant("own limits do not count", "prelude", "f[3] or rate,", "rate,"),
   mutant("an unknown tier has no limits of its own", "prelude", "at or 1)", "at or 20)"),
   mutant("yesterday's count goes on", "prelude", "tonumber(f[9] or -1) == day and", "f[10] and"),
   mutant("remaining below zero", "prelude", "math.max(0, key.rate_limit - live)", "key.rate_limit - live"),
