@@ -62,11 +62,18 @@ export function sawTask({ gateway, config, key }: Call, taskId: string): void {
   if (config.store.fallbackStrategy === "allow") gateway.seenTasks.add(taskId, key.accountId);
 }
 
+/** False for a task that this process has seen as another account's, while the store cannot be asked whose it is. */
+export function madeTask({ gateway, key }: Call, taskId: string): boolean {
+  const owner = gateway.seenTasks.owner(taskId);
+  return owner === undefined || owner === key.accountId;
+}
+
 const SEEN_TASKS_MAX = 100_000;
 
 export interface SeenTasks {
   add(taskId: string, accountId: string): void;
   has(taskId: string, accountId: string): boolean;
+  owner(taskId: string): string | undefined;
 }
 
 export function createSeenTasks(): SeenTasks {
@@ -77,6 +84,7 @@ export function createSeenTasks(): SeenTasks {
       accounts.set(taskId, accountId);
     },
     has: (taskId, accountId) => accounts.get(taskId) === accountId,
+    owner: (taskId) => accounts.get(taskId),
   };
 }
 

@@ -13,6 +13,7 @@ import {
   type Call,
   disown,
   gatewayRefused,
+  madeTask,
   passUnmetered,
   refuseKnown,
   sawKeyGood,
@@ -187,11 +188,17 @@ async function bind(call: Call, generation: Generation, taskId: string, data: st
   const bound = gateway.store.bind(generation, taskId, data, pollIntervalMs, config.tiers);
   const binding = await storeStep(call, "BIND", bound);
   if (binding === "conflict") {
-    return unknown(call, generation, { outcome: "unclear", detail: `task id ${taskId} is bound already` });
+    gateway.upstream(config).distrust();
+    return taken(call, generation, taskId);
   }
+  if (binding === undefined && !madeTask(call, taskId)) return taken(call, generation, taskId);
   sawTask(call, taskId);
   return success(data);
 }
+
+/** The upstream gave a task id that is another request's: whose task it made, nobody can tell. */
+const taken = (call: Call, generation: Generation, taskId: string): Answer =>
+  unknown(call, generation, { outcome: "unclear", detail: `task id ${taskId} is bound already` });
 
 type DefiniteNo = Exclude<
   GenerationOutcome,
@@ -242,6 +249,7 @@ async function unmetered(call: Call, generation: Generation, text: string): Prom
   switch (outcome.outcome) {
     case "accepted":
       exchange.taskId = outcome.taskId;
+      if (!madeTask(call, outcome.taskId)) return taken(call, generation, outcome.taskId);
       gateway.seenTasks.add(outcome.taskId, key.accountId);
       gateway.unmeteredTasks.add(outcome.taskId, key.accountId);
       return success(outcome.data, [], "unmetered");

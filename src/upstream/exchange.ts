@@ -25,15 +25,19 @@ export interface ExchangeOptions {
 export function createExchanger(options: ExchangeOptions) {
   const { origin, pathname } = new URL(options.url);
   const basePath = pathname === "/" ? "" : pathname;
-  const pool = new Pool(origin, {
-    connections: options.connections,
-    pipelining: 1,
-    connect: { timeout: options.connectTimeoutMs },
-    headersTimeout: options.headersTimeoutMs,
-    bodyTimeout: options.totalTimeoutMs,
-    keepAliveTimeout: 4000,
-    keepAliveMaxTimeout: 60_000,
-  });
+  const open = (): Pool =>
+    new Pool(origin, {
+      connections: options.connections,
+      pipelining: 1,
+      // Over HTTP/2 undici sends a request again by itself that the upstream says it has not run.
+      allowH2: false,
+      connect: { timeout: options.connectTimeoutMs },
+      headersTimeout: options.headersTimeoutMs,
+      bodyTimeout: options.totalTimeoutMs,
+      keepAliveTimeout: 4000,
+      keepAliveMaxTimeout: 60_000,
+    });
+  let pool = open();
   const authorization = options.apiKey === undefined ? [] : ["authorization", `Bearer ${options.apiKey}`];
   const clean = withoutSecret(options.apiKey);
 
@@ -56,6 +60,14 @@ export function createExchanger(options: ExchangeOptions) {
         const request = { path: basePath + path, method, headers: [...authorization, ...headers], body };
         pool.dispatch(request, sending);
       });
+    },
+    /**
+     * Later requests go out on new connections: an upstream that has answered once too often on one of these gives
+     * every request there the answer of the one before it.
+     */
+    renew(): void {
+      void pool.close();
+      pool = open();
     },
     close: (): Promise<void> => pool.destroy(),
   };

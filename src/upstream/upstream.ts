@@ -36,8 +36,15 @@ export interface Upstream {
   /** @param body exactly what was priced; `requestId` goes along as Idempotency-Key */
   generate(path: string, body: string, requestId: string, carried?: Carried): Promise<GenerationOutcome>;
   poll(taskId: string, requestId: string, carried?: Carried): Promise<PollOutcome>;
+  /** An answer was another request's: the connections it may have come on are not used again. */
+  distrust(): void;
   close(): Promise<void>;
 }
+
+/** Without Accept-Encoding an upstream may choose any. RFC 9110 12.5.3. */
+const ACCEPTED = ["accept", "application/json", "accept-encoding", "identity"] as const;
+
+const ANOTHER_TASK = "the answer is about another task";
 
 /** With an idempotent upstream: how often a broken POST is sent in all, and the pause before each repeat. */
 const ATTEMPTS_MAX = 3;
@@ -53,7 +60,7 @@ export function createUpstream(options: ExchangeOptions & { idempotent: boolean 
   const attemptsMax = options.idempotent ? ATTEMPTS_MAX : 1;
   return {
     async generate(path, body, requestId, carried) {
-      const type = ["content-type", "application/json", "accept", "application/json"] as const;
+      const type = ["content-type", "application/json", ...ACCEPTED] as const;
       const ids = ["idempotency-key", requestId, "x-request-id", requestId] as const;
       const headers = carried ? [...type, ...ids, ...carried.headers] : [...type, ...ids];
       const deadlineMs = performance.now() + options.totalTimeoutMs;
@@ -72,12 +79,15 @@ export function createUpstream(options: ExchangeOptions & { idempotent: boolean 
       }
     },
     async poll(taskId, requestId, carried) {
-      const headers = ["accept", "application/json", "x-request-id", requestId];
+      const headers = [...ACCEPTED, "x-request-id", requestId];
       if (carried) headers.push(...carried.headers);
       const exchanged = await exchanger.send("GET", `/api/v1/tasks/${taskId}`, headers, null);
       if (exchanged.outcome === "answered") carried?.answered?.(exchanged.status);
-      return readPoll(exchanged, taskId);
+      const outcome = readPoll(exchanged, taskId);
+      if (outcome.outcome === "failed" && outcome.detail === ANOTHER_TASK) exchanger.renew();
+      return outcome;
     },
+    distrust: exchanger.renew,
     close: exchanger.close,
   };
 }
@@ -115,7 +125,7 @@ export function readPoll(exchanged: Exchanged, taskId: string): PollOutcome {
   if (status === 200 && envelope?.code === 200 && isObject(envelope.data)) {
     const { data } = envelope;
     if (data.task_id !== undefined && data.task_id !== taskId) {
-      return { outcome: "failed", detail: "the answer is about another task" };
+      return { outcome: "failed", detail: ANOTHER_TASK };
     }
     if (!isTaskStatus(data.status)) return { outcome: "failed", detail: "the answer has no known status" };
     return { outcome: "task", status: data.status, data: JSON.stringify({ task_id: taskId, ...data }) };

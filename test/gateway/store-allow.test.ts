@@ -132,6 +132,21 @@ test.each(["generation", "poll", "credits", "bad body"])(
   },
 );
 
+// Guarantee: no answer with somebody else's task, also while nobody can be asked whose it is.
+test("a task id that this gateway has seen as another account's is nobody's answer", async () => {
+  const { key, taskId } = await seenKey();
+  const { key: stranger } = await seenKey();
+  stage.gateway.generator.behave({ taskId });
+  await whileAway(async () => {
+    expect((await generate(stage.gateway, stranger)).status).toBe(502);
+    stage.gateway.generator.reset();
+    expectStoreAway(await poll(taskId, stranger));
+    expectDegraded(await poll(taskId, key));
+  });
+  expect((await poll(taskId, stranger)).status).toBe(404);
+  expect((await poll(taskId, key)).status).toBe(200);
+});
+
 test("polls pass for tasks that this gateway has seen, and only for their own account", async () => {
   const { key, taskId } = await seenKey();
   const { key: stranger } = await seenKey();

@@ -6,6 +6,14 @@ import { createUpstream } from "../../../src/upstream/upstream.ts";
 const TASK = '{"code":200,"msg":"success","data":{"task_id":"t1"}}';
 const ANSWER = `HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: ${TASK.length}\r\n\r\n${TASK}`;
 
+const OPTIONS = {
+  apiKey: "secret-of-ours",
+  connectTimeoutMs: 1000,
+  headersTimeoutMs: 2000,
+  totalTimeoutMs: 2000,
+  connections: 1,
+};
+
 /** An upstream on a bare socket: `serve` gets each request's socket, and how many came before on it and in all. */
 async function givenUpstream(
   serve: (socket: Socket, earlier: number, before: number) => void,
@@ -22,11 +30,7 @@ async function givenUpstream(
   await once(server, "listening");
   const upstream = createUpstream({
     url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
-    apiKey: "secret-of-ours",
-    connectTimeoutMs: 1000,
-    headersTimeoutMs: 2000,
-    totalTimeoutMs: 2000,
-    connections: 1,
+    ...OPTIONS,
     idempotent,
   });
   const stop = async (): Promise<void> => {
@@ -104,4 +108,52 @@ test("what undici itself refuses to send is known to be unsent", async () => {
   expect(outcome).toMatchObject({ outcome: "unreachable", detail: expect.stringContaining("path") });
   expect(requests()).toBe(0);
   await stop();
+});
+
+// Guarantee: undici repeats a POST by itself over HTTP/2 (REFUSED_STREAM, GOAWAY); only HTTP/1.1 is offered in TLS.
+test("an upstream over TLS is not offered HTTP/2", async () => {
+  const hello = Promise.withResolvers<Buffer | string>();
+  const server = createServer((socket) => {
+    socket.on("error", () => undefined);
+    socket.once("data", (data) => {
+      hello.resolve(data);
+      socket.destroy();
+    });
+  }).listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const upstream = createUpstream({
+    url: `https://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    ...OPTIONS,
+    idempotent: false,
+  });
+  expect(await upstream.generate("/x", "{}", "r1")).toMatchObject({ outcome: "unreachable" });
+  // Names of protocols stand in the first message of TLS behind their lengths. RFC 7301 3.1.
+  const offered = Buffer.from(await hello.promise).toString("latin1");
+  expect(offered).toContain("\x08http/1.1");
+  expect(offered).not.toContain("\x02h2");
+  await upstream.close();
+  server.close();
+});
+
+test("an upstream is asked for answers as they are, and may not pack them", async () => {
+  const heads: string[] = [];
+  const server = createServer((socket) => {
+    socket.on("error", () => undefined);
+    socket.on("data", (data) => {
+      heads.push(data.toString("latin1"));
+      socket.write(ANSWER);
+    });
+  }).listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const upstream = createUpstream({
+    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    ...OPTIONS,
+    idempotent: false,
+  });
+  await upstream.generate("/x", "{}", "r1");
+  await upstream.poll("t1", "r2");
+  expect(heads).toHaveLength(2);
+  for (const head of heads) expect(head).toMatch(/^accept-encoding: identity\r$/m);
+  await upstream.close();
+  server.close();
 });

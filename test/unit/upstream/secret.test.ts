@@ -22,6 +22,13 @@ test.each([
   }
 });
 
+// Encoders that escape what HTML or URLs give a meaning, such as .NET's, write characters by their numbers.
+test("as an encoder writes it that knows numbers only", () => {
+  const clean = withoutSecret("up+key/=S3cret");
+  expect(clean('{"error":"bad key up\\u002Bkey/\\u003DS3cret."}')).toBe('{"error":"bad key [redacted]."}');
+  expect(clean('{"error":"\\u0075p\\u002bkey\\/\\u003dS3cret"}')).toBe('{"error":"[redacted]"}');
+});
+
 test.each(["k", "task", "success", "4", "$&"])(
   "a short credential leaves the words it is a part of alone: %s",
   (secret) => {
