@@ -35,6 +35,8 @@ export function createBreaker(options: {
   let stopped = false;
   let timer: NodeJS.Timeout | undefined;
   let waiting: (() => void)[] = [];
+  /** What this outage's log has said of it. */
+  const said = new Set<string>();
 
   const attempt = async (failures: number): Promise<void> => {
     try {
@@ -42,7 +44,10 @@ export function createBreaker(options: {
     } catch (error) {
       if (stopped) return;
       const why = error instanceof Error ? error.message : String(error);
-      if (failures % 20 === 0) log.error({ why }, "the store is unusable; see `tollgate doctor`");
+      if (failures % 20 === 0 || !said.has(why)) {
+        said.add(why);
+        log.error({ why }, "the store is unusable; see `tollgate doctor`");
+      }
       if ((failures + 1) % PROBES_BEFORE_RECONNECT === 0) reconnect();
       const waitMs = Math.min(PROBE_MAX_MS, PROBE_MIN_MS * 2 ** Math.min(failures, 10));
       timer = setTimeout(() => void attempt(failures + 1), waitMs).unref();
@@ -50,6 +55,7 @@ export function createBreaker(options: {
     }
     if (stopped) return;
     open = false;
+    said.clear();
     changed(false);
     log.info("the store is usable");
     for (const resolve of waiting) resolve();

@@ -16,6 +16,7 @@ const FACTS_EVERY_MS = 15_000;
 /** A store that answers but refuses is said so in the log, not once per request. */
 const REFUSED_LOG_EVERY_MS = 10_000;
 const SETTLE_WITHIN_MS = 30 * 60_000;
+const NOT_CONNECTED = "not connected";
 
 export interface ConnectionOptions {
   redisUrl: string;
@@ -104,7 +105,7 @@ export function createConnection(options: ConnectionOptions) {
   let offsetMs = 0;
   let refusedLoggedMs = Number.NEGATIVE_INFINITY;
   /** Why there is no connection, in Redis's or the system's words. */
-  let lastError = "not connected";
+  let lastError = NOT_CONNECTED;
 
   const breaker = createBreaker({
     log,
@@ -115,8 +116,10 @@ export function createConnection(options: ConnectionOptions) {
       if (!open && outbox.size() > 0) breaker.trip("a settlement is unanswered");
     },
     async probe() {
-      if (redis.status === "wait" || redis.status === "end") await redis.connect();
+      if (redis.status === "wait" || redis.status === "end") await redis.connect().catch(() => undefined);
       if (redis.status !== "ready") throw new Error(lastError);
+      // A database that cannot be selected leaves the connection in database 0, which may be somebody else's money.
+      if (redis.options.db) await redis.select(redis.options.db);
       const [, storeNowMs] = await scripts.probe([probeName], ["", "", PROBE_LIFETIME_MS]);
       learn(Number(storeNowMs));
       facts = await readFacts(redis, options.partitions);
@@ -130,6 +133,9 @@ export function createConnection(options: ConnectionOptions) {
   };
   redis.on("error", (error: Error) => {
     lastError = error.message || (error as NodeJS.ErrnoException).code || lastError;
+  });
+  redis.on("ready", () => {
+    lastError = NOT_CONNECTED;
   });
   redis.on("close", () => breaker.trip("the connection closed"));
   breaker.trip(STARTING);
