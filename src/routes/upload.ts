@@ -1,7 +1,6 @@
 import { type Answer, refusal, success } from "../core/envelope.ts";
 import { refuse } from "../core/errors.ts";
 import { continueReading } from "../http/exchange.ts";
-import { blamesGateway, shownStatus } from "../upstream/refusal.ts";
 import type { UploadOutcome } from "../upstream/upload.ts";
 import {
   type Call,
@@ -43,11 +42,10 @@ function tell(call: Call, outcome: UploadOutcome): Answer | undefined {
       return refusal(outcome.refusal, shownId);
     case "upstream_refused": {
       const { status, code, text } = outcome;
-      if (blamesGateway(status, code, false)) {
-        return refusal(gatewayRefused(call, `HTTP ${status}, code ${code}: ${text}`), shownId);
-      }
-      return refusal(refuse("upstream_refused", { status: shownStatus(status, code), code, text }), shownId);
+      return refusal(refuse("upstream_refused", { status, code, text }), shownId);
     }
+    case "refused_gateway":
+      return refusal(gatewayRefused(call, outcome.detail), shownId);
     case "upstream_rate_limited":
       return refusal(upstreamLimited(outcome.retryAfterSeconds), shownId);
     case "upstream_failed": {

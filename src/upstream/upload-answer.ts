@@ -1,6 +1,6 @@
 import type { Refusal } from "../core/errors.ts";
 import { isObject, parseObject } from "../core/json.ts";
-import { isLimiting, textOf, waitSeconds } from "./refusal.ts";
+import { refusedBy } from "./refusal.ts";
 
 /** What became of an upload. Each upload has exactly one. */
 export type UploadOutcome =
@@ -8,9 +8,11 @@ export type UploadOutcome =
   | { outcome: "answered"; url: string; expiresAt: string; data: Record<string, unknown> }
   /** The client's request was at fault; no complete upload reached the upstream. */
   | { outcome: "refused"; refusal: Refusal }
-  /** The upstream said no: HTTP 4xx, or HTTP 200 (then `status` is 200) with another body code. */
+  /** The upstream refused the upload itself; `status` and `code` are for the customer. */
   | { outcome: "upstream_refused"; status: number; code: number; text: string }
   | { outcome: "upstream_rate_limited"; retryAfterSeconds: number | undefined }
+  /** The fault is our credential, account or config; never the customer's. */
+  | { outcome: "refused_gateway"; detail: string }
   /** Unreachable, reset, 5xx or senseless. `detail` is for the log. */
   | { outcome: "upstream_failed"; detail: string }
   | { outcome: "upstream_timeout"; detail: string }
@@ -24,22 +26,27 @@ export interface UpstreamAnswer {
   text: string;
 }
 
-const NO_WORDS = "The video generation service refused the upload";
-
 /** Reads an answer in the upstream's dialect: the envelope's code counts as much as the status. Spec 2.1, part 7. */
 export function interpretAnswer(answer: UpstreamAnswer): UploadOutcome {
   const { status } = answer;
   const envelope = parseObject(answer.text);
-  const code = Number.isSafeInteger(envelope?.code) ? (envelope?.code as number) : undefined;
-  if (isLimiting(status, status === 200 ? code : undefined))
-    return { outcome: "upstream_rate_limited", retryAfterSeconds: waitSeconds(answer.retryAfter, envelope) };
-  if (status >= 400 && status < 500)
-    return { outcome: "upstream_refused", status, code: code ?? status, text: textOf(envelope) ?? NO_WORDS };
+  if (status >= 400 && status < 500) return refusedUpload(answer, envelope);
   if (status !== 200) return { outcome: "upstream_failed", detail: `status ${status}` };
-  if (envelope === undefined || code === undefined)
+  if (envelope === undefined || !Number.isSafeInteger(envelope.code))
     return { outcome: "upstream_failed", detail: "status 200 without an envelope" };
-  if (code !== 200) return { outcome: "upstream_refused", status, code, text: textOf(envelope) ?? NO_WORDS };
-  return uploaded(envelope.data);
+  return envelope.code === 200 ? uploaded(envelope.data) : refusedUpload(answer, envelope);
+}
+
+function refusedUpload(answer: UpstreamAnswer, envelope: Record<string, unknown> | undefined): UploadOutcome {
+  const trouble = refusedBy(answer, envelope, false);
+  switch (trouble.outcome) {
+    case "rate_limited":
+      return { ...trouble, outcome: "upstream_rate_limited" };
+    case "refused_gateway":
+      return trouble;
+    case "refused":
+      return { ...trouble, outcome: "upstream_refused" };
+  }
 }
 
 function uploaded(data: unknown): UploadOutcome {

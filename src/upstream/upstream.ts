@@ -3,16 +3,7 @@ import { isObject, parseObject } from "../core/json.ts";
 import { isTaskStatus, TASK_ID, type TaskStatus } from "../core/tasks.ts";
 import type { Carried } from "../telemetry/trace.ts";
 import { createExchanger, type Exchanged, type ExchangeOptions } from "./exchange.ts";
-import { blamesGateway, isLimiting, shownStatus, textOf, waitSeconds } from "./refusal.ts";
-
-/** What both kinds of request can meet. */
-type Trouble =
-  /** It is limiting; seconds it asks us to wait, if it says so. */
-  | { outcome: "rate_limited"; retryAfterSeconds: number | undefined }
-  /** The fault is our credential, account or config; never the customer's. */
-  | { outcome: "refused_gateway"; detail: string }
-  /** The request itself was refused; `status` and `code` are for the customer. */
-  | { outcome: "refused"; status: number; code: number; text: string };
+import { refusedBy, type Trouble } from "./refusal.ts";
 
 /**
  * How a generation ended upstream. `accepted` is the definite yes; `unclear` and `timed_out` are unknown: the task
@@ -136,32 +127,6 @@ export function readPoll(exchanged: Exchanged, taskId: string): PollOutcome {
   }
   if (status >= 400 && status < 500) return refusedBy(exchanged, envelope, true);
   return { outcome: "failed", detail: `HTTP ${status} without a task` };
-}
-
-/**
- * A complete refusal: HTTP 4xx, or HTTP 200 with another body code.
- * @param asksForOne a poll asks for one task, so its 404 is about that task
- */
-function refusedBy(
-  { status, retryAfter }: { status: number; retryAfter: string | undefined },
-  envelope: Record<string, unknown> | undefined,
-  asksForOne: boolean,
-): Trouble {
-  const code = typeof envelope?.code === "number" ? envelope.code : status;
-  const text = textOf(envelope);
-  if (blamesGateway(status, code, asksForOne)) {
-    return { outcome: "refused_gateway", detail: `HTTP ${status}, code ${code}: ${text ?? "no text"}` };
-  }
-  if (isLimiting(status, code)) {
-    return { outcome: "rate_limited", retryAfterSeconds: waitSeconds(retryAfter, envelope) };
-  }
-  const shown = shownStatus(status, code);
-  return {
-    outcome: "refused",
-    status: shown,
-    code: code === 200 ? shown : code,
-    text: text ?? `The video generation service refused the request (${code})`,
-  };
 }
 
 const unclear = (detail: string): GenerationOutcome => ({ outcome: "unclear", detail });

@@ -224,6 +224,8 @@ describe("uploads that the upstream does not take", () => {
     ["403", { uploadStatus: 403 }, 502, 502],
     ["404", { uploadStatus: 404 }, 502, 502],
     ["429", { uploadStatus: 429, uploadRetryAfterSeconds: 99 }, 429, 2004],
+    ["code 2001 in a 400", { uploadStatus: 400, uploadCode: 2001, uploadRetryAfterSeconds: 99 }, 429, 2004],
+    ["code 200 in a 400", { uploadStatus: 400, uploadCode: 200 }, 400, 400],
     ["500", { uploadStatus: 500 }, 502, 502],
     ["503", { uploadStatus: 503 }, 502, 502],
     ["code 422 in a 200", { uploadCode: 422 }, 422, 422],

@@ -105,7 +105,8 @@ describe("a generation: the definite no", () => {
     ["HTTP 200 with a 5xx code", answered(200, error(500)), 502, 500],
     ["HTTP 200 with a code that is no status", answered(200, error(1001)), 502, 1001],
     ["HTTP 200 with code 0", answered(200, error(0)), 502, 0],
-    ["HTTP 200 with a broken number", answered(200, error(422.5)), 502, 422.5],
+    ["HTTP 200 with a code that is no whole number", answered(200, error(422.5)), 502, 502],
+    ["a 4xx with a code beyond any number", answered(400, '{"code":1e400}'), 400, 400],
   ] as [string, Exchanged, number, number][])("%s", (_, exchanged, status, code) => {
     expect(readGeneration(exchanged)).toMatchObject({ outcome: "refused", status, code });
   });

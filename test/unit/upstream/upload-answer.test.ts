@@ -69,22 +69,46 @@ describe("a refusal", () => {
       text: "not an image",
     });
     expect(read(400, { msg: "bad" })).toMatchObject({ status: 400, code: 400, text: "bad" });
-    expect(read(401, "<html>denied</html>")).toMatchObject({
-      status: 401,
-      code: 401,
+    expect(read(422, "<html>denied</html>")).toMatchObject({
+      status: 422,
+      code: 422,
       text: expect.stringContaining("refused"),
     });
   });
 
   test("by the body's code under HTTP 200 is no success", () => {
-    const body = { ...UPLOADED, code: 402, msg: "no credits" };
+    const body = { ...UPLOADED, code: 422, msg: "not an image" };
     expect(read(200, body)).toEqual({
       outcome: "upstream_refused",
-      status: 200,
-      code: 402,
-      text: "no credits",
+      status: 422,
+      code: 422,
+      text: "not an image",
     });
-    expect(read(200, { code: 500, error: "" })).toMatchObject({ outcome: "upstream_refused", code: 500 });
+    expect(read(200, { code: 500, error: "" })).toMatchObject({
+      outcome: "upstream_refused",
+      status: 502,
+      code: 500,
+    });
+  });
+
+  test("by HTTP 4xx never carries code 200, which customers take for a success", () => {
+    expect(read(400, { code: 200, error: "x" })).toEqual({
+      outcome: "upstream_refused",
+      status: 400,
+      code: 400,
+      text: "x",
+    });
+    expect(read(413, UPLOADED)).toMatchObject({ outcome: "upstream_refused", status: 413, code: 413 });
+  });
+
+  test.each([401, 402, 403, 404, 405, 407])("with HTTP or body code %d blames the gateway", (code) => {
+    for (const status of [200, 400, 429, code])
+      expect(read(status, { code, error: "No" })).toEqual({
+        outcome: "refused_gateway",
+        detail: `HTTP ${status}, code ${code}: No`,
+      });
+    expect(read(code, "<html>").outcome).toBe("refused_gateway");
+    expect(read(code, { code: 2001 }).outcome).toBe("refused_gateway");
   });
 
   test("has a text that is bounded and well-formed", () => {
@@ -106,6 +130,10 @@ describe("rate limiting", () => {
     expect(wait(429, { code: 2001, retryAfter: 12.2 })).toBe(13);
     expect(wait(200, { code: 429, retryAfter: 5 })).toBe(5);
     expect(wait(429, { retryAfter: 5 }, "9")).toBe(9);
+  });
+
+  test.each([429, 2001, 2004])("is body code %d under HTTP 4xx as under HTTP 200", (code) => {
+    for (const status of [200, 400, 422, 429]) expect(wait(status, { code, retryAfter: 5 })).toBe(5);
   });
 
   test("without a usable wait names none", () => {
