@@ -1,10 +1,11 @@
 import type { Refusal } from "../core/errors.ts";
 import { isObject, parseObject } from "../core/json.ts";
+import { isHttpsUrl } from "../core/urls.ts";
 import { refusedBy } from "./refusal.ts";
 
 /** What became of an upload. Each upload has exactly one. */
 export type UploadOutcome =
-  /** HTTP 200, code 200 and a URL; `data` is all that the upstream said, `url` and `expires_at` included. */
+  /** HTTP 200, code 200, an HTTPS URL and its expiry in UTC; `data` is all that the upstream said, both included. */
   | { outcome: "answered"; url: string; expiresAt: string; data: Record<string, unknown> }
   /** The client's request was at fault; no complete upload reached the upstream. */
   | { outcome: "refused"; refusal: Refusal }
@@ -49,12 +50,17 @@ function refusedUpload(answer: UpstreamAnswer, envelope: Record<string, unknown>
   }
 }
 
+/** ISO 8601 in UTC, in the form of RFC 3339. */
+const UTC_TIME = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|\+00:00)$/;
+
+/** The data of a success, if they are what customers are promised. Spec 2.3, 4.4. */
 function uploaded(data: unknown): UploadOutcome {
   if (!isObject(data)) return { outcome: "upstream_failed", detail: "code 200 without usable data" };
   const { url, expires_at: expiresAt } = data;
-  if (typeof url !== "string" || !/^https?:\/\/[\x21-\x7e]+$/i.test(url) || !URL.canParse(url))
-    return { outcome: "upstream_failed", detail: "code 200 without an http(s) url" };
-  if (typeof expiresAt !== "string" || Number.isNaN(Date.parse(expiresAt)))
-    return { outcome: "upstream_failed", detail: "code 200 without expires_at" };
+  // A URI is ASCII (RFC 3986); isHttpsUrl is what an imageUrl has to pass.
+  if (typeof url !== "string" || !/^[!-~]+$/.test(url) || !isHttpsUrl(url))
+    return { outcome: "upstream_failed", detail: "code 200 without an https url" };
+  if (typeof expiresAt !== "string" || !UTC_TIME.test(expiresAt) || Number.isNaN(Date.parse(expiresAt)))
+    return { outcome: "upstream_failed", detail: "code 200 without expires_at in UTC" };
   return { outcome: "answered", url, expiresAt, data };
 }

@@ -197,6 +197,16 @@ test("an uploaded image is served for five minutes, over HTTPS as the spec wants
   expect((await upload(generator, new FormData())).status).toBe(400);
 });
 
+test("uploaded images have a public address only if it is HTTPS, else the gateway would refuse it", async () => {
+  const urlWith = async (publicUrl: string) => {
+    const generator = await givenGenerator({ publicUrl });
+    const { data } = await envelope(await upload(generator, form("pretend")));
+    return String(data?.url).replace(generator.tlsUrl, "own");
+  };
+  expect(await urlWith("https://sandbox.example")).toMatch(/^https:\/\/sandbox\.example\/files\//);
+  expect(await urlWith("http://sandbox.example")).toMatch(/^own\/files\//);
+});
+
 function getInsecurely(url: string): Promise<{ status: number | undefined; body: string }> {
   return new Promise((resolve, reject) => {
     const request = httpsRequest(url, { rejectUnauthorized: false, agent: false }, (answer) => {

@@ -58,7 +58,7 @@ export async function startGenerator(options: GeneratorOptions = {}): Promise<Ge
   const name = host === "0.0.0.0" || host === "::" ? "127.0.0.1" : host.includes(":") ? `[${host}]` : host;
   url = `http://${name}:${boundPort}`;
   const tlsUrl = `https://${name}:${boundTlsPort}`;
-  state.uploadBase = options.publicUrl ?? tlsUrl;
+  state.uploadBase = options.publicUrl?.startsWith("https:") ? options.publicUrl : tlsUrl;
   return {
     url,
     port: boundPort,

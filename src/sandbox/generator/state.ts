@@ -17,7 +17,7 @@ export interface GeneratorOptions {
   behaviour?: Partial<Behaviour>;
   /** Unix milliseconds; default the system clock. */
   now?: () => number;
-  /** Base of the URLs in answers, without a slash at the end; default: this server, HTTPS for uploads. */
+  /** Base of the URLs in answers, without a slash at the end; default, and for uploads unless HTTPS: this server. */
   publicUrl?: string | undefined;
   /** Default 100,000; the oldest give way. */
   tasksMax?: number;

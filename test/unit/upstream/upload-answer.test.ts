@@ -15,7 +15,7 @@ test("only HTTP 200 with code 200, a URL and an expiry is a success", () => {
   });
   for (const status of [201, 202, 204, 206, 301, 302, 304])
     expect(read(status, UPLOADED).outcome).toBe("upstream_failed");
-  expect(uploaded({ url: "http://127.0.0.1:1/a" })).toBe("answered");
+  expect(uploaded({ url: "https://127.0.0.1:1/a?b=%20#c" })).toBe("answered");
 });
 
 test.each([
@@ -52,12 +52,43 @@ test.each([
   "https://files.example/a b.png",
   "https://files.example/\r\nX: y",
   "https://",
-])("a URL of %j is none", (url) => {
+  "http://files.example/a.png",
+  "https://files.example/a\\b.png",
+  "https://files.example/\u00e4.png",
+  "https://files.example/\ud800.png",
+  "https:///files.example/a.png",
+])("a URL of %j is none that customers can use as imageUrl", (url) => {
   expect(uploaded({ url })).toBe("upstream_failed");
 });
 
-test.each([undefined, null, 1_700_000_000, "", "soon"])("an expiry of %j is none", (expires_at) => {
+test.each([
+  undefined,
+  null,
+  1_700_000_000,
+  "",
+  "soon",
+  "5",
+  "2026",
+  "2026-01-01",
+  "2026-01-01T00:05:00",
+  "2026-01-01 00:05:00Z",
+  "2026-01-01T00:05:00+01:00",
+  "2026-13-01T00:05:00Z",
+  "2026-01-01T00:05:00Z\n",
+  "Thu, 01 Jan 2026 00:05:00 GMT",
+])("an expiry of %j is no ISO 8601 time in UTC", (expires_at) => {
   expect(uploaded({ expires_at })).toBe("upstream_failed");
+});
+
+test.each([
+  "2026-01-01T00:05:00Z",
+  "2026-01-01T00:05:00.000Z",
+  "2026-01-01T00:05:00.123456789Z",
+  "2026-01-01T00:05:00+00:00",
+  "2026-01-01T00:05:00.123456+00:00",
+])("an expiry of %j goes on as it came", (expires_at) => {
+  const data = { ...UPLOADED.data, expires_at };
+  expect(read(200, { ...UPLOADED, data })).toMatchObject({ outcome: "answered", expiresAt: expires_at });
 });
 
 describe("a refusal", () => {
