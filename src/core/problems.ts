@@ -2,6 +2,9 @@ import type { TLocalizedValidationError } from "typebox/error";
 import type { Problem } from "./errors.ts";
 import { nearest } from "./suggest.ts";
 
+/** Of a parameter's name in an answer. */
+const NAME_CHARS_MAX = 64;
+
 /** Puts typebox's validation errors into words a caller can act on: which parameter, which rule. */
 export function problemsOf(errors: readonly TLocalizedValidationError[]): Problem[] {
   const anyOf = new Set(errors.filter((e) => e.keyword === "anyOf").map((e) => e.instancePath));
@@ -53,10 +56,14 @@ function inWords(error: TLocalizedValidationError): Problem[] {
   }
 }
 
-const problem = (path: string, name: string, rule: string): Problem => ({
-  path: `${path}/${name.slice(0, 64).replaceAll("~", "~0").replaceAll("/", "~1")}`,
-  message: `${path === "" ? "" : `${nameOf(path)}.`}${name.slice(0, 64)} ${rule}`,
-});
+/** @param name as the caller wrote it: bounded here, and made well-formed, since an answer is UTF-8 */
+function problem(path: string, name: string, rule: string): Problem {
+  const shown = name.slice(0, NAME_CHARS_MAX).toWellFormed();
+  return {
+    path: `${path}/${shown.replaceAll("~", "~0").replaceAll("/", "~1")}`,
+    message: `${path === "" ? "" : `${nameOf(path)}.`}${shown} ${rule}`,
+  };
+}
 
 /** `/shots/0/duration` as people say it: `shots[0].duration`. */
 export function nameOf(pointer: string): string {

@@ -206,6 +206,22 @@ describe("ill-formed Unicode", () => {
     },
   );
 
+  test.each([`${"a".repeat(63)}${SMILE}`, "\ud800", "a\udc00"])(
+    "an unknown name (%j) goes into the answer without half a pair",
+    (name) => {
+      const inShot = { shots: [{ Scene: "a", duration: 10, [name]: 1 }] };
+      const found = [
+        ...problems(T2V, changed(T2V, { [name]: 1 })),
+        ...problems(STORYBOARD, changed(STORYBOARD, inShot)),
+      ];
+      expect(found).toHaveLength(2);
+      for (const problem of found) {
+        expect(problem).toContain("\ufffd is not a known parameter");
+        expect(problem.isWellFormed()).toBe(true);
+      }
+    },
+  );
+
   test("a whole pair passes, also next to what only looks like an escape", () => {
     accepts(T2V, { prompt: SMILE });
     accepts(T2V, { prompt: "\\ud800 \\\\udc00" });
