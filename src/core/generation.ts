@@ -78,9 +78,11 @@ function furtherRules(
 ): Problem[] {
   const problems: Problem[] = [];
   const { videoUrl, shots, nFrames } = value;
-  const onSourceHost = typeof videoUrl !== "string" || isOnSourceHost(videoUrl, sourceHost);
-  if (endpoint === "gen2/watermark-remove" && !onSourceHost) {
-    problems.push({ path: "/videoUrl", message: `videoUrl must begin with ${sourceHost}/` });
+  const removesWatermark = endpoint === "gen2/watermark-remove" && typeof videoUrl === "string";
+  if (removesWatermark && !isOnSourceHost(videoUrl, sourceHost)) {
+    const prefix = `${sourceHost}/`;
+    const rule = videoUrl.startsWith(prefix) ? "be a well-formed URL" : `begin with ${prefix}`;
+    problems.push({ path: "/videoUrl", message: `videoUrl must ${rule}` });
   }
   const addsUp = endpoint === "gen2-pro/storyboard" && Array.isArray(shots) && shots.length > 0;
   if (addsUp && typeof nFrames === "string" && /^\d+$/.test(nFrames)) {

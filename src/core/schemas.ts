@@ -90,8 +90,8 @@ export const BODIES = {
     {
       videoUrl: Type.String({
         description:
-          "Address of the video. It must begin with the one supported source host and a slash; ask the operator which " +
-          "host that is, or read it in the answer to one that is wrong.",
+          "Address of the video, a well-formed URL. It must begin with the one supported source host and a slash; ask " +
+          "the operator which host that is, or read it in the answer to one that is wrong.",
       }),
     },
     strict,

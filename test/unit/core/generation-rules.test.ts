@@ -166,6 +166,13 @@ test("watermark removal takes the one source host only, by raw prefix and by par
   ]);
 });
 
+test("a videoUrl that begins with the source host but is no URL is told so, not that it must begin so", () => {
+  for (const rest of ["a b", "v.mp4\n", "\\evil.example", "\u0000"])
+    expect(problems(WATERMARK, { videoUrl: `${HOST}/${rest}` })).toEqual([
+      "/videoUrl: videoUrl must be a well-formed URL",
+    ]);
+});
+
 describe("shots", () => {
   const shots = (...durations: unknown[]) => ({
     shots: durations.map((duration) => ({ Scene: "a", duration })),
