@@ -15,6 +15,8 @@ export interface OpenRequest {
   /** Empty while held. */
   taskId: string;
   boundAtMs: number;
+  /** The store's clock at its claim, Unix ms: the age of a task counts up to here, whatever this process takes for now. */
+  claimedAtMs: number;
 }
 
 /** The lists of a partition in which something falls due: holds to void, tasks to ask for. */
@@ -22,8 +24,6 @@ export type DueList = "holds" | "polls";
 
 export interface Sweeps {
   partitions(): number;
-  /** The store's clock as well as this process knows it, Unix ms. */
-  nowMs(): number;
   /** The partitions in whose list something is due. One look at all lists, since mostly nothing is. */
   due(): Promise<Record<DueList, ReadonlySet<number>>>;
   /** Takes up to `most` due holds or tasks of a partition. Two calls never take the same within the lease. */
@@ -56,7 +56,6 @@ export function createSweeps(connection: Connection, leaseMs: () => number, nowM
 
   return {
     partitions: () => connection.facts()?.partitions ?? 0,
-    nowMs: () => nowMs?.() ?? connection.nowMs(),
 
     async due() {
       const lists = openLists(connection.facts()?.partitions ?? 0);
@@ -76,9 +75,9 @@ export function createSweeps(connection: Connection, leaseMs: () => number, nowM
     async claim(list, partition, most) {
       const name = partitionNames(partition)[list];
       const args = [now(), "", most, leaseMs(), requestName(partition, "")];
-      const [, ...claimed] = (await call("claim", [name], args)) as [number, ...Claimed[]];
+      const [atMs, ...claimed] = (await call("claim", [name], args)) as [number, ...Claimed[]];
       const requests = await Promise.all(
-        claimed.map((one) => openRequest(one, partition) ?? unlist(name, partition, one[0])),
+        claimed.map((one) => openRequest(one, partition, atMs) ?? unlist(name, partition, one[0])),
       );
       return {
         claimed: claimed.length,
@@ -97,6 +96,7 @@ export function createSweeps(connection: Connection, leaseMs: () => number, nowM
 
     async collect(partition, retentionMs, most) {
       const { done } = partitionNames(partition);
+      // A hint of what may be old enough: COLLECT looks at the store's clock.
       const before = (nowMs?.() ?? connection.nowMs()) - retentionMs;
       const ids = await command((redis) => redis.zrangebyscore(done, "-inf", before, "LIMIT", 0, most));
       const cluster = connection.facts()?.cluster ?? false;
@@ -128,7 +128,7 @@ type Claimed = [
 ];
 
 /** Undefined when it is not open. */
-function openRequest(claimed: Claimed, partition: number): OpenRequest | undefined {
+function openRequest(claimed: Claimed, partition: number, claimedAtMs: number): OpenRequest | undefined {
   const [requestId, state, accountId, creatorKeyId, taskId, boundAtMs, digest] = claimed;
   if (state !== "held" && state !== "bound") return undefined;
   const idempotencyDigest = digest === "" ? undefined : digest;
@@ -141,5 +141,6 @@ function openRequest(claimed: Claimed, partition: number): OpenRequest | undefin
     idempotencyDigest,
     taskId,
     boundAtMs: Number(boundAtMs),
+    claimedAtMs,
   };
 }

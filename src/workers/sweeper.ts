@@ -136,8 +136,8 @@ export function createSweeper(options: {
 
   /** Asks once more even about a task beyond its maximum age: it may have ended well while nobody could ask. */
   async function ask(request: OpenRequest): Promise<string> {
-    const { taskId, boundAtMs } = request;
-    const tooOldAtMs = boundAtMs + settings().tasks.maxAgeMs;
+    const { taskId, boundAtMs, claimedAtMs } = request;
+    const isTooOld = claimedAtMs >= boundAtMs + settings().tasks.maxAgeMs;
     const said = await upstream.poll(taskId, `sweep_${randomUUID()}`);
     failures = NO_ANSWER.has(said.outcome) ? failures + 1 : 0;
     if (failures > 0) {
@@ -149,7 +149,7 @@ export function createSweeper(options: {
       polls.pause(1000 * Math.min(LIMITED_PAUSE_MAX_SECONDS, Math.max(LIMITED_PAUSE_MIN_SECONDS, asked)));
     }
     if (said.outcome === "task" && isFinal(said.status)) return tell(request, said.status, said.data);
-    if (sweeps.nowMs() >= tooOldAtMs) return tell(request, "expired", endedTask(taskId, boundAtMs));
+    if (isTooOld) return tell(request, "expired", endedTask(taskId, boundAtMs));
     if (said.outcome === "task") return tell(request, said.status, said.data);
     if (said.outcome === "gone") return tell(request, "gone", endedTask(taskId, boundAtMs));
     // Its claim's lease is the pause before this task's next try.
@@ -157,9 +157,9 @@ export function createSweeper(options: {
   }
 
   async function tell(request: OpenRequest, status: Observation, data: string): Promise<string> {
-    const { taskId, accountId, partition, requestId, creatorKeyId, boundAtMs } = request;
+    const { taskId, accountId, partition, requestId, creatorKeyId, boundAtMs, claimedAtMs } = request;
     const { refundFailed, pollIntervalMs } = settings().tasks;
-    const ageMs = Math.max(0, sweeps.nowMs() - boundAtMs);
+    const ageMs = Math.max(0, claimedAtMs - boundAtMs);
     const everyMs = Math.min(POLL_EVERY_MAX_MS, Math.max(pollIntervalMs, ageMs * AGE_SHARE));
     const pollMs = Math.round(jittered(everyMs));
     const task = { taskId, requestId, creatorKeyId };

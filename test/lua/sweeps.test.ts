@@ -1,13 +1,25 @@
 import { afterAll, beforeAll, beforeEach, expect, inject, test } from "vitest";
 import type { Connection } from "../../src/store/connection.ts";
-import { partitionNames, taskName } from "../../src/store/names.ts";
+import { partitionNames, requestName, taskName } from "../../src/store/names.ts";
 import type { Generation } from "../../src/store/operations.ts";
 import { createSweeps } from "../../src/store/sweeps.ts";
+import { createLogger } from "../../src/telemetry/log.ts";
+import { createMetrics, type Metrics } from "../../src/telemetry/metrics.ts";
+import { createSweeper } from "../../src/workers/sweeper.ts";
 import { createStage, HOLD_MS, openConnection, type Stage, taskOf, times } from "../support/store.ts";
 
 // CLAIM and COLLECT: what the sweeper asks of the store.
 
 const LEASE_MS = 90_000;
+const HOUR_MS = 3_600_000;
+const TASKS = {
+  refundFailed: true,
+  maxAgeMs: 2 * HOUR_MS,
+  sweepIntervalMs: 1000,
+  pollIntervalMs: 10_000,
+  sweepPollsPerSecond: 50,
+  retentionMs: 7 * 24 * HOUR_MS,
+};
 
 let connection: Connection;
 let stage: Stage;
@@ -85,6 +97,7 @@ test("a claim tells a hold from a task, with all that ending it needs", async ()
   const found = (generation: Generation) => requests.find((one) => one.requestId === generation.requestId);
   expect(found(hold)).toMatchObject({ ...common, state: "held", idempotencyDigest: "d", taskId: "" });
   expect(found(task)).toMatchObject({ ...common, state: "bound", taskId: taskOf(task), boundAtMs });
+  expect(requests.map(({ claimedAtMs }) => claimedAtMs)).toEqual([stage.clock.nowMs, stage.clock.nowMs]);
 
   expect(await stage.sweeps.voidDue(found(hold)!, stage.tiers)).toBe("void");
   const again = stage.request(key, { idempotency: { digest: "d", fingerprint: "another" } });
@@ -102,6 +115,53 @@ test.each(["holds", "polls"] as const)(
     expect(await stage.redis.zcard(name)).toBe(0);
   },
 );
+
+// Guarantee: Redis TIME alone decides. A clock that was ahead and was put back refunds no task that is seconds old.
+test.each([
+  [3 * HOUR_MS, 0, "observed"],
+  [-3 * HOUR_MS, 0, "observed"],
+  [-3 * HOUR_MS, 3 * HOUR_MS, "finished"],
+])(
+  "to a gateway whose idea of the time is %d ms off, a task %d ms old is %s",
+  async (offMs, ageMs, outcome) => {
+    const stage = createStage(connection, { clock: "redis" });
+    const task = stage.request(await stage.givenKey());
+    await stage.givenTask(task);
+    const record = requestName(stage.partition, task.requestId);
+    await stage.redis.hincrby(record, "bound_at", -ageMs);
+    await stage.redis.zadd(task.key.names.polls, 0, task.requestId);
+    const metrics = createMetrics();
+    await sweeperOf(stage, { nowMs: () => Date.now() + offMs, metrics }).sweep();
+    expect((await metrics.sweeps.get()).values.map(({ labels }) => labels)).toEqual([
+      { kind: "task", outcome },
+    ]);
+    expect(await stage.requestRecord(task)).toMatchObject({
+      state: outcome === "observed" ? "bound" : "finished",
+    });
+    // Asked for again as rarely as its age allows, by the same clock.
+    const nextAtMs = Number(await stage.redis.zscore(task.key.names.polls, task.requestId));
+    expect(nextAtMs).toBeLessThan(Date.now() + 1.1 * TASKS.pollIntervalMs);
+  },
+);
+
+/** A sweeper for the stage's partition alone, of a gateway that believes in some time; every task is processing. */
+function sweeperOf(stage: Stage, { nowMs, metrics }: { nowMs(): number; metrics: Metrics }) {
+  const sweeps = createSweeps({ ...connection, nowMs }, () => LEASE_MS);
+  return createSweeper({
+    store: stage.store,
+    sweeps: {
+      ...sweeps,
+      partitions: () => 1,
+      due: async () => ({ holds: new Set(), polls: new Set([0]) }),
+      claim: (list, _, most) => sweeps.claim(list, stage.partition, most),
+      collect: async () => 0,
+    },
+    upstream: { poll: async () => ({ outcome: "task", status: "processing", data: "{}" }) },
+    metrics,
+    log: createLogger("silent"),
+    settings: () => ({ tiers: stage.tiers, tasks: TASKS }),
+  });
+}
 
 test("what ended is forgotten after its retention, the ledger is kept, and its task id is free", async () => {
   const key = await stage.givenKey();

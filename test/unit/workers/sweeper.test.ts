@@ -98,7 +98,6 @@ function givenDue(due: Record<DueList, number[]>, { backlog }: { backlog: boolea
     store: { observe: never } as unknown as Store,
     sweeps: {
       partitions: () => 64,
-      nowMs: () => 0,
       due: async () => ({ holds: new Set(due.holds), polls: new Set(due.polls) }),
       async claim(list, partition, most) {
         claims.push({ list, partition, most });
@@ -130,6 +129,7 @@ const dueTask = (nth: number): OpenRequest => ({
   idempotencyDigest: undefined,
   taskId: `task_${nth}`,
   boundAtMs: 0,
+  claimedAtMs: 0,
 });
 
 /** More tasks than can be asked for are due, and what the upstream says of each is `upstream.outcome`. */
@@ -139,7 +139,6 @@ function givenBacklog(upstream: { outcome: string; asked: number }) {
     store: { observe: never } as unknown as Store,
     sweeps: {
       partitions: () => 1,
-      nowMs: () => 0,
       due: async () => ({ holds: new Set(), polls: new Set([0]) }),
       claim: async (list, _partition, most) =>
         list === "holds"
@@ -167,7 +166,6 @@ function givenEnded(records: number) {
     store: { observe: never } as unknown as Store,
     sweeps: {
       partitions: () => ended.length,
-      nowMs: () => 0,
       due: async () => ({ holds: new Set(), polls: new Set() }),
       claim: async () => ({ claimed: 0, requests: [] }),
       voidDue: never,
