@@ -16,7 +16,8 @@
 --   observed          not at its end
 --   finished          ended by this call
 --   already_finished  had ended before; status and data are those of its end
---   missing           no such task or request; nothing happens
+--   missing           no such task or request, or the task is another request's by now; status and data are empty, nothing
+--                     happens
 local now = store_now()
 local task, request, account = KEYS[1], KEYS[2], KEYS[3]
 local request_id, account_id, status, data = ARGV[3], ARGV[4], ARGV[5], ARGV[6]
@@ -37,7 +38,11 @@ local function answer(outcome, refunded)
   return reply(outcome, now, key, KEYS[9], KEYS[10], kept.status, kept.data, int(refunded or 0))
 end
 
-if kept.request_id ~= request_id then return answer("missing") end
+if kept.request_id ~= request_id then
+  -- A poll that comes after its request was collected: what is known of the task is another account's.
+  kept.status, kept.data = "", ""
+  return answer("missing")
+end
 if state == "finished" then
   -- The same end again may carry fresher links; any other claim about an ended task is ignored.
   if kept.status == status then keep() end

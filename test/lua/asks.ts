@@ -17,8 +17,8 @@ function targetOf({ world, sent }: Run, command: Command, index?: number): Sent 
   if (!("request" in command) || command.request === undefined) return undefined;
   const withTask = "tasks" in command && command.tasks;
   const able = sent.filter(({ request }) => {
-    // Only a poll comes so late that its request may be collected.
-    const late = command.kind === "inspect" || world.requests.includes(request);
+    // Only a poll, and its settlement, come so late that their request may be collected.
+    const late = command.kind === "inspect" || command.kind === "observe" || world.requests.includes(request);
     return late && (!withTask || request.taskId !== undefined);
   });
   return able.at(-1 - ((index ?? command.request) % able.length));

@@ -152,6 +152,7 @@ export function observe(
     const numbers = numbersOf(world, options.poller);
     return [outcome, ...numbers, request.seen?.status ?? "", request.seen?.data ?? "", String(refunded)];
   };
+  if (!world.requests.includes(request)) return ["missing", ...numbersOf(world, options.poller), "", "", "0"];
   if (request.state === "ended") {
     if (said.status === request.seen?.status) request.seen = { ...said, atMs: nowMs };
     return answer("already_finished");

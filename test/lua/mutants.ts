@@ -339,6 +339,7 @@ export const MUTANTS: readonly Mutant[] = [
     "observe",
     '  redis.call("HDEL", request, "gone_count", "gone_since")\n',
   ),
+  without("another's answer is told", "observe", '  kept.status, kept.data = "", ""\n'),
   mutant("expired does not end it", "observe", ' or status == "expired" or', " or"),
   // inspect, credits, recharge, claim, collect
   mutant(

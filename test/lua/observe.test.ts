@@ -78,6 +78,19 @@ test("what is said of another request's task changes neither", async () => {
   expect(await stage.everything()).toEqual(before);
 });
 
+// Guarantee: nobody is told of another account's task, also when the upstream gives out a task id once more.
+test("a poll whose task was collected and is another account's by now is told nothing of it", async () => {
+  const [alices, bobs] = [await givenTask(), stage.request(await stage.givenKey())];
+  await stage.observe(alices, "completed");
+  await stage.sweeps.collect(stage.partition, 0, 10);
+  await stage.givenTask(bobs, taskOf(alices));
+  await stage.observe(bobs, "completed", { taskId: taskOf(alices), data: '{"video":"bob\'s"}' });
+  const before = await stage.everything();
+  const seen = await stage.observe(alices, "completed");
+  expect(seen).toMatchObject({ outcome: "missing", status: "", data: "", refunded: 0 });
+  expect(await stage.everything()).toEqual(before);
+});
+
 test("data is kept to the letter, whatever it holds", async () => {
   const task = await givenTask();
   for (const data of [

@@ -187,6 +187,18 @@ const RARE_TURNS: Command[][] = [
     { kind: "collect", key: 0, retentionMs: 0 },
     { kind: "inspect", key: 0, request: 0, tasks: true, cacheMs: 0 },
   ],
+  // A poll of a task that was collected meanwhile, and whose id is another account's by now.
+  [
+    submit(0),
+    submit(0),
+    { kind: "bind", request: 0, task: "another's" },
+    said("completed"),
+    { kind: "collect", key: 0, retentionMs: 0 },
+    submit(2),
+    { kind: "bind", request: 0, task: "another's" },
+    said("completed"),
+    saidOf(1, "completed"),
+  ],
 ];
 
 /** Played in every run. */
