@@ -58,25 +58,17 @@ export async function* exportLedger(
   }
 }
 
-/** A ledger only grows: one that ends before the cursor is another one, or an older copy of it. */
+/** A ledger only grows, and a cursor was read from it: one that lacks the cursor's entry is another, or an older copy. */
 async function requireReached(redis: Redis, cursor: LedgerCursor, partitions: number): Promise<void> {
   for (const [partition, streamId] of cursor) {
-    const [newest] =
-      partition < partitions
-        ? await redis.xrevrange(partitionNames(partition).ledger, "+", "-", "COUNT", 1)
-        : [];
-    if (newest !== undefined && compareIds(newest[0], streamId) >= 0) continue;
+    if (streamId === LEDGER_START) continue;
+    const { ledger } = partitionNames(partition);
+    const found = partition < partitions ? await redis.xrange(ledger, streamId, streamId) : [];
+    if (found.length > 0) continue;
     throw new OperatorError(
       "the cursor is ahead of this ledger, so it belongs to another Redis, or this one was restored from an older copy; export anew without it",
     );
   }
-}
-
-/** Order of two stream ids. */
-function compareIds(a: string, b: string): number {
-  const [aMs = "0", aSequence = "0"] = a.split("-");
-  const [bMs = "0", bSequence = "0"] = b.split("-");
-  return Number(aMs) - Number(bMs) || Number(BigInt(aSequence) - BigInt(bSequence));
 }
 
 /** A cursor as text, such as `3:1766312345678-0,9:1766312345999-1`. */
@@ -89,7 +81,7 @@ export function parseCursor(text: string): LedgerCursor | undefined {
   const cursor: LedgerCursor = new Map();
   if (text === "") return cursor;
   for (const part of text.split(",")) {
-    const match = /^(\d{1,4}):(\d{1,20}-\d{1,20})$/.exec(part);
+    const match = /^(\d{1,4}):(\d{1,19}-\d{1,19})$/.exec(part);
     if (!match) return undefined;
     cursor.set(Number(match[1]), match[2] ?? LEDGER_START);
   }

@@ -69,6 +69,26 @@ describe("ledger", () => {
     expect(await refusal("ledger", "export", "--after", "then")).toContain("cursor");
   });
 
+  // Guarantee: an export never goes on from entries that the ledger has not, whatever was posted since a restore.
+  test("export refuses a ledger that was restored from an older copy, also once it has newer entries", async () => {
+    const { accountId, stage, ref } = await givenCliAccount(connection);
+    const { cursor } = await json("ledger", "export", "--account", accountId);
+    // What was posted after the copy was made, and exported; the restored ledger never had it.
+    const lost = `${cursor}999`;
+    const startMs = await storeNowMs(connection.redis);
+    await until(async () => (await storeNowMs(connection.redis)) > startMs);
+    await stage.recharge(ref, 1, "order-1");
+    const exportAfter = (from: string) => ["ledger", "export", "--account", accountId, "--after", from];
+    expect(await runHere(exportAfter(lost))).toEqual({
+      code: 1,
+      stdout: "",
+      stderr: expect.stringContaining("the cursor is ahead of this ledger"),
+    });
+    expect((await json(...exportAfter(cursor))).entries).toMatchObject([{ amount: 1 }]);
+    const start = `${ref.partition}:0-0`;
+    expect((await json(...exportAfter(start))).entries).toMatchObject([{ amount: 1000 }, { amount: 1 }]);
+  });
+
   test("export ends quietly when its reader leaves", async () => {
     const { accountId, stage, ref } = await givenCliAccount(connection);
     await Promise.all(times(2500, (at) => stage.recharge(ref, 1, `order-${at}`)));
