@@ -122,7 +122,8 @@ export function createServe(gateway: Gateway) {
         headFault ??
         extraFault ??
         (head.upgrades && asksForWebSocket(exchange.req) ? upgradeRefused : undefined);
-      close ||= headFault !== undefined;
+      // Node loses what came with the end of a request that asks for an upgrade. Decision 0012.
+      close ||= headFault !== undefined || head.upgrades;
       if (close) ending.add(exchange.req.socket);
       answer = await (fault ? refuseHead(exchange, head, fault) : decide(exchange, head));
     } catch (error) {

@@ -176,20 +176,43 @@ describe("Upgrade and Expect", () => {
     await expectUnconsumed(gateway, issued);
   });
 
-  test("Upgrade: h2c is ignored", async () => {
+  const H2C = ["Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c", "HTTP2-Settings: AAMAAABkAAQAAP__"];
+
+  test("Upgrade: h2c is ignored: each request is served, and ends its connection", async () => {
     const { key } = await gateway.givenKey();
+    for (const request of [CREDITS(bearer(key), ...H2C), rawGeneration(key, BOAT, ...H2C)]) {
+      const raw = await client();
+      raw.write(request);
+      const reply = await raw.answer();
+      expect(reply.status).toBe(200);
+      expect(reply.headers.get("connection")).toBe("close");
+      await raw.closed();
+    }
+  });
+
+  // Guarantee: no byte is lost unnoticed, so that no body is ever run as a request.
+  test("a body whose head came behind an Upgrade is not run as a request", async () => {
+    const issued = await givenTightKey(gateway);
     const raw = await client();
+    const body = rawGeneration(issued.key);
     raw.write(
-      CREDITS(
-        bearer(key),
-        "Connection: Upgrade, HTTP2-Settings",
-        "Upgrade: h2c",
-        "HTTP2-Settings: AAMAAABkAAQAAP__",
-      ),
+      head("GET /api/v1/tasks/x HTTP/1.1", "Host: a", bearer(issued.key), ...H2C) +
+        head("POST /api/v1/upload HTTP/1.1", "Host: a", bearer(issued.key), `Content-Length: ${body.length}`),
     );
+    raw.write(body);
+    expect((await raw.answer()).status).toBe(404);
+    await raw.closed();
+    await expectUnconsumed(gateway, issued);
+  });
+
+  test("what is pipelined behind an Upgrade is not served, and the client is told by the end of the connection", async () => {
+    const issued = await givenTightKey(gateway);
+    const raw = await client();
+    raw.write(CREDITS(bearer(issued.key), ...H2C) + rawGeneration(issued.key));
     expect((await raw.answer()).status).toBe(200);
-    raw.write(rawGeneration(key, BOAT, "Connection: Upgrade", "Upgrade: h2c"));
-    expect((await raw.answer()).status).toBe(200);
+    await raw.closed();
+    await expect(raw.answer()).rejects.toThrow("left: ");
+    await expectUnconsumed(gateway, issued);
   });
 
   test("an odd Expect is 417", async () => {
