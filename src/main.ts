@@ -6,7 +6,6 @@ import { setTimeout as delay } from "node:timers/promises";
 import { type Config, ConfigError, type Loaded, readConfig, redact, requireLoaded } from "./config/config.ts";
 import { derived } from "./config/derived.ts";
 import { createLiveConfig, type LiveConfig } from "./config/live.ts";
-import { refuse } from "./core/errors.ts";
 import { clientAddress } from "./http/address.ts";
 import { createAuthenticator } from "./http/authenticate.ts";
 import { createListener } from "./http/listener.ts";
@@ -110,7 +109,6 @@ export async function startGateway(loaded: Loaded, log: Logger, role: Role = ALO
   const listener = createListener({
     ...config.server,
     serve,
-    refuseExpectation: (req, res) => serve(req, res, false, refuse("expectation_failed")),
     parseRefused(refused, requestId) {
       metrics.requests.inc({ route: "none", status: refused.status, outcome: refused.name });
       log.info({ request_id: requestId, status: refused.status, outcome: refused.name });

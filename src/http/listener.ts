@@ -14,8 +14,6 @@ interface Timeouts {
 export interface ListenerOptions extends Timeouts {
   /** Serves one request; must not throw. */
   serve(req: IncomingMessage, res: ServerResponse, expectsContinue: boolean): void;
-  /** Serves a request whose Expect is not 100-continue. */
-  refuseExpectation(req: IncomingMessage, res: ServerResponse): void;
   /** A request that Node's parser refused, answered on the bare socket. */
   parseRefused(refused: Refusal, requestId: string): void;
 }
@@ -71,9 +69,10 @@ export function createListener(options: ListenerOptions): Listener {
     owe(req, res);
     options.serve(req, res, true);
   });
+  // An Expect that Node does not understand; refused from its head.
   server.on("checkExpectation", (req, res) => {
     owe(req, res);
-    options.refuseExpectation(req, res);
+    options.serve(req, res, false);
   });
   server.on("connect", (_req: IncomingMessage, socket: Duplex) =>
     endBroken(

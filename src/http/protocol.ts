@@ -126,7 +126,9 @@ export function readHead(req: IncomingMessage): { head: RequestHead; fault: Refu
     upgrades,
   };
   const repeated = twice === undefined ? undefined : bad(`the ${twice} header is sent twice`);
-  return { head, fault: versionFault(req) ?? repeated ?? framingFault(req, head, coding, host) };
+  const fault =
+    versionFault(req) ?? repeated ?? framingFault(req, head, coding, host) ?? expectationFault(req, expect);
+  return { head, fault };
 }
 
 /** @param twice the first header that is sent twice; undefined: there is none */
@@ -158,6 +160,12 @@ function framingFault(
   if (head.hasBody && (req.method === "GET" || req.method === "HEAD"))
     return bad(`a ${req.method} has no body`);
   return undefined;
+}
+
+/** A server must ignore what an HTTP/1.0 request expects. RFC 9110 section 10.1.1. */
+function expectationFault(req: IncomingMessage, expect: string | undefined): Refusal | undefined {
+  if (expect === undefined || req.httpVersionMinor === 0) return undefined;
+  return expect.toLowerCase() === "100-continue" ? undefined : refuse("expectation_failed");
 }
 
 /** Host and port, as far as a gateway can tell without resolving them; may be empty. RFC 9110 section 7.2. */

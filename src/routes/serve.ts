@@ -108,7 +108,7 @@ export function createServe(gateway: Gateway) {
     return refusal(fault, exchange.shownId);
   }
 
-  async function serve(exchange: Exchange, extraFault: Refusal | undefined): Promise<void> {
+  async function serve(exchange: Exchange): Promise<void> {
     gateway.metrics.inFlight.inc();
     let close = gateway.draining();
     let answer: Answer | undefined;
@@ -119,9 +119,7 @@ export function createServe(gateway: Gateway) {
         exchange.trace = gateway.tracing.begin(head.traceParent, head.traceState, exchange.startedMs);
       }
       const fault =
-        headFault ??
-        extraFault ??
-        (head.upgrades && asksForWebSocket(exchange.req) ? upgradeRefused : undefined);
+        headFault ?? (head.upgrades && asksForWebSocket(exchange.req) ? upgradeRefused : undefined);
       // Node loses what came with the end of a request that asks for an upgrade. Decision 0012.
       close ||= headFault !== undefined || head.upgrades;
       if (close) ending.add(exchange.req.socket);
@@ -190,12 +188,12 @@ export function createServe(gateway: Gateway) {
   }
 
   return {
-    /** Serves one request. @param fault a refusal that Node's own checks found */
-    serve(req: IncomingMessage, res: ServerResponse, expectsContinue: boolean, fault?: Refusal): void {
+    /** Serves one request. */
+    serve(req: IncomingMessage, res: ServerResponse, expectsContinue: boolean): void {
       res.on("error", ignore);
       if (ending.has(req.socket)) return;
       underWay++;
-      void serve(openExchange(req, res, expectsContinue), fault);
+      void serve(openExchange(req, res, expectsContinue));
     },
     /** Resolves once nothing is under way; a client that went away does not end its exchange. */
     async idle(): Promise<void> {

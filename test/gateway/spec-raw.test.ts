@@ -215,10 +215,10 @@ describe("Upgrade and Expect", () => {
     await expectUnconsumed(gateway, issued);
   });
 
-  test("an odd Expect is 417", async () => {
+  test.each(["miracles", "100-continue, miracles"])("Expect: %s is 417", async (expected) => {
     const issued = await givenTightKey(gateway);
     const raw = await client();
-    raw.write(rawGeneration(issued.key, BOAT, "Expect: miracles"));
+    raw.write(rawGeneration(issued.key, BOAT, `Expect: ${expected}`));
     const reply = await raw.answer();
     expect(reply.status).toBe(417);
     expect(reply.body.code).toBe(417);

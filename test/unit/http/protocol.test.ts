@@ -122,6 +122,19 @@ describe("readHead", () => {
     expect(faultOf({ version: [1, 0], lines: [...HOST, ...chunked] })).toMatchObject({ status: 400 });
   });
 
+  test.each([
+    ["100-continue", undefined],
+    ["100-Continue", undefined],
+    ["100-continue, foo", 417],
+    ["100-continue; foo", 417],
+    ["foo", 417],
+    ["", 417],
+  ])("Expect: %j", (expectation, status) => {
+    const lines = [...HOST, "Expect", expectation];
+    expect(faultOf({ lines })?.status).toBe(status);
+    expect(faultOf({ version: [1, 0], lines }), "ignored in HTTP/1.0").toBeUndefined();
+  });
+
   test.each(["GET", "HEAD"])(
     "a %s with a body is refused, and so is one that announces it in chunks",
     (method) => {
