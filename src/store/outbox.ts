@@ -91,7 +91,7 @@ export function createOutbox(options: {
         const reply = await settle((name, keys, args) => scripts[name](keys, args), settlement);
         settlement.settled?.(reply);
       } catch (error) {
-        if (!isFinal(error)) throw error;
+        if (!wouldFailAgain(error)) throw error;
         log.error(
           { err: error, request_id: requestId, verb },
           "the store refuses a settlement; it is given up",
@@ -114,11 +114,20 @@ export function settle(
   return call("own", ...own).then((owned) => (owned[0] === "conflict" ? owned : call(verb, keys, args)));
 }
 
+/** A server that is not itself. */
+const PASSING =
+  /^(READONLY|LOADING|MASTERDOWN|MISCONF|NOREPLICAS|CLUSTERDOWN|MOVED|ASK|TRYAGAIN|BUSY|NOSCRIPT)/;
+
 /** True when the store answered and would answer the same again; false when it was away or not itself. */
-export function isFinal(error: unknown): boolean {
-  return (
-    error instanceof Error &&
-    error.name === "ReplyError" &&
-    !/^(READONLY|LOADING|MASTERDOWN|MISCONF|CLUSTERDOWN|MOVED|ASK|TRYAGAIN|BUSY|NOSCRIPT)/.test(error.message)
-  );
-}
+export const isFinal = (error: unknown): boolean => isReply(error) && !PASSING.test(error.message);
+
+/** What a script meets in its data. Up to Redis 7.0 a missing permission has the same word in front. */
+const OF_THE_SCRIPT = /^(ERR (?!The user executing the script)|WRONGTYPE )/;
+
+/**
+ * True when the script itself would fail again. Stricter than `isFinal`: a charge is given up for nothing that an
+ * operator can mend, such as a permission, a password, memory, or a word that is not known here.
+ */
+const wouldFailAgain = (error: unknown): boolean => isReply(error) && OF_THE_SCRIPT.test(error.message);
+
+const isReply = (error: unknown): error is Error => error instanceof Error && error.name === "ReplyError";

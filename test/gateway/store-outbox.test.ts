@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { type Journal, memoryJournal } from "../../src/store/journal.ts";
-import { createOutbox, type Settlement } from "../../src/store/outbox.ts";
+import { createOutbox, isFinal, type Settlement } from "../../src/store/outbox.ts";
 import type { Scripts } from "../../src/store/scripts.ts";
 import { createLogger } from "../../src/telemetry/log.ts";
 
@@ -58,13 +58,19 @@ test("a journal that cannot be cleared does not keep the store away", async () =
   expect(outbox.size()).toBe(0);
 });
 
-// Guarantee: a charge is dropped only when the store itself says that it would refuse it again.
+// Guarantee: a charge is dropped only when its script would fail again, not for what is the matter with the server.
 test.each([
   new Error("Connection is closed."),
   new Error("Command timed out"),
   saying("LOADING Redis is loading the dataset in memory"),
   saying("READONLY You can't write against a read only replica."),
-])("a settlement that the store did not answer waits for the next flush: %s", async (failure) => {
+  saying("NOREPLICAS Not enough good replicas to write."),
+  saying("OOM command not allowed when used memory > 'maxmemory'."),
+  saying("NOAUTH Authentication required."),
+  saying("NOPERM this user has no permissions to access one of the keys used as arguments"),
+  saying("ERR The user executing the script can't run this command or subcommand"),
+  saying("ERRAND a word that no server says today"),
+])("a settlement that the store did not take waits for the next flush: %s", async (failure) => {
   let clears = 0;
   const { outbox, sent, failures, flush } = givenOutbox({
     async clear() {
@@ -80,13 +86,26 @@ test.each([
   expect({ sent, size: outbox.size(), clears }).toEqual({ sent: ["bind", "bind"], size: 0, clears: 1 });
 });
 
-test("a settlement that the store refuses is given up, and keeps no other back", async () => {
+test.each([
+  "WRONGTYPE Operation against a key holding the wrong kind of value",
+  "ERR user_script:31: attempt to index a nil value",
+])("a settlement whose script would fail again is given up, and keeps no other back: %s", async (words) => {
   const { outbox, sent, failures, flush } = givenOutbox({});
   await outbox.put(bind("a"));
   await outbox.put(bind("b"));
-  failures.push(saying("WRONGTYPE Operation against a key holding the wrong kind of value"));
+  failures.push(saying(words));
   await flush();
   expect({ sent, size: outbox.size() }).toEqual({ sent: ["bind"], size: 0 });
+});
+
+// Guarantee: a master without its replicas counts as away; nothing that it refuses is refused for good.
+test.each([
+  ["NOREPLICAS Not enough good replicas to write.", false],
+  ["MISCONF Redis is configured to save RDB snapshots, but it is unable to persist to disk", false],
+  ["OOM command not allowed when used memory > 'maxmemory'.", true],
+  ["NOPERM this user has no permissions to run the 'evalsha' command", true],
+])("whether the store has the last word: %s %s", (words, final) => {
+  expect(isFinal(saying(words))).toBe(final);
 });
 
 // Guarantee: a request that the store has forgotten is never charged once more.
