@@ -93,8 +93,8 @@ export async function openJournal(
       if (!writing) void write();
     });
 
-  const append = ({ requestId, atMs, verb, keys, args, own }: Settlement): Promise<void> =>
-    enqueue(`${JSON.stringify({ requestId, atMs, verb, keys, args, own })}\n`);
+  const append = ({ requestId, atMs, untilMs, verb, keys, args, own }: Settlement): Promise<void> =>
+    enqueue(`${JSON.stringify({ requestId, atMs, untilMs, verb, keys, args, own })}\n`);
 
   /** What is taken over is first made our own, then its file goes: an end in between replays it twice, no harm. */
   async function takeOver(owner: JournalOwner): Promise<void> {

@@ -10,6 +10,8 @@ export interface Settlement {
   requestId: string;
   /** When it was first sent, Unix ms by this machine's clock. */
   atMs: number;
+  /** When it is given up at the latest, Unix ms; fixed when it is put. Lines of earlier releases have none. */
+  untilMs?: number;
   verb: Verb & ("bind" | "void");
   keys: readonly string[];
   args: readonly (string | number)[];
@@ -23,7 +25,7 @@ export interface Settlement {
  * Settlements that wait for the store to answer again, oldest first, one per request id and verb. Bounded: beyond
  * the bound the oldest is given up (its hold ends at the due time), loudly.
  * @param options.settleWithinMs older ones are given up: the store may have forgotten their requests by then, and
- *   would charge them once more
+ *   would charge them once more. Growing, it comes too late for what waits already; shrinking, it holds for that too
  */
 export function createOutbox(options: {
   log: Logger;
@@ -54,9 +56,10 @@ export function createOutbox(options: {
         entries.delete(oldest!);
         log.error({ lost: oldest }, "the outbox is full; its oldest settlement is given up");
       }
-      entries.set(nameOf(settlement), settlement);
+      const kept = { ...settlement, untilMs: settlement.atMs + options.settleWithinMs() };
+      entries.set(nameOf(kept), kept);
       options.changed(entries.size);
-      await journal.append(settlement).catch((error: unknown) => {
+      await journal.append(kept).catch((error: unknown) => {
         log.error(
           { err: error, request_id: settlement.requestId },
           "the journal cannot be written; a crash now loses this charge",
@@ -83,8 +86,8 @@ export function createOutbox(options: {
   };
 
   async function send(scripts: Scripts, name: string, settlement: Settlement): Promise<void> {
-    const { requestId, atMs, verb } = settlement;
-    if (Date.now() - atMs > options.settleWithinMs()) {
+    const { requestId, atMs, untilMs = Number.POSITIVE_INFINITY, verb } = settlement;
+    if (Date.now() > Math.min(untilMs, atMs + options.settleWithinMs())) {
       log.error({ request_id: requestId, verb }, "a settlement is too old to be sent; settle it by hand");
     } else {
       try {

@@ -20,10 +20,11 @@ const saying = (message: string): Error => Object.assign(new Error(message), { n
 function givenOutbox(journal: Partial<Journal>) {
   const sent: string[] = [];
   const failures: Error[] = [];
+  const bound = { settleWithinMs: 60_000 };
   const outbox = createOutbox({
     log,
     journal: { ...memoryJournal, ...journal },
-    settleWithinMs: () => 60_000,
+    settleWithinMs: () => bound.settleWithinMs,
     changed: () => undefined,
   });
   const answer = (verb: string) => async () => {
@@ -33,7 +34,7 @@ function givenOutbox(journal: Partial<Journal>) {
     return ["bound", 0];
   };
   const scripts = { bind: answer("bind"), void: answer("void") } as Partial<Scripts> as Scripts;
-  return { outbox, sent, failures, flush: () => outbox.flush(scripts) };
+  return { outbox, bound, sent, failures, flush: () => outbox.flush(scripts) };
 }
 
 // Guarantee: when the breaker closes, nothing waits; else a charge would lie there until the next outage.
@@ -120,4 +121,37 @@ test("a settlement that has waited too long is given up, in memory as on disk", 
   await flush();
   expect(sent).toEqual(["bind"]);
   expect(outbox.size()).toBe(0);
+});
+
+// Guarantee: what the store may have forgotten under the retention that was is not charged under the one that is.
+test("a longer retention does not put off the deadline of a settlement that waits, a shorter one brings it nearer", async () => {
+  const lines: Settlement[] = [];
+  const { outbox, bound, sent, flush } = givenOutbox({
+    async append(settlement) {
+      lines.push(settlement);
+    },
+  });
+  const [waited, recent] = [bind("waited", 61_000), bind("recent", 30_000)];
+  await outbox.put(waited);
+  await outbox.put(recent);
+  expect(lines.map(({ untilMs }) => untilMs)).toEqual([waited.atMs + 60_000, recent.atMs + 60_000]);
+  bound.settleWithinMs = 7 * 24 * 3_600_000;
+  await flush();
+  expect({ sent, size: outbox.size() }).toEqual({ sent: ["bind"], size: 0 });
+  await outbox.put(bind("under the longer one", 61_000));
+  bound.settleWithinMs = 60_000;
+  await flush();
+  expect({ sent, size: outbox.size() }).toEqual({ sent: ["bind"], size: 0 });
+});
+
+test("a settlement that another gateway put keeps the deadline of its line", async () => {
+  const { outbox, sent, flush } = givenOutbox({
+    async watch({ take }) {
+      const over = { ...bind("over"), untilMs: Date.now() - 1 };
+      take([over, { ...bind("not over"), untilMs: Date.now() + 30_000 }]);
+    },
+  });
+  await outbox.watch(() => undefined);
+  await flush();
+  expect(sent).toEqual(["bind"]);
 });

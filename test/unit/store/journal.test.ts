@@ -103,14 +103,14 @@ describe("the journal", () => {
     await Promise.all([first.close(), second.close()]);
   });
 
-  test("survives a second end before what was taken over is settled", async () => {
+  test("survives a second end before what was taken over is settled, deadline and all", async () => {
     const folder = givenFolder();
-    leave(folder, line("r1"));
+    leave(folder, `${JSON.stringify({ ...settlement("r1"), untilMs: 1234 })}\n`);
     const journal = await openJournal(folder, givenLog().log);
     await adopted(journal);
     // Everything that the process would need after another crash lies in its own file.
     expect(readdirSync(folder)).toHaveLength(1);
-    expect(JSON.parse(textIn(folder))).toMatchObject({ requestId: "r1" });
+    expect(JSON.parse(textIn(folder))).toMatchObject({ requestId: "r1", untilMs: 1234 });
     await journal.close();
   });
 
