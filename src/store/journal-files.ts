@@ -1,7 +1,7 @@
 import { randomBytes } from "node:crypto";
-import { readdirSync, readFileSync, renameSync, statSync } from "node:fs";
+import { readdirSync, readFileSync, renameSync, rmSync, statSync } from "node:fs";
 import { hostname } from "node:os";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import type { Logger } from "../telemetry/log.ts";
 import type { Settlement } from "./outbox.ts";
 
@@ -19,24 +19,66 @@ export const newFile = (folder: string): string =>
   join(folder, `${hostname()}.${process.pid}.${randomBytes(4).toString("hex")}.ndjson`);
 
 /**
- * Claims the files of gateways that have ended, by renaming: of two that look for them, each file goes to one.
- * @returns paths of the claimed files, which are in `openHere` from then on
+ * Takes over the files of gateways that have ended, each by itself: what is the matter with one is logged, once, and
+ * must not strand the others. It is tried again at the next look.
+ * @returns takes one look; `keep` makes the settlements of a file our own, and resolves once they are on disk
+ * @throws when the folder cannot be read
  */
-export function claimAbandoned(folder: string): string[] {
-  const claimed: string[] = [];
-  for (const name of readdirSync(folder)) {
-    const path = join(folder, name);
-    if (!NAME.test(name) || openHere.has(path) || !hasEnded(name, path)) continue;
-    const taken = newFile(folder);
-    try {
-      renameSync(path, taken);
-      openHere.add(taken);
-      claimed.push(taken);
-    } catch {
-      // Another gateway was faster.
-    }
+export function createTakeOver(folder: string, log: Logger) {
+  /** What was the matter with a file when it was last looked at. */
+  const said = new Map<string, string>();
+
+  function complain(name: string, error: NodeJS.ErrnoException): void {
+    const why = error.code ?? error.message;
+    // Gone: another gateway was faster.
+    if (why === "ENOENT" || said.get(name) === why) return;
+    said.set(name, why);
+    log.error(
+      { err: error, file: name },
+      "a journal file cannot be taken over; what is in it waits, and it is tried again",
+    );
   }
-  return claimed;
+
+  return async (keep: Keep): Promise<void> => {
+    const names = new Set(readdirSync(folder));
+    for (const name of said.keys()) if (!names.has(name)) said.delete(name);
+    for (const name of names) {
+      const path = join(folder, name);
+      if (!NAME.test(name) || openHere.has(path)) continue;
+      try {
+        if (hasEnded(name, path)) await adopt(path, keep, log);
+      } catch (error) {
+        complain(name, error as NodeJS.ErrnoException);
+      }
+    }
+  };
+}
+
+type Keep = (settlements: readonly Settlement[]) => Promise<void>;
+
+/**
+ * Claims a file by renaming it, so that of two that look at it only one has it; makes what is in it our own, and only
+ * then removes it: an end in between replays it twice, no harm. If it fails, the file has its old name again.
+ */
+async function adopt(path: string, keep: Keep, log: Logger): Promise<void> {
+  // One that cannot be read is not claimed at all.
+  readSettlements(path);
+  const claimed = newFile(dirname(path));
+  renameSync(path, claimed);
+  openHere.add(claimed);
+  try {
+    const { settlements, cut } = readSettlements(claimed);
+    if (cut) {
+      log.warn({ file: path }, "the journal ends in half a line; its request's hold ends at the due time");
+    }
+    await keep(settlements);
+    rmSync(claimed, { force: true });
+  } catch (error) {
+    renameSync(claimed, path);
+    throw error;
+  } finally {
+    openHere.delete(claimed);
+  }
 }
 
 /** Its process is no more; or it has long been silent, whoever has its host name and process id now. */
@@ -56,17 +98,17 @@ function isAlive(pid: number): boolean {
   }
 }
 
-/** The settlements in a journal file; the last line may be cut where its writer ended. */
-export function readSettlements(path: string, log: Logger): Settlement[] {
-  return readFileSync(path, "utf8")
-    .split("\n")
-    .flatMap((text) => {
-      if (text === "") return [];
-      try {
-        return [JSON.parse(text) as Settlement];
-      } catch {
-        log.warn({ file: path }, "the journal ends in half a line; its request's hold ends at the due time");
-        return [];
-      }
-    });
+/** The settlements in a journal file; a line may be cut where its writer ended. */
+function readSettlements(path: string): { settlements: Settlement[]; cut: boolean } {
+  const settlements: Settlement[] = [];
+  let cut = false;
+  for (const text of readFileSync(path, "utf8").split("\n")) {
+    if (text === "") continue;
+    try {
+      settlements.push(JSON.parse(text));
+    } catch {
+      cut = true;
+    }
+  }
+  return { settlements, cut };
 }

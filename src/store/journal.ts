@@ -1,7 +1,7 @@
 import { mkdirSync, rmSync } from "node:fs";
 import { type FileHandle, open, stat } from "node:fs/promises";
 import type { Logger } from "../telemetry/log.ts";
-import { claimAbandoned, newFile, openHere, readSettlements } from "./journal-files.ts";
+import { createTakeOver, newFile, openHere } from "./journal-files.ts";
 import type { Settlement } from "./outbox.ts";
 
 /** A living gateway touches its file this often, so that others can tell it from one that ended. */
@@ -96,20 +96,14 @@ export async function openJournal(
   const append = ({ requestId, atMs, untilMs, verb, keys, args, own }: Settlement): Promise<void> =>
     enqueue(`${JSON.stringify({ requestId, atMs, untilMs, verb, keys, args, own })}\n`);
 
-  /** What is taken over is first made our own, then its file goes: an end in between replays it twice, no harm. */
-  async function takeOver(owner: JournalOwner): Promise<void> {
-    for (const path of claimAbandoned(folder)) {
-      try {
-        const settlements = readSettlements(path, log);
-        const kept = Promise.all(settlements.map(append));
-        // Before anything else can find the outbox empty, and clear the journal of what it has just been given.
-        if (settlements.length > 0) owner.take(settlements);
-        await kept;
-        rmSync(path, { force: true });
-      } finally {
-        openHere.delete(path);
-      }
-    }
+  const takeOver = createTakeOver(folder, log);
+
+  /** Makes settlements of an ended gateway our own. */
+  async function keep(settlements: readonly Settlement[], owner: JournalOwner): Promise<void> {
+    const kept = Promise.all(settlements.map(append));
+    // Before anything else can find the outbox empty, and clear the journal of what it has just been given.
+    if (settlements.length > 0) owner.take(settlements);
+    await kept;
   }
 
   /** Touches the file. A gateway that was paused for long finds that another has taken it: then it begins anew. */
@@ -131,7 +125,7 @@ export async function openJournal(
   let looking: Promise<void> = Promise.resolve();
   const look = (owner: JournalOwner): Promise<void> => {
     looking = signOfLife(owner)
-      .then(() => takeOver(owner))
+      .then(() => takeOver((settlements) => keep(settlements, owner)))
       .catch((error: unknown) => log.error({ err: error, folder }, "the journal cannot be kept"));
     return looking;
   };

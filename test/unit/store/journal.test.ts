@@ -2,9 +2,11 @@ import { spawnSync } from "node:child_process";
 import {
   appendFileSync,
   existsSync,
+  mkdirSync,
   mkdtempSync,
   readdirSync,
   readFileSync,
+  rmdirSync,
   rmSync,
   utimesSync,
   writeFileSync,
@@ -167,6 +169,53 @@ describe("the journal", () => {
     const journal = await openJournal(folder, givenLog().log);
     expect(await adopted(journal)).toEqual(["r1"]);
     await journal.close();
+  });
+
+  // Guarantee: what is wrong with the file of one dead gateway does not lose the charges of the others.
+  test("is taken over though another cannot be read, which is said once and tried again", async () => {
+    const folder = givenFolder();
+    const pid = endedProcess();
+    const unreadable = `${hostname()}.${pid}.00000000.ndjson`;
+    mkdirSync(join(folder, unreadable));
+    leave(folder, line("r1"), pid);
+    const { log, lines } = givenLog();
+    const journal = await openJournal(folder, log, { signOfLifeMs: 5 });
+    const found: string[] = [];
+    const take = (taken: readonly Settlement[]) => found.push(...taken.map(({ requestId }) => requestId));
+    await journal.watch({ waiting: () => [], take });
+    expect(found).toEqual(["r1"]);
+    // Some looks later, it has its name, and one line in the log.
+    leave(folder, line("r2"), pid);
+    await vi.waitFor(() => expect(found).toEqual(["r1", "r2"]));
+    expect(readdirSync(folder)).toContain(unreadable);
+    expect(lines.filter((text) => text.includes(unreadable))).toHaveLength(1);
+    rmdirSync(join(folder, unreadable));
+    writeFileSync(join(folder, unreadable), line("r3"));
+    await vi.waitFor(() => expect(found).toEqual(["r1", "r2", "r3"]));
+    await journal.close();
+  });
+
+  test("is taken over though another could not be kept on a disk that is full, which comes later", async () => {
+    const folder = givenFolder();
+    const pid = endedProcess();
+    for (const at of [1, 2, 3]) {
+      writeFileSync(join(folder, `${hostname()}.${pid}.0000000${at}.ndjson`), line(`r${at}`));
+    }
+    const journal = await openJournal(folder, givenLog().log, { signOfLifeMs: 5 });
+    const handle = await open(join(folder, "probe"), "w");
+    vi.spyOn(Object.getPrototypeOf(handle), "appendFile").mockRejectedValueOnce(new Error("ENOSPC"));
+    const found = new Set<string>();
+    const take = (taken: readonly Settlement[]) => {
+      for (const { requestId } of taken) found.add(requestId);
+    };
+    await journal.watch({ waiting: () => [], take });
+    expect(found).toEqual(new Set(["r1", "r2", "r3"]));
+    // All of it is in the journal's own file in the end.
+    await vi.waitFor(() => expect(readdirSync(folder)).toHaveLength(2));
+    expect(textIn(folder).match(/"requestId":"r\d"/g)).toHaveLength(3);
+    await handle.close();
+    await journal.close();
+    vi.restoreAllMocks();
   });
 
   test("keeps what it has just taken over when an outbox that was empty clears it in the same moment", async () => {
