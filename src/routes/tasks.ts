@@ -38,7 +38,6 @@ export function createTaskPolls(): PollTask {
   return async (call, taskId) => {
     const { gateway, config, exchange, key } = call;
     if (!TASK_ID.test(taskId)) return answer(call, await refuseKnown(call, refuse("task_not_found")));
-    exchange.taskId = taskId;
     let task: KnownTask;
     try {
       const asked = gateway.store.inspectTask(key, taskId, config.tasks.cacheMs, config.tiers);
@@ -56,6 +55,8 @@ export function createTaskPolls(): PollTask {
         return unmetered(call, taskId);
       throw error;
     }
+    // Not before: until it is known to be a task it is what a customer wrote into a path, be it his key.
+    exchange.taskId = taskId;
     sawTask(call, taskId);
     if (task.fresh) return success(task.data, undefined, "cached");
 
@@ -136,6 +137,7 @@ function pollRefusal(call: Call, outcome: Exclude<PollOutcome, { outcome: "task"
 /** The store is away and the strategy is `allow`: passed through for a task this gateway has seen. */
 async function unmetered(call: Call, taskId: string): Promise<Answer> {
   const { gateway, config, exchange } = call;
+  exchange.taskId = taskId;
   const step = new UpstreamStep(call, "poll");
   const outcome = step.end(await gateway.upstream(config).poll(taskId, exchange.requestId, step.carried));
   return outcome.outcome === "task"

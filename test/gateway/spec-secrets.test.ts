@@ -68,6 +68,8 @@ describe("after every kind of request", () => {
     "/api/v1/SECRETPATH?x=SECRETQUERY",
     "/%53ECRETPATH",
   ];
+  let taskId: string;
+  let lineOfPoll: Record<string, unknown>;
 
   beforeAll(async () => {
     gateway = await givenGateway({ behaviour: { durationMs: 0 } });
@@ -76,8 +78,12 @@ describe("after every kind of request", () => {
     key = issued.key;
     const body = { prompt: "SECRETPROMPT" };
     const { data } = (await ask("POST", TEXT_TO_VIDEO, { key, body })).body;
-    await ask("GET", `/api/v1/tasks/${data.task_id}`, { key });
+    taskId = data.task_id;
+    await ask("GET", `/api/v1/tasks/${taskId}`, { key });
+    lineOfPoll = JSON.parse(gateway.logs.at(-1)!);
     await ask("GET", CREDITS, { key });
+    // A key where a task id belongs: it looks like one.
+    await ask("GET", `/api/v1/tasks/${key}`, { key });
     for (const path of HOSTILE)
       for (const method of ["GET", "POST", "DELETE", "PROPFIND"]) {
         await ask(method, path, { key });
@@ -142,6 +148,7 @@ describe("after every kind of request", () => {
     for (const text of [logs, metrics])
       for (const own of [
         "SECRETPROMPT",
+        "SECRETTASK",
         "SECRETPATH",
         "SECRETQUERY",
         "SECRETGARBAGE",
@@ -149,6 +156,10 @@ describe("after every kind of request", () => {
         "SECRETIDEMPOTENCY",
       ])
         expect(text.includes(own), own).toBe(false);
+  });
+
+  test("a task that the gateway knows is named in the line of its poll", () => {
+    expect(lineOfPoll).toMatchObject({ status: 200, task_id: taskId });
   });
 
   test("the labels of the metrics are closed sets", () => {

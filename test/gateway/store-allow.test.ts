@@ -154,6 +154,7 @@ test("polls pass for tasks that this gateway has seen, and only for their own ac
     const reply = await poll(taskId, key);
     expectDegraded(reply);
     expect(reply.body.data.task_id).toBe(taskId);
+    expect(JSON.parse(stage.gateway.logs.at(-1)!)).toMatchObject({ outcome: "unmetered", task_id: taskId });
     expectStoreAway(await poll(taskId, stranger));
     expectStoreAway(await poll("task_unheard_of", key));
     expect(polled(stage.gateway)).toHaveLength(1);

@@ -137,8 +137,10 @@ describe("with an endpoint", () => {
       headers: { traceparent: `00-${"c".repeat(32)}-${SPAN}-00` },
     });
     const uploaded = await upload(gateway, key, headers);
-    const all = { made, refused, poll, unsampled, uploaded };
-    expect(Object.values(all).map(({ status }) => status)).toEqual([200, 402, 200, 200, 200]);
+    // A key where a task id belongs: it looks like one.
+    const misplaced = await gateway.request("GET", `/api/v1/tasks/${key}`, { key });
+    const all = { made, refused, poll, unsampled, uploaded, misplaced };
+    expect(Object.values(all).map(({ status }) => status)).toEqual([200, 402, 200, 200, 200, 404]);
     Object.entries(all).forEach(([name, reply]) => {
       ids[name] = reply.headers.get("x-request-id")!;
     });
@@ -225,6 +227,7 @@ describe("with an endpoint", () => {
   });
 
   test("no key is in any span", () => {
+    expect(treeOf("misplaced")).toEqual(["GET /api/v1/tasks/{taskId}", "INSPECT: not_found"]);
     expect(JSON.stringify(spans)).not.toContain(key.slice(3));
     expect(JSON.stringify(spans)).not.toContain("upstream-secret");
   });
