@@ -1,6 +1,6 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { LOG_LEVELS } from "../config/schema.ts";
-import type { Logger } from "../telemetry/log.ts";
+import { createAudit, type Logger } from "../telemetry/log.ts";
 import type { Access } from "./console/access.ts";
 
 export const LOG_LEVEL_PATH = "/log-level";
@@ -21,6 +21,8 @@ interface Reply {
  */
 export function createLogLevel(options: { access: Access; log: Logger; set(level: string): void }): LogLevel {
   const { access, log } = options;
+  // Whoever reads the log must know why it fell silent.
+  const audit = createAudit(log);
 
   async function decide(req: IncomingMessage): Promise<Reply> {
     if (req.method === "GET" || req.method === "HEAD") return { status: 200, body: { level: log.level } };
@@ -43,8 +45,7 @@ export function createLogLevel(options: { access: Access; log: Logger; set(level
     }
     const line = { was: log.level, level, remote_address: req.socket.remoteAddress };
     options.set(level);
-    // Whoever reads the log must know why it fell silent.
-    log.child({ audit: true }, { level: "info" }).info(line, "the log level was set");
+    audit.info(line, "the log level was set");
     return { status: 200, body: { level } };
   }
 

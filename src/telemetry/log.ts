@@ -22,6 +22,14 @@ export function createLogger(level: string, to: DestinationStream = stdout()): L
   );
 }
 
+/** Who did what: lines that are written whatever the level of `log` is, or is set to later. */
+export function createAudit(log: Logger): Logger {
+  const audit = log.child({ audit: true });
+  // Not as an option of child(): pino ignores it where it is the parent's level, and then follows the parent.
+  audit.level = "info";
+  return audit;
+}
+
 /** Lines that could not be written since the start: a full disk, a reader that has gone. */
 export const dropped = { lines: 0 };
 

@@ -34,8 +34,8 @@ async function ask(
 }
 
 /** Audit lines of actions on this target. */
-const audit = (target: string) =>
-  gateway.logs
+const audit = (target: string, from = gateway) =>
+  from.logs
     .filter((line) => line.includes('"audit":true'))
     .map((line) => JSON.parse(line))
     .filter((line) => line.target === target);
@@ -103,6 +103,21 @@ describe("actions", () => {
       { ...common, outcome: "refused", why: expect.stringContaining("another amount") },
     ]);
     expect(gateway.logs.join()).not.toContain(TOKEN);
+  });
+
+  // Guarantee: who moved money is on record whatever the log level, also where it was set after the start.
+  test.each(["warn", "silent"])("what is done after the level was set to %s is on record", async (level) => {
+    // Other tests' gateways begin at debug, where the two levels differ from the start.
+    const quiet = await givenGateway({ config: { admin: { token: TOKEN } }, logLevel: "info" });
+    const headers = { authorization: `Bearer ${TOKEN}` };
+    await fetch(`${quiet.adminUrl}/log-level`, { method: "PUT", body: level, headers });
+    const { accountId, keyId } = await quiet.givenKey();
+    const body = { account_id: accountId, amount: 5, reference: "r" };
+    expect((await ask("grant", { body, from: quiet })).status).toBe(200);
+    expect((await ask("revoke", { body: { key_id: keyId }, from: quiet })).status).toBe(200);
+    await quiet.stop();
+    expect(audit(accountId, quiet)).toMatchObject([{ action: "grant", outcome: "recharged" }]);
+    expect(audit(keyId, quiet)).toMatchObject([{ action: "revoke", outcome: "revoked" }]);
   });
 
   test.each([

@@ -43,6 +43,7 @@ export async function givenGateway(
     /** Shares another gateway's generator. */
     generator?: Generator;
     upstreamUrl?: string;
+    logLevel?: "debug" | "info";
   } = {},
 ) {
   const redisUrl = options.redisUrl ?? inject("redisUrl");
@@ -58,7 +59,7 @@ export async function givenGateway(
   };
   const config = merged(merged(loaded.config, quiet), options.config ?? {}) as Config;
   const logs: string[] = [];
-  const log = createLogger("debug", { write: (line) => void logs.push(line) });
+  const log = createLogger(options.logLevel ?? "debug", { write: (line) => void logs.push(line) });
   const gateway = await startGateway({ ...loaded, config }, log);
   const redis = new Redis(redisUrl);
   await until(

@@ -5,7 +5,7 @@ import type { Tiers } from "../../core/limits.ts";
 import { newRequestId } from "../../http/exchange.ts";
 import { OperatorError } from "../../store/accounts.ts";
 import type { OperatorSession } from "../../store/operator-session.ts";
-import type { Logger } from "../../telemetry/log.ts";
+import { createAudit, type Logger } from "../../telemetry/log.ts";
 import type { Access } from "./access.ts";
 import { type Action, createActions } from "./actions.ts";
 import type { Live } from "./answers.ts";
@@ -45,7 +45,7 @@ export function createApi(options: {
   };
   const actions: Record<string, Action> = createActions(options.session);
   // Who moved money must be on record whatever the log level.
-  const audit = log.child({ audit: true }, { level: "info" });
+  const audit = createAudit(log);
 
   async function decide(
     req: IncomingMessage,
