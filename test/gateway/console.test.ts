@@ -33,8 +33,8 @@ async function ask(
   return { status: answer.status, body: await answer.json() };
 }
 
-/** Audit lines of actions on this target. */
-const audit = (target: string, from = gateway) =>
+/** Audit lines of actions on this target; `undefined`: of those refused before their target was read. */
+const audit = (target: string | undefined, from = gateway) =>
   from.logs
     .filter((line) => line.includes('"audit":true'))
     .map((line) => JSON.parse(line))
@@ -63,6 +63,32 @@ describe("who may", () => {
     }
   });
 
+  // Guarantee: who tried to move money is on record, too.
+  test("an action that is refused before it begins is on record, without the token; a read is not", async () => {
+    const guarded = await givenGateway({ config: { admin: { token: TOKEN } } });
+    const json = { "content-type": "application/json" };
+    const right = { authorization: `Bearer ${TOKEN}` };
+    const post = (headers: Record<string, string>, body = "{}") =>
+      fetch(`${guarded.adminUrl}/console/api/grant`, { method: "POST", headers, body });
+    expect((await post(json)).status).toBe(401);
+    expect((await post({ ...json, authorization: "Bearer not-the-right-one" })).status).toBe(401);
+    expect((await post({ ...json, ...right, origin: "https://elsewhere.example" })).status).toBe(403);
+    expect((await post({ ...right, "content-type": "text/plain" })).status).toBe(415);
+    expect((await post({ ...json, ...right }, "{")).status).toBe(400);
+    expect((await ask("accounts", { token: "not-the-right-one", from: guarded })).status).toBe(401);
+    await guarded.stop();
+    const common = { action: "grant", remote_address: "127.0.0.1", request_id: expect.any(String) };
+    expect(audit(undefined, guarded)).toMatchObject([
+      { ...common, outcome: "denied", why: "this needs the gateway's ADMIN_TOKEN" },
+      { ...common, outcome: "denied", why: "this is not the gateway's ADMIN_TOKEN" },
+      { ...common, outcome: "denied", why: "requests of other sites are refused" },
+      { ...common, outcome: "refused", why: "the body must be application/json" },
+      { ...common, outcome: "refused", why: "the body must be a JSON object" },
+    ]);
+    expect(guarded.logs.join()).not.toContain(TOKEN);
+    expect(guarded.logs.join()).not.toContain("not-the-right-one");
+  });
+
   test("a gateway without ADMIN_TOKEN shows and does nothing", async () => {
     const open = await givenGateway();
     try {
@@ -82,6 +108,8 @@ describe("who may", () => {
         balance: 1000,
         keys: [{ usable: true }],
       });
+      const denied = audit(undefined, open).map(({ action, outcome }) => [action, outcome]);
+      expect(denied).toEqual(["grant", "revoke", "release"].map((action) => [action, "denied"]));
     } finally {
       await open.stop();
     }

@@ -7,15 +7,16 @@ const WRONG_TOKENS_PER_MINUTE = 10;
 const ADDRESSES_MAX = 10_000;
 const MINUTE_MS = 60_000;
 
-export type Entry =
-  | { outcome: "allowed" }
-  | {
-      outcome: "denied";
-      status: 401 | 403 | 429;
-      error: string;
-      wrongToken?: true;
-      retryAfterSeconds?: number;
-    };
+export type Entry = { outcome: "allowed" } | Denied;
+
+export interface Denied {
+  outcome: "denied";
+  status: 401 | 403 | 429;
+  /** Why; never holds the token. */
+  error: string;
+  wrongToken?: true;
+  retryAfterSeconds?: number;
+}
 
 /** One for the whole admin port: wrong tokens count together, wherever they are tried. */
 export type Access = ReturnType<typeof createAccess>;
@@ -97,7 +98,7 @@ function isOwnName(host: string | undefined, own: string): boolean {
 }
 
 const digestOf = (text: string): Buffer => createHash("sha256").update(text).digest();
-const denied = (status: 401 | 403 | 429, error: string): Extract<Entry, { outcome: "denied" }> => ({
+const denied = (status: 401 | 403 | 429, error: string): Denied => ({
   outcome: "denied",
   status,
   error,

@@ -6,7 +6,7 @@ import { newRequestId } from "../../http/exchange.ts";
 import { OperatorError } from "../../store/accounts.ts";
 import type { OperatorSession } from "../../store/operator-session.ts";
 import { createAudit, type Logger } from "../../telemetry/log.ts";
-import type { Access } from "./access.ts";
+import type { Access, Denied } from "./access.ts";
 import { type Action, createActions } from "./actions.ts";
 import type { Live } from "./answers.ts";
 import type { createLive } from "./live.ts";
@@ -55,13 +55,11 @@ export function createApi(options: {
   ): Promise<Reply> {
     const read = Object.hasOwn(reads, name) ? reads[name] : undefined;
     const action = Object.hasOwn(actions, name) ? actions[name] : undefined;
+    const line = { action: name, remote_address: req.socket.remoteAddress, request_id: requestId };
     const entry = access.check(req, action !== undefined);
     if (entry.outcome === "denied") {
-      const { status, error, wrongToken, retryAfterSeconds } = entry;
-      if (wrongToken) log.warn({ remote_address: req.socket.remoteAddress }, "console: a wrong ADMIN_TOKEN");
-      const headers: Record<string, string> = status === 401 ? { "WWW-Authenticate": "Bearer" } : {};
-      if (retryAfterSeconds !== undefined) headers["Retry-After"] = String(retryAfterSeconds);
-      return { status, body: { error }, headers };
+      if (action) audit.info({ ...line, outcome: "denied", why: entry.error }, "console action");
+      return deny(entry, req);
     }
     if (!read && !action) return { status: 404, body: { error: "the console's API has no such path" } };
     const method = read ? "GET" : "POST";
@@ -70,18 +68,23 @@ export function createApi(options: {
     }
     if (read) return { status: 200, body: await read(query) };
     const body = await readBody(req);
-    if ("refused" in body) return body.refused;
-    return { status: 200, body: await act(name, action!, body.value, req, requestId) };
+    if ("refused" in body) {
+      audit.info({ ...line, outcome: "refused", why: body.refused.body.error }, "console action");
+      return body.refused;
+    }
+    return { status: 200, body: await act(action!, body.value, line) };
   }
 
-  async function act(
-    name: string,
-    action: Action,
-    body: Record<string, unknown>,
-    req: IncomingMessage,
-    requestId: string,
-  ): Promise<object> {
-    const line = { action: name, remote_address: req.socket.remoteAddress, request_id: requestId };
+  function deny(entry: Denied, req: IncomingMessage): Reply {
+    const { status, error, wrongToken, retryAfterSeconds } = entry;
+    if (wrongToken) log.warn({ remote_address: req.socket.remoteAddress }, "console: a wrong ADMIN_TOKEN");
+    const headers: Record<string, string> = status === 401 ? { "WWW-Authenticate": "Bearer" } : {};
+    if (retryAfterSeconds !== undefined) headers["Retry-After"] = String(retryAfterSeconds);
+    return { status, body: { error }, headers };
+  }
+
+  /** @param line what the audit says of every action: which, who and under which request id */
+  async function act(action: Action, body: Record<string, unknown>, line: object): Promise<object> {
     let target: string | undefined;
     try {
       target = action.target(body);
@@ -128,7 +131,7 @@ export function createApi(options: {
 /** Reads a small JSON object. */
 async function readBody(
   req: IncomingMessage,
-): Promise<{ value: Record<string, unknown> } | { refused: Reply }> {
+): Promise<{ value: Record<string, unknown> } | { refused: Reply & { body: { error: string } } }> {
   const refused = (status: number, error: string) => ({ refused: { status, body: { error } } });
   if (!/^application\/json *(;|$)/i.test(req.headers["content-type"] ?? "")) {
     return refused(415, "the body must be application/json");
