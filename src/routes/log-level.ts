@@ -43,7 +43,7 @@ export function createLogLevel(options: { access: Access; log: Logger; set(level
     if (level === undefined) {
       return { status: 400, body: { error: `the body must be one of ${LOG_LEVELS.join(", ")}` } };
     }
-    const line = { was: log.level, level, remote_address: req.socket.remoteAddress };
+    const line = { was: log.level, now: level, remote_address: req.socket.remoteAddress };
     options.set(level);
     audit.info(line, "the log level was set");
     return { status: 200, body: { level } };

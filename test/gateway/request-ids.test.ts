@@ -79,11 +79,13 @@ describe("/log-level on the admin port", () => {
     }
     expect((await put(gateway, "silent", { origin: "https://elsewhere.example" })).status).toBe(403);
     expect((await fetch(`${gateway.adminUrl}/log-level`, { method: "POST" })).status).toBe(405);
-    const audit = gateway.logs.map((line) => JSON.parse(line)).filter((line) => line.audit);
-    expect(audit.map(({ was, level }) => [was, level])).toEqual([
-      ["debug", "warn"],
-      ["warn", "debug"],
+    const texts = gateway.logs.filter((line) => line.includes('"audit":true'));
+    expect(texts.map((text) => JSON.parse(text))).toMatchObject([
+      { level: "info", was: "debug", now: "warn" },
+      { level: "info", was: "warn", now: "debug" },
     ]);
+    // A name that stands twice means to each reader of JSON what it likes.
+    for (const text of texts) expect(text.match(/"level":/g)).toHaveLength(1);
     await gateway.stop();
   });
 
