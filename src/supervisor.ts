@@ -1,13 +1,15 @@
 import cluster, { type Worker } from "node:cluster";
 import { setTimeout as delay } from "node:timers/promises";
-import { AggregatorRegistry, type Registry } from "prom-client";
+import type { Registry } from "prom-client";
 import type { Reading } from "./routes/console/live.ts";
+import { createCommonPage, type Numbers } from "./telemetry/common-page.ts";
 import type { Logger } from "./telemetry/log.ts";
 
 const RESTART_DELAY_MIN_MS = 500;
 const RESTART_DELAY_MAX_MS = 10_000;
 /** A worker that lived so long had started well. */
 const STARTED_WELL_MS = 10_000;
+const NUMBERS_TIMEOUT_MS = 5000;
 const METRICS_TIMEOUT_MS = 6000;
 
 /** Its number among the workers, from 1; set by the supervisor. The first one also does what is done once. */
@@ -16,9 +18,12 @@ const NUMBER = "TOLLGATE_WORKER";
 type ToSupervisor =
   | { kind: "listening" }
   | { kind: "metrics wanted"; id: number }
+  | { kind: "numbers"; numbers: Numbers }
+  | { kind: "no numbers"; why: string }
   | { kind: "reading"; reading: Reading }
   | { kind: "log level"; level: string };
 type ToWorker =
+  | { kind: "numbers wanted" }
   | { kind: "metrics"; id: number; page: string }
   | { kind: "reading"; from: number; reading: Reading }
   | { kind: "log level"; level: string };
@@ -29,7 +34,7 @@ type ToWorker =
  * @returns the exit code: 0 when all workers ended cleanly after a signal
  */
 export async function supervise(count: number, log: Logger): Promise<number> {
-  const metrics = new AggregatorRegistry();
+  const metrics = createMetricsPage();
   const ended = Promise.withResolvers<number>();
   const living = new Map<number, Worker>();
   let stopping = false;
@@ -43,12 +48,14 @@ export async function supervise(count: number, log: Logger): Promise<number> {
     worker.on("message", (message: ToSupervisor) => {
       if (message.kind === "listening") everListened = true;
       if (message.kind === "metrics wanted") void answerMetrics(worker, message.id);
+      if (message.kind === "numbers" || message.kind === "no numbers") metrics.heard(worker, message);
       if (message.kind === "reading") passOn(number, message.reading);
       if (message.kind === "log level") setLevel(message.level);
     });
     worker.on("error", (error) => log.error({ err: error, worker: number }, "a worker cannot be reached"));
     worker.once("exit", (exitCode, signal) => {
       living.delete(number);
+      metrics.ended(worker);
       if (stopping || !everListened) {
         // One that cannot start says so itself; none of the others would do better.
         if (exitCode !== 0) code = 1;
@@ -67,7 +74,7 @@ export async function supervise(count: number, log: Logger): Promise<number> {
   }
 
   async function answerMetrics(worker: Worker, id: number): Promise<void> {
-    const page = await metrics.clusterMetrics().catch((error: Error) => `# ${error.message}`);
+    const page = await metrics.read([...living.values()]).catch((error: Error) => `# ${error.message}`);
     say(worker, { kind: "metrics", id, page });
   }
 
@@ -94,6 +101,51 @@ export async function supervise(count: number, log: Logger): Promise<number> {
   });
   for (let number = 1; number <= count; number++) launch(number, RESTART_DELAY_MIN_MS);
   return ended.promise;
+}
+
+/** The page of all workers, put together anew whenever one is asked for it. */
+function createMetricsPage() {
+  const page = createCommonPage();
+  const asked = new Map<Worker, PromiseWithResolvers<void>>();
+  const gone = new WeakSet<Worker>();
+
+  /** Until it has said its numbers, or has ended. */
+  function ask(worker: Worker): Promise<void> {
+    const before = asked.get(worker);
+    if (before) return before.promise;
+    const answer = Promise.withResolvers<void>();
+    asked.set(worker, answer);
+    say(worker, { kind: "numbers wanted" });
+    return answer.promise;
+  }
+
+  return {
+    /** @throws where one of them does not answer: what is true of the others alone would look like all */
+    async read(workers: readonly Worker[]): Promise<string> {
+      const patience = new AbortController();
+      const late = delay(NUMBERS_TIMEOUT_MS, undefined, { signal: patience.signal }).then(() => {
+        throw new Error("a worker does not say its numbers");
+      });
+      const all = Promise.all(workers.filter((worker) => worker.isConnected()).map(ask));
+      await Promise.race([all, late]).finally(() => patience.abort());
+      return page.text();
+    },
+    heard(worker: Worker, said: Extract<ToSupervisor, { kind: "numbers" | "no numbers" }>): void {
+      // What was on its way when a worker ended comes too late: its last numbers are added up.
+      if (gone.has(worker)) return;
+      if (said.kind === "numbers") page.say(worker.id, said.numbers);
+      const answer = asked.get(worker);
+      asked.delete(worker);
+      if (said.kind === "numbers") answer?.resolve();
+      else answer?.reject(new Error(said.why));
+    },
+    ended(worker: Worker): void {
+      gone.add(worker);
+      page.end(worker.id);
+      asked.get(worker)?.resolve();
+      asked.delete(worker);
+    },
+  };
 }
 
 function say(worker: Worker | undefined, message: ToWorker): void {
@@ -136,6 +188,7 @@ export function roleOf(env: NodeJS.ProcessEnv): Role {
   let asked = 0;
   let setLevel: (level: string) => void = () => undefined;
   process.on("message", (message: ToWorker) => {
+    if (message.kind === "numbers wanted") void tellNumbers();
     if (message.kind === "metrics") waiting.get(message.id)?.(message.page);
     if (message.kind === "reading") heard.set(message.from, message.reading);
     if (message.kind === "log level") setLevel(message.level);
@@ -143,6 +196,14 @@ export function roleOf(env: NodeJS.ProcessEnv): Role {
   /** A supervisor that has gone is no reason to end: what cannot be told is dropped. */
   const tell = (told: ToSupervisor): void => {
     if (process.connected) process.send?.(told, undefined, undefined, () => undefined);
+  };
+  let registry: Registry | undefined;
+  const tellNumbers = async (): Promise<void> => {
+    try {
+      tell({ kind: "numbers", numbers: (await registry?.getMetricsAsJSON()) ?? [] });
+    } catch (error) {
+      tell({ kind: "no numbers", why: (error as Error).message });
+    }
   };
   return {
     first: env[NUMBER] === "1",
@@ -153,10 +214,8 @@ export function roleOf(env: NodeJS.ProcessEnv): Role {
     onLevel(set) {
       setLevel = set;
     },
-    share(registry) {
-      AggregatorRegistry.setRegistries(registry);
-      // Once there is one, prom-client answers the supervisor's questions for this process's numbers.
-      new AggregatorRegistry();
+    share(own) {
+      registry = own;
       return () => {
         const id = asked++;
         const page = Promise.withResolvers<string>();

@@ -30,6 +30,15 @@ async function samples(adminUrl: string, name: string): Promise<number[]> {
   return lines.map((line) => Number(line.slice(line.lastIndexOf(" "))));
 }
 
+/** Everything that is counted, by name and labels. */
+async function counters(adminUrl: string): Promise<Map<string, number>> {
+  const page = await (await fetch(`${adminUrl}/metrics`)).text();
+  const counted = page.match(/^\w+_(?:total|count|bucket)(?:\{.*\})? .+$/gm) ?? [];
+  return new Map(
+    counted.map((line) => line.split(/ (?=\S+$)/)).map(([name, value]) => [name!, Number(value)]),
+  );
+}
+
 test("two processes share the port, the limits and one metrics page; one that dies comes back", async () => {
   const urls = { redisUrl: redis.url, upstreamUrl: generator.url };
   const gateway = await startGatewayProcess({ ...urls, config: WORKERS });
@@ -78,6 +87,7 @@ test("two processes share the port, the limits and one metrics page; one that di
     return refused?.last_15_minutes === 10;
   }, "the console to show the refusals of both");
 
+  const before = await counters(gateway.adminUrl);
   // The second one is killed: requests go on, and it is replaced.
   const [other] = await workersOf(gateway.pid);
   process.kill(other!, "SIGKILL");
@@ -85,6 +95,10 @@ test("two processes share the port, the limits and one metrics page; one that di
     () => gateway.logs().filter(({ msg }) => msg === "one more process listens").length === 2,
     "a new one",
   );
+  // Guarantee: Prometheus takes a counter that falls for one that began anew, and what is left of it for new.
+  const after = await counters(gateway.adminUrl);
+  expect(before.size).toBeGreaterThan(100);
+  expect([...before].filter(([name, value]) => !(after.get(name)! >= value))).toEqual([]);
   await until(async () => {
     expect((await generate()).status).toBe(200);
     sent++;

@@ -1,13 +1,19 @@
-import { AggregatorRegistry } from "prom-client";
 import { expect, test } from "vitest";
+import { createCommonPage } from "../../../src/telemetry/common-page.ts";
 import { createMetrics } from "../../../src/telemetry/metrics.ts";
 
-/** One page of two processes, as the supervisor puts it together. */
-async function pageOf(...all: ReturnType<typeof createMetrics>[]): Promise<string[]> {
-  const read = await Promise.all(all.map(({ registry }) => registry.getMetricsAsJSON()));
-  const page = await AggregatorRegistry.aggregate(read).metrics();
-  return page.split("\n");
+type Process = ReturnType<typeof createMetrics>;
+
+/** A page as the supervisor puts it together, told what these say, by their place from `from` on. */
+async function told(page: ReturnType<typeof createCommonPage>, from: number, ...all: Process[]) {
+  for (const [at, { registry }] of all.entries()) page.say(from + at, await registry.getMetricsAsJSON());
 }
+
+const pageOf = async (...all: Process[]): Promise<string[]> => {
+  const page = createCommonPage();
+  await told(page, 1, ...all);
+  return (await page.text()).split("\n");
+};
 
 // Guarantee: on the page of several processes each figure means what it means on the page of one.
 test("on one page of two processes counters add up, and what is true of the store is not doubled", async () => {
@@ -43,4 +49,45 @@ test("on one page of two processes counters add up, and what is true of the stor
       expect.stringMatching(/^process_start_time_seconds 1[.\d]+/),
     ]),
   );
+});
+
+// Guarantee: a process that ends makes no counter fall, which Prometheus would take for a burst of all that is left.
+test("what ended processes had counted stays on the page, what they were does not", async () => {
+  const page = createCommonPage();
+  const first = createMetrics();
+  first.requests.inc({ route: "none", status: 505, outcome: "version_unsupported" });
+  for (let id = 2; id <= 4; id++) {
+    const second = createMetrics();
+    second.requests.inc({ route: "/api/v1/credits", status: 200, outcome: "ok" });
+    second.requestSeconds.observe({ route: "/api/v1/credits", class: "2xx" }, 0.2);
+    second.nearLimit.admitted("standard", { rateLimit: 10, remaining: 1, maxConcurrent: 3, active: 3 });
+    second.inFlight.set(2);
+    second.storeUp.set(0);
+    await told(page, id, second);
+    page.end(id);
+  }
+  first.storeUp.set(1);
+  await told(page, 1, first);
+  const route = 'route="/api/v1/credits"';
+  expect((await page.text()).split("\n")).toEqual(
+    expect.arrayContaining([
+      'tollgate_requests_total{route="none",status="505",outcome="version_unsupported"} 1',
+      `tollgate_requests_total{${route},status="200",outcome="ok"} 3`,
+      `tollgate_request_duration_seconds_bucket{${route},class="2xx",le="0.1"} 0`,
+      `tollgate_request_duration_seconds_bucket{${route},class="2xx",le="0.25"} 3`,
+      `tollgate_request_duration_seconds_count{${route},class="2xx"} 3`,
+      'tollgate_admissions_near_limit_total{tier="standard",limit="slots"} 3',
+      "tollgate_requests_in_flight 0",
+      "tollgate_store_up 1",
+    ]),
+  );
+});
+
+test("a process that ended before it said anything, and an end that is told twice, change nothing", async () => {
+  const page = createCommonPage();
+  const only = createMetrics();
+  only.requests.inc({ route: "none", status: 400, outcome: "invalid_request" });
+  await told(page, 1, only);
+  for (const id of [2, 1, 1]) page.end(id);
+  expect(await page.text()).toContain('outcome="invalid_request"} 1\n');
 });
