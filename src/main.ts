@@ -30,6 +30,14 @@ import { createWork } from "./workers/work.ts";
 /** After the listener has closed: how long a client may still take to finish a head that it has begun. */
 const QUIET_MS = 1000;
 
+/** How a drain ended. */
+interface Drained {
+  /** Everything that was under way has ended. */
+  clean: boolean;
+  /** Requests that had not when the drain timeout was over. */
+  cutRequests: number;
+}
+
 /** A running gateway. */
 export interface Running {
   url: string;
@@ -37,7 +45,7 @@ export interface Running {
   /** The configuration in force; `watch` begins to look for changes. */
   live: LiveConfig;
   /** Stops taking requests, lets those under way finish for at most the drain timeout, closes everything. */
-  drain(): Promise<{ clean: boolean }>;
+  drain(): Promise<Drained>;
 }
 
 /**
@@ -168,8 +176,8 @@ export async function startGateway(loaded: Loaded, log: Logger, role: Role = ALO
     },
   });
 
-  let ending: Promise<{ clean: boolean }> | undefined;
-  const drain = async (): Promise<{ clean: boolean }> => {
+  let ending: Promise<Drained> | undefined;
+  const drain = async (): Promise<Drained> => {
     draining = true;
     live.stop();
     const { drainDelayMs, drainTimeoutMs } = live.config().server;
@@ -183,6 +191,7 @@ export async function startGateway(loaded: Loaded, log: Logger, role: Role = ALO
     const deadline = Date.now() + drainTimeoutMs;
     const clean = await inTime(closed, deadline);
     clearTimeout(quiet);
+    const cutRequests = clean ? 0 : ((await metrics.inFlight.get()).values[0]?.value ?? 0);
     if (!clean) listener.closeAllConnections();
     if (work) await inTime(work.stop(), deadline + 1000);
     await inTime(Promise.all([refusals.stop(), tracing.stop()]), deadline + 1000);
@@ -191,7 +200,7 @@ export async function startGateway(loaded: Loaded, log: Logger, role: Role = ALO
     await upstream(live.config()).close();
     uploads(live.config()).close();
     operators?.stop();
-    return { clean };
+    return { clean, cutRequests };
   };
   return { url, adminUrl, live, drain: () => (ending ??= drain()) };
 }
@@ -260,8 +269,8 @@ async function main(): Promise<void> {
   // A second signal is tolerated: npm and a terminal both send one.
   const end = async (signal: string): Promise<void> => {
     log.info({ signal }, "asked to stop");
-    const { clean } = await gateway.drain();
-    log.info({ clean }, "stopped");
+    const { clean, cutRequests } = await gateway.drain();
+    log[clean ? "info" : "warn"]({ clean, cut_requests: cutRequests }, "stopped");
     process.exit(clean ? 0 : 1);
   };
   process.on("SIGTERM", () => void end("SIGTERM"));

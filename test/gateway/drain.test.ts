@@ -80,6 +80,9 @@ async function expectBound(key: IssuedKey): Promise<void> {
 const inFlight = (): Promise<void> =>
   until(() => sent({ generator }).length > 0, "the generation to reach the upstream");
 
+/** The last line of a process. */
+const stopped = (gateway: GatewayProcess) => gateway.logs().find(({ msg }) => msg === "stopped");
+
 describe("SIGTERM", () => {
   test("readiness goes red while requests are still served; what is in flight ends well; exit code 0", async () => {
     const gateway = await givenProcess({ server: { drain_delay: "400ms" } });
@@ -104,6 +107,7 @@ describe("SIGTERM", () => {
     const { how, stderr } = await gateway.ended();
     expect(how).toBe("exit code 0");
     expect(stderr).toBe("");
+    expect(stopped(gateway)).toMatchObject({ level: "info", clean: true, cut_requests: 0 });
     await expectBound(key);
   });
 
@@ -123,14 +127,17 @@ describe("SIGTERM", () => {
   test("beyond the drain timeout it ends all the same, with exit code 1 and nothing charged", async () => {
     const gateway = await givenProcess({ server: { drain_delay: "0s", drain_timeout: "300ms" } });
     const key = await givenKey(redis.client);
-    const hung = post(gateway, key, "[sandbox: hang]").catch((error: unknown) => error);
-    await inFlight();
+    const hang = () => post(gateway, key, "[sandbox: hang]").catch((error: unknown) => error);
+    const hung = Promise.all([hang(), hang()]);
+    await until(() => sent({ generator }).length === 2, "both generations to reach the upstream");
     const startedMs = performance.now();
     gateway.signal("SIGTERM");
     expect((await gateway.ended()).how).toBe("exit code 1");
     expect(performance.now() - startedMs).toBeLessThan(5000);
-    expect(await hung).toBeInstanceOf(Error);
-    expect(await readBooks(redis.client, key)).toMatchObject({ held: 10, balance: 1000, totalUsed: 0 });
+    for (const reply of await hung) expect(reply).toBeInstanceOf(Error);
+    // Nothing else tells of them: a request leaves its line when it is answered.
+    expect(stopped(gateway)).toMatchObject({ level: "warn", clean: false, cut_requests: 2 });
+    expect(await readBooks(redis.client, key)).toMatchObject({ held: 20, balance: 1000, totalUsed: 0 });
   });
 
   test("while the store hangs it ends within the drain timeout", async () => {
