@@ -37,8 +37,9 @@ export async function supervise(count: number, log: Logger): Promise<number> {
   const metrics = createMetricsPage();
   const ended = Promise.withResolvers<number>();
   const living = new Map<number, Worker>();
+  /** Numbers under which a worker has once served the port. */
+  const started = new Set<number>();
   let stopping = false;
-  let everListened = false;
   let code = 0;
 
   function launch(number: number, afterMs: number): void {
@@ -46,7 +47,7 @@ export async function supervise(count: number, log: Logger): Promise<number> {
     const startedMs = performance.now();
     living.set(number, worker);
     worker.on("message", (message: ToSupervisor) => {
-      if (message.kind === "listening") everListened = true;
+      if (message.kind === "listening") started.add(number);
       if (message.kind === "metrics wanted") void answerMetrics(worker, message.id);
       if (message.kind === "numbers" || message.kind === "no numbers") metrics.heard(worker, message);
       if (message.kind === "reading") passOn(number, message.reading);
@@ -56,8 +57,8 @@ export async function supervise(count: number, log: Logger): Promise<number> {
     worker.once("exit", (exitCode, signal) => {
       living.delete(number);
       metrics.ended(worker);
-      if (stopping || !everListened) {
-        // One that cannot start says so itself; none of the others would do better.
+      if (stopping || !started.has(number)) {
+        // One that cannot start says so itself. None after it would do better, and the others lack what it does alone.
         if (exitCode !== 0) code = 1;
         stop("SIGTERM");
         return;

@@ -1,12 +1,13 @@
 import { readFileSync, writeFileSync } from "node:fs";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { afterAll, beforeAll, expect, onTestFinished, test } from "vitest";
 import type { LiveView } from "../../src/routes/console/answers.ts";
 import { startGenerator } from "../../src/sandbox/generator/server.ts";
+import { freePort } from "../../src/sandbox/redis.ts";
 import { consumed, expectSound, readBooks } from "../support/audit.ts";
 import { send, until } from "../support/gateway.ts";
-import { startGatewayProcess, startProgram } from "../support/processes.ts";
+import { type Ended, startGatewayProcess, startProgram } from "../support/processes.ts";
 import { givenKey, givenRedis, TEXT_TO_VIDEO, type TestRedis } from "../support/store-stage.ts";
 
 const UNLIMITED = { rateLimit: 100_000, maxConcurrent: 10_000, dailyLimit: 100_000 };
@@ -170,21 +171,39 @@ async function workersOf(supervisor: number): Promise<number[]> {
   return pids.filter(isSecond);
 }
 
-test("when no process can listen, all end, and say why", async () => {
+/** A port that somebody else has, until the test ends. */
+async function givenTakenPort(): Promise<string> {
   const taken = createServer().listen(0, "127.0.0.1");
+  onTestFinished(() => void taken.close());
   await until(() => taken.listening);
-  const { port } = taken.address() as AddressInfo;
-  const env = {
-    HOST: "127.0.0.1",
-    PORT: String(port),
-    ADMIN_PORT: "0",
-    REDIS_URL: redis.url,
-    UPSTREAM_URL: generator.url,
-  };
-  const program = await startProgram(env, WORKERS);
-  const { how, stderr } = await program.ended();
-  taken.close();
-  await program.stop();
+  return String((taken.address() as AddressInfo).port);
+}
+
+/** Two processes that cannot all start. @returns how it ended */
+async function startInVain(env: Record<string, string>): Promise<Ended> {
+  const urls = { REDIS_URL: redis.url, UPSTREAM_URL: generator.url };
+  const program = await startProgram({ HOST: "127.0.0.1", ADMIN_PORT: "0", ...urls, ...env }, WORKERS);
+  onTestFinished(() => program.stop());
+  return program.ended();
+}
+
+test("when no process can listen, all end, and say why", async () => {
+  const { how, stderr } = await startInVain({ PORT: await givenTakenPort() });
+  expect(how).toBe("exit code 1");
+  expect(stderr).toContain("EADDRINUSE");
+});
+
+// Without it nobody would sweep or show metrics, and customers would be served all the same.
+test("when the first process never gets its admin port, all end, though the second one serves already", async () => {
+  const port = String(await freePort());
+  const secondServes = `fetch("http://127.0.0.1:${port}/").then(() => true, () => false)`;
+  const first = `if (process.env.TOLLGATE_WORKER === "1") while (!(await ${secondServes}));`;
+  const held = `--import=data:text/javascript,${encodeURIComponent(first)}`;
+  const { how, stderr } = await startInVain({
+    PORT: port,
+    ADMIN_PORT: await givenTakenPort(),
+    NODE_OPTIONS: held,
+  });
   expect(how).toBe("exit code 1");
   expect(stderr).toContain("EADDRINUSE");
 });
