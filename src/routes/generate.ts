@@ -5,6 +5,7 @@ import { type Refusal, refuse } from "../core/errors.ts";
 import { validateGeneration } from "../core/generation.ts";
 import { priceOf } from "../core/prices.ts";
 import { IDEMPOTENCY_KEY } from "../core/request-limits.ts";
+import { askAgainMs } from "../core/tasks.ts";
 import { jsonHeadFault, readJson } from "../http/body.ts";
 import { continueReading } from "../http/exchange.ts";
 import type { Admission, Generation } from "../store/operations.ts";
@@ -184,8 +185,9 @@ async function giveBack(call: Call, generation: Generation, outcome: DefiniteNo)
 async function bind(call: Call, generation: Generation, taskId: string, data: string): Promise<Answer> {
   const { gateway, config, exchange } = call;
   exchange.taskId = taskId;
-  const { pollIntervalMs } = config.tasks;
-  const bound = gateway.store.bind(generation, taskId, data, pollIntervalMs, config.tiers);
+  const { pollIntervalMs, maxAgeMs } = config.tasks;
+  const pollMs = askAgainMs(pollIntervalMs, 0, maxAgeMs);
+  const bound = gateway.store.bind(generation, taskId, data, pollMs, config.tiers);
   const binding = await storeStep(call, "BIND", bound);
   if (binding === "conflict") {
     gateway.upstream(config).distrust();

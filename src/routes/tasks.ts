@@ -1,6 +1,6 @@
 import { type Answer, refusal, success } from "../core/envelope.ts";
 import { type Refusal, refuse } from "../core/errors.ts";
-import { endedTask, isFinal, TASK_ID } from "../core/tasks.ts";
+import { askAgainMs, endedTask, isFinal, type Observation, TASK_ID } from "../core/tasks.ts";
 import type { KnownTask, Observed } from "../store/operations.ts";
 import type { PollOutcome } from "../upstream/upstream.ts";
 import {
@@ -88,17 +88,27 @@ async function ask(
   const asked = gateway.upstream(config).poll(task.taskId, exchange.requestId, step.carried);
   const outcome = step.end(await asked);
   if (outcome.outcome !== "task" && outcome.outcome !== "gone") return { outcome, observed: undefined };
-  const said =
-    outcome.outcome === "task"
-      ? { status: outcome.status, data: outcome.data }
-      : { status: "gone" as const, data: endedTask(task.taskId, task.createdAtMs) };
+  const { refundFailed, pollIntervalMs, maxAgeMs } = config.tasks;
+  const said = observationOf(task, outcome, maxAgeMs);
   const settled = gateway.store.observe({ partition: key.partition, accountId: key.accountId, task }, said, {
-    refundFailed: config.tasks.refundFailed,
-    pollMs: config.tasks.pollIntervalMs,
+    refundFailed,
+    pollMs: askAgainMs(pollIntervalMs, task.ageMs, maxAgeMs),
     poller: key,
     tiers: config.tiers,
   });
   return { outcome, observed: await storeStep(call, "OBSERVE", settled) };
+}
+
+/** What the store is told. A task beyond its maximum age ends, however often its customer asks: the sweeper's turn may never come. */
+function observationOf(
+  { taskId, createdAtMs, ageMs }: KnownTask,
+  outcome: Extract<PollOutcome, { outcome: "task" | "gone" }>,
+  maxAgeMs: number,
+): { status: Observation; data: string } {
+  const { status, data } = outcome.outcome === "task" ? outcome : { status: "gone" as const, data: "" };
+  if (isFinal(status)) return { status, data };
+  if (ageMs >= maxAgeMs) return { status: "expired", data: endedTask(taskId, createdAtMs) };
+  return { status, data: data || endedTask(taskId, createdAtMs) };
 }
 
 /** What the customer is told; an ended task stays as it ended, whatever the upstream says or does not say now. */

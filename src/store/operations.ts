@@ -48,6 +48,8 @@ export interface KnownTask {
   data: string;
   /** When it was bound, Unix ms. */
   createdAtMs: number;
+  /** How long ago that is by the store's clock. */
+  ageMs: number;
 }
 
 export type Inspection = { state: LimitState; tier: string } & (

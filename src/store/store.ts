@@ -163,6 +163,7 @@ export function createStore(connection: Connection, nowMs?: () => number): Store
         status: String(status),
         data: String(data),
         createdAtMs: Number(createdAtMs),
+        ageMs: Number(reply[1]) - Number(createdAtMs),
       };
       return { outcome: "task", ...common, task };
     },

@@ -1,6 +1,6 @@
 import { randomUUID } from "node:crypto";
 import type { Tiers } from "../core/limits.ts";
-import { endedTask, isFinal, type Observation } from "../core/tasks.ts";
+import { askAgainMs, endedTask, isFinal, type Observation } from "../core/tasks.ts";
 import type { Store } from "../store/operations.ts";
 import type { OpenRequest, Sweeps } from "../store/sweeps.ts";
 import type { Logger } from "../telemetry/log.ts";
@@ -158,10 +158,10 @@ export function createSweeper(options: {
 
   async function tell(request: OpenRequest, status: Observation, data: string): Promise<string> {
     const { taskId, accountId, partition, requestId, creatorKeyId, boundAtMs, claimedAtMs } = request;
-    const { refundFailed, pollIntervalMs } = settings().tasks;
+    const { refundFailed, pollIntervalMs, maxAgeMs } = settings().tasks;
     const ageMs = Math.max(0, claimedAtMs - boundAtMs);
     const everyMs = Math.min(POLL_EVERY_MAX_MS, Math.max(pollIntervalMs, ageMs * AGE_SHARE));
-    const pollMs = Math.round(jittered(everyMs));
+    const pollMs = askAgainMs(Math.round(jittered(everyMs)), ageMs, maxAgeMs);
     const task = { taskId, requestId, creatorKeyId };
     const { outcome } = await store.observe(
       { partition, accountId, task },

@@ -139,6 +139,41 @@ describe("a task that no client polls is ended all the same", () => {
   });
 });
 
+describe("a task without an end ends at its maximum age", () => {
+  const ENDLESS = "duration=3600s";
+
+  // Guarantee: a customer who asks every few seconds, as the spec advises, does not put the end off for ever.
+  test("while its customer polls, and nobody sweeps", async () => {
+    const tasks = { maxAgeMs: 100, pollIntervalMs: 3_600_000, sweepIntervalMs: 3_600_000 };
+    const asleep = await givenSweeping({ config: { tasks } });
+    try {
+      const key = await givenKey(redis.client);
+      const taskId = await givenTask(asleep, key, ENDLESS);
+      const polledView = async () =>
+        (await asleep.request("GET", `/api/v1/tasks/${taskId}`, { key: key.key })).body.data;
+      await until(async () => (await polledView()).status === "failed", "the task to end");
+      const books = await readBooks(redis.client, key);
+      expectSound(books);
+      expect(refunded(books)).toHaveLength(1);
+      expect(await polledView()).toMatchObject({ task_id: taskId, status: "failed" });
+    } finally {
+      await asleep.stop();
+    }
+  });
+
+  test("with a longer time between two questions than that", async () => {
+    const eager = await givenSweeping({ config: { tasks: { maxAgeMs: 200, pollIntervalMs: 3_600_000 } } });
+    try {
+      const key = await givenKey(redis.client);
+      await givenTask(eager, key, ENDLESS);
+      await freed(key);
+      expect(refunded(await readBooks(redis.client, key))).toHaveLength(1);
+    } finally {
+      await eager.stop();
+    }
+  });
+});
+
 test("holds end in time while the upstream hangs over questions", async () => {
   const own = await givenRedis();
   const config = { server: { drainTimeoutMs: 100 } };

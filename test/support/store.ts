@@ -260,7 +260,7 @@ export const taskOf = ({ requestId }: Generation): string => `task_${requestId}`
 
 export function known(generation: Generation, taskId = taskOf(generation)): KnownTask {
   const { requestId, key } = generation;
-  const unseen = { fresh: false, status: "", data: "", createdAtMs: 0 };
+  const unseen = { fresh: false, status: "", data: "", createdAtMs: 0, ageMs: 0 };
   return { taskId, requestId, creatorKeyId: key.keyId, ...unseen };
 }
 
