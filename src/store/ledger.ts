@@ -1,4 +1,4 @@
-import type { Redis } from "ioredis";
+import type { ChainableCommander, Redis } from "ioredis";
 import { answersOf, many } from "./keys.ts";
 import { LEDGER_PAGE, type LedgerEntry, readLedger } from "./ledger-entries.ts";
 import {
@@ -150,12 +150,13 @@ async function verifyEnded(run: Run, partition: number, fold: LedgerFold): Promi
     if (suspects.length === 0) continue;
     // Some of it may just have happened: the ledger up to now, then the records again.
     await readOn(run, partition, fold);
-    for (const { id, record: before } of suspects) {
-      const [record, listed] = await together<[RequestRecord, string | null]>(redis, (multi) =>
-        multi.hgetall(requestName(partition, id)).zscore(done, id),
-      );
+    for (const { id } of suspects) {
+      const name = requestName(partition, id);
+      const still = await readStill<[string | null]>(redis, name, (pipe) => pipe.zscore(done, id));
+      if (!still) continue;
+      const [record, listed] = still;
       const wrong = endedWrong(fold, { id, record });
-      if (wrong && listed !== null) report("requests", before.account_id ?? "", wrong, id);
+      if (wrong && listed !== null) report("requests", record.account_id ?? "", wrong, id);
     }
   }
 }
@@ -188,9 +189,10 @@ async function verifyDue(run: Run, partition: number): Promise<void> {
     for await (const ids of sortedSetPages(redis, list)) {
       const suspects = (await recordsOf(run, partition, ids)).filter(({ record }) => record.state !== state);
       for (const { id } of suspects) {
-        const [score, record] = await together<[string | null, RequestRecord]>(redis, (multi) =>
-          multi.zscore(list, id).hgetall(requestName(partition, id)),
-        );
+        const name = requestName(partition, id);
+        const still = await readStill<[string | null]>(redis, name, (pipe) => pipe.zscore(list, id));
+        if (!still) continue;
+        const [record, score] = still;
         if (score === null || record.state === state) continue;
         report("due", record.account_id ?? "", `is due, but ${record.state ?? "unknown"}`, id);
       }
@@ -218,10 +220,11 @@ async function verifyOpen({ redis, report }: Run, { partition, id }: Place): Pro
   const name = requestName(partition, id);
   const keyId = (await redis.hget(name, "key_id")) ?? "";
   const { holds, polls, slots } = keyRef(keyId, "", partition).names;
-  const [record, hold, poll, slot] = await together<[RequestRecord, string | null, string | null, number]>(
-    redis,
-    (multi) => multi.hgetall(name).zscore(holds, id).zscore(polls, id).sismember(slots, id),
+  const still = await readStill<[string | null, string | null, number]>(redis, name, (pipe) =>
+    pipe.zscore(holds, id).zscore(polls, id).sismember(slots, id),
   );
+  if (!still) return;
+  const [record, hold, poll, slot] = still;
   if (!isOpen(record)) return;
   const due = record.state === "held" ? hold : poll;
   const accountId = record.account_id ?? "";
@@ -259,10 +262,19 @@ async function* sortedSetPages(redis: Redis, name: string): AsyncGenerator<strin
   }
 }
 
-/** Several reads at one instant. */
-async function together<Answers extends unknown[]>(
+/**
+ * A request's record, and what else is read while it stands still; undefined if it moved on meanwhile, which the next run
+ * judges. A state that a request has left never comes back, so the same one before and after was there in between, too.
+ * No MULTI: a Redis without memory refuses even reads there.
+ */
+async function readStill<Answers extends unknown[]>(
   redis: Redis,
-  commands: (multi: ReturnType<Redis["multi"]>) => ReturnType<Redis["multi"]>,
-): Promise<Answers> {
-  return answersOf<unknown>(await commands(redis.multi()).exec()) as Answers;
+  name: string,
+  reads: (pipe: ChainableCommander) => ChainableCommander,
+): Promise<[RequestRecord, ...Answers] | undefined> {
+  const pipe = reads(redis.pipeline().hgetall(name)).hget(name, "state");
+  const answers = answersOf<unknown>(await pipe.exec());
+  const stateAfter = answers.pop();
+  const read = answers as [RequestRecord, ...Answers];
+  return (read[0].state ?? null) === stateAfter ? read : undefined;
 }

@@ -4,8 +4,11 @@ import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { type RunningRedis, startRedis } from "../../src/sandbox/redis.ts";
 import type { Connection } from "../../src/store/connection.ts";
+import { verifyLedger } from "../../src/store/ledger.ts";
+import { partitionOf } from "../../src/store/names.ts";
+import { partitionsOf } from "../../src/store/partitions.ts";
 import { createStore } from "../../src/store/store.ts";
-import { createStage, HOLD_MS, openConnection, type Stage, times } from "../support/store.ts";
+import { createStage, HOLD_MS, openConnection, randomId, type Stage, times } from "../support/store.ts";
 
 let dir: string;
 let server: RunningRedis;
@@ -57,4 +60,34 @@ test("a full store refuses admissions, while settlements, grants, reads and swee
     await connection.redis.config("SET", "maxmemory", "64mb");
   }
   expect(await stage.admit(stage.request(key))).toMatchObject({ outcome: "admitted" });
+});
+
+// Guarantee: during an incident the books can be checked, and what is wrong in them is found.
+test("a full store's books are verified as any other's", async () => {
+  const { redis } = connection;
+  const accountId = randomId("acc");
+  const partition = partitionOf(accountId, await partitionsOf(redis));
+  const stage = createStage(connection, { clock: "redis", partition });
+  const key = await stage.givenKey({ accountId, credits: 100 });
+  const [held, bound] = [stage.request(key), stage.request(key)];
+  await stage.admit(held);
+  await stage.givenTask(bound);
+  const whenFull = async () => {
+    await redis.config("SET", "maxmemory", "1");
+    try {
+      return await verifyLedger(redis, { accountIds: [accountId] });
+    } finally {
+      await redis.config("SET", "maxmemory", "64mb");
+    }
+  };
+  expect(await whenFull()).toMatchObject({ ok: true, accounts: 1, entries: 2, violations: [] });
+  await redis.zadd(key.names.done, 1, held.requestId);
+  await redis.zadd(key.names.holds, 1, bound.requestId);
+  await redis.zrem(key.names.polls, bound.requestId);
+  const { violations } = await whenFull();
+  expect(violations.map(({ invariant, request_id }) => [invariant, request_id])).toEqual([
+    ["requests", held.requestId],
+    ["due", bound.requestId],
+    ["due", bound.requestId],
+  ]);
 });
