@@ -42,8 +42,8 @@ export interface AccountFold {
 export type RequestRecord = Readonly<Record<string, string>>;
 
 const DAY_MS = 86_400_000;
-/** The day by UTC that an admission counts in, as days since 1970. @param admittedAt Unix ms as stored */
-export const dayOf = (admittedAt: string): number => Math.floor(Number(admittedAt) / DAY_MS);
+/** The day by UTC that a moment lies in, as days since 1970. @param atMs Unix ms, or as stored */
+export const dayOf = (atMs: string | number): number => Math.floor(Number(atMs) / DAY_MS);
 
 /** The ledger of one partition, read from its beginning up to `lastId`. */
 export interface LedgerFold {
@@ -169,6 +169,9 @@ export function compareRecord(
   if (record.admitted_at === undefined || record.reason !== undefined) return;
   const day = dayOf(record.admitted_at);
   const seen = fold.daily.get(entry.keyId);
-  if (!seen || seen.day < day) fold.daily.set(entry.keyId, { day, count: 1 });
-  else if (seen.day === day) seen.count++;
+  // One that was both admitted and charged on an earlier day than one before it: the store's clock was put back, and the
+  // key's by hand, so that day is counted anew when it comes. Decision 0008.
+  const wasPutBack = seen !== undefined && dayOf(entry.atMs) < seen.day;
+  if (seen?.day === day) seen.count++;
+  else if (!seen || seen.day < day || wasPutBack) fold.daily.set(entry.keyId, { day, count: 1 });
 }

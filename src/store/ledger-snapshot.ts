@@ -181,6 +181,9 @@ function checkLimits(accountId: string, key: KeySnapshot, open: RequestRecord[],
 const wasAdmitted = ({ admitted_at, reason }: RequestRecord): boolean =>
   admitted_at !== undefined && reason === undefined;
 
+/** In the last 60 s up to this moment. */
+const isWithin = (stamp: number, clockMs: number): boolean => stamp > clockMs - WINDOW_MS && stamp <= clockMs;
+
 function checkWindow(accountId: string, key: KeySnapshot, open: RequestRecord[], report: Report): void {
   const { keyId, record } = key;
   const stamps = key.window.map(Number);
@@ -190,9 +193,10 @@ function checkWindow(accountId: string, key: KeySnapshot, open: RequestRecord[],
   }
   const missing = new Map<string, number>();
   for (const request of open) {
-    // One that was void before its task came may have given its place in the window back.
+    // One that was void before its task came may have given its place in the window back. One later than the key's clock
+    // was admitted before that and the window were cleared by hand, decision 0008.
     const stamp = request.admitted_at;
-    if (!wasAdmitted(request) || Number(stamp) <= clockMs - WINDOW_MS) continue;
+    if (!wasAdmitted(request) || !isWithin(Number(stamp), clockMs)) continue;
     missing.set(stamp!, (missing.get(stamp!) ?? 0) + 1);
   }
   for (const [stamp, admitted] of missing) {

@@ -21,6 +21,9 @@ beforeAll(async () => {
 });
 afterAll(() => connection.close());
 
+const MINUTE_MS = 60_000;
+const HOUR_MS = 60 * MINUTE_MS;
+
 /** An account in a real partition, where `ledger verify` looks, with a request in each state. */
 async function givenBooks() {
   const { redis } = connection;
@@ -422,6 +425,42 @@ async function idInPartition(partition: number): Promise<string> {
     if (partitionOf(id, partitions) === partition) return id;
   }
 }
+
+// Guarantee: who does what decision 0008 says is not told that the books are wrong.
+test.each([
+  ["over midnight", 23.5],
+  ["within a day", 12],
+])("a key that was freed by hand from a clock that had been ahead %s is sound", async (_, startHours) => {
+  const accountId = randomId("acc");
+  const partition = partitionOf(accountId, await partitionsOf(connection.redis));
+  const stage = createStage(connection, { partition });
+  stage.clock.nowMs = Date.UTC(2031, 4, 6) + startHours * HOUR_MS;
+  const key = await stage.givenKey({ accountId, credits: 1000, dailyLimit: 9 });
+  const admitAndBind = () => stage.givenTask(stage.request(key));
+  const complaints = async () =>
+    (await verifyLedger(connection.redis, { accountIds: [accountId] })).violations.map((one) => one.message);
+  await admitAndBind();
+  stage.clock.nowMs += HOUR_MS;
+  for (let at = 0; at < 3; at++) await admitAndBind();
+  const hold = stage.request(key);
+  await stage.admit(hold);
+  expect(await complaints(), "ahead").toEqual([]);
+  // A hand takes a while.
+  stage.clock.nowMs += 2 * MINUTE_MS - HOUR_MS;
+  await connection.redis.hdel(key.names.key, "clock_ms");
+  await connection.redis.del(key.names.window);
+  expect(await complaints(), "freed").toEqual([]);
+  await admitAndBind();
+  expect(await complaints(), "admitted again").toEqual([]);
+  await stage.void(hold, "refused");
+  stage.clock.nowMs += HOUR_MS;
+  await admitAndBind();
+  expect(await complaints(), "once time has caught up").toEqual([]);
+  // What it forgets from now on is found as ever.
+  await connection.redis.hincrby(key.names.key, "day_count", -9);
+  await connection.redis.del(key.names.window);
+  expect(await complaints()).toHaveLength(2);
+});
 
 test("ledgers longer than a page are read to their end", async () => {
   const books = await givenBooks();
