@@ -113,7 +113,7 @@ export async function startGateway(loaded: Loaded, log: Logger, role: Role = ALO
     log,
     draining: () => draining,
   };
-  const { serve, idle } = createServe(gateway);
+  const { serve, idle } = createServe(gateway, (res) => listener.owesMore(res));
   const listener = createListener({
     ...config.server,
     serve,

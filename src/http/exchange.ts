@@ -89,6 +89,8 @@ export function respond(exchange: Exchange, answer: Answer, close: boolean): boo
   if (shownId !== requestId) headers.push("X-Gateway-Request-Id", requestId);
   if (exchange.degraded) headers.push("X-Gateway-Degraded", "store");
   if (close) headers.push("Connection", "close");
+  // Else Node ends the connection of a client that was not told to continue, though its body has come.
+  else if (exchange.expectsContinue && res.shouldKeepAlive) headers.push("Connection", "keep-alive");
   if (answer.headers) headers.push(...answer.headers);
   res.writeHead(answer.status, headers);
   res.end(answer.body);

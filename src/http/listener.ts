@@ -24,6 +24,8 @@ export interface Listener extends Server {
    * finished would keep it waiting: with it ends the interval that enforces the timeout of heads.
    */
   closeQuietConnections(): void;
+  /** Whether the connection of this answer is owed another one behind it. */
+  owesMore(res: ServerResponse): boolean;
   /** Connections that are open already heed them, too. */
   setTimeouts(timeouts: Timeouts): void;
 }
@@ -53,7 +55,13 @@ export function createListener(options: ListenerOptions): Listener {
     socket.once("close", () => owed.delete(socket));
   });
   function paid(this: ServerResponse): void {
-    const forget = (): void => void owed.get(this.req.socket)?.delete(this);
+    const { socket } = this.req;
+    const forget = (): void => {
+      const answers = owed.get(socket);
+      answers?.delete(this);
+      // Its last answer may have been written, without `close`, before the drain began.
+      if (answers?.size === 0 && !server.listening) socket.destroySoon();
+    };
     if (this.req.complete) forget();
     else this.req.once("close", forget);
   }
@@ -94,6 +102,7 @@ export function createListener(options: ListenerOptions): Listener {
     closeQuietConnections(): void {
       for (const [socket, answers] of owed) if (answers.size === 0) socket.destroy();
     },
+    owesMore: (res: ServerResponse) => [...(owed.get(res.req.socket) ?? [])].at(-1) !== res,
     setTimeouts({ headersTimeoutMs, keepAliveTimeoutMs }: Timeouts): void {
       server.headersTimeout = headersTimeoutMs;
       server.keepAliveTimeout = keepAliveTimeoutMs;

@@ -23,8 +23,11 @@ interface Finished {
   close: boolean;
 }
 
-/** Serves the public port: every request ends in exactly one answer, one log line and one count. */
-export function createServe(gateway: Gateway) {
+/**
+ * Serves the public port: every request ends in exactly one answer, one log line and one count.
+ * @param owesMore whether the connection of an answer is owed another one behind it
+ */
+export function createServe(gateway: Gateway, owesMore: (res: ServerResponse) => boolean) {
   const pollTask = createTaskPolls();
   /**
    * Connections that end with an answer already under way: what still comes on one may be smuggled in, and could not
@@ -127,9 +130,16 @@ export function createServe(gateway: Gateway) {
     } catch (error) {
       answer = failure(exchange, error);
     }
-    close ||= gateway.draining() || exchange.expectsContinue;
+    close ||= mustEnd(exchange);
     if (close) ending.add(exchange.req.socket);
     finish({ exchange, answer, close });
+  }
+
+  /** Whether the connection ends with this answer. Never before one that is owed: it may be that of a charge. */
+  function mustEnd({ req, res, expectsContinue }: Exchange): boolean {
+    // Whether a body that was not asked for will come, nobody can tell.
+    if (expectsContinue && !req.complete) return true;
+    return gateway.draining() && !owesMore(res);
   }
 
   /** The answers of one turn go out one right after the other: a reader that waits is woken once. Decision 0026. */

@@ -111,6 +111,41 @@ describe("SIGTERM", () => {
     await expectBound(key);
   });
 
+  // Guarantee: a customer who is charged is told so.
+  test("all that was pipelined before is answered, and the connection ends with the last answer", async () => {
+    const gateway = await givenProcess({ server: { drain_delay: "0s" } });
+    const key = await givenKey(redis.client);
+    const client = await rawClient(gateway.url);
+    cleanups.push(() => client.close());
+    for (const ms of [300, 600, 500]) {
+      const { head, body } = rawPost(TEXT_TO_VIDEO, key.key, { prompt: `[sandbox: delay=${ms}ms]` });
+      client.send(head + body);
+    }
+    await until(() => sent({ generator }).length === 3, "the generations to reach the upstream");
+    gateway.signal("SIGTERM");
+    await client.answers(3);
+    const answers = heads(client.received());
+    expect(answers.map((head) => /^HTTP\/1\.1 (\d+)/.exec(head)?.[1])).toEqual(["200", "200", "200"]);
+    expect(answers.map((head) => /connection: close/i.test(head))).toEqual([false, false, true]);
+    await client.ended();
+    expect((await gateway.ended()).how).toBe("exit code 0");
+    expect(consumed(await readBooks(redis.client, key))).toHaveLength(3);
+  });
+
+  test("a connection whose last answer was decided before still ends with it", async () => {
+    const gateway = await givenProcess({ server: { drain_delay: "0s", drain_timeout: "10s" } });
+    const key = await givenKey(redis.client);
+    const client = await rawClient(gateway.url);
+    cleanups.push(() => client.close());
+    const { head, body } = rawPost(TEXT_TO_VIDEO, key.key, { prompt: "[sandbox: delay=3000ms]" });
+    client.send(head + body + credits(key).head);
+    await inFlight();
+    gateway.signal("SIGTERM");
+    await client.ended();
+    expect(heads(client.received())).toHaveLength(2);
+    expect((await gateway.ended()).how).toBe("exit code 0");
+  });
+
   test("a request whose client has left is finished and bound before the end", async () => {
     const gateway = await givenProcess({ server: { drain_delay: "0s" } });
     const key = await givenKey(redis.client);

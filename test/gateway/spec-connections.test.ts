@@ -145,6 +145,31 @@ describe("pipelining", () => {
     await expectUnconsumed(gateway, issued);
   });
 
+  const EXPECT = "Expect: 100-continue";
+  /** The head of a generation without Content-Type. */
+  const waiting = (key: string) =>
+    head(`POST ${TEXT_TO_VIDEO} HTTP/1.1`, "Host: a", bearer(key), EXPECT, "Content-Length: 2");
+
+  // Guarantee: a customer who is charged is told so, also behind a request that is refused unread.
+  test("a generation behind a refused body that came unasked is answered, and so is one behind a GET that expects 100", async () => {
+    const { key } = await gateway.givenKey();
+    const raw = await client();
+    raw.write(`${waiting(key)}{}${CREDITS(bearer(key), EXPECT)}${rawGeneration(key)}`);
+    expect((await raw.answer()).status).toBe(415);
+    expect((await raw.answer()).status).toBe(200);
+    expect((await raw.answer()).body.data).toMatchObject({ task_id: expect.any(String) });
+  });
+
+  test("a client that waits for 100 is refused with the end of the connection: its body might come or not", async () => {
+    const { key } = await gateway.givenKey();
+    const raw = await client();
+    raw.write(waiting(key));
+    const reply = await raw.answer();
+    expect(reply.status).toBe(415);
+    expect(reply.headers.get("connection")).toBe("close");
+    await raw.closed();
+  });
+
   // Guarantee: a customer who is charged is told so; the answer to one request is never taken for another's.
   test.each(["GARBAGE\r\n\r\n", "CONNECT a:443 HTTP/1.1\r\nHost: a\r\n\r\n"])(
     "%j behind a good request does not take its answer away",
