@@ -2,11 +2,10 @@ import { hash } from "node:crypto";
 import { dropOldest } from "../core/bounded.ts";
 import { retrySeconds } from "../core/envelope.ts";
 import { type Refusal, refuse } from "../core/errors.ts";
+import { createUnknownKeys } from "./unknown-keys.ts";
 
 const KEYS_MAX = 100_000;
-const ADDRESSES_MAX = 20_000;
 const TOKEN_CHARS_MAX = 256;
-const MINUTE_MS = 60_000;
 /** As nearly everybody writes it; other spellings of RFC 9110 section 11.1 take the longer way. */
 const SCHEME = "Bearer ";
 
@@ -37,26 +36,10 @@ export function createAuthenticator<Key>(options: {
   nowMs?: () => number;
 }): Authenticator<Key> {
   const known = new Map<string, Key>();
-  const attempts = new Map<string, { count: number; sinceMs: number }>();
-  const nowMs = options.nowMs ?? Date.now;
+  const unknown = createUnknownKeys(options.unknownPerMinute, options.nowMs ?? Date.now);
 
-  const countUnknown = (address: string): void => {
-    const entry = attempts.get(address);
-    if (entry && nowMs() - entry.sinceMs < MINUTE_MS) {
-      entry.count++;
-      return;
-    }
-    attempts.delete(address);
-    dropOldest(attempts, ADDRESSES_MAX);
-    attempts.set(address, { count: 1, sinceMs: nowMs() });
-  };
-
-  /** Milliseconds until this address may try unknown keys again; 0 when it may now. */
-  const blockedMs = (address: string): number => {
-    const entry = attempts.get(address);
-    if (!entry || entry.count < options.unknownPerMinute()) return 0;
-    return Math.max(0, entry.sinceMs + MINUTE_MS - nowMs());
-  };
+  const find = async (token: string): Promise<Key | undefined> =>
+    looksLikeKey(token) ? options.lookup(hash("sha256", token)) : undefined;
 
   return {
     recall(authorization) {
@@ -71,22 +54,27 @@ export function createAuthenticator<Key>(options: {
       const seen = known.get(token);
       if (seen !== undefined) return { outcome: "known", key: seen, token };
 
-      const waitMs = blockedMs(address);
+      const waitMs = await unknown.begin(address);
       if (waitMs > 0) {
         return refused(refuse("too_many_unknown_keys", { retryAfterSeconds: retrySeconds(waitMs) }));
       }
-      const key = looksLikeKey(token) ? await options.lookup(hash("sha256", token)) : undefined;
-      if (key === undefined) {
-        countUnknown(address);
-        return refused(refuse("invalid_api_key"));
+      try {
+        // Others may have found it while this one waited.
+        const key = known.get(token) ?? (await find(token));
+        if (key === undefined) {
+          unknown.count(address);
+          return refused(refuse("invalid_api_key"));
+        }
+        dropOldest(known, KEYS_MAX);
+        known.set(token, key);
+        return { outcome: "known", key, token };
+      } finally {
+        unknown.end(address);
       }
-      dropOldest(known, KEYS_MAX);
-      known.set(token, key);
-      return { outcome: "known", key, token };
     },
     disown(token, address) {
       known.delete(token);
-      countUnknown(address);
+      unknown.count(address);
     },
   };
 }

@@ -35,6 +35,16 @@ describe("too many unknown keys from one address", () => {
     expect((await from("203.0.113.1", late.key)).status).toBe(200);
   });
 
+  // Guarantee: pipelining does not get an attacker past the limit.
+  test("of simultaneous attempts five are 401, and many good keys behind another address are all served", async () => {
+    const good = await Promise.all(Array.from({ length: 20 }, () => gateway.givenKey()));
+    const wrong = Array.from({ length: 60 }, (_, n) => from("203.0.113.30", `sk_unknown${n}`));
+    const codes = (await Promise.all(wrong)).map(({ body }) => body.code);
+    expect(codes.toSorted((a, b) => a - b)).toEqual([...Array(5).fill(401), ...Array(55).fill(2005)]);
+    const served = await Promise.all(good.map(({ key }) => from("203.0.113.31", key)));
+    expect(served.map(({ status }) => status)).toEqual(Array(20).fill(200));
+  });
+
   test("what a client writes into X-Forwarded-For itself does not give it another address", async () => {
     for (let n = 0; n < 5; n++) await from(`198.51.100.${n}, 203.0.113.9`, `sk_unknown${n}`);
     expect((await from("198.51.100.77, 203.0.113.9", "sk_unknown")).body.code).toBe(2005);

@@ -35,6 +35,9 @@ function givenAuthenticator({ tokens = [GOOD], unknownPerMinute = 3 } = {}) {
     breakStore: () => {
       broken = true;
     },
+    mendStore: () => {
+      broken = false;
+    },
   };
 }
 
@@ -111,6 +114,7 @@ describe("the header", () => {
 });
 
 describe("too many unknown keys from one address", () => {
+  const tokens = (count: number) => Array.from({ length: count }, (_, n) => `sk_token${n}`);
   const tryUnknown = async (auth: ReturnType<typeof givenAuthenticator>, times: number) => {
     for (let n = 0; n < times; n++)
       expect(await auth.attempt(`Bearer sk_unknown${n}`)).toMatchObject({ status: 401 });
@@ -131,6 +135,42 @@ describe("too many unknown keys from one address", () => {
       retryAfterSeconds: 2,
     });
     expect(auth.lookups).toHaveLength(3);
+  });
+
+  // Guarantee: the limit holds however many attempts are made at once.
+  test("of 50 simultaneous attempts exactly the limit is looked up, the rest are 2005", async () => {
+    const auth = givenAuthenticator();
+    const answers = await Promise.all(tokens(50).map((token) => auth.attempt(`Bearer ${token}`)));
+    expect(auth.lookups).toHaveLength(3);
+    expect(answers.slice(0, 3)).toEqual(Array(3).fill(expect.objectContaining({ code: 401 })));
+    expect(answers.slice(3)).toEqual(Array(47).fill(expect.objectContaining({ code: 2005 })));
+  });
+
+  test("many good keys behind one address are all found at once, also beside unknown ones", async () => {
+    const good = tokens(50);
+    const auth = givenAuthenticator({ tokens: good });
+    const unknown = ["sk_x", "sk_y"].map((token) => auth.attempt(`Bearer ${token}`));
+    const found = await Promise.all(good.map((token) => auth.attempt(`Bearer ${token}`)));
+    expect(found).toEqual(good);
+    expect(await Promise.all(unknown)).toMatchObject([{ code: 401 }, { code: 401 }]);
+    expect(await auth.attempt("Bearer sk_z")).toMatchObject({ code: 401 });
+    expect(await auth.attempt("Bearer sk_z")).toMatchObject({ code: 2005 });
+  });
+
+  test("simultaneous requests with one good key ask the store no oftener than the limit", async () => {
+    const auth = givenAuthenticator();
+    await Promise.all(tokens(50).map(() => auth.attempt(`Bearer ${GOOD}`)));
+    expect(auth.lookups).toHaveLength(3);
+  });
+
+  test("a store that is away fails all who wait, and counts against nobody", async () => {
+    const auth = givenAuthenticator();
+    auth.breakStore();
+    const attempts = tokens(50).map((token) => auth.attempt(`Bearer ${token}`));
+    const ends = await Promise.allSettled(attempts);
+    expect(ends.map(({ status }) => status)).toEqual(Array(50).fill("rejected"));
+    auth.mendStore();
+    await tryUnknown(auth, 3);
   });
 
   test("a minute after the first one the count begins anew", async () => {

@@ -1,0 +1,70 @@
+import { dropOldest } from "../core/bounded.ts";
+
+const ADDRESSES_MAX = 20_000;
+const MINUTE_MS = 60_000;
+
+/** Limits how many unknown keys may be tried from one client address. */
+export interface UnknownKeys {
+  /**
+   * Begins a try of a key that may be unknown. Waits while the tries under way would use up the limit if all of their
+   * keys were unknown: so the limit holds for simultaneous tries, and many good keys behind one address are all found.
+   * @returns 0 when it has begun, and then `end` must follow; else the milliseconds until the address may try again
+   */
+  begin(address: string): Promise<number>;
+  end(address: string): void;
+  /** The key was unknown. */
+  count(address: string): void;
+}
+
+export function createUnknownKeys(perMinute: () => number, nowMs: () => number): UnknownKeys {
+  const counted = new Map<string, { count: number; sinceMs: number }>();
+  /** Addresses with tries under way: as many as there are requests, at most. */
+  const trying = new Map<string, { underWay: number; waiting: (() => void)[] }>();
+
+  const thisMinute = (address: string) => {
+    const entry = counted.get(address);
+    return entry && nowMs() - entry.sinceMs < MINUTE_MS ? entry : undefined;
+  };
+
+  const blockedMs = (address: string): number => {
+    const entry = thisMinute(address);
+    return entry && entry.count >= perMinute() ? entry.sinceMs + MINUTE_MS - nowMs() : 0;
+  };
+
+  return {
+    async begin(address) {
+      for (;;) {
+        const waitMs = blockedMs(address);
+        if (waitMs > 0) return waitMs;
+        const tries = trying.get(address);
+        if (!tries) {
+          trying.set(address, { underWay: 1, waiting: [] });
+          return 0;
+        }
+        if (tries.underWay + (thisMinute(address)?.count ?? 0) < perMinute()) {
+          tries.underWay++;
+          return 0;
+        }
+        await new Promise<void>((resolve) => tries.waiting.push(resolve));
+      }
+    },
+    end(address) {
+      const tries = trying.get(address)!;
+      tries.underWay--;
+      if (tries.underWay === 0) trying.delete(address);
+      // This one has made room for one other. Where all will be refused, or nobody is left to wake them, wake all.
+      const woken = tries.underWay === 0 || blockedMs(address) > 0 ? tries.waiting.length : 1;
+      for (const wake of tries.waiting.splice(0, woken)) wake();
+    },
+    count(address) {
+      const entry = thisMinute(address);
+      if (entry) {
+        entry.count++;
+        return;
+      }
+      counted.delete(address);
+      dropOldest(counted, ADDRESSES_MAX);
+      counted.set(address, { count: 1, sinceMs: nowMs() });
+    },
+  };
+}
