@@ -52,6 +52,8 @@ export function createClient(redisUrl: string, commandTimeoutMs: number): Redis 
 
 /** What `tg:meta` and INFO say of a store. */
 export interface StoreFacts {
+  /** Tells it from all other stores; a copy of it has the same. Missing while an older store has no memory to spare. */
+  id: string | undefined;
   partitions: number;
   cluster: boolean;
 }
@@ -68,12 +70,23 @@ export async function readFacts(redis: Redis, partitions: number): Promise<Store
       `Redis has maxmemory-policy ${policy} and may evict money and limits; set \`maxmemory-policy noeviction\``,
     );
   }
-  // Written once only: a store without memory to spare must still pass for usable.
-  if ((await redis.hget(META, "partitions")) === null) await redis.hsetnx(META, "partitions", partitions);
-  return {
-    partitions: Number(await redis.hget(META, "partitions")),
-    cluster,
-  };
+  const [fixed, id] = await Promise.all([
+    fixedOnce(redis, "partitions", partitions),
+    fixedOnce(redis, "id", randomUUID()).catch((error: unknown) => {
+      // A store of an earlier release that has no memory to spare settles and answers all the same.
+      if (!isFinal(error)) throw error;
+      return undefined;
+    }),
+  ]);
+  return { id, partitions: Number(fixed), cluster };
+}
+
+/** A field of `tg:meta`. Written if missing only: a store without memory to spare must still pass for usable. */
+async function fixedOnce(redis: Redis, field: string, value: string | number): Promise<string> {
+  const known = await redis.hget(META, field);
+  if (known !== null) return known;
+  await redis.hsetnx(META, field, value);
+  return (await redis.hget(META, field))!;
 }
 
 /** Whether the server is a node of a Redis Cluster: tasks have other names there. */
@@ -122,12 +135,20 @@ export function createConnection(options: ConnectionOptions) {
       if (redis.options.db) await redis.select(redis.options.db);
       const [, storeNowMs] = await scripts.probe([probeName], ["", "", PROBE_LIFETIME_MS]);
       learn(Number(storeNowMs));
-      facts = await readFacts(redis, options.partitions);
+      await learnFacts();
       await outbox.flush(scripts);
     },
   });
   metrics.storeUp.set(0);
 
+  /** Whatever changed under us counts from now on; with the store's id, the journal knows which files are its own. */
+  async function learnFacts(): Promise<void> {
+    const isFirst = facts === undefined;
+    facts = await readFacts(redis, options.partitions);
+    if (facts.id !== undefined) await journal.attach(facts.id);
+    else if (isFirst)
+      log.warn("the store refuses an id of its own; until it has one, no journal file is taken over");
+  }
   const learn = (storeNowMs: number): void => {
     offsetMs = storeNowMs - monotonicMs();
   };
@@ -142,7 +163,7 @@ export function createConnection(options: ConnectionOptions) {
   // A policy that is changed under us is as bad as one that was there at the start.
   const watch = setInterval(() => {
     if (breaker.isOpen()) return;
-    readFacts(redis, options.partitions).catch((error: Error) => breaker.trip(error.message));
+    learnFacts().catch((error: Error) => breaker.trip(error.message));
   }, FACTS_EVERY_MS).unref();
   void outbox.watch(() => breaker.trip("settlements to replay"));
 

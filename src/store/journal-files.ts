@@ -21,7 +21,8 @@ export const newFile = (folder: string): string =>
 /**
  * Takes over the files of gateways that have ended, each by itself: what is the matter with one is logged, once, and
  * must not strand the others. It is tried again at the next look.
- * @returns takes one look; `keep` makes the settlements of a file our own, and resolves once they are on disk
+ * @returns takes one look for what is owed to the store of this id; `keep` makes the settlements of a file our own, and
+ *   resolves once they are on disk
  * @throws when the folder cannot be read
  */
 export function createTakeOver(folder: string, log: Logger) {
@@ -39,38 +40,44 @@ export function createTakeOver(folder: string, log: Logger) {
     );
   }
 
-  return async (keep: Keep): Promise<void> => {
+  async function lookAt(name: string, path: string, store: string, keep: Keep): Promise<void> {
+    if (!hasEnded(name, path)) return;
+    const lines = readLines(path, log);
+    const other = lines.find((line) => line.store !== undefined && line.store !== store);
+    if (!other) return adopt(path, lines, keep);
+    said.set(name, notOf(store));
+    log.warn({ file: name, store: other.store, own_store: store }, OF_ANOTHER_STORE);
+  }
+
+  return async (store: string, keep: Keep): Promise<void> => {
     const names = new Set(readdirSync(folder));
     for (const name of said.keys()) if (!names.has(name)) said.delete(name);
     for (const name of names) {
       const path = join(folder, name);
-      if (!NAME.test(name) || openHere.has(path)) continue;
-      try {
-        if (hasEnded(name, path)) await adopt(path, keep, log);
-      } catch (error) {
-        complain(name, error as NodeJS.ErrnoException);
-      }
+      // What is another store's stays so: a file has one writer, and that one store. It is not read at each look.
+      if (!NAME.test(name) || openHere.has(path) || said.get(name) === notOf(store)) continue;
+      await lookAt(name, path, store, keep).catch((error) => complain(name, error));
     }
   };
 }
 
+const notOf = (store: string): string => `not of ${store}`;
+
 type Keep = (settlements: readonly Settlement[]) => Promise<void>;
+
+const OF_ANOTHER_STORE =
+  "a journal file is of another store and is left alone; start a gateway with the REDIS_URL of that store on this " +
+  "folder, or delete the file: what it holds is then never charged";
 
 /**
  * Claims a file by renaming it, so that of two that look at it only one has it; makes what is in it our own, and only
  * then removes it: an end in between replays it twice, no harm. If it fails, the file has its old name again.
  */
-async function adopt(path: string, keep: Keep, log: Logger): Promise<void> {
-  // One that cannot be read is not claimed at all.
-  readSettlements(path);
+async function adopt(path: string, settlements: readonly Settlement[], keep: Keep): Promise<void> {
   const claimed = newFile(dirname(path));
   renameSync(path, claimed);
   openHere.add(claimed);
   try {
-    const { settlements, cut } = readSettlements(claimed);
-    if (cut) {
-      log.warn({ file: path }, "the journal ends in half a line; its request's hold ends at the due time");
-    }
     await keep(settlements);
     rmSync(claimed, { force: true });
   } catch (error) {
@@ -98,17 +105,20 @@ function isAlive(pid: number): boolean {
   }
 }
 
-/** The settlements in a journal file; a line may be cut where its writer ended. */
-function readSettlements(path: string): { settlements: Settlement[]; cut: boolean } {
-  const settlements: Settlement[] = [];
-  let cut = false;
-  for (const text of readFileSync(path, "utf8").split("\n")) {
-    if (text === "") continue;
-    try {
-      settlements.push(JSON.parse(text));
-    } catch {
-      cut = true;
-    }
-  }
-  return { settlements, cut };
+/** A settlement as it stands in a file. Lines of earlier releases do not say to which store it is owed. */
+type Line = Settlement & { store?: string };
+
+/** The lines of a journal file; one may be cut where its writer ended. */
+function readLines(path: string, log: Logger): Line[] {
+  return readFileSync(path, "utf8")
+    .split("\n")
+    .flatMap((text) => {
+      if (text === "") return [];
+      try {
+        return [JSON.parse(text) as Line];
+      } catch {
+        log.warn({ file: path }, "the journal ends in half a line; its request's hold ends at the due time");
+        return [];
+      }
+    });
 }

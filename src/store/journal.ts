@@ -17,10 +17,17 @@ export interface JournalOwner {
 
 export interface Journal {
   /**
-   * Looks for what ended gateways left, now and from then on. Logs what goes wrong, and tries again.
+   * Gives signs of life, now and from then on, and with each looks for what ended gateways left, once `attach` has
+   * said which store is ours. Logs what goes wrong, and tries again.
    * @returns resolves after the first look
    */
   watch(owner: JournalOwner): Promise<void>;
+  /**
+   * Says which store has what is settled here, and looks for what ended gateways owe it.
+   * @param storeId the store's own; each line has it from now on
+   * @returns resolves after the look; at once if that is known already
+   */
+  attach(storeId: string): Promise<void>;
   /** Resolves once the settlement is on disk. Those that come together share one flush to disk. */
   append(settlement: Settlement): Promise<void>;
   /** Every settlement so far has been answered: forgets them. */
@@ -38,6 +45,7 @@ interface Job {
 /** Without a disk: what waits is lost with the process. For tools that settle nothing, and for tests. */
 export const memoryJournal: Journal = {
   watch: async () => undefined,
+  attach: async () => undefined,
   append: async () => undefined,
   clear: async () => undefined,
   close: async () => undefined,
@@ -60,6 +68,8 @@ export async function openJournal(
   let handle: FileHandle = await open(file, "ax", 0o600);
   openHere.add(file);
   let timer: NodeJS.Timeout | undefined;
+  /** The store's id. Until it is known, nothing of others is touched: it may be owed to another store. */
+  let store: string | undefined;
   let jobs: Job[] = [];
   let writing = false;
   /** A write that failed may have left half a line, which must not take the next one with it. */
@@ -94,16 +104,19 @@ export async function openJournal(
     });
 
   const append = ({ requestId, atMs, untilMs, verb, keys, args, own }: Settlement): Promise<void> =>
-    enqueue(`${JSON.stringify({ requestId, atMs, untilMs, verb, keys, args, own })}\n`);
+    enqueue(`${JSON.stringify({ store, requestId, atMs, untilMs, verb, keys, args, own })}\n`);
 
-  const takeOver = createTakeOver(folder, log);
+  const takeFiles = createTakeOver(folder, log);
 
-  /** Makes settlements of an ended gateway our own. */
-  async function keep(settlements: readonly Settlement[], owner: JournalOwner): Promise<void> {
-    const kept = Promise.all(settlements.map(append));
-    // Before anything else can find the outbox empty, and clear the journal of what it has just been given.
-    if (settlements.length > 0) owner.take(settlements);
-    await kept;
+  /** Takes over what ended gateways owe the store. */
+  async function takeOver(owner: JournalOwner): Promise<void> {
+    if (store === undefined) return;
+    await takeFiles(store, async (settlements) => {
+      const kept = Promise.all(settlements.map(append));
+      // Before anything else can find the outbox empty, and clear the journal of what it has just been given.
+      if (settlements.length > 0) owner.take(settlements);
+      await kept;
+    });
   }
 
   /** Touches the file. A gateway that was paused for long finds that another has taken it: then it begins anew. */
@@ -123,22 +136,32 @@ export async function openJournal(
   }
 
   let looking: Promise<void> = Promise.resolve();
+  /** One after the other: a look that `attach` asks for must not be one that began before the store was known. */
   const look = (owner: JournalOwner): Promise<void> => {
-    looking = signOfLife(owner)
-      .then(() => takeOver((settlements) => keep(settlements, owner)))
+    looking = looking
+      .then(() => signOfLife(owner))
+      .then(() => takeOver(owner))
       .catch((error: unknown) => log.error({ err: error, folder }, "the journal cannot be kept"));
     return looking;
   };
+  let watching: JournalOwner | undefined;
 
   return {
     watch(owner) {
+      watching = owner;
       timer = setInterval(look, options.signOfLifeMs ?? SIGN_OF_LIFE_MS, owner).unref();
       return look(owner);
+    },
+    async attach(storeId) {
+      if (storeId === store) return;
+      store = storeId;
+      if (watching) await look(watching);
     },
     append,
     clear: () => enqueue(undefined),
     async close() {
       clearInterval(timer);
+      watching = undefined;
       await looking;
       openHere.delete(file);
       const { size } = await handle.stat();

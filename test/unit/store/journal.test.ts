@@ -8,6 +8,7 @@ import {
   readFileSync,
   rmdirSync,
   rmSync,
+  statSync,
   utimesSync,
   writeFileSync,
 } from "node:fs";
@@ -46,12 +47,18 @@ function leave(folder: string, text: string, pid: number = endedProcess()): void
 }
 
 const settlement = (requestId: string): Settlement => ({ ...bind, requestId, atMs: Date.now() });
-const line = (requestId: string): string => `${JSON.stringify(settlement(requestId))}\n`;
+/** As it stands in a file; lines of earlier releases do not say to which store they are owed. */
+const line = (requestId: string, store?: string): string =>
+  `${JSON.stringify({ store, ...settlement(requestId) })}\n`;
 
-/** The requests whose settlements a journal hands over at once. */
-async function adopted(journal: Journal): Promise<string[]> {
+/** The id of the store of these journals. */
+const OURS = "store-1";
+
+/** The requests whose settlements a journal hands over at once; those of later looks follow. */
+async function adopted(journal: Journal, store = OURS): Promise<string[]> {
   const found: string[] = [];
   const take = (taken: readonly Settlement[]) => found.push(...taken.map(({ requestId }) => requestId));
+  await journal.attach(store);
   await journal.watch({ waiting: () => [], take });
   return found;
 }
@@ -78,7 +85,7 @@ describe("the journal", () => {
       openJournal(folder, givenLog().log),
       openJournal(folder, givenLog().log),
     ]);
-    const found = await Promise.all(journals.map(adopted));
+    const found = await Promise.all(journals.map((journal) => adopted(journal)));
     expect(found.flat().sort()).toEqual(["r1", "r2"]);
     await Promise.all(journals.map((journal) => journal.close()));
   });
@@ -113,6 +120,74 @@ describe("the journal", () => {
     // Everything that the process would need after another crash lies in its own file.
     expect(readdirSync(folder)).toHaveLength(1);
     expect(JSON.parse(textIn(folder))).toMatchObject({ requestId: "r1", untilMs: 1234 });
+    await journal.close();
+  });
+
+  // Guarantee: a charge reaches the store to which it is owed, or none.
+  test("of another store is left as it is, and named once in the log", async () => {
+    const folder = givenFolder();
+    const pid = endedProcess();
+    const theirs = `${hostname()}.${pid}.00000000.ndjson`;
+    const text = line("r1", "store-2") + line("r2", "store-2").slice(0, 30);
+    writeFileSync(join(folder, theirs), text);
+    leave(folder, line("r3", OURS), pid);
+    const { log, lines } = givenLog();
+    const journal = await openJournal(folder, log, { signOfLifeMs: 5 });
+    const found = await adopted(journal);
+    expect(found).toEqual(["r3"]);
+    // Some looks later, and however long it is silent.
+    silence(join(folder, theirs));
+    leave(folder, line("r4", OURS), pid);
+    await vi.waitFor(() => expect(found).toEqual(["r3", "r4"]));
+    await journal.close();
+    expect(readFileSync(join(folder, theirs), "utf8")).toBe(text);
+    const said = lines.filter((each) => each.includes("of another store")).map((each) => JSON.parse(each));
+    expect(said).toMatchObject([{ level: "warn", file: theirs, store: "store-2", own_store: OURS }]);
+
+    const right = await openJournal(folder, givenLog().log);
+    expect(await adopted(right, "store-2")).toEqual(["r1"]);
+    await right.close();
+  });
+
+  test("that two stores' gateways find at the same time goes to the right one", async () => {
+    const folder = givenFolder();
+    leave(folder, line("r1", OURS) + line("r2", OURS));
+    const open = (): Promise<Journal> => openJournal(folder, givenLog().log);
+    const journals = await Promise.all([open(), open(), open()]);
+    const stores = ["store-2", OURS, "store-2"];
+    expect(await Promise.all(journals.map((journal, at) => adopted(journal, stores[at])))).toEqual([
+      [],
+      ["r1", "r2"],
+      [],
+    ]);
+    await Promise.all(journals.map((journal) => journal.close()));
+  });
+
+  test("with lines of two stores is left alone as a whole", async () => {
+    const folder = givenFolder();
+    leave(folder, line("r1", OURS) + line("r2", "store-2") + line("r3"));
+    const journal = await openJournal(folder, givenLog().log);
+    expect(await adopted(journal)).toEqual([]);
+    await journal.close();
+    expect(textIn(folder)).toContain('"requestId":"r3"');
+  });
+
+  test("is taken over only once the store is known, while its own file gives signs of life from the start", async () => {
+    const folder = givenFolder();
+    const journal = await openJournal(folder, givenLog().log, { signOfLifeMs: 5 });
+    const [own] = readdirSync(folder);
+    leave(folder, line("r1", OURS));
+    const found: string[] = [];
+    await journal.watch({
+      waiting: () => [],
+      take: (taken) => found.push(...taken.map((each) => each.requestId)),
+    });
+    silence(join(folder, own!));
+    await vi.waitFor(() => expect(Date.now() - statSync(join(folder, own!)).mtimeMs).toBeLessThan(30_000));
+    expect(found).toEqual([]);
+    await journal.attach(OURS);
+    expect(found).toEqual(["r1"]);
+    expect(textIn(folder)).toContain(`"store":"${OURS}"`);
     await journal.close();
   });
 
@@ -180,9 +255,7 @@ describe("the journal", () => {
     leave(folder, line("r1"), pid);
     const { log, lines } = givenLog();
     const journal = await openJournal(folder, log, { signOfLifeMs: 5 });
-    const found: string[] = [];
-    const take = (taken: readonly Settlement[]) => found.push(...taken.map(({ requestId }) => requestId));
-    await journal.watch({ waiting: () => [], take });
+    const found = await adopted(journal);
     expect(found).toEqual(["r1"]);
     // Some looks later, it has its name, and one line in the log.
     leave(folder, line("r2"), pid);
@@ -204,12 +277,7 @@ describe("the journal", () => {
     const journal = await openJournal(folder, givenLog().log, { signOfLifeMs: 5 });
     const handle = await open(join(folder, "probe"), "w");
     vi.spyOn(Object.getPrototypeOf(handle), "appendFile").mockRejectedValueOnce(new Error("ENOSPC"));
-    const found = new Set<string>();
-    const take = (taken: readonly Settlement[]) => {
-      for (const { requestId } of taken) found.add(requestId);
-    };
-    await journal.watch({ waiting: () => [], take });
-    expect(found).toEqual(new Set(["r1", "r2", "r3"]));
+    expect(await adopted(journal)).toEqual(expect.arrayContaining(["r1", "r2", "r3"]));
     // All of it is in the journal's own file in the end.
     await vi.waitFor(() => expect(readdirSync(folder)).toHaveLength(2));
     expect(textIn(folder).match(/"requestId":"r\d"/g)).toHaveLength(3);
@@ -222,6 +290,7 @@ describe("the journal", () => {
     const folder = givenFolder();
     leave(folder, line("r1"));
     const journal = await openJournal(folder, givenLog().log);
+    await journal.attach(OURS);
     let known = 0;
     const watched = journal.watch({ waiting: () => [], take: (taken) => (known += taken.length) });
     // As the first probe does: nothing waits as far as it knows, so it clears.
@@ -237,12 +306,14 @@ describe("the journal", () => {
   test("begins anew, with all that waits, when another gateway took its file while it was paused", async () => {
     const folder = givenFolder();
     const journal = await openJournal(folder, givenLog().log, { signOfLifeMs: 5 });
+    await journal.attach(OURS);
     await journal.append(settlement("r1"));
     await journal.watch({ waiting: () => [settlement("r1")], take: () => undefined });
     rmSync(join(folder, readdirSync(folder)[0]!));
     await vi.waitFor(() => expect(textIn(folder)).toContain('"requestId":"r1"'));
     await journal.append(settlement("r2"));
     expect(textIn(folder)).toContain('"requestId":"r2"');
+    expect(textIn(folder).match(/"store":"store-1"/g)).toHaveLength(2);
     await journal.close();
   });
 

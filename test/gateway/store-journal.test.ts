@@ -1,0 +1,111 @@
+import { spawnSync } from "node:child_process";
+import { mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
+import { hostname, tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, afterEach, beforeAll, beforeEach, expect, inject, test } from "vitest";
+import { type Connection, createConnection, readFacts } from "../../src/store/connection.ts";
+import { openJournal } from "../../src/store/journal.ts";
+import { META } from "../../src/store/names.ts";
+import { createLogger } from "../../src/telemetry/log.ts";
+import { createMetrics } from "../../src/telemetry/metrics.ts";
+import { createStage, openConnection } from "../support/store.ts";
+import { givenRedis, type TestRedis } from "../support/store-stage.ts";
+
+let other: TestRedis;
+let folder: string;
+beforeAll(async () => {
+  other = await givenRedis();
+});
+afterAll(() => other.stop());
+beforeEach(async () => {
+  folder = await mkdtemp(join(tmpdir(), "tollgate-two-stores-"));
+});
+afterEach(() => rm(folder, { recursive: true, force: true }));
+
+/** The store's side of a gateway on this journal folder, once it is usable. */
+async function givenConnection(redisUrl: string, logs: string[] = []): Promise<Connection> {
+  const log = createLogger("warn", { write: (line) => void logs.push(line) });
+  const connection = createConnection({
+    redisUrl,
+    commandTimeoutMs: 5000,
+    partitions: 64,
+    journal: await openJournal(folder, log),
+    log,
+    metrics: createMetrics(),
+  });
+  await connection.breaker.closed();
+  return connection;
+}
+
+// Guarantee: a charge reaches the store to which it is owed; at any other it would be a request that nobody made.
+test("a gateway of another Redis leaves a dead gateway's charges to one of the right Redis", async () => {
+  const owed = await openConnection();
+  const stage = createStage(owed, { clock: "redis" });
+  const key = await stage.givenKey();
+  const generation = stage.request(key);
+  await stage.admit(generation);
+  const { deferred } = await stage.unsent(() => stage.bind(generation));
+  const file = join(folder, `${hostname()}.${spawnSync(process.execPath, ["-v"]).pid}.0123abcd.ndjson`);
+  const text = `${JSON.stringify({ store: owed.facts()?.id, ...deferred })}\n`;
+  await writeFile(file, text);
+
+  const logs: string[] = [];
+  const wrong = await givenConnection(other.url, logs);
+  expect(await readFile(file, "utf8")).toBe(text);
+  expect(logs.filter((line) => line.includes("of another store"))).toHaveLength(1);
+  expect(await other.client.keys(`*${generation.requestId}*`)).toEqual([]);
+
+  const right = await givenConnection(inject("redisUrl"));
+  expect(await stage.credits(key)).toMatchObject({ balance: 990, totalUsed: 10 });
+  expect(await stage.held(key)).toBe(0);
+  await Promise.all([wrong, right, owed].map((connection) => connection.close()));
+  expect(await readdir(folder)).toEqual([]);
+});
+
+test("what waits says to which store it is owed", async () => {
+  const connection = await givenConnection(other.url);
+  const stage = createStage(connection, { clock: "redis" });
+  const generation = stage.request(await stage.givenKey());
+  await stage.admit(generation);
+  const { deferred } = await stage.unsent(() => stage.bind(generation));
+  other.pause();
+  let text: string;
+  try {
+    await connection.defer(deferred!);
+    const [name] = await readdir(folder);
+    text = await readFile(join(folder, name!), "utf8");
+  } finally {
+    other.resume();
+  }
+  const { id } = await readFacts(other.client, 64);
+  expect(id).toEqual(expect.any(String));
+  const { requestId } = generation;
+  expect(JSON.parse(text)).toMatchObject({ store: id, requestId, untilMs: expect.any(Number) });
+  await connection.breaker.closed();
+  await connection.close();
+});
+
+test("a store has one id for ever; one of an earlier release gets it, even if it has no memory to spare just now", async () => {
+  const ids = await Promise.all(Array.from({ length: 5 }, () => readFacts(other.client, 64)));
+  expect(new Set(ids.map(({ id }) => id)).size).toBe(1);
+  expect(ids[0]!.id).toMatch(/^[0-9a-f-]{36}$/);
+  await other.client.hdel(META, "id");
+  await other.client.config("SET", "maxmemory", "1");
+  const logs: string[] = [];
+  try {
+    expect(await readFacts(other.client, 64)).toEqual({ id: undefined, partitions: 64, cluster: false });
+    const connection = await givenConnection(other.url, logs);
+    expect(logs.join("")).toContain("no journal file is taken over");
+    await connection.close();
+  } finally {
+    await other.client.config("SET", "maxmemory", "0");
+  }
+  const { id } = await readFacts(other.client, 64);
+  expect(id).toMatch(/^[0-9a-f-]{36}$/);
+  await other.client.config("SET", "maxmemory", "1");
+  try {
+    expect((await readFacts(other.client, 64)).id, "it reads only what is there").toBe(id);
+  } finally {
+    await other.client.config("SET", "maxmemory", "0");
+  }
+});
