@@ -119,7 +119,8 @@ export async function startGateway(loaded: Loaded, log: Logger, role: Role = ALO
     serve,
     parseRefused(refused, requestId) {
       metrics.requests.inc({ route: "none", status: refused.status, outcome: refused.name });
-      log.info({ request_id: requestId, status: refused.status, outcome: refused.name });
+      const level = refused.status >= 500 ? "warn" : "info";
+      log[level]({ request_id: requestId, status: refused.status, outcome: refused.name });
     },
   });
   const setLevel = (level: string): void => {

@@ -57,7 +57,8 @@ const anyIsBad = { steps: [{ color: "red", value: 1 }] };
 const HERE = 'instance=~"$instance"';
 const RATE = "$__rate_interval";
 const REQUESTS = `tollgate_requests_total{${HERE}, route=~"$route"}`;
-const FAILED = `tollgate_requests_total{${HERE}, route=~"$route", status=~"5.."}`;
+/** Without 505, the client's fault: it needs no key. */
+const FAILED = `tollgate_requests_total{${HERE}, route=~"$route", status=~"5..", outcome!="version_unsupported"}`;
 const ADMISSIONS = `tollgate_admissions_total{${HERE}, tier=~"$tier"}`;
 const LIMITED = "rate_limited|concurrency_limited|daily_limited|insufficient_credits";
 const REFUSED = `tollgate_admissions_total{${HERE}, tier=~"$tier", outcome=~"${LIMITED}"}`;
@@ -88,7 +89,7 @@ export const ROWS: readonly { title: string; panels: readonly Panel[] }[] = [
       ),
       stat(
         "Error budget burn",
-        "Answers with 5xx in the last hour, as a multiple of what an objective of 99.9 % allows. At 14.4 a month's budget is gone in two days.",
+        "Answers with 5xx but 505 in the last hour, as a multiple of what an objective of 99.9 % allows. At 14.4 a month's budget is gone in two days.",
         `(sum(rate(${FAILED}[1h])) or vector(0)) / sum(rate(${REQUESTS}[1h])) / 0.001`,
         { thresholds: upTo(1, 14.4), unit: "short" },
       ),
@@ -124,7 +125,7 @@ export const ROWS: readonly { title: string; panels: readonly Panel[] }[] = [
       ),
       graph(
         "Answers with 5xx",
-        "Share of all answers, by outcome.",
+        "Share of all answers, by outcome; without 505, which is the client's fault.",
         [[`${rateBy("outcome", FAILED)} / on () group_left () ${rate(REQUESTS)}`, "{{outcome}}"]],
         { unit: "percentunit", stack: true },
       ),

@@ -109,7 +109,7 @@ describes the store as a whole is the same from every gateway that shares it, so
 \`tollgate_store_survey_timestamp_seconds\` and all \`tollgate_ledger_*\` gauges. One gateway counts every 10 seconds and
 leaves the figures in the store; the others read them there ([decision 0016](decisions/0016-metrics.md)).
 
-- What share of requests fails? \`sum(rate(tollgate_requests_total{status=~"5.."}[5m])) / sum(rate(tollgate_requests_total[5m]))\`
+- What share of requests fails? \`sum(rate(tollgate_requests_total{status=~"5..", outcome!="version_unsupported"}[5m])) / sum(rate(tollgate_requests_total[5m]))\`
 - How much of the time is the generator's? \`sum(rate(tollgate_upstream_duration_seconds_sum[5m])) / sum(rate(tollgate_request_duration_seconds_sum[5m]))\`
 - Who is limited, and by what? \`sum by (tier, outcome) (rate(tollgate_admissions_total{outcome!="admitted"}[5m]))\`
 - Who will be next? \`sum by (tier, limit) (rate(tollgate_admissions_near_limit_total[5m])) / on (tier) group_left () sum by (tier) (rate(tollgate_admissions_total{outcome="admitted"}[5m]))\`

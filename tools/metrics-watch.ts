@@ -2,7 +2,7 @@
 export const WATCH: Readonly<Record<string, string>> = {
   tollgate_build_info: "more than one version outside of a rollout",
   tollgate_requests_total:
-    'share of `status=~"5.."`: `TollgateErrorBudgetBurn`; `internal` above 0: `TollgateInternalErrors`',
+    'share of `status=~"5.."`, but for 505: `TollgateErrorBudgetBurn`; `internal` above 0: `TollgateInternalErrors`',
   tollgate_request_duration_seconds: 'p99 of `class="2xx"` by route; most of a generation is the generator',
   tollgate_requests_in_flight: "rises without end: the generator or the store hangs",
   tollgate_upstream_duration_seconds:

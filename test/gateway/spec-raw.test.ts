@@ -140,6 +140,10 @@ describe("what a gateway must refuse though Node accepts it: 400 in an envelope,
     expect(reply.body.code).toBe(status);
     expectNobody(reply);
     await raw.closed();
+    const line = gateway.logs
+      .map((text) => JSON.parse(text))
+      .find((one) => one.request_id === reply.body.request_id);
+    expect(line).toMatchObject({ status, level: status >= 500 ? "warn" : "info" });
   });
 });
 
