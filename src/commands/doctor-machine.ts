@@ -40,7 +40,7 @@ export function attention(config: Config): string[] {
 }
 
 /**
- * The folder where charges wait while Redis is away, on the machine where this runs.
+ * The folder where settlements wait while Redis is away, on the machine where this runs.
  * @param folder undefined when the config is not valid
  */
 export function journalCheck(folder: string | undefined): Check {
@@ -58,14 +58,14 @@ export function journalCheck(folder: string | undefined): Check {
     if (entries === 0) return good(name, `${place} can be written, nothing waits`);
     return warning(
       name,
-      `${entries} charges wait in ${files} files of ${place}`,
+      `${entries} settlements (charges, or holds to be given back) wait in ${files} files of ${place}`,
       "a running gateway on this folder sends them within a minute; start one if none runs, and look at Redis if one does",
     );
   } catch (error) {
     return failed(
       name,
       `${place} cannot be used (${(error as Error).message})`,
-      "let the gateway's user write there, or set store.journal to another folder; else charges are lost when Redis is away",
+      "let the gateway's user write there, or set store.journal to another folder; else settlements are lost when Redis is away",
     );
   }
 }

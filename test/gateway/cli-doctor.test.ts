@@ -123,13 +123,15 @@ describe("config and doctor", () => {
       });
     });
 
-    test("finds charges that wait, and a journal that cannot be kept", async () => {
+    test("finds settlements that wait, and a journal that cannot be kept", async () => {
       const journal = join(dir, "journal");
       await mkdir(journal);
       await writeFile(join(journal, "host.1.00000000.ndjson"), "{}\n{}\n");
       const waiting = await doctor({ TOLLGATE_CONFIG: await configFile({ store: { journal } }) });
       expect(waiting.byName.journal).toMatchObject({ ok: true, status: "warning" });
-      expect(waiting.byName.journal.message).toContain("2 charges wait in 1 files");
+      expect(waiting.byName.journal.message).toContain(
+        "2 settlements (charges, or holds to be given back) wait in 1 files",
+      );
       const file = join(journal, "host.1.00000000.ndjson");
       const lost = await doctor({
         TOLLGATE_CONFIG: await configFile({ store: { journal: join(file, "deeper") } }),
