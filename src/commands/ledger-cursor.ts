@@ -1,9 +1,14 @@
-import { existsSync, linkSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
-import { type FileHandle, open, rename } from "node:fs/promises";
+import { existsSync, linkSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { type FileHandle, open, rename, utimes } from "node:fs/promises";
+import { hostname } from "node:os";
 import path from "node:path";
 import { OperatorError } from "../store/accounts.ts";
 import { formatCursor, type LedgerCursor, parseCursor } from "../store/ledger-export.ts";
 import type { LedgerFormat } from "./ledger-rows.ts";
+
+const TOUCH_EVERY_MS = 10_000;
+/** Another host's lock that has not been touched for this long belongs to nobody: its processes cannot be seen here. */
+const SILENT_MS = 45_000;
 
 /** What a cursor file keeps between two runs. */
 export interface CursorState {
@@ -78,22 +83,38 @@ export async function writeCursorFile(file: string, state: CursorState): Promise
 export function lockCursorFile(file: string): () => void {
   const lock = `${file}.lock`;
   // Linked into place, so that nobody sees it without its owner.
-  const mine = `${lock}.${process.pid}`;
-  writeFileSync(mine, String(process.pid), { mode: 0o600 });
+  const mine = `${lock}.${hostname()}.${process.pid}`;
+  writeFileSync(mine, `${process.pid} ${hostname()}`, { mode: 0o600 });
   try {
     for (;;) {
-      if (link(mine, lock)) return () => rmSync(lock, { force: true });
+      if (link(mine, lock)) return hold(lock);
       const owner = ownerOf(lock);
-      if (isAlive(owner)) {
-        throw new OperatorError(
-          `process ${owner} exports with ${file}; wait for it, or delete ${lock} if that is no export`,
-        );
-      }
+      if (isAlive(owner, lock)) throw new OperatorError(inUse(owner, file, lock));
       clear(lock, `${mine}.dead`, owner);
     }
   } finally {
     rmSync(mine, { force: true });
   }
+}
+
+/** Shows other machines that the lock's owner lives. @returns lets it go */
+function hold(lock: string): () => void {
+  const touching = setInterval(() => {
+    const now = new Date();
+    // It may have been deleted by hand.
+    void utimes(lock, now, now).catch(() => undefined);
+  }, TOUCH_EVERY_MS).unref();
+  return () => {
+    clearInterval(touching);
+    rmSync(lock, { force: true });
+  };
+}
+
+function inUse(owner: string, file: string, lock: string): string {
+  const { pid, host } = partsOf(owner);
+  const which = host === hostname() ? `process ${pid}` : `process ${pid} on ${host}`;
+  const ends = host === hostname() ? "" : ` (it counts for nothing ${SILENT_MS / 1000} s after its end)`;
+  return `${which} exports with ${file}; wait for it, or delete ${lock} if that is no export${ends}`;
 }
 
 /** @returns false where the name is taken */
@@ -107,18 +128,23 @@ function link(existing: string, name: string): boolean {
   }
 }
 
-/** 0 when the lock has just gone, or was never written out. */
-function ownerOf(lock: string): number {
+/** Process id and host; empty when the lock has just gone, or was never written out. */
+function ownerOf(lock: string): string {
   try {
-    return Number(readFileSync(lock, "utf8"));
+    return readFileSync(lock, "utf8");
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== "ENOENT") throw error;
-    return 0;
+    return "";
   }
 }
 
+function partsOf(owner: string): { pid: number; host: string } {
+  const [pid, host = hostname()] = owner.split(" ");
+  return { pid: Number(pid), host };
+}
+
 /** Takes a dead owner's lock away, and puts it back when somebody else's had come in its place. */
-function clear(lock: string, aside: string, owner: number): void {
+function clear(lock: string, aside: string, owner: string): void {
   try {
     renameSync(lock, aside);
   } catch (error) {
@@ -129,7 +155,19 @@ function clear(lock: string, aside: string, owner: number): void {
   rmSync(aside);
 }
 
-function isAlive(pid: number): boolean {
+function isAlive(owner: string, lock: string): boolean {
+  const { pid, host } = partsOf(owner);
+  if (host !== hostname()) return isFresh(lock);
+  // Who had our process id before us has ended: in a container it is 1 every time.
+  return pid !== process.pid && isRunning(pid);
+}
+
+function isFresh(lock: string): boolean {
+  const { mtimeMs = 0 } = statSync(lock, { throwIfNoEntry: false }) ?? {};
+  return Date.now() - mtimeMs <= SILENT_MS;
+}
+
+function isRunning(pid: number): boolean {
   try {
     // 0 would ask about ourselves: a lock that was not written out belongs to nobody.
     return pid > 0 && process.kill(pid, 0);

@@ -1,7 +1,7 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { appendFile, mkdtemp, readFile, rm, stat, truncate, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { appendFile, mkdtemp, readFile, rm, stat, truncate, utimes, writeFile } from "node:fs/promises";
+import { hostname, tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { Connection } from "../../src/store/connection.ts";
@@ -224,16 +224,27 @@ describe("ledger export to a file with a cursor file", () => {
 
   test("two exports with one cursor file do not run at a time, and a killed one's lock counts for nothing", async () => {
     const { args, read, cursorFile } = await givenExport(2);
-    await writeFile(`${cursorFile}.lock`, String(process.pid));
-    expect((await runHere(args)).stderr).toContain(`process ${process.pid} exports with`);
+    await writeFile(`${cursorFile}.lock`, `${process.ppid} ${hostname()}`);
+    expect((await runHere(args)).stderr).toContain(`process ${process.ppid} exports with`);
     const ended = spawn(process.execPath, ["--version"], { stdio: "ignore" });
     await once(ended, "exit");
-    for (const left of [String(ended.pid), ""]) {
+    // In a container the killed one had the process id that we have now.
+    const own = String(process.pid);
+    for (const left of [`${ended.pid} ${hostname()}`, `${own} ${hostname()}`, own, ""]) {
       await writeFile(`${cursorFile}.lock`, left);
       expect((await runHere(args)).code).toBe(0);
       await expect(stat(`${cursorFile}.lock`)).rejects.toThrow("ENOENT");
     }
     expect((await read()).map(({ amount }) => amount)).toEqual(amounts(2));
+  });
+
+  test("a lock from another container counts while its owner touches it, and not for long after that", async () => {
+    const { args, cursorFile } = await givenExport(1);
+    await writeFile(`${cursorFile}.lock`, "1 another-host");
+    expect((await runHere(args)).stderr).toContain("process 1 on another-host exports with");
+    const silent = new Date(Date.now() - 46_000);
+    await utimes(`${cursorFile}.lock`, silent, silent);
+    expect((await runHere(args)).code).toBe(0);
   });
 
   test("refuses what would lose, double or overwrite entries", async () => {
