@@ -127,11 +127,11 @@ function readSettings(
   return { valid: { config, settings: inSchemaOrder(checked.value), extras, origins }, problems };
 }
 
-/** Absolute path of the config file: as given, else from the package's own folder where it is not found. */
+/** Absolute path of the config file. Where none is named, the package's own stands in for one that is not found. */
 export function configPath({ env, file }: ConfigSource): string {
-  const name = file ?? variable(env, "TOLLGATE_CONFIG") ?? DEFAULT_FILE;
-  const candidates = [path.resolve(name), path.resolve(PACKAGE_ROOT, name)];
-  return candidates.find((candidate) => existsSync(candidate)) ?? path.resolve(name);
+  const named = file ?? variable(env, "TOLLGATE_CONFIG");
+  const here = path.resolve(named ?? DEFAULT_FILE);
+  return named !== undefined || existsSync(here) ? here : path.join(PACKAGE_ROOT, DEFAULT_FILE);
 }
 
 /** A section whose settings are all commented out is as good as none. */

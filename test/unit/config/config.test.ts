@@ -1,6 +1,6 @@
 import { readFileSync } from "node:fs";
 import path from "node:path";
-import { expect, test } from "vitest";
+import { expect, onTestFinished, test } from "vitest";
 import { parse } from "yaml";
 import { ConfigSchema, configPath, loadConfig, redact } from "../../../src/config/config.ts";
 import { configOf, errorOf, givenFiles } from "./support.ts";
@@ -137,14 +137,24 @@ test("TOLLGATE_CONFIG names the file, `file` goes before it, and the default is 
   expect(configPath({ env: { TOLLGATE_CONFIG: "" } })).toBe(SHIPPED);
 });
 
-test("away from the package, the package's own file is found", () => {
-  const folder = path.dirname(givenFiles({ "some.txt": "" }));
+/** Makes a folder far from the package the working directory. */
+function givenOtherFolder(): void {
   const before = process.cwd();
-  process.chdir(folder);
-  try {
-    expect(configPath({ env: {} })).toBe(SHIPPED);
-  } finally {
-    process.chdir(before);
+  process.chdir(path.dirname(givenFiles({ "some.txt": "" })));
+  onTestFinished(() => process.chdir(before));
+}
+
+test("away from the package, the package's own file is found", () => {
+  givenOtherFolder();
+  expect(configPath({ env: {} })).toBe(SHIPPED);
+});
+
+// Guarantee: nobody is charged by the shipped settings because the name of the own ones was misspelt.
+test("a config file that was named and is missing is never replaced by the shipped one", () => {
+  givenOtherFolder();
+  const name = "config/tollgate.yaml";
+  for (const source of [{ env: { TOLLGATE_CONFIG: name } }, { env: {}, file: name }]) {
+    expect(errorOf(() => loadConfig(source)).message).toBe(`${name}: cannot be read: there is no such file`);
   }
 });
 
