@@ -2,7 +2,7 @@ import path from "node:path";
 import { Command, InvalidArgumentError } from "commander";
 import type { Redis } from "ioredis";
 import { type Config, ConfigError, loadConfig } from "../config/config.ts";
-import { durationMs } from "../config/kinds.ts";
+import { durationMs, redisUrlRule } from "../config/kinds.ts";
 import { OperatorError } from "../store/accounts.ts";
 import { createClient, readFacts } from "../store/connection.ts";
 import { META } from "../store/names.ts";
@@ -56,8 +56,14 @@ export function requireConfig(): Config {
   }
 }
 
-/** `REDIS_URL`, else the config's. May hold a password. */
-export const redisUrl = (): string => process.env.REDIS_URL || requireConfig().store.redisUrl;
+/** `REDIS_URL`, else the config's. May hold a password. @throws OperatorError for what the gateway would not take */
+export function redisUrl(): string {
+  const url = process.env.REDIS_URL;
+  if (!url) return requireConfig().store.redisUrl;
+  const problem = redisUrlRule(url);
+  if (problem !== undefined) throw new OperatorError(`REDIS_URL ${problem}`);
+  return url;
+}
 
 /** Runs one command's work against Redis, and closes the connection whatever happens. */
 export async function withRedis<T>(work: (redis: Redis) => Promise<T>): Promise<T> {
@@ -79,12 +85,7 @@ export async function withRedis<T>(work: (redis: Redis) => Promise<T>): Promise<
 
 /** A client that is connected within two seconds. @throws OperatorError in one sentence that says what to do */
 export async function connect(url: string): Promise<Redis> {
-  let redis: Redis;
-  try {
-    redis = createClient(url, COMMAND_TIMEOUT_MS);
-  } catch {
-    throw new OperatorError("REDIS_URL is no address of a Redis; it looks like redis://host:6379");
-  }
+  const redis = createClient(url, COMMAND_TIMEOUT_MS);
   const failed = Promise.withResolvers<never>();
   // On its own the client would try again and again. It needs a listener later on, too.
   redis.on("error", failed.reject);

@@ -122,11 +122,23 @@ export function originRule(value: string): string | undefined {
   return withoutSlash(value) === url.origin ? undefined : `${rule}; did you mean ${url.origin}?`;
 }
 
+function isDecodable(encoded: string): boolean {
+  try {
+    decodeURIComponent(encoded);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
 /** What is wrong with the address of the store. */
 export function redisUrlRule(value: string): string | undefined {
   const url = strictUrl(value, /^rediss?:\/\//i);
   if (!url?.hostname) {
     return "must be an address such as redis://127.0.0.1:6379 (rediss:// for TLS), special characters percent-encoded";
+  }
+  if (!isDecodable(url.username) || !isDecodable(url.password)) {
+    return "must have special characters of user and password percent-encoded, a % itself as %25";
   }
   if (!/^(\/\d{0,5})?$/.test(url.pathname)) return "must have no path but a database number, such as /0";
   if (!/^(\?family=[046])?$/.test(url.search) || url.hash)

@@ -123,7 +123,12 @@ function demoKeyName(redisUrl: string | undefined): string {
 
 /** The operator's own Redis, asked before anything starts. */
 async function mustAnswer(redisUrl: string): Promise<void> {
-  const { hostname, port } = new URL(redisUrl);
+  const { protocol, hostname, port } = URL.parse(redisUrl) ?? {};
+  if (!hostname || !/^rediss?:$/.test(protocol ?? "")) {
+    throw new Error(
+      "REDIS_URL must be an address such as redis://127.0.0.1:6379; left out, a Redis is started for you.",
+    );
+  }
   const socket = connect(Number(port || 6379), hostname.replace(/^\[|\]$/g, ""));
   try {
     await once(socket, "connect", { signal: AbortSignal.timeout(CONNECT_TIMEOUT_MS) });

@@ -63,6 +63,19 @@ describe("the command line itself", () => {
     expect(JSON.parse(doctor.stdout)).toMatchObject({ ok: false });
   });
 
+  test.each([
+    ["redis://127.0.0.1:21001/abc", "no path but a database number"],
+    ["redis:///tmp/x.sock", "such as redis://127.0.0.1:6379"],
+    ["localhost:21001", "such as redis://127.0.0.1:6379"],
+    ["redis://tg:hush%ss@127.0.0.1:21001", "a % itself as %25"],
+  ])("REDIS_URL=%s is refused as the gateway refuses it", async (url, words) => {
+    const { code, stdout, stderr } = await runHere(["keys", "list", "--json"], { REDIS_URL: url });
+    expect({ code, stdout }).toEqual({ code: 1, stdout: "" });
+    expect(stderr).toMatch(/^error: REDIS_URL must .*\n$/);
+    expect(stderr).toContain(words);
+    expect(stderr).not.toContain("hush");
+  });
+
   test("a Redis that never answers is given up after two seconds, without its password in the words", async () => {
     const silent = createServer(() => {}).listen(0, "127.0.0.1");
     await once(silent, "listening");

@@ -113,3 +113,14 @@ test("the lines that npm start prints work when pasted; a second start finds the
   expect(await later.json()).toMatchObject({ data: { balance: 990, total_used: 10 } });
   expect(await stop()).toBe(0);
 });
+
+test.each(["garbage", "localhost:21001"])("REDIS_URL=%s is refused by npm start in words", async (url) => {
+  const env = { ...process.env, PORT: String(await freePort()), ADMIN_PORT: String(await freePort()) };
+  const started = promisify(execFile)(process.execPath, [join(ROOT, "src/sandbox/start.ts")], {
+    env: { ...env, REDIS_URL: url },
+  });
+  await expect(started).rejects.toMatchObject({
+    code: 1,
+    stderr: expect.stringContaining("REDIS_URL must be an address such as redis://"),
+  });
+});
