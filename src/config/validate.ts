@@ -123,7 +123,7 @@ function typeName(error: TLocalizedValidationError): string {
 const SECRET_NAME = /api_?key|passw|secret|token|credential/i;
 
 function unknownKey(keys: readonly string[], key: string, node: Annotated): string {
-  if (SECRET_NAME.test(key)) return `is refused here: ${secretPlace(keys)}`;
+  if (SECRET_NAME.test(key)) return `is refused here: ${secretPlace(keys, key)}`;
   if (node["x-keys"] !== undefined) return node["x-keys"];
   const known = Object.keys(node.properties ?? {});
   const meant = nearest(key, known);
@@ -132,9 +132,10 @@ function unknownKey(keys: readonly string[], key: string, node: Annotated): stri
     : `is unknown; did you mean ${meant}?`;
 }
 
-function secretPlace(keys: readonly string[]): string {
+function secretPlace(keys: readonly string[], key: string): string {
   if (keys[0] === "store") return "put the password into REDIS_URL in the environment";
-  return "set UPSTREAM_API_KEY in the environment; the file holds no secrets";
+  const variable = keys[0] === "admin" || /^admin/i.test(key) ? "ADMIN_TOKEN" : "UPSTREAM_API_KEY";
+  return `set ${variable} in the environment; the file holds no secrets`;
 }
 
 /** Whoever forgot the unit had one in mind; the gateway does not guess it. */
