@@ -39,6 +39,7 @@ export async function supervise(count: number, log: Logger): Promise<number> {
   const living = new Map<number, Worker>();
   /** Numbers under which a worker has once served the port. */
   const started = new Set<number>();
+  const serving = new Set<Worker>();
   let stopping = false;
   let code = 0;
 
@@ -47,7 +48,10 @@ export async function supervise(count: number, log: Logger): Promise<number> {
     const startedMs = performance.now();
     living.set(number, worker);
     worker.on("message", (message: ToSupervisor) => {
-      if (message.kind === "listening") started.add(number);
+      if (message.kind === "listening") {
+        started.add(number);
+        serving.add(worker);
+      }
       if (message.kind === "metrics wanted") void answerMetrics(worker, message.id);
       if (message.kind === "numbers" || message.kind === "no numbers") metrics.heard(worker, message);
       if (message.kind === "reading") passOn(number, message.reading);
@@ -56,6 +60,7 @@ export async function supervise(count: number, log: Logger): Promise<number> {
     worker.on("error", (error) => log.error({ err: error, worker: number }, "a worker cannot be reached"));
     worker.once("exit", (exitCode, signal) => {
       living.delete(number);
+      serving.delete(worker);
       metrics.ended(worker);
       if (stopping || !started.has(number)) {
         // One that cannot start says so itself. None after it would do better, and the others lack what it does alone.
@@ -98,7 +103,8 @@ export async function supervise(count: number, log: Logger): Promise<number> {
   process.on("SIGTERM", () => stop("SIGTERM"));
   process.on("SIGINT", () => stop("SIGINT"));
   process.on("SIGHUP", () => {
-    for (const worker of living.values()) worker.process.kill("SIGHUP");
+    // One that is still starting reads the configuration anyway, and might not listen for the signal yet.
+    for (const worker of serving) worker.process.kill("SIGHUP");
   });
   for (let number = 1; number <= count; number++) launch(number, RESTART_DELAY_MIN_MS);
   return ended.promise;

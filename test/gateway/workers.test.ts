@@ -1,6 +1,9 @@
 import { readFileSync, writeFileSync } from "node:fs";
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { afterAll, beforeAll, expect, onTestFinished, test } from "vitest";
 import type { LiveView } from "../../src/routes/console/answers.ts";
 import { startGenerator } from "../../src/sandbox/generator/server.ts";
@@ -171,6 +174,33 @@ async function workersOf(supervisor: number): Promise<number[]> {
   return pids.filter(isSecond);
 }
 
+/** For NODE_OPTIONS: runs this before anything of ours. */
+const beforeAnything = (script: string): string =>
+  `--import=data:text/javascript,${encodeURIComponent(script)}`;
+
+test("SIGHUP reaches those that serve, and ends none that is still starting", async () => {
+  const folder = await mkdtemp(join(tmpdir(), "tollgate-workers-"));
+  onTestFinished(() => rm(folder, { recursive: true }));
+  const go = join(folder, "go");
+  const holdSecond = `
+    import { existsSync } from "node:fs";
+    import { setTimeout as delay } from "node:timers/promises";
+    if (process.env.TOLLGATE_WORKER === "2") while (!existsSync(${JSON.stringify(go)})) await delay(10);`;
+  const gateway = await startGatewayProcess({
+    redisUrl: redis.url,
+    upstreamUrl: generator.url,
+    config: WORKERS,
+    env: { NODE_OPTIONS: beforeAnything(holdSecond) },
+  });
+  onTestFinished(() => gateway.stop());
+  const told = (msg: string): number => gateway.logs().filter((line) => line.msg === msg).length;
+  gateway.signal("SIGHUP");
+  await until(() => told("reading the configuration again") === 1, "the first one to have read it again");
+  await writeFile(go, "");
+  await until(() => told("one more process listens") === 1, "the second one");
+  expect(told("a worker ended; it is started again")).toBe(0);
+});
+
 /** A port that somebody else has, until the test ends. */
 async function givenTakenPort(): Promise<string> {
   const taken = createServer().listen(0, "127.0.0.1");
@@ -198,12 +228,9 @@ test("when the first process never gets its admin port, all end, though the seco
   const port = String(await freePort());
   const secondServes = `fetch("http://127.0.0.1:${port}/").then(() => true, () => false)`;
   const first = `if (process.env.TOLLGATE_WORKER === "1") while (!(await ${secondServes}));`;
-  const held = `--import=data:text/javascript,${encodeURIComponent(first)}`;
-  const { how, stderr } = await startInVain({
-    PORT: port,
-    ADMIN_PORT: await givenTakenPort(),
-    NODE_OPTIONS: held,
-  });
+  const taken = await givenTakenPort();
+  const env = { PORT: port, ADMIN_PORT: taken, NODE_OPTIONS: beforeAnything(first) };
+  const { how, stderr } = await startInVain(env);
   expect(how).toBe("exit code 1");
   expect(stderr).toContain("EADDRINUSE");
 });

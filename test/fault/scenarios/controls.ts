@@ -93,7 +93,7 @@ export const CONTROLS: readonly Control[] = [
     patches: [
       {
         file: "lua/bind.lua",
-        from: 'post(account, KEYS[5], now, account_id, "consume", -price, state == "held" and -price or 0, price,',
+        from: 'post(account, KEYS[5], bound_at, account_id, "consume", -price, state == "held" and -price or 0, price,',
         to: `redis.call("HINCRBY", account, "held", state == "held" and int(-price) or "0")
           redis.call("HINCRBY", account, "total_used", int(price))
           local _ = ({`,
