@@ -113,6 +113,8 @@ function observationOf(
 
 /** What the customer is told; an ended task stays as it ended, whatever the upstream says or does not say now. */
 function tell(call: Call, task: KnownTask, outcome: PollOutcome, observed: Observed | undefined): Answer {
+  // Forgotten since it was looked up: what the upstream says of this task id may be about another account's by now.
+  if (observed?.outcome === "missing") return answer(call, refuse("task_not_found"));
   if (observed && isFinal(observed.status)) return success(observed.data);
   if (!observed && isFinal(task.status)) return success(task.data, undefined, "cached");
   if (outcome.outcome === "task") return success(outcome.data);

@@ -52,9 +52,13 @@ export function createOutbox(options: {
     /** Resolves once the settlement is on disk, or could not be put there: it is kept in memory either way. */
     async put(settlement: Settlement): Promise<void> {
       if (entries.size >= ENTRIES_MAX) {
-        const [oldest] = entries.keys();
-        entries.delete(oldest!);
-        log.error({ lost: oldest }, "the outbox is full; its oldest settlement is given up");
+        const [oldest] = entries.values();
+        const { requestId, verb } = oldest!;
+        entries.delete(nameOf(oldest!));
+        log.error(
+          { request_id: requestId, verb },
+          "the outbox is full; its oldest settlement is given up; settle it by hand",
+        );
       }
       const kept = { ...settlement, untilMs: settlement.atMs + options.settleWithinMs() };
       entries.set(nameOf(kept), kept);

@@ -2,7 +2,7 @@ import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { IssuedKey } from "../../src/store/accounts.ts";
-import { givenGateway, limitsOf, type TestGateway } from "../support/gateway.ts";
+import { givenGateway, limitsOf, type TestGateway, until } from "../support/gateway.ts";
 import { asking, BOAT, consumption, TEXT_TO_VIDEO } from "./spec-stage.ts";
 
 let gateway: TestGateway;
@@ -82,6 +82,16 @@ describe("the task as the customer sees it", () => {
     });
     const said = (await upstream.json()) as { data: object };
     expect((await poll(uncached, key, failed)).body.data).toEqual(said.data);
+  });
+
+  // Guarantee: what is known of a task id by then may be of another account's task.
+  test("not at all once it was forgotten while the upstream was asked", async () => {
+    const key = await gateway.givenKey();
+    const id = await givenTask(key, "duration=1h poll-delay=300ms");
+    const asked = poll(uncached, key, id);
+    await until(() => pollsOf(id) === 1, "the upstream to be asked");
+    await gateway.redis.del(`tg:task:${id}`);
+    expect(await asked).toMatchObject({ status: 404, body: { code: 404 } });
   });
 
   test("pending at first, and polls count toward nothing", async () => {

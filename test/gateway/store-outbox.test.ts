@@ -109,6 +109,21 @@ test.each([
   expect(isFinal(saying(words))).toBe(final);
 });
 
+test("what a full outbox gives up is named in the log", async () => {
+  const lines: string[] = [];
+  const outbox = createOutbox({
+    log: createLogger("error", { write: (line) => void lines.push(line) }),
+    journal: memoryJournal,
+    settleWithinMs: () => 60_000,
+    changed: () => undefined,
+  });
+  for (let nth = 0; nth <= 50_000; nth++) await outbox.put(bind(`r${nth}`));
+  expect(outbox.size()).toBe(50_000);
+  expect(lines.map((line) => JSON.parse(line))).toEqual([
+    expect.objectContaining({ request_id: "r0", verb: "bind" }),
+  ]);
+});
+
 // Guarantee: a request that the store has forgotten is never charged once more.
 test("a settlement that has waited too long is given up, in memory as on disk", async () => {
   const { outbox, sent, flush } = givenOutbox({
