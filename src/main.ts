@@ -113,10 +113,11 @@ export async function startGateway(loaded: Loaded, log: Logger, role: Role = ALO
     log,
     draining: () => draining,
   };
-  const { serve, idle } = createServe(gateway, (res) => listener.owesMore(res));
+  const { serve, refuseBroken, idle } = createServe(gateway, (res) => listener.owesMore(res));
   const listener = createListener({
     ...config.server,
     serve,
+    refuseBroken,
     parseRefused(refused, requestId) {
       metrics.requests.inc({ route: "none", status: refused.status, outcome: refused.name });
       const level = refused.status >= 500 ? "warn" : "info";

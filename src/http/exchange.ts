@@ -37,6 +37,8 @@ export interface Exchange {
   clientGone?: boolean;
   /** The client asked for `100 Continue` and waits for it. */
   expectsContinue: boolean;
+  /** Its body turned out to be malformed: this is its answer, written on the bare socket. */
+  broken?: Promise<Answer>;
 }
 
 const RUN = randomBytes(4).toString("hex");
@@ -83,8 +85,16 @@ export function continueReading(exchange: Exchange): void {
  * @param close ends the connection after it: the rest of the request cannot be trusted or is not worth reading
  */
 export function respond(exchange: Exchange, answer: Answer, close: boolean): boolean {
-  const { res, state, requestId, shownId } = exchange;
+  const { res } = exchange;
   if (res.headersSent || res.destroyed) return false;
+  res.writeHead(answer.status, headersOf(exchange, answer, close));
+  res.end(answer.body);
+  return true;
+}
+
+/** The header lines of an answer, names and values by turns. @param close as in `respond` */
+export function headersOf(exchange: Exchange, answer: Answer, close: boolean): string[] {
+  const { res, state, requestId, shownId } = exchange;
   const headers = commonHeaders(state, shownId, Buffer.byteLength(answer.body));
   if (shownId !== requestId) headers.push("X-Gateway-Request-Id", requestId);
   if (exchange.degraded) headers.push("X-Gateway-Degraded", "store");
@@ -92,7 +102,5 @@ export function respond(exchange: Exchange, answer: Answer, close: boolean): boo
   // Else Node ends the connection of a client that was not told to continue, though its body has come.
   else if (exchange.expectsContinue && res.shouldKeepAlive) headers.push("Connection", "keep-alive");
   if (answer.headers) headers.push(...answer.headers);
-  res.writeHead(answer.status, headers);
-  res.end(answer.body);
-  return true;
+  return headers;
 }

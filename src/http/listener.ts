@@ -1,10 +1,10 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { Duplex } from "node:stream";
-import { commonHeaders, refusal } from "../core/envelope.ts";
+import { type Answer, commonHeaders, refusal } from "../core/envelope.ts";
 import { type Refusal, refuse } from "../core/errors.ts";
 import { noLimits } from "../core/limits.ts";
 import { HEADERS_BYTES_MAX } from "../core/request-limits.ts";
-import { newRequestId } from "./exchange.ts";
+import { type Exchange, headersOf, newRequestId } from "./exchange.ts";
 
 interface Timeouts {
   headersTimeoutMs: number;
@@ -12,8 +12,10 @@ interface Timeouts {
 }
 
 export interface ListenerOptions extends Timeouts {
-  /** Serves one request; must not throw. */
-  serve(req: IncomingMessage, res: ServerResponse, expectsContinue: boolean): void;
+  /** Serves one request; must not throw. @returns undefined for one that is dropped */
+  serve(req: IncomingMessage, res: ServerResponse, expectsContinue: boolean): Exchange | undefined;
+  /** The answer of a request whose head is served already, and whose body the parser refused; must not throw. */
+  refuseBroken(exchange: Exchange, refused: Refusal): Promise<Answer>;
   /** A request that Node's parser refused, answered on the bare socket. */
   parseRefused(refused: Refusal, requestId: string): void;
 }
@@ -48,10 +50,10 @@ export function createListener(options: ListenerOptions): Listener {
   });
   // Lines beyond Node's default of 2,000 would vanish, Authorization among them; maxHeaderSize bounds them.
   server.maxHeadersCount = 0;
-  /** Each connection, and its answers that are unfinished or whose requests are. */
-  const owed = new Map<Duplex, Set<ServerResponse>>();
+  /** Each connection, and its answers that are unfinished or whose requests are; oldest first. */
+  const owed = new Map<Duplex, Owed>();
   server.on("connection", (socket) => {
-    owed.set(socket, new Set());
+    owed.set(socket, new Map());
     socket.once("close", () => owed.delete(socket));
   });
   function paid(this: ServerResponse): void {
@@ -65,27 +67,18 @@ export function createListener(options: ListenerOptions): Listener {
     if (this.req.complete) forget();
     else this.req.once("close", forget);
   }
-  const owe = (req: IncomingMessage, res: ServerResponse): void => {
-    owed.get(req.socket)?.add(res);
+  const serve = (req: IncomingMessage, res: ServerResponse, expectsContinue: boolean): void => {
     res.on("close", paid);
+    owed.get(req.socket)?.set(res, options.serve(req, res, expectsContinue));
   };
-  server.on("request", (req, res) => {
-    owe(req, res);
-    options.serve(req, res, false);
-  });
-  server.on("checkContinue", (req, res) => {
-    owe(req, res);
-    options.serve(req, res, true);
-  });
+  server.on("request", (req, res) => serve(req, res, false));
+  server.on("checkContinue", (req, res) => serve(req, res, true));
   // An Expect that Node does not understand; refused from its head.
-  server.on("checkExpectation", (req, res) => {
-    owe(req, res);
-    options.serve(req, res, false);
-  });
+  server.on("checkExpectation", (req, res) => serve(req, res, false));
   server.on("connect", (_req: IncomingMessage, socket: Duplex) =>
     endBroken(
       socket,
-      [...(owed.get(socket) ?? [])],
+      owed.get(socket),
       refuse("invalid_request", { text: "Invalid request: CONNECT is not served here" }),
       options,
     ),
@@ -96,13 +89,13 @@ export function createListener(options: ListenerOptions): Listener {
     if (broken.has(socket)) return;
     broken.add(socket);
     if (error.code === "ECONNRESET" || !socket.writable) socket.destroy();
-    else endBroken(socket, [...(owed.get(socket) ?? [])], parseFault(error), options);
+    else endBroken(socket, owed.get(socket), parseFault(error), options);
   });
   return Object.assign(server, {
     closeQuietConnections(): void {
       for (const [socket, answers] of owed) if (answers.size === 0) socket.destroy();
     },
-    owesMore: (res: ServerResponse) => [...(owed.get(res.req.socket) ?? [])].at(-1) !== res,
+    owesMore: (res: ServerResponse) => [...(owed.get(res.req.socket)?.keys() ?? [])].at(-1) !== res,
     setTimeouts({ headersTimeoutMs, keepAliveTimeoutMs }: Timeouts): void {
       server.headersTimeout = headersTimeoutMs;
       server.keepAliveTimeout = keepAliveTimeoutMs;
@@ -110,23 +103,24 @@ export function createListener(options: ListenerOptions): Listener {
   });
 }
 
+/** Answers of one connection, and their exchanges; undefined: dropped. */
+type Owed = Map<ServerResponse, Exchange | undefined>;
+
 /**
  * Answers what the parser could not read, once the whole requests before it have theirs: else a client would take
  * this answer for that of an earlier request, which may have been charged.
  * @param owed answers of the connection that are unfinished, or whose requests are; oldest first
  */
-function endBroken(
-  socket: Duplex,
-  owed: readonly ServerResponse[],
-  refused: Refusal,
-  options: ListenerOptions,
-): void {
-  const before = owed.findLast((res) => res.req.complete && !res.writableFinished);
-  const half = owed.find((res) => !res.req.complete);
+function endBroken(socket: Duplex, owed: Owed | undefined, refused: Refusal, options: ListenerOptions): void {
+  const answers = [...(owed?.keys() ?? [])];
+  const before = answers.findLast((res) => res.req.complete && !res.writableFinished);
+  const half = answers.find((res) => !res.req.complete);
+  const exchange = half && owed?.get(half);
   const end = (): void => {
     // A request refused in the middle of its body has its answer already.
     if (!socket.writable || half?.headersSent) socket.destroy();
-    else endRaw(socket, refused, options);
+    else if (exchange) void endExchange(socket, exchange, refused, options);
+    else endUnknown(socket, refused, options);
   };
   if (before) before.once("close", end);
   else end();
@@ -153,24 +147,41 @@ function parseFault(error: NodeJS.ErrnoException): Refusal {
   }
 }
 
-/** Answers on a socket that has no response object, and closes it once the client has read. */
-function endRaw(socket: Duplex, refused: Refusal, options: ListenerOptions): void {
-  socket.on("error", () => socket.destroy());
+/** Answers a request whose head is served already: under its id, with its key's numbers. */
+async function endExchange(
+  socket: Duplex,
+  exchange: Exchange,
+  refused: Refusal,
+  options: ListenerOptions,
+): Promise<void> {
+  const answer = await options.refuseBroken(exchange, refused);
+  endRaw(socket, answer, headersOf(exchange, answer, true));
+}
+
+/** Answers what never became a request. */
+function endUnknown(socket: Duplex, refused: Refusal, options: ListenerOptions): void {
   const requestId = newRequestId();
-  const { status, body, headers } = refusal(refused, requestId);
-  const lines = commonHeaders(noLimits(Date.now()), requestId, Buffer.byteLength(body));
-  lines.push("Connection", "close", ...(headers ?? []));
+  const answer = refusal(refused, requestId);
+  const lines = commonHeaders(noLimits(Date.now()), requestId, Buffer.byteLength(answer.body));
+  lines.push("Connection", "close", ...(answer.headers ?? []));
+  endRaw(socket, answer, lines);
+  options.parseRefused(refused, requestId);
+}
+
+/** Answers on the bare socket, and closes it once the client has read: Node's response would close it at once. */
+function endRaw(socket: Duplex, { status, body }: Answer, lines: readonly string[]): void {
+  socket.on("error", () => socket.destroy());
   let head = `HTTP/1.1 ${status} ${REASONS[status] ?? "Error"}\r\nDate: ${new Date().toUTCString()}\r\n`;
   for (let at = 0; at < lines.length; at += 2) head += `${lines[at]}: ${lines[at + 1]}\r\n`;
   socket.end(`${head}\r\n${body}`);
   // What the client still sends is read and forgotten for a moment, or a reset would overtake the answer.
   socket.resume();
   setTimeout(() => socket.destroy(), 1000).unref();
-  options.parseRefused(refused, requestId);
 }
 
 const REASONS: Record<number, string> = {
   400: "Bad Request",
+  401: "Unauthorized",
   408: "Request Timeout",
   413: "Content Too Large",
   431: "Request Header Fields Too Large",

@@ -130,6 +130,7 @@ export function createServe(gateway: Gateway, owesMore: (res: ServerResponse) =>
     } catch (error) {
       answer = failure(exchange, error);
     }
+    if (exchange.broken) answer = await exchange.broken;
     close ||= mustEnd(exchange);
     if (close) ending.add(exchange.req.socket);
     finish({ exchange, answer, close });
@@ -145,7 +146,7 @@ export function createServe(gateway: Gateway, owesMore: (res: ServerResponse) =>
   /** The answers of one turn go out one right after the other: a reader that waits is woken once. Decision 0026. */
   const finish = atTurnEnd<Finished>((finished) => {
     for (const { exchange, answer, close } of finished) {
-      if (answer && !respond(exchange, answer, close)) exchange.clientGone = true;
+      if (answer && !exchange.broken && !respond(exchange, answer, close)) exchange.clientGone = true;
       drainBody(exchange.req);
     }
     for (const { exchange, answer } of finished) record(exchange, answer);
@@ -198,12 +199,19 @@ export function createServe(gateway: Gateway, owesMore: (res: ServerResponse) =>
   }
 
   return {
-    /** Serves one request. */
-    serve(req: IncomingMessage, res: ServerResponse, expectsContinue: boolean): void {
+    /** Serves one request. @returns undefined for one that is dropped, since its connection ends */
+    serve(req: IncomingMessage, res: ServerResponse, expectsContinue: boolean): Exchange | undefined {
       res.on("error", ignore);
-      if (ending.has(req.socket)) return;
+      if (ending.has(req.socket)) return undefined;
       underWay++;
-      void serve(openExchange(req, res, expectsContinue));
+      const exchange = openExchange(req, res, expectsContinue);
+      void serve(exchange);
+      return exchange;
+    },
+    /** Refuses a request in the middle of its body. Its exchange ends when its connection does, or before. */
+    refuseBroken(exchange: Exchange, refused: Refusal): Promise<Answer> {
+      exchange.broken = refuseHead(exchange, readHead(exchange.req).head, refused);
+      return exchange.broken;
     },
     /** Resolves once nothing is under way; a client that went away does not end its exchange. */
     async idle(): Promise<void> {

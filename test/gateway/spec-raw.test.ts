@@ -147,6 +147,43 @@ describe("what a gateway must refuse though Node accepts it: 400 in an envelope,
   });
 });
 
+describe("a body that turns out not to be well-formed, of a request whose head was", () => {
+  test.each([
+    [TEXT_TO_VIDEO, "application/json"],
+    ["/api/v1/upload", "multipart/form-data; boundary=b"],
+  ])("%s: 400 under the request's own id, with the key's numbers, and one log line", async (path, type) => {
+    const issued = await givenTightKey(gateway);
+    const mine = `mine-${issued.keyId}`;
+    const raw = await client();
+    const lines = [bearer(issued.key), `Content-Type: ${type}`, "Transfer-Encoding: chunked"];
+    raw.write(
+      `${head(`POST ${path} HTTP/1.1`, "Host: a", `X-Request-Id: ${mine}`, ...lines)}3\r\n--b\r\nxyz\r\n`,
+    );
+    const reply = await raw.answer();
+    expect(reply.status).toBe(400);
+    expect(limitsOf(reply)).toMatchObject({ limit: 1, remaining: 1, maxConcurrent: 1, active: 0 });
+    expect(reply.headers.get("x-request-id")).toBe(mine);
+    const requestId = reply.headers.get("x-gateway-request-id") ?? "none";
+    await raw.closed();
+    const logged = () => gateway.logs.filter((line) => line.includes(issued.keyId));
+    await until(() => logged().length > 0, "the log line");
+    expect(logged().map((line) => JSON.parse(line))).toMatchObject([
+      { request_id: requestId, status: 400, outcome: "invalid_request", key_id: issued.keyId },
+    ]);
+    expect(JSON.parse(logged()[0]!)).not.toHaveProperty("client_gone");
+    await expectUnconsumed(gateway, issued);
+  });
+
+  test("a request refused for another reason at that moment is answered once", async () => {
+    const raw = await client();
+    const lines = ["Authorization: Bearer sk_unknown", "Transfer-Encoding: chunked"];
+    raw.write(`${head(`POST ${TEXT_TO_VIDEO} HTTP/1.1`, "Host: a", ...lines)}xyz\r\n`);
+    expect((await raw.answer()).status).toBe(400);
+    await raw.closed();
+    await expect(raw.answer()).rejects.toThrow("left: ");
+  });
+});
+
 describe("header lines", () => {
   test("more than 2,000 of them hide nothing: the request is still authenticated", async () => {
     const { key } = await gateway.givenKey();
