@@ -124,6 +124,6 @@ leaves the figures in the store; the others read them there ([decision 0016](dec
 **Near a limit** means that an admission left less than 20 % of the key's window, or took its last slot. A key with a
 limit of one slot is near it at each admission.
 
-**Recharged credits** are not counted by any gateway, since the command line makes them. They are in
-\`tollgate_ledger_credits\`, which is as old as \`tollgate_ledger_check_timestamp_seconds\` says.
+**Recharges and releases** are counted by no gateway, since the command line or the console makes them. Their credits are
+in \`tollgate_ledger_credits\`, which is as old as \`tollgate_ledger_check_timestamp_seconds\` says.
 `;

@@ -42,9 +42,9 @@ export function note(text: string): void {
   process.stderr.write(`${hasColours(process.stderr) ? text : plain(text)}\n`);
 }
 
-/** What looks like an API key is not repeated: errors end up in logs and tickets. */
+/** What looks like an API key is not repeated: errors end up in logs and tickets. A semicolon at its end is ours. */
 export const withoutKeys = (text: string): string =>
-  text.replaceAll(/\bsk_[\x21-\x2b\x2d-\x7e]{5,}/g, "sk_...");
+  text.replaceAll(/\bsk_[\x21-\x2b\x2d-\x7e]{5,}/g, (key) => (key.endsWith(";") ? "sk_...;" : "sk_..."));
 
 /** The configuration of this machine. @throws OperatorError that lists its problems */
 export function requireConfig(): Config {

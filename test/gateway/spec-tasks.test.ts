@@ -90,7 +90,8 @@ describe("the task as the customer sees it", () => {
     const id = await givenTask(key, "duration=1h poll-delay=300ms");
     const asked = poll(uncached, key, id);
     await until(() => pollsOf(id) === 1, "the upstream to be asked");
-    await gateway.redis.del(`tg:task:${id}`);
+    const [requestId] = ((await gateway.redis.get(`tg:task:${id}`)) ?? "").split(" ");
+    await gateway.redis.del(`tg:task:${id}`, ...(await gateway.redis.keys(`tg:*:request:${requestId}`)));
     expect(await asked).toMatchObject({ status: 404, body: { code: 404 } });
   });
 

@@ -1,5 +1,6 @@
 import type { Command } from "commander";
 import { expect, test } from "vitest";
+import { withoutKeys } from "../../../src/commands/context.ts";
 import { examplesOf, withExamples } from "../../../src/commands/examples.ts";
 import { withNotes } from "../../../src/commands/notes.ts";
 import { commandsOf, tollgateProgram, wordsOf } from "../../../src/commands/program.ts";
@@ -40,4 +41,15 @@ test("an example with an option that is not there would be found", async () => {
   await expect(program.parseAsync(["keys", "list", "--acount", "acme"], { from: "user" })).rejects.toThrow(
     "--account",
   );
+});
+
+test.each([
+  [
+    "no task or request sk_live_xx; ended ones are forgotten",
+    "no task or request sk_...; ended ones are forgotten",
+  ],
+  ["sk_a;b~!x, sk_1234;", "sk_..., sk_...;"],
+  ["keys begin with sk_, task_1 does not", "keys begin with sk_, task_1 does not"],
+])("of `%s` keys are taken out, and nothing else", (text, left) => {
+  expect(withoutKeys(text)).toBe(left);
 });

@@ -144,10 +144,13 @@ describe("the API", () => {
     expect(lines.join()).not.toContain(TOKEN);
   });
 
-  test("reads and refused tokens leave none", async () => {
+  test("so does one with a wrong token; reads leave none, allowed or not", async () => {
     lines.length = 0;
     await fetch(`${url}/console/api/accounts`, { headers: { authorization } });
+    await fetch(`${url}/console/api/accounts`, { headers: { authorization: "Bearer wrong" } });
     await post("grant", "{}", { authorization: "Bearer wrong" });
-    expect(lines).toEqual([]);
+    expect(lines.map((line) => JSON.parse(line))).toEqual([
+      expect.objectContaining({ level: "info", audit: true, action: "grant", outcome: "denied" }),
+    ]);
   });
 });

@@ -17,6 +17,7 @@ import {
   requestName,
   taskName,
 } from "../../../src/store/names.ts";
+import { createLogger, logRequest } from "../../../src/telemetry/log.ts";
 
 const ROOT = join(import.meta.dirname, "../../..");
 const read = (file: string): string => readFileSync(join(ROOT, file), "utf8");
@@ -149,6 +150,34 @@ test("docs/configuration.md says of each setting that needs a restart why", () =
   const listed = rows.flatMap(([names = ""]) => names.split(", "));
   expect(listed.sort()).toEqual([...NEEDS_RESTART].sort());
   expect(rows.filter(([, why]) => !why)).toEqual([]);
+});
+
+test("docs/logging.md has every field of a request's line, and no other", () => {
+  const lines: string[] = [];
+  const log = createLogger("info", { write: (line) => void lines.push(line) });
+  logRequest(log, "info", {
+    request_id: "req_1",
+    client_request_id: "order-1",
+    trace_id: "t",
+    method: "GET",
+    route: "none",
+    status: 200,
+    outcome: "ok",
+    key_id: "k",
+    account_id: "a",
+    task_id: "t",
+    duration_ms: 1,
+    upstream_ms: 1,
+    degraded: true,
+    shadow: ["rate_limit"],
+    client_gone: true,
+    detail: "d",
+  });
+  const { level, time, service, ...fields } = JSON.parse(lines[0]!);
+  const documented = table(read("docs/logging.md"), "The line of a request").flatMap(([names = ""]) =>
+    names.split(", "),
+  );
+  expect(documented.sort()).toEqual(Object.keys(fields).sort());
 });
 
 describe("ARCHITECTURE", () => {
