@@ -7,6 +7,7 @@ import { issueKey, KnownKeyError, OperatorError } from "../store/accounts.ts";
 import { readKey } from "../store/keys.ts";
 import { listing, note, print, requireConfig, table } from "./context.ts";
 import { keyOptions, type NewKeyFlags, newKey, requireTier, withKeyStore } from "./keys-new.ts";
+import { statusOf } from "./keys-shown.ts";
 import { startProgress } from "./progress.ts";
 
 /** Keys that are taken over at a time. */
@@ -50,8 +51,7 @@ export function importCommand(): Command {
 }
 
 async function importOne(token: string, flags: NewKeyFlags, config: Config): Promise<void> {
-  const options = { ...keyOptions(flags), token };
-  const { keyId, accountId } = await withKeyStore(config, (redis) => issueKey(redis, options));
+  const { keyId, accountId } = await withKeyStore(config, (redis) => takeOver(redis, token, flags));
   const json = { key_id: keyId, account_id: accountId };
   print({ json, text: listing(json) }, flags);
 }
@@ -122,18 +122,15 @@ async function importLine(
   const [account = flags.account, tier = flags.tier, ...more] = fields;
   try {
     if (more.length > 0) throw new OperatorError("a line has at most three fields: key,account,tier");
+    if (fields.length === 0 && /[;\t]/.test(token)) {
+      throw new OperatorError("the fields of a line are separated by commas: key,account,tier");
+    }
     if (account === undefined) {
       throw new OperatorError("the key has no account; give it as the second field, or --account for all");
     }
     requireTier(tier, config);
-    try {
-      await issueKey(redis, { ...keyOptions({ ...flags, account, tier }), token });
-      summary.imported++;
-    } catch (error) {
-      if (!(error instanceof KnownKeyError)) throw error;
-      await requireSame(redis, error, { account, tier });
-      summary.known++;
-    }
+    const { known } = await takeOver(redis, token, { ...flags, account, tier });
+    summary[known ? "known" : "imported"]++;
   } catch (error) {
     // Anything else, such as a broken connection, ends the whole import.
     if (!(error instanceof OperatorError)) throw error;
@@ -143,22 +140,45 @@ async function importLine(
   }
 }
 
-/** A key that was there before is fine when it is what the line wants. */
+/**
+ * Takes one key over. A key that was there before is fine when it is what is wanted, and stays as it is.
+ * @throws OperatorError when it is not
+ */
+async function takeOver(
+  redis: Redis,
+  token: string,
+  flags: NewKeyFlags,
+): Promise<{ keyId: string; accountId: string; known: boolean }> {
+  try {
+    return { ...(await issueKey(redis, { ...keyOptions(flags), token })), known: false };
+  } catch (error) {
+    if (!(error instanceof KnownKeyError)) throw error;
+    await requireSame(redis, error, flags);
+    return { keyId: error.keyId, accountId: error.accountId, known: true };
+  }
+}
+
 async function requireSame(
   redis: Redis,
   { keyId, accountId }: KnownKeyError,
-  wanted: { account: string; tier: string },
+  wanted: NewKeyFlags,
 ): Promise<void> {
-  if (accountId !== wanted.account) {
+  if (accountId !== (wanted.account ?? accountId)) {
     throw new OperatorError(
       `the key is known already: ${keyId} of account ${accountId}, not ${wanted.account}`,
     );
   }
-  const tier = (await readKey(redis, keyId, accountId))?.tier;
-  if (tier === wanted.tier) return;
-  throw new OperatorError(
-    `the key is known already: ${keyId} with tier ${tier}; \`tollgate keys set ${keyId} --tier ${wanted.tier}\` changes it`,
-  );
+  const key = await readKey(redis, keyId, accountId);
+  if (key?.tier !== wanted.tier) {
+    throw new OperatorError(
+      `the key is known already: ${keyId} with tier ${key?.tier}; \`tollgate keys set ${keyId} --tier ${wanted.tier}\` changes it`,
+    );
+  }
+  const status = statusOf(key);
+  if (status === "active") return;
+  const advice =
+    status === "revoked" ? "that is for good" : `\`tollgate keys set ${keyId} --expires\` moves its end`;
+  throw new OperatorError(`the key is known already: ${keyId}, which is ${status}; ${advice}`);
 }
 
 /** Fields of a line; empty ones are as good as absent. Neither keys nor ids can hold a comma. */

@@ -2,7 +2,7 @@
 const NOTES: Readonly<Record<string, readonly string[]>> = {
   "keys import": [
     "Lines of a file, or of standard input with -, are `key`, `key,account` or `key,account,tier`; what a line leaves out, the options say for all. Blank lines, lines that begin with # and a heading that begins with `key` are passed over. With --credits each new key brings them to its account.",
-    "It may be said again: a key that is there already, with the same account and tier, counts as known and nothing changes. Another account or tier is a problem of its line, and makes the exit code 1. Problems name lines, never keys.",
+    "It may be said again: a key that is there already, with the same account and tier, counts as known and nothing changes. Another account or tier, or a key that is revoked or expired, is a problem of its line, and makes the exit code 1. Problems name lines, never keys.",
   ],
   "keys list": [
     "A page of --limit keys says where the next one begins: in words on standard error, as `next` with --json. On a terminal times are told from now; in a pipe and with --json they are ISO 8601.",

@@ -97,16 +97,17 @@ describe("keys", () => {
     expect(await refusal("keys", "import", "pk_12345678")).toContain("begins with sk_");
   });
 
-  test("import takes a key over once", async () => {
+  test("import takes a key over once; said again it changes nothing", async () => {
     const key = `sk_${randomId("old")}`;
     const accountId = randomId("acc");
     const made = await json("keys", "import", key, "--account", accountId, "--credits", "5");
     expect(made).toEqual({ key_id: expect.any(String), account_id: accountId });
     expect(await json("keys", "show", key)).toMatchObject(made);
     expect(await refusal("keys", "import", key, "--account", "another")).toContain(
-      `known already: ${made.key_id} of account ${accountId}`,
+      `known already: ${made.key_id} of account ${accountId}, not another`,
     );
-    expect(await refusal("keys", "import", key, "--account", accountId, "--credits", "5")).toContain("known");
+    expect(await json("keys", "import", key, "--account", accountId, "--credits", "5")).toEqual(made);
+    expect(await json("keys", "import", key)).toEqual(made);
     expect(await readAccount(connection.redis, accountId)).toMatchObject({ balance: 5 });
   });
 
@@ -125,7 +126,9 @@ describe("keys", () => {
     const accountId = randomId("acc");
     const args = ["keys", "import", key, "--account", accountId, "--credits", "5", "--json"];
     const ends = await Promise.all(times(3, () => runProcess(args)));
-    expect(ends.map(({ code }) => code).sort()).toEqual([0, 1, 1]);
+    expect(ends.map(({ code, stderr }) => ({ code, stderr }))).toEqual(
+      times(3, () => ({ code: 0, stderr: "" })),
+    );
     expect(await readAccount(connection.redis, accountId)).toMatchObject({ balance: 5 });
   });
 
@@ -338,6 +341,39 @@ describe("keys import of many", () => {
     }
     expect(words.stdout).toContain("0 imported, 2 known before, 7 failed.");
     expect(await json("keys", "list", "--account", one)).toMatchObject({ keys: [{ tier: "enterprise" }] });
+  });
+
+  test("a key that was revoked or has expired is a problem, for it opens nothing", async () => {
+    const accountId = randomId("acc");
+    const [good, revoked, expired] = times(3, () => `sk_${randomId("old")}`) as [string, string, string];
+    const args = ["keys", "import", "-", "--account", accountId, "--json"];
+    const stdin = [good, revoked, expired].join("\n");
+    expect((await runHere(args, {}, { stdin })).code).toBe(0);
+    const { key_id: revokedId } = await json("keys", "revoke", revoked);
+    const { key_id: expiredId } = await json("keys", "show", expired);
+    const partition = partitionOf(accountId, await partitionsOf(connection.redis));
+    await connection.redis.hset(keyRef(expiredId, accountId, partition).names.key, "expires_at", 1);
+    const { code, stdout } = await runHere(args, {}, { stdin });
+    expect(code).toBe(1);
+    expect(JSON.parse(stdout)).toMatchObject({
+      ...{ imported: 0, known: 1, failed: 2 },
+      problems: [
+        { line: 2, message: expect.stringContaining(`${revokedId}, which is revoked`) },
+        { line: 3, message: expect.stringContaining(`\`tollgate keys set ${expiredId} --expires\``) },
+      ],
+    });
+    expect(await refusal("keys", "import", revoked, "--account", accountId)).toContain("is revoked");
+  });
+
+  test.each([";", "\t"])("a line with %j between its fields is no key", async (separator) => {
+    const token = ["sk_semi00001", randomId("acc"), "enterprise"].join(separator);
+    const args = ["keys", "import", "-", "--account", randomId("acc"), "--json"];
+    const { code, stdout } = await runHere(args, {}, { stdin: token });
+    expect(code).toBe(1);
+    expect(JSON.parse(stdout)).toMatchObject({
+      ...{ imported: 0, failed: 1 },
+      problems: [{ line: 1, message: expect.stringContaining("separated by commas: key,account,tier") }],
+    });
   });
 
   test("what is to be read must be clear, and there", async () => {
