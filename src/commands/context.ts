@@ -5,7 +5,8 @@ import { type Config, ConfigError, loadConfig } from "../config/config.ts";
 import { durationMs, redisUrlRule } from "../config/kinds.ts";
 import { OperatorError } from "../store/accounts.ts";
 import { createClient, readFacts } from "../store/connection.ts";
-import { META } from "../store/names.ts";
+import { accountNames, META, partitionOf } from "../store/names.ts";
+import { partitionsOf } from "../store/partitions.ts";
 import { hasColours, plain } from "./terminal.ts";
 
 export { iso, listing, moment, table } from "./terminal.ts";
@@ -109,6 +110,12 @@ export async function connect(url: string): Promise<Redis> {
   }
 }
 
+/** @throws OperatorError for an account that does not exist: a misspelt one must not look like an empty one */
+export async function requireAccount(redis: Redis, accountId: string): Promise<void> {
+  const { account } = accountNames(partitionOf(accountId, await partitionsOf(redis)), accountId);
+  if (!(await redis.exists(account))) throw new OperatorError(`there is no account ${accountId}`);
+}
+
 /** Host and port of an address, without user and password. */
 export function placeOf(url: string): string {
   return URL.canParse(url) ? new URL(url).host || url : "the address in REDIS_URL";
@@ -122,6 +129,12 @@ export const whole =
     if (value >= least && value <= most) return value;
     throw new InvalidArgumentError(`It must be a whole number from ${least} to ${most}.`);
   };
+
+/** Parses an option that names a file; empty is a shell variable that was not set. */
+export function fileName(text: string): string {
+  if (text !== "") return text;
+  throw new InvalidArgumentError("It must be the name of a file.");
+}
 
 /** Parses an option that is a moment to come, ISO 8601. */
 export function futureMs(text: string): number {

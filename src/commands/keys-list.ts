@@ -1,6 +1,6 @@
 import { type Command, Option } from "commander";
 import { eachKey, findKey, type KeyRecord } from "../store/keys.ts";
-import { command, moment, note, print, table, whole, withRedis } from "./context.ts";
+import { command, moment, note, print, requireAccount, table, whole, withRedis } from "./context.ts";
 import { KEY_STATUSES, type KeyStatus, shown, statusOf, statusText } from "./keys-shown.ts";
 
 const LIMIT_MAX = 100_000;
@@ -23,6 +23,7 @@ export function listCommand(): Command {
     .option("--after <key-id>", "those that come after this one")
     .action(async (flags: ListFlags) => {
       const { keys, more } = await withRedis(async (redis) => {
+        if (flags.account !== undefined) await requireAccount(redis, flags.account);
         const after = flags.after === undefined ? undefined : await findKey(redis, flags.after);
         return pageOf(eachKey(redis, flags.account), flags, after);
       });

@@ -5,7 +5,7 @@ import type { Redis } from "ioredis";
 import { OperatorError } from "../store/accounts.ts";
 import type { LedgerEntry } from "../store/ledger-entries.ts";
 import { exportLedger, formatCursor, type LedgerCursor, parseCursor } from "../store/ledger-export.ts";
-import { command, note, pastMs, print, withRedis } from "./context.ts";
+import { command, fileName, note, pastMs, print, requireAccount, withRedis } from "./context.ts";
 import {
   type CursorState,
   lockCursorFile,
@@ -47,8 +47,8 @@ export function exportCommand(): Command {
     )
     .option("--since <when>", "posted at or after this: ISO 8601, or how long ago, such as 7d", pastMs)
     .option("--until <when>", "posted before this", pastMs)
-    .option("--output <file>", "write here instead of standard output")
-    .option("--cursor-file <file>", "keep the cursor here, and begin where it stands")
+    .option("--output <file>", "write here instead of standard output", fileName)
+    .option("--cursor-file <file>", "keep the cursor here, and begin where it stands", fileName)
     .addOption(
       new Option("--after <cursor>", "what came after an earlier export, which printed this cursor")
         .argParser(cursorOf)
@@ -90,6 +90,7 @@ async function exportTo(
   interruption: Interruption,
 ): Promise<number> {
   const { account, since: sinceMs, until: untilMs } = flags;
+  if (account !== undefined) await requireAccount(redis, account);
   const progress = startProgress(flags.output === undefined ? { output: process.stdout } : {});
   const selection = { sinceMs, untilMs, ...(account === undefined ? {} : { accountId: account }) };
   const sink = await openSink(flags, state).catch(unwritable);

@@ -249,6 +249,13 @@ describe("keys", () => {
     expect((await stage.admit(stage.request(keyRef(newId, accountId, partition)))).outcome).toBe("admitted");
   });
 
+  test("list says that an account does not exist", async () => {
+    const accountId = randomId("acc");
+    expect(await refusal("keys", "list", "--account", accountId)).toContain(
+      `there is no account ${accountId}`,
+    );
+  });
+
   test("list goes through a thousand keys in pages that have each once", async () => {
     const accountId = randomId("acc");
     const lines = times(

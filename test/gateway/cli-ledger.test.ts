@@ -247,6 +247,18 @@ describe("ledger export to a file with a cursor file", () => {
     expect((await runHere(args)).code).toBe(0);
   });
 
+  test.each(["--cursor-file", "--output"])("an empty %s is refused", async (option) => {
+    expect(await refusal("ledger", "export", option, "")).toContain("It must be the name of a file.");
+  });
+
+  test("an account that does not exist is no account without entries, and leaves no file", async () => {
+    const { output } = await givenExport(0);
+    const accountId = randomId("acc");
+    const words = ["ledger", "export", "--account", accountId, "--output", output];
+    expect(await refusal(...words)).toContain(`there is no account ${accountId}`);
+    await expect(stat(output)).rejects.toThrow("ENOENT");
+  });
+
   test("refuses what would lose, double or overwrite entries", async () => {
     const { args, output, cursorFile, accountId } = await givenExport(2);
     expect((await runHere(args)).code).toBe(0);

@@ -43,13 +43,14 @@ describe("the command line itself", () => {
 
   test("colours do not go into a pipe, unless FORCE_COLOR says so", async () => {
     const colour = "\u001b[";
-    const args = ["keys", "list", "--account", randomId("acc")];
+    const { account_id: accountId } = await json("keys", "create", "--account", randomId("acc"));
+    const args = ["keys", "list", "--account", accountId];
     expect((await runHere(args)).stdout).not.toContain(colour);
     expect((await runHere(args, { FORCE_COLOR: "1" })).stdout).toContain(colour);
     expect((await runHere(args, { FORCE_COLOR: "0" })).stdout).not.toContain(colour);
     expect((await runHere(["keys", "--help"])).stdout).not.toContain(colour);
     expect((await runHere(["keys", "--help"], { FORCE_COLOR: "1" })).stdout).toContain(colour);
-    expect(await json(...args)).toEqual({ keys: [] });
+    expect(await json(...args)).toMatchObject({ keys: [{ account_id: accountId }] });
   });
 
   test("without Redis it says in one sentence how to get one, at once", async () => {
