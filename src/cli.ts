@@ -1,8 +1,12 @@
 #!/usr/bin/env node
 import { run } from "./commands/program.ts";
 
-// The reader of a pipe may leave early, as `head` does.
-process.stdout.on("error", (error: NodeJS.ErrnoException) => process.exit(error.code === "EPIPE" ? 0 : 1));
+process.stdout.on("error", (error: NodeJS.ErrnoException) => {
+  // The reader of a pipe may leave early, as `head` does.
+  if (error.code === "EPIPE") process.exit(0);
+  const why = `error: standard output cannot be written (${error.message}); what was asked for may be done all the same`;
+  process.stderr.write(`${why}\n`, () => process.exit(1));
+});
 // Nobody is left to tell.
 process.stderr.on("error", () => undefined);
 

@@ -1,7 +1,9 @@
+import { execFile } from "node:child_process";
 import { once } from "node:events";
 import { type AddressInfo, createServer } from "node:net";
+import { promisify } from "node:util";
 import { describe, expect, test } from "vitest";
-import { json, refusal, runHere, runProcess } from "../support/cli.ts";
+import { CLI, cliEnv, json, refusal, runHere, runProcess } from "../support/cli.ts";
 import { randomId } from "../support/store.ts";
 
 describe("the command line itself", () => {
@@ -16,6 +18,15 @@ describe("the command line itself", () => {
     expect(refused).toMatchObject({ code: 1, stdout: "" });
     expect(refused.stderr).toMatch(/^error: no key [^\n]*\n$/);
     expect(misused).toMatchObject({ code: 1, stdout: "" });
+  });
+
+  test("an answer that cannot be written is said: what was asked for may be done", async () => {
+    const line = `"${process.execPath}" "${CLI}" keys list --json > /dev/full`;
+    const ended = promisify(execFile)("sh", ["-c", line], { env: cliEnv() });
+    await expect(ended).rejects.toMatchObject({
+      code: 1,
+      stderr: expect.stringMatching(/^error: standard output cannot be written \(ENOSPC.*\n$/),
+    });
   });
 
   test("unknown commands and options get suggestions, and the way to the help", async () => {
