@@ -165,6 +165,12 @@ export const shownPath = (file: string): string => {
 /** Unix ms of an ISO 8601 time; undefined if it is none. */
 function momentMs(text: string): number | undefined {
   const isIso = /^\d{4}-\d\d-\d\d(T\d\d:\d\d(:\d\d(\.\d{1,9})?)?(Z|[+-]\d\d:?\d\d))?$/.test(text);
-  const atMs = isIso ? Date.parse(text) : Number.NaN;
+  const atMs = isIso && isDay(text.slice(0, 10)) ? Date.parse(text) : Number.NaN;
   return Number.isNaN(atMs) ? undefined : atMs;
+}
+
+/** Whether the month has the day: to `Date`, 31 February is 3 March. */
+function isDay(text: string): boolean {
+  const atMs = Date.parse(text);
+  return !Number.isNaN(atMs) && new Date(atMs).toISOString().startsWith(text);
 }
