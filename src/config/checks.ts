@@ -27,7 +27,7 @@ function notLonger(data: unknown, part: readonly string[], whole: readonly strin
 
 function separateListeners(data: unknown): BrokenRule[] {
   const port = at(data, ["admin", "port"]);
-  if (port === 0 || port !== at(data, ["server", "port"])) return [];
+  if (typeof port !== "number" || port === 0 || port !== at(data, ["server", "port"])) return [];
   const hosts = [at(data, ["admin", "host"]), at(data, ["server", "host"])].map(String);
   if (hosts[0] !== hosts[1] && !hosts.some((host) => ANY_HOST.has(host))) return [];
   return [{ keys: ["admin", "port"], message: `must differ from server.port: both are ${port}` }];

@@ -88,6 +88,8 @@ function explained(
       }));
     case "type":
     case "pattern":
+      // Here, too, the other branch says it.
+      if ("const" in node) return [];
       return [
         {
           keys,
