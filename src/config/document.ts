@@ -15,6 +15,13 @@ export const fromDisk: FileReader = (file) => {
   return readFileSync(file);
 };
 
+/** Never waits, as reading a pipe would: for a process that has more to do than to read its configuration. */
+export const fromDiskAtOnce: FileReader = (file) => {
+  const stats = statSync(file);
+  if (!stats.isFile() && !stats.isDirectory()) throw Object.assign(new Error("a pipe"), { code: "ESPIPE" });
+  return fromDisk(file);
+};
+
 /** One YAML file as read: its plain data, and where each part of it stands. */
 export interface YamlFile {
   /** The name to print: relative to the working directory where the file lies below it. */
@@ -103,6 +110,8 @@ function readFailure(error: unknown): string {
   if (code === "ENOENT") return "there is no such file";
   if (code === "EISDIR") return "it is a folder";
   if (code === "EACCES") return "permission denied";
+  if (code === "ESPIPE")
+    return "it is no regular file, and a running gateway does not wait for one to be written";
   return String(code);
 }
 

@@ -10,7 +10,7 @@ import {
   redactSettings,
   withoutRestarts,
 } from "./differences.ts";
-import { fromDisk } from "./document.ts";
+import { fromDiskAtOnce } from "./document.ts";
 import { type ConfigProblem, printed } from "./problems.ts";
 import { toConfig } from "./snapshot.ts";
 import { type Contents, holds, watchFiles } from "./watch.ts";
@@ -106,7 +106,7 @@ export function createLiveConfig(options: {
   function attempt(settled?: Contents): Reload | undefined {
     const { loaded, problems, contents } = readConfig({
       ...source,
-      read: (file) => settled?.get(file) ?? fromDisk(file),
+      read: (file) => settled?.get(file) ?? fromDiskAtOnce(file),
     });
     // It names a price file that was not watched yet, or one changed just now: seen whole at the next look.
     const isSettled = settled === undefined || holds(settled, contents);

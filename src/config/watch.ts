@@ -54,8 +54,8 @@ async function readAll(files: readonly string[]): Promise<Contents> {
 /** What cannot be a config file is not read: a pipe would never end, and a huge file is refused anyway. */
 async function bytesOf(file: string): Promise<Buffer | undefined> {
   try {
-    const { size } = await stat(file);
-    return size > FILE_BYTES_MAX ? undefined : await readFile(file);
+    const stats = await stat(file);
+    return stats.isFile() && stats.size <= FILE_BYTES_MAX ? await readFile(file) : undefined;
   } catch {
     return undefined;
   }

@@ -1,3 +1,4 @@
+import { execFileSync } from "node:child_process";
 import { mkdirSync, readFileSync, renameSync, rmSync, symlinkSync, unlinkSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { describe, expect, onTestFinished, test, vi } from "vitest";
@@ -73,6 +74,19 @@ describe("a change of the files takes effect", () => {
     await soon(() => expect([rateLimit(), credits()]).toEqual([6, 11]));
     // Whoever holds the old snapshot goes on with it.
     expect([before.tiers.standard?.rateLimit, before.prices["gen2/text-to-video"]]).toEqual([5, 10]);
+  });
+
+  test("after a pipe stood in the file's place: it is refused, and never waited for", async () => {
+    const { file } = givenFolder();
+    const { live, rateLimit, lines } = givenLive(file);
+    live.watch();
+    unlinkSync(file);
+    execFileSync("mkfifo", [file]);
+    await soon(() => expect(lines.some(({ msg }) => String(msg).includes("no regular file"))).toBe(true));
+    expect(live.reload("SIGHUP")).toBe("refused");
+    unlinkSync(file);
+    writeFileSync(file, text(6));
+    await soon(() => expect(rateLimit()).toBe(6));
   });
 
   test("renamed over the old ones, after a moment without any", async () => {
