@@ -62,10 +62,9 @@ export function sawTask({ gateway, config, key }: Call, taskId: string): void {
   if (config.store.fallbackStrategy === "allow") gateway.seenTasks.add(taskId, key.accountId);
 }
 
-/** False for a task that this process has seen as another account's, while the store cannot be asked whose it is. */
-export function madeTask({ gateway, key }: Call, taskId: string): boolean {
-  const owner = gateway.seenTasks.owner(taskId);
-  return owner === undefined || owner === key.accountId;
+/** True for a task that this process has seen as another account's; for when the store cannot be asked whose it is. */
+export function isOthersTask({ gateway, key }: Call, taskId: string): boolean {
+  return (gateway.seenTasks.owner(taskId) ?? key.accountId) !== key.accountId;
 }
 
 const SEEN_TASKS_MAX = 100_000;

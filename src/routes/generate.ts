@@ -14,7 +14,7 @@ import {
   type Call,
   disown,
   gatewayRefused,
-  madeTask,
+  isOthersTask,
   passUnmetered,
   refuseKnown,
   sawKeyGood,
@@ -193,7 +193,7 @@ async function bind(call: Call, generation: Generation, taskId: string, data: st
     gateway.upstream(config).distrust();
     return taken(call, generation, taskId);
   }
-  if (binding === undefined && !madeTask(call, taskId)) return taken(call, generation, taskId);
+  if (binding === undefined && isOthersTask(call, taskId)) return taken(call, generation, taskId);
   sawTask(call, taskId);
   return success(data);
 }
@@ -251,7 +251,7 @@ async function unmetered(call: Call, generation: Generation, text: string): Prom
   switch (outcome.outcome) {
     case "accepted":
       exchange.taskId = outcome.taskId;
-      if (!madeTask(call, outcome.taskId)) return taken(call, generation, outcome.taskId);
+      if (isOthersTask(call, outcome.taskId)) return taken(call, generation, outcome.taskId);
       gateway.seenTasks.add(outcome.taskId, key.accountId);
       gateway.unmeteredTasks.add(outcome.taskId, key.accountId);
       return success(outcome.data, [], "unmetered");

@@ -99,16 +99,18 @@ async function ask(
   return { outcome, observed: await storeStep(call, "OBSERVE", settled) };
 }
 
-/** What the store is told. A task beyond its maximum age ends, however often its customer asks: the sweeper's turn may never come. */
+/**
+ * What the store is told. A task beyond its maximum age ends here, too: a customer who asks often puts the sweeper's turn
+ * off each time.
+ */
 function observationOf(
   { taskId, createdAtMs, ageMs }: KnownTask,
   outcome: Extract<PollOutcome, { outcome: "task" | "gone" }>,
   maxAgeMs: number,
 ): { status: Observation; data: string } {
-  const { status, data } = outcome.outcome === "task" ? outcome : { status: "gone" as const, data: "" };
-  if (isFinal(status)) return { status, data };
-  if (ageMs >= maxAgeMs) return { status: "expired", data: endedTask(taskId, createdAtMs) };
-  return { status, data: data || endedTask(taskId, createdAtMs) };
+  const isTooOld = ageMs >= maxAgeMs;
+  if (outcome.outcome === "task" && (isFinal(outcome.status) || !isTooOld)) return outcome;
+  return { status: isTooOld ? "expired" : "gone", data: endedTask(taskId, createdAtMs) };
 }
 
 /** What the customer is told; an ended task stays as it ended, whatever the upstream says or does not say now. */

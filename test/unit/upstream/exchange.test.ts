@@ -14,22 +14,23 @@ const OPTIONS = {
   connections: 1,
 };
 
-/** An upstream on a bare socket: `serve` gets each request's socket, and how many came before on it and in all. */
+/** An upstream on a bare socket: `serve` gets each request's socket and bytes, and how many came before on it and in all. */
 async function givenUpstream(
-  serve: (socket: Socket, earlier: number, before: number) => void,
+  serve: (socket: Socket, earlier: number, before: number, data: Buffer) => void,
   idempotent = false,
+  scheme: "http" | "https" = "http",
 ) {
   let requests = 0;
   const server = createServer((socket) => {
     let earlier = 0;
     socket.on("error", () => undefined);
-    socket.on("data", () => {
-      serve(socket, earlier++, requests++);
+    socket.on("data", (data: Buffer) => {
+      serve(socket, earlier++, requests++, data);
     });
   }).listen(0, "127.0.0.1");
   await once(server, "listening");
   const upstream = createUpstream({
-    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    url: `${scheme}://127.0.0.1:${(server.address() as AddressInfo).port}`,
     ...OPTIONS,
     idempotent,
   });
@@ -112,48 +113,29 @@ test("what undici itself refuses to send is known to be unsent", async () => {
 
 // Guarantee: undici repeats a POST by itself over HTTP/2 (REFUSED_STREAM, GOAWAY); only HTTP/1.1 is offered in TLS.
 test("an upstream over TLS is not offered HTTP/2", async () => {
-  const hello = Promise.withResolvers<Buffer | string>();
-  const server = createServer((socket) => {
-    socket.on("error", () => undefined);
-    socket.once("data", (data) => {
-      hello.resolve(data);
-      socket.destroy();
-    });
-  }).listen(0, "127.0.0.1");
-  await once(server, "listening");
-  const upstream = createUpstream({
-    url: `https://127.0.0.1:${(server.address() as AddressInfo).port}`,
-    ...OPTIONS,
-    idempotent: false,
-  });
+  let hello: Buffer = Buffer.alloc(0);
+  const serve = (socket: Socket, _earlier: number, _before: number, data: Buffer): void => {
+    hello = data;
+    socket.destroy();
+  };
+  const { upstream, stop } = await givenUpstream(serve, false, "https");
   expect(await upstream.generate("/x", "{}", "r1")).toMatchObject({ outcome: "unreachable" });
   // Names of protocols stand in the first message of TLS behind their lengths. RFC 7301 3.1.
-  const offered = Buffer.from(await hello.promise).toString("latin1");
+  const offered = hello.toString("latin1");
   expect(offered).toContain("\x08http/1.1");
   expect(offered).not.toContain("\x02h2");
-  await upstream.close();
-  server.close();
+  await stop();
 });
 
 test("an upstream is asked for answers as they are, and may not pack them", async () => {
   const heads: string[] = [];
-  const server = createServer((socket) => {
-    socket.on("error", () => undefined);
-    socket.on("data", (data) => {
-      heads.push(data.toString("latin1"));
-      socket.write(ANSWER);
-    });
-  }).listen(0, "127.0.0.1");
-  await once(server, "listening");
-  const upstream = createUpstream({
-    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
-    ...OPTIONS,
-    idempotent: false,
+  const { upstream, stop } = await givenUpstream((socket, _earlier, _before, data) => {
+    heads.push(data.toString("latin1"));
+    socket.write(ANSWER);
   });
   await upstream.generate("/x", "{}", "r1");
   await upstream.poll("t1", "r2");
   expect(heads).toHaveLength(2);
   for (const head of heads) expect(head).toMatch(/^accept-encoding: identity\r$/m);
-  await upstream.close();
-  server.close();
+  await stop();
 });
