@@ -64,6 +64,8 @@ const WORDS: Record<ErrorName, string> = {
     "The connection broke, or the answer made no sense: a task may run. Retry with the same `Idempotency-Key` only.",
   upstream_timeout:
     "The generator gave no answer in time: a task may run. Retry with the same `Idempotency-Key` only.",
+  overloaded:
+    "More requests are in progress than the gateway takes at once. Nothing was begun. Wait for `Retry-After`, then retry.",
   store_unavailable:
     "The gateway cannot reach its store, and admits nothing without it. Wait for `Retry-After`, then retry.",
   version_unsupported: "The request is neither HTTP/1.1 nor HTTP/1.0.",
@@ -84,6 +86,7 @@ const EXTRAS: Partial<Record<ErrorName, Extra>> = {
   concurrency_limited: { retryAfterSeconds: 10 },
   daily_limited: { retryAfterSeconds: 30_251, shouldRetry: false },
   upstream_rate_limited: { retryAfterSeconds: 15 },
+  overloaded: { retryAfterSeconds: 1 },
   store_unavailable: { retryAfterSeconds: 2 },
 };
 
