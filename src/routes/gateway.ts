@@ -96,7 +96,7 @@ export async function refuseKnown(call: Call, refusal: Refusal): Promise<Refusal
   try {
     return (await inspectKey(call)) ?? refusal;
   } catch (error) {
-    if (passUnmetered(call, error)) return refusal;
+    if (await passUnmetered(call, error)) return refusal;
     throw error;
   }
 }
@@ -118,12 +118,19 @@ export function disown({ gateway, exchange, head, token }: Call): Refusal {
   return refuse("invalid_api_key");
 }
 
-/** True when the store is away and the config lets requests of keys seen good through, which it then marks. */
-export function passUnmetered({ gateway, config, exchange, key }: Call, error: unknown): boolean {
+/**
+ * True when the store is away and the config lets requests of keys seen good through, which it then marks. That a call
+ * failed is not enough: Redis must have failed a probe on its own connection.
+ */
+export async function passUnmetered(
+  { gateway, config, exchange, key }: Call,
+  error: unknown,
+): Promise<boolean> {
   if (!(error instanceof GatewayError) || error.refusal.name !== "store_unavailable") return false;
   // A store that answers and refuses (no memory left) is not away: letting requests through would lift the limits.
   if (config.store.fallbackStrategy !== "allow" || isFinal(error.cause)) return false;
   if (!gateway.goodKeys.has(key)) return false;
+  if ((await gateway.store.outage()) === undefined) return false;
   exchange.degraded = true;
   gateway.metrics.degraded.inc({ route: exchange.route });
   return true;

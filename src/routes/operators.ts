@@ -35,7 +35,8 @@ export function createOperators(options: {
       readings: options.readings,
       async slots() {
         const facts = connection.facts();
-        return connection.breaker.isOpen() || !facts ? null : countOpen(connection.redis, facts.partitions);
+        if (connection.breaker.isOpen() || !facts) return null;
+        return connection.command((redis) => countOpen(redis, facts.partitions));
       },
     },
     tiers: () => live.config().tiers,

@@ -51,7 +51,7 @@ export function createTaskPolls(): PollTask {
       }
       ({ task } = inspection);
     } catch (error) {
-      if (gateway.seenTasks.has(taskId, key.accountId) && passUnmetered(call, error))
+      if (gateway.seenTasks.has(taskId, key.accountId) && (await passUnmetered(call, error)))
         return unmetered(call, taskId);
       throw error;
     }

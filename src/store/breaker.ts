@@ -69,7 +69,7 @@ export function createBreaker(options: {
       open = true;
       changed(true);
       if (why === STARTING) log.debug("connecting to the store");
-      else log.warn({ why }, "the store is away; requests no longer wait for it");
+      else log.warn({ why }, "the store does not answer as it should; requests no longer wait for it");
       void attempt(0);
     },
     closed: () => (open ? new Promise((resolve) => waiting.push(resolve)) : Promise.resolve()),

@@ -1,14 +1,16 @@
 import { randomUUID } from "node:crypto";
-import { Redis } from "ioredis";
+import { Redis, type RedisOptions } from "ioredis";
 import { GatewayError } from "../core/errors.ts";
 import type { Logger } from "../telemetry/log.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
 import { createBatcher } from "./batcher.ts";
 import { createBreaker, STARTING } from "./breaker.ts";
+import { createDeadlines, TIMED_OUT } from "./deadlines.ts";
 import { type Journal, memoryJournal } from "./journal.ts";
 import { META } from "./names.ts";
+import { createOutage, probeOnOwnConnection } from "./outage.ts";
 import { createOutbox, isFinal, type Settlement } from "./outbox.ts";
-import { BATCHED, defineScripts, type Item, type Reply, type Verb } from "./scripts.ts";
+import { BATCHED, defineScripts, type Item, type Reply, scriptSource, type Verb } from "./scripts.ts";
 
 const RETRY_AFTER_SECONDS = 2;
 const PROBE_LIFETIME_MS = 60_000;
@@ -32,11 +34,20 @@ export interface ConnectionOptions {
 }
 
 /** An ioredis client that never queues, never resends, and gives up after the command timeout. DESIGN section 4. */
-export function createClient(redisUrl: string, commandTimeoutMs: number): Redis {
+export const createClient = (redisUrl: string, commandTimeoutMs: number): Redis =>
+  clientOf(redisUrl, {
+    commandTimeout: commandTimeoutMs,
+    connectTimeout: connectTimeoutMs(commandTimeoutMs),
+  });
+
+const connectTimeoutMs = (commandTimeoutMs: number): number => Math.max(1000, commandTimeoutMs);
+
+function clientOf(
+  redisUrl: string,
+  options: Pick<RedisOptions, "commandTimeout" | "connectTimeout" | "retryStrategy" | "enableReadyCheck">,
+): Redis {
   return new Redis(redisUrl, {
     lazyConnect: true,
-    commandTimeout: commandTimeoutMs,
-    connectTimeout: Math.max(1000, commandTimeoutMs),
     autoResendUnfulfilledCommands: false,
     enableOfflineQueue: false,
     maxRetriesPerRequest: 0,
@@ -47,6 +58,7 @@ export function createClient(redisUrl: string, commandTimeoutMs: number): Redis 
     disableClientInfo: true,
     // A silent Redis must not keep a process alive that has let go of it.
     disconnectTimeout: 200,
+    ...options,
   });
 }
 
@@ -99,8 +111,11 @@ export const isCluster = async (redis: Redis): Promise<boolean> =>
  */
 export function createConnection(options: ConnectionOptions) {
   const { log, metrics, commandTimeoutMs, journal = memoryJournal } = options;
-  const redis = createClient(options.redisUrl, commandTimeoutMs);
-  const scripts = defineScripts(redis);
+  /** Instead of ioredis's own timers, which count the time in which this process stood still. */
+  const deadlines = createDeadlines(commandTimeoutMs);
+  const connecting = createDeadlines(connectTimeoutMs(commandTimeoutMs));
+  const redis = clientOf(options.redisUrl, { connectTimeout: connectTimeoutMs(commandTimeoutMs) });
+  const scripts = defineScripts(redis, { within: deadlines.within });
   const probeName = `tg:probe:${randomUUID()}`;
   const outbox = createOutbox({
     log,
@@ -125,32 +140,50 @@ export function createConnection(options: ConnectionOptions) {
     reconnect: () => redis.disconnect(true),
     changed(open) {
       metrics.storeUp.set(open ? 0 : 1);
+      if (!open) outage.over();
       // What was put there after the probe had emptied it must not wait for the next outage.
       if (!open && outbox.size() > 0) breaker.trip("a settlement is unanswered");
     },
     async probe() {
       if (redis.status === "wait" || redis.status === "end") await redis.connect().catch(() => undefined);
       if (redis.status !== "ready") throw new Error(lastError);
-      // A database that cannot be selected leaves the connection in database 0, which may be somebody else's money.
-      if (redis.options.db) await redis.select(redis.options.db);
+      await deadlines.within(selectDatabase(redis));
+      const sentAtMs = monotonicMs();
       const [, storeNowMs] = await scripts.probe([probeName], ["", "", PROBE_LIFETIME_MS]);
-      learn(Number(storeNowMs));
+      learn(Number(storeNowMs), sentAtMs);
       await learnFacts();
       await outbox.flush(scripts);
     },
   });
   metrics.storeUp.set(0);
+  const outage = createOutage({
+    isOpen: breaker.isOpen,
+    probe: () => probeOnOwnConnection(openProbe(), { connecting, command: deadlines }, checkUsable),
+    log,
+  });
+
+  /** A connection for one probe. `connecting` limits its time: a socket's own timer counts our standing still. */
+  const openProbe = (): Redis =>
+    clientOf(options.redisUrl, { connectTimeout: 0, retryStrategy: () => null, enableReadyCheck: false });
+
+  /** What the probe of the shared connection asks, too: whether Redis takes writes and may not evict. */
+  async function checkUsable(own: Redis): Promise<void> {
+    await selectDatabase(own);
+    await own.eval(scriptSource("probe"), 1, probeName, "", "", PROBE_LIFETIME_MS);
+    await readFacts(own, options.partitions);
+  }
 
   /** Whatever changed under us counts from now on; with the store's id, the journal knows which files are its own. */
   async function learnFacts(): Promise<void> {
     const isFirst = facts === undefined;
-    facts = await readFacts(redis, options.partitions);
+    facts = await deadlines.within(readFacts(redis, options.partitions));
     if (facts.id !== undefined) await journal.attach(facts.id);
     else if (isFirst)
       log.warn("the store refuses an id of its own; until it has one, no journal file is taken over");
   }
-  const learn = (storeNowMs: number): void => {
-    offsetMs = storeNowMs - monotonicMs();
+  /** The script ran between then and now. A reply that was read late is no reason to take our clock for wrong. */
+  const learn = (storeNowMs: number, sentAtMs: number): void => {
+    offsetMs = Math.min(storeNowMs - sentAtMs, Math.max(storeNowMs - monotonicMs(), offsetMs));
   };
   redis.on("error", (error: Error) => {
     lastError = error.message || (error as NodeJS.ErrnoException).code || lastError;
@@ -207,11 +240,13 @@ export function createConnection(options: ConnectionOptions) {
     async command<T>(run: (redis: Redis) => Promise<T>): Promise<T> {
       requireUsable();
       try {
-        return await run(redis);
+        return await deadlines.within(run(redis));
       } catch (error) {
         throw failed(error);
       }
     },
+    /** Which outage this is, if Redis is away: then requests of keys seen good may pass unmetered. */
+    outage: outage.current,
     /** Keeps a settlement until the store has answered it. Resolves once it is on disk. */
     async defer(settlement: Settlement): Promise<void> {
       const kept = outbox.put(settlement);
@@ -233,7 +268,7 @@ export function createConnection(options: ConnectionOptions) {
     try {
       const replies = await scripts.batch(verb, items);
       const first = replies.find((reply) => Array.isArray(reply));
-      if (first) learn(Number(first[1]));
+      if (first) learn(Number(first[1]), performance.timeOrigin + startedMs);
       return replies;
     } finally {
       metrics.storeSeconds.observe({ verb }, (performance.now() - startedMs) / 1000);
@@ -250,11 +285,16 @@ export function createConnection(options: ConnectionOptions) {
       return unavailable("refused", error);
     }
     breaker.trip(message);
-    return unavailable(message === "Command timed out" ? "timeout" : "connection", error);
+    return unavailable(message === TIMED_OUT ? "timeout" : "connection", error);
   }
 }
 
 export type Connection = ReturnType<typeof createConnection>;
+
+/** A database that cannot be selected leaves a connection in database 0, which may be somebody else's money. */
+async function selectDatabase(redis: Redis): Promise<void> {
+  if (redis.options.db) await redis.select(redis.options.db);
+}
 
 /** Unix ms by a clock that never steps. */
 function monotonicMs(): number {

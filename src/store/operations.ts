@@ -76,6 +76,8 @@ export type CreditAccount = { outcome: "known" | "unknown_key"; state: LimitStat
 export interface Store {
   /** @throws GatewayError `store_unavailable` at once while the store is known to be away */
   requireUsable(): void;
+  /** The number of the outage, once a probe on its own connection has shown that Redis is away; else undefined. */
+  outage(): Promise<number | undefined>;
   /** The key behind a digest, or undefined when there is none. One read outside the partition; cache it. */
   lookup(digest: string): Promise<KeyRef | undefined>;
   /** Decides whether a generation may run, and holds what it costs. One script call. */

@@ -61,15 +61,20 @@ export function scriptSource(verb: Verb, folder: string = FOLDER): string {
   return `${start}local function run(KEYS, ARGV)\n${body.slice(end)}end\n${read("batch")}`;
 }
 
+/** Limits the time of a call. */
+type Within = <T>(work: Promise<T>) => Promise<T>;
+
 /**
  * Teaches a client the verbs. It sends EVALSHA and, on NOSCRIPT alone, EVAL once more.
- * @param folder where the Lua files are; tests give mutants
+ * @param options.folder where the Lua files are; tests give mutants
+ * @param options.within limits the time of each call; without it the client's own command timeout does
  */
-export function defineScripts(redis: Redis, folder: string = FOLDER): Scripts {
+export function defineScripts(redis: Redis, options: { folder?: string; within?: Within } = {}): Scripts {
+  const { folder = FOLDER, within = (work) => work } = options;
   const commands = {} as Record<Verb, Run>;
   const scripts = {} as Scripts;
   for (const verb of VERBS) {
-    commands[verb] = runnerOf(redis, scriptSource(verb, folder));
+    commands[verb] = runnerOf(redis, scriptSource(verb, folder), within);
     scripts[verb] = BATCHED.has(verb)
       ? async (keys, args) => {
           const [reply] = await scripts.batch(verb, [{ keys, args }]);
@@ -85,9 +90,9 @@ export function defineScripts(redis: Redis, folder: string = FOLDER): Scripts {
 /** Sends one script. @param words the number of names, then KEYS, then ARGV */
 type Run = (words: (string | number)[]) => Promise<unknown>;
 
-function runnerOf(redis: Redis, source: string): Run {
+function runnerOf(redis: Redis, source: string, within: Within): Run {
   const sha = hash("sha1", source);
-  const send = (call: ScriptCall) => redis.sendCommand(call) as Promise<unknown>;
+  const send = (call: ScriptCall) => within(redis.sendCommand(call) as Promise<unknown>);
   return (words) =>
     send(new ScriptCall("evalsha", [sha, ...words])).catch((error: Error) => {
       if (!error.message.startsWith("NOSCRIPT")) throw error;

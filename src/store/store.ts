@@ -73,6 +73,7 @@ export function createStore(connection: Connection, nowMs?: () => number): Store
 
   return {
     requireUsable: connection.requireUsable,
+    outage: connection.outage,
 
     async lookup(digest) {
       const entry = await connection.command((redis) => redis.get(indexName(digest)));

@@ -49,7 +49,7 @@ test("a mistake planted in a script is found by the model", { timeout: 3_600_000
     const redis = createClient(inject("redisUrl"), 10_000);
     try {
       await redis.connect();
-      const scripts = defineScripts(redis, folder);
+      const scripts = defineScripts(redis, { folder });
       for (const one of scenarios) {
         const mistake = await play(connection, one, { scripts }).catch((error: Error) => error.message);
         // A script that does not even load proves nothing.

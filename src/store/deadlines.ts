@@ -1,0 +1,71 @@
+const SLICES = 10;
+
+/** What ioredis says when its own timer ends; `createDeadlines` says the same. */
+export const TIMED_OUT = "Command timed out";
+
+/** One piece of work with a time limit. */
+interface Deadline {
+  atSlice: number;
+  expire: () => void;
+}
+
+export type Deadlines = ReturnType<typeof createDeadlines>;
+
+/**
+ * Time limits that do not count the time in which this process itself stood still. A limit is a number of slices. A
+ * slice counts once its time is over and pending input has been read after that, so a process that was busy for
+ * seconds has used one slice, and finds the replies that came meanwhile. Decision 0036.
+ * @param timeoutMs the limit of each piece of work while the event loop is free; up to a tenth more
+ */
+export function createDeadlines(timeoutMs: number) {
+  /** All have the same limit: the oldest comes first, in this order as in time. */
+  const pending = new Set<Deadline>();
+  let slice = 0;
+  let isCounting = false;
+
+  function count(): void {
+    isCounting = true;
+    // Immediates run after the poll phase, which reads what has arrived.
+    setTimeout(() => setImmediate(endSlice), timeoutMs / SLICES).unref();
+  }
+
+  function endSlice(): void {
+    slice++;
+    for (const deadline of pending) {
+      if (deadline.atSlice > slice) break;
+      pending.delete(deadline);
+      deadline.expire();
+    }
+    if (pending.size > 0) count();
+    else isCounting = false;
+  }
+
+  /** Begins to count. @param expire is called once when the limit is over, unless `end` comes first */
+  function begin(expire: () => void): Deadline {
+    const deadline = { atSlice: slice + SLICES + 1, expire };
+    pending.add(deadline);
+    if (!isCounting) count();
+    return deadline;
+  }
+  const end = (deadline: Deadline): void => void pending.delete(deadline);
+
+  return {
+    begin,
+    end,
+    /** The work's result. @throws Error `Command timed out`, while the work itself goes on */
+    within: <T>(work: Promise<T>): Promise<T> =>
+      new Promise((resolve, reject) => {
+        const deadline = begin(() => reject(new Error(TIMED_OUT)));
+        work.then(
+          (result) => {
+            end(deadline);
+            resolve(result);
+          },
+          (error: unknown) => {
+            end(deadline);
+            reject(error);
+          },
+        );
+      }),
+  };
+}

@@ -1,0 +1,81 @@
+import type { Redis } from "ioredis";
+import type { Logger } from "../telemetry/log.ts";
+import type { Deadlines } from "./deadlines.ts";
+
+/** A verdict older than this is checked again when the next request needs one. */
+const VERDICT_MS = 1000;
+
+/**
+ * Probes Redis on a connection of its own: no reply that is late on ours, and no queue of ours, can make it fail.
+ * @param redis a new client that does not reconnect; it is closed at the end
+ * @param check throws if Redis cannot be used
+ * @throws Error in Redis's or the system's words
+ */
+export async function probeOnOwnConnection(
+  redis: Redis,
+  limits: { connecting: Deadlines; command: Deadlines },
+  check: (redis: Redis) => Promise<void>,
+): Promise<void> {
+  let failure: Error | undefined;
+  redis.on("error", (error: Error) => {
+    failure = error;
+  });
+  try {
+    await limits.connecting.within(redis.connect());
+    await limits.command.within(check(redis));
+  } catch (error) {
+    throw failure ?? error;
+  } finally {
+    redis.disconnect();
+  }
+}
+
+/**
+ * Whether Redis is away. An open breaker means that a call failed, which may be the fault of this process or of one
+ * connection. Redis counts as away only after a probe on its own connection has failed too. Decision 0036.
+ * The probe runs only when a request needs the verdict: with `fallback_strategy: allow`.
+ */
+export function createOutage(options: { isOpen(): boolean; probe(): Promise<void>; log: Logger }) {
+  const { isOpen, probe, log } = options;
+  /** Counts the times that the breaker was open. */
+  let round = 1;
+  let verdict: { isAway: boolean; atMs: number } | undefined;
+  let judging: Promise<void> | undefined;
+
+  /** One probe at a time. */
+  function judge(): Promise<void> {
+    judging ??= reachVerdict();
+    return judging;
+  }
+
+  async function reachVerdict(): Promise<void> {
+    const judgedRound = round;
+    const why = await probe().then(
+      () => undefined,
+      (error: unknown) => (error instanceof Error ? error.message : String(error)),
+    );
+    if (round !== judgedRound) return;
+    judging = undefined;
+    const isAway = why !== undefined;
+    if (isAway && !verdict?.isAway) log.error({ why }, "Redis is away: keys seen good pass unmetered");
+    else if (!isAway && verdict?.isAway !== false)
+      log.warn("Redis answers on a connection of its own: nothing passes unmetered");
+    verdict = { isAway, atMs: performance.now() };
+  }
+
+  return {
+    /** The number of the outage, once it is clear that Redis is away; else undefined. Waits for the first verdict. */
+    async current(): Promise<number | undefined> {
+      if (!isOpen()) return undefined;
+      if (!verdict) await judge();
+      else if (performance.now() - verdict.atMs > VERDICT_MS) void judge();
+      return verdict?.isAway ? round : undefined;
+    },
+    /** The breaker has closed. */
+    over(): void {
+      round++;
+      verdict = undefined;
+      judging = undefined;
+    },
+  };
+}
