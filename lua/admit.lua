@@ -6,6 +6,7 @@
 -- ARGV  1 now (ms or empty)  2 tiers  3 request id  4 key id  5 price (credits)  6 endpoint (path)
 --       7 not_after (ms)  8 hold lifetime (ms)  9 fingerprint of path and body (empty: no Idempotency-Key)
 --       10 idempotency lifetime (ms)  11 idempotency digest (the last part of KEYS[7])
+--       12 retention (ms): how long the record is kept after its end
 -- RETURNS outcome, now, rate limit, remaining, reset (ms), concurrent limit, active, tier, then
 --   admitted               letters of limits that would have refused it, but are in shadow mode (absent: none; and
 --                          when this request id was admitted before)
@@ -75,7 +76,7 @@ if live < length then redis.call("LTRIM", window, 0, live) end
 redis.call("SADD", slots, request_id)
 redis.call("HSET", KEYS[2], "held", int(held + price), "total_requests", int(tonumber(money[3] or 0) + 1))
 redis.call("HSET", request, "state", "held", "account_id", key.account_id, "key_id", ARGV[4], "price", ARGV[5],
-  "endpoint", ARGV[6], "admitted_at", clock, "due_at", due_at)
+  "endpoint", ARGV[6], "admitted_at", clock, "due_at", due_at, "retention_ms", ARGV[12])
 redis.call("ZADD", KEYS[6], due_at, request_id)
 if KEYS[7] then
   redis.call("HSET", request, "idempotency", ARGV[11])

@@ -4,12 +4,13 @@
 -- uncollected, its slot taken even above the limit. DESIGN section 3.
 --
 -- KEYS  1 request (hash)  2 account (hash)  3 slots (set)  4 polls (zset: request id by ms)  5 ledger (stream)
---       6 task (string: who owns the task id)  7 done (zset: request id by ms)  8 holds (zset: request id by due ms)
+--       6 task (string: who owns the task id)  7 done (zset: request id by the ms when it may be forgotten)  8 holds (zset: request id by due ms)
 --       9 idempotency (hash; only with an Idempotency-Key)
 -- ARGV  1 now (ms or empty)  2 tiers (unused)  3 request id  4 account id  5 key id  6 price (credits)
 --       7 endpoint (path)  8 task id  9 ms until the sweeper may ask
 --       10 the answer's data (JSON; only with an Idempotency-Key)  11 fingerprint  12 idempotency lifetime (ms)
---       13 idempotency digest
+--       13 idempotency digest  14 maximum age of the task (ms)  15 which upstream made it (a text)  16 retention (ms)
+--       journal lines of earlier releases lack the last three
 -- RETURNS outcome, now; the numbers of the headers are those of the admission
 --   bound        charged (also when it was bound to this task id before)
 --   late         the hold was void; charged now
@@ -19,7 +20,7 @@ local now = store_now()
 local request, account, slots, task = KEYS[1], KEYS[2], KEYS[3], KEYS[6]
 local request_id, account_id, task_id = ARGV[3], ARGV[4], ARGV[8]
 
-local record = redis.call("HMGET", request, "state", "task_id", "price")
+local record = redis.call("HMGET", request, "state", "task_id", "price", "retention_ms")
 local state = record[1]
 -- What was fixed at admission counts; ARGV only for a request that the store has forgotten.
 local price = tonumber(record[3] or ARGV[6])
@@ -38,17 +39,20 @@ if state ~= "held" then
 end
 
 local due_at = int(now + tonumber(ARGV[9]))
+local max_age_ms, upstream = ARGV[14] or "", ARGV[15] or ""
 if outcome ~= "uncollected" then
   post(account, KEYS[5], bound_at, account_id, "consume", -price, state == "held" and -price or 0, price, ARGV[7], "",
     task_id, { "request_id", request_id, "key_id", ARGV[5] })
 end
 if state == "held" then
-  redis.call("HSET", request, "state", "bound", "task_id", task_id, "bound_at", bound_at)
+  redis.call("HSET", request, "state", "bound", "task_id", task_id, "bound_at", bound_at, "max_age_ms", max_age_ms,
+    "upstream", upstream)
   redis.call("ZREM", KEYS[8], request_id)
 else
   redis.call("HSET", request, "state", "bound", "account_id", account_id, "key_id", ARGV[5], "price", int(price),
-    "endpoint", ARGV[7], "task_id", task_id, "bound_at", bound_at)
+    "endpoint", ARGV[7], "task_id", task_id, "bound_at", bound_at, "max_age_ms", max_age_ms, "upstream", upstream)
   if outcome == "uncollected" then redis.call("HSET", request, "uncollected", "1") end
+  if ARGV[16] and not record[4] then redis.call("HSET", request, "retention_ms", ARGV[16]) end
   redis.call("PERSIST", request)
   redis.call("SADD", slots, request_id)
   redis.call("ZREM", KEYS[7], request_id)

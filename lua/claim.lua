@@ -6,16 +6,17 @@
 -- KEYS  1 holds or polls (zset: request id by ms)
 -- ARGV  1 now (ms or empty)  2 tiers (unused)  3 how many at the most  4 lease (ms)
 --       5 what stands before the id in the names of requests
--- RETURNS now, then for each request {id, state, account id, key id, task id, bound at (ms), idempotency digest}; empty
---   where there is none
+-- RETURNS now, then for each request {id, state, account id, key id, task id, bound at (ms), idempotency digest,
+--   maximum age (ms), upstream}; empty where there is none
 local now = store_now()
 local ids = redis.call("ZRANGEBYSCORE", KEYS[1], "-inf", int(now), "LIMIT", 0, tonumber(ARGV[3]))
 local until_ms = int(now + tonumber(ARGV[4]))
 local answer = { now }
 for _, id in ipairs(ids) do
   redis.call("ZADD", KEYS[1], "XX", until_ms, id)
-  local record = redis.call("HMGET", ARGV[5] .. id, "state", "account_id", "key_id", "task_id", "bound_at", "idempotency")
-  for field = 1, 6 do record[field] = record[field] or "" end
+  local record = redis.call("HMGET", ARGV[5] .. id, "state", "account_id", "key_id", "task_id", "bound_at", "idempotency",
+    "max_age_ms", "upstream")
+  for field = 1, 8 do record[field] = record[field] or "" end
   answer[#answer + 1] = { id, unpack(record) }
 end
 return answer

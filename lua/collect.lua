@@ -1,16 +1,23 @@
 #!lua flags=allow-oom
--- COLLECT: forgets a finished or void request after its retention. The ledger keeps what it cost.
+-- COLLECT: forgets a finished or void request after its retention, which is fixed in its record at admission: whichever
+-- gateway collects it, its charge is never forgotten while a BIND of it may still come. The ledger keeps what it cost.
 --
--- KEYS  1 request (hash)  2 done (zset: request id by ms)  3 task (string; only where there is one)
--- ARGV  1 now (ms or empty)  2 tiers (unused)  3 request id  4 retention (ms)
+-- KEYS  1 request (hash)  2 done (zset: request id by the ms when it may be forgotten)
+--       3 task (string; only where there is one)
+-- ARGV  1 now (ms or empty)  2 tiers (unused)  3 request id  4 retention (ms) of a record of an earlier release
 -- RETURNS outcome
 --   collected
---   kept        not at its end, or too young; nothing happens
+--   kept        open, or ended too recently; out of sight in `done` until its retention has passed
 local now = store_now()
-local record = redis.call("HMGET", KEYS[1], "state", "finished_at", "void_at")
-local ended_at = tonumber(record[2] or record[3] or 0)
-if (record[1] and record[1] ~= "finished" and record[1] ~= "void") or ended_at > now - tonumber(ARGV[4]) then
-  return { "kept" }
+local record = redis.call("HMGET", KEYS[1], "state", "finished_at", "void_at", "retention_ms")
+if record[1] then
+  local is_open = record[1] ~= "finished" and record[1] ~= "void"
+  local ended_at = is_open and now or tonumber(record[2] or record[3] or 0)
+  local due_at = ended_at + tonumber(record[4] or ARGV[4])
+  if is_open or due_at > now then
+    redis.call("ZADD", KEYS[2], "XX", int(due_at), ARGV[3])
+    return { "kept" }
+  end
 end
 redis.call("DEL", KEYS[1])
 redis.call("ZREM", KEYS[2], ARGV[3])

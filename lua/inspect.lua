@@ -1,14 +1,17 @@
 #!lua flags=no-writes
--- INSPECT: is this key good, what are its five numbers, and what is known of a task? Reads only.
+-- INSPECT: is this key good, what are its five numbers, and what is known of a task? Reads only. The name of the task's
+-- request is found on the way, so it is not among KEYS; it is of the same partition.
 --
 -- KEYS  1 key (hash)  2 window (list)  3 slots (set)  4 task (string; only for a poll)
 -- ARGV  1 now (ms or empty)  2 tiers  3 account id  4 how old a cached answer may be (ms)
+--       5 what stands before the id in the names of requests
 -- RETURNS outcome, now, rate limit, remaining, reset (ms), concurrent limit, active, tier, then
 --   known        the key is good; no task was asked for
 --   unknown_key  no such key, revoked or expired; the five numbers are zeros
 --   not_found    no such task, or another account's
 --   task         request id, key id of its creator, fresh (1: the data may be answered as it is), status,
---                data (JSON), bound at (ms)
+--                data (JSON), bound at (ms); unless fresh, also maximum age (ms) and upstream as they were fixed by
+--                BIND (empty: bound by an earlier release)
 local now = store_now()
 local key = read_key(KEYS[1], now)
 if not key or not key.usable then return reply("unknown_key", now) end
@@ -18,5 +21,10 @@ local task = read_task(KEYS[4])
 if not task or task.account_id ~= ARGV[3] then return reply("not_found", now, key, KEYS[2], KEYS[3]) end
 local observed_at = tonumber(task.observed_at)
 local fresh = (observed_at and observed_at <= now and now - observed_at < tonumber(ARGV[4])) and 1 or 0
-return reply("task", now, key, KEYS[2], KEYS[3], task.request_id, task.key_id, fresh, task.status, task.data,
-  tonumber(task.bound_at))
+local bound_at = tonumber(task.bound_at)
+if fresh == 1 then
+  return reply("task", now, key, KEYS[2], KEYS[3], task.request_id, task.key_id, fresh, task.status, task.data, bound_at)
+end
+local fixed = redis.call("HMGET", ARGV[5] .. task.request_id, "max_age_ms", "upstream")
+return reply("task", now, key, KEYS[2], KEYS[3], task.request_id, task.key_id, fresh, task.status, task.data, bound_at,
+  fixed[1] or "", fixed[2] or "")

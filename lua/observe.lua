@@ -3,7 +3,7 @@
 -- task is refunded if it was charged. An ended task never changes again. DESIGN section 3.
 --
 -- KEYS  1 task (string)  2 request (hash)  3 account (hash)  4 slots of the creating key (set)  5 polls (zset: request id by ms)
---       6 ledger (stream)  7 done (zset: request id by ms)
+--       6 ledger (stream)  7 done (zset: request id by the ms when it may be forgotten)
 --       8 key  9 window  10 slots of the polling key (only for a client's poll)
 -- ARGV  1 now (ms or empty)  2 tiers  3 request id  4 account id
 --       5 status: pending, processing, completed, failed; gone (404); expired (older than the maximum age);
@@ -25,7 +25,7 @@ local key = KEYS[8] and read_key(KEYS[8], now)
 
 local kept = read_task(task) or { request_id = request_id, status = "", data = "" }
 local record = redis.call("HMGET", request, "state", "price", "endpoint", "task_id", "uncollected", "gone_count",
-  "gone_since", "key_id", "bound_at")
+  "gone_since", "key_id", "bound_at", "retention_ms")
 local state = record[1]
 
 local function keep()
@@ -78,7 +78,7 @@ end
 redis.call("HSET", request, "state", "finished", "status", status, "ended_by", ended_by, "finished_at", int(now))
 redis.call("SREM", KEYS[4], request_id)
 redis.call("ZREM", KEYS[5], request_id)
-redis.call("ZADD", KEYS[7], int(now), request_id)
+redis.call("ZADD", KEYS[7], forget_at(now, record[10]), request_id)
 local refunded = 0
 if status == "failed" and ARGV[7] == "1" and not record[5] then
   refunded = tonumber(record[2])

@@ -25,6 +25,12 @@ local function int(n)
   return string.format("%d", n)
 end
 
+-- The score in `done` of a request that ends now: when it may be forgotten. A request of an earlier release has no
+-- retention of its own (false): COLLECT finds it at once and puts it off by the caller's.
+local function forget_at(now, retention_ms)
+  return int(now + tonumber(retention_ms or 0))
+end
+
 -- Default limits of a tier, as texts, and which are in shadow mode. An unknown tier gets the first one, so that a typo
 -- never means "no limit".
 local TIER_LIMITS = {}

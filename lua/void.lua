@@ -4,7 +4,7 @@
 -- leaves a tombstone for an ADMIT that runs later still. DESIGN section 3, ghost admissions.
 --
 -- KEYS  1 request (hash)  2 account (hash)  3 key (hash)  4 window (list)  5 slots (set)  6 holds (zset: request id by due ms)
---       7 done (zset: request id by ms)  8 idempotency (hash; only with an Idempotency-Key)
+--       7 done (zset: request id by the ms when it may be forgotten)  8 idempotency (hash; only with an Idempotency-Key)
 -- ARGV  1 now (ms or empty)  2 tiers  3 request id  4 reason: refused, due, unsent or released (by an operator)  5 tombstone lifetime (ms)
 -- RETURNS outcome, now, rate limit, remaining, reset (ms), concurrent limit, active, tier
 --   void       taken back (also when it was before)
@@ -21,7 +21,7 @@ local function forget_admission(admitted_at)
   redis.call("HINCRBY", account, "total_requests", -1)
 end
 
-local record = redis.call("HMGET", request, "state", "price", "admitted_at", "due_at", "reason")
+local record = redis.call("HMGET", request, "state", "price", "admitted_at", "due_at", "reason", "retention_ms")
 local state = record[1]
 if not state then
   redis.call("ZREM", KEYS[6], request_id)
@@ -47,7 +47,7 @@ redis.call("HINCRBY", account, "held", int(-tonumber(record[2])))
 redis.call("SREM", slots, request_id)
 redis.call("ZREM", KEYS[6], request_id)
 redis.call("HSET", request, "state", "void", "reason", reason, "void_at", int(now))
-redis.call("ZADD", KEYS[7], int(now), request_id)
+redis.call("ZADD", KEYS[7], forget_at(now, record[6]), request_id)
 if key then
   local counted = redis.call("HMGET", KEYS[3], "day", "day_count")
   local same_day = tonumber(counted[1]) == math.floor(tonumber(record[3]) / DAY_MS)

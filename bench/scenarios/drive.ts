@@ -1,7 +1,7 @@
 import { randomBytes } from "node:crypto";
 import type { Tiers } from "../../src/core/limits.ts";
 import type { KeyRef } from "../../src/store/names.ts";
-import type { Generation, Store } from "../../src/store/operations.ts";
+import type { Generation, NewTask, Store } from "../../src/store/operations.ts";
 import { GENERATION } from "../requests.ts";
 
 /** The tiers of config/tollgate.yaml. */
@@ -22,6 +22,17 @@ export const generationOf = (key: KeyRef): Generation => ({
   price: 10,
   endpoint: GENERATION.path,
   holdMs: 103_000,
+  // What ended may be collected at once; nothing here asks for it later.
+  retentionMs: 0,
+});
+
+/** What BIND says of a task of this id. @param pollMs when the sweeper may ask for it, ms from now */
+export const newTask = (taskId: string, pollMs: number): NewTask => ({
+  taskId,
+  data: "",
+  pollMs,
+  maxAgeMs: 2 * 3_600_000,
+  upstream: "http://127.0.0.1:9000",
 });
 
 export const newTaskId = (): string => randomBytes(16).toString("hex");

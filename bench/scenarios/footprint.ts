@@ -5,7 +5,7 @@ import { partitions } from "../recorder.ts";
 import type { Context, Outcome, Scenario } from "../scenario.ts";
 import { judge, short } from "../targets.ts";
 import type { OpenStore, Tree } from "../tree.ts";
-import { admit, each, newTaskId, TIERS } from "./drive.ts";
+import { admit, each, newTask, newTaskId, TIERS } from "./drive.ts";
 
 const ACCOUNTS = 2000;
 /** Twenty in the window: nine charged, of which three still run, and eleven that the upstream refused. */
@@ -71,7 +71,7 @@ async function run(
   ends: boolean,
 ): Promise<void> {
   const taskId = newTaskId();
-  await store.bind(generation, taskId, "", 3_600_000, TIERS);
+  await store.bind(generation, newTask(taskId, 3_600_000), TIERS);
   const task = { taskId, requestId: generation.requestId, creatorKeyId: key.keyId };
   const status = ends ? ("completed" as const) : ("processing" as const);
   const data = JSON.stringify({ task_id: taskId, status, created_at: "2026-01-01T00:00:00Z" });
@@ -82,7 +82,7 @@ async function run(
 /** As after the retention: requests that have ended are forgotten. */
 async function collectAll({ sweeps }: OpenStore): Promise<void> {
   for (let partition = 0; partition < sweeps.partitions(); partition++) {
-    while ((await sweeps.collect(partition, -1, 1000)) > 0);
+    while ((await sweeps.collect(partition, 0, 1000)).collected > 0);
   }
 }
 

@@ -8,7 +8,7 @@ import type { Outcome, Scenario } from "../scenario.ts";
 import { startGateway } from "../subjects/gateway.ts";
 import { judge, short } from "../targets.ts";
 import type { Tree } from "../tree.ts";
-import { admit, each, newTaskId, TIERS } from "./drive.ts";
+import { admit, each, newTask, newTaskId, TIERS } from "./drive.ts";
 
 const TASKS = 100_000;
 const KEYS = 1000;
@@ -32,7 +32,7 @@ export const sweeper: Scenario = {
       Array.from({ length: TASKS }, (_, n) => keys[n % KEYS]!),
       async ({ keyId, accountId }) => {
         const key = tree.keyRef(keyId, accountId, tree.partitionOf(accountId, parts));
-        await store.bind(await admit(store, key), newTaskId(), "", POLL_MS, TIERS);
+        await store.bind(await admit(store, key), newTask(newTaskId(), POLL_MS), TIERS);
       },
     );
     await close();

@@ -140,7 +140,12 @@ const tiers = Type.Object(
 
 const tasks = section("How tasks are followed to their end.", {
   refund_failed: Type.Boolean({ default: true, description: "Give the credits of a failed task back." }),
-  max_age: duration("2h", "1s", "30d", "A task without an end is taken as failed after this."),
+  max_age: duration(
+    "2h",
+    "1s",
+    "30d",
+    "A task without an end is taken as failed after this; fixed for each task when it begins.",
+  ),
   cache: duration("5s", "0s", "5s", "How long a task's state may be answered from the cache."),
   sweep_interval: duration("1s", "10ms", "1m", "How often due holds and tasks are looked for."),
   poll_interval: duration(
@@ -155,7 +160,12 @@ const tasks = section("How tasks are followed to their end.", {
     10_000,
     "Most questions a second that one gateway asks the upstream about tasks that no client polls.",
   ),
-  retention: duration("7d", "1h", "366d", "How long finished tasks are kept."),
+  retention: duration(
+    "7d",
+    "1h",
+    "366d",
+    "How long finished tasks are kept; fixed for each request when it is admitted.",
+  ),
 });
 
 /** From the least severe on. */

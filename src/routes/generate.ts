@@ -115,7 +115,15 @@ function generationOf(call: Call, path: string, price: number, text: string): Ge
   const { config, exchange, head, key } = call;
   const { connectTimeoutMs, headersTimeoutMs, totalTimeoutMs } = config.upstream;
   const holdMs = connectTimeoutMs + headersTimeoutMs + totalTimeoutMs + HOLD_SLACK_MS;
-  const generation: Generation = { requestId: exchange.requestId, key, price, endpoint: path, holdMs };
+  const { retentionMs } = config.tasks;
+  const generation: Generation = {
+    requestId: exchange.requestId,
+    key,
+    price,
+    endpoint: path,
+    holdMs,
+    retentionMs,
+  };
   if (head.idempotencyKey !== undefined) {
     generation.idempotency = {
       digest: sha256(`${key.accountId}\0${head.idempotencyKey}`),
@@ -187,7 +195,8 @@ async function bind(call: Call, generation: Generation, taskId: string, data: st
   exchange.taskId = taskId;
   const { pollIntervalMs, maxAgeMs } = config.tasks;
   const pollMs = askAgainMs(pollIntervalMs, 0, maxAgeMs);
-  const bound = gateway.store.bind(generation, taskId, data, pollMs, config.tiers);
+  const task = { taskId, data, pollMs, maxAgeMs, upstream: config.upstream.url };
+  const bound = gateway.store.bind(generation, task, config.tiers);
   const binding = await storeStep(call, "BIND", bound);
   if (binding === "conflict") {
     gateway.upstream(config).distrust();

@@ -88,7 +88,8 @@ async function ask(
   const asked = gateway.upstream(config).poll(task.taskId, exchange.requestId, step.carried);
   const outcome = step.end(await asked);
   if (outcome.outcome !== "task" && outcome.outcome !== "gone") return { outcome, observed: undefined };
-  const { refundFailed, pollIntervalMs, maxAgeMs } = config.tasks;
+  const { refundFailed, pollIntervalMs } = config.tasks;
+  const { maxAgeMs = config.tasks.maxAgeMs } = task;
   const said = observationOf(task, outcome, maxAgeMs);
   const settled = gateway.store.observe({ partition: key.partition, accountId: key.accountId, task }, said, {
     refundFailed,

@@ -1,7 +1,7 @@
 import { type LimitState, SHADOW_LIMITS, type ShadowLimit, type Tiers } from "../core/limits.ts";
 import type { Observation } from "../core/tasks.ts";
 import { idempotencyName, type KeyRef, keyRef, requestName, taskName } from "./names.ts";
-import type { Admission, Generation, ObservedTask } from "./operations.ts";
+import type { Admission, Generation, NewTask, ObservedTask } from "./operations.ts";
 import type { Reply } from "./scripts.ts";
 
 // What the scripts are given by more than one caller, and how their replies are read.
@@ -25,12 +25,12 @@ export function admitKeys({ key, requestId, idempotency }: Generation): string[]
 export function admitArgs(
   now: string,
   tiers: Tiers,
-  { key, requestId, price, endpoint, holdMs, idempotency }: Generation,
+  { key, requestId, price, endpoint, holdMs, retentionMs, idempotency }: Generation,
   notAfterMs: number,
 ): (string | number)[] {
   const request = [requestId, key.keyId, price, endpoint, notAfterMs, holdMs];
   const { fingerprint = "", digest = "" } = idempotency ?? {};
-  return [now, packTiers(tiers), ...request, fingerprint, IDEMPOTENCY_MS, digest];
+  return [now, packTiers(tiers), ...request, fingerprint, IDEMPOTENCY_MS, digest, Math.round(retentionMs)];
 }
 
 /** KEYS of BIND, in the order of its header. @param clustered whether tasks are kept in partitions */
@@ -52,12 +52,21 @@ export function bindKeys(
 export function bindArgs(
   now: string,
   tiers: Tiers,
-  { key, requestId, price, endpoint, idempotency }: Generation,
-  { taskId, data, pollMs }: { taskId: string; data: string; pollMs: number },
+  { key, requestId, price, endpoint, retentionMs, idempotency }: Generation,
+  { taskId, data, pollMs, maxAgeMs, upstream }: NewTask,
 ): (string | number)[] {
   const request = [requestId, key.accountId, key.keyId, price, endpoint, taskId, pollMs];
   const { fingerprint = "", digest = "" } = idempotency ?? {};
-  return [now, packTiers(tiers), ...request, idempotency ? data : "", fingerprint, IDEMPOTENCY_MS, digest];
+  const kept = [idempotency ? data : "", fingerprint, IDEMPOTENCY_MS, digest];
+  return [
+    now,
+    packTiers(tiers),
+    ...request,
+    ...kept,
+    Math.round(maxAgeMs),
+    upstream,
+    Math.round(retentionMs),
+  ];
 }
 
 /** KEYS of VOID, in the order of its header. */

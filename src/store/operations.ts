@@ -12,6 +12,8 @@ export interface Generation {
   endpoint: string;
   /** How long the hold may stay unanswered, ms. */
   holdMs: number;
+  /** How long its record is kept after its end, ms; fixed here, so that gateways need not agree on it. */
+  retentionMs: number;
   idempotency?: { digest: string; fingerprint: string };
 }
 
@@ -30,6 +32,18 @@ export type Admission = {
   | { outcome: "stale" | "void" }
   | { outcome: "unknown_key" }
 );
+
+/** What BIND says of the task that the upstream made; the last two are fixed by it for the task's life. */
+export interface NewTask {
+  taskId: string;
+  /** The answer's data, JSON. */
+  data: string;
+  /** When the sweeper may ask for it, ms from now. */
+  pollMs: number;
+  maxAgeMs: number;
+  /** Which upstream made it: where it is asked for, whatever is configured later. */
+  upstream: string;
+}
 
 /** How BIND ended; `conflict`: the task id belongs to another request, and nothing happened. */
 export type Binding = "bound" | "late" | "uncollected" | "conflict";
@@ -50,6 +64,10 @@ export interface KnownTask {
   createdAtMs: number;
   /** How long ago that is by the store's clock. */
   ageMs: number;
+  /** Fixed when it was bound; undefined while `fresh`, and for a task that an earlier release bound. */
+  maxAgeMs: number | undefined;
+  /** Which upstream made it; undefined as `maxAgeMs` is. */
+  upstream: string | undefined;
 }
 
 export type Inspection = { state: LimitState; tier: string } & (
@@ -85,13 +103,7 @@ export interface Store {
   /** Counts a decision that was taken without asking the store. */
   countAdmission(tier: string, outcome: Admission["outcome"], tiers: Tiers): void;
   /** Charges a held generation for the task it got. Undefined: the store is away and will be told later. */
-  bind(
-    generation: Generation,
-    taskId: string,
-    data: string,
-    pollMs: number,
-    tiers: Tiers,
-  ): Promise<Binding | undefined>;
+  bind(generation: Generation, task: NewTask, tiers: Tiers): Promise<Binding | undefined>;
   /** Takes a hold back after a definite refusal. Undefined: the store is away and will be told later. */
   giveBack(generation: Generation, tiers: Tiers): Promise<LimitState | undefined>;
   inspect(key: KeyRef, tiers: Tiers): Promise<Inspection>;

@@ -10,7 +10,9 @@ export interface Settlement {
   requestId: string;
   /** When it was first sent, Unix ms by this machine's clock. */
   atMs: number;
-  /** When it is given up at the latest, Unix ms; fixed when it is put. Lines of earlier releases have none. */
+  /** How long it may be sent, ms from `atMs`; half of the retention that its request's record was given. */
+  settleWithinMs?: number;
+  /** When it is given up, Unix ms; fixed when it is put. Lines of early releases have none. */
   untilMs?: number;
   verb: Verb & ("bind" | "void");
   keys: readonly string[];
@@ -24,8 +26,8 @@ export interface Settlement {
 /**
  * Settlements that wait for the store to answer again, oldest first, one per request id and verb. Bounded: beyond
  * the bound the oldest is given up (its hold ends at the due time), loudly.
- * @param options.settleWithinMs older ones are given up: the store may have forgotten their requests by then, and
- *   would charge them once more. Growing, it comes too late for what waits already; shrinking, it holds for that too
+ * @param options.settleWithinMs for settlements that do not say so themselves. Older ones are given up: the store may have
+ *   forgotten their requests by then, and would charge them once more
  */
 export function createOutbox(options: {
   log: Logger;
@@ -60,7 +62,8 @@ export function createOutbox(options: {
           "the outbox is full; its oldest settlement is given up; settle it by hand",
         );
       }
-      const kept = { ...settlement, untilMs: settlement.atMs + options.settleWithinMs() };
+      const { atMs, settleWithinMs = options.settleWithinMs() } = settlement;
+      const kept = { ...settlement, untilMs: atMs + settleWithinMs };
       entries.set(nameOf(kept), kept);
       options.changed(entries.size);
       await journal.append(kept).catch((error: unknown) => {
@@ -90,8 +93,8 @@ export function createOutbox(options: {
   };
 
   async function send(scripts: Scripts, name: string, settlement: Settlement): Promise<void> {
-    const { requestId, atMs, untilMs = Number.POSITIVE_INFINITY, verb } = settlement;
-    if (Date.now() > Math.min(untilMs, atMs + options.settleWithinMs())) {
+    const { requestId, atMs, untilMs = atMs + options.settleWithinMs(), verb } = settlement;
+    if (Date.now() > untilMs) {
       log.error({ request_id: requestId, verb }, "a settlement is too old to be sent; settle it by hand");
     } else {
       try {

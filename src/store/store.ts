@@ -14,8 +14,16 @@ import {
 } from "./calls.ts";
 import type { Connection } from "./connection.ts";
 import { ledgerEntry, type StreamEntry } from "./ledger-entries.ts";
-import { claimName, indexName, keyRef, partitionOf, taskName } from "./names.ts";
-import type { Admission, Binding, CreditAccount, Generation, Observed, Store } from "./operations.ts";
+import { claimName, indexName, keyRef, partitionOf, requestName, taskName } from "./names.ts";
+import type {
+  Admission,
+  Binding,
+  CreditAccount,
+  Generation,
+  KnownTask,
+  Observed,
+  Store,
+} from "./operations.ts";
 import { isFinal, type Settlement, settle } from "./outbox.ts";
 import type { Reply } from "./scripts.ts";
 
@@ -62,6 +70,7 @@ export function createStore(connection: Connection, nowMs?: () => number): Store
     return {
       requestId,
       atMs: Date.now(),
+      settleWithinMs: settleWithinMs(generation),
       verb: "void" as const,
       keys: voidKeys(key, requestId, idempotency?.digest),
       args: [now(), packTiers(tiers), requestId, reason, TOMBSTONE_MS],
@@ -109,13 +118,15 @@ export function createStore(connection: Connection, nowMs?: () => number): Store
     },
     countAdmission,
 
-    async bind(generation, taskId, data, pollMs, tiers) {
+    async bind(generation, task, tiers) {
       const { requestId, price } = generation;
+      const { taskId } = task;
       const keys = bindKeys(generation, taskId, cluster());
-      const args = bindArgs(now(), tiers, generation, { taskId, data, pollMs });
+      const args = bindArgs(now(), tiers, generation, task);
       const settlement: Settlement = {
         requestId,
         atMs: Date.now(),
+        settleWithinMs: settleWithinMs(generation),
         verb: "bind",
         keys,
         args,
@@ -146,17 +157,18 @@ export function createStore(connection: Connection, nowMs?: () => number): Store
 
     async inspect({ names, accountId }, tiers) {
       const keys = [names.key, names.window, names.slots];
-      const reply = await call("inspect", keys, [now(), packTiers(tiers), accountId, 0]);
+      const reply = await call("inspect", keys, [now(), packTiers(tiers), accountId, 0, ""]);
       return { outcome: reply[0] as "known" | "unknown_key", state: stateOf(reply), tier: String(reply[7]) };
     },
 
     async inspectTask({ names, accountId, partition }, taskId, cacheMs, tiers) {
       const keys = [names.key, names.window, names.slots, taskName(taskId, partition, cluster())];
-      const reply = await call("inspect", keys, [now(), packTiers(tiers), accountId, cacheMs]);
+      const args = [now(), packTiers(tiers), accountId, cacheMs, requestName(partition, "")];
+      const reply = await call("inspect", keys, args);
       const common = { state: stateOf(reply), tier: String(reply[7]) };
       if (reply[0] !== "task") return { outcome: reply[0] as "unknown_key" | "not_found", ...common };
-      const [requestId, creatorKeyId, fresh, status, data, createdAtMs] = reply.slice(8);
-      const task = {
+      const [requestId, creatorKeyId, fresh, status, data, createdAtMs, maxAgeMs, upstream] = reply.slice(8);
+      const task: KnownTask = {
         taskId,
         requestId: String(requestId),
         creatorKeyId: String(creatorKeyId),
@@ -165,6 +177,8 @@ export function createStore(connection: Connection, nowMs?: () => number): Store
         data: String(data),
         createdAtMs: Number(createdAtMs),
         ageMs: Number(reply[1]) - Number(createdAtMs),
+        maxAgeMs: maxAgeMs ? Number(maxAgeMs) : undefined,
+        upstream: upstream ? String(upstream) : undefined,
       };
       return { outcome: "task", ...common, task };
     },
@@ -198,6 +212,9 @@ export function createStore(connection: Connection, nowMs?: () => number): Store
     },
   };
 }
+
+/** Half of what the store remembers: a request that it has forgotten would be charged once more. */
+const settleWithinMs = ({ retentionMs }: Generation): number => retentionMs / 2;
 
 /** The label of a tier: one that the config does not name, or no longer, is `other`. */
 const tierLabel = (tier: string, tiers: Tiers): string => (Object.hasOwn(tiers, tier) ? tier : "other");

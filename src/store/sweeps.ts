@@ -17,6 +17,10 @@ export interface OpenRequest {
   boundAtMs: number;
   /** The store's clock at its claim, Unix ms: the age of a task counts up to here, whatever this process takes for now. */
   claimedAtMs: number;
+  /** Fixed when the task was bound; undefined for one that an earlier release bound. */
+  maxAgeMs: number | undefined;
+  /** Which upstream made the task; undefined as `maxAgeMs` is. */
+  upstream: string | undefined;
 }
 
 /** The lists of a partition in which something falls due: holds to void, tasks to ask for. */
@@ -34,8 +38,15 @@ export interface Sweeps {
   ): Promise<{ claimed: number; requests: OpenRequest[] }>;
   /** Voids a hold that is past its due time. */
   voidDue(request: OpenRequest, tiers: Tiers): Promise<string>;
-  /** Forgets up to `most` requests that ended longer ago than the retention. @returns how many */
-  collect(partition: number, retentionMs: number, most: number): Promise<number>;
+  /**
+   * Looks at up to `most` requests that may be past their retention, and forgets those that are.
+   * @param retentionMs of requests of earlier releases; all others have their own in their record
+   */
+  collect(
+    partition: number,
+    retentionMs: number,
+    most: number,
+  ): Promise<{ looked: number; collected: number }>;
 }
 
 /**
@@ -97,7 +108,7 @@ export function createSweeps(connection: Connection, leaseMs: () => number, nowM
     async collect(partition, retentionMs, most) {
       const { done } = partitionNames(partition);
       // A hint of what may be old enough: COLLECT looks at the store's clock.
-      const before = (nowMs?.() ?? connection.nowMs()) - retentionMs;
+      const before = nowMs?.() ?? connection.nowMs();
       const ids = await command((redis) => redis.zrangebyscore(done, "-inf", before, "LIMIT", 0, most));
       const cluster = connection.facts()?.cluster ?? false;
       let collected = 0;
@@ -111,7 +122,7 @@ export function createSweeps(connection: Connection, leaseMs: () => number, nowM
           if (cluster && taskId) await command((redis) => redis.del(claimName(taskId)));
         }
       }
-      return collected;
+      return { looked: ids.length, collected };
     },
   };
 }
@@ -125,11 +136,13 @@ type Claimed = [
   taskId: string,
   boundAtMs: string,
   idempotencyDigest: string,
+  maxAgeMs: string,
+  upstream: string,
 ];
 
 /** Undefined when it is not open. */
 function openRequest(claimed: Claimed, partition: number, claimedAtMs: number): OpenRequest | undefined {
-  const [requestId, state, accountId, creatorKeyId, taskId, boundAtMs, digest] = claimed;
+  const [requestId, state, accountId, creatorKeyId, taskId, boundAtMs, digest, maxAgeMs, upstream] = claimed;
   if (state !== "held" && state !== "bound") return undefined;
   const idempotencyDigest = digest === "" ? undefined : digest;
   return {
@@ -142,5 +155,7 @@ function openRequest(claimed: Claimed, partition: number, claimedAtMs: number): 
     taskId,
     boundAtMs: Number(boundAtMs),
     claimedAtMs,
+    maxAgeMs: maxAgeMs === "" ? undefined : Number(maxAgeMs),
+    upstream: upstream === "" ? undefined : upstream,
   };
 }

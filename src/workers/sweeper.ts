@@ -136,8 +136,8 @@ export function createSweeper(options: {
 
   /** Asks once more even about a task beyond its maximum age: it may have ended well while nobody could ask. */
   async function ask(request: OpenRequest): Promise<string> {
-    const { taskId, boundAtMs, claimedAtMs } = request;
-    const isTooOld = claimedAtMs >= boundAtMs + settings().tasks.maxAgeMs;
+    const { taskId, boundAtMs, claimedAtMs, maxAgeMs = settings().tasks.maxAgeMs } = request;
+    const isTooOld = claimedAtMs >= boundAtMs + maxAgeMs;
     const said = await upstream.poll(taskId, `sweep_${randomUUID()}`);
     failures = NO_ANSWER.has(said.outcome) ? failures + 1 : 0;
     if (failures > 0) {
@@ -158,7 +158,8 @@ export function createSweeper(options: {
 
   async function tell(request: OpenRequest, status: Observation, data: string): Promise<string> {
     const { taskId, accountId, partition, requestId, creatorKeyId, boundAtMs, claimedAtMs } = request;
-    const { refundFailed, pollIntervalMs, maxAgeMs } = settings().tasks;
+    const { refundFailed, pollIntervalMs } = settings().tasks;
+    const { maxAgeMs = settings().tasks.maxAgeMs } = request;
     const ageMs = Math.max(0, claimedAtMs - boundAtMs);
     const everyMs = Math.min(POLL_EVERY_MAX_MS, Math.max(pollIntervalMs, ageMs * AGE_SHARE));
     const pollMs = askAgainMs(Math.round(jittered(everyMs)), ageMs, maxAgeMs);
@@ -180,9 +181,9 @@ export function createSweeper(options: {
   /** @returns whether nothing is left that could be collected */
   async function collect(partition: number): Promise<boolean> {
     for (let batch = 0; batch < COLLECT_BATCHES_MAX && !stopped; batch++) {
-      const collected = await sweeps.collect(partition, settings().tasks.retentionMs, BATCH);
+      const { looked, collected } = await sweeps.collect(partition, settings().tasks.retentionMs, BATCH);
       if (collected > 0) metrics.sweeps.inc({ kind: "record", outcome: "collected" }, collected);
-      if (collected < BATCH) return true;
+      if (looked < BATCH) return true;
     }
     return false;
   }

@@ -138,8 +138,9 @@ test("a settlement that has waited too long is given up, in memory as on disk", 
   expect(outbox.size()).toBe(0);
 });
 
-// Guarantee: what the store may have forgotten under the retention that was is not charged under the one that is.
-test("a longer retention does not put off the deadline of a settlement that waits, a shorter one brings it nearer", async () => {
+// Guarantee: what the store may have forgotten under the retention of its admission is not charged under another one, and
+// what it still remembers is not given up.
+test("no other retention moves the deadline of a settlement that waits", async () => {
   const lines: Settlement[] = [];
   const { outbox, bound, sent, flush } = givenOutbox({
     async append(settlement) {
@@ -155,6 +156,14 @@ test("a longer retention does not put off the deadline of a settlement that wait
   expect({ sent, size: outbox.size() }).toEqual({ sent: ["bind"], size: 0 });
   await outbox.put(bind("under the longer one", 61_000));
   bound.settleWithinMs = 60_000;
+  await flush();
+  expect({ sent, size: outbox.size() }).toEqual({ sent: ["bind", "bind"], size: 0 });
+});
+
+test("a settlement that says how long it may be sent is held to that", async () => {
+  const { outbox, sent, flush } = givenOutbox({});
+  await outbox.put({ ...bind("over", 61_000), settleWithinMs: 60_000 });
+  await outbox.put({ ...bind("not over", 61_000), settleWithinMs: 7 * 24 * 3_600_000 });
   await flush();
   expect({ sent, size: outbox.size() }).toEqual({ sent: ["bind"], size: 0 });
 });

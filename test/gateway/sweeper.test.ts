@@ -236,27 +236,54 @@ test("what a dead gateway had claimed comes back when its lease ends, not before
   expect(polled(gateway, taskId)).toHaveLength(1);
 });
 
-test("records are collected after their retention; the ledger stays", async () => {
+test("records are collected after the retention of their admission, whoever collects; the ledger stays", async () => {
   const key = await givenKey(redis.client);
-  const taskId = await givenTask(gateway, key, "duration=0 fail");
   const partition = await partitionFor(redis.client, key.accountId);
+  const brief = await givenSweeping({ config: { tasks: { retentionMs: 1 } } });
+  const [kept, taskId] = [gateway, brief].map((on) => givenTask(on, key, "duration=0 fail"));
+  await Promise.all([kept, taskId]);
   await freed(key);
-  const [{ requestId } = { requestId: "" }] = consumed(await readBooks(redis.client, key));
-  const record = requestName(partition, requestId);
-  expect(await redis.client.exists(record)).toBe(1);
+  await brief.stop();
+  const charged = consumed(await readBooks(redis.client, key));
+  const recordOf = async (task: Promise<string> | undefined) => {
+    const id = await task;
+    return requestName(partition, charged.find((entry) => entry.taskId === id)?.requestId ?? "");
+  };
   // Its first round, the one that collects, comes once it is ready.
-  const collector = await givenSweeping({ config: { tasks: { retentionMs: 1, sweepIntervalMs: 1000 } } });
+  const collector = await givenSweeping({ config: { tasks: { sweepIntervalMs: 1000 } } });
   try {
+    const record = await recordOf(taskId);
     await until(async () => (await redis.client.exists(record)) === 0, "the record to be collected");
-    const reply = await collector.request("GET", `/api/v1/tasks/${taskId}`, { key: key.key });
+    const reply = await collector.request("GET", `/api/v1/tasks/${await taskId}`, { key: key.key });
     expect(reply.status).toBe(404);
   } finally {
     await collector.stop();
   }
-  expect(await redis.client.exists(taskName(taskId, partition, false))).toBe(0);
+  expect(await redis.client.exists(taskName((await taskId)!, partition, false))).toBe(0);
+  expect(await redis.client.exists(await recordOf(kept))).toBe(1);
   const books = await readBooks(redis.client, key);
   expectSound(books);
-  expect(books.entries).toHaveLength(3);
+  expect(books.entries).toHaveLength(5);
+});
+
+// One gateway with `max_age: 1s` once ended 193 running tasks of another, and refunded them.
+test("a task is not ended by the maximum age of another gateway, polled or swept", async () => {
+  const key = await givenKey(redis.client);
+  const taskId = await givenTask(gateway, key, "duration=3600s");
+  const impatient = await givenSweeping({ config: { tasks: { maxAgeMs: 1 } } });
+  try {
+    for (let nth = 0; nth < 3; nth++) {
+      const before = polled(gateway, taskId).length;
+      await makeDue(redis.client, key.accountId);
+      await until(async () => polled(gateway, taskId).length > before, "the sweepers to ask");
+      const reply = await impatient.request("GET", `/api/v1/tasks/${taskId}`, { key: key.key });
+      expect(reply.body.data.status).toMatch(/^(pending|processing)$/);
+    }
+    const books = await readBooks(redis.client, key);
+    expect({ slots: books.slots.length, refunds: refunded(books) }).toEqual({ slots: 1, refunds: [] });
+  } finally {
+    await impatient.stop();
+  }
 });
 
 /** An upstream that says of a task what `status` answers, told how often it was asked before; and one who sweeps. */

@@ -97,6 +97,7 @@ export async function plan(
     requestId: randomId("req"),
     price,
     holdMs: HOLD_MS,
+    retentionMs: asked.retentionMs ?? 0,
     ...(idempotency && { idempotency }),
   });
   const request: ModelRequest = { generation, key, state: "unborn" };

@@ -11,7 +11,9 @@ import { createStore } from "../../src/store/store.ts";
 import {
   createStage,
   HOLD_MS,
+  newTask,
   openConnection,
+  RETENTION_MS,
   randomId,
   type Stage,
   taskOf,
@@ -86,7 +88,8 @@ async function expectSwept(stage: Stage, key: Parameters<Stage["request"]>[0]): 
   const { requests } = await stage.sweeps.claim("holds", key.partition, 10);
   expect(requests.map(({ requestId }) => requestId)).toEqual([left!.requestId]);
   expect(await stage.sweeps.voidDue(requests[0]!, stage.tiers)).toBe("void");
-  expect(await stage.sweeps.collect(key.partition, 0, 10)).toBe(5);
+  stage.clock.nowMs += RETENTION_MS;
+  expect(await stage.sweeps.collect(key.partition, 0, 10)).toMatchObject({ collected: 5 });
 }
 
 test("a task id belongs to one request over all partitions of a cluster, until it is forgotten", async () => {
@@ -104,6 +107,7 @@ test("a task id belongs to one request over all partitions of a cluster, until i
   }
   expect(await one.bind(owner)).toBe("bound");
   await one.observe(owner, "completed");
+  one.clock.nowMs += RETENTION_MS;
   await one.sweeps.collect(3, 0, 10);
   expect(await two.bind(stranger.generation, taskId)).toBe("bound");
 });
@@ -125,7 +129,7 @@ test("what one turn asks for goes out in one call for each partition", async () 
     batches.mockClear();
     const taskId = randomId("task");
     const bindings = await Promise.all(
-      generations.map((one, at) => store.bind(one, `${taskId}_${at}`, "{}", HOLD_MS, stages[0]!.tiers)),
+      generations.map((one, at) => store.bind(one, newTask(`${taskId}_${at}`), stages[0]!.tiers)),
     );
     expect(bindings).toEqual(times(24, () => "bound"));
     expect(batches.mock.calls.flatMap(([, items]) => items)).toHaveLength(24);

@@ -4,6 +4,8 @@ import type { Said } from "./model.ts";
 interface Asked {
   key: number;
   price: number;
+  /** Absent: none. */
+  retentionMs?: number | undefined;
   idempotency?: { key: number; body: number } | undefined;
 }
 
@@ -35,6 +37,7 @@ export type Command =
   | { kind: "recharge"; key: number; amount: number; reference: number }
   | { kind: "credits"; key: number }
   | { kind: "claim"; key: number; list: "holds" | "polls"; most: number }
+  /** `retentionMs` is that of the gateway that collects, which must not matter. */
   | { kind: "collect"; key: number; retentionMs: number }
   | { kind: "time"; byMs: number }
   | { kind: "limits"; key: number; rateLimit: number; maxConcurrent: number; dailyLimit: number }
@@ -56,6 +59,7 @@ const tasks = fc.constantFrom(true, true, true, true, false);
 const asked = {
   key,
   price: fc.constantFrom(10, 20, 40),
+  retentionMs: fc.constantFrom(0, 70_000),
   idempotency: fc.option(fc.record({ key: fc.nat(2), body: fc.nat(1) }), { nil: undefined, freq: 3 }),
 };
 const kind = <K extends string>(name: K) => fc.constant(name);
@@ -142,7 +146,7 @@ const command: fc.Arbitrary<Command> = fc.oneof(
   },
   {
     weight: 1,
-    arbitrary: fc.record({ kind: kind("collect"), key, retentionMs: fc.constantFrom(0, 70 * SECOND) }),
+    arbitrary: fc.record({ kind: kind("collect"), key, retentionMs: fc.constantFrom(0, 7 * 24 * HOUR) }),
   },
   {
     weight: 14,

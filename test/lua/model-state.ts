@@ -122,6 +122,10 @@ export const slotsOf = (world: World, key: ModelKey): string[] =>
     .filter(({ state }) => state === "held" || state === "bound")
     .map(({ generation }) => generation.requestId);
 
+/** When an ended request may be forgotten. */
+export const forgottenAtMs = ({ endedAtMs = 0, generation }: ModelRequest): number =>
+  endedAtMs + generation.retentionMs;
+
 export const activeOf = (world: World, key: ModelKey): number => slotsOf(world, key).length;
 
 export const heldOf = (world: World, account: ModelAccount): number =>

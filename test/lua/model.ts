@@ -1,9 +1,11 @@
 import type { ShadowLimit } from "../../src/core/limits.ts";
 import type { Reply } from "../../src/store/scripts.ts";
+import { MAX_AGE_MS, UPSTREAM } from "../support/store.ts";
 import {
   activeOf,
   clockOf,
   DAY_MS,
+  forgottenAtMs,
   limitsOf,
   type ModelKey,
   type ModelRequest,
@@ -215,6 +217,7 @@ export function inspect(world: World, key: ModelKey, taskId?: string, cacheMs = 
     seen?.status ?? "",
     seen?.data ?? "",
     boundAtMs,
+    ...(fresh ? [] : [String(MAX_AGE_MS), UPSTREAM]),
   ];
 }
 
@@ -244,6 +247,7 @@ export function claim(
   );
   const taken = due.sort(byTimeThenId(({ sweepAtMs = 0 }) => sweepAtMs)).slice(0, most);
   for (const request of taken) request.sweepAtMs = world.nowMs + leaseMs;
+  const fixed = list === "polls" ? [String(MAX_AGE_MS), UPSTREAM] : ["", ""];
   const claimed = taken.map(({ generation, key, taskId = "", boundAtMs = "", digest = "" }) => [
     generation.requestId,
     listed,
@@ -252,22 +256,29 @@ export function claim(
     taskId,
     String(boundAtMs),
     digest,
+    ...fixed,
   ]);
   return [world.nowMs, ...claimed];
 }
 
-/** Forgets what ended longer ago than the retention. @returns how many */
-export function collect(world: World, partition: number, retentionMs: number, most: number): number {
+/** Forgets what ended longer ago than the retention that it was admitted with. */
+export function collect(
+  world: World,
+  partition: number,
+  most: number,
+): { looked: number; collected: number } {
   const old = world.requests.filter(
-    ({ key, endedAtMs }) =>
-      key.partition === partition && endedAtMs !== undefined && endedAtMs <= world.nowMs - retentionMs,
+    (request) =>
+      request.key.partition === partition &&
+      request.endedAtMs !== undefined &&
+      forgottenAtMs(request) <= world.nowMs,
   );
-  const forgotten = old.sort(byTimeThenId(({ endedAtMs = 0 }) => endedAtMs)).slice(0, most);
+  const forgotten = old.sort(byTimeThenId(forgottenAtMs)).slice(0, most);
   for (const request of forgotten) {
     // What was taken from the key stays taken; only the request itself is forgotten.
     if (request.admission) request.key.forgotten.push(request.admission);
     if (request.taskId !== undefined) world.tasks.delete(request.taskId);
   }
   world.requests = world.requests.filter((request) => !forgotten.includes(request));
-  return forgotten.length;
+  return { looked: forgotten.length, collected: forgotten.length };
 }

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
 import type { Connection } from "../../src/store/connection.ts";
 import type { Generation } from "../../src/store/operations.ts";
-import { createStage, openConnection, POLL_MS, type Stage, taskOf } from "../support/store.ts";
+import { createStage, openConnection, POLL_MS, RETENTION_MS, type Stage, taskOf } from "../support/store.ts";
 
 let connection: Connection;
 let stage: Stage;
@@ -82,6 +82,7 @@ test("what is said of another request's task changes neither", async () => {
 test("a poll whose task was collected and is another account's by now is told nothing of it", async () => {
   const [alices, bobs] = [await givenTask(), stage.request(await stage.givenKey())];
   await stage.observe(alices, "completed");
+  stage.clock.nowMs += RETENTION_MS;
   await stage.sweeps.collect(stage.partition, 0, 10);
   await stage.givenTask(bobs, taskOf(alices));
   await stage.observe(bobs, "completed", { taskId: taskOf(alices), data: '{"video":"bob\'s"}' });

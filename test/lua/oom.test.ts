@@ -8,7 +8,15 @@ import { verifyLedger } from "../../src/store/ledger.ts";
 import { partitionOf } from "../../src/store/names.ts";
 import { partitionsOf } from "../../src/store/partitions.ts";
 import { createStore } from "../../src/store/store.ts";
-import { createStage, HOLD_MS, openConnection, randomId, type Stage, times } from "../support/store.ts";
+import {
+  createStage,
+  HOLD_MS,
+  openConnection,
+  RETENTION_MS,
+  randomId,
+  type Stage,
+  times,
+} from "../support/store.ts";
 
 let dir: string;
 let server: RunningRedis;
@@ -53,7 +61,8 @@ test("a full store refuses admissions, while settlements, grants, reads and swee
     const { requests } = await stage.sweeps.claim("holds", stage.partition, 10);
     const due = requests.find(({ requestId }) => requestId === toSweep!.requestId);
     expect(await stage.sweeps.voidDue(due!, stage.tiers)).toBe("void");
-    expect(await stage.sweeps.collect(stage.partition, 0, 10)).toBe(3);
+    stage.clock.nowMs += RETENTION_MS;
+    expect(await stage.sweeps.collect(stage.partition, 0, 10)).toMatchObject({ collected: 3 });
     expect(await connection.scripts.probe(["tg:probe:oom"], ["", "", 1000])).toContain("written");
     expect(await stage.credits(key)).toMatchObject({ balance: 95, totalUsed: 10, state: { active: 1 } });
   } finally {

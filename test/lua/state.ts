@@ -2,7 +2,7 @@ import type { StreamEntry } from "../../src/store/ledger-entries.ts";
 import type { KeyRef } from "../../src/store/names.ts";
 import { idempotencyName, partitionNames } from "../../src/store/names.ts";
 import type { Run } from "./drive.ts";
-import { type Entry, heldOf, type ModelAccount, slotsOf } from "./model-state.ts";
+import { type Entry, forgottenAtMs, heldOf, type ModelAccount, slotsOf } from "./model-state.ts";
 
 interface AccountState {
   balance: number;
@@ -143,10 +143,11 @@ export function expectedState({ world }: Run): State {
     state.accounts[key.account.id] ??= accountOf(key.account);
     state.slots[key.keyId] = slotsOf(world, key).sort();
   }
-  for (const { generation, state: at, sweepAtMs, endedAtMs } of world.requests) {
+  for (const request of world.requests) {
+    const { generation, state: at, sweepAtMs, endedAtMs } = request;
     if (at === "held") state.holds[generation.requestId] = sweepAtMs!;
     else if (at === "bound") state.polls[generation.requestId] = sweepAtMs!;
-    else if (endedAtMs !== undefined) state.ended[generation.requestId] = endedAtMs;
+    else if (endedAtMs !== undefined) state.ended[generation.requestId] = forgottenAtMs(request);
   }
   for (const [digest, { request, taskId = "", data = "" }] of world.idempotency) {
     state.idempotency[digest] = [request.generation.requestId, taskId, data].join(" ");

@@ -126,7 +126,7 @@ async function aside(
       );
     case "collect": {
       const collected = await stage.sweeps.collect(partition, command.retentionMs, COLLECTED_MAX);
-      return same(collected, model.collect(world, partition, command.retentionMs, COLLECTED_MAX), where);
+      return same(collected, model.collect(world, partition, COLLECTED_MAX), where);
     }
     case "limits": {
       const { rateLimit, maxConcurrent, dailyLimit } = command;

@@ -6,7 +6,17 @@ import { createSweeps } from "../../src/store/sweeps.ts";
 import { createLogger } from "../../src/telemetry/log.ts";
 import { createMetrics, type Metrics } from "../../src/telemetry/metrics.ts";
 import { createSweeper } from "../../src/workers/sweeper.ts";
-import { createStage, HOLD_MS, openConnection, type Stage, taskOf, times } from "../support/store.ts";
+import {
+  createStage,
+  HOLD_MS,
+  MAX_AGE_MS,
+  openConnection,
+  RETENTION_MS,
+  type Stage,
+  taskOf,
+  times,
+  UPSTREAM,
+} from "../support/store.ts";
 
 // CLAIM and COLLECT: what the sweeper asks of the store.
 
@@ -96,7 +106,9 @@ test("a claim tells a hold from a task, with all that ending it needs", async ()
   const common = { partition: stage.partition, accountId: key.accountId, creatorKeyId: key.keyId };
   const found = (generation: Generation) => requests.find((one) => one.requestId === generation.requestId);
   expect(found(hold)).toMatchObject({ ...common, state: "held", idempotencyDigest: "d", taskId: "" });
+  expect(found(hold)).toMatchObject({ maxAgeMs: undefined, upstream: undefined });
   expect(found(task)).toMatchObject({ ...common, state: "bound", taskId: taskOf(task), boundAtMs });
+  expect(found(task)).toMatchObject({ maxAgeMs: MAX_AGE_MS, upstream: UPSTREAM });
   expect(requests.map(({ claimedAtMs }) => claimedAtMs)).toEqual([stage.clock.nowMs, stage.clock.nowMs]);
 
   expect(await stage.sweeps.voidDue(found(hold)!, stage.tiers)).toBe("void");
@@ -144,6 +156,51 @@ test.each([
   },
 );
 
+// One gateway with `max_age: 1s` once ended and refunded what others had made with 2 h.
+test.each([
+  ["its own", HOUR_MS, "finished"],
+  ["its own", 3 * HOUR_MS, "observed"],
+  ["none, as of an earlier release", undefined, "finished"],
+])("a task is as old as it may be by %s maximum age: %s ms, %s", async (_, maxAgeMs, outcome) => {
+  const stage = createStage(connection, { clock: "redis" });
+  const task = stage.request(await stage.givenKey());
+  await stage.givenTask(task, taskOf(task), { maxAgeMs: maxAgeMs ?? 3 * HOUR_MS });
+  const record = requestName(stage.partition, task.requestId);
+  if (maxAgeMs === undefined) await stage.redis.hdel(record, "max_age_ms", "upstream");
+  await stage.redis.hincrby(record, "bound_at", -2 * HOUR_MS);
+  await stage.redis.zadd(task.key.names.polls, 0, task.requestId);
+  const metrics = createMetrics();
+  await sweeperOf(stage, { nowMs: Date.now, metrics }).sweep();
+  expect((await metrics.sweeps.get()).values.map(({ labels }) => labels)).toEqual([
+    { kind: "task", outcome },
+  ]);
+});
+
+test("a poll finds the maximum age and the upstream that BIND fixed; those of an earlier release have none", async () => {
+  const task = stage.request(await stage.givenKey());
+  await stage.givenTask(task);
+  const inspected = async () => {
+    const found = await stage.store.inspectTask(task.key, taskOf(task), 5000, stage.tiers);
+    if (found.outcome !== "task") throw new Error(found.outcome);
+    const { maxAgeMs, upstream, fresh } = found.task;
+    return { maxAgeMs, upstream, fresh };
+  };
+  expect(await inspected()).toEqual({ maxAgeMs: MAX_AGE_MS, upstream: UPSTREAM, fresh: false });
+  await stage.redis.hdel(requestName(stage.partition, task.requestId), "max_age_ms", "upstream");
+  expect(await inspected()).toEqual({ maxAgeMs: undefined, upstream: undefined, fresh: false });
+});
+
+// A journal line of an earlier release has 13 ARGV.
+test("a BIND of an earlier release is bound as it was, without a maximum age or an upstream", async () => {
+  const task = stage.request(await stage.givenKey());
+  await stage.admit(task);
+  const call = await stage.onItsWay(() => stage.bind(task));
+  expect((await stage.arrive({ ...call, args: call.args.slice(0, 13) }))[0]).toBe("bound");
+  stage.clock.nowMs += HOLD_MS;
+  const { requests } = await stage.sweeps.claim("polls", stage.partition, 10);
+  expect(requests).toMatchObject([{ requestId: task.requestId, maxAgeMs: undefined, upstream: undefined }]);
+});
+
 /** A sweeper for the stage's partition alone, of a gateway that believes in some time; every task is processing. */
 function sweeperOf(stage: Stage, { nowMs, metrics }: { nowMs(): number; metrics: Metrics }) {
   const sweeps = createSweeps({ ...connection, nowMs }, () => LEASE_MS);
@@ -154,7 +211,7 @@ function sweeperOf(stage: Stage, { nowMs, metrics }: { nowMs(): number; metrics:
       partitions: () => 1,
       due: async () => ({ holds: new Set(), polls: new Set([0]) }),
       claim: (list, _, most) => sweeps.claim(list, stage.partition, most),
-      collect: async () => 0,
+      collect: async () => ({ looked: 0, collected: 0 }),
     },
     upstream: { poll: async () => ({ outcome: "task", status: "processing", data: "{}" }) },
     metrics,
@@ -172,11 +229,12 @@ test("what ended is forgotten after its retention, the ledger is kept, and its t
   await stage.void(refused!, "refused");
   await stage.admit(open!);
   const before = await stage.credits(key);
-  stage.clock.nowMs += 9999;
-  expect(await stage.sweeps.collect(stage.partition, 10_000, 10)).toBe(0);
+  const none = { looked: 0, collected: 0 };
+  stage.clock.nowMs += RETENTION_MS - 1;
+  expect(await stage.sweeps.collect(stage.partition, 0, 10)).toEqual(none);
   stage.clock.nowMs += 1;
-  expect(await stage.sweeps.collect(stage.partition, 10_000, 10)).toBe(2);
-  expect(await stage.sweeps.collect(stage.partition, 10_000, 10)).toBe(0);
+  expect(await stage.sweeps.collect(stage.partition, 0, 10)).toEqual({ looked: 2, collected: 2 });
+  expect(await stage.sweeps.collect(stage.partition, 0, 10)).toEqual(none);
   expect(await stage.credits(key)).toEqual(before);
   for (const gone of [task!, refused!]) expect(await stage.requestRecord(gone)).toEqual({});
   expect(await stage.store.inspectTask(key, taskOf(task!), 5000, stage.tiers)).toMatchObject({
@@ -186,6 +244,67 @@ test("what ended is forgotten after its retention, the ledger is kept, and its t
   expect(await stage.requestRecord(open!)).toMatchObject({ state: "held" });
 });
 
+// One gateway with `retention: 1h` once collected what another with 7 days still owed the store a BIND for.
+test("a gateway with a shorter retention forgets no request early, so a BIND sent again charges nothing", async () => {
+  const key = await stage.givenKey({ credits: 100 });
+  const generation = stage.request(key, { retentionMs: 7 * 24 * HOUR_MS });
+  const binding = await stage.onItsWay(() => stage.bind(generation));
+  await stage.admit(generation);
+  expect((await stage.arrive(binding))[0]).toBe("bound");
+  await stage.observe(generation, "completed");
+  stage.clock.nowMs += 3 * 24 * HOUR_MS;
+  await stage.sweeps.collect(stage.partition, 1000, 10);
+  expect((await stage.arrive(binding))[0]).toBe("bound");
+  expect(await stage.credits(key)).toMatchObject({ balance: 90, totalUsed: 10, state: { active: 0 } });
+});
+
+test("a void request keeps the retention of its admission, also when another gateway voids it", async () => {
+  const generation = stage.request(await stage.givenKey(), { retentionMs: HOUR_MS });
+  await stage.admit(generation);
+  stage.clock.nowMs += HOLD_MS;
+  await stage.void(generation, "due");
+  const { done } = partitionNames(stage.partition);
+  expect(await stage.redis.zscore(done, generation.requestId)).toBe(String(stage.clock.nowMs + HOUR_MS));
+  // Bound late by a gateway with another configuration, it keeps that of its admission, too.
+  await stage.bind({ ...generation, retentionMs: 1 });
+  expect(await stage.requestRecord(generation)).toMatchObject({ retention_ms: String(HOUR_MS) });
+});
+
+test("a request that the store had forgotten is kept for the retention of its BIND", async () => {
+  const generation = stage.request(await stage.givenKey(), { retentionMs: HOUR_MS });
+  expect(await stage.bind(generation)).toBe("late");
+  await stage.observe(generation, "completed");
+  stage.clock.nowMs += HOUR_MS - 1;
+  expect(await stage.sweeps.collect(stage.partition, 1, 10)).toEqual({ looked: 0, collected: 0 });
+  stage.clock.nowMs += 1;
+  expect(await stage.sweeps.collect(stage.partition, 1, 10)).toEqual({ looked: 1, collected: 1 });
+});
+
+// Records of earlier releases have no retention, and are listed by when they ended.
+test("a request of an earlier release is kept for the collecting gateway's retention, and looked at once", async () => {
+  const request = stage.request(await stage.givenKey());
+  await stage.givenTask(request);
+  await stage.observe(request, "completed");
+  const { done } = partitionNames(stage.partition);
+  await stage.redis.hdel(requestName(stage.partition, request.requestId), "retention_ms");
+  await stage.redis.zadd(done, stage.clock.nowMs, request.requestId);
+  expect(await stage.sweeps.collect(stage.partition, HOUR_MS, 10)).toEqual({ looked: 1, collected: 0 });
+  expect(await stage.redis.zscore(done, request.requestId)).toBe(String(stage.clock.nowMs + HOUR_MS));
+  stage.clock.nowMs += HOUR_MS - 1;
+  expect(await stage.sweeps.collect(stage.partition, HOUR_MS, 10)).toEqual({ looked: 0, collected: 0 });
+  stage.clock.nowMs += 1;
+  expect(await stage.sweeps.collect(stage.partition, HOUR_MS, 10)).toEqual({ looked: 1, collected: 1 });
+});
+
+test("what is listed among the ended though it is open does not stand in the way of others for ever", async () => {
+  const open = stage.request(await stage.givenKey());
+  await stage.admit(open);
+  await stage.redis.zadd(partitionNames(stage.partition).done, 0, open.requestId);
+  expect(await stage.sweeps.collect(stage.partition, 1, 1)).toEqual({ looked: 1, collected: 0 });
+  expect(await stage.sweeps.collect(stage.partition, 1, 1)).toEqual({ looked: 0, collected: 0 });
+  expect(await stage.requestRecord(open)).toMatchObject({ state: "held" });
+});
+
 test("a task id that is another request's by now stays with it when the first is forgotten", async () => {
   const request = stage.request(await stage.givenKey());
   await stage.givenTask(request);
@@ -193,7 +312,8 @@ test("a task id that is another request's by now stays with it when the first is
   const name = taskName(taskOf(request), stage.partition, false);
   const owned = (await stage.redis.get(name))!.replace(request.requestId, "req_of_another");
   await stage.redis.set(name, owned);
-  expect(await stage.sweeps.collect(stage.partition, -1, 10)).toBe(1);
+  stage.clock.nowMs += RETENTION_MS;
+  expect(await stage.sweeps.collect(stage.partition, 0, 10)).toMatchObject({ collected: 1 });
   expect(await stage.requestRecord(request)).toEqual({});
   expect(await stage.redis.get(name)).toBe(owned);
 });
@@ -205,11 +325,11 @@ test("COLLECT keeps what is open or young, whatever the list of ended ones says"
   await stage.givenTask(bound!);
   await stage.givenTask(young!);
   await stage.observe(young!, "completed");
-  stage.clock.nowMs += 9999;
+  stage.clock.nowMs += RETENTION_MS - 1;
   const before = await stage.everything();
   for (const { requestId } of [held!, bound!, young!]) {
     const keys = [`tg:{p${stage.partition}}:request:${requestId}`, partitionNames(stage.partition).done];
-    const args = [String(stage.clock.nowMs), "", requestId, 10_000];
+    const args = [String(stage.clock.nowMs), "", requestId, 0];
     expect(await connection.scripts.collect(keys, args)).toEqual(["kept"]);
   }
   expect(await stage.everything()).toEqual(before);

@@ -5,7 +5,7 @@ import { limitFields } from "../../src/store/accounts.ts";
 import { packTiers, voidKeys } from "../../src/store/calls.ts";
 import { type Connection, createConnection } from "../../src/store/connection.ts";
 import { accountNames, type KeyRef, keyRef, partitionNames, requestName } from "../../src/store/names.ts";
-import type { Generation, KnownTask } from "../../src/store/operations.ts";
+import type { Generation, KnownTask, NewTask } from "../../src/store/operations.ts";
 import type { Settlement } from "../../src/store/outbox.ts";
 import type { Reply, Scripts, Verb } from "../../src/store/scripts.ts";
 import { createStore } from "../../src/store/store.ts";
@@ -22,6 +22,9 @@ export const NOON_MS = Date.UTC(2031, 4, 6, 12);
 export const ENDPOINT = "/api/v1/gen2/text-to-video";
 export const HOLD_MS = 60_000;
 export const POLL_MS = 30_000;
+export const RETENTION_MS = 10_000;
+export const MAX_AGE_MS = 2 * 3_600_000;
+export const UPSTREAM = "https://generator.example.com";
 /** Real partitions are few and low: names of tests never meet them, nor `ledger verify` the tests' accounts. */
 const PARTITION_MIN = 1_000_000;
 
@@ -134,7 +137,8 @@ export function createStage(
   /** A generation of this key that nobody has asked for yet. */
   function request(key: KeyRef, wanted: Partial<Generation> = {}): Generation {
     const endpoint = ENDPOINT;
-    return { requestId: randomId("req"), key, price: 10, endpoint, holdMs: HOLD_MS, ...wanted };
+    const requestId = randomId("req");
+    return { requestId, key, price: 10, endpoint, holdMs: HOLD_MS, retentionMs: RETENTION_MS, ...wanted };
   }
 
   /** The calls that an operation would make, none of which is made, and the settlement kept for later, if one is. */
@@ -198,12 +202,16 @@ export function createStage(
     voiding,
     admit: (generation: Generation) => store.admit(generation, tiers),
     bind: (generation: Generation, taskId = taskOf(generation), data = DATA) =>
-      store.bind(generation, taskId, data, POLL_MS, tiers),
+      store.bind(generation, newTask(taskId, { data }), tiers),
     /** Admits and binds; answers the task as a poll finds it. */
-    async givenTask(generation: Generation, taskId = taskOf(generation)): Promise<KnownTask> {
+    async givenTask(
+      generation: Generation,
+      taskId = taskOf(generation),
+      more: Partial<NewTask> = {},
+    ): Promise<KnownTask> {
       const admission = await store.admit(generation, tiers);
       if (admission.outcome !== "admitted") throw new Error(`not admitted: ${admission.outcome}`);
-      await store.bind(generation, taskId, DATA, POLL_MS, tiers);
+      await store.bind(generation, newTask(taskId, more), tiers);
       return known(generation, taskId);
     },
     observe(
@@ -255,13 +263,24 @@ const TOMBSTONE_MS = 3_600_000;
 /** What a generation's answer carries. */
 export const DATA = '{"task_id":"t","status":"pending"}';
 
+/** What BIND says of a task. */
+export const newTask = (taskId: string, more: Partial<NewTask> = {}): NewTask => ({
+  taskId,
+  data: DATA,
+  pollMs: POLL_MS,
+  maxAgeMs: MAX_AGE_MS,
+  upstream: UPSTREAM,
+  ...more,
+});
+
 /** The task id that a generation gets where a test names none. */
 export const taskOf = ({ requestId }: Generation): string => `task_${requestId}`;
 
 export function known(generation: Generation, taskId = taskOf(generation)): KnownTask {
   const { requestId, key } = generation;
   const unseen = { fresh: false, status: "", data: "", createdAtMs: 0, ageMs: 0 };
-  return { taskId, requestId, creatorKeyId: key.keyId, ...unseen };
+  const fixed = { maxAgeMs: undefined, upstream: undefined };
+  return { taskId, requestId, creatorKeyId: key.keyId, ...unseen, ...fixed };
 }
 
 export const times = <T>(count: number, make: (index: number) => T): T[] =>

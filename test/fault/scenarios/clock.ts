@@ -14,6 +14,8 @@ interface ClockSize {
   rounds: number;
 }
 
+const LIFETIMES = { holdMs: 10_000, retentionMs: 3_600_000 };
+const MADE = { maxAgeMs: 3_600_000, upstream: "" };
 const STORES = 3;
 const SECOND_MS = 1000;
 const HOUR_MS = 3_600_000;
@@ -106,13 +108,13 @@ async function burst(
     planned.map(async ({ subject, store, requestId }) => {
       const atMs = Math.max(nowMs, subject.clockMs);
       const { key } = subject;
-      const generation = { requestId, key, price: PRICE, endpoint: TEXT_TO_VIDEO, holdMs: 10_000 };
+      const generation = { requestId, key, price: PRICE, endpoint: TEXT_TO_VIDEO, ...LIFETIMES };
       const { outcome, state } = await store.admit(generation, TIERS);
       world.client.push(eventOf(key, requestId, atMs, CODES[outcome] ?? 500, state));
       if (outcome !== "admitted") return;
       admitted.add(subject);
       const taskId = `task_${requestId}`;
-      await store.bind(generation, taskId, "{}", 1000, TIERS);
+      await store.bind(generation, { taskId, data: "{}", pollMs: 1000, ...MADE }, TIERS);
       const task = {
         taskId,
         requestId,

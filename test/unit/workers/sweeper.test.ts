@@ -105,7 +105,7 @@ function givenDue(due: Record<DueList, number[]>, { backlog }: { backlog: boolea
         return { claimed, requests: Array.from({ length: claimed }, () => dueTask(++tasks)) };
       },
       voidDue: never,
-      collect: async () => 0,
+      collect: async () => ({ looked: 0, collected: 0 }),
     },
     upstream: {
       poll: () =>
@@ -130,6 +130,8 @@ const dueTask = (nth: number): OpenRequest => ({
   taskId: `task_${nth}`,
   boundAtMs: 0,
   claimedAtMs: 0,
+  maxAgeMs: undefined,
+  upstream: undefined,
 });
 
 /** More tasks than can be asked for are due, and what the upstream says of each is `upstream.outcome`. */
@@ -145,7 +147,7 @@ function givenBacklog(upstream: { outcome: string; asked: number }) {
           ? { claimed: 0, requests: [] }
           : { claimed: most, requests: Array.from({ length: most }, () => dueTask(++tasks)) },
       voidDue: never,
-      collect: async () => 0,
+      collect: async () => ({ looked: 0, collected: 0 }),
     },
     upstream: {
       async poll() {
@@ -172,7 +174,7 @@ function givenEnded(records: number) {
       async collect(partition, _retentionMs, most) {
         const collected = Math.min(most, ended[partition] ?? 0);
         ended[partition] = (ended[partition] ?? 0) - collected;
-        return collected;
+        return { looked: collected, collected };
       },
     },
     upstream: { poll: never },
