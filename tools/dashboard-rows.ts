@@ -113,7 +113,7 @@ export const ROWS: readonly { title: string; panels: readonly Panel[] }[] = [
     panels: [
       graph(
         "Requests by outcome",
-        "`ok`, `cached` and `replayed` are good answers; the others are names of errors.",
+        "`ok`, `cached`, `charge_waits`, `uncollected`, `replayed` and `unmetered` are good answers; the others are names of errors.",
         [[rateBy("outcome", REQUESTS), "{{outcome}}"]],
         { unit: "reqps", stack: true },
       ),

@@ -88,7 +88,16 @@ const SETS: Readonly<Record<string, LabelSet>> = {
   hash: "one",
   "tollgate_spans_dropped_total{reason}": { values: ["queue_full", "export_failed"] },
   "tollgate_requests_total{outcome}": {
-    values: ["ok", "cached", "replayed", "unmetered", "client_gone", ...ERROR_NAMES],
+    values: [
+      "ok",
+      "cached",
+      "charge_waits",
+      "uncollected",
+      "replayed",
+      "unmetered",
+      "client_gone",
+      ...ERROR_NAMES,
+    ],
   },
   "tollgate_upstream_duration_seconds{kind}": { values: ["generate", "poll", "upload"] },
   "tollgate_upstream_duration_seconds{outcome}": UPSTREAM,

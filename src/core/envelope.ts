@@ -6,7 +6,7 @@ export interface Answer {
   status: number;
   body: string;
   headers?: readonly string[];
-  /** Closed label for logs and metrics: `ok`, `replayed`, or the name of the refusal. */
+  /** Closed label for logs and metrics: `ok`, `replayed` and the like, or the name of the refusal. */
   outcome: string;
   /** The refusal's `detail`, for the log only. */
   detail?: string;

@@ -23,6 +23,8 @@ export interface Exchange {
   keyId?: string;
   accountId?: string;
   taskId?: string;
+  /** What a generation costs, in credits, be it charged or not. */
+  price?: number;
   /** Time spent waiting for the upstream, ms. */
   upstreamMs?: number;
   /** Limits in shadow mode that would have refused it. */

@@ -57,12 +57,9 @@ export async function generate(call: Call, endpoint: GenerationEndpoint): Promis
     return deny(call, refuse("invalid_request", { text, details: validation.problems }));
   }
 
-  const generation = generationOf(
-    call,
-    path,
-    priceOf(config.prices, endpoint, validation.body),
-    validation.text,
-  );
+  const price = priceOf(config.prices, endpoint, validation.body);
+  exchange.price = price;
+  const generation = generationOf(call, path, price, validation.text);
   const hammering = generation.idempotency ? undefined : gateway.refusedKeys.recall(call.key.keyId);
   if (hammering) return refuseAgain(call, hammering);
   let admission: Admission;
@@ -204,8 +201,11 @@ async function bind(call: Call, generation: Generation, taskId: string, data: st
   }
   if (binding === undefined && isOthersTask(call, taskId)) return taken(call, generation, taskId);
   sawTask(call, taskId);
-  return success(data);
+  return success(data, undefined, CHARGES[binding ?? "waiting"]);
 }
+
+/** What the log line of an accepted generation says of its charge; docs/logging.md. */
+const CHARGES = { bound: "ok", late: "ok", uncollected: "uncollected", waiting: "charge_waits" } as const;
 
 /** The upstream gave a task id that is another request's: whose task it made, nobody can tell. */
 const taken = (call: Call, generation: Generation, taskId: string): Answer =>

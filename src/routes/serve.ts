@@ -186,6 +186,7 @@ export function createServe(gateway: Gateway, owesMore: (res: ServerResponse) =>
       key_id: exchange.keyId,
       account_id: exchange.accountId,
       task_id: exchange.taskId,
+      price: exchange.price,
       duration_ms: elapsedMs,
       upstream_ms: upstreamMs,
       degraded: exchange.degraded,

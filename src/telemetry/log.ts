@@ -76,6 +76,8 @@ export interface RequestLine {
   key_id: string | undefined;
   account_id: string | undefined;
   task_id: string | undefined;
+  /** Credits; of generations that could be priced. */
+  price: number | undefined;
   duration_ms: number;
   upstream_ms: number | undefined;
   degraded: boolean | undefined;
@@ -98,6 +100,7 @@ export function logRequest(log: Logger, level: "info" | "warn", line: RequestLin
   if (line.key_id !== undefined) text += `,"key_id":"${line.key_id}"`;
   if (line.account_id !== undefined) text += `,"account_id":"${line.account_id}"`;
   if (line.task_id !== undefined) text += `,"task_id":"${line.task_id}"`;
+  if (line.price !== undefined) text += `,"price":${line.price}`;
   text += `,"duration_ms":${tenths(line.duration_ms)}`;
   if (line.upstream_ms !== undefined) text += `,"upstream_ms":${tenths(line.upstream_ms)}`;
   if (line.degraded) text += ',"degraded":true';

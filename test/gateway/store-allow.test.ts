@@ -10,6 +10,7 @@ import {
   expectZeros,
   generate,
   givenStage,
+  PRICE,
   polled,
   ready,
   type Stage,
@@ -69,6 +70,9 @@ async function degradedCount(route: string): Promise<number> {
   );
 }
 
+const lastLine = (): Record<string, unknown> =>
+  stage.gateway.logs.map((line) => JSON.parse(line)).findLast(({ status }) => status !== undefined);
+
 async function inFlight(): Promise<number> {
   const [line] = await stage.gateway.metric("tollgate_requests_in_flight ");
   return Number(line?.split(" ")[1]);
@@ -86,6 +90,17 @@ test("a key seen before passes unmetered, uncharged, marked and counted", async 
   const books = await readBooks(stage.redis.client, key);
   expect(books).toMatchObject({ balance: 0, held: 0, totalRequests: 1, windowEntries: 1, dayCount: 1 });
   expect((await credits(key)).headers.get("x-gateway-degraded"), "no longer marked").toBeNull();
+});
+
+// Guarantee: what passed unmetered or was lost can be billed by hand.
+test("the line of an unmetered generation has its price, also where its outcome stays unknown", async () => {
+  const { key } = await seenKey();
+  await whileAway(async () => {
+    await generate(stage.gateway, key);
+    expect(lastLine()).toMatchObject({ outcome: "unmetered", degraded: true, price: PRICE });
+    await generate(stage.gateway, key, "[sandbox: reset]");
+    expect(lastLine()).toMatchObject({ outcome: "upstream_unclear", degraded: true, price: PRICE });
+  });
 });
 
 test("a key never seen by this gateway is denied, however good it is", async () => {

@@ -37,6 +37,8 @@ describe("a customer whose task exists hears of it and is charged once, whatever
     const key = await stage.givenKey();
     const reply = await stoppedMeanwhile(generate(stage.gateway, key, "[sandbox: delay=250ms]"));
     expect(reply.status).toBe(200);
+    const line = stage.gateway.logs.map((text) => JSON.parse(text)).findLast(({ price }) => price === 10);
+    expect(line, "not charged yet").toMatchObject({ key_id: key.keyId, outcome: "charge_waits" });
     await settled(stage.gateway);
     await expectChargedOnce(key, reply.body.data.task_id);
   });

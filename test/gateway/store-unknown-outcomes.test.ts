@@ -63,6 +63,41 @@ describe("an outcome nobody knows keeps its hold until the due time, and is neve
   });
 });
 
+// Guarantee: whether a generation was charged, and what it costs, is clear from its line in the log.
+describe("the line of a generation in the log", () => {
+  const lineOf = (of: Stage, key: IssuedKey): Record<string, unknown> =>
+    of.gateway.logs
+      .map((line) => JSON.parse(line))
+      .findLast(({ key_id: id, route }) => id === key.keyId && route === "/api/v1/gen2/text-to-video");
+
+  test("has its price where it is charged, where its outcome is unknown, and where it is refused", async () => {
+    const key = await stage.givenKey({ credits: 15 });
+    await generate(stage.gateway, key, "[sandbox: reset]");
+    expect(lineOf(stage, key)).toMatchObject({ outcome: "upstream_unclear", price: 10 });
+    await generate(stage.gateway, key);
+    expect(lineOf(stage, key)).toMatchObject({ outcome: "insufficient_credits", price: 10 });
+    const other = await stage.givenKey();
+    await generate(stage.gateway, other);
+    expect(lineOf(stage, other)).toMatchObject({ outcome: "ok", price: 10 });
+  });
+
+  test("says so when the hold was void before the task came and the balance no longer covers it", async () => {
+    const slow = await givenStage({ config: { tasks: TASKS } });
+    try {
+      const key = await slow.givenKey({ credits: 10 });
+      const late = generate(slow.gateway, key, "[sandbox: delay=1500ms]");
+      await until(() => sent(slow.gateway).length === 1, "the request to reach the upstream");
+      await makeDue(slow.redis.client, key.accountId);
+      await until(async () => (await readBooks(slow.redis.client, key)).held === 0, "the hold to be voided");
+      expect((await generate(slow.gateway, key)).status).toBe(200);
+      expect((await late).status).toBe(200);
+      expect(lineOf(slow, key)).toMatchObject({ outcome: "uncollected", price: 10 });
+    } finally {
+      await slow.stop();
+    }
+  });
+});
+
 test("no POST of an unknown outcome is sent twice", async () => {
   for (const directive of ["reset", "status=500", "garbage"]) {
     await generate(stage.gateway, await stage.givenKey(), `[sandbox: ${directive}]`);

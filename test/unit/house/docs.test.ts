@@ -166,6 +166,7 @@ test("docs/logging.md has every field of a request's line, and no other", () => 
     key_id: "k",
     account_id: "a",
     task_id: "t",
+    price: 10,
     duration_ms: 1,
     upstream_ms: 1,
     degraded: true,
