@@ -254,7 +254,8 @@ async function main(): Promise<void> {
   let live: LiveConfig | undefined;
   // Registered first: without a listener it would end the process.
   process.on("SIGHUP", () => void live?.reload("SIGHUP"));
-  const gateway = await startGateway(loaded, log, roleOf(process.env));
+  const role = roleOf(process.env);
+  const gateway = await startGateway(loaded, log, role);
   ({ live } = gateway);
   live.watch();
   const { url, adminUrl } = gateway;
@@ -277,6 +278,7 @@ async function main(): Promise<void> {
   };
   process.on("SIGTERM", () => void end("SIGTERM"));
   process.on("SIGINT", () => void end("SIGINT"));
+  role.onSupervisorGone(() => void end("none: the supervisor has gone"));
 }
 
 function loadOrExit(): Loaded {

@@ -1,6 +1,7 @@
 import cluster, { type Worker } from "node:cluster";
 import { setTimeout as delay } from "node:timers/promises";
 import type { Registry } from "prom-client";
+import { endConnectionsLeftBy } from "./handed-over.ts";
 import type { Reading } from "./routes/console/live.ts";
 import { createCommonPage, type Numbers } from "./telemetry/common-page.ts";
 import type { Logger } from "./telemetry/log.ts";
@@ -45,6 +46,7 @@ export async function supervise(count: number, log: Logger): Promise<number> {
 
   function launch(number: number, afterMs: number): void {
     const worker = cluster.fork({ [NUMBER]: String(number) });
+    endConnectionsLeftBy(worker);
     const startedMs = performance.now();
     living.set(number, worker);
     worker.on("message", (message: ToSupervisor) => {
@@ -175,6 +177,8 @@ export interface Role {
   tellLevel(level: string): void;
   /** @param set called when one of them has said so, be it this one */
   onLevel(set: (level: string) => void): void;
+  /** @param drain called when the supervisor has gone without a word: without it, the process ends at once */
+  onSupervisorGone(drain: () => void): void;
 }
 
 export const ALONE: Role = {
@@ -185,6 +189,7 @@ export const ALONE: Role = {
   heard: () => [],
   tellLevel: () => undefined,
   onLevel: () => undefined,
+  onSupervisorGone: () => undefined,
 };
 
 /** The role of this process. */
@@ -200,7 +205,7 @@ export function roleOf(env: NodeJS.ProcessEnv): Role {
     if (message.kind === "reading") heard.set(message.from, message.reading);
     if (message.kind === "log level") setLevel(message.level);
   });
-  /** A supervisor that has gone is no reason to end: what cannot be told is dropped. */
+  /** What cannot be told to a supervisor that has gone is dropped. */
   const tell = (told: ToSupervisor): void => {
     if (process.connected) process.send?.(told, undefined, undefined, () => undefined);
   };
@@ -220,6 +225,14 @@ export function roleOf(env: NodeJS.ProcessEnv): Role {
     tellLevel: (level) => tell({ kind: "log level", level }),
     onLevel(set) {
       setLevel = set;
+    },
+    onSupervisorGone(drain) {
+      const { worker } = cluster;
+      worker?.once("disconnect", () => {
+        // Else node:cluster ends the process as soon as this listener returns.
+        worker.exitedAfterDisconnect = true;
+        drain();
+      });
     },
     share(own) {
       registry = own;

@@ -36,7 +36,7 @@ export function createAuthenticator<Key>(options: {
   nowMs?: () => number;
 }): Authenticator<Key> {
   const known = new Map<string, Key>();
-  const unknown = createUnknownKeys(options.unknownPerMinute, options.nowMs ?? Date.now);
+  const unknown = createUnknownKeys(options.unknownPerMinute, options.nowMs ?? (() => performance.now()));
 
   const find = async (token: string): Promise<Key | undefined> =>
     looksLikeKey(token) ? options.lookup(hash("sha256", token)) : undefined;

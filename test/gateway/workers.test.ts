@@ -11,6 +11,7 @@ import { freePort } from "../../src/sandbox/redis.ts";
 import { consumed, expectSound, readBooks } from "../support/audit.ts";
 import { send, until } from "../support/gateway.ts";
 import { type Ended, startGatewayProcess, startProgram } from "../support/processes.ts";
+import { heads, rawClient } from "../support/raw-client.ts";
 import { givenKey, givenRedis, TEXT_TO_VIDEO, type TestRedis } from "../support/store-stage.ts";
 
 const UNLIMITED = { rateLimit: 100_000, maxConcurrent: 10_000, dailyLimit: 100_000 };
@@ -112,6 +113,64 @@ test("two processes share the port, the limits and one metrics page; one that di
 
   gateway.signal("SIGTERM");
   expect((await gateway.ended()).how).toBe("exit code 0");
+});
+
+// Guarantee: what is under way is finished and told, also when the supervisor is killed.
+test("workers whose supervisor was killed drain: a generation under way is answered and charged, then all end", async () => {
+  const gateway = await startGatewayProcess({
+    redisUrl: redis.url,
+    upstreamUrl: generator.url,
+    config: WORKERS,
+  });
+  onTestFinished(() => gateway.stop());
+  await until(() => gateway.logs().some(({ msg }) => msg === "one more process listens"), "the second one");
+  const key = await givenKey(redis.client);
+  generator.requests.length = 0;
+  const slow = send(gateway.url, "POST", TEXT_TO_VIDEO, {
+    key: key.key,
+    body: { prompt: "[sandbox: delay=1500ms]" },
+  });
+  await until(() => generator.requests.length > 0, "the generation to reach the upstream");
+  process.kill(gateway.pid, "SIGKILL");
+  const reply = await slow;
+  expect(reply.status).toBe(200);
+  const books = await readBooks(redis.client, key);
+  expectSound(books);
+  expect(consumed(books)).toHaveLength(1);
+  // Its output ends with the last of the processes.
+  await gateway.ended();
+  const stopped = gateway.logs().filter(({ msg }) => msg === "stopped");
+  expect(stopped).toEqual([
+    expect.objectContaining({ clean: true }),
+    expect.objectContaining({ clean: true }),
+  ]);
+});
+
+// node:cluster keeps a connection open that a worker was handed, until the worker says that it has it.
+test("connections that a stalled worker was handed end when it is killed; none is left hanging", async () => {
+  const gateway = await startGatewayProcess({
+    redisUrl: redis.url,
+    upstreamUrl: generator.url,
+    config: WORKERS,
+  });
+  onTestFinished(() => gateway.stop());
+  await until(() => gateway.logs().some(({ msg }) => msg === "one more process listens"), "the second one");
+  const [second] = await workersOf(gateway.pid);
+  process.kill(second!, "SIGSTOP");
+  const clients = await Promise.all(Array.from({ length: 4 }, () => rawClient(gateway.url)));
+  onTestFinished(() => {
+    for (const client of clients) client.close();
+  });
+  for (const client of clients) {
+    client.send("GET /api/v1/credits HTTP/1.1\r\nHost: gateway.test\r\nConnection: close\r\n\r\n");
+  }
+  await until(
+    () => clients.filter((client) => heads(client.received()).length === 1).length === 3,
+    "the other worker to have answered all but one",
+  );
+  process.kill(second!, "SIGKILL");
+  await Promise.all(clients.map((client) => client.ended()));
+  expect(clients.filter((client) => heads(client.received()).length === 1)).toHaveLength(3);
 });
 
 test("a log level, an edited file and SIGHUP reach both processes", async () => {

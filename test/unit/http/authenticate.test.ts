@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import { describe, expect, test } from "vitest";
+import { describe, expect, test, vi } from "vitest";
 import { dropOldest } from "../../../src/core/bounded.ts";
 import { createAuthenticator } from "../../../src/http/authenticate.ts";
 
@@ -181,6 +181,25 @@ describe("too many unknown keys from one address", () => {
     auth.advance(1);
     await tryUnknown(auth, 3);
     expect(await auth.attempt("Bearer sk_x")).toMatchObject({ code: 2005 });
+  });
+
+  // Guarantee: the limit is one of a minute, whatever the machine's clock does.
+  test("a step of the machine's clock neither prolongs nor ends it", async () => {
+    vi.useFakeTimers({ toFake: ["Date"], now: Date.UTC(2026, 0, 1) });
+    try {
+      const authenticator = createAuthenticator<string>({
+        lookup: async () => undefined,
+        unknownPerMinute: () => 1,
+      });
+      await authenticator.authenticate("Bearer sk_x", ADDRESS);
+      for (const hours of [-1, 1]) {
+        vi.setSystemTime(Date.UTC(2026, 0, 1, hours));
+        const identity = await authenticator.authenticate("Bearer sk_x", ADDRESS);
+        expect(identity).toMatchObject({ refusal: { code: 2005, retryAfterSeconds: 60 } });
+      }
+    } finally {
+      vi.useRealTimers();
+    }
   });
 
   test("tokens without sk_ count as well, and missing ones do not", async () => {
