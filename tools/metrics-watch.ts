@@ -24,6 +24,8 @@ export const WATCH: Readonly<Record<string, string>> = {
   tollgate_store_call_duration_seconds: "p99 of `admit` near `store.command_timeout`: `TollgateStoreSlow`",
   tollgate_store_up: "0: `TollgateStoreDegraded`",
   tollgate_store_outbox_entries: "above 0 for long: `TollgateSettlementsWaiting`",
+  tollgate_store_outbox_other_store_entries:
+    "any: charges wait for a store that the gateway no longer uses; see `TollgateSettlementsWaiting`",
   tollgate_open_requests: "holds above 5 minutes, tasks above 30: `TollgateStuckHolds`, `TollgateStuckTasks`",
   tollgate_open_requests_oldest_seconds: "the same, as one number",
   tollgate_sweeper_lag_seconds: "some seconds are normal; minutes: `TollgateSweeperLag`",

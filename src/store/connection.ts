@@ -9,7 +9,7 @@ import { createDeadlines, TIMED_OUT } from "./deadlines.ts";
 import { type Journal, memoryJournal } from "./journal.ts";
 import { META } from "./names.ts";
 import { createOutage, probeOnOwnConnection } from "./outage.ts";
-import { createOutbox, isFinal, type Settlement } from "./outbox.ts";
+import { createOutbox, isFinal, type Settlement, settle } from "./outbox.ts";
 import { BATCHED, defineScripts, type Item, type Reply, scriptSource, type Verb } from "./scripts.ts";
 
 const RETRY_AFTER_SECONDS = 2;
@@ -121,7 +121,10 @@ export function createConnection(options: ConnectionOptions) {
     log,
     journal,
     settleWithinMs: options.settleWithinMs ?? (() => SETTLE_WITHIN_MS),
-    changed: (entries) => metrics.outbox.set(entries),
+    changed({ entries, ofOtherStores }) {
+      metrics.outbox.set(entries);
+      metrics.outboxOfOtherStores.set(ofOtherStores);
+    },
   });
   let facts: StoreFacts | undefined;
   const batched = createBatcher({
@@ -135,6 +138,9 @@ export function createConnection(options: ConnectionOptions) {
   /** Why there is no connection, in Redis's or the system's words. */
   let lastError = NOT_CONNECTED;
 
+  /** The store's clock as well as this process knows it, Unix ms. */
+  const nowMs = (): number => Math.floor(monotonicMs() + offsetMs);
+
   const breaker = createBreaker({
     log,
     reconnect: () => redis.disconnect(true),
@@ -142,7 +148,7 @@ export function createConnection(options: ConnectionOptions) {
       metrics.storeUp.set(open ? 0 : 1);
       if (!open) outage.over();
       // What was put there after the probe had emptied it must not wait for the next outage.
-      if (!open && outbox.size() > 0) breaker.trip("a settlement is unanswered");
+      if (!open && outbox.sizeFor(facts?.id) > 0) breaker.trip("a settlement is unanswered");
     },
     async probe() {
       if (redis.status === "wait" || redis.status === "end") await redis.connect().catch(() => undefined);
@@ -152,7 +158,7 @@ export function createConnection(options: ConnectionOptions) {
       const [, storeNowMs] = await scripts.probe([probeName], ["", "", PROBE_LIFETIME_MS]);
       learn(Number(storeNowMs), sentAtMs);
       await learnFacts();
-      await outbox.flush(scripts);
+      await outbox.flush({ scripts, storeId: facts?.id, nowMs });
     },
   });
   metrics.storeUp.set(0);
@@ -196,7 +202,13 @@ export function createConnection(options: ConnectionOptions) {
   // A policy that is changed under us is as bad as one that was there at the start.
   const watch = setInterval(() => {
     if (breaker.isOpen()) return;
-    learnFacts().catch((error: Error) => breaker.trip(error.message));
+    const before = facts?.id;
+    learnFacts().then(
+      () => {
+        if (facts?.id !== before) breaker.trip("the store has another id");
+      },
+      (error: Error) => breaker.trip(error.message),
+    );
   }, FACTS_EVERY_MS).unref();
   void outbox.watch(() => breaker.trip("settlements to replay"));
 
@@ -214,6 +226,18 @@ export function createConnection(options: ConnectionOptions) {
     if (breaker.isOpen()) throw unavailable("open", undefined);
   }
 
+  /** Runs one verb. */
+  function call(verb: Verb, keys: readonly string[], args: readonly (string | number)[]): Promise<Reply> {
+    if (breaker.isOpen()) return Promise.reject(unavailable("open", undefined));
+    if (BATCHED.has(verb)) return batched(verb, keys, args);
+    const startedMs = performance.now();
+    return scripts[verb](keys, args)
+      .catch((error: unknown) => {
+        throw failed(error);
+      })
+      .finally(() => metrics.storeSeconds.observe({ verb }, (performance.now() - startedMs) / 1000));
+  }
+
   return {
     redis,
     scripts,
@@ -222,20 +246,9 @@ export function createConnection(options: ConnectionOptions) {
     metrics,
     commandTimeoutMs,
     facts: () => facts,
-    /** The store's clock as well as this process knows it, Unix ms. */
-    nowMs: () => monotonicMs() + offsetMs,
+    nowMs,
     requireUsable,
-    /** Runs one verb. */
-    call(verb: Verb, keys: readonly string[], args: readonly (string | number)[]): Promise<Reply> {
-      if (breaker.isOpen()) return Promise.reject(unavailable("open", undefined));
-      if (BATCHED.has(verb)) return batched(verb, keys, args);
-      const startedMs = performance.now();
-      return scripts[verb](keys, args)
-        .catch((error: unknown) => {
-          throw failed(error);
-        })
-        .finally(() => metrics.storeSeconds.observe({ verb }, (performance.now() - startedMs) / 1000));
-    },
+    call,
     /** Runs one plain command under the same breaker. */
     async command<T>(run: (redis: Redis) => Promise<T>): Promise<T> {
       requireUsable();
@@ -247,10 +260,19 @@ export function createConnection(options: ConnectionOptions) {
     },
     /** Which outage this is, if Redis is away: then requests of keys seen good may pass unmetered. */
     outage: outage.current,
+    /**
+     * Sends a settlement to the store that admitted its request.
+     * @throws also when the present store is another: then it has to wait for its own
+     */
+    async settle(settlement: Settlement): Promise<Reply> {
+      if (settlement.storeId !== facts?.id && settlement.storeId !== undefined)
+        throw new Error("the request was admitted by another store");
+      return settle(call, settlement);
+    },
     /** Keeps a settlement until the store has answered it. Resolves once it is on disk. */
     async defer(settlement: Settlement): Promise<void> {
       const kept = outbox.put(settlement);
-      if (!breaker.isOpen()) breaker.trip("a settlement is unanswered");
+      if (!breaker.isOpen() && outbox.sizeFor(facts?.id) > 0) breaker.trip("a settlement is unanswered");
       await kept;
     },
     async close(): Promise<void> {

@@ -1,8 +1,9 @@
 import { randomBytes } from "node:crypto";
-import { readdirSync, readFileSync, renameSync, rmSync, statSync } from "node:fs";
+import { readdirSync, renameSync, rmSync, statSync } from "node:fs";
 import { hostname } from "node:os";
 import { dirname, join } from "node:path";
 import type { Logger } from "../telemetry/log.ts";
+import { readJournalFile } from "./journal-lines.ts";
 import type { Settlement } from "./outbox.ts";
 
 /** A file that has not been touched for this long belongs to nobody; a living gateway touches its own far oftener. */
@@ -42,11 +43,23 @@ export function createTakeOver(folder: string, log: Logger) {
 
   async function lookAt(name: string, path: string, store: string, keep: Keep): Promise<void> {
     if (!hasEnded(name, path)) return;
-    const lines = readLines(path, log);
-    const other = lines.find((line) => line.store !== undefined && line.store !== store);
-    if (!other) return adopt(path, lines, keep);
+    const { settlements, laterFormat } = readJournalFile(path, log);
+    if (laterFormat !== undefined) {
+      if (said.get(name) === LATER_FORMAT) return;
+      said.set(name, LATER_FORMAT);
+      log.error({ file: name, format: laterFormat }, LATER_FORMAT);
+      return;
+    }
+    const other = settlements.find(({ storeId }) => storeId !== undefined && storeId !== store);
+    // Lines of earlier releases do not say to which store they are owed; from here on they do.
+    if (!other)
+      return adopt(
+        path,
+        settlements.map((each) => ({ ...each, storeId: store })),
+        keep,
+      );
     said.set(name, notOf(store));
-    log.warn({ file: name, store: other.store, own_store: store }, OF_ANOTHER_STORE);
+    log.warn({ file: name, store: other.storeId, own_store: store }, OF_ANOTHER_STORE);
   }
 
   return async (store: string, keep: Keep): Promise<void> => {
@@ -69,6 +82,9 @@ const OF_ANOTHER_STORE =
   "a journal file is of another store and is left alone; start a gateway with the REDIS_URL of that store on this " +
   "folder, or delete the file: what it holds is then never charged";
 
+const LATER_FORMAT =
+  "a journal file was written by a later release and is left alone; start a gateway of that release on this folder";
+
 /**
  * Claims a file by renaming it, so that of two that look at it only one has it; makes what is in it our own, and only
  * then removes it: an end in between replays it twice, no harm. If it fails, the file has its old name again.
@@ -89,7 +105,7 @@ async function adopt(path: string, settlements: readonly Settlement[], keep: Kee
 }
 
 /** Its process is no more; or it has long been silent, whoever has its host name and process id now. */
-function hasEnded(name: string, path: string): boolean {
+export function hasEnded(name: string, path: string): boolean {
   const [, host, pid] = NAME.exec(name) ?? [];
   if (host === hostname() && Number(pid) !== process.pid && !isAlive(Number(pid))) return true;
   const { mtimeMs = Date.now() } = statSync(path, { throwIfNoEntry: false }) ?? {};
@@ -103,22 +119,4 @@ function isAlive(pid: number): boolean {
   } catch (error) {
     return (error as NodeJS.ErrnoException).code === "EPERM";
   }
-}
-
-/** A settlement as it stands in a file. Lines of earlier releases do not say to which store it is owed. */
-type Line = Settlement & { store?: string };
-
-/** The lines of a journal file; one may be cut where its writer ended. */
-function readLines(path: string, log: Logger): Line[] {
-  return readFileSync(path, "utf8")
-    .split("\n")
-    .flatMap((text) => {
-      if (text === "") return [];
-      try {
-        return [JSON.parse(text) as Line];
-      } catch {
-        log.warn({ file: path }, "the journal ends in half a line; its request's hold ends at the due time");
-        return [];
-      }
-    });
 }

@@ -1,10 +1,10 @@
-import { mkdirSync, rmSync } from "node:fs";
-import { type FileHandle, open, stat } from "node:fs/promises";
 import type { Logger } from "../telemetry/log.ts";
-import { createTakeOver, newFile, openHere } from "./journal-files.ts";
+import { createJournalFile, type JournalFile } from "./journal-file.ts";
+import { createTakeOver } from "./journal-files.ts";
+import { lineOf } from "./journal-lines.ts";
 import type { Settlement } from "./outbox.ts";
 
-/** A living gateway touches its file this often, so that others can tell it from one that ended. */
+/** A living gateway touches its files this often, so that others can tell it from one that ended. */
 const SIGN_OF_LIFE_MS = 10_000;
 
 /** What the journal asks of its outbox. */
@@ -23,23 +23,18 @@ export interface Journal {
    */
   watch(owner: JournalOwner): Promise<void>;
   /**
-   * Says which store has what is settled here, and looks for what ended gateways owe it.
-   * @param storeId the store's own; each line has it from now on
+   * Says which store this gateway uses now, and looks for what ended gateways owe it.
    * @returns resolves after the look; at once if that is known already
    */
   attach(storeId: string): Promise<void>;
   /** Resolves once the settlement is on disk. Those that come together share one flush to disk. */
   append(settlement: Settlement): Promise<void>;
-  /** Every settlement so far has been answered: forgets them. */
-  clear(): Promise<void>;
+  /**
+   * Every settlement of this store so far has been answered: forgets them, and those that were put without a store.
+   * Lines of other stores stay.
+   */
+  clear(storeId: string | undefined): Promise<void>;
   close(): Promise<void>;
-}
-
-/** A line to write, or undefined to forget all that came before. */
-interface Job {
-  text: string | undefined;
-  resolve(): void;
-  reject(error: unknown): void;
 }
 
 /** Without a disk: what waits is lost with the process. For tools that settle nothing, and for tests. */
@@ -52,9 +47,9 @@ export const memoryJournal: Journal = {
 };
 
 /**
- * The settlements that wait for the store, on disk, so that a charge outlives the process that owes it. Each gateway
- * has a file of its own in a folder that several may share; the file of one that has ended is taken over by another.
- * Replaying is safe: each script has the effect of once.
+ * The settlements that wait for their store, on disk, so that a charge outlives the process that owes it. Each gateway
+ * has files of its own in a folder that several may share, one per store; the files of one that has ended are taken
+ * over by another. Replaying is safe: each script has the effect of once.
  * @param options.signOfLifeMs for tests
  * @throws when the folder cannot be written
  */
@@ -63,48 +58,31 @@ export async function openJournal(
   log: Logger,
   options: { signOfLifeMs?: number } = {},
 ): Promise<Journal> {
-  mkdirSync(folder, { recursive: true });
-  let file = newFile(folder);
-  let handle: FileHandle = await open(file, "ax", 0o600);
-  openHere.add(file);
+  /** By the store's id; empty for settlements without one. */
+  const files = new Map<string, JournalFile>();
+  /** Made at the start, to try the folder; the first store that needs a file has it. */
+  const first = createJournalFile(folder);
+  await first.open();
+  let unused: JournalFile | undefined = first;
   let timer: NodeJS.Timeout | undefined;
   /** The store's id. Until it is known, nothing of others is touched: it may be owed to another store. */
   let store: string | undefined;
-  let jobs: Job[] = [];
-  let writing = false;
-  /** A write that failed may have left half a line, which must not take the next one with it. */
-  let torn = false;
 
-  /** Does what waits, in order: a line that comes after a `clear` is written after it. */
-  async function write(): Promise<void> {
-    writing = true;
-    while (jobs.length > 0) {
-      const batch = jobs;
-      jobs = [];
-      const lastClear = batch.findLastIndex(({ text }) => text === undefined);
-      const lines = batch.slice(lastClear + 1).map(({ text }) => text);
-      try {
-        if (lastClear >= 0) await handle.truncate(0);
-        await handle.appendFile((torn ? "\n" : "") + lines.join(""));
-        await handle.datasync();
-        torn = false;
-        for (const { resolve } of batch) resolve();
-      } catch (error) {
-        torn = true;
-        for (const { reject } of batch) reject(error);
-      }
+  /** The file of a store. One whose store is owed nothing any more is used again, so there are as few as can be. */
+  function fileOf(storeId: string): JournalFile {
+    let file = files.get(storeId) ?? unused;
+    unused = undefined;
+    if (!file) {
+      const free = files.entries().find(([, one]) => one.isEmpty());
+      if (free) files.delete(free[0]);
+      file = free?.[1] ?? createJournalFile(folder);
     }
-    writing = false;
+    files.set(storeId, file);
+    return file;
   }
 
-  const enqueue = (text: string | undefined): Promise<void> =>
-    new Promise((resolve, reject) => {
-      jobs.push({ text, resolve, reject });
-      if (!writing) void write();
-    });
-
-  const append = ({ requestId, atMs, untilMs, verb, keys, args, own }: Settlement): Promise<void> =>
-    enqueue(`${JSON.stringify({ store, requestId, atMs, untilMs, verb, keys, args, own })}\n`);
+  const append = (settlement: Settlement): Promise<void> =>
+    fileOf(settlement.storeId ?? "").append(lineOf(settlement));
 
   const takeFiles = createTakeOver(folder, log);
 
@@ -119,27 +97,20 @@ export async function openJournal(
     });
   }
 
-  /** Touches the file. A gateway that was paused for long finds that another has taken it: then it begins anew. */
-  async function signOfLife(owner: JournalOwner): Promise<void> {
-    const now = new Date();
-    await handle.utimes(now, now);
-    const [mine, there] = [await handle.stat(), await stat(file).catch(() => undefined)];
-    if (there?.ino === mine.ino) return;
-    const [lost, next] = [handle, newFile(folder)];
-    mkdirSync(folder, { recursive: true });
-    handle = await open(next, "ax", 0o600);
-    openHere.add(next);
-    openHere.delete(file);
-    file = next;
-    await lost.close();
-    await Promise.all([...owner.waiting()].map(append));
+  async function signsOfLife(owner: JournalOwner): Promise<void> {
+    await unused?.signOfLife();
+    for (const [storeId, file] of files) {
+      if (!(await file.signOfLife())) continue;
+      const lost = [...owner.waiting()].filter((settlement) => (settlement.storeId ?? "") === storeId);
+      await Promise.all(lost.map(append));
+    }
   }
 
   let looking: Promise<void> = Promise.resolve();
   /** One after the other: a look that `attach` asks for must not be one that began before the store was known. */
   const look = (owner: JournalOwner): Promise<void> => {
     looking = looking
-      .then(() => signOfLife(owner))
+      .then(() => signsOfLife(owner))
       .then(() => takeOver(owner))
       .catch((error: unknown) => log.error({ err: error, folder }, "the journal cannot be kept"));
     return looking;
@@ -158,15 +129,15 @@ export async function openJournal(
       if (watching) await look(watching);
     },
     append,
-    clear: () => enqueue(undefined),
+    async clear(storeId) {
+      const ids = storeId === undefined ? [""] : ["", storeId];
+      await Promise.all(ids.map((id) => files.get(id)?.clear()));
+    },
     async close() {
       clearInterval(timer);
       watching = undefined;
       await looking;
-      openHere.delete(file);
-      const { size } = await handle.stat();
-      await handle.close();
-      if (size === 0) rmSync(file, { force: true });
+      await Promise.all([unused, ...files.values()].map((file) => file?.close()));
     },
   };
 }

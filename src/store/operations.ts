@@ -14,6 +14,8 @@ export interface Generation {
   holdMs: number;
   /** How long its record is kept after its end, ms; fixed here, so that gateways need not agree on it. */
   retentionMs: number;
+  /** The store that was asked to admit it, set there: nothing of it is settled in another. */
+  storeId?: string | undefined;
   idempotency?: { digest: string; fingerprint: string };
 }
 

@@ -1,7 +1,7 @@
 import { hash } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
-import { type Redis, ReplyError } from "ioredis";
+import type { Redis } from "ioredis";
 import { ScriptCall } from "./script-call.ts";
 
 /** The verbs, each `lua/<verb>.lua`. Their headers say what KEYS, ARGV and replies are. */
@@ -48,6 +48,11 @@ export type Scripts = Record<
    */
   batch(verb: Verb, items: readonly Item[]): Promise<(Reply | Error)[]>;
 };
+
+/** What one item of a call met in its script, as lua/batch.lua says it; any other error is about the whole call. */
+export class ItemError extends Error {
+  override readonly name = "ReplyError";
+}
 
 const FOLDER = join(import.meta.dirname, "../../lua");
 
@@ -141,5 +146,5 @@ const SHARED = 2;
 /** The replies of one call, as lua/batch.lua writes them. */
 function repliesOf(text: unknown): (Reply | Error)[] {
   const replies = JSON.parse(text as string) as (Reply | { err: string })[];
-  return replies.map((reply) => (Array.isArray(reply) ? reply : new ReplyError(reply.err)));
+  return replies.map((reply) => (Array.isArray(reply) ? reply : new ItemError(reply.err)));
 }

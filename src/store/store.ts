@@ -24,7 +24,7 @@ import type {
   Observed,
   Store,
 } from "./operations.ts";
-import { isFinal, type Settlement, settle } from "./outbox.ts";
+import { isFinal, type Settlement } from "./outbox.ts";
 import type { Reply } from "./scripts.ts";
 
 /** How long an unsent VOID stands in the way of its ADMIT; far beyond any `not_after`. */
@@ -69,7 +69,8 @@ export function createStore(connection: Connection, nowMs?: () => number): Store
     const { key, requestId, idempotency } = generation;
     return {
       requestId,
-      atMs: Date.now(),
+      storeId: generation.storeId,
+      atMs: connection.nowMs(),
       settleWithinMs: settleWithinMs(generation),
       verb: "void" as const,
       keys: voidKeys(key, requestId, idempotency?.digest),
@@ -95,6 +96,7 @@ export function createStore(connection: Connection, nowMs?: () => number): Store
 
     async admit(generation, tiers) {
       connection.requireUsable();
+      generation.storeId = connection.facts()?.id;
       const keys = admitKeys(generation);
       const ask = (): Promise<Reply> => {
         const notAfterMs = Math.floor((nowMs?.() ?? connection.nowMs()) + connection.commandTimeoutMs);
@@ -125,7 +127,8 @@ export function createStore(connection: Connection, nowMs?: () => number): Store
       const args = bindArgs(now(), tiers, generation, task);
       const settlement: Settlement = {
         requestId,
-        atMs: Date.now(),
+        storeId: generation.storeId,
+        atMs: connection.nowMs(),
         settleWithinMs: settleWithinMs(generation),
         verb: "bind",
         keys,
@@ -134,7 +137,7 @@ export function createStore(connection: Connection, nowMs?: () => number): Store
       };
       if (cluster()) settlement.own = [[claimName(taskId)], [now(), "", requestId]];
       try {
-        const reply = await settle(call, settlement);
+        const reply = await connection.settle(settlement);
         countBinding(reply, price);
         return reply[0] as Binding;
       } catch {
@@ -146,7 +149,7 @@ export function createStore(connection: Connection, nowMs?: () => number): Store
     async giveBack(generation, tiers) {
       const settlement = voiding(generation, "refused", tiers);
       try {
-        const reply = await settle(call, settlement);
+        const reply = await connection.settle(settlement);
         settlement.settled(reply);
         return stateOf(reply);
       } catch {

@@ -213,6 +213,11 @@ function storeMetrics(registers: Registry[]) {
       help: "Settlements that wait for the store to answer again.",
       registers,
     }),
+    outboxOfOtherStores: new Gauge({
+      name: "tollgate_store_outbox_other_store_entries",
+      help: "Those of the waiting settlements that are owed to another store than the one in use.",
+      registers,
+    }),
   };
 }
 

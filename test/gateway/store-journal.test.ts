@@ -6,10 +6,14 @@ import { afterAll, afterEach, beforeAll, beforeEach, expect, inject, test } from
 import { type Connection, createConnection, readFacts } from "../../src/store/connection.ts";
 import { openJournal } from "../../src/store/journal.ts";
 import { META } from "../../src/store/names.ts";
+import type { Generation } from "../../src/store/operations.ts";
+import { createStore } from "../../src/store/store.ts";
 import { createLogger } from "../../src/telemetry/log.ts";
 import { createMetrics } from "../../src/telemetry/metrics.ts";
-import { createStage, openConnection } from "../support/store.ts";
-import { givenRedis, type TestRedis } from "../support/store-stage.ts";
+import { startFaultProxy } from "../support/fault-proxy.ts";
+import { createStage, newTask, openConnection, TIERS, taskOf } from "../support/store.ts";
+import { COMMAND_TIMEOUT_MS, givenRedis, type TestRedis } from "../support/store-stage.ts";
+import { until } from "../support/until.ts";
 
 let other: TestRedis;
 let folder: string;
@@ -22,12 +26,24 @@ beforeEach(async () => {
 });
 afterEach(() => rm(folder, { recursive: true, force: true }));
 
+/** Longer than any test: half of it is how long a settlement may wait. */
+const HOUR = { retentionMs: 3_600_000 };
+
+const journalText = async (folder: string): Promise<string> => {
+  const names = (await readdir(folder)).filter((name) => name.endsWith(".ndjson"));
+  return (await Promise.all(names.map((name) => readFile(join(folder, name), "utf8")))).join("");
+};
+
 /** The store's side of a gateway on this journal folder, once it is usable. */
-async function givenConnection(redisUrl: string, logs: string[] = []): Promise<Connection> {
+async function givenConnection(
+  redisUrl: string,
+  logs: string[] = [],
+  commandTimeoutMs = 5000,
+): Promise<Connection> {
   const log = createLogger("warn", { write: (line) => void logs.push(line) });
   const connection = createConnection({
     redisUrl,
-    commandTimeoutMs: 5000,
+    commandTimeoutMs,
     partitions: 64,
     journal: await openJournal(folder, log),
     log,
@@ -60,6 +76,60 @@ test("a gateway of another Redis leaves a dead gateway's charges to one of the r
   expect(await stage.held(key)).toBe(0);
   await Promise.all([wrong, right, owed].map((connection) => connection.close()));
   expect(await readdir(folder)).toEqual([]);
+});
+
+// Guarantee: while another Redis answers at the same address, nothing of this one's is sent there, in memory as on disk.
+test("charges of a live gateway wait for the Redis that admitted them while another answers at its address", async () => {
+  const first = await givenRedis();
+  const proxy = await startFaultProxy(first.port);
+  const connection = await givenConnection(proxy.url, [], COMMAND_TIMEOUT_MS);
+  try {
+    const stage = createStage(await openConnection(first.url), { clock: "redis", partition: 3 });
+    const store = createStore(connection);
+    const waiting = stage.request(await stage.givenKey(), HOUR);
+    const running = stage.request(await stage.givenKey(), HOUR);
+    for (const generation of [waiting, running]) await store.admit(generation, TIERS);
+    const bind = (generation: Generation): Promise<unknown> =>
+      store.bind(generation, newTask(taskOf(generation)), TIERS);
+
+    // One waits when the other Redis appears; one comes from its upstream while that is there.
+    await proxy.steer({ connections: "refuse" });
+    expect(await bind(waiting)).toBeUndefined();
+    proxy.pointTo(other.port);
+    await proxy.heal();
+    await connection.breaker.closed();
+    expect(await bind(running)).toBeUndefined();
+    expect(connection.breaker.isOpen(), "what waits for another store keeps nobody out").toBe(false);
+    for (const { requestId } of [waiting, running])
+      expect(await other.client.keys(`*${requestId}*`)).toEqual([]);
+    const { values } = await connection.metrics.outboxOfOtherStores.get();
+    expect(values[0]?.value).toBe(2);
+
+    // What belongs to the other Redis settles there meanwhile, and clears nothing of the first one's.
+    const there = createStage(await openConnection(other.url), { clock: "redis", partition: 4 });
+    const generation = there.request(await there.givenKey(), HOUR);
+    await store.admit(generation, TIERS);
+    proxy.strike("drop_reply", "bind");
+    expect(await bind(generation)).toBeUndefined();
+    await connection.breaker.closed();
+    expect(await there.credits(generation.key)).toMatchObject({ balance: 990 });
+    await there.connection.close();
+    const text = await journalText(folder);
+    expect(text).toContain(waiting.requestId);
+    expect(text).toContain(running.requestId);
+    expect(text).not.toContain(generation.requestId);
+
+    proxy.pointTo(first.port);
+    await until(() => !connection.breaker.isOpen() && connection.outbox.size() === 0);
+    for (const { key } of [waiting, running])
+      expect(await stage.credits(key)).toMatchObject({ balance: 990, totalUsed: 10 });
+    expect(await journalText(folder)).toBe("");
+    await stage.connection.close();
+  } finally {
+    await connection.close();
+    await proxy.stop();
+    await first.stop();
+  }
 });
 
 test("what waits says to which store it is owed", async () => {

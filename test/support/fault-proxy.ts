@@ -53,6 +53,7 @@ interface PendingStrike {
 /** A TCP proxy in front of Redis that can be made to fail in every way a network can, while it runs. */
 export async function startFaultProxy(targetPort: number) {
   let faults: Faults = { ...HEALTHY };
+  let target = targetPort;
   let stalled = Promise.withResolvers<void>();
   stalled.resolve();
   const links = new Set<Link>();
@@ -71,7 +72,7 @@ export async function startFaultProxy(targetPort: number) {
       client.resetAndDestroy();
       return;
     }
-    const link = openLink(client, targetPort, {
+    const link = openLink(client, target, {
       faults: () => faults,
       stalled: () => stalled.promise,
       takeStrike,
@@ -103,6 +104,11 @@ export async function startFaultProxy(targetPort: number) {
     steer,
     /** Everything as at the start; connections that lost bytes stay dead. */
     heal: () => steer(HEALTHY),
+    /** From now on another server is behind this address; connections to the one before are reset. */
+    pointTo(port: number): void {
+      target = port;
+      for (const link of links) link.reset();
+    },
     /** Hits the next command of that label, with all its items: a script's verb, or a Redis command in small letters. */
     strike(kind: StrikeKind, label: string): Strike {
       const hit = Promise.withResolvers<void>();

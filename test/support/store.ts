@@ -6,7 +6,7 @@ import { packTiers, voidKeys } from "../../src/store/calls.ts";
 import { type Connection, createConnection } from "../../src/store/connection.ts";
 import { accountNames, type KeyRef, keyRef, partitionNames, requestName } from "../../src/store/names.ts";
 import type { Generation, KnownTask, NewTask } from "../../src/store/operations.ts";
-import type { Settlement } from "../../src/store/outbox.ts";
+import { type Settlement, settle } from "../../src/store/outbox.ts";
 import type { Reply, Scripts, Verb } from "../../src/store/scripts.ts";
 import { createStore } from "../../src/store/store.ts";
 import { createSweeps } from "../../src/store/sweeps.ts";
@@ -95,7 +95,13 @@ export function createStage(
     if (!noted) throw new Error("a settlement was deferred though the store is there");
     deferred = settlement;
   }
-  const connected = { ...connection, call, defer, nowMs: () => clock.nowMs };
+  const connected = {
+    ...connection,
+    call,
+    defer,
+    settle: (settlement: Settlement) => settle(call, settlement),
+    nowMs: () => clock.nowMs,
+  };
   const nowMs = options.clock === "redis" ? undefined : () => clock.nowMs;
   const store = createStore(connected, nowMs);
   const sweeps = createSweeps(connected, () => 90_000, nowMs);

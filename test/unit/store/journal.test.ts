@@ -46,7 +46,12 @@ function leave(folder: string, text: string, pid: number = endedProcess()): void
   writeFileSync(join(folder, `${hostname()}.${pid}.0123abcd.ndjson`), text);
 }
 
-const settlement = (requestId: string): Settlement => ({ ...bind, requestId, atMs: Date.now() });
+const settlement = (requestId: string, storeId?: string): Settlement => ({
+  ...bind,
+  requestId,
+  storeId,
+  atMs: Date.now(),
+});
 /** As it stands in a file; lines of earlier releases do not say to which store they are owed. */
 const line = (requestId: string, store?: string): string =>
   `${JSON.stringify({ store, ...settlement(requestId) })}\n`;
@@ -295,7 +300,7 @@ describe("the journal", () => {
     const watched = journal.watch({ waiting: () => [], take: (taken) => (known += taken.length) });
     // As the first probe does: nothing waits as far as it knows, so it clears.
     while (known === 0) {
-      await journal.clear();
+      await journal.clear(OURS);
       if (known === 0) await new Promise((resolve) => setImmediate(resolve));
     }
     await watched;
@@ -307,11 +312,11 @@ describe("the journal", () => {
     const folder = givenFolder();
     const journal = await openJournal(folder, givenLog().log, { signOfLifeMs: 5 });
     await journal.attach(OURS);
-    await journal.append(settlement("r1"));
-    await journal.watch({ waiting: () => [settlement("r1")], take: () => undefined });
+    await journal.append(settlement("r1", OURS));
+    await journal.watch({ waiting: () => [settlement("r1", OURS)], take: () => undefined });
     rmSync(join(folder, readdirSync(folder)[0]!));
     await vi.waitFor(() => expect(textIn(folder)).toContain('"requestId":"r1"'));
-    await journal.append(settlement("r2"));
+    await journal.append(settlement("r2", OURS));
     expect(textIn(folder)).toContain('"requestId":"r2"');
     expect(textIn(folder).match(/"store":"store-1"/g)).toHaveLength(2);
     await journal.close();
@@ -321,6 +326,7 @@ describe("the journal", () => {
     const folder = givenFolder();
     const { log, lines } = givenLog();
     const journal = await openJournal(folder, log, { signOfLifeMs: 5 });
+    await journal.append(settlement("r1"));
     await journal.watch({ waiting: () => [settlement("r1")], take: () => undefined });
     rmSync(folder, { recursive: true });
     await vi.waitFor(() => expect(existsSync(folder) && textIn(folder)).toContain('"requestId":"r1"'));
@@ -335,13 +341,52 @@ describe("the journal", () => {
     const folder = givenFolder();
     const journal = await openJournal(folder, givenLog().log);
     const before = journal.append(settlement("r1"));
-    const cleared = journal.clear();
+    const cleared = journal.clear(undefined);
     const after = journal.append(settlement("r2"));
     await Promise.all([before, cleared, after]);
     expect(textIn(folder).match(/"requestId":"r\d"/g)).toEqual(['"requestId":"r2"']);
-    await journal.clear();
+    await journal.clear(undefined);
     await journal.close();
     expect(readdirSync(folder)).toEqual([]);
+  });
+
+  // Guarantee: what one store has answered is forgotten, and no line that another store is owed.
+  test("keeps each store's settlements in a file of its own, and clears that of one store only", async () => {
+    const folder = givenFolder();
+    const journal = await openJournal(folder, givenLog().log);
+    await Promise.all([
+      journal.append(settlement("r1", "store-1")),
+      journal.append(settlement("r2", "store-2")),
+      journal.append(settlement("r3", "store-1")),
+    ]);
+    expect(readdirSync(folder)).toHaveLength(2);
+    await journal.clear("store-1");
+    expect(textIn(folder).match(/"requestId":"r\d"/g)).toEqual(['"requestId":"r2"']);
+    // The file that is empty is the next store's.
+    await journal.append(settlement("r4", "store-3"));
+    expect(readdirSync(folder)).toHaveLength(2);
+    await journal.clear("store-2");
+    await journal.clear("store-3");
+    await journal.close();
+    expect(readdirSync(folder)).toEqual([]);
+  });
+
+  test("says its format, and leaves a file of a later release alone", async () => {
+    const folder = givenFolder();
+    const journal = await openJournal(folder, givenLog().log);
+    await journal.append(settlement("r1", OURS));
+    expect(JSON.parse(textIn(folder))).toMatchObject({ format: 2, store: OURS, requestId: "r1" });
+    await journal.close();
+
+    const later = givenFolder();
+    const text = line("r1", OURS) + line("r2", OURS).replace("{", '{"format":3,');
+    leave(later, text);
+    const { log, lines } = givenLog();
+    const next = await openJournal(later, log);
+    expect(await adopted(next)).toEqual([]);
+    await next.close();
+    expect(textIn(later)).toBe(text);
+    expect(lines.filter((each) => each.includes("later release"))).toHaveLength(1);
   });
 
   test("holds a hundred settlements that come at once, each whole", async () => {
