@@ -14,6 +14,7 @@ import { createSeenTasks, type Gateway } from "./routes/gateway.ts";
 import { createOperators } from "./routes/operators.ts";
 import { createRefusedKeys } from "./routes/refused.ts";
 import { createServe } from "./routes/serve.ts";
+import { createUtilityRate } from "./routes/utility-rate.ts";
 import { createConnection } from "./store/connection.ts";
 import { openJournal } from "./store/journal.ts";
 import { addRefusals } from "./store/refusals.ts";
@@ -104,6 +105,7 @@ export async function startGateway(loaded: Loaded, log: Logger, role: Role = ALO
     }),
     clientAddress: (peer, forwardedFor) => addresses(live.config())(peer, forwardedFor),
     refusedKeys: createRefusedKeys(),
+    utilityRate: createUtilityRate(),
     goodKeys: new WeakSet(),
     seenTasks: createSeenTasks(),
     unmeteredTasks: createSeenTasks(),

@@ -28,6 +28,8 @@ export const gatewaySubject = (tree: Tree, options: GatewayOptions = {}): Subjec
   start: (world) => startGateway(world, tree, options),
 });
 
+const RATE = "utility_requests_per_second";
+
 /** Starts `src/main.ts` and waits until it is ready. */
 export async function startGateway(
   world: World,
@@ -36,9 +38,14 @@ export async function startGateway(
 ): Promise<RunningSubject> {
   const home = join(world.folder, "gateway");
   mkdirSync(home, { recursive: true });
+  // Few keys poll here as many do elsewhere. Older trees have no such limit, and refuse settings that they do not know.
+  const hasRate = readFileSync(join(tree.root, "src/config/schema.ts"), "utf8").includes(RATE);
+  const settings = [`host: 127.0.0.1, port: ${await freePort()}, drain_delay: 0s, drain_timeout: 2s`];
+  if (hasRate) settings.push(`${RATE}: 1000000`);
+  if (server) settings.push(server);
   writeFileSync(
     join(home, "tollgate.yaml"),
-    `server: { host: 127.0.0.1, port: ${await freePort()}, drain_delay: 0s, drain_timeout: 2s${server && `, ${server}`} }
+    `server: { ${settings.join(", ")} }
 admin: { port: ${await freePort()} }
 store: { journal: ${home}/journal, command_timeout: 5s }
 ${tasks && `tasks: { ${tasks} }\n`}`,

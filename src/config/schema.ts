@@ -49,6 +49,12 @@ const server = section("The public listener.", {
     1_000_000,
     "Requests with unknown keys that one client address may make in a minute.",
   ),
+  utility_requests_per_second: integer(
+    100,
+    1,
+    1_000_000,
+    "Polls, credits, uploads and refused requests that one key may make in a second; twice as many at once.",
+  ),
 });
 
 const admin = section("The admin listener: livez, readyz, metrics. Keep it off the public network.", {

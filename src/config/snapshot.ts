@@ -22,6 +22,8 @@ export interface Config {
     /** After that, for requests under way. */
     readonly drainTimeoutMs: number;
     readonly unknownKeysPerMinute: number;
+    /** Of one key, in this process: polls, credits, uploads and refused requests. */
+    readonly utilityRequestsPerSecond: number;
   };
   readonly admin: {
     readonly host: string;
@@ -113,6 +115,7 @@ export function toConfig(settings: Settings, extra: Extras): Config {
       drainDelayMs: ms(server.drain_delay),
       drainTimeoutMs: ms(server.drain_timeout),
       unknownKeysPerMinute: server.unknown_keys_per_minute,
+      utilityRequestsPerSecond: server.utility_requests_per_second,
     },
     admin: { host: settings.admin.host, port: settings.admin.port, token: extra.adminToken },
     store: {

@@ -128,7 +128,7 @@ export const ERROR = Type.Object(
   {
     code: Type.Integer({
       description:
-        "What went wrong; each response lists its codes. Mostly the HTTP status; 2001 to 2005 tell limits apart. Where the " +
+        "What went wrong; each response lists its codes. Mostly the HTTP status; 2001 to 2007 tell limits apart. Where the " +
         "generator refused the request itself, this is the generator's own code.",
     }),
     msg: Type.String({ description: "The reason in words, for people and logs; do not compare it." }),

@@ -22,6 +22,7 @@ const TABLE = {
   concurrency_limited: [429, 2002, "Too many concurrent tasks; wait for one to finish"],
   daily_limited: [429, 2003, "Daily request limit exceeded"],
   upstream_rate_limited: [429, 2004, "The video generation service is rate limiting; retry with backoff"],
+  slow_down: [429, 2007, "Too many requests a second with this API key; slow down"],
   internal: [500, 500, "Internal error"],
   upstream_refused: [502, 502, "The video generation service refused the request"],
   upstream_refused_gateway: [502, 502, "The video generation service refused the gateway"],

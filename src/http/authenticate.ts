@@ -60,7 +60,9 @@ export function createAuthenticator<Key>(options: {
       }
       try {
         // Others may have found it while this one waited.
-        const key = known.get(token) ?? (await find(token));
+        const found = known.get(token) ?? (await find(token));
+        // One object for each key: what is remembered of a key hangs on it.
+        const key = known.get(token) ?? found;
         if (key === undefined) {
           unknown.count(address);
           return refused(refuse("invalid_api_key"));

@@ -20,6 +20,8 @@ export interface Exchange {
   route: string;
   /** What the rate-limit headers will say; zeros until a script has answered. */
   state: LimitState;
+  /** Where the key's numbers are kept for later answers; set once the key is known. */
+  lastKnown?: { state: LimitState | undefined };
   keyId?: string;
   accountId?: string;
   taskId?: string;

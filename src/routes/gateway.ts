@@ -15,6 +15,7 @@ import type { Carried, OpenSpan, Tracing } from "../telemetry/trace.ts";
 import type { UploadTunnel } from "../upstream/upload.ts";
 import type { Upstream } from "../upstream/upstream.ts";
 import type { RefusedKeys } from "./refused.ts";
+import type { KeyUse, UtilityRate } from "./utility-rate.ts";
 
 /** What the handlers work with; built once in src/main.ts. */
 export interface Gateway {
@@ -28,6 +29,7 @@ export interface Gateway {
   clientAddress: ClientAddress;
   /** Keys whose window was full a moment ago. */
   refusedKeys: RefusedKeys;
+  utilityRate: UtilityRate;
   /** Keys that a script has called good; one that is called invalid comes back as another object. */
   goodKeys: WeakSet<KeyRef>;
   /** Tasks this process has bound or polled, and their accounts: what may be polled while the store is away. */
@@ -50,6 +52,7 @@ export interface Call {
   head: RequestHead;
   key: KeyRef;
   token: string;
+  use: KeyUse;
 }
 
 /** Remembered only where it matters: with `allow`, while the store is away. That a key was found proves nothing. */
@@ -88,11 +91,26 @@ export function createSeenTasks(): SeenTasks {
 }
 
 /**
+ * Counts a poll, credits, an upload or a refused request against the key's rate.
+ * @returns the refusal to answer without asking the store, when the key has none left
+ */
+export function limitUtility({ gateway, config, exchange, use }: Call): Refusal | undefined {
+  if (gateway.utilityRate.take(use, config.server.utilityRequestsPerSecond)) return undefined;
+  if (use.state) exchange.state = { ...use.state, resetAtMs: Math.max(use.state.resetAtMs, Date.now()) };
+  return refuse("slow_down", { retryAfterSeconds: 1 });
+}
+
+/**
  * An early refusal of a known key costs one INSPECT, so that a revoked key's bad body is 401 and the five numbers
- * are true. DESIGN 2.
+ * are true. DESIGN 2. It counts against the key's rate.
  * @returns the refusal to answer
  */
 export async function refuseKnown(call: Call, refusal: Refusal): Promise<Refusal> {
+  return limitUtility(call) ?? refuseCounted(call, refusal);
+}
+
+/** The same for a request that is counted already. */
+export async function refuseCounted(call: Call, refusal: Refusal): Promise<Refusal> {
   try {
     return (await inspectKey(call)) ?? refusal;
   } catch (error) {

@@ -11,7 +11,7 @@ import { type Route, route } from "../http/router.ts";
 import type { KeyRef } from "../store/names.ts";
 import { logRequest, logSlow } from "../telemetry/log.ts";
 import { credits } from "./credits.ts";
-import { type Call, type Gateway, inspectKey, refuseKnown } from "./gateway.ts";
+import { type Call, type Gateway, inspectKey, limitUtility, refuseKnown } from "./gateway.ts";
 import { generate } from "./generate.ts";
 import { createTaskPolls } from "./tasks.ts";
 import { upload } from "./upload.ts";
@@ -38,9 +38,13 @@ export function createServe(gateway: Gateway, owesMore: (res: ServerResponse) =>
   let underWay = 0;
   let becameIdle = ignore;
 
-  const dispatch = (call: Call, to: Route): Promise<Answer | undefined> => {
+  const dispatch = (call: Call, to: Route): Promise<Answer | undefined> | Answer => {
     const deny = async (refused: Refusal): Promise<Answer> =>
       refusal(await refuseKnown(call, refused), call.exchange.shownId);
+    if (to.kind === "task" || to.kind === "upload" || to.kind === "credits") {
+      const slowDown = limitUtility(call);
+      if (slowDown) return refusal(slowDown, call.exchange.shownId);
+    }
     switch (to.kind) {
       case "generate":
         return generate(call, to.endpoint);
@@ -93,7 +97,9 @@ export function createServe(gateway: Gateway, owesMore: (res: ServerResponse) =>
   ): Call {
     exchange.keyId = key.keyId;
     exchange.accountId = key.accountId;
-    return { gateway, config, exchange, head, key, token };
+    const use = gateway.utilityRate.useOf(key);
+    exchange.lastKnown = use;
+    return { gateway, config, exchange, head, key, token, use };
   }
 
   /** A request that must not be served at all still carries its key's true numbers, if they can be had. */
@@ -102,8 +108,9 @@ export function createServe(gateway: Gateway, owesMore: (res: ServerResponse) =>
       const address = gateway.clientAddress(exchange.req.socket.remoteAddress, head.forwardedFor);
       const identity = await gateway.authenticator.authenticate(head.authorization, address);
       if (identity.outcome === "known") {
-        const revoked = await inspectKey(callOf(exchange, head, gateway.config(), identity));
-        if (revoked) return refusal(revoked, exchange.shownId);
+        const call = callOf(exchange, head, gateway.config(), identity);
+        const refused = limitUtility(call) ?? (await inspectKey(call));
+        if (refused) return refusal(refused, exchange.shownId);
       }
     } catch {
       // The store is away: the zeros stand.
@@ -166,6 +173,8 @@ export function createServe(gateway: Gateway, owesMore: (res: ServerResponse) =>
     const status = answer?.status ?? 499;
     const outcome = answer?.outcome ?? "client_gone";
     const elapsedMs = performance.now() - startedMs;
+    // Zeros say that no script has answered.
+    if (exchange.lastKnown && exchange.state.rateLimit > 0) exchange.lastKnown.state = exchange.state;
     metrics.inFlight.dec();
     metrics.requests.inc({ route: template, status, outcome });
     metrics.requestSeconds.observe(

@@ -9,7 +9,7 @@ import {
   gatewayRefused,
   inspectKey,
   passUnmetered,
-  refuseKnown,
+  refuseCounted,
   sawKeyGood,
   sawTask,
   storeStep,
@@ -37,7 +37,7 @@ export function createTaskPolls(): PollTask {
 
   return async (call, taskId) => {
     const { gateway, config, exchange, key } = call;
-    if (!TASK_ID.test(taskId)) return answer(call, await refuseKnown(call, refuse("task_not_found")));
+    if (!TASK_ID.test(taskId)) return answer(call, await refuseCounted(call, refuse("task_not_found")));
     let task: KnownTask;
     try {
       const asked = gateway.store.inspectTask(key, taskId, config.tasks.cacheMs, config.tiers);

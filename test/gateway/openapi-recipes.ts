@@ -56,6 +56,15 @@ async function tooMany({ strict }: ApiStage, method: string, path: string): Prom
   return strict.request(method, path, { key: "sk_unknown" });
 }
 
+/** One key's requests until it has none left in this second. */
+async function tooFast(stage: ApiStage, method: string, path: string, body?: unknown): Promise<Reply> {
+  const key = await givenKey(stage);
+  const request = { key, ...(body === undefined ? {} : { body }) };
+  const sent = Array.from({ length: 10 }, () => stage.impatient.request(method, path, request));
+  const replies = await Promise.all(sent);
+  return replies.find(({ status }) => status === 429)!;
+}
+
 async function inProgress(stage: ApiStage): Promise<Reply> {
   const { main } = stage;
   const [key, headers] = [await givenKey(stage), { "idempotency-key": "order-1" }];
@@ -91,6 +100,7 @@ const GENERATION: Row[] = [
   ["Unauthorized", "missing_api_key", ({ main }) => main.request("POST", TEXT_TO_VIDEO, { body: BOAT })],
   ["Unauthorized", "invalid_api_key", ({ main }) => generate(main, "sk_unknown")],
   ["GenerationTooManyRequests", "too_many_unknown_keys", (stage) => tooMany(stage, "POST", TEXT_TO_VIDEO)],
+  ["GenerationTooManyRequests", "slow_down", (stage) => tooFast(stage, "POST", TEXT_TO_VIDEO, {})],
   [
     "GenerationBadRequest",
     "invalid_request",
@@ -152,6 +162,7 @@ const GENERATION: Row[] = [
 
 const TASK: Row[] = [
   ["TooManyRequests", "too_many_unknown_keys", (stage) => tooMany(stage, "GET", "/api/v1/tasks/a")],
+  ["TooManyRequests", "slow_down", (stage) => tooFast(stage, "GET", "/api/v1/tasks/a")],
   ["BadRequest", "invalid_request", raw("GET", "/api/v1/tasks/a", "Content-Length: 1")],
   ["TaskNotFound", "task_not_found", raw("GET", "/api/v1/tasks/task_7f3a1c52")],
   ["TaskNotFound", "path_not_found", raw("GET", "/api/v1/task/task_7f3a1c52")],
@@ -207,6 +218,7 @@ const UPLOADS: Row[] = [
 
 const ACCOUNT: Row[] = [
   ["CreditsTooManyRequests", "too_many_unknown_keys", (stage) => tooMany(stage, "GET", CREDITS)],
+  ["CreditsTooManyRequests", "slow_down", (stage) => tooFast(stage, "GET", CREDITS)],
   ["BadRequest", "invalid_request", raw("GET", CREDITS, "Content-Length: 1")],
 ];
 

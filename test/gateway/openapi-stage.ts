@@ -18,7 +18,7 @@ export async function givenApiStage() {
       generator,
       config: {
         ...patient,
-        server: { bodyTimeoutMs: 200 },
+        server: { bodyTimeoutMs: 200, utilityRequestsPerSecond: 1 },
         upstream: { headersTimeoutMs: 300, totalTimeoutMs: 400 },
       },
     }),

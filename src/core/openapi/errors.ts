@@ -53,6 +53,8 @@ const WORDS: Record<ErrorName, string> = {
     "The key's requests of the day are used up; midnight UTC starts a new one. Do not retry before.",
   upstream_rate_limited:
     "The generator is limiting the gateway. Wait for `Retry-After`, then retry with exponential backoff.",
+  slow_down:
+    "Polls, credits, uploads and refused requests of the key came too fast, by default above 100 a second. Wait for `Retry-After`.",
   internal: "A fault of the gateway. Retry once, then report the `request_id`.",
   upstream_refused:
     "The generator refused this request; code and text are its own. Read them before you send it again.",
@@ -86,6 +88,7 @@ const EXTRAS: Partial<Record<ErrorName, Extra>> = {
   concurrency_limited: { retryAfterSeconds: 10 },
   daily_limited: { retryAfterSeconds: 30_251, shouldRetry: false },
   upstream_rate_limited: { retryAfterSeconds: 15 },
+  slow_down: { retryAfterSeconds: 1 },
   overloaded: { retryAfterSeconds: 1 },
   store_unavailable: { retryAfterSeconds: 2 },
 };

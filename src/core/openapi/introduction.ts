@@ -40,7 +40,7 @@ A repeat gets the first answer, with \`Idempotency-Replayed: true\`, and is char
 
 ## Errors
 
-\`code\` says what went wrong; it is mostly the HTTP status, and 2001 to 2005 tell the limits apart. Where several errors
+\`code\` says what went wrong; it is mostly the HTTP status, and 2001 to 2007 tell the limits apart. Where several errors
 share a code, the headers \`Retry-After\` and \`x-should-retry\` say what may be done; the names beside the codes stand in
 the operator's log and documents, not in the answer. Texts are for people and may change. \`details\`, where present,
 lists every broken rule with its place in the body.

@@ -39,6 +39,7 @@ test("the defaults are those of the design", () => {
       drainDelayMs: 1_000,
       drainTimeoutMs: 30_000,
       unknownKeysPerMinute: 100,
+      utilityRequestsPerSecond: 100,
       workers: 1,
     },
     admin: { host: "127.0.0.1", port: 9090 },

@@ -1,0 +1,86 @@
+import { afterAll, beforeAll, expect, test } from "vitest";
+import type { IssuedKey } from "../../src/store/accounts.ts";
+import { readBooks } from "../support/audit.ts";
+import { limitsOf, type Reply } from "../support/gateway.ts";
+import { rawClient, rawPost } from "../support/raw-client.ts";
+import { generate, givenStage, type Stage, TEXT_TO_VIDEO } from "../support/store-stage.ts";
+
+let stage: Stage;
+beforeAll(async () => {
+  stage = await givenStage({ config: { server: { utilityRequestsPerSecond: 1 } } });
+});
+afterAll(() => stage.stop());
+
+const MANY = 30;
+/** A burst of 2, and what a slow machine earns meanwhile. */
+const PASSING_MAX = MANY / 2;
+
+/** Sends many requests at once; answers how many each HTTP status had, and the 429s. */
+async function many(ask: () => Promise<Reply>): Promise<{ passed: Reply[]; refused: Reply[] }> {
+  const replies = await Promise.all(Array.from({ length: MANY }, ask));
+  const refused = replies.filter(({ status }) => status === 429);
+  return { refused, passed: replies.filter(({ status }) => status !== 429) };
+}
+
+function expectSlowDown(refused: Reply[], numbers: Record<string, unknown>): void {
+  expect(refused.length).toBeGreaterThanOrEqual(MANY - PASSING_MAX);
+  for (const reply of refused) {
+    expect(reply.body).toMatchObject({ code: 2007, retryAfter: 1, error: reply.body.msg });
+    expect(reply.headers.get("retry-after")).toBe("1");
+    expect(limitsOf(reply)).toMatchObject(numbers);
+    expect(limitsOf(reply).reset).toBeGreaterThanOrEqual(Math.floor(Date.now() / 1000) - 60);
+  }
+}
+
+const WAYS: [what: string, verb: string, ask: (key: IssuedKey) => Promise<Reply>][] = [
+  ["credits", "credits", ({ key }) => stage.gateway.request("GET", "/api/v1/credits", { key })],
+  ["polls", "inspect", ({ key }) => stage.gateway.request("GET", "/api/v1/tasks/task_none", { key })],
+  [
+    "uploads",
+    "inspect",
+    ({ key }) => stage.gateway.request("POST", "/api/v1/upload", { key, body: "nothing" }),
+  ],
+  ["bad bodies", "inspect", ({ key }) => stage.gateway.request("POST", TEXT_TO_VIDEO, { key, body: {} })],
+  ["unknown paths", "inspect", ({ key }) => stage.gateway.request("GET", "/api/v1/nothing", { key })],
+  ["wrong methods", "inspect", ({ key }) => stage.gateway.request("DELETE", "/api/v1/credits", { key })],
+];
+
+test.each(WAYS)(
+  "%s of a key above its rate are refused before the store is asked",
+  async (_what, verb, ask) => {
+    const { proxy, gateway } = stage;
+    const key = await stage.givenKey();
+    expect((await generate(gateway, key)).status).toBe(200);
+    const before = proxy.count(verb);
+    const { passed, refused } = await many(() => ask(key));
+    expect(proxy.count(verb) - before).toBe(passed.length);
+    // What the gateway last knew of the key, though nobody has asked for it.
+    expectSlowDown(refused, { limit: 1000, remaining: 999, maxConcurrent: 1000, active: 1 });
+
+    const other = await stage.givenKey();
+    expect((await ask(other)).status, "another key is not concerned").not.toBe(429);
+    expect((await generate(gateway, key)).status, "nor are generations").toBe(200);
+    expect(await readBooks(stage.redis.client, key)).toMatchObject({ totalRequests: 2, windowEntries: 2 });
+  },
+);
+
+// Guarantee: a request that is refused in the middle of its body costs the store no more than others.
+test("heads and bodies that break HTTP count against the key's rate", async () => {
+  const key = await stage.givenKey();
+  expect((await generate(stage.gateway, key)).status).toBe(200);
+  const before = stage.proxy.count("inspect");
+  for (let nth = 0; nth < MANY; nth++) {
+    const client = await rawClient(stage.gateway.url);
+    const { head } = rawPost(TEXT_TO_VIDEO, key.key, {});
+    client.send(head.replace("\r\n\r\n", "\r\nHost: another\r\n\r\n"));
+    await client.ended();
+  }
+  expect(stage.proxy.count("inspect") - before).toBeLessThanOrEqual(PASSING_MAX);
+});
+
+test("before the store has answered anything about a key, its numbers are zeros", async () => {
+  const key = await stage.givenKey();
+  const { refused } = await many(() => stage.gateway.request("GET", "/api/v1/credits", { key: key.key }));
+  expect(refused.length).toBeGreaterThanOrEqual(MANY - PASSING_MAX);
+  for (const reply of refused) expect([0, 1000]).toContain(limitsOf(reply).limit);
+});
