@@ -23,6 +23,7 @@ import { ALONE, type Role, roleOf, supervise } from "./supervisor.ts";
 import { createLogger, type Logger } from "./telemetry/log.ts";
 import { createMetrics } from "./telemetry/metrics.ts";
 import { passingOn, type Tracing } from "./telemetry/trace.ts";
+import { observeGate } from "./upstream/gate.ts";
 import { createUploadTunnel } from "./upstream/upload.ts";
 import { createUpstream } from "./upstream/upstream.ts";
 import { createRefusalCounts } from "./workers/refusal-counts.ts";
@@ -64,10 +65,11 @@ export async function startGateway(loaded: Loaded, log: Logger, role: Role = ALO
   const settleWithinMs = (): number => live.config().tasks.retentionMs / 2;
   const connection = createConnection({ ...config.store, journal, settleWithinMs, log, metrics });
   const store = createStore(connection);
+  const observer = { generate: observeGate(metrics, "generate"), poll: observeGate(metrics, "poll") };
   // Connections of one that was replaced close by themselves, soon after its last request.
   const upstream = derived(
     (config) => config.upstream,
-    (config) => createUpstream({ ...config.upstream, idempotent: config.upstream.idempotencyKey }),
+    ({ upstream }) => createUpstream({ ...upstream, idempotent: upstream.idempotencyKey, observer }),
   );
   const uploads = derived(
     (config) => [config.upstream, config.server.uploadIdleTimeoutMs],

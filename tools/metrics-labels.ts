@@ -5,6 +5,7 @@ import type { Admission, Observed } from "../src/store/operations.ts";
 import { VERBS } from "../src/store/scripts.ts";
 import { AGES, OPEN_STATES } from "../src/store/survey.ts";
 import { SETTLEMENTS, STORE_FAILURES } from "../src/telemetry/metrics.ts";
+import { GATE_REFUSALS } from "../src/upstream/gate.ts";
 import type { UploadOutcome } from "../src/upstream/upload-answer.ts";
 import type { GenerationOutcome, PollOutcome } from "../src/upstream/upstream.ts";
 
@@ -26,6 +27,7 @@ const UPSTREAM = all<(GenerationOutcome | PollOutcome | UploadOutcome)["outcome"
   upstream_refused: true,
   refused_gateway: true,
   gone: true,
+  overloaded: true,
   unreachable: true,
   failed: true,
   upstream_failed: true,
@@ -62,6 +64,7 @@ const SWEPT = all<Observed["outcome"] | PollOutcome["outcome"] | SweptOtherwise>
   rate_limited: true,
   refused: true,
   refused_gateway: true,
+  overloaded: true,
   failed: true,
   timed_out: true,
   interrupted: true,
@@ -101,6 +104,10 @@ const SETS: Readonly<Record<string, LabelSet>> = {
   },
   "tollgate_upstream_duration_seconds{kind}": { values: ["generate", "poll", "upload"] },
   "tollgate_upstream_duration_seconds{outcome}": UPSTREAM,
+  "tollgate_upstream_waiting_requests{kind}": { values: ["generate", "poll"] },
+  "tollgate_upstream_wait_duration_seconds{kind}": { values: ["generate", "poll"] },
+  "tollgate_upstream_overloaded_total{kind}": { values: ["generate", "poll"] },
+  "tollgate_upstream_overloaded_total{reason}": { values: GATE_REFUSALS },
   "tollgate_admissions_total{outcome}": ADMISSIONS,
   "tollgate_shadow_refusals_total{limit}": { values: SHADOW_LIMITS },
   "tollgate_settlements_total{outcome}": { values: SETTLEMENTS },

@@ -7,6 +7,9 @@ export const WATCH: Readonly<Record<string, string>> = {
   tollgate_requests_in_flight: "rises without end: the generator or the store hangs",
   tollgate_upstream_duration_seconds:
     "`unreachable`, `failed`, `unclear`, `timed_out`: `TollgateUpstreamFailing`; `rate_limited`: `TollgateUpstreamRateLimited`",
+  tollgate_upstream_waiting_requests: "above 0 for long: `TollgateUpstreamQueueing`",
+  tollgate_upstream_wait_duration_seconds: "its rate of counts: how many found all connections in use",
+  tollgate_upstream_overloaded_total: "any: `TollgateUpstreamOverloaded`; customers get 503",
   tollgate_upstream_unknown_outcomes_total:
     "above a percent of generations: `TollgateUpstreamUnknownOutcomes`",
   tollgate_upstream_refused_gateway_total: "any: `TollgateUpstreamRefusesGateway`; customers get 502",

@@ -22,6 +22,8 @@ export async function upstreamCheck(upstream: Config["upstream"] | undefined): P
     headersTimeoutMs: TIMEOUT_MS,
     totalTimeoutMs: TIMEOUT_MS,
     connections: 1,
+    keepAliveTimeoutMs: TIMEOUT_MS,
+    waitMaxMs: 0,
   });
   try {
     const startedMs = performance.now();

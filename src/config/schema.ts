@@ -102,7 +102,25 @@ const upstream = section("The video generation service behind the gateway.", {
   headers_timeout: duration("30s", "10ms", "10m", "How long the answer's headers may take."),
   total_timeout: duration("60s", "10ms", "1h", "How long the whole answer may take."),
   upload_total_timeout: duration("10m", "100ms", "24h", "How long a whole upload may take."),
-  connections: integer(256, 1, 65_535, "Sockets to the upstream at most."),
+  connections: integer(
+    256,
+    1,
+    65_535,
+    "Generations in flight at most, each on a socket of its own; as many more wait, the rest are refused.",
+  ),
+  // The sweeper asks for up to four tasks at a time: at least half is left to customers.
+  poll_connections: integer(
+    64,
+    8,
+    65_535,
+    "Polls in flight at most, each on a socket of its own; as many more wait, the rest are refused.",
+  ),
+  keep_alive_timeout: duration(
+    "4s",
+    "10ms",
+    "10m",
+    "How long an idle connection to the upstream is kept. Must be shorter than the upstream's own idle timeout.",
+  ),
   idempotency_key: Type.Boolean({
     default: false,
     description:

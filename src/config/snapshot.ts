@@ -52,8 +52,11 @@ export interface Config {
     readonly headersTimeoutMs: number;
     readonly totalTimeoutMs: number;
     readonly uploadTotalTimeoutMs: number;
-    /** Sockets at most. */
+    /** Sockets for generations at most. */
     readonly connections: number;
+    /** Sockets for polls at most. */
+    readonly pollConnections: number;
+    readonly keepAliveTimeoutMs: number;
     readonly idempotencyKey: boolean;
   };
   /** An origin, no trailing slash. Spec 4.7. */
@@ -134,6 +137,8 @@ export function toConfig(settings: Settings, extra: Extras): Config {
       totalTimeoutMs: ms(upstream.total_timeout),
       uploadTotalTimeoutMs: ms(upstream.upload_total_timeout),
       connections: upstream.connections,
+      pollConnections: upstream.poll_connections,
+      keepAliveTimeoutMs: ms(upstream.keep_alive_timeout),
       idempotencyKey: upstream.idempotency_key,
     },
     sourceVideoHost: withoutSlash(settings.source_video_host),

@@ -27,8 +27,12 @@ import type { RefusedKeys } from "./refused.ts";
 
 const CONCURRENCY_WAIT_SECONDS = 10;
 const UNREACHABLE_WAIT_SECONDS = 10;
+const OVERLOADED_WAIT_SECONDS = 1;
 const IN_PROGRESS_WAIT_MAX_SECONDS = 10;
-/** Beyond the upstream's own timeouts, until a hold whose outcome stays unknown ends. DESIGN 2. */
+/**
+ * A hold outlives its exchange: at most `waitMaxMs`, never more than the headers timeout, for a connection, then at most
+ * the total timeout. The connect timeout and this remain for ADMIT and BIND. DESIGN 2, decision 0032.
+ */
 const HOLD_SLACK_MS = 8000;
 const KEY_RULE = "Idempotency-Key must be 1 to 255 visible ASCII characters";
 
@@ -228,6 +232,8 @@ function definiteNo(call: Call, outcome: DefiniteNo): Refusal {
         outcome.detail,
         "The video generation service refused the gateway; nothing is charged",
       );
+    case "overloaded":
+      return refuse("overloaded", { retryAfterSeconds: OVERLOADED_WAIT_SECONDS, detail: outcome.detail });
     case "unreachable":
       return refuse("upstream_failed", {
         retryAfterSeconds: UNREACHABLE_WAIT_SECONDS,

@@ -18,6 +18,7 @@ import {
 } from "./gateway.ts";
 
 const UPSTREAM_WAIT_SECONDS = 5;
+const OVERLOADED_WAIT_SECONDS = 1;
 
 /** An upstream poll and its settlement that several clients may wait for. */
 interface Flight {
@@ -134,6 +135,8 @@ function pollRefusal(call: Call, outcome: Exclude<PollOutcome, { outcome: "task"
       return upstreamLimited(outcome.retryAfterSeconds);
     case "refused_gateway":
       return gatewayRefused(call, outcome.detail);
+    case "overloaded":
+      return refuse("overloaded", { retryAfterSeconds: OVERLOADED_WAIT_SECONDS, detail: outcome.detail });
     case "failed":
       return refuse("upstream_failed", {
         text: "The video generation service could not be asked for this task",

@@ -118,6 +118,25 @@ function trafficMetrics(registers: Registry[]) {
       buckets: LATENCY_SECONDS,
       registers,
     }),
+    upstreamWaiting: new Gauge({
+      name: "tollgate_upstream_waiting_requests",
+      help: "Requests that wait for a connection to the upstream, by kind.",
+      labelNames: ["kind"],
+      registers,
+    }),
+    upstreamWaitSeconds: new Histogram({
+      name: "tollgate_upstream_wait_duration_seconds",
+      help: "Time that requests waited for a connection to the upstream before they got one, by kind; the others got one at once.",
+      labelNames: ["kind"],
+      buckets: LATENCY_SECONDS,
+      registers,
+    }),
+    upstreamOverloaded: new Counter({
+      name: "tollgate_upstream_overloaded_total",
+      help: "Requests that got no connection to the upstream in time and were not sent, by kind and reason.",
+      labelNames: ["kind", "reason"],
+      registers,
+    }),
     unknownOutcomes: new Counter({
       name: "tollgate_upstream_unknown_outcomes_total",
       help: "Generation requests whose upstream outcome stayed unknown; their holds end at the due time.",

@@ -1,4 +1,5 @@
 import { type Dispatcher, Pool } from "undici";
+import { createGate, type Gate, type GateObserver } from "./gate.ts";
 import { withoutSecret } from "./secret.ts";
 
 const ANSWER_BYTES_MAX = 1024 * 1024;
@@ -18,10 +19,20 @@ export interface ExchangeOptions {
   connectTimeoutMs: number;
   headersTimeoutMs: number;
   totalTimeoutMs: number;
+  /** Sockets, and so requests in flight, at most; as many more may wait at the gate. */
   connections: number;
+  /** How long an idle connection is kept, unless the upstream says otherwise in its own Keep-Alive header. */
+  keepAliveTimeoutMs: number;
+  /** How long a request may wait at the gate. */
+  waitMaxMs: number;
+  observer?: GateObserver | undefined;
 }
 
-/** A pool of connections to the upstream; `send` always settles, at the total deadline at the latest. */
+/**
+ * A pool of connections to the upstream, and the gate before it. Whoever sends has entered the gate before and leaves it
+ * afterwards, so that a connection is free for each request and none waits in the pool. `send` always settles, at the end
+ * of its budget at the latest.
+ */
 export function createExchanger(options: ExchangeOptions) {
   const { origin, pathname } = new URL(options.url);
   const basePath = pathname === "/" ? "" : pathname;
@@ -34,14 +45,17 @@ export function createExchanger(options: ExchangeOptions) {
       connect: { timeout: options.connectTimeoutMs },
       headersTimeout: options.headersTimeoutMs,
       bodyTimeout: options.totalTimeoutMs,
-      keepAliveTimeout: 4000,
+      keepAliveTimeout: options.keepAliveTimeoutMs,
       keepAliveMaxTimeout: 60_000,
     });
   let pool = open();
+  const { connections, waitMaxMs, observer } = options;
+  const gate = createGate({ inFlightMax: connections, waitingMax: connections, waitMaxMs, observer });
   const authorization = options.apiKey === undefined ? [] : ["authorization", `Bearer ${options.apiKey}`];
   const clean = withoutSecret(options.apiKey);
 
   return {
+    gate,
     /**
      * Sends one request. Never retries: a connection that breaks after the request went out may have run it.
      * @param headers flat name, value pairs beside authorization
@@ -55,7 +69,7 @@ export function createExchanger(options: ExchangeOptions) {
       budgetMs: number = options.totalTimeoutMs,
     ): Promise<Exchanged> {
       return new Promise((resolve) => {
-        const sending = new Sending(resolve, clean, budgetMs);
+        const sending = new Sending(resolve, clean, gate, budgetMs);
         // undici looks at an idle connection once more and writes at the end of the turn, as we do: decision 0026.
         const request = { path: basePath + path, method, headers: [...authorization, ...headers], body };
         pool.dispatch(request, sending);
@@ -69,7 +83,10 @@ export function createExchanger(options: ExchangeOptions) {
       void pool.close();
       pool = open();
     },
-    close: (): Promise<void> => pool.destroy(),
+    close(): Promise<void> {
+      gate.close();
+      return pool.destroy();
+    },
   };
 }
 
@@ -79,22 +96,35 @@ export type Exchanger = ReturnType<typeof createExchanger>;
 class Sending implements Dispatcher.DispatchHandler {
   readonly #resolve: (result: Exchanged) => void;
   readonly #clean: (text: string) => string;
+  readonly #gate: Gate;
   readonly #deadline: NodeJS.Timeout;
   #controller: Dispatcher.DispatchController | undefined;
   #started = false;
   #settled = false;
+  /** Given up while its connection was still being made, which it occupies until that has an end. */
+  #abandoned = false;
   #status = 0;
   #retryAfter: string | undefined;
   readonly #chunks: Buffer[] = [];
   #bytes = 0;
 
-  constructor(resolve: (result: Exchanged) => void, clean: (text: string) => string, budgetMs: number) {
+  constructor(
+    resolve: (result: Exchanged) => void,
+    clean: (text: string) => string,
+    gate: Gate,
+    budgetMs: number,
+  ) {
     this.#resolve = resolve;
     this.#clean = clean;
+    this.#gate = gate;
     this.#deadline = setTimeout(Sending.#expire, budgetMs, this, budgetMs);
   }
 
   static #expire(sending: Sending, budgetMs: number): void {
+    if (!sending.#started) {
+      sending.#abandoned = true;
+      sending.#gate.keep();
+    }
     sending.#fail(true, `no complete answer within ${budgetMs} ms`);
   }
 
@@ -112,7 +142,7 @@ class Sending implements Dispatcher.DispatchHandler {
 
   onRequestStart(controller: Dispatcher.DispatchController): void {
     this.#controller = controller;
-    // Given up while it waited for a connection: it must not go out any more.
+    // Given up while its connection was made: it must not go out any more.
     if (this.#settled) controller.abort(new Error("given up"));
     else this.#started = true;
   }
@@ -141,6 +171,8 @@ class Sending implements Dispatcher.DispatchHandler {
   }
 
   onResponseError(_controller: Dispatcher.DispatchController, error: NodeJS.ErrnoException): void {
+    if (this.#abandoned) this.#gate.leave();
+    this.#abandoned = false;
     const { code } = error;
     const timedOut = code === "UND_ERR_HEADERS_TIMEOUT" || code === "UND_ERR_BODY_TIMEOUT";
     this.#fail(timedOut, code === undefined ? error.message : `${code}: ${error.message}`);

@@ -23,6 +23,8 @@ export interface UploadOptions {
   idleTimeoutMs: number;
   /** Most connections to the upstream; further uploads wait, under back pressure, for one of them. */
   connections: number;
+  /** How long an idle connection is kept. */
+  keepAliveTimeoutMs: number;
 }
 
 export interface UploadTunnel {
@@ -42,9 +44,6 @@ export interface UploadTunnel {
   close(): void;
 }
 
-/** Idle connections go before the usual 5 s after which servers close them: a streamed upload cannot be sent again. */
-const FREE_SOCKET_TIMEOUT_MS = 4_000;
-
 /**
  * The streamed upload. Spec 4.9, DESIGN 2 and 7.
  * @throws TypeError when the URL or the API key cannot be sent
@@ -56,7 +55,7 @@ export function createUploadTunnel(options: UploadOptions): UploadTunnel {
     keepAlive: true,
     maxSockets: options.connections,
     maxFreeSockets: options.connections,
-    timeout: FREE_SOCKET_TIMEOUT_MS,
+    timeout: options.keepAliveTimeoutMs,
   });
   const target = { url, agent, apiKey: options.apiKey, connectTimeoutMs: options.connectTimeoutMs };
   return {

@@ -2,7 +2,8 @@ import { setTimeout } from "node:timers/promises";
 import { isObject, parseObject } from "../core/json.ts";
 import { isTaskStatus, TASK_ID, type TaskStatus } from "../core/tasks.ts";
 import type { Carried } from "../telemetry/trace.ts";
-import { createExchanger, type Exchanged, type ExchangeOptions } from "./exchange.ts";
+import { createExchanger, type Exchanged } from "./exchange.ts";
+import type { GateObserver, GateRefusal } from "./gate.ts";
 import { refusedBy, type Trouble } from "./refusal.ts";
 
 /**
@@ -11,6 +12,8 @@ import { refusedBy, type Trouble } from "./refusal.ts";
  */
 export type GenerationOutcome =
   | Trouble
+  /** No connection was free in time; it was never sent. */
+  | { outcome: "overloaded"; detail: string }
   | { outcome: "accepted"; taskId: string; data: string }
   | { outcome: "unreachable"; detail: string }
   | { outcome: "unclear"; detail: string }
@@ -19,6 +22,7 @@ export type GenerationOutcome =
 /** What the upstream says of a task; `data` is the Task of spec 2.2 as JSON. */
 export type PollOutcome =
   | Trouble
+  | { outcome: "overloaded"; detail: string }
   | { outcome: "task"; status: TaskStatus; data: string }
   | { outcome: "gone" }
   | { outcome: "failed" | "timed_out"; detail: string };
@@ -27,7 +31,7 @@ export interface Upstream {
   /** @param body exactly what was priced; `requestId` goes along as Idempotency-Key */
   generate(path: string, body: string, requestId: string, carried?: Carried): Promise<GenerationOutcome>;
   poll(taskId: string, requestId: string, carried?: Carried): Promise<PollOutcome>;
-  /** An answer was another request's: the connections it may have come on are not used again. */
+  /** A generation's answer was another request's: the connections it may have come on are not used again. */
   distrust(): void;
   close(): Promise<void>;
 }
@@ -41,46 +45,113 @@ const ANOTHER_TASK = "the answer is about another task";
 const ATTEMPTS_MAX = 3;
 const PAUSE_MS = 250;
 
+export interface UpstreamOptions {
+  /** Origin and optional base path, no trailing slash. */
+  url: string;
+  apiKey: string | undefined;
+  connectTimeoutMs: number;
+  headersTimeoutMs: number;
+  totalTimeoutMs: number;
+  keepAliveTimeoutMs: number;
+  /** For generations. */
+  connections: number;
+  /** For polls, those of the sweeper included. */
+  pollConnections: number;
+  /** The upstream runs one Idempotency-Key once (`upstream.idempotency_key`). */
+  idempotent: boolean;
+  /** What the metrics learn of requests that wait for a connection. */
+  observer?: Readonly<Record<"generate" | "poll", GateObserver>>;
+}
+
 /**
- * The generator behind the gateway, spoken to in the spec's own paths and envelope.
- * @param idempotent the upstream runs one Idempotency-Key once (`upstream.idempotency_key`): only then is a POST
- *   whose outcome is unknown sent again, with the same key and within the same total deadline
+ * How long a request may wait for a connection: one that is sent at the last moment still has its whole headers timeout
+ * before `totalTimeoutMs` have passed since it came. Never longer than the headers timeout, by which a hold outlives the
+ * exchange.
  */
-export function createUpstream(options: ExchangeOptions & { idempotent: boolean }): Upstream {
-  const exchanger = createExchanger(options);
+export function waitMaxMs({
+  headersTimeoutMs,
+  totalTimeoutMs,
+}: Pick<UpstreamOptions, "headersTimeoutMs" | "totalTimeoutMs">): number {
+  return Math.max(0, Math.min(headersTimeoutMs, totalTimeoutMs - headersTimeoutMs));
+}
+
+/**
+ * The generator behind the gateway, spoken to in the spec's own paths and envelope. Generations and polls have
+ * connections of their own, so that neither waits for the other. Only an idempotent upstream is sent a POST again whose
+ * outcome is unknown, with the same key and within the same total deadline.
+ */
+export function createUpstream(options: UpstreamOptions): Upstream {
+  const { connections, pollConnections, totalTimeoutMs, observer } = options;
+  const shared = { ...options, waitMaxMs: waitMaxMs(options) };
+  const generations = createExchanger({ ...shared, observer: observer?.generate });
+  const polls = createExchanger({ ...shared, connections: pollConnections, observer: observer?.poll });
   const attemptsMax = options.idempotent ? ATTEMPTS_MAX : 1;
   return {
     async generate(path, body, requestId, carried) {
-      const type = ["content-type", "application/json", ...ACCEPTED] as const;
-      const ids = ["idempotency-key", requestId, "x-request-id", requestId] as const;
-      const headers = carried ? [...type, ...ids, ...carried.headers] : [...type, ...ids];
-      const deadlineMs = performance.now() + options.totalTimeoutMs;
-      let unknown: GenerationOutcome | undefined;
-      for (let attempt = 1; ; attempt++) {
-        const leftMs = Math.ceil(deadlineMs - performance.now());
-        const exchanged = await exchanger.send("POST", path, headers, body, leftMs);
-        if (exchanged.outcome === "answered") carried?.answered?.(exchanged.status);
-        const outcome = readGeneration(exchanged);
-        if (outcome.outcome === "unclear" || outcome.outcome === "timed_out") unknown = outcome;
-        // A no to a repeat says nothing of the try before it, which may have made the task.
-        if (outcome.outcome === "accepted" || !unknown) return outcome;
-        const pauseMs = PAUSE_MS * attempt;
-        if (attempt >= attemptsMax || deadlineMs - performance.now() <= pauseMs) return unknown;
-        await setTimeout(pauseMs);
+      if (!generations.gate.enter()) {
+        const refusal = await generations.gate.wait();
+        if (refusal) return overloaded(refusal, `${connections} upstream.connections`);
+      }
+      try {
+        const type = ["content-type", "application/json", ...ACCEPTED] as const;
+        const ids = ["idempotency-key", requestId, "x-request-id", requestId] as const;
+        const headers = carried ? [...type, ...ids, ...carried.headers] : [...type, ...ids];
+        // Only now: what waits for a connection must not go out with too little time to be answered.
+        const deadlineMs = performance.now() + totalTimeoutMs;
+        let unknown: GenerationOutcome | undefined;
+        for (let attempt = 1; ; attempt++) {
+          const leftMs = Math.ceil(deadlineMs - performance.now());
+          const exchanged = await generations.send("POST", path, headers, body, leftMs);
+          if (exchanged.outcome === "answered") carried?.answered?.(exchanged.status);
+          const outcome = readGeneration(exchanged);
+          if (outcome.outcome === "unclear" || outcome.outcome === "timed_out") unknown = outcome;
+          // A no to a repeat says nothing of the try before it, which may have made the task.
+          if (outcome.outcome === "accepted" || !unknown) return outcome;
+          const pauseMs = PAUSE_MS * attempt;
+          if (attempt >= attemptsMax || deadlineMs - performance.now() <= pauseMs) return unknown;
+          await setTimeout(pauseMs);
+        }
+      } finally {
+        generations.gate.leave();
       }
     },
     async poll(taskId, requestId, carried) {
-      const headers = [...ACCEPTED, "x-request-id", requestId];
-      if (carried) headers.push(...carried.headers);
-      const exchanged = await exchanger.send("GET", `/api/v1/tasks/${taskId}`, headers, null);
-      if (exchanged.outcome === "answered") carried?.answered?.(exchanged.status);
-      const outcome = readPoll(exchanged, taskId);
-      if (outcome.outcome === "failed" && outcome.detail === ANOTHER_TASK) exchanger.renew();
-      return outcome;
+      // A poll's wait counts: nothing is lost when one is given up, and its task's lease is that long.
+      let leftMs = totalTimeoutMs;
+      if (!polls.gate.enter()) {
+        const cameAtMs = performance.now();
+        const refusal = await polls.gate.wait();
+        if (refusal) return overloaded(refusal, `${pollConnections} upstream.poll_connections`);
+        leftMs -= Math.floor(performance.now() - cameAtMs);
+      }
+      try {
+        const headers = [...ACCEPTED, "x-request-id", requestId];
+        if (carried) headers.push(...carried.headers);
+        const exchanged = await polls.send("GET", `/api/v1/tasks/${taskId}`, headers, null, leftMs);
+        if (exchanged.outcome === "answered") carried?.answered?.(exchanged.status);
+        const outcome = readPoll(exchanged, taskId);
+        if (outcome.outcome === "failed" && outcome.detail === ANOTHER_TASK) polls.renew();
+        return outcome;
+      } finally {
+        polls.gate.leave();
+      }
     },
-    distrust: exchanger.renew,
-    close: exchanger.close,
+    distrust: generations.renew,
+    async close() {
+      await Promise.all([generations.close(), polls.close()]);
+    },
   };
+}
+
+function overloaded(refusal: GateRefusal, limit: string): { outcome: "overloaded"; detail: string } {
+  switch (refusal) {
+    case "queue_full":
+      return { outcome: "overloaded", detail: `all ${limit} are in use, and as many requests wait` };
+    case "waited_too_long":
+      return { outcome: "overloaded", detail: `none of ${limit} was free in time` };
+    case "closed":
+      return { outcome: "overloaded", detail: "the gateway stops" };
+  }
 }
 
 /** Reads a generation's exchange. Exported for tests of each row. */

@@ -24,7 +24,7 @@ const LIMITED_PAUSE_MAX_SECONDS = 30;
 const FAILED_PAUSE_MIN_MS = 250;
 const FAILED_PAUSE_MAX_MS = 10_000;
 
-const NO_ANSWER: ReadonlySet<string> = new Set(["failed", "timed_out", "refused_gateway"]);
+const NO_ANSWER: ReadonlySet<string> = new Set(["failed", "timed_out", "overloaded", "refused_gateway"]);
 
 /** A tenth more or less, so that what began together does not go on together. */
 const jittered = (ms: number): number => ms * (0.9 + Math.random() / 5);

@@ -78,6 +78,21 @@ async function inProgress(stage: ApiStage): Promise<Reply> {
   });
 }
 
+/** The second of two generations at a time, where there is one connection and no time to wait for it. */
+async function overloaded(stage: ApiStage): Promise<Reply> {
+  const { narrow } = stage;
+  const { generator } = stage.main;
+  const key = await givenKey(stage);
+  return stage.during({ delayMs: 1000 }, async () => {
+    const sentBefore = generator.requests.length;
+    const first = generate(narrow, key);
+    await until(() => generator.requests.length > sentBefore, "the first to reach the generator");
+    const reply = await generate(narrow, key);
+    await first;
+    return reply;
+  });
+}
+
 async function mismatch(stage: ApiStage): Promise<Reply> {
   const [key, headers] = [await givenKey(stage), { "idempotency-key": "order-1" }];
   await generate(stage.main, key, BOAT, headers);
@@ -152,6 +167,7 @@ const GENERATION: Row[] = [
     "upstream_timeout",
     (stage) => stage.during({ fault: "hang" }, async () => generate(stage.impatient, await givenKey(stage))),
   ],
+  ["ServiceUnavailable", "overloaded", overloaded],
   ["ServiceUnavailable", "store_unavailable", async (stage) => generate(stage.away, "sk_any")],
   [
     "HTTPVersionNotSupported",

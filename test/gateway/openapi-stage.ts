@@ -13,7 +13,7 @@ export async function givenApiStage() {
   const patient = { tasks: { cacheMs: 0 } };
   const main = await givenGateway({ config: patient });
   const { generator } = main;
-  const [impatient, strict, broken, lenient, away] = await Promise.all([
+  const [impatient, narrow, strict, broken, lenient, away] = await Promise.all([
     givenGateway({
       generator,
       config: {
@@ -21,6 +21,10 @@ export async function givenApiStage() {
         server: { bodyTimeoutMs: 200, utilityRequestsPerSecond: 1 },
         upstream: { headersTimeoutMs: 300, totalTimeoutMs: 400 },
       },
+    }),
+    givenGateway({
+      generator,
+      config: { upstream: { connections: 1, headersTimeoutMs: 10_000, totalTimeoutMs: 10_000 } },
     }),
     givenGateway({ generator, config: { server: { unknownKeysPerMinute: 1 } } }),
     // A price that depends on what the body has not: a fault of the gateway's own.
@@ -38,6 +42,7 @@ export async function givenApiStage() {
   return {
     main,
     impatient,
+    narrow,
     strict,
     away,
     broken,
@@ -55,7 +60,7 @@ export async function givenApiStage() {
       }
     },
     async stop(): Promise<void> {
-      await Promise.all([impatient, strict, broken, lenient, away].map((gateway) => gateway.stop()));
+      await Promise.all([impatient, narrow, strict, broken, lenient, away].map((gateway) => gateway.stop()));
       await main.stop();
     },
   };

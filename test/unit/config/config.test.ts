@@ -59,6 +59,8 @@ test("the defaults are those of the design", () => {
       totalTimeoutMs: 60_000,
       uploadTotalTimeoutMs: 600_000,
       connections: 256,
+      pollConnections: 64,
+      keepAliveTimeoutMs: 4_000,
       idempotencyKey: false,
     },
     sourceVideoHost: "https://videos.example.com",

@@ -11,7 +11,9 @@ const OPTIONS = {
   connectTimeoutMs: 1000,
   headersTimeoutMs: 2000,
   totalTimeoutMs: 2000,
+  keepAliveTimeoutMs: 4000,
   connections: 1,
+  pollConnections: 1,
 };
 
 /** An upstream on a bare socket: `serve` gets each request's socket and bytes, and how many came before on it and in all. */

@@ -142,6 +142,7 @@ export async function givenGateway(url: string, overrides: Partial<UploadOptions
     totalTimeoutMs: 10_000,
     idleTimeoutMs: 5_000,
     connections: 4,
+    keepAliveTimeoutMs: 4_000,
     ...overrides,
   });
   const outcomes: UploadOutcome[] = [];
