@@ -23,8 +23,10 @@ export const WATCH: Readonly<Record<string, string>> = {
   tollgate_credits_consumed_total: "falls to 0 while requests come: nothing is sold",
   tollgate_credits_refunded_total: "in proportion to what is consumed",
   tollgate_credits_uncollected_total: "any: videos were made that nobody paid for",
-  tollgate_store_failures_total: "`refused`: Redis is full or misconfigured, `TollgateStoreRefuses`",
+  tollgate_store_failures_total:
+    "`refused`: Redis is full or misconfigured, `TollgateStoreRefuses`; `overloaded`: `TollgateStoreOverloaded`",
   tollgate_store_call_duration_seconds: "p99 of `admit` near `store.command_timeout`: `TollgateStoreSlow`",
+  tollgate_store_calls_waiting: "above 0 for minutes: one key floods, or Redis is slow",
   tollgate_store_up: "0: `TollgateStoreDegraded`",
   tollgate_store_outbox_entries: "above 0 for long: `TollgateSettlementsWaiting`",
   tollgate_store_outbox_other_store_entries:

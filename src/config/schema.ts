@@ -73,6 +73,12 @@ const store = section("Redis, which holds limits, credits and tasks.", {
     default: "deny",
     description: "While Redis is away: deny answers 503; allow lets known keys pass unmetered and uncharged.",
   }),
+  allow_max_per_key: integer(
+    0,
+    0,
+    1_000_000_000,
+    "With allow: generations and uploads of one key that one process lets pass in one outage; 0 for no limit.",
+  ),
   journal: text(
     ".tollgate/journal",
     folderRule,

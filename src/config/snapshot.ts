@@ -36,6 +36,8 @@ export interface Config {
     readonly redisUrl: string;
     readonly commandTimeoutMs: number;
     readonly fallbackStrategy: "deny" | "allow";
+    /** Generations and uploads of one key that pass unmetered in one outage; 0 for no limit. */
+    readonly allowMaxPerKey: number;
     /** Used at the very first start only; later the store's own number counts. */
     readonly partitions: number;
     /** Folder of the journal; a relative one begins where the process was started. */
@@ -125,6 +127,7 @@ export function toConfig(settings: Settings, extra: Extras): Config {
       redisUrl: store.redis_url,
       commandTimeoutMs: ms(store.command_timeout),
       fallbackStrategy: store.fallback_strategy,
+      allowMaxPerKey: store.allow_max_per_key,
       partitions: store.partitions,
       journal: store.journal,
       ledgerCheckIntervalMs: ms(store.ledger_check_interval),

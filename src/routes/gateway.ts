@@ -139,18 +139,30 @@ export function disown({ gateway, exchange, head, token }: Call): Refusal {
 /**
  * True when the store is away and the config lets requests of keys seen good through, which it then marks. That a call
  * failed is not enough: Redis must have failed a probe on its own connection.
+ * @param isCapped whether `store.allow_max_per_key` counts this request
  */
 export async function passUnmetered(
-  { gateway, config, exchange, key }: Call,
+  { gateway, config, exchange, key, use }: Call,
   error: unknown,
+  isCapped = false,
 ): Promise<boolean> {
   if (!(error instanceof GatewayError) || error.refusal.name !== "store_unavailable") return false;
   // A store that answers and refuses (no memory left) is not away: letting requests through would lift the limits.
   if (config.store.fallbackStrategy !== "allow" || isFinal(error.cause)) return false;
   if (!gateway.goodKeys.has(key)) return false;
-  if ((await gateway.store.outage()) === undefined) return false;
+  const outage = await gateway.store.outage();
+  if (outage === undefined) return false;
+  if (isCapped && !countUnmetered(use, outage, config.store.allowMaxPerKey)) return false;
   exchange.degraded = true;
   gateway.metrics.degraded.inc({ route: exchange.route });
+  return true;
+}
+
+/** Counts an unmetered request of a key. @returns false when the key has had as many as it may in this outage */
+function countUnmetered(use: KeyUse, outage: number, max: number): boolean {
+  if (use.unmetered?.outage !== outage) use.unmetered = { outage, requests: 0 };
+  if (max > 0 && use.unmetered.requests >= max) return false;
+  use.unmetered.requests++;
   return true;
 }
 

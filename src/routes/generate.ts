@@ -71,7 +71,7 @@ export async function generate(call: Call, endpoint: GenerationEndpoint): Promis
   try {
     admission = await storeStep(call, "ADMIT", gateway.store.admit(generation, config.tiers));
   } catch (error) {
-    if (await passUnmetered(call, error)) return unmetered(call, generation, validation.text);
+    if (await passUnmetered(call, error, true)) return unmetered(call, generation, validation.text);
     throw error;
   }
   exchange.state = admission.state;

@@ -23,7 +23,7 @@ export async function upload(call: Call): Promise<Answer | undefined> {
     const refused = await inspectKey(call);
     if (refused) return refusal(refused, exchange.shownId);
   } catch (error) {
-    if (!(await passUnmetered(call, error))) throw error;
+    if (!(await passUnmetered(call, error, true))) throw error;
   }
   const beforeRead = () => continueReading(exchange);
   const step = new UpstreamStep(call, "upload");

@@ -11,6 +11,8 @@ export interface KeyUse {
   countedAtMs: number;
   /** The five numbers of the headers as they last were, for answers that do not ask the store. */
   state: LimitState | undefined;
+  /** Generations and uploads that passed unmetered in the outage of this number. */
+  unmetered?: { outage: number; requests: number };
 }
 
 /**

@@ -6,6 +6,7 @@ import type { Metrics } from "../telemetry/metrics.ts";
 import { createBatcher } from "./batcher.ts";
 import { createBreaker, STARTING } from "./breaker.ts";
 import { createDeadlines, TIMED_OUT } from "./deadlines.ts";
+import { createFairQueue } from "./fair-queue.ts";
 import { type Journal, memoryJournal } from "./journal.ts";
 import { META } from "./names.ts";
 import { createOutage, probeOnOwnConnection } from "./outage.ts";
@@ -127,6 +128,14 @@ export function createConnection(options: ConnectionOptions) {
     },
   });
   let facts: StoreFacts | undefined;
+  const queue = createFairQueue({
+    deadlines,
+    changed: (waiting) => metrics.storeWaiting.set(waiting),
+    refused(why) {
+      metrics.storeFailures.inc({ reason: "overloaded" });
+      return new GatewayError("overloaded", why, { retryAfterSeconds: 1 });
+    },
+  });
   const batched = createBatcher({
     send: timed,
     failure: failed,
@@ -146,7 +155,8 @@ export function createConnection(options: ConnectionOptions) {
     reconnect: () => redis.disconnect(true),
     changed(open) {
       metrics.storeUp.set(open ? 0 : 1);
-      if (!open) outage.over();
+      if (open) queue.rejectAll(() => unavailable("open", undefined));
+      else outage.over();
       // What was put there after the probe had emptied it must not wait for the next outage.
       if (!open && outbox.sizeFor(facts?.id) > 0) breaker.trip("a settlement is unanswered");
     },
@@ -212,14 +222,14 @@ export function createConnection(options: ConnectionOptions) {
   }, FACTS_EVERY_MS).unref();
   void outbox.watch(() => breaker.trip("settlements to replay"));
 
-  const unavailable = (reason: string, cause: unknown): GatewayError => {
+  function unavailable(reason: string, cause: unknown): GatewayError {
     metrics.storeFailures.inc({ reason });
     const why = cause instanceof Error ? cause.message : "the breaker is open";
     return new GatewayError("store_unavailable", `store: ${why}`, {
       cause,
       retryAfterSeconds: RETRY_AFTER_SECONDS,
     });
-  };
+  }
 
   /** Throws at once while the breaker is open. */
   function requireUsable(): void {
@@ -229,13 +239,17 @@ export function createConnection(options: ConnectionOptions) {
   /** Runs one verb. */
   function call(verb: Verb, keys: readonly string[], args: readonly (string | number)[]): Promise<Reply> {
     if (breaker.isOpen()) return Promise.reject(unavailable("open", undefined));
+    queue.begun();
     if (BATCHED.has(verb)) return batched(verb, keys, args);
     const startedMs = performance.now();
     return scripts[verb](keys, args)
       .catch((error: unknown) => {
         throw failed(error);
       })
-      .finally(() => metrics.storeSeconds.observe({ verb }, (performance.now() - startedMs) / 1000));
+      .finally(() => {
+        queue.ended(1);
+        metrics.storeSeconds.observe({ verb }, (performance.now() - startedMs) / 1000);
+      });
   }
 
   return {
@@ -249,13 +263,18 @@ export function createConnection(options: ConnectionOptions) {
     nowMs,
     requireUsable,
     call,
+    /** Requests wait here, before they call, while too much is under way. */
+    queue,
     /** Runs one plain command under the same breaker. */
     async command<T>(run: (redis: Redis) => Promise<T>): Promise<T> {
       requireUsable();
+      queue.begun();
       try {
         return await deadlines.within(run(redis));
       } catch (error) {
         throw failed(error);
+      } finally {
+        queue.ended(1);
       }
     },
     /** Which outage this is, if Redis is away: then requests of keys seen good may pass unmetered. */
@@ -293,6 +312,7 @@ export function createConnection(options: ConnectionOptions) {
       if (first) learn(Number(first[1]), performance.timeOrigin + startedMs);
       return replies;
     } finally {
+      queue.ended(items.length);
       metrics.storeSeconds.observe({ verb }, (performance.now() - startedMs) / 1000);
     }
   }

@@ -4,7 +4,7 @@ const SLICES = 10;
 export const TIMED_OUT = "Command timed out";
 
 /** One piece of work with a time limit. */
-interface Deadline {
+export interface Deadline {
   atSlice: number;
   expire: () => void;
 }

@@ -30,13 +30,16 @@ import type { Reply } from "./scripts.ts";
 /** How long an unsent VOID stands in the way of its ADMIT; far beyond any `not_after`. */
 const TOMBSTONE_MS = 3_600_000;
 
+/** Keys that are looked up wait in one line: whose they are is what is asked. */
+const LOOKUPS = "look-ups";
+
 /**
  * The store's operations as the handlers use them, one script call each.
  * @param nowMs tests pass the time in; without it Redis TIME is the clock
  * @throws GatewayError `store_unavailable` from every operation, unless it says otherwise
  */
 export function createStore(connection: Connection, nowMs?: () => number): Store {
-  const { call, metrics } = connection;
+  const { call, metrics, queue } = connection;
   const now = (): string => (nowMs ? String(nowMs()) : "");
   const cluster = (): boolean => connection.facts()?.cluster ?? false;
 
@@ -86,6 +89,7 @@ export function createStore(connection: Connection, nowMs?: () => number): Store
     outage: connection.outage,
 
     async lookup(digest) {
+      if (queue.isFull()) await queue.wait(LOOKUPS);
       const entry = await connection.command((redis) => redis.get(indexName(digest)));
       const facts = connection.facts();
       if (entry === null || !facts) return undefined;
@@ -95,6 +99,7 @@ export function createStore(connection: Connection, nowMs?: () => number): Store
     },
 
     async admit(generation, tiers) {
+      if (queue.isFull()) await queue.wait(generation.key.keyId);
       connection.requireUsable();
       generation.storeId = connection.facts()?.id;
       const keys = admitKeys(generation);
@@ -158,13 +163,15 @@ export function createStore(connection: Connection, nowMs?: () => number): Store
       }
     },
 
-    async inspect({ names, accountId }, tiers) {
+    async inspect({ keyId, names, accountId }, tiers) {
+      if (queue.isFull()) await queue.wait(keyId);
       const keys = [names.key, names.window, names.slots];
       const reply = await call("inspect", keys, [now(), packTiers(tiers), accountId, 0, ""]);
       return { outcome: reply[0] as "known" | "unknown_key", state: stateOf(reply), tier: String(reply[7]) };
     },
 
-    async inspectTask({ names, accountId, partition }, taskId, cacheMs, tiers) {
+    async inspectTask({ keyId, names, accountId, partition }, taskId, cacheMs, tiers) {
+      if (queue.isFull()) await queue.wait(keyId);
       const keys = [names.key, names.window, names.slots, taskName(taskId, partition, cluster())];
       const args = [now(), packTiers(tiers), accountId, cacheMs, requestName(partition, "")];
       const reply = await call("inspect", keys, args);
@@ -197,7 +204,8 @@ export function createStore(connection: Connection, nowMs?: () => number): Store
       return { outcome, state: stateOf(reply), status: String(reply[8]), data: String(reply[9]), refunded };
     },
 
-    async credits({ names, partition }, tiers) {
+    async credits({ keyId, names, partition }, tiers) {
+      if (queue.isFull()) await queue.wait(keyId);
       const keys = [names.key, names.window, names.slots, names.account, names.ledger];
       const reply = await call("credits", keys, [now(), packTiers(tiers), RECENT_TRANSACTIONS]);
       const latest = reply.slice(12) as StreamEntry[];

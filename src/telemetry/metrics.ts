@@ -20,7 +20,7 @@ export const SETTLEMENTS = [
 ] as const;
 
 /** Why a call to the store failed. */
-export const STORE_FAILURES = ["timeout", "connection", "refused", "open"] as const;
+export const STORE_FAILURES = ["timeout", "connection", "refused", "open", "overloaded"] as const;
 
 /**
  * All metrics of one gateway process in a registry of its own. Base units; label sets are closed (route template,
@@ -207,7 +207,7 @@ function moneyMetrics(registers: Registry[]) {
 function storeMetrics(registers: Registry[]) {
   const storeFailures = new Counter({
     name: "tollgate_store_failures_total",
-    help: "Calls to the store that failed; `open`: not even tried, since the breaker was open.",
+    help: "Calls to the store that failed; `open`: not even tried, since the breaker was open; `overloaded`: too many waited.",
     labelNames: ["reason"],
     registers,
   });
@@ -219,6 +219,11 @@ function storeMetrics(registers: Registry[]) {
       help: "Script calls to the store, by verb.",
       labelNames: ["verb"],
       buckets: STORE_SECONDS,
+      registers,
+    }),
+    storeWaiting: new Gauge({
+      name: "tollgate_store_calls_waiting",
+      help: "Requests that wait for their key's turn, since as many calls as allowed are under way.",
       registers,
     }),
     storeUp: new Gauge({

@@ -238,3 +238,46 @@ test("an upstream's refusal is told as it is while the store is away", async () 
     expect(reply.headers.get("x-gateway-degraded")).toBe("store");
   });
 });
+
+test("an operator may cap what passes unmetered, per key and outage; polls are not counted", async () => {
+  const capped = await givenStage({
+    redis: stage.redis,
+    config: { store: { fallbackStrategy: "allow", allowMaxPerKey: 2 }, tasks: { cacheMs: 0 } },
+  });
+  try {
+    const [key, other] = [await capped.givenKey(), await capped.givenKey()];
+    const made = await generate(capped.gateway, key);
+    expect((await generate(capped.gateway, other)).status).toBe(200);
+    for (const outage of ["first", "second"]) {
+      await capped.proxy.steer({ connections: "reset" });
+      await away(capped.gateway);
+      for (let nth = 0; nth < 2; nth++) expectDegraded(await generate(capped.gateway, key));
+      expectStoreAway(await generate(capped.gateway, key));
+      const path = `/api/v1/tasks/${made.body.data.task_id}`;
+      for (let nth = 0; nth < 3; nth++)
+        expectDegraded(await capped.gateway.request("GET", path, { key: key.key }));
+      expectDegraded(await generate(capped.gateway, other));
+      await capped.proxy.heal();
+      await ready(capped.gateway);
+      expect((await generate(capped.gateway, key)).status, `after the ${outage} outage`).toBe(200);
+    }
+  } finally {
+    await capped.stop();
+  }
+});
+
+// Guarantee: what passed can be billed by hand.
+test("each unmetered generation has a line in the log that names its key, account and task", async () => {
+  const { key } = await seenKey();
+  await whileAway(async () => {
+    const reply = await generate(stage.gateway, key);
+    expectDegraded(reply);
+    expect(JSON.parse(stage.gateway.logs.at(-1)!)).toMatchObject({
+      outcome: "unmetered",
+      degraded: true,
+      key_id: key.keyId,
+      account_id: key.accountId,
+      task_id: reply.body.data.task_id,
+    });
+  });
+});

@@ -47,6 +47,7 @@ test("the defaults are those of the design", () => {
       redisUrl: "redis://127.0.0.1:6379",
       commandTimeoutMs: 500,
       fallbackStrategy: "deny",
+      allowMaxPerKey: 0,
       partitions: 64,
       journal: ".tollgate/journal",
       ledgerCheckIntervalMs: 3_600_000,

@@ -1,0 +1,89 @@
+import { afterAll, beforeAll, expect, test } from "vitest";
+import type { Reply } from "../support/gateway.ts";
+import { until } from "../support/gateway.ts";
+import { generate, givenStage, readyz, type Stage, settled } from "../support/store-stage.ts";
+
+let stage: Stage;
+beforeAll(async () => {
+  // Longer than any test here: what is shown does not depend on time.
+  stage = await givenStage({ config: { store: { commandTimeoutMs: 60_000 } } });
+});
+afterAll(() => stage.stop());
+
+async function metric(name: string): Promise<number> {
+  const [line] = await stage.gateway.metric(name);
+  return Number(line?.split(" ").at(-1) ?? 0);
+}
+
+/** Many admissions of one key without credits, all of them in the gateway, while Redis stands still. */
+async function whileFlooded(count: number, work: (flood: Promise<Reply>[]) => Promise<void>): Promise<void> {
+  const attacker = await stage.givenKey({ credits: 0, limits: { rateLimit: 10_000 } });
+  expect((await generate(stage.gateway, attacker)).status).toBe(402);
+  await stage.proxy.steer({ stall: true });
+  try {
+    const refusedBefore = await metric('tollgate_store_failures_total{reason="overloaded"}');
+    const flood = Array.from({ length: count }, () => generate(stage.gateway, attacker));
+    await until(async () => {
+      const refused = (await metric('tollgate_store_failures_total{reason="overloaded"}')) - refusedBefore;
+      return (await metric("tollgate_requests_in_flight ")) + refused === count;
+    }, "the flood to be in the gateway");
+    await work(flood);
+  } finally {
+    await stage.proxy.heal();
+  }
+}
+
+test("another key's request goes before most of a flood that was there first", async () => {
+  const honest = await stage.givenKey();
+  expect((await generate(stage.gateway, honest)).status).toBe(200);
+  await whileFlooded(700, async (flood) => {
+    const order: string[] = [];
+    for (const reply of flood) void reply.then(() => order.push("flood"));
+    // One call to the store and nothing else, as each of the flood.
+    const asked = stage.gateway.request("GET", "/api/v1/credits", honest).then((reply) => {
+      order.push("honest");
+      return reply;
+    });
+    await until(async () => (await metric("tollgate_requests_in_flight ")) === 701, "the honest request");
+    await stage.proxy.heal();
+    expect((await asked).status).toBe(200);
+    const replies = await Promise.all(flood);
+    expect(new Set(replies.map(({ status }) => status))).toEqual(new Set([402]));
+    // What was under way already, and some that a busy client reads early.
+    expect(order.indexOf("honest")).toBeLessThan(450);
+  });
+});
+
+test("what waits is bounded for each key; the rest is refused as overloaded, and leaves nothing behind", async () => {
+  const honest = await stage.givenKey();
+  expect((await generate(stage.gateway, honest)).status).toBe(200);
+  const admissions = stage.proxy.count("admit");
+  await whileFlooded(900, async (flood) => {
+    expect(await metric("tollgate_store_calls_waiting ")).toBe(500);
+    expect(stage.proxy.count("admit") - admissions, "the flood's first was alone").toBe(256 + 1);
+    const asked = generate(stage.gateway, honest);
+    await until(async () => (await metric("tollgate_store_calls_waiting ")) === 501, "the honest request");
+    await stage.proxy.heal();
+    expect((await asked).status).toBe(200);
+    const replies = await Promise.all(flood);
+    const refused = replies.filter(({ status }) => status === 503);
+    expect(refused).toHaveLength(900 - 500 - 256);
+    for (const reply of refused)
+      expect(reply.body).toMatchObject({ code: 503, retryAfter: 1, error: reply.body.msg });
+    expect(refused[0]!.body.msg).toContain("busy");
+    expect(replies.filter(({ status }) => status === 402)).toHaveLength(500 + 256);
+  });
+  expect(await readyz(stage.gateway)).toBe(200);
+  expect(stage.proxy.count("void"), "nothing was sent that would have to be taken back").toBe(0);
+  await settled(stage.gateway);
+});
+
+test("nobody waits for a turn at a store that has gone", async () => {
+  await whileFlooded(300, async (flood) => {
+    expect(await metric("tollgate_store_calls_waiting ")).toBe(300 - 256);
+    await stage.proxy.steer({ connections: "reset" });
+    for (const { status } of await Promise.all(flood)) expect(status).toBe(503);
+    expect(await metric("tollgate_store_calls_waiting ")).toBe(0);
+  });
+  await settled(stage.gateway);
+});
