@@ -1,3 +1,4 @@
+import fc from "fast-check";
 import { expect, test } from "vitest";
 import { withoutSecret } from "../../../src/upstream/secret.ts";
 
@@ -40,3 +41,88 @@ test.each(["k", "task", "success", "4", "$&"])(
     );
   },
 );
+
+/** How JSON may write a character: as it is, behind a backslash, by its number in small or capital digits. */
+const SPELLINGS: readonly ((char: string) => string)[] = [
+  (char) => JSON.stringify(char).slice(1, -1),
+  (char) => (char === "/" ? "\\/" : JSON.stringify(char).slice(1, -1)),
+  (char) => `\\u${char.charCodeAt(0).toString(16).padStart(4, "0")}`,
+  (char) => `\\u${char.charCodeAt(0).toString(16).padStart(4, "0").toUpperCase()}`,
+];
+const spelledBy = (text: string, spelling: (at: number) => number): string =>
+  [...text].map((char, at) => SPELLINGS[spelling(at)]!(char)).join("");
+
+// Guarantee: however an encoder mixes the spellings, what a JSON parser reads has the credential no more.
+test("what a client parses never has the credential in it, whatever the mix of spellings", () => {
+  const secrets = fc.string({ unit: fc.constantFrom(...'ab/\\"u0'), minLength: 8, maxLength: 12 });
+  const around = fc.string({ unit: fc.constantFrom(...'ab/\\"u0\n'), maxLength: 12 });
+  const spellings = fc.array(fc.nat({ max: 3 }), { minLength: 1, maxLength: 50 });
+  fc.assert(
+    fc.property(
+      secrets,
+      fc.array(around, { minLength: 2, maxLength: 4 }),
+      spellings,
+      (secret, parts, mix) => {
+        // Also a beginning of the credential in front of it, which a search must not lose its place over.
+        const words = parts.join(secret.slice(0, 5) + secret);
+        const text = `{"msg":"${spelledBy(words, (at) => mix[at % mix.length]!)}"}`;
+        expect(JSON.parse(withoutSecret(secret)(text))).toEqual({
+          msg: words.replaceAll(secret, "[redacted]"),
+        });
+      },
+    ),
+    { numRuns: 2000 },
+  );
+});
+
+const JWT = `eyJhbGciOiJFUzI1NiJ9.${"eyJpc3MiOiJ0b2xsZ2F0ZSIsInNjb3BlIjoiYS9iIn0".repeat(12)}.${"Zm9v/YmFy+".repeat(8)}`;
+
+/** A text that counts how often a character of it is looked at. */
+function counting(text: string) {
+  let looks = 0;
+  const counted = {
+    length: text.length,
+    charCodeAt: (at: number) => {
+      looks++;
+      return text.charCodeAt(at);
+    },
+    slice: text.slice.bind(text),
+  };
+  return { text: counted as unknown as string, looks: () => looks };
+}
+
+// Guarantee: an upstream that repeats a beginning of our credential cannot hold up the process. A pattern with three
+// equal alternatives took 3^n steps over a beginning of n characters.
+test.each([0, 1, 2, 3])(
+  "each beginning of a long credential costs a few looks a character, spelling %i",
+  (spelling) => {
+    const clean = withoutSecret(JWT);
+    for (let chars = 1; chars <= JWT.length; chars++) {
+      const beginning = spelledBy(JWT.slice(0, chars), () => spelling);
+      for (const broken of [`${beginning}\\`, `${beginning}\\u00`, `${beginning}\\x`.repeat(4)]) {
+        const { text, looks } = counting(broken);
+        clean(text);
+        expect(looks()).toBeLessThanOrEqual(12 * broken.length);
+      }
+    }
+  },
+);
+
+test("twice the text costs twice the looks, also where the credential repeats itself", () => {
+  const hostile = (chars: number): string => `${"a".repeat(511)}\\`.repeat(chars / 512);
+  const looksAt = (chars: number): number => {
+    const { text, looks } = counting(hostile(chars));
+    withoutSecret("a".repeat(512))(text);
+    return looks();
+  };
+  expect(looksAt(1 << 18) / looksAt(1 << 17)).toBeCloseTo(2, 1);
+});
+
+test("an empty credential changes nothing", () => {
+  expect(withoutSecret("")("any words")).toBe("any words");
+});
+
+// A line feed is no letter, though JSON writes it with one.
+test("a short credential stands alone also behind an escape", () => {
+  expect(withoutSecret("task")('{"msg":"no\\ntask\\tof"}')).toBe('{"msg":"no\\n[redacted]\\tof"}');
+});
