@@ -32,6 +32,7 @@ const server = section("The public listener.", {
     maxItems: 256,
     description: "Addresses or CIDR ranges of proxies whose X-Forwarded-For is believed.",
   }),
+  max_header_lines: integer(100, 10, 2000, "Header lines of one request at most; more are answered 431."),
   headers_timeout: duration("15s", "100ms", "10m", "How long a client may take to send its headers."),
   body_timeout: duration("15s", "100ms", "10m", "How long a client may take to send a JSON body."),
   upload_idle_timeout: duration("15s", "100ms", "10m", "How long an upload may stand still."),

@@ -13,6 +13,8 @@ export interface Config {
     readonly workers: number;
     /** IP addresses or CIDR ranges; none by default. */
     readonly trustProxy: readonly string[];
+    /** Of one request, at most. */
+    readonly maxHeaderLines: number;
     readonly headersTimeoutMs: number;
     readonly bodyTimeoutMs: number;
     readonly uploadIdleTimeoutMs: number;
@@ -113,6 +115,7 @@ export function toConfig(settings: Settings, extra: Extras): Config {
       port: server.port,
       workers: server.workers === "auto" ? extra.cores : server.workers,
       trustProxy: server.trust_proxy,
+      maxHeaderLines: server.max_header_lines,
       headersTimeoutMs: ms(server.headers_timeout),
       bodyTimeoutMs: ms(server.body_timeout),
       uploadIdleTimeoutMs: ms(server.upload_idle_timeout),

@@ -1,4 +1,5 @@
 import { type Static, Type } from "typebox";
+import { DETAILS_MAX } from "./problems.ts";
 import { TASK_ID, TASK_STATUSES } from "./tasks.ts";
 
 /**
@@ -7,7 +8,8 @@ import { TASK_ID, TASK_STATUSES } from "./tasks.ts";
  */
 
 const time = (description: string) => Type.String({ format: "date-time", description });
-const url = (description: string) => Type.String({ format: "uri", description });
+/** The upstream's own, passed on unchecked: a `format` would promise what nobody holds. */
+const url = (description: string) => Type.String({ description });
 const credits = (description: string) => Type.Integer({ description });
 
 const taskId = Type.String({
@@ -49,7 +51,10 @@ export const TASK = Type.Object(
 /** Spec 2.3. */
 export const UPLOADED_IMAGE = Type.Object(
   {
-    url: url("Temporary address of the image: use it at once as `imageUrl`."),
+    url: Type.String({
+      format: "https-url",
+      description: "Temporary address of the image: use it at once as `imageUrl`.",
+    }),
     expires_at: time("When the address ends, UTC; five minutes after the upload."),
   },
   { description: "Where the uploaded image can be fetched." },
@@ -140,7 +145,10 @@ export const ERROR = Type.Object(
       }),
     ),
     details: Type.Optional(
-      Type.Array(PROBLEM, { description: "All broken rules, where there are any to name." }),
+      Type.Array(PROBLEM, {
+        maxItems: DETAILS_MAX,
+        description: `The broken rules, where there are any to name; the first ${DETAILS_MAX} of them.`,
+      }),
     ),
     request_id: Type.String({ description: "The same as `X-Request-Id`: quote it when you ask for help." }),
   },

@@ -44,6 +44,14 @@ const TABLE = {
 
 export type ErrorName = keyof typeof TABLE;
 
+/** Refusals that another try meets again: common SDKs are told not to retry on their own. DESIGN 2. */
+const DEFINITE: ReadonlySet<ErrorName> = new Set([
+  "insufficient_credits",
+  "daily_limited",
+  "upstream_refused",
+  "upstream_refused_gateway",
+]);
+
 /** One broken rule of a request, or of a config file. `path` is a JSON pointer such as `/shots/0/duration`. */
 export interface Problem {
   path: string;
@@ -74,7 +82,9 @@ export interface Refusal {
  */
 export function refuse(name: ErrorName, extra?: Partial<Omit<Refusal, "name">>): Refusal {
   const [status, code, text] = TABLE[name];
-  return { name, status, code, text, ...extra };
+  const refusal: Refusal = { name, status, code, text, ...extra };
+  if (DEFINITE.has(name)) refusal.shouldRetry = false;
+  return refusal;
 }
 
 /** A failure: thrown, answered from the same table. `detail` is logged, never sent. */

@@ -4,15 +4,15 @@ import type { GenerationEndpoint } from "./endpoints.ts";
 import type { Problem } from "./errors.ts";
 import { isObject } from "./json.ts";
 import type { PricedBody } from "./prices.ts";
-import { nameOf, problemsOf, unknownName } from "./problems.ts";
+import { DETAILS_MAX, nameOf, problemsOf, unknownName } from "./problems.ts";
 import { BODIES } from "./schemas.ts";
 import { isOnSourceHost } from "./urls.ts";
 
 /** Storyboard tolerance, inclusive. In floating point 10 - 9.95 is a little more than 0.05. Spec 4.6. */
 const TOLERANCE_SECONDS = 0.05;
 const FLOAT_NOISE = 1e-9;
-/** Unknown parameters that are named in one answer. */
-const UNKNOWN_MAX = 32;
+/** Unknown parameters that are named in one answer; they leave room for what is missing. */
+const UNKNOWN_MAX = DETAILS_MAX / 2;
 
 interface Body extends PricedBody {
   videoUrl?: string;
@@ -59,13 +59,13 @@ export function validateGeneration(
   const wellTyped = validator.Check(value);
   const problems = wellTyped
     ? []
-    : [...unknownNames(members, value, ""), ...problemsOf(validator.Errors(knownOnly(members, value)))];
+    : [...unknownNames(members, value), ...problemsOf(validator.Errors(knownOnly(members, value)))];
   if (isObject(value)) problems.push(...furtherRules(endpoint, value, sourceHost));
-  if (problems.length > 0 || !wellTyped) return { ok: false, problems };
+  if (problems.length > 0 || !wellTyped) return { ok: false, problems: problems.slice(0, DETAILS_MAX) };
   const body = inOrder(members, value as Record<string, unknown>);
   const text = JSON.stringify(body);
   // JSON.stringify writes a surrogate as an escape only when it stands alone.
-  const broken = /\\ud[89a-f]/i.test(text) ? illFormed(value, "") : [];
+  const broken = /\\ud[89a-f]/i.test(text) ? [...illFormed(value, "").take(DETAILS_MAX)] : [];
   if (broken.length > 0) return { ok: false, problems: broken };
   return { ok: true, body: body as PricedBody, text };
 }
@@ -85,7 +85,7 @@ function furtherRules(
     problems.push({ path: "/videoUrl", message: `videoUrl must ${rule}` });
   }
   const addsUp = endpoint === "gen2-pro/storyboard" && Array.isArray(shots) && shots.length > 0;
-  if (addsUp && typeof nFrames === "string" && /^\d+$/.test(nFrames)) {
+  if (addsUp && typeof nFrames === "string" && /^\d{1,3}$/.test(nFrames)) {
     const seconds = shots.reduce((sum, shot) => sum + Number(shot?.duration), 0);
     if (Math.abs(seconds - Number(nFrames)) > TOLERANCE_SECONDS + FLOAT_NOISE) {
       const sum = Number(seconds.toFixed(6));
@@ -110,20 +110,20 @@ function inOrder(members: Members, value: Record<string, unknown>): Record<strin
   return ordered;
 }
 
-/** Parameters that the schema does not have, each with a suggestion; at most so many that an answer stays small. */
-function unknownNames(members: Members, value: unknown, path: string): Problem[] {
-  if (!isObject(value)) return [];
-  const problems: Problem[] = [];
+/** Parameters that the schema does not have, each with a suggestion; the search ends with the last that is named. */
+function unknownNames(members: Members, value: unknown): Problem[] {
+  return [...findUnknown(members, value, "").take(UNKNOWN_MAX)];
+}
+
+function* findUnknown(members: Members, value: unknown, path: string): Generator<Problem, undefined> {
+  if (!isObject(value)) return;
   for (const [name, given] of Object.entries(value)) {
-    if (problems.length >= UNKNOWN_MAX) break;
     const member = members.get(name);
-    if (!member) problems.push(unknownName(path, name, [...members.keys()]));
+    if (!member) yield unknownName(path, name, [...members.keys()]);
     const items = member?.items;
     if (!items || !Array.isArray(given)) continue;
-    const inItems = given.flatMap((item, at) => unknownNames(items, item, `${path}/${name}/${at}`));
-    problems.push(...inItems.slice(0, UNKNOWN_MAX));
+    for (const [at, item] of given.entries()) yield* findUnknown(items, item, `${path}/${name}/${at}`);
   }
-  return problems;
 }
 
 /** The value without parameters that the schema does not have; those are reported apart. */
@@ -138,10 +138,9 @@ function knownOnly(members: Members, value: unknown): unknown {
   return known;
 }
 
-function illFormed(value: unknown, path: string): Problem[] {
-  if (typeof value === "string") {
-    return value.isWellFormed() ? [] : [{ path, message: `${nameOf(path)} has half a surrogate pair` }];
-  }
-  if (typeof value !== "object" || value === null) return [];
-  return Object.entries(value).flatMap(([name, item]) => illFormed(item, `${path}/${name}`));
+function* illFormed(value: unknown, path: string): Generator<Problem, undefined> {
+  if (typeof value === "string" && !value.isWellFormed())
+    yield { path, message: `${nameOf(path)} has half a surrogate pair` };
+  if (typeof value !== "object" || value === null) return;
+  for (const [name, item] of Object.entries(value)) yield* illFormed(item, `${path}/${name}`);
 }

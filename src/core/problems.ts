@@ -2,8 +2,13 @@ import type { TLocalizedValidationError } from "typebox/error";
 import type { Problem } from "./errors.ts";
 import { nearest } from "./suggest.ts";
 
-/** Of a parameter's name in an answer. */
-const NAME_CHARS_MAX = 64;
+/** Broken rules that one answer names. */
+export const DETAILS_MAX = 20;
+/** Characters of anything that a client wrote and an answer repeats. */
+const SHOWN_CHARS_MAX = 100;
+
+/** What a client wrote as an answer may repeat it: bounded, and well-formed, since an answer is UTF-8. */
+export const shown = (foreign: string): string => foreign.slice(0, SHOWN_CHARS_MAX).toWellFormed();
 
 /** Puts typebox's validation errors into words a caller can act on: which parameter, which rule. */
 export function problemsOf(errors: readonly TLocalizedValidationError[]): Problem[] {
@@ -45,6 +50,8 @@ function inWords(error: TLocalizedValidationError): Problem[] {
       return one(`must have at most ${error.params.limit} characters`);
     case "minItems":
       return one(`must have at least ${error.params.limit} ${error.params.limit === 1 ? "item" : "items"}`);
+    case "maxItems":
+      return one(`must have at most ${error.params.limit} items`);
     case "exclusiveMinimum":
       return one(`must be greater than ${error.params.limit}`);
     case "format":
@@ -56,14 +63,17 @@ function inWords(error: TLocalizedValidationError): Problem[] {
   }
 }
 
-/** @param name as the caller wrote it: bounded here, and made well-formed, since an answer is UTF-8 */
+/** @param name as the caller wrote it */
 function problem(path: string, name: string, rule: string): Problem {
-  const shown = name.slice(0, NAME_CHARS_MAX).toWellFormed();
   return {
-    path: `${path}/${shown.replaceAll("~", "~0").replaceAll("/", "~1")}`,
-    message: `${path === "" ? "" : `${nameOf(path)}.`}${shown} ${rule}`,
+    path: path + pointerTo(name),
+    message: `${path === "" ? "" : `${nameOf(path)}.`}${shown(name)} ${rule}`,
   };
 }
+
+/** A foreign name as the last part of a JSON pointer. RFC 6901. */
+export const pointerTo = (name: string): string =>
+  `/${shown(name).replaceAll("~", "~0").replaceAll("/", "~1")}`;
 
 /** `/shots/0/duration` as people say it: `shots[0].duration`. */
 export function nameOf(pointer: string): string {

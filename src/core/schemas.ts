@@ -2,19 +2,29 @@ import { Type } from "typebox";
 import Format from "typebox/format";
 import { Settings } from "typebox/system";
 import type { GenerationEndpoint } from "./endpoints.ts";
+import { DETAILS_MAX } from "./problems.ts";
+import { LIST_ITEMS_MAX, TEXT_CHARS_MAX } from "./request-limits.ts";
 import { isHttpsUrl, isWebUrl } from "./urls.ts";
 
-/** All problems of a body are reported at once, up to this many. */
-Settings.Set({ maxErrors: 64 });
+Settings.Set({ maxErrors: DETAILS_MAX });
 Format.Set("web-url", isWebUrl);
 Format.Set("https-url", isHttpsUrl);
 
 const strict = { additionalProperties: false } as const;
 
 // Texts of rules that a JSON Schema keyword cannot put into words are kept beside the rule, as `description`.
-const prompt = Type.String({ minLength: 1, description: "What the video shows; not empty." });
-const motion = Type.Optional(Type.String({ description: "How the image moves." }));
-const negativePrompt = Type.Optional(Type.String({ description: "Elements to avoid." }));
+const bounded = `At most ${TEXT_CHARS_MAX} characters, counted as Unicode code points.`;
+const prompt = Type.String({
+  minLength: 1,
+  maxLength: TEXT_CHARS_MAX,
+  description: `What the video shows; not empty. ${bounded}`,
+});
+const motion = Type.Optional(
+  Type.String({ maxLength: TEXT_CHARS_MAX, description: `How the image moves. ${bounded}` }),
+);
+const negativePrompt = Type.Optional(
+  Type.String({ maxLength: TEXT_CHARS_MAX, description: `Elements to avoid. ${bounded}` }),
+);
 const ratios = ["16:9", "9:16", "1:1"] as const;
 const aspectRatio = Type.Optional(
   Type.Enum([...ratios], { description: "Width to height. Left out, the choice is the generator's." }),
@@ -32,7 +42,8 @@ export const SHOT = Type.Object(
   {
     Scene: Type.String({
       minLength: 1,
-      description: "What the shot shows; not empty. The capital S is right.",
+      maxLength: TEXT_CHARS_MAX,
+      description: `What the shot shows; not empty. The capital S is right. ${bounded}`,
     }),
     duration: Type.Number({
       exclusiveMinimum: 0,
@@ -103,6 +114,7 @@ export const BODIES = {
       }),
       shots: Type.Array(SHOT, {
         minItems: 1,
+        maxItems: LIST_ITEMS_MAX,
         description: "At least one. Their durations add up to `nFrames` within 0.05 seconds.",
       }),
       aspectRatio: Type.Optional(
@@ -112,7 +124,10 @@ export const BODIES = {
         }),
       ),
       imageUrls: Type.Optional(
-        Type.Array(webUrl("Address of an image"), { description: "Reference images." }),
+        Type.Array(webUrl("Address of an image"), {
+          maxItems: LIST_ITEMS_MAX,
+          description: "Reference images.",
+        }),
       ),
       callBackUrl: Type.Optional(
         webUrl(

@@ -5,8 +5,12 @@ export type TaskStatus = (typeof TASK_STATUSES)[number];
 /** What the store can be told of a task: a status, or that it is gone (404), too old, or released by an operator. */
 export type Observation = TaskStatus | "gone" | "expired" | "released";
 
-/** A task id that may be bound and asked for; anything else makes no sense. DESIGN 2. */
-export const TASK_ID = /^[A-Za-z0-9_.~-]{1,200}$/;
+/**
+ * A task id that may be bound and asked for; anything else makes no sense. DESIGN 2. `.` and `..` are none: a URL parser
+ * on the way would take them for steps in a path. In three cases, since many languages' patterns have no look-ahead.
+ */
+export const TASK_ID =
+  /^(?:[A-Za-z0-9_~-][A-Za-z0-9_.~-]{0,199}|\.[A-Za-z0-9_~-][A-Za-z0-9_.~-]{0,198}|\.\.[A-Za-z0-9_.~-]{1,198})$/;
 
 export const isTaskStatus = (value: unknown): value is TaskStatus =>
   (TASK_STATUSES as readonly unknown[]).includes(value);

@@ -7,14 +7,16 @@ import type { RequestHead } from "./protocol.ts";
 /** How much of a refused body is read on, so that a client that is still sending sees its answer. */
 const DRAIN_BYTES_MAX = 32 * 1024 * 1024;
 const DRAIN_MS = 10_000;
+/** Pieces of one body: each costs time and memory of its own, however small it is. No client sends bodies byte by byte. */
+const BODY_CHUNKS_MAX = 10_000;
 
 export type BodyResult =
   | { outcome: "read"; value: unknown }
   | { outcome: "refused"; refusal: Refusal }
   | { outcome: "client_gone" };
 
-/** application/json, alone or with charset=utf-8. RFC 8259 section 11. */
-const JSON_TYPE = /^application\/json[ \t]*(?:;[ \t]*(?:charset="?utf-8"?[ \t]*;?[ \t]*)?)?$/i;
+/** application/json, alone or with charset=utf-8, which some write utf8. RFC 8259 section 11. */
+const JSON_TYPE = /^application\/json[ \t]*(?:;[ \t]*(?:charset="?utf-?8"?[ \t]*;?[ \t]*)?)?$/i;
 /** Longer values are refused unread: a pattern must never have much to chew on. */
 const TYPE_CHARS_MAX = 100;
 
@@ -81,7 +83,11 @@ function readPieces(req: IncomingMessage, timeoutMs: number): Promise<BodyResult
     const take = (chunk: Buffer): void => {
       bytes += chunk.length;
       if (bytes > JSON_BODY_BYTES_MAX) settle({ outcome: "refused", refusal: tooLarge() });
-      else chunks.push(chunk);
+      else if (chunks.push(chunk) > BODY_CHUNKS_MAX)
+        settle({
+          outcome: "refused",
+          refusal: badBody(`the body comes in more than ${BODY_CHUNKS_MAX} pieces`),
+        });
     };
     const parse = (): void => settle(parseBytes(Buffer.concat(chunks)));
     const gone = (): void => settle({ outcome: "client_gone" });
@@ -102,18 +108,19 @@ function parseBytes(bytes: Buffer): BodyResult {
 
 /**
  * Reads on and forgets what a client is still sending after its refusal: closing at once would reset the
- * connection, and the client would never see the answer. Bounded in bytes and time, then the connection ends.
+ * connection, and the client would never see the answer. Bounded in bytes, pieces and time, then the connection ends.
  */
 export function drainBody(req: IncomingMessage): void {
   if (req.complete || req.destroyed) return;
   let bytes = 0;
+  let chunks = 0;
   const timer = setTimeout(() => req.destroy(), DRAIN_MS);
   req.on("error", () => clearTimeout(timer));
   req.on("close", () => clearTimeout(timer));
   req.on("end", () => clearTimeout(timer));
   req.on("data", (chunk: Buffer) => {
     bytes += chunk.length;
-    if (bytes > DRAIN_BYTES_MAX) req.destroy();
+    if (bytes > DRAIN_BYTES_MAX || ++chunks > BODY_CHUNKS_MAX) req.destroy();
   });
   req.resume();
 }

@@ -1,5 +1,6 @@
 import type { IncomingMessage } from "node:http";
 import { type Refusal, refuse } from "../core/errors.ts";
+import { isIdentity } from "../core/media.ts";
 
 /** What the header lines of a request say that matters before its body; read in one pass. */
 export interface RequestHead {
@@ -7,6 +8,7 @@ export interface RequestHead {
   idempotencyKey: string | undefined;
   contentType: string | undefined;
   contentLength: number | undefined;
+  /** There is a Content-Encoding other than identity. */
   contentEncoding: boolean;
   forwardedFor: string | undefined;
   /** As it came; the empty string where it came twice. */
@@ -17,6 +19,12 @@ export interface RequestHead {
   hasBody: boolean;
   /** There is an Upgrade header. */
   upgrades: boolean;
+}
+
+/** What one request's header may be; settings of the listener. */
+export interface HeadLimits {
+  /** `server.max_header_lines`. */
+  maxHeaderLines: number;
 }
 
 /** Lengths of the header names that matter here: most lines are passed over without a look at their letters. */
@@ -44,9 +52,13 @@ const LENGTHS = new Set(
  * @returns the head, and the refusal if there is one; then the connection must be closed after the answer, since
  *   the next program on the way might frame this request differently
  */
-export function readHead(req: IncomingMessage): { head: RequestHead; fault: Refusal | undefined } {
+export function readHead(
+  req: IncomingMessage,
+  { maxHeaderLines }: HeadLimits,
+): { head: RequestHead; fault: Refusal | undefined } {
   const lines = req.rawHeaders;
   let twice: string | undefined;
+  let hasUnderscore = false;
   let host: string | undefined;
   let expect: string | undefined;
   let authorization: string | undefined;
@@ -61,6 +73,7 @@ export function readHead(req: IncomingMessage): { head: RequestHead; fault: Refu
   let traceState: string | undefined;
   let upgrades = false;
   for (let at = 0; at < lines.length; at += 2) {
+    if (lines[at]!.includes("_")) hasUnderscore = true;
     if (!LENGTHS.has(lines[at]!.length)) continue;
     const value = lines[at + 1]!;
     const name = lines[at]!.toLowerCase();
@@ -117,7 +130,7 @@ export function readHead(req: IncomingMessage): { head: RequestHead; fault: Refu
     idempotencyKey,
     contentType,
     contentLength,
-    contentEncoding: encoding !== undefined,
+    contentEncoding: !isIdentity(encoding),
     forwardedFor,
     requestId,
     traceParent,
@@ -127,8 +140,18 @@ export function readHead(req: IncomingMessage): { head: RequestHead; fault: Refu
   };
   const repeated = twice === undefined ? undefined : bad(`the ${twice} header is sent twice`);
   const fault =
-    versionFault(req) ?? repeated ?? framingFault(req, head, coding, host) ?? expectationFault(req, expect);
+    versionFault(req) ??
+    linesFault(lines.length / 2, maxHeaderLines) ??
+    (hasUnderscore ? underscoreFault : undefined) ??
+    repeated ??
+    framingFault(req, head, coding, host) ??
+    expectationFault(req, expect);
   return { head, fault };
+}
+
+function linesFault(lines: number, linesMax: number): Refusal | undefined {
+  if (lines <= linesMax) return undefined;
+  return refuse("headers_too_large", { text: `Request headers too large: at most ${linesMax} lines` });
 }
 
 /** @param twice the first header that is sent twice; undefined: there is none */
@@ -149,6 +172,7 @@ function framingFault(
   host: string | undefined,
 ): Refusal | undefined {
   if (host === undefined && req.httpVersionMinor === 1) return bad("the Host header is missing");
+  if (host === "") return bad("the Host header is empty");
   if (!HOST.test(host ?? "")) return bad("the Host header is not a host with an optional port");
   if (!req.url?.startsWith("/")) return bad("the request target must be a path");
   if (coding !== undefined) {
@@ -168,11 +192,20 @@ function expectationFault(req: IncomingMessage, expect: string | undefined): Ref
   return expect.toLowerCase() === "100-continue" ? undefined : refuse("expectation_failed");
 }
 
-/** Host and port, as far as a gateway can tell without resolving them; may be empty. RFC 9110 section 7.2. */
+/** Host and port, as far as a gateway can tell without resolving them; HTTP/1.0 may leave them out. RFC 9110 section 7.2. */
 const HOST = /^[\w\-.~%!$&'()*+,;=:[\]]*$/;
 
 const bad = (message: string): Refusal =>
   refuse("invalid_request", { text: `Invalid request: ${message}`, details: [{ path: "", message }] });
+
+/** Many programs read `Transfer_Encoding` as `Transfer-Encoding`: the next one on the way might frame it differently. */
+const underscoreFault = bad("a header name has an underscore");
+
+/** A browser asks whether its page may call: CORS, Fetch standard section 3.3. */
+export function isPreflight(req: IncomingMessage): boolean {
+  if (req.method !== "OPTIONS") return false;
+  return req.headers.origin !== undefined && req.headers["access-control-request-method"] !== undefined;
+}
 
 /** True for an upgrade that the client insists on; `h2c` is ignored, as HTTP wants. */
 export function asksForWebSocket(req: IncomingMessage): boolean {

@@ -145,16 +145,12 @@ function refusedAdmission(call: Call, admission: Admission, price: number): Refu
     case "rate_limited":
       return refuse("rate_limited", { retryAfterSeconds: retrySeconds(admission.retryAfterMs) });
     case "daily_limited":
-      return refuse("daily_limited", {
-        retryAfterSeconds: retrySeconds(admission.retryAfterMs),
-        shouldRetry: false,
-      });
+      return refuse("daily_limited", { retryAfterSeconds: retrySeconds(admission.retryAfterMs) });
     case "concurrency_limited":
       return refuse("concurrency_limited", { retryAfterSeconds: CONCURRENCY_WAIT_SECONDS });
     case "insufficient_credits":
       return refuse("insufficient_credits", {
         text: `Insufficient credits: this request costs ${price}, the balance is ${admission.balance}`,
-        shouldRetry: false,
       });
     case "idempotency_mismatch":
       return refuse("idempotency_mismatch");

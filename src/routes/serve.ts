@@ -6,7 +6,7 @@ import { GatewayError, type Refusal, refuse } from "../core/errors.ts";
 import { atTurnEnd } from "../core/turn.ts";
 import { drainBody } from "../http/body.ts";
 import { type Exchange, openExchange, respond, takeRequestId } from "../http/exchange.ts";
-import { asksForWebSocket, type RequestHead, readHead } from "../http/protocol.ts";
+import { asksForWebSocket, isPreflight, type RequestHead, readHead } from "../http/protocol.ts";
 import { type Route, route } from "../http/router.ts";
 import type { KeyRef } from "../store/names.ts";
 import { logRequest, logSlow } from "../telemetry/log.ts";
@@ -72,6 +72,7 @@ export function createServe(gateway: Gateway, owesMore: (res: ServerResponse) =>
     const config = gateway.config();
     // Spec 8.5: while the store is away all requests are denied, whoever sends them.
     if (config.store.fallbackStrategy === "deny") gateway.store.requireUsable();
+    if (isPreflight(exchange.req)) return refusal(preflightRefusal(to), exchange.shownId);
     const identity = gateway.authenticator.recall(head.authorization);
     if (!identity) return identify(exchange, head, config, to);
     return dispatch(callOf(exchange, head, config, identity), to);
@@ -123,7 +124,7 @@ export function createServe(gateway: Gateway, owesMore: (res: ServerResponse) =>
     let close = gateway.draining();
     let answer: Answer | undefined;
     try {
-      const { head, fault: headFault } = readHead(exchange.req);
+      const { head, fault: headFault } = readHead(exchange.req, gateway.config().server);
       takeRequestId(exchange, head.requestId);
       if (head.traceParent !== undefined || gateway.tracing.on) {
         exchange.trace = gateway.tracing.begin(head.traceParent, head.traceState, exchange.startedMs);
@@ -220,7 +221,8 @@ export function createServe(gateway: Gateway, owesMore: (res: ServerResponse) =>
     },
     /** Refuses a request in the middle of its body. Its exchange ends when its connection does, or before. */
     refuseBroken(exchange: Exchange, refused: Refusal): Promise<Answer> {
-      exchange.broken = refuseHead(exchange, readHead(exchange.req).head, refused);
+      const { head } = readHead(exchange.req, gateway.config().server);
+      exchange.broken = refuseHead(exchange, head, refused);
       return exchange.broken;
     },
     /** Resolves once nothing is under way; a client that went away does not end its exchange. */
@@ -232,6 +234,14 @@ export function createServe(gateway: Gateway, owesMore: (res: ServerResponse) =>
       }
     },
   };
+}
+
+/** No permission is granted: a page that has a key shows it to everybody. Spec part 5. */
+function preflightRefusal(to: Route): Refusal {
+  const text = "API keys belong on servers, never in a browser: CORS is not granted here";
+  return to.kind === "wrong_method"
+    ? refuse("method_not_allowed", { text: `Method not allowed: ${text}`, allow: to.allow })
+    : refuse("path_not_found", { text: `No such endpoint: ${text}` });
 }
 
 /** Classes of HTTP status, by their first digit. */

@@ -1,8 +1,7 @@
 import { type Dispatcher, Pool } from "undici";
 import { createGate, type Gate, type GateObserver } from "./gate.ts";
+import { ANSWER_BYTES_MAX, LargeAnswers, SMALL_ANSWER_BYTES } from "./large-answers.ts";
 import { withoutSecret } from "./secret.ts";
-
-const ANSWER_BYTES_MAX = 1024 * 1024;
 
 /** One upstream exchange as it ended. `unsent` and `lost` differ in one thing that decides over money. */
 export type Exchanged =
@@ -53,6 +52,7 @@ export function createExchanger(options: ExchangeOptions) {
   const gate = createGate({ inFlightMax: connections, waitingMax: connections, waitMaxMs, observer });
   const authorization = options.apiKey === undefined ? [] : ["authorization", `Bearer ${options.apiKey}`];
   const clean = withoutSecret(options.apiKey);
+  const largeAnswers = new LargeAnswers();
 
   return {
     gate,
@@ -69,7 +69,7 @@ export function createExchanger(options: ExchangeOptions) {
       budgetMs: number = options.totalTimeoutMs,
     ): Promise<Exchanged> {
       return new Promise((resolve) => {
-        const sending = new Sending(resolve, clean, gate, budgetMs);
+        const sending = new Sending(resolve, clean, gate, largeAnswers, budgetMs);
         // undici looks at an idle connection once more and writes at the end of the turn, as we do: decision 0026.
         const request = { path: basePath + path, method, headers: [...authorization, ...headers], body };
         pool.dispatch(request, sending);
@@ -97,6 +97,7 @@ class Sending implements Dispatcher.DispatchHandler {
   readonly #resolve: (result: Exchanged) => void;
   readonly #clean: (text: string) => string;
   readonly #gate: Gate;
+  readonly #largeAnswers: LargeAnswers;
   readonly #deadline: NodeJS.Timeout;
   #controller: Dispatcher.DispatchController | undefined;
   #started = false;
@@ -107,16 +108,20 @@ class Sending implements Dispatcher.DispatchHandler {
   #retryAfter: string | undefined;
   readonly #chunks: Buffer[] = [];
   #bytes = 0;
+  /** This answer, once it is a large one. */
+  #large: Dispatcher.DispatchController | undefined;
 
   constructor(
     resolve: (result: Exchanged) => void,
     clean: (text: string) => string,
     gate: Gate,
+    largeAnswers: LargeAnswers,
     budgetMs: number,
   ) {
     this.#resolve = resolve;
     this.#clean = clean;
     this.#gate = gate;
+    this.#largeAnswers = largeAnswers;
     this.#deadline = setTimeout(Sending.#expire, budgetMs, this, budgetMs);
   }
 
@@ -132,6 +137,7 @@ class Sending implements Dispatcher.DispatchHandler {
     if (this.#settled) return;
     this.#settled = true;
     clearTimeout(this.#deadline);
+    if (this.#large) this.#largeAnswers.leave(this.#large);
     this.#resolve(result);
   }
 
@@ -157,10 +163,17 @@ class Sending implements Dispatcher.DispatchHandler {
     this.#retryAfter = Array.isArray(wait) ? wait[0] : wait;
   }
 
-  onResponseData(_controller: Dispatcher.DispatchController, chunk: Buffer): void {
+  onResponseData(controller: Dispatcher.DispatchController, chunk: Buffer): void {
+    if (this.#settled) return;
     this.#bytes += chunk.length;
-    if (this.#bytes > ANSWER_BYTES_MAX) this.#fail(false, "the answer is larger than 1 MiB");
-    else this.#chunks.push(chunk);
+    if (this.#bytes > ANSWER_BYTES_MAX) {
+      this.#fail(false, `the answer is larger than ${ANSWER_BYTES_MAX} bytes`);
+      return;
+    }
+    this.#chunks.push(chunk);
+    if (this.#large || this.#bytes <= SMALL_ANSWER_BYTES) return;
+    this.#large = controller;
+    this.#largeAnswers.enter(controller);
   }
 
   onResponseEnd(): void {

@@ -7,6 +7,12 @@ const GATEWAY_FAULTS = new Set([401, 402, 403, 405, 407]);
 /** Codes of the spec and of gateways like this one that mean "slow down", whatever HTTP says. Spec part 7. */
 const LIMITS = new Set([429, 2001, 2004]);
 
+/** Codes that customers are told are this gateway's own. DESIGN 2. */
+const isOurs = (code: number): boolean => code >= 2000 && code <= 2099;
+
+/** A date as RFC 9110 10.2.3 has it is shorter. */
+const DATE_CHARS_MAX = 64;
+
 type Envelope = Record<string, unknown> | undefined;
 
 /** What every kind of request can meet. */
@@ -37,7 +43,7 @@ export function refusedBy(
   }
   const shown = shownStatus(status, code);
   // 200 would call the refusal a success. Spec 2.1.
-  const shownCode = code === 200 ? shown : code;
+  const shownCode = code === 200 || isOurs(code) ? shown : code;
   const words = text ?? `The video generation service refused the request (${shownCode})`;
   return { outcome: "refused", status: shown, code: shownCode, text: words };
 }
@@ -64,7 +70,8 @@ function textOf(envelope: Envelope): string | undefined {
 /** Seconds it asks us to wait: Retry-After as a number or a date (RFC 9110 10.2.3), else `retryAfter`. */
 function waitSeconds(retryAfter: string | undefined, envelope: Envelope): number | undefined {
   if (retryAfter !== undefined && /^\d{1,9}$/.test(retryAfter)) return Number(retryAfter);
-  const atMs = /^[A-Z][a-z]{2}, \d{2} /.test(retryAfter ?? "") ? Date.parse(retryAfter ?? "") : Number.NaN;
+  const date = (retryAfter ?? "").slice(0, DATE_CHARS_MAX);
+  const atMs = /^[A-Z][a-z]{2}, \d{2} /.test(date) ? Date.parse(date) : Number.NaN;
   if (!Number.isNaN(atMs)) return Math.max(0, Math.ceil((atMs - Date.now()) / 1000));
   const seconds = envelope?.retryAfter;
   return typeof seconds === "number" && seconds >= 0 ? Math.ceil(seconds) : undefined;

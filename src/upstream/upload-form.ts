@@ -4,6 +4,8 @@ import { MIMEType } from "node:util";
 import busboy from "busboy";
 import { type Refusal, refuse } from "../core/errors.ts";
 import { declaresImage, type ImageType, imageTypeOf, MAGIC_BYTES } from "../core/images.ts";
+import { isIdentity } from "../core/media.ts";
+import { pointerTo, shown } from "../core/problems.ts";
 import { FILE_BYTES_MAX } from "../core/request-limits.ts";
 import { cutBytes, splitAt } from "./upload-split.ts";
 
@@ -13,7 +15,6 @@ export const FORM_OVERHEAD_BYTES_MAX = 65_536;
 /** RFC 2046, 5.1.1: 1 to 70 characters of this set, the last not a space. */
 const BOUNDARY = /^[0-9A-Za-z'()+_,\-./:=? ]{0,69}[0-9A-Za-z'()+_,\-./:=?]$/;
 
-const NAME_LENGTH_MAX = 100;
 /** Longer media types are refused unread: Node takes time with the square of the spaces in one. */
 const TYPE_CHARS_MAX = 256;
 
@@ -47,7 +48,7 @@ export interface FormParser {
 
 /** The boundary of a request that may be read as a form, or why it may not. Looks at headers only. */
 export function formBoundary(headers: IncomingHttpHeaders): string | Refusal {
-  if (headers["content-encoding"] !== undefined) return wrongMedia("Content-Encoding is not supported");
+  if (!isIdentity(headers["content-encoding"])) return wrongMedia("Content-Encoding is not supported");
   const type = mediaType(headers["content-type"]);
   if (type?.essence !== "multipart/form-data") return wrongMedia("Content-Type must be multipart/form-data");
   const boundary = type.params.get("boundary");
@@ -207,7 +208,7 @@ function readImage(
     const type = imageTypeOf(magic);
     if (type === undefined) return on.refused(noImage());
     if (!declaresImage(declared, type))
-      return on.refused(wrongMedia(`file is declared as ${declared} but is ${type}`));
+      return on.refused(wrongMedia(`file is declared as ${shown(declared ?? "")} but is ${type}`));
     pass = on.open(type);
     pass(magic);
     magic = NOTHING;
@@ -247,9 +248,10 @@ function invalidForm(path: string, message: string): Refusal {
 }
 
 function unknownField(name: string | undefined): Refusal {
-  const field = (name ?? "").slice(0, NAME_LENGTH_MAX).toWellFormed();
-  const pointer = `/${field.replaceAll("~", "~0").replaceAll("/", "~1")}`;
-  return invalidForm(pointer, "unknown field; the form must have one part only, the image in field file");
+  return invalidForm(
+    pointerTo(name ?? ""),
+    "unknown field; the form must have one part only, the image in field file",
+  );
 }
 
 function wrongMedia(why: string): Refusal {

@@ -31,6 +31,8 @@ describe("a definite no gives hold, slot and day back at once; only the window e
     ["code=422", 422, 422, PASSED_ON],
     ["code=1001", 502, 1001, PASSED_ON],
     ["code=500", 502, 500, PASSED_ON],
+    ["code=2002", 502, 502, PASSED_ON],
+    ["status=422 code=2003", 422, 422, PASSED_ON],
     ["code=2001", 429, 2004, "is limiting, in the spec's own words: never passed on as the customer's limit"],
     ["status=400 code=2004", 429, 2004, "is limiting, as a gateway like this one says it"],
     ...[401, 402, 403, 404, 405, 407].flatMap((status): [string, number, number, string][] => [
@@ -50,6 +52,9 @@ describe("a definite no gives hold, slot and day back at once; only the window e
     expect(reply.body.code).toBe(code);
     if (what === PASSED_ON) expect(reply.body.error).toBe(PRIVATE);
     else expect(JSON.stringify(reply.body)).not.toContain(PRIVATE);
+    // SDKs send a 409, a 429 or a 5xx again by themselves: a definite no would be met again, place after place.
+    const isDefinite = what === PASSED_ON || what === OURS;
+    expect(reply.headers.get("x-should-retry")).toBe(isDefinite ? "false" : null);
     expect(limitsOf(reply)).toMatchObject({ limit: 2, remaining: 1, maxConcurrent: 1, active: 0 });
     expect(await consumption(gateway, issued)).toMatchObject({
       balance: 20,

@@ -128,6 +128,9 @@ function errorResponses() {
 const pascalCase = (words: string): string =>
   words.replaceAll(/(?:^|\s)(\w)/g, (_, letter: string) => letter.toUpperCase());
 
+/** Never the generator's own status: these would blame the gateway, or say that it is limiting. */
+const NEVER_UPSTREAMS = new Set(["401", "402", "404", "405", "429"]);
+
 /** What one kind of operation answers beside 200, by status. */
 function responsesOf(kind: Kind): Map<string, unknown> {
   const byStatus = Map.groupBy(errorCases(kind), ({ response }) => response);
@@ -137,6 +140,8 @@ function responsesOf(kind: Kind): Map<string, unknown> {
 function responseOf(status: string, cases: readonly ErrorCase[]) {
   const further = cases.flatMap(({ headers }) => headers);
   if (!NEVER_DEGRADED.has(status)) further.push("X-Gateway-Degraded");
+  // With the generator's own status comes its definite refusal.
+  if (status.startsWith("4") && !NEVER_UPSTREAMS.has(status)) further.push("x-should-retry");
   const list = cases.map((each) => `- ${codeOf(each)}, \`${each.name}\`: ${each.words}`);
   return {
     description: [`${TITLES[status]}.`, "", ...list].join("\n"),

@@ -55,8 +55,8 @@ export const FURTHER_HEADERS = {
   },
   "x-should-retry": {
     description:
-      "`false` where a program must not repeat the request by itself: credits or the day are used up, or a generation " +
-      "without an `Idempotency-Key` may have made a task. Else absent.",
+      "`false` where a program must not repeat the request by itself: credits or the day are used up, the generator has " +
+      "refused the request or the gateway, or a generation without an `Idempotency-Key` may have made a task. Else absent.",
     schema: { type: "string", const: "false" },
     example: "false",
   },

@@ -13,6 +13,7 @@ import {
 import { GENERATION_ENDPOINTS, type GenerationEndpoint } from "../endpoints.ts";
 import { isObject } from "../json.ts";
 import { BODIES, SHOT } from "../schemas.ts";
+import { HTTPS_URL_PATTERN, WEB_URL_PATTERN } from "../urls.ts";
 
 /** `gen2-pro/text-to-video` as an identifier: `gen2ProTextToVideo`. */
 export const camelCase = (endpoint: GenerationEndpoint): string =>
@@ -41,10 +42,13 @@ const NAMED: readonly (readonly [name: string, schema: Type.TSchema])[] = [
 ];
 const NAMES = new Map<unknown, string>(NAMED.map(([name, schema]) => [schema, name]));
 
-/** The gateway's own formats in words that every reader of JSON Schema knows. Patterns have no flag for letter case. */
+/**
+ * The gateway's own formats as the patterns that it checks. `format: uri` would be another rule (RFC 3986 allows ports
+ * beyond 65535 and forbids letters beyond ASCII), and clients that validate would refuse or accept what the gateway does not.
+ */
 const FORMATS: Readonly<Record<string, object>> = {
-  "web-url": { format: "uri", pattern: "^[Hh][Tt][Tt][Pp][Ss]?://[^/?#]" },
-  "https-url": { format: "uri", pattern: "^[Hh][Tt][Tt][Pp][Ss]://[^/?#]" },
+  "web-url": { pattern: WEB_URL_PATTERN },
+  "https-url": { pattern: HTTPS_URL_PATTERN },
 };
 
 /** All named schemas as the document holds them. */
@@ -58,6 +62,10 @@ function described(schema: unknown): unknown {
   return isObject(schema) ? members(schema) : schema;
 }
 
+/**
+ * A schema's keywords as the document has them. A default is put into words: generators of types take a parameter with a
+ * `default` for one that is always there (openapi-typescript, by default), and its users could not leave it out.
+ */
 function members(schema: object): Record<string, unknown> {
   const plain: Record<string, unknown> = {};
   for (const [name, value] of Object.entries(schema)) {
@@ -65,8 +73,9 @@ function members(schema: object): Record<string, unknown> {
       Object.assign(plain, FORMATS[value]);
     else if (name === "enum" && Array.isArray(value))
       Object.assign(plain, { type: typeOf(value), enum: value });
-    else plain[name] = described(value);
+    else if (name !== "default") plain[name] = described(value);
   }
+  if ("default" in schema) plain.description = `${plain.description} Left out, it is \`${schema.default}\`.`;
   return plain;
 }
 

@@ -32,6 +32,7 @@ test("the defaults are those of the design", () => {
       host: "0.0.0.0",
       port: 8080,
       trustProxy: [],
+      maxHeaderLines: 100,
       headersTimeoutMs: 15_000,
       bodyTimeoutMs: 15_000,
       uploadIdleTimeoutMs: 15_000,

@@ -6,6 +6,7 @@ import {
   HOST,
   I2V,
   IMAGE,
+  MINIMAL,
   PRO_I2V,
   PRO_T2V,
   problems,
@@ -34,7 +35,26 @@ describe("prompt", () => {
     refuses(T2V, { prompt: `${"e\u0301".repeat(1000)}a` }, "/prompt");
   });
 
-  test("only that endpoint has the limit, and only for prompt", () => {
+  test("where the spec has no length, texts have at most 10,000 code points", () => {
+    const least = SMILE.repeat(10_000);
+    const cases = [
+      [T2V, "negativePrompt"],
+      [I2V, "prompt"],
+      [I2V, "negativePrompt"],
+      [PRO_T2V, "prompt"],
+      [PRO_T2V, "negativePrompt"],
+      [PRO_I2V, "prompt"],
+      [PRO_I2V, "negativePrompt"],
+    ] as const;
+    for (const [endpoint, name] of cases) {
+      accepts(endpoint, { [name]: least });
+      refuses(endpoint, { [name]: `${least}a` }, `/${name}`);
+    }
+    accepts(STORYBOARD, { shots: [{ Scene: least, duration: 10 }] });
+    refuses(STORYBOARD, { shots: [{ Scene: `${least}a`, duration: 10 }] }, "/shots/0/Scene");
+  });
+
+  test("the 2000 of the spec are that endpoint's prompt's alone", () => {
     const long = "a".repeat(5000);
     accepts(PRO_T2V, { prompt: long });
     accepts(I2V, { prompt: long });
@@ -171,6 +191,50 @@ test("a videoUrl that begins with the source host but is no URL is told so, not 
     expect(problems(WATERMARK, { videoUrl: `${HOST}/${rest}` })).toEqual([
       "/videoUrl: videoUrl must be a well-formed URL",
     ]);
+});
+
+describe("an answer to a wrong body stays small, whatever the body is", () => {
+  const answer = (endpoint: Parameters<typeof validateGeneration>[0], body: unknown) => {
+    const validation = validateGeneration(endpoint, body, HOST);
+    if (validation.ok) throw new Error("it must be refused");
+    expect(validation.problems.length).toBeLessThanOrEqual(20);
+    for (const { path, message } of validation.problems) {
+      expect(message.length).toBeLessThan(300);
+      expect(path.length).toBeLessThan(300);
+    }
+    return validation.problems;
+  };
+
+  test("32,000 shots with unknown names", () => {
+    const shots = Array.from({ length: 32_000 }, () => ({ abc: 1 }));
+    expect(answer(STORYBOARD, { nFrames: "10", shots }).length).toBeGreaterThan(10);
+  });
+
+  test("7,400 half surrogates", () => {
+    const shots = Array.from({ length: 100 }, () => ({ Scene: "\ud800", duration: 0.1 }));
+    expect(answer(STORYBOARD, { nFrames: "10", shots })).toHaveLength(20);
+    const imageUrls = Array.from({ length: 7_400 }, () => "\ud800");
+    answer(STORYBOARD, { ...MINIMAL[STORYBOARD], imageUrls });
+  });
+
+  test("values and names of 262,000 characters", () => {
+    const long = "1".repeat(262_000);
+    answer(STORYBOARD, { nFrames: long, shots: [{ Scene: "a", duration: 10 }] });
+    answer(PRO_T2V, { prompt: "a", quality: long, aspectRatio: long, duration: Number(long) });
+    answer(WATERMARK, { videoUrl: long });
+    expect(answer(T2V, { prompt: "a", [long]: 1 })[0]!.message).toBe(
+      `${"1".repeat(100)} is not a known parameter`,
+    );
+    answer(STORYBOARD, { ...MINIMAL[STORYBOARD], callBackUrl: long, imageUrls: [long] });
+  });
+});
+
+test("a storyboard has at most 100 shots and 100 images", () => {
+  const shots = (count: number) =>
+    Array.from({ length: count }, () => ({ Scene: "a", duration: 10 / count }));
+  accepts(STORYBOARD, { shots: shots(100), imageUrls: Array(100).fill(IMAGE) });
+  refuses(STORYBOARD, { shots: shots(101) }, "/shots");
+  refuses(STORYBOARD, { imageUrls: Array(101).fill(IMAGE) }, "/imageUrls");
 });
 
 describe("shots", () => {

@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { isObject, parseJson } from "../../../src/core/json.ts";
+import { isObject, parseJson, parseObject } from "../../../src/core/json.ts";
 
 const refused = (text: string): string => {
   const parsed = parseJson(text);
@@ -111,9 +111,37 @@ describe("parseJson", () => {
     expect(refused(text)).toBe("the body is not valid JSON");
   });
 
-  test("a byte order mark is not white space", () => {
-    expect(refused('\ufeff{"a":1}')).toBe("the body is not valid JSON");
+  test("a byte order mark is not white space, and is named", () => {
+    expect(refused('\ufeff{"a":1}')).toBe("the body begins with a byte order mark; send UTF-8 without one");
   });
+});
+
+describe("more values than any request or answer has are refused before they are made", () => {
+  const list = (count: number, value: string): string => `[${Array(count).fill(value).join()}]`;
+
+  test("a body may have 2000", () => {
+    expect(parseJson(list(1998, "0")).ok).toBe(true);
+    expect(refused(list(2000, "0"))).toBe("the body has more than 2000 values");
+    expect(refused(`{"shots":${list(32_000, "{}")}}`)).toBe("the body has more than 2000 values");
+  });
+
+  test("commas and brackets inside strings are none", () => {
+    expect(parseJson(JSON.stringify({ prompt: ",[{".repeat(10_000) })).ok).toBe(true);
+  });
+
+  // An upstream's 1 MiB of brackets took 370 ms to parse.
+  test("an upstream's answer may have 20,000", () => {
+    expect(parseObject(`{"data":${list(19_990, "0")}}`)).toBeDefined();
+    expect(parseObject(`{"data":${list(20_000, "0")}}`)).toBeUndefined();
+    expect(parseObject(`{"data":${list(40_000, `${"[".repeat(13)}${"]".repeat(13)}`)}}`)).toBeUndefined();
+    expect(parseObject(`{"data":${"[".repeat(33)}${"]".repeat(33)}}`)).toBeUndefined();
+  });
+});
+
+// A reviver is called for each value, which takes ten times as long as the parsing.
+test("digits in a string are no long number, and a long number is kept beside them", () => {
+  const text = '{"url":"https://a/12345678901234567890","id":12345678901234567890}';
+  expect(JSON.stringify(parseObject(text))).toBe(text);
 });
 
 test("isObject takes objects, and neither null nor arrays nor scalars", () => {

@@ -50,6 +50,10 @@ const URLS = [
   "https:///x",
   "https://a.example/b c",
   "https://a.example\\b",
+  "https://a.example:99999",
+  "https://a.example/k\u00e4se|{}",
+  "https://[::1]/",
+  "https://1.2.3.4.5/",
   "",
 ];
 const VALUES = [
@@ -108,4 +112,29 @@ test("every generation endpoint has a body with a name of its own", () => {
     JSON.stringify(requestBody?.content["application/json"]?.schema ?? []),
   );
   expect(new Set(names.filter((name) => name !== "[]")).size).toBe(GENERATION_ENDPOINTS.length);
+});
+
+/** Every object within a value, itself included. */
+function* objectsIn(value: unknown): Generator<Record<string, unknown>, undefined> {
+  if (typeof value !== "object" || value === null) return;
+  if (!Array.isArray(value)) yield value as Record<string, unknown>;
+  for (const part of Object.values(value)) yield* objectsIn(part);
+}
+
+// openapi-typescript 7 (default flags) makes a property with a `default` required, so `{prompt: "a"}` did not compile.
+test("no parameter that may be left out has a default, but for its words", () => {
+  const schemas: Record<string, Record<string, unknown>> = document.components.schemas;
+  for (const schema of objectsIn(schemas)) expect(schema).not.toHaveProperty("default");
+  expect(schemas.Gen2TextToVideo).toMatchObject({
+    required: ["prompt"],
+    properties: { aspectRatio: { description: "Width to height. Left out, it is `16:9`." } },
+  });
+  expect(schemas.Gen2ProTextToVideo).toMatchObject({ required: ["prompt"] });
+});
+
+test("no pattern of the document needs a look-ahead, and none of its formats is one that nobody holds", () => {
+  for (const { pattern, format } of objectsIn(document)) {
+    if (typeof pattern === "string") expect(pattern).not.toContain("(?!");
+    if (typeof format === "string") expect(["date-time", "binary"]).toContain(format);
+  }
 });

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { askAgainMs } from "../../../src/core/tasks.ts";
+import { askAgainMs, TASK_ID } from "../../../src/core/tasks.ts";
 
 test.each([
   ["young", 10_000, 0, 7_200_000, 10_000],
@@ -13,3 +13,22 @@ test.each([
     expect(askAgainMs(everyMs, ageMs, maxAgeMs)).toBe(wanted);
   },
 );
+
+// Guarantee: a task id is one step of a path, wherever it goes. A URL parser takes `.` and `..` for something else.
+test("a task id is 1 to 200 of its characters, but neither . nor ..", () => {
+  for (const id of ["a", "-", "~", "...", ".a", "..a", "a..", "._", "x".repeat(200), ".".repeat(200)])
+    expect(TASK_ID.test(id), id).toBe(true);
+  for (const id of [
+    "",
+    ".",
+    "..",
+    "a/b",
+    "a b",
+    "a\n",
+    "%2e",
+    "x".repeat(201),
+    ".".repeat(201),
+    `..${"x".repeat(199)}`,
+  ])
+    expect(TASK_ID.test(id), id).toBe(false);
+});

@@ -24,6 +24,57 @@ test("whatever passes is read by URL as it is written: same scheme, and the host
   );
 });
 
+test.each([
+  "https://a.example:65535/x",
+  "https://a.example:/x",
+  "https://user:pw@a.example/x",
+  "https://my_bucket.s3.a-b.example./x?y#z",
+  'https://b\u00fccher.example/k\u00e4se|{}^"<>`.png',
+  "http://localhost",
+  "http://127.0.0.1:4010/v.mp4",
+  "https://[2001:db8::7]:8443/x",
+  "https://[::]",
+  "https://[1:2:3:4:5:6:7:8]/",
+  "https://[1:2:3:4:5:6:7::]/",
+  "https://a.example?x",
+  "https://a.example#x",
+])("%s is well-formed, also to URL", (url) => {
+  expect(isWebUrl(url)).toBe(true);
+  expect(URL.canParse(url)).toBe(true);
+});
+
+test.each([
+  "https://a.example:65536/",
+  "https://a.example:x/",
+  "https://256.1.1.1/",
+  "https://1.2.3.4.5/",
+  "https://1.2/",
+  "https://0x7f.1/",
+  "https://a.1/",
+  "https://[::1/",
+  "https://[1:2:3:4:5:6:7:8:9]/",
+  "https://[1::2::3]/",
+  "https://[::g]/",
+  "https://a%2eexample/",
+  "https://a<b/",
+  "https://a^b/",
+  "https://.a/",
+  "https://a@b@c/",
+  "https://a.example/\u007f",
+])("%s is not", (url) => expect(isWebUrl(url)).toBe(false));
+
+test("whatever names an address of ASCII letters is read by URL, too", () => {
+  const host = fc.string({ unit: fc.constantFrom(..."a1-_.:@[]%xf0"), maxLength: 20 });
+  fc.assert(
+    fc.property(host, (text) => {
+      const url = `https://${text}/`;
+      // The letters behind xn-- are Punycode, which no pattern can read.
+      if (isWebUrl(url) && !/xn--/.test(text)) expect(URL.canParse(url), url).toBe(true);
+    }),
+    { numRuns: 20_000 },
+  );
+});
+
 test("nothing that begins with the source host leads anywhere else", () => {
   const tail = fc.string({ unit: fc.constantFrom(..."/\\@.:a1 \t?#%evil"), maxLength: 20 });
   fc.assert(

@@ -242,7 +242,7 @@ describe("lessons", () => {
       ["Slots", 5],
       ["Money", 9],
       ["The store", 5],
-      ["HTTP", 6],
+      ["HTTP", 7],
       ["Operations", 3],
     ]);
   });

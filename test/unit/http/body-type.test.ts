@@ -11,6 +11,8 @@ test.each([
   "application/json; charset=utf-8",
   'APPLICATION/JSON;charset="UTF-8"',
   "application/json ; charset=utf-8;",
+  "application/json; charset=UTF8",
+  'application/json; charset="utf8"',
 ])("%s is JSON", (contentType) => expect(fault(contentType)).toBeUndefined());
 
 test.each([

@@ -27,14 +27,15 @@ function request({
 }
 
 const HOST = ["Host", "a"];
-const faultOf = (head: Head) => readHead(request(head)).fault;
+const read = (head: Head) => readHead(request(head), { maxHeaderLines: 100 });
+const faultOf = (head: Head) => read(head).fault;
 
 describe("readHead", () => {
   test("reads what matters, whatever the case of the names", () => {
     const lines = ["hOST", "a", "AUTHORIZATION", "Bearer x", "idempotency-KEY", "k", "Content-type", "t"];
     lines.push("CONTENT-LENGTH", "3", "Content-Encoding", "gzip");
     lines.push("X-Forwarded-For", "1.1.1.1", "x-forwarded-for", "2.2.2.2");
-    expect(readHead(request({ lines }))).toEqual({
+    expect(read({ lines })).toEqual({
       fault: undefined,
       head: {
         authorization: "Bearer x",
@@ -50,8 +51,8 @@ describe("readHead", () => {
   });
 
   test("a GET without a body has none, also with Content-Length: 0", () => {
-    expect(readHead(request({ method: "GET", lines: HOST })).head.hasBody).toBe(false);
-    const zero = readHead(request({ method: "GET", lines: [...HOST, "Content-Length", "0"] }));
+    expect(read({ method: "GET", lines: HOST }).head.hasBody).toBe(false);
+    const zero = read({ method: "GET", lines: [...HOST, "Content-Length", "0"] });
     expect(zero).toMatchObject({ fault: undefined, head: { hasBody: false } });
   });
 
@@ -70,8 +71,8 @@ describe("readHead", () => {
 
   test("of two Authorization lines neither is believed, also beside another fault", () => {
     const two = ["Authorization", "Bearer a", "Authorization", "Bearer b"];
-    expect(readHead(request({ lines: [...HOST, ...two] })).head.authorization).toBeUndefined();
-    expect(readHead(request({ lines: [...HOST, ...HOST, ...two] })).head.authorization).toBeUndefined();
+    expect(read({ lines: [...HOST, ...two] }).head.authorization).toBeUndefined();
+    expect(read({ lines: [...HOST, ...HOST, ...two] }).head.authorization).toBeUndefined();
   });
 
   test("other headers may come twice", () => {
@@ -89,6 +90,49 @@ describe("readHead", () => {
     [[3, 1], 505],
   ] as [[number, number], number | undefined][])("HTTP/%j", (version, status) => {
     expect(faultOf({ version, lines: HOST })?.status).toBe(status);
+  });
+
+  // A program behind may read Transfer_Encoding as Transfer-Encoding, and frame the request by it.
+  test.each(["Transfer_Encoding", "Content_Length", "X_Request_Id", "_", "a_"])(
+    "a header named %s is refused",
+    (name) => {
+      expect(faultOf({ lines: [...HOST, name, "1"] })).toMatchObject({
+        status: 400,
+        text: "Invalid request: a header name has an underscore",
+      });
+    },
+  );
+
+  test("an underscore in a value is fine", () => {
+    expect(faultOf({ lines: [...HOST, "X-Any", "a_b"] })).toBeUndefined();
+  });
+
+  test("as many header lines as the limit pass, one more is 431", () => {
+    const lines = (count: number) => [
+      ...HOST,
+      ...Array(count - 1)
+        .fill(["X-A", "1"])
+        .flat(),
+    ];
+    expect(faultOf({ lines: lines(100) })).toBeUndefined();
+    expect(faultOf({ lines: lines(101) })).toMatchObject({
+      status: 431,
+      text: "Request headers too large: at most 100 lines",
+    });
+  });
+
+  test.each([[[1, 1]], [[1, 0]]] as [[number, number]][])(
+    "an empty Host is refused in HTTP/%j",
+    (version) => {
+      expect(faultOf({ version, lines: ["Host", ""] })).toMatchObject({
+        status: 400,
+        text: "Invalid request: the Host header is empty",
+      });
+    },
+  );
+
+  test("Content-Encoding: identity is no encoding", () => {
+    expect(read({ lines: [...HOST, "Content-Encoding", "Identity"] }).head.contentEncoding).toBe(false);
   });
 
   test("Host is required in HTTP/1.1 only", () => {

@@ -1,5 +1,6 @@
 import { describe, expect, test } from "vitest";
 import type { Exchanged } from "../../../src/upstream/exchange.ts";
+import { interpretAnswer } from "../../../src/upstream/upload-answer.ts";
 import { readGeneration, readPoll } from "../../../src/upstream/upstream.ts";
 
 /** A complete answer; an object goes as JSON. */
@@ -52,6 +53,8 @@ describe("a generation: unknown, so that the hold stays", () => {
     ["a task id with a slash", ok({ task_id: "../x" })],
     ["a task id with a line end", ok({ task_id: "x\n" })],
     ["a task id with a space", ok({ task_id: "a b" })],
+    ["the task id .", ok({ task_id: "." })],
+    ["the task id ..", ok({ task_id: ".." })],
     ["HTTP 500", answered(500, error(500))],
     ["HTTP 500 with a success inside", answered(500, { code: 200, data: { task_id: "x" } })],
     ["HTTP 502", answered(502, "<html>")],
@@ -109,6 +112,29 @@ describe("a generation: the definite no", () => {
     ["a 4xx with a code beyond any number", answered(400, '{"code":1e400}'), 400, 400],
   ] as [string, Exchanged, number, number][])("%s", (_, exchanged, status, code) => {
     expect(readGeneration(exchanged)).toMatchObject({ outcome: "refused", status, code });
+  });
+
+  // Guarantee: 2000 to 2099 are this gateway's: a customer's program acts on them.
+  test.each([2000, 2002, 2003, 2005, 2006, 2007, 2050, 2099])(
+    "an upstream's own code %d stays inside",
+    (code) => {
+      const refused = { outcome: "refused", text: "No" };
+      expect(readGeneration(answered(422, error(code)))).toEqual({ ...refused, status: 422, code: 422 });
+      expect(readGeneration(answered(200, error(code)))).toEqual({ ...refused, status: 502, code: 502 });
+      expect(readPoll(answered(400, error(code)), "t1")).toEqual({ ...refused, status: 400, code: 400 });
+      expect(
+        interpretAnswer({ status: 400, retryAfter: undefined, text: JSON.stringify(error(code)) }),
+      ).toEqual({
+        ...refused,
+        outcome: "upstream_refused",
+        status: 400,
+        code: 400,
+      });
+    },
+  );
+
+  test.each([1999, 2100])("code %d is nobody's", (code) => {
+    expect(readGeneration(answered(422, error(code)))).toMatchObject({ status: 422, code });
   });
 
   test("the text is error or msg, whichever says something, and never endless", () => {
