@@ -2,6 +2,7 @@ import type { Config } from "../config/config.ts";
 import { parseObject } from "../core/json.ts";
 import { createExchanger, type Exchanged } from "../upstream/exchange.ts";
 import { type Check, failed, good, warning } from "./doctor-check.ts";
+import { sendsUnaskedContinue } from "./doctor-continue.ts";
 
 const NAME = "upstream";
 const TIMEOUT_MS = 3000;
@@ -26,6 +27,7 @@ export async function upstreamCheck(upstream: Config["upstream"] | undefined): P
     waitMaxMs: 0,
   });
   try {
+    const unaskedContinue = sendsUnaskedContinue(url, apiKey, TIMEOUT_MS);
     const startedMs = performance.now();
     const exchanged = await exchanger.send(
       "GET",
@@ -33,11 +35,20 @@ export async function upstreamCheck(upstream: Config["upstream"] | undefined): P
       ["accept", "application/json"],
       null,
     );
-    return judge(exchanged, new URL(url).host, Math.round(performance.now() - startedMs));
+    const tookMs = Math.round(performance.now() - startedMs);
+    const { host } = new URL(url);
+    return (await unaskedContinue) ? continuing(host) : judge(exchanged, host, tookMs);
   } finally {
     await exchanger.close();
   }
 }
+
+const continuing = (host: string): Check =>
+  failed(
+    NAME,
+    `${host} sends \`100 Continue\` without being asked; every generation would break off after it was sent`,
+    "turn that off in the service, or in the proxy before it: `100 Continue` is only for requests with `Expect: 100-continue`",
+  );
 
 /** What the answer about a task that does not exist says of the upstream. Exported for a test of each row. */
 export function judge(exchanged: Exchanged, host: string, tookMs: number): Check {

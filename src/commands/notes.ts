@@ -19,7 +19,7 @@ const NOTES: Readonly<Record<string, readonly string[]>> = {
   "ledger verify": ["Exit code 1 when something does not add up."],
   doctor: [
     "Exit code 1 when something must be mended (FAIL, status `failed`); warnings alone leave it 0. With --json: `{ok, checks: [{name, ok, status, message, advice}]}`, where `status` is ok, warning or failed, and `advice` says what to do. It looks from where it runs: run it on the gateway's machine, with its environment.",
-    "It writes one key to Redis that ends after a minute, loads the scripts, and asks the upstream for a task that does not exist.",
+    "It writes one key to Redis that ends after a minute, loads the scripts, and asks the upstream for a task that does not exist, and posts to a path that takes no POST; neither makes a task.",
   ],
 };
 

@@ -1,6 +1,11 @@
+import { once } from "node:events";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
 import { expect, test } from "vitest";
 import { clockCheck, infoChecks, latencyCheck, readInfo } from "../../../src/commands/doctor-redis.ts";
-import { judge } from "../../../src/commands/doctor-upstream.ts";
+import { judge, upstreamCheck } from "../../../src/commands/doctor-upstream.ts";
+import { readConfig, requireLoaded } from "../../../src/config/config.ts";
+import { createUpstream } from "../../../src/upstream/upstream.ts";
 
 test("doctor names an old, evicting, forgetful or read-only Redis", () => {
   const info = (text: string) => infoChecks(readInfo(text)).filter(({ ok }) => !ok);
@@ -59,3 +64,34 @@ test.each([
   const answered = { outcome: "answered", status, retryAfter: undefined, body } as const;
   expect(judge(answered, "host", 3).status).toBe(judged);
 });
+
+// Guarantee: an upstream with which no generation can succeed is found before a customer finds it, and at no cost.
+test.each([
+  [true, "failed", "unclear"],
+  [false, "ok", "refused_gateway"],
+])(
+  "doctor judges an upstream that sends 100 Continue unasked (%s): %s",
+  async (continues, status, outcome) => {
+    const asked: string[] = [];
+    const server = createServer((req, res) => {
+      asked.push(`${req.method} ${req.url}`);
+      if (continues && req.method === "POST") res.writeContinue();
+      req.resume().on("end", () => res.writeHead(404).end('{"code":404,"msg":"Not found"}'));
+    }).listen(0, "127.0.0.1");
+    await once(server, "listening");
+    const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+    const { upstream } = requireLoaded(readConfig({ env: { UPSTREAM_URL: url } })).config;
+    const check = await upstreamCheck(upstream);
+    expect(check.status).toBe(status);
+    expect(check.message.includes("100 Continue")).toBe(continues);
+    const path = "/api/v1/tasks/tollgate-doctor";
+    expect(asked.sort()).toEqual([`GET ${path}`, `POST ${path}`]);
+
+    // What it warns of.
+    const client = createUpstream({ ...upstream, idempotent: false });
+    expect(await client.generate("/x", "{}", "r1")).toMatchObject({ outcome });
+    await client.close();
+    server.closeAllConnections();
+    server.close();
+  },
+);

@@ -1,0 +1,39 @@
+import { request as requestHttp } from "node:http";
+import { request as requestHttps } from "node:https";
+
+/** A path that takes no POST, so that nothing comes of it: no task is made, nothing is paid. */
+const PATH = "/api/v1/tasks/tollgate-doctor";
+const BODY = "{}";
+
+/**
+ * Whether the upstream sends `100 Continue` to a request that did not ask for it. The server, or a proxy before it, does so
+ * for requests with a body before it looks at what is asked, so a POST to a path that takes none shows it. undici breaks the
+ * connection then, when the generation has been sent already.
+ * @returns false also where there is no answer, which the other check tells
+ */
+export function sendsUnaskedContinue(
+  url: string,
+  apiKey: string | undefined,
+  timeoutMs: number,
+): Promise<boolean> {
+  const headers: Record<string, string> = {
+    "content-type": "application/json",
+    "content-length": String(BODY.length),
+    accept: "application/json",
+  };
+  if (apiKey !== undefined) headers.authorization = `Bearer ${apiKey}`;
+  const request = url.startsWith("https:") ? requestHttps : requestHttp;
+  return new Promise((resolve) => {
+    const sent = request(url + PATH, { method: "POST", headers, agent: false });
+    const end = (found: boolean): void => {
+      resolve(found);
+      clearTimeout(deadline);
+      sent.destroy();
+    };
+    const deadline = setTimeout(end, timeoutMs, false);
+    sent.on("continue", () => end(true));
+    sent.on("response", () => end(false));
+    sent.on("error", () => end(false));
+    sent.end(BODY);
+  });
+}
