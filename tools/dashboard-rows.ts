@@ -393,6 +393,7 @@ export const ROWS: readonly { title: string; panels: readonly Panel[] }[] = [
             "share of 429",
           ],
           [rate(`tollgate_upstream_refused_gateway_total{${HERE}}`), "refuses the gateway, per second"],
+          [rate(`tollgate_upstream_misrouted_polls_total{${HERE}}`), "404 that is not the API, per second"],
         ],
         { unit: "short" },
       ),

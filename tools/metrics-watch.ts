@@ -6,19 +6,22 @@ export const WATCH: Readonly<Record<string, string>> = {
   tollgate_request_duration_seconds: 'p99 of `class="2xx"` by route; most of a generation is the generator',
   tollgate_requests_in_flight: "rises without end: the generator or the store hangs",
   tollgate_upstream_duration_seconds:
-    "`unreachable`, `failed`, `unclear`, `timed_out`: `TollgateUpstreamFailing`; `rate_limited`: `TollgateUpstreamRateLimited`",
+    "`unreachable`, `failed`, `unclear`, `timed_out`, `misrouted`: `TollgateUpstreamFailing`; `rate_limited`: `TollgateUpstreamRateLimited`",
   tollgate_upstream_waiting_requests: "above 0 for long: `TollgateUpstreamQueueing`",
   tollgate_upstream_wait_duration_seconds: "its rate of counts: how many found all connections in use",
   tollgate_upstream_overloaded_total: "any: `TollgateUpstreamOverloaded`; customers get 503",
   tollgate_upstream_unknown_outcomes_total:
     "above a percent of generations: `TollgateUpstreamUnknownOutcomes`",
   tollgate_upstream_refused_gateway_total: "any: `TollgateUpstreamRefusesGateway`; customers get 502",
+  tollgate_upstream_misrouted_polls_total: "any: `TollgateUpstreamMisrouted`; tasks are not followed",
   tollgate_admissions_total: "refusals by tier: a customer outgrows the tier, or a client runs wild",
   tollgate_shadow_refusals_total: "who would be refused if the limit in shadow mode were enforced",
   tollgate_admissions_near_limit_total: "share of the admitted: who will be refused next",
   tollgate_degraded_requests_total: "any is lost revenue: `TollgateUnmeteredRequests`",
   tollgate_settlements_total:
     "`refunded` against `bound`: `TollgateRefundRate`; `uncollected`: `TollgateUncollected`; `conflict` is a fault of the generator",
+  tollgate_tasks_ended_unanswered_total:
+    "any: `TollgateTasksEndedUnanswered`; tasks were refunded without evidence",
   tollgate_holds: "as requests in flight, for generations alone",
   tollgate_credits_consumed_total: "falls to 0 while requests come: nothing is sold",
   tollgate_credits_refunded_total: "in proportion to what is consumed",

@@ -175,7 +175,8 @@ const tasks = section("How tasks are followed to their end.", {
     "2h",
     "1s",
     "30d",
-    "A task without an end is taken as failed after this; fixed for each task when it begins.",
+    "A task without an end is failed after this, with the next answer about it, else after twice this; fixed for each " +
+      "task when it begins.",
   ),
   cache: duration("5s", "0s", "5s", "How long a task's state may be answered from the cache."),
   sweep_interval: duration("1s", "10ms", "1m", "How often due holds and tasks are looked for."),

@@ -18,9 +18,12 @@ export const isTaskStatus = (value: unknown): value is TaskStatus =>
 /** Completed and failed are the end of polling. Spec part 3. */
 export const isFinal = (status: string): boolean => status === "completed" || status === "failed";
 
-/** When to ask again about a task that has not ended, ms from now: at the latest when it reaches its maximum age. */
+/**
+ * When to ask again about a task that has not ended, ms from now: at the latest when it reaches its maximum age; beyond it
+ * as often as before, since what was answered did not end it.
+ */
 export const askAgainMs = (everyMs: number, ageMs: number, maxAgeMs: number): number =>
-  Math.max(0, Math.min(everyMs, maxAgeMs - ageMs));
+  ageMs < maxAgeMs ? Math.min(everyMs, maxAgeMs - ageMs) : everyMs;
 
 /** The task data answered for a task that ended without the upstream saying so. Spec 2.2. */
 export function endedTask(taskId: string, createdAtMs: number): string {

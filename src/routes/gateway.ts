@@ -76,6 +76,7 @@ export interface SeenTasks {
   add(taskId: string, accountId: string): void;
   has(taskId: string, accountId: string): boolean;
   owner(taskId: string): string | undefined;
+  forget(taskId: string, accountId: string): void;
 }
 
 export function createSeenTasks(): SeenTasks {
@@ -87,6 +88,9 @@ export function createSeenTasks(): SeenTasks {
     },
     has: (taskId, accountId) => accounts.get(taskId) === accountId,
     owner: (taskId) => accounts.get(taskId),
+    forget(taskId, accountId) {
+      if (accounts.get(taskId) === accountId) accounts.delete(taskId);
+    },
   };
 }
 

@@ -1,12 +1,14 @@
 import { type Answer, refusal, success } from "../core/envelope.ts";
-import { type Refusal, refuse } from "../core/errors.ts";
-import { askAgainMs, endedTask, isFinal, type Observation, TASK_ID } from "../core/tasks.ts";
+import { type ErrorName, type Refusal, refuse } from "../core/errors.ts";
+import { askAgainMs, isFinal, TASK_ID } from "../core/tasks.ts";
+import { reportEnd, reportPollFault } from "../settlement/reports.ts";
+import { isAnswered, judge } from "../settlement/task-end.ts";
 import type { KnownTask, Observed } from "../store/operations.ts";
-import type { PollOutcome } from "../upstream/upstream.ts";
+import type { PollOutcome, Upstream } from "../upstream/upstream.ts";
+import { createFailedPolls, type FailedPolls } from "./failed-polls.ts";
 import {
   type Call,
   disown,
-  gatewayRefused,
   inspectKey,
   passUnmetered,
   refuseCounted,
@@ -20,11 +22,18 @@ import {
 const UPSTREAM_WAIT_SECONDS = 5;
 const OVERLOADED_WAIT_SECONDS = 1;
 
+type NotTheTask = Exclude<PollOutcome, { outcome: "task" }>;
+
+/** How a poll of the upstream ended; `refused` is what its customers are told where it did not give the task. */
+type Polled =
+  | { outcome: Extract<PollOutcome, { outcome: "task" }>; refused: undefined }
+  | { outcome: NotTheTask; refused: Refusal };
+
 /** An upstream poll and its settlement that several clients may wait for. */
 interface Flight {
   /** The key whose numbers `observed` carries. */
   pollerKeyId: string;
-  result: Promise<{ outcome: PollOutcome; observed: Observed | undefined }>;
+  result: Promise<{ polled: Polled; observed: Observed | undefined }>;
 }
 
 export type PollTask = (call: Call, taskId: string) => Promise<Answer>;
@@ -35,10 +44,17 @@ export type PollTask = (call: Call, taskId: string) => Promise<Answer>;
  */
 export function createTaskPolls(): PollTask {
   const flights = new Map<string, Flight>();
+  const failures = new WeakMap<Upstream, FailedPolls>();
+  const failuresOf = (upstream: Upstream): FailedPolls => {
+    const failed = failures.get(upstream) ?? createFailedPolls();
+    failures.set(upstream, failed);
+    return failed;
+  };
 
   return async (call, taskId) => {
     const { gateway, config, exchange, key } = call;
     if (!TASK_ID.test(taskId)) return answer(call, await refuseCounted(call, refuse("task_not_found")));
+    const upstream = gateway.upstream(config);
     let task: KnownTask;
     try {
       const asked = gateway.store.inspectTask(key, taskId, config.tasks.cacheMs, config.tiers);
@@ -47,13 +63,13 @@ export function createTaskPolls(): PollTask {
       if (inspection.outcome === "unknown_key") return answer(call, disown(call));
       sawKeyGood(call);
       if (inspection.outcome !== "task") {
-        if (gateway.unmeteredTasks.has(taskId, key.accountId)) return unmetered(call, taskId);
+        if (await isUnmetered(call, taskId)) return unmetered(call, taskId, upstream, failuresOf(upstream));
         return answer(call, refuse("task_not_found"));
       }
       ({ task } = inspection);
     } catch (error) {
       if (gateway.seenTasks.has(taskId, key.accountId) && (await passUnmetered(call, error)))
-        return unmetered(call, taskId);
+        return unmetered(call, taskId, upstream, failuresOf(upstream));
       throw error;
     }
     // Not before: until it is known to be a task it is what a customer wrote into a path, be it his key.
@@ -61,71 +77,88 @@ export function createTaskPolls(): PollTask {
     sawTask(call, taskId);
     if (task.fresh) return success(task.data, undefined, "cached");
 
-    // A task id belongs to one account, whose partition its name carries.
-    const name = `${key.accountId} ${taskId}`;
+    const name = nameOf(call, taskId);
     let flight = flights.get(name);
     if (!flight) {
-      flight = { pollerKeyId: key.keyId, result: ask(call, task) };
+      const failed = failuresOf(upstream);
+      const refused = failed.recall(name);
+      if (refused) return isFinal(task.status) ? cached(task) : answer(call, refused);
+      const result = pollUpstream(call, taskId, upstream, failed).then((polled) =>
+        settle(call, task, polled),
+      );
+      flight = { pollerKeyId: key.keyId, result };
       flights.set(name, flight);
       void flight.result.catch(() => undefined).finally(() => flights.delete(name));
     }
     const waitedFromMs = performance.now();
-    const { outcome, observed } = await flight.result;
+    const { polled, observed } = await flight.result;
     // Who waited for another's call waited for the upstream, too.
     exchange.upstreamMs ??= performance.now() - waitedFromMs;
     if (observed && flight.pollerKeyId === key.keyId) exchange.state = observed.state;
     else if (observed) await inspectKey(call);
-    return tell(call, task, outcome, observed);
+    return tell(call, task, polled, observed);
   };
 }
 
-/** Asks the upstream and settles what it says. */
-async function ask(
+/** A task id belongs to one account, whose partition its name carries. */
+const nameOf = ({ key }: Call, taskId: string): string => `${key.accountId} ${taskId}`;
+
+/** Asks the upstream for a task; without an answer the failure is remembered. */
+async function pollUpstream(
+  call: Call,
+  taskId: string,
+  upstream: Upstream,
+  failed: FailedPolls,
+): Promise<Polled> {
+  const { gateway, exchange } = call;
+  const step = new UpstreamStep(call, "poll");
+  const outcome = step.end(await upstream.poll(taskId, exchange.requestId, step.carried));
+  reportPollFault(gateway, exchange.requestId, outcome);
+  if (outcome.outcome === "task") {
+    failed.ended(nameOf(call, taskId), undefined);
+    return { outcome, refused: undefined };
+  }
+  const refused = pollRefusal(outcome);
+  // What was never sent says nothing of the upstream.
+  if (outcome.outcome !== "overloaded") {
+    failed.ended(nameOf(call, taskId), isAnswered(outcome) ? undefined : refused);
+  }
+  return { outcome, refused };
+}
+
+/** Records what the answer means for the task, if it means anything. */
+async function settle(
   call: Call,
   task: KnownTask,
-): Promise<{ outcome: PollOutcome; observed: Observed | undefined }> {
-  const { gateway, config, exchange, key } = call;
-  const step = new UpstreamStep(call, "poll");
-  const asked = gateway.upstream(config).poll(task.taskId, exchange.requestId, step.carried);
-  const outcome = step.end(await asked);
-  if (outcome.outcome !== "task" && outcome.outcome !== "gone") return { outcome, observed: undefined };
+  polled: Polled,
+): Promise<{ polled: Polled; observed: Observed | undefined }> {
+  const { gateway, config, key } = call;
   const { refundFailed, pollIntervalMs } = config.tasks;
   const { maxAgeMs = config.tasks.maxAgeMs } = task;
-  const said = observationOf(task, outcome, maxAgeMs);
-  const settled = gateway.store.observe({ partition: key.partition, accountId: key.accountId, task }, said, {
+  const verdict = judge({ ...task, maxAgeMs }, polled.outcome);
+  if (!verdict) return { polled, observed: undefined };
+  const { accountId, partition } = key;
+  const settled = gateway.store.observe({ partition, accountId, task }, verdict, {
     refundFailed,
     pollMs: askAgainMs(pollIntervalMs, task.ageMs, maxAgeMs),
     poller: key,
     tiers: config.tiers,
   });
-  return { outcome, observed: await storeStep(call, "OBSERVE", settled) };
-}
-
-/**
- * What the store is told. A task beyond its maximum age ends here, too: a customer who asks often puts the sweeper's turn
- * off each time.
- */
-function observationOf(
-  { taskId, createdAtMs, ageMs }: KnownTask,
-  outcome: Extract<PollOutcome, { outcome: "task" | "gone" }>,
-  maxAgeMs: number,
-): { status: Observation; data: string } {
-  const isTooOld = ageMs >= maxAgeMs;
-  if (outcome.outcome === "task" && (isFinal(outcome.status) || !isTooOld)) return outcome;
-  return { status: isTooOld ? "expired" : "gone", data: endedTask(taskId, createdAtMs) };
+  const observed = await storeStep(call, "OBSERVE", settled);
+  if (observed.outcome === "finished") reportEnd(gateway, { ...task, accountId }, verdict);
+  return { polled, observed };
 }
 
 /** What the customer is told; an ended task stays as it ended, whatever the upstream says or does not say now. */
-function tell(call: Call, task: KnownTask, outcome: PollOutcome, observed: Observed | undefined): Answer {
+function tell(call: Call, task: KnownTask, polled: Polled, observed: Observed | undefined): Answer {
   // Forgotten since it was looked up: what the upstream says of this task id may be about another account's by now.
   if (observed?.outcome === "missing") return answer(call, refuse("task_not_found"));
   if (observed && isFinal(observed.status)) return success(observed.data);
-  if (!observed && isFinal(task.status)) return success(task.data, undefined, "cached");
-  if (outcome.outcome === "task") return success(outcome.data);
-  return answer(call, pollRefusal(call, outcome));
+  if (!observed && isFinal(task.status)) return cached(task);
+  return polled.refused ? answer(call, polled.refused) : success(polled.outcome.data);
 }
 
-function pollRefusal(call: Call, outcome: Exclude<PollOutcome, { outcome: "task" }>): Refusal {
+function pollRefusal(outcome: NotTheTask): Refusal {
   switch (outcome.outcome) {
     case "gone":
       return refuse("task_not_found", { detail: "the upstream does not know the task" });
@@ -134,33 +167,58 @@ function pollRefusal(call: Call, outcome: Exclude<PollOutcome, { outcome: "task"
     case "rate_limited":
       return upstreamLimited(outcome.retryAfterSeconds);
     case "refused_gateway":
-      return gatewayRefused(call, outcome.detail);
+      return notAsked("upstream_refused_gateway", outcome.detail);
     case "overloaded":
       return refuse("overloaded", { retryAfterSeconds: OVERLOADED_WAIT_SECONDS, detail: outcome.detail });
+    case "misrouted":
     case "failed":
-      return refuse("upstream_failed", {
-        text: "The video generation service could not be asked for this task",
-        retryAfterSeconds: UPSTREAM_WAIT_SECONDS,
-        detail: outcome.detail,
-      });
+      return notAsked(
+        "upstream_failed",
+        outcome.detail,
+        "The video generation service could not be asked for this task",
+      );
     case "timed_out":
-      return refuse("upstream_timeout", {
-        text: "The video generation service gave no answer in time",
-        retryAfterSeconds: UPSTREAM_WAIT_SECONDS,
-        detail: outcome.detail,
-      });
+      return notAsked(
+        "upstream_timeout",
+        outcome.detail,
+        "The video generation service gave no answer in time",
+      );
   }
 }
 
-/** The store is away and the strategy is `allow`: passed through for a task this gateway has seen. */
-async function unmetered(call: Call, taskId: string): Promise<Answer> {
-  const { gateway, config, exchange } = call;
-  exchange.taskId = taskId;
-  const step = new UpstreamStep(call, "poll");
-  const outcome = step.end(await gateway.upstream(config).poll(taskId, exchange.requestId, step.carried));
-  return outcome.outcome === "task"
-    ? success(outcome.data, [], "unmetered")
-    : answer(call, pollRefusal(call, outcome));
+function notAsked(name: ErrorName, detail: string, text?: string): Refusal {
+  const wait = { detail, retryAfterSeconds: UPSTREAM_WAIT_SECONDS };
+  return refuse(name, text === undefined ? wait : { ...wait, text });
 }
 
+/**
+ * True for a task that this process passed unmetered for the account and that nobody owns in the store: what an upstream
+ * names again may be bound to another account by now.
+ */
+async function isUnmetered(call: Call, taskId: string): Promise<boolean> {
+  const { gateway, key } = call;
+  if (!gateway.unmeteredTasks.has(taskId, key.accountId)) {
+    gateway.seenTasks.forget(taskId, key.accountId);
+    return false;
+  }
+  if (!(await storeStep(call, "EXISTS", gateway.store.isTaskBound(taskId)))) return true;
+  for (const seen of [gateway.unmeteredTasks, gateway.seenTasks]) seen.forget(taskId, key.accountId);
+  return false;
+}
+
+/** The store is away and the strategy is `allow`: passed through for a task this gateway has seen. */
+async function unmetered(
+  call: Call,
+  taskId: string,
+  upstream: Upstream,
+  failed: FailedPolls,
+): Promise<Answer> {
+  call.exchange.taskId = taskId;
+  const remembered = failed.recall(nameOf(call, taskId));
+  if (remembered) return answer(call, remembered);
+  const { outcome, refused } = await pollUpstream(call, taskId, upstream, failed);
+  return refused ? answer(call, refused) : success(outcome.data, [], "unmetered");
+}
+
+const cached = (task: KnownTask): Answer => success(task.data, undefined, "cached");
 const answer = (call: Call, refused: Refusal): Answer => refusal(refused, call.exchange.shownId);

@@ -110,6 +110,8 @@ export interface Store {
   giveBack(generation: Generation, tiers: Tiers): Promise<LimitState | undefined>;
   inspect(key: KeyRef, tiers: Tiers): Promise<Inspection>;
   inspectTask(key: KeyRef, taskId: string, cacheMs: number, tiers: Tiers): Promise<Inspection>;
+  /** True when any account has a task of this id. */
+  isTaskBound(taskId: string): Promise<boolean>;
   /** Tells the store what the upstream said of a task. `poller` is the key whose numbers are answered. */
   observe(
     subject: { partition: number; accountId: string; task: ObservedTask },

@@ -193,6 +193,11 @@ export function createStore(connection: Connection, nowMs?: () => number): Store
       return { outcome: "task", ...common, task };
     },
 
+    async isTaskBound(taskId) {
+      const owner = cluster() ? claimName(taskId) : taskName(taskId, 0, false);
+      return (await connection.command((redis) => redis.exists(owner))) === 1;
+    },
+
     async observe({ partition, accountId, task }, said, { refundFailed, pollMs, poller, tiers }) {
       const keys = observeKeys(task, accountId, partition, cluster());
       if (poller) keys.push(poller.names.key, poller.names.window, poller.names.slots);

@@ -147,6 +147,11 @@ function trafficMetrics(registers: Registry[]) {
       help: "Upstream answers that blame the gateway's credential, account or configuration.",
       registers,
     }),
+    upstreamMisrouted: new Counter({
+      name: "tollgate_upstream_misrouted_polls_total",
+      help: "Polls answered with an HTTP 404 that is not the upstream's API: a wrong address or path, or a proxy's page.",
+      registers,
+    }),
     admissions: new Counter({
       name: "tollgate_admissions_total",
       help: "Decisions of ADMIT, by tier and outcome; tier `other` is one that the config does not name.",
@@ -180,6 +185,11 @@ function moneyMetrics(registers: Registry[]) {
   for (const outcome of SETTLEMENTS) settlements.inc({ outcome }, 0);
   return {
     settlements,
+    tasksEndedUnanswered: new Counter({
+      name: "tollgate_tasks_ended_unanswered_total",
+      help: "Tasks ended as failed at twice their maximum age, since the upstream never answered about them.",
+      registers,
+    }),
     holds: new Gauge({
       name: "tollgate_holds",
       help: "Holds of this gateway whose upstream exchange is under way; see also unknown outcomes and settlements.",

@@ -21,10 +21,16 @@ export type GenerationOutcome =
 
 /** What the upstream says of a task; `data` is the Task of spec 2.2 as JSON. */
 export type PollOutcome =
-  | Trouble
+  | Exclude<Trouble, { outcome: "refused" }>
+  /** `aboutTask`: the API itself refused, and for good; else a proxy's answer, or a fault that may pass. */
+  | (Extract<Trouble, { outcome: "refused" }> & { aboutTask: boolean })
+  /** No connection was free in time; it was never sent. */
   | { outcome: "overloaded"; detail: string }
   | { outcome: "task"; status: TaskStatus; data: string }
+  /** An envelope with code 404: the API does not know the task. */
   | { outcome: "gone" }
+  /** HTTP 404 without an envelope: whoever answered does not serve the API there. */
+  | { outcome: "misrouted"; detail: string }
   | { outcome: "failed" | "timed_out"; detail: string };
 
 export interface Upstream {
@@ -186,18 +192,28 @@ export function readPoll(exchanged: Exchanged, taskId: string): PollOutcome {
   const envelope = parseObject(exchanged.body);
   if (status === 200 && envelope?.code === 200 && isObject(envelope.data)) {
     const { data } = envelope;
-    if (data.task_id !== undefined && data.task_id !== taskId) {
-      return { outcome: "failed", detail: ANOTHER_TASK };
-    }
+    // Without its id (spec 2.2 requires it) nobody can tell which task the answer is about.
+    if (data.task_id === undefined) return { outcome: "failed", detail: "the answer has no task_id" };
+    if (data.task_id !== taskId) return { outcome: "failed", detail: ANOTHER_TASK };
     if (!isTaskStatus(data.status)) return { outcome: "failed", detail: "the answer has no known status" };
-    return { outcome: "task", status: data.status, data: JSON.stringify({ task_id: taskId, ...data }) };
+    return { outcome: "task", status: data.status, data: JSON.stringify(data) };
   }
-  if (status === 404 || (status === 200 && envelope?.code === 404)) return { outcome: "gone" };
-  if (status === 200 && typeof envelope?.code === "number" && envelope.code !== 200) {
-    return refusedBy(exchanged, envelope, true);
+  const code = typeof envelope?.code === "number" ? envelope.code : undefined;
+  if (code === 404 && (status === 404 || status === 200)) return { outcome: "gone" };
+  if (status === 404 && (code === undefined || code === 200)) {
+    return { outcome: "misrouted", detail: "HTTP 404 without the API's envelope" };
   }
-  if (status >= 400 && status < 500) return refusedBy(exchanged, envelope, true);
+  if ((status === 200 && code !== undefined && code !== 200) || (status >= 400 && status < 500)) {
+    const refused = refusedBy(exchanged, envelope, true);
+    return refused.outcome === "refused" ? { ...refused, aboutTask: isAboutTask(status, code) } : refused;
+  }
   return { outcome: "failed", detail: `HTTP ${status} without a task` };
+}
+
+/** 408, 425 and the codes of the 5xx range are faults that may pass; without a code it is not the API that answered. */
+function isAboutTask(status: number, code: number | undefined): boolean {
+  const mayPass = (n: number): boolean => n === 408 || n === 425 || (n >= 500 && n < 600);
+  return code !== undefined && !mayPass(status) && !mayPass(code);
 }
 
 const unclear = (detail: string): GenerationOutcome => ({ outcome: "unclear", detail });

@@ -1,6 +1,8 @@
 import { randomUUID } from "node:crypto";
 import type { Tiers } from "../core/limits.ts";
-import { askAgainMs, endedTask, isFinal, type Observation } from "../core/tasks.ts";
+import { askAgainMs } from "../core/tasks.ts";
+import { reportEnd, reportPollFault } from "../settlement/reports.ts";
+import { type AgingTask, isAnswered, judge, type Verdict } from "../settlement/task-end.ts";
 import type { Store } from "../store/operations.ts";
 import type { OpenRequest, Sweeps } from "../store/sweeps.ts";
 import type { Logger } from "../telemetry/log.ts";
@@ -23,8 +25,6 @@ const LIMITED_PAUSE_MAX_SECONDS = 30;
 /** An upstream that fails is asked ever more rarely, until it answers. */
 const FAILED_PAUSE_MIN_MS = 250;
 const FAILED_PAUSE_MAX_MS = 10_000;
-
-const NO_ANSWER: ReadonlySet<string> = new Set(["failed", "timed_out", "overloaded", "refused_gateway"]);
 
 /** A tenth more or less, so that what began together does not go on together. */
 const jittered = (ms: number): number => ms * (0.9 + Math.random() / 5);
@@ -134,48 +134,39 @@ export function createSweeper(options: {
     return outcome;
   }
 
-  /** Asks once more even about a task beyond its maximum age: it may have ended well while nobody could ask. */
+  /** Asks even about a task far beyond its maximum age: it may have ended well while nobody could ask. */
   async function ask(request: OpenRequest): Promise<string> {
     const { taskId, boundAtMs, claimedAtMs, maxAgeMs = settings().tasks.maxAgeMs } = request;
-    const isTooOld = claimedAtMs >= boundAtMs + maxAgeMs;
-    const said = await upstream.poll(taskId, `sweep_${randomUUID()}`);
-    failures = NO_ANSWER.has(said.outcome) ? failures + 1 : 0;
+    const askedAs = `sweep_${randomUUID()}`;
+    const outcome = await upstream.poll(taskId, askedAs);
+    reportPollFault({ metrics, log }, askedAs, outcome);
+    failures = isAnswered(outcome) || outcome.outcome === "rate_limited" ? 0 : failures + 1;
     if (failures > 0) {
       const pauseMs = Math.min(FAILED_PAUSE_MAX_MS, FAILED_PAUSE_MIN_MS * 2 ** (failures - 1));
       polls.pause(jittered(pauseMs));
     }
-    if (said.outcome === "rate_limited") {
-      const asked = said.retryAfterSeconds ?? 0;
+    if (outcome.outcome === "rate_limited") {
+      const asked = outcome.retryAfterSeconds ?? 0;
       polls.pause(1000 * Math.min(LIMITED_PAUSE_MAX_SECONDS, Math.max(LIMITED_PAUSE_MIN_SECONDS, asked)));
     }
-    if (said.outcome === "task" && isFinal(said.status)) return tell(request, said.status, said.data);
-    if (isTooOld) return tell(request, "expired", endedTask(taskId, boundAtMs));
-    if (said.outcome === "task") return tell(request, said.status, said.data);
-    if (said.outcome === "gone") return tell(request, "gone", endedTask(taskId, boundAtMs));
-    // Its claim's lease is the pause before this task's next try.
-    return said.outcome;
+    const task = { taskId, createdAtMs: boundAtMs, ageMs: Math.max(0, claimedAtMs - boundAtMs), maxAgeMs };
+    const verdict = judge(task, outcome);
+    // Without one, its claim's lease is the pause before this task's next try.
+    return verdict ? settle(request, task, verdict) : outcome.outcome;
   }
 
-  async function tell(request: OpenRequest, status: Observation, data: string): Promise<string> {
-    const { taskId, accountId, partition, requestId, creatorKeyId, boundAtMs, claimedAtMs } = request;
+  async function settle(request: OpenRequest, task: AgingTask, verdict: Verdict): Promise<string> {
+    const { taskId, accountId, partition, requestId, creatorKeyId } = request;
     const { refundFailed, pollIntervalMs } = settings().tasks;
-    const { maxAgeMs = settings().tasks.maxAgeMs } = request;
-    const ageMs = Math.max(0, claimedAtMs - boundAtMs);
-    const everyMs = Math.min(POLL_EVERY_MAX_MS, Math.max(pollIntervalMs, ageMs * AGE_SHARE));
-    const pollMs = askAgainMs(Math.round(jittered(everyMs)), ageMs, maxAgeMs);
-    const task = { taskId, requestId, creatorKeyId };
+    const everyMs = Math.min(POLL_EVERY_MAX_MS, Math.max(pollIntervalMs, task.ageMs * AGE_SHARE));
+    const pollMs = askAgainMs(Math.round(jittered(everyMs)), task.ageMs, task.maxAgeMs);
     const { outcome } = await store.observe(
-      { partition, accountId, task },
-      { status, data },
+      { partition, accountId, task: { taskId, requestId, creatorKeyId } },
+      verdict,
       { refundFailed, pollMs, tiers: settings().tiers },
     );
-    if (outcome === "finished" && (status === "gone" || status === "expired")) {
-      log.warn(
-        { request_id: requestId, task_id: taskId, account_id: accountId, why: status },
-        "a task ended as failed without the upstream saying so",
-      );
-    }
-    return outcome === "observed" && status === "gone" ? "gone" : outcome;
+    if (outcome === "finished") reportEnd({ metrics, log }, request, verdict);
+    return outcome === "observed" && verdict.status === "gone" ? "gone" : outcome;
   }
 
   /** @returns whether nothing is left that could be collected */

@@ -119,13 +119,24 @@ describe("the cache of five seconds", () => {
     await neighbour.stop();
   });
 
-  test("errors are never cached", async () => {
+  // Guarantee: what failed is repeated by this process for its retryAfter, and is never in the store for others.
+  test("errors are never in the cache that gateways share", async () => {
     const key = await gateway.givenKey();
     const id = await givenTask(key, "duration=1h poll-status=500", gateway);
-    for (let n = 1; n <= 3; n++) {
-      expect((await poll(gateway, key, id)).status).toBe(502);
-      expect(pollsOf(id)).toBe(n);
+    const neighbour = await givenGateway({ generator: gateway.generator });
+    for (const [at, polls] of [
+      [gateway, 1],
+      [gateway, 1],
+      [neighbour, 2],
+      [neighbour, 2],
+    ] as const) {
+      const reply = await poll(at, key, id);
+      expect(reply).toMatchObject({ status: 502, body: { code: 502 } });
+      expect(reply.body.retryAfter).toBeGreaterThanOrEqual(1);
+      expect(reply.body.retryAfter).toBeLessThanOrEqual(5);
+      expect(pollsOf(id)).toBe(polls);
     }
+    await neighbour.stop();
   });
 
   test("an answer served from the cache has today's numbers", async () => {
@@ -216,7 +227,8 @@ describe("the end of a task", () => {
     let said: object = { status: "completed", progress: 100, created_at };
     const fake = createServer((request, response) => {
       request.resume();
-      const data = request.method === "POST" ? { task_id: `fake_${process.hrtime.bigint()}` } : said;
+      const made = { task_id: `fake_${process.hrtime.bigint()}` };
+      const data = request.method === "POST" ? made : { task_id: request.url?.split("/").at(-1), ...said };
       response.end(JSON.stringify({ code: 200, msg: "success", data }));
     });
     await new Promise<void>((done) => fake.listen(0, "127.0.0.1", done));

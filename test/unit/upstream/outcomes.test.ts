@@ -185,16 +185,10 @@ describe("a poll", () => {
     },
   );
 
-  test("a task without its id gets it", () => {
-    const outcome = readPoll(ok({ status: "pending" }), ID);
-    expect(outcome.outcome === "task" && JSON.parse(outcome.data)).toEqual({
-      task_id: ID,
-      status: "pending",
-    });
-  });
-
   test.each<[string, Exchanged]>([
     ["another task", ok({ ...task, task_id: "task_2" })],
+    ["a task without its id", ok({ status: "completed" })],
+    ["a task whose id is a number", ok({ ...task, task_id: 1 })],
     ["no status", ok({ task_id: ID })],
     ["a status that the spec does not have", ok({ ...task, status: "done" })],
     ["a status that is a number", ok({ ...task, status: 1 })],
@@ -217,10 +211,25 @@ describe("a poll", () => {
     expect(readPoll(TIMED_OUT, ID)).toMatchObject({ outcome: "timed_out" });
   });
 
-  test("404, as HTTP status or as body code: gone", () => {
+  test("an envelope with code 404, as HTTP 404 or 200: gone", () => {
     expect(readPoll(answered(404, error(404)), ID)).toEqual({ outcome: "gone" });
-    expect(readPoll(answered(404), ID)).toEqual({ outcome: "gone" });
     expect(readPoll(answered(200, error(404)), ID)).toEqual({ outcome: "gone" });
+  });
+
+  // Guarantee: the page of an ingress or a wrong path never ends a task.
+  test.each<[string, Exchanged]>([
+    ["nothing", answered(404)],
+    ["HTML", answered(404, "<html>404 page not found</html>")],
+    ["a framework's JSON", answered(404, { statusCode: 404, error: "Not Found", message: "no route" })],
+    ["a code that is a string", answered(404, { code: "404" })],
+    ["an array", answered(404, [error(404)])],
+    ["an envelope of success", answered(404, { code: 200, msg: "success", data: task })],
+  ])("HTTP 404 with %s is not the API's: misrouted", (_, exchanged) => {
+    expect(readPoll(exchanged, ID)).toMatchObject({ outcome: "misrouted", detail: expect.any(String) });
+  });
+
+  test("HTTP 500 with code 404 is a failure", () => {
+    expect(readPoll(answered(500, error(404)), ID)).toMatchObject({ outcome: "failed" });
   });
 
   test.each([401, 402, 403, 405, 407])("%d blames the gateway", (status) => {
@@ -239,12 +248,24 @@ describe("a poll", () => {
       status: 410,
       code: 410,
       text: "Too old",
+      aboutTask: true,
     });
     expect(readPoll(answered(200, error(1001)), ID)).toMatchObject({
       outcome: "refused",
       status: 502,
       code: 1001,
+      aboutTask: true,
     });
+  });
+
+  test.each<[string, Exchanged]>([
+    ["a proxy's 400", answered(400, "<html>")],
+    ["HTTP 408", answered(408, error(408))],
+    ["HTTP 425", answered(425, error(425))],
+    ["HTTP 200 with code 500", answered(200, error(500))],
+    ["HTTP 400 with code 503", answered(400, error(503))],
+  ])("%s is a refusal, but not of the task", (_, exchanged) => {
+    expect(readPoll(exchanged, ID)).toMatchObject({ outcome: "refused", aboutTask: false });
   });
 });
 

@@ -110,7 +110,9 @@ function givenDue(due: Record<DueList, number[]>, { backlog }: { backlog: boolea
     upstream: {
       poll: () =>
         new Promise((resolve) => {
-          hanging.push(() => resolve({ outcome: "refused", status: 400, code: 400, text: "" }));
+          hanging.push(() =>
+            resolve({ outcome: "refused", status: 400, code: 400, text: "", aboutTask: true }),
+          );
         }),
     },
     metrics: createMetrics(),

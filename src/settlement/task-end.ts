@@ -1,0 +1,67 @@
+import { endedTask, isFinal, type Observation } from "../core/tasks.ts";
+import type { PollOutcome } from "../upstream/upstream.ts";
+
+/** After so many times its maximum age a task ends even if the upstream has never answered about it. */
+const UNANSWERED_AGES = 2;
+
+/** A task that has not ended; its age is counted by the store's clock. */
+export interface AgingTask {
+  taskId: string;
+  createdAtMs: number;
+  ageMs: number;
+  maxAgeMs: number;
+}
+
+/** What the store records of an answer. `data` is the Task of spec 2.2 as JSON. */
+export interface Verdict {
+  status: Observation;
+  data: string;
+  /** The task ends without evidence: at twice its maximum age, and the upstream gave no answer about it. */
+  unanswered: boolean;
+}
+
+/** Outcomes that say nothing about the task that was asked for. */
+const NO_ANSWER: ReadonlySet<PollOutcome["outcome"]> = new Set([
+  "overloaded",
+  "failed",
+  "timed_out",
+  "misrouted",
+  "refused_gateway",
+  "rate_limited",
+]);
+
+/** True when the poll reached the upstream's API and was answered there. */
+export const isAnswered = (outcome: PollOutcome): boolean => !NO_ANSWER.has(outcome.outcome);
+
+/**
+ * What an upstream's answer means for a task that has not ended. The only place where this is decided: decision 0030.
+ *
+ * | answer                                    | below max_age | from max_age on | from twice max_age on |
+ * | ----------------------------------------- | ------------- | --------------- | --------------------- |
+ * | completed, failed                         | as it is      | as it is        | as it is              |
+ * | pending, processing                       | as it is      | expired         | expired               |
+ * | gone: an envelope with code 404           | gone          | gone            | expired               |
+ * | a refusal of the task itself              | nothing       | expired         | expired               |
+ * | no answer about the task                  | nothing       | nothing         | expired, unanswered   |
+ * | never sent, for want of a connection      | nothing       | nothing         | nothing               |
+ *
+ * OBSERVE ends a task on its third `gone` over a minute; `expired` ends it at once.
+ * @returns undefined when nothing is recorded and the task is asked for again
+ */
+export function judge(task: AgingTask, answer: PollOutcome): Verdict | undefined {
+  const isOld = task.ageMs >= task.maxAgeMs;
+  const isOverdue = task.ageMs >= UNANSWERED_AGES * task.maxAgeMs;
+  if (answer.outcome === "task") {
+    return isOld && !isFinal(answer.status)
+      ? ended(task, "expired")
+      : { status: answer.status, data: answer.data, unanswered: false };
+  }
+  if (answer.outcome === "overloaded") return undefined;
+  if (answer.outcome === "gone") return ended(task, isOverdue ? "expired" : "gone");
+  if (answer.outcome === "refused" && answer.aboutTask) return isOld ? ended(task, "expired") : undefined;
+  return isOverdue ? ended(task, "expired", true) : undefined;
+}
+
+function ended(task: AgingTask, status: "gone" | "expired", unanswered = false): Verdict {
+  return { status, data: endedTask(task.taskId, task.createdAtMs), unanswered };
+}

@@ -1,0 +1,81 @@
+import { expect, test } from "vitest";
+import { isAnswered, judge } from "../../../src/settlement/task-end.ts";
+import type { PollOutcome } from "../../../src/upstream/upstream.ts";
+
+const MAX_AGE_MS = 7_200_000;
+const AGES = {
+  young: MAX_AGE_MS - 1,
+  old: MAX_AGE_MS,
+  stillOld: 2 * MAX_AGE_MS - 1,
+  overdue: 2 * MAX_AGE_MS,
+};
+
+const task = (status: "pending" | "processing" | "completed" | "failed"): PollOutcome => ({
+  outcome: "task",
+  status,
+  data: JSON.stringify({ task_id: "t", status, from: "upstream" }),
+});
+const refused = (aboutTask: boolean): PollOutcome => ({
+  outcome: "refused",
+  status: 410,
+  code: 410,
+  text: "Too old",
+  aboutTask,
+});
+
+const judged = (ageMs: number, answer: PollOutcome): string => {
+  const verdict = judge({ taskId: "t", createdAtMs: 0, ageMs, maxAgeMs: MAX_AGE_MS }, answer);
+  if (!verdict) return "nothing";
+  return verdict.unanswered ? `${verdict.status}, unanswered` : verdict.status;
+};
+
+test.each<[string, PollOutcome, young: string, old: string, overdue: string]>([
+  ["completed", task("completed"), "completed", "completed", "completed"],
+  ["failed", task("failed"), "failed", "failed", "failed"],
+  ["pending", task("pending"), "pending", "expired", "expired"],
+  ["processing", task("processing"), "processing", "expired", "expired"],
+  ["gone", { outcome: "gone" }, "gone", "gone", "expired"],
+  ["a refusal of the task", refused(true), "nothing", "expired", "expired"],
+  ["a refusal that is not of the task", refused(false), "nothing", "nothing", "expired, unanswered"],
+  ...(["failed", "timed_out", "misrouted", "refused_gateway"] as const).map(
+    (outcome): [string, PollOutcome, string, string, string] => [
+      outcome,
+      { outcome, detail: "" },
+      "nothing",
+      "nothing",
+      "expired, unanswered",
+    ],
+  ),
+  ["never sent", { outcome: "overloaded", detail: "" }, "nothing", "nothing", "nothing"],
+  ["429", { outcome: "rate_limited", retryAfterSeconds: 7 }, "nothing", "nothing", "expired, unanswered"],
+])("%s ends a task only where it is evidence", (_, answer, young, old, overdue) => {
+  expect(judged(AGES.young, answer), "below the maximum age").toBe(young);
+  expect(judged(AGES.old, answer), "at the maximum age").toBe(old);
+  expect(judged(AGES.stillOld, answer), "just below twice that").toBe(old);
+  expect(judged(AGES.overdue, answer), "at twice the maximum age").toBe(overdue);
+});
+
+test("what the upstream says is recorded as it is; what ends without it is a failed task of the spec", () => {
+  const aging = { taskId: "t", createdAtMs: 0, ageMs: AGES.old, maxAgeMs: MAX_AGE_MS };
+  expect(judge(aging, task("completed"))?.data).toBe(
+    JSON.stringify({ task_id: "t", status: "completed", from: "upstream" }),
+  );
+  expect(JSON.parse(judge(aging, task("pending"))?.data ?? "")).toEqual({
+    task_id: "t",
+    status: "failed",
+    created_at: "1970-01-01T00:00:00.000Z",
+  });
+});
+
+test.each<[PollOutcome, boolean]>([
+  [task("pending"), true],
+  [{ outcome: "gone" }, true],
+  [refused(true), true],
+  [{ outcome: "failed", detail: "" }, false],
+  [{ outcome: "timed_out", detail: "" }, false],
+  [{ outcome: "misrouted", detail: "" }, false],
+  [{ outcome: "refused_gateway", detail: "" }, false],
+  [{ outcome: "rate_limited", retryAfterSeconds: undefined }, false],
+])("%j: answered by the API %s", (outcome, answered) => {
+  expect(isAnswered(outcome)).toBe(answered);
+});
