@@ -20,7 +20,7 @@ import { openJournal } from "./store/journal.ts";
 import { addRefusals } from "./store/refusals.ts";
 import { createStore } from "./store/store.ts";
 import { ALONE, type Role, roleOf, supervise } from "./supervisor.ts";
-import { createLogger, type Logger } from "./telemetry/log.ts";
+import { createLogger, type Logger, standardOutput } from "./telemetry/log.ts";
 import { createMetrics } from "./telemetry/metrics.ts";
 import { passingOn, type Tracing } from "./telemetry/trace.ts";
 import { observeGate } from "./upstream/gate.ts";
@@ -249,8 +249,8 @@ async function inTime(work: Promise<unknown>, deadline: number): Promise<boolean
 
 async function main(): Promise<void> {
   const loaded = loadOrExit();
-  const log = createLogger(loaded.config.log.level);
   const { workers } = loaded.config.server;
+  const log = createLogger(loaded.config.log.level, standardOutput({ shared: workers > 1 }));
   if (workers > 1 && cluster.isPrimary) {
     log.info({ workers }, "several processes share the port");
     process.exit(await supervise(workers, log));

@@ -1,8 +1,9 @@
 import cluster, { type Worker } from "node:cluster";
 import { setTimeout as delay } from "node:timers/promises";
-import type { Registry } from "prom-client";
+import { Registry } from "prom-client";
 import { endConnectionsLeftBy } from "./handed-over.ts";
 import type { Reading } from "./routes/console/live.ts";
+import { createLogLinesDropped } from "./telemetry/collected.ts";
 import { createCommonPage, type Numbers } from "./telemetry/common-page.ts";
 import type { Logger } from "./telemetry/log.ts";
 
@@ -15,6 +16,9 @@ const METRICS_TIMEOUT_MS = 6000;
 
 /** Its number among the workers, from 1; set by the supervisor. The first one also does what is done once. */
 const NUMBER = "TOLLGATE_WORKER";
+
+/** Beside the ids of workers, which begin with 1. */
+const SUPERVISOR = 0;
 
 type ToSupervisor =
   | { kind: "listening" }
@@ -115,6 +119,9 @@ export async function supervise(count: number, log: Logger): Promise<number> {
 /** The page of all workers, put together anew whenever one is asked for it. */
 function createMetricsPage() {
   const page = createCommonPage();
+  /** What the supervisor counts itself: lines of its own log. */
+  const own = new Registry();
+  createLogLinesDropped([own]);
   const asked = new Map<Worker, PromiseWithResolvers<void>>();
   const gone = new WeakSet<Worker>();
 
@@ -137,6 +144,7 @@ function createMetricsPage() {
       });
       const all = Promise.all(workers.filter((worker) => worker.isConnected()).map(ask));
       await Promise.race([all, late]).finally(() => patience.abort());
+      page.say(SUPERVISOR, await own.getMetricsAsJSON());
       return page.text();
     },
     heard(worker: Worker, said: Extract<ToSupervisor, { kind: "numbers" | "no numbers" }>): void {

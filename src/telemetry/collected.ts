@@ -1,5 +1,5 @@
 import { Counter, type Registry } from "prom-client";
-import { dropped } from "./log.ts";
+import { dropped } from "./line-writer.ts";
 
 /** Below this share of the window an admission counts as near its limit. */
 const NEAR_SHARE = 0.2;

@@ -1,12 +1,16 @@
-import { type DestinationStream, destination, type Logger, pino, symbols } from "pino";
+import { type DestinationStream, type Logger, pino, symbols } from "pino";
+import { createLineWriter } from "./line-writer.ts";
 
 export type { Logger } from "pino";
 
 /**
- * The process's logger: JSON lines on stdout, written synchronously (an asynchronous destination can hang the
+ * The process's logger: JSON lines on standard output, written synchronously (an asynchronous destination can hang the
  * exit when its reader is gone). Paths that could hold a credential are censored wherever they turn up.
  */
-export function createLogger(level: string, to: DestinationStream = stdout()): Logger {
+export function createLogger(
+  level: string,
+  to: DestinationStream = standardOutput({ shared: false }),
+): Logger {
   return pino(
     {
       level,
@@ -30,37 +34,11 @@ export function createAudit(log: Logger): Logger {
   return audit;
 }
 
-/** Lines that could not be written since the start: a full disk, a reader that has gone. */
-export const dropped = { lines: 0 };
-
-/**
- * Standard output that never ends the process: lines that cannot be written are counted instead. The lines of one
- * callback of the event loop are written together, synchronously, at its end or when the process ends.
- */
-function stdout(): DestinationStream {
-  const out = destination({ fd: 1, sync: true });
-  out.on("error", () => undefined);
-  let text = "";
-  let lines = 0;
-  const flush = (): void => {
-    const [waiting, count] = [text, lines];
-    text = "";
-    lines = 0;
-    if (count === 0) return;
-    try {
-      out.write(waiting);
-    } catch {
-      dropped.lines += count;
-    }
-  };
-  process.on("exit", flush);
-  return {
-    write(line) {
-      if (lines === 0) queueMicrotask(flush);
-      text += line;
-      lines++;
-    },
-  };
+/** @param shared other processes of the gateway write to the same output */
+export function standardOutput({ shared }: { shared: boolean }): DestinationStream {
+  const writer = createLineWriter(shared);
+  process.on("exit", writer.flushLast);
+  return writer;
 }
 
 /** What the log says of one request; `undefined` is left out. Names as in docs. */
