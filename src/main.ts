@@ -38,6 +38,8 @@ interface Drained {
   clean: boolean;
   /** Requests that had not when the drain timeout was over. */
   cutRequests: number;
+  /** Answers that their clients had not taken by then. */
+  cutAnswers: number;
 }
 
 /** A running gateway. */
@@ -194,10 +196,11 @@ export async function startGateway(loaded: Loaded, log: Logger, role: Role = ALO
     listener.close();
     listener.closeIdleConnections();
     const quiet = setTimeout(() => listener.closeQuietConnections(), QUIET_MS);
-    const deadline = Date.now() + drainTimeoutMs;
+    const deadline = performance.now() + drainTimeoutMs;
     const clean = await inTime(closed, deadline);
     clearTimeout(quiet);
     const cutRequests = clean ? 0 : ((await metrics.inFlight.get()).values[0]?.value ?? 0);
+    const cutAnswers = clean ? 0 : listener.unflushedAnswers();
     if (!clean) listener.closeAllConnections();
     if (work) await inTime(work.stop(), deadline + 1000);
     await inTime(Promise.all([refusals.stop(), tracing.stop()]), deadline + 1000);
@@ -206,7 +209,7 @@ export async function startGateway(loaded: Loaded, log: Logger, role: Role = ALO
     await upstream(live.config()).close();
     uploads(live.config()).close();
     operators?.stop();
-    return { clean, cutRequests };
+    return { clean, cutRequests, cutAnswers };
   };
   return { url, adminUrl, live, drain: () => (ending ??= drain()) };
 }
@@ -236,10 +239,10 @@ async function listen(
   return `http://${bound.family === "IPv6" ? `[${bound.address}]` : bound.address}:${bound.port}`;
 }
 
-/** True when the work ended before the deadline (Unix ms). */
+/** True when the work ended before the deadline (as `performance.now()`). */
 async function inTime(work: Promise<unknown>, deadline: number): Promise<boolean> {
   const patience = new AbortController();
-  const late = delay(Math.max(0, deadline - Date.now()), false, { signal: patience.signal }).catch(
+  const late = delay(Math.max(0, deadline - performance.now()), false, { signal: patience.signal }).catch(
     () => false,
   );
   const done = await Promise.race([work.then(() => true), late]);
@@ -276,8 +279,8 @@ async function main(): Promise<void> {
   // A second signal is tolerated: npm and a terminal both send one.
   const end = async (signal: string): Promise<void> => {
     log.info({ signal }, "asked to stop");
-    const { clean, cutRequests } = await gateway.drain();
-    log[clean ? "info" : "warn"]({ clean, cut_requests: cutRequests }, "stopped");
+    const { clean, cutRequests, cutAnswers } = await gateway.drain();
+    log[clean ? "info" : "warn"]({ clean, cut_requests: cutRequests, cut_answers: cutAnswers }, "stopped");
     process.exit(clean ? 0 : 1);
   };
   process.on("SIGTERM", () => void end("SIGTERM"));

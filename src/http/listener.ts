@@ -26,6 +26,8 @@ export interface Listener extends Server {
    * finished would keep it waiting: with it ends the interval that enforces the timeout of heads.
    */
   closeQuietConnections(): void;
+  /** Answers that are written and whose clients have not taken them yet. */
+  unflushedAnswers(): number;
   /** Whether the connection of this answer is owed another one behind it. */
   owesMore(res: ServerResponse): boolean;
   /** Connections that are open already heed them, too. */
@@ -52,6 +54,8 @@ export function createListener(options: ListenerOptions): Listener {
   server.maxHeadersCount = 0;
   /** Each connection, and its answers that are unfinished or whose requests are; oldest first. */
   const owed = new Map<Duplex, Owed>();
+  /** Connections that have been served; one that never was may be sending its first request. */
+  const idle = new WeakSet<Duplex>();
   server.on("connection", (socket) => {
     owed.set(socket, new Map());
     socket.once("close", () => owed.delete(socket));
@@ -61,6 +65,7 @@ export function createListener(options: ListenerOptions): Listener {
     const forget = (): void => {
       const answers = owed.get(socket);
       answers?.delete(this);
+      if (answers?.size === 0) idle.add(socket);
       // Its last answer may have been written, without `close`, before the drain began.
       if (answers?.size === 0 && !server.listening) socket.destroySoon();
     };
@@ -92,6 +97,18 @@ export function createListener(options: ListenerOptions): Listener {
     else endBroken(socket, owed.get(socket), parseFault(error), options);
   });
   return Object.assign(server, {
+    // In the place of Node's own, which `close` calls too: that ends connections whose answers are not flushed yet.
+    closeIdleConnections(): void {
+      for (const [socket, answers] of owed) {
+        if (answers.size === 0 && idle.has(socket) && socket.writableLength === 0) socket.destroy();
+      }
+    },
+    unflushedAnswers(): number {
+      let answers = 0;
+      for (const unfinished of owed.values())
+        for (const res of unfinished.keys()) if (res.writableEnded && !res.writableFinished) answers++;
+      return answers;
+    },
     closeQuietConnections(): void {
       for (const [socket, answers] of owed) if (answers.size === 0) socket.destroy();
     },
