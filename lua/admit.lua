@@ -15,7 +15,7 @@
 --   unknown_key            no such key, revoked or expired; the five numbers are zeros
 --   replayed               task id, the answer's data as JSON
 --   idempotency_mismatch   the Idempotency-Key belongs to another path or body
---   idempotency_in_progress  due (ms)
+--   idempotency_in_progress  due (ms), what the first was answered if its outcome is unknown (else empty)
 --   rate_limited           ms until one more fits in the window
 --   daily_limited          ms until midnight UTC
 --   concurrency_limited
@@ -32,11 +32,12 @@ if earlier then return reply(earlier == "void" and "void" or "admitted", now, ke
 if now > tonumber(ARGV[7]) then return reply("stale", now, key, window, slots) end
 
 if KEYS[7] then
-  local first = redis.call("HMGET", KEYS[7], "request_id", "fingerprint", "task_id", "response", "due_at")
+  local first = redis.call("HMGET", KEYS[7], "request_id", "fingerprint", "task_id", "response", "due_at", "unknown")
   if first[1] then
     if first[2] ~= ARGV[9] then return reply("idempotency_mismatch", now, key, window, slots) end
     if first[3] then return reply("replayed", now, key, window, slots, first[3], first[4]) end
-    return reply("idempotency_in_progress", now, key, window, slots, tonumber(first[5]))
+    return reply("idempotency_in_progress", now, key, window, slots, tonumber(first[5]),
+      first[6] or "")
   end
 end
 

@@ -16,6 +16,9 @@
 --   observed          not at its end
 --   finished          ended by this call
 --   already_finished  had ended before; status and data are those of its end
+--   disputed          the task id is, and the task has not ended: what the upstream says may be about another account's
+--                     task, and is not kept; status and data are those from before, then also when it was bound (ms) and
+--                     its maximum age (ms; empty: bound by an earlier release)
 --   missing           no such task or request, or the task is another request's by now; status and data are empty, nothing
 --                     happens
 local now = store_now()
@@ -25,17 +28,17 @@ local key = KEYS[8] and read_key(KEYS[8], now)
 
 local kept = read_task(task) or { request_id = request_id, status = "", data = "" }
 local record = redis.call("HMGET", request, "state", "price", "endpoint", "task_id", "uncollected", "gone_count",
-  "gone_since", "key_id", "bound_at", "retention_ms")
+  "gone_since", "key_id", "bound_at", "retention_ms", "max_age_ms")
 local state = record[1]
 
 local function keep()
-  local owner = task_text(request_id, record[8], account_id, record[9])
+  local owner = (kept.is_disputed and "!" or "") .. task_text(request_id, record[8], account_id, record[9])
   redis.call("SET", task, owner .. " " .. int(now) .. " " .. status .. " " .. data)
   kept.status, kept.data = status, data
 end
 
-local function answer(outcome, refunded)
-  return reply(outcome, now, key, KEYS[9], KEYS[10], kept.status, kept.data, int(refunded or 0))
+local function answer(outcome, refunded, ...)
+  return reply(outcome, now, key, KEYS[9], KEYS[10], kept.status, kept.data, int(refunded or 0), ...)
 end
 
 if kept.request_id ~= request_id then
@@ -45,11 +48,16 @@ if kept.request_id ~= request_id then
 end
 if state == "finished" then
   -- The same end again may carry fresher links; any other claim about an ended task is ignored.
-  if kept.status == status then keep() end
+  if kept.status == status and not kept.is_disputed then keep() end
   redis.call("ZREM", KEYS[5], request_id)
   return answer("already_finished")
 end
 if state ~= "bound" then return answer("missing") end
+local is_ours = status == "expired" or status == "released"
+if kept.is_disputed and not is_ours then
+  redis.call("ZADD", KEYS[5], int(now + tonumber(ARGV[8])), request_id)
+  return answer("disputed", 0, tonumber(record[9]), record[11] or "")
+end
 
 if status == "gone" then
   local count = tonumber(record[6] or 0) + 1
@@ -64,13 +72,13 @@ elseif record[6] then
 end
 
 local ended_by = status
-if status == "gone" or status == "expired" or status == "released" then
+if status == "gone" or is_ours then
   status = "failed"
 else
   ended_by = "upstream"
 end
 keep()
-if status ~= "completed" and status ~= "failed" then
+if not is_final(status) then
   redis.call("ZADD", KEYS[5], int(now + tonumber(ARGV[8])), request_id)
   return answer("observed")
 end

@@ -70,6 +70,10 @@ local function read_key(name, now)
   }
 end
 
+local function is_final(status)
+  return status == "completed" or status == "failed"
+end
+
 local function stamp_at(window, index)
   return tonumber(redis.call("LINDEX", window, index))
 end
@@ -97,14 +101,17 @@ local function read_window(window, clock)
   return length - gone, length, stamp_at(window, -gone - 1)
 end
 
--- A task's record, or nil: the request that owns the task id, its key and account, when it was bound (ms); once the
--- upstream has said something of it, also when that was (ms), the status and the data (JSON), else three empty texts.
+-- A task's record, or nil: whether its id is disputed, the request that owns the id, its key and account, when it was
+-- bound (ms); once the upstream has said something of it, also when that was (ms), the status and the data (JSON), else
+-- three empty texts.
 local function read_task(name)
   local text = redis.call("GET", name)
   if not text then return nil end
-  local request_id, key_id, account_id, bound_at, observed_at, status, data =
-    string.match(text, "^(%S+) (%S+) (%S+) (%S+) ?(%S*) ?(%S*) ?(.*)$")
+  local mark, request_id, key_id, account_id, bound_at, observed_at, status, data =
+    string.match(text, "^(!?)(%S+) (%S+) (%S+) (%S+) ?(%S*) ?(%S*) ?(.*)$")
   return {
+    text = text,
+    is_disputed = mark == "!",
     request_id = request_id,
     key_id = key_id,
     account_id = account_id,
@@ -113,6 +120,20 @@ local function read_task(name)
     status = status,
     data = data,
   }
+end
+
+-- The request that owns a task id, by the text of its record.
+local function read_owner(text)
+  return string.match(text, "^!?(%S+)")
+end
+
+-- The upstream gave a task id that another request owns. From now on nobody can tell whose video it speaks of: what it
+-- says must reach no other account, and replace no answer that was given. A running task that the same account asked for
+-- twice goes on.
+local function dispute(name, account_id)
+  local task = read_task(name)
+  if not task or task.is_disputed then return end
+  if task.account_id ~= account_id or is_final(task.status) then redis.call("SET", name, "!" .. task.text) end
 end
 
 -- Its text before the upstream has said anything; what it says follows after a space.

@@ -54,5 +54,17 @@ if key then
   if same_day and tonumber(counted[2]) > 0 then redis.call("HINCRBY", KEYS[3], "day_count", -1) end
 end
 if reason == "unsent" then forget_admission(record[3]) end
-if KEYS[8] and redis.call("HGET", KEYS[8], "request_id") == request_id then redis.call("DEL", KEYS[8]) end
+local first = KEYS[8] and redis.call("HMGET", KEYS[8], "request_id", "void_until") or {}
+if first[1] == request_id then
+  -- The key is free for a retry. Where the outcome is unknown, a BIND may yet come for as long as the record is kept: the
+  -- request that is charged under this key must be remembered until then.
+  local is_unknown = reason == "due" or reason == "released"
+  local void_until = math.max(tonumber(first[2] or 0), is_unknown and tonumber(forget_at(now, record[6])) or 0)
+  if void_until > now then
+    redis.call("HSET", KEYS[8], "void_until", int(void_until))
+    redis.call("HDEL", KEYS[8], "request_id", "fingerprint", "due_at", "unknown")
+  else
+    redis.call("DEL", KEYS[8])
+  end
+end
 return reply("void", now, key, window, slots)

@@ -26,10 +26,13 @@ export const askAgainMs = (everyMs: number, ageMs: number, maxAgeMs: number): nu
   ageMs < maxAgeMs ? Math.min(everyMs, maxAgeMs - ageMs) : everyMs;
 
 /** The task data answered for a task that ended without the upstream saying so. Spec 2.2. */
-export function endedTask(taskId: string, createdAtMs: number): string {
-  return JSON.stringify({
-    task_id: taskId,
-    status: "failed" satisfies TaskStatus,
-    created_at: new Date(createdAtMs).toISOString(),
-  });
+export const endedTask = (taskId: string, createdAtMs: number): string =>
+  ownData(taskId, "failed", createdAtMs);
+
+/** The task data answered for a task of which the upstream has said nothing that could be believed. */
+export const unseenTask = (taskId: string, createdAtMs: number): string =>
+  ownData(taskId, "pending", createdAtMs);
+
+function ownData(taskId: string, status: TaskStatus, createdAtMs: number): string {
+  return JSON.stringify({ task_id: taskId, status, created_at: new Date(createdAtMs).toISOString() });
 }

@@ -8,7 +8,7 @@ import { IDEMPOTENCY_KEY } from "../core/request-limits.ts";
 import { askAgainMs } from "../core/tasks.ts";
 import { jsonHeadFault, readJson } from "../http/body.ts";
 import { continueReading } from "../http/exchange.ts";
-import type { Admission, Generation } from "../store/operations.ts";
+import type { Admission, Generation, UnknownOutcome } from "../store/operations.ts";
 import type { GenerationOutcome } from "../upstream/upstream.ts";
 import {
   type Call,
@@ -154,10 +154,8 @@ function refusedAdmission(call: Call, admission: Admission, price: number): Refu
       });
     case "idempotency_mismatch":
       return refuse("idempotency_mismatch");
-    case "idempotency_in_progress": {
-      const waitSeconds = Math.min(IN_PROGRESS_WAIT_MAX_SECONDS, retrySeconds(admission.retryAfterMs));
-      return refuse("idempotency_in_progress", { retryAfterSeconds: waitSeconds });
-    }
+    case "idempotency_in_progress":
+      return inProgress(admission);
     case "stale":
     case "void":
       return refuse("store_unavailable", {
@@ -166,6 +164,22 @@ function refusedAdmission(call: Call, admission: Admission, price: number): Refu
       });
   }
 }
+
+/** A repeat whose first request is under way is soon answered; one whose outcome is unknown waits for the end of its hold. */
+function inProgress({ retryAfterMs, dueAtMs, unknown }: InProgress): Refusal {
+  const waitSeconds = retrySeconds(retryAfterMs);
+  if (unknown === undefined) {
+    const retryAfterSeconds = Math.min(IN_PROGRESS_WAIT_MAX_SECONDS, waitSeconds);
+    return refuse("idempotency_in_progress", { retryAfterSeconds });
+  }
+  const answer = unknown === "timed_out" ? "no answer in time" : "no clear answer";
+  const text =
+    `The first request with this Idempotency-Key got ${answer} from the video generation service; ` +
+    `its outcome is known at ${new Date(dueAtMs).toISOString()} at the latest`;
+  return refuse("idempotency_in_progress", { text, retryAfterSeconds: waitSeconds });
+}
+
+type InProgress = Extract<Admission, { outcome: "idempotency_in_progress" }>;
 
 /** BIND on a definite yes, VOID on a definite no; an unknown outcome leaves the hold to its due time. */
 function settle(call: Call, generation: Generation, outcome: GenerationOutcome): Promise<Answer> | Answer {
@@ -208,7 +222,7 @@ async function bind(call: Call, generation: Generation, taskId: string, data: st
 const CHARGES = { bound: "ok", late: "ok", uncollected: "uncollected", waiting: "charge_waits" } as const;
 
 /** The upstream gave a task id that is another request's: whose task it made, nobody can tell. */
-const taken = (call: Call, generation: Generation, taskId: string): Answer =>
+const taken = (call: Call, generation: Generation, taskId: string): Promise<Answer> =>
   unknown(call, generation, { outcome: "unclear", detail: `task id ${taskId} is bound already` });
 
 type DefiniteNo = Exclude<
@@ -239,12 +253,14 @@ function definiteNo(call: Call, outcome: DefiniteNo): Refusal {
 }
 
 /** Without an Idempotency-Key a retry of an unknown outcome may be a second paid task: SDKs are told not to. */
-function unknown(
+async function unknown(
   call: Call,
   generation: Generation,
-  { outcome, detail }: { outcome: "unclear" | "timed_out"; detail: string },
-): Answer {
-  call.gateway.metrics.unknownOutcomes.inc();
+  { outcome, detail }: { outcome: UnknownOutcome; detail: string },
+): Promise<Answer> {
+  const { metrics, store } = call.gateway;
+  metrics.unknownOutcomes.inc();
+  await store.noteUnknown(generation, outcome);
   const name = outcome === "unclear" ? "upstream_unclear" : "upstream_timeout";
   return answer(call, refuse(name, generation.idempotency ? { detail } : { detail, shouldRetry: false }));
 }

@@ -153,7 +153,7 @@ async function settle(
 function tell(call: Call, task: KnownTask, polled: Polled, observed: Observed | undefined): Answer {
   // Forgotten since it was looked up: what the upstream says of this task id may be about another account's by now.
   if (observed?.outcome === "missing") return answer(call, refuse("task_not_found"));
-  if (observed && isFinal(observed.status)) return success(observed.data);
+  if (observed && (isFinal(observed.status) || observed.isDisputed)) return success(observed.data);
   if (!observed && isFinal(task.status)) return cached(task);
   return polled.refused ? answer(call, polled.refused) : success(polled.outcome.data);
 }

@@ -1,7 +1,7 @@
 import { type LimitState, SHADOW_LIMITS, type ShadowLimit, type Tiers } from "../core/limits.ts";
 import type { Observation } from "../core/tasks.ts";
 import { idempotencyName, type KeyRef, keyRef, requestName, taskName } from "./names.ts";
-import type { Admission, Generation, NewTask, ObservedTask } from "./operations.ts";
+import type { Admission, Generation, NewTask, ObservedTask, UnknownOutcome } from "./operations.ts";
 import type { Reply } from "./scripts.ts";
 
 // What the scripts are given by more than one caller, and how their replies are read.
@@ -57,16 +57,9 @@ export function bindArgs(
 ): (string | number)[] {
   const request = [requestId, key.accountId, key.keyId, price, endpoint, taskId, pollMs];
   const { fingerprint = "", digest = "" } = idempotency ?? {};
+  const fixed = [Math.round(maxAgeMs), upstream, Math.round(retentionMs), key.names.key];
   const kept = [idempotency ? data : "", fingerprint, IDEMPOTENCY_MS, digest];
-  return [
-    now,
-    packTiers(tiers),
-    ...request,
-    ...kept,
-    Math.round(maxAgeMs),
-    upstream,
-    Math.round(retentionMs),
-  ];
+  return [now, packTiers(tiers), ...request, ...kept, ...fixed];
 }
 
 /** KEYS of VOID, in the order of its header. */
@@ -162,8 +155,11 @@ export function admissionOf(reply: Reply): Admission {
       return { outcome, ...common, balance: Number(reply[8]) };
     case "replayed":
       return { outcome, ...common, taskId: String(reply[8]), data: String(reply[9]) };
-    case "idempotency_in_progress":
-      return { outcome, ...common, retryAfterMs: Number(reply[8]) - Number(reply[1]) };
+    case "idempotency_in_progress": {
+      const dueAtMs = Number(reply[8]);
+      const progress = { outcome, ...common, dueAtMs, retryAfterMs: dueAtMs - Number(reply[1]) };
+      return reply[9] === "" ? progress : { ...progress, unknown: reply[9] as UnknownOutcome };
+    }
     default:
       return { outcome, ...common };
   }

@@ -154,7 +154,7 @@ function checkKey(
 
 /**
  * Nothing above the limits that the key's latest admission was held to. They need not be those in force now, and what
- * was bound after its hold was void may be above them.
+ * was bound after its hold was void may be above them: BIND counts how many of the day were.
  */
 function checkLimits(accountId: string, key: KeySnapshot, open: RequestRecord[], report: Report): void {
   const { keyId, record } = key;
@@ -173,7 +173,8 @@ function checkLimits(accountId: string, key: KeySnapshot, open: RequestRecord[],
   };
   const live = key.window.filter((stamp) => Number(stamp) > Number(record.clock_ms) - WINDOW_MS);
   compare("window", "r", "admitted in 60 s", live.length, Number(rate));
-  compare("day_count", "d", "admitted in a day", Number(record.day_count), Number(daily));
+  const late = record.late_day === record.day ? Number(record.late_count ?? 0) : 0;
+  compare("day_count", "d", "admitted in a day", Number(record.day_count) - late, Number(daily));
   compare("slots", "c", "open at a time", open.filter(wasAdmitted).length, Number(concurrent));
 }
 

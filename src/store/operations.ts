@@ -30,10 +30,14 @@ export type Admission = {
   | { outcome: "insufficient_credits"; balance: number }
   | { outcome: "replayed"; taskId: string; data: string }
   | { outcome: "idempotency_mismatch" }
-  | { outcome: "idempotency_in_progress"; retryAfterMs: number }
+  /** `dueAtMs`: when its outcome is known at the latest. `unknown`: the upstream's answer to the first was none. */
+  | { outcome: "idempotency_in_progress"; retryAfterMs: number; dueAtMs: number; unknown?: UnknownOutcome }
   | { outcome: "stale" | "void" }
   | { outcome: "unknown_key" }
 );
+
+/** How the upstream left open whether it made a task. */
+export type UnknownOutcome = "unclear" | "timed_out";
 
 /** What BIND says of the task that the upstream made; the last two are fixed by it for the task's life. */
 export interface NewTask {
@@ -83,6 +87,8 @@ export interface Observed {
   status: string;
   data: string;
   refunded: number;
+  /** The upstream gave the task's id to another request, too: what it says now must not be answered. */
+  isDisputed?: true;
 }
 
 export type CreditAccount = { outcome: "known" | "unknown_key"; state: LimitState; tier: string } & {
@@ -108,6 +114,11 @@ export interface Store {
   bind(generation: Generation, task: NewTask, tiers: Tiers): Promise<Binding | undefined>;
   /** Takes a hold back after a definite refusal. Undefined: the store is away and will be told later. */
   giveBack(generation: Generation, tiers: Tiers): Promise<LimitState | undefined>;
+  /**
+   * Notes for repeats with its Idempotency-Key that the outcome of a generation is unknown. Best effort: if the store is away,
+   * they are told that it is in progress.
+   */
+  noteUnknown(generation: Generation, outcome: UnknownOutcome): Promise<void>;
   inspect(key: KeyRef, tiers: Tiers): Promise<Inspection>;
   inspectTask(key: KeyRef, taskId: string, cacheMs: number, tiers: Tiers): Promise<Inspection>;
   /** True when any account has a task of this id. */

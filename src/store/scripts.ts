@@ -10,6 +10,7 @@ export const VERBS = [
   "own",
   "bind",
   "void",
+  "unclear",
   "inspect",
   "observe",
   "credits",

@@ -1,4 +1,5 @@
 import type { Tiers } from "../core/limits.ts";
+import { endedTask, type Observation, unseenTask } from "../core/tasks.ts";
 import { RECENT_TRANSACTIONS, transactionOf } from "../core/transactions.ts";
 import {
   admissionOf,
@@ -14,7 +15,15 @@ import {
 } from "./calls.ts";
 import type { Connection } from "./connection.ts";
 import { ledgerEntry, type StreamEntry } from "./ledger-entries.ts";
-import { claimName, indexName, keyRef, partitionOf, requestName, taskName } from "./names.ts";
+import {
+  claimName,
+  idempotencyName,
+  indexName,
+  keyRef,
+  partitionOf,
+  requestName,
+  taskName,
+} from "./names.ts";
 import type {
   Admission,
   Binding,
@@ -163,6 +172,12 @@ export function createStore(connection: Connection, nowMs?: () => number): Store
       }
     },
 
+    async noteUnknown({ key, requestId, idempotency }, outcome) {
+      if (!idempotency) return;
+      const name = idempotencyName(key.partition, idempotency.digest);
+      await call("unclear", [name], [now(), "", requestId, outcome]).catch(() => undefined);
+    },
+
     async inspect({ keyId, names, accountId }, tiers) {
       if (queue.isFull()) await queue.wait(keyId);
       const keys = [names.key, names.window, names.slots];
@@ -201,12 +216,29 @@ export function createStore(connection: Connection, nowMs?: () => number): Store
     async observe({ partition, accountId, task }, said, { refundFailed, pollMs, poller, tiers }) {
       const keys = observeKeys(task, accountId, partition, cluster());
       if (poller) keys.push(poller.names.key, poller.names.window, poller.names.slots);
-      const args = observeArgs(now(), tiers, task.requestId, accountId, said, refundFailed, pollMs);
-      const reply = await call("observe", keys, args);
-      const outcome = reply[0] as Observed["outcome"];
-      const refunded = Number(reply[10]);
-      if (outcome === "finished") countEnd(said.status, refunded);
-      return { outcome, state: stateOf(reply), status: String(reply[8]), data: String(reply[9]), refunded };
+      const tell = (said: { status: Observation; data: string }): Promise<Reply> =>
+        call(
+          "observe",
+          keys,
+          observeArgs(now(), tiers, task.requestId, accountId, said, refundFailed, pollMs),
+        );
+      const reply = await tell(said);
+      if (reply[0] !== "disputed") return settled(said.status, reply);
+      // What was said may be about another account's task: only its age can end it.
+      const { taskId } = task;
+      const boundAtMs = Number(reply[11]);
+      if (Number(reply[1]) >= boundAtMs + Number(reply[12])) {
+        return settled("expired", await tell({ status: "expired", data: endedTask(taskId, boundAtMs) }));
+      }
+      const seen = observedOf(reply);
+      const before = seen.data === "" ? { status: "pending", data: unseenTask(taskId, boundAtMs) } : {};
+      return { ...seen, ...before, outcome: "observed", isDisputed: true };
+
+      function settled(status: Observation, reply: Reply): Observed {
+        const observed = observedOf(reply);
+        if (observed.outcome === "finished") countEnd(status, observed.refunded);
+        return observed;
+      }
     },
 
     async credits({ keyId, names, partition }, tiers) {
@@ -228,6 +260,15 @@ export function createStore(connection: Connection, nowMs?: () => number): Store
     },
   };
 }
+
+/** Reads the reply of OBSERVE; see the header of lua/observe.lua. */
+const observedOf = (reply: Reply): Observed => ({
+  outcome: reply[0] as Observed["outcome"],
+  state: stateOf(reply),
+  status: String(reply[8]),
+  data: String(reply[9]),
+  refunded: Number(reply[10]),
+});
 
 /** Half of what the store remembers: a request that it has forgotten would be charged once more. */
 const settleWithinMs = ({ retentionMs }: Generation): number => retentionMs / 2;

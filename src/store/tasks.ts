@@ -51,7 +51,8 @@ export type Release =
 export async function findTask(redis: Redis, id: string): Promise<TaskView> {
   const cluster = await isCluster(redis);
   const owner = await redis.get(cluster ? claimName(id) : taskName(id, 0, false));
-  const [requestId = id] = owner?.split(" ", 1) ?? [];
+  // The mark of a disputed id stands before the request's.
+  const [requestId = id] = owner?.replace(/^!/, "").split(" ", 1) ?? [];
   const places = Array.from({ length: await partitionsOf(redis) }, (_, partition) => partition);
   const records = await many<Record<string, string>, number>(redis, places, (pipe, partition) =>
     pipe.hgetall(requestName(partition, requestId)),

@@ -98,6 +98,39 @@ describe("the line of a generation in the log", () => {
   });
 });
 
+// A 504 was once hidden behind "in progress" for as long as its hold lasted.
+test.each([
+  ["hang", /got no answer in time from the video generation service/],
+  ["reset", /got no clear answer from the video generation service/],
+])(
+  "a repeat is told that the first request's outcome is unknown, and until when: %s",
+  async (directive, text) => {
+    const key = await stage.givenKey();
+    const twin = await givenStage({ redis: stage.redis, config: { upstream: UPSTREAM, tasks: TASKS } });
+    try {
+      const repeat = (on: Stage) =>
+        generate(on.gateway, key, `[sandbox: ${directive}]`, { "idempotency-key": directive });
+      const first = await repeat(stage);
+      expect([502, 504]).toContain(first.status);
+      expect(first.headers.get("x-should-retry"), "its Idempotency-Key makes a retry safe").toBeNull();
+      await makeDue(stage.redis.client, key.accountId, { due_at: String(Date.now() + 60_000) });
+      for (const on of [stage, twin]) {
+        const { status, body, headers } = await repeat(on);
+        expect({ status, code: body.code }).toEqual({ status: 409, code: 409 });
+        expect(body.error).toMatch(text);
+        const [, knownAt = ""] = /is known at (\S+) at the latest$/.exec(body.error) ?? [];
+        const seconds = (Date.parse(knownAt) - Date.now()) / 1000;
+        expect(Math.abs(body.retryAfter - seconds)).toBeLessThan(2);
+        expect(headers.get("retry-after")).toBe(String(body.retryAfter));
+      }
+      expect(sent(stage.gateway).length + sent(twin.gateway).length).toBe(1);
+      expect(await readBooks(stage.redis.client, key)).toMatchObject({ held: 10, totalRequests: 1 });
+    } finally {
+      await twin.stop();
+    }
+  },
+);
+
 test("no POST of an unknown outcome is sent twice", async () => {
   for (const directive of ["reset", "status=500", "garbage"]) {
     await generate(stage.gateway, await stage.givenKey(), `[sandbox: ${directive}]`);

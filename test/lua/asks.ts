@@ -64,6 +64,14 @@ export async function ask(run: Run, command: Asking): Promise<Ask | undefined> {
         expected: () => model.bind(world, request, taskId, data, POLL_MS),
       };
     }
+    case "unclear": {
+      const { outcome } = command;
+      if (!request.generation.idempotency) return undefined;
+      return {
+        call: await stage.onItsWay(() => stage.store.noteUnknown(request.generation, outcome)),
+        expected: () => model.noteUnknown(world, request, outcome),
+      };
+    }
     case "void": {
       const { reason } = command;
       return {

@@ -17,6 +17,7 @@ export type Asking =
   | ({ kind: "submit" } & Asked)
   | { kind: "admit"; request: number }
   | { kind: "bind"; request: number; task: "own" | "another's" }
+  | { kind: "unclear"; request: number; outcome: "unclear" | "timed_out" }
   | { kind: "void"; request: number; reason: "refused" | "due" | "unsent" }
   | {
       kind: "observe";
@@ -59,7 +60,7 @@ const tasks = fc.constantFrom(true, true, true, true, false);
 const asked = {
   key,
   price: fc.constantFrom(10, 20, 40),
-  retentionMs: fc.constantFrom(0, 70_000),
+  retentionMs: fc.constantFrom(0, 70_000, 7 * 24 * 3_600_000),
   idempotency: fc.option(fc.record({ key: fc.nat(2), body: fc.nat(1) }), { nil: undefined, freq: 3 }),
 };
 const kind = <K extends string>(name: K) => fc.constant(name);
@@ -77,6 +78,11 @@ const voiding = fc.record({
   kind: kind("void"),
   request,
   reason: fc.constantFrom("refused" as const, "due" as const, "unsent" as const),
+});
+const unclear = fc.record({
+  kind: kind("unclear"),
+  request,
+  outcome: fc.constantFrom("unclear" as const, "timed_out" as const),
 });
 const said: Said[] = [
   "pending",
@@ -112,6 +118,7 @@ const command: fc.Arbitrary<Command> = fc.oneof(
   { weight: 6, arbitrary: admit },
   { weight: 14, arbitrary: bind },
   { weight: 12, arbitrary: voiding },
+  { weight: 3, arbitrary: unclear },
   { weight: 16, arbitrary: observe },
   { weight: 5, arbitrary: inspect },
   {

@@ -56,6 +56,7 @@ async function givenRun(stage: Stage, onePartition: boolean): Promise<Run> {
     requests: [],
     tasks: new Map(),
     idempotency: new Map(),
+    voidUntil: new Map(),
   };
   const run: Run = { stage, world, refs: [], sent: [], widest: new Map() };
   const first = await addKey(run, { credits: 100, tier: "standard", own: FIRST_LIMITS, partition });

@@ -408,6 +408,20 @@ test("late, uncollected, taken back and forgotten requests are no violations", a
   expect(await found(books)).toEqual([]);
 });
 
+// VOID gave the day's count back, another request took it, and then the first was bound after all.
+test("a late request above the limit of its day is no violation; one more is", async () => {
+  const { stage, key, redis, ...books } = await givenBooks();
+  const record = await redis.hgetall(key.names.key);
+  const late = stage.request(key);
+  await stage.admit(late);
+  await stage.void(late, "refused");
+  await redis.hset(key.names.key, "limits", `1000 1000 ${record.day_count}`);
+  await stage.bind(late);
+  expect(await found({ stage, key, redis, ...books })).toEqual([]);
+  await redis.hset(key.names.key, "late_count", "0");
+  expect(await found({ stage, key, redis, ...books })).toEqual(["day_count"]);
+});
+
 test("an account that is listed without books is named", async () => {
   const { redis, partition, accountId } = await givenBooks();
   // Of the same partition by its name alone, which is all that the list says.

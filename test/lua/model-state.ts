@@ -62,6 +62,8 @@ export interface ModelRequest {
   endedAtMs?: number;
   taskId?: string;
   charged?: boolean;
+  /** The upstream gave its task id to another request, too. */
+  disputed?: boolean;
   gone?: { count: number; sinceMs: number };
   seen?: { status: string; data: string; atMs: number };
 }
@@ -76,8 +78,19 @@ export interface World {
   tasks: Map<string, ModelRequest>;
   idempotency: Map<
     string,
-    { request: ModelRequest; fingerprint: string; dueAtMs: number; taskId?: string; data?: string }
+    {
+      request: ModelRequest;
+      fingerprint: string;
+      dueAtMs: number;
+      taskId?: string;
+      data?: string;
+      unknown?: string;
+      /** How long it is remembered from its BIND. */
+      keptMs?: number;
+    }
   >;
+  /** Idempotency digest to when an earlier request, whose outcome was unknown, can no longer be bound. */
+  voidUntil: Map<string, number>;
 }
 
 /** A key's own limits over those of its tier, an unknown tier being the standard one. */

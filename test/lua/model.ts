@@ -1,4 +1,5 @@
 import type { ShadowLimit } from "../../src/core/limits.ts";
+import type { TaskStatus } from "../../src/core/tasks.ts";
 import type { Reply } from "../../src/store/scripts.ts";
 import { MAX_AGE_MS, UPSTREAM } from "../support/store.ts";
 import {
@@ -38,7 +39,7 @@ export function admit(world: World, request: ModelRequest, notAfterMs: number): 
   if (first) {
     if (first.fingerprint !== idempotency.fingerprint) return answer("idempotency_mismatch");
     if (first.taskId !== undefined) return answer("replayed", first.taskId, first.data ?? "");
-    return answer("idempotency_in_progress", first.dueAtMs);
+    return answer("idempotency_in_progress", first.dueAtMs, first.unknown ?? "");
   }
 
   const limits = limitsOf(world, key);
@@ -89,11 +90,18 @@ export function bind(
   const owner = world.tasks.get(taskId);
   const otherTask = request.taskId !== undefined && request.taskId !== taskId;
   const answer = (outcome: string): Reply => [outcome, nowMs];
-  if ((owner && owner !== request) || otherTask) return answer("conflict");
+  if (otherTask) return answer("conflict");
+  if (owner && owner !== request) {
+    if (owner.key.account !== key.account || owner.state === "ended") owner.disputed = true;
+    return answer("conflict");
+  }
   if (request.state === "bound" || request.state === "ended") return answer("bound");
 
   const wasHeld = request.state === "held";
-  const charged = wasHeld || spendableOf(world, key.account) >= generation.price;
+  const { idempotency } = generation;
+  const first = idempotency && world.idempotency.get(idempotency.digest);
+  const isOthers = first !== undefined && first.request !== request;
+  const charged = wasHeld || (!isOthers && spendableOf(world, key.account) >= generation.price);
   request.state = "bound";
   request.taskId = taskId;
   request.charged = charged;
@@ -103,13 +111,15 @@ export function bind(
   delete request.tombstone;
   world.tasks.set(taskId, request);
   if (charged) post(world, request, -generation.price);
+  // The task runs: it counts towards the day of its admission again.
+  if (request.admission) request.admission.counted = true;
 
-  const { idempotency } = generation;
-  const first = idempotency && world.idempotency.get(idempotency.digest);
-  if (idempotency && (!first || first.request === request)) {
+  if (idempotency && !isOthers) {
     const { digest, fingerprint } = idempotency;
     request.digest = digest;
-    world.idempotency.set(digest, { request, fingerprint, taskId, data, dueAtMs: request.sweepAtMs });
+    const keptMs = Math.max(DAY_MS, (world.voidUntil.get(digest) ?? 0) - nowMs);
+    const dueAtMs = request.sweepAtMs;
+    world.idempotency.set(digest, { request, fingerprint, taskId, data, dueAtMs, keptMs });
   }
   return answer(wasHeld ? "bound" : charged ? "late" : "uncollected");
 }
@@ -131,7 +141,14 @@ export function voidHold(world: World, request: ModelRequest, reason: "refused" 
     request.endedAtMs = world.nowMs;
     if (request.admission) request.admission.counted = false;
     const digest = request.generation.idempotency?.digest;
-    if (digest && world.idempotency.get(digest)?.request === request) world.idempotency.delete(digest);
+    if (digest && world.idempotency.get(digest)?.request === request) {
+      world.idempotency.delete(digest);
+      // Only after a definite answer is it certain that no BIND of it comes any more.
+      const ownMs = reason === "due" ? forgottenAtMs(request) : 0;
+      const untilMs = Math.max(world.voidUntil.get(digest) ?? 0, ownMs);
+      if (untilMs > world.nowMs) world.voidUntil.set(digest, untilMs);
+      else world.voidUntil.delete(digest);
+    }
   }
   if (reason === "unsent" && request.admission?.inWindow) {
     request.admission.inWindow = false;
@@ -140,7 +157,16 @@ export function voidHold(world: World, request: ModelRequest, reason: "refused" 
   return answer("void");
 }
 
-export type Said = "pending" | "processing" | "completed" | "failed" | "gone" | "expired";
+export type Said = TaskStatus | "gone" | "expired";
+
+/** The upstream gave no clear answer, and repeats are told so. */
+export function noteUnknown(world: World, request: ModelRequest, unknown: string): Reply {
+  const { digest = "" } = request.generation.idempotency ?? {};
+  const first = world.idempotency.get(digest);
+  if (first?.request !== request || first.taskId !== undefined) return ["missing", world.nowMs];
+  first.unknown = unknown;
+  return ["noted", world.nowMs];
+}
 
 /** What the upstream says of a task. Ended once; failed is refunded if it was charged. */
 export function observe(
@@ -156,10 +182,15 @@ export function observe(
   };
   if (!world.requests.includes(request)) return ["missing", ...numbersOf(world, options.poller), "", "", "0"];
   if (request.state === "ended") {
-    if (said.status === request.seen?.status) request.seen = { ...said, atMs: nowMs };
+    if (said.status === request.seen?.status && !request.disputed) request.seen = { ...said, atMs: nowMs };
     return answer("already_finished");
   }
   if (request.state !== "bound") return answer("missing");
+  const isOurs = said.status === "expired";
+  if (request.disputed && !isOurs) {
+    request.sweepAtMs = nowMs + options.pollMs;
+    return [...answer("disputed"), request.boundAtMs!, String(MAX_AGE_MS)];
+  }
 
   if (said.status === "gone") {
     request.gone ??= { count: 0, sinceMs: nowMs };
@@ -171,7 +202,7 @@ export function observe(
   } else {
     delete request.gone;
   }
-  const status = said.status === "gone" || said.status === "expired" ? "failed" : said.status;
+  const status = said.status === "gone" || isOurs ? "failed" : (said.status as TaskStatus);
   request.seen = { status, data: said.data, atMs: nowMs };
   if (status !== "completed" && status !== "failed") {
     request.sweepAtMs = nowMs + options.pollMs;

@@ -1,7 +1,16 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
 import type { Connection } from "../../src/store/connection.ts";
 import type { Generation } from "../../src/store/operations.ts";
-import { createStage, openConnection, POLL_MS, RETENTION_MS, type Stage, taskOf } from "../support/store.ts";
+import { findTask } from "../../src/store/tasks.ts";
+import {
+  createStage,
+  MAX_AGE_MS,
+  openConnection,
+  POLL_MS,
+  RETENTION_MS,
+  type Stage,
+  taskOf,
+} from "../support/store.ts";
 
 let connection: Connection;
 let stage: Stage;
@@ -90,6 +99,92 @@ test("a poll whose task was collected and is another account's by now is told no
   const seen = await stage.observe(alices, "completed");
   expect(seen).toMatchObject({ outcome: "missing", status: "", data: "", refunded: 0 });
   expect(await stage.everything()).toEqual(before);
+});
+
+/** The upstream gives a task id of one request to another, of another account or of the same. */
+async function reused(task: Generation, account: "another's" | "the same"): Promise<void> {
+  const key = account === "the same" ? task.key : await stage.givenKey();
+  const other = stage.request(key);
+  await stage.admit(other);
+  expect(await stage.bind(other, taskOf(task))).toBe("conflict");
+}
+
+// Guarantee: nobody is shown another account's video. What was answered once stays, and nothing that the upstream says of a
+// task id that it gave twice is believed.
+test.each(["another's", "the same"] as const)(
+  "an answer that was given is not replaced once %s account got the task id",
+  async (account) => {
+    const task = await givenTask();
+    await stage.observe(task, "completed", { data: '{"video":"own"}' });
+    await reused(task, account);
+    for (const status of ["completed", "processing", "failed", "gone"] as const) {
+      const seen = await stage.observe(task, status, { data: '{"video":"another\'s"}' });
+      expect(seen).toMatchObject({
+        outcome: "already_finished",
+        status: "completed",
+        data: '{"video":"own"}',
+        refunded: 0,
+      });
+    }
+  },
+);
+
+test.each(["completed", "failed", "processing", "gone"] as const)(
+  "a running task whose id another account got keeps slot and charge, whatever is said, to its maximum age: %s",
+  async (status) => {
+    const seenBefore = '{"progress":1}';
+    const [task, unseen] = [await givenTask(), await givenTask()];
+    await stage.observe(task, "processing", { data: seenBefore });
+    const boundAt = new Date(stage.clock.nowMs).toISOString();
+    await reused(task, "another's");
+    await reused(unseen, "another's");
+    stage.clock.nowMs += MAX_AGE_MS - 1;
+    const others = { data: '{"video":"another\'s"}' };
+    expect(await stage.observe(task, status, others)).toMatchObject({
+      outcome: "observed",
+      isDisputed: true,
+      status: "processing",
+      data: seenBefore,
+    });
+    const { data } = await stage.observe(unseen, status, others);
+    expect(JSON.parse(data)).toEqual({ task_id: taskOf(unseen), status: "pending", created_at: boundAt });
+    expect(await account(task)).toEqual(CHARGED);
+    expect(await stage.redis.zscore(task.key.names.polls, task.requestId)).toBe(
+      String(stage.clock.nowMs + POLL_MS),
+    );
+    stage.clock.nowMs += 1;
+    const end = await stage.observe(task, status, others);
+    expect(end).toMatchObject({ outcome: "finished", status: "failed", refunded: 30 });
+    expect(JSON.parse(end.data)).toEqual({ task_id: taskOf(task), status: "failed", created_at: boundAt });
+    expect(await account(task)).toEqual({ balance: 100, totalUsed: 0, active: 0 });
+    expect(await stage.requestRecord(task)).toMatchObject({ ended_by: "expired" });
+    const again = await stage.observe(task, "failed", others);
+    expect(again).toMatchObject({ outcome: "already_finished", data: end.data, refunded: 0 });
+  },
+);
+
+test("a running task whose id the same account got twice goes on: it is its own in either case", async () => {
+  const task = await givenTask();
+  await reused(task, "the same");
+  const seen = await stage.observe(task, "completed", { data: '{"video":"own"}' });
+  expect(seen).toMatchObject({ outcome: "finished", status: "completed", data: '{"video":"own"}' });
+});
+
+test("a disputed task is found, bound again and collected as any other, and its id is free then", async () => {
+  // Operators look in the partitions that there are.
+  stage = createStage(connection, { partition: 61 });
+  const task = await givenTask();
+  await stage.observe(task, "completed");
+  await reused(task, "another's");
+  expect(await stage.bind(task)).toBe("bound");
+  const { requestId, seen: before } = await findTask(connection.redis, taskOf(task));
+  expect({ requestId, status: before?.status }).toEqual({ requestId: task.requestId, status: "completed" });
+  stage.clock.nowMs += RETENTION_MS;
+  await stage.sweeps.collect(stage.partition, 0, 10);
+  const next = stage.request(await stage.givenKey());
+  await stage.givenTask(next, taskOf(task));
+  const seen = await stage.observe(next, "completed", { taskId: taskOf(task), data: '{"video":"own"}' });
+  expect(seen).toMatchObject({ outcome: "finished", status: "completed" });
 });
 
 test("data is kept to the letter, whatever it holds", async () => {

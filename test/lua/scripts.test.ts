@@ -25,7 +25,7 @@ test.each([
   ["a name left out", "bind", "6 task (string: who owns the task id)", "", "KEYS"],
   ["a name too many", "bind", "7 done (zset", "7 other (set)  10 done (zset", "KEYS"],
   ["an argument left out", "bind", "  8 task id  9 ms", "  9 ms", "ARGV"],
-  ["an argument that nobody reads", "bind", "16 retention (ms)", "16 retention (ms)  17 more", "ARGV"],
+  ["an argument that nobody reads", "bind", "16 retention (ms)", "16 retention (ms)  18 more", "ARGV"],
   ["tiers called unused", "admit", "2 tiers  3", "2 tiers (unused)  3", "ARGV that are unused"],
   ["tiers called used", "bind", "2 tiers (unused)  3", "2 tiers  3", "ARGV that are unused"],
   ["an outcome left out", "bind", "--   late ", "--         late ", "RETURNS"],

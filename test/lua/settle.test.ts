@@ -1,16 +1,23 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
 import type { Connection } from "../../src/store/connection.ts";
+import { idempotencyName } from "../../src/store/names.ts";
+import type { Generation } from "../../src/store/operations.ts";
 import {
   createStage,
   HOLD_MS,
   NOON_MS,
   openConnection,
   POLL_MS,
+  randomId,
   type Stage,
   taskOf,
+  times,
 } from "../support/store.ts";
 
 // BIND and VOID: what becomes of a hold.
+
+const HOUR_MS = 3_600_000;
+const DAY_MS = 24 * HOUR_MS;
 
 let connection: Connection;
 let stage: Stage;
@@ -146,10 +153,137 @@ test("a late BIND does not take an Idempotency-Key that another request uses by 
   await stage.admit(first!);
   await stage.void(first!, "refused");
   await stage.admit(second!);
-  await stage.bind(first!);
+  expect(await stage.bind(first!)).toBe("uncollected");
   expect(await stage.admit(third!)).toMatchObject({ outcome: "idempotency_in_progress" });
   await stage.bind(second!);
   expect(await stage.admit(third!)).toMatchObject({ outcome: "replayed", taskId: taskOf(second!) });
+});
+
+/** A first request whose hold ended without an answer, and a retry of it that is admitted: both with one Idempotency-Key. */
+async function givenRetry(reason: "due" | "unsent" = "due") {
+  const key = await stage.givenKey({ credits: 100 });
+  const idempotency = { digest: randomId("digest"), fingerprint: "f" };
+  const [first, retry, third] = times(3, () =>
+    stage.request(key, { idempotency, retentionMs: 7 * DAY_MS }),
+  ) as [Generation, Generation, Generation];
+  await stage.admit(first);
+  stage.clock.nowMs += HOLD_MS;
+  await stage.void(first, reason);
+  expect((await stage.admit(retry)).outcome).toBe("admitted");
+  const record = idempotencyName(stage.partition, idempotency.digest);
+  return { key, first, retry, third, record };
+}
+
+// The first one's BIND once waited in the journal of a gateway that had died, while the customer's retry was charged.
+test.each(["held", "bound", "finished"])(
+  "one Idempotency-Key is charged once: a BIND that comes when its retry is %s is uncollected",
+  async (retryIs) => {
+    const { key, first, retry, third } = await givenRetry();
+    if (retryIs !== "held") await stage.bind(retry);
+    if (retryIs === "finished") await stage.observe(retry, "completed");
+    expect(await stage.bind(first)).toBe("uncollected");
+    if (retryIs === "held") expect(await stage.bind(retry)).toBe("bound");
+    expect(await state(key)).toMatchObject({ balance: 90, totalUsed: 10 });
+    expect(await stage.held(key)).toBe(0);
+    expect(await stage.admit(third)).toMatchObject({ outcome: "replayed", taskId: taskOf(retry) });
+    expect(await stage.observe(first, "failed")).toMatchObject({ outcome: "finished", refunded: 0 });
+  },
+);
+
+test("a BIND whose retry was void before it is charged, and its Idempotency-Key is its own again", async () => {
+  const { key, first, retry, third } = await givenRetry();
+  await stage.void(retry, "refused");
+  expect(await stage.bind(first)).toBe("late");
+  expect(await state(key)).toMatchObject({ balance: 90, totalUsed: 10 });
+  expect(await stage.admit(third)).toMatchObject({ outcome: "replayed", taskId: taskOf(first) });
+});
+
+// The key's record lives for a day; a journal may come back after three.
+test("a charged Idempotency-Key is remembered until no earlier request with it can be bound any more", async () => {
+  const { first, retry, record } = await givenRetry();
+  await stage.bind(retry);
+  expect(await stage.redis.pttl(record)).toBeGreaterThan(7 * DAY_MS - 60_000);
+  expect(await stage.bind(first)).toBe("uncollected");
+});
+
+test("that is remembered over retries that were refused, and over a release by an operator", async () => {
+  const { first, retry, third, record } = await givenRetry();
+  await stage.void(retry, "refused");
+  expect((await stage.admit(third)).outcome).toBe("admitted");
+  await stage.bind(third);
+  expect(await stage.redis.pttl(record)).toBeGreaterThan(7 * DAY_MS - 60_000);
+  expect(await stage.bind(first)).toBe("uncollected");
+
+  const released = await givenRetry("unsent");
+  expect(await stage.redis.hget(released.record, "void_until")).toBe(null);
+  const { args, ...call } = stage.voiding(released.retry, "due");
+  await stage.arrive({ ...call, args: args.map((one) => (one === "due" ? "released" : one)) });
+  expect(await stage.redis.hget(released.record, "void_until")).toBe(String(stage.clock.nowMs + 7 * DAY_MS));
+});
+
+test("an Idempotency-Key whose first request was refused is forgotten after a day, as any other", async () => {
+  const key = await stage.givenKey();
+  const idempotency = { digest: "d", fingerprint: "f" };
+  const [refused, retry] = times(2, () => stage.request(key, { idempotency, retentionMs: 7 * DAY_MS }));
+  const record = idempotencyName(stage.partition, idempotency.digest);
+  await stage.admit(refused!);
+  await stage.void(refused!, "refused");
+  expect(await stage.redis.exists(record)).toBe(0);
+  await stage.admit(retry!);
+  await stage.bind(retry!);
+  expect(await stage.redis.pttl(record)).toBeLessThanOrEqual(DAY_MS);
+});
+
+test("a repeat is told that the first request's outcome is unknown, until its hold has ended", async () => {
+  const key = await stage.givenKey();
+  const idempotency = { digest: "d", fingerprint: "f" };
+  const [first, repeat] = times(2, () => stage.request(key, { idempotency }));
+  await stage.admit(first!);
+  expect(await stage.admit(repeat!)).not.toHaveProperty("unknown");
+  stage.clock.nowMs += 1000;
+  await stage.store.noteUnknown(first!, "timed_out");
+  expect(await stage.admit(repeat!)).toMatchObject({
+    outcome: "idempotency_in_progress",
+    unknown: "timed_out",
+    dueAtMs: NOON_MS + HOLD_MS,
+    retryAfterMs: HOLD_MS - 1000,
+  });
+  stage.clock.nowMs += HOLD_MS;
+  await stage.void(first!, "due");
+  await stage.store.noteUnknown(first!, "unclear");
+  expect((await stage.admit(repeat!)).outcome).toBe("admitted");
+  expect(await stage.admit(stage.request(key, { idempotency }))).not.toHaveProperty("unknown");
+});
+
+test.each([
+  ["on the day of its admission", 0, "1"],
+  ["on another day", 12 * HOUR_MS, "0"],
+])("a late BIND %s counts towards that day", async (_, afterMs, counted) => {
+  const key = await stage.givenKey({ dailyLimit: 1 });
+  const [late, other] = [stage.request(key), stage.request(key)];
+  await stage.admit(late);
+  await stage.void(late, "refused");
+  stage.clock.nowMs += afterMs;
+  if (afterMs > 0) {
+    await stage.admit(other);
+    await stage.void(other, "refused");
+  }
+  expect(await stage.bind(late)).toBe("late");
+  expect(await stage.bind(late)).toBe("bound");
+  expect(await stage.redis.hget(key.names.key, "day_count")).toBe(counted);
+  const { outcome } = await stage.admit(stage.request(key));
+  expect(outcome).toBe(afterMs > 0 ? "admitted" : "daily_limited");
+});
+
+test("a BIND in a journal line of an earlier release is bound late, without the day's count", async () => {
+  const key = await stage.givenKey();
+  const idempotency = { digest: "d", fingerprint: "f" };
+  const generation = stage.request(key, { idempotency });
+  await stage.admit(generation);
+  await stage.void(generation, "refused");
+  const call = await stage.onItsWay(() => stage.bind(generation));
+  expect((await stage.arrive({ ...call, args: call.args.slice(0, 13) }))[0]).toBe("late");
+  expect(await stage.redis.hget(key.names.key, "day_count")).toBe("0");
 });
 
 test("VOID gives back hold, slot and the day's count; the window entry and the request's count stay", async () => {

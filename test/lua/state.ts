@@ -97,8 +97,9 @@ export async function storedState(run: Run): Promise<State> {
   }
   for (const { keyId, names } of refs) state.slots[keyId] = flat(names.slots).sort();
   for (const { digest, partition } of digests) {
-    const { request_id, task_id, response } = pairs(flat(idempotencyName(partition, digest)));
-    if (request_id !== undefined) state.idempotency[digest] = [request_id, task_id, response].join(" ");
+    const { request_id, task_id, response, void_until } = pairs(flat(idempotencyName(partition, digest)));
+    const words = [request_id, task_id, response, void_until];
+    if (words.some((word) => word !== undefined)) state.idempotency[digest] = words.join(" ");
   }
   return state;
 }
@@ -149,8 +150,10 @@ export function expectedState({ world }: Run): State {
     else if (at === "bound") state.polls[generation.requestId] = sweepAtMs!;
     else if (endedAtMs !== undefined) state.ended[generation.requestId] = forgottenAtMs(request);
   }
-  for (const [digest, { request, taskId = "", data = "" }] of world.idempotency) {
-    state.idempotency[digest] = [request.generation.requestId, taskId, data].join(" ");
+  for (const digest of new Set([...world.idempotency.keys(), ...world.voidUntil.keys()])) {
+    const { request, taskId, data } = world.idempotency.get(digest) ?? {};
+    const words = [request?.generation.requestId, taskId, data, world.voidUntil.get(digest)];
+    state.idempotency[digest] = words.join(" ");
   }
   return state;
 

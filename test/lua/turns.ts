@@ -23,6 +23,9 @@ const admitted = (idempotency: number): Asking => ({
   idempotency: { key: idempotency, body: 0 },
 });
 
+/** The same, but its record is kept for longer than an Idempotency-Key is. */
+const keptLong = (one: Asking): Asking => ({ ...one, retentionMs: 7 * 24 * HOUR }) as Asking;
+
 /** Rare turns that chance alone may miss in a short run. */
 const RARE_TURNS: Command[][] = [
   // The day is used up, minutes apart; the next day it is open.
@@ -86,6 +89,87 @@ const RARE_TURNS: Command[][] = [
     admitted(1),
     voided("refused"),
     admitted(1),
+  ],
+  // One Idempotency-Key: the first request's BIND comes when its retry is held, then charged, then after it was refused.
+  [
+    keptLong(admitted(0)),
+    wait(60 * SECOND),
+    voided("due"),
+    admitted(0),
+    { kind: "bind", request: 1, task: "own" },
+    bound,
+    admitted(0),
+  ],
+  [
+    keptLong(admitted(0)),
+    wait(60 * SECOND),
+    voided("due"),
+    admitted(0),
+    bound,
+    { kind: "bind", request: 1, task: "own" },
+  ],
+  [
+    keptLong(admitted(0)),
+    wait(60 * SECOND),
+    voided("due"),
+    admitted(0),
+    voided("refused"),
+    admitted(0),
+    bound,
+    { kind: "bind", request: 2, task: "own" },
+  ],
+  [keptLong(admitted(0)), voided("refused"), admitted(0), bound],
+  // Late on the day of its admission, and on the next.
+  [...settled(0), bound, submit(0), submit(0), submit(0), submit(0), submit(0)],
+  [...settled(0), wait(13 * HOUR), submit(0), { kind: "bind", request: 1, task: "own" }],
+  // Nobody knows how the first ended; then it is bound, or its hold ends.
+  [
+    admitted(0),
+    { kind: "unclear", request: 0, outcome: "timed_out" },
+    admitted(0),
+    wait(60 * SECOND),
+    { kind: "void", request: 1, reason: "due" },
+    admitted(0),
+    admitted(0),
+  ],
+  [
+    admitted(0),
+    { kind: "unclear", request: 0, outcome: "unclear" },
+    bound,
+    { kind: "unclear", request: 0, outcome: "unclear" },
+    admitted(0),
+  ],
+  // The upstream gives a task id twice: to another account while it runs and after its end, to the same account.
+  [
+    submit(0),
+    bound,
+    said("processing"),
+    submit(2),
+    { kind: "bind", request: 0, task: "another's" },
+    saidOf(0, "completed"),
+    saidOf(0, "expired"),
+    saidOf(0, "failed"),
+    saidOf(0, "completed"),
+    { kind: "bind", request: 1, task: "own" },
+  ],
+  [
+    submit(0),
+    bound,
+    said("completed"),
+    submit(2),
+    { kind: "bind", request: 0, task: "another's" },
+    wait(SECOND),
+    saidOf(0, "completed"),
+    { kind: "inspect", key: 0, request: 0, tasks: true, cacheMs: 5000 },
+  ],
+  [
+    submit(0),
+    bound,
+    submit(0),
+    { kind: "bind", request: 0, task: "another's" },
+    wait(SECOND),
+    said("completed"),
+    said("completed"),
   ],
   // The clock steps back over all of the window, and over midnight.
   [

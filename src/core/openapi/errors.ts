@@ -38,7 +38,8 @@ const WORDS: Record<ErrorName, string> = {
   method_not_allowed: "The path has another method, which `Allow` names.",
   request_timeout: "Headers, body or file came too slowly. Nothing was begun: send it again.",
   idempotency_in_progress:
-    "The first request with this `Idempotency-Key` has no outcome yet. Wait, and send the same again.",
+    "The first request with this `Idempotency-Key` has no outcome yet, or the generator gave it no clear answer; then the " +
+    "text says so, and until when. Wait for `Retry-After`, and send the same again.",
   payload_too_large: `The JSON is larger than ${JSON_BODY_BYTES_MAX} bytes (256 KiB). Send less.`,
   unsupported_media_type:
     "`Content-Type` is not `application/json` (in UTF-8, if it names a charset), or there is a `Content-Encoding`.",
