@@ -281,3 +281,18 @@ test("each unmetered generation has a line in the log that names its key, accoun
     });
   });
 });
+
+// Guarantee: what this process has passed unmetered shows nobody another account's video.
+test("a task passed unmetered is its maker's only until the store knows it as another account's", async () => {
+  const [{ key: first }, { key: second }] = [await seenKey(), await seenKey()];
+  let taskId = "";
+  await whileAway(async () => {
+    taskId = (await generate(stage.gateway, first)).body.data.task_id;
+  });
+  expect((await poll(taskId, first)).status, "the store does not know it").toBe(200);
+  const bound = await generate(stage.gateway, second, `[sandbox: task-id=${taskId}]`);
+  expect(bound.body.data.task_id).toBe(taskId);
+  expect((await poll(taskId, first)).status).toBe(404);
+  expect((await poll(taskId, second)).status).toBe(200);
+  await whileAway(async () => expectStoreAway(await poll(taskId, first)));
+});
