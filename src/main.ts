@@ -65,7 +65,14 @@ export async function startGateway(loaded: Loaded, log: Logger, role: Role = ALO
   const journal = await openJournal(config.store.journal, log);
   // Half of what the store remembers: a request that it has forgotten would be charged once more.
   const settleWithinMs = (): number => live.config().tasks.retentionMs / 2;
-  const connection = createConnection({ ...config.store, journal, settleWithinMs, log, metrics });
+  const connection = createConnection({
+    ...config.store,
+    journal,
+    marksFolder: config.store.journal,
+    settleWithinMs,
+    log,
+    metrics,
+  });
   const store = createStore(connection);
   const observer = { generate: observeGate(metrics, "generate"), poll: observeGate(metrics, "poll") };
   // Connections of one that was replaced close by themselves, soon after its last request.

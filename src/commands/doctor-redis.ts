@@ -1,9 +1,11 @@
 import { randomUUID } from "node:crypto";
 import type { Redis } from "ioredis";
 import type { Config } from "../config/config.ts";
+import { knownLoss } from "../store/acceptance.ts";
 import { storeNowMs } from "../store/keys.ts";
 import { META } from "../store/names.ts";
 import { scriptSource, scriptsOf, VERBS } from "../store/scripts.ts";
+import { lossInWords } from "../store/store-marks.ts";
 import { connect, placeOf, redisUrl } from "./context.ts";
 import { type Check, failed, good, warning } from "./doctor-check.ts";
 
@@ -41,6 +43,7 @@ export async function storeChecks(config: Config | undefined): Promise<Check[]> 
       clockCheck(aheadMs),
       latencyCheck(await roundTripsMs(redis), config?.store.commandTimeoutMs),
       partitionsCheck(partitions, config?.store.partitions),
+      await olderCheck(redis, config?.store.journal),
       await scriptsCheck(redis),
     ];
   } catch (error) {
@@ -186,6 +189,14 @@ function partitionsCheck(fixed: string | null, configured: number | undefined): 
     "partitions",
     `${fixed}${differs ? ` (the config's ${configured} counted at the first start only)` : ""}`,
   );
+}
+
+/** Whether the store has what it confirmed, as far as it is known in the store and in the journal folder here. */
+async function olderCheck(redis: Redis, folder: string | undefined): Promise<Check> {
+  const loss = await knownLoss(redis, folder);
+  if (!loss) return good("history", "has all that it is known to have confirmed");
+  const advice = "restore a newer copy, or run `tollgate store accept`; until then gateways do not use it";
+  return failed("history", lossInWords(loss).split(";")[0]!, advice);
 }
 
 /** Whether this Redis takes and runs the gateway's scripts, a writing one among them. */

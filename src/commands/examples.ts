@@ -10,6 +10,10 @@ const EXAMPLES: Readonly<Record<string, readonly (readonly [what: string, line: 
     ["a customer with 500 credits and a first key", "tollgate keys create --account acme --credits 500"],
     ["is everything in order?", "tollgate doctor"],
   ],
+  "store show": [["what is missing, before anything is decided", "tollgate store show"]],
+  "store accept": [
+    ["go on with a restored backup, and keep the list", "tollgate store accept --json > lost.json"],
+  ],
   "keys create": [
     ["a new customer, with credits", "tollgate keys create --account acme --credits 500"],
     [

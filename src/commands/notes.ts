@@ -17,6 +17,11 @@ const NOTES: Readonly<Record<string, readonly string[]>> = {
     "--since and --until are moments in the ledger's own order, so that spans side by side have each entry once. --since counts where the cursor says nothing yet.",
   ],
   "ledger verify": ["Exit code 1 when something does not add up."],
+  "store accept": [
+    "Gateways do not use a Redis that lacks ledger entries that it has confirmed. What they found is in the store; run it where the journal folder of a gateway is, and its marks count too. Restore a newer copy if there is one: what is accepted cannot be taken back.",
+    "`sent_again` are charges that gateways still hold. All others are known by the last entry of each ledger only.",
+  ],
+  "store show": ["Exit code 1 when something is missing."],
   doctor: [
     "Exit code 1 when something must be mended (FAIL, status `failed`); warnings alone leave it 0. With --json: `{ok, checks: [{name, ok, status, message, advice}]}`, where `status` is ok, warning or failed, and `advice` says what to do. It looks from where it runs: run it on the gateway's machine, with its environment.",
     "It writes one key to Redis that ends after a minute, loads the scripts, and asks the upstream for a task that does not exist, and posts to a path that takes no POST; neither makes a task.",

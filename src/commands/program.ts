@@ -11,6 +11,7 @@ import { keysCommand } from "./keys.ts";
 import { ledgerCommand } from "./ledger.ts";
 import { notesOf } from "./notes.ts";
 import { priceCommand } from "./price.ts";
+import { storeCommand } from "./store.ts";
 import { tasksCommand } from "./tasks.ts";
 import { hasColours, paint, type Screen, type Style, widthOf, wrapped } from "./terminal.ts";
 
@@ -26,6 +27,7 @@ export function tollgateProgram(): Command {
     .addCommand(creditsCommand())
     .addCommand(tasksCommand())
     .addCommand(ledgerCommand())
+    .addCommand(storeCommand())
     .addCommand(configCommand())
     .addCommand(priceCommand())
     .addCommand(doctorCommand())

@@ -8,14 +8,17 @@ import { createBreaker, STARTING } from "./breaker.ts";
 import { createDeadlines, TIMED_OUT } from "./deadlines.ts";
 import { createFairQueue } from "./fair-queue.ts";
 import { type Journal, memoryJournal } from "./journal.ts";
+import { openMarksFile } from "./marks-file.ts";
 import { META } from "./names.ts";
 import { createOutage, probeOnOwnConnection } from "./outage.ts";
 import { createOutbox, isFinal, type Settlement, settle } from "./outbox.ts";
 import { BATCHED, defineScripts, type Item, type Reply, scriptSource, type Verb } from "./scripts.ts";
+import { createStoreMarks } from "./store-marks.ts";
 
 const RETRY_AFTER_SECONDS = 2;
 const PROBE_LIFETIME_MS = 60_000;
 const FACTS_EVERY_MS = 15_000;
+const MARKS_EVERY_MS = 1000;
 /** A store that answers but refuses is said so in the log, not once per request. */
 const REFUSED_LOG_EVERY_MS = 10_000;
 const SETTLE_WITHIN_MS = 30 * 60_000;
@@ -28,6 +31,8 @@ export interface ConnectionOptions {
   partitions: number;
   /** Without one, settlements that wait are lost with the process. */
   journal?: Journal;
+  /** Where the last ledger entries that a store has confirmed are kept; without one, in memory only. */
+  marksFolder?: string;
   /** How long a settlement may wait before the store may have forgotten its request; 30 minutes if not said. */
   settleWithinMs?: () => number;
   log: Logger;
@@ -147,6 +152,13 @@ export function createConnection(options: ConnectionOptions) {
   /** Why there is no connection, in Redis's or the system's words. */
   let lastError = NOT_CONNECTED;
 
+  const marks = createStoreMarks({
+    file: openMarksFile(options.marksFolder, log),
+    nowMs: () => nowMs(),
+    sendAgain: (settlement) => outbox.put(settlement),
+    changed: (isOlder) => metrics.storeOlder.set(isOlder ? 1 : 0),
+    log,
+  });
   /** The store's clock as well as this process knows it, Unix ms. */
   const nowMs = (): number => Math.floor(monotonicMs() + offsetMs);
 
@@ -168,7 +180,8 @@ export function createConnection(options: ConnectionOptions) {
       const [, storeNowMs] = await scripts.probe([probeName], ["", "", PROBE_LIFETIME_MS]);
       learn(Number(storeNowMs), sentAtMs);
       await learnFacts();
-      await outbox.flush({ scripts, storeId: facts?.id, nowMs });
+      if (facts?.id !== undefined) await deadlines.within(marks.requireNotOlder(redis, facts.id));
+      await outbox.flush({ scripts, storeId: facts?.id, nowMs, confirmed: marks.confirmed });
     },
   });
   metrics.storeUp.set(0);
@@ -220,6 +233,15 @@ export function createConnection(options: ConnectionOptions) {
       (error: Error) => breaker.trip(error.message),
     );
   }, FACTS_EVERY_MS).unref();
+  const learning = setInterval(() => void learnMarks(), MARKS_EVERY_MS).unref();
+  let isLearning = false;
+  /** What fails here is no outage: the next look learns the same. */
+  async function learnMarks(): Promise<void> {
+    if (isLearning || breaker.isOpen() || facts?.id === undefined) return;
+    isLearning = true;
+    await deadlines.within(marks.learn(redis, facts.id, facts.partitions)).catch(() => undefined);
+    isLearning = false;
+  }
   void outbox.watch(() => breaker.trip("settlements to replay"));
 
   function unavailable(reason: string, cause: unknown): GatewayError {
@@ -286,7 +308,9 @@ export function createConnection(options: ConnectionOptions) {
     async settle(settlement: Settlement): Promise<Reply> {
       if (settlement.storeId !== facts?.id && settlement.storeId !== undefined)
         throw new Error("the request was admitted by another store");
-      return settle(call, settlement);
+      const reply = await settle(call, settlement);
+      marks.confirmed(settlement, reply);
+      return reply;
     },
     /** Keeps a settlement until the store has answered it. Resolves once it is on disk. */
     async defer(settlement: Settlement): Promise<void> {
@@ -296,9 +320,11 @@ export function createConnection(options: ConnectionOptions) {
     },
     async close(): Promise<void> {
       clearInterval(watch);
+      clearInterval(learning);
       breaker.stop();
-      if (redis.status === "ready") await redis.quit().catch(() => redis.disconnect());
+      if (redis.status === "ready") await deadlines.within(redis.quit()).catch(() => redis.disconnect());
       else redis.disconnect();
+      await marks.close();
       await journal.close();
     },
   };

@@ -1,8 +1,9 @@
-import type { ChainableCommander, Redis } from "ioredis";
+import type { Redis } from "ioredis";
 import type { Limits } from "../core/limits.ts";
 import { type IssuedKey, issueKey, OperatorError } from "./accounts.ts";
 import { accountNames, digestOf, indexName, keyRef, partitionNames, partitionOf } from "./names.ts";
 import { partitionsOf } from "./partitions.ts";
+import { answersOf, many } from "./pipelines.ts";
 
 /** Accounts read at a time. */
 const PAGE = 500;
@@ -200,26 +201,6 @@ const nameOf = (key: KeyRecord): string => keyRef(key.keyId, key.accountId, key.
 export async function storeNowMs(redis: Redis): Promise<number> {
   const [seconds, microseconds] = await redis.time();
   return Number(seconds) * 1000 + Math.floor(Number(microseconds) / 1000);
-}
-
-/** One command for each item, in one round trip. @throws the first error */
-export async function many<Answer, Item>(
-  redis: Redis,
-  items: readonly Item[],
-  command: (pipe: ChainableCommander, item: Item) => ChainableCommander,
-): Promise<Answer[]> {
-  if (items.length === 0) return [];
-  const pipe = redis.pipeline();
-  for (const item of items) command(pipe, item);
-  return answersOf<Answer>(await pipe.exec());
-}
-
-/** The answers of a pipeline or MULTI. @throws the first error */
-export function answersOf<Answer>(results: [error: Error | null, answer: unknown][] | null): Answer[] {
-  return (results ?? []).map(([error, answer]) => {
-    if (error) throw error;
-    return answer as Answer;
-  });
 }
 
 function* pages<Item>(items: readonly Item[]): Generator<Item[]> {

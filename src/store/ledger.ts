@@ -1,5 +1,4 @@
 import type { ChainableCommander, Redis } from "ioredis";
-import { answersOf, many } from "./keys.ts";
 import { LEDGER_PAGE, type LedgerEntry, readLedger } from "./ledger-entries.ts";
 import {
   addEntry,
@@ -15,6 +14,7 @@ import {
 import { checkSnapshot, takeSnapshot } from "./ledger-snapshot.ts";
 import { keyRef, partitionNames, partitionOf, requestName } from "./names.ts";
 import { partitionsOf } from "./partitions.ts";
+import { answersOf, many } from "./pipelines.ts";
 
 export type { Invariant, Violation } from "./ledger-fold.ts";
 

@@ -1,9 +1,10 @@
 import type { Redis } from "ioredis";
 import type { Tiers } from "../core/limits.ts";
 import { packTiers } from "./calls.ts";
-import { many, storeNowMs } from "./keys.ts";
+import { storeNowMs } from "./keys.ts";
 import { accountNames, keyRef, partitionNames } from "./names.ts";
 import { partitionsOf } from "./partitions.ts";
+import { many } from "./pipelines.ts";
 import { scriptsOf } from "./scripts.ts";
 
 /** Keys looked at, at most, to find those with the most use. */

@@ -1,10 +1,11 @@
 import type { Redis } from "ioredis";
 import { OperatorError, requireAccountId } from "./accounts.ts";
 import { isCluster } from "./connection.ts";
-import { many, storeNowMs } from "./keys.ts";
+import { storeNowMs } from "./keys.ts";
 import { type LedgerEntry, latestEntries } from "./ledger-entries.ts";
 import { accountNames, partitionNames, partitionOf, requestName, taskName } from "./names.ts";
 import { partitionsOf } from "./partitions.ts";
+import { many } from "./pipelines.ts";
 import { sightingOf } from "./tasks.ts";
 
 /** Names or records asked for at a time: about a millisecond of Redis. */

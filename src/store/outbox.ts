@@ -32,6 +32,8 @@ export interface FlushTarget {
   storeId: string | undefined;
   /** The store's clock, Unix ms. */
   nowMs(): number;
+  /** Told of each settlement that the store has answered. */
+  confirmed?(settlement: Settlement, reply: Reply): void;
 }
 
 /** How many settlements wait, and how many of them for another store than the present one. */
@@ -116,6 +118,7 @@ export function createOutbox(options: {
     }
     try {
       const reply = await settle((name, keys, args) => scripts[name](keys, args), settlement);
+      target.confirmed?.(settlement, reply);
       settlement.settled?.(reply);
     } catch (error) {
       if (!wouldFailAgain(error)) throw error;

@@ -1,6 +1,6 @@
 import type { Redis } from "ioredis";
 import type { Connection } from "./connection.ts";
-import { answersOf } from "./keys.ts";
+import { answersOf } from "./pipelines.ts";
 
 const DAY_MS = 86_400_000;
 /** Read until the day after; a day more for whoever looks back. */

@@ -1,6 +1,6 @@
 import type { Connection } from "./connection.ts";
-import { many } from "./keys.ts";
 import { openLists, requestName } from "./names.ts";
+import { many } from "./pipelines.ts";
 
 /** There while the next survey is not due yet, over all gateways. */
 const SURVEY_TURN = "tg:survey-turn";

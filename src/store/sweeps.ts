@@ -1,8 +1,9 @@
 import type { Tiers } from "../core/limits.ts";
 import { packTiers, voidKeys } from "./calls.ts";
 import type { Connection } from "./connection.ts";
-import { many, storeNowMs } from "./keys.ts";
+import { storeNowMs } from "./keys.ts";
 import { claimName, keyRef, openLists, partitionNames, requestName, taskName } from "./names.ts";
+import { many } from "./pipelines.ts";
 
 /** A request that is due: a hold to void, or a bound task to ask for. */
 export interface OpenRequest {

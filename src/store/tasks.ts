@@ -3,9 +3,9 @@ import { endedTask } from "../core/tasks.ts";
 import { OperatorError } from "./accounts.ts";
 import { observeArgs, observeKeys, packTiers, voidKeys } from "./calls.ts";
 import { isCluster } from "./connection.ts";
-import { many } from "./keys.ts";
 import { claimName, keyRef, partitionNames, requestName, taskName } from "./names.ts";
 import { partitionsOf } from "./partitions.ts";
+import { many } from "./pipelines.ts";
 import { scriptsOf } from "./scripts.ts";
 
 /** The scripts want tiers for the numbers that they answer; nobody reads them here. */

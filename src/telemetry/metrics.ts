@@ -247,6 +247,12 @@ function storeMetrics(registers: Registry[]) {
       help: "Settlements that wait for the store to answer again.",
       registers,
     }),
+    storeOlder: new Gauge({
+      name: "tollgate_store_older",
+      help: "1 while the store lacks what it has confirmed, and is not used until an operator accepts it.",
+      aggregator: "max",
+      registers,
+    }),
     outboxOfOtherStores: new Gauge({
       name: "tollgate_store_outbox_other_store_entries",
       help: "Those of the waiting settlements that are owed to another store than the one in use.",

@@ -1,7 +1,7 @@
 import type { Redis } from "ioredis";
-import { many } from "../../src/store/keys.ts";
 import { verifyLedger } from "../../src/store/ledger.ts";
 import { accountNames, keyRef, partitionNames, partitionOf } from "../../src/store/names.ts";
+import { many } from "../../src/store/pipelines.ts";
 import type { AccountFacts, StoreEntry } from "./history.ts";
 
 const PAGE = 500;

@@ -60,7 +60,7 @@ describe("config and doctor", () => {
         "latency",
         "partitions",
       ],
-      ...["scripts", "journal", "upstream"],
+      ...["history", "scripts", "journal", "upstream"],
     ];
     let generator: Generator;
     let env: Record<string, string>;

@@ -33,7 +33,19 @@ export interface Strike {
 }
 
 /** Commands that a breaker's probe and a new connection send in the background. */
-const BACKGROUND = new Set(["probe", "info", "hsetnx", "hget", "hello", "auth", "client", "select", "ping"]);
+const BACKGROUND = new Set([
+  "probe",
+  "info",
+  "hsetnx",
+  "hget",
+  "hello",
+  "auth",
+  "client",
+  "select",
+  "ping",
+  "hmget",
+  "xrevrange",
+]);
 const HEALTHY: Readonly<Faults> = {
   connections: "serve",
   blackHole: false,

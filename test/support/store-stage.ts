@@ -34,6 +34,8 @@ export async function givenRedis(args: readonly string[] = []) {
   return {
     url: running.url,
     port: running.port,
+    /** Where its append-only file is. */
+    dir,
     client,
     /** SIGSTOP: connections stay open and nobody answers. */
     pause: () => signal("SIGSTOP"),

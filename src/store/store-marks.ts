@@ -1,0 +1,162 @@
+import type { Redis } from "ioredis";
+import type { Logger } from "../telemetry/log.ts";
+import { recordOf, type StreamEntry } from "./ledger-entries.ts";
+import { type Mark, type MarksFile, msOf, type StoreMarks } from "./marks-file.ts";
+import { META, partitionNames } from "./names.ts";
+import type { Settlement } from "./outbox.ts";
+import { many } from "./pipelines.ts";
+import type { Reply } from "./scripts.ts";
+
+/** How long a charge that the store has confirmed is kept, to be sent again if the store comes back without it. */
+const CONFIRMED_MS = 30_000;
+const CONFIRMED_MAX = 5000;
+/** Charges that a report names. */
+const NAMED_MAX = 100;
+
+/** An entry of the ledger that the store confirmed and does not have any more. */
+export interface MissingEntry extends Mark {
+  /** Name of the partition's stream. */
+  ledger: string;
+  /** The last entry that the store has from before it; empty if there is none. */
+  has: string;
+  /** How much older the store is, as far as this entry tells, ms. */
+  olderMs: number;
+}
+
+/** A charge that the store confirmed and does not have any more; it is sent again. */
+export interface LostCharge {
+  requestId: string;
+  accountId: string;
+  credits: number;
+  taskId: string;
+}
+
+/** What is known to be missing in a store. `tg:meta` keeps it in `older` until an operator accepts it. */
+export interface Loss {
+  missing: MissingEntry[];
+  charges: LostCharge[];
+}
+
+/** What `tg:meta` says of losses. */
+export async function readAcceptance(redis: Redis): Promise<{ epoch: number; older: Loss | undefined }> {
+  const [epoch, older] = await redis.hmget(META, "epoch", "older");
+  return { epoch: Number(epoch ?? 0), older: older ? (JSON.parse(older) as Loss) : undefined };
+}
+
+/** Which of these entries the store does not have, in one pipeline; the ledger is never trimmed. */
+export async function missingEntries(redis: Redis, marks: StoreMarks["marks"]): Promise<MissingEntry[]> {
+  const all = [...marks].map(([ledger, mark]) => ({ ledger, mark }));
+  const found = await many<StreamEntry[], (typeof all)[number]>(redis, all, (pipe, { ledger, mark }) =>
+    pipe.xrange(ledger, mark.id, mark.id),
+  );
+  const lost = all.filter((_, at) => found[at]?.length === 0);
+  const before = await many<StreamEntry[], (typeof all)[number]>(redis, lost, (pipe, { ledger, mark }) =>
+    pipe.xrevrange(ledger, mark.id, "-", "COUNT", 1),
+  );
+  return lost.map(({ ledger, mark }, at) => {
+    const has = before[at]?.[0]?.[0] ?? "";
+    return { ...mark, ledger, has, olderMs: has === "" ? 0 : msOf(mark.id) - msOf(has) };
+  });
+}
+
+/** What is wrong with an older store, and what to do. */
+export function lossInWords({ missing, charges }: Loss): string {
+  const worst = missing.toSorted((a, b) => b.olderMs - a.olderMs)[0];
+  const example = worst
+    ? `; ${worst.ledger} ends at ${worst.has || "nothing"} before ${worst.id} (${worst.olderMs} ms)`
+    : "";
+  return (
+    "the store is older than what it confirmed: the last known entries of " +
+    `${missing.length} ledgers and ${charges.length} recent charges are missing${example}; ` +
+    "restore a newer copy, or see `tollgate store accept`"
+  );
+}
+
+/**
+ * Remembers what the store has confirmed: the last ledger entry of each partition, and the charges of the last seconds.
+ * A store that comes back without them is older than what gateways and customers were told. Decision 0031.
+ * @param options.file keeps the entries beyond this process
+ * @param options.sendAgain takes a charge that the store has lost
+ */
+export function createStoreMarks(options: {
+  file: MarksFile;
+  nowMs(): number;
+  sendAgain(settlement: Settlement): Promise<void>;
+  changed(isOlder: boolean): void;
+  log: Logger;
+}) {
+  const { file, log } = options;
+  /** Oldest first. Nothing is added while the store is away, so an outage takes nothing from it. */
+  let confirmed: Settlement[] = [];
+
+  const chargeOf = ({ requestId, args }: Settlement): LostCharge => ({
+    requestId,
+    accountId: String(args[3]),
+    credits: Number(args[5]),
+    taskId: String(args[7]),
+  });
+
+  /** Charges of the last seconds that the store does not have; from here on the outbox keeps them. */
+  async function lostCharges(redis: Redis, storeId: string): Promise<Settlement[]> {
+    const nowMs = options.nowMs();
+    confirmed = confirmed.filter(({ atMs, settleWithinMs = 0 }) => nowMs < atMs + settleWithinMs);
+    const own = confirmed.filter((settlement) => settlement.storeId === storeId);
+    const states = await many<string | null, Settlement>(redis, own, (pipe, { keys }) =>
+      pipe.hget(keys[0]!, "state"),
+    );
+    return own.filter((_, at) => states[at] !== "bound" && states[at] !== "finished");
+  }
+
+  return {
+    /** A BIND that the store has confirmed. */
+    confirmed(settlement: Settlement, reply: Reply): void {
+      if (settlement.verb !== "bind" || reply[0] === "conflict" || settlement.storeId === undefined) return;
+      const { settled: _, ...again } = settlement;
+      confirmed.push(again);
+      if (confirmed.length < CONFIRMED_MAX && settlement.atMs - confirmed[0]!.atMs < 2 * CONFIRMED_MS) return;
+      const since = settlement.atMs - CONFIRMED_MS;
+      confirmed = confirmed.slice(-CONFIRMED_MAX / 2).filter(({ atMs }) => atMs >= since);
+    },
+    /**
+     * Compares the store with what it has confirmed.
+     * @throws Error while it is older, in words that say what is missing
+     */
+    async requireNotOlder(redis: Redis, storeId: string): Promise<void> {
+      const { epoch, older } = await readAcceptance(redis);
+      const lost = await lostCharges(redis, storeId);
+      const marks = file.of(storeId);
+      if (epoch > marks.epoch) {
+        if (marks.marks.size > 0)
+          log.warn({ epoch }, "an operator has accepted this store; what it confirmed before is forgotten");
+        file.accept(storeId, epoch);
+      }
+      const missing = await missingEntries(redis, file.of(storeId).marks);
+      // They are on disk before anything else: an operator may take hours.
+      for (const settlement of lost) await options.sendAgain(settlement);
+      confirmed = confirmed.filter((settlement) => !lost.includes(settlement));
+      const isOlder = missing.length > 0 || (lost.length > 0 && epoch <= marks.epoch) || epoch < marks.epoch;
+      options.changed(isOlder || older !== undefined);
+      if (!isOlder && !older) return;
+      const loss = { missing, charges: lost.slice(0, NAMED_MAX).map(chargeOf) };
+      // So that gateways that have never met it do not serve from it either, and the command can say what is missing.
+      if (!older) await redis.hsetnx(META, "older", JSON.stringify(loss));
+      throw new Error(lossInWords(older ?? loss));
+    },
+    /** Learns the last entry of each partition, whoever wrote it. */
+    async learn(redis: Redis, storeId: string, partitions: number): Promise<void> {
+      const ledgers = Array.from({ length: partitions }, (_, partition) => partitionNames(partition).ledger);
+      const last = await many<StreamEntry[], string>(redis, ledgers, (pipe, ledger) =>
+        pipe.xrevrange(ledger, "+", "-", "COUNT", 1),
+      );
+      for (const [at, [entry]] of last.entries()) if (entry) file.learn(storeId, ledgers[at]!, markOf(entry));
+      await file.save();
+    },
+    close: file.save,
+  };
+}
+
+function markOf([id, fields]: StreamEntry): Mark {
+  const { account_id = "", type = "", amount = "0", reason = "", reference = "" } = recordOf(fields);
+  const kind = type === "consume" ? "charge" : reason === "" ? "grant" : reason;
+  return { id, accountId: account_id, kind, credits: Math.abs(Number(amount)), reference };
+}
