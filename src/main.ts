@@ -13,6 +13,7 @@ import { readLive, SAMPLE_EVERY_MS } from "./routes/console/live.ts";
 import { createSeenTasks, type Gateway } from "./routes/gateway.ts";
 import { createOperators } from "./routes/operators.ts";
 import { createRefusedKeys } from "./routes/refused.ts";
+import { createUploadCounts } from "./routes/upload-counts.ts";
 import { createServe } from "./routes/serve.ts";
 import { createUtilityRate } from "./routes/utility-rate.ts";
 import { createConnection } from "./store/connection.ts";
@@ -81,12 +82,14 @@ export async function startGateway(loaded: Loaded, log: Logger, role: Role = ALO
     ({ upstream }) => createUpstream({ ...upstream, idempotent: upstream.idempotencyKey, observer }),
   );
   const uploads = derived(
-    (config) => [config.upstream, config.server.uploadIdleTimeoutMs],
+    ({ upstream, server }) => [upstream, server.uploadIdleTimeoutMs, server.uploadMinBytesPerSecond],
     ({ upstream, server }) =>
       createUploadTunnel({
         ...upstream,
         totalTimeoutMs: upstream.uploadTotalTimeoutMs,
         idleTimeoutMs: server.uploadIdleTimeoutMs,
+        minBytesPerSecond: server.uploadMinBytesPerSecond,
+        connections: upstream.uploadConnections,
       }),
   );
   const addresses = derived(
@@ -110,6 +113,7 @@ export async function startGateway(loaded: Loaded, log: Logger, role: Role = ALO
     store,
     upstream,
     uploads,
+    uploadCounts: createUploadCounts((total) => metrics.uploads.set(total)),
     authenticator: createAuthenticator({
       lookup: store.lookup,
       unknownPerMinute: () => live.config().server.unknownKeysPerMinute,

@@ -171,6 +171,7 @@ export const ROWS: readonly { title: string; panels: readonly Panel[] }[] = [
         [
           [`sum(tollgate_requests_in_flight{${HERE}})`, "requests"],
           [`sum(tollgate_holds{${HERE}})`, "generations at the generator"],
+          [`sum(tollgate_uploads_in_flight{${HERE}})`, "uploads"],
         ],
       ),
     ],

@@ -22,6 +22,7 @@ export const WATCH: Readonly<Record<string, string>> = {
     "`refunded` against `bound`: `TollgateRefundRate`; `uncollected`: `TollgateUncollected`; `conflict` is a fault of the generator",
   tollgate_tasks_ended_unanswered_total:
     "any: `TollgateTasksEndedUnanswered`; tasks were refunded without evidence",
+  tollgate_uploads_in_flight: "close to `upstream.upload_connections`: further uploads are 503",
   tollgate_holds: "as requests in flight, for generations alone",
   tollgate_credits_consumed_total: "falls to 0 while requests come: nothing is sold",
   tollgate_credits_refunded_total: "in proportion to what is consumed",

@@ -14,6 +14,7 @@ export function crossChecks(data: unknown): BrokenRule[] {
     ...notLonger(data, ["upstream", "headers_timeout"], ["upstream", "total_timeout"]),
     ...notLonger(data, ["upstream", "connect_timeout"], ["upstream", "total_timeout"]),
     ...separateListeners(data),
+    ...uploadShare(data),
   ];
 }
 
@@ -31,6 +32,15 @@ function separateListeners(data: unknown): BrokenRule[] {
   const hosts = [at(data, ["admin", "host"]), at(data, ["server", "host"])].map(String);
   if (hosts[0] !== hosts[1] && !hosts.some((host) => ANY_HOST.has(host))) return [];
   return [{ keys: ["admin", "port"], message: `must differ from server.port: both are ${port}` }];
+}
+
+/** One key must not be able to take all uploads. */
+function uploadShare(data: unknown): BrokenRule[] {
+  const perKey = at(data, ["server", "uploads_per_key"]);
+  const total = at(data, ["upstream", "upload_connections"]);
+  if (typeof perKey !== "number" || typeof total !== "number" || perKey <= total) return [];
+  const message = `must not be larger than upstream.upload_connections: ${perKey} exceeds ${total}`;
+  return [{ keys: ["server", "uploads_per_key"], message }];
 }
 
 /** Secrets that stand in the file itself, whether or not the environment overrides them. */

@@ -36,6 +36,13 @@ const server = section("The public listener.", {
   headers_timeout: duration("15s", "100ms", "10m", "How long a client may take to send its headers."),
   body_timeout: duration("15s", "100ms", "10m", "How long a client may take to send a JSON body."),
   upload_idle_timeout: duration("15s", "100ms", "10m", "How long an upload may stand still."),
+  upload_min_bytes_per_second: integer(
+    4096,
+    0,
+    1_000_000,
+    "What an upload must bring at least, on average over each upload_idle_timeout; 0 for no minimum.",
+  ),
+  uploads_per_key: integer(16, 1, 10_000, "Uploads that one key may have under way in this process."),
   keep_alive_timeout: duration("65s", "100ms", "1h", "How long an idle client connection is kept."),
   drain_delay: duration(
     "1s",
@@ -128,6 +135,7 @@ const upstream = section("The video generation service behind the gateway.", {
     "10m",
     "How long an idle connection to the upstream is kept. Must be shorter than the upstream's own idle timeout.",
   ),
+  upload_connections: integer(128, 1, 65_535, "Uploads under way in this process, and their sockets, at most."),
   idempotency_key: Type.Boolean({
     default: false,
     description:

@@ -18,6 +18,10 @@ export interface Config {
     readonly headersTimeoutMs: number;
     readonly bodyTimeoutMs: number;
     readonly uploadIdleTimeoutMs: number;
+    /** Over each `uploadIdleTimeoutMs`; 0 for no minimum. */
+    readonly uploadMinBytesPerSecond: number;
+    /** Under way at a time in this process. */
+    readonly uploadsPerKey: number;
     readonly keepAliveTimeoutMs: number;
     /** After SIGTERM: readiness is red, but new requests are still taken. */
     readonly drainDelayMs: number;
@@ -61,6 +65,8 @@ export interface Config {
     /** Sockets for polls at most. */
     readonly pollConnections: number;
     readonly keepAliveTimeoutMs: number;
+    /** Uploads under way at most; each may need a socket. */
+    readonly uploadConnections: number;
     readonly idempotencyKey: boolean;
   };
   /** An origin, no trailing slash. Spec 4.7. */
@@ -119,6 +125,8 @@ export function toConfig(settings: Settings, extra: Extras): Config {
       headersTimeoutMs: ms(server.headers_timeout),
       bodyTimeoutMs: ms(server.body_timeout),
       uploadIdleTimeoutMs: ms(server.upload_idle_timeout),
+      uploadMinBytesPerSecond: server.upload_min_bytes_per_second,
+      uploadsPerKey: server.uploads_per_key,
       keepAliveTimeoutMs: ms(server.keep_alive_timeout),
       drainDelayMs: ms(server.drain_delay),
       drainTimeoutMs: ms(server.drain_timeout),
@@ -145,6 +153,7 @@ export function toConfig(settings: Settings, extra: Extras): Config {
       connections: upstream.connections,
       pollConnections: upstream.poll_connections,
       keepAliveTimeoutMs: ms(upstream.keep_alive_timeout),
+      uploadConnections: upstream.upload_connections,
       idempotencyKey: upstream.idempotency_key,
     },
     sourceVideoHost: withoutSlash(settings.source_video_host),

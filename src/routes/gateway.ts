@@ -15,6 +15,7 @@ import type { Carried, OpenSpan, Tracing } from "../telemetry/trace.ts";
 import type { UploadTunnel } from "../upstream/upload.ts";
 import type { Upstream } from "../upstream/upstream.ts";
 import type { RefusedKeys } from "./refused.ts";
+import type { UploadCounts } from "./upload-counts.ts";
 import type { KeyUse, UtilityRate } from "./utility-rate.ts";
 
 /** What the handlers work with; built once in src/main.ts. */
@@ -25,6 +26,8 @@ export interface Gateway {
   /** Made for the snapshot: its address, its credential, its timeouts. */
   upstream(config: Config): Upstream;
   uploads(config: Config): UploadTunnel;
+  /** Uploads under way in this process. */
+  uploadCounts: UploadCounts;
   authenticator: Authenticator<KeyRef>;
   clientAddress: ClientAddress;
   /** Keys whose window was full a moment ago. */

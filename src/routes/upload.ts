@@ -12,23 +12,47 @@ import {
 } from "./gateway.ts";
 
 const UPSTREAM_WAIT_SECONDS = 5;
+const UPLOADS_WAIT_SECONDS = 1;
 
 /**
- * POST /upload: INSPECT, then the form streams through. Costs nothing and counts toward nothing. Spec 4.9.
+ * POST /upload: INSPECT, then the form streams through. Costs nothing and counts toward no limit of the key. The uploads under
+ * way are bounded per key and in total.
  * @returns undefined when the client went away
  */
 export async function upload(call: Call): Promise<Answer | undefined> {
-  const { gateway, config, exchange } = call;
+  const { gateway, config, exchange, key } = call;
   try {
     const refused = await inspectKey(call);
     if (refused) return refusal(refused, exchange.shownId);
   } catch (error) {
     if (!(await passUnmetered(call, error, true))) throw error;
   }
+  const admitted = gateway.uploadCounts.begin(key.keyId, {
+    perKeyMax: config.server.uploadsPerKey,
+    totalMax: config.upstream.uploadConnections,
+  });
+  if (admitted !== "begun") return refusal(UPLOADS_REFUSED[admitted], exchange.shownId);
+  try {
+    return await stream(call);
+  } finally {
+    gateway.uploadCounts.end(key.keyId);
+  }
+}
+
+const UPLOADS_REFUSED = {
+  key_limit: refuse("slow_down", {
+    text: "Too many uploads at a time; wait for one to finish",
+    retryAfterSeconds: UPLOADS_WAIT_SECONDS,
+  }),
+  total_limit: refuse("overloaded", { retryAfterSeconds: UPLOADS_WAIT_SECONDS, detail: "upload_connections" }),
+} as const;
+
+async function stream(call: Call): Promise<Answer | undefined> {
+  const { gateway, config, exchange } = call;
   const beforeRead = () => continueReading(exchange);
   const step = new UpstreamStep(call, "upload");
   const { carried } = step;
-  const sent = gateway.uploads(config).send(exchange.req, exchange.requestId, { beforeRead, carried });
+  const sent = gateway.uploads(config).send(exchange, exchange.requestId, { beforeRead, carried });
   return tell(call, step.end(await sent));
 }
 

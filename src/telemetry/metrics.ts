@@ -190,6 +190,11 @@ function moneyMetrics(registers: Registry[]) {
       help: "Tasks ended as failed at twice their maximum age, since the upstream never answered about them.",
       registers,
     }),
+    uploads: new Gauge({
+      name: "tollgate_uploads_in_flight",
+      help: "Uploads under way in this process; at most upstream.upload_connections.",
+      registers,
+    }),
     holds: new Gauge({
       name: "tollgate_holds",
       help: "Holds of this gateway whose upstream exchange is under way; see also unknown outcomes and settlements.",

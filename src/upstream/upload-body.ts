@@ -18,12 +18,13 @@ export interface BodyReading {
 /**
  * Reads the body of `req` as an upload's form, never further than the image's stream takes it.
  * @param boundary as `formBoundary` gave it
- * @param idleTimeoutMs longest wait for the client's next bytes; time under back pressure does not count
+ * @param pace longest wait for the client's next bytes, and the least it must send on average over each such time; time
+ *   under back pressure does not count
  */
 export function readUpload(
   req: IncomingMessage,
   boundary: string,
-  idleTimeoutMs: number,
+  { idleTimeoutMs, minBytesPerSecond }: { idleTimeoutMs: number; minBytesPerSecond: number },
   on: BodyEvents,
 ): BodyReading {
   let stopped = false;
@@ -34,11 +35,17 @@ export function readUpload(
   const idle = setTimeout(() => {
     if (waitsForClient()) on.refused(refuse("request_timeout"));
   }, idleTimeoutMs);
+  const pace = requirePace(minBytesPerSecond, idleTimeoutMs, () => {
+    if (waitsForClient()) on.refused(refuse("request_timeout", { detail: "the upload is too slow" }));
+  });
 
   const onData = (chunk: Buffer) => {
     idle.refresh();
+    pace.received(chunk.length);
     blocked = !form.write(chunk);
-    if (blocked) req.pause();
+    if (!blocked) return;
+    pace.forgive();
+    req.pause();
   };
   form.onDrain(() => {
     if (stopped) return;
@@ -58,10 +65,36 @@ export function readUpload(
     if (stopped) return;
     stopped = true;
     clearTimeout(idle);
+    pace.stop();
     req.off("data", onData).off("end", onEnd);
     req.socket.off("close", on.gone);
     if (!ended) req.pause();
     form.stop();
   };
   return { waitsForClient, stop };
+}
+
+/**
+ * Measures what a client sends over each period. A period in which the upstream held it back does not count.
+ * @param tooSlow called at the end of each period that brought less than the minimum
+ */
+function requirePace(minBytesPerSecond: number, periodMs: number, tooSlow: () => void) {
+  const periodBytesMin = (minBytesPerSecond * periodMs) / 1000;
+  let periodBytes = 0;
+  let forgiven = false;
+  const timer = setInterval(() => {
+    const isSlow = periodBytes < periodBytesMin && !forgiven;
+    periodBytes = 0;
+    forgiven = false;
+    if (isSlow) tooSlow();
+  }, periodMs);
+  return {
+    received(bytes: number): void {
+      periodBytes += bytes;
+    },
+    forgive(): void {
+      forgiven = true;
+    },
+    stop: () => clearInterval(timer),
+  };
 }

@@ -196,32 +196,44 @@ interface ImageReading {
   end(): void;
 }
 
-/** Passes a file on from the moment that its magic bytes are known and good. */
+/** A file is passed on once it has so many bytes, or has ended: a client that hardly sends takes no connection upstream. */
+const HELD_BYTES = 65_536;
+
+/** Passes a file on. It is refused as soon as its magic bytes are known, and opened once there is enough to send. */
 function readImage(
   declared: string | undefined,
   on: { open(type: ImageType): (bytes: Buffer) => void; refused(refusal: Refusal): void },
 ): ImageReading {
   let fileBytes = 0;
-  let magic: Buffer = NOTHING;
+  let held: Buffer[] = [];
+  let type: ImageType | undefined;
   let pass: ((bytes: Buffer) => void) | undefined;
-  const begin = () => {
-    const type = imageTypeOf(magic);
-    if (type === undefined) return on.refused(noImage());
-    if (!declaresImage(declared, type))
-      return on.refused(wrongMedia(`file is declared as ${shown(declared ?? "")} but is ${type}`));
+  /** @returns whether the file is of a type that is taken */
+  const recognize = (): boolean => {
+    if (type !== undefined) return true;
+    held = [Buffer.concat(held)];
+    type = imageTypeOf(held[0]!);
+    if (type === undefined) on.refused(noImage());
+    else if (declaresImage(declared, type)) return true;
+    else on.refused(wrongMedia(`file is declared as ${shown(declared ?? "")} but is ${type}`));
+    return false;
+  };
+  const open = () => {
+    if (!recognize() || type === undefined) return;
     pass = on.open(type);
-    pass(magic);
-    magic = NOTHING;
+    for (const bytes of held) pass(bytes);
+    held = [];
   };
   const take = (bytes: Buffer) => {
     fileBytes += bytes.length;
     if (fileBytes > FILE_BYTES_MAX) return on.refused(fileTooLarge());
     if (pass) return pass(bytes);
-    magic = magic.length === 0 ? bytes : Buffer.concat([magic, bytes]);
-    if (magic.length >= MAGIC_BYTES) begin();
+    held.push(bytes);
+    if (fileBytes >= HELD_BYTES) open();
+    else if (fileBytes >= MAGIC_BYTES) recognize();
   };
   const end = () => {
-    if (!pass) begin();
+    if (!pass) open();
   };
   return { take, end };
 }

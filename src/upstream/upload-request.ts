@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto";
-import { type Agent, IncomingMessage, type OutgoingHttpHeaders, ServerResponse } from "node:http";
-import { Socket } from "node:net";
-import { Stream } from "node:stream";
+import type { Agent, ClientRequest, IncomingMessage, ServerResponse } from "node:http";
+import type { Socket } from "node:net";
+import { PassThrough } from "node:stream";
 import { createProxyServer } from "http-proxy-3";
 import type { ImageType } from "../core/images.ts";
 import { withoutSecret } from "./secret.ts";
@@ -43,81 +43,119 @@ const TYPES: Readonly<Record<ImageType, string>> = {
   "image/gif": "gif",
 };
 
+/** The client's side of an upload. Its headers are replaced: nothing of the client's own gets through. */
+export interface UploadClient {
+  req: IncomingMessage;
+  res: ServerResponse;
+}
+
 /**
  * Opens the request and sends the head of its only part. Events come later than the return.
  * @param names headers that name the request
  */
 export function openUpload(
+  { req, res }: UploadClient,
   target: UpstreamTarget,
   type: ImageType,
   names: Readonly<Record<string, string>>,
   on: UpstreamRequestEvents,
 ): UpstreamRequest {
   const boundary = `tollgate-${randomUUID()}`;
-  const { incoming, response } = standIns({
+  req.headers = {
     "content-type": `multipart/form-data; boundary=${boundary}`,
     accept: "application/json",
     "accept-encoding": "identity",
     ...names,
     ...(target.apiKey === undefined ? {} : { authorization: `Bearer ${target.apiKey}` }),
-  });
+  };
+  const form = createFormWriter();
   let responding = false;
-  // One proxy for each upload: its events do not say which request they are about.
-  const proxy = createProxyServer({ agent: target.agent, selfHandleResponse: true });
+  // One proxy for each upload: its events do not say which upload they are about.
+  const proxy = createProxyServer({ agent: target.agent, selfHandleResponse: true, ignorePath: true });
   proxy.on("proxyReq", (proxyReq, _req, _res, _options, socket) => {
     proxyReq.once("close", () => {
       if (!responding) on.failed("connection closed without an answer");
     });
     limitConnect(socket, target);
+    form.attach(proxyReq);
   });
   proxy.on("proxyRes", (proxyRes) => {
     responding = true;
     readAnswer(proxyRes, withoutSecret(target.apiKey), on);
   });
-  const request = requestOf((buffer) =>
-    proxy.web(incoming, response, { target: target.url, buffer }, (error) => on.failed(inWords(error))),
-  );
-  request.write(
-    `--${boundary}\r\nContent-Disposition: form-data; name="file"; filename="upload.${TYPES[type]}"\r\n` +
-      `Content-Type: ${type}\r\n\r\n`,
+  // The body is written to the request itself, which says when the kernel has each piece; `buffer` stays empty.
+  const options = { target: uploadUrl(target.url), buffer: new PassThrough() };
+  proxy.web(req, res, options, (error) => on.failed(describeError(error)));
+  form.write(
+    Buffer.from(
+      `--${boundary}\r\nContent-Disposition: form-data; name="file"; filename="upload.${TYPES[type]}"\r\n` +
+        `Content-Type: ${type}\r\n\r\n`,
+    ),
   );
   return {
-    file: {
-      write: (bytes) => request.write(bytes, (error) => error ?? giveBack(bytes)),
-      onDrain: (listener) => void request.on("drain", listener),
+    file: { write: form.write, onDrain: form.onDrain },
+    complete: () => form.end(Buffer.from(`\r\n--${boundary}--\r\n`)),
+    release: form.destroy,
+  };
+}
+
+/** The upload endpoint under a base URL. */
+function uploadUrl(base: URL): URL {
+  const url = new URL(base);
+  url.pathname = `${base.pathname.replace(/\/$/, "")}/api/v1/upload`;
+  return url;
+}
+
+/** Writes a body to a request that gets its connection a moment later; until then it says that it is full. */
+function createFormWriter() {
+  let request: ClientRequest | undefined;
+  let pending: Buffer[] = [];
+  let ended = false;
+  let destroyed = false;
+  let drained = (): void => undefined;
+
+  const send = (to: ClientRequest, bytes: Buffer): boolean =>
+    to.write(bytes, (error) => error ?? freeMemory(bytes));
+  return {
+    attach(to: ClientRequest): void {
+      request = to;
+      if (destroyed) {
+        to.destroy();
+        return;
+      }
+      const isFull = pending.map((bytes) => send(to, bytes)).includes(false);
+      pending = [];
+      if (ended) to.end();
+      to.on("drain", () => drained());
+      if (!isFull) drained();
     },
-    complete: () => void request.end(`\r\n--${boundary}--\r\n`),
-    // http-proxy-3 destroys its request when the response closes early, also while that waits for a socket.
-    release: () => void response.emit("close"),
+    write(bytes: Buffer): boolean {
+      if (request) return send(request, bytes);
+      pending.push(bytes);
+      return false;
+    },
+    onDrain(listener: () => void): void {
+      drained = listener;
+    },
+    end(bytes: Buffer): void {
+      ended = true;
+      if (request) request.end(bytes);
+      else pending.push(bytes);
+    },
+    /** Breaks the request off. */
+    destroy(): void {
+      destroyed = true;
+      pending = [];
+      request?.destroy();
+    },
   };
-}
-
-/** What http-proxy-3 takes for the client's request and response: nothing of the client's own can get through. */
-function standIns(headers: OutgoingHttpHeaders): { incoming: IncomingMessage; response: ServerResponse } {
-  const incoming = new IncomingMessage(new Socket());
-  incoming.method = "POST";
-  incoming.url = "/api/v1/upload";
-  Object.assign(incoming.headers, headers);
-  return { incoming, response: new ServerResponse(incoming) };
-}
-
-/** The request that http-proxy-3 would pipe a body into. Written to directly, it tells when bytes have left. */
-function requestOf(send: (body: Stream) => void): NodeJS.WritableStream {
-  let request: NodeJS.WritableStream | undefined;
-  const pipe = <T extends NodeJS.WritableStream>(to: T): T => {
-    request = to;
-    return to;
-  };
-  send(Object.assign(new Stream(), { pipe }));
-  if (request === undefined) throw new Error("http-proxy-3 made no request");
-  return request;
 }
 
 /**
- * Frees the memory of bytes that have left, where it is theirs alone. Left to the garbage collector, it makes that go
- * through the whole heap for every third upload. Decision 0025.
+ * Frees the memory of bytes that have left, where it is theirs alone. Left to the garbage collector, it causes a
+ * collection of the whole heap for every third upload. Decision 0025.
  */
-function giveBack(bytes: Buffer): void {
+function freeMemory(bytes: Buffer): void {
   if (bytes.length === bytes.buffer.byteLength && bytes.buffer instanceof ArrayBuffer)
     bytes.buffer.transfer(0);
 }
@@ -148,10 +186,10 @@ function readAnswer(
       text: clean(Buffer.concat(chunks).toString("utf8")),
     });
   });
-  response.on("error", (error) => on.failed(`answer cut short: ${inWords(error)}`));
+  response.on("error", (error) => on.failed(`answer cut short: ${describeError(error)}`));
 }
 
 /** AggregateError, which a failed connection to several addresses gives, has no message of its own. */
-function inWords(error: Error & { code?: string }): string {
+function describeError(error: Error & { code?: string }): string {
   return error.message || error.code || error.name;
 }

@@ -1,11 +1,11 @@
-import { Agent, type IncomingMessage, validateHeaderValue } from "node:http";
+import { Agent, validateHeaderValue } from "node:http";
 import { Agent as HttpsAgent } from "node:https";
 import { refuse } from "../core/errors.ts";
 import type { Carried } from "../telemetry/trace.ts";
 import { interpretAnswer, type UploadOutcome, type UpstreamAnswer } from "./upload-answer.ts";
 import { readUpload } from "./upload-body.ts";
 import { formBoundary } from "./upload-form.ts";
-import { openUpload, type UpstreamRequest, type UpstreamTarget } from "./upload-request.ts";
+import { openUpload, type UploadClient, type UpstreamRequest, type UpstreamTarget } from "./upload-request.ts";
 
 export type { UploadOutcome } from "./upload-answer.ts";
 
@@ -19,8 +19,10 @@ export interface UploadOptions {
   headersTimeoutMs: number;
   /** From the first byte read to the outcome: the client's time and the upstream's. */
   totalTimeoutMs: number;
-  /** Longest pause of the client; back pressure does not count. */
+  /** Longest pause of the client; back pressure does not count. It is also the time over which the rate is measured. */
   idleTimeoutMs: number;
+  /** What a client must send at least, on average over each `idleTimeoutMs`; 0 for no minimum. */
+  minBytesPerSecond: number;
   /** Most connections to the upstream; further uploads wait, under back pressure, for one of them. */
   connections: number;
   /** How long an idle connection is kept. */
@@ -36,7 +38,7 @@ export interface UploadTunnel {
    * @param hooks.beforeRead called before the body is read, not at all where the headers already refuse it
    */
   send(
-    req: IncomingMessage,
+    client: UploadClient,
     requestId: string,
     hooks: { beforeRead(): void; carried?: Carried | undefined },
   ): Promise<UploadOutcome>;
@@ -59,7 +61,8 @@ export function createUploadTunnel(options: UploadOptions): UploadTunnel {
   });
   const target = { url, agent, apiKey: options.apiKey, connectTimeoutMs: options.connectTimeoutMs };
   return {
-    async send(req, requestId, hooks) {
+    async send(client, requestId, hooks) {
+      const { req } = client;
       validateHeaderValue("x-request-id", requestId);
       const boundary = formBoundary(req.headers);
       if (typeof boundary !== "string") return { outcome: "refused", refusal: boundary };
@@ -67,7 +70,7 @@ export function createUploadTunnel(options: UploadOptions): UploadTunnel {
       hooks.beforeRead();
       const { carried } = hooks;
       return new Promise((resolve) =>
-        tunnel({ req, requestId, carried, boundary, target, options, resolve }),
+        tunnel({ client, requestId, carried, boundary, target, options, resolve }),
       );
     },
     close: () => agent.destroy(),
@@ -75,7 +78,7 @@ export function createUploadTunnel(options: UploadOptions): UploadTunnel {
 }
 
 interface Upload {
-  req: IncomingMessage;
+  client: UploadClient;
   requestId: string;
   carried: Carried | undefined;
   boundary: string;
@@ -85,7 +88,7 @@ interface Upload {
 }
 
 /** Ties the client's form to the upstream's request. Whoever settles first wins, and both ends are let go. */
-function tunnel({ req, requestId, carried, boundary, target, options, resolve }: Upload): void {
+function tunnel({ client, requestId, carried, boundary, target, options, resolve }: Upload): void {
   let settled = false;
   let complete = false;
   let upstream: UpstreamRequest | undefined;
@@ -114,9 +117,9 @@ function tunnel({ req, requestId, carried, boundary, target, options, resolve }:
     else late(`no outcome after ${options.totalTimeoutMs} ms`);
   }, options.totalTimeoutMs);
 
-  const body = readUpload(req, boundary, options.idleTimeoutMs, {
+  const body = readUpload(client.req, boundary, options, {
     image: (type) => {
-      upstream = openUpload(target, type, namesOf(requestId, carried), { answer, failed });
+      upstream = openUpload(client, target, type, namesOf(requestId, carried), { answer, failed });
       return upstream.file;
     },
     whole: () => {

@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import { Readable } from "node:stream";
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
-import { givenGateway, limitsOf, type Reply, type TestGateway } from "../support/gateway.ts";
+import { givenGateway, limitsOf, type Reply, type TestGateway, until } from "../support/gateway.ts";
 import { IMAGE_TYPES, imageOfSize, tinyImage } from "../support/images.ts";
 import {
   asking,
@@ -250,5 +250,66 @@ describe("uploads that the upstream does not take", () => {
       remaining: 1000,
       totalRequests: 0,
     });
+  });
+});
+
+describe("uploads under way", () => {
+  /** Begins an upload and leaves it unfinished. */
+  async function begun(of: TestGateway, key: string) {
+    const { bytes, type } = await formBytes(formOf(tinyImage("image/png"), "image/png"));
+    const body = new Readable({ read: () => undefined });
+    body.push(bytes.subarray(0, -30));
+    const answer = fetch(`${of.url}/api/v1/upload`, {
+      method: "POST",
+      headers: { authorization: `Bearer ${key}`, "content-type": type },
+      body,
+      duplex: "half",
+    } as RequestInit);
+    return {
+      async finish(): Promise<number> {
+        body.push(bytes.subarray(-30));
+        body.push(null);
+        return (await answer).status;
+      },
+    };
+  }
+  const underWay = async (of: TestGateway): Promise<number> =>
+    Number((await of.metric("tollgate_uploads_in_flight"))[0]?.split(" ")[1]);
+  const whole = async (of: TestGateway, key: string): Promise<Reply> => {
+    const response = await fetch(`${of.url}/api/v1/upload`, {
+      method: "POST",
+      headers: { authorization: `Bearer ${key}` },
+      body: formOf(tinyImage("image/png"), "image/png"),
+    });
+    return conforming({ status: response.status, headers: response.headers, body: await response.json() });
+  };
+
+  // Guarantee: one key's uploads never keep another key's from being served.
+  test("are bounded per key: the next is 429, another key's passes, and the place comes back", async () => {
+    const few = await givenGateway({ config: { server: { uploadsPerKey: 2 } } });
+    onTestFinished(() => few.stop());
+    const { key } = await few.givenKey();
+    const other = await few.givenKey();
+    const two = [await begun(few, key), await begun(few, key)];
+    await until(async () => (await underWay(few)) === 2, "two uploads to be under way");
+    const refused = await whole(few, key);
+    expect(refused).toMatchObject({ status: 429, body: { code: 2007, retryAfter: 1 } });
+    expect((await whole(few, other.key)).status).toBe(200);
+    expect(await Promise.all(two.map((upload) => upload.finish()))).toEqual([200, 200]);
+    expect((await whole(few, key)).status).toBe(200);
+  });
+
+  test("are bounded in total: the next is 503 overloaded, whoever sends it", async () => {
+    const few = await givenGateway({
+      config: { server: { uploadsPerKey: 1 }, upstream: { uploadConnections: 1 } },
+    });
+    onTestFinished(() => few.stop());
+    const { key } = await few.givenKey();
+    const other = await few.givenKey();
+    const one = await begun(few, key);
+    await until(async () => (await underWay(few)) === 1, "the upload to be under way");
+    expect(await whole(few, other.key)).toMatchObject({ status: 503, body: { code: 503, retryAfter: 1 } });
+    expect(await one.finish()).toBe(200);
+    expect((await whole(few, other.key)).status).toBe(200);
   });
 });

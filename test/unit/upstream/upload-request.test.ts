@@ -1,4 +1,5 @@
 import http from "node:http";
+import net from "node:net";
 import { afterEach, expect, onTestFinished, test } from "vitest";
 import { openUpload } from "../../../src/upstream/upload-request.ts";
 import { closeStage, givenRawUpstream, givenUpstream, until } from "./upload-stage.ts";
@@ -11,7 +12,9 @@ function open(url: string) {
   const failures: string[] = [];
   const target = { url: new URL(url), agent, apiKey: undefined, connectTimeoutMs: 2_000 };
   const events = { answer: () => {}, failed: (detail: string) => void failures.push(detail) };
-  return { upload: openUpload(target, "image/png", {}, events), failures };
+  const req = Object.assign(new http.IncomingMessage(new net.Socket()), { method: "POST" });
+  const client = { req, res: new http.ServerResponse(req) };
+  return { upload: openUpload(client, target, "image/png", {}, events), failures };
 }
 
 /** Bytes whose memory is theirs alone. */

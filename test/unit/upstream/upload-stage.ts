@@ -141,6 +141,7 @@ export async function givenGateway(url: string, overrides: Partial<UploadOptions
     headersTimeoutMs: 5_000,
     totalTimeoutMs: 10_000,
     idleTimeoutMs: 5_000,
+    minBytesPerSecond: 0,
     connections: 4,
     keepAliveTimeoutMs: 4_000,
     ...overrides,
@@ -152,7 +153,7 @@ export async function givenGateway(url: string, overrides: Partial<UploadOptions
   const server = http.createServer(async (req, res) => {
     requests.push(req);
     const before = listenersOf(req);
-    const outcome = await tunnel.send(req, "req-1", { beforeRead: () => reads++ });
+    const outcome = await tunnel.send({ req, res }, "req-1", { beforeRead: () => reads++ });
     if (listenersOf(req) !== before) leaks.push(`${outcome.outcome}: ${before} became ${listenersOf(req)}`);
     if (req.readableFlowing && !req.readableEnded && !req.destroyed)
       leaks.push(`${outcome.outcome}: the body still flows`);

@@ -19,6 +19,8 @@ afterEach(closeStage);
 
 const small = imageForm(tinyImage("image/png"));
 const large = imageForm(imageOfSize("image/png", 8_000_000));
+/** Enough to open a connection upstream. */
+const opening = imageForm(imageOfSize("image/png", 100_000));
 const success = JSON.stringify(UPLOADED);
 
 /** An upstream that says `reply` once it has read so much, then does `after`. */
@@ -68,7 +70,7 @@ describe("an upstream that answers before the form is complete", () => {
     const gateway = await givenGateway(upstream.url);
     const outcome = gateway.nextOutcome();
     const req = openPost(gateway);
-    req.write(small.subarray(0, -40)); // The client does not go on before it has its answer.
+    req.write(opening.subarray(0, -40)); // The client does not go on before it has its answer.
     expect(await outcome).toMatchObject(expected);
     await until(() => upstream.sockets() === 0);
     req.destroy();
@@ -242,6 +244,22 @@ describe("an upstream that hangs", () => {
     const gateway = await givenGateway(upstream.url.replace("http:", "https:"), { connectTimeoutMs: 60 });
     expect(await post(gateway, small)).toEqual({ outcome: "upstream_failed", detail: "connect timeout" });
   });
+});
+
+// Guarantee: a client that hardly sends takes none of the connections that others need.
+test("an upload opens a connection upstream once 64 KiB of its file are there, or its end", async () => {
+  const upstream = await givenUpstream();
+  const gateway = await givenGateway(upstream.url);
+  const slow = openPost(gateway);
+  slow.write(opening.subarray(0, 60_000));
+  await until(() => gateway.reads() === 1);
+  // A whole upload after it: what the first one would have opened would be there by now.
+  expect((await post(gateway, small)).outcome).toBe("answered");
+  expect(upstream.opened()).toBe(1);
+  const outcome = gateway.nextOutcome();
+  slow.end(opening.subarray(60_000));
+  expect((await outcome).outcome).toBe("answered");
+  expect(upstream.received.map(({ complete }) => complete)).toEqual([true, true]);
 });
 
 test("a connection that the connect timeout watched is left alone once it stands", async () => {

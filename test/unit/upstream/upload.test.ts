@@ -232,6 +232,19 @@ describe("a slow client", () => {
     expect(upstream.received.every(({ complete }) => !complete)).toBe(true);
   });
 
+  test("that sends less than the minimum rate is refused with 408, however steadily it sends", async () => {
+    const upstream = await givenUpstream();
+    const gateway = await givenGateway(upstream.url, { idleTimeoutMs: 200, minBytesPerSecond: 10_000 });
+    const outcome = gateway.nextOutcome();
+    const req = openPost(gateway);
+    const drip = setInterval(() => req.write("x"), 20);
+    onTestFinished(() => clearInterval(drip));
+    req.write(imageForm(png).subarray(0, -40));
+    expect(await outcome).toMatchObject({ outcome: "refused", refusal: { name: "request_timeout" } });
+    expect(upstream.opened()).toBe(0);
+    req.destroy();
+  });
+
   test("that never pauses too long may take its time", async () => {
     const upstream = await givenUpstream();
     const gateway = await givenGateway(upstream.url, { idleTimeoutMs: 400 });
@@ -257,7 +270,7 @@ describe("a slow client", () => {
       passed.push(done);
     };
     const refused = new Promise<Refusal>((resolve) => {
-      const body = readUpload(req, BOUNDARY, 50, {
+      const body = readUpload(req, BOUNDARY, { idleTimeoutMs: 50, minBytesPerSecond: 0 }, {
         image: () =>
           sinkInto(new Writable({ highWaterMark: 1, write: (_chunk, _encoding, done) => pass(done) })),
         whole: () => {},
@@ -334,10 +347,10 @@ describe("a client that goes away", () => {
     const upstream = await givenUpstream();
     const { tunnel, ...gateway } = await givenGateway(upstream.url);
     const outcome = new Promise((resolve) => {
-      const late = http.createServer((req) =>
+      const late = http.createServer((req, res) =>
         req.on("close", async () => {
           late.close();
-          resolve(await tunnel.send(req, "req-1", { beforeRead: () => expect.unreachable() }));
+          resolve(await tunnel.send({ req, res }, "req-1", { beforeRead: () => expect.unreachable() }));
         }),
       );
       late.listen(0, "127.0.0.1", () => {
@@ -435,5 +448,6 @@ test("a request id that cannot be sent is thrown before anything is read", async
   const beforeRead = () => expect.unreachable();
   const headers = { "content-type": "multipart/form-data; boundary=a" };
   const req = { headers, destroyed: true } as IncomingMessage;
-  await expect(tunnel.send(req, "a\r\nb", { beforeRead })).rejects.toThrow(TypeError);
+  const res = new http.ServerResponse(new http.IncomingMessage(new net.Socket()));
+  await expect(tunnel.send({ req, res }, "a\r\nb", { beforeRead })).rejects.toThrow(TypeError);
 });
