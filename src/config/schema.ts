@@ -135,7 +135,12 @@ const upstream = section("The video generation service behind the gateway.", {
     "10m",
     "How long an idle connection to the upstream is kept. Must be shorter than the upstream's own idle timeout.",
   ),
-  upload_connections: integer(128, 1, 65_535, "Uploads under way in this process, and their sockets, at most."),
+  upload_connections: integer(
+    128,
+    1,
+    65_535,
+    "Uploads under way in this process, and their sockets, at most.",
+  ),
   idempotency_key: Type.Boolean({
     default: false,
     description:

@@ -44,7 +44,10 @@ const UPLOADS_REFUSED = {
     text: "Too many uploads at a time; wait for one to finish",
     retryAfterSeconds: UPLOADS_WAIT_SECONDS,
   }),
-  total_limit: refuse("overloaded", { retryAfterSeconds: UPLOADS_WAIT_SECONDS, detail: "upload_connections" }),
+  total_limit: refuse("overloaded", {
+    retryAfterSeconds: UPLOADS_WAIT_SECONDS,
+    detail: "upload_connections",
+  }),
 } as const;
 
 async function stream(call: Call): Promise<Answer | undefined> {

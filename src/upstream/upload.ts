@@ -5,7 +5,12 @@ import type { Carried } from "../telemetry/trace.ts";
 import { interpretAnswer, type UploadOutcome, type UpstreamAnswer } from "./upload-answer.ts";
 import { readUpload } from "./upload-body.ts";
 import { formBoundary } from "./upload-form.ts";
-import { openUpload, type UploadClient, type UpstreamRequest, type UpstreamTarget } from "./upload-request.ts";
+import {
+  openUpload,
+  type UploadClient,
+  type UpstreamRequest,
+  type UpstreamTarget,
+} from "./upload-request.ts";
 
 export type { UploadOutcome } from "./upload-answer.ts";
 

@@ -270,17 +270,22 @@ describe("a slow client", () => {
       passed.push(done);
     };
     const refused = new Promise<Refusal>((resolve) => {
-      const body = readUpload(req, BOUNDARY, { idleTimeoutMs: 50, minBytesPerSecond: 0 }, {
-        image: () =>
-          sinkInto(new Writable({ highWaterMark: 1, write: (_chunk, _encoding, done) => pass(done) })),
-        whole: () => {},
-        gone: () => {},
-        refused: (refusal) => {
-          refusals++;
-          body.stop();
-          resolve(refusal);
+      const body = readUpload(
+        req,
+        BOUNDARY,
+        { idleTimeoutMs: 50, minBytesPerSecond: 0 },
+        {
+          image: () =>
+            sinkInto(new Writable({ highWaterMark: 1, write: (_chunk, _encoding, done) => pass(done) })),
+          whole: () => {},
+          gone: () => {},
+          refused: (refusal) => {
+            refusals++;
+            body.stop();
+            resolve(refusal);
+          },
         },
-      });
+      );
     });
     const form = imageForm(imageOfSize("image/png", 500_000));
     for (let at = 0; !req.isPaused(); at += 50_000) {
