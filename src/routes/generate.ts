@@ -196,7 +196,9 @@ function settle(call: Call, generation: Generation, outcome: GenerationOutcome):
 
 async function giveBack(call: Call, generation: Generation, outcome: DefiniteNo): Promise<Answer> {
   const { gateway, config, exchange } = call;
-  const state = await storeStep(call, "VOID", gateway.store.giveBack(generation, config.tiers));
+  // The gateway's own refusal consumes nothing, not even a place in the window.
+  const reason = outcome.outcome === "overloaded" ? "unsent" : "refused";
+  const state = await storeStep(call, "VOID", gateway.store.giveBack(generation, config.tiers, reason));
   exchange.state = state ?? exchange.state;
   return answer(call, definiteNo(call, outcome));
 }

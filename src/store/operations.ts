@@ -112,8 +112,15 @@ export interface Store {
   countAdmission(tier: string, outcome: Admission["outcome"], tiers: Tiers): void;
   /** Charges a held generation for the task it got. Undefined: the store is away and will be told later. */
   bind(generation: Generation, task: NewTask, tiers: Tiers): Promise<Binding | undefined>;
-  /** Takes a hold back after a definite refusal. Undefined: the store is away and will be told later. */
-  giveBack(generation: Generation, tiers: Tiers): Promise<LimitState | undefined>;
+  /**
+   * Takes a hold back after a definite refusal, or, `unsent`, of a request that never went upstream: then the window entry
+   * comes back, too. Undefined: the store is away and will be told later.
+   */
+  giveBack(
+    generation: Generation,
+    tiers: Tiers,
+    reason?: "refused" | "unsent",
+  ): Promise<LimitState | undefined>;
   /**
    * Notes for repeats with its Idempotency-Key that the outcome of a generation is unknown. Best effort: if the store is away,
    * they are told that it is in progress.

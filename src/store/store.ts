@@ -160,8 +160,8 @@ export function createStore(connection: Connection, nowMs?: () => number): Store
       }
     },
 
-    async giveBack(generation, tiers) {
-      const settlement = voiding(generation, "refused", tiers);
+    async giveBack(generation, tiers, reason = "refused") {
+      const settlement = voiding(generation, reason, tiers);
       try {
         const reply = await connection.settle(settlement);
         settlement.settled(reply);

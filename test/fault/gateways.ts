@@ -26,22 +26,37 @@ export interface GatewayProcess extends Target {
 const configFile = (folder: string, sweeps: boolean): string =>
   join(folder, sweeps ? "tollgate.yaml" : "tollgate-without-sweeps.yaml");
 
+/** What differs from one scenario's gateways to another's. */
+export interface GatewaySettings {
+  commandTimeoutMs: number;
+  /** To the upstream, whose answers may then take longer: 2 s for the headers, 4 s in all. */
+  connections?: number | undefined;
+}
+
 /**
  * Writes what the gateways of one folder read, once, before the first of them starts: one that starts while the file
  * is written would find it empty, and run on the defaults.
  * Short timeouts: holds of an unknown outcome end after 0.2 + 1 + 1 + 8 s.
  */
-export function writeGatewayConfigs(folder: string, commandTimeoutMs: number): void {
+export function writeGatewayConfigs(folder: string, settings: GatewaySettings): void {
   for (const sweeps of [true, false]) {
-    writeFileSync(configFile(folder, sweeps), configText(folder, sweeps, commandTimeoutMs));
+    writeFileSync(configFile(folder, sweeps), configText(folder, sweeps, settings));
   }
 }
 
-function configText(folder: string, sweeps: boolean, commandTimeoutMs: number): string {
+function configText(
+  folder: string,
+  sweeps: boolean,
+  { commandTimeoutMs, connections }: GatewaySettings,
+): string {
+  const upstream =
+    connections === undefined
+      ? "headers_timeout: 1s, total_timeout: 1s"
+      : `headers_timeout: 2s, total_timeout: 4s, connections: ${connections}`;
   return `server: { host: 127.0.0.1, port: 0, drain_timeout: 3s }
 admin: { port: 0 }
 store: { journal: ${join(folder, "journal")}, command_timeout: ${commandTimeoutMs}ms, partitions: 4 }
-upstream: { connect_timeout: 200ms, headers_timeout: 1s, total_timeout: 1s }
+upstream: { connect_timeout: 200ms, ${upstream} }
 tasks: { cache: 0s, sweep_interval: ${sweeps ? "250ms" : "1m"}, poll_interval: 1s, sweep_polls_per_second: 1000 }
 `;
 }

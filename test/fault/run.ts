@@ -8,6 +8,7 @@ import { crash } from "./scenarios/crash.ts";
 import { disconnects } from "./scenarios/disconnects.ts";
 import { kills } from "./scenarios/kills.ts";
 import { MODEL_SEQUENCES, runModel } from "./scenarios/model.ts";
+import { overload } from "./scenarios/overload.ts";
 import { redisLink } from "./scenarios/redis-link.ts";
 import type { Scenario } from "./scenarios/scenario.ts";
 import { upstream } from "./scenarios/upstream.ts";
@@ -56,6 +57,7 @@ export const PARTS: readonly Part[] = [
   judged(kills),
   judged(redisLink),
   judged(upstream),
+  judged(overload),
   judged(disconnects),
   judged(window),
   judged(clock),

@@ -68,17 +68,19 @@ interface WorldOptions {
   sweeperApart?: boolean;
   /** Short where timeouts are the point; else so long that a busy machine makes none. */
   commandTimeoutMs?: number;
+  /** To the upstream; few where they are the point. */
+  connections?: number;
 }
 
 /** A Redis of its own behind a fault proxy, an upstream that misbehaves when asked to, and gateways in between. */
 export async function createWorld(
   options: RunOptions,
   slots: number,
-  { sweeperApart = false, commandTimeoutMs = 2000 }: WorldOptions = {},
+  { sweeperApart = false, commandTimeoutMs = 2000, connections }: WorldOptions = {},
 ): Promise<World> {
   const { folder, root, seed, scenario } = options;
   mkdirSync(folder, { recursive: true });
-  writeGatewayConfigs(folder, commandTimeoutMs);
+  writeGatewayConfigs(folder, { commandTimeoutMs, connections });
   const startedMs = Date.now();
   const server: RunningRedis = await startRedis({ dir: `${folder}/redis`, persistent: false });
   if (server.pid === undefined)

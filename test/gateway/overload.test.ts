@@ -69,6 +69,7 @@ test.each([
     expectSound(books);
     expect(tasksMade()).toHaveLength(acceptedCount);
     expect(consumed(books)).toHaveLength(acceptedCount);
+    expect(books.windowEntries, "a refused request keeps no place in the window").toBe(acceptedCount);
     expect({ held: books.held, slots: books.slots.length }).toEqual({ held: 0, slots: acceptedCount });
     expect(await gateway.metric("tollgate_upstream_unknown_outcomes_total")).toEqual([
       "tollgate_upstream_unknown_outcomes_total 0",
