@@ -120,7 +120,7 @@ export function createSweeps(connection: Connection, leaseMs: () => number, nowM
         const [outcome] = await call("collect", keys, [now(), "", requestId, Math.round(retentionMs)]);
         if (outcome === "collected") {
           collected++;
-          if (cluster && taskId) await command((redis) => redis.del(claimName(taskId)));
+          if (cluster && taskId) await call("free", [claimName(taskId)], [now(), "", requestId]);
         }
       }
       return { looked: ids.length, collected };

@@ -6,7 +6,7 @@ import { type RunningRedis, startRedis } from "../../src/sandbox/redis.ts";
 import { grantCredits, issueKey } from "../../src/store/accounts.ts";
 import { type Connection, createClient } from "../../src/store/connection.ts";
 import { verifyLedger } from "../../src/store/ledger.ts";
-import { digestOf } from "../../src/store/names.ts";
+import { claimName, digestOf, keyRef } from "../../src/store/names.ts";
 import { createStore } from "../../src/store/store.ts";
 import {
   createStage,
@@ -110,6 +110,21 @@ test("a task id belongs to one request over all partitions of a cluster, until i
   one.clock.nowMs += RETENTION_MS;
   await one.sweeps.collect(3, 0, 10);
   expect(await two.bind(stranger.generation, taskId)).toBe("bound");
+});
+
+// A collector once deleted the claim that a new request had taken between its two steps.
+test("what is collected gives back its own task id alone, not one that a new request has taken since", async () => {
+  const one = createStage(connection, { partition: 8 });
+  const [stolen, own] = times(2, () => one.request(keyRef(randomId("key"), randomId("acc"), 8)));
+  for (const request of [stolen!, own!]) {
+    await one.bind(request);
+    await one.observe(request, "completed");
+  }
+  await connection.redis.set(claimName(taskOf(stolen!)), "req_of_another");
+  one.clock.nowMs += RETENTION_MS;
+  expect(await one.sweeps.collect(8, 0, 10)).toEqual({ looked: 2, collected: 2 });
+  expect(await connection.redis.get(claimName(taskOf(stolen!)))).toBe("req_of_another");
+  expect(await connection.redis.get(claimName(taskOf(own!)))).toBeNull();
 });
 
 test("what one turn asks for goes out in one call for each partition", async () => {

@@ -335,7 +335,6 @@ export const MUTANTS: readonly Mutant[] = [
     '"LREM", window, 0, admitted_at',
   ),
   without("the Idempotency-Key stays taken", "void", '    redis.call("DEL", KEYS[8])\n'),
-  mutant("the key of another's retry is freed", "void", "if first[1] == request_id then", "if first[1] then"),
   mutant("a hold that ended by itself is as good as refused", "void", 'reason == "due" or reason', "reason"),
   mutant("a refused retry forgets the first", "void", "tonumber(first[2] or 0), is_unknown", "0, is_unknown"),
   mutant("a refusal may yet be bound", "void", "is_unknown and tonumber", "tonumber"),

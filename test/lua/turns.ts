@@ -16,6 +16,7 @@ const saidOf = (request: number, status: Said): Asking => ({
 const said = (status: Said): Command => saidOf(0, status);
 const together = (commands: Asking[], spoilt?: number): Command => ({ kind: "together", commands, spoilt });
 const settled = (key: number): Command[] => [submit(key), voided("refused")];
+const completed = (key: number): Command[] => [submit(key), bound, said("completed"), wait(61 * SECOND)];
 const admitted = (idempotency: number): Asking => ({
   kind: "submit",
   key: 0,
@@ -119,12 +120,19 @@ const RARE_TURNS: Command[][] = [
     { kind: "bind", request: 2, task: "own" },
   ],
   [keptLong(admitted(0)), voided("refused"), admitted(0), bound],
-  // Late on the day of its admission, and on the next.
-  [...settled(0), bound, submit(0), submit(0), submit(0), submit(0), submit(0)],
-  [...settled(0), wait(13 * HOUR), submit(0), { kind: "bind", request: 1, task: "own" }],
+  // Late on the day of its admission, it counts there; on another day it does not.
+  [...settled(0), bound, said("completed"), ...[1, 2, 3, 4].flatMap(() => completed(0)), submit(0)],
+  [
+    ...settled(0),
+    wait(13 * HOUR),
+    ...completed(0),
+    { kind: "bind", request: 1, task: "own" },
+    ...[1, 2, 3, 4].flatMap(() => completed(0)),
+    submit(0),
+  ],
   // Nobody knows how the first ended; then it is bound, or its hold ends.
   [
-    admitted(0),
+    keptLong(admitted(0)),
     { kind: "unclear", request: 0, outcome: "timed_out" },
     admitted(0),
     wait(60 * SECOND),
@@ -170,6 +178,15 @@ const RARE_TURNS: Command[][] = [
     wait(SECOND),
     said("completed"),
     said("completed"),
+  ],
+  [
+    submit(0),
+    bound,
+    said("completed"),
+    submit(0),
+    { kind: "bind", request: 0, task: "another's" },
+    wait(SECOND),
+    saidOf(0, "completed"),
   ],
   // The clock steps back over all of the window, and over midnight.
   [

@@ -1,0 +1,13 @@
+#!lua flags=allow-oom
+-- FREE: on a Redis Cluster, gives a task id back once its request is forgotten. COLLECT cannot reach the claim, and a new
+-- request may have taken it since: only the one that owns it gives it back.
+--
+-- KEYS  1 claim (string: request id)
+-- ARGV  1 now (ms or empty)  2 tiers (unused)  3 request id
+-- RETURNS outcome, now
+--   freed
+--   kept    free already, or another request's by now; nothing happens
+local now = store_now()
+if redis.call("GET", KEYS[1]) ~= ARGV[3] then return { "kept", now } end
+redis.call("DEL", KEYS[1])
+return { "freed", now }
