@@ -6,8 +6,9 @@ import { setTimeout as delay } from "node:timers/promises";
 import { type Config, ConfigError, type Loaded, readConfig, redact, requireLoaded } from "./config/config.ts";
 import { derived } from "./config/derived.ts";
 import { createLiveConfig, type LiveConfig } from "./config/live.ts";
-import { clientAddress } from "./http/address.ts";
+import { clientAddress, trustedProxies } from "./http/address.ts";
 import { createAuthenticator } from "./http/authenticate.ts";
+import { createBodyBudget } from "./http/body-budget.ts";
 import { createListener } from "./http/listener.ts";
 import { readLive, SAMPLE_EVERY_MS } from "./routes/console/live.ts";
 import { createSeenTasks, type Gateway } from "./routes/gateway.ts";
@@ -94,7 +95,10 @@ export async function startGateway(loaded: Loaded, log: Logger, role: Role = ALO
   );
   const addresses = derived(
     (config) => config.server.trustProxy,
-    (config) => clientAddress(config.server.trustProxy),
+    ({ server: { trustProxy } }) => ({
+      client: clientAddress(trustProxy),
+      isProxy: trustedProxies(trustProxy),
+    }),
   );
   const tracing = await openTracing(live.config, log, (reason, spans) =>
     metrics.spansDropped.inc({ reason }, spans),
@@ -118,7 +122,11 @@ export async function startGateway(loaded: Loaded, log: Logger, role: Role = ALO
       lookup: store.lookup,
       unknownPerMinute: () => live.config().server.unknownKeysPerMinute,
     }),
-    clientAddress: (peer, forwardedFor) => addresses(live.config())(peer, forwardedFor),
+    clientAddress: (peer, forwardedFor) => addresses(live.config()).client(peer, forwardedFor),
+    bodies: createBodyBudget(
+      () => live.config().server.maxBodyBytesInFlight,
+      (bound) => metrics.overloads.inc({ bound }),
+    ),
     refusedKeys: createRefusedKeys(),
     utilityRate: createUtilityRate(),
     goodKeys: new WeakSet(),
@@ -130,16 +138,29 @@ export async function startGateway(loaded: Loaded, log: Logger, role: Role = ALO
     log,
     draining: () => draining,
   };
-  const { serve, refuseBroken, idle } = createServe(gateway, (res) => listener.owesMore(res));
+  const { serve, refuseBroken, idle } = createServe(gateway, {
+    owesMore: (res) => listener.owesMore(res),
+    answered: (exchange, bytes) => listener.answered(exchange, bytes),
+  });
   const listener = createListener({
     ...config.server,
     serve,
     refuseBroken,
+    limits: () => live.config().server,
+    peer({ remoteAddress }) {
+      const { client, isProxy } = addresses(live.config());
+      return { address: client(remoteAddress, undefined), trusted: isProxy(remoteAddress) };
+    },
+    ended: (bound) => metrics.overloads.inc({ bound }),
     parseRefused(refused, requestId) {
       metrics.requests.inc({ route: "none", status: refused.status, outcome: refused.name });
       const level = refused.status >= 500 ? "warn" : "info";
       log[level]({ request_id: requestId, status: refused.status, outcome: refused.name });
     },
+  });
+  listener.on("connection", (socket) => {
+    metrics.connections.inc();
+    socket.once("close", () => metrics.connections.dec());
   });
   const setLevel = (level: string): void => {
     log.level = level;

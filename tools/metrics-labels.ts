@@ -4,7 +4,7 @@ import { ROUTE_TEMPLATES } from "../src/http/router.ts";
 import type { Admission, Observed } from "../src/store/operations.ts";
 import { VERBS } from "../src/store/scripts.ts";
 import { AGES, OPEN_STATES } from "../src/store/survey.ts";
-import { SETTLEMENTS, STORE_FAILURES } from "../src/telemetry/metrics.ts";
+import { OVERLOADS, SETTLEMENTS, STORE_FAILURES } from "../src/telemetry/metrics.ts";
 import { GATE_REFUSALS } from "../src/upstream/gate.ts";
 import type { UploadOutcome } from "../src/upstream/upload-answer.ts";
 import type { GenerationOutcome, PollOutcome } from "../src/upstream/upstream.ts";
@@ -89,6 +89,7 @@ const SETS: Readonly<Record<string, LabelSet>> = {
   reason: { values: STORE_FAILURES },
   state: { values: OPEN_STATES },
   age: { values: AGES.map(([name]) => name) },
+  bound: { values: OVERLOADS },
   version: "one",
   hash: "one",
   "tollgate_spans_dropped_total{reason}": { values: ["queue_full", "export_failed"] },

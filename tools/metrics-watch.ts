@@ -5,6 +5,9 @@ export const WATCH: Readonly<Record<string, string>> = {
     'share of `status=~"5.."`, but for 505: `TollgateErrorBudgetBurn`; `internal` above 0: `TollgateInternalErrors`',
   tollgate_request_duration_seconds: 'p99 of `class="2xx"` by route; most of a generation is the generator',
   tollgate_requests_in_flight: "rises without end: the generator or the store hangs",
+  tollgate_overload_total:
+    "`requests_in_flight`, `body_bytes`, `connections`: `TollgateOverloaded`; the others are about one client each",
+  tollgate_connections: "near `server.max_connections`: add a gateway, or look who holds them",
   tollgate_upstream_duration_seconds:
     "`unreachable`, `failed`, `unclear`, `timed_out`, `misrouted`: `TollgateUpstreamFailing`; `rate_limited`: `TollgateUpstreamRateLimited`",
   tollgate_upstream_waiting_requests: "above 0 for long: `TollgateUpstreamQueueing`",

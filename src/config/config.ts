@@ -8,6 +8,7 @@ import { type FileReader, fromDisk, placed, readYaml, type YamlFile } from "./do
 import { adminTokenRule, apiKeyRule, applyOverrides, type Environment, variable } from "./environment.ts";
 import { loadPrices } from "./prices.ts";
 import { ConfigError, type ConfigProblem, ENVIRONMENT } from "./problems.ts";
+import { processLimits } from "./process-bounds.ts";
 import { ConfigSchema, type Settings } from "./schema.ts";
 import { type Config, type Extras, toConfig } from "./snapshot.ts";
 import { type BrokenRule, isPlainObject, validate } from "./validate.ts";
@@ -122,7 +123,14 @@ function readSettings(
   if (checked.value === undefined || prices === undefined || problems.length > 0) {
     return { problems: new ConfigError(problems).problems };
   }
-  const extras = { apiKey, adminToken, prices, pricesFile, cores: availableParallelism() };
+  const extras = {
+    apiKey,
+    adminToken,
+    prices,
+    pricesFile,
+    cores: availableParallelism(),
+    process: processLimits(),
+  };
   const config = toConfig(checked.value, extras);
   return { valid: { config, settings: inSchemaOrder(checked.value), extras, origins }, problems };
 }

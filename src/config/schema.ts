@@ -17,6 +17,20 @@ import {
 
 const port = (initial: number, description: string) => integer(initial, 0, 65_535, description);
 
+/** A bound that the process finds itself, from its memory and its limit of open files, unless it is given. */
+const bound = (least: number, most: number, description: string) =>
+  Type.Union(
+    [
+      Type.Integer({
+        minimum: least,
+        maximum: most,
+        "x-expects": `a whole number from ${least} to ${most}, or auto`,
+      }),
+      Type.Literal("auto"),
+    ],
+    { default: "auto", description },
+  );
+
 const server = section("The public listener.", {
   host: text("0.0.0.0", hostRule, "Address to listen on."),
   port: port(8080, "Port to listen on; 0 picks a free one."),
@@ -44,6 +58,19 @@ const server = section("The public listener.", {
   ),
   uploads_per_key: integer(16, 1, 10_000, "Uploads that one key may have under way in this process."),
   keep_alive_timeout: duration("65s", "100ms", "1h", "How long an idle client connection is kept."),
+  write_timeout: duration("30s", "100ms", "10m", "How long a client may leave its answer unread."),
+  max_connections: bound(1, 1_000_000, "Client connections at a time."),
+  max_connections_per_address: bound(
+    1,
+    1_000_000,
+    "Client connections of one address, or IPv6 /64, at a time; those in trust_proxy are exempt.",
+  ),
+  max_requests_in_flight: bound(1, 1_000_000, "Requests that are worked on at a time."),
+  max_body_bytes_in_flight: bound(
+    1_048_576,
+    1_000_000_000_000,
+    "Bytes of unfinished JSON bodies that are held at a time; one key gets a quarter.",
+  ),
   drain_delay: duration(
     "1s",
     "0s",

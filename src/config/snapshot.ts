@@ -1,6 +1,7 @@
 import type { TierLimits, Tiers } from "../core/limits.ts";
 import type { PriceTable } from "../core/prices.ts";
 import { durationMs, withoutSlash } from "./kinds.ts";
+import { type ProcessLimits, processBounds } from "./process-bounds.ts";
 import type { Settings } from "./schema.ts";
 
 /** One frozen configuration; a request keeps the one it began with. Times are milliseconds. */
@@ -23,6 +24,15 @@ export interface Config {
     /** Under way at a time in this process. */
     readonly uploadsPerKey: number;
     readonly keepAliveTimeoutMs: number;
+    /** For a client to take its answer. */
+    readonly writeTimeoutMs: number;
+    /** The limits that follow are those of one process. */
+    readonly maxConnections: number;
+    readonly maxConnectionsPerAddress: number;
+    readonly maxRequestsInFlight: number;
+    readonly maxBodyBytesInFlight: number;
+    /** Bytes of answers that clients have not taken. */
+    readonly maxUnreadBytes: number;
     /** After SIGTERM: readiness is red, but new requests are still taken. */
     readonly drainDelayMs: number;
     /** After that, for requests under way. */
@@ -108,18 +118,21 @@ export interface Extras {
   readonly adminToken: string | undefined;
   readonly prices: PriceTable;
   readonly pricesFile: string;
-  /** Of this machine, for `server.workers: auto`. */
+  /** For `server.workers: auto`. */
   readonly cores: number;
+  /** For the bounds that are `auto`. */
+  readonly process: ProcessLimits;
 }
 
 /** Puts valid settings into the form that the code reads: units in names, milliseconds, frozen to the bottom. */
 export function toConfig(settings: Settings, extra: Extras): Config {
   const { server, store, upstream, tasks } = settings;
+  const workers = server.workers === "auto" ? extra.cores : server.workers;
   return deepFreeze({
     server: {
       host: server.host,
       port: server.port,
-      workers: server.workers === "auto" ? extra.cores : server.workers,
+      workers,
       trustProxy: server.trust_proxy,
       maxHeaderLines: server.max_header_lines,
       headersTimeoutMs: ms(server.headers_timeout),
@@ -128,6 +141,11 @@ export function toConfig(settings: Settings, extra: Extras): Config {
       uploadMinBytesPerSecond: server.upload_min_bytes_per_second,
       uploadsPerKey: server.uploads_per_key,
       keepAliveTimeoutMs: ms(server.keep_alive_timeout),
+      writeTimeoutMs: ms(server.write_timeout),
+      ...processBounds(
+        { ...server, workers, upstreamConnections: upstreamConnections(upstream) },
+        extra.process,
+      ),
       drainDelayMs: ms(server.drain_delay),
       drainTimeoutMs: ms(server.drain_timeout),
       unknownKeysPerMinute: server.unknown_keys_per_minute,
@@ -178,6 +196,10 @@ export function toConfig(settings: Settings, extra: Extras): Config {
     },
   });
 }
+
+/** Generations and uploads have as many connections each, and polls their own. */
+const upstreamConnections = (upstream: Settings["upstream"]): number =>
+  2 * upstream.connections + upstream.poll_connections;
 
 /** A copy for logs and `config check`: no secret in it. */
 export function redact(config: Config): Config {

@@ -3,12 +3,8 @@ import { BlockList, isIP } from "node:net";
 /** Answers which address a request came from. */
 export type ClientAddress = (peer: string | undefined, forwardedFor: string | undefined) => string;
 
-/**
- * Reads X-Forwarded-For from the right for as long as each hop is trusted; the first one that is not is the client.
- * An IPv6 client counts by its /64, the smallest block that one customer is given.
- * @param trusted addresses or CIDR ranges whose X-Forwarded-For counts (`server.trust_proxy`)
- */
-export function clientAddress(trusted: readonly string[]): ClientAddress {
+/** Whether an address is one of these addresses or CIDR ranges (`server.trust_proxy`). */
+export function trustedProxies(trusted: readonly string[]): (address: string | undefined) => boolean {
   const proxies = new BlockList();
   for (const range of trusted) {
     const [address = "", bits] = range.split("/");
@@ -16,8 +12,20 @@ export function clientAddress(trusted: readonly string[]): ClientAddress {
     if (bits === undefined) proxies.addAddress(address, family);
     else proxies.addSubnet(address, Number(bits), family);
   }
-  const isTrusted = (address: string): boolean =>
-    isIP(address) !== 0 && proxies.check(address, isIP(address) === 6 ? "ipv6" : "ipv4");
+  return (given) => {
+    if (trusted.length === 0) return false;
+    const address = plain(given ?? "");
+    return isIP(address) !== 0 && proxies.check(address, isIP(address) === 6 ? "ipv6" : "ipv4");
+  };
+}
+
+/**
+ * Reads X-Forwarded-For from the right for as long as each hop is trusted; the first one that is not is the client.
+ * An IPv6 client counts by its /64, the smallest block that one customer is given.
+ * @param trusted addresses or CIDR ranges whose X-Forwarded-For counts (`server.trust_proxy`)
+ */
+export function clientAddress(trusted: readonly string[]): ClientAddress {
+  const isTrusted = trustedProxies(trusted);
 
   return (peer, forwardedFor) => {
     let client = plain(peer ?? "");

@@ -2,6 +2,7 @@ import type { IncomingMessage } from "node:http";
 import { type Refusal, refuse } from "../core/errors.ts";
 import { parseJsonBytes } from "../core/json.ts";
 import { JSON_BODY_BYTES_MAX } from "../core/request-limits.ts";
+import type { BodyBudget } from "./body-budget.ts";
 import type { RequestHead } from "./protocol.ts";
 
 /** How much of a refused body is read on, so that a client that is still sending sees its answer. */
@@ -45,6 +46,12 @@ const tooLarge = (): Refusal =>
 const badBody = (message: string): Refusal =>
   refuse("invalid_request", { text: `Invalid request: ${message}`, details: [{ path: "", message }] });
 
+/** Where the memory of a body that comes in pieces is counted. */
+export interface BodyOwner {
+  budget: BodyBudget;
+  keyId: string;
+}
+
 /**
  * Reads and parses a JSON body, at most 256 KiB in at most `timeoutMs` in all. Always settles; after a refusal the
  * rest of the body is still unread (see `drainBody`).
@@ -54,6 +61,7 @@ export async function readJson(
   req: IncomingMessage,
   contentLength: number | undefined,
   timeoutMs: number,
+  owner: BodyOwner,
 ): Promise<BodyResult> {
   // What came with the head, Node's parser hands over once the handler has returned.
   await undefined;
@@ -63,13 +71,17 @@ export async function readJson(
   if (contentLength !== undefined && contentLength > 0 && req.readableLength === contentLength) {
     return parseBytes(req.read() as Buffer);
   }
-  return readPieces(req, timeoutMs);
+  return readPieces(req, contentLength ?? JSON_BODY_BYTES_MAX, timeoutMs, owner);
 }
 
-function readPieces(req: IncomingMessage, timeoutMs: number): Promise<BodyResult> {
+function readPieces(
+  req: IncomingMessage,
+  bytesMax: number,
+  timeoutMs: number,
+  owner: BodyOwner,
+): Promise<BodyResult> {
   return new Promise((resolve) => {
-    const chunks: Buffer[] = [];
-    let bytes = 0;
+    const pieces = new Pieces(bytesMax, owner);
     const timer = setTimeout(
       () => settle({ outcome: "refused", refusal: refuse("request_timeout") }),
       timeoutMs,
@@ -77,24 +89,73 @@ function readPieces(req: IncomingMessage, timeoutMs: number): Promise<BodyResult
     const settle = (result: BodyResult): void => {
       clearTimeout(timer);
       req.off("data", take).off("end", parse).off("close", gone);
+      pieces.release();
       if (!req.complete) req.pause();
       resolve(result);
     };
     const take = (chunk: Buffer): void => {
-      bytes += chunk.length;
-      if (bytes > JSON_BODY_BYTES_MAX) settle({ outcome: "refused", refusal: tooLarge() });
-      else if (chunks.push(chunk) > BODY_CHUNKS_MAX)
-        settle({
-          outcome: "refused",
-          refusal: badBody(`the body comes in more than ${BODY_CHUNKS_MAX} pieces`),
-        });
+      const refusal = pieces.add(chunk);
+      if (refusal) settle({ outcome: "refused", refusal });
     };
-    const parse = (): void => settle(parseBytes(Buffer.concat(chunks)));
+    const parse = (): void => settle(parseBytes(pieces.bytes()));
     const gone = (): void => settle({ outcome: "client_gone" });
     req.on("data", take).on("end", parse).on("close", gone);
     // Stays: an `error` without a listener would end the process. A `close` follows it.
     req.on("error", ignore);
   });
+}
+
+const PIECES_BYTES_MIN = 4096;
+
+/** A body under way. Its pieces are copied together as they come: as objects, small ones take far more than their bytes. */
+class Pieces {
+  readonly #bytesMax: number;
+  readonly #owner: BodyOwner;
+  #held = Buffer.alloc(0);
+  #length = 0;
+  #count = 0;
+
+  constructor(bytesMax: number, owner: BodyOwner) {
+    this.#bytesMax = bytesMax;
+    this.#owner = owner;
+  }
+
+  /** @returns the refusal of a body that is too large or in too many pieces, or for which there is no memory */
+  add(chunk: Buffer): Refusal | undefined {
+    const length = this.#length + chunk.length;
+    if (length > JSON_BODY_BYTES_MAX) return tooLarge();
+    if (++this.#count > BODY_CHUNKS_MAX) {
+      return badBody(`the body comes in more than ${BODY_CHUNKS_MAX} pieces`);
+    }
+    const refusal = length > this.#held.length ? this.#grow(length) : undefined;
+    if (refusal) return refusal;
+    chunk.copy(this.#held, this.#length);
+    this.#length = length;
+    return undefined;
+  }
+
+  bytes(): Buffer {
+    return this.#held.subarray(0, this.#length);
+  }
+
+  /** Its memory counts no more. */
+  release(): void {
+    this.#owner.budget.give(this.#owner.keyId, this.#held.length);
+  }
+
+  #grow(needed: number): Refusal | undefined {
+    const roomy = Math.max(2 * this.#held.length, PIECES_BYTES_MIN);
+    const size = Math.max(needed, Math.min(roomy, this.#bytesMax));
+    const bound = this.#owner.budget.take(this.#owner.keyId, size - this.#held.length);
+    if (bound) {
+      const detail = `server.max_body_bytes_in_flight: ${bound} is reached`;
+      return refuse("overloaded", { retryAfterSeconds: 1, detail });
+    }
+    const larger = Buffer.allocUnsafeSlow(size);
+    this.#held.copy(larger, 0, 0, this.#length);
+    this.#held = larger;
+    return undefined;
+  }
 }
 
 const ignore = (): void => undefined;

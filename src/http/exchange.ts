@@ -39,6 +39,8 @@ export interface Exchange {
   degraded?: boolean;
   /** True when the client had gone before its answer could be written. */
   clientGone?: boolean;
+  /** Length of its answer, once that was written. */
+  answerBytes?: number;
   /** The client asked for `100 Continue` and waits for it. */
   expectsContinue: boolean;
   /** Its body turned out to be malformed: this is its answer, written on the bare socket. */

@@ -4,16 +4,34 @@ import { type Answer, commonHeaders, refusal } from "../core/envelope.ts";
 import { type Refusal, refuse } from "../core/errors.ts";
 import { noLimits } from "../core/limits.ts";
 import { HEADERS_BYTES_MAX } from "../core/request-limits.ts";
+import {
+  type ClientConnection,
+  type ClientConnections,
+  type ClientConnectionsOptions,
+  createClientConnections,
+} from "./client-connections.ts";
 import { type Exchange, headersOf, newRequestId } from "./exchange.ts";
 
 interface Timeouts {
   headersTimeoutMs: number;
   keepAliveTimeoutMs: number;
+  writeTimeoutMs: number;
 }
 
-export interface ListenerOptions extends Timeouts {
-  /** Serves one request; must not throw. @returns undefined for one that is dropped */
-  serve(req: IncomingMessage, res: ServerResponse, expectsContinue: boolean): Exchange | undefined;
+export interface ListenerOptions
+  extends Timeouts,
+    Pick<ClientConnectionsOptions, "limits" | "peer" | "ended"> {
+  /**
+   * Serves one request; must not throw.
+   * @param refused its connection came above a limit
+   * @returns undefined for one that is dropped
+   */
+  serve(
+    req: IncomingMessage,
+    res: ServerResponse,
+    expectsContinue: boolean,
+    refused: boolean,
+  ): Exchange | undefined;
   /** The answer of a request whose head is served already, and whose body the parser refused; must not throw. */
   refuseBroken(exchange: Exchange, refused: Refusal): Promise<Answer>;
   /** A request that Node's parser refused, answered on the bare socket. */
@@ -30,6 +48,10 @@ export interface Listener extends Server {
   unflushedAnswers(): number;
   /** Whether the connection of this answer is owed another one behind it. */
   owesMore(res: ServerResponse): boolean;
+  /** An answer of so many bytes was written. */
+  answered(exchange: Exchange, bytes: number): void;
+  /** What is open, waits and is unread now. */
+  counts: ClientConnections["counts"];
   /** Connections that are open already heed them, too. */
   setTimeouts(timeouts: Timeouts): void;
 }
@@ -52,38 +74,29 @@ export function createListener(options: ListenerOptions): Listener {
   });
   // Lines beyond Node's default of 2,000 would vanish, Authorization among them; maxHeaderSize bounds them.
   server.maxHeadersCount = 0;
-  /** Each connection, and its answers that are unfinished or whose requests are; oldest first. */
-  const owed = new Map<Duplex, Owed>();
-  /** Connections that have been served; one that never was may be sending its first request. */
-  const idle = new WeakSet<Duplex>();
-  server.on("connection", (socket) => {
-    owed.set(socket, new Map());
-    socket.once("close", () => owed.delete(socket));
-  });
-  function paid(this: ServerResponse): void {
-    const { socket } = this.req;
-    const forget = (): void => {
-      const answers = owed.get(socket);
-      answers?.delete(this);
-      if (answers?.size === 0) idle.add(socket);
+  // A client may close its sending side behind its last request; Node's types do not name the property.
+  Object.assign(server, { httpAllowHalfOpen: true });
+  server.timeout = options.writeTimeoutMs;
+  const connections = createClientConnections({
+    ...options,
+    start: ({ req, res, expectsContinue }, refused) => options.serve(req, res, expectsContinue, refused),
+    settled({ socket }) {
       // Its last answer may have been written, without `close`, before the drain began.
-      if (answers?.size === 0 && !server.listening) socket.destroySoon();
-    };
-    if (this.req.complete) forget();
-    else this.req.once("close", forget);
-  }
-  const serve = (req: IncomingMessage, res: ServerResponse, expectsContinue: boolean): void => {
-    res.on("close", paid);
-    owed.get(req.socket)?.set(res, options.serve(req, res, expectsContinue));
-  };
-  server.on("request", (req, res) => serve(req, res, false));
-  server.on("checkContinue", (req, res) => serve(req, res, true));
+      if (!server.listening) socket.destroySoon();
+    },
+  });
+  server.on("connection", connections.open);
+  server.on("timeout", connections.timedOut);
+  const arrive = (req: IncomingMessage, res: ServerResponse, expectsContinue: boolean): void =>
+    connections.arrive({ req, res, expectsContinue });
+  server.on("request", (req, res) => arrive(req, res, false));
+  server.on("checkContinue", (req, res) => arrive(req, res, true));
   // An Expect that Node does not understand; refused from its head.
-  server.on("checkExpectation", (req, res) => serve(req, res, false));
+  server.on("checkExpectation", (req, res) => arrive(req, res, false));
   server.on("connect", (_req: IncomingMessage, socket: Duplex) =>
     endBroken(
       socket,
-      owed.get(socket),
+      connections.at(socket)?.answers,
       refuse("invalid_request", { text: "Invalid request: CONNECT is not served here" }),
       options,
     ),
@@ -94,46 +107,53 @@ export function createListener(options: ListenerOptions): Listener {
     if (broken.has(socket)) return;
     broken.add(socket);
     if (error.code === "ECONNRESET" || !socket.writable) socket.destroy();
-    else endBroken(socket, owed.get(socket), parseFault(error), options);
+    else endBroken(socket, connections.at(socket)?.answers, parseFault(error), options);
   });
   return Object.assign(server, {
     // In the place of Node's own, which `close` calls too: that ends connections whose answers are not flushed yet.
     closeIdleConnections(): void {
-      for (const [socket, answers] of owed) {
-        if (answers.size === 0 && idle.has(socket) && socket.writableLength === 0) socket.destroy();
+      // One that was never served may be sending its first request.
+      for (const { socket, answers, used } of connections.all()) {
+        if (answers.size === 0 && used && socket.writableLength === 0) socket.destroy();
       }
     },
     unflushedAnswers(): number {
       let answers = 0;
-      for (const unfinished of owed.values())
+      for (const { answers: unfinished } of connections.all())
         for (const res of unfinished.keys()) if (res.writableEnded && !res.writableFinished) answers++;
       return answers;
     },
     closeQuietConnections(): void {
-      for (const [socket, answers] of owed) if (answers.size === 0) socket.destroy();
+      for (const { socket, answers } of connections.all()) if (answers.size === 0) socket.destroy();
     },
-    owesMore: (res: ServerResponse) => [...(owed.get(res.req.socket)?.keys() ?? [])].at(-1) !== res,
-    setTimeouts({ headersTimeoutMs, keepAliveTimeoutMs }: Timeouts): void {
+    owesMore: connections.owesMore,
+    answered: connections.answered,
+    counts: connections.counts,
+    setTimeouts({ headersTimeoutMs, keepAliveTimeoutMs, writeTimeoutMs }: Timeouts): void {
       server.headersTimeout = headersTimeoutMs;
       server.keepAliveTimeout = keepAliveTimeoutMs;
+      server.timeout = writeTimeoutMs;
     },
   });
 }
 
-/** Answers of one connection, and their exchanges; undefined: dropped. */
-type Owed = Map<ServerResponse, Exchange | undefined>;
-
 /**
  * Answers what the parser could not read, once the whole requests before it have theirs: else a client would take
  * this answer for that of an earlier request, which may have been charged.
- * @param owed answers of the connection that are unfinished, or whose requests are; oldest first
+ * @param open answers of the connection that are unfinished, or whose requests are; oldest first
  */
-function endBroken(socket: Duplex, owed: Owed | undefined, refused: Refusal, options: ListenerOptions): void {
-  const answers = [...(owed?.keys() ?? [])];
+function endBroken(
+  socket: Duplex,
+  open: ClientConnection["answers"] | undefined,
+  refused: Refusal,
+  options: ListenerOptions,
+): void {
+  const answers = [...(open?.keys() ?? [])];
   const before = answers.findLast((res) => res.req.complete && !res.writableFinished);
   const half = answers.find((res) => !res.req.complete);
-  const exchange = half && owed?.get(half);
   const end = (): void => {
+    // One that waited for its turn has begun by now.
+    const exchange = half && open?.get(half);
     // A request refused in the middle of its body has its answer already.
     if (!socket.writable || half?.headersSent) socket.destroy();
     else if (exchange) void endExchange(socket, exchange, refused, options);

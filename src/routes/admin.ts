@@ -1,9 +1,13 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import { Registry } from "prom-client";
 import { openApiText } from "../core/openapi/document.ts";
+import { limitConnections } from "../http/connection-limits.ts";
 import type { Logger } from "../telemetry/log.ts";
 import type { Console } from "./console/console.ts";
 import { LOG_LEVEL_PATH, type LogLevel } from "./log-level.ts";
+
+/** Prometheus, probes and a few browsers need far fewer. */
+const CONNECTIONS_MAX = 64;
 
 /** The admin port: liveness, readiness, metrics, the API description and the operators' console; never public. */
 export function createAdmin(options: {
@@ -59,7 +63,7 @@ export function createAdmin(options: {
     }
   }
 
-  return createServer({ requestTimeout: 10_000 }, (req, res) => {
+  const server = createServer({ requestTimeout: 10_000 }, (req, res) => {
     // A rejection that nobody takes would end the gateway.
     answer(req, res).catch((error: unknown) => {
       options.log.error({ err: error, path: req.url?.split("?")[0] }, "admin: internal fault");
@@ -67,4 +71,6 @@ export function createAdmin(options: {
       else plain(res, 500, "internal fault; the log says more");
     });
   });
+  limitConnections(server, CONNECTIONS_MAX);
+  return server;
 }

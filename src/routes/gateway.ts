@@ -4,6 +4,7 @@ import { retrySeconds } from "../core/envelope.ts";
 import { GatewayError, type Refusal, refuse } from "../core/errors.ts";
 import type { ClientAddress } from "../http/address.ts";
 import type { Authenticator } from "../http/authenticate.ts";
+import type { BodyBudget } from "../http/body-budget.ts";
 import type { Exchange } from "../http/exchange.ts";
 import type { RequestHead } from "../http/protocol.ts";
 import type { KeyRef } from "../store/names.ts";
@@ -30,6 +31,8 @@ export interface Gateway {
   uploadCounts: UploadCounts;
   authenticator: Authenticator<KeyRef>;
   clientAddress: ClientAddress;
+  /** The memory for JSON bodies under way. */
+  bodies: BodyBudget;
   /** Keys whose window was full a moment ago. */
   refusedKeys: RefusedKeys;
   utilityRate: UtilityRate;

@@ -51,7 +51,10 @@ export async function generate(call: Call, endpoint: GenerationEndpoint): Promis
   }
   continueReading(exchange);
   const bodyFromMs = performance.now();
-  const read = await readJson(exchange.req, head.contentLength, config.server.bodyTimeoutMs);
+  const read = await readJson(exchange.req, head.contentLength, config.server.bodyTimeoutMs, {
+    budget: gateway.bodies,
+    keyId: call.key.keyId,
+  });
   exchange.bodyMs = performance.now() - bodyFromMs;
   if (read.outcome === "client_gone") return undefined;
   if (read.outcome === "refused") return deny(call, read.refusal);

@@ -16,6 +16,14 @@ import { generate } from "./generate.ts";
 import { createTaskPolls } from "./tasks.ts";
 import { upload } from "./upload.ts";
 
+/** What the listener is asked and told about the connection of an answer. */
+interface Connections {
+  /** Whether it is owed another answer behind this one. */
+  owesMore(res: ServerResponse): boolean;
+  /** An answer of so many bytes was written. */
+  answered(exchange: Exchange, bytes: number): void;
+}
+
 /** A request that is decided; without an answer its client went away. */
 interface Finished {
   exchange: Exchange;
@@ -23,11 +31,8 @@ interface Finished {
   close: boolean;
 }
 
-/**
- * Serves the public port: every request ends in exactly one answer, one log line and one count.
- * @param owesMore whether the connection of an answer is owed another one behind it
- */
-export function createServe(gateway: Gateway, owesMore: (res: ServerResponse) => boolean) {
+/** Serves the public port: every request ends in exactly one answer, one log line and one count. */
+export function createServe(gateway: Gateway, connections: Connections) {
   const pollTask = createTaskPolls();
   /**
    * Connections that end with an answer already under way: what still comes on one may be smuggled in, and could not
@@ -119,9 +124,10 @@ export function createServe(gateway: Gateway, owesMore: (res: ServerResponse) =>
     return refusal(fault, exchange.shownId);
   }
 
-  async function serve(exchange: Exchange): Promise<void> {
+  /** @param crowded why there is no room for it; undefined: there is */
+  async function serve(exchange: Exchange, crowded: Crowded | undefined): Promise<void> {
     gateway.metrics.inFlight.inc();
-    let close = gateway.draining();
+    let close = gateway.draining() || crowded === "connections";
     let answer: Answer | undefined;
     try {
       const { head, fault: headFault } = readHead(exchange.req, gateway.config().server);
@@ -134,7 +140,8 @@ export function createServe(gateway: Gateway, owesMore: (res: ServerResponse) =>
       // Node loses what came with the end of a request that asks for an upgrade. Decision 0012.
       close ||= headFault !== undefined || head.upgrades;
       if (close) ending.add(exchange.req.socket);
-      answer = await (fault ? refuseHead(exchange, head, fault) : decide(exchange, head));
+      if (crowded) answer = refusal(overloaded(crowded), exchange.shownId);
+      else answer = await (fault ? refuseHead(exchange, head, fault) : decide(exchange, head));
     } catch (error) {
       answer = failure(exchange, error);
     }
@@ -148,13 +155,16 @@ export function createServe(gateway: Gateway, owesMore: (res: ServerResponse) =>
   function mustEnd({ req, res, expectsContinue }: Exchange): boolean {
     // Whether a body that was not asked for will come, nobody can tell.
     if (expectsContinue && !req.complete) return true;
-    return gateway.draining() && !owesMore(res);
+    return gateway.draining() && !connections.owesMore(res);
   }
 
   /** The answers of one turn go out one right after the other: a reader that waits is woken once. Decision 0026. */
   const finish = atTurnEnd<Finished>((finished) => {
     for (const { exchange, answer, close } of finished) {
-      if (answer && !exchange.broken && !respond(exchange, answer, close)) exchange.clientGone = true;
+      if (answer && !exchange.broken) {
+        if (respond(exchange, answer, close)) connections.answered(exchange, answer.body.length);
+        else exchange.clientGone = true;
+      }
       drainBody(exchange.req);
     }
     for (const { exchange, answer } of finished) record(exchange, answer);
@@ -210,13 +220,24 @@ export function createServe(gateway: Gateway, owesMore: (res: ServerResponse) =>
   }
 
   return {
-    /** Serves one request. @returns undefined for one that is dropped, since its connection ends */
-    serve(req: IncomingMessage, res: ServerResponse, expectsContinue: boolean): Exchange | undefined {
+    /**
+     * Serves one request.
+     * @param refused its connection came above a limit
+     * @returns undefined for one that is dropped, since its connection ends
+     */
+    serve(
+      req: IncomingMessage,
+      res: ServerResponse,
+      expectsContinue: boolean,
+      refused: boolean,
+    ): Exchange | undefined {
       res.on("error", ignore);
       if (ending.has(req.socket)) return undefined;
+      const full = underWay >= gateway.config().server.maxRequestsInFlight;
+      if (full) gateway.metrics.overloads.inc({ bound: "requests_in_flight" });
       underWay++;
       const exchange = openExchange(req, res, expectsContinue);
-      void serve(exchange);
+      void serve(exchange, refused ? "connections" : full ? "requests" : undefined);
       return exchange;
     },
     /** Refuses a request in the middle of its body. Its exchange ends when its connection does, or before. */
@@ -243,6 +264,15 @@ function preflightRefusal(to: Route): Refusal {
     ? refuse("method_not_allowed", { text: `Method not allowed: ${text}`, allow: to.allow })
     : refuse("path_not_found", { text: `No such endpoint: ${text}` });
 }
+
+type Crowded = "connections" | "requests";
+
+const overloaded = (crowded: Crowded): Refusal =>
+  refuse("overloaded", { retryAfterSeconds: 1, detail: DETAILS[crowded] });
+const DETAILS: Record<Crowded, string> = {
+  connections: "server.max_connections or server.max_connections_per_address is reached",
+  requests: "server.max_requests_in_flight is reached",
+};
 
 /** Classes of HTTP status, by their first digit. */
 const CLASSES = ["", "1xx", "2xx", "3xx", "4xx", "5xx"];

@@ -19,6 +19,18 @@ export const SETTLEMENTS = [
   "expired",
 ] as const;
 
+/** Why this process refused a request, or ended a connection, to stay within its bounds. */
+export const OVERLOADS = [
+  "requests_in_flight",
+  "body_bytes",
+  "key_body_bytes",
+  "connections",
+  "connections_per_address",
+  "pipelined_requests",
+  "unread_answers",
+  "write_timeout",
+] as const;
+
 /** Why a call to the store failed. */
 export const STORE_FAILURES = ["timeout", "connection", "refused", "open", "overloaded"] as const;
 
@@ -49,6 +61,7 @@ export function createMetrics() {
   return {
     registry,
     ...trafficMetrics(registers),
+    ...overloadMetrics(registers),
     ...moneyMetrics(registers),
     ...storeMetrics(registers),
     ...booksMetrics(registers),
@@ -169,6 +182,25 @@ function trafficMetrics(registers: Registry[]) {
       name: "tollgate_degraded_requests_total",
       help: "Requests let through unmetered and uncharged while the store was unavailable (strategy allow).",
       labelNames: ["route"],
+      registers,
+    }),
+  };
+}
+
+/** How near this process is to its own bounds, and what it turned away. */
+function overloadMetrics(registers: Registry[]) {
+  const overloads = new Counter({
+    name: "tollgate_overload_total",
+    help: "Requests refused and connections ended by this gateway to stay within its own bounds, by bound.",
+    labelNames: ["bound"],
+    registers,
+  });
+  for (const bound of OVERLOADS) overloads.inc({ bound }, 0);
+  return {
+    overloads,
+    connections: new Gauge({
+      name: "tollgate_connections",
+      help: "Client connections now open on the public port.",
       registers,
     }),
   };

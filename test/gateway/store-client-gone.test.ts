@@ -72,20 +72,31 @@ test.each(WAYS)("a client that leaves before its body has changed nothing (%s)",
   expect(await answered("client_gone")).toBe(true);
 });
 
-test.each(WAYS)("a client that leaves while its key is looked up has changed nothing (%s)", async (way) => {
+/** A client sends a whole request, and something happens to its connection while its key is looked up. */
+async function whileLookedUp(happens: (client: RawClient) => void) {
   const key = await stage.givenKey();
   const lookups = stage.proxy.count("get");
   await stage.proxy.steer({ stall: true });
   const client = await begin(key, "whole");
   await until(() => stage.proxy.count("get") > lookups, "the lookup to be on its way");
-  client[way]();
+  happens(client);
   // The connection ends while nobody reads the body yet, and nobody may wait for that body later.
   await client.ended();
-  for (let turn = 0; turn < 3; turn++) await readyz(stage.gateway);
+  for (let tick = 0; tick < 3; tick++) await readyz(stage.gateway);
   await stage.proxy.heal();
   await idle();
+  return key;
+}
+
+test("a client that leaves while its key is looked up has changed nothing (reset)", async () => {
+  const key = await whileLookedUp((client) => client.reset());
   expectUntouched(await readBooks(stage.redis.client, key), 1000);
   expect(sent(stage.gateway)).toHaveLength(0);
+});
+
+// Behind a whole request, its FIN is that of a client that waits for the answer: both look the same from here.
+test("a client that closes behind a whole request has made it: its task is bound, and found again", async () => {
+  await expectBound(await whileLookedUp((client) => client.close()));
 });
 
 test.each(WAYS)("a client that leaves during admission leaves no slot behind (%s)", async (way) => {

@@ -22,15 +22,24 @@ export type Sections = Record<string, Record<string, unknown>>;
 /**
  * Starts `src/main.ts` as its own process, without waiting for anything.
  * @param journal folder that several processes share; one of its own when left out
+ * @param openFiles files and sockets that it may open; as many as we may when left out
  */
-export async function startProgram(env: Record<string, string>, sections: Sections = {}, journal?: string) {
+export async function startProgram(
+  env: Record<string, string>,
+  sections: Sections = {},
+  journal?: string,
+  openFiles?: number,
+) {
   const dir = await mkdtemp(join(tmpdir(), "tollgate-program-"));
   const file = join(dir, "tollgate.yaml");
   const store = { journal: journal ?? join(dir, "journal"), ...sections.store };
   // JSON is YAML too.
   await writeFile(file, JSON.stringify({ ...sections, store }));
   const { PATH = "" } = process.env;
-  const child = await startChild(process.execPath, ["src/main.ts"], {
+  const limited = ["-c", `ulimit -n ${openFiles} && exec "$0" src/main.ts`, process.execPath];
+  const [command, args] =
+    openFiles === undefined ? [process.execPath, ["src/main.ts"]] : (["sh", limited] as const);
+  const child = await startChild(command, args, {
     cwd: ROOT,
     env: { PATH, TOLLGATE_CONFIG: file, ...env },
     stdio: ["ignore", "pipe", "pipe"],
@@ -74,8 +83,9 @@ export async function startGatewayProcess(options: {
   config?: Sections;
   journal?: string;
   env?: Record<string, string>;
+  openFiles?: number;
 }) {
-  const { redisUrl, upstreamUrl, config, journal, env } = options;
+  const { redisUrl, upstreamUrl, config, journal, env, openFiles } = options;
   const program = await startProgram(
     {
       HOST: "127.0.0.1",
@@ -88,6 +98,7 @@ export async function startGatewayProcess(options: {
     },
     config,
     journal,
+    openFiles,
   );
   try {
     const listening = () => program.logs().find((line) => line.msg === "tollgate is listening");

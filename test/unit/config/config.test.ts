@@ -3,6 +3,7 @@ import path from "node:path";
 import { expect, onTestFinished, test } from "vitest";
 import { parse } from "yaml";
 import { ConfigSchema, configPath, loadConfig, redact } from "../../../src/config/config.ts";
+import { processBounds, processLimits } from "../../../src/config/process-bounds.ts";
 import { configOf, errorOf, givenFiles } from "./support.ts";
 
 const SHIPPED = path.resolve("config/tollgate.yaml");
@@ -37,6 +38,18 @@ test("the defaults are those of the design", () => {
       bodyTimeoutMs: 15_000,
       uploadIdleTimeoutMs: 15_000,
       keepAliveTimeoutMs: 65_000,
+      writeTimeoutMs: 30_000,
+      ...processBounds(
+        {
+          max_connections: "auto",
+          max_connections_per_address: "auto",
+          max_requests_in_flight: "auto",
+          max_body_bytes_in_flight: "auto",
+          workers: 1,
+          upstreamConnections: 2 * 256 + 64,
+        },
+        processLimits(),
+      ),
       drainDelayMs: 1_000,
       drainTimeoutMs: 30_000,
       unknownKeysPerMinute: 100,

@@ -15,6 +15,15 @@ test("closing lets a slow client have all answers of its connection, then ends i
   const listener = createListener({
     headersTimeoutMs: 10_000,
     keepAliveTimeoutMs: 10_000,
+    writeTimeoutMs: 10_000,
+    limits: () => ({
+      maxConnections: 10,
+      maxConnectionsPerAddress: 10,
+      maxRequestsInFlight: 10,
+      maxUnreadBytes: 2 * ANSWER_BYTES,
+    }),
+    peer: () => ({ address: "127.0.0.1", trusted: false }),
+    ended: () => undefined,
     serve(_req, res) {
       answers.push(res);
       res.end(answers.length === 1 ? "idle" : "x".repeat(answers.length === 2 ? ANSWER_BYTES : 10));

@@ -1,0 +1,255 @@
+import type { IncomingMessage, ServerResponse } from "node:http";
+import type { Socket } from "node:net";
+import type { Duplex } from "node:stream";
+import { type ConnectionBound, createConnectionLimits, type LimitedConnection } from "./connection-limits.ts";
+import type { Exchange } from "./exchange.ts";
+
+/** Requests of one connection that are worked on at a time. Those behind them wait, and nothing more is read. */
+export const STARTED_MAX = 8;
+/**
+ * Requests that may wait on one connection: Node hands over all that one read brings, which are up to 64 KiB. Clients
+ * that really pipeline send a few.
+ */
+export const WAITING_MAX = 100;
+/** Connections above a limit that are kept for a moment to be answered 503; further ones are closed at once. */
+export const REFUSED_MAX = 64;
+const REFUSED_MS = 1000;
+
+/** Of one process; they may change while it runs. */
+export interface ClientLimits {
+  /** Connections at a time. */
+  maxConnections: number;
+  maxConnectionsPerAddress: number;
+  /** As many requests may also wait for their turn, on all connections together. */
+  maxRequestsInFlight: number;
+  /** Bytes of answers that clients have not taken yet, on all connections together. */
+  maxUnreadBytes: number;
+}
+
+/** Why a connection was refused or ended. */
+export type EndedBy = ConnectionBound | "pipelined_requests" | "unread_answers" | "write_timeout";
+
+/** One request whose head was read. */
+export interface Arrival {
+  req: IncomingMessage;
+  res: ServerResponse;
+  expectsContinue: boolean;
+}
+
+export interface ClientConnection extends LimitedConnection {
+  readonly socket: Socket;
+  /** Answers that are unfinished, or whose requests are; oldest first. Undefined: it waits, or is dropped. */
+  readonly answers: Map<ServerResponse, Exchange | undefined>;
+  /** Requests that have not begun; while there are any, nothing is read. */
+  readonly waiting: Arrival[];
+  /** Of answers that were written and that the client has not taken. */
+  unreadBytes: number;
+  /** It came above a limit: its first request is refused. */
+  refused: boolean;
+  /** A request has come on it. */
+  used: boolean;
+}
+
+export interface ClientConnectionsOptions {
+  limits(): ClientLimits;
+  /** Who is on the other side. */
+  peer(socket: Socket): { address: string; trusted: boolean };
+  /** Begins the work on a request. @returns undefined for one that is dropped */
+  start(arrival: Arrival, refused: boolean): Exchange | undefined;
+  /** A connection was refused or ended because a limit was reached. */
+  ended(by: EndedBy): void;
+  /** All answers of a connection have been taken. */
+  settled(connection: ClientConnection): void;
+}
+
+export type ClientConnections = ReturnType<typeof createClientConnections>;
+
+/**
+ * The connections of the public port, and what each may take: how many there are, how many requests of one are worked
+ * on, wait, and have answers that the client does not read. Decision 0035.
+ */
+export function createClientConnections(options: ClientConnectionsOptions) {
+  const connections = new Map<Duplex, ClientConnection>();
+  const entered = createConnectionLimits<ClientConnection>(() => {
+    const { maxConnections, maxConnectionsPerAddress } = options.limits();
+    return { total: maxConnections, perAddress: maxConnectionsPerAddress };
+  });
+  let refused = 0;
+  let waiting = 0;
+  let unreadBytes = 0;
+  let activity = 0;
+  let looking = false;
+
+  function open(socket: Socket): void {
+    const answers: ClientConnection["answers"] = new Map();
+    const connection: ClientConnection = {
+      ...options.peer(socket),
+      socket,
+      answers,
+      waiting: [],
+      unreadBytes: 0,
+      lastActive: ++activity,
+      refused: false,
+      used: false,
+      isIdle: () => answers.size === 0,
+    };
+    const entry = entered.enter(connection);
+    if (entry.outcome === "refused") {
+      refuse(connection, entry.bound);
+      return;
+    }
+    connections.set(socket, connection);
+    socket.once("close", () => forget(connection));
+    if (entry.outcome === "admitted_instead") {
+      options.ended(entry.bound);
+      drop(entry.of);
+    }
+  }
+
+  /** Keeps it until its first request is answered 503, for a moment and for a few only. */
+  function refuse(connection: ClientConnection, bound: ConnectionBound): void {
+    const { socket } = connection;
+    options.ended(bound);
+    if (refused >= REFUSED_MAX) {
+      socket.destroy();
+      return;
+    }
+    refused++;
+    connection.refused = true;
+    connections.set(socket, connection);
+    const timer = setTimeout(() => socket.destroy(), REFUSED_MS).unref();
+    socket.once("close", () => {
+      clearTimeout(timer);
+      refused--;
+      drop(connection);
+    });
+  }
+
+  /** The connection is over: nothing of it counts any more. */
+  function forget(connection: ClientConnection): void {
+    if (connections.get(connection.socket) !== connection) return;
+    entered.leave(connection);
+    drop(connection);
+  }
+
+  function drop(connection: ClientConnection): void {
+    connections.delete(connection.socket);
+    waiting -= connection.waiting.length;
+    connection.waiting.length = 0;
+    unreadBytes -= connection.unreadBytes;
+    connection.unreadBytes = 0;
+    connection.socket.destroy();
+  }
+
+  function end(connection: ClientConnection, by: EndedBy): void {
+    options.ended(by);
+    if (connection.refused) drop(connection);
+    else forget(connection);
+  }
+
+  function arrive(arrival: Arrival): void {
+    const connection = connections.get(arrival.req.socket);
+    // It was ended while what it had sent was still being taken apart.
+    if (!connection) return;
+    const { answers } = connection;
+    answers.set(arrival.res, undefined);
+    arrival.res.on("close", onClosed);
+    if (answers.size - connection.waiting.length <= STARTED_MAX) start(connection, arrival);
+    else wait(connection, arrival);
+  }
+
+  function start(connection: ClientConnection, arrival: Arrival): void {
+    connection.lastActive = ++activity;
+    connection.used = true;
+    connection.answers.set(arrival.res, options.start(arrival, connection.refused));
+  }
+
+  function wait(connection: ClientConnection, arrival: Arrival): void {
+    if (connection.waiting.length >= WAITING_MAX || waiting >= options.limits().maxRequestsInFlight) {
+      end(connection, "pipelined_requests");
+      return;
+    }
+    waiting++;
+    connection.waiting.push(arrival);
+    if (connection.waiting.length > 1) return;
+    connection.socket.pause();
+    // Node resumes the connection whenever the body of a request on it has been read.
+    connection.socket.on("resume", pauseAgain);
+  }
+
+  /** Begins what waits, as far as there is room; reads on once nothing waits. */
+  function startNext(connection: ClientConnection): void {
+    while (
+      connection.waiting.length > 0 &&
+      connection.answers.size - connection.waiting.length < STARTED_MAX
+    ) {
+      waiting--;
+      start(connection, connection.waiting.shift()!);
+      if (connection.waiting.length > 0) continue;
+      connection.socket.off("resume", pauseAgain);
+      connection.socket.resume();
+    }
+  }
+
+  function onClosed(this: ServerResponse): void {
+    const connection = connections.get(this.req.socket);
+    if (!connection) return;
+    const bytes = connection.answers.get(this)?.answerBytes ?? 0;
+    connection.unreadBytes -= bytes;
+    unreadBytes -= bytes;
+    const settle = (): void => {
+      connection.answers.delete(this);
+      connection.lastActive = ++activity;
+      if (connections.has(connection.socket)) startNext(connection);
+      if (connection.answers.size === 0) options.settled(connection);
+    };
+    if (this.req.complete) settle();
+    else this.req.once("close", settle);
+  }
+
+  /** Above the limit, those that hold the most unread bytes are ended, one after the other. */
+  function endUnread(): void {
+    looking = false;
+    const { maxUnreadBytes } = options.limits();
+    while (unreadBytes > maxUnreadBytes) {
+      let most: ClientConnection | undefined;
+      for (const each of connections.values()) if (each.unreadBytes > (most?.unreadBytes ?? 0)) most = each;
+      if (!most) return;
+      end(most, "unread_answers");
+    }
+  }
+
+  return {
+    open,
+    arrive,
+    /** An answer was written: its bytes count until the client has taken them. */
+    answered(exchange: Exchange, bytes: number): void {
+      const connection = connections.get(exchange.req.socket);
+      if (!connection?.answers.has(exchange.res)) return;
+      exchange.answerBytes = bytes;
+      connection.unreadBytes += bytes;
+      unreadBytes += bytes;
+      if (looking || unreadBytes <= options.limits().maxUnreadBytes) return;
+      // Most answers are with the kernel by then.
+      looking = true;
+      setImmediate(endUnread);
+    },
+    /** Nothing was read or written for `write_timeout`; behind the last answer, for `keep_alive_timeout`. */
+    timedOut(socket: Socket): void {
+      const connection = connections.get(socket);
+      if (connection && socket.writableLength > 0) end(connection, "write_timeout");
+      // Before its first request, the timeout of heads counts.
+      else if (!connection || (connection.used && connection.answers.size === 0)) socket.destroy();
+    },
+    at: (socket: Duplex): ClientConnection | undefined => connections.get(socket),
+    all: (): Iterable<ClientConnection> => connections.values(),
+    /** Whether the connection of this answer is owed another one behind it. */
+    owesMore: (res: ServerResponse): boolean =>
+      [...(connections.get(res.req.socket)?.answers.keys() ?? [])].at(-1) !== res,
+    counts: () => ({ open: entered.count(), waiting, unreadBytes }),
+  };
+}
+
+function pauseAgain(this: Socket): void {
+  this.pause();
+}

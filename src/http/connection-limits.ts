@@ -1,0 +1,134 @@
+import type { IncomingMessage, Server, ServerResponse } from "node:http";
+import type { Socket } from "node:net";
+
+/** A client's connection as the limits see it. */
+export interface LimitedConnection {
+  /** As clients are counted: an IPv4 address, or the /64 of an IPv6 address. */
+  readonly address: string;
+  /** It comes from a proxy of ours (`server.trust_proxy`), which holds the connections of many clients. */
+  readonly trusted: boolean;
+  /** Grows with each request: the smallest was idle for the longest time. */
+  lastActive: number;
+  /** It waits for no answer. */
+  isIdle(): boolean;
+}
+
+/** Which limit a new connection reached. */
+export type ConnectionBound = "connections" | "connections_per_address";
+
+export type Entry<Connection> =
+  | { outcome: "admitted" }
+  | { outcome: "admitted_instead"; of: Connection; bound: ConnectionBound }
+  | { outcome: "refused"; bound: ConnectionBound };
+
+/**
+ * Limits the connections in total and per address. At a limit the longest idle connection of the address that holds
+ * the most is ended for the new one; where that would take from an address that holds as few as the newcomer, or where
+ * nothing is idle, the newcomer is refused. So no address can push out another one's last connection, nor lock the
+ * others out. Connections from trusted proxies count in total only, and are never ended for others. Decision 0035.
+ */
+export function createConnectionLimits<Connection extends LimitedConnection>(
+  limits: () => { total: number; perAddress: number },
+) {
+  const byAddress = new Map<string, Set<Connection>>();
+  let count = 0;
+
+  function add(connection: Connection): void {
+    count++;
+    if (connection.trusted) return;
+    const own = byAddress.get(connection.address);
+    if (own) own.add(connection);
+    else byAddress.set(connection.address, new Set([connection]));
+  }
+
+  function remove(connection: Connection): void {
+    count--;
+    const own = byAddress.get(connection.address);
+    own?.delete(connection);
+    if (own?.size === 0) byAddress.delete(connection.address);
+  }
+
+  /** The connections of the address that holds the most, if it would still hold no fewer than the newcomer's. */
+  function largest(newcomer: Connection): ReadonlySet<Connection> | undefined {
+    const own = newcomer.trusted ? undefined : byAddress.get(newcomer.address);
+    let found = own;
+    for (const each of byAddress.values()) if (each.size > (found?.size ?? 0)) found = each;
+    return found === own || found!.size > (own?.size ?? 0) + 1 ? found : own;
+  }
+
+  function enter(connection: Connection): Entry<Connection> {
+    const { total, perAddress } = limits();
+    const own = connection.trusted ? undefined : byAddress.get(connection.address);
+    const bound: ConnectionBound | undefined =
+      (own?.size ?? 0) >= perAddress ? "connections_per_address" : count >= total ? "connections" : undefined;
+    if (bound === undefined) {
+      add(connection);
+      return { outcome: "admitted" };
+    }
+    const of = longestIdle(bound === "connections" ? largest(connection) : own);
+    if (!of) return { outcome: "refused", bound };
+    remove(of);
+    add(connection);
+    return { outcome: "admitted_instead", of, bound };
+  }
+
+  return {
+    /** @returns whether it may stay, and which connection must be ended for it; that one has left the count already */
+    enter,
+    /** A connection that has entered, and was not ended for another one, has closed. */
+    leave: remove,
+    count: () => count,
+  };
+}
+
+function longestIdle<Connection extends LimitedConnection>(
+  connections: Iterable<Connection> | undefined,
+): Connection | undefined {
+  let found: Connection | undefined;
+  for (const each of connections ?? []) {
+    if (each.isIdle() && (!found || each.lastActive < found.lastActive)) found = each;
+  }
+  return found;
+}
+
+/** Limits the connections of a server that serves few clients: the longest idle one makes room for a new one. */
+export function limitConnections(server: Server, max: number): void {
+  interface Open extends LimitedConnection {
+    socket: Socket;
+    answers: number;
+  }
+  const limits = createConnectionLimits<Open>(() => ({ total: max, perAddress: max }));
+  const open = new Map<Socket, Open>();
+  let activity = 0;
+  server.on("connection", (socket: Socket) => {
+    const connection: Open = {
+      socket,
+      address: "",
+      trusted: false,
+      answers: 0,
+      lastActive: ++activity,
+      isIdle: () => connection.answers === 0,
+    };
+    const entry = limits.enter(connection);
+    if (entry.outcome === "refused") {
+      socket.destroy();
+      return;
+    }
+    open.set(socket, connection);
+    socket.once("close", () => {
+      if (open.delete(socket)) limits.leave(connection);
+    });
+    if (entry.outcome !== "admitted_instead") return;
+    open.delete(entry.of.socket);
+    entry.of.socket.destroy();
+  });
+  server.on("request", ({ socket }: IncomingMessage, res: ServerResponse) => {
+    const connection = open.get(socket);
+    if (!connection) return;
+    connection.answers++;
+    res.once("close", () => {
+      connection.answers--;
+      connection.lastActive = ++activity;
+    });
+  });
+}
