@@ -119,7 +119,7 @@ export async function startGateway(loaded: Loaded, log: Logger, role: Role = ALO
     uploads,
     uploadCounts: createUploadCounts((total) => metrics.uploads.set(total)),
     authenticator: createAuthenticator({
-      lookup: store.lookup,
+      lookup: (digest) => store.lookup(digest, live.config().tiers),
       unknownPerMinute: () => live.config().server.unknownKeysPerMinute,
     }),
     clientAddress: (peer, forwardedFor) => addresses(live.config()).client(peer, forwardedFor),

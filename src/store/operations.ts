@@ -104,8 +104,11 @@ export interface Store {
   requireUsable(): void;
   /** The number of the outage, once a probe on its own connection has shown that Redis is away; else undefined. */
   outage(): Promise<number | undefined>;
-  /** The key behind a digest, or undefined when there is none. One read outside the partition; cache it. */
-  lookup(digest: string): Promise<KeyRef | undefined>;
+  /**
+   * The key behind a digest; undefined when there is none, or when it is revoked or expired. One read outside the
+   * partition and one INSPECT, whatever comes of it; cache it.
+   */
+  lookup(digest: string, tiers: Tiers): Promise<KeyRef | undefined>;
   /** Decides whether a generation may run, and holds what it costs. One script call. */
   admit(generation: Generation, tiers: Tiers): Promise<Admission>;
   /** Counts a decision that was taken without asking the store. */

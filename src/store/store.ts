@@ -29,6 +29,7 @@ import type {
   Binding,
   CreditAccount,
   Generation,
+  Inspection,
   KnownTask,
   Observed,
   Store,
@@ -93,18 +94,28 @@ export function createStore(connection: Connection, nowMs?: () => number): Store
     };
   }
 
+  /** @param turn whose turn it takes while too many calls are under way */
+  async function inspect({ names, accountId }: KeyRef, tiers: Tiers, turn: string): Promise<Inspection> {
+    if (queue.isFull()) await queue.wait(turn);
+    const keys = [names.key, names.window, names.slots];
+    const reply = await call("inspect", keys, [now(), packTiers(tiers), accountId, 0, ""]);
+    return { outcome: reply[0] as "known" | "unknown_key", state: stateOf(reply), tier: String(reply[7]) };
+  }
+
   return {
     requireUsable: connection.requireUsable,
     outage: connection.outage,
 
-    async lookup(digest) {
+    async lookup(digest, tiers) {
       if (queue.isFull()) await queue.wait(LOOKUPS);
       const entry = await connection.command((redis) => redis.get(indexName(digest)));
       const facts = connection.facts();
-      if (entry === null || !facts) return undefined;
-      const space = entry.indexOf(" ");
-      const accountId = entry.slice(space + 1);
-      return keyRef(entry.slice(0, space), accountId, partitionOf(accountId, facts.partitions));
+      if (!facts) return undefined;
+      // An unknown key costs the same calls as a revoked one: else the time would tell which of both it is.
+      const [keyId, accountId] = entry === null ? [digest, digest] : splitAtSpace(entry);
+      const key = keyRef(keyId, accountId, partitionOf(accountId, facts.partitions));
+      const { outcome } = await inspect(key, tiers, LOOKUPS);
+      return outcome === "known" ? key : undefined;
     },
 
     async admit(generation, tiers) {
@@ -178,12 +189,7 @@ export function createStore(connection: Connection, nowMs?: () => number): Store
       await call("unclear", [name], [now(), "", requestId, outcome]).catch(() => undefined);
     },
 
-    async inspect({ keyId, names, accountId }, tiers) {
-      if (queue.isFull()) await queue.wait(keyId);
-      const keys = [names.key, names.window, names.slots];
-      const reply = await call("inspect", keys, [now(), packTiers(tiers), accountId, 0, ""]);
-      return { outcome: reply[0] as "known" | "unknown_key", state: stateOf(reply), tier: String(reply[7]) };
-    },
+    inspect: (key, tiers) => inspect(key, tiers, key.keyId),
 
     async inspectTask({ keyId, names, accountId, partition }, taskId, cacheMs, tiers) {
       if (queue.isFull()) await queue.wait(keyId);
@@ -269,6 +275,11 @@ const observedOf = (reply: Reply): Observed => ({
   data: String(reply[9]),
   refunded: Number(reply[10]),
 });
+
+function splitAtSpace(entry: string): [keyId: string, accountId: string] {
+  const space = entry.indexOf(" ");
+  return [entry.slice(0, space), entry.slice(space + 1)];
+}
 
 /** Half of what the store remembers: a request that it has forgotten would be charged once more. */
 const settleWithinMs = ({ retentionMs }: Generation): number => retentionMs / 2;

@@ -52,7 +52,9 @@ test("the server refuses names of two slots, so that the tests below prove somet
 
 test("an account lives its whole life on a cluster", async () => {
   const { key: token, accountId } = await issueKey(connection.redis, { credits: 100 });
-  const key = await createStage(connection).store.lookup(digestOf(token));
+  const key = await createStage(connection).store.lookup(digestOf(token), {
+    standard: { rateLimit: 20, maxConcurrent: 3, dailyLimit: 500 },
+  });
   if (!key) throw new Error("the key is not found");
   expect(await grantCredits(connection.redis, accountId, 20, "order 1")).toMatchObject({ balance: 120 });
   const stage = createStage(connection, { partition: key.partition });

@@ -74,7 +74,7 @@ async function runClock(options: RunOptions, { rounds }: ClockSize): Promise<His
 async function givenKeys(world: World, store: Store): Promise<Watched[]> {
   const limits = [{ rateLimit: 5 }, { rateLimit: 20 }, { rateLimit: 20, dailyLimit: 60 }, { dailyLimit: 25 }];
   const customers = await Promise.all(limits.map((own) => world.givenCustomer(own)));
-  const keys = await Promise.all(customers.map(({ key }) => store.lookup(digestOf(key))));
+  const keys = await Promise.all(customers.map(({ key }) => store.lookup(digestOf(key), TIERS)));
   return keys.map((key) => ({ key: key!, clockMs: 0 }));
 }
 
