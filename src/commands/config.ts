@@ -8,7 +8,7 @@ import {
   readConfig,
   requireLoaded,
 } from "../config/config.ts";
-import { type Difference, differences, type Written } from "../config/differences.ts";
+import { type Difference, differences, redactSettings, type Written } from "../config/differences.ts";
 import type { ConfigProblem } from "../config/problems.ts";
 import { OperatorError } from "../store/accounts.ts";
 import { type Answer, command, print, shownPath, table } from "./context.ts";
@@ -81,7 +81,9 @@ async function diff(file: string | undefined, flags: DiffFlags): Promise<Answer>
   // This machine's environment is not the gateway's: only the files count.
   const { settings, config } = requireLoaded(readConfig({ env: {}, file: name }));
   const base = flags.defaults ? defaults() : await running(flags.admin ?? adminUrl());
-  const found = differences(base.written, { settings, prices: config.prices }).filter(
+  // A running gateway does not tell the path of its upstream, so paths are not compared.
+  const from = { ...base.written, settings: redactSettings(base.written.settings) };
+  const found = differences(from, { settings: redactSettings(settings), prices: config.prices }).filter(
     // Which price file it is does not matter: its prices are compared.
     ({ setting }) => base.fromEnvironment[setting] === undefined && setting !== "prices",
   );

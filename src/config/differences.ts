@@ -2,7 +2,7 @@ import { hash } from "node:crypto";
 import { Pointer } from "typebox/value";
 import type { PriceTable } from "../core/prices.ts";
 import { NEEDS_RESTART, type Settings } from "./schema.ts";
-import { withoutPassword } from "./snapshot.ts";
+import { originOnly, withoutPassword } from "./snapshot.ts";
 import { isPlainObject } from "./validate.ts";
 
 /** What an operator sets: the config file's settings and the table of its price file. */
@@ -29,16 +29,16 @@ export function differences(from: Written, to: Written): Difference[] {
     .filter((name) => JSON.stringify(before.get(name)) !== JSON.stringify(after.get(name)))
     .map((setting) => ({
       setting,
-      from: before.get(setting),
-      to: after.get(setting),
+      from: shown(setting, before.get(setting)),
+      to: shown(setting, after.get(setting)),
       needsRestart: NEEDS_RESTART.has(setting),
     }));
 }
 
 /** In one line, as for the log. */
 export function inWords({ setting, from, to }: Pick<Difference, "setting" | "from" | "to">): string {
-  const shown = (value: unknown): string => (value === undefined ? "nothing" : JSON.stringify(value));
-  return `${setting}: ${shown(from)} to ${shown(to)}`;
+  const words = (value: unknown): string => (value === undefined ? "nothing" : JSON.stringify(value));
+  return `${setting}: ${words(from)} to ${words(to)}`;
 }
 
 /** `next`, but for what needs a restart: that stays as it is in `current`. */
@@ -51,14 +51,23 @@ export function withoutRestarts(current: Settings, next: Settings): Settings {
   return mixed;
 }
 
-/** A copy without the password that REDIS_URL may hold. */
+/** A copy that may be shown: without the password of REDIS_URL and the path of UPSTREAM_URL. */
 export function redactSettings(settings: Settings): Settings {
+  const { store, upstream } = withoutRedisPassword(settings);
+  return { ...settings, store, upstream: { ...upstream, url: originOnly(upstream.url) } };
+}
+
+/** What is compared: another path of the upstream is a change, another password of Redis is none. */
+function withoutRedisPassword(settings: Settings): Settings {
   return { ...settings, store: { ...settings.store, redis_url: withoutPassword(settings.store.redis_url) } };
 }
 
+const shown = (setting: string, value: unknown): unknown =>
+  setting === "upstream.url" && typeof value === "string" ? originOnly(value) : value;
+
 /** 16 hex digits that are the same wherever the same settings and prices are in force; passwords do not count. */
 export function hashOf({ settings, prices }: Written): string {
-  const all = leaves({ settings: redactSettings(settings), prices });
+  const all = leaves({ settings, prices });
   const text = [...all].map((entry) => JSON.stringify(entry)).sort();
   return hash("sha256", text.join("\n")).slice(0, 16);
 }
@@ -69,7 +78,7 @@ function leaves({ settings, prices }: Written): Map<string, unknown> {
     if (!isPlainObject(value)) found.set(name, value);
     else for (const [key, part] of Object.entries(value)) walk(part, name === "" ? key : `${name}.${key}`);
   };
-  walk(redactSettings(settings), "");
+  walk(withoutRedisPassword(settings), "");
   walk(prices, "");
   return found;
 }

@@ -209,7 +209,7 @@ export function redact(config: Config): Config {
     store: { ...config.store, redisUrl: withoutPassword(config.store.redisUrl) },
     upstream: {
       ...config.upstream,
-      url: withoutPassword(config.upstream.url),
+      url: originOnly(config.upstream.url),
       apiKey: config.upstream.apiKey === undefined ? undefined : "***",
     },
   };
@@ -221,6 +221,13 @@ export function withoutPassword(address: string): string {
   if (url.password === "") return address;
   url.password = "***";
   return url.href;
+}
+
+/** The upstream's address as it may be shown: some generators want their secret in the path. */
+export function originOnly(address: string): string {
+  const { protocol, host, href } = new URL(address);
+  const origin = `${protocol}//${host}`;
+  return href === `${origin}/` ? origin : `${origin}/***`;
 }
 
 /** A duration that the schema has let pass. */

@@ -19,6 +19,7 @@ import {
   claimName,
   idempotencyName,
   indexName,
+  type KeyRef,
   keyRef,
   partitionOf,
   requestName,

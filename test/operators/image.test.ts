@@ -116,6 +116,7 @@ describe("the image", () => {
     const packages = Object.keys(devDependencies).filter((name) => !name.startsWith("@"));
     expect(packages.filter((name) => existsSync(join(gateway.workdir, "node_modules", name)))).toEqual([]);
     expect(await readdir(join(gateway.workdir, "config"))).not.toContain("grafana");
+    expect(await readdir(join(gateway.root, "usr/local"), { recursive: true })).toEqual(["bin", "lib"]);
   });
 
   test("serves, is healthy, writes nowhere but to its volume, and ends with 0 after what is under way", async () => {

@@ -43,6 +43,7 @@ async function buildStage(
   ignore: string,
 ): Promise<BuiltStage> {
   let workdir = root;
+  await givenBase(root);
   for (const { keyword, flags, text } of stage.steps) {
     if (keyword === "WORKDIR") {
       workdir = join(root, text);
@@ -58,6 +59,15 @@ async function buildStage(
   }
   const exec = (wanted: string) => execForm(lastOf(stage, wanted) ?? "[]");
   return { root, workdir, env: environmentOf(stage), command: exec("CMD"), healthcheck: exec("HEALTHCHECK") };
+}
+
+/** Stand-ins for the package managers of node's image; node itself is this machine's. */
+async function givenBase(root: string): Promise<void> {
+  for (const path of ["lib/node_modules/npm/package.json", "bin/npm", "bin/npx", "bin/corepack"]) {
+    const file = join(root, "usr/local", path);
+    await mkdir(dirname(file), { recursive: true });
+    await writeFile(file, "");
+  }
 }
 
 /** COPY of one source: a folder's content, or a file into a folder or under a new name. */

@@ -27,6 +27,7 @@ export function imageProblems(read: Read): string[] {
     ...unknownVariables(read, "Dockerfile", Object.keys(environmentOf(gateway))),
     ...stages.flatMap((stage) => copyProblems(read, stage, stages)),
     ...sandboxProblems(stages),
+    ...packageManagerProblems(gateway),
     ...contextProblems(read),
   ];
 }
@@ -52,6 +53,18 @@ function sandboxProblems(stages: Stage[]): string[] {
     ({ keyword, text }) => keyword === "RUN" && text === "rm -r src/sandbox",
   );
   return removed ? [] : ["the sandbox is part of the gateway's image"];
+}
+
+/** What node's image brings along and nothing here runs. */
+const PACKAGE_MANAGERS = ["lib/node_modules", "bin/npm", "bin/npx", "bin/corepack"];
+
+function packageManagerProblems(gateway: Stage): string[] {
+  const folder = gateway.steps.findIndex(({ text }) => text === "/usr/local");
+  const removal = gateway.steps[folder + 1];
+  const removed = removal?.keyword === "RUN" ? removal.text.split(" ") : [];
+  return PACKAGE_MANAGERS.filter((path) => !removed.includes(path)).map(
+    (path) => `the image carries /usr/local/${path}`,
+  );
 }
 
 function contextProblems(read: Read): string[] {

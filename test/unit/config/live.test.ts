@@ -2,7 +2,7 @@ import { execFileSync } from "node:child_process";
 import { mkdirSync, readFileSync, renameSync, rmSync, symlinkSync, unlinkSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { describe, expect, onTestFinished, test, vi } from "vitest";
-import { ConfigSchema, readConfig, requireLoaded } from "../../../src/config/config.ts";
+import { ConfigSchema, readConfig, redact, requireLoaded } from "../../../src/config/config.ts";
 import { derived } from "../../../src/config/derived.ts";
 import { type ChangeHooks, createLiveConfig } from "../../../src/config/live.ts";
 import { NEEDS_RESTART } from "../../../src/config/schema.ts";
@@ -309,4 +309,19 @@ test("what is made from a part is made anew only when that part changes, and kep
   expect(upstream(other).url).toBe("http://b");
   expect(upstream(first).url).toBe("http://a");
   expect(make).toHaveBeenCalledTimes(2);
+});
+
+// Guarantee: a secret in the path of UPSTREAM_URL stands in no log line and on no page, and another path takes effect.
+test("the path of the upstream's address is shown nowhere, and a new one is a change", () => {
+  const upstream = (path: string) => `upstream: { url: "https://generator.example.com/${path}" }\n`;
+  const file = givenFiles({ "tollgate.yaml": upstream("hunter2/v1") });
+  const { live, lines } = givenLive(file);
+  const before = live.describe().hash;
+  writeFileSync(file, upstream("hunter3/v1"));
+  expect(live.reload("test")).toBe("changed");
+  expect(live.config().upstream.url).toBe("https://generator.example.com/hunter3/v1");
+  expect(live.describe().hash).not.toBe(before);
+  const shown = JSON.stringify([lines, live.describe(), redact(live.config())]);
+  expect(shown).not.toMatch(/hunter/);
+  expect(live.describe().settings.upstream.url).toBe("https://generator.example.com/***");
 });

@@ -51,6 +51,8 @@ describe("Dockerfile", () => {
     ["Dockerfile", 'CMD ["node", "src/main.ts"]', 'CMD ["node", "src/start.ts"]', /CMD starts/],
     ["Dockerfile", "RUN rm -r src/sandbox", "RUN ls", /sandbox/],
     ["Dockerfile", "COPY --from=source /app/src", "COPY src", /sandbox/],
+    ["Dockerfile", "bin/npm ", "", /carries \/usr\/local\/bin\/npm/],
+    ["Dockerfile", "WORKDIR /usr/local\n", "", /carries \/usr\/local\/lib/],
     ["Dockerfile", "COPY lua ./lua", "COPY scripts ./lua", /COPY scripts/],
     ["Dockerfile", "ADMIN_HOST=0.0.0.0", "ADMINHOST=0.0.0.0", /no gateway reads ADMINHOST/],
     ["package.json", '"version": "', '"version": "9.', /VERSION/],
