@@ -25,12 +25,11 @@ COPY src ./src
 RUN rm -r src/sandbox
 
 FROM node:26-slim AS gateway
-# Package managers are not needed to run, and their dependencies are more to keep free of vulnerabilities than ours.
-WORKDIR /usr/local
-RUN rm -rf lib/node_modules bin/npm bin/npx bin/corepack bin/yarn bin/yarnpkg ../../opt/yarn-*
 # Probes and Prometheus come from outside the container. Never publish the admin port to the internet.
 ENV NODE_ENV=production ADMIN_HOST=0.0.0.0
 WORKDIR /app
+# The gateway needs no package manager, and those of the base image bring a hundred packages of their own.
+RUN cd ../usr/local && rm -rf lib/node_modules bin/npm bin/npx bin/corepack bin/yarn bin/yarnpkg ../../opt/yarn-*
 COPY --from=dependencies /app/node_modules ./node_modules
 COPY package.json ./
 COPY config ./config

@@ -59,9 +59,8 @@ function sandboxProblems(stages: Stage[]): string[] {
 const PACKAGE_MANAGERS = ["lib/node_modules", "bin/npm", "bin/npx", "bin/corepack"];
 
 function packageManagerProblems(gateway: Stage): string[] {
-  const folder = gateway.steps.findIndex(({ text }) => text === "/usr/local");
-  const removal = gateway.steps[folder + 1];
-  const removed = removal?.keyword === "RUN" ? removal.text.split(" ") : [];
+  const removal = gateway.steps.find(({ text }) => text.startsWith("cd ../usr/local && rm -rf "));
+  const removed = removal?.text.split(" ") ?? [];
   return PACKAGE_MANAGERS.filter((path) => !removed.includes(path)).map(
     (path) => `the image carries /usr/local/${path}`,
   );

@@ -52,7 +52,7 @@ describe("Dockerfile", () => {
     ["Dockerfile", "RUN rm -r src/sandbox", "RUN ls", /sandbox/],
     ["Dockerfile", "COPY --from=source /app/src", "COPY src", /sandbox/],
     ["Dockerfile", "bin/npm ", "", /carries \/usr\/local\/bin\/npm/],
-    ["Dockerfile", "WORKDIR /usr/local\n", "", /carries \/usr\/local\/lib/],
+    ["Dockerfile", "cd ../usr/local && ", "", /carries \/usr\/local\/lib/],
     ["Dockerfile", "COPY lua ./lua", "COPY scripts ./lua", /COPY scripts/],
     ["Dockerfile", "ADMIN_HOST=0.0.0.0", "ADMINHOST=0.0.0.0", /no gateway reads ADMINHOST/],
     ["package.json", '"version": "', '"version": "9.', /VERSION/],
