@@ -10,6 +10,7 @@ import { clientAddress, trustedProxies } from "./http/address.ts";
 import { createAuthenticator } from "./http/authenticate.ts";
 import { createBodyBudget } from "./http/body-budget.ts";
 import { createListener } from "./http/listener.ts";
+import { createUntrustedProxyNotice } from "./http/untrusted-proxy.ts";
 import { readLive, SAMPLE_EVERY_MS } from "./routes/console/live.ts";
 import { createSeenTasks, type Gateway } from "./routes/gateway.ts";
 import { createOperators } from "./routes/operators.ts";
@@ -123,6 +124,7 @@ export async function startGateway(loaded: Loaded, log: Logger, role: Role = ALO
       unknownPerMinute: () => live.config().server.unknownKeysPerMinute,
     }),
     clientAddress: (peer, forwardedFor) => addresses(live.config()).client(peer, forwardedFor),
+    noteUntrustedProxy: createUntrustedProxyNotice(log, () => metrics.untrustedProxy.inc()),
     bodies: createBodyBudget(
       () => live.config().server.maxBodyBytesInFlight,
       (bound) => metrics.overloads.inc({ bound }),
@@ -237,8 +239,9 @@ export async function startGateway(loaded: Loaded, log: Logger, role: Role = ALO
     if (work) await inTime(work.stop(), deadline + 1000);
     await inTime(Promise.all([refusals.stop(), tracing.stop()]), deadline + 1000);
     clearInterval(telling);
-    await connection.close();
-    await upstream(live.config()).close();
+    // A store that hangs never answers its last command, and an upstream may never close a connection.
+    await inTime(connection.close(), deadline + 2000);
+    await inTime(upstream(live.config()).close(), deadline + 2000);
     uploads(live.config()).close();
     operators?.stop();
     return { clean, cutRequests, cutAnswers };

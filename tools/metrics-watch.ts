@@ -15,6 +15,8 @@ export const WATCH: Readonly<Record<string, string>> = {
   tollgate_upstream_overloaded_total: "any: `TollgateUpstreamOverloaded`; customers get 503",
   tollgate_upstream_unknown_outcomes_total:
     "above a percent of generations: `TollgateUpstreamUnknownOutcomes`",
+  tollgate_untrusted_proxy_total:
+    "any: `TollgateProxyNotTrusted`; all customers share one limit on unknown keys",
   tollgate_upstream_refused_gateway_total: "any: `TollgateUpstreamRefusesGateway`; customers get 502",
   tollgate_upstream_misrouted_polls_total: "any: `TollgateUpstreamMisrouted`; tasks are not followed",
   tollgate_admissions_total: "refusals by tier: a customer outgrows the tier, or a client runs wild",

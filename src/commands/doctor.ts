@@ -3,6 +3,7 @@ import { checkConfig } from "./config.ts";
 import { command, print } from "./context.ts";
 import type { Check } from "./doctor-check.ts";
 import { configCheck, journalCheck } from "./doctor-machine.ts";
+import { proxiesCheck } from "./doctor-proxies.ts";
 import { storeChecks } from "./doctor-redis.ts";
 import { upstreamCheck } from "./doctor-upstream.ts";
 import { startProgress } from "./progress.ts";
@@ -29,8 +30,12 @@ export function doctorCommand(): Command {
 
 async function allChecks(): Promise<Check[]> {
   const { config, text } = checkConfig();
-  const [store, upstream] = await Promise.all([storeChecks(config), upstreamCheck(config?.upstream)]);
-  return [configCheck(config, text), ...store, journalCheck(config?.store.journal), upstream];
+  const [store, upstream, proxies] = await Promise.all([
+    storeChecks(config),
+    upstreamCheck(config?.upstream),
+    proxiesCheck(config?.admin),
+  ]);
+  return [configCheck(config, text), ...store, journalCheck(config?.store.journal), upstream, proxies];
 }
 
 function inWords(checks: readonly Check[]): string {

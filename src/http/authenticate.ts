@@ -2,10 +2,11 @@ import { hash } from "node:crypto";
 import { dropOldest } from "../core/bounded.ts";
 import { retrySeconds } from "../core/envelope.ts";
 import { type Refusal, refuse } from "../core/errors.ts";
-import { createUnknownKeys } from "./unknown-keys.ts";
+import { createUnknownKeys, type LookUpBudget } from "./unknown-keys.ts";
 
 const KEYS_MAX = 100_000;
 const TOKEN_CHARS_MAX = 256;
+const LOOK_UPS: LookUpBudget = { perSecond: 1000, perAddressAndSecond: 250 };
 /** As nearly everybody writes it; other spellings of RFC 9110 section 11.1 take the longer way. */
 const SCHEME = "Bearer ";
 
@@ -27,19 +28,34 @@ export interface Authenticator<Key> {
 
 /**
  * Finds the key behind a bearer token. Keys once found are remembered for the life of the process (what they may do
- * is decided by each script); unknown ones are not, and are limited per client address.
+ * is decided by each script); unknown ones are not, and are limited per client address. Beyond that limit keys are looked up
+ * for as long as a budget lasts: a good one is let in, an unknown one is not told apart from one that was not looked up.
  * @param lookup SHA-256 of the token, hex, to the key's reference
  */
 export function createAuthenticator<Key>(options: {
   lookup(digest: string): Promise<Key | undefined>;
   unknownPerMinute: () => number;
   nowMs?: () => number;
+  lookUps?: LookUpBudget;
 }): Authenticator<Key> {
   const known = new Map<string, Key>();
-  const unknown = createUnknownKeys(options.unknownPerMinute, options.nowMs ?? (() => performance.now()));
+  const nowMs = options.nowMs ?? (() => performance.now());
+  const unknown = createUnknownKeys(options.unknownPerMinute, nowMs, options.lookUps ?? LOOK_UPS);
 
   const find = async (token: string): Promise<Key | undefined> =>
     looksLikeKey(token) ? options.lookup(hash("sha256", token)) : undefined;
+
+  /** Finds a key, and remembers it. */
+  async function findKnown(token: string): Promise<Key | undefined> {
+    // Others may have found it while this one waited.
+    const found = known.get(token) ?? (await find(token));
+    // One object for each key: what is remembered of a key hangs on it.
+    const key = known.get(token) ?? found;
+    if (key === undefined) return undefined;
+    dropOldest(known, KEYS_MAX);
+    known.set(token, key);
+    return key;
+  }
 
   return {
     recall(authorization) {
@@ -56,20 +72,15 @@ export function createAuthenticator<Key>(options: {
 
       const waitMs = await unknown.begin(address);
       if (waitMs > 0) {
+        const key = unknown.mayLookUp(address) ? await findKnown(token) : undefined;
+        if (key !== undefined) return { outcome: "known", key, token };
         return refused(refuse("too_many_unknown_keys", { retryAfterSeconds: retrySeconds(waitMs) }));
       }
       try {
-        // Others may have found it while this one waited.
-        const found = known.get(token) ?? (await find(token));
-        // One object for each key: what is remembered of a key hangs on it.
-        const key = known.get(token) ?? found;
-        if (key === undefined) {
-          unknown.count(address);
-          return refused(refuse("invalid_api_key"));
-        }
-        dropOldest(known, KEYS_MAX);
-        known.set(token, key);
-        return { outcome: "known", key, token };
+        const key = await findKnown(token);
+        if (key !== undefined) return { outcome: "known", key, token };
+        unknown.count(address);
+        return refused(refuse("invalid_api_key"));
       } finally {
         unknown.end(address);
       }

@@ -2,6 +2,13 @@ import { dropOldest } from "../core/bounded.ts";
 
 const ADDRESSES_MAX = 20_000;
 const MINUTE_MS = 60_000;
+const SECOND_MS = 1000;
+
+/** Keys that are looked up beyond an address's limit, so that good ones behind it still get in. */
+export interface LookUpBudget {
+  perSecond: number;
+  perAddressAndSecond: number;
+}
 
 /** Limits how many unknown keys may be tried from one client address. */
 export interface UnknownKeys {
@@ -12,12 +19,22 @@ export interface UnknownKeys {
    */
   begin(address: string): Promise<number>;
   end(address: string): void;
+  /**
+   * Beyond the limit: whether the key may be looked up all the same. An address may be that of a load balancer, and one
+   * attacker behind it must not keep out customers whose keys this process has not seen yet.
+   */
+  mayLookUp(address: string): boolean;
   /** The key was unknown. */
   count(address: string): void;
 }
 
-export function createUnknownKeys(perMinute: () => number, nowMs: () => number): UnknownKeys {
-  const counted = new Map<string, { count: number; sinceMs: number }>();
+export function createUnknownKeys(
+  perMinute: () => number,
+  nowMs: () => number,
+  budget: LookUpBudget,
+): UnknownKeys {
+  const counted = new Map<string, { count: number; sinceMs: number; lookUps: Spent }>();
+  const total: Spent = { second: 0, count: 0 };
   /** Addresses with tries under way: as many as there are requests, at most. */
   const trying = new Map<string, { underWay: number; waiting: (() => void)[] }>();
 
@@ -48,6 +65,16 @@ export function createUnknownKeys(perMinute: () => number, nowMs: () => number):
         await new Promise<void>((resolve) => tries.waiting.push(resolve));
       }
     },
+    mayLookUp(address) {
+      const entry = thisMinute(address);
+      if (!entry) return true;
+      const second = Math.floor(nowMs() / SECOND_MS);
+      const ofAddress = spentIn(entry.lookUps, second);
+      if (ofAddress >= budget.perAddressAndSecond || spentIn(total, second) >= budget.perSecond) return false;
+      entry.lookUps.count++;
+      total.count++;
+      return true;
+    },
     end(address) {
       const tries = trying.get(address)!;
       tries.underWay--;
@@ -64,7 +91,19 @@ export function createUnknownKeys(perMinute: () => number, nowMs: () => number):
       }
       counted.delete(address);
       dropOldest(counted, ADDRESSES_MAX);
-      counted.set(address, { count: 1, sinceMs: nowMs() });
+      counted.set(address, { count: 1, sinceMs: nowMs(), lookUps: { second: 0, count: 0 } });
     },
   };
+}
+
+/** What was used up in one second. */
+interface Spent {
+  second: number;
+  count: number;
+}
+
+/** What is used up in this second; begins anew with each. */
+function spentIn(spent: Spent, second: number): number {
+  if (spent.second !== second) Object.assign(spent, { second, count: 0 });
+  return spent.count;
 }

@@ -33,6 +33,8 @@ export interface Gateway {
   clientAddress: ClientAddress;
   /** The memory for JSON bodies under way. */
   bodies: BodyBudget;
+  /** Counts a request of a good key with an X-Forwarded-For that is not believed, and warns of it. */
+  noteUntrustedProxy(peer: string): void;
   /** Keys whose window was full a moment ago. */
   refusedKeys: RefusedKeys;
   utilityRate: UtilityRate;

@@ -92,7 +92,17 @@ export function createServe(gateway: Gateway, connections: Connections) {
     const address = gateway.clientAddress(exchange.req.socket.remoteAddress, head.forwardedFor);
     const identity = await gateway.authenticator.authenticate(head.authorization, address);
     if (identity.outcome === "refused") return refusal(identity.refusal, exchange.shownId);
+    if (head.forwardedFor !== undefined) noteUntrustedProxy(exchange, address);
     return dispatch(callOf(exchange, head, config, identity), to);
+  }
+
+  /**
+   * A good key that came through a proxy whose X-Forwarded-For is not believed: all its customers share one address. Noted only
+   * for keys that were just found, so strangers cannot fill the log.
+   */
+  function noteUntrustedProxy({ req }: Exchange, address: string): void {
+    const peer = req.socket.remoteAddress;
+    if (address === gateway.clientAddress(peer, undefined)) gateway.noteUntrustedProxy(peer ?? "");
   }
 
   function callOf(

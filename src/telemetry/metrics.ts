@@ -150,6 +150,11 @@ function trafficMetrics(registers: Registry[]) {
       labelNames: ["kind", "reason"],
       registers,
     }),
+    untrustedProxy: new Counter({
+      name: "tollgate_untrusted_proxy_total",
+      help: "Good keys first seen behind a proxy that server.trust_proxy does not name: its X-Forwarded-For is not believed.",
+      registers,
+    }),
     unknownOutcomes: new Counter({
       name: "tollgate_upstream_unknown_outcomes_total",
       help: "Generation requests whose upstream outcome stayed unknown; their holds end at the due time.",

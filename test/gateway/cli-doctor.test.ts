@@ -7,6 +7,7 @@ import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type Generator, startGenerator } from "../../src/sandbox/generator/server.ts";
 import { json, ROOT, runHere } from "../support/cli.ts";
+import { givenGateway } from "../support/gateway.ts";
 import { randomId } from "../support/store.ts";
 
 describe("config and doctor", () => {
@@ -60,7 +61,7 @@ describe("config and doctor", () => {
         "latency",
         "partitions",
       ],
-      ...["history", "scripts", "journal", "upstream"],
+      ...["history", "scripts", "journal", "upstream", "proxies"],
     ];
     let generator: Generator;
     let env: Record<string, string>;
@@ -96,6 +97,29 @@ describe("config and doctor", () => {
       expect({ code, ok }).toEqual({ code: bad.length > 0 ? 1 : 0, ok: bad.length === 0 });
       const words = await runHere(["doctor"], env);
       for (const name of NAMES) expect(words.stdout).toMatch(new RegExp(`^(ok  |warn|FAIL)  ${name} `, "m"));
+    });
+
+    test("says that a running gateway meets a proxy which it does not trust", async () => {
+      const gateway = await givenGateway();
+      try {
+        const port = new URL(gateway.adminUrl).port;
+        const clean = await doctor({ ...env, ADMIN_PORT: port });
+        expect(clean.byName.proxies).toMatchObject({ status: "ok" });
+        const { key } = await gateway.givenKey();
+        await gateway.request("GET", "/api/v1/credits", {
+          key,
+          headers: { "x-forwarded-for": "203.0.113.9" },
+        });
+        const noticed = await doctor({ ...env, ADMIN_PORT: port });
+        expect(noticed.byName.proxies).toMatchObject({
+          status: "warning",
+          message: expect.stringContaining("1 good keys"),
+          advice: expect.stringContaining("server.trust_proxy"),
+        });
+        expect(gateway.logs.filter((line) => line.includes("not in server.trust_proxy"))).toHaveLength(1);
+      } finally {
+        await gateway.stop();
+      }
     });
 
     test("tells an upstream that is away from one that is something else, and from one that refuses us", async () => {

@@ -127,6 +127,7 @@ const EXTRAS_OF: Record<Kind, Partial<Record<ErrorName, Extra & { words?: string
   },
   task: {
     invalid_request: NO_BODY,
+    upstream_refused_gateway: WAIT,
     upstream_failed: {
       ...WAIT,
       text: "The video generation service could not be asked for this task",

@@ -7,7 +7,11 @@ const ADDRESS = "203.0.113.5";
 const GOOD = "sk_good";
 
 /** An authenticator with a clock that stands still, over a store that knows some tokens. */
-function givenAuthenticator({ tokens = [GOOD], unknownPerMinute = 3 } = {}) {
+function givenAuthenticator({
+  tokens = [GOOD],
+  unknownPerMinute = 3,
+  lookUps = { perSecond: 0, perAddressAndSecond: 0 },
+} = {}) {
   const stored = new Map(tokens.map((token) => [createHash("sha256").update(token).digest("hex"), token]));
   const lookups: string[] = [];
   let nowMs = 1_000_000;
@@ -20,6 +24,7 @@ function givenAuthenticator({ tokens = [GOOD], unknownPerMinute = 3 } = {}) {
     },
     unknownPerMinute: () => unknownPerMinute,
     nowMs: () => nowMs,
+    lookUps,
   });
   const attempt = async (authorization: string | undefined, address = ADDRESS) => {
     const identity = await authenticator.authenticate(authorization, address);
@@ -233,6 +238,48 @@ describe("too many unknown keys from one address", () => {
     auth.advance(60_000);
     expect(await auth.attempt(`Bearer ${GOOD}`)).toBe(GOOD);
     expect(auth.lookups).toHaveLength(2);
+  });
+});
+
+describe("beyond the limit of an address", () => {
+  const exhausted = async (lookUps: { perSecond: number; perAddressAndSecond: number }) => {
+    const auth = givenAuthenticator({ unknownPerMinute: 1, lookUps });
+    for (const address of [ADDRESS, "203.0.113.6"]) await auth.attempt("Bearer sk_x", address);
+    auth.lookups.length = 0;
+    return auth;
+  };
+
+  // Guarantee: nobody who tries unknown keys keeps out a good one that comes from the same address.
+  test("a good key that was not seen before is let in, and remembered", async () => {
+    const auth = await exhausted({ perSecond: 5, perAddressAndSecond: 5 });
+    expect(await auth.attempt("Bearer sk_y")).toMatchObject({ code: 2005 });
+    expect(await auth.attempt(`Bearer ${GOOD}`)).toBe(GOOD);
+    for (let n = 0; n < 10; n++) expect(await auth.attempt("Bearer sk_y")).toMatchObject({ code: 2005 });
+    expect(await auth.attempt(`Bearer ${GOOD}`)).toBe(GOOD);
+  });
+
+  test("look-ups are bounded per address and second", async () => {
+    const auth = await exhausted({ perSecond: 100, perAddressAndSecond: 2 });
+    for (let n = 0; n < 10; n++) await auth.attempt(`Bearer sk_${n}`);
+    expect(auth.lookups).toHaveLength(2);
+    auth.advance(1000);
+    expect(await auth.attempt(`Bearer ${GOOD}`)).toBe(GOOD);
+  });
+
+  test("look-ups are bounded per second over all addresses", async () => {
+    const auth = await exhausted({ perSecond: 3, perAddressAndSecond: 2 });
+    for (let n = 0; n < 10; n++) {
+      await auth.attempt(`Bearer sk_${n}`);
+      await auth.attempt(`Bearer sk_${n}`, "203.0.113.6");
+    }
+    expect(auth.lookups).toHaveLength(3);
+  });
+
+  test("an unknown key that was looked up is not told apart from one that was not", async () => {
+    const auth = await exhausted({ perSecond: 1, perAddressAndSecond: 1 });
+    const answers = [await auth.attempt("Bearer sk_y"), await auth.attempt("Bearer sk_y")];
+    expect(auth.lookups).toHaveLength(1);
+    expect(answers[0]).toEqual(answers[1]);
   });
 });
 
