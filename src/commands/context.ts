@@ -1,3 +1,4 @@
+import { once } from "node:events";
 import path from "node:path";
 import { Command, InvalidArgumentError } from "commander";
 import type { Redis } from "ioredis";
@@ -36,6 +37,11 @@ export function print(answer: Answer, options: { json?: boolean }): void {
   if (answer.ok !== false) return;
   process.exitCode = 1;
   if (options.json) note(answer.text);
+}
+
+/** Waits while the reader is slower than the store. */
+export async function writeOut(text: string): Promise<void> {
+  if (text !== "" && !process.stdout.write(text)) await once(process.stdout, "drain");
 }
 
 /** A line for people on standard error. */

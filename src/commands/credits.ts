@@ -1,7 +1,8 @@
 import { Command, Option } from "commander";
 import { grantCredits, OperatorError, readAccount } from "../store/accounts.ts";
 import { eachKey } from "../store/keys.ts";
-import { command, listing, moment, print, table, whole, withRedis } from "./context.ts";
+import { oldestKeys } from "../store/keys-by-age.ts";
+import { command, listing, moment, note, print, table, whole, withRedis } from "./context.ts";
 import { shown, statusText } from "./keys-shown.ts";
 
 /** Credits of the packages that customers buy. Spec 2.7. */
@@ -11,6 +12,9 @@ const PACKAGES: Readonly<Record<string, number>> = {
   premium: 500,
   enterprise: 1000,
 };
+
+/** `tollgate keys list --account` shows all. */
+const KEYS_SHOWN_MAX = 1000;
 
 /** `tollgate credits ...` */
 export function creditsCommand(): Command {
@@ -59,9 +63,9 @@ function showCommand(): Command {
   return command("show", "balance, holds, latest transactions and keys of an account")
     .argument("<account>", "account id")
     .action(async (accountId: string, flags: { json?: boolean }) => {
-      const { account, keys } = await withRedis(async (redis) => ({
+      const { account, page } = await withRedis(async (redis) => ({
         account: await readAccount(redis, accountId),
-        keys: await Array.fromAsync(eachKey(redis, accountId)),
+        page: await oldestKeys(eachKey(redis, accountId), { limit: KEYS_SHOWN_MAX }),
       }));
       const { balance, held, totalUsed, totalRequests, recent } = account;
       const money = {
@@ -71,7 +75,13 @@ function showCommand(): Command {
         total_used: totalUsed,
         total_requests: totalRequests,
       };
-      const json = { ...money, recent_transactions: recent, keys: keys.map(shown) };
+      const { keys, more } = page;
+      const json = {
+        ...money,
+        recent_transactions: recent,
+        keys: keys.map(shown),
+        more_keys: more || undefined,
+      };
       const transactions = recent.map((entry) => [
         moment(Date.parse(entry.created_at)),
         entry.reason ?? entry.type,
@@ -88,5 +98,6 @@ function showCommand(): Command {
         ),
       ].join("\n\n");
       print({ json, text }, flags);
+      if (more && !flags.json) note(`There are more keys: tollgate keys list --account ${accountId}`);
     });
 }

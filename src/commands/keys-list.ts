@@ -1,9 +1,15 @@
 import { type Command, Option } from "commander";
+import type { Redis } from "ioredis";
 import { eachKey, findKey, type KeyRecord } from "../store/keys.ts";
-import { command, moment, note, print, requireAccount, table, whole, withRedis } from "./context.ts";
+import { type KeyPage, oldestKeys } from "../store/keys-by-age.ts";
+import { command, moment, note, requireAccount, table, whole, withRedis, writeOut } from "./context.ts";
 import { KEY_STATUSES, type KeyStatus, shown, statusOf, statusText } from "./keys-shown.ts";
 
 const LIMIT_MAX = 100_000;
+/** Keys found in one walk over the store. Memory grows with it, and the number of walks shrinks. */
+const PAGE_KEYS = 50_000;
+/** Lines that are put into columns and written together. */
+const LINES = 1000;
 
 interface ListFlags {
   account?: string;
@@ -21,58 +27,81 @@ export function listCommand(): Command {
     .addOption(new Option("--status <name>", "in this state only").choices(KEY_STATUSES))
     .option("--limit <n>", "at most so many", whole(1, LIMIT_MAX))
     .option("--after <key-id>", "those that come after this one")
-    .action(async (flags: ListFlags) => {
-      const { keys, more } = await withRedis(async (redis) => {
-        if (flags.account !== undefined) await requireAccount(redis, flags.account);
-        const after = flags.after === undefined ? undefined : await findKey(redis, flags.after);
-        return pageOf(eachKey(redis, flags.account), flags, after);
-      });
-      const next = more ? keys.at(-1)?.keyId : undefined;
-      const rows = keys.map((key) => [
-        key.keyId,
-        key.accountId,
-        key.tier,
-        statusText(key),
-        moment(key.createdAtMs),
-        moment(key.expiresAtMs),
-      ]);
-      const headings = ["KEY ID", "ACCOUNT", "TIER", "STATUS", "CREATED", "EXPIRES"];
-      print(
-        {
-          json: { keys: keys.map(shown), next },
-          text: table(headings, rows, { gives: ["ACCOUNT"], drops: ["EXPIRES", "CREATED", "TIER"] }),
-        },
-        flags,
-      );
-      if (next !== undefined && !flags.json) note(`There are more: --after ${next}`);
+    .action((flags: ListFlags) => withRedis((redis) => list(redis, flags)));
+}
+
+/**
+ * Prints page after page, so that memory is bounded however many keys there are.
+ * @param pageKeys for tests
+ */
+export async function list(redis: Redis, flags: ListFlags, pageKeys = PAGE_KEYS): Promise<void> {
+  if (flags.account !== undefined) await requireAccount(redis, flags.account);
+  const output = flags.json ? jsonOutput() : tableOutput();
+  let after = flags.after === undefined ? undefined : await findKey(redis, flags.after);
+  let left = flags.limit ?? Number.POSITIVE_INFINITY;
+  let page: KeyPage;
+  do {
+    page = await oldestKeys(eachKey(redis, flags.account), {
+      limit: Math.min(left, pageKeys),
+      after,
+      wanted: wantedBy(flags),
     });
+    for (let at = 0; at < page.keys.length; at += LINES) await output.write(page.keys.slice(at, at + LINES));
+    left -= page.keys.length;
+    after = page.keys.at(-1);
+  } while (page.more && left > 0);
+  await output.end(page.more ? after?.keyId : undefined);
 }
 
-/** One page in the order of creation. Never more than two pages are in memory, however many keys there are. */
-async function pageOf(
-  keys: AsyncIterable<KeyRecord>,
-  { tier, status, limit = Number.POSITIVE_INFINITY }: ListFlags,
-  after: KeyRecord | undefined,
-): Promise<{ keys: KeyRecord[]; more: boolean }> {
-  const page: KeyRecord[] = [];
-  let more = false;
-  const cut = (): void => {
-    page.sort(byAge);
-    if (page.length <= limit) return;
-    page.length = limit;
-    more = true;
+const wantedBy =
+  ({ tier, status }: ListFlags) =>
+  (key: KeyRecord): boolean =>
+    (tier === undefined || key.tier === tier) && (status === undefined || statusOf(key) === status);
+
+interface Output {
+  write(keys: readonly KeyRecord[]): Promise<void>;
+  /** @param next the key after which there are more */
+  end(next: string | undefined): Promise<void>;
+}
+
+/** One JSON object. */
+function jsonOutput(): Output {
+  let before = '{"keys":[';
+  return {
+    async write(keys) {
+      await writeOut(before + keys.map((key) => JSON.stringify(shown(key))).join());
+      before = ",";
+    },
+    end: (next) =>
+      writeOut(
+        `${before === "," ? "" : before}]${next === undefined ? "" : `,"next":${JSON.stringify(next)}`}}\n`,
+      ),
   };
-  for await (const key of keys) {
-    if (after && byAge(key, after) <= 0) continue;
-    if (tier !== undefined && key.tier !== tier) continue;
-    if (status !== undefined && statusOf(key) !== status) continue;
-    page.push(key);
-    if (page.length >= 2 * limit) cut();
-  }
-  cut();
-  return { keys: page, more };
 }
 
-/** Oldest first; a key that was made in the same millisecond has its place, too. */
-const byAge = (a: KeyRecord, b: KeyRecord): number =>
-  (a.createdAtMs ?? 0) - (b.createdAtMs ?? 0) || (a.keyId < b.keyId ? -1 : a.keyId > b.keyId ? 1 : 0);
+const HEADINGS = ["KEY ID", "ACCOUNT", "TIER", "STATUS", "CREATED", "EXPIRES"];
+
+/** A table with its headings once. */
+function tableOutput(): Output {
+  let begun = false;
+  async function write(keys: readonly KeyRecord[]): Promise<void> {
+    const rows = keys.map((key) => [
+      key.keyId,
+      key.accountId,
+      key.tier,
+      statusText(key),
+      moment(key.createdAtMs),
+      moment(key.expiresAtMs),
+    ]);
+    const text = table(HEADINGS, rows, { gives: ["ACCOUNT"], drops: ["EXPIRES", "CREATED", "TIER"] });
+    await writeOut(`${begun ? text.slice(text.indexOf("\n") + 1) : text}\n`);
+    begun = true;
+  }
+  return {
+    write,
+    async end(next) {
+      if (!begun) await write([]);
+      if (next !== undefined) note(`There are more: --after ${next}`);
+    },
+  };
+}

@@ -1,11 +1,10 @@
-import { once } from "node:events";
 import path from "node:path";
 import { type Command, InvalidArgumentError, Option } from "commander";
 import type { Redis } from "ioredis";
 import { OperatorError } from "../store/accounts.ts";
 import type { LedgerEntry } from "../store/ledger-entries.ts";
 import { exportLedger, formatCursor, type LedgerCursor, parseCursor } from "../store/ledger-export.ts";
-import { command, fileName, note, pastMs, print, requireAccount, withRedis } from "./context.ts";
+import { command, fileName, note, pastMs, print, requireAccount, withRedis, writeOut } from "./context.ts";
 import {
   type CursorState,
   lockCursorFile,
@@ -245,11 +244,6 @@ function objectSink(cursor: LedgerCursor): Sink {
       writeOut(`${before === "," ? "" : before}],"cursor":${JSON.stringify(formatCursor(cursor))}}\n`),
     close: async () => undefined,
   };
-}
-
-/** Waits while the reader is slower than the store. */
-async function writeOut(text: string): Promise<void> {
-  if (text !== "" && !process.stdout.write(text)) await once(process.stdout, "drain");
 }
 
 function cursorOf(text: string): LedgerCursor {

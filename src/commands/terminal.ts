@@ -67,7 +67,9 @@ export function table(
   const cells = [headings.map((heading) => paint("bold", heading, screen)), ...rows].map((row) =>
     row.map((cell) => (cell === undefined ? "-" : String(cell))),
   );
-  const widths = headings.map((_, at) => Math.max(...cells.map((row) => shownChars(row[at] ?? ""))));
+  const widths = headings.map((_, at) =>
+    cells.reduce((most, row) => Math.max(most, shownChars(row[at] ?? "")), 0),
+  );
   const flexible = headings.flatMap((heading, at) => (gives.includes(heading) ? [at] : []));
   const fits = narrow(widths, flexible, widthOf(screen));
   const dropped = drops[0] === undefined ? -1 : headings.indexOf(drops[0]);

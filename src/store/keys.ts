@@ -5,8 +5,10 @@ import { accountNames, digestOf, indexName, keyRef, partitionNames, partitionOf 
 import { partitionsOf } from "./partitions.ts";
 import { answersOf, many } from "./pipelines.ts";
 
-/** Accounts read at a time. */
+/** Ids or records read at a time: about a millisecond of Redis. */
 const PAGE = 500;
+/** Keys of one account that are read along with those of other accounts. */
+const FIRST_KEYS = 100;
 
 /** One key as operators see it. Times are Unix ms; limits are the key's own, beyond those of its tier. */
 export interface KeyRecord {
@@ -70,26 +72,61 @@ export async function readKey(
   return key;
 }
 
-/** Keys of one account, or of all; an account at a time, so that any number of them can be walked through. */
+/**
+ * Keys of one account, or of all, in no particular order and some hundred at a time. A key may come twice, as with
+ * Redis's own SCAN; one that exists all the while comes at least once.
+ */
 export async function* eachKey(redis: Redis, accountId?: string): AsyncGenerator<KeyRecord> {
+  for await (const { partition, keyIds } of keyIdPages(redis, accountId)) {
+    yield* await readKeys(
+      redis,
+      keyIds.map((keyId) => ({ keyId, partition })),
+    );
+  }
+}
+
+/** Key ids of one account, or of all, at most PAGE at a time; an id may come twice. */
+export async function* keyIdPages(
+  redis: Redis,
+  accountId?: string,
+): AsyncGenerator<{ partition: number; keyIds: string[] }> {
   const partitions = await partitionsOf(redis);
   if (accountId !== undefined) {
-    yield* keysOf(redis, partitionOf(accountId, partitions), [accountId]);
+    const partition = partitionOf(accountId, partitions);
+    for await (const keyIds of keyIdsOf(redis, partition, [accountId])) yield { partition, keyIds };
     return;
   }
   for (let partition = 0; partition < partitions; partition++) {
-    for (const page of pages(await redis.smembers(partitionNames(partition).accounts))) {
-      yield* keysOf(redis, partition, page);
+    for await (const accountIds of setPages(redis, partitionNames(partition).accounts)) {
+      for await (const keyIds of keyIdsOf(redis, partition, accountIds)) yield { partition, keyIds };
     }
   }
 }
 
-async function* keysOf(redis: Redis, partition: number, accountIds: string[]): AsyncGenerator<KeyRecord> {
-  const ids = await many<string[], string>(redis, accountIds, (pipe, id) =>
-    pipe.smembers(accountNames(partition, id).keys),
+/** The first keys of all these accounts in one round trip; most accounts have no more. */
+async function* keyIdsOf(
+  redis: Redis,
+  partition: number,
+  accountIds: readonly string[],
+): AsyncGenerator<string[]> {
+  const names = accountIds.map((id) => accountNames(partition, id).keys);
+  const first = await many<[string, string[]], string>(redis, names, (pipe, name) =>
+    pipe.sscan(name, "0", "COUNT", FIRST_KEYS),
   );
-  const places = ids.flat().map((keyId) => ({ keyId, partition }));
-  for (const page of pages(places)) yield* await readKeys(redis, page);
+  yield* pages(first.flatMap(([, ids]) => ids));
+  for (const [at, [cursor]] of first.entries()) {
+    if (cursor !== "0") yield* setPages(redis, names[at] ?? "", cursor);
+  }
+}
+
+/** The members of a set in bounded pages; one may come twice. @param from a cursor of SSCAN */
+export async function* setPages(redis: Redis, name: string, from = "0"): AsyncGenerator<string[]> {
+  let cursor = from;
+  do {
+    const [next, members] = await redis.sscan(name, cursor, "COUNT", PAGE);
+    cursor = next;
+    yield* pages(members);
+  } while (cursor !== "0");
 }
 
 /** The records that exist among these places. */

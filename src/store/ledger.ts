@@ -11,6 +11,7 @@ import {
   type RequestRecord,
   type Violation,
 } from "./ledger-fold.ts";
+import { setPages } from "./keys.ts";
 import { checkSnapshot, takeSnapshot } from "./ledger-snapshot.ts";
 import { keyRef, partitionNames, partitionOf, requestName } from "./names.ts";
 import { partitionsOf } from "./partitions.ts";
@@ -94,7 +95,8 @@ async function verifyPartition(run: Run, partition: number): Promise<void> {
   const accountsName = partitionNames(partition).accounts;
   await readOn(run, partition, fold);
   const inLedger = [...fold.accounts.keys()];
-  const listed = new Set(await redis.smembers(accountsName));
+  const listed = new Set<string>();
+  for await (const page of setPages(redis, accountsName)) for (const accountId of page) listed.add(accountId);
   for (const accountId of inLedger) {
     if (!listed.has(accountId)) report("accounts", accountId, "has ledger entries, but is not listed");
   }

@@ -1,16 +1,13 @@
 import type { Redis } from "ioredis";
 import type { Tiers } from "../core/limits.ts";
 import { packTiers } from "./calls.ts";
-import { storeNowMs } from "./keys.ts";
-import { accountNames, keyRef, partitionNames } from "./names.ts";
-import { partitionsOf } from "./partitions.ts";
+import { keyIdPages, storeNowMs } from "./keys.ts";
+import { keyRef } from "./names.ts";
 import { many } from "./pipelines.ts";
 import { scriptsOf } from "./scripts.ts";
 
 /** Keys looked at, at most, to find those with the most use. */
 export const KEYS_LOOKED_AT_MAX = 20_000;
-/** Names or records asked for at a time: about a millisecond of Redis. */
-const PAGE = 500;
 const DAY_MS = 86_400_000;
 
 /** What a key has used: admissions of the UTC day, and the numbers of the moment as its headers would say them. */
@@ -35,38 +32,19 @@ export interface TopKeys {
 /** Reads key records in pages and keeps the most used of the day. No page holds Redis for long. */
 export async function topKeysByUse(redis: Redis, tiers: Tiers, most: number): Promise<TopKeys> {
   const today = Math.floor((await storeNowMs(redis)) / DAY_MS);
-  const used: Omit<KeyUse, "now">[] = [];
+  /** By key id: a scan may show a key twice. */
+  const used = new Map<string, Omit<KeyUse, "now">>();
   let keysLookedAt = 0;
-  for await (const { partition, keyIds } of keyPages(redis)) {
+  let complete = true;
+  for await (const { partition, keyIds } of keyIdPages(redis)) {
     const ids = keyIds.slice(0, KEYS_LOOKED_AT_MAX - keysLookedAt);
-    for (let at = 0; at < ids.length; at += PAGE) {
-      used.push(...(await usedToday(redis, partition, ids.slice(at, at + PAGE), today, tiers)));
-    }
+    for (const use of await usedToday(redis, partition, ids, today, tiers)) used.set(use.keyId, use);
     keysLookedAt += ids.length;
-    if (ids.length < keyIds.length) {
-      return { keys: await withUseNow(redis, topOf(used, most), tiers), keysLookedAt, complete: false };
-    }
+    complete = ids.length === keyIds.length;
+    if (!complete) break;
   }
-  return { keys: await withUseNow(redis, topOf(used, most), tiers), keysLookedAt, complete: true };
-}
-
-const topOf = <Use extends { dayCount: number }>(used: Use[], most: number): Use[] =>
-  used.sort((a, b) => b.dayCount - a.dayCount).slice(0, most);
-
-/** Key ids of all accounts, some hundred at a time. */
-async function* keyPages(redis: Redis): AsyncGenerator<{ partition: number; keyIds: string[] }> {
-  const partitions = await partitionsOf(redis);
-  for (let partition = 0; partition < partitions; partition++) {
-    let cursor = "0";
-    do {
-      const [next, accountIds] = await redis.sscan(partitionNames(partition).accounts, cursor, "COUNT", PAGE);
-      cursor = next;
-      const keyIds = await many<string[], string>(redis, accountIds, (pipe, accountId) =>
-        pipe.smembers(accountNames(partition, accountId).keys),
-      );
-      if (keyIds.length > 0) yield { partition, keyIds: keyIds.flat() };
-    } while (cursor !== "0");
-  }
+  const top = [...used.values()].sort((a, b) => b.dayCount - a.dayCount).slice(0, most);
+  return { keys: await withUseNow(redis, top, tiers), keysLookedAt, complete };
 }
 
 async function usedToday(

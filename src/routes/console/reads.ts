@@ -105,14 +105,15 @@ export function createReads(session: OperatorSession, tiers: () => Tiers): Reads
     account: (query) =>
       run(async (redis) => {
         const account = await readAccount(redis, query.get("id") ?? "");
-        const keys: KeyRecord[] = [];
+        /** By id: a scan may show a key twice. */
+        const keys = new Map<string, KeyRecord>();
         let more = false;
         for await (const key of eachKey(redis, account.accountId)) {
-          more = keys.length >= KEYS_OF_ACCOUNT_MAX;
+          more = keys.size >= KEYS_OF_ACCOUNT_MAX && !keys.has(key.keyId);
           if (more) break;
-          keys.push(key);
+          keys.set(key.keyId, key);
         }
-        const used = await withUseNow(redis, keys, tiers());
+        const used = await withUseNow(redis, [...keys.values()], tiers());
         return {
           account_id: account.accountId,
           balance: account.balance,

@@ -1,0 +1,91 @@
+import { expect, test } from "vitest";
+import { list } from "../../src/commands/keys-list.ts";
+import { accountNames, keyRef, partitionNames, partitionOf } from "../../src/store/names.ts";
+import { topKeysByUse } from "../../src/store/operator-keys.ts";
+import { partitionsOf } from "../../src/store/partitions.ts";
+import { runHere, runProcess } from "../support/cli.ts";
+import { givenRedis, type TestRedis } from "../support/store-stage.ts";
+
+const COUNT = 130_000;
+
+/** Makes keys of one account, the newest of them first. */
+async function givenKeys(redis: TestRedis, accountId: string, count: number): Promise<void> {
+  const partitions = await partitionsOf(redis.client);
+  const partition = partitionOf(accountId, partitions);
+  const { keys } = accountNames(partition, accountId);
+  await redis.client.sadd(partitionNames(partition).accounts, accountId);
+  await redis.client.hset(accountNames(partition, accountId).account, "balance", 0);
+  const script = `for n = 1, tonumber(ARGV[3]) do
+    local id = string.format("key_%07d", n)
+    redis.call("SADD", KEYS[1], id)
+    redis.call("HSET", ARGV[2] .. id, "account_id", ARGV[1], "tier", "standard", "created_at", 2000000000000 - n)
+  end`;
+  await redis.client.eval(script, 1, keys, accountId, keyRef("", accountId, partition).names.key, count);
+}
+
+// Guarantee: a listing ends with every key once, in order, however many there are, and no reply of Redis holds them all.
+test("keys list shows 130,000 keys of one account, each once, the oldest first", async () => {
+  const redis = await givenRedis();
+  try {
+    await runHere(["keys", "create"], { REDIS_URL: redis.url });
+    await givenKeys(redis, "acc_many", COUNT);
+    await redis.client.config("RESETSTAT");
+    const listed = await runProcess(["keys", "list"], { REDIS_URL: redis.url });
+    expect({ code: listed.code, stderr: listed.stderr }).toEqual({ code: 0, stderr: "" });
+    const ids = listed.stdout.split("\n").flatMap((line) => /^key_\d{7} /.exec(line)?.[0].trim() ?? []);
+    const all = Array.from({ length: COUNT }, (_, at) => `key_${String(COUNT - at).padStart(7, "0")}`);
+    expect(ids.length).toBe(COUNT);
+    expect(ids.every((id, at) => id === all[at])).toBe(true);
+    expect(listed.stdout.match(/KEY ID/g)).toHaveLength(1);
+
+    const shown = await runProcess(["credits", "show", "acc_many"], { REDIS_URL: redis.url });
+    expect(shown).toMatchObject({ code: 0, stderr: expect.stringContaining("more keys") });
+    await topKeysByUse(redis.client, { standard: { rateLimit: 1, maxConcurrent: 1, dailyLimit: 1 } }, 10);
+    expect(await redis.client.info("commandstats")).not.toContain("cmdstat_smembers");
+  } finally {
+    await redis.stop();
+  }
+});
+
+test("pages of a listing make one table and one JSON object", async () => {
+  const redis = await givenRedis();
+  try {
+    await runHere(["keys", "create"], { REDIS_URL: redis.url });
+    await givenKeys(redis, "acc_pages", 1234);
+    for (const pageKeys of [100, 1234, 5000]) {
+      const written: string[] = [];
+      const { stdout } = process;
+      const write = stdout.write;
+      stdout.write = ((text: string) => written.push(text) > 0) as typeof stdout.write;
+      try {
+        await list(redis.client, { account: "acc_pages", json: true }, pageKeys);
+      } finally {
+        stdout.write = write;
+      }
+      const { keys, next } = JSON.parse(written.join(""));
+      expect([keys.length, keys[0].key_id, next]).toEqual([1234, "key_0001234", undefined]);
+    }
+  } finally {
+    await redis.stop();
+  }
+});
+
+test("a page of a listing says where the next begins, and an empty listing is one, too", async () => {
+  const redis = await givenRedis();
+  try {
+    const env = { REDIS_URL: redis.url };
+    await runHere(["keys", "create"], env);
+    await givenKeys(redis, "acc_few", 3);
+    const page = await runHere(["keys", "list", "--account", "acc_few", "--limit", "2", "--json"], env);
+    expect(JSON.parse(page.stdout)).toMatchObject({
+      keys: [{ key_id: "key_0000003" }, { key_id: "key_0000002" }],
+      next: "key_0000002",
+    });
+    const rest = await runHere(["keys", "list", "--after", "key_0000001", "--tier", "none", "--json"], env);
+    expect(JSON.parse(rest.stdout)).toEqual({ keys: [] });
+    const none = await runHere(["keys", "list", "--tier", "none"], env);
+    expect(none.stdout).toMatch(/^KEY ID.*\n$/);
+  } finally {
+    await redis.stop();
+  }
+});
