@@ -6,6 +6,8 @@ import { exportCommand } from "./ledger-export.ts";
 import { startProgress } from "./progress.ts";
 import { paint } from "./terminal.ts";
 
+const REPORT_EVERY_MS = 1000;
+
 /** `tollgate ledger ...` */
 export function ledgerCommand(): Command {
   return new Command("ledger")
@@ -19,11 +21,15 @@ function verifyCommand(): Command {
     .option("--account <id>", "of this account only")
     .action(async (flags: { account?: string; json?: boolean }) => {
       const progress = startProgress();
+      const report = reportToParent();
       const result = await withRedis((redis) =>
         verifyLedger(redis, {
           ...(flags.account === undefined ? {} : { accountIds: [flags.account] }),
-          seen: ({ done, all }, { accounts, entries }) =>
-            progress.show(`partition ${done} of ${all}: ${accounts} accounts, ${entries} entries`),
+          seen({ done, all }, { accounts, entries }) {
+            const text = `partition ${done} of ${all}: ${accounts} accounts, ${entries} entries`;
+            progress.show(text);
+            report(text);
+          },
         }),
       ).finally(progress.done);
       // A misspelt account must not look like sound books.
@@ -32,6 +38,17 @@ function verifyCommand(): Command {
       }
       print({ json: { ...result }, text: inWords(result), ok: result.ok }, flags);
     });
+}
+
+/** Tells a gateway that runs this as its check that it goes on. */
+function reportToParent(): (text: string) => void {
+  let reportedMs = Number.NEGATIVE_INFINITY;
+  return (text) => {
+    if (!process.connected || performance.now() - reportedMs < REPORT_EVERY_MS) return;
+    reportedMs = performance.now();
+    // A gateway that has gone needs no report.
+    process.send?.(text, undefined, undefined, () => undefined);
+  };
 }
 
 function inWords({ ok, accounts, entries, violations, unlisted = 0 }: Verification): string {

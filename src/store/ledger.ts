@@ -44,6 +44,8 @@ interface Run {
   has(partition: number): boolean;
   report: Report;
   result: Verification;
+  /** Says that the run goes on; called after each page or account. */
+  step(): void;
 }
 
 /**
@@ -51,7 +53,7 @@ interface Run {
  * account as it is at one instant, with the ledger up to that instant. Memory grows with one partition's requests.
  * @param redis gets some thousand commands; better not the gateway's own connection
  * @param options.accountIds only these accounts
- * @param options.seen told after each partition how far it is
+ * @param options.seen told after each page of work how far it is
  */
 export async function verifyLedger(
   redis: Redis,
@@ -67,10 +69,13 @@ export async function verifyLedger(
   const partitions = await partitionsOf(redis);
   const places = wanted && new Set([...wanted].map((accountId) => partitionOf(accountId, partitions)));
   const has = (partition: number): boolean => !places || places.has(partition);
-  const run: Run = { redis, partitions, wanted, has, report, result };
+  let done = 0;
+  const step = (): void => options.seen?.({ done, all: partitions }, result);
+  const run: Run = { redis, partitions, wanted, has, report, result, step };
   for (let partition = 0; partition < partitions; partition++) {
     if (has(partition)) await verifyPartition(run, partition);
-    options.seen?.({ done: partition + 1, all: partitions }, result);
+    done = partition + 1;
+    step();
   }
   await verifyRequests(run);
   return result;
@@ -107,6 +112,7 @@ async function verifyPartition(run: Run, partition: number): Promise<void> {
     const snapshot = await takeSnapshot(redis, partition, accountId, fold, add);
     await add(snapshot.tail);
     checkSnapshot(accountId, snapshot, fold, fold.accounts.get(accountId) ?? emptyAccount(), report);
+    run.step();
   }
   await verifyEnded(run, partition, fold);
   await verifyDue(run, partition);
@@ -125,6 +131,7 @@ async function readOn(run: Run, partition: number, fold: LedgerFold): Promise<vo
   do {
     page = await readLedger(run.redis, partition, fold.lastId);
     await addEntries(run, partition, fold, page);
+    run.step();
   } while (page.length === LEDGER_PAGE);
 }
 
@@ -148,6 +155,7 @@ async function verifyEnded(run: Run, partition: number, fold: LedgerFold): Promi
   const { redis, report } = run;
   const { done } = partitionNames(partition);
   for await (const ids of sortedSetPages(redis, done)) {
+    run.step();
     const suspects = (await recordsOf(run, partition, ids)).filter((request) => endedWrong(fold, request));
     if (suspects.length === 0) continue;
     // Some of it may just have happened: the ledger up to now, then the records again.
@@ -189,6 +197,7 @@ async function verifyDue(run: Run, partition: number): Promise<void> {
     [polls, "bound"],
   ] as const) {
     for await (const ids of sortedSetPages(redis, list)) {
+      run.step();
       const suspects = (await recordsOf(run, partition, ids)).filter(({ record }) => record.state !== state);
       for (const { id } of suspects) {
         const name = requestName(partition, id);
@@ -205,6 +214,7 @@ async function verifyDue(run: Run, partition: number): Promise<void> {
 /** Every open request is due and has its slot: the only way to find one that is in neither. Invariant 3. */
 async function verifyRequests(run: Run): Promise<void> {
   for await (const page of run.redis.scanStream({ match: "tg:{p*}:request:*", count: 1000 })) {
+    run.step();
     const places = (page as string[]).flatMap((name) => requestPlace(name) ?? []);
     const among = places.filter(({ partition }) => partition < run.partitions && run.has(partition));
     const records = await many<(string | null)[], Place>(run.redis, among, (pipe, { partition, id }) =>
