@@ -16,7 +16,7 @@ COPY package.json ./
 COPY src ./src
 USER 1000:1000
 EXPOSE 4010
-CMD ["node", "src/sandbox/main.ts"]
+CMD ["node", "--disable-sigusr1", "src/sandbox/main.ts"]
 
 # A stand-in for the generator has no place beside the real one, so it is taken out before the last stage copies.
 FROM node:26-slim AS source
@@ -54,4 +54,4 @@ LABEL org.opencontainers.image.title="Tollgate" \
   org.opencontainers.image.revision="${REVISION}"
 STOPSIGNAL SIGTERM
 # No npm in between: the signal must reach node.
-CMD ["node", "src/main.ts"]
+CMD ["node", "--disable-sigusr1", "src/main.ts"]

@@ -17,6 +17,9 @@ const METRICS_TIMEOUT_MS = 6000;
 /** Its number among the workers, from 1; set by the supervisor. The first one also does what is done once. */
 const NUMBER = "TOLLGATE_WORKER";
 
+/** SIGUSR1 would open a debugger that anybody on the machine may use; npm scripts and the image start Node with it. */
+const NO_INSPECTOR = "--disable-sigusr1";
+
 /** Beside the ids of workers, which begin with 1. */
 const SUPERVISOR = 0;
 
@@ -112,6 +115,7 @@ export async function supervise(count: number, log: Logger): Promise<number> {
     // One that is still starting reads the configuration anyway, and might not listen for the signal yet.
     for (const worker of serving) worker.process.kill("SIGHUP");
   });
+  cluster.setupPrimary({ execArgv: [...new Set([...process.execArgv, NO_INSPECTOR])] });
   for (let number = 1; number <= count; number++) launch(number, RESTART_DELAY_MIN_MS);
   return ended.promise;
 }

@@ -84,7 +84,7 @@ async function startAll(env: NodeJS.ProcessEnv, parts: Part[], signal: AbortSign
     ADMIN_HOST: ports.adminHost,
     ADMIN_PORT: String(ports.adminPort),
   };
-  const gateway = await startChild(process.execPath, [join(ROOT, "src/main.ts")], {
+  const gateway = await startChild(process.execPath, ["--disable-sigusr1", join(ROOT, "src/main.ts")], {
     cwd: ROOT,
     env: childEnv,
     stdio: ["ignore", "inherit", "inherit"],

@@ -1,4 +1,5 @@
 import type { ChainableCommander, Redis } from "ioredis";
+import { setPages } from "./keys.ts";
 import { LEDGER_PAGE, type LedgerEntry, readLedger } from "./ledger-entries.ts";
 import {
   addEntry,
@@ -11,7 +12,6 @@ import {
   type RequestRecord,
   type Violation,
 } from "./ledger-fold.ts";
-import { setPages } from "./keys.ts";
 import { checkSnapshot, takeSnapshot } from "./ledger-snapshot.ts";
 import { keyRef, partitionNames, partitionOf, requestName } from "./names.ts";
 import { partitionsOf } from "./partitions.ts";

@@ -1,3 +1,4 @@
+import { readFileSync } from "node:fs";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
@@ -36,9 +37,9 @@ export async function startProgram(
   // JSON is YAML too.
   await writeFile(file, JSON.stringify({ ...sections, store }));
   const { PATH = "" } = process.env;
-  const limited = ["-c", `ulimit -n ${openFiles} && exec "$0" src/main.ts`, process.execPath];
+  const limited = ["-c", `ulimit -n ${openFiles} && exec "$0" "$@"`, process.execPath, ...serveArguments()];
   const [command, args] =
-    openFiles === undefined ? [process.execPath, ["src/main.ts"]] : (["sh", limited] as const);
+    openFiles === undefined ? [process.execPath, serveArguments()] : (["sh", limited] as const);
   const child = await startChild(command, args, {
     cwd: ROOT,
     env: { PATH, TOLLGATE_CONFIG: file, ...env },
@@ -74,6 +75,12 @@ export async function startProgram(
       await rm(dir, { recursive: true, force: true });
     },
   };
+}
+
+/** What `npm run serve` gives to node. */
+function serveArguments(): string[] {
+  const { scripts } = JSON.parse(readFileSync(join(ROOT, "package.json"), "utf8"));
+  return (scripts.serve as string).replace(/^exec node /, "").split(" ");
 }
 
 /** A gateway in its own process on free ports, once it is ready. */

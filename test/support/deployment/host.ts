@@ -9,7 +9,7 @@ export function unitProblems(read: Read): string[] {
   const unit = new Map<string, string>();
   for (const [, name = "", value = ""] of text(read, UNIT).matchAll(/^([A-Za-z]+)=(.*)$/gm))
     unit.set(name, value);
-  const [program, script] = (unit.get("ExecStart") ?? "").split(" ");
+  const [program, option, script] = (unit.get("ExecStart") ?? "").split(" ");
   const variables = (unit.get("Environment") ?? "").split(" ").map((pair) => pair.split("=")[0] ?? "");
   const config = configOf(text(read, "config/tollgate.yaml"));
   const journalIsKept = unit.get("WorkingDirectory") === `%S/${unit.get("StateDirectory")}`;
@@ -18,6 +18,7 @@ export function unitProblems(read: Read): string[] {
   const rules: [boolean, string][] = [
     [head.includes(prices), `its head does not say where ${prices} goes, which tollgate.yaml names`],
     [program === "/usr/bin/node", "ExecStart puts something between the signal and node"],
+    [option === "--disable-sigusr1", "ExecStart lets SIGUSR1 open the inspector"],
     [read((script ?? "").replace("/opt/tollgate/", "")) !== undefined, "ExecStart starts no file of ours"],
     [unit.get("ExecReload") === "/bin/kill -HUP $MAINPID", "reload is no SIGHUP"],
     [journalIsKept && !config.store.journal.startsWith("/"), "the journal is outside the StateDirectory"],

@@ -19,7 +19,8 @@ export function imageProblems(read: Read): string[] {
     [ports.includes(server.port) && ports.includes(admin.port), "EXPOSE names other ports than the config"],
     [isAdminPath(/(\/[a-z]+)`/.exec(health)?.[1] ?? ""), "HEALTHCHECK asks a path that is not there"],
     [command[0] === "node", "CMD puts something between the signal and node"],
-    [read(command[1] ?? "") !== undefined, "CMD starts a file that is not there"],
+    [command[1] === "--disable-sigusr1", "CMD lets SIGUSR1 open the inspector"],
+    [read(command[2] ?? "") !== undefined, "CMD starts a file that is not there"],
     [gateway.steps.some(({ text }) => text === `VERSION=${version}`), "VERSION is not that of package.json"],
   ];
   return [
