@@ -9,6 +9,7 @@ import {
   requireLoaded,
 } from "../config/config.ts";
 import { type Difference, differences, redactSettings, type Written } from "../config/differences.ts";
+import { variable } from "../config/environment.ts";
 import type { ConfigProblem } from "../config/problems.ts";
 import { OperatorError } from "../store/accounts.ts";
 import { type Answer, command, print, shownPath, table } from "./context.ts";
@@ -146,15 +147,23 @@ function adminUrl(): string {
 
 async function running(admin: string): Promise<Base> {
   try {
+    const token = variable(process.env, "ADMIN_TOKEN");
     const response = await fetch(new URL("/config", admin), {
+      headers: token === undefined ? {} : { Authorization: `Bearer ${token}` },
       signal: AbortSignal.timeout(ADMIN_TIMEOUT_MS),
     });
-    if (!response.ok) throw new Error(`HTTP ${response.status}`);
+    if (response.status === 401) {
+      throw new OperatorError(
+        `the gateway at ${admin} wants its ADMIN_TOKEN: set it in this command's environment`,
+      );
+    }
+    if (!response.ok) throw new Error(`HTTP ${response.status}: ${(await response.text()).trim()}`);
     const { settings, prices, from_environment } = JSON.parse(await response.text());
     const name = `the gateway at ${admin}`;
     const written = { settings, prices };
     return { name, heading: "RUNNING", written, fromEnvironment: from_environment };
   } catch (error) {
+    if (error instanceof OperatorError) throw error;
     const { message, cause } = error as Error & { cause?: NodeJS.ErrnoException };
     const why = cause?.code ?? cause?.message ?? message;
     throw new OperatorError(

@@ -95,6 +95,11 @@ const server = section("The public listener.", {
 const admin = section("The admin listener: livez, readyz, metrics. Keep it off the public network.", {
   host: text("127.0.0.1", hostRule, "Address to listen on."),
   port: port(9090, "Port to listen on; 0 picks a free one."),
+  hosts: Type.Array(ruled(Type.String(), hostRule), {
+    default: [],
+    maxItems: 64,
+    description: "Names beside localhost and IP addresses that browsers and scripts may use for it.",
+  }),
 });
 
 const store = section("Redis, which holds limits, credits and tasks.", {

@@ -44,7 +44,9 @@ export interface Config {
   readonly admin: {
     readonly host: string;
     readonly port: number;
-    /** A secret, from the environment only: opens the console; without one it is read-only. */
+    /** Names that it answers to beside addresses and localhost. */
+    readonly hosts: readonly string[];
+    /** A secret, from the environment only: opens the admin port; without one the console is read-only. */
     readonly token: string | undefined;
   };
   readonly store: {
@@ -151,7 +153,7 @@ export function toConfig(settings: Settings, extra: Extras): Config {
       unknownKeysPerMinute: server.unknown_keys_per_minute,
       utilityRequestsPerSecond: server.utility_requests_per_second,
     },
-    admin: { host: settings.admin.host, port: settings.admin.port, token: extra.adminToken },
+    admin: { ...settings.admin, token: extra.adminToken },
     store: {
       redisUrl: store.redis_url,
       commandTimeoutMs: ms(store.command_timeout),

@@ -3,6 +3,7 @@ import { Registry } from "prom-client";
 import { openApiText } from "../core/openapi/document.ts";
 import { limitConnections } from "../http/connection-limits.ts";
 import type { Logger } from "../telemetry/log.ts";
+import type { Access } from "./admin-access.ts";
 import type { Console } from "./console/console.ts";
 import { LOG_LEVEL_PATH, type LogLevel } from "./log-level.ts";
 
@@ -17,6 +18,7 @@ export function createAdmin(options: {
   notReady(): string | undefined;
   /** The configuration in force, without secrets. */
   config(): object;
+  access: Pick<Access, "check">;
   console: Pick<Console, "owns" | "serve">;
   logLevel: LogLevel;
   log: Logger;
@@ -34,33 +36,44 @@ export function createAdmin(options: {
   // Now, since the first request for it would else hold up all others.
   const openApi = openApiText().trimEnd();
 
+  /** Probes and Prometheus send no token and name the port as they like. @returns whether it was one of theirs */
+  async function answerProbe(path: string, res: ServerResponse): Promise<boolean> {
+    if (path === "/livez") plain(res, 200, "ok");
+    else if (path === "/readyz") {
+      const why = options.notReady();
+      plain(res, why === undefined ? 200 : 503, why ?? "ok");
+    } else if (path === "/metrics") {
+      plain(res, 200, (await options.metricsPage()).trimEnd(), Registry.PROMETHEUS_CONTENT_TYPE);
+    } else return false;
+    return true;
+  }
+
   async function answer(req: IncomingMessage, res: ServerResponse): Promise<void> {
-    if (options.console.owns(req.url?.split("?")[0] ?? "")) return options.console.serve(req, res);
-    if (req.url?.split("?")[0] === LOG_LEVEL_PATH) return options.logLevel(req, res);
-    if (req.method !== "GET" && req.method !== "HEAD") {
+    const path = req.url?.split("?")[0] ?? "";
+    if (options.console.owns(path)) return options.console.serve(req, res);
+    if (path === LOG_LEVEL_PATH) return options.logLevel(req, res);
+    const reads = req.method === "GET" || req.method === "HEAD";
+    if (reads && (await answerProbe(path, res))) return;
+    const entry = options.access.check(req, "data");
+    if (entry.outcome === "denied") {
+      const { remoteAddress } = req.socket;
+      if (entry.wrongToken) options.log.warn({ remote_address: remoteAddress }, "admin: a wrong ADMIN_TOKEN");
+      for (const [name, value] of Object.entries(entry.headers)) res.setHeader(name, value);
+      return plain(res, entry.status, entry.error);
+    }
+    if (!reads) {
       res.setHeader("Allow", "GET, HEAD");
       return plain(res, 405, "method not allowed");
     }
-    switch (req.url?.split("?")[0]) {
-      case "/livez":
-        return plain(res, 200, "ok");
-      case "/readyz": {
-        const why = options.notReady();
-        return plain(res, why === undefined ? 200 : 503, why ?? "ok");
-      }
-      case "/metrics":
-        return plain(res, 200, (await options.metricsPage()).trimEnd(), Registry.PROMETHEUS_CONTENT_TYPE);
-      case "/openapi.json":
-        return plain(res, 200, openApi, "application/json; charset=utf-8");
-      case "/config":
-        return plain(res, 200, JSON.stringify(options.config(), undefined, 2), "application/json");
-      default:
-        return plain(
-          res,
-          404,
-          "no such page; there are /livez, /readyz, /metrics, /config, /openapi.json, /log-level and /console",
-        );
+    if (path === "/openapi.json") return plain(res, 200, openApi, "application/json; charset=utf-8");
+    if (path === "/config") {
+      return plain(res, 200, JSON.stringify(options.config(), undefined, 2), "application/json");
     }
+    plain(
+      res,
+      404,
+      "no such page; there are /livez, /readyz, /metrics, /config, /openapi.json, /log-level and /console",
+    );
   }
 
   const server = createServer({ requestTimeout: 10_000 }, (req, res) => {

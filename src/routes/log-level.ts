@@ -1,7 +1,7 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { LOG_LEVELS } from "../config/schema.ts";
 import { createAudit, type Logger } from "../telemetry/log.ts";
-import type { Access } from "./console/access.ts";
+import type { Access } from "./admin-access.ts";
 
 export const LOG_LEVEL_PATH = "/log-level";
 const BODY_BYTES_MAX = 256;
@@ -16,7 +16,7 @@ interface Reply {
 
 /**
  * `GET /log-level` tells the level, `PUT` with the level as text or as `{"level":"debug"}` sets it until the next start
- * or the next change of `log.level`. With an ADMIN_TOKEN, setting it needs the token.
+ * or the next change of `log.level`. With an ADMIN_TOKEN, both need the token.
  * @param options.set puts a level in force, in all processes of this gateway
  */
 export function createLogLevel(options: { access: Access; log: Logger; set(level: string): void }): LogLevel {
@@ -25,19 +25,18 @@ export function createLogLevel(options: { access: Access; log: Logger; set(level
   const audit = createAudit(log);
 
   async function decide(req: IncomingMessage): Promise<Reply> {
-    if (req.method === "GET" || req.method === "HEAD") return { status: 200, body: { level: log.level } };
-    if (req.method !== "PUT") {
-      return { status: 405, body: { error: "use GET or PUT" }, headers: { Allow: "GET, HEAD, PUT" } };
-    }
-    // Where there is a token it is needed; without one, requests that other sites' pages send are still refused.
-    const entry = access.check(req, access.writable);
+    const reads = req.method === "GET" || req.method === "HEAD";
+    // Without a token, on loopback, the level may be set.
+    const entry = access.check(req, reads || !access.writable ? "data" : "change");
     if (entry.outcome === "denied") {
-      const { status, error, wrongToken, retryAfterSeconds } = entry;
+      const { status, error, wrongToken, headers } = entry;
       if (wrongToken)
         log.warn({ remote_address: req.socket.remoteAddress }, "log level: a wrong ADMIN_TOKEN");
-      const headers: Record<string, string> = status === 401 ? { "WWW-Authenticate": "Bearer" } : {};
-      if (retryAfterSeconds !== undefined) headers["Retry-After"] = String(retryAfterSeconds);
       return { status, body: { error }, headers };
+    }
+    if (reads) return { status: 200, body: { level: log.level } };
+    if (req.method !== "PUT") {
+      return { status: 405, body: { error: "use GET or PUT" }, headers: { Allow: "GET, HEAD, PUT" } };
     }
     const level = levelIn(await readText(req));
     if (level === undefined) {

@@ -5,7 +5,7 @@ import { createOperatorSession } from "../store/operator-session.ts";
 import { countOpen } from "../store/operator-views.ts";
 import type { Logger } from "../telemetry/log.ts";
 import { createAdmin } from "./admin.ts";
-import { createAccess } from "./console/access.ts";
+import { createAccess } from "./admin-access.ts";
 import { createConsole } from "./console/console.ts";
 import type { Reading } from "./console/live.ts";
 import { createLogLevel } from "./log-level.ts";
@@ -27,7 +27,14 @@ export function createOperators(options: {
   log: Logger;
 }) {
   const { config, live, connection, metricsPage, notReady, log } = options;
-  const access = createAccess(config.admin);
+  const { token, host } = config.admin;
+  const access = createAccess({ token, host, hosts: () => live.config().admin.hosts });
+  if (access.closed) {
+    log.warn(
+      { host },
+      "the admin port is bound beyond loopback without ADMIN_TOKEN: it serves /livez, /readyz and /metrics only",
+    );
+  }
   const console = createConsole({
     access,
     session: createOperatorSession(config.store),
@@ -44,7 +51,15 @@ export function createOperators(options: {
     log,
   });
   const logLevel = createLogLevel({ access, log, set: options.setLevel });
-  const server = createAdmin({ metricsPage, notReady, logLevel, console, config: live.describe, log });
+  const server = createAdmin({
+    metricsPage,
+    notReady,
+    access,
+    logLevel,
+    console,
+    config: live.describe,
+    log,
+  });
   return {
     server,
     start: console.start,

@@ -11,6 +11,7 @@ import { type BuiltStage, buildStages, identity } from "../support/deployment/im
 import { send, until } from "../support/gateway.ts";
 import { givenRedis, TEXT_TO_VIDEO, type TestRedis } from "../support/store-stage.ts";
 
+const ADMIN_TOKEN = "correct-horse-battery";
 const ROOT = resolve(import.meta.dirname, "../..");
 /** Where a program may look for others; the image's Node is the one that runs this. */
 const PATH = [dirname(process.execPath), "/usr/bin", "/bin"].join(delimiter);
@@ -82,6 +83,7 @@ async function givenContainers() {
     REDIS_URL: redis.url,
     UPSTREAM_URL: `http://127.0.0.1:${sandboxPort}`,
     UPSTREAM_API_KEY: "upstream-secret",
+    ADMIN_TOKEN,
   });
   const adminUrl = `http://127.0.0.1:${adminPort}`;
   const ready = () =>
@@ -127,7 +129,8 @@ describe("the image", () => {
     expect(await exec(gateway.healthcheck, env)).toMatchObject({ code: 0 });
     // Pages that are made of files: they must have come along.
     for (const page of ["/metrics", "/openapi.json", "/console"]) {
-      expect((await fetch(`${adminUrl}${page}`)).status, page).toBe(200);
+      const headers = { authorization: `Bearer ${ADMIN_TOKEN}` };
+      expect((await fetch(`${adminUrl}${page}`, { headers })).status, page).toBe(200);
     }
     expect(await tollgate(env, "doctor")).toMatchObject({ ok: true });
     const { key } = await tollgate(env, "keys", "create", "--credits", "100");

@@ -6,7 +6,7 @@ import { newRequestId } from "../../http/exchange.ts";
 import { OperatorError } from "../../store/accounts.ts";
 import type { OperatorSession } from "../../store/operator-session.ts";
 import { createAudit, type Logger } from "../../telemetry/log.ts";
-import type { Access, Denied } from "./access.ts";
+import type { Access, Denied } from "../admin-access.ts";
 import { type Action, createActions } from "./actions.ts";
 import type { Live } from "./answers.ts";
 import type { createLive } from "./live.ts";
@@ -56,7 +56,7 @@ export function createApi(options: {
     const read = Object.hasOwn(reads, name) ? reads[name] : undefined;
     const action = Object.hasOwn(actions, name) ? actions[name] : undefined;
     const line = { action: name, remote_address: req.socket.remoteAddress, request_id: requestId };
-    const entry = access.check(req, action !== undefined);
+    const entry = access.check(req, action ? "change" : "data");
     if (entry.outcome === "denied") {
       if (action) audit.info({ ...line, outcome: "denied", why: entry.error }, "console action");
       return deny(entry, req);
@@ -76,10 +76,8 @@ export function createApi(options: {
   }
 
   function deny(entry: Denied, req: IncomingMessage): Reply {
-    const { status, error, wrongToken, retryAfterSeconds } = entry;
+    const { status, error, wrongToken, headers } = entry;
     if (wrongToken) log.warn({ remote_address: req.socket.remoteAddress }, "console: a wrong ADMIN_TOKEN");
-    const headers: Record<string, string> = status === 401 ? { "WWW-Authenticate": "Bearer" } : {};
-    if (retryAfterSeconds !== undefined) headers["Retry-After"] = String(retryAfterSeconds);
     return { status, body: { error }, headers };
   }
 

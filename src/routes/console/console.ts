@@ -2,7 +2,7 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Tiers } from "../../core/limits.ts";
 import type { OperatorSession } from "../../store/operator-session.ts";
 import type { Logger } from "../../telemetry/log.ts";
-import type { Access } from "./access.ts";
+import type { Access } from "../admin-access.ts";
 import { createApi } from "./api.ts";
 import { pageFile, pageHeaders } from "./files.ts";
 import { createLive, type LiveSources } from "./live.ts";
@@ -29,6 +29,12 @@ export function createConsole(options: {
   const api = createApi({ access, session, live, tiers: options.tiers, notReady: options.notReady, log });
 
   async function servePage(req: IncomingMessage, res: ServerResponse, path: string): Promise<void> {
+    const entry = access.check(req, "page");
+    if (entry.outcome === "denied") {
+      res.writeHead(entry.status, { ...pageHeaders, "Content-Type": "text/plain; charset=utf-8" });
+      res.end(`${entry.error}\n`);
+      return;
+    }
     if (req.method !== "GET" && req.method !== "HEAD") {
       res.writeHead(405, { ...pageHeaders, Allow: "GET, HEAD" }).end();
       return;

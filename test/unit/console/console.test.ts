@@ -2,7 +2,7 @@ import { once } from "node:events";
 import { createServer, get, type IncomingMessage } from "node:http";
 import type { AddressInfo } from "node:net";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { createAccess } from "../../../src/routes/console/access.ts";
+import { createAccess } from "../../../src/routes/admin-access.ts";
 import { createConsole } from "../../../src/routes/console/console.ts";
 import { OperatorError } from "../../../src/store/accounts.ts";
 import type { OperatorSession } from "../../../src/store/operator-session.ts";

@@ -11,6 +11,7 @@ test("what fails on the admin port is answered and logged, and ends nothing", as
     metricsPage: failing,
     notReady: () => undefined,
     config: () => ({}),
+    access: { check: () => ({ outcome: "allowed" }) },
     console: { owns: (path) => path === "/console/", serve: failing },
     logLevel: failing,
     log: createLogger("error", { write: (line) => void lines.push(line) }),
