@@ -1,0 +1,69 @@
+import type { Twist } from "./upstream.ts";
+
+/** Settings by section, as in the config file. */
+export type Sections = Record<string, Record<string, unknown>>;
+
+/** What an attacker knows, and how much of the attack it makes. Read by the attacker's process from a file. */
+export interface Target {
+  attack: string;
+  url: string;
+  adminUrl: string;
+  /** A good key without credits. */
+  poorKey: string;
+  /** A good key with credits. */
+  paidKey: string;
+  /** A good key that this gateway has never seen. */
+  unseenKey: string;
+  /** Whatever is random follows from it. */
+  seed: number;
+  /** Share of the full amounts, above 0 and at most 1. */
+  scale: number;
+  /** The attack ends by itself after so long, ms. */
+  durationMs: number;
+}
+
+/** Something that must hold beside the criteria that are common to all attacks. */
+export interface Check {
+  what: string;
+  met: boolean;
+  figure: string;
+}
+
+/** What an attacker has sent and got back. */
+export interface Sent {
+  /** Requests that were begun. */
+  requests: number;
+  bytes: number;
+  connections: number;
+  /** Answers by HTTP status. */
+  answers: Record<string, number>;
+  checks: Check[];
+}
+
+/** One attack: how the gateway is started, and what is sent to it. */
+export interface Attack {
+  name: string;
+  /** One sentence: what is sent, in full size. */
+  title: string;
+  /** At most this long, ms; what could not be sent by then is left out. */
+  durationMs: number;
+  /** What differs from the defaults. */
+  config?: Sections;
+  env?: Record<string, string>;
+  /** Limit of open files of the gateway's process. */
+  openFiles?: number;
+  /** Changes answers of the upstream. */
+  twist?: () => Twist;
+  /** Runs in the attacker's own process, from its own address. */
+  send(target: Target): Promise<Sent>;
+}
+
+/** Stands in every prompt of an attacker, so that the upstream knows its requests. */
+export const MARK = "attack-mark";
+
+/** Another address than the honest client's: attackers and customers seldom share one. */
+export const ATTACKER_ADDRESS = "127.0.0.2";
+/** The address of the honest client. */
+export const HONEST_ADDRESS = "127.0.0.1";
+
+export const TEXT_TO_VIDEO = "/api/v1/gen2/text-to-video";

@@ -1,0 +1,27 @@
+import type { Attack } from "../attack.ts";
+import { adminTokens } from "./admin.ts";
+import { dripping, endlessBodies, refusedBodies, smallChunks } from "./bodies.ts";
+import { idleSockets, oddHeads } from "./connections.ts";
+import { oneKey, unknownKeys } from "./keys.ts";
+import { allowCredits, allowWithoutKey, pipelining, unreadAnswers } from "./pipelining.ts";
+import { credentialEcho, escapedEcho, nestedAnswer } from "./upstreams.ts";
+
+/** In the order in which the campaign runs them. */
+export const ATTACKS: readonly Attack[] = [
+  credentialEcho,
+  allowCredits,
+  allowWithoutKey,
+  pipelining,
+  unreadAnswers,
+  oneKey,
+  dripping,
+  endlessBodies,
+  refusedBodies,
+  smallChunks,
+  nestedAnswer,
+  idleSockets,
+  escapedEcho,
+  unknownKeys,
+  adminTokens,
+  oddHeads,
+];

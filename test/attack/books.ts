@@ -1,0 +1,54 @@
+import type { Redis } from "ioredis";
+import type { RequestLog } from "../../src/sandbox/generator/requests.ts";
+import { partitionNames } from "../../src/store/names.ts";
+
+/** What was made, and what was paid for it, all keys of a run together. */
+export interface Money {
+  videos: number;
+  charges: number;
+  /** Tasks that the generator made and nobody was charged for. */
+  freeVideos: string[];
+  /** Charges of tasks that the generator did not make. */
+  chargesWithoutVideo: string[];
+}
+
+/** Reads the ledger of all accounts and compares it with the generator's own record. */
+export async function compareMoney(redis: Redis, requests: readonly RequestLog[]): Promise<Money> {
+  const made = new Set(
+    requests.flatMap(({ method, taskId }) => (method === "POST" && taskId !== undefined ? [taskId] : [])),
+  );
+  const charged = await chargedTasks(redis);
+  return {
+    videos: made.size,
+    charges: charged.size,
+    freeVideos: [...made].filter((task) => !charged.has(task)),
+    chargesWithoutVideo: [...charged].filter((task) => !made.has(task)),
+  };
+}
+
+/** Tasks that were charged and not refunded. */
+async function chargedTasks(redis: Redis): Promise<Set<string>> {
+  const partitions = Number(await redis.hget("tg:meta", "partitions"));
+  const charged = new Set<string>();
+  const refunded = new Set<string>();
+  for (let partition = 0; partition < partitions; partition++) {
+    for (const [, fields] of await redis.xrange(partitionNames(partition).ledger, "-", "+")) {
+      const entry = new Map<string, string>();
+      for (let at = 0; at < fields.length; at += 2) entry.set(fields[at]!, fields[at + 1] ?? "");
+      const task = entry.get("task_id") ?? "";
+      if (entry.get("type") === "consume") charged.add(task);
+      if (entry.get("reason") === "refund") refunded.add(task);
+    }
+  }
+  return charged.difference(refunded);
+}
+
+/** Holds that are not settled yet. */
+export async function openHolds(redis: Redis): Promise<number> {
+  const partitions = Number(await redis.hget("tg:meta", "partitions"));
+  let open = 0;
+  for (let partition = 0; partition < partitions; partition++) {
+    open += await redis.zcard(partitionNames(partition).holds);
+  }
+  return open;
+}

@@ -1,0 +1,208 @@
+import { mkdirSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { createInterface } from "node:readline";
+import { setTimeout as pause } from "node:timers/promises";
+import { Redis } from "ioredis";
+import { type GuardedChild, startChild } from "../../src/sandbox/child.ts";
+import { startRedis } from "../../src/sandbox/redis.ts";
+import { issueKey } from "../../src/store/accounts.ts";
+import { seedFor } from "../fault/random.ts";
+import type { Attack, Sent, Target } from "./attack.ts";
+import { compareMoney, openHolds } from "./books.ts";
+import type { Measured } from "./criteria.ts";
+import { type AttackedGateway, startGateway } from "./gateway.ts";
+import type { HonestJob, Sample } from "./honest.ts";
+import { startUpstream } from "./upstream.ts";
+import { isBack, watchLivez } from "./watch.ts";
+
+const HONEST_PER_SECOND = 25;
+/** The first requests compile the gateway. */
+const WARM_UP_MS = 2500;
+const BASELINE_MS = 4000;
+/** A short attack is watched for as long as this: its p99 needs requests. */
+const WATCH_MS_MIN = 5000;
+/** How much longer than it says an attacker may take. */
+const ATTACKER_GRACE_MS = 20_000;
+const RECOVERY_MS_MAX = 20_000;
+const SETTLE_MS_MAX = 20_000;
+const STOP_GRACE_MS = 10_000;
+/** Longer than its own patience with the gateway. */
+const HONEST_GRACE_MS = 25_000;
+
+export interface RunOptions {
+  seed: number;
+  folder: string;
+  /** Share of the full amounts and times. */
+  scale: number;
+}
+
+/** Ended last begun first, whatever happens; also when the campaign is interrupted. */
+const cleanups = new Set<() => Promise<void>>();
+
+/** Ends every process of a run that is under way. */
+export async function stopAll(): Promise<void> {
+  for (const stop of [...cleanups].reverse()) await stop();
+}
+
+async function owned<T extends { stop(): Promise<void> }>(starting: Promise<T>): Promise<T> {
+  const part = await starting;
+  const stop = (): Promise<void> => {
+    cleanups.delete(stop);
+    return part.stop();
+  };
+  cleanups.add(stop);
+  return part;
+}
+
+/** Runs one attack against a gateway of its own, from its start to the settled ledger. */
+export async function runAttack(attack: Attack, options: RunOptions): Promise<Measured> {
+  const folder = join(options.folder, attack.name);
+  mkdirSync(folder, { recursive: true });
+  try {
+    const server = await owned(startRedis({ dir: join(folder, "redis"), persistent: false }));
+    const redis = new Redis(server.url);
+    await owned(Promise.resolve({ stop: async () => redis.disconnect() }));
+    const upstream = await owned(startUpstream(attack.twist?.()));
+    const gateway = await owned(
+      startGateway(attack, { folder, redisUrl: server.url, upstreamUrl: upstream.url }),
+    );
+    const target = await targetOf(attack, gateway, redis, options);
+    const honest = await owned(startHonest(folder, gateway, redis));
+    const measured = await measure(attack, target, folder, gateway, honest);
+    await settled(redis);
+    return { ...measured, money: await compareMoney(redis, upstream.generator.requests) };
+  } finally {
+    await stopAll();
+  }
+}
+
+const ROOMY = { rateLimit: 1_000_000, maxConcurrent: 100_000, dailyLimit: 1_000_000 };
+
+async function targetOf(
+  attack: Attack,
+  { url, adminUrl }: AttackedGateway,
+  redis: Redis,
+  { seed, scale }: RunOptions,
+): Promise<Target> {
+  const [poor, paid, unseen] = await Promise.all([
+    issueKey(redis),
+    issueKey(redis, { credits: 1_000_000, limits: ROOMY }),
+    issueKey(redis, { credits: 1000 }),
+  ]);
+  return {
+    attack: attack.name,
+    url,
+    adminUrl,
+    poorKey: poor.key,
+    paidKey: paid.key,
+    unseenKey: unseen.key,
+    seed: seedFor(seed, attack.name),
+    scale,
+    durationMs: attack.durationMs * scale,
+  };
+}
+
+interface Honest {
+  samples: Sample[];
+  /** Resolves once its last answer has come. */
+  stop(): Promise<void>;
+}
+
+async function startHonest(folder: string, { url }: AttackedGateway, redis: Redis): Promise<Honest> {
+  const { key } = await issueKey(redis, { credits: 1_000_000, limits: ROOMY });
+  const file = join(folder, "honest.json");
+  const job: HonestJob = { url, key, perSecond: HONEST_PER_SECOND };
+  writeFileSync(file, JSON.stringify(job));
+  const child = await startProcess("honest.ts", file);
+  const samples: Sample[] = [];
+  const lines = createInterface(child.process.stdout!);
+  lines.on("line", (line) => samples.push(JSON.parse(line) as Sample));
+  const read = new Promise<void>((done) => lines.once("close", done));
+  const stop = async (): Promise<void> => {
+    await child.stop(HONEST_GRACE_MS);
+    await read;
+  };
+  return { samples, stop };
+}
+
+const startProcess = (file: string, ...args: string[]): Promise<GuardedChild> =>
+  startChild(process.execPath, [join(import.meta.dirname, file), ...args], {
+    stdio: ["ignore", "pipe", "inherit"],
+  });
+
+/** The honest customer alone, then with the attack, then until everything is back. */
+async function measure(
+  attack: Attack,
+  target: Target,
+  folder: string,
+  gateway: AttackedGateway,
+  honest: Honest,
+): Promise<Omit<Measured, "money">> {
+  await pause(WARM_UP_MS);
+  const baselineFromMs = Date.now();
+  await pause(BASELINE_MS * target.scale);
+  const before = gateway.residentBytes();
+  gateway.forgetPeak();
+  const livez = watchLivez(gateway);
+  const beganMs = Date.now();
+  const { sent, attackFromMs } = await runAttacker(target, folder);
+  const endedMs = Date.now();
+  const recoverySeconds = await recovered(gateway, honest);
+  const windowEndMs = Math.max(endedMs, attackFromMs + WATCH_MS_MIN * target.scale);
+  await pause(Math.max(0, windowEndMs - Date.now()));
+  const after = gateway.residentBytes();
+  // Requests that are under way still count.
+  await honest.stop();
+  const between = (fromMs: number, toMs: number): Sample[] =>
+    honest.samples.filter(({ dueMs }) => dueMs >= fromMs && dueMs < toMs);
+  return {
+    name: attack.name,
+    title: attack.title,
+    sent,
+    attackSeconds: (endedMs - attackFromMs) / 1000,
+    baseline: between(baselineFromMs, beganMs),
+    during: between(attackFromMs, windowEndMs),
+    residentBytes: { before, peak: gateway.peakBytes(), after },
+    recoverySeconds,
+    livez: await livez.stop(),
+    alive: gateway.alive(),
+  };
+}
+
+/** Runs the attacker's process to its end. @throws when it fails or takes too long */
+async function runAttacker(target: Target, folder: string): Promise<{ sent: Sent; attackFromMs: number }> {
+  const file = join(folder, "target.json");
+  writeFileSync(file, JSON.stringify(target));
+  const child = await startProcess("attacker.ts", file);
+  const stop = (): Promise<void> => child.stop(STOP_GRACE_MS);
+  cleanups.add(stop);
+  const tooLong = setTimeout(() => void child.stop(0), target.durationMs + ATTACKER_GRACE_MS);
+  let attackFromMs = 0;
+  let sent: Sent | undefined;
+  for await (const line of createInterface(child.process.stdout!)) {
+    if (line === "began") attackFromMs = Date.now();
+    else sent = JSON.parse(line) as Sent;
+  }
+  const how = await child.ended;
+  clearTimeout(tooLong);
+  cleanups.delete(stop);
+  if (sent === undefined) throw new Error(`the attacker of ${target.attack} told nothing: ${how}`);
+  return { sent, attackFromMs };
+}
+
+/** Seconds until everything is as before the attack; undefined when that takes too long. */
+async function recovered(gateway: AttackedGateway, honest: Honest): Promise<number | undefined> {
+  const fromMs = performance.now();
+  while (performance.now() - fromMs < RECOVERY_MS_MAX && gateway.alive()) {
+    const seconds = (performance.now() - fromMs) / 1000;
+    if (await isBack(gateway, honest.samples)) return seconds;
+    await pause(100);
+  }
+  return undefined;
+}
+
+/** Waits until no hold is open: what is charged is then charged. */
+async function settled(redis: Redis): Promise<void> {
+  const untilMs = Date.now() + SETTLE_MS_MAX;
+  while ((await openHolds(redis)) > 0 && Date.now() < untilMs) await pause(100);
+}
