@@ -146,17 +146,21 @@ export async function atOnce<T>(count: number, work: (nth: number) => Promise<T>
   return Promise.all(Array.from({ length: count }, (_, nth) => work(nth)));
 }
 
+interface PipelineOptions {
+  connections: number;
+  depth: number;
+  total: number;
+  request(nth: number): string;
+  /** As `performance.now()` counts; the end of the attack when left out. */
+  untilMs?: number;
+}
+
 /**
  * Pipelines requests over many connections: each sends `depth` of them at once, waits for the answers, and goes on until
  * all are sent or the time is up. A connection that the gateway ends is opened anew.
  */
-export async function pipeline(
-  tally: Tally,
-  target: Target,
-  options: { connections: number; depth: number; total: number; request: (nth: number) => string },
-): Promise<void> {
-  const { connections, depth, total, request } = options;
-  const untilMs = deadlineOf(target);
+export async function pipeline(tally: Tally, target: Target, options: PipelineOptions): Promise<void> {
+  const { connections, depth, total, request, untilMs = deadlineOf(target) } = options;
   let sent = 0;
   await atOnce(connections, async () => {
     let connection: Connection | undefined;

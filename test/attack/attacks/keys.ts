@@ -5,14 +5,14 @@ import { atOnce, Connection, deadlineOf, get, pipeline, post, scaled, Tally } fr
 export const oneKey: Attack = {
   name: "one-key",
   title:
-    "`deny`: 40,000 generations of one key without credits, 100 connections with 400 of them pipelined on each",
+    "`deny`: 40,000 generations of one key without credits, 100 connections with 100 of them pipelined on each, in waves",
   durationMs: 12_000,
   async send(target) {
     const tally = new Tally();
     const body = JSON.stringify({ prompt: MARK });
     const request = (): string => post(TEXT_TO_VIDEO, target.poorKey, body);
     const connections = scaled(target, 100);
-    await pipeline(tally, target, { connections, depth: 400, total: connections * 400, request });
+    await pipeline(tally, target, { connections, depth: 100, total: connections * 400, request });
     tally.check(
       "a key without credits gets no video",
       tally.count(200) === 0,

@@ -27,15 +27,20 @@ async function tryGenerations(tally: Tally, target: Target): Promise<void> {
 export const allowCredits: Attack = {
   name: "allow-credits",
   title:
-    "`allow`: 100 connections pipeline 400 `GET /credits` each, in waves, and one key without credits asks for videos meanwhile",
+    "`allow`: 100 connections pipeline 400 `GET /credits` each, then 100 each in waves, and one key without credits asks for videos meanwhile",
   durationMs: 12_000,
   config: ALLOW,
   async send(target) {
     const tally = new Tally();
     const connections = scaled(target, 100);
     const request = (): string => get(CREDITS, target.poorKey);
-    const load = pipeline(tally, target, { connections, depth: 400, total: connections * 400 * 3, request });
-    await Promise.all([load, tryGenerations(tally, target)]);
+    const untilMs = deadlineOf(target);
+    const load = async (): Promise<void> => {
+      await pipeline(tally, target, { connections, depth: 400, total: connections * 400, request, untilMs });
+      // As many as the gateway takes from one connection.
+      await pipeline(tally, target, { connections, depth: 100, total: connections * 800, request, untilMs });
+    };
+    await Promise.all([load(), tryGenerations(tally, target)]);
     return tally;
   },
 };
