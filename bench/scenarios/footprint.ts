@@ -76,7 +76,11 @@ async function run(
   const status = ends ? ("completed" as const) : ("processing" as const);
   const data = JSON.stringify({ task_id: taskId, status, created_at: "2026-01-01T00:00:00Z" });
   const subject = { partition: key.partition, accountId: key.accountId, task };
-  await store.observe(subject, { status, data }, { refundFailed: true, pollMs: 3_600_000, tiers: TIERS });
+  await store.observe(
+    subject,
+    { status, data },
+    { refundFailed: true, maxAgeMs: 7_200_000, pollMs: 3_600_000, tiers: TIERS },
+  );
 }
 
 /** As after the retention: requests that have ended are forgotten. */

@@ -141,6 +141,7 @@ async function settle(
   const settled = gateway.store.observe({ partition, accountId, task }, verdict, {
     refundFailed,
     pollMs: askAgainMs(pollIntervalMs, task.ageMs, maxAgeMs),
+    maxAgeMs,
     poller: key,
     tiers: config.tiers,
   });

@@ -137,7 +137,8 @@ export interface Store {
   observe(
     subject: { partition: number; accountId: string; task: ObservedTask },
     said: { status: Observation; data: string },
-    options: { refundFailed: boolean; pollMs: number; poller?: KeyRef; tiers: Tiers },
+    /** `maxAgeMs`: of a task that an earlier release bound; all others have their own in their record. */
+    options: { refundFailed: boolean; pollMs: number; maxAgeMs: number; poller?: KeyRef; tiers: Tiers },
   ): Promise<Observed>;
   credits(key: KeyRef, tiers: Tiers): Promise<CreditAccount>;
 }

@@ -220,7 +220,7 @@ export function createStore(connection: Connection, nowMs?: () => number): Store
       return (await connection.command((redis) => redis.exists(owner))) === 1;
     },
 
-    async observe({ partition, accountId, task }, said, { refundFailed, pollMs, poller, tiers }) {
+    async observe({ partition, accountId, task }, said, { refundFailed, pollMs, maxAgeMs, poller, tiers }) {
       const keys = observeKeys(task, accountId, partition, cluster());
       if (poller) keys.push(poller.names.key, poller.names.window, poller.names.slots);
       const tell = (said: { status: Observation; data: string }): Promise<Reply> =>
@@ -234,7 +234,7 @@ export function createStore(connection: Connection, nowMs?: () => number): Store
       // What was said may be about another account's task: only its age can end it.
       const { taskId } = task;
       const boundAtMs = Number(reply[11]);
-      if (Number(reply[1]) >= boundAtMs + Number(reply[12])) {
+      if (Number(reply[1]) >= boundAtMs + (Number(reply[12]) || maxAgeMs)) {
         return settled("expired", await tell({ status: "expired", data: endedTask(taskId, boundAtMs) }));
       }
       const seen = observedOf(reply);

@@ -163,7 +163,7 @@ export function createSweeper(options: {
     const { outcome } = await store.observe(
       { partition, accountId, task: { taskId, requestId, creatorKeyId } },
       verdict,
-      { refundFailed, pollMs, tiers: settings().tiers },
+      { refundFailed, pollMs, maxAgeMs: task.maxAgeMs, tiers: settings().tiers },
     );
     if (outcome === "finished") reportEnd({ metrics, log }, request, verdict);
     return outcome === "observed" && verdict.status === "gone" ? "gone" : outcome;

@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
 import type { Connection } from "../../src/store/connection.ts";
+import { requestName } from "../../src/store/names.ts";
 import type { Generation } from "../../src/store/operations.ts";
 import { findTask } from "../../src/store/tasks.ts";
 import {
@@ -162,6 +163,17 @@ test.each(["completed", "failed", "processing", "gone"] as const)(
     expect(again).toMatchObject({ outcome: "already_finished", data: end.data, refunded: 0 });
   },
 );
+
+test("a disputed task that an earlier release bound keeps slot and charge to the maximum age of the gateway that asks", async () => {
+  const task = await givenTask();
+  await stage.redis.hdel(requestName(stage.partition, task.requestId), "max_age_ms", "upstream");
+  await reused(task, "another's");
+  stage.clock.nowMs += MAX_AGE_MS - 1;
+  expect(await stage.observe(task, "completed")).toMatchObject({ outcome: "observed", isDisputed: true });
+  expect(await account(task)).toEqual(CHARGED);
+  stage.clock.nowMs += 1;
+  expect(await stage.observe(task, "completed")).toMatchObject({ outcome: "finished", status: "failed" });
+});
 
 test("a running task whose id the same account got twice goes on: it is its own in either case", async () => {
   const task = await givenTask();

@@ -230,7 +230,7 @@ export function createStage(
       return store.observe(
         { partition, accountId, task: known(generation, taskId) },
         { status, data },
-        { refundFailed: true, pollMs: POLL_MS, tiers, ...rest },
+        { refundFailed: true, pollMs: POLL_MS, maxAgeMs: MAX_AGE_MS, tiers, ...rest },
       );
     },
     async recharge(key: KeyRef, amount: number | string, reference: string): Promise<Reply> {

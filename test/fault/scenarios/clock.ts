@@ -128,7 +128,7 @@ async function burst(
       await store.observe(
         { partition, accountId, task },
         { status: "completed", data: "{}" },
-        { refundFailed: true, pollMs: 1000, tiers: TIERS },
+        { refundFailed: true, pollMs: 1000, maxAgeMs: 3_600_000, tiers: TIERS },
       );
     }),
   );
