@@ -1,4 +1,4 @@
-import type { AccountFacts, ClientEvent, History, UpstreamEvent } from "./history.ts";
+import type { AccountFacts, ClientEvent, FaultEvent, History, UpstreamEvent } from "./history.ts";
 
 /** One ledger entry, in the order of its partition's stream. */
 export interface Entry {
@@ -60,6 +60,8 @@ export interface Books {
   upstream: Map<string, UpstreamEvent>;
   /** Generations as clients saw them. */
   generations: ClientEvent[];
+  /** Settlements that gateways named as lost: why, by request id. */
+  namedLost: Map<string, string>;
 }
 
 type Fields = Record<string, string>;
@@ -68,8 +70,9 @@ export function readBooks(history: History): Books {
   const requests = new Map<string, RequestBook>();
   const entries: Entry[] = [];
   const due: string[] = [];
-  const byName = new Map(history.store.map(({ name, value }) => [name, value]));
-  for (const { name, value } of history.store) {
+  const store = [...history.forgotten, ...history.store];
+  const byName = new Map(store.map(({ name, value }) => [name, value]));
+  for (const { name, value } of store) {
     const [, kind = "", id = ""] = /^tg:\{p\d+\}:(\w+):?(.*)$/.exec(name) ?? [];
     if (kind === "request") requests.set(id, requestBook(id, value as Fields));
     if (kind === "ledger") for (const line of value as [string, string[]][]) entries.push(entryOf(line));
@@ -108,7 +111,18 @@ export function readBooks(history: History): Books {
     due,
     upstream: new Map(history.upstream.map((event) => [event.requestId, event])),
     generations: history.client.filter(({ kind }) => kind === "generate"),
+    namedLost: namedLost(history.faults),
   };
+}
+
+/** A settlement that was given up, or that was in the memory of a gateway alone when that was killed. */
+function namedLost(faults: readonly FaultEvent[]): Map<string, string> {
+  const killed = new Set(faults.filter(({ kind }) => kind === "kill").map(({ gateway }) => gateway));
+  return new Map(
+    faults
+      .filter(({ kind, gateway }) => kind === "given up" || (kind === "only in memory" && killed.has(gateway)))
+      .map(({ kind, gateway, phase }) => [phase, `${kind} by ${gateway}`]),
+  );
 }
 
 function requestBook(id: string, fields: Fields): RequestBook {

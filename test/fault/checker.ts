@@ -1,5 +1,6 @@
 import { type Books, readBooks } from "./books.ts";
 import { noFalseRefusal, slotsAndDaysKept, slotsFree, windowKept } from "./criteria-limits.ts";
+import { endsOnEvidence, ownVideos, storesKeptApart } from "./criteria-endings.ts";
 import { booksBalance, chargedOnce, type Finding, idempotent, refundedOnce } from "./criteria-money.ts";
 import {
   answered,
@@ -18,6 +19,9 @@ const CRITERIA: readonly [name: string, judge: (books: Books) => Finding & { unc
   ["no slot leaks, every task ends", slotsFree],
   ["503 and refusals leave nothing behind", refusedLeavesNothing],
   ["the upstream's own log agrees", upstreamAgrees],
+  ["tasks end on evidence", endsOnEvidence],
+  ["nobody is shown another's video", ownVideos],
+  ["stores are kept apart", storesKeptApart],
   ["nothing sent twice", sentOnce],
   ["one Idempotency-Key, one charge", idempotent],
   ["window never above the limit", windowKept],
@@ -38,7 +42,7 @@ export interface Criterion {
 export interface Verdict {
   met: boolean;
   criteria: Criterion[];
-  /** Tasks that were accepted and could not be charged, each beside the kill that explains it. */
+  /** Tasks that were accepted and could not be charged, each beside what explains it. */
   uncharged: string[];
 }
 

@@ -81,6 +81,7 @@ function open(
     requestId: "",
     taskId: "",
     taskStatus: "",
+    video: "",
     idempotencyKey,
     replayed: false,
     active: -1,
@@ -154,7 +155,7 @@ async function read(response: IncomingMessage, event: ClientEvent): Promise<void
     for await (const chunk of response as AsyncIterable<Buffer>) chunks.push(chunk);
     const envelope = JSON.parse(Buffer.concat(chunks).toString()) as {
       code: number;
-      data?: { task_id?: string; status?: string };
+      data?: { task_id?: string; status?: string; video?: string };
     };
     const { headers } = response;
     event.status = response.statusCode ?? 0;
@@ -162,6 +163,7 @@ async function read(response: IncomingMessage, event: ClientEvent): Promise<void
     event.requestId = String(headers["x-request-id"] ?? "");
     event.taskId ||= envelope.data?.task_id ?? "";
     event.taskStatus = envelope.data?.status ?? "";
+    event.video = envelope.data?.video ?? "";
     event.replayed = headers["idempotency-replayed"] === "true";
     event.active = Number(headers["x-concurrent-active"] ?? -1);
     event.remaining = Number(headers["x-ratelimit-remaining"] ?? -1);

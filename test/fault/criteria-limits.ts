@@ -70,9 +70,7 @@ export function slotsAndDaysKept({ accounts }: Books): Finding {
       if (busiest > dailyLimit)
         violations.push(`${keyId}: ${busiest} requests on day ${day}, ${dailyLimit} allowed`);
     }
-    const today = admitted.filter(
-      (request) => dayOf(request) === keyDay && request.state !== "void" && !(request.voidMs > 0),
-    );
+    const today = admitted.filter((request) => dayOf(request) === keyDay && request.state !== "void");
     if (keyDay >= 0 && dayCount !== today.length) {
       violations.push(`${keyId}: day_count ${dayCount}, ${today.length} requests count`);
     }
@@ -137,6 +135,10 @@ function daySteps({ admittedMs, voidMs }: RequestBook): Step[] {
   return steps;
 }
 
+/** A late binding takes its place in the day again, above the limit if need be. */
+const lateDaySteps = (request: RequestBook): Step[] =>
+  isLate(request) ? [{ atMs: request.boundMs, by: 1 }] : [];
+
 const sorted = (steps: Step[]): Step[] => steps.sort((a, b) => a.atMs - b.atMs || a.by - b.by);
 
 function highest(steps: Step[]): number {
@@ -155,7 +157,10 @@ function occupancyOf(account: AccountBook) {
   const stamps = stampsOf(admitted);
   const slots = timeline(admitted.flatMap(slotSteps));
   const days = new Map(
-    [...Map.groupBy(admitted, dayOf)].map(([day, own]) => [day, timeline(own.flatMap(daySteps))]),
+    [...Map.groupBy(admitted, dayOf)].map(([day, own]) => [
+      day,
+      timeline(own.flatMap((request) => [...daySteps(request), ...lateDaySteps(request)])),
+    ]),
   );
   return {
     wasFull(code: 2001 | 2002 | 2003, fromMs: number, toMs: number): boolean {

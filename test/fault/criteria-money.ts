@@ -12,7 +12,7 @@ const isCharged = ({ state, uncollected }: RequestBook): boolean =>
   (state === "bound" || state === "finished") && !uncollected;
 
 /** Every 200 and every bound request is charged exactly once; what was answered with an error is not charged. */
-export function chargedOnce({ generations, requests, entries }: Books): Finding {
+export function chargedOnce({ generations, requests, entries, namedLost }: Books): Finding {
   const violations: string[] = [];
   const charges = Map.groupBy(consumes(entries), ({ requestId }) => requestId);
   const byTask = Map.groupBy(consumes(entries), ({ taskId }) => taskId);
@@ -39,11 +39,16 @@ export function chargedOnce({ generations, requests, entries }: Books): Finding 
     if (status !== 200) continue;
     const request = requests.get(requestId);
     const paid = replayed ? byTask.has(taskId) : charges.has(requestId);
-    if (paid || request?.uncollected) continue;
+    if (paid || request?.uncollected || namedLost.has(requestId)) continue;
     lost++;
     violations.push(`${requestId} was answered 200 with ${taskId} and is not charged`);
   }
-  return { figure: `${charges.size} charged, ${lost} lost`, violations };
+  const late = [...requests.values()].filter(({ voidMs, boundMs }) => voidMs > 0 && boundMs > 0);
+  const uncollected = late.filter((request) => request.uncollected);
+  return {
+    figure: `${charges.size} charged, ${lost} lost; ${late.length} bound after their hold was void, ${uncollected.length} of them uncollected`,
+    violations,
+  };
 }
 
 /** A finished request that failed is refunded once, nothing else ever is. */

@@ -32,10 +32,13 @@ export function refusedLeavesNothing({ generations, requests, upstream }: Books)
 const stateOf = ({ state, reason }: RequestBook): string => `${state} ${reason}`.trim();
 
 /**
- * What the upstream accepted is charged; what it refused or left unclear is not. A task that it handed over to a
- * gateway that was killed before its BIND or its journal line is uncharged: each is listed, and needs its kill.
+ * What the upstream accepted is charged; what it refused or left unclear is not. Tasks made are tasks charged and tasks
+ * explained. A task that it handed over to a gateway that was killed before its BIND or its journal line is uncharged:
+ * each is listed, and needs its kill. So is one whose BIND came late and is uncollected, or was given up: it needs the
+ * repeat that is charged in its place, or the line of the log that names it.
  */
-export function upstreamAgrees({ history, generations, requests }: Books): Finding & { uncharged: string[] } {
+export function upstreamAgrees(books: Books): Finding & { uncharged: string[] } {
+  const { history, generations, requests, namedLost } = books;
   const violations: string[] = [];
   const uncharged: string[] = [];
   const killedMs = killTimes(history.faults);
@@ -45,12 +48,17 @@ export function upstreamAgrees({ history, generations, requests }: Books): Findi
       .filter(({ verb, outcome }) => verb === "bind" && outcome !== "")
       .map(({ requestId }) => requestId),
   );
+  const lostMs = lostAdmissions(history.faults);
   let accepted = 0;
   let unknown = 0;
+  let uncollected = 0;
+  let named = 0;
   for (const { requestId, gateway, truth, taskId, answeredMs, kind, atMs } of history.upstream) {
     const request = requests.get(requestId);
-    if (!request?.admitted) violations.push(`${requestId} went upstream without a hold`);
-    else if (request.admittedMs > atMs + history.meta.toleranceMs)
+    const isForgotten = atMs >= lostMs.from && atMs <= lostMs.to;
+    if (!request?.admitted) {
+      if (!isForgotten) violations.push(`${requestId} went upstream without a hold`);
+    } else if (request.admittedMs > atMs + history.meta.toleranceMs + history.meta.clockAheadMs)
       violations.push(`${requestId} went before its hold`);
     const isBound = request?.state === "bound" || request?.state === "finished";
     if (truth !== "yes") {
@@ -60,8 +68,19 @@ export function upstreamAgrees({ history, generations, requests }: Books): Findi
     }
     if (isBound || answeredMs === 0) {
       if (isBound && request.taskId !== taskId) violations.push(`${requestId} is bound to ${request.taskId}`);
-      if (isBound) accepted++;
-      else unknown++;
+      if (!isBound) unknown++;
+      else if (request.uncollected) {
+        uncollected++;
+        const why = whyUncollected(books, request);
+        if (why === undefined) violations.push(`${requestId} is uncollected for no reason`);
+        else uncharged.push(`${requestId} (${taskId}), ${why}`);
+      } else accepted++;
+      continue;
+    }
+    const lost = namedLost.get(requestId);
+    if (lost !== undefined) {
+      named++;
+      uncharged.push(`${requestId} (${taskId}), ${lost}`);
       continue;
     }
     const status = answers.get(requestId)?.status ?? 0;
@@ -75,15 +94,42 @@ export function upstreamAgrees({ history, generations, requests }: Books): Findi
     if (explained && !bound.has(requestId)) uncharged.push(`${requestId} (${taskId}), ${gateway} killed`);
     else
       violations.push(
-        `${requestId}: ${taskId} was accepted and is not charged (${stateOf(request!)}, ${status})`,
+        `${requestId}: ${taskId} was accepted and is not charged (${request ? stateOf(request) : "unknown"}, ${status})`,
       );
   }
-  const figure = `${history.upstream.length} seen upstream, ${accepted} accepted and charged, ${unknown} unclear`;
+  const made = history.upstream.filter(({ truth }) => truth === "yes").length;
+  const killed = uncharged.length - uncollected - named;
   return {
-    figure: `${figure}, ${uncharged.length} accepted but uncharged (each beside its kill)`,
+    figure:
+      `${history.upstream.length} seen upstream; ${made} tasks made = ${accepted} charged + ${unknown} whose answer reached nobody + ` +
+      `${uncollected} uncollected (each beside its reason) + ${named} named as lost + ${killed} beside the kill of their gateway`,
     violations,
     uncharged,
   };
+}
+
+/** Requests that were admitted by a store after it was copied, and before it was replaced by the copy. */
+function lostAdmissions(faults: Books["history"]["faults"]): { from: number; to: number } {
+  const at = (kind: string): number => faults.find((fault) => fault.kind === kind)?.atMs ?? Number.NaN;
+  return { from: at("store is copied") - KILL_SLACK_MS, to: at("store is older") };
+}
+
+/** The repeat that is charged under the same key or was held when the BIND came, or a balance that was too low. */
+function whyUncollected({ accounts, requests }: Books, late: RequestBook): string | undefined {
+  const { id, idempotency, boundMs, accountId, price } = late;
+  const isHeldThen = ({ admittedMs, voidMs }: RequestBook): boolean =>
+    admittedMs <= boundMs && !(voidMs <= boundMs);
+  const same = [...requests.values()].filter((other) => other.idempotency === idempotency && other.id !== id);
+  const other = idempotency === "" ? undefined : same.find((request) => !request.uncollected && isHeldThen(request));
+  if (other) return `its Idempotency-Key is that of ${other.id} (${stateOf(other)})`;
+  const account = accounts.find((one) => one.accountId === accountId);
+  if (!account) return undefined;
+  const last = account.entries.filter((entry) => Number(entry.id.split("-")[0]) <= boundMs).at(-1);
+  const held = account.requests.filter(
+    (request) => request.id !== id && isHeldThen(request) && !(request.boundMs < boundMs),
+  );
+  const spendable = (last?.balanceAfter ?? 0) - held.reduce((sum, request) => sum + request.price, 0);
+  return spendable < price ? `the balance had ${spendable} left` : undefined;
 }
 
 const killTimes = (faults: Books["history"]["faults"]): Map<string, number> =>

@@ -22,44 +22,44 @@ export interface GatewayProcess extends Target {
   stop(): Promise<void>;
 }
 
-/** Without sweeps: as good as never; another gateway does it, and no lease has to be waited for. */
-const configFile = (folder: string, sweeps: boolean): string =>
-  join(folder, sweeps ? "tollgate.yaml" : "tollgate-without-sweeps.yaml");
-
-/** What differs from one scenario's gateways to another's. */
+/** What differs from one gateway to another. */
 export interface GatewaySettings {
   commandTimeoutMs: number;
+  /** False: as good as never; another gateway does it, and no lease has to be waited for. */
+  sweeps: boolean;
+  /** Folder for what waits for the store; all gateways share one unless it is said. */
+  journal: string;
+  upstreamUrl: string;
+  maxAgeMs: number;
   /** To the upstream, whose answers may then take longer: 2 s for the headers, 4 s in all. */
   connections?: number | undefined;
 }
 
 /**
- * Writes what the gateways of one folder read, once, before the first of them starts: one that starts while the file
- * is written would find it empty, and run on the defaults.
+ * Writes what one gateway reads, before it starts, or to change it while it runs.
  * Short timeouts: holds of an unknown outcome end after 0.2 + 1 + 1 + 8 s.
  */
-export function writeGatewayConfigs(folder: string, settings: GatewaySettings): void {
-  for (const sweeps of [true, false]) {
-    writeFileSync(configFile(folder, sweeps), configText(folder, sweeps, settings));
-  }
-}
-
-function configText(
-  folder: string,
-  sweeps: boolean,
-  { commandTimeoutMs, connections }: GatewaySettings,
-): string {
-  const upstream =
+export function writeGatewayConfig(folder: string, name: string, settings: GatewaySettings): void {
+  const { commandTimeoutMs, sweeps, journal, upstreamUrl, maxAgeMs, connections } = settings;
+  const timeouts =
     connections === undefined
       ? "headers_timeout: 1s, total_timeout: 1s"
       : `headers_timeout: 2s, total_timeout: 4s, connections: ${connections}`;
-  return `server: { host: 127.0.0.1, port: 0, drain_timeout: 3s }
+  const every = sweeps ? "250ms" : "1m";
+  writeFileSync(
+    configFile(folder, name),
+    `server: { host: 127.0.0.1, port: 0, drain_timeout: 3s }
 admin: { port: 0 }
-store: { journal: ${join(folder, "journal")}, command_timeout: ${commandTimeoutMs}ms, partitions: 4 }
-upstream: { connect_timeout: 200ms, ${upstream} }
-tasks: { cache: 0s, sweep_interval: ${sweeps ? "250ms" : "1m"}, poll_interval: 1s, sweep_polls_per_second: 1000 }
-`;
+store: { journal: ${JSON.stringify(journal)}, command_timeout: ${commandTimeoutMs}ms, partitions: 4 }
+upstream: { url: ${JSON.stringify(upstreamUrl)}, connect_timeout: 200ms, ${timeouts} }
+tasks: { cache: 0s, sweep_interval: ${every}, poll_interval: 1s, sweep_polls_per_second: 1000, max_age: ${maxAgeMs}ms }
+`,
+  );
 }
+
+const configFile = (folder: string, name: string): string => join(folder, `${name}.yaml`);
+
+export const logFileOf = (folder: string, name: string): string => join(folder, "logs", `${name}.ndjson`);
 
 /**
  * Starts `src/main.ts` of a source tree as its own process and waits until it is ready.
@@ -70,22 +70,21 @@ export async function startGateway(options: {
   folder: string;
   name: string;
   redisUrl: string;
-  upstreamUrl: string;
-  sweeps: boolean;
+  /** Where its log goes once it has started; a file of the folder unless it is said. */
+  log?: string | undefined;
   spawned(gateway: GatewayProcess): void;
 }): Promise<GatewayProcess> {
-  const { root, folder, name, redisUrl, upstreamUrl, sweeps } = options;
+  const { root, folder, name, redisUrl } = options;
   mkdirSync(join(folder, "logs"), { recursive: true });
-  const logFile = join(folder, "logs", `${name}.ndjson`);
+  const logFile = options.log ?? logFileOf(folder, name);
   const log = openSync(logFile, "w");
   const { PATH = "" } = process.env;
   const child = await startChild(process.execPath, [join(root, "src/main.ts")], {
     cwd: folder,
     env: {
       PATH,
-      TOLLGATE_CONFIG: configFile(folder, sweeps),
+      TOLLGATE_CONFIG: configFile(folder, name),
       REDIS_URL: redisUrl,
-      UPSTREAM_URL: upstreamUrl,
       NODE_COMPILE_CACHE: COMPILE_CACHE,
     },
     stdio: ["ignore", log, log],
@@ -143,8 +142,7 @@ async function ready(gateway: GatewayProcess, logFile: string): Promise<void> {
     await pause(10);
   }
   while (Date.now() < deadline && gateway.alive && gateway.adminUrl !== "") {
-    const response = await fetch(`${gateway.adminUrl}/readyz`).catch(() => undefined);
-    if (response?.status === 200) return;
+    if (await isReady(gateway)) return;
     await pause(10);
   }
   const how = gateway.alive ? "did not become ready" : `did not start: ${await gateway.ended}`;
@@ -152,7 +150,18 @@ async function ready(gateway: GatewayProcess, logFile: string): Promise<void> {
 }
 
 /** Settlements that a gateway still keeps for the store. */
-export async function outboxEntries(gateway: GatewayProcess): Promise<number> {
-  const page = await (await fetch(`${gateway.adminUrl}/metrics`)).text();
-  return Number(/^tollgate_store_outbox_entries (\d+)/m.exec(page)?.[1] ?? 0);
+export const outboxEntries = (gateway: GatewayProcess): Promise<number> =>
+  metricOf(gateway, "tollgate_store_outbox_entries");
+
+/** A metric of a gateway, over all of its labels; 0 when it has none of that name. */
+export async function metricOf({ adminUrl }: GatewayProcess, name: string): Promise<number> {
+  const page = await (await fetch(`${adminUrl}/metrics`)).text();
+  const lines = page.split("\n").filter((line) => line.startsWith(`${name} `) || line.startsWith(`${name}{`));
+  return lines.reduce((sum, line) => sum + Number(line.slice(line.lastIndexOf(" ") + 1)), 0);
+}
+
+/** Whether a gateway takes requests: draining and an unusable store say no. */
+export async function isReady({ adminUrl }: GatewayProcess): Promise<boolean> {
+  const response = await fetch(`${adminUrl}/readyz`).catch(() => undefined);
+  return response?.status === 200;
 }

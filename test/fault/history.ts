@@ -16,6 +16,8 @@ export interface ClientEvent {
   requestId: string;
   taskId: string;
   taskStatus: string;
+  /** The request whose video a poll was shown; empty when none was. */
+  video: string;
   idempotencyKey: string;
   replayed: boolean;
   /** X-Concurrent-Active and X-RateLimit-Remaining; -1 when no answer came. */
@@ -43,8 +45,9 @@ export interface UpstreamEvent {
   taskId: string;
   /** When the last byte of the answer was handed over; 0 when it never was. */
   answeredMs: number;
-  /** Every state that a poll was told. */
+  /** Every state that a poll was told, and `gone` for each 404 of the API itself; with the times. */
   told: string[];
+  toldMs: number[];
   /** How often this request id came. */
   arrivals: number;
 }
@@ -97,6 +100,10 @@ export interface Meta {
   quiet: boolean;
   /** How far clients' clocks and the store's may lie apart, ms. */
   toleranceMs: number;
+  /** How far the store's clock was stepped ahead of all others at most, ms. */
+  clockAheadMs: number;
+  /** `tasks.max_age` of each gateway, ms. */
+  maxAgesMs: Record<string, number>;
   /** `stepped`: the time was passed in and stepped; there are neither gateways nor an upstream. */
   clock: "redis" | "stepped";
   accounts: AccountFacts[];
@@ -111,9 +118,13 @@ export interface History {
   link: LinkEvent[];
   faults: FaultEvent[];
   store: StoreEntry[];
+  /** Records that the store had before and has collected by the end. */
+  forgotten: StoreEntry[];
+  /** What another store behind the same address holds. */
+  otherStore: StoreEntry[];
 }
 
-const PARTS = ["client", "upstream", "link", "faults", "store"] as const;
+const PARTS = ["client", "upstream", "link", "faults", "store", "forgotten", "otherStore"] as const;
 
 /** Writes a run: `meta.json`, and one NDJSON file for each part. */
 export function writeHistory(folder: string, history: History): void {

@@ -56,6 +56,7 @@ export function createRedisProxy(targetPort: number, root: string) {
   const events: PassingItem[] = [];
   const verbs = verbsBySha(join(root, "lua"));
   let hooks: Hooks = {};
+  let port = targetPort;
 
   return {
     /** The history so far. */
@@ -68,7 +69,7 @@ export function createRedisProxy(targetPort: number, root: string) {
       const server = createServer({ noDelay: true }, (client) => {
         links.add(client);
         client.once("close", () => links.delete(client));
-        openLink(client, targetPort, {
+        openLink(client, port, {
           hooks: () => hooks,
           read: createCommandReader(verbs),
           meet({ label: verb, items }) {
@@ -82,6 +83,11 @@ export function createRedisProxy(targetPort: number, root: string) {
       servers.push(server);
       await once(server, "listening");
       return `redis://127.0.0.1:${(server.address() as AddressInfo).port}`;
+    },
+    /** From now on another Redis is behind the same addresses; what was connected is reset. */
+    pointTo(nextPort: number): void {
+      port = nextPort;
+      for (const link of links) link.resetAndDestroy();
     },
     stop(): void {
       for (const server of servers) server.close();

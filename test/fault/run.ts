@@ -7,10 +7,12 @@ import { CONTROLS, runControls } from "./scenarios/controls.ts";
 import { crash } from "./scenarios/crash.ts";
 import { disconnects } from "./scenarios/disconnects.ts";
 import { kills } from "./scenarios/kills.ts";
+import { lateBinds } from "./scenarios/late-binds.ts";
 import { MODEL_SEQUENCES, runModel } from "./scenarios/model.ts";
 import { overload } from "./scenarios/overload.ts";
 import { redisLink } from "./scenarios/redis-link.ts";
 import type { Scenario } from "./scenarios/scenario.ts";
+import { stores } from "./scenarios/stores.ts";
 import { upstream } from "./scenarios/upstream.ts";
 import { window } from "./scenarios/window.ts";
 import type { RunOptions } from "./world.ts";
@@ -55,7 +57,9 @@ export const PARTS: readonly Part[] = [
   },
   judged(crash),
   judged(kills),
+  judged(lateBinds),
   judged(redisLink),
+  judged(stores),
   judged(upstream),
   judged(overload),
   judged(disconnects),

@@ -1,6 +1,6 @@
 import type { ServerResponse } from "node:http";
 import type { Truth } from "./history.ts";
-import type { UpstreamTask } from "./upstream.ts";
+import type { UpstreamTask, Wish } from "./upstream.ts";
 
 /** One way in which the upstream behaves. */
 export interface Kind {
@@ -8,7 +8,7 @@ export interface Kind {
   truth: Truth;
   answer(response: ServerResponse, taskId: string): void | Promise<void>;
   /** The id of its task, where that is not a new one; empty: it makes none. */
-  taskId?(settledTaskId: string): string;
+  taskId?(settledTaskId: string, wish: Wish): string;
   /** In place of telling the task's state. */
   poll?(response: ServerResponse, task: UpstreamTask, status: string, tell: (status: string) => void): void;
 }
@@ -43,6 +43,14 @@ const saying = (text: (taskId: string) => string): Kind =>
 /** Accepts, and is difficult about the first polls. */
 const polled = (poll: NonNullable<Kind["poll"]>): Kind => ({ truth: "yes", answer: accept, poll });
 
+/** Accepts, and answers polls in this way while its task is of the age that the request names. */
+const badAtAnAge = (answer: (response: ServerResponse, task: UpstreamTask) => void): Kind =>
+  polled((response, task, status, tell) => {
+    const ageMs = Date.now() - task.madeMs;
+    if (ageMs >= task.wish.badFromMs && ageMs < task.wish.badToMs) answer(response, task);
+    else tell(status);
+  });
+
 async function drip(response: ServerResponse, taskId: string): Promise<void> {
   const body = JSON.stringify(good(taskId));
   response.writeHead(200, { "content-type": "application/json", "content-length": body.length });
@@ -53,10 +61,8 @@ async function drip(response: ServerResponse, taskId: string): Promise<void> {
   response.end();
 }
 
-/** By name. `ok` is no misbehaviour; those of the scenario `upstream` are all others. */
-export const KINDS: Readonly<Record<string, Kind>> = {
-  ok: { truth: "yes", answer: accept },
-
+/** Of the scenario `upstream`. */
+const MISBEHAVING: Readonly<Record<string, Kind>> = {
   hangs: unclear(() => undefined),
   answers_too_late: unclear(async (response, taskId) => {
     await pause(1600);
@@ -130,7 +136,32 @@ export const KINDS: Readonly<Record<string, Kind>> = {
   }),
 };
 
-export const MISBEHAVIOURS = Object.keys(KINDS).filter((name) => name !== "ok");
+/** Answers to polls that say nothing about the task: of the scenario `task-ends`. */
+const WITHOUT_ANSWER: Readonly<Record<string, Kind>> = {
+  asked_429: badAtAnAge((response) => json(response, 429, { code: 429, msg: "slow down", retryAfter: 1 })),
+  asked_401: badAtAnAge((response) => json(response, 401, { code: 401, msg: "who are you" })),
+  asked_500: badAtAnAge((response) => json(response, 500, { code: 500, msg: "oops" })),
+  asked_and_hangs: badAtAnAge(() => undefined),
+  asked_and_html_404: badAtAnAge((response) => {
+    const page = "<!doctype html><title>404 Not Found</title>";
+    response.writeHead(404, { "content-type": "text/html", "content-length": page.length }).end(page);
+  }),
+  asked_and_no_task_id: badAtAnAge((response) =>
+    json(response, 200, { code: 200, msg: "success", data: { status: "failed" } }),
+  ),
+};
+
+/** By name. */
+export const KINDS: Readonly<Record<string, Kind>> = {
+  ok: { truth: "yes", answer: accept },
+  ...MISBEHAVING,
+  ...WITHOUT_ANSWER,
+  /** Gives the id that the request's tag names, which another request has already. */
+  reuses_a_task_id: unclear(accept, (_settled, { tag }) => tag),
+};
+
+export const MISBEHAVIOURS = Object.keys(MISBEHAVING);
+export const WITHOUT_ANSWERS = Object.keys(WITHOUT_ANSWER);
 
 export function json(response: ServerResponse, status: number, value: object): void {
   const body = JSON.stringify(value);

@@ -13,6 +13,9 @@ export interface Wish {
   fails: boolean;
   /** Before the answer, ms. */
   delayMs: number;
+  /** From which age on, and until which, it is difficult about polls, ms; for kinds that go by it. */
+  badFromMs: number;
+  badToMs: number;
   /** Whatever lets a scenario know its request again. */
   tag: string;
 }
@@ -23,6 +26,10 @@ export interface UpstreamTask {
   madeMs: number;
   polls: number;
   event: UpstreamEvent;
+  /** Which of its addresses made it. */
+  site: number;
+  /** The request that was given its id last: polls are shown that one's video. */
+  latestRequestId: string;
 }
 
 /** Moments at which a scenario may strike. `drop` as the answer ends the exchange without one. */
@@ -37,7 +44,7 @@ export interface UpstreamHooks {
 
 export const wishText = (wish: Partial<Wish>): string =>
   `kind=${wish.kind ?? "ok"} life=${wish.lifeMs ?? 50} fails=${wish.fails ? 1 : 0} ` +
-  `delay=${wish.delayMs ?? 0} tag=${wish.tag ?? ""}`;
+  `delay=${wish.delayMs ?? 0} bad=${wish.badFromMs ?? 0}-${wish.badToMs ?? 0} tag=${wish.tag ?? ""}`;
 
 function readWish(body: string): Wish {
   const { prompt } = JSON.parse(body) as { prompt: string };
@@ -45,11 +52,14 @@ function readWish(body: string): Wish {
     string,
     string
   >;
+  const [badFromMs = 0, badToMs = 0] = (fields.bad ?? "").split("-").map(Number);
   return {
     kind: fields.kind ?? "ok",
     lifeMs: Number(fields.life),
     fails: fields.fails === "1",
     delayMs: Number(fields.delay),
+    badFromMs,
+    badToMs,
     tag: fields.tag ?? "",
   };
 }
@@ -68,7 +78,7 @@ export function startUpstream() {
   let settledTaskId = "";
   let made = 0;
 
-  function enter(gateway: string, request: IncomingMessage, wish: Wish): UpstreamEvent {
+  function enter(gateway: string, site: number, request: IncomingMessage, wish: Wish): UpstreamEvent {
     const requestId = String(request.headers["idempotency-key"]);
     const earlier = byRequest.get(requestId);
     if (earlier) {
@@ -76,7 +86,7 @@ export function startUpstream() {
       return earlier;
     }
     const kind = KINDS[wish.kind]!;
-    const taskId = kind.taskId?.(settledTaskId) ?? (kind.truth === "no" ? "" : `task_${++made}`);
+    const taskId = kind.taskId?.(settledTaskId, wish) ?? (kind.truth === "no" ? "" : `task_${++made}`);
     const event: UpstreamEvent = {
       requestId,
       gateway,
@@ -86,10 +96,14 @@ export function startUpstream() {
       taskId,
       answeredMs: 0,
       told: [],
+      toldMs: [],
       arrivals: 1,
     };
-    if (taskId !== "" && !tasks.has(taskId)) {
-      tasks.set(taskId, { id: taskId, wish, madeMs: Date.now(), polls: 0, event });
+    const latestRequestId = requestId;
+    const earlierTask = tasks.get(taskId);
+    if (earlierTask) earlierTask.latestRequestId = requestId;
+    else if (taskId !== "") {
+      tasks.set(taskId, { id: taskId, wish, madeMs: Date.now(), polls: 0, event, site, latestRequestId });
     }
     byRequest.set(requestId, event);
     events.push(event);
@@ -98,13 +112,14 @@ export function startUpstream() {
 
   async function generation(
     gateway: string,
+    site: number,
     request: IncomingMessage,
     response: ServerResponse,
   ): Promise<void> {
     const chunks: Buffer[] = [];
     for await (const chunk of request as AsyncIterable<Buffer>) chunks.push(chunk);
     const wish = readWish(Buffer.concat(chunks).toString());
-    const event = enter(gateway, request, wish);
+    const event = enter(gateway, site, request, wish);
     response.once("finish", () => {
       if (response.socket?.destroyed) return;
       event.answeredMs ||= Date.now();
@@ -116,9 +131,9 @@ export function startUpstream() {
     await KINDS[wish.kind]!.answer(response, event.taskId);
   }
 
-  function poll(gateway: string, response: ServerResponse, taskId: string): void {
+  function poll(gateway: string, site: number, response: ServerResponse, taskId: string): void {
     const task = tasks.get(taskId);
-    if (!task) {
+    if (task?.site !== site) {
       json(response, 404, { code: 404, msg: "Task not found" });
       return;
     }
@@ -129,11 +144,13 @@ export function startUpstream() {
     const created_at = new Date(task.madeMs).toISOString();
     const tell = (told: string): void => {
       task.event.told.push(told);
+      task.event.toldMs.push(Date.now());
       settledTaskId = taskId;
+      const video = told === "completed" ? { video: task.latestRequestId } : {};
       json(response, 200, {
         code: 200,
         msg: "success",
-        data: { task_id: taskId, status: told, created_at },
+        data: { task_id: taskId, status: told, created_at, ...video },
       });
     };
     const special = KINDS[task.wish.kind]!.poll;
@@ -143,14 +160,17 @@ export function startUpstream() {
 
   return {
     events,
-    /** A listener of its own for one gateway, by which the log knows who asked. @returns its URL */
-    async listen(gateway: string): Promise<string> {
+    /**
+     * A listener of its own for one gateway, by which the log knows who asked. @returns its URL
+     * @param site another address: it knows only the tasks that were made there
+     */
+    async listen(gateway: string, site = 0): Promise<string> {
       const server = createServer({ keepAliveTimeout: 10_000 }, (request, response) => {
         response.on("error", () => undefined);
         const path = request.url ?? "";
-        if (request.method === "GET") poll(gateway, response, path.slice(path.lastIndexOf("/") + 1));
+        if (request.method === "GET") poll(gateway, site, response, path.slice(path.lastIndexOf("/") + 1));
         // A gateway that was killed goes in the middle of a request.
-        else generation(gateway, request, response).catch(() => response.destroy());
+        else generation(gateway, site, request, response).catch(() => response.destroy());
       });
       server.on("connection", (socket) => {
         sockets.add(socket);

@@ -1,13 +1,21 @@
-import { mkdirSync } from "node:fs";
-import { resolve } from "node:path";
+import { existsSync, mkdirSync, readFileSync } from "node:fs";
+import { cp, rm } from "node:fs/promises";
+import { join, resolve } from "node:path";
 import { setTimeout as pause } from "node:timers/promises";
 import { Redis } from "ioredis";
 import { type RunningRedis, startRedis } from "../../src/sandbox/redis.ts";
 import { issueKey } from "../../src/store/accounts.ts";
 import { scriptSource, VERBS } from "../../src/store/scripts.ts";
 import type { Customer } from "./client.ts";
-import { type GatewayProcess, outboxEntries, startGateway, writeGatewayConfigs } from "./gateways.ts";
-import type { AccountFacts, ClientEvent, FaultEvent, History, Meta } from "./history.ts";
+import {
+  type GatewayProcess,
+  type GatewaySettings,
+  logFileOf,
+  outboxEntries,
+  startGateway,
+  writeGatewayConfig,
+} from "./gateways.ts";
+import type { AccountFacts, ClientEvent, FaultEvent, History, Meta, StoreEntry } from "./history.ts";
 import { createRandom, type Random } from "./random.ts";
 import { createRedisProxy, type RedisProxy } from "./redis-proxy.ts";
 import { countOpen, readStore, verifyStore } from "./snapshot.ts";
@@ -36,7 +44,8 @@ export interface World {
   options: RunOptions;
   random: Random;
   redis: Redis;
-  redisPid: number;
+  /** The store behind the proxy; its data on disk only where the scenario wants it. */
+  server: StoreServer;
   proxy: RedisProxy;
   upstream: FaultUpstream;
   /** The living gateway of each slot; undefined while it is being started again. */
@@ -47,13 +56,66 @@ export interface World {
   /** A customer with room for anything, but for what is named. */
   givenCustomer(limits?: Partial<AccountFacts>): Promise<Customer>;
   /** Starts a new process in a slot, over the same journal folder. */
-  startIn(slot: number): Promise<GatewayProcess>;
+  startIn(slot: number, own?: OwnSettings): Promise<GatewayProcess>;
+  /** Changes the config file of the gateway of a slot, which reads it again by itself. */
+  reconfigure(slot: number, own: Partial<GatewaySettings>): void;
+  /** What another store, which stood behind the same address for a while, holds; read when it has gone. */
+  otherStore: StoreEntry[];
+  /** Records that the store has forgotten by the end, as it must. */
+  forgotten: StoreEntry[];
+  /** How far the store's clock was stepped ahead of this machine's at most, ms. */
+  clockAheadMs: number;
   /** SIGKILL to the process of a slot. */
   kill(slot: number, phase: string): void;
   note(kind: string, phase?: string): void;
   /** Waits until nothing is open, reads the store, and puts the history together. */
   finish(): Promise<History>;
   stop(): Promise<void>;
+}
+
+/** A Redis that can be killed, and started again from other data, at the same port. */
+export interface StoreServer {
+  pid(): number;
+  port: number;
+  /** Copies its append-only files. */
+  copyData(to: string): Promise<void>;
+  /** SIGKILL, then a start from a copy of its data. */
+  restartFrom(copy: string): Promise<void>;
+  stop(): Promise<void>;
+}
+
+/** What one gateway has of its own. */
+export interface OwnSettings extends Partial<GatewaySettings> {
+  /** Where its log goes. */
+  log?: string;
+}
+
+async function startStore(dir: string, persistent: boolean): Promise<StoreServer> {
+  let server: RunningRedis = await startRedis({ dir, persistent });
+  const { port } = server;
+  const pid = (): number => {
+    if (server.pid === undefined)
+      throw new Error("Redis must be a process of this machine: install redis-server");
+    return server.pid;
+  };
+  const data = join(dir, "appendonlydir");
+  pid();
+  return {
+    pid,
+    port,
+    copyData: (to) => cp(data, to, { recursive: true }),
+    async restartFrom(copy) {
+      process.kill(pid(), "SIGKILL");
+      await server.ended;
+      await rm(data, { recursive: true });
+      await cp(copy, data, { recursive: true });
+      server = await startRedis({ dir, persistent, port });
+    },
+    async stop() {
+      process.kill(pid(), "SIGCONT");
+      await server.stop();
+    },
+  };
 }
 
 const living = new Set<World>();
@@ -70,22 +132,28 @@ interface WorldOptions {
   commandTimeoutMs?: number;
   /** To the upstream; few where they are the point. */
   connections?: number;
+  /** Of tasks; so long that none ends for it, unless it is the point. */
+  maxAgeMs?: number;
+  /** The store has its data on disk. */
+  persistent?: boolean;
 }
+
+const MAX_AGE_MS = 7_200_000;
 
 /** A Redis of its own behind a fault proxy, an upstream that misbehaves when asked to, and gateways in between. */
 export async function createWorld(
   options: RunOptions,
   slots: number,
-  { sweeperApart = false, commandTimeoutMs = 2000, connections }: WorldOptions = {},
+  worldOptions: WorldOptions = {},
 ): Promise<World> {
+  const { sweeperApart = false, commandTimeoutMs = 2000, connections, persistent = false } = worldOptions;
   const { folder, root, seed, scenario } = options;
   mkdirSync(folder, { recursive: true });
-  writeGatewayConfigs(folder, { commandTimeoutMs, connections });
   const startedMs = Date.now();
-  const server: RunningRedis = await startRedis({ dir: `${folder}/redis`, persistent: false });
-  if (server.pid === undefined)
-    throw new Error("Redis must be a process of this machine: install redis-server");
-  const redis = new Redis(server.url);
+  const server = await startStore(join(folder, "redis"), persistent);
+  const redis = new Redis(server.port, "127.0.0.1");
+  // Stores come and go here: what was lost with a connection is seen by what is read afterwards.
+  redis.on("error", () => undefined);
   const proxy = createRedisProxy(server.port, root);
   const upstream = startUpstream();
   const accounts: AccountFacts[] = [];
@@ -93,6 +161,7 @@ export async function createWorld(
   const faults: FaultEvent[] = [];
   const gateways: (GatewayProcess | undefined)[] = [];
   const all: GatewayProcess[] = [];
+  const settingsOf = new Map<string, GatewaySettings>();
   let stopped = false;
   let started = 0;
 
@@ -100,13 +169,16 @@ export async function createWorld(
     options,
     random: createRandom(seed),
     redis,
-    redisPid: server.pid,
+    server,
     proxy,
     upstream,
     gateways,
     accounts,
     client,
     faults,
+    otherStore: [],
+    forgotten: [],
+    clockAheadMs: 0,
     async givenCustomer(wanted = {}) {
       const limits = {
         granted: 10_000_000,
@@ -120,20 +192,27 @@ export async function createWorld(
       accounts.push({ ...facts, accountId, keyId });
       return { key, keyId, accountId };
     },
-    async startIn(slot) {
+    async startIn(slot, { log, ...own } = {}) {
       const name = `g${slot}-${started++}`;
       const redisUrl = await proxy.listen(name);
-      const sweeps = !sweeperApart || slot === slots;
-      const upstreamUrl = await upstream.listen(name);
+      const settings: GatewaySettings = {
+        commandTimeoutMs,
+        sweeps: !sweeperApart || slot === slots,
+        journal: join(folder, "journal"),
+        upstreamUrl: await upstream.listen(name),
+        maxAgeMs: worldOptions.maxAgeMs ?? MAX_AGE_MS,
+        connections,
+        ...own,
+      };
+      settingsOf.set(name, settings);
+      writeGatewayConfig(folder, name, settings);
       if (stopped) throw new Error("the world was stopped");
       const spawned = (gateway: GatewayProcess): void => {
         all.push(gateway);
         if (stopped) gateway.kill();
       };
-      const start = (): Promise<GatewayProcess> => {
-        const urls = { redisUrl, upstreamUrl };
-        return startGateway({ root, folder, name, ...urls, sweeps, spawned });
-      };
+      const start = (): Promise<GatewayProcess> =>
+        startGateway({ root, folder, name, redisUrl, log, spawned });
       // Once more for one that something else on this machine has ended before it was ready.
       const gateway = await start().catch((error: Error) => {
         faults.push({ kind: "started again", atMs: Date.now(), gateway: name, phase: error.message });
@@ -141,6 +220,12 @@ export async function createWorld(
       });
       gateways[slot] = gateway;
       return gateway;
+    },
+    reconfigure(slot, own) {
+      const { name } = gateways[slot]!;
+      const settings = { ...settingsOf.get(name)!, ...own };
+      settingsOf.set(name, settings);
+      writeGatewayConfig(folder, name, settings);
     },
     kill(slot, phase) {
       const gateway = gateways[slot];
@@ -161,12 +246,19 @@ export async function createWorld(
         quiescenceMs: Date.now() - from,
         quiet,
         toleranceMs: TOLERANCE_MS,
+        clockAheadMs: world.clockAheadMs,
         clock: "redis",
         accounts,
+        maxAgesMs: Object.fromEntries([...settingsOf].map(([name, { maxAgeMs }]) => [name, maxAgeMs])),
         verified: await verifyStore(redis).catch((error: Error) => [`verifyLedger: ${error.message}`]),
       };
       const link = proxy.events.map(({ keys: _keys, ...event }) => event);
-      return { meta, client, upstream: upstream.events, link, faults, store: await readStore(redis) };
+      faults.push(...saidInLogs(folder, [...settingsOf.keys()]));
+      const store = await readStore(redis);
+      const names = new Set(store.map(({ name }) => name));
+      const forgotten = world.forgotten.filter(({ name }) => !names.has(name));
+      const { otherStore } = world;
+      return { meta, client, upstream: upstream.events, link, faults, store, forgotten, otherStore };
     },
     async stop() {
       if (stopped) return;
@@ -176,7 +268,6 @@ export async function createWorld(
       proxy.stop();
       upstream.stop();
       redis.disconnect();
-      process.kill(server.pid!, "SIGCONT");
       await server.stop();
     },
   };
@@ -191,6 +282,27 @@ export async function createWorld(
 /** So that a fault meant for a script's run does not meet the NOSCRIPT before it. */
 async function loadScripts(redis: Redis, root: string): Promise<void> {
   for (const verb of VERBS) await redis.script("LOAD", scriptSource(verb, `${root}/lua`));
+}
+
+/** Lines of the gateways' logs that name a settlement which is not made, or may not be. */
+const SAID: readonly [kind: string, msg: string][] = [
+  ["given up", "a settlement is too old to be sent; settle it by hand"],
+  ["only in memory", "the journal cannot be written; a crash now loses this charge"],
+];
+
+function saidInLogs(folder: string, names: readonly string[]): FaultEvent[] {
+  const files = names.map((name) => ({ gateway: name, file: logFileOf(folder, name) }));
+  return files
+    .filter(({ file }) => existsSync(file))
+    .flatMap(({ gateway, file }) => {
+      const lines = readFileSync(file, "utf8").split("\n");
+      return SAID.flatMap(([kind, msg]) =>
+        lines
+          .filter((line) => line.includes(`"msg":"${msg}"`))
+          .map((line) => JSON.parse(line) as { request_id: string; time: number })
+          .map(({ request_id, time }) => ({ kind, gateway, phase: request_id, atMs: time })),
+      );
+    });
 }
 
 async function quiescence({ redis, gateways, accounts }: World, deadline: number): Promise<boolean> {

@@ -154,6 +154,7 @@ function eventOf(
     requestId,
     taskId: `task_${requestId}`,
     taskStatus: "",
+    video: "",
     idempotencyKey: "",
     replayed: false,
     active,

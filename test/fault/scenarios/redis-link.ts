@@ -161,9 +161,9 @@ async function stopRedis(
   await inParallel(count, 16, async (at) => {
     if (at === stopAt) {
       world.note(`Redis stopped for ${ms} ms`);
-      process.kill(world.redisPid, "SIGSTOP");
+      process.kill(world.server.pid(), "SIGSTOP");
       setTimeout(() => {
-        process.kill(world.redisPid, "SIGCONT");
+        process.kill(world.server.pid(), "SIGCONT");
         back.resolve();
       }, ms);
     }

@@ -1,0 +1,83 @@
+import type { Books, RequestBook } from "./books.ts";
+import type { Finding } from "./criteria-money.ts";
+import type { Meta, UpstreamEvent } from "./history.ts";
+
+/** So many 404s of the API itself end a task. Decision 0011. */
+const GONE_COUNT = 3;
+/** After so many times its maximum age a task ends without an answer. Decision 0030. */
+const UNANSWERED_AGES = 2;
+
+/** No task ends for its age but with an answer about it, or at twice the age that its own gateway allows. */
+export function endsOnEvidence({ history: { meta }, requests, upstream }: Books): Finding {
+  const violations: string[] = [];
+  const counts = { answered: 0, gone: 0, expired: 0, unanswered: 0 };
+  for (const request of requests.values()) {
+    const event = upstream.get(request.id);
+    if (request.state !== "finished" || !event) continue;
+    if (request.endedBy === "upstream") counts.answered++;
+    else if (request.endedBy === "gone") {
+      counts.gone++;
+      const told = event.told.filter((status) => status === "gone").length;
+      if (told < GONE_COUNT) violations.push(`${request.id} is gone, which the upstream said ${told} times`);
+    } else if (request.endedBy === "expired") {
+      const why = expiry(request, event, meta);
+      if (why === "answered") counts.expired++;
+      else if (why === "unanswered") counts.unanswered++;
+      else violations.push(why);
+    }
+  }
+  const { answered, gone, expired, unanswered } = counts;
+  return {
+    figure: `${answered} as the upstream said, ${gone} gone, ${expired} too old, ${unanswered} at twice their maximum age`,
+    violations,
+  };
+}
+
+/** Whether a task was old enough to be ended, and on what evidence; else what is wrong with it. */
+function expiry({ id, boundMs, finishedMs }: RequestBook, event: UpstreamEvent, meta: Meta): string {
+  const maxAgeMs = meta.maxAgesMs[event.gateway] ?? Number.POSITIVE_INFINITY;
+  const ageMs = finishedMs - boundMs + meta.toleranceMs;
+  if (ageMs < maxAgeMs) return `${id} was ended at an age of ${ageMs} ms; its gateway allows ${maxAgeMs} ms`;
+  if (ageMs >= UNANSWERED_AGES * maxAgeMs) return "unanswered";
+  const oldFromMs = boundMs + maxAgeMs - meta.toleranceMs;
+  if (event.toldMs.some((atMs) => atMs >= oldFromMs)) return "answered";
+  return `${id} (${event.kind}) was ended at an age of ${ageMs} ms without an answer about it`;
+}
+
+/** A poll shows the video of a request of the same account, also where the upstream gave a task id twice. */
+export function ownVideos({ history, generations, requests, upstream }: Books): Finding {
+  const violations: string[] = [];
+  const answers = new Map(generations.map((event) => [event.requestId, event]));
+  let shown = 0;
+  for (const { video, accountId, taskId, sentMs } of history.client) {
+    if (video === "") continue;
+    shown++;
+    const owner = answers.get(video)?.accountId ?? requests.get(video)?.accountId;
+    // Until the second request's BIND has found it nobody can know. Decision 0037.
+    const knownMs = answers.get(video)?.endedMs ?? Number.POSITIVE_INFINITY;
+    if (owner !== undefined && owner !== accountId && sentMs > knownMs)
+      violations.push(`a poll of ${taskId} showed ${accountId} the video of ${owner}`);
+  }
+  const twice = [...upstream.values()].filter(({ kind }) => kind.endsWith("_a_task_id")).length;
+  return { figure: `${shown} videos shown, ${twice} task ids given twice`, violations };
+}
+
+/** Nothing is settled in another store behind the same address; an older one is refused until it is accepted. */
+export function storesKeptApart({ history }: Books): Finding {
+  const violations: string[] = [];
+  const { faults, client, otherStore, link } = history;
+  for (const { name } of otherStore) {
+    if (/:(request|account|ledger|task|holds|polls|done)\b/.test(name)) violations.push(`the other store has ${name}`);
+  }
+  const first = (kind: string): number => faults.find((fault) => fault.kind === kind)?.atMs ?? Number.NaN;
+  const olderMs = first("store is older");
+  const acceptedMs = first("older store accepted");
+  for (const { kind, requestId, sentMs, endedMs, status } of client) {
+    const isWithin = sentMs > olderMs && endedMs < acceptedMs;
+    if (isWithin && status === 200) violations.push(`a ${kind} (${requestId}) was served from an older store`);
+  }
+  const again = link.filter(({ verb, forwardedMs }) => verb === "bind" && forwardedMs > acceptedMs).length;
+  const returns = faults.filter(({ kind }) => kind === "first store back").length;
+  const older = Number.isNaN(acceptedMs) ? "none older" : `one older, ${again} BINDs after it was accepted`;
+  return { figure: `${returns} returns from another store, ${older}`, violations };
+}

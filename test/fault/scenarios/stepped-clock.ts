@@ -1,0 +1,34 @@
+import { join } from "node:path";
+import { copySources, type Patch } from "../tree.ts";
+import type { RunOptions, World } from "../world.ts";
+
+/** How far the store's clock is ahead, ms. The clock of a Redis cannot be set, so gateways and scripts add this to it. */
+const AHEAD = "tg:test:ahead_ms";
+
+const PATCHES: readonly Patch[] = [
+  {
+    file: "lua/prelude.lua",
+    from: "NOW = t[1] * 1000 + math.floor(t[2] / 1000)",
+    to: `NOW = t[1] * 1000 + math.floor(t[2] / 1000) + tonumber(redis.call("GET", "${AHEAD}") or 0)`,
+  },
+  {
+    file: "src/store/keys.ts",
+    from: "return Number(seconds) * 1000 + Math.floor(Number(microseconds) / 1000);",
+    to:
+      `const aheadMs = Number((await redis.get("${AHEAD}")) ?? 0);\n` +
+      "  return Number(seconds) * 1000 + Math.floor(Number(microseconds) / 1000) + aheadMs;",
+  },
+];
+
+/** The options of a run whose store has a clock that can be stepped: a copy of its sources that asks for it. */
+export const withSteppedClock = (options: RunOptions): RunOptions => ({
+  ...options,
+  root: copySources(options.root, join(options.folder, "stepped-tree"), PATCHES),
+});
+
+/** Steps the store's clock ahead, for all gateways at once. */
+export async function stepClock(world: World, byMs: number): Promise<void> {
+  world.clockAheadMs += byMs;
+  world.note("clock step", `${Math.round(byMs / 1000)} s`);
+  await world.redis.set(AHEAD, world.clockAheadMs);
+}

@@ -1,0 +1,156 @@
+import { execFile } from "node:child_process";
+import { join } from "node:path";
+import { setTimeout as pause } from "node:timers/promises";
+import { promisify } from "node:util";
+import { Redis } from "ioredis";
+import { startRedis } from "../../../src/sandbox/redis.ts";
+import { type Customer, generate } from "../client.ts";
+import { isReady, outboxEntries } from "../gateways.ts";
+import type { History } from "../history.ts";
+import { readStore } from "../snapshot.ts";
+import { createWorld, type RunOptions, type World } from "../world.ts";
+import type { Scenario } from "./scenario.ts";
+
+interface StoresSize {
+  /** How often another store stands behind the address, and requests under way each time. */
+  returns: number;
+  requestsEach: number;
+  /** Requests after the store was copied, all within the 30 s whose charges are sent again. */
+  requestsAfterCopy: number;
+}
+
+const run = promisify(execFile);
+/** Their tasks are made while the other store answers. */
+const GENERATION_MS = 800;
+const WAIT_MAX_MS = 30_000;
+/** An older store is offered requests for so long. */
+const REFUSED_MS = 2000;
+
+/**
+ * The store is replaced by an empty one while gateways live, and comes back; then it is killed and started again from
+ * an older copy, which must be refused until an operator accepts it.
+ */
+export const stores: Scenario<StoresSize> = {
+  name: "stores",
+  title: ({ returns, requestsEach, requestsAfterCopy }) =>
+    `an empty Redis in place of the store and back, ${returns} times with ${requestsEach} requests under way; ` +
+    `Redis killed and started from a copy that lacks ${requestsAfterCopy} requests, and accepted`,
+  full: { returns: 8, requestsEach: 60, requestsAfterCopy: 400 },
+  short: { returns: 1, requestsEach: 24, requestsAfterCopy: 40 },
+  run: runStores,
+};
+
+async function runStores(options: RunOptions, size: StoresSize): Promise<History> {
+  const { returns, requestsEach, requestsAfterCopy } = size;
+  const world = await createWorld(options, 2, { persistent: true, commandTimeoutMs: 500 });
+  try {
+    const customers = await Promise.all(Array.from({ length: 6 }, () => world.givenCustomer()));
+    const other = await startRedis({ dir: join(options.folder, "other-redis"), persistent: false });
+    try {
+      for (let at = 0; at < returns; at++) {
+        await replaceStore(world, customers, other.port, requestsEach);
+        options.progress(`${at + 1} of ${returns} returns from another store`);
+      }
+      const redis = new Redis(other.port, "127.0.0.1");
+      world.otherStore.push(...(await readStore(redis)));
+      redis.disconnect();
+    } finally {
+      await other.stop();
+    }
+    await runOlder(world, customers, requestsAfterCopy);
+    options.progress("an older store was accepted");
+    return await world.finish();
+  } finally {
+    await world.stop();
+  }
+}
+
+/** A load of ordinary requests, `width` at a time. */
+async function load(world: World, customers: readonly Customer[], count: number, delayMs = 0): Promise<void> {
+  const { random } = world;
+  const plan = Array.from({ length: count }, () => ({
+    customer: random.pick(customers),
+    gateway: random.int(0, 1),
+    wish: { lifeMs: random.int(1, 60), fails: random.chance(0.3), delayMs },
+  }));
+  await Promise.all(
+    plan.map(async ({ customer, gateway, wish }) => {
+      world.client.push(await generate(world.gateways[gateway]!, customer, wish));
+    }),
+  );
+}
+
+const allReady = async ({ gateways }: World): Promise<boolean> =>
+  (await Promise.all(gateways.map((gateway) => isReady(gateway!)))).every((ready) => ready);
+
+/** Another store answers while requests of the first one are upstream; then the first one is back. */
+async function replaceStore(
+  world: World,
+  customers: readonly Customer[],
+  otherPort: number,
+  count: number,
+): Promise<void> {
+  const underWay = load(world, customers, count, GENERATION_MS);
+  await pause(GENERATION_MS / 2);
+  world.note("another store");
+  world.proxy.pointTo(otherPort);
+  await underWay;
+  // Customers' keys are unknown there.
+  if (await untilTrue(() => allReady(world))) await load(world, customers, 4);
+  else world.note("not reached", "another store is used");
+  const waiting = await Promise.all(world.gateways.map((gateway) => outboxEntries(gateway!)));
+  if (waiting.every((entries) => entries === 0)) world.note("not reached", "settlements wait for their own store");
+  world.note("first store back");
+  world.proxy.pointTo(world.server.port);
+  if (!(await untilTrue(() => allReady(world)))) world.note("not reached", "the first store is used again");
+}
+
+/** Redis is started from a copy; the gateways must refuse it, and send again what they hold once it is accepted. */
+async function runOlder(world: World, customers: readonly Customer[], count: number): Promise<void> {
+  await load(world, customers, 20);
+  const copy = join(world.options.folder, "redis-copy");
+  // Written once a second; what comes later is not in the copy.
+  await pause(1200);
+  world.note("store is copied");
+  await world.server.copyData(copy);
+  for (let left = count; left > 0; left -= 20) await load(world, customers, Math.min(left, 20));
+  // The gateways look once a second at what the store has confirmed.
+  await pause(1500);
+  await world.server.restartFrom(copy);
+  world.note("store is older");
+  const untilMs = Date.now() + REFUSED_MS;
+  while (Date.now() < untilMs) {
+    await load(world, customers, 4);
+    await pause(100);
+  }
+  const accepted = await accept(world);
+  world.note("older store accepted");
+  if (!accepted.includes('"accepted":true')) world.note("not reached", `store accept: ${accepted}`);
+  if (!(await untilTrue(() => allReady(world)))) world.note("not reached", "the accepted store is used");
+  await load(world, customers, 20);
+}
+
+/** What an operator does. */
+async function accept(world: World): Promise<string> {
+  const { root, folder } = world.options;
+  const { PATH = "" } = process.env;
+  const args = [join(root, "src/cli.ts"), "store", "accept", "--json"];
+  const env = {
+    PATH,
+    REDIS_URL: `redis://127.0.0.1:${world.server.port}`,
+    TOLLGATE_CONFIG: join(folder, `${world.gateways[0]!.name}.yaml`),
+  };
+  return run(process.execPath, args, { cwd: folder, env }).then(
+    ({ stdout }) => stdout,
+    (error: Error) => error.message,
+  );
+}
+
+async function untilTrue(condition: () => Promise<boolean>): Promise<boolean> {
+  const deadline = Date.now() + WAIT_MAX_MS;
+  while (!(await condition())) {
+    if (Date.now() > deadline) return false;
+    await pause(50);
+  }
+  return true;
+}
