@@ -120,7 +120,9 @@ function namedLost(faults: readonly FaultEvent[]): Map<string, string> {
   const killed = new Set(faults.filter(({ kind }) => kind === "kill").map(({ gateway }) => gateway));
   return new Map(
     faults
-      .filter(({ kind, gateway }) => kind === "given up" || (kind === "only in memory" && killed.has(gateway)))
+      .filter(
+        ({ kind, gateway }) => kind === "given up" || (kind === "only in memory" && killed.has(gateway)),
+      )
       .map(({ kind, gateway, phase }) => [phase, `${kind} by ${gateway}`]),
   );
 }

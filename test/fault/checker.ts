@@ -1,6 +1,6 @@
 import { type Books, readBooks } from "./books.ts";
-import { noFalseRefusal, slotsAndDaysKept, slotsFree, windowKept } from "./criteria-limits.ts";
 import { endsOnEvidence, ownVideos, storesKeptApart } from "./criteria-endings.ts";
+import { noFalseRefusal, slotsAndDaysKept, slotsFree, windowKept } from "./criteria-limits.ts";
 import { booksBalance, chargedOnce, type Finding, idempotent, refundedOnce } from "./criteria-money.ts";
 import {
   answered,

@@ -67,14 +67,16 @@ export function storesKeptApart({ history }: Books): Finding {
   const violations: string[] = [];
   const { faults, client, otherStore, link } = history;
   for (const { name } of otherStore) {
-    if (/:(request|account|ledger|task|holds|polls|done)\b/.test(name)) violations.push(`the other store has ${name}`);
+    if (/:(request|account|ledger|task|holds|polls|done)\b/.test(name))
+      violations.push(`the other store has ${name}`);
   }
   const first = (kind: string): number => faults.find((fault) => fault.kind === kind)?.atMs ?? Number.NaN;
   const olderMs = first("store is older");
   const acceptedMs = first("older store accepted");
   for (const { kind, requestId, sentMs, endedMs, status } of client) {
     const isWithin = sentMs > olderMs && endedMs < acceptedMs;
-    if (isWithin && status === 200) violations.push(`a ${kind} (${requestId}) was served from an older store`);
+    if (isWithin && status === 200)
+      violations.push(`a ${kind} (${requestId}) was served from an older store`);
   }
   const again = link.filter(({ verb, forwardedMs }) => verb === "bind" && forwardedMs > acceptedMs).length;
   const returns = faults.filter(({ kind }) => kind === "first store back").length;

@@ -120,7 +120,8 @@ function whyUncollected({ accounts, requests }: Books, late: RequestBook): strin
   const isHeldThen = ({ admittedMs, voidMs }: RequestBook): boolean =>
     admittedMs <= boundMs && !(voidMs <= boundMs);
   const same = [...requests.values()].filter((other) => other.idempotency === idempotency && other.id !== id);
-  const other = idempotency === "" ? undefined : same.find((request) => !request.uncollected && isHeldThen(request));
+  const other =
+    idempotency === "" ? undefined : same.find((request) => !request.uncollected && isHeldThen(request));
   if (other) return `its Idempotency-Key is that of ${other.id} (${stateOf(other)})`;
   const account = accounts.find((one) => one.accountId === accountId);
   if (!account) return undefined;

@@ -41,6 +41,8 @@ export interface UpstreamEvent {
   /** How it misbehaved; `ok` when it did not. */
   kind: string;
   truth: Truth;
+  /** Which of the upstream's addresses was asked. */
+  site: number;
   /** Of the task that was made, whether or not the answer told it. */
   taskId: string;
   /** When the last byte of the answer was handed over; 0 when it never was. */

@@ -6,6 +6,7 @@ import { clock } from "./scenarios/clock.ts";
 import { CONTROLS, runControls } from "./scenarios/controls.ts";
 import { crash } from "./scenarios/crash.ts";
 import { disconnects } from "./scenarios/disconnects.ts";
+import { disks } from "./scenarios/disks.ts";
 import { kills } from "./scenarios/kills.ts";
 import { lateBinds } from "./scenarios/late-binds.ts";
 import { MODEL_SEQUENCES, runModel } from "./scenarios/model.ts";
@@ -13,6 +14,7 @@ import { overload } from "./scenarios/overload.ts";
 import { redisLink } from "./scenarios/redis-link.ts";
 import type { Scenario } from "./scenarios/scenario.ts";
 import { stores } from "./scenarios/stores.ts";
+import { taskEnds } from "./scenarios/task-ends.ts";
 import { upstream } from "./scenarios/upstream.ts";
 import { window } from "./scenarios/window.ts";
 import type { RunOptions } from "./world.ts";
@@ -61,7 +63,9 @@ export const PARTS: readonly Part[] = [
   judged(redisLink),
   judged(stores),
   judged(upstream),
+  judged(taskEnds),
   judged(overload),
+  judged(disks),
   judged(disconnects),
   judged(window),
   judged(clock),

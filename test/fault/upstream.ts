@@ -93,6 +93,7 @@ export function startUpstream() {
       atMs: Date.now(),
       kind: wish.kind,
       truth: kind.truth,
+      site,
       taskId,
       answeredMs: 0,
       told: [],

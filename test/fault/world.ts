@@ -338,3 +338,13 @@ export async function within(ms: number, condition: () => boolean): Promise<bool
   }
   return true;
 }
+
+/** As `within`, of what is asked for elsewhere. */
+export async function eventually(ms: number, condition: () => Promise<boolean>): Promise<boolean> {
+  const deadline = Date.now() + ms;
+  while (!(await condition())) {
+    if (Date.now() > deadline) return false;
+    await pause(50);
+  }
+  return true;
+}

@@ -8,7 +8,7 @@ import type { ClientEvent, History } from "../history.ts";
 import { inParallel, type Random } from "../random.ts";
 import { readStore } from "../snapshot.ts";
 import type { Wish } from "../upstream.ts";
-import { createWorld, type RunOptions, type World } from "../world.ts";
+import { createWorld, eventually, type RunOptions, type World } from "../world.ts";
 import type { Scenario } from "./scenario.ts";
 import { stepClock, withSteppedClock } from "./stepped-clock.ts";
 
@@ -153,7 +153,7 @@ function linesIn(journal: string): number {
 /** Steps to the due times, and waits until all holds are void. */
 async function endHolds(world: World): Promise<void> {
   await stepClock(world, HOLD_MS);
-  const ended = await untilTrue(async () => {
+  const ended = await eventually(WAIT_MAX_MS, async () => {
     const lists = Array.from({ length: 4 }, (_, partition) => partitionNames(partition).holds);
     const counts = await Promise.all(lists.map((name) => world.redis.zcard(name)));
     return counts.every((count) => count === 0);
@@ -180,7 +180,7 @@ async function repeatAll(world: World, plan: readonly Planned[]): Promise<void> 
 async function bringBack(world: World, journal: string): Promise<void> {
   const gateway = await world.startIn(VICTIM, { journal });
   world.note("journal back");
-  const settled = await untilTrue(async () => {
+  const settled = await eventually(WAIT_MAX_MS, async () => {
     const left = existsSync(journal) ? linesIn(journal) : 0;
     return left === 0 && (await outboxEntries(gateway)) === 0;
   });
@@ -208,7 +208,8 @@ async function leaveForDays(world: World, customers: readonly Customer[], count:
   };
   // The older a task, the rarer it is asked for: it was aged by the steps.
   await stepClock(world, HOUR_MS);
-  if (!(await untilTrue(async () => (await open()) === 0))) world.note("not reached", "all tasks have ended");
+  if (!(await eventually(WAIT_MAX_MS, async () => (await open()) === 0)))
+    world.note("not reached", "all tasks have ended");
   await stepClock(world, TOO_OLD_MS);
   await bringBack(world, journals[0]!);
   const records = (await readStore(world.redis)).filter(({ name }) => name.includes(":request:"));
@@ -217,7 +218,10 @@ async function leaveForDays(world: World, customers: readonly Customer[], count:
   // A gateway that starts collects at once.
   world.kill(0, "restarted to collect");
   await world.startIn(0);
-  const collected = await untilTrue(async () => (await world.redis.exists(records[0]!.name)) === 0);
+  const collected = await eventually(
+    WAIT_MAX_MS,
+    async () => (await world.redis.exists(records[0]!.name)) === 0,
+  );
   if (!collected) world.note("not reached", "old requests are forgotten");
   await bringBack(world, journals[1]!);
 }
@@ -229,13 +233,4 @@ function judge(world: World, planned: number): void {
   );
   if (late.length < SHARE_MIN * planned)
     world.note("not reached", `${late.length} late BINDs of ${planned} planned`);
-}
-
-async function untilTrue(condition: () => Promise<boolean>): Promise<boolean> {
-  const deadline = Date.now() + WAIT_MAX_MS;
-  while (!(await condition())) {
-    if (Date.now() > deadline) return false;
-    await pause(100);
-  }
-  return true;
 }

@@ -8,7 +8,7 @@ import { type Customer, generate } from "../client.ts";
 import { isReady, outboxEntries } from "../gateways.ts";
 import type { History } from "../history.ts";
 import { readStore } from "../snapshot.ts";
-import { createWorld, type RunOptions, type World } from "../world.ts";
+import { createWorld, eventually, type RunOptions, type World } from "../world.ts";
 import type { Scenario } from "./scenario.ts";
 
 interface StoresSize {
@@ -96,13 +96,15 @@ async function replaceStore(
   world.proxy.pointTo(otherPort);
   await underWay;
   // Customers' keys are unknown there.
-  if (await untilTrue(() => allReady(world))) await load(world, customers, 4);
+  if (await eventually(WAIT_MAX_MS, () => allReady(world))) await load(world, customers, 4);
   else world.note("not reached", "another store is used");
   const waiting = await Promise.all(world.gateways.map((gateway) => outboxEntries(gateway!)));
-  if (waiting.every((entries) => entries === 0)) world.note("not reached", "settlements wait for their own store");
+  if (waiting.every((entries) => entries === 0))
+    world.note("not reached", "settlements wait for their own store");
   world.note("first store back");
   world.proxy.pointTo(world.server.port);
-  if (!(await untilTrue(() => allReady(world)))) world.note("not reached", "the first store is used again");
+  if (!(await eventually(WAIT_MAX_MS, () => allReady(world))))
+    world.note("not reached", "the first store is used again");
 }
 
 /** Redis is started from a copy; the gateways must refuse it, and send again what they hold once it is accepted. */
@@ -126,7 +128,8 @@ async function runOlder(world: World, customers: readonly Customer[], count: num
   const accepted = await accept(world);
   world.note("older store accepted");
   if (!accepted.includes('"accepted":true')) world.note("not reached", `store accept: ${accepted}`);
-  if (!(await untilTrue(() => allReady(world)))) world.note("not reached", "the accepted store is used");
+  if (!(await eventually(WAIT_MAX_MS, () => allReady(world))))
+    world.note("not reached", "the accepted store is used");
   await load(world, customers, 20);
 }
 
@@ -144,13 +147,4 @@ async function accept(world: World): Promise<string> {
     ({ stdout }) => stdout,
     (error: Error) => error.message,
   );
-}
-
-async function untilTrue(condition: () => Promise<boolean>): Promise<boolean> {
-  const deadline = Date.now() + WAIT_MAX_MS;
-  while (!(await condition())) {
-    if (Date.now() > deadline) return false;
-    await pause(50);
-  }
-  return true;
 }

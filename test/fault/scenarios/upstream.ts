@@ -14,6 +14,8 @@ interface UpstreamSize {
 const POLLS_MAX = 6;
 /** A busy machine may keep the store waiting for too long. */
 const TRIES_MAX = 20;
+/** A running task whose id is given twice ends by its age alone. Decision 0037. */
+const MAX_AGE_MS = 20_000;
 
 /** The upstream misbehaves in every way it knows; its own log says what is right. */
 export const upstream: Scenario<UpstreamSize> = {
@@ -26,7 +28,7 @@ export const upstream: Scenario<UpstreamSize> = {
 };
 
 async function runUpstream(options: RunOptions, { requestsEach }: UpstreamSize): Promise<History> {
-  const world = await createWorld(options, 2);
+  const world = await createWorld(options, 2, { maxAgeMs: MAX_AGE_MS });
   try {
     const { random } = world;
     const customers = await Promise.all(Array.from({ length: 8 }, () => world.givenCustomer()));
