@@ -2,12 +2,13 @@ import { once } from "node:events";
 import path from "node:path";
 import { Command, InvalidArgumentError } from "commander";
 import type { Redis } from "ioredis";
-import { type Config, ConfigError, loadConfig } from "../config/config.ts";
+import { type Config, ConfigError, loadConfig, readConfig } from "../config/config.ts";
 import { durationMs, redisUrlRule } from "../config/kinds.ts";
 import { OperatorError } from "../store/accounts.ts";
 import { createClient, readFacts } from "../store/connection.ts";
 import { accountNames, META, partitionOf } from "../store/names.ts";
 import { partitionsOf } from "../store/partitions.ts";
+import { inStoreWords, storeReason } from "../store/reasons.ts";
 import { hasColours, plain } from "./terminal.ts";
 
 export { iso, listing, moment, table } from "./terminal.ts";
@@ -84,15 +85,19 @@ export async function withRedis<T>(work: (redis: Redis) => Promise<T>): Promise<
   } catch (error) {
     if (error instanceof OperatorError || !(error instanceof Error)) throw error;
     // Redis's own words, or those of a broken connection.
-    throw new Error(`Redis at ${placeOf(redisUrl())}: ${error.message}`, { cause: error });
+    throw new Error(`Redis at ${placeOf(redisUrl())}: ${inStoreWords(error)}`, { cause: error });
   } finally {
     redis.disconnect();
   }
 }
 
+/** What `store.tls_ca` says, where the configuration of this machine is valid; else Node's own authorities count. */
+const tlsCaFor = (url: string): string | undefined =>
+  /^rediss:/i.test(url) ? readConfig({ env: process.env }).loaded?.config.store.tlsCa : undefined;
+
 /** A client that is connected within two seconds. @throws OperatorError in one sentence that says what to do */
 export async function connect(url: string): Promise<Redis> {
-  const redis = createClient(url, COMMAND_TIMEOUT_MS);
+  const redis = createClient(url, COMMAND_TIMEOUT_MS, tlsCaFor(url));
   const failed = Promise.withResolvers<never>();
   // On its own the client would try again and again. It needs a listener later on, too.
   redis.on("error", failed.reject);
@@ -105,11 +110,7 @@ export async function connect(url: string): Promise<Redis> {
     redis.disconnect();
     // Else it waits two more seconds for the other side to hang up.
     redis.stream?.destroy();
-    const { message, code } = error as NodeJS.ErrnoException;
-    const why = message || code || "no connection";
-    const advice = /^(NOAUTH|WRONGPASS)/.test(why)
-      ? "give its user and password in REDIS_URL, as in redis://user:password@host:6379"
-      : "start one (for instance with `npm start` or `redis-server`), or set REDIS_URL to where yours is";
+    const { why, advice = "see Redis's log, and that REDIS_URL is right" } = storeReason(error);
     throw new OperatorError(`Redis at ${placeOf(url)} cannot be used (${why}); ${advice}`);
   } finally {
     clearTimeout(timer);

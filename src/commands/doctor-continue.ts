@@ -12,8 +12,7 @@ const BODY = "{}";
  * @returns false also where there is no answer, which the other check tells
  */
 export function sendsUnaskedContinue(
-  url: string,
-  apiKey: string | undefined,
+  { url, apiKey, tlsCa }: { url: string; apiKey: string | undefined; tlsCa?: string | undefined },
   timeoutMs: number,
 ): Promise<boolean> {
   const headers: Record<string, string> = {
@@ -22,9 +21,11 @@ export function sendsUnaskedContinue(
     accept: "application/json",
   };
   if (apiKey !== undefined) headers.authorization = `Bearer ${apiKey}`;
-  const request = url.startsWith("https:") ? requestHttps : requestHttp;
   return new Promise((resolve) => {
-    const sent = request(url + PATH, { method: "POST", headers, agent: false });
+    const options = { method: "POST", headers, agent: false } as const;
+    const sent = url.startsWith("https:")
+      ? requestHttps(url + PATH, { ...options, ca: tlsCa })
+      : requestHttp(url + PATH, options);
     const end = (found: boolean): void => {
       resolve(found);
       clearTimeout(deadline);

@@ -4,6 +4,7 @@ import type { Config } from "../config/config.ts";
 import { knownLoss } from "../store/acceptance.ts";
 import { storeNowMs } from "../store/keys.ts";
 import { META } from "../store/names.ts";
+import { storeReason } from "../store/reasons.ts";
 import { scriptSource, scriptsOf, VERBS } from "../store/scripts.ts";
 import { lossInWords } from "../store/store-marks.ts";
 import { connect, placeOf, redisUrl } from "./context.ts";
@@ -48,7 +49,11 @@ export async function storeChecks(config: Config | undefined): Promise<Check[]> 
     ];
   } catch (error) {
     return [
-      failed("redis", `answers with an error: ${(error as Error).message}`, "see Redis's log and its ACL"),
+      failed(
+        "redis",
+        `answers with an error: ${storeReason(error).why}`,
+        storeReason(error).advice ?? "see Redis's log and its ACL",
+      ),
     ];
   } finally {
     redis.disconnect();

@@ -15,10 +15,11 @@ const NO_TASK = "tollgate-doctor";
  */
 export async function upstreamCheck(upstream: Config["upstream"] | undefined): Promise<Check> {
   if (!upstream) return failed(NAME, "not looked for: the config is not valid", "mend the config first");
-  const { url, apiKey } = upstream;
+  const { url, apiKey, tlsCa } = upstream;
   const exchanger = createExchanger({
     url,
     apiKey,
+    tlsCa,
     connectTimeoutMs: TIMEOUT_MS,
     headersTimeoutMs: TIMEOUT_MS,
     totalTimeoutMs: TIMEOUT_MS,
@@ -27,7 +28,7 @@ export async function upstreamCheck(upstream: Config["upstream"] | undefined): P
     waitMaxMs: 0,
   });
   try {
-    const unaskedContinue = sendsUnaskedContinue(url, apiKey, TIMEOUT_MS);
+    const unaskedContinue = sendsUnaskedContinue({ url, apiKey, tlsCa }, TIMEOUT_MS);
     const startedMs = performance.now();
     const exchanged = await exchanger.send(
       "GET",
@@ -50,9 +51,22 @@ const continuing = (host: string): Check =>
     "turn that off in the service, or in the proxy before it: `100 Continue` is only for requests with `Expect: 100-continue`",
   );
 
+/** What to do about a TLS connection that cannot be made; undefined for other troubles. */
+function tlsAdvice(detail: string): string | undefined {
+  if (/^(EPROTO|ERR_SSL)/.test(detail))
+    return "it does not speak TLS at this port: use http://, or its TLS port";
+  if (/^(DEPTH_ZERO_SELF_SIGNED_CERT|SELF_SIGNED_CERT|UNABLE_TO_(VERIFY|GET_ISSUER))/.test(detail))
+    return "name the file of your own authority in upstream.tls_ca";
+  if (/^(CERT_|ERR_TLS)/.test(detail))
+    return "see that its certificate is valid and has the name in UPSTREAM_URL";
+  return undefined;
+}
+
 /** What the answer about a task that does not exist says of the upstream. Exported for a test of each row. */
 export function judge(exchanged: Exchanged, host: string, tookMs: number): Check {
   if (exchanged.outcome === "unsent") {
+    const tls = tlsAdvice(exchanged.detail);
+    if (tls !== undefined) return failed(NAME, `${host} cannot be trusted (${exchanged.detail})`, tls);
     return failed(
       NAME,
       `${host} cannot be reached (${exchanged.detail})`,

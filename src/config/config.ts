@@ -3,6 +3,7 @@ import { availableParallelism } from "node:os";
 import path from "node:path";
 import { Value } from "typebox/value";
 import type { PriceTable } from "../core/prices.ts";
+import { readAuthorities } from "./authorities.ts";
 import { crossChecks, fileSecrets } from "./checks.ts";
 import { type FileReader, fromDisk, placed, readYaml, type YamlFile } from "./document.ts";
 import { adminTokenRule, apiKeyRule, applyOverrides, type Environment, variable } from "./environment.ts";
@@ -47,7 +48,7 @@ export interface Loaded {
 export interface Reading {
   readonly loaded: Loaded | undefined;
   readonly problems: readonly ConfigProblem[];
-  /** The files that were looked at: the config file, then the price file. */
+  /** The files that were looked at: the config file, then those that it names. */
   readonly contents: Contents;
 }
 
@@ -118,6 +119,8 @@ function readSettings(
   const tokenProblem = adminTokenRule(adminToken);
   if (tokenProblem) problems.push({ file: ENVIRONMENT, path: "ADMIN_TOKEN", message: tokenProblem });
 
+  const { authorities, problems: noAuthorities } = readAuthorities(settings, file, read);
+  problems.push(...noAuthorities.map((rule) => placed(rule, yaml)));
   const pricesFile = pricesPath(settings, file);
   const prices = checkedPrices(pricesFile, yaml, problems, read);
   if (checked.value === undefined || prices === undefined || problems.length > 0) {
@@ -128,6 +131,7 @@ function readSettings(
     adminToken,
     prices,
     pricesFile,
+    authorities,
     cores: availableParallelism(),
     process: processLimits(),
   };

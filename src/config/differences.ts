@@ -9,6 +9,8 @@ import { isPlainObject } from "./validate.ts";
 export interface Written {
   readonly settings: Settings;
   readonly prices: PriceTable;
+  /** What the file holds that `upstream.tls_ca` names. */
+  readonly upstreamCa?: string | undefined;
 }
 
 /** One setting or price that is not the same on both sides; undefined where it is not there. */
@@ -20,6 +22,8 @@ export interface Difference {
   /** A running gateway keeps its old value until it is started anew. */
   readonly needsRestart: boolean;
 }
+
+const UPSTREAM_CA = "upstream.tls_ca (content)";
 
 /** Settings and prices that differ, in the order of `to`. */
 export function differences(from: Written, to: Written): Difference[] {
@@ -66,13 +70,13 @@ const shown = (setting: string, value: unknown): unknown =>
   setting === "upstream.url" && typeof value === "string" ? originOnly(value) : value;
 
 /** 16 hex digits that are the same wherever the same settings and prices are in force; passwords do not count. */
-export function hashOf({ settings, prices }: Written): string {
-  const all = leaves({ settings, prices });
+export function hashOf(written: Written): string {
+  const all = leaves(written);
   const text = [...all].map((entry) => JSON.stringify(entry)).sort();
   return hash("sha256", text.join("\n")).slice(0, 16);
 }
 
-function leaves({ settings, prices }: Written): Map<string, unknown> {
+function leaves({ settings, prices, upstreamCa }: Written): Map<string, unknown> {
   const found = new Map<string, unknown>();
   const walk = (value: unknown, name: string): void => {
     if (!isPlainObject(value)) found.set(name, value);
@@ -80,5 +84,7 @@ function leaves({ settings, prices }: Written): Map<string, unknown> {
   };
   walk(withoutRedisPassword(settings), "");
   walk(prices, "");
+  // The same path with other certificates is a change.
+  if (upstreamCa !== undefined) found.set(UPSTREAM_CA, hash("sha256", upstreamCa).slice(0, 16));
   return found;
 }

@@ -72,6 +72,13 @@ export function folderRule(value: string): string | undefined {
   return value.trim() === "" || value.includes("\0") ? "must be the path of a folder" : undefined;
 }
 
+/** What is wrong with the path of a file that need not be; empty is none. */
+export function optionalFileRule(value: string): string | undefined {
+  return value.includes("\0") || (value !== "" && value.trim() === "")
+    ? "must be the path of a file"
+    : undefined;
+}
+
 /** What is wrong with an address or CIDR range of a trusted proxy. */
 export function addressRangeRule(value: string): string | undefined {
   const [address = "", bits, ...more] = value.split("/");

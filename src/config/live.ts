@@ -52,7 +52,11 @@ export function createLiveConfig(options: {
   let last: { atMs: number; problems: readonly ConfigProblem[] } = { atMs: inForceSinceMs, problems: [] };
   let watching: { stop(): void } | undefined;
 
-  const written = ({ settings, config }: Loaded) => ({ settings, prices: config.prices });
+  const written = ({ settings, config }: Loaded) => ({
+    settings,
+    prices: config.prices,
+    upstreamCa: config.upstream.tlsCa,
+  });
 
   function succeeded(): void {
     metrics.configReloadSuccessful.set(1);

@@ -1,5 +1,6 @@
 import type { TierLimits, Tiers } from "../core/limits.ts";
 import type { PriceTable } from "../core/prices.ts";
+import type { Authorities } from "./authorities.ts";
 import { durationMs, withoutSlash } from "./kinds.ts";
 import { type ProcessLimits, processBounds } from "./process-bounds.ts";
 import type { Settings } from "./schema.ts";
@@ -52,6 +53,8 @@ export interface Config {
   readonly store: {
     /** May hold a password: print it only through `redact`. */
     readonly redisUrl: string;
+    /** Certificates, PEM, that a `rediss://` server is checked with; undefined for Node's own. */
+    readonly tlsCa: string | undefined;
     readonly commandTimeoutMs: number;
     readonly fallbackStrategy: "deny" | "allow";
     /** Generations and uploads of one key that pass unmetered in one outage; 0 for no limit. */
@@ -68,6 +71,8 @@ export interface Config {
     readonly url: string;
     /** A secret, from the environment only. */
     readonly apiKey: string | undefined;
+    /** Certificates, PEM, that the upstream is checked with; undefined for Node's own. */
+    readonly tlsCa: string | undefined;
     readonly connectTimeoutMs: number;
     readonly headersTimeoutMs: number;
     readonly totalTimeoutMs: number;
@@ -120,6 +125,8 @@ export interface Extras {
   readonly adminToken: string | undefined;
   readonly prices: PriceTable;
   readonly pricesFile: string;
+  /** From the files that `tls_ca` names. */
+  readonly authorities: Authorities;
   /** For `server.workers: auto`. */
   readonly cores: number;
   /** For the bounds that are `auto`. */
@@ -156,6 +163,7 @@ export function toConfig(settings: Settings, extra: Extras): Config {
     admin: { ...settings.admin, token: extra.adminToken },
     store: {
       redisUrl: store.redis_url,
+      tlsCa: extra.authorities.store,
       commandTimeoutMs: ms(store.command_timeout),
       fallbackStrategy: store.fallback_strategy,
       allowMaxPerKey: store.allow_max_per_key,
@@ -166,6 +174,7 @@ export function toConfig(settings: Settings, extra: Extras): Config {
     upstream: {
       url: withoutSlash(upstream.url),
       apiKey: extra.apiKey,
+      tlsCa: extra.authorities.upstream,
       connectTimeoutMs: ms(upstream.connect_timeout),
       headersTimeoutMs: ms(upstream.headers_timeout),
       totalTimeoutMs: ms(upstream.total_timeout),
@@ -203,16 +212,17 @@ export function toConfig(settings: Settings, extra: Extras): Config {
 const upstreamConnections = (upstream: Settings["upstream"]): number =>
   2 * upstream.connections + upstream.poll_connections;
 
-/** A copy for logs and `config check`: no secret in it. */
+/** A copy for logs and `config check`: no secret in it, and no certificates, which are long. */
 export function redact(config: Config): Config {
   return {
     ...config,
     admin: { ...config.admin, token: config.admin.token === undefined ? undefined : "***" },
-    store: { ...config.store, redisUrl: withoutPassword(config.store.redisUrl) },
+    store: { ...config.store, redisUrl: withoutPassword(config.store.redisUrl), tlsCa: undefined },
     upstream: {
       ...config.upstream,
       url: originOnly(config.upstream.url),
       apiKey: config.upstream.apiKey === undefined ? undefined : "***",
+      tlsCa: undefined,
     },
   };
 }

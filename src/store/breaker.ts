@@ -1,4 +1,5 @@
 import type { Logger } from "../telemetry/log.ts";
+import { inStoreWords } from "./reasons.ts";
 
 const PROBE_MIN_MS = 50;
 const PROBE_MAX_MS = 1000;
@@ -43,7 +44,7 @@ export function createBreaker(options: {
       await probe();
     } catch (error) {
       if (stopped) return;
-      const why = error instanceof Error ? error.message : String(error);
+      const why = inStoreWords(error);
       if (failures % 20 === 0 || !said.has(why)) {
         said.add(why);
         log.error({ why }, "the store is unusable; see `tollgate doctor`");

@@ -12,6 +12,7 @@ import { openMarksFile } from "./marks-file.ts";
 import { META } from "./names.ts";
 import { createOutage, probeOnOwnConnection } from "./outage.ts";
 import { createOutbox, isFinal, type Settlement, settle } from "./outbox.ts";
+import { inStoreWords } from "./reasons.ts";
 import { BATCHED, defineScripts, type Item, type Reply, scriptSource, type Verb } from "./scripts.ts";
 import { createStoreMarks } from "./store-marks.ts";
 
@@ -26,6 +27,8 @@ const NOT_CONNECTED = "not connected";
 
 export interface ConnectionOptions {
   redisUrl: string;
+  /** Certificates, PEM, that a `rediss://` server is checked with; undefined for Node's own. */
+  tlsCa?: string | undefined;
   commandTimeoutMs: number;
   /** Used at the very first start of a store; later the store's own number counts. */
   partitions: number;
@@ -40,8 +43,8 @@ export interface ConnectionOptions {
 }
 
 /** An ioredis client that never queues, never resends, and gives up after the command timeout. DESIGN section 4. */
-export const createClient = (redisUrl: string, commandTimeoutMs: number): Redis =>
-  clientOf(redisUrl, {
+export const createClient = (redisUrl: string, commandTimeoutMs: number, tlsCa?: string): Redis =>
+  clientOf(redisUrl, tlsCa, {
     commandTimeout: commandTimeoutMs,
     connectTimeout: connectTimeoutMs(commandTimeoutMs),
   });
@@ -50,9 +53,12 @@ const connectTimeoutMs = (commandTimeoutMs: number): number => Math.max(1000, co
 
 function clientOf(
   redisUrl: string,
+  tlsCa: string | undefined,
   options: Pick<RedisOptions, "commandTimeout" | "connectTimeout" | "retryStrategy" | "enableReadyCheck">,
 ): Redis {
+  const { protocol } = new URL(redisUrl);
   return new Redis(redisUrl, {
+    ...(protocol === "rediss:" ? { tls: tlsCa === undefined ? {} : { ca: tlsCa } } : {}),
     lazyConnect: true,
     autoResendUnfulfilledCommands: false,
     enableOfflineQueue: false,
@@ -120,7 +126,9 @@ export function createConnection(options: ConnectionOptions) {
   /** Instead of ioredis's own timers, which count the time in which this process stood still. */
   const deadlines = createDeadlines(commandTimeoutMs);
   const connecting = createDeadlines(connectTimeoutMs(commandTimeoutMs));
-  const redis = clientOf(options.redisUrl, { connectTimeout: connectTimeoutMs(commandTimeoutMs) });
+  const redis = clientOf(options.redisUrl, options.tlsCa, {
+    connectTimeout: connectTimeoutMs(commandTimeoutMs),
+  });
   const scripts = defineScripts(redis, { within: deadlines.within });
   const probeName = `tg:probe:${randomUUID()}`;
   const outbox = createOutbox({
@@ -149,8 +157,8 @@ export function createConnection(options: ConnectionOptions) {
   /** Redis time minus this process's monotonic clock; a hint for `not_after`, never a decision. */
   let offsetMs = 0;
   let refusedLoggedMs = Number.NEGATIVE_INFINITY;
-  /** Why there is no connection, in Redis's or the system's words. */
-  let lastError = NOT_CONNECTED;
+  /** Why there is no connection. */
+  let lastError = new Error(NOT_CONNECTED);
 
   const marks = createStoreMarks({
     file: openMarksFile(options.marksFolder, log),
@@ -174,7 +182,7 @@ export function createConnection(options: ConnectionOptions) {
     },
     async probe() {
       if (redis.status === "wait" || redis.status === "end") await redis.connect().catch(() => undefined);
-      if (redis.status !== "ready") throw new Error(lastError);
+      if (redis.status !== "ready") throw lastError;
       await deadlines.within(selectDatabase(redis));
       const sentAtMs = monotonicMs();
       const [, storeNowMs] = await scripts.probe([probeName], ["", "", PROBE_LIFETIME_MS]);
@@ -193,7 +201,11 @@ export function createConnection(options: ConnectionOptions) {
 
   /** A connection for one probe. `connecting` limits its time: a socket's own timer counts our standing still. */
   const openProbe = (): Redis =>
-    clientOf(options.redisUrl, { connectTimeout: 0, retryStrategy: () => null, enableReadyCheck: false });
+    clientOf(options.redisUrl, options.tlsCa, {
+      connectTimeout: 0,
+      retryStrategy: () => null,
+      enableReadyCheck: false,
+    });
 
   /** What the probe of the shared connection asks, too: whether Redis takes writes and may not evict. */
   async function checkUsable(own: Redis): Promise<void> {
@@ -215,10 +227,10 @@ export function createConnection(options: ConnectionOptions) {
     offsetMs = Math.min(storeNowMs - sentAtMs, Math.max(storeNowMs - monotonicMs(), offsetMs));
   };
   redis.on("error", (error: Error) => {
-    lastError = error.message || (error as NodeJS.ErrnoException).code || lastError;
+    lastError = error;
   });
   redis.on("ready", () => {
-    lastError = NOT_CONNECTED;
+    lastError = new Error(NOT_CONNECTED);
   });
   redis.on("close", () => breaker.trip("the connection closed"));
   breaker.trip(STARTING);
@@ -230,7 +242,7 @@ export function createConnection(options: ConnectionOptions) {
       () => {
         if (facts?.id !== before) breaker.trip("the store has another id");
       },
-      (error: Error) => breaker.trip(error.message),
+      (error: unknown) => breaker.trip(inStoreWords(error)),
     );
   }, FACTS_EVERY_MS).unref();
   const learning = setInterval(() => void learnMarks(), MARKS_EVERY_MS).unref();
@@ -246,7 +258,7 @@ export function createConnection(options: ConnectionOptions) {
 
   function unavailable(reason: string, cause: unknown): GatewayError {
     metrics.storeFailures.inc({ reason });
-    const why = cause instanceof Error ? cause.message : "the breaker is open";
+    const why = cause === undefined ? "the breaker is open" : inStoreWords(cause);
     return new GatewayError("store_unavailable", `store: ${why}`, {
       cause,
       retryAfterSeconds: RETRY_AFTER_SECONDS,
@@ -352,7 +364,7 @@ export function createConnection(options: ConnectionOptions) {
       }
       return unavailable("refused", error);
     }
-    breaker.trip(message);
+    breaker.trip(inStoreWords(error));
     return unavailable(message === TIMED_OUT ? "timeout" : "connection", error);
   }
 }

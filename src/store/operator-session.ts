@@ -2,6 +2,7 @@ import type { Redis } from "ioredis";
 import { GatewayError } from "../core/errors.ts";
 import { OperatorError } from "./accounts.ts";
 import { createClient, readFacts } from "./connection.ts";
+import { inStoreWords } from "./reasons.ts";
 
 /** Pages of records take longer than what a customer waits for. */
 const COMMAND_TIMEOUT_MS = 5000;
@@ -13,13 +14,17 @@ export type OperatorSession = ReturnType<typeof createOperatorSession>;
  * customer's request.
  * @param options.partitions used at the very first start of a store only
  */
-export function createOperatorSession(options: { redisUrl: string; partitions: number }) {
+export function createOperatorSession(options: {
+  redisUrl: string;
+  tlsCa?: string | undefined;
+  partitions: number;
+}) {
   let opened: { redis: Redis; ready: Promise<void> } | undefined;
 
   async function connect(redis: Redis): Promise<void> {
-    let why = "no answer";
-    redis.on("error", (error: NodeJS.ErrnoException) => {
-      why = error.message || error.code || why;
+    let last: Error | undefined;
+    redis.on("error", (error) => {
+      last = error;
     });
     try {
       await redis.connect();
@@ -28,7 +33,7 @@ export function createOperatorSession(options: { redisUrl: string; partitions: n
     } catch (error) {
       redis.disconnect();
       opened = undefined;
-      throw error instanceof Error && error.message === "Connection is closed." ? new Error(why) : error;
+      throw last ?? error;
     }
   }
 
@@ -40,7 +45,7 @@ export function createOperatorSession(options: { redisUrl: string; partitions: n
     async run<T>(work: (redis: Redis) => Promise<T>): Promise<T> {
       try {
         if (!opened) {
-          const redis = createClient(options.redisUrl, COMMAND_TIMEOUT_MS);
+          const redis = createClient(options.redisUrl, COMMAND_TIMEOUT_MS, options.tlsCa);
           opened = { redis, ready: connect(redis) };
         }
         const { redis, ready } = opened;
@@ -48,8 +53,7 @@ export function createOperatorSession(options: { redisUrl: string; partitions: n
         return await work(redis);
       } catch (error) {
         if (error instanceof OperatorError) throw error;
-        const why = error instanceof Error ? error.message : String(error);
-        throw new GatewayError("store_unavailable", why, { cause: error });
+        throw new GatewayError("store_unavailable", inStoreWords(error), { cause: error });
       }
     },
     close(): void {

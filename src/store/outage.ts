@@ -1,6 +1,7 @@
 import type { Redis } from "ioredis";
 import type { Logger } from "../telemetry/log.ts";
 import type { Deadlines } from "./deadlines.ts";
+import { inStoreWords } from "./reasons.ts";
 
 /** A verdict older than this is checked again when the next request needs one. */
 const VERDICT_MS = 1000;
@@ -50,10 +51,7 @@ export function createOutage(options: { isOpen(): boolean; probe(): Promise<void
 
   async function reachVerdict(): Promise<void> {
     const judgedRound = round;
-    const why = await probe().then(
-      () => undefined,
-      (error: unknown) => (error instanceof Error ? error.message : String(error)),
-    );
+    const why = await probe().then(() => undefined, inStoreWords);
     if (round !== judgedRound) return;
     judging = undefined;
     const isAway = why !== undefined;

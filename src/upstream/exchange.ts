@@ -15,6 +15,8 @@ export interface ExchangeOptions {
   /** Origin and optional base path, no trailing slash. */
   url: string;
   apiKey: string | undefined;
+  /** Certificates, PEM, that the upstream is checked with; undefined for Node's own. */
+  tlsCa?: string | undefined;
   connectTimeoutMs: number;
   headersTimeoutMs: number;
   totalTimeoutMs: number;
@@ -41,7 +43,7 @@ export function createExchanger(options: ExchangeOptions) {
       pipelining: 1,
       // Over HTTP/2 undici sends a request again by itself that the upstream says it has not run.
       allowH2: false,
-      connect: { timeout: options.connectTimeoutMs },
+      connect: { timeout: options.connectTimeoutMs, ca: options.tlsCa },
       headersTimeout: options.headersTimeoutMs,
       bodyTimeout: options.totalTimeoutMs,
       keepAliveTimeout: options.keepAliveTimeoutMs,

@@ -18,6 +18,8 @@ export interface UploadOptions {
   /** The upstream's base URL, with or without a path. */
   url: string;
   apiKey: string | undefined;
+  /** Certificates, PEM, that the upstream is checked with; undefined for Node's own. */
+  tlsCa?: string | undefined;
   /** For a new connection, TLS included. */
   connectTimeoutMs: number;
   /** From the end of the form to the end of the answer. */
@@ -58,12 +60,14 @@ export interface UploadTunnel {
 export function createUploadTunnel(options: UploadOptions): UploadTunnel {
   const url = new URL(options.url);
   if (options.apiKey !== undefined) validateHeaderValue("authorization", options.apiKey);
-  const agent = new (url.protocol === "https:" ? HttpsAgent : Agent)({
+  const settings = {
     keepAlive: true,
     maxSockets: options.connections,
     maxFreeSockets: options.connections,
     timeout: options.keepAliveTimeoutMs,
-  });
+  };
+  const agent =
+    url.protocol === "https:" ? new HttpsAgent({ ...settings, ca: options.tlsCa }) : new Agent(settings);
   const target = { url, agent, apiKey: options.apiKey, connectTimeoutMs: options.connectTimeoutMs };
   return {
     async send(client, requestId, hooks) {

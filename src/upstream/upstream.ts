@@ -55,6 +55,7 @@ export interface UpstreamOptions {
   /** Origin and optional base path, no trailing slash. */
   url: string;
   apiKey: string | undefined;
+  tlsCa?: string | undefined;
   connectTimeoutMs: number;
   headersTimeoutMs: number;
   totalTimeoutMs: number;

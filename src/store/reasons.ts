@@ -1,0 +1,94 @@
+/** Why Redis cannot be used, in words for logs and operators. */
+export interface StoreReason {
+  /** What is the matter. */
+  why: string;
+  /** What to do about it; undefined where the matter says it all. */
+  advice: string | undefined;
+}
+
+interface Row {
+  /** What the client library or the system calls it: its code, or the beginning of its message. */
+  matches: RegExp;
+  why: string;
+  advice?: string;
+}
+
+const NO_TRUST =
+  "its certificate is signed by no authority that is trusted here; name the file of yours in store.tls_ca";
+const REACH =
+  "see that the host and port in REDIS_URL are right, that Redis runs there, that no firewall is between, and that " +
+  "redis:// is used without TLS and rediss:// with it";
+
+/** The first row that matches counts. What matches none has words of Redis's own, such as NOPERM or LOADING. */
+const ROWS: readonly Row[] = [
+  {
+    matches: /^(Stream isn't writeable|not connected)/,
+    why: "there is no connection to Redis",
+    advice: REACH,
+  },
+  {
+    matches: /^(Connection is closed|Socket closed|ECONNRESET|EPIPE|read ECONNRESET|write EPIPE)/,
+    why: "Redis, or something before it, closed the connection",
+    advice: "see Redis's log; if it wants TLS, use rediss://",
+  },
+  {
+    matches: /Unknown RESP type|^Protocol error, got|^ParserError/,
+    why: "the server does not speak Redis's protocol",
+    advice: "if it wants TLS, use rediss://; else see that the port in REDIS_URL is that of Redis",
+  },
+  {
+    matches: /^(EPROTO|ERR_SSL)|wrong version number|packet length too long/,
+    why: "the server does not speak TLS",
+    advice: "use redis:// for a Redis without TLS, or the port where it speaks TLS",
+  },
+  {
+    matches: /^(DEPTH_ZERO_SELF_SIGNED_CERT|SELF_SIGNED_CERT|UNABLE_TO_(VERIFY|GET_ISSUER))/,
+    why: "the server's certificate is not trusted",
+    advice: NO_TRUST,
+  },
+  {
+    matches: /^CERT_(HAS_EXPIRED|NOT_YET_VALID)/,
+    why: "the server's certificate has expired, or is not valid yet",
+    advice: "renew it, and see that both clocks are right",
+  },
+  {
+    matches: /^(ERR_TLS_CERT_ALTNAME|CERT_SIGNATURE|ERR_TLS)/,
+    why: "the server's certificate is for another name",
+    advice: "use the name in REDIS_URL that the certificate has",
+  },
+  { matches: /ECONNREFUSED/, why: "nothing listens at this address (ECONNREFUSED)", advice: REACH },
+  {
+    matches: /ENOTFOUND|EAI_AGAIN/,
+    why: "the name of the host cannot be resolved",
+    advice: "see that the host in REDIS_URL is right, and that DNS answers",
+  },
+  { matches: /EHOSTUNREACH|ENETUNREACH|ETIMEDOUT/, why: "the server does not answer", advice: REACH },
+  { matches: /^no answer within/, why: "no answer within 2 seconds", advice: REACH },
+  {
+    matches: /^NOAUTH/,
+    why: "Redis wants a password (NOAUTH)",
+    advice: "give its user and password in REDIS_URL, as in redis://user:password@host:6379",
+  },
+  {
+    matches: /^WRONGPASS|invalid username-password/,
+    why: "Redis refuses the user or the password (WRONGPASS)",
+    advice: "give its user and password in REDIS_URL, as in redis://user:password@host:6379",
+  },
+];
+
+/** What an error of the client library, of the system or of Redis means. */
+export function storeReason(error: unknown): StoreReason {
+  const { message = "", code = "" } =
+    error instanceof Error ? (error as NodeJS.ErrnoException) : { message: String(error) };
+  const row = ROWS.find(({ matches }) => matches.test(code) || matches.test(message));
+  if (row) return { why: row.why, advice: row.advice };
+  if (/^NOPERM/.test(message))
+    return { why: message, advice: "see what docs/operations.md, Access, wants of its ACL" };
+  return { why: message || code || "no reason given", advice: undefined };
+}
+
+/** The same in one line. Said of an error that says it already, it stays the same. */
+export function inStoreWords(error: unknown): string {
+  const { why, advice } = storeReason(error);
+  return advice === undefined || why.includes(advice) ? why : `${why}; ${advice}`;
+}
