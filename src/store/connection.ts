@@ -251,8 +251,9 @@ export function createConnection(options: ConnectionOptions) {
   async function learnMarks(): Promise<void> {
     if (isLearning || breaker.isOpen() || facts?.id === undefined) return;
     isLearning = true;
-    await deadlines.within(marks.learn(redis, facts.id, facts.partitions)).catch(() => undefined);
+    const isWhole = await deadlines.within(marks.learn(redis, facts.id, facts.partitions)).catch(() => true);
     isLearning = false;
+    if (!isWhole) breaker.trip("a ledger ends before what it has confirmed");
   }
   void outbox.watch(() => breaker.trip("settlements to replay"));
 

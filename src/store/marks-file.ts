@@ -58,11 +58,20 @@ function learn(stores: Map<string, StoreMarks>, storeId: string, ledger: string,
 }
 
 /** All that the files of a folder say, each store's latest. Files that cannot be read are passed over. */
-export function readMarks(folder: string, log?: Logger): Map<string, StoreMarks> {
+export const readMarks = (folder: string): Map<string, StoreMarks> => readFolder(folder).stores;
+
+/** @returns also the files that were read, by name, with the time of their last change, Unix ms */
+function readFolder(
+  folder: string,
+  log?: Logger,
+): { stores: Map<string, StoreMarks>; read: Map<string, number> } {
   const stores = new Map<string, StoreMarks>();
+  const read = new Map<string, number>();
   for (const name of namesIn(folder)) {
     try {
-      const content = JSON.parse(readFileSync(join(folder, name), "utf8")) as Content;
+      const path = join(folder, name);
+      const { mtimeMs } = statSync(path);
+      const content = JSON.parse(readFileSync(path, "utf8")) as Content;
       if (content.format !== FORMAT) throw new Error(`format ${content.format} is of a later release`);
       for (const [storeId, { epoch, marks }] of Object.entries(content.stores)) {
         const known = stores.get(storeId);
@@ -70,11 +79,12 @@ export function readMarks(folder: string, log?: Logger): Map<string, StoreMarks>
         if (!known || known.epoch < epoch) stores.set(storeId, { epoch, marks: new Map() });
         for (const [ledger, mark] of Object.entries(marks)) learn(stores, storeId, ledger, mark);
       }
+      read.set(name, mtimeMs);
     } catch (error) {
       log?.warn({ err: error, file: name }, "a file of ledger marks cannot be read");
     }
   }
-  return stores;
+  return { stores, read };
 }
 
 const namesIn = (folder: string): string[] => {
@@ -91,11 +101,13 @@ const namesIn = (folder: string): string[] => {
  * @param folder without one it is kept in memory only
  */
 export function openMarksFile(folder: string | undefined, log: Logger) {
-  const stores = folder === undefined ? new Map<string, StoreMarks>() : readMarks(folder, log);
+  const found = folder === undefined ? undefined : readFolder(folder, log);
+  const stores = found?.stores ?? new Map<string, StoreMarks>();
   const own = `${hostname()}.${process.pid}.${randomBytes(4).toString("hex")}${SUFFIX}`;
   let dirty = false;
   let saving: Promise<void> = Promise.resolve();
-  let merged = folder === undefined ? [] : namesIn(folder);
+  /** Files whose marks are among ours. */
+  let merged = found?.read ?? new Map<string, number>();
 
   function of(storeId: string): StoreMarks {
     let store = stores.get(storeId);
@@ -120,13 +132,16 @@ export function openMarksFile(folder: string | undefined, log: Logger) {
     removeMerged(into);
   }
 
-  /** What silent files say is in ours now. One whose gateway lives after all is written again at its next change. */
+  /**
+   * What silent files say is in ours now, unless they have changed since they were read. One whose gateway lives after
+   * all is written again at its next change.
+   */
   function removeMerged(from: string): void {
-    for (const name of merged) {
-      const { mtimeMs = Date.now() } = statSync(join(from, name), { throwIfNoEntry: false }) ?? {};
-      if (Date.now() - mtimeMs > SILENT_MS) rmSync(join(from, name), { force: true });
+    for (const [name, readMs] of merged) {
+      const { mtimeMs } = statSync(join(from, name), { throwIfNoEntry: false }) ?? {};
+      if (mtimeMs === readMs && Date.now() - mtimeMs > SILENT_MS) rmSync(join(from, name), { force: true });
     }
-    merged = [];
+    merged = new Map();
   }
 
   return {

@@ -1,7 +1,7 @@
 import type { Redis } from "ioredis";
 import type { Logger } from "../telemetry/log.ts";
 import { recordOf, type StreamEntry } from "./ledger-entries.ts";
-import { type Mark, type MarksFile, msOf, type StoreMarks } from "./marks-file.ts";
+import { isLater, type Mark, type MarksFile, msOf, type StoreMarks } from "./marks-file.ts";
 import { META, partitionNames } from "./names.ts";
 import type { Settlement } from "./outbox.ts";
 import { many } from "./pipelines.ts";
@@ -37,10 +37,16 @@ export interface Loss {
   charges: LostCharge[];
 }
 
+/** A loss as it stands in `tg:meta`, with the acceptance before it. */
+type Report = Loss & { epoch: number };
+
 /** What `tg:meta` says of losses. */
 export async function readAcceptance(redis: Redis): Promise<{ epoch: number; older: Loss | undefined }> {
-  const [epoch, older] = await redis.hmget(META, "epoch", "older");
-  return { epoch: Number(epoch ?? 0), older: older ? (JSON.parse(older) as Loss) : undefined };
+  const [epochText, olderText] = await redis.hmget(META, "epoch", "older");
+  const epoch = Number(epochText ?? 0);
+  const older = olderText ? (JSON.parse(olderText) as Report) : undefined;
+  // A gateway that was held up writes down after an acceptance what it had found before.
+  return { epoch, older: older && older.epoch >= epoch ? older : undefined };
 }
 
 /** Which of these entries the store does not have, in one pipeline; the ledger is never trimmed. */
@@ -88,6 +94,8 @@ export function createStoreMarks(options: {
   const { file, log } = options;
   /** Oldest first. Nothing is added while the store is away, so an outage takes nothing from it. */
   let confirmed: Settlement[] = [];
+  /** Those that the store has lost: the outbox keeps them, too. */
+  const sentAgain = new WeakSet<Settlement>();
 
   const chargeOf = ({ requestId, args }: Settlement): LostCharge => ({
     requestId,
@@ -96,7 +104,7 @@ export function createStoreMarks(options: {
     taskId: String(args[7]),
   });
 
-  /** Charges of the last seconds that the store does not have; from here on the outbox keeps them. */
+  /** Charges of the last seconds that the store does not have. */
   async function lostCharges(redis: Redis, storeId: string): Promise<Settlement[]> {
     const nowMs = options.nowMs();
     confirmed = confirmed.filter(({ atMs, settleWithinMs = 0 }) => nowMs < atMs + settleWithinMs);
@@ -106,6 +114,16 @@ export function createStoreMarks(options: {
     );
     return own.filter((_, at) => states[at] !== "bound" && states[at] !== "finished");
   }
+
+  /** From here on the outbox keeps these charges. Resolves once they are on disk: an operator may take hours. */
+  async function sendAgain(lost: Settlement[]): Promise<void> {
+    const fresh = lost.filter((settlement) => !sentAgain.has(settlement));
+    for (const settlement of fresh) sentAgain.add(settlement);
+    await Promise.all(fresh.map(options.sendAgain));
+  }
+  const forgetSentAgain = (): void => {
+    confirmed = confirmed.filter((settlement) => !sentAgain.has(settlement));
+  };
 
   return {
     /** A BIND that the store has confirmed. */
@@ -124,32 +142,46 @@ export function createStoreMarks(options: {
     async requireNotOlder(redis: Redis, storeId: string): Promise<void> {
       const { epoch, older } = await readAcceptance(redis);
       const lost = await lostCharges(redis, storeId);
-      const marks = file.of(storeId);
-      if (epoch > marks.epoch) {
-        if (marks.marks.size > 0)
+      const known = file.of(storeId);
+      const isAccepted = epoch > known.epoch;
+      const kept = sendAgain(lost);
+      if (isAccepted) {
+        if (known.marks.size > 0)
           log.warn({ epoch }, "an operator has accepted this store; what it confirmed before is forgotten");
         file.accept(storeId, epoch);
+        forgetSentAgain();
       }
       const missing = await missingEntries(redis, file.of(storeId).marks);
-      // They are on disk before anything else: an operator may take hours.
-      for (const settlement of lost) await options.sendAgain(settlement);
-      confirmed = confirmed.filter((settlement) => !lost.includes(settlement));
-      const isOlder = missing.length > 0 || (lost.length > 0 && epoch <= marks.epoch) || epoch < marks.epoch;
+      await kept;
+      const isOlder = missing.length > 0 || (lost.length > 0 && !isAccepted) || epoch < known.epoch;
       options.changed(isOlder || older !== undefined);
-      if (!isOlder && !older) return;
+      if (!isOlder && !older) return forgetSentAgain();
       const loss = { missing, charges: lost.slice(0, NAMED_MAX).map(chargeOf) };
-      // So that gateways that have never met it do not serve from it either, and the command can say what is missing.
-      if (!older) await redis.hsetnx(META, "older", JSON.stringify(loss));
+      // So that gateways that have never met it do not serve from it either, and the command can say what is missing. If
+      // it cannot be written, this one refuses the store all the same.
+      const report: Report = { epoch, ...loss };
+      if (!older) await redis.hset(META, "older", JSON.stringify(report)).catch(() => undefined);
       throw new Error(lossInWords(older ?? loss));
     },
-    /** Learns the last entry of each partition, whoever wrote it. */
-    async learn(redis: Redis, storeId: string, partitions: number): Promise<void> {
+    /**
+     * Learns the last entry of each partition, whoever wrote it.
+     * @returns false if a ledger ends before what is known of it, which `requireNotOlder` has to judge: behind a proxy a
+     *   store can be replaced while the connection stays
+     */
+    async learn(redis: Redis, storeId: string, partitions: number): Promise<boolean> {
       const ledgers = Array.from({ length: partitions }, (_, partition) => partitionNames(partition).ledger);
       const last = await many<StreamEntry[], string>(redis, ledgers, (pipe, ledger) =>
         pipe.xrevrange(ledger, "+", "-", "COUNT", 1),
       );
-      for (const [at, [entry]] of last.entries()) if (entry) file.learn(storeId, ledgers[at]!, markOf(entry));
+      const { marks } = file.of(storeId);
+      let isWhole = true;
+      for (const [at, [entry]] of last.entries()) {
+        const known = marks.get(ledgers[at]!);
+        if (known && (!entry || isLater(known.id, entry[0]))) isWhole = false;
+        else if (entry) file.learn(storeId, ledgers[at]!, markOf(entry));
+      }
       await file.save();
+      return isWhole;
     },
     close: file.save,
   };

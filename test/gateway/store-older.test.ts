@@ -174,3 +174,14 @@ test("a Redis that is killed and comes back with all it confirmed is used at onc
   expect(gateway.logs.join("")).not.toContain("older than what it confirmed");
   expect(await redis.client.hget(META, "older")).toBeNull();
 });
+
+// A proxy, or a managed Redis, may put another server behind a connection that stays open.
+test("a Redis that loses its ledger behind an open connection is refused within a moment", async () => {
+  const gateway = await givenGatewayOn(folder);
+  await ready(gateway);
+  const { accountId } = await givenKey(redis.client);
+  await learned(accountId, await lastEntry(accountId));
+  await redis.client.xtrim(partitionNames(partitionOf(accountId, 64)).ledger, "MAXLEN", 0);
+  await refused(gateway);
+  expect(await readyz(gateway)).toBe(503);
+});
