@@ -239,10 +239,12 @@ export async function startGateway(loaded: Loaded, log: Logger, role: Role = ALO
     if (work) await inTime(work.stop(), deadline + 1000);
     await inTime(Promise.all([refusals.stop(), tracing.stop()]), deadline + 1000);
     clearInterval(telling);
-    // A store that hangs never answers its last command, and an upstream may never close a connection.
-    await inTime(connection.close(), deadline + 2000);
-    await inTime(upstream(live.config()).close(), deadline + 2000);
+    // Before the store and its journal: an answer that came after them would never be charged. What it cuts is settled.
     uploads(live.config()).close();
+    await inTime(upstream(live.config()).close(), deadline + 1000);
+    if (!clean) await inTime(closed, deadline + 1500);
+    // A store that hangs never answers its last command.
+    await inTime(connection.close(), deadline + 2000);
     operators?.stop();
     return { clean, cutRequests, cutAnswers };
   };

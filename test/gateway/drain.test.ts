@@ -175,6 +175,24 @@ describe("SIGTERM", () => {
     expect(await readBooks(redis.client, key)).toMatchObject({ held: 20, balance: 1000, totalUsed: 0 });
   });
 
+  // The upstream is closed before the store and its journal: an answer that came after them would never be charged.
+  test("what is cut at the drain timeout is settled in the store: a repeat learns that its outcome is unknown", async () => {
+    const gateway = await givenProcess({ server: { drain_delay: "0s", drain_timeout: "300ms" } });
+    const { key } = await givenKey(redis.client);
+    const request = { key, body: { prompt: "[sandbox: hang]" }, headers: { "Idempotency-Key": "cut" } };
+    const ask = ({ url }: GatewayProcess) => send(url, "POST", TEXT_TO_VIDEO, request);
+    const hung = ask(gateway).catch((error: unknown) => error);
+    await inFlight();
+    gateway.signal("SIGTERM");
+    expect((await gateway.ended()).how).toBe("exit code 1");
+    expect(await hung).toBeInstanceOf(Error);
+    const repeat = await ask(await givenProcess());
+    expect(repeat).toMatchObject({
+      status: 409,
+      body: { msg: expect.stringContaining("got no clear answer") },
+    });
+  });
+
   test("while the store hangs it ends within the drain timeout", async () => {
     const gateway = await givenProcess({ server: { drain_delay: "0s", drain_timeout: "1s" } });
     redis.pause();
