@@ -1,7 +1,7 @@
 import { JSON_BODY_BYTES_MAX } from "../core/request-limits.ts";
 
 /** Which bound the bytes of unfinished bodies reached: that of all of them, or that of one key. */
-export type BodyBound = "body_bytes" | "key_body_bytes";
+export type BodyBound = "body_bytes" | "body_bytes_per_key";
 
 /** One key may hold this share of the memory for bodies. */
 const KEY_SHARE = 1 / 4;
@@ -23,7 +23,7 @@ export function createBodyBudget(totalMax: () => number, refused: (bound: BodyBo
 
   function reached(keyId: string, bytes: number): BodyBound | undefined {
     const keyMax = Math.max(JSON_BODY_BYTES_MAX, totalMax() * KEY_SHARE);
-    if ((held.get(keyId) ?? 0) + bytes > keyMax) return "key_body_bytes";
+    if ((held.get(keyId) ?? 0) + bytes > keyMax) return "body_bytes_per_key";
     return total + bytes > totalMax() ? "body_bytes" : undefined;
   }
 

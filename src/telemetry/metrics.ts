@@ -23,7 +23,7 @@ export const SETTLEMENTS = [
 export const OVERLOADS = [
   "requests_in_flight",
   "body_bytes",
-  "key_body_bytes",
+  "body_bytes_per_key",
   "connections",
   "connections_per_address",
   "pipelined_requests",

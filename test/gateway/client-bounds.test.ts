@@ -360,7 +360,7 @@ describe("JSON bodies that do not end", () => {
     expect(reply.status).toBe(503);
     expect(reply.body).toMatchObject({ code: 503, retryAfter: 1 });
     expect(limitsOf(reply)).toMatchObject({ limit: 1, remaining: 1 });
-    expect(await overloads(gateway, "key_body_bytes")).toBe(1);
+    expect(await overloads(gateway, "body_bytes_per_key")).toBe(1);
     const other = await begin(gateway, (await gateway.givenKey()).key);
     other.write('"}');
     expect((await other.answer()).status).toBe(400);

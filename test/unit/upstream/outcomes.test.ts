@@ -121,7 +121,12 @@ describe("a generation: the definite no", () => {
       const refused = { outcome: "refused", text: "No" };
       expect(readGeneration(answered(422, error(code)))).toEqual({ ...refused, status: 422, code: 422 });
       expect(readGeneration(answered(200, error(code)))).toEqual({ ...refused, status: 502, code: 502 });
-      expect(readPoll(answered(400, error(code)), "t1")).toEqual({ ...refused, status: 400, code: 400 });
+      expect(readPoll(answered(400, error(code)), "t1")).toEqual({
+        ...refused,
+        status: 400,
+        code: 400,
+        aboutTask: true,
+      });
       expect(
         interpretAnswer({ status: 400, retryAfter: undefined, text: JSON.stringify(error(code)) }),
       ).toEqual({
