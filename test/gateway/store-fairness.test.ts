@@ -60,7 +60,8 @@ test("what waits is bounded for each key; the rest is refused as overloaded, and
   const admissions = stage.proxy.count("admit");
   await whileFlooded(900, async (flood) => {
     expect(await metric("tollgate_store_calls_waiting ")).toBe(500);
-    expect(stage.proxy.count("admit") - admissions, "the flood's first was alone").toBe(256 + 1);
+    // The honest one before the flood, and all that may be under way; the flood's first may share a call with it or not.
+    expect([256, 257]).toContain(stage.proxy.count("admit") - admissions);
     const asked = generate(stage.gateway, honest);
     await until(async () => (await metric("tollgate_store_calls_waiting ")) === 501, "the honest request");
     await stage.proxy.heal();

@@ -12,7 +12,7 @@ const TIERS = { standard: { rateLimit: 20, maxConcurrent: 3, dailyLimit: 500 } }
  */
 function givenRedis(accounts: string[][], keysOf: (accountId: string) => string[]): Redis {
   const answers = {
-    smembers: (name: string) => keysOf(name.split(":").at(-1) ?? ""),
+    sscan: (name: string) => ["0", keysOf(name.split(":").at(-1) ?? "")],
     hmget: (name: string, first: string) =>
       first === "balance"
         ? ["100", "10", "5", "1"]
@@ -30,7 +30,7 @@ function givenRedis(accounts: string[][], keysOf: (accountId: string) => string[
       const results: [null, unknown][] = [];
       const queue = (verb: keyof typeof answers) => (name: string, first: string) =>
         results.push([null, answers[verb](name, first)]);
-      return { smembers: queue("smembers"), hmget: queue("hmget"), exec: async () => results };
+      return { sscan: queue("sscan"), hmget: queue("hmget"), exec: async () => results };
     },
     // INSPECT takes several items in a call, and so answers a list of replies, as JSON.
     sendCommand: async () => JSON.stringify([["known", 0, 20, 12, 0, 3, 2, "standard"]]),
