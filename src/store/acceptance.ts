@@ -37,11 +37,11 @@ export async function acceptStore(redis: Redis, folder: string | undefined): Pro
     throw new OperatorError(
       "this store has all that it is known to have confirmed; there is nothing to accept",
     );
-  const { epoch } = await readAcceptance(redis);
+  const { epoch, older } = await readAcceptance(redis);
   const nowMs = await storeNowMs(redis);
   await redis
     .multi()
-    .hset(META, "epoch", Math.max(nowMs, epoch + 1))
+    .hset(META, "epoch", Math.max(nowMs, 1 + Math.max(epoch, older?.epoch ?? 0)))
     .hdel(META, "older")
     .exec();
   return loss;

@@ -37,11 +37,11 @@ export interface Loss {
   charges: LostCharge[];
 }
 
-/** A loss as it stands in `tg:meta`, with the acceptance before it. */
+/** A loss as it stands in `tg:meta`, with the latest acceptance that its gateway knew of. */
 type Report = Loss & { epoch: number };
 
 /** What `tg:meta` says of losses. */
-export async function readAcceptance(redis: Redis): Promise<{ epoch: number; older: Loss | undefined }> {
+export async function readAcceptance(redis: Redis): Promise<{ epoch: number; older: Report | undefined }> {
   const [epochText, olderText] = await redis.hmget(META, "epoch", "older");
   const epoch = Number(epochText ?? 0);
   const older = olderText ? (JSON.parse(olderText) as Report) : undefined;
@@ -159,7 +159,7 @@ export function createStoreMarks(options: {
       const loss = { missing, charges: lost.slice(0, NAMED_MAX).map(chargeOf) };
       // So that gateways that have never met it do not serve from it either, and the command can say what is missing. If
       // it cannot be written, this one refuses the store all the same.
-      const report: Report = { epoch, ...loss };
+      const report: Report = { epoch: Math.max(epoch, known.epoch), ...loss };
       if (!older) await redis.hset(META, "older", JSON.stringify(report)).catch(() => undefined);
       throw new Error(lossInWords(older ?? loss));
     },

@@ -1,4 +1,5 @@
 import { afterEach, beforeEach, expect, test } from "vitest";
+import { acceptStore } from "../../src/store/acceptance.ts";
 import { openMarksFile } from "../../src/store/marks-file.ts";
 import { META, partitionNames, requestName } from "../../src/store/names.ts";
 import type { Settlement } from "../../src/store/outbox.ts";
@@ -65,6 +66,16 @@ test("what was found before an acceptance, and written down after it, refuses no
   await compare();
   await redis.client.hset(META, "older", JSON.stringify({ epoch: 5, missing: [], charges: [] }));
   await expect(compare()).rejects.toThrow(OLDER);
+});
+
+test("an acceptance ends the refusal also when the store's clock was put back since the one before", async () => {
+  const tomorrowMs = Date.now() + 86_400_000;
+  await redis.client.hset(META, "epoch", tomorrowMs);
+  await compare();
+  await redis.client.hdel(META, "epoch");
+  await expect(compare()).rejects.toThrow(OLDER);
+  await acceptStore(redis.client, undefined);
+  await compare();
 });
 
 test("a newer copy in the place of an older store is used without an acceptance", async () => {
