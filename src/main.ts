@@ -129,6 +129,7 @@ export async function startGateway(loaded: Loaded, log: Logger, role: Role = ALO
       () => live.config().server.maxBodyBytesInFlight,
       (bound) => metrics.overloads.inc({ bound }),
     ),
+    bodyRead: (socket, bytes) => listener.bodyRead(socket, bytes),
     refusedKeys: createRefusedKeys(),
     utilityRate: createUtilityRate(),
     goodKeys: new WeakSet(),

@@ -1,4 +1,5 @@
 import type { IncomingMessage } from "node:http";
+import type { Socket } from "node:net";
 import { type Refusal, refuse } from "../core/errors.ts";
 import { parseJsonBytes } from "../core/json.ts";
 import { JSON_BODY_BYTES_MAX } from "../core/request-limits.ts";
@@ -46,10 +47,14 @@ const tooLarge = (): Refusal =>
 const badBody = (message: string): Refusal =>
   refuse("invalid_request", { text: `Invalid request: ${message}`, details: [{ path: "", message }] });
 
-/** Where the memory of a body that comes in pieces is counted. */
+/** Told of each piece of a body that was read, and on which connection. */
+export type BodyRead = (socket: Socket, bytes: number) => void;
+
+/** Where the memory of a body that comes in pieces is counted, and the work of reading it. */
 export interface BodyOwner {
   budget: BodyBudget;
   keyId: string;
+  onRead: BodyRead;
 }
 
 /**
@@ -69,6 +74,7 @@ export async function readJson(
   if (req.destroyed) return { outcome: "client_gone" };
   // Nearly always all of it: no need for listeners and a timer. `end` will never come, which nobody waits for.
   if (contentLength !== undefined && contentLength > 0 && req.readableLength === contentLength) {
+    if (contentLength > SMALL_BODY_BYTES) owner.onRead(req.socket, contentLength);
     return parseBytes(req.read() as Buffer);
   }
   return readPieces(req, contentLength ?? JSON_BODY_BYTES_MAX, timeoutMs, owner);
@@ -94,6 +100,7 @@ function readPieces(
       resolve(result);
     };
     const take = (chunk: Buffer): void => {
+      owner.onRead(req.socket, chunk.length);
       const refusal = pieces.add(chunk);
       if (refusal) settle({ outcome: "refused", refusal });
     };
@@ -104,6 +111,9 @@ function readPieces(
     req.on("error", ignore);
   });
 }
+
+/** Smaller bodies that come whole are not counted as work: nearly all are. */
+const SMALL_BODY_BYTES = 4096;
 
 const PIECES_BYTES_MIN = 4096;
 
@@ -171,7 +181,7 @@ function parseBytes(bytes: Buffer): BodyResult {
  * Reads on and forgets what a client is still sending after its refusal: closing at once would reset the
  * connection, and the client would never see the answer. Bounded in bytes, pieces and time, then the connection ends.
  */
-export function drainBody(req: IncomingMessage): void {
+export function drainBody(req: IncomingMessage, onRead: BodyRead): void {
   if (req.complete || req.destroyed) return;
   let bytes = 0;
   let chunks = 0;
@@ -181,6 +191,7 @@ export function drainBody(req: IncomingMessage): void {
   req.on("end", () => clearTimeout(timer));
   req.on("data", (chunk: Buffer) => {
     bytes += chunk.length;
+    onRead(req.socket, chunk.length);
     if (bytes > DRAIN_BYTES_MAX || ++chunks > BODY_CHUNKS_MAX) req.destroy();
   });
   req.resume();

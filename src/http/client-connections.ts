@@ -3,6 +3,7 @@ import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import { type ConnectionBound, createConnectionLimits, type LimitedConnection } from "./connection-limits.ts";
 import type { Exchange } from "./exchange.ts";
+import { createReadRests } from "./read-rests.ts";
 
 /** Requests of one connection that are worked on at a time. Those behind them wait, and nothing more is read. */
 export const STARTED_MAX = 8;
@@ -42,6 +43,8 @@ export interface ClientConnection extends LimitedConnection {
   readonly answers: Map<ServerResponse, Exchange | undefined>;
   /** Requests that have not begun; while there are any, nothing is read. */
   readonly waiting: Arrival[];
+  /** Nothing is read from it now. */
+  held: boolean;
   /** Of answers that were written and that the client has not taken. */
   unreadBytes: number;
   /** It came above a limit: its first request is refused. */
@@ -79,6 +82,10 @@ export function createClientConnections(options: ClientConnectionsOptions) {
   let unreadBytes = 0;
   let activity = 0;
   let looking = false;
+  const rests = createReadRests({
+    began: (address) => eachOf(address, hold),
+    ended: (address) => eachOf(address, release),
+  });
 
   function open(socket: Socket): void {
     const answers: ClientConnection["answers"] = new Map();
@@ -87,6 +94,7 @@ export function createClientConnections(options: ClientConnectionsOptions) {
       socket,
       answers,
       waiting: [],
+      held: false,
       unreadBytes: 0,
       lastActive: ++activity,
       refused: false,
@@ -100,6 +108,7 @@ export function createClientConnections(options: ClientConnectionsOptions) {
     }
     connections.set(socket, connection);
     socket.once("close", () => forget(connection));
+    if (rests.has(connection.address)) hold(connection);
     if (entry.outcome === "admitted_instead") {
       options.ended(entry.bound);
       drop(entry.of);
@@ -152,6 +161,7 @@ export function createClientConnections(options: ClientConnectionsOptions) {
     // It was ended while what it had sent was still being taken apart.
     if (!connection) return;
     const { answers } = connection;
+    if (answers.size > 0) rests.pipelined(connection.address);
     answers.set(arrival.res, undefined);
     arrival.res.on("close", onClosed);
     if (answers.size - connection.waiting.length <= STARTED_MAX) start(connection, arrival);
@@ -171,24 +181,40 @@ export function createClientConnections(options: ClientConnectionsOptions) {
     }
     waiting++;
     connection.waiting.push(arrival);
-    if (connection.waiting.length > 1) return;
-    connection.socket.pause();
-    // Node resumes the connection whenever the body of a request on it has been read.
-    connection.socket.on("resume", pauseAgain);
+    hold(connection);
   }
 
   /** Begins what waits, as far as there is room; reads on once nothing waits. */
   function startNext(connection: ClientConnection): void {
+    if (connection.waiting.length === 0) return;
     while (
       connection.waiting.length > 0 &&
       connection.answers.size - connection.waiting.length < STARTED_MAX
     ) {
       waiting--;
       start(connection, connection.waiting.shift()!);
-      if (connection.waiting.length > 0) continue;
-      connection.socket.off("resume", pauseAgain);
-      connection.socket.resume();
     }
+    release(connection);
+  }
+
+  /** Reads no further, until neither a request waits nor its address rests. */
+  function hold(connection: ClientConnection): void {
+    if (connection.held) return;
+    connection.held = true;
+    connection.socket.pause();
+    // Node resumes the connection whenever the body of a request on it has been read.
+    connection.socket.on("resume", pauseAgain);
+  }
+
+  function release(connection: ClientConnection): void {
+    if (!connection.held || connection.waiting.length > 0 || rests.has(connection.address)) return;
+    connection.held = false;
+    connection.socket.off("resume", pauseAgain);
+    connection.socket.resume();
+  }
+
+  function eachOf(address: string, change: (connection: ClientConnection) => void): void {
+    for (const connection of connections.values()) if (connection.address === address) change(connection);
   }
 
   function onClosed(this: ServerResponse): void {
@@ -233,6 +259,11 @@ export function createClientConnections(options: ClientConnectionsOptions) {
       // Most answers are with the kernel by then.
       looking = true;
       setImmediate(endUnread);
+    },
+    /** A piece of a JSON body, or of one that is read and forgotten. */
+    bodyRead(socket: Duplex, bytes: number): void {
+      const connection = connections.get(socket);
+      if (connection) rests.bodyRead(connection.address, bytes);
     },
     /** Nothing was read or written for `write_timeout`; behind the last answer, for `keep_alive_timeout`. */
     timedOut(socket: Socket): void {

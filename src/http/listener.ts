@@ -50,6 +50,8 @@ export interface Listener extends Server {
   owesMore(res: ServerResponse): boolean;
   /** An answer of so many bytes was written. */
   answered(exchange: Exchange, bytes: number): void;
+  /** A piece of so many bytes of a JSON body was read, or of one that is forgotten. */
+  bodyRead(socket: Duplex, bytes: number): void;
   /** What is open, waits and is unread now. */
   counts: ClientConnections["counts"];
   /** Connections that are open already heed them, too. */
@@ -128,6 +130,7 @@ export function createListener(options: ListenerOptions): Listener {
     },
     owesMore: connections.owesMore,
     answered: connections.answered,
+    bodyRead: connections.bodyRead,
     counts: connections.counts,
     setTimeouts({ headersTimeoutMs, keepAliveTimeoutMs, writeTimeoutMs }: Timeouts): void {
       server.headersTimeout = headersTimeoutMs;

@@ -4,6 +4,7 @@ import { retrySeconds } from "../core/envelope.ts";
 import { GatewayError, type Refusal, refuse } from "../core/errors.ts";
 import type { ClientAddress } from "../http/address.ts";
 import type { Authenticator } from "../http/authenticate.ts";
+import type { BodyRead } from "../http/body.ts";
 import type { BodyBudget } from "../http/body-budget.ts";
 import type { Exchange } from "../http/exchange.ts";
 import type { RequestHead } from "../http/protocol.ts";
@@ -33,6 +34,8 @@ export interface Gateway {
   clientAddress: ClientAddress;
   /** The memory for JSON bodies under way. */
   bodies: BodyBudget;
+  /** A piece of so many bytes of a body was read: much at once lets its sender's address rest. */
+  bodyRead: BodyRead;
   /** Counts a request of a good key with an X-Forwarded-For that is not believed, and warns of it. */
   noteUntrustedProxy(peer: string): void;
   /** Keys whose window was full a moment ago. */

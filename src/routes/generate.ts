@@ -54,6 +54,7 @@ export async function generate(call: Call, endpoint: GenerationEndpoint): Promis
   const read = await readJson(exchange.req, head.contentLength, config.server.bodyTimeoutMs, {
     budget: gateway.bodies,
     keyId: call.key.keyId,
+    onRead: gateway.bodyRead,
   });
   exchange.bodyMs = performance.now() - bodyFromMs;
   if (read.outcome === "client_gone") return undefined;

@@ -175,7 +175,7 @@ export function createServe(gateway: Gateway, connections: Connections) {
         if (respond(exchange, answer, close)) connections.answered(exchange, answer.body.length);
         else exchange.clientGone = true;
       }
-      drainBody(exchange.req);
+      drainBody(exchange.req, gateway.bodyRead);
     }
     for (const { exchange, answer } of finished) record(exchange, answer);
     underWay -= finished.length;

@@ -6,7 +6,7 @@ import { join, resolve } from "node:path";
 import { parseArgs } from "node:util";
 import { startRedis } from "../../src/sandbox/redis.ts";
 import { ATTACKS } from "./attacks/index.ts";
-import { isMet, judge, type Measured } from "./criteria.ts";
+import { isMet, judge, type Measured, p99Of, quantile } from "./criteria.ts";
 import { page, unmetLines } from "./report.ts";
 import { runAttack, stopAll } from "./run.ts";
 
@@ -56,6 +56,14 @@ function print(measured: Measured): void {
   for (const { name, met, figure } of judge(measured)) {
     console.log(`  ${met ? "  " : "! "}${name}: ${figure}`);
   }
+  const { baseline, during } = measured;
+  const late = quantile(
+    during.map(({ lateMs }) => lateMs),
+    0.99,
+  );
+  console.log(
+    `    alone: p99 ${Math.round(p99Of(baseline))} ms; the honest process itself late: p99 ${Math.round(late)} ms`,
+  );
   const { requests, connections } = measured.sent;
   console.log(
     `    sent: ${requests} requests, ${connections} connections; ${JSON.stringify(measured.sent.answers)}`,

@@ -1,0 +1,95 @@
+import { once } from "node:events";
+import type { AddressInfo } from "node:net";
+import { connect, type Socket } from "node:net";
+import { afterEach, beforeEach, expect, test } from "vitest";
+import { drainBody } from "../../../src/http/body.ts";
+import { createListener, type Listener } from "../../../src/http/listener.ts";
+import { until } from "../../support/until.ts";
+
+const CONNECTIONS = 20;
+const ATTACKER = "127.0.0.2";
+const HONEST = "127.0.0.1";
+
+/** Connections that have brought something, by the address of the client. */
+let served: { address: string; port: number }[];
+let listener: Listener;
+let clients: Socket[];
+
+beforeEach(async () => {
+  served = [];
+  clients = [];
+  listener = createListener({
+    headersTimeoutMs: 60_000,
+    keepAliveTimeoutMs: 60_000,
+    writeTimeoutMs: 60_000,
+    limits: () => ({
+      maxConnections: 1000,
+      maxConnectionsPerAddress: 1000,
+      maxRequestsInFlight: 10_000,
+      maxUnreadBytes: 1e9,
+    }),
+    peer: ({ remoteAddress = "" }) => ({ address: remoteAddress, trusted: false }),
+    serve(req) {
+      const { remoteAddress: address = "", remotePort: port = 0 } = req.socket;
+      served.push({ address, port });
+      drainBody(req, listener.bodyRead);
+      return undefined;
+    },
+    refuseBroken: () => Promise.reject(new Error("none is broken")),
+    parseRefused: () => undefined,
+    ended: () => undefined,
+  });
+  listener.listen(0, "127.0.0.1");
+  await once(listener, "listening");
+});
+afterEach(() => {
+  for (const client of clients) client.destroy();
+  listener.close();
+});
+
+async function connected(localAddress: string): Promise<Socket> {
+  const { port } = listener.address() as AddressInfo;
+  const client = connect({ host: "127.0.0.1", port, localAddress, noDelay: true });
+  client.on("error", () => undefined);
+  clients.push(client);
+  await once(client, "connect");
+  return client;
+}
+
+/** As the server sees them once each connection has been accepted. */
+const accepted = () => until(() => listener.counts().open === clients.length, "all to be accepted");
+
+const from = (address: string): number =>
+  new Set(served.filter((each) => each.address === address).map(({ port }) => port)).size;
+
+const PIPELINED = "GET / HTTP/1.1\r\n\r\n".repeat(50);
+const PIECES = `POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n${"1\r\na\r\n".repeat(4000)}`;
+
+// Guarantee: one address that sends much on many connections keeps nobody else waiting for all of them.
+test.each([
+  ["pipelines", PIPELINED],
+  ["sends bodies in small pieces", PIECES],
+])("an address that %s on many connections is read in turns with others", async (_what, bytes) => {
+  const flood = [];
+  while (flood.length < CONNECTIONS) flood.push(await connected(ATTACKER));
+  const honest = await connected(HONEST);
+  await accepted();
+  for (const client of flood) client.write(bytes);
+  honest.write("GET / HTTP/1.1\r\n\r\n");
+  await until(() => from(HONEST) === 1, "the honest request");
+  expect(from(ATTACKER), "connections that were read before the rest").toBeLessThan(CONNECTIONS / 2);
+  await until(() => from(ATTACKER) === CONNECTIONS, "all others, in their turn");
+});
+
+test("requests that come one after the other let nobody rest", async () => {
+  const many = [];
+  while (many.length < 100) many.push(await connected(ATTACKER));
+  await accepted();
+  const seen = new Promise<number>((resolve) =>
+    listener.prependOnceListener("request", () =>
+      setImmediate(() => setImmediate(() => resolve(from(ATTACKER)))),
+    ),
+  );
+  for (const client of many) client.write("GET / HTTP/1.1\r\n\r\n");
+  expect(await seen).toBe(100);
+});
