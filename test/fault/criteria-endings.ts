@@ -40,7 +40,8 @@ function expiry({ id, boundMs, finishedMs }: RequestBook, event: UpstreamEvent, 
   if (ageMs < maxAgeMs) return `${id} was ended at an age of ${ageMs} ms; its gateway allows ${maxAgeMs} ms`;
   if (ageMs >= UNANSWERED_AGES * maxAgeMs) return "unanswered";
   const oldFromMs = boundMs + maxAgeMs - meta.toleranceMs;
-  if (event.toldMs.some((atMs) => atMs >= oldFromMs)) return "answered";
+  const endedMs = finishedMs + meta.toleranceMs;
+  if (event.toldMs.some((atMs) => atMs >= oldFromMs && atMs <= endedMs)) return "answered";
   return `${id} (${event.kind}) was ended at an age of ${ageMs} ms without an answer about it`;
 }
 

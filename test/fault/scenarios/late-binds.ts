@@ -16,7 +16,7 @@ interface LateBindsSize {
   /** Journals that come back within hours, each with so many settlements. */
   rounds: number;
   requestsEach: number;
-  /** In each of the two journals that come back after days. */
+  /** In each of the two journals that come back after days; 0: there are none. */
   requestsOld: number;
 }
 
@@ -80,7 +80,7 @@ async function runLateBinds(options: RunOptions, size: LateBindsSize): Promise<H
       options.progress(`${round + 1} of ${rounds} journals back after hours`);
     }
     judge(world, rounds * requestsEach);
-    await leaveForDays(world, customers, requestsOld);
+    if (requestsOld > 0) await leaveForDays(world, customers, requestsOld);
     return await world.finish();
   } finally {
     await world.stop();

@@ -112,20 +112,32 @@ async function follow(world: World, customer: Customer, taskId: string, forMs: n
   }
 }
 
-/** The upstream answers nothing about a task while it becomes too old; it has completed by then. */
+/** From its maximum age on the upstream answers nothing about a task, then that it has completed. */
 const askLast: Play = async (world, customers, { maxAgeMs, tasksEach }) => {
   const plan = WITHOUT_ANSWERS.flatMap((kind) => Array.from({ length: tasksEach }, () => kind));
   const shuffled = world.random.shuffle(plan);
+  let lastQuestions = 0;
+  world.upstream.steer({
+    poll(_gateway, { wish, madeMs }) {
+      const ageMs = Date.now() - madeMs;
+      if (wish.badFromMs === maxAgeMs && ageMs >= maxAgeMs && ageMs < wish.badToMs) lastQuestions++;
+      return undefined;
+    },
+  });
   await inParallel(shuffled.length, shuffled.length, async (at) => {
     const kind = shuffled[at]!;
     const customer = customers[at % customers.length]!;
     // Every fourth is only young when it gets no answer.
-    const [from, to] = at % 4 === 0 ? [0, 0.4] : [0.5, 1.4];
-    const times = { lifeMs: 0.7 * maxAgeMs, badFromMs: from! * maxAgeMs, badToMs: to! * maxAgeMs };
+    const [from, to, life] = at % 4 === 0 ? [0, 0.4, 0.6] : [1, 1.6, 1.2];
+    const times = { lifeMs: life! * maxAgeMs, badFromMs: from! * maxAgeMs, badToMs: to! * maxAgeMs };
     const { status, taskId } = await begin(world, at % 2, customer, { kind, ...times });
     // Half of them are the sweepers' alone.
     if (status === 200 && at % 2 === 0) await follow(world, customer, taskId, 2.5 * maxAgeMs);
   });
+  world.upstream.steer({});
+  if (lastQuestions < plan.length / 8)
+    world.note("not reached", `only ${lastQuestions} last questions without an answer`);
+  else world.note("last questions without an answer", `${lastQuestions}`);
 };
 
 /** Tasks of the gateway that allows more run longer than the others would let them. */
@@ -150,6 +162,7 @@ const giveIdsTwice: Play = async (world, customers, { maxAgeMs, tasksEach }) => 
     const { status: given } = await begin(world, 1, second, { kind: "reuses_a_task_id", tag: taskId });
     if (given !== 502) world.note("not reached", `the task id ${taskId}, given twice, was answered ${given}`);
     for (const slot of [0, 1]) world.client.push(await poll(world.gateways[slot]!, first, taskId));
+    if (runs) await follow(world, first, taskId, 2.5 * maxAgeMs);
   });
 };
 

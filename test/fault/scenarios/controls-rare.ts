@@ -1,0 +1,174 @@
+import type { Control } from "./controls.ts";
+import { disks } from "./disks.ts";
+import { lateBinds } from "./late-binds.ts";
+import { overload } from "./overload.ts";
+import { stores } from "./stores.ts";
+import { type TaskEndsSize, taskEnds } from "./task-ends.ts";
+
+const lateAfterHours: Control["run"] = (options) =>
+  lateBinds.run(options, { rounds: 1, requestsEach: 24, requestsOld: 0 });
+const ends =
+  (part: NonNullable<TaskEndsSize["only"]>[number]): Control["run"] =>
+  (options) =>
+    taskEnds.run(options, { maxAgeMs: 6000, tasksEach: 3, only: [part] });
+
+/** Mistakes that show only where things come late, twice, or from another place. Issue 13. */
+export const RARE_INTERLEAVINGS: readonly Control[] = [
+  {
+    name: "a late BIND is charged though its Idempotency-Key is another request's by now",
+    patches: [
+      {
+        file: "lua/bind.lua",
+        from: "local is_others = first[1] and first[1] ~= request_id",
+        to: "local is_others = false",
+      },
+    ],
+    run: lateAfterHours,
+    caughtBy: "one Idempotency-Key, one charge",
+  },
+  {
+    name: "a late BIND takes no place in its day again",
+    patches: [
+      {
+        file: "lua/bind.lua",
+        from: "if counted and tonumber(counted[1]) == day then",
+        to: "if counted and false then",
+      },
+    ],
+    run: lateAfterHours,
+    caughtBy: "slots and days never above the limit",
+  },
+  {
+    name: "what waits in the outbox is judged by the gateway's wall clock",
+    patches: [
+      {
+        file: "src/store/connection.ts",
+        from: "storeId: facts?.id, nowMs, confirmed",
+        to: "storeId: facts?.id, nowMs: Date.now, confirmed",
+      },
+    ],
+    run: (options) => lateBinds.run(options, { rounds: 0, requestsEach: 0, requestsOld: 12 }),
+    caughtBy: "charged exactly once, nothing lost",
+  },
+  {
+    name: "settlements are sent to whichever store answers",
+    patches: [
+      {
+        file: "src/store/outbox.ts",
+        from: '[queues.get(""), storeId ? queues.get(storeId) : undefined].filter((queue) => queue !== undefined);',
+        to: "storeId === undefined ? [] : [...queues.values()];",
+      },
+    ],
+    run: (options) => stores.run(options, { returns: 1, requestsEach: 24, requestsAfterCopy: 0 }),
+    caughtBy: "charged exactly once, nothing lost",
+  },
+  {
+    name: "an older store is served",
+    patches: [
+      {
+        file: "src/store/store-marks.ts",
+        from: "if (!isOlder && !older) return;",
+        to: "if (epoch >= 0) return;",
+      },
+    ],
+    run: (options) => stores.run(options, { returns: 0, requestsEach: 0, requestsAfterCopy: 24 }),
+    caughtBy: "stores are kept apart",
+  },
+  {
+    name: "a task ends at its maximum age whatever came of the last question",
+    patches: [
+      {
+        file: "src/settlement/task-end.ts",
+        from: 'return isOverdue ? ended(task, "expired", true) : undefined;',
+        to: 'return isOld ? ended(task, "expired", true) : undefined;',
+      },
+    ],
+    run: ends("last questions"),
+    caughtBy: "tasks end on evidence",
+  },
+  {
+    name: "a 404 without the API's envelope is believed",
+    patches: [
+      {
+        file: "src/upstream/upstream.ts",
+        from: "if (code === 404 && (status === 404 || status === 200)) return",
+        to: "if (code === 404 || status === 404) return",
+      },
+    ],
+    run: ends("last questions"),
+    caughtBy: "tasks end on evidence",
+  },
+  {
+    name: "a poll's answer without a task id is believed",
+    patches: [
+      {
+        file: "src/upstream/upstream.ts",
+        from: 'if (data.task_id === undefined) return { outcome: "failed", detail: "the answer has no task_id" };',
+        to: "",
+      },
+      {
+        file: "src/upstream/upstream.ts",
+        from: "if (data.task_id !== taskId) return",
+        to: "if (data.task_id !== undefined && data.task_id !== taskId) return",
+      },
+    ],
+    run: ends("last questions"),
+    caughtBy: "failed tasks refunded exactly once",
+  },
+  {
+    name: "the maximum age is that of the gateway that asks",
+    patches: [
+      {
+        file: "src/store/sweeps.ts",
+        from: 'maxAgeMs: maxAgeMs === "" ? undefined : Number(maxAgeMs),',
+        to: "maxAgeMs: undefined,",
+      },
+    ],
+    run: ends("another maximum age"),
+    caughtBy: "tasks end on evidence",
+  },
+  {
+    name: "the answer of an ended task is replaced though its id is disputed",
+    patches: [
+      {
+        file: "lua/observe.lua",
+        from: "if kept.status == status and not kept.is_disputed then keep() end",
+        to: "if kept.status == status then keep() end",
+      },
+    ],
+    run: ends("ids given twice"),
+    caughtBy: "nobody is shown another's video",
+  },
+  {
+    name: "what is said of a running task is believed though its id is disputed",
+    patches: [
+      { file: "lua/observe.lua", from: "if kept.is_disputed and not is_ours then", to: "if false then" },
+    ],
+    run: ends("ids given twice"),
+    caughtBy: "nobody is shown another's video",
+  },
+  {
+    name: "generations are sent without waiting at the gate",
+    patches: [
+      {
+        file: "src/upstream/gate.ts",
+        from: "if (inFlight >= inFlightMax || closed) return false;",
+        to: "if (closed) return false;",
+      },
+    ],
+    run: (options) => overload.run(options, { secondsEach: 8 }),
+    caughtBy: "faults struck as planned",
+  },
+  {
+    name: "log lines are dropped and not counted",
+    patches: [
+      {
+        file: "src/telemetry/line-writer.ts",
+        from: "if (waitingBytes + chunk.length > WAITING_BYTES_MAX) dropped.lines += linesIn(chunk);",
+        to: "if (waitingBytes + chunk.length > WAITING_BYTES_MAX) continue;",
+      },
+    ],
+    run: (options) => disks.run(options, { requestsEach: 3, lines: 5000 }),
+    caughtBy: "faults struck as planned",
+  },
+];
