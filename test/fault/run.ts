@@ -3,7 +3,7 @@ import { check, formatVerdict, type Verdict } from "./checker.ts";
 import { writeHistory } from "./history.ts";
 import { seedFor } from "./random.ts";
 import { clock } from "./scenarios/clock.ts";
-import { controlCount, runControls } from "./scenarios/controls.ts";
+import { controlsOf, runControls } from "./scenarios/controls.ts";
 import { crash } from "./scenarios/crash.ts";
 import { disconnects } from "./scenarios/disconnects.ts";
 import { disks } from "./scenarios/disks.ts";
@@ -71,7 +71,7 @@ export const PARTS: readonly Part[] = [
   judged(clock),
   {
     name: "controls",
-    title: (short) => `${controlCount(short)} seeded bugs, each of which the checker must catch`,
+    title: (short) => `${controlsOf(short).length} seeded bugs, each of which the checker must catch`,
     judge: runControls,
   },
 ];

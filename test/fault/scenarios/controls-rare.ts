@@ -67,8 +67,8 @@ export const RARE_INTERLEAVINGS: readonly Control[] = [
     patches: [
       {
         file: "src/store/store-marks.ts",
-        from: "if (!isOlder && !older) return;",
-        to: "if (epoch >= 0) return;",
+        from: "if (!isOlder && !older) return",
+        to: "if (epoch >= 0) return",
       },
     ],
     run: (options) => stores.run(options, { returns: 0, requestsEach: 0, requestsAfterCopy: 24 }),

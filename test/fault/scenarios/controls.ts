@@ -126,10 +126,8 @@ const GENERAL: readonly Control[] = [
 ];
 
 /** Those of the general kind take a few seconds; `npm test` runs them alone. */
-const controlsOf = (short: boolean): readonly Control[] =>
+export const controlsOf = (short: boolean): readonly Control[] =>
   short ? GENERAL : [...GENERAL, ...RARE_INTERLEAVINGS];
-
-export const controlCount = (short: boolean): number => controlsOf(short).length;
 
 /** Runs each seeded bug's scenario on a copy of the sources that has it; met when the checker reports it. */
 export async function runControls(options: RunOptions, short: boolean): Promise<Verdict> {

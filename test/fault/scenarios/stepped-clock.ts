@@ -5,7 +5,7 @@ import type { RunOptions, World } from "../world.ts";
 /** How far the store's clock is ahead, ms. The clock of a Redis cannot be set, so gateways and scripts add this to it. */
 const AHEAD = "tg:test:ahead_ms";
 
-const PATCHES: readonly Patch[] = [
+export const STEPPED_CLOCK: readonly Patch[] = [
   {
     file: "lua/prelude.lua",
     from: "NOW = t[1] * 1000 + math.floor(t[2] / 1000)",
@@ -23,7 +23,7 @@ const PATCHES: readonly Patch[] = [
 /** The options of a run whose store has a clock that can be stepped: a copy of its sources that asks for it. */
 export const withSteppedClock = (options: RunOptions): RunOptions => ({
   ...options,
-  root: copySources(options.root, join(options.folder, "stepped-tree"), PATCHES),
+  root: copySources(options.root, join(options.folder, "stepped-tree"), STEPPED_CLOCK),
 });
 
 /** Steps the store's clock ahead, for all gateways at once. */

@@ -1,0 +1,21 @@
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { expect, test } from "vitest";
+import { controlsOf } from "./scenarios/controls.ts";
+import { STEPPED_CLOCK } from "./scenarios/stepped-clock.ts";
+import { COMPRESSED } from "./scenarios/task-ends.ts";
+import { ROOT } from "./world.ts";
+
+const patched = [
+  ...controlsOf(false).map(({ name, patches }) => ({ name, patches })),
+  { name: "a clock that can be stepped", patches: STEPPED_CLOCK },
+  { name: "three 404s within seconds", patches: COMPRESSED },
+];
+
+// Guarantee: code that moved on takes its seeded bugs along, and not only at the next full campaign.
+test.each(patched)("the sources have what is patched for: $name", ({ patches }) => {
+  const counts = patches.map(
+    ({ file, from }) => readFileSync(join(ROOT, file), "utf8").split(from).length - 1,
+  );
+  expect(counts).toEqual(patches.map(() => 1));
+});
