@@ -86,8 +86,10 @@ function readPieces(
   timeoutMs: number,
   owner: BodyOwner,
 ): Promise<BodyResult> {
+  const pieces = new Pieces(bytesMax, owner);
+  const crowded = pieces.begin();
+  if (crowded) return Promise.resolve({ outcome: "refused", refusal: crowded });
   return new Promise((resolve) => {
-    const pieces = new Pieces(bytesMax, owner);
     const timer = setTimeout(
       () => settle({ outcome: "refused", refusal: refuse("request_timeout") }),
       timeoutMs,
@@ -116,6 +118,12 @@ function readPieces(
 const SMALL_BODY_BYTES = 4096;
 
 const PIECES_BYTES_MIN = 4096;
+/**
+ * What a body under way counts as at least: a request that waits for the first byte takes a place in flight all the same. As the
+ * memory for bodies is an eighth of the heap, and each 256 KiB of it is one request, a key's quarter of one is also
+ * its quarter of the other.
+ */
+const BODY_COUNTS_MIN = 32 * 1024;
 
 /** A body under way. Its pieces are copied together as they come: as objects, small ones take far more than their bytes. */
 class Pieces {
@@ -124,10 +132,17 @@ class Pieces {
   #held = Buffer.alloc(0);
   #length = 0;
   #count = 0;
+  /** Taken of the budget. */
+  #counted = 0;
 
   constructor(bytesMax: number, owner: BodyOwner) {
     this.#bytesMax = bytesMax;
     this.#owner = owner;
+  }
+
+  /** @returns the refusal of a body for which there is no room */
+  begin(): Refusal | undefined {
+    return this.#take(BODY_COUNTS_MIN);
   }
 
   /** @returns the refusal of a body that is too large or in too many pieces, or for which there is no memory */
@@ -150,20 +165,29 @@ class Pieces {
 
   /** Its memory counts no more. */
   release(): void {
-    this.#owner.budget.give(this.#owner.keyId, this.#held.length);
+    this.#owner.budget.give(this.#owner.keyId, this.#counted);
   }
 
   #grow(needed: number): Refusal | undefined {
     const roomy = Math.max(2 * this.#held.length, PIECES_BYTES_MIN);
     const size = Math.max(needed, Math.min(roomy, this.#bytesMax));
-    const bound = this.#owner.budget.take(this.#owner.keyId, size - this.#held.length);
+    const refusal = this.#take(size);
+    if (refusal) return refusal;
+    const larger = Buffer.allocUnsafeSlow(size);
+    this.#held.copy(larger, 0, 0, this.#length);
+    this.#held = larger;
+    return undefined;
+  }
+
+  /** Takes what is missing of so many bytes. */
+  #take(bytes: number): Refusal | undefined {
+    if (bytes <= this.#counted) return undefined;
+    const bound = this.#owner.budget.take(this.#owner.keyId, bytes - this.#counted);
     if (bound) {
       const detail = `server.max_body_bytes_in_flight: ${bound} is reached`;
       return refuse("overloaded", { retryAfterSeconds: 1, detail });
     }
-    const larger = Buffer.allocUnsafeSlow(size);
-    this.#held.copy(larger, 0, 0, this.#length);
-    this.#held = larger;
+    this.#counted = bytes;
     return undefined;
   }
 }

@@ -100,6 +100,7 @@ export function createClientConnections(options: ClientConnectionsOptions) {
       refused: false,
       used: false,
       isIdle: () => answers.size === 0,
+      isSending: () => [...answers.keys()].every(({ req }) => !req.complete),
     };
     const entry = entered.enter(connection);
     if (entry.outcome === "refused") {

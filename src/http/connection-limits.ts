@@ -11,6 +11,8 @@ export interface LimitedConnection {
   lastActive: number;
   /** It waits for no answer. */
   isIdle(): boolean;
+  /** It is the client's turn: no whole request of it waits for an answer, so nothing of it has been admitted. */
+  isSending(): boolean;
 }
 
 /** Which limit a new connection reached. */
@@ -23,8 +25,9 @@ export type Entry<Connection> =
 
 /**
  * Limits the connections in total and per address. At a limit the longest idle connection of the address that holds
- * the most is ended for the new one; where that would take from an address that holds as few as the newcomer, or where
- * nothing is idle, the newcomer is refused. So no address can push out another one's last connection, nor lock the
+ * the most is ended for the new one, or else the one on which the client has owed the rest of a request for the longest
+ * time; where that would take from an address that holds as few as the newcomer, or where all wait for answers, the
+ * newcomer is refused. So no address can push out another one's last connection, nor lock the
  * others out. Connections from trusted proxies count in total only, and are never ended for others. Decision 0035.
  */
 export function createConnectionLimits<Connection extends LimitedConnection>(
@@ -65,7 +68,8 @@ export function createConnectionLimits<Connection extends LimitedConnection>(
       add(connection);
       return { outcome: "admitted" };
     }
-    const of = longestIdle(bound === "connections" ? largest(connection) : own);
+    const from = bound === "connections" ? largest(connection) : own;
+    const of = longest(from, (each) => each.isIdle()) ?? longest(from, (each) => each.isSending());
     if (!of) return { outcome: "refused", bound };
     remove(of);
     add(connection);
@@ -81,12 +85,13 @@ export function createConnectionLimits<Connection extends LimitedConnection>(
   };
 }
 
-function longestIdle<Connection extends LimitedConnection>(
+function longest<Connection extends LimitedConnection>(
   connections: Iterable<Connection> | undefined,
+  mayEnd: (connection: Connection) => boolean,
 ): Connection | undefined {
   let found: Connection | undefined;
   for (const each of connections ?? []) {
-    if (each.isIdle() && (!found || each.lastActive < found.lastActive)) found = each;
+    if ((!found || each.lastActive < found.lastActive) && mayEnd(each)) found = each;
   }
   return found;
 }
@@ -108,6 +113,7 @@ export function limitConnections(server: Server, max: number): void {
       answers: 0,
       lastActive: ++activity,
       isIdle: () => connection.answers === 0,
+      isSending: () => connection.answers === 0,
     };
     const entry = limits.enter(connection);
     if (entry.outcome === "refused") {

@@ -22,6 +22,8 @@ export interface Exchange {
   state: LimitState;
   /** Where the key's numbers are kept for later answers; set once the key is known. */
   lastKnown?: { state: LimitState | undefined };
+  /** Of the requests under way of a key, it is one. */
+  countedIn?: { underWay: number };
   keyId?: string;
   accountId?: string;
   taskId?: string;

@@ -109,10 +109,33 @@ export function createSeenTasks(): SeenTasks {
  * Counts a poll, credits, an upload or a refused request against the key's rate.
  * @returns the refusal to answer without asking the store, when the key has none left
  */
-export function limitUtility({ gateway, config, exchange, use }: Call): Refusal | undefined {
+export function limitUtility(call: Call): Refusal | undefined {
+  const { gateway, config, use } = call;
   if (gateway.utilityRate.take(use, config.server.utilityRequestsPerSecond)) return undefined;
+  return slowDown(call);
+}
+
+/** One key's polls, credits and uploads may hold this share of the requests in flight. */
+const KEY_SHARE = 1 / 4;
+
+/**
+ * Counts a poll, credits or an upload, until it is recorded, against the key's share of the requests in flight: a task that
+ * the upstream is slow to tell of would else gather all of them, though each came within the key's rate.
+ * @returns the refusal to answer without asking the store, when the key holds its share already
+ */
+export function limitUnderWay(call: Call): Refusal | undefined {
+  const { config, exchange, use } = call;
+  if (use.underWay >= Math.ceil(config.server.maxRequestsInFlight * KEY_SHARE)) {
+    return slowDown(call, "Too many requests at a time with this API key; wait for their answers");
+  }
+  use.underWay++;
+  exchange.countedIn = use;
+  return undefined;
+}
+
+function slowDown({ exchange, use }: Call, text?: string): Refusal {
   if (use.state) exchange.state = { ...use.state, resetAtMs: Math.max(use.state.resetAtMs, Date.now()) };
-  return refuse("slow_down", { retryAfterSeconds: 1 });
+  return refuse("slow_down", text === undefined ? { retryAfterSeconds: 1 } : { retryAfterSeconds: 1, text });
 }
 
 /**

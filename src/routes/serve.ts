@@ -11,7 +11,7 @@ import { type Route, route } from "../http/router.ts";
 import type { KeyRef } from "../store/names.ts";
 import { logRequest, logSlow } from "../telemetry/log.ts";
 import { credits } from "./credits.ts";
-import { type Call, type Gateway, inspectKey, limitUtility, refuseKnown } from "./gateway.ts";
+import { type Call, type Gateway, inspectKey, limitUnderWay, limitUtility, refuseKnown } from "./gateway.ts";
 import { generate } from "./generate.ts";
 import { createTaskPolls } from "./tasks.ts";
 import { upload } from "./upload.ts";
@@ -47,7 +47,7 @@ export function createServe(gateway: Gateway, connections: Connections) {
     const deny = async (refused: Refusal): Promise<Answer> =>
       refusal(await refuseKnown(call, refused), call.exchange.shownId);
     if (to.kind === "task" || to.kind === "upload" || to.kind === "credits") {
-      const slowDown = limitUtility(call);
+      const slowDown = limitUtility(call) ?? limitUnderWay(call);
       if (slowDown) return refusal(slowDown, call.exchange.shownId);
     }
     switch (to.kind) {
@@ -197,6 +197,7 @@ export function createServe(gateway: Gateway, connections: Connections) {
     // Zeros say that no script has answered.
     if (exchange.lastKnown && exchange.state.rateLimit > 0) exchange.lastKnown.state = exchange.state;
     metrics.inFlight.dec();
+    if (exchange.countedIn) exchange.countedIn.underWay--;
     metrics.requests.inc({ route: template, status, outcome });
     metrics.requestSeconds.observe(
       { route: template, class: CLASSES[Math.floor(status / 100)]! },

@@ -81,7 +81,7 @@ export function createTaskPolls(): PollTask {
     let flight = flights.get(name);
     if (!flight) {
       const failed = failuresOf(upstream);
-      const refused = failed.recall(name);
+      const refused = failed.recall(key.accountId, taskId);
       if (refused) return isFinal(task.status) ? cached(task) : answer(call, refused);
       const result = pollUpstream(call, taskId, upstream, failed).then((polled) =>
         settle(call, task, polled),
@@ -110,18 +110,18 @@ async function pollUpstream(
   upstream: Upstream,
   failed: FailedPolls,
 ): Promise<Polled> {
-  const { gateway, exchange } = call;
+  const { gateway, exchange, key } = call;
   const step = new UpstreamStep(call, "poll");
   const outcome = step.end(await upstream.poll(taskId, exchange.requestId, step.carried));
   reportPollFault(gateway, exchange.requestId, outcome);
   if (outcome.outcome === "task") {
-    failed.ended(nameOf(call, taskId), undefined);
+    failed.ended(key.accountId, taskId, undefined);
     return { outcome, refused: undefined };
   }
   const refused = pollRefusal(outcome);
   // What was never sent says nothing of the upstream.
   if (outcome.outcome !== "overloaded") {
-    failed.ended(nameOf(call, taskId), isAnswered(outcome) ? undefined : refused);
+    failed.ended(key.accountId, taskId, isAnswered(outcome) ? undefined : refused);
   }
   return { outcome, refused };
 }
@@ -215,7 +215,7 @@ async function unmetered(
   failed: FailedPolls,
 ): Promise<Answer> {
   call.exchange.taskId = taskId;
-  const remembered = failed.recall(nameOf(call, taskId));
+  const remembered = failed.recall(call.key.accountId, taskId);
   if (remembered) return answer(call, remembered);
   const { outcome, refused } = await pollUpstream(call, taskId, upstream, failed);
   return refused ? answer(call, refused) : success(outcome.data, [], "unmetered");

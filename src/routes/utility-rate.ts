@@ -9,6 +9,8 @@ export interface KeyUse {
   /** Polls, credits, uploads and refused requests that the key may still make now. */
   left: number;
   countedAtMs: number;
+  /** Polls, credits and uploads that are being worked on, be their client there or not. */
+  underWay: number;
   /** The five numbers of the headers as they last were, for answers that do not ask the store. */
   state: LimitState | undefined;
   /** Generations and uploads that passed unmetered in the outage of this number. */
@@ -25,7 +27,7 @@ export function createUtilityRate(nowMs: () => number = () => performance.now())
     useOf(key: KeyRef): KeyUse {
       let use = uses.get(key);
       if (!use) {
-        use = { left: Number.POSITIVE_INFINITY, countedAtMs: nowMs(), state: undefined };
+        use = { left: Number.POSITIVE_INFINITY, countedAtMs: nowMs(), underWay: 0, state: undefined };
         uses.set(key, use);
       }
       return use;

@@ -23,6 +23,7 @@ const bearer = (key: string) => `Authorization: Bearer ${key}`;
 async function givenHeldUpstream() {
   const held: ServerResponse[] = [];
   let open = false;
+  let silent = false;
   let tasks = 0;
   const answer = (res: ServerResponse) =>
     void res.end(
@@ -33,6 +34,10 @@ async function givenHeldUpstream() {
       req.resume();
       if (open) answer(res);
       else held.push(res);
+      return;
+    }
+    if (silent) {
+      held.push(res);
       return;
     }
     const note = "x".repeat(500_000);
@@ -48,6 +53,10 @@ async function givenHeldUpstream() {
   return {
     url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
     held,
+    /** Polls get no answer from now on. */
+    silence(): void {
+      silent = true;
+    },
     release(): void {
       open = true;
       for (const res of held.splice(0)) answer(res);
@@ -179,6 +188,51 @@ describe("requests in flight", () => {
   });
 });
 
+describe("requests in flight of one key", () => {
+  async function expectOthersServed(gateway: TestGateway) {
+    const { key } = await gateway.givenKey();
+    expect((await gateway.request("GET", "/api/v1/credits", { key })).status).toBe(200);
+  }
+
+  test("are a quarter of all while their bodies do not come; the next one is 503, and other keys are served", async () => {
+    const gateway = await givenBounded({ maxRequestsInFlight: 32, maxBodyBytesInFlight: 1024 * 1024 });
+    const { key } = await gateway.givenKey({ credits: 0 });
+    const lines = [bearer(key), "Content-Type: application/json", "Transfer-Encoding: chunked"];
+    const clients = await Promise.all(Array.from({ length: 40 }, () => client(gateway)));
+    for (const raw of clients)
+      raw.write(head("POST /api/v1/gen2/text-to-video HTTP/1.1", "Host: a", ...lines));
+    await until(
+      async () => (await overloads(gateway, "key_body_bytes")) === 32,
+      "the refusal of all but eight",
+    );
+    expect(await number(gateway, "tollgate_requests_in_flight")).toBe(8);
+    await expectOthersServed(gateway);
+    for (const raw of clients) raw.end();
+    await until(async () => (await number(gateway, "tollgate_requests_in_flight")) === 0, "all to end");
+  });
+
+  test("are a quarter of all while the upstream does not tell of a task; the next poll is 429, and other keys are served", async () => {
+    const gateway = await givenBounded({ maxRequestsInFlight: 16 });
+    const { key } = await gateway.givenKey();
+    upstream.release();
+    const made = await gateway.request("POST", "/api/v1/gen2/text-to-video", { key, body: BOAT });
+    upstream.silence();
+    const poll = head(`GET /api/v1/tasks/${made.body.data.task_id} HTTP/1.1`, "Host: a", bearer(key));
+    const raw = await Promise.all(Array.from({ length: 16 }, () => client(gateway)));
+    for (const each of raw.slice(0, 4)) each.write(poll);
+    await until(async () => (await number(gateway, "tollgate_requests_in_flight")) === 4, "four polls");
+    for (const each of raw.slice(4)) {
+      each.write(poll);
+      const reply = await each.answer();
+      expect(reply.status).toBe(429);
+      expect(reply.body).toMatchObject({ code: 2007, retryAfter: 1 });
+    }
+    await expectOthersServed(gateway);
+    const again = await gateway.request("POST", "/api/v1/gen2/text-to-video", { key, body: BOAT });
+    expect(again.status, "generations are not concerned").toBe(200);
+  });
+});
+
 describe("clients that do not read", () => {
   async function givenTask(gateway: TestGateway) {
     const { key } = await gateway.givenKey();
@@ -305,6 +359,33 @@ describe("connections", () => {
     }
     await until(async () => (await openConnections(gateway)) <= 10, "the others to be closed");
   });
+
+  // Guarantee: requests that are never finished lock nobody out, neither before nor after they are refused.
+  test.each(["without a key", "with a key"])(
+    "on which a body is promised and never sent, %s, make room where none is idle",
+    async (who) => {
+      const gateway = await givenBounded({ maxConnections: 10, maxConnectionsPerAddress: 9 });
+      const { key } = await gateway.givenKey();
+      const auth = who === "with a key" ? [bearer((await gateway.givenKey({ credits: 0 })).key)] : [];
+      const lines = ["Content-Type: application/json", "Content-Length: 100", ...auth];
+      const half = head("POST /api/v1/gen2/text-to-video HTTP/1.1", "Host: a", ...lines);
+      const hostile = await Promise.all(Array.from({ length: 9 }, () => socketFrom(gateway, "127.0.0.8")));
+      for (const socket of hostile) socket.write(half);
+      if (auth.length === 0) await until(() => hostile.every((socket) => socket.bytesRead > 0), "each 401");
+      else
+        await until(async () => (await number(gateway, "tollgate_requests_in_flight")) === 9, "each begun");
+      for (const address of ["127.0.0.2", "127.0.0.3", "127.0.0.4"]) {
+        const honest = await socketFrom(gateway, address);
+        let answer = "";
+        honest.on("data", (text) => {
+          answer += text;
+        });
+        honest.write(CREDITS(bearer(key)));
+        await until(() => answer !== "", "an answer");
+        expect(answer.slice(0, 12)).toBe("HTTP/1.1 200");
+      }
+    },
+  );
 
   // Guarantee: the public port never takes the descriptors of the admin port, of Redis and of the upstream.
   test("idle ones of one address leave descriptors for all else", async () => {

@@ -4,6 +4,7 @@ import { createConnectionLimits, type LimitedConnection } from "../../../src/htt
 interface Fake extends LimitedConnection {
   name: string;
   idle: boolean;
+  sending: boolean;
 }
 
 function givenLimits(total: number, perAddress: number) {
@@ -12,15 +13,17 @@ function givenLimits(total: number, perAddress: number) {
   return {
     ...limits,
     /** One connection: `a1` comes from the address `a`; with a capital letter from a trusted proxy. */
-    come(name: string, idle = true) {
+    come(name: string, idle = true, sending = false) {
       const address = name.replace(/\d+/, "");
       const connection: Fake = {
         name,
         address,
         trusted: address === address.toUpperCase(),
         idle,
+        sending,
         lastActive: active++,
         isIdle: () => connection.idle,
+        isSending: () => connection.idle || connection.sending,
       };
       const entry = limits.enter(connection);
       return entry.outcome === "admitted_instead" ? `instead of ${entry.of.name}` : entry.outcome;
@@ -43,6 +46,17 @@ test("where none of an address is idle, one more is refused, and others are not"
   for (const name of ["a1", "a2"]) limits.come(name, false);
   expect(limits.come("a3")).toBe("refused");
   expect(limits.come("b1")).toBe("admitted");
+});
+
+// Guarantee: requests that are never finished lock nobody out.
+test("where none is idle, the one whose client has owed the rest of a request for the longest makes room", () => {
+  const limits = givenLimits(4, 3);
+  limits.come("a1", false);
+  for (const name of ["a2", "a3"]) limits.come(name, false, true);
+  expect(limits.come("a4", true)).toBe("instead of a2");
+  expect(limits.come("b1", false)).toBe("admitted");
+  expect(limits.come("c1"), "idle ones first").toBe("instead of a4");
+  expect(limits.come("c2"), "never one that waits for an answer").toBe("instead of c1");
 });
 
 // Guarantee: an attacker pushes out nobody but himself, however many addresses he has.
@@ -74,6 +88,8 @@ test("one that has left makes room", () => {
     idle: false,
     lastActive: 0,
     isIdle: () => false,
+    sending: false,
+    isSending: () => false,
   };
   limits.enter(gone);
   expect(limits.come("b1")).toBe("refused");

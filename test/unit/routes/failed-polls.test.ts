@@ -11,29 +11,33 @@ function given() {
 
 test("a failed poll is repeated until its retryAfter is over, with what is left of it", () => {
   const { clock, polls } = given();
-  expect(polls.recall("a")).toBeUndefined();
-  polls.ended("a", failed);
-  expect(polls.recall("a")).toMatchObject({ name: "upstream_failed", status: 502, retryAfterSeconds: 5 });
+  expect(polls.recall("customer", "a")).toBeUndefined();
+  polls.ended("customer", "a", failed);
+  expect(polls.recall("customer", "a")).toMatchObject({
+    name: "upstream_failed",
+    status: 502,
+    retryAfterSeconds: 5,
+  });
   clock.ms += 3500;
-  expect(polls.recall("a")).toMatchObject({ retryAfterSeconds: 2 });
-  expect(polls.recall("b"), "another task is asked for").toBeUndefined();
+  expect(polls.recall("customer", "a")).toMatchObject({ retryAfterSeconds: 2 });
+  expect(polls.recall("customer", "b"), "another task is asked for").toBeUndefined();
   clock.ms += 1500;
-  expect(polls.recall("a"), "nothing is kept for longer").toBeUndefined();
+  expect(polls.recall("customer", "a"), "nothing is kept for longer").toBeUndefined();
 });
 
 test("an answer ends what is remembered of its task", () => {
   const { polls } = given();
-  polls.ended("a", failed);
-  polls.ended("a", undefined);
-  expect(polls.recall("a")).toBeUndefined();
+  polls.ended("customer", "a", failed);
+  polls.ended("customer", "a", undefined);
+  expect(polls.recall("customer", "a")).toBeUndefined();
 });
 
-// Guarantee: however many tasks customers poll, an upstream that is down is polled once per retryAfter and process.
+// Guarantee: however many tasks a customer polls, an upstream that is down is polled once per retryAfter for him.
 test("after ten tasks in a row one poll per retryAfter goes through, until one is answered", () => {
   const { clock, polls } = given();
   const ask = (task: string): boolean => {
-    if (polls.recall(task)) return false;
-    polls.ended(task, failed);
+    if (polls.recall("customer", task)) return false;
+    polls.ended("customer", task, failed);
     return true;
   };
   const tasks = Array.from({ length: 500 }, (_, nth) => `task ${nth}`);
@@ -43,24 +47,38 @@ test("after ten tasks in a row one poll per retryAfter goes through, until one i
     expect(tasks.filter(ask), "one goes through").toHaveLength(1);
   }
   clock.ms += 5000;
-  expect(polls.recall("task 0"), "the one that finds out").toBeUndefined();
-  expect(polls.recall("task 1"), "the others wait while it hangs").toBeDefined();
-  polls.ended("task 0", undefined);
-  expect(tasks.filter((task) => polls.recall(task))).toEqual([]);
+  expect(polls.recall("customer", "task 0"), "the one that finds out").toBeUndefined();
+  expect(polls.recall("customer", "task 1"), "the others wait while it hangs").toBeDefined();
+  polls.ended("customer", "task 0", undefined);
+  expect(tasks.filter((task) => polls.recall("customer", task))).toEqual([]);
 });
 
 test("one task that fails again and again does not hold up others", () => {
   const { clock, polls } = given();
   for (let nth = 0; nth < 100; nth++) {
     clock.ms += 5000;
-    expect(polls.recall("broken")).toBeUndefined();
-    polls.ended("broken", failed);
+    expect(polls.recall("customer", "broken")).toBeUndefined();
+    polls.ended("customer", "broken", failed);
   }
-  expect(polls.recall("sound")).toBeUndefined();
+  expect(polls.recall("customer", "sound")).toBeUndefined();
 });
 
 test("answers in between keep the upstream from being taken as down", () => {
   const { polls } = given();
-  for (let nth = 0; nth < 100; nth++) polls.ended(`task ${nth}`, nth % 9 === 8 ? undefined : failed);
-  expect(polls.recall("sound")).toBeUndefined();
+  for (let nth = 0; nth < 100; nth++)
+    polls.ended("customer", `task ${nth}`, nth % 9 === 8 ? undefined : failed);
+  expect(polls.recall("customer", "sound")).toBeUndefined();
+});
+
+// Guarantee: what an upstream cannot say of one customer's tasks keeps nobody else from his.
+test("tasks of one account that fail, however many, do not hold up another account's", () => {
+  const { clock, polls } = given();
+  for (let pause = 0; pause < 5; pause++) {
+    clock.ms += 5000;
+    for (let nth = 0; nth < 20; nth++) {
+      if (!polls.recall("hostile", `broken ${nth}`)) polls.ended("hostile", `broken ${nth}`, failed);
+    }
+    expect(polls.recall("honest", "sound")).toBeUndefined();
+  }
+  expect(polls.recall("hostile", "sound"), "its own wait").toBeDefined();
 });
