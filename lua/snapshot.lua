@@ -7,7 +7,7 @@
 --       and what stands before the id in the names of:  5 keys  6 windows  7 slots  8 requests
 -- RETURNS outcome, now, the ledger's next entries as XRANGE has them, then
 --   behind  as many entries as asked for: there may be more before this instant, so nothing else was read
---   seen    account as HGETALL has it, the amounts under references, for each key {id, record, window, slots}, for
+--   seen    account as HGETALL has it, how many references it has, for each key {id, record, window, slots}, for
 --           each request in these slots {id, record}
 local now = store_now()
 local entries = redis.call("XRANGE", KEYS[4], "(" .. ARGV[3], "+", "COUNT", tonumber(ARGV[4]))
@@ -21,5 +21,5 @@ for at, id in ipairs(redis.call("SMEMBERS", KEYS[3])) do
     requests[#requests + 1] = { request, redis.call("HGETALL", ARGV[8] .. request) }
   end
 end
-local account, references = redis.call("HGETALL", KEYS[1]), redis.call("HVALS", KEYS[2])
+local account, references = redis.call("HGETALL", KEYS[1]), redis.call("HLEN", KEYS[2])
 return { "seen", now, entries, account, references, keys, requests }

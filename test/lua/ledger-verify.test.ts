@@ -3,7 +3,7 @@ import type { Connection } from "../../src/store/connection.ts";
 import { verifyLedger } from "../../src/store/ledger.ts";
 import { LEDGER_PAGE } from "../../src/store/ledger-entries.ts";
 import { addEntry, emptyAccount, emptyFold } from "../../src/store/ledger-fold.ts";
-import { takeSnapshot } from "../../src/store/ledger-snapshot.ts";
+import { sumReferences, takeSnapshot } from "../../src/store/ledger-snapshot.ts";
 import {
   accountNames,
   type KeyRef,
@@ -532,4 +532,27 @@ test("books that move while they are read are never called wrong", async () => {
   }
   expect(moved).toBeGreaterThan(100);
   expect(await found(books)).toEqual([]);
+});
+
+// Guarantee: Redis stands still for no account, however often it was credited: references are read in bounded pages.
+test("a snapshot of an account with 20,000 references reads none of them, and their sum is judged all the same", async () => {
+  const { redis, partition, accountId, verify } = await givenBooks();
+  const { references } = accountNames(partition, accountId);
+  const fill = `for n = 1, 20000 do redis.call("HSET", KEYS[1], "filled-" .. n, "7") end`;
+  await redis.eval(fill, 1, references);
+  const snapshot = await takeSnapshot(redis, partition, accountId, emptyFold(), async () => undefined);
+  expect(snapshot.references).toBe(await redis.hlen(references));
+  expect(await sumReferences(redis, partition, accountId, snapshot.references)).toBe(140_000 + 1500);
+  const { violations } = await verify();
+  expect(violations.map(({ invariant }) => invariant)).toEqual(["references"]);
+  expect(violations[0]?.message).toMatch(/^2000\d of 141500 credits, in the ledger \d of 1500$/);
+  // One that was added after the snapshot: the sum is not that of its instant, so nothing is concluded from it.
+  await redis.hset(references, "later", 1);
+  expect(await sumReferences(redis, partition, accountId, snapshot.references)).toBeUndefined();
+});
+
+test("an amount under a reference that is not the one in the ledger is a violation", async () => {
+  const { redis, partition, accountId, verify } = await givenBooks();
+  await redis.hset(accountNames(partition, accountId).references, "order-1", 501);
+  expect((await verify()).violations).toMatchObject([{ invariant: "references" }]);
 });
