@@ -16,14 +16,15 @@
 --   bound        charged (also when it was bound to this task id before)
 --   late         the hold was void; charged now
 --   uncollected  the hold was void, and the balance does not allow the price or the Idempotency-Key is another request's by
---                now, which is or will be charged for it; nothing charged
+--                now, which is or will be charged for it; nothing charged (also when it was so before)
 --   conflict     this request has another task, or the task id belongs to another request and is disputed from now on
 --                if that is another account's or its task has ended; else nothing happens
 local now = store_now()
 local request, account, slots, task = KEYS[1], KEYS[2], KEYS[3], KEYS[6]
 local request_id, account_id, task_id = ARGV[3], ARGV[4], ARGV[8]
 
-local record = redis.call("HMGET", request, "state", "task_id", "price", "retention_ms", "admitted_at")
+local record = redis.call("HMGET", request, "state", "task_id", "price", "retention_ms", "admitted_at",
+  "uncollected")
 local state = record[1]
 -- What was fixed at admission counts; ARGV only for a request that the store has forgotten.
 local price = tonumber(record[3] or ARGV[6])
@@ -35,7 +36,7 @@ if owner and read_owner(owner) ~= request_id then
   dispute(task, account_id)
   return { "conflict", now }
 end
-if state == "bound" or state == "finished" then return { "bound", now } end
+if state == "bound" or state == "finished" then return { record[6] and "uncollected" or "bound", now } end
 
 local first = KEYS[9] and redis.call("HMGET", KEYS[9], "request_id", "void_until") or {}
 local is_others = first[1] and first[1] ~= request_id

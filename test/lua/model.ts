@@ -95,7 +95,8 @@ export function bind(
     if (owner.key.account !== key.account || owner.state === "ended") owner.disputed = true;
     return answer("conflict");
   }
-  if (request.state === "bound" || request.state === "ended") return answer("bound");
+  if (request.state === "bound" || request.state === "ended")
+    return answer(request.charged ? "bound" : "uncollected");
 
   const wasHeld = request.state === "held";
   const { idempotency } = generation;

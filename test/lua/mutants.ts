@@ -277,6 +277,12 @@ export const MUTANTS: readonly Mutant[] = [
     "bind",
     '  if outcome == "uncollected" then redis.call("HSET", request, "uncollected", "1") end\n',
   ),
+  mutant(
+    "uncollected is told as charged the next time",
+    "bind",
+    'record[6] and "uncollected" or "bound"',
+    '"bound"',
+  ),
   without("a late one without a slot", "bind", '  redis.call("SADD", slots, request_id)\n'),
   without("a late one stays among the ended", "bind", '  redis.call("ZREM", KEYS[7], request_id)\n'),
   without("a tombstone's expiry stays", "bind", '  redis.call("PERSIST", request)\n'),

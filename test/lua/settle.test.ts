@@ -124,6 +124,7 @@ test("a late BIND that the balance does not cover is uncollected, and never refu
   await stage.void(late, "refused");
   await stage.admit(other);
   expect(await stage.bind(late)).toBe("uncollected");
+  expect(await stage.bind(late), "sent again since its reply was lost").toBe("uncollected");
   expect(await state(key)).toMatchObject({ balance: 0, totalUsed: 0, active: 2, transactions: 1 });
   expect(await stage.observe(late, "failed")).toMatchObject({ outcome: "finished", refunded: 0 });
   expect(await state(key)).toMatchObject({ balance: 0, totalUsed: 0, active: 1, transactions: 1 });
