@@ -166,6 +166,8 @@ export function createOutbox(options: {
       reportSize();
       do {
         for (const queue of queuesOf(storeId)) await sendAll(target, queue);
+        // What came after its queue was sent is not answered, and stays on disk.
+        if (sizeFor(storeId) > 0) continue;
         await journal.clear(storeId).catch((error: unknown) => {
           log.error({ err: error }, "the journal cannot be cleared; what it holds is settled already");
         });

@@ -56,6 +56,19 @@ test("a settlement that comes while the journal is being cleared is sent before 
   expect(outbox.size()).toBe(0);
 });
 
+// Guarantee: a charge outlives its gateway until the store has answered it.
+test("the journal is not cleared of what came while the rest was sent", async () => {
+  const unsentAtClear: number[] = [];
+  const { outbox, sent, flush } = givenOutbox({
+    clear: async () => void unsentAtClear.push(outbox.sizeFor("A")),
+  });
+  const settled = () => void outbox.put(bind("without a store"));
+  await outbox.put({ ...bind("early"), storeId: "A", settled });
+  await flush();
+  expect(sent).toEqual(["bind", "bind"]);
+  expect(unsentAtClear).toEqual([0]);
+});
+
 test("a journal that cannot be cleared does not keep the store away", async () => {
   const { outbox, sent, flush } = givenOutbox({ clear: () => Promise.reject(new Error("ENOSPC")) });
   await outbox.put(bind("a"));
