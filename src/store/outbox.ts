@@ -97,8 +97,8 @@ export function createOutbox(options: {
   /** Resolves once the settlement is on disk, or could not be put there: it is kept in memory either way. */
   async function put(settlement: Settlement): Promise<void> {
     if (size() >= ENTRIES_MAX) giveUpOldest();
-    const { atMs, settleWithinMs = options.settleWithinMs() } = settlement;
-    const kept = { ...settlement, untilMs: atMs + settleWithinMs };
+    const { atMs, settleWithinMs = options.settleWithinMs(), untilMs = atMs + settleWithinMs } = settlement;
+    const kept = { ...settlement, untilMs };
     add(kept);
     reportSize();
     await journal.append(kept).catch((error: unknown) => {

@@ -107,7 +107,9 @@ export function createStoreMarks(options: {
   /** Charges of the last seconds that the store does not have. */
   async function lostCharges(redis: Redis, storeId: string): Promise<Settlement[]> {
     const nowMs = options.nowMs();
-    confirmed = confirmed.filter(({ atMs, settleWithinMs = 0 }) => nowMs < atMs + settleWithinMs);
+    confirmed = confirmed.filter(
+      ({ atMs, settleWithinMs = 0, untilMs = atMs + settleWithinMs }) => nowMs < untilMs,
+    );
     const own = confirmed.filter((settlement) => settlement.storeId === storeId);
     const states = await many<string | null, Settlement>(redis, own, (pipe, { keys }) =>
       pipe.hget(keys[0]!, "state"),

@@ -28,12 +28,12 @@ beforeEach(async () => {
 afterEach(() => redis.stop());
 
 /** A charge that the store has confirmed a moment ago, and has lost since. */
-function givenLostCharge(): void {
+function givenLostCharge(until: Partial<Settlement> = { settleWithinMs: 60_000 }): void {
   const charge: Settlement = {
     requestId: "r1",
     storeId: STORE,
     atMs: NOW_MS,
-    settleWithinMs: 60_000,
+    ...until,
     verb: "bind",
     keys: [requestName(0, "r1")],
     args: ["", "", "r1", "a1", "k1", 10, "/", "t1"],
@@ -58,6 +58,12 @@ test("an older store without memory to write down what it lacks is refused all t
   await redis.client.hset(META, "epoch", 1);
   await compare();
   await compare();
+  expect(sent).toEqual(["r1"]);
+});
+
+test("a charge that was replayed from a journal is sent again as any other", async () => {
+  givenLostCharge({ untilMs: NOW_MS + 1 });
+  await expect(compare()).rejects.toThrow(OLDER);
   expect(sent).toEqual(["r1"]);
 });
 
