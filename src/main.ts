@@ -6,10 +6,12 @@ import { setTimeout as delay } from "node:timers/promises";
 import { type Config, ConfigError, type Loaded, readConfig, redact, requireLoaded } from "./config/config.ts";
 import { derived } from "./config/derived.ts";
 import { createLiveConfig, type LiveConfig } from "./config/live.ts";
+import { sameMaterial } from "./config/tls.ts";
 import { clientAddress, trustedProxies } from "./http/address.ts";
 import { createAuthenticator } from "./http/authenticate.ts";
 import { createBodyBudget } from "./http/body-budget.ts";
 import { createListener } from "./http/listener.ts";
+import { renewTls } from "./http/tls.ts";
 import { createUntrustedProxyNotice } from "./http/untrusted-proxy.ts";
 import { readLive, SAMPLE_EVERY_MS } from "./routes/console/live.ts";
 import { createSeenTasks, type Gateway } from "./routes/gateway.ts";
@@ -214,6 +216,12 @@ export async function startGateway(loaded: Loaded, log: Logger, role: Role = ALO
     },
     applied(next, previous) {
       listener.setTimeouts(next.server);
+      if (next.server.tls && !sameMaterial(next.server.tls, previous.server.tls)) {
+        listener.renewTls(next.server.tls);
+      }
+      if (operators && next.admin.tls && !sameMaterial(next.admin.tls, previous.admin.tls)) {
+        renewTls(operators.server, next.admin.tls);
+      }
       if (next.log.level !== previous.log.level) setLevel(next.log.level);
       work?.changed();
     },
@@ -267,14 +275,14 @@ async function openTracing(
 
 async function listen(
   server: Server,
-  { host, port }: { host: string; port: number },
+  { host, port, tls }: { host: string; port: number; tls: object | undefined },
   exclusive: boolean,
 ): Promise<string> {
   // Among several processes, ports that the system chooses would else be mixed up.
   server.listen({ port, host, exclusive });
   await once(server, "listening");
   const bound = server.address() as AddressInfo;
-  return `http://${bound.family === "IPv6" ? `[${bound.address}]` : bound.address}:${bound.port}`;
+  return `${tls ? "https" : "http"}://${bound.family === "IPv6" ? `[${bound.address}]` : bound.address}:${bound.port}`;
 }
 
 /** True when the work ended before the deadline (as `performance.now()`). */

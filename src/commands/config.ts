@@ -140,9 +140,9 @@ function adminUrl(): string {
   const { loaded } = readConfig({ env: process.env });
   if (loaded === undefined)
     throw new OperatorError("this machine's configuration is not valid; give --admin URL");
-  const { host, port } = loaded.config.admin;
+  const { host, port, tls } = loaded.config.admin;
   const reachable = host === "0.0.0.0" ? "127.0.0.1" : host === "::" ? "::1" : host;
-  return `http://${reachable.includes(":") ? `[${reachable}]` : reachable}:${port}`;
+  return `${tls ? "https" : "http"}://${reachable.includes(":") ? `[${reachable}]` : reachable}:${port}`;
 }
 
 async function running(admin: string): Promise<Base> {

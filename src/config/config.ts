@@ -12,6 +12,7 @@ import { ConfigError, type ConfigProblem, ENVIRONMENT } from "./problems.ts";
 import { processLimits } from "./process-bounds.ts";
 import { ConfigSchema, type Settings } from "./schema.ts";
 import { type Config, type Extras, toConfig } from "./snapshot.ts";
+import { readTlsFiles } from "./tls.ts";
 import { type BrokenRule, isPlainObject, validate } from "./validate.ts";
 import type { Contents } from "./watch.ts";
 
@@ -123,7 +124,9 @@ function readSettings(
   problems.push(...noAuthorities.map((rule) => placed(rule, yaml)));
   const pricesFile = pricesPath(settings, file);
   const prices = checkedPrices(pricesFile, yaml, problems, read);
-  if (checked.value === undefined || prices === undefined || problems.length > 0) {
+  const tls = checked.value && readTlsFiles(checked.value, path.dirname(file), read);
+  problems.push(...(tls?.problems ?? []).map((rule) => placed(rule, yaml)));
+  if (checked.value === undefined || prices === undefined || !tls || problems.length > 0) {
     return { problems: new ConfigError(problems).problems };
   }
   const extras = {
@@ -132,6 +135,7 @@ function readSettings(
     prices,
     pricesFile,
     authorities,
+    tls: tls.files,
     cores: availableParallelism(),
     process: processLimits(),
   };
@@ -164,7 +168,8 @@ function inSchemaOrder(settings: Settings): Settings {
     if (!isPlainObject(value)) return value === undefined ? [] : [[name, value]];
     const known = "properties" in schema ? Object.keys(schema.properties as object) : [];
     const keys = new Set([...known, ...Object.keys(value)]);
-    return [[name, Object.fromEntries([...keys].map((key) => [key, value[key]]))]];
+    const given = [...keys].filter((key) => value[key] !== undefined);
+    return [[name, Object.fromEntries(given.map((key) => [key, value[key]]))]];
   });
   return Object.fromEntries(ordered);
 }

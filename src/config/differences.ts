@@ -35,9 +35,13 @@ export function differences(from: Written, to: Written): Difference[] {
       setting,
       from: shown(setting, before.get(setting)),
       to: shown(setting, after.get(setting)),
-      needsRestart: NEEDS_RESTART.has(setting),
+      needsRestart: needsRestart(setting),
     }));
 }
+
+/** A setting, or the group that it is in: `server.tls.cert` is of `server.tls`. */
+const needsRestart = (setting: string): boolean =>
+  NEEDS_RESTART.has(setting) || NEEDS_RESTART.has(setting.split(".", 2).join("."));
 
 /** In one line, as for the log. */
 export function inWords({ setting, from, to }: Pick<Difference, "setting" | "from" | "to">): string {
@@ -50,7 +54,9 @@ export function withoutRestarts(current: Settings, next: Settings): Settings {
   const mixed = structuredClone(next);
   for (const setting of NEEDS_RESTART) {
     const pointer = `/${setting.replace(".", "/")}`;
-    Pointer.Set(mixed, pointer, Pointer.Get(current, pointer));
+    const value = Pointer.Get(current, pointer);
+    if (value === undefined) Pointer.Delete(mixed, pointer);
+    else Pointer.Set(mixed, pointer, value);
   }
   return mixed;
 }

@@ -105,13 +105,15 @@ function readText(file: string, name: string, read: FileReader): string {
   throw new ConfigError([{ file: name, path: "", message: "is larger than 1 MiB" }]);
 }
 
-function readFailure(error: unknown): string {
+/** Why a file cannot be read, in words. */
+export function readFailure(error: unknown): string {
   const code = (error as NodeJS.ErrnoException).code;
   if (code === "ENOENT") return "there is no such file";
   if (code === "EISDIR") return "it is a folder";
   if (code === "EACCES") return "permission denied";
   if (code === "ESPIPE")
     return "it is no regular file, and a running gateway does not wait for one to be written";
+  if (code === "EFBIG") return "it is larger than 1 MiB";
   return String(code);
 }
 

@@ -13,6 +13,7 @@ import {
 import { fromDiskAtOnce } from "./document.ts";
 import { type ConfigProblem, printed } from "./problems.ts";
 import { toConfig } from "./snapshot.ts";
+import { describeCertificate, sameMaterial } from "./tls.ts";
 import { type Contents, holds, watchFiles } from "./watch.ts";
 
 const LOOK_EVERY_MS = 300;
@@ -79,6 +80,12 @@ export function createLiveConfig(options: {
     return "refused";
   }
 
+  /** Other files need a restart; the same files with something new in them do not. */
+  function tlsOf(listener: "server" | "admin", next: Loaded): Loaded["extras"]["tls"]["server"] {
+    const named = ({ settings }: Loaded) => JSON.stringify(settings[listener].tls);
+    return (named(next) === named(inForce) ? next : inForce).extras.tls[listener];
+  }
+
   function accept(next: Loaded): Reload {
     awaitingRestart = differences(written(inForce), written(next)).filter(({ needsRestart }) => needsRestart);
     if (awaitingRestart.length > 0) {
@@ -88,9 +95,10 @@ export function createLiveConfig(options: {
       );
     }
     const settings = withoutRestarts(inForce.settings, next.settings);
-    const config = toConfig(settings, next.extras);
-    const mixed: Loaded = { ...next, settings, config };
-    const changes = differences(written(inForce), written(mixed));
+    const extras = { ...next.extras, tls: { server: tlsOf("server", next), admin: tlsOf("admin", next) } };
+    const config = toConfig(settings, extras);
+    const mixed: Loaded = { ...next, settings, config, extras };
+    const changes = [...differences(written(inForce), written(mixed)), ...renewals(inForce.config, config)];
     if (changes.length === 0) {
       if (last.problems.length > 0) log.info("the configuration is valid again");
       succeeded();
@@ -166,4 +174,13 @@ export function createLiveConfig(options: {
       },
     }),
   };
+}
+
+/** Certificates that were renewed under the same file names. */
+function renewals(before: Config, after: Config): Omit<Difference, "needsRestart">[] {
+  return (["server", "admin"] as const).flatMap((listener) => {
+    const [from, to] = [before[listener].tls, after[listener].tls];
+    if (!from || !to || sameMaterial(from, to)) return [];
+    return [{ setting: `${listener}.tls`, from: describeCertificate(from), to: describeCertificate(to) }];
+  });
 }

@@ -32,6 +32,28 @@ const bound = (least: number, most: number, description: string) =>
     { default: "auto", description },
   );
 
+const tlsFile = (description: string) => Type.String({ minLength: 1, description });
+
+/** Left out, the listener speaks plain HTTP. */
+const tls = Type.Optional(
+  Type.Object(
+    {
+      cert: tlsFile("Certificate and those between it and its root, PEM; relative to the config file."),
+      key: tlsFile("Its private key, PEM, without a passphrase."),
+      client_ca: Type.Optional(
+        tlsFile(
+          "Certificates, PEM, of which one must have signed each client's; left out, clients need none.",
+        ),
+      ),
+    },
+    {
+      additionalProperties: false,
+      description:
+        "TLS at this listener, 1.2 and up; files that change are read again. Left out: plain HTTP.",
+    },
+  ),
+);
+
 const server = section("The public listener.", {
   host: text("0.0.0.0", hostRule, "Address to listen on."),
   port: port(8080, "Port to listen on; 0 picks a free one."),
@@ -91,6 +113,7 @@ const server = section("The public listener.", {
     1_000_000,
     "Polls, credits, uploads and refused requests that one key may make in a second; twice as many at once.",
   ),
+  tls,
 });
 
 const admin = section("The admin listener: livez, readyz, metrics. Keep it off the public network.", {
@@ -101,6 +124,7 @@ const admin = section("The admin listener: livez, readyz, metrics. Keep it off t
     maxItems: 64,
     description: "Names beside localhost and IP addresses that browsers and scripts may use for it.",
   }),
+  tls,
 });
 
 const store = section("Redis, which holds limits, credits and tasks.", {
@@ -323,8 +347,10 @@ export const NEEDS_RESTART: ReadonlySet<string> = new Set([
   "server.host",
   "server.port",
   "server.workers",
+  "server.tls",
   "admin.host",
   "admin.port",
+  "admin.tls",
   "store.redis_url",
   "store.tls_ca",
   "store.command_timeout",

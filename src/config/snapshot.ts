@@ -4,6 +4,7 @@ import type { Authorities } from "./authorities.ts";
 import { durationMs, withoutSlash } from "./kinds.ts";
 import { type ProcessLimits, processBounds } from "./process-bounds.ts";
 import type { Settings } from "./schema.ts";
+import { describeCertificate, type TlsFiles, type TlsMaterial } from "./tls.ts";
 
 /** One frozen configuration; a request keeps the one it began with. Times are milliseconds. */
 export interface Config {
@@ -41,6 +42,8 @@ export interface Config {
     readonly unknownKeysPerMinute: number;
     /** Of one key, in this process: polls, credits, uploads and refused requests. */
     readonly utilityRequestsPerSecond: number;
+    /** Undefined for plain HTTP. Holds a secret. */
+    readonly tls: TlsMaterial | undefined;
   };
   readonly admin: {
     readonly host: string;
@@ -49,6 +52,8 @@ export interface Config {
     readonly hosts: readonly string[];
     /** A secret, from the environment only: opens the admin port; without one the console is read-only. */
     readonly token: string | undefined;
+    /** Undefined for plain HTTP. Holds a secret. */
+    readonly tls: TlsMaterial | undefined;
   };
   readonly store: {
     /** May hold a password: print it only through `redact`. */
@@ -127,6 +132,7 @@ export interface Extras {
   readonly pricesFile: string;
   /** From the files that `tls_ca` names. */
   readonly authorities: Authorities;
+  readonly tls: TlsFiles;
   /** For `server.workers: auto`. */
   readonly cores: number;
   /** For the bounds that are `auto`. */
@@ -159,8 +165,9 @@ export function toConfig(settings: Settings, extra: Extras): Config {
       drainTimeoutMs: ms(server.drain_timeout),
       unknownKeysPerMinute: server.unknown_keys_per_minute,
       utilityRequestsPerSecond: server.utility_requests_per_second,
+      tls: extra.tls.server,
     },
-    admin: { ...settings.admin, token: extra.adminToken },
+    admin: { ...settings.admin, token: extra.adminToken, tls: extra.tls.admin },
     store: {
       redisUrl: store.redis_url,
       tlsCa: extra.authorities.store,
@@ -216,7 +223,12 @@ const upstreamConnections = (upstream: Settings["upstream"]): number =>
 export function redact(config: Config): Config {
   return {
     ...config,
-    admin: { ...config.admin, token: config.admin.token === undefined ? undefined : "***" },
+    server: { ...config.server, tls: withoutKey(config.server.tls) },
+    admin: {
+      ...config.admin,
+      token: config.admin.token === undefined ? undefined : "***",
+      tls: withoutKey(config.admin.tls),
+    },
     store: { ...config.store, redisUrl: withoutPassword(config.store.redisUrl), tlsCa: undefined },
     upstream: {
       ...config.upstream,
@@ -226,6 +238,9 @@ export function redact(config: Config): Config {
     },
   };
 }
+
+const withoutKey = (tls: TlsMaterial | undefined): TlsMaterial | undefined =>
+  tls && { ...tls, cert: describeCertificate(tls), key: "***" };
 
 /** An address that may be shown. */
 export function withoutPassword(address: string): string {

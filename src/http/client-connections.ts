@@ -38,7 +38,8 @@ export interface Arrival {
 }
 
 export interface ClientConnection extends LimitedConnection {
-  readonly socket: Socket;
+  /** With TLS, once the handshake is done, the one that decrypts. */
+  socket: Socket;
   /** Answers that are unfinished, or whose requests are; oldest first. Undefined: it waits, or is dropped. */
   readonly answers: Map<ServerResponse, Exchange | undefined>;
   /** Requests that have not begun; while there are any, nothing is read. */
@@ -116,6 +117,18 @@ export function createClientConnections(options: ClientConnectionsOptions) {
     }
   }
 
+  /** The TLS handshake of a connection is done: its requests name another socket. */
+  function secured(accepted: Socket, socket: Socket): void {
+    const connection = connections.get(accepted);
+    if (!connection) {
+      socket.destroy();
+      return;
+    }
+    connections.delete(accepted);
+    connection.socket = socket;
+    connections.set(socket, connection);
+  }
+
   /** Keeps it until its first request is answered 503, for a moment and for a few only. */
   function refuse(connection: ClientConnection, bound: ConnectionBound): void {
     const { socket } = connection;
@@ -127,7 +140,7 @@ export function createClientConnections(options: ClientConnectionsOptions) {
     refused++;
     connection.refused = true;
     connections.set(socket, connection);
-    const timer = setTimeout(() => socket.destroy(), REFUSED_MS).unref();
+    const timer = setTimeout(() => connection.socket.destroy(), REFUSED_MS).unref();
     socket.once("close", () => {
       clearTimeout(timer);
       refused--;
@@ -248,6 +261,7 @@ export function createClientConnections(options: ClientConnectionsOptions) {
 
   return {
     open,
+    secured,
     arrive,
     /** An answer was written: its bytes count until the client has taken them. */
     answered(exchange: Exchange, bytes: number): void {

@@ -1,5 +1,6 @@
 import type { IncomingMessage, Server, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
+import { followConnections } from "./tls.ts";
 
 /** A client's connection as the limits see it. */
 export interface LimitedConnection {
@@ -105,7 +106,7 @@ export function limitConnections(server: Server, max: number): void {
   const limits = createConnectionLimits<Open>(() => ({ total: max, perAddress: max }));
   const open = new Map<Socket, Open>();
   let activity = 0;
-  server.on("connection", (socket: Socket) => {
+  function opened(socket: Socket): void {
     const connection: Open = {
       socket,
       address: "",
@@ -122,12 +123,23 @@ export function limitConnections(server: Server, max: number): void {
     }
     open.set(socket, connection);
     socket.once("close", () => {
-      if (open.delete(socket)) limits.leave(connection);
+      if (open.delete(connection.socket)) limits.leave(connection);
     });
     if (entry.outcome !== "admitted_instead") return;
     open.delete(entry.of.socket);
     entry.of.socket.destroy();
-  });
+  }
+  function secured(accepted: Socket, socket: Socket): void {
+    const connection = open.get(accepted);
+    if (!connection) {
+      socket.destroy();
+      return;
+    }
+    open.delete(accepted);
+    connection.socket = socket;
+    open.set(socket, connection);
+  }
+  followConnections(server, { opened, secured });
   server.on("request", ({ socket }: IncomingMessage, res: ServerResponse) => {
     const connection = open.get(socket);
     if (!connection) return;

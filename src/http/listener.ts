@@ -1,4 +1,4 @@
-import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
+import type { IncomingMessage, Server, ServerResponse } from "node:http";
 import type { Duplex } from "node:stream";
 import { type Answer, commonHeaders, refusal } from "../core/envelope.ts";
 import { type Refusal, refuse } from "../core/errors.ts";
@@ -11,6 +11,7 @@ import {
   createClientConnections,
 } from "./client-connections.ts";
 import { type Exchange, headersOf, newRequestId } from "./exchange.ts";
+import { createHttpServer, followConnections, renewTls, type TlsMaterial } from "./tls.ts";
 
 interface Timeouts {
   headersTimeoutMs: number;
@@ -34,6 +35,8 @@ export interface ListenerOptions
   ): Exchange | undefined;
   /** The answer of a request whose head is served already, and whose body the parser refused; must not throw. */
   refuseBroken(exchange: Exchange, refused: Refusal): Promise<Answer>;
+  /** Undefined for plain HTTP. */
+  tls?: TlsMaterial | undefined;
   /** A request that Node's parser refused, answered on the bare socket. */
   parseRefused(refused: Refusal, requestId: string): void;
 }
@@ -56,6 +59,8 @@ export interface Listener extends Server {
   counts: ClientConnections["counts"];
   /** Connections that are open already heed them, too. */
   setTimeouts(timeouts: Timeouts): void;
+  /** Connections from now on get this certificate. The listener must have begun with one. */
+  renewTls(tls: TlsMaterial): void;
 }
 
 /**
@@ -63,17 +68,20 @@ export interface Listener extends Server {
  * Body deadlines are the readers' own, since an upload may take long and a JSON body may not.
  */
 export function createListener(options: ListenerOptions): Listener {
-  const server = createServer({
-    headersTimeout: options.headersTimeoutMs,
-    requestTimeout: 0,
-    keepAliveTimeout: options.keepAliveTimeoutMs,
-    connectionsCheckingInterval: 1000,
-    maxHeaderSize: HEADERS_BYTES_MAX,
-    requireHostHeader: false,
-    insecureHTTPParser: false,
-    noDelay: true,
-    shouldUpgradeCallback: () => false,
-  });
+  const server = createHttpServer(
+    {
+      headersTimeout: options.headersTimeoutMs,
+      requestTimeout: 0,
+      keepAliveTimeout: options.keepAliveTimeoutMs,
+      connectionsCheckingInterval: 1000,
+      maxHeaderSize: HEADERS_BYTES_MAX,
+      requireHostHeader: false,
+      insecureHTTPParser: false,
+      noDelay: true,
+      shouldUpgradeCallback: () => false,
+    },
+    options.tls,
+  );
   // Lines beyond Node's default of 2,000 would vanish, Authorization among them; maxHeaderSize bounds them.
   server.maxHeadersCount = 0;
   // A client may close its sending side behind its last request; Node's types do not name the property.
@@ -87,7 +95,7 @@ export function createListener(options: ListenerOptions): Listener {
       if (!server.listening) socket.destroySoon();
     },
   });
-  server.on("connection", connections.open);
+  followConnections(server, { opened: connections.open, secured: connections.secured });
   server.on("timeout", connections.timedOut);
   const arrive = (req: IncomingMessage, res: ServerResponse, expectsContinue: boolean): void =>
     connections.arrive({ req, res, expectsContinue });
@@ -108,7 +116,8 @@ export function createListener(options: ListenerOptions): Listener {
   server.on("clientError", (error: NodeJS.ErrnoException, socket: Duplex) => {
     if (broken.has(socket)) return;
     broken.add(socket);
-    if (error.code === "ECONNRESET" || !socket.writable) socket.destroy();
+    // One that is not known has failed its TLS handshake.
+    if (error.code === "ECONNRESET" || !socket.writable || !connections.at(socket)) socket.destroy();
     else endBroken(socket, connections.at(socket)?.answers, parseFault(error), options);
   });
   return Object.assign(server, {
@@ -128,6 +137,7 @@ export function createListener(options: ListenerOptions): Listener {
     closeQuietConnections(): void {
       for (const { socket, answers } of connections.all()) if (answers.size === 0) socket.destroy();
     },
+    renewTls: (tls: TlsMaterial): void => renewTls(server, tls),
     owesMore: connections.owesMore,
     answered: connections.answered,
     bodyRead: connections.bodyRead,

@@ -1,7 +1,8 @@
-import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
+import type { IncomingMessage, Server, ServerResponse } from "node:http";
 import { Registry } from "prom-client";
 import { openApiText } from "../core/openapi/document.ts";
 import { limitConnections } from "../http/connection-limits.ts";
+import { createHttpServer, type TlsMaterial } from "../http/tls.ts";
 import type { Logger } from "../telemetry/log.ts";
 import type { Access } from "./admin-access.ts";
 import type { Console } from "./console/console.ts";
@@ -21,6 +22,8 @@ export function createAdmin(options: {
   access: Pick<Access, "check">;
   console: Pick<Console, "owns" | "serve">;
   logLevel: LogLevel;
+  /** Undefined for plain HTTP. */
+  tls?: TlsMaterial | undefined;
   log: Logger;
 }): Server {
   const plain = (
@@ -76,7 +79,7 @@ export function createAdmin(options: {
     );
   }
 
-  const server = createServer({ requestTimeout: 10_000 }, (req, res) => {
+  const server = createHttpServer({ requestTimeout: 10_000 }, options.tls, (req, res) => {
     // A rejection that nobody takes would end the gateway.
     answer(req, res).catch((error: unknown) => {
       options.log.error({ err: error, path: req.url?.split("?")[0] }, "admin: internal fault");

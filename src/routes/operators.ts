@@ -58,6 +58,7 @@ export function createOperators(options: {
     logLevel,
     console,
     config: live.describe,
+    tls: config.admin.tls,
     log,
   });
   return {

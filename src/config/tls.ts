@@ -1,0 +1,103 @@
+import { createPrivateKey, X509Certificate } from "node:crypto";
+import path from "node:path";
+import { createSecureContext } from "node:tls";
+import { type FileReader, readFailure } from "./document.ts";
+import type { Settings } from "./schema.ts";
+import type { BrokenRule } from "./validate.ts";
+
+/** Certificate, private key and, where clients must show certificates, whose: PEM, each. */
+export interface TlsMaterial {
+  readonly cert: string;
+  readonly key: string;
+  readonly clientCa: string | undefined;
+}
+
+type Listener = "server" | "admin";
+/** What the files hold that `server.tls` and `admin.tls` name. */
+export type TlsFiles = Readonly<Record<Listener, TlsMaterial | undefined>>;
+type FileSetting = "cert" | "key" | "client_ca";
+
+/**
+ * Reads the files of `server.tls` and `admin.tls`.
+ * @param folder where relative paths begin
+ * @returns what is wrong with them; then they are not to be used
+ */
+export function readTlsFiles(
+  settings: Settings,
+  folder: string,
+  read: FileReader,
+): { files: TlsFiles; problems: BrokenRule[] } {
+  const server = readListener("server", settings, folder, read);
+  const admin = readListener("admin", settings, folder, read);
+  return {
+    files: { server: server.material, admin: admin.material },
+    problems: [...server.problems, ...admin.problems],
+  };
+}
+
+function readListener(listener: Listener, settings: Settings, folder: string, read: FileReader) {
+  const names = settings[listener].tls;
+  const problems: BrokenRule[] = [];
+  if (!names) return { material: undefined, problems };
+  const blame = (setting: FileSetting, message: string): undefined => {
+    problems.push({ keys: [listener, "tls", setting], message: `${names[setting]} ${message}` });
+  };
+  const pem = (setting: FileSetting): string | undefined => {
+    try {
+      return read(path.resolve(folder, names[setting]!)).toString("latin1");
+    } catch (error) {
+      return blame(
+        setting,
+        `cannot be read: ${readFailure(error)}; a relative path begins at the config file's folder`,
+      );
+    }
+  };
+  const [cert, key] = [pem("cert"), pem("key")];
+  const clientCa = names.client_ca === undefined ? undefined : pem("client_ca");
+  const certificate = cert === undefined ? undefined : certificateIn(cert);
+  if (cert !== undefined && !certificate) blame("cert", "holds no certificate in PEM");
+  if (clientCa !== undefined && !certificateIn(clientCa)) blame("client_ca", "holds no certificate in PEM");
+  if (key !== undefined) {
+    const problem = keyProblem(key, certificate, names.cert);
+    if (problem !== undefined) blame("key", problem);
+  }
+  if (cert === undefined || key === undefined || problems.length > 0)
+    return { material: undefined, problems };
+  const material = { cert, key, clientCa };
+  try {
+    createSecureContext({ cert, key, ...(clientCa === undefined ? {} : { ca: clientCa }) });
+  } catch (error) {
+    blame("cert", `cannot be used for TLS: ${(error as Error).message}`);
+  }
+  return { material, problems };
+}
+
+function certificateIn(pem: string): X509Certificate | undefined {
+  try {
+    return new X509Certificate(pem);
+  } catch {
+    return undefined;
+  }
+}
+
+function keyProblem(pem: string, certificate: X509Certificate | undefined, cert: string): string | undefined {
+  try {
+    const key = createPrivateKey(pem);
+    if (!certificate || certificate.checkPrivateKey(key)) return undefined;
+    return `is not the key of the first certificate in ${cert}`;
+  } catch {
+    // The words of OpenSSL name nothing that an operator could mend.
+    if (pem.includes("ENCRYPTED")) return "is encrypted; a key without a passphrase is needed";
+    return "holds no private key in PEM";
+  }
+}
+
+/** Which certificate it is, in words that may be shown. */
+export function describeCertificate({ cert }: TlsMaterial): string {
+  const { subjectAltName, subject, validTo, fingerprint256 } = new X509Certificate(cert);
+  return `${subjectAltName ?? subject}, valid until ${validTo}, SHA-256 ${fingerprint256}`;
+}
+
+/** True when both would serve the same. */
+export const sameMaterial = (a: TlsMaterial | undefined, b: TlsMaterial | undefined): boolean =>
+  a?.cert === b?.cert && a?.key === b?.key && a?.clientCa === b?.clientCa;

@@ -1,0 +1,78 @@
+import { createServer, type RequestListener, type Server, type ServerOptions } from "node:http";
+import { createServer as createSecureServer, type Server as SecureServer } from "node:https";
+import type { Socket } from "node:net";
+import type { TLSSocket } from "node:tls";
+
+/** Certificate, private key and, where clients must show certificates, whose: PEM, each. */
+export interface TlsMaterial {
+  readonly cert: string;
+  readonly key: string;
+  readonly clientCa: string | undefined;
+}
+
+/** How long a TLS handshake may take. */
+const HANDSHAKE_TIMEOUT_MS = 10_000;
+
+/** A node:http server, over TLS where there is a certificate: TLS 1.2 and up, HTTP/1.1 as the only protocol. */
+export function createHttpServer(
+  options: ServerOptions,
+  tls: TlsMaterial | undefined,
+  listener?: RequestListener,
+): Server {
+  if (!tls) return createServer(options, listener);
+  const secure = {
+    ...options,
+    ...contextOf(tls),
+    ALPNProtocols: ["http/1.1"],
+    handshakeTimeout: HANDSHAKE_TIMEOUT_MS,
+    // As a node:http server has it: a client may close its sending side and wait for the answer.
+    allowHalfOpen: true,
+    requestCert: tls.clientCa !== undefined,
+    rejectUnauthorized: tls.clientCa !== undefined,
+  };
+  return createSecureServer(secure, listener);
+}
+
+/** Connections from now on get another certificate; those that are open go on with theirs. */
+export function renewTls(server: Server, tls: TlsMaterial): void {
+  (server as SecureServer).setSecureContext(contextOf(tls));
+}
+
+const contextOf = ({ cert, key, clientCa }: TlsMaterial) => ({
+  cert,
+  key,
+  minVersion: "TLSv1.2" as const,
+  ...(clientCa === undefined ? {} : { ca: clientCa }),
+});
+
+const isSecure = (server: Server): server is SecureServer => "setSecureContext" in server;
+
+/**
+ * Follows a server's connections from the moment that they are accepted, so that handshakes count as well.
+ * @param on.opened called with each accepted connection
+ * @param on.secured called when its handshake is done, with the socket that requests will name
+ */
+export function followConnections(
+  server: Server,
+  on: { opened(socket: Socket): void; secured(accepted: Socket, socket: TLSSocket): void },
+): void {
+  server.on("connection", on.opened);
+  if (!isSecure(server)) return;
+  /** Node does not say which accepted connection a TLS socket stands for; its peer does. */
+  const handshakes = new Map<string, Socket>();
+  const peerOf = ({ remoteAddress, remotePort }: Socket): string => `${remoteAddress} ${remotePort}`;
+  server.on("connection", (accepted: Socket) => {
+    const peer = peerOf(accepted);
+    handshakes.set(peer, accepted);
+    accepted.once("close", () => {
+      if (handshakes.get(peer) === accepted) handshakes.delete(peer);
+    });
+  });
+  server.on("secureConnection", (socket: TLSSocket) => {
+    const peer = peerOf(socket);
+    const accepted = handshakes.get(peer);
+    handshakes.delete(peer);
+    if (accepted) on.secured(accepted, socket);
+    else socket.destroy();
+  });
+}
