@@ -42,6 +42,12 @@ export interface UpstreamHooks {
   poll?(gateway: string, task: UpstreamTask): "drop" | undefined;
 }
 
+interface Listener {
+  url: string;
+  /** Whose connections it takes now. */
+  gateway: string;
+}
+
 export const wishText = (wish: Partial<Wish>): string =>
   `kind=${wish.kind ?? "ok"} life=${wish.lifeMs ?? 50} fails=${wish.fails ? 1 : 0} ` +
   `delay=${wish.delayMs ?? 0} bad=${wish.badFromMs ?? 0}-${wish.badToMs ?? 0} tag=${wish.tag ?? ""}`;
@@ -72,6 +78,8 @@ export function startUpstream() {
   const events: UpstreamEvent[] = [];
   const tasks = new Map<string, UpstreamTask>();
   const servers: Server[] = [];
+  /** By slot and site. */
+  const listeners = new Map<string, Listener>();
   const sockets = new Set<Socket>();
   let hooks: UpstreamHooks = {};
   /** A task that a gateway has asked for, so that it is bound for certain. */
@@ -159,30 +167,45 @@ export function startUpstream() {
     else tell(status);
   }
 
+  async function openListener(site: number): Promise<Listener> {
+    const listener: Listener = { url: "", gateway: "" };
+    const askers = new WeakMap<Socket, string>();
+    const server = createServer({ keepAliveTimeout: 10_000 }, (request, response) => {
+      response.on("error", () => undefined);
+      const gateway = askers.get(request.socket)!;
+      const path = request.url ?? "";
+      if (request.method === "GET") poll(gateway, site, response, path.slice(path.lastIndexOf("/") + 1));
+      // A gateway that was killed goes in the middle of a request.
+      else generation(gateway, site, request, response).catch(() => response.destroy());
+    });
+    server.on("connection", (socket) => {
+      const { gateway } = listener;
+      askers.set(socket, gateway);
+      sockets.add(socket);
+      socket.once("close", () => sockets.delete(socket));
+      socket.on("error", () => undefined);
+      hooks.connection?.(gateway, socket);
+    });
+    servers.push(server);
+    server.listen(0, "127.0.0.1");
+    await once(server, "listening");
+    listener.url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+    return listener;
+  }
+
   return {
     events,
     /**
-     * A listener of its own for one gateway, by which the log knows who asked. @returns its URL
+     * A listener for the gateways of one slot, by which the log knows who asked: the one that was named last when the
+     * connection was made. A fleet's tasks thus have few addresses. @returns its URL
      * @param site another address: it knows only the tasks that were made there
      */
-    async listen(gateway: string, site = 0): Promise<string> {
-      const server = createServer({ keepAliveTimeout: 10_000 }, (request, response) => {
-        response.on("error", () => undefined);
-        const path = request.url ?? "";
-        if (request.method === "GET") poll(gateway, site, response, path.slice(path.lastIndexOf("/") + 1));
-        // A gateway that was killed goes in the middle of a request.
-        else generation(gateway, site, request, response).catch(() => response.destroy());
-      });
-      server.on("connection", (socket) => {
-        sockets.add(socket);
-        socket.once("close", () => sockets.delete(socket));
-        socket.on("error", () => undefined);
-        hooks.connection?.(gateway, socket);
-      });
-      servers.push(server);
-      server.listen(0, "127.0.0.1");
-      await once(server, "listening");
-      return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+    async listen(slot: number, gateway: string, site = 0): Promise<string> {
+      const name = `${slot} ${site}`;
+      const listener = listeners.get(name) ?? (await openListener(site));
+      listeners.set(name, listener);
+      listener.gateway = gateway;
+      return listener.url;
     },
     steer(next: UpstreamHooks): void {
       hooks = next;

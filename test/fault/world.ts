@@ -199,7 +199,7 @@ export async function createWorld(
         commandTimeoutMs,
         sweeps: !sweeperApart || slot === slots,
         journal: join(folder, "journal"),
-        upstreamUrl: await upstream.listen(name),
+        upstreamUrl: await upstream.listen(slot, name),
         maxAgeMs: worldOptions.maxAgeMs ?? MAX_AGE_MS,
         connections,
         ...own,

@@ -174,7 +174,7 @@ const changeAddress: Play = async (world, customers, { maxAgeMs, tasksEach }) =>
     ),
   );
   for (const [slot, gateway] of world.gateways.entries()) {
-    world.reconfigure(slot, { upstreamUrl: await world.upstream.listen(gateway!.name, 1) });
+    world.reconfigure(slot, { upstreamUrl: await world.upstream.listen(slot, gateway!.name, 1) });
   }
   const untilMs = Date.now() + RELOAD_MAX_MS;
   for (const slot of world.gateways.keys()) {
