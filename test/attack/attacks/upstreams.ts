@@ -64,6 +64,9 @@ function beginnings(secret: string): string {
     .replace(/\\[^\\]{0,5}$/, "");
 }
 
+/** Made once: the upstream's own work must keep nobody waiting. */
+const BEGINNINGS = beginnings(LONG_SECRET);
+
 /** An upstream repeats our credential, but never quite all of it. */
 export const credentialEcho: Attack = {
   name: "credential-echo",
@@ -71,7 +74,7 @@ export const credentialEcho: Attack = {
     "the upstream answers polls of 16 tasks with 1 MiB of beginnings of a credential of 600 characters, each before a backslash, for 10 s",
   durationMs: 10_000,
   env: { UPSTREAM_API_KEY: LONG_SECRET },
-  twist: onMarkedPolls(({ answer, secret }) => answer.replace(/\}$/, `,"echo":"${beginnings(secret)}"}`)),
+  twist: onMarkedPolls(({ answer }) => answer.replace(/\}$/, () => `,"echo":"${BEGINNINGS}"}`)),
   async send(target) {
     const tally = new Tally();
     await pollTasks(tally, target);
