@@ -29,6 +29,7 @@ import { createLogger, type Logger, standardOutput } from "./telemetry/log.ts";
 import { createMetrics } from "./telemetry/metrics.ts";
 import { passingOn, type Tracing } from "./telemetry/trace.ts";
 import { observeGate } from "./upstream/gate.ts";
+import { createTaskUpstreams } from "./upstream/task-upstreams.ts";
 import { createUploadTunnel } from "./upstream/upload.ts";
 import { createUpstream } from "./upstream/upstream.ts";
 import { createRefusalCounts } from "./workers/refusal-counts.ts";
@@ -81,10 +82,16 @@ export async function startGateway(loaded: Loaded, log: Logger, role: Role = ALO
   const store = createStore(connection);
   const observer = { generate: observeGate(metrics, "generate"), poll: observeGate(metrics, "poll") };
   // Connections of one that was replaced close by themselves, soon after its last request.
+  const taskUpstreams = createTaskUpstreams({ observer, log });
   const upstream = derived(
     (config) => config.upstream,
-    ({ upstream }) => createUpstream({ ...upstream, idempotent: upstream.idempotencyKey, observer }),
+    ({ upstream }) => {
+      taskUpstreams.using(upstream.url);
+      return createUpstream({ ...upstream, idempotent: upstream.idempotencyKey, observer });
+    },
   );
+  const upstreamOf: Gateway["upstreamOf"] = (tag, config) =>
+    taskUpstreams.of(tag, upstream(config), config.upstream);
   const uploads = derived(
     ({ upstream, server }) => [upstream, server.uploadIdleTimeoutMs, server.uploadMinBytesPerSecond],
     ({ upstream, server }) =>
@@ -119,6 +126,7 @@ export async function startGateway(loaded: Loaded, log: Logger, role: Role = ALO
     config: live.config,
     store,
     upstream,
+    upstreamOf,
     uploads,
     uploadCounts: createUploadCounts((total) => metrics.uploads.set(total)),
     authenticator: createAuthenticator({
@@ -193,7 +201,7 @@ export async function startGateway(loaded: Loaded, log: Logger, role: Role = ALO
         connection,
         store,
         redisUrl: config.store.redisUrl,
-        upstream: { poll: (taskId, requestId) => upstream(live.config()).poll(taskId, requestId) },
+        upstreamOf: (tag) => upstreamOf(tag, live.config()),
         settings: live.config,
         metrics,
         log,
@@ -250,7 +258,7 @@ export async function startGateway(loaded: Loaded, log: Logger, role: Role = ALO
     clearInterval(telling);
     // Before the store and its journal: an answer that came after them would never be charged. What it cuts is settled.
     uploads(live.config()).close();
-    await inTime(upstream(live.config()).close(), deadline + 1000);
+    await inTime(Promise.all([upstream(live.config()).close(), taskUpstreams.close()]), deadline + 1000);
     if (!clean) await inTime(closed, deadline + 1500);
     // A store that hangs never answers its last command.
     await inTime(connection.close(), deadline + 2000);

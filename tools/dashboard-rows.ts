@@ -395,6 +395,10 @@ export const ROWS: readonly { title: string; panels: readonly Panel[] }[] = [
           ],
           [rate(`tollgate_upstream_refused_gateway_total{${HERE}}`), "refuses the gateway, per second"],
           [rate(`tollgate_upstream_misrouted_polls_total{${HERE}}`), "404 that is not the API, per second"],
+          [
+            rate(`tollgate_upstream_unroutable_polls_total{${HERE}}`),
+            "not sent: upstream unknown, per second",
+          ],
         ],
         { unit: "short" },
       ),

@@ -19,6 +19,8 @@ export const WATCH: Readonly<Record<string, string>> = {
     "any: `TollgateProxyNotTrusted`; all customers share one limit on unknown keys",
   tollgate_upstream_refused_gateway_total: "any: `TollgateUpstreamRefusesGateway`; customers get 502",
   tollgate_upstream_misrouted_polls_total: "any: `TollgateUpstreamMisrouted`; tasks are not followed",
+  tollgate_upstream_unroutable_polls_total:
+    "any for longer than a rollout: `TollgateUpstreamUnroutable`; a former generator's tasks are not followed",
   tollgate_admissions_total: "refusals by tier: a customer outgrows the tier, or a client runs wild",
   tollgate_shadow_refusals_total: "who would be refused if the limit in shadow mode were enforced",
   tollgate_admissions_near_limit_total: "share of the admitted: who will be refused next",

@@ -114,8 +114,12 @@ function readSettings(
   ];
 
   const apiKey = variable(env, "UPSTREAM_API_KEY");
-  const keyProblem = apiKeyRule(apiKey);
-  if (keyProblem) problems.push({ file: ENVIRONMENT, path: "UPSTREAM_API_KEY", message: keyProblem });
+  const previousApiKey = variable(env, "UPSTREAM_PREVIOUS_API_KEY");
+  const keys = { UPSTREAM_API_KEY: apiKey, UPSTREAM_PREVIOUS_API_KEY: previousApiKey };
+  for (const [name, key] of Object.entries(keys)) {
+    const keyProblem = apiKeyRule(key);
+    if (keyProblem) problems.push({ file: ENVIRONMENT, path: name, message: keyProblem });
+  }
   const adminToken = variable(env, "ADMIN_TOKEN");
   const tokenProblem = adminTokenRule(adminToken);
   if (tokenProblem) problems.push({ file: ENVIRONMENT, path: "ADMIN_TOKEN", message: tokenProblem });
@@ -131,6 +135,7 @@ function readSettings(
   }
   const extras = {
     apiKey,
+    previousApiKey,
     adminToken,
     prices,
     pricesFile,

@@ -61,10 +61,11 @@ export function withoutRestarts(current: Settings, next: Settings): Settings {
   return mixed;
 }
 
-/** A copy that may be shown: without the password of REDIS_URL and the path of UPSTREAM_URL. */
+/** A copy that may be shown: without the password of REDIS_URL and the paths of upstreams. */
 export function redactSettings(settings: Settings): Settings {
   const { store, upstream } = withoutRedisPassword(settings);
-  return { ...settings, store, upstream: { ...upstream, url: originOnly(upstream.url) } };
+  const addresses = Object.entries(upstream).map(([name, value]) => [name, shown(`upstream.${name}`, value)]);
+  return { ...settings, store, upstream: Object.fromEntries(addresses) };
 }
 
 /** What is compared: another path of the upstream is a change, another password of Redis is none. */
@@ -72,8 +73,14 @@ function withoutRedisPassword(settings: Settings): Settings {
   return { ...settings, store: { ...settings.store, redis_url: withoutPassword(settings.store.redis_url) } };
 }
 
-const shown = (setting: string, value: unknown): unknown =>
-  setting === "upstream.url" && typeof value === "string" ? originOnly(value) : value;
+/** Settings that are addresses of upstreams. */
+const UPSTREAM_ADDRESSES = new Set(["upstream.url", "upstream.previous_url", "upstream.replaces"]);
+
+function shown(setting: string, value: unknown): unknown {
+  if (!UPSTREAM_ADDRESSES.has(setting)) return value;
+  const address = (one: unknown): unknown => (typeof one === "string" && one !== "" ? originOnly(one) : one);
+  return Array.isArray(value) ? value.map(address) : address(value);
+}
 
 /** 16 hex digits that are the same wherever the same settings and prices are in force; passwords do not count. */
 export function hashOf(written: Written): string {

@@ -5,7 +5,7 @@ import { isPlainObject } from "./validate.ts";
 /** The environment as given; nothing here reads `process.env`. */
 export type Environment = Readonly<Record<string, string | undefined>>;
 
-/** Variable name to the setting it replaces. `UPSTREAM_API_KEY` and `ADMIN_TOKEN` are not in the file at all. */
+/** Variable name to the setting it replaces. The upstreams' keys and `ADMIN_TOKEN` are not in the file at all. */
 const OVERRIDES: Readonly<Record<string, readonly [section: string, key: string]>> = {
   HOST: ["server", "host"],
   PORT: ["server", "port"],
@@ -13,6 +13,7 @@ const OVERRIDES: Readonly<Record<string, readonly [section: string, key: string]
   ADMIN_PORT: ["admin", "port"],
   REDIS_URL: ["store", "redis_url"],
   UPSTREAM_URL: ["upstream", "url"],
+  UPSTREAM_PREVIOUS_URL: ["upstream", "previous_url"],
   FALLBACK_STRATEGY: ["store", "fallback_strategy"],
   LOG_LEVEL: ["log", "level"],
 };
@@ -48,7 +49,7 @@ function typed(value: string, sectionName: string, key: string): string | number
   return type === "integer" && /^\d{1,15}$/.test(value) ? Number(value) : value;
 }
 
-/** What is wrong with the upstream's key, without repeating it: it goes into a header as it is. */
+/** What is wrong with an upstream's key, without repeating it: it goes into a header as it is. */
 export function apiKeyRule(key: string | undefined): string | undefined {
   if (key === undefined || /^[\x21-\x7e]{1,4096}$/.test(key)) return undefined;
   return "must be 1 to 4096 visible ASCII characters, without spaces or line breaks";

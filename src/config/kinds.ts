@@ -108,6 +108,11 @@ export function upstreamUrlRule(value: string): string | undefined {
   return undefined;
 }
 
+/** What is wrong with the address of the upstream before; empty for none. */
+export function previousUrlRule(value: string): string | undefined {
+  return value === "" ? undefined : upstreamUrlRule(value);
+}
+
 /** What is wrong with the address that spans are sent to; empty for none. */
 export function traceEndpointRule(value: string): string | undefined {
   if (value === "") return undefined;

@@ -8,6 +8,7 @@ import {
   integer,
   optionalFileRule,
   originRule,
+  previousUrlRule,
   redisUrlRule,
   ruled,
   section,
@@ -179,6 +180,16 @@ const upstream = section("The video generation service behind the gateway.", {
     optionalFileRule,
     "PEM file with the authorities that an https:// upstream is checked with, instead of those that Node trusts.",
   ),
+  previous_url: text(
+    "",
+    previousUrlRule,
+    "The address before this one, if it is another upstream's: tasks made there are asked for there.",
+  ),
+  replaces: Type.Array(ruled(Type.String(), upstreamUrlRule), {
+    default: [],
+    maxItems: 32,
+    description: "Former addresses of this same upstream: tasks made there are asked for at url.",
+  }),
   connect_timeout: duration("5s", "10ms", "1m", "How long connecting may take."),
   headers_timeout: duration("30s", "10ms", "10m", "How long the answer's headers may take."),
   total_timeout: duration("60s", "10ms", "1h", "How long the whole answer may take."),
@@ -270,7 +281,7 @@ const tasks = section("How tasks are followed to their end.", {
     50,
     1,
     10_000,
-    "Most questions a second that one gateway asks the upstream about tasks that no client polls.",
+    "Most questions a second that one gateway asks an upstream about tasks that no client polls.",
   ),
   retention: duration(
     "7d",

@@ -78,6 +78,12 @@ export interface Config {
     readonly apiKey: string | undefined;
     /** Certificates, PEM, that the upstream is checked with; undefined for Node's own. */
     readonly tlsCa: string | undefined;
+    /** The upstream before this one, for the tasks that it made. */
+    readonly previousUrl: string | undefined;
+    /** A secret, from the environment only. */
+    readonly previousApiKey: string | undefined;
+    /** Former addresses of this upstream. */
+    readonly replaces: readonly string[];
     readonly connectTimeoutMs: number;
     readonly headersTimeoutMs: number;
     readonly totalTimeoutMs: number;
@@ -127,6 +133,7 @@ export interface Config {
 /** What a snapshot holds beside the file's settings. */
 export interface Extras {
   readonly apiKey: string | undefined;
+  readonly previousApiKey: string | undefined;
   readonly adminToken: string | undefined;
   readonly prices: PriceTable;
   readonly pricesFile: string;
@@ -182,6 +189,9 @@ export function toConfig(settings: Settings, extra: Extras): Config {
       url: withoutSlash(upstream.url),
       apiKey: extra.apiKey,
       tlsCa: extra.authorities.upstream,
+      previousUrl: upstream.previous_url === "" ? undefined : withoutSlash(upstream.previous_url),
+      previousApiKey: extra.previousApiKey,
+      replaces: upstream.replaces.map(withoutSlash),
       connectTimeoutMs: ms(upstream.connect_timeout),
       headersTimeoutMs: ms(upstream.headers_timeout),
       totalTimeoutMs: ms(upstream.total_timeout),
@@ -221,19 +231,20 @@ const upstreamConnections = (upstream: Settings["upstream"]): number =>
 
 /** A copy for logs and `config check`: no secret in it, and no certificates, which are long. */
 export function redact(config: Config): Config {
+  const { admin, store, upstream } = config;
+  const { url, previousUrl, replaces, apiKey, previousApiKey } = upstream;
   return {
     ...config,
     server: { ...config.server, tls: withoutKey(config.server.tls) },
-    admin: {
-      ...config.admin,
-      token: config.admin.token === undefined ? undefined : "***",
-      tls: withoutKey(config.admin.tls),
-    },
-    store: { ...config.store, redisUrl: withoutPassword(config.store.redisUrl), tlsCa: undefined },
+    admin: { ...admin, token: hidden(admin.token), tls: withoutKey(admin.tls) },
+    store: { ...store, redisUrl: withoutPassword(store.redisUrl), tlsCa: undefined },
     upstream: {
-      ...config.upstream,
-      url: originOnly(config.upstream.url),
-      apiKey: config.upstream.apiKey === undefined ? undefined : "***",
+      ...upstream,
+      url: originOnly(url),
+      apiKey: hidden(apiKey),
+      previousUrl: previousUrl === undefined ? undefined : originOnly(previousUrl),
+      previousApiKey: hidden(previousApiKey),
+      replaces: replaces.map(originOnly),
       tlsCa: undefined,
     },
   };
@@ -241,6 +252,8 @@ export function redact(config: Config): Config {
 
 const withoutKey = (tls: TlsMaterial | undefined): TlsMaterial | undefined =>
   tls && { ...tls, cert: describeCertificate(tls), key: "***" };
+
+const hidden = (secret: string | undefined): string | undefined => (secret === undefined ? undefined : "***");
 
 /** An address that may be shown. */
 export function withoutPassword(address: string): string {

@@ -14,6 +14,7 @@ import { isFinal } from "../store/outbox.ts";
 import type { Logger } from "../telemetry/log.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
 import type { Carried, OpenSpan, Tracing } from "../telemetry/trace.ts";
+import type { TaskUpstream } from "../upstream/task-upstreams.ts";
 import type { UploadTunnel } from "../upstream/upload.ts";
 import type { Upstream } from "../upstream/upstream.ts";
 import type { RefusedKeys } from "./refused.ts";
@@ -27,6 +28,8 @@ export interface Gateway {
   store: Store;
   /** Made for the snapshot: its address, its credential, its timeouts. */
   upstream(config: Config): Upstream;
+  /** The one that made a task, by the tag that is stored with it; undefined for a task of an earlier release. */
+  upstreamOf(tag: string | undefined, config: Config): TaskUpstream;
   uploads(config: Config): UploadTunnel;
   /** Uploads under way in this process. */
   uploadCounts: UploadCounts;
@@ -72,8 +75,8 @@ export function sawKeyGood({ gateway, config, key }: Call): void {
 }
 
 /** Remembered only where it matters, too. */
-export function sawTask({ gateway, config, key }: Call, taskId: string): void {
-  if (config.store.fallbackStrategy === "allow") gateway.seenTasks.add(taskId, key.accountId);
+export function sawTask({ gateway, config, key }: Call, taskId: string, upstream: string | undefined): void {
+  if (config.store.fallbackStrategy === "allow") gateway.seenTasks.add(taskId, key.accountId, upstream);
 }
 
 /** True for a task that this process has seen as another account's; for when the store cannot be asked whose it is. */
@@ -84,23 +87,29 @@ export function isOthersTask({ gateway, key }: Call, taskId: string): boolean {
 const SEEN_TASKS_MAX = 100_000;
 
 export interface SeenTasks {
-  add(taskId: string, accountId: string): void;
+  /** @param upstream tag of the one that made it; what is known of it stays where this is undefined */
+  add(taskId: string, accountId: string, upstream: string | undefined): void;
   has(taskId: string, accountId: string): boolean;
   owner(taskId: string): string | undefined;
+  upstream(taskId: string): string | undefined;
   forget(taskId: string, accountId: string): void;
 }
 
 export function createSeenTasks(): SeenTasks {
-  const accounts = new Map<string, string>();
+  const tasks = new Map<string, { accountId: string; upstream: string | undefined }>();
+  const owner = (taskId: string): string | undefined => tasks.get(taskId)?.accountId;
   return {
-    add(taskId, accountId) {
-      if (!accounts.has(taskId)) dropOldest(accounts, SEEN_TASKS_MAX);
-      accounts.set(taskId, accountId);
+    add(taskId, accountId, upstream) {
+      const known = tasks.get(taskId);
+      if (known?.accountId === accountId && (upstream === undefined || known.upstream === upstream)) return;
+      if (!known) dropOldest(tasks, SEEN_TASKS_MAX);
+      tasks.set(taskId, { accountId, upstream });
     },
-    has: (taskId, accountId) => accounts.get(taskId) === accountId,
-    owner: (taskId) => accounts.get(taskId),
+    has: (taskId, accountId) => owner(taskId) === accountId,
+    owner,
+    upstream: (taskId) => tasks.get(taskId)?.upstream,
     forget(taskId, accountId) {
-      if (accounts.get(taskId) === accountId) accounts.delete(taskId);
+      if (owner(taskId) === accountId) tasks.delete(taskId);
     },
   };
 }

@@ -212,7 +212,7 @@ async function bind(call: Call, generation: Generation, taskId: string, data: st
   exchange.taskId = taskId;
   const { pollIntervalMs, maxAgeMs } = config.tasks;
   const pollMs = askAgainMs(pollIntervalMs, 0, maxAgeMs);
-  const task = { taskId, data, pollMs, maxAgeMs, upstream: config.upstream.url };
+  const task = { taskId, data, pollMs, maxAgeMs, upstream: gateway.upstream(config).tag };
   const bound = gateway.store.bind(generation, task, config.tiers);
   const binding = await storeStep(call, "BIND", bound);
   if (binding === "conflict") {
@@ -220,7 +220,7 @@ async function bind(call: Call, generation: Generation, taskId: string, data: st
     return taken(call, generation, taskId);
   }
   if (binding === undefined && isOthersTask(call, taskId)) return taken(call, generation, taskId);
-  sawTask(call, taskId);
+  sawTask(call, taskId, task.upstream);
   return success(data, undefined, CHARGES[binding ?? "waiting"]);
 }
 
@@ -285,8 +285,9 @@ async function unmetered(call: Call, generation: Generation, text: string): Prom
     case "accepted":
       exchange.taskId = outcome.taskId;
       if (isOthersTask(call, outcome.taskId)) return taken(call, generation, outcome.taskId);
-      gateway.seenTasks.add(outcome.taskId, key.accountId);
-      gateway.unmeteredTasks.add(outcome.taskId, key.accountId);
+      for (const seen of [gateway.seenTasks, gateway.unmeteredTasks]) {
+        seen.add(outcome.taskId, key.accountId, gateway.upstream(config).tag);
+      }
       return success(outcome.data, [], "unmetered");
     case "unclear":
     case "timed_out":

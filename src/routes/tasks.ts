@@ -4,7 +4,8 @@ import { askAgainMs, isFinal, TASK_ID } from "../core/tasks.ts";
 import { reportEnd, reportPollFault } from "../settlement/reports.ts";
 import { isAnswered, judge } from "../settlement/task-end.ts";
 import type { KnownTask, Observed } from "../store/operations.ts";
-import type { PollOutcome, Upstream } from "../upstream/upstream.ts";
+import type { TaskUpstream } from "../upstream/task-upstreams.ts";
+import type { PollOutcome } from "../upstream/upstream.ts";
 import { createFailedPolls, type FailedPolls } from "./failed-polls.ts";
 import {
   type Call,
@@ -44,8 +45,8 @@ export type PollTask = (call: Call, taskId: string) => Promise<Answer>;
  */
 export function createTaskPolls(): PollTask {
   const flights = new Map<string, Flight>();
-  const failures = new WeakMap<Upstream, FailedPolls>();
-  const failuresOf = (upstream: Upstream): FailedPolls => {
+  const failures = new WeakMap<TaskUpstream, FailedPolls>();
+  const failuresOf = (upstream: TaskUpstream): FailedPolls => {
     const failed = failures.get(upstream) ?? createFailedPolls();
     failures.set(upstream, failed);
     return failed;
@@ -54,7 +55,14 @@ export function createTaskPolls(): PollTask {
   return async (call, taskId) => {
     const { gateway, config, exchange, key } = call;
     if (!TASK_ID.test(taskId)) return answer(call, await refuseCounted(call, refuse("task_not_found")));
-    const upstream = gateway.upstream(config);
+    const passedOn = (): Promise<Answer> => {
+      const { seenTasks, unmeteredTasks } = gateway;
+      const upstream = gateway.upstreamOf(
+        unmeteredTasks.upstream(taskId) ?? seenTasks.upstream(taskId),
+        config,
+      );
+      return unmetered(call, taskId, upstream, failuresOf(upstream));
+    };
     let task: KnownTask;
     try {
       const asked = gateway.store.inspectTask(key, taskId, config.tasks.cacheMs, config.tiers);
@@ -63,23 +71,24 @@ export function createTaskPolls(): PollTask {
       if (inspection.outcome === "unknown_key") return answer(call, disown(call));
       sawKeyGood(call);
       if (inspection.outcome !== "task") {
-        if (await isUnmetered(call, taskId)) return unmetered(call, taskId, upstream, failuresOf(upstream));
+        if (await isUnmetered(call, taskId)) return passedOn();
         return answer(call, refuse("task_not_found"));
       }
       ({ task } = inspection);
     } catch (error) {
       if (gateway.seenTasks.has(taskId, key.accountId) && (await passUnmetered(call, error)))
-        return unmetered(call, taskId, upstream, failuresOf(upstream));
+        return passedOn();
       throw error;
     }
     // Not before: until it is known to be a task it is what a customer wrote into a path, be it his key.
     exchange.taskId = taskId;
-    sawTask(call, taskId);
+    sawTask(call, taskId, task.upstream);
     if (task.fresh) return success(task.data, undefined, "cached");
 
     const name = nameOf(call, taskId);
     let flight = flights.get(name);
     if (!flight) {
+      const upstream = gateway.upstreamOf(task.upstream, config);
       const failed = failuresOf(upstream);
       const refused = failed.recall(key.accountId, taskId);
       if (refused) return isFinal(task.status) ? cached(task) : answer(call, refused);
@@ -107,7 +116,7 @@ const nameOf = ({ key }: Call, taskId: string): string => `${key.accountId} ${ta
 async function pollUpstream(
   call: Call,
   taskId: string,
-  upstream: Upstream,
+  upstream: TaskUpstream,
   failed: FailedPolls,
 ): Promise<Polled> {
   const { gateway, exchange, key } = call;
@@ -172,6 +181,7 @@ function pollRefusal(outcome: NotTheTask): Refusal {
     case "overloaded":
       return refuse("overloaded", { retryAfterSeconds: OVERLOADED_WAIT_SECONDS, detail: outcome.detail });
     case "misrouted":
+    case "unroutable":
     case "failed":
       return notAsked(
         "upstream_failed",
@@ -211,7 +221,7 @@ async function isUnmetered(call: Call, taskId: string): Promise<boolean> {
 async function unmetered(
   call: Call,
   taskId: string,
-  upstream: Upstream,
+  upstream: TaskUpstream,
   failed: FailedPolls,
 ): Promise<Answer> {
   call.exchange.taskId = taskId;

@@ -30,6 +30,8 @@ export function reportEnd(
 
 /** Counts and logs a poll whose failure is for the operator to mend. @param requestId as sent to the upstream */
 export function reportPollFault({ metrics, log }: Telemetry, requestId: string, outcome: PollOutcome): void {
+  // Logged where the upstream is looked for, since it is the same for all of its tasks.
+  if (outcome.outcome === "unroutable") metrics.upstreamUnroutable.inc();
   if (outcome.outcome === "misrouted") {
     metrics.upstreamMisrouted.inc();
     log.error(

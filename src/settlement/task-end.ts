@@ -26,6 +26,7 @@ const NO_ANSWER: ReadonlySet<PollOutcome["outcome"]> = new Set([
   "failed",
   "timed_out",
   "misrouted",
+  "unroutable",
   "refused_gateway",
   "rate_limited",
 ]);

@@ -170,6 +170,11 @@ function trafficMetrics(registers: Registry[]) {
       help: "Polls answered with an HTTP 404 that is not the upstream's API: a wrong address or path, or a proxy's page.",
       registers,
     }),
+    upstreamUnroutable: new Counter({
+      name: "tollgate_upstream_unroutable_polls_total",
+      help: "Polls of tasks of another upstream, whose address or credential this gateway does not know; they are not sent.",
+      registers,
+    }),
     admissions: new Counter({
       name: "tollgate_admissions_total",
       help: "Decisions of ADMIT, by tier and outcome; tier `other` is one that the config does not name.",

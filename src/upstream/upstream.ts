@@ -5,6 +5,7 @@ import type { Carried } from "../telemetry/trace.ts";
 import { createExchanger, type Exchanged } from "./exchange.ts";
 import type { GateObserver, GateRefusal } from "./gate.ts";
 import { refusedBy, type Trouble } from "./refusal.ts";
+import { upstreamTag } from "./task-route.ts";
 
 /**
  * How a generation ended upstream. `accepted` is the definite yes; `unclear` and `timed_out` are unknown: the task
@@ -31,9 +32,13 @@ export type PollOutcome =
   | { outcome: "gone" }
   /** HTTP 404 without an envelope: whoever answered does not serve the API there. */
   | { outcome: "misrouted"; detail: string }
+  /** Not sent: the upstream that made the task is not known any more, or the credential for it. */
+  | { outcome: "unroutable"; detail: string }
   | { outcome: "failed" | "timed_out"; detail: string };
 
 export interface Upstream {
+  /** Recognises this upstream and its credential; stored with each task that it makes. */
+  readonly tag: string;
   /** @param body exactly what was priced; `requestId` goes along as Idempotency-Key */
   generate(path: string, body: string, requestId: string, carried?: Carried): Promise<GenerationOutcome>;
   poll(taskId: string, requestId: string, carried?: Carried): Promise<PollOutcome>;
@@ -94,6 +99,7 @@ export function createUpstream(options: UpstreamOptions): Upstream {
   const polls = createExchanger({ ...shared, connections: pollConnections, observer: observer?.poll });
   const attemptsMax = options.idempotent ? ATTEMPTS_MAX : 1;
   return {
+    tag: upstreamTag(options.url, options.apiKey),
     async generate(path, body, requestId, carried) {
       if (!generations.gate.enter()) {
         const refusal = await generations.gate.wait();

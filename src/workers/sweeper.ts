@@ -2,32 +2,22 @@ import { randomUUID } from "node:crypto";
 import type { Tiers } from "../core/limits.ts";
 import { askAgainMs } from "../core/tasks.ts";
 import { reportEnd, reportPollFault } from "../settlement/reports.ts";
-import { type AgingTask, isAnswered, judge, type Verdict } from "../settlement/task-end.ts";
+import { type AgingTask, judge, type Verdict } from "../settlement/task-end.ts";
 import type { Store } from "../store/operations.ts";
 import type { OpenRequest, Sweeps } from "../store/sweeps.ts";
 import type { Logger } from "../telemetry/log.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
-import type { Upstream } from "../upstream/upstream.ts";
-import { createPacedQueue } from "./paced-queue.ts";
+import type { TaskUpstream } from "../upstream/task-upstreams.ts";
+import type { PollOutcome } from "../upstream/upstream.ts";
+import { createSweepLanes, jittered } from "./sweep-lanes.ts";
 
 const BATCH = 50;
-/** Questions to the upstream at a time, and waiting; more than that are left for others and for later. */
-const POLLS_MAX = 4;
-const WAITING_MAX = 200;
 const COLLECT_EVERY_MS = 60_000;
 /** Records of a partition that are collected in one round, so that the next one does not wait for them. */
 const COLLECT_BATCHES_MAX = 4;
 /** The older a task, the rarer the questions: after a tenth of its age, at most every five minutes. */
 const AGE_SHARE = 0.1;
 const POLL_EVERY_MAX_MS = 5 * 60_000;
-const LIMITED_PAUSE_MIN_SECONDS = 10;
-const LIMITED_PAUSE_MAX_SECONDS = 30;
-/** An upstream that fails is asked ever more rarely, until it answers. */
-const FAILED_PAUSE_MIN_MS = 250;
-const FAILED_PAUSE_MAX_MS = 10_000;
-
-/** A tenth more or less, so that what began together does not go on together. */
-const jittered = (ms: number): number => ms * (0.9 + Math.random() / 5);
 
 /** What the sweeper reads of the config, anew for each step. Times in ms. */
 export interface SweepSettings {
@@ -50,26 +40,25 @@ export interface SweepSettings {
 export function createSweeper(options: {
   store: Store;
   sweeps: Sweeps;
-  upstream: Pick<Upstream, "poll">;
+  /** The one that made a task, by the tag that is stored with it. */
+  upstreamOf(tag: string | undefined): TaskUpstream;
   metrics: Metrics;
   log: Logger;
   settings(): SweepSettings;
 }) {
-  const { store, sweeps, upstream, metrics, log, settings } = options;
+  const { store, sweeps, upstreamOf, metrics, log, settings } = options;
   let timer: NodeJS.Timeout | undefined;
   let stopped = false;
   let collectedAtMs = Number.NEGATIVE_INFINITY;
   /** Requests whose question waits or is under way: a lease may end before an upstream that hangs has answered. */
   const asking = new Set<string>();
   let current: Promise<void> = Promise.resolve();
-  /** Questions in a row that the upstream did not answer. */
-  let failures = 0;
 
-  const polls = createPacedQueue<OpenRequest>({
-    concurrency: POLLS_MAX,
+  const polls = createSweepLanes({
     perSecond: () => settings().tasks.sweepPollsPerSecond,
-    entriesMax: WAITING_MAX,
-    work: (request) => counted("task", ask(request)).finally(() => asking.delete(request.requestId)),
+    upstreamName: (tag) => upstreamOf(tag).tag,
+    ask: (request, ended) =>
+      counted("task", ask(request, ended)).finally(() => asking.delete(request.requestId)),
   });
 
   /** Counts how one piece of work ended; a store that is away ends it for now, its lease brings it back. */
@@ -122,7 +111,7 @@ export function createSweeper(options: {
   function take(request: OpenRequest): void {
     if (asking.has(request.requestId)) return;
     asking.add(request.requestId);
-    polls.add(request);
+    if (!polls.add(request)) asking.delete(request.requestId);
   }
 
   async function voidHold(request: OpenRequest): Promise<string> {
@@ -135,20 +124,12 @@ export function createSweeper(options: {
   }
 
   /** Asks even about a task far beyond its maximum age: it may have ended well while nobody could ask. */
-  async function ask(request: OpenRequest): Promise<string> {
+  async function ask(request: OpenRequest, ended: (outcome: PollOutcome) => void): Promise<string> {
     const { taskId, boundAtMs, claimedAtMs, maxAgeMs = settings().tasks.maxAgeMs } = request;
     const askedAs = `sweep_${randomUUID()}`;
-    const outcome = await upstream.poll(taskId, askedAs);
+    const outcome = await upstreamOf(request.upstream).poll(taskId, askedAs);
     reportPollFault({ metrics, log }, askedAs, outcome);
-    failures = isAnswered(outcome) || outcome.outcome === "rate_limited" ? 0 : failures + 1;
-    if (failures > 0) {
-      const pauseMs = Math.min(FAILED_PAUSE_MAX_MS, FAILED_PAUSE_MIN_MS * 2 ** (failures - 1));
-      polls.pause(jittered(pauseMs));
-    }
-    if (outcome.outcome === "rate_limited") {
-      const asked = outcome.retryAfterSeconds ?? 0;
-      polls.pause(1000 * Math.min(LIMITED_PAUSE_MAX_SECONDS, Math.max(LIMITED_PAUSE_MIN_SECONDS, asked)));
-    }
+    ended(outcome);
     const task = { taskId, createdAtMs: boundAtMs, ageMs: Math.max(0, claimedAtMs - boundAtMs), maxAgeMs };
     const verdict = judge(task, outcome);
     // Without one, its claim's lease is the pause before this task's next try.

@@ -5,7 +5,7 @@ import { createSurveys } from "../store/survey.ts";
 import { createSweeps } from "../store/sweeps.ts";
 import type { Logger } from "../telemetry/log.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
-import type { Upstream } from "../upstream/upstream.ts";
+import type { TaskUpstream } from "../upstream/task-upstreams.ts";
 import { createLedgerCheck } from "./ledger-check.ts";
 import { verifyInChild } from "./ledger-child.ts";
 import { createSurvey } from "./survey.ts";
@@ -26,14 +26,14 @@ export function createWork(options: {
   store: Store;
   /** Where the books are checked. */
   redisUrl: string;
-  upstream: Pick<Upstream, "poll">;
+  upstreamOf(tag: string | undefined): TaskUpstream;
   settings(): WorkSettings;
   metrics: Metrics;
   log: Logger;
 }) {
-  const { connection, store, redisUrl, upstream, settings, metrics, log } = options;
+  const { connection, store, redisUrl, upstreamOf, settings, metrics, log } = options;
   const sweeps = createSweeps(connection, () => settings().upstream.totalTimeoutMs + SWEEP_LEASE_SLACK_MS);
-  const sweeper = createSweeper({ store, sweeps, upstream, metrics, log, settings });
+  const sweeper = createSweeper({ store, sweeps, upstreamOf, metrics, log, settings });
   const surveys = createSurveys(connection);
   const survey = createSurvey({
     surveys,

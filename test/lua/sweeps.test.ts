@@ -213,7 +213,10 @@ function sweeperOf(stage: Stage, { nowMs, metrics }: { nowMs(): number; metrics:
       claim: (list, _, most) => sweeps.claim(list, stage.partition, most),
       collect: async () => ({ looked: 0, collected: 0 }),
     },
-    upstream: { poll: async () => ({ outcome: "task", status: "processing", data: "{}" }) },
+    upstreamOf: () => ({
+      tag: "present",
+      poll: async () => ({ outcome: "task", status: "processing", data: "{}" }),
+    }),
     metrics,
     log: createLogger("silent"),
     settings: () => ({ tiers: stage.tiers, tasks: TASKS }),

@@ -73,6 +73,9 @@ test("the defaults are those of the design", () => {
     upstream: {
       url: "http://127.0.0.1:4010",
       apiKey: undefined,
+      previousUrl: undefined,
+      previousApiKey: undefined,
+      replaces: [],
       connectTimeoutMs: 5_000,
       headersTimeoutMs: 30_000,
       totalTimeoutMs: 60_000,

@@ -17,6 +17,8 @@ const ENV = {
   REDIS_URL: "rediss://app:p%23ss@env:2/3?family=6",
   UPSTREAM_URL: "https://env/base/",
   UPSTREAM_API_KEY: "up_1",
+  UPSTREAM_PREVIOUS_URL: "https://before/",
+  UPSTREAM_PREVIOUS_API_KEY: "up_0",
   ADMIN_TOKEN: "sixteen-letters-",
   FALLBACK_STRATEGY: "allow",
   LOG_LEVEL: "fatal",
@@ -30,7 +32,12 @@ test.each([
     server: { host: "::1", port: 0 },
     admin: { host: "admin.internal", port: 65_535, token: ENV.ADMIN_TOKEN },
     store: { redisUrl: ENV.REDIS_URL, fallbackStrategy: "allow" },
-    upstream: { url: "https://env/base", apiKey: "up_1" },
+    upstream: {
+      url: "https://env/base",
+      apiKey: "up_1",
+      previousUrl: "https://before",
+      previousApiKey: "up_0",
+    },
     log: { level: "fatal" },
   });
 });
@@ -52,6 +59,16 @@ test.each([
     "ADMIN_TOKEN",
     "fifteen-letters",
     "must be 16 to 256 visible ASCII characters, without spaces; `openssl rand -base64 24` makes one",
+  ],
+  [
+    "UPSTREAM_PREVIOUS_URL",
+    "before",
+    "must be an http or https address such as https://generator.example.com",
+  ],
+  [
+    "UPSTREAM_PREVIOUS_API_KEY",
+    " ",
+    "must be 1 to 4096 visible ASCII characters, without spaces or line breaks",
   ],
   ["UPSTREAM_API_KEY", "up_1\n", "must be 1 to 4096 visible ASCII characters, without spaces or line breaks"],
 ])("%s=%j is a problem of that variable", (name, value, message) => {
@@ -77,6 +94,8 @@ test.each([
   ["REDIS_URL", "http://:hunter2@redis"],
   ["UPSTREAM_URL", "https://user:hunter2@generator.example.com"],
   ["UPSTREAM_API_KEY", "hunter2 "],
+  ["UPSTREAM_PREVIOUS_API_KEY", "hunter2 "],
+  ["UPSTREAM_PREVIOUS_URL", "https://user:hunter2@generator.example.com"],
   ["ADMIN_TOKEN", "hunter2"],
 ])("%s=%s is refused without repeating the secret", (name, value) => {
   const error = errorOf(() => configOf("{}", { [name]: value }));

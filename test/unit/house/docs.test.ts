@@ -134,7 +134,12 @@ describe("README", () => {
   test("variables that override no setting are read by the configuration", () => {
     const source = read("src/config/config.ts");
     const others = table(README, "Configuration").filter(([, setting]) => !setting);
-    expect(others.map(([name]) => name)).toEqual(["TOLLGATE_CONFIG", "UPSTREAM_API_KEY", "ADMIN_TOKEN"]);
+    expect(others.map(([name]) => name)).toEqual([
+      "TOLLGATE_CONFIG",
+      "UPSTREAM_API_KEY",
+      "UPSTREAM_PREVIOUS_API_KEY",
+      "ADMIN_TOKEN",
+    ]);
     expect(others.filter(([name]) => !source.includes(`variable(env, "${name}")`))).toEqual([]);
   });
 

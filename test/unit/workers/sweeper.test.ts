@@ -3,7 +3,7 @@ import type { Store } from "../../../src/store/operations.ts";
 import type { DueList, OpenRequest } from "../../../src/store/sweeps.ts";
 import { createLogger } from "../../../src/telemetry/log.ts";
 import { createMetrics } from "../../../src/telemetry/metrics.ts";
-import type { Upstream } from "../../../src/upstream/upstream.ts";
+import type { PollOutcome } from "../../../src/upstream/upstream.ts";
 import { createSweeper } from "../../../src/workers/sweeper.ts";
 
 const TASKS = {
@@ -107,14 +107,15 @@ function givenDue(due: Record<DueList, number[]>, { backlog }: { backlog: boolea
       voidDue: never,
       collect: async () => ({ looked: 0, collected: 0 }),
     },
-    upstream: {
+    upstreamOf: () => ({
+      tag: "present",
       poll: () =>
         new Promise((resolve) => {
           hanging.push(() =>
             resolve({ outcome: "refused", status: 400, code: 400, text: "", aboutTask: true }),
           );
         }),
-    },
+    }),
     metrics: createMetrics(),
     log: createLogger("silent", { write: () => undefined }),
     settings: () => ({ tiers: {}, tasks: TASKS }),
@@ -151,12 +152,13 @@ function givenBacklog(upstream: { outcome: string; asked: number }) {
       voidDue: never,
       collect: async () => ({ looked: 0, collected: 0 }),
     },
-    upstream: {
+    upstreamOf: () => ({
+      tag: "present",
       async poll() {
         upstream.asked++;
-        return { outcome: upstream.outcome } as Awaited<ReturnType<Upstream["poll"]>>;
+        return { outcome: upstream.outcome } as PollOutcome;
       },
-    },
+    }),
     metrics: createMetrics(),
     log: createLogger("silent", { write: () => undefined }),
     settings: () => ({ tiers: {}, tasks: TASKS }),
@@ -179,7 +181,7 @@ function givenEnded(records: number) {
         return { looked: collected, collected };
       },
     },
-    upstream: { poll: never },
+    upstreamOf: () => ({ tag: "present", poll: never }),
     metrics: createMetrics(),
     log: createLogger("silent", { write: () => undefined }),
     settings: () => ({ tiers: {}, tasks: TASKS }),

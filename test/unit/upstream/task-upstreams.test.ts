@@ -1,0 +1,105 @@
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { afterEach, expect, test } from "vitest";
+import { createLogger } from "../../../src/telemetry/log.ts";
+import { upstreamTag } from "../../../src/upstream/task-route.ts";
+import { createTaskUpstreams, type TaskUpstreamSettings } from "../../../src/upstream/task-upstreams.ts";
+import { until } from "../../support/until.ts";
+
+const ends: (() => unknown)[] = [];
+afterEach(async () => {
+  for (const end of ends.splice(0).reverse()) await end();
+});
+
+const SETTINGS: TaskUpstreamSettings = {
+  url: "http://new.example.com",
+  apiKey: "key",
+  previousUrl: undefined,
+  previousApiKey: undefined,
+  replaces: [],
+  connectTimeoutMs: 1000,
+  headersTimeoutMs: 60_000,
+  totalTimeoutMs: 60_000,
+  keepAliveTimeoutMs: 4000,
+  connections: 4,
+  pollConnections: 4,
+};
+const present = {
+  tag: upstreamTag(SETTINGS.url, SETTINGS.apiKey),
+  poll: async () => ({ outcome: "gone" as const }),
+};
+
+function givenUpstreams(nowMs?: () => number) {
+  const lines: string[] = [];
+  const log = createLogger("info", { write: (line) => void lines.push(line) });
+  const upstreams = createTaskUpstreams({ log, ...(nowMs ? { nowMs } : {}) });
+  ends.push(upstreams.close);
+  const at = (port: number) =>
+    upstreams.of(upstreamTag(`http://127.0.0.1:${port}`, "key"), present, SETTINGS);
+  return { ...upstreams, at, lines };
+}
+
+/** Answers nothing; counts the connections that are open. */
+async function givenSilence() {
+  const open = new Set<unknown>();
+  const server = createServer(() => undefined);
+  server.on("connection", (socket) => {
+    open.add(socket);
+    socket.on("close", () => open.delete(socket));
+  });
+  await new Promise<void>((listening) => server.listen(0, "127.0.0.1", listening));
+  ends.push(() => {
+    server.close();
+    server.closeAllConnections();
+  });
+  return { port: (server.address() as AddressInfo).port, open };
+}
+
+test("the same former upstream is one client, as long as it is not forgotten", () => {
+  const { at, of } = givenUpstreams();
+  expect(at(1)).toBe(at(1));
+  expect(at(1)).not.toBe(at(2));
+  expect(of(undefined, present, SETTINGS)).toBe(present);
+  expect(of(present.tag, present, SETTINGS)).toBe(present);
+});
+
+test("at most eight former upstreams have a client: the one that was asked longest ago goes, unless it is being asked", async () => {
+  const { port, open } = await givenSilence();
+  const { at } = givenUpstreams();
+  void at(port).poll("t", "r");
+  await until(() => open.size === 1, "the question to arrive");
+  const idle = Array.from({ length: 7 }, (_, nth) => at(nth + 1));
+  expect(at(1)).toBe(idle[0]);
+  const ninth = at(8);
+  expect(at(8)).toBe(ninth);
+  expect(at(1), "used a moment ago").toBe(idle[0]);
+  expect(at(2), "unused for longest").not.toBe(idle[1]);
+  expect(open.size, "the one that is being asked goes on").toBe(1);
+});
+
+test("while eight are being asked, a ninth is not, and its task is left for later", async () => {
+  const { at, close } = givenUpstreams();
+  const silent = await Promise.all(Array.from({ length: 8 }, givenSilence));
+  const polls = silent.map(({ port }) => at(port).poll("t", "r"));
+  await until(() => silent.every(({ open }) => open.size === 1), "the questions to arrive");
+  expect(await at(1).poll("t", "r")).toMatchObject({ outcome: "overloaded" });
+  await close();
+  const outcomes = (await Promise.all(polls)).map(({ outcome }) => outcome);
+  expect(new Set(outcomes), "closing gives up what is under way").toEqual(new Set(["failed"]));
+  await until(() => silent.every(({ open }) => open.size === 0), "the connections to end");
+});
+
+test("tasks that cannot be asked for are logged once a minute for each upstream", async () => {
+  let nowMs = 0;
+  const { of, lines } = givenUpstreams(() => nowMs);
+  const ask = (url: string) => of(upstreamTag(url, "unknown"), present, SETTINGS).poll("t", "r");
+  for (let nth = 0; nth < 5; nth++) {
+    expect(await ask("http://a.example.com")).toMatchObject({ outcome: "unroutable" });
+    await ask("http://b.example.com/path-secret");
+  }
+  expect(lines).toHaveLength(2);
+  expect(lines.join("")).not.toContain("path-secret");
+  nowMs = 60_000;
+  await ask("http://a.example.com");
+  expect(lines).toHaveLength(3);
+});
