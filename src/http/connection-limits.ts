@@ -97,7 +97,13 @@ function longest<Connection extends LimitedConnection>(
   return found;
 }
 
-/** Limits the connections of a server that serves few clients: the longest idle one makes room for a new one. */
+/** Requests of one connection that may be unanswered on a server that serves few clients; none of them pipelines. */
+const UNANSWERED_MAX = 8;
+
+/**
+ * Limits the connections of a server that serves few clients: the longest idle one makes room for a new one, and one that
+ * sends many requests ahead is ended. What it has sent still comes to the server's handlers, with a destroyed socket.
+ */
 export function limitConnections(server: Server, max: number): void {
   interface Open extends LimitedConnection {
     socket: Socket;
@@ -140,10 +146,10 @@ export function limitConnections(server: Server, max: number): void {
     open.set(socket, connection);
   }
   followConnections(server, { opened, secured });
-  server.on("request", ({ socket }: IncomingMessage, res: ServerResponse) => {
+  server.prependListener("request", ({ socket }: IncomingMessage, res: ServerResponse) => {
     const connection = open.get(socket);
     if (!connection) return;
-    connection.answers++;
+    if (++connection.answers > UNANSWERED_MAX) socket.destroy();
     res.once("close", () => {
       connection.answers--;
       connection.lastActive = ++activity;

@@ -10,6 +10,8 @@ import { LOG_LEVEL_PATH, type LogLevel } from "./log-level.ts";
 
 /** Prometheus, probes and a few browsers need far fewer. */
 const CONNECTIONS_MAX = 64;
+/** A client that takes nothing of its answer for this long loses its connection. */
+const SILENCE_MS = 30_000;
 
 /** The admin port: liveness, readiness, metrics, the API description and the operators' console; never public. */
 export function createAdmin(options: {
@@ -39,6 +41,16 @@ export function createAdmin(options: {
   // Now, since the first request for it would else hold up all others.
   const openApi = openApiText().trimEnd();
 
+  let page: Promise<string> | undefined;
+
+  /** One page for all who ask while it is made. */
+  function metricsPage(): Promise<string> {
+    page ??= options.metricsPage().finally(() => {
+      page = undefined;
+    });
+    return page;
+  }
+
   /** Probes and Prometheus send no token and name the port as they like. @returns whether it was one of theirs */
   async function answerProbe(path: string, res: ServerResponse): Promise<boolean> {
     if (path === "/livez") plain(res, 200, "ok");
@@ -46,7 +58,7 @@ export function createAdmin(options: {
       const why = options.notReady();
       plain(res, why === undefined ? 200 : 503, why ?? "ok");
     } else if (path === "/metrics") {
-      plain(res, 200, (await options.metricsPage()).trimEnd(), Registry.PROMETHEUS_CONTENT_TYPE);
+      plain(res, 200, (await metricsPage()).trimEnd(), Registry.PROMETHEUS_CONTENT_TYPE);
     } else return false;
     return true;
   }
@@ -80,6 +92,8 @@ export function createAdmin(options: {
   }
 
   const server = createHttpServer({ requestTimeout: 10_000 }, options.tls, (req, res) => {
+    // It sent too many requests ahead: nobody waits for this one.
+    if (req.socket.destroyed) return;
     // A rejection that nobody takes would end the gateway.
     answer(req, res).catch((error: unknown) => {
       options.log.error({ err: error, path: req.url?.split("?")[0] }, "admin: internal fault");
@@ -87,6 +101,7 @@ export function createAdmin(options: {
       else plain(res, 500, "internal fault; the log says more");
     });
   });
+  server.timeout = SILENCE_MS;
   limitConnections(server, CONNECTIONS_MAX);
   return server;
 }

@@ -202,7 +202,7 @@ describe("requests in flight of one key", () => {
     for (const raw of clients)
       raw.write(head("POST /api/v1/gen2/text-to-video HTTP/1.1", "Host: a", ...lines));
     await until(
-      async () => (await overloads(gateway, "key_body_bytes")) === 32,
+      async () => (await overloads(gateway, "body_bytes_per_key")) === 32,
       "the refusal of all but eight",
     );
     expect(await number(gateway, "tollgate_requests_in_flight")).toBe(8);
@@ -406,6 +406,23 @@ describe("connections", () => {
     const gateway = await givenBounded();
     for (let n = 0; n < 100; n++) await socketFrom({ url: gateway.adminUrl });
     expect((await fetch(`${gateway.adminUrl}/livez`)).status).toBe(200);
+  });
+
+  // Guarantee: nobody who reaches the admin port makes the process render pages for nobody, or keeps probes out.
+  test("on the admin port that send many requests ahead and read nothing are ended, and probes are answered", async () => {
+    const gateway = await givenBounded();
+    const ahead = "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(200);
+    const stuck = await Promise.all(Array.from({ length: 64 }, () => socketFrom({ url: gateway.adminUrl })));
+    for (const socket of stuck) socket.pause().write(ahead);
+    expect((await fetch(`${gateway.adminUrl}/livez`)).status).toBe(200);
+    let received = "";
+    for (const socket of stuck) {
+      socket.on("data", (text) => {
+        received += text;
+      });
+    }
+    await until(() => stuck.every(({ closed }) => closed), "their end");
+    expect(received.split("HTTP/1.1 200").length - 1).toBeLessThanOrEqual(64 * 8);
   });
 
   test("from a trusted proxy are exempt from the limit per address", async () => {
