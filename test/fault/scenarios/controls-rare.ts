@@ -99,6 +99,14 @@ export const RARE_INTERLEAVINGS: readonly Control[] = [
     caughtBy: "tasks end on evidence",
   },
   {
+    name: "tasks are asked for at the present address, wherever they were made",
+    patches: [
+      { file: "src/upstream/task-route.ts", from: "if (!tag) return", to: "if (tag || !tag) return" },
+    ],
+    run: ends("another address"),
+    caughtBy: "tasks end on evidence",
+  },
+  {
     name: "a poll's answer without a task id is believed",
     patches: [
       {
