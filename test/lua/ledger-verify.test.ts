@@ -1,3 +1,4 @@
+import { rm } from "node:fs/promises";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { Connection } from "../../src/store/connection.ts";
 import { verifyLedger } from "../../src/store/ledger.ts";
@@ -13,7 +14,9 @@ import {
 } from "../../src/store/names.ts";
 import type { Generation } from "../../src/store/operations.ts";
 import { partitionsOf } from "../../src/store/partitions.ts";
+import { defineScripts, scriptsOf } from "../../src/store/scripts.ts";
 import { createStage, openConnection, randomId, taskOf, times } from "../support/store.ts";
+import { plant, SNAPSHOT_MUTANTS } from "./mutants.ts";
 
 let connection: Connection;
 beforeAll(async () => {
@@ -555,4 +558,18 @@ test("an amount under a reference that is not the one in the ledger is a violati
   const { redis, partition, accountId, verify } = await givenBooks();
   await redis.hset(accountNames(partition, accountId).references, "order-1", 501);
   expect((await verify()).violations).toMatchObject([{ invariant: "references" }]);
+});
+
+test.each(SNAPSHOT_MUTANTS)("a snapshot that $what is found by the check", async (mutant) => {
+  const { accountId } = await givenBooks();
+  const folder = await plant(mutant);
+  const reader = await openConnection();
+  try {
+    Object.assign(scriptsOf(reader.redis), { snapshot: defineScripts(reader.redis, { folder }).snapshot });
+    const { violations } = await verifyLedger(reader.redis, { accountIds: [accountId] });
+    expect(violations).toMatchObject([{ invariant: "references" }]);
+  } finally {
+    await reader.close();
+    await rm(folder, { recursive: true });
+  }
 });

@@ -447,6 +447,12 @@ export const MUTANTS: readonly Mutant[] = [
   without("the task stays", "collect", 'redis.call("DEL", KEYS[3]) '),
 ];
 
+/** Mistakes in what the ledger check reads, which the model does not play; the check itself must find sound books wrong. */
+export const SNAPSHOT_MUTANTS: readonly Mutant[] = [
+  mutant("counts the account's fields", "snapshot", '"HLEN", KEYS[2]', '"HLEN", KEYS[1]'),
+  mutant("counts one reference too few", "snapshot", '"HLEN", KEYS[2])', '"HLEN", KEYS[2]) - 1'),
+];
+
 /** Copies the scripts to a temporary folder with this one mistake in them. @throws Error unless `find` stands there once */
 export async function plant({ what, file, find, put }: Mutant): Promise<string> {
   const folder = await mkdtemp(join(tmpdir(), "tollgate-mutant-"));
