@@ -68,7 +68,9 @@ export async function startGateway(loaded: Loaded, log: Logger, role: Role = ALO
   const live = createLiveConfig({ loaded, log, metrics });
   /** For what needs a restart; all else asks `live`. */
   const { config } = loaded;
-  const journal = await openJournal(config.store.journal, log);
+  const journal = await openJournal(config.store.journal, log, {
+    changed: (usable) => metrics.journalUsable.set(usable ? 1 : 0),
+  });
   // Half of what the store remembers: a request that it has forgotten would be charged once more.
   const settleWithinMs = (): number => live.config().tasks.retentionMs / 2;
   const connection = createConnection({

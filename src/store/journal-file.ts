@@ -2,6 +2,9 @@ import { mkdirSync, rmSync } from "node:fs";
 import { type FileHandle, open, stat } from "node:fs/promises";
 import { newFile, openHere } from "./journal-files.ts";
 
+/** One block of most file systems. Readers of every release pass over empty lines. */
+const EMPTY_LINES = Buffer.alloc(4096, "\n");
+
 /** A line to write, or undefined to forget all that came before. */
 interface Job {
   text: string | undefined;
@@ -20,8 +23,10 @@ export interface JournalFile {
   /** True when no line has come since the last `clear`. */
   isEmpty(): boolean;
   /**
-   * Touches the file. A gateway that was paused for long finds that another has taken it: then it begins a new one.
-   * @returns true if its lines are gone and have to be appended again
+   * Touches the file, and tries whether it can still grow. A file that is no longer there under its name, say because
+   * another gateway took it during a long pause, is replaced by a new one.
+   * @returns true if lines are missing on disk, so that all that wait have to be appended again
+   * @throws when the file cannot be made or cannot grow
    */
   signOfLife(): Promise<boolean>;
   close(): Promise<void>;
@@ -32,10 +37,13 @@ export function createJournalFile(folder: string): JournalFile {
   let path = "";
   let handle: FileHandle | undefined;
   let jobs: Job[] = [];
-  let writing = false;
+  /** Resolves once the file is free for the next that wants to use it. Never rejects. */
+  let free: Promise<unknown> = Promise.resolve();
   let empty = true;
   /** A write that failed may have left half a line, which must not take the next one with it. */
   let torn = false;
+  /** Lines since the last `clear` that could not be written, or that vanished with their file. */
+  let incomplete = false;
 
   async function make(): Promise<FileHandle> {
     mkdirSync(folder, { recursive: true });
@@ -44,6 +52,7 @@ export function createJournalFile(folder: string): JournalFile {
     openHere.add(next);
     openHere.delete(path);
     path = next;
+    torn = false;
     return made;
   }
 
@@ -54,33 +63,56 @@ export function createJournalFile(folder: string): JournalFile {
 
   /** Does what waits, in order: a line that comes after a `clear` is written after it. */
   async function write(): Promise<void> {
-    writing = true;
-    while (jobs.length > 0) {
-      const batch = jobs;
-      jobs = [];
-      const lastClear = batch.findLastIndex(({ text }) => text === undefined);
-      const lines = batch.slice(lastClear + 1).map(({ text }) => text);
-      try {
-        const file = await opened();
-        if (lastClear >= 0) await file.truncate(0);
-        await file.appendFile((torn ? "\n" : "") + lines.join(""));
-        await file.datasync();
-        torn = false;
-        for (const { resolve } of batch) resolve();
-      } catch (error) {
-        torn = true;
-        for (const { reject } of batch) reject(error);
+    const batch = jobs;
+    jobs = [];
+    const lastClear = batch.findLastIndex(({ text }) => text === undefined);
+    const lines = batch.slice(lastClear + 1).map(({ text }) => text);
+    try {
+      const file = await opened();
+      if (lastClear >= 0) {
+        await file.truncate(0);
+        incomplete = false;
       }
+      await file.appendFile((torn ? "\n" : "") + lines.join(""));
+      await file.datasync();
+      torn = false;
+      for (const { resolve } of batch) resolve();
+    } catch (error) {
+      torn = true;
+      if (lines.length > 0) incomplete = true;
+      for (const { reject } of batch) reject(error);
     }
-    writing = false;
   }
 
   const enqueue = (text: string | undefined): Promise<void> =>
     new Promise((resolve, reject) => {
       empty = text === undefined;
       jobs.push({ text, resolve, reject });
-      if (!writing) void write();
+      if (jobs.length === 1) free = free.then(write);
     });
+
+  /** Closes the file if its name is another's or nobody's: what is written to it would be found by nobody. */
+  async function leaveIfGone(): Promise<void> {
+    if (!handle) return;
+    const [mine, there] = [await handle.stat(), await stat(path).catch(() => undefined)];
+    if (there?.ino === mine.ino && there.dev === mine.dev) return;
+    const gone = handle;
+    handle = undefined;
+    incomplete = true;
+    await gone.close().catch(() => undefined);
+  }
+
+  async function check(): Promise<boolean> {
+    await leaveIfGone();
+    if (!handle && !incomplete) return false;
+    const file = await opened();
+    const now = new Date();
+    await file.utimes(now, now);
+    await tryToGrow(file);
+    const missing = incomplete;
+    incomplete = false;
+    return missing;
+  }
 
   return {
     async open() {
@@ -89,18 +121,13 @@ export function createJournalFile(folder: string): JournalFile {
     append: enqueue,
     clear: () => enqueue(undefined),
     isEmpty: () => empty,
-    async signOfLife() {
-      if (!handle) return false;
-      const now = new Date();
-      await handle.utimes(now, now);
-      const [mine, there] = [await handle.stat(), await stat(path).catch(() => undefined)];
-      if (there?.ino === mine.ino) return false;
-      const lost = handle;
-      handle = await make();
-      await lost.close();
-      return true;
+    signOfLife() {
+      const checked = free.then(check);
+      free = checked.catch(() => undefined);
+      return checked;
     },
     async close() {
+      await free;
       openHere.delete(path);
       if (!handle) return;
       const { size } = await handle.stat();
@@ -108,4 +135,17 @@ export function createJournalFile(folder: string): JournalFile {
       if (size === 0) rmSync(path, { force: true });
     },
   };
+}
+
+/** Writes a block of empty lines to the disk, and takes it away again. */
+async function tryToGrow(file: FileHandle): Promise<void> {
+  const { size } = await file.stat();
+  try {
+    const { bytesWritten } = await file.write(EMPTY_LINES);
+    // The next write says why.
+    if (bytesWritten < EMPTY_LINES.length) await file.write(EMPTY_LINES, bytesWritten);
+    await file.datasync();
+  } finally {
+    await file.truncate(size);
+  }
 }

@@ -2,6 +2,7 @@ import type { Logger } from "../telemetry/log.ts";
 import { createJournalFile, type JournalFile } from "./journal-file.ts";
 import { createTakeOver } from "./journal-files.ts";
 import { lineOf } from "./journal-lines.ts";
+import { createJournalState } from "./journal-state.ts";
 import type { Settlement } from "./outbox.ts";
 
 /** A living gateway touches its files this often, so that others can tell it from one that ended. */
@@ -17,8 +18,8 @@ export interface JournalOwner {
 
 export interface Journal {
   /**
-   * Gives signs of life, now and from then on, and with each looks for what ended gateways left, once `attach` has
-   * said which store is ours. Logs what goes wrong, and tries again.
+   * Gives signs of life, now and from then on, and with each sees that its own files are there and can grow, and looks
+   * for what ended gateways left, once `attach` has said which store is ours. Logs what goes wrong, and tries again.
    * @returns resolves after the first look
    */
   watch(owner: JournalOwner): Promise<void>;
@@ -51,12 +52,13 @@ export const memoryJournal: Journal = {
  * has files of its own in a folder that several may share, one per store; the files of one that has ended are taken
  * over by another. Replaying is safe: each script has the effect of once.
  * @param options.signOfLifeMs for tests
+ * @param options.changed told whether the journal can be used: at the start, and at each change
  * @throws when the folder cannot be written
  */
 export async function openJournal(
   folder: string,
   log: Logger,
-  options: { signOfLifeMs?: number } = {},
+  options: { signOfLifeMs?: number; changed?(usable: boolean): void } = {},
 ): Promise<Journal> {
   /** By the store's id; empty for settlements without one. */
   const files = new Map<string, JournalFile>();
@@ -67,6 +69,13 @@ export async function openJournal(
   let timer: NodeJS.Timeout | undefined;
   /** The store's id. Until it is known, nothing of others is touched: it may be owed to another store. */
   let store: string | undefined;
+  const state = createJournalState(folder, log, options.changed ?? (() => undefined));
+  /** Something has failed since the present look began, so it must not say that all is well. */
+  let hasFailed = false;
+  function onFailure(error: unknown): void {
+    hasFailed = true;
+    state.unusable(error);
+  }
 
   /** The file of a store. One whose store is owed nothing any more is used again, so there are as few as can be. */
   function fileOf(storeId: string): JournalFile {
@@ -81,8 +90,14 @@ export async function openJournal(
     return file;
   }
 
-  const append = (settlement: Settlement): Promise<void> =>
-    fileOf(settlement.storeId ?? "").append(lineOf(settlement));
+  async function append(settlement: Settlement): Promise<void> {
+    try {
+      await fileOf(settlement.storeId ?? "").append(lineOf(settlement));
+    } catch (error) {
+      onFailure(error);
+      throw error;
+    }
+  }
 
   const takeFiles = createTakeOver(folder, log);
 
@@ -97,22 +112,30 @@ export async function openJournal(
     });
   }
 
-  async function signsOfLife(owner: JournalOwner): Promise<void> {
-    await unused?.signOfLife();
-    for (const [storeId, file] of files) {
-      if (!(await file.signOfLife())) continue;
-      const lost = [...owner.waiting()].filter((settlement) => (settlement.storeId ?? "") === storeId);
-      await Promise.all(lost.map(append));
-    }
+  /** One file; if lines of it are missing on disk, all that its store is owed is written again. */
+  async function signOfLife(file: JournalFile, storeId: string, owner: JournalOwner): Promise<void> {
+    if (!(await file.signOfLife())) return;
+    const waiting = [...owner.waiting()].filter((settlement) => (settlement.storeId ?? "") === storeId);
+    await Promise.all(waiting.map(append));
+    log.warn(
+      { folder, entries: waiting.length },
+      "a journal file or lines of it were missing; they are written again",
+    );
+  }
+
+  /** What is the matter with one file must not strand the others, nor what ended gateways left. */
+  async function lookOnce(owner: JournalOwner): Promise<void> {
+    hasFailed = false;
+    if (unused) await signOfLife(unused, "", owner).catch(onFailure);
+    for (const [storeId, file] of files) await signOfLife(file, storeId, owner).catch(onFailure);
+    await takeOver(owner).catch(onFailure);
+    if (!hasFailed) state.usable();
   }
 
   let looking: Promise<void> = Promise.resolve();
   /** One after the other: a look that `attach` asks for must not be one that began before the store was known. */
   const look = (owner: JournalOwner): Promise<void> => {
-    looking = looking
-      .then(() => signsOfLife(owner))
-      .then(() => takeOver(owner))
-      .catch((error: unknown) => log.error({ err: error, folder }, "the journal cannot be kept"));
+    looking = looking.then(() => lookOnce(owner));
     return looking;
   };
   let watching: JournalOwner | undefined;

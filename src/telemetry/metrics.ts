@@ -294,6 +294,12 @@ function storeMetrics(registers: Registry[]) {
       help: "Settlements that wait for the store to answer again.",
       registers,
     }),
+    journalUsable: new Gauge({
+      name: "tollgate_journal_usable",
+      help: "1 while the journal's files are there and can grow, else 0: a crash while the store is away would lose charges.",
+      aggregator: "min",
+      registers,
+    }),
     storeOlder: new Gauge({
       name: "tollgate_store_older",
       help: "1 while the store lacks what it has confirmed, and is not used until an operator accepts it.",

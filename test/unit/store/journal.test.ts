@@ -1,4 +1,5 @@
-import { spawnSync } from "node:child_process";
+import { spawn, spawnSync } from "node:child_process";
+import { once } from "node:events";
 import {
   appendFileSync,
   existsSync,
@@ -15,8 +16,9 @@ import {
 import { open } from "node:fs/promises";
 import { hostname, tmpdir } from "node:os";
 import { join } from "node:path";
-import { describe, expect, test, vi } from "vitest";
+import { describe, expect, onTestFinished, test, vi } from "vitest";
 import { type Journal, openJournal } from "../../../src/store/journal.ts";
+import { diskReason } from "../../../src/store/journal-state.ts";
 import type { Settlement } from "../../../src/store/outbox.ts";
 import { createLogger } from "../../../src/telemetry/log.ts";
 
@@ -35,6 +37,17 @@ function givenLog() {
   const lines: string[] = [];
   return { lines, log: createLogger("debug", { write: (line) => void lines.push(line) }) };
 }
+
+describe("the reason why a folder cannot be used", () => {
+  test.each([
+    ["ENOSPC", "the disk is full"],
+    ["EROFS", "the disk is read-only"],
+    ["EACCES", "this user may not write there"],
+    ["EBUSY", "EBUSY: what Node says"],
+  ])("%s is said as: %s", (code, reason) => {
+    expect(diskReason(Object.assign(new Error(`${code}: what Node says`), { code }))).toBe(reason);
+  });
+});
 
 /** The id of a process that was and is no more. */
 function endedProcess(): number {
@@ -72,6 +85,46 @@ async function adopted(journal: Journal, store = OURS): Promise<string[]> {
 function silence(path: string): void {
   const atSeconds = Date.now() / 1000 - 60;
   utimesSync(path, atSeconds, atSeconds);
+}
+
+/** A journal that is watched. `look` resolves after the next look. */
+async function givenWatched(waiting: Settlement[] = []) {
+  const folder = givenFolder();
+  const { log, lines } = givenLog();
+  const states: boolean[] = [];
+  const changed = (usable: boolean): void => void states.push(usable);
+  const journal = await openJournal(folder, log, { signOfLifeMs: 3_600_000, changed });
+  await journal.watch({ waiting: () => waiting, take: () => undefined });
+  let stores = 0;
+  const look = (): Promise<void> => journal.attach(`store-${++stores}`);
+  return { folder, journal, states, lines, look };
+}
+
+/** A process with a journal on this folder, none of whose files may grow until `lift`. */
+function givenLimitedProcess(folder: string) {
+  const program = join(import.meta.dirname, "journal-process.ts");
+  const child = spawn(
+    "sh",
+    ["-c", 'ulimit -S -f 0; exec "$0" "$@"', process.execPath, program, folder, OURS],
+    {
+      stdio: ["pipe", "pipe", "pipe"],
+    },
+  );
+  const text = { stdout: "", stderr: "" };
+  for (const stream of ["stdout", "stderr"] as const)
+    child[stream].on("data", (chunk: Buffer) => {
+      text[stream] += chunk.toString();
+    });
+  const ended = once(child, "exit");
+  return {
+    said: () => text.stdout.trim().split("\n"),
+    errors: () => text.stderr,
+    lift: () => spawnSync("prlimit", ["--pid", String(child.pid), "--fsize=unlimited"]),
+    async stop() {
+      child.stdin.end();
+      await ended;
+    },
+  };
 }
 
 describe("the journal", () => {
@@ -335,6 +388,93 @@ describe("the journal", () => {
     writeFileSync(folder, "a file in its place");
     await vi.waitFor(() => expect(lines.join("")).toContain("the journal cannot be kept"));
     await journal.close();
+  });
+
+  // Guarantee: a journal that could not keep a charge is noticed before there is one to keep.
+  test("that vanishes while nothing waits is made again, which is said", async () => {
+    const { folder, journal, states, lines, look } = await givenWatched();
+    for (const remove of [
+      () => rmSync(join(folder, readdirSync(folder)[0]!)),
+      () => rmSync(folder, { recursive: true }),
+    ]) {
+      remove();
+      await look();
+      expect(readdirSync(folder)).toHaveLength(1);
+    }
+    expect(states).toEqual([true]);
+    expect(lines.filter((each) => each.includes("were missing"))).toHaveLength(2);
+    await journal.append(settlement("r1"));
+    expect(textIn(folder)).toContain('"requestId":"r1"');
+    await journal.close();
+  });
+
+  test("whose folder is a file now is unusable, which is said once, and recovers with all that waits", async () => {
+    const waiting = [settlement("r1")];
+    const { folder, journal, states, lines, look } = await givenWatched(waiting);
+    await journal.append(waiting[0]!);
+    rmSync(folder, { recursive: true });
+    writeFileSync(folder, "in its place");
+    for (let looks = 0; looks < 3; looks++) await look();
+    expect(states).toEqual([true, false]);
+    // What comes now cannot be kept, and is not said to be.
+    await expect(journal.append(settlement("r2"))).rejects.toThrow();
+    waiting.push(settlement("r2"));
+    await look();
+    expect(lines.filter((each) => each.includes("the journal cannot be kept"))).toHaveLength(1);
+    expect(lines.join("")).toContain("a file is where the folder should be");
+    rmSync(folder);
+    await look();
+    await look();
+    expect(states).toEqual([true, false, true]);
+    expect(textIn(folder).match(/"requestId":"r\d"/g)).toEqual(['"requestId":"r1"', '"requestId":"r2"']);
+    expect(lines.filter((each) => each.includes("can be used again"))).toHaveLength(1);
+    await journal.close();
+  });
+
+  test("that cannot grow is unusable while nothing waits, and takes over what ended gateways left all the same", async () => {
+    const folder = givenFolder();
+    leave(folder, line("left", OURS));
+    const child = givenLimitedProcess(folder);
+    await vi.waitFor(() => expect(child.said()).toEqual(["true", "false", "taken left"]), 20_000);
+    expect(child.errors()).toContain("the limit on the size of files (ulimit -f) is reached");
+    child.lift();
+    await vi.waitFor(() => expect(child.said()).toEqual(["true", "false", "taken left", "true"]), 20_000);
+    expect(textIn(folder)).toContain('"requestId":"left"');
+    await child.stop();
+  }, 60_000);
+
+  test("writes again what a full disk did not take, once it has room", async () => {
+    const waiting = [settlement("r1")];
+    const { folder, journal, states, lines, look } = await givenWatched(waiting);
+    const handle = await open(join(givenFolder(), "any"), "w");
+    const full = Object.assign(new Error("no space left on device"), { code: "ENOSPC" });
+    const datasync = vi.spyOn(Object.getPrototypeOf(handle), "datasync").mockRejectedValue(full);
+    onTestFinished(() => datasync.mockRestore());
+    await expect(journal.append(waiting[0]!)).rejects.toThrow("no space");
+    expect(states, "at once, not at the next look").toEqual([true, false]);
+    await look();
+    expect(lines.filter((each) => each.includes("cannot be kept: the disk is full"))).toHaveLength(1);
+    datasync.mockRestore();
+    const [name] = readdirSync(folder);
+    writeFileSync(join(folder, name!), "");
+    await look();
+    expect(states).toEqual([true, false, true]);
+    expect(textIn(folder)).toContain('"requestId":"r1"');
+    await handle.close();
+    await journal.close();
+  });
+
+  test("is left by a look as it was, while settlements come", async () => {
+    const { folder, journal, look } = await givenWatched();
+    await journal.append(settlement("r1"));
+    const before = textIn(folder);
+    await Promise.all([look(), journal.append(settlement("r2")), look()]);
+    expect(textIn(folder).startsWith(before)).toBe(true);
+    expect(textIn(folder).trim().split("\n")).toHaveLength(2);
+    await journal.clear(undefined);
+    await look();
+    await journal.close();
+    expect(readdirSync(folder)).toEqual([]);
   });
 
   test("forgets what was settled, never what came after", async () => {
