@@ -1,6 +1,20 @@
-import { accessSync, constants, existsSync, readdirSync, readFileSync, statSync } from "node:fs";
+import { randomUUID } from "node:crypto";
+import {
+  accessSync,
+  closeSync,
+  constants,
+  existsSync,
+  fdatasyncSync,
+  openSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  writeSync,
+} from "node:fs";
 import path from "node:path";
 import type { Config } from "../config/config.ts";
+import { diskReason } from "../store/journal-state.ts";
 import { type Check, failed, good, warning } from "./doctor-check.ts";
 
 const LOOPBACK = /^(localhost|127\.[\d.]+|\[?::1\]?)$/;
@@ -39,11 +53,17 @@ export function attention(config: Config): string[] {
   return remarks;
 }
 
+/** About what five charges take. */
+const PROBE = Buffer.alloc(4096, "\n");
+/** Stores that are named. */
+const NAMED_MAX = 3;
+
 /**
  * The folder where settlements wait while Redis is away, on the machine where this runs.
  * @param folder undefined when the config is not valid
+ * @param storeId of the Redis that answers now, if one does and has an id
  */
-export function journalCheck(folder: string | undefined): Check {
+export function journalCheck(folder: string | undefined, storeId?: string): Check {
   const name = "journal";
   if (folder === undefined) return warning(name, "not looked at", "mend the config first");
   const place = path.resolve(folder);
@@ -54,31 +74,75 @@ export function journalCheck(folder: string | undefined): Check {
     if (!statSync(existing).isDirectory()) throw new Error(`${existing} is no folder`);
     accessSync(existing, constants.W_OK | constants.X_OK);
     if (existing !== place) return good(name, `${place} will be made at the first start`);
-    const { files, entries } = waiting(place);
-    if (entries === 0) return good(name, `${place} can be written, nothing waits`);
-    return warning(
-      name,
-      `${entries} settlements (charges, or holds to be given back) wait in ${files} files of ${place}`,
-      "a running gateway on this folder sends them within a minute; start one if none runs, and look at Redis if one does",
-    );
+    tryToWrite(place);
+    return waitingCheck(name, place, storeId);
   } catch (error) {
     return failed(
       name,
-      `${place} cannot be used (${(error as Error).message})`,
-      "let the gateway's user write there, or set store.journal to another folder; else settlements are lost when Redis is away",
+      `${place} cannot be used: ${diskReason(error)}`,
+      "make room on its disk, let the gateway's user write there, or set store.journal to another folder; else settlements " +
+        "are lost if a gateway ends while Redis is away",
     );
   }
 }
 
-function waiting(folder: string): { files: number; entries: number } {
+/** Writes a small file to the disk, and removes it. A full disk takes new names, but no bytes. */
+function tryToWrite(folder: string): void {
+  const probe = path.join(folder, `${randomUUID()}.doctor`);
+  const file = openSync(probe, "wx", 0o600);
+  try {
+    // The second write says why the first one was cut short.
+    const written = writeSync(file, PROBE);
+    if (written < PROBE.length) writeSync(file, PROBE, written);
+    fdatasyncSync(file);
+  } finally {
+    closeSync(file);
+    rmSync(probe, { force: true });
+  }
+}
+
+function waitingCheck(name: string, folder: string, storeId: string | undefined): Check {
+  const { files, entries, byStore } = waiting(folder);
+  if (entries === 0) return good(name, `${folder} can be written, nothing waits`);
+  const found = `${entries} settlements (charges, or holds to be given back) wait in ${files} files of ${folder}`;
+  const others = storeId === undefined ? [] : [...byStore].filter(([id]) => id !== storeId);
+  if (others.length === 0) {
+    const advice =
+      "a running gateway on this folder sends them within a minute; start one if none runs, and look at Redis if one does";
+    return warning(name, found, advice);
+  }
+  const owed = others.reduce((sum, [, count]) => sum + count, 0);
+  const names = others.slice(0, NAMED_MAX).map(([id, count]) => `${count} for ${id}`);
+  if (others.length > NAMED_MAX) names.push(`${others.length - NAMED_MAX} more`);
+  return warning(
+    name,
+    `${found}; ${owed} of them for another Redis than the one that answers now (${names.join(", ")})`,
+    "point REDIS_URL to the Redis whose `HGET tg:meta id` says that; no other is sent them",
+  );
+}
+
+/** How many settlements wait, and how many of them for each store that is named in them. */
+function waiting(folder: string): { files: number; entries: number; byStore: Map<string, number> } {
   let files = 0;
   let entries = 0;
+  const byStore = new Map<string, number>();
   for (const file of readdirSync(folder).filter((each) => each.endsWith(".ndjson"))) {
     const lines = readFileSync(path.join(folder, file), "utf8")
       .split("\n")
-      .filter((line) => line !== "").length;
-    if (lines > 0) files++;
-    entries += lines;
+      .filter((line) => line !== "");
+    if (lines.length > 0) files++;
+    entries += lines.length;
+    for (const id of lines.map(storeOf)) if (id !== undefined) byStore.set(id, (byStore.get(id) ?? 0) + 1);
   }
-  return { files, entries };
+  return { files, entries, byStore };
+}
+
+/** The store of a line; undefined if it names none, as those of early releases, or is cut. */
+function storeOf(line: string): string | undefined {
+  try {
+    const { store } = JSON.parse(line) as { store?: unknown };
+    return typeof store === "string" ? store : undefined;
+  } catch {
+    return undefined;
+  }
 }

@@ -20,8 +20,14 @@ const PINGS = 20;
 const LATENCY_WARNING_MS = 10;
 const PROBE_LIFETIME_MS = 60_000;
 
+interface StoreChecks {
+  checks: Check[];
+  /** By which settlements know their store; undefined where it has none, or cannot be asked. */
+  storeId?: string | undefined;
+}
+
 /** Everything about Redis that can be seen from here. */
-export async function storeChecks(config: Config | undefined): Promise<Check[]> {
+export async function storeChecks(config: Config | undefined): Promise<StoreChecks> {
   let redis: Redis;
   let place: string;
   try {
@@ -30,15 +36,16 @@ export async function storeChecks(config: Config | undefined): Promise<Check[]> 
     redis = await connect(url);
   } catch (error) {
     const [message = "", ...advice] = (error instanceof Error ? error.message : String(error)).split("; ");
-    return [failed("redis", message, advice.join("; ") || "set REDIS_URL to where your Redis is")];
+    const check = failed("redis", message, advice.join("; ") || "set REDIS_URL to where your Redis is");
+    return { checks: [check] };
   }
   try {
     const sentMs = Date.now();
     const nowMs = await storeNowMs(redis);
     const aheadMs = Math.round(nowMs - (sentMs + Date.now()) / 2);
     const info = readInfo(await redis.info());
-    const partitions = await redis.hget(META, "partitions");
-    return [
+    const [partitions = null, storeId] = await redis.hmget(META, "partitions", "id");
+    const checks = [
       good("redis", `answers at ${place}`),
       ...infoChecks(info, await fsyncOf(redis)),
       clockCheck(aheadMs),
@@ -47,14 +54,10 @@ export async function storeChecks(config: Config | undefined): Promise<Check[]> 
       await olderCheck(redis, config?.store.journal),
       await scriptsCheck(redis),
     ];
+    return { checks, storeId: storeId ?? undefined };
   } catch (error) {
-    return [
-      failed(
-        "redis",
-        `answers with an error: ${storeReason(error).why}`,
-        storeReason(error).advice ?? "see Redis's log and its ACL",
-      ),
-    ];
+    const { why, advice = "see Redis's log and its ACL" } = storeReason(error);
+    return { checks: [failed("redis", `answers with an error: ${why}`, advice)] };
   } finally {
     redis.disconnect();
   }

@@ -35,7 +35,8 @@ async function allChecks(): Promise<Check[]> {
     upstreamCheck(config?.upstream),
     proxiesCheck(config?.admin),
   ]);
-  return [configCheck(config, text), ...store, journalCheck(config?.store.journal), upstream, proxies];
+  const journal = journalCheck(config?.store.journal, store.storeId);
+  return [configCheck(config, text), ...store.checks, journal, upstream, proxies];
 }
 
 function inWords(checks: readonly Check[]): string {

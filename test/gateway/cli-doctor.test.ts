@@ -1,12 +1,13 @@
+import { spawnSync } from "node:child_process";
 import { once } from "node:events";
-import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
+import { mkdir, mkdtemp, readdir, rm, writeFile } from "node:fs/promises";
 import { createServer as createHttpServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type Generator, startGenerator } from "../../src/sandbox/generator/server.ts";
-import { json, ROOT, runHere } from "../support/cli.ts";
+import { CLI, cliEnv, json, ROOT, runHere } from "../support/cli.ts";
 import { givenGateway } from "../support/gateway.ts";
 import { randomId } from "../support/store.ts";
 
@@ -167,6 +168,46 @@ describe("config and doctor", () => {
         advice: expect.stringContaining("store.journal"),
       });
       expect(lost.code).toBe(1);
+    });
+
+    test("says how many settlements wait for which other Redis", async () => {
+      const journal = join(dir, "journal-of-two");
+      await mkdir(journal);
+      const gateway = await givenGateway();
+      const ours = await gateway.redis.hget("tg:meta", "id");
+      await gateway.stop();
+      const lines = [ours, "store-b", "store-b", "store-c", undefined].map((store) =>
+        JSON.stringify({ store }),
+      );
+      await writeFile(join(journal, "host.1.00000000.ndjson"), `\n\n${lines.join("\n")}\n{"store":"sto`);
+      const { byName } = await doctor({ TOLLGATE_CONFIG: await configFile({ store: { journal } }) });
+      expect(byName.journal).toMatchObject({ ok: true, status: "warning" });
+      expect(byName.journal.message).toMatch(
+        /^6 settlements .* wait in 1 files of .*; 3 of them for another Redis than the one that answers now \(2 for store-b, 1 for store-c\)$/,
+      );
+      expect(byName.journal.advice).toContain("HGET tg:meta id");
+    });
+
+    // Guarantee: a disk that takes names but no bytes is found before Redis is away.
+    test("fails if the journal's disk takes no bytes, and leaves nothing there", async () => {
+      const journal = join(dir, "journal-on-full-disk");
+      await mkdir(journal);
+      const file = await configFile({ store: { journal } });
+      const { stdout } = spawnSync(
+        "sh",
+        ["-c", 'ulimit -S -f 0; exec "$0" "$@"', process.execPath, CLI, "doctor", "--json"],
+        { cwd: ROOT, encoding: "utf8", env: cliEnv({ ...env, TOLLGATE_CONFIG: file }) },
+      );
+      const { checks } = JSON.parse(stdout) as { checks: { name: string }[] };
+      expect(checks.find(({ name }) => name === "journal")).toMatchObject({
+        status: "failed",
+        message: expect.stringContaining("the limit on the size of files (ulimit -f) is reached"),
+        advice: expect.stringContaining("make room"),
+      });
+      expect(await readdir(journal)).toEqual([]);
+      const { byName } = await doctor({ TOLLGATE_CONFIG: file });
+      expect(byName.journal).toMatchObject({ status: "ok" });
+      expect(await readdir(journal)).toEqual([]);
     });
 
     test("warnings alone leave the exit code to the rest, and a bad config does not", async () => {
