@@ -70,6 +70,8 @@ test("two processes share the port, the limits and one metrics page; one that di
     () => gateway.logs().some(({ msg }) => msg === "one more process listens"),
     "the second process",
   );
+  const usable = () => gateway.logs().filter(({ msg }) => msg === "the store is usable").length;
+  await until(() => usable() === 2, "both to have found Redis");
   let sent = 0;
   await until(async () => {
     expect((await generate()).status).toBe(200);
@@ -100,6 +102,7 @@ test("two processes share the port, the limits and one metrics page; one that di
     () => gateway.logs().filter(({ msg }) => msg === "one more process listens").length === 2,
     "a new one",
   );
+  await until(() => usable() === 3, "the new one to have found Redis");
   // Guarantee: Prometheus takes a counter that falls for one that began anew, and what is left of it for new.
   const after = await counters(gateway.adminUrl);
   expect(before.size).toBeGreaterThan(100);
@@ -178,6 +181,8 @@ test("a log level, an edited file and SIGHUP reach both processes", async () => 
   const gateway = await startGatewayProcess({ ...urls, config: WORKERS });
   const told = (msg: string) => gateway.logs().filter((line) => line.msg === msg).length;
   await until(() => told("one more process listens") === 1, "the second process");
+  // Until then a process answers 503, which it logs as a warning.
+  await until(() => told("the store is usable") === 2, "both to have found Redis");
   /** Sets it. A page of metrics goes the same way as the level, behind it, and comes back from both. */
   async function setLevel(body: string): Promise<void> {
     const { status } = await fetch(`${gateway.adminUrl}/log-level`, { method: "PUT", body });
