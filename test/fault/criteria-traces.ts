@@ -48,12 +48,17 @@ export function upstreamAgrees(books: Books): Finding & { uncharged: string[] } 
       .filter(({ verb, outcome }) => verb === "bind" && outcome !== "")
       .map(({ requestId }) => requestId),
   );
+  // The upstream knows a gateway by its slot, which may be another's by the time a killed one's connection is taken.
+  const admittedBy = new Map(
+    history.link.filter(({ verb }) => verb === "admit").map(({ requestId, gateway }) => [requestId, gateway]),
+  );
   const lostMs = lostAdmissions(history.faults);
   let accepted = 0;
   let unknown = 0;
   let uncollected = 0;
   let named = 0;
-  for (const { requestId, gateway, truth, taskId, answeredMs, kind, atMs } of history.upstream) {
+  for (const { requestId, truth, taskId, answeredMs, kind, atMs, ...seen } of history.upstream) {
+    const gateway = admittedBy.get(requestId) ?? seen.gateway;
     const request = requests.get(requestId);
     const isForgotten = atMs >= lostMs.from && atMs <= lostMs.to;
     if (!request?.admitted) {
