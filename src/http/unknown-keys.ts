@@ -4,7 +4,10 @@ const ADDRESSES_MAX = 20_000;
 const MINUTE_MS = 60_000;
 const SECOND_MS = 1000;
 
-/** Keys that are looked up beyond an address's limit, so that good ones behind it still get in. */
+/**
+ * Keys that are looked up beyond an address's limit, so that good ones behind it still get in. A second's worth may come at
+ * once; then the budget refills steadily, so that a good key behind a burst of guesses finds some of it.
+ */
 export interface LookUpBudget {
   perSecond: number;
   perAddressAndSecond: number;
@@ -33,8 +36,8 @@ export function createUnknownKeys(
   nowMs: () => number,
   budget: LookUpBudget,
 ): UnknownKeys {
-  const counted = new Map<string, { count: number; sinceMs: number; lookUps: Spent }>();
-  const total: Spent = { second: 0, count: 0 };
+  const counted = new Map<string, { count: number; sinceMs: number; lookUps: Bucket }>();
+  const total = fullBucket(budget.perSecond, nowMs());
   /** Addresses with tries under way: as many as there are requests, at most. */
   const trying = new Map<string, { underWay: number; waiting: (() => void)[] }>();
 
@@ -68,11 +71,11 @@ export function createUnknownKeys(
     mayLookUp(address) {
       const entry = thisMinute(address);
       if (!entry) return true;
-      const second = Math.floor(nowMs() / SECOND_MS);
-      const ofAddress = spentIn(entry.lookUps, second);
-      if (ofAddress >= budget.perAddressAndSecond || spentIn(total, second) >= budget.perSecond) return false;
-      entry.lookUps.count++;
-      total.count++;
+      refill(entry.lookUps, budget.perAddressAndSecond, nowMs());
+      refill(total, budget.perSecond, nowMs());
+      if (entry.lookUps.left < 1 || total.left < 1) return false;
+      entry.lookUps.left--;
+      total.left--;
       return true;
     },
     end(address) {
@@ -91,19 +94,22 @@ export function createUnknownKeys(
       }
       counted.delete(address);
       dropOldest(counted, ADDRESSES_MAX);
-      counted.set(address, { count: 1, sinceMs: nowMs(), lookUps: { second: 0, count: 0 } });
+      const lookUps = fullBucket(budget.perAddressAndSecond, nowMs());
+      counted.set(address, { count: 1, sinceMs: nowMs(), lookUps });
     },
   };
 }
 
-/** What was used up in one second. */
-interface Spent {
-  second: number;
-  count: number;
+/** Look-ups that may be made now. */
+interface Bucket {
+  left: number;
+  countedAtMs: number;
 }
 
-/** What is used up in this second; begins anew with each. */
-function spentIn(spent: Spent, second: number): number {
-  if (spent.second !== second) Object.assign(spent, { second, count: 0 });
-  return spent.count;
+const fullBucket = (perSecond: number, atMs: number): Bucket => ({ left: perSecond, countedAtMs: atMs });
+
+function refill(bucket: Bucket, perSecond: number, atMs: number): void {
+  const earned = ((atMs - bucket.countedAtMs) / SECOND_MS) * perSecond;
+  bucket.left = Math.min(perSecond, bucket.left + earned);
+  bucket.countedAtMs = atMs;
 }

@@ -1,4 +1,5 @@
-import { type Attack, HONEST_ADDRESS, MARK, TEXT_TO_VIDEO } from "../attack.ts";
+import { setTimeout as pause } from "node:timers/promises";
+import { type Attack, HONEST_ADDRESS, MARK, type Target, TEXT_TO_VIDEO } from "../attack.ts";
 import { atOnce, Connection, deadlineOf, get, pipeline, post, scaled, Tally } from "../wire.ts";
 
 /** One customer's flood at the store. */
@@ -22,6 +23,9 @@ export const oneKey: Attack = {
   },
 };
 
+const TRIES_MAX = 2;
+const RETRY_MS = 1000;
+
 /** One address guesses keys; another customer behind it has a good key that this gateway has not met. */
 export const unknownKeys: Attack = {
   name: "unknown-keys",
@@ -41,11 +45,28 @@ export const unknownKeys: Attack = {
       connection?.destroy();
     });
     tally.check("no unknown key is taken", tally.count(200) === 0, `${tally.count(200)} answered 200`);
-    const connection = await Connection.open(tally, target.url, { from });
-    // In its own time, however long the guesses took.
-    const status = await connection?.ask(get("/api/v1/credits", target.unseenKey), deadlineOf(target));
-    connection?.destroy();
-    tally.check("a good key that the gateway has not seen is taken", status === 200, `answered ${status}`);
+    const statuses = await askTwice(tally, target, from);
+    tally.check(
+      "a good key that the gateway has not seen is taken, at once or a second later",
+      statuses.at(-1) === 200,
+      `answered ${statuses.join(", then ")}`,
+    );
     return tally;
   },
 };
+
+/** Asks with the unseen key, and once more a second after a 429. @returns the statuses, oldest first */
+async function askTwice(tally: Tally, target: Target, from: string): Promise<number[]> {
+  // In its own time, however long the guesses took.
+  const untilMs = deadlineOf(target);
+  const statuses: number[] = [];
+  const connection = await Connection.open(tally, target.url, { from });
+  while (connection && statuses.length < TRIES_MAX) {
+    if (statuses.length > 0) await pause(RETRY_MS);
+    const status = await connection.ask(get("/api/v1/credits", target.unseenKey), untilMs);
+    statuses.push(status);
+    if (status !== 429) break;
+  }
+  connection?.destroy();
+  return statuses;
+}

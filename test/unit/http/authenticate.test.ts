@@ -275,6 +275,23 @@ describe("beyond the limit of an address", () => {
     expect(auth.lookups).toHaveLength(3);
   });
 
+  // Guarantee: guesses that have used up the budget keep a good key out for milliseconds, not for the rest of the second.
+  test("a used-up budget refills steadily: a good key behind a burst of guesses is let in soon", async () => {
+    const auth = await exhausted({ perSecond: 1000, perAddressAndSecond: 250 });
+    for (let n = 0; n < 300; n++) await auth.attempt(`Bearer sk_${n}`);
+    expect(auth.lookups).toHaveLength(250);
+    expect(await auth.attempt(`Bearer ${GOOD}`)).toMatchObject({ code: 2005 });
+    auth.advance(4);
+    expect(await auth.attempt(`Bearer ${GOOD}`)).toBe(GOOD);
+  });
+
+  test("what is not used does not add up beyond a second's worth", async () => {
+    const auth = await exhausted({ perSecond: 100, perAddressAndSecond: 2 });
+    auth.advance(30_000);
+    for (let n = 0; n < 10; n++) await auth.attempt(`Bearer sk_${n}`);
+    expect(auth.lookups).toHaveLength(2);
+  });
+
   test("an unknown key that was looked up is not told apart from one that was not", async () => {
     const auth = await exhausted({ perSecond: 1, perAddressAndSecond: 1 });
     const answers = [await auth.attempt("Bearer sk_y"), await auth.attempt("Bearer sk_y")];
