@@ -1,5 +1,3 @@
-import type { Twist } from "./upstream.ts";
-
 /** Settings by section, as in the config file. */
 export type Sections = Record<string, Record<string, unknown>>;
 
@@ -40,6 +38,23 @@ export interface Sent {
   checks: Check[];
 }
 
+/** One answer of the upstream, before it goes to the gateway. */
+export interface TwistedAnswer {
+  method: string;
+  /** Path without a query. */
+  path: string;
+  /** What the gateway sent, as text. */
+  body: string;
+  /** What the generator answers. */
+  answer: string;
+}
+
+/**
+ * What is added to the answer's object: a comma and a member, as JSON; undefined: nothing. It is built once, since making it takes time
+ * that every other call of the upstream would wait for.
+ */
+export type Twist = (answer: TwistedAnswer) => Buffer | undefined;
+
 /** One attack: how the gateway is started, and what is sent to it. */
 export interface Attack {
   name: string;
@@ -52,7 +67,7 @@ export interface Attack {
   env?: Record<string, string>;
   /** Limit of open files of the gateway's process. */
   openFiles?: number;
-  /** Changes answers of the upstream. */
+  /** Changes answers of the upstream, in a process of its own. */
   twist?: () => Twist;
   /** Runs in the attacker's own process, from its own address. */
   send(target: Target): Promise<Sent>;

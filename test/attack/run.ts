@@ -3,7 +3,6 @@ import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { setTimeout as pause } from "node:timers/promises";
 import { Redis } from "ioredis";
-import { type GuardedChild, startChild } from "../../src/sandbox/child.ts";
 import { startRedis } from "../../src/sandbox/redis.ts";
 import { issueKey } from "../../src/store/accounts.ts";
 import { seedFor } from "../fault/random.ts";
@@ -12,6 +11,7 @@ import { compareMoney, openHolds } from "./books.ts";
 import type { Measured } from "./criteria.ts";
 import { type AttackedGateway, startGateway } from "./gateway.ts";
 import type { HonestJob, Sample } from "./honest.ts";
+import { startProcess } from "./process.ts";
 import { startUpstream } from "./upstream.ts";
 import { isBack, watchLivez } from "./watch.ts";
 
@@ -62,7 +62,7 @@ export async function runAttack(attack: Attack, options: RunOptions): Promise<Me
     const server = await owned(startRedis({ dir: join(folder, "redis"), persistent: false }));
     const redis = new Redis(server.url);
     await owned(Promise.resolve({ stop: async () => redis.disconnect() }));
-    const upstream = await owned(startUpstream(attack.twist?.()));
+    const upstream = await owned(startUpstream(attack, folder));
     const gateway = await owned(
       startGateway(attack, { folder, redisUrl: server.url, upstreamUrl: upstream.url }),
     );
@@ -124,11 +124,6 @@ async function startHonest(folder: string, { url }: AttackedGateway, redis: Redi
   };
   return { samples, stop };
 }
-
-const startProcess = (file: string, ...args: string[]): Promise<GuardedChild> =>
-  startChild(process.execPath, [join(import.meta.dirname, file), ...args], {
-    stdio: ["ignore", "pipe", "inherit"],
-  });
 
 /** The honest customer alone, then with the attack, then until everything is back. */
 async function measure(

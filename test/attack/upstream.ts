@@ -1,22 +1,12 @@
-import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
-import type { AddressInfo } from "node:net";
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { createInterface } from "node:readline";
 import { type Generator, startGenerator } from "../../src/sandbox/generator/server.ts";
+import type { Attack } from "./attack.ts";
+import { startProcess } from "./process.ts";
+import type { TwistedJob } from "./twisted-upstream.ts";
 
-/** One answer of the upstream, before it goes to the gateway. */
-export interface TwistedAnswer {
-  method: string;
-  /** Path without a query. */
-  path: string;
-  /** What the gateway sent, as text. */
-  body: string;
-  /** What the generator answers. */
-  answer: string;
-  /** The gateway's credential. */
-  secret: string;
-}
-
-/** Gives the answer another text, or leaves it. */
-export type Twist = (answer: TwistedAnswer) => string;
+const STOP_GRACE_MS = 5000;
 
 export interface AttackedUpstream {
   url: string;
@@ -24,50 +14,19 @@ export interface AttackedUpstream {
   stop(): Promise<void>;
 }
 
-/** The sandbox generator; with a twist, behind a server that changes its answers. */
-export async function startUpstream(twist: Twist | undefined): Promise<AttackedUpstream> {
+/** The sandbox generator; with a twist, behind a process that changes its answers. */
+export async function startUpstream(attack: Attack, folder: string): Promise<AttackedUpstream> {
   const generator = await startGenerator();
-  if (twist === undefined) return { url: generator.url, generator, stop: () => generator.stop() };
-  const server = createServer({ keepAliveTimeout: 65_000 }, (request, response) => {
-    forward(request, response, generator.url, twist).catch(() => response.destroy());
-  });
-  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-  return {
-    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
-    generator,
-    async stop() {
-      server.closeAllConnections();
-      server.close();
-      await generator.stop();
-    },
+  if (attack.twist === undefined) return { url: generator.url, generator, stop: () => generator.stop() };
+  const file = join(folder, "upstream.json");
+  const job: TwistedJob = { attack: attack.name, generatorUrl: generator.url };
+  writeFileSync(file, JSON.stringify(job));
+  const child = await startProcess("twisted-upstream.ts", file);
+  const stop = async (): Promise<void> => {
+    await child.stop(STOP_GRACE_MS);
+    await generator.stop();
   };
-}
-
-async function forward(
-  request: IncomingMessage,
-  response: ServerResponse,
-  generatorUrl: string,
-  twist: Twist,
-): Promise<void> {
-  const chunks: Buffer[] = [];
-  for await (const chunk of request as AsyncIterable<Buffer>) chunks.push(chunk);
-  const body = Buffer.concat(chunks);
-  const { method = "", url = "" } = request;
-  const headers: Record<string, string> = {};
-  for (const name of ["authorization", "content-type", "idempotency-key"]) {
-    const value = request.headers[name];
-    if (typeof value === "string") headers[name] = value;
-  }
-  const init: RequestInit = { method, headers };
-  if (method === "POST") init.body = body;
-  const answered = await fetch(generatorUrl + url, init);
-  const answer = await answered.text();
-  const secret = (headers.authorization ?? "").replace(/^Bearer /, "");
-  const path = url.replace(/\?.*/s, "");
-  const text = Buffer.from(twist({ method, path, body: body.toString("utf8"), answer, secret }));
-  response.writeHead(answered.status, {
-    "content-type": "application/json",
-    "content-length": text.length,
-  });
-  response.end(text);
+  for await (const url of createInterface(child.process.stdout!)) return { url, generator, stop };
+  await stop();
+  throw new Error(`the upstream of ${attack.name} did not start: ${await child.ended}`);
 }

@@ -1,6 +1,5 @@
 import { setTimeout as pause } from "node:timers/promises";
-import { type Attack, MARK, type Target, TEXT_TO_VIDEO } from "../attack.ts";
-import type { Twist, TwistedAnswer } from "../upstream.ts";
+import { type Attack, MARK, type Target, TEXT_TO_VIDEO, type Twist } from "../attack.ts";
 import { atOnce, Connection, deadlineOf, get, post, scaled, Tally } from "../wire.ts";
 
 const MIB = 1024 * 1024;
@@ -9,17 +8,17 @@ const TASKS = 16;
 /** As a token of a cloud is built: three parts, 600 characters, many of them alike at their beginnings. */
 const LONG_SECRET = `eyJhbGciOiJSUzI1NiJ9.${"eyJzdWIiOiJ0b2xsZ2F0ZSJ9".repeat(15)}.${"c2lnbmF0dXJl".repeat(18)}`;
 
-/** Knows the tasks of marked prompts, and gives their polls another answer. */
-function onMarkedPolls(change: (answer: TwistedAnswer) => string): () => Twist {
+/** Knows the tasks of marked prompts, and adds to the answers of their polls. */
+function onMarkedPolls(build: () => string): () => Twist {
   return () => {
+    const added = Buffer.from(build());
     const marked = new Set<string>();
-    return (answered) => {
-      const { method, path, body, answer } = answered;
+    return ({ method, path, body, answer }) => {
       if (method === "POST" && body.includes(MARK)) {
         const task = (JSON.parse(answer) as { data?: { task_id?: string } }).data?.task_id;
         if (task !== undefined) marked.add(task);
       }
-      return marked.has(path.split("/").at(-1) ?? "") ? change(answered) : answer;
+      return marked.has(path.split("/").at(-1) ?? "") ? added : undefined;
     };
   };
 }
@@ -64,9 +63,6 @@ function beginnings(secret: string): string {
     .replace(/\\[^\\]{0,5}$/, "");
 }
 
-/** Made once: the upstream's own work must keep nobody waiting. */
-const BEGINNINGS = beginnings(LONG_SECRET);
-
 /** An upstream repeats our credential, but never quite all of it. */
 export const credentialEcho: Attack = {
   name: "credential-echo",
@@ -74,7 +70,7 @@ export const credentialEcho: Attack = {
     "the upstream answers polls of 16 tasks with 1 MiB of beginnings of a credential of 600 characters, each before a backslash, for 10 s",
   durationMs: 10_000,
   env: { UPSTREAM_API_KEY: LONG_SECRET },
-  twist: onMarkedPolls(({ answer }) => answer.replace(/\}$/, () => `,"echo":"${BEGINNINGS}"}`)),
+  twist: onMarkedPolls(() => `,"echo":"${beginnings(LONG_SECRET)}"`),
   async send(target) {
     const tally = new Tally();
     await pollTasks(tally, target);
@@ -87,9 +83,7 @@ export const nestedAnswer: Attack = {
   name: "nested-answer",
   title: "the upstream answers polls of 16 tasks with 1 MiB of nested brackets, for 10 s",
   durationMs: 10_000,
-  twist: onMarkedPolls(({ answer }) =>
-    answer.replace(/\}$/, `,"nested":${"[".repeat(MIB / 2)}${"]".repeat(MIB / 2)}}`),
-  ),
+  twist: onMarkedPolls(() => `,"nested":${"[".repeat(MIB / 2)}${"]".repeat(MIB / 2)}`),
   async send(target) {
     const tally = new Tally();
     await pollTasks(tally, target);
@@ -98,6 +92,7 @@ export const nestedAnswer: Attack = {
 };
 
 const SCENES = 25;
+const SCENE_CHARS = 10_000;
 
 /** A video whose answer is six times as long as its request. */
 export const escapedEcho: Attack = {
@@ -105,16 +100,14 @@ export const escapedEcho: Attack = {
   title:
     "20 storyboards of 250,000 `<`, which the upstream repeats as `\\u003c`: 1.5 MB for each answer, and each must be charged",
   durationMs: 8000,
-  twist:
-    () =>
-    ({ body, answer }) =>
-      body.includes(MARK)
-        ? answer.replace(/\}$/, `,"echo":"${"\\u003c".repeat(body.split("<").length - 1)}"}`)
-        : answer,
+  twist() {
+    const echo = Buffer.from(`,"echo":"${"\\u003c".repeat((SCENES - 1) * SCENE_CHARS)}"`);
+    return ({ body }) => (body.includes(MARK) ? echo : undefined);
+  },
   async send(target) {
     const tally = new Tally();
     const untilMs = deadlineOf(target);
-    const Scene = "<".repeat(10_000);
+    const Scene = "<".repeat(SCENE_CHARS);
     const shots = Array.from({ length: SCENES }, () => ({ Scene, duration: 10 / SCENES }));
     shots[0]!.Scene = MARK;
     const request = post(
