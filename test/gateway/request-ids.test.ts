@@ -93,8 +93,10 @@ describe("/log-level on the admin port", () => {
     const gateway = await givenGateway({ config: { admin: { token: TOKEN } } });
     expect((await put(gateway, "silent")).status).toBe(401);
     expect((await put(gateway, "silent", { authorization: "Bearer wrong" })).status).toBe(401);
-    expect((await fetch(`${gateway.adminUrl}/log-level`)).status).toBe(200);
-    expect((await put(gateway, "warn", { authorization: `Bearer ${TOKEN}` })).status).toBe(200);
+    const headers = { authorization: `Bearer ${TOKEN}` };
+    expect((await fetch(`${gateway.adminUrl}/log-level`)).status).toBe(401);
+    expect((await fetch(`${gateway.adminUrl}/log-level`, { headers })).status).toBe(200);
+    expect((await put(gateway, "warn", headers)).status).toBe(200);
     await gateway.stop();
   });
 

@@ -119,7 +119,8 @@ test("a key that was looked up and never called good is denied", async () => {
   await stage.redis.client.hset(await keyRecord(stage.redis.client, key), "revoked_at", "1");
   const client = await rawClient(stage.gateway.url);
   client.send(rawPost(TEXT_TO_VIDEO, key.key, { prompt: "A paper boat" }).head);
-  await until(async () => (await inFlight()) === 1, "the request to be in flight");
+  // It is refused from its head: whether a key is good is asked with its look-up.
+  await until(() => client.received().includes("401"), "the refusal");
   client.close();
   await until(async () => (await inFlight()) === 0, "the client to be gone");
   await whileAway(async () => expectStoreAway(await generate(stage.gateway, key)));

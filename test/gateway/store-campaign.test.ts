@@ -47,7 +47,14 @@ beforeAll(async () => {
   const config = {
     store: { commandTimeoutMs: COMMAND_TIMEOUT_MS },
     upstream: { connectTimeoutMs: 1000, headersTimeoutMs: 300, totalTimeoutMs: 600 },
-    tasks: { sweepIntervalMs: 50, pollIntervalMs: 50, sweepPollsPerSecond: 10_000, cacheMs: 0 },
+    // A running task whose id was given twice ends at its maximum age (decision 0037).
+    tasks: {
+      sweepIntervalMs: 50,
+      pollIntervalMs: 50,
+      sweepPollsPerSecond: 10_000,
+      cacheMs: 0,
+      maxAgeMs: 15_000,
+    },
   };
   const one = await givenGateway({ redisUrl: redis.url, config });
   const two = await givenGateway({ redisUrl: redis.url, config, generator: one.generator });
