@@ -116,7 +116,7 @@ function inflict(world: World, fault: LinkFault): () => Promise<void> {
 }
 
 /** Among so many items the first hit is sure to come, however short the load. */
-const FIRST_WITHIN = 30;
+const FIRST_WITHIN = 8;
 
 /** Drawn beforehand: the n-th item is hit or not, whatever else happens. */
 function drawHits(random: Random, oneIn: number): () => boolean {
