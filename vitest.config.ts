@@ -5,6 +5,8 @@ const redis = { globalSetup: "test/support/global-redis.ts", testTimeout: 120_00
 
 export default defineConfig({
   test: {
+    // All cores: tests wait for processes and timers most of their time.
+    maxWorkers: "100%",
     projects: [
       { test: { name: "unit", include: ["test/unit/**/*.test.ts"], testTimeout: 60_000 } },
       { test: { name: "lua", include: ["test/lua/**/*.test.ts"], ...redis } },
