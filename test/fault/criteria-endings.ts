@@ -49,13 +49,19 @@ function expiry({ id, boundMs, finishedMs }: RequestBook, event: UpstreamEvent, 
 export function ownVideos({ history, generations, requests, upstream }: Books): Finding {
   const violations: string[] = [];
   const answers = new Map(generations.map((event) => [event.requestId, event]));
+  // A gateway that had no answer in time was never told that the id is given twice, and neither was the store.
+  const conflictMs = new Map(
+    history.link
+      .filter(({ verb, outcome }) => verb === "bind" && outcome === "conflict")
+      .map(({ requestId, atMs }) => [requestId, atMs]),
+  );
   let shown = 0;
   for (const { video, accountId, taskId, sentMs } of history.client) {
     if (video === "") continue;
     shown++;
     const owner = answers.get(video)?.accountId ?? requests.get(video)?.accountId;
     // Until the second request's BIND has found it nobody can know. Decision 0037.
-    const knownMs = answers.get(video)?.endedMs ?? Number.POSITIVE_INFINITY;
+    const knownMs = conflictMs.get(video) ?? Number.POSITIVE_INFINITY;
     if (owner !== undefined && owner !== accountId && sentMs > knownMs)
       violations.push(`a poll of ${taskId} showed ${accountId} the video of ${owner}`);
   }
