@@ -38,6 +38,8 @@ async function givenSecureGateway(options: { clientCa?: string } = {}) {
       host: "127.0.0.1",
       port: 0,
       drain_delay: "0s",
+      // The load of a renewal comes as fast as it is answered, and none of it may be refused.
+      utility_requests_per_second: 1_000_000,
       tls: options.clientCa === undefined ? files : { ...files, client_ca: "clients.pem" },
     },
     admin: { port: 0, tls: files },
