@@ -5,6 +5,7 @@ import { join, resolve } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { type GuardedChild, startChild } from "./child.ts";
 import { demoKey, demoText } from "./demo.ts";
+import { answeringAt } from "./gateway-url.ts";
 import { behaviourFromEnv } from "./generator/behaviour.ts";
 import { startGenerator } from "./generator/server.ts";
 import { freePort, portIfFree, startRedis, TOLLGATE_DIR } from "./redis.ts";
@@ -90,9 +91,8 @@ async function startAll(env: NodeJS.ProcessEnv, parts: Part[], signal: AbortSign
     stdio: ["ignore", "inherit", "inherit"],
   });
   parts.push({ name: "the gateway", ended: gateway.ended, stop: () => gateway.stop(DRAIN_GRACE_MS) });
-  const adminUrl = `http://${reachable(ports.adminHost)}:${ports.adminPort}`;
-  await isReady(`${adminUrl}/readyz`, gateway, signal);
-  const baseUrl = `http://${reachable(ports.host)}:${ports.port}`;
+  const adminUrl = await readyAt(`${reachable(ports.adminHost)}:${ports.adminPort}`, gateway, signal);
+  const baseUrl = (await answeringAt(`${reachable(ports.host)}:${ports.port}`, "/")).url;
   const keyFile = join(TOLLGATE_DIR, demoKeyName(env.REDIS_URL));
   const key = await demoKey(baseUrl, keyFile, join(ROOT, "src/cli.ts"), childEnv);
   signal.throwIfAborted();
@@ -174,23 +174,22 @@ async function addGenerator(env: NodeJS.ProcessEnv, parts: Part[]): Promise<Node
   return { UPSTREAM_URL: generator.url, UPSTREAM_API_KEY: apiKey };
 }
 
-async function isReady(url: string, gateway: GuardedChild, signal: AbortSignal): Promise<void> {
+/** Waits until the gateway is ready. @returns the URL of its admin port, which may speak TLS */
+async function readyAt(place: string, gateway: GuardedChild, signal: AbortSignal): Promise<string> {
   const died = gateway.ended.then((how) => {
     throw new Error(`The gateway ended at once (${how}); its own words are above.`);
   });
+  let last = "nothing listens";
   const startMs = performance.now();
   while (performance.now() - startMs < READY_TIMEOUT_MS) {
-    const answers = fetch(url, { signal: AbortSignal.timeout(2_000) }).then(
-      async (answer) => {
-        await answer.body?.cancel();
-        return answer.ok;
-      },
-      () => false,
-    );
-    if (await Promise.race([died, answers])) return;
+    const { url, status, why } = await Promise.race([died, answeringAt(place, "/readyz")]);
+    if (status === 200) return url;
+    last = status === undefined ? why : `HTTP ${status}`;
     await Promise.race([died, delay(100, undefined, { signal })]);
   }
-  throw new Error(`The gateway was not ready in time: ${url} does not answer 200.`);
+  throw new Error(
+    `The gateway was not ready in time: its admin port ${place} does not answer 200 (${last}).`,
+  );
 }
 
 /** An address to call, for one that is listened on. */

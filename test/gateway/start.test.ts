@@ -6,6 +6,7 @@ import { tmpdir } from "node:os";
 import { delimiter, join, resolve } from "node:path";
 import { promisify } from "node:util";
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { selfSignedCertificate } from "../../src/sandbox/generator/certificate.ts";
 import { freePort, TOLLGATE_DIR } from "../../src/sandbox/redis.ts";
 import { until } from "../support/gateway.ts";
 import { givenRedis, type TestRedis } from "../support/store-stage.ts";
@@ -28,7 +29,8 @@ for (const words = process.argv.slice(2); words.length > 0; ) {
     const [, name, path, type] = /^(\\w+)=@(.+);type=(.+)$/.exec(words.shift());
     init.body = new FormData();
     init.body.append(name, new Blob([readFileSync(path)], { type }), "a.png");
-  } else if (word !== "-sS") url = new URL(word);
+  } else if (word === "-sSk") process.env.NODE_TLS_REJECT_UNAUTHORIZED = "0";
+  else if (word !== "-sS") url = new URL(word);
 }
 fetch(url, init).then(async (answer) => {
   if (shown) console.log("HTTP/1.1 " + answer.status);
@@ -53,9 +55,9 @@ afterAll(async () => {
 });
 
 /** `npm start` on a Redis of the test's own, up to its last line. @returns all that it has printed */
-async function start(): Promise<string> {
+async function start(more: Record<string, string> = {}): Promise<string> {
   const ports = { PORT: String(await freePort()), ADMIN_PORT: String(await freePort()) };
-  const env = { ...process.env, ...ports, REDIS_URL: redis.url, SANDBOX_DURATION_MS: "0" };
+  const env = { ...process.env, ...ports, REDIS_URL: redis.url, SANDBOX_DURATION_MS: "0", ...more };
   const child = spawn(process.execPath, [join(ROOT, "src/sandbox/start.ts")], { env });
   running = child;
   let printed = "";
@@ -112,6 +114,42 @@ test("the lines that npm start prints work when pasted; a second start finds the
   const later = await fetch(`${url}/api/v1/credits`, { headers });
   expect(await later.json()).toMatchObject({ data: { balance: 990, total_used: 10 } });
   expect(await stop()).toBe(0);
+});
+
+// Guarantee: the two commands of the README work with TLS as well.
+test("with server.tls and admin.tls npm start says https, and its lines work when pasted", async () => {
+  const { cert, key } = selfSignedCertificate();
+  const tls = { cert: join(folder, "cert.pem"), key: join(folder, "key.pem") };
+  const config = join(folder, "tls.yaml");
+  await Promise.all([writeFile(tls.cert, cert), writeFile(tls.key, key)]);
+  await writeFile(config, JSON.stringify({ server: { tls }, admin: { tls } }));
+  const printed = await start({ TOLLGATE_CONFIG: config });
+  expect(printed).toMatch(/^Tollgate is ready at https:\/\/\S+; metrics at https:\/\/\S+\/metrics$/m);
+  const lines = printed.slice(printed.indexOf("# Paste"), printed.indexOf("How to make the sandbox"));
+  const pasted = await promisify(execFile)("sh", ["-e", "-c", lines], {
+    env: { ...process.env, TMPDIR: folder, PATH: `${process.env.PATH}${delimiter}${folder}` },
+  });
+  const [taskId, task] = pasted.stdout.split(/\r?\n/);
+  expect(JSON.parse(task!).data).toMatchObject({ task_id: taskId, status: "completed" });
+  expect(await stop()).toBe(0);
+  expect(keyIn(await start({ TOLLGATE_CONFIG: config }))).toBe(keyIn(printed));
+  expect(await stop()).toBe(0);
+});
+
+test("with client_ca npm start says at once that it has no client certificate", async () => {
+  const { cert, key } = selfSignedCertificate();
+  const files = { cert: join(folder, "cert.pem"), key: join(folder, "key.pem") };
+  const config = join(folder, "client-ca.yaml");
+  await Promise.all([writeFile(files.cert, cert), writeFile(files.key, key)]);
+  await writeFile(config, JSON.stringify({ server: { tls: { ...files, client_ca: files.cert } } }));
+  const ports = { PORT: String(await freePort()), ADMIN_PORT: String(await freePort()) };
+  const started = promisify(execFile)(process.execPath, [join(ROOT, "src/sandbox/start.ts")], {
+    env: { ...process.env, ...ports, REDIS_URL: redis.url, TOLLGATE_CONFIG: config },
+  });
+  await expect(started).rejects.toMatchObject({
+    code: 1,
+    stderr: expect.stringContaining("asks for a client certificate"),
+  });
 });
 
 test.each(["garbage", "localhost:21001"])("REDIS_URL=%s is refused by npm start in words", async (url) => {
