@@ -45,7 +45,11 @@ export const TASK = Type.Object(
     created_at: time("When the task was made, UTC."),
     completed_at: Type.Optional(time("When it was completed, UTC; on a completed task.")),
   },
-  { description: "A task as the generator last described it. Further fields of the generator pass through." },
+  {
+    description:
+      "A task as the generator last described it. Further fields of the generator pass through, unless the task is " +
+      "longer than 256 KiB: then only the fields listed here remain.",
+  },
 );
 
 /** Spec 2.3. */

@@ -54,10 +54,12 @@ function syntaxFault(text: string): string {
 
 /**
  * Reads a JSON object that another program sent, such as the upstream's envelope; undefined for anything else, for
- * nesting that would overflow the stack when it is written again, and for more values than are worth reading. Meant to be written again: long whole numbers
- * are kept for JSON.stringify, not for counting.
+ * nesting that would overflow the stack when it is written again, and for more values than are worth reading. A byte order
+ * mark in front is ignored, as RFC 8259 section 8.1 allows. Meant to be written again: long whole numbers are kept for
+ * JSON.stringify, not for counting.
  */
-export function parseObject(text: string): Record<string, unknown> | undefined {
+export function parseObject(received: string): Record<string, unknown> | undefined {
+  const text = received.charCodeAt(0) === BYTE_ORDER_MARK ? received.slice(1) : received;
   const { hasLongNumber, fault } = survey(text, ANSWER_VALUES_MAX);
   if (fault) return undefined;
   try {
@@ -85,6 +87,7 @@ interface Survey {
 }
 
 const LONG_NUMBER_DIGITS = 16;
+const BYTE_ORDER_MARK = 0xfeff;
 
 /** @param valuesMax values are counted by commas and opening brackets, so an empty object or array counts double */
 function survey(text: string, valuesMax: number): Survey {

@@ -2,6 +2,7 @@ import { type Dispatcher, Pool } from "undici";
 import { createGate, type Gate, type GateObserver } from "./gate.ts";
 import { ANSWER_BYTES_MAX, LargeAnswers, SMALL_ANSWER_BYTES } from "./large-answers.ts";
 import { withoutSecret } from "./secret.ts";
+import { SpacedWork } from "./spaced-work.ts";
 
 /** One upstream exchange as it ended. `unsent` and `lost` differ in one thing that decides over money. */
 export type Exchanged =
@@ -27,6 +28,8 @@ export interface ExchangeOptions {
   /** How long a request may wait at the gate. */
   waitMaxMs: number;
   observer?: GateObserver | undefined;
+  /** Where large answers are parsed, by all that share it one at a time. */
+  largeAnswerWork?: SpacedWork | undefined;
 }
 
 /**
@@ -54,7 +57,7 @@ export function createExchanger(options: ExchangeOptions) {
   const gate = createGate({ inFlightMax: connections, waitingMax: connections, waitMaxMs, observer });
   const authorization = options.apiKey === undefined ? [] : ["authorization", `Bearer ${options.apiKey}`];
   const clean = withoutSecret(options.apiKey);
-  const largeAnswers = new LargeAnswers();
+  const largeAnswers = new LargeAnswers(options.largeAnswerWork ?? new SpacedWork());
 
   return {
     gate,
@@ -179,6 +182,17 @@ class Sending implements Dispatcher.DispatchHandler {
   }
 
   onResponseEnd(): void {
+    if (!this.#large) {
+      this.#read();
+      return;
+    }
+    // It has come in time. It keeps its place until it is parsed, and so no more wait for that than there are places.
+    clearTimeout(this.#deadline);
+    this.#largeAnswers.parse(() => this.#read());
+  }
+
+  /** Everything that follows in the same tick, the parsing included, is part of this. */
+  #read(): void {
     const chunks = this.#chunks;
     const text = (chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks)).toString("utf8");
     const body = this.#clean(text);

@@ -1,4 +1,5 @@
 import { JSON_BODY_BYTES_MAX } from "../core/request-limits.ts";
+import type { SpacedWork } from "./spaced-work.ts";
 
 /**
  * Longest answer that is read, bytes. An answer that is not read leaves a video that was made and is not charged, so it is
@@ -19,10 +20,23 @@ interface Reading {
   resume(): void;
 }
 
-/** Places for answers beyond `SMALL_ANSWER_BYTES`: one that finds none is paused until another one has ended. */
+/**
+ * Places for answers beyond `SMALL_ANSWER_BYTES`: one that finds none is paused until another one has been parsed. Parsing
+ * one takes some 10 ms, so they are parsed one at a time, with a rest between two.
+ */
 export class LargeAnswers {
   #free = LARGE_ANSWERS_MAX;
   readonly #waiting = new Set<Reading>();
+  readonly #work: SpacedWork;
+
+  constructor(work: SpacedWork) {
+    this.#work = work;
+  }
+
+  /** Parses an answer that has come whole, once it is its turn. */
+  parse(work: () => void): void {
+    this.#work.add(work);
+  }
 
   /** Takes a place for this answer, or pauses it until there is one. */
   enter(reading: Reading): void {

@@ -5,6 +5,8 @@ import type { Carried } from "../telemetry/trace.ts";
 import { createExchanger, type Exchanged } from "./exchange.ts";
 import type { GateObserver, GateRefusal } from "./gate.ts";
 import { refusedBy, type Trouble } from "./refusal.ts";
+import { SpacedWork } from "./spaced-work.ts";
+import { dataText } from "./task-data.ts";
 import { upstreamTag } from "./task-route.ts";
 
 /**
@@ -94,7 +96,7 @@ export function waitMaxMs({
  */
 export function createUpstream(options: UpstreamOptions): Upstream {
   const { connections, pollConnections, totalTimeoutMs, observer } = options;
-  const shared = { ...options, waitMaxMs: waitMaxMs(options) };
+  const shared = { ...options, waitMaxMs: waitMaxMs(options), largeAnswerWork: new SpacedWork() };
   const generations = createExchanger({ ...shared, observer: observer?.generate });
   const polls = createExchanger({ ...shared, connections: pollConnections, observer: observer?.poll });
   const attemptsMax = options.idempotent ? ATTEMPTS_MAX : 1;
@@ -182,7 +184,7 @@ export function readGeneration(exchanged: Exchanged): GenerationOutcome {
     if (!isObject(data) || typeof data.task_id !== "string" || !TASK_ID.test(data.task_id)) {
       return unclear("HTTP 200 without a usable task_id");
     }
-    return { outcome: "accepted", taskId: data.task_id, data: JSON.stringify(data) };
+    return { outcome: "accepted", taskId: data.task_id, data: dataText(data) };
   }
   if (status >= 400 && status < 500) return refusedBy(exchanged, envelope, false);
   if (status === 503) return { outcome: "unreachable", detail: "HTTP 503" };
@@ -203,7 +205,7 @@ export function readPoll(exchanged: Exchanged, taskId: string): PollOutcome {
     if (data.task_id === undefined) return { outcome: "failed", detail: "the answer has no task_id" };
     if (data.task_id !== taskId) return { outcome: "failed", detail: ANOTHER_TASK };
     if (!isTaskStatus(data.status)) return { outcome: "failed", detail: "the answer has no known status" };
-    return { outcome: "task", status: data.status, data: JSON.stringify(data) };
+    return { outcome: "task", status: data.status, data: dataText(data) };
   }
   const code = typeof envelope?.code === "number" ? envelope.code : undefined;
   if (code === 404 && (status === 404 || status === 200)) return { outcome: "gone" };

@@ -40,7 +40,7 @@ async function givenHeldUpstream() {
       held.push(res);
       return;
     }
-    const note = "x".repeat(500_000);
+    const note = "x".repeat(250_000);
     const data = { task_id: req.url?.split("/").at(-1), status: "processing", note };
     res.end(JSON.stringify({ code: 200, msg: "success", data }));
   });

@@ -54,6 +54,8 @@ const READERS: Record<string, (text: string) => unknown> = {
   "readGeneration, raw": (text) => readGeneration(answered(text)),
   "readGeneration, task id": (text) =>
     readGeneration(answered(JSON.stringify({ code: 200, data: { task_id: text } }))),
+  "readGeneration, a further field": (text) =>
+    readGeneration(answered(JSON.stringify({ code: 200, data: { task_id: "t1", more: text.repeat(4) } }))),
   "readPoll, status": (text) =>
     readPoll(answered(JSON.stringify({ code: 200, data: { status: text } })), "t1"),
   "interpretAnswer, url and expiry": (text) => {

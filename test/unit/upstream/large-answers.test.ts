@@ -1,18 +1,25 @@
 import { once } from "node:events";
-import { createServer } from "node:http";
+import { createServer, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
-import { expect, onTestFinished, test } from "vitest";
+import { expect, onTestFinished, test, vi } from "vitest";
 import { validateGeneration } from "../../../src/core/generation.ts";
 import { JSON_BODY_BYTES_MAX } from "../../../src/core/request-limits.ts";
+import { createExchanger } from "../../../src/upstream/exchange.ts";
 import { ANSWER_BYTES_MAX, LargeAnswers } from "../../../src/upstream/large-answers.ts";
+import { SpacedWork } from "../../../src/upstream/spaced-work.ts";
 import { createUpstream } from "../../../src/upstream/upstream.ts";
 
-async function givenUpstream(answer: (body: string) => string) {
+function givenUpstream(answer: (body: string) => string) {
   const server = createServer(async (req, res) => {
     const chunks: Buffer[] = [];
     for await (const chunk of req) chunks.push(chunk);
     res.end(answer(Buffer.concat(chunks).toString()));
-  }).listen(0, "127.0.0.1");
+  });
+  return givenServed(server);
+}
+
+async function givenServed(server: Server) {
+  server.listen(0, "127.0.0.1");
   await once(server, "listening");
   const upstream = createUpstream({
     url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
@@ -83,6 +90,67 @@ test("many large answers at a time all arrive whole, though they wait for one an
   expect(outcomes.filter(({ outcome }) => outcome === "accepted")).toHaveLength(48);
 });
 
+// Guarantee: many large answers at the same moment hold up everybody else for one of them, not for all.
+test("large answers that come at the same moment are parsed in different ticks, of generations and of polls", async () => {
+  const ends: (() => void)[] = [];
+  const whole = (task: string): string =>
+    JSON.stringify({ code: 200, data: { task_id: task, status: "pending", echo: "x".repeat(100_000) } });
+  const server = createServer((req, res) => {
+    const text = whole(req.method === "GET" ? req.url!.split("/").at(-1)! : "t1");
+    res.setHeader("content-length", text.length);
+    res.write(text.slice(0, -1));
+    ends.push(() => res.end(text.slice(-1)));
+    // All in one tick: their last bytes are read in one as well.
+    if (ends.length === 8) for (const end of ends) end();
+  });
+  const upstream = await givenServed(server);
+  let ticks = 0;
+  const seenAt = (outcome: Promise<{ outcome: string }>) =>
+    outcome.then((read) => {
+      setImmediate(() => ticks++);
+      return { outcome: read.outcome, tick: ticks };
+    });
+  const read = await Promise.all(
+    [0, 1, 2, 3].flatMap((nth) => [
+      seenAt(upstream.generate("/x", "{}", "r1")),
+      seenAt(upstream.poll(`t${nth}`, "r2")),
+    ]),
+  );
+  expect(read.map(({ outcome }) => outcome)).toEqual([0, 1, 2, 3].flatMap(() => ["accepted", "task"]));
+  expect(new Set(read.map(({ tick }) => tick)).size).toBe(8);
+});
+
+// Guarantee: the answer has come in time, so its task is charged, however many others are parsed before it.
+test("an answer that waits to be parsed does not time out", async () => {
+  const server = createServer((_req, res) => res.end(echo("x".repeat(50_000)))).listen(0, "127.0.0.1");
+  await once(server, "listening");
+  // Its turn comes long after the time for an answer is over.
+  const { promise: added, resolve: add } = Promise.withResolvers<() => void>();
+  const largeAnswerWork = { add } as unknown as SpacedWork;
+  const exchanger = createExchanger({
+    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    apiKey: undefined,
+    connectTimeoutMs: 5000,
+    headersTimeoutMs: 20_000,
+    totalTimeoutMs: 20_000,
+    keepAliveTimeoutMs: 4000,
+    connections: 1,
+    waitMaxMs: 0,
+    largeAnswerWork,
+  });
+  onTestFinished(async () => {
+    await exchanger.close();
+    server.close();
+  });
+  vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
+  onTestFinished(() => void vi.useRealTimers());
+  const sent = exchanger.send("POST", "/x", [], "{}", 1000);
+  const parse = await added;
+  vi.advanceTimersByTime(60_000);
+  parse();
+  expect(await sent).toMatchObject({ outcome: "answered", status: 200 });
+});
+
 /** An answer under way: what it was told last. */
 function reading() {
   const told: string[] = [];
@@ -91,7 +159,7 @@ function reading() {
 
 // Guarantee: 256 large answers at a time take the memory of sixteen.
 test("sixteen large answers are read at a time; the others wait in order, and none takes a place twice", () => {
-  const places = new LargeAnswers();
+  const places = new LargeAnswers(new SpacedWork());
   const all = Array.from({ length: 20 }, reading);
   for (const each of all) places.enter(each);
   expect(all.map(({ told }) => told.join()).slice(14)).toEqual(["", "", "pause", "pause", "pause", "pause"]);
