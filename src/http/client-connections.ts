@@ -3,6 +3,7 @@ import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import { type ConnectionBound, createConnectionLimits, type LimitedConnection } from "./connection-limits.ts";
 import type { Exchange } from "./exchange.ts";
+import { holdReading } from "./hold-reading.ts";
 import { createReadRests } from "./read-rests.ts";
 
 /** Requests of one connection that are worked on at a time. Those behind them wait, and nothing more is read. */
@@ -44,8 +45,8 @@ export interface ClientConnection extends LimitedConnection {
   readonly answers: Map<ServerResponse, Exchange | undefined>;
   /** Requests that have not begun; while there are any, nothing is read. */
   readonly waiting: Arrival[];
-  /** Nothing is read from it now. */
-  held: boolean;
+  /** Nothing is read from it now; this ends it. */
+  releaseReading: (() => void) | undefined;
   /** Of answers that were written and that the client has not taken. */
   unreadBytes: number;
   /** It came above a limit: its first request is refused. */
@@ -95,7 +96,7 @@ export function createClientConnections(options: ClientConnectionsOptions) {
       socket,
       answers,
       waiting: [],
-      held: false,
+      releaseReading: undefined,
       unreadBytes: 0,
       lastActive: ++activity,
       refused: false,
@@ -127,6 +128,7 @@ export function createClientConnections(options: ClientConnectionsOptions) {
     connections.delete(accepted);
     connection.socket = socket;
     connections.set(socket, connection);
+    if (connection.releaseReading) connection.releaseReading = holdReading(socket);
   }
 
   /** Keeps it until its first request is answered 503, for a moment and for a few only. */
@@ -213,18 +215,13 @@ export function createClientConnections(options: ClientConnectionsOptions) {
 
   /** Reads no further, until neither a request waits nor its address rests. */
   function hold(connection: ClientConnection): void {
-    if (connection.held) return;
-    connection.held = true;
-    connection.socket.pause();
-    // Node resumes the connection whenever the body of a request on it has been read.
-    connection.socket.on("resume", pauseAgain);
+    connection.releaseReading ??= holdReading(connection.socket);
   }
 
   function release(connection: ClientConnection): void {
-    if (!connection.held || connection.waiting.length > 0 || rests.has(connection.address)) return;
-    connection.held = false;
-    connection.socket.off("resume", pauseAgain);
-    connection.socket.resume();
+    if (connection.waiting.length > 0 || rests.has(connection.address)) return;
+    connection.releaseReading?.();
+    connection.releaseReading = undefined;
   }
 
   function eachOf(address: string, change: (connection: ClientConnection) => void): void {
@@ -294,8 +291,4 @@ export function createClientConnections(options: ClientConnectionsOptions) {
       [...(connections.get(res.req.socket)?.answers.keys() ?? [])].at(-1) !== res,
     counts: () => ({ open: entered.count(), waiting, unreadBytes }),
   };
-}
-
-function pauseAgain(this: Socket): void {
-  this.pause();
 }

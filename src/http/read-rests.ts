@@ -20,6 +20,9 @@ export type ReadRests = ReturnType<typeof createReadRests>;
  * each connection that is ready, and taking it apart costs time even where the request is refused: everybody else would
  * wait until all of these connections have been read. Requests that come one after the other are not counted, nor are
  * uploads. Decision 0035.
+ *
+ * What an address sends while it rests is there to be read at once when the rest ends. So in one tick the rest of one
+ * address ends, and the next one's only after a pause: many addresses take turns, and together take no more than one does.
  */
 export function createReadRests(on: {
   /** From now on nothing is to be read from this address. */
@@ -27,20 +30,42 @@ export function createReadRests(on: {
   ended(address: string): void;
 }) {
   const resting = new Set<string>();
+  /** Those of them that have rested long enough and wait for their tick. */
+  const rested = new Set<string>();
   /** In this tick. */
   const spent = new Map<string, number>();
   let tickFromMs = 0;
+  /** As `performance.now()`: until then no rest ends. */
+  let allRestUntilMs = 0;
 
   /** Only now is it known how long the tick took. */
   function endTick(): void {
-    const tickMs = performance.now() - tickFromMs;
-    const restMs = Math.min(REST_MS_MAX, Math.max(REST_MS_MIN, REST_TICKS * tickMs));
-    for (const [address, cost] of spent)
-      if (cost > COST_PER_TICK_MAX) setTimeout(end, restMs, address).unref();
+    const nowMs = performance.now();
+    const pauseMs = Math.min(REST_MS_MAX, REST_TICKS * (nowMs - tickFromMs));
+    for (const [address, cost] of spent) {
+      if (cost <= COST_PER_TICK_MAX) continue;
+      allRestUntilMs = nowMs + pauseMs;
+      setTimeout(end, Math.max(REST_MS_MIN, pauseMs), address).unref();
+    }
     spent.clear();
   }
 
   function end(address: string): void {
+    rested.add(address);
+    if (rested.size === 1) setImmediate(endNext);
+  }
+
+  function endNext(): void {
+    const [address] = rested;
+    if (address === undefined) return;
+    const leftMs = allRestUntilMs - performance.now();
+    if (leftMs > 0) {
+      setTimeout(endNext, leftMs).unref();
+      return;
+    }
+    rested.delete(address);
+    // By then it is known what this one's tick took.
+    if (rested.size > 0) setImmediate(() => setImmediate(endNext));
     resting.delete(address);
     on.ended(address);
   }

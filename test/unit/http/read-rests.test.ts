@@ -1,9 +1,10 @@
 import { once } from "node:events";
 import type { AddressInfo } from "node:net";
 import { connect, type Socket } from "node:net";
-import { afterEach, beforeEach, expect, test } from "vitest";
+import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { drainBody } from "../../../src/http/body.ts";
 import { createListener, type Listener } from "../../../src/http/listener.ts";
+import { createReadRests } from "../../../src/http/read-rests.ts";
 import { until } from "../../support/until.ts";
 
 const CONNECTIONS = 20;
@@ -43,6 +44,7 @@ beforeEach(async () => {
   await once(listener, "listening");
 });
 afterEach(() => {
+  vi.useRealTimers();
   for (const client of clients) client.destroy();
   listener.close();
 });
@@ -61,6 +63,11 @@ const accepted = () => until(() => listener.counts().open === clients.length, "a
 
 const from = (address: string): number =>
   new Set(served.filter((each) => each.address === address).map(({ port }) => port)).size;
+
+/** Ticks of the event loop, as many as whatever was sent needs to be read. */
+async function ticks(count = 50): Promise<void> {
+  for (let n = 0; n < count; n++) await new Promise((resolve) => setImmediate(resolve));
+}
 
 const PIPELINED = "GET / HTTP/1.1\r\n\r\n".repeat(50);
 const PIECES = `POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n${"1\r\na\r\n".repeat(4000)}`;
@@ -92,4 +99,60 @@ test("requests that come one after the other let nobody rest", async () => {
   );
   for (const client of many) client.write("GET / HTTP/1.1\r\n\r\n");
   expect(await seen).toBe(100);
+});
+
+// Guarantee: whoever opens connections again and again rests as those do that keep theirs.
+test("a connection that is opened while its address rests is read when the rest is over", async () => {
+  vi.useFakeTimers({ toFake: ["setTimeout"] });
+  const first = await connected(ATTACKER);
+  first.write(PIPELINED.repeat(2));
+  while (from(ATTACKER) < 1) await ticks();
+  const second = await connected(ATTACKER);
+  second.write("GET / HTTP/1.1\r\n\r\n");
+  const honest = await connected(HONEST);
+  honest.write("GET / HTTP/1.1\r\n\r\n");
+  while (from(HONEST) < 1) await ticks();
+  await ticks();
+  expect(from(ATTACKER)).toBe(1);
+  while (from(ATTACKER) < 2) {
+    vi.advanceTimersByTime(1000);
+    await ticks();
+  }
+});
+
+// Guarantee: many addresses that send much take no more of a tick than one does.
+test("the rests of addresses that rest at the same time end one after the other", async () => {
+  vi.useFakeTimers({ toFake: ["setTimeout", "performance"] });
+  const ended: string[] = [];
+  const rests = createReadRests({ began: () => undefined, ended: (address) => ended.push(address) });
+  const addresses = ["a", "b", "c"];
+  const spend = (address: string): void => {
+    for (let n = 0; n < 100; n++) rests.pipelined(address);
+  };
+  for (const address of addresses) spend(address);
+  await ticks();
+  expect(ended).toEqual([]);
+  vi.advanceTimersByTime(1000);
+  for (let n = 1; n <= 3; n++) {
+    const before = ended.length;
+    while (ended.length === before) await ticks(1);
+    expect(ended).toEqual(addresses.slice(0, n));
+  }
+  // What the first sends again costs a tick of 10 ms: the next one waits for some of them, too.
+  spend("a");
+  spend("b");
+  await ticks();
+  vi.advanceTimersByTime(1000);
+  await ticks(1);
+  expect(ended.slice(3)).toEqual(["a"]);
+  spend("a");
+  vi.advanceTimersByTime(10);
+  await ticks();
+  expect(ended.slice(3)).toEqual(["a"]);
+  vi.advanceTimersByTime(39);
+  await ticks();
+  expect(ended.slice(3)).toEqual(["a"]);
+  vi.advanceTimersByTime(1);
+  await ticks();
+  expect(ended.slice(3)).toEqual(["a", "b"]);
 });
