@@ -156,6 +156,8 @@ export async function startGateway(loaded: Loaded, log: Logger, role: Role = ALO
   const { serve, refuseBroken, idle } = createServe(gateway, {
     owesMore: (res) => listener.owesMore(res),
     answered: (exchange, bytes) => listener.answered(exchange, bytes),
+    holdUntilRead: (req) => listener.holdUntilRead(req),
+    endUnread: (res) => listener.endUnread(res),
   });
   const listener = createListener({
     ...config.server,

@@ -47,7 +47,7 @@ const tooLarge = (): Refusal =>
 const badBody = (message: string): Refusal =>
   refuse("invalid_request", { text: `Invalid request: ${message}`, details: [{ path: "", message }] });
 
-/** Told of each piece of a body that was read, and on which connection. */
+/** Told of each piece of a body that was read, and on which connection; of an upload without its bytes. */
 export type BodyRead = (socket: Socket, bytes: number) => void;
 
 /** Where the memory of a body that comes in pieces is counted, and the work of reading it. */
@@ -203,20 +203,25 @@ function parseBytes(bytes: Buffer): BodyResult {
 
 /**
  * Reads on and forgets what a client is still sending after its refusal: closing at once would reset the
- * connection, and the client would never see the answer. Bounded in bytes, pieces and time, then the connection ends.
+ * connection, and the client would never see the answer. Bounded in bytes, pieces and time.
+ * @param giveUp there is more than is read: the connection must end
  */
-export function drainBody(req: IncomingMessage, onRead: BodyRead): void {
+export function drainBody(req: IncomingMessage, onRead: BodyRead, giveUp: () => void): void {
   if (req.complete || req.destroyed) return;
   let bytes = 0;
   let chunks = 0;
+  let over = false;
   const timer = setTimeout(() => req.destroy(), DRAIN_MS);
   req.on("error", () => clearTimeout(timer));
   req.on("close", () => clearTimeout(timer));
   req.on("end", () => clearTimeout(timer));
   req.on("data", (chunk: Buffer) => {
+    // What the last read has brought still comes.
+    if (over) return;
     bytes += chunk.length;
     onRead(req.socket, chunk.length);
-    if (bytes > DRAIN_BYTES_MAX || ++chunks > BODY_CHUNKS_MAX) req.destroy();
+    over = bytes > DRAIN_BYTES_MAX || ++chunks > BODY_CHUNKS_MAX;
+    if (over) giveUp();
   });
   req.resume();
 }

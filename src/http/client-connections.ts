@@ -16,6 +16,8 @@ export const WAITING_MAX = 100;
 /** Connections above a limit that are kept for a moment to be answered 503; further ones are closed at once. */
 export const REFUSED_MAX = 64;
 const REFUSED_MS = 1000;
+/** How long a client has to take its answer from a connection that is not read any more, once it was written. */
+const TAKE_ANSWER_MS = 1000;
 
 /** Of one process; they may change while it runs. */
 export interface ClientLimits {
@@ -47,6 +49,10 @@ export interface ClientConnection extends LimitedConnection {
   readonly waiting: Arrival[];
   /** Nothing is read from it now; this ends it. */
   releaseReading: (() => void) | undefined;
+  /** Its body came in chunks, and nobody has begun to read it: until then nothing is read. */
+  unreadBody: IncomingMessage | undefined;
+  /** Nothing is read from it any more; it ends behind its answers. */
+  ending: boolean;
   /** Of answers that were written and that the client has not taken. */
   unreadBytes: number;
   /** It came above a limit: its first request is refused. */
@@ -97,6 +103,8 @@ export function createClientConnections(options: ClientConnectionsOptions) {
       answers,
       waiting: [],
       releaseReading: undefined,
+      unreadBody: undefined,
+      ending: false,
       unreadBytes: 0,
       lastActive: ++activity,
       refused: false,
@@ -213,13 +221,14 @@ export function createClientConnections(options: ClientConnectionsOptions) {
     release(connection);
   }
 
-  /** Reads no further, until neither a request waits nor its address rests. */
+  /** Reads no further, until `release` finds no reason left. */
   function hold(connection: ClientConnection): void {
     connection.releaseReading ??= holdReading(connection.socket);
   }
 
   function release(connection: ClientConnection): void {
-    if (connection.waiting.length > 0 || rests.has(connection.address)) return;
+    const { address, ending, unreadBody, waiting } = connection;
+    if (ending || unreadBody || waiting.length > 0 || rests.has(address)) return;
     connection.releaseReading?.();
     connection.releaseReading = undefined;
   }
@@ -228,9 +237,17 @@ export function createClientConnections(options: ClientConnectionsOptions) {
     for (const connection of connections.values()) if (connection.address === address) change(connection);
   }
 
+  function bodyTaken(req: IncomingMessage): void {
+    const connection = connections.get(req.socket);
+    if (connection?.unreadBody !== req) return;
+    connection.unreadBody = undefined;
+    release(connection);
+  }
+
   function onClosed(this: ServerResponse): void {
     const connection = connections.get(this.req.socket);
     if (!connection) return;
+    bodyTaken(this.req);
     const bytes = connection.answers.get(this)?.answerBytes ?? 0;
     connection.unreadBytes -= bytes;
     unreadBytes -= bytes;
@@ -272,7 +289,36 @@ export function createClientConnections(options: ClientConnectionsOptions) {
       looking = true;
       setImmediate(endUnread);
     },
-    /** A piece of a JSON body, or of one that is read and forgotten. */
+    /**
+     * A request with a chunked body has come. Node takes apart whatever comes of it, each chunk of one byte into an object of
+     * its own; so no more is read than came with its head, until somebody reads the body.
+     */
+    holdUntilRead(req: IncomingMessage): void {
+      const connection = connections.get(req.socket);
+      if (!connection) return;
+      rests.chunked(connection.address);
+      connection.unreadBody = req;
+      hold(connection);
+      req.once("resume", () => bodyTaken(req));
+    },
+    /**
+     * The body of the request of this answer is not worth reading any further: reads no more, and ends the connection once
+     * the client had time to take the answer. Closed at once, it would be reset, and the client might never see it.
+     */
+    endUnread(res: ServerResponse): void {
+      const connection = connections.get(res.req.socket);
+      if (!connection || connection.ending) return;
+      const { socket } = connection;
+      connection.ending = true;
+      hold(connection);
+      const end = (): void => {
+        socket.end();
+        setTimeout(() => socket.destroy(), TAKE_ANSWER_MS).unref();
+      };
+      if (res.writableFinished) end();
+      else res.once("close", end);
+    },
+    /** A piece of a body that came to its reader. */
     bodyRead(socket: Duplex, bytes: number): void {
       const connection = connections.get(socket);
       if (connection) rests.bodyRead(connection.address, bytes);

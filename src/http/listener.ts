@@ -53,7 +53,11 @@ export interface Listener extends Server {
   owesMore(res: ServerResponse): boolean;
   /** An answer of so many bytes was written. */
   answered(exchange: Exchange, bytes: number): void;
-  /** A piece of so many bytes of a JSON body was read, or of one that is forgotten. */
+  /** The head of a request with a chunked body has come: nothing more is read of it until somebody reads that body. */
+  holdUntilRead(req: IncomingMessage): void;
+  /** Reads no more of the request of this answer, and ends its connection behind the answer. */
+  endUnread(res: ServerResponse): void;
+  /** A piece of so many bytes of a JSON body was read, or of one that is forgotten; of an upload, one of 0 bytes. */
   bodyRead(socket: Duplex, bytes: number): void;
   /** What is open, waits and is unread now. */
   counts: ClientConnections["counts"];
@@ -140,6 +144,8 @@ export function createListener(options: ListenerOptions): Listener {
     renewTls: (tls: TlsMaterial): void => renewTls(server, tls),
     owesMore: connections.owesMore,
     answered: connections.answered,
+    holdUntilRead: connections.holdUntilRead,
+    endUnread: connections.endUnread,
     bodyRead: connections.bodyRead,
     counts: connections.counts,
     setTimeouts({ headersTimeoutMs, keepAliveTimeoutMs, writeTimeoutMs }: Timeouts): void {

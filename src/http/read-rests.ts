@@ -6,6 +6,11 @@ const COST_PER_TICK_MAX = 64;
 const COST_PER_PIECE = 1 / 50;
 const COST_PER_BYTE = 1 / 16_384;
 /**
+ * Behind the head of a chunked body, one read may bring 10,000 pieces, which take 10 ms to take apart before anybody can
+ * count them.
+ */
+const COST_PER_CHUNKED_HEAD = 20;
+/**
  * How long nothing more is read from such an address: the requests of others take some steps meanwhile. On a busy machine
  * a tick may take longer; the rest is then so many times as long, and bounded.
  */
@@ -18,8 +23,8 @@ export type ReadRests = ReturnType<typeof createReadRests>;
 /**
  * Lets addresses rest that send much on many connections at once. One tick of the event loop reads 64 KiB and more from
  * each connection that is ready, and taking it apart costs time even where the request is refused: everybody else would
- * wait until all of these connections have been read. Requests that come one after the other are not counted, nor are
- * uploads. Decision 0035.
+ * wait until all of these connections have been read. Requests that come one after the other are not counted, but for their
+ * chunked bodies, nor are the bytes of uploads. Decision 0035.
  *
  * What an address sends while it rests is there to be read at once when the rest ends. So in one tick the rest of one
  * address ends, and the next one's only after a pause: many addresses take turns, and together take no more than one does.
@@ -87,6 +92,8 @@ export function createReadRests(on: {
     has: (address: string): boolean => resting.has(address),
     /** A request has come on a connection whose latest one is not answered yet. */
     pipelined: (address: string): void => spend(address, 1),
+    /** The head of a chunked body has come. */
+    chunked: (address: string): void => spend(address, COST_PER_CHUNKED_HEAD),
     /** A piece of a body of so many bytes was read. */
     bodyRead: (address: string, bytes: number): void =>
       spend(address, COST_PER_PIECE + bytes * COST_PER_BYTE),

@@ -22,6 +22,10 @@ interface Connections {
   owesMore(res: ServerResponse): boolean;
   /** An answer of so many bytes was written. */
   answered(exchange: Exchange, bytes: number): void;
+  /** The body of this request is chunked: no more of it than is there is read until somebody reads it. */
+  holdUntilRead(req: IncomingMessage): void;
+  /** No more of the request of this answer is read, and its connection ends behind the answer. */
+  endUnread(res: ServerResponse): void;
 }
 
 /** A request that is decided; without an answer its client went away. */
@@ -142,6 +146,7 @@ export function createServe(gateway: Gateway, connections: Connections) {
     try {
       const { head, fault: headFault } = readHead(exchange.req, gateway.config().server);
       takeRequestId(exchange, head.requestId);
+      if (head.hasBody && head.contentLength === undefined) connections.holdUntilRead(exchange.req);
       if (head.traceParent !== undefined || gateway.tracing.on) {
         exchange.trace = gateway.tracing.begin(head.traceParent, head.traceState, exchange.startedMs);
       }
@@ -175,7 +180,7 @@ export function createServe(gateway: Gateway, connections: Connections) {
         if (respond(exchange, answer, close)) connections.answered(exchange, answer.body.length);
         else exchange.clientGone = true;
       }
-      drainBody(exchange.req, gateway.bodyRead);
+      drainBody(exchange.req, gateway.bodyRead, () => connections.endUnread(exchange.res));
     }
     for (const { exchange, answer } of finished) record(exchange, answer);
     underWay -= finished.length;

@@ -53,9 +53,15 @@ const UPLOADS_REFUSED = {
 async function stream(call: Call): Promise<Answer | undefined> {
   const { gateway, config, exchange } = call;
   const beforeRead = () => continueReading(exchange);
+  // Its bytes are the upstream's to slow down; small pieces are work for us alone.
+  const pieceRead = () => gateway.bodyRead(exchange.req.socket, 0);
   const step = new UpstreamStep(call, "upload");
   const { carried } = step;
-  const sent = gateway.uploads(config).send(exchange, exchange.requestId, { beforeRead, carried });
+  const sent = gateway.uploads(config).send(exchange, exchange.requestId, {
+    beforeRead,
+    pieceRead,
+    carried,
+  });
   return tell(call, step.end(await sent));
 }
 

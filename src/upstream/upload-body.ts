@@ -4,6 +4,8 @@ import { type FormEvents, parseForm } from "./upload-form.ts";
 
 /** What a client's body reports; the first of `whole`, `refused` and `gone` is the last, if `stop` follows it. */
 export interface BodyEvents extends FormEvents {
+  /** A piece of the body has come, however small. */
+  piece?(): void;
   /** The client went away, also after its body was whole. */
   gone(): void;
 }
@@ -41,6 +43,7 @@ export function readUpload(
 
   const onData = (chunk: Buffer) => {
     idle.refresh();
+    on.piece?.();
     pace.received(chunk.length);
     blocked = !form.write(chunk);
     if (!blocked) return;

@@ -41,13 +41,14 @@ export interface UploadTunnel {
    * Streams one upload through and gives its outcome, always and once. Writes nothing to the client. The request
    * may still have a body to be drained: it is then paused, with none of our listeners.
    * @throws TypeError when the request id cannot be sent
+   * @param hooks.pieceRead called for each piece of the body
    * @param hooks.carried what goes along of the request's trace
    * @param hooks.beforeRead called before the body is read, not at all where the headers already refuse it
    */
   send(
     client: UploadClient,
     requestId: string,
-    hooks: { beforeRead(): void; carried?: Carried | undefined },
+    hooks: { beforeRead(): void; pieceRead?(): void; carried?: Carried | undefined },
   ): Promise<UploadOutcome>;
   /** Closes the connections. Uploads under way fail. */
   close(): void;
@@ -77,9 +78,9 @@ export function createUploadTunnel(options: UploadOptions): UploadTunnel {
       if (typeof boundary !== "string") return { outcome: "refused", refusal: boundary };
       if (req.destroyed || req.socket.destroyed) return { outcome: "client_gone" };
       hooks.beforeRead();
-      const { carried } = hooks;
+      const { carried, pieceRead } = hooks;
       return new Promise((resolve) =>
-        tunnel({ client, requestId, carried, boundary, target, options, resolve }),
+        tunnel({ client, requestId, carried, pieceRead, boundary, target, options, resolve }),
       );
     },
     close: () => agent.destroy(),
@@ -90,6 +91,7 @@ interface Upload {
   client: UploadClient;
   requestId: string;
   carried: Carried | undefined;
+  pieceRead: (() => void) | undefined;
   boundary: string;
   target: UpstreamTarget;
   options: UploadOptions;
@@ -97,7 +99,8 @@ interface Upload {
 }
 
 /** Ties the client's form to the upstream's request. Whoever settles first wins, and both ends are let go. */
-function tunnel({ client, requestId, carried, boundary, target, options, resolve }: Upload): void {
+function tunnel(upload: Upload): void {
+  const { client, requestId, carried, boundary, target, options, resolve } = upload;
   let settled = false;
   let complete = false;
   let upstream: UpstreamRequest | undefined;
@@ -139,6 +142,7 @@ function tunnel({ client, requestId, carried, boundary, target, options, resolve
     },
     refused: (refusal) => settle({ outcome: "refused", refusal }),
     gone: () => settle({ outcome: "client_gone" }),
+    piece: () => upload.pieceRead?.(),
   });
 }
 

@@ -30,10 +30,10 @@ beforeEach(async () => {
       maxUnreadBytes: 1e9,
     }),
     peer: ({ remoteAddress = "" }) => ({ address: remoteAddress, trusted: false }),
-    serve(req) {
+    serve(req, res) {
       const { remoteAddress: address = "", remotePort: port = 0 } = req.socket;
       served.push({ address, port });
-      drainBody(req, listener.bodyRead);
+      drainBody(req, listener.bodyRead, () => listener.endUnread(res));
       return undefined;
     },
     refuseBroken: () => Promise.reject(new Error("none is broken")),
