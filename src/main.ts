@@ -175,10 +175,7 @@ export async function startGateway(loaded: Loaded, log: Logger, role: Role = ALO
       log[level]({ request_id: requestId, status: refused.status, outcome: refused.name });
     },
   });
-  listener.on("connection", (socket) => {
-    metrics.connections.inc();
-    socket.once("close", () => metrics.connections.dec());
-  });
+  metrics.connections.from(listener.counts);
   const setLevel = (level: string): void => {
     log.level = level;
   };
@@ -285,13 +282,16 @@ async function openTracing(
   return createTracing({ ...tracing, endpoint, upstreamUrl: () => config().upstream.url, log, dropped });
 }
 
+/** Connections that wait to be accepted. Beyond it the kernel lets newcomers wait for seconds; it may allow fewer. */
+const LISTEN_BACKLOG = 4096;
+
 async function listen(
   server: Server,
   { host, port, tls }: { host: string; port: number; tls: object | undefined },
   exclusive: boolean,
 ): Promise<string> {
   // Among several processes, ports that the system chooses would else be mixed up.
-  server.listen({ port, host, exclusive });
+  server.listen({ port, host, exclusive, backlog: LISTEN_BACKLOG });
   await once(server, "listening");
   const bound = server.address() as AddressInfo;
   return `${tls ? "https" : "http"}://${bound.family === "IPv6" ? `[${bound.address}]` : bound.address}:${bound.port}`;

@@ -8,6 +8,12 @@ export const WATCH: Readonly<Record<string, string>> = {
   tollgate_overload_total:
     "`requests_in_flight`, `body_bytes`, `connections`: `TollgateOverloaded`; the others are about one client each",
   tollgate_connections: "near `server.max_connections`: add a gateway, or look who holds them",
+  tollgate_pipelined_requests_waiting:
+    "above 0 for long: a client sends far ahead of its answers; they wait, others do not",
+  tollgate_unread_answer_bytes:
+    "megabytes: clients that do not read; the worst are ended (`unread_answers` of `tollgate_overload_total`)",
+  tollgate_read_rests_total:
+    "rises by several a second: an address floods; find it in the log of the proxy in front, or with `ss`",
   tollgate_upstream_duration_seconds:
     "`unreachable`, `failed`, `unclear`, `timed_out`, `misrouted`: `TollgateUpstreamFailing`; `rate_limited`: `TollgateUpstreamRateLimited`",
   tollgate_upstream_waiting_requests: "above 0 for long: `TollgateUpstreamQueueing`",

@@ -335,6 +335,6 @@ export function createClientConnections(options: ClientConnectionsOptions) {
     /** Whether the connection of this answer is owed another one behind it. */
     owesMore: (res: ServerResponse): boolean =>
       [...(connections.get(res.req.socket)?.answers.keys() ?? [])].at(-1) !== res,
-    counts: () => ({ open: entered.count(), waiting, unreadBytes }),
+    counts: () => ({ open: entered.count() + refused, waiting, unreadBytes, rests: rests.count() }),
   };
 }

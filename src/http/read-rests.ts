@@ -39,6 +39,7 @@ export function createReadRests(on: {
   const rested = new Set<string>();
   /** In this tick. */
   const spent = new Map<string, number>();
+  let count = 0;
   let tickFromMs = 0;
   /** As `performance.now()`: until then no rest ends. */
   let allRestUntilMs = 0;
@@ -85,11 +86,14 @@ export function createReadRests(on: {
     spent.set(address, sum);
     if (sum <= COST_PER_TICK_MAX) return;
     resting.add(address);
+    count++;
     on.began(address);
   }
 
   return {
     has: (address: string): boolean => resting.has(address),
+    /** Rests so far. */
+    count: (): number => count,
     /** A request has come on a connection whose latest one is not answered yet. */
     pipelined: (address: string): void => spend(address, 1),
     /** The head of a chunked body has come. */

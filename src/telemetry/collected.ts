@@ -1,4 +1,4 @@
-import { Counter, type Registry } from "prom-client";
+import { Counter, Gauge, type Registry } from "prom-client";
 import { dropped } from "./line-writer.ts";
 
 /** Below this share of the window an admission counts as near its limit. */
@@ -35,6 +35,56 @@ export function createNearLimit(registers: Registry[]) {
       }
       if (left.remaining < left.rateLimit * NEAR_SHARE) counts.window++;
       if (left.active >= left.maxConcurrent) counts.slots++;
+    },
+  };
+}
+
+/** What the connections of the public port hold now, and how often an address had to rest. */
+export interface ConnectionCounts {
+  open: number;
+  /** Requests that were read and have not begun. */
+  waiting: number;
+  /** Of answers that clients have not taken yet. */
+  unreadBytes: number;
+  /** Since the start. */
+  rests: number;
+}
+
+/** @returns `from` says who counts */
+export function createConnectionMetrics(registers: Registry[]) {
+  let counts = (): ConnectionCounts => ({ open: 0, waiting: 0, unreadBytes: 0, rests: 0 });
+  const gauge = (name: string, help: string, now: () => number): Gauge =>
+    new Gauge({
+      name,
+      help,
+      registers,
+      collect() {
+        this.set(now());
+      },
+    });
+  gauge("tollgate_connections", "Client connections now open on the public port.", () => counts().open);
+  gauge(
+    "tollgate_pipelined_requests_waiting",
+    "Requests that wait for earlier ones of their connection; at most server.max_requests_in_flight.",
+    () => counts().waiting,
+  );
+  gauge(
+    "tollgate_unread_answer_bytes",
+    "Bytes of answers that were written and that clients have not taken yet.",
+    () => counts().unreadBytes,
+  );
+  new Counter({
+    name: "tollgate_read_rests_total",
+    help: "Times that nothing was read from an address for a moment, since what it sent took too much of one tick.",
+    registers,
+    collect() {
+      this.reset();
+      this.inc(counts().rests);
+    },
+  });
+  return {
+    from(source: () => ConnectionCounts): void {
+      counts = source;
     },
   };
 }

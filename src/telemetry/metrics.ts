@@ -1,6 +1,6 @@
 import { collectDefaultMetrics, Gauge, Registry } from "prom-client";
 import packageJson from "../../package.json" with { type: "json" };
-import { createLogLinesDropped, createNearLimit } from "./collected.ts";
+import { createConnectionMetrics, createLogLinesDropped, createNearLimit } from "./collected.ts";
 import { Counter, Histogram } from "./tally.ts";
 
 const LATENCY_SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60];
@@ -208,11 +208,7 @@ function overloadMetrics(registers: Registry[]) {
   for (const bound of OVERLOADS) overloads.inc({ bound }, 0);
   return {
     overloads,
-    connections: new Gauge({
-      name: "tollgate_connections",
-      help: "Client connections now open on the public port.",
-      registers,
-    }),
+    connections: createConnectionMetrics(registers),
   };
 }
 

@@ -1,4 +1,6 @@
-import { createServer, type ServerResponse } from "node:http";
+import { subscribe, unsubscribe } from "node:diagnostics_channel";
+import { once } from "node:events";
+import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { connect, type Socket } from "node:net";
 import { Redis } from "ioredis";
@@ -438,6 +440,66 @@ describe("connections", () => {
       expect((await raw.answer()).status).toBe(401);
     }
     expect(await overloads(gateway, "connections_per_address")).toBe(0);
+  });
+});
+
+describe("bodies in chunks of one byte", () => {
+  const CHUNKED = "Transfer-Encoding: chunked";
+  const PIECES = "1\r\na\r\n".repeat(10_000);
+  /** As many of the smallest chunks as fit into one read of Node. */
+  const PER_READ_MAX = Math.ceil(65_536 / 6);
+  const readRests = (gateway: TestGateway) => number(gateway, "tollgate_read_rests_total");
+
+  // Guarantee: what nobody reads takes no memory. Each chunk is an object of some 100 bytes.
+  test("no more of them is taken than came with their head, until somebody reads them", async () => {
+    const gateway = await givenBounded();
+    const taken: number[] = [];
+    const answered = (message: unknown): void => {
+      const { request, server } = message as { request: IncomingMessage; server: { address(): AddressInfo } };
+      if (String(server.address().port) !== new URL(gateway.url).port) return;
+      taken.push(request.readableLength);
+    };
+    subscribe("http.server.response.finish", answered);
+    onTestFinished(() => void unsubscribe("http.server.response.finish", answered));
+    const socket = await socketFrom(gateway);
+    socket.write(head("POST /api/v1/gen2/text-to-video HTTP/1.1", "Host: a", CHUNKED) + PIECES.repeat(10));
+    await until(() => taken.length === 1, "its answer");
+    expect(taken[0]).toBeGreaterThan(0);
+    expect(taken[0]).toBeLessThanOrEqual(PER_READ_MAX);
+  });
+
+  // Guarantee: a client that sends more than is read sees why it was refused.
+  test("behind the last one that is read the client gets its answer and the end, not a reset", async () => {
+    const gateway = await givenBounded();
+    const socket = await socketFrom(gateway);
+    const seen: string[] = [];
+    socket.on("data", (text) => void seen.push(String(text).slice(0, 12)));
+    for (const event of ["end", "error"]) socket.on(event, () => void seen.push(event));
+    socket.write(head("POST /api/v1/gen2/text-to-video HTTP/1.1", "Host: a", CHUNKED) + PIECES.repeat(10));
+    await once(socket, "close");
+    expect(seen).toEqual(["HTTP/1.1 401", "end"]);
+    await until(async () => (await openConnections(gateway)) === 0, "the connection to be gone");
+  });
+
+  // Guarantee: small pieces cost an address the same, be they refused, of JSON or of an upload.
+  test.each(["an upload", "a JSON body"])("of %s make their address rest", async (what) => {
+    const gateway = await givenBounded();
+    const { key } = await gateway.givenKey();
+    const form =
+      '--b\r\nContent-Disposition: form-data; name="file"; filename="a.gif"\r\nContent-Type: image/gif\r\n\r\nGIF89a';
+    const [path, type, begin] =
+      what === "an upload"
+        ? ["/api/v1/upload", "multipart/form-data; boundary=b", form]
+        : ["/api/v1/gen2/text-to-video", "application/json", '{"prompt":"'];
+    const raw = await client(gateway);
+    const lines = [bearer(key), `Content-Type: ${type}`, CHUNKED];
+    raw.write(
+      `${head(`POST ${path} HTTP/1.1`, "Host: a", ...lines)}${begin.length.toString(16)}\r\n${begin}\r\n`,
+    );
+    await until(async () => (await number(gateway, "tollgate_requests_in_flight")) === 1, "it to begin");
+    expect(await readRests(gateway)).toBe(0);
+    raw.write(PIECES);
+    await until(async () => (await readRests(gateway)) > 0, "the rest");
   });
 });
 
