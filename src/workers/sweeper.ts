@@ -32,12 +32,7 @@ export interface SweepSettings {
   };
 }
 
-/**
- * Ends what nobody else ends: holds past their due time are voided, bound tasks that no client polls are asked for,
- * and too old ones are given up. Every gateway runs one; CLAIM keeps two from doing the same. Questions to the
- * upstream are paced, and nothing else waits for them.
- */
-export function createSweeper(options: {
+export interface SweeperOptions {
   store: Store;
   sweeps: Sweeps;
   /** The one that made a task, by the tag that is stored with it. */
@@ -45,76 +40,136 @@ export function createSweeper(options: {
   metrics: Metrics;
   log: Logger;
   settings(): SweepSettings;
-}) {
-  const { store, sweeps, upstreamOf, metrics, log, settings } = options;
-  let timer: NodeJS.Timeout | undefined;
-  let stopped = false;
-  let collectedAtMs = Number.NEGATIVE_INFINITY;
-  /** Requests whose question waits or is under way: a lease may end before an upstream that hangs has answered. */
-  const asking = new Set<string>();
-  let current: Promise<void> = Promise.resolve();
+}
 
-  const polls = createSweepLanes({
-    perSecond: () => settings().tasks.sweepPollsPerSecond,
-    upstreamName: (tag) => upstreamOf(tag).tag,
-    ask: (request, ended) =>
-      counted("task", ask(request, ended)).finally(() => asking.delete(request.requestId)),
-  });
+/**
+ * Ends what nobody else ends: holds past their due time are voided, bound tasks that no client polls are polled, and
+ * too old ones are given up. Every gateway runs one; CLAIM keeps two from doing the same. Polls of the upstream are
+ * paced, and nothing else waits for them.
+ */
+export const createSweeper = (options: SweeperOptions): Sweeper => new Sweeper(options);
 
-  /** Counts how one piece of work ended; a store that is away ends it for now, its lease brings it back. */
-  async function counted(kind: "hold" | "task", work: Promise<string>): Promise<void> {
-    const outcome = await work.catch((error: unknown) => {
-      log.debug({ err: error }, "sweep interrupted");
-      return "interrupted";
+class Sweeper {
+  readonly #options: SweeperOptions;
+  readonly #polls: ReturnType<typeof createSweepLanes>;
+  /** Requests whose poll waits or is under way: a lease may end before an upstream that hangs has answered. */
+  readonly #polling = new Set<string>();
+  #timer: NodeJS.Timeout | undefined;
+  #current: Promise<void> = Promise.resolve();
+  #sweeping = false;
+  #stopped = false;
+  #collectedAtMs = Number.NEGATIVE_INFINITY;
+
+  constructor(options: SweeperOptions) {
+    const { upstreamOf, settings } = options;
+    this.#options = options;
+    this.#polls = createSweepLanes({
+      perSecond: () => settings().tasks.sweepPollsPerSecond,
+      upstreamName: (tag) => upstreamOf(tag).tag,
+      ask: (request, ended) =>
+        this.#count("task", this.#pollTask(request, ended)).finally(() =>
+          this.#polling.delete(request.requestId),
+        ),
     });
-    metrics.sweeps.inc({ kind, outcome });
   }
 
-  async function sweep(): Promise<void> {
+  /** Begins, or waits anew when the interval has changed. */
+  start(): void {
+    const { log, settings } = this.#options;
+    clearTimeout(this.#timer);
+    if (this.#stopped || this.#sweeping) return;
+    this.#timer = setTimeout(() => {
+      this.#sweeping = true;
+      this.#current = this.#sweepOnce()
+        .catch((error: unknown) => log.debug({ err: error }, "sweep interrupted"))
+        .finally(() => {
+          this.#sweeping = false;
+          this.start();
+        });
+    }, settings().tasks.sweepIntervalMs);
+  }
+
+  /** One complete round now, with its polls of the upstream; for tests and tools. */
+  async sweep(): Promise<void> {
+    await this.#sweepOnce();
+    await this.#polls.idle();
+  }
+
+  /** Waits for what is under way in the store; polls of the upstream are given up, other gateways repeat them. */
+  async stop(): Promise<void> {
+    this.#stopped = true;
+    clearTimeout(this.#timer);
+    this.#polls.stop();
+    await this.#current;
+  }
+
+  async #sweepOnce(): Promise<void> {
+    const { sweeps, metrics } = this.#options;
     const startedMs = performance.now();
-    const collecting = startedMs - collectedAtMs >= COLLECT_EVERY_MS;
+    const collecting = startedMs - this.#collectedAtMs >= COLLECT_EVERY_MS;
     let isCollected = true;
     const partitions = sweeps.partitions();
     const due = await sweeps.due();
     // Each gateway begins somewhere else, so that they do not queue up behind each other.
     const first = Math.floor(Math.random() * partitions);
-    for (let at = 0; at < partitions && !stopped; at++) {
+    for (let at = 0; at < partitions && !this.#stopped; at++) {
       const partition = (first + at) % partitions;
-      if (due.holds.has(partition)) await endHolds(partition);
-      if (due.polls.has(partition)) await takeTasks(partition);
-      if (collecting && !(await collect(partition))) isCollected = false;
+      if (due.holds.has(partition)) await this.#voidHolds(partition);
+      if (due.polls.has(partition)) await this.#claimTasks(partition);
+      if (collecting && !(await this.#collect(partition))) isCollected = false;
     }
     // What is left is collected in the next round, not a minute later: else more could end than is ever forgotten.
-    if (collecting && isCollected && partitions > 0) collectedAtMs = startedMs;
+    if (collecting && isCollected && partitions > 0) this.#collectedAtMs = startedMs;
     metrics.sweepSeconds.set((performance.now() - startedMs) / 1000);
   }
 
-  /** Ends all holds that are due. */
-  async function endHolds(partition: number): Promise<void> {
-    while (!stopped) {
-      const { claimed, requests } = await sweeps.claim("holds", partition, BATCH);
-      await Promise.all(requests.map((request) => counted("hold", voidHold(request))));
+  /** Voids all holds that are due. */
+  async #voidHolds(partition: number): Promise<void> {
+    while (!this.#stopped) {
+      const { claimed, requests } = await this.#options.sweeps.claim("holds", partition, BATCH);
+      await Promise.all(requests.map((request) => this.#count("hold", this.#voidHold(request))));
       if (claimed < BATCH) break;
     }
   }
 
-  /** Takes as many tasks as there is room for; without room the store is not even asked: a backlog costs nothing. */
-  async function takeTasks(partition: number): Promise<void> {
-    while (!stopped && polls.room() > 0) {
-      const most = Math.min(BATCH, polls.room());
-      const { claimed, requests } = await sweeps.claim("polls", partition, most);
-      for (const request of requests) take(request);
+  /** Claims as many tasks as there is room for; without room there is no call to the store, so a backlog costs nothing. */
+  async #claimTasks(partition: number): Promise<void> {
+    while (!this.#stopped && this.#polls.room() > 0) {
+      const most = Math.min(BATCH, this.#polls.room());
+      const { claimed, requests } = await this.#options.sweeps.claim("polls", partition, most);
+      for (const request of requests) this.#enqueuePoll(request);
       if (claimed < most) break;
     }
   }
 
-  function take(request: OpenRequest): void {
-    if (asking.has(request.requestId)) return;
-    asking.add(request.requestId);
-    if (!polls.add(request)) asking.delete(request.requestId);
+  #enqueuePoll(request: OpenRequest): void {
+    if (this.#polling.has(request.requestId)) return;
+    this.#polling.add(request.requestId);
+    if (!this.#polls.add(request)) this.#polling.delete(request.requestId);
   }
 
-  async function voidHold(request: OpenRequest): Promise<string> {
+  /** @returns whether nothing is left that could be collected */
+  async #collect(partition: number): Promise<boolean> {
+    const { sweeps, metrics, settings } = this.#options;
+    for (let batch = 0; batch < COLLECT_BATCHES_MAX && !this.#stopped; batch++) {
+      const { looked, collected } = await sweeps.collect(partition, settings().tasks.retentionMs, BATCH);
+      if (collected > 0) metrics.sweeps.inc({ kind: "record", outcome: "collected" }, collected);
+      if (looked < BATCH) return true;
+    }
+    return false;
+  }
+
+  /** Counts how one piece of work ended; a store that is away ends it for now, its lease brings it back. */
+  async #count(kind: "hold" | "task", work: Promise<string>): Promise<void> {
+    const outcome = await work.catch((error: unknown) => {
+      this.#options.log.debug({ err: error }, "sweep interrupted");
+      return "interrupted";
+    });
+    this.#options.metrics.sweeps.inc({ kind, outcome });
+  }
+
+  async #voidHold(request: OpenRequest): Promise<string> {
+    const { sweeps, settings, log } = this.#options;
     const outcome = await sweeps.voidDue(request, settings().tiers);
     const { requestId, accountId } = request;
     if (outcome === "void") {
@@ -123,20 +178,22 @@ export function createSweeper(options: {
     return outcome;
   }
 
-  /** Asks even about a task far beyond its maximum age: it may have ended well while nobody could ask. */
-  async function ask(request: OpenRequest, ended: (outcome: PollOutcome) => void): Promise<string> {
+  /** Polls even a task far beyond its maximum age: it may have ended well while nobody could poll it. */
+  async #pollTask(request: OpenRequest, ended: (outcome: PollOutcome) => void): Promise<string> {
+    const { upstreamOf, settings } = this.#options;
     const { taskId, boundAtMs, claimedAtMs, maxAgeMs = settings().tasks.maxAgeMs } = request;
-    const askedAs = `sweep_${randomUUID()}`;
-    const outcome = await upstreamOf(request.upstream).poll(taskId, askedAs);
-    reportPollFault({ metrics, log }, askedAs, outcome);
+    const pollId = `sweep_${randomUUID()}`;
+    const outcome = await upstreamOf(request.upstream).poll(taskId, pollId);
+    reportPollFault(this.#options, pollId, outcome);
     ended(outcome);
     const task = { taskId, createdAtMs: boundAtMs, ageMs: Math.max(0, claimedAtMs - boundAtMs), maxAgeMs };
     const verdict = judge(task, outcome);
     // Without one, its claim's lease is the pause before this task's next try.
-    return verdict ? settle(request, task, verdict) : outcome.outcome;
+    return verdict ? this.#observe(request, task, verdict) : outcome.outcome;
   }
 
-  async function settle(request: OpenRequest, task: AgingTask, verdict: Verdict): Promise<string> {
+  async #observe(request: OpenRequest, task: AgingTask, verdict: Verdict): Promise<string> {
+    const { store, settings } = this.#options;
     const { taskId, accountId, partition, requestId, creatorKeyId } = request;
     const { refundFailed, pollIntervalMs } = settings().tasks;
     const everyMs = Math.min(POLL_EVERY_MAX_MS, Math.max(pollIntervalMs, task.ageMs * AGE_SHARE));
@@ -146,49 +203,7 @@ export function createSweeper(options: {
       verdict,
       { refundFailed, pollMs, maxAgeMs: task.maxAgeMs, tiers: settings().tiers },
     );
-    if (outcome === "finished") reportEnd({ metrics, log }, request, verdict);
+    if (outcome === "finished") reportEnd(this.#options, request, verdict);
     return outcome === "observed" && verdict.status === "gone" ? "gone" : outcome;
   }
-
-  /** @returns whether nothing is left that could be collected */
-  async function collect(partition: number): Promise<boolean> {
-    for (let batch = 0; batch < COLLECT_BATCHES_MAX && !stopped; batch++) {
-      const { looked, collected } = await sweeps.collect(partition, settings().tasks.retentionMs, BATCH);
-      if (collected > 0) metrics.sweeps.inc({ kind: "record", outcome: "collected" }, collected);
-      if (looked < BATCH) return true;
-    }
-    return false;
-  }
-
-  let sweeping = false;
-  const schedule = (): void => {
-    clearTimeout(timer);
-    if (stopped || sweeping) return;
-    timer = setTimeout(() => {
-      sweeping = true;
-      current = sweep()
-        .catch((error: unknown) => log.debug({ err: error }, "sweep interrupted"))
-        .finally(() => {
-          sweeping = false;
-          schedule();
-        });
-    }, settings().tasks.sweepIntervalMs);
-  };
-
-  return {
-    /** Begins, or waits anew when the interval has changed. */
-    start: schedule,
-    /** One complete round now, with its questions to the upstream; for tests and tools. */
-    async sweep(): Promise<void> {
-      await sweep();
-      await polls.idle();
-    },
-    /** Waits for what is under way in the store; questions to the upstream are given up, others will ask again. */
-    async stop(): Promise<void> {
-      stopped = true;
-      clearTimeout(timer);
-      polls.stop();
-      await current;
-    },
-  };
 }

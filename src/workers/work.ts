@@ -56,7 +56,7 @@ export function createWork(options: {
       survey.start();
     },
     /** The settings have changed: the wait that is under way is as long as the old interval. */
-    changed: sweeper.start,
+    changed: () => sweeper.start(),
     async stop(): Promise<void> {
       await Promise.all([sweeper.stop(), ledgerCheck.stop(), survey.stop()]);
     },

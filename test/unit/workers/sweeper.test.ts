@@ -186,5 +186,5 @@ function givenEnded(records: number) {
     log: createLogger("silent", { write: () => undefined }),
     settings: () => ({ tiers: {}, tasks: TASKS }),
   });
-  return { sweep: sweeper.sweep, ended };
+  return { sweep: () => sweeper.sweep(), ended };
 }
