@@ -24,72 +24,51 @@ export const dropped = { lines: 0 };
  * @param shared several processes write to it: then no write is longer than what a pipe takes as a whole, and a longer
  * line goes out in parts
  */
-export function createLineWriter(shared: boolean) {
-  stopWaiting();
-  const chunkBytesMax = shared ? ATOMIC_BYTES : ALONE_BYTES;
-  let text = "";
-  const waiting: Buffer[] = [];
-  let waitingBytes = 0;
-  let retry: NodeJS.Timeout | undefined;
+export const createLineWriter = (shared: boolean): LineWriter => new LineWriter(shared);
 
-  /** Puts whole lines behind those that wait, in pieces that are written at once. */
-  function enqueue(lines: string): void {
-    for (const chunk of chunksOf(Buffer.from(lines), chunkBytesMax, shared)) {
-      if (waitingBytes + chunk.length > WAITING_BYTES_MAX) dropped.lines += linesIn(chunk);
-      else {
-        waiting.push(chunk);
-        waitingBytes += chunk.length;
-      }
-    }
+class LineWriter {
+  readonly #shared: boolean;
+  readonly #chunkBytesMax: number;
+  /** Lines of the present callback. */
+  #text = "";
+  readonly #waiting: Buffer[] = [];
+  #waitingBytes = 0;
+  #retry: NodeJS.Timeout | undefined;
+
+  constructor(shared: boolean) {
+    stopWaiting();
+    this.#shared = shared;
+    this.#chunkBytesMax = shared ? ATOMIC_BYTES : ALONE_BYTES;
   }
 
-  /** Writes what waits. @returns the code of the error that stopped it, undefined when nothing waits any more */
-  function writeWaiting(): string | undefined {
-    try {
-      for (let chunk = waiting[0]; chunk; chunk = waiting[0]) {
-        const bytes = output(chunk);
-        waitingBytes -= bytes;
-        if (bytes < chunk.length) waiting[0] = chunk.subarray(bytes);
-        else waiting.shift();
-      }
-      return undefined;
-    } catch (error) {
-      const { code = "unknown" } = error as NodeJS.ErrnoException;
-      // Nobody will ever read it. A named pipe may be opened again: later lines are tried anew.
-      if (code === "EPIPE") dropWaiting();
-      return code;
-    }
+  write(line: string): void {
+    if (this.#text === "") queueMicrotask(this.#flush);
+    this.#text += line;
   }
 
-  function dropWaiting(): void {
-    for (const chunk of waiting) dropped.lines += linesIn(chunk);
-    waiting.length = 0;
-    waitingBytes = 0;
+  /** At the end of the process: what a reader takes within `LAST_FLUSH_MS` is written. */
+  flushLast(): void {
+    const untilMs = performance.now() + LAST_FLUSH_MS;
+    this.#flush();
+    while (this.#writeWaiting() === "EAGAIN" && performance.now() < untilMs) pause(RETRY_MS);
   }
 
-  function tryAgain(): void {
-    retry = undefined;
-    if (writeWaiting() !== undefined) wait();
-  }
-
-  function wait(): void {
-    if (waiting.length > 0 && retry === undefined) retry = setTimeout(tryAgain, RETRY_MS).unref();
-  }
-
-  function flush(): void {
-    const lines = text;
-    text = "";
+  #flush = (): void => {
+    const lines = this.#text;
+    this.#text = "";
     if (lines === "") return;
-    const nothingWaits = waiting.length === 0;
-    if (nothingWaits && Buffer.byteLength(lines) <= chunkBytesMax) writeNow(lines);
+    const nothingWaits = this.#waiting.length === 0;
+    if (nothingWaits && Buffer.byteLength(lines) <= this.#chunkBytesMax) this.#writeNow(lines);
     else {
-      enqueue(lines);
-      if (nothingWaits) tryAgain();
+      // Whole lines go behind those that wait, in chunks that are written at once.
+      for (const chunk of chunksOf(Buffer.from(lines), this.#chunkBytesMax, this.#shared))
+        this.#enqueue(chunk);
+      if (nothingWaits) this.#writeOrWait();
     }
-  }
+  };
 
   /** The usual way: all lines of a callback in one write. */
-  function writeNow(lines: string): void {
+  #writeNow(lines: string): void {
     let written = 0;
     try {
       written = output(lines);
@@ -100,26 +79,50 @@ export function createLineWriter(shared: boolean) {
       }
     }
     if (written === Buffer.byteLength(lines)) return;
-    const rest = Buffer.from(lines).subarray(written);
-    waiting.push(rest);
-    waitingBytes += rest.length;
-    wait();
+    this.#enqueue(Buffer.from(lines).subarray(written));
+    this.#wait();
   }
 
-  /** At the end of the process: what a reader takes within `LAST_FLUSH_MS` is written. */
-  function flushLast(): void {
-    const untilMs = performance.now() + LAST_FLUSH_MS;
-    flush();
-    while (writeWaiting() === "EAGAIN" && performance.now() < untilMs) pause(RETRY_MS);
+  #enqueue(chunk: Buffer): void {
+    if (this.#waitingBytes + chunk.length > WAITING_BYTES_MAX) dropped.lines += linesIn(chunk);
+    else {
+      this.#waiting.push(chunk);
+      this.#waitingBytes += chunk.length;
+    }
   }
 
-  return {
-    write(line: string): void {
-      if (text === "") queueMicrotask(flush);
-      text += line;
-    },
-    flushLast,
-  };
+  #writeOrWait(): void {
+    this.#retry = undefined;
+    if (this.#writeWaiting() !== undefined) this.#wait();
+  }
+
+  #wait(): void {
+    if (this.#waiting.length > 0) this.#retry ??= setTimeout(() => this.#writeOrWait(), RETRY_MS).unref();
+  }
+
+  /** Writes what waits. @returns the code of the error that stopped it, undefined when nothing waits any more */
+  #writeWaiting(): string | undefined {
+    try {
+      for (let chunk = this.#waiting[0]; chunk; chunk = this.#waiting[0]) {
+        const bytes = output(chunk);
+        this.#waitingBytes -= bytes;
+        if (bytes < chunk.length) this.#waiting[0] = chunk.subarray(bytes);
+        else this.#waiting.shift();
+      }
+      return undefined;
+    } catch (error) {
+      const { code = "unknown" } = error as NodeJS.ErrnoException;
+      // Nobody will ever read it. A named pipe may be opened again: later lines are tried anew.
+      if (code === "EPIPE") this.#dropWaiting();
+      return code;
+    }
+  }
+
+  #dropWaiting(): void {
+    for (const chunk of this.#waiting) dropped.lines += linesIn(chunk);
+    this.#waiting.length = 0;
+    this.#waitingBytes = 0;
+  }
 }
 
 let neverWaits = false;

@@ -37,7 +37,7 @@ export function createAudit(log: Logger): Logger {
 /** @param shared other processes of the gateway write to the same output */
 export function standardOutput({ shared }: { shared: boolean }): DestinationStream {
   const writer = createLineWriter(shared);
-  process.on("exit", writer.flushLast);
+  process.on("exit", () => writer.flushLast());
   return writer;
 }
 

@@ -172,8 +172,8 @@ export const RARE_INTERLEAVINGS: readonly Control[] = [
     patches: [
       {
         file: "src/telemetry/line-writer.ts",
-        from: "if (waitingBytes + chunk.length > WAITING_BYTES_MAX) dropped.lines += linesIn(chunk);",
-        to: "if (waitingBytes + chunk.length > WAITING_BYTES_MAX) continue;",
+        from: "if (this.#waitingBytes + chunk.length > WAITING_BYTES_MAX) dropped.lines += linesIn(chunk);",
+        to: "if (this.#waitingBytes + chunk.length > WAITING_BYTES_MAX) return;",
       },
     ],
     run: (options) => disks.run(options, { requestsEach: 3, lines: 5000 }),
