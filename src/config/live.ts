@@ -8,6 +8,7 @@ import {
   hashOf,
   inWords,
   redactSettings,
+  type Written,
   withoutRestarts,
 } from "./differences.ts";
 import { fromDiskAtOnce } from "./document.ts";
@@ -30,48 +31,150 @@ export interface ChangeHooks {
 /** What came of an attempt: a `refused` one leaves everything as it was, an `unchanged` one found nothing new. */
 export type Reload = "changed" | "unchanged" | "refused";
 
-export type LiveConfig = ReturnType<typeof createLiveConfig>;
+interface LiveOptions {
+  loaded: Loaded;
+  log: Logger;
+  metrics: Metrics;
+  lookEveryMs?: number;
+}
+
+export const createLiveConfig = (options: LiveOptions): LiveConfig => new LiveConfig(options);
 
 /**
  * The configuration of a running gateway: one snapshot in force, replaced as a whole by the next valid one. Whoever
  * holds a snapshot may go on with it.
  */
-export function createLiveConfig(options: {
-  loaded: Loaded;
-  log: Logger;
-  metrics: Metrics;
-  lookEveryMs?: number;
-}) {
-  const { log, metrics } = options;
-  const { source } = options.loaded;
-  const hooks: ChangeHooks[] = [];
-  let inForce = options.loaded;
-  let inForceSinceMs = Date.now();
+export class LiveConfig {
+  readonly #options: LiveOptions;
+  readonly #hooks: ChangeHooks[] = [];
+  #inForce: Loaded;
+  #inForceSinceMs = Date.now();
   /** What the files held at the last attempt, be it good or bad. */
-  let attempted = inForce.contents;
-  let awaitingRestart: readonly Difference[] = [];
-  let last: { atMs: number; problems: readonly ConfigProblem[] } = { atMs: inForceSinceMs, problems: [] };
-  let watching: { stop(): void } | undefined;
+  #attempted: Contents;
+  #awaitingRestart: readonly Difference[] = [];
+  #last: { atMs: number; problems: readonly ConfigProblem[] } = { atMs: Date.now(), problems: [] };
+  #watching: { stop(): void } | undefined;
 
-  const written = ({ settings, config }: Loaded) => ({
-    settings,
-    prices: config.prices,
-    upstreamCa: config.upstream.tlsCa,
+  constructor(options: LiveOptions) {
+    this.#options = options;
+    this.#inForce = options.loaded;
+    this.#attempted = options.loaded.contents;
+    this.#succeed();
+  }
+
+  /** The snapshot in force. */
+  readonly config = (): Config => this.#inForce.config;
+
+  /** From now on, changes come with these hooks. */
+  onChange(hooks: ChangeHooks): void {
+    this.#hooks.push(hooks);
+  }
+
+  /** Reads the files now, whether or not they have changed. @param why for the log */
+  reload(why: string): Reload {
+    const { log, loaded } = this.#options;
+    log.info({ why, file: loaded.source.file }, "reading the configuration again");
+    const outcome = this.#attempt() ?? "unchanged";
+    if (outcome === "unchanged") log.info("the configuration is as it was");
+    return outcome;
+  }
+
+  /** Begins to look for changes of the files, until `stop`. */
+  watch(): void {
+    // A pipe can be read once.
+    if (![...this.#attempted.keys()].every((file) => statSync(file).isFile())) return;
+    this.#watching ??= watchFiles({
+      everyMs: this.#options.lookEveryMs ?? LOOK_EVERY_MS,
+      known: () => this.#attempted,
+      changed: (contents) => void this.#attempt(contents),
+    });
+  }
+
+  readonly stop = (): void => this.#watching?.stop();
+
+  /** What is in force, as the admin port shows it. */
+  readonly describe = () => ({
+    hash: hashOf(written(this.#inForce)),
+    in_force_since: new Date(this.#inForceSinceMs).toISOString(),
+    file: this.#inForce.source.file,
+    prices_file: this.#inForce.config.pricesFile,
+    settings: redactSettings(this.#inForce.settings),
+    prices: this.#inForce.config.prices,
+    /** Setting to the environment variable that decides it. */
+    from_environment: Object.fromEntries(this.#inForce.origins),
+    awaiting_restart: this.#awaitingRestart.map(({ setting, to }) => ({ setting, file: to })),
+    last_reload: {
+      at: new Date(this.#last.atMs).toISOString(),
+      successful: this.#last.problems.length === 0,
+      problems: this.#last.problems,
+    },
   });
 
-  function succeeded(): void {
+  /** @param settled what the files hold, if that is known; else they are read now */
+  #attempt(settled?: Contents): Reload | undefined {
+    const { source } = this.#options.loaded;
+    const { loaded, problems, contents } = readConfig({
+      ...source,
+      read: (file) => settled?.get(file) ?? fromDiskAtOnce(file),
+    });
+    // It names a price file that was not watched yet, or one changed just now: seen whole at the next look.
+    const isSettled = settled === undefined || holds(settled, contents);
+    this.#attempted = isSettled ? contents : new Map([...contents.keys()].map((file) => [file, undefined]));
+    if (!isSettled) return undefined;
+    if (loaded === undefined) return this.#refuse(problems);
+    try {
+      return this.#accept(loaded);
+    } catch (error) {
+      this.#options.log.error({ err: error }, "the new configuration cannot be put in force");
+      return this.#refuse([
+        { file: source.file, path: "", message: `cannot be put in force: ${String(error)}` },
+      ]);
+    }
+  }
+
+  #accept(next: Loaded): Reload {
+    const { log } = this.#options;
+    const before = this.#inForce;
+    this.#awaitingRestart = differences(written(before), written(next)).filter((one) => one.needsRestart);
+    if (this.#awaitingRestart.length > 0) {
+      log.warn(
+        { settings: this.#awaitingRestart.map(inWords) },
+        "some settings have changed that need a restart; their old values stay in force",
+      );
+    }
+    const mixed = withoutRestart(before, next);
+    const changes = [
+      ...differences(written(before), written(mixed)),
+      ...renewals(before.config, mixed.config),
+    ];
+    if (changes.length === 0) {
+      if (this.#last.problems.length > 0) log.info("the configuration is valid again");
+      this.#succeed();
+      return "unchanged";
+    }
+    for (const { prepare } of this.#hooks) prepare(mixed.config);
+    this.#inForce = mixed;
+    this.#inForceSinceMs = Date.now();
+    this.#succeed();
+    for (const { applied } of this.#hooks) applied(mixed.config, before.config);
+    log.info({ changes: changes.map(inWords) }, "a new configuration is in force");
+    return "changed";
+  }
+
+  #succeed(): void {
+    const { metrics } = this.#options;
     metrics.configReloadSuccessful.set(1);
     metrics.configReloadedAt.set(Date.now() / 1000);
-    metrics.configAwaitingRestart.set(awaitingRestart.length);
+    metrics.configAwaitingRestart.set(this.#awaitingRestart.length);
     metrics.configInfo.reset();
-    metrics.configInfo.set({ hash: hashOf(written(inForce)) }, 1);
-    last = { atMs: Date.now(), problems: [] };
+    metrics.configInfo.set({ hash: hashOf(written(this.#inForce)) }, 1);
+    this.#last = { atMs: Date.now(), problems: [] };
   }
-  succeeded();
 
-  function refused(problems: readonly ConfigProblem[]): Reload {
+  #refuse(problems: readonly ConfigProblem[]): Reload {
+    const { log, metrics } = this.#options;
     metrics.configReloadSuccessful.set(0);
-    last = { atMs: Date.now(), problems };
+    this.#last = { atMs: Date.now(), problems };
     for (const problem of problems.slice(0, PROBLEMS_LOGGED_MAX)) {
       const { file, line, path: setting } = problem;
       log.error({ file, line, setting }, `configuration: ${printed(problem)}`);
@@ -79,101 +182,24 @@ export function createLiveConfig(options: {
     log.error({ problems: problems.length }, "the new configuration is refused; the old one stays in force");
     return "refused";
   }
+}
 
+const written = ({ settings, config }: Loaded): Written => ({
+  settings,
+  prices: config.prices,
+  upstreamCa: config.upstream.tlsCa,
+});
+
+/** `next`, but what needs a restart is as in `current`. */
+function withoutRestart(current: Loaded, next: Loaded): Loaded {
   /** Other files need a restart; the same files with something new in them do not. */
-  function tlsOf(listener: "server" | "admin", next: Loaded): Loaded["extras"]["tls"]["server"] {
+  const tlsOf = (listener: "server" | "admin") => {
     const named = ({ settings }: Loaded) => JSON.stringify(settings[listener].tls);
-    return (named(next) === named(inForce) ? next : inForce).extras.tls[listener];
-  }
-
-  function accept(next: Loaded): Reload {
-    awaitingRestart = differences(written(inForce), written(next)).filter(({ needsRestart }) => needsRestart);
-    if (awaitingRestart.length > 0) {
-      log.warn(
-        { settings: awaitingRestart.map(inWords) },
-        "some settings have changed that need a restart; their old values stay in force",
-      );
-    }
-    const settings = withoutRestarts(inForce.settings, next.settings);
-    const extras = { ...next.extras, tls: { server: tlsOf("server", next), admin: tlsOf("admin", next) } };
-    const config = toConfig(settings, extras);
-    const mixed: Loaded = { ...next, settings, config, extras };
-    const changes = [...differences(written(inForce), written(mixed)), ...renewals(inForce.config, config)];
-    if (changes.length === 0) {
-      if (last.problems.length > 0) log.info("the configuration is valid again");
-      succeeded();
-      return "unchanged";
-    }
-    for (const { prepare } of hooks) prepare(config);
-    const previous = inForce.config;
-    inForce = mixed;
-    inForceSinceMs = Date.now();
-    succeeded();
-    for (const { applied } of hooks) applied(config, previous);
-    log.info({ changes: changes.map(inWords) }, "a new configuration is in force");
-    return "changed";
-  }
-
-  /** @param settled what the files hold, if that is known; else they are read now */
-  function attempt(settled?: Contents): Reload | undefined {
-    const { loaded, problems, contents } = readConfig({
-      ...source,
-      read: (file) => settled?.get(file) ?? fromDiskAtOnce(file),
-    });
-    // It names a price file that was not watched yet, or one changed just now: seen whole at the next look.
-    const isSettled = settled === undefined || holds(settled, contents);
-    attempted = isSettled ? contents : new Map([...contents.keys()].map((file) => [file, undefined]));
-    if (!isSettled) return undefined;
-    if (loaded === undefined) return refused(problems);
-    try {
-      return accept(loaded);
-    } catch (error) {
-      log.error({ err: error }, "the new configuration cannot be put in force");
-      return refused([{ file: source.file, path: "", message: `cannot be put in force: ${String(error)}` }]);
-    }
-  }
-
-  return {
-    /** The snapshot in force. */
-    config: (): Config => inForce.config,
-    /** From now on, changes come with these hooks. */
-    onChange: (on: ChangeHooks): void => void hooks.push(on),
-    /** Reads the files now, whether or not they have changed. @param why for the log */
-    reload(why: string): Reload {
-      log.info({ why, file: source.file }, "reading the configuration again");
-      const outcome = attempt() ?? "unchanged";
-      if (outcome === "unchanged") log.info("the configuration is as it was");
-      return outcome;
-    },
-    /** Begins to look for changes of the files, until `stop`. */
-    watch(): void {
-      // A pipe can be read once.
-      if (![...attempted.keys()].every((file) => statSync(file).isFile())) return;
-      watching ??= watchFiles({
-        everyMs: options.lookEveryMs ?? LOOK_EVERY_MS,
-        known: () => attempted,
-        changed: (contents) => void attempt(contents),
-      });
-    },
-    stop: (): void => watching?.stop(),
-    /** What is in force, as the admin port shows it. */
-    describe: () => ({
-      hash: hashOf(written(inForce)),
-      in_force_since: new Date(inForceSinceMs).toISOString(),
-      file: source.file,
-      prices_file: inForce.config.pricesFile,
-      settings: redactSettings(inForce.settings),
-      prices: inForce.config.prices,
-      /** Setting to the environment variable that decides it. */
-      from_environment: Object.fromEntries(inForce.origins),
-      awaiting_restart: awaitingRestart.map(({ setting, to }) => ({ setting, file: to })),
-      last_reload: {
-        at: new Date(last.atMs).toISOString(),
-        successful: last.problems.length === 0,
-        problems: last.problems,
-      },
-    }),
+    return (named(next) === named(current) ? next : current).extras.tls[listener];
   };
+  const settings = withoutRestarts(current.settings, next.settings);
+  const extras = { ...next.extras, tls: { server: tlsOf("server"), admin: tlsOf("admin") } };
+  return { ...next, settings, extras, config: toConfig(settings, extras) };
 }
 
 /** Certificates that were renewed under the same file names. */

@@ -148,60 +148,12 @@ export interface Extras {
 
 /** Puts valid settings into the form that the code reads: units in names, milliseconds, frozen to the bottom. */
 export function toConfig(settings: Settings, extra: Extras): Config {
-  const { server, store, upstream, tasks } = settings;
-  const workers = server.workers === "auto" ? extra.cores : server.workers;
+  const { log, tracing, tasks } = settings;
   return deepFreeze({
-    server: {
-      host: server.host,
-      port: server.port,
-      workers,
-      trustProxy: server.trust_proxy,
-      maxHeaderLines: server.max_header_lines,
-      headersTimeoutMs: ms(server.headers_timeout),
-      bodyTimeoutMs: ms(server.body_timeout),
-      uploadIdleTimeoutMs: ms(server.upload_idle_timeout),
-      uploadMinBytesPerSecond: server.upload_min_bytes_per_second,
-      uploadsPerKey: server.uploads_per_key,
-      keepAliveTimeoutMs: ms(server.keep_alive_timeout),
-      writeTimeoutMs: ms(server.write_timeout),
-      ...processBounds(
-        { ...server, workers, upstreamConnections: upstreamConnections(upstream) },
-        extra.process,
-      ),
-      drainDelayMs: ms(server.drain_delay),
-      drainTimeoutMs: ms(server.drain_timeout),
-      unknownKeysPerMinute: server.unknown_keys_per_minute,
-      utilityRequestsPerSecond: server.utility_requests_per_second,
-      tls: extra.tls.server,
-    },
+    server: serverConfig(settings, extra),
     admin: { ...settings.admin, token: extra.adminToken, tls: extra.tls.admin },
-    store: {
-      redisUrl: store.redis_url,
-      tlsCa: extra.authorities.store,
-      commandTimeoutMs: ms(store.command_timeout),
-      fallbackStrategy: store.fallback_strategy,
-      allowMaxPerKey: store.allow_max_per_key,
-      partitions: store.partitions,
-      journal: store.journal,
-      ledgerCheckIntervalMs: ms(store.ledger_check_interval),
-    },
-    upstream: {
-      url: withoutSlash(upstream.url),
-      apiKey: extra.apiKey,
-      tlsCa: extra.authorities.upstream,
-      previousUrl: upstream.previous_url === "" ? undefined : withoutSlash(upstream.previous_url),
-      previousApiKey: extra.previousApiKey,
-      replaces: upstream.replaces.map(withoutSlash),
-      connectTimeoutMs: ms(upstream.connect_timeout),
-      headersTimeoutMs: ms(upstream.headers_timeout),
-      totalTimeoutMs: ms(upstream.total_timeout),
-      uploadTotalTimeoutMs: ms(upstream.upload_total_timeout),
-      connections: upstream.connections,
-      pollConnections: upstream.poll_connections,
-      keepAliveTimeoutMs: ms(upstream.keep_alive_timeout),
-      uploadConnections: upstream.upload_connections,
-      idempotencyKey: upstream.idempotency_key,
-    },
+    store: storeConfig(settings.store, extra),
+    upstream: upstreamConfig(settings.upstream, extra),
     sourceVideoHost: withoutSlash(settings.source_video_host),
     prices: extra.prices,
     pricesFile: extra.pricesFile,
@@ -215,15 +167,71 @@ export function toConfig(settings: Settings, extra: Extras): Config {
       pollIntervalMs: ms(tasks.poll_interval),
       retentionMs: ms(tasks.retention),
     },
-    log: { level: settings.log.level, slowRequestMs: ms(settings.log.slow_request) },
+    log: { level: log.level, slowRequestMs: ms(log.slow_request) },
     tracing: {
-      endpoint: settings.tracing.endpoint || undefined,
-      sampleRatio: settings.tracing.sample_ratio,
-      queue: settings.tracing.queue,
-      exportTimeoutMs: ms(settings.tracing.export_timeout),
+      endpoint: tracing.endpoint || undefined,
+      sampleRatio: tracing.sample_ratio,
+      queue: tracing.queue,
+      exportTimeoutMs: ms(tracing.export_timeout),
     },
   });
 }
+
+function serverConfig({ server, upstream }: Settings, extra: Extras): Config["server"] {
+  const workers = server.workers === "auto" ? extra.cores : server.workers;
+  return {
+    host: server.host,
+    port: server.port,
+    workers,
+    trustProxy: server.trust_proxy,
+    maxHeaderLines: server.max_header_lines,
+    headersTimeoutMs: ms(server.headers_timeout),
+    bodyTimeoutMs: ms(server.body_timeout),
+    uploadIdleTimeoutMs: ms(server.upload_idle_timeout),
+    uploadMinBytesPerSecond: server.upload_min_bytes_per_second,
+    uploadsPerKey: server.uploads_per_key,
+    keepAliveTimeoutMs: ms(server.keep_alive_timeout),
+    writeTimeoutMs: ms(server.write_timeout),
+    ...processBounds(
+      { ...server, workers, upstreamConnections: upstreamConnections(upstream) },
+      extra.process,
+    ),
+    drainDelayMs: ms(server.drain_delay),
+    drainTimeoutMs: ms(server.drain_timeout),
+    unknownKeysPerMinute: server.unknown_keys_per_minute,
+    utilityRequestsPerSecond: server.utility_requests_per_second,
+    tls: extra.tls.server,
+  };
+}
+
+const storeConfig = (store: Settings["store"], { authorities }: Extras): Config["store"] => ({
+  redisUrl: store.redis_url,
+  tlsCa: authorities.store,
+  commandTimeoutMs: ms(store.command_timeout),
+  fallbackStrategy: store.fallback_strategy,
+  allowMaxPerKey: store.allow_max_per_key,
+  partitions: store.partitions,
+  journal: store.journal,
+  ledgerCheckIntervalMs: ms(store.ledger_check_interval),
+});
+
+const upstreamConfig = (upstream: Settings["upstream"], extra: Extras): Config["upstream"] => ({
+  url: withoutSlash(upstream.url),
+  apiKey: extra.apiKey,
+  tlsCa: extra.authorities.upstream,
+  previousUrl: upstream.previous_url === "" ? undefined : withoutSlash(upstream.previous_url),
+  previousApiKey: extra.previousApiKey,
+  replaces: upstream.replaces.map(withoutSlash),
+  connectTimeoutMs: ms(upstream.connect_timeout),
+  headersTimeoutMs: ms(upstream.headers_timeout),
+  totalTimeoutMs: ms(upstream.total_timeout),
+  uploadTotalTimeoutMs: ms(upstream.upload_total_timeout),
+  connections: upstream.connections,
+  pollConnections: upstream.poll_connections,
+  keepAliveTimeoutMs: ms(upstream.keep_alive_timeout),
+  uploadConnections: upstream.upload_connections,
+  idempotencyKey: upstream.idempotency_key,
+});
 
 /** Generations and uploads have as many connections each, and polls their own. */
 const upstreamConnections = (upstream: Settings["upstream"]): number =>
