@@ -4,6 +4,7 @@ import { Command, InvalidArgumentError } from "commander";
 import type { Redis } from "ioredis";
 import { type Config, ConfigError, loadConfig, readConfig } from "../config/config.ts";
 import { durationMs, redisUrlRule } from "../config/kinds.ts";
+import { requireWritable } from "../store/acceptance.ts";
 import { OperatorError } from "../store/accounts.ts";
 import { createClient, readFacts } from "../store/connection.ts";
 import { accountNames, META, partitionOf } from "../store/names.ts";
@@ -90,6 +91,13 @@ export async function withRedis<T>(work: (redis: Redis) => Promise<T>): Promise<
     redis.disconnect();
   }
 }
+
+/** The same for work that writes. @throws OperatorError also while the store is older than what it confirmed */
+export const withRedisToWrite = <T>(work: (redis: Redis) => Promise<T>): Promise<T> =>
+  withRedis(async (redis) => {
+    await requireWritable(redis, readConfig({ env: process.env }).loaded?.config.store.journal);
+    return work(redis);
+  });
 
 /** What `store.tls_ca` says, where the configuration of this machine is valid; else Node's own authorities count. */
 const tlsCaFor = (url: string): string | undefined =>

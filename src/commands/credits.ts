@@ -2,7 +2,17 @@ import { Command, Option } from "commander";
 import { grantCredits, OperatorError, readAccount } from "../store/accounts.ts";
 import { eachKey } from "../store/keys.ts";
 import { oldestKeys } from "../store/keys-by-age.ts";
-import { command, listing, moment, note, print, table, whole, withRedis } from "./context.ts";
+import {
+  command,
+  listing,
+  moment,
+  note,
+  print,
+  table,
+  whole,
+  withRedis,
+  withRedisToWrite,
+} from "./context.ts";
 import { shown, statusText } from "./keys-shown.ts";
 
 /** Credits of the packages that customers buy. Spec 2.7. */
@@ -37,7 +47,7 @@ function grantCommand(): Command {
         flags: { reference: string; package?: string; json?: boolean },
       ) => {
         const amount = amountOf(named, flags.package);
-        const { outcome, balance } = await withRedis((redis) =>
+        const { outcome, balance } = await withRedisToWrite((redis) =>
           grantCredits(redis, accountId, amount, flags.reference),
         );
         const text =

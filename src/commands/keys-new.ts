@@ -5,7 +5,7 @@ import type { Limits } from "../core/limits.ts";
 import { nearest } from "../core/suggest.ts";
 import { type KeyOptions, OperatorError } from "../store/accounts.ts";
 import { readFacts } from "../store/connection.ts";
-import { command, futureMs, requireConfig, whole, withRedis } from "./context.ts";
+import { command, futureMs, requireConfig, whole, withRedisToWrite } from "./context.ts";
 
 export const rateLimit = whole(1, 100_000);
 export const maxConcurrent = whole(1, 10_000);
@@ -51,7 +51,7 @@ function limitsOf(flags: Partial<Limits>): Partial<Limits> {
 
 /** Work against a store that may keep keys: one that cannot evict money. */
 export function withKeyStore<T>(config: Config, work: (redis: Redis) => Promise<T>): Promise<T> {
-  return withRedis(async (redis) => {
+  return withRedisToWrite(async (redis) => {
     await readFacts(redis, config.store.partitions);
     return work(redis);
   });

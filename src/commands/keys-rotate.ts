@@ -1,7 +1,7 @@
 import { type Command, InvalidArgumentError, Option } from "commander";
 import { durationMs } from "../config/kinds.ts";
 import { findKey, rotateKey } from "../store/keys.ts";
-import { command, iso, listing, print, withRedis } from "./context.ts";
+import { command, iso, listing, print, withRedisToWrite } from "./context.ts";
 import { fromNow, paint, widthOf, wrapped } from "./terminal.ts";
 
 const OVERLAP_MAX_MS = 366 * 86_400_000;
@@ -16,7 +16,7 @@ export function rotateCommand(): Command {
         .default(0, "it ends at once"),
     )
     .action(async (id: string, flags: { overlap: number; json?: boolean }) => {
-      const { old, issued } = await withRedis(async (redis) => {
+      const { old, issued } = await withRedisToWrite(async (redis) => {
         const found = await findKey(redis, id);
         return { issued: await rotateKey(redis, found, flags.overlap), old: found };
       });

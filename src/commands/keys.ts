@@ -2,7 +2,7 @@ import { Command } from "commander";
 import type { Limits } from "../core/limits.ts";
 import { issueKey, OperatorError } from "../store/accounts.ts";
 import { changeKey, findKey, type KeyChanges, revokeKey } from "../store/keys.ts";
-import { command, futureMs, listing, print, requireConfig, withRedis } from "./context.ts";
+import { command, futureMs, listing, print, requireConfig, withRedis, withRedisToWrite } from "./context.ts";
 import { importCommand } from "./keys-import.ts";
 import { listCommand } from "./keys-list.ts";
 import {
@@ -61,7 +61,7 @@ function showCommand(): Command {
 function revokeCommand(): Command {
   return onKey("revoke", "end a key at once and for good").action(
     async (id: string, flags: { json?: boolean }) => {
-      const { key, done } = await withRedis(async (redis) => {
+      const { key, done } = await withRedisToWrite(async (redis) => {
         const found = await findKey(redis, id);
         return { done: await revokeKey(redis, found), key: await findKey(redis, found.keyId) };
       });
@@ -84,7 +84,7 @@ function setCommand(): Command {
         throw new OperatorError("nothing to change; give an option such as --tier or --rate-limit");
       }
       if (changes.tier !== undefined) requireTier(changes.tier);
-      const key = await withRedis(async (redis) => {
+      const key = await withRedisToWrite(async (redis) => {
         const found = await findKey(redis, id);
         await changeKey(redis, found, changes);
         return findKey(redis, found.keyId);

@@ -1,7 +1,16 @@
 import { Command } from "commander";
-import { acceptStore, knownLoss } from "../store/acceptance.ts";
-import type { Loss } from "../store/store-marks.ts";
-import { command, print, requireConfig, table, withRedis } from "./context.ts";
+import { acceptStore, type LossList, listLoss } from "../store/acceptance.ts";
+import type { LostEntry } from "../store/lost-entries.ts";
+import { command, iso, print, requireConfig, table, whole, withRedis } from "./context.ts";
+
+/** Rows of each table, unless `--limit` says otherwise. */
+const ROWS = 50;
+const ROWS_MAX = 1_000_000;
+
+interface Flags {
+  limit: number;
+  json?: boolean;
+}
 
 /** `tollgate store ...` */
 export function storeCommand(): Command {
@@ -11,30 +20,47 @@ export function storeCommand(): Command {
     .addCommand(acceptCommand());
 }
 
+const withLimit = (name: string, description: string): Command =>
+  command(name, description).option(
+    "--limit <n>",
+    "rows of each table; --json lists all",
+    whole(1, ROWS_MAX),
+    ROWS,
+  );
+
 function showCommand(): Command {
-  return command("show", "what the store is known to lack; changes nothing").action(
-    async (flags: { json?: boolean }) => {
-      const loss = await withRedis((redis) => knownLoss(redis, requireConfig().store.journal));
+  return withLimit("show", "what the store is known to lack; changes nothing").action(
+    async (flags: Flags) => {
+      const loss = await withRedis((redis) => listLoss(redis, requireConfig().store.journal));
       const ok = loss === undefined;
-      const text = loss ? inWords(loss) : "This store has all that it is known to have confirmed.";
+      const text = loss
+        ? inWords(loss, flags.limit)
+        : "This store has all that it is known to have confirmed.";
       print({ json: { ok, ...shown(loss) }, text, ok }, flags);
     },
   );
 }
 
 function acceptCommand(): Command {
-  return command("accept", "use a store in spite of what it lacks; lists what is known to be lost").action(
-    async (flags: { json?: boolean }) => {
+  return withLimit("accept", "use a store in spite of what it lacks; lists what is known to be lost").action(
+    async (flags: Flags) => {
       const loss = await withRedis((redis) => acceptStore(redis, requireConfig().store.journal));
-      const text = `${inWords(loss)}\n\nAccepted: gateways use this store again within seconds.`;
+      const text = `${inWords(loss, flags.limit)}\n\nAccepted: gateways use this store again within seconds.`;
       print({ json: { accepted: true, ...shown(loss) }, text }, flags);
     },
   );
 }
 
-function shown(loss: Loss = { missing: [], charges: [] }): Record<string, unknown> {
+const NOTHING: LossList = {
+  missing: [],
+  charges: [],
+  lost: { entries: [], knownUntilMs: 0, unknownBeforeMs: new Map() },
+};
+
+function shown({ missing, charges, lost } = NOTHING): Record<string, unknown> {
+  const resent = new Set(charges.map(({ requestId }) => requestId));
   return {
-    missing: loss.missing.map(({ ledger, id, has, olderMs, accountId, kind, credits, reference }) => ({
+    missing: missing.map(({ ledger, id, has, olderMs, accountId, kind, credits, reference }) => ({
       ledger,
       last_known: id,
       has,
@@ -43,45 +69,116 @@ function shown(loss: Loss = { missing: [], charges: [] }): Record<string, unknow
       account_id: accountId,
       credits,
       reference,
+      unknown_before: iso(lost.unknownBeforeMs.get(ledger)),
     })),
-    sent_again: loss.charges.map(({ requestId, accountId, credits, taskId }) => ({
+    sent_again: charges.map(({ requestId, accountId, credits, taskId }) => ({
       request_id: requestId,
       account_id: accountId,
       credits,
       task_id: taskId,
     })),
+    lost: lost.entries.map((entry) => ({
+      at: iso(entry.atMs),
+      kind: entry.kind,
+      account_id: entry.accountId,
+      credits: entry.credits,
+      reference: entry.reference,
+      request_id: entry.requestId,
+      sent_again: isSentAgain(entry, resent),
+      ledger: entry.ledger,
+      id: entry.id,
+    })),
+    known_until: lost.knownUntilMs === 0 ? undefined : iso(lost.knownUntilMs),
+    unknown_before:
+      lost.unknownBeforeMs.size === 0 ? undefined : iso(Math.max(...lost.unknownBeforeMs.values())),
   };
 }
 
-function inWords({ missing, charges }: Loss): string {
-  const rows = missing.map(({ ledger, id, has, olderMs, kind, accountId, credits, reference }) => {
+const isSentAgain = ({ kind, requestId = "" }: LostEntry, resent: ReadonlySet<string>): boolean =>
+  kind === "charge" && resent.has(requestId);
+
+function inWords(loss: LossList, limit: number): string {
+  const { missing, charges, lost } = loss;
+  const resent = new Set(charges.map(({ requestId }) => requestId));
+  const rest = lost.entries.filter((entry) => !isSentAgain(entry, resent));
+  const ledgers = missing.map(({ ledger, id, has, olderMs }) => {
     const older = has === "" ? "all of it" : `${olderMs} ms`;
-    return [ledger, id, has || "nothing", older, kind, accountId, String(credits), reference];
+    return [ledger, id, has || "nothing", older, iso(lost.unknownBeforeMs.get(ledger)) ?? ""];
   });
-  const heads = [
-    "LEDGER",
-    "LAST KNOWN",
-    "THE STORE HAS",
-    "OLDER BY",
-    "LAST ENTRY",
-    "ACCOUNT",
-    "CREDITS",
-    "REFERENCE",
-  ];
-  const resent = charges.map(({ requestId, accountId, credits, taskId }) => [
-    requestId,
-    accountId,
-    String(credits),
-    taskId,
-  ]);
+  const kinds = (wanted: (kind: string) => boolean): string[][] =>
+    rest.filter(({ kind }) => wanted(kind)).map(rowOf);
+  const grants = kinds((kind) => kind !== "charge" && kind !== "refund");
   return [
-    "The store lacks what it has confirmed. Of each ledger the last known entry is shown; those before it, back to what",
-    "the store has, are missing too.",
-    "",
-    table(heads, rows),
-    ...(charges.length === 0
-      ? []
-      : ["", "Charges that a gateway still holds, and sends again once the store is accepted:", ""]),
-    ...(charges.length === 0 ? [] : [table(["REQUEST", "ACCOUNT", "CREDITS", "TASK"], resent)]),
+    ...section(
+      "The store lacks what it has confirmed. The ends of its ledgers:",
+      LEDGER_HEADS,
+      ledgers,
+      limit,
+    ),
+    ...section(
+      "Lost grants. Repeat each by hand, with its reference: one that is there changes nothing.",
+      ENTRY_HEADS,
+      grants,
+      limit,
+    ),
+    ...section(
+      "Lost charges that no gateway on this journal folder holds. Bill or write them off by hand:",
+      ENTRY_HEADS,
+      kinds((kind) => kind === "charge"),
+      limit,
+    ),
+    ...section(
+      "Lost refunds. Nothing to do, where the charge is lost too, or the task runs again in this store:",
+      ENTRY_HEADS,
+      kinds((kind) => kind === "refund"),
+      limit,
+    ),
+    ...section(
+      "Charges that a gateway still holds, and sends again once the store is accepted:",
+      ["REQUEST", "ACCOUNT", "CREDITS", "TASK"],
+      charges.map(({ requestId, accountId, credits, taskId }) => [
+        requestId,
+        accountId,
+        String(credits),
+        taskId,
+      ]),
+      limit,
+    ),
+    limitsOf(loss),
   ].join("\n");
+}
+
+const LEDGER_HEADS = ["LEDGER", "LAST KNOWN", "THE STORE HAS", "OLDER BY", "NOT KNOWN BEFORE"];
+const ENTRY_HEADS = ["TIME", "KIND", "ACCOUNT", "CREDITS", "REFERENCE", "REQUEST"];
+
+const rowOf = ({ atMs, kind, accountId, credits, reference, requestId = "" }: LostEntry): string[] => [
+  iso(atMs) ?? "",
+  kind,
+  accountId,
+  String(credits),
+  reference,
+  requestId,
+];
+
+/** A table under its sentence, and how many rows are left out; nothing without rows. */
+function section(title: string, heads: string[], rows: string[][], limit: number): string[] {
+  if (rows.length === 0) return [];
+  const left = rows.length - limit;
+  const more = left > 0 ? [`and ${left} more: see --limit and --json`] : [];
+  return [title, "", table(heads, rows.slice(0, limit)), ...more, ""];
+}
+
+/** What the list cannot say. */
+function limitsOf({ lost }: LossList): string {
+  const until =
+    lost.knownUntilMs === 0 ? "no entry is known here" : `the newest is of ${iso(lost.knownUntilMs)}`;
+  const before =
+    lost.unknownBeforeMs.size === 0
+      ? "Up to then the list is complete."
+      : `Of ${lost.unknownBeforeMs.size} ledgers it is not complete: entries before NOT KNOWN BEFORE, ` +
+        `${iso(Math.max(...lost.unknownBeforeMs.values()))} at the latest, are not known here; see the last \`ledger export\`.`;
+  return (
+    `Of what the store confirmed, ${until}. ${before} Gateways look once a second: what was written in the second ` +
+    "after that may be lost too. Repeat the grants of that time as well."
+  );
 }

@@ -1,6 +1,6 @@
 import { Command } from "commander";
 import { findTask, type Release, releaseTask, type TaskView } from "../store/tasks.ts";
-import { command, iso, listing, print, withRedis } from "./context.ts";
+import { command, iso, listing, print, withRedis, withRedisToWrite } from "./context.ts";
 
 /** `tollgate tasks ...` */
 export function tasksCommand(): Command {
@@ -23,7 +23,7 @@ function showCommand(): Command {
 function releaseCommand(): Command {
   return onTask("release", "end a task as failed and refund it, or take a hold back").action(
     async (id: string, flags: { json?: boolean }) => {
-      const { release, view } = await withRedis(async (redis) => ({
+      const { release, view } = await withRedisToWrite(async (redis) => ({
         release: await releaseTask(redis, id),
         view: await findTask(redis, id),
       }));

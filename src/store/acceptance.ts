@@ -1,9 +1,17 @@
 import type { Redis } from "ioredis";
 import { OperatorError } from "./accounts.ts";
+import { waitingIn } from "./journal-files.ts";
 import { storeNowMs } from "./keys.ts";
+import { type LostEntries, lostEntries } from "./lost-entries.ts";
 import { readMarks } from "./marks-file.ts";
 import { META } from "./names.ts";
-import { type Loss, type MissingEntry, missingEntries, readAcceptance } from "./store-marks.ts";
+import { readRecentEntries } from "./recent-entries.ts";
+import { chargeOf, type Loss, type MissingEntry, missingEntries, readAcceptance } from "./store-marks.ts";
+
+/** What a store lacks, entry by entry. `charges` are those that gateways send again. */
+export interface LossList extends Loss {
+  lost: LostEntries;
+}
 
 /**
  * What a store is known to lack: what a gateway has found, and what the marks in a folder say.
@@ -26,13 +34,50 @@ export async function knownLoss(redis: Redis, folder: string | undefined): Promi
 }
 
 /**
+ * The same with all entries that are known to be lost, and the charges that gateways on this folder send again.
+ * @returns undefined if the store lacks nothing that is known here
+ */
+export async function listLoss(redis: Redis, folder: string | undefined): Promise<LossList | undefined> {
+  const loss = await knownLoss(redis, folder);
+  if (!loss) return undefined;
+  const id = (await redis.hget(META, "id")) ?? "";
+  const { epoch } = await readAcceptance(redis);
+  const known = folder === undefined ? new Map() : readRecentEntries(folder, id, epoch);
+  // Also what only a mark, or a gateway with another folder, knows.
+  for (const { ledger, has: _, olderMs: __, ...mark } of loss.missing) {
+    const entries = known.get(ledger) ?? new Map();
+    known.set(ledger, entries);
+    if (!entries.has(mark.id)) entries.set(mark.id, { ...mark, after: undefined });
+  }
+  const charges = new Map(loss.charges.map((charge) => [charge.requestId, charge]));
+  for (const settlement of folder === undefined ? [] : waitingIn(folder))
+    if (settlement.verb === "bind" && settlement.storeId === id)
+      charges.set(settlement.requestId, chargeOf(settlement));
+  return { ...loss, charges: [...charges.values()], lost: await lostEntries(redis, known) };
+}
+
+/**
+ * Refuses to write to a store that is older than what it confirmed: it may yet be replaced by a newer copy, and what is
+ * written to it would be lost with it.
+ * @param folder as of `knownLoss`
+ * @throws OperatorError that says what to do
+ */
+export async function requireWritable(redis: Redis, folder: string | undefined): Promise<void> {
+  if (!(await knownLoss(redis, folder))) return;
+  throw new OperatorError(
+    "the store is older than what it confirmed, and nothing is written to it: restore a newer copy, or see " +
+      "`tollgate store show` and `tollgate store accept`; then run this again",
+  );
+}
+
+/**
  * Accepts a store that is older than what it confirmed: all gateways use it again, send it what they hold, and forget
  * what it confirmed before.
  * @returns what is known to be missing
  * @throws OperatorError when nothing is
  */
-export async function acceptStore(redis: Redis, folder: string | undefined): Promise<Loss> {
-  const loss = await knownLoss(redis, folder);
+export async function acceptStore(redis: Redis, folder: string | undefined): Promise<LossList> {
+  const loss = await listLoss(redis, folder);
   if (!loss)
     throw new OperatorError(
       "this store has all that it is known to have confirmed; there is nothing to accept",

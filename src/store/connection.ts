@@ -13,6 +13,7 @@ import { META } from "./names.ts";
 import { createOutage, probeOnOwnConnection } from "./outage.ts";
 import { createOutbox, isFinal, type Settlement, settle } from "./outbox.ts";
 import { inStoreWords } from "./reasons.ts";
+import { openRecentEntries } from "./recent-entries.ts";
 import { BATCHED, defineScripts, type Item, type Reply, scriptSource, type Verb } from "./scripts.ts";
 import { createStoreMarks } from "./store-marks.ts";
 
@@ -34,7 +35,7 @@ export interface ConnectionOptions {
   partitions: number;
   /** Without one, settlements that wait are lost with the process. */
   journal?: Journal;
-  /** Where the last ledger entries that a store has confirmed are kept; without one, in memory only. */
+  /** Where the ledger entries that a store has confirmed are kept; without one, the last of each in memory only. */
   marksFolder?: string;
   /** How long a settlement may wait before the store may have forgotten its request; 30 minutes if not said. */
   settleWithinMs?: () => number;
@@ -162,6 +163,7 @@ export function createConnection(options: ConnectionOptions) {
 
   const marks = createStoreMarks({
     file: openMarksFile(options.marksFolder, log),
+    recent: openRecentEntries(options.marksFolder, log),
     nowMs: () => nowMs(),
     sendAgain: (settlement) => outbox.put(settlement),
     changed: (isOlder) => metrics.storeOlder.set(isOlder ? 1 : 0),
@@ -253,7 +255,7 @@ export function createConnection(options: ConnectionOptions) {
     isLearning = true;
     const isWhole = await deadlines.within(marks.learn(redis, facts.id, facts.partitions)).catch(() => true);
     isLearning = false;
-    if (!isWhole) breaker.trip("a ledger ends before what it has confirmed");
+    if (!isWhole) breaker.trip("a ledger lacks what it has confirmed");
   }
   void outbox.watch(() => breaker.trip("settlements to replay"));
 

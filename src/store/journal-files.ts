@@ -1,5 +1,5 @@
 import { randomBytes } from "node:crypto";
-import { readdirSync, renameSync, rmSync, statSync } from "node:fs";
+import { existsSync, readdirSync, renameSync, rmSync, statSync } from "node:fs";
 import { hostname } from "node:os";
 import { dirname, join } from "node:path";
 import type { Logger } from "../telemetry/log.ts";
@@ -72,6 +72,18 @@ export function createTakeOver(folder: string, log: Logger) {
       await lookAt(name, path, store, keep).catch((error) => complain(name, error));
     }
   };
+}
+
+/** All that waits in a folder, whoever owes it to which store. Files that cannot be read are passed over. */
+export function waitingIn(folder: string): Settlement[] {
+  const names = existsSync(folder) ? readdirSync(folder).filter((name) => NAME.test(name)) : [];
+  return names.flatMap((name) => {
+    try {
+      return readJournalFile(join(folder, name)).settlements;
+    } catch {
+      return [];
+    }
+  });
 }
 
 const notOf = (store: string): string => `not of ${store}`;

@@ -28,7 +28,7 @@ export interface JournalContent {
 }
 
 /** Reads a journal file; a line may be cut where its writer ended. */
-export function readJournalFile(path: string, log: Logger): JournalContent {
+export function readJournalFile(path: string, log?: Logger): JournalContent {
   const content: JournalContent = { settlements: [] };
   for (const text of readFileSync(path, "utf8").split("\n")) {
     if (text === "") continue;
@@ -36,7 +36,7 @@ export function readJournalFile(path: string, log: Logger): JournalContent {
     try {
       line = JSON.parse(text) as Line;
     } catch {
-      log.warn({ file: path }, "the journal ends in half a line; its request's hold ends at the due time");
+      log?.warn({ file: path }, "the journal ends in half a line; its request's hold ends at the due time");
       continue;
     }
     const { format = 1, store, ...settlement } = line;

@@ -22,6 +22,8 @@ export interface Mark {
   credits: number;
   /** Of a grant. */
   reference: string;
+  /** Of a charge or refund; missing in files of earlier releases. */
+  requestId?: string;
 }
 
 /** The last entry of each partition's ledger that a store has confirmed, by the ledger's name. */

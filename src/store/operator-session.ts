@@ -1,5 +1,6 @@
 import type { Redis } from "ioredis";
 import { GatewayError } from "../core/errors.ts";
+import { requireWritable } from "./acceptance.ts";
 import { OperatorError } from "./accounts.ts";
 import { createClient, readFacts } from "./connection.ts";
 import { inStoreWords } from "./reasons.ts";
@@ -37,25 +38,33 @@ export function createOperatorSession(options: {
     }
   }
 
-  return {
-    /**
-     * Does an operator's work against Redis.
-     * @throws OperatorError as it is; GatewayError `store_unavailable` for everything else
-     */
-    async run<T>(work: (redis: Redis) => Promise<T>): Promise<T> {
-      try {
-        if (!opened) {
-          const redis = createClient(options.redisUrl, COMMAND_TIMEOUT_MS, options.tlsCa);
-          opened = { redis, ready: connect(redis) };
-        }
-        const { redis, ready } = opened;
-        await ready;
-        return await work(redis);
-      } catch (error) {
-        if (error instanceof OperatorError) throw error;
-        throw new GatewayError("store_unavailable", inStoreWords(error), { cause: error });
+  /**
+   * Does an operator's work against Redis.
+   * @throws OperatorError as it is; GatewayError `store_unavailable` for everything else
+   */
+  async function run<T>(work: (redis: Redis) => Promise<T>): Promise<T> {
+    try {
+      if (!opened) {
+        const redis = createClient(options.redisUrl, COMMAND_TIMEOUT_MS, options.tlsCa);
+        opened = { redis, ready: connect(redis) };
       }
-    },
+      const { redis, ready } = opened;
+      await ready;
+      return await work(redis);
+    } catch (error) {
+      if (error instanceof OperatorError) throw error;
+      throw new GatewayError("store_unavailable", inStoreWords(error), { cause: error });
+    }
+  }
+
+  return {
+    run,
+    /** The same for work that writes. @throws OperatorError also while the store says that it is older than what it confirmed */
+    write: <T>(work: (redis: Redis) => Promise<T>): Promise<T> =>
+      run(async (redis) => {
+        await requireWritable(redis, undefined);
+        return work(redis);
+      }),
     close(): void {
       opened?.redis.disconnect();
       opened = undefined;

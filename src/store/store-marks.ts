@@ -1,10 +1,11 @@
 import type { Redis } from "ioredis";
 import type { Logger } from "../telemetry/log.ts";
-import { recordOf, type StreamEntry } from "./ledger-entries.ts";
-import { isLater, type Mark, type MarksFile, msOf, type StoreMarks } from "./marks-file.ts";
+import { LEDGER_START, recordOf, type StreamEntry } from "./ledger-entries.ts";
+import { type Mark, type MarksFile, msOf, type StoreMarks } from "./marks-file.ts";
 import { META, partitionNames } from "./names.ts";
 import type { Settlement } from "./outbox.ts";
 import { many } from "./pipelines.ts";
+import type { LedgerPage, RecentEntries } from "./recent-entries.ts";
 import type { Reply } from "./scripts.ts";
 
 /** How long a charge that the store has confirmed is kept, to be sent again if the store comes back without it. */
@@ -12,6 +13,12 @@ const CONFIRMED_MS = 30_000;
 const CONFIRMED_MAX = 5000;
 /** Charges that a report names. */
 const NAMED_MAX = 100;
+/**
+ * Entries that may be read in each look over the time, and at once after a time with fewer; of more, only the latest of
+ * each partition are read. One costs this process a tenth of a generation. Decision 0031.
+ */
+const READ_PER_LOOK = 250;
+const READ_AT_ONCE_MAX = 5000;
 
 /** An entry of the ledger that the store confirmed and does not have any more. */
 export interface MissingEntry extends Mark {
@@ -65,6 +72,14 @@ export async function missingEntries(redis: Redis, marks: StoreMarks["marks"]): 
   });
 }
 
+/** The charge of a BIND. */
+export const chargeOf = ({ requestId, args }: Settlement): LostCharge => ({
+  requestId,
+  accountId: String(args[3]),
+  credits: Number(args[5]),
+  taskId: String(args[7]),
+});
+
 /** What is wrong with an older store, and what to do. */
 export function lossInWords({ missing, charges }: Loss): string {
   const worst = missing.toSorted((a, b) => b.olderMs - a.olderMs)[0];
@@ -81,28 +96,27 @@ export function lossInWords({ missing, charges }: Loss): string {
 /**
  * Remembers what the store has confirmed: the last ledger entry of each partition, and the charges of the last seconds.
  * A store that comes back without them is older than what gateways and customers were told. Decision 0031.
- * @param options.file keeps the entries beyond this process
+ * @param options.file keeps the last entries beyond this process
+ * @param options.recent keeps those before them, for the list of what is lost
  * @param options.sendAgain takes a charge that the store has lost
  */
 export function createStoreMarks(options: {
   file: MarksFile;
+  recent: RecentEntries;
   nowMs(): number;
   sendAgain(settlement: Settlement): Promise<void>;
   changed(isOlder: boolean): void;
   log: Logger;
 }) {
-  const { file, log } = options;
+  const { file, recent, log } = options;
+  /** Ledgers that had no entry at the last look. */
+  let empty = { storeId: "", epoch: 0, ledgers: new Set<string>() };
+  /** How many entries may still be read. */
+  let allowance = READ_AT_ONCE_MAX;
   /** Oldest first. Nothing is added while the store is away, so an outage takes nothing from it. */
   let confirmed: Settlement[] = [];
   /** Those that the store has lost: the outbox keeps them, too. */
   const sentAgain = new WeakSet<Settlement>();
-
-  const chargeOf = ({ requestId, args }: Settlement): LostCharge => ({
-    requestId,
-    accountId: String(args[3]),
-    credits: Number(args[5]),
-    taskId: String(args[7]),
-  });
 
   /** Charges of the last seconds that the store does not have. */
   async function lostCharges(redis: Redis, storeId: string): Promise<Settlement[]> {
@@ -166,22 +180,43 @@ export function createStoreMarks(options: {
       throw new Error(lossInWords(older ?? loss));
     },
     /**
-     * Learns the last entry of each partition, whoever wrote it.
-     * @returns false if a ledger ends before what is known of it, which `requireNotOlder` has to judge: behind a proxy a
-     *   store can be replaced while the connection stays
+     * Learns what each partition's ledger has got since the last look, whoever wrote it.
+     * @returns false if a ledger lacks the last entry that is known of it, which `requireNotOlder` has to judge: behind a
+     *   proxy a store can be replaced while the connection stays
      */
     async learn(redis: Redis, storeId: string, partitions: number): Promise<boolean> {
-      const ledgers = Array.from({ length: partitions }, (_, partition) => partitionNames(partition).ledger);
-      const last = await many<StreamEntry[], string>(redis, ledgers, (pipe, ledger) =>
-        pipe.xrevrange(ledger, "+", "-", "COUNT", 1),
+      const { epoch, marks } = file.of(storeId);
+      if (empty.storeId !== storeId || empty.epoch !== epoch) empty = { storeId, epoch, ledgers: new Set() };
+      const looks = Array.from({ length: partitions }, (_, partition) => {
+        const { ledger } = partitionNames(partition);
+        return {
+          ledger,
+          after: marks.get(ledger)?.id ?? (empty.ledgers.has(ledger) ? LEDGER_START : undefined),
+        };
+      });
+      allowance = Math.min(READ_AT_ONCE_MAX, allowance + READ_PER_LOOK);
+      const most = Math.max(0, Math.floor(allowance / partitions));
+      const answers = await many<StreamEntry[], (typeof looks)[number]>(
+        redis,
+        looks,
+        (pipe, { ledger, after }) =>
+          after === undefined
+            ? pipe.xrevrange(ledger, "+", "-", "COUNT", 1)
+            : pipe.xrevrange(ledger, "+", after, "COUNT", most + 1),
       );
-      const { marks } = file.of(storeId);
+      // An acceptance came in between: what is known has begun anew.
+      if (file.of(storeId).epoch !== epoch) return true;
+      const pages: LedgerPage[] = [];
       let isWhole = true;
-      for (const [at, [entry]] of last.entries()) {
-        const known = marks.get(ledgers[at]!);
-        if (known && (!entry || isLater(known.id, entry[0]))) isWhole = false;
-        else if (entry) file.learn(storeId, ledgers[at]!, markOf(entry));
+      for (const [at, { ledger, after }] of looks.entries()) {
+        const found = sinceLastLook(answers[at]!, after, most);
+        if (found === undefined) isWhole = false;
+        else if (found.entries.length > 0) pages.push({ storeId, epoch, ledger, ...found });
+        else if (after === undefined) empty.ledgers.add(ledger);
       }
+      for (const { entries } of pages) allowance -= entries.length;
+      for (const { ledger, entries } of pages) file.learn(storeId, ledger, entries.at(-1)!);
+      await recent.keep(pages);
       await file.save();
       return isWhole;
     },
@@ -189,8 +224,36 @@ export function createStoreMarks(options: {
   };
 }
 
+/**
+ * What a ledger has got since the last look.
+ * @param answer newest first, down to the last entry that was known then, unless there are too many
+ * @param after that entry; `LEDGER_START` if there was none, undefined if this is the first look
+ * @param most entries that were asked for besides `after`
+ * @returns oldest first; undefined if that entry is gone
+ */
+function sinceLastLook(
+  answer: readonly StreamEntry[],
+  after: string | undefined,
+  most: number,
+): Pick<LedgerPage, "after" | "entries"> | undefined {
+  const newer = answer.filter(([id]) => id !== after);
+  const isCut = newer.length > most;
+  const isFound = newer.length < answer.length || (after === LEDGER_START && !isCut);
+  if (after !== undefined && !isFound && !isCut) return undefined;
+  return { after: isFound ? after : undefined, entries: newer.reverse().map(markOf) };
+}
+
 function markOf([id, fields]: StreamEntry): Mark {
-  const { account_id = "", type = "", amount = "0", reason = "", reference = "" } = recordOf(fields);
+  const {
+    account_id = "",
+    type = "",
+    amount = "0",
+    reason = "",
+    reference = "",
+    request_id,
+  } = recordOf(fields);
   const kind = type === "consume" ? "charge" : reason === "" ? "grant" : reason;
-  return { id, accountId: account_id, kind, credits: Math.abs(Number(amount)), reference };
+  const mark: Mark = { id, accountId: account_id, kind, credits: Math.abs(Number(amount)), reference };
+  if (request_id !== undefined) mark.requestId = request_id;
+  return mark;
 }

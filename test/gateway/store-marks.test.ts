@@ -1,8 +1,15 @@
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { acceptStore } from "../../src/store/acceptance.ts";
+import { grantCredits } from "../../src/store/accounts.ts";
+import { lostEntries } from "../../src/store/lost-entries.ts";
 import { openMarksFile } from "../../src/store/marks-file.ts";
 import { META, partitionNames, requestName } from "../../src/store/names.ts";
+import { createOperatorSession } from "../../src/store/operator-session.ts";
 import type { Settlement } from "../../src/store/outbox.ts";
+import { openRecentEntries, readRecentEntries } from "../../src/store/recent-entries.ts";
 import { createStoreMarks } from "../../src/store/store-marks.ts";
 import { createLogger } from "../../src/telemetry/log.ts";
 import { givenRedis, type TestRedis } from "../support/store-stage.ts";
@@ -14,18 +21,24 @@ const log = createLogger("silent");
 let redis: TestRedis;
 let sent: string[];
 let marks: ReturnType<typeof createStoreMarks>;
+let folder: string;
 beforeEach(async () => {
   redis = await givenRedis();
+  folder = await mkdtemp(join(tmpdir(), "tollgate-marks-"));
   sent = [];
   marks = createStoreMarks({
     file: openMarksFile(undefined, log),
+    recent: openRecentEntries(folder, log),
     nowMs: () => NOW_MS,
     sendAgain: async ({ requestId }) => void sent.push(requestId),
     changed: () => undefined,
     log,
   });
 });
-afterEach(() => redis.stop());
+afterEach(async () => {
+  await redis.stop();
+  await rm(folder, { recursive: true });
+});
 
 /** A charge that the store has confirmed a moment ago, and has lost since. */
 function givenLostCharge(until: Partial<Settlement> = { settleWithinMs: 60_000 }): void {
@@ -102,4 +115,97 @@ test("a ledger that ends before what is known of it is seen at the next look", a
   await redis.client.xadd(ledger, "4-9", "account_id", "a1", "type", "consume", "amount", "-10");
   expect(await marks.learn(redis.client, STORE, 2)).toBe(false);
   await expect(compare()).rejects.toThrow(OLDER);
+});
+
+// Guarantee: nothing is written to a store that may yet be replaced by a newer copy.
+test("the console reads an older store and does not write to it", async () => {
+  givenLostCharge();
+  await expect(compare()).rejects.toThrow(OLDER);
+  const session = createOperatorSession({ redisUrl: redis.url, partitions: 1 });
+  try {
+    expect(await session.run((client) => client.hexists(META, "older"))).toBe(1);
+    const grant = session.write((client) => grantCredits(client, "a1", 5, "invoice 1"));
+    await expect(grant).rejects.toThrow("tollgate store accept");
+    await acceptStore(redis.client, undefined);
+    await expect(session.write(async () => "done")).resolves.toBe("done");
+  } finally {
+    session.close();
+  }
+});
+
+/** Writes so many charges to the ledger of partition 0. */
+async function givenCharges(count: number): Promise<void> {
+  const { ledger } = partitionNames(0);
+  const pipe = redis.client.pipeline();
+  for (let at = 0; at < count; at++)
+    pipe.xadd(ledger, "*", "account_id", "a1", "type", "consume", "amount", "-10", "request_id", `r${at}`);
+  await pipe.exec();
+}
+
+const learn = (): Promise<boolean> => marks.learn(redis.client, STORE, 1);
+const lost = () => lostEntries(redis.client, readRecentEntries(folder, STORE, 0));
+
+// Guarantee: an operator is told of each charge and grant that is known to be lost, and of which times it is not known.
+test("all entries since the last look are learned, whoever wrote them", async () => {
+  const { ledger } = partitionNames(0);
+  await learn();
+  await givenCharges(200);
+  await learn();
+  await givenCharges(50);
+  await learn();
+  await redis.client.del(ledger);
+  const complete = await lost();
+  expect(complete.entries.map(({ requestId }) => requestId)).toHaveLength(250);
+  expect(complete.entries[0]).toMatchObject({
+    ledger,
+    kind: "charge",
+    accountId: "a1",
+    credits: 10,
+    requestId: "r0",
+  });
+  expect(complete.unknownBeforeMs.size).toBe(0);
+});
+
+test("of more entries than may be read the latest are, and the list says from when on it is complete", async () => {
+  const { ledger } = partitionNames(0);
+  await givenCharges(1);
+  await marks.learn(redis.client, STORE, 64);
+  await givenCharges(300);
+  expect(await marks.learn(redis.client, STORE, 64)).toBe(true);
+  await givenCharges(1);
+  await marks.learn(redis.client, STORE, 64);
+  const [last] = await redis.client.xrevrange(ledger, "+", "-", "COUNT", 1);
+  await redis.client.xtrim(ledger, "MAXLEN", 0);
+  const { entries, knownUntilMs, unknownBeforeMs } = await lost();
+  expect(entries.length).toBeGreaterThan(60);
+  expect(entries.length).toBeLessThan(100);
+  expect(knownUntilMs).toBe(Number(last![0].split("-")[0]));
+  expect(unknownBeforeMs.get(ledger)).toBe(entries[1]!.atMs);
+});
+
+test("over the time no more is read than so many entries a look", async () => {
+  const { ledger } = partitionNames(0);
+  await learn();
+  for (let look = 0; look < 40; look++) {
+    await givenCharges(1000);
+    expect(await learn()).toBe(true);
+  }
+  const [last] = await redis.client.xrevrange(ledger, "+", "-", "COUNT", 1);
+  await redis.client.del(ledger);
+  const { entries, knownUntilMs, unknownBeforeMs } = await lost();
+  expect(knownUntilMs).toBe(Number(last![0].split("-")[0]));
+  expect(entries.length).toBeGreaterThan(5000);
+  expect(entries.length).toBeLessThan(5000 + 40 * 250 + 40);
+  expect(unknownBeforeMs.get(ledger)).toBeDefined();
+});
+
+test("a ledger that lacks its last known entry is seen also if others have written since", async () => {
+  const { ledger } = partitionNames(0);
+  await givenCharges(2);
+  await learn();
+  const [last] = await redis.client.xrevrange(ledger, "+", "-", "COUNT", 1);
+  await redis.client.xdel(ledger, last![0]);
+  await givenCharges(1);
+  expect(await learn()).toBe(false);
+  expect((await lost()).entries.map(({ id }) => id)).toEqual([last![0]]);
 });

@@ -137,6 +137,105 @@ test("a Redis that comes back older is refused by every gateway, named, accepted
   await rm(copy, { recursive: true });
 });
 
+/** What `store show` or `store accept` says. */
+interface Listed {
+  lost: {
+    at: string;
+    kind: string;
+    account_id: string;
+    credits: number;
+    reference: string;
+    request_id?: string;
+    sent_again: boolean;
+  }[];
+  sent_again: { request_id: string }[];
+  known_until: string;
+  unknown_before?: string;
+}
+
+// Guarantee: an operator is told of each charge and grant that is known to be lost.
+test("each lost entry is listed: what is sent again apart from what an operator has to repeat", async () => {
+  const gateway = await givenGatewayOn(folder);
+  await ready(gateway);
+  const { accountId, key } = await givenKey(redis.client);
+  await learned(accountId, await lastEntry(accountId));
+  const copy = await backup();
+  await ready(gateway);
+  for (const reference of ["invoice 1", "invoice 2", "invoice 3"])
+    await grantCredits(redis.client, accountId, 50, reference);
+  // Of a gateway that is no more.
+  const { ledger } = partitionNames(partitionOf(accountId, 64));
+  const elsewhere = [
+    "account_id",
+    accountId,
+    "type",
+    "consume",
+    "amount",
+    "-7",
+    "request_id",
+    "req_elsewhere",
+  ];
+  await redis.client.xadd(ledger, "*", ...elsewhere);
+  expect((await generate(gateway, { key })).status).toBe(200);
+  await learned(accountId, await lastEntry(accountId));
+
+  await restore(copy);
+  await refused(gateway);
+  const shown = await tollgate("store", "show");
+  const { lost, sent_again, ...limits } = JSON.parse(shown.stdout) as Listed;
+  expect(lost.filter(({ kind }) => kind === "grant").map(({ reference }) => reference)).toEqual([
+    "invoice 1",
+    "invoice 2",
+    "invoice 3",
+  ]);
+  expect(lost.filter(({ kind }) => kind === "charge")).toEqual([
+    expect.objectContaining({
+      request_id: "req_elsewhere",
+      account_id: accountId,
+      credits: 7,
+      sent_again: false,
+    }),
+    expect.objectContaining({ request_id: sent_again[0]!.request_id, credits: PRICE, sent_again: true }),
+  ]);
+  expect(limits).toMatchObject({ ok: false, known_until: lost.at(-1)!.at });
+  expect(limits).not.toHaveProperty("unknown_before");
+  const accepted = await tollgate("store", "accept");
+  expect((JSON.parse(accepted.stdout) as Listed).lost).toEqual(lost);
+  await ready(gateway);
+  expect(JSON.parse((await tollgate("store", "show")).stdout)).toMatchObject({ ok: true, lost: [] });
+  await rm(copy, { recursive: true });
+});
+
+// Guarantee: nothing is written to a store that may yet be replaced by a newer copy.
+test("nothing is granted, made, changed or ended in an older store until it is accepted", async () => {
+  const gateway = await givenGatewayOn(folder);
+  await ready(gateway);
+  const { accountId } = await givenKey(redis.client);
+  await learned(accountId, await lastEntry(accountId));
+  await gateways.pop()!.stop();
+  const { ledger } = partitionNames(partitionOf(accountId, 64));
+  await redis.client.xtrim(ledger, "MAXLEN", 0);
+  const { stdout } = await tollgate("keys", "list");
+  const keyId = JSON.parse(stdout).keys[0].key_id;
+  const before = await redis.client.dbsize();
+  for (const words of [
+    ["credits", "grant", accountId, "5", "--reference", "invoice 8"],
+    ["keys", "create"],
+    ["keys", "import", "sk_of_another_system"],
+    ["keys", "set", keyId, "--rate-limit", "7"],
+    ["keys", "rotate", keyId],
+    ["keys", "revoke", keyId],
+    ["tasks", "release", "req_any"],
+  ]) {
+    const refusal = { code: 1, stderr: expect.stringContaining("tollgate store accept") };
+    expect(await tollgate(...words), words.join(" ")).toMatchObject(refusal);
+  }
+  expect(await redis.client.dbsize()).toBe(before);
+  expect((await tollgate("credits", "show", accountId)).code).toBe(0);
+  expect((await tollgate("store", "accept")).code).toBe(0);
+  expect((await tollgate("credits", "grant", accountId, "5", "--reference", "invoice 8")).code).toBe(0);
+});
+
 test("a gateway that starts remembers what the store confirmed to the one before, also after an acceptance that is lost too", async () => {
   const first = await givenGatewayOn(folder);
   await ready(first);

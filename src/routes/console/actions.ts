@@ -23,7 +23,7 @@ type Body = Readonly<Record<string, unknown>>;
  * What the console can change, by name under /console/api/: the same functions as the command line's.
  * @throws OperatorError for what an operator can mend, GatewayError `store_unavailable`
  */
-export function createActions({ run }: OperatorSession): {
+export function createActions({ write }: OperatorSession): {
   [Name in keyof Outcomes]: Action<Outcomes[Name]>;
 } {
   return {
@@ -32,7 +32,7 @@ export function createActions({ run }: OperatorSession): {
       async run(body) {
         const id = textOf(body, "id");
         // Looked up first: nothing that fails after the release may put it on record as failed.
-        const { release, view } = await run(async (redis) => ({
+        const { release, view } = await write(async (redis) => ({
           view: await findTask(redis, id),
           release: await releaseTask(redis, id),
         }));
@@ -46,7 +46,9 @@ export function createActions({ run }: OperatorSession): {
         const [accountId, reference] = [textOf(body, "account_id"), textOf(body, "reference")];
         const { amount } = body;
         if (typeof amount !== "number") throw new OperatorError("amount must be a whole number of credits");
-        const { outcome, balance } = await run((redis) => grantCredits(redis, accountId, amount, reference));
+        const { outcome, balance } = await write((redis) =>
+          grantCredits(redis, accountId, amount, reference),
+        );
         return {
           answer: { outcome, balance },
           audit: { target: accountId, amount, reference, outcome, balance },
@@ -57,7 +59,7 @@ export function createActions({ run }: OperatorSession): {
       target: (body) => textOf(body, "key_id"),
       async run(body) {
         const keyId = textOf(body, "key_id");
-        const { done, accountId } = await run(async (redis) => {
+        const { done, accountId } = await write(async (redis) => {
           const key = await findKey(redis, keyId);
           return { done: await revokeKey(redis, key), accountId: key.accountId };
         });

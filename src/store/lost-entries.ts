@@ -1,0 +1,77 @@
+import type { Redis } from "ioredis";
+import { LEDGER_START, type StreamEntry } from "./ledger-entries.ts";
+import { isLater, type Mark, msOf } from "./marks-file.ts";
+import { many } from "./pipelines.ts";
+import type { RecentEntry } from "./recent-entries.ts";
+
+/** Entries that are looked for in one pipeline. */
+const LOOKED_FOR = 1000;
+
+/** An entry that a store has confirmed and does not have any more. */
+export interface LostEntry extends Mark {
+  ledger: string;
+  /** When it was written, Unix ms by the store's clock. */
+  atMs: number;
+}
+
+/** All entries that are known to be lost, and how far the list can be trusted. */
+export interface LostEntries {
+  /** Oldest first. */
+  entries: LostEntry[];
+  /** The newest entry that is known, lost or not, Unix ms; 0 if none is. What was written after it is not known. */
+  knownUntilMs: number;
+  /** By the names of ledgers that have lost more than is known: when the first known of the lost ones was written, Unix ms. */
+  unknownBeforeMs: Map<string, number>;
+}
+
+/** Which of the known entries the store lacks, and whether those before them are known. */
+export async function lostEntries(
+  redis: Redis,
+  known: ReadonlyMap<string, ReadonlyMap<string, RecentEntry>>,
+): Promise<LostEntries> {
+  const lost: LostEntries = { entries: [], knownUntilMs: 0, unknownBeforeMs: new Map() };
+  for (const [ledger, entries] of known) {
+    for (const { id } of entries.values()) lost.knownUntilMs = Math.max(lost.knownUntilMs, msOf(id));
+    const missing = await missingIds(redis, ledger, [...entries.keys()]);
+    for (const id of missing) {
+      const { after: _, ...entry } = entries.get(id)!;
+      lost.entries.push({ ...entry, ledger, atMs: msOf(id) });
+    }
+    const before = await unknownBefore(redis, ledger, entries, missing);
+    if (before !== undefined) lost.unknownBeforeMs.set(ledger, msOf(before));
+  }
+  lost.entries.sort((a, b) => a.atMs - b.atMs);
+  return lost;
+}
+
+async function missingIds(redis: Redis, ledger: string, ids: readonly string[]): Promise<string[]> {
+  const missing: string[] = [];
+  for (let at = 0; at < ids.length; at += LOOKED_FOR) {
+    const page = ids.slice(at, at + LOOKED_FOR);
+    const found = await many<StreamEntry[], string>(redis, page, (pipe, id) => pipe.xrange(ledger, id, id));
+    missing.push(...page.filter((_, index) => found[index]?.length === 0));
+  }
+  return missing;
+}
+
+/** The latest lost entry whose predecessor is unknown, or known to be lost without being listed. */
+async function unknownBefore(
+  redis: Redis,
+  ledger: string,
+  entries: ReadonlyMap<string, RecentEntry>,
+  missing: readonly string[],
+): Promise<string | undefined> {
+  const firsts = missing.filter((id) => {
+    const { after } = entries.get(id)!;
+    return after === undefined || (after !== LEDGER_START && !entries.has(after));
+  });
+  const cut: string[] = [];
+  for (const id of firsts) {
+    const { after } = entries.get(id)!;
+    if (after === undefined || (await redis.xrange(ledger, after, after)).length === 0) cut.push(id);
+  }
+  return cut.reduce<string | undefined>(
+    (latest, id) => (latest === undefined || isLater(id, latest) ? id : latest),
+    undefined,
+  );
+}

@@ -1,0 +1,151 @@
+import { randomBytes } from "node:crypto";
+import { mkdirSync, readdirSync, readFileSync, rmSync, statSync } from "node:fs";
+import { open, rename, stat } from "node:fs/promises";
+import { hostname } from "node:os";
+import { join } from "node:path";
+import type { Logger } from "../telemetry/log.ts";
+import type { Mark } from "./marks-file.ts";
+
+const FORMAT = 1;
+/** Not that of the journal's files, which gateways of every release take over. */
+const SUFFIX = ".entries.jsonl";
+/** A file of this size is put aside for a new one, and the one that was put aside before it is removed. */
+const FILE_BYTES_MAX = 8 * 2 ** 20;
+/** All such files of a folder together; beyond it the oldest are removed. */
+const FOLDER_BYTES_MAX = 64 * 2 ** 20;
+
+/** Entries of one ledger that a gateway has read in one look: all that there were after `after`. */
+export interface LedgerPage {
+  storeId: string;
+  /** The acceptance after which they were read; see `StoreMarks`. */
+  epoch: number;
+  ledger: string;
+  /** The id of the entry before the first of these; undefined if it is not known. */
+  after: string | undefined;
+  /** Oldest first. */
+  entries: readonly Mark[];
+}
+
+/** An entry of a ledger, and the id of the one before it, if that is known. */
+export interface RecentEntry extends Mark {
+  after: string | undefined;
+}
+
+/** A page as it stands in a file. */
+interface Line extends Omit<LedgerPage, "storeId"> {
+  format: number;
+  store: string;
+}
+
+/**
+ * The ledger entries of the last minutes or hours, in files of this process beside the journal, so that an operator can
+ * be told what a store has lost. They are appended to, and cut by putting a file aside.
+ * @param folder without one nothing is kept
+ * @param fileBytesMax for tests
+ */
+export function openRecentEntries(folder: string | undefined, log: Logger, fileBytesMax = FILE_BYTES_MAX) {
+  const name = `${hostname()}.${process.pid}.${randomBytes(4).toString("hex")}`;
+  let hasFailed = false;
+
+  async function append(into: string, text: string): Promise<void> {
+    mkdirSync(into, { recursive: true });
+    const path = join(into, `${name}${SUFFIX}`);
+    const { size } = await stat(path).catch(() => ({ size: 0 }));
+    if (size >= fileBytesMax) await rename(path, join(into, `${name}.before${SUFFIX}`));
+    if (size === 0 || size >= fileBytesMax) removeOldest(into);
+    const file = await open(path, "a", 0o600);
+    try {
+      // A write that failed may have left half a line.
+      await file.appendFile((hasFailed ? "\n" : "") + text);
+      await file.datasync();
+    } finally {
+      await file.close();
+    }
+  }
+
+  return {
+    /** Resolves once they are on disk. Pages that cannot be written are missing in the list, which then says so. */
+    async keep(pages: readonly LedgerPage[]): Promise<void> {
+      if (folder === undefined || pages.length === 0) return;
+      try {
+        await append(folder, pages.map(lineOf).join(""));
+        hasFailed = false;
+      } catch (error) {
+        if (!hasFailed) log.error({ err: error, folder }, "the recent ledger entries cannot be written");
+        hasFailed = true;
+      }
+    },
+  };
+}
+
+export type RecentEntries = ReturnType<typeof openRecentEntries>;
+
+function lineOf({ storeId, ...page }: LedgerPage): string {
+  const line: Line = { format: FORMAT, store: storeId, ...page };
+  return `${JSON.stringify(line)}\n`;
+}
+
+/** Files of processes that live are the newest, and are made again. */
+function removeOldest(folder: string): void {
+  const files = namesIn(folder).flatMap((name) => {
+    const found = statSync(join(folder, name), { throwIfNoEntry: false });
+    return found ? [{ name, bytes: found.size, changedMs: found.mtimeMs }] : [];
+  });
+  let bytes = 0;
+  for (const file of files.sort((a, b) => b.changedMs - a.changedMs)) {
+    bytes += file.bytes;
+    if (bytes > FOLDER_BYTES_MAX) rmSync(join(folder, file.name), { force: true });
+  }
+}
+
+const namesIn = (folder: string): string[] => {
+  try {
+    return readdirSync(folder).filter((name) => name.endsWith(SUFFIX));
+  } catch {
+    return [];
+  }
+};
+
+/**
+ * What the files of a folder say of a store, by ledger and entry id. Lines and files that cannot be read are passed over:
+ * what followed them then lacks the entry before it.
+ * @param sinceEpoch entries that were read before that acceptance do not count
+ */
+export function readRecentEntries(
+  folder: string,
+  storeId: string,
+  sinceEpoch: number,
+): Map<string, Map<string, RecentEntry>> {
+  const ledgers = new Map<string, Map<string, RecentEntry>>();
+  for (const name of namesIn(folder)) {
+    for (const { store, epoch, ledger, after, entries } of linesOf(join(folder, name))) {
+      if (store !== storeId || epoch < sinceEpoch) continue;
+      const known = ledgers.get(ledger) ?? new Map<string, RecentEntry>();
+      ledgers.set(ledger, known);
+      let before = after;
+      for (const entry of entries) {
+        // Of two processes one may know what came before.
+        known.set(entry.id, { ...entry, after: before ?? known.get(entry.id)?.after });
+        before = entry.id;
+      }
+    }
+  }
+  return ledgers;
+}
+
+function linesOf(path: string): Line[] {
+  try {
+    return readFileSync(path, "utf8").split("\n").flatMap(parsed);
+  } catch {
+    return [];
+  }
+}
+
+function parsed(text: string): Line[] {
+  try {
+    const line = JSON.parse(text) as Line;
+    return line.format === FORMAT ? [line] : [];
+  } catch {
+    return [];
+  }
+}
