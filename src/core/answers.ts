@@ -48,7 +48,7 @@ export const TASK = Type.Object(
   {
     description:
       "A task as the generator last described it. Further fields of the generator pass through, unless the task is " +
-      "longer than 256 KiB: then only the fields listed here remain.",
+      "longer than 64 KiB: then only the fields listed here remain.",
   },
 );
 

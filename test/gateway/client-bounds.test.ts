@@ -42,7 +42,7 @@ async function givenHeldUpstream() {
       held.push(res);
       return;
     }
-    const note = "x".repeat(250_000);
+    const note = "x".repeat(60_000);
     const data = { task_id: req.url?.split("/").at(-1), status: "processing", note };
     res.end(JSON.stringify({ code: 200, msg: "success", data }));
   });
@@ -262,7 +262,7 @@ describe("clients that do not read", () => {
   });
 
   test("lose it at once when their answers fill the memory for all, the one that holds the most first", async () => {
-    const gateway = await givenBounded({ maxUnreadBytes: 1_200_000 });
+    const gateway = await givenBounded({ maxUnreadBytes: 150_000 });
     const poll = await givenTask(gateway);
     const reader = await client(gateway);
     reader.write(poll);
