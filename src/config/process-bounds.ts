@@ -43,8 +43,8 @@ interface Bounds {
   max_requests_in_flight: number | "auto";
   max_body_bytes_in_flight: number | "auto";
   workers: number;
-  /** All that one process may have open to the upstream. */
-  upstreamConnections: number;
+  /** What one process may have open to the upstream: for generations, polls and uploads. */
+  upstream: { connections: number; poll_connections: number; upload_connections: number };
 }
 
 /**
@@ -54,7 +54,8 @@ interface Bounds {
 export function processBounds(given: Bounds, { openFiles, heapBytes }: ProcessLimits) {
   const share = (value: number | "auto", automatic: number): number =>
     value === "auto" ? automatic : Math.ceil(value / given.workers);
-  const reserved = given.upstreamConnections + OTHER_FILES;
+  const { connections, poll_connections, upload_connections } = given.upstream;
+  const reserved = connections + poll_connections + upload_connections + OTHER_FILES;
   const spare = Math.max(openFiles - reserved, Math.floor(openFiles / 4), 1);
   const maxConnections = Math.min(spare, share(given.max_connections, CONNECTIONS_MAX));
   const perAddress = Math.min(CONNECTIONS_PER_ADDRESS_MAX, Math.ceil(maxConnections / 4));

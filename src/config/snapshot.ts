@@ -192,10 +192,7 @@ function serverConfig({ server, upstream }: Settings, extra: Extras): Config["se
     uploadsPerKey: server.uploads_per_key,
     keepAliveTimeoutMs: ms(server.keep_alive_timeout),
     writeTimeoutMs: ms(server.write_timeout),
-    ...processBounds(
-      { ...server, workers, upstreamConnections: upstreamConnections(upstream) },
-      extra.process,
-    ),
+    ...processBounds({ ...server, workers, upstream }, extra.process),
     drainDelayMs: ms(server.drain_delay),
     drainTimeoutMs: ms(server.drain_timeout),
     unknownKeysPerMinute: server.unknown_keys_per_minute,
@@ -232,10 +229,6 @@ const upstreamConfig = (upstream: Settings["upstream"], extra: Extras): Config["
   uploadConnections: upstream.upload_connections,
   idempotencyKey: upstream.idempotency_key,
 });
-
-/** Generations and uploads have as many connections each, and polls their own. */
-const upstreamConnections = (upstream: Settings["upstream"]): number =>
-  2 * upstream.connections + upstream.poll_connections;
 
 /** A copy for logs and `config check`: no secret in it, and no certificates, which are long. */
 export function redact(config: Config): Config {

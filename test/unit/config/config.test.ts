@@ -48,7 +48,7 @@ test("the defaults are those of the design", () => {
           max_requests_in_flight: "auto",
           max_body_bytes_in_flight: "auto",
           workers: 1,
-          upstreamConnections: 2 * 256 + 64,
+          upstream: { connections: 256, poll_connections: 64, upload_connections: 128 },
         },
         processLimits(),
       ),

@@ -8,7 +8,7 @@ const AUTO = {
   max_requests_in_flight: "auto",
   max_body_bytes_in_flight: "auto",
   workers: 1,
-  upstreamConnections: 576,
+  upstream: { connections: 256, poll_connections: 64, upload_connections: 128 },
 } as const;
 const ROOMY = { openFiles: 1_000_000, heapBytes: 4096 * MIB };
 
@@ -21,8 +21,8 @@ test("auto follows the limit of open files and the memory, and leaves descriptor
     maxUnreadBytes: 64 * MIB,
   });
   expect(processBounds(AUTO, { openFiles: 1024, heapBytes: 256 * MIB })).toEqual({
-    maxConnections: 256,
-    maxConnectionsPerAddress: 64,
+    maxConnections: 320,
+    maxConnectionsPerAddress: 80,
     maxRequestsInFlight: 1024,
     maxBodyBytesInFlight: 32 * MIB,
     maxUnreadBytes: 32 * MIB,
@@ -47,8 +47,20 @@ test("numbers are for all workers together, and never above what the process may
     maxBodyBytesInFlight: 16 * MIB,
   });
   const many = { ...AUTO, max_connections: 900_000 };
-  expect(processBounds(many, { openFiles: 4096, heapBytes: 4096 * MIB }).maxConnections).toBe(3264);
+  expect(processBounds(many, { openFiles: 4096, heapBytes: 4096 * MIB }).maxConnections).toBe(3392);
 });
+
+// Guarantee: the upstream's connections of every kind have descriptors that no client takes.
+test.each(["connections", "poll_connections", "upload_connections"] as const)(
+  "more upstream.%s leave as many fewer to clients",
+  (name) => {
+    const most = { ...AUTO, max_connections: 900_000 };
+    const bounds = (upstream: Record<keyof typeof AUTO.upstream, number>) =>
+      processBounds({ ...most, upstream }, { ...ROOMY, openFiles: 8192 });
+    const more = { ...AUTO.upstream, [name]: AUTO.upstream[name] + 1000 };
+    expect(bounds(AUTO.upstream).maxConnections - bounds(more).maxConnections).toBe(1000);
+  },
+);
 
 test("the limits of this process are known", () => {
   const { openFiles, heapBytes } = processLimits();
