@@ -25,17 +25,17 @@ export async function upstreamCheck(upstream: Config["upstream"] | undefined): P
     totalTimeoutMs: TIMEOUT_MS,
     connections: 1,
     keepAliveTimeoutMs: TIMEOUT_MS,
-    waitMaxMs: 0,
   });
   try {
     const unaskedContinue = sendsUnaskedContinue({ url, apiKey, tlsCa }, TIMEOUT_MS);
     const startedMs = performance.now();
-    const exchanged = await exchanger.send(
-      "GET",
-      `/api/v1/tasks/${NO_TASK}`,
-      ["accept", "application/json"],
-      null,
-    );
+    const exchanged = await exchanger.send({
+      method: "GET",
+      path: `/api/v1/tasks/${NO_TASK}`,
+      headers: ["accept", "application/json"],
+      body: null,
+      owner: "doctor",
+    });
     const tookMs = Math.round(performance.now() - startedMs);
     const { host } = new URL(url);
     return (await unaskedContinue) ? continuing(host) : judge(exchanged, host, tookMs);

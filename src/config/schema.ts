@@ -200,12 +200,12 @@ const upstream = section("The video generation service behind the gateway.", {
     65_535,
     "Generations in flight at most, each on a socket of its own; as many more wait, the rest are refused.",
   ),
-  // The sweeper asks for up to four tasks at a time: at least half is left to customers.
+  // Four are the sweeper's: at least half is left to customers.
   poll_connections: integer(
     64,
     8,
     65_535,
-    "Polls in flight at most, each on a socket of its own; as many more wait, the rest are refused.",
+    "Polls in flight at most, each on a socket of its own, four of them the sweeper's; as many more wait, the rest are refused.",
   ),
   keep_alive_timeout: duration(
     "4s",

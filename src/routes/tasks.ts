@@ -121,7 +121,9 @@ async function pollUpstream(
 ): Promise<Polled> {
   const { gateway, exchange, key } = call;
   const step = new UpstreamStep(call, "poll");
-  const outcome = step.end(await upstream.poll(taskId, exchange.requestId, step.carried));
+  const { accountId } = key;
+  const sender = { accountId, requestId: exchange.requestId, carried: step.carried };
+  const outcome = step.end(await upstream.poll(taskId, sender));
   reportPollFault(gateway, exchange.requestId, outcome);
   if (outcome.outcome === "task") {
     failed.ended(key.accountId, taskId, undefined);

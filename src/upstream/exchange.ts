@@ -1,5 +1,5 @@
 import { type Dispatcher, Pool } from "undici";
-import { createGate, type Gate, type GateObserver } from "./gate.ts";
+import type { Gate } from "./gate.ts";
 import { ANSWER_BYTES_MAX, LargeAnswers, SMALL_ANSWER_BYTES } from "./large-answers.ts";
 import { withoutSecret } from "./secret.ts";
 import { SpacedWork } from "./spaced-work.ts";
@@ -21,21 +21,31 @@ export interface ExchangeOptions {
   connectTimeoutMs: number;
   headersTimeoutMs: number;
   totalTimeoutMs: number;
-  /** Sockets, and so requests in flight, at most; as many more may wait at the gate. */
+  /** Sockets, and so requests in flight, at most. */
   connections: number;
   /** How long an idle connection is kept, unless the upstream says otherwise in its own Keep-Alive header. */
   keepAliveTimeoutMs: number;
-  /** How long a request may wait at the gate. */
-  waitMaxMs: number;
-  observer?: GateObserver | undefined;
   /** Where large answers are parsed, by all that share it one at a time. */
   largeAnswerWork?: SpacedWork | undefined;
 }
 
+export interface UpstreamRequest {
+  method: "GET" | "POST";
+  path: string;
+  /** Flat name, value pairs beside authorization. */
+  headers: readonly string[];
+  body: string | null;
+  /** How long the whole exchange may take; the total timeout by default. */
+  budgetMs?: number;
+  /** The gate that the request has entered, and as whose; none where nothing else uses the pool. */
+  gate?: Pick<Gate, "keep" | "leave">;
+  owner: string;
+}
+
 /**
- * A pool of connections to the upstream, and the gate before it. Whoever sends has entered the gate before and leaves it
- * afterwards, so that a connection is free for each request and none waits in the pool. `send` always settles, at the end
- * of its budget at the latest.
+ * A pool of connections to the upstream. Whoever sends has entered a gate before and leaves it afterwards, so that a
+ * connection is free for each request and none waits in the pool. `send` always settles, at the end of its budget at the
+ * latest.
  */
 export function createExchanger(options: ExchangeOptions) {
   const { origin, pathname } = new URL(options.url);
@@ -53,31 +63,20 @@ export function createExchanger(options: ExchangeOptions) {
       keepAliveMaxTimeout: 60_000,
     });
   let pool = open();
-  const { connections, waitMaxMs, observer } = options;
-  const gate = createGate({ inFlightMax: connections, waitingMax: connections, waitMaxMs, observer });
   const authorization = options.apiKey === undefined ? [] : ["authorization", `Bearer ${options.apiKey}`];
   const clean = withoutSecret(options.apiKey);
   const largeAnswers = new LargeAnswers(options.largeAnswerWork ?? new SpacedWork());
 
   return {
-    gate,
-    /**
-     * Sends one request. Never retries: a connection that breaks after the request went out may have run it.
-     * @param headers flat name, value pairs beside authorization
-     * @param budgetMs how long the whole exchange may take
-     */
-    send(
-      method: "GET" | "POST",
-      path: string,
-      headers: string[],
-      body: string | null,
-      budgetMs: number = options.totalTimeoutMs,
-    ): Promise<Exchanged> {
+    /** Sends one request. Never retries: a connection that breaks after the request went out may have run it. */
+    send(request: UpstreamRequest): Promise<Exchanged> {
+      const { method, path, headers, body } = request;
       return new Promise((resolve) => {
-        const sending = new Sending(resolve, clean, gate, largeAnswers, budgetMs);
+        const budgetMs = request.budgetMs ?? options.totalTimeoutMs;
+        const sending = new Sending(resolve, clean, request, largeAnswers, budgetMs);
         // undici looks at an idle connection once more and writes at the end of the turn, as we do: decision 0026.
-        const request = { path: basePath + path, method, headers: [...authorization, ...headers], body };
-        pool.dispatch(request, sending);
+        const dispatched = { path: basePath + path, method, headers: [...authorization, ...headers], body };
+        pool.dispatch(dispatched, sending);
       });
     },
     /**
@@ -88,10 +87,7 @@ export function createExchanger(options: ExchangeOptions) {
       void pool.close();
       pool = open();
     },
-    close(): Promise<void> {
-      gate.close();
-      return pool.destroy();
-    },
+    close: (): Promise<void> => pool.destroy(),
   };
 }
 
@@ -101,7 +97,7 @@ export type Exchanger = ReturnType<typeof createExchanger>;
 class Sending implements Dispatcher.DispatchHandler {
   readonly #resolve: (result: Exchanged) => void;
   readonly #clean: (text: string) => string;
-  readonly #gate: Gate;
+  readonly #request: UpstreamRequest;
   readonly #largeAnswers: LargeAnswers;
   readonly #deadline: NodeJS.Timeout;
   #controller: Dispatcher.DispatchController | undefined;
@@ -119,13 +115,13 @@ class Sending implements Dispatcher.DispatchHandler {
   constructor(
     resolve: (result: Exchanged) => void,
     clean: (text: string) => string,
-    gate: Gate,
+    request: UpstreamRequest,
     largeAnswers: LargeAnswers,
     budgetMs: number,
   ) {
     this.#resolve = resolve;
     this.#clean = clean;
-    this.#gate = gate;
+    this.#request = request;
     this.#largeAnswers = largeAnswers;
     this.#deadline = setTimeout(Sending.#expire, budgetMs, this, budgetMs);
   }
@@ -133,7 +129,7 @@ class Sending implements Dispatcher.DispatchHandler {
   static #expire(sending: Sending, budgetMs: number): void {
     if (!sending.#started) {
       sending.#abandoned = true;
-      sending.#gate.keep();
+      sending.#request.gate?.keep(sending.#request.owner);
     }
     sending.#fail(true, `no complete answer within ${budgetMs} ms`);
   }
@@ -200,7 +196,7 @@ class Sending implements Dispatcher.DispatchHandler {
   }
 
   onResponseError(_controller: Dispatcher.DispatchController, error: NodeJS.ErrnoException): void {
-    if (this.#abandoned) this.#gate.leave();
+    if (this.#abandoned) this.#request.gate?.leave(this.#request.owner);
     this.#abandoned = false;
     const { code } = error;
     const timedOut = code === "UND_ERR_HEADERS_TIMEOUT" || code === "UND_ERR_BODY_TIMEOUT";

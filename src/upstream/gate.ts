@@ -1,3 +1,4 @@
+import { createRoundRobin } from "../core/round-robin.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
 
 /** Why a request was given up before it was sent: as many as may wait did, it waited too long, or the gateway stops. */
@@ -14,30 +15,33 @@ export interface GateObserver {
 }
 
 export interface GateOptions {
-  /** Requests in flight at most: as many as the pool has connections. */
+  /** Requests in flight at most. */
   inFlightMax: number;
-  /** Requests that may wait; more are refused at once. */
+  /** Of these, requests of one owner; all of them by default. */
+  inFlightPerOwnerMax?: number;
+  /** Requests that may wait. Beyond that, the owner who has most of them waiting is refused one. */
   waitingMax: number;
   /** How long one may wait. */
   waitMaxMs: number;
   observer?: GateObserver | undefined;
 }
 
-/** Keeps requests out of the pool until a connection is free for them, first come, first served. */
+/** Keeps requests out of the pool until a connection is free for them. Owners who wait take turns. */
 export interface Gate {
-  /** Takes a connection; false where none is free. */
-  enter(): boolean;
+  /** Takes a connection; false where none is free for this owner. */
+  enter(owner: string): boolean;
   /** Waits for a connection and takes it. @returns why it was refused; undefined when it has one */
-  wait(): Promise<GateRefusal | undefined>;
+  wait(owner: string): Promise<GateRefusal | undefined>;
   /** Takes one more, beyond the limit if need be: a request that was given up still occupies its connection. */
-  keep(): void;
-  /** Gives one back, to the request that has waited longest. */
-  leave(): void;
+  keep(owner: string): void;
+  /** Gives one back, to the next owner's request that has waited longest. */
+  leave(owner: string): void;
   /** Refuses all that wait, and all that come. */
   close(): void;
 }
 
 interface Waiter {
+  owner: string;
   sinceMs: number;
   resolve(refusal: GateRefusal | undefined): void;
 }
@@ -46,14 +50,33 @@ interface Waiter {
  * A pool's own queue would hold requests without a bound, while the time that each has to be answered runs: above
  * capacity every one would go out too late to be answered. Decision 0032.
  */
-export function createGate({ inFlightMax, waitingMax, waitMaxMs, observer }: GateOptions): Gate {
-  /** In the order in which they came, which is also that in which their time ends. */
-  const waiters: Waiter[] = [];
+export function createGate(options: GateOptions): Gate {
+  const { inFlightMax, inFlightPerOwnerMax = inFlightMax, waitingMax, waitMaxMs, observer } = options;
+  const waiters = createRoundRobin<Waiter>();
+  /** The same ones in the order in which they came, which is also that in which their time ends. */
+  const oldestFirst = new Set<Waiter>();
+  const inFlightOf = new Map<string, number>();
   let inFlight = 0;
   let closed = false;
   let timer: NodeJS.Timeout | undefined;
 
+  const hasRoom = (owner: string): boolean => (inFlightOf.get(owner) ?? 0) < inFlightPerOwnerMax;
+
+  function take(owner: string): void {
+    inFlight++;
+    inFlightOf.set(owner, (inFlightOf.get(owner) ?? 0) + 1);
+  }
+
+  function giveBack(owner: string): void {
+    inFlight--;
+    const left = inFlightOf.get(owner)! - 1;
+    if (left > 0) inFlightOf.set(owner, left);
+    else inFlightOf.delete(owner);
+  }
+
   function refuse(waiter: Waiter, reason: GateRefusal): void {
+    waiters.remove(waiter.owner, waiter);
+    oldestFirst.delete(waiter);
     observer?.waiting(-1);
     observer?.refused(reason);
     waiter.resolve(reason);
@@ -61,52 +84,72 @@ export function createGate({ inFlightMax, waitingMax, waitMaxMs, observer }: Gat
 
   /** Refuses those that have waited too long, and wakes up again for the next one. */
   function expire(): void {
-    const nowMs = performance.now();
-    while (waiters.length > 0 && nowMs - waiters[0]!.sinceMs >= waitMaxMs) {
-      refuse(waiters.shift()!, "waited_too_long");
-    }
     clearTimeout(timer);
     timer = undefined;
-    if (waiters.length > 0) timer = setTimeout(expire, waiters[0]!.sinceMs + waitMaxMs - nowMs);
+    const nowMs = performance.now();
+    for (const waiter of oldestFirst) {
+      const leftMs = waiter.sinceMs + waitMaxMs - nowMs;
+      if (leftMs > 0) {
+        timer = setTimeout(expire, leftMs);
+        return;
+      }
+      refuse(waiter, "waited_too_long");
+    }
+  }
+
+  function callUp(): void {
+    while (inFlight < inFlightMax) {
+      const waiter = waiters.next(hasRoom);
+      if (!waiter) return;
+      oldestFirst.delete(waiter);
+      take(waiter.owner);
+      observer?.waiting(-1);
+      observer?.waited(performance.now() - waiter.sinceMs);
+      waiter.resolve(undefined);
+    }
+  }
+
+  /** Makes room for one more that waits. @returns false when nobody has more of them waiting than this owner */
+  function displace(owner: string): boolean {
+    const largest = waiters.largestOwner();
+    if (largest === undefined || waiters.sizeOf(largest) <= waiters.sizeOf(owner) + 1) return false;
+    refuse(waiters.newestOf(largest)!, "queue_full");
+    return true;
   }
 
   return {
-    enter() {
-      if (inFlight >= inFlightMax || closed) return false;
-      inFlight++;
+    enter(owner) {
+      if (inFlight >= inFlightMax || closed || !hasRoom(owner)) return false;
+      take(owner);
       return true;
     },
-    wait() {
-      if (closed || waiters.length >= waitingMax) {
+    wait(owner) {
+      if (closed || (waiters.size >= waitingMax && !displace(owner))) {
         const reason = closed ? "closed" : "queue_full";
         observer?.refused(reason);
         return Promise.resolve(reason);
       }
       observer?.waiting(1);
       return new Promise((resolve) => {
-        waiters.push({ sinceMs: performance.now(), resolve });
+        const waiter = { owner, sinceMs: performance.now(), resolve };
+        waiters.add(owner, waiter);
+        oldestFirst.add(waiter);
         if (timer === undefined) expire();
       });
     },
-    keep() {
-      inFlight++;
-    },
-    leave() {
-      inFlight--;
-      if (waiters.length === 0 || inFlight >= inFlightMax) return;
+    keep: take,
+    leave(owner) {
+      giveBack(owner);
+      if (waiters.size === 0) return;
       // A process that stalled may come here before its timer does.
-      if (performance.now() - waiters[0]!.sinceMs >= waitMaxMs) expire();
-      const next = waiters.shift();
-      if (!next) return;
-      inFlight++;
-      observer?.waiting(-1);
-      observer?.waited(performance.now() - next.sinceMs);
-      next.resolve(undefined);
+      const [oldest] = oldestFirst;
+      if (performance.now() - oldest!.sinceMs >= waitMaxMs) expire();
+      callUp();
     },
     close() {
       closed = true;
       clearTimeout(timer);
-      for (const waiter of waiters.splice(0)) refuse(waiter, "closed");
+      for (const waiter of oldestFirst) refuse(waiter, "closed");
     },
   };
 }

@@ -3,7 +3,7 @@ import { isObject, parseObject } from "../core/json.ts";
 import { isTaskStatus, TASK_ID, type TaskStatus } from "../core/tasks.ts";
 import type { Carried } from "../telemetry/trace.ts";
 import { createExchanger, type Exchanged } from "./exchange.ts";
-import type { GateObserver, GateRefusal } from "./gate.ts";
+import { createGate, type GateObserver, type GateRefusal } from "./gate.ts";
 import { refusedBy, type Trouble } from "./refusal.ts";
 import { SpacedWork } from "./spaced-work.ts";
 import { dataText } from "./task-data.ts";
@@ -38,12 +38,23 @@ export type PollOutcome =
   | { outcome: "unroutable"; detail: string }
   | { outcome: "failed" | "timed_out"; detail: string };
 
+/** Whose request it is. */
+export interface Sender {
+  accountId: string;
+  requestId: string;
+  /** The trace that goes along. */
+  carried?: Carried | undefined;
+}
+
+/** A poll of the sweeper's. */
+export type Sweep = Omit<Sender, "accountId"> & { accountId: undefined };
+
 export interface Upstream {
   /** Recognises this upstream and its credential; stored with each task that it makes. */
   readonly tag: string;
   /** @param body exactly what was priced; `requestId` goes along as Idempotency-Key */
-  generate(path: string, body: string, requestId: string, carried?: Carried): Promise<GenerationOutcome>;
-  poll(taskId: string, requestId: string, carried?: Carried): Promise<PollOutcome>;
+  generate(path: string, body: string, sender: Sender): Promise<GenerationOutcome>;
+  poll(taskId: string, sender: Sender | Sweep): Promise<PollOutcome>;
   /** A generation's answer was another request's: the connections it may have come on are not used again. */
   distrust(): void;
   close(): Promise<void>;
@@ -58,6 +69,12 @@ const ANOTHER_TASK = "the answer is about another task";
 const ATTEMPTS_MAX = 3;
 const PAUSE_MS = 250;
 
+/** Polls of the sweeper at a time, at one upstream. */
+export const SWEEP_POLLS_MAX = 4;
+const SWEEPER = "sweeper";
+/** One account may have this share of the customers' polls in flight, so that another's find a connection at once. */
+const ACCOUNT_SHARE = 3 / 4;
+
 export interface UpstreamOptions {
   /** Origin and optional base path, no trailing slash. */
   url: string;
@@ -69,7 +86,7 @@ export interface UpstreamOptions {
   keepAliveTimeoutMs: number;
   /** For generations. */
   connections: number;
-  /** For polls, those of the sweeper included. */
+  /** For polls; `SWEEP_POLLS_MAX` of them, at most half, are the sweeper's. */
   pollConnections: number;
   /** The upstream runs one Idempotency-Key once (`upstream.idempotency_key`). */
   idempotent: boolean;
@@ -95,28 +112,31 @@ export function waitMaxMs({
  * outcome is unknown, with the same key and within the same total deadline.
  */
 export function createUpstream(options: UpstreamOptions): Upstream {
-  const { connections, pollConnections, totalTimeoutMs, observer } = options;
-  const shared = { ...options, waitMaxMs: waitMaxMs(options), largeAnswerWork: new SpacedWork() };
-  const generations = createExchanger({ ...shared, observer: observer?.generate });
-  const polls = createExchanger({ ...shared, connections: pollConnections, observer: observer?.poll });
+  const { connections, totalTimeoutMs } = options;
+  const shared = { ...options, largeAnswerWork: new SpacedWork() };
+  const generations = createExchanger(shared);
+  const polls = createExchanger({ ...shared, connections: options.pollConnections });
+  const gates = createGates(options);
   const attemptsMax = options.idempotent ? ATTEMPTS_MAX : 1;
   return {
     tag: upstreamTag(options.url, options.apiKey),
-    async generate(path, body, requestId, carried) {
-      if (!generations.gate.enter()) {
-        const refusal = await generations.gate.wait();
+    async generate(path, body, { accountId, requestId, carried }) {
+      const gate = gates.generations;
+      if (!gate.enter(accountId)) {
+        const refusal = await gate.wait(accountId);
         if (refusal) return overloaded(refusal, `${connections} upstream.connections`);
       }
       try {
         const type = ["content-type", "application/json", ...ACCEPTED] as const;
         const ids = ["idempotency-key", requestId, "x-request-id", requestId] as const;
         const headers = carried ? [...type, ...ids, ...carried.headers] : [...type, ...ids];
+        const request = { method: "POST", path, headers, body, gate, owner: accountId } as const;
         // Only now: what waits for a connection must not go out with too little time to be answered.
         const deadlineMs = performance.now() + totalTimeoutMs;
         let unknown: GenerationOutcome | undefined;
         for (let attempt = 1; ; attempt++) {
-          const leftMs = Math.ceil(deadlineMs - performance.now());
-          const exchanged = await generations.send("POST", path, headers, body, leftMs);
+          const budgetMs = Math.ceil(deadlineMs - performance.now());
+          const exchanged = await generations.send({ ...request, budgetMs });
           if (exchanged.outcome === "answered") carried?.answered?.(exchanged.status);
           const outcome = readGeneration(exchanged);
           if (outcome.outcome === "unclear" || outcome.outcome === "timed_out") unknown = outcome;
@@ -127,33 +147,75 @@ export function createUpstream(options: UpstreamOptions): Upstream {
           await setTimeout(pauseMs);
         }
       } finally {
-        generations.gate.leave();
+        gate.leave(accountId);
       }
     },
-    async poll(taskId, requestId, carried) {
+    async poll(taskId, { accountId, requestId, carried }) {
+      const { gate, limit } = accountId === undefined ? gates.sweeps : gates.polls;
+      const owner = accountId ?? SWEEPER;
       // A poll's wait counts: nothing is lost when one is given up, and its task's lease is that long.
-      let leftMs = totalTimeoutMs;
-      if (!polls.gate.enter()) {
+      let budgetMs = totalTimeoutMs;
+      if (!gate.enter(owner)) {
         const cameAtMs = performance.now();
-        const refusal = await polls.gate.wait();
-        if (refusal) return overloaded(refusal, `${pollConnections} upstream.poll_connections`);
-        leftMs -= Math.floor(performance.now() - cameAtMs);
+        const refusal = await gate.wait(owner);
+        if (refusal) return overloaded(refusal, limit);
+        budgetMs -= Math.floor(performance.now() - cameAtMs);
       }
       try {
         const headers = [...ACCEPTED, "x-request-id", requestId];
         if (carried) headers.push(...carried.headers);
-        const exchanged = await polls.send("GET", `/api/v1/tasks/${taskId}`, headers, null, leftMs);
+        const path = `/api/v1/tasks/${taskId}`;
+        const exchanged = await polls.send({
+          method: "GET",
+          path,
+          headers,
+          body: null,
+          budgetMs,
+          gate,
+          owner,
+        });
         if (exchanged.outcome === "answered") carried?.answered?.(exchanged.status);
         const outcome = readPoll(exchanged, taskId);
         if (outcome.outcome === "failed" && outcome.detail === ANOTHER_TASK) polls.renew();
         return outcome;
       } finally {
-        polls.gate.leave();
+        gate.leave(owner);
       }
     },
     distrust: generations.renew,
     async close() {
+      for (const gate of [gates.generations, gates.polls.gate, gates.sweeps.gate]) gate.close();
       await Promise.all([generations.close(), polls.close()]);
+    },
+  };
+}
+
+/** The sweeper's polls have a share of their own: customers' polls never keep a task open that nobody asks for. */
+function createGates(options: UpstreamOptions) {
+  const { connections, pollConnections, observer } = options;
+  const waiting = { waitMaxMs: waitMaxMs(options) };
+  const sweeps = Math.min(SWEEP_POLLS_MAX, Math.floor(pollConnections / 2));
+  const polls = pollConnections - sweeps;
+  return {
+    generations: createGate({
+      ...waiting,
+      inFlightMax: connections,
+      waitingMax: connections,
+      observer: observer?.generate,
+    }),
+    polls: {
+      limit: `${polls} upstream.poll_connections for customers`,
+      gate: createGate({
+        ...waiting,
+        inFlightMax: polls,
+        inFlightPerOwnerMax: Math.ceil(polls * ACCOUNT_SHARE),
+        waitingMax: polls,
+        observer: observer?.poll,
+      }),
+    },
+    sweeps: {
+      limit: `${sweeps} upstream.poll_connections for the sweeper`,
+      gate: createGate({ ...waiting, inFlightMax: sweeps, waitingMax: sweeps, observer: observer?.poll }),
     },
   };
 }
@@ -161,9 +223,9 @@ export function createUpstream(options: UpstreamOptions): Upstream {
 function overloaded(refusal: GateRefusal, limit: string): { outcome: "overloaded"; detail: string } {
   switch (refusal) {
     case "queue_full":
-      return { outcome: "overloaded", detail: `all ${limit} are in use, and as many requests wait` };
+      return { outcome: "overloaded", detail: `all of the ${limit} are in use, and as many requests wait` };
     case "waited_too_long":
-      return { outcome: "overloaded", detail: `none of ${limit} was free in time` };
+      return { outcome: "overloaded", detail: `none of the ${limit} was free in time` };
     case "closed":
       return { outcome: "overloaded", detail: "the gateway stops" };
   }

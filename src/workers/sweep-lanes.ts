@@ -1,10 +1,9 @@
 import { isAnswered } from "../settlement/task-end.ts";
 import type { OpenRequest } from "../store/sweeps.ts";
-import type { PollOutcome } from "../upstream/upstream.ts";
+import { type PollOutcome, SWEEP_POLLS_MAX } from "../upstream/upstream.ts";
 import { createPacedQueue, type PacedQueue } from "./paced-queue.ts";
 
-/** Questions to one upstream at a time, and waiting; more than that are left for others and for later. */
-const POLLS_MAX = 4;
+/** Questions to one upstream that wait; more than that are left for others and for later. */
 const WAITING_MAX = 200;
 /** Upstreams that are asked at a time; the present one, and those whose tasks have not ended. */
 const LANES_MAX = 16;
@@ -57,7 +56,7 @@ export function createSweepLanes(options: {
     if (lanes.size >= LANES_MAX) return undefined;
     const lane: Lane = {
       queue: createPacedQueue<OpenRequest>({
-        concurrency: POLLS_MAX,
+        concurrency: SWEEP_POLLS_MAX,
         perSecond,
         entriesMax: WAITING_MAX,
         async work(request) {

@@ -183,7 +183,10 @@ class Sweeper {
     const { upstreamOf, settings } = this.#options;
     const { taskId, boundAtMs, claimedAtMs, maxAgeMs = settings().tasks.maxAgeMs } = request;
     const pollId = `sweep_${randomUUID()}`;
-    const outcome = await upstreamOf(request.upstream).poll(taskId, pollId);
+    const outcome = await upstreamOf(request.upstream).poll(taskId, {
+      accountId: undefined,
+      requestId: pollId,
+    });
     reportPollFault(this.#options, pollId, outcome);
     ended(outcome);
     const task = { taskId, createdAtMs: boundAtMs, ageMs: Math.max(0, claimedAtMs - boundAtMs), maxAgeMs };

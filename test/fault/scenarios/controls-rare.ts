@@ -160,7 +160,7 @@ export const RARE_INTERLEAVINGS: readonly Control[] = [
     patches: [
       {
         file: "src/upstream/gate.ts",
-        from: "if (inFlight >= inFlightMax || closed) return false;",
+        from: "if (inFlight >= inFlightMax || closed || !hasRoom(owner)) return false;",
         to: "if (closed) return false;",
       },
     ],

@@ -89,7 +89,7 @@ test.each([
 
     // What it warns of.
     const client = createUpstream({ ...upstream, idempotent: false });
-    expect(await client.generate("/x", "{}", "r1")).toMatchObject({ outcome });
+    expect(await client.generate("/x", "{}", { accountId: "a", requestId: "r1" })).toMatchObject({ outcome });
     await client.close();
     server.closeAllConnections();
     server.close();

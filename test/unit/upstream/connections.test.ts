@@ -55,8 +55,8 @@ describe("above what the connections can carry", () => {
     });
     const upstream = givenClient(url, { headersTimeoutMs: 1500, totalTimeoutMs: 3000 });
     const outcomes = await Promise.all([
-      upstream.generate("/x", "{}", "r1"),
-      upstream.generate("/x", "{}", "r2"),
+      upstream.generate("/x", "{}", { accountId: "a", requestId: "r1" }),
+      upstream.generate("/x", "{}", { accountId: "a", requestId: "r2" }),
     ]);
     expect(outcomes.map(({ outcome }) => outcome)).toEqual(["accepted", "accepted"]);
   });
@@ -69,12 +69,16 @@ describe("above what the connections can carry", () => {
       setTimeout(answer, 100, res);
     });
     const upstream = givenClient(url, { connections: 2, headersTimeoutMs: 250, totalTimeoutMs: 500 });
-    const all = Array.from({ length: 40 }, (_, nth) => upstream.generate("/x", "{}", `r${nth}`));
+    const all = Array.from({ length: 40 }, (_, nth) =>
+      upstream.generate("/x", "{}", { accountId: "a", requestId: `r${nth}` }),
+    );
     const outcomes = (await Promise.all(all)).map(({ outcome }) => outcome);
     const sent = outcomes.filter((outcome) => outcome === "accepted").length;
     expect(outcomes.filter((outcome) => outcome === "overloaded")).toHaveLength(40 - sent);
     expect(served).toBe(sent);
-    expect(await upstream.generate("/x", "{}", "last")).toMatchObject({ outcome: "accepted" });
+    expect(await upstream.generate("/x", "{}", { accountId: "a", requestId: "last" })).toMatchObject({
+      outcome: "accepted",
+    });
     expect(sockets).toHaveLength(2);
   });
 });
@@ -88,9 +92,17 @@ test("a request that was given up while it connected leaves no room for another 
     headersTimeoutMs: 100,
     totalTimeoutMs: 200,
   });
-  expect(await upstream.generate("/x", "{}", "r1")).toMatchObject({ outcome: "unreachable" });
-  expect(await upstream.generate("/x", "{}", "r2")).toMatchObject({ outcome: "overloaded" });
-  await until(async () => (await upstream.generate("/x", "{}", "r3")).outcome === "unreachable", "the room");
+  expect(await upstream.generate("/x", "{}", { accountId: "a", requestId: "r1" })).toMatchObject({
+    outcome: "unreachable",
+  });
+  expect(await upstream.generate("/x", "{}", { accountId: "a", requestId: "r2" })).toMatchObject({
+    outcome: "overloaded",
+  });
+  await until(
+    async () =>
+      (await upstream.generate("/x", "{}", { accountId: "a", requestId: "r3" })).outcome === "unreachable",
+    "the room",
+  );
 });
 
 // Guarantee: a hold (connect, headers and total timeout, and 8 s) outlives the wait and the exchange.
@@ -113,8 +125,8 @@ describe("an idle connection", () => {
     const { url, sockets } = await givenUpstream((_, res) => answer(res));
     const patient = givenClient(url, { keepAliveTimeoutMs: 60_000 });
     const quick = givenClient(url, { keepAliveTimeoutMs: 50 });
-    await patient.generate("/x", "{}", "r1");
-    await quick.generate("/x", "{}", "r2");
+    await patient.generate("/x", "{}", { accountId: "a", requestId: "r1" });
+    await quick.generate("/x", "{}", { accountId: "a", requestId: "r2" });
     await until(() => sockets[1]!.destroyed, "the connection to be closed");
     expect(sockets[0]!.destroyed).toBe(false);
   });
@@ -126,7 +138,7 @@ describe("an idle connection", () => {
       answer(res);
     });
     const upstream = givenClient(url, { keepAliveTimeoutMs: 600_000 });
-    await upstream.generate("/x", "{}", "r1");
+    await upstream.generate("/x", "{}", { accountId: "a", requestId: "r1" });
     await until(() => sockets[0]!.destroyed, "the connection to be closed");
     expect(sockets).toHaveLength(1);
   });

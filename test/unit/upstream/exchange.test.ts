@@ -49,8 +49,13 @@ test("a reset on a reused connection is an unknown outcome, and the request is n
     if (earlier === 0) socket.write(ANSWER);
     else socket.resetAndDestroy();
   });
-  expect(await upstream.generate("/x", "{}", "r1")).toMatchObject({ outcome: "accepted", taskId: "t1" });
-  expect(await upstream.generate("/x", "{}", "r2")).toMatchObject({ outcome: "unclear" });
+  expect(await upstream.generate("/x", "{}", { accountId: "a", requestId: "r1" })).toMatchObject({
+    outcome: "accepted",
+    taskId: "t1",
+  });
+  expect(await upstream.generate("/x", "{}", { accountId: "a", requestId: "r2" })).toMatchObject({
+    outcome: "unclear",
+  });
   expect(requests()).toBe(2);
   await stop();
 });
@@ -71,7 +76,9 @@ test.each([
     if (before === 0) socket.resetAndDestroy();
     else socket.write(answer);
   }, true);
-  expect(await upstream.generate("/x", "{}", "r1")).toMatchObject({ outcome: "unclear" });
+  expect(await upstream.generate("/x", "{}", { accountId: "a", requestId: "r1" })).toMatchObject({
+    outcome: "unclear",
+  });
   expect(requests()).toBe(3);
   await stop();
 });
@@ -81,7 +88,10 @@ test("an idempotent upstream's no to a repeat is not its last word: the task is 
     if (before === 0) socket.resetAndDestroy();
     else socket.write(before === 1 ? saying(409, 409) : ANSWER);
   }, true);
-  expect(await upstream.generate("/x", "{}", "r1")).toMatchObject({ outcome: "accepted", taskId: "t1" });
+  expect(await upstream.generate("/x", "{}", { accountId: "a", requestId: "r1" })).toMatchObject({
+    outcome: "accepted",
+    taskId: "t1",
+  });
   await stop();
 });
 
@@ -89,7 +99,9 @@ test("an idempotent upstream's no to the first try is a no, and it is not asked 
   const { upstream, requests, stop } = await givenUpstream((socket) => {
     socket.write(saying(503, 503));
   }, true);
-  expect(await upstream.generate("/x", "{}", "r1")).toMatchObject({ outcome: "unreachable" });
+  expect(await upstream.generate("/x", "{}", { accountId: "a", requestId: "r1" })).toMatchObject({
+    outcome: "unreachable",
+  });
   expect(requests()).toBe(1);
   await stop();
 });
@@ -100,14 +112,14 @@ test("an upstream that repeats our credential in its words is not believed so fa
   const { upstream, stop } = await givenUpstream((socket) => {
     socket.write(`HTTP/1.1 400 Bad Request\r\nContent-Length: ${text.length}\r\n\r\n${text}`);
   });
-  const outcome = await upstream.generate("/x", "{}", "r1");
+  const outcome = await upstream.generate("/x", "{}", { accountId: "a", requestId: "r1" });
   expect(outcome).toMatchObject({ outcome: "refused", text: "bad key [redacted]" });
   await stop();
 });
 
 test("what undici itself refuses to send is known to be unsent", async () => {
   const { upstream, requests, stop } = await givenUpstream((socket) => socket.write(ANSWER));
-  const outcome = await upstream.generate("/a path", "{}", "r1");
+  const outcome = await upstream.generate("/a path", "{}", { accountId: "a", requestId: "r1" });
   expect(outcome).toMatchObject({ outcome: "unreachable", detail: expect.stringContaining("path") });
   expect(requests()).toBe(0);
   await stop();
@@ -121,7 +133,9 @@ test("an upstream over TLS is not offered HTTP/2", async () => {
     socket.destroy();
   };
   const { upstream, stop } = await givenUpstream(serve, false, "https");
-  expect(await upstream.generate("/x", "{}", "r1")).toMatchObject({ outcome: "unreachable" });
+  expect(await upstream.generate("/x", "{}", { accountId: "a", requestId: "r1" })).toMatchObject({
+    outcome: "unreachable",
+  });
   // Names of protocols stand in the first message of TLS behind their lengths. RFC 7301 3.1.
   const offered = hello.toString("latin1");
   expect(offered).toContain("\x08http/1.1");
@@ -135,8 +149,8 @@ test("an upstream is asked for answers as they are, and may not pack them", asyn
     heads.push(data.toString("latin1"));
     socket.write(ANSWER);
   });
-  await upstream.generate("/x", "{}", "r1");
-  await upstream.poll("t1", "r2");
+  await upstream.generate("/x", "{}", { accountId: "a", requestId: "r1" });
+  await upstream.poll("t1", { accountId: "a", requestId: "r2" });
   expect(heads).toHaveLength(2);
   for (const head of heads) expect(head).toMatch(/^accept-encoding: identity\r$/m);
   await stop();

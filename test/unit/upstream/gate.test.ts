@@ -1,10 +1,15 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
-import { createGate, type GateObserver, type GateRefusal } from "../../../src/upstream/gate.ts";
+import {
+  createGate,
+  type GateObserver,
+  type GateOptions,
+  type GateRefusal,
+} from "../../../src/upstream/gate.ts";
 
 beforeEach(() => vi.useFakeTimers());
 afterEach(() => vi.useRealTimers());
 
-function givenGate({ inFlightMax = 1, waitingMax = 10, waitMaxMs = 1000 } = {}) {
+function givenGate(given: Partial<GateOptions> = {}) {
   const seen = { waiting: 0, waitedMs: [] as number[], refused: [] as GateRefusal[] };
   const observer: GateObserver = {
     waiting: (change) => {
@@ -13,32 +18,32 @@ function givenGate({ inFlightMax = 1, waitingMax = 10, waitMaxMs = 1000 } = {}) 
     waited: (ms) => void seen.waitedMs.push(ms),
     refused: (reason) => void seen.refused.push(reason),
   };
-  return { gate: createGate({ inFlightMax, waitingMax, waitMaxMs, observer }), seen };
+  return { gate: createGate({ inFlightMax: 1, waitingMax: 10, waitMaxMs: 1000, ...given, observer }), seen };
 }
 
 describe("the gate before the upstream", () => {
   // Guarantee: never more in flight than there are connections, so that none waits in the pool.
   test("lets as many in as there are connections, and one more for each that leaves", async () => {
     const { gate } = givenGate({ inFlightMax: 2 });
-    expect([gate.enter(), gate.enter(), gate.enter()]).toEqual([true, true, false]);
-    const waiting = gate.wait();
-    gate.leave();
+    expect([gate.enter("a"), gate.enter("a"), gate.enter("a")]).toEqual([true, true, false]);
+    const waiting = gate.wait("a");
+    gate.leave("a");
     expect(await waiting).toBeUndefined();
-    expect(gate.enter()).toBe(false);
-    gate.leave();
-    gate.leave();
-    expect([gate.enter(), gate.enter(), gate.enter()]).toEqual([true, true, false]);
+    expect(gate.enter("a")).toBe(false);
+    gate.leave("a");
+    gate.leave("a");
+    expect([gate.enter("a"), gate.enter("a"), gate.enter("a")]).toEqual([true, true, false]);
   });
 
   test("serves first who came first, and says how long each waited", async () => {
     const { gate, seen } = givenGate();
-    gate.enter();
+    gate.enter("a");
     const order: number[] = [];
-    const waits = [1, 2, 3].map((nth) => gate.wait().then(() => order.push(nth)));
+    const waits = [1, 2, 3].map((nth) => gate.wait("a").then(() => order.push(nth)));
     expect(seen.waiting).toBe(3);
     for (let at = 0; at < 3; at++) {
       await vi.advanceTimersByTimeAsync(100);
-      gate.leave();
+      gate.leave("a");
     }
     await Promise.all(waits);
     expect(order).toEqual([1, 2, 3]);
@@ -48,29 +53,29 @@ describe("the gate before the upstream", () => {
   // Guarantee: who waits has an end, and it comes while there is time enough left for an answer.
   test("refuses who has waited too long, each at its own time", async () => {
     const { gate, seen } = givenGate();
-    gate.enter();
-    const first = gate.wait();
+    gate.enter("a");
+    const first = gate.wait("a");
     await vi.advanceTimersByTimeAsync(400);
-    const second = gate.wait();
+    const second = gate.wait("a");
     await vi.advanceTimersByTimeAsync(600);
     expect(await first).toBe("waited_too_long");
     expect(seen.waiting).toBe(1);
     await vi.advanceTimersByTimeAsync(400);
     expect(await second).toBe("waited_too_long");
     expect(seen.waiting).toBe(0);
-    gate.leave();
-    expect(gate.enter()).toBe(true);
+    gate.leave("a");
+    expect(gate.enter("a")).toBe(true);
   });
 
   test("gives no connection to who waited too long while the process stood still", async () => {
     const { gate } = givenGate();
-    gate.enter();
-    const late = gate.wait();
+    gate.enter("a");
+    const late = gate.wait("a");
     // No timer runs, as while the thread is busy.
     vi.setSystemTime(Date.now() + 900);
     vi.spyOn(performance, "now").mockReturnValue(performance.now() + 1500);
-    const intime = gate.wait();
-    gate.leave();
+    const intime = gate.wait("a");
+    gate.leave("a");
     expect(await late).toBe("waited_too_long");
     expect(await intime).toBeUndefined();
   });
@@ -78,40 +83,105 @@ describe("the gate before the upstream", () => {
   // Guarantee: neither memory nor the wait grows with the load.
   test("refuses at once when as many wait as may", async () => {
     const { gate, seen } = givenGate({ waitingMax: 2 });
-    gate.enter();
-    void gate.wait();
-    void gate.wait();
-    expect(await gate.wait()).toBe("queue_full");
+    gate.enter("a");
+    void gate.wait("a");
+    void gate.wait("a");
+    expect(await gate.wait("a")).toBe("queue_full");
     expect(seen).toMatchObject({ waiting: 2, refused: ["queue_full"] });
   });
 
   test("refuses at once where no time is left to wait", async () => {
     const { gate } = givenGate({ waitMaxMs: 0 });
-    gate.enter();
-    expect(await gate.wait()).toBe("waited_too_long");
+    gate.enter("a");
+    expect(await gate.wait("a")).toBe("waited_too_long");
   });
 
   test("counts a connection that a request occupies though it was given up", async () => {
     const { gate } = givenGate();
-    gate.enter();
-    gate.keep();
-    const waiting = gate.wait();
-    gate.leave();
-    expect(gate.enter()).toBe(false);
-    gate.leave();
+    gate.enter("a");
+    gate.keep("a");
+    const waiting = gate.wait("a");
+    gate.leave("a");
+    expect(gate.enter("a")).toBe(false);
+    gate.leave("a");
     expect(await waiting).toBeUndefined();
   });
 
   test("refuses all that wait and all that come once it is closed", async () => {
     const { gate, seen } = givenGate({ inFlightMax: 1 });
-    gate.enter();
-    const waiting = gate.wait();
+    gate.enter("a");
+    const waiting = gate.wait("a");
     gate.close();
-    gate.leave();
+    gate.leave("a");
     expect(await waiting).toBe("closed");
-    expect(gate.enter()).toBe(false);
-    expect(await gate.wait()).toBe("closed");
+    expect(gate.enter("a")).toBe(false);
+    expect(await gate.wait("a")).toBe("closed");
     expect(seen.waiting).toBe(0);
     expect(vi.getTimerCount()).toBe(0);
+  });
+});
+
+describe("owners who share the upstream", () => {
+  function order() {
+    const served: string[] = [];
+    const note = (name: string) => (refusal: GateRefusal | undefined) =>
+      void served.push(refusal ? `${name} ${refusal}` : name);
+    return { served, note };
+  }
+  /** Lets what the last call has resolved go on. */
+  const settled = () => vi.advanceTimersByTimeAsync(0);
+
+  // Guarantee: a flood of one account delays another account's request by one turn, not by the flood.
+  test("take turns, each in the order of its own requests", async () => {
+    const { gate } = givenGate();
+    const { served, note } = order();
+    gate.enter("flood");
+    for (const name of ["flood 1", "flood 2", "flood 3"]) void gate.wait("flood").then(note(name));
+    for (const name of ["other 1", "other 2"]) void gate.wait("other").then(note(name));
+    for (const owner of ["flood", "flood", "other", "flood", "other"]) gate.leave(owner);
+    await settled();
+    expect(served).toEqual(["flood 1", "other 1", "flood 2", "other 2", "flood 3"]);
+  });
+
+  // Guarantee: who fills the wait is the one who is refused, also when others come later.
+  test("who has most waiting is refused first, and the newest of its requests", async () => {
+    const { gate, seen } = givenGate({ waitingMax: 4 });
+    const { served, note } = order();
+    gate.enter("flood");
+    for (const nth of [1, 2, 3, 4, 5]) void gate.wait("flood").then(note(`flood ${nth}`));
+    for (const nth of [1, 2, 3]) void gate.wait("other").then(note(`other ${nth}`));
+    await settled();
+    expect(served).toEqual([
+      "flood 5 queue_full",
+      "flood 4 queue_full",
+      "flood 3 queue_full",
+      "other 3 queue_full",
+    ]);
+    expect(seen).toMatchObject({ waiting: 4, refused: Array(4).fill("queue_full") });
+  });
+
+  // Guarantee: requests of one account that hang leave connections to the others.
+  test("one has no more in flight than its share, and waits for its own while others pass", async () => {
+    const { gate } = givenGate({ inFlightMax: 4, inFlightPerOwnerMax: 3 });
+    const { served, note } = order();
+    expect([1, 2, 3, 4].map(() => gate.enter("flood"))).toEqual([true, true, true, false]);
+    void gate.wait("flood").then(note("flood 4"));
+    expect([gate.enter("other"), gate.enter("other")]).toEqual([true, false]);
+    void gate.wait("other").then(note("other 2"));
+    gate.leave("other");
+    await settled();
+    expect(served).toEqual(["other 2"]);
+    gate.leave("flood");
+    await settled();
+    expect(served).toEqual(["other 2", "flood 4"]);
+  });
+
+  test("an owner whose requests have left has its whole share again", () => {
+    const { gate } = givenGate({ inFlightMax: 4, inFlightPerOwnerMax: 2 });
+    for (let round = 0; round < 3; round++) {
+      expect([gate.enter("a"), gate.enter("a"), gate.enter("a")]).toEqual([true, true, false]);
+      gate.leave("a");
+      gate.leave("a");
+    }
   });
 });

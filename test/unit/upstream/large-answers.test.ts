@@ -72,13 +72,13 @@ test("an answer that repeats the largest request, each character by its number, 
   );
   if (!validation.ok) throw new Error(JSON.stringify(validation.problems));
   const upstream = await givenUpstream(echo);
-  const outcome = await upstream.generate("/x", validation.text, "r1");
+  const outcome = await upstream.generate("/x", validation.text, { accountId: "a", requestId: "r1" });
   expect(outcome).toMatchObject({ outcome: "accepted", taskId: "t1" });
 });
 
 test("an answer beyond that is not read to its end", async () => {
   const upstream = await givenUpstream(() => " ".repeat(ANSWER_BYTES_MAX + 1));
-  expect(await upstream.generate("/x", "{}", "r1")).toEqual({
+  expect(await upstream.generate("/x", "{}", { accountId: "a", requestId: "r1" })).toEqual({
     outcome: "unclear",
     detail: `the answer is larger than ${ANSWER_BYTES_MAX} bytes`,
   });
@@ -86,7 +86,9 @@ test("an answer beyond that is not read to its end", async () => {
 
 test("many large answers at a time all arrive whole, though they wait for one another", async () => {
   const upstream = await givenUpstream(() => echo("x".repeat(150_000)));
-  const outcomes = await Promise.all(Array.from({ length: 48 }, () => upstream.generate("/x", "{}", "r1")));
+  const outcomes = await Promise.all(
+    Array.from({ length: 48 }, () => upstream.generate("/x", "{}", { accountId: "a", requestId: "r1" })),
+  );
   expect(outcomes.filter(({ outcome }) => outcome === "accepted")).toHaveLength(48);
 });
 

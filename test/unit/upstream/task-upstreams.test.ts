@@ -66,7 +66,7 @@ test("the same former upstream is one client, as long as it is not forgotten", (
 test("at most eight former upstreams have a client: the one that was asked longest ago goes, unless it is being asked", async () => {
   const { port, open } = await givenSilence();
   const { at } = givenUpstreams();
-  void at(port).poll("t", "r");
+  void at(port).poll("t", { accountId: "a", requestId: "r" });
   await until(() => open.size === 1, "the question to arrive");
   const idle = Array.from({ length: 7 }, (_, nth) => at(nth + 1));
   expect(at(1)).toBe(idle[0]);
@@ -80,9 +80,9 @@ test("at most eight former upstreams have a client: the one that was asked longe
 test("while eight are being asked, a ninth is not, and its task is left for later", async () => {
   const { at, close } = givenUpstreams();
   const silent = await Promise.all(Array.from({ length: 8 }, givenSilence));
-  const polls = silent.map(({ port }) => at(port).poll("t", "r"));
+  const polls = silent.map(({ port }) => at(port).poll("t", { accountId: "a", requestId: "r" }));
   await until(() => silent.every(({ open }) => open.size === 1), "the questions to arrive");
-  expect(await at(1).poll("t", "r")).toMatchObject({ outcome: "overloaded" });
+  expect(await at(1).poll("t", { accountId: "a", requestId: "r" })).toMatchObject({ outcome: "overloaded" });
   await close();
   const outcomes = (await Promise.all(polls)).map(({ outcome }) => outcome);
   expect(new Set(outcomes), "closing gives up what is under way").toEqual(new Set(["failed"]));
@@ -92,7 +92,8 @@ test("while eight are being asked, a ninth is not, and its task is left for late
 test("tasks that cannot be asked for are logged once a minute for each upstream", async () => {
   let nowMs = 0;
   const { of, lines } = givenUpstreams(() => nowMs);
-  const ask = (url: string) => of(upstreamTag(url, "unknown"), present, SETTINGS).poll("t", "r");
+  const ask = (url: string) =>
+    of(upstreamTag(url, "unknown"), present, SETTINGS).poll("t", { accountId: "a", requestId: "r" });
   for (let nth = 0; nth < 5; nth++) {
     expect(await ask("http://a.example.com")).toMatchObject({ outcome: "unroutable" });
     await ask("http://b.example.com/path-secret");
