@@ -124,6 +124,29 @@ export function limitUtility(call: Call): Refusal | undefined {
   return slowDown(call);
 }
 
+/**
+ * Counts a generation that will be refused for want of credits, as far as can be known before the store is asked. Whatever
+ * costs less than what was refused last is not counted: the key may have the credits for it.
+ */
+export function limitUnaffordable(call: Call, price: number): Refusal | undefined {
+  return isUnaffordable(call.use, price) ? limitUtility(call) : undefined;
+}
+
+/** Notes whether the credits of a key sufficed for a generation at this price. */
+export function noteAffordable({ gateway, config, use }: Call, price: number, sufficed: boolean): void {
+  const wasCounted = isUnaffordable(use, price);
+  if (sufficed) {
+    if (wasCounted) use.unaffordable = undefined;
+    return;
+  }
+  if (wasCounted) return;
+  gateway.utilityRate.take(use, config.server.utilityRequestsPerSecond);
+  use.unaffordable = price;
+}
+
+const isUnaffordable = ({ unaffordable }: KeyUse, price: number): boolean =>
+  unaffordable !== undefined && price >= unaffordable;
+
 /** One key's polls, credits and uploads may hold this share of the requests in flight. */
 const KEY_SHARE = 1 / 4;
 

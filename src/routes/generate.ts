@@ -15,6 +15,8 @@ import {
   disown,
   gatewayRefused,
   isOthersTask,
+  limitUnaffordable,
+  noteAffordable,
   passUnmetered,
   refuseKnown,
   sawKeyGood,
@@ -70,33 +72,34 @@ export async function generate(call: Call, endpoint: GenerationEndpoint): Promis
   const generation = generationOf(call, path, price, validation.text);
   const hammering = generation.idempotency ? undefined : gateway.refusedKeys.recall(call.key.keyId);
   if (hammering) return refuseAgain(call, hammering);
+  const slowDown = limitUnaffordable(call, price);
+  if (slowDown) return answer(call, slowDown);
   let admission: Admission;
   const askedAtMs = gateway.refusedKeys.now();
   try {
     admission = await storeStep(call, "ADMIT", gateway.store.admit(generation, config.tiers));
   } catch (error) {
-    if (await passUnmetered(call, error, true)) return unmetered(call, generation, validation.text);
-    throw error;
+    if (!(await passUnmetered(call, error, true))) throw error;
+    // Without limits, so this is none either.
+    noteAffordable(call, price, true);
+    return unmetered(call, generation, validation.text);
   }
   exchange.state = admission.state;
   if (admission.outcome !== "unknown_key") sawKeyGood(call);
   if (admission.outcome === "replayed")
     return success(admission.data, ["Idempotency-Replayed", "true"], "replayed");
-  const refused = refusedAdmission(call, admission, generation.price);
-  if (refused) {
-    if (admission.outcome === "rate_limited") {
-      const { state, tier, retryAfterMs } = admission;
-      gateway.refusedKeys.remember(call.key.keyId, state, tier, askedAtMs, retryAfterMs);
-    }
-    return answer(call, refused);
-  }
+  remember(call, admission, price, askedAtMs);
+  const refused = refusedAdmission(call, admission, price);
+  if (refused) return answer(call, refused);
 
   if (admission.outcome === "admitted" && admission.shadow) exchange.shadow = admission.shadow;
   // From here on the client may go: the exchange is finished and the task bound all the same.
   gateway.metrics.holds.inc();
   try {
     const step = new UpstreamStep(call, "generate");
-    const sent = gateway.upstream(config).generate(path, validation.text, exchange.requestId, step.carried);
+    const { accountId } = call.key;
+    const sender = { accountId, requestId: exchange.requestId, carried: step.carried };
+    const sent = gateway.upstream(config).generate(path, validation.text, sender);
     return await settle(call, generation, step.end(await sent));
   } finally {
     gateway.metrics.holds.dec();
@@ -114,6 +117,23 @@ function refuseAgain(call: Call, refused: NonNullable<ReturnType<RefusedKeys["re
   call.exchange.state = state;
   call.gateway.store.countAdmission(tier, "rate_limited", call.config.tiers);
   return answer(call, refuse("rate_limited", { retryAfterSeconds }));
+}
+
+/** Keeps what spares the store a question when the key's next generation comes. */
+function remember(call: Call, admission: Admission, price: number, askedAtMs: number): void {
+  const { gateway, key } = call;
+  switch (admission.outcome) {
+    case "admitted":
+      noteAffordable(call, price, true);
+      return;
+    case "insufficient_credits":
+      noteAffordable(call, price, false);
+      return;
+    case "rate_limited": {
+      const { state, tier, retryAfterMs } = admission;
+      gateway.refusedKeys.remember(key.keyId, state, tier, askedAtMs, retryAfterMs);
+    }
+  }
 }
 
 function generationOf(call: Call, path: string, price: number, text: string): Generation {
@@ -279,7 +299,8 @@ async function unmetered(call: Call, generation: Generation, text: string): Prom
   const { gateway, config, exchange, key } = call;
   const upstreamKey = generation.idempotency?.digest ?? exchange.requestId;
   const step = new UpstreamStep(call, "generate");
-  const sent = gateway.upstream(config).generate(generation.endpoint, text, upstreamKey, step.carried);
+  const sender = { accountId: key.accountId, requestId: upstreamKey, carried: step.carried };
+  const sent = gateway.upstream(config).generate(generation.endpoint, text, sender);
   const outcome = step.end(await sent);
   switch (outcome.outcome) {
     case "accepted":

@@ -13,6 +13,8 @@ export interface KeyUse {
   underWay: number;
   /** The five numbers of the headers as they last were, for answers that do not ask the store. */
   state: LimitState | undefined;
+  /** The least price for which the key's credits did not suffice, until a generation that costs as much is admitted. */
+  unaffordable: number | undefined;
   /** Generations and uploads that passed unmetered in the outage of this number. */
   unmetered?: { outage: number; requests: number };
 }
@@ -27,7 +29,13 @@ export function createUtilityRate(nowMs: () => number = () => performance.now())
     useOf(key: KeyRef): KeyUse {
       let use = uses.get(key);
       if (!use) {
-        use = { left: Number.POSITIVE_INFINITY, countedAtMs: nowMs(), underWay: 0, state: undefined };
+        use = {
+          left: Number.POSITIVE_INFINITY,
+          countedAtMs: nowMs(),
+          underWay: 0,
+          state: undefined,
+          unaffordable: undefined,
+        };
         uses.set(key, use);
       }
       return use;

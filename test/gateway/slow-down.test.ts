@@ -1,9 +1,9 @@
-import { afterAll, beforeAll, expect, test } from "vitest";
-import type { IssuedKey } from "../../src/store/accounts.ts";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { grantCredits, type IssuedKey } from "../../src/store/accounts.ts";
 import { readBooks } from "../support/audit.ts";
-import { limitsOf, type Reply } from "../support/gateway.ts";
+import { limitsOf, type Reply, until } from "../support/gateway.ts";
 import { rawClient, rawPost } from "../support/raw-client.ts";
-import { generate, givenStage, type Stage, TEXT_TO_VIDEO } from "../support/store-stage.ts";
+import { generate, givenStage, PRICE, type Stage, TEXT_TO_VIDEO } from "../support/store-stage.ts";
 
 let stage: Stage;
 beforeAll(async () => {
@@ -11,6 +11,8 @@ beforeAll(async () => {
 });
 afterAll(() => stage.stop());
 
+/** Costs 330 by the reference prices. */
+const DEAR = "/api/v1/gen2-pro/text-to-video";
 const MANY = 30;
 /** A burst of 2, and what a slow machine earns meanwhile. */
 const PASSING_MAX = MANY / 2;
@@ -83,4 +85,52 @@ test("before the store has answered anything about a key, its numbers are zeros"
   const { refused } = await many(() => stage.gateway.request("GET", "/api/v1/credits", { key: key.key }));
   expect(refused.length).toBeGreaterThanOrEqual(MANY - PASSING_MAX);
   for (const reply of refused) expect([0, 1000]).toContain(limitsOf(reply).limit);
+});
+
+describe("generations for which the credits do not suffice", () => {
+  const withCredits = (credits: number) => stage.givenKey({ credits, limits: { dailyLimit: 1000 } });
+
+  // Guarantee: a key without credits costs the store no more than its rate.
+  test("count against the key's rate, also with an Idempotency-Key, and toward no limit", async () => {
+    const key = await withCredits(0);
+    expect((await generate(stage.gateway, key)).status).toBe(402);
+    const before = stage.proxy.count("admit");
+    let sent = 0;
+    const { passed, refused } = await many(() =>
+      generate(stage.gateway, key, undefined, sent++ % 2 === 0 ? {} : { "idempotency-key": `k${sent}` }),
+    );
+    expect(stage.proxy.count("admit") - before).toBe(passed.length);
+    expect(new Set(passed.map(({ status }) => status))).toEqual(new Set([402]));
+    expectSlowDown(refused, { limit: 1000, remaining: 1000, maxConcurrent: 1000, active: 0 });
+    expect(await readBooks(stage.redis.client, key)).toMatchObject({ totalRequests: 0, windowEntries: 0 });
+  });
+
+  // Guarantee: a key with credits is not concerned.
+  test("do not concern a key whose credits suffice", async () => {
+    const key = await withCredits(MANY * PRICE);
+    const { passed } = await many(() => generate(stage.gateway, key));
+    expect(passed.map(({ status }) => status)).toEqual(Array(MANY).fill(200));
+  });
+
+  test("do not concern what costs less", async () => {
+    const key = await withCredits(MANY * PRICE);
+    const body = { prompt: "A paper boat", quality: "high" };
+    const dear = () => stage.gateway.request("POST", DEAR, { key: key.key, body });
+    expect((await dear()).status).toBe(402);
+    const { refused } = await many(dear);
+    expect(refused.length).toBeGreaterThan(0);
+    const { passed } = await many(() => generate(stage.gateway, key));
+    expect(passed.map(({ status }) => status)).toEqual(Array(MANY).fill(200));
+  });
+
+  // Guarantee: credits that are bought count for the next request that may pass, and from then on there is no rate.
+  test("no longer count once credits were granted", async () => {
+    const key = await withCredits(0);
+    expect((await generate(stage.gateway, key)).status).toBe(402);
+    expect((await many(() => generate(stage.gateway, key))).refused.length).toBeGreaterThan(0);
+    await grantCredits(stage.redis.client, key.accountId, (MANY + 1) * PRICE, "bought");
+    await until(async () => (await generate(stage.gateway, key)).status === 200, "a generation to pass");
+    const { passed } = await many(() => generate(stage.gateway, key));
+    expect(passed.map(({ status }) => status)).toEqual(Array(MANY).fill(200));
+  });
 });

@@ -6,7 +6,10 @@ import { generate, givenStage, readyz, type Stage, settled } from "../support/st
 let stage: Stage;
 beforeAll(async () => {
   // Longer than any test here: what is shown does not depend on time.
-  stage = await givenStage({ config: { store: { commandTimeoutMs: 60_000 } } });
+  stage = await givenStage({
+    // The flood is refused for want of credits, and must reach the store.
+    config: { store: { commandTimeoutMs: 60_000 }, server: { utilityRequestsPerSecond: 1_000_000 } },
+  });
 });
 afterAll(() => stage.stop());
 

@@ -55,7 +55,7 @@ const WORDS: Record<ErrorName, string> = {
   upstream_rate_limited:
     "The generator is limiting the gateway. Wait for `Retry-After`, then retry with exponential backoff.",
   slow_down:
-    "Polls, credits, uploads and refused requests of the key came too fast, by default above 100 a second. Wait for `Retry-After`.",
+    "Polls, credits, uploads and refused requests of the key, those for want of credits included, came too fast: by default above 100 a second. Wait for `Retry-After`.",
   internal: "A fault of the gateway. Retry once, then report the `request_id`.",
   upstream_refused:
     "The generator refused this request; code and text are its own. Read them before you send it again.",
