@@ -357,8 +357,10 @@ describe("connections", () => {
     const honest = await client(gateway);
     honest.write(CREDITS(bearer(key)));
     expect((await honest.answer()).status).toBe(200);
-    for (let n = 0; n < 40; n++) await socketFrom(gateway, "127.0.0.8");
+    // Two addresses: one alone meets its own limit first.
+    for (let n = 0; n < 40; n++) await socketFrom(gateway, n % 2 === 0 ? "127.0.0.8" : "127.0.0.9");
     expect((await fetch(`${gateway.adminUrl}/livez`)).status).toBe(200);
+    await until(async () => (await overloads(gateway, "connections")) === 31, "the limit to be reached");
     const late = await client(gateway);
     for (const raw of [honest, late]) {
       raw.write(CREDITS(bearer(key)));
