@@ -114,8 +114,8 @@ test("large answers that come at the same moment are parsed in different ticks, 
     });
   const read = await Promise.all(
     [0, 1, 2, 3].flatMap((nth) => [
-      seenAt(upstream.generate("/x", "{}", "r1")),
-      seenAt(upstream.poll(`t${nth}`, "r2")),
+      seenAt(upstream.generate("/x", "{}", { accountId: "a", requestId: "r1" })),
+      seenAt(upstream.poll(`t${nth}`, { accountId: "a", requestId: "r2" })),
     ]),
   );
   expect(read.map(({ outcome }) => outcome)).toEqual([0, 1, 2, 3].flatMap(() => ["accepted", "task"]));
@@ -137,7 +137,6 @@ test("an answer that waits to be parsed does not time out", async () => {
     totalTimeoutMs: 20_000,
     keepAliveTimeoutMs: 4000,
     connections: 1,
-    waitMaxMs: 0,
     largeAnswerWork,
   });
   onTestFinished(async () => {
@@ -146,7 +145,14 @@ test("an answer that waits to be parsed does not time out", async () => {
   });
   vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
   onTestFinished(() => void vi.useRealTimers());
-  const sent = exchanger.send("POST", "/x", [], "{}", 1000);
+  const sent = exchanger.send({
+    method: "POST",
+    path: "/x",
+    headers: [],
+    body: "{}",
+    budgetMs: 1000,
+    owner: "a",
+  });
   const parse = await added;
   vi.advanceTimersByTime(60_000);
   parse();
