@@ -31,8 +31,14 @@ local price = tonumber(record[3] or ARGV[6])
 if record[2] and record[2] ~= task_id then return { "conflict", now } end
 -- The first write takes the task id: it fails where another has it, and nothing after it can.
 local bound_at = int(now)
-local owner = redis.call("SET", task, task_text(request_id, ARGV[5], account_id, bound_at), "NX", "GET")
-if owner and read_owner(owner) ~= request_id then
+local text = task_text(request_id, ARGV[5], account_id, bound_at)
+local owner = redis.call("SET", task, text, "NX", "GET")
+local noted = owner and read_noted(owner)
+if noted then
+  -- OWN has given this request the task id, so a mark for another one is out of date.
+  local is_disputed = read_owner(owner) == request_id and noted ~= account_id
+  redis.call("SET", task, (is_disputed and "!" or "") .. text)
+elseif owner and read_owner(owner) ~= request_id then
   dispute(task, account_id)
   return { "conflict", now }
 end

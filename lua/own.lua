@@ -6,9 +6,10 @@
 -- RETURNS outcome, now
 --   taken     owned by this request from now on
 --   owned     owned by this request before
---   conflict  owned by another request; nothing happens
+--   conflict  owned by another request; nothing happens; also its id
 local now = store_now()
 local owner = redis.call("GET", KEYS[1])
-if owner then return { owner == ARGV[3] and "owned" or "conflict", now } end
+if owner == ARGV[3] then return { "owned", now } end
+if owner then return { "conflict", now, owner } end
 redis.call("SET", KEYS[1], ARGV[3])
 return { "taken", now }

@@ -136,6 +136,15 @@ local function dispute(name, account_id)
   if task.account_id ~= account_id or is_final(task.status) then redis.call("SET", name, "!" .. task.text) end
 end
 
+-- On a Redis Cluster a task id may be disputed before its owner's BIND. What stands for the record until then, and of which
+-- account the second request is, or nil for a record.
+local function noted_text(request_id, account_id)
+  return "!" .. request_id .. " " .. account_id .. " ? 0"
+end
+local function read_noted(text)
+  return string.match(text, "^!%S+ (%S+) %? 0$")
+end
+
 -- Its text before the upstream has said anything; what it says follows after a space.
 local function task_text(request_id, key_id, account_id, bound_at)
   return request_id .. " " .. key_id .. " " .. account_id .. " " .. bound_at

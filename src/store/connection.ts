@@ -191,7 +191,8 @@ export function createConnection(options: ConnectionOptions) {
       learn(Number(storeNowMs), sentAtMs);
       await learnFacts();
       if (facts?.id !== undefined) await deadlines.within(marks.requireNotOlder(redis, facts.id));
-      await outbox.flush({ scripts, storeId: facts?.id, nowMs, confirmed: marks.confirmed });
+      const { id: storeId, partitions } = facts ?? {};
+      await outbox.flush({ scripts, storeId, partitions, nowMs, confirmed: marks.confirmed });
     },
   });
   metrics.storeUp.set(0);
@@ -323,7 +324,7 @@ export function createConnection(options: ConnectionOptions) {
     async settle(settlement: Settlement): Promise<Reply> {
       if (settlement.storeId !== facts?.id && settlement.storeId !== undefined)
         throw new Error("the request was admitted by another store");
-      const reply = await settle(call, settlement);
+      const reply = await settle(call, settlement, facts?.partitions);
       marks.confirmed(settlement, reply);
       return reply;
     },

@@ -1,9 +1,12 @@
 import type { Logger } from "../telemetry/log.ts";
 import type { Journal } from "./journal.ts";
+import { taskName } from "./names.ts";
 import { ItemError, type Reply, type Scripts, type Verb } from "./scripts.ts";
 
 const ENTRIES_MAX = 50_000;
 const FLUSH_BATCH = 200;
+/** How long the mark of a disputed task id waits for the BIND of the request that owns it. */
+const NOTED_MS = 3_600_000;
 
 /** A settlement whose outcome in the store is unknown: safe to send again, each script has the effect of once. */
 export interface Settlement {
@@ -32,6 +35,8 @@ export interface FlushTarget {
   storeId: string | undefined;
   /** The store's clock, Unix ms. */
   nowMs(): number;
+  /** How many partitions it has; only for a Redis Cluster. */
+  partitions?: number | undefined;
   /** Told of each settlement that the store has answered. */
   confirmed?(settlement: Settlement, reply: Reply): void;
 }
@@ -110,14 +115,14 @@ export function createOutbox(options: {
   }
 
   async function send(target: FlushTarget, settlement: Settlement): Promise<void> {
-    const { scripts, nowMs } = target;
+    const { scripts, nowMs, partitions } = target;
     const { requestId, atMs, untilMs = atMs + options.settleWithinMs(), verb } = settlement;
     if (nowMs() > untilMs) {
       log.error({ request_id: requestId, verb }, "a settlement is too old to be sent; settle it by hand");
       return;
     }
     try {
-      const reply = await settle((name, keys, args) => scripts[name](keys, args), settlement);
+      const reply = await settle((name, keys, args) => scripts[name](keys, args), settlement, partitions);
       target.confirmed?.(settlement, reply);
       settlement.settled?.(reply);
     } catch (error) {
@@ -177,16 +182,39 @@ export function createOutbox(options: {
   };
 }
 
+type Call = (verb: Verb, keys: readonly string[], args: readonly (string | number)[]) => Promise<Reply>;
+
 /**
- * Sends one settlement. On a Redis Cluster a task id that another partition owns ends it before BIND.
+ * Sends one settlement. On a Redis Cluster a task id that another request owns ends it before BIND, and is marked as
+ * disputed.
+ * @param partitions how many there are
  * @returns the verb's reply, or OWN's when that says `conflict`
  */
-export function settle(
-  call: (verb: Verb, keys: readonly string[], args: readonly (string | number)[]) => Promise<Reply>,
-  { verb, keys, args, own }: Settlement,
-): Promise<Reply> {
+export function settle(call: Call, settlement: Settlement, partitions = 0): Promise<Reply> {
+  const { verb, keys, args, own } = settlement;
   if (!own) return call(verb, keys, args);
-  return call("own", ...own).then((owned) => (owned[0] === "conflict" ? owned : call(verb, keys, args)));
+  return call("own", ...own).then(async (owned) => {
+    if (owned[0] !== "conflict") return call(verb, keys, args);
+    await dispute(call, settlement, String(owned[2]), partitions);
+    return owned;
+  });
+}
+
+/** Marks the record of the task id wherever it is; if it is nowhere yet, leaves a mark in each place where it may come. */
+async function dispute(call: Call, { args }: Settlement, ownerId: string, partitions: number): Promise<void> {
+  const [now = "", , , accountId = "", , , , taskId] = args;
+  for (const lifetimeMs of [0, NOTED_MS]) {
+    const replies = await Promise.all(
+      Array.from({ length: partitions }, (_, partition) =>
+        call(
+          "dispute",
+          [taskName(String(taskId), partition, true)],
+          [now, "", ownerId, accountId, lifetimeMs],
+        ),
+      ),
+    );
+    if (replies.some(([outcome]) => outcome === "disputed")) return;
+  }
 }
 
 /** A server that is not itself. */

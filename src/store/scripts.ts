@@ -8,6 +8,7 @@ import { ScriptCall } from "./script-call.ts";
 export const VERBS = [
   "admit",
   "own",
+  "dispute",
   "free",
   "bind",
   "void",

@@ -6,7 +6,9 @@ import { type RunningRedis, startRedis } from "../../src/sandbox/redis.ts";
 import { grantCredits, issueKey } from "../../src/store/accounts.ts";
 import { type Connection, createClient } from "../../src/store/connection.ts";
 import { verifyLedger } from "../../src/store/ledger.ts";
-import { claimName, digestOf, keyRef } from "../../src/store/names.ts";
+import { claimName, digestOf, keyRef, taskName } from "../../src/store/names.ts";
+import type { Generation } from "../../src/store/operations.ts";
+import { defineScripts, type Scripts } from "../../src/store/scripts.ts";
 import { createStore } from "../../src/store/store.ts";
 import {
   createStage,
@@ -19,6 +21,7 @@ import {
   taskOf,
   times,
 } from "../support/store.ts";
+import { CLUSTER_MUTANTS, plant } from "./mutants.ts";
 
 // A single node in cluster mode refuses, like any cluster, a script whose names lie in two slots (CROSSSLOT).
 
@@ -105,13 +108,128 @@ test("a task id belongs to one request over all partitions of a cluster, until i
     await stage.admit(generation);
     const before = await stage.everything();
     expect(await stage.bind(generation, taskId)).toBe("conflict");
-    expect(await stage.everything()).toEqual(before);
+    // The owner's task is disputed from then on, and nothing else happens.
+    const task = taskName(taskId, 3, true);
+    expect({ ...(await stage.everything()), [task]: "" }).toEqual({ ...before, [task]: "" });
   }
   expect(await one.bind(owner)).toBe("bound");
-  await one.observe(owner, "completed");
+  await one.observe(owner, "expired");
   one.clock.nowMs += RETENTION_MS;
   await one.sweeps.collect(3, 0, 10);
   expect(await two.bind(stranger.generation, taskId)).toBe("bound");
+});
+
+/** What the owner of a task id is answered once the upstream says that the task is completed, by what came before. */
+async function playDisputes(scripts: Scripts): Promise<Record<string, string>> {
+  const [here, there] = [11, 12].map((partition) => createStage(connection, { partition, scripts }));
+  const key = await here!.givenKey();
+  const strangers = await there!.givenKey();
+  const outcomes: Record<string, string> = {};
+
+  /** A request whose task id goes to others, too, before its BIND or after it. */
+  async function given(what: string, steps: (owner: Owner) => Promise<void>): Promise<void> {
+    const generation = here!.request(key);
+    const taskId = taskOf(generation);
+    const conflict = async (stage: Stage, of: typeof key) => {
+      const second = stage.request(of);
+      await stage.admit(second);
+      const binding = await stage.bind(second, taskId);
+      if (binding !== "conflict") throw new Error(`${what}: ${binding}`);
+    };
+    await here!.admit(generation);
+    await steps({
+      generation,
+      own: () => scripts.own([claimName(taskId)], ["", "", generation.requestId]),
+      bind: () => here!.bind(generation),
+      finish: () => here!.observe(generation, "completed", { data: '{"first":1}' }),
+      byStranger: () => conflict(there!, strangers),
+      byOwnAccount: () => conflict(here!, key),
+    });
+    const { outcome, isDisputed, data } = await here!.observe(generation, "completed");
+    outcomes[what] = isDisputed ? "disputed" : data === '{"first":1}' ? "as answered" : outcome;
+    await here!.observe(generation, "expired");
+  }
+
+  await given("it runs", async ({ bind, byStranger }) => {
+    await bind();
+    await byStranger();
+  });
+  await given("it has ended", async ({ bind, finish, byStranger }) => {
+    await bind();
+    await finish();
+    await byStranger();
+  });
+  await given("it runs, of one account", async ({ bind, byOwnAccount }) => {
+    await bind();
+    await byOwnAccount();
+  });
+  await given("before its BIND", async ({ own, bind, byStranger }) => {
+    await own();
+    await byStranger();
+    await bind();
+  });
+  await given("before its BIND, of one account", async ({ own, bind, byOwnAccount }) => {
+    await own();
+    await byOwnAccount();
+    await bind();
+  });
+  await given("before its BIND, twice", async ({ own, bind, byStranger, byOwnAccount }) => {
+    await own();
+    await byStranger();
+    await byOwnAccount();
+    await bind();
+  });
+  await given("of a request before it", async ({ generation, bind, byStranger }) => {
+    await connection.redis.set(claimName(taskOf(generation)), "req_before");
+    await byStranger();
+    await connection.redis.del(claimName(taskOf(generation)));
+    await bind();
+  });
+  await given("of a request after it", async ({ generation, bind, byStranger }) => {
+    await bind();
+    await connection.redis.set(claimName(taskOf(generation)), "req_after");
+    await byStranger();
+  });
+  return outcomes;
+}
+
+interface Owner {
+  generation: Generation;
+  own(): Promise<unknown>;
+  bind(): Promise<unknown>;
+  finish(): Promise<unknown>;
+  byStranger(): Promise<void>;
+  byOwnAccount(): Promise<void>;
+}
+
+const DISPUTES = {
+  "it runs": "disputed",
+  "it has ended": "as answered",
+  "it runs, of one account": "finished",
+  "before its BIND": "disputed",
+  "before its BIND, of one account": "finished",
+  "before its BIND, twice": "disputed",
+  "of a request before it": "finished",
+  "of a request after it": "finished",
+};
+
+// Guarantee: nobody is shown another account's video, and an answer that was given about an ended task stays.
+test("a task id that the upstream gives to two accounts is disputed on a cluster, too, also before its owner's BIND", async () => {
+  expect(await playDisputes(connection.scripts)).toEqual(DISPUTES);
+});
+
+test.each(CLUSTER_MUTANTS)("a mistake in the scripts shows: $what", async (mutant) => {
+  const folder = await plant(mutant);
+  const other = createClient(server.url, 10_000);
+  try {
+    await other.connect();
+    const outcomes = await playDisputes(defineScripts(other, { folder })).catch(String);
+    expect(outcomes).not.toContain("compiling script");
+    expect(outcomes).not.toEqual(DISPUTES);
+  } finally {
+    other.disconnect();
+    await rm(folder, { recursive: true });
+  }
 });
 
 // A collector once deleted the claim that a new request had taken between its two steps.

@@ -6,7 +6,7 @@ import { defineScripts } from "../../src/store/scripts.ts";
 import { openConnection } from "../support/store.ts";
 import { scenario } from "./commands.ts";
 import { play } from "./drive.ts";
-import { MUTANTS, type Mutant, plant, SNAPSHOT_MUTANTS } from "./mutants.ts";
+import { CLUSTER_MUTANTS, MUTANTS, type Mutant, plant, SNAPSHOT_MUTANTS } from "./mutants.ts";
 import { givenScenarios } from "./turns.ts";
 
 /** Fixed, so that a survivor survives again. */
@@ -27,7 +27,8 @@ afterAll(() => connection.close());
 
 // Guarantee: the model is no mere echo of the scripts; a mistake in them shows.
 test("each mutant can be planted", async () => {
-  for (const mutant of [...MUTANTS, ...SNAPSHOT_MUTANTS]) await rm(await plant(mutant), { recursive: true });
+  for (const mutant of [...MUTANTS, ...SNAPSHOT_MUTANTS, ...CLUSTER_MUTANTS])
+    await rm(await plant(mutant), { recursive: true });
 });
 
 test("a mistake planted in a script is found by the model", { timeout: 3_600_000 }, async () => {

@@ -453,6 +453,21 @@ export const SNAPSHOT_MUTANTS: readonly Mutant[] = [
   mutant("counts one reference too few", "snapshot", '"HLEN", KEYS[2])', '"HLEN", KEYS[2]) - 1'),
 ];
 
+/** Mistakes that only a Redis Cluster shows, where a task id is disputed by OWN and not by BIND. */
+export const CLUSTER_MUTANTS: readonly Mutant[] = [
+  without("a disputed task id goes unmarked", "dispute", "  dispute(task, account_id)\n"),
+  mutant("another request's task is marked", "dispute", "read_owner(text) ~= owner then", "false then"),
+  mutant("a mark before BIND is not found", "prelude", '"^!%S+ (%S+) %? 0$"', '"^(never)$"'),
+  mutant("the same account's task is disputed before its BIND", "bind", " and noted ~= account_id", ""),
+  mutant("a mark that is out of date counts", "bind", "read_owner(owner) == request_id and noted", "noted"),
+  mutant(
+    "the last of two requests before BIND counts alone",
+    "dispute",
+    'account_id = "?"',
+    "account_id = account_id",
+  ),
+];
+
 /** Copies the scripts to a temporary folder with this one mistake in them. @throws Error unless `find` stands there once */
 export async function plant({ what, file, find, put }: Mutant): Promise<string> {
   const folder = await mkdtemp(join(tmpdir(), "tollgate-mutant-"));

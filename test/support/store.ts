@@ -99,7 +99,7 @@ export function createStage(
     ...connection,
     call,
     defer,
-    settle: (settlement: Settlement) => settle(call, settlement),
+    settle: (settlement: Settlement) => settle(call, settlement, connection.facts()?.partitions),
     nowMs: () => clock.nowMs,
   };
   const nowMs = options.clock === "redis" ? undefined : () => clock.nowMs;
@@ -253,7 +253,8 @@ export function createStage(
     },
     /** Everything stored in the stage's partition: name to serialised value and expiry. */
     async everything(): Promise<Record<string, string>> {
-      const names = await redis.keys(`tg:{p${partition}}:*`);
+      const tag = partitionNames(partition).done.slice(0, -"done".length);
+      const names = await redis.keys(`${tag}*`);
       const entries = names.sort().map(async (name) => {
         const [value, expiry] = await Promise.all([redis.dumpBuffer(name), redis.pexpiretime(name)]);
         return [name, `${value?.toString("base64")} ${expiry}`] as const;

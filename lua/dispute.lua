@@ -1,0 +1,26 @@
+#!lua flags=allow-oom
+-- DISPUTE: on a Redis Cluster, marks a task id that the upstream gave to a second request. OWN finds that, and reaches only
+-- the claim; on a single Redis BIND marks the task's record itself. The record is in the partition of the first request,
+-- which nobody knows, so each partition is asked.
+--
+-- KEYS  1 task (string)
+-- ARGV  1 now (ms or empty)  2 tiers (unused)  3 request id that owns the task id  4 account id of the second request
+--       5 how long a mark waits for the owner's BIND, which may come later (ms; 0: none is left)
+-- RETURNS outcome, now
+--   disputed  the owner's record is here; marked if the accounts differ or the task has ended
+--   noted     no record is here; the owner's BIND finds the mark
+--   missing   no record of the owner's is here; nothing happens
+local now = store_now()
+local task, owner, account_id, lifetime_ms = KEYS[1], ARGV[3], ARGV[4], tonumber(ARGV[5])
+local text = redis.call("GET", task)
+local noted = text and read_noted(text)
+if text and not noted then
+  if read_owner(text) ~= owner then return { "missing", now } end
+  dispute(task, account_id)
+  return { "disputed", now }
+end
+if lifetime_ms == 0 then return { "missing", now } end
+-- Requests of two accounts: one of them is not the owner's, whosever that is.
+if noted and noted ~= account_id and read_owner(text) == owner then account_id = "?" end
+redis.call("SET", task, noted_text(owner, account_id), "PX", int(lifetime_ms))
+return { "noted", now }
