@@ -16,6 +16,11 @@ export const WAITING_MAX = 100;
 /** Connections above a limit that are kept for a moment to be answered 503; further ones are closed at once. */
 export const REFUSED_MAX = 64;
 const REFUSED_MS = 1000;
+/**
+ * Connections that one address may open while it rests: nothing is read from them yet, so that nobody sees which of them their
+ * clients have left already.
+ */
+export const UNREAD_MAX = 64;
 /** How long a client has to take its answer from a connection that is not read any more, once it was written. */
 const TAKE_ANSWER_MS = 1000;
 
@@ -90,6 +95,8 @@ export function createClientConnections(options: ClientConnectionsOptions) {
   let unreadBytes = 0;
   let activity = 0;
   let looking = false;
+  /** Of addresses that rested as these were opened: nothing has come of them yet; oldest first. */
+  const unread = new Map<string, Set<ClientConnection>>();
   const rests = createReadRests({
     began: (address) => eachOf(address, hold),
     ended: (address) => eachOf(address, release),
@@ -119,7 +126,7 @@ export function createClientConnections(options: ClientConnectionsOptions) {
     }
     connections.set(socket, connection);
     socket.once("close", () => forget(connection));
-    if (rests.has(connection.address)) hold(connection);
+    if (rests.has(connection.address)) holdUnread(connection);
     if (entry.outcome === "admitted_instead") {
       options.ended(entry.bound);
       drop(entry.of);
@@ -158,6 +165,21 @@ export function createClientConnections(options: ClientConnectionsOptions) {
     });
   }
 
+  /** Of an address that rests; the one that has waited for the longest time is ended for one too many. */
+  function holdUnread(connection: ClientConnection): void {
+    hold(connection);
+    const own = unread.get(connection.address) ?? new Set();
+    unread.set(connection.address, own.add(connection));
+    const [oldest] = own;
+    if (oldest && own.size > UNREAD_MAX) end(oldest, "connections_per_address");
+  }
+
+  /** Something has come of it, or it is over. */
+  function leaveUnread(connection: ClientConnection): void {
+    const own = unread.get(connection.address);
+    if (own?.delete(connection) && own.size === 0) unread.delete(connection.address);
+  }
+
   /** The connection is over: nothing of it counts any more. */
   function forget(connection: ClientConnection): void {
     if (connections.get(connection.socket) !== connection) return;
@@ -167,6 +189,7 @@ export function createClientConnections(options: ClientConnectionsOptions) {
 
   function drop(connection: ClientConnection): void {
     connections.delete(connection.socket);
+    leaveUnread(connection);
     waiting -= connection.waiting.length;
     connection.waiting.length = 0;
     unreadBytes -= connection.unreadBytes;
@@ -194,6 +217,7 @@ export function createClientConnections(options: ClientConnectionsOptions) {
 
   function start(connection: ClientConnection, arrival: Arrival): void {
     connection.lastActive = ++activity;
+    if (!connection.used) leaveUnread(connection);
     connection.used = true;
     connection.answers.set(arrival.res, options.start(arrival, connection.refused));
   }
@@ -296,7 +320,8 @@ export function createClientConnections(options: ClientConnectionsOptions) {
     holdUntilRead(req: IncomingMessage): void {
       const connection = connections.get(req.socket);
       if (!connection) return;
-      rests.chunked(connection.address);
+      // A proxy may make chunks of all its clients' bodies, and sends no small ones.
+      if (!connection.trusted) rests.chunked(connection.address);
       connection.unreadBody = req;
       hold(connection);
       req.once("resume", () => bodyTaken(req));

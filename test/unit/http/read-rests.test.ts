@@ -3,6 +3,7 @@ import type { AddressInfo } from "node:net";
 import { connect, type Socket } from "node:net";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { drainBody } from "../../../src/http/body.ts";
+import { UNREAD_MAX } from "../../../src/http/client-connections.ts";
 import { createListener, type Listener } from "../../../src/http/listener.ts";
 import { createReadRests } from "../../../src/http/read-rests.ts";
 import { until } from "../../support/until.ts";
@@ -13,11 +14,13 @@ const HONEST = "127.0.0.1";
 
 /** Connections that have brought something, by the address of the client. */
 let served: { address: string; port: number }[];
+let ended: string[];
 let listener: Listener;
 let clients: Socket[];
 
 beforeEach(async () => {
   served = [];
+  ended = [];
   clients = [];
   listener = createListener({
     headersTimeoutMs: 60_000,
@@ -38,7 +41,7 @@ beforeEach(async () => {
     },
     refuseBroken: () => Promise.reject(new Error("none is broken")),
     parseRefused: () => undefined,
-    ended: () => undefined,
+    ended: (bound) => void ended.push(bound),
   });
   listener.listen(0, "127.0.0.1");
   await once(listener, "listening");
@@ -118,6 +121,28 @@ test("a connection that is opened while its address rests is read when the rest 
     vi.advanceTimersByTime(1000);
     await ticks();
   }
+});
+
+// Guarantee: connections that are opened and left again do not pile up unread.
+test("of the connections that an address opens while it rests, the oldest are ended for one too many", async () => {
+  vi.useFakeTimers({ toFake: ["setTimeout"] });
+  const first = await connected(ATTACKER);
+  first.write(PIPELINED.repeat(2));
+  while (from(ATTACKER) < 1) await ticks();
+  const honest = await connected(HONEST);
+  const opened = [];
+  while (opened.length < UNREAD_MAX + 3) opened.push(await connected(ATTACKER));
+  while (ended.length < 3) await ticks();
+  expect(ended).toEqual(new Array(3).fill("connections_per_address"));
+  while (!opened.slice(0, 3).every(({ closed }) => closed)) await ticks();
+  expect([first, honest, ...opened.slice(3)].some(({ closed }) => closed)).toBe(false);
+  expect(listener.counts().open).toBe(UNREAD_MAX + 2);
+  for (const client of opened.slice(3)) client.write("GET / HTTP/1.1\r\n\r\n");
+  while (from(ATTACKER) < 1 + UNREAD_MAX) {
+    vi.advanceTimersByTime(1000);
+    await ticks();
+  }
+  expect(ended).toHaveLength(3);
 });
 
 // Guarantee: many addresses that send much take no more of a tick than one does.
