@@ -54,6 +54,8 @@ export interface ClientConnection extends LimitedConnection {
   readonly waiting: Arrival[];
   /** Nothing is read from it now; this ends it. */
   releaseReading: (() => void) | undefined;
+  /** Of what has been read, so much came before the requests that are on it now. */
+  bytesBefore: number;
   /** Its body came in chunks, and nobody has begun to read it: until then nothing is read. */
   unreadBody: IncomingMessage | undefined;
   /** Nothing is read from it any more; it ends behind its answers. */
@@ -110,6 +112,7 @@ export function createClientConnections(options: ClientConnectionsOptions) {
       answers,
       waiting: [],
       releaseReading: undefined,
+      bytesBefore: 0,
       unreadBody: undefined,
       ending: false,
       unreadBytes: 0,
@@ -279,7 +282,9 @@ export function createClientConnections(options: ClientConnectionsOptions) {
       connection.answers.delete(this);
       connection.lastActive = ++activity;
       if (connections.has(connection.socket)) startNext(connection);
-      if (connection.answers.size === 0) options.settled(connection);
+      if (connection.answers.size > 0) return;
+      connection.bytesBefore = connection.socket.bytesRead;
+      options.settled(connection);
     };
     if (this.req.complete) settle();
     else this.req.once("close", settle);
@@ -320,8 +325,10 @@ export function createClientConnections(options: ClientConnectionsOptions) {
     holdUntilRead(req: IncomingMessage): void {
       const connection = connections.get(req.socket);
       if (!connection) return;
+      const { bytesRead } = req.socket;
       // A proxy may make chunks of all its clients' bodies, and sends no small ones.
-      if (!connection.trusted) rests.chunked(connection.address);
+      if (!connection.trusted) rests.chunked(connection.address, bytesRead - connection.bytesBefore);
+      connection.bytesBefore = bytesRead;
       connection.unreadBody = req;
       hold(connection);
       req.once("resume", () => bodyTaken(req));

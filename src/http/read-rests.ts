@@ -5,11 +5,8 @@
 const COST_PER_TICK_MAX = 64;
 const COST_PER_PIECE = 1 / 50;
 const COST_PER_BYTE = 1 / 16_384;
-/**
- * Behind the head of a chunked body, one read may bring 10,000 pieces, which take 10 ms to take apart before anybody can
- * count them.
- */
-const COST_PER_CHUNKED_HEAD = 20;
+/** What came with the head of a chunked body is being taken apart already. It may be in pieces of one byte, `1 CRLF a CRLF`. */
+const COST_PER_CHUNKED_BYTE = COST_PER_PIECE / 6;
 /**
  * How long nothing more is read from such an address: the requests of others take some steps meanwhile. On a busy machine
  * a tick may take longer; the rest is then so many times as long, and bounded.
@@ -96,8 +93,8 @@ export function createReadRests(on: {
     count: (): number => count,
     /** A request has come on a connection whose latest one is not answered yet. */
     pipelined: (address: string): void => spend(address, 1),
-    /** The head of a chunked body has come. */
-    chunked: (address: string): void => spend(address, COST_PER_CHUNKED_HEAD),
+    /** The head of a chunked body has come, and so many bytes with it. */
+    chunked: (address: string, bytes: number): void => spend(address, bytes * COST_PER_CHUNKED_BYTE),
     /** A piece of a body of so many bytes was read. */
     bodyRead: (address: string, bytes: number): void =>
       spend(address, COST_PER_PIECE + bytes * COST_PER_BYTE),

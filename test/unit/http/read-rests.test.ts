@@ -36,7 +36,10 @@ beforeEach(async () => {
     serve(req, res) {
       const { remoteAddress: address = "", remotePort: port = 0 } = req.socket;
       served.push({ address, port });
-      drainBody(req, listener.bodyRead, () => listener.endUnread(res));
+      if (req.headers["x-answer"]) res.end();
+      if (req.headers["transfer-encoding"]) listener.holdUntilRead(req);
+      // As answers, which go out at the end of a tick.
+      setImmediate(() => drainBody(req, listener.bodyRead, () => listener.endUnread(res)));
       return undefined;
     },
     refuseBroken: () => Promise.reject(new Error("none is broken")),
@@ -181,3 +184,29 @@ test("the rests of addresses that rest at the same time end one after the other"
   await ticks();
   expect(ended.slice(3)).toEqual(["a", "b"]);
 });
+
+// Guarantee: of an address that sends small pieces behind heads, one read is taken apart in a tick, not one of each connection.
+test.each(["new connections", "connections that have served requests"])(
+  "behind heads of chunked bodies, %s are read in turns before anybody has counted the pieces",
+  async (which) => {
+    vi.useFakeTimers({ toFake: ["setTimeout"] });
+    const flood: Socket[] = [];
+    while (flood.length < CONNECTIONS) flood.push(await connected(ATTACKER));
+    if (which !== "new connections") {
+      for (const client of flood) client.write("GET / HTTP/1.1\r\nX-Answer: now\r\n\r\n");
+      while (from(ATTACKER) < CONNECTIONS) await ticks();
+      await ticks();
+    }
+    served = [];
+    for (const client of flood) client.write(PIECES);
+    while (from(ATTACKER) === 0) await ticks(1);
+    await ticks();
+    expect(from(ATTACKER)).toBe(1);
+    // A small body costs next to nothing.
+    const honest: Socket[] = [];
+    while (honest.length < 10) honest.push(await connected(HONEST));
+    for (const client of honest)
+      client.write("POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\n");
+    while (from(HONEST) < honest.length) await ticks();
+  },
+);
