@@ -218,7 +218,7 @@ export const MUTANTS: readonly Mutant[] = [
     "if owner and read_owner(owner) ~= request_id then",
     "if false then",
   ),
-  mutant("another's task is written over", "bind", 'bound_at), "NX", "GET")', 'bound_at), "GET")'),
+  mutant("another's task is written over", "bind", 'text, "NX", "GET")', 'text, "GET")'),
   mutant(
     "a replay is a conflict",
     "bind",
