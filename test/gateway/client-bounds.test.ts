@@ -169,6 +169,23 @@ describe("pipelined requests", () => {
   });
 });
 
+describe("pipelined requests of all connections", () => {
+  // Guarantee: many connections together hold no more requests that wait than the gateway works on.
+  test("wait as many as may be in flight; the connection that sends one more is ended", async () => {
+    const gateway = await givenBounded({ maxRequestsInFlight: 20 });
+    const { key } = await gateway.givenKey();
+    const first = await client(gateway);
+    first.write(rawGeneration(key).repeat(8 + 15));
+    await until(() => upstream.held.length === 8, "eight generations");
+    const second = await client(gateway);
+    second.write(rawGeneration(key).repeat(8 + 15));
+    await second.closed();
+    expect(await overloads(gateway, "pipelined_requests")).toBe(1);
+    upstream.release();
+    for (let n = 0; n < 23; n++) expect((await first.answer()).status).toBe(200);
+  });
+});
+
 describe("requests in flight", () => {
   test("above the bound a request is 503 with Retry-After at once, costs nothing, and is taken when there is room", async () => {
     const gateway = await givenBounded({ maxRequestsInFlight: 2 });
@@ -367,6 +384,33 @@ describe("connections", () => {
       expect((await raw.answer()).status).toBe(200);
     }
     await until(async () => (await openConnections(gateway)) <= 10, "the others to be closed");
+  });
+
+  // Guarantee: connections above a limit take no more descriptors than a few, also while nothing can be ended for them.
+  test("that are refused are kept for their 503 up to 64, the others are closed at once", async () => {
+    const gateway = await givenBounded({ maxConnections: 1 });
+    const { key } = await gateway.givenKey();
+    const busy = await client(gateway);
+    busy.write(rawGeneration(key));
+    await until(() => upstream.held.length === 1, "the generation");
+    const refused = await Promise.all(Array.from({ length: 200 }, () => socketFrom(gateway, "127.0.0.8")));
+    const answers = refused.map(
+      (socket) =>
+        new Promise<string>((resolve) => {
+          let text = "";
+          socket.on("data", (bytes) => {
+            text += bytes;
+          });
+          socket.on("close", () => resolve(text.slice(0, 12)));
+        }),
+    );
+    await until(() => refused.filter(({ closed }) => closed).length >= 200 - 64, "those above to be closed");
+    for (const socket of refused) socket.write(CREDITS());
+    const statuses = await Promise.all(answers);
+    expect(statuses.filter((status) => status !== "").length).toBeLessThanOrEqual(64);
+    expect(new Set(statuses.filter((status) => status !== ""))).not.toContain("HTTP/1.1 200");
+    upstream.release();
+    expect((await busy.answer()).status).toBe(200);
   });
 
   // Guarantee: requests that are never finished lock nobody out, neither before nor after they are refused.

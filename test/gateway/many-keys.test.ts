@@ -52,7 +52,9 @@ test("pages of a listing make one table and one JSON object", async () => {
   try {
     await runHere(["keys", "create"], { REDIS_URL: redis.url });
     await givenKeys(redis, "acc_pages", 1234);
+    const scans: number[] = [];
     for (const pageKeys of [100, 1234, 5000]) {
+      await redis.client.config("RESETSTAT");
       const written: string[] = [];
       const { stdout } = process;
       const write = stdout.write;
@@ -64,7 +66,11 @@ test("pages of a listing make one table and one JSON object", async () => {
       }
       const { keys, next } = JSON.parse(written.join(""));
       expect([keys.length, keys[0].key_id, next]).toEqual([1234, "key_0001234", undefined]);
+      const stats = await redis.client.info("commandstats");
+      scans.push(Number(/cmdstat_sscan:calls=(\d+)/.exec(stats)?.[1]));
     }
+    // Each page reads the keys anew: what is held at a time is one page.
+    expect(scans[0]).toBe(13 * scans[2]!);
   } finally {
     await redis.stop();
   }

@@ -266,6 +266,8 @@ describe("uploads under way", () => {
       duplex: "half",
     } as RequestInit);
     return {
+      status: answer.then(({ status }) => status),
+      push: (bytes: string) => void body.push(bytes),
       async finish(): Promise<number> {
         body.push(bytes.subarray(-30));
         body.push(null);
@@ -283,6 +285,19 @@ describe("uploads under way", () => {
     });
     return conforming({ status: response.status, headers: response.headers, body: await response.json() });
   };
+
+  // Guarantee: whoever drips bytes holds a place for as long as the grace lasts, and no longer.
+  test("slower than server.upload_min_bytes_per_second are 408, however steadily they come", async () => {
+    const config = { server: { uploadIdleTimeoutMs: 300, uploadMinBytesPerSecond: 10_000 } };
+    const strict = await givenGateway({ config });
+    onTestFinished(() => strict.stop());
+    const { key } = await strict.givenKey();
+    const slow = await begun(strict, key);
+    const drip = setInterval(() => slow.push("x"), 20);
+    onTestFinished(() => clearInterval(drip));
+    expect(await slow.status).toBe(408);
+    expect(strict.logs.some((line) => line.includes("the upload is too slow"))).toBe(true);
+  });
 
   // Guarantee: one key's uploads never keep another key's from being served.
   test("are bounded per key: the next is 429, another key's passes, and the place comes back", async () => {

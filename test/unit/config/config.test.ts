@@ -230,3 +230,24 @@ test("every setting has a description and, but for the price file, a default: th
 interface JsonSchema {
   readonly properties?: Readonly<Record<string, JsonSchema>>;
 }
+
+// Guarantee: the path of an address, which may be a secret, is shown nowhere.
+test("redact shows no path of an upstream, be it the present, the previous or one that it replaces", () => {
+  const env = { UPSTREAM_URL: "https://new.example.com/5ecret" };
+  const config = configOf(
+    JSON.stringify({
+      upstream: {
+        previous_url: "https://old.example.com/5ecret",
+        replaces: ["https://older.example.com/5ecret"],
+      },
+    }),
+    env,
+  );
+  expect(JSON.stringify(config).match(/5ecret/g)).toHaveLength(3);
+  expect(redact(config).upstream).toMatchObject({
+    url: "https://new.example.com/***",
+    previousUrl: "https://old.example.com/***",
+    replaces: ["https://older.example.com/***"],
+  });
+  expect(JSON.stringify(redact(config))).not.toContain("5ecret");
+});

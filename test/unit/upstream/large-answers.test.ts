@@ -5,7 +5,7 @@ import { expect, onTestFinished, test, vi } from "vitest";
 import { validateGeneration } from "../../../src/core/generation.ts";
 import { JSON_BODY_BYTES_MAX } from "../../../src/core/request-limits.ts";
 import { createExchanger } from "../../../src/upstream/exchange.ts";
-import { ANSWER_BYTES_MAX, LargeAnswers } from "../../../src/upstream/large-answers.ts";
+import { ANSWER_BYTES_MAX, LargeAnswers, SMALL_ANSWER_BYTES } from "../../../src/upstream/large-answers.ts";
 import { SpacedWork } from "../../../src/upstream/spaced-work.ts";
 import { createUpstream } from "../../../src/upstream/upstream.ts";
 
@@ -181,4 +181,17 @@ test("sixteen large answers are read at a time; the others wait in order, and no
   const next = Array.from({ length: 17 }, reading);
   for (const each of next) places.enter(each);
   expect(next.filter(({ told }) => told.length > 0)).toEqual([next[16]]);
+});
+
+test("each answer of an upstream beyond 64 KiB takes a place and gives it up, a small one takes none", async () => {
+  const enter = vi.spyOn(LargeAnswers.prototype, "enter");
+  const leave = vi.spyOn(LargeAnswers.prototype, "leave");
+  onTestFinished(() => void vi.restoreAllMocks());
+  const sizes = [100, SMALL_ANSWER_BYTES];
+  const server = createServer((_req, res) => res.end(echo("x".repeat(sizes.shift()!))));
+  const upstream = await givenServed(server);
+  for (const places of [0, 1]) {
+    await upstream.generate("/x", "{}", { accountId: "a", requestId: "r" });
+    expect([enter.mock.calls.length, leave.mock.calls.length]).toEqual([places, places]);
+  }
 });

@@ -1,6 +1,8 @@
 import { createServer } from "node:http";
+import { createServer as createTlsServer } from "node:https";
 import type { AddressInfo } from "node:net";
 import { afterEach, expect, test } from "vitest";
+import { selfSignedCertificate } from "../../../src/sandbox/generator/certificate.ts";
 import { createLogger } from "../../../src/telemetry/log.ts";
 import { upstreamTag } from "../../../src/upstream/task-route.ts";
 import { createTaskUpstreams, type TaskUpstreamSettings } from "../../../src/upstream/task-upstreams.ts";
@@ -103,4 +105,28 @@ test("tasks that cannot be asked for are logged once a minute for each upstream"
   nowMs = 60_000;
   await ask("http://a.example.com");
   expect(lines).toHaveLength(3);
+});
+
+// Guarantee: upstream.tls_ca counts for the upstreams of earlier tasks, too.
+test("a former upstream with a private certificate is asked, and only with its authority", async () => {
+  const { key, cert } = selfSignedCertificate();
+  const server = createTlsServer({ key, cert }, (_req, res) =>
+    res.writeHead(404).end(JSON.stringify({ code: 404, msg: "no such task" })),
+  );
+  await new Promise<void>((listening) => server.listen(0, "127.0.0.1", listening));
+  ends.push(() => {
+    server.close();
+    server.closeAllConnections();
+  });
+  const { of } = givenUpstreams();
+  const previousUrl = `https://localhost:${(server.address() as AddressInfo).port}`;
+  const ask = (tlsCa: string | undefined) => {
+    const settings = { ...SETTINGS, previousUrl, previousApiKey: "old", tlsCa };
+    return of(upstreamTag(previousUrl, "old"), present, settings).poll("t", {
+      accountId: "a",
+      requestId: "r",
+    });
+  };
+  expect(await ask(cert)).toEqual({ outcome: "gone" });
+  expect(await ask(undefined)).toMatchObject({ outcome: "failed" });
 });

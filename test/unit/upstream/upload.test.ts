@@ -240,7 +240,10 @@ describe("a slow client", () => {
     const drip = setInterval(() => req.write("x"), 20);
     onTestFinished(() => clearInterval(drip));
     req.write(imageForm(png).subarray(0, -40));
-    expect(await outcome).toMatchObject({ outcome: "refused", refusal: { name: "request_timeout" } });
+    expect(await outcome).toMatchObject({
+      outcome: "refused",
+      refusal: { name: "request_timeout", detail: "the upload is too slow" },
+    });
     expect(upstream.opened()).toBe(0);
     req.destroy();
   });
