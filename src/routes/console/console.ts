@@ -60,7 +60,7 @@ export function createConsole(options: {
     owns: (path: string): boolean => path === CONSOLE_PATH || path.startsWith(`${CONSOLE_PATH}/`),
     async serve(req: IncomingMessage, res: ServerResponse): Promise<void> {
       const [path = "", query] = (req.url ?? "").split("?", 2);
-      if (path.startsWith(API)) await api(req, res, path.slice(API.length), new URLSearchParams(query));
+      if (path.startsWith(API)) await api.serve(req, res, path.slice(API.length), new URLSearchParams(query));
       else await servePage(req, res, path);
     },
     start: live.start,

@@ -7,7 +7,54 @@ const KEPT_MS = 15 * 60_000;
 
 const KINDS = { all: "all requests", generations: "generations", polls: "task polls" };
 
+/** @typedef {keyof typeof KINDS} Kind */
 /** @typedef {{ atMs: number[], series: Record<string, (number | null)[]> }} History */
+
+const perSecond = {
+  note: "Averaged over 10 s, this gateway.",
+  format: rate,
+  tick: (/** @type {number} */ value) => String(Number(value.toPrecision(3))),
+};
+const RATES = {
+  ...perSecond,
+  title: "Requests per second",
+  lines: [
+    { name: "ok", label: "answered", color: "--blue", fill: true },
+    { name: "refused", label: "refused (4xx)", color: "--orange", dash: [8, 3] },
+    { name: "failed", label: "failed (5xx)", color: "--red", dash: [3, 3] },
+  ],
+};
+const REFUSALS = {
+  ...perSecond,
+  title: "Refusals per second, by limit",
+  lines: [
+    { name: "rate_limited", label: "per minute", color: "--orange" },
+    { name: "concurrency_limited", label: "slots", color: "--violet", dash: [8, 3] },
+    { name: "daily_limited", label: "per day", color: "--teal", dash: [3, 3] },
+    { name: "insufficient_credits", label: "credits", color: "--red", dash: [10, 3, 2, 3] },
+    { name: "other_refusals", label: "other", color: "--soft", dash: [1, 3] },
+  ],
+};
+const SLOTS = {
+  title: "Slots taken",
+  note: "Holds and unfinished tasks over all gateways, read every 10 s; in flight in this one.",
+  format: wholeCount,
+  lines: [
+    { name: "slots", label: "slots, all gateways", color: "--violet", fill: true },
+    { name: "in_flight", label: "requests in flight here", color: "--blue", dash: [8, 3] },
+  ],
+};
+const latencyOf = (/** @type {Kind} */ kind) => ({
+  title: `Latency of ${KINDS[kind]}`,
+  note: "Over 30 s, this gateway; logarithmic.",
+  format: took,
+  logarithmic: true,
+  lines: [
+    { name: `${kind}_p50`, label: "p50", color: "--blue" },
+    { name: `${kind}_p99`, label: "p99", color: "--red", dash: [8, 3] },
+    { name: `${kind}_upstream_p99`, label: "generator's p99", color: "--teal", dash: [3, 3] },
+  ],
+});
 
 /**
  * Live numbers of this gateway, read every two seconds while somebody looks.
@@ -17,95 +64,35 @@ const KINDS = { all: "all requests", generations: "generations", polls: "task po
 export function showOverview(view) {
   /** @type {History} */
   const history = { atMs: [], series: {} };
-  const state = { kind: "all", paused: false, ended: false, timer: 0 };
+  const state = { kind: /** @type {Kind} */ ("all"), paused: false, ended: false, timer: 0 };
   const tiles = createTiles();
-  const rates = createPlot({
-    title: "Requests per second",
-    note: "Averaged over 10 s, this gateway.",
-    format: rate,
-    tick: (value) => String(Number(value.toPrecision(3))),
-    lines: [
-      { name: "ok", label: "answered", color: "--blue", fill: true },
-      { name: "refused", label: "refused (4xx)", color: "--orange", dash: [8, 3] },
-      { name: "failed", label: "failed (5xx)", color: "--red", dash: [3, 3] },
-    ],
-  });
-  const refusals = createPlot({
-    title: "Refusals per second, by limit",
-    note: "Averaged over 10 s, this gateway.",
-    format: rate,
-    tick: (value) => String(Number(value.toPrecision(3))),
-    lines: [
-      { name: "rate_limited", label: "per minute", color: "--orange" },
-      { name: "concurrency_limited", label: "slots", color: "--violet", dash: [8, 3] },
-      { name: "daily_limited", label: "per day", color: "--teal", dash: [3, 3] },
-      { name: "insufficient_credits", label: "credits", color: "--red", dash: [10, 3, 2, 3] },
-      { name: "other_refusals", label: "other", color: "--soft", dash: [1, 3] },
-    ],
-  });
-  const slots = createPlot({
-    title: "Slots taken",
-    note: "Holds and unfinished tasks over all gateways, read every 10 s; in flight in this one.",
-    format: (value) => (value === null || value === undefined ? "–" : count(Math.round(value))),
-    lines: [
-      { name: "slots", label: "slots, all gateways", color: "--violet", fill: true },
-      { name: "in_flight", label: "requests in flight here", color: "--blue", dash: [8, 3] },
-    ],
-  });
-  const latencyPlot = () =>
-    createPlot({
-      title: `Latency of ${KINDS[/** @type {keyof typeof KINDS} */ (state.kind)]}`,
-      note: "Over 30 s, this gateway; logarithmic.",
-      format: took,
-      logarithmic: true,
-      lines: [
-        { name: `${state.kind}_p50`, label: "p50", color: "--blue" },
-        { name: `${state.kind}_p99`, label: "p99", color: "--red", dash: [8, 3] },
-        { name: `${state.kind}_upstream_p99`, label: "generator's p99", color: "--teal", dash: [3, 3] },
-      ],
-    });
-  let latency = latencyPlot();
-
+  const [rates, refusals, slots] = [createPlot(RATES), createPlot(REFUSALS), createPlot(SLOTS)];
+  let latency = createPlot(latencyOf(state.kind));
+  const plots = () => [rates, latency, refusals, slots];
   const latencyBox = el("div", {}, latency.figure);
   const denied = el("div", {});
-  const pause = el("button", { type: "button", className: "quiet", "aria-pressed": "false" }, "Pause");
-  pause.addEventListener("click", () => {
-    state.paused = !state.paused;
-    pause.setAttribute("aria-pressed", String(state.paused));
-    pause.textContent = state.paused ? "Go on" : "Pause";
+  const pause = pauseButton((paused) => {
+    state.paused = paused;
   });
-  const select = el(
-    "select",
-    { id: "latency-kind" },
-    ...Object.entries(KINDS).map(([value, label]) => el("option", { value }, label)),
-  );
-  select.addEventListener("change", () => {
-    state.kind = select.value;
+  const choice = kindChoice((kind) => {
+    state.kind = kind;
     latency.destroy();
-    latency = latencyPlot();
+    latency = createPlot(latencyOf(kind));
     latencyBox.replaceChildren(latency.figure);
     latency.show();
     update();
   });
-  const choice = el(
-    "p",
-    { className: "choice" },
-    el("label", { htmlFor: "latency-kind" }, "Latency of"),
-    " ",
-    select,
-  );
-
   view.replaceChildren(
     el("div", { className: "heading" }, heading("Overview"), choice, pause),
     tiles.list,
     el("div", { className: "plots" }, rates.figure, latencyBox, refusals.figure, slots.figure),
     denied,
   );
-  for (const plot of [rates, latency, refusals, slots]) plot.show();
+  for (const plot of plots()) plot.show();
 
   function update() {
     const seconds = history.atMs.map((ms) => ms / 1000);
-    for (const plot of [rates, latency, refusals, slots]) plot.update(seconds, history.series);
+    for (const plot of plots()) plot.update(seconds, history.series);
     tiles.update((name) => history.series[name]?.at(-1), state.kind);
   }
 
@@ -131,8 +118,33 @@ export function showOverview(view) {
   return () => {
     state.ended = true;
     clearTimeout(state.timer);
-    for (const plot of [rates, latency, refusals, slots]) plot.destroy();
+    for (const plot of plots()) plot.destroy();
   };
+}
+
+/** @param {(paused: boolean) => void} changed */
+function pauseButton(changed) {
+  let paused = false;
+  const button = el("button", { type: "button", className: "quiet", "aria-pressed": "false" }, "Pause");
+  button.addEventListener("click", () => {
+    paused = !paused;
+    button.setAttribute("aria-pressed", String(paused));
+    button.textContent = paused ? "Go on" : "Pause";
+    changed(paused);
+  });
+  return button;
+}
+
+/**
+ * Whose latency is shown.
+ * @param {(kind: Kind) => void} changed
+ */
+function kindChoice(changed) {
+  const options = Object.entries(KINDS).map(([value, label]) => el("option", { value }, label));
+  const select = el("select", { id: "latency-kind" }, ...options);
+  select.addEventListener("change", () => changed(/** @type {Kind} */ (select.value)));
+  const label = el("label", { htmlFor: "latency-kind" }, "Latency of");
+  return el("p", { className: "choice" }, label, " ", select);
 }
 
 /**
@@ -178,7 +190,7 @@ function createTiles() {
     list: el("dl", { className: "tiles" }, ...boxes),
     /**
      * @param {(name: string) => number | null | undefined} latest
-     * @param {string} kind
+     * @param {Kind} kind
      */
     update(latest, kind) {
       answered.value.textContent = rate(latest("ok"));
@@ -189,12 +201,16 @@ function createTiles() {
       p99.value.textContent = took(latest(`${kind}_p99`));
       for (const { box } of [p50, p99]) {
         const unit = box.lastElementChild;
-        if (unit) unit.textContent = KINDS[/** @type {keyof typeof KINDS} */ (kind)];
+        if (unit) unit.textContent = KINDS[kind];
       }
-      const taken = latest("slots");
-      slots.value.textContent = taken === null || taken === undefined ? "–" : count(taken);
+      slots.value.textContent = wholeCount(latest("slots"));
     },
   };
+}
+
+/** @param {number | null | undefined} number */
+function wholeCount(number) {
+  return number === null || number === undefined ? "–" : count(Math.round(number));
 }
 
 /** @param {Live["denied"]} denied */

@@ -8,16 +8,21 @@ const SPAN_MIN_SECONDS = 120;
 /** @typedef {{ name: string, label: string, color: string, dash?: number[], fill?: boolean }} Line */
 
 /**
- * A plot over time with a legend that says in words what the lines say now, or where the pointer is.
- * @param {object} options
- * @param {string} options.title
- * @param {string} options.note what is averaged over what
- * @param {Line[]} options.lines `color` names a custom property of the style sheet
- * @param {(value: number | null | undefined) => string} options.format
- * @param {(value: number) => string} [options.tick] the same for the axis
- * @param {boolean} [options.logarithmic]
+ * @typedef {object} PlotOptions
+ * @property {string} title
+ * @property {string} note what is averaged over what
+ * @property {Line[]} lines `color` names a custom property of the style sheet
+ * @property {(value: number | null | undefined) => string} format
+ * @property {(value: number) => string} [tick] the same for the axis
+ * @property {boolean} [logarithmic]
  */
-export function createPlot({ title, note, lines, format, tick = format, logarithmic = false }) {
+
+/**
+ * A plot over time with a legend that says in words what the lines say now, or where the pointer is.
+ * @param {PlotOptions} options
+ */
+export function createPlot(options) {
+  const { title, note, lines, format } = options;
   const values = lines.map(() => el("output", {}, "–"));
   const legend = el(
     "ul",
@@ -29,13 +34,7 @@ export function createPlot({ title, note, lines, format, tick = format, logarith
     role: "img",
     "aria-label": `Plot: ${title}. The legend has the latest values.`,
   });
-  const figure = el(
-    "figure",
-    {},
-    el("figcaption", {}, el("h3", {}, title), el("p", { className: "hint" }, note)),
-    legend,
-    box,
-  );
+  const caption = el("figcaption", {}, el("h3", {}, title), el("p", { className: "hint" }, note));
   /** @type {uPlot | undefined} */
   let plot;
   /** @type {uPlot.AlignedData} */
@@ -50,66 +49,17 @@ export function createPlot({ title, note, lines, format, tick = format, logarith
       if (output && output.textContent !== text) output.textContent = text;
     });
   };
-
+  const size = () => ({ width: Math.max(240, box.clientWidth), height: HEIGHT });
   const draw = () => {
     plot?.destroy();
-    const axis = { stroke: colorOf("var(--soft)"), ticks: { show: false } };
-    const grid = { stroke: colorOf("var(--grid)"), width: 1 };
-    plot = new uPlot(
-      {
-        width: Math.max(240, box.clientWidth),
-        height: HEIGHT,
-        tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), "Etc/UTC"),
-        legend: { show: false },
-        cursor: { drag: { x: false, y: false }, sync: { key: "overview" }, points: { size: 6 } },
-        scales: {
-          x: { range: (_, min, max) => [Math.min(min, max - SPAN_MIN_SECONDS), max] },
-          y: logarithmic
-            ? { distr: 3, range: (_, min, max) => decades(min, max) }
-            : { range: (_, __, max) => [0, max > 0 ? max * 1.1 : 1] },
-        },
-        axes: [
-          {
-            ...axis,
-            grid,
-            size: 30,
-            space: 70,
-            values: (_, splits, __, ___, seconds) => splits.map((at) => clock(at, seconds)),
-          },
-          {
-            ...axis,
-            grid: logarithmic ? { ...grid, filter: wholeDecades } : grid,
-            size: 58,
-            values: (_, splits) => splits.map((value) => (value === null ? "" : tick(value))),
-            ...(logarithmic ? { filter: wholeDecades } : {}),
-          },
-        ],
-        series: [
-          {},
-          ...lines.map(({ label, color, dash, fill }) => ({
-            label,
-            stroke: colorOf(`var(${color})`),
-            width: 2,
-            points: { show: false },
-            ...(dash ? { dash } : {}),
-            ...(fill ? { fill: colorOf(`color-mix(in srgb, var(${color}) 15%, transparent)`) } : {}),
-          })),
-        ],
-        hooks: { setCursor: [(u) => showValues(u.cursor.idx)] },
-      },
-      data,
-      box,
-    );
+    plot = new uPlot({ ...size(), ...drawing(options, showValues) }, data, box);
   };
-
-  const resized = new ResizeObserver(() =>
-    plot?.setSize({ width: Math.max(240, box.clientWidth), height: HEIGHT }),
-  );
+  const resized = new ResizeObserver(() => plot?.setSize(size()));
   const themed = matchMedia("(prefers-color-scheme: dark)");
   themed.addEventListener("change", draw);
 
   return {
-    figure,
+    figure: el("figure", {}, caption, legend, box),
     /** To be called once the figure is in the page: it has no width before. */
     show() {
       draw();
@@ -131,6 +81,60 @@ export function createPlot({ title, note, lines, format, tick = format, logarith
     },
   };
 }
+
+/**
+ * How uPlot draws it, in the colours of the moment.
+ * @param {PlotOptions} options
+ * @param {(index: number | null | undefined) => void} pointed the pointer is there
+ * @returns {Omit<uPlot.Options, "width" | "height">}
+ */
+function drawing({ lines, format, tick = format, logarithmic = false }, pointed) {
+  const axis = { stroke: colorOf("var(--soft)"), ticks: { show: false } };
+  const grid = { stroke: colorOf("var(--grid)"), width: 1 };
+  const filter = logarithmic ? { filter: wholeDecades } : {};
+  return {
+    tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), "Etc/UTC"),
+    legend: { show: false },
+    cursor: { drag: { x: false, y: false }, sync: { key: "overview" }, points: { size: 6 } },
+    scales: {
+      x: { range: (_, min, max) => [Math.min(min, max - SPAN_MIN_SECONDS), max] },
+      y: logarithmic
+        ? { distr: 3, range: (_, min, max) => decades(min, max) }
+        : { range: (_, __, max) => [0, max > 0 ? max * 1.1 : 1] },
+    },
+    axes: [
+      {
+        ...axis,
+        grid,
+        size: 30,
+        space: 70,
+        values: (_, splits, __, ___, seconds) => splits.map((at) => clock(at, seconds)),
+      },
+      {
+        ...axis,
+        ...filter,
+        grid: { ...grid, ...filter },
+        size: 58,
+        values: (_, splits) => splits.map((value) => (value === null ? "" : tick(value))),
+      },
+    ],
+    series: [{}, ...lines.map(seriesOf)],
+    hooks: { setCursor: [(u) => pointed(u.cursor.idx)] },
+  };
+}
+
+/**
+ * @param {Line} line
+ * @returns {uPlot.Series}
+ */
+const seriesOf = ({ label, color, dash, fill }) => ({
+  label,
+  stroke: colorOf(`var(${color})`),
+  width: 2,
+  points: { show: false },
+  ...(dash ? { dash } : {}),
+  ...(fill ? { fill: colorOf(`color-mix(in srgb, var(${color}) 15%, transparent)`) } : {}),
+});
 
 /** A short piece of the line, so that it is known by its dashes too. */
 function swatch(/** @type {string} */ color, /** @type {number[] | undefined} */ dash) {
