@@ -1,9 +1,12 @@
 import {
+  type Attributes,
+  type Context,
   createTraceState,
   ROOT_CONTEXT,
   type Span,
   SpanKind,
   SpanStatusCode,
+  type Tracer,
   trace,
 } from "@opentelemetry/api";
 import { OTLPTraceExporter } from "@opentelemetry/exporter-trace-otlp-http";
@@ -61,51 +64,23 @@ export interface TracingOptions {
  * there is an endpoint. Decision 0024. Names follow OpenTelemetry's semantic conventions for HTTP and databases.
  */
 export function createTracing(options: TracingOptions): Tracing {
-  const { processor, gone } = boundedExport({
-    exporter: new OTLPTraceExporter({ url: options.endpoint, timeoutMillis: options.exportTimeoutMs }),
-    queue: options.queue,
-    batch: (exporter) =>
-      new BatchSpanProcessor({
-        exporter,
-        maxQueueSize: options.queue,
-        maxExportBatchSize: Math.min(BATCH_MAX, options.queue),
-        scheduledDelayMillis: BATCH_EVERY_MS,
-        // The exporter ends by itself; only its hanging would be noticed here.
-        exportTimeoutMillis: 2 * options.exportTimeoutMs,
-      }),
-    dropped: options.dropped,
-    log: options.log,
-  });
-  const provider = new TracerProvider({
-    resource: defaultResource()
-      .merge(resourceFromAttributes({ "service.name": "tollgate" }))
-      .merge(detectResources({ detectors: [envDetector] })),
-    sampler: new ParentBasedSampler({ root: new TraceIdRatioBasedSampler(options.sampleRatio) }),
-    spanProcessors: [processor],
-  });
+  const { upstreamUrl } = options;
+  const { provider, gone } = createProvider(options);
   const tracer = provider.getTracer("tollgate");
-
   return {
     on: true,
     begin(traceParent, traceState, startedMs) {
       const parent = parseTraceParent(traceParent);
       const state = parent ? stateLines(traceState) : [];
-      const context = parent
-        ? trace.setSpanContext(ROOT_CONTEXT, {
-            traceId: parent.traceId,
-            spanId: parent.spanId,
-            traceFlags: parent.sampled ? 1 : 0,
-            isRemote: true,
-            ...(state[1] === undefined ? {} : { traceState: createTraceState(state[1]) }),
-          })
-        : ROOT_CONTEXT;
+      const context = parent ? contextOf(parent, state[1]) : ROOT_CONTEXT;
       const span = tracer.startSpan("HTTP", { kind: SpanKind.SERVER, startTime: startedMs }, context);
       // Ids of our own are random throughout; of others we only know what their caller says.
       const random = parent?.random ?? true;
+      const headersOf = (under: Span) => ["traceparent", parentText(under, random), ...state];
       return {
         traceId: span.spanContext().traceId,
-        headers: ["traceparent", traceParentText(own(span, random)), ...state],
-        spans: span.isRecording() ? spansOf(span, random, state) : undefined,
+        headers: headersOf(span),
+        spans: span.isRecording() ? spansOf(span, tracer, headersOf, upstreamUrl) : undefined,
       };
     },
     async stop() {
@@ -113,43 +88,75 @@ export function createTracing(options: TracingOptions): Tracing {
       gone();
     },
   };
+}
 
-  function spansOf(root: Span, random: boolean, state: readonly string[]): RequestSpans {
-    const under = trace.setSpan(ROOT_CONTEXT, root);
-    return {
-      store(verb) {
-        const span = tracer.startSpan(
-          verb,
-          {
-            kind: SpanKind.CLIENT,
-            attributes: { "db.system.name": "redis", "db.stored_procedure.name": verb.toLowerCase() },
-          },
-          under,
-        );
-        return { end: (outcome) => endStep(span, outcome, outcome === undefined) };
-      },
-      upstream(method, route) {
-        const span = tracer.startSpan(
-          `${method} ${route}`,
-          {
-            kind: SpanKind.CLIENT,
-            attributes: {
-              "http.request.method": method,
-              "url.template": route,
-              ...serverAt(options.upstreamUrl()),
-            },
-          },
-          under,
-        );
-        return {
-          headers: ["traceparent", traceParentText(own(span, random)), ...state],
-          answered: (status) => void span.setAttribute("http.response.status_code", status),
-          end: (outcome) => endStep(span, outcome, outcome === undefined || !GOOD.has(outcome)),
-        };
-      },
-      end: (answered) => endRequest(root, answered),
-    };
-  }
+function createProvider({ endpoint, queue, exportTimeoutMs, sampleRatio, dropped, log }: TracingOptions) {
+  const { processor, gone } = boundedExport({
+    exporter: new OTLPTraceExporter({ url: endpoint, timeoutMillis: exportTimeoutMs }),
+    queue,
+    batch: (exporter) =>
+      new BatchSpanProcessor({
+        exporter,
+        maxQueueSize: queue,
+        maxExportBatchSize: Math.min(BATCH_MAX, queue),
+        scheduledDelayMillis: BATCH_EVERY_MS,
+        // The exporter ends by itself; only its hanging would be noticed here.
+        exportTimeoutMillis: 2 * exportTimeoutMs,
+      }),
+    dropped,
+    log,
+  });
+  const provider = new TracerProvider({
+    resource: defaultResource()
+      .merge(resourceFromAttributes({ "service.name": "tollgate" }))
+      .merge(detectResources({ detectors: [envDetector] })),
+    sampler: new ParentBasedSampler({ root: new TraceIdRatioBasedSampler(sampleRatio) }),
+    spanProcessors: [processor],
+  });
+  return { provider, gone };
+}
+
+function contextOf({ traceId, spanId, sampled }: TraceParent, state: string | undefined): Context {
+  return trace.setSpanContext(ROOT_CONTEXT, {
+    traceId,
+    spanId,
+    traceFlags: sampled ? 1 : 0,
+    isRemote: true,
+    ...(state === undefined ? {} : { traceState: createTraceState(state) }),
+  });
+}
+
+function spansOf(
+  root: Span,
+  tracer: Tracer,
+  headersOf: (span: Span) => string[],
+  upstreamUrl: () => string,
+): RequestSpans {
+  const under = trace.setSpan(ROOT_CONTEXT, root);
+  const startSpan = (name: string, attributes: Attributes) =>
+    tracer.startSpan(name, { kind: SpanKind.CLIENT, attributes }, under);
+  return {
+    store(verb) {
+      const span = startSpan(verb, {
+        "db.system.name": "redis",
+        "db.stored_procedure.name": verb.toLowerCase(),
+      });
+      return { end: (outcome) => endStep(span, outcome, outcome === undefined) };
+    },
+    upstream(method, route) {
+      const span = startSpan(`${method} ${route}`, {
+        "http.request.method": method,
+        "url.template": route,
+        ...serverAt(upstreamUrl()),
+      });
+      return {
+        headers: headersOf(span),
+        answered: (status) => void span.setAttribute("http.response.status_code", status),
+        end: (outcome) => endStep(span, outcome, outcome === undefined || !GOOD.has(outcome)),
+      };
+    },
+    end: (answered) => endRequest(root, answered),
+  };
 }
 
 function serverAt(url: string): { "server.address": string; "server.port": number } {
@@ -158,9 +165,9 @@ function serverAt(url: string): { "server.address": string; "server.port": numbe
 }
 
 /** Where what follows a span stands: under it. */
-function own(span: Span, random: boolean): TraceParent {
+function parentText(span: Span, random: boolean): string {
   const { traceId, spanId, traceFlags } = span.spanContext();
-  return { traceId, spanId, sampled: (traceFlags & 1) === 1, random };
+  return traceParentText({ traceId, spanId, sampled: (traceFlags & 1) === 1, random });
 }
 
 function endStep(span: Span, outcome: string | undefined, failed: boolean): void {
