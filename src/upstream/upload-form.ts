@@ -7,7 +7,7 @@ import { declaresImage, type ImageType, imageTypeOf, MAGIC_BYTES } from "../core
 import { isIdentity } from "../core/media.ts";
 import { pointerTo, shown } from "../core/problems.ts";
 import { FILE_BYTES_MAX } from "../core/request-limits.ts";
-import { cutBytes, splitAt } from "./upload-split.ts";
+import { cutBytes, type Splitter, splitAt } from "./upload-split.ts";
 
 /** What a form may have beyond its file: preamble, part headers, boundaries, epilogue. */
 export const FORM_OVERHEAD_BYTES_MAX = 65_536;
@@ -64,125 +64,154 @@ export function formBoundary(headers: IncomingHttpHeaders): string | Refusal {
  * no more than what came along with the part's head.
  * @param boundary as `formBoundary` gave it
  */
-export function parseForm(boundary: string, on: FormEvents): FormParser {
-  const delimiter = Buffer.from(`\r\n--${boundary}`);
-  let stopped = false;
-  let receivedBytes = 0;
+export const parseForm = (boundary: string, on: FormEvents): FormParser => new ImageForm(boundary, on);
+
+class ImageForm implements FormParser {
+  readonly #delimiter: Buffer;
+  readonly #on: FormEvents;
+  readonly #busboy: busboy.Busboy;
+  readonly #split: Splitter;
+  #stopped = false;
+  #receivedBytes = 0;
   /** All bytes up to and with those in which the file begins; undefined after that. */
-  let preface: Buffer[] | undefined = [];
+  #preface: Buffer[] | undefined = [];
   /** The last bytes that busboy was given before it found the file. */
-  let before = NOTHING;
+  #before: Buffer = NOTHING;
   /** A file that busboy has just found. */
-  let found: FoundFile | undefined;
-  let image: ImageReading | undefined;
-  let withinFile = false;
-  let full = false;
-  let drained = () => {};
-  const fail = (refusal: Refusal) => {
-    if (!stopped) on.refused(refusal);
-  };
-  // busboy counts boundaries, and so sees two parts also where a line of the file only begins like a boundary.
-  const form = busboy({
-    headers: { "content-type": `multipart/form-data; boundary="${boundary}"` },
-    defParamCharset: "utf8",
-    limits: { parts: 2, files: 1, fieldSize: 0 },
-  });
-  form.on("file", (name: string | undefined, stream, { mimeType }) => {
-    const declared =
-      mimeType === "text/plain" ? undeclared(Buffer.concat(preface ?? []), boundary) : mimeType;
-    preface = undefined;
-    stream.on("error", () => {}); // The form says what is wrong with it.
-    if (name === "file") found = { stream, declared };
-    else fail(unknownField(name));
-  });
-  form.on("field", (name: string | undefined) =>
-    fail(
-      name === "file"
-        ? invalidForm("/file", "file must be sent as a file, with a filename")
-        : unknownField(name),
-    ),
-  );
-  form.on("partsLimit", () =>
-    fail(invalidForm("", "the form must have one part only, the image in field file")),
-  );
-  form.on("error", (error) =>
-    fail(invalidForm("", `the form is malformed: ${error instanceof Error ? error.message : "unreadable"}`)),
-  );
-  form.on("finish", () => {
-    if (stopped) return;
-    if (image) on.whole();
-    else on.refused(invalidForm("/file", "file is required"));
-  });
+  #found: FoundFile | undefined;
+  #image: ImageReading | undefined;
+  #withinFile = false;
+  #full = false;
+  #drained = () => {};
 
-  const beginFile = ({ stream, declared }: FoundFile, bytes: Buffer) => {
-    // busboy holds back what could be the beginning of a delimiter, also where it is known to be none: at the end of
-    // these bytes, and at the end of those before, where a head's end and a file that begins with `-` look like one.
-    const given = Buffer.concat([before, bytes]);
-    const firstBytes = stream.readableLength + cutBytes(given, delimiter);
-    stream.resume(); // busboy waits for its end.
-    image = readImage(declared, {
-      open(type) {
-        const sink = on.image(type);
-        sink.onDrain(() => {
-          full = false;
-          drained();
-        });
-        return (bytes) => {
-          full = !sink.write(bytes);
-        };
-      },
-      refused: fail,
+  constructor(boundary: string, on: FormEvents) {
+    this.#delimiter = Buffer.from(`\r\n--${boundary}`);
+    this.#on = on;
+    this.#busboy = this.#openBusboy(boundary);
+    // As for busboy, a form begins as if with the end of a line.
+    this.#split = splitAt(this.#delimiter, LINE_END, {
+      between: (bytes) => this.#takeBytes(bytes),
+      delimiter: () => this.#takeDelimiter(),
     });
-    withinFile = true;
-    image.take(given.subarray(given.length - firstBytes));
-  };
-  // As for busboy, a form begins as if with the end of a line.
-  const split = splitAt(delimiter, LINE_END, {
-    between(bytes) {
-      if (stopped) return;
-      if (withinFile) return image?.take(bytes);
-      form.write(bytes);
-      if (found && !stopped) beginFile(found, bytes);
-      else before = Buffer.concat([before, bytes]).subarray(-delimiter.length);
-      found = undefined;
-    },
-    delimiter() {
-      if (stopped) return;
-      if (withinFile) image?.end();
-      withinFile = false;
-      if (!stopped) form.write(delimiter);
-      before = delimiter;
-      // Found only now: it is empty, or all of it looked like the beginning of a delimiter.
-      if (found)
-        fail(found.stream.readableLength > 0 ? noImage() : invalidForm("/file", "file must not be empty"));
-    },
-  });
+  }
 
-  const write = (chunk: Buffer) => {
-    receivedBytes += chunk.length;
-    if (receivedBytes > FILE_BYTES_MAX + FORM_OVERHEAD_BYTES_MAX) {
-      fail(fileTooLarge());
+  write(chunk: Buffer): boolean {
+    this.#receivedBytes += chunk.length;
+    if (this.#receivedBytes > FILE_BYTES_MAX + FORM_OVERHEAD_BYTES_MAX) {
+      this.#fail(fileTooLarge());
       return false;
     }
-    preface?.push(chunk);
-    split.push(chunk);
-    if (preface && receivedBytes > FORM_OVERHEAD_BYTES_MAX)
-      fail(invalidForm("/file", `file must begin within the first ${FORM_OVERHEAD_BYTES_MAX} bytes`));
-    return !full;
-  };
-  const end = () => {
-    split.end();
-    if (!stopped) form.end();
-  };
-  const stop = () => {
-    stopped = true;
-    preface = undefined;
-    form.destroy();
-  };
-  const onDrain = (listener: () => void) => {
-    drained = listener;
-  };
-  return { write, end, stop, onDrain };
+    this.#preface?.push(chunk);
+    this.#split.push(chunk);
+    if (this.#preface && this.#receivedBytes > FORM_OVERHEAD_BYTES_MAX) {
+      const message = `file must begin within the first ${FORM_OVERHEAD_BYTES_MAX} bytes`;
+      this.#fail(invalidForm("/file", message));
+    }
+    return !this.#full;
+  }
+
+  end(): void {
+    this.#split.end();
+    if (!this.#stopped) this.#busboy.end();
+  }
+
+  onDrain(listener: () => void): void {
+    this.#drained = listener;
+  }
+
+  stop(): void {
+    this.#stopped = true;
+    this.#preface = undefined;
+    this.#busboy.destroy();
+  }
+
+  #fail(refusal: Refusal): void {
+    if (!this.#stopped) this.#on.refused(refusal);
+  }
+
+  #openBusboy(boundary: string): busboy.Busboy {
+    // busboy counts boundaries, and so sees two parts also where a line of the file only begins like a boundary.
+    const form = busboy({
+      headers: { "content-type": `multipart/form-data; boundary="${boundary}"` },
+      defParamCharset: "utf8",
+      limits: { parts: 2, files: 1, fieldSize: 0 },
+    });
+    form.on("file", (name: string | undefined, stream, { mimeType }) => {
+      const preface = this.#preface ?? [];
+      this.#preface = undefined;
+      stream.on("error", () => {}); // The form says what is wrong with it.
+      const declared = mimeType === "text/plain" ? undeclared(preface, boundary) : mimeType;
+      if (name === "file") this.#found = { stream, declared };
+      else this.#fail(unknownField(name));
+    });
+    form.on("field", (name: string | undefined) => {
+      const asText = invalidForm("/file", "file must be sent as a file, with a filename");
+      this.#fail(name === "file" ? asText : unknownField(name));
+    });
+    form.on("partsLimit", () =>
+      this.#fail(invalidForm("", "the form must have one part only, the image in field file")),
+    );
+    form.on("error", (error) => {
+      const why = error instanceof Error ? error.message : "unreadable";
+      this.#fail(invalidForm("", `the form is malformed: ${why}`));
+    });
+    form.on("finish", () => {
+      if (this.#stopped) return;
+      if (this.#image) this.#on.whole();
+      else this.#on.refused(invalidForm("/file", "file is required"));
+    });
+    return form;
+  }
+
+  #takeBytes(bytes: Buffer): void {
+    if (this.#stopped) return;
+    if (this.#withinFile) {
+      this.#image?.take(bytes);
+      return;
+    }
+    this.#busboy.write(bytes);
+    if (this.#found && !this.#stopped) this.#beginFile(this.#found, bytes);
+    else this.#before = Buffer.concat([this.#before, bytes]).subarray(-this.#delimiter.length);
+    this.#found = undefined;
+  }
+
+  #takeDelimiter(): void {
+    if (this.#stopped) return;
+    if (this.#withinFile) this.#image?.end();
+    this.#withinFile = false;
+    if (!this.#stopped) this.#busboy.write(this.#delimiter);
+    this.#before = this.#delimiter;
+    if (!this.#found) return;
+    // Found only now: it is empty, or all of it looked like the beginning of a delimiter.
+    const isEmpty = this.#found.stream.readableLength === 0;
+    this.#fail(isEmpty ? invalidForm("/file", "file must not be empty") : noImage());
+  }
+
+  #beginFile({ stream, declared }: FoundFile, bytes: Buffer): void {
+    // busboy holds back what could be the beginning of a delimiter, also where it is known to be none: at the end of
+    // these bytes, and at the end of those before, where a head's end and a file that begins with `-` look like one.
+    const given = Buffer.concat([this.#before, bytes]);
+    const firstBytes = stream.readableLength + cutBytes(given, this.#delimiter);
+    stream.resume(); // busboy waits for its end.
+    this.#image = readImage(declared, {
+      open: (type) => this.#openSink(type),
+      refused: (refusal) => this.#fail(refusal),
+    });
+    this.#withinFile = true;
+    this.#image.take(given.subarray(given.length - firstBytes));
+  }
+
+  /** @returns takes the file's bytes */
+  #openSink(type: ImageType): (bytes: Buffer) => void {
+    const sink = this.#on.image(type);
+    sink.onDrain(() => {
+      this.#full = false;
+      this.#drained();
+    });
+    return (bytes) => {
+      this.#full = !sink.write(bytes);
+    };
+  }
 }
 
 interface FoundFile {
@@ -239,8 +268,8 @@ function readImage(
 }
 
 /** busboy says text/plain also where a part has no Content-Type, or an unreadable one; only its head can tell. */
-function undeclared(preface: Buffer, boundary: string): string | undefined {
-  const text = `\r\n${preface.toString("latin1")}`;
+function undeclared(preface: Buffer[], boundary: string): string | undefined {
+  const text = `\r\n${Buffer.concat(preface).toString("latin1")}`;
   const delimiter = `\r\n--${boundary}\r\n`;
   const begin = text.indexOf(delimiter) + delimiter.length - 2;
   const head = text.slice(begin, text.indexOf("\r\n\r\n", begin));
