@@ -291,7 +291,7 @@ export const MUTANTS: readonly Mutant[] = [
   mutant(
     "the task id is not taken",
     "bind",
-    'redis.call("SET", task, task_text(request_id, ARGV[5], account_id, bound_at), "NX", "GET")',
+    'redis.call("SET", task, text, "NX", "GET")',
     'redis.call("GET", task)',
   ),
   mutant(
