@@ -43,8 +43,8 @@ export const RARE_INTERLEAVINGS: readonly Control[] = [
     patches: [
       {
         file: "src/store/connection.ts",
-        from: "storeId: facts?.id, nowMs, confirmed",
-        to: "storeId: facts?.id, nowMs: Date.now, confirmed",
+        from: "storeId, partitions, nowMs, confirmed",
+        to: "storeId, partitions, nowMs: Date.now, confirmed",
       },
     ],
     run: (options) => lateBinds.run(options, { rounds: 0, requestsEach: 0, requestsOld: 12 }),
