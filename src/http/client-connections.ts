@@ -227,6 +227,7 @@ export function createClientConnections(options: ClientConnectionsOptions) {
 
   function wait(connection: ClientConnection, arrival: Arrival): void {
     if (connection.waiting.length >= WAITING_MAX || waiting >= options.limits().maxRequestsInFlight) {
+      abortCheaply(connection.socket);
       end(connection, "pipelined_requests");
       return;
     }
@@ -369,4 +370,19 @@ export function createClientConnections(options: ClientConnectionsOptions) {
       [...(connections.get(res.req.socket)?.answers.keys() ?? [])].at(-1) !== res,
     counts: () => ({ open: entered.count() + refused, waiting, unreadBytes, rests: rests.count() }),
   };
+}
+
+/**
+ * When a connection closes, Node makes an error for each request on it that is not answered: of one read there may be 2,500.
+ * Without their stacks, which nobody reads, that takes a third of the time.
+ */
+function abortCheaply(socket: Socket): void {
+  let stackTraceLimit = 0;
+  socket.prependOnceListener("close", () => {
+    ({ stackTraceLimit } = Error);
+    Error.stackTraceLimit = 0;
+  });
+  socket.once("close", () => {
+    Error.stackTraceLimit = stackTraceLimit;
+  });
 }

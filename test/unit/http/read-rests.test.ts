@@ -15,12 +15,15 @@ const HONEST = "127.0.0.1";
 /** Connections that have brought something, by the address of the client. */
 let served: { address: string; port: number }[];
 let ended: string[];
+/** Stacks of the errors that requests ended with. */
+let aborted: string[];
 let listener: Listener;
 let clients: Socket[];
 
 beforeEach(async () => {
   served = [];
   ended = [];
+  aborted = [];
   clients = [];
   listener = createListener({
     headersTimeoutMs: 60_000,
@@ -36,6 +39,7 @@ beforeEach(async () => {
     serve(req, res) {
       const { remoteAddress: address = "", remotePort: port = 0 } = req.socket;
       served.push({ address, port });
+      req.on("error", ({ stack }) => aborted.push(stack ?? ""));
       if (req.headers["x-answer"]) res.end();
       if (req.headers["transfer-encoding"]) listener.holdUntilRead(req);
       // As answers, which go out at the end of a tick.
@@ -210,3 +214,14 @@ test.each(["new connections", "connections that have served requests"])(
     while (from(HONEST) < honest.length) await ticks();
   },
 );
+
+// Guarantee: the end of a connection that sends thousands of requests ahead does not keep others waiting.
+test("requests that are given up with their connection are so without stacks of errors; others keep theirs", async () => {
+  const { stackTraceLimit } = Error;
+  const client = await connected(ATTACKER);
+  client.write(PIPELINED.repeat(10));
+  await until(() => aborted.length > 0, "the end of the connection");
+  expect(ended).toEqual(["pipelined_requests"]);
+  expect(aborted.filter((stack) => stack.includes("\n    at "))).toEqual([]);
+  expect(Error.stackTraceLimit).toBe(stackTraceLimit);
+});
