@@ -54,25 +54,32 @@ async function once({ world, warmUpSeconds }: Context, subject: Subject, tree: T
   }
 }
 
+/** What is compared, each with the tree whose keys it is given. */
+async function subjectsOf({ world, trees, has }: Context): Promise<[Subject, Tree][]> {
+  const [tree] = trees as [Tree];
+  const subjects: [Subject, Tree][] = [
+    [direct, tree],
+    ...trees.map((each) => [gatewaySubject(each), each] as [Subject, Tree]),
+  ];
+  if (has("nginx-lua")) subjects.push([nginxLuaSubject(tree, await recordCalls(world, tree)), tree]);
+  if (has("node-peers")) {
+    subjects.push(
+      [nodeSubject("bare undici", "undici.js"), tree],
+      [nodeSubject("fastify stack", "fastify.js"), tree],
+    );
+  }
+  return subjects;
+}
+
 export const latency: Scenario = {
   title: "Latency at 1,000 requests a second",
   quick: false,
   needs: ["taskset", "wrk", "nginx"],
   targets: ["p50", "p99"],
   async run(context): Promise<Outcome> {
-    const { world, trees, rounds, has, progress } = context;
+    const { trees, rounds, progress } = context;
     const [tree] = trees as [Tree];
-    const subjects: [Subject, Tree][] = [
-      [direct, tree],
-      ...trees.map((each) => [gatewaySubject(each), each] as [Subject, Tree]),
-    ];
-    if (has("nginx-lua")) subjects.push([nginxLuaSubject(tree, await recordCalls(world, tree)), tree]);
-    if (has("node-peers")) {
-      subjects.push(
-        [nodeSubject("bare undici", "undici.js"), tree],
-        [nodeSubject("fastify stack", "fastify.js"), tree],
-      );
-    }
+    const subjects = await subjectsOf(context);
     const results = new Map<string, Paced[]>(subjects.map(([{ name }]) => [name, []]));
     for (let round = 1; round <= rounds; round++) {
       for (const [subject, each] of subjects) {

@@ -31,6 +31,17 @@ export function refusedLeavesNothing({ generations, requests, upstream }: Books)
 
 const stateOf = ({ state, reason }: RequestBook): string => `${state} ${reason}`.trim();
 
+/** What the link to Redis carried: requests whose BIND was answered, and the gateway that admitted each. */
+const linkTraces = (link: readonly LinkEvent[]) => ({
+  bound: new Set(
+    link.filter(({ verb, outcome }) => verb === "bind" && outcome !== "").map(({ requestId }) => requestId),
+  ),
+  // The upstream knows a gateway by its slot, which may be another's by the time a killed one's connection is taken.
+  admittedBy: new Map(
+    link.filter(({ verb }) => verb === "admit").map(({ requestId, gateway }) => [requestId, gateway]),
+  ),
+});
+
 /**
  * What the upstream accepted is charged; what it refused or left unclear is not. Tasks made are tasks charged and tasks
  * explained. A task that it handed over to a gateway that was killed before its BIND or its journal line is uncharged:
@@ -43,15 +54,7 @@ export function upstreamAgrees(books: Books): Finding & { uncharged: string[] } 
   const uncharged: string[] = [];
   const killedMs = killTimes(history.faults);
   const answers = new Map(generations.map((event) => [event.requestId, event]));
-  const bound = new Set(
-    history.link
-      .filter(({ verb, outcome }) => verb === "bind" && outcome !== "")
-      .map(({ requestId }) => requestId),
-  );
-  // The upstream knows a gateway by its slot, which may be another's by the time a killed one's connection is taken.
-  const admittedBy = new Map(
-    history.link.filter(({ verb }) => verb === "admit").map(({ requestId, gateway }) => [requestId, gateway]),
-  );
+  const { bound, admittedBy } = linkTraces(history.link);
   const lostMs = lostAdmissions(history.faults);
   let accepted = 0;
   let unknown = 0;

@@ -1,6 +1,7 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { resolve } from "node:path";
+import type { Readable } from "node:stream";
 import { pathToFileURL } from "node:url";
 
 const SERVER = resolve(
@@ -20,6 +21,24 @@ interface Message {
   params?: unknown;
   result?: unknown;
   error?: { message: string };
+}
+
+/** Calls back with each message of a stream, once it is whole. */
+function onMessages(stream: Readable, take: (message: Message) => void): void {
+  let buffer = Buffer.alloc(0);
+  stream.on("data", (chunk: Buffer) => {
+    buffer = Buffer.concat([buffer, chunk]);
+    for (;;) {
+      const head = buffer.indexOf("\r\n\r\n");
+      const length = Number(
+        /Content-Length: (\d+)/i.exec(buffer.subarray(0, Math.max(0, head)).toString())?.[1],
+      );
+      if (head < 0 || buffer.length < head + 4 + length) return;
+      const text = buffer.subarray(head + 4, head + 4 + length).toString();
+      buffer = buffer.subarray(head + 4 + length);
+      take(JSON.parse(text));
+    }
+  });
 }
 
 /** The real YAML language server over its standard input and output, as an editor starts it. */
@@ -55,21 +74,7 @@ export async function startLanguageServer() {
     }
   }
 
-  let buffer = Buffer.alloc(0);
-  child.stdout.on("data", (chunk: Buffer) => {
-    buffer = Buffer.concat([buffer, chunk]);
-    for (;;) {
-      const head = buffer.indexOf("\r\n\r\n");
-      const length = Number(
-        /Content-Length: (\d+)/i.exec(buffer.subarray(0, Math.max(0, head)).toString())?.[1],
-      );
-      if (head < 0 || buffer.length < head + 4 + length) return;
-      const text = buffer.subarray(head + 4, head + 4 + length).toString();
-      buffer = buffer.subarray(head + 4 + length);
-      take(JSON.parse(text));
-    }
-  });
-
+  onMessages(child.stdout, take);
   const capabilities = {
     textDocument: { completion: { completionItem: { documentationFormat: ["markdown"] } } },
   };
