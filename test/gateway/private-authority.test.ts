@@ -8,10 +8,10 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { selfSignedCertificate } from "../../src/sandbox/generator/certificate.ts";
 import { startGenerator } from "../../src/sandbox/generator/server.ts";
 import { runHere } from "../support/cli.ts";
-import { send } from "../support/gateway.ts";
+import { send, until } from "../support/gateway.ts";
 import { tinyImage } from "../support/images.ts";
 import { startGatewayProcess } from "../support/processes.ts";
-import { givenRedis, TEXT_TO_VIDEO, type TestRedis } from "../support/store-stage.ts";
+import { givenKey, givenRedis, TEXT_TO_VIDEO, type TestRedis } from "../support/store-stage.ts";
 
 /** A server with a certificate that no public authority has signed, in front of one that speaks no TLS. */
 async function startTlsFront(port: number) {
@@ -35,6 +35,11 @@ async function startTlsFront(port: number) {
   return {
     cert,
     port: (server.address() as AddressInfo).port,
+    /** Breaks the connections that are open. */
+    reset(): void {
+      for (const socket of sockets) socket.destroy();
+      sockets.clear();
+    },
     async stop(): Promise<void> {
       for (const socket of sockets) socket.destroy();
       await new Promise((closed) => server.close(closed));
@@ -101,6 +106,30 @@ test("a gateway generates and uploads, with Redis and an upstream whose certific
     const headers = { authorization: `Bearer ${key}` };
     const uploaded = await fetch(`${gateway.url}/api/v1/upload`, { method: "POST", headers, body: form });
     expect(uploaded.status).toBe(200);
+  } finally {
+    await gateway.stop();
+  }
+});
+
+// Guarantee: a private authority does not make a Redis that answers look away, which would let requests pass unmetered.
+test("with allow, the probe on its own connection trusts the authority, too", async () => {
+  const gateway = await startGatewayProcess({
+    redisUrl,
+    upstreamUrl,
+    config: {
+      store: { tls_ca: join(dir, "store.pem"), fallback_strategy: "allow" },
+      upstream: { tls_ca: join(dir, "upstream.pem") },
+    },
+  });
+  try {
+    const { key } = await givenKey(redis.client, { credits: 10_000 });
+    const generate = () => send(gateway.url, "POST", TEXT_TO_VIDEO, { key, body: { prompt: "x" } });
+    for (let round = 0; round < 10; round++) {
+      await until(async () => (await generate()).status === 200, "Redis to be there");
+      storeFront.reset();
+      const replies = await Promise.all([generate(), generate(), generate()]);
+      for (const { headers } of replies) expect(headers.get("x-gateway-degraded")).toBeNull();
+    }
   } finally {
     await gateway.stop();
   }

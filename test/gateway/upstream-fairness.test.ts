@@ -39,14 +39,17 @@ async function givenTask(key: IssuedKey, directive: string): Promise<string> {
 const poll = ({ key }: IssuedKey, taskId: string): Promise<Reply> =>
   gateway.request("GET", `/api/v1/tasks/${taskId}`, { key });
 
-/** Has one account's polls take all that they may, while the upstream does not answer them. */
-async function whilePollsHang(work: () => Promise<void>): Promise<void> {
-  const flooding = await givenKey(redis.client);
-  const tasks: string[] = [];
-  while (tasks.length < FLOOD) tasks.push(await givenTask(flooding, "poll-fault=hang"));
+/** Has the polls of one or more accounts take all that they may, while the upstream does not answer them. */
+async function whilePollsHang(accounts: number, work: () => Promise<void>): Promise<void> {
+  const flooding = await Promise.all(Array.from({ length: accounts }, () => givenKey(redis.client)));
+  const tasks: { key: IssuedKey; taskId: string }[] = [];
+  for (let nth = 0; nth < FLOOD; nth++) {
+    const key = flooding[nth % accounts]!;
+    tasks.push({ key, taskId: await givenTask(key, "poll-fault=hang") });
+  }
   const refused: Reply[] = [];
-  const polls = tasks.map(async (taskId) => {
-    const reply = await poll(flooding, taskId);
+  const polls = tasks.map(async ({ key, taskId }) => {
+    const reply = await poll(key, taskId);
     if (reply.status === 503) refused.push(reply);
   });
   try {
@@ -66,7 +69,7 @@ async function whilePollsHang(work: () => Promise<void>): Promise<void> {
 test("another account's poll is answered while one account's polls take all that they may", async () => {
   const other = await givenKey(redis.client);
   const taskId = await givenTask(other, "duration=0");
-  await whilePollsHang(async () => {
+  await whilePollsHang(1, async () => {
     for (let round = 0; round < 3; round++) {
       const reply = await poll(other, taskId);
       expect(reply.status).toBe(200);
@@ -80,7 +83,8 @@ test("the sweeper ends a task that is due while customers' polls take all that t
   const other = await givenKey(redis.client);
   await givenTask(other, "duration=0");
   expect((await readBooks(redis.client, other)).slots).toHaveLength(1);
-  await whilePollsHang(async () => {
+  // Two take all connections: one alone would leave some.
+  await whilePollsHang(2, async () => {
     expect(await makeDue(redis.client, other.accountId)).toBe(1);
     await until(async () => (await readBooks(redis.client, other)).slots.length === 0, "its slot to be free");
   });
