@@ -1,3 +1,4 @@
+import { CERTIFICATE_SETTINGS } from "../src/config/certificates.ts";
 import { ERROR_NAMES } from "../src/core/errors.ts";
 import { SHADOW_LIMITS } from "../src/core/limits.ts";
 import { ROUTE_TEMPLATES } from "../src/http/router.ts";
@@ -94,6 +95,7 @@ const SETS: Readonly<Record<string, LabelSet>> = {
   bound: { values: OVERLOADS },
   version: "one",
   hash: "one",
+  setting: { values: CERTIFICATE_SETTINGS },
   "tollgate_spans_dropped_total{reason}": { values: ["queue_full", "export_failed"] },
   "tollgate_requests_total{outcome}": {
     values: [

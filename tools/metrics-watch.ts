@@ -69,6 +69,8 @@ export const WATCH: Readonly<Record<string, string>> = {
   tollgate_config_settings_awaiting_restart:
     "above 0: a change in the file has not taken effect; the log names it",
   tollgate_config_info: "more than one hash for long: `TollgateConfigDiffers`",
+  tollgate_tls_certificate_expiry_timestamp_seconds:
+    "less than two weeks ahead: `TollgateCertificateExpires`",
   process_cpu_seconds_total: "near 1 a second: the event loop is the limit, add a gateway",
   process_resident_memory_bytes: "rises without end",
   process_open_fds: "near `process_max_fds`: `TollgateFileDescriptorsLow`",

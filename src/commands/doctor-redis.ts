@@ -214,8 +214,9 @@ async function scriptsCheck(redis: Redis): Promise<Check> {
     await scriptsOf(redis).probe([`tg:probe:${randomUUID()}`], ["", "", PROBE_LIFETIME_MS]);
     return good("scripts", `all ${VERBS.length} load, and one that writes has run`);
   } catch (error) {
-    const advice =
+    const { why, advice = "see Redis's log" } = storeReason(error);
+    const allow =
       "the user in REDIS_URL must be allowed EVALSHA, EVAL, SCRIPT and writing to tg:*; see `ACL LIST`";
-    return failed("scripts", `Redis refuses them (${(error as Error).message})`, advice);
+    return failed("scripts", `Redis refuses them (${why})`, why.startsWith("NOPERM") ? allow : advice);
   }
 }

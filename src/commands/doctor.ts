@@ -1,10 +1,12 @@
 import type { Command } from "commander";
+import { processLimits } from "../config/process-bounds.ts";
 import { checkConfig } from "./config.ts";
 import { command, print } from "./context.ts";
+import { certificatesCheck } from "./doctor-certificates.ts";
 import type { Check } from "./doctor-check.ts";
 import { configCheck, journalCheck } from "./doctor-machine.ts";
-import { proxiesCheck } from "./doctor-proxies.ts";
 import { storeChecks } from "./doctor-redis.ts";
+import { runningChecks } from "./doctor-running.ts";
 import { upstreamCheck } from "./doctor-upstream.ts";
 import { startProgress } from "./progress.ts";
 import { paint, widthOf, wrapped } from "./terminal.ts";
@@ -30,13 +32,20 @@ export function doctorCommand(): Command {
 
 async function allChecks(): Promise<Check[]> {
   const { config, text } = checkConfig();
-  const [store, upstream, proxies] = await Promise.all([
+  const [store, upstream, running] = await Promise.all([
     storeChecks(config),
     upstreamCheck(config?.upstream),
-    proxiesCheck(config?.admin),
+    runningChecks(config, processLimits().openFiles),
   ]);
   const journal = journalCheck(config?.store.journal, store.storeId);
-  return [configCheck(config, text), ...store.checks, journal, upstream, proxies];
+  return [
+    configCheck(config, text),
+    certificatesCheck(config, Date.now()),
+    ...store.checks,
+    journal,
+    upstream,
+    ...running,
+  ];
 }
 
 function inWords(checks: readonly Check[]): string {

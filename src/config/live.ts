@@ -1,6 +1,7 @@
 import { statSync } from "node:fs";
 import type { Logger } from "../telemetry/log.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
+import { certificateValidities } from "./certificates.ts";
 import { type Config, type Loaded, readConfig } from "./config.ts";
 import {
   type Difference,
@@ -168,6 +169,10 @@ export class LiveConfig {
     metrics.configAwaitingRestart.set(this.#awaitingRestart.length);
     metrics.configInfo.reset();
     metrics.configInfo.set({ hash: hashOf(written(this.#inForce)) }, 1);
+    metrics.certificateExpiry.reset();
+    for (const { setting, expiryMs } of certificateValidities(this.#inForce.config)) {
+      metrics.certificateExpiry.set({ setting }, expiryMs / 1000);
+    }
     this.#last = { atMs: Date.now(), problems: [] };
   }
 

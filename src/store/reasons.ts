@@ -65,6 +65,16 @@ const ROWS: readonly Row[] = [
   { matches: /EHOSTUNREACH|ENETUNREACH|ETIMEDOUT/, why: "the server does not answer", advice: REACH },
   { matches: /^no answer within/, why: "no answer within 2 seconds", advice: REACH },
   {
+    matches: /^READONLY/,
+    why: "Redis is a read-only replica (READONLY)",
+    advice: "point REDIS_URL to the primary",
+  },
+  {
+    matches: /^ERR DB index is out of range/,
+    why: "Redis has no database of that number (DB index is out of range)",
+    advice: "leave the number at the end of REDIS_URL out, or use one that Redis has (its `databases`)",
+  },
+  {
     matches: /^NOAUTH/,
     why: "Redis wants a password (NOAUTH)",
     advice: "give its user and password in REDIS_URL, as in redis://user:password@host:6379",

@@ -92,6 +92,13 @@ function configMetrics(registers: Registry[]) {
       aggregator: "max",
       registers,
     }),
+    certificateExpiry: new Gauge({
+      name: "tollgate_tls_certificate_expiry_timestamp_seconds",
+      help: "When the certificates in force stop being valid, Unix time: of a chain the first, of several authorities the last.",
+      labelNames: ["setting"],
+      aggregator: "min",
+      registers,
+    }),
     configAwaitingRestart: new Gauge({
       name: "tollgate_config_settings_awaiting_restart",
       help: "Settings whose value in the file differs from the one in force, because they need a restart.",

@@ -2,10 +2,12 @@ import { spawnSync } from "node:child_process";
 import { once } from "node:events";
 import { mkdir, mkdtemp, readdir, rm, writeFile } from "node:fs/promises";
 import { createServer as createHttpServer } from "node:http";
+import { createServer as createHttpsServer } from "node:https";
 import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { selfSignedCertificate } from "../../src/sandbox/generator/certificate.ts";
 import { type Generator, startGenerator } from "../../src/sandbox/generator/server.ts";
 import { CLI, cliEnv, json, ROOT, runHere } from "../support/cli.ts";
 import { givenGateway } from "../support/gateway.ts";
@@ -52,6 +54,7 @@ describe("config and doctor", () => {
     const NAMES = [
       ...[
         "config",
+        "certificates",
         "redis",
         "version",
         "role",
@@ -62,7 +65,7 @@ describe("config and doctor", () => {
         "latency",
         "partitions",
       ],
-      ...["history", "scripts", "journal", "upstream", "proxies"],
+      ...["history", "scripts", "journal", "upstream", "descriptors", "proxies"],
     ];
     let generator: Generator;
     let env: Record<string, string>;
@@ -208,6 +211,72 @@ describe("config and doctor", () => {
       const { byName } = await doctor({ TOLLGATE_CONFIG: file });
       expect(byName.journal).toMatchObject({ status: "ok" });
       expect(await readdir(journal)).toEqual([]);
+    });
+
+    // Guarantee: an expired certificate is found before customers find it, and so is one that soon will be.
+    test("says which certificate has expired, or expires soon", async () => {
+      const of = async (name: string, days: number) => {
+        const { cert, key } = selfSignedCertificate(days);
+        const files = { cert: join(dir, `${name}.pem`), key: join(dir, `${name}.key`) };
+        await Promise.all([writeFile(files.cert, cert), writeFile(files.key, key)]);
+        return files;
+      };
+      const [expired, soon, late] = [await of("expired", 0), await of("soon", 5), await of("late", 90)];
+      const look = async (server: object, admin: object) => {
+        const file = await configFile({ server: { tls: server }, admin: { tls: admin } });
+        return (await doctor({ TOLLGATE_CONFIG: file })).byName.certificates;
+      };
+      const failed = await look(expired, soon);
+      expect(failed).toMatchObject({ status: "failed", advice: expect.stringContaining("renew it") });
+      expect(failed.message).toMatch(
+        /^server\.tls\.cert has expired on \d{4}-\d\d-\d\d\nadmin\.tls\.cert expires on [\d-]+, in \d days$/,
+      );
+      expect(await look(late, soon)).toMatchObject({ status: "warning" });
+      expect(await look(late, late)).toMatchObject({ status: "ok" });
+    });
+
+    // Guarantee: what doctor learns of a running gateway, it learns with admin.tls, too.
+    test("asks a running gateway over TLS", async () => {
+      const { cert, key } = selfSignedCertificate();
+      const gateway = await givenGateway();
+      const { key: apiKey } = await gateway.givenKey();
+      await gateway.request("GET", "/api/v1/credits", {
+        key: apiKey,
+        headers: { "x-forwarded-for": "203.0.113.9" },
+      });
+      const page = (await gateway.metric("")).join("\n");
+      const admin = createHttpsServer({ cert, key }, (_, response) => response.end(page)).listen(
+        0,
+        "127.0.0.1",
+      );
+      await once(admin, "listening");
+      try {
+        const files = { cert: join(dir, "admin.pem"), key: join(dir, "admin.key") };
+        await Promise.all([writeFile(files.cert, cert), writeFile(files.key, key)]);
+        const { port } = admin.address() as AddressInfo;
+        const { byName } = await doctor({
+          TOLLGATE_CONFIG: await configFile({ admin: { host: "127.0.0.1", port, tls: files } }),
+        });
+        expect(byName.proxies).toMatchObject({ status: "warning" });
+        expect(byName.descriptors.message).toContain("the running gateway may open");
+      } finally {
+        admin.close();
+        await gateway.stop();
+      }
+    });
+
+    test("warns of few descriptors", () => {
+      const { stdout } = spawnSync(
+        "sh",
+        ["-c", 'ulimit -n 512; exec "$0" "$@"', process.execPath, CLI, "doctor", "--json"],
+        { cwd: ROOT, encoding: "utf8", env: cliEnv(env) },
+      );
+      const { checks } = JSON.parse(stdout) as { checks: { name: string }[] };
+      expect(checks.find(({ name }) => name === "descriptors")).toMatchObject({
+        status: "warning",
+        message: expect.stringContaining("may open 512 files"),
+        advice: expect.stringContaining("LimitNOFILE"),
+      });
     });
 
     test("warnings alone leave the exit code to the rest, and a bad config does not", async () => {

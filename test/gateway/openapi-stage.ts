@@ -74,7 +74,7 @@ async function givenLosable(generator: Generator, fallbackStrategy: "allow" | "d
     redisUrl: proxy.url,
     config: { store: { fallbackStrategy } },
   });
-  gateway.redis.on("error", () => undefined).disconnect();
+  gateway.redis.disconnect();
   const isReady = async () => (await fetch(`${gateway.adminUrl}/readyz`)).status === 200;
   await until(isReady, "the gateway to be ready");
   return {

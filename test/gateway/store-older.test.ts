@@ -34,7 +34,7 @@ afterEach(async () => {
 
 async function givenGatewayOn(journal: string): Promise<TestGateway> {
   const gateway = await givenGateway({ redisUrl: redis.url, config: { store: { journal } } });
-  gateway.redis.on("error", () => undefined).disconnect();
+  gateway.redis.disconnect();
   gateways.push(gateway);
   return gateway;
 }

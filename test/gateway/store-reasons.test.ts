@@ -19,12 +19,12 @@ async function givenServer(server: Server): Promise<number> {
   return (server.address() as AddressInfo).port;
 }
 
-const LIBRARY = /Stream isn't|RESP|Connection is closed|enableOfflineQueue|\bstart one\b|npm start/;
+const LIBRARY =
+  /Stream isn't|RESP|Connection is closed|enableOfflineQueue|\[ioredis\]|\bstart one\b|npm start/;
 
 /** What a gateway logs, and what doctor and a command print, of a Redis at this address. */
 async function wordsAbout(redisUrl: string): Promise<{ log: string; doctor: string; command: string }> {
   const gateway = await givenGateway({ redisUrl });
-  gateway.redis.on("error", () => undefined);
   undo.push(() => gateway.stop());
   const unusable = (): string[] => gateway.logs.filter((line) => line.includes("the store is unusable"));
   await until(() => unusable().length > 0, "the reason in the log");
@@ -32,6 +32,7 @@ async function wordsAbout(redisUrl: string): Promise<{ log: string; doctor: stri
   const { message, advice } = JSON.parse(doctor.stdout).checks.find(
     (check: { name: string }) => check.name === "redis",
   );
+  expect(doctor.stderr).not.toMatch(LIBRARY);
   const { stderr, code } = await runHere(["keys", "list"], { REDIS_URL: redisUrl });
   expect(code).toBe(1);
   const words = { log: gateway.logs.join(""), doctor: `${message}; ${advice}`, command: stderr };
@@ -78,4 +79,25 @@ test("a port where nothing listens, and a wrong password", async () => {
   await redis.stop();
   const words = await wordsAbout(redis.url);
   for (const text of Object.values(words)) expect(text).toContain("nothing listens at this address");
+});
+
+test("a database that Redis does not have", async () => {
+  const redis = await givenRedis();
+  undo.push(() => redis.stop());
+  const words = await wordsAbout(`${redis.url}/99`);
+  for (const text of Object.values(words)) expect(text).toContain("no database of that number");
+});
+
+// Guarantee: of a replica doctor says that it is one, and does not send anybody to look at the ACL.
+test("a read-only replica leads to the primary", async () => {
+  const primary = await givenRedis();
+  undo.push(() => primary.stop());
+  const replica = await givenRedis(["--replicaof", "127.0.0.1", String(primary.port)]);
+  undo.push(() => replica.stop());
+  const { stdout } = await runHere(["doctor", "--json"], { REDIS_URL: replica.url });
+  const { checks } = JSON.parse(stdout) as { checks: { name: string; message: string; advice: string }[] };
+  for (const name of ["role", "scripts"]) {
+    const check = checks.find((each) => each.name === name);
+    expect(check).toMatchObject({ status: "failed", advice: "point REDIS_URL to the primary" });
+  }
 });

@@ -9,7 +9,6 @@ afterEach(async () => {
 
 async function givenGatewayAt(redisUrl: string): Promise<TestGateway> {
   const gateway = await givenGateway({ redisUrl });
-  gateway.redis.on("error", () => undefined);
   undo.push(() => gateway.stop());
   return gateway;
 }

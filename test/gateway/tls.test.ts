@@ -220,7 +220,14 @@ describe("files that change", () => {
   // Guarantee: a renewal needs no restart and costs no customer a request.
   test("a renewal under load fails no request, on old connections or new ones", async () => {
     const headers = { authorization: `Bearer ${(await gateway.givenKey()).key}` };
-    const next = selfSignedCertificate();
+    const next = selfSignedCertificate(400);
+    const expiry = async (ca: string) => {
+      const page = await ask(`${gateway.adminUrl}/metrics`, { ca });
+      const name = "tollgate_tls_certificate_expiry_timestamp_seconds";
+      return new RegExp(`^${name}\\{setting="server.tls.cert"\\} (\\d+)$`, "m").exec(page.text)?.[1];
+    };
+    const expiryOf = ({ cert }: Pair) => String(new X509Certificate(cert).validToDate.getTime() / 1000);
+    expect(await expiry(gateway.pair.cert)).toBe(expiryOf(gateway.pair));
     // Their fingerprints are compared instead: OpenSSL mixes up two self-signed ones of the same name.
     const ca = gateway.pair.cert;
     const kept = new Agent({ keepAlive: true, maxSockets: 2, rejectUnauthorized: false });
@@ -253,6 +260,7 @@ describe("files that change", () => {
     expect((await ask(`${gateway.adminUrl}/livez`, { ca: next.cert })).fingerprint256).toBe(
       fingerprintOf(next),
     );
+    expect(await expiry(next.cert)).toBe(expiryOf(next));
     expect(gateway.lines.join("")).not.toContain("PRIVATE KEY");
     gateway.pair.cert = next.cert;
   });

@@ -76,7 +76,7 @@ export async function givenStage(
     store: { commandTimeoutMs: COMMAND_TIMEOUT_MS, ...options.config?.store },
   };
   const gateway = await givenGateway({ ...options, config, redisUrl: proxy.url });
-  gateway.redis.on("error", () => undefined).disconnect();
+  gateway.redis.disconnect();
   if (options.awaitReady !== false) await ready(gateway);
   return {
     redis,

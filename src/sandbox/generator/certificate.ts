@@ -19,8 +19,9 @@ const time = (ms: number) => {
 /**
  * A self-signed certificate (X.509 v3, ECDSA P-256) for localhost and 127.0.0.1, made anew at each start, so that
  * upload URLs can be HTTPS as spec 2.3 wants without any key lying in the repository. RFC 5280.
+ * @param validDays how long it is valid, since yesterday
  */
-export function selfSignedCertificate(): { key: string; cert: string } {
+export function selfSignedCertificate(validDays = 365): { key: string; cert: string } {
   const { privateKey, publicKey } = generateKeyPairSync("ec", { namedCurve: "P-256" });
   const ecdsaWithSha256 = sequence(oid("2a8648ce3d040302"));
   const name = sequence(der(0x31, sequence(oid("550403"), der(0x0c, Buffer.from("tollgate sandbox")))));
@@ -31,7 +32,7 @@ export function selfSignedCertificate(): { key: string; cert: string } {
     der(0x02, Buffer.concat([Buffer.from([1]), randomBytes(8)])),
     ecdsaWithSha256,
     name,
-    sequence(time(Date.now() - DAY_MS), time(Date.now() + 365 * DAY_MS)),
+    sequence(time(Date.now() - DAY_MS), time(Date.now() + validDays * DAY_MS)),
     name,
     publicKey.export({ type: "spki", format: "der" }),
     der(0xa3, sequence(alternativeNames)),

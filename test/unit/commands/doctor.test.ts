@@ -60,9 +60,42 @@ test.each([
   [200, '{"code":402}', "failed"],
   [429, '{"code":2001}', "warning"],
   [503, '{"code":503}', "warning"],
+  [502, "<html>nginx</html>", "failed"],
 ])("doctor judges an upstream that answers HTTP %i %s: %s", (status, body, judged) => {
   const answered = { outcome: "answered", status, retryAfter: undefined, body } as const;
   expect(judge(answered, "host", 3).status).toBe(judged);
+});
+
+// Guarantee: what doctor advises mends what is wrong: a credential is not looked for in the address.
+test.each([
+  [404, "<html>nginx</html>", "what comes before /api/v1"],
+  [401, '{"message":"no"}', "UPSTREAM_API_KEY"],
+  [403, "<html>Forbidden</html>", "UPSTREAM_API_KEY"],
+  [302, "", "where it redirects"],
+  [502, "<html>Bad gateway</html>", "the service behind it"],
+])("doctor's advice for an upstream that answers HTTP %i %s: %s", (status, body, advice) => {
+  const answered = { outcome: "answered", status, retryAfter: undefined, body } as const;
+  expect(judge(answered, "host", 3)).toMatchObject({ status: "failed" });
+  expect(judge(answered, "host", 3).advice).toContain(advice);
+});
+
+test.each([
+  ["ENOTFOUND: getaddrinfo ENOTFOUND host", "DNS does not know the name (ENOTFOUND)", "DNS answers"],
+  [
+    "ERR_SSL_WRONG_VERSION_NUMBER: 404331:error:0A00010B:SSL routines:x.c:78:\n",
+    "host does not speak TLS at this port (ERR_SSL_WRONG_VERSION_NUMBER)",
+    "use http://",
+  ],
+  ["ERR_SSL_TLSV13_ALERT_CERTIFICATE_REQUIRED: 1:error", "refuses the TLS handshake", "client certificate"],
+  ["CERT_HAS_EXPIRED: certificate has expired", "has expired", "renew it"],
+  ["SELF_SIGNED_CERT_IN_CHAIN: self-signed", "no authority that is trusted", "upstream.tls_ca"],
+  ["ERR_TLS_CERT_ALTNAME_INVALID: names", "does not fit", "UPSTREAM_URL"],
+  ["ECONNREFUSED: connect ECONNREFUSED 127.0.0.1:2", "cannot be reached (ECONNREFUSED", "UPSTREAM_URL"],
+])("doctor says %s in words", (detail, found, advice) => {
+  const check = judge({ outcome: "unsent", detail }, "host", 3);
+  expect(check.message).toContain(found);
+  expect(check.message).not.toMatch(/SSL routines|\n/);
+  expect(check.advice).toContain(advice);
 });
 
 // Guarantee: an upstream with which no generation can succeed is found before a customer finds it, and at no cost.
