@@ -386,33 +386,6 @@ describe("connections", () => {
     await until(async () => (await openConnections(gateway)) <= 10, "the others to be closed");
   });
 
-  // Guarantee: connections above a limit take no more descriptors than a few, also while nothing can be ended for them.
-  test("that are refused are kept for their 503 up to 64, the others are closed at once", async () => {
-    const gateway = await givenBounded({ maxConnections: 1 });
-    const { key } = await gateway.givenKey();
-    const busy = await client(gateway);
-    busy.write(rawGeneration(key));
-    await until(() => upstream.held.length === 1, "the generation");
-    const refused = await Promise.all(Array.from({ length: 200 }, () => socketFrom(gateway, "127.0.0.8")));
-    const answers = refused.map(
-      (socket) =>
-        new Promise<string>((resolve) => {
-          let text = "";
-          socket.on("data", (bytes) => {
-            text += bytes;
-          });
-          socket.on("close", () => resolve(text.slice(0, 12)));
-        }),
-    );
-    await until(() => refused.filter(({ closed }) => closed).length >= 200 - 64, "those above to be closed");
-    for (const socket of refused) socket.write(CREDITS());
-    const statuses = await Promise.all(answers);
-    expect(statuses.filter((status) => status !== "").length).toBeLessThanOrEqual(64);
-    expect(new Set(statuses.filter((status) => status !== ""))).not.toContain("HTTP/1.1 200");
-    upstream.release();
-    expect((await busy.answer()).status).toBe(200);
-  });
-
   // Guarantee: requests that are never finished lock nobody out, neither before nor after they are refused.
   test.each(["without a key", "with a key"])(
     "on which a body is promised and never sent, %s, make room where none is idle",
