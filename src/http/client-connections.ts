@@ -275,7 +275,7 @@ export function createClientConnections(options: ClientConnectionsOptions) {
   function onClosed(this: ServerResponse): void {
     const connection = connections.get(this.req.socket);
     if (!connection) return;
-    bodyTaken(this.req);
+    if (connection.unreadBody) bodyTaken(this.req);
     const bytes = connection.answers.get(this)?.answerBytes ?? 0;
     connection.unreadBytes -= bytes;
     unreadBytes -= bytes;

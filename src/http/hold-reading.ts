@@ -7,12 +7,19 @@ import type { Socket } from "node:net";
  */
 export function holdReading(socket: Socket): () => void {
   let flows = !socket.isPaused();
+  let resumed = false;
   const onResume = (): void => {
     flows = true;
-    // This `resume` may be that of a call from before the pause. Node reads again since, though the socket counts as paused,
-    // and only the pause of a socket that flows is noticed: it is paused at the next `resume`.
-    if (socket.isPaused()) socket.resume();
-    else socket.pause();
+    if (!socket.isPaused()) socket.pause();
+    // This `resume` is that of a call from before the pause. Node reads again since, though the socket counts as paused,
+    // and only the pause of a socket that flows is noticed: it is paused at the next `resume`. Once: by then Node may have paused
+    // it itself, since answers are not taken.
+    else if (!resumed) {
+      resumed = true;
+      socket.resume();
+      return;
+    }
+    resumed = false;
   };
   socket.on("resume", onResume);
   socket.pause();
