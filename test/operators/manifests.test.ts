@@ -5,6 +5,7 @@ import { join, resolve } from "node:path";
 import { promisify } from "node:util";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { parseAllDocuments } from "yaml";
+import { isInstalled } from "../support/edge/proxies.ts";
 
 const run = promisify(execFile);
 const ROOT = resolve(import.meta.dirname, "../..");
@@ -104,6 +105,26 @@ describe("the Dockerfile", () => {
   });
   test("an instruction that is none is found", async () => {
     expect((await lint(["COPY lua", "COPPY lua"])).text).toMatch(/Unknown instruction/);
+  });
+});
+
+const SYSTEMD_ANALYZE = "/usr/bin/systemd-analyze";
+
+describe.skipIf(!isInstalled(SYSTEMD_ANALYZE, "systemd"))("the systemd unit", () => {
+  /** systemd only warns of what it ignores, so what counts is that it says nothing. */
+  const verify = async (change?: readonly [string, string]) => {
+    const unit = join(dir, "tollgate.service");
+    const source = await readFile(await copyOf("deploy/systemd/tollgate.service", change), "utf8");
+    // It looks whether the program is there, which on this machine may be elsewhere.
+    await writeFile(unit, source.replace("/usr/bin/node", process.execPath));
+    return said(SYSTEMD_ANALYZE, ["verify", "--man=no", unit]);
+  };
+
+  test("is what systemd understands, without a warning", async () => {
+    expect(await verify()).toEqual({ ok: true, text: "" });
+  });
+  test("a setting that systemd does not know is found", async () => {
+    expect((await verify(["LimitNOFILE", "LimitNOFILES"])).text).toContain("Unknown key 'LimitNOFILES'");
   });
 });
 
