@@ -9,6 +9,7 @@ import { scriptSource, scriptsOf, VERBS } from "../store/scripts.ts";
 import { lossInWords } from "../store/store-marks.ts";
 import { connect, placeOf, redisUrl } from "./context.ts";
 import { type Check, failed, good, warning } from "./doctor-check.ts";
+import { tasksCheck } from "./doctor-tasks.ts";
 
 /** Expiry times are given by people's clocks and decided by Redis's. */
 const CLOCK_WARNING_MS = 1000;
@@ -52,6 +53,7 @@ export async function storeChecks(config: Config | undefined): Promise<StoreChec
       latencyCheck(await roundTripsMs(redis), config?.store.commandTimeoutMs),
       partitionsCheck(partitions, config?.store.partitions),
       await olderCheck(redis, config?.store.journal),
+      ...(config ? [await tasksCheck(redis, isCount(partitions) ? Number(partitions) : 0, config)] : []),
       await scriptsCheck(redis),
     ];
     return { checks, storeId: storeId ?? undefined };
@@ -187,7 +189,7 @@ export function latencyCheck(tookMs: readonly number[], timeoutMs = Number.POSIT
 
 function partitionsCheck(fixed: string | null, configured: number | undefined): Check {
   if (fixed === null) return good("partitions", "a new store; its first use fixes them");
-  if (!/^\d{1,4}$/.test(fixed) || Number(fixed) === 0) {
+  if (!isCount(fixed)) {
     const advice =
       "restore tg:meta from a backup before anything else writes; the number decides where accounts are";
     return failed("partitions", `${META} is damaged: partitions are ${fixed}`, advice);
@@ -198,6 +200,8 @@ function partitionsCheck(fixed: string | null, configured: number | undefined): 
     `${fixed}${differs ? ` (the config's ${configured} counted at the first start only)` : ""}`,
   );
 }
+
+const isCount = (fixed: string | null): fixed is string => /^0*[1-9]\d{0,3}$/.test(fixed ?? "");
 
 /** Whether the store has what it confirmed, as far as it is known in the store and in the journal folder here. */
 async function olderCheck(redis: Redis, folder: string | undefined): Promise<Check> {

@@ -91,7 +91,8 @@ export function createTaskUpstreams({
       known.loggedAtMs = nowMs();
       log.error(
         { upstream: origin, lacks },
-        "tasks of another upstream cannot be asked for: set UPSTREAM_PREVIOUS_URL and UPSTREAM_PREVIOUS_API_KEY, or " +
+        "tasks of another upstream cannot be asked for: set UPSTREAM_PREVIOUS_URL, whole and with its path, and " +
+          "UPSTREAM_PREVIOUS_API_KEY, or " +
           "upstream.replaces if it is the same upstream",
       );
     }

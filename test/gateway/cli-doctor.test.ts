@@ -9,9 +9,12 @@ import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { selfSignedCertificate } from "../../src/sandbox/generator/certificate.ts";
 import { type Generator, startGenerator } from "../../src/sandbox/generator/server.ts";
+import { META, partitionNames, requestName } from "../../src/store/names.ts";
+import { upstreamTag } from "../../src/upstream/task-route.ts";
 import { CLI, cliEnv, json, ROOT, runHere } from "../support/cli.ts";
 import { givenGateway } from "../support/gateway.ts";
 import { randomId } from "../support/store.ts";
+import { givenRedis } from "../support/store-stage.ts";
 
 describe("config and doctor", () => {
   let dir: string;
@@ -65,7 +68,7 @@ describe("config and doctor", () => {
         "latency",
         "partitions",
       ],
-      ...["history", "scripts", "journal", "upstream", "descriptors", "proxies"],
+      ...["history", "open tasks", "scripts", "journal", "upstream", "descriptors", "proxies"],
     ];
     let generator: Generator;
     let env: Record<string, string>;
@@ -87,6 +90,38 @@ describe("config and doctor", () => {
       await writeFile(file, JSON.stringify(sections));
       return file;
     }
+
+    test("says which tasks a gateway that starts could not ask for, without the path of their upstream", async () => {
+      const redis = await givenRedis();
+      try {
+        const asked = { REDIS_URL: redis.url };
+        const { polls } = partitionNames(3);
+        for (const [id, url] of [
+          ["req_here", generator.url],
+          ["req_elsewhere", "https://elsewhere.example/secret-path"],
+        ] as const) {
+          await redis.client.hset(
+            requestName(3, id),
+            "state",
+            "bound",
+            "upstream",
+            upstreamTag(url, undefined),
+          );
+          await redis.client.zadd(polls, 1, id);
+        }
+        expect((await doctor(asked)).byName["open tasks"].status).toBe("ok");
+        await redis.client.hset(META, "partitions", 64);
+        const { message, status, advice } = (await doctor(asked)).byName["open tasks"];
+        expect(status).toBe("warning");
+        expect(message).toContain("the address of https://elsewhere.example (1)");
+        expect(message).not.toContain("secret-path");
+        expect(advice).toContain("UPSTREAM_PREVIOUS_URL");
+        const named = { ...asked, UPSTREAM_PREVIOUS_URL: "https://elsewhere.example/secret-path" };
+        expect((await doctor(named)).byName["open tasks"].status).toBe("ok");
+      } finally {
+        await redis.stop();
+      }
+    });
 
     test("looks at everything, and says the same in words", async () => {
       const { code, ok, byName } = await doctor({});
