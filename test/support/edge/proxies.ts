@@ -27,6 +27,8 @@ export interface Place {
 export interface EdgeProxy {
   name: string;
   program: string;
+  /** Whether it asks gateways for /readyz, and so knows before one ends. */
+  looksAtReadiness: boolean;
   /** Starts it by its example, after its own check of the file. */
   start(behind: Behind): Promise<GuardedChild>;
 }
@@ -44,6 +46,7 @@ async function changed(example: string, changes: readonly (readonly [string, str
 const haproxy: EdgeProxy = {
   name: "haproxy",
   program: "/usr/sbin/haproxy",
+  looksAtReadiness: true,
   async start({ port, gateways: [first, second], ca, folder }) {
     const file = join(folder, "haproxy.cfg");
     const tls: [string, string][] =
@@ -69,6 +72,7 @@ const haproxy: EdgeProxy = {
 const nginx: EdgeProxy = {
   name: "nginx",
   program: "/usr/sbin/nginx",
+  looksAtReadiness: false,
   async start({ port, gateways: [first, second], ca, folder }) {
     const file = join(folder, "nginx.conf");
     const folders = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"].map(
