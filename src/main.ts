@@ -10,6 +10,7 @@ import { sameMaterial } from "./config/tls.ts";
 import { clientAddress, trustedProxies } from "./http/address.ts";
 import { createAuthenticator } from "./http/authenticate.ts";
 import { createBodyBudget } from "./http/body-budget.ts";
+import { ClientConnections } from "./http/client-connections.ts";
 import { createListener } from "./http/listener.ts";
 import { renewTls } from "./http/tls.ts";
 import { createUntrustedProxyNotice } from "./http/untrusted-proxy.ts";
@@ -17,7 +18,7 @@ import { readLive, SAMPLE_EVERY_MS } from "./routes/console/live.ts";
 import { createSeenTasks, type Gateway } from "./routes/gateway.ts";
 import { createOperators } from "./routes/operators.ts";
 import { createRefusedKeys } from "./routes/refused.ts";
-import { createServe } from "./routes/serve.ts";
+import { Requests } from "./routes/serve.ts";
 import { createUploadCounts } from "./routes/upload-counts.ts";
 import { createUtilityRate } from "./routes/utility-rate.ts";
 import { createConnection } from "./store/connection.ts";
@@ -124,6 +125,16 @@ export async function startGateway(loaded: Loaded, log: Logger, role: Role = ALO
     log,
   });
 
+  const connections = new ClientConnections({
+    limits: () => live.config().server,
+    peer({ remoteAddress }) {
+      const { client, isProxy } = addresses(live.config());
+      return { address: client(remoteAddress, undefined), trusted: isProxy(remoteAddress) };
+    },
+    ended: (bound) => metrics.overloads.inc({ bound }),
+  });
+  metrics.connections.from(() => connections.counts());
+
   const gateway: Gateway = {
     config: live.config,
     store,
@@ -141,7 +152,7 @@ export async function startGateway(loaded: Loaded, log: Logger, role: Role = ALO
       () => live.config().server.maxBodyBytesInFlight,
       (bound) => metrics.overloads.inc({ bound }),
     ),
-    bodyRead: (socket, bytes) => listener.bodyRead(socket, bytes),
+    bodyRead: (socket, bytes) => connections.bodyRead(socket, bytes),
     refusedKeys: createRefusedKeys(),
     utilityRate: createUtilityRate(),
     goodKeys: new WeakSet(),
@@ -153,29 +164,18 @@ export async function startGateway(loaded: Loaded, log: Logger, role: Role = ALO
     log,
     draining: () => draining,
   };
-  const { serve, refuseBroken, idle } = createServe(gateway, {
-    owesMore: (res) => listener.owesMore(res),
-    answered: (exchange, bytes) => listener.answered(exchange, bytes),
-    holdUntilRead: (req) => listener.holdUntilRead(req),
-    endUnread: (res) => listener.endUnread(res),
-  });
+  const requests = new Requests(gateway, connections);
   const listener = createListener({
     ...config.server,
-    serve,
-    refuseBroken,
-    limits: () => live.config().server,
-    peer({ remoteAddress }) {
-      const { client, isProxy } = addresses(live.config());
-      return { address: client(remoteAddress, undefined), trusted: isProxy(remoteAddress) };
-    },
-    ended: (bound) => metrics.overloads.inc({ bound }),
+    connections,
+    serve: (arrival, refused) => requests.begin(arrival, refused),
+    refuseBroken: (exchange, refused) => requests.refuseBroken(exchange, refused),
     parseRefused(refused, requestId) {
       metrics.requests.inc({ route: "none", status: refused.status, outcome: refused.name });
       const level = refused.status >= 500 ? "warn" : "info";
       log[level]({ request_id: requestId, status: refused.status, outcome: refused.name });
     },
   });
-  metrics.connections.from(listener.counts);
   const setLevel = (level: string): void => {
     log.level = level;
   };
@@ -244,7 +244,7 @@ export async function startGateway(loaded: Loaded, log: Logger, role: Role = ALO
     log.info("draining: readiness is red, answers close their connections");
     await delay(drainDelayMs);
     log.info("draining: no new requests, those under way finish");
-    const closed = once(listener, "close").then(idle);
+    const closed = once(listener, "close").then(() => requests.idle());
     listener.close();
     listener.closeIdleConnections();
     const quiet = setTimeout(() => listener.closeQuietConnections(), QUIET_MS);
@@ -252,7 +252,7 @@ export async function startGateway(loaded: Loaded, log: Logger, role: Role = ALO
     const clean = await inTime(closed, deadline);
     clearTimeout(quiet);
     const cutRequests = clean ? 0 : ((await metrics.inFlight.get()).values[0]?.value ?? 0);
-    const cutAnswers = clean ? 0 : listener.unflushedAnswers();
+    const cutAnswers = clean ? 0 : connections.unflushedAnswers();
     if (!clean) listener.closeAllConnections();
     if (work) await inTime(work.stop(), deadline + 1000);
     await inTime(Promise.all([refusals.stop(), tracing.stop()]), deadline + 1000);

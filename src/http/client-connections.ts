@@ -1,10 +1,15 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
-import { type ConnectionBound, createConnectionLimits, type LimitedConnection } from "./connection-limits.ts";
+import {
+  type ConnectionBound,
+  type ConnectionLimits,
+  createConnectionLimits,
+  type LimitedConnection,
+} from "./connection-limits.ts";
 import type { Exchange } from "./exchange.ts";
 import { holdReading } from "./hold-reading.ts";
-import { createReadRests } from "./read-rests.ts";
+import { createReadRests, type ReadRests } from "./read-rests.ts";
 
 /** Requests of one connection that are worked on at a time. Those behind them wait, and nothing more is read. */
 export const STARTED_MAX = 8;
@@ -72,42 +77,61 @@ export interface ClientConnectionsOptions {
   limits(): ClientLimits;
   /** Who is on the other side. */
   peer(socket: Socket): { address: string; trusted: boolean };
-  /** Begins the work on a request. @returns undefined for one that is dropped */
-  start(arrival: Arrival, refused: boolean): Exchange | undefined;
   /** A connection was refused or ended because a limit was reached. */
   ended(by: EndedBy): void;
+}
+
+/** Whom the connections hand their requests to. */
+export interface ConnectionHandlers {
+  /** Begins the work on a request. @returns undefined for one that is dropped */
+  start(arrival: Arrival, refused: boolean): Exchange | undefined;
   /** All answers of a connection have been taken. */
   settled(connection: ClientConnection): void;
 }
-
-export type ClientConnections = ReturnType<typeof createClientConnections>;
 
 /**
  * The connections of the public port, and what each may take: how many there are, how many requests of one are worked
  * on, wait, and have answers that the client does not read. Decision 0035.
  */
-export function createClientConnections(options: ClientConnectionsOptions) {
-  const connections = new Map<Duplex, ClientConnection>();
-  const entered = createConnectionLimits<ClientConnection>(() => {
-    const { maxConnections, maxConnectionsPerAddress } = options.limits();
-    return { total: maxConnections, perAddress: maxConnectionsPerAddress };
-  });
-  let refused = 0;
-  let waiting = 0;
-  let unreadBytes = 0;
-  let activity = 0;
-  let looking = false;
+export class ClientConnections {
+  readonly #options: ClientConnectionsOptions;
+  #handlers: ConnectionHandlers | undefined;
+  readonly #connections = new Map<Duplex, ClientConnection>();
+  readonly #entered: ConnectionLimits<ClientConnection>;
+  readonly #rests: ReadRests;
   /** Of addresses that rested as these were opened: nothing has come of them yet; oldest first. */
-  const unread = new Map<string, Set<ClientConnection>>();
-  const rests = createReadRests({
-    began: (address) => eachOf(address, hold),
-    ended: (address) => eachOf(address, release),
-  });
+  readonly #unread = new Map<string, Set<ClientConnection>>();
+  #refused = 0;
+  #waiting = 0;
+  #unreadBytes = 0;
+  #activity = 0;
+  #looking = false;
 
-  function open(socket: Socket): void {
+  constructor(options: ClientConnectionsOptions) {
+    this.#options = options;
+    this.#entered = createConnectionLimits(() => {
+      const { maxConnections, maxConnectionsPerAddress } = options.limits();
+      return { total: maxConnections, perAddress: maxConnectionsPerAddress };
+    });
+    const connections = this.#connections;
+    const eachOf = (address: string, change: (connection: ClientConnection) => void): void => {
+      for (const connection of connections.values()) if (connection.address === address) change(connection);
+    };
+    this.#rests = createReadRests({
+      began: (address) => eachOf(address, hold),
+      ended: (address) => eachOf(address, (connection) => this.#release(connection)),
+    });
+  }
+
+  /** Must be called before the first connection is opened. */
+  attach(handlers: ConnectionHandlers): void {
+    this.#handlers = handlers;
+  }
+
+  open(socket: Socket): void {
     const answers: ClientConnection["answers"] = new Map();
     const connection: ClientConnection = {
-      ...options.peer(socket),
+      ...this.#options.peer(socket),
       socket,
       answers,
       waiting: [],
@@ -116,260 +140,287 @@ export function createClientConnections(options: ClientConnectionsOptions) {
       unreadBody: undefined,
       ending: false,
       unreadBytes: 0,
-      lastActive: ++activity,
+      lastActive: ++this.#activity,
       refused: false,
       used: false,
       isIdle: () => answers.size === 0,
       isSending: () => [...answers.keys()].every(({ req }) => !req.complete),
     };
-    const entry = entered.enter(connection);
+    const entry = this.#entered.enter(connection);
     if (entry.outcome === "refused") {
-      refuse(connection, entry.bound);
+      this.#refuse(connection, entry.bound);
       return;
     }
-    connections.set(socket, connection);
-    socket.once("close", () => forget(connection));
-    if (rests.has(connection.address)) holdUnread(connection);
+    this.#connections.set(socket, connection);
+    socket.once("close", () => this.#forget(connection));
+    if (this.#rests.has(connection.address)) this.#holdUnread(connection);
     if (entry.outcome === "admitted_instead") {
-      options.ended(entry.bound);
-      drop(entry.of);
+      this.#options.ended(entry.bound);
+      this.#drop(entry.of);
     }
   }
 
   /** The TLS handshake of a connection is done: its requests name another socket. */
-  function secured(accepted: Socket, socket: Socket): void {
-    const connection = connections.get(accepted);
+  secured(accepted: Socket, socket: Socket): void {
+    const connection = this.#connections.get(accepted);
     if (!connection) {
       socket.destroy();
       return;
     }
-    connections.delete(accepted);
+    this.#connections.delete(accepted);
     connection.socket = socket;
-    connections.set(socket, connection);
+    this.#connections.set(socket, connection);
     if (connection.releaseReading) connection.releaseReading = holdReading(socket);
   }
 
-  /** Keeps it until its first request is answered 503, for a moment and for a few only. */
-  function refuse(connection: ClientConnection, bound: ConnectionBound): void {
+  /** A request has come: begins it, or lets it wait. */
+  arrive(arrival: Arrival): void {
+    const connection = this.#connections.get(arrival.req.socket);
+    // It was ended while what it had sent was still being taken apart.
+    if (!connection) return;
+    const { answers } = connection;
+    if (answers.size > 0) this.#rests.pipelined(connection.address);
+    answers.set(arrival.res, undefined);
+    arrival.res.on("close", () => this.#closed(arrival.res));
+    if (answers.size - connection.waiting.length <= STARTED_MAX) this.#start(connection, arrival);
+    else this.#wait(connection, arrival);
+  }
+
+  /** An answer was written: its bytes count until the client has taken them. */
+  answered(exchange: Exchange, bytes: number): void {
+    const connection = this.#connections.get(exchange.req.socket);
+    if (!connection?.answers.has(exchange.res)) return;
+    exchange.answerBytes = bytes;
+    connection.unreadBytes += bytes;
+    this.#unreadBytes += bytes;
+    if (this.#looking || this.#unreadBytes <= this.#options.limits().maxUnreadBytes) return;
+    // Most answers are with the kernel by then.
+    this.#looking = true;
+    setImmediate(() => this.#endMostUnread());
+  }
+
+  /**
+   * A request with a chunked body has come. Node takes apart whatever comes of it, each chunk of one byte into an object of
+   * its own; so no more is read than came with its head, until somebody reads the body.
+   */
+  holdUntilRead(req: IncomingMessage): void {
+    const connection = this.#connections.get(req.socket);
+    if (!connection) return;
+    const { bytesRead } = req.socket;
+    // A proxy may make chunks of all its clients' bodies, and sends no small ones.
+    if (!connection.trusted) this.#rests.chunked(connection.address, bytesRead - connection.bytesBefore);
+    connection.bytesBefore = bytesRead;
+    connection.unreadBody = req;
+    hold(connection);
+    req.once("resume", () => this.#bodyTaken(req));
+  }
+
+  /**
+   * The body of the request of this answer is not worth reading any further: reads no more, and ends the connection once
+   * the client had time to take the answer. Closed at once, it would be reset, and the client might never see it.
+   */
+  stopReading(res: ServerResponse): void {
+    const connection = this.#connections.get(res.req.socket);
+    if (!connection || connection.ending) return;
     const { socket } = connection;
-    options.ended(bound);
-    if (refused >= REFUSED_MAX) {
+    connection.ending = true;
+    hold(connection);
+    const end = (): void => {
+      socket.end();
+      setTimeout(() => socket.destroy(), TAKE_ANSWER_MS).unref();
+    };
+    if (res.writableFinished) end();
+    else res.once("close", end);
+  }
+
+  /** A piece of a body came to its reader. Uploads name 0 bytes: only their pieces count. */
+  bodyRead(socket: Duplex, bytes: number): void {
+    const connection = this.#connections.get(socket);
+    if (connection) this.#rests.bodyRead(connection.address, bytes);
+  }
+
+  /** Nothing was read or written for `write_timeout`; behind the last answer, for `keep_alive_timeout`. */
+  timedOut(socket: Socket): void {
+    const connection = this.#connections.get(socket);
+    if (connection && socket.writableLength > 0) this.#end(connection, "write_timeout");
+    // Before its first request, the timeout of heads counts.
+    else if (!connection || (connection.used && connection.answers.size === 0)) socket.destroy();
+  }
+
+  at(socket: Duplex): ClientConnection | undefined {
+    return this.#connections.get(socket);
+  }
+
+  all(): Iterable<ClientConnection> {
+    return this.#connections.values();
+  }
+
+  /** Whether the connection of this answer has a later request whose answer is still to come. */
+  hasPipelinedResponse(res: ServerResponse): boolean {
+    const answers = this.#connections.get(res.req.socket)?.answers.keys() ?? [];
+    return [...answers].at(-1) !== res;
+  }
+
+  /** Answers that are written and whose clients have not taken them yet. */
+  unflushedAnswers(): number {
+    let count = 0;
+    for (const { answers } of this.#connections.values())
+      for (const res of answers.keys()) if (res.writableEnded && !res.writableFinished) count++;
+    return count;
+  }
+
+  /** What is open, waits and is unread now, and how often addresses rested. */
+  counts() {
+    return {
+      open: this.#entered.count() + this.#refused,
+      waiting: this.#waiting,
+      unreadBytes: this.#unreadBytes,
+      rests: this.#rests.count(),
+    };
+  }
+
+  /** Keeps it until its first request is answered 503, for a moment and for a few only. */
+  #refuse(connection: ClientConnection, bound: ConnectionBound): void {
+    const { socket } = connection;
+    this.#options.ended(bound);
+    if (this.#refused >= REFUSED_MAX) {
       socket.destroy();
       return;
     }
-    refused++;
+    this.#refused++;
     connection.refused = true;
-    connections.set(socket, connection);
+    this.#connections.set(socket, connection);
     const timer = setTimeout(() => connection.socket.destroy(), REFUSED_MS).unref();
     socket.once("close", () => {
       clearTimeout(timer);
-      refused--;
-      drop(connection);
+      this.#refused--;
+      this.#drop(connection);
     });
   }
 
   /** Of an address that rests; the one that has waited for the longest time is ended for one too many. */
-  function holdUnread(connection: ClientConnection): void {
+  #holdUnread(connection: ClientConnection): void {
     hold(connection);
-    const own = unread.get(connection.address) ?? new Set();
-    unread.set(connection.address, own.add(connection));
+    const own = this.#unread.get(connection.address) ?? new Set();
+    this.#unread.set(connection.address, own.add(connection));
     const [oldest] = own;
-    if (oldest && own.size > UNREAD_MAX) end(oldest, "connections_per_address");
+    if (oldest && own.size > UNREAD_MAX) this.#end(oldest, "connections_per_address");
   }
 
   /** Something has come of it, or it is over. */
-  function leaveUnread(connection: ClientConnection): void {
-    const own = unread.get(connection.address);
-    if (own?.delete(connection) && own.size === 0) unread.delete(connection.address);
+  #leaveUnread(connection: ClientConnection): void {
+    const own = this.#unread.get(connection.address);
+    if (own?.delete(connection) && own.size === 0) this.#unread.delete(connection.address);
   }
 
   /** The connection is over: nothing of it counts any more. */
-  function forget(connection: ClientConnection): void {
-    if (connections.get(connection.socket) !== connection) return;
-    entered.leave(connection);
-    drop(connection);
+  #forget(connection: ClientConnection): void {
+    if (this.#connections.get(connection.socket) !== connection) return;
+    this.#entered.leave(connection);
+    this.#drop(connection);
   }
 
-  function drop(connection: ClientConnection): void {
-    connections.delete(connection.socket);
-    leaveUnread(connection);
-    waiting -= connection.waiting.length;
+  #drop(connection: ClientConnection): void {
+    this.#connections.delete(connection.socket);
+    this.#leaveUnread(connection);
+    this.#waiting -= connection.waiting.length;
     connection.waiting.length = 0;
-    unreadBytes -= connection.unreadBytes;
+    this.#unreadBytes -= connection.unreadBytes;
     connection.unreadBytes = 0;
     connection.socket.destroy();
   }
 
-  function end(connection: ClientConnection, by: EndedBy): void {
-    options.ended(by);
-    if (connection.refused) drop(connection);
-    else forget(connection);
+  #end(connection: ClientConnection, by: EndedBy): void {
+    this.#options.ended(by);
+    if (connection.refused) this.#drop(connection);
+    else this.#forget(connection);
   }
 
-  function arrive(arrival: Arrival): void {
-    const connection = connections.get(arrival.req.socket);
-    // It was ended while what it had sent was still being taken apart.
-    if (!connection) return;
-    const { answers } = connection;
-    if (answers.size > 0) rests.pipelined(connection.address);
-    answers.set(arrival.res, undefined);
-    arrival.res.on("close", onClosed);
-    if (answers.size - connection.waiting.length <= STARTED_MAX) start(connection, arrival);
-    else wait(connection, arrival);
-  }
-
-  function start(connection: ClientConnection, arrival: Arrival): void {
-    connection.lastActive = ++activity;
-    if (!connection.used) leaveUnread(connection);
+  #start(connection: ClientConnection, arrival: Arrival): void {
+    connection.lastActive = ++this.#activity;
+    if (!connection.used) this.#leaveUnread(connection);
     connection.used = true;
-    connection.answers.set(arrival.res, options.start(arrival, connection.refused));
+    connection.answers.set(arrival.res, this.#handlers?.start(arrival, connection.refused));
   }
 
-  function wait(connection: ClientConnection, arrival: Arrival): void {
-    if (connection.waiting.length >= WAITING_MAX || waiting >= options.limits().maxRequestsInFlight) {
+  #wait(connection: ClientConnection, arrival: Arrival): void {
+    const { maxRequestsInFlight } = this.#options.limits();
+    if (connection.waiting.length >= WAITING_MAX || this.#waiting >= maxRequestsInFlight) {
       abortCheaply(connection.socket);
-      end(connection, "pipelined_requests");
+      this.#end(connection, "pipelined_requests");
       return;
     }
-    waiting++;
+    this.#waiting++;
     connection.waiting.push(arrival);
     hold(connection);
   }
 
   /** Begins what waits, as far as there is room; reads on once nothing waits. */
-  function startNext(connection: ClientConnection): void {
-    if (connection.waiting.length === 0) return;
-    while (
-      connection.waiting.length > 0 &&
-      connection.answers.size - connection.waiting.length < STARTED_MAX
-    ) {
-      waiting--;
-      start(connection, connection.waiting.shift()!);
+  #startNext(connection: ClientConnection): void {
+    const { answers, waiting } = connection;
+    if (waiting.length === 0) return;
+    while (waiting.length > 0 && answers.size - waiting.length < STARTED_MAX) {
+      this.#waiting--;
+      this.#start(connection, waiting.shift()!);
     }
-    release(connection);
+    this.#release(connection);
   }
 
-  /** Reads no further, until `release` finds no reason left. */
-  function hold(connection: ClientConnection): void {
-    connection.releaseReading ??= holdReading(connection.socket);
-  }
-
-  function release(connection: ClientConnection): void {
+  /** Reads on, unless there is another reason not to. */
+  #release(connection: ClientConnection): void {
     const { address, ending, unreadBody, waiting } = connection;
-    if (ending || unreadBody || waiting.length > 0 || rests.has(address)) return;
+    if (ending || unreadBody || waiting.length > 0 || this.#rests.has(address)) return;
     connection.releaseReading?.();
     connection.releaseReading = undefined;
   }
 
-  function eachOf(address: string, change: (connection: ClientConnection) => void): void {
-    for (const connection of connections.values()) if (connection.address === address) change(connection);
-  }
-
-  function bodyTaken(req: IncomingMessage): void {
-    const connection = connections.get(req.socket);
+  #bodyTaken(req: IncomingMessage): void {
+    const connection = this.#connections.get(req.socket);
     if (connection?.unreadBody !== req) return;
     connection.unreadBody = undefined;
-    release(connection);
+    this.#release(connection);
   }
 
-  function onClosed(this: ServerResponse): void {
-    const connection = connections.get(this.req.socket);
+  /** The client has taken an answer, or is gone. */
+  #closed(res: ServerResponse): void {
+    const { req } = res;
+    const connection = this.#connections.get(req.socket);
     if (!connection) return;
-    if (connection.unreadBody) bodyTaken(this.req);
-    const bytes = connection.answers.get(this)?.answerBytes ?? 0;
+    if (connection.unreadBody) this.#bodyTaken(req);
+    const bytes = connection.answers.get(res)?.answerBytes ?? 0;
     connection.unreadBytes -= bytes;
-    unreadBytes -= bytes;
-    const settle = (): void => {
-      connection.answers.delete(this);
-      connection.lastActive = ++activity;
-      if (connections.has(connection.socket)) startNext(connection);
-      if (connection.answers.size > 0) return;
-      connection.bytesBefore = connection.socket.bytesRead;
-      options.settled(connection);
-    };
-    if (this.req.complete) settle();
-    else this.req.once("close", settle);
+    this.#unreadBytes -= bytes;
+    if (req.complete) this.#settle(connection, res);
+    else req.once("close", () => this.#settle(connection, res));
+  }
+
+  /** An answer and its request are over. */
+  #settle(connection: ClientConnection, res: ServerResponse): void {
+    connection.answers.delete(res);
+    connection.lastActive = ++this.#activity;
+    if (this.#connections.has(connection.socket)) this.#startNext(connection);
+    if (connection.answers.size > 0) return;
+    connection.bytesBefore = connection.socket.bytesRead;
+    this.#handlers?.settled(connection);
   }
 
   /** Above the limit, those that hold the most unread bytes are ended, one after the other. */
-  function endUnread(): void {
-    looking = false;
-    const { maxUnreadBytes } = options.limits();
-    while (unreadBytes > maxUnreadBytes) {
+  #endMostUnread(): void {
+    this.#looking = false;
+    const { maxUnreadBytes } = this.#options.limits();
+    while (this.#unreadBytes > maxUnreadBytes) {
       let most: ClientConnection | undefined;
-      for (const each of connections.values()) if (each.unreadBytes > (most?.unreadBytes ?? 0)) most = each;
+      for (const each of this.#connections.values())
+        if (each.unreadBytes > (most?.unreadBytes ?? 0)) most = each;
       if (!most) return;
-      end(most, "unread_answers");
+      this.#end(most, "unread_answers");
     }
   }
+}
 
-  return {
-    open,
-    secured,
-    arrive,
-    /** An answer was written: its bytes count until the client has taken them. */
-    answered(exchange: Exchange, bytes: number): void {
-      const connection = connections.get(exchange.req.socket);
-      if (!connection?.answers.has(exchange.res)) return;
-      exchange.answerBytes = bytes;
-      connection.unreadBytes += bytes;
-      unreadBytes += bytes;
-      if (looking || unreadBytes <= options.limits().maxUnreadBytes) return;
-      // Most answers are with the kernel by then.
-      looking = true;
-      setImmediate(endUnread);
-    },
-    /**
-     * A request with a chunked body has come. Node takes apart whatever comes of it, each chunk of one byte into an object of
-     * its own; so no more is read than came with its head, until somebody reads the body.
-     */
-    holdUntilRead(req: IncomingMessage): void {
-      const connection = connections.get(req.socket);
-      if (!connection) return;
-      const { bytesRead } = req.socket;
-      // A proxy may make chunks of all its clients' bodies, and sends no small ones.
-      if (!connection.trusted) rests.chunked(connection.address, bytesRead - connection.bytesBefore);
-      connection.bytesBefore = bytesRead;
-      connection.unreadBody = req;
-      hold(connection);
-      req.once("resume", () => bodyTaken(req));
-    },
-    /**
-     * The body of the request of this answer is not worth reading any further: reads no more, and ends the connection once
-     * the client had time to take the answer. Closed at once, it would be reset, and the client might never see it.
-     */
-    endUnread(res: ServerResponse): void {
-      const connection = connections.get(res.req.socket);
-      if (!connection || connection.ending) return;
-      const { socket } = connection;
-      connection.ending = true;
-      hold(connection);
-      const end = (): void => {
-        socket.end();
-        setTimeout(() => socket.destroy(), TAKE_ANSWER_MS).unref();
-      };
-      if (res.writableFinished) end();
-      else res.once("close", end);
-    },
-    /** A piece of a body that came to its reader. */
-    bodyRead(socket: Duplex, bytes: number): void {
-      const connection = connections.get(socket);
-      if (connection) rests.bodyRead(connection.address, bytes);
-    },
-    /** Nothing was read or written for `write_timeout`; behind the last answer, for `keep_alive_timeout`. */
-    timedOut(socket: Socket): void {
-      const connection = connections.get(socket);
-      if (connection && socket.writableLength > 0) end(connection, "write_timeout");
-      // Before its first request, the timeout of heads counts.
-      else if (!connection || (connection.used && connection.answers.size === 0)) socket.destroy();
-    },
-    at: (socket: Duplex): ClientConnection | undefined => connections.get(socket),
-    all: (): Iterable<ClientConnection> => connections.values(),
-    /** Whether the connection of this answer is owed another one behind it. */
-    owesMore: (res: ServerResponse): boolean =>
-      [...(connections.get(res.req.socket)?.answers.keys() ?? [])].at(-1) !== res,
-    counts: () => ({ open: entered.count() + refused, waiting, unreadBytes, rests: rests.count() }),
-  };
+/** Reads no further, until `#release` finds no reason left. */
+function hold(connection: ClientConnection): void {
+  connection.releaseReading ??= holdReading(connection.socket);
 }
 
 /**

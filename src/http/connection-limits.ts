@@ -2,6 +2,10 @@ import type { IncomingMessage, Server, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import { followConnections } from "./tls.ts";
 
+export type ConnectionLimits<Connection extends LimitedConnection> = ReturnType<
+  typeof createConnectionLimits<Connection>
+>;
+
 /** A client's connection as the limits see it. */
 export interface LimitedConnection {
   /** As clients are counted: an IPv4 address, or the /64 of an IPv6 address. */

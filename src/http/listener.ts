@@ -1,15 +1,10 @@
-import type { IncomingMessage, Server, ServerResponse } from "node:http";
+import type { IncomingMessage, Server } from "node:http";
 import type { Duplex } from "node:stream";
 import { type Answer, commonHeaders, refusal } from "../core/envelope.ts";
 import { type Refusal, refuse } from "../core/errors.ts";
 import { noLimits } from "../core/limits.ts";
 import { HEADERS_BYTES_MAX } from "../core/request-limits.ts";
-import {
-  type ClientConnection,
-  type ClientConnections,
-  type ClientConnectionsOptions,
-  createClientConnections,
-} from "./client-connections.ts";
+import type { Arrival, ClientConnection, ClientConnections } from "./client-connections.ts";
 import { type Exchange, headersOf, newRequestId } from "./exchange.ts";
 import { createHttpServer, followConnections, renewTls, type TlsMaterial } from "./tls.ts";
 
@@ -19,20 +14,15 @@ interface Timeouts {
   writeTimeoutMs: number;
 }
 
-export interface ListenerOptions
-  extends Timeouts,
-    Pick<ClientConnectionsOptions, "limits" | "peer" | "ended"> {
+export interface ListenerOptions extends Timeouts {
+  /** Its connections; nobody else opens any. */
+  connections: ClientConnections;
   /**
    * Serves one request; must not throw.
    * @param refused its connection came above a limit
    * @returns undefined for one that is dropped
    */
-  serve(
-    req: IncomingMessage,
-    res: ServerResponse,
-    expectsContinue: boolean,
-    refused: boolean,
-  ): Exchange | undefined;
+  serve(arrival: Arrival, refused: boolean): Exchange | undefined;
   /** The answer of a request whose head is served already, and whose body the parser refused; must not throw. */
   refuseBroken(exchange: Exchange, refused: Refusal): Promise<Answer>;
   /** Undefined for plain HTTP. */
@@ -47,20 +37,6 @@ export interface Listener extends Server {
    * finished would keep it waiting: with it ends the interval that enforces the timeout of heads.
    */
   closeQuietConnections(): void;
-  /** Answers that are written and whose clients have not taken them yet. */
-  unflushedAnswers(): number;
-  /** Whether the connection of this answer is owed another one behind it. */
-  owesMore(res: ServerResponse): boolean;
-  /** An answer of so many bytes was written. */
-  answered(exchange: Exchange, bytes: number): void;
-  /** The head of a request with a chunked body has come: nothing more is read of it until somebody reads that body. */
-  holdUntilRead(req: IncomingMessage): void;
-  /** Reads no more of the request of this answer, and ends its connection behind the answer. */
-  endUnread(res: ServerResponse): void;
-  /** A piece of so many bytes of a JSON body was read, or of one that is forgotten; of an upload, one of 0 bytes. */
-  bodyRead(socket: Duplex, bytes: number): void;
-  /** What is open, waits and is unread now. */
-  counts: ClientConnections["counts"];
   /** Connections that are open already heed them, too. */
   setTimeouts(timeouts: Timeouts): void;
   /** Connections from now on get this certificate. The listener must have begun with one. */
@@ -72,6 +48,7 @@ export interface Listener extends Server {
  * Body deadlines are the readers' own, since an upload may take long and a JSON body may not.
  */
 export function createListener(options: ListenerOptions): Listener {
+  const { connections } = options;
   const server = createHttpServer(
     {
       headersTimeout: options.headersTimeoutMs,
@@ -91,22 +68,51 @@ export function createListener(options: ListenerOptions): Listener {
   // A client may close its sending side behind its last request; Node's types do not name the property.
   Object.assign(server, { httpAllowHalfOpen: true });
   server.timeout = options.writeTimeoutMs;
-  const connections = createClientConnections({
-    ...options,
-    start: ({ req, res, expectsContinue }, refused) => options.serve(req, res, expectsContinue, refused),
+  connections.attach({
+    start: options.serve,
     settled({ socket }) {
       // Its last answer may have been written, without `close`, before the drain began.
       if (!server.listening) socket.destroySoon();
     },
   });
-  followConnections(server, { opened: connections.open, secured: connections.secured });
-  server.on("timeout", connections.timedOut);
-  const arrive = (req: IncomingMessage, res: ServerResponse, expectsContinue: boolean): void =>
-    connections.arrive({ req, res, expectsContinue });
-  server.on("request", (req, res) => arrive(req, res, false));
-  server.on("checkContinue", (req, res) => arrive(req, res, true));
+  takeRequests(server, connections);
+  answerBroken(server, options);
+  return Object.assign(server, {
+    // In the place of Node's own, which `close` calls too: that ends connections whose answers are not flushed yet.
+    closeIdleConnections(): void {
+      // One that was never served may be sending its first request.
+      for (const { socket, answers, used } of connections.all()) {
+        if (answers.size === 0 && used && socket.writableLength === 0) socket.destroy();
+      }
+    },
+    closeQuietConnections(): void {
+      for (const { socket, answers } of connections.all()) if (answers.size === 0) socket.destroy();
+    },
+    renewTls: (tls: TlsMaterial): void => renewTls(server, tls),
+    setTimeouts({ headersTimeoutMs, keepAliveTimeoutMs, writeTimeoutMs }: Timeouts): void {
+      server.headersTimeout = headersTimeoutMs;
+      server.keepAliveTimeout = keepAliveTimeoutMs;
+      server.timeout = writeTimeoutMs;
+    },
+  });
+}
+
+/** Hands connections and requests to those who count them. */
+function takeRequests(server: Server, connections: ClientConnections): void {
+  followConnections(server, {
+    opened: (socket) => connections.open(socket),
+    secured: (accepted, socket) => connections.secured(accepted, socket),
+  });
+  server.on("timeout", (socket) => connections.timedOut(socket));
+  server.on("request", (req, res) => connections.arrive({ req, res, expectsContinue: false }));
+  server.on("checkContinue", (req, res) => connections.arrive({ req, res, expectsContinue: true }));
   // An Expect that Node does not understand; refused from its head.
-  server.on("checkExpectation", (req, res) => arrive(req, res, false));
+  server.on("checkExpectation", (req, res) => connections.arrive({ req, res, expectsContinue: false }));
+}
+
+/** Answers what the parser refuses. */
+function answerBroken(server: Server, options: ListenerOptions): void {
+  const { connections } = options;
   server.on("connect", (_req: IncomingMessage, socket: Duplex) =>
     endBroken(
       socket,
@@ -123,36 +129,6 @@ export function createListener(options: ListenerOptions): Listener {
     // One that is not known has failed its TLS handshake.
     if (error.code === "ECONNRESET" || !socket.writable || !connections.at(socket)) socket.destroy();
     else endBroken(socket, connections.at(socket)?.answers, parseFault(error), options);
-  });
-  return Object.assign(server, {
-    // In the place of Node's own, which `close` calls too: that ends connections whose answers are not flushed yet.
-    closeIdleConnections(): void {
-      // One that was never served may be sending its first request.
-      for (const { socket, answers, used } of connections.all()) {
-        if (answers.size === 0 && used && socket.writableLength === 0) socket.destroy();
-      }
-    },
-    unflushedAnswers(): number {
-      let answers = 0;
-      for (const { answers: unfinished } of connections.all())
-        for (const res of unfinished.keys()) if (res.writableEnded && !res.writableFinished) answers++;
-      return answers;
-    },
-    closeQuietConnections(): void {
-      for (const { socket, answers } of connections.all()) if (answers.size === 0) socket.destroy();
-    },
-    renewTls: (tls: TlsMaterial): void => renewTls(server, tls),
-    owesMore: connections.owesMore,
-    answered: connections.answered,
-    holdUntilRead: connections.holdUntilRead,
-    endUnread: connections.endUnread,
-    bodyRead: connections.bodyRead,
-    counts: connections.counts,
-    setTimeouts({ headersTimeoutMs, keepAliveTimeoutMs, writeTimeoutMs }: Timeouts): void {
-      server.headersTimeout = headersTimeoutMs;
-      server.keepAliveTimeout = keepAliveTimeoutMs;
-      server.timeout = writeTimeoutMs;
-    },
   });
 }
 

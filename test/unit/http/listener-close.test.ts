@@ -3,6 +3,7 @@ import type { ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { connect } from "node:net";
 import { expect, test } from "vitest";
+import { ClientConnections } from "../../../src/http/client-connections.ts";
 import { createListener } from "../../../src/http/listener.ts";
 import { until } from "../../support/until.ts";
 
@@ -12,10 +13,7 @@ const ANSWER_BYTES = 32 * 1024 * 1024;
 // Guarantee: a drain loses no answer that was written, nor one behind it: it may be that of a charge.
 test("closing lets a slow client have all answers of its connection, then ends it; idle ones end at once", async () => {
   const answers: ServerResponse[] = [];
-  const listener = createListener({
-    headersTimeoutMs: 10_000,
-    keepAliveTimeoutMs: 10_000,
-    writeTimeoutMs: 10_000,
+  const connections = new ClientConnections({
     limits: () => ({
       maxConnections: 10,
       maxConnectionsPerAddress: 10,
@@ -24,7 +22,13 @@ test("closing lets a slow client have all answers of its connection, then ends i
     }),
     peer: () => ({ address: "127.0.0.1", trusted: false }),
     ended: () => undefined,
-    serve(_req, res) {
+  });
+  const listener = createListener({
+    connections,
+    headersTimeoutMs: 10_000,
+    keepAliveTimeoutMs: 10_000,
+    writeTimeoutMs: 10_000,
+    serve({ res }) {
       answers.push(res);
       res.end(answers.length === 1 ? "idle" : "x".repeat(answers.length === 2 ? ANSWER_BYTES : 10));
       return undefined;
@@ -42,7 +46,7 @@ test("closing lets a slow client have all answers of its connection, then ends i
   slow.pause();
   slow.write("GET / HTTP/1.1\r\nHost: x\r\n\r\n".repeat(2));
   await until(() => answers.length === 3, "both requests to be served");
-  expect(listener.unflushedAnswers()).toBe(2);
+  expect(connections.unflushedAnswers()).toBe(2);
 
   const closed = once(listener, "close");
   listener.close();

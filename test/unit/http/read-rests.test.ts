@@ -3,7 +3,7 @@ import type { AddressInfo } from "node:net";
 import { connect, type Socket } from "node:net";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { drainBody } from "../../../src/http/body.ts";
-import { UNREAD_MAX } from "../../../src/http/client-connections.ts";
+import { ClientConnections, UNREAD_MAX } from "../../../src/http/client-connections.ts";
 import { createListener, type Listener } from "../../../src/http/listener.ts";
 import { createReadRests } from "../../../src/http/read-rests.ts";
 import { until } from "../../support/until.ts";
@@ -17,7 +17,9 @@ let served: { address: string; port: number }[];
 let ended: string[];
 /** Stacks of the errors that requests ended with. */
 let aborted: string[];
+let connections: ClientConnections;
 let listener: Listener;
+const bodyRead = (socket: Socket, bytes: number): void => connections.bodyRead(socket, bytes);
 let clients: Socket[];
 
 beforeEach(async () => {
@@ -25,10 +27,7 @@ beforeEach(async () => {
   ended = [];
   aborted = [];
   clients = [];
-  listener = createListener({
-    headersTimeoutMs: 60_000,
-    keepAliveTimeoutMs: 60_000,
-    writeTimeoutMs: 60_000,
+  connections = new ClientConnections({
     limits: () => ({
       maxConnections: 1000,
       maxConnectionsPerAddress: 1000,
@@ -36,19 +35,25 @@ beforeEach(async () => {
       maxUnreadBytes: 1e9,
     }),
     peer: ({ remoteAddress = "" }) => ({ address: remoteAddress, trusted: false }),
-    serve(req, res) {
+    ended: (bound) => void ended.push(bound),
+  });
+  listener = createListener({
+    connections,
+    headersTimeoutMs: 60_000,
+    keepAliveTimeoutMs: 60_000,
+    writeTimeoutMs: 60_000,
+    serve({ req, res }) {
       const { remoteAddress: address = "", remotePort: port = 0 } = req.socket;
       served.push({ address, port });
       req.on("error", ({ stack }) => aborted.push(stack ?? ""));
       if (req.headers["x-answer"]) res.end();
-      if (req.headers["transfer-encoding"]) listener.holdUntilRead(req);
+      if (req.headers["transfer-encoding"]) connections.holdUntilRead(req);
       // As answers, which go out at the end of a tick.
-      setImmediate(() => drainBody(req, listener.bodyRead, () => listener.endUnread(res)));
+      setImmediate(() => drainBody(req, bodyRead, () => connections.stopReading(res)));
       return undefined;
     },
     refuseBroken: () => Promise.reject(new Error("none is broken")),
     parseRefused: () => undefined,
-    ended: (bound) => void ended.push(bound),
   });
   listener.listen(0, "127.0.0.1");
   await once(listener, "listening");
@@ -69,7 +74,7 @@ async function connected(localAddress: string): Promise<Socket> {
 }
 
 /** As the server sees them once each connection has been accepted. */
-const accepted = () => until(() => listener.counts().open === clients.length, "all to be accepted");
+const accepted = () => until(() => connections.counts().open === clients.length, "all to be accepted");
 
 const from = (address: string): number =>
   new Set(served.filter((each) => each.address === address).map(({ port }) => port)).size;
@@ -143,7 +148,7 @@ test("of the connections that an address opens while it rests, the oldest are en
   expect(ended).toEqual(new Array(3).fill("connections_per_address"));
   while (!opened.slice(0, 3).every(({ closed }) => closed)) await ticks();
   expect([first, honest, ...opened.slice(3)].some(({ closed }) => closed)).toBe(false);
-  expect(listener.counts().open).toBe(UNREAD_MAX + 2);
+  expect(connections.counts().open).toBe(UNREAD_MAX + 2);
   for (const client of opened.slice(3)) client.write("GET / HTTP/1.1\r\n\r\n");
   while (from(ATTACKER) < 1 + UNREAD_MAX) {
     vi.advanceTimersByTime(1000);

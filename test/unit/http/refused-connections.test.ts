@@ -2,7 +2,7 @@ import { once } from "node:events";
 import { type AddressInfo, connect } from "node:net";
 import { setImmediate as nextTick } from "node:timers/promises";
 import { expect, onTestFinished, test, vi } from "vitest";
-import { REFUSED_MAX } from "../../../src/http/client-connections.ts";
+import { ClientConnections, REFUSED_MAX } from "../../../src/http/client-connections.ts";
 import { createListener } from "../../../src/http/listener.ts";
 
 const REFUSED = 100;
@@ -13,10 +13,7 @@ test("of connections that are refused 64 are kept for their 503, the others are 
   vi.useFakeTimers({ toFake: ["setTimeout"] });
   onTestFinished(() => void vi.useRealTimers());
   let served = 0;
-  const listener = createListener({
-    headersTimeoutMs: 60_000,
-    keepAliveTimeoutMs: 60_000,
-    writeTimeoutMs: 60_000,
+  const connections = new ClientConnections({
     limits: () => ({
       maxConnections: 1,
       maxConnectionsPerAddress: 1,
@@ -24,13 +21,19 @@ test("of connections that are refused 64 are kept for their 503, the others are 
       maxUnreadBytes: 1e9,
     }),
     peer: () => ({ address: "", trusted: false }),
+    ended: () => undefined,
+  });
+  const listener = createListener({
+    connections,
+    headersTimeoutMs: 60_000,
+    keepAliveTimeoutMs: 60_000,
+    writeTimeoutMs: 60_000,
     serve: () => {
       served++;
       return undefined;
     },
     refuseBroken: () => Promise.reject(new Error("none is broken")),
     parseRefused: () => undefined,
-    ended: () => undefined,
   });
   listener.listen(0, "127.0.0.1");
   await once(listener, "listening");
