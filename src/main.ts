@@ -2,52 +2,26 @@ import cluster from "node:cluster";
 import { once } from "node:events";
 import type { Server } from "node:http";
 import type { AddressInfo } from "node:net";
-import { setTimeout as delay } from "node:timers/promises";
 import { type Config, ConfigError, type Loaded, readConfig, redact, requireLoaded } from "./config/config.ts";
-import { derived } from "./config/derived.ts";
 import { createLiveConfig, type LiveConfig } from "./config/live.ts";
 import { sameMaterial } from "./config/tls.ts";
-import { clientAddress, trustedProxies } from "./http/address.ts";
-import { createAuthenticator } from "./http/authenticate.ts";
-import { createBodyBudget } from "./http/body-budget.ts";
-import { ClientConnections } from "./http/client-connections.ts";
-import { createListener } from "./http/listener.ts";
+import { type Drained, drainGateway } from "./drain.ts";
 import { renewTls } from "./http/tls.ts";
-import { createUntrustedProxyNotice } from "./http/untrusted-proxy.ts";
 import { readLive, SAMPLE_EVERY_MS } from "./routes/console/live.ts";
-import { createSeenTasks, type Gateway } from "./routes/gateway.ts";
 import { createOperators } from "./routes/operators.ts";
-import { createRefusedKeys } from "./routes/refused.ts";
-import { Requests } from "./routes/serve.ts";
-import { createUploadCounts } from "./routes/upload-counts.ts";
-import { createUtilityRate } from "./routes/utility-rate.ts";
-import { createConnection } from "./store/connection.ts";
+import { createPublicPort } from "./routes/public-port.ts";
+import { createUpstreams, type Upstreams } from "./routes/upstreams.ts";
+import { type Connection, createConnection } from "./store/connection.ts";
 import { openJournal } from "./store/journal.ts";
+import type { Store } from "./store/operations.ts";
 import { addRefusals } from "./store/refusals.ts";
 import { createStore } from "./store/store.ts";
 import { ALONE, type Role, roleOf, supervise } from "./supervisor.ts";
 import { createLogger, type Logger, standardOutput } from "./telemetry/log.ts";
-import { createMetrics } from "./telemetry/metrics.ts";
+import { createMetrics, type Metrics } from "./telemetry/metrics.ts";
 import { passingOn, type Tracing } from "./telemetry/trace.ts";
-import { observeGate } from "./upstream/gate.ts";
-import { createTaskUpstreams } from "./upstream/task-upstreams.ts";
-import { createUploadTunnel } from "./upstream/upload.ts";
-import { createUpstream } from "./upstream/upstream.ts";
 import { createRefusalCounts } from "./workers/refusal-counts.ts";
 import { createWork } from "./workers/work.ts";
-
-/** After the listener has closed: how long a client may still take to finish a head that it has begun. */
-const QUIET_MS = 1000;
-
-/** How a drain ended. */
-interface Drained {
-  /** Everything that was under way has ended. */
-  clean: boolean;
-  /** Requests that had not when the drain timeout was over. */
-  cutRequests: number;
-  /** Answers that their clients had not taken by then. */
-  cutAnswers: number;
-}
 
 /** A running gateway. */
 export interface Running {
@@ -69,204 +43,137 @@ export async function startGateway(loaded: Loaded, log: Logger, role: Role = ALO
   const live = createLiveConfig({ loaded, log, metrics });
   /** For what needs a restart; all else asks `live`. */
   const { config } = loaded;
-  const journal = await openJournal(config.store.journal, log, {
-    changed: (usable) => metrics.journalUsable.set(usable ? 1 : 0),
-  });
-  // Half of what the store remembers: a request that it has forgotten would be charged once more.
-  const settleWithinMs = (): number => live.config().tasks.retentionMs / 2;
-  const connection = createConnection({
-    ...config.store,
-    journal,
-    marksFolder: config.store.journal,
-    settleWithinMs,
-    log,
-    metrics,
-  });
+  const connection = await openStore(config, live, log, metrics);
   const store = createStore(connection);
-  const observer = { generate: observeGate(metrics, "generate"), poll: observeGate(metrics, "poll") };
-  // Connections of one that was replaced close by themselves, soon after its last request.
-  const taskUpstreams = createTaskUpstreams({ observer, log });
-  const upstream = derived(
-    (config) => config.upstream,
-    ({ upstream }) => {
-      taskUpstreams.using(upstream.url);
-      return createUpstream({ ...upstream, idempotent: upstream.idempotencyKey, observer });
-    },
-  );
-  const upstreamOf: Gateway["upstreamOf"] = (tag, config) =>
-    taskUpstreams.of(tag, upstream(config), config.upstream);
-  const uploads = derived(
-    ({ upstream, server }) => [upstream, server.uploadIdleTimeoutMs, server.uploadMinBytesPerSecond],
-    ({ upstream, server }) =>
-      createUploadTunnel({
-        ...upstream,
-        totalTimeoutMs: upstream.uploadTotalTimeoutMs,
-        idleTimeoutMs: server.uploadIdleTimeoutMs,
-        minBytesPerSecond: server.uploadMinBytesPerSecond,
-        connections: upstream.uploadConnections,
-      }),
-  );
-  const addresses = derived(
-    (config) => config.server.trustProxy,
-    ({ server: { trustProxy } }) => ({
-      client: clientAddress(trustProxy),
-      isProxy: trustedProxies(trustProxy),
-    }),
-  );
+  const upstreams = createUpstreams({ metrics, log });
   const tracing = await openTracing(live.config, log, (reason, spans) =>
     metrics.spansDropped.inc({ reason }, spans),
   );
   let draining = false;
-  const notReady = () =>
-    draining ? "draining" : connection.breaker.isOpen() ? "the store is unusable" : undefined;
   const refusals = createRefusalCounts({
     add: (counts) => addRefusals(connection, counts),
     usable: () => !connection.breaker.isOpen(),
     log,
   });
-
-  const connections = new ClientConnections({
-    limits: () => live.config().server,
-    peer({ remoteAddress }) {
-      const { client, isProxy } = addresses(live.config());
-      return { address: client(remoteAddress, undefined), trusted: isProxy(remoteAddress) };
-    },
-    ended: (bound) => metrics.overloads.inc({ bound }),
-  });
-  metrics.connections.from(() => connections.counts());
-
-  const gateway: Gateway = {
+  const publicPort = createPublicPort({
+    started: config,
     config: live.config,
     store,
-    upstream,
-    upstreamOf,
-    uploads,
-    uploadCounts: createUploadCounts((total) => metrics.uploads.set(total)),
-    authenticator: createAuthenticator({
-      lookup: (digest) => store.lookup(digest, live.config().tiers),
-      unknownPerMinute: () => live.config().server.unknownKeysPerMinute,
-    }),
-    clientAddress: (peer, forwardedFor) => addresses(live.config()).client(peer, forwardedFor),
-    noteUntrustedProxy: createUntrustedProxyNotice(log, () => metrics.untrustedProxy.inc()),
-    bodies: createBodyBudget(
-      () => live.config().server.maxBodyBytesInFlight,
-      (bound) => metrics.overloads.inc({ bound }),
-    ),
-    bodyRead: (socket, bytes) => connections.bodyRead(socket, bytes),
-    refusedKeys: createRefusedKeys(),
-    utilityRate: createUtilityRate(),
-    goodKeys: new WeakSet(),
-    seenTasks: createSeenTasks(),
-    unmeteredTasks: createSeenTasks(),
+    upstreams,
     countRefusal: refusals.count,
+    draining: () => draining,
     metrics,
     tracing,
     log,
-    draining: () => draining,
-  };
-  const requests = new Requests(gateway, connections);
-  const listener = createListener({
-    ...config.server,
-    connections,
-    serve: (arrival, refused) => requests.begin(arrival, refused),
-    refuseBroken: (exchange, refused) => requests.refuseBroken(exchange, refused),
-    parseRefused(refused, requestId) {
-      metrics.requests.inc({ route: "none", status: refused.status, outcome: refused.name });
-      const level = refused.status >= 500 ? "warn" : "info";
-      log[level]({ request_id: requestId, status: refused.status, outcome: refused.name });
-    },
   });
-  const setLevel = (level: string): void => {
+  role.onLevel((level) => {
     log.level = level;
-  };
-  role.onLevel(setLevel);
-
-  // What one of all processes does.
-  const operators = role.first
-    ? createOperators({
-        config,
-        live,
-        connection,
-        metricsPage,
-        readings: async () => [await readLive(metrics), ...role.heard()],
-        setLevel(level) {
-          setLevel(level);
-          role.tellLevel(level);
-        },
-        notReady,
-        log,
-      })
-    : undefined;
-  const work = role.first
-    ? createWork({
-        connection,
-        store,
-        redisUrl: config.store.redisUrl,
-        upstreamOf: (tag) => upstreamOf(tag, live.config()),
-        settings: live.config,
-        metrics,
-        log,
-      })
+  });
+  const notReady = () =>
+    draining ? "draining" : connection.breaker.isOpen() ? "the store is unusable" : undefined;
+  const first = role.first
+    ? createFirst({ config, live, connection, store, upstreams, metrics, metricsPage, role, notReady, log })
     : undefined;
 
-  const adminUrl = operators ? await listen(operators.server, config.admin, true) : "";
-  const url = await listen(listener, config.server, false);
+  const adminUrl = first ? await listen(first.operators.server, config.admin, true) : "";
+  const url = await listen(publicPort.listener, config.server, false);
   role.listening();
   refusals.start();
-  work?.start();
-  operators?.start();
+  first?.work.start();
+  first?.operators.start();
   // The console is the first one's; the others say every so often what they have counted.
-  const telling = role.first
+  const telling = first
     ? undefined
     : setInterval(async () => role.tell(await readLive(metrics)), SAMPLE_EVERY_MS);
   live.onChange({
-    prepare(next) {
-      for (const make of [upstream, uploads, addresses]) make(next);
-    },
+    prepare: publicPort.prepare,
     applied(next, previous) {
-      listener.setTimeouts(next.server);
-      if (next.server.tls && !sameMaterial(next.server.tls, previous.server.tls)) {
-        listener.renewTls(next.server.tls);
-      }
-      if (operators && next.admin.tls && !sameMaterial(next.admin.tls, previous.admin.tls)) {
-        renewTls(operators.server, next.admin.tls);
-      }
-      if (next.log.level !== previous.log.level) setLevel(next.log.level);
-      work?.changed();
+      publicPort.applied(next, previous);
+      first?.applied(next, previous);
+      if (next.log.level !== previous.log.level) log.level = next.log.level;
     },
   });
 
-  let ending: Promise<Drained> | undefined;
   const drain = async (): Promise<Drained> => {
     draining = true;
     live.stop();
-    const { drainDelayMs, drainTimeoutMs } = live.config().server;
-    log.info("draining: readiness is red, answers close their connections");
-    await delay(drainDelayMs);
-    log.info("draining: no new requests, those under way finish");
-    const closed = once(listener, "close").then(() => requests.idle());
-    listener.close();
-    listener.closeIdleConnections();
-    const quiet = setTimeout(() => listener.closeQuietConnections(), QUIET_MS);
-    const deadline = performance.now() + drainTimeoutMs;
-    const clean = await inTime(closed, deadline);
-    clearTimeout(quiet);
-    const cutRequests = clean ? 0 : ((await metrics.inFlight.get()).values[0]?.value ?? 0);
-    const cutAnswers = clean ? 0 : connections.unflushedAnswers();
-    if (!clean) listener.closeAllConnections();
-    if (work) await inTime(work.stop(), deadline + 1000);
-    await inTime(Promise.all([refusals.stop(), tracing.stop()]), deadline + 1000);
+    const parts = { publicPort, work: first?.work, refusals, tracing, upstreams, connection };
+    const drained = await drainGateway(parts, live.config, { metrics, log });
     clearInterval(telling);
-    // Before the store and its journal: an answer that came after them would never be charged. What it cuts is settled.
-    uploads(live.config()).close();
-    await inTime(Promise.all([upstream(live.config()).close(), taskUpstreams.close()]), deadline + 1000);
-    if (!clean) await inTime(closed, deadline + 1500);
-    // A store that hangs never answers its last command.
-    await inTime(connection.close(), deadline + 2000);
-    operators?.stop();
-    return { clean, cutRequests, cutAnswers };
+    first?.operators.stop();
+    return drained;
   };
+  let ending: Promise<Drained> | undefined;
   return { url, adminUrl, live, drain: () => (ending ??= drain()) };
+}
+
+/** The connection to Redis, and the journal of what it still has to be sent. */
+async function openStore(
+  config: Config,
+  live: LiveConfig,
+  log: Logger,
+  metrics: Metrics,
+): Promise<Connection> {
+  const journal = await openJournal(config.store.journal, log, {
+    changed: (usable) => metrics.journalUsable.set(usable ? 1 : 0),
+  });
+  return createConnection({
+    ...config.store,
+    journal,
+    marksFolder: config.store.journal,
+    // Half of what the store remembers: a request that it has forgotten would be charged once more.
+    settleWithinMs: () => live.config().tasks.retentionMs / 2,
+    log,
+    metrics,
+  });
+}
+
+/** What one of all processes does: the operators' port and the work beside requests. */
+function createFirst(options: {
+  config: Config;
+  live: LiveConfig;
+  connection: Connection;
+  store: Store;
+  upstreams: Upstreams;
+  metrics: Metrics;
+  metricsPage(): Promise<string>;
+  role: Role;
+  notReady(): string | undefined;
+  log: Logger;
+}) {
+  const { config, live, connection, store, upstreams, metrics, role, log } = options;
+  const operators = createOperators({
+    config,
+    live,
+    connection,
+    metricsPage: options.metricsPage,
+    readings: async () => [await readLive(metrics), ...role.heard()],
+    setLevel(level) {
+      log.level = level;
+      role.tellLevel(level);
+    },
+    notReady: options.notReady,
+    log,
+  });
+  const work = createWork({
+    connection,
+    store,
+    redisUrl: config.store.redisUrl,
+    upstreamOf: (tag) => upstreams.upstreamOf(tag, live.config()),
+    settings: live.config,
+    metrics,
+    log,
+  });
+  return {
+    operators,
+    work,
+    /** A new snapshot is in force. */
+    applied(next: Config, previous: Config): void {
+      const { tls } = next.admin;
+      if (tls && !sameMaterial(tls, previous.admin.tls)) renewTls(operators.server, tls);
+      work.changed();
+    },
+  };
 }
 
 /** Loads OpenTelemetry only where there is somebody to send spans to. */
@@ -295,17 +202,6 @@ async function listen(
   await once(server, "listening");
   const bound = server.address() as AddressInfo;
   return `${tls ? "https" : "http"}://${bound.family === "IPv6" ? `[${bound.address}]` : bound.address}:${bound.port}`;
-}
-
-/** True when the work ended before the deadline (as `performance.now()`). */
-async function inTime(work: Promise<unknown>, deadline: number): Promise<boolean> {
-  const patience = new AbortController();
-  const late = delay(Math.max(0, deadline - performance.now()), false, { signal: patience.signal }).catch(
-    () => false,
-  );
-  const done = await Promise.race([work.then(() => true), late]);
-  patience.abort();
-  return done;
 }
 
 async function main(): Promise<void> {

@@ -21,7 +21,7 @@ import type { RefusedKeys } from "./refused.ts";
 import type { UploadCounts } from "./upload-counts.ts";
 import type { KeyUse, UtilityRate } from "./utility-rate.ts";
 
-/** What the handlers work with; built once in src/main.ts. */
+/** What the handlers work with; built once in routes/public-port.ts. */
 export interface Gateway {
   /** The snapshot in force; taken once per request. */
   config(): Config;

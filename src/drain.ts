@@ -1,0 +1,79 @@
+import { once } from "node:events";
+import { setTimeout as delay } from "node:timers/promises";
+import type { Config } from "./config/config.ts";
+import type { PublicPort } from "./routes/public-port.ts";
+import type { Upstreams } from "./routes/upstreams.ts";
+import type { Connection } from "./store/connection.ts";
+import type { Logger } from "./telemetry/log.ts";
+import type { Metrics } from "./telemetry/metrics.ts";
+import type { Tracing } from "./telemetry/trace.ts";
+import type { createWork } from "./workers/work.ts";
+
+/** After the listener has closed: how long a client may still take to finish a head that it has begun. */
+const QUIET_MS = 1000;
+
+/** How a drain ended. */
+export interface Drained {
+  /** Everything that was under way has ended. */
+  clean: boolean;
+  /** Requests that had not when the drain timeout was over. */
+  cutRequests: number;
+  /** Answers that their clients had not taken by then. */
+  cutAnswers: number;
+}
+
+/** What a drain ends, in this order. */
+interface Parts {
+  publicPort: PublicPort;
+  work: ReturnType<typeof createWork> | undefined;
+  refusals: { stop(): Promise<void> };
+  tracing: Tracing;
+  upstreams: Upstreams;
+  connection: Connection;
+}
+
+/**
+ * Takes no new requests, lets those under way finish for at most the drain timeout, and closes everything but the
+ * operators' port.
+ */
+export async function drainGateway(
+  parts: Parts,
+  config: () => Config,
+  { metrics, log }: { metrics: Metrics; log: Logger },
+): Promise<Drained> {
+  const { publicPort, work, refusals, tracing, upstreams, connection } = parts;
+  const { listener } = publicPort;
+  const { drainDelayMs, drainTimeoutMs } = config().server;
+  log.info("draining: readiness is red, answers close their connections");
+  await delay(drainDelayMs);
+  log.info("draining: no new requests, those under way finish");
+  const closed = once(listener, "close").then(publicPort.idle);
+  listener.close();
+  listener.closeIdleConnections();
+  const quiet = setTimeout(() => listener.closeQuietConnections(), QUIET_MS);
+  const deadline = performance.now() + drainTimeoutMs;
+  const clean = await inTime(closed, deadline);
+  clearTimeout(quiet);
+  const cutRequests = clean ? 0 : ((await metrics.inFlight.get()).values[0]?.value ?? 0);
+  const cutAnswers = clean ? 0 : publicPort.unflushedAnswers();
+  if (!clean) listener.closeAllConnections();
+  if (work) await inTime(work.stop(), deadline + 1000);
+  await inTime(Promise.all([refusals.stop(), tracing.stop()]), deadline + 1000);
+  // Before the store and its journal: an answer that came after them would never be charged. What it cuts is settled.
+  await inTime(upstreams.close(config()), deadline + 1000);
+  if (!clean) await inTime(closed, deadline + 1500);
+  // A store that hangs never answers its last command.
+  await inTime(connection.close(), deadline + 2000);
+  return { clean, cutRequests, cutAnswers };
+}
+
+/** True when the work ended before the deadline (as `performance.now()`). */
+async function inTime(work: Promise<unknown>, deadline: number): Promise<boolean> {
+  const patience = new AbortController();
+  const late = delay(Math.max(0, deadline - performance.now()), false, { signal: patience.signal }).catch(
+    () => false,
+  );
+  const done = await Promise.race([work.then(() => true), late]);
+  patience.abort();
+  return done;
+}

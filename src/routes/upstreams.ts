@@ -1,0 +1,57 @@
+import type { Config } from "../config/config.ts";
+import { derived } from "../config/derived.ts";
+import type { Logger } from "../telemetry/log.ts";
+import type { Metrics } from "../telemetry/metrics.ts";
+import { observeGate } from "../upstream/gate.ts";
+import { createTaskUpstreams, type TaskUpstream } from "../upstream/task-upstreams.ts";
+import { createUploadTunnel, type UploadTunnel } from "../upstream/upload.ts";
+import { createUpstream, type Upstream } from "../upstream/upstream.ts";
+
+/** The upstreams of a gateway, each made for a snapshot of the configuration: its address, its credential, its timeouts. */
+export interface Upstreams {
+  upstream(config: Config): Upstream;
+  /** The one that made a task, by the tag that is stored with it; undefined for a task of an earlier release. */
+  upstreamOf(tag: string | undefined, config: Config): TaskUpstream;
+  uploads(config: Config): UploadTunnel;
+  /** Makes what a new snapshot needs. @throws Error for one that cannot be put in force */
+  prepare(config: Config): void;
+  /** Cuts what is under way, which settles it. */
+  close(config: Config): Promise<void>;
+}
+
+export function createUpstreams({ metrics, log }: { metrics: Metrics; log: Logger }): Upstreams {
+  const observer = { generate: observeGate(metrics, "generate"), poll: observeGate(metrics, "poll") };
+  // Connections of one that was replaced close by themselves, soon after its last request.
+  const taskUpstreams = createTaskUpstreams({ observer, log });
+  const upstream = derived(
+    (config) => config.upstream,
+    ({ upstream }) => {
+      taskUpstreams.using(upstream.url);
+      return createUpstream({ ...upstream, idempotent: upstream.idempotencyKey, observer });
+    },
+  );
+  const uploads = derived(
+    ({ upstream, server }) => [upstream, server.uploadIdleTimeoutMs, server.uploadMinBytesPerSecond],
+    ({ upstream, server }) =>
+      createUploadTunnel({
+        ...upstream,
+        totalTimeoutMs: upstream.uploadTotalTimeoutMs,
+        idleTimeoutMs: server.uploadIdleTimeoutMs,
+        minBytesPerSecond: server.uploadMinBytesPerSecond,
+        connections: upstream.uploadConnections,
+      }),
+  );
+  return {
+    upstream,
+    upstreamOf: (tag, config) => taskUpstreams.of(tag, upstream(config), config.upstream),
+    uploads,
+    prepare(config) {
+      upstream(config);
+      uploads(config);
+    },
+    async close(config) {
+      uploads(config).close();
+      await Promise.all([upstream(config).close(), taskUpstreams.close()]);
+    },
+  };
+}
