@@ -18,12 +18,11 @@ interface Family {
 async function text(): Promise<string> {
   const { registry } = createMetrics();
   const families: Family[] = registry.getMetricsAsArray().map((metric) => {
-    const { name, help, labelNames } = metric as unknown as {
-      name: string;
-      help: string;
+    // Its types do not show what every metric of prom-client has.
+    const { name, help, type, labelNames } = metric as unknown as Omit<Family, "labels"> & {
       labelNames: string[];
     };
-    return { name, help, type: typeOf(metric), labels: labelNames };
+    return { name, help, type, labels: labelNames };
   });
   const ours = families.filter(({ name }) => name.startsWith("tollgate_"));
   const defaults = families.filter(({ name }) => !name.startsWith("tollgate_"));
@@ -45,13 +44,6 @@ open socket, and their names break the rules of Prometheus.
 
 ${table(defaults)}
 `;
-}
-
-/** prom-client keeps it beside what its types show. */
-function typeOf(metric: unknown): string {
-  const { type } = metric as { type?: string };
-  if (type !== undefined) return type;
-  return (metric as object).constructor.name.toLowerCase();
 }
 
 function table(families: readonly Family[]): string {

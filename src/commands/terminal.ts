@@ -1,4 +1,5 @@
 import { stripVTControlCharacters, styleText } from "node:util";
+import { Help } from "commander";
 
 /** Columns of a table never get narrower than this. */
 const COLUMN_CHARS_MIN = 8;
@@ -123,19 +124,9 @@ export function listing(fields: Record<string, unknown>, screen: Screen = proces
     .join("\n");
 }
 
+const LINE_CHARS_MIN = 20;
+const layout = Object.assign(new Help(), { minWidthToWrap: LINE_CHARS_MIN });
+
 /** Text broken at blanks into lines of at most `width` characters, those after the first indented. */
-export function wrapped(text: string, width: number, indent: number): string {
-  const room = Math.max(20, width - indent);
-  const lines: string[] = [];
-  for (const paragraph of text.split("\n")) {
-    let line = "";
-    for (const word of paragraph.split(" ")) {
-      if (line !== "" && line.length + 1 + word.length > room) {
-        lines.push(line);
-        line = word;
-      } else line = line === "" ? word : `${line} ${word}`;
-    }
-    lines.push(line);
-  }
-  return lines.join(`\n${" ".repeat(indent)}`);
-}
+export const wrapped = (text: string, width: number, indent: number): string =>
+  layout.boxWrap(text, Math.max(LINE_CHARS_MIN, width - indent)).replaceAll("\n", `\n${" ".repeat(indent)}`);

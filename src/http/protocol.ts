@@ -2,7 +2,7 @@ import type { IncomingMessage } from "node:http";
 import { type Refusal, refuse } from "../core/errors.ts";
 import { isIdentity } from "../core/media.ts";
 
-/** What the header lines of a request say that matters before its body; read in one pass. */
+/** What the header lines of a request say that matters before its body. */
 export interface RequestHead {
   authorization: string | undefined;
   idempotencyKey: string | undefined;
@@ -11,9 +11,9 @@ export interface RequestHead {
   /** There is a Content-Encoding other than identity. */
   contentEncoding: boolean;
   forwardedFor: string | undefined;
-  /** As it came; the empty string where it came twice. */
+  /** As it came; undefined where it came twice. */
   requestId: string | undefined;
-  /** As it came; the empty string where it came twice. */
+  /** As it came; undefined where it came twice. */
   traceParent: string | undefined;
   traceState: string | undefined;
   hasBody: boolean;
@@ -27,28 +27,20 @@ export interface HeadLimits {
   maxHeaderLines: number;
 }
 
-/** Lengths of the header names that matter here: most lines are passed over without a look at their letters. */
-const LENGTHS = new Set(
-  [
-    "host",
-    "expect",
-    "upgrade",
-    "tracestate",
-    "traceparent",
-    "x-request-id",
-    "content-type",
-    "authorization",
-    "content-length",
-    "idempotency-key",
-    "x-forwarded-for",
-    "content-encoding",
-    "transfer-encoding",
-  ].map((name) => name.length),
-);
+/** Header fields that a request may send once at most. */
+const SENT_ONCE = new Set([
+  "authorization",
+  "content-encoding",
+  "content-length",
+  "content-type",
+  "expect",
+  "host",
+  "idempotency-key",
+  "transfer-encoding",
+]);
 
 /**
  * Reads the head and finds what a gateway must refuse though Node accepts it. RFC 9112 sections 3.2, 6.1, 6.3.
- * Reads the raw lines: `req.headers` would be built for each request, and shows no duplicates.
  * @returns the head, and the refusal if there is one; then the connection must be closed after the answer, since
  *   the next program on the way might frame this request differently
  */
@@ -56,108 +48,71 @@ export function readHead(
   req: IncomingMessage,
   { maxHeaderLines }: HeadLimits,
 ): { head: RequestHead; fault: Refusal | undefined } {
-  const lines = req.rawHeaders;
-  let twice: string | undefined;
-  let hasUnderscore = false;
-  let host: string | undefined;
-  let expect: string | undefined;
-  let authorization: string | undefined;
-  let idempotencyKey: string | undefined;
-  let contentType: string | undefined;
-  let length: string | undefined;
-  let encoding: string | undefined;
-  let coding: string | undefined;
-  let forwardedFor: string | undefined;
-  let requestId: string | undefined;
-  let traceParent: string | undefined;
-  let traceState: string | undefined;
-  let upgrades = false;
-  for (let at = 0; at < lines.length; at += 2) {
-    if (lines[at]!.includes("_")) hasUnderscore = true;
-    if (!LENGTHS.has(lines[at]!.length)) continue;
-    const value = lines[at + 1]!;
-    const name = lines[at]!.toLowerCase();
-    const once = (before: string | undefined): string => {
-      if (before !== undefined) twice ??= name;
-      return value;
-    };
-    switch (name) {
-      case "host":
-        host = once(host);
-        break;
-      case "expect":
-        expect = once(expect);
-        break;
-      case "upgrade":
-        upgrades = true;
-        break;
-      case "content-type":
-        contentType = once(contentType);
-        break;
-      case "authorization":
-        authorization = once(authorization);
-        break;
-      case "content-length":
-        length = once(length);
-        break;
-      case "idempotency-key":
-        idempotencyKey = once(idempotencyKey);
-        break;
-      case "content-encoding":
-        encoding = once(encoding);
-        break;
-      case "transfer-encoding":
-        coding = once(coding);
-        break;
-      case "x-forwarded-for":
-        forwardedFor = forwardedFor === undefined ? value : `${forwardedFor},${value}`;
-        break;
-      case "x-request-id":
-        requestId = requestId === undefined ? value : "";
-        break;
-      case "traceparent":
-        traceParent = traceParent === undefined ? value : "";
-        break;
-      case "tracestate":
-        traceState = traceState === undefined ? value : `${traceState},${value}`;
-        break;
-    }
-  }
+  const { values, repeated } = readFields(req.rawHeaders);
+  const first = (name: string): string | undefined => values.get(name)?.[0];
+  const only = (name: string): string | undefined =>
+    values.get(name)?.length === 1 ? first(name) : undefined;
+  const length = first("content-length");
   const contentLength = length === undefined ? undefined : Number(length);
+  const coding = first("transfer-encoding");
   const head: RequestHead = {
     // Of two, nobody can tell whose request it is.
-    authorization: twiceNamed(lines, "authorization", twice) ? undefined : authorization,
-    idempotencyKey,
-    contentType,
+    authorization: only("authorization"),
+    idempotencyKey: first("idempotency-key"),
+    contentType: first("content-type"),
     contentLength,
-    contentEncoding: !isIdentity(encoding),
-    forwardedFor,
-    requestId,
-    traceParent,
-    traceState,
+    contentEncoding: !isIdentity(first("content-encoding")),
+    forwardedFor: values.get("x-forwarded-for")?.join(","),
+    requestId: only("x-request-id"),
+    traceParent: only("traceparent"),
+    traceState: values.get("tracestate")?.join(","),
     hasBody: coding !== undefined || (contentLength !== undefined && contentLength > 0),
-    upgrades,
+    upgrades: values.has("upgrade"),
   };
-  const repeated = twice === undefined ? undefined : bad(`the ${twice} header is sent twice`);
   const fault =
     versionFault(req) ??
-    linesFault(lines.length / 2, maxHeaderLines) ??
-    (hasUnderscore ? underscoreFault : undefined) ??
-    repeated ??
-    framingFault(req, head, coding, host) ??
-    expectationFault(req, expect);
+    linesFault(req.rawHeaders.length / 2, maxHeaderLines) ??
+    (hasUnderscore(values.keys()) ? underscoreFault : undefined) ??
+    (repeated === undefined ? undefined : bad(`the ${repeated} header is sent twice`)) ??
+    framingFault(req, head, coding, first("host")) ??
+    expectationFault(req, first("expect"));
   return { head, fault };
+}
+
+/**
+ * The values of each field, by its name in lower case, in the order of their lines. `req.headers` joins or drops repeated
+ * fields.
+ * @param lines names and values by turns
+ * @returns also the first field that is repeated though it may be sent only once
+ */
+function readFields(lines: readonly string[]): {
+  values: Map<string, string[]>;
+  repeated: string | undefined;
+} {
+  const values = new Map<string, string[]>();
+  let repeated: string | undefined;
+  for (let at = 0; at < lines.length; at += 2) {
+    const name = lines[at]!.toLowerCase();
+    const value = lines[at + 1]!;
+    const before = values.get(name);
+    if (!before) {
+      values.set(name, [value]);
+      continue;
+    }
+    before.push(value);
+    if (SENT_ONCE.has(name)) repeated ??= name;
+  }
+  return { values, repeated };
+}
+
+function hasUnderscore(names: Iterable<string>): boolean {
+  for (const name of names) if (name.includes("_")) return true;
+  return false;
 }
 
 function linesFault(lines: number, linesMax: number): Refusal | undefined {
   if (lines <= linesMax) return undefined;
   return refuse("headers_too_large", { text: `Request headers too large: at most ${linesMax} lines` });
-}
-
-/** @param twice the first header that is sent twice; undefined: there is none */
-function twiceNamed(lines: readonly string[], wanted: string, twice: string | undefined): boolean {
-  if (twice === undefined || twice === wanted) return twice === wanted;
-  return lines.filter((line, at) => at % 2 === 0 && line.toLowerCase() === wanted).length > 1;
 }
 
 function versionFault(req: IncomingMessage): Refusal | undefined {

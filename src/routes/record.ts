@@ -1,13 +1,23 @@
 import type { Answer } from "../core/envelope.ts";
 import type { Exchange } from "../http/exchange.ts";
-import { logRequest, logSlow } from "../telemetry/log.ts";
+import { createRequestLog, logRequest, logSlow } from "../telemetry/log.ts";
 import type { Gateway } from "./gateway.ts";
 
 /** Classes of HTTP status, by their first digit. */
 const CLASSES = ["", "1xx", "2xx", "3xx", "4xx", "5xx"];
 
-/** One log line, one count and the trace of a request that is over; without an answer its client went away. */
-export function record(gateway: Gateway, exchange: Exchange, answer: Answer | undefined): void {
+/** Writes one log line, counts, and ends the trace of each request that is over; without an answer its client went away. */
+export function createRecord(gateway: Gateway): (exchange: Exchange, answer: Answer | undefined) => void {
+  const requestLog = createRequestLog(gateway.log);
+  return (exchange, answer) => record(gateway, requestLog, exchange, answer);
+}
+
+function record(
+  gateway: Gateway,
+  requestLog: ReturnType<typeof createRequestLog>,
+  exchange: Exchange,
+  answer: Answer | undefined,
+): void {
   const { metrics, log } = gateway;
   const { route: template, startedMs, upstreamMs, req } = exchange;
   const status = answer?.status ?? 499;
@@ -25,7 +35,7 @@ export function record(gateway: Gateway, exchange: Exchange, answer: Answer | un
   if (answer && status >= 400 && status < 500 && exchange.accountId !== undefined) {
     gateway.countRefusal(exchange.keyId ?? "", exchange.accountId, outcome);
   }
-  logRequest(log, status >= 500 ? "warn" : "info", {
+  logRequest(requestLog, status >= 500 ? "warn" : "info", {
     request_id: exchange.requestId,
     client_request_id: exchange.shownId === exchange.requestId ? undefined : exchange.shownId,
     trace_id: exchange.trace?.traceId,

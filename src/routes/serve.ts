@@ -8,7 +8,7 @@ import { type Exchange, openExchange, respond, takeRequestId } from "../http/exc
 import { asksForWebSocket, readHead } from "../http/protocol.ts";
 import { type Dispatch, decide, refuseHead } from "./dispatch.ts";
 import type { Gateway } from "./gateway.ts";
-import { record } from "./record.ts";
+import { createRecord } from "./record.ts";
 import { createTaskPolls } from "./tasks.ts";
 
 /** A request that is decided; without an answer its client went away. */
@@ -23,6 +23,7 @@ export class Requests {
   readonly #gateway: Gateway;
   readonly #connections: ClientConnections;
   readonly #dispatch: Dispatch;
+  readonly #record: ReturnType<typeof createRecord>;
   /**
    * Connections that end with an answer already under way: what still comes on one may be smuggled in, and could not
    * be answered any more.
@@ -36,6 +37,7 @@ export class Requests {
     this.#gateway = gateway;
     this.#connections = connections;
     this.#dispatch = { gateway, pollTask: createTaskPolls() };
+    this.#record = createRecord(gateway);
   }
 
   /**
@@ -117,7 +119,7 @@ export class Requests {
       }
       drainBody(exchange.req, bodyRead, () => this.#connections.stopReading(exchange.res));
     }
-    for (const { exchange, answer } of finished) record(this.#gateway, exchange, answer);
+    for (const { exchange, answer } of finished) this.#record(exchange, answer);
     this.#underWay -= finished.length;
     if (this.#underWay === 0) this.#becameIdle();
   });

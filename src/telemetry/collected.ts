@@ -5,36 +5,24 @@ import { dropped } from "./line-writer.ts";
 const NEAR_SHARE = 0.2;
 
 /**
- * Counts admissions that left little: in plain numbers, which become a metric when somebody asks.
+ * Counts admissions that left little.
  * @returns `admitted` takes what ADMIT has answered
  */
 export function createNearLimit(registers: Registry[]) {
-  const tiers = new Map<string, { window: number; slots: number }>();
-  new Counter({
+  const nearLimit = new Counter({
     name: "tollgate_admissions_near_limit_total",
     help: "Admissions that left less than 20 % of the window, or took the last slot, by tier and limit.",
     labelNames: ["tier", "limit"],
     registers,
-    collect() {
-      this.reset();
-      for (const [tier, { window, slots }] of tiers) {
-        this.inc({ tier, limit: "window" }, window);
-        this.inc({ tier, limit: "slots" }, slots);
-      }
-    },
   });
   return {
     admitted(
       tier: string,
       left: { rateLimit: number; remaining: number; maxConcurrent: number; active: number },
     ): void {
-      let counts = tiers.get(tier);
-      if (!counts) {
-        counts = { window: 0, slots: 0 };
-        tiers.set(tier, counts);
-      }
-      if (left.remaining < left.rateLimit * NEAR_SHARE) counts.window++;
-      if (left.active >= left.maxConcurrent) counts.slots++;
+      // Zeros are counted as well, so that both series of a tier are there from its first admission on.
+      nearLimit.inc({ tier, limit: "window" }, left.remaining < left.rateLimit * NEAR_SHARE ? 1 : 0);
+      nearLimit.inc({ tier, limit: "slots" }, left.active >= left.maxConcurrent ? 1 : 0);
     },
   };
 }

@@ -73,8 +73,8 @@ test("what ended processes had counted stays on the page, what they were does no
     expect.arrayContaining([
       'tollgate_requests_total{route="none",status="505",outcome="version_unsupported"} 1',
       `tollgate_requests_total{${route},status="200",outcome="ok"} 3`,
-      `tollgate_request_duration_seconds_bucket{${route},class="2xx",le="0.1"} 0`,
-      `tollgate_request_duration_seconds_bucket{${route},class="2xx",le="0.25"} 3`,
+      `tollgate_request_duration_seconds_bucket{le="0.1",${route},class="2xx"} 0`,
+      `tollgate_request_duration_seconds_bucket{le="0.25",${route},class="2xx"} 3`,
       `tollgate_request_duration_seconds_count{${route},class="2xx"} 3`,
       'tollgate_admissions_near_limit_total{tier="standard",limit="slots"} 3',
       "tollgate_requests_in_flight 0",
