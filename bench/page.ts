@@ -30,15 +30,11 @@ export function writePage({ run, outcomes }: Results): void {
     "",
     "## Targets",
     "",
-    "The numbers are those of the points of issue 4.",
-    "",
     `${verdicts.length - missed - unknown} met, ${missed} missed${unknown > 0 ? `, ${unknown} not measured` : ""}.`,
     "",
     ...markdown({
-      columns: ["", "target", "reached", ""],
-      rows: verdicts
-        .toSorted((a, b) => a.point - b.point)
-        .map((verdict) => [String(verdict.point), ...verdictCells(verdict)]),
+      columns: ["target", "reached", ""],
+      rows: verdicts.map(verdictCells),
     }),
     ...shown.flatMap((outcome) => section(outcome, run.commit)),
   ];

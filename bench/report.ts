@@ -26,13 +26,12 @@ export function printOutcome({ title, method, tables, disturbed }: Shown): void 
 /** All targets of what was run. */
 export function printSummary({ run, outcomes }: Results): void {
   const rows = Object.values(outcomes).flatMap(({ verdicts }) => verdicts.map(verdictRow));
-  const table = { columns: ["", "target", "reached", ""], rows };
+  const table = { columns: ["target", "reached", ""], rows };
   const head = `\nTargets (commit ${run.commit}; ${run.machine})`;
   process.stdout.write(`${[head, ...aligned(table)].join("\n")}\n`);
 }
 
-const verdictRow = ({ point, target, reached, met }: Verdict): string[] => [
-  String(point),
+const verdictRow = ({ target, reached, met }: Verdict): string[] => [
   target,
   reached,
   met === undefined ? "?" : met ? "met" : "MISSED",

@@ -46,23 +46,20 @@ export const generation: Scenario = {
   title: "Generation",
   quick: true,
   needs: ["taskset", "wrk", "nginx"],
-  targets: ["cpuByNginx", "cpuByFastify", "cpuByUndici", "redisUs", "redisByNginx"],
+  targets: ["costByNginx", "cpuByFastify"],
   async run(context: Context): Promise<Outcome> {
     const entries = await entriesOf(context);
     const intervals = await compare(context, entries);
     const [{ label: ours } = { label: "" }] = entries;
     const cpu = (label: string): number => medianOf(intervals, label, cpuOf);
-    const redis = (label: string): number => medianOf(intervals, label, redisOf);
+    const cost = (label: string): number => cpu(label) + medianOf(intervals, label, redisOf);
     return {
       method:
         "64 keep-alive connections, 1,000 keys, a POST of 150 bytes, every request admitted, charged and bound to a task of its own.",
       tables: [tableOf(intervals)],
       verdicts: [
-        judge("cpuByNginx", cpu(ours) / cpu("nginx + Lua")),
+        judge("costByNginx", cost(ours) / cost("nginx + Lua")),
         judge("cpuByFastify", cpu(ours) / cpu("fastify stack")),
-        judge("cpuByUndici", cpu(ours) / cpu("bare undici")),
-        judge("redisUs", redis(ours)),
-        judge("redisByNginx", redis(ours) / redis("nginx + Lua")),
       ],
       disturbed: disturbances(intervals),
       figures: Object.fromEntries(intervals),
