@@ -30,6 +30,8 @@ export function writePage({ run, outcomes }: Results): void {
     "",
     "## Targets",
     "",
+    "Each is a ratio to something that you could run instead, or a figure that you need to plan capacity.",
+    "",
     `${verdicts.length - missed - unknown} met, ${missed} missed${unknown > 0 ? `, ${unknown} not measured` : ""}.`,
     "",
     ...markdown({
