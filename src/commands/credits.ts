@@ -15,7 +15,7 @@ import {
 } from "./context.ts";
 import { shown, statusText } from "./keys-shown.ts";
 
-/** Credits of the packages that customers buy. Spec 2.7. */
+/** Credits of the packages that customers buy. */
 const PACKAGES: Readonly<Record<string, number>> = {
   basic: 100,
   standard: 200,

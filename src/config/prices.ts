@@ -26,7 +26,7 @@ const byFrames = Type.Object(
   strict,
 );
 
-/** A price file: every endpoint flat; two of them by duration and quality, storyboard by nFrames. Spec 4.1. */
+/** A price file: every endpoint flat; two of them by duration and quality, storyboard by nFrames. */
 export const PriceTableSchema = Type.Object(
   {
     "gen2/text-to-video": credits,

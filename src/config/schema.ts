@@ -335,7 +335,7 @@ export const ConfigSchema = section("Tollgate's configuration.", {
   source_video_host: text(
     "https://videos.example.com",
     originRule,
-    "The one origin whose videos watermark removal takes. Spec 4.7.",
+    "The one origin whose videos watermark removal takes.",
   ),
   prices: Type.Optional(
     Type.String({

@@ -97,7 +97,7 @@ export interface Config {
     readonly uploadConnections: number;
     readonly idempotencyKey: boolean;
   };
-  /** An origin, no trailing slash. Spec 4.7. */
+  /** An origin, no trailing slash. */
   readonly sourceVideoHost: string;
   readonly prices: PriceTable;
   /** Absolute path of the price file. */

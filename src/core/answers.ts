@@ -4,7 +4,7 @@ import { TASK_ID, TASK_STATUSES } from "./tasks.ts";
 
 /**
  * What customers are answered, as schemas: the API description is made of them, and the types of what the gateway
- * itself writes. Objects stay open, since the generator's own fields pass through. Spec 2.1 to 2.5.
+ * itself writes. Objects stay open, since the generator's own fields pass through.
  */
 
 const time = (description: string) => Type.String({ format: "date-time", description });
@@ -17,7 +17,7 @@ const taskId = Type.String({
   description: "Identifier of the task, for `GET /api/v1/tasks/{taskId}`.",
 });
 
-/** Data of a generation's answer. Spec 4.1. */
+/** Data of a generation's answer. */
 export const GENERATION = Type.Object(
   {
     task_id: taskId,
@@ -28,7 +28,6 @@ export const GENERATION = Type.Object(
   { description: "The task that was made. It has been charged." },
 );
 
-/** Spec 2.2, part 3. */
 export const TASK = Type.Object(
   {
     task_id: taskId,
@@ -52,7 +51,6 @@ export const TASK = Type.Object(
   },
 );
 
-/** Spec 2.3. */
 export const UPLOADED_IMAGE = Type.Object(
   {
     url: Type.String({
@@ -64,7 +62,6 @@ export const UPLOADED_IMAGE = Type.Object(
   { description: "Where the uploaded image can be fetched." },
 );
 
-/** Spec 2.5; `reason` and `task_id` are additive (DESIGN 2). */
 export const TRANSACTION = Type.Object(
   {
     id: Type.String({ description: "Identifier of the transaction." }),
@@ -86,7 +83,6 @@ export const TRANSACTION = Type.Object(
 );
 export type Transaction = Static<typeof TRANSACTION>;
 
-/** Spec 2.4. */
 export const KEY_LIMITS = Type.Object(
   {
     rate_limit: Type.Integer({ minimum: 0, description: "Generation requests in any 60 seconds." }),
@@ -99,7 +95,6 @@ export const KEY_LIMITS = Type.Object(
   { description: "Limits as they are enforced for this key." },
 );
 
-/** Spec 2.4. */
 export const CREDIT_ACCOUNT = Type.Object(
   {
     balance: Type.Integer({
@@ -120,7 +115,7 @@ export const CREDIT_ACCOUNT = Type.Object(
 );
 export type CreditAccountData = Static<typeof CREDIT_ACCOUNT>;
 
-/** One broken rule. DESIGN 2. */
+/** One broken rule. */
 export const PROBLEM = Type.Object(
   {
     path: Type.String({
@@ -132,7 +127,7 @@ export const PROBLEM = Type.Object(
   { description: "One broken rule." },
 );
 
-/** The error envelope. Spec 2.1, DESIGN 2. */
+/** The error envelope. */
 export const ERROR = Type.Object(
   {
     code: Type.Integer({
@@ -159,7 +154,7 @@ export const ERROR = Type.Object(
   { description: "Any answer whose code is not 200." },
 );
 
-/** The success envelope around a data object. Spec 2.1. */
+/** The success envelope around a data object. */
 export const successOf = (data: Type.TSchema) =>
   Type.Object({
     code: Type.Literal(200, { description: "200 means success." }),

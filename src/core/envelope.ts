@@ -13,7 +13,7 @@ export interface Answer {
 }
 
 /**
- * A 200 in the spec's envelope. Spec 2.1.
+ * A 200 in the API's envelope.
  * @param data JSON text of the data object
  */
 export function success(data: string, headers?: readonly string[], outcome = "ok"): Answer {
@@ -21,7 +21,7 @@ export function success(data: string, headers?: readonly string[], outcome = "ok
   return headers ? { status: 200, body, headers, outcome } : { status: 200, body, outcome };
 }
 
-/** A refusal in the spec's envelope, with the headers that belong to it. DESIGN 2. */
+/** A refusal in the API's envelope, with the headers that belong to it. */
 export function refusal(refused: Refusal, requestId: string): Answer {
   const { code, text, retryAfterSeconds, details, allow, shouldRetry } = refused;
   const envelope: Record<string, unknown> = { code, msg: text, error: text };
@@ -47,7 +47,7 @@ export function refusal(refused: Refusal, requestId: string): Answer {
   return answer;
 }
 
-/** The headers on every response of the public port, flat as `writeHead` takes them. Spec 8.2. */
+/** The headers on every response of the public port, flat as `writeHead` takes them. */
 export function commonHeaders(state: LimitState, requestId: string, bodyBytes: number): string[] {
   return [
     "Content-Type",
@@ -69,5 +69,5 @@ export function commonHeaders(state: LimitState, requestId: string, bodyBytes: n
   ];
 }
 
-/** Milliseconds to the whole seconds a client should wait: rounded up, at least 1. DESIGN 2. */
+/** Milliseconds to the whole seconds a client should wait: rounded up, at least 1. */
 export const retrySeconds = (ms: number): number => Math.max(1, Math.ceil(ms / 1000));

@@ -1,4 +1,4 @@
-/** Every error a customer can see, on one screen. DESIGN section 2; spec part 7. */
+/** Every error a customer can see, on one screen; docs/errors.md explains them. */
 
 /** name: [HTTP status, envelope code, text]. */
 const TABLE = {
@@ -44,7 +44,7 @@ const TABLE = {
 
 export type ErrorName = keyof typeof TABLE;
 
-/** Refusals that another try meets again: common SDKs are told not to retry on their own. DESIGN 2. */
+/** Refusals that another try meets again: common SDKs are told not to retry on their own. */
 const DEFINITE: ReadonlySet<ErrorName> = new Set([
   "insufficient_credits",
   "daily_limited",

@@ -8,7 +8,7 @@ import { DETAILS_MAX, nameOf, problemsOf, unknownName } from "./problems.ts";
 import { BODIES } from "./schemas.ts";
 import { isOnSourceHost } from "./urls.ts";
 
-/** Storyboard tolerance, inclusive. In floating point 10 - 9.95 is a little more than 0.05. Spec 4.6. */
+/** Storyboard tolerance, inclusive. In floating point 10 - 9.95 is a little more than 0.05. */
 const TOLERANCE_SECONDS = 0.05;
 const FLOAT_NOISE = 1e-9;
 /** Unknown parameters that are named in one answer; they leave room for what is missing. */
@@ -32,7 +32,7 @@ const validators = Object.fromEntries(
   ]),
 );
 
-/** Members' defaults, and the members of their items where these are objects; deeper no body of the spec goes. */
+/** Members' defaults, and the members of their items where these are objects; no body of the API is nested deeper. */
 function membersOf(schema: Type.TObject): Members {
   const entries = Object.entries(schema.properties).map(([name, property]) => {
     const items = Type.IsArray(property) && Type.IsObject(property.items) ? property.items : undefined;
@@ -47,7 +47,7 @@ function membersOf(schema: Type.TObject): Members {
 
 /**
  * Validates the parsed body of a generation request and writes it out anew, in the schema's order, so that what is
- * priced is what is sent. Spec 4.2 to 4.7.
+ * priced is what is sent.
  * @param sourceHost origin that watermark removal accepts, from the config
  */
 export function validateGeneration(

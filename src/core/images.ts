@@ -1,4 +1,4 @@
-/** The media types an upload may have. Spec 4.9. */
+/** The media types an upload may have. */
 export type ImageType = "image/jpeg" | "image/png" | "image/webp" | "image/gif";
 
 /** So many bytes from the start of a file settle its type; a shorter file is judged by what it has. */

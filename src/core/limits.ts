@@ -1,4 +1,4 @@
-/** What a key may do: requests per rolling 60 s, tasks at a time, requests per UTC day. Spec 8.1. */
+/** What a key may do: requests per rolling 60 s, tasks at a time, requests per UTC day. */
 export interface Limits {
   rateLimit: number;
   maxConcurrent: number;
@@ -15,7 +15,7 @@ export type TierLimits = Limits & { shadow?: readonly ShadowLimit[] };
 /** Tier name to its default limits; a key's own record may override each of the numbers. */
 export type Tiers = Readonly<Record<string, Readonly<TierLimits>>>;
 
-/** The five numbers behind the rate-limit headers, as the store reports them. Spec 8.2. */
+/** The five numbers behind the rate-limit headers, as the store reports them. */
 export interface LimitState {
   rateLimit: number;
   remaining: number;
@@ -25,7 +25,7 @@ export interface LimitState {
   active: number;
 }
 
-/** What an unauthenticated answer carries: zeros, and Reset now. DESIGN 2. */
+/** What an unauthenticated answer carries: zeros, and Reset now. */
 export function noLimits(nowMs: number): LimitState {
   return { rateLimit: 0, remaining: 0, resetAtMs: nowMs, maxConcurrent: 0, active: 0 };
 }

@@ -1,6 +1,6 @@
 import type { GenerationEndpoint } from "./endpoints.ts";
 
-/** Whole credits per request: flat, by duration and quality (spec 4.3), or by nFrames (spec 4.6). */
+/** Whole credits per request: flat, by duration and quality, or by nFrames. */
 export type Price =
   | number
   | { readonly by_duration_and_quality: Readonly<Record<"10" | "15", Readonly<Record<Quality, number>>>> }
@@ -19,7 +19,7 @@ export interface PricedBody {
 }
 
 /**
- * The price of one validated request, in whole credits. Fixed at admission and never looked up again. Spec 4.1.
+ * The price of one validated request, in whole credits. Fixed at admission and never looked up again.
  * @throws RangeError when the body lacks what its price depends on: validation and price table disagree
  */
 export function priceOf(table: PriceTable, endpoint: GenerationEndpoint, body: PricedBody): number {

@@ -1,4 +1,4 @@
-/** What one request may carry, whoever sends it. Spec 8.4, DESIGN 2. */
+/** What one request may carry, whoever sends it. */
 
 /** Request line and header lines together. */
 export const HEADERS_BYTES_MAX = 16 * 1024;
@@ -6,19 +6,19 @@ export const HEADERS_BYTES_MAX = 16 * 1024;
 /** The JSON body of a generation. */
 export const JSON_BODY_BYTES_MAX = 256 * 1024;
 
-/** Levels of objects and arrays in JSON from outside; the spec's deepest body has three. */
+/** Levels of objects and arrays in JSON from outside; the API's deepest body has three. */
 export const JSON_DEPTH_MAX = 32;
 
-/** Values (objects, arrays, strings, numbers, ...) in a JSON body; the spec's largest body has some 400. */
+/** Values (objects, arrays, strings, numbers, ...) in a JSON body; the API's largest body has some 400. */
 export const JSON_VALUES_MAX = 2000;
 
 /** Shots of a storyboard, and its reference images. */
 export const LIST_ITEMS_MAX = 100;
 
-/** Code points of a prompt, negative prompt or scene where the spec has no maximum. */
+/** Code points of a prompt, negative prompt or scene where the API names no maximum. */
 export const TEXT_CHARS_MAX = 10_000;
 
-/** Largest file, inclusive. Spec 4.9. */
+/** Largest file, inclusive. */
 export const FILE_BYTES_MAX = 10_485_760;
 
 /** An Idempotency-Key as it may be sent. */

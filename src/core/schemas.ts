@@ -37,7 +37,7 @@ const quality = Type.Optional(
 );
 const webUrl = (what: string) => Type.String({ format: "web-url", description: `${what}, http or https.` });
 
-/** One shot of a storyboard. Spec 2.6. */
+/** One shot of a storyboard. */
 export const SHOT = Type.Object(
   {
     Scene: Type.String({
@@ -55,7 +55,7 @@ export const SHOT = Type.Object(
 
 /**
  * The bodies of the six generation endpoints: the one source of validation, defaults and documentation.
- * Lengths are Unicode code points. Spec 4.2 to 4.7.
+ * Lengths are Unicode code points.
  */
 export const BODIES = {
   "gen2/text-to-video": Type.Object(

@@ -1,4 +1,4 @@
-/** Task states as customers see them. Spec part 3. */
+/** Task states as customers see them. */
 export const TASK_STATUSES = ["pending", "processing", "completed", "failed"] as const;
 export type TaskStatus = (typeof TASK_STATUSES)[number];
 
@@ -6,7 +6,7 @@ export type TaskStatus = (typeof TASK_STATUSES)[number];
 export type Observation = TaskStatus | "gone" | "expired" | "released";
 
 /**
- * A task id that may be bound and asked for; anything else makes no sense. DESIGN 2. `.` and `..` are none: a URL parser
+ * A task id that may be bound and asked for; anything else makes no sense. `.` and `..` are none: a URL parser
  * on the way would take them for steps in a path. In three cases, since many languages' patterns have no look-ahead.
  */
 export const TASK_ID =
@@ -15,7 +15,7 @@ export const TASK_ID =
 export const isTaskStatus = (value: unknown): value is TaskStatus =>
   (TASK_STATUSES as readonly unknown[]).includes(value);
 
-/** Completed and failed are the end of polling. Spec part 3. */
+/** Completed and failed are the end of polling. */
 export const isFinal = (status: string): boolean => status === "completed" || status === "failed";
 
 /**
@@ -25,7 +25,7 @@ export const isFinal = (status: string): boolean => status === "completed" || st
 export const askAgainMs = (everyMs: number, ageMs: number, maxAgeMs: number): number =>
   ageMs < maxAgeMs ? Math.min(everyMs, maxAgeMs - ageMs) : everyMs;
 
-/** The task data answered for a task that ended without the upstream saying so. Spec 2.2. */
+/** The task data answered for a task that ended without the upstream saying so. */
 export const endedTask = (taskId: string, createdAtMs: number): string =>
   ownData(taskId, "failed", createdAtMs);
 

@@ -1,6 +1,6 @@
 import type { Transaction } from "./answers.ts";
 
-/** How many GET /credits shows. Spec 2.4. */
+/** How many GET /credits shows. */
 export const RECENT_TRANSACTIONS = 10;
 
 /** What a ledger entry says of it. */
@@ -26,7 +26,7 @@ export function transactionOf(entry: Entry): Transaction {
     type: type === "consume" ? "consume" : "recharge",
     amount,
     balance_after: balanceAfter,
-    // A refund is a recharge, and the spec shows `endpoint` on consume transactions only.
+    // A refund is a recharge, and the API has `endpoint` on consume transactions only.
     ...(type === "consume" && endpoint !== "" ? { endpoint } : {}),
     ...(reason === "" ? {} : { reason, task_id: taskId }),
     created_at: new Date(atMs).toISOString(),

@@ -30,12 +30,12 @@ const HTTPS_URL = new RegExp(HTTPS_URL_PATTERN);
 /** A well-formed http(s) URL, taken literally: nothing that a parser would first have to mend. */
 export const isWebUrl = (text: string): boolean => WEB_URL.test(text);
 
-/** The same, https only. Spec 4.4. */
+/** The same, https only. */
 export const isHttpsUrl = (text: string): boolean => HTTPS_URL.test(text);
 
 /**
  * A URL on the one supported source host: the raw prefix and the parsed origin must both agree, so neither a
- * look-alike host nor a repaired URL passes. Spec 4.7.
+ * look-alike host nor a repaired URL passes.
  * @param sourceHost origin without a trailing slash, from the config
  */
 export function isOnSourceHost(text: string, sourceHost: string): boolean {

@@ -16,7 +16,7 @@ export type Identity<Key> =
 
 export interface Authenticator<Key> {
   /**
-   * Who sends this `Authorization` header? Spec part 5.
+   * Who sends this `Authorization` header?
    * @throws what `lookup` throws, for a key that this process has not seen yet
    */
   authenticate(authorization: string | undefined, address: string): Promise<Identity<Key>>;

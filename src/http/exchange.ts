@@ -88,7 +88,7 @@ export function continueReading(exchange: Exchange): void {
 }
 
 /**
- * Writes the answer with the headers of spec 8.2. Does nothing when the client has gone.
+ * Writes the answer with the headers that every answer has. Does nothing when the client has gone.
  * @returns whether there was somebody to write to
  * @param close ends the connection after it: the rest of the request cannot be trusted or is not worth reading
  */

@@ -1,6 +1,6 @@
 import { API_PREFIX, GENERATION_ENDPOINTS, type GenerationEndpoint } from "../core/endpoints.ts";
 
-/** Where a request goes. `template` is a closed label for logs and metrics. Spec 4.1. */
+/** Where a request goes. `template` is a closed label for logs and metrics. */
 export type Route = { template: string } & (
   | { kind: "generate"; endpoint: GenerationEndpoint }
   | { kind: "task"; taskId: string }

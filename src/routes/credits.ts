@@ -1,7 +1,7 @@
 import { type Answer, refusal, success } from "../core/envelope.ts";
 import { type Call, disown, sawKeyGood, storeStep } from "./gateway.ts";
 
-/** GET /credits: the account with the limits that are enforced for this key. Spec 2.4, 4.10. */
+/** GET /credits: the account with the limits that are enforced for this key. */
 export async function credits(call: Call): Promise<Answer> {
   const { gateway, config, exchange, key } = call;
   const account = await storeStep(call, "CREDITS", gateway.store.credits(key, config.tiers));

@@ -172,7 +172,7 @@ function slowDown({ exchange, use }: Call, text?: string): Refusal {
 
 /**
  * An early refusal of a known key costs one INSPECT, so that a revoked key's bad body is 401 and the five numbers
- * are true. DESIGN 2. It counts against the key's rate.
+ * are true. It counts against the key's rate.
  * @returns the refusal to answer
  */
 export async function refuseKnown(call: Call, refusal: Refusal): Promise<Refusal> {
@@ -239,7 +239,7 @@ function countUnmetered(use: KeyUse, outage: number, max: number): boolean {
 const UPSTREAM_WAIT_MIN_SECONDS = 10;
 const UPSTREAM_WAIT_MAX_SECONDS = 30;
 
-/** The upstream's own limit as the customer sees it: its wait clamped to 10..30 s. Spec 7, DESIGN 2. */
+/** The upstream's own limit as the customer sees it: its wait clamped to 10..30 s. */
 export function upstreamLimited(retryAfterSeconds: number | undefined): Refusal {
   const asked = retrySeconds((retryAfterSeconds ?? 0) * 1000);
   return refuse("upstream_rate_limited", {
@@ -247,7 +247,7 @@ export function upstreamLimited(retryAfterSeconds: number | undefined): Refusal 
   });
 }
 
-/** The upstream blames us: never passed on, logged as an error, counted. DESIGN 2. */
+/** The upstream blames us: never passed on, logged as an error, counted. */
 export function gatewayRefused({ gateway, exchange }: Call, detail: string, text?: string): Refusal {
   gateway.metrics.upstreamRefusedGateway.inc();
   gateway.log.error(

@@ -33,7 +33,7 @@ const OVERLOADED_WAIT_SECONDS = 1;
 const IN_PROGRESS_WAIT_MAX_SECONDS = 10;
 /**
  * A hold outlives its exchange: at most `waitMaxMs`, never more than the headers timeout, for a connection, then at most
- * the total timeout. The connect timeout and this remain for ADMIT and BIND. DESIGN 2, decision 0032.
+ * the total timeout. The connect timeout and this remain for ADMIT and BIND. Decision 0032.
  */
 const HOLD_SLACK_MS = 8000;
 const KEY_RULE = "Idempotency-Key must be 1 to 255 visible ASCII characters";

@@ -41,7 +41,7 @@ export type PollTask = (call: Call, taskId: string) => Promise<Answer>;
 
 /**
  * GET /tasks/{taskId}: INSPECT, then the cache that all gateways share or one upstream call for all who wait, then
- * OBSERVE settles it before anybody is answered. Spec 4.8, DESIGN 3.
+ * OBSERVE settles it before anybody is answered.
  */
 export function createTaskPolls(): PollTask {
   const flights = new Map<string, Flight>();

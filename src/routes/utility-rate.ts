@@ -21,7 +21,7 @@ export interface KeyUse {
 
 /**
  * Limits each key's polls, credits, uploads and refused requests in this process, before the store is asked. It counts
- * toward no limit of the spec. Kept as long as the authenticator keeps the key. Decision 0036.
+ * toward no limit of a tier. Kept as long as the authenticator keeps the key. Decision 0036.
  */
 export function createUtilityRate(nowMs: () => number = () => performance.now()) {
   const uses = new WeakMap<KeyRef, KeyUse>();

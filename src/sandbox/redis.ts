@@ -18,7 +18,7 @@ export const TOLLGATE_DIR = resolve(import.meta.dirname, "../../.tollgate");
 
 type Source = (options: RedisOptions) => Promise<RunningRedis>;
 
-/** In this order. DESIGN section 1. */
+/** In this order. */
 const SOURCES: ReadonlyArray<readonly [name: string, start: Source]> = [
   ["redis-server or valkey-server on the PATH", startFromPath],
   ["a container", startDockerRedis],

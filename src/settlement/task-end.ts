@@ -12,7 +12,7 @@ export interface AgingTask {
   maxAgeMs: number;
 }
 
-/** What the store records of an answer. `data` is the Task of spec 2.2 as JSON. */
+/** What the store records of an answer. `data` is the task as JSON, `Task` in docs/openapi.json. */
 export interface Verdict {
   status: Observation;
   data: string;

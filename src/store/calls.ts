@@ -6,7 +6,7 @@ import type { Reply } from "./scripts.ts";
 
 // What the scripts are given by more than one caller, and how their replies are read.
 
-/** Three 404s over a minute: the task is gone. DESIGN 2. */
+/** Three 404s over a minute: the task is gone. */
 const GONE_COUNT = 3;
 const GONE_MS = 60_000;
 

@@ -43,7 +43,7 @@ export interface ConnectionOptions {
   metrics: Metrics;
 }
 
-/** An ioredis client that never queues, never resends, and gives up after the command timeout. DESIGN section 4. */
+/** An ioredis client that never queues, never resends, and gives up after the command timeout. */
 export const createClient = (redisUrl: string, commandTimeoutMs: number, tlsCa?: string): Redis =>
   clientOf(redisUrl, tlsCa, {
     commandTimeout: commandTimeoutMs,

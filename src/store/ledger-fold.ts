@@ -1,6 +1,6 @@
 import { LEDGER_START, type LedgerEntry } from "./ledger-entries.ts";
 
-/** What the books promise, by the name under which a violation is reported. DESIGN 3. */
+/** What the books promise, by the name under which a violation is reported: the invariants of docs/ARCHITECTURE.md. */
 export type Invariant =
   | "chain"
   | "balance"

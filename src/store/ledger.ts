@@ -51,7 +51,7 @@ interface Run {
 }
 
 /**
- * Compares everything that the store can show with the invariants of DESIGN section 3, while traffic goes on: each
+ * Compares everything that the store can show with the invariants of docs/ARCHITECTURE.md, while traffic goes on: each
  * account as it is at one instant, with the ledger up to that instant. Memory grows with one partition's requests.
  * @param redis gets some thousand commands; better not the gateway's own connection
  * @param options.accountIds only these accounts

@@ -19,7 +19,7 @@ export interface Generation {
   idempotency?: { digest: string; fingerprint: string };
 }
 
-/** Admission as the handlers see it. Milliseconds are Redis time. Spec 8.1, DESIGN 2. */
+/** Admission as the handlers see it. Milliseconds are Redis time. */
 export type Admission = {
   state: LimitState;
   tier: string;

@@ -2,7 +2,7 @@ import type { Redis } from "ioredis";
 import { readFacts } from "./connection.ts";
 import { META } from "./names.ts";
 
-/** Used where nobody says otherwise, at a store's very first start. DESIGN 4. */
+/** Used where nobody says otherwise, at a store's very first start. */
 const PARTITIONS = 64;
 
 /** The store's number of partitions, fixed now if the store is new. */

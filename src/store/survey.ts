@@ -98,7 +98,7 @@ const emptySurvey = (atMs: number): Survey => ({
   overdueMs: 0,
 });
 
-/** Adds one list of a partition to a survey. What is open is due some day, and has a slot. DESIGN 3, invariant 3. */
+/** Adds one list of a partition to a survey. What is open is due some day, and has a slot: invariant 3 of docs/ARCHITECTURE.md. */
 async function look({ call }: Connection, partition: number, list: string, survey: Survey): Promise<void> {
   const ages = AGES.slice(0, -1).map(([, endMs]) => endMs);
   const counts = { held: AGES.map(() => 0), bound: AGES.map(() => 0) };

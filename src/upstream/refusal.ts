@@ -1,13 +1,13 @@
-/** How the upstream says no, in its envelope or by HTTP alone. Spec 2.1, part 7; DESIGN 2. */
+/** How the upstream says no, in its envelope or by HTTP alone. */
 
 const TEXT_CHARS_MAX = 1000;
 /** Codes that blame the gateway, whatever it asked for; 404 only where it asked for no particular thing. */
 const GATEWAY_FAULTS = new Set([401, 402, 403, 405, 407]);
 
-/** Codes of the spec and of gateways like this one that mean "slow down", whatever HTTP says. Spec part 7. */
+/** Codes of the upstream and of gateways like this one that mean "slow down", whatever HTTP says. */
 const LIMITS = new Set([429, 2001, 2004]);
 
-/** Codes that customers are told are this gateway's own. DESIGN 2. */
+/** Codes that customers are told are this gateway's own. */
 const isOurs = (code: number): boolean => code >= 2000 && code <= 2099;
 
 /** A date as RFC 9110 10.2.3 has it is shorter. */
@@ -42,7 +42,7 @@ export function refusedBy(
     return { outcome: "rate_limited", retryAfterSeconds: waitSeconds(retryAfter, envelope) };
   }
   const shown = shownStatus(status, code);
-  // 200 would call the refusal a success. Spec 2.1.
+  // 200 would call the refusal a success.
   const shownCode = code === 200 || isOurs(code) ? shown : code;
   const words = text ?? `The video generation service refused the request (${shownCode})`;
   return { outcome: "refused", status: shown, code: shownCode, text: words };

@@ -11,7 +11,7 @@ const SPEC_FIELDS = Object.keys(TASK.properties);
 /** A text of these, with which all of them together stay within the bound. */
 const FIELD_CHARS_MAX = 8 * 1024;
 
-/** Data of a task as JSON. Beyond the bound only the spec's fields remain, and of these no text that is long itself. */
+/** Data of a task as JSON. Beyond the bound only the API's fields remain, and of these no text that is long itself. */
 export function dataText(data: Record<string, unknown>): string {
   const text = JSON.stringify(data);
   if (text.length <= TASK_DATA_CHARS_MAX) return text;

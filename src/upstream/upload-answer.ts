@@ -27,7 +27,7 @@ export interface UpstreamAnswer {
   text: string;
 }
 
-/** Reads an answer in the upstream's dialect: the envelope's code counts as much as the status. Spec 2.1, part 7. */
+/** Reads an answer in the upstream's dialect: the envelope's code counts as much as the status. */
 export function interpretAnswer(answer: UpstreamAnswer): UploadOutcome {
   const { status } = answer;
   const envelope = parseObject(answer.text);
@@ -53,7 +53,7 @@ function refusedUpload(answer: UpstreamAnswer, envelope: Record<string, unknown>
 /** ISO 8601 in UTC, in the form of RFC 3339. */
 const UTC_TIME = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|\+00:00)$/;
 
-/** The data of a success, if they are what customers are promised. Spec 2.3, 4.4. */
+/** The data of a success, if they are what customers are promised. */
 function uploaded(data: unknown): UploadOutcome {
   if (!isObject(data)) return { outcome: "upstream_failed", detail: "code 200 without usable data" };
   const { url, expires_at: expiresAt } = data;

@@ -55,7 +55,7 @@ export interface UploadTunnel {
 }
 
 /**
- * The streamed upload. Spec 4.9, DESIGN 2 and 7.
+ * The streamed upload.
  * @throws TypeError when the URL or the API key cannot be sent
  */
 export function createUploadTunnel(options: UploadOptions): UploadTunnel {

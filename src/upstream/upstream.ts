@@ -11,7 +11,7 @@ import { upstreamTag } from "./task-route.ts";
 
 /**
  * How a generation ended upstream. `accepted` is the definite yes; `unclear` and `timed_out` are unknown: the task
- * may run. All others are a definite no. DESIGN section 3.
+ * may run. All others are a definite no.
  */
 export type GenerationOutcome =
   | Trouble
@@ -22,7 +22,7 @@ export type GenerationOutcome =
   | { outcome: "unclear"; detail: string }
   | { outcome: "timed_out"; detail: string };
 
-/** What the upstream says of a task; `data` is the Task of spec 2.2 as JSON. */
+/** What the upstream says of a task; `data` is the task as JSON, `Task` in docs/openapi.json. */
 export type PollOutcome =
   | Exclude<Trouble, { outcome: "refused" }>
   /** `aboutTask`: the API itself refused, and for good; else a proxy's answer, or a fault that may pass. */
@@ -107,7 +107,7 @@ export function waitMaxMs({
 }
 
 /**
- * The generator behind the gateway, spoken to in the spec's own paths and envelope. Generations and polls have
+ * The generator behind the gateway, spoken to in the paths and the envelope of the API. Generations and polls have
  * connections of their own, so that neither waits for the other. Only an idempotent upstream is sent a POST again whose
  * outcome is unknown, with the same key and within the same total deadline.
  */
@@ -263,7 +263,7 @@ export function readPoll(exchanged: Exchanged, taskId: string): PollOutcome {
   const envelope = parseObject(exchanged.body);
   if (status === 200 && envelope?.code === 200 && isObject(envelope.data)) {
     const { data } = envelope;
-    // Without its id (spec 2.2 requires it) nobody can tell which task the answer is about.
+    // Without its id, which the API requires, nobody can tell which task the answer is about.
     if (data.task_id === undefined) return { outcome: "failed", detail: "the answer has no task_id" };
     if (data.task_id !== taskId) return { outcome: "failed", detail: ANOTHER_TASK };
     if (!isTaskStatus(data.status)) return { outcome: "failed", detail: "the answer has no known status" };

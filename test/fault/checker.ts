@@ -46,7 +46,7 @@ export interface Verdict {
   uncharged: string[];
 }
 
-/** Judges one run by its recorded history alone. Issue 3. */
+/** Judges one run by its recorded history alone. */
 export function check(history: History): Verdict {
   const books = readBooks(history);
   const uncharged: string[] = [];

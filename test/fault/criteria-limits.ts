@@ -56,7 +56,7 @@ export function noFalseRefusal({ accounts, generations, history }: Books): Findi
 
 const told = ({ requestId, endedMs, sentMs }: ClientEvent): string => `${requestId}, ${endedMs - sentMs} ms`;
 
-/** Never more tasks at a time, or requests a day, than the key may have. Late bindings may, by DESIGN 3. */
+/** Never more tasks at a time, or requests a day, than the key may have. Late bindings may: invariant 3 of docs/ARCHITECTURE.md. */
 export function slotsAndDaysKept({ accounts }: Books): Finding {
   const violations: string[] = [];
   let late = 0;

@@ -22,7 +22,7 @@ import { countOpen, readStore, verifyStore } from "./snapshot.ts";
 import { type FaultUpstream, startUpstream } from "./upstream.ts";
 
 export const ROOT = resolve(import.meta.dirname, "../..");
-/** Issue 3: after at most 90 s nothing is open any more; looked at for a little longer, to tell late from never. */
+/** After at most 90 s nothing is open any more; looked at for a little longer, to tell late from never. */
 const QUIESCENCE_MAX_MS = 100_000;
 /** One machine, one clock: only the event loops' delays lie between the stamps. */
 const TOLERANCE_MS = 50;

@@ -176,7 +176,7 @@ test("any bearer token will do, unless one is given: then only that", async () =
   expect((await post(closed, prompt("x"), { authorization: "Bearer secret" })).status).toBe(200);
 });
 
-test("an uploaded image is served for five minutes, over HTTPS as the spec wants, then 404", async () => {
+test("an uploaded image is served for five minutes, over HTTPS as the API promises, then 404", async () => {
   const clock = givenClock();
   const generator = await givenGenerator({ now: clock.now });
   const { data } = await envelope(await upload(generator, form("pretend")));

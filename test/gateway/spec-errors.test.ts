@@ -37,7 +37,7 @@ const EVERYWHERE: [method: string, path: string, body?: unknown][] = [
   ["DELETE", CREDITS],
 ];
 
-// Guarantee: a browser gets no permission, and its developer reads why. Spec part 5.
+// Guarantee: a browser gets no permission, and its developer reads why.
 test.each([
   ["POST", TEXT_TO_VIDEO, 405],
   ["GET", CREDITS, 405],

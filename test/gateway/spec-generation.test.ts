@@ -103,7 +103,7 @@ describe("GET /credits", () => {
   const ISO = expect.stringMatching(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/);
   const ID = expect.stringMatching(/\S/);
 
-  test("a new account: the shape of spec 2.4, to the field", async () => {
+  test("a new account: the shape of `CreditAccount`, to the field", async () => {
     const issued = await gateway.givenKey({
       credits: 0,
       limits: { rateLimit: 60, maxConcurrent: 5, dailyLimit: 1000 },
@@ -123,7 +123,7 @@ describe("GET /credits", () => {
     });
   });
 
-  test("a full story: recharge, consume, refund, most recent first, each with the fields of spec 2.5 and no more", async () => {
+  test("a full story: recharge, consume, refund, most recent first, each with the fields of a transaction and no more", async () => {
     const issued = await gateway.givenKey({ credits: 1000 });
     const { key } = issued;
     await ask("POST", TEXT_TO_VIDEO, { key, body: BOAT });

@@ -18,7 +18,7 @@ const NUMBERS = [
   "x-concurrent-active",
 ];
 
-/** Holds an answer to everything that DESIGN 2 promises of every answer, whatever it is. Answers it again. */
+/** Holds an answer to everything that is promised of every answer, whatever it is. Answers it again. */
 export function conforming<R extends Reply>(reply: R): R {
   const { status, headers, body } = reply;
   for (const name of NUMBERS) expect(headers.get(name), `${status} ${name}`).toMatch(/^\d+$/);
@@ -47,7 +47,7 @@ export function conforming<R extends Reply>(reply: R): R {
   return reply;
 }
 
-/** Zeros, and a Reset of about now: nobody is known. DESIGN 2. */
+/** Zeros, and a Reset of about now: nobody is known. */
 export function expectNobody(reply: Reply): void {
   expect(NUMBERS.filter((name) => !name.endsWith("reset")).map((name) => reply.headers.get(name))).toEqual(
     Array(4).fill("0"),

@@ -68,7 +68,7 @@ describe("whose task it is", () => {
 });
 
 describe("the task as the customer sees it", () => {
-  test("the fields of spec 2.2, as the upstream gives them", async () => {
+  test("the fields of a task, as the upstream gives them", async () => {
     const key = await gateway.givenKey();
     const id = await givenTask(key, "duration=0");
     const { data } = (await poll(uncached, key, id)).body;

@@ -33,7 +33,7 @@ describe("a definite no gives hold, slot and day back at once; only the window e
     ["code=500", 502, 500, PASSED_ON],
     ["code=2002", 502, 502, PASSED_ON],
     ["status=422 code=2003", 422, 422, PASSED_ON],
-    ["code=2001", 429, 2004, "is limiting, in the spec's own words: never passed on as the customer's limit"],
+    ["code=2001", 429, 2004, "is limiting, with a customer's code: never passed on as the customer's limit"],
     ["status=400 code=2004", 429, 2004, "is limiting, as a gateway like this one says it"],
     ...[401, 402, 403, 404, 405, 407].flatMap((status): [string, number, number, string][] => [
       [`status=${status}`, 502, 502, OURS],

@@ -142,7 +142,7 @@ describe("a task that no client polls is ended all the same", () => {
 describe("a task without an end ends at its maximum age", () => {
   const ENDLESS = "duration=3600s";
 
-  // Guarantee: a customer who asks every few seconds, as the spec advises, does not put the end off for ever.
+  // Guarantee: a customer who asks every few seconds, as the API advises, does not put the end off for ever.
   test("while its customer polls, and nobody sweeps", async () => {
     const tasks = { maxAgeMs: 100, pollIntervalMs: 3_600_000, sweepIntervalMs: 3_600_000 };
     const asleep = await givenSweeping({ config: { tasks } });

@@ -48,7 +48,7 @@ test("an upstream whose answers begin with a byte order mark is understood, and 
 });
 
 // Guarantee: what an upstream adds to a task fills neither the store nor every later answer about it.
-test("a task that is described in more than 64 KiB is charged, and passes with the spec's fields alone", async () => {
+test("a task that is described in more than 64 KiB is charged, and passes with the API's fields alone", async () => {
   const task = (taskId: string) => ({
     task_id: taskId,
     status: "completed",

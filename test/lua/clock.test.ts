@@ -3,7 +3,7 @@ import type { Connection } from "../../src/store/connection.ts";
 import type { KeyRef } from "../../src/store/names.ts";
 import { createStage, NOON_MS, openConnection, type Stage } from "../support/store.ts";
 
-// The store's clock may step. A key's own clock is the latest the store has told it at an admission. DESIGN 4, 7.
+// The store's clock may step. A key's own clock is the latest the store has told it at an admission.
 
 const SECOND = 1000;
 const MINUTE = 60 * SECOND;

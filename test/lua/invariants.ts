@@ -5,7 +5,7 @@ import { ledgerOf, oneKeyEach } from "./state.ts";
 
 type Fields = Record<string, string>;
 
-/** The invariants of DESIGN section 3, read off the store alone. @throws Error that names the one that is broken */
+/** The invariants of docs/ARCHITECTURE.md, read off the store alone. @throws Error that names the one that is broken */
 export async function checkInvariants(run: Run): Promise<void> {
   const records = await requestRecords(run);
   await checkMoney(run, records);
@@ -83,7 +83,7 @@ function checkLimits(run: Run, records: readonly Fields[]): void {
   }
 }
 
-/** What has a bound keeps it. Money, holds and slots never expire; tombstones and idempotency records do. DESIGN 4. */
+/** What has a bound keeps it. Money, holds and slots never expire; tombstones and idempotency records do. */
 async function checkBounds(run: Run, records: readonly Fields[]): Promise<void> {
   const { redis } = run.stage;
   const expires = async (name: string): Promise<boolean> => (await redis.pttl(name)) > 0;

@@ -106,7 +106,7 @@ const admissionsOf = (world: World, key: ModelKey): AdmissionMark[] => [
   ...requestsOf(world, key).flatMap(({ admission }) => admission ?? []),
 ];
 
-/** A key's clock never runs backwards: it is at least what it was at the last admission. DESIGN 7. */
+/** A key's clock never runs backwards: it is at least what it was at the last admission. */
 export function clockOf(world: World, key: ModelKey): number {
   return Math.max(world.nowMs, ...admissionsOf(world, key).map(({ clockMs }) => clockMs));
 }
@@ -129,7 +129,7 @@ export function usedToday(world: World, key: ModelKey): number {
   ).length;
 }
 
-/** A key's slots: its holds and its unfinished tasks. DESIGN 3, invariant 3. */
+/** A key's slots: its holds and its unfinished tasks. */
 export const slotsOf = (world: World, key: ModelKey): string[] =>
   requestsOf(world, key)
     .filter(({ state }) => state === "held" || state === "bound")

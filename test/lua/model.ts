@@ -20,12 +20,12 @@ import {
   windowOf,
 } from "./model-state.ts";
 
-/** Three 404s over a minute, DESIGN 2. */
+/** Three 404s over a minute; decision 0011. */
 const GONE_COUNT = 3;
 const GONE_MS = 60_000;
 const CREDITS_MAX = 2 ** 53 - 1;
 
-/** May this generation run? DESIGN 2: authentication, idempotency, window, day, slots, credits; all or nothing. */
+/** May this generation run? In this order: authentication, idempotency, window, day, slots, credits; all or nothing. */
 export function admit(world: World, request: ModelRequest, notAfterMs: number): Reply {
   const { key, generation } = request;
   const { nowMs } = world;

@@ -12,7 +12,7 @@ import { entryOf, ledgerOf } from "./state.ts";
 /** The claims' lease and the batch of sweeps, as src/store/sweeps.ts has them. */
 const LEASE_MS = 90_000;
 const COLLECTED_MAX = 3;
-/** As many transactions as GET /credits shows, and what CREDITS answers before them. Spec 2.4. */
+/** As many transactions as GET /credits shows, and what CREDITS answers before them. */
 const RECENT = 10;
 const CREDITS_WORDS = 12;
 

@@ -75,7 +75,7 @@ export const consumed = (books: Books): Entry[] => books.entries.filter(({ type 
 
 export const refunded = (books: Books): Entry[] => books.entries.filter(({ reason }) => reason === "refund");
 
-/** DESIGN section 3, invariants 1 and 2. */
+/** Invariants 1 and 2 of docs/ARCHITECTURE.md. */
 export function expectSound(books: Books): void {
   let balance = 0;
   for (const entry of books.entries) {

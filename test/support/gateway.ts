@@ -123,7 +123,7 @@ function merged(base: unknown, over: unknown): unknown {
   return result;
 }
 
-/** The five headers of spec 8.2 as numbers. */
+/** The five rate-limit headers as numbers. */
 export function limitsOf(reply: Reply): Record<string, number> {
   const names = ["limit", "remaining", "reset"].map((name) => [name, `x-ratelimit-${name}`] as const);
   const concurrent = [

@@ -134,7 +134,7 @@ export const polled = ({ generator }: Pick<TestGateway, "generator">, taskId?: s
     ({ method, path }) => method === "GET" && (taskId === undefined || path.endsWith(`/${taskId}`)),
   );
 
-/** 503 in the envelope, with a wait, and with every header of spec 8.2. */
+/** 503 in the envelope, with a wait, and with every header that every answer has. */
 export function expectStoreAway(reply: Reply): void {
   expect(reply.body).toMatchObject({ code: 503, retryAfter: expect.any(Number), error: reply.body?.msg });
   expect(reply.status).toBe(503);
@@ -143,7 +143,7 @@ export function expectStoreAway(reply: Reply): void {
   expectZeros(reply);
 }
 
-/** The five numbers of spec 8.2 as they are when nobody can know them. */
+/** The five numbers of the rate-limit headers as they are when nobody can know them. */
 export function expectZeros(reply: Reply): void {
   for (const name of [
     "x-ratelimit-limit",

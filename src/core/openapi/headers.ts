@@ -1,4 +1,4 @@
-/** Headers of answers, by name. Spec 8.2, DESIGN 2. */
+/** Headers of answers, by name. */
 
 const count = { type: "integer", minimum: 0 } as const;
 

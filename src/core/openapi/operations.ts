@@ -186,7 +186,7 @@ const credits: Operation = {
 
 export const PARAMETERS = { IdempotencyKey: IDEMPOTENCY };
 
-/** All nine, in the spec's order. Spec 4.1. */
+/** All nine operations, in the order of the page. */
 export const OPERATIONS: readonly Operation[] = [
   ...GENERATION_ENDPOINTS.map(generation),
   task,

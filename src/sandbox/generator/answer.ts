@@ -9,12 +9,12 @@ export interface Answer {
   body: string | Buffer;
 }
 
-/** The success envelope. Spec 2.1. */
+/** The success envelope. */
 export function success(data: object, status = 200): Answer {
   return json(status, { code: 200, msg: "success", data });
 }
 
-/** The error envelope; `code` is 0 for the same as the status. Spec 2.1, part 7. */
+/** The error envelope; `code` is 0 for the same as the status. */
 export function failure(status: number, message = "", code = 0, retryAfterSeconds = 0): Answer {
   const text = message || (STATUS_CODES[status] ?? "Error");
   const wait = retryAfterSeconds > 0 ? { retryAfter: retryAfterSeconds } : {};

@@ -13,7 +13,7 @@ export interface Callbacks {
   stop(): void;
 }
 
-/** Tells the customer's `callBackUrl` that a task has ended. The spec leaves payload and retries open. Spec part 6. */
+/** Tells the customer's `callBackUrl` that a task has ended. Payload and retries are not part of the API. */
 export function createCallbacks(retryMs: number): Callbacks {
   const stopped = new AbortController();
   let waiting = 0;

@@ -18,7 +18,7 @@ const time = (ms: number) => {
 
 /**
  * A self-signed certificate (X.509 v3, ECDSA P-256) for localhost and 127.0.0.1, made anew at each start, so that
- * upload URLs can be HTTPS as spec 2.3 wants without any key lying in the repository. RFC 5280.
+ * upload URLs can be HTTPS, as the API promises, without any key lying in the repository. RFC 5280.
  * @param validDays how long it is valid, since yesterday
  */
 export function selfSignedCertificate(validDays = 365): { key: string; cert: string } {

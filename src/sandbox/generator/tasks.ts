@@ -3,7 +3,7 @@ import type { Behaviour } from "./behaviour.ts";
 
 const KEPT_MS = 3_600_000;
 
-/** A task as the spec shows it. Spec 2.2. */
+/** A task as docs/openapi.json shows it. */
 export interface TaskView {
   task_id: string;
   status: "pending" | "processing" | "completed" | "failed";

@@ -26,7 +26,7 @@ export interface UploadStore {
   find(path: string): UploadedFile | undefined;
 }
 
-/** Uploaded images, each for five minutes; the oldest give way when there are too many bytes. Spec 2.3. */
+/** Uploaded images, each for five minutes; the oldest give way when there are too many bytes. */
 export function createUploadStore(now: () => number): UploadStore {
   const files = new Map<string, UploadedFile & { expiresAtMs: number }>();
   let totalBytes = 0;

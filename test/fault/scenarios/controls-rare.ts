@@ -12,7 +12,7 @@ const ends =
   (options) =>
     taskEnds.run(options, { maxAgeMs: 6000, tasksEach: 3, only: [part] });
 
-/** Mistakes that show only where things come late, twice, or from another place. Issue 13. */
+/** Mistakes that show only where things come late, twice, or from another place. */
 export const RARE_INTERLEAVINGS: readonly Control[] = [
   {
     name: "a late BIND is charged though its Idempotency-Key is another request's by now",

@@ -4,7 +4,7 @@ import { loadPrices } from "../../../src/config/prices.ts";
 import { GENERATION_ENDPOINTS, type GenerationEndpoint } from "../../../src/core/endpoints.ts";
 import { type PricedBody, priceOf } from "../../../src/core/prices.ts";
 
-/** Spec 4.1, 4.3, 4.6: endpoint, body, reference figure, overview figure. */
+/** Endpoint, body, reference figure, overview figure. */
 const CELLS: readonly [GenerationEndpoint, PricedBody, reference: number, overview: number][] = [
   ["gen2/text-to-video", {}, 10, 100],
   ["gen2/image-to-video", {}, 10, 100],
@@ -26,7 +26,7 @@ const reference = loadPrices(path.resolve("config/prices/reference.yaml"));
 const overview = loadPrices(path.resolve("config/prices/overview.yaml"));
 
 test.each(CELLS)(
-  "%s with %j costs what the spec says",
+  "%s with %j costs what the price lists say",
   (endpoint, body, referenceCredits, overviewCredits) => {
     expect(priceOf(reference, endpoint, body)).toBe(referenceCredits);
     expect(priceOf(overview, endpoint, body)).toBe(overviewCredits);

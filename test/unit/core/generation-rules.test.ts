@@ -35,7 +35,7 @@ describe("prompt", () => {
     refuses(T2V, { prompt: `${"e\u0301".repeat(1000)}a` }, "/prompt");
   });
 
-  test("where the spec has no length, texts have at most 10,000 code points", () => {
+  test("where the API names no length, texts have at most 10,000 code points", () => {
     const least = SMILE.repeat(10_000);
     const cases = [
       [T2V, "negativePrompt"],
@@ -54,7 +54,7 @@ describe("prompt", () => {
     refuses(STORYBOARD, { shots: [{ Scene: `${least}a`, duration: 10 }] }, "/shots/0/Scene");
   });
 
-  test("the 2000 of the spec are that endpoint's prompt's alone", () => {
+  test("the 2000 code points of the API are that endpoint's prompt's alone", () => {
     const long = "a".repeat(5000);
     accepts(PRO_T2V, { prompt: long });
     accepts(I2V, { prompt: long });

@@ -31,7 +31,7 @@ describe("what goes upstream", () => {
     [STORYBOARD]: { nFrames: "10", shots: [{ Scene: "a", duration: 10 }], aspectRatio: "landscape" },
   };
 
-  test.each(ALL)("%s: exactly what was given, with the spec's defaults written out", (endpoint) => {
+  test.each(ALL)("%s: exactly what was given, with the API's defaults written out", (endpoint) => {
     expect(sent(endpoint, MINIMAL[endpoint])).toEqual(EXPECTED[endpoint]);
   });
 

@@ -55,7 +55,7 @@ test.each<[string, PollOutcome, young: string, old: string, overdue: string]>([
   expect(judged(AGES.overdue, answer), "at twice the maximum age").toBe(overdue);
 });
 
-test("what the upstream says is recorded as it is; what ends without it is a failed task of the spec", () => {
+test("what the upstream says is recorded as it is; what ends without it is a failed task of the API", () => {
   const aging = { taskId: "t", createdAtMs: 0, ageMs: AGES.old, maxAgeMs: MAX_AGE_MS };
   expect(judge(aging, task("completed"))?.data).toBe(
     JSON.stringify({ task_id: "t", status: "completed", from: "upstream" }),

@@ -195,7 +195,7 @@ describe("a poll", () => {
     ["a task without its id", ok({ status: "completed" })],
     ["a task whose id is a number", ok({ ...task, task_id: 1 })],
     ["no status", ok({ task_id: ID })],
-    ["a status that the spec does not have", ok({ ...task, status: "done" })],
+    ["a status that the API does not have", ok({ ...task, status: "done" })],
     ["a status that is a number", ok({ ...task, status: 1 })],
     ["no data", answered(200, { code: 200 })],
     ["data that is an array", ok([task])],

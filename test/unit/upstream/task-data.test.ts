@@ -24,11 +24,11 @@ test("data up to the bound pass whole, long numbers as they came", () => {
 });
 
 // Guarantee: what an upstream adds to a task cannot fill the store, nor make each poll of it dear.
-test("beyond the bound the spec's fields remain", () => {
+test("beyond the bound the API's fields remain", () => {
   expect(JSON.parse(dataText(filled(TASK_DATA_CHARS_MAX + 1)))).toEqual(TASK);
 });
 
-test("of the spec's fields those remain that are short themselves, so that the bound holds for any answer", () => {
+test("of the API's fields those remain that are short themselves, so that the bound holds for any answer", () => {
   const long = "\u0001".repeat(2000);
   const { task_id, status } = TASK;
   const hostile = {
