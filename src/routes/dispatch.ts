@@ -30,7 +30,7 @@ export function decide(
     return refusal(refuse("path_not_found"), exchange.shownId);
   }
   const config = gateway.config();
-  // Spec 8.5: while the store is away all requests are denied, whoever sends them.
+  // While the store is away all requests are denied, whoever sends them.
   if (config.store.fallbackStrategy === "deny") gateway.store.requireUsable();
   if (isPreflight(exchange.req)) return refusal(preflightRefusal(target), exchange.shownId);
   const identity = gateway.authenticator.recall(head.authorization);
@@ -125,7 +125,7 @@ async function deny(call: Call, refused: Refusal): Promise<Answer> {
   return refusal(await refuseKnown(call, refused), call.exchange.shownId);
 }
 
-/** No permission is granted: a page that has a key shows it to everybody. Spec part 5. */
+/** No permission is granted: a page that has a key shows it to everybody. */
 function preflightRefusal(to: Route): Refusal {
   const text = "API keys belong on servers, never in a browser: CORS is not granted here";
   return to.kind === "wrong_method"
