@@ -1,10 +1,10 @@
 import { join, resolve } from "node:path";
 import { pathToFileURL } from "node:url";
+import type { Tiers } from "../src/core/limits.ts";
 import type { issueKey } from "../src/store/accounts.ts";
-import type { createConnection } from "../src/store/connection.ts";
+import type { Connection, createConnection } from "../src/store/connection.ts";
 import type { keyRef, partitionOf } from "../src/store/names.ts";
-import type { Store } from "../src/store/operations.ts";
-import type { createStore } from "../src/store/store.ts";
+import type { Store } from "../src/store/store.ts";
 import type { createSweeps, Sweeps } from "../src/store/sweeps.ts";
 import type { createLogger } from "../src/telemetry/log.ts";
 import type { createMetrics } from "../src/telemetry/metrics.ts";
@@ -25,7 +25,10 @@ export interface Tree {
 }
 
 export interface OpenStore {
-  store: Store;
+  /** Trees of earlier releases want the tiers with a BIND, too. */
+  store: Omit<Store, "bind"> & {
+    bind(...call: [...Parameters<Store["bind"]>, Tiers]): ReturnType<Store["bind"]>;
+  };
   sweeps: Sweeps;
   close(): Promise<void>;
 }
@@ -34,6 +37,9 @@ export interface OpenStore {
 const COMMAND_TIMEOUT_MS = 30_000;
 const LEASE_MS = 60_000;
 
+/** Trees of earlier releases take the clock here, not with the connection. */
+type CreateStore = (connection: Connection, nowMs?: () => number) => Store;
+
 /** Loads what the benchmark needs of a checkout; its `node_modules` must be there. */
 export async function openTree(name: string, folder: string): Promise<Tree> {
   const root = resolve(folder);
@@ -41,7 +47,7 @@ export async function openTree(name: string, folder: string): Promise<Tree> {
   const accounts = await load<{ issueKey: typeof issueKey }>("store/accounts.ts");
   const names = await load<{ partitionOf: typeof partitionOf; keyRef: typeof keyRef }>("store/names.ts");
   const connections = await load<{ createConnection: typeof createConnection }>("store/connection.ts");
-  const stores = await load<{ createStore: typeof createStore }>("store/store.ts");
+  const stores = await load<{ createStore: CreateStore }>("store/store.ts");
   const sweeping = await load<{ createSweeps: typeof createSweeps }>("store/sweeps.ts");
   const logs = await load<{ createLogger: typeof createLogger }>("telemetry/log.ts");
   const metrics = await load<{ createMetrics: typeof createMetrics }>("telemetry/metrics.ts");
@@ -58,6 +64,7 @@ export async function openTree(name: string, folder: string): Promise<Tree> {
         partitions: 64,
         log: logs.createLogger("silent"),
         metrics: metrics.createMetrics(),
+        nowMs,
       });
       await connection.breaker.closed();
       return {

@@ -20,11 +20,16 @@
 --   daily_limited          ms until midnight UTC
 --   concurrency_limited
 --   insufficient_credits   credits that can be spent
-local now = store_now()
+--@include clock
+--@include key
+--@include numbers
+--@include reply
+--@include window
+local now = store_now(ARGV[1])
 local request_id, price = ARGV[3], tonumber(ARGV[5])
 local window, slots, request = KEYS[3], KEYS[4], KEYS[5]
 
-local key = read_key(KEYS[1], now)
+local key = read_key(KEYS[1], now, ARGV[2])
 if not key or not key.usable then return reply("unknown_key", now) end
 
 local earlier = redis.call("HGET", request, "state")

@@ -5,13 +5,12 @@
 --
 -- KEYS  1 request (hash)  2 account (hash)  3 slots (set)  4 polls (zset: request id by ms)  5 ledger (stream)
 --       6 task (string: who owns the task id)  7 done (zset: request id by the ms when it may be forgotten)
---       8 holds (zset: request id by due ms)  9 idempotency (hash; only with an Idempotency-Key)
--- ARGV  1 now (ms or empty)  2 tiers (unused)  3 request id  4 account id  5 key id  6 price (credits)
---       7 endpoint (path)  8 task id  9 ms until the sweeper may ask
---       10 the answer's data (JSON; only with an Idempotency-Key)  11 fingerprint  12 idempotency lifetime (ms)
---       13 idempotency digest  14 maximum age of the task (ms)  15 which upstream made it (a text)  16 retention (ms)
---       17 the key's name (hash), which is of the same partition
---       Journal lines of earlier releases lack the last four, and gateways of earlier releases ignore them.
+--       8 holds (zset: request id by due ms)  9 key (hash)  10 idempotency (hash; only with an Idempotency-Key)
+-- ARGV  1 now (ms or empty)  2 request id  3 account id  4 key id  5 price (credits)  6 endpoint (path)  7 task id
+--       8 ms until the sweeper may ask  9 the answer's data (JSON; empty without an Idempotency-Key)
+--       10 fingerprint  11 idempotency lifetime (ms)  12 idempotency digest
+--       and, empty in what an earlier release left to be settled:  13 maximum age of the task (ms)
+--       14 which upstream made it (a text)  15 retention (ms)
 -- RETURNS outcome, now; the numbers of the headers are those of the admission
 --   bound        charged (also when it was bound to this task id before)
 --   late         the hold was void; charged now
@@ -19,19 +18,24 @@
 --                now, which is or will be charged for it; nothing charged (also when it was so before)
 --   conflict     this request has another task, or the task id belongs to another request and is disputed from now on
 --                if that is another account's or its task has ended; else nothing happens
-local now = store_now()
+--@include clock
+--@include dispute
+--@include ledger
+--@include numbers
+--@include task
+local now = store_now(ARGV[1])
 local request, account, slots, task = KEYS[1], KEYS[2], KEYS[3], KEYS[6]
-local request_id, account_id, task_id = ARGV[3], ARGV[4], ARGV[8]
+local request_id, account_id, task_id = ARGV[2], ARGV[3], ARGV[7]
 
 local record = redis.call("HMGET", request, "state", "task_id", "price", "retention_ms", "admitted_at",
   "uncollected")
 local state = record[1]
 -- What was fixed at admission counts; ARGV only for a request that the store has forgotten.
-local price = tonumber(record[3] or ARGV[6])
+local price = tonumber(record[3] or ARGV[5])
 if record[2] and record[2] ~= task_id then return { "conflict", now } end
 -- The first write takes the task id: it fails where another has it, and nothing after it can.
 local bound_at = int(now)
-local text = task_text(request_id, ARGV[5], account_id, bound_at)
+local text = task_text(request_id, ARGV[4], account_id, bound_at)
 local owner = redis.call("SET", task, text, "NX", "GET")
 local noted = owner and read_noted(owner)
 if noted then
@@ -44,7 +48,7 @@ elseif owner and read_owner(owner) ~= request_id then
 end
 if state == "bound" or state == "finished" then return { record[6] and "uncollected" or "bound", now } end
 
-local first = KEYS[9] and redis.call("HMGET", KEYS[9], "request_id", "void_until") or {}
+local first = KEYS[10] and redis.call("HMGET", KEYS[10], "request_id", "void_until") or {}
 local is_others = first[1] and first[1] ~= request_id
 local outcome = "bound"
 if state ~= "held" then
@@ -53,39 +57,39 @@ if state ~= "held" then
   outcome = covered and not is_others and "late" or "uncollected"
 end
 
-local due_at = int(now + tonumber(ARGV[9]))
-local max_age_ms, upstream = ARGV[14] or "", ARGV[15] or ""
+local due_at = int(now + tonumber(ARGV[8]))
+local max_age_ms, upstream = ARGV[13], ARGV[14]
 if outcome ~= "uncollected" then
-  post(account, KEYS[5], bound_at, account_id, "consume", -price, state == "held" and -price or 0, price, ARGV[7], "",
-    task_id, { "request_id", request_id, "key_id", ARGV[5] })
+  post(account, KEYS[5], bound_at, account_id, "consume", -price, state == "held" and -price or 0, price, ARGV[6], "",
+    task_id, { "request_id", request_id, "key_id", ARGV[4] })
 end
 if state == "held" then
   redis.call("HSET", request, "state", "bound", "task_id", task_id, "bound_at", bound_at, "max_age_ms", max_age_ms,
     "upstream", upstream)
   redis.call("ZREM", KEYS[8], request_id)
 else
-  redis.call("HSET", request, "state", "bound", "account_id", account_id, "key_id", ARGV[5], "price", int(price),
-    "endpoint", ARGV[7], "task_id", task_id, "bound_at", bound_at, "max_age_ms", max_age_ms, "upstream", upstream)
+  redis.call("HSET", request, "state", "bound", "account_id", account_id, "key_id", ARGV[4], "price", int(price),
+    "endpoint", ARGV[6], "task_id", task_id, "bound_at", bound_at, "max_age_ms", max_age_ms, "upstream", upstream)
   if outcome == "uncollected" then redis.call("HSET", request, "uncollected", "1") end
-  if ARGV[16] and not record[4] then redis.call("HSET", request, "retention_ms", ARGV[16]) end
+  if ARGV[15] ~= "" and not record[4] then redis.call("HSET", request, "retention_ms", ARGV[15]) end
   redis.call("PERSIST", request)
   redis.call("SADD", slots, request_id)
   redis.call("ZREM", KEYS[7], request_id)
   -- VOID gave the day's count back. A key's day never comes back, so if it is still that of the admission, it was then, too.
   local day = record[5] and math.floor(tonumber(record[5]) / DAY_MS)
-  local counted = day and ARGV[17] and redis.call("HMGET", ARGV[17], "day", "late_day", "late_count")
+  local counted = day and redis.call("HMGET", KEYS[9], "day", "late_day", "late_count")
   if counted and tonumber(counted[1]) == day then
     local late_count = tonumber(counted[2]) == day and tonumber(counted[3]) or 0
-    redis.call("HINCRBY", ARGV[17], "day_count", 1)
-    redis.call("HSET", ARGV[17], "late_day", int(day), "late_count", int(late_count + 1))
+    redis.call("HINCRBY", KEYS[9], "day_count", 1)
+    redis.call("HSET", KEYS[9], "late_day", int(day), "late_count", int(late_count + 1))
   end
 end
 redis.call("ZADD", KEYS[4], due_at, request_id)
-if KEYS[9] and not is_others then
-  redis.call("HSET", KEYS[9], "request_id", request_id, "fingerprint", ARGV[11], "task_id", task_id,
-    "response", ARGV[10], "due_at", due_at)
+if KEYS[10] and not is_others then
+  redis.call("HSET", KEYS[10], "request_id", request_id, "fingerprint", ARGV[10], "task_id", task_id,
+    "response", ARGV[9], "due_at", due_at)
   -- Known for as long as an earlier request with this key may still be bound: else that would be charged, too.
-  redis.call("PEXPIRE", KEYS[9], int(math.max(tonumber(ARGV[12]), tonumber(first[2] or 0) - now)))
-  redis.call("HSET", request, "idempotency", ARGV[13])
+  redis.call("PEXPIRE", KEYS[10], int(math.max(tonumber(ARGV[11]), tonumber(first[2] or 0) - now)))
+  redis.call("HSET", request, "idempotency", ARGV[12])
 end
 return { outcome, now }

@@ -4,25 +4,28 @@
 --
 -- KEYS  1 request (hash)  2 done (zset: request id by the ms when it may be forgotten)
 --       3 task (string; only where there is one)
--- ARGV  1 now (ms or empty)  2 tiers (unused)  3 request id  4 retention (ms) of a record of an earlier release
+-- ARGV  1 now (ms or empty)  2 request id  3 retention (ms) of a record of an earlier release
 -- RETURNS outcome
 --   collected
 --   kept        open, or ended too recently; out of sight in `done` until its retention has passed
-local now = store_now()
+--@include clock
+--@include numbers
+--@include task
+local now = store_now(ARGV[1])
 local record = redis.call("HMGET", KEYS[1], "state", "finished_at", "void_at", "retention_ms")
 if record[1] then
   local is_open = record[1] ~= "finished" and record[1] ~= "void"
   local ended_at = is_open and now or tonumber(record[2] or record[3] or 0)
-  local due_at = ended_at + tonumber(record[4] or ARGV[4])
+  local due_at = ended_at + tonumber(record[4] or ARGV[3])
   if is_open or due_at > now then
-    redis.call("ZADD", KEYS[2], "XX", int(due_at), ARGV[3])
+    redis.call("ZADD", KEYS[2], "XX", int(due_at), ARGV[2])
     return { "kept" }
   end
 end
 redis.call("DEL", KEYS[1])
-redis.call("ZREM", KEYS[2], ARGV[3])
+redis.call("ZREM", KEYS[2], ARGV[2])
 if KEYS[3] then
   local task = read_task(KEYS[3])
-  if task and task.request_id == ARGV[3] then redis.call("DEL", KEYS[3]) end
+  if task and task.request_id == ARGV[2] then redis.call("DEL", KEYS[3]) end
 end
 return { "collected" }

@@ -7,8 +7,27 @@
 --   known        daily limit, credits that can be spent, total used, total requests, then the ledger's entries as
 --                XRANGE has them, most recent first
 --   unknown_key  no such key, revoked or expired; the five numbers are zeros
-local now = store_now()
-local key = read_key(KEYS[1], now)
+--@include clock
+--@include key
+--@include numbers
+--@include reply
+-- Up to `most` entries of an account, from its last one back, as XRANGE answers them.
+local function latest(ledger, last, most)
+  local entries = {}
+  while last and last ~= "" and #entries < most do
+    local entry = redis.call("XRANGE", ledger, last, last)[1]
+    if not entry then break end
+    entries[#entries + 1] = entry
+    last = nil
+    for at = 1, #entry[2], 2 do
+      if entry[2][at] == "previous" then last = entry[2][at + 1] end
+    end
+  end
+  return entries
+end
+
+local now = store_now(ARGV[1])
+local key = read_key(KEYS[1], now, ARGV[2])
 if not key or not key.usable then return reply("unknown_key", now) end
 local account = redis.call("HMGET", KEYS[4], "balance", "held", "total_used", "total_requests", "last_entry")
 return reply("known", now, key, KEYS[2], KEYS[3], key.daily_limit,

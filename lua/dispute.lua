@@ -4,14 +4,17 @@
 -- which nobody knows, so each partition is asked.
 --
 -- KEYS  1 task (string)
--- ARGV  1 now (ms or empty)  2 tiers (unused)  3 request id that owns the task id  4 account id of the second request
---       5 how long a mark waits for the owner's BIND, which may come later (ms; 0: none is left)
+-- ARGV  1 now (ms or empty)  2 request id that owns the task id  3 account id of the second request
+--       4 how long a mark waits for the owner's BIND, which may come later (ms; 0: none is left)
 -- RETURNS outcome, now
 --   disputed  the owner's record is here; marked if the accounts differ or the task has ended
 --   noted     no record is here; the owner's BIND finds the mark
 --   missing   no record of the owner's is here; nothing happens
-local now = store_now()
-local task, owner, account_id, lifetime_ms = KEYS[1], ARGV[3], ARGV[4], tonumber(ARGV[5])
+--@include clock
+--@include dispute
+--@include numbers
+local now = store_now(ARGV[1])
+local task, owner, account_id, lifetime_ms = KEYS[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
 local text = redis.call("GET", task)
 local noted = text and read_noted(text)
 if text and not noted then

@@ -3,11 +3,12 @@
 -- request may have taken it since: only the one that owns it gives it back.
 --
 -- KEYS  1 claim (string: request id)
--- ARGV  1 now (ms or empty)  2 tiers (unused)  3 request id
+-- ARGV  1 now (ms or empty)  2 request id
 -- RETURNS outcome, now
 --   freed
 --   kept    free already, or another request's by now; nothing happens
-local now = store_now()
-if redis.call("GET", KEYS[1]) ~= ARGV[3] then return { "kept", now } end
+--@include clock
+local now = store_now(ARGV[1])
+if redis.call("GET", KEYS[1]) ~= ARGV[2] then return { "kept", now } end
 redis.call("DEL", KEYS[1])
 return { "freed", now }

@@ -12,8 +12,12 @@
 --   task         request id, key id of its creator, fresh (1: the data may be answered as it is), status,
 --                data (JSON), bound at (ms); unless fresh, also maximum age (ms) and upstream as they were fixed by
 --                BIND (empty: bound by an earlier release)
-local now = store_now()
-local key = read_key(KEYS[1], now)
+--@include clock
+--@include key
+--@include reply
+--@include task
+local now = store_now(ARGV[1])
+local key = read_key(KEYS[1], now, ARGV[2])
 if not key or not key.usable then return reply("unknown_key", now) end
 if not KEYS[4] then return reply("known", now, key, KEYS[2], KEYS[3]) end
 

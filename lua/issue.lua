@@ -3,14 +3,17 @@
 --
 -- KEYS  1 key (hash)  2 account (hash)  3 keys of the account (set)  4 accounts of the partition (set)
 --       5 ledger (stream)  6 references (hash: reference to amount)
--- ARGV  1 now (ms or empty)  2 tiers (unused)  3 key id  4 account id  5 credits (0: none)  6 their reference
---       7.. field, value pairs of the key's record
+-- ARGV  1 now (ms or empty)  2 key id  3 account id  4 credits (0: none)  5 their reference
+--       6.. field, value pairs of the key's record
 -- RETURNS outcome, balance (credits that can be spent)
 --   issued
 --   known       a key of this id exists; nothing happens
 --   too_large   the balance, with all that may yet be refunded, would leave the exact integers; nothing happens
-local now = store_now()
-local key, account, account_id, credits = KEYS[1], KEYS[2], ARGV[4], tonumber(ARGV[5])
+--@include clock
+--@include ledger
+--@include numbers
+local now = store_now(ARGV[1])
+local key, account, account_id, credits = KEYS[1], KEYS[2], ARGV[3], tonumber(ARGV[4])
 
 local money = redis.call("HMGET", account, "balance", "held", "total_used")
 local balance = tonumber(money[1] or 0)
@@ -23,10 +26,10 @@ if not money[1] then
     "created_at", int(now))
 end
 redis.call("SADD", KEYS[4], account_id)
-redis.call("SADD", KEYS[3], ARGV[3])
-redis.call("HSET", key, "account_id", account_id, "created_at", int(now), unpack(ARGV, 7))
+redis.call("SADD", KEYS[3], ARGV[2])
+redis.call("HSET", key, "account_id", account_id, "created_at", int(now), unpack(ARGV, 6))
 if credits > 0 then
-  redis.call("HSET", KEYS[6], ARGV[6], ARGV[5])
-  post(account, KEYS[5], int(now), account_id, "recharge", credits, 0, 0, "", "", "", { "reference", ARGV[6] })
+  redis.call("HSET", KEYS[6], ARGV[5], ARGV[4])
+  post(account, KEYS[5], int(now), account_id, "recharge", credits, 0, 0, "", "", "", { "reference", ARGV[5] })
 end
 return { "issued", int(available + credits) }

@@ -21,10 +21,17 @@
 --                     its maximum age (ms; empty: bound by an earlier release)
 --   missing           no such task or request, or the task is another request's by now; status and data are empty, nothing
 --                     happens
-local now = store_now()
+--@include clock
+--@include key
+--@include ledger
+--@include numbers
+--@include reply
+--@include retention
+--@include task
+local now = store_now(ARGV[1])
 local task, request, account = KEYS[1], KEYS[2], KEYS[3]
 local request_id, account_id, status, data = ARGV[3], ARGV[4], ARGV[5], ARGV[6]
-local key = KEYS[8] and read_key(KEYS[8], now)
+local key = KEYS[8] and read_key(KEYS[8], now, ARGV[2])
 
 local kept = read_task(task) or { request_id = request_id, status = "", data = "" }
 local record = redis.call("HMGET", request, "state", "price", "endpoint", "task_id", "uncollected", "gone_count",

@@ -2,14 +2,15 @@
 -- OWN: on a Redis Cluster, who owns an upstream task id over all partitions; taken before BIND, which cannot reach it.
 --
 -- KEYS  1 claim (string: request id)
--- ARGV  1 now (ms or empty)  2 tiers (unused)  3 request id
+-- ARGV  1 now (ms or empty)  2 request id
 -- RETURNS outcome, now
 --   taken     owned by this request from now on
 --   owned     owned by this request before
 --   conflict  owned by another request; nothing happens; also its id
-local now = store_now()
+--@include clock
+local now = store_now(ARGV[1])
 local owner = redis.call("GET", KEYS[1])
-if owner == ARGV[3] then return { "owned", now } end
+if owner == ARGV[2] then return { "owned", now } end
 if owner then return { "conflict", now, owner } end
-redis.call("SET", KEYS[1], ARGV[3])
+redis.call("SET", KEYS[1], ARGV[2])
 return { "taken", now }

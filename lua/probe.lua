@@ -3,8 +3,9 @@
 -- under way can be settled while new requests are refused.
 --
 -- KEYS  1 probe (string)
--- ARGV  1 now (ms or empty)  2 tiers (unused)  3 lifetime (ms)
+-- ARGV  1 now (ms or empty)  2 lifetime (ms)
 -- RETURNS outcome, now
 --   written
-redis.call("SET", KEYS[1], "1", "PX", ARGV[3])
-return { "written", store_now() }
+--@include clock
+redis.call("SET", KEYS[1], "1", "PX", ARGV[2])
+return { "written", store_now(ARGV[1]) }

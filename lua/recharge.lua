@@ -2,21 +2,24 @@
 -- RECHARGE: credits bought or granted. The same reference credits an account once.
 --
 -- KEYS  1 account (hash)  2 ledger (stream)  3 references (hash: reference to amount)
--- ARGV  1 now (ms or empty)  2 tiers (unused)  3 account id  4 amount (credits, positive)  5 reference
+-- ARGV  1 now (ms or empty)  2 account id  3 amount (credits, positive)  4 reference
 -- RETURNS outcome, balance (credits that can be spent)
 --   recharged         credited now
 --   duplicate         this reference credited the same amount before; nothing happens
 --   mismatch          this reference credited another amount before; nothing happens
 --   unknown_account   nothing happens
 --   too_large         the balance, with all that may yet be refunded, would leave the exact integers; nothing happens
-local now = store_now()
+--@include clock
+--@include ledger
+--@include numbers
+local now = store_now(ARGV[1])
 local money = redis.call("HMGET", KEYS[1], "balance", "held", "total_used")
 if not money[1] then return { "unknown_account", "0" } end
 local available = tonumber(money[1]) - tonumber(money[2] or 0)
-local earlier = redis.call("HGET", KEYS[3], ARGV[5])
-if earlier then return { earlier == ARGV[4] and "duplicate" or "mismatch", int(available) } end
-local amount = tonumber(ARGV[4])
+local earlier = redis.call("HGET", KEYS[3], ARGV[4])
+if earlier then return { earlier == ARGV[3] and "duplicate" or "mismatch", int(available) } end
+local amount = tonumber(ARGV[3])
 if tonumber(money[1]) + tonumber(money[3] or 0) + amount > 2 ^ 53 - 1 then return { "too_large", int(available) } end
-redis.call("HSET", KEYS[3], ARGV[5], ARGV[4])
-post(KEYS[1], KEYS[2], int(now), ARGV[3], "recharge", amount, 0, 0, "", "", "", { "reference", ARGV[5] })
+redis.call("HSET", KEYS[3], ARGV[4], ARGV[3])
+post(KEYS[1], KEYS[2], int(now), ARGV[2], "recharge", amount, 0, 0, "", "", "", { "reference", ARGV[4] })
 return { "recharged", int(available + amount) }

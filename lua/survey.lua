@@ -3,20 +3,22 @@
 -- so they are not among KEYS; they are of the same partition.
 --
 -- KEYS  1 holds or polls (zset: request id by ms)
--- ARGV  1 now (ms or empty)  2 tiers (unused)  3 place in the list of the first that is looked at  4 of the last
---       5 what stands before the id in the names of requests  6.. ms at which each age but the first begins
+-- ARGV  1 now (ms or empty)  2 place in the list of the first that is looked at  3 of the last
+--       4 what stands before the id in the names of requests  5.. ms at which each age but the first begins
 -- RETURNS now, when the first of the list is due (ms), how many there are, how many were looked at; age of the oldest
 --   hold and of the oldest task (ms); holds of each age, tasks of each age
-local now = store_now()
-local ages = { unpack(ARGV, 6) }
-local ids = redis.call("ZRANGE", KEYS[1], ARGV[3], ARGV[4])
+--@include clock
+--@include numbers
+local now = store_now(ARGV[1])
+local ages = { unpack(ARGV, 5) }
+local ids = redis.call("ZRANGE", KEYS[1], ARGV[2], ARGV[3])
 local open = { held = {}, bound = {} }
 for _, counts in pairs(open) do
   for age = 1, #ages + 1 do counts[age] = 0 end
 end
 local oldest = { held = 0, bound = 0 }
 for _, id in ipairs(ids) do
-  local record = redis.call("HMGET", ARGV[5] .. id, "state", "admitted_at", "bound_at")
+  local record = redis.call("HMGET", ARGV[4] .. id, "state", "admitted_at", "bound_at")
   local counts = open[record[1]]
   if counts then
     local age_ms = math.max(0, now - tonumber(record[1] == "held" and record[2] or record[3] or now))

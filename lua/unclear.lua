@@ -3,12 +3,13 @@
 -- ends, by whichever gateway it asks.
 --
 -- KEYS  1 idempotency (hash)
--- ARGV  1 now (ms or empty)  2 tiers (unused)  3 request id  4 what it was answered: unclear or timed_out
+-- ARGV  1 now (ms or empty)  2 request id  3 what it was answered: unclear or timed_out
 -- RETURNS outcome, now
 --   noted
 --   missing  the key is free, another request's or has a task by now; nothing happens
-local now = store_now()
+--@include clock
+local now = store_now(ARGV[1])
 local first = redis.call("HMGET", KEYS[1], "request_id", "task_id")
-if first[1] ~= ARGV[3] or first[2] then return { "missing", now } end
-redis.call("HSET", KEYS[1], "unknown", ARGV[4])
+if first[1] ~= ARGV[2] or first[2] then return { "missing", now } end
+redis.call("HSET", KEYS[1], "unknown", ARGV[3])
 return { "noted", now }

@@ -11,10 +11,15 @@
 --   bound      the request has a task; nothing happens
 --   not_due    reason `due` before the due time; nothing happens
 --   missing    no such request; `unsent` leaves the tombstone
-local now = store_now()
+--@include clock
+--@include key
+--@include numbers
+--@include reply
+--@include retention
+local now = store_now(ARGV[1])
 local request, account, window, slots = KEYS[1], KEYS[2], KEYS[4], KEYS[5]
 local request_id, reason = ARGV[3], ARGV[4]
-local key = read_key(KEYS[3], now)
+local key = read_key(KEYS[3], now, ARGV[2])
 
 local function forget_admission(admitted_at)
   redis.call("LREM", window, 1, admitted_at)

@@ -2,9 +2,10 @@ import { CERTIFICATE_SETTINGS } from "../src/config/certificates.ts";
 import { ERROR_NAMES } from "../src/core/errors.ts";
 import { SHADOW_LIMITS } from "../src/core/limits.ts";
 import { ROUTE_TEMPLATES } from "../src/http/router.ts";
-import type { Admission, Observed } from "../src/store/operations.ts";
-import { VERBS } from "../src/store/scripts.ts";
-import { AGES, OPEN_STATES } from "../src/store/survey.ts";
+import type { Admission } from "../src/store/scripts/admit.ts";
+import { SCRIPTS } from "../src/store/scripts/all.ts";
+import { AGES, OPEN_STATES } from "../src/store/scripts/survey.ts";
+import type { Observed } from "../src/store/store.ts";
 import { OVERLOADS, SETTLEMENTS, STORE_FAILURES } from "../src/telemetry/metrics.ts";
 import { GATE_REFUSALS } from "../src/upstream/gate.ts";
 import type { UploadOutcome } from "../src/upstream/upload-answer.ts";
@@ -88,7 +89,7 @@ const SETS: Readonly<Record<string, LabelSet>> = {
   class: { values: ["2xx", "4xx", "5xx"] },
   tier: TIER,
   limit: { values: ["window", "slots"] },
-  verb: { values: VERBS },
+  verb: { values: SCRIPTS.map(({ name }) => name) },
   reason: { values: STORE_FAILURES },
   state: { values: OPEN_STATES },
   age: { values: AGES.map(([name]) => name) },

@@ -1,5 +1,5 @@
 import type { KeyRef } from "../../src/store/names.ts";
-import type { Generation } from "../../src/store/operations.ts";
+import type { Generation } from "../../src/store/scripts/admit.ts";
 import { emptyStore } from "../keys.ts";
 import { partitions } from "../recorder.ts";
 import type { Context, Outcome, Scenario } from "../scenario.ts";
@@ -57,9 +57,10 @@ async function live(world: Context["world"], tree: Tree, { store }: OpenStore): 
   for (let n = 0; n < REFUSED; n++) await store.giveBack(await admit(store, key), TIERS);
   for (let n = 0; n < ENDED + RUNNING; n++) await run(store, await admit(store, key), key, n < ENDED);
   const { state } = await store.inspect(key, TIERS);
-  const { recent } = await store.credits(key, TIERS);
-  if (state.remaining !== 0 || state.active !== RUNNING || recent.length !== 1 + ENDED + RUNNING) {
-    throw new Error(`an account came out wrong: ${JSON.stringify({ state, transactions: recent.length })}`);
+  const account = await store.credits(key, TIERS);
+  const transactions = "recent" in account ? account.recent.length : 0;
+  if (state.remaining !== 0 || state.active !== RUNNING || transactions !== 1 + ENDED + RUNNING) {
+    throw new Error(`an account came out wrong: ${JSON.stringify({ state, transactions })}`);
   }
 }
 

@@ -3,9 +3,12 @@ import type { Redis } from "ioredis";
 import type { Config } from "../config/config.ts";
 import { knownLoss } from "../store/acceptance.ts";
 import { storeNowMs } from "../store/keys.ts";
+import { scriptSource } from "../store/lua.ts";
 import { META } from "../store/names.ts";
 import { storeReason } from "../store/reasons.ts";
-import { scriptSource, scriptsOf, VERBS } from "../store/scripts.ts";
+import { scriptsOf } from "../store/script-runner.ts";
+import { SCRIPTS } from "../store/scripts/all.ts";
+import { probe } from "../store/scripts/probe.ts";
 import { lossInWords } from "../store/store-marks.ts";
 import { connect, placeOf, redisUrl } from "./context.ts";
 import { type Check, failed, good, warning } from "./doctor-check.ts";
@@ -19,7 +22,6 @@ const MEMORY_FAILED_SHARE = 0.9;
 const PINGS = 20;
 /** A generation waits for two scripts; more than this and it is felt. */
 const LATENCY_WARNING_MS = 10;
-const PROBE_LIFETIME_MS = 60_000;
 
 interface StoreChecks {
   checks: Check[];
@@ -214,9 +216,9 @@ async function olderCheck(redis: Redis, folder: string | undefined): Promise<Che
 /** Whether this Redis takes and runs the gateway's scripts, a writing one among them. */
 async function scriptsCheck(redis: Redis): Promise<Check> {
   try {
-    for (const verb of VERBS) await redis.script("LOAD", scriptSource(verb));
-    await scriptsOf(redis).probe([`tg:probe:${randomUUID()}`], ["", "", PROBE_LIFETIME_MS]);
-    return good("scripts", `all ${VERBS.length} load, and one that writes has run`);
+    for (const script of SCRIPTS) await redis.script("LOAD", scriptSource(script));
+    await scriptsOf(redis).run(probe, { name: `tg:probe:${randomUUID()}` });
+    return good("scripts", `all ${SCRIPTS.length} load, and one that writes has run`);
   } catch (error) {
     const { why, advice = "see Redis's log" } = storeReason(error);
     const allow =

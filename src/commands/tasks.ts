@@ -47,7 +47,7 @@ function inWords(release: Release, requestId: string): string {
 }
 
 function shown({ requestId, record, seen, dueAtMs }: TaskView): Record<string, unknown> {
-  const time = (name: string): string | undefined =>
+  const time = (name: keyof TaskView["record"]): string | undefined =>
     record[name] === undefined ? undefined : iso(Number(record[name]));
   return {
     request_id: requestId,

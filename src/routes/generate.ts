@@ -8,7 +8,8 @@ import { IDEMPOTENCY_KEY } from "../core/request-limits.ts";
 import { askAgainMs } from "../core/tasks.ts";
 import { jsonHeadFault, readJson } from "../http/body.ts";
 import { continueReading } from "../http/exchange.ts";
-import type { Admission, Generation, UnknownOutcome } from "../store/operations.ts";
+import type { Admission, Generation } from "../store/scripts/admit.ts";
+import type { UnknownOutcome } from "../store/scripts/unclear.ts";
 import type { GenerationOutcome } from "../upstream/upstream.ts";
 import {
   type Call,
@@ -233,7 +234,7 @@ async function bind(call: Call, generation: Generation, taskId: string, data: st
   const { pollIntervalMs, maxAgeMs } = config.tasks;
   const pollMs = askAgainMs(pollIntervalMs, 0, maxAgeMs);
   const task = { taskId, data, pollMs, maxAgeMs, upstream: gateway.upstream(config).tag };
-  const bound = gateway.store.bind(generation, task, config.tiers);
+  const bound = gateway.store.bind(generation, task);
   const binding = await storeStep(call, "BIND", bound);
   if (binding === "conflict") {
     gateway.upstream(config).distrust();

@@ -51,8 +51,8 @@ export async function listLoss(redis: Redis, folder: string | undefined): Promis
   }
   const charges = new Map(loss.charges.map((charge) => [charge.requestId, charge]));
   for (const settlement of folder === undefined ? [] : waitingIn(folder))
-    if (settlement.verb === "bind" && settlement.storeId === id)
-      charges.set(settlement.requestId, chargeOf(settlement));
+    if (settlement.script === "bind" && settlement.storeId === id)
+      charges.set(settlement.call.requestId, chargeOf(settlement));
   return { ...loss, charges: [...charges.values()], lost: await lostEntries(redis, known) };
 }
 

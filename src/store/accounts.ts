@@ -4,9 +4,12 @@ import type { Transaction } from "../core/answers.ts";
 import type { Limits } from "../core/limits.ts";
 import { RECENT_TRANSACTIONS, transactionOf } from "../core/transactions.ts";
 import { latestEntries } from "./ledger-entries.ts";
-import { accountNames, digestOf, indexName, keyRef, partitionNames, partitionOf } from "./names.ts";
+import { accountNames, digestOf, indexName, keyNames, keyRef, partitionOf } from "./names.ts";
 import { partitionsOf } from "./partitions.ts";
-import { scriptsOf } from "./scripts.ts";
+import type { AccountRecord } from "./records.ts";
+import { scriptsOf } from "./script-runner.ts";
+import { issue } from "./scripts/issue.ts";
+import { recharge } from "./scripts/recharge.ts";
 
 const ACCOUNT_ID = /^[A-Za-z0-9_.-]{1,64}$/;
 /** What a client can send as a bearer token: visible ASCII without a comma. */
@@ -63,20 +66,21 @@ export async function issueKey(redis: Redis, options: KeyOptions = {}): Promise<
   const wantedAccount = options.accountId ?? randomId("acc");
   requireAccountId(wantedAccount);
   if (credits !== 0) requireCredits(credits);
+  requireLimits(limits);
 
   const partitions = await partitionsOf(redis);
   const digest = digestOf(key);
   const { keyId, accountId } = await ownIndex(redis, digest, partitions, wantedAccount, options.accountId);
   const partition = partitionOf(accountId, partitions);
-  const { names } = keyRef(keyId, accountId, partition);
-  const { keys, references } = accountNames(partition, accountId);
-  const { accounts } = partitionNames(partition);
-  const record = ["tier", tier, "sha256", digest, ...limitFields(limits)];
-  if (expiresAtMs !== undefined) record.push("expires_at", String(expiresAtMs));
-  const [outcome] = await scriptsOf(redis).issue(
-    [names.key, names.account, keys, accounts, names.ledger, references],
-    ["", "", keyId, accountId, credits, `key:${keyId}`, ...record],
-  );
+  const { outcome } = await scriptsOf(redis).run(issue, {
+    key: keyRef(keyId, accountId, partition),
+    tier,
+    digest,
+    limits,
+    expiresAtMs,
+    credits,
+    reference: `key:${keyId}`,
+  });
   if (outcome === "known") throw new KnownKeyError(keyId, accountId);
   if (outcome === "too_large") {
     await redis.del(indexName(digest));
@@ -100,8 +104,7 @@ async function ownIndex(
   const earlier = await redis.set(indexName(digest), `${keyId} ${wantedAccount}`, "NX", "GET");
   if (earlier === null) return { keyId, accountId: wantedAccount };
   const [earlierId = "", accountId = ""] = earlier.split(" ");
-  const { names } = keyRef(earlierId, accountId, partitionOf(accountId, partitions));
-  if (await redis.exists(names.key)) {
+  if (await redis.exists(keyNames(partitionOf(accountId, partitions), earlierId).key)) {
     throw new KnownKeyError(earlierId, accountId);
   }
   if (namedAccount !== undefined && namedAccount !== accountId) {
@@ -110,14 +113,14 @@ async function ownIndex(
   return { keyId: earlierId, accountId };
 }
 
-/** Fields of a key's record for the limits that are its own. */
-export function limitFields(limits: Partial<Limits>): string[] {
-  const named = { rate_limit: limits.rateLimit, max_concurrent: limits.maxConcurrent };
-  return Object.entries({ ...named, daily_limit: limits.dailyLimit }).flatMap(([name, limit]) => {
-    if (limit === undefined) return [];
-    if (!Number.isSafeInteger(limit) || limit < 0) throw new OperatorError(`${name} must be a whole number`);
-    return [name, String(limit)];
-  });
+/** @throws OperatorError */
+function requireLimits(limits: Partial<Limits>): void {
+  const { rateLimit, maxConcurrent, dailyLimit } = limits;
+  const named = { rate_limit: rateLimit, max_concurrent: maxConcurrent, daily_limit: dailyLimit };
+  for (const [name, limit] of Object.entries(named)) {
+    if (limit === undefined || (Number.isSafeInteger(limit) && limit >= 0)) continue;
+    throw new OperatorError(`${name} must be a whole number`);
+  }
 }
 
 export interface Grant {
@@ -143,22 +146,18 @@ export async function grantCredits(
     throw new OperatorError("a reference has 1 to 200 printable ASCII characters");
   }
   const partition = partitionOf(accountId, await partitionsOf(redis));
-  const { account, references } = accountNames(partition, accountId);
-  const [outcome, balance] = await scriptsOf(redis).recharge(
-    [account, partitionNames(partition).ledger, references],
-    ["", "", accountId, amount, reference],
-  );
-  switch (outcome) {
+  const granted = await scriptsOf(redis).run(recharge, { partition, accountId, amount, reference });
+  switch (granted.outcome) {
     case "recharged":
     case "duplicate":
-      return { outcome, balance: Number(balance) };
+      return { outcome: granted.outcome, balance: granted.balance };
     case "mismatch":
       throw new OperatorError(
         `the reference ${reference} has credited another amount before; nothing is changed`,
       );
     case "too_large":
       throw new OperatorError("the balance would be too large to be exact; nothing is changed");
-    default:
+    case "unknown_account":
       throw unknownAccount(accountId);
   }
 }
@@ -180,7 +179,7 @@ export interface AccountView {
 export async function readAccount(redis: Redis, accountId: string): Promise<AccountView> {
   requireAccountId(accountId);
   const partition = partitionOf(accountId, await partitionsOf(redis));
-  const fields = await redis.hgetall(accountNames(partition, accountId).account);
+  const fields: AccountRecord = await redis.hgetall(accountNames(partition, accountId).account);
   if (fields.balance === undefined) throw unknownAccount(accountId);
   const held = Number(fields.held ?? 0);
   const latest = await latestEntries(redis, partition, fields.last_entry ?? "", RECENT_TRANSACTIONS);

@@ -8,17 +8,20 @@ import { createBreaker, STARTING } from "./breaker.ts";
 import { createDeadlines, TIMED_OUT } from "./deadlines.ts";
 import { createFairQueue } from "./fair-queue.ts";
 import { type Journal, memoryJournal } from "./journal.ts";
+import { scriptSource } from "./lua.ts";
 import { openMarksFile } from "./marks-file.ts";
 import { META } from "./names.ts";
 import { createOutage, probeOnOwnConnection } from "./outage.ts";
-import { createOutbox, isFinal, type Settlement, settle } from "./outbox.ts";
+import { type Charge, createOutbox, isFinal, type Settlement } from "./outbox.ts";
 import { inStoreWords } from "./reasons.ts";
 import { openRecentEntries } from "./recent-entries.ts";
-import { BATCHED, defineScripts, type Item, type Reply, scriptSource, type Verb } from "./scripts.ts";
+import { clockOf, type Item, itemOf, type Reply, type Run, type ScriptFile } from "./script.ts";
+import { createScriptRunner } from "./script-runner.ts";
+import type { Binding } from "./scripts/bind.ts";
+import { probe } from "./scripts/probe.ts";
 import { createStoreMarks } from "./store-marks.ts";
 
 const RETRY_AFTER_SECONDS = 2;
-const PROBE_LIFETIME_MS = 60_000;
 const FACTS_EVERY_MS = 15_000;
 const MARKS_EVERY_MS = 1000;
 /** A store that answers but refuses is said so in the log, not once per request. */
@@ -39,6 +42,8 @@ export interface ConnectionOptions {
   marksFolder?: string;
   /** How long a settlement may wait before the store may have forgotten its request; 30 minutes if not said. */
   settleWithinMs?: () => number;
+  /** A clock for the scripts instead of the store's, Unix ms; for tests. */
+  nowMs?: (() => number) | undefined;
   log: Logger;
   metrics: Metrics;
 }
@@ -119,7 +124,7 @@ export const isCluster = async (redis: Redis): Promise<boolean> =>
   /^cluster_enabled:1/m.test(await redis.info("cluster"));
 
 /**
- * The connection to the store with its breaker, its clock and its outbox. `call` runs one verb; it throws
+ * The connection to the store with its breaker, its clock and its outbox. `run` runs one script; it throws
  * GatewayError `store_unavailable` at once while the breaker is open, and after the command timeout at the latest.
  */
 export function createConnection(options: ConnectionOptions) {
@@ -130,7 +135,7 @@ export function createConnection(options: ConnectionOptions) {
   const redis = clientOf(options.redisUrl, options.tlsCa, {
     connectTimeout: connectTimeoutMs(commandTimeoutMs),
   });
-  const scripts = defineScripts(redis, { within: deadlines.within });
+  const scripts = createScriptRunner(redis, { within: deadlines.within });
   const probeName = `tg:probe:${randomUUID()}`;
   const outbox = createOutbox({
     log,
@@ -170,7 +175,7 @@ export function createConnection(options: ConnectionOptions) {
     log,
   });
   /** The store's clock as well as this process knows it, Unix ms. */
-  const nowMs = (): number => Math.floor(monotonicMs() + offsetMs);
+  const nowMs = (): number => options.nowMs?.() ?? Math.floor(monotonicMs() + offsetMs);
 
   const breaker = createBreaker({
     log,
@@ -187,12 +192,12 @@ export function createConnection(options: ConnectionOptions) {
       if (redis.status !== "ready") throw lastError;
       await deadlines.within(selectDatabase(redis));
       const sentAtMs = monotonicMs();
-      const [, storeNowMs] = await scripts.probe([probeName], ["", "", PROBE_LIFETIME_MS]);
-      learn(Number(storeNowMs), sentAtMs);
+      const { storeNowMs } = await scripts.run(probe, { name: probeName });
+      learn(storeNowMs, sentAtMs);
       await learnFacts();
       if (facts?.id !== undefined) await deadlines.within(marks.requireNotOlder(redis, facts.id));
       const { id: storeId, partitions } = facts ?? {};
-      await outbox.flush({ scripts, storeId, partitions, nowMs, confirmed: marks.confirmed });
+      await outbox.flush({ run: scripts.run, storeId, partitions, nowMs, charged: marks.charged });
     },
   });
   metrics.storeUp.set(0);
@@ -213,7 +218,8 @@ export function createConnection(options: ConnectionOptions) {
   /** What the probe of the shared connection asks, too: whether Redis takes writes and may not evict. */
   async function checkUsable(own: Redis): Promise<void> {
     await selectDatabase(own);
-    await own.eval(scriptSource("probe"), 1, probeName, "", "", PROBE_LIFETIME_MS);
+    const { keys, shared, args } = itemOf(probe, { name: probeName });
+    await own.eval(scriptSource(probe), keys.length, ...keys, ...shared, ...args);
     await readFacts(own, options.partitions);
   }
 
@@ -274,21 +280,23 @@ export function createConnection(options: ConnectionOptions) {
     if (breaker.isOpen()) throw unavailable("open", undefined);
   }
 
-  /** Runs one verb. */
-  function call(verb: Verb, keys: readonly string[], args: readonly (string | number)[]): Promise<Reply> {
+  /** Sends one item of a script. */
+  function send(script: ScriptFile, item: Item): Promise<Reply> {
     if (breaker.isOpen()) return Promise.reject(unavailable("open", undefined));
     queue.begun();
-    if (BATCHED.has(verb)) return batched(verb, keys, args);
-    const startedMs = performance.now();
-    return scripts[verb](keys, args)
-      .catch((error: unknown) => {
+    if (script.isBatched) return batched(script, item);
+    return timed(script, [item]).then(
+      ([reply]) => reply as Reply,
+      (error: unknown) => {
         throw failed(error);
-      })
-      .finally(() => {
-        queue.ended(1);
-        metrics.storeSeconds.observe({ verb }, (performance.now() - startedMs) / 1000);
-      });
+      },
+    );
   }
+
+  /** Runs one script. */
+  const run: Run = (script, call) =>
+    send(script, itemOf(script, call, now())).then((reply) => script.read(reply, call));
+  const now = (): string => (options.nowMs ? String(options.nowMs()) : "");
 
   return {
     redis,
@@ -300,7 +308,7 @@ export function createConnection(options: ConnectionOptions) {
     facts: () => facts,
     nowMs,
     requireUsable,
-    call,
+    run,
     /** Requests wait here, before they call, while too much is under way. */
     queue,
     /** Runs one plain command under the same breaker. */
@@ -318,16 +326,15 @@ export function createConnection(options: ConnectionOptions) {
     /** Which outage this is, if Redis is away: then requests of keys seen good may pass unmetered. */
     outage: outage.current,
     /**
-     * Sends a settlement to the store that admitted its request.
-     * @throws also when the present store is another: then it has to wait for its own
+     * Whether a request may be settled now.
+     * @throws when the present store is another than the one that admitted it: then it has to wait for its own
      */
-    async settle(settlement: Settlement): Promise<Reply> {
-      if (settlement.storeId !== facts?.id && settlement.storeId !== undefined)
+    requireStoreOf({ storeId }: Pick<Settlement, "storeId">): void {
+      if (storeId !== facts?.id && storeId !== undefined)
         throw new Error("the request was admitted by another store");
-      const reply = await settle(call, settlement, facts?.partitions);
-      marks.confirmed(settlement, reply);
-      return reply;
     },
+    /** Told of each charge that the store has confirmed. */
+    charged: (charge: Charge, outcome: Binding): void => marks.charged(charge, outcome),
     /** Keeps a settlement until the store has answered it. Resolves once it is on disk. */
     async defer(settlement: Settlement): Promise<void> {
       const kept = outbox.put(settlement);
@@ -346,16 +353,16 @@ export function createConnection(options: ConnectionOptions) {
   };
 
   /** One call for the items that wait together; what it takes is counted once. */
-  async function timed(verb: Verb, items: readonly Item[]): Promise<(Reply | Error)[]> {
+  async function timed(script: ScriptFile, items: readonly Item[]): Promise<(Reply | Error)[]> {
     const startedMs = performance.now();
     try {
-      const replies = await scripts.batch(verb, items);
+      const replies = await scripts.send(script, items);
       const first = replies.find((reply) => Array.isArray(reply));
-      if (first) learn(Number(first[1]), performance.timeOrigin + startedMs);
+      if (script.isBatched && first) learn(clockOf(first), performance.timeOrigin + startedMs);
       return replies;
     } finally {
       queue.ended(items.length);
-      metrics.storeSeconds.observe({ verb }, (performance.now() - startedMs) / 1000);
+      metrics.storeSeconds.observe({ verb: script.name }, (performance.now() - startedMs) / 1000);
     }
   }
 

@@ -1,22 +1,24 @@
 import { readFileSync } from "node:fs";
 import type { Logger } from "../telemetry/log.ts";
+import { type EarlierLine, settlementOfEarlier } from "./journal-earlier-lines.ts";
+import { keyRef } from "./names.ts";
 import type { Settlement } from "./outbox.ts";
 
-/**
- * The format of the lines that this release writes. Format 2 says it, and its times are those of the store's clock.
- * Lines of earlier releases say no format: their times are those of the gateway's clock, and some have no store.
- */
-const FORMAT = 2;
+/** The format of the lines that this release writes: what the scripts are given, by name. */
+const FORMAT = 3;
 
-/** A settlement as it stands in a file. */
-type Line = Omit<Settlement, "storeId" | "settled"> & { format?: number; store?: string };
+/** A settlement as it stands in a file. The names of its key follow from the ids. */
+interface Line extends Pick<Settlement, "script" | "atMs" | "untilMs"> {
+  format: number;
+  store?: string | undefined;
+  call: { key: { keyId: string; accountId: string; partition: number } };
+}
 
 /** The line of a settlement, as it is appended. */
-export function lineOf({ requestId, storeId, atMs, untilMs, verb, keys, args, own }: Settlement): string {
-  const line: Line = { format: FORMAT, requestId, atMs, verb, keys, args };
-  if (storeId !== undefined) line.store = storeId;
-  if (untilMs !== undefined) line.untilMs = untilMs;
-  if (own !== undefined) line.own = own;
+export function lineOf({ script, storeId, atMs, untilMs, call }: Settlement): string {
+  const { keyId, accountId, partition } = call.key;
+  const inFile = { ...call, key: { keyId, accountId, partition }, tiers: undefined };
+  const line = { format: FORMAT, store: storeId, atMs, untilMs, script, call: inFile };
   return `${JSON.stringify(line)}\n`;
 }
 
@@ -32,16 +34,25 @@ export function readJournalFile(path: string, log?: Logger): JournalContent {
   const content: JournalContent = { settlements: [] };
   for (const text of readFileSync(path, "utf8").split("\n")) {
     if (text === "") continue;
-    let line: Line;
+    let line: Line | EarlierLine;
     try {
-      line = JSON.parse(text) as Line;
+      line = JSON.parse(text) as Line | EarlierLine;
     } catch {
       log?.warn({ file: path }, "the journal ends in half a line; its request's hold ends at the due time");
       continue;
     }
-    const { format = 1, store, ...settlement } = line;
+    const { format = 1 } = line;
     if (format > FORMAT) content.laterFormat = format;
-    content.settlements.push({ ...settlement, storeId: store });
+    const settlement = "call" in line ? settlementOf(line) : settlementOfEarlier(line);
+    if (settlement) content.settlements.push(settlement);
+    else log?.error({ file: path, line: text }, "a line of the journal makes no sense; settle it by hand");
   }
   return content;
+}
+
+function settlementOf({ store, script, atMs, untilMs, call }: Line): Settlement {
+  const { keyId, accountId, partition } = call.key;
+  const fixed = untilMs === undefined ? {} : { untilMs };
+  const key = keyRef(keyId, accountId, partition);
+  return { script, storeId: store, atMs, ...fixed, call: { ...call, key } } as Settlement;
 }

@@ -1,9 +1,10 @@
 import type { Redis } from "ioredis";
 import type { Limits } from "../core/limits.ts";
 import { type IssuedKey, issueKey, OperatorError } from "./accounts.ts";
-import { accountNames, digestOf, indexName, keyRef, partitionNames, partitionOf } from "./names.ts";
+import { accountNames, digestOf, indexName, keyNames, partitionNames, partitionOf } from "./names.ts";
 import { partitionsOf } from "./partitions.ts";
 import { answersOf, many } from "./pipelines.ts";
+import type { KeyFields } from "./records.ts";
 
 /** Ids or records read at a time: about a millisecond of Redis. */
 const PAGE = 500;
@@ -131,28 +132,33 @@ export async function* setPages(redis: Redis, name: string, from = "0"): AsyncGe
 
 /** The records that exist among these places. */
 async function readKeys(redis: Redis, places: readonly Place[]): Promise<KeyRecord[]> {
-  const records = await many<Record<string, string>, Place>(redis, places, (pipe, { keyId, partition }) =>
-    pipe.hgetall(keyRef(keyId, "", partition).names.key),
+  const records = await many<KeyFields, Place>(redis, places, (pipe, { keyId, partition }) =>
+    pipe.hgetall(keyNames(partition, keyId).key),
   );
   return records.flatMap((fields, at) => {
     const place = places[at];
-    return place && fields.account_id !== undefined ? [keyRecord(place.keyId, place.partition, fields)] : [];
+    return place ? (keyRecord(place, fields) ?? []) : [];
   });
 }
 
-function keyRecord(keyId: string, partition: number, fields: Record<string, string>): KeyRecord {
-  const number = (name: string): number | undefined =>
+/** Undefined when there is no such key. */
+function keyRecord({ keyId, partition }: Place, fields: KeyFields): KeyRecord | undefined {
+  const { account_id: accountId, tier = "" } = fields;
+  if (accountId === undefined) return undefined;
+  const number = (name: keyof KeyFields): number | undefined =>
     fields[name] === undefined ? undefined : Number(fields[name]);
   const limits: Partial<Limits> = {};
-  const [rateLimit, maxConcurrent, dailyLimit] = ["rate_limit", "max_concurrent", "daily_limit"].map(number);
+  const [rateLimit, maxConcurrent, dailyLimit] = (
+    ["rate_limit", "max_concurrent", "daily_limit"] as const
+  ).map(number);
   if (rateLimit !== undefined) limits.rateLimit = rateLimit;
   if (maxConcurrent !== undefined) limits.maxConcurrent = maxConcurrent;
   if (dailyLimit !== undefined) limits.dailyLimit = dailyLimit;
   return {
     keyId,
     partition,
-    accountId: fields.account_id ?? "",
-    tier: fields.tier ?? "",
+    accountId,
+    tier,
     limits,
     createdAtMs: number("created_at"),
     expiresAtMs: number("expires_at"),
@@ -213,7 +219,7 @@ export async function rotateKey(
     ...(expiresAtMs === undefined ? {} : { expiresAtMs }),
   });
   if ((await redis.hsetnx(nameOf(old), "rotated_to", issued.keyId)) === 0) {
-    await redis.hset(keyRef(issued.keyId, accountId, old.partition).names.key, "revoked_at", nowMs);
+    await redis.hset(keyNames(old.partition, issued.keyId).key, "revoked_at", nowMs);
     throw rotatedBefore(old.keyId, (await redis.hget(nameOf(old), "rotated_to")) ?? "another");
   }
   const oldEndsAtMs = Math.min(nowMs + overlapMs, expiresAtMs ?? Number.MAX_SAFE_INTEGER);
@@ -232,7 +238,7 @@ function requireUnrevoked(key: KeyRecord): void {
   throw new OperatorError(`key ${key.keyId} is revoked for good; \`tollgate keys create\` makes a new one`);
 }
 
-const nameOf = (key: KeyRecord): string => keyRef(key.keyId, key.accountId, key.partition).names.key;
+const nameOf = ({ partition, keyId }: KeyRecord): string => keyNames(partition, keyId).key;
 
 /** The store's clock, Unix ms. */
 export async function storeNowMs(redis: Redis): Promise<number> {

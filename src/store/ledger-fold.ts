@@ -1,4 +1,5 @@
 import { LEDGER_START, type LedgerEntry } from "./ledger-entries.ts";
+import type { RequestRecord } from "./records.ts";
 
 /** What the books promise, by the name under which a violation is reported: the invariants of docs/ARCHITECTURE.md. */
 export type Invariant =
@@ -37,9 +38,6 @@ export interface AccountFold {
   /** Id of the last entry; empty before the first. */
   last: string;
 }
-
-/** A request's record as HGETALL answers it; empty when it was collected. */
-export type RequestRecord = Readonly<Record<string, string>>;
 
 const DAY_MS = 86_400_000;
 /** The day by UTC that a moment lies in, as days since 1970. @param atMs Unix ms, or as stored */

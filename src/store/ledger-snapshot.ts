@@ -1,37 +1,17 @@
 import type { Redis } from "ioredis";
-import { LEDGER_PAGE, type LedgerEntry, ledgerEntry, recordOf, type StreamEntry } from "./ledger-entries.ts";
-import {
-  type AccountFold,
-  dayOf,
-  type Invariant,
-  type LedgerFold,
-  type Report,
-  type RequestRecord,
-} from "./ledger-fold.ts";
-import { accountNames, keyRef, requestName } from "./names.ts";
-import { scriptsOf } from "./scripts.ts";
+import type { LedgerEntry } from "./ledger-entries.ts";
+import { type AccountFold, dayOf, type Invariant, type LedgerFold, type Report } from "./ledger-fold.ts";
+import { accountNames } from "./names.ts";
+import type { RequestRecord } from "./records.ts";
+import { scriptsOf } from "./script-runner.ts";
+import { type AccountSnapshot, type KeySnapshot, snapshot } from "./scripts/snapshot.ts";
 
 const WINDOW_MS = 60_000;
 /** References read at a time: less than a millisecond of Redis. */
 const REFERENCES_PAGE = 1000;
 
 /** Everything of one account at one instant, with the ledger of its partition from `after` up to that instant. */
-export interface Snapshot {
-  account: Readonly<Record<string, string>>;
-  /** How many references have credited it. */
-  references: number;
-  keys: KeySnapshot[];
-  /** Requests in the slots of its keys. */
-  requests: Map<string, RequestRecord>;
-  tail: LedgerEntry[];
-}
-
-interface KeySnapshot {
-  keyId: string;
-  record: Readonly<Record<string, string>>;
-  window: string[];
-  slots: string[];
-}
+export type Snapshot = AccountSnapshot & { tail: LedgerEntry[] };
 
 /**
  * Reads an account at one instant, however fast it changes; traffic goes on meanwhile.
@@ -44,35 +24,11 @@ export async function takeSnapshot(
   fold: LedgerFold,
   passed: (entries: LedgerEntry[]) => Promise<void>,
 ): Promise<Snapshot> {
-  const { account, references, keys } = accountNames(partition, accountId);
-  const { names } = keyRef("", accountId, partition);
-  const before = [names.key, names.window, names.slots, requestName(partition, "")];
   for (;;) {
-    const args = ["", "", fold.lastId, LEDGER_PAGE, ...before];
-    const reply = await scriptsOf(redis).snapshot([account, references, keys, names.ledger], args);
-    const [outcome, , entries, ...rest] = reply as [string, number, StreamEntry[], ...Seen];
-    const tail = entries.map((entry) => ledgerEntry(partition, entry));
-    if (outcome === "seen") return snapshotOf(tail, rest);
-    await passed(tail);
+    const reply = await scriptsOf(redis).run(snapshot, { partition, accountId, after: fold.lastId });
+    if (reply.outcome === "seen") return reply;
+    await passed(reply.tail);
   }
-}
-
-/** What the script says of an account, records as flat lists of fields and values. */
-type Seen = [
-  account: string[],
-  references: number,
-  keys: [id: string, record: string[], window: string[], slots: string[]][],
-  requests: [id: string, record: string[]][],
-];
-
-function snapshotOf(tail: LedgerEntry[], [account, references, keys, requests]: Seen): Snapshot {
-  return {
-    account: recordOf(account),
-    references,
-    keys: keys.map(([keyId, record, window, slots]) => ({ keyId, record: recordOf(record), window, slots })),
-    requests: new Map(requests.map(([id, record]) => [id, recordOf(record)])),
-    tail,
-  };
 }
 
 /**
@@ -109,13 +65,13 @@ export async function sumReferences(
  */
 export function checkSnapshot(
   accountId: string,
-  snapshot: Snapshot,
+  seen: AccountSnapshot,
   referenced: number | undefined,
   fold: LedgerFold,
   inLedger: AccountFold,
   report: Report,
 ): void {
-  const { account, references, keys } = snapshot;
+  const { account, references, keys } = seen;
   const complain = (invariant: Parameters<Report>[0], message: string): void =>
     report(invariant, accountId, message);
   const [balance, held, totalUsed] = [account.balance, account.held, account.total_used].map((v) =>
@@ -141,7 +97,7 @@ export function checkSnapshot(
   }
 
   let holds = 0;
-  for (const key of keys) holds += checkKey(accountId, key, snapshot, fold, report);
+  for (const key of keys) holds += checkKey(accountId, key, seen, fold, report);
   if (held !== holds) complain("held", `stored ${held}, its open holds make ${holds}`);
   if (held! > balance!) complain("held", `${held} held of a balance of ${balance}`);
 }
@@ -150,7 +106,7 @@ export function checkSnapshot(
 function checkKey(
   accountId: string,
   key: KeySnapshot,
-  snapshot: Snapshot,
+  seen: AccountSnapshot,
   fold: LedgerFold,
   report: Report,
 ): number {
@@ -161,7 +117,7 @@ function checkKey(
   let holds = 0;
   const open: RequestRecord[] = [];
   for (const id of key.slots) {
-    const request = snapshot.requests.get(id) ?? {};
+    const request = seen.requests.get(id) ?? {};
     const complain = (invariant: Parameters<Report>[0], message: string): void =>
       report(invariant, accountId, message, id);
     if (request.state !== "held" && request.state !== "bound") {

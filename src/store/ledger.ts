@@ -9,13 +9,13 @@ import {
   type Invariant,
   type LedgerFold,
   type Report,
-  type RequestRecord,
   type Violation,
 } from "./ledger-fold.ts";
 import { checkSnapshot, type Snapshot, sumReferences, takeSnapshot } from "./ledger-snapshot.ts";
-import { keyRef, partitionNames, partitionOf, requestName } from "./names.ts";
+import { keyNames, partitionNames, partitionOf, requestName } from "./names.ts";
 import { partitionsOf } from "./partitions.ts";
 import { answersOf, many } from "./pipelines.ts";
+import type { RequestRecord } from "./records.ts";
 
 export type { Invariant, Violation } from "./ledger-fold.ts";
 
@@ -246,7 +246,8 @@ async function verifyRequests(run: Run): Promise<void> {
 async function verifyOpen({ redis, report }: Run, { partition, id }: Place): Promise<void> {
   const name = requestName(partition, id);
   const keyId = (await redis.hget(name, "key_id")) ?? "";
-  const { holds, polls, slots } = keyRef(keyId, "", partition).names;
+  const { holds, polls } = partitionNames(partition);
+  const { slots } = keyNames(partition, keyId);
   const still = await readStill<[string | null, string | null, number]>(redis, name, (pipe) =>
     pipe.zscore(holds, id).zscore(polls, id).sismember(slots, id),
   );

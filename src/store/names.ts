@@ -67,6 +67,13 @@ export const accountNames = (partition: number, accountId: string) => ({
   references: `${tag(partition)}:references:${accountId}`,
 });
 
+/** Names of one key's own. */
+export const keyNames = (partition: number, keyId: string) => ({
+  key: `${tag(partition)}:key:${keyId}`,
+  window: `${tag(partition)}:window:${keyId}`,
+  slots: `${tag(partition)}:slots:${keyId}`,
+});
+
 /** The reference of a key of an account that lives in `partition`. */
 export function keyRef(keyId: string, accountId: string, partition: number): KeyRef {
   const { account } = accountNames(partition, accountId);
@@ -75,16 +82,7 @@ export function keyRef(keyId: string, accountId: string, partition: number): Key
     keyId,
     accountId,
     partition,
-    names: {
-      key: `${tag(partition)}:key:${keyId}`,
-      window: `${tag(partition)}:window:${keyId}`,
-      slots: `${tag(partition)}:slots:${keyId}`,
-      account,
-      holds,
-      polls,
-      done,
-      ledger,
-    },
+    names: { ...keyNames(partition, keyId), account, holds, polls, done, ledger },
   };
 }
 

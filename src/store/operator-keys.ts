@@ -1,10 +1,10 @@
 import type { Redis } from "ioredis";
 import type { Tiers } from "../core/limits.ts";
-import { packTiers } from "./calls.ts";
 import { keyIdPages, storeNowMs } from "./keys.ts";
-import { keyRef } from "./names.ts";
+import { keyNames, keyRef } from "./names.ts";
 import { many } from "./pipelines.ts";
-import { scriptsOf } from "./scripts.ts";
+import { scriptsOf } from "./script-runner.ts";
+import { inspect } from "./scripts/inspect.ts";
 
 /** Keys looked at, at most, to find those with the most use. */
 export const KEYS_LOOKED_AT_MAX = 20_000;
@@ -55,14 +55,7 @@ async function usedToday(
   tiers: Tiers,
 ): Promise<Omit<KeyUse, "now">[]> {
   const records = await many<(string | null)[], string>(redis, keyIds, (pipe, keyId) =>
-    pipe.hmget(
-      keyRef(keyId, "", partition).names.key,
-      "account_id",
-      "tier",
-      "day",
-      "day_count",
-      "daily_limit",
-    ),
+    pipe.hmget(keyNames(partition, keyId).key, "account_id", "tier", "day", "day_count", "daily_limit"),
   );
   return records.flatMap((record, at) => {
     const [accountId, tier, day, dayCount, ownLimit] = record.map((field) => field ?? "");
@@ -88,14 +81,14 @@ export async function withUseNow<Key extends { keyId: string; accountId: string;
   keys: readonly Key[],
   tiers: Tiers,
 ): Promise<(Key & Pick<KeyUse, "now">)[]> {
-  const { inspect } = scriptsOf(redis);
+  const { run } = scriptsOf(redis);
   return Promise.all(
     keys.map(async (key) => {
-      const { names } = keyRef(key.keyId, key.accountId, key.partition);
-      const reply = await inspect([names.key, names.window, names.slots], ["", packTiers(tiers), "", 0]);
-      const [rateLimit = 0, remaining = 0, , maxConcurrent = 0, active = 0] = reply.slice(2).map(Number);
+      const ref = keyRef(key.keyId, key.accountId, key.partition);
+      const { outcome, state } = await run(inspect, { key: ref, tiers });
+      const { rateLimit, remaining, active, maxConcurrent } = state;
       const now = { windowUsed: rateLimit - remaining, rateLimit, active, maxConcurrent };
-      return { ...key, now: reply[0] === "known" ? now : undefined };
+      return { ...key, now: outcome === "known" ? now : undefined };
     }),
   );
 }

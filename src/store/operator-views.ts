@@ -6,7 +6,7 @@ import { type LedgerEntry, latestEntries } from "./ledger-entries.ts";
 import { accountNames, partitionNames, partitionOf, requestName, taskName } from "./names.ts";
 import { partitionsOf } from "./partitions.ts";
 import { many } from "./pipelines.ts";
-import { sightingOf } from "./tasks.ts";
+import { type RequestRecord, taskRecord } from "./records.ts";
 
 /** Names or records asked for at a time: about a millisecond of Redis. */
 const PAGE = 500;
@@ -149,7 +149,7 @@ export async function oldOpenRequests(
   return {
     requests: shown.map(({ partition: _, ...view }, at) => ({
       ...view,
-      status: sightingOf(tasks[at] ?? null)?.status ?? "",
+      status: taskRecord(tasks[at] ?? "").seen?.status ?? "",
     })),
     old: old.length,
     open,
@@ -170,7 +170,7 @@ async function placesOf(redis: Redis, name: string, from: number): Promise<Place
 }
 
 async function openViews(redis: Redis, partition: number, places: readonly Place[]): Promise<OpenView[]> {
-  const records = await many<Record<string, string>, Place>(redis, places, (pipe, place) =>
+  const records = await many<RequestRecord, Place>(redis, places, (pipe, place) =>
     pipe.hgetall(requestName(partition, place.requestId)),
   );
   return records.flatMap((record, at) => {

@@ -1,7 +1,10 @@
 import type { Logger } from "../telemetry/log.ts";
 import type { Journal } from "./journal.ts";
-import { taskName } from "./names.ts";
-import { ItemError, type Reply, type Scripts, type Verb } from "./scripts.ts";
+import { ItemError, type Run } from "./script.ts";
+import { type BindCall, type Binding, bind } from "./scripts/bind.ts";
+import { dispute } from "./scripts/dispute.ts";
+import { own } from "./scripts/own.ts";
+import { type VoidCall, type Voided, voidHold } from "./scripts/void.ts";
 
 const ENTRIES_MAX = 50_000;
 const FLUSH_BATCH = 200;
@@ -9,8 +12,7 @@ const FLUSH_BATCH = 200;
 const NOTED_MS = 3_600_000;
 
 /** A settlement whose outcome in the store is unknown: safe to send again, each script has the effect of once. */
-export interface Settlement {
-  requestId: string;
+interface Waiting {
   /** The store that admitted the request; no other is sent it. Missing where that store had no id. */
   storeId?: string | undefined;
   /** When it was first sent, Unix ms by the store's clock. */
@@ -19,26 +21,36 @@ export interface Settlement {
   settleWithinMs?: number;
   /** When it is given up, Unix ms by the store's clock; fixed when it is put. Lines of early releases have none. */
   untilMs?: number;
-  verb: Verb & ("bind" | "void");
-  keys: readonly string[];
-  args: readonly (string | number)[];
-  /** On a Redis Cluster: KEYS and ARGV of OWN, which goes before a BIND. */
-  own?: readonly [keys: readonly string[], args: readonly (string | number)[]];
-  /** Called with the reply once the store has answered. */
-  settled?: (reply: Reply) => void;
 }
+
+/** Charges a request for the task that it got. */
+export interface Charge extends Waiting {
+  script: "bind";
+  call: BindCall;
+  /** Called with the outcome once the store has answered. */
+  settled?: (outcome: Binding) => void;
+}
+
+/** Takes a hold back. */
+export interface Release extends Waiting {
+  script: "void";
+  call: VoidCall;
+  settled?: (outcome: Voided["outcome"]) => void;
+}
+
+export type Settlement = Charge | Release;
 
 /** The store that a flush talks to. */
 export interface FlushTarget {
-  scripts: Scripts;
+  run: Run;
   /** Undefined while the store has no id. */
   storeId: string | undefined;
   /** The store's clock, Unix ms. */
   nowMs(): number;
   /** How many partitions it has; only for a Redis Cluster. */
   partitions?: number | undefined;
-  /** Told of each settlement that the store has answered. */
-  confirmed?(settlement: Settlement, reply: Reply): void;
+  /** Told of each charge that the store has answered. */
+  charged?(charge: Charge, outcome: Binding): void;
 }
 
 /** How many settlements wait, and how many of them for another store than the present one. */
@@ -47,11 +59,11 @@ export interface OutboxSize {
   ofOtherStores: number;
 }
 
-/** Settlements of one store by verb and request id, oldest first. */
+/** Settlements of one store by script and request id, oldest first. */
 type Queue = Map<string, Settlement>;
 
 /**
- * Settlements that wait for their store to answer again, one per request id and verb. Those of another store than the
+ * Settlements that wait for their store to answer again, one per request id and script. Those of another store than the
  * present one wait until theirs is back. Bounded: beyond the bound the oldest is given up (its hold ends at the due
  * time), loudly.
  * @param options.settleWithinMs for settlements that do not say so themselves. Older ones are given up: the store may have
@@ -70,10 +82,10 @@ export function createOutbox(options: {
   let present: string | undefined;
 
   function add(settlement: Settlement): void {
-    const { storeId = "", verb, requestId } = settlement;
+    const { storeId = "", script, call } = settlement;
     const queue: Queue = queues.get(storeId) ?? new Map();
     queues.set(storeId, queue);
-    queue.set(`${verb}:${requestId}`, settlement);
+    queue.set(`${script}:${call.requestId}`, settlement);
   }
 
   const queuesOf = (storeId: string | undefined): Queue[] =>
@@ -89,12 +101,10 @@ export function createOutbox(options: {
 
   function giveUpOldest(): void {
     const firsts = [...queues.values()].flatMap((queue) => queue.entries().take(1).toArray());
-    const [name, { requestId, verb, storeId = "" }] = firsts.reduce((a, b) =>
-      b[1].atMs < a[1].atMs ? b : a,
-    );
+    const [name, { script, call, storeId = "" }] = firsts.reduce((a, b) => (b[1].atMs < a[1].atMs ? b : a));
     queues.get(storeId)!.delete(name);
     log.error(
-      { request_id: requestId, verb },
+      { request_id: call.requestId, verb: script },
       "the outbox is full; its oldest settlement is given up; settle it by hand",
     );
   }
@@ -108,29 +118,31 @@ export function createOutbox(options: {
     reportSize();
     await journal.append(kept).catch((error: unknown) => {
       log.error(
-        { err: error, request_id: settlement.requestId },
+        { err: error, request_id: settlement.call.requestId },
         "the journal cannot be written; a crash now loses this charge",
       );
     });
   }
 
   async function send(target: FlushTarget, settlement: Settlement): Promise<void> {
-    const { scripts, nowMs, partitions } = target;
-    const { requestId, atMs, untilMs = atMs + options.settleWithinMs(), verb } = settlement;
-    if (nowMs() > untilMs) {
-      log.error({ request_id: requestId, verb }, "a settlement is too old to be sent; settle it by hand");
+    const { atMs, untilMs = atMs + options.settleWithinMs(), script, call } = settlement;
+    const fields = { request_id: call.requestId, verb: script };
+    if (target.nowMs() > untilMs) {
+      log.error(fields, "a settlement is too old to be sent; settle it by hand");
       return;
     }
     try {
-      const reply = await settle((name, keys, args) => scripts[name](keys, args), settlement, partitions);
-      target.confirmed?.(settlement, reply);
-      settlement.settled?.(reply);
+      if (settlement.script === "bind") {
+        const outcome = await charge(target.run, settlement.call, target.partitions);
+        target.charged?.(settlement, outcome);
+        settlement.settled?.(outcome);
+      } else {
+        const { outcome } = await target.run(voidHold, settlement.call);
+        settlement.settled?.(outcome);
+      }
     } catch (error) {
       if (!wouldFailAgain(error)) throw error;
-      log.error(
-        { err: error, request_id: requestId, verb },
-        "the store refuses a settlement; it is given up",
-      );
+      log.error({ err: error, ...fields }, "the store refuses a settlement; it is given up");
     }
   }
 
@@ -182,38 +194,33 @@ export function createOutbox(options: {
   };
 }
 
-type Call = (verb: Verb, keys: readonly string[], args: readonly (string | number)[]) => Promise<Reply>;
-
 /**
- * Sends one settlement. On a Redis Cluster a task id that another request owns ends it before BIND, and is marked as
- * disputed.
+ * Runs BIND. On a Redis Cluster a task id that another request owns is a conflict before it, and is marked as disputed.
  * @param partitions how many there are
- * @returns the verb's reply, or OWN's when that says `conflict`
  */
-export function settle(call: Call, settlement: Settlement, partitions = 0): Promise<Reply> {
-  const { verb, keys, args, own } = settlement;
-  if (!own) return call(verb, keys, args);
-  return call("own", ...own).then(async (owned) => {
-    if (owned[0] !== "conflict") return call(verb, keys, args);
-    await dispute(call, settlement, String(owned[2]), partitions);
-    return owned;
-  });
+export async function charge(run: Run, call: BindCall, partitions = 0): Promise<Binding> {
+  if (call.clustered) {
+    const { taskId } = call.task;
+    const owned = await run(own, { taskId, requestId: call.requestId });
+    if (owned.outcome === "conflict") {
+      await markDisputed(run, call, owned.ownerId, partitions);
+      return "conflict";
+    }
+  }
+  return (await run(bind, call)).outcome;
 }
 
 /** Marks the record of the task id wherever it is; if it is nowhere yet, leaves a mark in each place where it may come. */
-async function dispute(call: Call, { args }: Settlement, ownerId: string, partitions: number): Promise<void> {
-  const [now = "", , , accountId = "", , , , taskId] = args;
+async function markDisputed(run: Run, call: BindCall, ownerId: string, partitions: number): Promise<void> {
+  const { key, task } = call;
+  const common = { taskId: task.taskId, ownerId, accountId: key.accountId };
   for (const lifetimeMs of [0, NOTED_MS]) {
     const replies = await Promise.all(
       Array.from({ length: partitions }, (_, partition) =>
-        call(
-          "dispute",
-          [taskName(String(taskId), partition, true)],
-          [now, "", ownerId, accountId, lifetimeMs],
-        ),
+        run(dispute, { ...common, partition, lifetimeMs }),
       ),
     );
-    if (replies.some(([outcome]) => outcome === "disputed")) return;
+    if (replies.some(({ outcome }) => outcome === "disputed")) return;
   }
 }
 

@@ -2,11 +2,11 @@ import type { Redis } from "ioredis";
 import type { Logger } from "../telemetry/log.ts";
 import { LEDGER_START, recordOf, type StreamEntry } from "./ledger-entries.ts";
 import { type Mark, type MarksFile, msOf, type StoreMarks } from "./marks-file.ts";
-import { META, partitionNames } from "./names.ts";
-import type { Settlement } from "./outbox.ts";
+import { META, partitionNames, requestName } from "./names.ts";
+import type { Charge } from "./outbox.ts";
 import { many } from "./pipelines.ts";
 import type { LedgerPage, RecentEntries } from "./recent-entries.ts";
-import type { Reply } from "./scripts.ts";
+import type { Binding } from "./scripts/bind.ts";
 
 /** How long a charge that the store has confirmed is kept, to be sent again if the store comes back without it. */
 const CONFIRMED_MS = 30_000;
@@ -73,11 +73,11 @@ export async function missingEntries(redis: Redis, marks: StoreMarks["marks"]): 
 }
 
 /** The charge of a BIND. */
-export const chargeOf = ({ requestId, args }: Settlement): LostCharge => ({
-  requestId,
-  accountId: String(args[3]),
-  credits: Number(args[5]),
-  taskId: String(args[7]),
+export const chargeOf = ({ call }: Charge): LostCharge => ({
+  requestId: call.requestId,
+  accountId: call.key.accountId,
+  credits: call.price,
+  taskId: call.task.taskId,
 });
 
 /** What is wrong with an older store, and what to do. */
@@ -104,7 +104,7 @@ export function createStoreMarks(options: {
   file: MarksFile;
   recent: RecentEntries;
   nowMs(): number;
-  sendAgain(settlement: Settlement): Promise<void>;
+  sendAgain(settlement: Charge): Promise<void>;
   changed(isOlder: boolean): void;
   log: Logger;
 }) {
@@ -114,25 +114,25 @@ export function createStoreMarks(options: {
   /** How many entries may still be read. */
   let allowance = READ_AT_ONCE_MAX;
   /** Oldest first. Nothing is added while the store is away, so an outage takes nothing from it. */
-  let confirmed: Settlement[] = [];
+  let confirmed: Charge[] = [];
   /** Those that the store has lost: the outbox keeps them, too. */
-  const sentAgain = new WeakSet<Settlement>();
+  const sentAgain = new WeakSet<Charge>();
 
   /** Charges of the last seconds that the store does not have. */
-  async function lostCharges(redis: Redis, storeId: string): Promise<Settlement[]> {
+  async function lostCharges(redis: Redis, storeId: string): Promise<Charge[]> {
     const nowMs = options.nowMs();
     confirmed = confirmed.filter(
       ({ atMs, settleWithinMs = 0, untilMs = atMs + settleWithinMs }) => nowMs < untilMs,
     );
     const own = confirmed.filter((settlement) => settlement.storeId === storeId);
-    const states = await many<string | null, Settlement>(redis, own, (pipe, { keys }) =>
-      pipe.hget(keys[0]!, "state"),
+    const states = await many<string | null, Charge>(redis, own, (pipe, { call }) =>
+      pipe.hget(requestName(call.key.partition, call.requestId), "state"),
     );
     return own.filter((_, at) => states[at] !== "bound" && states[at] !== "finished");
   }
 
   /** From here on the outbox keeps these charges. Resolves once they are on disk: an operator may take hours. */
-  async function sendAgain(lost: Settlement[]): Promise<void> {
+  async function sendAgain(lost: Charge[]): Promise<void> {
     const fresh = lost.filter((settlement) => !sentAgain.has(settlement));
     for (const settlement of fresh) sentAgain.add(settlement);
     await Promise.all(fresh.map(options.sendAgain));
@@ -143,8 +143,8 @@ export function createStoreMarks(options: {
 
   return {
     /** A BIND that the store has confirmed. */
-    confirmed(settlement: Settlement, reply: Reply): void {
-      if (settlement.verb !== "bind" || reply[0] === "conflict" || settlement.storeId === undefined) return;
+    charged(settlement: Charge, outcome: Binding): void {
+      if (outcome === "conflict" || settlement.storeId === undefined) return;
       const { settled: _, ...again } = settlement;
       confirmed.push(again);
       if (confirmed.length < CONFIRMED_MAX && settlement.atMs - confirmed[0]!.atMs < 2 * CONFIRMED_MS) return;

@@ -1,65 +1,88 @@
-import type { Tiers } from "../core/limits.ts";
+import type { LimitState, Tiers } from "../core/limits.ts";
 import { endedTask, type Observation, unseenTask } from "../core/tasks.ts";
-import { RECENT_TRANSACTIONS, transactionOf } from "../core/transactions.ts";
-import {
-  admissionOf,
-  admitArgs,
-  admitKeys,
-  bindArgs,
-  bindKeys,
-  observeArgs,
-  observeKeys,
-  packTiers,
-  stateOf,
-  voidKeys,
-} from "./calls.ts";
 import type { Connection } from "./connection.ts";
-import { ledgerEntry, type StreamEntry } from "./ledger-entries.ts";
-import {
-  claimName,
-  idempotencyName,
-  indexName,
-  type KeyRef,
-  keyRef,
-  partitionOf,
-  requestName,
-  taskName,
-} from "./names.ts";
-import type {
-  Admission,
-  Binding,
-  CreditAccount,
-  Generation,
-  Inspection,
-  KnownTask,
-  Observed,
-  Store,
-} from "./operations.ts";
-import { isFinal, type Settlement } from "./outbox.ts";
-import type { Reply } from "./scripts.ts";
-
-/** How long an unsent VOID stands in the way of its ADMIT; far beyond any `not_after`. */
-const TOMBSTONE_MS = 3_600_000;
+import { claimName, indexName, type KeyRef, keyRef, partitionOf, taskName } from "./names.ts";
+import { type Charge, charge, isFinal, type Release } from "./outbox.ts";
+import { type Admission, admit, type Generation } from "./scripts/admit.ts";
+import type { Binding, NewTask } from "./scripts/bind.ts";
+import { type CreditAccount, credits } from "./scripts/credits.ts";
+import type { KeyState } from "./scripts/include/limits.ts";
+import { type Inspection, inspect } from "./scripts/inspect.ts";
+import { type ObservedTask, observe } from "./scripts/observe.ts";
+import { type UnknownOutcome, unclear } from "./scripts/unclear.ts";
+import { voidHold } from "./scripts/void.ts";
 
 /** Keys that are looked up wait in one line: whose they are is what is asked. */
 const LOOKUPS = "look-ups";
 
+/** What OBSERVE left. */
+export interface Observed extends KeyState {
+  outcome: "observed" | "finished" | "already_finished" | "missing";
+  status: string;
+  data: string;
+  /** Credits, by this call. */
+  refunded: number;
+  /** The upstream gave the task's id to another request, too: what it says now must not be answered. */
+  isDisputed?: true;
+}
+
+export interface Store {
+  /** @throws GatewayError `store_unavailable` at once while the store is known to be away */
+  requireUsable(): void;
+  /** The number of the outage, once a probe on its own connection has shown that Redis is away; else undefined. */
+  outage(): Promise<number | undefined>;
+  /**
+   * The key behind a digest; undefined when there is none, or when it is revoked or expired. One read outside the
+   * partition and one INSPECT, whatever comes of it; cache it.
+   */
+  lookup(digest: string, tiers: Tiers): Promise<KeyRef | undefined>;
+  /** Decides whether a generation may run, and holds what it costs. One script call. */
+  admit(generation: Generation, tiers: Tiers): Promise<Admission>;
+  /** Counts a decision that was taken without asking the store. */
+  countAdmission(tier: string, outcome: Admission["outcome"], tiers: Tiers): void;
+  /** Charges a held generation for the task it got. Undefined: the store is away, and the charge is deferred. */
+  bind(generation: Generation, task: NewTask): Promise<Binding | undefined>;
+  /**
+   * Takes a hold back after a definite refusal, or, `unsent`, of a request that never went upstream: then the window entry
+   * comes back, too. Undefined: the store is away, and the VOID is deferred.
+   */
+  giveBack(
+    generation: Generation,
+    tiers: Tiers,
+    reason?: "refused" | "unsent",
+  ): Promise<LimitState | undefined>;
+  /**
+   * Notes for repeats with its Idempotency-Key that the outcome of a generation is unknown. Best effort: if the store is away,
+   * they are told that it is in progress.
+   */
+  noteUnknown(generation: Generation, outcome: UnknownOutcome): Promise<void>;
+  inspect(key: KeyRef, tiers: Tiers): Promise<Inspection>;
+  inspectTask(key: KeyRef, taskId: string, cacheMs: number, tiers: Tiers): Promise<Inspection>;
+  /** True when any account has a task of this id. */
+  isTaskBound(taskId: string): Promise<boolean>;
+  /** Records what the upstream said of a task. `poller` is the key whose numbers are answered. */
+  observe(
+    subject: { partition: number; accountId: string; task: ObservedTask },
+    observation: { status: Observation; data: string },
+    /** `maxAgeMs`: of a task that an earlier release bound; all others have their own in their record. */
+    options: { refundFailed: boolean; pollMs: number; maxAgeMs: number; poller?: KeyRef; tiers: Tiers },
+  ): Promise<Observed>;
+  credits(key: KeyRef, tiers: Tiers): Promise<CreditAccount>;
+}
+
 /**
  * The store's operations as the handlers use them, one script call each.
- * @param nowMs tests pass the time in; without it Redis TIME is the clock
  * @throws GatewayError `store_unavailable` from every operation, unless it says otherwise
  */
-export function createStore(connection: Connection, nowMs?: () => number): Store {
-  const { call, metrics, queue } = connection;
-  const now = (): string => (nowMs ? String(nowMs()) : "");
-  const cluster = (): boolean => connection.facts()?.cluster ?? false;
+export function createStore(connection: Connection): Store {
+  const { run, metrics, queue } = connection;
+  const isClustered = (): boolean => connection.facts()?.cluster ?? false;
 
   function countAdmission(tier: string, outcome: Admission["outcome"], tiers: Tiers): void {
     metrics.admissions.inc({ tier: tierLabel(tier, tiers), outcome });
   }
 
-  function countBinding(reply: Reply, price: number): void {
-    const outcome = reply[0] as Binding;
+  function countBinding(outcome: Binding, price: number): void {
     metrics.settlements.inc({ outcome });
     if (outcome === "bound" || outcome === "late") metrics.creditsConsumed.inc(price);
     if (outcome === "uncollected") metrics.creditsUncollected.inc(price);
@@ -73,34 +96,35 @@ export function createStore(connection: Connection, nowMs?: () => number): Store
   }
 
   /** Unless the store has refused an ADMIT, it may still run: taken back as soon as the store answers. */
-  async function takeBack(generation: Generation, error: unknown, tiers: Tiers): Promise<never> {
+  async function takeBack(generation: Generation, error: unknown): Promise<never> {
     // On disk before the 503 goes out: a crash right after it would leave the window entry behind.
-    if (!isFinal((error as Error).cause)) await connection.defer(voiding(generation, "unsent", tiers));
+    if (!isFinal((error as Error).cause)) await connection.defer(releaseOf(generation, "unsent"));
     throw error;
   }
 
-  function voiding(generation: Generation, reason: "refused" | "unsent", tiers: Tiers) {
+  function releaseOf(generation: Generation, reason: "refused" | "unsent"): Release {
     const { key, requestId, idempotency } = generation;
     return {
-      requestId,
-      storeId: generation.storeId,
-      atMs: connection.nowMs(),
-      settleWithinMs: settleWithinMs(generation),
-      verb: "void" as const,
-      keys: voidKeys(key, requestId, idempotency?.digest),
-      args: [now(), packTiers(tiers), requestId, reason, TOMBSTONE_MS],
-      settled(reply: Reply): void {
-        if (reply[0] === "void") metrics.settlements.inc({ outcome: "void" });
+      script: "void",
+      ...termsOf(generation),
+      call: { key, requestId, idempotencyDigest: idempotency?.digest, reason },
+      settled(outcome) {
+        if (outcome === "void") metrics.settlements.inc({ outcome });
       },
     };
   }
 
-  /** @param turn whose turn it takes while too many calls are under way */
-  async function inspect({ names, accountId }: KeyRef, tiers: Tiers, turn: string): Promise<Inspection> {
-    if (queue.isFull()) await queue.wait(turn);
-    const keys = [names.key, names.window, names.slots];
-    const reply = await call("inspect", keys, [now(), packTiers(tiers), accountId, 0, ""]);
-    return { outcome: reply[0] as "known" | "unknown_key", state: stateOf(reply), tier: String(reply[7]) };
+  const termsOf = ({ storeId, retentionMs }: Generation) => ({
+    storeId,
+    atMs: connection.nowMs(),
+    // Half of what the store remembers: a request that it has forgotten would be charged once more.
+    settleWithinMs: retentionMs / 2,
+  });
+
+  /** @param line in which it waits while too many calls are under way */
+  async function inspectKey(key: KeyRef, tiers: Tiers, line: string): Promise<Inspection> {
+    if (queue.isFull()) await queue.wait(line);
+    return run(inspect, { key, tiers });
   }
 
   return {
@@ -115,7 +139,7 @@ export function createStore(connection: Connection, nowMs?: () => number): Store
       // An unknown key costs the same calls as a revoked one: else the time would tell which of both it is.
       const [keyId, accountId] = entry === null ? [digest, digest] : splitAtSpace(entry);
       const key = keyRef(keyId, accountId, partitionOf(accountId, facts.partitions));
-      const { outcome } = await inspect(key, tiers, LOOKUPS);
+      const { outcome } = await inspectKey(key, tiers, LOOKUPS);
       return outcome === "known" ? key : undefined;
     },
 
@@ -123,18 +147,17 @@ export function createStore(connection: Connection, nowMs?: () => number): Store
       if (queue.isFull()) await queue.wait(generation.key.keyId);
       connection.requireUsable();
       generation.storeId = connection.facts()?.id;
-      const keys = admitKeys(generation);
-      const ask = (): Promise<Reply> => {
-        const notAfterMs = Math.floor((nowMs?.() ?? connection.nowMs()) + connection.commandTimeoutMs);
-        return call("admit", keys, admitArgs(now(), tiers, generation, notAfterMs));
+      const send = (): Promise<Admission> => {
+        const notAfterMs = Math.floor(connection.nowMs() + connection.commandTimeoutMs);
+        return run(admit, { generation, tiers, notAfterMs });
       };
       let admission: Admission;
       try {
-        admission = admissionOf(await ask());
+        admission = await send();
         // The store's clock stepped: its answer has taught us the new time, and nothing was done yet.
-        if (admission.outcome === "stale") admission = admissionOf(await ask());
+        if (admission.outcome === "stale") admission = await send();
       } catch (error) {
-        return takeBack(generation, error, tiers);
+        return takeBack(generation, error);
       }
       countAdmission(admission.tier, admission.outcome, tiers);
       if (admission.outcome === "admitted") {
@@ -146,144 +169,100 @@ export function createStore(connection: Connection, nowMs?: () => number): Store
     },
     countAdmission,
 
-    async bind(generation, task, tiers) {
-      const { requestId, price } = generation;
-      const { taskId } = task;
-      const keys = bindKeys(generation, taskId, cluster());
-      const args = bindArgs(now(), tiers, generation, task);
-      const settlement: Settlement = {
-        requestId,
-        storeId: generation.storeId,
-        atMs: connection.nowMs(),
-        settleWithinMs: settleWithinMs(generation),
-        verb: "bind",
-        keys,
-        args,
-        settled: (reply) => countBinding(reply, price),
+    async bind(generation, task) {
+      const { requestId, key, price, endpoint, retentionMs, idempotency } = generation;
+      const charging: Charge = {
+        script: "bind",
+        ...termsOf(generation),
+        call: {
+          requestId,
+          key,
+          price,
+          endpoint,
+          retentionMs,
+          ...(idempotency && { idempotency }),
+          task: idempotency ? task : { ...task, data: "" },
+          clustered: isClustered(),
+        },
+        settled: (outcome) => countBinding(outcome, price),
       };
-      if (cluster()) settlement.own = [[claimName(taskId)], [now(), "", requestId]];
       try {
-        const reply = await connection.settle(settlement);
-        countBinding(reply, price);
-        return reply[0] as Binding;
+        connection.requireStoreOf(charging);
+        const outcome = await charge(run, charging.call, connection.facts()?.partitions);
+        connection.charged(charging, outcome);
+        countBinding(outcome, price);
+        return outcome;
       } catch {
-        await connection.defer(settlement);
+        await connection.defer(charging);
         return undefined;
       }
     },
 
     async giveBack(generation, tiers, reason = "refused") {
-      const settlement = voiding(generation, reason, tiers);
+      const release = releaseOf(generation, reason);
       try {
-        const reply = await connection.settle(settlement);
-        settlement.settled(reply);
-        return stateOf(reply);
+        connection.requireStoreOf(release);
+        const { outcome, state } = await run(voidHold, { ...release.call, tiers });
+        release.settled?.(outcome);
+        return state;
       } catch {
-        await connection.defer(settlement);
+        await connection.defer(release);
         return undefined;
       }
     },
 
-    async noteUnknown({ key, requestId, idempotency }, outcome) {
+    async noteUnknown({ key, requestId, idempotency }, unknown) {
       if (!idempotency) return;
-      const name = idempotencyName(key.partition, idempotency.digest);
-      await call("unclear", [name], [now(), "", requestId, outcome]).catch(() => undefined);
+      const { partition } = key;
+      const call = { partition, requestId, idempotencyDigest: idempotency.digest, unknown };
+      await run(unclear, call).catch(() => undefined);
     },
 
-    inspect: (key, tiers) => inspect(key, tiers, key.keyId),
+    inspect: (key, tiers) => inspectKey(key, tiers, key.keyId),
 
-    async inspectTask({ keyId, names, accountId, partition }, taskId, cacheMs, tiers) {
-      if (queue.isFull()) await queue.wait(keyId);
-      const keys = [names.key, names.window, names.slots, taskName(taskId, partition, cluster())];
-      const args = [now(), packTiers(tiers), accountId, cacheMs, requestName(partition, "")];
-      const reply = await call("inspect", keys, args);
-      const common = { state: stateOf(reply), tier: String(reply[7]) };
-      if (reply[0] !== "task") return { outcome: reply[0] as "unknown_key" | "not_found", ...common };
-      const [requestId, creatorKeyId, fresh, status, data, createdAtMs, maxAgeMs, upstream] = reply.slice(8);
-      const task: KnownTask = {
-        taskId,
-        requestId: String(requestId),
-        creatorKeyId: String(creatorKeyId),
-        fresh: fresh === 1,
-        status: String(status),
-        data: String(data),
-        createdAtMs: Number(createdAtMs),
-        ageMs: Number(reply[1]) - Number(createdAtMs),
-        maxAgeMs: maxAgeMs ? Number(maxAgeMs) : undefined,
-        upstream: upstream ? String(upstream) : undefined,
-      };
-      return { outcome: "task", ...common, task };
+    async inspectTask(key, taskId, cacheMs, tiers) {
+      if (queue.isFull()) await queue.wait(key.keyId);
+      return run(inspect, { key, tiers, task: { taskId, cacheMs, clustered: isClustered() } });
     },
 
     async isTaskBound(taskId) {
-      const owner = cluster() ? claimName(taskId) : taskName(taskId, 0, false);
+      const owner = isClustered() ? claimName(taskId) : taskName(taskId, 0, false);
       return (await connection.command((redis) => redis.exists(owner))) === 1;
     },
 
-    async observe({ partition, accountId, task }, said, { refundFailed, pollMs, maxAgeMs, poller, tiers }) {
-      const keys = observeKeys(task, accountId, partition, cluster());
-      if (poller) keys.push(poller.names.key, poller.names.window, poller.names.slots);
-      const tell = (said: { status: Observation; data: string }): Promise<Reply> =>
-        call(
-          "observe",
-          keys,
-          observeArgs(now(), tiers, task.requestId, accountId, said, refundFailed, pollMs),
-        );
-      const reply = await tell(said);
-      if (reply[0] !== "disputed") return settled(said.status, reply);
+    async observe(subject, observation, { refundFailed, pollMs, maxAgeMs, poller, tiers }) {
+      const record = async ({ status, data }: typeof observation) => {
+        const call = { ...subject, clustered: isClustered(), status, data, refundFailed, pollMs };
+        const reply = await run(observe, poller ? { ...call, poller: { key: poller, tiers } } : call);
+        if (reply.outcome === "finished") countEnd(status, reply.refunded);
+        return reply;
+      };
+      const reply = await record(observation);
+      if (reply.outcome !== "disputed") return reply;
       // What was said may be about another account's task: only its age can end it.
-      const { taskId } = task;
-      const boundAtMs = Number(reply[11]);
-      if (Number(reply[1]) >= boundAtMs + (Number(reply[12]) || maxAgeMs)) {
-        return settled("expired", await tell({ status: "expired", data: endedTask(taskId, boundAtMs) }));
+      const { taskId } = subject.task;
+      const { boundAtMs } = reply;
+      if (reply.nowMs >= boundAtMs + (reply.maxAgeMs ?? maxAgeMs)) {
+        const expired = await record({ status: "expired", data: endedTask(taskId, boundAtMs) });
+        if (expired.outcome !== "disputed") return expired;
       }
-      const seen = observedOf(reply);
-      const before = seen.data === "" ? { status: "pending", data: unseenTask(taskId, boundAtMs) } : {};
-      return { ...seen, ...before, outcome: "observed", isDisputed: true };
-
-      function settled(status: Observation, reply: Reply): Observed {
-        const observed = observedOf(reply);
-        if (observed.outcome === "finished") countEnd(status, observed.refunded);
-        return observed;
-      }
+      const { state, tier, status, data, refunded } = reply;
+      const before =
+        data === "" ? { status: "pending", data: unseenTask(taskId, boundAtMs) } : { status, data };
+      return { outcome: "observed", state, tier, refunded, ...before, isDisputed: true };
     },
 
-    async credits({ keyId, names, partition }, tiers) {
-      if (queue.isFull()) await queue.wait(keyId);
-      const keys = [names.key, names.window, names.slots, names.account, names.ledger];
-      const reply = await call("credits", keys, [now(), packTiers(tiers), RECENT_TRANSACTIONS]);
-      const latest = reply.slice(12) as StreamEntry[];
-      const [outcome, , , , , , , tier, dailyLimit, balance, totalUsed, totalRequests] = reply;
-      return {
-        outcome: outcome as CreditAccount["outcome"],
-        state: stateOf(reply),
-        tier: String(tier),
-        dailyLimit: Number(dailyLimit),
-        balance: Number(balance),
-        totalUsed: Number(totalUsed),
-        totalRequests: Number(totalRequests),
-        recent: latest.map((entry) => transactionOf(ledgerEntry(partition, entry))),
-      };
+    async credits(key, tiers) {
+      if (queue.isFull()) await queue.wait(key.keyId);
+      return run(credits, { key, tiers });
     },
   };
 }
-
-/** Reads the reply of OBSERVE; see the header of lua/observe.lua. */
-const observedOf = (reply: Reply): Observed => ({
-  outcome: reply[0] as Observed["outcome"],
-  state: stateOf(reply),
-  status: String(reply[8]),
-  data: String(reply[9]),
-  refunded: Number(reply[10]),
-});
 
 function splitAtSpace(entry: string): [keyId: string, accountId: string] {
   const space = entry.indexOf(" ");
   return [entry.slice(0, space), entry.slice(space + 1)];
 }
-
-/** Half of what the store remembers: a request that it has forgotten would be charged once more. */
-const settleWithinMs = ({ retentionMs }: Generation): number => retentionMs / 2;
 
 /** The label of a tier: one that the config does not name, or no longer, is `other`. */
 const tierLabel = (tier: string, tiers: Tiers): string => (Object.hasOwn(tiers, tier) ? tier : "other");

@@ -1,6 +1,8 @@
 import type { Connection } from "./connection.ts";
-import { openLists, requestName } from "./names.ts";
+import { openLists } from "./names.ts";
 import { many } from "./pipelines.ts";
+import type { DueList } from "./scripts/claim.ts";
+import { AGES, OPEN_STATES, type OpenState, survey } from "./scripts/survey.ts";
 
 /** There while the next survey is not due yet, over all gateways. */
 const SURVEY_TURN = "tg:survey-turn";
@@ -15,16 +17,6 @@ export const SURVEY_LIFETIME_MS = 60_000;
 const LOOKED_AT_MAX = 500;
 /** So few that Redis keeps nobody waiting. */
 const AT_A_TIME = 50;
-
-/** Ages of open requests, closed: a name, and the ms at which the next one begins. */
-export const AGES = [
-  ["<1m", 60_000],
-  ["1m-5m", 5 * 60_000],
-  ["5m-30m", 30 * 60_000],
-  [">=30m", Number.POSITIVE_INFINITY],
-] as const;
-export const OPEN_STATES = ["held", "bound"] as const;
-type OpenState = (typeof OPEN_STATES)[number];
 
 /** The open requests of a whole store at about one time. */
 export interface Survey {
@@ -69,15 +61,15 @@ export function createSurveys(connection: Connection) {
     },
     /** Counts, list by list; those without an entry, as most are, cost one round trip together. */
     async take(): Promise<Survey> {
-      const survey = emptySurvey(Math.round(connection.nowMs()));
+      const result = emptySurvey(Math.round(connection.nowMs()));
       const lists = openLists(connection.facts()?.partitions ?? 0);
       const sizes = await command((redis) =>
         many<number, { name: string }>(redis, lists, (pipe, { name }) => pipe.zcard(name)),
       );
-      for (const [at, { name, partition }] of lists.entries()) {
-        if (sizes[at]! > 0) await look(connection, partition, name, survey);
+      for (const [at, { list, partition }] of lists.entries()) {
+        if (sizes[at]! > 0) await look(connection, partition, list, result);
       }
-      return survey;
+      return result;
     },
     async publish(survey: Survey): Promise<void> {
       await command((redis) => redis.set(SURVEY, JSON.stringify(survey), "PX", SURVEY_LIFETIME_MS));
@@ -99,30 +91,26 @@ const emptySurvey = (atMs: number): Survey => ({
 });
 
 /** Adds one list of a partition to a survey. What is open is due some day, and has a slot: invariant 3 of docs/ARCHITECTURE.md. */
-async function look({ call }: Connection, partition: number, list: string, survey: Survey): Promise<void> {
-  const ages = AGES.slice(0, -1).map(([, endMs]) => endMs);
+async function look({ run }: Connection, partition: number, list: DueList, result: Survey): Promise<void> {
   const counts = { held: AGES.map(() => 0), bound: AGES.map(() => 0) };
   let total = 1;
   let lookedAt = 0;
   for (let first = 0; first < total && lookedAt < LOOKED_AT_MAX; ) {
-    const args = ["", "", first, first + AT_A_TIME - 1, requestName(partition, ""), ...ages];
-    const reply = (await call("survey", [list], args)).map(Number);
-    const [nowMs = 0, dueAtMs = 0, all = 0, seen = 0, ...found] = reply;
-    survey.overdueMs = Math.max(survey.overdueMs, nowMs - dueAtMs);
-    for (const [at, state] of OPEN_STATES.entries()) {
-      survey.oldestMs[state] = Math.max(survey.oldestMs[state], found[at] ?? 0);
-      const from = OPEN_STATES.length + at * AGES.length;
-      for (const age of AGES.keys()) counts[state][age]! += found[from + age] ?? 0;
+    const found = await run(survey, { list, partition, first, last: first + AT_A_TIME - 1 });
+    result.overdueMs = Math.max(result.overdueMs, found.nowMs - found.dueAtMs);
+    for (const state of OPEN_STATES) {
+      result.oldestMs[state] = Math.max(result.oldestMs[state], found.oldestMs[state]);
+      for (const age of AGES.keys()) counts[state][age]! += found.open[state][age]!;
     }
-    if (seen === 0) break;
-    total = all;
-    lookedAt += seen;
+    if (found.seen === 0) break;
+    total = found.total;
+    lookedAt += found.seen;
     // Evenly over a list that is longer than what is looked at.
-    first += Math.max(AT_A_TIME, Math.floor((all * AT_A_TIME) / LOOKED_AT_MAX));
+    first += Math.max(AT_A_TIME, Math.floor((total * AT_A_TIME) / LOOKED_AT_MAX));
   }
   for (const state of OPEN_STATES) {
     for (const age of AGES.keys()) {
-      survey.open[state][age]! += (counts[state][age]! * total) / Math.max(1, lookedAt);
+      result.open[state][age]! += (counts[state][age]! * total) / Math.max(1, lookedAt);
     }
   }
 }

@@ -1,15 +1,15 @@
 import type { Redis } from "ioredis";
 import { endedTask } from "../core/tasks.ts";
 import { OperatorError } from "./accounts.ts";
-import { observeArgs, observeKeys, packTiers, voidKeys } from "./calls.ts";
 import { isCluster } from "./connection.ts";
 import { claimName, keyRef, partitionNames, requestName, taskName } from "./names.ts";
 import { partitionsOf } from "./partitions.ts";
 import { many } from "./pipelines.ts";
-import { scriptsOf } from "./scripts.ts";
+import { type RequestRecord, type Sighting, taskRecord } from "./records.ts";
+import { scriptsOf } from "./script-runner.ts";
+import { observe } from "./scripts/observe.ts";
+import { voidHold } from "./scripts/void.ts";
 
-/** The scripts want tiers for the numbers that they answer; nobody reads them here. */
-const NO_TIERS = { standard: { rateLimit: 0, maxConcurrent: 0, dailyLimit: 0 } };
 /** Each end can overtake one release; a third attempt would mean that requests go backwards. */
 const ATTEMPTS_MAX = 3;
 
@@ -17,24 +17,11 @@ const ATTEMPTS_MAX = 3;
 export interface TaskView {
   requestId: string;
   partition: number;
-  /** The request's record, as its names in the store say. Times are Unix ms. */
-  record: Readonly<Record<string, string>>;
+  record: RequestRecord;
   /** What was last seen of its task, if it has one and anything was. */
   seen: Sighting | undefined;
   /** When its hold ends, or the sweeper asks the upstream again, Unix ms; only while it is open. */
   dueAtMs: number | undefined;
-}
-
-/** What the upstream said of a task, and when: Unix ms. */
-interface Sighting {
-  status: string;
-  atMs: number;
-}
-
-/** What a task's record says was last seen; see `read_task` in lua/prelude.lua. */
-export function sightingOf(record: string | null): Sighting | undefined {
-  const [, , , , atMs, status] = record?.split(" ", 6) ?? [];
-  return status === undefined ? undefined : { status, atMs: Number(atMs) };
 }
 
 export type Release =
@@ -51,10 +38,9 @@ export type Release =
 export async function findTask(redis: Redis, id: string): Promise<TaskView> {
   const cluster = await isCluster(redis);
   const owner = await redis.get(cluster ? claimName(id) : taskName(id, 0, false));
-  // The mark of a disputed id stands before the request's.
-  const [requestId = id] = owner?.replace(/^!/, "").split(" ", 1) ?? [];
+  const requestId = owner === null ? id : taskRecord(owner).requestId;
   const places = Array.from({ length: await partitionsOf(redis) }, (_, partition) => partition);
-  const records = await many<Record<string, string>, number>(redis, places, (pipe, partition) =>
+  const records = await many<RequestRecord, number>(redis, places, (pipe, partition) =>
     pipe.hgetall(requestName(partition, requestId)),
   );
   const partition = records.findIndex((record) => record.state !== undefined);
@@ -69,7 +55,8 @@ export async function findTask(redis: Redis, id: string): Promise<TaskView> {
     record.state === "bound" ? await redis.zscore(partitionNames(partition).polls, requestId) : record.due_at;
   const isOpen = record.state === "held" || record.state === "bound";
   const dueAtMs = isOpen && dueAt ? Number(dueAt) : undefined;
-  return { requestId, partition, record, seen: sightingOf(task), dueAtMs };
+  const seen = task === null ? undefined : taskRecord(task).seen;
+  return { requestId, partition, record, seen, dueAtMs };
 }
 
 /**
@@ -86,7 +73,7 @@ export async function releaseTask(redis: Redis, id: string): Promise<Release> {
       case "void":
         return { outcome: "already_void" };
       case "held":
-        if (await voidHold(redis, view)) return { outcome: "voided", credits: Number(view.record.price) };
+        if (await release(redis, view)) return { outcome: "voided", credits: Number(view.record.price) };
         break;
       default: {
         const refunded = await endTask(redis, view);
@@ -97,23 +84,26 @@ export async function releaseTask(redis: Redis, id: string): Promise<Release> {
   throw new OperatorError("it changes while it is being released; look at it with `tollgate tasks show`");
 }
 
-async function voidHold(redis: Redis, { requestId, partition, record }: TaskView): Promise<boolean> {
+async function release(redis: Redis, { requestId, partition, record }: TaskView): Promise<boolean> {
   const key = keyRef(record.key_id ?? "", record.account_id ?? "", partition);
-  const keys = voidKeys(key, requestId, record.idempotency);
-  const [outcome] = await scriptsOf(redis).void(keys, ["", packTiers(NO_TIERS), requestId, "released", 0]);
-  return outcome === "void";
+  const idempotencyDigest = record.idempotency;
+  const call = { key, requestId, idempotencyDigest, reason: "released" as const };
+  return (await scriptsOf(redis).run(voidHold, call)).outcome === "void";
 }
 
 /** @returns credits refunded, or undefined when somebody else ended it first */
 async function endTask(redis: Redis, view: TaskView): Promise<number | undefined> {
   const { requestId, partition, record } = view;
-  const accountId = record.account_id ?? "";
   const taskId = record.task_id ?? "";
-  const task = { taskId, requestId, creatorKeyId: record.key_id ?? "" };
-  const said = { status: "released" as const, data: endedTask(taskId, Number(record.bound_at ?? 0)) };
-  const reply = await scriptsOf(redis).observe(
-    observeKeys(task, accountId, partition, await isCluster(redis)),
-    observeArgs("", NO_TIERS, requestId, accountId, said, true, 0),
-  );
-  return reply[0] === "finished" ? Number(reply[10]) : undefined;
+  const reply = await scriptsOf(redis).run(observe, {
+    task: { taskId, requestId, creatorKeyId: record.key_id ?? "" },
+    accountId: record.account_id ?? "",
+    partition,
+    clustered: await isCluster(redis),
+    status: "released",
+    data: endedTask(taskId, Number(record.bound_at ?? 0)),
+    refundFailed: true,
+    pollMs: 0,
+  });
+  return reply.outcome === "finished" ? reply.refunded : undefined;
 }

@@ -1,11 +1,5 @@
-import {
-  AGES,
-  type LedgerReport,
-  OPEN_STATES,
-  SURVEY_LIFETIME_MS,
-  type Survey,
-  type Surveys,
-} from "../store/survey.ts";
+import { AGES, OPEN_STATES } from "../store/scripts/survey.ts";
+import { type LedgerReport, SURVEY_LIFETIME_MS, type Survey, type Surveys } from "../store/survey.ts";
 import type { Logger } from "../telemetry/log.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
 

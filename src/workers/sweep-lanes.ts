@@ -1,5 +1,5 @@
 import { isAnswered } from "../settlement/task-end.ts";
-import type { OpenRequest } from "../store/sweeps.ts";
+import type { OpenRequest } from "../store/scripts/claim.ts";
 import { type PollOutcome, SWEEP_POLLS_MAX } from "../upstream/upstream.ts";
 import { createPacedQueue, type PacedQueue } from "./paced-queue.ts";
 

@@ -3,8 +3,9 @@ import type { Tiers } from "../core/limits.ts";
 import { askAgainMs } from "../core/tasks.ts";
 import { reportEnd, reportPollFault } from "../settlement/reports.ts";
 import { type AgingTask, judge, type Verdict } from "../settlement/task-end.ts";
-import type { Store } from "../store/operations.ts";
-import type { OpenRequest, Sweeps } from "../store/sweeps.ts";
+import type { OpenRequest } from "../store/scripts/claim.ts";
+import type { Store } from "../store/store.ts";
+import type { Sweeps } from "../store/sweeps.ts";
 import type { Logger } from "../telemetry/log.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
 import type { TaskUpstream } from "../upstream/task-upstreams.ts";
@@ -169,8 +170,8 @@ class Sweeper {
   }
 
   async #voidHold(request: OpenRequest): Promise<string> {
-    const { sweeps, settings, log } = this.#options;
-    const outcome = await sweeps.voidDue(request, settings().tiers);
+    const { sweeps, log } = this.#options;
+    const outcome = await sweeps.voidDue(request);
     const { requestId, accountId } = request;
     if (outcome === "void") {
       log.warn({ request_id: requestId, account_id: accountId }, "a hold ended: its outcome stayed unknown");

@@ -1,6 +1,6 @@
 import type { Connection } from "../store/connection.ts";
 import { takeLedgerTurn } from "../store/ledger-turn.ts";
-import type { Store } from "../store/operations.ts";
+import type { Store } from "../store/store.ts";
 import { createSurveys } from "../store/survey.ts";
 import { createSweeps } from "../store/sweeps.ts";
 import type { Logger } from "../telemetry/log.ts";

@@ -1,14 +1,14 @@
 import { once } from "node:events";
 import { type AddressInfo, connect, createServer, type Server, type Socket } from "node:net";
 import { join } from "node:path";
-import type { Item } from "../../src/store/scripts.ts";
 import { write } from "../support/fault-proxy.ts";
 import {
   type Command,
   createCommandReader,
   createReplyReader,
   type Reply,
-  verbsBySha,
+  type SentItem,
+  scriptsBySha,
 } from "../support/resp.ts";
 import type { LinkEvent } from "./history.ts";
 
@@ -54,7 +54,7 @@ export function createRedisProxy(targetPort: number, root: string) {
   const servers: Server[] = [];
   const links = new Set<Socket>();
   const events: PassingItem[] = [];
-  const verbs = verbsBySha(join(root, "lua"));
+  const scripts = scriptsBySha(join(root, "lua"));
   let hooks: Hooks = {};
   let port = targetPort;
 
@@ -71,7 +71,7 @@ export function createRedisProxy(targetPort: number, root: string) {
         client.once("close", () => links.delete(client));
         openLink(client, port, {
           hooks: () => hooks,
-          read: createCommandReader(verbs),
+          read: createCommandReader(scripts),
           meet({ label: verb, items }) {
             const passing = { gateway, verb, items: items.map((item) => passingItem(gateway, verb, item)) };
             if (RECORDED.has(verb)) events.push(...passing.items);
@@ -96,9 +96,9 @@ export function createRedisProxy(targetPort: number, root: string) {
   };
 }
 
-/** The request id is ARGV[3] of ADMIT, BIND, VOID and OBSERVE alike. */
-function passingItem(gateway: string, verb: string, { keys, args }: Item): PassingItem {
-  const requestId = RECORDED.has(verb) ? String(args[2]) : "";
+/** The request id is the first ARGV of their own of ADMIT, BIND, VOID and OBSERVE alike. */
+function passingItem(gateway: string, verb: string, { keys, args }: SentItem): PassingItem {
+  const requestId = RECORDED.has(verb) ? String(args[0]) : "";
   return { gateway, verb, requestId, atMs: Date.now(), forwardedMs: 0, outcome: "", delivered: false, keys };
 }
 

@@ -5,7 +5,8 @@ import { setTimeout as pause } from "node:timers/promises";
 import { Redis } from "ioredis";
 import { type RunningRedis, startRedis } from "../../src/sandbox/redis.ts";
 import { issueKey } from "../../src/store/accounts.ts";
-import { scriptSource, VERBS } from "../../src/store/scripts.ts";
+import { scriptSource } from "../../src/store/lua.ts";
+import { SCRIPTS } from "../../src/store/scripts/all.ts";
 import type { Customer } from "./client.ts";
 import {
   type GatewayProcess,
@@ -281,7 +282,7 @@ export async function createWorld(
 
 /** So that a fault meant for a script's run does not meet the NOSCRIPT before it. */
 async function loadScripts(redis: Redis, root: string): Promise<void> {
-  for (const verb of VERBS) await redis.script("LOAD", scriptSource(verb, `${root}/lua`));
+  for (const script of SCRIPTS) await redis.script("LOAD", scriptSource(script, `${root}/lua`));
 }
 
 /** Lines of the gateways' logs that name a settlement which is not made, or may not be. */

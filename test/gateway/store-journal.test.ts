@@ -6,7 +6,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, expect, inject, test } from
 import { type Connection, createConnection, readFacts } from "../../src/store/connection.ts";
 import { openJournal } from "../../src/store/journal.ts";
 import { META } from "../../src/store/names.ts";
-import type { Generation } from "../../src/store/operations.ts";
+import type { Generation } from "../../src/store/scripts/admit.ts";
 import { createStore } from "../../src/store/store.ts";
 import { createLogger } from "../../src/telemetry/log.ts";
 import { createMetrics } from "../../src/telemetry/metrics.ts";
@@ -90,7 +90,7 @@ test("charges of a live gateway wait for the Redis that admitted them while anot
     const running = stage.request(await stage.givenKey(), HOUR);
     for (const generation of [waiting, running]) await store.admit(generation, TIERS);
     const bind = (generation: Generation): Promise<unknown> =>
-      store.bind(generation, newTask(taskOf(generation)), TIERS);
+      store.bind(generation, newTask(taskOf(generation)));
 
     // One waits when the other Redis appears; one comes from its upstream while that is there.
     await proxy.steer({ connections: "refuse" });

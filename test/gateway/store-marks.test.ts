@@ -6,12 +6,13 @@ import { acceptStore } from "../../src/store/acceptance.ts";
 import { grantCredits } from "../../src/store/accounts.ts";
 import { lostEntries } from "../../src/store/lost-entries.ts";
 import { openMarksFile } from "../../src/store/marks-file.ts";
-import { META, partitionNames, requestName } from "../../src/store/names.ts";
+import { keyRef, META, partitionNames, requestName } from "../../src/store/names.ts";
 import { createOperatorSession } from "../../src/store/operator-session.ts";
-import type { Settlement } from "../../src/store/outbox.ts";
+import type { Charge } from "../../src/store/outbox.ts";
 import { openRecentEntries, readRecentEntries } from "../../src/store/recent-entries.ts";
 import { createStoreMarks } from "../../src/store/store-marks.ts";
 import { createLogger } from "../../src/telemetry/log.ts";
+import { newTask } from "../support/store.ts";
 import { givenRedis, type TestRedis } from "../support/store-stage.ts";
 
 const STORE = "the-store";
@@ -30,7 +31,7 @@ beforeEach(async () => {
     file: openMarksFile(undefined, log),
     recent: openRecentEntries(folder, log),
     nowMs: () => NOW_MS,
-    sendAgain: async ({ requestId }) => void sent.push(requestId),
+    sendAgain: async ({ call }) => void sent.push(call.requestId),
     changed: () => undefined,
     log,
   });
@@ -41,17 +42,22 @@ afterEach(async () => {
 });
 
 /** A charge that the store has confirmed a moment ago, and has lost since. */
-function givenLostCharge(until: Partial<Settlement> = { settleWithinMs: 60_000 }): void {
-  const charge: Settlement = {
-    requestId: "r1",
+function givenLostCharge(until: Partial<Charge> = { settleWithinMs: 60_000 }): void {
+  const charge: Charge = {
     storeId: STORE,
     atMs: NOW_MS,
     ...until,
-    verb: "bind",
-    keys: [requestName(0, "r1")],
-    args: ["", "", "r1", "a1", "k1", 10, "/", "t1"],
+    script: "bind",
+    call: {
+      requestId: "r1",
+      key: keyRef("k1", "a1", 0),
+      price: 10,
+      endpoint: "/",
+      task: newTask("t1"),
+      clustered: false,
+    },
   };
-  marks.confirmed(charge, ["bound"]);
+  marks.charged(charge, "bound");
 }
 
 const compare = (): Promise<void> => marks.requireNotOlder(redis.client, STORE);

@@ -1,18 +1,25 @@
 import { expect, test } from "vitest";
 import { type Journal, memoryJournal } from "../../src/store/journal.ts";
+import { keyRef } from "../../src/store/names.ts";
 import { createOutbox, isFinal, type OutboxSize, type Settlement } from "../../src/store/outbox.ts";
-import { ItemError, type Scripts } from "../../src/store/scripts.ts";
+import { ItemError, type Run } from "../../src/store/script.ts";
 import { createLogger } from "../../src/telemetry/log.ts";
+import { newTask } from "../support/store.ts";
 
 const log = createLogger("silent");
 /** The store's clock, hours from this machine's. */
 const NOW_MS = Date.now() + 5 * 3_600_000;
 const bind = (requestId: string, ageMs = 0): Settlement => ({
-  requestId,
   atMs: NOW_MS - ageMs,
-  verb: "bind",
-  keys: [],
-  args: [],
+  script: "bind",
+  call: {
+    requestId,
+    key: keyRef("key", "account", 1),
+    price: 10,
+    endpoint: "/",
+    task: newTask("task"),
+    clustered: false,
+  },
 });
 
 /** What Redis says where it answers. */
@@ -30,15 +37,13 @@ function givenOutbox(journal: Partial<Journal>) {
     settleWithinMs: () => bound.settleWithinMs,
     changed: (size) => void sizes.push(size),
   });
-  const answer = (verb: string) => async () => {
+  const run: Run = async (script, call) => {
     const failure = failures.shift();
     if (failure) throw failure;
-    sent.push(verb);
-    return ["bound", 0];
+    sent.push(script.name);
+    return script.read(["bound", 0], call);
   };
-  const scripts = { bind: answer("bind"), void: answer("void") } as Partial<Scripts> as Scripts;
-  const flush = (storeId: string | undefined = "A") =>
-    outbox.flush({ scripts, storeId, nowMs: () => NOW_MS });
+  const flush = (storeId: string | undefined = "A") => outbox.flush({ run, storeId, nowMs: () => NOW_MS });
   return { outbox, bound, sent, sizes, failures, flush };
 }
 

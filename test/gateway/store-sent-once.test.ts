@@ -2,9 +2,11 @@ import type { Redis } from "ioredis";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { issueKey } from "../../src/store/accounts.ts";
 import { createClient } from "../../src/store/connection.ts";
-import { accountNames, partitionNames, partitionOf } from "../../src/store/names.ts";
+import { accountNames, partitionOf } from "../../src/store/names.ts";
 import { partitionsOf } from "../../src/store/partitions.ts";
-import { scriptsOf } from "../../src/store/scripts.ts";
+import { itemOf, type Reply } from "../../src/store/script.ts";
+import { scriptsOf } from "../../src/store/script-runner.ts";
+import { recharge } from "../../src/store/scripts/recharge.ts";
 import { COMMAND_TIMEOUT_MS, givenRedis, type TestRedis } from "../support/store-stage.ts";
 
 let redis: TestRedis;
@@ -31,8 +33,10 @@ async function givenAccount() {
   const { accountId } = await issueKey(client, { credits: 10 });
   const partition = partitionOf(accountId, await partitionsOf(client));
   const { account, references } = accountNames(partition, accountId);
-  const keys = [account, partitionNames(partition).ledger, references];
-  const grant = (reference: string) => scriptsOf(client).recharge(keys, ["", "", accountId, 5, reference]);
+  const grant = async (reference: string): Promise<Reply | Error | undefined> => {
+    const item = itemOf(recharge, { partition, accountId, amount: 5, reference });
+    return (await scriptsOf(client).send(recharge, [item]))[0];
+  };
   await grant("so that the script is known");
   return { account, references, grant };
 }

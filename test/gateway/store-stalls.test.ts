@@ -1,7 +1,9 @@
 import { setImmediate as nextCheckPhase } from "node:timers/promises";
 import { afterAll, beforeAll, beforeEach, expect, inject, test } from "vitest";
+import { keyRef } from "../../src/store/names.ts";
+import { inspect } from "../../src/store/scripts/inspect.ts";
 import { givenGateway, type TestGateway } from "../support/gateway.ts";
-import { openConnection } from "../support/store.ts";
+import { openConnection, TIERS } from "../support/store.ts";
 import {
   COMMAND_TIMEOUT_MS,
   expectStoreAway,
@@ -22,15 +24,11 @@ function standStill(ms: number): void {
 test("a reply that came while the process stood still is read before the call counts as timed out", async () => {
   const connection = await openConnection(inject("redisUrl"), 100);
   try {
-    const inspected = connection.call(
-      "inspect",
-      ["tg:{p0}:key:none", "tg:{p0}:window:none", "tg:{p0}:slots:none"],
-      ["", ";", "none", 0],
-    );
+    const inspected = connection.run(inspect, { key: keyRef("none", "none", 0), tiers: TIERS });
     // The batch is sent at the end of this tick, before this goes on.
     await nextCheckPhase();
     standStill(500);
-    expect((await inspected)[0]).toBe("unknown_key");
+    expect((await inspected).outcome).toBe("unknown_key");
     const written = connection.command((redis) => redis.get("tg:meta:none"));
     await nextCheckPhase();
     standStill(500);

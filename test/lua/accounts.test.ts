@@ -1,6 +1,9 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
 import type { Connection } from "../../src/store/connection.ts";
 import { accountNames, partitionNames } from "../../src/store/names.ts";
+import { itemOf } from "../../src/store/script.ts";
+import { issue } from "../../src/store/scripts/issue.ts";
+import { probe } from "../../src/store/scripts/probe.ts";
 import {
   createStage,
   NOON_MS,
@@ -33,7 +36,7 @@ test("a recharge adds credits and a ledger entry, and one reference credits once
   expect(await stage.recharge(key, 50, "order 1")).toEqual(["duplicate", "120"]);
   expect(await stage.recharge(key, 51, "order 1")).toEqual(["mismatch", "120"]);
   expect(await stage.everything()).toEqual(once);
-  const { recent, balance } = await stage.credits(key);
+  const { recent, balance } = await stage.account(key);
   expect(balance).toBe(120);
   expect(recent[0]).toEqual({
     id: expect.any(String),
@@ -62,7 +65,7 @@ test("amounts near 2^53 are kept and printed to the last digit", async () => {
   await stage.givenTask(generation);
   expect(await stage.credits(key)).toMatchObject({ balance: 1, totalUsed: MAX - 1 });
   expect(await stage.observe(generation, "failed")).toMatchObject({ refunded: MAX - 1 });
-  const { balance, totalUsed, recent } = await stage.credits(key);
+  const { balance, totalUsed, recent } = await stage.account(key);
   expect([balance, totalUsed]).toEqual([MAX, 0]);
   expect(recent.map(({ amount, balance_after }) => [amount, balance_after])).toEqual([
     [MAX - 1, MAX],
@@ -87,30 +90,34 @@ test("no refund can lift a balance beyond the exact integers", async () => {
 
 test("ISSUE makes key, account and credits in one step, and refuses what is there or too large", async () => {
   const key = await stage.givenKey({ credits: 70, tier: "enterprise", ownLimits: false });
-  const { keys, references } = accountNames(key.partition, key.accountId);
+  const { keys } = accountNames(key.partition, key.accountId);
   const { accounts } = partitionNames(key.partition);
   const { names } = key;
-  const issue = (name: string, credits: number) =>
-    connection.scripts.issue(
-      [name, names.account, keys, accounts, names.ledger, references],
-      [String(NOON_MS), "", randomId("key"), key.accountId, credits, randomId("ref"), "tier", "standard"],
-    );
+  const issued = (name: string, credits: number) =>
+    connection.scripts.run(issue, {
+      key: { ...key, keyId: randomId("key"), names: { ...names, key: name } },
+      tier: "standard",
+      digest: randomId("digest"),
+      limits: {},
+      credits,
+      reference: randomId("ref"),
+    });
   expect(await stage.credits(key)).toMatchObject({ balance: 70, tier: "enterprise" });
   expect(await stage.redis.smembers(keys)).toEqual([key.keyId]);
   expect(await stage.redis.sismember(accounts, key.accountId)).toBe(1);
   const before = await stage.everything();
-  expect(await issue(names.key, 5)).toEqual(["known", "70"]);
-  expect(await issue(`${names.key}2`, MAX)).toEqual(["too_large", "70"]);
+  expect(await issued(names.key, 5)).toEqual({ outcome: "known", balance: 70 });
+  expect(await issued(`${names.key}2`, MAX)).toEqual({ outcome: "too_large", balance: 70 });
   expect(await stage.everything()).toEqual(before);
-  expect(await issue(`${names.key}2`, 5)).toEqual(["issued", "75"]);
-  expect(await issue(`${names.key}3`, 0)).toEqual(["issued", "75"]);
-  expect((await stage.credits(key)).recent.map(({ amount }) => amount)).toEqual([5, 70]);
+  expect(await issued(`${names.key}2`, 5)).toEqual({ outcome: "issued", balance: 75 });
+  expect(await issued(`${names.key}3`, 0)).toEqual({ outcome: "issued", balance: 75 });
+  expect((await stage.account(key)).recent.map(({ amount }) => amount)).toEqual([5, 70]);
 });
 
 test("/credits lists the ten most recent transactions, the latest first", async () => {
   const key = await stage.givenKey({ credits: 1 });
   for (let amount = 2; amount <= 12; amount++) await stage.recharge(key, amount, `order ${amount}`);
-  const { recent } = await stage.credits(key);
+  const { recent } = await stage.account(key);
   expect(recent.map(({ amount }) => amount)).toEqual(times(10, (at) => 12 - at));
 });
 
@@ -164,6 +171,8 @@ test("an observation is fresh for less than the cache's lifetime, and never from
 
 test("PROBE writes, so that a read-only replica counts as away", async () => {
   const name = `tg:probe:${randomId("test")}`;
-  expect(await connection.scripts.probe([name], ["", "", 60_000])).toEqual(["written", expect.any(Number)]);
+  expect(await connection.scripts.send(probe, [itemOf(probe, { name })])).toEqual([
+    ["written", expect.any(Number)],
+  ]);
   expect(await stage.redis.pttl(name)).toBeGreaterThan(0);
 });

@@ -206,7 +206,8 @@ test("a key is good until the ms at which it expires, and unknown from then on",
   };
   expect(await admit(key)).toEqual({ outcome: "unknown_key", tier: "", state: zeros });
   expect(await stage.store.inspect(key, stage.tiers)).toMatchObject({ outcome: "unknown_key", state: zeros });
-  expect(await stage.credits(key)).toMatchObject({ outcome: "unknown_key", state: zeros, recent: [] });
+  expect(await stage.credits(key)).toMatchObject({ outcome: "unknown_key", state: zeros });
+  expect(await stage.credits(key)).not.toHaveProperty("balance");
 });
 
 test("a key that never was is unknown", async () => {
@@ -224,7 +225,7 @@ test.each([
   ["a limit of zero is a limit", "enterprise", { rateLimit: 0 }, [0, 10, 10_000]],
 ])("/credits reports what is enforced: %s", async (_, tier, own, [rateLimit, maxConcurrent, dailyLimit]) => {
   const key = await stage.givenKey({ tier, ownLimits: false, ...own });
-  const { state, ...account } = await stage.credits(key);
+  const { state, ...account } = await stage.account(key);
   expect([state.rateLimit, state.maxConcurrent, account.dailyLimit]).toEqual([
     rateLimit,
     maxConcurrent,

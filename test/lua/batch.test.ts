@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
 import type { Connection } from "../../src/store/connection.ts";
 import type { KeyRef } from "../../src/store/names.ts";
+import { admit } from "../../src/store/scripts/admit.ts";
 import { createStage, openConnection, type ScriptCall, type Stage, taskOf } from "../support/store.ts";
 
 // Several items in one call. The model (model.test.ts) plays them at random; here are the ways in which one can fail.
@@ -40,7 +41,7 @@ test.each(["account", "slots", "window"] as const)(
     const calls = [await admitting(first), await admitting(broken), await admitting(last)];
     expect(await outcomes(calls)).toEqual(["admitted", "WRONGTYPE", "admitted"]);
     expect(await own(broken)).toEqual(before);
-    expect(await stage.redis.exists(calls[1]!.keys[4]!), "no record of the request").toBe(0);
+    expect(await stage.redis.exists(calls[1]!.item.keys[4]!), "no record of the request").toBe(0);
     expect(await stage.redis.zcard(broken.names.holds)).toBe(2);
     for (const key of [first, last]) {
       expect(await stage.credits(key)).toMatchObject({
@@ -58,7 +59,7 @@ test("a BIND whose task cannot be read fails alone, and charges nothing", async 
   for (const generation of generations) await stage.admit(generation);
   const calls: ScriptCall[] = [];
   for (const generation of generations) calls.push(await stage.onItsWay(() => stage.bind(generation)));
-  const task = calls[1]!.keys[5]!;
+  const task = calls[1]!.item.keys[5]!;
   expect(task).toContain(taskOf(generations[1]!));
   await stage.redis.hset(task, "of another", "type");
   expect(await outcomes(calls)).toEqual(["bound", "WRONGTYPE", "bound"]);
@@ -73,15 +74,16 @@ test("one item alone that fails throws what the store said of it", async () => {
   const key = await stage.givenKey();
   await stage.redis.del(key.names.slots);
   await stage.redis.set(key.names.slots, "of another type");
-  const { keys, args } = await admitting(key);
-  await expect(connection.scripts.admit(keys, args)).rejects.toThrow(/^WRONGTYPE/);
+  const generation = stage.request(key);
+  const call = { generation, tiers: stage.tiers, notAfterMs: Date.now() + 60_000 };
+  await expect(connection.scripts.run(admit, call)).rejects.toThrow(/^WRONGTYPE/);
 });
 
 test("a mistake in the script itself is an error with a code, of that item alone", async () => {
   const key = await stage.givenKey();
   const [good, bad] = [await admitting(key), await admitting(key)];
   // No number where the price should be.
-  bad.args = bad.args.with(4, "much");
+  bad.item = { ...bad.item, args: bad.item.args.with(2, "much") };
   const [, error] = await stage.arriveTogether([good, bad]);
   expect(error).toMatchObject({ name: "ReplyError", message: expect.stringMatching(/^ERR .*compare/) });
   expect(await stage.credits(key)).toMatchObject({ balance: 990, totalRequests: 1, state: { active: 1 } });
@@ -107,7 +109,7 @@ test("words arrive as they were sent, empty, long and in any script", async () =
     calls.push(await stage.onItsWay(() => stage.bind(generation, taskOf(generation), data)));
   }
   expect(await outcomes(calls)).toEqual(["bound", "bound", "bound", "bound"]);
-  const names = calls.map(({ keys }) => keys.at(-1)!);
+  const names = calls.map(({ item }) => item.keys.at(-1)!);
   const kept = await Promise.all(names.map((name) => stage.redis.hget(name, "response")));
   expect(kept).toEqual(said);
 });
@@ -115,7 +117,7 @@ test("words arrive as they were sent, empty, long and in any script", async () =
 test("a word with a zero byte, which would end it early, is not sent at all", async () => {
   const key = await stage.givenKey();
   const [good, bad] = [await admitting(key), await admitting(key)];
-  bad.args = bad.args.with(5, "/api\0v1");
+  bad.item = { ...bad.item, args: bad.item.args.with(3, "/api\0v1") };
   const before = await stage.everything();
   await expect(stage.arriveTogether([good, bad])).rejects.toThrow("zero byte");
   expect(await stage.everything()).toEqual(before);

@@ -7,8 +7,9 @@ import { grantCredits, issueKey } from "../../src/store/accounts.ts";
 import { type Connection, createClient } from "../../src/store/connection.ts";
 import { verifyLedger } from "../../src/store/ledger.ts";
 import { claimName, digestOf, keyRef, taskName } from "../../src/store/names.ts";
-import type { Generation } from "../../src/store/operations.ts";
-import { defineScripts, type Scripts } from "../../src/store/scripts.ts";
+import { createScriptRunner, type ScriptRunner } from "../../src/store/script-runner.ts";
+import type { Generation } from "../../src/store/scripts/admit.ts";
+import { own } from "../../src/store/scripts/own.ts";
 import { createStore } from "../../src/store/store.ts";
 import {
   createStage,
@@ -48,9 +49,10 @@ afterAll(async () => {
 test("the server refuses names of two slots, so that the tests below prove something", async () => {
   const one = createStage(connection, { partition: 1 });
   const key = await one.givenKey();
-  const { verb, keys, args } = await one.onItsWay(() => one.admit(one.request(key)));
-  const elsewhere = keys.map((name, at) => (at === 5 ? name.replace("{p01}", "{p02}") : name));
-  await expect(connection.scripts[verb](elsewhere, args)).rejects.toThrow(/do not hash to the same slot/);
+  const { script, item } = await one.onItsWay(() => one.admit(one.request(key)));
+  const keys = item.keys.map((name, at) => (at === 5 ? name.replace("{p01}", "{p02}") : name));
+  const [reply] = await connection.scripts.send(script, [{ ...item, keys }]);
+  await expect(Promise.reject(reply)).rejects.toThrow(/do not hash to the same slot/);
 });
 
 test("an account lives its whole life on a cluster", async () => {
@@ -92,7 +94,7 @@ async function expectSwept(stage: Stage, key: Parameters<Stage["request"]>[0]): 
   stage.clock.nowMs += HOLD_MS;
   const { requests } = await stage.sweeps.claim("holds", key.partition, 10);
   expect(requests.map(({ requestId }) => requestId)).toEqual([left!.requestId]);
-  expect(await stage.sweeps.voidDue(requests[0]!, stage.tiers)).toBe("void");
+  expect(await stage.sweeps.voidDue(requests[0]!)).toBe("void");
   stage.clock.nowMs += RETENTION_MS;
   expect(await stage.sweeps.collect(key.partition, 0, 10)).toMatchObject({ collected: 5 });
 }
@@ -120,7 +122,7 @@ test("a task id belongs to one request over all partitions of a cluster, until i
 });
 
 /** What the owner of a task id is answered once the upstream says that the task is completed, by what came before. */
-async function playDisputes(scripts: Scripts): Promise<Record<string, string>> {
+async function playDisputes(scripts: ScriptRunner): Promise<Record<string, string>> {
   const [here, there] = [11, 12].map((partition) => createStage(connection, { partition, scripts }));
   const key = await here!.givenKey();
   const strangers = await there!.givenKey();
@@ -139,7 +141,7 @@ async function playDisputes(scripts: Scripts): Promise<Record<string, string>> {
     await here!.admit(generation);
     await steps({
       generation,
-      own: () => scripts.own([claimName(taskId)], ["", "", generation.requestId]),
+      own: () => scripts.run(own, { taskId, requestId: generation.requestId }),
       bind: () => here!.bind(generation),
       finish: () => here!.observe(generation, "completed", { data: '{"first":1}' }),
       byStranger: () => conflict(there!, strangers),
@@ -223,7 +225,7 @@ test.each(CLUSTER_MUTANTS)("a mistake in the scripts shows: $what", async (mutan
   const other = createClient(server.url, 10_000);
   try {
     await other.connect();
-    const outcomes = await playDisputes(defineScripts(other, { folder })).catch(String);
+    const outcomes = await playDisputes(createScriptRunner(other, { folder })).catch(String);
     expect(outcomes).not.toContain("compiling script");
     expect(outcomes).not.toEqual(DISPUTES);
   } finally {
@@ -252,11 +254,11 @@ test("what one turn asks for goes out in one call for each partition", async () 
   const keys = await Promise.all(times(6, (at) => stages[at % 2]!.givenKey()));
   const generations = times(24, (at) => stages[0]!.request(keys[at % keys.length]!));
   const store = createStore(connection);
-  const batches = vi.spyOn(connection.scripts, "batch");
+  const batches = vi.spyOn(connection.scripts, "send");
   try {
     const admissions = await Promise.all(generations.map((one) => store.admit(one, stages[0]!.tiers)));
     expect(admissions.map(({ outcome }) => outcome)).toEqual(times(24, () => "admitted"));
-    const calls = batches.mock.calls.map(([verb, items]) => [verb, items.length]);
+    const calls = batches.mock.calls.map(([script, items]) => [script.name, items.length]);
     expect(calls).toEqual([
       ["admit", 12],
       ["admit", 12],
@@ -264,11 +266,12 @@ test("what one turn asks for goes out in one call for each partition", async () 
     batches.mockClear();
     const taskId = randomId("task");
     const bindings = await Promise.all(
-      generations.map((one, at) => store.bind(one, newTask(`${taskId}_${at}`), stages[0]!.tiers)),
+      generations.map((one, at) => store.bind(one, newTask(`${taskId}_${at}`))),
     );
     expect(bindings).toEqual(times(24, () => "bound"));
-    expect(batches.mock.calls.flatMap(([, items]) => items)).toHaveLength(24);
-    for (const [, items] of batches.mock.calls) {
+    const sent = batches.mock.calls.filter(([script]) => script.isBatched);
+    expect(sent.flatMap(([, items]) => items)).toHaveLength(24);
+    for (const [, items] of sent) {
       const tags = items.flatMap((item) => item.keys).map((name) => /\{\w+\}/.exec(name)?.[0]);
       expect(new Set(tags).size).toBe(1);
     }

@@ -1,7 +1,8 @@
 import type { Limits, Tiers } from "../../src/core/limits.ts";
 import type { Connection } from "../../src/store/connection.ts";
 import type { KeyRef } from "../../src/store/names.ts";
-import type { Reply, Scripts, Verb } from "../../src/store/scripts.ts";
+import type { Reply } from "../../src/store/script.ts";
+import type { ScriptRunner } from "../../src/store/script-runner.ts";
 import { createStage, type ScriptCall, type Stage } from "../support/store.ts";
 import type { Scenario } from "./commands.ts";
 import { checkInvariants } from "./invariants.ts";
@@ -36,7 +37,7 @@ export interface Run {
 export async function play(
   connection: Connection,
   scenario: Scenario,
-  options: { scripts?: Scripts; seen?: (verb: Verb, reply: Reply) => void } = {},
+  options: { scripts?: ScriptRunner; seen?: (script: string, reply: Reply) => void } = {},
 ): Promise<void> {
   const run = await givenRun(createStage(connection, { tiers: TIERS, ...options }), scenario.onePartition);
   for (const [at, command] of scenario.commands.entries()) {

@@ -1,30 +1,30 @@
-import { readFileSync } from "node:fs";
+import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 
 export const LUA_FOLDER = join(import.meta.dirname, "../../lua");
 
-/** What the header of one verb promises. */
+const INCLUDES = readdirSync(join(LUA_FOLDER, "include")).map((name) => name.replace(".lua", ""));
+
+/** What the header of one script promises. */
 export interface Header {
   keys: number[];
   args: number[];
   /** The ARGV list goes on without end (`7..`). */
   open: boolean;
-  /** ARGV numbers that are said to be unused. */
-  unused: number[];
   outcomes: string[];
   /** All below the header. */
   body: string;
 }
 
-/** Reads the header of `lua/<verb>.lua`. */
-export const readHeader = (verb: string): Header => parseHeader(readScript(verb));
+/** Reads the header of `lua/<name>.lua`. */
+export const readHeader = (name: string): Header => parseHeader(readScript(name));
 
 export const readScript = (name: string): string => readFileSync(join(LUA_FOLDER, `${name}.lua`), "utf8");
 
 /** The header is the comment between the `#!lua` line and the first code. */
 function parseHeader(text: string): Header {
   const [, ...lines] = text.split("\n");
-  const length = lines.findIndex((line) => !line.startsWith("--"));
+  const length = lines.findIndex((line) => !line.startsWith("-- ") && line !== "--");
   const header = lines.slice(0, length);
   const section = (name: string): string[] => {
     const begin = header.findIndex((line) => line.startsWith(`-- ${name} `));
@@ -43,7 +43,6 @@ function parseHeader(text: string): Header {
     keys: numbers("KEYS").map(([, number]) => Number(number)),
     args: args.map(([, number]) => Number(number)),
     open: args.some(([, , more]) => more === ".."),
-    unused: args.filter(([, , , what]) => what?.includes("(unused)")).map(([, number]) => Number(number)),
     outcomes: section("RETURNS").flatMap((line) => /^-- {3}(\w+)(?: {2,}|$)/.exec(line)?.[1] ?? []),
     body: lines.slice(length).join("\n"),
   };
@@ -68,15 +67,13 @@ function outcomesOf(body: string): string[] {
 
 /** What a script's header says otherwise than its body does. */
 export function liesOf(text: string): string[] {
-  const { keys, args, open, unused, outcomes, body } = parseHeader(text);
+  const { keys, args, open, outcomes, body } = parseHeader(text);
   const rest = /unpack\(ARGV, (\d+)\)/.exec(body)?.[1];
-  // ARGV 1 and 2 are the prelude's: the clock, and the tiers for whoever reads a key.
-  const used = sorted([1, 2, ...numbersIn(body, "ARGV"), ...(rest ? [Number(rest)] : [])]);
+  const used = sorted([...numbersIn(body, "ARGV"), ...(rest ? [Number(rest)] : [])]);
   const pairs: [string, unknown, unknown][] = [
     ["KEYS", keys, numbersIn(body, "KEYS")],
     ["ARGV", args, used],
     ["ARGV without end", open, rest !== undefined],
-    ["ARGV that are unused", unused, body.includes("read_key(") ? [] : [2]],
     ["RETURNS", [...outcomes].sort(), outcomesOf(body)],
   ];
   return pairs.flatMap(([what, said, done]) =>
@@ -84,4 +81,29 @@ export function liesOf(text: string): string[] {
       ? []
       : `${what}: ${JSON.stringify(said)}, ${JSON.stringify(done)}`,
   );
+}
+
+/** The names after `--@include`. */
+export const includesOf = (text: string): string[] =>
+  [...text.matchAll(/^--@include (\w+)$/gm)].map(([, name]) => name!);
+
+/** Functions and constants that a file defines for whoever includes it. */
+const definedIn = (text: string): string[] =>
+  [...text.matchAll(/^local (?:function )?(\w+)/gm)].map(([, name]) => name!);
+
+const isUsed = (name: string, text: string): boolean => new RegExp(`\\b${name}\\b`).test(text);
+const withoutComments = (text: string): string => text.replaceAll(/--.*$/gm, "");
+
+/** What a file uses of others without including them itself, and what it includes and does not use. */
+export function undeclared(file: string): { missing: string[]; unused: string[] } {
+  const text = readScript(file);
+  const code = withoutComments(text);
+  const included = includesOf(text);
+  const others = INCLUDES.filter((name) => `include/${name}` !== file);
+  const uses = (name: string): boolean =>
+    definedIn(readScript(`include/${name}`)).some((one) => isUsed(one, code));
+  return {
+    missing: others.filter((name) => uses(name) && !included.includes(name)),
+    unused: included.filter((name) => !uses(name)),
+  };
 }

@@ -12,9 +12,9 @@ import {
   partitionOf,
   requestName,
 } from "../../src/store/names.ts";
-import type { Generation } from "../../src/store/operations.ts";
 import { partitionsOf } from "../../src/store/partitions.ts";
-import { defineScripts, scriptsOf } from "../../src/store/scripts.ts";
+import { createScriptRunner, scriptsOf } from "../../src/store/script-runner.ts";
+import type { Generation } from "../../src/store/scripts/admit.ts";
 import { createStage, openConnection, randomId, taskOf, times } from "../support/store.ts";
 import { plant, SNAPSHOT_MUTANTS } from "./mutants.ts";
 
@@ -565,7 +565,7 @@ test.each(SNAPSHOT_MUTANTS)("a snapshot that $what is found by the check", async
   const folder = await plant(mutant);
   const reader = await openConnection();
   try {
-    Object.assign(scriptsOf(reader.redis), { snapshot: defineScripts(reader.redis, { folder }).snapshot });
+    Object.assign(scriptsOf(reader.redis), createScriptRunner(reader.redis, { folder }));
     const { violations } = await verifyLedger(reader.redis, { accountIds: [accountId] });
     expect(violations).toMatchObject([{ invariant: "references" }]);
   } finally {

@@ -1,6 +1,6 @@
 import type { Limits, Tiers } from "../../src/core/limits.ts";
-import type { Generation } from "../../src/store/operations.ts";
-import type { Reply } from "../../src/store/scripts.ts";
+import type { Reply } from "../../src/store/script.ts";
+import type { Generation } from "../../src/store/scripts/admit.ts";
 
 export const WINDOW_MS = 60_000;
 export const DAY_MS = 86_400_000;

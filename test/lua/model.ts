@@ -1,6 +1,6 @@
 import type { ShadowLimit } from "../../src/core/limits.ts";
 import type { TaskStatus } from "../../src/core/tasks.ts";
-import type { Reply } from "../../src/store/scripts.ts";
+import type { Reply } from "../../src/store/script.ts";
 import { MAX_AGE_MS, UPSTREAM } from "../support/store.ts";
 import {
   activeOf,

@@ -2,7 +2,7 @@ import { rm } from "node:fs/promises";
 import fc from "fast-check";
 import { afterAll, beforeAll, expect, inject, test } from "vitest";
 import { type Connection, createClient } from "../../src/store/connection.ts";
-import { defineScripts } from "../../src/store/scripts.ts";
+import { createScriptRunner } from "../../src/store/script-runner.ts";
 import { openConnection } from "../support/store.ts";
 import { scenario } from "./commands.ts";
 import { play } from "./drive.ts";
@@ -50,7 +50,7 @@ test("a mistake planted in a script is found by the model", { timeout: 3_600_000
     const redis = createClient(inject("redisUrl"), 10_000);
     try {
       await redis.connect();
-      const scripts = defineScripts(redis, { folder });
+      const scripts = createScriptRunner(redis, { folder });
       for (const one of scenarios) {
         const mistake = await play(connection, one, { scripts }).catch((error: Error) => error.message);
         // A script that does not even load proves nothing.

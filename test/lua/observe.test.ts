@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
 import type { Connection } from "../../src/store/connection.ts";
 import { requestName } from "../../src/store/names.ts";
-import type { Generation } from "../../src/store/operations.ts";
+import type { Generation } from "../../src/store/scripts/admit.ts";
 import { findTask } from "../../src/store/tasks.ts";
 import {
   createStage,
@@ -29,7 +29,7 @@ async function givenTask(credits = 100): Promise<Generation> {
   return generation;
 }
 const account = async ({ key }: Generation) => {
-  const { balance, totalUsed, state } = await stage.credits(key);
+  const { balance, totalUsed, state } = await stage.account(key);
   return { balance, totalUsed, active: state.active };
 };
 const CHARGED = { balance: 70, totalUsed: 30, active: 1 };
@@ -60,7 +60,7 @@ test("failed frees the slot and is refunded once, however often and by whomever 
   expect(seen.map(({ refunded }) => refunded).sort()).toEqual([0, 0, 0, 30]);
   expect(seen.filter(({ outcome }) => outcome === "already_finished")).toHaveLength(3);
   expect(await account(task)).toEqual({ balance: 100, totalUsed: 0, active: 0 });
-  const [refund, charge] = (await stage.credits(task.key)).recent;
+  const [refund, charge] = (await stage.account(task.key)).recent;
   expect(refund).toMatchObject({
     type: "recharge",
     amount: 30,

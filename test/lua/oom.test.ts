@@ -7,6 +7,7 @@ import type { Connection } from "../../src/store/connection.ts";
 import { verifyLedger } from "../../src/store/ledger.ts";
 import { partitionOf } from "../../src/store/names.ts";
 import { partitionsOf } from "../../src/store/partitions.ts";
+import { probe } from "../../src/store/scripts/probe.ts";
 import { createStore } from "../../src/store/store.ts";
 import {
   createStage,
@@ -42,7 +43,7 @@ test("a full store refuses admissions, while settlements, grants, reads and swee
   await stage.givenTask(toEnd!);
   await connection.redis.config("SET", "maxmemory", "1");
   try {
-    const store = createStore(connection, () => stage.clock.nowMs);
+    const store = createStore(connection);
     const refused = store.admit(stage.request(key), stage.tiers);
     await expect(refused).rejects.toMatchObject({ message: expect.stringMatching(/OOM/) });
     expect(connection.breaker.isOpen(), "a refusal is an answer: the store is not away").toBe(false);
@@ -60,10 +61,12 @@ test("a full store refuses admissions, while settlements, grants, reads and swee
     stage.clock.nowMs += HOLD_MS;
     const { requests } = await stage.sweeps.claim("holds", stage.partition, 10);
     const due = requests.find(({ requestId }) => requestId === toSweep!.requestId);
-    expect(await stage.sweeps.voidDue(due!, stage.tiers)).toBe("void");
+    expect(await stage.sweeps.voidDue(due!)).toBe("void");
     stage.clock.nowMs += RETENTION_MS;
     expect(await stage.sweeps.collect(stage.partition, 0, 10)).toMatchObject({ collected: 3 });
-    expect(await connection.scripts.probe(["tg:probe:oom"], ["", "", 1000])).toContain("written");
+    expect(await connection.scripts.run(probe, { name: "tg:probe:oom" })).toMatchObject({
+      storeNowMs: expect.any(Number),
+    });
     expect(await stage.credits(key)).toMatchObject({ balance: 95, totalUsed: 10, state: { active: 1 } });
   } finally {
     await connection.redis.config("SET", "maxmemory", "64mb");

@@ -1,9 +1,11 @@
 import { readdirSync } from "node:fs";
+import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { Connection } from "../../src/store/connection.ts";
-import { VERBS } from "../../src/store/scripts.ts";
+import { scriptSource } from "../../src/store/lua.ts";
+import { SCRIPTS } from "../../src/store/scripts/all.ts";
 import { createStage, openConnection, type ScriptCall, type Stage } from "../support/store.ts";
-import { LUA_FOLDER, liesOf, numbersIn, readHeader, readScript } from "./headers.ts";
+import { includesOf, LUA_FOLDER, liesOf, numbersIn, readHeader, readScript, undeclared } from "./headers.ts";
 
 let connection: Connection;
 beforeAll(async () => {
@@ -11,23 +13,59 @@ beforeAll(async () => {
 });
 afterAll(() => connection.close());
 
-test("every verb has its file and every file its verb", () => {
-  const files = readdirSync(LUA_FOLDER).map((file) => file.replace(/\.lua$/, ""));
-  expect(files.sort()).toEqual([...VERBS, "prelude", "batch"].sort());
+const NAMES = SCRIPTS.map(({ name }) => name);
+const namesIn = (folder: string): string[] =>
+  readdirSync(folder, { withFileTypes: true })
+    .filter((entry) => entry.isFile())
+    .map(({ name }) => name.replace(/\.\w+$/, ""));
+
+test("every script has one file in Lua and one in TypeScript of the same name", () => {
+  expect(namesIn(LUA_FOLDER).sort()).toEqual([...NAMES, "batch"].sort());
+  const definitions = join(import.meta.dirname, "../../src/store/scripts");
+  expect(namesIn(definitions).sort()).toEqual([...NAMES, "all"].sort());
 });
 
-test.each(VERBS)("the header of %s names exactly the KEYS, ARGV and outcomes of its body", (verb) => {
-  expect(liesOf(readScript(verb))).toEqual([]);
-  expect(readScript(verb)).toContain("store_now()");
+test.each(NAMES)("the header of %s names exactly the KEYS, ARGV and outcomes of its body", (name) => {
+  expect(liesOf(readScript(name))).toEqual([]);
+  expect(readScript(name)).toContain("store_now(ARGV[1])");
+});
+
+const INCLUDES = namesIn(join(LUA_FOLDER, "include"));
+
+test("what is included is used by a script, and each script includes just what it uses", () => {
+  const used = NAMES.flatMap((name) => includesOf(readScript(name)));
+  expect([...new Set(used)].sort()).toEqual(INCLUDES.sort());
+  for (const file of [...NAMES, ...INCLUDES.map((name) => `include/${name}`)])
+    expect(undeclared(file), file).toEqual({ missing: [], unused: [] });
+});
+
+test("a script is sent with each of its includes once, and those before what needs them", () => {
+  const source = scriptSource(SCRIPTS.find(({ name }) => name === "observe")!);
+  expect(source.match(/local function \w+/g)).toEqual(
+    [
+      ...[
+        "store_now",
+        "tier_limits",
+        "read_key",
+        "int",
+        "post",
+        "stamp_at",
+        "read_window",
+        "reply_with",
+        "reply",
+      ],
+      ...["forget_at", "read_task", "task_text", "is_final", "run", "keep", "answer"],
+    ].map((name) => `local function ${name}`),
+  );
 });
 
 test.each([
   ["a name left out", "bind", "6 task (string: who owns the task id)", "", "KEYS"],
   ["a name too many", "bind", "7 done (zset", "7 other (set)  10 done (zset", "KEYS"],
-  ["an argument left out", "bind", "  8 task id  9 ms", "  9 ms", "ARGV"],
-  ["an argument that nobody reads", "bind", "16 retention (ms)", "16 retention (ms)  18 more", "ARGV"],
-  ["tiers called unused", "admit", "2 tiers  3", "2 tiers (unused)  3", "ARGV that are unused"],
-  ["tiers called used", "bind", "2 tiers (unused)  3", "2 tiers  3", "ARGV that are unused"],
+  ["an argument left out", "bind", "  7 task id\n", "\n", "ARGV"],
+  ["an argument that nobody reads", "bind", "15 retention (ms)", "15 retention (ms)  16 more", "ARGV"],
+  ["tiers left out", "admit", "2 tiers  3", "3", "ARGV"],
+  ["tiers that nobody reads", "own", "2 request id", "2 request id  3 tiers", "ARGV"],
   ["an outcome left out", "bind", "--   late ", "--         late ", "RETURNS"],
   ["an outcome that never comes", "bind", "--   late ", "--   early  never\n--   late ", "RETURNS"],
   ["the outcome of the last line left out", "admit", "--   admitted ", "--         admitted ", "RETURNS"],
@@ -37,16 +75,15 @@ test.each([
   expect(liesOf(text.replace(truth, lie)).map((found) => found.split(":")[0])).toEqual([what]);
 });
 
-test("the prelude reads no KEYS and no ARGV but the clock and the tiers", () => {
-  const prelude = readScript("prelude");
-  expect(numbersIn(prelude, "KEYS")).toEqual([]);
-  expect(numbersIn(prelude, "ARGV")).toEqual([1, 2]);
+test.each(INCLUDES)("what is included reads no KEYS and no ARGV by itself: %s", (name) => {
+  const text = readScript(`include/${name}`);
+  expect([...numbersIn(text, "KEYS"), ...numbersIn(text, "ARGV")]).toEqual([]);
 });
 
-test("what stands behind a verb reads no KEYS by number, and no ARGV but the clock, the tiers and the items", () => {
+test("what stands behind a script reads no KEYS by number, and no ARGV but the clock, the tiers and the items", () => {
   const batch = readScript("batch");
   expect(numbersIn(batch, "KEYS")).toEqual([]);
-  expect(numbersIn(batch, "ARGV")).toEqual([1, 2, 3]);
+  expect(numbersIn(batch, "ARGV")).toEqual([1, 2]);
 });
 
 /** The calls of every operation, with and without what is optional. */
@@ -69,32 +106,31 @@ async function everyCall(stage: Stage): Promise<ScriptCall[]> {
   ];
   const calls: ScriptCall[] = [];
   for (const operation of operations) {
-    const { calls: made, deferred } = await stage.unsent(operation);
-    calls.push(...made, ...(deferred ? [deferred] : []));
+    calls.push(...(await stage.unsent(operation)).calls);
   }
   return calls;
 }
 
 test("the operations pass as many KEYS and ARGV as the headers say", async () => {
   const calls = await everyCall(createStage(connection));
-  const made = new Set(calls.map(({ verb }) => verb));
+  const made = new Set(calls.map(({ script }) => script.name));
   expect([...made].sort()).toEqual(["admit", "bind", "claim", "credits", "inspect", "observe", "void"]);
-  for (const verb of made) {
-    const header = readHeader(verb);
-    const keyCounts = calls.filter((call) => call.verb === verb).map(({ keys }) => keys.length);
-    expect(Math.max(...keyCounts), verb).toBe(header.keys.length);
-    const argCounts = calls.filter((call) => call.verb === verb).map(({ args }) => args.length);
-    expect(new Set(argCounts), verb).toEqual(new Set([header.args.length]));
+  for (const name of made) {
+    const header = readHeader(name);
+    const items = calls.filter(({ script }) => script.name === name).map(({ item }) => item);
+    expect(Math.max(...items.map(({ keys }) => keys.length)), name).toBe(header.keys.length);
+    const argCounts = items.map(({ shared, args }) => shared.length + args.length);
+    expect(new Set(argCounts), name).toEqual(new Set([header.args.length]));
   }
 });
 
 // The record of a task spans all partitions; on Redis Cluster it is one inside the partition.
 test("all names of a call share one hash tag", async () => {
-  for (const { verb, keys } of await everyCall(createStage(connection))) {
-    const tags = keys
+  for (const { script, item } of await everyCall(createStage(connection))) {
+    const tags = item.keys
       .filter((name) => !/^tg:(task|claim):/.test(name))
       .map((name) => /\{\w+\}/.exec(name)?.[0]);
-    expect(new Set(tags).size, verb).toBe(1);
-    expect(tags, verb).not.toContain(undefined);
+    expect(new Set(tags).size, script.name).toBe(1);
+    expect(tags, script.name).not.toContain(undefined);
   }
 });

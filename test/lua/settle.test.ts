@@ -1,10 +1,14 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
 import type { Connection } from "../../src/store/connection.ts";
+import { type EarlierLine, settlementOfEarlier } from "../../src/store/journal-earlier-lines.ts";
 import { idempotencyName } from "../../src/store/names.ts";
-import type { Generation } from "../../src/store/operations.ts";
+import type { Generation } from "../../src/store/scripts/admit.ts";
+import { earlierBind, earlierVoid } from "../support/earlier-lines.ts";
 import {
   createStage,
+  DATA,
   HOLD_MS,
+  MAX_AGE_MS,
   NOON_MS,
   openConnection,
   POLL_MS,
@@ -12,6 +16,7 @@ import {
   type Stage,
   taskOf,
   times,
+  UPSTREAM,
 } from "../support/store.ts";
 
 // BIND and VOID: what becomes of a hold.
@@ -30,7 +35,7 @@ beforeEach(() => {
 });
 
 const state = async (key: Parameters<Stage["credits"]>[0]) => {
-  const { balance, totalUsed, totalRequests, recent, state } = await stage.credits(key);
+  const { balance, totalUsed, totalRequests, recent, state } = await stage.account(key);
   return { balance, totalUsed, totalRequests, active: state.active, transactions: recent.length };
 };
 
@@ -40,7 +45,7 @@ test("BIND turns the hold into one consume entry and gives the slot to the task"
   await stage.admit(generation);
   stage.clock.nowMs += 1500;
   expect(await stage.bind(generation)).toBe("bound");
-  const { recent, ...account } = await stage.credits(key);
+  const { recent, ...account } = await stage.account(key);
   expect(account).toMatchObject({ balance: 70, totalUsed: 30, totalRequests: 1, state: { active: 1 } });
   expect(await stage.held(key)).toBe(0);
   expect(recent[0]).toEqual({
@@ -217,8 +222,7 @@ test("that is remembered over retries that were refused, and over a release by a
 
   const released = await givenRetry("unsent");
   expect(await stage.redis.hget(released.record, "void_until")).toBe(null);
-  const { args, ...call } = stage.voiding(released.retry, "due");
-  await stage.arrive({ ...call, args: args.map((one) => (one === "due" ? "released" : one)) });
+  await stage.void(released.retry, "released");
   expect(await stage.redis.hget(released.record, "void_until")).toBe(String(stage.clock.nowMs + 7 * DAY_MS));
 });
 
@@ -276,15 +280,16 @@ test.each([
   expect(outcome).toBe(afterMs > 0 ? "admitted" : "daily_limited");
 });
 
-test("a BIND in a journal line of an earlier release is bound late, without the day's count", async () => {
+test("a BIND in a journal line of an earlier release is bound late, and counts in its day as any other", async () => {
   const key = await stage.givenKey();
   const idempotency = { digest: "d", fingerprint: "f" };
   const generation = stage.request(key, { idempotency });
   await stage.admit(generation);
   await stage.void(generation, "refused");
-  const call = await stage.onItsWay(() => stage.bind(generation));
-  expect((await stage.arrive({ ...call, args: call.args.slice(0, 13) }))[0]).toBe("late");
-  expect(await stage.redis.hget(key.names.key, "day_count")).toBe("0");
+  expect(await stage.settle(settlementOfEarlier(earlierBind(generation, taskOf(generation), 1))!)).toBe(
+    "late",
+  );
+  expect(await stage.redis.hget(key.names.key, "day_count")).toBe("1");
 });
 
 test("VOID gives back hold, slot and the day's count; the window entry and the request's count stay", async () => {
@@ -292,7 +297,7 @@ test("VOID gives back hold, slot and the day's count; the window entry and the r
   const generation = stage.request(key);
   await stage.admit(generation);
   await stage.void(generation, "refused");
-  const { state: limits, ...account } = await stage.credits(key);
+  const { state: limits, ...account } = await stage.account(key);
   expect(limits).toMatchObject({ remaining: 4, active: 0 });
   expect(account).toMatchObject({ balance: 1000, totalUsed: 0, totalRequests: 1 });
   expect(await stage.redis.hget(key.names.key, "day_count")).toBe("0");
@@ -393,7 +398,53 @@ test("settlements that the store could not answer are kept whole, and work later
   const { calls, deferred: taking } = await stage.unsent(() => stage.admit(unsent));
   stage.clock.nowMs += 1000;
   expect((await stage.arrive(calls[0]!))[0]).toBe("admitted");
-  expect((await stage.arrive(taking!))[0]).toBe("void");
-  expect((await stage.arrive(binding!))[0]).toBe("bound");
+  expect(await stage.settle(taking!)).toBe("void");
+  expect(await stage.settle(binding!)).toBe("bound");
   expect(await state(key)).toMatchObject({ balance: 990, totalUsed: 10, totalRequests: 1, active: 1 });
+});
+
+// Guarantee: an update while Redis is away loses no charge. The release before wrote KEYS and ARGV by position.
+test("what the release before left in its journal is settled as it would have been there", async () => {
+  const idempotency = { digest: randomId("digest"), fingerprint: "f" };
+  const [bound, refused, unsent] = [
+    { idempotency },
+    {},
+    { idempotency: { digest: "other", fingerprint: "g" } },
+  ];
+  const key = await stage.givenKey();
+  const [toBind, toVoid, neverSent] = [bound, refused, unsent].map((more) => stage.request(key, more));
+  for (const generation of [toBind!, toVoid!, neverSent!]) await stage.admit(generation);
+  const settle = (line: EarlierLine): Promise<string> => stage.settle(settlementOfEarlier(line)!);
+  expect(await settle(earlierBind(toBind!, taskOf(toBind!), 2))).toBe("bound");
+  expect(await settle(earlierVoid(toVoid!, "refused"))).toBe("void");
+  expect(await settle(earlierVoid(neverSent!, "unsent"))).toBe("void");
+
+  expect(await stage.requestRecord(toBind!)).toMatchObject({
+    state: "bound",
+    task_id: taskOf(toBind!),
+    max_age_ms: String(MAX_AGE_MS),
+    upstream: UPSTREAM,
+    idempotency: idempotency.digest,
+  });
+  expect(await stage.admit(stage.request(key, { idempotency }))).toMatchObject({
+    outcome: "replayed",
+    taskId: taskOf(toBind!),
+    data: DATA,
+  });
+  expect(await state(key)).toEqual({
+    balance: 990,
+    totalUsed: 10,
+    totalRequests: 2,
+    active: 1,
+    transactions: 2,
+  });
+});
+
+test("lines of earlier releases tell a Redis Cluster's tasks from others, and what makes no sense", async () => {
+  const generation = stage.request(await stage.givenKey());
+  const read = (line: EarlierLine) => settlementOfEarlier(line)?.call;
+  expect(read(earlierBind(generation, "t1", 2))).toMatchObject({ clustered: false });
+  expect(read(earlierBind(generation, "t1", 2, "tg:{p01}:task:t1"))).toMatchObject({ clustered: true });
+  expect(read({ ...earlierVoid(generation, "refused"), keys: [] })).toBeUndefined();
+  expect(read({ ...earlierVoid(generation, "refused"), verb: "other" })).toBeUndefined();
 });

@@ -72,7 +72,8 @@ async function together(
     const name = `tg:{p${stage.partition}}:spoilt`;
     await stage.redis.set(name, "no hash");
     const at = spoilt % (calls.length + 1);
-    calls.splice(at, 0, { ...first, keys: first.keys.map(() => name) });
+    const { script, item } = first;
+    calls.splice(at, 0, { script, item: { ...item, keys: item.keys.map(() => name) } });
     expected.splice(at, 0, "WRONGTYPE");
   }
   const replies = await stage.arriveTogether(calls);

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { Connection } from "../../src/store/connection.ts";
 import { partitionNames, requestName } from "../../src/store/names.ts";
-import type { Generation } from "../../src/store/operations.ts";
+import type { Generation } from "../../src/store/scripts/admit.ts";
 import { createSurveys, type Surveys } from "../../src/store/survey.ts";
 import { createLogger } from "../../src/telemetry/log.ts";
 import { createSurvey } from "../../src/workers/survey.ts";
@@ -67,9 +67,9 @@ test("lists without an entry are not looked into", async () => {
   const lookedInto: string[] = [];
   const watched = createSurveys({
     ...connection,
-    call: (verb, keys, args) => {
-      lookedInto.push(keys[0]!);
-      return connection.call(verb, keys, args);
+    run: (script, call) => {
+      lookedInto.push(script.keys(call)[0]!);
+      return connection.run(script, call);
     },
   });
   await watched.take();

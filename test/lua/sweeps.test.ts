@@ -1,11 +1,15 @@
 import { afterAll, beforeAll, beforeEach, expect, inject, test } from "vitest";
 import type { Connection } from "../../src/store/connection.ts";
+import { settlementOfEarlier } from "../../src/store/journal-earlier-lines.ts";
 import { partitionNames, requestName, taskName } from "../../src/store/names.ts";
-import type { Generation } from "../../src/store/operations.ts";
+import { itemOf } from "../../src/store/script.ts";
+import type { Generation } from "../../src/store/scripts/admit.ts";
+import { collect } from "../../src/store/scripts/collect.ts";
 import { createSweeps } from "../../src/store/sweeps.ts";
 import { createLogger } from "../../src/telemetry/log.ts";
 import { createMetrics, type Metrics } from "../../src/telemetry/metrics.ts";
 import { createSweeper } from "../../src/workers/sweeper.ts";
+import { earlierBind } from "../support/earlier-lines.ts";
 import {
   createStage,
   HOLD_MS,
@@ -111,11 +115,11 @@ test("a claim tells a hold from a task, with all that ending it needs", async ()
   expect(found(task)).toMatchObject({ maxAgeMs: MAX_AGE_MS, upstream: UPSTREAM });
   expect(requests.map(({ claimedAtMs }) => claimedAtMs)).toEqual([stage.clock.nowMs, stage.clock.nowMs]);
 
-  expect(await stage.sweeps.voidDue(found(hold)!, stage.tiers)).toBe("void");
+  expect(await stage.sweeps.voidDue(found(hold)!)).toBe("void");
   const again = stage.request(key, { idempotency: { digest: "d", fingerprint: "another" } });
   expect(await stage.admit(again)).toMatchObject({ outcome: "admitted" });
   // The lease is no new due time: what it claimed may still be bound, and then it is no hold any more.
-  expect(await stage.sweeps.voidDue(found(task)!, stage.tiers)).toBe("bound");
+  expect(await stage.sweeps.voidDue(found(task)!)).toBe("bound");
 });
 
 test.each(["holds", "polls"] as const)(
@@ -190,12 +194,10 @@ test("a poll finds the maximum age and the upstream that BIND fixed; those of an
   expect(await inspected()).toEqual({ maxAgeMs: undefined, upstream: undefined, fresh: false });
 });
 
-// A journal line of an earlier release has 13 ARGV.
 test("a BIND of an earlier release is bound as it was, without a maximum age or an upstream", async () => {
   const task = stage.request(await stage.givenKey());
   await stage.admit(task);
-  const call = await stage.onItsWay(() => stage.bind(task));
-  expect((await stage.arrive({ ...call, args: call.args.slice(0, 13) }))[0]).toBe("bound");
+  expect(await stage.settle(settlementOfEarlier(earlierBind(task, taskOf(task), 1))!)).toBe("bound");
   stage.clock.nowMs += HOLD_MS;
   const { requests } = await stage.sweeps.claim("polls", stage.partition, 10);
   expect(requests).toMatchObject([{ requestId: task.requestId, maxAgeMs: undefined, upstream: undefined }]);
@@ -331,9 +333,15 @@ test("COLLECT keeps what is open or young, whatever the list of ended ones says"
   stage.clock.nowMs += RETENTION_MS - 1;
   const before = await stage.everything();
   for (const { requestId } of [held!, bound!, young!]) {
-    const keys = [`tg:{p${stage.partition}}:request:${requestId}`, partitionNames(stage.partition).done];
-    const args = [String(stage.clock.nowMs), "", requestId, 0];
-    expect(await connection.scripts.collect(keys, args)).toEqual(["kept"]);
+    const call = {
+      partition: stage.partition,
+      requestId,
+      taskId: undefined,
+      clustered: false,
+      retentionMs: 0,
+    };
+    const item = itemOf(collect, call, String(stage.clock.nowMs));
+    expect(await connection.scripts.send(collect, [item])).toEqual([["kept"]]);
   }
   expect(await stage.everything()).toEqual(before);
 });

@@ -1,12 +1,20 @@
 import { createHash } from "node:crypto";
-import { BATCHED, type Item, scriptSource, VERBS, type Verb } from "../../src/store/scripts.ts";
+import { scriptSource } from "../../src/store/lua.ts";
+import type { ScriptFile } from "../../src/store/script.ts";
+import { SCRIPTS } from "../../src/store/scripts/all.ts";
+
+/** KEYS and ARGV of one run of a script, but for now and the tiers. */
+export interface SentItem {
+  keys: string[];
+  args: string[];
+}
 
 /** One command of a client on its way to Redis. */
 export interface Command {
-  /** A script's verb (`admit`, `bind`, ...), else Redis's own name in small letters. */
+  /** A script's name (`admit`, `bind`, ...), else Redis's own name in small letters. */
   label: string;
-  /** What the verb is run for, one after the other, each with KEYS and ARGV as its header counts them; else none. */
-  items: Item[];
+  /** What the script is run for, one after the other; else none. */
+  items: SentItem[];
   bytes: Buffer;
 }
 
@@ -21,12 +29,12 @@ export interface Reply {
 
 const sha1 = (text: string): string => createHash("sha1").update(text).digest("hex");
 
-/** The verbs by the SHA-1 of their scripts. @param folder where the Lua files are; a mutant's in some trees */
-export const verbsBySha = (folder?: string): ReadonlyMap<string, Verb> =>
-  new Map(VERBS.map((verb) => [sha1(scriptSource(verb, folder)), verb]));
+/** The scripts by SHA-1. @param folder where the Lua files are; a mutant's in some trees */
+export const scriptsBySha = (folder?: string): ReadonlyMap<string, ScriptFile> =>
+  new Map(SCRIPTS.map((script) => [sha1(scriptSource(script, folder)), script]));
 
 /** Cuts what a client sends into commands; what is not whole yet waits for the next chunk. */
-export function createCommandReader(verbs = verbsBySha()): (chunk: Buffer) => Command[] {
+export function createCommandReader(scripts = scriptsBySha()): (chunk: Buffer) => Command[] {
   return createReader((pending, at) => {
     const head = readCount(pending, at);
     if (!head) return undefined;
@@ -39,32 +47,35 @@ export function createCommandReader(verbs = verbsBySha()): (chunk: Buffer) => Co
       words.push(pending.toString("latin1", bulk.end, bulk.end + bulk.count));
       end = bulk.end + bulk.count + 2;
     }
-    return { value: { ...meaningOf(words, verbs), bytes: pending.subarray(at, end) }, end };
+    return { value: { ...meaningOf(words, scripts), bytes: pending.subarray(at, end) }, end };
   });
 }
 
-function meaningOf(words: string[], verbs: ReadonlyMap<string, Verb>): Pick<Command, "label" | "items"> {
-  const [name = "", script = "", keyCount = "0", ...rest] = words;
+function meaningOf(
+  words: string[],
+  scripts: ReadonlyMap<string, ScriptFile>,
+): Pick<Command, "label" | "items"> {
+  const [name = "", text = "", keyCount = "0", ...rest] = words;
   const label = name.toLowerCase();
   if (label !== "evalsha" && label !== "eval") return { label, items: [] };
-  const sha = label === "evalsha" ? script : createHash("sha1").update(script, "latin1").digest("hex");
-  const verb = verbs.get(sha);
-  if (!verb) return { label, items: [] };
+  const sha = label === "evalsha" ? text : createHash("sha1").update(text, "latin1").digest("hex");
+  const script = scripts.get(sha);
+  if (!script) return { label, items: [] };
   const keys = rest.slice(0, Number(keyCount));
   const args = rest.slice(Number(keyCount));
-  return { label: verb, items: BATCHED.has(verb) ? itemsOf(args) : [{ keys, args }] };
+  return { label: script.name, items: script.isBatched ? itemsOf(args.at(-1) ?? "") : [{ keys, args }] };
 }
 
-/** As lua/batch.lua reads them; the words were read byte by byte, and are UTF-8. */
-function itemsOf([now = "", tiers = "", text = ""]: string[]): Item[] {
+/** As lua/batch.lua reads them; they were read byte by byte, and are UTF-8. */
+function itemsOf(text: string): SentItem[] {
   const words = Buffer.from(text, "latin1").toString().split("\0");
-  const items: Item[] = [];
+  const items: SentItem[] = [];
   for (let at = 0; at < words.length - 1; ) {
     // The two counts stand before the first word, without a zero byte of their own.
     const [keys, args] = [...words[at]!.slice(0, 2)].map((count) => count.charCodeAt(0)) as [number, number];
     const [first = "", ...rest] = words.slice(at, at + keys + args);
     const own = [first.slice(2), ...rest];
-    items.push({ keys: own.slice(0, keys), args: [now, tiers, ...own.slice(keys)] });
+    items.push({ keys: own.slice(0, keys), args: own.slice(keys) });
     at += keys + args;
   }
   return items;

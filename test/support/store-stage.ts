@@ -5,7 +5,8 @@ import { Redis } from "ioredis";
 import { expect } from "vitest";
 import { startRedis } from "../../src/sandbox/redis.ts";
 import { type IssuedKey, issueKey, type KeyOptions } from "../../src/store/accounts.ts";
-import { scriptSource, VERBS } from "../../src/store/scripts.ts";
+import { scriptSource } from "../../src/store/lua.ts";
+import { SCRIPTS } from "../../src/store/scripts/all.ts";
 import { startFaultProxy } from "./fault-proxy.ts";
 import { givenGateway, type Reply, type TestGateway, until } from "./gateway.ts";
 
@@ -62,7 +63,7 @@ export async function givenRedis(args: readonly string[] = []) {
 
 /** So that a fault meant for a script's run does not meet the NOSCRIPT before it. */
 export async function loadScripts(client: Redis): Promise<void> {
-  for (const verb of VERBS) await client.script("LOAD", scriptSource(verb));
+  for (const script of SCRIPTS) await client.script("LOAD", scriptSource(script));
 }
 
 /** A gateway behind a fault proxy in front of its own Redis. The proxy sees the gateway's commands alone. */

@@ -1,13 +1,18 @@
 import { randomBytes, randomInt } from "node:crypto";
 import { inject } from "vitest";
 import type { Limits, Tiers } from "../../src/core/limits.ts";
-import { limitFields } from "../../src/store/accounts.ts";
-import { packTiers, voidKeys } from "../../src/store/calls.ts";
 import { type Connection, createConnection } from "../../src/store/connection.ts";
-import { accountNames, type KeyRef, keyRef, partitionNames, requestName } from "../../src/store/names.ts";
-import type { Generation, KnownTask, NewTask } from "../../src/store/operations.ts";
-import { type Settlement, settle } from "../../src/store/outbox.ts";
-import type { Reply, Scripts, Verb } from "../../src/store/scripts.ts";
+import { type KeyRef, keyRef, partitionNames, requestName } from "../../src/store/names.ts";
+import { charge, type Settlement } from "../../src/store/outbox.ts";
+import { type Item, itemOf, type Reply, type Run, type ScriptFile } from "../../src/store/script.ts";
+import { type ScriptRunner, scriptsOf } from "../../src/store/script-runner.ts";
+import type { Generation } from "../../src/store/scripts/admit.ts";
+import type { NewTask } from "../../src/store/scripts/bind.ts";
+import { packTiers } from "../../src/store/scripts/include/limits.ts";
+import type { KnownTask } from "../../src/store/scripts/inspect.ts";
+import { issue } from "../../src/store/scripts/issue.ts";
+import { recharge } from "../../src/store/scripts/recharge.ts";
+import { type VoidCall, voidHold } from "../../src/store/scripts/void.ts";
 import { createStore } from "../../src/store/store.ts";
 import { createSweeps } from "../../src/store/sweeps.ts";
 import { createLogger } from "../../src/telemetry/log.ts";
@@ -28,11 +33,10 @@ export const UPSTREAM = "https://generator.example.com";
 /** Real partitions are few and low: names of tests never meet them, nor `ledger verify` the tests' accounts. */
 const PARTITION_MIN = 1_000_000;
 
-/** One call of one verb, as an operation of the store makes it. */
+/** One call of one script, as an operation of the store makes it. */
 export interface ScriptCall {
-  verb: Verb;
-  keys: readonly string[];
-  args: readonly (string | number)[];
+  script: ScriptFile;
+  item: Item;
 }
 
 /** A usable connection to the run's Redis, or another; whoever opens it closes it. */
@@ -60,14 +64,14 @@ export type Stage = ReturnType<typeof createStage>;
 export function createStage(
   connection: Connection,
   options: {
-    scripts?: Scripts;
+    scripts?: ScriptRunner;
     tiers?: Tiers;
     clock?: "redis";
     partition?: number;
-    seen?: (verb: Verb, reply: Reply) => void;
+    seen?: (script: string, reply: Reply) => void;
   } = {},
 ) {
-  const { scripts = connection.scripts, tiers = TIERS } = options;
+  const { scripts = scriptsOf(connection.redis), tiers = TIERS } = options;
   const { redis } = connection;
   const partition = options.partition ?? randomInt(PARTITION_MIN, 2 ** 40);
   const clock = { nowMs: NOON_MS };
@@ -77,33 +81,32 @@ export function createStage(
   let noted: ScriptCall[] | undefined;
   let deferred: Settlement | undefined;
 
-  async function call(
-    verb: Verb,
-    keys: readonly string[],
-    args: readonly (string | number)[],
-  ): Promise<Reply> {
+  /** Sends one item, or notes it. */
+  async function send(script: ScriptFile, item: Item): Promise<Reply> {
     if (noted) {
-      noted.push({ verb, keys, args });
+      noted.push({ script, item });
       throw new Error("no answer came");
     }
-    const reply = await scripts[verb](keys, args);
-    options.seen?.(verb, reply);
-    replies.push(reply);
-    return reply;
+    const [reply] = await scripts.send(script, [item]);
+    if (reply instanceof Error) throw reply;
+    options.seen?.(script.name, reply!);
+    replies.push(reply!);
+    return reply!;
   }
+  const run: Run = async (script, call) => script.read(await send(script, itemOf(script, call, now())), call);
   async function defer(settlement: Settlement): Promise<void> {
     if (!noted) throw new Error("a settlement was deferred though the store is there");
     deferred = settlement;
   }
   const connected = {
     ...connection,
-    call,
+    run,
     defer,
-    settle: (settlement: Settlement) => settle(call, settlement, connection.facts()?.partitions),
+    charged: () => undefined,
     nowMs: () => clock.nowMs,
   };
   const nowMs = options.clock === "redis" ? undefined : () => clock.nowMs;
-  const store = createStore(connected, nowMs);
+  const store = createStore(connected);
   const sweeps = createSweeps(connected, () => 90_000, nowMs);
 
   /** A key with limits far away and 1000 credits, on a fresh account unless one is given. */
@@ -125,18 +128,19 @@ export function createStage(
     } = wanted;
     const { rateLimit, maxConcurrent, dailyLimit } = { ...(ownLimits ? WIDE : {}), ...wanted };
     const key = keyRef(randomId("key"), wanted.accountId ?? randomId("acc"), wanted.partition ?? partition);
-    const { keys, references } = accountNames(key.partition, key.accountId);
-    const limits = Object.entries({ rateLimit, maxConcurrent, dailyLimit }).filter(
-      ([, limit]) => limit !== undefined,
+    const limits = Object.fromEntries(
+      Object.entries({ rateLimit, maxConcurrent, dailyLimit }).filter(([, limit]) => limit !== undefined),
     );
-    const record = ["tier", tier, ...limitFields(Object.fromEntries(limits))];
-    if (expiresAtMs !== undefined) record.push("expires_at", String(expiresAtMs));
-    const { names } = key;
-    const { accounts } = partitionNames(key.partition);
-    await connection.scripts.issue(
-      [names.key, names.account, keys, accounts, names.ledger, references],
-      [now(), "", key.keyId, key.accountId, credits, `key:${key.keyId}`, ...record],
-    );
+    const call = {
+      key,
+      tier,
+      digest: key.keyId,
+      limits,
+      expiresAtMs,
+      credits,
+      reference: `key:${key.keyId}`,
+    };
+    await scriptsOf(redis).send(issue, [itemOf(issue, call, now())]);
     return key;
   }
 
@@ -165,26 +169,30 @@ export function createStage(
   }
 
   /** Runs one call at the clock's time now. */
-  async function arrive({ verb, keys, args }: ScriptCall): Promise<Reply> {
-    return call(verb, keys, [now(), ...args.slice(1)]);
+  async function arrive({ script, item }: ScriptCall): Promise<Reply> {
+    return send(script, arriving(item));
   }
+  /** Items of one call have the same tiers, also where one of them reads none. */
+  const arriving = ({ shared, ...item }: Item): Item => ({
+    ...item,
+    shared: shared.length === 1 ? [now()] : [now(), packTiers(tiers)],
+  });
 
-  /** Runs several calls of one verb as the items of one, at the clock's time now. */
+  /** Runs several calls of one script as the items of one, at the clock's time now. */
   async function arriveTogether(calls: readonly ScriptCall[]): Promise<(Reply | Error)[]> {
-    const { verb } = calls[0]!;
-    const items = calls.map(({ keys, args }) => ({ keys, args: [now(), ...args.slice(1)] }));
-    const answers = await scripts.batch(verb, items);
-    for (const reply of answers) if (!(reply instanceof Error)) options.seen?.(verb, reply);
+    const { script } = calls[0]!;
+    const answers = await scripts.send(
+      script,
+      calls.map(({ item }) => arriving(item)),
+    );
+    for (const reply of answers) if (!(reply instanceof Error)) options.seen?.(script.name, reply);
     return answers;
   }
 
-  function voiding(generation: Generation, reason: "refused" | "due" | "unsent"): ScriptCall {
-    const keys = voidKeys(generation.key, generation.requestId, generation.idempotency?.digest);
-    return {
-      verb: "void",
-      keys,
-      args: [now(), packTiers(tiers), generation.requestId, reason, TOMBSTONE_MS],
-    };
+  function voiding(generation: Generation, reason: VoidCall["reason"]): ScriptCall {
+    const { key, requestId, idempotency } = generation;
+    const call = { key, requestId, idempotencyDigest: idempotency?.digest, reason, tiers };
+    return { script: voidHold, item: itemOf(voidHold, call, now()) };
   }
 
   return {
@@ -202,13 +210,18 @@ export function createStage(
     arrive,
     arriveTogether,
     /** VOID, whatever the reason; answers its outcome. */
-    async void(generation: Generation, reason: "refused" | "due" | "unsent"): Promise<string> {
+    async void(generation: Generation, reason: VoidCall["reason"]): Promise<string> {
       return String((await arrive(voiding(generation, reason)))[0]);
     },
     voiding,
+    /** Sends what was kept for later; answers its outcome. */
+    settle: async ({ script, call }: Settlement): Promise<string> =>
+      script === "bind"
+        ? charge(run, call, connection.facts()?.partitions)
+        : (await run(voidHold, call)).outcome,
     admit: (generation: Generation) => store.admit(generation, tiers),
     bind: (generation: Generation, taskId = taskOf(generation), data = DATA) =>
-      store.bind(generation, newTask(taskId, { data }), tiers),
+      store.bind(generation, newTask(taskId, { data })),
     /** Admits and binds; answers the task as a poll finds it. */
     async givenTask(
       generation: Generation,
@@ -217,7 +230,7 @@ export function createStage(
     ): Promise<KnownTask> {
       const admission = await store.admit(generation, tiers);
       if (admission.outcome !== "admitted") throw new Error(`not admitted: ${admission.outcome}`);
-      await store.bind(generation, newTask(taskId, more), tiers);
+      await store.bind(generation, newTask(taskId, more));
       return known(generation, taskId);
     },
     observe(
@@ -233,15 +246,17 @@ export function createStage(
         { refundFailed: true, pollMs: POLL_MS, maxAgeMs: MAX_AGE_MS, tiers, ...rest },
       );
     },
-    async recharge(key: KeyRef, amount: number | string, reference: string): Promise<Reply> {
-      const { account, references } = accountNames(key.partition, key.accountId);
-      return call(
-        "recharge",
-        [account, key.names.ledger, references],
-        [now(), "", key.accountId, amount, reference],
-      );
+    /** Answers RECHARGE's reply as it is. */
+    async recharge({ partition, accountId }: KeyRef, amount: number, reference: string): Promise<Reply> {
+      return send(recharge, itemOf(recharge, { partition, accountId, amount, reference }, now()));
     },
     credits: (key: KeyRef) => store.credits(key, tiers),
+    /** The same for a key that must be known. */
+    async account(key: KeyRef) {
+      const account = await store.credits(key, tiers);
+      if (account.outcome !== "known") throw new Error(account.outcome);
+      return account;
+    },
     /** What is held of an account's balance, as it is stored. */
     held: async (key: KeyRef) => Number(await redis.hget(key.names.account, "held")),
     requestRecord: ({ requestId, key }: Generation) => redis.hgetall(requestName(key.partition, requestId)),
@@ -265,8 +280,6 @@ export function createStage(
 }
 
 const WIDE = { rateLimit: 1000, maxConcurrent: 1000, dailyLimit: 1000 };
-/** As the store sends it. */
-const TOMBSTONE_MS = 3_600_000;
 /** What a generation's answer carries. */
 export const DATA = '{"task_id":"t","status":"pending"}';
 

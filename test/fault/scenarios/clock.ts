@@ -1,7 +1,6 @@
 import { createConnection } from "../../../src/store/connection.ts";
 import { digestOf, type KeyRef } from "../../../src/store/names.ts";
-import type { Store } from "../../../src/store/operations.ts";
-import { createStore } from "../../../src/store/store.ts";
+import { createStore, type Store } from "../../../src/store/store.ts";
 import { createLogger } from "../../../src/telemetry/log.ts";
 import { createMetrics } from "../../../src/telemetry/metrics.ts";
 import { PRICE, TEXT_TO_VIDEO } from "../client.ts";
@@ -45,19 +44,20 @@ interface Watched {
 
 async function runClock(options: RunOptions, { rounds }: ClockSize): Promise<History> {
   const world = await createWorld(options, 0);
+  let nowMs = Date.UTC(2031, 4, 6, 23, 50);
   const connections = Array.from({ length: STORES }, () =>
     createConnection({
       redisUrl: `redis://127.0.0.1:${world.redis.options.port}`,
       commandTimeoutMs: 10_000,
       partitions: 4,
+      nowMs: () => nowMs,
       log: createLogger("silent"),
       metrics: createMetrics(),
     }),
   );
   try {
     await Promise.all(connections.map(({ breaker }) => breaker.closed()));
-    let nowMs = Date.UTC(2031, 4, 6, 23, 50);
-    const stores = connections.map((connection) => createStore(connection, () => nowMs));
+    const stores = connections.map((connection) => createStore(connection));
     const watched = await givenKeys(world, stores[0]!);
     for (let round = 0; round < rounds; round++) {
       nowMs = step(world.random, nowMs);
@@ -114,7 +114,7 @@ async function burst(
       if (outcome !== "admitted") return;
       admitted.add(subject);
       const taskId = `task_${requestId}`;
-      await store.bind(generation, { taskId, data: "{}", pollMs: 1000, ...MADE }, TIERS);
+      await store.bind(generation, { taskId, data: "{}", pollMs: 1000, ...MADE });
       const task = {
         taskId,
         requestId,

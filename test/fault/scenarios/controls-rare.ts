@@ -43,8 +43,8 @@ export const RARE_INTERLEAVINGS: readonly Control[] = [
     patches: [
       {
         file: "src/store/connection.ts",
-        from: "storeId, partitions, nowMs, confirmed",
-        to: "storeId, partitions, nowMs: Date.now, confirmed",
+        from: "storeId, partitions, nowMs, charged",
+        to: "storeId, partitions, nowMs: Date.now, charged",
       },
     ],
     run: (options) => lateBinds.run(options, { rounds: 0, requestsEach: 0, requestsOld: 12 }),
@@ -127,7 +127,7 @@ export const RARE_INTERLEAVINGS: readonly Control[] = [
     name: "the maximum age is that of the gateway that asks",
     patches: [
       {
-        file: "src/store/sweeps.ts",
+        file: "src/store/scripts/claim.ts",
         from: 'maxAgeMs: maxAgeMs === "" ? undefined : Number(maxAgeMs),',
         to: "maxAgeMs: undefined,",
       },

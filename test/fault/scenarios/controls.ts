@@ -41,7 +41,7 @@ const GENERAL: readonly Control[] = [
     name: "counters in place of slot sets, given back whenever an end is seen",
     patches: [
       {
-        file: "lua/prelude.lua",
+        file: "lua/include/reply.lua",
         from: 'oldest, redis.call("SCARD", slots)',
         to: 'oldest, tonumber(redis.call("GET", slots) or 0)',
       },
@@ -104,13 +104,15 @@ const GENERAL: readonly Control[] = [
       },
       {
         file: "lua/bind.lua",
-        from: '{ "request_id", request_id, "key_id", ARGV[5] })',
-        to: '{ "request_id", request_id, "key_id", ARGV[5] }})',
+        from: '{ "request_id", request_id, "key_id", ARGV[4] })',
+        to: '{ "request_id", request_id, "key_id", ARGV[4] }})',
       },
       {
         file: "src/store/store.ts",
-        from: "countBinding(reply, price);",
-        to: `countBinding(reply, price);
+        from: "countBinding(outcome, price);",
+        to: `countBinding(outcome, price);
+        const { names, accountId } = key;
+        const { taskId } = task;
         const left = await connection.command((redis) => redis.hincrby(names.account, "balance", -price));
         const entry = ["account_id", accountId, "type", "consume", "amount", -price, "balance_after", left];
         entry.push("request_id", requestId, "task_id", taskId, "at", Date.now(), "key_id", key.keyId);

@@ -7,7 +7,7 @@ const AHEAD = "tg:test:ahead_ms";
 
 export const STEPPED_CLOCK: readonly Patch[] = [
   {
-    file: "lua/prelude.lua",
+    file: "lua/include/clock.lua",
     from: "NOW = t[1] * 1000 + math.floor(t[2] / 1000)",
     to: `NOW = t[1] * 1000 + math.floor(t[2] / 1000) + tonumber(redis.call("GET", "${AHEAD}") or 0)`,
   },

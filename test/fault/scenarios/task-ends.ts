@@ -23,7 +23,11 @@ type Part = "last questions" | "another maximum age" | "ids given twice" | "anot
 /** Three 404s of the API end a task when they lie so far apart: a minute in the product. */
 const GONE_MS = 3000;
 export const COMPRESSED: readonly Patch[] = [
-  { file: "src/store/calls.ts", from: "const GONE_MS = 60_000;", to: `const GONE_MS = ${GONE_MS};` },
+  {
+    file: "src/store/scripts/observe.ts",
+    from: "const GONE_MS = 60_000;",
+    to: `const GONE_MS = ${GONE_MS};`,
+  },
 ];
 const OTHER_GATEWAY = 2;
 const GATEWAYS = 3;

@@ -14,7 +14,8 @@ await journal.attach(storeId);
 await journal.watch({
   waiting: () => [],
   take(settlements) {
-    for (const { requestId } of settlements) {
+    for (const { call } of settlements) {
+      const { requestId } = call;
       if (!taken.has(requestId)) say(`taken ${requestId}`);
       taken.add(requestId);
     }

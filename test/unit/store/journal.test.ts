@@ -18,15 +18,12 @@ import { hostname, tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, expect, onTestFinished, test, vi } from "vitest";
 import { type Journal, openJournal } from "../../../src/store/journal.ts";
+import { lineOf } from "../../../src/store/journal-lines.ts";
 import { diskReason } from "../../../src/store/journal-state.ts";
+import { keyRef } from "../../../src/store/names.ts";
 import type { Settlement } from "../../../src/store/outbox.ts";
 import { createLogger } from "../../../src/telemetry/log.ts";
 
-const bind: Omit<Settlement, "requestId" | "atMs"> = {
-  verb: "bind",
-  keys: ["tg:{p01}:request:r"],
-  args: ["", ";standard 1 1 1;", "r"],
-};
 const givenFolder = (): string => mkdtempSync(join(tmpdir(), "tollgate-journal-"));
 const textIn = (folder: string): string =>
   readdirSync(folder)
@@ -60,14 +57,29 @@ function leave(folder: string, text: string, pid: number = endedProcess()): void
 }
 
 const settlement = (requestId: string, storeId?: string): Settlement => ({
-  ...bind,
-  requestId,
   storeId,
   atMs: Date.now(),
+  script: "bind",
+  call: {
+    requestId,
+    key: keyRef("k1", "a1", 1),
+    price: 10,
+    endpoint: "/api/v1/gen2/text-to-video",
+    retentionMs: 3_600_000,
+    idempotency: { digest: "d1", fingerprint: "f1" },
+    task: { taskId: "t1", data: '{"task_id":"t1"}', pollMs: 1000, maxAgeMs: 7200, upstream: "u1" },
+    clustered: false,
+  },
 });
-/** As it stands in a file; lines of earlier releases do not say to which store they are owed. */
-const line = (requestId: string, store?: string): string =>
-  `${JSON.stringify({ store, ...settlement(requestId) })}\n`;
+/** As it stands in a file of an earlier release, with KEYS and ARGV; some do not say to which store they are owed. */
+const line = (requestId: string, store?: string): string => {
+  const at = "tg:{p01}:";
+  const keys = ["request:r", "account:a1", "slots:k1", "polls", "ledger"].map((name) => at + name);
+  keys.push("tg:task:t1", `${at}done`, `${at}holds`, `${at}idempotency:d1`);
+  const args = ["", ";standard 1 1 1;", requestId, "a1", "k1", 10, "/api/v1/gen2/text-to-video", "t1", 1000];
+  args.push('{"task_id":"t1"}', "f1", 86_400_000, "d1", 7200, "u1", 3_600_000, `${at}key:k1`);
+  return `${JSON.stringify({ store, requestId, atMs: Date.now(), verb: "bind", keys, args })}\n`;
+};
 
 /** The id of the store of these journals. */
 const OURS = "store-1";
@@ -75,7 +87,7 @@ const OURS = "store-1";
 /** The requests whose settlements a journal hands over at once; those of later looks follow. */
 async function adopted(journal: Journal, store = OURS): Promise<string[]> {
   const found: string[] = [];
-  const take = (taken: readonly Settlement[]) => found.push(...taken.map(({ requestId }) => requestId));
+  const take = (taken: readonly Settlement[]) => found.push(...taken.map(({ call }) => call.requestId));
   await journal.attach(store);
   await journal.watch({ waiting: () => [], take });
   return found;
@@ -132,7 +144,10 @@ describe("the journal", () => {
     const folder = givenFolder();
     const journal = await openJournal(folder, givenLog().log);
     await journal.append(settlement("r1"));
-    expect(JSON.parse(textIn(folder))).toMatchObject({ requestId: "r1", verb: "bind", keys: bind.keys });
+    expect(JSON.parse(textIn(folder))).toMatchObject({
+      script: "bind",
+      call: { requestId: "r1", key: { keyId: "k1", accountId: "a1", partition: 1 } },
+    });
     await journal.close();
   });
 
@@ -172,12 +187,12 @@ describe("the journal", () => {
 
   test("survives a second end before what was taken over is settled, deadline and all", async () => {
     const folder = givenFolder();
-    leave(folder, `${JSON.stringify({ ...settlement("r1"), untilMs: 1234 })}\n`);
+    leave(folder, line("r1").replace("{", '{"untilMs":1234,'));
     const journal = await openJournal(folder, givenLog().log);
     await adopted(journal);
     // Everything that the process would need after another crash lies in its own file.
     expect(readdirSync(folder)).toHaveLength(1);
-    expect(JSON.parse(textIn(folder))).toMatchObject({ requestId: "r1", untilMs: 1234 });
+    expect(JSON.parse(textIn(folder))).toMatchObject({ call: { requestId: "r1" }, untilMs: 1234 });
     await journal.close();
   });
 
@@ -238,7 +253,7 @@ describe("the journal", () => {
     const found: string[] = [];
     await journal.watch({
       waiting: () => [],
-      take: (taken) => found.push(...taken.map((each) => each.requestId)),
+      take: (taken) => found.push(...taken.map(({ call }) => call.requestId)),
     });
     silence(join(folder, own!));
     await vi.waitFor(() => expect(Date.now() - statSync(join(folder, own!)).mtimeMs).toBeLessThan(30_000));
@@ -511,15 +526,47 @@ describe("the journal", () => {
     expect(readdirSync(folder)).toEqual([]);
   });
 
+  test("gives back what was put into it, charges and voids alike", async () => {
+    const folder = givenFolder();
+    const key = keyRef("k2", "a2", 63);
+    const idempotencyDigest = "d2";
+    const call = { key, requestId: "r2", idempotencyDigest, reason: "unsent" as const };
+    const put: Settlement[] = [
+      { ...settlement("r1", OURS), untilMs: 5000 },
+      { script: "void", storeId: OURS, atMs: 1000, untilMs: 6000, call },
+    ];
+    leave(folder, put.map(lineOf).join(""));
+    const taken: Settlement[] = [];
+    const journal = await openJournal(folder, givenLog().log);
+    await journal.attach(OURS);
+    await journal.watch({ waiting: () => [], take: (settlements) => taken.push(...settlements) });
+    expect(taken).toEqual(put);
+    await journal.close();
+  });
+
+  test("of the release before is read, and a line that makes no sense keeps no other waiting", async () => {
+    const folder = givenFolder();
+    leave(folder, `${line("r1", OURS)}{"requestId":"r2","verb":"bind"}\n${line("r3", OURS)}`);
+    const { log, lines } = givenLog();
+    const taken: Settlement[] = [];
+    const journal = await openJournal(folder, log);
+    await journal.attach(OURS);
+    await journal.watch({ waiting: () => [], take: (settlements) => taken.push(...settlements) });
+    const { call } = settlement("r1");
+    expect(taken.map((each) => each.call)).toEqual([call, { ...call, requestId: "r3" }]);
+    expect(lines.filter((each) => each.includes("makes no sense"))).toHaveLength(1);
+    await journal.close();
+  });
+
   test("says its format, and leaves a file of a later release alone", async () => {
     const folder = givenFolder();
     const journal = await openJournal(folder, givenLog().log);
     await journal.append(settlement("r1", OURS));
-    expect(JSON.parse(textIn(folder))).toMatchObject({ format: 2, store: OURS, requestId: "r1" });
+    expect(JSON.parse(textIn(folder))).toMatchObject({ format: 3, store: OURS, call: { requestId: "r1" } });
     await journal.close();
 
     const later = givenFolder();
-    const text = line("r1", OURS) + line("r2", OURS).replace("{", '{"format":3,');
+    const text = line("r1", OURS) + line("r2", OURS).replace("{", '{"format":4,');
     leave(later, text);
     const { log, lines } = givenLog();
     const next = await openJournal(later, log);

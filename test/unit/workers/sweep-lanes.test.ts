@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import type { OpenRequest } from "../../../src/store/sweeps.ts";
+import type { OpenRequest } from "../../../src/store/scripts/claim.ts";
 import type { PollOutcome } from "../../../src/upstream/upstream.ts";
 import { createSweepLanes } from "../../../src/workers/sweep-lanes.ts";
 

@@ -1,6 +1,6 @@
 import { afterEach, expect, test, vi } from "vitest";
-import type { Store } from "../../../src/store/operations.ts";
-import type { DueList, OpenRequest } from "../../../src/store/sweeps.ts";
+import type { DueList, OpenRequest } from "../../../src/store/scripts/claim.ts";
+import type { Store } from "../../../src/store/store.ts";
 import { createLogger } from "../../../src/telemetry/log.ts";
 import { createMetrics } from "../../../src/telemetry/metrics.ts";
 import type { PollOutcome } from "../../../src/upstream/upstream.ts";

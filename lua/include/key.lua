@@ -1,0 +1,41 @@
+--@include clock
+-- Default limits of a tier, as texts, and which are in shadow mode. `tiers` is ";name rate concurrent daily;name ...;", the
+-- default tier first. Letters behind the last number name limits in shadow mode, which count and do not refuse: r(ate),
+-- c(oncurrent), d(aily). An unknown tier gets the first one, so that a typo never means "no limit". All items of a call
+-- have the same tiers.
+local TIER_LIMITS = {}
+local function tier_limits(tier, tiers)
+  local limits = TIER_LIMITS[tier]
+  if not limits then
+    local at = string.find(tiers, ";" .. tier .. " ", 1, true)
+    local rate, concurrent, daily, shadow = string.match(tiers, " (%d+) (%d+) (%d+)(%a*);", at or 1)
+    limits = { rate, concurrent, daily, shadow }
+    TIER_LIMITS[tier] = limits
+  end
+  return limits[1], limits[2], limits[3], limits[4]
+end
+
+-- The key's record with its limits resolved, or nil when there is none. `usable` is false once revoked or expired.
+-- The key's clock never runs backwards, so a step of the store's clock cannot reopen a window or a day.
+local function read_key(name, now, tiers)
+  local f = redis.call("HMGET", name, "account_id", "tier", "rate_limit", "max_concurrent", "daily_limit",
+    "expires_at", "revoked_at", "clock_ms", "day", "day_count")
+  if not f[1] then return nil end
+  local clock = math.max(now, tonumber(f[8] or 0))
+  local rate, concurrent, daily, shadow = tier_limits(f[2], tiers)
+  rate, concurrent, daily = f[3] or rate, f[4] or concurrent, f[5] or daily
+  local day = math.floor(clock / DAY_MS)
+  return {
+    account_id = f[1],
+    tier = f[2],
+    rate_limit = tonumber(rate),
+    max_concurrent = tonumber(concurrent),
+    daily_limit = tonumber(daily),
+    shadow = shadow,
+    limits = rate .. " " .. concurrent .. " " .. daily .. shadow,
+    usable = not f[7] and (not f[6] or clock < tonumber(f[6])),
+    clock = clock,
+    day = day,
+    day_count = tonumber(f[9] or -1) == day and tonumber(f[10]) or 0,
+  }
+end

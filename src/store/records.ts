@@ -1,0 +1,99 @@
+/**
+ * The fields of the records in the store, here alone; Lua headers and TypeScript refer to them. All values are texts,
+ * times are Unix ms by the store's clock, amounts are whole credits. A field is missing where it does not apply.
+ */
+type RecordOf<Fields> = Readonly<Partial<Record<keyof Fields, string>>>;
+
+/** `tg:{pNN}:request:<request id>`: one generation, until it is collected. */
+export const REQUEST_FIELDS = {
+  state: "held, bound, finished or void",
+  account_id: "whose balance it uses",
+  key_id: "whose slot it has",
+  price: "fixed at admission",
+  endpoint: "the full path, as charged and listed",
+  admitted_at:
+    "the key's clock at its admission; missing where the store had forgotten the request before its BIND",
+  due_at: "when its hold ends",
+  retention_ms: "how long the record is kept after its end, fixed at admission",
+  idempotency: "digest of its Idempotency-Key",
+  task_id: "the upstream's, from BIND on",
+  bound_at: "when it was bound",
+  max_age_ms: "of its task, fixed by BIND",
+  upstream: "which upstream made its task",
+  uncollected: "1 if it was bound late and not charged",
+  gone_count: "404s in a row",
+  gone_since: "the first of them",
+  status: "completed or failed, once finished",
+  ended_by: "upstream, gone, expired or released, once finished",
+  finished_at: "when it finished",
+  reason: "why it was void: refused, due, unsent or released; stays if it is bound late",
+  void_at: "when it was void",
+} as const;
+export type RequestRecord = RecordOf<typeof REQUEST_FIELDS>;
+
+/** `tg:{pNN}:account:<account id>`. */
+export const ACCOUNT_FIELDS = {
+  balance: "what the ledger sums to; what can be spent is that without `held`",
+  held: "by requests that are held",
+  total_used: "consumed without what was refunded",
+  total_requests: "admitted, without those that never went upstream",
+  created_at: "when its first key was issued",
+  last_entry: "id of its latest ledger entry, which names the one before it",
+} as const;
+export type AccountRecord = RecordOf<typeof ACCOUNT_FIELDS>;
+
+/** `tg:{pNN}:key:<key id>`: one API key. Limits left out are those of its tier. */
+export const KEY_FIELDS = {
+  account_id: "whose key it is",
+  tier: "a name in the configuration; an unknown one means `standard`",
+  sha256: "of the key itself",
+  rate_limit: "requests per rolling 60 s",
+  max_concurrent: "tasks at a time",
+  daily_limit: "requests per UTC day",
+  created_at: "when it was issued",
+  expires_at: "from when on it is invalid",
+  revoked_at: "since when it is invalid for good",
+  rotated_to: "id of the key that takes its place",
+  clock_ms: "the latest moment of an admission; never goes back",
+  day: "the UTC day of `day_count`, as days since 1970",
+  day_count: "requests admitted on that day",
+  late_day: "the UTC day of `late_count`",
+  late_count: "requests of that day that were bound after their hold was void",
+  limits:
+    "those that the latest admission was held to: rate, concurrent, daily, letters of those in shadow mode",
+} as const;
+export type KeyFields = RecordOf<typeof KEY_FIELDS>;
+
+/** `tg:{pNN}:idempotency:<digest>`: the request of an Idempotency-Key. */
+export const IDEMPOTENCY_FIELDS = {
+  request_id: "the first request with this key; missing while the key is free again",
+  fingerprint: "of its path and body",
+  due_at: "when its outcome is known at the latest",
+  unknown: "unclear or timed_out, where the upstream left open whether it made a task",
+  task_id: "its task, from BIND on",
+  response: "what the upstream answered, JSON",
+  void_until: "until when a request that had this key may still be bound",
+} as const;
+export type IdempotencyRecord = RecordOf<typeof IDEMPOTENCY_FIELDS>;
+
+/** What the upstream said of a task, and when: Unix ms. */
+export interface Sighting {
+  status: string;
+  atMs: number;
+}
+
+/**
+ * `tg:task:<task id>`, on a Redis Cluster `tg:{pNN}:task:<task id>`: one text, a request id, key id, account id and
+ * when it was bound, and once the upstream has said something of it, when that was, the status and the data, with a space
+ * between. `!` in front: the upstream gave its id to another request, too. Lua reads it in lua/include/task.lua.
+ */
+export interface TaskRecord {
+  requestId: string;
+  /** What was last seen of it, if anything was. */
+  seen: Sighting | undefined;
+}
+
+export function taskRecord(text: string): TaskRecord {
+  const [requestId = "", , , , atMs, status] = text.replace(/^!/, "").split(" ", 6);
+  return { requestId, seen: status === undefined ? undefined : { status, atMs: Number(atMs) } };
+}

@@ -1,0 +1,97 @@
+import type { Redis } from "ioredis";
+import { scriptSource } from "./lua.ts";
+import {
+  type Argument,
+  type Item,
+  ItemError,
+  itemOf,
+  type Reply,
+  type Run,
+  type ScriptFile,
+} from "./script.ts";
+import { SCRIPTS } from "./scripts/all.ts";
+
+export interface ScriptRunner {
+  /** Runs one script by itself. */
+  run: Run;
+  /**
+   * Runs a script for some items in one call, one after the other, each all or nothing.
+   * @param items only one unless the script is batched; they have the same `shared`, on Redis Cluster also the partition
+   * @returns a reply or an error for each; rejects when none of them can have one
+   */
+  send(script: ScriptFile, items: readonly Item[]): Promise<(Reply | Error)[]>;
+}
+
+/** What `defineCommand` adds to a client. @param words the number of KEYS, KEYS, ARGV */
+type Command = (...words: Argument[]) => Promise<unknown>;
+
+/**
+ * Teaches a client the scripts. ioredis sends EVALSHA, and on NOSCRIPT alone the same script once more by EVAL.
+ * @param options.folder where the Lua files are; tests give mutants
+ * @param options.within limits the time of each call; without it the client's own command timeout does
+ */
+export function createScriptRunner(
+  redis: Redis,
+  options: { folder?: string; within?: <T>(work: Promise<T>) => Promise<T> } = {},
+): ScriptRunner {
+  const { folder, within = (work) => work } = options;
+  const client = redis as unknown as Record<string, Command>;
+  for (const script of SCRIPTS)
+    redis.defineCommand(commandName(script), { lua: scriptSource(script, folder) });
+
+  async function send(script: ScriptFile, items: readonly Item[]): Promise<(Reply | Error)[]> {
+    const command = commandName(script);
+    const [{ keys, shared, args }] = items as [Item];
+    if (script.isBatched) {
+      return repliesOf(await within(client[command]!(1, keys[0]!, ...shared, packed(items))));
+    }
+    return [(await within(client[command]!(keys.length, ...keys, ...shared, ...args))) as Reply];
+  }
+
+  return {
+    send,
+    async run(script, call) {
+      const [reply] = await send(script, [itemOf(script, call)]);
+      if (reply instanceof Error) throw reply;
+      return script.read(reply!, call);
+    },
+  };
+}
+
+const commandName = ({ name }: ScriptFile): string => `tollgate:${name}`;
+
+const known = new WeakMap<Redis, ScriptRunner>();
+
+/** The scripts of a client, defined once. */
+export function scriptsOf(redis: Redis): ScriptRunner {
+  let runner = known.get(redis);
+  if (!runner) {
+    runner = createScriptRunner(redis);
+    known.set(redis, runner);
+  }
+  return runner;
+}
+
+/** The items of one call in one string, as lua/batch.lua reads them. */
+function packed(items: readonly Item[]): string {
+  let text = "";
+  for (const { keys, args } of items) {
+    text += String.fromCharCode(keys.length, args.length);
+    for (const name of keys) text += ended(name);
+    for (const arg of args) text += ended(arg);
+  }
+  return text;
+}
+
+/** @throws Error for an argument with a zero byte, which would end it early; no id has one, and JSON escapes it */
+function ended(argument: Argument): string {
+  if (typeof argument === "string" && argument.includes("\0"))
+    throw new Error("an argument of a script has a zero byte");
+  return `${argument}\0`;
+}
+
+/** The replies of one call, as lua/batch.lua writes them. */
+function repliesOf(text: unknown): (Reply | Error)[] {
+  const replies = JSON.parse(text as string) as (Reply | { err: string })[];
+  return replies.map((reply) => (Array.isArray(reply) ? reply : new ItemError(reply.err)));
+}

@@ -1,0 +1,90 @@
+import type { ShadowLimit, Tiers } from "../../core/limits.ts";
+import { idempotencyName, type KeyRef, requestName } from "../names.ts";
+import { clockOf, type Script } from "../script.ts";
+import { type KeyState, keyStateOf, shadowLimitsOf } from "./include/limits.ts";
+import type { UnknownOutcome } from "./unclear.ts";
+
+/** How long an Idempotency-Key is remembered. */
+export const IDEMPOTENCY_MS = 24 * 3_600_000;
+
+/** One generation from admission to its end; `price` in whole credits, fixed here. */
+export interface Generation {
+  requestId: string;
+  key: KeyRef;
+  price: number;
+  /** As charged and listed: the full path. */
+  endpoint: string;
+  /** How long the hold may stay unanswered, ms. */
+  holdMs: number;
+  /** How long its record is kept after its end, ms; fixed here, so that gateways need not agree on it. */
+  retentionMs: number;
+  /** The store that was asked to admit it, set there: nothing of it is settled in another. */
+  storeId?: string | undefined;
+  idempotency?: { digest: string; fingerprint: string };
+}
+
+export interface AdmitCall {
+  generation: Generation;
+  tiers: Tiers;
+  /** After this moment of the store's clock it is refused as stale, Unix ms. */
+  notAfterMs: number;
+}
+
+/** Admission as the handlers see it. Milliseconds are Redis time. */
+export type Admission = KeyState &
+  /** `shadow`: limits that would have refused it if they were not in shadow mode. */
+  (
+    | { outcome: "admitted"; shadow?: readonly ShadowLimit[] }
+    | { outcome: "rate_limited" | "daily_limited"; retryAfterMs: number }
+    | { outcome: "concurrency_limited" }
+    | { outcome: "insufficient_credits"; balance: number }
+    | { outcome: "replayed"; taskId: string; data: string }
+    | { outcome: "idempotency_mismatch" }
+    /** `dueAtMs`: when its outcome is known at the latest. `unknown`: the upstream's answer to the first was none. */
+    | { outcome: "idempotency_in_progress"; retryAfterMs: number; dueAtMs: number; unknown?: UnknownOutcome }
+    | { outcome: "stale" | "void" }
+    | { outcome: "unknown_key" }
+  );
+
+/** Decides whether a generation may run, and holds what it costs: all or nothing. */
+export const admit: Script<AdmitCall, Admission> = {
+  name: "admit",
+  isBatched: true,
+  keys({ generation: { key, requestId, idempotency } }) {
+    const { key: record, account, window, slots, holds } = key.names;
+    const request = requestName(key.partition, requestId);
+    if (!idempotency) return [record, account, window, slots, request, holds];
+    const name = idempotencyName(key.partition, idempotency.digest);
+    return [record, account, window, slots, request, holds, name];
+  },
+  tiers: ({ tiers }) => tiers,
+  args({ generation, notAfterMs }) {
+    const { requestId, key, price, endpoint, holdMs, retentionMs, idempotency } = generation;
+    const { fingerprint = "", digest = "" } = idempotency ?? {};
+    const request = [requestId, key.keyId, price, endpoint, notAfterMs, holdMs];
+    return [...request, fingerprint, IDEMPOTENCY_MS, digest, Math.round(retentionMs)];
+  },
+  read(reply) {
+    const outcome = reply[0] as Admission["outcome"];
+    const common = keyStateOf(reply);
+    switch (outcome) {
+      case "admitted":
+        if (reply[8] === undefined) return { outcome, ...common };
+        return { outcome, ...common, shadow: shadowLimitsOf(String(reply[8])) };
+      case "rate_limited":
+      case "daily_limited":
+        return { outcome, ...common, retryAfterMs: Number(reply[8]) };
+      case "insufficient_credits":
+        return { outcome, ...common, balance: Number(reply[8]) };
+      case "replayed":
+        return { outcome, ...common, taskId: String(reply[8]), data: String(reply[9]) };
+      case "idempotency_in_progress": {
+        const dueAtMs = Number(reply[8]);
+        const progress = { outcome, ...common, dueAtMs, retryAfterMs: dueAtMs - clockOf(reply) };
+        return reply[9] === "" ? progress : { ...progress, unknown: reply[9] as UnknownOutcome };
+      }
+      default:
+        return { outcome, ...common };
+    }
+  },
+};

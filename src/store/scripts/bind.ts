@@ -1,0 +1,52 @@
+import { idempotencyName, requestName, taskName } from "../names.ts";
+import type { Script } from "../script.ts";
+import { type Generation, IDEMPOTENCY_MS } from "./admit.ts";
+
+/** The task that the upstream made. */
+export interface NewTask {
+  taskId: string;
+  /** The answer's data, JSON, for repeats with the same Idempotency-Key; empty without one. */
+  data: string;
+  /** When the sweeper may ask for it, ms from now. */
+  pollMs: number;
+  /** Fixed here for the task's life, as is the upstream; missing in what an earlier release left to be settled. */
+  maxAgeMs?: number | undefined;
+  /** Which upstream made it: where it is asked for, whatever is configured later. */
+  upstream?: string | undefined;
+}
+
+/** `retentionMs` is missing in what an earlier release left to be settled. */
+export interface BindCall
+  extends Pick<Generation, "requestId" | "key" | "price" | "endpoint" | "idempotency"> {
+  retentionMs?: number | undefined;
+  task: NewTask;
+  /** Whether the store is a Redis Cluster, where tasks are kept in partitions. */
+  clustered: boolean;
+}
+
+/** `conflict`: the task id belongs to another request, and nothing happened. */
+export type Binding = "bound" | "late" | "uncollected" | "conflict";
+
+/** Charges a held generation for the task that it got; the slot follows the task. */
+export const bind: Script<BindCall, { outcome: Binding }> = {
+  name: "bind",
+  isBatched: true,
+  keys({ key: { names, partition }, requestId, task: { taskId }, clustered, idempotency }) {
+    const { account, slots, polls, ledger, done, holds, key } = names;
+    const request = requestName(partition, requestId);
+    const task = taskName(taskId, partition, clustered);
+    if (!idempotency) return [request, account, slots, polls, ledger, task, done, holds, key];
+    const name = idempotencyName(partition, idempotency.digest);
+    return [request, account, slots, polls, ledger, task, done, holds, key, name];
+  },
+  args({ requestId, key, price, endpoint, task, idempotency, retentionMs }) {
+    const { taskId, data, pollMs, maxAgeMs, upstream = "" } = task;
+    const { fingerprint = "", digest = "" } = idempotency ?? {};
+    const request = [requestId, key.accountId, key.keyId, price, endpoint, taskId, pollMs];
+    const kept = [data, fingerprint, IDEMPOTENCY_MS, digest];
+    return [...request, ...kept, roundedOrEmpty(maxAgeMs), upstream, roundedOrEmpty(retentionMs)];
+  },
+  read: ([outcome]) => ({ outcome: outcome as Binding }),
+};
+
+const roundedOrEmpty = (ms: number | undefined): number | "" => (ms === undefined ? "" : Math.round(ms));

@@ -1,0 +1,50 @@
+import type { Transaction } from "../../core/answers.ts";
+import type { Tiers } from "../../core/limits.ts";
+import { RECENT_TRANSACTIONS, transactionOf } from "../../core/transactions.ts";
+import { ledgerEntry, type StreamEntry } from "../ledger-entries.ts";
+import type { KeyRef } from "../names.ts";
+import type { Script } from "../script.ts";
+import { KEY_STATE_LENGTH, type KeyState, keyStateOf } from "./include/limits.ts";
+
+export interface CreditsCall {
+  key: KeyRef;
+  tiers: Tiers;
+}
+
+export type CreditAccount = KeyState &
+  (
+    | { outcome: "unknown_key" }
+    | {
+        outcome: "known";
+        dailyLimit: number;
+        /** Credits that can be spent. */
+        balance: number;
+        totalUsed: number;
+        totalRequests: number;
+        /** Most recent first. */
+        recent: Transaction[];
+      }
+  );
+
+/** The account as GET /credits shows it, with the limits that are enforced for this key. Reads only. */
+export const credits: Script<CreditsCall, CreditAccount> = {
+  name: "credits",
+  isBatched: false,
+  keys: ({ key: { names } }) => [names.key, names.window, names.slots, names.account, names.ledger],
+  tiers: ({ tiers }) => tiers,
+  args: () => [RECENT_TRANSACTIONS],
+  read(reply, { key: { partition } }) {
+    const common = keyStateOf(reply);
+    if (reply[0] === "unknown_key") return { outcome: "unknown_key", ...common };
+    const [dailyLimit, balance, totalUsed, totalRequests, ...latest] = reply.slice(KEY_STATE_LENGTH);
+    return {
+      outcome: "known",
+      ...common,
+      dailyLimit: Number(dailyLimit),
+      balance: Number(balance),
+      totalUsed: Number(totalUsed),
+      totalRequests: Number(totalRequests),
+      recent: (latest as StreamEntry[]).map((entry) => transactionOf(ledgerEntry(partition, entry))),
+    };
+  },
+};

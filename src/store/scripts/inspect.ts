@@ -1,0 +1,71 @@
+import type { Tiers } from "../../core/limits.ts";
+import { type KeyRef, requestName, taskName } from "../names.ts";
+import { clockOf, type Script } from "../script.ts";
+import { KEY_STATE_LENGTH, type KeyState, keyStateOf } from "./include/limits.ts";
+
+export interface InspectCall {
+  key: KeyRef;
+  tiers: Tiers;
+  /** The task that is polled. */
+  task?: {
+    taskId: string;
+    /** How old a cached answer may be, ms. */
+    cacheMs: number;
+    /** Whether the store is a Redis Cluster, where tasks are kept in partitions. */
+    clustered: boolean;
+  };
+}
+
+/** What the store knows of a polled task. `data` is JSON, empty before the first observation. */
+export interface KnownTask {
+  taskId: string;
+  requestId: string;
+  /** Key that created it: whose slot it holds. */
+  creatorKeyId: string;
+  fresh: boolean;
+  status: string;
+  data: string;
+  /** When it was bound, Unix ms. */
+  createdAtMs: number;
+  /** How long ago that is by the store's clock. */
+  ageMs: number;
+  /** Fixed when it was bound; undefined while `fresh`, and for a task that an earlier release bound. */
+  maxAgeMs: number | undefined;
+  /** Which upstream made it; undefined as `maxAgeMs` is. */
+  upstream: string | undefined;
+}
+
+export type Inspection = KeyState &
+  ({ outcome: "known" | "unknown_key" | "not_found" } | { outcome: "task"; task: KnownTask });
+
+/** Whether a key is good, its numbers, and what is known of a task. Reads only. */
+export const inspect: Script<InspectCall, Inspection> = {
+  name: "inspect",
+  isBatched: true,
+  keys({ key: { names, partition }, task }) {
+    const keys = [names.key, names.window, names.slots];
+    if (task) keys.push(taskName(task.taskId, partition, task.clustered));
+    return keys;
+  },
+  tiers: ({ tiers }) => tiers,
+  args: ({ key, task }) => [key.accountId, task?.cacheMs ?? 0, task ? requestName(key.partition, "") : ""],
+  read(reply, call) {
+    const common = keyStateOf(reply);
+    if (reply[0] !== "task") return { outcome: reply[0] as "known" | "unknown_key" | "not_found", ...common };
+    const [requestId, creatorKeyId, fresh, status, data, createdAtMs, maxAgeMs, upstream] =
+      reply.slice(KEY_STATE_LENGTH);
+    const task = {
+      taskId: call.task!.taskId,
+      requestId: String(requestId),
+      creatorKeyId: String(creatorKeyId),
+      fresh: fresh === 1,
+      status: String(status),
+      data: String(data),
+      createdAtMs: Number(createdAtMs),
+      ageMs: clockOf(reply) - Number(createdAtMs),
+      maxAgeMs: maxAgeMs ? Number(maxAgeMs) : undefined,
+      upstream: upstream ? String(upstream) : undefined,
+    };
+    return { outcome: "task", ...common, task };
+  },
+};

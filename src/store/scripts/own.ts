@@ -1,0 +1,22 @@
+import { claimName } from "../names.ts";
+import type { Script } from "../script.ts";
+
+export interface OwnCall {
+  taskId: string;
+  requestId: string;
+}
+
+/** `ownerId`: the request that owns it. */
+export type Owned = { outcome: "taken" | "owned" } | { outcome: "conflict"; ownerId: string };
+
+/** On a Redis Cluster: takes a task id over all partitions, before BIND. */
+export const own: Script<OwnCall, Owned> = {
+  name: "own",
+  isBatched: false,
+  keys: ({ taskId }) => [claimName(taskId)],
+  args: ({ requestId }) => [requestId],
+  read([outcome, , ownerId]) {
+    if (outcome === "conflict") return { outcome, ownerId: String(ownerId) };
+    return { outcome: outcome as "taken" | "owned" };
+  },
+};

@@ -1,0 +1,40 @@
+import type { Tiers } from "../../core/limits.ts";
+import { idempotencyName, type KeyRef, requestName } from "../names.ts";
+import type { Script } from "../script.ts";
+import { type KeyState, keyStateOf, NO_TIERS } from "./include/limits.ts";
+
+/** How long an `unsent` VOID stands in the way of its ADMIT; far beyond any `notAfterMs`. */
+const TOMBSTONE_MS = 3_600_000;
+
+export interface VoidCall {
+  key: KeyRef;
+  requestId: string;
+  /** Of the request's Idempotency-Key, if it has one. */
+  idempotencyDigest?: string | undefined;
+  /**
+   * `refused` by the upstream; `due`: its time is over; `unsent`: it never went upstream, so its window entry comes back,
+   * too; `released` by an operator.
+   */
+  reason: "refused" | "due" | "unsent" | "released";
+  /** Without tiers the numbers of the reply are zeros, which is enough for callers that do not read them. */
+  tiers?: Tiers;
+}
+
+export interface Voided extends KeyState {
+  outcome: "void" | "bound" | "not_due" | "missing";
+}
+
+/** Takes a hold back. */
+export const voidHold: Script<VoidCall, Voided> = {
+  name: "void",
+  isBatched: true,
+  keys({ key: { names, partition }, requestId, idempotencyDigest }) {
+    const keys = [requestName(partition, requestId), names.account, names.key, names.window, names.slots];
+    keys.push(names.holds, names.done);
+    if (idempotencyDigest) keys.push(idempotencyName(partition, idempotencyDigest));
+    return keys;
+  },
+  tiers: ({ tiers = NO_TIERS }) => tiers,
+  args: ({ requestId, reason }) => [requestId, reason, TOMBSTONE_MS],
+  read: (reply) => ({ outcome: reply[0] as Voided["outcome"], ...keyStateOf(reply) }),
+};
