@@ -150,7 +150,7 @@ test("what waits says to which store it is owed", async () => {
   const { id } = await readFacts(other.client, 64);
   expect(id).toEqual(expect.any(String));
   const { requestId } = generation;
-  expect(JSON.parse(text)).toMatchObject({ store: id, requestId, untilMs: expect.any(Number) });
+  expect(JSON.parse(text)).toMatchObject({ store: id, call: { requestId }, untilMs: expect.any(Number) });
   await connection.breaker.closed();
   await connection.close();
 });
