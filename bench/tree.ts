@@ -1,6 +1,9 @@
+import { existsSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { pathToFileURL } from "node:url";
 import type { Tiers } from "../src/core/limits.ts";
+import type { createHolds, Holds } from "../src/settlement/holds.ts";
+import type { createSettlements } from "../src/settlement/settlements.ts";
 import type { issueKey } from "../src/store/accounts.ts";
 import type { Connection, createConnection } from "../src/store/connection.ts";
 import type { keyRef, partitionOf } from "../src/store/names.ts";
@@ -25,10 +28,7 @@ export interface Tree {
 }
 
 export interface OpenStore {
-  /** Trees of earlier releases want the tiers with a BIND, too. */
-  store: Omit<Store, "bind"> & {
-    bind(...call: [...Parameters<Store["bind"]>, Tiers]): ReturnType<Store["bind"]>;
-  };
+  store: Store & Omit<Holds, "bind"> & Pick<EarlierStore, "bind">;
   sweeps: Sweeps;
   close(): Promise<void>;
 }
@@ -37,7 +37,10 @@ export interface OpenStore {
 const COMMAND_TIMEOUT_MS = 30_000;
 const LEASE_MS = 60_000;
 
-/** Trees of earlier releases take the clock here, not with the connection. */
+/** In earlier releases the store had all operations, took the clock, and wanted the tiers with a BIND. */
+interface EarlierStore {
+  bind(...call: [...Parameters<Holds["bind"]>, Tiers]): ReturnType<Holds["bind"]>;
+}
 type CreateStore = (connection: Connection, nowMs?: () => number) => Store;
 
 /** Loads what the benchmark needs of a checkout; its `node_modules` must be there. */
@@ -48,6 +51,13 @@ export async function openTree(name: string, folder: string): Promise<Tree> {
   const names = await load<{ partitionOf: typeof partitionOf; keyRef: typeof keyRef }>("store/names.ts");
   const connections = await load<{ createConnection: typeof createConnection }>("store/connection.ts");
   const stores = await load<{ createStore: CreateStore }>("store/store.ts");
+  const hasHolds = existsSync(join(root, "src/settlement/holds.ts"));
+  const settling = hasHolds
+    ? {
+        ...(await load<{ createHolds: typeof createHolds }>("settlement/holds.ts")),
+        ...(await load<{ createSettlements: typeof createSettlements }>("settlement/settlements.ts")),
+      }
+    : undefined;
   const sweeping = await load<{ createSweeps: typeof createSweeps }>("store/sweeps.ts");
   const logs = await load<{ createLogger: typeof createLogger }>("telemetry/log.ts");
   const metrics = await load<{ createMetrics: typeof createMetrics }>("telemetry/metrics.ts");
@@ -67,8 +77,11 @@ export async function openTree(name: string, folder: string): Promise<Tree> {
         nowMs,
       });
       await connection.breaker.closed();
+      const store = stores.createStore(connection, nowMs);
+      const log = logs.createLogger("silent");
+      const holds = settling?.createHolds(connection, settling.createSettlements(connection, { log }));
       return {
-        store: stores.createStore(connection, nowMs),
+        store: { ...store, ...holds } as OpenStore["store"],
         sweeps: sweeping.createSweeps(connection, () => LEASE_MS, nowMs),
         close: connection.close,
       };

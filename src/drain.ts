@@ -3,6 +3,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import type { Config } from "./config/config.ts";
 import type { PublicPort } from "./routes/public-port.ts";
 import type { Upstreams } from "./routes/upstreams.ts";
+import type { Settlements } from "./settlement/settlements.ts";
 import type { Connection } from "./store/connection.ts";
 import type { Logger } from "./telemetry/log.ts";
 import type { Metrics } from "./telemetry/metrics.ts";
@@ -30,6 +31,7 @@ interface Parts {
   tracing: Tracing;
   upstreams: Upstreams;
   connection: Connection;
+  settlements: Settlements;
 }
 
 /**
@@ -41,7 +43,7 @@ export async function drainGateway(
   config: () => Config,
   { metrics, log }: { metrics: Metrics; log: Logger },
 ): Promise<Drained> {
-  const { publicPort, work, refusals, tracing, upstreams, connection } = parts;
+  const { publicPort, work, refusals, tracing, upstreams, connection, settlements } = parts;
   const { listener } = publicPort;
   const { drainDelayMs, drainTimeoutMs } = config().server;
   log.info("draining: readiness is red, answers close their connections");
@@ -63,7 +65,7 @@ export async function drainGateway(
   await inTime(upstreams.close(config()), deadline + 1000);
   if (!clean) await inTime(closed, deadline + 1500);
   // A store that hangs never answers its last command.
-  await inTime(connection.close(), deadline + 2000);
+  await inTime(connection.close().then(settlements.close), deadline + 2000);
   return { clean, cutRequests, cutAnswers };
 }
 

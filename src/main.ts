@@ -11,11 +11,12 @@ import { readLive, SAMPLE_EVERY_MS } from "./routes/console/live.ts";
 import { createOperators } from "./routes/operators.ts";
 import { createPublicPort } from "./routes/public-port.ts";
 import { createUpstreams, type Upstreams } from "./routes/upstreams.ts";
+import { createHolds } from "./settlement/holds.ts";
+import { openJournal } from "./settlement/journal.ts";
+import { createSettlements } from "./settlement/settlements.ts";
 import { type Connection, createConnection } from "./store/connection.ts";
-import { openJournal } from "./store/journal.ts";
-import type { Store } from "./store/operations.ts";
 import { addRefusals } from "./store/refusals.ts";
-import { createStore } from "./store/store.ts";
+import { createStore, type Store } from "./store/store.ts";
 import { ALONE, type Role, roleOf, supervise } from "./supervisor.ts";
 import { createLogger, type Logger, standardOutput } from "./telemetry/log.ts";
 import { createMetrics, type Metrics } from "./telemetry/metrics.ts";
@@ -43,8 +44,8 @@ export async function startGateway(loaded: Loaded, log: Logger, role: Role = ALO
   const live = createLiveConfig({ loaded, log, metrics });
   /** For what needs a restart; all else asks `live`. */
   const { config } = loaded;
-  const connection = await openStore(config, live, log, metrics);
-  const store = createStore(connection);
+  const { connection, settlements } = await openStore(config, live, log, metrics);
+  const store = { ...createStore(connection), ...createHolds(connection, settlements) };
   const upstreams = createUpstreams({ metrics, log });
   const tracing = await openTracing(live.config, log, (reason, spans) =>
     metrics.spansDropped.inc({ reason }, spans),
@@ -97,7 +98,15 @@ export async function startGateway(loaded: Loaded, log: Logger, role: Role = ALO
   const drain = async (): Promise<Drained> => {
     draining = true;
     live.stop();
-    const parts = { publicPort, work: first?.work, refusals, tracing, upstreams, connection };
+    const parts = {
+      publicPort,
+      work: first?.work,
+      refusals,
+      tracing,
+      upstreams,
+      connection,
+      settlements,
+    };
     const drained = await drainGateway(parts, live.config, { metrics, log });
     clearInterval(telling);
     first?.operators.stop();
@@ -107,25 +116,20 @@ export async function startGateway(loaded: Loaded, log: Logger, role: Role = ALO
   return { url, adminUrl, live, drain: () => (ending ??= drain()) };
 }
 
-/** The connection to Redis, and the journal of what it still has to be sent. */
-async function openStore(
-  config: Config,
-  live: LiveConfig,
-  log: Logger,
-  metrics: Metrics,
-): Promise<Connection> {
+/** The connection to Redis, and what still waits to be sent to it. */
+async function openStore(config: Config, live: LiveConfig, log: Logger, metrics: Metrics) {
   const journal = await openJournal(config.store.journal, log, {
     changed: (usable) => metrics.journalUsable.set(usable ? 1 : 0),
   });
-  return createConnection({
-    ...config.store,
+  const connection = createConnection({ ...config.store, log, metrics });
+  const settlements = createSettlements(connection, {
     journal,
     marksFolder: config.store.journal,
     // Half of what the store remembers: a request that it has forgotten would be charged once more.
     settleWithinMs: () => live.config().tasks.retentionMs / 2,
     log,
-    metrics,
   });
+  return { connection, settlements };
 }
 
 /** What one of all processes does: the operators' port and the work beside requests. */

@@ -1,9 +1,9 @@
 import { randomBytes } from "node:crypto";
 import type { Tiers } from "../../src/core/limits.ts";
+import type { Holds } from "../../src/settlement/holds.ts";
 import type { KeyRef } from "../../src/store/names.ts";
 import type { Generation } from "../../src/store/scripts/admit.ts";
 import type { NewTask } from "../../src/store/scripts/bind.ts";
-import type { Store } from "../../src/store/store.ts";
 import { GENERATION } from "../requests.ts";
 
 /** The tiers of config/tollgate.yaml. */
@@ -40,7 +40,7 @@ export const newTask = (taskId: string, pollMs: number): NewTask => ({
 export const newTaskId = (): string => randomBytes(16).toString("hex");
 
 /** Admits a generation. @throws when it was refused */
-export async function admit(store: Pick<Store, "admit">, key: KeyRef): Promise<Generation> {
+export async function admit(store: Pick<Holds, "admit">, key: KeyRef): Promise<Generation> {
   const generation = generationOf(key);
   const { outcome } = await store.admit(generation, TIERS);
   if (outcome !== "admitted") throw new Error(`a generation was ${outcome}`);

@@ -14,7 +14,7 @@ import {
 } from "node:fs";
 import path from "node:path";
 import type { Config } from "../config/config.ts";
-import { diskReason } from "../store/journal-state.ts";
+import { diskReason } from "../settlement/journal-state.ts";
 import { type Check, failed, good, warning } from "./doctor-check.ts";
 
 const LOOPBACK = /^(localhost|127\.[\d.]+|\[?::1\]?)$/;

@@ -1,4 +1,5 @@
 import { Command } from "commander";
+import { chargesWaitingIn } from "../settlement/journal-files.ts";
 import { acceptStore, type LossList, listLoss } from "../store/acceptance.ts";
 import type { LostEntry } from "../store/lost-entries.ts";
 import { command, iso, print, requireConfig, table, whole, withRedis } from "./context.ts";
@@ -31,7 +32,8 @@ const withLimit = (name: string, description: string): Command =>
 function showCommand(): Command {
   return withLimit("show", "what the store is known to lack; changes nothing").action(
     async (flags: Flags) => {
-      const loss = await withRedis((redis) => listLoss(redis, requireConfig().store.journal));
+      const { journal } = requireConfig().store;
+      const loss = await withRedis((redis) => listLoss(redis, journal, chargesWaitingIn(journal)));
       const ok = loss === undefined;
       const text = loss
         ? inWords(loss, flags.limit)
@@ -44,7 +46,8 @@ function showCommand(): Command {
 function acceptCommand(): Command {
   return withLimit("accept", "use a store in spite of what it lacks; lists what is known to be lost").action(
     async (flags: Flags) => {
-      const loss = await withRedis((redis) => acceptStore(redis, requireConfig().store.journal));
+      const { journal } = requireConfig().store;
+      const loss = await withRedis((redis) => acceptStore(redis, journal, chargesWaitingIn(journal)));
       const text = `${inWords(loss, flags.limit)}\n\nAccepted: gateways use this store again within seconds.`;
       print({ json: { accepted: true, ...shown(loss) }, text }, flags);
     },

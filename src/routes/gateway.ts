@@ -8,8 +8,9 @@ import type { BodyRead } from "../http/body.ts";
 import type { BodyBudget } from "../http/body-budget.ts";
 import type { Exchange } from "../http/exchange.ts";
 import type { RequestHead } from "../http/protocol.ts";
+import type { Holds } from "../settlement/holds.ts";
 import type { KeyRef } from "../store/names.ts";
-import { isFinal } from "../store/outbox.ts";
+import { isFinal } from "../store/script-errors.ts";
 import type { Store } from "../store/store.ts";
 import type { Logger } from "../telemetry/log.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
@@ -25,7 +26,7 @@ import type { KeyUse, UtilityRate } from "./utility-rate.ts";
 export interface Gateway {
   /** The snapshot in force; taken once per request. */
   config(): Config;
-  store: Store;
+  store: Store & Holds;
   /** Made for the snapshot: its address, its credential, its timeouts. */
   upstream(config: Config): Upstream;
   /** The one that made a task, by the tag that is stored with it; undefined for a task of an earlier release. */

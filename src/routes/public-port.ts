@@ -8,7 +8,8 @@ import { createBodyBudget } from "../http/body-budget.ts";
 import { ClientConnections } from "../http/client-connections.ts";
 import { createListener } from "../http/listener.ts";
 import { createUntrustedProxyNotice } from "../http/untrusted-proxy.ts";
-import type { Store } from "../store/operations.ts";
+import type { Holds } from "../settlement/holds.ts";
+import type { Store } from "../store/store.ts";
 import type { Logger } from "../telemetry/log.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
 import type { Tracing } from "../telemetry/trace.ts";
@@ -26,7 +27,7 @@ export function createPublicPort(options: {
   /** As it was at the start, for what needs a restart. */
   started: Config;
   config(): Config;
-  store: Store;
+  store: Store & Holds;
   upstreams: Upstreams;
   countRefusal: Gateway["countRefusal"];
   draining(): boolean;

@@ -1,12 +1,18 @@
 import type { Redis } from "ioredis";
 import { OperatorError } from "./accounts.ts";
-import { waitingIn } from "./journal-files.ts";
 import { storeNowMs } from "./keys.ts";
 import { type LostEntries, lostEntries } from "./lost-entries.ts";
 import { readMarks } from "./marks-file.ts";
 import { META } from "./names.ts";
 import { readRecentEntries } from "./recent-entries.ts";
-import { chargeOf, type Loss, type MissingEntry, missingEntries, readAcceptance } from "./store-marks.ts";
+import {
+  chargeOf,
+  type Loss,
+  type MissingEntry,
+  missingEntries,
+  readAcceptance,
+  type SentCharge,
+} from "./store-marks.ts";
 
 /** What a store lacks, entry by entry. `charges` are those that gateways send again. */
 export interface LossList extends Loss {
@@ -35,9 +41,14 @@ export async function knownLoss(redis: Redis, folder: string | undefined): Promi
 
 /**
  * The same with all entries that are known to be lost, and the charges that gateways on this folder send again.
+ * @param waiting charges in that folder's journal, to whichever store they are owed
  * @returns undefined if the store lacks nothing that is known here
  */
-export async function listLoss(redis: Redis, folder: string | undefined): Promise<LossList | undefined> {
+export async function listLoss(
+  redis: Redis,
+  folder: string | undefined,
+  waiting: readonly SentCharge[],
+): Promise<LossList | undefined> {
   const loss = await knownLoss(redis, folder);
   if (!loss) return undefined;
   const id = (await redis.hget(META, "id")) ?? "";
@@ -50,9 +61,7 @@ export async function listLoss(redis: Redis, folder: string | undefined): Promis
     if (!entries.has(mark.id)) entries.set(mark.id, { ...mark, after: undefined });
   }
   const charges = new Map(loss.charges.map((charge) => [charge.requestId, charge]));
-  for (const settlement of folder === undefined ? [] : waitingIn(folder))
-    if (settlement.script === "bind" && settlement.storeId === id)
-      charges.set(settlement.call.requestId, chargeOf(settlement));
+  for (const sent of waiting) if (sent.storeId === id) charges.set(sent.call.requestId, chargeOf(sent));
   return { ...loss, charges: [...charges.values()], lost: await lostEntries(redis, known) };
 }
 
@@ -76,8 +85,12 @@ export async function requireWritable(redis: Redis, folder: string | undefined):
  * @returns what is known to be missing
  * @throws OperatorError when nothing is
  */
-export async function acceptStore(redis: Redis, folder: string | undefined): Promise<LossList> {
-  const loss = await listLoss(redis, folder);
+export async function acceptStore(
+  redis: Redis,
+  folder: string | undefined,
+  waiting: readonly SentCharge[],
+): Promise<LossList> {
+  const loss = await listLoss(redis, folder, waiting);
   if (!loss)
     throw new OperatorError(
       "this store has all that it is known to have confirmed; there is nothing to accept",

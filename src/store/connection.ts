@@ -7,26 +7,19 @@ import { createBatcher } from "./batcher.ts";
 import { createBreaker, STARTING } from "./breaker.ts";
 import { createDeadlines, TIMED_OUT } from "./deadlines.ts";
 import { createFairQueue } from "./fair-queue.ts";
-import { type Journal, memoryJournal } from "./journal.ts";
 import { scriptSource } from "./lua.ts";
-import { openMarksFile } from "./marks-file.ts";
 import { META } from "./names.ts";
 import { createOutage, probeOnOwnConnection } from "./outage.ts";
-import { type Charge, createOutbox, isFinal, type Settlement } from "./outbox.ts";
 import { inStoreWords } from "./reasons.ts";
-import { openRecentEntries } from "./recent-entries.ts";
 import { clockOf, type Item, itemOf, type Reply, type Run, type ScriptFile } from "./script.ts";
+import { isFinal } from "./script-errors.ts";
 import { createScriptRunner } from "./script-runner.ts";
-import type { Binding } from "./scripts/bind.ts";
 import { probe } from "./scripts/probe.ts";
-import { createStoreMarks } from "./store-marks.ts";
 
 const RETRY_AFTER_SECONDS = 2;
 const FACTS_EVERY_MS = 15_000;
-const MARKS_EVERY_MS = 1000;
 /** A store that answers but refuses is said so in the log, not once per request. */
 const REFUSED_LOG_EVERY_MS = 10_000;
-const SETTLE_WITHIN_MS = 30 * 60_000;
 const NOT_CONNECTED = "not connected";
 
 export interface ConnectionOptions {
@@ -36,12 +29,6 @@ export interface ConnectionOptions {
   commandTimeoutMs: number;
   /** Used at the very first start of a store; later the store's own number counts. */
   partitions: number;
-  /** Without one, settlements that wait are lost with the process. */
-  journal?: Journal;
-  /** Where the ledger entries that a store has confirmed are kept; without one, the last of each in memory only. */
-  marksFolder?: string;
-  /** How long a settlement may wait before the store may have forgotten its request; 30 minutes if not said. */
-  settleWithinMs?: () => number;
   /** A clock for the scripts instead of the store's, Unix ms; for tests. */
   nowMs?: (() => number) | undefined;
   log: Logger;
@@ -78,6 +65,16 @@ function clientOf(
     disconnectTimeout: 200,
     ...options,
   });
+}
+
+/** What has work to do before the store is used. */
+export interface Attached {
+  /** Told the store's id at the start, and again at each look. */
+  identified(storeId: string): Promise<void>;
+  /** Part of each probe, after which the breaker closes. @throws to keep it open */
+  beforeUse(): Promise<void>;
+  /** Asked as the breaker closes: why it has to open again at once. */
+  unfinished(): string | undefined;
 }
 
 /** What `tg:meta` and INFO say of a store. */
@@ -124,11 +121,11 @@ export const isCluster = async (redis: Redis): Promise<boolean> =>
   /^cluster_enabled:1/m.test(await redis.info("cluster"));
 
 /**
- * The connection to the store with its breaker, its clock and its outbox. `run` runs one script; it throws
+ * The connection to the store with its breaker, and its clock. `run` runs one script; it throws
  * GatewayError `store_unavailable` at once while the breaker is open, and after the command timeout at the latest.
  */
 export function createConnection(options: ConnectionOptions) {
-  const { log, metrics, commandTimeoutMs, journal = memoryJournal } = options;
+  const { log, metrics, commandTimeoutMs } = options;
   /** Instead of ioredis's own timers, which count the time in which this process stood still. */
   const deadlines = createDeadlines(commandTimeoutMs);
   const connecting = createDeadlines(connectTimeoutMs(commandTimeoutMs));
@@ -137,15 +134,7 @@ export function createConnection(options: ConnectionOptions) {
   });
   const scripts = createScriptRunner(redis, { within: deadlines.within });
   const probeName = `tg:probe:${randomUUID()}`;
-  const outbox = createOutbox({
-    log,
-    journal,
-    settleWithinMs: options.settleWithinMs ?? (() => SETTLE_WITHIN_MS),
-    changed({ entries, ofOtherStores }) {
-      metrics.outbox.set(entries);
-      metrics.outboxOfOtherStores.set(ofOtherStores);
-    },
-  });
+  let attached: Attached | undefined;
   let facts: StoreFacts | undefined;
   const queue = createFairQueue({
     deadlines,
@@ -166,14 +155,6 @@ export function createConnection(options: ConnectionOptions) {
   /** Why there is no connection. */
   let lastError = new Error(NOT_CONNECTED);
 
-  const marks = createStoreMarks({
-    file: openMarksFile(options.marksFolder, log),
-    recent: openRecentEntries(options.marksFolder, log),
-    nowMs: () => nowMs(),
-    sendAgain: (settlement) => outbox.put(settlement),
-    changed: (isOlder) => metrics.storeOlder.set(isOlder ? 1 : 0),
-    log,
-  });
   /** The store's clock as well as this process knows it, Unix ms. */
   const nowMs = (): number => options.nowMs?.() ?? Math.floor(monotonicMs() + offsetMs);
 
@@ -184,8 +165,8 @@ export function createConnection(options: ConnectionOptions) {
       metrics.storeUp.set(open ? 0 : 1);
       if (open) queue.rejectAll(() => unavailable("open", undefined));
       else outage.over();
-      // What was put there after the probe had emptied it must not wait for the next outage.
-      if (!open && outbox.sizeFor(facts?.id) > 0) breaker.trip("a settlement is unanswered");
+      const unfinished = open ? undefined : attached?.unfinished();
+      if (unfinished !== undefined) breaker.trip(unfinished);
     },
     async probe() {
       if (redis.status === "wait" || redis.status === "end") await redis.connect().catch(() => undefined);
@@ -195,9 +176,7 @@ export function createConnection(options: ConnectionOptions) {
       const { storeNowMs } = await scripts.run(probe, { name: probeName });
       learn(storeNowMs, sentAtMs);
       await learnFacts();
-      if (facts?.id !== undefined) await deadlines.within(marks.requireNotOlder(redis, facts.id));
-      const { id: storeId, partitions } = facts ?? {};
-      await outbox.flush({ run: scripts.run, storeId, partitions, nowMs, charged: marks.charged });
+      await attached?.beforeUse();
     },
   });
   metrics.storeUp.set(0);
@@ -223,11 +202,11 @@ export function createConnection(options: ConnectionOptions) {
     await readFacts(own, options.partitions);
   }
 
-  /** Whatever changed under us counts from now on; with the store's id, the journal knows which files are its own. */
+  /** Whatever changed under us counts from now on. */
   async function learnFacts(): Promise<void> {
     const isFirst = facts === undefined;
     facts = await deadlines.within(readFacts(redis, options.partitions));
-    if (facts.id !== undefined) await journal.attach(facts.id);
+    if (facts.id !== undefined) await attached?.identified(facts.id);
     else if (isFirst)
       log.warn("the store refuses an id of its own; until it has one, no journal file is taken over");
   }
@@ -254,18 +233,6 @@ export function createConnection(options: ConnectionOptions) {
       (error: unknown) => breaker.trip(inStoreWords(error)),
     );
   }, FACTS_EVERY_MS).unref();
-  const learning = setInterval(() => void learnMarks(), MARKS_EVERY_MS).unref();
-  let isLearning = false;
-  /** What fails here is no outage: the next look learns the same. */
-  async function learnMarks(): Promise<void> {
-    if (isLearning || breaker.isOpen() || facts?.id === undefined) return;
-    isLearning = true;
-    const isWhole = await deadlines.within(marks.learn(redis, facts.id, facts.partitions)).catch(() => true);
-    isLearning = false;
-    if (!isWhole) breaker.trip("a ledger lacks what it has confirmed");
-  }
-  void outbox.watch(() => breaker.trip("settlements to replay"));
-
   function unavailable(reason: string, cause: unknown): GatewayError {
     metrics.storeFailures.inc({ reason });
     const why = cause === undefined ? "the breaker is open" : inStoreWords(cause);
@@ -302,7 +269,6 @@ export function createConnection(options: ConnectionOptions) {
     redis,
     scripts,
     breaker,
-    outbox,
     metrics,
     commandTimeoutMs,
     facts: () => facts,
@@ -325,30 +291,16 @@ export function createConnection(options: ConnectionOptions) {
     },
     /** Which outage this is, if Redis is away: then requests of keys seen good may pass unmetered. */
     outage: outage.current,
-    /**
-     * Whether a request may be settled now.
-     * @throws when the present store is another than the one that admitted it: then it has to wait for its own
-     */
-    requireStoreOf({ storeId }: Pick<Settlement, "storeId">): void {
-      if (storeId !== facts?.id && storeId !== undefined)
-        throw new Error("the request was admitted by another store");
-    },
-    /** Told of each charge that the store has confirmed. */
-    charged: (charge: Charge, outcome: Binding): void => marks.charged(charge, outcome),
-    /** Keeps a settlement until the store has answered it. Resolves once it is on disk. */
-    async defer(settlement: Settlement): Promise<void> {
-      const kept = outbox.put(settlement);
-      if (!breaker.isOpen() && outbox.sizeFor(facts?.id) > 0) breaker.trip("a settlement is unanswered");
-      await kept;
+    /** Limits the time of a command on `redis`, as that of a call. */
+    within: deadlines.within,
+    attach(one: Attached): void {
+      attached = one;
     },
     async close(): Promise<void> {
       clearInterval(watch);
-      clearInterval(learning);
       breaker.stop();
       if (redis.status === "ready") await deadlines.within(redis.quit()).catch(() => redis.disconnect());
       else redis.disconnect();
-      await marks.close();
-      await journal.close();
     },
   };
 

@@ -3,10 +3,9 @@ import type { Logger } from "../telemetry/log.ts";
 import { LEDGER_START, recordOf, type StreamEntry } from "./ledger-entries.ts";
 import { type Mark, type MarksFile, msOf, type StoreMarks } from "./marks-file.ts";
 import { META, partitionNames, requestName } from "./names.ts";
-import type { Charge } from "./outbox.ts";
 import { many } from "./pipelines.ts";
 import type { LedgerPage, RecentEntries } from "./recent-entries.ts";
-import type { Binding } from "./scripts/bind.ts";
+import type { BindCall, Binding } from "./scripts/bind.ts";
 
 /** How long a charge that the store has confirmed is kept, to be sent again if the store comes back without it. */
 const CONFIRMED_MS = 30_000;
@@ -36,6 +35,15 @@ export interface LostCharge {
   accountId: string;
   credits: number;
   taskId: string;
+}
+
+/** A BIND as it was sent: to which store, and until when it may be sent again, Unix ms by the store's clock. */
+export interface SentCharge {
+  storeId?: string | undefined;
+  atMs: number;
+  settleWithinMs?: number;
+  untilMs?: number;
+  call: BindCall;
 }
 
 /** What is known to be missing in a store. `tg:meta` keeps it in `older` until an operator accepts it. */
@@ -73,7 +81,7 @@ export async function missingEntries(redis: Redis, marks: StoreMarks["marks"]): 
 }
 
 /** The charge of a BIND. */
-export const chargeOf = ({ call }: Charge): LostCharge => ({
+export const chargeOf = ({ call }: SentCharge): LostCharge => ({
   requestId: call.requestId,
   accountId: call.key.accountId,
   credits: call.price,
@@ -104,7 +112,7 @@ export function createStoreMarks(options: {
   file: MarksFile;
   recent: RecentEntries;
   nowMs(): number;
-  sendAgain(settlement: Charge): Promise<void>;
+  sendAgain(settlement: SentCharge): Promise<void>;
   changed(isOlder: boolean): void;
   log: Logger;
 }) {
@@ -114,25 +122,25 @@ export function createStoreMarks(options: {
   /** How many entries may still be read. */
   let allowance = READ_AT_ONCE_MAX;
   /** Oldest first. Nothing is added while the store is away, so an outage takes nothing from it. */
-  let confirmed: Charge[] = [];
+  let confirmed: SentCharge[] = [];
   /** Those that the store has lost: the outbox keeps them, too. */
-  const sentAgain = new WeakSet<Charge>();
+  const sentAgain = new WeakSet<SentCharge>();
 
   /** Charges of the last seconds that the store does not have. */
-  async function lostCharges(redis: Redis, storeId: string): Promise<Charge[]> {
+  async function lostCharges(redis: Redis, storeId: string): Promise<SentCharge[]> {
     const nowMs = options.nowMs();
     confirmed = confirmed.filter(
       ({ atMs, settleWithinMs = 0, untilMs = atMs + settleWithinMs }) => nowMs < untilMs,
     );
     const own = confirmed.filter((settlement) => settlement.storeId === storeId);
-    const states = await many<string | null, Charge>(redis, own, (pipe, { call }) =>
+    const states = await many<string | null, SentCharge>(redis, own, (pipe, { call }) =>
       pipe.hget(requestName(call.key.partition, call.requestId), "state"),
     );
     return own.filter((_, at) => states[at] !== "bound" && states[at] !== "finished");
   }
 
   /** From here on the outbox keeps these charges. Resolves once they are on disk: an operator may take hours. */
-  async function sendAgain(lost: Charge[]): Promise<void> {
+  async function sendAgain(lost: SentCharge[]): Promise<void> {
     const fresh = lost.filter((settlement) => !sentAgain.has(settlement));
     for (const settlement of fresh) sentAgain.add(settlement);
     await Promise.all(fresh.map(options.sendAgain));
@@ -143,10 +151,9 @@ export function createStoreMarks(options: {
 
   return {
     /** A BIND that the store has confirmed. */
-    charged(settlement: Charge, outcome: Binding): void {
+    charged(settlement: SentCharge, outcome: Binding): void {
       if (outcome === "conflict" || settlement.storeId === undefined) return;
-      const { settled: _, ...again } = settlement;
-      confirmed.push(again);
+      confirmed.push(settlement);
       if (confirmed.length < CONFIRMED_MAX && settlement.atMs - confirmed[0]!.atMs < 2 * CONFIRMED_MS) return;
       const since = settlement.atMs - CONFIRMED_MS;
       confirmed = confirmed.slice(-CONFIRMED_MAX / 2).filter(({ atMs }) => atMs >= since);

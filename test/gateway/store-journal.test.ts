@@ -3,15 +3,15 @@ import { mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { hostname, tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, afterEach, beforeAll, beforeEach, expect, inject, test } from "vitest";
-import { type Connection, createConnection, readFacts } from "../../src/store/connection.ts";
-import { openJournal } from "../../src/store/journal.ts";
+import { openJournal } from "../../src/settlement/journal.ts";
+import { lineOf } from "../../src/settlement/journal-lines.ts";
+import { createConnection, readFacts } from "../../src/store/connection.ts";
 import { META } from "../../src/store/names.ts";
 import type { Generation } from "../../src/store/scripts/admit.ts";
-import { createStore } from "../../src/store/store.ts";
 import { createLogger } from "../../src/telemetry/log.ts";
 import { createMetrics } from "../../src/telemetry/metrics.ts";
 import { startFaultProxy } from "../support/fault-proxy.ts";
-import { createStage, newTask, openConnection, TIERS, taskOf } from "../support/store.ts";
+import { createStage, newTask, openConnection, openStore, TIERS, taskOf } from "../support/store.ts";
 import { COMMAND_TIMEOUT_MS, givenRedis, type TestRedis } from "../support/store-stage.ts";
 import { until } from "../support/until.ts";
 
@@ -35,22 +35,21 @@ const journalText = async (folder: string): Promise<string> => {
 };
 
 /** The store's side of a gateway on this journal folder, once it is usable. */
-async function givenConnection(
-  redisUrl: string,
-  logs: string[] = [],
-  commandTimeoutMs = 5000,
-): Promise<Connection> {
+async function givenConnection(redisUrl: string, logs: string[] = [], commandTimeoutMs = 5000) {
   const log = createLogger("warn", { write: (line) => void logs.push(line) });
+  const journal = await openJournal(folder, log);
   const connection = createConnection({
     redisUrl,
     commandTimeoutMs,
     partitions: 64,
-    journal: await openJournal(folder, log),
     log,
     metrics: createMetrics(),
   });
+  const store = openStore(connection, { journal, log });
+  const { settlements } = store;
   await connection.breaker.closed();
-  return connection;
+  const close = (): Promise<void> => connection.close().then(settlements.close);
+  return { connection, store, settlements, close };
 }
 
 // Guarantee: a charge reaches the store to which it is owed; at any other it would be a request that nobody made.
@@ -62,7 +61,7 @@ test("a gateway of another Redis leaves a dead gateway's charges to one of the r
   await stage.admit(generation);
   const { deferred } = await stage.unsent(() => stage.bind(generation));
   const file = join(folder, `${hostname()}.${spawnSync(process.execPath, ["-v"]).pid}.0123abcd.ndjson`);
-  const text = `${JSON.stringify({ store: owed.facts()?.id, ...deferred })}\n`;
+  const text = lineOf({ ...deferred!, storeId: owed.facts()?.id });
   await writeFile(file, text);
 
   const logs: string[] = [];
@@ -82,10 +81,9 @@ test("a gateway of another Redis leaves a dead gateway's charges to one of the r
 test("charges of a live gateway wait for the Redis that admitted them while another answers at its address", async () => {
   const first = await givenRedis();
   const proxy = await startFaultProxy(first.port);
-  const connection = await givenConnection(proxy.url, [], COMMAND_TIMEOUT_MS);
+  const { connection, store, settlements, close } = await givenConnection(proxy.url, [], COMMAND_TIMEOUT_MS);
   try {
     const stage = createStage(await openConnection(first.url), { clock: "redis", partition: 3 });
-    const store = createStore(connection);
     const waiting = stage.request(await stage.givenKey(), HOUR);
     const running = stage.request(await stage.givenKey(), HOUR);
     for (const generation of [waiting, running]) await store.admit(generation, TIERS);
@@ -120,20 +118,20 @@ test("charges of a live gateway wait for the Redis that admitted them while anot
     expect(text).not.toContain(generation.requestId);
 
     proxy.pointTo(first.port);
-    await until(() => !connection.breaker.isOpen() && connection.outbox.size() === 0);
+    await until(() => !connection.breaker.isOpen() && settlements.outbox.size() === 0);
     for (const { key } of [waiting, running])
       expect(await stage.credits(key)).toMatchObject({ balance: 990, totalUsed: 10 });
     expect(await journalText(folder)).toBe("");
     await stage.connection.close();
   } finally {
-    await connection.close();
+    await close();
     await proxy.stop();
     await first.stop();
   }
 });
 
 test("what waits says to which store it is owed", async () => {
-  const connection = await givenConnection(other.url);
+  const { connection, settlements, close } = await givenConnection(other.url);
   const stage = createStage(connection, { clock: "redis" });
   const generation = stage.request(await stage.givenKey());
   await stage.admit(generation);
@@ -141,7 +139,7 @@ test("what waits says to which store it is owed", async () => {
   other.pause();
   let text: string;
   try {
-    await connection.defer(deferred!);
+    await settlements.defer(deferred!);
     const [name] = await readdir(folder);
     text = await readFile(join(folder, name!), "utf8");
   } finally {
@@ -152,7 +150,7 @@ test("what waits says to which store it is owed", async () => {
   const { requestId } = generation;
   expect(JSON.parse(text)).toMatchObject({ store: id, call: { requestId }, untilMs: expect.any(Number) });
   await connection.breaker.closed();
-  await connection.close();
+  await close();
 });
 
 test("a store has one id for ever; one of an earlier release gets it, even if it has no memory to spare just now", async () => {
@@ -164,9 +162,9 @@ test("a store has one id for ever; one of an earlier release gets it, even if it
   const logs: string[] = [];
   try {
     expect(await readFacts(other.client, 64)).toEqual({ id: undefined, partitions: 64, cluster: false });
-    const connection = await givenConnection(other.url, logs);
+    const { close } = await givenConnection(other.url, logs);
     expect(logs.join("")).toContain("no journal file is taken over");
-    await connection.close();
+    await close();
   } finally {
     await other.client.config("SET", "maxmemory", "0");
   }

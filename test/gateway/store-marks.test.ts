@@ -8,9 +8,8 @@ import { lostEntries } from "../../src/store/lost-entries.ts";
 import { openMarksFile } from "../../src/store/marks-file.ts";
 import { keyRef, META, partitionNames, requestName } from "../../src/store/names.ts";
 import { createOperatorSession } from "../../src/store/operator-session.ts";
-import type { Charge } from "../../src/store/outbox.ts";
 import { openRecentEntries, readRecentEntries } from "../../src/store/recent-entries.ts";
-import { createStoreMarks } from "../../src/store/store-marks.ts";
+import { createStoreMarks, type SentCharge } from "../../src/store/store-marks.ts";
 import { createLogger } from "../../src/telemetry/log.ts";
 import { newTask } from "../support/store.ts";
 import { givenRedis, type TestRedis } from "../support/store-stage.ts";
@@ -42,12 +41,11 @@ afterEach(async () => {
 });
 
 /** A charge that the store has confirmed a moment ago, and has lost since. */
-function givenLostCharge(until: Partial<Charge> = { settleWithinMs: 60_000 }): void {
-  const charge: Charge = {
+function givenLostCharge(until: Partial<SentCharge> = { settleWithinMs: 60_000 }): void {
+  const charge: SentCharge = {
     storeId: STORE,
     atMs: NOW_MS,
     ...until,
-    script: "bind",
     call: {
       requestId: "r1",
       key: keyRef("k1", "a1", 0),
@@ -99,7 +97,7 @@ test("an acceptance ends the refusal also when the store's clock was put back si
   await compare();
   await redis.client.hdel(META, "epoch");
   await expect(compare()).rejects.toThrow(OLDER);
-  await acceptStore(redis.client, undefined);
+  await acceptStore(redis.client, undefined, []);
   await compare();
 });
 
@@ -132,7 +130,7 @@ test("the console reads an older store and does not write to it", async () => {
     expect(await session.run((client) => client.hexists(META, "older"))).toBe(1);
     const grant = session.write((client) => grantCredits(client, "a1", 5, "invoice 1"));
     await expect(grant).rejects.toThrow("tollgate store accept");
-    await acceptStore(redis.client, undefined);
+    await acceptStore(redis.client, undefined, []);
     await expect(session.write(async () => "done")).resolves.toBe("done");
   } finally {
     session.close();

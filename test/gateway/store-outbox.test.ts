@@ -1,8 +1,9 @@
 import { expect, test } from "vitest";
-import { type Journal, memoryJournal } from "../../src/store/journal.ts";
+import { type Journal, memoryJournal } from "../../src/settlement/journal.ts";
+import { createOutbox, type OutboxSize, type Settlement } from "../../src/settlement/outbox.ts";
 import { keyRef } from "../../src/store/names.ts";
-import { createOutbox, isFinal, type OutboxSize, type Settlement } from "../../src/store/outbox.ts";
 import { ItemError, type Run } from "../../src/store/script.ts";
+import { isFinal } from "../../src/store/script-errors.ts";
 import { createLogger } from "../../src/telemetry/log.ts";
 import { newTask } from "../support/store.ts";
 

@@ -10,12 +10,12 @@ import { claimName, digestOf, keyRef, taskName } from "../../src/store/names.ts"
 import { createScriptRunner, type ScriptRunner } from "../../src/store/script-runner.ts";
 import type { Generation } from "../../src/store/scripts/admit.ts";
 import { own } from "../../src/store/scripts/own.ts";
-import { createStore } from "../../src/store/store.ts";
 import {
   createStage,
   HOLD_MS,
   newTask,
   openConnection,
+  openStore,
   RETENTION_MS,
   randomId,
   type Stage,
@@ -253,7 +253,7 @@ test("what one turn asks for goes out in one call for each partition", async () 
   const stages = [createStage(connection, { partition: 5 }), createStage(connection, { partition: 6 })];
   const keys = await Promise.all(times(6, (at) => stages[at % 2]!.givenKey()));
   const generations = times(24, (at) => stages[0]!.request(keys[at % keys.length]!));
-  const store = createStore(connection);
+  const store = openStore(connection);
   const batches = vi.spyOn(connection.scripts, "send");
   try {
     const admissions = await Promise.all(generations.map((one) => store.admit(one, stages[0]!.tiers)));

@@ -8,11 +8,11 @@ import { verifyLedger } from "../../src/store/ledger.ts";
 import { partitionOf } from "../../src/store/names.ts";
 import { partitionsOf } from "../../src/store/partitions.ts";
 import { probe } from "../../src/store/scripts/probe.ts";
-import { createStore } from "../../src/store/store.ts";
 import {
   createStage,
   HOLD_MS,
   openConnection,
+  openStore,
   RETENTION_MS,
   randomId,
   type Stage,
@@ -43,11 +43,11 @@ test("a full store refuses admissions, while settlements, grants, reads and swee
   await stage.givenTask(toEnd!);
   await connection.redis.config("SET", "maxmemory", "1");
   try {
-    const store = createStore(connection);
+    const store = openStore(connection);
     const refused = store.admit(stage.request(key), stage.tiers);
     await expect(refused).rejects.toMatchObject({ message: expect.stringMatching(/OOM/) });
     expect(connection.breaker.isOpen(), "a refusal is an answer: the store is not away").toBe(false);
-    expect(connection.outbox.size()).toBe(0);
+    expect(store.settlements.outbox.size()).toBe(0);
     await expect(stage.givenKey()).rejects.toThrow(/OOM/);
 
     expect(await stage.bind(toBind!)).toBe("bound");

@@ -4,8 +4,7 @@ import { join } from "node:path";
 import { expect, test } from "vitest";
 import { startRedis } from "../../src/sandbox/redis.ts";
 import type { Connection } from "../../src/store/connection.ts";
-import { createStore } from "../../src/store/store.ts";
-import { createStage, openConnection, type Stage } from "../support/store.ts";
+import { createStage, openConnection, openStore, type Stage } from "../support/store.ts";
 import { until } from "../support/until.ts";
 
 /** A Redis of its own; ends with the work. */
@@ -35,7 +34,7 @@ test("a Redis that cannot write its disk (MISCONF) counts as away", () =>
     await rm(dir, { recursive: true });
     await connection.redis.bgsave();
     await until(async () => /rdb_last_bgsave_status:err/.test(await connection.redis.info("persistence")));
-    const admitted = createStore(connection).admit(stage.request(key), stage.tiers);
+    const admitted = openStore(connection).admit(stage.request(key), stage.tiers);
     await expect(admitted).rejects.toThrow(/MISCONF/);
     expect(connection.breaker.isOpen()).toBe(true);
     expect(await failures(connection)).toEqual(["connection"]);
@@ -46,7 +45,7 @@ test("a Redis that cannot write its disk (MISCONF) counts as away", () =>
 test("missing rights (NOPERM) refuse everything, polls and credits included, and are no outage until a settlement waits", () =>
   withRedis(async (connection, stage) => {
     const key = await stage.givenKey({ credits: 100 });
-    const store = createStore(connection);
+    const store = openStore(connection);
     await connection.redis.acl("SETUSER", "default", "-@scripting");
     for (const ask of [
       () => store.admit(stage.request(key), stage.tiers),

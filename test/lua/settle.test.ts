@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
+import { type EarlierLine, settlementOfEarlier } from "../../src/settlement/journal-earlier-lines.ts";
 import type { Connection } from "../../src/store/connection.ts";
-import { type EarlierLine, settlementOfEarlier } from "../../src/store/journal-earlier-lines.ts";
 import { idempotencyName } from "../../src/store/names.ts";
 import type { Generation } from "../../src/store/scripts/admit.ts";
 import { earlierBind, earlierVoid } from "../support/earlier-lines.ts";

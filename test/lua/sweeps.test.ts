@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, beforeEach, expect, inject, test } from "vitest";
+import { settlementOfEarlier } from "../../src/settlement/journal-earlier-lines.ts";
 import type { Connection } from "../../src/store/connection.ts";
-import { settlementOfEarlier } from "../../src/store/journal-earlier-lines.ts";
 import { partitionNames, requestName, taskName } from "../../src/store/names.ts";
 import { itemOf } from "../../src/store/script.ts";
 import type { Generation } from "../../src/store/scripts/admit.ts";

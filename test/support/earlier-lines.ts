@@ -1,4 +1,4 @@
-import type { EarlierLine } from "../../src/store/journal-earlier-lines.ts";
+import type { EarlierLine } from "../../src/settlement/journal-earlier-lines.ts";
 import type { Generation } from "../../src/store/scripts/admit.ts";
 import { DATA, MAX_AGE_MS, POLL_MS, UPSTREAM } from "./store.ts";
 

@@ -1,9 +1,11 @@
 import { randomBytes, randomInt } from "node:crypto";
 import { inject } from "vitest";
 import type { Limits, Tiers } from "../../src/core/limits.ts";
+import { createHolds } from "../../src/settlement/holds.ts";
+import { charge, type Settlement } from "../../src/settlement/outbox.ts";
+import { createSettlements, type SettlementOptions } from "../../src/settlement/settlements.ts";
 import { type Connection, createConnection } from "../../src/store/connection.ts";
 import { type KeyRef, keyRef, partitionNames, requestName } from "../../src/store/names.ts";
-import { charge, type Settlement } from "../../src/store/outbox.ts";
 import { type Item, itemOf, type Reply, type Run, type ScriptFile } from "../../src/store/script.ts";
 import { type ScriptRunner, scriptsOf } from "../../src/store/script-runner.ts";
 import type { Generation } from "../../src/store/scripts/admit.ts";
@@ -51,6 +53,12 @@ export async function openConnection(redisUrl = inject("redisUrl"), commandTimeo
   });
   await connection.breaker.closed();
   return connection;
+}
+
+/** All operations of the store on a connection, as a gateway has them. */
+export function openStore(connection: Connection, options: Partial<SettlementOptions> = {}) {
+  const settlements = createSettlements(connection, { log: createLogger("silent"), ...options });
+  return { ...createStore(connection), ...createHolds(connection, settlements), settlements };
 }
 
 export const randomId = (prefix: string): string => `${prefix}_${randomBytes(9).toString("hex")}`;
@@ -101,12 +109,11 @@ export function createStage(
   const connected = {
     ...connection,
     run,
-    defer,
-    charged: () => undefined,
     nowMs: () => clock.nowMs,
   };
   const nowMs = options.clock === "redis" ? undefined : () => clock.nowMs;
-  const store = createStore(connected);
+  const settlements = { defer, charged: () => undefined };
+  const store = { ...createStore(connected), ...createHolds(connected, settlements) };
   const sweeps = createSweeps(connected, () => 90_000, nowMs);
 
   /** A key with limits far away and 1000 credits, on a fresh account unless one is given. */

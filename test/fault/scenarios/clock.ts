@@ -1,4 +1,6 @@
-import { createConnection } from "../../../src/store/connection.ts";
+import { createHolds, type Holds } from "../../../src/settlement/holds.ts";
+import { createSettlements } from "../../../src/settlement/settlements.ts";
+import { type Connection, createConnection } from "../../../src/store/connection.ts";
 import { digestOf, type KeyRef } from "../../../src/store/names.ts";
 import { createStore, type Store } from "../../../src/store/store.ts";
 import { createLogger } from "../../../src/telemetry/log.ts";
@@ -57,7 +59,7 @@ async function runClock(options: RunOptions, { rounds }: ClockSize): Promise<His
   );
   try {
     await Promise.all(connections.map(({ breaker }) => breaker.closed()));
-    const stores = connections.map((connection) => createStore(connection));
+    const stores = connections.map((connection) => openStore(connection));
     const watched = await givenKeys(world, stores[0]!);
     for (let round = 0; round < rounds; round++) {
       nowMs = step(world.random, nowMs);
@@ -69,6 +71,11 @@ async function runClock(options: RunOptions, { rounds }: ClockSize): Promise<His
     await Promise.all(connections.map((connection) => connection.close()));
     await world.stop();
   }
+}
+
+function openStore(connection: Connection): Store & Holds {
+  const settlements = createSettlements(connection, { log: createLogger("silent") });
+  return { ...createStore(connection), ...createHolds(connection, settlements) };
 }
 
 async function givenKeys(world: World, store: Store): Promise<Watched[]> {
@@ -94,7 +101,7 @@ function step(random: Random, nowMs: number): number {
 /** Some admissions of some keys at one moment, from all stores at once. */
 async function burst(
   world: World,
-  stores: Store[],
+  stores: (Store & Holds)[],
   watched: Watched[],
   { nowMs, round }: { nowMs: number; round: number },
 ): Promise<void> {

@@ -42,7 +42,7 @@ export const RARE_INTERLEAVINGS: readonly Control[] = [
     name: "what waits in the outbox is judged by the gateway's wall clock",
     patches: [
       {
-        file: "src/store/connection.ts",
+        file: "src/settlement/settlements.ts",
         from: "storeId, partitions, nowMs, charged",
         to: "storeId, partitions, nowMs: Date.now, charged",
       },
@@ -54,7 +54,7 @@ export const RARE_INTERLEAVINGS: readonly Control[] = [
     name: "settlements are sent to whichever store answers",
     patches: [
       {
-        file: "src/store/outbox.ts",
+        file: "src/settlement/outbox.ts",
         from: '[queues.get(""), storeId ? queues.get(storeId) : undefined].filter((queue) => queue !== undefined);',
         to: "storeId === undefined ? [] : [...queues.values()];",
       },

@@ -108,7 +108,7 @@ const GENERAL: readonly Control[] = [
         to: '{ "request_id", request_id, "key_id", ARGV[4] }})',
       },
       {
-        file: "src/store/store.ts",
+        file: "src/settlement/holds.ts",
         from: "countBinding(outcome, price);",
         to: `countBinding(outcome, price);
         const { names, accountId } = key;

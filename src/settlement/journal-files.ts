@@ -4,7 +4,7 @@ import { hostname } from "node:os";
 import { dirname, join } from "node:path";
 import type { Logger } from "../telemetry/log.ts";
 import { readJournalFile } from "./journal-lines.ts";
-import type { Settlement } from "./outbox.ts";
+import type { Charge, Settlement } from "./outbox.ts";
 
 /** A file that has not been touched for this long belongs to nobody; a living gateway touches its own far oftener. */
 const SILENT_MS = 45_000;
@@ -74,12 +74,12 @@ export function createTakeOver(folder: string, log: Logger) {
   };
 }
 
-/** All that waits in a folder, whoever owes it to which store. Files that cannot be read are passed over. */
-export function waitingIn(folder: string): Settlement[] {
+/** All charges that wait in a folder, whoever owes them to which store. Files that cannot be read are passed over. */
+export function chargesWaitingIn(folder: string): Charge[] {
   const names = existsSync(folder) ? readdirSync(folder).filter((name) => NAME.test(name)) : [];
   return names.flatMap((name) => {
     try {
-      return readJournalFile(join(folder, name)).settlements;
+      return readJournalFile(join(folder, name)).settlements.filter((each) => each.script === "bind");
     } catch {
       return [];
     }

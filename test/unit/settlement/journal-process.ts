@@ -1,4 +1,4 @@
-import { openJournal } from "../../../src/store/journal.ts";
+import { openJournal } from "../../../src/settlement/journal.ts";
 import { createLogger } from "../../../src/telemetry/log.ts";
 
 // A journal in a process of its own, whose limits a test can change. Says on stdout what becomes of it, until stdin ends.

@@ -17,11 +17,11 @@ import { open } from "node:fs/promises";
 import { hostname, tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, expect, onTestFinished, test, vi } from "vitest";
-import { type Journal, openJournal } from "../../../src/store/journal.ts";
-import { lineOf } from "../../../src/store/journal-lines.ts";
-import { diskReason } from "../../../src/store/journal-state.ts";
+import { type Journal, openJournal } from "../../../src/settlement/journal.ts";
+import { lineOf } from "../../../src/settlement/journal-lines.ts";
+import { diskReason } from "../../../src/settlement/journal-state.ts";
+import type { Settlement } from "../../../src/settlement/outbox.ts";
 import { keyRef } from "../../../src/store/names.ts";
-import type { Settlement } from "../../../src/store/outbox.ts";
 import { createLogger } from "../../../src/telemetry/log.ts";
 
 const givenFolder = (): string => mkdtempSync(join(tmpdir(), "tollgate-journal-"));

@@ -1,0 +1,169 @@
+import type { LimitState, Tiers } from "../core/limits.ts";
+import type { Connection } from "../store/connection.ts";
+import { isFinal } from "../store/script-errors.ts";
+import { type Admission, admit, type Generation } from "../store/scripts/admit.ts";
+import type { Binding, NewTask } from "../store/scripts/bind.ts";
+import { type UnknownOutcome, unclear } from "../store/scripts/unclear.ts";
+import { voidHold } from "../store/scripts/void.ts";
+import { type Charge, charge, type Release } from "./outbox.ts";
+import type { Settlements } from "./settlements.ts";
+
+/** A hold from admission to charge or void. */
+export interface Holds {
+  /** Decides whether a generation may run, and holds what it costs. One script call. */
+  admit(generation: Generation, tiers: Tiers): Promise<Admission>;
+  /** Counts a decision that was taken without asking the store. */
+  countAdmission(tier: string, outcome: Admission["outcome"], tiers: Tiers): void;
+  /** Charges a held generation for the task it got. Undefined: the store is away, and the charge is deferred. */
+  bind(generation: Generation, task: NewTask): Promise<Binding | undefined>;
+  /**
+   * Takes a hold back after a definite refusal, or, `unsent`, of a request that never went upstream: then the window entry
+   * comes back, too. Undefined: the store is away, and the VOID is deferred.
+   */
+  giveBack(
+    generation: Generation,
+    tiers: Tiers,
+    reason?: "refused" | "unsent",
+  ): Promise<LimitState | undefined>;
+  /**
+   * Notes for repeats with its Idempotency-Key that the outcome of a generation is unknown. Best effort: if the store is away,
+   * they are told that it is in progress.
+   */
+  noteUnknown(generation: Generation, outcome: UnknownOutcome): Promise<void>;
+}
+
+/**
+ * @param settlements keeps what the store could not answer
+ * @throws GatewayError `store_unavailable` from `admit`
+ */
+export function createHolds(
+  connection: Pick<
+    Connection,
+    "run" | "metrics" | "queue" | "facts" | "nowMs" | "requireUsable" | "commandTimeoutMs"
+  >,
+  settlements: Pick<Settlements, "defer" | "charged">,
+): Holds {
+  const { run, metrics, queue } = connection;
+
+  function countAdmission(tier: string, outcome: Admission["outcome"], tiers: Tiers): void {
+    metrics.admissions.inc({ tier: tierLabel(tier, tiers), outcome });
+  }
+
+  function countBinding(outcome: Binding, price: number): void {
+    metrics.settlements.inc({ outcome });
+    if (outcome === "bound" || outcome === "late") metrics.creditsConsumed.inc(price);
+    if (outcome === "uncollected") metrics.creditsUncollected.inc(price);
+  }
+
+  /** Unless the store has refused an ADMIT, it may still run: taken back as soon as the store answers. */
+  async function takeBack(generation: Generation, error: unknown): Promise<never> {
+    // On disk before the 503 goes out: a crash right after it would leave the window entry behind.
+    if (!isFinal((error as Error).cause)) await settlements.defer(releaseOf(generation, "unsent"));
+    throw error;
+  }
+
+  function releaseOf(generation: Generation, reason: "refused" | "unsent"): Release {
+    const { key, requestId, idempotency } = generation;
+    return {
+      script: "void",
+      ...termsOf(generation),
+      call: { key, requestId, idempotencyDigest: idempotency?.digest, reason },
+      settled(outcome) {
+        if (outcome === "void") metrics.settlements.inc({ outcome });
+      },
+    };
+  }
+
+  const termsOf = ({ storeId, retentionMs }: Generation) => ({
+    storeId,
+    atMs: connection.nowMs(),
+    // Half of what the store remembers: a request that it has forgotten would be charged once more.
+    settleWithinMs: retentionMs / 2,
+  });
+
+  /** @throws when the present store is another than the one that admitted the request: it is settled there alone */
+  function requireStoreOf({ storeId }: Charge | Release): void {
+    if (storeId !== connection.facts()?.id && storeId !== undefined)
+      throw new Error("the request was admitted by another store");
+  }
+
+  return {
+    async admit(generation, tiers) {
+      if (queue.isFull()) await queue.wait(generation.key.keyId);
+      connection.requireUsable();
+      generation.storeId = connection.facts()?.id;
+      const send = (): Promise<Admission> => {
+        const notAfterMs = Math.floor(connection.nowMs() + connection.commandTimeoutMs);
+        return run(admit, { generation, tiers, notAfterMs });
+      };
+      let admission: Admission;
+      try {
+        admission = await send();
+        // The store's clock stepped: its answer has taught us the new time, and nothing was done yet.
+        if (admission.outcome === "stale") admission = await send();
+      } catch (error) {
+        return takeBack(generation, error);
+      }
+      countAdmission(admission.tier, admission.outcome, tiers);
+      if (admission.outcome === "admitted") {
+        const tier = tierLabel(admission.tier, tiers);
+        metrics.nearLimit.admitted(tier, admission.state);
+        for (const limit of admission.shadow ?? []) metrics.shadowRefusals.inc({ tier, limit });
+      }
+      return admission;
+    },
+    countAdmission,
+
+    async bind(generation, task) {
+      const { requestId, key, price, endpoint, retentionMs, idempotency } = generation;
+      const charging: Charge = {
+        script: "bind",
+        ...termsOf(generation),
+        call: {
+          requestId,
+          key,
+          price,
+          endpoint,
+          retentionMs,
+          ...(idempotency && { idempotency }),
+          task: idempotency ? task : { ...task, data: "" },
+          clustered: connection.facts()?.cluster ?? false,
+        },
+        settled: (outcome) => countBinding(outcome, price),
+      };
+      try {
+        requireStoreOf(charging);
+        const outcome = await charge(run, charging.call, connection.facts()?.partitions);
+        settlements.charged(charging, outcome);
+        countBinding(outcome, price);
+        return outcome;
+      } catch {
+        await settlements.defer(charging);
+        return undefined;
+      }
+    },
+
+    async giveBack(generation, tiers, reason = "refused") {
+      const release = releaseOf(generation, reason);
+      try {
+        requireStoreOf(release);
+        const { outcome, state } = await run(voidHold, { ...release.call, tiers });
+        release.settled?.(outcome);
+        return state;
+      } catch {
+        await settlements.defer(release);
+        return undefined;
+      }
+    },
+
+    async noteUnknown({ key, requestId, idempotency }, unknown) {
+      if (!idempotency) return;
+      const { partition } = key;
+      const call = { partition, requestId, idempotencyDigest: idempotency.digest, unknown };
+      await run(unclear, call).catch(() => undefined);
+    },
+  };
+}
+
+/** The label of a tier: one that the config does not name, or no longer, is `other`. */
+const tierLabel = (tier: string, tiers: Tiers): string => (Object.hasOwn(tiers, tier) ? tier : "other");

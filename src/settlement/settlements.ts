@@ -1,0 +1,93 @@
+import type { Connection } from "../store/connection.ts";
+import { openMarksFile } from "../store/marks-file.ts";
+import { openRecentEntries } from "../store/recent-entries.ts";
+import type { Binding } from "../store/scripts/bind.ts";
+import { createStoreMarks } from "../store/store-marks.ts";
+import type { Logger } from "../telemetry/log.ts";
+import { type Journal, memoryJournal } from "./journal.ts";
+import { type Charge, createOutbox, type Settlement } from "./outbox.ts";
+
+const MARKS_EVERY_MS = 1000;
+const SETTLE_WITHIN_MS = 30 * 60_000;
+
+export interface SettlementOptions {
+  /** Without one, settlements that wait are lost with the process. */
+  journal?: Journal;
+  /** Where the ledger entries that a store has confirmed are kept; without one, the last of each in memory only. */
+  marksFolder?: string;
+  /** How long a settlement may wait before the store may have forgotten its request; 30 minutes if not said. */
+  settleWithinMs?: () => number;
+  log: Logger;
+}
+
+export type Settlements = ReturnType<typeof createSettlements>;
+
+/**
+ * What waits for the store, and what it has confirmed, on top of a connection: each probe compares the store with what it
+ * has confirmed and sends it what waits, before the breaker closes.
+ */
+export function createSettlements(connection: Connection, options: SettlementOptions) {
+  const { log, journal = memoryJournal } = options;
+  const { metrics, breaker, redis, facts, nowMs, within } = connection;
+  const outbox = createOutbox({
+    log,
+    journal,
+    settleWithinMs: options.settleWithinMs ?? (() => SETTLE_WITHIN_MS),
+    changed({ entries, ofOtherStores }) {
+      metrics.outbox.set(entries);
+      metrics.outboxOfOtherStores.set(ofOtherStores);
+    },
+  });
+  const marks = createStoreMarks({
+    file: openMarksFile(options.marksFolder, log),
+    recent: openRecentEntries(options.marksFolder, log),
+    nowMs,
+    sendAgain: (sent) => outbox.put({ ...sent, script: "bind" }),
+    changed: (isOlder) => metrics.storeOlder.set(isOlder ? 1 : 0),
+    log,
+  });
+  const isUnanswered = (): boolean => outbox.sizeFor(facts()?.id) > 0;
+  const charged = ({ settled: _, ...sent }: Charge, outcome: Binding): void => marks.charged(sent, outcome);
+
+  connection.attach({
+    // The journal knows by the id which files are owed to this store.
+    identified: journal.attach,
+    async beforeUse() {
+      const { id: storeId, partitions } = facts() ?? {};
+      if (storeId !== undefined) await within(marks.requireNotOlder(redis, storeId));
+      await outbox.flush({ run: connection.scripts.run, storeId, partitions, nowMs, charged });
+    },
+    // What was put there after the probe had emptied it must not wait for the next outage.
+    unfinished: () => (isUnanswered() ? "a settlement is unanswered" : undefined),
+  });
+  void outbox.watch(() => breaker.trip("settlements to replay"));
+
+  const learning = setInterval(() => void learnMarks(), MARKS_EVERY_MS).unref();
+  let isLearning = false;
+  /** What fails here is no outage: the next look learns the same. */
+  async function learnMarks(): Promise<void> {
+    const { id, partitions = 0 } = facts() ?? {};
+    if (isLearning || breaker.isOpen() || id === undefined) return;
+    isLearning = true;
+    const isWhole = await within(marks.learn(redis, id, partitions)).catch(() => true);
+    isLearning = false;
+    if (!isWhole) breaker.trip("a ledger lacks what it has confirmed");
+  }
+
+  return {
+    outbox,
+    charged,
+    /** Keeps a settlement until the store has answered it. Resolves once it is on disk. */
+    async defer(settlement: Settlement): Promise<void> {
+      const kept = outbox.put(settlement);
+      if (!breaker.isOpen() && isUnanswered()) breaker.trip("a settlement is unanswered");
+      await kept;
+    },
+    /** After the connection has closed. */
+    async close(): Promise<void> {
+      clearInterval(learning);
+      await marks.close();
+      await journal.close();
+    },
+  };
+}
