@@ -14,12 +14,12 @@ const MAY_IMPORT: Record<string, string[]> = {
   store: ["core", "telemetry"],
   upstream: ["core", "telemetry"],
   http: ["core", "telemetry"],
-  settlement: ["core", "upstream", "telemetry"],
+  settlement: ["core", "store", "upstream", "telemetry"],
   routes: ["core", "config", "store", "upstream", "http", "settlement", "telemetry"],
   workers: ["core", "store", "upstream", "settlement", "telemetry"],
   telemetry: [],
   sandbox: ["core"],
-  commands: ["core", "config", "store", "upstream", "telemetry"],
+  commands: ["core", "config", "store", "settlement", "upstream", "telemetry"],
 };
 const FOLDERS = Object.keys(MAY_IMPORT);
 
