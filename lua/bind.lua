@@ -2,6 +2,7 @@
 -- BIND: the upstream gave a task id; the hold becomes a consume entry and the slot follows the task.
 -- A hold that is void by now (a paused gateway) is bound all the same: charged if the balance allows and its
 -- Idempotency-Key has not passed to another request, else uncollected, its slot taken even above the limit.
+-- The fields of its records stand in src/store/records.ts.
 --
 -- KEYS  1 request (hash)  2 account (hash)  3 slots (set)  4 polls (zset: request id by ms)  5 ledger (stream)
 --       6 task (string: who owns the task id)  7 done (zset: request id by the ms when it may be forgotten)

@@ -3,6 +3,7 @@
 -- two gateways do not do the same, and work of a gateway that died comes back when the lease ends. A request that is not
 -- open any more leaves the list. The names of the requests are found on the way, so they are not among KEYS; they are of
 -- the same partition.
+-- The fields of its records stand in src/store/records.ts.
 --
 -- KEYS  1 holds or polls (zset: request id by ms)
 -- ARGV  1 now (ms or empty)  2 how many at the most  3 lease (ms)

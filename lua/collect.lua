@@ -1,6 +1,7 @@
 #!lua flags=allow-oom
 -- COLLECT: forgets a finished or void request after its retention, which is fixed in its record at admission: whichever
 -- gateway collects it, its charge is never forgotten while a BIND of it may still come. The ledger keeps what it cost.
+-- The fields of its records stand in src/store/records.ts.
 --
 -- KEYS  1 request (hash)  2 done (zset: request id by the ms when it may be forgotten)
 --       3 task (string; only where there is one)

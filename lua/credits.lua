@@ -1,5 +1,6 @@
 #!lua flags=no-writes
 -- CREDITS: the account as GET /credits shows it, with the limits that are enforced for this key. Reads only.
+-- The fields of its records stand in src/store/records.ts.
 --
 -- KEYS  1 key (hash)  2 window (list)  3 slots (set)  4 account (hash)  5 ledger (stream)
 -- ARGV  1 now (ms or empty)  2 tiers  3 how many transactions at the most

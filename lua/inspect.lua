@@ -1,6 +1,7 @@
 #!lua flags=no-writes
 -- INSPECT: is this key good, what are its five numbers, and what is known of a task? Reads only. The name of the task's
 -- request is found on the way, so it is not among KEYS; it is of the same partition.
+-- The fields of its records stand in src/store/records.ts.
 --
 -- KEYS  1 key (hash)  2 window (list)  3 slots (set)  4 task (string; only for a poll)
 -- ARGV  1 now (ms or empty)  2 tiers  3 account id  4 how old a cached answer may be (ms)

@@ -1,6 +1,7 @@
 #!lua flags=allow-oom
 -- OBSERVE: what the upstream says of a task now. Completed or failed ends it once: the slot comes back, a failed
 -- task is refunded if it was charged. An ended task never changes again.
+-- The fields of its records stand in src/store/records.ts.
 --
 -- KEYS  1 task (string)  2 request (hash)  3 account (hash)  4 slots of the creating key (set)  5 polls (zset: request id by ms)
 --       6 ledger (stream)  7 done (zset: request id by the ms when it may be forgotten)

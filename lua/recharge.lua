@@ -1,5 +1,6 @@
 #!lua flags=allow-oom
 -- RECHARGE: credits bought or granted. The same reference credits an account once.
+-- The fields of its records stand in src/store/records.ts.
 --
 -- KEYS  1 account (hash)  2 ledger (stream)  3 references (hash: reference to amount)
 -- ARGV  1 now (ms or empty)  2 account id  3 amount (credits, positive)  4 reference

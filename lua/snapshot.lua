@@ -1,6 +1,7 @@
 #!lua flags=no-writes
 -- SNAPSHOT: an account with its keys and their open requests, and the ledger of its partition, all at one instant. The
 -- names of keys and requests are found on the way, so they are not among KEYS; they are of the same partition.
+-- The fields of its records stand in src/store/records.ts.
 --
 -- KEYS  1 account (hash)  2 references (hash)  3 keys (set)  4 ledger (stream)
 -- ARGV  1 now (ms or empty)  2 the ledger entry that was read last  3 how many entries at the most

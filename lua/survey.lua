@@ -1,6 +1,7 @@
 #!lua flags=no-writes
 -- SURVEY: a few open requests of one list of a partition, by state and age. Reads only. Their names are found on the way,
 -- so they are not among KEYS; they are of the same partition.
+-- The fields of its records stand in src/store/records.ts.
 --
 -- KEYS  1 holds or polls (zset: request id by ms)
 -- ARGV  1 now (ms or empty)  2 place in the list of the first that is looked at  3 of the last

@@ -1,6 +1,7 @@
 #!lua flags=allow-oom
 -- UNCLEAR: the upstream gave no clear answer to a held request. A repeat with its Idempotency-Key is told so until the hold
 -- ends, by whichever gateway it asks.
+-- The fields of its records stand in src/store/records.ts.
 --
 -- KEYS  1 idempotency (hash)
 -- ARGV  1 now (ms or empty)  2 request id  3 what it was answered: unclear or timed_out

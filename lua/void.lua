@@ -2,6 +2,7 @@
 -- VOID: the hold vanishes without a trace; hold, slot and the day's count come back, the window entry stays.
 -- `unsent` (an ADMIT whose answer never came, a request that got no connection to the upstream) also takes back the
 -- window entry and the count of requests, and leaves a tombstone for an ADMIT that runs later still. Decision 0009.
+-- The fields of its records stand in src/store/records.ts.
 --
 -- KEYS  1 request (hash)  2 account (hash)  3 key (hash)  4 window (list)  5 slots (set)  6 holds (zset: request id by due ms)
 --       7 done (zset: request id by the ms when it may be forgotten)  8 idempotency (hash; only with an Idempotency-Key)

@@ -1,0 +1,39 @@
+import { globSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { expect, test } from "vitest";
+import { ACCOUNT_FIELDS, IDEMPOTENCY_FIELDS, KEY_FIELDS, REQUEST_FIELDS } from "../../src/store/records.ts";
+import { LUA_FOLDER } from "./headers.ts";
+
+const DECLARED = Object.keys({ ...REQUEST_FIELDS, ...ACCOUNT_FIELDS, ...KEY_FIELDS, ...IDEMPOTENCY_FIELDS });
+const FILES = globSync("**/*.lua", { cwd: LUA_FOLDER });
+
+/** The arguments of a call, from behind its opening bracket. */
+function argumentsOf(text: string): string[] {
+  const found = [""];
+  let depth = 0;
+  for (const letter of text) {
+    if (letter === ")" && depth === 0) break;
+    if ("({[".includes(letter)) depth++;
+    if (")}]".includes(letter)) depth--;
+    if (letter === "," && depth === 0) found.push("");
+    else found[found.length - 1] += letter;
+  }
+  return found.map((argument) => argument.trim());
+}
+
+/** The names of fields that a script reads or writes in hashes. */
+function fieldsIn(text: string): string[] {
+  const calls = [...text.matchAll(/redis\.call\("(HSET|HMGET|HGET|HDEL|HINCRBY)", /g)];
+  return calls.flatMap(({ index, 0: begin, 1: command }) => {
+    const fields = argumentsOf(text.slice(index + begin.length)).slice(1);
+    const named = command === "HSET" ? fields.filter((_, at) => at % 2 === 0) : fields;
+    return named.flatMap((field) => /^"(\w+)"$/.exec(field)?.[1] ?? []);
+  });
+}
+
+test("the fields that the scripts read and write are those that are declared", () => {
+  const used = FILES.flatMap((file) => fieldsIn(readFileSync(join(LUA_FOLDER, file), "utf8")));
+  expect([...new Set(used)].filter((field) => !DECLARED.includes(field))).toEqual([]);
+  const operators = ["tier", "sha256", "rotated_to"];
+  expect(DECLARED.filter((field) => !used.includes(field) && !operators.includes(field))).toEqual([]);
+});
