@@ -147,7 +147,7 @@ async function leaveJournal(
 function linesIn(journal: string): number {
   const files = readdirSync(journal).filter((name) => name.endsWith(".ndjson"));
   const text = files.map((name) => readFileSync(join(journal, name), "utf8")).join("");
-  return text.split("\n").filter((line) => line.includes('"verb":"bind"')).length;
+  return text.split("\n").filter((line) => line.includes('"script":"bind"')).length;
 }
 
 /** Steps to the due times, and waits until all holds are void. */
