@@ -1,5 +1,5 @@
 #!lua
--- ADMIT: may this generation run? All or nothing: a refusal writes nothing. DESIGN sections 2 and 3.
+-- ADMIT: may this generation run? All or nothing: a refusal writes nothing.
 -- The fields of its records stand in src/store/records.ts.
 --
 -- KEYS  1 key (hash)  2 account (hash)  3 window (list of ms stamps, newest first)  4 slots (set of request ids)
