@@ -1,5 +1,5 @@
 import type { Redis } from "ioredis";
-import type { Limits } from "../src/core/limits.ts";
+import type { Limits } from "../src/domain/limits.ts";
 import type { IssuedKey } from "../src/store/accounts.ts";
 import type { Tree } from "./tree.ts";
 import type { World } from "./world.ts";

@@ -1,7 +1,7 @@
 import { existsSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { pathToFileURL } from "node:url";
-import type { Tiers } from "../src/core/limits.ts";
+import type { Tiers } from "../src/domain/limits.ts";
 import type { createHolds, Holds } from "../src/settlement/holds.ts";
 import type { createSettlements } from "../src/settlement/settlements.ts";
 import type { issueKey } from "../src/store/accounts.ts";

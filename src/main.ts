@@ -6,11 +6,12 @@ import { type Config, ConfigError, type Loaded, readConfig, redact, requireLoade
 import { createLiveConfig, type LiveConfig } from "./config/live.ts";
 import { sameMaterial } from "./config/tls.ts";
 import { type Drained, drainGateway } from "./drain.ts";
-import { renewTls } from "./http/tls.ts";
-import { readLive, SAMPLE_EVERY_MS } from "./routes/console/live.ts";
-import { createOperators } from "./routes/operators.ts";
-import { createPublicPort } from "./routes/public-port.ts";
-import { createUpstreams, type Upstreams } from "./routes/upstreams.ts";
+import { createPublicPort } from "./gateway/public-port.ts";
+import { renewTls } from "./gateway/tls.ts";
+import { createUpstreams, type Upstreams } from "./gateway/upstreams.ts";
+import { readLive, SAMPLE_EVERY_MS } from "./operator/console/live.ts";
+import { createOperators } from "./operator/operators.ts";
+import { createRefusalCounts } from "./operator/refusal-counts.ts";
 import { createHolds } from "./settlement/holds.ts";
 import { openJournal } from "./settlement/journal.ts";
 import { createSettlements } from "./settlement/settlements.ts";
@@ -21,8 +22,7 @@ import { ALONE, type Role, roleOf, supervise } from "./supervisor.ts";
 import { createLogger, type Logger, standardOutput } from "./telemetry/log.ts";
 import { createMetrics, type Metrics } from "./telemetry/metrics.ts";
 import { passingOn, type Tracing } from "./telemetry/trace.ts";
-import { createRefusalCounts } from "./workers/refusal-counts.ts";
-import { createWork } from "./workers/work.ts";
+import { createWork } from "./work.ts";
 
 /** A running gateway. */
 export interface Running {

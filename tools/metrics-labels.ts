@@ -1,7 +1,7 @@
 import { CERTIFICATE_SETTINGS } from "../src/config/certificates.ts";
-import { ERROR_NAMES } from "../src/core/errors.ts";
-import { SHADOW_LIMITS } from "../src/core/limits.ts";
-import { ROUTE_TEMPLATES } from "../src/http/router.ts";
+import { ERROR_NAMES } from "../src/domain/errors.ts";
+import { SHADOW_LIMITS } from "../src/domain/limits.ts";
+import { ROUTE_TEMPLATES } from "../src/gateway/router.ts";
 import type { Admission } from "../src/store/scripts/admit.ts";
 import { SCRIPTS } from "../src/store/scripts/all.ts";
 import { AGES, OPEN_STATES } from "../src/store/scripts/survey.ts";

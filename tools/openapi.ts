@@ -1,3 +1,3 @@
-import { openApiText } from "../src/core/openapi/document.ts";
+import { openApiText } from "../src/domain/openapi/document.ts";
 
 export const openApi = { file: "docs/openapi.json", text: openApiText };

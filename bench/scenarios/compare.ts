@@ -1,4 +1,4 @@
-import type { Limits } from "../../src/core/limits.ts";
+import type { Limits } from "../../src/domain/limits.ts";
 import type { IssuedKey } from "../../src/store/accounts.ts";
 import { type Interval, measure } from "../interval.ts";
 import { emptyStore, issueKeys } from "../keys.ts";

@@ -1,5 +1,5 @@
 import { randomBytes } from "node:crypto";
-import type { Tiers } from "../../src/core/limits.ts";
+import type { Tiers } from "../../src/domain/limits.ts";
 import type { Holds } from "../../src/settlement/holds.ts";
 import type { KeyRef } from "../../src/store/names.ts";
 import type { Generation } from "../../src/store/scripts/admit.ts";

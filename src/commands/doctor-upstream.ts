@@ -1,5 +1,5 @@
 import type { Config } from "../config/config.ts";
-import { parseObject } from "../core/json.ts";
+import { parseObject } from "../domain/json.ts";
 import { createExchanger, type Exchanged } from "../upstream/exchange.ts";
 import { type Check, failed, good, warning } from "./doctor-check.ts";
 import { sendsUnaskedContinue } from "./doctor-continue.ts";

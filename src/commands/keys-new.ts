@@ -1,8 +1,8 @@
 import type { Command } from "commander";
 import type { Redis } from "ioredis";
 import type { Config } from "../config/config.ts";
-import type { Limits } from "../core/limits.ts";
-import { nearest } from "../core/suggest.ts";
+import type { Limits } from "../domain/limits.ts";
+import { nearest } from "../domain/suggest.ts";
 import { type KeyOptions, OperatorError } from "../store/accounts.ts";
 import { readFacts } from "../store/connection.ts";
 import { command, futureMs, requireConfig, whole, withRedisToWrite } from "./context.ts";

@@ -1,5 +1,5 @@
 import { Command } from "commander";
-import type { Limits } from "../core/limits.ts";
+import type { Limits } from "../domain/limits.ts";
 import { issueKey, OperatorError } from "../store/accounts.ts";
 import { changeKey, findKey, type KeyChanges, revokeKey } from "../store/keys.ts";
 import { command, futureMs, listing, print, requireConfig, withRedis, withRedisToWrite } from "./context.ts";

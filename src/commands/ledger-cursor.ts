@@ -2,8 +2,8 @@ import { existsSync, linkSync, readFileSync, renameSync, rmSync, statSync, write
 import { type FileHandle, open, rename, utimes } from "node:fs/promises";
 import { hostname } from "node:os";
 import path from "node:path";
+import { formatCursor, type LedgerCursor, parseCursor } from "../ledger/export.ts";
 import { OperatorError } from "../store/accounts.ts";
-import { formatCursor, type LedgerCursor, parseCursor } from "../store/ledger-export.ts";
 import type { LedgerFormat } from "./ledger-rows.ts";
 
 const TOUCH_EVERY_MS = 10_000;

@@ -1,9 +1,9 @@
 import path from "node:path";
 import { type Command, InvalidArgumentError, Option } from "commander";
 import type { Redis } from "ioredis";
+import { exportLedger, formatCursor, type LedgerCursor, parseCursor } from "../ledger/export.ts";
 import { OperatorError } from "../store/accounts.ts";
 import type { LedgerEntry } from "../store/ledger-entries.ts";
-import { exportLedger, formatCursor, type LedgerCursor, parseCursor } from "../store/ledger-export.ts";
 import { command, fileName, note, pastMs, print, requireAccount, withRedis, writeOut } from "./context.ts";
 import {
   type CursorState,

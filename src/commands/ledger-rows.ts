@@ -1,4 +1,4 @@
-import { transactionId } from "../core/transactions.ts";
+import { transactionId } from "../domain/transactions.ts";
 import type { LedgerEntry } from "../store/ledger-entries.ts";
 import { iso } from "./terminal.ts";
 

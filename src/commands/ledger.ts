@@ -1,6 +1,6 @@
 import { Command } from "commander";
+import { type Verification, verifyLedger } from "../ledger/verify.ts";
 import { OperatorError } from "../store/accounts.ts";
-import { type Verification, verifyLedger } from "../store/ledger.ts";
 import { command, print, table, withRedis } from "./context.ts";
 import { exportCommand } from "./ledger-export.ts";
 import { startProgress } from "./progress.ts";

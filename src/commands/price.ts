@@ -1,11 +1,11 @@
 import { readFileSync } from "node:fs";
 import type { Command } from "commander";
-import { API_PREFIX, GENERATION_ENDPOINTS, type GenerationEndpoint } from "../core/endpoints.ts";
-import { validateGeneration } from "../core/generation.ts";
-import { parseJsonBytes } from "../core/json.ts";
-import { type Price, priceOf } from "../core/prices.ts";
-import { JSON_BODY_BYTES_MAX } from "../core/request-limits.ts";
-import { nearest } from "../core/suggest.ts";
+import { API_PREFIX, GENERATION_ENDPOINTS, type GenerationEndpoint } from "../domain/endpoints.ts";
+import { validateGeneration } from "../domain/generation.ts";
+import { parseJsonBytes } from "../domain/json.ts";
+import { type Price, priceOf } from "../domain/prices.ts";
+import { JSON_BODY_BYTES_MAX } from "../domain/request-limits.ts";
+import { nearest } from "../domain/suggest.ts";
 import { OperatorError } from "../store/accounts.ts";
 import { type Answer, command, print, requireConfig, shownPath, table } from "./context.ts";
 

@@ -2,7 +2,7 @@ import { existsSync } from "node:fs";
 import { availableParallelism } from "node:os";
 import path from "node:path";
 import { Value } from "typebox/value";
-import type { PriceTable } from "../core/prices.ts";
+import type { PriceTable } from "../domain/prices.ts";
 import { readAuthorities } from "./authorities.ts";
 import { crossChecks, fileSecrets } from "./checks.ts";
 import { type FileReader, fromDisk, placed, readYaml, type YamlFile } from "./document.ts";

@@ -1,6 +1,6 @@
 import { hash } from "node:crypto";
 import { Pointer } from "typebox/value";
-import type { PriceTable } from "../core/prices.ts";
+import type { PriceTable } from "../domain/prices.ts";
 import { NEEDS_RESTART, type Settings } from "./schema.ts";
 import { originOnly, withoutPassword } from "./snapshot.ts";
 import { isPlainObject } from "./validate.ts";

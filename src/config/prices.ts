@@ -1,6 +1,6 @@
 import { type TSchema, Type } from "typebox";
-import type { GenerationEndpoint } from "../core/endpoints.ts";
-import type { PriceTable } from "../core/prices.ts";
+import type { GenerationEndpoint } from "../domain/endpoints.ts";
+import type { PriceTable } from "../domain/prices.ts";
 import { type FileReader, placed, readYaml } from "./document.ts";
 import { ConfigError } from "./problems.ts";
 import { validate } from "./validate.ts";

@@ -1,5 +1,5 @@
 import { type Static, Type } from "typebox";
-import { SHADOW_LIMITS } from "../core/limits.ts";
+import { SHADOW_LIMITS } from "../domain/limits.ts";
 import {
   addressRangeRule,
   duration,

@@ -1,5 +1,5 @@
-import type { TierLimits, Tiers } from "../core/limits.ts";
-import type { PriceTable } from "../core/prices.ts";
+import type { TierLimits, Tiers } from "../domain/limits.ts";
+import type { PriceTable } from "../domain/prices.ts";
 import type { Authorities } from "./authorities.ts";
 import { durationMs, withoutSlash } from "./kinds.ts";
 import { type ProcessLimits, processBounds } from "./process-bounds.ts";

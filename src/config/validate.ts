@@ -2,7 +2,7 @@ import type { Static, TSchema } from "typebox";
 import type { TLocalizedValidationError } from "typebox/error";
 import { Settings } from "typebox/system";
 import { Pointer, Value } from "typebox/value";
-import { nearest } from "../core/suggest.ts";
+import { nearest } from "../domain/suggest.ts";
 
 /** typebox stops at 8 problems by default; an operator wants them all. */
 const PROBLEMS_MAX = 1000;

@@ -1,4 +1,4 @@
-import type { LimitState, Tiers } from "../core/limits.ts";
+import type { LimitState, Tiers } from "../domain/limits.ts";
 import type { Connection } from "../store/connection.ts";
 import { isFinal } from "../store/script-errors.ts";
 import { type Admission, admit, type Generation } from "../store/scripts/admit.ts";

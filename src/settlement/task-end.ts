@@ -1,4 +1,4 @@
-import { endedTask, isFinal, type Observation } from "../core/tasks.ts";
+import { endedTask, isFinal, type Observation } from "../domain/task-states.ts";
 import type { PollOutcome } from "../upstream/upstream.ts";
 
 /** After so many times its maximum age a task ends even if the upstream has never answered about it. */

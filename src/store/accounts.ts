@@ -1,8 +1,8 @@
 import { randomBytes } from "node:crypto";
 import type { Redis } from "ioredis";
-import type { Transaction } from "../core/answers.ts";
-import type { Limits } from "../core/limits.ts";
-import { RECENT_TRANSACTIONS, transactionOf } from "../core/transactions.ts";
+import type { Transaction } from "../domain/answers.ts";
+import type { Limits } from "../domain/limits.ts";
+import { RECENT_TRANSACTIONS, transactionOf } from "../domain/transactions.ts";
 import { latestEntries } from "./ledger-entries.ts";
 import { accountNames, digestOf, indexName, keyNames, keyRef, partitionOf } from "./names.ts";
 import { partitionsOf } from "./partitions.ts";

@@ -1,6 +1,6 @@
 import { randomUUID } from "node:crypto";
 import { Redis, type RedisOptions } from "ioredis";
-import { GatewayError } from "../core/errors.ts";
+import { GatewayError } from "../domain/errors.ts";
 import type { Logger } from "../telemetry/log.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
 import { createBatcher } from "./batcher.ts";

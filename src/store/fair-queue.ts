@@ -1,4 +1,4 @@
-import { createRoundRobin } from "../core/round-robin.ts";
+import { createRoundRobin } from "../domain/round-robin.ts";
 import type { Deadline, Deadlines } from "./deadlines.ts";
 
 /** Calls under way, as items of batches: about 20 ms of Redis's time, and enough for 12,000 a second over 20 ms of network. */

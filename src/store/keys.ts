@@ -1,5 +1,5 @@
 import type { Redis } from "ioredis";
-import type { Limits } from "../core/limits.ts";
+import type { Limits } from "../domain/limits.ts";
 import { type IssuedKey, issueKey, OperatorError } from "./accounts.ts";
 import { accountNames, digestOf, indexName, keyNames, partitionNames, partitionOf } from "./names.ts";
 import { partitionsOf } from "./partitions.ts";

@@ -1,5 +1,5 @@
 import type { Redis } from "ioredis";
-import type { Tiers } from "../core/limits.ts";
+import type { Tiers } from "../domain/limits.ts";
 import { keyIdPages, storeNowMs } from "./keys.ts";
 import { keyNames, keyRef } from "./names.ts";
 import { many } from "./pipelines.ts";

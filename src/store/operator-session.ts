@@ -1,5 +1,5 @@
 import type { Redis } from "ioredis";
-import { GatewayError } from "../core/errors.ts";
+import { GatewayError } from "../domain/errors.ts";
 import { requireWritable } from "./acceptance.ts";
 import { OperatorError } from "./accounts.ts";
 import { createClient, readFacts } from "./connection.ts";

@@ -1,4 +1,4 @@
-import type { Tiers } from "../core/limits.ts";
+import type { Tiers } from "../domain/limits.ts";
 import { packTiers } from "./scripts/include/limits.ts";
 
 /** A file `lua/<name>.lua`; its header lists KEYS, ARGV and replies. */

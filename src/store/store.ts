@@ -1,5 +1,5 @@
-import type { Tiers } from "../core/limits.ts";
-import { endedTask, type Observation, unseenTask } from "../core/tasks.ts";
+import type { Tiers } from "../domain/limits.ts";
+import { endedTask, type Observation, unseenTask } from "../domain/task-states.ts";
 import type { Connection } from "./connection.ts";
 import { claimName, indexName, type KeyRef, keyRef, partitionOf, taskName } from "./names.ts";
 import { type CreditAccount, credits } from "./scripts/credits.ts";

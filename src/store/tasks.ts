@@ -1,5 +1,5 @@
 import type { Redis } from "ioredis";
-import { endedTask } from "../core/tasks.ts";
+import { endedTask } from "../domain/task-states.ts";
 import { OperatorError } from "./accounts.ts";
 import { isCluster } from "./connection.ts";
 import { claimName, keyRef, partitionNames, requestName, taskName } from "./names.ts";

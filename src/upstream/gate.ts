@@ -1,4 +1,4 @@
-import { createRoundRobin } from "../core/round-robin.ts";
+import { createRoundRobin } from "../domain/round-robin.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
 
 /** Why a request was given up before it was sent: as many as may wait did, it waited too long, or the gateway stops. */

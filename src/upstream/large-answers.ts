@@ -1,4 +1,4 @@
-import { JSON_BODY_BYTES_MAX } from "../core/request-limits.ts";
+import { JSON_BODY_BYTES_MAX } from "../domain/request-limits.ts";
 import type { SpacedWork } from "./spaced-work.ts";
 
 /**

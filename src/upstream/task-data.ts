@@ -1,4 +1,4 @@
-import { TASK } from "../core/answers.ts";
+import { TASK } from "../domain/answers.ts";
 import { SMALL_ANSWER_BYTES } from "./large-answers.ts";
 
 /**

@@ -1,4 +1,4 @@
-import { dropOldest } from "../core/bounded.ts";
+import { dropOldest } from "../domain/bounded.ts";
 import type { Logger } from "../telemetry/log.ts";
 import { type RouteSettings, routeOf, type TaskRoute, upstreamTag } from "./task-route.ts";
 import { createUpstream, type PollOutcome, type Upstream, type UpstreamOptions } from "./upstream.ts";

@@ -1,6 +1,6 @@
-import type { Refusal } from "../core/errors.ts";
-import { isObject, parseObject } from "../core/json.ts";
-import { isHttpsUrl } from "../core/urls.ts";
+import type { Refusal } from "../domain/errors.ts";
+import { isObject, parseObject } from "../domain/json.ts";
+import { isHttpsUrl } from "../domain/urls.ts";
 import { refusedBy } from "./refusal.ts";
 
 /** What became of an upload. Each upload has exactly one. */

@@ -1,5 +1,5 @@
 import type { IncomingMessage } from "node:http";
-import { refuse } from "../core/errors.ts";
+import { refuse } from "../domain/errors.ts";
 import { type FormEvents, parseForm } from "./upload-form.ts";
 
 /** What a client's body reports; the first of `whole`, `refused` and `gone` is the last, if `stop` follows it. */

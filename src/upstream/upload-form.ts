@@ -2,11 +2,11 @@ import type { IncomingHttpHeaders } from "node:http";
 import type { Readable } from "node:stream";
 import { MIMEType } from "node:util";
 import busboy from "busboy";
-import { type Refusal, refuse } from "../core/errors.ts";
-import { declaresImage, type ImageType, imageTypeOf, MAGIC_BYTES } from "../core/images.ts";
-import { isIdentity } from "../core/media.ts";
-import { pointerTo, shown } from "../core/problems.ts";
-import { FILE_BYTES_MAX } from "../core/request-limits.ts";
+import { type Refusal, refuse } from "../domain/errors.ts";
+import { declaresImage, type ImageType, imageTypeOf, MAGIC_BYTES } from "../domain/images.ts";
+import { isIdentity } from "../domain/media.ts";
+import { pointerTo, shown } from "../domain/problems.ts";
+import { FILE_BYTES_MAX } from "../domain/request-limits.ts";
 import { cutBytes, type Splitter, splitAt } from "./upload-split.ts";
 
 /** What a form may have beyond its file: preamble, part headers, boundaries, epilogue. */

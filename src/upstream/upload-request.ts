@@ -3,7 +3,7 @@ import type { Agent, ClientRequest, IncomingMessage, ServerResponse } from "node
 import type { Socket } from "node:net";
 import { PassThrough } from "node:stream";
 import { createProxyServer } from "http-proxy-3";
-import type { ImageType } from "../core/images.ts";
+import type { ImageType } from "../domain/images.ts";
 import { withoutSecret } from "./secret.ts";
 import type { UpstreamAnswer } from "./upload-answer.ts";
 import type { FileSink } from "./upload-form.ts";

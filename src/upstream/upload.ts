@@ -1,6 +1,6 @@
 import { Agent, validateHeaderValue } from "node:http";
 import { Agent as HttpsAgent } from "node:https";
-import { refuse } from "../core/errors.ts";
+import { refuse } from "../domain/errors.ts";
 import type { Carried } from "../telemetry/trace.ts";
 import { interpretAnswer, type UploadOutcome, type UpstreamAnswer } from "./upload-answer.ts";
 import { readUpload } from "./upload-body.ts";

@@ -1,6 +1,6 @@
 import { setTimeout } from "node:timers/promises";
-import { isObject, parseObject } from "../core/json.ts";
-import { isTaskStatus, TASK_ID, type TaskStatus } from "../core/tasks.ts";
+import { isObject, parseObject } from "../domain/json.ts";
+import { isTaskStatus, TASK_ID, type TaskStatus } from "../domain/task-states.ts";
 import type { Carried } from "../telemetry/trace.ts";
 import { createExchanger, type Exchanged } from "./exchange.ts";
 import { createGate, type GateObserver, type GateRefusal } from "./gate.ts";

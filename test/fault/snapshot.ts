@@ -1,5 +1,5 @@
 import type { Redis } from "ioredis";
-import { verifyLedger } from "../../src/store/ledger.ts";
+import { verifyLedger } from "../../src/ledger/verify.ts";
 import { accountNames, keyRef, partitionNames, partitionOf } from "../../src/store/names.ts";
 import { many } from "../../src/store/pipelines.ts";
 import type { AccountFacts, StoreEntry } from "./history.ts";

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import { API_PREFIX, GENERATION_ENDPOINTS, type GenerationEndpoint } from "../../src/core/endpoints.ts";
+import { API_PREFIX, GENERATION_ENDPOINTS, type GenerationEndpoint } from "../../src/domain/endpoints.ts";
 import type { Behaviour } from "../../src/sandbox/generator/behaviour.ts";
 import type { IssuedKey } from "../../src/store/accounts.ts";
 import { expectSound, makeDue, readBooks } from "../support/audit.ts";

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { takeLedgerTurn } from "../../src/ledger/turn.ts";
 import type { Connection } from "../../src/store/connection.ts";
-import { takeLedgerTurn } from "../../src/store/ledger-turn.ts";
 import { givenRedis, type TestRedis } from "../support/store-stage.ts";
 
 let redis: TestRedis;

@@ -1,6 +1,6 @@
 import { connect, type Socket } from "node:net";
 import { expect } from "vitest";
-import { openApiText } from "../../src/core/openapi/document.ts";
+import { openApiText } from "../../src/domain/openapi/document.ts";
 import { grantCredits, type IssuedKey, readAccount } from "../../src/store/accounts.ts";
 import { keyRef } from "../../src/store/names.ts";
 import { type Reply, type RequestOptions, type TestGateway, until } from "../support/gateway.ts";

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { verifyLedger } from "../../src/store/ledger.ts";
+import { verifyLedger } from "../../src/ledger/verify.ts";
 import { consumed, expectSound, readBooks } from "../support/audit.ts";
 import { givenGateway, until } from "../support/gateway.ts";
 import { generate, givenKey, givenRedis, ready } from "../support/store-stage.ts";

@@ -5,7 +5,7 @@ import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, onTestFinished, test } from "vitest";
-import type { LiveView } from "../../src/routes/console/answers.ts";
+import type { LiveView } from "../../src/operator/console/answers.ts";
 import { startGenerator } from "../../src/sandbox/generator/server.ts";
 import { freePort } from "../../src/sandbox/redis.ts";
 import { consumed, expectSound, readBooks } from "../support/audit.ts";

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
-import { SHADOW_LIMITS, type ShadowLimit } from "../../src/core/limits.ts";
+import { SHADOW_LIMITS, type ShadowLimit } from "../../src/domain/limits.ts";
 import type { Connection } from "../../src/store/connection.ts";
 import type { KeyRef } from "../../src/store/names.ts";
 import {

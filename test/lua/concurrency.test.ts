@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
-import type { Limits } from "../../src/core/limits.ts";
+import type { Limits } from "../../src/domain/limits.ts";
 import type { Connection } from "../../src/store/connection.ts";
 import { count, createStage, openConnection, type Stage, times } from "../support/store.ts";
 

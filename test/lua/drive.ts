@@ -1,4 +1,4 @@
-import type { Limits, Tiers } from "../../src/core/limits.ts";
+import type { Limits, Tiers } from "../../src/domain/limits.ts";
 import type { Connection } from "../../src/store/connection.ts";
 import type { KeyRef } from "../../src/store/names.ts";
 import type { Reply } from "../../src/store/script.ts";

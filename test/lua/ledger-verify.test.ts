@@ -1,10 +1,10 @@
 import { rm } from "node:fs/promises";
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { addEntry, emptyAccount, emptyFold } from "../../src/ledger/fold.ts";
+import { sumReferences, takeSnapshot } from "../../src/ledger/snapshot.ts";
+import { verifyLedger } from "../../src/ledger/verify.ts";
 import type { Connection } from "../../src/store/connection.ts";
-import { verifyLedger } from "../../src/store/ledger.ts";
 import { LEDGER_PAGE } from "../../src/store/ledger-entries.ts";
-import { addEntry, emptyAccount, emptyFold } from "../../src/store/ledger-fold.ts";
-import { sumReferences, takeSnapshot } from "../../src/store/ledger-snapshot.ts";
 import {
   accountNames,
   type KeyRef,

@@ -1,4 +1,4 @@
-import type { Limits, Tiers } from "../../src/core/limits.ts";
+import type { Limits, Tiers } from "../../src/domain/limits.ts";
 import type { Reply } from "../../src/store/script.ts";
 import type { Generation } from "../../src/store/scripts/admit.ts";
 

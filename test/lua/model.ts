@@ -1,5 +1,5 @@
-import type { ShadowLimit } from "../../src/core/limits.ts";
-import type { TaskStatus } from "../../src/core/tasks.ts";
+import type { ShadowLimit } from "../../src/domain/limits.ts";
+import type { TaskStatus } from "../../src/domain/task-states.ts";
 import type { Reply } from "../../src/store/script.ts";
 import { MAX_AGE_MS, UPSTREAM } from "../support/store.ts";
 import {

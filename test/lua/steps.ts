@@ -1,5 +1,5 @@
 import { isDeepStrictEqual } from "node:util";
-import type { Limits } from "../../src/core/limits.ts";
+import type { Limits } from "../../src/domain/limits.ts";
 import type { StreamEntry } from "../../src/store/ledger-entries.ts";
 import type { KeyRef } from "../../src/store/names.ts";
 import { type Ask, ask, plan } from "./asks.ts";

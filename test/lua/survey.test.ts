@@ -1,10 +1,10 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { createSurvey } from "../../src/operator/survey.ts";
 import type { Connection } from "../../src/store/connection.ts";
 import { partitionNames, requestName } from "../../src/store/names.ts";
 import type { Generation } from "../../src/store/scripts/admit.ts";
 import { createSurveys, type Surveys } from "../../src/store/survey.ts";
 import { createLogger } from "../../src/telemetry/log.ts";
-import { createSurvey } from "../../src/workers/survey.ts";
 import { createStage, openConnection, type Stage, times } from "../support/store.ts";
 import { givenRedis, type TestRedis } from "../support/store-stage.ts";
 

@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, beforeEach, expect, inject, test } from "vitest";
 import { settlementOfEarlier } from "../../src/settlement/journal-earlier-lines.ts";
+import { createSweeper } from "../../src/settlement/sweeper.ts";
 import type { Connection } from "../../src/store/connection.ts";
 import { partitionNames, requestName, taskName } from "../../src/store/names.ts";
 import { itemOf } from "../../src/store/script.ts";
@@ -8,7 +9,6 @@ import { collect } from "../../src/store/scripts/collect.ts";
 import { createSweeps } from "../../src/store/sweeps.ts";
 import { createLogger } from "../../src/telemetry/log.ts";
 import { createMetrics, type Metrics } from "../../src/telemetry/metrics.ts";
-import { createSweeper } from "../../src/workers/sweeper.ts";
 import { earlierBind } from "../support/earlier-lines.ts";
 import {
   createStage,

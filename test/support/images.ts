@@ -1,4 +1,4 @@
-import type { ImageType } from "../../src/core/images.ts";
+import type { ImageType } from "../../src/domain/images.ts";
 
 /** Real pictures of one pixel. */
 const PIXELS: Readonly<Record<ImageType, string>> = {

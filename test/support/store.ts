@@ -1,6 +1,6 @@
 import { randomBytes, randomInt } from "node:crypto";
 import { inject } from "vitest";
-import type { Limits, Tiers } from "../../src/core/limits.ts";
+import type { Limits, Tiers } from "../../src/domain/limits.ts";
 import { createHolds } from "../../src/settlement/holds.ts";
 import { charge, type Settlement } from "../../src/settlement/outbox.ts";
 import { createSettlements, type SettlementOptions } from "../../src/settlement/settlements.ts";

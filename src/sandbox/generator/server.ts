@@ -1,7 +1,7 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import { createServer as createTlsServer } from "node:https";
 import type { AddressInfo } from "node:net";
-import { API_PREFIX, GENERATION_ENDPOINTS } from "../../core/endpoints.ts";
+import { API_PREFIX, GENERATION_ENDPOINTS } from "../../domain/endpoints.ts";
 import { failure, send } from "./answer.ts";
 import { answering, type Behaviour, DEFAULT_BEHAVIOUR } from "./behaviour.ts";
 import { createCallbacks } from "./callbacks.ts";

@@ -1,4 +1,4 @@
-import type { ShadowLimit, Tiers } from "../../core/limits.ts";
+import type { ShadowLimit, Tiers } from "../../domain/limits.ts";
 import { idempotencyName, type KeyRef, requestName } from "../names.ts";
 import { clockOf, type Script } from "../script.ts";
 import { type KeyState, keyStateOf, shadowLimitsOf } from "./include/limits.ts";

@@ -1,6 +1,6 @@
-import type { Transaction } from "../../core/answers.ts";
-import type { Tiers } from "../../core/limits.ts";
-import { RECENT_TRANSACTIONS, transactionOf } from "../../core/transactions.ts";
+import type { Transaction } from "../../domain/answers.ts";
+import type { Tiers } from "../../domain/limits.ts";
+import { RECENT_TRANSACTIONS, transactionOf } from "../../domain/transactions.ts";
 import { ledgerEntry, type StreamEntry } from "../ledger-entries.ts";
 import type { KeyRef } from "../names.ts";
 import type { Script } from "../script.ts";

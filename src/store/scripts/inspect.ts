@@ -1,4 +1,4 @@
-import type { Tiers } from "../../core/limits.ts";
+import type { Tiers } from "../../domain/limits.ts";
 import { type KeyRef, requestName, taskName } from "../names.ts";
 import { clockOf, type Script } from "../script.ts";
 import { KEY_STATE_LENGTH, type KeyState, keyStateOf } from "./include/limits.ts";

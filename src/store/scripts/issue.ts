@@ -1,4 +1,4 @@
-import type { Limits } from "../../core/limits.ts";
+import type { Limits } from "../../domain/limits.ts";
 import { accountNames, type KeyRef, partitionNames } from "../names.ts";
 import type { Script } from "../script.ts";
 

@@ -1,5 +1,5 @@
-import type { Tiers } from "../../core/limits.ts";
-import type { Observation } from "../../core/tasks.ts";
+import type { Tiers } from "../../domain/limits.ts";
+import type { Observation } from "../../domain/task-states.ts";
 import { type KeyRef, keyRef, requestName, taskName } from "../names.ts";
 import { clockOf, type Script } from "../script.ts";
 import { KEY_STATE_LENGTH, type KeyState, keyStateOf, NO_TIERS } from "./include/limits.ts";

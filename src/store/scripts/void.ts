@@ -1,4 +1,4 @@
-import type { Tiers } from "../../core/limits.ts";
+import type { Tiers } from "../../domain/limits.ts";
 import { idempotencyName, type KeyRef, requestName } from "../names.ts";
 import type { Script } from "../script.ts";
 import { type KeyState, keyStateOf, NO_TIERS } from "./include/limits.ts";

@@ -1,8 +1,8 @@
 import path from "node:path";
 import { expect, test } from "vitest";
 import { loadPrices } from "../../../src/config/prices.ts";
-import { GENERATION_ENDPOINTS, type GenerationEndpoint } from "../../../src/core/endpoints.ts";
-import { type PricedBody, priceOf } from "../../../src/core/prices.ts";
+import { GENERATION_ENDPOINTS, type GenerationEndpoint } from "../../../src/domain/endpoints.ts";
+import { type PricedBody, priceOf } from "../../../src/domain/prices.ts";
 
 /** Endpoint, body, reference figure, overview figure. */
 const CELLS: readonly [GenerationEndpoint, PricedBody, reference: number, overview: number][] = [

@@ -4,8 +4,8 @@ import { describe, expect, test } from "vitest";
 import { parse } from "yaml";
 import { applyOverrides } from "../../../src/config/environment.ts";
 import { NEEDS_RESTART } from "../../../src/config/schema.ts";
-import { ERROR_NAMES, refuse } from "../../../src/core/errors.ts";
-import { COMMON_HEADERS, FURTHER_HEADERS } from "../../../src/core/openapi/headers.ts";
+import { ERROR_NAMES, refuse } from "../../../src/domain/errors.ts";
+import { COMMON_HEADERS, FURTHER_HEADERS } from "../../../src/domain/openapi/headers.ts";
 import {
   accountNames,
   claimName,
@@ -111,7 +111,7 @@ describe("README", () => {
       return [first, ...others.map((name) => name.replace(/^-/, `${first.replace(/-[^-]+$/, "")}-`))];
     });
     expect(listed.sort()).toEqual(headers.sort());
-    const pages = [...read("src/routes/admin.ts").matchAll(/there are (.*)"/g)].flatMap(
+    const pages = [...read("src/operator/admin.ts").matchAll(/there are (.*)"/g)].flatMap(
       ([, words = ""]) => words.match(/\/[\w.-]+/g) ?? [],
     );
     expect(pages.length).toBeGreaterThan(5);

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { parseObject } from "../../../src/core/json.ts";
+import { parseObject } from "../../../src/domain/json.ts";
 import { dataText, TASK_DATA_CHARS_MAX } from "../../../src/upstream/task-data.ts";
 
 const TASK = {

@@ -1,9 +1,9 @@
 import { Writable } from "node:stream";
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import type { Refusal } from "../../../src/core/errors.ts";
-import type { ImageType } from "../../../src/core/images.ts";
-import { FILE_BYTES_MAX } from "../../../src/core/request-limits.ts";
+import type { Refusal } from "../../../src/domain/errors.ts";
+import type { ImageType } from "../../../src/domain/images.ts";
+import { FILE_BYTES_MAX } from "../../../src/domain/request-limits.ts";
 import { FORM_OVERHEAD_BYTES_MAX, formBoundary, parseForm } from "../../../src/upstream/upload-form.ts";
 import { IMAGE_TYPES, imageOfSize, tinyImage } from "../../support/images.ts";
 import { BOUNDARY, formOf, imageForm, sinkInto } from "./upload-stage.ts";

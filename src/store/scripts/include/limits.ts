@@ -1,4 +1,4 @@
-import { type LimitState, SHADOW_LIMITS, type ShadowLimit, type Tiers } from "../../../core/limits.ts";
+import { type LimitState, SHADOW_LIMITS, type ShadowLimit, type Tiers } from "../../../domain/limits.ts";
 import type { Reply } from "../../script.ts";
 
 // What several scripts take and answer about a key's limits; their Lua halves are lua/include/key.lua and reply.lua.

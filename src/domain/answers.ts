@@ -1,0 +1,163 @@
+import { type Static, Type } from "typebox";
+import { DETAILS_MAX } from "./problems.ts";
+import { TASK_ID, TASK_STATUSES } from "./task-states.ts";
+
+/**
+ * What customers are answered, as schemas: the API description is made of them, and the types of what the gateway
+ * itself writes. Objects stay open, since the generator's own fields pass through.
+ */
+
+const time = (description: string) => Type.String({ format: "date-time", description });
+/** The upstream's own, passed on unchecked: a `format` would promise what nobody holds. */
+const url = (description: string) => Type.String({ description });
+const credits = (description: string) => Type.Integer({ description });
+
+const taskId = Type.String({
+  pattern: TASK_ID.source,
+  description: "Identifier of the task, for `GET /api/v1/tasks/{taskId}`.",
+});
+
+/** Data of a generation's answer. */
+export const GENERATION = Type.Object(
+  {
+    task_id: taskId,
+    status: Type.Optional(
+      Type.Enum([...TASK_STATUSES], { description: "State of the new task: `pending`." }),
+    ),
+  },
+  { description: "The task that was made. It has been charged." },
+);
+
+export const TASK = Type.Object(
+  {
+    task_id: taskId,
+    status: Type.Enum([...TASK_STATUSES], {
+      description:
+        "`pending`: queued. `processing`: at work. `completed`: finished, `video_url` is there. `failed`: ended without " +
+        "a video. The last two are final: stop polling, the state does not change any more.",
+    }),
+    progress: Type.Optional(
+      Type.Number({ minimum: 0, maximum: 100, description: "Percent; 100 on a completed task." }),
+    ),
+    video_url: Type.Optional(url("The video; on a completed task.")),
+    thumbnail_url: Type.Optional(url("A still image of the video; on a completed task.")),
+    created_at: time("When the task was made, UTC."),
+    completed_at: Type.Optional(time("When it was completed, UTC; on a completed task.")),
+  },
+  {
+    description:
+      "A task as the generator last described it. Further fields of the generator pass through, unless the task is " +
+      "longer than 64 KiB: then only the fields listed here remain.",
+  },
+);
+
+export const UPLOADED_IMAGE = Type.Object(
+  {
+    url: Type.String({
+      format: "https-url",
+      description: "Temporary address of the image: use it at once as `imageUrl`.",
+    }),
+    expires_at: time("When the address ends, UTC; five minutes after the upload."),
+  },
+  { description: "Where the uploaded image can be fetched." },
+);
+
+export const TRANSACTION = Type.Object(
+  {
+    id: Type.String({ description: "Identifier of the transaction." }),
+    type: Type.Enum(["consume", "recharge"], {
+      description: "`consume`: a generation was charged. `recharge`: credits were added or given back.",
+    }),
+    amount: credits("Whole credits: negative for `consume`, positive for `recharge`."),
+    balance_after: credits("Balance of the account after the transaction, with open holds still in it."),
+    endpoint: Type.Optional(Type.String({ description: "Path that was charged; on `consume` only." })),
+    reason: Type.Optional(
+      Type.String({
+        description: "`refund` where the credits of a failed task were given back; else absent.",
+      }),
+    ),
+    task_id: Type.Optional(Type.String({ description: "The failed task; with `reason` only." })),
+    created_at: time("When it happened, UTC."),
+  },
+  { description: "One movement of credits." },
+);
+export type Transaction = Static<typeof TRANSACTION>;
+
+export const KEY_LIMITS = Type.Object(
+  {
+    rate_limit: Type.Integer({ minimum: 0, description: "Generation requests in any 60 seconds." }),
+    max_concurrent: Type.Integer({ minimum: 0, description: "Tasks at the same time." }),
+    daily_limit: Type.Integer({
+      minimum: 0,
+      description: "Generation requests per day; midnight UTC starts a new one.",
+    }),
+  },
+  { description: "Limits as they are enforced for this key." },
+);
+
+export const CREDIT_ACCOUNT = Type.Object(
+  {
+    balance: Type.Integer({
+      minimum: 0,
+      description:
+        "Whole credits that can be spent now; what requests under way will cost is taken off already.",
+    }),
+    total_used: Type.Integer({
+      minimum: 0,
+      description: "Credits consumed in total; refunds are taken off.",
+    }),
+    total_requests: Type.Integer({ minimum: 0, description: "Generation requests that were admitted." }),
+    tier: Type.String({ description: "Tier of the key, such as `standard` or `enterprise`." }),
+    limits: KEY_LIMITS,
+    recent_transactions: Type.Array(TRANSACTION, { description: "The last ten, most recent first." }),
+  },
+  { description: "The account behind the key, and the limits of the key itself." },
+);
+export type CreditAccountData = Static<typeof CREDIT_ACCOUNT>;
+
+/** One broken rule. */
+export const PROBLEM = Type.Object(
+  {
+    path: Type.String({
+      description:
+        "Where, as a JSON pointer into the body, such as `/shots/0/duration`; empty for the request as a whole.",
+    }),
+    message: Type.String({ description: "The parameter and the rule, in words." }),
+  },
+  { description: "One broken rule." },
+);
+
+/** The error envelope. */
+export const ERROR = Type.Object(
+  {
+    code: Type.Integer({
+      description:
+        "What went wrong; each response lists its codes. Mostly the HTTP status; 2001 to 2007 tell limits apart. Where the " +
+        "generator refused the request itself, this is the generator's own code.",
+    }),
+    msg: Type.String({ description: "The reason in words, for people and logs; do not compare it." }),
+    error: Type.String({ description: "The same text." }),
+    retryAfter: Type.Optional(
+      Type.Integer({
+        minimum: 1,
+        description: "Seconds to wait before trying again; the same number as `Retry-After`.",
+      }),
+    ),
+    details: Type.Optional(
+      Type.Array(PROBLEM, {
+        maxItems: DETAILS_MAX,
+        description: `The broken rules, where there are any to name; the first ${DETAILS_MAX} of them.`,
+      }),
+    ),
+    request_id: Type.String({ description: "The same as `X-Request-Id`: quote it when you ask for help." }),
+  },
+  { description: "Any answer whose code is not 200." },
+);
+
+/** The success envelope around a data object. */
+export const successOf = (data: Type.TSchema) =>
+  Type.Object({
+    code: Type.Literal(200, { description: "200 means success." }),
+    msg: Type.Literal("success"),
+    data,
+  });

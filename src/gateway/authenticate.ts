@@ -1,0 +1,99 @@
+import { hash } from "node:crypto";
+import { dropOldest } from "../domain/bounded.ts";
+import { retrySeconds } from "../domain/envelope.ts";
+import { type Refusal, refuse } from "../domain/errors.ts";
+import { createUnknownKeys, type LookUpBudget } from "./unknown-keys.ts";
+
+const KEYS_MAX = 100_000;
+const TOKEN_CHARS_MAX = 256;
+const LOOK_UPS: LookUpBudget = { perSecond: 1000, perAddressAndSecond: 250 };
+/** As nearly everybody writes it; other spellings of RFC 9110 section 11.1 take the longer way. */
+const SCHEME = "Bearer ";
+
+export type Identity<Key> =
+  | { outcome: "known"; key: Key; token: string }
+  | { outcome: "refused"; refusal: Refusal };
+
+export interface Authenticator<Key> {
+  /**
+   * Who sends this `Authorization` header?
+   * @throws what `lookup` throws, for a key that this process has not seen yet
+   */
+  authenticate(authorization: string | undefined, address: string): Promise<Identity<Key>>;
+  /** The same for a key that is remembered, at once; undefined for everybody else. */
+  recall(authorization: string | undefined): { key: Key; token: string } | undefined;
+  /** A script called this key invalid: it must be looked up again, and this attempt counts as unknown. */
+  disown(token: string, address: string): void;
+}
+
+/**
+ * Finds the key behind a bearer token. Keys once found are remembered for the life of the process (what they may do
+ * is decided by each script); unknown ones are not, and are limited per client address. Beyond that limit keys are looked up
+ * for as long as a budget lasts: a good one is let in, an unknown one is not told apart from one that was not looked up.
+ * @param lookup SHA-256 of the token, hex, to the key's reference
+ */
+export function createAuthenticator<Key>(options: {
+  lookup(digest: string): Promise<Key | undefined>;
+  unknownPerMinute: () => number;
+  nowMs?: () => number;
+  lookUps?: LookUpBudget;
+}): Authenticator<Key> {
+  const known = new Map<string, Key>();
+  const nowMs = options.nowMs ?? (() => performance.now());
+  const unknown = createUnknownKeys(options.unknownPerMinute, nowMs, options.lookUps ?? LOOK_UPS);
+
+  const find = async (token: string): Promise<Key | undefined> =>
+    looksLikeKey(token) ? options.lookup(hash("sha256", token)) : undefined;
+
+  /** Finds a key, and remembers it. */
+  async function findKnown(token: string): Promise<Key | undefined> {
+    // Others may have found it while this one waited.
+    const found = known.get(token) ?? (await find(token));
+    // One object for each key: what is remembered of a key hangs on it.
+    const key = known.get(token) ?? found;
+    if (key === undefined) return undefined;
+    dropOldest(known, KEYS_MAX);
+    known.set(token, key);
+    return key;
+  }
+
+  return {
+    recall(authorization) {
+      if (!authorization?.startsWith(SCHEME)) return undefined;
+      const token = authorization.slice(SCHEME.length);
+      const key = known.get(token);
+      return key === undefined ? undefined : { key, token };
+    },
+    async authenticate(authorization, address) {
+      const token = /^bearer +([^\s,]+) *$/i.exec(authorization ?? "")?.[1];
+      if (token === undefined) return refused(refuse("missing_api_key"));
+      const seen = known.get(token);
+      if (seen !== undefined) return { outcome: "known", key: seen, token };
+
+      const waitMs = await unknown.begin(address);
+      if (waitMs > 0) {
+        const key = unknown.mayLookUp(address) ? await findKnown(token) : undefined;
+        if (key !== undefined) return { outcome: "known", key, token };
+        return refused(refuse("too_many_unknown_keys", { retryAfterSeconds: retrySeconds(waitMs) }));
+      }
+      try {
+        const key = await findKnown(token);
+        if (key !== undefined) return { outcome: "known", key, token };
+        unknown.count(address);
+        return refused(refuse("invalid_api_key"));
+      } finally {
+        unknown.end(address);
+      }
+    },
+    disown(token, address) {
+      known.delete(token);
+      unknown.count(address);
+    },
+  };
+}
+
+const looksLikeKey = (token: string): boolean => token.startsWith("sk_") && token.length <= TOKEN_CHARS_MAX;
+const refused = (refusal: Refusal): { outcome: "refused"; refusal: Refusal } => ({
+  outcome: "refused",
+  refusal,
+});

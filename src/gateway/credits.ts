@@ -1,0 +1,25 @@
+import { type Answer, refusal, success } from "../domain/envelope.ts";
+import { type Call, disown, sawKeyGood, storeStep } from "./gateway.ts";
+
+/** GET /credits: the account with the limits that are enforced for this key. */
+export async function credits(call: Call): Promise<Answer> {
+  const { gateway, config, exchange, key } = call;
+  const account = await storeStep(call, "CREDITS", gateway.store.credits(key, config.tiers));
+  exchange.state = account.state;
+  if (account.outcome === "unknown_key") return refusal(disown(call), exchange.shownId);
+  sawKeyGood(call);
+  return success(
+    JSON.stringify({
+      balance: account.balance,
+      total_used: account.totalUsed,
+      total_requests: account.totalRequests,
+      tier: account.tier,
+      limits: {
+        rate_limit: account.state.rateLimit,
+        max_concurrent: account.state.maxConcurrent,
+        daily_limit: account.dailyLimit,
+      },
+      recent_transactions: account.recent,
+    }),
+  );
+}

@@ -1,0 +1,60 @@
+import type { Answer } from "../domain/envelope.ts";
+import { createRequestLog, logRequest, logSlow } from "../telemetry/log.ts";
+import type { Exchange } from "./exchange.ts";
+import type { Gateway } from "./gateway.ts";
+
+/** Classes of HTTP status, by their first digit. */
+const CLASSES = ["", "1xx", "2xx", "3xx", "4xx", "5xx"];
+
+/** Writes one log line, counts, and ends the trace of each request that is over; without an answer its client went away. */
+export function createRecord(gateway: Gateway): (exchange: Exchange, answer: Answer | undefined) => void {
+  const requestLog = createRequestLog(gateway.log);
+  return (exchange, answer) => record(gateway, requestLog, exchange, answer);
+}
+
+function record(
+  gateway: Gateway,
+  requestLog: ReturnType<typeof createRequestLog>,
+  exchange: Exchange,
+  answer: Answer | undefined,
+): void {
+  const { metrics, log } = gateway;
+  const { route: template, startedMs, upstreamMs, req } = exchange;
+  const status = answer?.status ?? 499;
+  const outcome = answer?.outcome ?? "client_gone";
+  const elapsedMs = performance.now() - startedMs;
+  // Zeros say that no script has answered.
+  if (exchange.lastKnown && exchange.state.rateLimit > 0) exchange.lastKnown.state = exchange.state;
+  metrics.inFlight.dec();
+  if (exchange.countedIn) exchange.countedIn.underWay--;
+  metrics.requests.inc({ route: template, status, outcome });
+  metrics.requestSeconds.observe(
+    { route: template, class: CLASSES[Math.floor(status / 100)]! },
+    elapsedMs / 1000,
+  );
+  if (answer && status >= 400 && status < 500 && exchange.accountId !== undefined) {
+    gateway.countRefusal(exchange.keyId ?? "", exchange.accountId, outcome);
+  }
+  logRequest(requestLog, status >= 500 ? "warn" : "info", {
+    request_id: exchange.requestId,
+    client_request_id: exchange.shownId === exchange.requestId ? undefined : exchange.shownId,
+    trace_id: exchange.trace?.traceId,
+    method: req.method,
+    route: template,
+    status,
+    outcome,
+    key_id: exchange.keyId,
+    account_id: exchange.accountId,
+    task_id: exchange.taskId,
+    price: exchange.price,
+    duration_ms: elapsedMs,
+    upstream_ms: upstreamMs,
+    degraded: exchange.degraded,
+    shadow: exchange.shadow,
+    client_gone: exchange.clientGone,
+    detail: answer?.detail,
+  });
+  const { slowRequestMs } = gateway.config().log;
+  if (slowRequestMs > 0) logSlow(log, slowRequestMs, elapsedMs, exchange);
+  exchange.trace?.spans?.end({ ...exchange, method: req.method, status, outcome });
+}

@@ -1,0 +1,89 @@
+import type { Redis } from "ioredis";
+import { OperatorError } from "../store/accounts.ts";
+import { LEDGER_PAGE, LEDGER_START, type LedgerEntry, readLedger } from "../store/ledger-entries.ts";
+import { partitionNames, partitionOf } from "../store/names.ts";
+import { partitionsOf } from "../store/partitions.ts";
+
+/** The highest sequence number of a stream id's millisecond. */
+const STREAM_SEQUENCE_MAX = "18446744073709551615";
+
+/** How far an export has come: partition to the id of the last entry that was read there. */
+export type LedgerCursor = Map<number, string>;
+
+/** Which entries an export is about. */
+export interface LedgerSelection {
+  accountId?: string;
+  /** Posted at or after this, Unix ms by the ledger's own order. Counts where the cursor says nothing yet. */
+  sinceMs?: number | undefined;
+  /** Posted before this. */
+  untilMs?: number | undefined;
+}
+
+/** Entries of one partition that follow each other; the cursor stands behind the last of them. */
+export interface LedgerPage {
+  partition: number;
+  partitions: number;
+  /** Entries that were read; those of other accounts are not among `entries`. */
+  read: number;
+  entries: LedgerEntry[];
+}
+
+/**
+ * All entries after a cursor, by partition and then by time, a page at a time; moves the cursor along. What is posted
+ * meanwhile comes with this run or the next, and never twice: ids of a partition only grow, also when the store's
+ * clock steps back. A span of time is therefore one of ids, so that spans side by side have each entry once.
+ * @throws OperatorError for a cursor of another store
+ */
+export async function* exportLedger(
+  redis: Redis,
+  cursor: LedgerCursor,
+  selection: LedgerSelection = {},
+): AsyncGenerator<LedgerPage> {
+  const { accountId, sinceMs = 0, untilMs } = selection;
+  const partitions = await partitionsOf(redis);
+  await requireReached(redis, cursor, partitions);
+  const only = accountId === undefined ? undefined : partitionOf(accountId, partitions);
+  const start = sinceMs > 0 ? `${sinceMs - 1}-${STREAM_SEQUENCE_MAX}` : LEDGER_START;
+  const last = untilMs === undefined ? "+" : `${Math.max(0, untilMs - 1)}-${STREAM_SEQUENCE_MAX}`;
+  for (let partition = 0; partition < partitions; partition++) {
+    if (only !== undefined && partition !== only) continue;
+    let read: LedgerEntry[];
+    do {
+      read = await readLedger(redis, partition, cursor.get(partition) ?? start, last);
+      const lastId = read.at(-1)?.streamId;
+      if (lastId !== undefined) cursor.set(partition, lastId);
+      const entries = accountId === undefined ? read : read.filter((entry) => entry.accountId === accountId);
+      yield { partition, partitions, read: read.length, entries };
+    } while (read.length === LEDGER_PAGE);
+  }
+}
+
+/** A ledger only grows, and a cursor was read from it: one that lacks the cursor's entry is another, or an older copy. */
+async function requireReached(redis: Redis, cursor: LedgerCursor, partitions: number): Promise<void> {
+  for (const [partition, streamId] of cursor) {
+    if (streamId === LEDGER_START) continue;
+    const { ledger } = partitionNames(partition);
+    const found = partition < partitions ? await redis.xrange(ledger, streamId, streamId) : [];
+    if (found.length > 0) continue;
+    throw new OperatorError(
+      "the cursor is ahead of this ledger, so it belongs to another Redis, or this one was restored from an older copy; export anew without it",
+    );
+  }
+}
+
+/** A cursor as text, such as `3:1766312345678-0,9:1766312345999-1`. */
+export function formatCursor(cursor: LedgerCursor): string {
+  return [...cursor].map(([partition, streamId]) => `${partition}:${streamId}`).join(",");
+}
+
+/** Reads a cursor; undefined if it is none. */
+export function parseCursor(text: string): LedgerCursor | undefined {
+  const cursor: LedgerCursor = new Map();
+  if (text === "") return cursor;
+  for (const part of text.split(",")) {
+    const match = /^(\d{1,4}):(\d{1,19}-\d{1,19})$/.exec(part);
+    if (!match) return undefined;
+    cursor.set(Number(match[1]), match[2] ?? LEDGER_START);
+  }
+  return cursor;
+}

@@ -1,0 +1,175 @@
+import { LEDGER_START, type LedgerEntry } from "../store/ledger-entries.ts";
+import type { RequestRecord } from "../store/records.ts";
+
+/** What the books promise, by the name under which a violation is reported: the invariants of docs/ARCHITECTURE.md. */
+export type Invariant =
+  | "chain"
+  | "balance"
+  | "held"
+  | "total_used"
+  | "references"
+  | "requests"
+  | "slots"
+  | "due"
+  | "window"
+  | "day_count"
+  | "accounts";
+
+/** One broken promise, in the words in which it is printed. */
+export interface Violation {
+  invariant: Invariant;
+  account_id: string;
+  request_id?: string;
+  message: string;
+}
+
+export type Report = (invariant: Invariant, accountId: string, message: string, requestId?: string) => void;
+
+/** What the ledger says of one account so far. */
+export interface AccountFold {
+  entries: number;
+  balance: number;
+  recharged: number;
+  consumed: number;
+  refunded: number;
+  /** Credits recharged under a reference, and how many times. */
+  referenced: number;
+  references: number;
+  /** Id of the last entry; empty before the first. */
+  last: string;
+}
+
+const DAY_MS = 86_400_000;
+/** The day by UTC that a moment lies in, as days since 1970. @param atMs Unix ms, or as stored */
+export const dayOf = (atMs: string | number): number => Math.floor(Number(atMs) / DAY_MS);
+
+/** The ledger of one partition, read from its beginning up to `lastId`. */
+export interface LedgerFold {
+  lastId: string;
+  accounts: Map<string, AccountFold>;
+  /** Request id to what it was charged; negative once refunded. */
+  charged: Map<string, number>;
+  /** Key id to the charged requests of its latest day that are known to count there. */
+  daily: Map<string, { day: number; count: number }>;
+}
+
+export const emptyFold = (): LedgerFold => ({
+  lastId: LEDGER_START,
+  accounts: new Map(),
+  charged: new Map(),
+  daily: new Map(),
+});
+
+export const emptyAccount = (): AccountFold => ({
+  entries: 0,
+  balance: 0,
+  recharged: 0,
+  consumed: 0,
+  refunded: 0,
+  referenced: 0,
+  references: 0,
+  last: "",
+});
+
+/**
+ * Adds the next entry: the chain of its account, and what its request was charged. Invariants 1 and 2.
+ * @returns whether a record of its request is to be compared with it
+ */
+export function addEntry(fold: LedgerFold, entry: LedgerEntry, report: Report): boolean {
+  const { accountId, amount, balanceAfter, streamId } = entry;
+  fold.lastId = streamId;
+  const account = fold.accounts.get(accountId) ?? emptyAccount();
+  fold.accounts.set(accountId, account);
+
+  if (balanceAfter !== account.balance + amount) {
+    report(
+      "chain",
+      accountId,
+      `entry ${streamId}: ${account.balance} and ${amount} do not make ${balanceAfter}`,
+      entry.requestId || undefined,
+    );
+  }
+  if (entry.previous !== account.last) {
+    const before = account.last || "none";
+    report("chain", accountId, `entry ${streamId} follows ${before}, but names ${entry.previous || "none"}`);
+  }
+  if (!(balanceAfter >= 0)) {
+    report("balance", accountId, `entry ${streamId} leaves ${balanceAfter}`, entry.requestId || undefined);
+  }
+  account.entries++;
+  account.balance = balanceAfter;
+  account.last = streamId;
+
+  if (entry.type === "consume") return addConsume(fold, account, entry, report);
+  if (entry.reason === "refund") return addRefund(fold, account, entry, report);
+  account.recharged += amount;
+  if (entry.reference !== "") {
+    account.referenced += amount;
+    account.references++;
+  }
+  if (entry.type !== "recharge" || !(amount > 0)) {
+    report("chain", accountId, `entry ${streamId} is a ${entry.type} of ${amount}`);
+  }
+  return false;
+}
+
+function addConsume(fold: LedgerFold, account: AccountFold, entry: LedgerEntry, report: Report): boolean {
+  const { accountId, amount, requestId, streamId } = entry;
+  account.consumed -= amount;
+  if (!(amount < 0)) report("requests", accountId, `entry ${streamId} consumes ${-amount}`, requestId);
+  if (fold.charged.has(requestId)) {
+    report("requests", accountId, `entry ${streamId} charges this request once more`, requestId);
+    return false;
+  }
+  fold.charged.set(requestId, -amount);
+  return true;
+}
+
+function addRefund(fold: LedgerFold, account: AccountFold, entry: LedgerEntry, report: Report): boolean {
+  const { accountId, amount, requestId, streamId } = entry;
+  account.refunded += amount;
+  const price = fold.charged.get(requestId);
+  if (price === undefined || price < 0) {
+    const what = price === undefined ? "what was never charged" : "this request once more";
+    report("requests", accountId, `entry ${streamId} refunds ${what}`, requestId);
+    return false;
+  }
+  fold.charged.set(requestId, -price);
+  if (amount !== price) report("requests", accountId, `charged ${price}, refunded ${amount}`, requestId);
+  return true;
+}
+
+/** Compares an entry with the record of its request, read later: a record only ever moves on. Invariant 2. */
+export function compareRecord(
+  fold: LedgerFold,
+  entry: LedgerEntry,
+  record: RequestRecord,
+  report: Report,
+): void {
+  const { accountId, requestId, type } = entry;
+  if (record.state === undefined) return;
+  const differs = (what: string): void => report("requests", accountId, what, requestId);
+  if (record.state !== "bound" && record.state !== "finished") {
+    differs(`${type} of a request that is ${record.state}`);
+    return;
+  }
+  if (Number(record.price) !== Math.abs(entry.amount)) {
+    differs(`${type} of ${Math.abs(entry.amount)}, but its price is ${record.price}`);
+  }
+  if (record.account_id !== accountId) differs(`${type} of a request of account ${record.account_id}`);
+  if (record.task_id !== entry.taskId) differs(`${type} for task ${entry.taskId}, not ${record.task_id}`);
+  if (record.uncollected !== undefined) differs(`${type} of a request that is marked uncollected`);
+  if (type !== "consume") {
+    if (record.status !== "failed") differs(`refund of a task that is ${record.status ?? record.state}`);
+    return;
+  }
+  // A request that was void before its task came (`reason`) gave its place in the day back.
+  if (record.admitted_at === undefined || record.reason !== undefined) return;
+  const day = dayOf(record.admitted_at);
+  const seen = fold.daily.get(entry.keyId);
+  // One that was both admitted and charged on an earlier day than one before it: the store's clock was put back, and the
+  // key's by hand, so that day is counted anew when it comes. Decision 0008.
+  const wasPutBack = seen !== undefined && dayOf(entry.atMs) < seen.day;
+  if (seen?.day === day) seen.count++;
+  else if (!seen || seen.day < day || wasPutBack) fold.daily.set(entry.keyId, { day, count: 1 });
+}

@@ -1,0 +1,70 @@
+import { showLedger } from "../operator/survey.ts";
+import type { LedgerReport } from "../store/survey.ts";
+import type { Logger } from "../telemetry/log.ts";
+import type { Metrics } from "../telemetry/metrics.ts";
+import type { Verification } from "./verify.ts";
+
+const LOGGED_MAX = 20;
+/** How often a gateway looks whether it is its turn. */
+const LOOK_EVERY_MS = 10_000;
+
+/**
+ * Verifies the books every so often, in one of all gateways at a time, and shows the result as a metric. A violation
+ * is a bug or somebody's hand in the store: it is logged as an error, and changes nothing.
+ * @param options.publish lets the other gateways report it too
+ * @param options.turn whether it is this gateway's turn
+ * @param options.verify checks all invariants, until the signal ends it
+ * @param options.intervalMs between two checks, over all gateways; 0 turns them off
+ */
+export function createLedgerCheck(options: {
+  turn(intervalMs: number): Promise<boolean>;
+  verify(signal: AbortSignal): Promise<Verification>;
+  publish(report: LedgerReport): Promise<void>;
+  intervalMs(): number;
+  metrics: Metrics;
+  log: Logger;
+}) {
+  const { metrics, log } = options;
+  let timer: NodeJS.Timeout | undefined;
+  let current: Promise<void> = Promise.resolve();
+  const ending = new AbortController();
+
+  async function check(): Promise<void> {
+    const intervalMs = options.intervalMs();
+    metrics.ledgerCheckInterval.set(intervalMs / 1000);
+    if (intervalMs === 0 || !(await options.turn(intervalMs))) return;
+    const result = await options.verify(ending.signal).catch((error: unknown) => {
+      if (!ending.signal.aborted) metrics.ledgerCheckFailures.inc();
+      throw error;
+    });
+    const violations = result.violations.length + (result.unlisted ?? 0);
+    const report = { atMs: Date.now(), violations, credits: result.credits };
+    showLedger(metrics, report);
+    for (const violation of result.violations.slice(0, LOGGED_MAX))
+      log.error(violation, "the books do not balance");
+    const { accounts, entries } = result;
+    log.info({ accounts, entries, violations }, "ledger verified");
+    await options.publish(report);
+  }
+
+  const schedule = (): void => {
+    if (ending.signal.aborted) return;
+    timer = setTimeout(() => {
+      current = check()
+        .catch((error: unknown) => {
+          if (!ending.signal.aborted) log.warn({ err: error }, "the ledger could not be verified");
+        })
+        .finally(schedule);
+    }, LOOK_EVERY_MS);
+  };
+
+  return {
+    start: schedule,
+    check,
+    async stop(): Promise<void> {
+      ending.abort();
+      clearTimeout(timer);
+      await current;
+    },
+  };
+}

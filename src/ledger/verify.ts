@@ -1,0 +1,308 @@
+import type { ChainableCommander, Redis } from "ioredis";
+import { setPages } from "../store/keys.ts";
+import { LEDGER_PAGE, type LedgerEntry, readLedger } from "../store/ledger-entries.ts";
+import { keyNames, partitionNames, partitionOf, requestName } from "../store/names.ts";
+import { partitionsOf } from "../store/partitions.ts";
+import { answersOf, many } from "../store/pipelines.ts";
+import type { RequestRecord } from "../store/records.ts";
+import {
+  addEntry,
+  compareRecord,
+  emptyAccount,
+  emptyFold,
+  type Invariant,
+  type LedgerFold,
+  type Report,
+  type Violation,
+} from "./fold.ts";
+import { checkSnapshot, type Snapshot, sumReferences, takeSnapshot } from "./snapshot.ts";
+
+export type { Invariant, Violation } from "./fold.ts";
+
+/** Reported at most; beyond it the books are so wrong that a list of them helps nobody. */
+const VIOLATIONS_MAX = 1000;
+/** An account that is credited faster than its references are read is compared by their number alone. */
+const REFERENCE_TRIES_MAX = 5;
+
+export interface Verification {
+  ok: boolean;
+  /** Accounts and ledger entries that were compared. */
+  accounts: number;
+  entries: number;
+  /** Credits that these entries moved, by what they were; all positive. */
+  credits: { recharged: number; consumed: number; refunded: number };
+  violations: Violation[];
+  /** Violations beyond the bound of the list. */
+  unlisted?: number;
+}
+
+/** One run: what it reads from, whom it asks about, and what it has found. */
+interface Run {
+  redis: Redis;
+  partitions: number;
+  /** Absent: everybody. */
+  wanted: ReadonlySet<string> | undefined;
+  /** Whether any of them lives in this partition. */
+  has(partition: number): boolean;
+  report: Report;
+  result: Verification;
+  /** Says that the run goes on; called after each page or account. */
+  step(): void;
+}
+
+/**
+ * Compares everything that the store can show with the invariants of docs/ARCHITECTURE.md, while traffic goes on: each
+ * account as it is at one instant, with the ledger up to that instant. Memory grows with one partition's requests.
+ * @param redis gets some thousand commands; better not the gateway's own connection
+ * @param options.accountIds only these accounts
+ * @param options.seen told after each page of work how far it is
+ */
+export async function verifyLedger(
+  redis: Redis,
+  options: {
+    accountIds?: readonly string[];
+    seen?: (partitions: { done: number; all: number }, result: Verification) => void;
+  } = {},
+): Promise<Verification> {
+  const credits = { recharged: 0, consumed: 0, refunded: 0 };
+  const result: Verification = { ok: true, accounts: 0, entries: 0, credits, violations: [] };
+  const wanted = options.accountIds && new Set(options.accountIds);
+  const report = reporter(result, wanted);
+  const partitions = await partitionsOf(redis);
+  const places = wanted && new Set([...wanted].map((accountId) => partitionOf(accountId, partitions)));
+  const has = (partition: number): boolean => !places || places.has(partition);
+  let done = 0;
+  const step = (): void => options.seen?.({ done, all: partitions }, result);
+  const run: Run = { redis, partitions, wanted, has, report, result, step };
+  for (let partition = 0; partition < partitions; partition++) {
+    if (has(partition)) await verifyPartition(run, partition);
+    done = partition + 1;
+    step();
+  }
+  await verifyRequests(run);
+  return result;
+}
+
+function reporter(result: Verification, wanted: ReadonlySet<string> | undefined): Report {
+  return (invariant: Invariant, accountId, message, requestId) => {
+    if (wanted && !wanted.has(accountId)) return;
+    result.ok = false;
+    if (result.violations.length >= VIOLATIONS_MAX) {
+      result.unlisted = (result.unlisted ?? 0) + 1;
+      return;
+    }
+    const request = requestId ? { request_id: requestId } : {};
+    result.violations.push({ invariant, account_id: accountId, ...request, message });
+  };
+}
+
+async function verifyPartition(run: Run, partition: number): Promise<void> {
+  const { redis, report, result } = run;
+  const fold = emptyFold();
+  const accountsName = partitionNames(partition).accounts;
+  await readOn(run, partition, fold);
+  const inLedger = [...fold.accounts.keys()];
+  const listed = new Set<string>();
+  for await (const page of setPages(redis, accountsName)) for (const accountId of page) listed.add(accountId);
+  for (const accountId of inLedger) {
+    if (!listed.has(accountId)) report("accounts", accountId, "has ledger entries, but is not listed");
+  }
+  for (const accountId of new Set([...listed, ...inLedger])) {
+    if (!isWanted(run, accountId)) continue;
+    result.accounts++;
+    const add = (entries: LedgerEntry[]): Promise<void> => addEntries(run, partition, fold, entries);
+    let snapshot: Snapshot;
+    let referenced: number | undefined;
+    let tries = 0;
+    do {
+      snapshot = await takeSnapshot(redis, partition, accountId, fold, add);
+      await add(snapshot.tail);
+      referenced = await sumReferences(redis, partition, accountId, snapshot.references);
+    } while (referenced === undefined && ++tries < REFERENCE_TRIES_MAX);
+    checkSnapshot(
+      accountId,
+      snapshot,
+      referenced,
+      fold,
+      fold.accounts.get(accountId) ?? emptyAccount(),
+      report,
+    );
+    run.step();
+  }
+  await verifyEnded(run, partition, fold);
+  await verifyDue(run, partition);
+  for (const [accountId, { entries, recharged, consumed, refunded }] of fold.accounts) {
+    if (!isWanted(run, accountId)) continue;
+    result.entries += entries;
+    result.credits.recharged += recharged;
+    result.credits.consumed += consumed;
+    result.credits.refunded += refunded;
+  }
+}
+
+/** Reads a partition's ledger on to its end. */
+async function readOn(run: Run, partition: number, fold: LedgerFold): Promise<void> {
+  let page: LedgerEntry[];
+  do {
+    page = await readLedger(run.redis, partition, fold.lastId);
+    await addEntries(run, partition, fold, page);
+    run.step();
+  } while (page.length === LEDGER_PAGE);
+}
+
+async function addEntries(
+  run: Run,
+  partition: number,
+  fold: LedgerFold,
+  entries: LedgerEntry[],
+): Promise<void> {
+  const { redis, report } = run;
+  const comparable = entries.filter((entry) => addEntry(fold, entry, report));
+  const ofRequests = comparable.filter((entry) => isWanted(run, entry.accountId));
+  const records = await many<RequestRecord, LedgerEntry>(redis, ofRequests, (pipe, { requestId }) =>
+    pipe.hgetall(requestName(partition, requestId)),
+  );
+  for (const [at, entry] of ofRequests.entries()) compareRecord(fold, entry, records[at] ?? {}, report);
+}
+
+/** What is kept as ended has ended, and the ledger charged what it should. Invariants 2 and 3. */
+async function verifyEnded(run: Run, partition: number, fold: LedgerFold): Promise<void> {
+  const { redis, report } = run;
+  const { done } = partitionNames(partition);
+  for await (const ids of sortedSetPages(redis, done)) {
+    run.step();
+    const suspects = (await recordsOf(run, partition, ids)).filter((request) => endedWrong(fold, request));
+    if (suspects.length === 0) continue;
+    // Some of it may just have happened: the ledger up to now, then the records again.
+    await readOn(run, partition, fold);
+    for (const { id } of suspects) {
+      const name = requestName(partition, id);
+      const still = await readStill<[string | null]>(redis, name, (pipe) => pipe.zscore(done, id));
+      if (!still) continue;
+      const [record, listed] = still;
+      const wrong = endedWrong(fold, { id, record });
+      if (wrong && listed !== null) report("requests", record.account_id ?? "", wrong, id);
+    }
+  }
+}
+
+/** What is wrong with an ended request, in words. */
+function endedWrong(
+  fold: LedgerFold,
+  { id, record }: { id: string; record: RequestRecord },
+): string | undefined {
+  switch (record.state) {
+    case "held":
+    case "bound":
+      return `is ${record.state}, but kept among those that have ended`;
+    case "finished":
+      if (record.uncollected !== undefined || fold.charged.has(id)) return undefined;
+      return "is finished, but was never charged";
+    default:
+      return undefined;
+  }
+}
+
+/** What is due is held or bound, each in its list. Invariant 3. */
+async function verifyDue(run: Run, partition: number): Promise<void> {
+  const { redis, report } = run;
+  const { holds, polls } = partitionNames(partition);
+  for (const [list, state] of [
+    [holds, "held"],
+    [polls, "bound"],
+  ] as const) {
+    for await (const ids of sortedSetPages(redis, list)) {
+      run.step();
+      const suspects = (await recordsOf(run, partition, ids)).filter(({ record }) => record.state !== state);
+      for (const { id } of suspects) {
+        const name = requestName(partition, id);
+        const still = await readStill<[string | null]>(redis, name, (pipe) => pipe.zscore(list, id));
+        if (!still) continue;
+        const [record, score] = still;
+        if (score === null || record.state === state) continue;
+        report("due", record.account_id ?? "", `is due, but ${record.state ?? "unknown"}`, id);
+      }
+    }
+  }
+}
+
+/** Every open request is due and has its slot: the only way to find one that is in neither. Invariant 3. */
+async function verifyRequests(run: Run): Promise<void> {
+  for await (const page of run.redis.scanStream({ match: "tg:{p*}:request:*", count: 1000 })) {
+    run.step();
+    const places = (page as string[]).flatMap((name) => requestPlace(name) ?? []);
+    const among = places.filter(({ partition }) => partition < run.partitions && run.has(partition));
+    const records = await many<(string | null)[], Place>(run.redis, among, (pipe, { partition, id }) =>
+      pipe.hmget(requestName(partition, id), "state", "account_id"),
+    );
+    for (const [at, place] of among.entries()) {
+      const [state, accountId] = records[at] ?? [];
+      if (!isOpen({ state: state ?? "" }) || !isWanted(run, accountId ?? "")) continue;
+      await verifyOpen(run, place);
+    }
+  }
+}
+
+async function verifyOpen({ redis, report }: Run, { partition, id }: Place): Promise<void> {
+  const name = requestName(partition, id);
+  const keyId = (await redis.hget(name, "key_id")) ?? "";
+  const { holds, polls } = partitionNames(partition);
+  const { slots } = keyNames(partition, keyId);
+  const still = await readStill<[string | null, string | null, number]>(redis, name, (pipe) =>
+    pipe.zscore(holds, id).zscore(polls, id).sismember(slots, id),
+  );
+  if (!still) return;
+  const [record, hold, poll, slot] = still;
+  if (!isOpen(record)) return;
+  const due = record.state === "held" ? hold : poll;
+  const accountId = record.account_id ?? "";
+  if (due === null) report("due", accountId, `is ${record.state}, but not among those that are due`, id);
+  if (slot === 0) report("slots", accountId, `is ${record.state}, but has no slot of ${keyId}`, id);
+}
+
+interface Place {
+  partition: number;
+  id: string;
+}
+
+function requestPlace(name: string): Place | undefined {
+  const [, digits, id] = /^tg:\{p(\d+)\}:request:(.*)$/s.exec(name) ?? [];
+  return id === undefined ? undefined : { partition: Number(digits), id };
+}
+
+const isWanted = ({ wanted }: Run, accountId: string): boolean => !wanted || wanted.has(accountId);
+
+const isOpen = (record: RequestRecord): boolean => record.state === "held" || record.state === "bound";
+
+/** The records behind some ids; with a choice of accounts, only theirs and those without a record. */
+async function recordsOf({ redis, wanted }: Run, partition: number, ids: string[]) {
+  const records = await many<RequestRecord, string>(redis, ids, (pipe, id) =>
+    pipe.hgetall(requestName(partition, id)),
+  );
+  return ids
+    .map((id, at) => ({ id, record: records[at] ?? {} }))
+    .filter(({ record }) => !wanted || record.account_id === undefined || wanted.has(record.account_id));
+}
+
+async function* sortedSetPages(redis: Redis, name: string): AsyncGenerator<string[]> {
+  for await (const page of redis.zscanStream(name, { count: 1000 }) as AsyncIterable<string[]>) {
+    yield page.filter((_, at) => at % 2 === 0);
+  }
+}
+
+/**
+ * A request's record, and what else is read while it stands still; undefined if it moved on meanwhile, which the next run
+ * judges. A state that a request has left never comes back, so the same one before and after was there in between, too.
+ * No MULTI: a Redis without memory refuses even reads there.
+ */
+async function readStill<Answers extends unknown[]>(
+  redis: Redis,
+  name: string,
+  reads: (pipe: ChainableCommander) => ChainableCommander,
+): Promise<[RequestRecord, ...Answers] | undefined> {
+  const pipe = reads(redis.pipeline().hgetall(name)).hget(name, "state");
+  const answers = answersOf<unknown>(await pipe.exec());
+  const stateAfter = answers.pop();
+  const read = answers as [RequestRecord, ...Answers];
+  return (read[0].state ?? null) === stateAfter ? read : undefined;
+}

@@ -1,0 +1,159 @@
+import { createHash, timingSafeEqual } from "node:crypto";
+import type { IncomingMessage } from "node:http";
+import { isIP } from "node:net";
+import { dropOldest } from "../domain/bounded.ts";
+import { clientAddress } from "../gateway/address.ts";
+
+const WRONG_TOKENS_PER_MINUTE = 10;
+/** From all addresses together; those that have shown the right token are exempt. */
+const ALL_WRONG_TOKENS_PER_MINUTE = 100;
+const ADDRESSES_MAX = 10_000;
+const MINUTE_MS = 60_000;
+
+/** What is asked for: a file of the console, which holds no data; data; or a change. */
+export type Wanted = "page" | "data" | "change";
+
+export type Entry = { outcome: "allowed" } | Denied;
+
+export interface Denied {
+  outcome: "denied";
+  status: 401 | 403 | 421 | 429;
+  /** Why; never holds the token. */
+  error: string;
+  wrongToken?: true;
+  headers: Record<string, string>;
+}
+
+/** One for the whole admin port: wrong tokens count together, wherever they are tried. */
+export type Access = ReturnType<typeof createAccess>;
+
+/**
+ * Decides who may use the admin port, for every path but `/livez`, `/readyz` and `/metrics`. A browser anywhere can be made
+ * to send requests to a port that it reaches, so requests for another name (one that was rebound to this address) and
+ * those of another site are refused. Where there is a token, all data need it; where there is none and the port is bound
+ * beyond loopback, nothing is served. See decisions 0017 and 0039.
+ * @param options.host what the admin port is bound to
+ * @param options.hosts further names that it answers to (`admin.hosts`)
+ */
+export function createAccess(options: {
+  token: string | undefined;
+  host: string;
+  hosts?: () => readonly string[];
+  nowMs?: () => number;
+}) {
+  const { token, host, hosts = () => [] } = options;
+  const expected = token === undefined ? undefined : digestOf(token);
+  const tokens = createWrongTokens(options.nowMs ?? Date.now);
+  const isClosed = expected === undefined && !isLoopback(host);
+
+  function checkToken(req: IncomingMessage, token: Buffer): Entry {
+    const address = blockOf(req.socket.remoteAddress, undefined);
+    const waitMs = tokens.blockedMs(address);
+    if (waitMs > 0) {
+      const retry = { "Retry-After": String(Math.ceil(waitMs / 1000)) };
+      return { ...denied(429, "too many wrong tokens; wait a minute"), headers: retry };
+    }
+    const given = /^bearer +(\S+) *$/i.exec(req.headers.authorization ?? "")?.[1];
+    if (given === undefined) return denied(401, "this needs the gateway's ADMIN_TOKEN");
+    if (timingSafeEqual(digestOf(given), token)) {
+      tokens.wasRight(address);
+      return { outcome: "allowed" };
+    }
+    tokens.wasWrong(address);
+    return { ...denied(401, "this is not the gateway's ADMIN_TOKEN"), wrongToken: true };
+  }
+
+  return {
+    /** Whether actions are possible at all. */
+    writable: expected !== undefined,
+    /** Nothing is served but probes and metrics: the port is bound beyond loopback, and there is no token. */
+    closed: isClosed,
+    check(req: IncomingMessage, wanted: Wanted): Entry {
+      const name = nameIn(req.headers.host);
+      if (!isOwnName(name, host) && !hosts().some((own) => own.toLowerCase() === name)) {
+        return denied(421, "this answers to IP addresses, localhost and the names in admin.hosts only");
+      }
+      if (fromAnotherSite(req)) return denied(403, "requests of other sites are refused");
+      if (isClosed) return denied(403, CLOSED);
+      if (wanted === "page") return { outcome: "allowed" };
+      if (expected) return checkToken(req, expected);
+      return wanted === "data" ? { outcome: "allowed" } : denied(403, `read-only: ${SET_TOKEN}`);
+    },
+  };
+}
+
+const SET_TOKEN = "set ADMIN_TOKEN (16 characters or more) in the gateway's environment and restart it";
+const CLOSED = `the admin port is bound beyond loopback and has no token, so only /livez, /readyz and /metrics are served: ${SET_TOKEN}, or bind admin.host to 127.0.0.1`;
+
+/** Counts wrong tokens, per client address and in total. */
+function createWrongTokens(nowMs: () => number) {
+  const byAddress = new Map<string, { count: number; sinceMs: number }>();
+  let total = { count: 0, sinceMs: 0 };
+  /** Addresses of operators: somebody else's attempts do not lock them out. */
+  const proven = new Map<string, true>();
+
+  const leftMs = ({ sinceMs }: { sinceMs: number }) => sinceMs + MINUTE_MS - nowMs();
+  const blocked = (entry: { count: number; sinceMs: number } | undefined, most: number): number =>
+    entry && entry.count >= most ? Math.max(0, leftMs(entry)) : 0;
+
+  return {
+    blockedMs: (address: string): number =>
+      blocked(byAddress.get(address), WRONG_TOKENS_PER_MINUTE) ||
+      (proven.has(address) ? 0 : blocked(total, ALL_WRONG_TOKENS_PER_MINUTE)),
+    wasRight(address: string): void {
+      proven.delete(address);
+      dropOldest(proven, ADDRESSES_MAX);
+      proven.set(address, true);
+    },
+    wasWrong(address: string): void {
+      if (leftMs(total) <= 0) total = { count: 0, sinceMs: nowMs() };
+      total.count++;
+      const entry = byAddress.get(address);
+      if (entry && leftMs(entry) > 0) {
+        entry.count++;
+        return;
+      }
+      byAddress.delete(address);
+      dropOldest(byAddress, ADDRESSES_MAX);
+      byAddress.set(address, { count: 1, sinceMs: nowMs() });
+    },
+  };
+}
+
+/** The address that attempts count for: of IPv6 the /64. Nobody is trusted to name another one. */
+const blockOf = clientAddress([]);
+
+/** Fetch metadata where the browser sends it (to https and loopback), and Origin, which it sends with every POST. */
+function fromAnotherSite({ headers, method }: IncomingMessage): boolean {
+  const site = headers["sec-fetch-site"];
+  // `none`: a person typed the address. A link may lead here from anywhere: the site it stands on cannot read the answer.
+  const isLink = headers["sec-fetch-mode"] === "navigate" && headers["sec-fetch-dest"] === "document";
+  const isVisit = method === "GET" && (site === "none" || isLink);
+  if (site !== undefined && site !== "same-origin" && !isVisit) return true;
+  const { origin, host } = headers;
+  if (origin === undefined) return false;
+  return !URL.canParse(origin) || new URL(origin).host !== host?.toLowerCase();
+}
+
+/** The name in a Host header, without its port; undefined where it is none. */
+function nameIn(host: string | undefined): string | undefined {
+  if (host === undefined || !URL.canParse(`http://${host}`)) return undefined;
+  return new URL(`http://${host}`).hostname.replace(/^\[|\]$/g, "");
+}
+
+/** An address cannot be rebound to another one; a name can. */
+const isOwnName = (name: string | undefined, own: string): boolean =>
+  name !== undefined &&
+  (isIP(name) !== 0 || name === "localhost" || name.endsWith(".localhost") || name === own.toLowerCase());
+
+/** Whether only this machine reaches what listens there. */
+export const isLoopback = (host: string): boolean =>
+  host === "localhost" || host === "::1" || (isIP(host) === 4 && host.startsWith("127."));
+
+const digestOf = (text: string): Buffer => createHash("sha256").update(text).digest();
+const denied = (status: Denied["status"], error: string): Denied => ({
+  outcome: "denied",
+  status,
+  error,
+  headers: status === 401 ? { "WWW-Authenticate": "Bearer" } : {},
+});

@@ -1,0 +1,210 @@
+import { API_PREFIX, GENERATION_ENDPOINTS } from "../../domain/endpoints.ts";
+import type { Metrics } from "../../telemetry/metrics.ts";
+import type { LiveView } from "./answers.ts";
+import { type Buckets, quantileBetween } from "./quantile.ts";
+
+export const SAMPLE_EVERY_MS = 2000;
+const KEPT = 450;
+/** Rates are averaged over so many samples, and quantiles taken over so many: single ones jump about. */
+const RATE_SAMPLES = 5;
+const QUANTILE_SAMPLES = 15;
+const MINUTE_SAMPLES = 30;
+/** The store is asked for the slots taken every so many samples. */
+const SLOTS_EVERY = 5;
+
+/** Limits have lines of their own in the plot; all other refusals are one. */
+const LIMITS = ["rate_limited", "concurrency_limited", "daily_limited", "insufficient_credits"];
+const KINDS = ["all", "generations", "polls"] as const;
+type Kind = (typeof KINDS)[number];
+
+const GENERATIONS = new Set<string>(GENERATION_ENDPOINTS.map((endpoint) => API_PREFIX + endpoint));
+
+/** What the metrics said at one moment; all counts since the start of the process. */
+interface Sample {
+  atMs: number;
+  ok: number;
+  /** By outcome and HTTP status, for statuses from 400 on: an upstream's refusal may have several. */
+  denied: Map<string, { outcome: string; status: number; count: number }>;
+  latency: Record<Kind, Buckets>;
+  upstream: Record<Kind, Buckets>;
+  inFlight: number;
+  slots: number | null;
+}
+
+/** One value of a metric, as prom-client has it. */
+interface Value {
+  value: number;
+  labels: object;
+  metricName?: string;
+}
+
+/** What one process's metrics say at one moment, as far as it is shown. */
+export interface Reading {
+  requests: readonly Value[];
+  requestSeconds: readonly Value[];
+  upstreamSeconds: readonly Value[];
+  inFlight: readonly Value[];
+}
+
+/** Reads metric by metric: a read of the whole registry would start its percentiles anew. */
+export async function readLive(metrics: Metrics): Promise<Reading> {
+  const { requests, requestSeconds, upstreamSeconds, inFlight } = metrics;
+  const read = await Promise.all([
+    requests.get(),
+    requestSeconds.get(),
+    upstreamSeconds.get(),
+    inFlight.get(),
+  ]);
+  const [one, two, three, four] = read.map(({ values }) => values as Value[]);
+  return { requests: one!, requestSeconds: two!, upstreamSeconds: three!, inFlight: four! };
+}
+
+/** What is sampled. */
+export interface LiveSources {
+  /** What the processes of this gateway say; their sums are shown. */
+  readings(): Promise<readonly Reading[]>;
+  /** Slots taken over all gateways; null while the store is away. */
+  slots(): Promise<number | null>;
+}
+
+/**
+ * Samples this process's own metrics every two seconds and keeps 15 minutes of them, so that a page shows a plot as
+ * soon as it is opened.
+ */
+export function createLive(sources: LiveSources, nowMs: () => number = Date.now) {
+  const samples: Sample[] = [];
+  let taken = 0;
+  let slots: number | null = null;
+  let timer: NodeJS.Timeout | undefined;
+
+  async function sample(): Promise<void> {
+    if (taken++ % SLOTS_EVERY === 0) slots = await sources.slots().catch(() => null);
+    const readings = await sources.readings();
+    const all = (name: keyof Reading): Value[] => readings.flatMap((reading) => reading[name]);
+    samples.push({
+      atMs: nowMs(),
+      ...answersOf(all("requests")),
+      latency: bucketsByKind(all("requestSeconds"), ({ route }) => kindOfRoute(route)),
+      upstream: bucketsByKind(all("upstreamSeconds"), ({ kind }) =>
+        kind === "generate" ? "generations" : "polls",
+      ),
+      inFlight: all("inFlight").reduce((sum, { value }) => sum + value, 0),
+      slots,
+    });
+    // One more than points: the first is what the second is compared with.
+    if (samples.length > KEPT + 1) samples.shift();
+  }
+
+  return {
+    sample,
+    start(): void {
+      void sample().catch(() => undefined);
+      // What cannot be read once is read the next time; a gap in a plot is no reason to end anything.
+      timer = setInterval(() => void sample().catch(() => undefined), SAMPLE_EVERY_MS).unref();
+    },
+    stop: (): void => clearInterval(timer),
+    /** @param afterMs only what was sampled later than this, Unix ms */
+    view(afterMs: number): LiveView {
+      const view: LiveView = { sample_every_ms: SAMPLE_EVERY_MS, at_ms: [], series: {}, denied: [] };
+      for (let at = 1; at < samples.length; at++) {
+        const now = samples[at]!;
+        if (now.atMs <= afterMs) continue;
+        view.at_ms.push(now.atMs);
+        const rateSince = samples[Math.max(0, at - RATE_SAMPLES)]!;
+        const quantilesSince = samples[Math.max(0, at - QUANTILE_SAMPLES)]!;
+        const point = { ...ratesOf(rateSince, now), ...quantilesOf(quantilesSince, now) };
+        for (const [name, value] of Object.entries(point)) {
+          view.series[name] ??= [];
+          view.series[name].push(value);
+        }
+      }
+      view.denied = deniedOf(samples);
+      return view;
+    },
+  };
+}
+
+function answersOf(requests: readonly Value[]): Pick<Sample, "ok" | "denied"> {
+  let ok = 0;
+  const denied: Sample["denied"] = new Map();
+  for (const { value, labels } of requests) {
+    const { status: text, outcome } = labels as { status?: string | number; outcome?: string };
+    const status = Number(text);
+    // 499: the client had gone; nobody was refused.
+    if (status < 400 || status === 499) ok += value;
+    else {
+      const name = `${outcome} ${status}`;
+      const count = (denied.get(name)?.count ?? 0) + value;
+      denied.set(name, { outcome: String(outcome), status, count });
+    }
+  }
+  return { ok, denied };
+}
+
+const kindOfRoute = (route: unknown): Kind | undefined => {
+  if (GENERATIONS.has(String(route))) return "generations";
+  return String(route).startsWith(`${API_PREFIX}tasks/`) ? "polls" : undefined;
+};
+
+/** Sums the series of a histogram by what they time; those of no kind are in `all` alone. */
+function bucketsByKind(
+  histogram: readonly Value[],
+  kindOf: (labels: Record<string, unknown>) => Kind | undefined,
+): Record<Kind, Buckets> {
+  const sums = { all: new Map(), generations: new Map(), polls: new Map() } as Record<
+    Kind,
+    Map<number, number>
+  >;
+  for (const { value, labels, metricName } of histogram) {
+    if (!metricName?.endsWith("_bucket")) continue;
+    const { le, ...rest } = labels as Record<string, unknown>;
+    const bound = le === "+Inf" ? Number.POSITIVE_INFINITY : Number(le);
+    for (const kind of ["all", kindOf(rest)] as const) {
+      if (kind) sums[kind].set(bound, (sums[kind].get(bound) ?? 0) + value);
+    }
+  }
+  return sums;
+}
+
+function ratesOf(before: Sample, now: Sample): Record<string, number | null> {
+  const seconds = (now.atMs - before.atMs) / 1000;
+  // A worker that has gone takes its counts with it.
+  const perSecond = (count: number): number => (seconds > 0 ? Math.max(0, count) / seconds : 0);
+  const rates: Record<string, number | null> = { ok: perSecond(now.ok - before.ok) };
+  for (const name of ["refused", "failed", ...LIMITS, "other_refusals"]) rates[name] = 0;
+  for (const [name, { outcome, status, count }] of now.denied) {
+    const rate = perSecond(count - (before.denied.get(name)?.count ?? 0));
+    const names =
+      status >= 500 ? ["failed"] : ["refused", LIMITS.includes(outcome) ? outcome : "other_refusals"];
+    for (const series of names) rates[series] = (rates[series] ?? 0) + rate;
+  }
+  return { ...rates, in_flight: now.inFlight, slots: now.slots };
+}
+
+function quantilesOf(before: Sample, now: Sample): Record<string, number | null> {
+  const quantiles: Record<string, number | null> = {};
+  for (const kind of KINDS) {
+    quantiles[`${kind}_p50`] = quantileBetween(0.5, before.latency[kind], now.latency[kind]);
+    quantiles[`${kind}_p99`] = quantileBetween(0.99, before.latency[kind], now.latency[kind]);
+    quantiles[`${kind}_upstream_p99`] = quantileBetween(0.99, before.upstream[kind], now.upstream[kind]);
+  }
+  return quantiles;
+}
+
+function deniedOf(samples: readonly Sample[]): LiveView["denied"] {
+  const now = samples.at(-1);
+  if (!now) return [];
+  const minuteAgo = samples[Math.max(0, samples.length - 1 - MINUTE_SAMPLES)]!;
+  const first = samples[0]!;
+  const since = (before: Sample, name: string, count: number): number =>
+    Math.max(0, count - (before.denied.get(name)?.count ?? 0));
+  return [...now.denied]
+    .map(([name, { outcome, status, count }]) => ({
+      outcome,
+      status,
+      last_minute: since(minuteAgo, name, count),
+      last_15_minutes: since(first, name, count),
+    }))
+    .filter(({ last_15_minutes }) => last_15_minutes > 0)
+    .sort((a, b) => b.last_15_minutes - a.last_15_minutes);
+}

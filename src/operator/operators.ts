@@ -1,0 +1,73 @@
+import type { Config } from "../config/config.ts";
+import type { LiveConfig } from "../config/live.ts";
+import type { Connection } from "../store/connection.ts";
+import { createOperatorSession } from "../store/operator-session.ts";
+import { countOpen } from "../store/operator-views.ts";
+import type { Logger } from "../telemetry/log.ts";
+import { createAccess } from "./access.ts";
+import { createAdmin } from "./admin.ts";
+import { createConsole } from "./console/console.ts";
+import type { Reading } from "./console/live.ts";
+import { createLogLevel } from "./log-level.ts";
+
+/** All that operators see and do, on the admin port; one process of a gateway serves it. */
+export function createOperators(options: {
+  /** For what needs a restart. */
+  config: Config;
+  live: Pick<LiveConfig, "config" | "describe">;
+  connection: Connection;
+  /** The metrics of all processes as Prometheus reads them. */
+  metricsPage(): Promise<string>;
+  /** What the processes say of themselves. */
+  readings(): Promise<readonly Reading[]>;
+  /** Puts a log level in force, in all processes. */
+  setLevel(level: string): void;
+  /** Why the gateway is not ready, in words; undefined when it is. */
+  notReady(): string | undefined;
+  log: Logger;
+}) {
+  const { config, live, connection, metricsPage, notReady, log } = options;
+  const { token, host } = config.admin;
+  const access = createAccess({ token, host, hosts: () => live.config().admin.hosts });
+  if (access.closed) {
+    log.warn(
+      { host },
+      "the admin port is bound beyond loopback without ADMIN_TOKEN: it serves /livez, /readyz and /metrics only",
+    );
+  }
+  const console = createConsole({
+    access,
+    session: createOperatorSession(config.store),
+    sources: {
+      readings: options.readings,
+      async slots() {
+        const facts = connection.facts();
+        if (connection.breaker.isOpen() || !facts) return null;
+        return connection.command((redis) => countOpen(redis, facts.partitions));
+      },
+    },
+    tiers: () => live.config().tiers,
+    notReady,
+    log,
+  });
+  const logLevel = createLogLevel({ access, log, set: options.setLevel });
+  const server = createAdmin({
+    metricsPage,
+    notReady,
+    access,
+    logLevel,
+    console,
+    config: live.describe,
+    tls: config.admin.tls,
+    log,
+  });
+  return {
+    server,
+    start: console.start,
+    stop(): void {
+      console.stop();
+      server.close();
+      server.closeAllConnections();
+    },
+  };
+}

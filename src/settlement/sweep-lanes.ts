@@ -1,0 +1,125 @@
+import type { OpenRequest } from "../store/scripts/claim.ts";
+import { type PollOutcome, SWEEP_POLLS_MAX } from "../upstream/upstream.ts";
+import { createPacedQueue, type PacedQueue } from "./paced-queue.ts";
+import { isAnswered } from "./task-end.ts";
+
+/** Questions to one upstream that wait; more than that are left for others and for later. */
+const WAITING_MAX = 200;
+/** Upstreams that are asked at a time; the present one, and those whose tasks have not ended. */
+const LANES_MAX = 16;
+/** A former upstream's lane goes when it had nothing to do for so long. */
+const LANE_KEPT_MS = 10 * 60_000;
+const LIMITED_PAUSE_MIN_SECONDS = 10;
+const LIMITED_PAUSE_MAX_SECONDS = 30;
+/** An upstream that fails is asked ever more rarely, until it answers. */
+const FAILED_PAUSE_MIN_MS = 250;
+const FAILED_PAUSE_MAX_MS = 10_000;
+
+/** A tenth more or less, so that what began together does not go on together. */
+export const jittered = (ms: number): number => ms * (0.9 + Math.random() / 5);
+
+interface Lane {
+  queue: PacedQueue<OpenRequest>;
+  /** Waiting and under way. */
+  pending: number;
+  /** Questions in a row that the upstream did not answer. */
+  failures: number;
+  pausedUntilMs: number;
+  usedAtMs: number;
+}
+
+/**
+ * The sweeper's questions, in a paced queue for each upstream: one that fails holds up the tasks of no other.
+ * @param upstreamName names the upstream of a task; without a tag, the present one
+ * @param ask must not throw; calls `ended` with what the upstream said, before it does anything else with it
+ */
+export function createSweepLanes(options: {
+  perSecond(): number;
+  upstreamName(tag: string | undefined): string;
+  ask(request: OpenRequest, ended: (outcome: PollOutcome) => void): Promise<void>;
+}) {
+  const { perSecond, upstreamName, ask } = options;
+  const lanes = new Map<string, Lane>();
+
+  function laneOf(tag: string | undefined): Lane | undefined {
+    const name = upstreamName(tag);
+    const lane = lanes.get(name) ?? open(name);
+    if (lane) lane.usedAtMs = performance.now();
+    return lane;
+  }
+
+  function open(name: string): Lane | undefined {
+    const nowMs = performance.now();
+    for (const [other, { pending, usedAtMs }] of lanes) {
+      if (pending === 0 && nowMs - usedAtMs >= LANE_KEPT_MS) lanes.delete(other);
+    }
+    if (lanes.size >= LANES_MAX) return undefined;
+    const lane: Lane = {
+      queue: createPacedQueue<OpenRequest>({
+        concurrency: SWEEP_POLLS_MAX,
+        perSecond,
+        entriesMax: WAITING_MAX,
+        async work(request) {
+          await ask(request, (outcome) => pace(lane, outcome));
+          lane.pending--;
+        },
+      }),
+      pending: 0,
+      failures: 0,
+      pausedUntilMs: 0,
+      usedAtMs: nowMs,
+    };
+    lanes.set(name, lane);
+    return lane;
+  }
+
+  return {
+    /**
+     * How many tasks may be claimed, whose they are being unknown before. Those of a full lane are left to their lease, so
+     * no lane that moves may be full; one that stands still does not hold up the others.
+     */
+    room(): number {
+      laneOf(undefined);
+      const all = [...lanes.values()];
+      const moving = all.filter((lane) => !isStalled(lane));
+      if (moving.length === 0) return Math.max(0, ...all.map(({ queue }) => queue.room()));
+      return Math.min(...moving.map(({ queue }) => queue.room()));
+    },
+    /** @returns false when there is no room for it */
+    add(request: OpenRequest): boolean {
+      const lane = laneOf(request.upstream);
+      if (!lane || lane.queue.room() === 0) return false;
+      lane.pending++;
+      lane.queue.add(request);
+      return true;
+    },
+    async idle(): Promise<void> {
+      await Promise.all([...lanes.values()].map(({ queue }) => queue.idle()));
+    },
+    stop(): void {
+      for (const { queue } of lanes.values()) queue.stop();
+    },
+  };
+}
+
+const isStalled = ({ failures, pausedUntilMs }: Lane): boolean =>
+  failures > 0 || performance.now() < pausedUntilMs;
+
+/** A pause after a question that was not answered, or too many. */
+function pace(lane: Lane, outcome: PollOutcome): void {
+  // What was not sent for want of an address says nothing of the upstream, and costs nothing.
+  const hasFailed =
+    !isAnswered(outcome) && outcome.outcome !== "rate_limited" && outcome.outcome !== "unroutable";
+  lane.failures = hasFailed ? lane.failures + 1 : 0;
+  let pauseMs = 0;
+  if (hasFailed) {
+    pauseMs = jittered(Math.min(FAILED_PAUSE_MAX_MS, FAILED_PAUSE_MIN_MS * 2 ** (lane.failures - 1)));
+  }
+  if (outcome.outcome === "rate_limited") {
+    const asked = outcome.retryAfterSeconds ?? 0;
+    pauseMs = 1000 * Math.min(LIMITED_PAUSE_MAX_SECONDS, Math.max(LIMITED_PAUSE_MIN_SECONDS, asked));
+  }
+  if (pauseMs === 0) return;
+  lane.pausedUntilMs = Math.max(lane.pausedUntilMs, performance.now() + pauseMs);
+  lane.queue.pause(pauseMs);
+}

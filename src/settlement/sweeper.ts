@@ -1,0 +1,213 @@
+import { randomUUID } from "node:crypto";
+import type { Tiers } from "../domain/limits.ts";
+import { askAgainMs } from "../domain/task-states.ts";
+import type { OpenRequest } from "../store/scripts/claim.ts";
+import type { Store } from "../store/store.ts";
+import type { Sweeps } from "../store/sweeps.ts";
+import type { Logger } from "../telemetry/log.ts";
+import type { Metrics } from "../telemetry/metrics.ts";
+import type { TaskUpstream } from "../upstream/task-upstreams.ts";
+import type { PollOutcome } from "../upstream/upstream.ts";
+import { reportEnd, reportPollFault } from "./reports.ts";
+import { createSweepLanes, jittered } from "./sweep-lanes.ts";
+import { type AgingTask, judge, type Verdict } from "./task-end.ts";
+
+const BATCH = 50;
+const COLLECT_EVERY_MS = 60_000;
+/** Records of a partition that are collected in one round, so that the next one does not wait for them. */
+const COLLECT_BATCHES_MAX = 4;
+/** The older a task, the rarer the questions: after a tenth of its age, at most every five minutes. */
+const AGE_SHARE = 0.1;
+const POLL_EVERY_MAX_MS = 5 * 60_000;
+
+/** What the sweeper reads of the config, anew for each step. Times in ms. */
+export interface SweepSettings {
+  tiers: Tiers;
+  tasks: {
+    refundFailed: boolean;
+    maxAgeMs: number;
+    sweepIntervalMs: number;
+    pollIntervalMs: number;
+    sweepPollsPerSecond: number;
+    retentionMs: number;
+  };
+}
+
+export interface SweeperOptions {
+  store: Store;
+  sweeps: Sweeps;
+  /** The one that made a task, by the tag that is stored with it. */
+  upstreamOf(tag: string | undefined): TaskUpstream;
+  metrics: Metrics;
+  log: Logger;
+  settings(): SweepSettings;
+}
+
+/**
+ * Ends what nobody else ends: holds past their due time are voided, bound tasks that no client polls are polled, and
+ * too old ones are given up. Every gateway runs one; CLAIM keeps two from doing the same. Polls of the upstream are
+ * paced, and nothing else waits for them.
+ */
+export const createSweeper = (options: SweeperOptions): Sweeper => new Sweeper(options);
+
+class Sweeper {
+  readonly #options: SweeperOptions;
+  readonly #polls: ReturnType<typeof createSweepLanes>;
+  /** Requests whose poll waits or is under way: a lease may end before an upstream that hangs has answered. */
+  readonly #polling = new Set<string>();
+  #timer: NodeJS.Timeout | undefined;
+  #current: Promise<void> = Promise.resolve();
+  #sweeping = false;
+  #stopped = false;
+  #collectedAtMs = Number.NEGATIVE_INFINITY;
+
+  constructor(options: SweeperOptions) {
+    const { upstreamOf, settings } = options;
+    this.#options = options;
+    this.#polls = createSweepLanes({
+      perSecond: () => settings().tasks.sweepPollsPerSecond,
+      upstreamName: (tag) => upstreamOf(tag).tag,
+      ask: (request, ended) =>
+        this.#count("task", this.#pollTask(request, ended)).finally(() =>
+          this.#polling.delete(request.requestId),
+        ),
+    });
+  }
+
+  /** Begins, or waits anew when the interval has changed. */
+  start(): void {
+    const { log, settings } = this.#options;
+    clearTimeout(this.#timer);
+    if (this.#stopped || this.#sweeping) return;
+    this.#timer = setTimeout(() => {
+      this.#sweeping = true;
+      this.#current = this.#sweepOnce()
+        .catch((error: unknown) => log.debug({ err: error }, "sweep interrupted"))
+        .finally(() => {
+          this.#sweeping = false;
+          this.start();
+        });
+    }, settings().tasks.sweepIntervalMs);
+  }
+
+  /** One complete round now, with its polls of the upstream; for tests and tools. */
+  async sweep(): Promise<void> {
+    await this.#sweepOnce();
+    await this.#polls.idle();
+  }
+
+  /** Waits for what is under way in the store; polls of the upstream are given up, other gateways repeat them. */
+  async stop(): Promise<void> {
+    this.#stopped = true;
+    clearTimeout(this.#timer);
+    this.#polls.stop();
+    await this.#current;
+  }
+
+  async #sweepOnce(): Promise<void> {
+    const { sweeps, metrics } = this.#options;
+    const startedMs = performance.now();
+    const collecting = startedMs - this.#collectedAtMs >= COLLECT_EVERY_MS;
+    let isCollected = true;
+    const partitions = sweeps.partitions();
+    const due = await sweeps.due();
+    // Each gateway begins somewhere else, so that they do not queue up behind each other.
+    const first = Math.floor(Math.random() * partitions);
+    for (let at = 0; at < partitions && !this.#stopped; at++) {
+      const partition = (first + at) % partitions;
+      if (due.holds.has(partition)) await this.#voidHolds(partition);
+      if (due.polls.has(partition)) await this.#claimTasks(partition);
+      if (collecting && !(await this.#collect(partition))) isCollected = false;
+    }
+    // What is left is collected in the next round, not a minute later: else more could end than is ever forgotten.
+    if (collecting && isCollected && partitions > 0) this.#collectedAtMs = startedMs;
+    metrics.sweepSeconds.set((performance.now() - startedMs) / 1000);
+  }
+
+  /** Voids all holds that are due. */
+  async #voidHolds(partition: number): Promise<void> {
+    while (!this.#stopped) {
+      const { claimed, requests } = await this.#options.sweeps.claim("holds", partition, BATCH);
+      await Promise.all(requests.map((request) => this.#count("hold", this.#voidHold(request))));
+      if (claimed < BATCH) break;
+    }
+  }
+
+  /** Claims as many tasks as there is room for; without room there is no call to the store, so a backlog costs nothing. */
+  async #claimTasks(partition: number): Promise<void> {
+    while (!this.#stopped && this.#polls.room() > 0) {
+      const most = Math.min(BATCH, this.#polls.room());
+      const { claimed, requests } = await this.#options.sweeps.claim("polls", partition, most);
+      for (const request of requests) this.#enqueuePoll(request);
+      if (claimed < most) break;
+    }
+  }
+
+  #enqueuePoll(request: OpenRequest): void {
+    if (this.#polling.has(request.requestId)) return;
+    this.#polling.add(request.requestId);
+    if (!this.#polls.add(request)) this.#polling.delete(request.requestId);
+  }
+
+  /** @returns whether nothing is left that could be collected */
+  async #collect(partition: number): Promise<boolean> {
+    const { sweeps, metrics, settings } = this.#options;
+    for (let batch = 0; batch < COLLECT_BATCHES_MAX && !this.#stopped; batch++) {
+      const { looked, collected } = await sweeps.collect(partition, settings().tasks.retentionMs, BATCH);
+      if (collected > 0) metrics.sweeps.inc({ kind: "record", outcome: "collected" }, collected);
+      if (looked < BATCH) return true;
+    }
+    return false;
+  }
+
+  /** Counts how one piece of work ended; a store that is away ends it for now, its lease brings it back. */
+  async #count(kind: "hold" | "task", work: Promise<string>): Promise<void> {
+    const outcome = await work.catch((error: unknown) => {
+      this.#options.log.debug({ err: error }, "sweep interrupted");
+      return "interrupted";
+    });
+    this.#options.metrics.sweeps.inc({ kind, outcome });
+  }
+
+  async #voidHold(request: OpenRequest): Promise<string> {
+    const { sweeps, log } = this.#options;
+    const outcome = await sweeps.voidDue(request);
+    const { requestId, accountId } = request;
+    if (outcome === "void") {
+      log.warn({ request_id: requestId, account_id: accountId }, "a hold ended: its outcome stayed unknown");
+    }
+    return outcome;
+  }
+
+  /** Polls even a task far beyond its maximum age: it may have ended well while nobody could poll it. */
+  async #pollTask(request: OpenRequest, ended: (outcome: PollOutcome) => void): Promise<string> {
+    const { upstreamOf, settings } = this.#options;
+    const { taskId, boundAtMs, claimedAtMs, maxAgeMs = settings().tasks.maxAgeMs } = request;
+    const pollId = `sweep_${randomUUID()}`;
+    const outcome = await upstreamOf(request.upstream).poll(taskId, {
+      accountId: undefined,
+      requestId: pollId,
+    });
+    reportPollFault(this.#options, pollId, outcome);
+    ended(outcome);
+    const task = { taskId, createdAtMs: boundAtMs, ageMs: Math.max(0, claimedAtMs - boundAtMs), maxAgeMs };
+    const verdict = judge(task, outcome);
+    // Without one, its claim's lease is the pause before this task's next try.
+    return verdict ? this.#observe(request, task, verdict) : outcome.outcome;
+  }
+
+  async #observe(request: OpenRequest, task: AgingTask, verdict: Verdict): Promise<string> {
+    const { store, settings } = this.#options;
+    const { taskId, accountId, partition, requestId, creatorKeyId } = request;
+    const { refundFailed, pollIntervalMs } = settings().tasks;
+    const everyMs = Math.min(POLL_EVERY_MAX_MS, Math.max(pollIntervalMs, task.ageMs * AGE_SHARE));
+    const pollMs = askAgainMs(Math.round(jittered(everyMs)), task.ageMs, task.maxAgeMs);
+    const { outcome } = await store.observe(
+      { partition, accountId, task: { taskId, requestId, creatorKeyId } },
+      verdict,
+      { refundFailed, pollMs, maxAgeMs: task.maxAgeMs, tiers: settings().tiers },
+    );
+    if (outcome === "finished") reportEnd(this.#options, request, verdict);
+    return outcome === "observed" && verdict.status === "gone" ? "gone" : outcome;
+  }
+}

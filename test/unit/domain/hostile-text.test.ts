@@ -1,0 +1,169 @@
+import { IncomingMessage } from "node:http";
+import { Socket } from "node:net";
+import { expect, test } from "vitest";
+import { validateGeneration } from "../../../src/domain/generation.ts";
+import { parseJson, parseObject } from "../../../src/domain/json.ts";
+import { IDEMPOTENCY_KEY, JSON_VALUES_MAX } from "../../../src/domain/request-limits.ts";
+import { nearest } from "../../../src/domain/suggest.ts";
+import { TASK_ID } from "../../../src/domain/task-states.ts";
+import { isHttpsUrl, isOnSourceHost, isWebUrl } from "../../../src/domain/urls.ts";
+import { clientAddress } from "../../../src/gateway/address.ts";
+import { createAuthenticator } from "../../../src/gateway/authenticate.ts";
+import { jsonHeadFault } from "../../../src/gateway/body.ts";
+import { type Exchange, takeRequestId } from "../../../src/gateway/exchange.ts";
+import { asksForWebSocket, type RequestHead, readHead } from "../../../src/gateway/protocol.ts";
+import { route } from "../../../src/gateway/router.ts";
+import { isTraceState, parseTraceParent } from "../../../src/telemetry/trace-context.ts";
+import { refusedBy } from "../../../src/upstream/refusal.ts";
+import { withoutSecret } from "../../../src/upstream/secret.ts";
+import { interpretAnswer } from "../../../src/upstream/upload-answer.ts";
+import { type FormEvents, formBoundary, parseForm } from "../../../src/upstream/upload-form.ts";
+import { readGeneration, readPoll } from "../../../src/upstream/upstream.ts";
+
+/** A request with one header line, as node:http hands it over. */
+function withHeader(name: string, value: string): IncomingMessage {
+  const req = new IncomingMessage(new Socket());
+  [req.httpVersionMajor, req.httpVersionMinor, req.method, req.url] = [1, 1, "POST", "/api/v1/x"];
+  req.rawHeaders = ["Host", "a", name, value];
+  req.headers = { host: "a", [name.toLowerCase()]: value };
+  return req;
+}
+
+const LIMITS = { maxHeaderLines: 100 };
+const SECRET = "eyJhbGciOiJFUzI1NiJ9.eyJpc3MiOiJ0b2xsZ2F0ZSJ9";
+const authenticator = createAuthenticator({ lookup: async () => undefined, unknownPerMinute: () => 1e9 });
+const address = clientAddress(["10.0.0.0/8"]);
+const STORYBOARD = "gen2-pro/storyboard";
+const shot = { Scene: "a", duration: 10 };
+const answered = (body: string, retryAfter?: string) =>
+  ({ outcome: "answered", status: 200, retryAfter, body }) as const;
+const NOBODY: FormEvents = {
+  image: () => ({ write: () => true, onDrain: () => undefined }),
+  whole: () => undefined,
+  refused: () => undefined,
+};
+
+/** Everything that takes text from customers or from the upstream, by what it is given. */
+const READERS: Record<string, (text: string) => unknown> = {
+  "withoutSecret, long": withoutSecret(SECRET),
+  "withoutSecret, periodic": withoutSecret("ab".repeat(200)),
+  "withoutSecret, short": withoutSecret("ab"),
+  parseJson,
+  parseObject,
+  "parseJson, in a string": (text) => parseJson(JSON.stringify({ prompt: text })),
+  "readGeneration, raw": (text) => readGeneration(answered(text)),
+  "readGeneration, task id": (text) =>
+    readGeneration(answered(JSON.stringify({ code: 200, data: { task_id: text } }))),
+  "readGeneration, a further field": (text) =>
+    readGeneration(answered(JSON.stringify({ code: 200, data: { task_id: "t1", more: text.repeat(4) } }))),
+  "readPoll, status": (text) =>
+    readPoll(answered(JSON.stringify({ code: 200, data: { status: text } })), "t1"),
+  "interpretAnswer, url and expiry": (text) => {
+    const data = { url: `https://a.example/${text}`, expires_at: `2026-01-01T00:00:00.${text}` };
+    return interpretAnswer({ status: 200, retryAfter: undefined, text: JSON.stringify({ code: 200, data }) });
+  },
+  "refusedBy, text": (text) =>
+    refusedBy({ status: 400, retryAfter: undefined }, { code: 1, error: text }, false),
+  "refusedBy, Retry-After": (text) =>
+    refusedBy({ status: 429, retryAfter: `Mon, 01 ${text}` }, undefined, false),
+  isWebUrl: (text) => isWebUrl(`https://${text}`),
+  "isWebUrl, host and path": (text) => isWebUrl(`https://a.example/${text}\\`),
+  "isHttpsUrl, user": (text) => isHttpsUrl(`https://${text}@a.example/`),
+  isOnSourceHost: (text) => isOnSourceHost(`https://a.example/${text}`, "https://a.example"),
+  "validateGeneration, names": (text) =>
+    validateGeneration("gen2/text-to-video", { [text]: text }, "https://a"),
+  "validateGeneration, values": (text) =>
+    validateGeneration(
+      STORYBOARD,
+      { nFrames: text, shots: [shot], aspectRatio: text, callBackUrl: text },
+      "https://a",
+    ),
+  "validateGeneration, texts": (text) =>
+    validateGeneration(STORYBOARD, { nFrames: "10", shots: [{ ...shot, Scene: text }] }, "https://a"),
+  "validateGeneration, shots": (text) => {
+    const shots = Array.from({ length: Math.min(text.length / 8, JSON_VALUES_MAX / 3) }, (_, at) => ({
+      [`x${at}`]: 1,
+    }));
+    return validateGeneration(STORYBOARD, { nFrames: "10", shots }, "https://a");
+  },
+  nearest: (text) => nearest(text, ["prompt"]),
+  TASK_ID: (text) => TASK_ID.test(text),
+  IDEMPOTENCY_KEY: (text) => IDEMPOTENCY_KEY.test(text),
+  route: (text) => route("GET", `/api/v1/tasks/${text}`),
+  "readHead, Host": (text) => readHead(withHeader("Host", text), LIMITS),
+  "readHead, Transfer-Encoding": (text) => readHead(withHeader("Transfer-Encoding", text), LIMITS),
+  "readHead, a name": (text) => readHead(withHeader(text, "a"), LIMITS),
+  asksForWebSocket: (text) => asksForWebSocket(withHeader("Upgrade", text)),
+  jsonHeadFault: (text) =>
+    jsonHeadFault({ contentEncoding: false, contentType: `application/json;${text}` } as RequestHead),
+  takeRequestId: (text) => takeRequestId({} as Exchange, text),
+  "authenticate, scheme": (text) => authenticator.authenticate(`bearer ${text}`, "a"),
+  "authenticate, key": (text) => authenticator.authenticate(`bearer sk_a${text}`, "a"),
+  clientAddress: (text) => address("10.0.0.1", text),
+  parseTraceParent: (text) => parseTraceParent(`00-${"a".repeat(32)}-${"b".repeat(16)}-01-${text}`),
+  isTraceState,
+  "formBoundary, type": (text) => formBoundary({ "content-type": `multipart/form-data;${text}` }),
+  "parseForm, body": (text) => parseForm("x", NOBODY).write(Buffer.from(text, "latin1")),
+  "parseForm, part's head": (text) =>
+    parseForm("x", NOBODY).write(
+      Buffer.from(
+        `--x\r\nContent-Disposition: form-data; name="${text}"; filename="a"\r\n\r\nGIF89a`,
+        "latin1",
+      ),
+    ),
+};
+
+/** Pieces that patterns stumble over when they are repeated: runs, separators, beginnings of what is looked for. */
+const PIECES = [
+  "a",
+  " ",
+  "0",
+  ".",
+  ",",
+  "\\",
+  '"',
+  "[",
+  "[]",
+  "{}",
+  '{"a":',
+  "[0,",
+  "9".repeat(15),
+  "a.",
+  "a:",
+  "a@",
+  "1.",
+  ":1",
+  "]:1",
+  "[::",
+  "%2e",
+  "(",
+  "websocket ",
+  ", ",
+  "sk_",
+  "\r\n--x",
+  "\r",
+  "--x\r\n",
+  ";boundary=x ",
+  "\ud800",
+  SECRET.slice(0, 40),
+  `${SECRET.slice(0, 25)}\\`,
+  [...SECRET.slice(0, 30)].map((char) => `\\u00${char.charCodeAt(0).toString(16)}`).join(""),
+];
+
+const CHARS_MAX = 1 << 17;
+/** Reading as much takes some ms; with the square of the length it would take 10 s and more. */
+const CPU_MS_MAX = 1000;
+
+// Guarantee: whatever is sent, reading it takes time in proportion to its length. The length doubles from a few
+// characters on, so that a reader that takes its square, or powers of two, is found out while the test can still end.
+test.each(Object.entries(READERS))("%s takes time in proportion to its text", (_, read) => {
+  for (const piece of PIECES) {
+    for (let chars = 16; chars <= CHARS_MAX; chars *= 2) {
+      const text = piece.repeat(Math.ceil(chars / piece.length));
+      const before = process.threadCpuUsage();
+      read(text);
+      const { user, system } = process.threadCpuUsage(before);
+      expect((user + system) / 1000, `CPU ms for ${chars} characters of ${piece}`).toBeLessThan(CPU_MS_MAX);
+    }
+  }
+});

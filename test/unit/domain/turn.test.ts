@@ -1,0 +1,21 @@
+import { setImmediate as turn } from "node:timers/promises";
+import { expect, test } from "vitest";
+import { atTurnEnd } from "../../../src/domain/turn.ts";
+
+test("what comes in one turn is handed over together, in order; what comes meanwhile waits for the next", async () => {
+  const taken: number[][] = [];
+  const add = atTurnEnd<number>((items) => {
+    taken.push([...items]);
+    if (items[0] === 1) add(4);
+  });
+  add(1);
+  await Promise.resolve();
+  add(2);
+  process.nextTick(() => add(3));
+  await Promise.resolve();
+  expect(taken).toEqual([]);
+  await turn();
+  expect(taken).toEqual([[1, 2, 3]]);
+  await turn();
+  expect(taken).toEqual([[1, 2, 3], [4]]);
+});

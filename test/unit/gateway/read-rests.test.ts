@@ -1,0 +1,232 @@
+import { once } from "node:events";
+import type { AddressInfo } from "node:net";
+import { connect, type Socket } from "node:net";
+import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import { drainBody } from "../../../src/gateway/body.ts";
+import { ClientConnections, UNREAD_MAX } from "../../../src/gateway/client-connections.ts";
+import { createListener, type Listener } from "../../../src/gateway/listener.ts";
+import { createReadRests } from "../../../src/gateway/read-rests.ts";
+import { until } from "../../support/until.ts";
+
+const CONNECTIONS = 20;
+const ATTACKER = "127.0.0.2";
+const HONEST = "127.0.0.1";
+
+/** Connections that have brought something, by the address of the client. */
+let served: { address: string; port: number }[];
+let ended: string[];
+/** Stacks of the errors that requests ended with. */
+let aborted: string[];
+let connections: ClientConnections;
+let listener: Listener;
+const bodyRead = (socket: Socket, bytes: number): void => connections.bodyRead(socket, bytes);
+let clients: Socket[];
+
+beforeEach(async () => {
+  served = [];
+  ended = [];
+  aborted = [];
+  clients = [];
+  connections = new ClientConnections({
+    limits: () => ({
+      maxConnections: 1000,
+      maxConnectionsPerAddress: 1000,
+      maxRequestsInFlight: 10_000,
+      maxUnreadBytes: 1e9,
+    }),
+    peer: ({ remoteAddress = "" }) => ({ address: remoteAddress, trusted: false }),
+    ended: (bound) => void ended.push(bound),
+  });
+  listener = createListener({
+    connections,
+    headersTimeoutMs: 60_000,
+    keepAliveTimeoutMs: 60_000,
+    writeTimeoutMs: 60_000,
+    serve({ req, res }) {
+      const { remoteAddress: address = "", remotePort: port = 0 } = req.socket;
+      served.push({ address, port });
+      req.on("error", ({ stack }) => aborted.push(stack ?? ""));
+      if (req.headers["x-answer"]) res.end();
+      if (req.headers["transfer-encoding"]) connections.holdUntilRead(req);
+      // As answers, which go out at the end of a tick.
+      setImmediate(() => drainBody(req, bodyRead, () => connections.stopReading(res)));
+      return undefined;
+    },
+    refuseBroken: () => Promise.reject(new Error("none is broken")),
+    parseRefused: () => undefined,
+  });
+  listener.listen(0, "127.0.0.1");
+  await once(listener, "listening");
+});
+afterEach(() => {
+  vi.useRealTimers();
+  for (const client of clients) client.destroy();
+  listener.close();
+});
+
+async function connected(localAddress: string): Promise<Socket> {
+  const { port } = listener.address() as AddressInfo;
+  const client = connect({ host: "127.0.0.1", port, localAddress, noDelay: true });
+  client.on("error", () => undefined);
+  clients.push(client);
+  await once(client, "connect");
+  return client;
+}
+
+/** As the server sees them once each connection has been accepted. */
+const accepted = () => until(() => connections.counts().open === clients.length, "all to be accepted");
+
+const from = (address: string): number =>
+  new Set(served.filter((each) => each.address === address).map(({ port }) => port)).size;
+
+/** Ticks of the event loop, as many as whatever was sent needs to be read. */
+async function ticks(count = 50): Promise<void> {
+  for (let n = 0; n < count; n++) await new Promise((resolve) => setImmediate(resolve));
+}
+
+const PIPELINED = "GET / HTTP/1.1\r\n\r\n".repeat(50);
+const PIECES = `POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n${"1\r\na\r\n".repeat(4000)}`;
+
+// Guarantee: one address that sends much on many connections keeps nobody else waiting for all of them.
+test.each([
+  ["pipelines", PIPELINED],
+  ["sends bodies in small pieces", PIECES],
+])("an address that %s on many connections is read in turns with others", async (_what, bytes) => {
+  const flood = [];
+  while (flood.length < CONNECTIONS) flood.push(await connected(ATTACKER));
+  const honest = await connected(HONEST);
+  await accepted();
+  for (const client of flood) client.write(bytes);
+  honest.write("GET / HTTP/1.1\r\n\r\n");
+  await until(() => from(HONEST) === 1, "the honest request");
+  expect(from(ATTACKER), "connections that were read before the rest").toBeLessThan(CONNECTIONS / 2);
+  await until(() => from(ATTACKER) === CONNECTIONS, "all others, in their turn");
+});
+
+test("requests that come one after the other let nobody rest", async () => {
+  const many = [];
+  while (many.length < 100) many.push(await connected(ATTACKER));
+  await accepted();
+  const seen = new Promise<number>((resolve) =>
+    listener.prependOnceListener("request", () =>
+      setImmediate(() => setImmediate(() => resolve(from(ATTACKER)))),
+    ),
+  );
+  for (const client of many) client.write("GET / HTTP/1.1\r\n\r\n");
+  expect(await seen).toBe(100);
+});
+
+// Guarantee: whoever opens connections again and again rests as those do that keep theirs.
+test("a connection that is opened while its address rests is read when the rest is over", async () => {
+  vi.useFakeTimers({ toFake: ["setTimeout"] });
+  const first = await connected(ATTACKER);
+  first.write(PIPELINED.repeat(2));
+  while (from(ATTACKER) < 1) await ticks();
+  const second = await connected(ATTACKER);
+  second.write("GET / HTTP/1.1\r\n\r\n");
+  const honest = await connected(HONEST);
+  honest.write("GET / HTTP/1.1\r\n\r\n");
+  while (from(HONEST) < 1) await ticks();
+  await ticks();
+  expect(from(ATTACKER)).toBe(1);
+  while (from(ATTACKER) < 2) {
+    vi.advanceTimersByTime(1000);
+    await ticks();
+  }
+});
+
+// Guarantee: connections that are opened and left again do not pile up unread.
+test("of the connections that an address opens while it rests, the oldest are ended for one too many", async () => {
+  vi.useFakeTimers({ toFake: ["setTimeout"] });
+  const first = await connected(ATTACKER);
+  first.write(PIPELINED.repeat(2));
+  while (from(ATTACKER) < 1) await ticks();
+  const honest = await connected(HONEST);
+  const opened = [];
+  while (opened.length < UNREAD_MAX + 3) opened.push(await connected(ATTACKER));
+  while (ended.length < 3) await ticks();
+  expect(ended).toEqual(new Array(3).fill("connections_per_address"));
+  while (!opened.slice(0, 3).every(({ closed }) => closed)) await ticks();
+  expect([first, honest, ...opened.slice(3)].some(({ closed }) => closed)).toBe(false);
+  expect(connections.counts().open).toBe(UNREAD_MAX + 2);
+  for (const client of opened.slice(3)) client.write("GET / HTTP/1.1\r\n\r\n");
+  while (from(ATTACKER) < 1 + UNREAD_MAX) {
+    vi.advanceTimersByTime(1000);
+    await ticks();
+  }
+  expect(ended).toHaveLength(3);
+});
+
+// Guarantee: many addresses that send much take no more of a tick than one does.
+test("the rests of addresses that rest at the same time end one after the other", async () => {
+  vi.useFakeTimers({ toFake: ["setTimeout", "performance"] });
+  const ended: string[] = [];
+  const rests = createReadRests({ began: () => undefined, ended: (address) => ended.push(address) });
+  const addresses = ["a", "b", "c"];
+  const spend = (address: string): void => {
+    for (let n = 0; n < 100; n++) rests.pipelined(address);
+  };
+  for (const address of addresses) spend(address);
+  await ticks();
+  expect(ended).toEqual([]);
+  vi.advanceTimersByTime(1000);
+  for (let n = 1; n <= 3; n++) {
+    const before = ended.length;
+    while (ended.length === before) await ticks(1);
+    expect(ended).toEqual(addresses.slice(0, n));
+  }
+  // What the first sends again costs a tick of 10 ms: the next one waits for some of them, too.
+  spend("a");
+  spend("b");
+  await ticks();
+  vi.advanceTimersByTime(1000);
+  await ticks(1);
+  expect(ended.slice(3)).toEqual(["a"]);
+  spend("a");
+  vi.advanceTimersByTime(10);
+  await ticks();
+  expect(ended.slice(3)).toEqual(["a"]);
+  vi.advanceTimersByTime(39);
+  await ticks();
+  expect(ended.slice(3)).toEqual(["a"]);
+  vi.advanceTimersByTime(1);
+  await ticks();
+  expect(ended.slice(3)).toEqual(["a", "b"]);
+});
+
+// Guarantee: of an address that sends small pieces behind heads, one read is taken apart in a tick, not one of each connection.
+test.each(["new connections", "connections that have served requests"])(
+  "behind heads of chunked bodies, %s are read in turns before anybody has counted the pieces",
+  async (which) => {
+    vi.useFakeTimers({ toFake: ["setTimeout"] });
+    const flood: Socket[] = [];
+    while (flood.length < CONNECTIONS) flood.push(await connected(ATTACKER));
+    if (which !== "new connections") {
+      for (const client of flood) client.write("GET / HTTP/1.1\r\nX-Answer: now\r\n\r\n");
+      while (from(ATTACKER) < CONNECTIONS) await ticks();
+      await ticks();
+    }
+    served = [];
+    for (const client of flood) client.write(PIECES);
+    while (from(ATTACKER) === 0) await ticks(1);
+    await ticks();
+    expect(from(ATTACKER)).toBe(1);
+    // A small body costs next to nothing.
+    const honest: Socket[] = [];
+    while (honest.length < 10) honest.push(await connected(HONEST));
+    for (const client of honest)
+      client.write("POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\n");
+    while (from(HONEST) < honest.length) await ticks();
+  },
+);
+
+// Guarantee: the end of a connection that sends thousands of requests ahead does not keep others waiting.
+test("requests that are given up with their connection are so without stacks of errors; others keep theirs", async () => {
+  const { stackTraceLimit } = Error;
+  const client = await connected(ATTACKER);
+  client.write(PIPELINED.repeat(10));
+  await until(() => aborted.length > 0, "the end of the connection");
+  expect(ended).toEqual(["pipelined_requests"]);
+  expect(aborted.filter((stack) => stack.includes("\n    at "))).toEqual([]);
+  expect(Error.stackTraceLimit).toBe(stackTraceLimit);
+});

@@ -1,0 +1,71 @@
+import { expect, test } from "vitest";
+import { createLedgerCheck } from "../../../src/ledger/regular-check.ts";
+import type { Verification } from "../../../src/ledger/verify.ts";
+import type { LedgerReport } from "../../../src/store/survey.ts";
+import { createLogger } from "../../../src/telemetry/log.ts";
+import { createMetrics } from "../../../src/telemetry/metrics.ts";
+
+/** A check whose verification answers what the test says. */
+function givenCheck(result: Verification | undefined, intervalMs = 60_000, fault?: string) {
+  const lines: string[] = [];
+  const asked: number[] = [];
+  const published: LedgerReport[] = [];
+  const metrics = createMetrics();
+  const check = createLedgerCheck({
+    turn: async (ms) => {
+      asked.push(ms);
+      return result !== undefined || fault !== undefined;
+    },
+    verify: async () => {
+      if (fault) throw new Error(fault);
+      return result!;
+    },
+    publish: async (report) => void published.push(report),
+    intervalMs: () => intervalMs,
+    metrics,
+    log: createLogger("info", { write: (line) => void lines.push(line) }),
+  });
+  const violations = async () => (await metrics.ledgerViolations.get()).values[0]?.value;
+  const checkedAt = async () => (await metrics.ledgerCheckedAt.get()).values[0]?.value;
+  return { check: () => check.check(), lines, asked, published, violations, checkedAt, metrics };
+}
+
+const credits = { recharged: 70, consumed: 30, refunded: 10 };
+const broken = { invariant: "chain", account_id: "acc_1", message: "5 after 3 and 1" } as const;
+
+test("a violation is counted and logged as an error with its account", async () => {
+  const { check, lines, published, violations, checkedAt, metrics } = givenCheck({
+    ok: false,
+    accounts: 2,
+    entries: 9,
+    credits,
+    violations: [broken],
+    unlisted: 4,
+  });
+  await check();
+  expect(await violations()).toBe(5);
+  expect(published).toEqual([{ atMs: expect.any(Number), violations: 5, credits }]);
+  const inLedger = (await metrics.ledgerCredits.get()).values;
+  expect(Object.fromEntries(inLedger.map(({ labels, value }) => [labels.type, value]))).toEqual(credits);
+  expect(await checkedAt()).toBeGreaterThan(1_700_000_000);
+  expect(lines.join("")).toMatch(/"level":"error".*"account_id":"acc_1"/);
+});
+
+test("another gateway's turn leaves the metrics as they are", async () => {
+  const { check, checkedAt } = givenCheck(undefined);
+  await check();
+  expect(await checkedAt()).toBe(0);
+});
+
+test("an interval of 0 asks for nothing", async () => {
+  const { check, asked } = givenCheck({ ok: true, accounts: 0, entries: 0, credits, violations: [] }, 0);
+  await check();
+  expect(asked).toEqual([]);
+});
+
+test("a check that cannot be finished is counted, and changes nothing else", async () => {
+  const { metrics, check, violations, published } = givenCheck(undefined, 60_000, "no such store");
+  await expect(check()).rejects.toThrow("no such store");
+  expect((await metrics.ledgerCheckFailures.get()).values[0]?.value).toBe(1);
+  expect([await violations(), published.length]).toEqual([0, 0]);
+});

@@ -1,0 +1,190 @@
+import { afterEach, expect, test, vi } from "vitest";
+import { createSweeper } from "../../../src/settlement/sweeper.ts";
+import type { DueList, OpenRequest } from "../../../src/store/scripts/claim.ts";
+import type { Store } from "../../../src/store/store.ts";
+import { createLogger } from "../../../src/telemetry/log.ts";
+import { createMetrics } from "../../../src/telemetry/metrics.ts";
+import type { PollOutcome } from "../../../src/upstream/upstream.ts";
+
+const TASKS = {
+  refundFailed: true,
+  maxAgeMs: 7_200_000,
+  sweepIntervalMs: 1000,
+  pollIntervalMs: 10_000,
+  sweepPollsPerSecond: 50,
+  retentionMs: 604_800_000,
+};
+
+const never = (): never => {
+  throw new Error("nothing is due");
+};
+
+// Guarantee: however much ends, the records of what has ended do not pile up in Redis.
+test("records that one round cannot collect are collected in the next ones, not a minute later", async () => {
+  const { sweep, ended } = givenEnded(1000);
+  await sweep();
+  const [most = 0] = ended;
+  expect(most, "a round has an end").toBeGreaterThan(0);
+  for (let round = 0; round < 5; round++) await sweep();
+  expect(ended, "nothing is left").toEqual([0, 0]);
+  ended[0] = 1;
+  await sweep();
+  expect(ended, "then it is looked for once a minute").toEqual([1, 0]);
+});
+
+// Guarantee: an upstream that is down is not hammered by every gateway, and is asked as before once it is back.
+test("an upstream that fails is asked ever more rarely, one that answers as fast as it may be", async () => {
+  vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout", "performance"] });
+  const upstream = { outcome: "failed", asked: 0 };
+  const sweeper = givenBacklog(upstream);
+  sweeper.start();
+  const askedIn = async (ms: number): Promise<number> => {
+    const before = upstream.asked;
+    await vi.advanceTimersByTimeAsync(ms);
+    return upstream.asked - before;
+  };
+  expect(await askedIn(60_000)).toBeLessThan(40);
+  const whileDown = await askedIn(60_000);
+  expect(whileDown, "but it is asked").toBeGreaterThan(3);
+  expect(whileDown).toBeLessThan(30);
+  upstream.outcome = "refused";
+  await askedIn(15_000);
+  expect(await askedIn(10_000)).toBeGreaterThan(0.9 * 10 * TASKS.sweepPollsPerSecond);
+  await sweeper.stop();
+});
+
+// Guarantee: Redis is asked for what is due and can be taken, and for nothing else.
+test("only lists in which something is due are claimed from", async () => {
+  const { sweeper, claims } = givenDue({ holds: [3, 40], polls: [5] }, { backlog: false });
+  await sweeper.sweep();
+  expect(claims.map(({ list, partition }) => `${list} ${partition}`).toSorted()).toEqual([
+    "holds 3",
+    "holds 40",
+    "polls 5",
+  ]);
+});
+
+test("no more tasks are claimed than there is room for, and holds are ended without any", async () => {
+  vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout", "performance"] });
+  const everywhere = Array.from({ length: 64 }, (_, partition) => partition);
+  const { sweeper, claims, hanging } = givenDue({ holds: [3], polls: everywhere }, { backlog: true });
+  const claimed = async () => {
+    claims.length = 0;
+    await vi.advanceTimersByTimeAsync(TASKS.sweepIntervalMs);
+    return (["holds", "polls"] as const).map((one) =>
+      claims.filter(({ list }) => list === one).map(({ most }) => most),
+    );
+  };
+  sweeper.start();
+  const [, first = []] = await claimed();
+  expect(first.length, "a few partitions fill the queue").toBeLessThan(8);
+  expect(await claimed(), "it is full").toEqual([[50], []]);
+  for (const end of hanging.splice(0, 2)) end();
+  expect(await claimed(), "room for two is filled from one partition").toEqual([[50], [2]]);
+  await sweeper.stop();
+});
+
+afterEach(() => vi.useRealTimers());
+
+/**
+ * A store of 64 partitions with something due in these, and an upstream that hangs until the test ends a question.
+ * @param backlog whether each list has as many tasks as anybody asks for, or none by the time it is claimed from
+ */
+function givenDue(due: Record<DueList, number[]>, { backlog }: { backlog: boolean }) {
+  const claims: { list: DueList; partition: number; most: number }[] = [];
+  const hanging: (() => void)[] = [];
+  let tasks = 0;
+  const sweeper = createSweeper({
+    store: { observe: never } as unknown as Store,
+    sweeps: {
+      partitions: () => 64,
+      due: async () => ({ holds: new Set(due.holds), polls: new Set(due.polls) }),
+      async claim(list, partition, most) {
+        claims.push({ list, partition, most });
+        const claimed = backlog && list === "polls" ? most : 0;
+        return { claimed, requests: Array.from({ length: claimed }, () => dueTask(++tasks)) };
+      },
+      voidDue: never,
+      collect: async () => ({ looked: 0, collected: 0 }),
+    },
+    upstreamOf: () => ({
+      tag: "present",
+      poll: () =>
+        new Promise((resolve) => {
+          hanging.push(() =>
+            resolve({ outcome: "refused", status: 400, code: 400, text: "", aboutTask: true }),
+          );
+        }),
+    }),
+    metrics: createMetrics(),
+    log: createLogger("silent", { write: () => undefined }),
+    settings: () => ({ tiers: {}, tasks: TASKS }),
+  });
+  return { sweeper, claims, hanging };
+}
+
+const dueTask = (nth: number): OpenRequest => ({
+  requestId: `req_${nth}`,
+  partition: 0,
+  accountId: "acc_1",
+  creatorKeyId: "key_1",
+  state: "bound",
+  idempotencyDigest: undefined,
+  taskId: `task_${nth}`,
+  boundAtMs: 0,
+  claimedAtMs: 0,
+  maxAgeMs: undefined,
+  upstream: undefined,
+});
+
+/** More tasks than can be asked for are due, and what the upstream says of each is `upstream.outcome`. */
+function givenBacklog(upstream: { outcome: string; asked: number }) {
+  let tasks = 0;
+  return createSweeper({
+    store: { observe: never } as unknown as Store,
+    sweeps: {
+      partitions: () => 1,
+      due: async () => ({ holds: new Set(), polls: new Set([0]) }),
+      claim: async (list, _partition, most) =>
+        list === "holds"
+          ? { claimed: 0, requests: [] }
+          : { claimed: most, requests: Array.from({ length: most }, () => dueTask(++tasks)) },
+      voidDue: never,
+      collect: async () => ({ looked: 0, collected: 0 }),
+    },
+    upstreamOf: () => ({
+      tag: "present",
+      async poll() {
+        upstream.asked++;
+        return { outcome: upstream.outcome } as PollOutcome;
+      },
+    }),
+    metrics: createMetrics(),
+    log: createLogger("silent", { write: () => undefined }),
+    settings: () => ({ tiers: {}, tasks: TASKS }),
+  });
+}
+
+/** A store of two partitions, in the first of which so many records are past their retention. */
+function givenEnded(records: number) {
+  const ended = [records, 0];
+  const sweeper = createSweeper({
+    store: { observe: never } as unknown as Store,
+    sweeps: {
+      partitions: () => ended.length,
+      due: async () => ({ holds: new Set(), polls: new Set() }),
+      claim: async () => ({ claimed: 0, requests: [] }),
+      voidDue: never,
+      async collect(partition, _retentionMs, most) {
+        const collected = Math.min(most, ended[partition] ?? 0);
+        ended[partition] = (ended[partition] ?? 0) - collected;
+        return { looked: collected, collected };
+      },
+    },
+    upstreamOf: () => ({ tag: "present", poll: never }),
+    metrics: createMetrics(),
+    log: createLogger("silent", { write: () => undefined }),
+    settings: () => ({ tiers: {}, tasks: TASKS }),
+  });
+  return { sweep: () => sweeper.sweep(), ended };
+}
