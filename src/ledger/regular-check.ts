@@ -1,4 +1,3 @@
-import { showLedger } from "../operator/survey.ts";
 import type { LedgerReport } from "../store/survey.ts";
 import type { Logger } from "../telemetry/log.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
@@ -67,4 +66,11 @@ export function createLedgerCheck(options: {
       await current;
     },
   };
+}
+
+/** Every gateway shows what the latest check found, not only the one whose turn it was. */
+export function showLedger(metrics: Metrics, { atMs, violations, credits }: LedgerReport): void {
+  metrics.ledgerViolations.set(violations);
+  metrics.ledgerCheckedAt.set(atMs / 1000);
+  for (const [type, amount] of Object.entries(credits)) metrics.ledgerCredits.set({ type }, amount);
 }

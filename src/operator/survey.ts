@@ -1,5 +1,6 @@
+import { showLedger } from "../ledger/regular-check.ts";
 import { AGES, OPEN_STATES } from "../store/scripts/survey.ts";
-import { type LedgerReport, SURVEY_LIFETIME_MS, type Survey, type Surveys } from "../store/survey.ts";
+import { SURVEY_LIFETIME_MS, type Survey, type Surveys } from "../store/survey.ts";
 import type { Logger } from "../telemetry/log.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
 
@@ -72,11 +73,4 @@ function showSurvey(metrics: Metrics, { atMs, open, oldestMs, overdueMs }: Surve
       metrics.openRequests.set({ state, age }, Math.round(open[state][band] ?? 0));
     }
   }
-}
-
-/** Also by the gateway that checked, should it be the only one who can tell. */
-export function showLedger(metrics: Metrics, { atMs, violations, credits }: LedgerReport): void {
-  metrics.ledgerViolations.set(violations);
-  metrics.ledgerCheckedAt.set(atMs / 1000);
-  for (const [type, amount] of Object.entries(credits)) metrics.ledgerCredits.set({ type }, amount);
 }

@@ -65,7 +65,7 @@ export function unknownVariables(read: Read, where: string, names: Iterable<stri
   return [...names].filter((name) => !known.has(name)).map((name) => `${where}: no gateway reads ${name}`);
 }
 
-const ROUTES = join(import.meta.dirname, "../../../src/gateway");
+const ROUTES = join(import.meta.dirname, "../../../src/operator");
 
 /** Whether the admin port answers a path: some file of the routes names it. */
 export const isAdminPath = (path: string): boolean =>

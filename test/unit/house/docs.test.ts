@@ -212,7 +212,7 @@ describe("ARCHITECTURE", () => {
       idempotencyName(7, "<digest>"),
     ].map((name) => name.replace("{p07}", "{pNN}"));
     // A few belong to no account and are named where they are used.
-    const elsewhere = globSync("src/store/*.ts", { cwd: ROOT })
+    const elsewhere = globSync("src/{store,ledger}/*.ts", { cwd: ROOT })
       .filter((file) => !file.endsWith("/names.ts"))
       .flatMap((file) => [...read(file).matchAll(/["`]tg:[a-z-]+/g)].map(([name]) => name.slice(1)));
     const listed = table(ARCHITECTURE, "What lives in which Redis key").map(([name = ""]) => name);

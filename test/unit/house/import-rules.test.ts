@@ -9,17 +9,17 @@ const BIOME = join(ROOT, "node_modules/.bin/biome");
 
 /** What each folder may import, as docs/ARCHITECTURE.md has it; main.ts and cli.ts compose everything. */
 const MAY_IMPORT: Record<string, string[]> = {
-  core: [],
-  config: ["core", "telemetry"],
-  store: ["core", "telemetry"],
-  upstream: ["core", "telemetry"],
-  http: ["core", "telemetry"],
-  settlement: ["core", "store", "upstream", "telemetry"],
-  routes: ["core", "config", "store", "upstream", "http", "settlement", "telemetry"],
-  workers: ["core", "store", "upstream", "settlement", "telemetry"],
+  domain: [],
   telemetry: [],
-  sandbox: ["core"],
-  commands: ["core", "config", "store", "settlement", "upstream", "telemetry"],
+  config: ["domain", "telemetry"],
+  store: ["domain", "telemetry"],
+  upstream: ["domain", "telemetry"],
+  ledger: ["domain", "store", "telemetry"],
+  settlement: ["domain", "store", "upstream", "telemetry"],
+  gateway: ["domain", "config", "store", "upstream", "settlement", "telemetry"],
+  operator: ["domain", "config", "store", "upstream", "settlement", "ledger", "gateway", "telemetry"],
+  commands: ["domain", "config", "store", "upstream", "settlement", "ledger", "telemetry"],
+  sandbox: ["domain"],
 };
 const FOLDERS = Object.keys(MAY_IMPORT);
 
@@ -89,13 +89,14 @@ describe("import rules", () => {
     },
   );
 
-  test("Redis is spoken to in the store alone, and files are read outside the core", () => {
+  test("Redis is spoken to in the store and the ledger, and files are read outside the domain", () => {
     expect(FOLDERS.filter((folder) => !isRefused(folder, "ioredis"))).toEqual([
       "store",
-      "sandbox",
+      "ledger",
       "commands",
+      "sandbox",
     ]);
     expect(FOLDERS.filter((folder) => !isRefused(folder, "undici"))).toEqual(["upstream", "commands"]);
-    expect(isRefused("core", "files")).toBe(true);
+    expect(isRefused("domain", "files")).toBe(true);
   });
 });
