@@ -178,7 +178,20 @@ function openLink(
     });
   };
 
-  client.on("data", (chunk: Buffer) => read(chunk).forEach(onCommand));
+  let known = false;
+  const readCommands = (chunk: Buffer): Command[] => {
+    try {
+      const commands = read(chunk);
+      known ||= commands.length > 0;
+      return commands;
+    } catch (error) {
+      if (known) throw error;
+      // A request for a gateway that was killed, and whose port this proxy has by now.
+      reset();
+      return [];
+    }
+  };
+  client.on("data", (chunk: Buffer) => readCommands(chunk).forEach(onCommand));
   target.on("data", (chunk: Buffer) => readReplies(chunk).forEach(onReply));
   // What a client sent before it left still arrives, as it does from a kernel's buffer.
   client.on("close", () => void toRedis.idle().then(() => target.end()));

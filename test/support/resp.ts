@@ -38,7 +38,10 @@ export function createCommandReader(scripts = scriptsBySha()): (chunk: Buffer) =
   return createReader((pending, at) => {
     const head = readCount(pending, at);
     if (!head) return undefined;
-    if (pending[at] !== "*".charCodeAt(0)) throw new Error("what a client sent is no command");
+    if (pending[at] !== "*".charCodeAt(0)) {
+      const sent = JSON.stringify(pending.toString("latin1", at, at + 60));
+      throw new Error(`what a client sent is no command: ${sent}`);
+    }
     const words: string[] = [];
     let { end } = head;
     for (let left = head.count; left > 0; left--) {
