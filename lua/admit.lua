@@ -75,7 +75,7 @@ local available = tonumber(money[1] or 0) - held
 if available < price then return reply("insufficient_credits", now, key, window, slots, int(available)) end
 
 local clock, due_at = int(key.clock), int(now + tonumber(ARGV[8]))
--- The limits that this admission was held to are kept: they may be others when the books are verified.
+-- The limits that this admission was held to are kept: they may be others when the ledger is verified.
 redis.call("HSET", KEYS[1], "clock_ms", clock, "day", int(key.day), "day_count", int(key.day_count + 1),
   "limits", key.limits)
 redis.call("LPUSH", window, clock)

@@ -175,7 +175,7 @@ function say(worker: Worker | undefined, message: ToWorker): void {
 
 /** What a process is among those that share a port; a process on its own does everything. */
 export interface Role {
-  /** Serves the admin port, sweeps, verifies the books: what one of all workers does. */
+  /** Serves the admin port, sweeps, verifies the ledger: what one of all workers does. */
   first: boolean;
   /** Says to the supervisor that the public port is served. */
   listening(): void;

@@ -1,6 +1,5 @@
 import { verifyInChild } from "./ledger/child.ts";
-import { createLedgerCheck } from "./ledger/regular-check.ts";
-import { takeLedgerTurn } from "./ledger/turn.ts";
+import { createLedgerCheck, takeLedgerTurn } from "./ledger/regular-check.ts";
 import { createSurvey } from "./operator/survey.ts";
 import { createSweeper, type SweepSettings } from "./settlement/sweeper.ts";
 import type { Connection } from "./store/connection.ts";
@@ -20,11 +19,11 @@ interface WorkSettings extends SweepSettings {
   upstream: { totalTimeoutMs: number };
 }
 
-/** The work beside requests, which one process of a gateway does: the sweeper, the check of the books, the survey. */
+/** The work beside requests, which one process of a gateway does: the sweeper, the check of the ledger, the survey. */
 export function createWork(options: {
   connection: Connection;
   store: Store;
-  /** Where the books are checked. */
+  /** Where the ledger is checked. */
   redisUrl: string;
   upstreamOf(tag: string | undefined): TaskUpstream;
   settings(): WorkSettings;

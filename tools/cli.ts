@@ -28,7 +28,7 @@ command needs the config (tiers, the upstream), that is \`TOLLGATE_CONFIG\`, as 
 | exit code | means |
 | --- | --- |
 | 0 | done; all in order |
-| 1 | an error, in words on standard error; or the books, the config or what \`doctor\` looks at are not in order |
+| 1 | an error, in words on standard error; or the ledger, the config or what \`doctor\` looks at are not in order |
 | 130, 143 | interrupted by Ctrl-C or SIGTERM |
 `;
 

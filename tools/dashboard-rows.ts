@@ -274,7 +274,7 @@ export const ROWS: readonly { title: string; panels: readonly Panel[] }[] = [
         { unit: "ops", stack: true },
       ),
       stat(
-        "Broken books",
+        "Broken ledger invariants",
         "Invariants that the last check of the ledger found broken; each is named in the log.",
         `max(tollgate_ledger_violations{${HERE}})`,
         {
@@ -282,7 +282,7 @@ export const ROWS: readonly { title: string; panels: readonly Panel[] }[] = [
         },
       ),
       stat(
-        "Books checked",
+        "Ledger checked",
         "How long ago. See `store.ledger_check_interval`.",
         `time() - max(tollgate_ledger_check_timestamp_seconds{${HERE}})`,
         {

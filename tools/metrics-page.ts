@@ -95,7 +95,7 @@ The admin port answers \`GET /metrics\` in Prometheus's text format. This page i
 
 const READING = `## How to read them
 
-**Counters count one gateway; books count the store.** Rates of counters add up over gateways. What
+**Counters count one gateway; figures of the ledger count the store.** Rates of counters add up over gateways. What
 describes the store as a whole is the same from every gateway that shares it, so take \`max\`, never \`sum\`:
 \`tollgate_open_requests\`, \`tollgate_open_requests_oldest_seconds\`, \`tollgate_sweeper_lag_seconds\`,
 \`tollgate_store_survey_timestamp_seconds\` and all \`tollgate_ledger_*\` gauges. One gateway counts every 10 seconds and

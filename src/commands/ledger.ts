@@ -11,7 +11,7 @@ const REPORT_EVERY_MS = 1000;
 /** `tollgate ledger ...` */
 export function ledgerCommand(): Command {
   return new Command("ledger")
-    .description("the books: verify and export them")
+    .description("the ledger: verify and export it")
     .addCommand(verifyCommand())
     .addCommand(exportCommand());
 }
@@ -32,7 +32,7 @@ function verifyCommand(): Command {
           },
         }),
       ).finally(progress.done);
-      // A misspelt account must not look like sound books.
+      // A misspelt account must not look like a sound ledger.
       if (flags.account !== undefined && result.accounts === 0 && result.ok) {
         throw new OperatorError(`there is no account ${flags.account}`);
       }
@@ -53,7 +53,7 @@ function reportToParent(): (text: string) => void {
 
 function inWords({ ok, accounts, entries, violations, unlisted = 0 }: Verification): string {
   const seen = `${accounts} accounts and ${entries} ledger entries`;
-  if (ok) return `${paint("green", "The books are right")}: ${seen}.`;
+  if (ok) return `${paint("green", "The ledger is right")}: ${seen}.`;
   const rows = violations.map((one) => [one.invariant, one.account_id, one.request_id, one.message]);
   const count = violations.length + unlisted;
   const more = unlisted > 0 ? `\n... and ${unlisted} more` : "";

@@ -159,7 +159,7 @@ const store = section("Redis, which holds limits, credits and tasks.", {
     "1h",
     "0s",
     "30d",
-    "How often one of all gateways verifies the books; 0s turns it off.",
+    "How often one of all gateways verifies the ledger; 0s turns it off.",
   ),
   partitions: integer(
     64,

@@ -68,7 +68,7 @@ export interface Config {
     readonly partitions: number;
     /** Folder of the journal; a relative one begins where the process was started. */
     readonly journal: string;
-    /** Between two checks of the books over all gateways; 0 for none. */
+    /** Between two checks of the ledger over all gateways; 0 for none. */
     readonly ledgerCheckIntervalMs: number;
   };
   readonly upstream: {

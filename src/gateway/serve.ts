@@ -1,7 +1,7 @@
 import type { Socket } from "node:net";
 import { type Answer, refusal } from "../domain/envelope.ts";
 import { GatewayError, type Refusal, refuse } from "../domain/errors.ts";
-import { atTurnEnd } from "../domain/turn.ts";
+import { atTickEnd } from "../domain/tick.ts";
 import { drainBody } from "./body.ts";
 import type { Arrival, ClientConnections } from "./client-connections.ts";
 import { type Dispatch, decide, refuseHead } from "./dispatch.ts";
@@ -110,7 +110,7 @@ export class Requests {
   }
 
   /** The answers of one tick go out one right after the other: a reader that waits is woken once. Decision 0026. */
-  readonly #finish = atTurnEnd<Finished>((finished) => {
+  readonly #finish = atTickEnd<Finished>((finished) => {
     const { bodyRead } = this.#gateway;
     for (const { exchange, answer, close } of finished) {
       if (answer && !exchange.broken) {

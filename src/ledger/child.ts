@@ -18,7 +18,7 @@ interface ChildOptions {
 }
 
 /**
- * Verifies the books in a process of its own, with a bound on memory and at low priority: it reads every ledger from
+ * Verifies the ledger in a process of its own, with a bound on memory and at low priority: it reads every ledger from
  * its beginning, and no customer should wait for that. It may take as long as it makes progress; one without any is
  * ended.
  * @param signal ends it

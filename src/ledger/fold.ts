@@ -1,7 +1,7 @@
 import { LEDGER_START, type LedgerEntry } from "../store/ledger-entries.ts";
 import type { RequestRecord } from "../store/records.ts";
 
-/** What the books promise, by the name under which a violation is reported: the invariants of docs/ARCHITECTURE.md. */
+/** What the ledger promises, by the name under which a violation is reported: the invariants of docs/ARCHITECTURE.md. */
 export type Invariant =
   | "chain"
   | "balance"

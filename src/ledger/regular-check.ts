@@ -1,3 +1,4 @@
+import type { Connection } from "../store/connection.ts";
 import type { LedgerReport } from "../store/survey.ts";
 import type { Logger } from "../telemetry/log.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
@@ -7,8 +8,11 @@ const LOGGED_MAX = 20;
 /** How often a gateway looks whether it is its turn. */
 const LOOK_EVERY_MS = 10_000;
 
+/** There while a check is not due yet, over all gateways. */
+const LEDGER_TURN = "tg:ledger-turn";
+
 /**
- * Verifies the books every so often, in one of all gateways at a time, and shows the result as a metric. A violation
+ * Verifies the ledger every so often, in one of all gateways at a time, and shows the result as a metric. A violation
  * is a bug or somebody's hand in the store: it is logged as an error, and changes nothing.
  * @param options.publish lets the other gateways report it too
  * @param options.turn whether it is this gateway's turn
@@ -40,7 +44,7 @@ export function createLedgerCheck(options: {
     const report = { atMs: Date.now(), violations, credits: result.credits };
     showLedger(metrics, report);
     for (const violation of result.violations.slice(0, LOGGED_MAX))
-      log.error(violation, "the books do not balance");
+      log.error(violation, "the ledger does not balance");
     const { accounts, entries } = result;
     log.info({ accounts, entries, violations }, "ledger verified");
     await options.publish(report);
@@ -73,4 +77,13 @@ export function showLedger(metrics: Metrics, { atMs, violations, credits }: Ledg
   metrics.ledgerViolations.set(violations);
   metrics.ledgerCheckedAt.set(atMs / 1000);
   for (const [type, amount] of Object.entries(credits)) metrics.ledgerCredits.set({ type }, amount);
+}
+
+/** True for one of all gateways, once per interval: its turn to verify the ledger. */
+export async function takeLedgerTurn(connection: Connection, intervalMs: number): Promise<boolean> {
+  const taken = await connection.command((redis) => redis.set(LEDGER_TURN, "taken", "PX", intervalMs, "NX"));
+  if (taken !== null) return true;
+  // The interval may have been shortened since the turn was taken; it is never made longer by this.
+  await connection.command((redis) => redis.pexpire(LEDGER_TURN, intervalMs, "LT"));
+  return false;
 }

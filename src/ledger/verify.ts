@@ -19,7 +19,7 @@ import { checkSnapshot, type Snapshot, sumReferences, takeSnapshot } from "./sna
 
 export type { Invariant, Violation } from "./fold.ts";
 
-/** Reported at most; beyond it the books are so wrong that a list of them helps nobody. */
+/** Reported at most; beyond it the ledger is so wrong that a list of violations helps nobody. */
 const VIOLATIONS_MAX = 1000;
 /** An account that is credited faster than its references are read is compared by their number alone. */
 const REFERENCE_TRIES_MAX = 5;

@@ -9,7 +9,7 @@ const COUNT_EVERY_MS = 10_000;
 const LOOK_EVERY_MIN_MS = 5000;
 
 /**
- * Shows what is true of the store as a whole: open requests by age, overdue work, the last check of the books. One
+ * Shows what is true of the store as a whole: open requests by age, overdue work, the last check of the ledger. One
  * gateway counts at a time, all show the same; off the way of any request. Decision 0016.
  * @param options.sweepIntervalMs looks no more often than the sweeper does
  */

@@ -8,7 +8,7 @@ import { AGES, OPEN_STATES, type OpenState, survey } from "./scripts/survey.ts";
 const SURVEY_TURN = "tg:survey-turn";
 /** What the last survey saw (JSON). */
 const SURVEY = "tg:survey";
-/** What the last check of the books found (JSON). */
+/** What the last check of the ledger found (JSON). */
 const LEDGER_REPORT = "tg:ledger-report";
 
 /** A survey that no gateway renews is no news any more. */
@@ -30,7 +30,7 @@ export interface Survey {
   overdueMs: number;
 }
 
-/** What all gateways report of the last check of the books. */
+/** What all gateways report of the last check of the ledger. */
 export interface LedgerReport {
   /** Unix ms. */
   atMs: number;

@@ -347,12 +347,12 @@ function booksMetrics(registers: Registry[]) {
     }),
     ledgerViolations: new Gauge({
       name: "tollgate_ledger_violations",
-      help: "Broken invariants that the last check of the books found; 0 is how it must be.",
+      help: "Broken invariants that the last check of the ledger found; 0 is how it must be.",
       ...shared,
     }),
     ledgerCheckedAt: new Gauge({
       name: "tollgate_ledger_check_timestamp_seconds",
-      help: "When one of the gateways last checked the books, Unix time; 0 if none did.",
+      help: "When one of the gateways last checked the ledger, Unix time; 0 if none did.",
       ...shared,
     }),
     ledgerCredits: new Gauge({
@@ -363,7 +363,7 @@ function booksMetrics(registers: Registry[]) {
     }),
     ledgerCheckInterval: new Gauge({
       name: "tollgate_ledger_check_interval_seconds",
-      help: "How often one of the gateways should check the books; 0: never.",
+      help: "How often one of the gateways should check the ledger; 0: never.",
       ...shared,
     }),
   };
@@ -374,7 +374,7 @@ function workMetrics(registers: Registry[]) {
   return {
     ledgerCheckFailures: new Counter({
       name: "tollgate_ledger_check_failures_total",
-      help: "Checks of the books that this gateway began and could not finish.",
+      help: "Checks of the ledger that this gateway began and could not finish.",
       registers,
     }),
     sweeps: new Counter({

@@ -17,7 +17,7 @@ beforeAll(async () => {
 afterAll(() => connection.close());
 
 describe("ledger", () => {
-  test("verify answers 0 for sound books and 1 with the violations for others", async () => {
+  test("verify answers 0 for a sound ledger and 1 with the violations for others", async () => {
     const { accountId, ref } = await givenCliAccount(connection);
     const args = ["ledger", "verify", "--account", accountId];
     expect(await json(...args)).toMatchObject({ ok: true, accounts: 1, entries: 1, violations: [] });

@@ -7,8 +7,8 @@ import { accountNames } from "../../src/store/names.ts";
 import { partitionFor } from "../support/audit.ts";
 import { givenKey, givenRedis } from "../support/store-stage.ts";
 
-// Guarantee: the regular check finds what `ledger verify` finds, and a store that is away is an error, not sound books.
-test("the check of the books in a process of its own names a broken account", async () => {
+// Guarantee: the regular check finds what `ledger verify` finds, and a store that is away is an error, not a sound ledger.
+test("the check of the ledger in a process of its own names a broken account", async () => {
   const redis = await givenRedis();
   const { signal } = new AbortController();
   try {

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { takeLedgerTurn } from "../../src/ledger/turn.ts";
+import { takeLedgerTurn } from "../../src/ledger/regular-check.ts";
 import type { Connection } from "../../src/store/connection.ts";
 import { givenRedis, type TestRedis } from "../support/store-stage.ts";
 

@@ -7,7 +7,7 @@ import { generate, givenKey, givenRedis, ready } from "../support/store-stage.ts
 const CLIENTS = 10;
 
 // Guarantee: with an append-only file, what Redis has answered survives its process.
-test("kill -9 of Redis under load loses no charge that was answered, and leaves sound books", async () => {
+test("kill -9 of Redis under load loses no charge that was answered, and leaves a sound ledger", async () => {
   const redis = await givenRedis();
   const gateway = await givenGateway({ redisUrl: redis.url, config: { store: { commandTimeoutMs: 400 } } });
   await ready(gateway);

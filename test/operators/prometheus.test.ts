@@ -12,7 +12,7 @@ import {
 import { alertQueries, dashboardQueries, documentedQueries, readText } from "../support/queries.ts";
 import { away, generate, givenRedis, ready, type TestRedis } from "../support/store-stage.ts";
 
-/** The first check of the books comes ten seconds after the start, and has a process of its own to start. */
+/** The first check of the ledger comes ten seconds after the start, and has a process of its own to start. */
 const PATIENCE_MS = 100_000;
 
 describe("with a real Prometheus", () => {

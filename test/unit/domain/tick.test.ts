@@ -1,10 +1,10 @@
 import { setImmediate as turn } from "node:timers/promises";
 import { expect, test } from "vitest";
-import { atTurnEnd } from "../../../src/domain/turn.ts";
+import { atTickEnd } from "../../../src/domain/tick.ts";
 
 test("what comes in one turn is handed over together, in order; what comes meanwhile waits for the next", async () => {
   const taken: number[][] = [];
-  const add = atTurnEnd<number>((items) => {
+  const add = atTickEnd<number>((items) => {
     taken.push([...items]);
     if (items[0] === 1) add(4);
   });
