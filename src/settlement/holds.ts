@@ -2,7 +2,7 @@ import type { LimitState, Tiers } from "../domain/limits.ts";
 import type { Connection } from "../store/connection.ts";
 import { isFinal } from "../store/script-errors.ts";
 import { type Admission, admit, type Generation } from "../store/scripts/admit.ts";
-import type { Binding, NewTask } from "../store/scripts/bind.ts";
+import type { BindCall, Binding, NewTask } from "../store/scripts/bind.ts";
 import { type UnknownOutcome, unclear } from "../store/scripts/unclear.ts";
 import { voidHold } from "../store/scripts/void.ts";
 import { type Charge, charge, type Release } from "./outbox.ts";
@@ -116,29 +116,29 @@ export function createHolds(
 
     async bind(generation, task) {
       const { requestId, key, price, endpoint, retentionMs, idempotency } = generation;
-      const charging: Charge = {
-        script: "bind",
-        ...termsOf(generation),
-        call: {
-          requestId,
-          key,
-          price,
-          endpoint,
-          retentionMs,
-          ...(idempotency && { idempotency }),
-          task: idempotency ? task : { ...task, data: "" },
-          clustered: connection.facts()?.cluster ?? false,
-        },
-        settled: (outcome) => countBinding(outcome, price),
+      const facts = connection.facts();
+      const { storeId, atMs, settleWithinMs } = termsOf(generation);
+      const { taskId, pollMs, maxAgeMs, upstream } = task;
+      const call: BindCall = {
+        requestId,
+        key,
+        price,
+        endpoint,
+        retentionMs,
+        idempotency,
+        // Only repeats with the same Idempotency-Key are answered from what is kept.
+        task: { taskId, data: idempotency ? task.data : "", pollMs, maxAgeMs, upstream },
+        clustered: facts?.cluster ?? false,
       };
+      const charging: Charge = { script: "bind", storeId, atMs, settleWithinMs, call };
       try {
         requireStoreOf(charging);
-        const outcome = await charge(run, charging.call, connection.facts()?.partitions);
+        const outcome = await charge(run, call, facts?.partitions);
         settlements.charged(charging, outcome);
         countBinding(outcome, price);
         return outcome;
       } catch {
-        await settlements.defer(charging);
+        await settlements.defer({ ...charging, settled: (outcome: Binding) => countBinding(outcome, price) });
         return undefined;
       }
     },

@@ -47,7 +47,15 @@ export function createSettlements(connection: Connection, options: SettlementOpt
     log,
   });
   const isUnanswered = (): boolean => outbox.sizeFor(facts()?.id) > 0;
-  const charged = ({ settled: _, ...sent }: Charge, outcome: Binding): void => marks.charged(sent, outcome);
+  /** What is sent again is not reported again. */
+  function charged(charge: Charge, outcome: Binding): void {
+    if (charge.settled === undefined) {
+      marks.charged(charge, outcome);
+      return;
+    }
+    const { settled: _, ...sent } = charge;
+    marks.charged(sent, outcome);
+  }
 
   connection.attach({
     // The journal knows by the id which files are owed to this store.

@@ -72,12 +72,9 @@ export const createRequestLog = (log: Logger): Logger => log.child({}, { redact:
 
 /** Writes the line of one request. @param log from `createRequestLog` */
 export function logRequest(log: Logger, level: "info" | "warn", line: RequestLine): void {
-  const { duration_ms, upstream_ms } = line;
-  log[level]({
-    ...line,
-    duration_ms: tenths(duration_ms),
-    upstream_ms: upstream_ms === undefined ? undefined : tenths(upstream_ms),
-  });
+  line.duration_ms = tenths(line.duration_ms);
+  if (line.upstream_ms !== undefined) line.upstream_ms = tenths(line.upstream_ms);
+  log[level](line);
 }
 
 /** Where the time of one request went, ms. */

@@ -62,6 +62,7 @@ export interface Upstream {
 
 /** Without Accept-Encoding an upstream may choose any. RFC 9110 12.5.3. */
 const ACCEPTED = ["accept", "application/json", "accept-encoding", "identity"] as const;
+const GENERATION_HEADERS = ["content-type", "application/json", ...ACCEPTED];
 
 const ANOTHER_TASK = "the answer is about another task";
 
@@ -127,16 +128,22 @@ export function createUpstream(options: UpstreamOptions): Upstream {
         if (refusal) return overloaded(refusal, `${connections} upstream.connections`);
       }
       try {
-        const type = ["content-type", "application/json", ...ACCEPTED] as const;
-        const ids = ["idempotency-key", requestId, "x-request-id", requestId] as const;
-        const headers = carried ? [...type, ...ids, ...carried.headers] : [...type, ...ids];
-        const request = { method: "POST", path, headers, body, gate, owner: accountId } as const;
+        const headers = [...GENERATION_HEADERS, "idempotency-key", requestId, "x-request-id", requestId];
+        if (carried) headers.push(...carried.headers);
         // Only now: what waits for a connection must not go out with too little time to be answered.
         const deadlineMs = performance.now() + totalTimeoutMs;
         let unknown: GenerationOutcome | undefined;
         for (let attempt = 1; ; attempt++) {
           const budgetMs = Math.ceil(deadlineMs - performance.now());
-          const exchanged = await generations.send({ ...request, budgetMs });
+          const exchanged = await generations.send({
+            method: "POST",
+            path,
+            headers,
+            body,
+            budgetMs,
+            gate,
+            owner: accountId,
+          });
           if (exchanged.outcome === "answered") carried?.answered?.(exchanged.status);
           const outcome = readGeneration(exchanged);
           if (outcome.outcome === "unclear" || outcome.outcome === "timed_out") unknown = outcome;

@@ -61,8 +61,18 @@ export const admit: Script<AdmitCall, Admission> = {
   args({ generation, notAfterMs }) {
     const { requestId, key, price, endpoint, holdMs, retentionMs, idempotency } = generation;
     const { fingerprint = "", digest = "" } = idempotency ?? {};
-    const request = [requestId, key.keyId, price, endpoint, notAfterMs, holdMs];
-    return [...request, fingerprint, IDEMPOTENCY_MS, digest, Math.round(retentionMs)];
+    return [
+      requestId,
+      key.keyId,
+      price,
+      endpoint,
+      notAfterMs,
+      holdMs,
+      fingerprint,
+      IDEMPOTENCY_MS,
+      digest,
+      Math.round(retentionMs),
+    ];
   },
   read(reply) {
     const outcome = reply[0] as Admission["outcome"];

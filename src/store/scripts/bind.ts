@@ -16,8 +16,8 @@ export interface NewTask {
 }
 
 /** `retentionMs` is missing in what an earlier release left to be settled. */
-export interface BindCall
-  extends Pick<Generation, "requestId" | "key" | "price" | "endpoint" | "idempotency"> {
+export interface BindCall extends Pick<Generation, "requestId" | "key" | "price" | "endpoint"> {
+  idempotency?: Generation["idempotency"] | undefined;
   retentionMs?: number | undefined;
   task: NewTask;
   /** Whether the store is a Redis Cluster, where tasks are kept in partitions. */
@@ -42,9 +42,22 @@ export const bind: Script<BindCall, { outcome: Binding }> = {
   args({ requestId, key, price, endpoint, task, idempotency, retentionMs }) {
     const { taskId, data, pollMs, maxAgeMs, upstream = "" } = task;
     const { fingerprint = "", digest = "" } = idempotency ?? {};
-    const request = [requestId, key.accountId, key.keyId, price, endpoint, taskId, pollMs];
-    const kept = [data, fingerprint, IDEMPOTENCY_MS, digest];
-    return [...request, ...kept, roundedOrEmpty(maxAgeMs), upstream, roundedOrEmpty(retentionMs)];
+    return [
+      requestId,
+      key.accountId,
+      key.keyId,
+      price,
+      endpoint,
+      taskId,
+      pollMs,
+      data,
+      fingerprint,
+      IDEMPOTENCY_MS,
+      digest,
+      roundedOrEmpty(maxAgeMs),
+      upstream,
+      roundedOrEmpty(retentionMs),
+    ];
   },
   read: ([outcome]) => ({ outcome: outcome as Binding }),
 };
