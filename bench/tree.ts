@@ -2,8 +2,8 @@ import { existsSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { pathToFileURL } from "node:url";
 import type { Tiers } from "../src/domain/limits.ts";
+import type { createSettlements } from "../src/settlement/deferred-settlements.ts";
 import type { createHolds, Holds } from "../src/settlement/holds.ts";
-import type { createSettlements } from "../src/settlement/settlements.ts";
 import type { issueKey } from "../src/store/accounts.ts";
 import type { Connection, createConnection } from "../src/store/connection.ts";
 import type { keyRef, partitionOf } from "../src/store/names.ts";
@@ -55,7 +55,9 @@ export async function openTree(name: string, folder: string): Promise<Tree> {
   const settling = hasHolds
     ? {
         ...(await load<{ createHolds: typeof createHolds }>("settlement/holds.ts")),
-        ...(await load<{ createSettlements: typeof createSettlements }>("settlement/settlements.ts")),
+        ...(await load<{ createSettlements: typeof createSettlements }>(
+          "settlement/deferred-settlements.ts",
+        )),
       }
     : undefined;
   const sweeping = await load<{ createSweeps: typeof createSweeps }>("store/sweeps.ts");

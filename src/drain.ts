@@ -1,14 +1,14 @@
 import { once } from "node:events";
 import { setTimeout as delay } from "node:timers/promises";
+import type { createWork } from "./background-work.ts";
 import type { Config } from "./config/config.ts";
 import type { PublicPort } from "./gateway/public-port.ts";
 import type { Upstreams } from "./gateway/upstreams.ts";
-import type { Settlements } from "./settlement/settlements.ts";
+import type { Settlements } from "./settlement/deferred-settlements.ts";
 import type { Connection } from "./store/connection.ts";
 import type { Logger } from "./telemetry/log.ts";
 import type { Metrics } from "./telemetry/metrics.ts";
 import type { Tracing } from "./telemetry/trace.ts";
-import type { createWork } from "./work.ts";
 
 /** After the listener has closed: how long a client may still take to finish a head that it has begun. */
 const QUIET_MS = 1000;

@@ -2,6 +2,7 @@ import cluster from "node:cluster";
 import { once } from "node:events";
 import type { Server } from "node:http";
 import type { AddressInfo } from "node:net";
+import { createWork } from "./background-work.ts";
 import { type Config, ConfigError, type Loaded, readConfig, redact, requireLoaded } from "./config/config.ts";
 import { createLiveConfig, type LiveConfig } from "./config/live.ts";
 import { sameMaterial } from "./config/tls.ts";
@@ -12,9 +13,9 @@ import { createUpstreams, type Upstreams } from "./gateway/upstreams.ts";
 import { readLive, SAMPLE_EVERY_MS } from "./operator/console/live.ts";
 import { createOperators } from "./operator/operators.ts";
 import { createRefusalCounts } from "./operator/refusal-counts.ts";
+import { createSettlements } from "./settlement/deferred-settlements.ts";
 import { createHolds } from "./settlement/holds.ts";
 import { openJournal } from "./settlement/journal.ts";
-import { createSettlements } from "./settlement/settlements.ts";
 import { type Connection, createConnection } from "./store/connection.ts";
 import { addRefusals } from "./store/refusals.ts";
 import { createStore, type Store } from "./store/store.ts";
@@ -22,7 +23,6 @@ import { ALONE, type Role, roleOf, supervise } from "./supervisor.ts";
 import { createLogger, type Logger, standardOutput } from "./telemetry/log.ts";
 import { createMetrics, type Metrics } from "./telemetry/metrics.ts";
 import { passingOn, type Tracing } from "./telemetry/trace.ts";
-import { createWork } from "./work.ts";
 
 /** A running gateway. */
 export interface Running {

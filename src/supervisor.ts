@@ -1,8 +1,8 @@
 import cluster, { type Worker } from "node:cluster";
 import { setTimeout as delay } from "node:timers/promises";
 import { Registry } from "prom-client";
-import { endConnectionsLeftBy } from "./handed-over.ts";
 import type { Reading } from "./operator/console/live.ts";
+import { endConnectionsLeftBy } from "./orphaned-connections.ts";
 import { createLogLinesDropped } from "./telemetry/collected.ts";
 import { createCommonPage, type Numbers } from "./telemetry/common-page.ts";
 import type { Logger } from "./telemetry/log.ts";

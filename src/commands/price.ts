@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
 import type { Command } from "commander";
 import { API_PREFIX, GENERATION_ENDPOINTS, type GenerationEndpoint } from "../domain/endpoints.ts";
-import { validateGeneration } from "../domain/generation.ts";
+import { validateGeneration } from "../domain/generation-body.ts";
 import { parseJsonBytes } from "../domain/json.ts";
 import { type Price, priceOf } from "../domain/prices.ts";
 import { JSON_BODY_BYTES_MAX } from "../domain/request-limits.ts";

@@ -1,5 +1,5 @@
 import { Command } from "commander";
-import { findTask, type Release, releaseTask, type TaskView } from "../store/tasks.ts";
+import { findTask, type Release, releaseTask, type TaskView } from "../store/operator-tasks.ts";
 import { command, iso, listing, print, withRedis, withRedisToWrite } from "./context.ts";
 
 /** `tollgate tasks ...` */

@@ -1,6 +1,7 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
+import { createReadRests, type ReadRests } from "./address-throttle.ts";
 import {
   type ConnectionBound,
   type ConnectionLimits,
@@ -8,8 +9,7 @@ import {
   type LimitedConnection,
 } from "./connection-limits.ts";
 import type { Exchange } from "./exchange.ts";
-import { holdReading } from "./hold-reading.ts";
-import { createReadRests, type ReadRests } from "./read-rests.ts";
+import { holdReading } from "./pause-reading.ts";
 
 /** Requests of one connection that are worked on at a time. Those behind them wait, and nothing more is read. */
 export const STARTED_MAX = 8;

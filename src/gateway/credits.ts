@@ -1,5 +1,5 @@
 import { type Answer, refusal, success } from "../domain/envelope.ts";
-import { type Call, disown, sawKeyGood, storeStep } from "./gateway.ts";
+import { type Call, disown, sawKeyGood, storeStep } from "./handler-context.ts";
 
 /** GET /credits: the account with the limits that are enforced for this key. */
 export async function credits(call: Call): Promise<Answer> {

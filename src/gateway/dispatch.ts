@@ -4,8 +4,15 @@ import { type Refusal, refuse } from "../domain/errors.ts";
 import type { KeyRef } from "../store/names.ts";
 import { credits } from "./credits.ts";
 import type { Exchange } from "./exchange.ts";
-import { type Call, type Gateway, inspectKey, limitUnderWay, limitUtility, refuseKnown } from "./gateway.ts";
 import { generate } from "./generate.ts";
+import {
+  type Call,
+  type Gateway,
+  inspectKey,
+  limitUnderWay,
+  limitUtility,
+  refuseKnown,
+} from "./handler-context.ts";
 import type { PollTask } from "./poll.ts";
 import { isPreflight, type RequestHead } from "./protocol.ts";
 import { type Route, route } from "./router.ts";

@@ -2,7 +2,7 @@ import { hash } from "node:crypto";
 import { API_PREFIX, type GenerationEndpoint } from "../domain/endpoints.ts";
 import { type Answer, refusal, retrySeconds, success } from "../domain/envelope.ts";
 import { type Refusal, refuse } from "../domain/errors.ts";
-import { validateGeneration } from "../domain/generation.ts";
+import { validateGeneration } from "../domain/generation-body.ts";
 import { priceOf } from "../domain/prices.ts";
 import { IDEMPOTENCY_KEY } from "../domain/request-limits.ts";
 import { askAgainMs } from "../domain/task-states.ts";
@@ -11,6 +11,7 @@ import type { UnknownOutcome } from "../store/scripts/unclear.ts";
 import type { GenerationOutcome } from "../upstream/upstream.ts";
 import { jsonHeadFault, readJson } from "./body.ts";
 import { continueReading } from "./exchange.ts";
+import type { RefusedKeys } from "./full-windows.ts";
 import {
   type Call,
   disown,
@@ -25,8 +26,7 @@ import {
   storeStep,
   UpstreamStep,
   upstreamLimited,
-} from "./gateway.ts";
-import type { RefusedKeys } from "./refused.ts";
+} from "./handler-context.ts";
 
 const CONCURRENCY_WAIT_SECONDS = 10;
 const UNREACHABLE_WAIT_SECONDS = 10;

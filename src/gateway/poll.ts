@@ -19,7 +19,7 @@ import {
   storeStep,
   UpstreamStep,
   upstreamLimited,
-} from "./gateway.ts";
+} from "./handler-context.ts";
 
 const UPSTREAM_WAIT_SECONDS = 5;
 const OVERLOADED_WAIT_SECONDS = 1;

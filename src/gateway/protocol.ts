@@ -1,6 +1,6 @@
 import type { IncomingMessage } from "node:http";
+import { isIdentity } from "../domain/content-encoding.ts";
 import { type Refusal, refuse } from "../domain/errors.ts";
-import { isIdentity } from "../domain/media.ts";
 
 /** What the header lines of a request say that matters before its body. */
 export interface RequestHead {

@@ -2,14 +2,14 @@ import type { Socket } from "node:net";
 import { type Answer, refusal } from "../domain/envelope.ts";
 import { GatewayError, type Refusal, refuse } from "../domain/errors.ts";
 import { atTickEnd } from "../domain/tick.ts";
+import { createRecord } from "./access-log.ts";
 import { drainBody } from "./body.ts";
 import type { Arrival, ClientConnections } from "./client-connections.ts";
 import { type Dispatch, decide, refuseHead } from "./dispatch.ts";
 import { type Exchange, openExchange, respond, takeRequestId } from "./exchange.ts";
-import type { Gateway } from "./gateway.ts";
+import type { Gateway } from "./handler-context.ts";
 import { createTaskPolls } from "./poll.ts";
 import { asksForWebSocket, readHead } from "./protocol.ts";
-import { createRecord } from "./record.ts";
 
 /** A request that is decided; without an answer its client went away. */
 interface Finished {

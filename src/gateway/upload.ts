@@ -9,7 +9,7 @@ import {
   passUnmetered,
   UpstreamStep,
   upstreamLimited,
-} from "./gateway.ts";
+} from "./handler-context.ts";
 
 const UPSTREAM_WAIT_SECONDS = 5;
 const UPLOADS_WAIT_SECONDS = 1;

@@ -5,8 +5,8 @@ import { type Admission, admit, type Generation } from "../store/scripts/admit.t
 import type { BindCall, Binding, NewTask } from "../store/scripts/bind.ts";
 import { type UnknownOutcome, unclear } from "../store/scripts/unclear.ts";
 import { voidHold } from "../store/scripts/void.ts";
+import type { Settlements } from "./deferred-settlements.ts";
 import { type Charge, charge, type Release } from "./outbox.ts";
-import type { Settlements } from "./settlements.ts";
 
 /** A hold from admission to charge or void. */
 export interface Holds {

@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
 import type { Connection } from "../../src/store/connection.ts";
 import { requestName } from "../../src/store/names.ts";
+import { findTask } from "../../src/store/operator-tasks.ts";
 import type { Generation } from "../../src/store/scripts/admit.ts";
-import { findTask } from "../../src/store/tasks.ts";
 import {
   createStage,
   MAX_AGE_MS,

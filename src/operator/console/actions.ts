@@ -1,7 +1,7 @@
 import { grantCredits, OperatorError } from "../../store/accounts.ts";
 import { findKey, revokeKey } from "../../store/keys.ts";
 import type { OperatorSession } from "../../store/operator-session.ts";
-import { findTask, releaseTask } from "../../store/tasks.ts";
+import { findTask, releaseTask } from "../../store/operator-tasks.ts";
 import type { Outcomes } from "./answers.ts";
 
 /** What an action did, and what the audit log says of it. */

@@ -5,6 +5,7 @@ import { eachKey, findKey, type KeyRecord, storeNowMs } from "../../store/keys.t
 import type { LedgerEntry } from "../../store/ledger-entries.ts";
 import { KEYS_LOOKED_AT_MAX, type KeyUse, topKeysByUse, withUseNow } from "../../store/operator-keys.ts";
 import type { OperatorSession } from "../../store/operator-session.ts";
+import { findTask } from "../../store/operator-tasks.ts";
 import {
   type AccountRow,
   OPEN_LOOKED_AT_MAX,
@@ -13,7 +14,6 @@ import {
   pageTransactions,
 } from "../../store/operator-views.ts";
 import { dayStartMs, topRefusals } from "../../store/refusals.ts";
-import { findTask } from "../../store/tasks.ts";
 import type { AccountCredits, AccountKey, Answers, KeyUse as KeyUseShown, Transaction } from "./answers.ts";
 import { shared } from "./shared.ts";
 

@@ -1,5 +1,5 @@
+import { createSettlements } from "../../../src/settlement/deferred-settlements.ts";
 import { createHolds, type Holds } from "../../../src/settlement/holds.ts";
-import { createSettlements } from "../../../src/settlement/settlements.ts";
 import { type Connection, createConnection } from "../../../src/store/connection.ts";
 import { digestOf, type KeyRef } from "../../../src/store/names.ts";
 import { createStore, type Store } from "../../../src/store/store.ts";

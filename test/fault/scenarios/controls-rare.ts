@@ -42,7 +42,7 @@ export const RARE_INTERLEAVINGS: readonly Control[] = [
     name: "what waits in the outbox is judged by the gateway's wall clock",
     patches: [
       {
-        file: "src/settlement/settlements.ts",
+        file: "src/settlement/deferred-settlements.ts",
         from: "storeId, partitions, nowMs, charged",
         to: "storeId, partitions, nowMs: Date.now, charged",
       },

@@ -1,7 +1,7 @@
 import { IncomingMessage } from "node:http";
 import { Socket } from "node:net";
 import { expect, test } from "vitest";
-import { validateGeneration } from "../../../src/domain/generation.ts";
+import { validateGeneration } from "../../../src/domain/generation-body.ts";
 import { parseJson, parseObject } from "../../../src/domain/json.ts";
 import { IDEMPOTENCY_KEY, JSON_VALUES_MAX } from "../../../src/domain/request-limits.ts";
 import { nearest } from "../../../src/domain/suggest.ts";

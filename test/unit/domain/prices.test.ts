@@ -4,7 +4,7 @@ import { describe, expect, test } from "vitest";
 import { loadConfig } from "../../../src/config/config.ts";
 import type { GenerationEndpoint } from "../../../src/domain/endpoints.ts";
 import { GENERATION_ENDPOINTS } from "../../../src/domain/endpoints.ts";
-import { validateGeneration } from "../../../src/domain/generation.ts";
+import { validateGeneration } from "../../../src/domain/generation-body.ts";
 import { type PriceTable, priceOf } from "../../../src/domain/prices.ts";
 import { BODIES } from "../../../src/domain/schemas.ts";
 import { configOf } from "../config/support.ts";

@@ -17,8 +17,8 @@ import type { Authenticator } from "./authenticate.ts";
 import type { BodyRead } from "./body.ts";
 import type { BodyBudget } from "./body-budget.ts";
 import type { Exchange } from "./exchange.ts";
+import type { RefusedKeys } from "./full-windows.ts";
 import type { RequestHead } from "./protocol.ts";
-import type { RefusedKeys } from "./refused.ts";
 import type { UploadCounts } from "./upload-counts.ts";
 import type { KeyUse, UtilityRate } from "./utility-rate.ts";
 

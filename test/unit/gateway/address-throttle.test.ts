@@ -2,10 +2,10 @@ import { once } from "node:events";
 import type { AddressInfo } from "node:net";
 import { connect, type Socket } from "node:net";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import { createReadRests } from "../../../src/gateway/address-throttle.ts";
 import { drainBody } from "../../../src/gateway/body.ts";
 import { ClientConnections, UNREAD_MAX } from "../../../src/gateway/client-connections.ts";
 import { createListener, type Listener } from "../../../src/gateway/listener.ts";
-import { createReadRests } from "../../../src/gateway/read-rests.ts";
 import { until } from "../../support/until.ts";
 
 const CONNECTIONS = 20;

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import type { LimitState } from "../../../src/domain/limits.ts";
-import { createRefusedKeys, type RefusedKeys } from "../../../src/gateway/refused.ts";
+import { createRefusedKeys, type RefusedKeys } from "../../../src/gateway/full-windows.ts";
 
 const STATE: LimitState = { rateLimit: 20, remaining: 0, resetAtMs: 5000, maxConcurrent: 3, active: 1 };
 

@@ -1,7 +1,7 @@
 import type { Answer } from "../domain/envelope.ts";
 import { createRequestLog, logRequest, logSlow } from "../telemetry/log.ts";
 import type { Exchange } from "./exchange.ts";
-import type { Gateway } from "./gateway.ts";
+import type { Gateway } from "./handler-context.ts";
 
 /** Classes of HTTP status, by their first digit. */
 const CLASSES = ["", "1xx", "2xx", "3xx", "4xx", "5xx"];
