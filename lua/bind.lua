@@ -40,7 +40,7 @@ local text = task_text(request_id, ARGV[4], account_id, bound_at)
 local owner = redis.call("SET", task, text, "NX", "GET")
 local noted = owner and read_noted(owner)
 if noted then
-  -- OWN has given this request the task id, so a mark for another one is out of date.
+  -- CLAIM has given this request the task id, so a mark for another one is out of date.
   local is_disputed = read_owner(owner) == request_id and noted ~= account_id
   redis.call("SET", task, (is_disputed and "!" or "") .. text)
 elseif owner and read_owner(owner) ~= request_id then

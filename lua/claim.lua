@@ -1,30 +1,16 @@
 #!lua flags=allow-oom
--- CLAIM: takes work that is due in one list of a partition. What is taken is out of other sweepers' sight for the lease, so
--- two gateways do not do the same, and work of a gateway that died comes back when the lease ends. A request that is not
--- open any more leaves the list. The names of the requests are found on the way, so they are not among KEYS; they are of
--- the same partition.
--- The fields of its records stand in src/store/records.ts.
+-- CLAIM: on a Redis Cluster, who owns an upstream task id over all partitions; taken before BIND, which cannot reach it.
 --
--- KEYS  1 holds or polls (zset: request id by ms)
--- ARGV  1 now (ms or empty)  2 how many at the most  3 lease (ms)
---       4 what stands before the id in the names of requests
--- RETURNS now, then for each request {id, state, account id, key id, task id, bound at (ms), idempotency digest,
---   maximum age (ms), upstream}; empty where there is none
+-- KEYS  1 claim (string: request id)
+-- ARGV  1 now (ms or empty)  2 request id
+-- RETURNS outcome, now
+--   taken     owned by this request from now on
+--   owned     owned by this request before
+--   conflict  owned by another request; nothing happens; also its id
 --@include clock
---@include numbers
 local now = store_now(ARGV[1])
-local ids = redis.call("ZRANGEBYSCORE", KEYS[1], "-inf", int(now), "LIMIT", 0, tonumber(ARGV[2]))
-local until_ms = int(now + tonumber(ARGV[3]))
-local answer = { now }
-for _, id in ipairs(ids) do
-  local record = redis.call("HMGET", ARGV[4] .. id, "state", "account_id", "key_id", "task_id", "bound_at", "idempotency",
-    "max_age_ms", "upstream")
-  if record[1] == "held" or record[1] == "bound" then
-    redis.call("ZADD", KEYS[1], "XX", until_ms, id)
-  else
-    redis.call("ZREM", KEYS[1], id)
-  end
-  for field = 1, 8 do record[field] = record[field] or "" end
-  answer[#answer + 1] = { id, unpack(record) }
-end
-return answer
+local owner = redis.call("GET", KEYS[1])
+if owner == ARGV[2] then return { "owned", now } end
+if owner then return { "conflict", now, owner } end
+redis.call("SET", KEYS[1], ARGV[2])
+return { "taken", now }

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- DISPUTE: on a Redis Cluster, marks a task id that the upstream gave to a second request. OWN finds that, and reaches only
+-- DISPUTE: on a Redis Cluster, marks a task id that the upstream gave to a second request. CLAIM finds that, and reaches only
 -- the claim; on a single Redis BIND marks the task's record itself. The record is in the partition of the first request,
 -- which nobody knows, so each partition is asked.
 --

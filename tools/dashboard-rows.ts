@@ -63,7 +63,7 @@ const ADMISSIONS = `tollgate_admissions_total{${HERE}, tier=~"$tier"}`;
 const LIMITED = "rate_limited|concurrency_limited|daily_limited|insufficient_credits";
 const REFUSED = `tollgate_admissions_total{${HERE}, tier=~"$tier", outcome=~"${LIMITED}"}`;
 /** Verbs that a client waits for; the others are the sweeper's, the command line's and the breaker's. */
-const WAITED_FOR = `tollgate_store_call_duration_seconds_sum{${HERE}, verb=~"admit|own|bind|void|inspect|observe|credits"}`;
+const WAITED_FOR = `tollgate_store_call_duration_seconds_sum{${HERE}, script=~"admit|claim|bind|void|inspect|observe|credits"}`;
 const UPSTREAM_SUM = `tollgate_upstream_duration_seconds_sum{${HERE}}`;
 const REQUEST_SUM = `tollgate_request_duration_seconds_sum{${HERE}}`;
 const REQUEST_COUNT = `tollgate_request_duration_seconds_count{${HERE}}`;
@@ -415,14 +415,14 @@ export const ROWS: readonly { title: string; panels: readonly Panel[] }[] = [
       ),
       graph(
         "Call duration",
-        "99th percentile by verb. Beyond `store.command_timeout` the store counts as away.",
-        [[quantile(0.99, "verb", `tollgate_store_call_duration_seconds_bucket{${HERE}}`), "{{verb}}"]],
+        "99th percentile by script. Beyond `store.command_timeout` the store counts as away.",
+        [[quantile(0.99, "script", `tollgate_store_call_duration_seconds_bucket{${HERE}}`), "{{script}}"]],
         { unit: "s", w: 6 },
       ),
       graph(
         "Calls",
-        "Script calls by verb.",
-        [[rateBy("verb", `tollgate_store_call_duration_seconds_count{${HERE}}`), "{{verb}}"]],
+        "Script calls by script.",
+        [[rateBy("script", `tollgate_store_call_duration_seconds_count{${HERE}}`), "{{script}}"]],
         { unit: "ops", stack: true, w: 6 },
       ),
       graph(

@@ -89,7 +89,7 @@ const SETS: Readonly<Record<string, LabelSet>> = {
   class: { values: ["2xx", "4xx", "5xx"] },
   tier: TIER,
   limit: { values: ["window", "slots"] },
-  verb: { values: SCRIPTS.map(({ name }) => name) },
+  script: { values: SCRIPTS.map(({ name }) => name) },
   reason: { values: STORE_FAILURES },
   state: { values: OPEN_STATES },
   age: { values: AGES.map(([name]) => name) },

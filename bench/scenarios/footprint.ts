@@ -54,7 +54,7 @@ async function live(world: Context["world"], tree: Tree, { store }: OpenStore): 
     limits: { maxConcurrent: 20 },
   });
   const key = tree.keyRef(keyId, accountId, tree.partitionOf(accountId, await partitions(world)));
-  for (let n = 0; n < REFUSED; n++) await store.giveBack(await admit(store, key), TIERS);
+  for (let n = 0; n < REFUSED; n++) await store.voidHold(await admit(store, key), TIERS);
   for (let n = 0; n < ENDED + RUNNING; n++) await run(store, await admit(store, key), key, n < ENDED);
   const { state } = await store.inspect(key, TIERS);
   const account = await store.credits(key, TIERS);

@@ -115,7 +115,7 @@ async function byLimit(
       await each<KeyRef>(refs, async (key) => void open.push(await admit(store, key)));
       const used = (cpuUs([world.redisPid]) - before) / keys;
       // Slots are given back, so that only the window is full; its entry stays.
-      await each(open, (generation) => store.giveBack(generation, TIERS));
+      await each(open, (generation) => store.voidHold(generation, TIERS));
       return used;
     };
     for (let filling = 0; filling < limit; filling++) await step();

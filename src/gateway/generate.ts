@@ -215,15 +215,15 @@ function settle(call: Call, generation: Generation, outcome: GenerationOutcome):
     case "timed_out":
       return unknown(call, generation, outcome);
     default:
-      return giveBack(call, generation, outcome);
+      return voidAfterRefusal(call, generation, outcome);
   }
 }
 
-async function giveBack(call: Call, generation: Generation, outcome: DefiniteNo): Promise<Answer> {
+async function voidAfterRefusal(call: Call, generation: Generation, outcome: DefiniteNo): Promise<Answer> {
   const { gateway, config, exchange } = call;
   // The gateway's own refusal consumes nothing, not even a place in the window.
   const reason = outcome.outcome === "overloaded" ? "unsent" : "refused";
-  const state = await storeStep(call, "VOID", gateway.store.giveBack(generation, config.tiers, reason));
+  const state = await storeStep(call, "VOID", gateway.store.voidHold(generation, config.tiers, reason));
   exchange.state = state ?? exchange.state;
   return answer(call, definiteNo(call, outcome));
 }
@@ -237,7 +237,7 @@ async function bind(call: Call, generation: Generation, taskId: string, data: st
   const bound = gateway.store.bind(generation, task);
   const binding = await storeStep(call, "BIND", bound);
   if (binding === "conflict") {
-    gateway.upstream(config).distrust();
+    gateway.upstream(config).resetConnectionPool();
     return taken(call, generation, taskId);
   }
   if (binding === undefined && isOthersTask(call, taskId)) return taken(call, generation, taskId);

@@ -291,11 +291,11 @@ export class UpstreamStep {
 }
 
 /** Waits for a script of the store; keeps its time and its span where somebody wants to know them. */
-export function storeStep<T>({ config, exchange }: Call, verb: string, work: Promise<T>): Promise<T> {
+export function storeStep<T>({ config, exchange }: Call, script: string, work: Promise<T>): Promise<T> {
   const spans = exchange.trace?.spans;
   if (spans === undefined && config.log.slowRequestMs === 0) return work;
   const startedMs = performance.now();
-  const span = spans?.store(verb);
+  const span = spans?.store(script);
   const end = (outcome: string | undefined): void => {
     exchange.storeMs = (exchange.storeMs ?? 0) + performance.now() - startedMs;
     span?.end(outcome);

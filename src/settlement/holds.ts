@@ -20,7 +20,7 @@ export interface Holds {
    * Takes a hold back after a definite refusal, or, `unsent`, of a request that never went upstream: then the window entry
    * comes back, too. Undefined: the store is away, and the VOID is deferred.
    */
-  giveBack(
+  voidHold(
     generation: Generation,
     tiers: Tiers,
     reason?: "refused" | "unsent",
@@ -56,7 +56,7 @@ export function createHolds(
   }
 
   /** Unless the store has refused an ADMIT, it may still run: taken back as soon as the store answers. */
-  async function takeBack(generation: Generation, error: unknown): Promise<never> {
+  async function voidAfterFailure(generation: Generation, error: unknown): Promise<never> {
     // On disk before the 503 goes out: a crash right after it would leave the window entry behind.
     if (!isFinal((error as Error).cause)) await settlements.defer(releaseOf(generation, "unsent"));
     throw error;
@@ -102,7 +102,7 @@ export function createHolds(
         // The store's clock stepped: its answer has taught us the new time, and nothing was done yet.
         if (admission.outcome === "stale") admission = await send();
       } catch (error) {
-        return takeBack(generation, error);
+        return voidAfterFailure(generation, error);
       }
       countAdmission(admission.tier, admission.outcome, tiers);
       if (admission.outcome === "admitted") {
@@ -143,7 +143,7 @@ export function createHolds(
       }
     },
 
-    async giveBack(generation, tiers, reason = "refused") {
+    async voidHold(generation, tiers, reason = "refused") {
       const release = releaseOf(generation, reason);
       try {
         requireStoreOf(release);

@@ -1,8 +1,8 @@
 import type { Run } from "../store/script.ts";
 import { wouldFailAgain } from "../store/script-errors.ts";
 import { type BindCall, type Binding, bind } from "../store/scripts/bind.ts";
+import { claim } from "../store/scripts/claim.ts";
 import { dispute } from "../store/scripts/dispute.ts";
-import { own } from "../store/scripts/own.ts";
 import { type VoidCall, type Voided, voidHold } from "../store/scripts/void.ts";
 import type { Logger } from "../telemetry/log.ts";
 import type { Journal } from "./journal.ts";
@@ -105,7 +105,7 @@ export function createOutbox(options: {
     const [name, { script, call, storeId = "" }] = firsts.reduce((a, b) => (b[1].atMs < a[1].atMs ? b : a));
     queues.get(storeId)!.delete(name);
     log.error(
-      { request_id: call.requestId, verb: script },
+      { request_id: call.requestId, script },
       "the outbox is full; its oldest settlement is given up; settle it by hand",
     );
   }
@@ -127,7 +127,7 @@ export function createOutbox(options: {
 
   async function send(target: FlushTarget, settlement: Settlement): Promise<void> {
     const { atMs, untilMs = atMs + options.settleWithinMs(), script, call } = settlement;
-    const fields = { request_id: call.requestId, verb: script };
+    const fields = { request_id: call.requestId, script };
     if (target.nowMs() > untilMs) {
       log.error(fields, "a settlement is too old to be sent; settle it by hand");
       return;
@@ -202,9 +202,9 @@ export function createOutbox(options: {
 export async function charge(run: Run, call: BindCall, partitions = 0): Promise<Binding> {
   if (call.clustered) {
     const { taskId } = call.task;
-    const owned = await run(own, { taskId, requestId: call.requestId });
-    if (owned.outcome === "conflict") {
-      await markDisputed(run, call, owned.ownerId, partitions);
+    const claimed = await run(claim, { taskId, requestId: call.requestId });
+    if (claimed.outcome === "conflict") {
+      await markDisputed(run, call, claimed.ownerId, partitions);
       return "conflict";
     }
   }

@@ -1,4 +1,4 @@
-import type { OpenRequest } from "../store/scripts/claim.ts";
+import type { OpenRequest } from "../store/scripts/lease.ts";
 import { type PollOutcome, SWEEP_POLLS_MAX } from "../upstream/upstream.ts";
 import { createPacedQueue, type PacedQueue } from "./paced-queue.ts";
 import { isAnswered } from "./task-end.ts";

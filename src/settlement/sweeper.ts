@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto";
 import type { Tiers } from "../domain/limits.ts";
 import { askAgainMs } from "../domain/task-states.ts";
-import type { OpenRequest } from "../store/scripts/claim.ts";
+import type { OpenRequest } from "../store/scripts/lease.ts";
 import type { Store } from "../store/store.ts";
 import type { Sweeps } from "../store/sweeps.ts";
 import type { Logger } from "../telemetry/log.ts";
@@ -45,7 +45,7 @@ export interface SweeperOptions {
 
 /**
  * Ends what nobody else ends: holds past their due time are voided, bound tasks that no client polls are polled, and
- * too old ones are given up. Every gateway runs one; CLAIM keeps two from doing the same. Polls of the upstream are
+ * too old ones are given up. Every gateway runs one; LEASE keeps two from doing the same. Polls of the upstream are
  * paced, and nothing else waits for them.
  */
 export const createSweeper = (options: SweeperOptions): Sweeper => new Sweeper(options);
@@ -116,7 +116,7 @@ class Sweeper {
     for (let at = 0; at < partitions && !this.#stopped; at++) {
       const partition = (first + at) % partitions;
       if (due.holds.has(partition)) await this.#voidHolds(partition);
-      if (due.polls.has(partition)) await this.#claimTasks(partition);
+      if (due.polls.has(partition)) await this.#leaseTasks(partition);
       if (collecting && !(await this.#collect(partition))) isCollected = false;
     }
     // What is left is collected in the next round, not a minute later: else more could end than is ever forgotten.
@@ -127,19 +127,19 @@ class Sweeper {
   /** Voids all holds that are due. */
   async #voidHolds(partition: number): Promise<void> {
     while (!this.#stopped) {
-      const { claimed, requests } = await this.#options.sweeps.claim("holds", partition, BATCH);
+      const { leased, requests } = await this.#options.sweeps.lease("holds", partition, BATCH);
       await Promise.all(requests.map((request) => this.#count("hold", this.#voidHold(request))));
-      if (claimed < BATCH) break;
+      if (leased < BATCH) break;
     }
   }
 
-  /** Claims as many tasks as there is room for; without room there is no call to the store, so a backlog costs nothing. */
-  async #claimTasks(partition: number): Promise<void> {
+  /** Leases as many tasks as there is room for; without room there is no call to the store, so a backlog costs nothing. */
+  async #leaseTasks(partition: number): Promise<void> {
     while (!this.#stopped && this.#polls.room() > 0) {
       const most = Math.min(BATCH, this.#polls.room());
-      const { claimed, requests } = await this.#options.sweeps.claim("polls", partition, most);
+      const { leased, requests } = await this.#options.sweeps.lease("polls", partition, most);
       for (const request of requests) this.#enqueuePoll(request);
-      if (claimed < most) break;
+      if (leased < most) break;
     }
   }
 
@@ -182,7 +182,7 @@ class Sweeper {
   /** Polls even a task far beyond its maximum age: it may have ended well while nobody could poll it. */
   async #pollTask(request: OpenRequest, ended: (outcome: PollOutcome) => void): Promise<string> {
     const { upstreamOf, settings } = this.#options;
-    const { taskId, boundAtMs, claimedAtMs, maxAgeMs = settings().tasks.maxAgeMs } = request;
+    const { taskId, boundAtMs, leasedAtMs, maxAgeMs = settings().tasks.maxAgeMs } = request;
     const pollId = `sweep_${randomUUID()}`;
     const outcome = await upstreamOf(request.upstream).poll(taskId, {
       accountId: undefined,
@@ -190,9 +190,9 @@ class Sweeper {
     });
     reportPollFault(this.#options, pollId, outcome);
     ended(outcome);
-    const task = { taskId, createdAtMs: boundAtMs, ageMs: Math.max(0, claimedAtMs - boundAtMs), maxAgeMs };
+    const task = { taskId, createdAtMs: boundAtMs, ageMs: Math.max(0, leasedAtMs - boundAtMs), maxAgeMs };
     const verdict = judge(task, outcome);
-    // Without one, its claim's lease is the pause before this task's next try.
+    // Without one, its lease is the pause before this task's next try.
     return verdict ? this.#observe(request, task, verdict) : outcome.outcome;
   }
 

@@ -314,7 +314,7 @@ export function createConnection(options: ConnectionOptions) {
       return replies;
     } finally {
       queue.ended(items.length);
-      metrics.storeSeconds.observe({ verb: script.name }, (performance.now() - startedMs) / 1000);
+      metrics.storeSeconds.observe({ script: script.name }, (performance.now() - startedMs) / 1000);
     }
   }
 

@@ -1,7 +1,7 @@
 import type { Connection } from "./connection.ts";
 import { openLists } from "./names.ts";
 import { many } from "./pipelines.ts";
-import type { DueList } from "./scripts/claim.ts";
+import type { DueList } from "./scripts/lease.ts";
 import { AGES, OPEN_STATES, type OpenState, survey } from "./scripts/survey.ts";
 
 /** There while the next survey is not due yet, over all gateways. */

@@ -2,9 +2,9 @@ import type { Connection } from "./connection.ts";
 import { storeNowMs } from "./keys.ts";
 import { keyRef, openLists, partitionNames, requestName } from "./names.ts";
 import { many } from "./pipelines.ts";
-import { type Claimed, claim, type DueList, type OpenRequest } from "./scripts/claim.ts";
 import { collect } from "./scripts/collect.ts";
-import { free } from "./scripts/free.ts";
+import { type DueList, type Leased, lease, type OpenRequest } from "./scripts/lease.ts";
+import { unclaim } from "./scripts/unclaim.ts";
 import { type Voided, voidHold } from "./scripts/void.ts";
 
 export interface Sweeps {
@@ -12,7 +12,7 @@ export interface Sweeps {
   /** The partitions in whose list something is due. One look at all lists, since mostly nothing is. */
   due(): Promise<Record<DueList, ReadonlySet<number>>>;
   /** Takes up to `most` due holds or tasks of a partition. Two calls never take the same within the lease. */
-  claim(list: DueList, partition: number, most: number): Promise<Claimed>;
+  lease(list: DueList, partition: number, most: number): Promise<Leased>;
   /** Voids a hold that is past its due time. */
   voidDue(request: OpenRequest): Promise<Voided["outcome"]>;
   /**
@@ -28,7 +28,7 @@ export interface Sweeps {
 
 /**
  * What the sweeper asks of the store.
- * @param leaseMs how long claimed work is out of other sweepers' sight
+ * @param leaseMs how long leased work is out of other sweepers' sight
  * @throws GatewayError `store_unavailable`
  */
 export function createSweeps(connection: Connection, leaseMs: () => number, nowMs?: () => number): Sweeps {
@@ -52,7 +52,7 @@ export function createSweeps(connection: Connection, leaseMs: () => number, nowM
       });
     },
 
-    claim: (list, partition, most) => run(claim, { list, partition, most, leaseMs: leaseMs() }),
+    lease: (list, partition, most) => run(lease, { list, partition, most, leaseMs: leaseMs() }),
 
     async voidDue({ requestId, partition, accountId, creatorKeyId, idempotencyDigest }) {
       const key = keyRef(creatorKeyId, accountId, partition);
@@ -74,7 +74,7 @@ export function createSweeps(connection: Connection, leaseMs: () => number, nowM
         const { outcome } = await run(collect, { partition, requestId, taskId, clustered, retentionMs });
         if (outcome === "kept") continue;
         collected++;
-        if (clustered && taskId) await run(free, { taskId, requestId });
+        if (clustered && taskId) await run(unclaim, { taskId, requestId });
       }
       return { looked: ids.length, collected };
     },

@@ -275,8 +275,8 @@ function storeMetrics(registers: Registry[]) {
     storeFailures,
     storeSeconds: new Histogram({
       name: "tollgate_store_call_duration_seconds",
-      help: "Script calls to the store, by verb.",
-      labelNames: ["verb"],
+      help: "Script calls to the store, by the name of the script.",
+      labelNames: ["script"],
       buckets: STORE_SECONDS,
       registers,
     }),

@@ -136,10 +136,10 @@ function spansOf(
   const startSpan = (name: string, attributes: Attributes) =>
     tracer.startSpan(name, { kind: SpanKind.CLIENT, attributes }, under);
   return {
-    store(verb) {
-      const span = startSpan(verb, {
+    store(script) {
+      const span = startSpan(script, {
         "db.system.name": "redis",
-        "db.stored_procedure.name": verb.toLowerCase(),
+        "db.stored_procedure.name": script.toLowerCase(),
       });
       return { end: (outcome) => endStep(span, outcome, outcome === undefined) };
     },

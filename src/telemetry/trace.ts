@@ -29,8 +29,8 @@ export interface AnsweredRequest {
 
 /** The spans of a request that is recorded. */
 export interface RequestSpans {
-  /** @param verb of a script of the store, in capitals */
-  store(verb: string): OpenSpan;
+  /** @param script its name, in capitals */
+  store(script: string): OpenSpan;
   /** @param route template on the upstream, the same as ours */
   upstream(method: string, route: string): OpenSpan & Carried;
   end(answered: AnsweredRequest): void;

@@ -83,7 +83,7 @@ export function createExchanger(options: ExchangeOptions) {
      * Later requests go out on new connections: an upstream that has answered once too often on one of these gives
      * every request there the answer of the one before it.
      */
-    renew(): void {
+    reset(): void {
       void pool.close();
       pool = open();
     },

@@ -67,7 +67,7 @@ export function createGate(options: GateOptions): Gate {
     inFlightOf.set(owner, (inFlightOf.get(owner) ?? 0) + 1);
   }
 
-  function giveBack(owner: string): void {
+  function returnPlace(owner: string): void {
     inFlight--;
     const left = inFlightOf.get(owner)! - 1;
     if (left > 0) inFlightOf.set(owner, left);
@@ -139,7 +139,7 @@ export function createGate(options: GateOptions): Gate {
     },
     keep: take,
     leave(owner) {
-      giveBack(owner);
+      returnPlace(owner);
       if (waiters.size === 0) return;
       // A process that stalled may come here before its timer does.
       const [oldest] = oldestFirst;

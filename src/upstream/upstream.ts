@@ -56,7 +56,7 @@ export interface Upstream {
   generate(path: string, body: string, sender: Sender): Promise<GenerationOutcome>;
   poll(taskId: string, sender: Sender | Sweep): Promise<PollOutcome>;
   /** A generation's answer was another request's: the connections it may have come on are not used again. */
-  distrust(): void;
+  resetConnectionPool(): void;
   close(): Promise<void>;
 }
 
@@ -183,13 +183,13 @@ export function createUpstream(options: UpstreamOptions): Upstream {
         });
         if (exchanged.outcome === "answered") carried?.answered?.(exchanged.status);
         const outcome = readPoll(exchanged, taskId);
-        if (outcome.outcome === "failed" && outcome.detail === ANOTHER_TASK) polls.renew();
+        if (outcome.outcome === "failed" && outcome.detail === ANOTHER_TASK) polls.reset();
         return outcome;
       } finally {
         gate.leave(owner);
       }
     },
-    distrust: generations.renew,
+    resetConnectionPool: generations.reset,
     async close() {
       for (const gate of [gates.generations, gates.polls.gate, gates.sweeps.gate]) gate.close();
       await Promise.all([generations.close(), polls.close()]);

@@ -52,7 +52,7 @@ export function ownVideos({ history, generations, requests, upstream }: Books): 
   // A gateway that had no answer in time was never told that the id is given twice, and neither was the store.
   const conflictMs = new Map(
     history.link
-      .filter(({ verb, outcome }) => verb === "bind" && outcome === "conflict")
+      .filter(({ script, outcome }) => script === "bind" && outcome === "conflict")
       .map(({ requestId, atMs }) => [requestId, atMs]),
   );
   let shown = 0;
@@ -85,7 +85,9 @@ export function storesKeptApart({ history }: Books): Finding {
     if (isWithin && status === 200)
       violations.push(`a ${kind} (${requestId}) was served from an older store`);
   }
-  const again = link.filter(({ verb, forwardedMs }) => verb === "bind" && forwardedMs > acceptedMs).length;
+  const again = link.filter(
+    ({ script, forwardedMs }) => script === "bind" && forwardedMs > acceptedMs,
+  ).length;
   const returns = faults.filter(({ kind }) => kind === "first store back").length;
   const older = Number.isNaN(acceptedMs) ? "none older" : `one older, ${again} BINDs after it was accepted`;
   return { figure: `${returns} returns from another store, ${older}`, violations };

@@ -34,11 +34,13 @@ const stateOf = ({ state, reason }: RequestBook): string => `${state} ${reason}`
 /** What the link to Redis carried: requests whose BIND was answered, and the gateway that admitted each. */
 const linkTraces = (link: readonly LinkEvent[]) => ({
   bound: new Set(
-    link.filter(({ verb, outcome }) => verb === "bind" && outcome !== "").map(({ requestId }) => requestId),
+    link
+      .filter(({ script, outcome }) => script === "bind" && outcome !== "")
+      .map(({ requestId }) => requestId),
   ),
   // The upstream knows a gateway by its slot, which may be another's by the time a killed one's connection is taken.
   admittedBy: new Map(
-    link.filter(({ verb }) => verb === "admit").map(({ requestId, gateway }) => [requestId, gateway]),
+    link.filter(({ script }) => script === "admit").map(({ requestId, gateway }) => [requestId, gateway]),
   ),
 });
 
@@ -149,7 +151,7 @@ export function sentOnce({ history }: Books): Finding {
   const violations = history.upstream
     .filter(({ arrivals }) => arrivals > 1)
     .map(({ requestId, arrivals }) => `${requestId} came to the upstream ${arrivals} times`);
-  const admits = history.link.filter(({ verb }) => verb === "admit");
+  const admits = history.link.filter(({ script }) => script === "admit");
   for (const [requestId, own] of Map.groupBy(admits, (event) => event.requestId)) {
     const repeatable = ({ outcome }: LinkEvent): boolean => outcome === "stale" || outcome === "-NOSCRIPT";
     const repeats = own.slice(0, -1).filter((event) => !repeatable(event));

@@ -57,7 +57,7 @@ export interface UpstreamEvent {
 /** One settlement on its way to the store, as the proxy in front of it saw it. */
 export interface LinkEvent {
   gateway: string;
-  verb: string;
+  script: string;
   requestId: string;
   atMs: number;
   /** 0 when it was never forwarded. */

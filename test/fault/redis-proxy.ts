@@ -20,7 +20,7 @@ interface PassingItem extends LinkEvent {
 /** One command between a gateway and Redis, from its arrival on. What befalls it befalls all its items. */
 export interface Passing {
   gateway: string;
-  verb: string;
+  script: string;
   items: PassingItem[];
 }
 
@@ -46,7 +46,7 @@ const RECORDED = new Set(["admit", "bind", "void", "observe"]);
 export type RedisProxy = ReturnType<typeof createRedisProxy>;
 
 /**
- * Stands between gateways and Redis, knows each command by its script's verb and its request id, and does to it what
+ * Stands between gateways and Redis, knows each command by its script and its request id, and does to it what
  * the hooks say.
  * @param root where the gateways' `lua/` lies
  */
@@ -72,9 +72,13 @@ export function createRedisProxy(targetPort: number, root: string) {
         openLink(client, port, {
           hooks: () => hooks,
           read: createCommandReader(scripts),
-          meet({ label: verb, items }) {
-            const passing = { gateway, verb, items: items.map((item) => passingItem(gateway, verb, item)) };
-            if (RECORDED.has(verb)) events.push(...passing.items);
+          meet({ label: script, items }) {
+            const passing = {
+              gateway,
+              script,
+              items: items.map((item) => passingItem(gateway, script, item)),
+            };
+            if (RECORDED.has(script)) events.push(...passing.items);
             return passing;
           },
         });
@@ -97,9 +101,18 @@ export function createRedisProxy(targetPort: number, root: string) {
 }
 
 /** The request id is the first ARGV of their own of ADMIT, BIND, VOID and OBSERVE alike. */
-function passingItem(gateway: string, verb: string, { keys, args }: SentItem): PassingItem {
-  const requestId = RECORDED.has(verb) ? String(args[0]) : "";
-  return { gateway, verb, requestId, atMs: Date.now(), forwardedMs: 0, outcome: "", delivered: false, keys };
+function passingItem(gateway: string, script: string, { keys, args }: SentItem): PassingItem {
+  const requestId = RECORDED.has(script) ? String(args[0]) : "";
+  return {
+    gateway,
+    script,
+    requestId,
+    atMs: Date.now(),
+    forwardedMs: 0,
+    outcome: "",
+    delivered: false,
+    keys,
+  };
 }
 
 /** One direction of a connection: what comes passes in order, when and if it may. */

@@ -147,7 +147,7 @@ test("prices, timeouts, the sweeper's pace, trusted proxies and more change with
   expect(headers.get("keep-alive")).toBe("timeout=33");
   expect(await credits()).toBe(before - 100);
   // The sweep that was planned for a minute after the start need not be waited for.
-  const sweeps = 'tollgate_store_call_duration_seconds_count{verb="claim"}';
+  const sweeps = 'tollgate_store_call_duration_seconds_count{script="lease"}';
   await until(async () => (await metric(sweeps)) !== undefined, "a sweep");
   expect(performance.now() - beforeStartMs, "before the planned one").toBeLessThan(60_000);
   const video = await send(gateway.url, "POST", "/api/v1/gen2/watermark-remove", {

@@ -34,7 +34,7 @@ function expectSlowDown(refused: Reply[], numbers: Record<string, unknown>): voi
   }
 }
 
-const WAYS: [what: string, verb: string, ask: (key: IssuedKey) => Promise<Reply>][] = [
+const WAYS: [what: string, script: string, ask: (key: IssuedKey) => Promise<Reply>][] = [
   ["credits", "credits", ({ key }) => stage.gateway.request("GET", "/api/v1/credits", { key })],
   ["polls", "inspect", ({ key }) => stage.gateway.request("GET", "/api/v1/tasks/task_none", { key })],
   [
@@ -49,13 +49,13 @@ const WAYS: [what: string, verb: string, ask: (key: IssuedKey) => Promise<Reply>
 
 test.each(WAYS)(
   "%s of a key above its rate are refused before the store is asked",
-  async (_what, verb, ask) => {
+  async (_what, script, ask) => {
     const { proxy, gateway } = stage;
     const key = await stage.givenKey();
     expect((await generate(gateway, key)).status).toBe(200);
-    const before = proxy.count(verb);
+    const before = proxy.count(script);
     const { passed, refused } = await many(() => ask(key));
-    expect(proxy.count(verb) - before).toBe(passed.length);
+    expect(proxy.count(script) - before).toBe(passed.length);
     // What the gateway last knew of the key, though nobody has asked for it.
     expectSlowDown(refused, { limit: 1000, remaining: 999, maxConcurrent: 1000, active: 1 });
 

@@ -73,7 +73,7 @@ describe("the limits", () => {
     const generate = () => ask("POST", TEXT_TO_VIDEO, { key: issued.key, body: BOAT });
     expect((await generate()).status).toBe(200);
     const calls = async (): Promise<number> => {
-      const [line = ""] = await gateway.metric('tollgate_store_call_duration_seconds_count{verb="admit"}');
+      const [line = ""] = await gateway.metric('tollgate_store_call_duration_seconds_count{script="admit"}');
       return Number(line.split(" ")[1]);
     };
     const first = await generate();

@@ -154,7 +154,7 @@ test("what a full outbox gives up is named in the log", async () => {
   for (let nth = 0; nth <= 50_000; nth++) await outbox.put(bind(`r${nth}`));
   expect(outbox.size()).toBe(50_000);
   expect(lines.map((line) => JSON.parse(line))).toEqual([
-    expect.objectContaining({ request_id: "r0", verb: "bind" }),
+    expect.objectContaining({ request_id: "r0", script: "bind" }),
   ]);
 });
 

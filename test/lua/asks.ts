@@ -6,7 +6,7 @@ import type { Run, Sent } from "./drive.ts";
 import * as model from "./model.ts";
 import type { ModelKey, ModelRequest } from "./model-state.ts";
 
-/** One call of a verb that serves requests, and what the model answers to it when it is told. */
+/** One call of a script that serves requests, and what the model answers to it when it is told. */
 export interface Ask {
   call: ScriptCall;
   expected(): Reply;

@@ -116,5 +116,5 @@ test("a hold is not ended early by a clock that steps back, and a claim waits wi
   const { generation } = await admit(key);
   stage.clock.nowMs -= HOUR;
   expect(await stage.void(generation, "due")).toBe("not_due");
-  expect((await stage.sweeps.claim("holds", stage.partition, 10)).requests).toEqual([]);
+  expect((await stage.sweeps.lease("holds", stage.partition, 10)).requests).toEqual([]);
 });

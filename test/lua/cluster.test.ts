@@ -9,7 +9,7 @@ import { type Connection, createClient } from "../../src/store/connection.ts";
 import { claimName, digestOf, keyRef, taskName } from "../../src/store/names.ts";
 import { createScriptRunner, type ScriptRunner } from "../../src/store/script-runner.ts";
 import type { Generation } from "../../src/store/scripts/admit.ts";
-import { own } from "../../src/store/scripts/own.ts";
+import { claim } from "../../src/store/scripts/claim.ts";
 import {
   createStage,
   HOLD_MS,
@@ -79,7 +79,7 @@ test("an account lives its whole life on a cluster", async () => {
   await stage.givenTask(failed!);
   expect(await stage.observe(failed!, "failed")).toMatchObject({ refunded: 10 });
   await stage.admit(refused!);
-  expect(await stage.store.giveBack(refused!, stage.tiers)).toMatchObject({ active: 0 });
+  expect(await stage.store.voidHold(refused!, stage.tiers)).toMatchObject({ active: 0 });
   await expectSwept(stage, key);
   expect(await stage.credits(key)).toMatchObject({ balance: 110, totalUsed: 10, state: { active: 0 } });
   const verified = await verifyLedger(connection.redis, { accountIds: [accountId] });
@@ -92,7 +92,7 @@ async function expectSwept(stage: Stage, key: Parameters<Stage["request"]>[0]): 
   await stage.admit(unsent!);
   expect(await stage.void(unsent!, "unsent")).toBe("void");
   stage.clock.nowMs += HOLD_MS;
-  const { requests } = await stage.sweeps.claim("holds", key.partition, 10);
+  const { requests } = await stage.sweeps.lease("holds", key.partition, 10);
   expect(requests.map(({ requestId }) => requestId)).toEqual([left!.requestId]);
   expect(await stage.sweeps.voidDue(requests[0]!)).toBe("void");
   stage.clock.nowMs += RETENTION_MS;
@@ -141,7 +141,7 @@ async function playDisputes(scripts: ScriptRunner): Promise<Record<string, strin
     await here!.admit(generation);
     await steps({
       generation,
-      own: () => scripts.run(own, { taskId, requestId: generation.requestId }),
+      claim: () => scripts.run(claim, { taskId, requestId: generation.requestId }),
       bind: () => here!.bind(generation),
       finish: () => here!.observe(generation, "completed", { data: '{"first":1}' }),
       byStranger: () => conflict(there!, strangers),
@@ -165,18 +165,18 @@ async function playDisputes(scripts: ScriptRunner): Promise<Record<string, strin
     await bind();
     await byOwnAccount();
   });
-  await given("before its BIND", async ({ own, bind, byStranger }) => {
-    await own();
+  await given("before its BIND", async ({ claim, bind, byStranger }) => {
+    await claim();
     await byStranger();
     await bind();
   });
-  await given("before its BIND, of one account", async ({ own, bind, byOwnAccount }) => {
-    await own();
+  await given("before its BIND, of one account", async ({ claim, bind, byOwnAccount }) => {
+    await claim();
     await byOwnAccount();
     await bind();
   });
-  await given("before its BIND, twice", async ({ own, bind, byStranger, byOwnAccount }) => {
-    await own();
+  await given("before its BIND, twice", async ({ claim, bind, byStranger, byOwnAccount }) => {
+    await claim();
     await byStranger();
     await byOwnAccount();
     await bind();
@@ -197,7 +197,7 @@ async function playDisputes(scripts: ScriptRunner): Promise<Record<string, strin
 
 interface Owner {
   generation: Generation;
-  own(): Promise<unknown>;
+  claim(): Promise<unknown>;
   bind(): Promise<unknown>;
   finish(): Promise<unknown>;
   byStranger(): Promise<void>;

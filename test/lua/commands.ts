@@ -10,7 +10,7 @@ interface Asked {
 }
 
 /**
- * A step that asks for one run of a verb that serves requests. `request` counts from the latest; `tasks`: only of
+ * A step that asks for one run of a script that serves requests. `request` counts from the latest; `tasks`: only of
  * those that have a task.
  */
 export type Asking =
@@ -32,12 +32,12 @@ export type Asking =
 /** One step of a sequence. */
 export type Command =
   | Asking
-  /** Items of one verb in one call; at `spoilt` stands one more, whose names are of another type. */
+  /** Items of one script in one call; at `spoilt` stands one more, whose names are of another type. */
   | { kind: "together"; commands: Asking[]; spoilt?: number | undefined }
   | ({ kind: "plan" } & Asked)
   | { kind: "recharge"; key: number; amount: number; reference: number }
   | { kind: "credits"; key: number }
-  | { kind: "claim"; key: number; list: "holds" | "polls"; most: number }
+  | { kind: "lease"; key: number; list: "holds" | "polls"; most: number }
   /** `retentionMs` is that of the gateway that collects, which must not matter. */
   | { kind: "collect"; key: number; retentionMs: number }
   | { kind: "time"; byMs: number }
@@ -145,7 +145,7 @@ const command: fc.Arbitrary<Command> = fc.oneof(
   {
     weight: 4,
     arbitrary: fc.record({
-      kind: kind("claim"),
+      kind: kind("lease"),
       key,
       list: fc.constantFrom("holds" as const, "polls" as const),
       most: fc.integer({ min: 1, max: 4 }),

@@ -14,7 +14,7 @@ const MODEL_RUNS = Number(process.env.MODEL_RUNS ?? 100);
 const LANES = 4;
 /** The verbs of the model. PROBE is no part of an account's life, ISSUE only begins it. */
 const MODELLED = ["admit", "bind", "void", "inspect", "observe", "credits", "recharge"];
-/** What the sequences never ask for; the tests of each verb do. */
+/** What the sequences never ask for; the tests of each script do. */
 const UNASKED = ["recharge unknown_account"];
 
 let connection: Connection;
@@ -31,8 +31,8 @@ test("any order of requests, settlements, replays and steps of the clock does wh
   const seen = new Map<string, number>();
   const property = fc.asyncProperty(scenario, (one) =>
     play(connection, one, {
-      seen(verb, [outcome]) {
-        const name = verb === "claim" ? verb : `${verb} ${outcome}`;
+      seen(script, [outcome]) {
+        const name = script === "lease" ? script : `${script} ${outcome}`;
         seen.set(name, (seen.get(name) ?? 0) + 1);
       },
     }),
@@ -47,8 +47,8 @@ test("any order of requests, settlements, replays and steps of the clock does wh
 
   const coverage = [...seen].sort().map(([name, times]) => `${name} ${times}`);
   console.log(`model: outcomes seen: ${coverage.join(", ")}`);
-  const promised = MODELLED.flatMap((verb) =>
-    readHeader(verb).outcomes.map((outcome) => `${verb} ${outcome}`),
+  const promised = MODELLED.flatMap((script) =>
+    readHeader(script).outcomes.map((outcome) => `${script} ${outcome}`),
   );
   expect(promised.filter((name) => !seen.has(name) && !UNASKED.includes(name))).toEqual([]);
 });

@@ -265,7 +265,7 @@ const byTimeThenId = (time: (request: ModelRequest) => number) => (a: ModelReque
   time(a) - time(b) || (a.generation.requestId < b.generation.requestId ? -1 : 1);
 
 /** Takes what is due out of sight for the lease, and says of each what its record says. */
-export function claim(
+export function lease(
   world: World,
   list: "holds" | "polls",
   partition: number,

@@ -391,7 +391,7 @@ export const MUTANTS: readonly Mutant[] = [
   ),
   without("another's answer is told", "observe", '  kept.status, kept.data = "", ""\n'),
   mutant("expired does not end it", "observe", 'status == "expired" or status', "status"),
-  // inspect, credits, recharge, claim, collect
+  // inspect, credits, recharge, lease, collect
   mutant(
     "another account's task",
     "inspect",
@@ -426,10 +426,10 @@ export const MUTANTS: readonly Mutant[] = [
     " + tonumber(money[3] or 0) + amount",
     " + amount",
   ),
-  mutant("claimed without a lease", "claim", "int(now + tonumber(ARGV[3]))", "int(now)"),
-  mutant("claims what is not due", "claim", '"-inf", int(now)', '"-inf", "+inf"'),
-  mutant("claimed for another account", "claim", '"account_id", "key_id"', '"key_id", "account_id"'),
-  mutant("claims one too many", "claim", "0, tonumber(ARGV[2])", "0, tonumber(ARGV[2]) + 1"),
+  mutant("claimed without a lease", "lease", "int(now + tonumber(ARGV[3]))", "int(now)"),
+  mutant("claims what is not due", "lease", '"-inf", int(now)', '"-inf", "+inf"'),
+  mutant("claimed for another account", "lease", '"account_id", "key_id"', '"key_id", "account_id"'),
+  mutant("claims one too many", "lease", "0, tonumber(ARGV[2])", "0, tonumber(ARGV[2]) + 1"),
   mutant("kept for the collector's retention", "collect", "record[4] or ARGV[3]", "ARGV[3]"),
   mutant("collected one ms late", "collect", "due_at > now", "due_at >= now"),
   mutant(
@@ -463,7 +463,7 @@ export const SNAPSHOT_MUTANTS: readonly Mutant[] = [
   mutant("counts one reference too few", "snapshot", '"HLEN", KEYS[2])', '"HLEN", KEYS[2]) - 1'),
 ];
 
-/** Mistakes that only a Redis Cluster shows, where a task id is disputed by OWN and not by BIND. */
+/** Mistakes that only a Redis Cluster shows, where a task id is disputed by CLAIM and not by BIND. */
 export const CLUSTER_MUTANTS: readonly Mutant[] = [
   without("a disputed task id goes unmarked", "dispute", "  dispute(task, account_id)\n"),
   mutant("another request's task is marked", "dispute", "read_owner(text) ~= owner then", "false then"),

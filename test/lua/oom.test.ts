@@ -59,7 +59,7 @@ test("a full store refuses admissions, while settlements, grants, reads and swee
     expect(await stage.store.inspect(key, stage.tiers)).toMatchObject({ outcome: "known" });
 
     stage.clock.nowMs += HOLD_MS;
-    const { requests } = await stage.sweeps.claim("holds", stage.partition, 10);
+    const { requests } = await stage.sweeps.lease("holds", stage.partition, 10);
     const due = requests.find(({ requestId }) => requestId === toSweep!.requestId);
     expect(await stage.sweeps.voidDue(due!)).toBe("void");
     stage.clock.nowMs += RETENTION_MS;

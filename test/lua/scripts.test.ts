@@ -65,12 +65,12 @@ test.each([
   ["an argument left out", "bind", "  7 task id\n", "\n", "ARGV"],
   ["an argument that nobody reads", "bind", "15 retention (ms)", "15 retention (ms)  16 more", "ARGV"],
   ["tiers left out", "admit", "2 tiers  3", "3", "ARGV"],
-  ["tiers that nobody reads", "own", "2 request id", "2 request id  3 tiers", "ARGV"],
+  ["tiers that nobody reads", "claim", "2 request id", "2 request id  3 tiers", "ARGV"],
   ["an outcome left out", "bind", "--   late ", "--         late ", "RETURNS"],
   ["an outcome that never comes", "bind", "--   late ", "--   early  never\n--   late ", "RETURNS"],
   ["the outcome of the last line left out", "admit", "--   admitted ", "--         admitted ", "RETURNS"],
-])("a header that lies is found: %s", (_, verb, truth, lie, what) => {
-  const text = readScript(verb);
+])("a header that lies is found: %s", (_, script, truth, lie, what) => {
+  const text = readScript(script);
   expect(text).toContain(truth);
   expect(liesOf(text.replace(truth, lie)).map((found) => found.split(":")[0])).toEqual([what]);
 });
@@ -95,14 +95,14 @@ async function everyCall(stage: Stage): Promise<ScriptCall[]> {
     ...[plain, careful].flatMap((generation) => [
       () => stage.admit(generation),
       () => stage.bind(generation),
-      () => stage.store.giveBack(generation, stage.tiers),
+      () => stage.store.voidHold(generation, stage.tiers),
     ]),
     () => stage.store.inspect(key, stage.tiers),
     () => stage.store.inspectTask(key, "task", 5000, stage.tiers),
     () => stage.observe(plain, "pending"),
     () => stage.observe(plain, "pending", { poller: key }),
     () => stage.credits(key),
-    () => stage.sweeps.claim("polls", key.partition, 10),
+    () => stage.sweeps.lease("polls", key.partition, 10),
   ];
   const calls: ScriptCall[] = [];
   for (const operation of operations) {
@@ -114,7 +114,7 @@ async function everyCall(stage: Stage): Promise<ScriptCall[]> {
 test("the operations pass as many KEYS and ARGV as the headers say", async () => {
   const calls = await everyCall(createStage(connection));
   const made = new Set(calls.map(({ script }) => script.name));
-  expect([...made].sort()).toEqual(["admit", "bind", "claim", "credits", "inspect", "observe", "void"]);
+  expect([...made].sort()).toEqual(["admit", "bind", "credits", "inspect", "lease", "observe", "void"]);
   for (const name of made) {
     const header = readHeader(name);
     const items = calls.filter(({ script }) => script.name === name).map(({ item }) => item);

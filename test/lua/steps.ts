@@ -9,7 +9,7 @@ import * as model from "./model.ts";
 import type { ModelKey } from "./model-state.ts";
 import { entryOf, ledgerOf } from "./state.ts";
 
-/** The claims' lease and the batch of sweeps, as src/store/sweeps.ts has them. */
+/** The lease and the batch of sweeps, as src/store/sweeps.ts has them. */
 const LEASE_MS = 90_000;
 const COLLECTED_MAX = 3;
 /** As many transactions as GET /credits shows, and what CREDITS answers before them. */
@@ -37,7 +37,7 @@ export async function step(run: Run, command: Command, where: string): Promise<v
     }
     case "credits":
       return credits(run, world.keys[command.key]!, refs[command.key]!, where);
-    case "claim":
+    case "lease":
     case "collect":
     case "time":
     case "limits":
@@ -106,7 +106,7 @@ async function credits(
 /** What happens beside the requests: sweeps, time, operators. */
 async function aside(
   run: Run,
-  command: Extract<Command, { kind: "claim" | "collect" | "time" | "limits" | "end key" }>,
+  command: Extract<Command, { kind: "lease" | "collect" | "time" | "limits" | "end key" }>,
   where: string,
 ): Promise<void> {
   const { stage, world } = run;
@@ -118,11 +118,11 @@ async function aside(
   const key = world.keys[command.key]!;
   const { names, partition } = run.refs[command.key]!;
   switch (command.kind) {
-    case "claim":
-      await stage.sweeps.claim(command.list, partition, command.most);
+    case "lease":
+      await stage.sweeps.lease(command.list, partition, command.most);
       return same(
         stage.replies()[0],
-        model.claim(world, command.list, partition, command.most, LEASE_MS),
+        model.lease(world, command.list, partition, command.most, LEASE_MS),
         where,
       );
     case "collect": {

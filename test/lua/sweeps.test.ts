@@ -22,7 +22,7 @@ import {
   UPSTREAM,
 } from "../support/store.ts";
 
-// CLAIM and COLLECT: what the sweeper asks of the store.
+// LEASE and COLLECT: what the sweeper asks of the store.
 
 const LEASE_MS = 90_000;
 const HOUR_MS = 3_600_000;
@@ -45,24 +45,24 @@ beforeEach(() => {
   stage = createStage(connection);
 });
 
-const claimed = async (most = 100): Promise<string[]> =>
-  (await stage.sweeps.claim("holds", stage.partition, most)).requests.map(({ requestId }) => requestId);
+const leased = async (most = 100): Promise<string[]> =>
+  (await stage.sweeps.lease("holds", stage.partition, most)).requests.map(({ requestId }) => requestId);
 const idsOf = (generations: readonly Generation[]) => generations.map(({ requestId }) => requestId).sort();
 
-test("a claim takes what is due, once within its lease, and again after it", async () => {
+test("a lease takes what is due, once within its lease, and again after it", async () => {
   const key = await stage.givenKey();
   const holds = times(4, () => stage.request(key));
   await Promise.all(holds.map(stage.admit));
   stage.clock.nowMs += HOLD_MS - 1;
-  expect(await claimed()).toEqual([]);
+  expect(await leased()).toEqual([]);
   stage.clock.nowMs += 1;
-  const [some, rest] = [await claimed(3), await claimed(3)];
-  expect([some.length, rest.length, await claimed()]).toEqual([3, 1, []]);
+  const [some, rest] = [await leased(3), await leased(3)];
+  expect([some.length, rest.length, await leased()]).toEqual([3, 1, []]);
   expect([...some, ...rest].sort()).toEqual(idsOf(holds));
   stage.clock.nowMs += LEASE_MS - 1;
-  expect(await claimed()).toEqual([]);
+  expect(await leased()).toEqual([]);
   stage.clock.nowMs += 1;
-  expect((await claimed()).sort()).toEqual(idsOf(holds));
+  expect((await leased()).sort()).toEqual(idsOf(holds));
 });
 
 test("which list of which partition has something due is seen, to the ms, and nothing else", async () => {
@@ -84,16 +84,16 @@ test("which list of which partition has something due is seen, to the ms, and no
   }
 });
 
-test("simultaneous claims never take the same", async () => {
+test("simultaneous leases never take the same", async () => {
   const key = await stage.givenKey();
   const holds = times(40, () => stage.request(key));
   await Promise.all(holds.map(stage.admit));
   stage.clock.nowMs += HOLD_MS;
-  const taken = await Promise.all(times(8, () => claimed(7)));
+  const taken = await Promise.all(times(8, () => leased(7)));
   expect(taken.flat().sort()).toEqual(idsOf(holds));
 });
 
-test("a claim tells a hold from a task, with all that ending it needs", async () => {
+test("a lease tells a hold from a task, with all that ending it needs", async () => {
   const key = await stage.givenKey();
   const hold = stage.request(key, { idempotency: { digest: "d", fingerprint: "f" } });
   const task = stage.request(key);
@@ -101,33 +101,33 @@ test("a claim tells a hold from a task, with all that ending it needs", async ()
   await stage.givenTask(task);
   const boundAtMs = stage.clock.nowMs;
   stage.clock.nowMs += HOLD_MS;
-  const claims = await Promise.all([
-    stage.sweeps.claim("holds", stage.partition, 10),
-    stage.sweeps.claim("polls", stage.partition, 10),
+  const leases = await Promise.all([
+    stage.sweeps.lease("holds", stage.partition, 10),
+    stage.sweeps.lease("polls", stage.partition, 10),
   ]);
-  expect(claims.map(({ requests }) => requests.map(({ state }) => state))).toEqual([["held"], ["bound"]]);
-  const requests = claims.flatMap((claim) => claim.requests);
+  expect(leases.map(({ requests }) => requests.map(({ state }) => state))).toEqual([["held"], ["bound"]]);
+  const requests = leases.flatMap((lease) => lease.requests);
   const common = { partition: stage.partition, accountId: key.accountId, creatorKeyId: key.keyId };
   const found = (generation: Generation) => requests.find((one) => one.requestId === generation.requestId);
   expect(found(hold)).toMatchObject({ ...common, state: "held", idempotencyDigest: "d", taskId: "" });
   expect(found(hold)).toMatchObject({ maxAgeMs: undefined, upstream: undefined });
   expect(found(task)).toMatchObject({ ...common, state: "bound", taskId: taskOf(task), boundAtMs });
   expect(found(task)).toMatchObject({ maxAgeMs: MAX_AGE_MS, upstream: UPSTREAM });
-  expect(requests.map(({ claimedAtMs }) => claimedAtMs)).toEqual([stage.clock.nowMs, stage.clock.nowMs]);
+  expect(requests.map(({ leasedAtMs }) => leasedAtMs)).toEqual([stage.clock.nowMs, stage.clock.nowMs]);
 
   expect(await stage.sweeps.voidDue(found(hold)!)).toBe("void");
   const again = stage.request(key, { idempotency: { digest: "d", fingerprint: "another" } });
   expect(await stage.admit(again)).toMatchObject({ outcome: "admitted" });
-  // The lease is no new due time: what it claimed may still be bound, and then it is no hold any more.
+  // The lease is no new due time: what it leased may still be bound, and then it is no hold any more.
   expect(await stage.sweeps.voidDue(found(task)!)).toBe("bound");
 });
 
 test.each(["holds", "polls"] as const)(
-  "a claim of %s drops an entry whose request has ended",
+  "a lease of %s drops an entry whose request has ended",
   async (list) => {
     const name = partitionNames(stage.partition)[list];
     await stage.redis.zadd(name, 0, "req_ended");
-    expect(await stage.sweeps.claim(list, stage.partition, 10)).toEqual({ claimed: 1, requests: [] });
+    expect(await stage.sweeps.lease(list, stage.partition, 10)).toEqual({ leased: 1, requests: [] });
     expect(await stage.redis.zcard(name)).toBe(0);
   },
 );
@@ -199,7 +199,7 @@ test("a BIND of an earlier release is bound as it was, without a maximum age or 
   await stage.admit(task);
   expect(await stage.settle(settlementOfEarlier(earlierBind(task, taskOf(task), 1))!)).toBe("bound");
   stage.clock.nowMs += HOLD_MS;
-  const { requests } = await stage.sweeps.claim("polls", stage.partition, 10);
+  const { requests } = await stage.sweeps.lease("polls", stage.partition, 10);
   expect(requests).toMatchObject([{ requestId: task.requestId, maxAgeMs: undefined, upstream: undefined }]);
 });
 
@@ -212,7 +212,7 @@ function sweeperOf(stage: Stage, { nowMs, metrics }: { nowMs(): number; metrics:
       ...sweeps,
       partitions: () => 1,
       due: async () => ({ holds: new Set(), polls: new Set([0]) }),
-      claim: (list, _, most) => sweeps.claim(list, stage.partition, most),
+      lease: (list, _, most) => sweeps.lease(list, stage.partition, most),
       collect: async () => ({ looked: 0, collected: 0 }),
     },
     upstreamOf: () => ({

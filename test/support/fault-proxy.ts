@@ -121,7 +121,7 @@ export async function startFaultProxy(targetPort: number) {
       target = port;
       for (const link of links) link.reset();
     },
-    /** Hits the next command of that label, with all its items: a script's verb, or a Redis command in small letters. */
+    /** Hits the next command of that label, with all its items: a script's name, or a Redis command in small letters. */
     strike(kind: StrikeKind, label: string): Strike {
       const hit = Promise.withResolvers<void>();
       const released = Promise.withResolvers<void>();
@@ -141,7 +141,7 @@ export async function startFaultProxy(targetPort: number) {
         },
       };
     },
-    /** How many commands of that label have arrived; of a verb, how many items. */
+    /** How many commands of that label have arrived; of a script, how many items. */
     count: (label: string): number => counts.get(label) ?? 0,
     /** How many commands, or items of verbs, have arrived on behalf of requests. */
     foreground: (): number =>

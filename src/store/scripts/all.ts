@@ -5,24 +5,24 @@ import { claim } from "./claim.ts";
 import { collect } from "./collect.ts";
 import { credits } from "./credits.ts";
 import { dispute } from "./dispute.ts";
-import { free } from "./free.ts";
 import { inspect } from "./inspect.ts";
 import { issue } from "./issue.ts";
+import { lease } from "./lease.ts";
 import { observe } from "./observe.ts";
-import { own } from "./own.ts";
 import { probe } from "./probe.ts";
 import { recharge } from "./recharge.ts";
 import { snapshot } from "./snapshot.ts";
 import { survey } from "./survey.ts";
+import { unclaim } from "./unclaim.ts";
 import { unclear } from "./unclear.ts";
 import { voidHold } from "./void.ts";
 
 /** All scripts; each is `lua/<name>.lua`. */
 export const SCRIPTS: readonly ScriptFile[] = [
   admit,
-  own,
+  claim,
   dispute,
-  free,
+  unclaim,
   bind,
   voidHold,
   unclear,
@@ -31,7 +31,7 @@ export const SCRIPTS: readonly ScriptFile[] = [
   credits,
   issue,
   recharge,
-  claim,
+  lease,
   collect,
   probe,
   snapshot,

@@ -1,83 +1,22 @@
-import { partitionNames, requestName } from "../names.ts";
+import { claimName } from "../names.ts";
 import type { Script } from "../script.ts";
 
-/** The lists of a partition in which something falls due: holds to void, tasks to ask for. */
-export type DueList = "holds" | "polls";
-
 export interface ClaimCall {
-  list: DueList;
-  partition: number;
-  most: number;
-  /** How long what is claimed is out of other sweepers' sight. */
-  leaseMs: number;
-}
-
-/** A request that is due: a hold to void, or a bound task to ask for. */
-export interface OpenRequest {
-  requestId: string;
-  partition: number;
-  accountId: string;
-  creatorKeyId: string;
-  state: "held" | "bound";
-  idempotencyDigest: string | undefined;
-  /** Empty while held. */
   taskId: string;
-  boundAtMs: number;
-  /** The store's clock at its claim, Unix ms: the age of a task counts up to here, whatever this process takes for now. */
-  claimedAtMs: number;
-  /** Fixed when the task was bound; undefined for one that an earlier release bound. */
-  maxAgeMs: number | undefined;
-  /** Which upstream made the task; undefined as `maxAgeMs` is. */
-  upstream: string | undefined;
+  requestId: string;
 }
 
-/** `claimed`: how many were due, also those that were not open any more. */
-export interface Claimed {
-  claimed: number;
-  requests: OpenRequest[];
-}
+/** `ownerId`: the request that owns it. */
+export type Claimed = { outcome: "taken" | "owned" } | { outcome: "conflict"; ownerId: string };
 
-/** Takes up to `most` due holds or tasks of a partition. Two calls never take the same within the lease. */
+/** On a Redis Cluster: takes a task id over all partitions, before BIND. */
 export const claim: Script<ClaimCall, Claimed> = {
   name: "claim",
   isBatched: false,
-  keys: ({ list, partition }) => [partitionNames(partition)[list]],
-  args: ({ partition, most, leaseMs }) => [most, leaseMs, requestName(partition, "")],
-  read(reply, { partition }) {
-    const [claimedAtMs, ...rows] = reply as [number, ...Row[]];
-    const requests = rows.flatMap((row) => openRequest(row, partition, claimedAtMs) ?? []);
-    return { claimed: rows.length, requests };
+  keys: ({ taskId }) => [claimName(taskId)],
+  args: ({ requestId }) => [requestId],
+  read([outcome, , ownerId]) {
+    if (outcome === "conflict") return { outcome, ownerId: String(ownerId) };
+    return { outcome: outcome as "taken" | "owned" };
   },
 };
-
-/** One request as CLAIM answers it; texts are empty where there is nothing. */
-type Row = [
-  requestId: string,
-  state: string,
-  accountId: string,
-  creatorKeyId: string,
-  taskId: string,
-  boundAtMs: string,
-  idempotencyDigest: string,
-  maxAgeMs: string,
-  upstream: string,
-];
-
-/** Undefined when it is not open. */
-function openRequest(row: Row, partition: number, claimedAtMs: number): OpenRequest | undefined {
-  const [requestId, state, accountId, creatorKeyId, taskId, boundAtMs, digest, maxAgeMs, upstream] = row;
-  if (state !== "held" && state !== "bound") return undefined;
-  return {
-    requestId,
-    partition,
-    accountId,
-    creatorKeyId,
-    state,
-    idempotencyDigest: digest === "" ? undefined : digest,
-    taskId,
-    boundAtMs: Number(boundAtMs),
-    claimedAtMs,
-    maxAgeMs: maxAgeMs === "" ? undefined : Number(maxAgeMs),
-    upstream: upstream === "" ? undefined : upstream,
-  };
-}

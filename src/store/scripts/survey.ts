@@ -1,6 +1,6 @@
 import { partitionNames, requestName } from "../names.ts";
 import type { Script } from "../script.ts";
-import type { DueList } from "./claim.ts";
+import type { DueList } from "./lease.ts";
 
 /** Ages of open requests, closed: a name, and the ms at which the next one begins. */
 export const AGES = [

@@ -127,7 +127,7 @@ export const RARE_INTERLEAVINGS: readonly Control[] = [
     name: "the maximum age is that of the gateway that asks",
     patches: [
       {
-        file: "src/store/scripts/claim.ts",
+        file: "src/store/scripts/lease.ts",
         from: 'maxAgeMs: maxAgeMs === "" ? undefined : Number(maxAgeMs),',
         to: "maxAgeMs: undefined,",
       },

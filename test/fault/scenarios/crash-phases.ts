@@ -27,7 +27,7 @@ export interface Phase {
   polls: boolean;
   /** Killed from within the hook, before anything else runs. */
   immediate: boolean;
-  /** Replies to this verb never come, so that the gateway's command times out. */
+  /** Replies to this script never come, so that the gateway's command times out. */
   withholds: "admit" | "bind" | "void" | "";
 }
 

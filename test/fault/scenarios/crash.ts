@@ -91,15 +91,17 @@ function createLanes(world: World): Lanes {
     return true;
   };
   /** A command stands at the phase with all its items. */
-  const atAll = ({ gateway, verb, items }: Passing, step: string): Action => {
-    const standing = items.filter(({ requestId }) => at(gateway, `${verb}_${step}` as PhaseName, requestId));
+  const atAll = ({ gateway, script, items }: Passing, step: string): Action => {
+    const standing = items.filter(({ requestId }) =>
+      at(gateway, `${script}_${step}` as PhaseName, requestId),
+    );
     return standing.length > 0 ? "freeze" : undefined;
   };
   world.proxy.steer({
     command: (passing) => atAll(passing, "arrived"),
     reply(passing) {
       const watch = lanes.get(passing.gateway);
-      if (watch?.phase.withholds !== passing.verb) return atAll(passing, "replied");
+      if (watch?.phase.withholds !== passing.script) return atAll(passing, "replied");
       for (const { requestId } of passing.items) watch.reached.add(requestId);
       return "freeze";
     },

@@ -103,8 +103,8 @@ function watch(world: World, lanes: Map<string, Lane>): void {
       .find((name) => name.includes(":account:"))
       ?.split(":")
       .at(-1) ?? "";
-  const reachAll = ({ verb, items }: Passing, step: string): undefined => {
-    for (const { keys } of items) reach(accountOf(keys), `${verb}_${step}`);
+  const reachAll = ({ script, items }: Passing, step: string): undefined => {
+    for (const { keys } of items) reach(accountOf(keys), `${script}_${step}`);
   };
   world.proxy.steer({
     command: (passing) => reachAll(passing, "arrived"),

@@ -92,9 +92,9 @@ async function leaveWaiting(
 ): Promise<void> {
   let isCut = false;
   world.proxy.steer({
-    command({ gateway: name, verb }) {
+    command({ gateway: name, script }) {
       if (name !== gateway.name) return undefined;
-      if (verb === "bind") isCut = true;
+      if (script === "bind") isCut = true;
       return isCut ? "freeze" : undefined;
     },
   });

@@ -120,17 +120,17 @@ async function leaveJournal(
   const victim = await world.startIn(VICTIM, { journal, sweeps: false });
   let isCut = false;
   world.proxy.steer({
-    command({ gateway, verb }) {
+    command({ gateway, script }) {
       if (gateway !== victim.name) return undefined;
-      if (verb === "bind") {
+      if (script === "bind") {
         if (cut === "reply") return undefined;
         isCut = true;
       }
       return isCut ? "freeze" : undefined;
     },
-    reply({ gateway, verb }) {
+    reply({ gateway, script }) {
       if (gateway !== victim.name) return undefined;
-      if (verb === "bind") isCut = true;
+      if (script === "bind") isCut = true;
       return isCut ? "freeze" : undefined;
     },
   });
@@ -229,7 +229,7 @@ async function leaveForDays(world: World, customers: readonly Customer[], count:
 /** Late BINDs came in the number that was planned. */
 function judge(world: World, planned: number): void {
   const late = world.proxy.events.filter(
-    ({ verb, outcome }) => verb === "bind" && (outcome === "late" || outcome === "uncollected"),
+    ({ script, outcome }) => script === "bind" && (outcome === "late" || outcome === "uncollected"),
   );
   if (late.length < SHARE_MIN * planned)
     world.note("not reached", `${late.length} late BINDs of ${planned} planned`);

@@ -102,8 +102,8 @@ function inflict(world: World, fault: LinkFault): () => Promise<void> {
     const action = fault.command ?? fault.reply;
     world.proxy.steer({
       [when](passing: Passing): Action {
-        if (!VERBS.has(passing.verb) || passing.items.filter(hits).length === 0) return undefined;
-        world.note(fault.name, passing.verb);
+        if (!VERBS.has(passing.script) || passing.items.filter(hits).length === 0) return undefined;
+        world.note(fault.name, passing.script);
         return action;
       },
     });

@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { createSweepLanes } from "../../../src/settlement/sweep-lanes.ts";
-import type { OpenRequest } from "../../../src/store/scripts/claim.ts";
+import type { OpenRequest } from "../../../src/store/scripts/lease.ts";
 import type { PollOutcome } from "../../../src/upstream/upstream.ts";
 
 beforeEach(() => void vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout", "performance"] }));

@@ -1,6 +1,6 @@
 import { afterEach, expect, test, vi } from "vitest";
 import { createSweeper } from "../../../src/settlement/sweeper.ts";
-import type { DueList, OpenRequest } from "../../../src/store/scripts/claim.ts";
+import type { DueList, OpenRequest } from "../../../src/store/scripts/lease.ts";
 import type { Store } from "../../../src/store/store.ts";
 import { createLogger } from "../../../src/telemetry/log.ts";
 import { createMetrics } from "../../../src/telemetry/metrics.ts";
@@ -68,7 +68,7 @@ test("no more tasks are claimed than there is room for, and holds are ended with
   vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout", "performance"] });
   const everywhere = Array.from({ length: 64 }, (_, partition) => partition);
   const { sweeper, claims, hanging } = givenDue({ holds: [3], polls: everywhere }, { backlog: true });
-  const claimed = async () => {
+  const leased = async () => {
     claims.length = 0;
     await vi.advanceTimersByTimeAsync(TASKS.sweepIntervalMs);
     return (["holds", "polls"] as const).map((one) =>
@@ -76,11 +76,11 @@ test("no more tasks are claimed than there is room for, and holds are ended with
     );
   };
   sweeper.start();
-  const [, first = []] = await claimed();
+  const [, first = []] = await leased();
   expect(first.length, "a few partitions fill the queue").toBeLessThan(8);
-  expect(await claimed(), "it is full").toEqual([[50], []]);
+  expect(await leased(), "it is full").toEqual([[50], []]);
   for (const end of hanging.splice(0, 2)) end();
-  expect(await claimed(), "room for two is filled from one partition").toEqual([[50], [2]]);
+  expect(await leased(), "room for two is filled from one partition").toEqual([[50], [2]]);
   await sweeper.stop();
 });
 
@@ -99,10 +99,10 @@ function givenDue(due: Record<DueList, number[]>, { backlog }: { backlog: boolea
     sweeps: {
       partitions: () => 64,
       due: async () => ({ holds: new Set(due.holds), polls: new Set(due.polls) }),
-      async claim(list, partition, most) {
+      async lease(list, partition, most) {
         claims.push({ list, partition, most });
-        const claimed = backlog && list === "polls" ? most : 0;
-        return { claimed, requests: Array.from({ length: claimed }, () => dueTask(++tasks)) };
+        const leased = backlog && list === "polls" ? most : 0;
+        return { leased, requests: Array.from({ length: leased }, () => dueTask(++tasks)) };
       },
       voidDue: never,
       collect: async () => ({ looked: 0, collected: 0 }),
@@ -132,7 +132,7 @@ const dueTask = (nth: number): OpenRequest => ({
   idempotencyDigest: undefined,
   taskId: `task_${nth}`,
   boundAtMs: 0,
-  claimedAtMs: 0,
+  leasedAtMs: 0,
   maxAgeMs: undefined,
   upstream: undefined,
 });
@@ -145,10 +145,10 @@ function givenBacklog(upstream: { outcome: string; asked: number }) {
     sweeps: {
       partitions: () => 1,
       due: async () => ({ holds: new Set(), polls: new Set([0]) }),
-      claim: async (list, _partition, most) =>
+      lease: async (list, _partition, most) =>
         list === "holds"
-          ? { claimed: 0, requests: [] }
-          : { claimed: most, requests: Array.from({ length: most }, () => dueTask(++tasks)) },
+          ? { leased: 0, requests: [] }
+          : { leased: most, requests: Array.from({ length: most }, () => dueTask(++tasks)) },
       voidDue: never,
       collect: async () => ({ looked: 0, collected: 0 }),
     },
@@ -173,7 +173,7 @@ function givenEnded(records: number) {
     sweeps: {
       partitions: () => ended.length,
       due: async () => ({ holds: new Set(), polls: new Set() }),
-      claim: async () => ({ claimed: 0, requests: [] }),
+      lease: async () => ({ leased: 0, requests: [] }),
       voidDue: never,
       async collect(partition, _retentionMs, most) {
         const collected = Math.min(most, ended[partition] ?? 0);

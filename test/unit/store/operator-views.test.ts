@@ -28,8 +28,8 @@ function givenRedis(accounts: string[][], keysOf: (accountId: string) => string[
     },
     pipeline() {
       const results: [null, unknown][] = [];
-      const queue = (verb: keyof typeof answers) => (name: string, first: string) =>
-        results.push([null, answers[verb](name, first)]);
+      const queue = (script: keyof typeof answers) => (name: string, first: string) =>
+        results.push([null, answers[script](name, first)]);
       return { sscan: queue("sscan"), hmget: queue("hmget"), exec: async () => results };
     },
     // INSPECT takes several items in a call, and so answers a list of replies, as JSON.

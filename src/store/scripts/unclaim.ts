@@ -1,12 +1,12 @@
 import { claimName } from "../names.ts";
 import type { Script } from "../script.ts";
-import type { OwnCall } from "./own.ts";
+import type { ClaimCall } from "./claim.ts";
 
 /** On a Redis Cluster: gives a task id back once its request is forgotten. */
-export const free: Script<OwnCall, { outcome: "freed" | "kept" }> = {
-  name: "free",
+export const unclaim: Script<ClaimCall, { outcome: "unclaimed" | "kept" }> = {
+  name: "unclaim",
   isBatched: false,
   keys: ({ taskId }) => [claimName(taskId)],
   args: ({ requestId }) => [requestId],
-  read: ([outcome]) => ({ outcome: outcome as "freed" | "kept" }),
+  read: ([outcome]) => ({ outcome: outcome as "unclaimed" | "kept" }),
 };

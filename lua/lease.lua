@@ -1,0 +1,30 @@
+#!lua flags=allow-oom
+-- LEASE: takes work that is due in one list of a partition. What is taken is out of other sweepers' sight for the lease, so
+-- two gateways do not do the same, and work of a gateway that died comes back when the lease ends. A request that is not
+-- open any more leaves the list. The names of the requests are found on the way, so they are not among KEYS; they are of
+-- the same partition.
+-- The fields of its records stand in src/store/records.ts.
+--
+-- KEYS  1 holds or polls (zset: request id by ms)
+-- ARGV  1 now (ms or empty)  2 how many at the most  3 lease (ms)
+--       4 what stands before the id in the names of requests
+-- RETURNS now, then for each request {id, state, account id, key id, task id, bound at (ms), idempotency digest,
+--   maximum age (ms), upstream}; empty where there is none
+--@include clock
+--@include numbers
+local now = store_now(ARGV[1])
+local ids = redis.call("ZRANGEBYSCORE", KEYS[1], "-inf", int(now), "LIMIT", 0, tonumber(ARGV[2]))
+local until_ms = int(now + tonumber(ARGV[3]))
+local answer = { now }
+for _, id in ipairs(ids) do
+  local record = redis.call("HMGET", ARGV[4] .. id, "state", "account_id", "key_id", "task_id", "bound_at", "idempotency",
+    "max_age_ms", "upstream")
+  if record[1] == "held" or record[1] == "bound" then
+    redis.call("ZADD", KEYS[1], "XX", until_ms, id)
+  else
+    redis.call("ZREM", KEYS[1], id)
+  end
+  for field = 1, 8 do record[field] = record[field] or "" end
+  answer[#answer + 1] = { id, unpack(record) }
+end
+return answer

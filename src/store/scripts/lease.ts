@@ -1,0 +1,83 @@
+import { partitionNames, requestName } from "../names.ts";
+import type { Script } from "../script.ts";
+
+/** The lists of a partition in which something falls due: holds to void, tasks to ask for. */
+export type DueList = "holds" | "polls";
+
+export interface LeaseCall {
+  list: DueList;
+  partition: number;
+  most: number;
+  /** How long what is leased is out of other sweepers' sight. */
+  leaseMs: number;
+}
+
+/** A request that is due: a hold to void, or a bound task to ask for. */
+export interface OpenRequest {
+  requestId: string;
+  partition: number;
+  accountId: string;
+  creatorKeyId: string;
+  state: "held" | "bound";
+  idempotencyDigest: string | undefined;
+  /** Empty while held. */
+  taskId: string;
+  boundAtMs: number;
+  /** The store's clock at its lease, Unix ms: the age of a task counts up to here, whatever this process takes for now. */
+  leasedAtMs: number;
+  /** Fixed when the task was bound; undefined for one that an earlier release bound. */
+  maxAgeMs: number | undefined;
+  /** Which upstream made the task; undefined as `maxAgeMs` is. */
+  upstream: string | undefined;
+}
+
+/** `leased`: how many were due, also those that were not open any more. */
+export interface Leased {
+  leased: number;
+  requests: OpenRequest[];
+}
+
+/** Takes up to `most` due holds or tasks of a partition. Two calls never take the same within the lease. */
+export const lease: Script<LeaseCall, Leased> = {
+  name: "lease",
+  isBatched: false,
+  keys: ({ list, partition }) => [partitionNames(partition)[list]],
+  args: ({ partition, most, leaseMs }) => [most, leaseMs, requestName(partition, "")],
+  read(reply, { partition }) {
+    const [leasedAtMs, ...rows] = reply as [number, ...Row[]];
+    const requests = rows.flatMap((row) => openRequest(row, partition, leasedAtMs) ?? []);
+    return { leased: rows.length, requests };
+  },
+};
+
+/** One request as LEASE answers it; texts are empty where there is nothing. */
+type Row = [
+  requestId: string,
+  state: string,
+  accountId: string,
+  creatorKeyId: string,
+  taskId: string,
+  boundAtMs: string,
+  idempotencyDigest: string,
+  maxAgeMs: string,
+  upstream: string,
+];
+
+/** Undefined when it is not open. */
+function openRequest(row: Row, partition: number, leasedAtMs: number): OpenRequest | undefined {
+  const [requestId, state, accountId, creatorKeyId, taskId, boundAtMs, digest, maxAgeMs, upstream] = row;
+  if (state !== "held" && state !== "bound") return undefined;
+  return {
+    requestId,
+    partition,
+    accountId,
+    creatorKeyId,
+    state,
+    idempotencyDigest: digest === "" ? undefined : digest,
+    taskId,
+    boundAtMs: Number(boundAtMs),
+    leasedAtMs,
+    maxAgeMs: maxAgeMs === "" ? undefined : Number(maxAgeMs),
+    upstream: upstream === "" ? undefined : upstream,
+  };
+}
