@@ -41,7 +41,7 @@ export function createPacedQueue<Item>(options: {
             timer = undefined;
             advance();
           },
-          Math.max(WAIT_MIN_MS, waitMs),
+          Math.max(WAIT_MIN_MS, Math.ceil(waitMs)),
         );
         return;
       }

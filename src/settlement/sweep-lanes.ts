@@ -24,6 +24,8 @@ interface Lane {
   pending: number;
   /** Questions in a row that the upstream did not answer. */
   failures: number;
+  /** Since when no question has been answered about its task; undefined if the last one was. */
+  unansweredSinceMs: number | undefined;
   pausedUntilMs: number;
   usedAtMs: number;
 }
@@ -66,6 +68,7 @@ export function createSweepLanes(options: {
       }),
       pending: 0,
       failures: 0,
+      unansweredSinceMs: undefined,
       pausedUntilMs: 0,
       usedAtMs: nowMs,
     };
@@ -84,6 +87,15 @@ export function createSweepLanes(options: {
       const moving = all.filter((lane) => !isStalled(lane));
       if (moving.length === 0) return Math.max(0, ...all.map(({ queue }) => queue.room()));
       return Math.min(...moving.map(({ queue }) => queue.room()));
+    },
+    /** For how long the upstream of this tag has answered nothing about any task, ms. */
+    silentMs(tag: string | undefined): number {
+      return silentMs(lanes.get(upstreamName(tag)));
+    },
+    /** True when no upstream answers, and one has not for so long. */
+    isSilent(ms: number): boolean {
+      const all = [...lanes.values()];
+      return all.every(isStalled) && all.some((lane) => silentMs(lane) >= ms);
     },
     /** @returns false when there is no room for it */
     add(request: OpenRequest): boolean {
@@ -105,11 +117,17 @@ export function createSweepLanes(options: {
 const isStalled = ({ failures, pausedUntilMs }: Lane): boolean =>
   failures > 0 || performance.now() < pausedUntilMs;
 
+const silentMs = (lane: Lane | undefined): number =>
+  lane?.unansweredSinceMs === undefined ? 0 : performance.now() - lane.unansweredSinceMs;
+
 /** A pause after a question that was not answered, or too many. */
 function pace(lane: Lane, outcome: PollOutcome): void {
   // What was not sent for want of an address says nothing of the upstream, and costs nothing.
   const hasFailed =
     !isAnswered(outcome) && outcome.outcome !== "rate_limited" && outcome.outcome !== "unroutable";
+  const isUnsent = outcome.outcome === "overloaded" || outcome.outcome === "unroutable";
+  if (isAnswered(outcome)) lane.unansweredSinceMs = undefined;
+  else if (!isUnsent) lane.unansweredSinceMs ??= performance.now();
   lane.failures = hasFailed ? lane.failures + 1 : 0;
   let pauseMs = 0;
   if (hasFailed) {

@@ -10,7 +10,7 @@ import type { TaskUpstream } from "../upstream/task-upstreams.ts";
 import type { PollOutcome } from "../upstream/upstream.ts";
 import { reportEnd, reportPollFault } from "./reports.ts";
 import { createSweepLanes, jittered } from "./sweep-lanes.ts";
-import { type AgingTask, judge, type Verdict } from "./task-end.ts";
+import { type AgingTask, endUnanswered, judge, type Verdict } from "./task-end.ts";
 
 const BATCH = 50;
 const COLLECT_EVERY_MS = 60_000;
@@ -18,6 +18,8 @@ const COLLECT_EVERY_MS = 60_000;
 const COLLECT_BATCHES_MAX = 4;
 /** The older a task, the rarer the questions: after a tenth of its age, at most every five minutes. */
 const AGE_SHARE = 0.1;
+/** An upstream that has answered nothing for this share of the maximum age is silent. */
+const SILENT_SHARE = 0.1;
 const POLL_EVERY_MAX_MS = 5 * 60_000;
 
 /** What the sweeper reads of the config, anew for each step. Times in ms. */
@@ -133,20 +135,44 @@ class Sweeper {
     }
   }
 
-  /** Leases as many tasks as there is room for; without room there is no call to the store, so a backlog costs nothing. */
+  /**
+   * Leases as many tasks as there is room for; without room there is no call to the store, so a backlog costs nothing. Once
+   * no upstream has answered for long, some are leased all the same, to end those past twice their maximum age.
+   */
   async #leaseTasks(partition: number): Promise<void> {
-    while (!this.#stopped && this.#polls.room() > 0) {
-      const most = Math.min(BATCH, this.#polls.room());
+    while (!this.#stopped) {
+      const room = this.#polls.room();
+      const isSilent = this.#polls.isSilent(this.#options.settings().tasks.maxAgeMs * SILENT_SHARE);
+      const most = room === 0 && isSilent ? BATCH : Math.min(BATCH, room);
+      if (most === 0) break;
       const { leased, requests } = await this.#options.sweeps.lease("polls", partition, most);
-      for (const request of requests) this.#enqueuePoll(request);
-      if (leased < most) break;
+      await Promise.all(requests.map((request) => this.#endOrPoll(request)));
+      if (leased < most || room === 0) break;
     }
+  }
+
+  /** An upstream that has answered nothing for long is not polled for a task that ends with or without an answer. */
+  async #endOrPoll(request: OpenRequest): Promise<void> {
+    const task = this.#agingTask(request);
+    const isSilent = this.#polls.silentMs(request.upstream) >= task.maxAgeMs * SILENT_SHARE;
+    const verdict = isSilent ? endUnanswered(task) : undefined;
+    if (verdict) await this.#count("task", this.#observe(request, task, verdict));
+    else this.#enqueuePoll(request);
   }
 
   #enqueuePoll(request: OpenRequest): void {
     if (this.#polling.has(request.requestId)) return;
     this.#polling.add(request.requestId);
     if (!this.#polls.add(request)) this.#polling.delete(request.requestId);
+  }
+
+  #agingTask({ taskId, boundAtMs, leasedAtMs, maxAgeMs }: OpenRequest): AgingTask {
+    return {
+      taskId,
+      createdAtMs: boundAtMs,
+      ageMs: Math.max(0, leasedAtMs - boundAtMs),
+      maxAgeMs: maxAgeMs ?? this.#options.settings().tasks.maxAgeMs,
+    };
   }
 
   /** @returns whether nothing is left that could be collected */
@@ -181,16 +207,15 @@ class Sweeper {
 
   /** Polls even a task far beyond its maximum age: it may have ended well while nobody could poll it. */
   async #pollTask(request: OpenRequest, ended: (outcome: PollOutcome) => void): Promise<string> {
-    const { upstreamOf, settings } = this.#options;
-    const { taskId, boundAtMs, leasedAtMs, maxAgeMs = settings().tasks.maxAgeMs } = request;
+    const { upstreamOf } = this.#options;
+    const task = this.#agingTask(request);
     const pollId = `sweep_${randomUUID()}`;
-    const outcome = await upstreamOf(request.upstream).poll(taskId, {
+    const outcome = await upstreamOf(request.upstream).poll(request.taskId, {
       accountId: undefined,
       requestId: pollId,
     });
     reportPollFault(this.#options, pollId, outcome);
     ended(outcome);
-    const task = { taskId, createdAtMs: boundAtMs, ageMs: Math.max(0, leasedAtMs - boundAtMs), maxAgeMs };
     const verdict = judge(task, outcome);
     // Without one, its lease is the pause before this task's next try.
     return verdict ? this.#observe(request, task, verdict) : outcome.outcome;

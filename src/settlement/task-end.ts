@@ -46,22 +46,31 @@ export const isAnswered = (outcome: PollOutcome): boolean => !NO_ANSWER.has(outc
  * | no answer about the task                  | nothing       | nothing         | expired, unanswered   |
  * | never sent, for want of a connection      | nothing       | nothing         | nothing               |
  *
- * OBSERVE ends a task on its third `gone` over a minute; `expired` ends it at once.
+ * OBSERVE ends a task on its third `gone` over a minute; `expired` ends it at once. An upstream that has answered nothing
+ * for a tenth of the maximum age is not polled for a task past twice that age: such a task ends as without an answer.
  * @returns undefined when nothing is recorded and the task is asked for again
  */
 export function judge(task: AgingTask, answer: PollOutcome): Verdict | undefined {
   const isOld = task.ageMs >= task.maxAgeMs;
-  const isOverdue = task.ageMs >= UNANSWERED_AGES * task.maxAgeMs;
   if (answer.outcome === "task") {
     return isOld && !isFinal(answer.status)
       ? ended(task, "expired")
       : { status: answer.status, data: answer.data, unanswered: false };
   }
   if (answer.outcome === "overloaded") return undefined;
-  if (answer.outcome === "gone") return ended(task, isOverdue ? "expired" : "gone");
+  if (answer.outcome === "gone") return ended(task, isOverdue(task) ? "expired" : "gone");
   if (answer.outcome === "refused" && answer.aboutTask) return isOld ? ended(task, "expired") : undefined;
-  return isOverdue ? ended(task, "expired", true) : undefined;
+  return endUnanswered(task);
 }
+
+/**
+ * Ends a task that is past twice its maximum age although the upstream says nothing about it.
+ * @returns undefined for one that is younger
+ */
+export const endUnanswered = (task: AgingTask): Verdict | undefined =>
+  isOverdue(task) ? ended(task, "expired", true) : undefined;
+
+const isOverdue = ({ ageMs, maxAgeMs }: AgingTask): boolean => ageMs >= UNANSWERED_AGES * maxAgeMs;
 
 function ended(task: AgingTask, status: "gone" | "expired", unanswered = false): Verdict {
   return { status, data: endedTask(task.taskId, task.createdAtMs), unanswered };

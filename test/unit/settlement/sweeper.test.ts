@@ -84,6 +84,45 @@ test("no more tasks are claimed than there is room for, and holds are ended with
   await sweeper.stop();
 });
 
+// Guarantee: every task ends in time, also when the upstream never answers about any of them.
+test.each<[string, PollOutcome]>([
+  ["has failed", { outcome: "failed", detail: "" }],
+  ["has limited us", { outcome: "rate_limited", retryAfterSeconds: 30 }],
+])(
+  "many tasks past twice their maximum age end once the upstream %s for long; younger ones wait",
+  async (_, says) => {
+    vi.useFakeTimers();
+    const { sweeper, asked, ended } = givenOldTasks({ overdue: 400, young: 400, says: () => says });
+    sweeper.start();
+    await vi.advanceTimersByTimeAsync(TASKS.maxAgeMs / 10);
+    expect(ended.size, "only what was asked for").toBe(asked.filter((id) => id.startsWith("overdue")).length);
+    await vi.advanceTimersByTimeAsync(60_000);
+    expect(ended.size).toBe(400);
+    expect([...ended.keys()].filter((id) => id.startsWith("young"))).toEqual([]);
+    expect(new Set(ended.values())).toEqual(new Set(["expired"]));
+    expect(asked.length).toBeLessThan(120);
+    await sweeper.stop();
+  },
+);
+
+test("an upstream that answers is asked about each task, however old", async () => {
+  vi.useFakeTimers();
+  const answers: PollOutcome[] = [
+    { outcome: "failed", detail: "" },
+    { outcome: "task", status: "completed", data: "{}" },
+  ];
+  const { sweeper, asked, ended } = givenOldTasks({
+    overdue: 400,
+    young: 0,
+    says: (nth) => answers[nth % 2]!,
+  });
+  sweeper.start();
+  await vi.advanceTimersByTimeAsync(240_000);
+  expect([...ended.keys()].sort()).toEqual([...new Set(asked)].sort());
+  expect(ended.size).toBe(400);
+  await sweeper.stop();
+});
+
 afterEach(() => vi.useRealTimers());
 
 /**
@@ -187,4 +226,52 @@ function givenEnded(records: number) {
     settings: () => ({ tiers: {}, tasks: TASKS }),
   });
   return { sweep: () => sweeper.sweep(), ended };
+}
+
+/** Tasks past twice their maximum age and younger ones in one partition of a store with leases of 20 s. */
+function givenOldTasks(given: { overdue: number; young: number; says(nth: number): PollOutcome }) {
+  const ageMs = { overdue: 2 * TASKS.maxAgeMs, young: 2 * TASKS.maxAgeMs - 1 };
+  const kinds = (["young", "overdue"] as const).flatMap((kind) =>
+    Array.from({ length: given[kind] }, () => kind),
+  );
+  const open = new Map(
+    kinds.map((kind, nth): [string, OpenRequest] => {
+      const taskId = `${kind}_${nth}`;
+      return [taskId, { ...dueTask(nth), taskId, leasedAtMs: ageMs[kind], maxAgeMs: TASKS.maxAgeMs }];
+    }),
+  );
+  const leasedUntilMs = new Map<string, number>();
+  const asked: string[] = [];
+  const ended = new Map<string, string>();
+  const sweeper = createSweeper({
+    store: {
+      async observe({ task }: { task: { taskId: string } }, { status }: { status: string }) {
+        open.delete(task.taskId);
+        ended.set(task.taskId, status);
+        return { outcome: "finished" };
+      },
+    } as unknown as Store,
+    sweeps: {
+      partitions: () => 1,
+      due: async () => ({ holds: new Set(), polls: new Set([0]) }),
+      async lease(list, _partition, most) {
+        const nowMs = performance.now();
+        const isDue = (id: string): boolean => (leasedUntilMs.get(id) ?? 0) <= nowMs;
+        const due =
+          list === "holds" ? [] : [...open.values()].filter(({ taskId }) => isDue(taskId)).slice(0, most);
+        for (const { taskId } of due) leasedUntilMs.set(taskId, nowMs + 20_000);
+        return { leased: due.length, requests: due };
+      },
+      voidDue: never,
+      collect: async () => ({ looked: 0, collected: 0 }),
+    },
+    upstreamOf: () => ({
+      tag: "present",
+      poll: async (taskId) => given.says(asked.push(taskId)),
+    }),
+    metrics: createMetrics(),
+    log: createLogger("silent", { write: () => undefined }),
+    settings: () => ({ tiers: {}, tasks: TASKS }),
+  });
+  return { sweeper, asked, ended };
 }
