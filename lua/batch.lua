@@ -1,4 +1,4 @@
--- Stands behind every script that serves requests (src/store/lua.ts joins them): the script's body is the function
+-- Stands behind every script that serves requests (src/store/script-runner.ts joins them): the script's body is the function
 -- `run`, which is called for each item of a call. An item that fails leaves its neighbours alone. The items are packed
 -- into one ARGV string: a string of its own for each name and number cost the gateway more (decision 0020).
 --

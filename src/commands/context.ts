@@ -6,9 +6,9 @@ import { type Config, ConfigError, loadConfig, readConfig } from "../config/conf
 import { durationMs, redisUrlRule } from "../config/kinds.ts";
 import { requireWritable } from "../store/acceptance.ts";
 import { OperatorError } from "../store/accounts.ts";
-import { createClient, readFacts } from "../store/connection.ts";
+import { createClient } from "../store/client.ts";
+import { partitionsOf, readFacts } from "../store/facts.ts";
 import { accountNames, META, partitionOf } from "../store/names.ts";
-import { partitionsOf } from "../store/partitions.ts";
 import { inStoreWords, storeReason } from "../store/reasons.ts";
 import { hasColours, plain } from "./terminal.ts";
 

@@ -1,8 +1,8 @@
 import type { ChainableCommander, Redis } from "ioredis";
+import { partitionsOf } from "../store/facts.ts";
 import { setPages } from "../store/keys.ts";
 import { LEDGER_PAGE, type LedgerEntry, readLedger } from "../store/ledger-entries.ts";
 import { keyNames, partitionNames, partitionOf, requestName } from "../store/names.ts";
-import { partitionsOf } from "../store/partitions.ts";
 import { answersOf, many } from "../store/pipelines.ts";
 import type { RequestRecord } from "../store/records.ts";
 import {

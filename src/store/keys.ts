@@ -1,8 +1,8 @@
 import type { Redis } from "ioredis";
 import type { Limits } from "../domain/limits.ts";
 import { type IssuedKey, issueKey, OperatorError } from "./accounts.ts";
+import { partitionsOf } from "./facts.ts";
 import { accountNames, digestOf, indexName, keyNames, partitionNames, partitionOf } from "./names.ts";
-import { partitionsOf } from "./partitions.ts";
 import { answersOf, many } from "./pipelines.ts";
 import type { KeyFields } from "./records.ts";
 

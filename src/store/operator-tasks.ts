@@ -1,9 +1,8 @@
 import type { Redis } from "ioredis";
 import { endedTask } from "../domain/task-states.ts";
 import { OperatorError } from "./accounts.ts";
-import { isCluster } from "./connection.ts";
+import { isCluster, partitionsOf } from "./facts.ts";
 import { claimName, keyRef, partitionNames, requestName, taskName } from "./names.ts";
-import { partitionsOf } from "./partitions.ts";
 import { many } from "./pipelines.ts";
 import { type RequestRecord, type Sighting, taskRecord } from "./records.ts";
 import { scriptsOf } from "./script-runner.ts";

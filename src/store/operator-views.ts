@@ -1,10 +1,9 @@
 import type { Redis } from "ioredis";
 import { OperatorError, requireAccountId } from "./accounts.ts";
-import { isCluster } from "./connection.ts";
+import { isCluster, partitionsOf } from "./facts.ts";
 import { storeNowMs } from "./keys.ts";
 import { type LedgerEntry, latestEntries } from "./ledger-entries.ts";
 import { accountNames, partitionNames, partitionOf, requestName, taskName } from "./names.ts";
-import { partitionsOf } from "./partitions.ts";
 import { many } from "./pipelines.ts";
 import { type RequestRecord, taskRecord } from "./records.ts";
 

@@ -1,35 +1,8 @@
-import type { Redis } from "ioredis";
 import type { Logger } from "../telemetry/log.ts";
-import type { Deadlines } from "./deadlines.ts";
 import { inStoreWords } from "./reasons.ts";
 
 /** A verdict older than this is checked again when the next request needs one. */
 const VERDICT_MS = 1000;
-
-/**
- * Probes Redis on a connection of its own: no reply that is late on ours, and no queue of ours, can make it fail.
- * @param redis a new client that does not reconnect; it is closed at the end
- * @param check throws if Redis cannot be used
- * @throws Error in Redis's or the system's words
- */
-export async function probeOnOwnConnection(
-  redis: Redis,
-  limits: { connecting: Deadlines; command: Deadlines },
-  check: (redis: Redis) => Promise<void>,
-): Promise<void> {
-  let failure: Error | undefined;
-  redis.on("error", (error: Error) => {
-    failure = error;
-  });
-  try {
-    await limits.connecting.within(redis.connect());
-    await limits.command.within(check(redis));
-  } catch (error) {
-    throw failure ?? error;
-  } finally {
-    redis.disconnect();
-  }
-}
 
 /**
  * Whether Redis is away. An open breaker means that a call failed, which may be the fault of this process or of one

@@ -5,7 +5,7 @@ import { setTimeout as pause } from "node:timers/promises";
 import { Redis } from "ioredis";
 import { type RunningRedis, startRedis } from "../../src/sandbox/redis.ts";
 import { issueKey } from "../../src/store/accounts.ts";
-import { scriptSource } from "../../src/store/lua.ts";
+import { scriptSource } from "../../src/store/script-runner.ts";
 import { SCRIPTS } from "../../src/store/scripts/all.ts";
 import type { Customer } from "./client.ts";
 import {

@@ -4,6 +4,7 @@ import { addEntry, emptyAccount, emptyFold } from "../../src/ledger/fold.ts";
 import { sumReferences, takeSnapshot } from "../../src/ledger/snapshot.ts";
 import { verifyLedger } from "../../src/ledger/verify.ts";
 import type { Connection } from "../../src/store/connection.ts";
+import { partitionsOf } from "../../src/store/facts.ts";
 import { LEDGER_PAGE } from "../../src/store/ledger-entries.ts";
 import {
   accountNames,
@@ -12,7 +13,6 @@ import {
   partitionOf,
   requestName,
 } from "../../src/store/names.ts";
-import { partitionsOf } from "../../src/store/partitions.ts";
 import { createScriptRunner, scriptsOf } from "../../src/store/script-runner.ts";
 import type { Generation } from "../../src/store/scripts/admit.ts";
 import { createStage, openConnection, randomId, taskOf, times } from "../support/store.ts";

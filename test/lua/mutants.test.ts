@@ -1,7 +1,8 @@
 import { rm } from "node:fs/promises";
 import fc from "fast-check";
 import { afterAll, beforeAll, expect, inject, test } from "vitest";
-import { type Connection, createClient } from "../../src/store/connection.ts";
+import { createClient } from "../../src/store/client.ts";
+import type { Connection } from "../../src/store/connection.ts";
 import { createScriptRunner } from "../../src/store/script-runner.ts";
 import { openConnection } from "../support/store.ts";
 import { scenario } from "./commands.ts";

@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
-import { scriptSource } from "../../src/store/lua.ts";
 import type { ScriptFile } from "../../src/store/script.ts";
+import { scriptSource } from "../../src/store/script-runner.ts";
 import { SCRIPTS } from "../../src/store/scripts/all.ts";
 
 /** KEYS and ARGV of one run of a script, but for now and the tiers. */

@@ -5,7 +5,7 @@ import { Redis } from "ioredis";
 import { expect } from "vitest";
 import { startRedis } from "../../src/sandbox/redis.ts";
 import { type IssuedKey, issueKey, type KeyOptions } from "../../src/store/accounts.ts";
-import { scriptSource } from "../../src/store/lua.ts";
+import { scriptSource } from "../../src/store/script-runner.ts";
 import { SCRIPTS } from "../../src/store/scripts/all.ts";
 import { startFaultProxy } from "./fault-proxy.ts";
 import { givenGateway, type Reply, type TestGateway, until } from "./gateway.ts";

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { createClient } from "../../../src/store/connection.ts";
+import { createClient } from "../../../src/store/client.ts";
 
 // Guarantee: no command that moves money is ever sent a second time by the library. Its defaults would.
 test("the client neither resends, retries nor queues", () => {

@@ -1,0 +1,56 @@
+import { randomUUID } from "node:crypto";
+import type { Redis } from "ioredis";
+import { META } from "./names.ts";
+import { isFinal } from "./script-errors.ts";
+
+/** The number of partitions of a new store, unless the configuration names another. */
+const PARTITIONS = 64;
+
+/** What `tg:meta` and INFO say of a store. */
+export interface StoreFacts {
+  /** Tells it from all other stores; a copy of it has the same. Missing while a store of an earlier release is out of memory. */
+  id: string | undefined;
+  partitions: number;
+  cluster: boolean;
+}
+
+/**
+ * Reads what is fixed for a store, and fixes it at the first start. Refuses a store that may evict keys.
+ * @throws Error in words that say what to change
+ */
+export async function readFacts(redis: Redis, partitions: number): Promise<StoreFacts> {
+  const [memory, cluster] = await Promise.all([redis.info("memory"), isCluster(redis)]);
+  const policy = /^maxmemory_policy:(\S+)/m.exec(memory)?.[1];
+  if (policy !== undefined && policy !== "noeviction") {
+    throw new Error(
+      `Redis has maxmemory-policy ${policy} and may evict money and limits; set \`maxmemory-policy noeviction\``,
+    );
+  }
+  const [fixed, id] = await Promise.all([
+    fixedOnce(redis, "partitions", partitions),
+    fixedOnce(redis, "id", randomUUID()).catch((error: unknown) => {
+      // A store of an earlier release that is out of memory cannot write an id; settlements and polls still work.
+      if (!isFinal(error)) throw error;
+      return undefined;
+    }),
+  ]);
+  return { id, partitions: Number(fixed), cluster };
+}
+
+/** A field of `tg:meta`. It is written only if it is missing: a store that is out of memory must still be usable. */
+async function fixedOnce(redis: Redis, field: string, value: string | number): Promise<string> {
+  const known = await redis.hget(META, field);
+  if (known !== null) return known;
+  await redis.hsetnx(META, field, value);
+  return (await redis.hget(META, field))!;
+}
+
+/** Whether the server is a node of a Redis Cluster, where the keys of tasks have other names. */
+export const isCluster = async (redis: Redis): Promise<boolean> =>
+  /^cluster_enabled:1/m.test(await redis.info("cluster"));
+
+/** The store's number of partitions, fixed now if the store is new. */
+export async function partitionsOf(redis: Redis): Promise<number> {
+  const fixed = await redis.hget(META, "partitions");
+  return fixed === null ? (await readFacts(redis, PARTITIONS)).partitions : Number(fixed);
+}
