@@ -124,7 +124,7 @@ async function openStore(config: Config, live: LiveConfig, log: Logger, metrics:
   const connection = createConnection({ ...config.store, log, metrics });
   const settlements = createSettlements(connection, {
     journal,
-    marksFolder: config.store.journal,
+    confirmedFolder: config.store.journal,
     // Half of what the store remembers: a request that it has forgotten would be charged once more.
     settleWithinMs: () => live.config().tasks.retentionMs / 2,
     log,

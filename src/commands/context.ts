@@ -4,11 +4,11 @@ import { Command, InvalidArgumentError } from "commander";
 import type { Redis } from "ioredis";
 import { type Config, ConfigError, loadConfig, readConfig } from "../config/config.ts";
 import { durationMs, redisUrlRule } from "../config/kinds.ts";
-import { requireWritable } from "../store/acceptance.ts";
 import { OperatorError } from "../store/accounts.ts";
 import { createClient } from "../store/client.ts";
 import { partitionsOf, readFacts } from "../store/facts.ts";
 import { accountNames, META, partitionOf } from "../store/names.ts";
+import { requireWritable } from "../store/operator-store.ts";
 import { inStoreWords, storeReason } from "../store/reasons.ts";
 import { hasColours, plain } from "./terminal.ts";
 

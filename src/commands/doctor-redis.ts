@@ -1,14 +1,14 @@
 import { randomUUID } from "node:crypto";
 import type { Redis } from "ioredis";
 import type { Config } from "../config/config.ts";
-import { knownLoss } from "../store/acceptance.ts";
 import { storeNowMs } from "../store/keys.ts";
+import { lossInWords } from "../store/loss-report.ts";
 import { META } from "../store/names.ts";
+import { knownLoss } from "../store/operator-store.ts";
 import { storeReason } from "../store/reasons.ts";
 import { scriptSource, scriptsOf } from "../store/script-runner.ts";
 import { SCRIPTS } from "../store/scripts/all.ts";
 import { probe } from "../store/scripts/probe.ts";
-import { lossInWords } from "../store/store-marks.ts";
 import { connect, placeOf, redisUrl } from "./context.ts";
 import { type Check, failed, good, warning } from "./doctor-check.ts";
 import { tasksCheck } from "./doctor-tasks.ts";

@@ -1,7 +1,7 @@
 import { Command } from "commander";
 import { chargesWaitingIn } from "../settlement/journal-files.ts";
-import { acceptStore, type LossList, listLoss } from "../store/acceptance.ts";
 import type { LostEntry } from "../store/lost-entries.ts";
+import { acceptStore, type LossList, listLoss } from "../store/operator-store.ts";
 import { command, iso, print, requireConfig, table, whole, withRedis } from "./context.ts";
 
 /** Rows of each table, unless `--limit` says otherwise. */

@@ -1,20 +1,20 @@
 import type { Connection } from "../store/connection.ts";
-import { openMarksFile } from "../store/marks-file.ts";
+import { openLastConfirmed } from "../store/last-confirmed.ts";
+import { createLossDetector } from "../store/loss-detector.ts";
 import { openRecentEntries } from "../store/recent-entries.ts";
 import type { Binding } from "../store/scripts/bind.ts";
-import { createStoreMarks } from "../store/store-marks.ts";
 import type { Logger } from "../telemetry/log.ts";
 import { type Journal, memoryJournal } from "./journal.ts";
 import { type Charge, createOutbox, type Settlement } from "./outbox.ts";
 
-const MARKS_EVERY_MS = 1000;
+const READ_EVERY_MS = 1000;
 const SETTLE_WITHIN_MS = 30 * 60_000;
 
 export interface SettlementOptions {
   /** Without one, settlements that wait are lost with the process. */
   journal?: Journal;
   /** Where the ledger entries that a store has confirmed are kept; without one, the last of each in memory only. */
-  marksFolder?: string;
+  confirmedFolder?: string;
   /** How long a settlement may wait before the store may have forgotten its request; 30 minutes if not said. */
   settleWithinMs?: () => number;
   log: Logger;
@@ -38,9 +38,9 @@ export function createSettlements(connection: Connection, options: SettlementOpt
       metrics.outboxOfOtherStores.set(ofOtherStores);
     },
   });
-  const marks = createStoreMarks({
-    file: openMarksFile(options.marksFolder, log),
-    recent: openRecentEntries(options.marksFolder, log),
+  const losses = createLossDetector({
+    lastConfirmed: openLastConfirmed(options.confirmedFolder, log),
+    recent: openRecentEntries(options.confirmedFolder, log),
     nowMs,
     sendAgain: (sent) => outbox.put({ ...sent, script: "bind" }),
     changed: (isOlder) => metrics.storeOlder.set(isOlder ? 1 : 0),
@@ -50,11 +50,11 @@ export function createSettlements(connection: Connection, options: SettlementOpt
   /** What is sent again is not reported again. */
   function charged(charge: Charge, outcome: Binding): void {
     if (charge.settled === undefined) {
-      marks.charged(charge, outcome);
+      losses.charged(charge, outcome);
       return;
     }
     const { settled: _, ...sent } = charge;
-    marks.charged(sent, outcome);
+    losses.charged(sent, outcome);
   }
 
   connection.attach({
@@ -62,7 +62,7 @@ export function createSettlements(connection: Connection, options: SettlementOpt
     identified: journal.attach,
     async beforeUse() {
       const { id: storeId, partitions } = facts() ?? {};
-      if (storeId !== undefined) await within(marks.requireNotOlder(redis, storeId));
+      if (storeId !== undefined) await within(losses.requireNotOlder(redis, storeId));
       await outbox.flush({ run: connection.scripts.run, storeId, partitions, nowMs, charged });
     },
     // What was put there after the probe had emptied it must not wait for the next outage.
@@ -70,15 +70,15 @@ export function createSettlements(connection: Connection, options: SettlementOpt
   });
   void outbox.watch(() => breaker.trip("settlements to replay"));
 
-  const learning = setInterval(() => void learnMarks(), MARKS_EVERY_MS).unref();
-  let isLearning = false;
+  const reading = setInterval(() => void readNewEntries(), READ_EVERY_MS).unref();
+  let isReading = false;
   /** What fails here is no outage: the next look learns the same. */
-  async function learnMarks(): Promise<void> {
+  async function readNewEntries(): Promise<void> {
     const { id, partitions = 0 } = facts() ?? {};
-    if (isLearning || breaker.isOpen() || id === undefined) return;
-    isLearning = true;
-    const isWhole = await within(marks.learn(redis, id, partitions)).catch(() => true);
-    isLearning = false;
+    if (isReading || breaker.isOpen() || id === undefined) return;
+    isReading = true;
+    const isWhole = await within(losses.readNewEntries(redis, id, partitions)).catch(() => true);
+    isReading = false;
     if (!isWhole) breaker.trip("a ledger lacks what it has confirmed");
   }
 
@@ -93,8 +93,8 @@ export function createSettlements(connection: Connection, options: SettlementOpt
     },
     /** After the connection has closed. */
     async close(): Promise<void> {
-      clearInterval(learning);
-      await marks.close();
+      clearInterval(reading);
+      await losses.close();
       await journal.close();
     },
   };

@@ -1,6 +1,6 @@
 import type { Redis } from "ioredis";
+import { type ConfirmedEntry, isLater, msOf } from "./last-confirmed.ts";
 import { LEDGER_START, type StreamEntry } from "./ledger-entries.ts";
-import { isLater, type Mark, msOf } from "./marks-file.ts";
 import { many } from "./pipelines.ts";
 import type { RecentEntry } from "./recent-entries.ts";
 
@@ -8,7 +8,7 @@ import type { RecentEntry } from "./recent-entries.ts";
 const LOOKED_FOR = 1000;
 
 /** An entry that a store has confirmed and does not have any more. */
-export interface LostEntry extends Mark {
+export interface LostEntry extends ConfirmedEntry {
   ledger: string;
   /** When it was written, Unix ms by the store's clock. */
   atMs: number;

@@ -1,9 +1,9 @@
 import type { Redis } from "ioredis";
 import { GatewayError } from "../domain/errors.ts";
-import { requireWritable } from "./acceptance.ts";
 import { OperatorError } from "./accounts.ts";
 import { createClient } from "./client.ts";
 import { readFacts } from "./facts.ts";
+import { requireWritable } from "./operator-store.ts";
 import { inStoreWords } from "./reasons.ts";
 
 /** Pages of records take longer than what a customer waits for. */

@@ -1,10 +1,9 @@
-import { randomBytes } from "node:crypto";
-import { mkdirSync, readdirSync, readFileSync, rmSync, statSync } from "node:fs";
+import { mkdirSync, readFileSync, rmSync, statSync } from "node:fs";
 import { open, rename, stat } from "node:fs/promises";
-import { hostname } from "node:os";
 import { join } from "node:path";
 import type { Logger } from "../telemetry/log.ts";
-import type { Mark } from "./marks-file.ts";
+import type { ConfirmedEntry } from "./last-confirmed.ts";
+import { fileNamesIn, newFileName } from "./process-files.ts";
 
 const FORMAT = 1;
 /** Not that of the journal's files, which gateways of every release take over. */
@@ -17,17 +16,17 @@ const FOLDER_BYTES_MAX = 64 * 2 ** 20;
 /** Entries of one ledger that a gateway has read in one look: all that there were after `after`. */
 export interface LedgerPage {
   storeId: string;
-  /** The acceptance after which they were read; see `StoreMarks`. */
+  /** The acceptance after which they were read; see `LastConfirmed`. */
   epoch: number;
   ledger: string;
   /** The id of the entry before the first of these; undefined if it is not known. */
   after: string | undefined;
   /** Oldest first. */
-  entries: readonly Mark[];
+  entries: readonly ConfirmedEntry[];
 }
 
 /** An entry of a ledger, and the id of the one before it, if that is known. */
-export interface RecentEntry extends Mark {
+export interface RecentEntry extends ConfirmedEntry {
   after: string | undefined;
 }
 
@@ -44,7 +43,7 @@ interface Line extends Omit<LedgerPage, "storeId"> {
  * @param fileBytesMax for tests
  */
 export function openRecentEntries(folder: string | undefined, log: Logger, fileBytesMax = FILE_BYTES_MAX) {
-  const name = `${hostname()}.${process.pid}.${randomBytes(4).toString("hex")}`;
+  const name = newFileName("");
   let hasFailed = false;
 
   async function append(into: string, text: string): Promise<void> {
@@ -87,7 +86,7 @@ function lineOf({ storeId, ...page }: LedgerPage): string {
 
 /** Files of processes that live are the newest, and are made again. */
 function removeOldest(folder: string): void {
-  const files = namesIn(folder).flatMap((name) => {
+  const files = fileNamesIn(folder, SUFFIX).flatMap((name) => {
     const found = statSync(join(folder, name), { throwIfNoEntry: false });
     return found ? [{ name, bytes: found.size, changedMs: found.mtimeMs }] : [];
   });
@@ -97,14 +96,6 @@ function removeOldest(folder: string): void {
     if (bytes > FOLDER_BYTES_MAX) rmSync(join(folder, file.name), { force: true });
   }
 }
-
-const namesIn = (folder: string): string[] => {
-  try {
-    return readdirSync(folder).filter((name) => name.endsWith(SUFFIX));
-  } catch {
-    return [];
-  }
-};
 
 /**
  * What the files of a folder say of a store, by ledger and entry id. Lines and files that cannot be read are passed over:
@@ -117,7 +108,7 @@ export function readRecentEntries(
   sinceEpoch: number,
 ): Map<string, Map<string, RecentEntry>> {
   const ledgers = new Map<string, Map<string, RecentEntry>>();
-  for (const name of namesIn(folder)) {
+  for (const name of fileNamesIn(folder, SUFFIX)) {
     for (const { store, epoch, ledger, after, entries } of linesOf(join(folder, name))) {
       if (store !== storeId || epoch < sinceEpoch) continue;
       const known = ledgers.get(ledger) ?? new Map<string, RecentEntry>();

@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { grantCredits } from "../../src/store/accounts.ts";
-import { readMarks } from "../../src/store/marks-file.ts";
+import { readLastConfirmed } from "../../src/store/last-confirmed.ts";
 import { META, partitionNames, partitionOf } from "../../src/store/names.ts";
 import { runHere } from "../support/cli.ts";
 import { givenGateway, type TestGateway } from "../support/gateway.ts";
@@ -75,8 +75,8 @@ async function tollgate(...words: string[]) {
 const learned = (accountId: string, entry: string): Promise<void> =>
   until(async () => {
     const { ledger } = partitionNames(partitionOf(accountId, 64));
-    return [...readMarks(folder).values()].some(({ marks }) => marks.get(ledger)?.id === entry);
-  }, "the mark");
+    return [...readLastConfirmed(folder).values()].some(({ entries }) => entries.get(ledger)?.id === entry);
+  }, "the last confirmed entry");
 
 const lastEntry = async (accountId: string): Promise<string> => {
   const { ledger } = partitionNames(partitionOf(accountId, 64));

@@ -66,7 +66,7 @@ export const RARE_INTERLEAVINGS: readonly Control[] = [
     name: "an older store is served",
     patches: [
       {
-        file: "src/store/store-marks.ts",
+        file: "src/store/loss-detector.ts",
         from: "if (!isOlder && !older) return",
         to: "if (epoch >= 0) return",
       },

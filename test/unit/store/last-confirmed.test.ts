@@ -2,7 +2,7 @@ import { mkdtemp, readdir, rm, utimes, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { openMarksFile, readMarks } from "../../../src/store/marks-file.ts";
+import { openLastConfirmed, readLastConfirmed } from "../../../src/store/last-confirmed.ts";
 import { createLogger } from "../../../src/telemetry/log.ts";
 
 const LEDGER = "tg:{p00}:ledger";
@@ -10,16 +10,16 @@ const OLD = new Date(0);
 
 let folder: string;
 beforeEach(async () => {
-  folder = await mkdtemp(join(tmpdir(), "tollgate-marks-"));
+  folder = await mkdtemp(join(tmpdir(), "tollgate-confirmed-"));
 });
 afterEach(() => rm(folder, { recursive: true, force: true }));
 
-const mark = (id: string) => ({ id, accountId: "a", kind: "charge", credits: 1, reference: "" });
+const entryOf = (id: string) => ({ id, accountId: "a", kind: "charge", credits: 1, reference: "" });
 
 /** The file of a process that has long been silent. */
 async function givenFile(name: string, entry: string, format = 1): Promise<void> {
   const path = join(folder, `${name}.marks.json`);
-  const stores = { store: { epoch: 0, marks: { [LEDGER]: mark(entry) } } };
+  const stores = { store: { epoch: 0, marks: { [LEDGER]: entryOf(entry) } } };
   await writeFile(path, JSON.stringify({ format, stores }));
   await utimes(path, OLD, OLD);
 }
@@ -31,13 +31,13 @@ test("only files of silent processes that were read, and have not changed since,
   await givenFile("woke-up", "6-0");
   await writeFile(join(folder, "cut.marks.json"), '{"format":1,"stor');
   await utimes(join(folder, "cut.marks.json"), OLD, OLD);
-  const file = openMarksFile(folder, createLogger("silent"));
+  const file = openLastConfirmed(folder, createLogger("silent"));
   await givenFile("woke-up", "8-0");
   await utimes(join(folder, "woke-up.marks.json"), OLD, new Date(1000));
-  file.learn("store", LEDGER, mark("7-0"));
+  file.keep("store", LEDGER, entryOf("7-0"));
   await file.save();
   const left = (await readdir(folder)).map((name) => name.split(".")[0]);
   expect(left).toEqual(expect.arrayContaining(["later-release", "woke-up", "cut"]));
   expect(left).not.toContain("ended");
-  expect(readMarks(folder).get("store")?.marks.get(LEDGER)?.id).toBe("8-0");
+  expect(readLastConfirmed(folder).get("store")?.entries.get(LEDGER)?.id).toBe("8-0");
 });

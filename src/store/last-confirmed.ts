@@ -1,19 +1,16 @@
-import { randomBytes } from "node:crypto";
-import { mkdirSync, readdirSync, readFileSync, rmSync, statSync } from "node:fs";
+import { mkdirSync, readFileSync, rmSync, statSync } from "node:fs";
 import { rename, writeFile } from "node:fs/promises";
-import { hostname } from "node:os";
 import { join } from "node:path";
 import type { Logger } from "../telemetry/log.ts";
+import { fileNamesIn, newFileName, SILENT_MS } from "./process-files.ts";
 
 const FORMAT = 1;
 const SUFFIX = ".marks.json";
 /** Stores that are remembered; beyond, the one that was met first is forgotten. */
 const STORES_MAX = 8;
-/** A file that was not written for this long is merged into the file of the next gateway that starts. */
-const SILENT_MS = 45_000;
 
 /** A ledger entry that a store has confirmed. */
-export interface Mark {
+export interface ConfirmedEntry {
   /** Id in the partition's stream. */
   id: string;
   accountId: string;
@@ -27,19 +24,19 @@ export interface Mark {
 }
 
 /** The last entry of each partition's ledger that a store has confirmed, by the ledger's name. */
-export interface StoreMarks {
-  /** The acceptance after which they were learned (Unix ms by the store's clock); 0 before any. */
+export interface LastConfirmed {
+  /** The acceptance after which they were read (Unix ms by the store's clock); 0 before any. */
   epoch: number;
-  marks: Map<string, Mark>;
+  entries: Map<string, ConfirmedEntry>;
 }
 
-/** As it stands in a file. */
+/** The content of a file. */
 interface Content {
   format: number;
-  stores: Record<string, { epoch: number; marks: Record<string, Mark> }>;
+  stores: Record<string, { epoch: number; marks: Record<string, ConfirmedEntry> }>;
 }
 
-export type MarksFile = ReturnType<typeof openMarksFile>;
+export type LastConfirmedFile = ReturnType<typeof openLastConfirmed>;
 
 /** When the entry was written, Unix ms. */
 export const msOf = (id: string): number => Number(id.slice(0, id.indexOf("-")));
@@ -50,83 +47,77 @@ const sequenceOf = (id: string): number => Number(id.slice(id.indexOf("-") + 1))
 export const isLater = (id: string, other: string): boolean =>
   msOf(id) > msOf(other) || (msOf(id) === msOf(other) && sequenceOf(id) > sequenceOf(other));
 
-/** Takes one mark, unless a later one of the same epoch is known. */
-function learn(stores: Map<string, StoreMarks>, storeId: string, ledger: string, mark: Mark): boolean {
-  const { marks } = stores.get(storeId)!;
-  const known = marks.get(ledger);
-  if (known && !isLater(mark.id, known.id)) return false;
-  marks.set(ledger, mark);
+/** Keeps an entry, unless a later one of its ledger is known. @returns whether it was kept */
+function keepLater({ entries }: LastConfirmed, ledger: string, entry: ConfirmedEntry): boolean {
+  const known = entries.get(ledger);
+  if (known && !isLater(entry.id, known.id)) return false;
+  entries.set(ledger, entry);
   return true;
 }
 
-/** All that the files of a folder say, each store's latest. Files that cannot be read are passed over. */
-export const readMarks = (folder: string): Map<string, StoreMarks> => readFolder(folder).stores;
+/** The last confirmed entries of each store over all files of a folder. Files that cannot be read are skipped. */
+export const readLastConfirmed = (folder: string): Map<string, LastConfirmed> => readFolder(folder).stores;
 
 /** @returns also the files that were read, by name, with the time of their last change, Unix ms */
 function readFolder(
   folder: string,
   log?: Logger,
-): { stores: Map<string, StoreMarks>; read: Map<string, number> } {
-  const stores = new Map<string, StoreMarks>();
+): { stores: Map<string, LastConfirmed>; read: Map<string, number> } {
+  const stores = new Map<string, LastConfirmed>();
   const read = new Map<string, number>();
-  for (const name of namesIn(folder)) {
+  for (const name of fileNamesIn(folder, SUFFIX)) {
     try {
       const path = join(folder, name);
       const { mtimeMs } = statSync(path);
       const content = JSON.parse(readFileSync(path, "utf8")) as Content;
       if (content.format !== FORMAT) throw new Error(`format ${content.format} is of a later release`);
       for (const [storeId, { epoch, marks }] of Object.entries(content.stores)) {
-        const known = stores.get(storeId);
+        let known = stores.get(storeId);
         if (known && known.epoch > epoch) continue;
-        if (!known || known.epoch < epoch) stores.set(storeId, { epoch, marks: new Map() });
-        for (const [ledger, mark] of Object.entries(marks)) learn(stores, storeId, ledger, mark);
+        if (!known || known.epoch < epoch) {
+          known = { epoch, entries: new Map() };
+          stores.set(storeId, known);
+        }
+        for (const [ledger, entry] of Object.entries(marks)) keepLater(known, ledger, entry);
       }
       read.set(name, mtimeMs);
     } catch (error) {
-      log?.warn({ err: error, file: name }, "a file of ledger marks cannot be read");
+      log?.warn({ err: error, file: name }, "a file of last confirmed ledger entries cannot be read");
     }
   }
   return { stores, read };
 }
 
-const namesIn = (folder: string): string[] => {
-  try {
-    return readdirSync(folder).filter((name) => name.endsWith(SUFFIX));
-  } catch {
-    return [];
-  }
-};
-
 /**
- * What stores have confirmed, in a small file of this process beside the journal; it begins with what the files of all
- * processes say, and replaces those that have not been written for long.
- * @param folder without one it is kept in memory only
+ * The last ledger entries that stores have confirmed, in a small file of this process beside the journal. It starts with
+ * the content of all processes' files, and replaces those of processes that have ended.
+ * @param folder without one the entries are kept in memory only
  */
-export function openMarksFile(folder: string | undefined, log: Logger) {
+export function openLastConfirmed(folder: string | undefined, log: Logger) {
   const found = folder === undefined ? undefined : readFolder(folder, log);
-  const stores = found?.stores ?? new Map<string, StoreMarks>();
-  const own = `${hostname()}.${process.pid}.${randomBytes(4).toString("hex")}${SUFFIX}`;
-  let dirty = false;
+  const stores = found?.stores ?? new Map<string, LastConfirmed>();
+  const own = newFileName(SUFFIX);
+  let hasChanged = false;
   let saving: Promise<void> = Promise.resolve();
-  /** Files whose marks are among ours. */
+  /** Files whose entries are among ours. */
   let merged = found?.read ?? new Map<string, number>();
 
-  function of(storeId: string): StoreMarks {
+  function of(storeId: string): LastConfirmed {
     let store = stores.get(storeId);
     if (!store) {
       if (stores.size >= STORES_MAX) stores.delete(stores.keys().next().value!);
-      store = { epoch: 0, marks: new Map() };
+      store = { epoch: 0, entries: new Map() };
       stores.set(storeId, store);
     }
     return store;
   }
 
   async function write(into: string): Promise<void> {
-    if (!dirty) return;
-    dirty = false;
+    if (!hasChanged) return;
+    hasChanged = false;
     const content: Content = { format: FORMAT, stores: {} };
-    for (const [storeId, { epoch, marks }] of stores)
-      content.stores[storeId] = { epoch, marks: Object.fromEntries(marks) };
+    for (const [storeId, { epoch, entries }] of stores)
+      content.stores[storeId] = { epoch, marks: Object.fromEntries(entries) };
     mkdirSync(into, { recursive: true });
     const path = join(into, own);
     await writeFile(`${path}.tmp`, JSON.stringify(content), { mode: 0o600, flush: true });
@@ -135,8 +126,8 @@ export function openMarksFile(folder: string | undefined, log: Logger) {
   }
 
   /**
-   * What silent files say is in ours now, unless they have changed since they were read. One whose gateway lives after
-   * all is written again at its next change.
+   * Removes files of ended processes whose entries are in our file now, unless they have changed since they were read. A
+   * process that lives after all writes its file again at its next change.
    */
   function removeMerged(from: string): void {
     for (const [name, readMs] of merged) {
@@ -148,24 +139,23 @@ export function openMarksFile(folder: string | undefined, log: Logger) {
 
   return {
     of,
-    learn(storeId: string, ledger: string, mark: Mark): void {
-      of(storeId);
-      if (learn(stores, storeId, ledger, mark)) dirty = true;
+    keep(storeId: string, ledger: string, entry: ConfirmedEntry): void {
+      if (keepLater(of(storeId), ledger, entry)) hasChanged = true;
     },
-    /** An operator has accepted the store as it was then: what was known before does not count any more. */
+    /** An operator has accepted the store as it was then: entries from before are no longer compared. */
     accept(storeId: string, epoch: number): void {
       of(storeId);
-      stores.set(storeId, { epoch, marks: new Map() });
-      dirty = true;
+      stores.set(storeId, { epoch, entries: new Map() });
+      hasChanged = true;
     },
-    /** Writes what has changed. A disk that fails is logged, and tried again. */
+    /** Writes changes. A failure is logged, and the next call tries again. */
     save(): Promise<void> {
       if (folder === undefined) return Promise.resolve();
       saving = saving
         .then(() => write(folder))
         .catch((error: unknown) => {
-          dirty = true;
-          log.error({ err: error, folder }, "the ledger marks cannot be written");
+          hasChanged = true;
+          log.error({ err: error, folder }, "the last confirmed ledger entries cannot be written");
         });
       return saving;
     },

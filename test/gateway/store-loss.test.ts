@@ -2,14 +2,15 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { acceptStore } from "../../src/store/acceptance.ts";
 import { grantCredits } from "../../src/store/accounts.ts";
+import type { SentCharge } from "../../src/store/confirmed-charges.ts";
+import { openLastConfirmed } from "../../src/store/last-confirmed.ts";
+import { createLossDetector } from "../../src/store/loss-detector.ts";
 import { lostEntries } from "../../src/store/lost-entries.ts";
-import { openMarksFile } from "../../src/store/marks-file.ts";
 import { keyRef, META, partitionNames, requestName } from "../../src/store/names.ts";
 import { createOperatorSession } from "../../src/store/operator-session.ts";
+import { acceptStore } from "../../src/store/operator-store.ts";
 import { openRecentEntries, readRecentEntries } from "../../src/store/recent-entries.ts";
-import { createStoreMarks, type SentCharge } from "../../src/store/store-marks.ts";
 import { createLogger } from "../../src/telemetry/log.ts";
 import { newTask } from "../support/store.ts";
 import { givenRedis, type TestRedis } from "../support/store-stage.ts";
@@ -20,14 +21,14 @@ const log = createLogger("silent");
 
 let redis: TestRedis;
 let sent: string[];
-let marks: ReturnType<typeof createStoreMarks>;
+let detector: ReturnType<typeof createLossDetector>;
 let folder: string;
 beforeEach(async () => {
   redis = await givenRedis();
-  folder = await mkdtemp(join(tmpdir(), "tollgate-marks-"));
+  folder = await mkdtemp(join(tmpdir(), "tollgate-loss-"));
   sent = [];
-  marks = createStoreMarks({
-    file: openMarksFile(undefined, log),
+  detector = createLossDetector({
+    lastConfirmed: openLastConfirmed(undefined, log),
     recent: openRecentEntries(folder, log),
     nowMs: () => NOW_MS,
     sendAgain: async ({ call }) => void sent.push(call.requestId),
@@ -55,10 +56,10 @@ function givenLostCharge(until: Partial<SentCharge> = { settleWithinMs: 60_000 }
       clustered: false,
     },
   };
-  marks.charged(charge, "bound");
+  detector.charged(charge, "bound");
 }
 
-const compare = (): Promise<void> => marks.requireNotOlder(redis.client, STORE);
+const compare = (): Promise<void> => detector.requireNotOlder(redis.client, STORE);
 const OLDER = "older than what it confirmed";
 
 // Guarantee: a store that has forgotten what it confirmed is not served from until an operator accepts it.
@@ -112,12 +113,12 @@ test("a newer copy in the place of an older store is used without an acceptance"
 test("a ledger that ends before what is known of it is seen at the next look", async () => {
   const { ledger } = partitionNames(1);
   await redis.client.xadd(ledger, "5-0", "account_id", "a1", "type", "consume", "amount", "-10");
-  expect(await marks.learn(redis.client, STORE, 2)).toBe(true);
-  expect(await marks.learn(redis.client, STORE, 2)).toBe(true);
+  expect(await detector.readNewEntries(redis.client, STORE, 2)).toBe(true);
+  expect(await detector.readNewEntries(redis.client, STORE, 2)).toBe(true);
   await redis.client.del(ledger);
-  expect(await marks.learn(redis.client, STORE, 2)).toBe(false);
+  expect(await detector.readNewEntries(redis.client, STORE, 2)).toBe(false);
   await redis.client.xadd(ledger, "4-9", "account_id", "a1", "type", "consume", "amount", "-10");
-  expect(await marks.learn(redis.client, STORE, 2)).toBe(false);
+  expect(await detector.readNewEntries(redis.client, STORE, 2)).toBe(false);
   await expect(compare()).rejects.toThrow(OLDER);
 });
 
@@ -146,7 +147,7 @@ async function givenCharges(count: number): Promise<void> {
   await pipe.exec();
 }
 
-const learn = (): Promise<boolean> => marks.learn(redis.client, STORE, 1);
+const learn = (): Promise<boolean> => detector.readNewEntries(redis.client, STORE, 1);
 const lost = () => lostEntries(redis.client, readRecentEntries(folder, STORE, 0));
 
 // Guarantee: an operator is told of each charge and grant that is known to be lost, and of which times it is not known.
@@ -173,11 +174,11 @@ test("all entries since the last look are learned, whoever wrote them", async ()
 test("of more entries than may be read the latest are, and the list says from when on it is complete", async () => {
   const { ledger } = partitionNames(0);
   await givenCharges(1);
-  await marks.learn(redis.client, STORE, 64);
+  await detector.readNewEntries(redis.client, STORE, 64);
   await givenCharges(300);
-  expect(await marks.learn(redis.client, STORE, 64)).toBe(true);
+  expect(await detector.readNewEntries(redis.client, STORE, 64)).toBe(true);
   await givenCharges(1);
-  await marks.learn(redis.client, STORE, 64);
+  await detector.readNewEntries(redis.client, STORE, 64);
   const [last] = await redis.client.xrevrange(ledger, "+", "-", "COUNT", 1);
   await redis.client.xtrim(ledger, "MAXLEN", 0);
   const { entries, knownUntilMs, unknownBeforeMs } = await lost();

@@ -1,18 +1,12 @@
 import type { Redis } from "ioredis";
 import { OperatorError } from "./accounts.ts";
+import type { SentCharge } from "./confirmed-charges.ts";
 import { storeNowMs } from "./keys.ts";
+import { readLastConfirmed } from "./last-confirmed.ts";
+import { chargeOf, type Loss, type MissingEntry, missingEntries, readLossReport } from "./loss-report.ts";
 import { type LostEntries, lostEntries } from "./lost-entries.ts";
-import { readMarks } from "./marks-file.ts";
 import { META } from "./names.ts";
 import { readRecentEntries } from "./recent-entries.ts";
-import {
-  chargeOf,
-  type Loss,
-  type MissingEntry,
-  missingEntries,
-  readAcceptance,
-  type SentCharge,
-} from "./store-marks.ts";
 
 /** What a store lacks, entry by entry. `charges` are those that gateways send again. */
 export interface LossList extends Loss {
@@ -20,15 +14,15 @@ export interface LossList extends Loss {
 }
 
 /**
- * What a store is known to lack: what a gateway has found, and what the marks in a folder say.
+ * What a store is known to lack: what a gateway has found, and what the files in a folder say.
  * @param folder the journal's, on this machine; undefined if it is not known
  * @returns undefined if the store lacks nothing that is known here
  */
 export async function knownLoss(redis: Redis, folder: string | undefined): Promise<Loss | undefined> {
   const id = await redis.hget(META, "id");
-  const { epoch, older } = await readAcceptance(redis);
-  const known = id === null || folder === undefined ? undefined : readMarks(folder).get(id);
-  const here = known && known.epoch >= epoch ? await missingEntries(redis, known.marks) : [];
+  const { epoch, older } = await readLossReport(redis);
+  const known = id === null || folder === undefined ? undefined : readLastConfirmed(folder).get(id);
+  const here = known && known.epoch >= epoch ? await missingEntries(redis, known.entries) : [];
   const isBeforeAcceptance = known !== undefined && known.epoch > epoch;
   if (!older && here.length === 0 && !isBeforeAcceptance) return undefined;
   const missing = new Map<string, MissingEntry>();
@@ -52,13 +46,13 @@ export async function listLoss(
   const loss = await knownLoss(redis, folder);
   if (!loss) return undefined;
   const id = (await redis.hget(META, "id")) ?? "";
-  const { epoch } = await readAcceptance(redis);
+  const { epoch } = await readLossReport(redis);
   const known = folder === undefined ? new Map() : readRecentEntries(folder, id, epoch);
-  // Also what only a mark, or a gateway with another folder, knows.
-  for (const { ledger, has: _, olderMs: __, ...mark } of loss.missing) {
+  // Entries that are known only as the last confirmed one, or only to a gateway with another folder.
+  for (const { ledger, has: _, olderMs: __, ...entry } of loss.missing) {
     const entries = known.get(ledger) ?? new Map();
     known.set(ledger, entries);
-    if (!entries.has(mark.id)) entries.set(mark.id, { ...mark, after: undefined });
+    if (!entries.has(entry.id)) entries.set(entry.id, { ...entry, after: undefined });
   }
   const charges = new Map(loss.charges.map((charge) => [charge.requestId, charge]));
   for (const sent of waiting) if (sent.storeId === id) charges.set(sent.call.requestId, chargeOf(sent));
@@ -95,7 +89,7 @@ export async function acceptStore(
     throw new OperatorError(
       "this store has all that it is known to have confirmed; there is nothing to accept",
     );
-  const { epoch, older } = await readAcceptance(redis);
+  const { epoch, older } = await readLossReport(redis);
   const nowMs = await storeNowMs(redis);
   await redis
     .multi()

@@ -1,0 +1,57 @@
+import type { Redis } from "ioredis";
+import { requestName } from "./names.ts";
+import { many } from "./pipelines.ts";
+import type { BindCall, Binding } from "./scripts/bind.ts";
+
+/** How long a charge that the store has confirmed is kept, to be sent again if the store comes back without it. */
+const KEPT_MS = 30_000;
+const KEPT_MAX = 5000;
+
+/** A BIND as it was sent: to which store, and until when it may be sent again, Unix ms by the store's clock. */
+export interface SentCharge {
+  storeId?: string | undefined;
+  atMs: number;
+  settleWithinMs?: number;
+  untilMs?: number;
+  call: BindCall;
+}
+
+/**
+ * The charges of the last seconds that the store has confirmed. No call is made while the store is away, so an outage
+ * does not make them older.
+ * @param put takes a charge that the store has lost; resolves once it is on disk
+ */
+export function createConfirmedCharges(put: (charge: SentCharge) => Promise<void>) {
+  /** Oldest first. */
+  let kept: SentCharge[] = [];
+  /** Lost charges that `put` has taken. */
+  const taken = new WeakSet<SentCharge>();
+
+  return {
+    add(charge: SentCharge, outcome: Binding): void {
+      if (outcome === "conflict" || charge.storeId === undefined) return;
+      kept.push(charge);
+      if (kept.length < KEPT_MAX && charge.atMs - kept[0]!.atMs < 2 * KEPT_MS) return;
+      const since = charge.atMs - KEPT_MS;
+      kept = kept.slice(-KEPT_MAX / 2).filter(({ atMs }) => atMs >= since);
+    },
+    /** Those that this store does not have. */
+    async lostBy(redis: Redis, storeId: string, nowMs: number): Promise<SentCharge[]> {
+      kept = kept.filter(({ atMs, settleWithinMs = 0, untilMs = atMs + settleWithinMs }) => nowMs < untilMs);
+      const own = kept.filter((charge) => charge.storeId === storeId);
+      const states = await many<string | null, SentCharge>(redis, own, (pipe, { call }) =>
+        pipe.hget(requestName(call.key.partition, call.requestId), "state"),
+      );
+      return own.filter((_, at) => states[at] !== "bound" && states[at] !== "finished");
+    },
+    /** Each charge is sent again once. Resolves once they are on disk: an operator may take hours to accept the store. */
+    async sendAgain(lost: readonly SentCharge[]): Promise<void> {
+      const fresh = lost.filter((charge) => !taken.has(charge));
+      for (const charge of fresh) taken.add(charge);
+      await Promise.all(fresh.map(put));
+    },
+    forgetSentAgain(): void {
+      kept = kept.filter((charge) => !taken.has(charge));
+    },
+  };
+}

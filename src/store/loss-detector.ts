@@ -1,0 +1,66 @@
+import type { Redis } from "ioredis";
+import type { Logger } from "../telemetry/log.ts";
+import { createConfirmedCharges, type SentCharge } from "./confirmed-charges.ts";
+import type { LastConfirmedFile } from "./last-confirmed.ts";
+import { chargeOf, type LossReport, lossInWords, missingEntries, readLossReport } from "./loss-report.ts";
+import { META } from "./names.ts";
+import { createEntryReader } from "./new-entries.ts";
+import type { RecentEntries } from "./recent-entries.ts";
+
+/** Charges that a report names. */
+const NAMED_MAX = 100;
+
+/**
+ * Finds out whether the store has lost what it has confirmed: the last ledger entry of each partition, or a charge of the
+ * last seconds. Such a store is older than what gateways and customers were told. Decision 0031.
+ * @param options.lastConfirmed keeps the last entries beyond this process
+ * @param options.recent keeps those before them, for the list of what is lost
+ * @param options.sendAgain takes a charge that the store has lost
+ */
+export function createLossDetector(options: {
+  lastConfirmed: LastConfirmedFile;
+  recent: RecentEntries;
+  nowMs(): number;
+  sendAgain(charge: SentCharge): Promise<void>;
+  changed(isOlder: boolean): void;
+  log: Logger;
+}) {
+  const { lastConfirmed, log } = options;
+  const charges = createConfirmedCharges(options.sendAgain);
+
+  return {
+    /** A BIND that the store has confirmed. */
+    charged: charges.add,
+    /**
+     * Compares the store with what it has confirmed.
+     * @throws Error while it is older, in words that say what is missing
+     */
+    async requireNotOlder(redis: Redis, storeId: string): Promise<void> {
+      const { epoch, older } = await readLossReport(redis);
+      const lost = await charges.lostBy(redis, storeId, options.nowMs());
+      const known = lastConfirmed.of(storeId);
+      const isAccepted = epoch > known.epoch;
+      const kept = charges.sendAgain(lost);
+      if (isAccepted) {
+        if (known.entries.size > 0)
+          log.warn({ epoch }, "an operator has accepted this store; what it confirmed before is forgotten");
+        lastConfirmed.accept(storeId, epoch);
+        charges.forgetSentAgain();
+      }
+      const missing = await missingEntries(redis, lastConfirmed.of(storeId).entries);
+      await kept;
+      const isOlder = missing.length > 0 || (lost.length > 0 && !isAccepted) || epoch < known.epoch;
+      options.changed(isOlder || older !== undefined);
+      if (!isOlder && !older) return charges.forgetSentAgain();
+      const loss = { missing, charges: lost.slice(0, NAMED_MAX).map(chargeOf) };
+      // Gateways that never met the store refuse it by this field, and `tollgate store show` reads it. If it cannot be
+      // written, this gateway refuses the store all the same.
+      const report: LossReport = { epoch: Math.max(epoch, known.epoch), ...loss };
+      if (!older) await redis.hset(META, "older", JSON.stringify(report)).catch(() => undefined);
+      throw new Error(lossInWords(older ?? loss));
+    },
+    /** Learns what is confirmed now. @returns false if `requireNotOlder` has to judge the store */
+    readNewEntries: createEntryReader(lastConfirmed, options.recent),
+    close: lastConfirmed.save,
+  };
+}

@@ -1,0 +1,84 @@
+import type { Redis } from "ioredis";
+import type { SentCharge } from "./confirmed-charges.ts";
+import { type ConfirmedEntry, type LastConfirmed, msOf } from "./last-confirmed.ts";
+import type { StreamEntry } from "./ledger-entries.ts";
+import { META } from "./names.ts";
+import { many } from "./pipelines.ts";
+
+/** An entry of the ledger that the store confirmed and does not have any more. */
+export interface MissingEntry extends ConfirmedEntry {
+  /** Name of the partition's stream. */
+  ledger: string;
+  /** The last entry that the store has from before it; empty if there is none. */
+  has: string;
+  /** How much older the store is, as far as this entry tells, ms. */
+  olderMs: number;
+}
+
+/** A charge that the store confirmed and does not have any more; it is sent again. */
+export interface LostCharge {
+  requestId: string;
+  accountId: string;
+  credits: number;
+  taskId: string;
+}
+
+/** What is known to be missing in a store. `tg:meta` keeps it in `older` until an operator accepts it. */
+export interface Loss {
+  missing: MissingEntry[];
+  charges: LostCharge[];
+}
+
+/** A loss in `tg:meta`, with the latest acceptance that its gateway knew of. */
+export type LossReport = Loss & { epoch: number };
+
+/** What `tg:meta` says of losses: the latest acceptance (0 before any), and a loss that is not accepted. */
+export async function readLossReport(
+  redis: Redis,
+): Promise<{ epoch: number; older: LossReport | undefined }> {
+  const [epochText, olderText] = await redis.hmget(META, "epoch", "older");
+  const epoch = Number(epochText ?? 0);
+  const older = olderText ? (JSON.parse(olderText) as LossReport) : undefined;
+  // A gateway that was paused may write an older loss after the acceptance.
+  return { epoch, older: older && older.epoch >= epoch ? older : undefined };
+}
+
+/** Which of these entries the store does not have, in one pipeline; the ledger is never trimmed. */
+export async function missingEntries(
+  redis: Redis,
+  entries: LastConfirmed["entries"],
+): Promise<MissingEntry[]> {
+  const all = [...entries].map(([ledger, entry]) => ({ ledger, entry }));
+  const found = await many<StreamEntry[], (typeof all)[number]>(redis, all, (pipe, { ledger, entry }) =>
+    pipe.xrange(ledger, entry.id, entry.id),
+  );
+  const lost = all.filter((_, at) => found[at]?.length === 0);
+  const before = await many<StreamEntry[], (typeof all)[number]>(redis, lost, (pipe, { ledger, entry }) =>
+    pipe.xrevrange(ledger, entry.id, "-", "COUNT", 1),
+  );
+  return lost.map(({ ledger, entry }, at) => {
+    const has = before[at]?.[0]?.[0] ?? "";
+    return { ...entry, ledger, has, olderMs: has === "" ? 0 : msOf(entry.id) - msOf(has) };
+  });
+}
+
+/** The charge of a BIND. */
+export const chargeOf = ({ call }: SentCharge): LostCharge => ({
+  requestId: call.requestId,
+  accountId: call.key.accountId,
+  credits: call.price,
+  taskId: call.task.taskId,
+});
+
+/** What is wrong with an older store, and what to do. */
+export function lossInWords({ missing, charges }: Loss): string {
+  const worst = missing.toSorted((a, b) => b.olderMs - a.olderMs)[0];
+  const example = worst
+    ? `; ${worst.ledger} ends at ${worst.has || "nothing"} before ${worst.id} (${worst.olderMs} ms)`
+    : "";
+  return (
+    "the store is older than what it confirmed: the last known entries of " +
+    `${missing.length} ledgers and ${charges.length} recent charges are missing${example}; ` +
+    "restore a newer copy, or see `tollgate store accept`"
+  );
+}
