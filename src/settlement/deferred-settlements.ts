@@ -5,7 +5,8 @@ import { openRecentEntries } from "../store/recent-entries.ts";
 import type { Binding } from "../store/scripts/bind.ts";
 import type { Logger } from "../telemetry/log.ts";
 import { type Journal, memoryJournal } from "./journal.ts";
-import { type Charge, createOutbox, type Settlement } from "./outbox.ts";
+import { createOutbox } from "./outbox.ts";
+import type { Charge, Settlement } from "./settlement.ts";
 
 const READ_EVERY_MS = 1000;
 const SETTLE_WITHIN_MS = 30 * 60_000;

@@ -6,7 +6,7 @@ import type { BindCall, Binding, NewTask } from "../store/scripts/bind.ts";
 import { type UnknownOutcome, unclear } from "../store/scripts/unclear.ts";
 import { voidHold } from "../store/scripts/void.ts";
 import type { Settlements } from "./deferred-settlements.ts";
-import { type Charge, charge, type Release } from "./outbox.ts";
+import { type Charge, charge, type Release } from "./settlement.ts";
 
 /** A hold from admission to charge or void. */
 export interface Holds {
@@ -17,8 +17,8 @@ export interface Holds {
   /** Charges a held generation for the task it got. Undefined: the store is away, and the charge is deferred. */
   bind(generation: Generation, task: NewTask): Promise<Binding | undefined>;
   /**
-   * Takes a hold back after a definite refusal, or, `unsent`, of a request that never went upstream: then the window entry
-   * comes back, too. Undefined: the store is away, and the VOID is deferred.
+   * Voids a hold after a definite refusal, or, `unsent`, of a request that was never sent upstream: then the window entry
+   * is removed, too. Undefined: the store is away, and the VOID is deferred.
    */
   voidHold(
     generation: Generation,
@@ -26,28 +26,27 @@ export interface Holds {
     reason?: "refused" | "unsent",
   ): Promise<LimitState | undefined>;
   /**
-   * Notes for repeats with its Idempotency-Key that the outcome of a generation is unknown. Best effort: if the store is away,
-   * they are told that it is in progress.
+   * Notes for repeats with its Idempotency-Key that the outcome of a generation is unknown. Best effort: without the note
+   * they are answered that it is in progress.
    */
   noteUnknown(generation: Generation, outcome: UnknownOutcome): Promise<void>;
 }
+
+/** What the calls of a hold need of the connection. */
+type HoldConnection = Pick<
+  Connection,
+  "run" | "metrics" | "queue" | "facts" | "nowMs" | "requireUsable" | "commandTimeoutMs"
+>;
 
 /**
  * @param settlements keeps what the store could not answer
  * @throws GatewayError `store_unavailable` from `admit`
  */
 export function createHolds(
-  connection: Pick<
-    Connection,
-    "run" | "metrics" | "queue" | "facts" | "nowMs" | "requireUsable" | "commandTimeoutMs"
-  >,
+  connection: HoldConnection,
   settlements: Pick<Settlements, "defer" | "charged">,
 ): Holds {
-  const { run, metrics, queue } = connection;
-
-  function countAdmission(tier: string, outcome: Admission["outcome"], tiers: Tiers): void {
-    metrics.admissions.inc({ tier: tierLabel(tier, tiers), outcome });
-  }
+  const { run, metrics } = connection;
 
   function countBinding(outcome: Binding, price: number): void {
     metrics.settlements.inc({ outcome });
@@ -55,18 +54,11 @@ export function createHolds(
     if (outcome === "uncollected") metrics.creditsUncollected.inc(price);
   }
 
-  /** Unless the store has refused an ADMIT, it may still run: taken back as soon as the store answers. */
-  async function voidAfterFailure(generation: Generation, error: unknown): Promise<never> {
-    // On disk before the 503 goes out: a crash right after it would leave the window entry behind.
-    if (!isFinal((error as Error).cause)) await settlements.defer(releaseOf(generation, "unsent"));
-    throw error;
-  }
-
   function releaseOf(generation: Generation, reason: "refused" | "unsent"): Release {
     const { key, requestId, idempotency } = generation;
     return {
       script: "void",
-      ...termsOf(generation),
+      ...termsOf(generation, connection.nowMs()),
       call: { key, requestId, idempotencyDigest: idempotency?.digest, reason },
       settled(outcome) {
         if (outcome === "void") metrics.settlements.inc({ outcome });
@@ -74,62 +66,20 @@ export function createHolds(
     };
   }
 
-  const termsOf = ({ storeId, retentionMs }: Generation) => ({
-    storeId,
-    atMs: connection.nowMs(),
-    // Half of what the store remembers: a request that it has forgotten would be charged once more.
-    settleWithinMs: retentionMs / 2,
-  });
-
-  /** @throws when the present store is another than the one that admitted the request: it is settled there alone */
+  /** @throws when the present store is another than the one that admitted the request: only that one may settle it */
   function requireStoreOf({ storeId }: Charge | Release): void {
     if (storeId !== connection.facts()?.id && storeId !== undefined)
       throw new Error("the request was admitted by another store");
   }
 
   return {
-    async admit(generation, tiers) {
-      if (queue.isFull()) await queue.wait(generation.key.keyId);
-      connection.requireUsable();
-      generation.storeId = connection.facts()?.id;
-      const send = (): Promise<Admission> => {
-        const notAfterMs = Math.floor(connection.nowMs() + connection.commandTimeoutMs);
-        return run(admit, { generation, tiers, notAfterMs });
-      };
-      let admission: Admission;
-      try {
-        admission = await send();
-        // The store's clock stepped: its answer has taught us the new time, and nothing was done yet.
-        if (admission.outcome === "stale") admission = await send();
-      } catch (error) {
-        return voidAfterFailure(generation, error);
-      }
-      countAdmission(admission.tier, admission.outcome, tiers);
-      if (admission.outcome === "admitted") {
-        const tier = tierLabel(admission.tier, tiers);
-        metrics.nearLimit.admitted(tier, admission.state);
-        for (const limit of admission.shadow ?? []) metrics.shadowRefusals.inc({ tier, limit });
-      }
-      return admission;
-    },
-    countAdmission,
+    ...createAdmission(connection, (generation) => settlements.defer(releaseOf(generation, "unsent"))),
 
     async bind(generation, task) {
-      const { requestId, key, price, endpoint, retentionMs, idempotency } = generation;
+      const { price } = generation;
       const facts = connection.facts();
-      const { storeId, atMs, settleWithinMs } = termsOf(generation);
-      const { taskId, pollMs, maxAgeMs, upstream } = task;
-      const call: BindCall = {
-        requestId,
-        key,
-        price,
-        endpoint,
-        retentionMs,
-        idempotency,
-        // Only repeats with the same Idempotency-Key are answered from what is kept.
-        task: { taskId, data: idempotency ? task.data : "", pollMs, maxAgeMs, upstream },
-        clustered: facts?.cluster ?? false,
-      };
+      const { storeId, atMs, settleWithinMs } = termsOf(generation, connection.nowMs());
+      const call = bindCallOf(generation, task, facts?.cluster ?? false);
       const charging: Charge = { script: "bind", storeId, atMs, settleWithinMs, call };
       try {
         requireStoreOf(charging);
@@ -162,6 +112,72 @@ export function createHolds(
       const call = { partition, requestId, idempotencyDigest: idempotency.digest, unknown };
       await run(unclear, call).catch(() => undefined);
     },
+  };
+}
+
+/** @param voidUnsent voids the request of an ADMIT that failed and may still run; resolves once that is on disk */
+function createAdmission(
+  connection: HoldConnection,
+  voidUnsent: (generation: Generation) => Promise<void>,
+): Pick<Holds, "admit" | "countAdmission"> {
+  const { run, metrics, queue } = connection;
+
+  function countAdmission(tier: string, outcome: Admission["outcome"], tiers: Tiers): void {
+    metrics.admissions.inc({ tier: tierLabel(tier, tiers), outcome });
+  }
+
+  return {
+    countAdmission,
+    async admit(generation, tiers) {
+      if (queue.isFull()) await queue.wait(generation.key.keyId);
+      connection.requireUsable();
+      generation.storeId = connection.facts()?.id;
+      const send = (): Promise<Admission> => {
+        const notAfterMs = Math.floor(connection.nowMs() + connection.commandTimeoutMs);
+        return run(admit, { generation, tiers, notAfterMs });
+      };
+      let admission: Admission;
+      try {
+        admission = await send();
+        // The store's clock stepped: the reply corrects ours, and nothing was written yet.
+        if (admission.outcome === "stale") admission = await send();
+      } catch (error) {
+        // Unless the store has refused it, the ADMIT may still run. The VOID is on disk before the 503 goes out: a crash
+        // right after it would leave the window entry behind.
+        if (!isFinal((error as Error).cause)) await voidUnsent(generation);
+        throw error;
+      }
+      countAdmission(admission.tier, admission.outcome, tiers);
+      if (admission.outcome === "admitted") {
+        const tier = tierLabel(admission.tier, tiers);
+        metrics.nearLimit.admitted(tier, admission.state);
+        for (const limit of admission.shadow ?? []) metrics.shadowRefusals.inc({ tier, limit });
+      }
+      return admission;
+    },
+  };
+}
+
+const termsOf = ({ storeId, retentionMs }: Generation, nowMs: number) => ({
+  storeId,
+  atMs: nowMs,
+  // Half of the retention: a request that the store has forgotten would be charged once more.
+  settleWithinMs: retentionMs / 2,
+});
+
+function bindCallOf(generation: Generation, task: NewTask, clustered: boolean): BindCall {
+  const { requestId, key, price, endpoint, retentionMs, idempotency } = generation;
+  const { taskId, pollMs, maxAgeMs, upstream } = task;
+  return {
+    requestId,
+    key,
+    price,
+    endpoint,
+    retentionMs,
+    idempotency,
+    // Only repeats with the same Idempotency-Key are answered with the data.
+    task: { taskId, data: idempotency ? task.data : "", pollMs, maxAgeMs, upstream },
+    clustered,
   };
 }
 

@@ -34,51 +34,35 @@ export interface JournalFile {
 
 /** A file of this process, made when it is first needed. */
 export function createJournalFile(folder: string): JournalFile {
-  let path = "";
-  let handle: FileHandle | undefined;
+  const own = createOwnFile(folder);
   let jobs: Job[] = [];
   /** Resolves once the file is free for the next that wants to use it. Never rejects. */
   let free: Promise<unknown> = Promise.resolve();
   let empty = true;
-  /** A write that failed may have left half a line, which must not take the next one with it. */
-  let torn = false;
+  /** The file in which a failed write may have left half a line; the next write must not continue that line. */
+  let torn: FileHandle | undefined;
   /** Lines since the last `clear` that could not be written, or that vanished with their file. */
   let incomplete = false;
 
-  async function make(): Promise<FileHandle> {
-    mkdirSync(folder, { recursive: true });
-    const next = newFile(folder);
-    const made = await open(next, "ax", 0o600);
-    openHere.add(next);
-    openHere.delete(path);
-    path = next;
-    torn = false;
-    return made;
-  }
-
-  async function opened(): Promise<FileHandle> {
-    handle ??= await make();
-    return handle;
-  }
-
-  /** Does what waits, in order: a line that comes after a `clear` is written after it. */
+  /** Does all jobs in order: a line that comes after a `clear` is written after it. */
   async function write(): Promise<void> {
     const batch = jobs;
     jobs = [];
     const lastClear = batch.findLastIndex(({ text }) => text === undefined);
     const lines = batch.slice(lastClear + 1).map(({ text }) => text);
+    let file: FileHandle | undefined;
     try {
-      const file = await opened();
+      file = await own.opened();
       if (lastClear >= 0) {
         await file.truncate(0);
         incomplete = false;
       }
-      await file.appendFile((torn ? "\n" : "") + lines.join(""));
+      await file.appendFile((torn === file ? "\n" : "") + lines.join(""));
       await file.datasync();
-      torn = false;
+      torn = undefined;
       for (const { resolve } of batch) resolve();
     } catch (error) {
-      torn = true;
+      torn = file;
       if (lines.length > 0) incomplete = true;
       for (const { reject } of batch) reject(error);
     }
@@ -91,21 +75,10 @@ export function createJournalFile(folder: string): JournalFile {
       if (jobs.length === 1) free = free.then(write);
     });
 
-  /** Closes the file if its name is another's or nobody's: what is written to it would be found by nobody. */
-  async function leaveIfGone(): Promise<void> {
-    if (!handle) return;
-    const [mine, there] = [await handle.stat(), await stat(path).catch(() => undefined)];
-    if (there?.ino === mine.ino && there.dev === mine.dev) return;
-    const gone = handle;
-    handle = undefined;
-    incomplete = true;
-    await gone.close().catch(() => undefined);
-  }
-
   async function check(): Promise<boolean> {
-    await leaveIfGone();
-    if (!handle && !incomplete) return false;
-    const file = await opened();
+    if (await own.leaveIfGone()) incomplete = true;
+    if (!own.isOpen() && !incomplete) return false;
+    const file = await own.opened();
     const now = new Date();
     await file.utimes(now, now);
     await tryToGrow(file);
@@ -116,7 +89,7 @@ export function createJournalFile(folder: string): JournalFile {
 
   return {
     async open() {
-      await opened();
+      await own.opened();
     },
     append: enqueue,
     clear: () => enqueue(undefined),
@@ -128,6 +101,48 @@ export function createJournalFile(folder: string): JournalFile {
     },
     async close() {
       await free;
+      await own.close();
+    },
+  };
+}
+
+/** An open file under a name of its own, which other gateways of this process leave alone. */
+function createOwnFile(folder: string) {
+  let path = "";
+  let handle: FileHandle | undefined;
+
+  async function make(): Promise<FileHandle> {
+    mkdirSync(folder, { recursive: true });
+    const next = newFile(folder);
+    const made = await open(next, "ax", 0o600);
+    openHere.add(next);
+    openHere.delete(path);
+    path = next;
+    return made;
+  }
+
+  return {
+    isOpen: () => handle !== undefined,
+    /** The file; a new one if none is open. */
+    async opened(): Promise<FileHandle> {
+      handle ??= await make();
+      return handle;
+    },
+    /**
+     * Closes the file if it is no longer there under its name: its lines would not be found.
+     * @returns whether it was gone
+     */
+    async leaveIfGone(): Promise<boolean> {
+      if (!handle) return false;
+      const [mine, there] = [await handle.stat(), await stat(path).catch(() => undefined)];
+      if (there?.ino === mine.ino && there.dev === mine.dev) return false;
+      const gone = handle;
+      handle = undefined;
+      await gone.close().catch(() => undefined);
+      return true;
+    },
+    /** Removes the file if it is empty. */
+    async close(): Promise<void> {
       openHere.delete(path);
       if (!handle) return;
       const { size } = await handle.stat();

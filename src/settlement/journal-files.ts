@@ -1,23 +1,19 @@
-import { randomBytes } from "node:crypto";
-import { existsSync, readdirSync, renameSync, rmSync, statSync } from "node:fs";
-import { hostname } from "node:os";
+import { readdirSync, renameSync, rmSync } from "node:fs";
 import { dirname, join } from "node:path";
+import { fileNamesIn, isOfEndedProcess, newFileName } from "../store/process-files.ts";
 import type { Logger } from "../telemetry/log.ts";
 import { readJournalFile } from "./journal-lines.ts";
-import type { Charge, Settlement } from "./outbox.ts";
+import type { Charge, Settlement } from "./settlement.ts";
 
-/** A file that has not been touched for this long belongs to nobody; a living gateway touches its own far oftener. */
-const SILENT_MS = 45_000;
-
-/** host.process.random.ndjson */
-const NAME = /^(.+)\.(\d+)\.[0-9a-f]{8}\.ndjson$/;
+const SUFFIX = ".ndjson";
+/** As `newFile` makes it: other files in the folder are not ours. */
+const NAME = /^.+\.\d+\.[0-9a-f]{8}\.ndjson$/;
 
 /** Files that gateways of this process have; neither silence nor process id may take them away. */
 export const openHere = new Set<string>();
 
 /** A new file name of this process. */
-export const newFile = (folder: string): string =>
-  join(folder, `${hostname()}.${process.pid}.${randomBytes(4).toString("hex")}.ndjson`);
+export const newFile = (folder: string): string => join(folder, newFileName(SUFFIX));
 
 /**
  * Takes over the files of gateways that have ended, each by itself: what is the matter with one is logged, once, and
@@ -42,7 +38,7 @@ export function createTakeOver(folder: string, log: Logger) {
   }
 
   async function lookAt(name: string, path: string, store: string, keep: Keep): Promise<void> {
-    if (!hasEnded(name, path)) return;
+    if (!isOfEndedProcess(path)) return;
     const { settlements, laterFormat } = readJournalFile(path, log);
     if (laterFormat !== undefined) {
       if (said.get(name) === LATER_FORMAT) return;
@@ -76,8 +72,8 @@ export function createTakeOver(folder: string, log: Logger) {
 
 /** All charges that wait in a folder, whoever owes them to which store. Files that cannot be read are passed over. */
 export function chargesWaitingIn(folder: string): Charge[] {
-  const names = existsSync(folder) ? readdirSync(folder).filter((name) => NAME.test(name)) : [];
-  return names.flatMap((name) => {
+  return fileNamesIn(folder, SUFFIX).flatMap((name) => {
+    if (!NAME.test(name)) return [];
     try {
       return readJournalFile(join(folder, name)).settlements.filter((each) => each.script === "bind");
     } catch {
@@ -113,22 +109,5 @@ async function adopt(path: string, settlements: readonly Settlement[], keep: Kee
     throw error;
   } finally {
     openHere.delete(claimed);
-  }
-}
-
-/** Its process is no more; or it has long been silent, whoever has its host name and process id now. */
-export function hasEnded(name: string, path: string): boolean {
-  const [, host, pid] = NAME.exec(name) ?? [];
-  if (host === hostname() && Number(pid) !== process.pid && !isAlive(Number(pid))) return true;
-  const { mtimeMs = Date.now() } = statSync(path, { throwIfNoEntry: false }) ?? {};
-  return Date.now() - mtimeMs > SILENT_MS;
-}
-
-function isAlive(pid: number): boolean {
-  try {
-    process.kill(pid, 0);
-    return true;
-  } catch (error) {
-    return (error as NodeJS.ErrnoException).code === "EPERM";
   }
 }

@@ -3,7 +3,7 @@ import { createJournalFile, type JournalFile } from "./journal-file.ts";
 import { createTakeOver } from "./journal-files.ts";
 import { lineOf } from "./journal-lines.ts";
 import { createJournalState } from "./journal-state.ts";
-import type { Settlement } from "./outbox.ts";
+import type { Settlement } from "./settlement.ts";
 
 /** A living gateway touches its files this often, so that others can tell it from one that ended. */
 const SIGN_OF_LIFE_MS = 10_000;
@@ -48,11 +48,11 @@ export const memoryJournal: Journal = {
 };
 
 /**
- * The settlements that wait for their store, on disk, so that a charge outlives the process that owes it. Each gateway
- * has files of its own in a folder that several may share, one per store; the files of one that has ended are taken
- * over by another. Replaying is safe: each script has the effect of once.
+ * The settlements that wait for their store, on disk, so that a charge survives the process that has to make it. Each gateway
+ * has files of its own in a folder that several may share, one per store; the files of an ended gateway are taken over by
+ * another. Replaying is safe: scripts are idempotent.
  * @param options.signOfLifeMs for tests
- * @param options.changed told whether the journal can be used: at the start, and at each change
+ * @param options.changed called with whether the journal can be used: at the start, and at each change
  * @throws when the folder cannot be written
  */
 export async function openJournal(
@@ -60,59 +60,40 @@ export async function openJournal(
   log: Logger,
   options: { signOfLifeMs?: number; changed?(usable: boolean): void } = {},
 ): Promise<Journal> {
-  /** By the store's id; empty for settlements without one. */
-  const files = new Map<string, JournalFile>();
-  /** Made at the start, to try the folder; the first store that needs a file has it. */
-  const first = createJournalFile(folder);
-  await first.open();
-  let unused: JournalFile | undefined = first;
-  let timer: NodeJS.Timeout | undefined;
-  /** The store's id. Until it is known, nothing of others is touched: it may be owed to another store. */
-  let store: string | undefined;
+  const files = await openFiles(folder);
   const state = createJournalState(folder, log, options.changed ?? (() => undefined));
-  /** Something has failed since the present look began, so it must not say that all is well. */
+  const takeFiles = createTakeOver(folder, log);
+  let timer: NodeJS.Timeout | undefined;
+  /** The store's id. Until it is known, files of others are left alone: they may be owed to another store. */
+  let store: string | undefined;
+  /** Something has failed since the present look began, so it must not report that all is well. */
   let hasFailed = false;
   function onFailure(error: unknown): void {
     hasFailed = true;
     state.unusable(error);
   }
 
-  /** The file of a store. One whose store is owed nothing any more is used again, so there are as few as can be. */
-  function fileOf(storeId: string): JournalFile {
-    let file = files.get(storeId) ?? unused;
-    unused = undefined;
-    if (!file) {
-      const free = files.entries().find(([, one]) => one.isEmpty());
-      if (free) files.delete(free[0]);
-      file = free?.[1] ?? createJournalFile(folder);
-    }
-    files.set(storeId, file);
-    return file;
-  }
-
   async function append(settlement: Settlement): Promise<void> {
     try {
-      await fileOf(settlement.storeId ?? "").append(lineOf(settlement));
+      await files.of(settlement.storeId ?? "").append(lineOf(settlement));
     } catch (error) {
       onFailure(error);
       throw error;
     }
   }
 
-  const takeFiles = createTakeOver(folder, log);
-
-  /** Takes over what ended gateways owe the store. */
+  /** Takes over the files of ended gateways that are owed to the store. */
   async function takeOver(owner: JournalOwner): Promise<void> {
     if (store === undefined) return;
     await takeFiles(store, async (settlements) => {
       const kept = Promise.all(settlements.map(append));
-      // Before anything else can find the outbox empty, and clear the journal of what it has just been given.
+      // At once: an outbox that is found empty meanwhile would clear the journal of these lines.
       if (settlements.length > 0) owner.take(settlements);
       await kept;
     });
   }
 
-  /** One file; if lines of it are missing on disk, all that its store is owed is written again. */
+  /** Checks one file; if lines of it are missing on disk, all settlements of its store are written again. */
   async function signOfLife(file: JournalFile, storeId: string, owner: JournalOwner): Promise<void> {
     if (!(await file.signOfLife())) return;
     const waiting = [...owner.waiting()].filter((settlement) => (settlement.storeId ?? "") === storeId);
@@ -123,11 +104,10 @@ export async function openJournal(
     );
   }
 
-  /** What is the matter with one file must not strand the others, nor what ended gateways left. */
+  /** A file that fails does not keep the other files, nor those of ended gateways, from being looked at. */
   async function lookOnce(owner: JournalOwner): Promise<void> {
     hasFailed = false;
-    if (unused) await signOfLife(unused, "", owner).catch(onFailure);
-    for (const [storeId, file] of files) await signOfLife(file, storeId, owner).catch(onFailure);
+    for (const [storeId, file] of files.all()) await signOfLife(file, storeId, owner).catch(onFailure);
     await takeOver(owner).catch(onFailure);
     if (!hasFailed) state.usable();
   }
@@ -154,13 +134,43 @@ export async function openJournal(
     append,
     async clear(storeId) {
       const ids = storeId === undefined ? [""] : ["", storeId];
-      await Promise.all(ids.map((id) => files.get(id)?.clear()));
+      await Promise.all(ids.map((id) => files.known(id)?.clear()));
     },
     async close() {
       clearInterval(timer);
       watching = undefined;
       await looking;
-      await Promise.all([unused, ...files.values()].map((file) => file?.close()));
+      await Promise.all(files.all().map(([, file]) => file.close()));
+    },
+  };
+}
+
+/**
+ * The journal's files, one per store.
+ * @throws when the folder cannot be written
+ */
+async function openFiles(folder: string) {
+  /** By the store's id; empty for settlements without one. */
+  const files = new Map<string, JournalFile>();
+  /** Made at the start, to try the folder; it becomes the file of the first store that needs one. */
+  const first = createJournalFile(folder);
+  await first.open();
+  let unused: JournalFile | undefined = first;
+
+  return {
+    known: (storeId: string): JournalFile | undefined => files.get(storeId),
+    all: (): [storeId: string, file: JournalFile][] => (unused ? [["", unused], ...files] : [...files]),
+    /** The file of a store. A file whose store has nothing waiting is used again, so there are as few as can be. */
+    of(storeId: string): JournalFile {
+      let file = files.get(storeId) ?? unused;
+      unused = undefined;
+      if (!file) {
+        const free = files.entries().find(([, one]) => one.isEmpty());
+        if (free) files.delete(free[0]);
+        file = free?.[1] ?? createJournalFile(folder);
+      }
+      files.set(storeId, file);
+      return file;
     },
   };
 }

@@ -1,6 +1,7 @@
 import { expect, test } from "vitest";
 import { type Journal, memoryJournal } from "../../src/settlement/journal.ts";
-import { createOutbox, type OutboxSize, type Settlement } from "../../src/settlement/outbox.ts";
+import { createOutbox, type OutboxSize } from "../../src/settlement/outbox.ts";
+import type { Settlement } from "../../src/settlement/settlement.ts";
 import { keyRef } from "../../src/store/names.ts";
 import { ItemError, type Run } from "../../src/store/script.ts";
 import { isFinal } from "../../src/store/script-errors.ts";

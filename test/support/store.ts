@@ -3,7 +3,7 @@ import { inject } from "vitest";
 import type { Limits, Tiers } from "../../src/domain/limits.ts";
 import { createSettlements, type SettlementOptions } from "../../src/settlement/deferred-settlements.ts";
 import { createHolds } from "../../src/settlement/holds.ts";
-import { charge, type Settlement } from "../../src/settlement/outbox.ts";
+import { charge, type Settlement } from "../../src/settlement/settlement.ts";
 import { type Connection, createConnection } from "../../src/store/connection.ts";
 import { type KeyRef, keyRef, partitionNames, requestName } from "../../src/store/names.ts";
 import { type Item, itemOf, type Reply, type Run, type ScriptFile } from "../../src/store/script.ts";

@@ -111,6 +111,7 @@ const GENERAL: readonly Control[] = [
         file: "src/settlement/holds.ts",
         from: "countBinding(outcome, price);",
         to: `countBinding(outcome, price);
+        const { requestId, key } = generation;
         const { names, accountId } = key;
         const { taskId } = task;
         const left = await connection.command((redis) => redis.hincrby(names.account, "balance", -price));
