@@ -9,28 +9,7 @@ import type { Settlements } from "./deferred-settlements.ts";
 import { type Charge, charge, type Release } from "./settlement.ts";
 
 /** A hold from admission to charge or void. */
-export interface Holds {
-  /** Decides whether a generation may run, and holds what it costs. One script call. */
-  admit(generation: Generation, tiers: Tiers): Promise<Admission>;
-  /** Counts a decision that was taken without asking the store. */
-  countAdmission(tier: string, outcome: Admission["outcome"], tiers: Tiers): void;
-  /** Charges a held generation for the task it got. Undefined: the store is away, and the charge is deferred. */
-  bind(generation: Generation, task: NewTask): Promise<Binding | undefined>;
-  /**
-   * Voids a hold after a definite refusal, or, `unsent`, of a request that was never sent upstream: then the window entry
-   * is removed, too. Undefined: the store is away, and the VOID is deferred.
-   */
-  voidHold(
-    generation: Generation,
-    tiers: Tiers,
-    reason?: "refused" | "unsent",
-  ): Promise<LimitState | undefined>;
-  /**
-   * Notes for repeats with its Idempotency-Key that the outcome of a generation is unknown. Best effort: without the note
-   * they are answered that it is in progress.
-   */
-  noteUnknown(generation: Generation, outcome: UnknownOutcome): Promise<void>;
-}
+export type Holds = ReturnType<typeof createHolds>;
 
 /** What the calls of a hold need of the connection. */
 type HoldConnection = Pick<
@@ -42,10 +21,7 @@ type HoldConnection = Pick<
  * @param settlements keeps what the store could not answer
  * @throws GatewayError `store_unavailable` from `admit`
  */
-export function createHolds(
-  connection: HoldConnection,
-  settlements: Pick<Settlements, "defer" | "charged">,
-): Holds {
+export function createHolds(connection: HoldConnection, settlements: Pick<Settlements, "defer" | "charged">) {
   const { run, metrics } = connection;
 
   function countBinding(outcome: Binding, price: number): void {
@@ -75,7 +51,8 @@ export function createHolds(
   return {
     ...createAdmission(connection, (generation) => settlements.defer(releaseOf(generation, "unsent"))),
 
-    async bind(generation, task) {
+    /** Charges a held generation for the task it got. Undefined: the store is away, and the charge is deferred. */
+    async bind(generation: Generation, task: NewTask): Promise<Binding | undefined> {
       const { price } = generation;
       const facts = connection.facts();
       const { storeId, atMs, settleWithinMs } = termsOf(generation, connection.nowMs());
@@ -93,7 +70,15 @@ export function createHolds(
       }
     },
 
-    async voidHold(generation, tiers, reason = "refused") {
+    /**
+     * Voids a hold after a definite refusal, or, `unsent`, of a request that was never sent upstream: then the window entry
+     * is removed, too. Undefined: the store is away, and the VOID is deferred.
+     */
+    async voidHold(
+      generation: Generation,
+      tiers: Tiers,
+      reason: "refused" | "unsent" = "refused",
+    ): Promise<LimitState | undefined> {
       const release = releaseOf(generation, reason);
       try {
         requireStoreOf(release);
@@ -106,7 +91,12 @@ export function createHolds(
       }
     },
 
-    async noteUnknown({ key, requestId, idempotency }, unknown) {
+    /**
+     * Notes for repeats with its Idempotency-Key that the outcome of a generation is unknown. Best effort: without the note
+     * they are answered that it is in progress.
+     */
+    async noteUnknown(generation: Generation, unknown: UnknownOutcome): Promise<void> {
+      const { key, requestId, idempotency } = generation;
       if (!idempotency) return;
       const { partition } = key;
       const call = { partition, requestId, idempotencyDigest: idempotency.digest, unknown };
@@ -116,10 +106,7 @@ export function createHolds(
 }
 
 /** @param voidUnsent voids the request of an ADMIT that failed and may still run; resolves once that is on disk */
-function createAdmission(
-  connection: HoldConnection,
-  voidUnsent: (generation: Generation) => Promise<void>,
-): Pick<Holds, "admit" | "countAdmission"> {
+function createAdmission(connection: HoldConnection, voidUnsent: (generation: Generation) => Promise<void>) {
   const { run, metrics, queue } = connection;
 
   function countAdmission(tier: string, outcome: Admission["outcome"], tiers: Tiers): void {
@@ -127,8 +114,10 @@ function createAdmission(
   }
 
   return {
+    /** Counts a decision that was made without a call to the store. */
     countAdmission,
-    async admit(generation, tiers) {
+    /** Decides whether a generation may run, and holds what it costs. One script call. */
+    async admit(generation: Generation, tiers: Tiers): Promise<Admission> {
       if (queue.isFull()) await queue.wait(generation.key.keyId);
       connection.requireUsable();
       generation.storeId = connection.facts()?.id;

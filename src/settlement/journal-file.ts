@@ -5,38 +5,20 @@ import { newFile, openHere } from "./journal-files.ts";
 /** One block of most file systems. Readers of every release pass over empty lines. */
 const EMPTY_LINES = Buffer.alloc(4096, "\n");
 
-/** A line to write, or undefined to forget all that came before. */
+/** A line to write, or undefined to remove all lines before it. */
 interface Job {
   text: string | undefined;
   resolve(): void;
   reject(error: unknown): void;
 }
 
-/** One file of a journal. It has one writer, and holds what is owed to one store. */
-export interface JournalFile {
-  /** Makes the file now, not at its first line. @throws when the folder cannot be written */
-  open(): Promise<void>;
-  /** Resolves once the line is on disk. Lines that come together share one flush to disk. */
-  append(line: string): Promise<void>;
-  /** Forgets all lines so far. */
-  clear(): Promise<void>;
-  /** True when no line has come since the last `clear`. */
-  isEmpty(): boolean;
-  /**
-   * Touches the file, and tries whether it can still grow. A file that is no longer there under its name, say because
-   * another gateway took it during a long pause, is replaced by a new one.
-   * @returns true if lines are missing on disk, so that all that wait have to be appended again
-   * @throws when the file cannot be made or cannot grow
-   */
-  signOfLife(): Promise<boolean>;
-  close(): Promise<void>;
-}
+export type JournalFile = ReturnType<typeof createJournalFile>;
 
-/** A file of this process, made when it is first needed. */
-export function createJournalFile(folder: string): JournalFile {
+/** One file of a journal, made when it is first needed. It has one writer, and holds the settlements of one store. */
+export function createJournalFile(folder: string) {
   const own = createOwnFile(folder);
   let jobs: Job[] = [];
-  /** Resolves once the file is free for the next that wants to use it. Never rejects. */
+  /** Resolves once no write or check is under way. Never rejects. */
   let free: Promise<unknown> = Promise.resolve();
   let empty = true;
   /** The file in which a failed write may have left half a line; the next write must not continue that line. */
@@ -88,18 +70,28 @@ export function createJournalFile(folder: string): JournalFile {
   }
 
   return {
-    async open() {
+    /** Makes the file now, not at its first line. @throws when the folder cannot be written */
+    async open(): Promise<void> {
       await own.opened();
     },
-    append: enqueue,
-    clear: () => enqueue(undefined),
+    /** Resolves once the line is on disk. Lines that come together share one flush to disk. */
+    append: (line: string): Promise<void> => enqueue(line),
+    /** Removes all lines so far. */
+    clear: (): Promise<void> => enqueue(undefined),
+    /** True when no line has come since the last `clear`. */
     isEmpty: () => empty,
-    signOfLife() {
+    /**
+     * Touches the file, and tries whether it can still grow. A file that is no longer there under its name, say because
+     * another gateway took it during a long pause, is replaced by a new one.
+     * @returns true if lines are missing on disk, so that all that wait have to be appended again
+     * @throws when the file cannot be made or cannot grow
+     */
+    signOfLife(): Promise<boolean> {
       const checked = free.then(check);
       free = checked.catch(() => undefined);
       return checked;
     },
-    async close() {
+    async close(): Promise<void> {
       await free;
       await own.close();
     },
@@ -152,12 +144,12 @@ function createOwnFile(folder: string) {
   };
 }
 
-/** Writes a block of empty lines to the disk, and takes it away again. */
+/** Writes a block of empty lines to the disk, and removes it again. */
 async function tryToGrow(file: FileHandle): Promise<void> {
   const { size } = await file.stat();
   try {
     const { bytesWritten } = await file.write(EMPTY_LINES);
-    // The next write says why.
+    // A second write throws the reason.
     if (bytesWritten < EMPTY_LINES.length) await file.write(EMPTY_LINES, bytesWritten);
     await file.datasync();
   } finally {

@@ -9,28 +9,28 @@ const SUFFIX = ".ndjson";
 /** As `newFile` makes it: other files in the folder are not ours. */
 const NAME = /^.+\.\d+\.[0-9a-f]{8}\.ndjson$/;
 
-/** Files that gateways of this process have; neither silence nor process id may take them away. */
+/** Files that this process has open: they are never taken over, whatever their age and name say. */
 export const openHere = new Set<string>();
 
 /** A new file name of this process. */
 export const newFile = (folder: string): string => join(folder, newFileName(SUFFIX));
 
 /**
- * Takes over the files of gateways that have ended, each by itself: what is the matter with one is logged, once, and
- * must not strand the others. It is tried again at the next look.
- * @returns takes one look for what is owed to the store of this id; `keep` makes the settlements of a file our own, and
- *   resolves once they are on disk
+ * Takes over the files of ended gateways. A file that cannot be taken over is logged once, does not stop the others, and is
+ * tried again at the next look.
+ * @returns looks once for files of the store of this id; `keep` takes the settlements of a file, and resolves once they
+ *   are on disk
  * @throws when the folder cannot be read
  */
 export function createTakeOver(folder: string, log: Logger) {
-  /** What was the matter with a file when it was last looked at. */
-  const said = new Map<string, string>();
+  /** Why a file was left alone at the last look. */
+  const leftAlone = new Map<string, string>();
 
   function complain(name: string, error: NodeJS.ErrnoException): void {
     const why = error.code ?? error.message;
-    // Gone: another gateway was faster.
-    if (why === "ENOENT" || said.get(name) === why) return;
-    said.set(name, why);
+    // Another gateway has taken it over.
+    if (why === "ENOENT" || leftAlone.get(name) === why) return;
+    leftAlone.set(name, why);
     log.error(
       { err: error, file: name },
       "a journal file cannot be taken over; what is in it waits, and it is tried again",
@@ -41,36 +41,36 @@ export function createTakeOver(folder: string, log: Logger) {
     if (!isOfEndedProcess(path)) return;
     const { settlements, laterFormat } = readJournalFile(path, log);
     if (laterFormat !== undefined) {
-      if (said.get(name) === LATER_FORMAT) return;
-      said.set(name, LATER_FORMAT);
+      if (leftAlone.get(name) === LATER_FORMAT) return;
+      leftAlone.set(name, LATER_FORMAT);
       log.error({ file: name, format: laterFormat }, LATER_FORMAT);
       return;
     }
     const other = settlements.find(({ storeId }) => storeId !== undefined && storeId !== store);
-    // Lines of earlier releases do not say to which store they are owed; from here on they do.
+    // Lines of earlier releases do not name their store; once taken over, they do.
     if (!other)
       return adopt(
         path,
         settlements.map((each) => ({ ...each, storeId: store })),
         keep,
       );
-    said.set(name, notOf(store));
+    leftAlone.set(name, notOf(store));
     log.warn({ file: name, store: other.storeId, own_store: store }, OF_ANOTHER_STORE);
   }
 
   return async (store: string, keep: Keep): Promise<void> => {
     const names = new Set(readdirSync(folder));
-    for (const name of said.keys()) if (!names.has(name)) said.delete(name);
+    for (const name of leftAlone.keys()) if (!names.has(name)) leftAlone.delete(name);
     for (const name of names) {
       const path = join(folder, name);
-      // What is another store's stays so: a file has one writer, and that one store. It is not read at each look.
-      if (!NAME.test(name) || openHere.has(path) || said.get(name) === notOf(store)) continue;
+      // A file of another store never becomes one of this store: it has one writer and one store. It is not read again.
+      if (!NAME.test(name) || openHere.has(path) || leftAlone.get(name) === notOf(store)) continue;
       await lookAt(name, path, store, keep).catch((error) => complain(name, error));
     }
   };
 }
 
-/** All charges that wait in a folder, whoever owes them to which store. Files that cannot be read are passed over. */
+/** All charges that wait in a folder, of all gateways and stores. Files that cannot be read are skipped. */
 export function chargesWaitingIn(folder: string): Charge[] {
   return fileNamesIn(folder, SUFFIX).flatMap((name) => {
     if (!NAME.test(name)) return [];
@@ -94,8 +94,8 @@ const LATER_FORMAT =
   "a journal file was written by a later release and is left alone; start a gateway of that release on this folder";
 
 /**
- * Claims a file by renaming it, so that of two that look at it only one has it; makes what is in it our own, and only
- * then removes it: an end in between replays it twice, no harm. If it fails, the file has its old name again.
+ * Claims a file by renaming it, so that only one gateway takes it over. It is removed once its settlements are in our own
+ * file: after a crash in between they are sent twice, which is harmless. On failure the file gets its old name back.
  */
 async function adopt(path: string, settlements: readonly Settlement[], keep: Keep): Promise<void> {
   const claimed = newFile(dirname(path));

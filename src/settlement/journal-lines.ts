@@ -4,17 +4,17 @@ import type { Logger } from "../telemetry/log.ts";
 import { type EarlierLine, settlementOfEarlier } from "./journal-earlier-lines.ts";
 import type { Settlement } from "./settlement.ts";
 
-/** The format of the lines that this release writes: what the scripts are given, by name. */
+/** The format of the lines that this release writes: the arguments of the scripts, by name. */
 const FORMAT = 3;
 
-/** A settlement as it stands in a file. The names of its key follow from the ids. */
+/** A settlement in a file. The Redis names of its key follow from the ids. */
 interface Line extends Pick<Settlement, "script" | "atMs" | "untilMs"> {
   format: number;
   store?: string | undefined;
   call: { key: { keyId: string; accountId: string; partition: number } };
 }
 
-/** The line of a settlement, as it is appended. */
+/** The line of a settlement. */
 export function lineOf({ script, storeId, atMs, untilMs, call }: Settlement): string {
   const { keyId, accountId, partition } = call.key;
   const inFile = { ...call, key: { keyId, accountId, partition }, tiers: undefined };
@@ -22,14 +22,14 @@ export function lineOf({ script, storeId, atMs, untilMs, call }: Settlement): st
   return `${JSON.stringify(line)}\n`;
 }
 
-/** What a file holds. */
+/** The content of a file. */
 export interface JournalContent {
   settlements: Settlement[];
   /** The latest format of its lines, if a later release than this one has written any. */
   laterFormat?: number;
 }
 
-/** Reads a journal file; a line may be cut where its writer ended. */
+/** Reads a journal file. Its last line may be cut if the writer crashed. */
 export function readJournalFile(path: string, log?: Logger): JournalContent {
   const content: JournalContent = { settlements: [] };
   for (const text of readFileSync(path, "utf8").split("\n")) {

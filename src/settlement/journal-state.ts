@@ -1,6 +1,6 @@
 import type { Logger } from "../telemetry/log.ts";
 
-/** What an operator can do something about, by the code of the error. */
+/** Reasons that an operator can mend, by the code of the error. */
 const REASONS: Readonly<Record<string, string>> = {
   ENOSPC: "the disk is full",
   EDQUOT: "the disk quota is used up",
@@ -21,7 +21,7 @@ export function diskReason(error: unknown): string {
   return REASONS[code] ?? message;
 }
 
-/** Whether a journal can be used. Logs each change once, however often it is reported. */
+/** Whether a journal can be used. Logs each change once. */
 export function createJournalState(
   folder: string,
   log: Logger,

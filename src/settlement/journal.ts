@@ -5,12 +5,12 @@ import { lineOf } from "./journal-lines.ts";
 import { createJournalState } from "./journal-state.ts";
 import type { Settlement } from "./settlement.ts";
 
-/** A living gateway touches its files this often, so that others can tell it from one that ended. */
+/** A gateway touches its files this often, so that others do not take it for ended. */
 const SIGN_OF_LIFE_MS = 10_000;
 
-/** What the journal asks of its outbox. */
+/** The outbox that a journal belongs to. */
 export interface JournalOwner {
-  /** Takes over settlements that an ended gateway left unanswered. */
+  /** Takes over settlements of an ended gateway. */
   take(settlements: readonly Settlement[]): void;
   /** Everything that waits for an answer. */
   waiting(): Iterable<Settlement>;
@@ -18,27 +18,27 @@ export interface JournalOwner {
 
 export interface Journal {
   /**
-   * Gives signs of life, now and from then on, and with each sees that its own files are there and can grow, and looks
-   * for what ended gateways left, once `attach` has said which store is ours. Logs what goes wrong, and tries again.
+   * Looks at the journal, now and then regularly: touches its own files, checks that they are there and can grow, and, once
+   * `attach` has named the store, takes over the files of ended gateways. Logs failures, and tries again.
    * @returns resolves after the first look
    */
   watch(owner: JournalOwner): Promise<void>;
   /**
-   * Says which store this gateway uses now, and looks for what ended gateways owe it.
-   * @returns resolves after the look; at once if that is known already
+   * Names the store that this gateway uses now, and looks for settlements of it that ended gateways left.
+   * @returns resolves after the look; at once if the store is the same as before
    */
   attach(storeId: string): Promise<void>;
   /** Resolves once the settlement is on disk. Those that come together share one flush to disk. */
   append(settlement: Settlement): Promise<void>;
   /**
-   * Every settlement of this store so far has been answered: forgets them, and those that were put without a store.
-   * Lines of other stores stay.
+   * Every settlement of this store so far has been answered: removes their lines, and those without a store. Lines of other
+   * stores stay.
    */
   clear(storeId: string | undefined): Promise<void>;
   close(): Promise<void>;
 }
 
-/** Without a disk: what waits is lost with the process. For tools that settle nothing, and for tests. */
+/** A journal without a disk: settlements that wait are lost with the process. For tools that settle nothing, and for tests. */
 export const memoryJournal: Journal = {
   watch: async () => undefined,
   attach: async () => undefined,

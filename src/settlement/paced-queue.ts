@@ -1,30 +1,17 @@
-/** What must wait for its turn begins together with all whose turn comes within this time: each wake-up has its price. */
+/** All items that are due within this time start together, since each timer costs a wake-up. */
 const WAIT_MIN_MS = 100;
 
 /**
- * Work that must not crowd out other work: at most `concurrency` at a time, at most `perSecond` begun in a second,
- * at most `entriesMax` waiting. What an idle second has left over may be caught up on.
+ * A queue for work that must not crowd out other work: at most `concurrency` items at a time, at most `perSecond` started in
+ * a second, at most `entriesMax` waiting. Starts that an idle second has left over may be caught up on.
+ * @param options.work must not throw
  */
-export interface PacedQueue<Item> {
-  /** How many more may wait. */
-  room(): number;
-  /** Takes an item; for as many as there is room. */
-  add(item: Item): void;
-  /** Begins nothing new for a while. */
-  pause(ms: number): void;
-  /** Resolves once nothing waits and nothing is under way. */
-  idle(): Promise<void>;
-  /** Forgets what waits; `idle` then waits for what is under way. */
-  stop(): void;
-}
-
-/** @param work must not throw */
 export function createPacedQueue<Item>(options: {
   concurrency: number;
   perSecond: () => number;
   entriesMax: number;
   work(item: Item): Promise<void>;
-}): PacedQueue<Item> {
+}) {
   const waiting: Item[] = [];
   let running = 0;
   let nextStartMs = 0;
@@ -62,24 +49,29 @@ export function createPacedQueue<Item>(options: {
   }
 
   return {
-    room: () => (stopped ? 0 : options.entriesMax - waiting.length),
-    add(item) {
+    /** How many more may wait. */
+    room: (): number => (stopped ? 0 : options.entriesMax - waiting.length),
+    /** Takes an item; only while there is room. */
+    add(item: Item): void {
       waiting.push(item);
       advance();
     },
-    pause(ms) {
+    /** Starts nothing new for a while. */
+    pause(ms: number): void {
       nextStartMs = Math.max(nextStartMs, performance.now() + ms);
-      // Woken just when it ends: later, all that it held back would begin at once.
+      // A timer for the very end of the pause: later, all delayed items would start at once.
       clearTimeout(timer);
       timer = undefined;
       advance();
     },
-    idle: () =>
+    /** Resolves once nothing waits and nothing is under way. */
+    idle: (): Promise<void> =>
       new Promise((resolve) => {
         idleWaiters.push(resolve);
         advance();
       }),
-    stop() {
+    /** Drops all waiting items; `idle` then waits for those under way. */
+    stop(): void {
       stopped = true;
       clearTimeout(timer);
       waiting.length = 0;
@@ -87,3 +79,5 @@ export function createPacedQueue<Item>(options: {
     },
   };
 }
+
+export type PacedQueue<Item> = ReturnType<typeof createPacedQueue<Item>>;
