@@ -3,8 +3,9 @@ import { setTimeout as delay } from "node:timers/promises";
 import { Registry } from "prom-client";
 import type { Reading } from "./operator/console/live.ts";
 import { endConnectionsLeftBy } from "./orphaned-connections.ts";
-import { createLogLinesDropped } from "./telemetry/collected.ts";
-import { createCommonPage, type Numbers } from "./telemetry/common-page.ts";
+import { createAggregatedMetrics, type MetricValues } from "./telemetry/aggregated-metrics.ts";
+import { metricsIn } from "./telemetry/metrics/factory.ts";
+import { logMetrics } from "./telemetry/metrics/process.ts";
 import type { Logger } from "./telemetry/log.ts";
 
 const RESTART_DELAY_MIN_MS = 500;
@@ -26,7 +27,7 @@ const SUPERVISOR = 0;
 type ToSupervisor =
   | { kind: "listening" }
   | { kind: "metrics wanted"; id: number }
-  | { kind: "numbers"; numbers: Numbers }
+  | { kind: "numbers"; numbers: MetricValues }
   | { kind: "no numbers"; why: string }
   | { kind: "reading"; reading: Reading }
   | { kind: "log level"; level: string };
@@ -122,10 +123,10 @@ export async function supervise(count: number, log: Logger): Promise<number> {
 
 /** The page of all workers, put together anew whenever one is asked for it. */
 function createMetricsPage() {
-  const page = createCommonPage();
+  const page = createAggregatedMetrics();
   /** What the supervisor counts itself: lines of its own log. */
   const own = new Registry();
-  createLogLinesDropped([own]);
+  logMetrics(metricsIn(own));
   const asked = new Map<Worker, PromiseWithResolvers<void>>();
   const gone = new WeakSet<Worker>();
 
@@ -148,13 +149,13 @@ function createMetricsPage() {
       });
       const all = Promise.all(workers.filter((worker) => worker.isConnected()).map(ask));
       await Promise.race([all, late]).finally(() => patience.abort());
-      page.say(SUPERVISOR, await own.getMetricsAsJSON());
+      page.update(SUPERVISOR, await own.getMetricsAsJSON());
       return page.text();
     },
     heard(worker: Worker, said: Extract<ToSupervisor, { kind: "numbers" | "no numbers" }>): void {
       // What was on its way when a worker ended comes too late: its last numbers are added up.
       if (gone.has(worker)) return;
-      if (said.kind === "numbers") page.say(worker.id, said.numbers);
+      if (said.kind === "numbers") page.update(worker.id, said.numbers);
       const answer = asked.get(worker);
       asked.delete(worker);
       if (said.kind === "numbers") answer?.resolve();
@@ -162,7 +163,7 @@ function createMetricsPage() {
     },
     ended(worker: Worker): void {
       gone.add(worker);
-      page.end(worker.id);
+      page.processEnded(worker.id);
       asked.get(worker)?.resolve();
       asked.delete(worker);
     },

@@ -51,7 +51,7 @@ export function createPublicPort(options: {
     },
     ended: (bound) => metrics.overloads.inc({ bound }),
   });
-  metrics.connections.from(() => connections.counts());
+  metrics.connections.readFrom(() => connections.counts());
   const requests = new Requests(
     {
       ...handlersNeed(options),

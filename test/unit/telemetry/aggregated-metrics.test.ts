@@ -1,16 +1,16 @@
 import { expect, test } from "vitest";
-import { createCommonPage } from "../../../src/telemetry/common-page.ts";
+import { createAggregatedMetrics } from "../../../src/telemetry/aggregated-metrics.ts";
 import { createMetrics } from "../../../src/telemetry/metrics.ts";
 
 type Process = ReturnType<typeof createMetrics>;
 
 /** A page as the supervisor puts it together, told what these say, by their place from `from` on. */
-async function told(page: ReturnType<typeof createCommonPage>, from: number, ...all: Process[]) {
-  for (const [at, { registry }] of all.entries()) page.say(from + at, await registry.getMetricsAsJSON());
+async function told(page: ReturnType<typeof createAggregatedMetrics>, from: number, ...all: Process[]) {
+  for (const [at, { registry }] of all.entries()) page.update(from + at, await registry.getMetricsAsJSON());
 }
 
 const pageOf = async (...all: Process[]): Promise<string[]> => {
-  const page = createCommonPage();
+  const page = createAggregatedMetrics();
   await told(page, 1, ...all);
   return (await page.text()).split("\n");
 };
@@ -53,7 +53,7 @@ test("on one page of two processes counters add up, and what is true of the stor
 
 // Guarantee: a process that ends makes no counter fall, which Prometheus would take for a burst of all that is left.
 test("what ended processes had counted stays on the page, what they were does not", async () => {
-  const page = createCommonPage();
+  const page = createAggregatedMetrics();
   const first = createMetrics();
   first.requests.inc({ route: "none", status: 505, outcome: "version_unsupported" });
   for (let id = 2; id <= 4; id++) {
@@ -64,7 +64,7 @@ test("what ended processes had counted stays on the page, what they were does no
     second.inFlight.set(2);
     second.storeUp.set(0);
     await told(page, id, second);
-    page.end(id);
+    page.processEnded(id);
   }
   first.storeUp.set(1);
   await told(page, 1, first);
@@ -84,10 +84,10 @@ test("what ended processes had counted stays on the page, what they were does no
 });
 
 test("a process that ended before it said anything, and an end that is told twice, change nothing", async () => {
-  const page = createCommonPage();
+  const page = createAggregatedMetrics();
   const only = createMetrics();
   only.requests.inc({ route: "none", status: 400, outcome: "invalid_request" });
   await told(page, 1, only);
-  for (const id of [2, 1, 1]) page.end(id);
+  for (const id of [2, 1, 1]) page.processEnded(id);
   expect(await page.text()).toContain('outcome="invalid_request"} 1\n');
 });

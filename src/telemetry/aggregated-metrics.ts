@@ -1,0 +1,32 @@
+import { AggregatorRegistry, type Registry } from "prom-client";
+
+/** All metrics of one process, as it sends them to the supervisor. */
+export type MetricValues = Awaited<ReturnType<Registry["getMetricsAsJSON"]>>;
+
+/** prom-client declares the type as a number and never uses one. */
+const CUMULATIVE = new Set<unknown>(["counter", "histogram"]);
+
+/**
+ * The metrics of several processes on one page. Counts of a process that has ended stay: to Prometheus, a counter that
+ * falls was reset, and all that remains of it is new.
+ */
+export function createAggregatedMetrics() {
+  const latest = new Map<number, MetricValues>();
+  let ended: Promise<MetricValues> = Promise.resolve([]);
+  return {
+    /** Replaces the values of this process. */
+    update(processId: number, values: MetricValues): void {
+      latest.set(processId, values);
+    },
+    /** Counts since the last update are lost; they were on no page. */
+    processEnded(processId: number): void {
+      const last = latest.get(processId) ?? [];
+      latest.delete(processId);
+      const counts = last.filter(({ type }) => CUMULATIVE.has(type));
+      ended = ended.then((before) => AggregatorRegistry.aggregate([before, counts]).getMetricsAsJSON());
+    },
+    async text(): Promise<string> {
+      return AggregatorRegistry.aggregate([...latest.values(), await ended]).metrics();
+    },
+  };
+}

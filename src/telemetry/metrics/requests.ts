@@ -1,0 +1,118 @@
+import { LATENCY_BUCKETS, type MetricFactory } from "./factory.ts";
+
+/** Why this process refused a request, or closed a connection, to stay within its bounds. */
+export const OVERLOADS = [
+  "requests_in_flight",
+  "body_bytes",
+  "body_bytes_per_key",
+  "connections",
+  "connections_per_address",
+  "pipelined_requests",
+  "unread_answers",
+  "write_timeout",
+] as const;
+
+/** An admission that leaves less than this share of the window is near the limit. */
+const NEAR_LIMIT_SHARE = 0.2;
+
+/** Requests of clients, from the connection to admission. */
+export function requestMetrics({ counter, gauge, histogram, ...define }: MetricFactory) {
+  const overloads = counter(
+    "tollgate_overload_total",
+    "Requests refused and connections closed by this gateway to stay within its own bounds, by bound.",
+    ["bound"],
+  );
+  for (const bound of OVERLOADS) overloads.inc({ bound }, 0);
+  return {
+    requests: counter(
+      "tollgate_requests_total",
+      "Requests answered on the public port, by route template, HTTP status and outcome.",
+      ["route", "status", "outcome"],
+    ),
+    requestSeconds: histogram(
+      "tollgate_request_duration_seconds",
+      "Time from a request's headers to the end of its response, by route template and class of HTTP status.",
+      LATENCY_BUCKETS,
+      ["route", "class"],
+    ),
+    inFlight: gauge("tollgate_requests_in_flight", "Requests in progress."),
+    overloads,
+    connections: connectionMetrics(define),
+    untrustedProxy: counter(
+      "tollgate_untrusted_proxy_total",
+      "Valid keys first seen behind a proxy that server.trust_proxy does not list: its X-Forwarded-For is ignored.",
+    ),
+    admissions: counter(
+      "tollgate_admissions_total",
+      "Admission decisions, by tier and outcome; tier `other` is one that the configuration does not name.",
+      ["tier", "outcome"],
+    ),
+    shadowRefusals: counter(
+      "tollgate_shadow_refusals_total",
+      "Admissions that a limit in shadow mode would have refused, by tier and limit.",
+      ["tier", "limit"],
+    ),
+    nearLimit: nearLimitMetric(counter),
+    degraded: counter(
+      "tollgate_degraded_requests_total",
+      "Requests passed through unmetered and uncharged while the store was unavailable (fallback strategy allow).",
+      ["route"],
+    ),
+  };
+}
+
+/** The state of the public port's connections. */
+export interface ConnectionCounts {
+  open: number;
+  /** Requests that were read and have not started. */
+  waiting: number;
+  /** Bytes of responses that clients have not read. */
+  unreadBytes: number;
+  /** How often reading from an address was paused since the start. */
+  rests: number;
+}
+
+/** @returns `readFrom` sets the source of the counts */
+function connectionMetrics({ readGauge, readCounter }: Pick<MetricFactory, "readGauge" | "readCounter">) {
+  let counts = (): ConnectionCounts => ({ open: 0, waiting: 0, unreadBytes: 0, rests: 0 });
+  readGauge("tollgate_connections", "Open client connections on the public port.", () => counts().open);
+  readGauge(
+    "tollgate_pipelined_requests_waiting",
+    "Requests waiting for earlier requests of their connection; at most server.max_requests_in_flight.",
+    () => counts().waiting,
+  );
+  readGauge(
+    "tollgate_unread_answer_bytes",
+    "Bytes of responses that were written and that clients have not read yet.",
+    () => counts().unreadBytes,
+  );
+  readCounter(
+    "tollgate_read_rests_total",
+    "Times that reading from an address was paused because its input used too much of one event loop tick.",
+    () => counts().rests,
+  );
+  return {
+    readFrom(source: () => ConnectionCounts): void {
+      counts = source;
+    },
+  };
+}
+
+/** @returns `admitted` takes the state that ADMIT returned */
+function nearLimitMetric(counter: MetricFactory["counter"]) {
+  const nearLimit = counter(
+    "tollgate_admissions_near_limit_total",
+    "Admissions that left less than 20 % of the window, or took the last slot, by tier and limit.",
+    ["tier", "limit"],
+  );
+  return {
+    admitted(
+      tier: string,
+      left: { rateLimit: number; remaining: number; maxConcurrent: number; active: number },
+    ): void {
+      // Zeros are counted as well, so that both series of a tier exist from its first admission on.
+      nearLimit.inc({ tier, limit: "window" }, left.remaining < left.rateLimit * NEAR_LIMIT_SHARE ? 1 : 0);
+      nearLimit.inc({ tier, limit: "slots" }, left.active >= left.maxConcurrent ? 1 : 0);
+    },
+  };
+}

@@ -1,0 +1,101 @@
+import type { MetricFactory } from "./factory.ts";
+
+/** Why a call to the store failed. */
+export const STORE_FAILURES = ["timeout", "connection", "refused", "open", "overloaded"] as const;
+
+const CALL_BUCKETS = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5];
+
+/** This gateway's use of the store. */
+export function storeMetrics({ counter, gauge, histogram }: MetricFactory) {
+  const storeFailures = counter(
+    "tollgate_store_failures_total",
+    "Store calls that failed; `open`: not sent because the breaker is open; `overloaded`: not sent because too many wait.",
+    ["reason"],
+  );
+  for (const reason of STORE_FAILURES) storeFailures.inc({ reason }, 0);
+  return {
+    storeFailures,
+    storeSeconds: histogram(
+      "tollgate_store_call_duration_seconds",
+      "Duration of script calls to the store, by script.",
+      CALL_BUCKETS,
+      ["script"],
+    ),
+    storeWaiting: gauge(
+      "tollgate_store_calls_waiting",
+      "Requests waiting for their key's turn because the maximum number of store calls is in progress.",
+    ),
+    storeUp: gauge("tollgate_store_up", "1 while the store is usable (the breaker is closed), else 0.", {
+      aggregator: "min",
+    }),
+    outbox: gauge("tollgate_store_outbox_entries", "Settlements waiting until the store is available again."),
+    journalUsable: gauge(
+      "tollgate_journal_usable",
+      "1 while the journal files exist and can grow, else 0: a crash during a store outage would lose charges.",
+      { aggregator: "min" },
+    ),
+    storeOlder: gauge(
+      "tollgate_store_older",
+      "1 while the store lacks data that it has confirmed; it is not used until an operator accepts it.",
+      { aggregator: "max" },
+    ),
+    outboxOfOtherStores: gauge(
+      "tollgate_store_outbox_other_store_entries",
+      "Waiting settlements that belong to another store than the one in use.",
+    ),
+  };
+}
+
+/**
+ * Figures of the whole store. One gateway counts them and leaves them in the store; every gateway that shares it reports
+ * the same values, so queries take the maximum, never the sum.
+ */
+export function sharedStoreMetrics({ counter, gauge }: MetricFactory) {
+  const aggregator = "max";
+  return {
+    openRequests: gauge(
+      "tollgate_open_requests",
+      "Holds and unfinished tasks in the store, by state and age; each occupies a slot.",
+      { labelNames: ["state", "age"], aggregator },
+    ),
+    openRequestsOldest: gauge(
+      "tollgate_open_requests_oldest_seconds",
+      "Age of the oldest hold and of the oldest unfinished task in the store; 0 if there is none.",
+      { labelNames: ["state"], aggregator },
+    ),
+    sweeperLag: gauge(
+      "tollgate_sweeper_lag_seconds",
+      "Time that the most overdue item in the store has been waiting for a sweeper.",
+      { aggregator },
+    ),
+    surveyedAt: gauge(
+      "tollgate_store_survey_timestamp_seconds",
+      "Unix time at which a gateway last counted open requests; 0 if none did.",
+      { aggregator },
+    ),
+    ledgerViolations: gauge(
+      "tollgate_ledger_violations",
+      "Violated invariants that the last check of the ledger found; anything but 0 is a fault.",
+      { aggregator },
+    ),
+    ledgerCheckedAt: gauge(
+      "tollgate_ledger_check_timestamp_seconds",
+      "Unix time at which a gateway last checked the ledger; 0 if none did.",
+      { aggregator },
+    ),
+    ledgerCredits: gauge(
+      "tollgate_ledger_credits",
+      "Credits in the whole ledger at its last check, by type of entry; includes recharges from the command line.",
+      { labelNames: ["type"], aggregator },
+    ),
+    ledgerCheckInterval: gauge(
+      "tollgate_ledger_check_interval_seconds",
+      "Configured time between two checks of the ledger; 0: no checks.",
+      { aggregator },
+    ),
+    ledgerCheckFailures: counter(
+      "tollgate_ledger_check_failures_total",
+      "Checks of the ledger that this gateway started and could not complete.",
+    ),
+  };
+}
