@@ -4,9 +4,9 @@ import { Registry } from "prom-client";
 import type { Reading } from "./operator/console/live.ts";
 import { endConnectionsLeftBy } from "./orphaned-connections.ts";
 import { createAggregatedMetrics, type MetricValues } from "./telemetry/aggregated-metrics.ts";
+import type { Logger } from "./telemetry/log.ts";
 import { metricsIn } from "./telemetry/metrics/factory.ts";
 import { logMetrics } from "./telemetry/metrics/process.ts";
-import type { Logger } from "./telemetry/log.ts";
 
 const RESTART_DELAY_MIN_MS = 500;
 const RESTART_DELAY_MAX_MS = 10_000;

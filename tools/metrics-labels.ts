@@ -10,8 +10,9 @@ import { OVERLOADS } from "../src/telemetry/metrics/requests.ts";
 import { SETTLEMENTS } from "../src/telemetry/metrics/settlement.ts";
 import { STORE_FAILURES } from "../src/telemetry/metrics/store.ts";
 import { GATE_REFUSALS } from "../src/upstream/gate.ts";
+import type { GenerationOutcome } from "../src/upstream/generation-request.ts";
+import type { PollOutcome } from "../src/upstream/poll-request.ts";
 import type { UploadOutcome } from "../src/upstream/upload-answer.ts";
-import type { GenerationOutcome, PollOutcome } from "../src/upstream/upstream.ts";
 
 /** The values that a label takes: a closed list, or in words where the program does not fix them. */
 export type LabelSet = string | { readonly values: readonly string[] };

@@ -1,6 +1,6 @@
 import type { Config } from "../config/config.ts";
 import { parseObject } from "../domain/json.ts";
-import { createExchanger, type Exchanged } from "../upstream/exchange.ts";
+import { createJsonClient, type ExchangeResult } from "../upstream/json-client.ts";
 import { type Check, failed, good, warning } from "./doctor-check.ts";
 import { sendsUnaskedContinue } from "./doctor-continue.ts";
 
@@ -16,7 +16,7 @@ const NO_TASK = "tollgate-doctor";
 export async function upstreamCheck(upstream: Config["upstream"] | undefined): Promise<Check> {
   if (!upstream) return failed(NAME, "not looked for: the config is not valid", "mend the config first");
   const { url, apiKey, tlsCa } = upstream;
-  const exchanger = createExchanger({
+  const client = createJsonClient({
     url,
     apiKey,
     tlsCa,
@@ -29,7 +29,7 @@ export async function upstreamCheck(upstream: Config["upstream"] | undefined): P
   try {
     const unaskedContinue = sendsUnaskedContinue({ url, apiKey, tlsCa }, TIMEOUT_MS);
     const startedMs = performance.now();
-    const exchanged = await exchanger.send({
+    const exchanged = await client.send({
       method: "GET",
       path: `/api/v1/tasks/${NO_TASK}`,
       headers: ["accept", "application/json"],
@@ -40,7 +40,7 @@ export async function upstreamCheck(upstream: Config["upstream"] | undefined): P
     const { host } = new URL(url);
     return (await unaskedContinue) ? continuing(host) : judge(exchanged, host, tookMs);
   } finally {
-    await exchanger.close();
+    await client.close();
   }
 }
 
@@ -132,7 +132,7 @@ function withoutEnvelope(host: string, status: number): Check {
 }
 
 /** What the answer about a task that does not exist says of the upstream. Exported for a test of each row. */
-export function judge(exchanged: Exchanged, host: string, tookMs: number): Check {
+export function judge(exchanged: ExchangeResult, host: string, tookMs: number): Check {
   if (exchanged.outcome === "unsent") return unsent(host, exchanged.detail);
   if (exchanged.outcome === "lost") {
     return failed(

@@ -8,7 +8,7 @@ import { IDEMPOTENCY_KEY } from "../domain/request-limits.ts";
 import { askAgainMs } from "../domain/task-states.ts";
 import type { Admission, Generation } from "../store/scripts/admit.ts";
 import type { UnknownOutcome } from "../store/scripts/unclear.ts";
-import type { GenerationOutcome } from "../upstream/upstream.ts";
+import type { GenerationOutcome } from "../upstream/generation-request.ts";
 import { jsonHeadFault, readJson } from "./body.ts";
 import { continueReading } from "./exchange.ts";
 import type { RefusedKeys } from "./full-windows.ts";

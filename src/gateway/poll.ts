@@ -5,8 +5,8 @@ import { reportEnd, reportPollFault } from "../settlement/reports.ts";
 import { isAnswered, judge } from "../settlement/task-end.ts";
 import type { KnownTask } from "../store/scripts/inspect.ts";
 import type { Observed } from "../store/store.ts";
+import type { PollOutcome } from "../upstream/poll-request.ts";
 import type { TaskUpstream } from "../upstream/task-upstreams.ts";
-import type { PollOutcome } from "../upstream/upstream.ts";
 import { createFailedPolls, type FailedPolls } from "./failed-polls.ts";
 import {
   type Call,

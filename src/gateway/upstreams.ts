@@ -3,7 +3,7 @@ import { derived } from "../config/derived.ts";
 import type { Logger } from "../telemetry/log.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
 import { observeGate } from "../upstream/gate.ts";
-import { createTaskUpstreams, type TaskUpstream } from "../upstream/task-upstreams.ts";
+import { type TaskUpstream, TaskUpstreams } from "../upstream/task-upstreams.ts";
 import { createUploadTunnel, type UploadTunnel } from "../upstream/upload.ts";
 import { createUpstream, type Upstream } from "../upstream/upstream.ts";
 
@@ -22,7 +22,7 @@ export interface Upstreams {
 export function createUpstreams({ metrics, log }: { metrics: Metrics; log: Logger }): Upstreams {
   const observer = { generate: observeGate(metrics, "generate"), poll: observeGate(metrics, "poll") };
   // Connections of one that was replaced close by themselves, soon after its last request.
-  const taskUpstreams = createTaskUpstreams({ observer, log });
+  const taskUpstreams = new TaskUpstreams({ observer, log });
   const upstream = derived(
     (config) => config.upstream,
     ({ upstream }) => {

@@ -1,6 +1,6 @@
 import type { Logger } from "../telemetry/log.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
-import type { PollOutcome } from "../upstream/upstream.ts";
+import type { PollOutcome } from "../upstream/poll-request.ts";
 import type { Verdict } from "./task-end.ts";
 
 /** Where it is told what operators must see. */

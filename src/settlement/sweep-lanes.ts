@@ -1,5 +1,6 @@
 import type { OpenRequest } from "../store/scripts/lease.ts";
-import { type PollOutcome, SWEEP_POLLS_MAX } from "../upstream/upstream.ts";
+import type { PollOutcome } from "../upstream/poll-request.ts";
+import { SWEEP_POLLS_MAX } from "../upstream/upstream.ts";
 import { createPacedQueue, type PacedQueue } from "./paced-queue.ts";
 import { isAnswered } from "./task-end.ts";
 

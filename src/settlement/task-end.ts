@@ -1,5 +1,5 @@
 import { endedTask, isFinal, type Observation } from "../domain/task-states.ts";
-import type { PollOutcome } from "../upstream/upstream.ts";
+import type { PollOutcome } from "../upstream/poll-request.ts";
 
 /** After so many times its maximum age a task ends even if the upstream has never answered about it. */
 const UNANSWERED_AGES = 2;

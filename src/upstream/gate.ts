@@ -1,11 +1,11 @@
 import { createRoundRobin } from "../domain/round-robin.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
 
-/** Why a request was given up before it was sent: as many as may wait did, it waited too long, or the gateway stops. */
+/** Why a request was refused before it was sent: the queue is full, it waited too long, or the gateway stops. */
 export const GATE_REFUSALS = ["queue_full", "waited_too_long", "closed"] as const;
 export type GateRefusal = (typeof GATE_REFUSALS)[number];
 
-/** What the metrics learn of requests that do not get a connection at once. */
+/** Receives what happens to requests that do not get a connection at once. */
 export interface GateObserver {
   /** The number of waiting requests changed. */
   waiting(change: 1 | -1): void;
@@ -19,25 +19,11 @@ export interface GateOptions {
   inFlightMax: number;
   /** Of these, requests of one owner; all of them by default. */
   inFlightPerOwnerMax?: number;
-  /** Requests that may wait. Beyond that, the owner who has most of them waiting is refused one. */
+  /** Requests that may wait. Beyond that, the newest request of the owner with most of them waiting is refused. */
   waitingMax: number;
   /** How long one may wait. */
   waitMaxMs: number;
   observer?: GateObserver | undefined;
-}
-
-/** Keeps requests out of the pool until a connection is free for them. Owners who wait take turns. */
-export interface Gate {
-  /** Takes a connection; false where none is free for this owner. */
-  enter(owner: string): boolean;
-  /** Waits for a connection and takes it. @returns why it was refused; undefined when it has one */
-  wait(owner: string): Promise<GateRefusal | undefined>;
-  /** Takes one more, beyond the limit if need be: a request that was given up still occupies its connection. */
-  keep(owner: string): void;
-  /** Gives one back, to the next owner's request that has waited longest. */
-  leave(owner: string): void;
-  /** Refuses all that wait, and all that come. */
-  close(): void;
 }
 
 interface Waiter {
@@ -47,120 +33,148 @@ interface Waiter {
 }
 
 /**
- * A pool's own queue would hold requests without a bound, while the time that each has to be answered runs: above
- * capacity every one would go out too late to be answered. Decision 0032.
+ * Keeps requests out of a connection pool until a connection is free for them. Owners that wait take turns. The pool's own
+ * queue has no bound, and the time that each request has for its answer runs in it: above capacity every request would be
+ * sent too late to be answered. Decision 0032.
  */
-export function createGate(options: GateOptions): Gate {
-  const { inFlightMax, inFlightPerOwnerMax = inFlightMax, waitingMax, waitMaxMs, observer } = options;
-  const waiters = createRoundRobin<Waiter>();
-  /** The same ones in the order in which they came, which is also that in which their time ends. */
-  const oldestFirst = new Set<Waiter>();
-  const inFlightOf = new Map<string, number>();
-  let inFlight = 0;
-  let closed = false;
-  let timer: NodeJS.Timeout | undefined;
+export class Gate {
+  readonly #inFlightMax: number;
+  readonly #inFlightPerOwnerMax: number;
+  readonly #waitingMax: number;
+  readonly #waitMaxMs: number;
+  readonly #observer: GateObserver | undefined;
+  readonly #waiters = createRoundRobin<Waiter>();
+  /** The same waiters in the order of their arrival, which is also the order in which they time out. */
+  readonly #oldestFirst = new Set<Waiter>();
+  readonly #inFlightOf = new Map<string, number>();
+  #inFlight = 0;
+  #closed = false;
+  #timer: NodeJS.Timeout | undefined;
 
-  const hasRoom = (owner: string): boolean => (inFlightOf.get(owner) ?? 0) < inFlightPerOwnerMax;
-
-  function take(owner: string): void {
-    inFlight++;
-    inFlightOf.set(owner, (inFlightOf.get(owner) ?? 0) + 1);
+  constructor({ inFlightMax, inFlightPerOwnerMax, waitingMax, waitMaxMs, observer }: GateOptions) {
+    this.#inFlightMax = inFlightMax;
+    this.#inFlightPerOwnerMax = inFlightPerOwnerMax ?? inFlightMax;
+    this.#waitingMax = waitingMax;
+    this.#waitMaxMs = waitMaxMs;
+    this.#observer = observer;
   }
 
-  function returnPlace(owner: string): void {
-    inFlight--;
-    const left = inFlightOf.get(owner)! - 1;
-    if (left > 0) inFlightOf.set(owner, left);
-    else inFlightOf.delete(owner);
+  /** Takes a connection; false if none is free for this owner. */
+  enter(owner: string): boolean {
+    if (this.#inFlight >= this.#inFlightMax || this.#closed || !this.#hasRoom(owner)) return false;
+    this.occupy(owner);
+    return true;
   }
 
-  function refuse(waiter: Waiter, reason: GateRefusal): void {
-    waiters.remove(waiter.owner, waiter);
-    oldestFirst.delete(waiter);
-    observer?.waiting(-1);
-    observer?.refused(reason);
-    waiter.resolve(reason);
-  }
-
-  /** Refuses those that have waited too long, and wakes up again for the next one. */
-  function expire(): void {
-    clearTimeout(timer);
-    timer = undefined;
-    const nowMs = performance.now();
-    for (const waiter of oldestFirst) {
-      const leftMs = waiter.sinceMs + waitMaxMs - nowMs;
-      if (leftMs > 0) {
-        timer = setTimeout(expire, leftMs);
-        return;
-      }
-      refuse(waiter, "waited_too_long");
+  /** Waits for a connection and takes it. @returns why it was refused; undefined if it has one */
+  wait(owner: string): Promise<GateRefusal | undefined> {
+    if (this.#closed || (this.#waiters.size >= this.#waitingMax && !this.#displace(owner))) {
+      const reason = this.#closed ? "closed" : "queue_full";
+      this.#observer?.refused(reason);
+      return Promise.resolve(reason);
     }
+    this.#observer?.waiting(1);
+    return new Promise((resolve) => {
+      const waiter = { owner, sinceMs: performance.now(), resolve };
+      this.#waiters.add(owner, waiter);
+      this.#oldestFirst.add(waiter);
+      if (this.#timer === undefined) this.#expire();
+    });
   }
 
-  function callUp(): void {
-    while (inFlight < inFlightMax) {
-      const waiter = waiters.next(hasRoom);
+  /** Takes one more connection, above the limit if need be: an aborted request still occupies one. */
+  occupy(owner: string): void {
+    this.#inFlight++;
+    this.#inFlightOf.set(owner, (this.#inFlightOf.get(owner) ?? 0) + 1);
+  }
+
+  /** Returns a connection. The next owner's oldest request gets it. */
+  leave(owner: string): void {
+    this.#inFlight--;
+    const left = this.#inFlightOf.get(owner)! - 1;
+    if (left > 0) this.#inFlightOf.set(owner, left);
+    else this.#inFlightOf.delete(owner);
+    if (this.#waiters.size === 0) return;
+    // After a stall of the process, this may run before the timer does.
+    const [oldest] = this.#oldestFirst;
+    if (performance.now() - oldest!.sinceMs >= this.#waitMaxMs) this.#expire();
+    this.#admitWaiting();
+  }
+
+  /** Refuses all waiting and all later requests. */
+  close(): void {
+    this.#closed = true;
+    clearTimeout(this.#timer);
+    for (const waiter of this.#oldestFirst) this.#refuse(waiter, "closed");
+  }
+
+  readonly #hasRoom = (owner: string): boolean =>
+    (this.#inFlightOf.get(owner) ?? 0) < this.#inFlightPerOwnerMax;
+
+  #admitWaiting(): void {
+    while (this.#inFlight < this.#inFlightMax) {
+      const waiter = this.#waiters.next(this.#hasRoom);
       if (!waiter) return;
-      oldestFirst.delete(waiter);
-      take(waiter.owner);
-      observer?.waiting(-1);
-      observer?.waited(performance.now() - waiter.sinceMs);
+      this.#oldestFirst.delete(waiter);
+      this.occupy(waiter.owner);
+      this.#observer?.waiting(-1);
+      this.#observer?.waited(performance.now() - waiter.sinceMs);
       waiter.resolve(undefined);
     }
   }
 
-  /** Makes room for one more that waits. @returns false when nobody has more of them waiting than this owner */
-  function displace(owner: string): boolean {
-    const largest = waiters.largestOwner();
-    if (largest === undefined || waiters.sizeOf(largest) <= waiters.sizeOf(owner) + 1) return false;
-    refuse(waiters.newestOf(largest)!, "queue_full");
+  /** Makes room in the queue. @returns false if no other owner has more requests waiting than this one */
+  #displace(owner: string): boolean {
+    const largest = this.#waiters.largestOwner();
+    if (largest === undefined || this.#waiters.sizeOf(largest) <= this.#waiters.sizeOf(owner) + 1)
+      return false;
+    this.#refuse(this.#waiters.newestOf(largest)!, "queue_full");
     return true;
   }
 
-  return {
-    enter(owner) {
-      if (inFlight >= inFlightMax || closed || !hasRoom(owner)) return false;
-      take(owner);
-      return true;
-    },
-    wait(owner) {
-      if (closed || (waiters.size >= waitingMax && !displace(owner))) {
-        const reason = closed ? "closed" : "queue_full";
-        observer?.refused(reason);
-        return Promise.resolve(reason);
+  /** Refuses requests that have waited too long, and sets the timer for the next one. */
+  readonly #expire = (): void => {
+    clearTimeout(this.#timer);
+    this.#timer = undefined;
+    const nowMs = performance.now();
+    for (const waiter of this.#oldestFirst) {
+      const leftMs = waiter.sinceMs + this.#waitMaxMs - nowMs;
+      if (leftMs > 0) {
+        this.#timer = setTimeout(this.#expire, leftMs);
+        return;
       }
-      observer?.waiting(1);
-      return new Promise((resolve) => {
-        const waiter = { owner, sinceMs: performance.now(), resolve };
-        waiters.add(owner, waiter);
-        oldestFirst.add(waiter);
-        if (timer === undefined) expire();
-      });
-    },
-    keep: take,
-    leave(owner) {
-      returnPlace(owner);
-      if (waiters.size === 0) return;
-      // A process that stalled may come here before its timer does.
-      const [oldest] = oldestFirst;
-      if (performance.now() - oldest!.sinceMs >= waitMaxMs) expire();
-      callUp();
-    },
-    close() {
-      closed = true;
-      clearTimeout(timer);
-      for (const waiter of oldestFirst) refuse(waiter, "closed");
-    },
+      this.#refuse(waiter, "waited_too_long");
+    }
   };
+
+  #refuse(waiter: Waiter, reason: GateRefusal): void {
+    this.#waiters.remove(waiter.owner, waiter);
+    this.#oldestFirst.delete(waiter);
+    this.#observer?.waiting(-1);
+    this.#observer?.refused(reason);
+    waiter.resolve(reason);
+  }
 }
 
-/** Counts in the metrics what happens at the gate of one kind of request. */
+/** The outcome of a request that the gate refused. @param limit the connections that it waited for, in words */
+export function overloaded(refusal: GateRefusal, limit: string): { outcome: "overloaded"; detail: string } {
+  switch (refusal) {
+    case "queue_full":
+      return { outcome: "overloaded", detail: `all of the ${limit} are in use, and as many requests wait` };
+    case "waited_too_long":
+      return { outcome: "overloaded", detail: `none of the ${limit} was free in time` };
+    case "closed":
+      return { outcome: "overloaded", detail: "the gateway stops" };
+  }
+}
+
+/** Counts in the metrics what happens at the gate for one kind of request. */
 export function observeGate(
   metrics: Pick<Metrics, "upstreamWaiting" | "upstreamWaitSeconds" | "upstreamOverloaded">,
   kind: "generate" | "poll",
 ): GateObserver {
   const { upstreamWaiting, upstreamWaitSeconds, upstreamOverloaded } = metrics;
-  // All series are there from the start, so that the first refusal is seen.
+  // All series exist from the start, so that the first refusal is seen.
   upstreamWaiting.inc({ kind }, 0);
   for (const reason of GATE_REFUSALS) upstreamOverloaded.inc({ kind, reason }, 0);
   return {

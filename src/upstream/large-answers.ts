@@ -2,27 +2,26 @@ import { JSON_BODY_BYTES_MAX } from "../domain/request-limits.ts";
 import type { SpacedWork } from "./spaced-work.ts";
 
 /**
- * Longest answer that is read, bytes. An answer that is not read leaves a video that was made and is not charged, so it is
- * as long as an upstream can get that repeats the largest request: each byte of it written as `\uXXXX`, and 64 KiB for
- * the upstream's own words. Decision 0034.
+ * Longest answer that is read, bytes. A longer one leaves a video that was made and not charged, so the limit is the answer of
+ * an upstream that repeats the largest request, each byte written as `\uXXXX`, plus 64 KiB for its own text. Decision 0034.
  */
 export const ANSWER_BYTES_MAX = 6 * JSON_BODY_BYTES_MAX + 64 * 1024;
 
-/** Up to here an answer is read without asking; nearly all are shorter than 1 KiB. */
+/** Up to this size an answer needs no place; nearly all are shorter than 1 KiB. */
 export const SMALL_ANSWER_BYTES = 64 * 1024;
 
 /** Longer answers that are read at a time. With 256 connections all answers together hold at most 16 + 26 MiB. */
 const LARGE_ANSWERS_MAX = 16;
 
-/** An answer under way that can be told to wait; undici's controller is one. */
+/** An answer in progress that can be paused; undici's controller is one. */
 interface Reading {
   pause(): void;
   resume(): void;
 }
 
 /**
- * Places for answers beyond `SMALL_ANSWER_BYTES`: one that finds none is paused until another one has been parsed. Parsing
- * one takes some 10 ms, so they are parsed one at a time, with a rest between two.
+ * Places for answers larger than `SMALL_ANSWER_BYTES`. An answer that finds none is paused until another has been parsed.
+ * Parsing takes some 10 ms, so answers are parsed one at a time, with a pause after each.
  */
 export class LargeAnswers {
   #free = LARGE_ANSWERS_MAX;
@@ -33,12 +32,12 @@ export class LargeAnswers {
     this.#work = work;
   }
 
-  /** Parses an answer that has come whole, once it is its turn. */
+  /** Parses a complete answer in its turn. */
   parse(work: () => void): void {
     this.#work.add(work);
   }
 
-  /** Takes a place for this answer, or pauses it until there is one. */
+  /** Takes a place for this answer, or pauses it until one is free. */
   enter(reading: Reading): void {
     if (this.#free > 0) {
       this.#free--;

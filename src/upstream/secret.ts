@@ -1,22 +1,22 @@
 const REDACTED = "[redacted]";
-/** A shorter credential may well be a part of a word that means something else, as `task` is of `task_id`. */
+/** A shorter credential may be part of an unrelated word, as `task` is of `task_id`. */
 const SHORT = 8;
 const BACKSLASH = 0x5c;
 const LETTER_U = 0x75;
 const ASCII = 128;
-/** What the two-character escapes of JSON mean, by the code behind the backslash; 0: it is none. RFC 8259 section 7. */
+/** The two-character escapes of JSON, by the code after the backslash; 0 for no escape. RFC 8259 section 7. */
 const ESCAPES = new Uint8Array(ASCII);
 for (const [letter, char] of Object.entries({ b: "\b", f: "\f", n: "\n", r: "\r", t: "\t" }))
   ESCAPES[letter.charCodeAt(0)] = char.charCodeAt(0);
 for (const char of '"\\/') ESCAPES[char.charCodeAt(0)] = char.charCodeAt(0);
-/** The values of hexadecimal digits, by their codes; -1: it is none. */
+/** The values of hexadecimal digits, by their codes; -1 for no digit. */
 const DIGITS = new Int8Array(ASCII).fill(-1);
 for (const char of "0123456789abcdefABCDEF") DIGITS[char.charCodeAt(0)] = Number.parseInt(char, 16);
 
 /**
- * An upstream that repeats our credential in an answer must not bring it to a customer or into the log.
- * @returns replaces the credential in an answer's text, in every way that JSON may write it; a credential of less than
- *   eight characters only where it stands alone. Takes time linear in the text, whatever the text is. Decision 0034.
+ * Keeps our credential, repeated in an upstream's answer, from customers and from the log.
+ * @returns replaces the credential in an answer's text, in every spelling that JSON allows; a credential of less than
+ *   eight characters only where it is a whole word. Takes time linear in the text, whatever the text is. Decision 0034.
  */
 export function withoutSecret(secret: string | undefined): (text: string) => string {
   if (!secret) return (text) => text;
@@ -26,7 +26,7 @@ export function withoutSecret(secret: string | undefined): (text: string) => str
   return (text) => (holds(text, wanted, borders) ? redact(text, wanted, borders, standsAlone) : text);
 }
 
-/** Whether the credential stands in the text, in any spelling: nearly always not, and `redact` takes longer. */
+/** Whether the text contains the credential in any spelling. Nearly always it does not, and `redact` takes longer. */
 function holds(text: string, wanted: Uint16Array, borders: Uint32Array): boolean {
   const { length } = text;
   for (let at = 0, matched = 0; at < length; ) {
@@ -59,7 +59,7 @@ function bordersOf(wanted: Uint16Array): Uint32Array {
 }
 
 function redact(text: string, wanted: Uint16Array, borders: Uint32Array, standsAlone: boolean): string {
-  // Of the latest characters as many as the credential has, and the one before: where each begins and what it means.
+  // A ring of the latest characters, one more than the credential has: where each begins and which it is.
   const size = wanted.length + 1;
   const begins = new Uint32Array(size);
   const codes = new Uint16Array(size);
@@ -90,7 +90,7 @@ function redact(text: string, wanted: Uint16Array, borders: Uint32Array, standsA
   return kept === 0 ? text : clean + text.slice(kept);
 }
 
-/** A character of a JSON text is one number: its code, and in the lowest bits how many units of the text write it. */
+/** A character of a JSON text as one number: its code, and in the lowest bits the number of text units that spell it. */
 const UNITS_BITS = 3;
 const UNITS_MASK = 7;
 
@@ -99,11 +99,11 @@ function charAt(text: string, at: number): number {
   return code === BACKSLASH ? escapeAt(text, at) : (code << UNITS_BITS) | 1;
 }
 
-/** The character that a backslash begins; where no escape follows, the backslash itself. */
+/** The character of the escape at a backslash; the backslash itself if no escape follows. */
 function escapeAt(text: string, at: number): number {
   const letter = text.charCodeAt(at + 1);
-  const meant = letter < ASCII ? ESCAPES[letter]! : 0;
-  if (meant !== 0) return (meant << UNITS_BITS) | 2;
+  const char = letter < ASCII ? ESCAPES[letter]! : 0;
+  if (char !== 0) return (char << UNITS_BITS) | 2;
   const code = letter === LETTER_U ? hexAt(text, at + 2) : -1;
   return code < 0 ? (BACKSLASH << UNITS_BITS) | 1 : (code << UNITS_BITS) | 6;
 }

@@ -1,7 +1,7 @@
 /**
- * Runs long pieces of work of the main thread one at a time, in their order. After each one the event loop goes on with
+ * Runs long pieces of work on the main thread one at a time, in their order. After each one the event loop is free for
  * everything else for as long as that piece took, so that such work never takes more than half of the thread.
- * Whoever adds work bounds how much of it waits. Decision 0034.
+ * Callers bound how much work waits. Decision 0034.
  */
 export class SpacedWork {
   readonly #waiting: (() => void)[] = [];
@@ -9,7 +9,7 @@ export class SpacedWork {
   readonly #rest: (next: () => void, ms: number) => void;
   #isRunning = false;
 
-  /** @param rest calls `next` after so many ms; tests give a clock and a rest of their own */
+  /** @param rest calls `next` after this time; tests pass their own clock and rest */
   constructor(
     nowMs: () => number = () => performance.now(),
     rest: (next: () => void, ms: number) => void = (next, ms) => void setTimeout(next, ms),
@@ -34,7 +34,7 @@ export class SpacedWork {
     }
     const fromMs = this.#nowMs();
     work();
-    // In the next tick: the promises that the work has resolved are followed up before it, and count as its time.
+    // In the next tick, so that what follows the promises that the work resolved counts as its time.
     setImmediate(() => this.#rest(this.#runNext, this.#nowMs() - fromMs));
   };
 }

@@ -2,16 +2,16 @@ import { TASK } from "../domain/answers.ts";
 import { SMALL_ANSWER_BYTES } from "./large-answers.ts";
 
 /**
- * Longest data of a task that pass whole, characters of JSON. They are stored, and move through Redis several times at
+ * Longest data of a task that are kept whole, characters of JSON. They are stored, and pass through Redis several times at
  * each poll: 0.7 ms of Redis each time, 12 ms for 1 MiB. Decision 0034.
  */
 export const TASK_DATA_CHARS_MAX = SMALL_ANSWER_BYTES;
 
 const SPEC_FIELDS = Object.keys(TASK.properties);
-/** A text of these, with which all of them together stay within the bound. */
+/** Bound of each field, with which all of them together stay within the bound of the data. */
 const FIELD_CHARS_MAX = 8 * 1024;
 
-/** Data of a task as JSON. Beyond the bound only the API's fields remain, and of these no text that is long itself. */
+/** Data of a task as JSON. Beyond the bound only the API's fields remain, without texts that are long themselves. */
 export function dataText(data: Record<string, unknown>): string {
   const text = JSON.stringify(data);
   if (text.length <= TASK_DATA_CHARS_MAX) return text;

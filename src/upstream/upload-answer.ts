@@ -1,26 +1,26 @@
 import type { Refusal } from "../domain/errors.ts";
 import { isObject, parseObject } from "../domain/json.ts";
 import { isHttpsUrl } from "../domain/urls.ts";
-import { refusedBy } from "./refusal.ts";
+import { readRejection } from "./rejection.ts";
 
-/** What became of an upload. Each upload has exactly one. */
+/** The outcome of an upload. Each upload has exactly one. */
 export type UploadOutcome =
-  /** HTTP 200, code 200, an HTTPS URL and its expiry in UTC; `data` is all that the upstream said, both included. */
+  /** HTTP 200, code 200, an HTTPS URL and its expiry in UTC; `data` is all of the upstream's data, including these two. */
   | { outcome: "answered"; url: string; expiresAt: string; data: Record<string, unknown> }
-  /** The client's request was at fault; no complete upload reached the upstream. */
+  /** The client's request was invalid; no complete upload reached the upstream. */
   | { outcome: "refused"; refusal: Refusal }
   /** The upstream refused the upload itself; `status` and `code` are for the customer. */
   | { outcome: "upstream_refused"; status: number; code: number; text: string }
   | { outcome: "upstream_rate_limited"; retryAfterSeconds: number | undefined }
   /** The fault is our credential, account or config; never the customer's. */
   | { outcome: "refused_gateway"; detail: string }
-  /** Unreachable, reset, 5xx or senseless. `detail` is for the log. */
+  /** Unreachable, reset, 5xx or an invalid answer. `detail` is for the log. */
   | { outcome: "upstream_failed"; detail: string }
   | { outcome: "upstream_timeout"; detail: string }
   | { outcome: "client_gone" };
 
 /** A complete answer of the upstream. */
-export interface UpstreamAnswer {
+export interface UploadAnswer {
   status: number;
   retryAfter: string | undefined;
   /** The body, decoded as UTF-8. */
@@ -28,7 +28,7 @@ export interface UpstreamAnswer {
 }
 
 /** Reads an answer in the upstream's dialect: the envelope's code counts as much as the status. */
-export function interpretAnswer(answer: UpstreamAnswer): UploadOutcome {
+export function interpretAnswer(answer: UploadAnswer): UploadOutcome {
   const { status } = answer;
   const envelope = parseObject(answer.text);
   if (status >= 400 && status < 500) return refusedUpload(answer, envelope);
@@ -38,26 +38,26 @@ export function interpretAnswer(answer: UpstreamAnswer): UploadOutcome {
   return envelope.code === 200 ? uploaded(envelope.data) : refusedUpload(answer, envelope);
 }
 
-function refusedUpload(answer: UpstreamAnswer, envelope: Record<string, unknown> | undefined): UploadOutcome {
-  const trouble = refusedBy(answer, envelope, false);
-  switch (trouble.outcome) {
+function refusedUpload(answer: UploadAnswer, envelope: Record<string, unknown> | undefined): UploadOutcome {
+  const rejection = readRejection(answer, envelope, "request");
+  switch (rejection.outcome) {
     case "rate_limited":
-      return { ...trouble, outcome: "upstream_rate_limited" };
+      return { ...rejection, outcome: "upstream_rate_limited" };
     case "refused_gateway":
-      return trouble;
+      return rejection;
     case "refused":
-      return { ...trouble, outcome: "upstream_refused" };
+      return { ...rejection, outcome: "upstream_refused" };
   }
 }
 
 /** ISO 8601 in UTC, in the form of RFC 3339. */
 const UTC_TIME = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|\+00:00)$/;
 
-/** The data of a success, if they are what customers are promised. */
+/** A success whose data have the fields that the API promises. */
 function uploaded(data: unknown): UploadOutcome {
   if (!isObject(data)) return { outcome: "upstream_failed", detail: "code 200 without usable data" };
   const { url, expires_at: expiresAt } = data;
-  // A URI is ASCII (RFC 3986); isHttpsUrl is what an imageUrl has to pass.
+  // A URI is ASCII (RFC 3986), and an imageUrl must pass isHttpsUrl.
   if (typeof url !== "string" || !/^[!-~]+$/.test(url) || !isHttpsUrl(url))
     return { outcome: "upstream_failed", detail: "code 200 without an https url" };
   if (typeof expiresAt !== "string" || !UTC_TIME.test(expiresAt) || Number.isNaN(Date.parse(expiresAt)))

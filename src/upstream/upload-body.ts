@@ -1,27 +1,27 @@
 import type { IncomingMessage } from "node:http";
 import { refuse } from "../domain/errors.ts";
-import { type FormEvents, parseForm } from "./upload-form.ts";
+import { type FormEvents, ImageForm } from "./upload-form.ts";
 
-/** What a client's body reports; the first of `whole`, `refused` and `gone` is the last, if `stop` follows it. */
+/** What a client's body reports. `whole`, `refused` and `gone` end it; call `stop` after the first of them. */
 export interface BodyEvents extends FormEvents {
-  /** A piece of the body has come, however small. */
+  /** A chunk of the body has arrived, however small. */
   piece?(): void;
   /** The client went away, also after its body was whole. */
   gone(): void;
 }
 
 export interface BodyReading {
-  /** True while it is the client that has to send; false under back pressure, and after the end. */
+  /** True while the client is expected to send; false under back pressure and after the end. */
   waitsForClient(): boolean;
-  /** Lets go of the request: paused, not destroyed, fit to be drained. */
+  /** Detaches from the request and leaves it paused, so that the rest of its body can be drained. */
   stop(): void;
 }
 
 /**
- * Reads the body of `req` as an upload's form, never further than the image's stream takes it.
- * @param boundary as `formBoundary` gave it
- * @param pace longest wait for the client's next bytes, and the least it must send on average over each such time; time
- *   under back pressure does not count
+ * Reads the body of `req` as an upload's form, no faster than the image's sink takes it.
+ * @param boundary as `formBoundary` returned it
+ * @param pace the longest wait for the client's next bytes, and the average rate that it must reach over each such time;
+ *   time under back pressure does not count
  */
 export function readUpload(
   req: IncomingMessage,
@@ -32,7 +32,7 @@ export function readUpload(
   let stopped = false;
   let ended = false;
   let blocked = false;
-  const form = parseForm(boundary, on);
+  const form = new ImageForm(boundary, on);
   const waitsForClient = () => !blocked && !ended;
   const idle = setTimeout(() => {
     if (waitsForClient()) on.refused(refuse("request_timeout"));
@@ -78,8 +78,8 @@ export function readUpload(
 }
 
 /**
- * Measures what a client sends over each period. A period in which the upstream held it back does not count.
- * @param tooSlow called at the end of each period that brought less than the minimum
+ * Measures what a client sends over each period. A period with back pressure does not count.
+ * @param tooSlow called at the end of each period in which the client sent less than the minimum
  */
 function requirePace(minBytesPerSecond: number, periodMs: number, tooSlow: () => void) {
   const periodBytesMin = (minBytesPerSecond * periodMs) / 1000;

@@ -5,13 +5,13 @@ import { PassThrough } from "node:stream";
 import { createProxyServer } from "http-proxy-3";
 import type { ImageType } from "../domain/images.ts";
 import { withoutSecret } from "./secret.ts";
-import type { UpstreamAnswer } from "./upload-answer.ts";
+import type { UploadAnswer } from "./upload-answer.ts";
 import type { FileSink } from "./upload-form.ts";
 
-/** Longest answer that is read. */
+/** Longest answer that is read, bytes. */
 export const ANSWER_BYTES_MAX = 65_536;
 
-export interface UpstreamTarget {
+export interface UploadTarget {
   /** Base URL; its path is put before `/api/v1/upload`. */
   url: URL;
   agent: Agent;
@@ -20,19 +20,19 @@ export interface UpstreamTarget {
   connectTimeoutMs: number;
 }
 
-export interface UpstreamRequestEvents {
-  answer(answer: UpstreamAnswer): void;
-  /** No connection, reset, garbage, too long an answer: in words, for the log. */
+export interface UploadRequestEvents {
+  answer(answer: UploadAnswer): void;
+  /** No connection, a reset, an invalid or too long answer; `detail` is for the log. */
   failed(detail: string): void;
 }
 
-/** One POST to the upstream. It stays incomplete until `complete`, so that nothing comes of it before. */
-export interface UpstreamRequest {
+/** One POST to the upstream. It stays incomplete until `complete`, so that the upstream cannot accept it before. */
+export interface UploadRequest {
   /** Takes the bytes of the file, nothing else. */
   file: FileSink;
   /** Writes the closing boundary. */
   complete(): void;
-  /** Breaks the request off. One that is over in both directions has given its connection back already. */
+  /** Aborts the request, unless it is complete in both directions and has returned its connection. */
   release(): void;
 }
 
@@ -43,23 +43,23 @@ const TYPES: Readonly<Record<ImageType, string>> = {
   "image/gif": "gif",
 };
 
-/** The client's side of an upload. Its headers are replaced: nothing of the client's own gets through. */
+/** The client's side of an upload. Its headers are replaced: none of the client's own is sent on. */
 export interface UploadClient {
   req: IncomingMessage;
   res: ServerResponse;
 }
 
 /**
- * Opens the request and sends the head of its only part. Events come later than the return.
- * @param names headers that name the request
+ * Opens the request and sends the head of its only part. Events are emitted after the return.
+ * @param names headers that identify the request
  */
 export function openUpload(
   { req, res }: UploadClient,
-  target: UpstreamTarget,
+  target: UploadTarget,
   type: ImageType,
   names: Readonly<Record<string, string>>,
-  on: UpstreamRequestEvents,
-): UpstreamRequest {
+  on: UploadRequestEvents,
+): UploadRequest {
   const boundary = `tollgate-${randomUUID()}`;
   req.headers = {
     "content-type": `multipart/form-data; boundary=${boundary}`,
@@ -70,7 +70,7 @@ export function openUpload(
   };
   const form = createFormWriter();
   let responding = false;
-  // One proxy for each upload: its events do not say which upload they are about.
+  // One proxy for each upload, since its events do not tell which upload they belong to.
   const proxy = createProxyServer({ agent: target.agent, selfHandleResponse: true, ignorePath: true });
   proxy.on("proxyReq", (proxyReq, _req, _res, _options, socket) => {
     proxyReq.once("close", () => {
@@ -83,7 +83,7 @@ export function openUpload(
     responding = true;
     readAnswer(proxyRes, withoutSecret(target.apiKey), on);
   });
-  // The body is written to the request itself, which says when the kernel has each piece; `buffer` stays empty.
+  // The body is written to the request itself, whose callback tells when the kernel has each chunk; `buffer` stays empty.
   const options = { target: uploadUrl(target.url), buffer: new PassThrough() };
   proxy.web(req, res, options, (error) => on.failed(describeError(error)));
   form.write(
@@ -106,7 +106,7 @@ function uploadUrl(base: URL): URL {
   return url;
 }
 
-/** Writes a body to a request that gets its connection a moment later; until then it says that it is full. */
+/** Writes a body to a request that gets its connection later; until then it reports back pressure. */
 function createFormWriter() {
   let request: ClientRequest | undefined;
   let pending: Buffer[] = [];
@@ -142,7 +142,6 @@ function createFormWriter() {
       if (request) request.end(bytes);
       else pending.push(bytes);
     },
-    /** Breaks the request off. */
     destroy(): void {
       destroyed = true;
       pending = [];
@@ -152,15 +151,15 @@ function createFormWriter() {
 }
 
 /**
- * Frees the memory of bytes that have left, where it is theirs alone. Left to the garbage collector, it causes a
- * collection of the whole heap for every third upload. Decision 0025.
+ * Frees the memory of bytes that were sent, unless it is shared with others. Left to the garbage collector, it causes a
+ * full collection for every third upload. Decision 0025.
  */
 function freeMemory(bytes: Buffer): void {
   if (bytes.length === bytes.buffer.byteLength && bytes.buffer instanceof ArrayBuffer)
     bytes.buffer.transfer(0);
 }
 
-function limitConnect(socket: Socket, { url, connectTimeoutMs }: UpstreamTarget): void {
+function limitConnect(socket: Socket, { url, connectTimeoutMs }: UploadTarget): void {
   if (!socket.connecting) return;
   const timer = setTimeout(() => socket.destroy(new Error("connect timeout")), connectTimeoutMs);
   const clear = () => clearTimeout(timer);
@@ -170,7 +169,7 @@ function limitConnect(socket: Socket, { url, connectTimeoutMs }: UpstreamTarget)
 function readAnswer(
   response: IncomingMessage,
   clean: (text: string) => string,
-  on: UpstreamRequestEvents,
+  on: UploadRequestEvents,
 ): void {
   const chunks: Buffer[] = [];
   let bytes = 0;
@@ -189,7 +188,7 @@ function readAnswer(
   response.on("error", (error) => on.failed(`answer cut short: ${describeError(error)}`));
 }
 
-/** AggregateError, which a failed connection to several addresses gives, has no message of its own. */
+/** A failed connection to several addresses is an AggregateError, which has no message of its own. */
 function describeError(error: Error & { code?: string }): string {
   return error.message || error.code || error.name;
 }

@@ -1,21 +1,21 @@
-/** What a splitter finds, in the order of the bytes. */
+/** What a splitter reports, in the order of the bytes. */
 export interface SplitEvents {
-  /** Bytes that belong to no delimiter, never none. */
+  /** Bytes that belong to no delimiter, at least one. */
   between(bytes: Buffer): void;
   delimiter(): void;
 }
 
-/** Takes bytes in chunks; how they are cut makes no difference to what is found. */
+/** Takes bytes in chunks. The result does not depend on where the chunks are cut. */
 export interface Splitter {
   push(chunk: Buffer): void;
-  /** Gives what was held back, since it might have become a delimiter. */
+  /** Reports the bytes that were held back because they could have become a delimiter. */
   end(): void;
 }
 
 const CR = 0x0d;
 
 /**
- * Finds a delimiter with the search that is built into Node; copies no bytes but the few held back at a chunk's end.
+ * Finds a delimiter with Node's own search. Copies no bytes but the few that are held back at a chunk's end.
  * @param delimiter begins with its only CR: matches cannot overlap, and only a last CR can begin one that is cut
  * @param before bytes in front of the first chunk
  */
@@ -39,7 +39,7 @@ export function splitAt(delimiter: Buffer, before: Buffer, on: SplitEvents): Spl
   return { push, end };
 }
 
-/** How many bytes at the end of `bytes` are the beginning of a delimiter that is cut there. */
+/** The number of bytes at the end of `bytes` that are the beginning of a cut delimiter. */
 export function cutBytes(bytes: Buffer, delimiter: Buffer): number {
   const last = bytes.subarray(Math.max(0, bytes.length - delimiter.length + 1));
   const at = last.lastIndexOf(CR);

@@ -2,15 +2,10 @@ import { Agent, validateHeaderValue } from "node:http";
 import { Agent as HttpsAgent } from "node:https";
 import { refuse } from "../domain/errors.ts";
 import type { Carried } from "../telemetry/trace.ts";
-import { interpretAnswer, type UploadOutcome, type UpstreamAnswer } from "./upload-answer.ts";
+import { interpretAnswer, type UploadAnswer, type UploadOutcome } from "./upload-answer.ts";
 import { readUpload } from "./upload-body.ts";
-import { formBoundary } from "./upload-form.ts";
-import {
-  openUpload,
-  type UploadClient,
-  type UpstreamRequest,
-  type UpstreamTarget,
-} from "./upload-request.ts";
+import { formBoundary } from "./upload-head.ts";
+import { openUpload, type UploadClient, type UploadRequest, type UploadTarget } from "./upload-request.ts";
 
 export type { UploadOutcome } from "./upload-answer.ts";
 
@@ -24,13 +19,13 @@ export interface UploadOptions {
   connectTimeoutMs: number;
   /** From the end of the form to the end of the answer. */
   headersTimeoutMs: number;
-  /** From the first byte read to the outcome: the client's time and the upstream's. */
+  /** From the first byte read to the outcome; includes the client's time and the upstream's. */
   totalTimeoutMs: number;
-  /** Longest pause of the client; back pressure does not count. It is also the time over which the rate is measured. */
+  /** Longest pause of the client, without back pressure; also the period over which its rate is measured. */
   idleTimeoutMs: number;
-  /** What a client must send at least, on average over each `idleTimeoutMs`; 0 for no minimum. */
+  /** The rate that a client must reach, on average over each `idleTimeoutMs`; 0 for no minimum. */
   minBytesPerSecond: number;
-  /** Most connections to the upstream; further uploads wait, under back pressure, for one of them. */
+  /** Connections to the upstream at most; further uploads wait for one, under back pressure. */
   connections: number;
   /** How long an idle connection is kept. */
   keepAliveTimeoutMs: number;
@@ -38,24 +33,24 @@ export interface UploadOptions {
 
 export interface UploadTunnel {
   /**
-   * Streams one upload through and gives its outcome, always and once. Writes nothing to the client. The request
-   * may still have a body to be drained: it is then paused, with none of our listeners.
+   * Streams one upload to the upstream. Resolves with its outcome in every case. Writes nothing to the client. If the
+   * request still has a body to be drained, it is paused and has none of our listeners.
    * @throws TypeError when the request id cannot be sent
-   * @param hooks.pieceRead called for each piece of the body
-   * @param hooks.carried what goes along of the request's trace
-   * @param hooks.beforeRead called before the body is read, not at all where the headers already refuse it
+   * @param hooks.pieceRead called for each chunk of the body
+   * @param hooks.carried the trace that the request belongs to
+   * @param hooks.beforeRead called before the body is read; not called if the headers are refused
    */
   send(
     client: UploadClient,
     requestId: string,
     hooks: { beforeRead(): void; pieceRead?(): void; carried?: Carried | undefined },
   ): Promise<UploadOutcome>;
-  /** Closes the connections. Uploads under way fail. */
+  /** Closes the connections. Uploads in progress fail. */
   close(): void;
 }
 
 /**
- * The streamed upload.
+ * Streams uploads from clients to the upstream.
  * @throws TypeError when the URL or the API key cannot be sent
  */
 export function createUploadTunnel(options: UploadOptions): UploadTunnel {
@@ -93,17 +88,17 @@ interface Upload {
   carried: Carried | undefined;
   pieceRead: (() => void) | undefined;
   boundary: string;
-  target: UpstreamTarget;
+  target: UploadTarget;
   options: UploadOptions;
   resolve(outcome: UploadOutcome): void;
 }
 
-/** Ties the client's form to the upstream's request. Whoever settles first wins, and both ends are let go. */
+/** Connects the client's form to the upstream's request. The first outcome counts; then both ends are released. */
 function tunnel(upload: Upload): void {
   const { client, requestId, carried, boundary, target, options, resolve } = upload;
   let settled = false;
   let complete = false;
-  let upstream: UpstreamRequest | undefined;
+  let upstream: UploadRequest | undefined;
   let answerTimer: NodeJS.Timeout | undefined;
 
   const settle = (outcome: UploadOutcome) => {
@@ -117,9 +112,9 @@ function tunnel(upload: Upload): void {
   };
   const failed = (detail: string) => settle({ outcome: "upstream_failed", detail });
   const late = (detail: string) => settle({ outcome: "upstream_timeout", detail });
-  const answer = (given: UpstreamAnswer) => {
-    carried?.answered?.(given.status);
-    const outcome = interpretAnswer(given);
+  const answer = (received: UploadAnswer) => {
+    carried?.answered?.(received.status);
+    const outcome = interpretAnswer(received);
     if (outcome.outcome === "answered" && !complete)
       failed("success was answered before the form was complete");
     else settle(outcome);
@@ -146,7 +141,7 @@ function tunnel(upload: Upload): void {
   });
 }
 
-/** Headers that name the request: its id, and its place in a trace. */
+/** The headers that identify the request: its id and its trace. */
 function namesOf(requestId: string, carried: Carried | undefined): Record<string, string> {
   const names: Record<string, string> = { "x-request-id": requestId };
   const lines = carried?.headers ?? [];

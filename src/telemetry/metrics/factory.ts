@@ -48,4 +48,6 @@ export function metricsIn(registry: Registry) {
 export type MetricFactory = ReturnType<typeof metricsIn>;
 
 /** Seconds, for requests and their upstream exchanges. */
-export const LATENCY_BUCKETS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60];
+export const LATENCY_BUCKETS = [
+  0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60,
+];

@@ -90,7 +90,7 @@ export const RARE_INTERLEAVINGS: readonly Control[] = [
     name: "a 404 without the API's envelope is believed",
     patches: [
       {
-        file: "src/upstream/upstream.ts",
+        file: "src/upstream/poll-request.ts",
         from: "if (code === 404 && (status === 404 || status === 200)) return",
         to: "if (code === 404 || status === 404) return",
       },
@@ -110,12 +110,12 @@ export const RARE_INTERLEAVINGS: readonly Control[] = [
     name: "a poll's answer without a task id is believed",
     patches: [
       {
-        file: "src/upstream/upstream.ts",
-        from: 'if (data.task_id === undefined) return { outcome: "failed", detail: "the answer has no task_id" };',
+        file: "src/upstream/poll-request.ts",
+        from: 'if (data.task_id === undefined) return failed("the answer has no task_id");',
         to: "",
       },
       {
-        file: "src/upstream/upstream.ts",
+        file: "src/upstream/poll-request.ts",
         from: "if (data.task_id !== taskId) return",
         to: "if (data.task_id !== undefined && data.task_id !== taskId) return",
       },
@@ -160,8 +160,8 @@ export const RARE_INTERLEAVINGS: readonly Control[] = [
     patches: [
       {
         file: "src/upstream/gate.ts",
-        from: "if (inFlight >= inFlightMax || closed || !hasRoom(owner)) return false;",
-        to: "if (closed) return false;",
+        from: "if (this.#inFlight >= this.#inFlightMax || this.#closed || !this.#hasRoom(owner)) return false;",
+        to: "if (this.#closed) return false;",
       },
     ],
     run: (options) => overload.run(options, { secondsEach: 8 }),

@@ -14,11 +14,13 @@ import { type Exchange, takeRequestId } from "../../../src/gateway/exchange.ts";
 import { asksForWebSocket, type RequestHead, readHead } from "../../../src/gateway/protocol.ts";
 import { route } from "../../../src/gateway/router.ts";
 import { isTraceState, parseTraceParent } from "../../../src/telemetry/trace-context.ts";
-import { refusedBy } from "../../../src/upstream/refusal.ts";
+import { readGeneration } from "../../../src/upstream/generation-request.ts";
+import { readPoll } from "../../../src/upstream/poll-request.ts";
+import { readRejection } from "../../../src/upstream/rejection.ts";
 import { withoutSecret } from "../../../src/upstream/secret.ts";
 import { interpretAnswer } from "../../../src/upstream/upload-answer.ts";
-import { type FormEvents, formBoundary, parseForm } from "../../../src/upstream/upload-form.ts";
-import { readGeneration, readPoll } from "../../../src/upstream/upstream.ts";
+import { type FormEvents, ImageForm } from "../../../src/upstream/upload-form.ts";
+import { formBoundary } from "../../../src/upstream/upload-head.ts";
 
 /** A request with one header line, as node:http hands it over. */
 function withHeader(name: string, value: string): IncomingMessage {
@@ -62,10 +64,10 @@ const READERS: Record<string, (text: string) => unknown> = {
     const data = { url: `https://a.example/${text}`, expires_at: `2026-01-01T00:00:00.${text}` };
     return interpretAnswer({ status: 200, retryAfter: undefined, text: JSON.stringify({ code: 200, data }) });
   },
-  "refusedBy, text": (text) =>
-    refusedBy({ status: 400, retryAfter: undefined }, { code: 1, error: text }, false),
-  "refusedBy, Retry-After": (text) =>
-    refusedBy({ status: 429, retryAfter: `Mon, 01 ${text}` }, undefined, false),
+  "readRejection, text": (text) =>
+    readRejection({ status: 400, retryAfter: undefined }, { code: 1, error: text }, "request"),
+  "readRejection, Retry-After": (text) =>
+    readRejection({ status: 429, retryAfter: `Mon, 01 ${text}` }, undefined, "request"),
   isWebUrl: (text) => isWebUrl(`https://${text}`),
   "isWebUrl, host and path": (text) => isWebUrl(`https://a.example/${text}\\`),
   "isHttpsUrl, user": (text) => isHttpsUrl(`https://${text}@a.example/`),
@@ -103,9 +105,9 @@ const READERS: Record<string, (text: string) => unknown> = {
   parseTraceParent: (text) => parseTraceParent(`00-${"a".repeat(32)}-${"b".repeat(16)}-01-${text}`),
   isTraceState,
   "formBoundary, type": (text) => formBoundary({ "content-type": `multipart/form-data;${text}` }),
-  "parseForm, body": (text) => parseForm("x", NOBODY).write(Buffer.from(text, "latin1")),
-  "parseForm, part's head": (text) =>
-    parseForm("x", NOBODY).write(
+  "ImageForm, body": (text) => new ImageForm("x", NOBODY).write(Buffer.from(text, "latin1")),
+  "ImageForm, part's head": (text) =>
+    new ImageForm("x", NOBODY).write(
       Buffer.from(
         `--x\r\nContent-Disposition: form-data; name="${text}"; filename="a"\r\n\r\nGIF89a`,
         "latin1",

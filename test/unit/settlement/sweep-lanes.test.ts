@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { createSweepLanes } from "../../../src/settlement/sweep-lanes.ts";
 import type { OpenRequest } from "../../../src/store/scripts/lease.ts";
-import type { PollOutcome } from "../../../src/upstream/upstream.ts";
+import type { PollOutcome } from "../../../src/upstream/poll-request.ts";
 
 beforeEach(() => void vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout", "performance"] }));
 afterEach(() => void vi.useRealTimers());

@@ -4,7 +4,7 @@ import type { DueList, OpenRequest } from "../../../src/store/scripts/lease.ts";
 import type { Store } from "../../../src/store/store.ts";
 import { createLogger } from "../../../src/telemetry/log.ts";
 import { createMetrics } from "../../../src/telemetry/metrics.ts";
-import type { PollOutcome } from "../../../src/upstream/upstream.ts";
+import type { PollOutcome } from "../../../src/upstream/poll-request.ts";
 
 const TASKS = {
   refundFailed: true,

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { isAnswered, judge } from "../../../src/settlement/task-end.ts";
-import type { PollOutcome } from "../../../src/upstream/upstream.ts";
+import type { PollOutcome } from "../../../src/upstream/poll-request.ts";
 
 const MAX_AGE_MS = 7_200_000;
 const AGES = {

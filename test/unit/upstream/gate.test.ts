@@ -1,10 +1,5 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
-import {
-  createGate,
-  type GateObserver,
-  type GateOptions,
-  type GateRefusal,
-} from "../../../src/upstream/gate.ts";
+import { Gate, type GateObserver, type GateOptions, type GateRefusal } from "../../../src/upstream/gate.ts";
 
 beforeEach(() => vi.useFakeTimers());
 afterEach(() => vi.useRealTimers());
@@ -18,7 +13,7 @@ function givenGate(given: Partial<GateOptions> = {}) {
     waited: (ms) => void seen.waitedMs.push(ms),
     refused: (reason) => void seen.refused.push(reason),
   };
-  return { gate: createGate({ inFlightMax: 1, waitingMax: 10, waitMaxMs: 1000, ...given, observer }), seen };
+  return { gate: new Gate({ inFlightMax: 1, waitingMax: 10, waitMaxMs: 1000, ...given, observer }), seen };
 }
 
 describe("the gate before the upstream", () => {
@@ -99,7 +94,7 @@ describe("the gate before the upstream", () => {
   test("counts a connection that a request occupies though it was given up", async () => {
     const { gate } = givenGate();
     gate.enter("a");
-    gate.keep("a");
+    gate.occupy("a");
     const waiting = gate.wait("a");
     gate.leave("a");
     expect(gate.enter("a")).toBe(false);

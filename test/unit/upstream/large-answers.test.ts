@@ -4,7 +4,7 @@ import type { AddressInfo } from "node:net";
 import { expect, onTestFinished, test, vi } from "vitest";
 import { validateGeneration } from "../../../src/domain/generation-body.ts";
 import { JSON_BODY_BYTES_MAX } from "../../../src/domain/request-limits.ts";
-import { createExchanger } from "../../../src/upstream/exchange.ts";
+import { createJsonClient } from "../../../src/upstream/json-client.ts";
 import { ANSWER_BYTES_MAX, LargeAnswers, SMALL_ANSWER_BYTES } from "../../../src/upstream/large-answers.ts";
 import { SpacedWork } from "../../../src/upstream/spaced-work.ts";
 import { createUpstream } from "../../../src/upstream/upstream.ts";
@@ -129,7 +129,7 @@ test("an answer that waits to be parsed does not time out", async () => {
   // Its turn comes long after the time for an answer is over.
   const { promise: added, resolve: add } = Promise.withResolvers<() => void>();
   const largeAnswerWork = { add } as unknown as SpacedWork;
-  const exchanger = createExchanger({
+  const exchanger = createJsonClient({
     url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
     apiKey: undefined,
     connectTimeoutMs: 5000,

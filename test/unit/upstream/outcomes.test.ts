@@ -1,17 +1,18 @@
 import { describe, expect, test } from "vitest";
-import type { Exchanged } from "../../../src/upstream/exchange.ts";
+import { readGeneration } from "../../../src/upstream/generation-request.ts";
+import type { ExchangeResult } from "../../../src/upstream/json-client.ts";
+import { readPoll } from "../../../src/upstream/poll-request.ts";
 import { interpretAnswer } from "../../../src/upstream/upload-answer.ts";
-import { readGeneration, readPoll } from "../../../src/upstream/upstream.ts";
 
 /** A complete answer; an object goes as JSON. */
-function answered(status: number, body: unknown = "", retryAfter?: string): Exchanged {
+function answered(status: number, body: unknown = "", retryAfter?: string): ExchangeResult {
   const text = typeof body === "string" ? body : JSON.stringify(body);
   return { outcome: "answered", status, retryAfter, body: text };
 }
 
-const UNSENT: Exchanged = { outcome: "unsent", detail: "ECONNREFUSED" };
-const RESET: Exchanged = { outcome: "lost", timedOut: false, detail: "ECONNRESET" };
-const TIMED_OUT: Exchanged = { outcome: "lost", timedOut: true, detail: "too late" };
+const UNSENT: ExchangeResult = { outcome: "unsent", detail: "ECONNREFUSED" };
+const RESET: ExchangeResult = { outcome: "lost", timedOut: false, detail: "ECONNRESET" };
+const TIMED_OUT: ExchangeResult = { outcome: "lost", timedOut: true, detail: "too late" };
 const ok = (data: unknown) => answered(200, { code: 200, msg: "success", data });
 const error = (code: number, text = "No") => ({ code, msg: text, error: text });
 
@@ -37,7 +38,7 @@ describe("a generation: the definite yes", () => {
 });
 
 describe("a generation: unknown, so that the hold stays", () => {
-  test.each<[string, Exchanged]>([
+  test.each<[string, ExchangeResult]>([
     ["reset after the request was sent, or a truncated answer", RESET],
     ["HTTP 200 with HTML", answered(200, "<!doctype html>")],
     ["HTTP 200 with nothing", answered(200)],
@@ -73,7 +74,7 @@ describe("a generation: unknown, so that the hold stays", () => {
 });
 
 describe("a generation: the definite no", () => {
-  test.each<[string, Exchanged]>([
+  test.each<[string, ExchangeResult]>([
     ["connection refused, DNS, connect timeout", UNSENT],
     ["a complete 503", answered(503, error(503))],
     ["a complete 503 without an envelope", answered(503, "<html>")],
@@ -110,7 +111,7 @@ describe("a generation: the definite no", () => {
     ["HTTP 200 with code 0", answered(200, error(0)), 502, 0],
     ["HTTP 200 with a code that is no whole number", answered(200, error(422.5)), 502, 502],
     ["a 4xx with a code beyond any number", answered(400, '{"code":1e400}'), 400, 400],
-  ] as [string, Exchanged, number, number][])("%s", (_, exchanged, status, code) => {
+  ] as [string, ExchangeResult, number, number][])("%s", (_, exchanged, status, code) => {
     expect(readGeneration(exchanged)).toMatchObject({ outcome: "refused", status, code });
   });
 
@@ -157,7 +158,7 @@ describe("a generation: the definite no", () => {
     expect(long.isWellFormed()).toBe(true);
   });
 
-  test.each<[string, Exchanged, number | undefined]>([
+  test.each<[string, ExchangeResult, number | undefined]>([
     ["Retry-After in seconds", answered(429, error(429), "17"), 17],
     ["retryAfter of the envelope", answered(429, { ...error(429), retryAfter: 12 }), 12],
     ["the header before the envelope", answered(429, { ...error(429), retryAfter: 12 }, "17"), 17],
@@ -190,7 +191,7 @@ describe("a poll", () => {
     },
   );
 
-  test.each<[string, Exchanged]>([
+  test.each<[string, ExchangeResult]>([
     ["another task", ok({ ...task, task_id: "task_2" })],
     ["a task without its id", ok({ status: "completed" })],
     ["a task whose id is a number", ok({ ...task, task_id: 1 })],
@@ -222,7 +223,7 @@ describe("a poll", () => {
   });
 
   // Guarantee: the page of an ingress or a wrong path never ends a task.
-  test.each<[string, Exchanged]>([
+  test.each<[string, ExchangeResult]>([
     ["nothing", answered(404)],
     ["HTML", answered(404, "<html>404 page not found</html>")],
     ["a framework's JSON", answered(404, { statusCode: 404, error: "Not Found", message: "no route" })],
@@ -263,7 +264,7 @@ describe("a poll", () => {
     });
   });
 
-  test.each<[string, Exchanged]>([
+  test.each<[string, ExchangeResult]>([
     ["a proxy's 400", answered(400, "<html>")],
     ["HTTP 408", answered(408, error(408))],
     ["HTTP 425", answered(425, error(425))],

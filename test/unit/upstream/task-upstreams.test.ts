@@ -5,7 +5,7 @@ import { afterEach, expect, test } from "vitest";
 import { selfSignedCertificate } from "../../../src/sandbox/generator/certificate.ts";
 import { createLogger } from "../../../src/telemetry/log.ts";
 import { upstreamTag } from "../../../src/upstream/task-route.ts";
-import { createTaskUpstreams, type TaskUpstreamSettings } from "../../../src/upstream/task-upstreams.ts";
+import { type TaskUpstreamSettings, TaskUpstreams } from "../../../src/upstream/task-upstreams.ts";
 import { until } from "../../support/until.ts";
 
 const ends: (() => unknown)[] = [];
@@ -34,11 +34,12 @@ const present = {
 function givenUpstreams(nowMs?: () => number) {
   const lines: string[] = [];
   const log = createLogger("info", { write: (line) => void lines.push(line) });
-  const upstreams = createTaskUpstreams({ log, ...(nowMs ? { nowMs } : {}) });
+  const upstreams = new TaskUpstreams({ log, ...(nowMs ? { nowMs } : {}) });
   ends.push(upstreams.close);
   const at = (port: number) =>
     upstreams.of(upstreamTag(`http://127.0.0.1:${port}`, "key"), present, SETTINGS);
-  return { ...upstreams, at, lines };
+  const of: typeof upstreams.of = (...args) => upstreams.of(...args);
+  return { of, at, close: upstreams.close, lines };
 }
 
 /** Answers nothing; counts the connections that are open. */

@@ -4,7 +4,9 @@ import { describe, expect, test } from "vitest";
 import type { Refusal } from "../../../src/domain/errors.ts";
 import type { ImageType } from "../../../src/domain/images.ts";
 import { FILE_BYTES_MAX } from "../../../src/domain/request-limits.ts";
-import { FORM_OVERHEAD_BYTES_MAX, formBoundary, parseForm } from "../../../src/upstream/upload-form.ts";
+import { ImageForm } from "../../../src/upstream/upload-form.ts";
+import { formBoundary } from "../../../src/upstream/upload-head.ts";
+import { FORM_OVERHEAD_BYTES_MAX } from "../../../src/upstream/upload-refusals.ts";
 import { IMAGE_TYPES, imageOfSize, tinyImage } from "../../support/images.ts";
 import { BOUNDARY, formOf, imageForm, sinkInto } from "./upload-stage.ts";
 
@@ -28,7 +30,7 @@ async function parse(chunks: Buffer[], boundary = BOUNDARY): Promise<Verdict> {
       ready();
       resolve({ ...(refusal ? { refusal } : {}), type, file: Buffer.concat(file) });
     };
-    const parser = parseForm(boundary, {
+    const parser = new ImageForm(boundary, {
       image(found) {
         type = found;
         sink = new Writable({

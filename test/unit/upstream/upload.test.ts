@@ -6,7 +6,7 @@ import { afterEach, describe, expect, onTestFinished, test, vi } from "vitest";
 import type { Refusal } from "../../../src/domain/errors.ts";
 import { FILE_BYTES_MAX } from "../../../src/domain/request-limits.ts";
 import { readUpload } from "../../../src/upstream/upload-body.ts";
-import { FORM_OVERHEAD_BYTES_MAX } from "../../../src/upstream/upload-form.ts";
+import { FORM_OVERHEAD_BYTES_MAX } from "../../../src/upstream/upload-refusals.ts";
 import { IMAGE_TYPES, imageOfSize, tinyImage } from "../../support/images.ts";
 import {
   BOUNDARY,

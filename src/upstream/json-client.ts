@@ -1,60 +1,62 @@
 import { type Dispatcher, Pool } from "undici";
+import type { Carried } from "../telemetry/trace.ts";
 import type { Gate } from "./gate.ts";
 import { ANSWER_BYTES_MAX, LargeAnswers, SMALL_ANSWER_BYTES } from "./large-answers.ts";
 import { withoutSecret } from "./secret.ts";
 import { SpacedWork } from "./spaced-work.ts";
 
-/** One upstream exchange as it ended. `unsent` and `lost` differ in one thing that decides over money. */
-export type Exchanged =
+/** How an exchange with the upstream ended. Whether credits can be charged depends on `unsent` or `lost`. */
+export type ExchangeResult =
   | { outcome: "answered"; status: number; retryAfter: string | undefined; body: string }
   /** No byte of the request can have reached the upstream. */
   | { outcome: "unsent"; detail: string }
-  /** The request went out; what became of it is not known. */
+  /** The request was sent; its outcome is unknown. */
   | { outcome: "lost"; timedOut: boolean; detail: string };
 
-export interface ExchangeOptions {
+export interface JsonClientOptions {
   /** Origin and optional base path, no trailing slash. */
   url: string;
   apiKey: string | undefined;
-  /** Certificates, PEM, that the upstream is checked with; undefined for Node's own. */
+  /** CA certificates, PEM, for the upstream's certificate; undefined for Node's own. */
   tlsCa?: string | undefined;
   connectTimeoutMs: number;
   headersTimeoutMs: number;
   totalTimeoutMs: number;
   /** Sockets, and so requests in flight, at most. */
   connections: number;
-  /** How long an idle connection is kept, unless the upstream says otherwise in its own Keep-Alive header. */
+  /** How long an idle connection is kept, unless the upstream's Keep-Alive header says otherwise. */
   keepAliveTimeoutMs: number;
-  /** Where large answers are parsed, by all that share it one at a time. */
+  /** Parses large answers one at a time, for all clients that share it. */
   largeAnswerWork?: SpacedWork | undefined;
 }
 
-export interface UpstreamRequest {
+export interface JsonRequest {
   method: "GET" | "POST";
   path: string;
-  /** Flat name, value pairs beside authorization. */
+  /** Flat name, value pairs beside authorization and trace. */
   headers: readonly string[];
   body: string | null;
+  /** The trace that the request belongs to. */
+  carried?: Carried | undefined;
   /** How long the whole exchange may take; the total timeout by default. */
   budgetMs?: number;
-  /** The gate that the request has entered, and as whose; none where nothing else uses the pool. */
-  gate?: Pick<Gate, "keep" | "leave">;
+  /** The gate that the request has entered, and its owner there; none where nothing else uses the pool. */
+  gate?: Gate;
   owner: string;
 }
 
 /**
- * A pool of connections to the upstream. Whoever sends has entered a gate before and leaves it afterwards, so that a
- * connection is free for each request and none waits in the pool. `send` always settles, at the end of its budget at the
- * latest.
+ * Sends JSON requests over a pool of connections. Callers enter a gate before and leave it afterwards, so that a connection is
+ * free for each request and none waits in the pool. `send` settles at the end of its budget at the latest.
  */
-export function createExchanger(options: ExchangeOptions) {
+export function createJsonClient(options: JsonClientOptions) {
   const { origin, pathname } = new URL(options.url);
   const basePath = pathname === "/" ? "" : pathname;
   const open = (): Pool =>
     new Pool(origin, {
       connections: options.connections,
       pipelining: 1,
-      // Over HTTP/2 undici sends a request again by itself that the upstream says it has not run.
+      // Over HTTP/2, undici repeats a request on its own if the upstream says that it has not run it.
       allowH2: false,
       connect: { timeout: options.connectTimeoutMs, ca: options.tlsCa },
       headersTimeout: options.headersTimeoutMs,
@@ -64,24 +66,24 @@ export function createExchanger(options: ExchangeOptions) {
     });
   let pool = open();
   const authorization = options.apiKey === undefined ? [] : ["authorization", `Bearer ${options.apiKey}`];
-  const clean = withoutSecret(options.apiKey);
+  const redact = withoutSecret(options.apiKey);
   const largeAnswers = new LargeAnswers(options.largeAnswerWork ?? new SpacedWork());
 
   return {
-    /** Sends one request. Never retries: a connection that breaks after the request went out may have run it. */
-    send(request: UpstreamRequest): Promise<Exchanged> {
-      const { method, path, headers, body } = request;
+    /** Sends one request. Never retries: a connection that breaks after the request was sent may have run it. */
+    send(request: JsonRequest): Promise<ExchangeResult> {
+      const { method, path, body, carried, budgetMs = options.totalTimeoutMs } = request;
+      const headers = [...authorization, ...request.headers];
+      if (carried) headers.push(...carried.headers);
       return new Promise((resolve) => {
-        const budgetMs = request.budgetMs ?? options.totalTimeoutMs;
-        const sending = new Sending(resolve, clean, request, largeAnswers, budgetMs);
-        // undici looks at an idle connection once more and writes at the end of the turn, as we do: decision 0026.
-        const dispatched = { path: basePath + path, method, headers: [...authorization, ...headers], body };
-        pool.dispatch(dispatched, sending);
+        const handler = new UpstreamRequest(resolve, redact, request, largeAnswers, budgetMs);
+        // undici checks an idle connection once more and writes at the end of the tick, as we do: decision 0026.
+        pool.dispatch({ path: basePath + path, method, headers, body }, handler);
       });
     },
     /**
-     * Later requests go out on new connections: an upstream that has answered once too often on one of these gives
-     * every request there the answer of the one before it.
+     * Sends later requests over new connections. An upstream that once sent an extra response on a connection answers every
+     * later request there with the response to the one before.
      */
     reset(): void {
       void pool.close();
@@ -91,65 +93,52 @@ export function createExchanger(options: ExchangeOptions) {
   };
 }
 
-export type Exchanger = ReturnType<typeof createExchanger>;
+export type JsonClient = ReturnType<typeof createJsonClient>;
 
-/** A request under way, told by undici how it goes. One object: a closure for each event would cost each request more. */
-class Sending implements Dispatcher.DispatchHandler {
-  readonly #resolve: (result: Exchanged) => void;
-  readonly #clean: (text: string) => string;
-  readonly #request: UpstreamRequest;
+/** A request in progress, as undici's handler. One object, since a closure for each event would cost each request more. */
+class UpstreamRequest implements Dispatcher.DispatchHandler {
+  readonly #resolve: (result: ExchangeResult) => void;
+  readonly #redact: (text: string) => string;
+  readonly #request: JsonRequest;
   readonly #largeAnswers: LargeAnswers;
   readonly #deadline: NodeJS.Timeout;
   #controller: Dispatcher.DispatchController | undefined;
   #started = false;
   #settled = false;
-  /** Given up while its connection was still being made, which it occupies until that has an end. */
+  /** Aborted before its connection was made; it occupies the connection until that succeeds or fails. */
   #abandoned = false;
   #status = 0;
   #retryAfter: string | undefined;
   readonly #chunks: Buffer[] = [];
   #bytes = 0;
-  /** This answer, once it is a large one. */
+  /** The controller of a large answer. */
   #large: Dispatcher.DispatchController | undefined;
 
   constructor(
-    resolve: (result: Exchanged) => void,
-    clean: (text: string) => string,
-    request: UpstreamRequest,
+    resolve: (result: ExchangeResult) => void,
+    redact: (text: string) => string,
+    request: JsonRequest,
     largeAnswers: LargeAnswers,
     budgetMs: number,
   ) {
     this.#resolve = resolve;
-    this.#clean = clean;
+    this.#redact = redact;
     this.#request = request;
     this.#largeAnswers = largeAnswers;
-    this.#deadline = setTimeout(Sending.#expire, budgetMs, this, budgetMs);
+    this.#deadline = setTimeout(UpstreamRequest.#expire, budgetMs, this, budgetMs);
   }
 
-  static #expire(sending: Sending, budgetMs: number): void {
-    if (!sending.#started) {
-      sending.#abandoned = true;
-      sending.#request.gate?.keep(sending.#request.owner);
+  static #expire(request: UpstreamRequest, budgetMs: number): void {
+    if (!request.#started) {
+      request.#abandoned = true;
+      request.#request.gate?.occupy(request.#request.owner);
     }
-    sending.#fail(true, `no complete answer within ${budgetMs} ms`);
-  }
-
-  #settle(result: Exchanged): void {
-    if (this.#settled) return;
-    this.#settled = true;
-    clearTimeout(this.#deadline);
-    if (this.#large) this.#largeAnswers.leave(this.#large);
-    this.#resolve(result);
-  }
-
-  #fail(timedOut: boolean, detail: string): void {
-    this.#settle(this.#started ? { outcome: "lost", timedOut, detail } : { outcome: "unsent", detail });
-    this.#controller?.abort(new Error("given up"));
+    request.#fail(true, `no complete answer within ${budgetMs} ms`);
   }
 
   onRequestStart(controller: Dispatcher.DispatchController): void {
     this.#controller = controller;
-    // Given up while its connection was made: it must not go out any more.
+    // Its deadline passed while its connection was made: it must not be sent any more.
     if (this.#settled) controller.abort(new Error("given up"));
     else this.#started = true;
   }
@@ -182,16 +171,17 @@ class Sending implements Dispatcher.DispatchHandler {
       this.#read();
       return;
     }
-    // It has come in time. It keeps its place until it is parsed, and so no more wait for that than there are places.
+    // It has arrived in time. It keeps its place until it is parsed, so no more answers wait for parsing than there are places.
     clearTimeout(this.#deadline);
     this.#largeAnswers.parse(() => this.#read());
   }
 
-  /** Everything that follows in the same tick, the parsing included, is part of this. */
+  /** Parsing follows in the same tick, and so is part of the work that is spaced out. */
   #read(): void {
     const chunks = this.#chunks;
     const text = (chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks)).toString("utf8");
-    const body = this.#clean(text);
+    const body = this.#redact(text);
+    this.#request.carried?.answered?.(this.#status);
     this.#settle({ outcome: "answered", status: this.#status, retryAfter: this.#retryAfter, body });
   }
 
@@ -201,5 +191,18 @@ class Sending implements Dispatcher.DispatchHandler {
     const { code } = error;
     const timedOut = code === "UND_ERR_HEADERS_TIMEOUT" || code === "UND_ERR_BODY_TIMEOUT";
     this.#fail(timedOut, code === undefined ? error.message : `${code}: ${error.message}`);
+  }
+
+  #fail(timedOut: boolean, detail: string): void {
+    this.#settle(this.#started ? { outcome: "lost", timedOut, detail } : { outcome: "unsent", detail });
+    this.#controller?.abort(new Error("given up"));
+  }
+
+  #settle(result: ExchangeResult): void {
+    if (this.#settled) return;
+    this.#settled = true;
+    clearTimeout(this.#deadline);
+    if (this.#large) this.#largeAnswers.leave(this.#large);
+    this.#resolve(result);
   }
 }

@@ -1,23 +1,21 @@
-/** How the upstream says no, in its envelope or by HTTP alone. */
-
 const TEXT_CHARS_MAX = 1000;
-/** Codes that blame the gateway, whatever it asked for; 404 only where it asked for no particular thing. */
+/** Codes that reject the gateway itself, whatever it requested. */
 const GATEWAY_FAULTS = new Set([401, 402, 403, 405, 407]);
 
-/** Codes of the upstream and of gateways like this one that mean "slow down", whatever HTTP says. */
+/** Codes of the upstream, or of a gateway like this one, that mean "slow down", whatever the HTTP status. */
 const LIMITS = new Set([429, 2001, 2004]);
 
-/** Codes that customers are told are this gateway's own. */
+/** Codes that are documented to customers as this gateway's own. */
 const isOurs = (code: number): boolean => code >= 2000 && code <= 2099;
 
-/** A date as RFC 9110 10.2.3 has it is shorter. */
+/** A date in the form of RFC 9110 10.2.3 is shorter. */
 const DATE_CHARS_MAX = 64;
 
 type Envelope = Record<string, unknown> | undefined;
 
-/** What every kind of request can meet. */
-export type Trouble =
-  /** It is limiting; seconds it asks us to wait, if it says so. */
+/** How the upstream refuses a request of any kind, by its envelope or by the HTTP status alone. */
+export type UpstreamRejection =
+  /** The upstream limits us; the seconds to wait, if it names them. */
   | { outcome: "rate_limited"; retryAfterSeconds: number | undefined }
   /** The fault is our credential, account or config; never the customer's. */
   | { outcome: "refused_gateway"; detail: string }
@@ -25,41 +23,38 @@ export type Trouble =
   | { outcome: "refused"; status: number; code: number; text: string };
 
 /**
- * Reads a complete refusal: HTTP 4xx, or HTTP 200 with another body code.
- * @param asksForOne a poll asks for one task, so its 404 is about that task
+ * Reads a complete rejection: HTTP 4xx, or HTTP 200 with another body code.
+ * @param of what a 404 is about: the task that was polled, or the request itself
  */
-export function refusedBy(
+export function readRejection(
   { status, retryAfter }: { status: number; retryAfter: string | undefined },
   envelope: Envelope,
-  asksForOne: boolean,
-): Trouble {
+  of: "task" | "request",
+): UpstreamRejection {
   const code = Number.isSafeInteger(envelope?.code) ? (envelope?.code as number) : status;
   const text = textOf(envelope);
-  if (blamesGateway(status, code, asksForOne)) {
+  // A 404 about a request means that our address is wrong.
+  const blamesGateway = (n: number): boolean => GATEWAY_FAULTS.has(n) || (n === 404 && of === "request");
+  if (blamesGateway(status) || blamesGateway(code)) {
     return { outcome: "refused_gateway", detail: `HTTP ${status}, code ${code}: ${text ?? "no text"}` };
   }
   if (status === 429 || LIMITS.has(code)) {
     return { outcome: "rate_limited", retryAfterSeconds: waitSeconds(retryAfter, envelope) };
   }
   const shown = shownStatus(status, code);
-  // 200 would call the refusal a success.
+  // A refusal must not have the code of a success.
   const shownCode = code === 200 || isOurs(code) ? shown : code;
   const words = text ?? `The video generation service refused the request (${shownCode})`;
   return { outcome: "refused", status: shown, code: shownCode, text: words };
 }
 
-/** True when the upstream refuses us, not the request: our credential, our account or our config. */
-function blamesGateway(status: number, code: number, asksForOne: boolean): boolean {
-  return [status, code].some((n) => GATEWAY_FAULTS.has(n) || (n === 404 && !asksForOne));
-}
-
-/** The status a customer sees: the upstream's 4xx, else its body code where that is a 4xx, else 502. */
+/** The status that the customer gets: the upstream's 4xx, else its body code where that is a 4xx, else 502. */
 function shownStatus(status: number, code: number): number {
   const is4xx = (n: number): boolean => Number.isInteger(n) && n >= 400 && n < 500;
   return is4xx(status) ? status : is4xx(code) ? code : 502;
 }
 
-/** The upstream's own words, bounded; undefined when it has none. */
+/** The upstream's own text, bounded; undefined if it has none. */
 function textOf(envelope: Envelope): string | undefined {
   for (const text of [envelope?.error, envelope?.msg]) {
     if (typeof text === "string" && text !== "") return text.slice(0, TEXT_CHARS_MAX).toWellFormed();
@@ -67,7 +62,7 @@ function textOf(envelope: Envelope): string | undefined {
   return undefined;
 }
 
-/** Seconds it asks us to wait: Retry-After as a number or a date (RFC 9110 10.2.3), else `retryAfter`. */
+/** Seconds to wait: Retry-After as a number or a date (RFC 9110 10.2.3), else `retryAfter`. */
 function waitSeconds(retryAfter: string | undefined, envelope: Envelope): number | undefined {
   if (retryAfter !== undefined && /^\d{1,9}$/.test(retryAfter)) return Number(retryAfter);
   const date = (retryAfter ?? "").slice(0, DATE_CHARS_MAX);
