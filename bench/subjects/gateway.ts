@@ -39,7 +39,7 @@ export async function startGateway(
   const home = join(world.folder, "gateway");
   mkdirSync(home, { recursive: true });
   // Few keys poll here as many do elsewhere. Older trees have no such limit, and refuse settings that they do not know.
-  const hasRate = readFileSync(join(tree.root, "src/config/schema.ts"), "utf8").includes(RATE);
+  const hasRate = readFileSync(join(tree.root, "config/tollgate.schema.json"), "utf8").includes(RATE);
   const settings = [`host: 127.0.0.1, port: ${await freePort()}, drain_delay: 0s, drain_timeout: 2s`];
   if (hasRate) settings.push(`${RATE}: 1000000`);
   if (server) settings.push(server);

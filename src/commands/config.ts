@@ -8,9 +8,10 @@ import {
   readConfig,
   requireLoaded,
 } from "../config/config.ts";
-import { type Difference, differences, redactSettings, type Written } from "../config/differences.ts";
+import { type Difference, differences, type Written } from "../config/differences.ts";
 import { variable } from "../config/environment.ts";
 import type { ConfigProblem } from "../config/problems.ts";
+import { redactSettings } from "../config/redact.ts";
 import { OperatorError } from "../store/accounts.ts";
 import { type Answer, command, print, shownPath, table } from "./context.ts";
 

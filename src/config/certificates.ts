@@ -1,5 +1,5 @@
 import { X509Certificate } from "node:crypto";
-import type { Config } from "./snapshot.ts";
+import type { Config } from "./runtime-config.ts";
 
 /** Settings that name files with certificates. */
 export const CERTIFICATE_SETTINGS = [

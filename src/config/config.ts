@@ -10,15 +10,16 @@ import { adminTokenRule, apiKeyRule, applyOverrides, type Environment, variable 
 import { loadPrices } from "./prices.ts";
 import { ConfigError, type ConfigProblem, ENVIRONMENT } from "./problems.ts";
 import { processLimits } from "./process-bounds.ts";
+import { type Config, type Extras, toConfig } from "./runtime-config.ts";
 import { ConfigSchema, type Settings } from "./schema.ts";
-import { type Config, type Extras, toConfig } from "./snapshot.ts";
 import { readTlsFiles } from "./tls.ts";
 import { type BrokenRule, isPlainObject, validate } from "./validate.ts";
 import type { Contents } from "./watch.ts";
 
 export { ConfigError, type ConfigProblem } from "./problems.ts";
+export { redact } from "./redact.ts";
+export type { Config } from "./runtime-config.ts";
 export { ConfigSchema, type Settings } from "./schema.ts";
-export { type Config, redact } from "./snapshot.ts";
 
 const PACKAGE_ROOT = path.resolve(import.meta.dirname, "../..");
 const DEFAULT_FILE = "config/tollgate.yaml";

@@ -1,8 +1,8 @@
 import { hash } from "node:crypto";
 import { Pointer } from "typebox/value";
 import type { PriceTable } from "../domain/prices.ts";
+import { redactSetting, withoutRedisPassword } from "./redact.ts";
 import { NEEDS_RESTART, type Settings } from "./schema.ts";
-import { originOnly, withoutPassword } from "./snapshot.ts";
 import { isPlainObject } from "./validate.ts";
 
 /** What an operator sets: the config file's settings and the table of its price file. */
@@ -33,8 +33,8 @@ export function differences(from: Written, to: Written): Difference[] {
     .filter((name) => JSON.stringify(before.get(name)) !== JSON.stringify(after.get(name)))
     .map((setting) => ({
       setting,
-      from: shown(setting, before.get(setting)),
-      to: shown(setting, after.get(setting)),
+      from: redactSetting(setting, before.get(setting)),
+      to: redactSetting(setting, after.get(setting)),
       needsRestart: needsRestart(setting),
     }));
 }
@@ -61,27 +61,6 @@ export function withoutRestarts(current: Settings, next: Settings): Settings {
   return mixed;
 }
 
-/** A copy that may be shown: without the password of REDIS_URL and the paths of upstreams. */
-export function redactSettings(settings: Settings): Settings {
-  const { store, upstream } = withoutRedisPassword(settings);
-  const addresses = Object.entries(upstream).map(([name, value]) => [name, shown(`upstream.${name}`, value)]);
-  return { ...settings, store, upstream: Object.fromEntries(addresses) };
-}
-
-/** What is compared: another path of the upstream is a change, another password of Redis is none. */
-function withoutRedisPassword(settings: Settings): Settings {
-  return { ...settings, store: { ...settings.store, redis_url: withoutPassword(settings.store.redis_url) } };
-}
-
-/** Settings that are addresses of upstreams. */
-const UPSTREAM_ADDRESSES = new Set(["upstream.url", "upstream.previous_url", "upstream.replaces"]);
-
-function shown(setting: string, value: unknown): unknown {
-  if (!UPSTREAM_ADDRESSES.has(setting)) return value;
-  const address = (one: unknown): unknown => (typeof one === "string" && one !== "" ? originOnly(one) : one);
-  return Array.isArray(value) ? value.map(address) : address(value);
-}
-
 /** 16 hex digits that are the same wherever the same settings and prices are in force; passwords do not count. */
 export function hashOf(written: Written): string {
   const all = leaves(written);
@@ -95,6 +74,7 @@ function leaves({ settings, prices, upstreamCa }: Written): Map<string, unknown>
     if (!isPlainObject(value)) found.set(name, value);
     else for (const [key, part] of Object.entries(value)) walk(part, name === "" ? key : `${name}.${key}`);
   };
+  // Another path of the upstream is a change, another password of Redis is none.
   walk(withoutRedisPassword(settings), "");
   walk(prices, "");
   // The same path with other certificates is a change.

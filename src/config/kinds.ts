@@ -20,6 +20,13 @@ export function durationMs(text: unknown): number | undefined {
   return match ? Number(match[1]) * UNIT_MS[match[2] as keyof typeof UNIT_MS] : undefined;
 }
 
+/** Milliseconds of a duration that the schema has accepted. */
+export function ms(duration: string): number {
+  const milliseconds = durationMs(duration);
+  if (milliseconds === undefined) throw new RangeError(`not a duration: ${duration}`);
+  return milliseconds;
+}
+
 /** A duration with its unit, within bounds, both inclusive. */
 export function duration(initial: string, least: string, most: string, description: string): TString {
   const type = Type.String({

@@ -8,13 +8,13 @@ import {
   differences,
   hashOf,
   inWords,
-  redactSettings,
   type Written,
   withoutRestarts,
 } from "./differences.ts";
 import { fromDiskAtOnce } from "./document.ts";
 import { type ConfigProblem, printed } from "./problems.ts";
-import { toConfig } from "./snapshot.ts";
+import { redactSettings } from "./redact.ts";
+import { toConfig } from "./runtime-config.ts";
 import { describeCertificate, sameMaterial } from "./tls.ts";
 import { type Contents, holds, watchFiles } from "./watch.ts";
 

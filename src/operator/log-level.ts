@@ -1,5 +1,5 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
-import { LOG_LEVELS } from "../config/schema.ts";
+import { LOG_LEVELS } from "../config/sections/telemetry.ts";
 import { createAudit, type Logger } from "../telemetry/log.ts";
 import type { Access } from "./access.ts";
 

@@ -1,0 +1,171 @@
+import { type Static, Type } from "typebox";
+import { addressRangeRule, duration, hostRule, integer, ms, ruled, section, text } from "../kinds.ts";
+import { type ProcessLimits, processBounds } from "../process-bounds.ts";
+import type { TlsMaterial } from "../tls.ts";
+
+const port = (initial: number, description: string) => integer(initial, 0, 65_535, description);
+
+/** A bound that the process finds itself, from its memory and its limit of open files, unless it is given. */
+const bound = (least: number, most: number, description: string) =>
+  Type.Union(
+    [
+      Type.Integer({
+        minimum: least,
+        maximum: most,
+        "x-expects": `a whole number from ${least} to ${most}, or auto`,
+      }),
+      Type.Literal("auto"),
+    ],
+    { default: "auto", description },
+  );
+
+const tlsFile = (description: string) => Type.String({ minLength: 1, description });
+
+/** Left out, the listener speaks plain HTTP. */
+const tls = Type.Optional(
+  Type.Object(
+    {
+      cert: tlsFile("Certificate and those between it and its root, PEM; relative to the config file."),
+      key: tlsFile("Its private key, PEM, without a passphrase."),
+      client_ca: Type.Optional(
+        tlsFile(
+          "Certificates, PEM, of which one must have signed each client's; left out, clients need none.",
+        ),
+      ),
+    },
+    {
+      additionalProperties: false,
+      description:
+        "TLS at this listener, 1.2 and up; files that change are read again. Left out: plain HTTP.",
+    },
+  ),
+);
+
+export const serverSchema = section("The public listener.", {
+  host: text("0.0.0.0", hostRule, "Address to listen on."),
+  port: port(8080, "Port to listen on; 0 picks a free one."),
+  workers: Type.Union(
+    [
+      Type.Integer({ minimum: 1, maximum: 64, "x-expects": "a whole number from 1 to 64, or auto" }),
+      Type.Literal("auto"),
+    ],
+    { default: 1, description: "Processes that share the port; auto: one for each core." },
+  ),
+  trust_proxy: Type.Array(ruled(Type.String(), addressRangeRule), {
+    default: [],
+    maxItems: 256,
+    description: "Addresses or CIDR ranges of proxies whose X-Forwarded-For is believed.",
+  }),
+  max_header_lines: integer(100, 10, 2000, "Header lines of one request at most; more are answered 431."),
+  headers_timeout: duration("15s", "100ms", "10m", "How long a client may take to send its headers."),
+  body_timeout: duration("15s", "100ms", "10m", "How long a client may take to send a JSON body."),
+  upload_idle_timeout: duration("15s", "100ms", "10m", "How long an upload may stand still."),
+  upload_min_bytes_per_second: integer(
+    4096,
+    0,
+    1_000_000,
+    "What an upload must bring at least, on average over each upload_idle_timeout; 0 for no minimum.",
+  ),
+  uploads_per_key: integer(16, 1, 10_000, "Uploads that one key may have under way in this process."),
+  keep_alive_timeout: duration("65s", "100ms", "1h", "How long an idle client connection is kept."),
+  write_timeout: duration("30s", "100ms", "10m", "How long a client may leave its answer unread."),
+  max_connections: bound(1, 1_000_000, "Client connections at a time."),
+  max_connections_per_address: bound(
+    1,
+    1_000_000,
+    "Client connections of one address, or IPv6 /64, at a time; those in trust_proxy are exempt.",
+  ),
+  max_requests_in_flight: bound(1, 1_000_000, "Requests that are worked on at a time."),
+  max_body_bytes_in_flight: bound(
+    1_048_576,
+    1_000_000_000_000,
+    "Bytes of unfinished JSON bodies that are held at a time; one key gets a quarter.",
+  ),
+  drain_delay: duration(
+    "1s",
+    "0s",
+    "10m",
+    "How long new requests are still taken after SIGTERM, while readiness is red already.",
+  ),
+  drain_timeout: duration("30s", "1ms", "1h", "How long requests may take to end after SIGTERM."),
+  unknown_keys_per_minute: integer(
+    100,
+    1,
+    1_000_000,
+    "Requests with unknown keys that one client address may make in a minute.",
+  ),
+  utility_requests_per_second: integer(
+    100,
+    1,
+    1_000_000,
+    "Polls, credits, uploads and refused requests that one key may make in a second; twice as many at once.",
+  ),
+  tls,
+});
+
+/** @param upstream its connections take file descriptors, too */
+export function toServerConfig(
+  server: Static<typeof serverSchema>,
+  upstream: Parameters<typeof processBounds>[0]["upstream"],
+  material: { tls: TlsMaterial | undefined; cores: number; process: ProcessLimits },
+) {
+  const workers = server.workers === "auto" ? material.cores : server.workers;
+  return {
+    host: server.host,
+    /** 0 picks a free port. */
+    port: server.port,
+    /** Processes that share the port. */
+    workers,
+    /** IP addresses or CIDR ranges; none by default. */
+    trustProxy: server.trust_proxy,
+    maxHeaderLines: server.max_header_lines,
+    headersTimeoutMs: ms(server.headers_timeout),
+    bodyTimeoutMs: ms(server.body_timeout),
+    uploadIdleTimeoutMs: ms(server.upload_idle_timeout),
+    /** Over each `uploadIdleTimeoutMs`; 0 for no minimum. */
+    uploadMinBytesPerSecond: server.upload_min_bytes_per_second,
+    /** In progress at a time in this process. */
+    uploadsPerKey: server.uploads_per_key,
+    keepAliveTimeoutMs: ms(server.keep_alive_timeout),
+    /** For a client to read its answer. */
+    writeTimeoutMs: ms(server.write_timeout),
+    ...processBounds({ ...server, workers, upstream }, material.process),
+    /** After SIGTERM: readiness is red, but new requests are still accepted. */
+    drainDelayMs: ms(server.drain_delay),
+    /** After that, for requests in progress. */
+    drainTimeoutMs: ms(server.drain_timeout),
+    unknownKeysPerMinute: server.unknown_keys_per_minute,
+    /** Of one key, in this process: polls, credits, uploads and refused requests. */
+    utilityRequestsPerSecond: server.utility_requests_per_second,
+    /** Undefined for plain HTTP. Holds a secret. */
+    tls: material.tls,
+  };
+}
+
+export const adminSchema = section(
+  "The admin listener: livez, readyz, metrics. Keep it off the public network.",
+  {
+    host: text("127.0.0.1", hostRule, "Address to listen on."),
+    port: port(9090, "Port to listen on; 0 picks a free one."),
+    hosts: Type.Array(ruled(Type.String(), hostRule), {
+      default: [],
+      maxItems: 64,
+      description: "Names beside localhost and IP addresses that browsers and scripts may use for it.",
+    }),
+    tls,
+  },
+);
+
+export const toAdminConfig = (
+  admin: Static<typeof adminSchema>,
+  material: { token: string | undefined; tls: TlsMaterial | undefined },
+) => ({
+  host: admin.host,
+  port: admin.port,
+  /** Names that it answers to beside addresses and localhost. */
+  hosts: admin.hosts,
+  /** A secret, from the environment only: opens the admin port; without one the console is read-only. */
+  token: material.token,
+  /** Undefined for plain HTTP. Holds a secret. */
+  tls: material.tls,
+});

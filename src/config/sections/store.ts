@@ -1,0 +1,69 @@
+import { type Static, Type } from "typebox";
+import {
+  duration,
+  folderRule,
+  integer,
+  ms,
+  optionalFileRule,
+  redisUrlRule,
+  section,
+  text,
+} from "../kinds.ts";
+
+export const storeSchema = section("Redis, which holds limits, credits and tasks.", {
+  redis_url: text(
+    "redis://127.0.0.1:6379",
+    redisUrlRule,
+    "Address of Redis, without password: REDIS_URL in the environment may hold one.",
+  ),
+  tls_ca: text(
+    "",
+    optionalFileRule,
+    "PEM file with the authorities that a rediss:// server is checked with, instead of those that Node trusts.",
+  ),
+  command_timeout: duration("500ms", "10ms", "30s", "How long one command may take."),
+  fallback_strategy: Type.Enum(["deny", "allow"], {
+    default: "deny",
+    description: "While Redis is away: deny answers 503; allow lets known keys pass unmetered and uncharged.",
+  }),
+  allow_max_per_key: integer(
+    0,
+    0,
+    1_000_000_000,
+    "With allow: generations and uploads of one key that one process lets pass in one outage; 0 for no limit.",
+  ),
+  journal: text(
+    ".tollgate/journal",
+    folderRule,
+    "Folder, on a disk that survives a restart, for settlements that wait while Redis is away.",
+  ),
+  ledger_check_interval: duration(
+    "1h",
+    "0s",
+    "30d",
+    "How often one of all gateways verifies the ledger; 0s turns it off.",
+  ),
+  partitions: integer(
+    64,
+    1,
+    1024,
+    "Partitions that accounts are spread over; used at the very first start only.",
+  ),
+});
+
+/** @param tlsCa CA certificates, PEM, for a `rediss://` server's certificate; undefined for Node's own */
+export const toStoreConfig = (store: Static<typeof storeSchema>, tlsCa: string | undefined) => ({
+  /** May hold a password: print it only through `redact`. */
+  redisUrl: store.redis_url,
+  tlsCa,
+  commandTimeoutMs: ms(store.command_timeout),
+  fallbackStrategy: store.fallback_strategy,
+  /** Generations and uploads of one key that pass unmetered in one outage; 0 for no limit. */
+  allowMaxPerKey: store.allow_max_per_key,
+  /** Used at the very first start only; after that the store's own number counts. */
+  partitions: store.partitions,
+  /** Folder of the journal; a relative path begins at the process's working directory. */
+  journal: store.journal,
+  /** Between two checks of the ledger by all gateways together; 0 for none. */
+  ledgerCheckIntervalMs: ms(store.ledger_check_interval),
+});

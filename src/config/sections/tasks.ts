@@ -1,0 +1,45 @@
+import { type Static, Type } from "typebox";
+import { duration, integer, ms, section } from "../kinds.ts";
+
+export const tasksSchema = section("How tasks are followed to their end.", {
+  refund_failed: Type.Boolean({ default: true, description: "Give the credits of a failed task back." }),
+  max_age: duration(
+    "2h",
+    "1s",
+    "30d",
+    "A task without an end is failed after this, with the next answer about it, else after twice this; fixed for each " +
+      "task when it begins.",
+  ),
+  cache: duration("5s", "0s", "5s", "How long a task's state may be answered from the cache."),
+  sweep_interval: duration("1s", "10ms", "1m", "How often due holds and tasks are looked for."),
+  poll_interval: duration(
+    "10s",
+    "100ms",
+    "1h",
+    "How long a task may go unpolled before the gateway asks itself.",
+  ),
+  sweep_polls_per_second: integer(
+    50,
+    1,
+    10_000,
+    "Most questions a second that one gateway asks an upstream about tasks that no client polls.",
+  ),
+  retention: duration(
+    "7d",
+    "1h",
+    "366d",
+    "How long finished tasks are kept; fixed for each request when it is admitted.",
+  ),
+});
+
+export const toTasksConfig = (tasks: Static<typeof tasksSchema>) => ({
+  refundFailed: tasks.refund_failed,
+  maxAgeMs: ms(tasks.max_age),
+  cacheMs: ms(tasks.cache),
+  sweepIntervalMs: ms(tasks.sweep_interval),
+  /** Polls that one gateway sends to an upstream for tasks that no client polls, at most. */
+  sweepPollsPerSecond: tasks.sweep_polls_per_second,
+  /** How long a bound task may go unpolled before the sweeper polls it. */
+  pollIntervalMs: ms(tasks.poll_interval),
+  retentionMs: ms(tasks.retention),
+});

@@ -1,0 +1,56 @@
+import { type Static, Type } from "typebox";
+import { duration, integer, ms, section, text, traceEndpointRule } from "../kinds.ts";
+
+/** From the least severe on. */
+export const LOG_LEVELS = ["trace", "debug", "info", "warn", "error", "fatal", "silent"] as const;
+
+export const logSchema = section("The log on standard output.", {
+  level: Type.Enum([...LOG_LEVELS], {
+    default: "info",
+    description: "Least severe level that is written.",
+  }),
+  slow_request: duration(
+    "0s",
+    "0s",
+    "1h",
+    "A request that spends as long in the gateway and its store, without the upstream's time and the client's, gets a " +
+      "warning that says where; 0s turns it off.",
+  ),
+});
+
+export const toLogConfig = (log: Static<typeof logSchema>) => ({
+  level: log.level,
+  /** Time in the gateway and its store that is worth a warning; 0 for none. */
+  slowRequestMs: ms(log.slow_request),
+});
+
+export const tracingSchema = section(
+  "Traces for OpenTelemetry; without an endpoint nothing of it is loaded.",
+  {
+    endpoint: text(
+      "",
+      traceEndpointRule,
+      "Where spans are sent, OTLP over HTTP as JSON, with its whole path; empty turns tracing off.",
+    ),
+    sample_ratio: Type.Number({
+      default: 1,
+      minimum: 0,
+      maximum: 1,
+      description:
+        "Share of the requests recorded that come without a traceparent; with one its caller decides.",
+      "x-expects": "a number from 0 to 1",
+    }),
+    queue: integer(2048, 1, 1_000_000, "Spans that may wait to be sent; more are dropped and counted."),
+    export_timeout: duration("10s", "10ms", "1m", "How long sending one batch of spans may take."),
+  },
+);
+
+export const toTracingConfig = (tracing: Static<typeof tracingSchema>) => ({
+  /** Undefined turns tracing off. */
+  endpoint: tracing.endpoint || undefined,
+  /** From 0 to 1, of the requests without a parent. */
+  sampleRatio: tracing.sample_ratio,
+  /** Spans that may wait. */
+  queue: tracing.queue,
+  exportTimeoutMs: ms(tracing.export_timeout),
+});

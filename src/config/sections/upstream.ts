@@ -1,0 +1,101 @@
+import { type Static, Type } from "typebox";
+import {
+  duration,
+  integer,
+  ms,
+  optionalFileRule,
+  previousUrlRule,
+  ruled,
+  section,
+  text,
+  upstreamUrlRule,
+  withoutSlash,
+} from "../kinds.ts";
+
+export const upstreamSchema = section("The video generation service behind the gateway.", {
+  url: text(
+    "http://127.0.0.1:4010",
+    upstreamUrlRule,
+    "Origin and optional base path; /api/v1/... is appended.",
+  ),
+  tls_ca: text(
+    "",
+    optionalFileRule,
+    "PEM file with the authorities that an https:// upstream is checked with, instead of those that Node trusts.",
+  ),
+  previous_url: text(
+    "",
+    previousUrlRule,
+    "The address before this one, if it is another upstream's: tasks made there are asked for there.",
+  ),
+  replaces: Type.Array(ruled(Type.String(), upstreamUrlRule), {
+    default: [],
+    maxItems: 32,
+    description: "Former addresses of this same upstream: tasks made there are asked for at url.",
+  }),
+  connect_timeout: duration("5s", "10ms", "1m", "How long connecting may take."),
+  headers_timeout: duration("30s", "10ms", "10m", "How long the answer's headers may take."),
+  total_timeout: duration("60s", "10ms", "1h", "How long the whole answer may take."),
+  upload_total_timeout: duration("10m", "100ms", "24h", "How long a whole upload may take."),
+  connections: integer(
+    256,
+    1,
+    65_535,
+    "Generations in flight at most, each on a socket of its own; as many more wait, the rest are refused.",
+  ),
+  // Four are the sweeper's: at least half is left to customers.
+  poll_connections: integer(
+    64,
+    8,
+    65_535,
+    "Polls in flight at most, each on a socket of its own, four of them the sweeper's; as many more wait, the rest are refused.",
+  ),
+  keep_alive_timeout: duration(
+    "4s",
+    "10ms",
+    "10m",
+    "How long an idle connection to the upstream is kept. Must be shorter than the upstream's own idle timeout.",
+  ),
+  upload_connections: integer(
+    128,
+    1,
+    65_535,
+    "Uploads under way in this process, and their sockets, at most.",
+  ),
+  idempotency_key: Type.Boolean({
+    default: false,
+    description:
+      "The upstream honours Idempotency-Key, so that a generation may be sent again after a failure.",
+  }),
+});
+
+/** @param material keys from the environment, and the content of the file that `tls_ca` names */
+export const toUpstreamConfig = (
+  upstream: Static<typeof upstreamSchema>,
+  material: { apiKey: string | undefined; previousApiKey: string | undefined; tlsCa: string | undefined },
+) => ({
+  /** Origin and optional base path, no trailing slash. */
+  url: withoutSlash(upstream.url),
+  /** A secret. */
+  apiKey: material.apiKey,
+  /** CA certificates, PEM, for the upstream's certificate; undefined for Node's own. */
+  tlsCa: material.tlsCa,
+  /** The upstream before this one, for the tasks that it made. */
+  previousUrl: upstream.previous_url === "" ? undefined : withoutSlash(upstream.previous_url),
+  /** A secret. */
+  previousApiKey: material.previousApiKey,
+  /** Former addresses of this upstream. */
+  replaces: upstream.replaces.map(withoutSlash),
+  connectTimeoutMs: ms(upstream.connect_timeout),
+  headersTimeoutMs: ms(upstream.headers_timeout),
+  totalTimeoutMs: ms(upstream.total_timeout),
+  uploadTotalTimeoutMs: ms(upstream.upload_total_timeout),
+  /** Sockets for generations at most. */
+  connections: upstream.connections,
+  /** Sockets for polls at most. */
+  pollConnections: upstream.poll_connections,
+  keepAliveTimeoutMs: ms(upstream.keep_alive_timeout),
+  /** Uploads in progress at most; each may need a socket. */
+  uploadConnections: upstream.upload_connections,
+  idempotencyKey: upstream.idempotency_key,
+});
