@@ -7,21 +7,22 @@ import { type Outcome, PARTS, runPart } from "./run.ts";
 import { copySources } from "./tree.ts";
 import { ROOT, stopWorlds } from "./world.ts";
 
-/** The full campaign, or one scenario of it. */
+/** The full campaign, or some scenarios of it: `--scenario` may be given several times. */
 async function main(): Promise<void> {
   const { values } = parseArgs({
     options: {
-      scenario: { type: "string" },
+      scenario: { type: "string", multiple: true, default: [] },
       seed: { type: "string" },
       short: { type: "boolean", default: false },
       "at-a-time": { type: "string", default: "1" },
     },
   });
   const seed = Number(values.seed ?? Math.floor(Math.random() * 2 ** 31));
+  const isWhole = values.scenario.length === 0;
   const chosen = PARTS.filter(({ name, fullOnly }) =>
-    values.scenario === undefined ? !(values.short && fullOnly) : name === values.scenario,
+    isWhole ? !(values.short && fullOnly) : values.scenario.includes(name),
   );
-  if (chosen.length === 0 || !Number.isSafeInteger(seed)) {
+  if (chosen.length < values.scenario.length || !Number.isSafeInteger(seed)) {
     process.stderr.write(
       `--scenario is one of ${PARTS.map(({ name }) => name).join(", ")}; --seed a number\n`,
     );
@@ -46,7 +47,7 @@ async function main(): Promise<void> {
     }
   };
   await Promise.all(Array.from({ length: Number(values["at-a-time"]) }, lane));
-  if (!values.short && values.scenario === undefined) await writeReport(seed, outcomes);
+  if (!values.short && isWhole) await writeReport(seed, outcomes);
   const failed = outcomes.filter(({ met }) => !met).map(({ name }) => name);
   console.log(failed.length === 0 ? "all criteria met" : `criteria unmet in: ${failed.join(", ")}`);
   process.exit(failed.length === 0 ? 0 : 1);
