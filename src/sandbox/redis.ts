@@ -1,5 +1,4 @@
-import { access, constants } from "node:fs/promises";
-import { delimiter, join, resolve } from "node:path";
+import { join, resolve } from "node:path";
 import { debianRedis } from "./redis-debian.ts";
 import { startDockerRedis } from "./redis-docker.ts";
 import {
@@ -55,14 +54,13 @@ export async function startRedis(options: RedisOptions): Promise<RunningRedis> {
 
 async function startFromPath(options: RedisOptions): Promise<RunningRedis> {
   const reasons: string[] = [];
-  for (const name of ["redis-server", "valkey-server"]) {
-    const path = await onPath(name);
-    if (path === undefined) continue;
+  for (const path of ["redis-server", "valkey-server"]) {
     try {
       const binary = { path, env: process.env };
       return await startBinary(binary, `${await binaryVersion(binary)} from PATH`, options);
     } catch (error) {
-      reasons.push(error instanceof Error ? error.message : String(error));
+      const { code, path: missing, message } = error as NodeJS.ErrnoException;
+      if (code !== "ENOENT" || missing !== path) reasons.push(message);
     }
   }
   throw new Error(reasons.join("; ") || "not found");
@@ -72,16 +70,4 @@ async function startFromPackages(options: RedisOptions): Promise<RunningRedis> {
   const binary = await debianRedis(join(TOLLGATE_DIR, "redis"));
   const source = `${await binaryVersion(binary)} unpacked from the distribution's packages`;
   return startBinary(binary, source, options);
-}
-
-async function onPath(name: string): Promise<string | undefined> {
-  for (const dir of (process.env.PATH ?? "").split(delimiter)) {
-    const path = join(dir, name);
-    const found = await access(path, constants.X_OK).then(
-      () => true,
-      () => false,
-    );
-    if (dir && found) return path;
-  }
-  return undefined;
 }

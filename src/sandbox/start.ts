@@ -7,7 +7,7 @@ import { type GuardedChild, startChild } from "./child.ts";
 import { demoKey, demoText } from "./demo.ts";
 import { answeringAt } from "./gateway-url.ts";
 import { behaviourFromEnv } from "./generator/behaviour.ts";
-import { startGenerator } from "./generator/server.ts";
+import { reachableHost, startGenerator } from "./generator/server.ts";
 import { freePort, portIfFree, startRedis, TOLLGATE_DIR } from "./redis.ts";
 
 const ROOT = resolve(import.meta.dirname, "../..");
@@ -91,8 +91,8 @@ async function startAll(env: NodeJS.ProcessEnv, parts: Part[], signal: AbortSign
     stdio: ["ignore", "inherit", "inherit"],
   });
   parts.push({ name: "the gateway", ended: gateway.ended, stop: () => gateway.stop(DRAIN_GRACE_MS) });
-  const adminUrl = await readyAt(`${reachable(ports.adminHost)}:${ports.adminPort}`, gateway, signal);
-  const baseUrl = (await answeringAt(`${reachable(ports.host)}:${ports.port}`, "/")).url;
+  const adminUrl = await readyAt(`${reachableHost(ports.adminHost)}:${ports.adminPort}`, gateway, signal);
+  const baseUrl = (await answeringAt(`${reachableHost(ports.host)}:${ports.port}`, "/")).url;
   const keyFile = join(TOLLGATE_DIR, demoKeyName(env.REDIS_URL));
   const key = await demoKey(baseUrl, keyFile, join(ROOT, "src/cli.ts"), childEnv);
   signal.throwIfAborted();
@@ -190,12 +190,6 @@ async function readyAt(place: string, gateway: GuardedChild, signal: AbortSignal
   throw new Error(
     `The gateway was not ready in time: its admin port ${place} does not answer 200 (${last}).`,
   );
-}
-
-/** An address to call, for one that is listened on. */
-function reachable(host: string): string {
-  if (host === "0.0.0.0" || host === "::") return "127.0.0.1";
-  return host.includes(":") ? `[${host}]` : host;
 }
 
 await main(process.env);

@@ -7,14 +7,10 @@ const WAITING_MAX = 10_000;
 /** A longer timer would fire at once. */
 const TIMER_MS_MAX = 2 ** 31 - 1;
 
-export interface Callbacks {
-  /** POSTs the JSON text after `waitMs`; tries again a few times until the answer is 2xx. */
-  schedule(url: string, waitMs: number, body: string): void;
-  stop(): void;
-}
+export type Callbacks = ReturnType<typeof createCallbacks>;
 
 /** Tells the customer's `callBackUrl` that a task has ended. Payload and retries are not part of the API. */
-export function createCallbacks(retryMs: number): Callbacks {
+export function createCallbacks(retryMs: number) {
   const stopped = new AbortController();
   let waiting = 0;
 
@@ -27,7 +23,8 @@ export function createCallbacks(retryMs: number): Callbacks {
   }
 
   return {
-    schedule(url, waitMs, body) {
+    /** POSTs the JSON text after `waitMs`; tries again a few times until the answer is 2xx. */
+    schedule(url: string, waitMs: number, body: string): void {
       if (waiting >= WAITING_MAX || !/^https?:$/.test(URL.parse(url)?.protocol ?? "")) return;
       waiting++;
       deliver(url, waitMs, body)

@@ -23,15 +23,10 @@ export interface RequestLog {
   file?: FileDigest;
 }
 
-export interface RequestRecorder {
-  /** Oldest first; the older half goes when there are too many. */
-  requests: RequestLog[];
-  enter(request: IncomingMessage, timeMs: number): RequestLog;
-  setBody(entry: RequestLog, text: string): void;
-}
+export type RequestRecorder = ReturnType<typeof createRequestRecorder>;
 
-/** Keeps what arrived, bounded in number and in size. */
-export function createRequestRecorder(): RequestRecorder {
+/** Keeps what arrived, oldest first, bounded in number and in size: beyond that the older half is dropped. */
+export function createRequestRecorder() {
   const requests: RequestLog[] = [];
   let characters = 0;
 
@@ -42,7 +37,7 @@ export function createRequestRecorder(): RequestRecorder {
 
   return {
     requests,
-    enter(request, timeMs) {
+    enter(request: IncomingMessage, timeMs: number): RequestLog {
       if (requests.length >= REQUESTS_MAX) dropOlderHalf();
       const { method = "", url = "", headers } = request;
       const entry: RequestLog = { method, path: url, headers, body: "", timeMs, complete: false };
@@ -52,7 +47,7 @@ export function createRequestRecorder(): RequestRecorder {
       requests.push(entry);
       return entry;
     },
-    setBody(entry, text) {
+    setBody(entry: RequestLog, text: string): void {
       entry.body = text;
       characters += text.length;
       if (characters > CHARACTERS_MAX) dropOlderHalf();

@@ -55,7 +55,7 @@ export async function startGenerator(options: GeneratorOptions = {}): Promise<Ge
     await close(server);
     throw error;
   });
-  const name = host === "0.0.0.0" || host === "::" ? "127.0.0.1" : host.includes(":") ? `[${host}]` : host;
+  const name = reachableHost(host);
   url = `http://${name}:${boundPort}`;
   const tlsUrl = `https://${name}:${boundTlsPort}`;
   state.uploadBase = options.publicUrl?.startsWith("https:") ? options.publicUrl : tlsUrl;
@@ -71,6 +71,12 @@ export async function startGenerator(options: GeneratorOptions = {}): Promise<Ge
       await Promise.all([close(server), close(tlsServer)]);
     },
   };
+}
+
+/** The host of a URL at which this machine reaches what listens on `host`. */
+export function reachableHost(host: string): string {
+  if (host === "0.0.0.0" || host === "::") return "127.0.0.1";
+  return host.includes(":") ? `[${host}]` : host;
 }
 
 function listen(server: Server, port: number, host: string): Promise<number> {

@@ -26,22 +26,14 @@ export interface Task {
   directives: Partial<Behaviour>;
 }
 
-export interface TaskStore {
-  create(behaviour: Behaviour, directives: Partial<Behaviour>, idempotencyKey: string | undefined): Task;
-  find(id: string): Task | undefined;
-  findByIdempotencyKey(key: string): Task | undefined;
-  /** As it is now. */
-  view(task: Task): TaskView;
-  /** As it will be once it has ended. */
-  finalView(task: Task): TaskView;
-}
+export type TaskStore = ReturnType<typeof createTaskStore>;
 
 /**
  * Tasks in memory: each for an hour, and never more than the maximum.
  * @param now Unix milliseconds
  * @param baseUrl where the finished media are served, without a slash at the end
  */
-export function createTaskStore(tasksMax: number, now: () => number, baseUrl: () => string): TaskStore {
+export function createTaskStore(tasksMax: number, now: () => number, baseUrl: () => string) {
   const byId = new Map<string, Task>();
   const byKey = new Map<string, Task>();
   let lastId: string | undefined;
@@ -66,7 +58,7 @@ export function createTaskStore(tasksMax: number, now: () => number, baseUrl: ()
   }
 
   return {
-    create(behaviour, directives, idempotencyKey) {
+    create(behaviour: Behaviour, directives: Partial<Behaviour>, idempotencyKey: string | undefined): Task {
       collect(1);
       const id = newId(behaviour.taskId);
       lastId = id;
@@ -86,13 +78,15 @@ export function createTaskStore(tasksMax: number, now: () => number, baseUrl: ()
       if (idempotencyKey !== undefined) byKey.set(idempotencyKey, task);
       return task;
     },
-    find(id) {
+    find(id: string): Task | undefined {
       collect(0);
       return byId.get(id);
     },
-    findByIdempotencyKey: (key) => byKey.get(key),
-    view: (task) => viewAt(task, now(), baseUrl()),
-    finalView: (task) => viewAt(task, task.createdAtMs + task.durationMs, baseUrl()),
+    findByIdempotencyKey: (key: string) => byKey.get(key),
+    /** As it is now. */
+    view: (task: Task) => viewAt(task, now(), baseUrl()),
+    /** As it will be once it has ended. */
+    finalView: (task: Task) => viewAt(task, task.createdAtMs + task.durationMs, baseUrl()),
   };
 }
 

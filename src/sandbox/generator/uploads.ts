@@ -13,21 +13,12 @@ export interface UploadedFile {
 }
 
 /** What the log keeps of a file, in place of its bytes. */
-export interface FileDigest {
-  name: string;
-  type: string;
-  size: number;
-  sha256: string;
-}
+export type FileDigest = ReturnType<typeof digest>;
 
-export interface UploadStore {
-  /** Returns the file's name in URLs, and when it expires in Unix milliseconds. */
-  add(file: UploadedFile): { path: string; expiresAtMs: number };
-  find(path: string): UploadedFile | undefined;
-}
+export type UploadStore = ReturnType<typeof createUploadStore>;
 
 /** Uploaded images, each for five minutes; the oldest give way when there are too many bytes. */
-export function createUploadStore(now: () => number): UploadStore {
+export function createUploadStore(now: () => number) {
   const files = new Map<string, UploadedFile & { expiresAtMs: number }>();
   let totalBytes = 0;
 
@@ -40,7 +31,8 @@ export function createUploadStore(now: () => number): UploadStore {
   }
 
   return {
-    add(file) {
+    /** @returns the file's path in URLs, and when it expires, Unix milliseconds */
+    add(file: UploadedFile): { path: string; expiresAtMs: number } {
       const extension = /^image\/(jpeg|png|webp|gif)$/.exec(file.type)?.[1] ?? "bin";
       const path = `/files/${randomUUID()}.${extension}`;
       const expiresAtMs = now() + KEPT_MS;
@@ -49,7 +41,7 @@ export function createUploadStore(now: () => number): UploadStore {
       collect();
       return { path, expiresAtMs };
     },
-    find(path) {
+    find(path: string): UploadedFile | undefined {
       collect();
       return files.get(path);
     },
@@ -92,7 +84,7 @@ export function readForm(request: IncomingMessage): Promise<UploadedFile | undef
 }
 
 /** For comparison with what a client sent. */
-export function digest(file: UploadedFile): FileDigest {
+export function digest(file: UploadedFile) {
   const sha256 = createHash("sha256").update(file.bytes).digest("hex");
   return { name: file.name, type: file.type, size: file.bytes.length, sha256 };
 }
