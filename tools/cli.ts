@@ -1,6 +1,6 @@
 import type { Command } from "commander";
-import { examplesOf } from "../src/commands/examples.ts";
-import { notesOf } from "../src/commands/notes.ts";
+import { EXAMPLES } from "../src/commands/examples.ts";
+import { NOTES } from "../src/commands/notes.ts";
 import { commandsOf, tollgateProgram, wordsOf } from "../src/commands/program.ts";
 import type { Generated } from "./generated.ts";
 
@@ -55,7 +55,7 @@ function section(command: Command): string {
       .map((each) => [helper.optionTerm(each), helper.optionDescription(each)]),
   ];
   const table = rows.map(([term = "", what = ""]) => `| \`${cell(term)}\` | ${cell(what)} |`);
-  const examples = examplesOf(words).flatMap(({ what, line }) => [`# ${what}`, line]);
+  const examples = (EXAMPLES[words] ?? []).flatMap(([what, line]) => [`# ${what}`, line]);
   return [
     `## tollgate ${words}`,
     "",
@@ -63,7 +63,7 @@ function section(command: Command): string {
     "",
     `${capital(command.description())}.`,
     "",
-    ...notesOf(words).flatMap((note) => [note, ""]),
+    ...(NOTES[words] ?? []).flatMap((note) => [note, ""]),
     "| argument, option | |",
     "| --- | --- |",
     ...table,

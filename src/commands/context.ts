@@ -6,8 +6,8 @@ import { type Config, ConfigError, loadConfig, readConfig } from "../config/conf
 import { durationMs, redisUrlRule } from "../config/kinds.ts";
 import { OperatorError } from "../store/accounts.ts";
 import { createClient } from "../store/client.ts";
-import { partitionsOf, readFacts } from "../store/facts.ts";
-import { accountNames, META, partitionOf } from "../store/names.ts";
+import { readFacts } from "../store/facts.ts";
+import { META } from "../store/names.ts";
 import { requireWritable } from "../store/operator-store.ts";
 import { inStoreWords, storeReason } from "../store/reasons.ts";
 import { hasColours, plain } from "./terminal.ts";
@@ -44,6 +44,23 @@ export function print(answer: Answer, options: { json?: boolean }): void {
 /** Waits while the reader is slower than the store. */
 export async function writeOut(text: string): Promise<void> {
   if (text !== "" && !process.stdout.write(text)) await once(process.stdout, "drain");
+}
+
+/** One JSON object on standard output whose list is written page by page. */
+export function jsonList(name: string) {
+  let before = `{"${name}":[`;
+  return {
+    async write(items: readonly object[]): Promise<void> {
+      if (items.length === 0) return;
+      await writeOut(before + items.map((item) => JSON.stringify(item)).join());
+      before = ",";
+    },
+    /** Writes the last member after the list, unless it is undefined. */
+    end(last: string, value: string | undefined): Promise<void> {
+      const member = value === undefined ? "" : `,"${last}":${JSON.stringify(value)}`;
+      return writeOut(`${before === "," ? "" : before}]${member}}\n`);
+    },
+  };
 }
 
 /** A line for people on standard error. */
@@ -123,12 +140,6 @@ export async function connect(url: string): Promise<Redis> {
   } finally {
     clearTimeout(timer);
   }
-}
-
-/** @throws OperatorError for an account that does not exist: a misspelt one must not look like an empty one */
-export async function requireAccount(redis: Redis, accountId: string): Promise<void> {
-  const { account } = accountNames(partitionOf(accountId, await partitionsOf(redis)), accountId);
-  if (!(await redis.exists(account))) throw new OperatorError(`there is no account ${accountId}`);
 }
 
 /** Host and port of an address, without user and password. */

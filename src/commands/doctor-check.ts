@@ -10,22 +10,18 @@ export interface Check {
   advice?: string;
 }
 
+const checkOf =
+  (status: Check["status"]) =>
+  (name: string, message: string, advice: string): Check => ({
+    name,
+    ok: status !== "failed",
+    status,
+    message,
+    advice,
+  });
+
 export const good = (name: string, message: string): Check => ({ name, ok: true, status: "ok", message });
-
 /** Works, but deserves a look. */
-export const warning = (name: string, message: string, advice: string): Check => ({
-  name,
-  ok: true,
-  status: "warning",
-  message,
-  advice,
-});
-
+export const warning = checkOf("warning");
 /** Must be mended before the gateway can be relied on. */
-export const failed = (name: string, message: string, advice: string): Check => ({
-  name,
-  ok: false,
-  status: "failed",
-  message,
-  advice,
-});
+export const failed = checkOf("failed");

@@ -1,11 +1,8 @@
-/** One line to paste, and what it is for. */
-export interface Example {
-  what: string;
-  line: string;
-}
-
-/** Examples by the words of their command; shown by `--help` and in docs/cli.md. A test runs each past the options. */
-const EXAMPLES: Readonly<Record<string, readonly (readonly [what: string, line: string])[]>> = {
+/**
+ * Examples by the words of their command, such as `keys create`, and of `tollgate` itself under the empty text: what each is
+ * for, and a line to paste. Shown by `--help` and in docs/cli.md. A test parses each with the command's options.
+ */
+export const EXAMPLES: Readonly<Record<string, readonly (readonly [what: string, line: string])[]>> = {
   "": [
     ["a customer with 500 credits and a first key", "tollgate keys create --account acme --credits 500"],
     ["is everything in order?", "tollgate doctor"],
@@ -89,10 +86,3 @@ const EXAMPLES: Readonly<Record<string, readonly (readonly [what: string, line: 
     ["fish, for all to come", "tollgate completion fish > ~/.config/fish/completions/tollgate.fish"],
   ],
 };
-
-/** Commands that have examples, by their words. */
-export const withExamples = (): string[] => Object.keys(EXAMPLES);
-
-/** @param words such as `keys create`; empty for `tollgate` itself */
-export const examplesOf = (words: string): Example[] =>
-  (EXAMPLES[words] ?? []).map(([what, line]) => ({ what, line }));

@@ -1,8 +1,9 @@
 import { type Command, Option } from "commander";
 import type { Redis } from "ioredis";
+import { requireAccount } from "../store/accounts.ts";
 import { eachKey, findKey, type KeyRecord } from "../store/keys.ts";
 import { type KeyPage, oldestKeys } from "../store/keys-by-age.ts";
-import { command, moment, note, requireAccount, table, whole, withRedis, writeOut } from "./context.ts";
+import { command, jsonList, moment, note, table, whole, withRedis, writeOut } from "./context.ts";
 import { KEY_STATUSES, type KeyStatus, shown, statusOf, statusText } from "./keys-shown.ts";
 
 const LIMIT_MAX = 100_000;
@@ -64,19 +65,9 @@ interface Output {
   end(next: string | undefined): Promise<void>;
 }
 
-/** One JSON object. */
 function jsonOutput(): Output {
-  let before = '{"keys":[';
-  return {
-    async write(keys) {
-      await writeOut(before + keys.map((key) => JSON.stringify(shown(key))).join());
-      before = ",";
-    },
-    end: (next) =>
-      writeOut(
-        `${before === "," ? "" : before}]${next === undefined ? "" : `,"next":${JSON.stringify(next)}`}}\n`,
-      ),
-  };
+  const list = jsonList("keys");
+  return { write: (keys) => list.write(keys.map(shown)), end: (next) => list.end("next", next) };
 }
 
 const HEADINGS = ["KEY ID", "ACCOUNT", "TIER", "STATUS", "CREATED", "EXPIRES"];

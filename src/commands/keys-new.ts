@@ -1,7 +1,7 @@
 import type { Command } from "commander";
 import type { Redis } from "ioredis";
 import type { Config } from "../config/config.ts";
-import type { Limits } from "../domain/limits.ts";
+import type { OwnLimits } from "../domain/limits.ts";
 import { nearest } from "../domain/suggest.ts";
 import { type KeyOptions, OperatorError } from "../store/accounts.ts";
 import { readFacts } from "../store/facts.ts";
@@ -12,7 +12,7 @@ export const maxConcurrent = whole(1, 10_000);
 export const dailyLimit = whole(1, 1_000_000_000);
 const credits = whole(1, 1_000_000_000_000);
 
-export interface NewKeyFlags extends Partial<Limits> {
+export interface NewKeyFlags extends OwnLimits {
   account?: string;
   tier: string;
   credits?: number;
@@ -32,21 +32,10 @@ export const newKey = (name: string, description: string): Command =>
     .option("--expires <iso>", "when it ends, such as 2030-01-31T00:00:00Z", futureMs);
 
 /** What the flags say of a new key. */
-export function keyOptions(flags: NewKeyFlags): KeyOptions {
-  const { account: accountId, tier, credits: granted, expires: expiresAtMs } = flags;
-  const options: KeyOptions = { tier, limits: limitsOf(flags) };
-  if (accountId !== undefined) options.accountId = accountId;
-  if (granted !== undefined) options.credits = granted;
-  if (expiresAtMs !== undefined) options.expiresAtMs = expiresAtMs;
-  return options;
-}
-
-function limitsOf(flags: Partial<Limits>): Partial<Limits> {
-  const limits: Partial<Limits> = {};
-  if (flags.rateLimit !== undefined) limits.rateLimit = flags.rateLimit;
-  if (flags.maxConcurrent !== undefined) limits.maxConcurrent = flags.maxConcurrent;
-  if (flags.dailyLimit !== undefined) limits.dailyLimit = flags.dailyLimit;
-  return limits;
+export function keyOptions({ account, tier, credits, expires, ...flags }: NewKeyFlags): KeyOptions {
+  const { rateLimit, maxConcurrent, dailyLimit } = flags;
+  const limits = { rateLimit, maxConcurrent, dailyLimit };
+  return { accountId: account, tier, credits, limits, expiresAtMs: expires };
 }
 
 /** Work against a store that may keep keys: one that cannot evict money. */

@@ -61,12 +61,12 @@ function showCommand(): Command {
 function revokeCommand(): Command {
   return onKey("revoke", "end a key at once and for good").action(
     async (id: string, flags: { json?: boolean }) => {
-      const { key, done } = await withRedisToWrite(async (redis) => {
+      const { key, outcome } = await withRedisToWrite(async (redis) => {
         const found = await findKey(redis, id);
-        return { done: await revokeKey(redis, found), key: await findKey(redis, found.keyId) };
+        return { outcome: await revokeKey(redis, found), key: await findKey(redis, found.keyId) };
       });
-      const text = done ? `Key ${key.keyId} is revoked.` : `Key ${key.keyId} was revoked before.`;
-      print({ json: { outcome: done ? "revoked" : "already_revoked", ...shown(key) }, text }, flags);
+      const text = `Key ${key.keyId} ${outcome === "revoked" ? "is revoked" : "was revoked before"}.`;
+      print({ json: { outcome, ...shown(key) }, text }, flags);
     },
   );
 }
@@ -80,7 +80,7 @@ function setCommand(): Command {
     .option("--expires <iso|never>", "when it ends", or("never", futureMs))
     .action(async (id: string, flags: SetFlags) => {
       const changes = changesOf(flags);
-      if (Object.keys(changes).length === 0) {
+      if (Object.values(changes).every((change) => change === undefined)) {
         throw new OperatorError("nothing to change; give an option such as --tier or --rate-limit");
       }
       if (changes.tier !== undefined) requireTier(changes.tier);
@@ -102,13 +102,14 @@ const or =
   (text: string): number | Word =>
     text === word ? word : parse(text);
 
-function changesOf({ tier, expires, ...limits }: SetFlags): KeyChanges {
-  const changes: KeyChanges = {};
-  if (tier !== undefined) changes.tier = tier;
-  for (const name of ["rateLimit", "maxConcurrent", "dailyLimit"] as const) {
-    const limit = limits[name];
-    if (limit !== undefined) changes[name] = limit === "default" ? null : limit;
-  }
-  if (expires !== undefined) changes.expiresAtMs = expires === "never" ? null : expires;
-  return changes;
-}
+/** The word takes a value away. */
+const orNull = (value: number | string | undefined): number | null | undefined =>
+  typeof value === "string" ? null : value;
+
+const changesOf = ({ tier, rateLimit, maxConcurrent, dailyLimit, expires }: SetFlags): KeyChanges => ({
+  tier,
+  rateLimit: orNull(rateLimit),
+  maxConcurrent: orNull(maxConcurrent),
+  dailyLimit: orNull(dailyLimit),
+  expiresAtMs: orNull(expires),
+});

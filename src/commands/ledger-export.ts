@@ -2,9 +2,9 @@ import path from "node:path";
 import { type Command, InvalidArgumentError, Option } from "commander";
 import type { Redis } from "ioredis";
 import { exportLedger, formatCursor, type LedgerCursor, parseCursor } from "../ledger/export.ts";
-import { OperatorError } from "../store/accounts.ts";
+import { OperatorError, requireAccount } from "../store/accounts.ts";
 import type { LedgerEntry } from "../store/ledger-entries.ts";
-import { command, fileName, note, pastMs, print, requireAccount, withRedis, writeOut } from "./context.ts";
+import { command, fileName, jsonList, note, pastMs, print, withRedis, writeOut } from "./context.ts";
 import {
   type CursorState,
   lockCursorFile,
@@ -35,7 +35,7 @@ interface Sink {
   write(entries: readonly LedgerEntry[]): Promise<void>;
   keep(): Promise<void>;
   /** Called whatever happens. */
-  close(): Promise<void>;
+  close?(): Promise<void>;
 }
 
 export function exportCommand(): Command {
@@ -91,13 +91,12 @@ async function exportTo(
   const { account, since: sinceMs, until: untilMs } = flags;
   if (account !== undefined) await requireAccount(redis, account);
   const progress = startProgress(flags.output === undefined ? { output: process.stdout } : {});
-  const selection = { sinceMs, untilMs, ...(account === undefined ? {} : { accountId: account }) };
   const sink = await openSink(flags, state).catch(unwritable);
   let count = 0;
   /** Whether the sink has everything up to the cursor. */
   let whole = true;
   try {
-    for await (const page of exportLedger(redis, state.cursor, selection)) {
+    for await (const page of exportLedger(redis, state.cursor, { accountId: account, sinceMs, untilMs })) {
       whole = false;
       await sink.write(page.entries).catch(unwritable);
       whole = true;
@@ -114,7 +113,7 @@ async function exportTo(
     if (whole && flags.cursorFile === undefined && !flags.json) note(`cursor: ${formatCursor(state.cursor)}`);
     throw error;
   } finally {
-    await sink.close();
+    await sink.close?.();
     progress.done();
   }
 }
@@ -227,22 +226,14 @@ function linesSink({ format, header }: ExportFlags): Sink {
       await writeOut(text);
     },
     keep: () => writeOut(before),
-    close: async () => undefined,
   };
 }
 
-/** One JSON object on standard output, written page by page. */
 function objectSink(cursor: LedgerCursor): Sink {
-  let before = '{"entries":[';
+  const list = jsonList("entries");
   return {
-    async write(entries) {
-      if (entries.length === 0) return;
-      await writeOut(before + entries.map((entry) => JSON.stringify(ledgerRow(entry))).join());
-      before = ",";
-    },
-    keep: () =>
-      writeOut(`${before === "," ? "" : before}],"cursor":${JSON.stringify(formatCursor(cursor))}}\n`),
-    close: async () => undefined,
+    write: (entries) => list.write(entries.map(ledgerRow)),
+    keep: () => list.end("cursor", formatCursor(cursor)),
   };
 }
 

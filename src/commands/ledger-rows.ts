@@ -1,5 +1,4 @@
-import { transactionId } from "../domain/transactions.ts";
-import type { LedgerEntry } from "../store/ledger-entries.ts";
+import { type LedgerEntry, transactionId } from "../store/ledger-entries.ts";
 import { iso } from "./terminal.ts";
 
 const COLUMNS = [
@@ -40,7 +39,7 @@ function cell(value: string | number): string {
 /** An entry as it is exported; `id` is unique in a store, and the same in each export. */
 export function ledgerRow(entry: LedgerEntry): LedgerRow {
   return {
-    id: transactionId(entry.partition, entry.streamId),
+    id: transactionId(entry),
     account_id: entry.accountId,
     type: entry.type,
     amount: entry.amount,

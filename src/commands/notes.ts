@@ -1,5 +1,5 @@
-/** What options alone do not say, by the words of the command; shown by `--help` and in docs/cli.md. */
-const NOTES: Readonly<Record<string, readonly string[]>> = {
+/** Paragraphs about a command that its options do not say, by its words. Shown by `--help` and in docs/cli.md. */
+export const NOTES: Readonly<Record<string, readonly string[]>> = {
   "keys import": [
     "Lines of a file, or of standard input with -, are `key`, `key,account` or `key,account,tier`; what a line leaves out, the options say for all. Blank lines, lines that begin with # and a heading that begins with `key` are passed over. With --credits each new key brings them to its account.",
     "It may be said again: a key that is there already, with the same account and tier, counts as known and nothing changes. Another account or tier, or a key that is revoked or expired, is a problem of its line, and makes the exit code 1. Problems name lines, never keys.",
@@ -27,9 +27,3 @@ const NOTES: Readonly<Record<string, readonly string[]>> = {
     "It writes one key to Redis that ends after a minute, loads the scripts, and asks the upstream for a task that does not exist, and posts to a path that takes no POST; neither makes a task.",
   ],
 };
-
-/** Paragraphs about a command. */
-export const notesOf = (words: string): readonly string[] => NOTES[words] ?? [];
-
-/** Commands that have notes. */
-export const withNotes = (): string[] => Object.keys(NOTES);

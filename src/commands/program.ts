@@ -6,10 +6,10 @@ import { configCommand } from "./config.ts";
 import { withoutKeys } from "./context.ts";
 import { creditsCommand } from "./credits.ts";
 import { doctorCommand } from "./doctor.ts";
-import { examplesOf } from "./examples.ts";
+import { EXAMPLES } from "./examples.ts";
 import { keysCommand } from "./keys.ts";
 import { ledgerCommand } from "./ledger.ts";
-import { notesOf } from "./notes.ts";
+import { NOTES } from "./notes.ts";
 import { priceCommand } from "./price.ts";
 import { storeCommand } from "./store.ts";
 import { tasksCommand } from "./tasks.ts";
@@ -89,8 +89,10 @@ function dress(command: Command): void {
 
 function afterHelp(words: string, screen: Screen): string {
   const width = Math.min(widthOf(screen) ?? HELP_CHARS, HELP_CHARS);
-  const notes = notesOf(words).map((note) => `\n${wrapped(note, width, 0)}`);
-  const examples = examplesOf(words).map(({ line, what }) => `  ${always("dim", `# ${what}`)}\n  ${line}`);
+  const notes = (NOTES[words] ?? []).map((note) => `\n${wrapped(note, width, 0)}`);
+  const examples = (EXAMPLES[words] ?? []).map(
+    ([what, line]) => `  ${always("dim", `# ${what}`)}\n  ${line}`,
+  );
   const shown = examples.length === 0 ? [] : [`\n${bold("Examples:")}`, ...examples];
   return [...notes, ...shown].join("\n");
 }

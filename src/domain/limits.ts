@@ -5,6 +5,9 @@ export interface Limits {
   dailyLimit: number;
 }
 
+/** A key's own limits; those of its tier count where one is missing. */
+export type OwnLimits = { [Name in keyof Limits]?: Limits[Name] | undefined };
+
 /** Limits that can be watched before they refuse, by their names in the config. Money never is: a hold is a hold. */
 export const SHADOW_LIMITS = ["rate_limit", "max_concurrent", "daily_limit"] as const;
 export type ShadowLimit = (typeof SHADOW_LIMITS)[number];

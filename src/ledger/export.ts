@@ -12,7 +12,7 @@ export type LedgerCursor = Map<number, string>;
 
 /** Which entries an export is about. */
 export interface LedgerSelection {
-  accountId?: string;
+  accountId?: string | undefined;
   /** Posted at or after this, Unix ms by the ledger's own order. Counts where the cursor says nothing yet. */
   sinceMs?: number | undefined;
   /** Posted before this. */

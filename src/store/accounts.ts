@@ -1,10 +1,9 @@
 import { randomBytes } from "node:crypto";
 import type { Redis } from "ioredis";
 import type { Transaction } from "../domain/answers.ts";
-import type { Limits } from "../domain/limits.ts";
-import { RECENT_TRANSACTIONS, transactionOf } from "../domain/transactions.ts";
+import type { OwnLimits } from "../domain/limits.ts";
 import { partitionsOf } from "./facts.ts";
-import { latestEntries } from "./ledger-entries.ts";
+import { latestEntries, RECENT_TRANSACTIONS, transactionOf } from "./ledger-entries.ts";
 import { accountNames, digestOf, indexName, keyNames, keyRef, partitionOf } from "./names.ts";
 import type { AccountRecord } from "./records.ts";
 import { scriptsOf } from "./script-runner.ts";
@@ -31,15 +30,15 @@ export class KnownKeyError extends OperatorError {
   }
 }
 
-/** What decides a new key. Limits left out are those of its tier. */
+/** What decides a new key. */
 export interface KeyOptions {
   /** Made when missing; a generated one when left out. */
-  accountId?: string;
+  accountId?: string | undefined;
   tier?: string;
   /** Whole credits, granted in the same step under a reference of this key's own. */
-  credits?: number;
-  limits?: Partial<Limits>;
-  expiresAtMs?: number;
+  credits?: number | undefined;
+  limits?: OwnLimits;
+  expiresAtMs?: number | undefined;
   /** A key that exists already; a random one when left out. */
   token?: string;
 }
@@ -114,7 +113,7 @@ async function ownIndex(
 }
 
 /** @throws OperatorError */
-function requireLimits(limits: Partial<Limits>): void {
+function requireLimits(limits: OwnLimits): void {
   const { rateLimit, maxConcurrent, dailyLimit } = limits;
   const named = { rate_limit: rateLimit, max_concurrent: maxConcurrent, daily_limit: dailyLimit };
   for (const [name, limit] of Object.entries(named)) {
@@ -192,6 +191,12 @@ export async function readAccount(redis: Redis, accountId: string): Promise<Acco
     totalRequests: Number(fields.total_requests ?? 0),
     recent: latest.map(transactionOf),
   };
+}
+
+/** @throws OperatorError for an account that does not exist: a misspelt one must not look like an empty one */
+export async function requireAccount(redis: Redis, accountId: string): Promise<void> {
+  const { account } = accountNames(partitionOf(accountId, await partitionsOf(redis)), accountId);
+  if (!(await redis.exists(account))) throw new OperatorError(`there is no account ${accountId}`);
 }
 
 const unknownAccount = (accountId: string): OperatorError =>

@@ -1,5 +1,5 @@
 import type { Redis } from "ioredis";
-import type { Limits } from "../domain/limits.ts";
+import type { OwnLimits } from "../domain/limits.ts";
 import { type IssuedKey, issueKey, OperatorError } from "./accounts.ts";
 import { partitionsOf } from "./facts.ts";
 import { accountNames, digestOf, indexName, keyNames, partitionNames, partitionOf } from "./names.ts";
@@ -17,7 +17,7 @@ export interface KeyRecord {
   accountId: string;
   partition: number;
   tier: string;
-  limits: Partial<Limits>;
+  limits: OwnLimits;
   createdAtMs: number | undefined;
   expiresAtMs: number | undefined;
   revokedAtMs: number | undefined;
@@ -33,11 +33,11 @@ interface Place {
 
 /** What `changeKey` may change; null takes a limit back to the tier's, or the expiry away. */
 export interface KeyChanges {
-  tier?: string;
-  rateLimit?: number | null;
-  maxConcurrent?: number | null;
-  dailyLimit?: number | null;
-  expiresAtMs?: number | null;
+  tier?: string | undefined;
+  rateLimit?: number | null | undefined;
+  maxConcurrent?: number | null | undefined;
+  dailyLimit?: number | null | undefined;
+  expiresAtMs?: number | null | undefined;
 }
 
 /**
@@ -147,19 +147,16 @@ function keyRecord({ keyId, partition }: Place, fields: KeyFields): KeyRecord | 
   if (accountId === undefined) return undefined;
   const number = (name: keyof KeyFields): number | undefined =>
     fields[name] === undefined ? undefined : Number(fields[name]);
-  const limits: Partial<Limits> = {};
-  const [rateLimit, maxConcurrent, dailyLimit] = (
-    ["rate_limit", "max_concurrent", "daily_limit"] as const
-  ).map(number);
-  if (rateLimit !== undefined) limits.rateLimit = rateLimit;
-  if (maxConcurrent !== undefined) limits.maxConcurrent = maxConcurrent;
-  if (dailyLimit !== undefined) limits.dailyLimit = dailyLimit;
   return {
     keyId,
     partition,
     accountId,
     tier,
-    limits,
+    limits: {
+      rateLimit: number("rate_limit"),
+      maxConcurrent: number("max_concurrent"),
+      dailyLimit: number("daily_limit"),
+    },
     createdAtMs: number("created_at"),
     expiresAtMs: number("expires_at"),
     revokedAtMs: number("revoked_at"),
@@ -167,10 +164,10 @@ function keyRecord({ keyId, partition }: Place, fields: KeyFields): KeyRecord | 
   };
 }
 
-/** Ends a key at once and for good. @returns false when it was revoked before */
-export async function revokeKey(redis: Redis, key: KeyRecord): Promise<boolean> {
+/** Ends a key at once and for good. */
+export async function revokeKey(redis: Redis, key: KeyRecord): Promise<"revoked" | "already_revoked"> {
   const nowMs = await storeNowMs(redis);
-  return (await redis.hsetnx(nameOf(key), "revoked_at", nowMs)) === 1;
+  return (await redis.hsetnx(nameOf(key), "revoked_at", nowMs)) === 1 ? "revoked" : "already_revoked";
 }
 
 /** Changes what a key may do; it counts from the next request on. @throws OperatorError for a revoked key */
@@ -212,12 +209,7 @@ export async function rotateKey(
   }
   if (old.rotatedTo !== undefined) throw rotatedBefore(old.keyId, old.rotatedTo);
   // The new one first: after a crash in between there are two good keys, not none.
-  const issued = await issueKey(redis, {
-    accountId,
-    tier,
-    limits,
-    ...(expiresAtMs === undefined ? {} : { expiresAtMs }),
-  });
+  const issued = await issueKey(redis, { accountId, tier, limits, expiresAtMs });
   if ((await redis.hsetnx(nameOf(old), "rotated_to", issued.keyId)) === 0) {
     await redis.hset(keyNames(old.partition, issued.keyId).key, "revoked_at", nowMs);
     throw rotatedBefore(old.keyId, (await redis.hget(nameOf(old), "rotated_to")) ?? "another");

@@ -1,8 +1,11 @@
 import type { Redis } from "ioredis";
+import type { Transaction } from "../domain/answers.ts";
 import { partitionNames } from "./names.ts";
 
 /** Entries read at a time: a millisecond or so of Redis. */
 export const LEDGER_PAGE = 1000;
+/** How many GET /credits shows. */
+export const RECENT_TRANSACTIONS = 10;
 /** Before the first entry of any stream. */
 export const LEDGER_START = "0-0";
 
@@ -50,6 +53,24 @@ export function ledgerEntry(partition: number, [streamId, fields]: StreamEntry):
     atMs: Number(field.at),
   };
 }
+
+/** A ledger entry as customers see it. */
+export function transactionOf(entry: LedgerEntry): Transaction {
+  const { type, amount, balanceAfter, endpoint, reason, taskId, atMs } = entry;
+  return {
+    id: transactionId(entry),
+    type: type === "consume" ? "consume" : "recharge",
+    amount,
+    balance_after: balanceAfter,
+    // A refund is a recharge, and the API has `endpoint` on consume transactions only.
+    ...(type === "consume" && endpoint !== "" ? { endpoint } : {}),
+    ...(reason === "" ? {} : { reason, task_id: taskId }),
+    created_at: new Date(atMs).toISOString(),
+  };
+}
+
+/** The public id of a ledger entry: its partition makes it unique over all ledgers. */
+export const transactionId = ({ partition, streamId }: LedgerEntry): string => `txn_${partition}_${streamId}`;
 
 /** Fields and values that come as one flat list. */
 export function recordOf(flat: readonly string[]): Record<string, string> {

@@ -59,11 +59,10 @@ export function createActions({ write }: OperatorSession): {
       target: (body) => textOf(body, "key_id"),
       async run(body) {
         const keyId = textOf(body, "key_id");
-        const { done, accountId } = await write(async (redis) => {
+        const { outcome, accountId } = await write(async (redis) => {
           const key = await findKey(redis, keyId);
-          return { done: await revokeKey(redis, key), accountId: key.accountId };
+          return { outcome: await revokeKey(redis, key), accountId: key.accountId };
         });
-        const outcome = done ? "revoked" : "already_revoked";
         return { answer: { outcome }, audit: { target: keyId, account_id: accountId, outcome } };
       },
     },

@@ -1,8 +1,7 @@
 import type { Tiers } from "../../domain/limits.ts";
-import { transactionId } from "../../domain/transactions.ts";
 import { OperatorError, readAccount } from "../../store/accounts.ts";
 import { eachKey, findKey, type KeyRecord, storeNowMs } from "../../store/keys.ts";
-import type { LedgerEntry } from "../../store/ledger-entries.ts";
+import { type LedgerEntry, transactionId } from "../../store/ledger-entries.ts";
 import { KEYS_LOOKED_AT_MAX, type KeyUse, topKeysByUse, withUseNow } from "../../store/operator-keys.ts";
 import type { OperatorSession } from "../../store/operator-session.ts";
 import { findTask } from "../../store/operator-tasks.ts";
@@ -203,7 +202,7 @@ const lifeOf = ({
 });
 
 const transactionShown = (entry: LedgerEntry): Transaction => ({
-  id: transactionId(entry.partition, entry.streamId),
+  id: transactionId(entry),
   type: entry.type,
   amount: entry.amount,
   balance_after: entry.balanceAfter,

@@ -1,7 +1,6 @@
 import type { Transaction } from "../../domain/answers.ts";
 import type { Tiers } from "../../domain/limits.ts";
-import { RECENT_TRANSACTIONS, transactionOf } from "../../domain/transactions.ts";
-import { ledgerEntry, type StreamEntry } from "../ledger-entries.ts";
+import { ledgerEntry, RECENT_TRANSACTIONS, type StreamEntry, transactionOf } from "../ledger-entries.ts";
 import type { KeyRef } from "../names.ts";
 import type { Script } from "../script.ts";
 import { KEY_STATE_LENGTH, type KeyState, keyStateOf } from "./include/limits.ts";

@@ -1,4 +1,4 @@
-import type { Limits } from "../../domain/limits.ts";
+import type { OwnLimits } from "../../domain/limits.ts";
 import { accountNames, type KeyRef, partitionNames } from "../names.ts";
 import type { Script } from "../script.ts";
 
@@ -8,7 +8,7 @@ export interface IssueCall {
   /** SHA-256 of the key. */
   digest: string;
   /** The key's own, beyond those of its tier. */
-  limits: Partial<Limits>;
+  limits: OwnLimits;
   expiresAtMs?: number | undefined;
   /** Whole credits that come with the key; 0 for none. */
   credits: number;
