@@ -3,6 +3,7 @@ import type { IncomingMessage } from "node:http";
 import { isIP } from "node:net";
 import { dropOldest } from "../domain/bounded.ts";
 import { clientAddress } from "../gateway/address.ts";
+import type { Logger } from "../telemetry/log.ts";
 
 const WRONG_TOKENS_PER_MINUTE = 10;
 /** From all addresses together; those that have shown the right token are exempt. */
@@ -149,6 +150,16 @@ const isOwnName = (name: string | undefined, own: string): boolean =>
 /** Whether only this machine reaches what listens there. */
 export const isLoopback = (host: string): boolean =>
   host === "localhost" || host === "::1" || (isIP(host) === 4 && host.startsWith("127."));
+
+/** @param place of the admin port where the token was given */
+export function reportWrongToken(
+  { wrongToken }: Denied,
+  req: IncomingMessage,
+  log: Logger,
+  place: string,
+): void {
+  if (wrongToken) log.warn({ remote_address: req.socket.remoteAddress }, `${place}: a wrong ADMIN_TOKEN`);
+}
 
 const digestOf = (text: string): Buffer => createHash("sha256").update(text).digest();
 const denied = (status: Denied["status"], error: string): Denied => ({

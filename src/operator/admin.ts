@@ -4,14 +4,16 @@ import { openApiText } from "../domain/openapi/document.ts";
 import { limitConnections } from "../gateway/connection-limits.ts";
 import { createHttpServer, type TlsMaterial } from "../gateway/tls.ts";
 import type { Logger } from "../telemetry/log.ts";
-import type { Access } from "./access.ts";
+import { type Access, reportWrongToken } from "./access.ts";
 import type { Console } from "./console/console.ts";
 import { LOG_LEVEL_PATH, type LogLevel } from "./log-level.ts";
+import { type Reply, send, text } from "./reply.ts";
 
 /** Prometheus, probes and a few browsers need far fewer. */
 const CONNECTIONS_MAX = 64;
 /** A client that takes nothing of its answer for this long loses its connection. */
 const SILENCE_MS = 30_000;
+const OPENAPI_HEADERS = { "Content-Type": "application/json; charset=utf-8" };
 
 /** The admin port: liveness, readiness, metrics, the API description and the operators' console; never public. */
 export function createAdmin(options: {
@@ -28,18 +30,8 @@ export function createAdmin(options: {
   tls?: TlsMaterial | undefined;
   log: Logger;
 }): Server {
-  const plain = (
-    res: ServerResponse,
-    status: number,
-    body: string,
-    type = "text/plain; charset=utf-8",
-  ): void => {
-    res.writeHead(status, { "Content-Type": type, "Cache-Control": "no-store" });
-    res.end(`${body}\n`);
-  };
-
   // Now, since the first request for it would else hold up all others.
-  const openApi = openApiText().trimEnd();
+  const openApi = openApiText();
 
   let page: Promise<string> | undefined;
 
@@ -51,44 +43,50 @@ export function createAdmin(options: {
     return page;
   }
 
-  /** Probes and Prometheus send no token and name the port as they like. @returns whether it was one of theirs */
-  async function answerProbe(path: string, res: ServerResponse): Promise<boolean> {
-    if (path === "/livez") plain(res, 200, "ok");
-    else if (path === "/readyz") {
-      const why = options.notReady();
-      plain(res, why === undefined ? 200 : 503, why ?? "ok");
-    } else if (path === "/metrics") {
-      plain(res, 200, (await metricsPage()).trimEnd(), Registry.PROMETHEUS_CONTENT_TYPE);
-    } else return false;
-    return true;
+  /** Probes and Prometheus send no token and name the port as they like. @returns undefined for any other path */
+  async function probe(path: string): Promise<Reply | undefined> {
+    switch (path) {
+      case "/livez":
+        return text(200, "ok");
+      case "/readyz": {
+        const why = options.notReady();
+        return text(why === undefined ? 200 : 503, why ?? "ok");
+      }
+      case "/metrics":
+        return text(200, (await metricsPage()).trimEnd(), {
+          "Content-Type": Registry.PROMETHEUS_CONTENT_TYPE,
+        });
+      default:
+        return undefined;
+    }
+  }
+
+  async function read(req: IncomingMessage, path: string): Promise<Reply> {
+    const isRead = req.method === "GET" || req.method === "HEAD";
+    const probed = isRead ? await probe(path) : undefined;
+    if (probed) return probed;
+    const entry = options.access.check(req, "data");
+    if (entry.outcome === "denied") {
+      reportWrongToken(entry, req, options.log, "admin");
+      return text(entry.status, entry.error, entry.headers);
+    }
+    if (!isRead) return text(405, "method not allowed", { Allow: "GET, HEAD" });
+    if (path === "/openapi.json") return { status: 200, body: openApi, headers: OPENAPI_HEADERS };
+    if (path === "/config") {
+      const config = JSON.stringify(options.config(), undefined, 2);
+      return text(200, config, { "Content-Type": "application/json" });
+    }
+    return text(
+      404,
+      "no such page; there are /livez, /readyz, /metrics, /config, /openapi.json, /log-level and /console",
+    );
   }
 
   async function answer(req: IncomingMessage, res: ServerResponse): Promise<void> {
     const path = req.url?.split("?")[0] ?? "";
     if (options.console.owns(path)) return options.console.serve(req, res);
     if (path === LOG_LEVEL_PATH) return options.logLevel(req, res);
-    const reads = req.method === "GET" || req.method === "HEAD";
-    if (reads && (await answerProbe(path, res))) return;
-    const entry = options.access.check(req, "data");
-    if (entry.outcome === "denied") {
-      const { remoteAddress } = req.socket;
-      if (entry.wrongToken) options.log.warn({ remote_address: remoteAddress }, "admin: a wrong ADMIN_TOKEN");
-      for (const [name, value] of Object.entries(entry.headers)) res.setHeader(name, value);
-      return plain(res, entry.status, entry.error);
-    }
-    if (!reads) {
-      res.setHeader("Allow", "GET, HEAD");
-      return plain(res, 405, "method not allowed");
-    }
-    if (path === "/openapi.json") return plain(res, 200, openApi, "application/json; charset=utf-8");
-    if (path === "/config") {
-      return plain(res, 200, JSON.stringify(options.config(), undefined, 2), "application/json");
-    }
-    plain(
-      res,
-      404,
-      "no such page; there are /livez, /readyz, /metrics, /config, /openapi.json, /log-level and /console",
-    );
+    send(res, await read(req, path));
   }
 
   const server = createHttpServer({ requestTimeout: 10_000 }, options.tls, (req, res) => {
@@ -98,7 +96,7 @@ export function createAdmin(options: {
     answer(req, res).catch((error: unknown) => {
       options.log.error({ err: error, path: req.url?.split("?")[0] }, "admin: internal fault");
       if (res.headersSent) res.destroy();
-      else plain(res, 500, "internal fault; the log says more");
+      else send(res, text(500, "internal fault; the log says more"));
     });
   });
   server.timeout = SILENCE_MS;

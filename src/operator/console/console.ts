@@ -3,6 +3,7 @@ import type { Tiers } from "../../domain/limits.ts";
 import type { OperatorSession } from "../../store/operator-session.ts";
 import type { Logger } from "../../telemetry/log.ts";
 import type { Access } from "../access.ts";
+import { type Reply, send, text } from "../reply.ts";
 import { createApi } from "./api.ts";
 import { pageFile, pageHeaders } from "./files.ts";
 import { createLive, type LiveSources } from "./live.ts";
@@ -28,30 +29,17 @@ export function createConsole(options: {
   const live = createLive(options.sources);
   const api = createApi({ access, session, live, tiers: options.tiers, notReady: options.notReady, log });
 
-  async function servePage(req: IncomingMessage, res: ServerResponse, path: string): Promise<void> {
+  async function pageOf(req: IncomingMessage, path: string): Promise<Reply> {
     const entry = access.check(req, "page");
-    if (entry.outcome === "denied") {
-      res.writeHead(entry.status, { ...pageHeaders, "Content-Type": "text/plain; charset=utf-8" });
-      res.end(`${entry.error}\n`);
-      return;
-    }
-    if (req.method !== "GET" && req.method !== "HEAD") {
-      res.writeHead(405, { ...pageHeaders, Allow: "GET, HEAD" }).end();
-      return;
-    }
-    if (path === CONSOLE_PATH) {
-      // Relative, so that it holds behind a proxy's prefix too.
-      res.writeHead(308, { ...pageHeaders, Location: "console/" }).end();
-      return;
-    }
+    if (entry.outcome === "denied") return text(entry.status, entry.error);
+    if (req.method !== "GET" && req.method !== "HEAD")
+      return { status: 405, headers: { Allow: "GET, HEAD" } };
+    // Relative, so that it holds behind a proxy's prefix too.
+    if (path === CONSOLE_PATH) return { status: 308, headers: { Location: "console/" } };
     const file = await pageFile(path.slice(CONSOLE_PATH.length + 1));
-    if (!file) {
-      res.writeHead(404, { ...pageHeaders, "Content-Type": "text/plain; charset=utf-8" });
-      res.end("no such page; the console is at /console/\n");
-      return;
-    }
-    res.writeHead(200, { ...pageHeaders, "Content-Type": file.type, "Content-Length": file.body.length });
-    res.end(req.method === "HEAD" ? undefined : file.body);
+    if (!file) return text(404, "no such page; the console is at /console/");
+    const headers = { "Content-Type": file.type, "Content-Length": String(file.body.length) };
+    return { status: 200, body: file.body, headers };
   }
 
   return {
@@ -60,8 +48,9 @@ export function createConsole(options: {
     owns: (path: string): boolean => path === CONSOLE_PATH || path.startsWith(`${CONSOLE_PATH}/`),
     async serve(req: IncomingMessage, res: ServerResponse): Promise<void> {
       const [path = "", query] = (req.url ?? "").split("?", 2);
-      if (path.startsWith(API)) await api.serve(req, res, path.slice(API.length), new URLSearchParams(query));
-      else await servePage(req, res, path);
+      if (path.startsWith(API)) return api(req, res, path.slice(API.length), new URLSearchParams(query));
+      const page = await pageOf(req, path);
+      send(res, { ...page, headers: { ...pageHeaders, ...page.headers } });
     },
     start: live.start,
     stop(): void {

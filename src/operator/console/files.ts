@@ -38,7 +38,6 @@ export const pageHeaders = {
     "require-trusted-types-for 'script'",
     "trusted-types 'none'",
   ].join("; "),
-  "Cache-Control": "no-store",
   "X-Content-Type-Options": "nosniff",
   "X-Frame-Options": "DENY",
   "Referrer-Policy": "no-referrer",

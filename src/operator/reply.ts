@@ -1,0 +1,42 @@
+import type { IncomingMessage, ServerResponse } from "node:http";
+
+/** An answer of the admin port. */
+export interface Reply {
+  status: number;
+  body?: string | Buffer;
+  headers?: Record<string, string>;
+}
+
+export const text = (status: number, line: string, headers: Record<string, string> = {}): Reply => ({
+  status,
+  body: `${line}\n`,
+  headers: { "Content-Type": "text/plain; charset=utf-8", ...headers },
+});
+
+export const json = (status: number, value: object, headers: Record<string, string> = {}): Reply => ({
+  status,
+  body: `${JSON.stringify(value)}\n`,
+  headers: { "Content-Type": "application/json", ...headers },
+});
+
+/** Sends a reply, which nobody may cache. The rest of a request that was refused unread is dropped. */
+export function send(res: ServerResponse, { status, body, headers }: Reply): void {
+  res.writeHead(status, { "Cache-Control": "no-store", ...headers });
+  res.end(body);
+  if (!res.req.complete) res.req.resume();
+}
+
+/**
+ * Reads a small body. A larger one is read to its end all the same: to leave early would break the connection before the
+ * answer.
+ * @returns undefined when it is larger
+ */
+export async function readBody(req: IncomingMessage, bytesMax: number): Promise<string | undefined> {
+  const chunks: Buffer[] = [];
+  let bytes = 0;
+  for await (const chunk of req as AsyncIterable<Buffer>) {
+    bytes += chunk.length;
+    if (bytes <= bytesMax) chunks.push(chunk);
+  }
+  return bytes <= bytesMax ? Buffer.concat(chunks).toString("utf8") : undefined;
+}
