@@ -82,7 +82,7 @@ async function diff(file: string | undefined, flags: DiffFlags): Promise<Answer>
   const name = configPath(sourceOf(file));
   // This machine's environment is not the gateway's: only the files count.
   const { settings, config } = requireLoaded(readConfig({ env: {}, file: name }));
-  const base = flags.defaults ? defaults() : await running(flags.admin ?? adminUrl());
+  const base = flags.defaults ? defaults() : await running(flags.admin ?? ownAdminUrl());
   // A running gateway does not tell the path of its upstream, so paths are not compared.
   const from = { ...base.written, settings: redactSettings(base.written.settings) };
   const found = differences(from, { settings: redactSettings(settings), prices: config.prices }).filter(
@@ -136,12 +136,16 @@ function defaults(): Base {
   };
 }
 
-/** Where the gateway of this machine's configuration listens for its operators. */
-function adminUrl(): string {
+/** The admin port of the gateway with this machine's configuration. */
+function ownAdminUrl(): string {
   const { loaded } = readConfig({ env: process.env });
   if (loaded === undefined)
     throw new OperatorError("this machine's configuration is not valid; give --admin URL");
-  const { host, port, tls } = loaded.config.admin;
+  return adminUrl(loaded.config.admin);
+}
+
+/** The URL at which this machine reaches an admin port. */
+export function adminUrl({ host, port, tls }: Config["admin"]): string {
   const reachable = host === "0.0.0.0" ? "127.0.0.1" : host === "::" ? "::1" : host;
   return `${tls ? "https" : "http"}://${reachable.includes(":") ? `[${reachable}]` : reachable}:${port}`;
 }

@@ -7,17 +7,9 @@ const DAY_MS = 86_400_000;
 /** As the alert TollgateCertificateExpires. */
 const WARNING_MS = 14 * DAY_MS;
 
-/**
- * When the certificates that the configuration names expire.
- * @param config undefined when it is not valid
- */
-export function certificatesCheck(config: Config | undefined, nowMs: number): Check {
-  if (!config) return warning(NAME, "not looked at", "mend the config first");
-  return judgeCertificates(certificateValidities(config), nowMs);
-}
-
-/** Exported for a test of each case. */
-export function judgeCertificates(all: readonly CertificateValidity[], nowMs: number): Check {
+/** When the certificates that the configuration names expire. */
+export function certificatesCheck(config: Config, nowMs: number): Check {
+  const all = certificateValidities(config);
   const first = all.toSorted((a, b) => a.expiryMs - b.expiryMs)[0];
   if (!first) return good(NAME, "the config names none");
   const future = all.filter(({ fromMs }) => fromMs > nowMs);

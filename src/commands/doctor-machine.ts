@@ -34,7 +34,7 @@ export function configCheck(config: Config | undefined, problems: string): Check
 }
 
 /** Settings that are allowed, but are rarely meant in production. */
-export function attention(config: Config): string[] {
+function attention(config: Config): string[] {
   const remarks: string[] = [];
   const { upstream, store, admin } = config;
   const { protocol, hostname } = new URL(upstream.url);
@@ -60,12 +60,10 @@ const NAMED_MAX = 3;
 
 /**
  * The folder where settlements wait while Redis is away, on the machine where this runs.
- * @param folder undefined when the config is not valid
  * @param storeId of the Redis that answers now, if one does and has an id
  */
-export function journalCheck(folder: string | undefined, storeId?: string): Check {
+export function journalCheck(folder: string, storeId?: string): Check {
   const name = "journal";
-  if (folder === undefined) return warning(name, "not looked at", "mend the config first");
   const place = path.resolve(folder);
   try {
     // The gateway makes what is missing.

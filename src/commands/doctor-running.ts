@@ -1,7 +1,6 @@
-import { once } from "node:events";
-import { type IncomingMessage, request as requestHttp } from "node:http";
-import { request as requestHttps } from "node:https";
+import { Agent, request } from "undici";
 import type { Config } from "../config/config.ts";
+import { adminUrl } from "./config.ts";
 import { type Check, good, warning } from "./doctor-check.ts";
 
 const TIMEOUT_MS = 1000;
@@ -45,21 +44,16 @@ function proxiesCheck(page: string | undefined): Check {
 }
 
 /** The metrics page of a running gateway; undefined where none answers, or where it wants a client certificate. */
-async function readMetrics({ host, port, tls }: Config["admin"]): Promise<string | undefined> {
-  const reachable = host === "0.0.0.0" ? "127.0.0.1" : host === "::" ? "::1" : host;
-  const options = { host: reachable, port, path: "/metrics", agent: false } as const;
+async function readMetrics(admin: Config["admin"]): Promise<string | undefined> {
+  // Its certificate is made for a name, and this is an address. Nothing is sent that it could keep.
+  const dispatcher = new Agent({ connect: { rejectUnauthorized: false } });
   try {
     const signal = AbortSignal.timeout(TIMEOUT_MS);
-    // Its certificate is made for a name, and this is an address. Nothing is sent that it could keep.
-    const sent = tls
-      ? requestHttps({ ...options, signal, rejectUnauthorized: false })
-      : requestHttp({ ...options, signal });
-    sent.end();
-    const [answer] = (await once(sent, "response")) as [IncomingMessage];
-    let page = "";
-    for await (const chunk of answer.setEncoding("utf8")) page += chunk;
-    return page;
+    const { body } = await request(`${adminUrl(admin)}/metrics`, { dispatcher, signal });
+    return await body.text();
   } catch {
     return undefined;
+  } finally {
+    await dispatcher.destroy();
   }
 }

@@ -9,12 +9,8 @@ const TIMEOUT_MS = 3000;
 /** A task that nobody has: asking for it costs nothing and changes nothing. */
 const NO_TASK = "tollgate-doctor";
 
-/**
- * The generator: reachable, speaking the envelope, and content with our credential.
- * @param upstream undefined when the config is not valid
- */
-export async function upstreamCheck(upstream: Config["upstream"] | undefined): Promise<Check> {
-  if (!upstream) return failed(NAME, "not looked for: the config is not valid", "mend the config first");
+/** Whether the upstream can be reached, answers in the envelope, and accepts the gateway's credential. */
+export async function upstreamCheck(upstream: Config["upstream"]): Promise<Check> {
   const { url, apiKey, tlsCa } = upstream;
   const client = createJsonClient({
     url,

@@ -3,7 +3,7 @@ import { processLimits } from "../config/process-bounds.ts";
 import { checkConfig } from "./config.ts";
 import { command, print } from "./context.ts";
 import { certificatesCheck } from "./doctor-certificates.ts";
-import type { Check } from "./doctor-check.ts";
+import { type Check, failed, warning } from "./doctor-check.ts";
 import { configCheck, journalCheck } from "./doctor-machine.ts";
 import { storeChecks } from "./doctor-redis.ts";
 import { runningChecks } from "./doctor-running.ts";
@@ -16,6 +16,8 @@ const SHOWN = {
   warning: { word: "warn", style: "yellow" },
   failed: { word: "FAIL", style: "red" },
 } as const;
+
+const MEND = "mend the config first";
 
 /** `tollgate doctor` */
 export function doctorCommand(): Command {
@@ -34,16 +36,15 @@ async function allChecks(): Promise<Check[]> {
   const { config, text } = checkConfig();
   const [store, upstream, running] = await Promise.all([
     storeChecks(config),
-    upstreamCheck(config?.upstream),
+    config && upstreamCheck(config.upstream),
     runningChecks(config, processLimits().openFiles),
   ]);
-  const journal = journalCheck(config?.store.journal, store.storeId);
   return [
     configCheck(config, text),
-    certificatesCheck(config, Date.now()),
+    config ? certificatesCheck(config, Date.now()) : warning("certificates", "not looked at", MEND),
     ...store.checks,
-    journal,
-    upstream,
+    config ? journalCheck(config.store.journal, store.storeId) : warning("journal", "not looked at", MEND),
+    upstream ?? failed("upstream", "not looked for: the config is not valid", MEND),
     ...running,
   ];
 }

@@ -113,7 +113,6 @@ export const CREDIT_ACCOUNT = Type.Object(
   },
   { description: "The account behind the key, and the limits of the key itself." },
 );
-export type CreditAccountData = Static<typeof CREDIT_ACCOUNT>;
 
 /** One broken rule. */
 export const PROBLEM = Type.Object(
