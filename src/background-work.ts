@@ -1,5 +1,5 @@
 import { verifyInChild } from "./ledger/child.ts";
-import { createLedgerCheck, takeLedgerTurn } from "./ledger/regular-check.ts";
+import { createLedgerCheck } from "./ledger/regular-check.ts";
 import { createSurvey } from "./operator/survey.ts";
 import { createSweeper, type SweepSettings } from "./settlement/sweeper.ts";
 import type { Connection } from "./store/connection.ts";
@@ -41,7 +41,7 @@ export function createWork(options: {
     log,
   });
   const ledgerCheck = createLedgerCheck({
-    turn: (intervalMs) => takeLedgerTurn(connection, intervalMs),
+    turn: surveys.ledgerTurn,
     verify: (signal) => verifyInChild(redisUrl, signal),
     publish: surveys.publishLedger,
     intervalMs: () => settings().store.ledgerCheckIntervalMs,

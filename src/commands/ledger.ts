@@ -24,7 +24,7 @@ function verifyCommand(): Command {
       const report = reportToParent();
       const result = await withRedis((redis) =>
         verifyLedger(redis, {
-          ...(flags.account === undefined ? {} : { accountIds: [flags.account] }),
+          accountIds: flags.account === undefined ? undefined : [flags.account],
           seen({ done, all }, { accounts, entries }) {
             const text = `partition ${done} of ${all}: ${accounts} accounts, ${entries} entries`;
             progress.show(text);

@@ -1,4 +1,3 @@
-import type { Connection } from "../store/connection.ts";
 import type { LedgerReport } from "../store/survey.ts";
 import type { Logger } from "../telemetry/log.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
@@ -7,9 +6,6 @@ import type { Verification } from "./verify.ts";
 const LOGGED_MAX = 20;
 /** How often a gateway looks whether it is its turn. */
 const LOOK_EVERY_MS = 10_000;
-
-/** There while a check is not due yet, over all gateways. */
-const LEDGER_TURN = "tg:ledger-turn";
 
 /**
  * Verifies the ledger every so often, in one of all gateways at a time, and shows the result as a metric. A violation
@@ -77,13 +73,4 @@ export function showLedger(metrics: Metrics, { atMs, violations, credits }: Ledg
   metrics.ledgerViolations.set(violations);
   metrics.ledgerCheckedAt.set(atMs / 1000);
   for (const [type, amount] of Object.entries(credits)) metrics.ledgerCredits.set({ type }, amount);
-}
-
-/** True for one of all gateways, once per interval: its turn to verify the ledger. */
-export async function takeLedgerTurn(connection: Connection, intervalMs: number): Promise<boolean> {
-  const taken = await connection.command((redis) => redis.set(LEDGER_TURN, "taken", "PX", intervalMs, "NX"));
-  if (taken !== null) return true;
-  // The interval may have been shortened since the turn was taken; it is never made longer by this.
-  await connection.command((redis) => redis.pexpire(LEDGER_TURN, intervalMs, "LT"));
-  return false;
 }

@@ -5,6 +5,7 @@ import { LEDGER_PAGE, type LedgerEntry, readLedger } from "../store/ledger-entri
 import { keyNames, partitionNames, partitionOf, requestName } from "../store/names.ts";
 import { answersOf, many } from "../store/pipelines.ts";
 import type { RequestRecord } from "../store/records.ts";
+import { checkSnapshot, type Snapshot, sumReferences, takeSnapshot } from "./account-check.ts";
 import {
   addEntry,
   compareRecord,
@@ -15,7 +16,6 @@ import {
   type Report,
   type Violation,
 } from "./fold.ts";
-import { checkSnapshot, type Snapshot, sumReferences, takeSnapshot } from "./snapshot.ts";
 
 export type { Invariant, Violation } from "./fold.ts";
 
@@ -60,7 +60,7 @@ interface Run {
 export async function verifyLedger(
   redis: Redis,
   options: {
-    accountIds?: readonly string[];
+    accountIds?: readonly string[] | undefined;
     seen?: (partitions: { done: number; all: number }, result: Verification) => void;
   } = {},
 ): Promise<Verification> {
@@ -99,11 +99,11 @@ function reporter(result: Verification, wanted: ReadonlySet<string> | undefined)
 async function verifyPartition(run: Run, partition: number): Promise<void> {
   const { redis, report, result } = run;
   const fold = emptyFold();
-  const accountsName = partitionNames(partition).accounts;
+  const { accounts, holds, polls, done } = partitionNames(partition);
   await readOn(run, partition, fold);
   const inLedger = [...fold.accounts.keys()];
   const listed = new Set<string>();
-  for await (const page of setPages(redis, accountsName)) for (const accountId of page) listed.add(accountId);
+  for await (const page of setPages(redis, accounts)) for (const accountId of page) listed.add(accountId);
   for (const accountId of inLedger) {
     if (!listed.has(accountId)) report("accounts", accountId, "has ledger entries, but is not listed");
   }
@@ -129,8 +129,15 @@ async function verifyPartition(run: Run, partition: number): Promise<void> {
     );
     run.step();
   }
-  await verifyEnded(run, partition, fold);
-  await verifyDue(run, partition);
+  await verifyListed(run, partition, fold, done, "requests", (request) => endedWrong(fold, request));
+  for (const [list, state] of [
+    [holds, "held"],
+    [polls, "bound"],
+  ] as const) {
+    await verifyListed(run, partition, fold, list, "due", ({ record }) =>
+      record.state === state ? undefined : `is due, but ${record.state ?? "unknown"}`,
+    );
+  }
   for (const [accountId, { entries, recharged, consumed, refunded }] of fold.accounts) {
     if (!isWanted(run, accountId)) continue;
     result.entries += entries;
@@ -165,32 +172,44 @@ async function addEntries(
   for (const [at, entry] of ofRequests.entries()) compareRecord(fold, entry, records[at] ?? {}, report);
 }
 
-/** What is kept as ended has ended, and the ledger charged what it should. Invariants 2 and 3. */
-async function verifyEnded(run: Run, partition: number, fold: LedgerFold): Promise<void> {
+/**
+ * What stands in a list belongs there: what is kept as ended has ended, and the ledger charged what it should; what is due
+ * is held or bound, each in its list. Invariants 2 and 3.
+ * @param wrong what is wrong with a request of this list, in words
+ */
+async function verifyListed(
+  run: Run,
+  partition: number,
+  fold: LedgerFold,
+  list: string,
+  invariant: Invariant,
+  wrong: (request: ListedRequest) => string | undefined,
+): Promise<void> {
   const { redis, report } = run;
-  const { done } = partitionNames(partition);
-  for await (const ids of sortedSetPages(redis, done)) {
+  for await (const ids of sortedSetPages(redis, list)) {
     run.step();
-    const suspects = (await recordsOf(run, partition, ids)).filter((request) => endedWrong(fold, request));
+    const suspects = (await recordsOf(run, partition, ids)).filter(wrong);
     if (suspects.length === 0) continue;
     // Some of it may just have happened: the ledger up to now, then the records again.
     await readOn(run, partition, fold);
     for (const { id } of suspects) {
       const name = requestName(partition, id);
-      const still = await readStill<[string | null]>(redis, name, (pipe) => pipe.zscore(done, id));
+      const still = await readStill<[string | null]>(redis, name, (pipe) => pipe.zscore(list, id));
       if (!still) continue;
-      const [record, listed] = still;
-      const wrong = endedWrong(fold, { id, record });
-      if (wrong && listed !== null) report("requests", record.account_id ?? "", wrong, id);
+      const [record, score] = still;
+      const message = wrong({ id, record });
+      if (message && score !== null) report(invariant, record.account_id ?? "", message, id);
     }
   }
 }
 
+interface ListedRequest {
+  id: string;
+  record: RequestRecord;
+}
+
 /** What is wrong with an ended request, in words. */
-function endedWrong(
-  fold: LedgerFold,
-  { id, record }: { id: string; record: RequestRecord },
-): string | undefined {
+function endedWrong(fold: LedgerFold, { id, record }: ListedRequest): string | undefined {
   switch (record.state) {
     case "held":
     case "bound":
@@ -200,29 +219,6 @@ function endedWrong(
       return "is finished, but was never charged";
     default:
       return undefined;
-  }
-}
-
-/** What is due is held or bound, each in its list. Invariant 3. */
-async function verifyDue(run: Run, partition: number): Promise<void> {
-  const { redis, report } = run;
-  const { holds, polls } = partitionNames(partition);
-  for (const [list, state] of [
-    [holds, "held"],
-    [polls, "bound"],
-  ] as const) {
-    for await (const ids of sortedSetPages(redis, list)) {
-      run.step();
-      const suspects = (await recordsOf(run, partition, ids)).filter(({ record }) => record.state !== state);
-      for (const { id } of suspects) {
-        const name = requestName(partition, id);
-        const still = await readStill<[string | null]>(redis, name, (pipe) => pipe.zscore(list, id));
-        if (!still) continue;
-        const [record, score] = still;
-        if (score === null || record.state === state) continue;
-        report("due", record.account_id ?? "", `is due, but ${record.state ?? "unknown"}`, id);
-      }
-    }
   }
 }
 

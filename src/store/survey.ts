@@ -6,6 +6,8 @@ import { AGES, OPEN_STATES, type OpenState, survey } from "./scripts/survey.ts";
 
 /** There while the next survey is not due yet, over all gateways. */
 const SURVEY_TURN = "tg:survey-turn";
+/** There while a check of the ledger is not due yet, over all gateways. */
+const LEDGER_TURN = "tg:ledger-turn";
 /** What the last survey saw (JSON). */
 const SURVEY = "tg:survey";
 /** What the last check of the ledger found (JSON). */
@@ -53,11 +55,18 @@ export function createSurveys(connection: Connection) {
     return text === null ? undefined : (JSON.parse(text) as T);
   }
 
+  const takeTurn = async (name: string, intervalMs: number): Promise<boolean> =>
+    (await command((redis) => redis.set(name, "taken", "PX", intervalMs, "NX"))) !== null;
+
   return {
     /** True for one of all gateways, once per interval: its turn to count. */
-    async turn(intervalMs: number): Promise<boolean> {
-      const taken = await command((redis) => redis.set(SURVEY_TURN, "taken", "PX", intervalMs, "NX"));
-      return taken !== null;
+    turn: (intervalMs: number) => takeTurn(SURVEY_TURN, intervalMs),
+    /** The same for its turn to verify the ledger. */
+    async ledgerTurn(intervalMs: number): Promise<boolean> {
+      if (await takeTurn(LEDGER_TURN, intervalMs)) return true;
+      // The interval may have been shortened since the turn was taken; this never makes it longer.
+      await command((redis) => redis.pexpire(LEDGER_TURN, intervalMs, "LT"));
+      return false;
     },
     /** Counts, list by list; those without an entry, as most are, cost one round trip together. */
     async take(): Promise<Survey> {

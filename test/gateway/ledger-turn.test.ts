@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { takeLedgerTurn } from "../../src/ledger/regular-check.ts";
 import type { Connection } from "../../src/store/connection.ts";
+import { createSurveys } from "../../src/store/survey.ts";
 import { givenRedis, type TestRedis } from "../support/store-stage.ts";
 
 let redis: TestRedis;
@@ -12,11 +12,12 @@ afterAll(() => redis?.stop());
 // The turn belongs to all gateways of a Redis: this test has one of its own.
 test("a ledger check interval that was shortened counts for the turn that is running", async () => {
   const connection = { command: (run) => run(redis.client) } as Pick<Connection, "command"> as Connection;
+  const { ledgerTurn } = createSurveys(connection);
   const waitMs = (): Promise<number> => redis.client.pttl("tg:ledger-turn");
-  expect(await takeLedgerTurn(connection, 3_600_000)).toBe(true);
-  expect(await takeLedgerTurn(connection, 60_000)).toBe(false);
+  expect(await ledgerTurn(3_600_000)).toBe(true);
+  expect(await ledgerTurn(60_000)).toBe(false);
   expect(await waitMs()).toBeLessThanOrEqual(60_000);
-  expect(await takeLedgerTurn(connection, 3_600_000)).toBe(false);
+  expect(await ledgerTurn(3_600_000)).toBe(false);
   expect(await waitMs()).toBeLessThanOrEqual(60_000);
   expect(await waitMs()).toBeGreaterThan(0);
 });

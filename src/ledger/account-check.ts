@@ -72,8 +72,7 @@ export function checkSnapshot(
   report: Report,
 ): void {
   const { account, references, keys } = seen;
-  const complain = (invariant: Parameters<Report>[0], message: string): void =>
-    report(invariant, accountId, message);
+  const complain = (invariant: Invariant, message: string): void => report(invariant, accountId, message);
   const [balance, held, totalUsed] = [account.balance, account.held, account.total_used].map((v) =>
     Number(v ?? 0),
   );
@@ -118,7 +117,7 @@ function checkKey(
   const open: RequestRecord[] = [];
   for (const id of key.slots) {
     const request = seen.requests.get(id) ?? {};
-    const complain = (invariant: Parameters<Report>[0], message: string): void =>
+    const complain = (invariant: Invariant, message: string): void =>
       report(invariant, accountId, message, id);
     if (request.state !== "held" && request.state !== "bound") {
       complain("slots", `has a slot of ${keyId}, but is ${request.state ?? "unknown"}`);
