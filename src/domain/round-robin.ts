@@ -1,31 +1,13 @@
-/** Items of several owners who take turns: one with a thousand items delays another's by one. */
-export interface RoundRobin<Item> {
-  readonly size: number;
-  /** How many of an owner's items are in it. */
-  sizeOf(owner: string): number;
-  /** Puts an item behind its owner's others. A new owner comes after those that are there. */
-  add(owner: string, item: Item): void;
-  /**
-   * Takes the next owner's oldest item out; the owner goes behind the others with the rest.
-   * @param mayGo owners that are passed over when this is false
-   * @returns undefined when there is none
-   */
-  next(mayGo?: (owner: string) => boolean): Item | undefined;
-  /** Takes an item out, wherever it is. */
-  remove(owner: string, item: Item): void;
-  /** The owner who has most items. */
-  largestOwner(): string | undefined;
-  newestOf(owner: string): Item | undefined;
-  /** Takes all out. */
-  clear(): Item[];
-}
-
-/** An item must not be in it twice. Used where requests wait for Redis and for the upstream: decisions 0032 and 0036. */
-export function createRoundRobin<Item>(): RoundRobin<Item> {
+/**
+ * Items of several owners who take turns: one with a thousand items delays another's by one. An item must not be in it
+ * twice. Used where requests wait for Redis and for the upstream: decisions 0032 and 0036.
+ */
+export function createRoundRobin<Item>() {
   /** The owner at the front is next. An owner without items is not in it. */
   const lines = new Map<string, Set<Item>>();
   let size = 0;
 
+  /** Takes an item out, wherever it is. */
   function remove(owner: string, item: Item): void {
     const line = lines.get(owner);
     if (!line?.delete(item)) return;
@@ -37,14 +19,21 @@ export function createRoundRobin<Item>(): RoundRobin<Item> {
     get size() {
       return size;
     },
-    sizeOf: (owner) => lines.get(owner)?.size ?? 0,
-    add(owner, item) {
+    /** How many of an owner's items are in it. */
+    sizeOf: (owner: string): number => lines.get(owner)?.size ?? 0,
+    /** Puts an item behind its owner's others. A new owner comes after those that are there. */
+    add(owner: string, item: Item): void {
       const line = lines.get(owner);
       if (line) line.add(item);
       else lines.set(owner, new Set([item]));
       size++;
     },
-    next(mayGo) {
+    /**
+     * Takes the next owner's oldest item out; the owner goes behind the others with the rest.
+     * @param mayGo owners that are passed over when this is false
+     * @returns undefined when there is none
+     */
+    next(mayGo?: (owner: string) => boolean): Item | undefined {
       for (const [owner, line] of lines) {
         if (mayGo && !mayGo(owner)) continue;
         const item = line.values().next().value!;
@@ -55,7 +44,8 @@ export function createRoundRobin<Item>(): RoundRobin<Item> {
       return undefined;
     },
     remove,
-    largestOwner() {
+    /** The owner who has most items. */
+    largestOwner(): string | undefined {
       let largest: string | undefined;
       let most = 0;
       for (const [owner, line] of lines) {
@@ -65,8 +55,9 @@ export function createRoundRobin<Item>(): RoundRobin<Item> {
       }
       return largest;
     },
-    newestOf: (owner) => [...(lines.get(owner) ?? [])].at(-1),
-    clear() {
+    newestOf: (owner: string): Item | undefined => [...(lines.get(owner) ?? [])].at(-1),
+    /** Takes all out. */
+    clear(): Item[] {
       const items = [...lines.values()].flatMap((line) => [...line]);
       lines.clear();
       size = 0;

@@ -1,7 +1,7 @@
 import { rm } from "node:fs/promises";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { addEntry, emptyAccount, emptyFold } from "../../src/ledger/fold.ts";
 import { sumReferences, takeSnapshot } from "../../src/ledger/account-check.ts";
+import { addEntry, emptyAccount, emptyFold } from "../../src/ledger/fold.ts";
 import { verifyLedger } from "../../src/ledger/verify.ts";
 import type { Connection } from "../../src/store/connection.ts";
 import { partitionsOf } from "../../src/store/facts.ts";

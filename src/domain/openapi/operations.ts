@@ -20,12 +20,10 @@ export interface Operation {
   links?: object;
 }
 
-const json = (schema: string, examples: Readonly<Record<string, object>>) => ({
+/** The content of a request or an answer. */
+export const jsonContent = (schema: string, examples: Readonly<Record<string, object>>) => ({
   "application/json": { schema: { $ref: `#/components/schemas/${schema}` }, examples },
 });
-
-/** An answer's content, in the same form as a request's. */
-export const jsonContent = json;
 
 const IDEMPOTENCY = {
   name: "Idempotency-Key",
@@ -79,7 +77,7 @@ function generation(endpoint: GenerationEndpoint): Operation {
       summary,
       description: `${description} Answers with a task to poll. Charged when the task is made; counts toward all limits.`,
       parameters: [{ $ref: "#/components/parameters/IdempotencyKey" }],
-      requestBody: { required: true, content: json(bodyName(endpoint), REQUESTS[endpoint]) },
+      requestBody: { required: true, content: jsonContent(bodyName(endpoint), REQUESTS[endpoint]) },
     },
     answer: {
       schema: "GenerationAnswer",

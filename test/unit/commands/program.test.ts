@@ -12,7 +12,9 @@ const LEAVES = leaves(tollgateProgram()).map(wordsOf);
 test("every command has an example, and no example or note is about another", () => {
   expect(LEAVES.filter((words) => !EXAMPLES[words]?.length)).toEqual([]);
   const all = commandsOf(tollgateProgram()).map(wordsOf);
-  expect([...Object.keys(EXAMPLES), ...Object.keys(NOTES)].filter((words) => !all.includes(words))).toEqual([]);
+  expect([...Object.keys(EXAMPLES), ...Object.keys(NOTES)].filter((words) => !all.includes(words))).toEqual(
+    [],
+  );
 });
 
 test("every command takes --json", () => {
@@ -25,18 +27,15 @@ test("every command takes --json", () => {
 const LINES = Object.entries(EXAMPLES).flatMap(([words, examples]) =>
   examples.map(([, line]) => [line, words] as const),
 );
-test.each(LINES)(
-  "the example `%s` is understood",
-  async (line, words) => {
-    const program = tollgateProgram();
-    const called: string[] = [];
-    for (const command of leaves(program)) command.action(() => void called.push(wordsOf(command)));
-    // What a shell leaves of it for the command itself.
-    const [, typed = ""] = /\btollgate ([^|<>)]+)/.exec(line) ?? [];
-    await program.parseAsync(typed.trim().split(/ +/), { from: "user" });
-    expect(called).toEqual(words === "" ? [expect.any(String)] : [words]);
-  },
-);
+test.each(LINES)("the example `%s` is understood", async (line, words) => {
+  const program = tollgateProgram();
+  const called: string[] = [];
+  for (const command of leaves(program)) command.action(() => void called.push(wordsOf(command)));
+  // What a shell leaves of it for the command itself.
+  const [, typed = ""] = /\btollgate ([^|<>)]+)/.exec(line) ?? [];
+  await program.parseAsync(typed.trim().split(/ +/), { from: "user" });
+  expect(called).toEqual(words === "" ? [expect.any(String)] : [words]);
+});
 
 test("an example with an option that is not there would be found", async () => {
   const program = tollgateProgram();
