@@ -1,3 +1,4 @@
+import { randomUUID } from "node:crypto";
 import { subscribe, unsubscribe } from "node:diagnostics_channel";
 import { once } from "node:events";
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
@@ -26,11 +27,8 @@ async function givenHeldUpstream() {
   const held: ServerResponse[] = [];
   let open = false;
   let silent = false;
-  let tasks = 0;
   const answer = (res: ServerResponse) =>
-    void res.end(
-      JSON.stringify({ code: 200, msg: "success", data: { task_id: `held-${Date.now()}-${tasks++}` } }),
-    );
+    void res.end(JSON.stringify({ code: 200, msg: "success", data: { task_id: `held-${randomUUID()}` } }));
   const server = createServer((req, res) => {
     if (req.method === "POST") {
       req.resume();

@@ -21,7 +21,7 @@ import {
 
 type GatewayProcess = Awaited<ReturnType<typeof startGatewayProcess>>;
 
-const SLOW = "[sandbox: delay=800ms]";
+const SLOW = "[sandbox: delay=2s]";
 const RESTLESS = { tasks: { sweep_interval: "1m" } };
 
 let redis: TestRedis;
@@ -85,7 +85,7 @@ const stopped = (gateway: GatewayProcess) => gateway.logs().find(({ msg }) => ms
 
 describe("SIGTERM", () => {
   test("readiness goes red while requests are still served; what is in flight ends well; exit code 0", async () => {
-    const gateway = await givenProcess({ server: { drain_delay: "400ms" } });
+    const gateway = await givenProcess({ server: { drain_delay: "3s" } });
     const key = await givenKey(redis.client);
     const kept = await keptConnection(gateway, key);
     const slow = post(gateway, key, SLOW);
@@ -117,7 +117,7 @@ describe("SIGTERM", () => {
     const key = await givenKey(redis.client);
     const client = await rawClient(gateway.url);
     cleanups.push(() => client.close());
-    for (const ms of [300, 600, 500]) {
+    for (const ms of [1500, 3000, 2500]) {
       const { head, body } = rawPost(TEXT_TO_VIDEO, key.key, { prompt: `[sandbox: delay=${ms}ms]` });
       client.send(head + body);
     }
@@ -168,7 +168,8 @@ describe("SIGTERM", () => {
     const startedMs = performance.now();
     gateway.signal("SIGTERM");
     expect((await gateway.ended()).how).toBe("exit code 1");
-    expect(performance.now() - startedMs).toBeLessThan(5000);
+    // The default would be 30 s.
+    expect(performance.now() - startedMs).toBeLessThan(20_000);
     for (const reply of await hung) expect(reply).toBeInstanceOf(Error);
     // Nothing else tells of them: a request leaves its line when it is answered.
     expect(stopped(gateway)).toMatchObject({ level: "warn", clean: false, cut_requests: 2 });
@@ -210,7 +211,7 @@ test("a charge that the store never heard of is made by the next process", async
   cleanups.push(() => rm(journal, { recursive: true, force: true }));
   const first = await givenProcess({ server: { drain_delay: "0s" } }, journal);
   const key = await givenKey(redis.client);
-  const pending = post(first, key, "[sandbox: delay=300ms]");
+  const pending = post(first, key, "[sandbox: delay=2s]");
   await inFlight();
   redis.pause();
   try {

@@ -105,7 +105,7 @@ test("another body or another path under the same key is 422 and costs nothing",
 
 test("while the first is in progress a repeat is 409 with a wait, another body 422", async () => {
   const key = await given();
-  const prompt = "[sandbox: delay=250ms]";
+  const prompt = "[sandbox: delay=3s]";
   const first = keyed(key, "a", prompt);
   await until(() => sent(gateway).length === 1, "the first to reach the upstream");
   for (const on of [gateway, twin]) {

@@ -1,6 +1,7 @@
 import { execFile } from "node:child_process";
 import { renameSync, writeFileSync } from "node:fs";
 import { dirname, join, resolve } from "node:path";
+import { setTimeout as delay } from "node:timers/promises";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { LiveConfig } from "../../src/config/live.ts";
 import { type Generator, startGenerator } from "../../src/sandbox/generator/server.ts";
@@ -74,12 +75,55 @@ const metric = async (name: string): Promise<string | undefined> => {
   return page.split("\n").find((line) => line.startsWith(`${name} `));
 };
 
+test("prices, timeouts, the sweeper's pace, trusted proxies and more change with SIGHUP at the latest", async () => {
+  edit(
+    sections(50_000, {
+      server: { trust_proxy: ["127.0.0.1"], unknown_keys_per_minute: 1, keep_alive_timeout: "33s" },
+      tasks: { sweep_interval: "50ms", poll_interval: "100ms" },
+      prices: resolve("config/prices/overview.yaml") as never,
+      source_video_host: "https://elsewhere.example.com" as never,
+      log: { level: "debug" },
+    }),
+  );
+  gateway.signal("SIGHUP");
+  await until(async () => (await shown()).settings.log.level === "debug", "the new configuration");
+  expect(await (await fetch(`${gateway.adminUrl}/log-level`)).json()).toEqual({ level: "debug" });
+  const credits = async (): Promise<number> =>
+    (await send(gateway.url, "GET", "/api/v1/credits", { key })).body.data.balance;
+  const before = await credits();
+  const { status, headers } = await generate();
+  expect(status).toBe(200);
+  expect(headers.get("keep-alive")).toBe("timeout=33");
+  expect(await credits()).toBe(before - 100);
+  // The sweep that was planned for a minute after the start need not be waited for.
+  const sweeps = 'tollgate_store_call_duration_seconds_count{script="lease"}';
+  await until(async () => (await metric(sweeps)) !== undefined, "a sweep");
+  expect(performance.now() - beforeStartMs, "before the planned one").toBeLessThan(60_000);
+  const video = await send(gateway.url, "POST", "/api/v1/gen2/watermark-remove", {
+    key,
+    body: { videoUrl: "https://videos.example.com/a.mp4" },
+  });
+  expect(video.body.msg).toContain("https://elsewhere.example.com/");
+  // Two clients behind the proxy, each with one attempt: the third request is the first one's second.
+  const attempt = async (client: string): Promise<number> => {
+    const headers = { "x-forwarded-for": client };
+    return (await send(gateway.url, "GET", "/api/v1/credits", { key: "sk_unknown", headers })).body.code;
+  };
+  expect([await attempt("192.0.2.1"), await attempt("192.0.2.2"), await attempt("192.0.2.1")]).toEqual([
+    401, 401, 2005,
+  ]);
+});
+
 // Guarantee: an operator may change anything under load; each request is served by one configuration or the next.
 test("a config edit under load takes effect, and no request fails", async () => {
   const replies: Reply[] = [];
   let going = true;
   const loops = Array.from({ length: 8 }, async () => {
-    while (going) replies.push(await generate());
+    // With a pause: a fast machine would else use up all slots that a key may have, for tasks that nobody polls.
+    while (going) {
+      replies.push(await generate());
+      await delay(20);
+    }
   });
   const limit = () => limitsOf(replies.at(-1)!).limit;
   const tookMs: number[] = [];
@@ -126,45 +170,6 @@ test("a request under way keeps the configuration that it began with", async () 
   expect(account).toMatchObject({ balance: 1000 - 10 - 100, held: 0 });
 });
 
-test("prices, timeouts, the sweeper's pace, trusted proxies and more change with SIGHUP at the latest", async () => {
-  edit(
-    sections(50_000, {
-      server: { trust_proxy: ["127.0.0.1"], unknown_keys_per_minute: 1, keep_alive_timeout: "33s" },
-      tasks: { sweep_interval: "50ms" },
-      prices: resolve("config/prices/overview.yaml") as never,
-      source_video_host: "https://elsewhere.example.com" as never,
-      log: { level: "debug" },
-    }),
-  );
-  gateway.signal("SIGHUP");
-  await until(async () => (await shown()).settings.log.level === "debug", "the new configuration");
-  expect(await (await fetch(`${gateway.adminUrl}/log-level`)).json()).toEqual({ level: "debug" });
-  const credits = async (): Promise<number> =>
-    (await send(gateway.url, "GET", "/api/v1/credits", { key })).body.data.balance;
-  const before = await credits();
-  const { status, headers } = await generate();
-  expect(status).toBe(200);
-  expect(headers.get("keep-alive")).toBe("timeout=33");
-  expect(await credits()).toBe(before - 100);
-  // The sweep that was planned for a minute after the start need not be waited for.
-  const sweeps = 'tollgate_store_call_duration_seconds_count{script="lease"}';
-  await until(async () => (await metric(sweeps)) !== undefined, "a sweep");
-  expect(performance.now() - beforeStartMs, "before the planned one").toBeLessThan(60_000);
-  const video = await send(gateway.url, "POST", "/api/v1/gen2/watermark-remove", {
-    key,
-    body: { videoUrl: "https://videos.example.com/a.mp4" },
-  });
-  expect(video.body.msg).toContain("https://elsewhere.example.com/");
-  // Two clients behind the proxy, each with one attempt: the third request is the first one's second.
-  const attempt = async (client: string): Promise<number> => {
-    const headers = { "x-forwarded-for": client };
-    return (await send(gateway.url, "GET", "/api/v1/credits", { key: "sk_unknown", headers })).body.code;
-  };
-  expect([await attempt("192.0.2.1"), await attempt("192.0.2.2"), await attempt("192.0.2.1")]).toEqual([
-    401, 401, 2005,
-  ]);
-});
-
 test("a bad file changes nothing, and ports wait for a restart", async () => {
   edit(sections(50_000));
   await until(async () => (await shown()).settings.tiers.standard.rate_limit === 50_000, "the file");
@@ -174,9 +179,8 @@ test("a bad file changes nothing, and ports wait for a restart", async () => {
     async () => (await metric("tollgate_config_last_reload_successful"))?.endsWith(" 0") === true,
     "the refusal",
   );
-  expect(gateway.logs().map(({ msg }) => msg)).toContainEqual(
-    expect.stringContaining("servre: is unknown; did you mean server?"),
-  );
+  const said = "servre: is unknown; did you mean server?";
+  await until(() => gateway.logs().some(({ msg }) => String(msg).includes(said)), "the reason in the log");
   expect((await shown()).hash).toBe(hash);
   expect((await generate()).status).toBe(200);
 
@@ -186,8 +190,9 @@ test("a bad file changes nothing, and ports wait for a restart", async () => {
   expect(last_reload.successful).toBe(true);
   expect(settings.store.command_timeout).not.toBe("7s");
   expect(awaiting_restart).toContainEqual({ setting: "store.command_timeout", file: "7s" });
-  const warned = gateway.logs().findLast(({ level }) => level === "warn");
-  expect(JSON.stringify(warned)).toContain('store.command_timeout: \\"500ms\\" to \\"7s\\"');
+  const warning = 'store.command_timeout: \\"500ms\\" to \\"7s\\"';
+  const warned = () => JSON.stringify(gateway.logs().findLast(({ level }) => level === "warn"));
+  await until(() => warned().includes(warning), "the warning in the log");
   expect((await metric("tollgate_config_last_reload_successful"))?.endsWith(" 1")).toBe(true);
 });
 

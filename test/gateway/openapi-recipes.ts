@@ -68,7 +68,7 @@ async function tooFast(stage: ApiStage, method: string, path: string, body?: unk
 async function inProgress(stage: ApiStage): Promise<Reply> {
   const { main } = stage;
   const [key, headers] = [await givenKey(stage), { "idempotency-key": "order-1" }];
-  return stage.during({ delayMs: 1000 }, async () => {
+  return stage.during({ delayMs: 3000 }, async () => {
     const sentBefore = main.generator.requests.length;
     const first = generate(main, key, BOAT, headers);
     await until(() => main.generator.requests.length > sentBefore, "the first to reach the generator");
@@ -83,7 +83,7 @@ async function overloaded(stage: ApiStage): Promise<Reply> {
   const { narrow } = stage;
   const { generator } = stage.main;
   const key = await givenKey(stage);
-  return stage.during({ delayMs: 1000 }, async () => {
+  return stage.during({ delayMs: 3000 }, async () => {
     const sentBefore = generator.requests.length;
     const first = generate(narrow, key);
     await until(() => generator.requests.length > sentBefore, "the first to reach the generator");

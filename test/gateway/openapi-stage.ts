@@ -18,8 +18,8 @@ export async function givenApiStage() {
       generator,
       config: {
         ...patient,
-        server: { bodyTimeoutMs: 200, utilityRequestsPerSecond: 1 },
-        upstream: { headersTimeoutMs: 300, totalTimeoutMs: 400 },
+        server: { bodyTimeoutMs: 1000, utilityRequestsPerSecond: 1 },
+        upstream: { headersTimeoutMs: 1000, totalTimeoutMs: 1500 },
       },
     }),
     givenGateway({

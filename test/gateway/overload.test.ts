@@ -100,6 +100,8 @@ test("generations go on while every poll hangs", async () => {
 // Guarantee: what waits, and what is refused, is counted.
 test("waiting and refused requests are in the metrics", async () => {
   const { key } = await givenKey();
+  // Longer than it takes to send them all, so that none has ended before the last has come.
+  gateway.generator.behave({ delayMs: 1500 });
   const replies = Array.from({ length: CONNECTIONS * 3 }, () => generate(key));
   const sample = async (name: string): Promise<number> =>
     Number((await gateway.metric(`tollgate_upstream_${name}`)).at(0)?.split(" ").at(-1));

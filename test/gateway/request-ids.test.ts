@@ -63,10 +63,10 @@ describe("/log-level on the admin port", () => {
   test("sets the level while running, and says so in the log", async () => {
     const gateway = await givenGateway();
     const { key } = await gateway.givenKey();
+    /** How many lines a request leaves: those that bear its id, for the gateway logs other work meanwhile. */
     const lines = async (): Promise<number> => {
-      const before = gateway.logs.length;
-      await gateway.request("GET", "/api/v1/credits", { key });
-      return gateway.logs.length - before;
+      const { headers } = await gateway.request("GET", "/api/v1/credits", { key });
+      return gateway.logs.filter((line) => line.includes(headers.get("x-request-id")!)).length;
     };
     expect(await lines()).toBe(1);
     expect((await put(gateway, "warn")).status).toBe(200);
@@ -127,7 +127,8 @@ test("a request that is slow by the gateway's own time says where it went; the u
   };
   const [line] = await slow(0.001);
   expect(line).toMatchObject({ level: "warn", route: TEXT_TO_VIDEO, request_id: expect.any(String) });
-  expect(line.upstream_ms).toBeGreaterThanOrEqual(150);
+  // A timer of 150 ms may go off a millisecond before that.
+  expect(line.upstream_ms).toBeGreaterThan(140);
   expect(line.own_ms).toBeCloseTo(line.duration_ms - line.upstream_ms - line.body_ms, 0);
   expect(line.store_ms).toBeGreaterThan(0);
   expect(line.own_ms).toBeGreaterThan(line.store_ms - 1);

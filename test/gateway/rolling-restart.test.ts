@@ -1,6 +1,7 @@
 import { mkdtemp } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { setTimeout as delay } from "node:timers/promises";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { startGenerator } from "../../src/sandbox/generator/server.ts";
 import { consumed, expectSound, readBooks } from "../support/audit.ts";
@@ -10,16 +11,16 @@ import { givenKey, givenRedis, readyz, TEXT_TO_VIDEO, type TestRedis } from "../
 
 type GatewayProcess = Awaited<ReturnType<typeof startGatewayProcess>>;
 
-const CLIENTS = 8;
+const CLIENTS = 24;
 const UNLIMITED = { rateLimit: 100_000, maxConcurrent: 10_000, dailyLimit: 100_000 };
-const CONFIG = { server: { drain_delay: "300ms" }, tasks: { sweep_interval: "1m" } };
+const CONFIG = { server: { drain_delay: "2s" }, tasks: { sweep_interval: "1m" } };
 
 let redis: TestRedis;
 let generator: Awaited<ReturnType<typeof startGenerator>>;
 beforeAll(async () => {
   redis = await givenRedis();
   // Longer than the drain delay: some requests are under way when the listener closes.
-  generator = await startGenerator({ behaviour: { durationMs: 60_000, delayMs: 400 } });
+  generator = await startGenerator({ behaviour: { durationMs: 60_000, delayMs: 2500 } });
 });
 afterAll(async () => {
   await generator.stop();
@@ -30,12 +31,23 @@ afterAll(async () => {
 function balancer(gateways: () => GatewayProcess[]) {
   let ready: GatewayProcess[] = gateways();
   let next = 0;
-  const timer = setInterval(async () => {
-    const all = gateways();
-    const answers = await Promise.all(all.map((gateway) => readyz(gateway).catch(() => 0)));
-    ready = all.filter((_, at) => answers[at] === 200);
-  }, 20);
-  return { pick: () => ready[next++ % ready.length]!, stop: () => clearInterval(timer) };
+  let over = false;
+  // One round after the other, so that no late answer of an earlier one counts.
+  const looking = (async () => {
+    while (!over) {
+      const all = gateways();
+      const answers = await Promise.all(all.map((gateway) => readyz(gateway).catch(() => 0)));
+      ready = all.filter((_, at) => answers[at] === 200);
+      await delay(20);
+    }
+  })();
+  return {
+    pick: () => ready[next++ % ready.length]!,
+    async stop(): Promise<void> {
+      over = true;
+      await looking;
+    },
+  };
 }
 
 test("a rolling restart of two gateways under load loses no request, no task and no credit", async () => {
@@ -75,7 +87,7 @@ test("a rolling restart of two gateways under load loses no request, no task and
   await until(() => taskIds.length >= before + 20, "traffic after the restart");
   over = true;
   await clients;
-  lb.stop();
+  await lb.stop();
 
   const books = await readBooks(redis.client, key);
   expectSound(books);

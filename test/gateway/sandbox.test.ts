@@ -6,6 +6,7 @@ import { afterEach, expect, test } from "vitest";
 import type { Behaviour } from "../../src/sandbox/generator/behaviour.ts";
 import { type Generator, startGenerator } from "../../src/sandbox/generator/server.ts";
 import type { GeneratorOptions } from "../../src/sandbox/generator/state.ts";
+import { until } from "../support/until.ts";
 
 const TEXT_TO_VIDEO = "/api/v1/gen2/text-to-video";
 const STORYBOARD = "/api/v1/gen2-pro/storyboard";
@@ -292,7 +293,7 @@ test("a hanging answer never comes, and stop() ends it", async () => {
   const id = await taskId(await post(generator, prompt("x")));
   const hanging = poll(generator, id);
   const outcome = expect(hanging).rejects.toThrow();
-  await expect.poll(() => generator.requests.length).toBe(2);
+  await until(() => generator.requests.length === 2, "the poll to arrive");
   await generator.stop();
   await outcome;
 });

@@ -12,15 +12,22 @@ import {
 } from "./spec-stage.ts";
 
 let gateway: TestGateway;
+/** Only for clients that are meant to be too slow. */
+let impatient: TestGateway;
 beforeAll(async () => {
-  gateway = await givenGateway({
-    config: { server: { headersTimeoutMs: 100, bodyTimeoutMs: 150, uploadIdleTimeoutMs: 150 } },
+  gateway = await givenGateway();
+  impatient = await givenGateway({
+    generator: gateway.generator,
+    config: { server: { headersTimeoutMs: 1500, bodyTimeoutMs: 150, uploadIdleTimeoutMs: 150 } },
   });
 });
-afterAll(() => gateway.stop());
+afterAll(async () => {
+  await impatient.stop();
+  await gateway.stop();
+});
 
-async function client() {
-  const raw = await rawClient(gateway.url);
+async function client(of = gateway) {
+  const raw = await rawClient(of.url);
   onTestFinished(() => raw.end());
   return raw;
 }
@@ -30,7 +37,7 @@ const bearer = (key: string) => `Authorization: Bearer ${key}`;
 
 describe("slow clients", () => {
   test("headers that do not come in time are 408, also when each byte keeps the line busy", async () => {
-    const raw = await client();
+    const raw = await client(impatient);
     raw.write("GET /api/v1/credits HTTP/1.1\r\nHost: a\r\nX: ");
     const drip = setInterval(() => raw.write("x"), 20);
     onTestFinished(() => clearInterval(drip));
@@ -42,7 +49,7 @@ describe("slow clients", () => {
 
   test("a JSON body that does not come in time is 408, counts for nothing, and its key's numbers are true", async () => {
     const issued = await givenTightKey(gateway);
-    const raw = await client();
+    const raw = await client(impatient);
     raw.write(rawGeneration(issued.key).slice(0, -5));
     const drip = setInterval(() => raw.write(" "), 60);
     onTestFinished(() => clearInterval(drip));
@@ -55,7 +62,7 @@ describe("slow clients", () => {
 
   test("an upload that stands still is 408", async () => {
     const issued = await givenTightKey(gateway);
-    const raw = await client();
+    const raw = await client(impatient);
     const type = "Content-Type: multipart/form-data; boundary=b";
     raw.write(
       `${head("POST /api/v1/upload HTTP/1.1", "Host: a", bearer(issued.key), type, "Content-Length: 500")}--b\r\n`,

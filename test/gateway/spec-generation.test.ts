@@ -177,7 +177,7 @@ describe("GET /credits", () => {
   test("the balance is what can be spent: a request under way is missing from it, though not yet a transaction", async () => {
     const { key } = await gateway.givenKey({ credits: 1000 });
     const sentBefore = gateway.generator.requests.length;
-    const slow = ask("POST", TEXT_TO_VIDEO, { key, body: { prompt: "[sandbox: delay=600ms]" } });
+    const slow = ask("POST", TEXT_TO_VIDEO, { key, body: { prompt: "[sandbox: delay=3s]" } });
     await until(() => gateway.generator.requests.length === sentBefore + 1, "the upstream request");
     const during = await ask("GET", "/api/v1/credits", { key });
     expect(during.body.data).toMatchObject({ balance: 990, total_used: 0, total_requests: 1 });

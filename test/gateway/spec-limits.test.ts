@@ -170,13 +170,13 @@ describe("Idempotency-Key", () => {
     const sentBefore = gateway.generator.requests.length;
     const slow = ask("POST", TEXT_TO_VIDEO, {
       key: issued.key,
-      body: { prompt: "[sandbox: delay=600ms]" },
+      body: { prompt: "[sandbox: delay=3s]" },
       headers,
     });
     await until(() => gateway.generator.requests.length === sentBefore + 1, "the upstream request");
     const reply = await ask("POST", TEXT_TO_VIDEO, {
       key: issued.key,
-      body: { prompt: "[sandbox: delay=600ms]" },
+      body: { prompt: "[sandbox: delay=3s]" },
       headers,
     });
     expect(reply.status).toBe(409);

@@ -1,3 +1,4 @@
+import { randomUUID } from "node:crypto";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
@@ -87,11 +88,12 @@ describe("the task as the customer sees it", () => {
   // Guarantee: what is known of a task id by then may be of another account's task.
   test("not at all once it was forgotten while the upstream was asked", async () => {
     const key = await gateway.givenKey();
-    const id = await givenTask(key, "duration=1h poll-delay=300ms");
+    const id = await givenTask(key, "duration=1h poll-delay=2s");
+    const [requestId] = ((await gateway.redis.get(`tg:task:${id}`)) ?? "").split(" ");
+    const names = [`tg:task:${id}`, ...(await gateway.redis.keys(`tg:*:request:${requestId}`))];
     const asked = poll(uncached, key, id);
     await until(() => pollsOf(id) === 1, "the upstream to be asked");
-    const [requestId] = ((await gateway.redis.get(`tg:task:${id}`)) ?? "").split(" ");
-    await gateway.redis.del(`tg:task:${id}`, ...(await gateway.redis.keys(`tg:*:request:${requestId}`)));
+    await gateway.redis.del(...names);
     expect(await asked).toMatchObject({ status: 404, body: { code: 404 } });
   });
 
@@ -227,7 +229,7 @@ describe("the end of a task", () => {
     let said: object = { status: "completed", progress: 100, created_at };
     const fake = createServer((request, response) => {
       request.resume();
-      const made = { task_id: `fake_${process.hrtime.bigint()}` };
+      const made = { task_id: `fake_${randomUUID()}` };
       const data = request.method === "POST" ? made : { task_id: request.url?.split("/").at(-1), ...said };
       response.end(JSON.stringify({ code: 200, msg: "success", data }));
     });
@@ -298,7 +300,8 @@ describe("polls that the upstream does not answer well", () => {
       config: { tasks: { cacheMs: 0 }, upstream: { headersTimeoutMs: 400, totalTimeoutMs: 600 } },
     });
     const key = await own.givenKey();
-    const id = await givenTask(key, `poll-fault=${fault}`, own);
+    // Made by the one that waits long enough for a generation.
+    const id = await givenTask(key, `poll-fault=${fault}`);
     const reply = await poll(own, key, id);
     expect(reply.status).toBe(504);
     expect(reply.body.code).toBe(504);

@@ -5,10 +5,11 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { delimiter, join, resolve } from "node:path";
 import { promisify } from "node:util";
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { afterAll, beforeAll, expect, onTestFinished, test } from "vitest";
 import { selfSignedCertificate } from "../../src/sandbox/generator/certificate.ts";
-import { freePort, TOLLGATE_DIR } from "../../src/sandbox/redis.ts";
+import { TOLLGATE_DIR } from "../../src/sandbox/redis.ts";
 import { until } from "../support/gateway.ts";
+import { holdPort } from "../support/held-port.ts";
 import { givenRedis, type TestRedis } from "../support/store-stage.ts";
 
 const ROOT = resolve(import.meta.dirname, "../..");
@@ -54,10 +55,25 @@ afterAll(async () => {
   await rm(join(TOLLGATE_DIR, `demo-key-${own}`), { force: true });
 });
 
+/** Ports that are still free when a program comes to listen on them, seconds later. */
+async function givenPorts(): Promise<{ PORT: string; ADMIN_PORT: string }> {
+  const [port, adminPort] = await Promise.all([holdPort(), holdPort()]);
+  onTestFinished(() => {
+    port.release();
+    adminPort.release();
+  });
+  return { PORT: String(port.port), ADMIN_PORT: String(adminPort.port) };
+}
+
 /** `npm start` on a Redis of the test's own, up to its last line. @returns all that it has printed */
 async function start(more: Record<string, string> = {}): Promise<string> {
-  const ports = { PORT: String(await freePort()), ADMIN_PORT: String(await freePort()) };
-  const env = { ...process.env, ...ports, REDIS_URL: redis.url, SANDBOX_DURATION_MS: "0", ...more };
+  const env = {
+    ...process.env,
+    ...(await givenPorts()),
+    REDIS_URL: redis.url,
+    SANDBOX_DURATION_MS: "0",
+    ...more,
+  };
   const child = spawn(process.execPath, [join(ROOT, "src/sandbox/start.ts")], { env });
   running = child;
   let printed = "";
@@ -142,7 +158,7 @@ test("with client_ca npm start says at once that it has no client certificate", 
   const config = join(folder, "client-ca.yaml");
   await Promise.all([writeFile(files.cert, cert), writeFile(files.key, key)]);
   await writeFile(config, JSON.stringify({ server: { tls: { ...files, client_ca: files.cert } } }));
-  const ports = { PORT: String(await freePort()), ADMIN_PORT: String(await freePort()) };
+  const ports = await givenPorts();
   const started = promisify(execFile)(process.execPath, [join(ROOT, "src/sandbox/start.ts")], {
     env: { ...process.env, ...ports, REDIS_URL: redis.url, TOLLGATE_CONFIG: config },
   });
@@ -153,7 +169,7 @@ test("with client_ca npm start says at once that it has no client certificate", 
 });
 
 test.each(["garbage", "localhost:21001"])("REDIS_URL=%s is refused by npm start in words", async (url) => {
-  const env = { ...process.env, PORT: String(await freePort()), ADMIN_PORT: String(await freePort()) };
+  const env = { ...process.env, ...(await givenPorts()) };
   const started = promisify(execFile)(process.execPath, [join(ROOT, "src/sandbox/start.ts")], {
     env: { ...env, REDIS_URL: url },
   });

@@ -170,7 +170,7 @@ test("polls pass for tasks that this gateway has seen, and only for their own ac
     const reply = await poll(taskId, key);
     expectDegraded(reply);
     expect(reply.body.data.task_id).toBe(taskId);
-    expect(JSON.parse(stage.gateway.logs.at(-1)!)).toMatchObject({ outcome: "unmetered", task_id: taskId });
+    expect(lastLine()).toMatchObject({ outcome: "unmetered", task_id: taskId });
     expectStoreAway(await poll(taskId, stranger));
     expectStoreAway(await poll("task_unheard_of", key));
     expect(polled(stage.gateway)).toHaveLength(1);
@@ -273,7 +273,7 @@ test("each unmetered generation has a line in the log that names its key, accoun
   await whileAway(async () => {
     const reply = await generate(stage.gateway, key);
     expectDegraded(reply);
-    expect(JSON.parse(stage.gateway.logs.at(-1)!)).toMatchObject({
+    expect(lastLine()).toMatchObject({
       outcome: "unmetered",
       degraded: true,
       key_id: key.keyId,

@@ -7,7 +7,9 @@ import { generate, givenStage, readyz, type Stage, sent, TEXT_TO_VIDEO } from ".
 
 let stage: Stage;
 beforeAll(async () => {
-  stage = await givenStage({ behaviour: { durationMs: 60_000 } });
+  // Longer than any test here: Redis may stand still while something happens, and never counts as away.
+  const config = { store: { commandTimeoutMs: 60_000 } };
+  stage = await givenStage({ behaviour: { durationMs: 60_000 }, config });
 });
 afterAll(() => stage.stop());
 beforeEach(() => {

@@ -35,7 +35,7 @@ describe("a customer whose task exists hears of it and is charged once, whatever
 
   test("Redis stops before the upstream answers", async () => {
     const key = await stage.givenKey();
-    const reply = await stoppedMeanwhile(generate(stage.gateway, key, "[sandbox: delay=250ms]"));
+    const reply = await stoppedMeanwhile(generate(stage.gateway, key, "[sandbox: delay=2s]"));
     expect(reply.status).toBe(200);
     const line = stage.gateway.logs.map((text) => JSON.parse(text)).findLast(({ price }) => price === 10);
     expect(line, "not charged yet").toMatchObject({ key_id: key.keyId, outcome: "charge_waits" });
@@ -45,7 +45,7 @@ describe("a customer whose task exists hears of it and is charged once, whatever
 
   test("the connection is gone and the breaker open before the upstream answers", async () => {
     const key = await stage.givenKey();
-    const pending = generate(stage.gateway, key, "[sandbox: delay=250ms]");
+    const pending = generate(stage.gateway, key, "[sandbox: delay=2s]");
     await until(() => sent(stage.gateway).length === 1, "the request to reach the upstream");
     await stage.proxy.steer({ connections: "refuse" });
     const reply = await pending.finally(() => stage.proxy.heal());
@@ -79,7 +79,7 @@ describe("a customer whose task exists hears of it and is charged once, whatever
 });
 
 describe("what the upstream refused is given back, whatever becomes of VOID", () => {
-  const REFUSED = "[sandbox: status=400 delay=250ms]";
+  const REFUSED = "[sandbox: status=400 delay=2s]";
 
   test.each(KINDS)("%s", async (kind) => {
     const key = await stage.givenKey();

@@ -1,5 +1,5 @@
 import { setImmediate as nextCheckPhase } from "node:timers/promises";
-import { afterAll, beforeAll, beforeEach, expect, inject, test } from "vitest";
+import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
 import { keyRef } from "../../src/store/names.ts";
 import { inspect } from "../../src/store/scripts/inspect.ts";
 import { givenGateway, type TestGateway } from "../support/gateway.ts";
@@ -16,13 +16,23 @@ import {
   sent,
 } from "../support/store-stage.ts";
 
+let stage: Stage;
+beforeAll(async () => {
+  stage = await givenStage({ config: { store: { fallbackStrategy: "allow" } } });
+});
+afterAll(() => stage.stop());
+beforeEach(() => {
+  stage.gateway.generator.requests.length = 0;
+});
+
 /** Holds the event loop up, as a burst of work does. Redis and the kernel go on. */
 function standStill(ms: number): void {
   Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, ms);
 }
 
 test("a reply that came while the process stood still is read before the call counts as timed out", async () => {
-  const connection = await openConnection(inject("redisUrl"), 100);
+  // Of this file alone: others keep the one of all tests busy for longer than this limit.
+  const connection = await openConnection(stage.redis.url, 100);
   try {
     const inspected = connection.run(inspect, { key: keyRef("none", "none", 0), tiers: TIERS });
     // The batch is sent at the end of this tick, before this goes on.
@@ -42,9 +52,11 @@ test("a reply that came while the process stood still is read before the call co
 // A key without credits had hundreds of free videos by loading the gateway until its own calls timed out.
 test("a gateway that stands still again and again lets nothing pass unmetered", async () => {
   const gateway = await givenGateway({
+    redisUrl: stage.redis.url,
     config: { store: { fallbackStrategy: "allow", commandTimeoutMs: 100 } },
   });
   try {
+    await ready(gateway);
     const key = await gateway.givenKey({ credits: PRICE });
     expect((await generate(gateway, key)).status).toBe(200);
     const stalls = setInterval(() => standStill(150), 1);
@@ -61,15 +73,6 @@ test("a gateway that stands still again and again lets nothing pass unmetered", 
   } finally {
     await gateway.stop();
   }
-});
-
-let stage: Stage;
-beforeAll(async () => {
-  stage = await givenStage({ config: { store: { fallbackStrategy: "allow" } } });
-});
-afterAll(() => stage.stop());
-beforeEach(() => {
-  stage.gateway.generator.requests.length = 0;
 });
 
 /** How many requests have passed unmetered. */

@@ -1,17 +1,30 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import type { IssuedKey } from "../../src/store/accounts.ts";
 import { consumed, expectSound, makeDue, readBooks } from "../support/audit.ts";
-import { limitsOf, type Reply, until } from "../support/gateway.ts";
-import { generate, givenStage, type Stage, sent } from "../support/store-stage.ts";
+import { givenGateway, limitsOf, type Reply, type TestGateway, until } from "../support/gateway.ts";
+import { generate, givenStage, ready, type Stage, sent } from "../support/store-stage.ts";
 
-const UPSTREAM = { connectTimeoutMs: 1000, headersTimeoutMs: 300, totalTimeoutMs: 600 };
+/** Of the gateway that meets an upstream without an answer; the others wait as long as it takes. */
+const IMPATIENT = { connectTimeoutMs: 1000, headersTimeoutMs: 300, totalTimeoutMs: 600 };
 const TASKS = { sweepIntervalMs: 20 };
+/** Longer than any test here: the store is never away. */
+const STORE = { commandTimeoutMs: 60_000 };
 
 let stage: Stage;
+let impatient: TestGateway;
 beforeAll(async () => {
-  stage = await givenStage({ config: { upstream: UPSTREAM, tasks: TASKS } });
+  stage = await givenStage({ config: { store: STORE, tasks: TASKS } });
+  impatient = await givenGateway({
+    redisUrl: stage.redis.url,
+    generator: stage.gateway.generator,
+    config: { store: STORE, upstream: IMPATIENT },
+  });
+  await ready(impatient);
 });
-afterAll(() => stage.stop());
+afterAll(async () => {
+  await impatient.stop();
+  await stage.stop();
+});
 beforeEach(() => {
   stage.gateway.generator.requests.length = 0;
 });
@@ -33,7 +46,7 @@ const OUTCOMES: [directive: string, status: number, text: RegExp][] = [
 ];
 
 function expectUnknown(reply: Reply, status: number, text: RegExp): void {
-  expect(reply.status).toBe(status);
+  expect(reply).toMatchObject({ status });
   expect(reply.body).toMatchObject({ code: status, error: expect.stringMatching(text) });
   expect(reply.headers.get("x-should-retry"), "a retry may be a second task").toBe("false");
   expect(limitsOf(reply)).toMatchObject({ active: 1, remaining: 999 });
@@ -55,7 +68,8 @@ async function expectVoided(key: IssuedKey): Promise<void> {
 describe("an outcome nobody knows keeps its hold until the due time, and is never charged", () => {
   test.concurrent.each(OUTCOMES)("%s", async (directive, status, text) => {
     const key = await stage.givenKey();
-    expectUnknown(await generate(stage.gateway, key, `[sandbox: ${directive}]`), status, text);
+    const gateway = status === 504 ? impatient : stage.gateway;
+    expectUnknown(await generate(gateway, key, `[sandbox: ${directive}]`), status, text);
     expect(await readBooks(stage.redis.client, key)).toMatchObject({ held: 10, balance: 1000 });
     expect(await balanceOf(key), "what is held cannot be spent").toBe(990);
     expect(await makeDue(stage.redis.client, key.accountId)).toBe(1);
@@ -85,7 +99,7 @@ describe("the line of a generation in the log", () => {
     const slow = await givenStage({ config: { tasks: TASKS } });
     try {
       const key = await slow.givenKey({ credits: 10 });
-      const late = generate(slow.gateway, key, "[sandbox: delay=1500ms]");
+      const late = generate(slow.gateway, key, "[sandbox: delay=3s]");
       await until(() => sent(slow.gateway).length === 1, "the request to reach the upstream");
       await makeDue(slow.redis.client, key.accountId);
       await until(async () => (await readBooks(slow.redis.client, key)).held === 0, "the hold to be voided");
@@ -106,15 +120,16 @@ test.each([
   "a repeat is told that the first request's outcome is unknown, and until when: %s",
   async (directive, text) => {
     const key = await stage.givenKey();
-    const twin = await givenStage({ redis: stage.redis, config: { upstream: UPSTREAM, tasks: TASKS } });
+    const twin = await givenStage({ redis: stage.redis, config: { store: STORE, tasks: TASKS } });
+    const asked = directive === "hang" ? impatient : stage.gateway;
     try {
-      const repeat = (on: Stage) =>
-        generate(on.gateway, key, `[sandbox: ${directive}]`, { "idempotency-key": directive });
-      const first = await repeat(stage);
+      const repeat = (on: TestGateway) =>
+        generate(on, key, `[sandbox: ${directive}]`, { "idempotency-key": directive });
+      const first = await repeat(asked);
       expect([502, 504]).toContain(first.status);
       expect(first.headers.get("x-should-retry"), "its Idempotency-Key makes a retry safe").toBeNull();
       await makeDue(stage.redis.client, key.accountId, { due_at: String(Date.now() + 60_000) });
-      for (const on of [stage, twin]) {
+      for (const on of [asked, twin.gateway]) {
         const { status, body, headers } = await repeat(on);
         expect({ status, code: body.code }).toEqual({ status: 409, code: 409 });
         expect(body.error).toMatch(text);
@@ -173,7 +188,7 @@ test("a task id that is another request's is never charged to the wrong one", as
 
 test("a late BIND finds its hold voided and charges the task once, with its slot", async () => {
   const key = await stage.givenKey();
-  const pending = generate(stage.gateway, key, "[sandbox: delay=250ms]");
+  const pending = generate(stage.gateway, key, "[sandbox: delay=3s]");
   await until(() => sent(stage.gateway).length === 1, "the request to reach the upstream");
   await makeDue(stage.redis.client, key.accountId);
   await until(async () => (await readBooks(stage.redis.client, key)).held === 0, "the hold to be voided");
@@ -187,8 +202,8 @@ test("a late BIND finds its hold voided and charges the task once, with its slot
 describe("an idempotent upstream is asked again under the same key", () => {
   let asking: Stage;
   beforeAll(async () => {
-    const config = { upstream: { ...UPSTREAM, totalTimeoutMs: 5000, idempotencyKey: true }, tasks: TASKS };
-    asking = await givenStage({ redis: stage.redis, config });
+    const upstream = { ...IMPATIENT, headersTimeoutMs: 1500, totalTimeoutMs: 15_000, idempotencyKey: true };
+    asking = await givenStage({ redis: stage.redis, config: { store: STORE, upstream, tasks: TASKS } });
   });
   afterAll(() => asking.stop());
 

@@ -1,3 +1,4 @@
+import { randomUUID } from "node:crypto";
 import { once } from "node:events";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
@@ -288,11 +289,10 @@ test("a task is not ended by the maximum age of another gateway, polled or swept
 
 /** An upstream that says of a task what `status` answers, told how often it was asked before; and one who sweeps. */
 async function givenOwnUpstream(status: (before: number) => Promise<string> | string, tasks = {}) {
-  let made = 0;
   const asked = new Map<string, number>();
   const upstream = createServer(async (req, res) => {
     const answer = (data: object) => res.end(JSON.stringify({ code: 200, msg: "success", data }));
-    if (req.method === "POST") return answer({ task_id: `abandoned_${process.pid}_${++made}` });
+    if (req.method === "POST") return answer({ task_id: `abandoned_${randomUUID()}` });
     const taskId = req.url?.split("/").at(-1) ?? "";
     const before = asked.get(taskId) ?? 0;
     asked.set(taskId, before + 1);

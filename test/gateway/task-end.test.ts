@@ -1,3 +1,4 @@
+import { randomUUID } from "node:crypto";
 import { once } from "node:events";
 import { createServer, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
@@ -47,16 +48,12 @@ const asked = new Map<string, number>();
 const upstream = createServer((request, response) => {
   request.resume();
   if (request.method === "POST") {
-    return json(200, { code: 200, msg: "success", data: { task_id: `made_${process.pid}_${++made}` } })(
-      response,
-      "",
-    );
+    return json(200, { code: 200, msg: "success", data: { task_id: `made_${randomUUID()}` } })(response, "");
   }
   const taskId = request.url?.split("/").at(-1) ?? "";
   asked.set(taskId, (asked.get(taskId) ?? 0) + 1);
   say(response, taskId);
 });
-let made = 0;
 let gateway: TestGateway;
 beforeAll(async () => {
   redis = await givenRedis();
@@ -76,12 +73,13 @@ afterAll(async () => {
 type Options = NonNullable<NonNullable<Parameters<typeof givenGateway>[0]>["config"]>["tasks"];
 
 /** Only what a test makes due is asked for, unless it says otherwise. */
-async function given(tasks: Options = {}): Promise<void> {
+async function given(tasks: Options = {}, upstreamSays: Say = say): Promise<void> {
   gateway = await givenGateway({
     redisUrl: redis.url,
     upstreamUrl: `http://127.0.0.1:${(upstream.address() as AddressInfo).port}`,
     config: {
-      upstream: { headersTimeoutMs: 200, totalTimeoutMs: 300 },
+      // Short only where the upstream is to be given up.
+      ...(upstreamSays === silence && { upstream: { headersTimeoutMs: 1000, totalTimeoutMs: 1500 } }),
       tasks: { cacheMs: 0, pollIntervalMs: 3_600_000, maxAgeMs: MAX_AGE_MS, ...tasks },
     },
   });
@@ -91,7 +89,8 @@ const SWEEPING = { sweepIntervalMs: 10 };
 
 async function givenTask(): Promise<{ key: IssuedKey; taskId: string }> {
   const key = await givenKey(redis.client);
-  const { body } = await generate(gateway, key);
+  const { status, body } = await generate(gateway, key);
+  expect({ status, body }).toMatchObject({ status: 200 });
   return { key, taskId: body.data.task_id };
 }
 
@@ -130,7 +129,7 @@ describe("a task beyond its maximum age is refunded on evidence only", () => {
   test.each(NO_ANSWERS)(
     "%s: not ended, and ended well once the upstream answers",
     async (_, silent, counted) => {
-      await given(SWEEPING);
+      await given(SWEEPING, silent);
       const one = await givenTask();
       say = silent;
       await makeDueAt(one, MAX_AGE_MS + 60_000);
@@ -161,7 +160,7 @@ describe("a task beyond its maximum age is refunded on evidence only", () => {
   });
 
   test.each(NO_ANSWERS)("%s until twice that age: ended, refunded, counted and logged", async (_, silent) => {
-    await given(SWEEPING);
+    await given(SWEEPING, silent);
     const one = await givenTask();
     say = silent;
     await makeDueAt(one, 2 * MAX_AGE_MS + 60_000);
@@ -244,7 +243,7 @@ describe("customers who poll do not multiply an outage", () => {
   ])(
     "%s: the same task is asked for once within its retryAfter",
     async (_, silent, status, code, waitMax) => {
-      await given();
+      await given({}, silent);
       const one = await givenTask();
       say = silent;
       for (let nth = 0; nth < 5; nth++) {

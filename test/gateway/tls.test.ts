@@ -286,7 +286,7 @@ test("a drain answers what is under way and ends handshakes that never finish", 
   await once(quiet, "connect");
   const idle = await handshake(gateway, {});
   idle.on("error", () => undefined).resume();
-  const body = JSON.stringify({ prompt: "[sandbox: delay=500ms]" });
+  const body = JSON.stringify({ prompt: "[sandbox: delay=3s]" });
   const sent = ask(gateway.url + TEXT_TO_VIDEO, { ca: gateway.pair.cert, method: "POST", body, headers });
   const inFlight = async () =>
     (await ask(`${gateway.adminUrl}/metrics`, { ca: gateway.pair.cert })).text.includes("_in_flight 1\n");

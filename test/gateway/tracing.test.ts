@@ -1,3 +1,4 @@
+import { randomUUID } from "node:crypto";
 import type { IncomingHttpHeaders } from "node:http";
 import { afterAll, beforeAll, describe, expect, inject, test, vi } from "vitest";
 import { startGenerator } from "../../src/sandbox/generator/server.ts";
@@ -15,17 +16,15 @@ const PARENT = `00-${TRACE}-${SPAN}-01`;
 const UPLOAD = "/api/v1/upload";
 
 /** An upstream that says yes to all generations and uploads, and keeps the headers that it was sent. */
-const givenUpstream = async () => {
-  let made = 0;
-  return givenListener(({ method, url }) => {
-    const taskId = method === "POST" ? `task_${process.pid}${Date.now()}_${made++}` : url.split("/").at(-1);
+const givenUpstream = () =>
+  givenListener(({ method, url }) => {
+    const taskId = method === "POST" ? `task_${randomUUID()}` : url.split("/").at(-1);
     const now = new Date().toISOString();
     const data = url.endsWith(UPLOAD)
       ? { url: "https://files.example.com/a.png", expires_at: now }
       : { task_id: taskId, status: "processing", created_at: now };
     return { status: 200, body: JSON.stringify({ code: 200, msg: "success", data }) };
   });
-};
 
 /** Uploads a picture. */
 async function upload(gateway: TestGateway, key: string, trace: Record<string, string>): Promise<Response> {
@@ -281,7 +280,7 @@ test.each<[string, (collector: Collector) => void, (collector: Collector) => unk
   ["is not there", (collector) => collector.stop(), (collector) => collector.back()],
 ])("a collector that %s for a while gets spans again, and the log says so once", async (_, lose, regain) => {
   const collector = await givenCollector();
-  const tracing = { endpoint: collector.endpoint, queue: 4, exportTimeoutMs: 500 };
+  const tracing = { endpoint: collector.endpoint, queue: 4, exportTimeoutMs: 10_000 };
   const gateway = await givenGateway({ config: { tracing } });
   const { key } = await gateway.givenKey();
   /** Requests, each with a span or two, until something has come of them. */

@@ -100,7 +100,7 @@ test("a task made through one is settled through the other", async () => {
 
 test("a failed task that both see at once is refunded once", async () => {
   const key = await given();
-  const { body } = await generate(one, key, "[sandbox: duration=0 fail poll-delay=100ms]");
+  const { body } = await generate(one, key, "[sandbox: duration=0 fail poll-delay=2s]");
   const taskId: string = body.data.task_id;
   const replies = Promise.all(Array.from({ length: 40 }, (_, nth) => poll(nth % 2 ? one : two, key, taskId)));
   await until(() => polled(one, taskId).length === 2, "both gateways to ask the upstream");
@@ -118,7 +118,7 @@ test("a stale answer through one never takes back an end seen through the other"
     const key = await given();
     const { body } = await generate(one, key, "[sandbox: duration=100ms start-delay=0]");
     const taskId: string = body.data.task_id;
-    one.generator.behave({ pollDelayMs: 400 });
+    one.generator.behave({ pollDelayMs: 3000 });
     const stale = poll(one, key, taskId);
     await until(() => polled(one, taskId).length === 1, "the slow question");
     one.generator.behave({ pollDelayMs: 0 });

@@ -1,3 +1,4 @@
+import { randomUUID } from "node:crypto";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { expect, onTestFinished, test } from "vitest";
@@ -9,7 +10,7 @@ async function givenAnswers(answers: { generation(taskId: string): string; poll(
   const server = createServer((req, res) => {
     const taskId = req.url!.split("/").at(-1)!;
     req.resume();
-    const made = `t-${Date.now()}-${process.hrtime.bigint()}`;
+    const made = `t-${randomUUID()}`;
     res.end(req.method === "GET" ? answers.poll(taskId) : answers.generation(made));
   }).listen(0, "127.0.0.1");
   await new Promise((resolve) => server.once("listening", resolve));

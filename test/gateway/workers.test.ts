@@ -7,9 +7,9 @@ import { join } from "node:path";
 import { afterAll, beforeAll, expect, onTestFinished, test } from "vitest";
 import type { LiveView } from "../../src/operator/console/answers.ts";
 import { startGenerator } from "../../src/sandbox/generator/server.ts";
-import { freePort } from "../../src/sandbox/redis.ts";
 import { consumed, expectSound, readBooks } from "../support/audit.ts";
 import { send, until } from "../support/gateway.ts";
+import { holdPort } from "../support/held-port.ts";
 import { type Ended, startGatewayProcess, startProgram } from "../support/processes.ts";
 import { heads, rawClient } from "../support/raw-client.ts";
 import { givenKey, givenRedis, TEXT_TO_VIDEO, type TestRedis } from "../support/store-stage.ts";
@@ -289,11 +289,12 @@ test("when no process can listen, all end, and say why", async () => {
 
 // Without it nobody would sweep or show metrics, and customers would be served all the same.
 test("when the first process never gets its admin port, all end, though the second one serves already", async () => {
-  const port = String(await freePort());
+  const { port, release } = await holdPort();
+  onTestFinished(release);
   const secondServes = `fetch("http://127.0.0.1:${port}/").then(() => true, () => false)`;
   const first = `if (process.env.TOLLGATE_WORKER === "1") while (!(await ${secondServes}));`;
   const taken = await givenTakenPort();
-  const env = { PORT: port, ADMIN_PORT: taken, NODE_OPTIONS: beforeAnything(first) };
+  const env = { PORT: String(port), ADMIN_PORT: taken, NODE_OPTIONS: beforeAnything(first) };
   const { how, stderr } = await startInVain(env);
   expect(how).toBe("exit code 1");
   expect(stderr).toContain("EADDRINUSE");

@@ -11,6 +11,7 @@ import { claimName, digestOf, keyRef, taskName } from "../../src/store/names.ts"
 import { createScriptRunner, type ScriptRunner } from "../../src/store/script-runner.ts";
 import type { Generation } from "../../src/store/scripts/admit.ts";
 import { claim } from "../../src/store/scripts/claim.ts";
+import { soon } from "../support/soon.ts";
 import {
   createStage,
   HOLD_MS,
@@ -23,6 +24,7 @@ import {
   taskOf,
   times,
 } from "../support/store.ts";
+
 import { CLUSTER_MUTANTS, plant } from "./mutants.ts";
 
 // A single node in cluster mode refuses, like any cluster, a script whose names lie in two slots (CROSSSLOT).
@@ -37,7 +39,7 @@ beforeAll(async () => {
   await redis.connect();
   await redis.cluster("ADDSLOTSRANGE", 0, 16_383);
   const usable = async () => expect(await redis.cluster("INFO")).toContain("cluster_state:ok");
-  await vi.waitFor(usable, { timeout: 10_000, interval: 10 });
+  await soon(usable);
   redis.disconnect();
   connection = await openConnection(server.url);
 });

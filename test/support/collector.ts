@@ -1,5 +1,5 @@
 import { createServer, type IncomingHttpHeaders, type Server } from "node:http";
-import type { AddressInfo } from "node:net";
+import { holdPort } from "./held-port.ts";
 
 /** A span as it came, with attributes as a plain object. */
 export interface Span {
@@ -32,10 +32,10 @@ export async function givenListener(answer: (heard: Heard) => { status: number; 
     const { status, body: text } = answer(one);
     res.writeHead(status, { "Content-Type": "application/json" }).end(text);
   });
-  const listen = (port: number) =>
-    new Promise<void>((done) => server.listen(port, "127.0.0.1", () => done()));
-  await listen(0);
-  const { port } = server.address() as AddressInfo;
+  // Held to the end of this process, so that nobody else listens there until the server is `back`.
+  const { port } = await holdPort();
+  const listen = () => new Promise<void>((done) => server.listen(port, "127.0.0.1", () => done()));
+  await listen();
   return {
     url: `http://127.0.0.1:${port}`,
     heard,
@@ -44,7 +44,7 @@ export async function givenListener(answer: (heard: Heard) => { status: number; 
       server.close();
       server.closeAllConnections();
     },
-    back: () => listen(port),
+    back: listen,
   };
 }
 

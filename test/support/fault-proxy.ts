@@ -1,6 +1,7 @@
 import { once } from "node:events";
-import { type AddressInfo, connect, createServer, type Server, type Socket } from "node:net";
+import { connect, createServer, type Server, type Socket } from "node:net";
 import { setImmediate as nextTick, setTimeout as pause } from "node:timers/promises";
+import { holdPort } from "./held-port.ts";
 import { type Command, createCommandReader } from "./resp.ts";
 
 /** What holds for all connections until it is steered otherwise. */
@@ -62,6 +63,30 @@ interface PendingStrike {
   answered: () => void;
 }
 
+/** Strikes that have not hit yet. */
+function createStrikes() {
+  const pending: PendingStrike[] = [];
+  return {
+    add(kind: StrikeKind, label: string): Strike {
+      const hit = Promise.withResolvers<void>();
+      const released = Promise.withResolvers<void>();
+      const answered = Promise.withResolvers<void>();
+      pending.push({ kind, label, hit: hit.resolve, released: released.promise, answered: answered.resolve });
+      return {
+        struck: hit.promise,
+        release() {
+          released.resolve();
+          return answered.promise;
+        },
+      };
+    },
+    take(label: string): PendingStrike | undefined {
+      const at = pending.findIndex((strike) => strike.label === label);
+      return at < 0 ? undefined : pending.splice(at, 1)[0];
+    },
+  };
+}
+
 /** A TCP proxy in front of Redis that can be made to fail in every way a network can, while it runs. */
 export async function startFaultProxy(targetPort: number) {
   let faults: Faults = { ...HEALTHY };
@@ -70,12 +95,13 @@ export async function startFaultProxy(targetPort: number) {
   stalled.resolve();
   const links = new Set<Link>();
   const counts = new Map<string, number>();
-  const strikes: PendingStrike[] = [];
+  const strikes = createStrikes();
   let connections = 0;
-
-  const takeStrike = (label: string): PendingStrike | undefined => {
-    const at = strikes.findIndex((strike) => strike.label === label);
-    return at < 0 ? undefined : strikes.splice(at, 1)[0];
+  const steering: Steering = {
+    faults: () => faults,
+    stalled: () => stalled.promise,
+    takeStrike: strikes.take,
+    count: ({ label, items }) => void counts.set(label, (counts.get(label) ?? 0) + Math.max(1, items.length)),
   };
   const server: Server = createServer({ noDelay: true }, (client) => {
     connections++;
@@ -84,19 +110,17 @@ export async function startFaultProxy(targetPort: number) {
       client.resetAndDestroy();
       return;
     }
-    const link = openLink(client, target, {
-      faults: () => faults,
-      stalled: () => stalled.promise,
-      takeStrike,
-      count: ({ label, items }) =>
-        void counts.set(label, (counts.get(label) ?? 0) + Math.max(1, items.length)),
-    });
+    const link = openLink(client, target, steering);
     links.add(link);
     client.once("close", () => links.delete(link));
   });
-  server.listen(0, "127.0.0.1");
-  await once(server, "listening");
-  const { port } = server.address() as AddressInfo;
+  // Held, so that "refuse" is refused: nobody else may listen there meanwhile.
+  const { port, release } = await holdPort();
+  const listen = async (): Promise<void> => {
+    server.listen(port, "127.0.0.1");
+    await once(server, "listening");
+  };
+  await listen();
 
   async function steer(changes: Partial<Faults>): Promise<void> {
     faults = { ...faults, ...changes };
@@ -104,10 +128,7 @@ export async function startFaultProxy(targetPort: number) {
     if (!faults.stall) stalled.resolve();
     if (faults.connections !== "serve") for (const link of links) link.reset();
     if (faults.connections === "refuse" && server.listening) server.close();
-    if (faults.connections !== "refuse" && !server.listening) {
-      server.listen(port, "127.0.0.1");
-      await once(server, "listening");
-    }
+    if (faults.connections !== "refuse" && !server.listening) await listen();
   }
 
   return {
@@ -122,28 +143,10 @@ export async function startFaultProxy(targetPort: number) {
       for (const link of links) link.reset();
     },
     /** Hits the next command of that label, with all its items: a script's name, or a Redis command in small letters. */
-    strike(kind: StrikeKind, label: string): Strike {
-      const hit = Promise.withResolvers<void>();
-      const released = Promise.withResolvers<void>();
-      const answered = Promise.withResolvers<void>();
-      strikes.push({
-        kind,
-        label,
-        hit: hit.resolve,
-        released: released.promise,
-        answered: answered.resolve,
-      });
-      return {
-        struck: hit.promise,
-        release() {
-          released.resolve();
-          return answered.promise;
-        },
-      };
-    },
+    strike: strikes.add,
     /** How many commands of that label have arrived; of a script, how many items. */
     count: (label: string): number => counts.get(label) ?? 0,
-    /** How many commands, or items of verbs, have arrived on behalf of requests. */
+    /** How many commands, or items of scripts, have arrived on behalf of requests. */
     foreground: (): number =>
       [...counts].reduce((sum, [label, count]) => sum + (BACKGROUND.has(label) ? 0 : count), 0),
     /** How many connections were made so far. */
@@ -151,9 +154,11 @@ export async function startFaultProxy(targetPort: number) {
     async stop(): Promise<void> {
       stalled.resolve();
       for (const link of links) link.reset();
-      if (!server.listening) return;
-      server.close();
-      await once(server, "close");
+      if (server.listening) {
+        server.close();
+        await once(server, "close");
+      }
+      release();
     },
   };
 }
@@ -162,17 +167,16 @@ interface Link {
   reset(): void;
 }
 
+/** What a link asks of its proxy. */
+interface Steering {
+  faults(): Faults;
+  stalled(): Promise<void>;
+  takeStrike(label: string): PendingStrike | undefined;
+  count(command: Command): void;
+}
+
 /** One client's connection and the one to Redis behind it. */
-function openLink(
-  client: Socket,
-  targetPort: number,
-  steering: {
-    faults(): Faults;
-    stalled(): Promise<void>;
-    takeStrike(label: string): PendingStrike | undefined;
-    count(command: Command): void;
-  },
-): Link {
+function openLink(client: Socket, targetPort: number, steering: Steering): Link {
   const { faults } = steering;
   const target = connect({ port: targetPort, host: "127.0.0.1", noDelay: true });
   const read = createCommandReader();
@@ -193,24 +197,9 @@ function openLink(
     const strike = steering.takeStrike(command.label);
     await steering.stalled();
     if (faults().delayMs > 0) await pause(faults().delayMs);
-    if (strike) return hit(command, strike);
-    await write(target, command.bytes, faults().splitBytes);
-  }
-
-  async function hit({ bytes }: Command, strike: PendingStrike): Promise<void> {
+    if (!strike) return write(target, command.bytes, faults().splitBytes);
     mute = true;
-    const answered = (): Promise<unknown> => once(target, "data").catch(() => undefined);
-    if (strike.kind === "detain") {
-      client.resetAndDestroy();
-      strike.hit();
-      await strike.released;
-    }
-    if (strike.kind !== "reset_before") {
-      const answer = answered();
-      target.write(bytes);
-      await answer;
-      strike.answered();
-    }
+    await hit(client, target, command.bytes, strike);
     if (strike.kind !== "drop_reply") reset();
     strike.hit();
   }
@@ -236,6 +225,20 @@ function openLink(
   });
   for (const socket of [client, target]) socket.on("error", () => undefined);
   return { reset };
+}
+
+/** Does to a command what its strike says, up to the end of its connection. */
+async function hit(client: Socket, target: Socket, bytes: Buffer, strike: PendingStrike): Promise<void> {
+  if (strike.kind === "detain") {
+    client.resetAndDestroy();
+    strike.hit();
+    await strike.released;
+  }
+  if (strike.kind === "reset_before") return;
+  const answer = once(target, "data").catch(() => undefined);
+  target.write(bytes);
+  await answer;
+  strike.answered();
 }
 
 /** Writes to a socket as long as it lives; `split`: every byte goes on its own. */

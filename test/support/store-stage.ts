@@ -9,6 +9,7 @@ import { scriptSource } from "../../src/store/script-runner.ts";
 import { SCRIPTS } from "../../src/store/scripts/all.ts";
 import { startFaultProxy } from "./fault-proxy.ts";
 import { givenGateway, type Reply, type TestGateway, until } from "./gateway.ts";
+import { holdPort } from "./held-port.ts";
 
 export const TEXT_TO_VIDEO = "/api/v1/gen2/text-to-video";
 /** What TEXT_TO_VIDEO costs by the reference prices. */
@@ -22,8 +23,9 @@ export type Stage = Awaited<ReturnType<typeof givenStage>>;
 /** A Redis of the test's own that it may hurt; survives a restart with its data, without its scripts. */
 export async function givenRedis(args: readonly string[] = []) {
   const dir = await mkdtemp(join(tmpdir(), "tollgate-store-stage-"));
-  const start = (port?: number) =>
-    startRedis({ dir, persistent: true, args, ...(port === undefined ? {} : { port }) });
+  // Held, so that it is this server's again after it was gone, and nobody else's meanwhile.
+  const { port, release } = await holdPort();
+  const start = () => startRedis({ dir, persistent: true, args, port });
   let running = await start();
   const client = new Redis(running.url);
   client.on("error", () => undefined);
@@ -34,7 +36,7 @@ export async function givenRedis(args: readonly string[] = []) {
   };
   return {
     url: running.url,
-    port: running.port,
+    port,
     /** Where its append-only file is. */
     dir,
     client,
@@ -50,12 +52,13 @@ export async function givenRedis(args: readonly string[] = []) {
     /** Ends the server; `startAgain` brings it back on the same port. */
     end: () => running.stop(),
     async startAgain(): Promise<void> {
-      running = await start(running.port);
+      running = await start();
     },
     async stop(): Promise<void> {
       if (running.pid !== undefined) signal("SIGCONT");
       client.disconnect();
       await running.stop();
+      release();
       await rm(dir, { recursive: true, force: true });
     },
   };

@@ -9,11 +9,8 @@ import { NEEDS_RESTART } from "../../../src/config/schema.ts";
 import { watchFiles } from "../../../src/config/watch.ts";
 import { createLogger } from "../../../src/telemetry/log.ts";
 import { createMetrics } from "../../../src/telemetry/metrics.ts";
+import { soon } from "../../support/soon.ts";
 import { configOf, givenFiles } from "./support.ts";
-
-/** Patience for a busy machine. */
-const soon = <T>(check: () => T | Promise<T>): Promise<T> =>
-  vi.waitFor(check, { timeout: 10_000, interval: 5 });
 
 const PRICES = readFileSync(path.resolve("config/prices/reference.yaml"), "utf8");
 const text = (rateLimit: number, more = ""): string =>

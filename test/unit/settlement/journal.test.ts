@@ -23,6 +23,7 @@ import { diskReason } from "../../../src/settlement/journal-state.ts";
 import type { Settlement } from "../../../src/settlement/settlement.ts";
 import { keyRef } from "../../../src/store/names.ts";
 import { createLogger } from "../../../src/telemetry/log.ts";
+import { soon } from "../../support/soon.ts";
 
 const givenFolder = (): string => mkdtempSync(join(tmpdir(), "tollgate-journal-"));
 const textIn = (folder: string): string =>
@@ -211,7 +212,7 @@ describe("the journal", () => {
     // Some looks later, and however long it is silent.
     silence(join(folder, theirs));
     leave(folder, line("r4", OURS), pid);
-    await vi.waitFor(() => expect(found).toEqual(["r3", "r4"]));
+    await soon(() => expect(found).toEqual(["r3", "r4"]));
     await journal.close();
     expect(readFileSync(join(folder, theirs), "utf8")).toBe(text);
     const said = lines.filter((each) => each.includes("of another store")).map((each) => JSON.parse(each));
@@ -256,7 +257,7 @@ describe("the journal", () => {
       take: (taken) => found.push(...taken.map(({ call }) => call.requestId)),
     });
     silence(join(folder, own!));
-    await vi.waitFor(() => expect(Date.now() - statSync(join(folder, own!)).mtimeMs).toBeLessThan(30_000));
+    await soon(() => expect(Date.now() - statSync(join(folder, own!)).mtimeMs).toBeLessThan(30_000));
     expect(found).toEqual([]);
     await journal.attach(OURS);
     expect(found).toEqual(["r1"]);
@@ -332,12 +333,12 @@ describe("the journal", () => {
     expect(found).toEqual(["r1"]);
     // Some looks later, it has its name, and one line in the log.
     leave(folder, line("r2"), pid);
-    await vi.waitFor(() => expect(found).toEqual(["r1", "r2"]));
+    await soon(() => expect(found).toEqual(["r1", "r2"]));
     expect(readdirSync(folder)).toContain(unreadable);
     expect(lines.filter((text) => text.includes(unreadable))).toHaveLength(1);
     rmdirSync(join(folder, unreadable));
     writeFileSync(join(folder, unreadable), line("r3"));
-    await vi.waitFor(() => expect(found).toEqual(["r1", "r2", "r3"]));
+    await soon(() => expect(found).toEqual(["r1", "r2", "r3"]));
     await journal.close();
   });
 
@@ -352,7 +353,7 @@ describe("the journal", () => {
     vi.spyOn(Object.getPrototypeOf(handle), "appendFile").mockRejectedValueOnce(new Error("ENOSPC"));
     expect(await adopted(journal)).toEqual(expect.arrayContaining(["r1", "r2", "r3"]));
     // All of it is in the journal's own file in the end.
-    await vi.waitFor(() => expect(readdirSync(folder)).toHaveLength(2));
+    await soon(() => expect(readdirSync(folder)).toHaveLength(2));
     expect(textIn(folder).match(/"requestId":"r\d"/g)).toHaveLength(3);
     await handle.close();
     await journal.close();
@@ -383,7 +384,7 @@ describe("the journal", () => {
     await journal.append(settlement("r1", OURS));
     await journal.watch({ waiting: () => [settlement("r1", OURS)], take: () => undefined });
     rmSync(join(folder, readdirSync(folder)[0]!));
-    await vi.waitFor(() => expect(textIn(folder)).toContain('"requestId":"r1"'));
+    await soon(() => expect(textIn(folder)).toContain('"requestId":"r1"'));
     await journal.append(settlement("r2", OURS));
     expect(textIn(folder)).toContain('"requestId":"r2"');
     expect(textIn(folder).match(/"store":"store-1"/g)).toHaveLength(2);
@@ -397,11 +398,11 @@ describe("the journal", () => {
     await journal.append(settlement("r1"));
     await journal.watch({ waiting: () => [settlement("r1")], take: () => undefined });
     rmSync(folder, { recursive: true });
-    await vi.waitFor(() => expect(existsSync(folder) && textIn(folder)).toContain('"requestId":"r1"'));
+    await soon(() => expect(existsSync(folder) && textIn(folder)).toContain('"requestId":"r1"'));
     writeFileSync(join(folder, "elsewhere.1.0123abcd.ndjson"), "");
     rmSync(folder, { recursive: true });
     writeFileSync(folder, "a file in its place");
-    await vi.waitFor(() => expect(lines.join("")).toContain("the journal cannot be kept"));
+    await soon(() => expect(lines.join("")).toContain("the journal cannot be kept"));
     await journal.close();
   });
 
@@ -450,10 +451,10 @@ describe("the journal", () => {
     const folder = givenFolder();
     leave(folder, line("left", OURS));
     const child = givenLimitedProcess(folder);
-    await vi.waitFor(() => expect(child.said()).toEqual(["true", "false", "taken left"]), 20_000);
+    await soon(() => expect(child.said()).toEqual(["true", "false", "taken left"]));
     expect(child.errors()).toContain("the limit on the size of files (ulimit -f) is reached");
     child.lift();
-    await vi.waitFor(() => expect(child.said()).toEqual(["true", "false", "taken left", "true"]), 20_000);
+    await soon(() => expect(child.said()).toEqual(["true", "false", "taken left", "true"]));
     expect(textIn(folder)).toContain('"requestId":"left"');
     await child.stop();
   }, 60_000);

@@ -1,5 +1,6 @@
 import { afterEach, expect, test, vi } from "vitest";
 import { createPacedQueue } from "../../../src/settlement/paced-queue.ts";
+import { soon } from "../../support/soon.ts";
 
 /** A queue whose work ends when the test says so. */
 function givenQueue(options: { concurrency?: number; perSecond?: number; entriesMax?: number } = {}) {
@@ -20,9 +21,9 @@ function givenQueue(options: { concurrency?: number; perSecond?: number; entries
 test("no more than the allowed number is under way, and the next begins when one ends", async () => {
   const { queue, begun, end } = givenQueue({ concurrency: 2 });
   for (const item of [1, 2, 3]) queue.add(item);
-  await vi.waitFor(() => expect(begun).toEqual([1, 2]));
+  await soon(() => expect(begun).toEqual([1, 2]));
   end(1);
-  await vi.waitFor(() => expect(begun).toEqual([1, 2, 3]));
+  await soon(() => expect(begun).toEqual([1, 2, 3]));
 });
 
 test("it says how many more may wait", async () => {
@@ -33,7 +34,7 @@ test("it says how many more may wait", async () => {
   });
   expect(rooms, "the first is under way and waits no more").toEqual([2, 1, 0]);
   end(1);
-  await vi.waitFor(() => expect(begun).toEqual([1, 2]));
+  await soon(() => expect(begun).toEqual([1, 2]));
   expect(queue.room()).toBe(1);
 });
 
@@ -106,7 +107,7 @@ test("idle waits for what waits and what is under way; stop forgets the former o
   const waiting = queue.idle().then(() => {
     idle = true;
   });
-  await vi.waitFor(() => expect(begun).toEqual([1]));
+  await soon(() => expect(begun).toEqual([1]));
   queue.stop();
   expect(idle).toBe(false);
   end(1);

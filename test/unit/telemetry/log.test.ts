@@ -25,8 +25,10 @@ test("the lines of one callback are one write", () => {
     const write = fs.writeSync;
     let writes = 0;
     fs.writeSync = (...words) => { writes++; return write(...words); };
-    setImmediate(() => { for (let line = 0; line < 100; line++) log.info({ line }, "one of many"); });
-    setTimeout(() => { fs.writeSync = write; log.info({ writes }, "counted"); }, 50);
+    setImmediate(() => {
+      for (let line = 0; line < 100; line++) log.info({ line }, "one of many");
+      setTimeout(() => { fs.writeSync = write; log.info({ writes }, "counted"); }, 50);
+    });
   `);
   expect(output.match(/one of many/g)).toHaveLength(100);
   expect(output).toContain('"writes":1,');

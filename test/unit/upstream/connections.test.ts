@@ -48,12 +48,13 @@ const answer = (res: ServerResponse): unknown =>
 describe("above what the connections can carry", () => {
   // Guarantee: a request that was sent has as much time as on an idle gateway, however long it waited before.
   test("the time that a generation waits is not taken from its answer", async () => {
-    const bodiesMs = [1000, 2500];
+    // The second waits less than headersTimeoutMs and is answered within totalTimeoutMs, but not both together.
+    const bodiesMs = [1500, 5000];
     const { url } = await givenUpstream((_, res) => {
       res.setHeader("content-length", TASK.length).flushHeaders();
       setTimeout(() => res.end(TASK), bodiesMs.shift());
     });
-    const upstream = givenClient(url, { headersTimeoutMs: 1500, totalTimeoutMs: 3000 });
+    const upstream = givenClient(url, { headersTimeoutMs: 3000, totalTimeoutMs: 6000 });
     const outcomes = await Promise.all([
       upstream.generate("/x", "{}", { accountId: "a", requestId: "r1" }),
       upstream.generate("/x", "{}", { accountId: "a", requestId: "r2" }),
@@ -66,9 +67,9 @@ describe("above what the connections can carry", () => {
     let served = 0;
     const { url, sockets } = await givenUpstream((_, res) => {
       served++;
-      setTimeout(answer, 100, res);
+      setTimeout(answer, 500, res);
     });
-    const upstream = givenClient(url, { connections: 2, headersTimeoutMs: 250, totalTimeoutMs: 500 });
+    const upstream = givenClient(url, { connections: 2, headersTimeoutMs: 2500, totalTimeoutMs: 5000 });
     const all = Array.from({ length: 40 }, (_, nth) =>
       upstream.generate("/x", "{}", { accountId: "a", requestId: `r${nth}` }),
     );
@@ -89,6 +90,7 @@ test("a request that was given up while it connected leaves no room for another 
   await once(server, "listening");
   open.push(() => server.close());
   const upstream = givenClient(`https://127.0.0.1:${(server.address() as AddressInfo).port}`, {
+    connectTimeoutMs: 4000,
     headersTimeoutMs: 100,
     totalTimeoutMs: 200,
   });

@@ -1,6 +1,7 @@
-import net from "node:net";
-import { afterEach, describe, expect, test } from "vitest";
+import type net from "node:net";
+import { afterEach, describe, expect, onTestFinished, test } from "vitest";
 import { ANSWER_BYTES_MAX } from "../../../src/upstream/upload-request.ts";
+import { holdPort } from "../../support/held-port.ts";
 import { imageOfSize, tinyImage } from "../../support/images.ts";
 import {
   closeStage,
@@ -110,7 +111,8 @@ test("an upstream that repeats our credential in its words is not believed so fa
 
 describe("an upstream that fails", () => {
   test("to be there: refused connections and unknown names", async () => {
-    const port = await freePort();
+    const { port, release } = await holdPort();
+    onTestFinished(release);
     for (const url of [`http://127.0.0.1:${port}`, `http://[::1]:${port}`, "http://upstream.invalid"]) {
       const gateway = await givenGateway(url);
       expect(await post(gateway, small)).toMatchObject({
@@ -199,7 +201,13 @@ describe("an upstream that hangs", () => {
       { headersTimeoutMs: 60 },
       "upstream_timeout",
     ],
-    ["and lets nothing through", "", large, { totalTimeoutMs: 150, idleTimeoutMs: 50 }, "upstream_timeout"],
+    [
+      "and lets nothing through",
+      "",
+      large,
+      { totalTimeoutMs: 2500, idleTimeoutMs: 1000 },
+      "upstream_timeout",
+    ],
   ];
 
   test.each(hangs)("%s", async (_, reply, form, timeouts, outcome) => {
@@ -223,7 +231,7 @@ describe("an upstream that hangs", () => {
 
   test("on all connections: a client that leaves while its upload waits for one sends nothing later", async () => {
     const upstream = await givenUpstream(() => {});
-    const gateway = await givenGateway(upstream.url, { connections: 1, headersTimeoutMs: 400 });
+    const gateway = await givenGateway(upstream.url, { connections: 1, headersTimeoutMs: 2000 });
     const first = gateway.nextOutcome();
     const one = openPost(gateway);
     one.end(small);
@@ -264,9 +272,9 @@ test("an upload opens a connection upstream once 64 KiB of its file are there, o
 
 test("a connection that the connect timeout watched is left alone once it stands", async () => {
   const upstream = await givenUpstream((req, res) => {
-    req.on("end", () => setTimeout(() => res.end(success), 150));
+    req.on("end", () => setTimeout(() => res.end(success), 2000));
   });
-  const gateway = await givenGateway(upstream.url, { connectTimeoutMs: 50 });
+  const gateway = await givenGateway(upstream.url, { connectTimeoutMs: 1000 });
   expect((await post(gateway, small)).outcome).toBe("answered");
 });
 
@@ -301,12 +309,4 @@ test("uploads of every kind at once leave no connection and one outcome each", a
 async function nextOutcome(gateway: Gateway, count: number) {
   await until(() => gateway.outcomes.length >= count);
   return gateway.outcomes[count - 1]!;
-}
-
-async function freePort(): Promise<number> {
-  const server = net.createServer().listen(0, "127.0.0.1");
-  await new Promise((resolve) => server.once("listening", resolve));
-  const { port } = server.address() as net.AddressInfo;
-  await new Promise((resolve) => server.close(resolve));
-  return port;
 }

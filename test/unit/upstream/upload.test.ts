@@ -27,7 +27,7 @@ import {
 afterEach(closeStage);
 
 const png = tinyImage("image/png");
-const IDLE_MS = 100;
+const IDLE_MS = 1000;
 
 /** The head of an upload on a connection that stays open. */
 function headFor(body: Buffer): Buffer {
@@ -234,7 +234,7 @@ describe("a slow client", () => {
 
   test("that sends less than the minimum rate is refused with 408, however steadily it sends", async () => {
     const upstream = await givenUpstream();
-    const gateway = await givenGateway(upstream.url, { idleTimeoutMs: 200, minBytesPerSecond: 10_000 });
+    const gateway = await givenGateway(upstream.url, { idleTimeoutMs: 1000, minBytesPerSecond: 10_000 });
     const outcome = gateway.nextOutcome();
     const req = openPost(gateway);
     const drip = setInterval(() => req.write("x"), 20);
@@ -250,12 +250,12 @@ describe("a slow client", () => {
 
   test("that never pauses too long may take its time", async () => {
     const upstream = await givenUpstream();
-    const gateway = await givenGateway(upstream.url, { idleTimeoutMs: 400 });
+    const gateway = await givenGateway(upstream.url, { idleTimeoutMs: 1500 });
     const outcome = gateway.nextOutcome();
     const req = openPost(gateway);
     for (const byte of imageForm(png).subarray(0, 30)) {
       req.write(Buffer.of(byte));
-      await new Promise((resolve) => setTimeout(resolve, 25));
+      await new Promise((resolve) => setTimeout(resolve, 70));
     }
     req.end(imageForm(png).subarray(30));
     expect((await outcome).outcome).toBe("answered");
@@ -427,12 +427,10 @@ test("a slow upstream holds the client back: less than 1 MiB of 10 is in memory"
   }
 });
 
-test("an upload that is over leaves no timer, and a closed tunnel no connection", {
-  // Less than the 4 s after which idle connections close by themselves.
-  timeout: 3_900,
-}, async () => {
+test("an upload that is over leaves no timer, and a closed tunnel no connection", async () => {
   const upstream = await givenUpstream();
-  const gateway = await givenGateway(upstream.url);
+  // Longer than the test may take: no idle connection closes by itself.
+  const gateway = await givenGateway(upstream.url, { keepAliveTimeoutMs: 600_000 });
   const timers = () => process.getActiveResourcesInfo().filter((kind) => kind === "Timeout").length;
   const before = timers();
   expect((await post(gateway, imageForm(png))).outcome).toBe("answered");
