@@ -6,8 +6,7 @@ import { type Config, ConfigError, loadConfig, readConfig } from "../config/conf
 import { durationMs, redisUrlRule } from "../config/kinds.ts";
 import { OperatorError } from "../store/accounts.ts";
 import { createClient } from "../store/client.ts";
-import { readFacts } from "../store/facts.ts";
-import { META } from "../store/names.ts";
+import { partitionsOf } from "../store/facts.ts";
 import { requireWritable } from "../store/operator-store.ts";
 import { inStoreWords, storeReason } from "../store/reasons.ts";
 import { hasColours, plain } from "./terminal.ts";
@@ -96,9 +95,7 @@ export async function withRedis<T>(work: (redis: Redis) => Promise<T>): Promise<
   const redis = await connect(redisUrl());
   try {
     // The very first use of a store fixes its partitions, which is the config's to say.
-    if (!(await redis.hexists(META, "partitions"))) {
-      await readFacts(redis, requireConfig().store.partitions);
-    }
+    await partitionsOf(redis, () => requireConfig().store.partitions);
     return await work(redis);
   } catch (error) {
     if (error instanceof OperatorError || !(error instanceof Error)) throw error;

@@ -1,14 +1,12 @@
-import { randomUUID } from "node:crypto";
 import type { Redis } from "ioredis";
 import type { Config } from "../config/config.ts";
+import { storedFacts } from "../store/facts.ts";
 import { storeNowMs } from "../store/keys.ts";
 import { lossInWords } from "../store/loss-report.ts";
-import { META } from "../store/names.ts";
 import { knownLoss } from "../store/operator-store.ts";
+import { tryScripts } from "../store/probes.ts";
 import { storeReason } from "../store/reasons.ts";
-import { scriptSource, scriptsOf } from "../store/script-runner.ts";
 import { SCRIPTS } from "../store/scripts/all.ts";
-import { probe } from "../store/scripts/probe.ts";
 import { connect, placeOf, redisUrl } from "./context.ts";
 import { type Check, failed, good, warning } from "./doctor-check.ts";
 import { tasksCheck } from "./doctor-tasks.ts";
@@ -46,7 +44,7 @@ export async function storeChecks(config: Config | undefined): Promise<StoreChec
     const nowMs = await storeNowMs(redis);
     const aheadMs = Math.round(nowMs - (sentMs + Date.now()) / 2);
     const info = readInfo(await redis.info());
-    const [partitions = null, storeId] = await redis.hmget(META, "partitions", "id");
+    const { partitions, id } = await storedFacts(redis);
     const checks = [
       good("redis", `answers at ${place}`),
       ...infoChecks(info, await fsyncOf(redis)),
@@ -57,7 +55,7 @@ export async function storeChecks(config: Config | undefined): Promise<StoreChec
       ...(config ? [await tasksCheck(redis, isCount(partitions) ? Number(partitions) : 0, config)] : []),
       await scriptsCheck(redis),
     ];
-    return { checks, storeId: storeId ?? undefined };
+    return { checks, storeId: id };
   } catch (error) {
     const { why, advice = "see Redis's log and its ACL" } = storeReason(error);
     return { checks: [failed("redis", `answers with an error: ${why}`, advice)] };
@@ -188,12 +186,12 @@ export function latencyCheck(tookMs: readonly number[], timeoutMs = Number.POSIT
   );
 }
 
-function partitionsCheck(fixed: string | null, configured: number | undefined): Check {
-  if (fixed === null) return good("partitions", "a new store; its first use fixes them");
+function partitionsCheck(fixed: string | undefined, configured: number | undefined): Check {
+  if (fixed === undefined) return good("partitions", "a new store; its first use fixes them");
   if (!isCount(fixed)) {
     const advice =
       "restore tg:meta from a backup before anything else writes; the number decides where accounts are";
-    return failed("partitions", `${META} is damaged: partitions are ${fixed}`, advice);
+    return failed("partitions", `tg:meta is damaged: partitions are ${fixed}`, advice);
   }
   const differs = configured !== undefined && configured !== Number(fixed);
   return good(
@@ -202,7 +200,7 @@ function partitionsCheck(fixed: string | null, configured: number | undefined): 
   );
 }
 
-const isCount = (fixed: string | null): fixed is string => /^0*[1-9]\d{0,3}$/.test(fixed ?? "");
+const isCount = (fixed: string | undefined): fixed is string => /^0*[1-9]\d{0,3}$/.test(fixed ?? "");
 
 /** Whether the store has what it confirmed, as far as it is known in the store and in the journal folder here. */
 async function olderCheck(redis: Redis, folder: string | undefined): Promise<Check> {
@@ -215,8 +213,7 @@ async function olderCheck(redis: Redis, folder: string | undefined): Promise<Che
 /** Whether this Redis takes and runs the gateway's scripts, a writing one among them. */
 async function scriptsCheck(redis: Redis): Promise<Check> {
   try {
-    for (const script of SCRIPTS) await redis.script("LOAD", scriptSource(script));
-    await scriptsOf(redis).run(probe, { name: `tg:probe:${randomUUID()}` });
+    await tryScripts(redis);
     return good("scripts", `all ${SCRIPTS.length} load, and one that writes has run`);
   } catch (error) {
     const { why, advice = "see Redis's log" } = storeReason(error);

@@ -1,7 +1,6 @@
 import type { Redis } from "ioredis";
 import type { Config } from "../config/config.ts";
-import { partitionNames, requestName } from "../store/names.ts";
-import { many } from "../store/pipelines.ts";
+import { upstreamTags } from "../store/operator-tasks.ts";
 import { routeOf } from "../upstream/task-route.ts";
 import { type Check, good, warning } from "./doctor-check.ts";
 
@@ -16,12 +15,7 @@ export async function tasksCheck(
   partitions: number,
   { upstream }: Pick<Config, "upstream">,
 ): Promise<Check> {
-  const numbers = Array.from({ length: partitions }, (_, partition) => partition);
-  const open = await many<string[], number>(redis, numbers, (pipe, partition) =>
-    pipe.zrange(partitionNames(partition).polls, "0", String(LOOKED_AT_MAX - 1)),
-  );
-  const names = open.flatMap((ids, partition) => ids.map((id) => requestName(partition, id)));
-  const tags = await many<string | null, string>(redis, names, (pipe, name) => pipe.hget(name, "upstream"));
+  const tags = await upstreamTags(redis, partitions, LOOKED_AT_MAX);
   const unknown = new Map<string, number>();
   for (const tag of tags) {
     const route = routeOf(tag || undefined, upstream);

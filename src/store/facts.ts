@@ -50,7 +50,13 @@ export const isCluster = async (redis: Redis): Promise<boolean> =>
   /^cluster_enabled:1/m.test(await redis.info("cluster"));
 
 /** The store's number of partitions, fixed now if the store is new. */
-export async function partitionsOf(redis: Redis): Promise<number> {
+export async function partitionsOf(redis: Redis, ofNewStore = () => PARTITIONS): Promise<number> {
   const fixed = await redis.hget(META, "partitions");
-  return fixed === null ? (await readFacts(redis, PARTITIONS)).partitions : Number(fixed);
+  return fixed === null ? (await readFacts(redis, ofNewStore())).partitions : Number(fixed);
+}
+
+/** What `tg:meta` says, unchecked; fields that a store does not have are undefined. */
+export async function storedFacts(redis: Redis): Promise<Record<"partitions" | "id", string | undefined>> {
+  const [partitions, id] = await redis.hmget(META, "partitions", "id");
+  return { partitions: partitions ?? undefined, id: id ?? undefined };
 }

@@ -106,3 +106,17 @@ async function endTask(redis: Redis, view: TaskView): Promise<number | undefined
   });
   return reply.outcome === "finished" ? reply.refunded : undefined;
 }
+
+/** Which upstreams have made open tasks, by their tags; of each partition the tasks that are due first. */
+export async function upstreamTags(
+  redis: Redis,
+  partitions: number,
+  mostOfPartition: number,
+): Promise<(string | null)[]> {
+  const lists = Array.from({ length: partitions }, (_, partition) => partitionNames(partition).polls);
+  const open = await many<string[], string>(redis, lists, (pipe, list) =>
+    pipe.zrange(list, "0", String(mostOfPartition - 1)),
+  );
+  const names = open.flatMap((ids, partition) => ids.map((id) => requestName(partition, id)));
+  return many<string | null, string>(redis, names, (pipe, name) => pipe.hget(name, "upstream"));
+}

@@ -6,7 +6,8 @@ import { monotonicMs, type StoreClock } from "./clock.ts";
 import type { Deadlines } from "./deadlines.ts";
 import { readFacts, type StoreFacts } from "./facts.ts";
 import { itemOf } from "./script.ts";
-import { type ScriptRunner, scriptSource } from "./script-runner.ts";
+import { type ScriptRunner, scriptSource, scriptsOf } from "./script-runner.ts";
+import { SCRIPTS } from "./scripts/all.ts";
 import { probe } from "./scripts/probe.ts";
 
 const PROBE_NAME = `tg:probe:${randomUUID()}`;
@@ -110,4 +111,10 @@ async function checkUsable(redis: Redis, partitions: number): Promise<void> {
   const { keys, shared, args } = itemOf(probe, { name: PROBE_NAME });
   await redis.eval(scriptSource(probe), keys.length, ...keys, ...shared, ...args);
   await readFacts(redis, partitions);
+}
+
+/** Loads all scripts and runs one that writes. @throws what Redis says against it */
+export async function tryScripts(redis: Redis): Promise<void> {
+  for (const script of SCRIPTS) await redis.script("LOAD", scriptSource(script));
+  await scriptsOf(redis).run(probe, { name: PROBE_NAME });
 }
