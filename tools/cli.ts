@@ -1,7 +1,7 @@
 import type { Command } from "commander";
 import { EXAMPLES } from "../src/commands/examples.ts";
 import { NOTES } from "../src/commands/notes.ts";
-import { commandsOf, tollgateProgram, wordsOf } from "../src/commands/program.ts";
+import { commandPath, commandsOf, tollgateProgram } from "../src/commands/program.ts";
 import type { Generated } from "./generated.ts";
 
 /** The page about the command line, from the same tree that parses it. */
@@ -35,7 +35,7 @@ command needs the config (tiers, the upstream), that is \`TOLLGATE_CONFIG\`, as 
 function page(): string {
   const leaves = commandsOf(tollgateProgram()).filter((command) => command.commands.length === 0);
   const contents = leaves.map((command) => {
-    const name = `tollgate ${wordsOf(command)}`;
+    const name = `tollgate ${commandPath(command)}`;
     return `| [${name}](#${name.replaceAll(" ", "-")}) | ${cell(command.description())} |`;
   });
   const index = ["| command | |", "| --- | --- |", ...contents].join("\n");
@@ -43,7 +43,7 @@ function page(): string {
 }
 
 function section(command: Command): string {
-  const words = wordsOf(command);
+  const words = commandPath(command);
   const helper = command.createHelp();
   const rows = [
     ...helper

@@ -1,19 +1,12 @@
 import { Command } from "commander";
-import {
-  type Config,
-  ConfigError,
-  configPath,
-  defaultConfig,
-  loadConfig,
-  readConfig,
-  requireLoaded,
-} from "../config/config.ts";
+import { type Config, configPath, defaultConfig, readConfig, requireLoaded } from "../config/config.ts";
 import { type Difference, differences, type Written } from "../config/differences.ts";
 import { variable } from "../config/environment.ts";
-import type { ConfigProblem } from "../config/problems.ts";
+import { printed } from "../config/problems.ts";
 import { redactSettings } from "../config/redact.ts";
 import { OperatorError } from "../store/accounts.ts";
-import { type Answer, command, print, shownPath, table } from "./context.ts";
+import { type Answer, command, print, shownPath } from "./context.ts";
+import { table } from "./terminal.ts";
 
 const ADMIN_TIMEOUT_MS = 3000;
 
@@ -38,7 +31,7 @@ export function configCommand(): Command {
 
 function checked(file: string | undefined): Answer {
   const { problems, text } = checkConfig(file);
-  const name = configPath(sourceOf(file));
+  const name = configPath({ env: process.env, file });
   const ok = problems.length === 0;
   const words = ok
     ? `${shownPath(name)} is valid.`
@@ -47,21 +40,10 @@ function checked(file: string | undefined): Answer {
 }
 
 /** What a config file and the environment come to, or all their problems, and these as text. */
-export function checkConfig(file?: string): {
-  config: Config | undefined;
-  problems: readonly ConfigProblem[];
-  text: string;
-} {
-  try {
-    return { config: loadConfig(sourceOf(file)), problems: [], text: "" };
-  } catch (error) {
-    if (!(error instanceof ConfigError)) throw error;
-    return { config: undefined, problems: error.problems, text: error.message };
-  }
+export function checkConfig(file?: string) {
+  const { loaded, problems } = readConfig({ env: process.env, file });
+  return { config: loaded?.config, problems, text: problems.map(printed).join("\n") };
 }
-
-const sourceOf = (file: string | undefined) =>
-  file === undefined ? { env: process.env } : { env: process.env, file };
 
 interface DiffFlags {
   json?: boolean;
@@ -79,7 +61,7 @@ interface Base {
 }
 
 async function diff(file: string | undefined, flags: DiffFlags): Promise<Answer> {
-  const name = configPath(sourceOf(file));
+  const name = configPath({ env: process.env, file });
   // This machine's environment is not the gateway's: only the files count.
   const { settings, config } = requireLoaded(readConfig({ env: {}, file: name }));
   const base = flags.defaults ? defaults() : await running(flags.admin ?? ownAdminUrl());

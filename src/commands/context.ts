@@ -2,16 +2,15 @@ import { once } from "node:events";
 import path from "node:path";
 import { Command, InvalidArgumentError } from "commander";
 import type { Redis } from "ioredis";
-import { type Config, ConfigError, loadConfig, readConfig } from "../config/config.ts";
+import { type Config, readConfig } from "../config/config.ts";
 import { durationMs, redisUrlRule } from "../config/kinds.ts";
+import { printed } from "../config/problems.ts";
 import { OperatorError } from "../store/accounts.ts";
 import { createClient } from "../store/client.ts";
 import { partitionsOf } from "../store/facts.ts";
 import { requireWritable } from "../store/operator-store.ts";
 import { inStoreWords, storeReason } from "../store/reasons.ts";
 import { hasColours, plain } from "./terminal.ts";
-
-export { iso, listing, moment, table } from "./terminal.ts";
 
 const CONNECT_TIMEOUT_MS = 2000;
 /** Commands of the CLI read pages; the gateway's own timeout is for much smaller work. */
@@ -73,12 +72,9 @@ export const withoutKeys = (text: string): string =>
 
 /** The configuration of this machine. @throws OperatorError that lists its problems */
 export function requireConfig(): Config {
-  try {
-    return loadConfig({ env: process.env });
-  } catch (error) {
-    if (!(error instanceof ConfigError)) throw error;
-    throw new OperatorError(`the configuration cannot be loaded:\n${error.message}`);
-  }
+  const { loaded, problems } = readConfig({ env: process.env });
+  if (loaded) return loaded.config;
+  throw new OperatorError(`the configuration cannot be loaded:\n${problems.map(printed).join("\n")}`);
 }
 
 /** `REDIS_URL`, else the config's. May hold a password. @throws OperatorError for what the gateway would not take */

@@ -2,18 +2,9 @@ import { Command, Option } from "commander";
 import { grantCredits, OperatorError, readAccount } from "../store/accounts.ts";
 import { eachKey } from "../store/keys.ts";
 import { oldestKeys } from "../store/keys-by-age.ts";
-import {
-  command,
-  listing,
-  moment,
-  note,
-  print,
-  table,
-  whole,
-  withRedis,
-  withRedisToWrite,
-} from "./context.ts";
+import { command, note, print, whole, withRedis, withRedisToWrite } from "./context.ts";
 import { shown, statusText } from "./keys-shown.ts";
+import { listing, moment, table } from "./terminal.ts";
 
 /** Credits of the packages that customers buy. */
 const PACKAGES: Readonly<Record<string, number>> = {

@@ -5,10 +5,11 @@ import type { Redis } from "ioredis";
 import type { Config } from "../config/config.ts";
 import { issueKey, KnownKeyError, OperatorError } from "../store/accounts.ts";
 import { readKey } from "../store/keys.ts";
-import { listing, note, print, requireConfig, table } from "./context.ts";
+import { note, print, requireConfig } from "./context.ts";
 import { keyOptions, type NewKeyFlags, newKey, requireTier, withKeyStore } from "./keys-new.ts";
 import { statusOf } from "./keys-shown.ts";
 import { startProgress } from "./progress.ts";
+import { listing, table } from "./terminal.ts";
 
 /** Keys that are taken over at a time. */
 const BATCH = 100;

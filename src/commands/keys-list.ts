@@ -3,8 +3,9 @@ import type { Redis } from "ioredis";
 import { requireAccount } from "../store/accounts.ts";
 import { eachKey, findKey, type KeyRecord } from "../store/keys.ts";
 import { type KeyPage, oldestKeys } from "../store/keys-by-age.ts";
-import { command, jsonList, moment, note, table, whole, withRedis, writeOut } from "./context.ts";
+import { command, jsonList, note, whole, withRedis, writeOut } from "./context.ts";
 import { KEY_STATUSES, type KeyStatus, shown, statusOf, statusText } from "./keys-shown.ts";
+import { moment, table } from "./terminal.ts";
 
 const LIMIT_MAX = 100_000;
 /** Keys found in one walk over the store. Memory grows with it, and the number of walks shrinks. */

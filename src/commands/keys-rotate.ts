@@ -1,8 +1,8 @@
 import { type Command, InvalidArgumentError, Option } from "commander";
 import { durationMs } from "../config/kinds.ts";
 import { findKey, rotateKey } from "../store/keys.ts";
-import { command, iso, listing, print, withRedisToWrite } from "./context.ts";
-import { fromNow, paint, widthOf, wrapped } from "./terminal.ts";
+import { command, print, withRedisToWrite } from "./context.ts";
+import { fromNow, iso, listing, paint, widthOf, wrapped } from "./terminal.ts";
 
 const OVERLAP_MAX_MS = 366 * 86_400_000;
 const LINE_CHARS = 100;

@@ -1,10 +1,10 @@
 import { Command } from "commander";
 import { type Verification, verifyLedger } from "../ledger/verify.ts";
 import { OperatorError } from "../store/accounts.ts";
-import { command, print, table, withRedis } from "./context.ts";
+import { command, print, withRedis } from "./context.ts";
 import { exportCommand } from "./ledger-export.ts";
 import { startProgress } from "./progress.ts";
-import { paint } from "./terminal.ts";
+import { paint, table } from "./terminal.ts";
 
 const REPORT_EVERY_MS = 1000;
 

@@ -7,7 +7,8 @@ import { type Price, priceOf } from "../domain/prices.ts";
 import { JSON_BODY_BYTES_MAX } from "../domain/request-limits.ts";
 import { nearest } from "../domain/suggest.ts";
 import { OperatorError } from "../store/accounts.ts";
-import { type Answer, command, print, requireConfig, shownPath, table } from "./context.ts";
+import { type Answer, command, print, requireConfig, shownPath } from "./context.ts";
+import { table } from "./terminal.ts";
 
 /** `tollgate price ENDPOINT [BODY]` */
 export function priceCommand(): Command {

@@ -32,7 +32,7 @@ export function tollgateProgram(): Command {
     .addCommand(priceCommand())
     .addCommand(doctorCommand())
     .addCommand(completionCommand(tollgateProgram));
-  for (const command of commandsOf(program)) dress(command);
+  for (const command of commandsOf(program)) applyDefaults(command);
   return program;
 }
 
@@ -59,14 +59,14 @@ export async function run(words: readonly string[]): Promise<number> {
 export const commandsOf = (command: Command): Command[] => [command, ...command.commands.flatMap(commandsOf)];
 
 /** The words that lead to a command, without `tollgate`. */
-export function wordsOf(command: Command): string {
-  const above = command.parent ? wordsOf(command.parent) : "";
+export function commandPath(command: Command): string {
+  const above = command.parent ? commandPath(command.parent) : "";
   return command.parent ? `${above} ${command.name()}`.trim() : "";
 }
 
-/** What all commands have in common beyond their options. */
-function dress(command: Command): void {
-  const name = `tollgate ${wordsOf(command)}`.trim();
+/** Sets up help, errors and exit codes, which are the same for all commands. */
+function applyDefaults(command: Command): void {
+  const name = `tollgate ${commandPath(command)}`.trim();
   command
     .exitOverride()
     .showHelpAfterError(`\`${name} --help\` shows how it is used.`)
@@ -83,7 +83,7 @@ function dress(command: Command): void {
         write(withoutKeys(text).replace(/^error:/, paint("red", "error:", process.stderr))),
     });
   command.addHelpText("after", ({ error }) =>
-    afterHelp(wordsOf(command), error ? process.stderr : process.stdout),
+    afterHelp(commandPath(command), error ? process.stderr : process.stdout),
   );
 }
 

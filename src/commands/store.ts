@@ -2,7 +2,8 @@ import { Command } from "commander";
 import { chargesWaitingIn } from "../settlement/journal-files.ts";
 import type { LostEntry } from "../store/lost-entries.ts";
 import { acceptStore, type LossList, listLoss } from "../store/operator-store.ts";
-import { command, iso, print, requireConfig, table, whole, withRedis } from "./context.ts";
+import { command, print, requireConfig, whole, withRedis } from "./context.ts";
+import { iso, table } from "./terminal.ts";
 
 /** Rows of each table, unless `--limit` says otherwise. */
 const ROWS = 50;

@@ -1,6 +1,7 @@
 import { Command } from "commander";
 import { findTask, type Release, releaseTask, type TaskView } from "../store/operator-tasks.ts";
-import { command, iso, listing, print, withRedis, withRedisToWrite } from "./context.ts";
+import { command, print, withRedis, withRedisToWrite } from "./context.ts";
+import { iso, listing } from "./terminal.ts";
 
 /** `tollgate tasks ...` */
 export function tasksCommand(): Command {

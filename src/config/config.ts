@@ -28,7 +28,7 @@ const DEFAULT_PRICES = path.join(PACKAGE_ROOT, "config/prices/reference.yaml");
 /** Where a configuration comes from. `file` goes before `TOLLGATE_CONFIG`. */
 export interface ConfigSource {
   readonly env: Environment;
-  readonly file?: string;
+  readonly file?: string | undefined;
   /** Reads a file, given its absolute path; from the disk when left out. */
   readonly read?: FileReader;
 }

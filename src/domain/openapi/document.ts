@@ -61,7 +61,7 @@ function openApi() {
 function described(operation: Operation, errors: Record<string, unknown>) {
   const { schema, description, examples } = operation.answer;
   return {
-    ...operation.said,
+    ...operation.fields,
     responses: {
       "200": {
         description,

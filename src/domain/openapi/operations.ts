@@ -10,8 +10,8 @@ export interface Operation {
   path: string;
   method: "get" | "post";
   kind: Kind;
-  /** In the document's own words: operationId, summary, parameters and so on. */
-  said: Record<string, unknown>;
+  /** Fields of an OpenAPI operation: operationId, summary, parameters and so on. */
+  fields: Record<string, unknown>;
   /** Schema and named examples of the 200. */
   answer: { schema: string; description: string; examples: Readonly<Record<string, object>> };
   /** Headers that a 200 may have beside those of every answer. */
@@ -71,7 +71,7 @@ function generation(endpoint: GenerationEndpoint): Operation {
     path: API_PREFIX + endpoint,
     method: "post",
     kind: "generation",
-    said: {
+    fields: {
       operationId: camelCase(endpoint),
       tags: ["Generation"],
       summary,
@@ -99,7 +99,7 @@ const task: Operation = {
   path: `${API_PREFIX}tasks/{taskId}`,
   method: "get",
   kind: "task",
-  said: {
+  fields: {
     operationId: "getTask",
     tags: ["Tasks"],
     summary: "Ask how a task is going",
@@ -125,7 +125,7 @@ const upload: Operation = {
   path: `${API_PREFIX}upload`,
   method: "post",
   kind: "upload",
-  said: {
+  fields: {
     operationId: "uploadImage",
     tags: ["Upload"],
     summary: "Upload an image",
@@ -171,7 +171,7 @@ const credits: Operation = {
   path: `${API_PREFIX}credits`,
   method: "get",
   kind: "credits",
-  said: {
+  fields: {
     operationId: "getCredits",
     tags: ["Credits"],
     summary: "Read balance, limits and recent transactions",

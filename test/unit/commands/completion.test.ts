@@ -2,7 +2,7 @@ import { spawnSync } from "node:child_process";
 import { beforeAll, describe, expect, test } from "vitest";
 import { placesOf } from "../../../src/commands/completion.ts";
 import { bash, fish, zsh } from "../../../src/commands/completion-shells.ts";
-import { commandsOf, tollgateProgram, wordsOf } from "../../../src/commands/program.ts";
+import { commandPath, commandsOf, tollgateProgram } from "../../../src/commands/program.ts";
 
 const PLACES = placesOf(tollgateProgram());
 
@@ -30,7 +30,7 @@ describe("bash", () => {
 
   test("offers every option of every command", () => {
     for (const command of commandsOf(tollgateProgram())) {
-      const words = wordsOf(command).split(" ").filter(Boolean);
+      const words = commandPath(command).split(" ").filter(Boolean);
       const long = command.options.map((option) => option.long ?? "");
       expect(offered(...words, "--")).toEqual([...long, "--help"]);
     }

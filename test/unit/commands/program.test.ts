@@ -3,15 +3,15 @@ import { expect, test } from "vitest";
 import { withoutKeys } from "../../../src/commands/context.ts";
 import { EXAMPLES } from "../../../src/commands/examples.ts";
 import { NOTES } from "../../../src/commands/notes.ts";
-import { commandsOf, tollgateProgram, wordsOf } from "../../../src/commands/program.ts";
+import { commandPath, commandsOf, tollgateProgram } from "../../../src/commands/program.ts";
 
 const leaves = (program: Command): Command[] =>
   commandsOf(program).filter((command) => command.commands.length === 0);
-const LEAVES = leaves(tollgateProgram()).map(wordsOf);
+const LEAVES = leaves(tollgateProgram()).map(commandPath);
 
 test("every command has an example, and no example or note is about another", () => {
   expect(LEAVES.filter((words) => !EXAMPLES[words]?.length)).toEqual([]);
-  const all = commandsOf(tollgateProgram()).map(wordsOf);
+  const all = commandsOf(tollgateProgram()).map(commandPath);
   expect([...Object.keys(EXAMPLES), ...Object.keys(NOTES)].filter((words) => !all.includes(words))).toEqual(
     [],
   );
@@ -21,7 +21,7 @@ test("every command takes --json", () => {
   const without = leaves(tollgateProgram()).filter(
     ({ options }) => !options.some(({ long }) => long === "--json"),
   );
-  expect(without.map(wordsOf)).toEqual([]);
+  expect(without.map(commandPath)).toEqual([]);
 });
 
 const LINES = Object.entries(EXAMPLES).flatMap(([words, examples]) =>
@@ -30,7 +30,7 @@ const LINES = Object.entries(EXAMPLES).flatMap(([words, examples]) =>
 test.each(LINES)("the example `%s` is understood", async (line, words) => {
   const program = tollgateProgram();
   const called: string[] = [];
-  for (const command of leaves(program)) command.action(() => void called.push(wordsOf(command)));
+  for (const command of leaves(program)) command.action(() => void called.push(commandPath(command)));
   // What a shell leaves of it for the command itself.
   const [, typed = ""] = /\btollgate ([^|<>)]+)/.exec(line) ?? [];
   await program.parseAsync(typed.trim().split(/ +/), { from: "user" });
