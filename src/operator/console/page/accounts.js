@@ -1,7 +1,7 @@
 /** @import { Account, AccountKey, Transaction, Transactions } from "../answers.ts" */
 import { get } from "./api.js";
 import { ask } from "./dialogs.js";
-import { accountLink, code, count, el, heading, moment, table, usage } from "./dom.js";
+import { accountLink, button, code, count, el, heading, hint, moment, table, usage } from "./dom.js";
 
 /**
  * Accounts in pages; Redis keeps them in no order.
@@ -34,10 +34,9 @@ export async function showAccounts(view, again, prefix = "", cursors = [""]) {
     again = () => void go(input.value.trim(), [""]);
     again();
   });
-  const back = el("button", { type: "button", disabled: cursors.length === 1 }, "Back");
-  back.addEventListener("click", () => go(prefix, cursors.slice(0, -1)));
-  const on = el("button", { type: "button", disabled: page.next === undefined }, "Further");
-  on.addEventListener("click", () => go(prefix, [...cursors, page.next ?? ""]));
+  const back = button("Back", () => go(prefix, cursors.slice(0, -1)), { disabled: cursors.length === 1 });
+  const next = [...cursors, page.next ?? ""];
+  const on = button("Further", () => go(prefix, next), { disabled: page.next === undefined });
   view.replaceChildren(
     heading("Accounts", again),
     el("search", {}, form),
@@ -72,8 +71,7 @@ export async function showAccounts(view, again, prefix = "", cursors = [""]) {
  */
 export async function showAccount(view, again, id, writable) {
   const [account, first] = await Promise.all([get("account", { id }), get("transactions", { account: id })]);
-  const grant = el("button", { type: "button", className: "primary" }, "Grant credits …");
-  grant.addEventListener("click", () => askGrant(account, again));
+  const grant = button("Grant credits …", () => askGrant(account, again), { className: "primary" });
   const facts = [
     ["Balance", count(account.balance)],
     ["Held", count(account.held)],
@@ -88,9 +86,7 @@ export async function showAccount(view, again, id, writable) {
     el("dl", { className: "tiles" }, ...tiles),
     ...(writable ? [el("p", {}, grant)] : []),
     keysTable(account, again, writable),
-    ...(account.more_keys
-      ? [el("p", { className: "hint" }, "There are more keys; the command line lists all.")]
-      : []),
+    ...(account.more_keys ? [hint("There are more keys; the command line lists all.")] : []),
     transactions(id, first),
   );
 }
@@ -103,9 +99,7 @@ export async function showAccount(view, again, id, writable) {
 function keysTable(account, again, writable) {
   const revoke = (/** @type {AccountKey} */ key) => {
     if (key.revoked_at) return "";
-    const button = el("button", { type: "button", "aria-label": `Revoke key ${key.key_id}` }, "Revoke …");
-    button.addEventListener("click", () => askRevoke(key, again));
-    return button;
+    return button("Revoke …", () => askRevoke(key, again), { "aria-label": `Revoke key ${key.key_id}` });
   };
   const state = (/** @type {AccountKey} */ key) => {
     if (key.revoked_at) return ["revoked ", moment(key.revoked_at)];
@@ -141,8 +135,7 @@ function transactions(id, first) {
   let next = first.next;
   const box = el("div", {});
   const draw = () => {
-    const older = el("button", { type: "button" }, "Older …");
-    older.addEventListener("click", async () => {
+    const older = button("Older …", async () => {
       older.disabled = true;
       const page = await get("transactions", { account: id, before: next ?? "" });
       rows.push(...page.transactions);

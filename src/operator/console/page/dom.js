@@ -72,6 +72,21 @@ export function table(caption, columns, rows, empty) {
   );
 }
 
+/** @param {string} text */
+export const hint = (text) => el("p", { className: "hint" }, text);
+
+/**
+ * A button that does something.
+ * @param {string} label
+ * @param {() => void} press
+ * @param {Record<string, unknown>} [props]
+ */
+export function button(label, press, props = {}) {
+  const made = el("button", { type: "button", ...props }, label);
+  made.addEventListener("click", press);
+  return made;
+}
+
 /** @param {string} id an account's */
 export const accountLink = (id) => el("a", { href: `#account/${encodeURIComponent(id)}` }, id);
 
@@ -164,13 +179,11 @@ export function heading(title, refresh) {
   const made = el("h2", { id: "view-title", tabIndex: -1 }, title);
   if (!refresh) return made;
   const now = new Date().toISOString().slice(11, 19);
-  const button = el("button", { type: "button", className: "quiet" }, "Read again");
-  button.addEventListener("click", refresh);
   return el(
     "div",
     { className: "heading" },
     made,
     el("p", { className: "asof" }, `as of ${now} UTC`),
-    button,
+    button("Read again", refresh, { className: "quiet" }),
   );
 }

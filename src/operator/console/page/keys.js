@@ -1,5 +1,5 @@
 import { get } from "./api.js";
-import { accountLink, bar, code, count, el, heading, table, usage } from "./dom.js";
+import { accountLink, bar, code, count, el, heading, hint, table, usage } from "./dom.js";
 
 /** Keys by what they used and by what they were refused today, over all gateways. */
 export async function showKeys(/** @type {HTMLElement} */ view, /** @type {() => void} */ again) {
@@ -14,7 +14,7 @@ export async function showKeys(/** @type {HTMLElement} */ view, /** @type {() =>
       );
   view.replaceChildren(
     heading("Keys today", again),
-    el("p", { className: "hint" }, "Over all gateways, read from Redis. The day is the UTC day."),
+    hint("Over all gateways, read from Redis. The day is the UTC day."),
     ...(cut ? [cut] : []),
     table(
       "Most used",
@@ -45,10 +45,6 @@ export async function showKeys(/** @type {HTMLElement} */ view, /** @type {() =>
       refused.refusals,
       "No known key was refused today.",
     ),
-    el(
-      "p",
-      { className: "hint" },
-      "Gateways add their refusals every 5 s. Requests without a known key are in the overview.",
-    ),
+    hint("Gateways add their refusals every 5 s. Requests without a known key are in the overview."),
   );
 }

@@ -1,6 +1,6 @@
 /** @import { Live } from "../answers.ts" */
 import { get } from "./api.js";
-import { age, bar, byId, count, el, heading, rate, table, took } from "./dom.js";
+import { age, bar, button, byId, code, count, el, heading, rate, table, took } from "./dom.js";
 import { createPlot } from "./plots.js";
 
 const KEPT_MS = 15 * 60_000;
@@ -125,14 +125,14 @@ export function showOverview(view) {
 /** @param {(paused: boolean) => void} changed */
 function pauseButton(changed) {
   let paused = false;
-  const button = el("button", { type: "button", className: "quiet", "aria-pressed": "false" }, "Pause");
-  button.addEventListener("click", () => {
+  const press = () => {
     paused = !paused;
-    button.setAttribute("aria-pressed", String(paused));
-    button.textContent = paused ? "Go on" : "Pause";
+    made.setAttribute("aria-pressed", String(paused));
+    made.textContent = paused ? "Go on" : "Pause";
     changed(paused);
-  });
-  return button;
+  };
+  const made = button("Pause", press, { className: "quiet", "aria-pressed": "false" });
+  return made;
 }
 
 /**
@@ -219,7 +219,7 @@ function deniedTable(denied) {
   return table(
     "Why requests were refused or failed, this gateway",
     [
-      { title: "Outcome", header: true, cell: (row) => el("code", {}, row.outcome) },
+      { title: "Outcome", header: true, cell: (row) => code(row.outcome) },
       { title: "HTTP", numeric: true, cell: (row) => row.status },
       { title: "Last minute", numeric: true, cell: (row) => count(row.last_minute) },
       { title: "Last 15 minutes", numeric: true, cell: (row) => bar(row.last_15_minutes, most) },

@@ -1,4 +1,4 @@
-import { el } from "./dom.js";
+import { el, hint } from "./dom.js";
 import uPlot from "./uplot.js";
 
 const HEIGHT = 210;
@@ -34,7 +34,7 @@ export function createPlot(options) {
     role: "img",
     "aria-label": `Plot: ${title}. The legend has the latest values.`,
   });
-  const caption = el("figcaption", {}, el("h3", {}, title), el("p", { className: "hint" }, note));
+  const caption = el("figcaption", {}, el("h3", {}, title), hint(note));
   /** @type {uPlot | undefined} */
   let plot;
   /** @type {uPlot.AlignedData} */

@@ -1,7 +1,7 @@
 /** @import { FoundRequest, OpenRequest, Outcomes, Releasable } from "../answers.ts" */
 import { get } from "./api.js";
 import { ask } from "./dialogs.js";
-import { accountLink, age, code, count, el, heading, moment, table } from "./dom.js";
+import { accountLink, age, button, code, count, el, heading, hint, moment, table } from "./dom.js";
 
 const AGES = { 0: "any age", 60: "1 minute", 600: "10 minutes", 1800: "30 minutes", 7200: "2 hours" };
 const chosen = { seconds: "600" };
@@ -27,15 +27,10 @@ export async function showTasks(view, again, writable) {
     chosen.seconds = select.value;
     again();
   });
-  const release = (/** @type {OpenRequest} */ row) => {
-    const button = el(
-      "button",
-      { type: "button", "aria-label": `Release ${row.task_id ?? row.request_id}` },
-      "Release …",
-    );
-    button.addEventListener("click", () => askRelease(row, again));
-    return button;
-  };
+  const release = (/** @type {OpenRequest} */ row) =>
+    button("Release …", () => askRelease(row, again), {
+      "aria-label": `Release ${row.task_id ?? row.request_id}`,
+    });
   const seen =
     requests.length < old ? `The oldest ${count(requests.length)} of ${count(old)} are shown. ` : "";
   const cut = complete ? "" : `Only ${count(looked_at_max)} were looked at; there may be older ones. `;
@@ -48,16 +43,10 @@ export async function showTasks(view, again, writable) {
       " ",
       select,
     ),
-    el(
-      "p",
-      { className: "hint" },
+    hint(
       "Held: the generator has not named a task yet; the hold ends by itself at its next look. Else what it said last.",
     ),
-    el(
-      "p",
-      { className: "hint" },
-      `${count(open)} are open over all gateways, ${count(old)} of them for so long. ${seen}${cut}`,
-    ),
+    hint(`${count(open)} are open over all gateways, ${count(old)} of them for so long. ${seen}${cut}`),
     table(
       "Holds and unfinished tasks, oldest first",
       [
@@ -104,8 +93,7 @@ export function showRequest(view, again, found, writable) {
     ["Ended", found.finished_at ? moment(found.finished_at) : undefined],
     ["Ended by", found.ended_by ?? found.void_reason],
   ].filter(([, value]) => value !== undefined);
-  const button = el("button", { type: "button", className: "danger" }, "Release …");
-  button.addEventListener("click", () => askRelease(found, again));
+  const release = button("Release …", () => askRelease(found, again), { className: "danger" });
   const open = found.state === "held" || found.state === "bound";
   view.replaceChildren(
     heading(found.task_id ? "Task" : "Request", again),
@@ -114,7 +102,7 @@ export function showRequest(view, again, found, writable) {
       { className: "facts" },
       ...facts.flatMap(([label, value]) => [el("dt", {}, label), el("dd", {}, value)]),
     ),
-    ...(writable && open ? [el("p", {}, button)] : []),
+    ...(writable && open ? [el("p", {}, release)] : []),
   );
 }
 
