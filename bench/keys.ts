@@ -11,7 +11,7 @@ const BATCH = 100;
 export const GENEROUS: Limits = { rateLimit: 1_000_000, maxConcurrent: 1_000_000, dailyLimit: 1_000_000_000 };
 
 /**
- * Forgets everything but the scripts. The turn to check the books is taken, as if by another gateway: that check is a
+ * Forgets everything but the scripts. The turn to check the ledger is taken, as if by another gateway: that check is a
  * process of its own, which would begin in the middle of whatever is measured.
  */
 export async function emptyStore(world: World): Promise<void> {

@@ -1,6 +1,6 @@
 import type { Check, Sent } from "./attack.ts";
-import type { Money } from "./books.ts";
 import type { Sample } from "./honest.ts";
+import type { Money } from "./ledger.ts";
 
 /** What an attacked gateway must reach, and what the page is judged by. */
 export const REACH = {

@@ -1,7 +1,6 @@
-import { type Books, readBooks } from "./books.ts";
 import { endsOnEvidence, ownVideos, storesKeptApart } from "./criteria-endings.ts";
 import { noFalseRefusal, slotsAndDaysKept, slotsFree, windowKept } from "./criteria-limits.ts";
-import { booksBalance, chargedOnce, type Finding, idempotent, refundedOnce } from "./criteria-money.ts";
+import { chargedOnce, type Finding, idempotent, ledgerBalances, refundedOnce } from "./criteria-money.ts";
 import {
   answered,
   quiet,
@@ -11,11 +10,12 @@ import {
   upstreamAgrees,
 } from "./criteria-traces.ts";
 import { type History, readHistory } from "./history.ts";
+import { type Ledger, readLedger } from "./ledger.ts";
 
-const CRITERIA: readonly [name: string, judge: (books: Books) => Finding & { uncharged?: string[] }][] = [
+const CRITERIA: readonly [name: string, judge: (ledger: Ledger) => Finding & { uncharged?: string[] }][] = [
   ["charged exactly once, nothing lost", chargedOnce],
   ["failed tasks refunded exactly once", refundedOnce],
-  ["books balance, nothing held", booksBalance],
+  ["the ledger balances, nothing held", ledgerBalances],
   ["no slot leaks, every task ends", slotsFree],
   ["503 and refusals leave nothing behind", refusedLeavesNothing],
   ["the upstream's own log agrees", upstreamAgrees],
@@ -48,10 +48,10 @@ export interface Verdict {
 
 /** Judges one run by its recorded history alone. */
 export function check(history: History): Verdict {
-  const books = readBooks(history);
+  const ledger = readLedger(history);
   const uncharged: string[] = [];
   const criteria = CRITERIA.map(([name, judge]) => {
-    const finding = judge(books);
+    const finding = judge(ledger);
     uncharged.push(...(finding.uncharged ?? []));
     const { figure, violations } = finding;
     return { name, met: violations.length === 0, figure, violations };

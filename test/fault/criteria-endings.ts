@@ -1,6 +1,6 @@
-import type { Books, RequestBook } from "./books.ts";
 import type { Finding } from "./criteria-money.ts";
 import type { Meta, UpstreamEvent } from "./history.ts";
+import type { Ledger, RequestRecord } from "./ledger.ts";
 
 /** So many 404s of the API itself end a task. Decision 0011. */
 const GONE_COUNT = 3;
@@ -8,7 +8,7 @@ const GONE_COUNT = 3;
 const UNANSWERED_AGES = 2;
 
 /** No task ends for its age but with an answer about it, or at twice the age that its own gateway allows. */
-export function endsOnEvidence({ history: { meta }, requests, upstream }: Books): Finding {
+export function endsOnEvidence({ history: { meta }, requests, upstream }: Ledger): Finding {
   const violations: string[] = [];
   const counts = { answered: 0, gone: 0, expired: 0, unanswered: 0 };
   for (const request of requests.values()) {
@@ -34,7 +34,7 @@ export function endsOnEvidence({ history: { meta }, requests, upstream }: Books)
 }
 
 /** Whether a task was old enough to be ended, and on what evidence; else what is wrong with it. */
-function expiry({ id, boundMs, finishedMs }: RequestBook, event: UpstreamEvent, meta: Meta): string {
+function expiry({ id, boundMs, finishedMs }: RequestRecord, event: UpstreamEvent, meta: Meta): string {
   const maxAgeMs = meta.maxAgesMs[event.gateway] ?? Number.POSITIVE_INFINITY;
   const ageMs = finishedMs - boundMs + meta.toleranceMs;
   if (ageMs < maxAgeMs) return `${id} was ended at an age of ${ageMs} ms; its gateway allows ${maxAgeMs} ms`;
@@ -46,7 +46,7 @@ function expiry({ id, boundMs, finishedMs }: RequestBook, event: UpstreamEvent, 
 }
 
 /** A poll shows the video of a request of the same account, also where the upstream gave a task id twice. */
-export function ownVideos({ history, generations, requests, upstream }: Books): Finding {
+export function ownVideos({ history, generations, requests, upstream }: Ledger): Finding {
   const violations: string[] = [];
   const answers = new Map(generations.map((event) => [event.requestId, event]));
   // A gateway that had no answer in time was never told that the id is given twice, and neither was the store.
@@ -70,7 +70,7 @@ export function ownVideos({ history, generations, requests, upstream }: Books): 
 }
 
 /** Nothing is settled in another store behind the same address; an older one is refused until it is accepted. */
-export function storesKeptApart({ history }: Books): Finding {
+export function storesKeptApart({ history }: Ledger): Finding {
   const violations: string[] = [];
   const { faults, client, otherStore, link } = history;
   for (const { name } of otherStore) {

@@ -1,12 +1,12 @@
-import type { AccountBook, Books, RequestBook } from "./books.ts";
 import { countsForEver, type Finding } from "./criteria-money.ts";
 import type { ClientEvent } from "./history.ts";
+import type { AccountRecord, Ledger, RequestRecord } from "./ledger.ts";
 
 const WINDOW_MS = 60_000;
 const DAY_MS = 86_400_000;
 
 /** In no 60 s more admissions than the limit, and the store's window is what the records say. */
-export function windowKept({ accounts }: Books): Finding {
+export function windowKept({ accounts }: Ledger): Finding {
   const violations: string[] = [];
   let admissions = 0;
   let fullest = 0;
@@ -32,7 +32,7 @@ export function windowKept({ accounts }: Books): Finding {
 }
 
 /** 2001 only when the window was full at some moment between question and answer; 2002 and 2003 likewise. */
-export function noFalseRefusal({ accounts, generations, history }: Books): Finding {
+export function noFalseRefusal({ accounts, generations, history }: Ledger): Finding {
   const violations: string[] = [];
   const byKey = new Map(accounts.map((account) => [account.keyId, occupancyOf(account)]));
   const refused = { 2001: 0, 2002: 0, 2003: 0 };
@@ -57,7 +57,7 @@ export function noFalseRefusal({ accounts, generations, history }: Books): Findi
 const told = ({ requestId, endedMs, sentMs }: ClientEvent): string => `${requestId}, ${endedMs - sentMs} ms`;
 
 /** Never more tasks at a time, or requests a day, than the key may have. Late bindings may: invariant 3 of docs/ARCHITECTURE.md. */
-export function slotsAndDaysKept({ accounts }: Books): Finding {
+export function slotsAndDaysKept({ accounts }: Ledger): Finding {
   const violations: string[] = [];
   let late = 0;
   for (const { keyId, maxConcurrent, dailyLimit, requests, keyDay, dayCount } of accounts) {
@@ -79,7 +79,7 @@ export function slotsAndDaysKept({ accounts }: Books): Finding {
 }
 
 /** Slot sets are empty, nothing is due: all tasks and holds have ended. */
-export function slotsFree({ accounts, requests, due }: Books): Finding {
+export function slotsFree({ accounts, requests, due }: Ledger): Finding {
   const violations: string[] = [];
   for (const { keyId, slots } of accounts) {
     if (slots.length > 0)
@@ -91,11 +91,11 @@ export function slotsFree({ accounts, requests, due }: Books): Finding {
   return { figure: `${accounts.length} keys`, violations };
 }
 
-const isLate = ({ state, voidMs }: RequestBook): boolean => state !== "void" && voidMs > 0;
+const isLate = ({ state, voidMs }: RequestRecord): boolean => state !== "void" && voidMs > 0;
 
-const dayOf = ({ admittedMs }: RequestBook): number => Math.floor(admittedMs / DAY_MS);
+const dayOf = ({ admittedMs }: RequestRecord): number => Math.floor(admittedMs / DAY_MS);
 
-const stampsOf = (requests: readonly RequestBook[]): number[] =>
+const stampsOf = (requests: readonly RequestRecord[]): number[] =>
   requests.map(({ admittedMs }) => admittedMs).sort((a, b) => a - b);
 
 /** How many of the sorted stamps are above a bound: the index of the first. */
@@ -120,7 +120,7 @@ interface Step {
   by: 1 | -1;
 }
 
-function slotSteps(request: RequestBook): Step[] {
+function slotSteps(request: RequestRecord): Step[] {
   const { admittedMs, voidMs, boundMs, finishedMs } = request;
   const end = Number.isNaN(voidMs) ? finishedMs : voidMs;
   const steps: Step[] = [{ atMs: admittedMs, by: 1 }];
@@ -129,14 +129,14 @@ function slotSteps(request: RequestBook): Step[] {
   return steps;
 }
 
-function daySteps({ admittedMs, voidMs }: RequestBook): Step[] {
+function daySteps({ admittedMs, voidMs }: RequestRecord): Step[] {
   const steps: Step[] = [{ atMs: admittedMs, by: 1 }];
   if (voidMs > 0) steps.push({ atMs: voidMs, by: -1 });
   return steps;
 }
 
 /** A late binding takes its place in the day again, above the limit if need be. */
-const lateDaySteps = (request: RequestBook): Step[] =>
+const lateDaySteps = (request: RequestRecord): Step[] =>
   isLate(request) ? [{ atMs: request.boundMs, by: 1 }] : [];
 
 const sorted = (steps: Step[]): Step[] => steps.sort((a, b) => a.atMs - b.atMs || a.by - b.by);
@@ -152,7 +152,7 @@ function highest(steps: Step[]): number {
 }
 
 /** Answers whether a limit was reached at some moment; what was taken back later did count while it was there. */
-function occupancyOf(account: AccountBook) {
+function occupancyOf(account: AccountRecord) {
   const admitted = account.requests.filter((request) => request.admitted);
   const stamps = stampsOf(admitted);
   const slots = timeline(admitted.flatMap(slotSteps));

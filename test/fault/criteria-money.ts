@@ -1,4 +1,4 @@
-import type { Books, Entry, RequestBook } from "./books.ts";
+import type { Entry, Ledger, RequestRecord } from "./ledger.ts";
 
 /** What one criterion has found. */
 export interface Finding {
@@ -8,11 +8,11 @@ export interface Finding {
 }
 
 const consumes = (entries: Entry[]): Entry[] => entries.filter(({ type }) => type === "consume");
-const isCharged = ({ state, uncollected }: RequestBook): boolean =>
+const isCharged = ({ state, uncollected }: RequestRecord): boolean =>
   (state === "bound" || state === "finished") && !uncollected;
 
 /** Every 200 and every bound request is charged exactly once; what was answered with an error is not charged. */
-export function chargedOnce({ generations, requests, entries, namedLost }: Books): Finding {
+export function chargedOnce({ generations, requests, entries, namedLost }: Ledger): Finding {
   const violations: string[] = [];
   const charges = Map.groupBy(consumes(entries), ({ requestId }) => requestId);
   const byTask = Map.groupBy(consumes(entries), ({ taskId }) => taskId);
@@ -52,7 +52,7 @@ export function chargedOnce({ generations, requests, entries, namedLost }: Books
 }
 
 /** A finished request that failed is refunded once, nothing else ever is. */
-export function refundedOnce({ requests, entries, upstream }: Books): Finding {
+export function refundedOnce({ requests, entries, upstream }: Ledger): Finding {
   const violations: string[] = [];
   const refunds = Map.groupBy(
     entries.filter(({ reason }) => reason === "refund"),
@@ -74,7 +74,7 @@ export function refundedOnce({ requests, entries, upstream }: Books): Finding {
 }
 
 /** balance = granted - consumed + refunded, the ledger chains, nothing is held, counts are true. */
-export function booksBalance({ accounts, requests, history }: Books): Finding {
+export function ledgerBalances({ accounts, requests, history }: Ledger): Finding {
   const violations: string[] = [];
   for (const account of accounts) {
     const { accountId, granted, balance, held, totalUsed, totalRequests, entries } = account;
@@ -104,11 +104,11 @@ export function booksBalance({ accounts, requests, history }: Books): Finding {
 }
 
 /** Whether a request counts in total_requests and in the window: `unsent` takes it back wholly. */
-export const countsForEver = ({ admitted, state, reason }: RequestBook): boolean =>
+export const countsForEver = ({ admitted, state, reason }: RequestRecord): boolean =>
   admitted && !(state === "void" && reason === "unsent");
 
 /** One Idempotency-Key is charged once, and all its 200s tell the same task. */
-export function idempotent({ generations, requests, entries }: Books): Finding {
+export function idempotent({ generations, requests, entries }: Ledger): Finding {
   const violations: string[] = [];
   const keyed = generations.filter(({ idempotencyKey }) => idempotencyKey !== "");
   for (const [key, own] of Map.groupBy(keyed, (event) => `${event.accountId} ${event.idempotencyKey}`)) {

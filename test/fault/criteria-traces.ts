@@ -1,6 +1,6 @@
-import type { Books, RequestBook } from "./books.ts";
 import type { Finding } from "./criteria-money.ts";
 import type { ClientEvent, LinkEvent } from "./history.ts";
+import type { Ledger, RequestRecord } from "./ledger.ts";
 
 /** Codes of refusals that ADMIT itself decides: they leave no record at all. */
 const REFUSED_AT_ADMISSION = new Set([400, 401, 402, 409, 422, 2001, 2002, 2003, 2005]);
@@ -10,7 +10,7 @@ const KILL_SLACK_MS = 100;
 const BIND_MAX_MS = 2000;
 
 /** What was answered 503 or refused has left no hold, no slot, no window entry, no count. */
-export function refusedLeavesNothing({ generations, requests, upstream }: Books): Finding {
+export function refusedLeavesNothing({ generations, requests, upstream }: Ledger): Finding {
   const violations: string[] = [];
   let away = 0;
   let refused = 0;
@@ -29,7 +29,7 @@ export function refusedLeavesNothing({ generations, requests, upstream }: Books)
   return { figure: `${away} answered 503, ${refused} refused at admission`, violations };
 }
 
-const stateOf = ({ state, reason }: RequestBook): string => `${state} ${reason}`.trim();
+const stateOf = ({ state, reason }: RequestRecord): string => `${state} ${reason}`.trim();
 
 /** What the link to Redis carried: requests whose BIND was answered, and the gateway that admitted each. */
 const linkTraces = (link: readonly LinkEvent[]) => ({
@@ -50,8 +50,8 @@ const linkTraces = (link: readonly LinkEvent[]) => ({
  * each is listed, and needs its kill. So is one whose BIND came late and is uncollected, or was given up: it needs the
  * repeat that is charged in its place, or the line of the log that names it.
  */
-export function upstreamAgrees(books: Books): Finding & { uncharged: string[] } {
-  const { history, generations, requests, namedLost } = books;
+export function upstreamAgrees(ledger: Ledger): Finding & { uncharged: string[] } {
+  const { history, generations, requests, namedLost } = ledger;
   const violations: string[] = [];
   const uncharged: string[] = [];
   const killedMs = killTimes(history.faults);
@@ -81,7 +81,7 @@ export function upstreamAgrees(books: Books): Finding & { uncharged: string[] } 
       if (!isBound) unknown++;
       else if (request.uncollected) {
         uncollected++;
-        const why = whyUncollected(books, request);
+        const why = whyUncollected(ledger, request);
         if (why === undefined) violations.push(`${requestId} is uncollected for no reason`);
         else uncharged.push(`${requestId} (${taskId}), ${why}`);
       } else accepted++;
@@ -119,15 +119,15 @@ export function upstreamAgrees(books: Books): Finding & { uncharged: string[] } 
 }
 
 /** Requests that were admitted by a store after it was copied, and before it was replaced by the copy. */
-function lostAdmissions(faults: Books["history"]["faults"]): { from: number; to: number } {
+function lostAdmissions(faults: Ledger["history"]["faults"]): { from: number; to: number } {
   const at = (kind: string): number => faults.find((fault) => fault.kind === kind)?.atMs ?? Number.NaN;
   return { from: at("store is copied") - KILL_SLACK_MS, to: at("store is older") };
 }
 
 /** The repeat that is charged under the same key or was held when the BIND came, or a balance that was too low. */
-function whyUncollected({ accounts, requests }: Books, late: RequestBook): string | undefined {
+function whyUncollected({ accounts, requests }: Ledger, late: RequestRecord): string | undefined {
   const { id, idempotency, boundMs, accountId, price } = late;
-  const isHeldThen = ({ admittedMs, voidMs }: RequestBook): boolean =>
+  const isHeldThen = ({ admittedMs, voidMs }: RequestRecord): boolean =>
     admittedMs <= boundMs && !(voidMs <= boundMs);
   const same = [...requests.values()].filter((other) => other.idempotency === idempotency && other.id !== id);
   const other =
@@ -143,11 +143,11 @@ function whyUncollected({ accounts, requests }: Books, late: RequestBook): strin
   return spendable < price ? `the balance had ${spendable} left` : undefined;
 }
 
-const killTimes = (faults: Books["history"]["faults"]): Map<string, number> =>
+const killTimes = (faults: Ledger["history"]["faults"]): Map<string, number> =>
   new Map(faults.filter(({ kind }) => kind === "kill").map(({ gateway, atMs }) => [gateway, atMs]));
 
 /** No generation reaches the upstream twice; no ADMIT is sent again after it went out, but when it was `stale`. */
-export function sentOnce({ history }: Books): Finding {
+export function sentOnce({ history }: Ledger): Finding {
   const violations = history.upstream
     .filter(({ arrivals }) => arrivals > 1)
     .map(({ requestId, arrivals }) => `${requestId} came to the upstream ${arrivals} times`);
@@ -161,7 +161,7 @@ export function sentOnce({ history }: Books): Finding {
 }
 
 /** Every request got an answer, unless its gateway was killed or its client left; none was answered 500. */
-export function answered({ history }: Books): Finding {
+export function answered({ history }: Ledger): Finding {
   const violations: string[] = [];
   const killedMs = killTimes(history.faults);
   const statuses = new Map<number, number>();
@@ -183,7 +183,7 @@ const unanswered = ({ kind, gateway, sentMs, endedMs, error }: ClientEvent): str
   `a ${kind} to ${gateway} got no answer after ${endedMs - sentMs} ms: ${error}`;
 
 /** Every fault struck where it was planned to: a proof of a phase that was never reached proves nothing. */
-export function struck({ history: { faults } }: Books): Finding {
+export function struck({ history: { faults } }: Ledger): Finding {
   const missed = faults.filter(({ kind }) => kind === "not reached");
   const counts = Map.groupBy(faults, ({ kind }) => kind);
   const figure = [...counts].map(([kind, own]) => `${own.length} × ${kind}`).join(", ");
@@ -191,7 +191,7 @@ export function struck({ history: { faults } }: Books): Finding {
 }
 
 /** Nothing is open any more after 90 s. */
-export function quiet({ history: { meta } }: Books): Finding {
+export function quiet({ history: { meta } }: Ledger): Finding {
   const seconds = (meta.quiescenceMs / 1000).toFixed(1);
   const late = !meta.quiet ? "never, given up" : meta.quiescenceMs > 90_000 ? "too late" : "";
   return {

@@ -7,7 +7,7 @@ import { connect, type Socket } from "node:net";
 import { Redis } from "ioredis";
 import { beforeEach, describe, expect, inject, onTestFinished, test } from "vitest";
 import { issueKey } from "../../src/store/accounts.ts";
-import { givenGateway, limitsOf, send, type TestGateway, until } from "../support/gateway.ts";
+import { expectStatus, givenGateway, limitsOf, send, type TestGateway, until } from "../support/gateway.ts";
 import { startGatewayProcess } from "../support/processes.ts";
 import {
   BOAT,
@@ -109,20 +109,20 @@ describe("pipelined requests", () => {
     raw.write(rawGeneration(key).repeat(20) + CREDITS());
     await until(() => upstream.held.length >= 8, "eight generations");
     // Everything that was sent has been read by then, for one connection is served after the other.
-    expect((await gateway.request("GET", "/api/v1/credits", { key })).status).toBe(200);
+    expectStatus(await gateway.request("GET", "/api/v1/credits", { key }), 200);
     expect(await number(gateway, "tollgate_requests_in_flight")).toBe(8);
     expect(upstream.held).toHaveLength(8);
     upstream.release();
     const ids = new Set();
     for (let n = 0; n < 20; n++) {
       const reply = await raw.answer();
-      expect(reply.status).toBe(200);
+      expectStatus(reply, 200);
       ids.add(reply.body.data.task_id);
     }
     expect(ids.size).toBe(20);
-    expect((await raw.answer()).status).toBe(401);
+    expectStatus(await raw.answer(), 401);
     raw.write(CREDITS(bearer(key)));
-    expect((await raw.answer()).status).toBe(200);
+    expectStatus(await raw.answer(), 200);
   });
 
   test("a request whose body is not whole waits for its turn with the others, and is then read", async () => {
@@ -135,7 +135,7 @@ describe("pipelined requests", () => {
     upstream.release();
     for (let n = 0; n < 11; n++) expect((await raw.answer()).status).toBe(200);
     raw.write(last.slice(-5));
-    expect((await raw.answer()).status).toBe(200);
+    expectStatus(await raw.answer(), 200);
   });
 
   test("garbage behind requests that wait is answered behind all of them", async () => {
@@ -146,7 +146,7 @@ describe("pipelined requests", () => {
     await until(() => upstream.held.length >= 8, "eight generations");
     upstream.release();
     for (let n = 0; n < 12; n++) expect((await raw.answer()).status).toBe(200);
-    expect((await raw.answer()).status).toBe(400);
+    expectStatus(await raw.answer(), 400);
     await raw.closed();
   });
 
@@ -195,7 +195,7 @@ describe("requests in flight", () => {
     const raw = await client(gateway);
     raw.write(rawGeneration(issued.key));
     const reply = await raw.answer();
-    expect(reply.status).toBe(503);
+    expectStatus(reply, 503);
     expect(reply.body).toMatchObject({ code: 503, retryAfter: 1 });
     expectNobody(reply);
     expect(await overloads(gateway, "requests_in_flight")).toBe(1);
@@ -208,7 +208,7 @@ describe("requests in flight", () => {
 describe("requests in flight of one key", () => {
   async function expectOthersServed(gateway: TestGateway) {
     const { key } = await gateway.givenKey();
-    expect((await gateway.request("GET", "/api/v1/credits", { key })).status).toBe(200);
+    expectStatus(await gateway.request("GET", "/api/v1/credits", { key }), 200);
   }
 
   test("are a quarter of all while their bodies do not come; the next one is 503, and other keys are served", async () => {
@@ -246,12 +246,12 @@ describe("requests in flight of one key", () => {
     for (const each of raw.slice(4)) {
       each.write(poll);
       const reply = await each.answer();
-      expect(reply.status).toBe(429);
+      expectStatus(reply, 429);
       expect(reply.body).toMatchObject({ code: 2007, retryAfter: 1 });
     }
     await expectOthersServed(gateway);
     const again = await gateway.request("POST", "/api/v1/gen2/text-to-video", { key, body: BOAT });
-    expect(again.status, "generations are not concerned").toBe(200);
+    expectStatus(again, 200, "generations are not concerned");
   });
 });
 
@@ -281,14 +281,14 @@ describe("clients that do not read", () => {
     const poll = await givenTask(gateway);
     const reader = await client(gateway);
     reader.write(poll);
-    expect((await reader.answer()).status).toBe(200);
+    expectStatus(await reader.answer(), 200);
     const stuck = await socketFrom(gateway);
     stuck.pause();
     stuck.write(poll.repeat(90));
     await until(async () => (await overloads(gateway, "unread_answers")) === 1, "its end");
     for (let n = 0; n < 3; n++) {
       reader.write(poll);
-      expect((await reader.answer()).status).toBe(200);
+      expectStatus(await reader.answer(), 200);
     }
     expect(await overloads(gateway, "unread_answers")).toBe(1);
   });
@@ -302,7 +302,7 @@ describe("clients that do not read", () => {
     const since = performance.now();
     await until(() => performance.now() - since > 300, "the timeout to be over");
     upstream.release();
-    expect((await raw.answer()).status).toBe(200);
+    expectStatus(await raw.answer(), 200);
   });
 });
 
@@ -327,12 +327,12 @@ describe("a client that closes its sending side", () => {
     await silent.closed();
     const idle = await client(gateway);
     idle.write(CREDITS());
-    expect((await idle.answer()).status).toBe(401);
+    expectStatus(await idle.answer(), 401);
     idle.socket.end();
     await idle.closed();
     const half = await client(gateway);
     half.socket.end("GET /api/v1/credits HTTP/1.1\r\nHost");
-    expect((await half.answer()).status).toBe(400);
+    expectStatus(await half.answer(), 400);
     await half.closed();
   });
 });
@@ -344,7 +344,7 @@ describe("connections", () => {
     const [first, second] = [await client(gateway), await client(gateway)];
     for (const raw of [second, first]) {
       raw.write(CREDITS());
-      expect((await raw.answer()).status).toBe(401);
+      expectStatus(await raw.answer(), 401);
     }
     const third = await client(gateway);
     await second.closed();
@@ -353,7 +353,7 @@ describe("connections", () => {
     const fourth = await client(gateway);
     fourth.write(rawGeneration(key));
     const reply = await fourth.answer();
-    expect(reply.status).toBe(503);
+    expectStatus(reply, 503);
     expect(reply.headers.get("retry-after")).toBe("1");
     expect(reply.headers.get("connection")).toBe("close");
     await fourth.closed();
@@ -371,7 +371,7 @@ describe("connections", () => {
     const { key } = await gateway.givenKey();
     const honest = await client(gateway);
     honest.write(CREDITS(bearer(key)));
-    expect((await honest.answer()).status).toBe(200);
+    expectStatus(await honest.answer(), 200);
     // Two addresses: one alone meets its own limit first.
     for (let n = 0; n < 40; n++) await socketFrom(gateway, n % 2 === 0 ? "127.0.0.8" : "127.0.0.9");
     expect((await fetch(`${gateway.adminUrl}/livez`)).status).toBe(200);
@@ -379,7 +379,7 @@ describe("connections", () => {
     const late = await client(gateway);
     for (const raw of [honest, late]) {
       raw.write(CREDITS(bearer(key)));
-      expect((await raw.answer()).status).toBe(200);
+      expectStatus(await raw.answer(), 200);
     }
     await until(async () => (await openConnections(gateway)) <= 10, "the others to be closed");
   });
@@ -423,7 +423,7 @@ describe("connections", () => {
     onTestFinished(() => redis.disconnect());
     const { key } = await issueKey(redis, { credits: 100 });
     const made = await send(gateway.url, "POST", "/api/v1/gen2/text-to-video", { key, body: BOAT });
-    expect(made.status).toBe(200);
+    expectStatus(made, 200);
   });
 
   test("on the admin port: the longest idle one makes room, so that probes always find some", async () => {
@@ -454,7 +454,7 @@ describe("connections", () => {
     const clients = await Promise.all([client(gateway), client(gateway), client(gateway)]);
     for (const raw of clients) {
       raw.write(CREDITS());
-      expect((await raw.answer()).status).toBe(401);
+      expectStatus(await raw.answer(), 401);
     }
     expect(await overloads(gateway, "connections_per_address")).toBe(0);
   });
@@ -539,13 +539,13 @@ describe("JSON bodies that do not end", () => {
     for (let n = 0; n < 5; n++) five.push(await begin(gateway, issued.key));
     // Four fit. Which one is the fifth is decided by what is read last.
     const reply = await Promise.race(five.map((raw) => raw.answer()));
-    expect(reply.status).toBe(503);
+    expectStatus(reply, 503);
     expect(reply.body).toMatchObject({ code: 503, retryAfter: 1 });
     expect(limitsOf(reply)).toMatchObject({ limit: 1, remaining: 1 });
     expect(await overloads(gateway, "body_bytes_per_key")).toBe(1);
     const other = await begin(gateway, (await gateway.givenKey()).key);
     other.write('"}');
-    expect((await other.answer()).status).toBe(400);
+    expectStatus(await other.answer(), 400);
     upstream.release();
     await expectUnconsumed(gateway, issued);
   });
@@ -579,6 +579,6 @@ describe("JSON bodies that do not end", () => {
     const lines = [bearer(key), "Content-Type: application/json", "Transfer-Encoding: chunked"];
     raw.write(head("POST /api/v1/gen2/text-to-video HTTP/1.1", "Host: a", ...lines));
     raw.write(`${[...text].map((letter) => `1\r\n${letter}\r\n`).join("")}0\r\n\r\n`);
-    expect((await raw.answer()).status).toBe(200);
+    expectStatus(await raw.answer(), 200);
   });
 });

@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { promisify } from "node:util";
 import { afterAll, beforeAll, expect, onTestFinished, test } from "vitest";
 import { readAccount } from "../../src/store/accounts.ts";
-import { givenGateway, type TestGateway } from "../support/gateway.ts";
+import { expectStatus, givenGateway, type TestGateway } from "../support/gateway.ts";
 
 // Guarantee: each recipe of docs/clients.md, run as it stands there, is charged once though its first answer is lost.
 
@@ -93,6 +93,6 @@ test.each(["openai.mjs", "runway.mjs", "fetch.mjs", "got.mjs", "axios.mjs", "cur
     expect(balance).toBe(990);
     expect(generationsSent()).toBe(before + 1);
     const [taskId] = /task_[0-9a-f-]{36}/.exec(stdout) ?? [];
-    expect((await gateway.request("GET", `/api/v1/tasks/${taskId}`, { key })).status).toBe(200);
+    expectStatus(await gateway.request("GET", `/api/v1/tasks/${taskId}`, { key }), 200);
   },
 );

@@ -2,7 +2,7 @@ import { randomBytes } from "node:crypto";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { issueKey } from "../../src/store/accounts.ts";
 import { addRefusals, topRefusals } from "../../src/store/refusals.ts";
-import { givenGateway, type TestGateway } from "../support/gateway.ts";
+import { expectStatus, givenGateway, type TestGateway } from "../support/gateway.ts";
 import { openConnection } from "../support/store.ts";
 import { BOAT, TEXT_TO_VIDEO } from "./spec-stage.ts";
 
@@ -54,10 +54,10 @@ describe("who may", () => {
   test("everything below /console/api needs the token, probes and metrics do not", async () => {
     for (const name of ["live", "top-keys", "refusals", "accounts", "find?q=x", "open-requests", "no-such"]) {
       const answer = await fetch(`${gateway.adminUrl}/console/api/${name}`);
-      expect(answer.status, name).toBe(401);
+      expectStatus(answer, 401, name);
     }
-    expect((await ask("accounts", { token: "not-the-right-one" })).status).toBe(401);
-    expect((await ask("grant", { token: "not-the-right-one", body: {} })).status).toBe(401);
+    expectStatus(await ask("accounts", { token: "not-the-right-one" }), 401);
+    expectStatus(await ask("grant", { token: "not-the-right-one", body: {} }), 401);
     for (const path of ["livez", "readyz", "metrics"]) {
       expect((await fetch(`${gateway.adminUrl}/${path}`)).status).toBe(200);
     }
@@ -70,12 +70,12 @@ describe("who may", () => {
     const right = { authorization: `Bearer ${TOKEN}` };
     const post = (headers: Record<string, string>, body = "{}") =>
       fetch(`${guarded.adminUrl}/console/api/grant`, { method: "POST", headers, body });
-    expect((await post(json)).status).toBe(401);
-    expect((await post({ ...json, authorization: "Bearer not-the-right-one" })).status).toBe(401);
-    expect((await post({ ...json, ...right, origin: "https://elsewhere.example" })).status).toBe(403);
-    expect((await post({ ...right, "content-type": "text/plain" })).status).toBe(415);
-    expect((await post({ ...json, ...right }, "{")).status).toBe(400);
-    expect((await ask("accounts", { token: "not-the-right-one", from: guarded })).status).toBe(401);
+    expectStatus(await post(json), 401);
+    expectStatus(await post({ ...json, authorization: "Bearer not-the-right-one" }), 401);
+    expectStatus(await post({ ...json, ...right, origin: "https://elsewhere.example" }), 403);
+    expectStatus(await post({ ...right, "content-type": "text/plain" }), 415);
+    expectStatus(await post({ ...json, ...right }, "{"), 400);
+    expectStatus(await ask("accounts", { token: "not-the-right-one", from: guarded }), 401);
     await guarded.stop();
     const common = { action: "grant", remote_address: "127.0.0.1", request_id: expect.any(String) };
     expect(audit(undefined, guarded)).toMatchObject([
@@ -101,7 +101,7 @@ describe("who may", () => {
         release: { id: "x" },
       })) {
         const refused = await ask(name, { from: open, body });
-        expect(refused.status).toBe(403);
+        expectStatus(refused, 403);
         expect(refused.body.error).toContain("set ADMIN_TOKEN");
       }
       expect((await ask(`account?id=${accountId}`, { from: open })).body).toMatchObject({
@@ -122,7 +122,7 @@ describe("actions", () => {
     const body = { account_id: accountId, amount: 500, reference: "invoice-17" };
     expect((await ask("grant", { body })).body).toEqual({ outcome: "recharged", balance: 510 });
     expect((await ask("grant", { body })).body).toEqual({ outcome: "duplicate", balance: 510 });
-    expect((await ask("grant", { body: { ...body, amount: 600 } })).status).toBe(400);
+    expectStatus(await ask("grant", { body: { ...body, amount: 600 } }), 400);
     expect((await ask(`account?id=${accountId}`)).body.balance).toBe(510);
     const common = { action: "grant", remote_address: "127.0.0.1", request_id: expect.any(String) };
     expect(audit(accountId)).toMatchObject([
@@ -141,8 +141,8 @@ describe("actions", () => {
     await fetch(`${quiet.adminUrl}/log-level`, { method: "PUT", body: level, headers });
     const { accountId, keyId } = await quiet.givenKey();
     const body = { account_id: accountId, amount: 5, reference: "r" };
-    expect((await ask("grant", { body, from: quiet })).status).toBe(200);
-    expect((await ask("revoke", { body: { key_id: keyId }, from: quiet })).status).toBe(200);
+    expectStatus(await ask("grant", { body, from: quiet }), 200);
+    expectStatus(await ask("revoke", { body: { key_id: keyId }, from: quiet }), 200);
     await quiet.stop();
     expect(audit(accountId, quiet)).toMatchObject([{ action: "grant", outcome: "recharged" }]);
     expect(audit(keyId, quiet)).toMatchObject([{ action: "revoke", outcome: "revoked" }]);
@@ -156,15 +156,15 @@ describe("actions", () => {
     ["an amount in quotes", { amount: "5", reference: "r" }],
   ])("a grant with %s changes nothing", async (_, wrong) => {
     const { accountId } = await gateway.givenKey({ credits: 10 });
-    expect((await ask("grant", { body: { account_id: accountId, ...wrong } })).status).toBe(400);
+    expectStatus(await ask("grant", { body: { account_id: accountId, ...wrong } }), 400);
     expect((await ask(`account?id=${accountId}`)).body.balance).toBe(10);
   });
 
   test("a revoked key's next request is 401", async () => {
     const { key, keyId, accountId } = await gateway.givenKey();
-    expect((await generate(key)).status).toBe(200);
+    expectStatus(await generate(key), 200);
     expect((await ask("revoke", { body: { key_id: keyId } })).body).toEqual({ outcome: "revoked" });
-    expect((await generate(key)).status).toBe(401);
+    expectStatus(await generate(key), 401);
     expect((await ask("revoke", { body: { key_id: keyId } })).body).toEqual({ outcome: "already_revoked" });
     expect(audit(keyId)).toMatchObject([
       { outcome: "revoked", account_id: accountId },
@@ -182,7 +182,7 @@ describe("actions", () => {
       const answer = await ask(name, { body });
       expect([answer.status, JSON.stringify(answer.body).includes(key)], name).toEqual([400, false]);
     }
-    expect((await generate(key)).status).toBe(200);
+    expectStatus(await generate(key), 200);
     expect(gateway.logs.join()).not.toContain(key);
   });
 
@@ -200,7 +200,7 @@ describe("actions", () => {
     });
     expect((await ask("release", { body: { id: taskId } })).body).toEqual({ outcome: "ended", refunded: 10 });
     expect((await ask(`account?id=${accountId}`)).body.balance).toBe(100);
-    expect((await generate(key)).status).toBe(200);
+    expectStatus(await generate(key), 200);
     expect((await ask("release", { body: { id: taskId } })).body).toEqual({ outcome: "already_finished" });
     expect(audit(taskId)).toMatchObject([{ outcome: "ended", refunded: 10, account_id: accountId }, {}]);
   });
@@ -221,7 +221,7 @@ describe("reads", () => {
     expect((await ask(`find?q=${requestId}`)).body).toMatchObject({ request_id: requestId, task_id: taskId });
     const secret = await ask(`find?q=${key}`);
     expect([secret.status, JSON.stringify(secret.body).includes(key)]).toEqual([400, false]);
-    expect((await ask("find?q=nobody")).status).toBe(400);
+    expectStatus(await ask("find?q=nobody"), 400);
   });
 
   test("all accounts of a prefix come once each, page by page", async () => {
@@ -238,8 +238,8 @@ describe("reads", () => {
     }
     expect(seen.sort()).toEqual(ids.sort());
     expect(pages).toBeGreaterThan(1);
-    expect((await ask("accounts?cursor=x")).status).toBe(400);
-    expect((await ask("accounts?prefix=*")).status).toBe(400);
+    expectStatus(await ask("accounts?cursor=x"), 400);
+    expectStatus(await ask("accounts?prefix=*"), 400);
   });
 
   test("an account's transactions go back to the first, past the ten that it keeps at hand", async () => {
@@ -280,9 +280,9 @@ describe("reads", () => {
     const [one, two] = [await givenGateway(), await givenGateway()];
     const { key, accountId } = await gateway.givenKey({ limits: { rateLimit: 1 } });
     const from = (asked: TestGateway, body: unknown) => asked.request("POST", TEXT_TO_VIDEO, { key, body });
-    expect((await from(one, BOAT)).status).toBe(200);
+    expectStatus(await from(one, BOAT), 200);
     for (let n = 0; n < 3; n++) expect((await from(one, BOAT)).body.code).toBe(2001);
-    expect((await from(one, {})).status).toBe(400);
+    expectStatus(await from(one, {}), 400);
     expect((await from(two, BOAT)).body.code).toBe(2001);
     // They would after five seconds; a drain writes what is left.
     await Promise.all([one.stop(), two.stop()]);
@@ -321,7 +321,7 @@ test("while Redis is away the console says so, and nothing else breaks", async (
   const alone = await givenGateway({ config: { admin: { token: TOKEN } }, redisUrl: "redis://127.0.0.1:1" });
   try {
     const away = await ask("accounts", { from: alone });
-    expect(away.status).toBe(503);
+    expectStatus(away, 503);
     expect(away.body.error).toContain("Redis cannot be used");
     const live = await ask("live", { from: alone });
     expect(live.body.gateway.not_ready).toBe("the store is unusable");

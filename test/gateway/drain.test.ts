@@ -5,8 +5,8 @@ import { join } from "node:path";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { type Generator, startGenerator } from "../../src/sandbox/generator/server.ts";
 import type { IssuedKey } from "../../src/store/accounts.ts";
-import { consumed, expectSound, readBooks } from "../support/audit.ts";
-import { type Reply, send, until } from "../support/gateway.ts";
+import { consumed, expectSound, readLedger } from "../support/audit.ts";
+import { expectStatus, type Reply, send, until } from "../support/gateway.ts";
 import { type Sections, startGatewayProcess, startProgram } from "../support/processes.ts";
 import { heads, type RawClient, rawClient, rawPost } from "../support/raw-client.ts";
 import {
@@ -70,11 +70,11 @@ const credits = ({ key }: IssuedKey) => ({
 });
 
 async function expectBound(key: IssuedKey): Promise<void> {
-  const books = await readBooks(redis.client, key);
-  expectSound(books);
-  expect(books).toMatchObject({ balance: 990, held: 0, totalUsed: 10 });
-  expect(consumed(books)).toHaveLength(1);
-  expect(books.slots).toHaveLength(1);
+  const ledger = await readLedger(redis.client, key);
+  expectSound(ledger);
+  expect(ledger).toMatchObject({ balance: 990, held: 0, totalUsed: 10 });
+  expect(consumed(ledger)).toHaveLength(1);
+  expect(ledger.slots).toHaveLength(1);
 }
 
 const inFlight = (): Promise<void> =>
@@ -93,7 +93,7 @@ describe("SIGTERM", () => {
     gateway.signal("SIGTERM");
     await until(async () => (await readyz(gateway)) === 503, "readiness to go red");
     const late = await send(gateway.url, "GET", "/api/v1/credits", { key: key.key });
-    expect(late.status, "a new connection is still served").toBe(200);
+    expectStatus(late, 200, "a new connection is still served");
     expect(late.headers.get("connection")).toBe("close");
     kept.send(credits(key).head);
     await kept.answers(2);
@@ -102,7 +102,7 @@ describe("SIGTERM", () => {
     gateway.signal("SIGTERM");
     gateway.signal("SIGINT");
     const reply = await slow;
-    expect(reply.status).toBe(200);
+    expectStatus(reply, 200);
     expect(reply.headers.get("connection")).toBe("close");
     const { how, stderr } = await gateway.ended();
     expect(how).toBe("exit code 0");
@@ -129,7 +129,7 @@ describe("SIGTERM", () => {
     expect(answers.map((head) => /connection: close/i.test(head))).toEqual([false, false, true]);
     await client.ended();
     expect((await gateway.ended()).how).toBe("exit code 0");
-    expect(consumed(await readBooks(redis.client, key))).toHaveLength(3);
+    expect(consumed(await readLedger(redis.client, key))).toHaveLength(3);
   });
 
   test("a connection whose last answer was decided before still ends with it", async () => {
@@ -173,7 +173,7 @@ describe("SIGTERM", () => {
     for (const reply of await hung) expect(reply).toBeInstanceOf(Error);
     // Nothing else tells of them: a request leaves its line when it is answered.
     expect(stopped(gateway)).toMatchObject({ level: "warn", clean: false, cut_requests: 2 });
-    expect(await readBooks(redis.client, key)).toMatchObject({ held: 20, balance: 1000, totalUsed: 0 });
+    expect(await readLedger(redis.client, key)).toMatchObject({ held: 20, balance: 1000, totalUsed: 0 });
   });
 
   // The upstream is closed before the store and its journal: an answer that came after them would never be charged.
@@ -215,7 +215,7 @@ test("a charge that the store never heard of is made by the next process", async
   await inFlight();
   redis.pause();
   try {
-    expect((await pending).status).toBe(200);
+    expectStatus(await pending, 200);
     first.signal("SIGKILL");
     await first.ended();
   } finally {

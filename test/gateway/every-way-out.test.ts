@@ -2,7 +2,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest"
 import { API_PREFIX, GENERATION_ENDPOINTS, type GenerationEndpoint } from "../../src/domain/endpoints.ts";
 import type { Behaviour } from "../../src/sandbox/generator/behaviour.ts";
 import type { IssuedKey } from "../../src/store/accounts.ts";
-import { expectSound, makeDue, readBooks } from "../support/audit.ts";
+import { expectSound, makeDue, readLedger } from "../support/audit.ts";
 import { givenGateway, limitsOf, type TestGateway, until } from "../support/gateway.ts";
 import { rawClient, rawPost } from "../support/raw-client.ts";
 import { givenStage, ready, type Stage, sent } from "../support/store-stage.ts";
@@ -77,10 +77,10 @@ describe.each(GENERATION_ENDPOINTS)("the slot of %s comes back", (endpoint) => {
     if (status === 0) await leave(endpoint, key);
     else await answered(status === 504 ? impatient : gateway, endpoint, key, status, by);
     if (by === "the sweeper") expect(await makeDue(redis.client, key.accountId)).toBe(1);
-    await until(async () => (await readBooks(redis.client, key)).slots.length === 0, "the slot to be free");
-    const books = await readBooks(redis.client, key);
-    expectSound(books);
-    expect(books.held).toBe(0);
+    await until(async () => (await readLedger(redis.client, key)).slots.length === 0, "the slot to be free");
+    const ledger = await readLedger(redis.client, key);
+    expectSound(ledger);
+    expect(ledger.held).toBe(0);
 
     gateway.generator.reset();
     const next = await gateway.request("POST", API_PREFIX + endpoint, {
@@ -114,6 +114,6 @@ async function leave(endpoint: GenerationEndpoint, key: IssuedKey): Promise<void
   client.send(head + body);
   await until(() => sent(stage.gateway).length === 1, "the request to reach the upstream");
   client.reset();
-  const isBound = async () => (await readBooks(stage.redis.client, key)).totalUsed > 0;
+  const isBound = async () => (await readLedger(stage.redis.client, key)).totalUsed > 0;
   await until(isBound, "the task to be bound");
 }

@@ -1,7 +1,14 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { grantCredits, type IssuedKey, type KeyOptions } from "../../src/store/accounts.ts";
-import { expectSound, keyRecord, makeDue, partitionFor, readBooks } from "../support/audit.ts";
-import { givenGateway, limitsOf, type Reply, type TestGateway, until } from "../support/gateway.ts";
+import { expectSound, keyRecord, makeDue, partitionFor, readLedger } from "../support/audit.ts";
+import {
+  expectStatus,
+  givenGateway,
+  limitsOf,
+  type Reply,
+  type TestGateway,
+  until,
+} from "../support/gateway.ts";
 import { randomId } from "../support/store.ts";
 import {
   generate,
@@ -37,7 +44,7 @@ beforeEach(() => {
 });
 
 const given = (options: KeyOptions = {}): Promise<IssuedKey> => givenKey(redis.client, options);
-const books = (key: IssuedKey) => readBooks(redis.client, key);
+const ledger = (key: IssuedKey) => readLedger(redis.client, key);
 
 /** An account in the same partition, whose records differ from another's in nothing but the account. */
 async function neighbourOf(accountId: string): Promise<string> {
@@ -53,7 +60,7 @@ const keyed = (key: IssuedKey, name: string, prompt?: string, on: TestGateway = 
   generate(on, key, prompt, { "idempotency-key": name });
 
 function expectReplay(reply: Reply, first: Reply): void {
-  expect(reply.status).toBe(200);
+  expectStatus(reply, 200);
   expect(reply.headers.get("idempotency-replayed")).toBe("true");
   expect(reply.body).toEqual(first.body);
 }
@@ -64,7 +71,7 @@ test("a repeat is answered from the first, with one charge and one upstream call
   expect(first.headers.get("idempotency-replayed")).toBeNull();
   for (const on of [gateway, twin]) expectReplay(await keyed(key, "a", undefined, on), first);
   expect(sent(gateway)).toHaveLength(1);
-  expect(await books(key)).toMatchObject({ balance: 990, totalRequests: 1, windowEntries: 1, dayCount: 1 });
+  expect(await ledger(key)).toMatchObject({ balance: 990, totalRequests: 1, windowEntries: 1, dayCount: 1 });
 });
 
 test("a replay is given even where nothing more would be admitted, with the true numbers", async () => {
@@ -95,12 +102,12 @@ test("another body or another path under the same key is 422 and costs nothing",
     await gateway.request("POST", "/api/v1/gen2-pro/text-to-video", { key: key.key, body, headers }),
   ];
   for (const reply of replies) {
-    expect(reply.status).toBe(422);
+    expectStatus(reply, 422);
     expect(reply.body).toMatchObject({ code: 422 });
     expect(limitsOf(reply)).toMatchObject({ active: 1 });
   }
   expect(sent(gateway)).toHaveLength(1);
-  expect(await books(key)).toMatchObject({ balance: 990, totalRequests: 1 });
+  expect(await ledger(key)).toMatchObject({ balance: 990, totalRequests: 1 });
 });
 
 test("while the first is in progress a repeat is 409 with a wait, another body 422", async () => {
@@ -110,27 +117,27 @@ test("while the first is in progress a repeat is 409 with a wait, another body 4
   await until(() => sent(gateway).length === 1, "the first to reach the upstream");
   for (const on of [gateway, twin]) {
     const repeat = await keyed(key, "a", prompt, on);
-    expect(repeat.status).toBe(409);
+    expectStatus(repeat, 409);
     expect(repeat.body.code).toBe(409);
     expect(repeat.body.retryAfter).toBeGreaterThanOrEqual(1);
     expect(repeat.headers.get("retry-after")).toBe(String(repeat.body.retryAfter));
   }
-  expect((await keyed(key, "a", "Another boat")).status).toBe(422);
+  expectStatus(await keyed(key, "a", "Another boat"), 422);
   expectReplay(await first.then(() => keyed(key, "a", prompt)), await first);
 });
 
 describe("after a definite refusal the key may be used again", () => {
   test("400 by validation", async () => {
     const key = await given();
-    expect((await keyed(key, "a", "x".repeat(2001))).status).toBe(400);
-    expect((await keyed(key, "a")).status).toBe(200);
+    expectStatus(await keyed(key, "a", "x".repeat(2001)), 400);
+    expectStatus(await keyed(key, "a"), 200);
   });
 
   test("402", async () => {
     const key = await given({ credits: 5 });
-    expect((await keyed(key, "a")).status).toBe(402);
+    expectStatus(await keyed(key, "a"), 402);
     await grantCredits(redis.client, key.accountId, 5, "more");
-    expect((await keyed(key, "a")).status).toBe(200);
+    expectStatus(await keyed(key, "a"), 200);
   });
 
   test.each([
@@ -142,7 +149,7 @@ describe("after a definite refusal the key may be used again", () => {
     await keyed(key, "a");
     expect((await keyed(key, "b")).body.code).toBe(Number(code));
     await redis.client.hset(await keyRecord(redis.client, key), field, "2");
-    expect((await keyed(key, "b")).status).toBe(200);
+    expectStatus(await keyed(key, "b"), 200);
   });
 
   test.each(["status=400", "status=429", "status=503", "code=402"])("upstream: %s", async (directive) => {
@@ -153,8 +160,8 @@ describe("after a definite refusal the key may be used again", () => {
     const refused = await keyed(key, "a").finally(() => gateway.generator.reset());
     gateway.generator.behave({ durationMs: 60_000 });
     expect(refused.status).toBeGreaterThanOrEqual(400);
-    expect((await keyed(key, "a")).status).toBe(200);
-    expect(await books(key)).toMatchObject({ balance: 990, held: 0 });
+    expectStatus(await keyed(key, "a"), 200);
+    expect(await ledger(key)).toMatchObject({ balance: 990, held: 0 });
   });
 });
 
@@ -163,18 +170,18 @@ test("while the outcome is unknown the key stays taken; once it is void it is fr
   gateway.generator.behave({ fault: "reset" });
   const unknown = await keyed(key, "a").finally(() => gateway.generator.reset());
   gateway.generator.behave({ durationMs: 60_000 });
-  expect(unknown.status).toBe(502);
+  expectStatus(unknown, 502);
   expect(unknown.headers.get("x-should-retry"), "a retry is safe").toBeNull();
   for (let nth = 0; nth < 3; nth++) {
     const repeat = await keyed(key, "a");
-    expect(repeat.status).toBe(409);
+    expectStatus(repeat, 409);
     expect(repeat.body.retryAfter).toBeGreaterThanOrEqual(1);
   }
   expect(sent(gateway)).toHaveLength(1);
   await makeDue(redis.client, key.accountId);
-  await until(async () => (await books(key)).held === 0, "the hold to be voided");
-  expect((await keyed(key, "a")).status).toBe(200);
-  expectSound(await books(key));
+  await until(async () => (await ledger(key)).held === 0, "the hold to be voided");
+  expectStatus(await keyed(key, "a"), 200);
+  expectSound(await ledger(key));
 });
 
 test("a key belongs to its account: shared by the account's keys, unknown to others", async () => {
@@ -192,7 +199,7 @@ test("a revoked key gets no replay", async () => {
   const key = await given();
   await keyed(key, "a");
   await redis.client.hset(await keyRecord(redis.client, key), "revoked_at", "1");
-  expect((await keyed(key, "a")).status).toBe(401);
+  expectStatus(await keyed(key, "a"), 401);
 });
 
 test.each(["", " ", "two words", "é", "x".repeat(256)])(
@@ -200,7 +207,7 @@ test.each(["", " ", "two words", "é", "x".repeat(256)])(
   async (name) => {
     const key = await given();
     const reply = await keyed(key, name);
-    expect(reply.status).toBe(400);
+    expectStatus(reply, 400);
     expect(reply.body.error).toMatch(/Idempotency-Key/);
     expect(sent(gateway)).toHaveLength(0);
   },
@@ -222,5 +229,5 @@ test("200 simultaneous repeats over two gateways make one task, one charge, one 
   expect(answered.filter(({ headers }) => headers.get("idempotency-replayed") === null)).toHaveLength(1);
   for (const { status, body } of replies) if (status !== 200) expect(body.code).toBe(409);
   expect(sent(gateway)).toHaveLength(1);
-  expect(await books(key)).toMatchObject({ balance: 990, held: 0, totalRequests: 1, windowEntries: 1 });
+  expect(await ledger(key)).toMatchObject({ balance: 990, held: 0, totalRequests: 1, windowEntries: 1 });
 });

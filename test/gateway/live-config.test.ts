@@ -6,7 +6,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import type { LiveConfig } from "../../src/config/live.ts";
 import { type Generator, startGenerator } from "../../src/sandbox/generator/server.ts";
 import { issueKey, readAccount } from "../../src/store/accounts.ts";
-import { limitsOf, type Reply, send, until } from "../support/gateway.ts";
+import { expectStatus, limitsOf, type Reply, send, until } from "../support/gateway.ts";
 import { type Sections, startGatewayProcess } from "../support/processes.ts";
 import { givenRedis, type TestRedis } from "../support/store-stage.ts";
 
@@ -182,7 +182,7 @@ test("a bad file changes nothing, and ports wait for a restart", async () => {
   const said = "servre: is unknown; did you mean server?";
   await until(() => gateway.logs().some(({ msg }) => String(msg).includes(said)), "the reason in the log");
   expect((await shown()).hash).toBe(hash);
-  expect((await generate()).status).toBe(200);
+  expectStatus(await generate(), 200);
 
   edit(sections(40_000, { store: { command_timeout: "7s" } }));
   await until(async () => (await shown()).settings.tiers.standard.rate_limit === 40_000, "the mended file");

@@ -2,6 +2,7 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { Reply, RequestOptions } from "../support/gateway.ts";
+import { expectStatus } from "../support/gateway.ts";
 import { shapeOf } from "../support/openapi.ts";
 import { RECIPES } from "./openapi-recipes.ts";
 import { type ApiStage, givenApiStage, sendForm } from "./openapi-stage.ts";
@@ -57,7 +58,7 @@ describe("each documented error", () => {
     const { key } = await stage.main.givenKey();
     for (const status of [400, 409, 413, 415, 422, 431]) {
       const reply = await stage.during({ status, code: 1001 }, () => generate(key));
-      expect(reply.status).toBe(status);
+      expectStatus(reply, status);
       expect(reply.body.code).toBe(1001);
       stage.description.hold("gen2TextToVideo", reply);
     }

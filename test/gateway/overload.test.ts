@@ -1,7 +1,7 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { consumed, expectSound, readBooks } from "../support/audit.ts";
-import { givenGateway, type Reply, type TestGateway, until } from "../support/gateway.ts";
+import { consumed, expectSound, readLedger } from "../support/audit.ts";
+import { expectStatus, givenGateway, type Reply, type TestGateway, until } from "../support/gateway.ts";
 import { BOAT, conforming, TEXT_TO_VIDEO } from "./spec-stage.ts";
 
 const CONNECTIONS = 8;
@@ -66,16 +66,16 @@ test.each([
     const late = accepted.slice(half).filter(Boolean).length;
     expect(late, "as much is carried late as early").toBeGreaterThan(acceptedCount / 4);
 
-    const books = await readBooks(gateway.redis, owner);
-    expectSound(books);
+    const ledger = await readLedger(gateway.redis, owner);
+    expectSound(ledger);
     expect(tasksMade()).toHaveLength(acceptedCount);
-    expect(consumed(books)).toHaveLength(acceptedCount);
-    expect(books.windowEntries, "a refused request keeps no place in the window").toBe(acceptedCount);
-    expect({ held: books.held, slots: books.slots.length }).toEqual({ held: 0, slots: acceptedCount });
+    expect(consumed(ledger)).toHaveLength(acceptedCount);
+    expect(ledger.windowEntries, "a refused request keeps no place in the window").toBe(acceptedCount);
+    expect({ held: ledger.held, slots: ledger.slots.length }).toEqual({ held: 0, slots: acceptedCount });
     expect(await gateway.metric("tollgate_upstream_unknown_outcomes_total")).toEqual([
       "tollgate_upstream_unknown_outcomes_total 0",
     ]);
-    expect((await generate(owner.key)).status).toBe(200);
+    expectStatus(await generate(owner.key), 200);
   },
 );
 
@@ -92,7 +92,7 @@ test("generations go on while every poll hangs", async () => {
   });
   const polled = () => gateway.generator.requests.length - tasksMade().length;
   await until(() => polled() === CONNECTIONS, "the polls to hang");
-  expect((await generate(key)).status).toBe(200);
+  expectStatus(await generate(key), 200);
   expect(ended).toEqual([]);
   await Promise.all(polls);
 });

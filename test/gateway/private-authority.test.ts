@@ -8,7 +8,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { selfSignedCertificate } from "../../src/sandbox/generator/certificate.ts";
 import { startGenerator } from "../../src/sandbox/generator/server.ts";
 import { runHere } from "../support/cli.ts";
-import { send, until } from "../support/gateway.ts";
+import { expectStatus, send, until } from "../support/gateway.ts";
 import { tinyImage } from "../support/images.ts";
 import { startGatewayProcess } from "../support/processes.ts";
 import { givenKey, givenRedis, TEXT_TO_VIDEO, type TestRedis } from "../support/store-stage.ts";
@@ -100,12 +100,12 @@ test("a gateway generates and uploads, with Redis and an upstream whose certific
   });
   try {
     const generated = await send(gateway.url, "POST", TEXT_TO_VIDEO, { key, body: { prompt: "x" } });
-    expect(generated.status).toBe(200);
+    expectStatus(generated, 200);
     const form = new FormData();
     form.append("file", new Blob([new Uint8Array(tinyImage("image/png"))], { type: "image/png" }), "a.png");
     const headers = { authorization: `Bearer ${key}` };
     const uploaded = await fetch(`${gateway.url}/api/v1/upload`, { method: "POST", headers, body: form });
-    expect(uploaded.status).toBe(200);
+    expectStatus(uploaded, 200);
   } finally {
     await gateway.stop();
   }

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { givenGateway, type TestGateway } from "../support/gateway.ts";
+import { expectStatus, givenGateway, type TestGateway } from "../support/gateway.ts";
 import { BOAT, conforming, TEXT_TO_VIDEO } from "./spec-stage.ts";
 
 describe("X-Request-Id of the client", () => {
@@ -33,7 +33,7 @@ describe("X-Request-Id of the client", () => {
 
   test("an error names it in the header and in the body", async () => {
     const reply = conforming(await ask("order-2", {}));
-    expect(reply.status).toBe(400);
+    expectStatus(reply, 400);
     expect(reply.headers.get("x-request-id")).toBe("order-2");
     expect(reply.body.request_id).toBe("order-2");
   });
@@ -69,15 +69,15 @@ describe("/log-level on the admin port", () => {
       return gateway.logs.filter((line) => line.includes(headers.get("x-request-id")!)).length;
     };
     expect(await lines()).toBe(1);
-    expect((await put(gateway, "warn")).status).toBe(200);
+    expectStatus(await put(gateway, "warn"), 200);
     expect(await lines()).toBe(0);
     expect(await (await fetch(`${gateway.adminUrl}/log-level`)).json()).toEqual({ level: "warn" });
-    expect((await put(gateway, '{"level":"debug"}')).status).toBe(200);
+    expectStatus(await put(gateway, '{"level":"debug"}'), 200);
     expect(await lines()).toBe(1);
     for (const bad of ["loud", "", '{"level":1}', "x".repeat(1000)]) {
-      expect((await put(gateway, bad)).status).toBe(400);
+      expectStatus(await put(gateway, bad), 400);
     }
-    expect((await put(gateway, "silent", { origin: "https://elsewhere.example" })).status).toBe(403);
+    expectStatus(await put(gateway, "silent", { origin: "https://elsewhere.example" }), 403);
     expect((await fetch(`${gateway.adminUrl}/log-level`, { method: "POST" })).status).toBe(405);
     const texts = gateway.logs.filter((line) => line.includes('"audit":true'));
     expect(texts.map((text) => JSON.parse(text))).toMatchObject([
@@ -91,12 +91,12 @@ describe("/log-level on the admin port", () => {
 
   test("needs the token where there is one", async () => {
     const gateway = await givenGateway({ config: { admin: { token: TOKEN } } });
-    expect((await put(gateway, "silent")).status).toBe(401);
-    expect((await put(gateway, "silent", { authorization: "Bearer wrong" })).status).toBe(401);
+    expectStatus(await put(gateway, "silent"), 401);
+    expectStatus(await put(gateway, "silent", { authorization: "Bearer wrong" }), 401);
     const headers = { authorization: `Bearer ${TOKEN}` };
     expect((await fetch(`${gateway.adminUrl}/log-level`)).status).toBe(401);
     expect((await fetch(`${gateway.adminUrl}/log-level`, { headers })).status).toBe(200);
-    expect((await put(gateway, "warn", headers)).status).toBe(200);
+    expectStatus(await put(gateway, "warn", headers), 200);
     await gateway.stop();
   });
 
@@ -105,10 +105,10 @@ describe("/log-level on the admin port", () => {
     const gateway = await givenGateway({ config: { admin: { token: TOKEN } } });
     const headers = { authorization: "Bearer wrong" };
     for (let n = 0; n < 5; n++) {
-      expect((await put(gateway, "silent", headers)).status).toBe(401);
+      expectStatus(await put(gateway, "silent", headers), 401);
       expect((await fetch(`${gateway.adminUrl}/console/api/live`, { headers })).status).toBe(401);
     }
-    expect((await put(gateway, "silent", headers)).status).toBe(429);
+    expectStatus(await put(gateway, "silent", headers), 429);
     expect((await fetch(`${gateway.adminUrl}/console/api/live`, { headers })).status).toBe(429);
     await gateway.stop();
   });
@@ -121,7 +121,7 @@ test("a request that is slow by the gateway's own time says where it went; the u
       behaviour: { delayMs: 150 },
     });
     const { key } = await gateway.givenKey();
-    expect((await gateway.request("POST", TEXT_TO_VIDEO, { key, body: BOAT })).status).toBe(200);
+    expectStatus(await gateway.request("POST", TEXT_TO_VIDEO, { key, body: BOAT }), 200);
     await gateway.stop();
     return gateway.logs.map((line) => JSON.parse(line)).filter(({ msg }) => msg === "slow request");
   };

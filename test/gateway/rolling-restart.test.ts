@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { startGenerator } from "../../src/sandbox/generator/server.ts";
-import { consumed, expectSound, readBooks } from "../support/audit.ts";
+import { consumed, expectSound, readLedger } from "../support/audit.ts";
 import { send, until } from "../support/gateway.ts";
 import { startGatewayProcess } from "../support/processes.ts";
 import { givenKey, givenRedis, readyz, TEXT_TO_VIDEO, type TestRedis } from "../support/store-stage.ts";
@@ -89,14 +89,14 @@ test("a rolling restart of two gateways under load loses no request, no task and
   await clients;
   await lb.stop();
 
-  const books = await readBooks(redis.client, key);
-  expectSound(books);
+  const ledger = await readLedger(redis.client, key);
+  expectSound(ledger);
   expect(
-    consumed(books)
+    consumed(ledger)
       .map(({ taskId }) => taskId)
       .sort(),
   ).toEqual(taskIds.toSorted());
-  expect(books).toMatchObject({ held: 0, balance: 1_000_000 - 10 * taskIds.length });
-  expect(books.slots).toHaveLength(taskIds.length);
+  expect(ledger).toMatchObject({ held: 0, balance: 1_000_000 - 10 * taskIds.length });
+  expect(ledger.slots).toHaveLength(taskIds.length);
   for (const gateway of gateways) await gateway.stop();
 });

@@ -6,6 +6,7 @@ import { afterEach, expect, test } from "vitest";
 import type { Behaviour } from "../../src/sandbox/generator/behaviour.ts";
 import { type Generator, startGenerator } from "../../src/sandbox/generator/server.ts";
 import type { GeneratorOptions } from "../../src/sandbox/generator/state.ts";
+import { expectStatus } from "../support/gateway.ts";
 import { until } from "../support/until.ts";
 
 const TEXT_TO_VIDEO = "/api/v1/gen2/text-to-video";
@@ -123,7 +124,7 @@ test("all six generation endpoints make tasks, and other paths do not", async ()
     [...names, ...pro].map((name) => post(generator, {}, {}, `/api/v1/${name}`)),
   );
   expect(new Set(await Promise.all(answers.map(taskId))).size).toBe(6);
-  expect((await post(generator, {}, {}, "/api/v1/gen3/text-to-video")).status).toBe(404);
+  expectStatus(await post(generator, {}, {}, "/api/v1/gen3/text-to-video"), 404);
 });
 
 test("a task is collected after an hour, and the oldest above the maximum", async () => {
@@ -168,13 +169,13 @@ test("the same Idempotency-Key gives the same task, even if its first answer was
 
 test("any bearer token will do, unless one is given: then only that", async () => {
   const open = await givenGenerator();
-  expect((await post(open, prompt("x"))).status).toBe(200);
-  expect((await post(open, prompt("x"), { authorization: "Basic x" })).status).toBe(401);
+  expectStatus(await post(open, prompt("x")), 200);
+  expectStatus(await post(open, prompt("x"), { authorization: "Basic x" }), 401);
   const closed = await givenGenerator({ apiKey: "secret" });
   const refused = await post(closed, prompt("x"));
-  expect(refused.status).toBe(401);
+  expectStatus(refused, 401);
   expect(await envelope(refused)).toEqual({ code: 401, msg: "Invalid API key", error: "Invalid API key" });
-  expect((await post(closed, prompt("x"), { authorization: "Bearer secret" })).status).toBe(200);
+  expectStatus(await post(closed, prompt("x"), { authorization: "Bearer secret" }), 200);
 });
 
 test("an uploaded image is served for five minutes, over HTTPS as the API promises, then 404", async () => {
@@ -195,7 +196,7 @@ test("an uploaded image is served for five minutes, over HTTPS as the API promis
     complete: true,
     file: { name: "pixel.png", type: "image/png", size: 7, sha256 },
   });
-  expect((await upload(generator, new FormData())).status).toBe(400);
+  expectStatus(await upload(generator, new FormData()), 400);
 });
 
 test("uploaded images have a public address only if it is HTTPS, else the gateway would refuse it", async () => {
@@ -247,7 +248,7 @@ test("a storyboard's callBackUrl receives the task's envelope when it ends, and 
 test("what is not JSON, or holds an unknown directive, is a 400 envelope", async () => {
   const generator = await givenGenerator();
   const garbage = await post(generator, "{");
-  expect(garbage.status).toBe(400);
+  expectStatus(garbage, 400);
   expect(await envelope(garbage)).toMatchObject({ code: 400, error: "The body is not JSON" });
   const unknown = await post(generator, prompt("[sandbox: explode]"));
   expect(await envelope(unknown)).toMatchObject({ code: 400, msg: 'unknown sandbox directive "explode"' });
@@ -267,7 +268,7 @@ test.each(REFUSALS)("steered refusal %j makes no task", async (steering, directi
   const byDirective = await post(generator, prompt(`[sandbox: ${directive}]`));
   generator.behave(steering);
   for (const answer of [byDirective, await post(generator, prompt("x"))]) {
-    expect(answer.status).toBe(status);
+    expectStatus(answer, status);
     expect(answer.headers.get("retry-after")).toBe(body.retryAfter ? String(body.retryAfter) : null);
     expect(await envelope(answer)).toMatchObject(body);
   }
@@ -280,7 +281,7 @@ test("broken answers: the task is made all the same", async () => {
   const truncated = await post(generator, prompt("[sandbox: truncate]"));
   await expect(truncated.text()).rejects.toThrow();
   const garbage = await post(generator, prompt("[sandbox: garbage]"));
-  expect(garbage.status).toBe(200);
+  expectStatus(garbage, 200);
   await expect(garbage.json()).rejects.toThrow();
   const ids = generator.requests.map((entry) => entry.taskId!);
   expect(ids).toHaveLength(3);
@@ -324,12 +325,12 @@ test("polls and uploads are steered apart from generations, and per task", async
   const generator = await givenGenerator();
   const lost = await taskId(await post(generator, prompt("[sandbox: poll-status=404]")));
   const kept = await taskId(await post(generator, prompt("x")));
-  expect((await poll(generator, lost)).status).toBe(404);
-  expect((await poll(generator, kept)).status).toBe(200);
+  expectStatus(await poll(generator, lost), 404);
+  expectStatus(await poll(generator, kept), 200);
   generator.behave({ pollStatus: 500, uploadStatus: 413 });
-  expect((await poll(generator, kept)).status).toBe(500);
-  expect((await upload(generator, form("x"))).status).toBe(413);
-  expect((await post(generator, prompt("x"))).status).toBe(200);
+  expectStatus(await poll(generator, kept), 500);
+  expectStatus(await upload(generator, form("x")), 413);
+  expectStatus(await post(generator, prompt("x")), 200);
 });
 
 test("PUT /sandbox/behaviour replaces what was steered, and refuses what it does not know", async () => {
@@ -337,11 +338,11 @@ test("PUT /sandbox/behaviour replaces what was steered, and refuses what it does
   const put = (body: object) =>
     fetch(`${generator.url}/sandbox/behaviour`, { method: "PUT", body: JSON.stringify(body) });
   expect(await (await put({ status: 503 })).json()).toMatchObject({ status: 503, durationMs: 7 });
-  expect((await post(generator, prompt("x"))).status).toBe(503);
-  expect((await put({ stauts: 503 })).status).toBe(400);
-  expect((await put({ fault: "explode" })).status).toBe(400);
+  expectStatus(await post(generator, prompt("x")), 503);
+  expectStatus(await put({ stauts: 503 }), 400);
+  expectStatus(await put({ fault: "explode" }), 400);
   await put({});
-  expect((await post(generator, prompt("x"))).status).toBe(200);
+  expectStatus(await post(generator, prompt("x")), 200);
   const now = await (await fetch(`${generator.url}/sandbox/behaviour`)).json();
   expect(now).toMatchObject({ status: 200, durationMs: 7 });
 });

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { grantCredits, type IssuedKey } from "../../src/store/accounts.ts";
-import { readBooks } from "../support/audit.ts";
-import { limitsOf, type Reply, until } from "../support/gateway.ts";
+import { readLedger } from "../support/audit.ts";
+import { expectStatus, limitsOf, type Reply, until } from "../support/gateway.ts";
 import { rawClient, rawPost } from "../support/raw-client.ts";
 import { generate, givenStage, PRICE, type Stage, TEXT_TO_VIDEO } from "../support/store-stage.ts";
 
@@ -52,7 +52,7 @@ test.each(WAYS)(
   async (_what, script, ask) => {
     const { proxy, gateway } = stage;
     const key = await stage.givenKey();
-    expect((await generate(gateway, key)).status).toBe(200);
+    expectStatus(await generate(gateway, key), 200);
     const before = proxy.count(script);
     const { passed, refused } = await many(() => ask(key));
     expect(proxy.count(script) - before).toBe(passed.length);
@@ -61,15 +61,15 @@ test.each(WAYS)(
 
     const other = await stage.givenKey();
     expect((await ask(other)).status, "another key is not concerned").not.toBe(429);
-    expect((await generate(gateway, key)).status, "nor are generations").toBe(200);
-    expect(await readBooks(stage.redis.client, key)).toMatchObject({ totalRequests: 2, windowEntries: 2 });
+    expectStatus(await generate(gateway, key), 200, "nor are generations");
+    expect(await readLedger(stage.redis.client, key)).toMatchObject({ totalRequests: 2, windowEntries: 2 });
   },
 );
 
 // Guarantee: a request that is refused in the middle of its body costs the store no more than others.
 test("heads and bodies that break HTTP count against the key's rate", async () => {
   const key = await stage.givenKey();
-  expect((await generate(stage.gateway, key)).status).toBe(200);
+  expectStatus(await generate(stage.gateway, key), 200);
   const before = stage.proxy.count("inspect");
   for (let nth = 0; nth < MANY; nth++) {
     const client = await rawClient(stage.gateway.url);
@@ -93,7 +93,7 @@ describe("generations for which the credits do not suffice", () => {
   // Guarantee: a key without credits costs the store no more than its rate.
   test("count against the key's rate, also with an Idempotency-Key, and toward no limit", async () => {
     const key = await withCredits(0);
-    expect((await generate(stage.gateway, key)).status).toBe(402);
+    expectStatus(await generate(stage.gateway, key), 402);
     const before = stage.proxy.count("admit");
     let sent = 0;
     const { passed, refused } = await many(() =>
@@ -102,7 +102,7 @@ describe("generations for which the credits do not suffice", () => {
     expect(stage.proxy.count("admit") - before).toBe(passed.length);
     expect(new Set(passed.map(({ status }) => status))).toEqual(new Set([402]));
     expectSlowDown(refused, { limit: 1000, remaining: 1000, maxConcurrent: 1000, active: 0 });
-    expect(await readBooks(stage.redis.client, key)).toMatchObject({ totalRequests: 0, windowEntries: 0 });
+    expect(await readLedger(stage.redis.client, key)).toMatchObject({ totalRequests: 0, windowEntries: 0 });
   });
 
   // Guarantee: a key with credits is not concerned.
@@ -116,7 +116,7 @@ describe("generations for which the credits do not suffice", () => {
     const key = await withCredits(MANY * PRICE);
     const body = { prompt: "A paper boat", quality: "high" };
     const dear = () => stage.gateway.request("POST", DEAR, { key: key.key, body });
-    expect((await dear()).status).toBe(402);
+    expectStatus(await dear(), 402);
     const { refused } = await many(dear);
     expect(refused.length).toBeGreaterThan(0);
     const { passed } = await many(() => generate(stage.gateway, key));
@@ -126,7 +126,7 @@ describe("generations for which the credits do not suffice", () => {
   // Guarantee: credits that are bought count for the next request that may pass, and from then on there is no rate.
   test("no longer count once credits were granted", async () => {
     const key = await withCredits(0);
-    expect((await generate(stage.gateway, key)).status).toBe(402);
+    expectStatus(await generate(stage.gateway, key), 402);
     expect((await many(() => generate(stage.gateway, key))).refused.length).toBeGreaterThan(0);
     await grantCredits(stage.redis.client, key.accountId, (MANY + 1) * PRICE, "bought");
     await until(async () => (await generate(stage.gateway, key)).status === 200, "a generation to pass");

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
-import { givenGateway, limitsOf, type TestGateway } from "../support/gateway.ts";
+import { expectStatus, givenGateway, limitsOf, type TestGateway } from "../support/gateway.ts";
 import {
   expectNobody,
   expectUnconsumed,
@@ -42,7 +42,7 @@ describe("slow clients", () => {
     const drip = setInterval(() => raw.write("x"), 20);
     onTestFinished(() => clearInterval(drip));
     const reply = await raw.answer();
-    expect(reply.status).toBe(408);
+    expectStatus(reply, 408);
     expectNobody(reply);
     await raw.closed();
   });
@@ -54,7 +54,7 @@ describe("slow clients", () => {
     const drip = setInterval(() => raw.write(" "), 60);
     onTestFinished(() => clearInterval(drip));
     const reply = await raw.answer();
-    expect(reply.status).toBe(408);
+    expectStatus(reply, 408);
     expect(reply.body.code).toBe(408);
     expect(limitsOf(reply)).toMatchObject({ limit: 1, remaining: 1 });
     await expectUnconsumed(gateway, issued);
@@ -68,7 +68,7 @@ describe("slow clients", () => {
       `${head("POST /api/v1/upload HTTP/1.1", "Host: a", bearer(issued.key), type, "Content-Length: 500")}--b\r\n`,
     );
     const reply = await raw.answer();
-    expect(reply.status).toBe(408);
+    expectStatus(reply, 408);
     expect(limitsOf(reply)).toMatchObject({ limit: 1, remaining: 1 });
     await expectUnconsumed(gateway, issued);
   });
@@ -86,11 +86,11 @@ describe("413 while the client is still sending", () => {
     );
     raw.write("x".repeat(100));
     const reply = await raw.answer();
-    expect(reply.status).toBe(413);
+    expectStatus(reply, 413);
     expect(reply.headers.get("connection")).not.toBe("close");
     raw.write("x".repeat(bytes - 100));
     raw.write(rawGeneration(key));
-    expect((await raw.answer()).status).toBe(200);
+    expectStatus(await raw.answer(), 200);
   });
 
   test("chunked: the same, once 256 KiB are passed", async () => {
@@ -101,10 +101,10 @@ describe("413 while the client is still sending", () => {
     );
     const chunk = `10000\r\n${"x".repeat(0x10000)}\r\n`;
     raw.write(chunk.repeat(5));
-    expect((await raw.answer()).status).toBe(413);
+    expectStatus(await raw.answer(), 413);
     raw.write(`${chunk.repeat(5)}0\r\n\r\n`);
     raw.write(CREDITS(bearer(key)));
-    expect((await raw.answer()).status).toBe(200);
+    expectStatus(await raw.answer(), 200);
   });
 
   test("an endless body is cut off in the end", async () => {
@@ -113,7 +113,7 @@ describe("413 while the client is still sending", () => {
     raw.write(
       head(`POST ${TEXT_TO_VIDEO} HTTP/1.1`, "Host: a", bearer(key), TYPE, "Content-Length: 99999999999"),
     );
-    expect((await raw.answer()).status).toBe(413);
+    expectStatus(await raw.answer(), 413);
     const block = Buffer.alloc(1024 * 1024, "x");
     let sent = 0;
     const send = () => {
@@ -147,7 +147,7 @@ describe("pipelining", () => {
       head("GET /api/v1/credits HTTP/1.1", "Host: a", "Host: b", bearer(issued.key)) +
         rawGeneration(issued.key),
     );
-    expect((await raw.answer()).status).toBe(400);
+    expectStatus(await raw.answer(), 400);
     await raw.closed();
     await expectUnconsumed(gateway, issued);
   });
@@ -162,8 +162,8 @@ describe("pipelining", () => {
     const { key } = await gateway.givenKey();
     const raw = await client();
     raw.write(`${waiting(key)}{}${CREDITS(bearer(key), EXPECT)}${rawGeneration(key)}`);
-    expect((await raw.answer()).status).toBe(415);
-    expect((await raw.answer()).status).toBe(200);
+    expectStatus(await raw.answer(), 415);
+    expectStatus(await raw.answer(), 200);
     expect((await raw.answer()).body.data).toMatchObject({ task_id: expect.any(String) });
   });
 
@@ -172,7 +172,7 @@ describe("pipelining", () => {
     const raw = await client();
     raw.write(waiting(key));
     const reply = await raw.answer();
-    expect(reply.status).toBe(415);
+    expectStatus(reply, 415);
     expect(reply.headers.get("connection")).toBe("close");
     await raw.closed();
   });
@@ -184,8 +184,8 @@ describe("pipelining", () => {
       const { key } = await gateway.givenKey();
       const raw = await client();
       raw.write(rawGeneration(key, { prompt: "[sandbox: delay=60ms]" }) + garbage);
-      expect((await raw.answer()).status).toBe(200);
-      expect((await raw.answer()).status).toBe(400);
+      expectStatus(await raw.answer(), 200);
+      expectStatus(await raw.answer(), 400);
       await raw.closed();
     },
   );
@@ -196,13 +196,13 @@ describe("pipelining", () => {
     const first = await client();
     first.write(rawGeneration(key, { prompt: "[sandbox: delay=60ms]" }));
     first.write(`${head(...chunked, "Content-Type: application/json")}zzz\r\n`);
-    expect((await first.answer()).status).toBe(200);
-    expect((await first.answer()).status).toBe(400);
+    expectStatus(await first.answer(), 200);
+    expectStatus(await first.answer(), 400);
     await first.closed();
 
     const second = await client();
     second.write(`${head(...chunked, "Content-Type: text/plain")}1\r\nx\r\n`);
-    expect((await second.answer()).status).toBe(415);
+    expectStatus(await second.answer(), 415);
     second.write("zzz\r\n");
     await second.closed();
     await expect(second.answer()).rejects.toThrow("left: ");
@@ -212,7 +212,7 @@ describe("pipelining", () => {
     const issued = await gateway.givenKey();
     const raw = await client();
     raw.write(CREDITS(bearer(issued.key)));
-    expect((await raw.answer()).status).toBe(200);
+    expectStatus(await raw.answer(), 200);
     await revoke(gateway, issued);
     raw.write(rawGeneration(issued.key, { nonsense: true }));
     const reply = await raw.answer();

@@ -2,7 +2,13 @@ import { once } from "node:events";
 import { get, type IncomingMessage } from "node:http";
 import { text as textOf } from "node:stream/consumers";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { givenGateway, limitsOf, type RequestOptions, type TestGateway } from "../support/gateway.ts";
+import {
+  expectStatus,
+  givenGateway,
+  limitsOf,
+  type RequestOptions,
+  type TestGateway,
+} from "../support/gateway.ts";
 import {
   asking,
   BOAT,
@@ -46,12 +52,12 @@ test.each([
   const origin = { origin: "https://shop.example", "access-control-request-method": method };
   const headers = { ...origin, "access-control-request-headers": "authorization" };
   const reply = await ask("OPTIONS", path, { headers });
-  expect(reply.status).toBe(status);
+  expectStatus(reply, status);
   expect(reply.body.error).toContain("API keys belong on servers, never in a browser");
   expect([...reply.headers.keys()].filter((name) => name.startsWith("access-control-"))).toEqual([]);
   expectNobody(reply);
   // Without the question it is a method like any other.
-  expect((await ask("OPTIONS", path, { headers: { origin: "https://shop.example" } })).status).toBe(401);
+  expectStatus(await ask("OPTIONS", path, { headers: { origin: "https://shop.example" } }), 401);
 });
 
 test("a byte order mark is named", async () => {
@@ -62,7 +68,7 @@ test("a byte order mark is named", async () => {
   expect(marked.body.error).toBe(
     "Invalid request: the body begins with a byte order mark; send UTF-8 without one",
   );
-  expect((await ask("POST", TEXT_TO_VIDEO, { key, headers, body: text })).status).toBe(200);
+  expectStatus(await ask("POST", TEXT_TO_VIDEO, { key, headers, body: text }), 200);
 });
 
 test.each([".", ".."])("a task id %s is 404, as it stands in the path", async (id) => {
@@ -86,7 +92,7 @@ describe("authentication comes first, on every path", () => {
     for (const headers of [{}, { authorization: "Basic sk_x" }, { authorization: "Bearer" }]) {
       const reply = await ask(method, path, { ...request, headers });
       expect(reply.body).toMatchObject({ code: 401, error: "Missing API key" });
-      expect(reply.status).toBe(401);
+      expectStatus(reply, 401);
       expectNobody(reply);
     }
   });
@@ -95,7 +101,7 @@ describe("authentication comes first, on every path", () => {
     "%s %s with a bad key: 401 Invalid API key, whyever it is bad",
     async (method, path, body) => {
       const revoked = await gateway.givenKey();
-      expect((await ask("GET", CREDITS, { key: revoked.key })).status).toBe(200);
+      expectStatus(await ask("GET", CREDITS, { key: revoked.key }), 200);
       await revoke(gateway, revoked);
       const neverSeen = await gateway.givenKey();
       await revoke(gateway, neverSeen);
@@ -103,7 +109,7 @@ describe("authentication comes first, on every path", () => {
       const bodies = [];
       for (const key of [revoked.key, neverSeen.key, expired.key, "sk_unknown", "pk_unknown"]) {
         const reply = await ask(method, path, body === undefined ? { key } : { key, body });
-        expect(reply.status).toBe(401);
+        expectStatus(reply, 401);
         expectNobody(reply);
         bodies.push({ ...reply.body, request_id: "" });
       }
@@ -122,10 +128,10 @@ describe("authentication comes first, on every path", () => {
 
   test("a key that expires while it is in use is refused from then on", async () => {
     const issued = await gateway.givenKey({ expiresAtMs: Date.now() + 3_600_000 });
-    expect((await ask("GET", CREDITS, { key: issued.key })).status).toBe(200);
+    expectStatus(await ask("GET", CREDITS, { key: issued.key }), 200);
     await setLimits(gateway, issued, { expires_at: Date.now() - 1 });
-    expect((await ask("GET", CREDITS, { key: issued.key })).status).toBe(401);
-    expect((await ask("POST", TEXT_TO_VIDEO, { key: issued.key, body: BOAT })).status).toBe(401);
+    expectStatus(await ask("GET", CREDITS, { key: issued.key }), 401);
+    expectStatus(await ask("POST", TEXT_TO_VIDEO, { key: issued.key, body: BOAT }), 401);
   });
 });
 
@@ -193,7 +199,7 @@ describe("refusals before admission consume nothing at all, and carry the key's 
     const sentBefore = gateway.generator.requests.length;
     const reply = await ask(method, path, { ...request, key: issued.key });
     expect(reply.body).toMatchObject({ code });
-    expect(reply.status).toBe(status);
+    expectStatus(reply, status);
     expect(limitsOf(reply)).toMatchObject({ limit: 1, remaining: 1, maxConcurrent: 1, active: 0 });
     expect(gateway.generator.requests.length).toBe(sentBefore);
     await expectUnconsumed(gateway, issued);
@@ -229,7 +235,7 @@ describe("texts and extra fields", () => {
   test("402 names the price and the balance, and tells SDKs not to retry", async () => {
     const { key } = await gateway.givenKey({ credits: 149 });
     const reply = await ask("POST", PRO_TEXT_TO_VIDEO, { key, body: BOAT });
-    expect(reply.status).toBe(402);
+    expectStatus(reply, 402);
     expect(reply.body.error).toMatch(/150.*149/);
     expect(reply.headers.get("x-should-retry")).toBe("false");
     expect(reply.body.retryAfter).toBeUndefined();
@@ -245,7 +251,7 @@ describe("texts and extra fields", () => {
   ])("405 for %s %s allows %s", async (method, path, allow) => {
     const { key } = await gateway.givenKey();
     const reply = await ask(method, path, { key });
-    expect(reply.status).toBe(405);
+    expectStatus(reply, 405);
     expect(reply.headers.get("allow")).toBe(allow);
   });
 
@@ -278,8 +284,8 @@ describe("texts and extra fields", () => {
       body.callBackUrl += "x".repeat(bytes - JSON.stringify(body).length);
       return JSON.stringify(body);
     };
-    expect((await ask("POST", STORYBOARD, { key, body: filler(262_144) })).status).toBe(200);
-    expect((await ask("POST", STORYBOARD, { key, body: filler(262_145) })).status).toBe(413);
+    expectStatus(await ask("POST", STORYBOARD, { key, body: filler(262_144) }), 200);
+    expectStatus(await ask("POST", STORYBOARD, { key, body: filler(262_145) }), 413);
   });
 
   test("a body that is not UTF-8 is 400", async () => {
@@ -289,7 +295,7 @@ describe("texts and extra fields", () => {
       headers: { authorization: `Bearer ${key}`, "content-type": "application/json" },
       body: Buffer.from('{"prompt":"\xff\xfe"}', "latin1"),
     });
-    expect(response.status).toBe(400);
+    expectStatus(response, 400);
   });
 });
 
@@ -299,7 +305,7 @@ test("a fault within is 500, leaks no detail, and consumes nothing", async () =>
   const issued = await givenTightKey(faulty);
   const body = { nFrames: "25", shots: [{ Scene: "a", duration: 25 }] };
   const reply = await asking(faulty)("POST", "/api/v1/gen2-pro/storyboard", { key: issued.key, body });
-  expect(reply.status).toBe(500);
+  expectStatus(reply, 500);
   expect({ ...reply.body, request_id: "" }).toEqual({
     code: 500,
     msg: "Internal error",

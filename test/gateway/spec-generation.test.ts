@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import path from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { loadConfig } from "../../src/config/config.ts";
-import { givenGateway, limitsOf, type TestGateway, until } from "../support/gateway.ts";
+import { expectStatus, givenGateway, limitsOf, type TestGateway, until } from "../support/gateway.ts";
 import { asking, BOAT, PRO_TEXT_TO_VIDEO, recharge, TEXT_TO_VIDEO } from "./spec-stage.ts";
 
 const IMAGE = "https://images.example.com/cat.png";
@@ -66,7 +66,7 @@ describe("each generation costs exactly its price, and goes upstream as it was p
       const issued = await gateway.givenKey({ credits: price * 2 - 1 });
       const requestPath = `/api/v1/${endpoint}`;
       const reply = await ask("POST", requestPath, { key: issued.key, body });
-      expect(reply.status).toBe(200);
+      expectStatus(reply, 200);
       expect(reply.body.data).toEqual({
         task_id: expect.stringMatching(/^[\w.~-]{1,200}$/),
         status: "pending",
@@ -85,7 +85,7 @@ describe("each generation costs exactly its price, and goes upstream as it was p
 
       // One credit short of a second one: exactly the price is gone.
       const refused = await ask("POST", requestPath, { key: issued.key, body });
-      expect(refused.status).toBe(402);
+      expectStatus(refused, 402);
       expect(refused.body.error).toMatch(new RegExp(`\\b${price}\\b.*\\b${price - 1}\\b`));
     });
   }
@@ -183,7 +183,7 @@ describe("GET /credits", () => {
     expect(during.body.data).toMatchObject({ balance: 990, total_used: 0, total_requests: 1 });
     expect(during.body.data.recent_transactions).toHaveLength(1);
     expect(limitsOf(during)).toMatchObject({ active: 1 });
-    expect((await slow).status).toBe(200);
+    expectStatus(await slow, 200);
     expect((await ask("GET", "/api/v1/credits", { key })).body.data).toMatchObject({
       balance: 990,
       total_used: 10,

@@ -1,6 +1,6 @@
 import { randomUUID } from "node:crypto";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { givenGateway, limitsOf, type TestGateway, until } from "../support/gateway.ts";
+import { expectStatus, givenGateway, limitsOf, type TestGateway, until } from "../support/gateway.ts";
 import {
   asking,
   BOAT,
@@ -26,11 +26,11 @@ describe("the limits", () => {
   test("each limit is met in the order of checks, and gives way to the next", async () => {
     const issued = await givenTightKey(gateway);
     const generate = () => ask("POST", TEXT_TO_VIDEO, { key: issued.key, body: BOAT });
-    expect((await generate()).status).toBe(200);
+    expectStatus(await generate(), 200);
 
     for (let n = 0; n < 3; n++) {
       const limited = await generate();
-      expect(limited.status).toBe(429);
+      expectStatus(limited, 429);
       expect(limited.body).toMatchObject({
         code: 2001,
         msg: expect.stringMatching(/rate limit exceeded.*slow down/i),
@@ -44,7 +44,7 @@ describe("the limits", () => {
     await setLimits(gateway, issued, { rate_limit: 2 });
     for (let n = 0; n < 3; n++) {
       const daily = await generate();
-      expect(daily.status).toBe(429);
+      expectStatus(daily, 429);
       expect(daily.body.code).toBe(2003);
       expect(daily.headers.get("x-should-retry")).toBe("false");
       const toMidnight = (86_400_000 - (Date.now() % 86_400_000)) / 1000;
@@ -53,7 +53,7 @@ describe("the limits", () => {
     await setLimits(gateway, issued, { daily_limit: 2 });
     for (let n = 0; n < 3; n++) {
       const concurrent = await generate();
-      expect(concurrent.status).toBe(429);
+      expectStatus(concurrent, 429);
       expect(concurrent.body).toMatchObject({ code: 2002, retryAfter: 10 });
       expect(concurrent.headers.get("x-should-retry")).toBeNull();
       expect(limitsOf(concurrent)).toMatchObject({ remaining: 1, maxConcurrent: 1, active: 1 });
@@ -62,7 +62,7 @@ describe("the limits", () => {
     for (let n = 0; n < 3; n++) expect((await generate()).body.code).toBe(402);
     await recharge(gateway, issued, 10);
     const last = await generate();
-    expect(last.status).toBe(200);
+    expectStatus(last, 200);
     expect(limitsOf(last)).toMatchObject({ limit: 2, remaining: 0, maxConcurrent: 2, active: 2 });
     const { data } = (await ask("GET", CREDITS, { key: issued.key })).body;
     expect(data).toMatchObject({ balance: 0, total_used: 20, total_requests: 2 });
@@ -71,7 +71,7 @@ describe("the limits", () => {
   test("a key that hammers is refused without a word to the store, with true headers, for a second at the most", async () => {
     const issued = await givenTightKey(gateway);
     const generate = () => ask("POST", TEXT_TO_VIDEO, { key: issued.key, body: BOAT });
-    expect((await generate()).status).toBe(200);
+    expectStatus(await generate(), 200);
     const calls = async (): Promise<number> => {
       const [line = ""] = await gateway.metric('tollgate_store_call_duration_seconds_count{script="admit"}');
       return Number(line.split(" ")[1]);
@@ -102,10 +102,10 @@ describe("the limits", () => {
   test("an exhausted key still reads, and its bad body is still 400", async () => {
     const issued = await givenTightKey(gateway);
     const { body } = await ask("POST", TEXT_TO_VIDEO, { key: issued.key, body: BOAT });
-    expect((await ask("POST", TEXT_TO_VIDEO, { key: issued.key, body: {} })).status).toBe(400);
+    expectStatus(await ask("POST", TEXT_TO_VIDEO, { key: issued.key, body: {} }), 400);
     for (let n = 0; n < 3; n++) {
-      expect((await ask("GET", CREDITS, { key: issued.key })).status).toBe(200);
-      expect((await ask("GET", `/api/v1/tasks/${body.data.task_id}`, { key: issued.key })).status).toBe(200);
+      expectStatus(await ask("GET", CREDITS, { key: issued.key }), 200);
+      expectStatus(await ask("GET", `/api/v1/tasks/${body.data.task_id}`, { key: issued.key }), 200);
     }
   });
 
@@ -125,7 +125,7 @@ describe("the limits", () => {
         active: 0,
       });
       for (let n = 0; n < concurrent; n++)
-        expect((await ask("POST", TEXT_TO_VIDEO, { key, body: BOAT })).status).toBe(200);
+        expectStatus(await ask("POST", TEXT_TO_VIDEO, { key, body: BOAT }), 200);
       expect((await ask("POST", TEXT_TO_VIDEO, { key, body: BOAT })).body.code).toBe(2002);
     }
   });
@@ -141,7 +141,7 @@ describe("Idempotency-Key", () => {
       body: { prompt: BOAT.prompt, aspectRatio: "16:9" },
     });
     expect(first.headers.get("idempotency-replayed")).toBeNull();
-    expect(again.status).toBe(200);
+    expectStatus(again, 200);
     expect(again.headers.get("idempotency-replayed")).toBe("true");
     expect(again.body.data).toEqual(first.body.data);
     expect((await ask("GET", CREDITS, { key: issued.key })).body.data).toMatchObject({
@@ -159,7 +159,7 @@ describe("Idempotency-Key", () => {
       [PRO_TEXT_TO_VIDEO, BOAT],
     ] as const) {
       const reply = await ask("POST", path, { key: issued.key, body, headers });
-      expect(reply.status).toBe(422);
+      expectStatus(reply, 422);
       expect(reply.body.code).toBe(422);
     }
   });
@@ -179,9 +179,9 @@ describe("Idempotency-Key", () => {
       body: { prompt: "[sandbox: delay=3s]" },
       headers,
     });
-    expect(reply.status).toBe(409);
+    expectStatus(reply, 409);
     expect(reply.body).toMatchObject({ code: 409, retryAfter: expect.any(Number) });
-    expect((await slow).status).toBe(200);
+    expectStatus(await slow, 200);
   });
 
   test("two accounts may use the same one", async () => {

@@ -1,6 +1,6 @@
 import { setTimeout as pause } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
-import { givenGateway, limitsOf, type TestGateway, until } from "../support/gateway.ts";
+import { expectStatus, givenGateway, limitsOf, type TestGateway, until } from "../support/gateway.ts";
 import {
   BOAT,
   expectNobody,
@@ -81,7 +81,7 @@ describe("what a gateway must refuse though Node accepts it: 400 in an envelope,
     const raw = await client();
     raw.write(bytes(bearer(issued.key)));
     const reply = await raw.answer();
-    expect(reply.status).toBe(400);
+    expectStatus(reply, 400);
     expect(reply.body.code).toBe(400);
     expect(limitsOf(reply)).toMatchObject({ limit: 1, remaining: 1, maxConcurrent: 1, active: 0 });
     await raw.closed();
@@ -94,7 +94,7 @@ describe("what a gateway must refuse though Node accepts it: 400 in an envelope,
       const raw = await client();
       raw.write(CREDITS(bearer(issued.key), bearer(other)));
       const reply = await raw.answer();
-      expect(reply.status).toBe(400);
+      expectStatus(reply, 400);
       expectNobody(reply);
       await raw.closed();
     }
@@ -142,7 +142,7 @@ describe("what a gateway must refuse though Node accepts it: 400 in an envelope,
     const raw = await client();
     raw.write(bytes);
     const reply = await raw.answer();
-    expect(reply.status).toBe(status);
+    expectStatus(reply, status);
     expect(reply.body.code).toBe(status);
     expectNobody(reply);
     await raw.closed();
@@ -166,7 +166,7 @@ describe("a body that turns out not to be well-formed, of a request whose head w
       `${head(`POST ${path} HTTP/1.1`, "Host: a", `X-Request-Id: ${mine}`, ...lines)}3\r\n--b\r\nxyz\r\n`,
     );
     const reply = await raw.answer();
-    expect(reply.status).toBe(400);
+    expectStatus(reply, 400);
     expect(limitsOf(reply)).toMatchObject({ limit: 1, remaining: 1, maxConcurrent: 1, active: 0 });
     expect(reply.headers.get("x-request-id")).toBe(mine);
     const requestId = reply.headers.get("x-gateway-request-id") ?? "none";
@@ -184,7 +184,7 @@ describe("a body that turns out not to be well-formed, of a request whose head w
     const raw = await client();
     const lines = ["Authorization: Bearer sk_unknown", "Transfer-Encoding: chunked"];
     raw.write(`${head(`POST ${TEXT_TO_VIDEO} HTTP/1.1`, "Host: a", ...lines)}xyz\r\n`);
-    expect((await raw.answer()).status).toBe(400);
+    expectStatus(await raw.answer(), 400);
     await raw.closed();
     await expect(raw.answer()).rejects.toThrow("left: ");
   });
@@ -195,10 +195,10 @@ describe("header lines", () => {
     const { key } = await gateway.givenKey();
     const raw = await client();
     raw.write(CREDITS(...Array(98).fill("a:"), bearer(key)));
-    expect((await raw.answer()).status).toBe(200);
+    expectStatus(await raw.answer(), 200);
     raw.write(CREDITS(...Array(99).fill("a:"), bearer(key)));
     const reply = await raw.answer();
-    expect(reply.status).toBe(431);
+    expectStatus(reply, 431);
     expect(reply.body).toMatchObject({ code: 431, error: "Request headers too large: at most 100 lines" });
     await raw.closed();
   });
@@ -208,7 +208,7 @@ describe("header lines", () => {
     const raw = await client();
     raw.write(CREDITS(...Array(2500).fill("a:"), bearer(key)));
     const reply = await raw.answer();
-    expect(reply.status).toBe(431);
+    expectStatus(reply, 431);
     expect(limitsOf(reply)).toMatchObject({ limit: 1000 });
   });
 
@@ -217,7 +217,7 @@ describe("header lines", () => {
     const raw = await client();
     raw.write(CREDITS(bearer(key), ...Array(2500).fill("a:"), bearer("sk_other")));
     const reply = await raw.answer();
-    expect(reply.status).toBe(431);
+    expectStatus(reply, 431);
     expectNobody(reply);
   });
 
@@ -241,7 +241,7 @@ describe("Upgrade and Expect", () => {
     const upgrade = ["Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13"];
     raw.write(CREDITS(bearer(issued.key), ...upgrade, "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA=="));
     const reply = await raw.answer();
-    expect(reply.status).toBe(426);
+    expectStatus(reply, 426);
     expect(reply.body.code).toBe(426);
     expect(limitsOf(reply)).toMatchObject({ limit: 1, remaining: 1 });
     // RFC 9110, 15.5.22: a 426 must say what to upgrade to.
@@ -259,7 +259,7 @@ describe("Upgrade and Expect", () => {
       const raw = await client();
       raw.write(request);
       const reply = await raw.answer();
-      expect(reply.status).toBe(200);
+      expectStatus(reply, 200);
       expect(reply.headers.get("connection")).toBe("close");
       await raw.closed();
     }
@@ -275,7 +275,7 @@ describe("Upgrade and Expect", () => {
         head("POST /api/v1/upload HTTP/1.1", "Host: a", bearer(issued.key), `Content-Length: ${body.length}`),
     );
     raw.write(body);
-    expect((await raw.answer()).status).toBe(404);
+    expectStatus(await raw.answer(), 404);
     await raw.closed();
     await expectUnconsumed(gateway, issued);
   });
@@ -284,7 +284,7 @@ describe("Upgrade and Expect", () => {
     const issued = await givenTightKey(gateway);
     const raw = await client();
     raw.write(CREDITS(bearer(issued.key), ...H2C) + rawGeneration(issued.key));
-    expect((await raw.answer()).status).toBe(200);
+    expectStatus(await raw.answer(), 200);
     await raw.closed();
     await expect(raw.answer()).rejects.toThrow("left: ");
     await expectUnconsumed(gateway, issued);
@@ -295,7 +295,7 @@ describe("Upgrade and Expect", () => {
     const raw = await client();
     raw.write(rawGeneration(issued.key, BOAT, `Expect: ${expected}`));
     const reply = await raw.answer();
-    expect(reply.status).toBe(417);
+    expectStatus(reply, 417);
     expect(reply.body.code).toBe(417);
     expect(limitsOf(reply)).toMatchObject({ limit: 1, remaining: 1 });
     await expectUnconsumed(gateway, issued);
@@ -310,7 +310,7 @@ describe("Upgrade and Expect", () => {
     raw.write(lines);
     await until(() => raw.socket.bytesRead > 20, "100 Continue");
     raw.write(body);
-    expect((await raw.answer()).status).toBe(200);
+    expectStatus(await raw.answer(), 200);
     expect(raw.interim).toEqual([100]);
   });
 
@@ -333,7 +333,7 @@ describe("Upgrade and Expect", () => {
     const auth = status === 401 ? [] : [bearer(key)];
     const raw = await client();
     raw.write(head(`POST ${TEXT_TO_VIDEO} HTTP/1.1`, "Host: a", "Expect: 100-continue", ...auth, ...lines));
-    expect((await raw.answer()).status).toBe(status);
+    expectStatus(await raw.answer(), status);
     expect(raw.interim).toEqual([]);
   });
 });
@@ -350,11 +350,11 @@ test("a body is read however the network cuts it, and the connection serves the 
       raw.write(request.slice(from, places[at]));
       await pause(20);
     }
-    expect((await raw.answer()).status).toBe(200);
+    expectStatus(await raw.answer(), 200);
   }
   raw.write(request + request);
-  expect((await raw.answer()).status).toBe(200);
-  expect((await raw.answer()).status).toBe(200);
+  expectStatus(await raw.answer(), 200);
+  expectStatus(await raw.answer(), 200);
 });
 
 // Guarantee: a refused body costs no more than its bound, however it is cut. 88 MB in chunks of one byte took 3.8 s.
@@ -363,7 +363,7 @@ test("a refused body in chunks of one byte is answered, and its connection ends 
   const raw = await client();
   const lines = ["Host: a", bearer(key), "Content-Type: text/plain", "Transfer-Encoding: chunked"];
   raw.write(head(`POST ${TEXT_TO_VIDEO} HTTP/1.1`, ...lines));
-  expect((await raw.answer()).status).toBe(415);
+  expectStatus(await raw.answer(), 415);
   raw.write("1\r\nx\r\n".repeat(5_000));
   await pause(50);
   expect(raw.socket.destroyed).toBe(false);
@@ -378,14 +378,14 @@ test("a JSON body in more than 10,000 pieces is refused", async () => {
   raw.write(head(`POST ${TEXT_TO_VIDEO} HTTP/1.1`, ...lines));
   raw.write("1\r\n \r\n".repeat(10_001));
   const reply = await raw.answer();
-  expect(reply.status).toBe(400);
+  expectStatus(reply, 400);
   expect(reply.body.error).toBe("Invalid request: the body comes in more than 10000 pieces");
 });
 
 test("431 reaches a client that goes on sending", async () => {
   const raw = await client();
   raw.write(`GET /api/v1/credits HTTP/1.1\r\nHost: a\r\nX: ${"x".repeat(1_000_000)}`);
-  expect((await raw.answer()).status).toBe(431);
+  expectStatus(await raw.answer(), 431);
   await raw.closed();
 });
 
@@ -393,11 +393,11 @@ test("HTTP/1.0 without Host is served, and HEAD has no body", async () => {
   const { key } = await gateway.givenKey();
   const raw = await client();
   raw.write(head("GET /api/v1/credits HTTP/1.0", bearer(key)));
-  expect((await raw.answer()).status).toBe(200);
+  expectStatus(await raw.answer(), 200);
   await raw.closed();
   const headers = { authorization: `Bearer ${key}` };
   const headed = await fetch(`${gateway.url}/api/v1/credits`, { method: "HEAD", headers });
-  expect(headed.status).toBe(405);
+  expectStatus(headed, 405);
   expect(headed.headers.get("allow")).toBe("GET");
   expect(headed.headers.get("x-ratelimit-limit")).toBe("1000");
   expect(await headed.text()).toBe("");

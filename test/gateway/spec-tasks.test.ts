@@ -3,7 +3,7 @@ import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { IssuedKey } from "../../src/store/accounts.ts";
-import { givenGateway, limitsOf, type TestGateway, until } from "../support/gateway.ts";
+import { expectStatus, givenGateway, limitsOf, type TestGateway, until } from "../support/gateway.ts";
 import { asking, BOAT, consumption, TEXT_TO_VIDEO } from "./spec-stage.ts";
 
 let gateway: TestGateway;
@@ -21,7 +21,7 @@ afterAll(async () => {
 async function givenTask(key: IssuedKey, steering = "duration=1h", at = uncached): Promise<string> {
   const body = { prompt: `a boat [sandbox: ${steering.replace("1h", "3600s")}]` };
   const reply = await asking(at)("POST", TEXT_TO_VIDEO, { key: key.key, body });
-  expect(reply.status).toBe(200);
+  expectStatus(reply, 200);
   return reply.body.data.task_id;
 }
 const poll = (at: TestGateway, { key }: { key: string }, id: string) =>
@@ -34,12 +34,12 @@ describe("whose task it is", () => {
     const owner = await gateway.givenKey();
     const stranger = await gateway.givenKey();
     const id = await givenTask(owner);
-    expect((await poll(uncached, owner, id)).status).toBe(200);
+    expectStatus(await poll(uncached, owner, id), 200);
     const ids = [id, "task_unknown", "a%2Fb", "x".repeat(201), "%00"];
     const bodies = [];
     for (const other of ids) {
       const reply = await poll(uncached, stranger, other);
-      expect(reply.status).toBe(404);
+      expectStatus(reply, 404);
       bodies.push({ ...reply.body, request_id: "" });
     }
     const expected = { code: 404, msg: "Task not found", error: "Task not found", request_id: "" };
@@ -51,7 +51,7 @@ describe("whose task it is", () => {
     const owner = await gateway.givenKey();
     const id = await givenTask(owner, "duration=1h", gateway);
     await poll(gateway, owner, id);
-    expect((await poll(gateway, await gateway.givenKey(), id)).status).toBe(404);
+    expectStatus(await poll(gateway, await gateway.givenKey(), id), 404);
   });
 
   test("any key of the account may poll; the headers are those of the key that polls", async () => {
@@ -176,7 +176,7 @@ describe("the end of a task", () => {
     expect(reply.body.data.status).toBe("completed");
     expect(limitsOf(reply)).toMatchObject({ active: 0, remaining: 9 });
     expect(await consumption(uncached, key)).toMatchObject({ balance: 990, held: 0, totalUsed: 10 });
-    expect((await asking(uncached)("POST", TEXT_TO_VIDEO, { key: key.key, body: BOAT })).status).toBe(200);
+    expectStatus(await asking(uncached)("POST", TEXT_TO_VIDEO, { key: key.key, body: BOAT }), 200);
   });
 
   test("failed refunds exactly once, however often and by whom it is polled", async () => {
@@ -285,7 +285,7 @@ describe("polls that the upstream does not answer well", () => {
     const key = await gateway.givenKey();
     const id = await givenTask(key, `duration=0 ${steering}`);
     const reply = await poll(uncached, key, id);
-    expect(reply.status).toBe(status);
+    expectStatus(reply, status);
     expect(reply.body.code).toBe(code);
     if (code === 404) expect(reply.body.error).toBe("Task not found");
     if (code === 2004) expect(reply.body.retryAfter).toBe(10);
@@ -303,7 +303,7 @@ describe("polls that the upstream does not answer well", () => {
     // Made by the one that waits long enough for a generation.
     const id = await givenTask(key, `poll-fault=${fault}`);
     const reply = await poll(own, key, id);
-    expect(reply.status).toBe(504);
+    expectStatus(reply, 504);
     expect(reply.body.code).toBe(504);
     expect(limitsOf(reply)).toMatchObject({ active: 1 });
     await own.stop();

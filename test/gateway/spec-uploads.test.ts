@@ -1,7 +1,14 @@
 import { createHash } from "node:crypto";
 import { Readable } from "node:stream";
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
-import { givenGateway, limitsOf, type Reply, type TestGateway, until } from "../support/gateway.ts";
+import {
+  expectStatus,
+  givenGateway,
+  limitsOf,
+  type Reply,
+  type TestGateway,
+  until,
+} from "../support/gateway.ts";
 import { IMAGE_TYPES, imageOfSize, tinyImage } from "../support/images.ts";
 import {
   asking,
@@ -70,7 +77,7 @@ test.each(IMAGE_TYPES)(
   async (type) => {
     const issued = await givenTightKey(gateway);
     const reply = await upload(issued.key, formOf(tinyImage(type), type));
-    expect(reply.status).toBe(200);
+    expectStatus(reply, 200);
     expect(limitsOf(reply)).toMatchObject({ limit: 1, remaining: 1, maxConcurrent: 1, active: 0 });
     const { url, expires_at } = reply.body.data;
     expect(Math.abs(Date.parse(expires_at) - Date.now() - 300_000)).toBeLessThan(10_000);
@@ -102,14 +109,14 @@ describe("size", () => {
             : bytes;
         return upload(key, body, { "content-type": type });
       };
-      expect((await send(MAX)).status).toBe(200);
+      expectStatus(await send(MAX), 200);
       expect(arrived().at(-1)!.file).toMatchObject({
         size: MAX,
         sha256: sha256(imageOfSize("image/jpeg", MAX)),
       });
       const arrivedBefore = arrived().length;
       const refused = await send(MAX + 1);
-      expect(refused.status).toBe(413);
+      expectStatus(refused, 413);
       expect(refused.body.error).toContain("10485760");
       expect(arrived().length).toBe(arrivedBefore);
     },
@@ -131,11 +138,11 @@ describe("size", () => {
       ),
     );
     const reply = await raw.answer();
-    expect(reply.status).toBe(413);
+    expectStatus(reply, 413);
     expect(limitsOf(reply)).toMatchObject({ limit: 1000, remaining: 1000 });
     raw.write("x".repeat(bytes));
     raw.write(rawGeneration(key));
-    expect((await raw.answer()).status).toBe(200);
+    expectStatus(await raw.answer(), 200);
   });
 });
 
@@ -209,7 +216,7 @@ describe("what is no upload", () => {
       const issued = await givenTightKey(gateway);
       const arrivedBefore = arrived().length;
       const reply = await upload(issued.key, body, headers);
-      expect(reply.status).toBe(status);
+      expectStatus(reply, status);
       expect(reply.body.code).toBe(status);
       expect(limitsOf(reply)).toMatchObject({ limit: 1, remaining: 1, maxConcurrent: 1, active: 0 });
       expect(arrived().length).toBe(arrivedBefore);
@@ -219,7 +226,7 @@ describe("what is no upload", () => {
 
   test("a bad key's upload is 401 before its form is looked at", async () => {
     const reply = await upload("sk_unknown", Buffer.from("x"), { "content-type": "text/plain" });
-    expect(reply.status).toBe(401);
+    expectStatus(reply, 401);
   });
 });
 
@@ -319,9 +326,9 @@ describe("uploads under way", () => {
     await until(async () => (await underWay(few)) === 2, "two uploads to be under way");
     const refused = await whole(few, key);
     expect(refused).toMatchObject({ status: 429, body: { code: 2007, retryAfter: 1 } });
-    expect((await whole(few, other.key)).status).toBe(200);
+    expectStatus(await whole(few, other.key), 200);
     expect(await Promise.all(two.map((upload) => upload.finish()))).toEqual([200, 200]);
-    expect((await whole(few, key)).status).toBe(200);
+    expectStatus(await whole(few, key), 200);
   });
 
   test("are bounded in total: the next is 503 overloaded, whoever sends it", async () => {
@@ -335,6 +342,6 @@ describe("uploads under way", () => {
     await until(async () => (await underWay(few)) === 1, "the upload to be under way");
     expect(await whole(few, other.key)).toMatchObject({ status: 503, body: { code: 503, retryAfter: 1 } });
     expect(await one.finish()).toBe(200);
-    expect((await whole(few, other.key)).status).toBe(200);
+    expectStatus(await whole(few, other.key), 200);
   });
 });

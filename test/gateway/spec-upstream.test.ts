@@ -1,6 +1,13 @@
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
 import { readAccount } from "../../src/store/accounts.ts";
-import { givenGateway, limitsOf, type Reply, type TestGateway, until } from "../support/gateway.ts";
+import {
+  expectStatus,
+  givenGateway,
+  limitsOf,
+  type Reply,
+  type TestGateway,
+  until,
+} from "../support/gateway.ts";
 import { holdPort } from "../support/held-port.ts";
 import { asking, consumption, expectUnconsumed, TEXT_TO_VIDEO } from "./spec-stage.ts";
 
@@ -65,7 +72,7 @@ describe("a definite no gives hold, slot and day back at once; only the window e
       key: issued.key,
       body: steered(`${steering} message=${PRIVATE}`),
     });
-    expect(reply.status).toBe(status);
+    expectStatus(reply, status);
     expect(reply.body.code).toBe(code);
     if (what === PASSED_ON) expect(reply.body.error).toBe(PRIVATE);
     else expect(JSON.stringify(reply.body)).not.toContain(PRIVATE);
@@ -96,7 +103,7 @@ describe("a definite no gives hold, slot and day back at once; only the window e
         key: issued.key,
         body: steered(`${limiting} ${wait}`),
       });
-      expect(reply.status).toBe(429);
+      expectStatus(reply, 429);
       expect(reply.body).toMatchObject({ code: 2004, retryAfter });
       expect(limitsOf(reply)).toMatchObject({ remaining: 1, active: 0 });
       await expectUnconsumed(gateway, issued, 1);
@@ -123,7 +130,7 @@ test("an upstream that cannot be reached: 502 with retryAfter, nothing kept, not
   onTestFinished(() => own.stop());
   const issued = await givenKey(own);
   const reply = await asking(own)("POST", TEXT_TO_VIDEO, { key: issued.key, body: steered("") });
-  expect(reply.status).toBe(502);
+  expectStatus(reply, 502);
   expect(reply.body).toMatchObject({ code: 502, error: expect.stringContaining("nothing is charged") });
   expect(limitsOf(reply)).toMatchObject({ remaining: 1, active: 0 });
   await expectUnconsumed(gateway, issued, 1);
@@ -180,10 +187,10 @@ describe("an unknown outcome keeps hold and slot until the due time, and charges
     const id = made.body.data.task_id;
     const issued = await givenKey();
     const reply = await ask("POST", TEXT_TO_VIDEO, { key: issued.key, body: steered(`task-id=${id}`) });
-    expect(reply.status).toBe(502);
+    expectStatus(reply, 502);
     await expectKept(issued, reply);
-    expect((await ask("GET", `/api/v1/tasks/${id}`, { key: issued.key })).status).toBe(404);
-    expect((await ask("GET", `/api/v1/tasks/${id}`, { key: first.key })).status).toBe(200);
+    expectStatus(await ask("GET", `/api/v1/tasks/${id}`, { key: issued.key }), 404);
+    expectStatus(await ask("GET", `/api/v1/tasks/${id}`, { key: first.key }), 200);
     expect(await consumption(gateway, first)).toMatchObject({ balance: 990, active: 1 });
   });
 });
@@ -210,7 +217,7 @@ test("a client that goes away after admission leaves a bound task, found again b
     body: steered("delay=2s"),
     headers: { "idempotency-key": issued.keyId },
   });
-  expect(again.status).toBe(200);
+  expectStatus(again, 200);
   expect(again.headers.get("idempotency-replayed")).toBe("true");
   expect(await consumption(gateway, issued)).toMatchObject({
     balance: 10,

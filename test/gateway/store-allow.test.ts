@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
 import type { IssuedKey } from "../../src/store/accounts.ts";
-import { keyRecord, readBooks } from "../support/audit.ts";
-import { type Reply, until } from "../support/gateway.ts";
+import { keyRecord, readLedger } from "../support/audit.ts";
+import { expectStatus, type Reply, until } from "../support/gateway.ts";
 import { tinyImage } from "../support/images.ts";
 import { rawClient, rawPost } from "../support/raw-client.ts";
 import {
@@ -38,7 +38,7 @@ async function seenKey(
 ): Promise<{ key: IssuedKey; taskId: string }> {
   const key = await stage.givenKey(options);
   const made = await generate(stage.gateway, key);
-  expect(made.status).toBe(200);
+  expectStatus(made, 200);
   return { key, taskId: made.body.data.task_id };
 }
 
@@ -87,8 +87,8 @@ test("a key seen before passes unmetered, uncharged, marked and counted", async 
   });
   expect(sent(stage.gateway)).toHaveLength(4);
   expect(await degradedCount(route)).toBe(counted + 3);
-  const books = await readBooks(stage.redis.client, key);
-  expect(books).toMatchObject({ balance: 0, held: 0, totalRequests: 1, windowEntries: 1, dayCount: 1 });
+  const ledger = await readLedger(stage.redis.client, key);
+  expect(ledger).toMatchObject({ balance: 0, held: 0, totalRequests: 1, windowEntries: 1, dayCount: 1 });
   expect((await credits(key)).headers.get("x-gateway-degraded"), "no longer marked").toBeNull();
 });
 
@@ -110,7 +110,7 @@ test("a key never seen by this gateway is denied, however good it is", async () 
     expectStoreAway(await generate(stage.gateway, { key: "sk_unheard_of" }));
   });
   expect(sent(stage.gateway)).toHaveLength(0);
-  expect((await generate(stage.gateway, key)).status).toBe(200);
+  expectStatus(await generate(stage.gateway, key), 200);
 });
 
 // Guarantee: a revoked key whose client never sent a body was found, but no script has called it good.
@@ -138,7 +138,7 @@ test.each(["generation", "poll", "credits", "bad body"])(
       "bad body": () => generate(stage.gateway, key, ""),
     };
     await stage.redis.client.hset(await keyRecord(stage.redis.client, key), "revoked_at", String(Date.now()));
-    expect((await ask[kind]!()).status).toBe(401);
+    expectStatus(await ask[kind]!(), 401);
     stage.gateway.generator.requests.length = 0;
     await whileAway(async () => {
       expectStoreAway(await generate(stage.gateway, key));
@@ -154,13 +154,13 @@ test("a task id that this gateway has seen as another account's is nobody's answ
   const { key: stranger } = await seenKey();
   stage.gateway.generator.behave({ taskId });
   await whileAway(async () => {
-    expect((await generate(stage.gateway, stranger)).status).toBe(502);
+    expectStatus(await generate(stage.gateway, stranger), 502);
     stage.gateway.generator.reset();
     expectStoreAway(await poll(taskId, stranger));
     expectDegraded(await poll(taskId, key));
   });
-  expect((await poll(taskId, stranger)).status).toBe(404);
-  expect((await poll(taskId, key)).status).toBe(200);
+  expectStatus(await poll(taskId, stranger), 404);
+  expectStatus(await poll(taskId, key), 200);
 });
 
 test("polls pass for tasks that this gateway has seen, and only for their own account", async () => {
@@ -209,7 +209,7 @@ test("credits are 503, bad bodies are still 400, and nothing of it goes upstream
     expectStoreAway(await credits(key));
     const bad = await generate(stage.gateway, key, "x".repeat(2001));
     expect(bad.body).toMatchObject({ code: 400, details: [{ path: "/prompt" }] });
-    expect(bad.status).toBe(400);
+    expectStatus(bad, 400);
     expectZeros(bad);
   });
   expect(stage.gateway.generator.requests).toHaveLength(0);
@@ -225,16 +225,16 @@ test("the very request that finds the store gone passes, and its late admission 
     stage.redis.resume();
   }
   await ready(stage.gateway);
-  const books = await readBooks(stage.redis.client, key);
-  expect(books).toMatchObject({ held: 0, totalUsed: 10, totalRequests: 1, dayCount: 1, windowEntries: 1 });
-  expect(books.slots, "only the metered task's slot").toHaveLength(1);
+  const ledger = await readLedger(stage.redis.client, key);
+  expect(ledger).toMatchObject({ held: 0, totalUsed: 10, totalRequests: 1, dayCount: 1, windowEntries: 1 });
+  expect(ledger.slots, "only the metered task's slot").toHaveLength(1);
 });
 
 test("an upstream's refusal is told as it is while the store is away", async () => {
   const { key } = await seenKey();
   await whileAway(async () => {
     const reply = await generate(stage.gateway, key, "[sandbox: status=422 code=1234]");
-    expect(reply.status).toBe(422);
+    expectStatus(reply, 422);
     expect(reply.body.code).toBe(1234);
     expect(reply.headers.get("x-gateway-degraded")).toBe("store");
   });
@@ -248,7 +248,7 @@ test("an operator may cap what passes unmetered, per key and outage; polls are n
   try {
     const [key, other] = [await capped.givenKey(), await capped.givenKey()];
     const made = await generate(capped.gateway, key);
-    expect((await generate(capped.gateway, other)).status).toBe(200);
+    expectStatus(await generate(capped.gateway, other), 200);
     for (const outage of ["first", "second"]) {
       await capped.proxy.steer({ connections: "reset" });
       await away(capped.gateway);
@@ -290,10 +290,10 @@ test("a task passed unmetered is its maker's only until the store knows it as an
   await whileAway(async () => {
     taskId = (await generate(stage.gateway, first)).body.data.task_id;
   });
-  expect((await poll(taskId, first)).status, "the store does not know it").toBe(200);
+  expectStatus(await poll(taskId, first), 200, "the store does not know it");
   const bound = await generate(stage.gateway, second, `[sandbox: task-id=${taskId}]`);
   expect(bound.body.data.task_id).toBe(taskId);
-  expect((await poll(taskId, first)).status).toBe(404);
-  expect((await poll(taskId, second)).status).toBe(200);
+  expectStatus(await poll(taskId, first), 404);
+  expectStatus(await poll(taskId, second), 200);
   await whileAway(async () => expectStoreAway(await poll(taskId, first)));
 });

@@ -1,7 +1,7 @@
 import { randomInt } from "node:crypto";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { IssuedKey } from "../../src/store/accounts.ts";
-import { type Books, consumed, expectSound, makeDue, readBooks, refunded } from "../support/audit.ts";
+import { consumed, expectSound, type Ledger, makeDue, readLedger, refunded } from "../support/audit.ts";
 import { givenGateway, type Reply, send, type TestGateway, until } from "../support/gateway.ts";
 import {
   away,
@@ -136,14 +136,14 @@ async function quiesce(keys: IssuedKey[]): Promise<void> {
   }, "everything open to end");
 }
 
-function expectExact(books: Map<string, Books>, answers: Answered[]): void {
-  for (const own of books.values()) {
+function expectExact(ledger: Map<string, Ledger>, answers: Answered[]): void {
+  for (const own of ledger.values()) {
     expectSound(own);
     expect(own.held, "no hold is left").toBe(0);
     expect(own.slots, "no slot is left").toEqual([]);
   }
   const charges = new Map<string, number>();
-  for (const { taskId } of [...books.values()].flatMap(consumed)) {
+  for (const { taskId } of [...ledger.values()].flatMap(consumed)) {
     charges.set(taskId, (charges.get(taskId) ?? 0) + 1);
   }
   const given = Map.groupBy(sent(gateways[0]!), ({ taskId }) => taskId);
@@ -157,7 +157,7 @@ function expectExact(books: Map<string, Books>, answers: Answered[]): void {
     expect(charges.get(taskId), `${taskId} was answered with 200 and charged`).toBe(1);
     // An upstream that gives an id twice while the store is away: both hear of it, the first BIND owns it.
     if (given.get(taskId)?.length !== 1) continue;
-    const own = consumed(books.get(key.keyId)!).filter((entry) => entry.taskId === taskId);
+    const own = consumed(ledger.get(key.keyId)!).filter((entry) => entry.taskId === taskId);
     expect(own, `${taskId} is charged to whom it was answered`).toHaveLength(1);
   }
 }
@@ -183,10 +183,10 @@ test(`every credit is accounted for after ${REQUESTS} requests through two gatew
   const denied = () => answers.filter(({ reply }) => reply?.status === 503).length;
   await Promise.all([stopTwice(() => begun, denied), ...Array.from({ length: CLIENTS }, client)]);
   await quiesce(keys);
-  const books = new Map<string, Books>();
-  for (const key of keys) books.set(key.keyId, await readBooks(redis.client, key));
-  expectExact(books, answers);
-  const all = [...books.values()];
+  const ledger = new Map<string, Ledger>();
+  for (const key of keys) ledger.set(key.keyId, await readLedger(redis.client, key));
+  expectExact(ledger, answers);
+  const all = [...ledger.values()];
   const statuses = Object.groupBy(answers, ({ reply }) => String(reply?.status ?? "left"));
   console.log(
     `campaign: ${Object.entries(statuses).map(([status, group]) => `${status} x ${group?.length}`)};`,

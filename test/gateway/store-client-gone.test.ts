@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
 import type { IssuedKey } from "../../src/store/accounts.ts";
-import { consumed, expectSound, expectUntouched, readBooks } from "../support/audit.ts";
+import { consumed, expectSound, expectUntouched, readLedger } from "../support/audit.ts";
 import { until } from "../support/gateway.ts";
 import { type RawClient, rawClient, rawPost } from "../support/raw-client.ts";
 import { generate, givenStage, readyz, type Stage, sent, TEXT_TO_VIDEO } from "../support/store-stage.ts";
@@ -51,12 +51,12 @@ const busy = (): Promise<void> =>
 
 async function expectBound(key: IssuedKey, prompt?: string): Promise<void> {
   await idle();
-  const books = await readBooks(stage.redis.client, key);
-  expectSound(books);
-  expect(books).toMatchObject({ balance: 990, held: 0, totalUsed: 10, totalRequests: 1 });
-  expect(books.slots).toHaveLength(1);
+  const ledger = await readLedger(stage.redis.client, key);
+  expectSound(ledger);
+  expect(ledger).toMatchObject({ balance: 990, held: 0, totalUsed: 10, totalRequests: 1 });
+  expect(ledger.slots).toHaveLength(1);
   expect(sent(stage.gateway)).toHaveLength(1);
-  expect(consumed(books).map(({ taskId }) => taskId)).toEqual([sent(stage.gateway)[0]?.taskId]);
+  expect(consumed(ledger).map(({ taskId }) => taskId)).toEqual([sent(stage.gateway)[0]?.taskId]);
   const found = await generate(stage.gateway, key, prompt, { "idempotency-key": "gone" });
   expect(found.headers.get("idempotency-replayed"), "the customer finds his task again").toBe("true");
 }
@@ -68,7 +68,7 @@ test.each(WAYS)("a client that leaves before its body has changed nothing (%s)",
     await busy();
     client[way]();
     await idle();
-    expectUntouched(await readBooks(stage.redis.client, key), 1000);
+    expectUntouched(await readLedger(stage.redis.client, key), 1000);
   }
   expect(sent(stage.gateway)).toHaveLength(0);
   expect(await answered("client_gone")).toBe(true);
@@ -92,7 +92,7 @@ async function whileLookedUp(happens: (client: RawClient) => void) {
 
 test("a client that leaves while its key is looked up has changed nothing (reset)", async () => {
   const key = await whileLookedUp((client) => client.reset());
-  expectUntouched(await readBooks(stage.redis.client, key), 1000);
+  expectUntouched(await readLedger(stage.redis.client, key), 1000);
   expect(sent(stage.gateway)).toHaveLength(0);
 });
 
@@ -158,6 +158,6 @@ test("a client that leaves before a refusal gets its hold back", async () => {
   await until(() => sent(stage.gateway).length === 1, "the request to reach the upstream");
   client.reset();
   await idle();
-  const books = await readBooks(stage.redis.client, key);
-  expect(books).toMatchObject({ balance: 1000, held: 0, slots: [], dayCount: 0 });
+  const ledger = await readLedger(stage.redis.client, key);
+  expect(ledger).toMatchObject({ balance: 1000, held: 0, slots: [], dayCount: 0 });
 });

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { IssuedKey } from "../../src/store/accounts.ts";
-import { expectUntouched, readBooks } from "../support/audit.ts";
-import { type Reply, until } from "../support/gateway.ts";
+import { expectUntouched, readLedger } from "../support/audit.ts";
+import { expectStatus, type Reply, until } from "../support/gateway.ts";
 import {
   away,
   expectStoreAway,
@@ -65,7 +65,7 @@ async function expectDenied(key: IssuedKey): Promise<void> {
   await away(gateway);
   const commands = proxy.foreground();
   for (const [name, reply] of await everyPath(key)) {
-    expect(reply.status, name).toBe(503);
+    expectStatus(reply, 503, name);
     expectStoreAway(reply);
   }
   expect(proxy.foreground(), "no request asks the store").toBe(commands);
@@ -77,7 +77,7 @@ async function expectDenied(key: IssuedKey): Promise<void> {
 async function expectBack(key: IssuedKey): Promise<void> {
   await ready(stage.gateway);
   expect(await stage.gateway.metric("tollgate_store_up ")).toEqual(["tollgate_store_up 1"]);
-  expect((await generate(stage.gateway, key)).status).toBe(200);
+  expectStatus(await generate(stage.gateway, key), 200);
 }
 
 const WAYS: [string, hurt: () => Promise<unknown>, heal: () => Promise<unknown>][] = [
@@ -104,7 +104,7 @@ const WAYS: [string, hurt: () => Promise<unknown>, heal: () => Promise<unknown>]
 describe("deny: every path is 503 at no cost to the store, and all comes back without a restart", () => {
   test.each(WAYS)("when Redis %s", async (_name, hurt, heal) => {
     const key = await stage.givenKey();
-    expect((await generate(stage.gateway, key)).status).toBe(200);
+    expectStatus(await generate(stage.gateway, key), 200);
     stage.gateway.generator.requests.length = 0;
     await hurt();
     try {
@@ -113,14 +113,14 @@ describe("deny: every path is 503 at no cost to the store, and all comes back wi
       await heal();
     }
     await expectBack(key);
-    const books = await readBooks(stage.redis.client, key);
-    expect(books.totalRequests, "the refused ones left no trace").toBe(2);
+    const ledger = await readLedger(stage.redis.client, key);
+    expect(ledger.totalRequests, "the refused ones left no trace").toBe(2);
   });
 
   test("when Redis is loading its data", async () => {
     const { client } = stage.redis;
     const key = await stage.givenKey();
-    expect((await generate(stage.gateway, key)).status).toBe(200);
+    expectStatus(await generate(stage.gateway, key), 200);
     stage.gateway.generator.requests.length = 0;
     await client.call("DEBUG", "POPULATE", "4000", "filler", "100");
     await client.config("SET", "loading-process-events-interval-bytes", "1024");
@@ -139,7 +139,7 @@ describe("deny: every path is 503 at no cost to the store, and all comes back wi
 
   test("when Redis ends and starts again on its port without the scripts", async () => {
     const key = await stage.givenKey();
-    expect((await generate(stage.gateway, key)).status).toBe(200);
+    expectStatus(await generate(stage.gateway, key), 200);
     stage.gateway.generator.requests.length = 0;
     await stage.redis.end();
     await expectDenied(key);
@@ -159,7 +159,7 @@ test("a gateway that starts before its store is not ready, denies, and serves on
     expectStoreAway(await generate(early.gateway, key));
     await redis.startAgain();
     await ready(early.gateway);
-    expect((await generate(early.gateway, key)).status).toBe(200);
+    expectStatus(await generate(early.gateway, key), 200);
   } finally {
     await early.stop();
   }
@@ -176,16 +176,16 @@ test("out of memory: new generations are 503, reads and what is under way go on"
   await client.config("SET", "maxmemory", "1");
   try {
     const refused = await generate(stage.gateway, key);
-    expect(refused.status).toBe(503);
+    expectStatus(refused, 503);
     expect(refused.body).toMatchObject({ code: 503, retryAfter: expect.any(Number) });
-    expect((await slow).status).toBe(200);
-    expect((await stage.gateway.request("GET", "/api/v1/credits", { key: key.key })).status).toBe(200);
+    expectStatus(await slow, 200);
+    expectStatus(await stage.gateway.request("GET", "/api/v1/credits", { key: key.key }), 200);
     expect(await readyz(stage.gateway)).toBe(200);
   } finally {
     await client.config("SET", "maxmemory", "0");
   }
-  const books = await readBooks(client, key);
-  expect(books).toMatchObject({ held: 0, totalUsed: 10, totalRequests: 1 });
+  const ledger = await readLedger(client, key);
+  expect(ledger).toMatchObject({ held: 0, totalUsed: 10, totalRequests: 1 });
 });
 
 test("a slow store that sends byte by byte is still a store", async () => {
@@ -195,7 +195,7 @@ test("a slow store that sends byte by byte is still a store", async () => {
     const key = await patient.givenKey();
     const credits = () => patient.gateway.request("GET", "/api/v1/credits", { key: key.key });
     await patient.proxy.steer({ splitBytes: true, delayMs: 5 });
-    expect((await generate(patient.gateway, key)).status).toBe(200);
+    expectStatus(await generate(patient.gateway, key), 200);
     expect((await credits()).body.data.balance).toBe(990);
     await patient.proxy.heal();
   } finally {
@@ -211,6 +211,6 @@ test("a key that was never used before the store went away leaves no trace of it
   for (const reply of replies) expectStoreAway(reply);
   await stage.proxy.heal();
   await ready(stage.gateway);
-  expectUntouched(await readBooks(stage.redis.client, key), 1000);
-  expect((await generate(stage.gateway, key)).status).toBe(200);
+  expectUntouched(await readLedger(stage.redis.client, key), 1000);
+  expectStatus(await generate(stage.gateway, key), 200);
 });

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { Reply } from "../support/gateway.ts";
-import { until } from "../support/gateway.ts";
+import { expectStatus, until } from "../support/gateway.ts";
 import { generate, givenStage, readyz, type Stage, settled } from "../support/store-stage.ts";
 
 let stage: Stage;
@@ -21,7 +21,7 @@ async function metric(name: string): Promise<number> {
 /** Many admissions of one key without credits, all of them in the gateway, while Redis stands still. */
 async function whileFlooded(count: number, work: (flood: Promise<Reply>[]) => Promise<void>): Promise<void> {
   const attacker = await stage.givenKey({ credits: 0, limits: { rateLimit: 10_000 } });
-  expect((await generate(stage.gateway, attacker)).status).toBe(402);
+  expectStatus(await generate(stage.gateway, attacker), 402);
   await stage.proxy.steer({ stall: true });
   try {
     const refusedBefore = await metric('tollgate_store_failures_total{reason="overloaded"}');
@@ -38,7 +38,7 @@ async function whileFlooded(count: number, work: (flood: Promise<Reply>[]) => Pr
 
 test("another key's request goes before most of a flood that was there first", async () => {
   const honest = await stage.givenKey();
-  expect((await generate(stage.gateway, honest)).status).toBe(200);
+  expectStatus(await generate(stage.gateway, honest), 200);
   await whileFlooded(700, async (flood) => {
     const order: string[] = [];
     for (const reply of flood) void reply.then(() => order.push("flood"));
@@ -49,7 +49,7 @@ test("another key's request goes before most of a flood that was there first", a
     });
     await until(async () => (await metric("tollgate_requests_in_flight ")) === 701, "the honest request");
     await stage.proxy.heal();
-    expect((await asked).status).toBe(200);
+    expectStatus(await asked, 200);
     const replies = await Promise.all(flood);
     expect(new Set(replies.map(({ status }) => status))).toEqual(new Set([402]));
     // What was under way already, and some that a busy client reads early.
@@ -59,7 +59,7 @@ test("another key's request goes before most of a flood that was there first", a
 
 test("what waits is bounded for each key; the rest is refused as overloaded, and leaves nothing behind", async () => {
   const honest = await stage.givenKey();
-  expect((await generate(stage.gateway, honest)).status).toBe(200);
+  expectStatus(await generate(stage.gateway, honest), 200);
   const admissions = stage.proxy.count("admit");
   await whileFlooded(900, async (flood) => {
     expect(await metric("tollgate_store_calls_waiting ")).toBe(500);
@@ -68,7 +68,7 @@ test("what waits is bounded for each key; the rest is refused as overloaded, and
     const asked = generate(stage.gateway, honest);
     await until(async () => (await metric("tollgate_store_calls_waiting ")) === 501, "the honest request");
     await stage.proxy.heal();
-    expect((await asked).status).toBe(200);
+    expectStatus(await asked, 200);
     const replies = await Promise.all(flood);
     const refused = replies.filter(({ status }) => status === 503);
     expect(refused).toHaveLength(900 - 500 - 256);

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
 import type { IssuedKey } from "../../src/store/accounts.ts";
-import { expectUntouched, readBooks } from "../support/audit.ts";
-import { type Reply, until } from "../support/gateway.ts";
+import { expectUntouched, readLedger } from "../support/audit.ts";
+import { expectStatus, type Reply, until } from "../support/gateway.ts";
 import { expectStoreAway, generate, givenStage, type Stage, sent, settled } from "../support/store-stage.ts";
 
 let stage: Stage;
@@ -19,7 +19,7 @@ beforeEach(async () => {
 /** A key whose admission costs one command: this gateway knows it. */
 async function knownKey(): Promise<IssuedKey> {
   const key = await stage.givenKey();
-  expect((await stage.gateway.request("GET", "/api/v1/credits", { key: key.key })).status).toBe(200);
+  expectStatus(await stage.gateway.request("GET", "/api/v1/credits", { key: key.key }), 200);
   return key;
 }
 
@@ -35,7 +35,7 @@ const five = (key: IssuedKey, headers: Record<string, string> = {}): Promise<Rep
 
 async function expectNoGhost(key: IssuedKey): Promise<void> {
   await settled(stage.gateway);
-  expectUntouched(await readBooks(stage.redis.client, key), 1000);
+  expectUntouched(await readLedger(stage.redis.client, key), 1000);
   expect(sent(stage.gateway), "no upstream call was made").toHaveLength(0);
 }
 
@@ -49,7 +49,7 @@ test("a stop shorter than the command timeout only delays", async () => {
     await until(() => patient.proxy.count("admit") === 5, "five ADMITs to be on their way");
     patient.redis.resume();
     for (const reply of await Promise.all(replies)) expect(reply.status).toBe(200);
-    expect(await readBooks(stage.redis.client, key)).toMatchObject({
+    expect(await readLedger(stage.redis.client, key)).toMatchObject({
       balance: 950,
       held: 0,
       totalRequests: 5,
@@ -94,7 +94,7 @@ test.each(["drop_reply", "reset_after", "reset_before"] as const)(
     expectStoreAway(await generate(stage.gateway, key));
     await struck;
     await expectNoGhost(key);
-    expect((await generate(stage.gateway, key)).status).toBe(200);
+    expectStatus(await generate(stage.gateway, key), 200);
   },
 );
 
@@ -119,10 +119,10 @@ test("a tombstone keeps out an ADMIT that arrives after its VOID, though it is n
     await settled(slow.gateway);
     expect(slow.proxy.count("void"), "the VOID has been answered").toBe(1);
     await admit.release();
-    expectUntouched(await readBooks(stage.redis.client, key), 1000);
+    expectUntouched(await readLedger(stage.redis.client, key), 1000);
     expect(sent(slow.gateway)).toHaveLength(0);
     const again = await generate(slow.gateway, key, "A paper boat", { "idempotency-key": "late" });
-    expect(again.status, "the Idempotency-Key is free").toBe(200);
+    expectStatus(again, 200, "the Idempotency-Key is free");
   } finally {
     await slow.stop();
   }

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { verifyLedger } from "../../src/ledger/verify.ts";
-import { consumed, expectSound, readBooks } from "../support/audit.ts";
+import { consumed, expectSound, readLedger } from "../support/audit.ts";
 import { givenGateway, until } from "../support/gateway.ts";
 import { generate, givenKey, givenRedis, ready } from "../support/store-stage.ts";
 
@@ -39,12 +39,12 @@ test("kill -9 of Redis under load loses no charge that was answered, and leaves 
   expect(new Set(refusals)).toEqual(new Set([503]));
   // What was answered before its BIND could run is settled by the outbox.
   await until(
-    async () => (await readBooks(redis.client, key)).held === 0 && (await waiting()) === 0,
+    async () => (await readLedger(redis.client, key)).held === 0 && (await waiting()) === 0,
     "the outbox",
   );
-  const books = await readBooks(redis.client, key);
-  expectSound(books);
-  const charged = consumed(books).map(({ taskId }) => taskId);
+  const ledger = await readLedger(redis.client, key);
+  expectSound(ledger);
+  const charged = consumed(ledger).map(({ taskId }) => taskId);
   expect(taskIds.filter((taskId) => !charged.includes(taskId))).toEqual([]);
   expect((await verifyLedger(redis.client, { accountIds: [key.accountId] })).violations).toEqual([]);
   await gateway.stop();

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import { consumed, expectSound, readBooks } from "../support/audit.ts";
-import { until } from "../support/gateway.ts";
+import { consumed, expectSound, readLedger } from "../support/audit.ts";
+import { expectStatus, until } from "../support/gateway.ts";
 import { generate, givenStage, type Stage, sent, settled } from "../support/store-stage.ts";
 
 let stage: Stage;
@@ -27,7 +27,7 @@ describe("a customer whose task exists hears of it and is charged once, whatever
     const key = await stage.givenKey();
     const { struck } = stage.proxy.strike(kind, "bind");
     const reply = await generate(stage.gateway, key);
-    expect(reply.status).toBe(200);
+    expectStatus(reply, 200);
     await struck;
     await settled(stage.gateway);
     await expectChargedOnce(key, reply.body.data.task_id);
@@ -36,7 +36,7 @@ describe("a customer whose task exists hears of it and is charged once, whatever
   test("Redis stops before the upstream answers", async () => {
     const key = await stage.givenKey();
     const reply = await stoppedMeanwhile(generate(stage.gateway, key, "[sandbox: delay=2s]"));
-    expect(reply.status).toBe(200);
+    expectStatus(reply, 200);
     const line = stage.gateway.logs.map((text) => JSON.parse(text)).findLast(({ price }) => price === 10);
     expect(line, "not charged yet").toMatchObject({ key_id: key.keyId, outcome: "charge_waits" });
     await settled(stage.gateway);
@@ -49,7 +49,7 @@ describe("a customer whose task exists hears of it and is charged once, whatever
     await until(() => sent(stage.gateway).length === 1, "the request to reach the upstream");
     await stage.proxy.steer({ connections: "refuse" });
     const reply = await pending.finally(() => stage.proxy.heal());
-    expect(reply.status).toBe(200);
+    expectStatus(reply, 200);
     await settled(stage.gateway);
     await expectChargedOnce(key, reply.body.data.task_id);
   });
@@ -68,11 +68,17 @@ describe("a customer whose task exists hears of it and is charged once, whatever
   });
 
   async function expectChargedOnce(key: { key: string; keyId: string; accountId: string }, taskId: string) {
-    const books = await readBooks(stage.redis.client, key);
-    expectSound(books);
-    expect(books).toMatchObject({ balance: 990, held: 0, totalUsed: 10, totalRequests: 1, windowEntries: 1 });
-    expect(consumed(books).map((entry) => entry.taskId)).toEqual([taskId]);
-    expect(books.slots, "the slot follows the task").toHaveLength(1);
+    const ledger = await readLedger(stage.redis.client, key);
+    expectSound(ledger);
+    expect(ledger).toMatchObject({
+      balance: 990,
+      held: 0,
+      totalUsed: 10,
+      totalRequests: 1,
+      windowEntries: 1,
+    });
+    expect(consumed(ledger).map((entry) => entry.taskId)).toEqual([taskId]);
+    expect(ledger.slots, "the slot follows the task").toHaveLength(1);
     const poll = await stage.gateway.request("GET", `/api/v1/tasks/${taskId}`, { key: key.key });
     expect(poll.body.data.task_id).toBe(taskId);
   }
@@ -84,22 +90,22 @@ describe("what the upstream refused is given back, whatever becomes of VOID", ()
   test.each(KINDS)("%s", async (kind) => {
     const key = await stage.givenKey();
     const { struck } = stage.proxy.strike(kind, "void");
-    expect((await generate(stage.gateway, key, "[sandbox: status=400]")).status).toBe(400);
+    expectStatus(await generate(stage.gateway, key, "[sandbox: status=400]"), 400);
     await struck;
     await expectGivenBack(key);
   });
 
   test("Redis stops before the upstream answers", async () => {
     const key = await stage.givenKey();
-    expect((await stoppedMeanwhile(generate(stage.gateway, key, REFUSED))).status).toBe(400);
+    expectStatus(await stoppedMeanwhile(generate(stage.gateway, key, REFUSED)), 400);
     await expectGivenBack(key);
   });
 
   async function expectGivenBack(key: { key: string; keyId: string; accountId: string }) {
     await settled(stage.gateway);
-    const books = await readBooks(stage.redis.client, key);
-    expectSound(books);
-    expect(books).toMatchObject({ balance: 1000, held: 0, totalUsed: 0, slots: [], dayCount: 0 });
-    expect(consumed(books)).toEqual([]);
+    const ledger = await readLedger(stage.redis.client, key);
+    expectSound(ledger);
+    expect(ledger).toMatchObject({ balance: 1000, held: 0, totalUsed: 0, slots: [], dayCount: 0 });
+    expect(consumed(ledger)).toEqual([]);
   }
 });

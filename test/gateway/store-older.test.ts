@@ -6,7 +6,7 @@ import { grantCredits } from "../../src/store/accounts.ts";
 import { readLastConfirmed } from "../../src/store/last-confirmed.ts";
 import { META, partitionNames, partitionOf } from "../../src/store/names.ts";
 import { runHere } from "../support/cli.ts";
-import { givenGateway, type TestGateway } from "../support/gateway.ts";
+import { expectStatus, givenGateway, type TestGateway } from "../support/gateway.ts";
 import {
   generate,
   givenKey,
@@ -94,14 +94,14 @@ test("a Redis that comes back older is refused by every gateway, named, accepted
   expect((await tollgate("store", "show")).code).toBe(0);
   await grantCredits(redis.client, granted.accountId, 500, "invoice 7");
   await learned(granted.accountId, await lastEntry(granted.accountId));
-  expect((await generate(gateway, charged)).status).toBe(200);
+  expectStatus(await generate(gateway, charged), 200);
   expect(await balance(charged.accountId)).toBe(1000 - PRICE);
 
   await restore(copy);
   await refused(gateway);
   expect(await balance(charged.accountId)).toBe(1000);
   expect(await readyz(gateway)).toBe(503);
-  expect((await generate(gateway, charged)).status).toBe(503);
+  expectStatus(await generate(gateway, charged), 503);
   expect(await gateway.metric("tollgate_store_older ")).toEqual(["tollgate_store_older 1"]);
   // One that has never met this store learns it from the store itself.
   const stranger = await givenGatewayOn(await mkdtemp(join(tmpdir(), "tollgate-stranger-")));
@@ -176,7 +176,7 @@ test("each lost entry is listed: what is sent again apart from what an operator 
     "req_elsewhere",
   ];
   await redis.client.xadd(ledger, "*", ...elsewhere);
-  expect((await generate(gateway, { key })).status).toBe(200);
+  expectStatus(await generate(gateway, { key }), 200);
   await learned(accountId, await lastEntry(accountId));
 
   await restore(copy);
@@ -266,7 +266,7 @@ test("a Redis that is killed and comes back with all it confirmed is used at onc
   const gateway = await givenGatewayOn(folder);
   await ready(gateway);
   const key = await givenKey(redis.client);
-  expect((await generate(gateway, key)).status).toBe(200);
+  expectStatus(await generate(gateway, key), 200);
   await redis.kill();
   await redis.startAgain();
   await ready(gateway);

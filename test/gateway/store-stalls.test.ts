@@ -2,7 +2,7 @@ import { setImmediate as nextCheckPhase } from "node:timers/promises";
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
 import { keyRef } from "../../src/store/names.ts";
 import { inspect } from "../../src/store/scripts/inspect.ts";
-import { givenGateway, type TestGateway } from "../support/gateway.ts";
+import { expectStatus, givenGateway, type TestGateway } from "../support/gateway.ts";
 import { openConnection, TIERS } from "../support/store.ts";
 import {
   COMMAND_TIMEOUT_MS,
@@ -58,7 +58,7 @@ test("a gateway that stands still again and again lets nothing pass unmetered", 
   try {
     await ready(gateway);
     const key = await gateway.givenKey({ credits: PRICE });
-    expect((await generate(gateway, key)).status).toBe(200);
+    expectStatus(await generate(gateway, key), 200);
     const stalls = setInterval(() => standStill(150), 1);
     try {
       for (let round = 0; round < 5; round++) {
@@ -85,7 +85,7 @@ test.each(["drop_reply", "reset_before", "reset_after"] as const)(
   "nothing passes unmetered when one connection meets %s and Redis answers on another",
   async (kind) => {
     const key = await stage.givenKey({ credits: 2 * PRICE });
-    expect((await generate(stage.gateway, key)).status).toBe(200);
+    expectStatus(await generate(stage.gateway, key), 200);
     const before = sent(stage.gateway).length;
     const { struck } = stage.proxy.strike(kind, "admit");
     const replies = [await generate(stage.gateway, key)];
@@ -94,14 +94,14 @@ test.each(["drop_reply", "reset_before", "reset_after"] as const)(
     await ready(stage.gateway);
     expect(sent(stage.gateway)).toHaveLength(before);
     expect(await unmetered(stage.gateway)).toBe(0);
-    expect((await generate(stage.gateway, key)).status).toBe(200);
-    expect((await generate(stage.gateway, key)).status).toBe(402);
+    expectStatus(await generate(stage.gateway, key), 200);
+    expectStatus(await generate(stage.gateway, key), 402);
   },
 );
 
 test("a Redis that hangs is found, and the connection is replaced", async () => {
   const key = await stage.givenKey();
-  expect((await generate(stage.gateway, key)).status).toBe(200);
+  expectStatus(await generate(stage.gateway, key), 200);
   const connections = stage.proxy.connections();
   stage.redis.pause();
   try {

@@ -1,7 +1,14 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import type { IssuedKey } from "../../src/store/accounts.ts";
-import { consumed, expectSound, makeDue, readBooks } from "../support/audit.ts";
-import { givenGateway, limitsOf, type Reply, type TestGateway, until } from "../support/gateway.ts";
+import { consumed, expectSound, makeDue, readLedger } from "../support/audit.ts";
+import {
+  expectStatus,
+  givenGateway,
+  limitsOf,
+  type Reply,
+  type TestGateway,
+  until,
+} from "../support/gateway.ts";
 import { generate, givenStage, ready, type Stage, sent } from "../support/store-stage.ts";
 
 /** Of the gateway that meets an upstream without an answer; the others wait as long as it takes. */
@@ -57,11 +64,11 @@ const balanceOf = async ({ key }: IssuedKey): Promise<number> =>
 
 /** The sweeper has voided the hold of a key's only request. */
 async function expectVoided(key: IssuedKey): Promise<void> {
-  await until(async () => (await readBooks(stage.redis.client, key)).held === 0, "the hold to be voided");
-  const books = await readBooks(stage.redis.client, key);
-  expectSound(books);
-  expect(books).toMatchObject({ balance: 1000, totalUsed: 0, slots: [], dayCount: 0, windowEntries: 1 });
-  expect(consumed(books)).toEqual([]);
+  await until(async () => (await readLedger(stage.redis.client, key)).held === 0, "the hold to be voided");
+  const ledger = await readLedger(stage.redis.client, key);
+  expectSound(ledger);
+  expect(ledger).toMatchObject({ balance: 1000, totalUsed: 0, slots: [], dayCount: 0, windowEntries: 1 });
+  expect(consumed(ledger)).toEqual([]);
   expect(await balanceOf(key)).toBe(1000);
 }
 
@@ -70,7 +77,7 @@ describe("an outcome nobody knows keeps its hold until the due time, and is neve
     const key = await stage.givenKey();
     const gateway = status === 504 ? impatient : stage.gateway;
     expectUnknown(await generate(gateway, key, `[sandbox: ${directive}]`), status, text);
-    expect(await readBooks(stage.redis.client, key)).toMatchObject({ held: 10, balance: 1000 });
+    expect(await readLedger(stage.redis.client, key)).toMatchObject({ held: 10, balance: 1000 });
     expect(await balanceOf(key), "what is held cannot be spent").toBe(990);
     expect(await makeDue(stage.redis.client, key.accountId)).toBe(1);
     await expectVoided(key);
@@ -102,9 +109,9 @@ describe("the line of a generation in the log", () => {
       const late = generate(slow.gateway, key, "[sandbox: delay=3s]");
       await until(() => sent(slow.gateway).length === 1, "the request to reach the upstream");
       await makeDue(slow.redis.client, key.accountId);
-      await until(async () => (await readBooks(slow.redis.client, key)).held === 0, "the hold to be voided");
-      expect((await generate(slow.gateway, key)).status).toBe(200);
-      expect((await late).status).toBe(200);
+      await until(async () => (await readLedger(slow.redis.client, key)).held === 0, "the hold to be voided");
+      expectStatus(await generate(slow.gateway, key), 200);
+      expectStatus(await late, 200);
       expect(lineOf(slow, key)).toMatchObject({ outcome: "uncollected", price: 10 });
     } finally {
       await slow.stop();
@@ -139,7 +146,7 @@ test.each([
         expect(headers.get("retry-after")).toBe(String(body.retryAfter));
       }
       expect(sent(stage.gateway).length + sent(twin.gateway).length).toBe(1);
-      expect(await readBooks(stage.redis.client, key)).toMatchObject({ held: 10, totalRequests: 1 });
+      expect(await readLedger(stage.redis.client, key)).toMatchObject({ held: 10, totalRequests: 1 });
     } finally {
       await twin.stop();
     }
@@ -164,7 +171,7 @@ test("a hold that is not due yet outlives the sweeps around it", async () => {
     const lines = await stage.gateway.metric("tollgate_sweeper_items_total");
     return lines.some((line) => line.includes('outcome="not_due"'));
   }, "the sweeper to have looked at it");
-  expect(await readBooks(stage.redis.client, early)).toMatchObject({ held: 10 });
+  expect(await readLedger(stage.redis.client, early)).toMatchObject({ held: 10 });
 });
 
 test("a task id that is another request's is never charged to the wrong one", async () => {
@@ -173,17 +180,17 @@ test("a task id that is another request's is never charged to the wrong one", as
   const taskId: string = first.body.data.task_id;
   for (const key of [other, owner]) {
     const reply = await generate(stage.gateway, key, `[sandbox: task-id=${taskId}]`);
-    expect(reply.status).toBe(502);
+    expectStatus(reply, 502);
     expect(reply.body.error).toMatch(UNCLEAR);
   }
   const stolen = await stage.gateway.request("GET", `/api/v1/tasks/${taskId}`, { key: other.key });
-  expect(stolen.status, "another account's task").toBe(404);
+  expectStatus(stolen, 404, "another account's task");
   await makeDue(stage.redis.client, other.accountId);
   await expectVoided(other);
-  const books = await readBooks(stage.redis.client, owner);
-  expectSound(books);
-  expect(consumed(books).map((entry) => entry.taskId)).toEqual([taskId]);
-  expect(books).toMatchObject({ held: 10, totalUsed: 10 });
+  const ledger = await readLedger(stage.redis.client, owner);
+  expectSound(ledger);
+  expect(consumed(ledger).map((entry) => entry.taskId)).toEqual([taskId]);
+  expect(ledger).toMatchObject({ held: 10, totalUsed: 10 });
 });
 
 test("a late BIND finds its hold voided and charges the task once, with its slot", async () => {
@@ -191,12 +198,12 @@ test("a late BIND finds its hold voided and charges the task once, with its slot
   const pending = generate(stage.gateway, key, "[sandbox: delay=3s]");
   await until(() => sent(stage.gateway).length === 1, "the request to reach the upstream");
   await makeDue(stage.redis.client, key.accountId);
-  await until(async () => (await readBooks(stage.redis.client, key)).held === 0, "the hold to be voided");
-  expect((await pending).status).toBe(200);
-  const books = await readBooks(stage.redis.client, key);
-  expectSound(books);
-  expect(books).toMatchObject({ balance: 990, held: 0, totalUsed: 10 });
-  expect(books.slots).toHaveLength(1);
+  await until(async () => (await readLedger(stage.redis.client, key)).held === 0, "the hold to be voided");
+  expectStatus(await pending, 200);
+  const ledger = await readLedger(stage.redis.client, key);
+  expectSound(ledger);
+  expect(ledger).toMatchObject({ balance: 990, held: 0, totalUsed: 10 });
+  expect(ledger.slots).toHaveLength(1);
 });
 
 describe("an idempotent upstream is asked again under the same key", () => {
@@ -219,13 +226,13 @@ describe("an idempotent upstream is asked again under the same key", () => {
       // The answer of the first try is on its way already, with its fault.
       gateway.generator.behave({ fault: "none" });
       const reply = await pending;
-      expect(reply.status).toBe(200);
+      expectStatus(reply, 200);
       const keys = sent(gateway).map(({ headers }) => headers["idempotency-key"]);
       expect(keys).toEqual([reply.headers.get("x-request-id"), reply.headers.get("x-request-id")]);
       expect(sent(gateway).map(({ taskId }) => taskId)).toEqual(Array(2).fill(reply.body.data.task_id));
-      const books = await readBooks(asking.redis.client, key);
-      expectSound(books);
-      expect(books).toMatchObject({ balance: 990, held: 0, totalRequests: 1 });
+      const ledger = await readLedger(asking.redis.client, key);
+      expectSound(ledger);
+      expect(ledger).toMatchObject({ balance: 990, held: 0, totalRequests: 1 });
     },
   );
 
@@ -234,8 +241,8 @@ describe("an idempotent upstream is asked again under the same key", () => {
     gateway.generator.requests.length = 0;
     const key = await asking.givenKey();
     const reply = await generate(gateway, key, "[sandbox: reset]");
-    expect(reply.status).toBe(502);
+    expectStatus(reply, 502);
     expect(sent(gateway)).toHaveLength(3);
-    expect(await readBooks(asking.redis.client, key)).toMatchObject({ held: 10, totalUsed: 0 });
+    expect(await readLedger(asking.redis.client, key)).toMatchObject({ held: 10, totalUsed: 0 });
   });
 });

@@ -1,5 +1,5 @@
 import { afterEach, expect, inject, test } from "vitest";
-import { givenGateway, type TestGateway, until } from "../support/gateway.ts";
+import { expectStatus, givenGateway, type TestGateway, until } from "../support/gateway.ts";
 import { givenRedis } from "../support/store-stage.ts";
 
 const undo: (() => Promise<unknown>)[] = [];
@@ -34,7 +34,7 @@ test("another database is used as it was told", async () => {
   const gateway = await givenGatewayAt(`${inject("redisUrl")}/7`);
   await until(async () => (await fetch(`${gateway.adminUrl}/readyz`)).status === 200, "readiness");
   const { key } = await gateway.givenKey();
-  expect((await gateway.request("GET", "/api/v1/credits", { key })).status).toBe(200);
+  expectStatus(await gateway.request("GET", "/api/v1/credits", { key }), 200);
   expect(Number(await gateway.redis.exists("tg:meta"))).toBe(1);
 });
 

@@ -11,10 +11,10 @@ import {
   makeDue,
   openRequests,
   partitionFor,
-  readBooks,
+  readLedger,
   refunded,
 } from "../support/audit.ts";
-import { givenGateway, type TestGateway, until } from "../support/gateway.ts";
+import { expectStatus, givenGateway, type TestGateway, until } from "../support/gateway.ts";
 import { generate, givenKey, givenRedis, polled, ready, type TestRedis } from "../support/store-stage.ts";
 
 /** Sweeps all the time; a task is asked for as soon as it is bound. */
@@ -42,12 +42,12 @@ async function givenSweeping(options: Parameters<typeof givenGateway>[0] = {}): 
 
 async function givenTask(on: TestGateway, key: IssuedKey, directive = "duration=0"): Promise<string> {
   const reply = await generate(on, key, `[sandbox: ${directive}]`);
-  expect(reply.status).toBe(200);
+  expectStatus(reply, 200);
   return reply.body.data.task_id;
 }
 
 const freed = (key: IssuedKey): Promise<void> =>
-  until(async () => (await readBooks(redis.client, key)).slots.length === 0, "the slots to be free");
+  until(async () => (await readLedger(redis.client, key)).slots.length === 0, "the slots to be free");
 
 /** The log says so, once the slot has come back. */
 const warned = (taskId: string, why: string): Promise<void> =>
@@ -68,9 +68,9 @@ describe("a task that no client polls is ended all the same", () => {
     const key = await givenKey(redis.client);
     const taskId = await givenTask(gateway, key);
     await freed(key);
-    const books = await readBooks(redis.client, key);
-    expectSound(books);
-    expect(books).toMatchObject({ balance: 990, totalUsed: 10 });
+    const ledger = await readLedger(redis.client, key);
+    expectSound(ledger);
+    expect(ledger).toMatchObject({ balance: 990, totalUsed: 10 });
     expect(polled(gateway, taskId).length).toBeGreaterThan(0);
     expect((await view(key, taskId)).status).toBe("completed");
   });
@@ -80,10 +80,10 @@ describe("a task that no client polls is ended all the same", () => {
     const taskId = await givenTask(gateway, key, "duration=0 fail");
     await freed(key);
     for (let nth = 0; nth < 3; nth++) expect((await view(key, taskId)).status).toBe("failed");
-    const books = await readBooks(redis.client, key);
-    expectSound(books);
-    expect(books).toMatchObject({ balance: 1000, totalUsed: 0 });
-    expect(refunded(books)).toHaveLength(1);
+    const ledger = await readLedger(redis.client, key);
+    expectSound(ledger);
+    expect(ledger).toMatchObject({ balance: 1000, totalUsed: 0 });
+    expect(refunded(ledger)).toHaveLength(1);
   });
 
   test("beyond the maximum age: ended as failed, refunded, with a warning", async () => {
@@ -92,9 +92,9 @@ describe("a task that no client polls is ended all the same", () => {
     const twoHoursAgo = String(Date.now() - 2 * 3_600_000);
     await makeDue(redis.client, key.accountId, { bound_at: twoHoursAgo });
     await freed(key);
-    const books = await readBooks(redis.client, key);
-    expectSound(books);
-    expect(refunded(books)).toHaveLength(1);
+    const ledger = await readLedger(redis.client, key);
+    expectSound(ledger);
+    expect(refunded(ledger)).toHaveLength(1);
     expect((await view(key, taskId)).status).toBe("failed");
     await warned(taskId, "expired");
   });
@@ -105,8 +105,8 @@ describe("a task that no client polls is ended all the same", () => {
     const taskId = await givenTask(gateway, key, "duration=0ms");
     await makeDue(redis.client, key.accountId, { bound_at: String(Date.now() - 2 * 3_600_000) });
     await freed(key);
-    const books = await readBooks(redis.client, key);
-    expect(refunded(books)).toHaveLength(0);
+    const ledger = await readLedger(redis.client, key);
+    expect(refunded(ledger)).toHaveLength(0);
     expect((await view(key, taskId)).status).toBe("completed");
   });
 
@@ -117,12 +117,12 @@ describe("a task that no client polls is ended all the same", () => {
     const [requestId = ""] = await openRequests(redis.client, key.accountId);
     const record = requestName(partition, requestId);
     await until(async () => Number(await redis.client.hget(record, "gone_count")) >= 3, "three 404s");
-    expect((await readBooks(redis.client, key)).slots, "a minute is not over").toHaveLength(1);
+    expect((await readLedger(redis.client, key)).slots, "a minute is not over").toHaveLength(1);
     await makeDue(redis.client, key.accountId, { gone_since: String(Date.now() - 61_000) });
     await freed(key);
-    const books = await readBooks(redis.client, key);
-    expectSound(books);
-    expect(refunded(books)).toHaveLength(1);
+    const ledger = await readLedger(redis.client, key);
+    expectSound(ledger);
+    expect(refunded(ledger)).toHaveLength(1);
     expect((await view(key, taskId)).status).toBe("failed");
     await warned(taskId, "gone");
   });
@@ -136,7 +136,7 @@ describe("a task that no client polls is ended all the same", () => {
     await redis.client.hset(record, "gone_count", "2", "gone_since", String(Date.now() - 120_000));
     await makeDue(redis.client, key.accountId);
     await until(async () => (await redis.client.hexists(record, "gone_count")) === 0, "the count to vanish");
-    expect((await readBooks(redis.client, key)).slots).toHaveLength(1);
+    expect((await readLedger(redis.client, key)).slots).toHaveLength(1);
   });
 });
 
@@ -153,9 +153,9 @@ describe("a task without an end ends at its maximum age", () => {
       const polledView = async () =>
         (await asleep.request("GET", `/api/v1/tasks/${taskId}`, { key: key.key })).body.data;
       await until(async () => (await polledView()).status === "failed", "the task to end");
-      const books = await readBooks(redis.client, key);
-      expectSound(books);
-      expect(refunded(books)).toHaveLength(1);
+      const ledger = await readLedger(redis.client, key);
+      expectSound(ledger);
+      expect(refunded(ledger)).toHaveLength(1);
       expect(await polledView()).toMatchObject({ task_id: taskId, status: "failed" });
     } finally {
       await asleep.stop();
@@ -168,7 +168,7 @@ describe("a task without an end ends at its maximum age", () => {
       const key = await givenKey(redis.client);
       await givenTask(eager, key, ENDLESS);
       await freed(key);
-      expect(refunded(await readBooks(redis.client, key))).toHaveLength(1);
+      expect(refunded(await readLedger(redis.client, key))).toHaveLength(1);
     } finally {
       await eager.stop();
     }
@@ -187,9 +187,9 @@ test("holds end in time while the upstream hangs over questions", async () => {
     }
     const hanging = () => polled(stuck).filter(({ path }) => tasks.includes(path.split("/").at(-1)));
     await until(() => hanging().length === 4, "four questions to hang");
-    expect((await generate(stuck, held, "[sandbox: reset]")).status).toBe(502);
+    expectStatus(await generate(stuck, held, "[sandbox: reset]"), 502);
     await makeDue(own.client, held.accountId);
-    await until(async () => (await readBooks(own.client, held)).held === 0, "the hold to end");
+    await until(async () => (await readLedger(own.client, held)).held === 0, "the hold to end");
   } finally {
     await stuck.stop();
     await own.stop();
@@ -207,10 +207,10 @@ test("sweeping gateways ask for each task once and refund each failed one once",
     );
     await freed(key);
     for (const taskId of tasks) expect(polled(gateway, taskId), taskId).toHaveLength(1);
-    const books = await readBooks(redis.client, key);
-    expectSound(books);
-    expect(refunded(books)).toHaveLength(15);
-    expect(books.balance).toBe(1000 - 15 * 10);
+    const ledger = await readLedger(redis.client, key);
+    expectSound(ledger);
+    expect(refunded(ledger)).toHaveLength(15);
+    expect(ledger.balance).toBe(1000 - 15 * 10);
   } finally {
     for (const other of others) await other.stop();
   }
@@ -228,8 +228,8 @@ test("what a dead gateway had claimed comes back when its lease ends, not before
   const lease = Date.now() + 90_000;
   await redis.client.zadd(polls, "XX", String(lease), claimed);
   await givenTask(gateway, key);
-  await until(async () => (await readBooks(redis.client, key)).slots.length === 1, "the other task's end");
-  expect((await readBooks(redis.client, key)).slots).toEqual([claimed]);
+  await until(async () => (await readLedger(redis.client, key)).slots.length === 1, "the other task's end");
+  expect((await readLedger(redis.client, key)).slots).toEqual([claimed]);
   expect(Number(await redis.client.zscore(polls, claimed)), "the lease is respected").toBe(lease);
   expect(polled(gateway, taskId)).toHaveLength(0);
   await redis.client.zadd(polls, "XX", "1", claimed);
@@ -245,7 +245,7 @@ test("records are collected after the retention of their admission, whoever coll
   await Promise.all([kept, taskId]);
   await freed(key);
   await brief.stop();
-  const charged = consumed(await readBooks(redis.client, key));
+  const charged = consumed(await readLedger(redis.client, key));
   const recordOf = async (task: Promise<string> | undefined) => {
     const id = await task;
     return requestName(partition, charged.find((entry) => entry.taskId === id)?.requestId ?? "");
@@ -256,15 +256,15 @@ test("records are collected after the retention of their admission, whoever coll
     const record = await recordOf(taskId);
     await until(async () => (await redis.client.exists(record)) === 0, "the record to be collected");
     const reply = await collector.request("GET", `/api/v1/tasks/${await taskId}`, { key: key.key });
-    expect(reply.status).toBe(404);
+    expectStatus(reply, 404);
   } finally {
     await collector.stop();
   }
   expect(await redis.client.exists(taskName((await taskId)!, partition, false))).toBe(0);
   expect(await redis.client.exists(await recordOf(kept))).toBe(1);
-  const books = await readBooks(redis.client, key);
-  expectSound(books);
-  expect(books.entries).toHaveLength(5);
+  const ledger = await readLedger(redis.client, key);
+  expectSound(ledger);
+  expect(ledger.entries).toHaveLength(5);
 });
 
 // One gateway with `max_age: 1s` once ended 193 running tasks of another, and refunded them.
@@ -280,8 +280,8 @@ test("a task is not ended by the maximum age of another gateway, polled or swept
       const reply = await impatient.request("GET", `/api/v1/tasks/${taskId}`, { key: key.key });
       expect(reply.body.data.status).toMatch(/^(pending|processing)$/);
     }
-    const books = await readBooks(redis.client, key);
-    expect({ slots: books.slots.length, refunds: refunded(books) }).toEqual({ slots: 1, refunds: [] });
+    const ledger = await readLedger(redis.client, key);
+    expect({ slots: ledger.slots.length, refunds: refunded(ledger) }).toEqual({ slots: 1, refunds: [] });
   } finally {
     await impatient.stop();
   }
@@ -318,9 +318,9 @@ test("a task that still runs is asked for again, and ended once it has ended", a
   try {
     const key = await givenKey(own.client);
     const { body } = await generate(sweeping, key);
-    await until(async () => (await readBooks(own.client, key)).slots.length === 0, "the slot to be free");
+    await until(async () => (await readLedger(own.client, key)).slots.length === 0, "the slot to be free");
     expect(asked.get(body.data.task_id)).toBe(4);
-    expect((await readBooks(own.client, key)).totalUsed).toBe(10);
+    expect((await readLedger(own.client, key)).totalUsed).toBe(10);
   } finally {
     await stop();
   }
@@ -344,9 +344,9 @@ test("hundreds of abandoned tasks are worked off with at most four questions at 
     await Promise.all(Array.from({ length: 300 }, () => generate(sweeping, key)));
     expect(await makeDue(own.client, key.accountId)).toBe(300);
     // What finds the queue full stays on the list and is taken as soon as there is room.
-    await until(async () => (await readBooks(own.client, key)).slots.length === 0, "all tasks to be ended");
+    await until(async () => (await readLedger(own.client, key)).slots.length === 0, "all tasks to be ended");
     expect(most).toBe(4);
-    expect((await readBooks(own.client, key)).totalUsed).toBe(3000);
+    expect((await readLedger(own.client, key)).totalUsed).toBe(3000);
   } finally {
     await stop();
   }

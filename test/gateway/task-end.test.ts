@@ -4,7 +4,7 @@ import { createServer, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import type { IssuedKey } from "../../src/store/accounts.ts";
-import { expectSound, makeDue, readBooks, refunded } from "../support/audit.ts";
+import { expectSound, makeDue, readLedger, refunded } from "../support/audit.ts";
 import { givenGateway, type TestGateway, until } from "../support/gateway.ts";
 import { generate, givenKey, givenRedis, ready, type TestRedis } from "../support/store-stage.ts";
 
@@ -109,20 +109,20 @@ const swept = (outcome: string): Promise<number> =>
   sample(`tollgate_sweeper_items_total{kind="task",outcome="${outcome}"}`);
 
 const freed = ({ key }: { key: IssuedKey }): Promise<void> =>
-  until(async () => (await readBooks(redis.client, key)).slots.length === 0, "the slot to be free");
+  until(async () => (await readLedger(redis.client, key)).slots.length === 0, "the slot to be free");
 
 async function expectKept({ key }: { key: IssuedKey }): Promise<void> {
-  const books = await readBooks(redis.client, key);
-  expect(books).toMatchObject({ balance: 990, totalUsed: 10 });
-  expect(books.slots).toHaveLength(1);
-  expect(refunded(books)).toHaveLength(0);
+  const ledger = await readLedger(redis.client, key);
+  expect(ledger).toMatchObject({ balance: 990, totalUsed: 10 });
+  expect(ledger.slots).toHaveLength(1);
+  expect(refunded(ledger)).toHaveLength(0);
 }
 
 async function expectRefunded({ key }: { key: IssuedKey }): Promise<void> {
-  const books = await readBooks(redis.client, key);
-  expectSound(books);
-  expect(books).toMatchObject({ balance: 1000, totalUsed: 0, slots: [] });
-  expect(refunded(books)).toHaveLength(1);
+  const ledger = await readLedger(redis.client, key);
+  expectSound(ledger);
+  expect(ledger).toMatchObject({ balance: 1000, totalUsed: 0, slots: [] });
+  expect(refunded(ledger)).toHaveLength(1);
 }
 
 describe("a task beyond its maximum age is refunded on evidence only", () => {
@@ -141,7 +141,7 @@ describe("a task beyond its maximum age is refunded on evidence only", () => {
       await given(SWEEPING);
       await makeDueAt(one, 2 * MAX_AGE_MS + 60_000);
       await freed(one);
-      expect(refunded(await readBooks(redis.client, one.key))).toHaveLength(0);
+      expect(refunded(await readLedger(redis.client, one.key))).toHaveLength(0);
       expect(await sample("tollgate_tasks_ended_unanswered_total")).toBe(0);
     },
   );

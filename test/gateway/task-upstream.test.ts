@@ -7,7 +7,7 @@ import { dirname, join } from "node:path";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import type { IssuedKey } from "../../src/store/accounts.ts";
 import { requestName } from "../../src/store/names.ts";
-import { makeDue, openRequests, partitionFor, readBooks, refunded } from "../support/audit.ts";
+import { makeDue, openRequests, partitionFor, readLedger, refunded } from "../support/audit.ts";
 import { givenGateway, type Reply, send, type TestGateway, until } from "../support/gateway.ts";
 import { type Sections, startGatewayProcess } from "../support/processes.ts";
 import { generate, givenKey, givenRedis, ready, type TestRedis } from "../support/store-stage.ts";
@@ -107,12 +107,12 @@ async function givenTask(gateway: Pick<TestGateway, "request">): Promise<Made> {
 const poll = (gateway: Pick<TestGateway, "request">, { key, taskId }: Made): Promise<Reply> =>
   gateway.request("GET", `/api/v1/tasks/${taskId}`, { key: key.key });
 
-const slots = async ({ key }: Made): Promise<number> => (await readBooks(redis.client, key)).slots.length;
+const slots = async ({ key }: Made): Promise<number> => (await readLedger(redis.client, key)).slots.length;
 
 async function expectCharged({ key }: Made): Promise<void> {
-  const books = await readBooks(redis.client, key);
-  expect(books).toMatchObject({ balance: 990, totalUsed: 10 });
-  expect(refunded(books)).toEqual([]);
+  const ledger = await readLedger(redis.client, key);
+  expect(ledger).toMatchObject({ balance: 990, totalUsed: 10 });
+  expect(refunded(ledger)).toEqual([]);
 }
 
 async function sample(gateway: TestGateway, name: string): Promise<number> {

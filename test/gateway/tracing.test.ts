@@ -3,7 +3,7 @@ import type { IncomingHttpHeaders } from "node:http";
 import { afterAll, beforeAll, describe, expect, inject, test, vi } from "vitest";
 import { startGenerator } from "../../src/sandbox/generator/server.ts";
 import { givenCollector, givenListener, type Span } from "../support/collector.ts";
-import { givenGateway, type TestGateway, until } from "../support/gateway.ts";
+import { expectStatus, givenGateway, type TestGateway, until } from "../support/gateway.ts";
 import { tinyImage } from "../support/images.ts";
 import { startGatewayProcess } from "../support/processes.ts";
 import { BOAT, TEXT_TO_VIDEO } from "./spec-stage.ts";
@@ -63,13 +63,13 @@ describe("without an endpoint", () => {
     const gateway = await givenGateway({ upstreamUrl: upstream.url });
     const { key } = await gateway.givenKey();
     const good = await upload(gateway, key, { traceparent: PARENT, tracestate: "a=1" });
-    expect(good.status).toBe(200);
+    expectStatus(good, 200);
     expect(upstream.heard.at(-1)).toMatchObject({
       url: UPLOAD,
       headers: { traceparent: PARENT, tracestate: "a=1", "x-request-id": good.headers.get("x-request-id") },
     });
     expect(lineOf(gateway, good.headers.get("x-request-id")!)?.trace_id).toBe(TRACE);
-    expect((await upload(gateway, key, { traceparent: "00-1-2-01", tracestate: "a=1" })).status).toBe(200);
+    expectStatus(await upload(gateway, key, { traceparent: "00-1-2-01", tracestate: "a=1" }), 200);
     expect(upstream.heard).toHaveLength(2);
     expect(upstream.heard.at(-1)?.headers).not.toHaveProperty("traceparent");
     expect(upstream.heard.at(-1)?.headers).not.toHaveProperty("tracestate");
@@ -239,7 +239,7 @@ test("the sample ratio is for traces that begin here; what a caller records is r
   });
   const { key } = await gateway.givenKey();
   for (const headers of [{}, { traceparent: PARENT }]) {
-    expect((await gateway.request("GET", "/api/v1/credits", { key, headers })).status).toBe(200);
+    expectStatus(await gateway.request("GET", "/api/v1/credits", { key, headers }), 200);
   }
   await gateway.stop();
   const traces = new Set(collector.spans().map(({ traceId }) => traceId));

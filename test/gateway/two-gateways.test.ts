@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import type { IssuedKey, KeyOptions } from "../../src/store/accounts.ts";
-import { expectSound, keyRecord, readBooks, refunded } from "../support/audit.ts";
+import { expectSound, keyRecord, readLedger, refunded } from "../support/audit.ts";
 import { givenGateway, limitsOf, type Reply, type TestGateway, until } from "../support/gateway.ts";
 import { generate, givenKey, polled, sent } from "../support/store-stage.ts";
 
@@ -23,7 +23,7 @@ beforeEach(() => {
 
 const given = (options: KeyOptions = {}): Promise<IssuedKey> =>
   givenKey(one.redis, { credits: 100_000, ...options });
-const books = (key: IssuedKey) => readBooks(one.redis, key);
+const ledger = (key: IssuedKey) => readLedger(one.redis, key);
 const poll = (on: TestGateway, { key }: IssuedKey, taskId: string): Promise<Reply> =>
   on.request("GET", `/api/v1/tasks/${taskId}`, { key });
 
@@ -45,7 +45,7 @@ describe(`${SIMULTANEOUS} simultaneous requests over two gateways pass exactly t
     expect(withCode(replies, 200)).toBe(admitted);
     expect(withCode(replies, code)).toBe(SIMULTANEOUS - admitted);
     expect(sent(one)).toHaveLength(admitted);
-    const after = await books(key);
+    const after = await ledger(key);
     expectSound(after);
     // A refused request consumes nothing at all.
     expect(after).toMatchObject({
@@ -93,7 +93,7 @@ test("a task made through one is settled through the other", async () => {
   const failed = await generate(two, key, "[sandbox: duration=0 fail]");
   expect((await poll(two, key, completed.body.data.task_id)).body.data.status).toBe("completed");
   expect((await poll(one, key, failed.body.data.task_id)).body.data.status).toBe("failed");
-  const after = await books(key);
+  const after = await ledger(key);
   expectSound(after);
   expect(after).toMatchObject({ balance: 10, totalUsed: 10, slots: [] });
 });
@@ -106,7 +106,7 @@ test("a failed task that both see at once is refunded once", async () => {
   await until(() => polled(one, taskId).length === 2, "both gateways to ask the upstream");
   for (const reply of await replies) expect(reply.body.data.status).toBe("failed");
   expect(polled(one, taskId), "each gateway asked once for all its clients").toHaveLength(2);
-  const after = await books(key);
+  const after = await ledger(key);
   expectSound(after);
   expect(refunded(after)).toHaveLength(1);
   expect(after).toMatchObject({ balance: 100_000, totalUsed: 0, slots: [] });

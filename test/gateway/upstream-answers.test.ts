@@ -2,7 +2,7 @@ import { randomUUID } from "node:crypto";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { expect, onTestFinished, test } from "vitest";
-import { givenGateway } from "../support/gateway.ts";
+import { expectStatus, givenGateway } from "../support/gateway.ts";
 import { asking, BOAT, consumption, TEXT_TO_VIDEO } from "./spec-stage.ts";
 
 /** A gateway before an upstream whose answers are these texts. Generations are answered with a task id of their own. */
@@ -34,7 +34,7 @@ test("an upstream whose answers begin with a byte order mark is understood, and 
   const ask = asking(gateway);
   const issued = await gateway.givenKey({ credits: 100 });
   const made = await ask("POST", TEXT_TO_VIDEO, { key: issued.key, body: BOAT });
-  expect(made.status).toBe(200);
+  expectStatus(made, 200);
   const taskId = made.body.data.task_id;
   expect(made.body).toEqual({ code: 200, msg: "success", data: data(taskId) });
   expect(await consumption(gateway, issued)).toMatchObject({ balance: 90, held: 0, totalUsed: 10 });

@@ -1,8 +1,8 @@
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { type Generator, startGenerator } from "../../src/sandbox/generator/server.ts";
 import type { IssuedKey } from "../../src/store/accounts.ts";
-import { makeDue, readBooks } from "../support/audit.ts";
-import { givenGateway, type Reply, type TestGateway, until } from "../support/gateway.ts";
+import { makeDue, readLedger } from "../support/audit.ts";
+import { expectStatus, givenGateway, type Reply, type TestGateway, until } from "../support/gateway.ts";
 import { generate, givenKey, givenRedis, ready, type TestRedis } from "../support/store-stage.ts";
 
 /** Above what may be in flight and what may wait, before and after this was made fair. */
@@ -32,7 +32,7 @@ afterEach(async () => {
 
 async function givenTask(key: IssuedKey, directive: string): Promise<string> {
   const reply = await generate(gateway, key, `[sandbox: ${directive}]`);
-  expect(reply.status).toBe(200);
+  expectStatus(reply, 200);
   return reply.body.data.task_id;
 }
 
@@ -72,7 +72,7 @@ test("another account's poll is answered while one account's polls take all that
   await whilePollsHang(1, async () => {
     for (let round = 0; round < 3; round++) {
       const reply = await poll(other, taskId);
-      expect(reply.status).toBe(200);
+      expectStatus(reply, 200);
       expect(reply.body.data).toMatchObject({ task_id: taskId, status: "completed" });
     }
   });
@@ -82,11 +82,14 @@ test("another account's poll is answered while one account's polls take all that
 test("the sweeper ends a task that is due while customers' polls take all that they may", async () => {
   const other = await givenKey(redis.client);
   await givenTask(other, "duration=0");
-  expect((await readBooks(redis.client, other)).slots).toHaveLength(1);
+  expect((await readLedger(redis.client, other)).slots).toHaveLength(1);
   // Two take all connections: one alone would leave some.
   await whilePollsHang(2, async () => {
     expect(await makeDue(redis.client, other.accountId)).toBe(1);
-    await until(async () => (await readBooks(redis.client, other)).slots.length === 0, "its slot to be free");
+    await until(
+      async () => (await readLedger(redis.client, other)).slots.length === 0,
+      "its slot to be free",
+    );
   });
 });
 
@@ -108,7 +111,7 @@ test("another account's generation is not refused while one account's take all t
   const hanging = generator.requests.length;
   await generator.stop();
   // Those that hung are lost; what waited goes on to an upstream that has gone. Neither is refused as overloaded.
-  expect((await asked).status).toBe(502);
+  expectStatus(await asked, 502);
   await Promise.all(flood);
   expect(hanging).toBe(8);
   expect(refused).toHaveLength(FLOOD - 15);

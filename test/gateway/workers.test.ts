@@ -7,8 +7,8 @@ import { join } from "node:path";
 import { afterAll, beforeAll, expect, onTestFinished, test } from "vitest";
 import type { LiveView } from "../../src/operator/console/answers.ts";
 import { startGenerator } from "../../src/sandbox/generator/server.ts";
-import { consumed, expectSound, readBooks } from "../support/audit.ts";
-import { send, until } from "../support/gateway.ts";
+import { consumed, expectSound, readLedger } from "../support/audit.ts";
+import { expectStatus, send, until } from "../support/gateway.ts";
 import { holdPort } from "../support/held-port.ts";
 import { type Ended, startGatewayProcess, startProgram } from "../support/processes.ts";
 import { heads, rawClient } from "../support/raw-client.ts";
@@ -61,9 +61,9 @@ test("two processes share the port, the limits and one metrics page; one that di
   const servedBy = () =>
     processesOf(gateway.logs().flatMap(({ request_id: id }) => (id ? [String(id)] : [])));
   const sound = async (): Promise<number> => {
-    const books = await readBooks(redis.client, key);
-    expectSound(books);
-    return consumed(books).length;
+    const ledger = await readLedger(redis.client, key);
+    expectSound(ledger);
+    return consumed(ledger).length;
   };
 
   await until(
@@ -74,7 +74,7 @@ test("two processes share the port, the limits and one metrics page; one that di
   await until(() => usable() === 2, "both to have found Redis");
   let sent = 0;
   await until(async () => {
-    expect((await generate()).status).toBe(200);
+    expectStatus(await generate(), 200);
     sent++;
     return servedBy().size === 2;
   }, "both to have served");
@@ -108,7 +108,7 @@ test("two processes share the port, the limits and one metrics page; one that di
   expect(before.size).toBeGreaterThan(100);
   expect([...before].filter(([name, value]) => !(after.get(name)! >= value))).toEqual([]);
   await until(async () => {
-    expect((await generate()).status).toBe(200);
+    expectStatus(await generate(), 200);
     sent++;
     return servedBy().size === 3;
   }, "the new one to have served");
@@ -136,10 +136,10 @@ test("workers whose supervisor was killed drain: a generation under way is answe
   await until(() => generator.requests.length > 0, "the generation to reach the upstream");
   process.kill(gateway.pid, "SIGKILL");
   const reply = await slow;
-  expect(reply.status).toBe(200);
-  const books = await readBooks(redis.client, key);
-  expectSound(books);
-  expect(consumed(books)).toHaveLength(1);
+  expectStatus(reply, 200);
+  const ledger = await readLedger(redis.client, key);
+  expectSound(ledger);
+  expect(consumed(ledger)).toHaveLength(1);
   // Its output ends with the last of the processes.
   await gateway.ended();
   const stopped = gateway.logs().filter(({ msg }) => msg === "stopped");

@@ -28,7 +28,7 @@ const MINUTE_MS = 60_000;
 const HOUR_MS = 60 * MINUTE_MS;
 
 /** An account in a real partition, where `ledger verify` looks, with a request in each state. */
-async function givenBooks() {
+async function givenLedger() {
   const { redis } = connection;
   const accountId = randomId("acc");
   const partition = partitionOf(accountId, await partitionsOf(redis));
@@ -55,11 +55,11 @@ async function givenBooks() {
   return { stage, redis, accountId, partition, key, other, requests, verify };
 }
 
-type Books = Awaited<ReturnType<typeof givenBooks>>;
+type Ledger = Awaited<ReturnType<typeof givenLedger>>;
 
 /** Posts an entry as `post` does: balance, ledger and the account's last entry go together. */
-async function post(books: Books, amount: number, fields: Record<string, string>): Promise<void> {
-  const { redis, accountId, key } = books;
+async function post(ledger: Ledger, amount: number, fields: Record<string, string>): Promise<void> {
+  const { redis, accountId, key } = ledger;
   const balance = await redis.hincrby(key.names.account, "balance", amount);
   const entry = {
     account_id: accountId,
@@ -82,30 +82,38 @@ const consume = (request: Generation, amount = -request.price) => ({
   fields: { request_id: request.requestId, task_id: taskOf(request), key_id: request.key.keyId },
 });
 
-async function charge(books: Books, request: Generation, amount = -request.price, more = {}): Promise<void> {
+async function charge(
+  ledger: Ledger,
+  request: Generation,
+  amount = -request.price,
+  more = {},
+): Promise<void> {
   const entry = consume(request, amount);
-  await post(books, amount, { ...entry.fields, ...more });
-  await books.redis.hincrby(books.key.names.account, "total_used", -amount);
+  await post(ledger, amount, { ...entry.fields, ...more });
+  await ledger.redis.hincrby(ledger.key.names.account, "total_used", -amount);
 }
 
-async function refund(books: Books, request: Generation, amount = request.price): Promise<void> {
+async function refund(ledger: Ledger, request: Generation, amount = request.price): Promise<void> {
   const { fields } = consume(request);
-  await post(books, amount, { ...fields, type: "recharge", reason: "refund" });
-  await books.redis.hincrby(books.key.names.account, "total_used", -amount);
+  await post(ledger, amount, { ...fields, type: "recharge", reason: "refund" });
+  await ledger.redis.hincrby(ledger.key.names.account, "total_used", -amount);
 }
 
-const record = ({ partition }: Books, { requestId }: Generation): string => requestName(partition, requestId);
+const record = ({ partition }: Ledger, { requestId }: Generation): string =>
+  requestName(partition, requestId);
 
-const found = async (books: Books): Promise<string[]> => {
-  const { ok, violations } = await books.verify();
+const found = async (ledger: Ledger): Promise<string[]> => {
+  const { ok, violations } = await ledger.verify();
   expect(ok).toBe(violations.length === 0);
-  expect(violations.every(({ account_id, message }) => account_id === books.accountId && message)).toBe(true);
+  expect(violations.every(({ account_id, message }) => account_id === ledger.accountId && message)).toBe(
+    true,
+  );
   return [...new Set(violations.map(({ invariant }) => invariant))].sort();
 };
 
-test("sound books with a request in every state have no violation", async () => {
-  const books = await givenBooks();
-  expect(await books.verify()).toEqual({
+test("a sound ledger with a request in every state has no violation", async () => {
+  const ledger = await givenLedger();
+  expect(await ledger.verify()).toEqual({
     ok: true,
     accounts: 1,
     entries: 6,
@@ -114,8 +122,8 @@ test("sound books with a request in every state have no violation", async () => 
   });
 });
 
-/** What is done to the books, and under which names it is found: exactly these. */
-const BREAKAGES: [string, string[], (books: Books) => Promise<unknown>][] = [
+/** What is done to the ledger, and under which names it is found: exactly these. */
+const BREAKAGES: [string, string[], (ledger: Ledger) => Promise<unknown>][] = [
   [
     "a stored balance that is one off",
     ["balance"],
@@ -124,27 +132,27 @@ const BREAKAGES: [string, string[], (books: Books) => Promise<unknown>][] = [
   [
     "an entry whose balance does not follow",
     ["chain"],
-    async (books) => {
-      await books.redis.hincrby(books.key.names.account, "balance", 5);
-      await post(books, 5, { type: "recharge", amount: "4" });
+    async (ledger) => {
+      await ledger.redis.hincrby(ledger.key.names.account, "balance", 5);
+      await post(ledger, 5, { type: "recharge", amount: "4" });
     },
   ],
   [
     "a balance below zero",
     ["balance", "held", "requests"],
-    async (books) => {
-      await charge(books, books.requests.held, -2000);
+    async (ledger) => {
+      await charge(ledger, ledger.requests.held, -2000);
     },
   ],
   ["credits held for nobody", ["held"], ({ redis, key }) => redis.hincrby(key.names.account, "held", 1)],
   [
     "more held than there is",
     ["held"],
-    async (books) => {
-      const balance = Number(await books.redis.hget(books.key.names.account, "balance"));
-      const name = record(books, books.requests.held);
-      await books.redis.hset(name, "price", balance + 1);
-      await books.redis.hset(books.key.names.account, "held", balance + 1);
+    async (ledger) => {
+      const balance = Number(await ledger.redis.hget(ledger.key.names.account, "balance"));
+      const name = record(ledger, ledger.requests.held);
+      await ledger.redis.hset(name, "price", balance + 1);
+      await ledger.redis.hset(ledger.key.names.account, "held", balance + 1);
     },
   ],
   [
@@ -155,17 +163,17 @@ const BREAKAGES: [string, string[], (books: Books) => Promise<unknown>][] = [
   [
     "an entry that says it is the first",
     ["chain"],
-    (books) => post(books, 5, { type: "recharge", previous: "" }),
+    (ledger) => post(ledger, 5, { type: "recharge", previous: "" }),
   ],
   [
     "an entry that leaves out the one before it",
     ["chain"],
-    async (books) => post(books, 5, { type: "recharge", previous: await secondLast(books) }),
+    async (ledger) => post(ledger, 5, { type: "recharge", previous: await secondLast(ledger) }),
   ],
   [
     "an account whose last entry is an earlier one",
     ["chain"],
-    async (books) => books.redis.hset(books.key.names.account, "last_entry", await secondLast(books)),
+    async (ledger) => ledger.redis.hset(ledger.key.names.account, "last_entry", await secondLast(ledger)),
   ],
   [
     "an account that knows no last entry",
@@ -188,92 +196,97 @@ const BREAKAGES: [string, string[], (books: Books) => Promise<unknown>][] = [
     ["accounts"],
     ({ redis, partition, accountId }) => redis.srem(partitionNames(partition).accounts, accountId),
   ],
-  ["a request charged twice", ["requests"], (books) => charge(books, books.requests.completed)],
-  ["a task refunded twice", ["requests"], (books) => refund(books, books.requests.failed)],
-  ["a completed task refunded", ["requests"], (books) => refund(books, books.requests.completed)],
-  ["a refund of what was never charged", ["requests"], (books) => refund(books, books.requests.void)],
-  ["a void request charged", ["requests"], (books) => charge(books, books.requests.void)],
+  ["a request charged twice", ["requests"], (ledger) => charge(ledger, ledger.requests.completed)],
+  ["a task refunded twice", ["requests"], (ledger) => refund(ledger, ledger.requests.failed)],
+  ["a completed task refunded", ["requests"], (ledger) => refund(ledger, ledger.requests.completed)],
+  ["a refund of what was never charged", ["requests"], (ledger) => refund(ledger, ledger.requests.void)],
+  ["a void request charged", ["requests"], (ledger) => charge(ledger, ledger.requests.void)],
   [
     "a refund of less than was charged",
     ["requests"],
-    async (books) => {
-      await books.redis.del(record(books, books.requests.completed));
-      await refund(books, books.requests.completed, 9);
+    async (ledger) => {
+      await ledger.redis.del(record(ledger, ledger.requests.completed));
+      await refund(ledger, ledger.requests.completed, 9);
     },
   ],
-  ["a charge that adds credits", ["requests"], (books) => charge(books, books.stage.request(books.key), 5)],
-  ["a recharge that takes credits", ["chain"], (books) => post(books, -5, { type: "recharge" })],
-  ["an entry of no known type", ["chain"], (books) => post(books, 5, { type: "gift" })],
+  [
+    "a charge that adds credits",
+    ["requests"],
+    (ledger) => charge(ledger, ledger.stage.request(ledger.key), 5),
+  ],
+  ["a recharge that takes credits", ["chain"], (ledger) => post(ledger, -5, { type: "recharge" })],
+  ["an entry of no known type", ["chain"], (ledger) => post(ledger, 5, { type: "gift" })],
   [
     "a charge of what is marked uncollected",
     ["requests"],
-    (books) => books.redis.hset(record(books, books.requests.completed), "uncollected", "1"),
+    (ledger) => ledger.redis.hset(record(ledger, ledger.requests.completed), "uncollected", "1"),
   ],
   [
     "a slot for another account's request",
     ["requests"],
-    async (books) => {
-      await books.redis.hset(record(books, books.requests.held), "account_id", "x");
+    async (ledger) => {
+      await ledger.redis.hset(record(ledger, ledger.requests.held), "account_id", "x");
     },
   ],
   [
     "a second slot of another key",
     ["slots"],
-    (books) => books.redis.sadd(books.other.names.slots, books.requests.bound.requestId),
+    (ledger) => ledger.redis.sadd(ledger.other.names.slots, ledger.requests.bound.requestId),
   ],
   [
     "another price than was fixed",
     ["requests"],
-    ({ redis, ...books }) => redis.hset(record({ redis, ...books }, books.requests.completed), "price", 11),
+    ({ redis, ...ledger }) =>
+      redis.hset(record({ redis, ...ledger }, ledger.requests.completed), "price", 11),
   ],
   [
     "a charge for another task",
     ["requests"],
-    ({ redis, ...books }) =>
-      redis.hset(record({ redis, ...books }, books.requests.bound), "task_id", "other"),
+    ({ redis, ...ledger }) =>
+      redis.hset(record({ redis, ...ledger }, ledger.requests.bound), "task_id", "other"),
   ],
   [
     "a charge for another account's request",
     ["requests"],
-    ({ redis, ...books }) =>
-      redis.hset(record({ redis, ...books }, books.requests.completed), "account_id", "x"),
+    ({ redis, ...ledger }) =>
+      redis.hset(record({ redis, ...ledger }, ledger.requests.completed), "account_id", "x"),
   ],
   [
     "a task that was never charged",
     ["requests"],
-    async (books) => {
-      const { requestId, price } = books.requests.held;
-      await books.redis.hset(requestName(books.partition, requestId), "state", "bound");
-      await books.redis.hincrby(books.key.names.account, "held", -price);
-      await books.redis.zrem(books.key.names.holds, requestId);
-      await books.redis.zadd(books.key.names.polls, 1, requestId);
+    async (ledger) => {
+      const { requestId, price } = ledger.requests.held;
+      await ledger.redis.hset(requestName(ledger.partition, requestId), "state", "bound");
+      await ledger.redis.hincrby(ledger.key.names.account, "held", -price);
+      await ledger.redis.zrem(ledger.key.names.holds, requestId);
+      await ledger.redis.zadd(ledger.key.names.polls, 1, requestId);
     },
   ],
   [
     "a finished task that was never charged",
     ["requests"],
-    (books) => books.redis.hset(record(books, books.requests.void), "state", "finished"),
+    (ledger) => ledger.redis.hset(record(ledger, ledger.requests.void), "state", "finished"),
   ],
   [
     "an open request among the ended ones",
     ["requests"],
-    (books) => books.redis.zadd(books.key.names.done, 1, books.requests.bound.requestId),
+    (ledger) => ledger.redis.zadd(ledger.key.names.done, 1, ledger.requests.bound.requestId),
   ],
   [
     "an ended request that keeps its slot",
     ["slots"],
-    (books) => books.redis.sadd(books.key.names.slots, books.requests.completed.requestId),
+    (ledger) => ledger.redis.sadd(ledger.key.names.slots, ledger.requests.completed.requestId),
   ],
-  ["a slot of nobody", ["slots"], (books) => books.redis.sadd(books.key.names.slots, randomId("req"))],
+  ["a slot of nobody", ["slots"], (ledger) => ledger.redis.sadd(ledger.key.names.slots, randomId("req"))],
   [
     "an open task without its slot",
     ["slots"],
-    (books) => books.redis.srem(books.key.names.slots, books.requests.bound.requestId),
+    (ledger) => ledger.redis.srem(ledger.key.names.slots, ledger.requests.bound.requestId),
   ],
   [
     "a hold without its slot",
     ["held", "slots"],
-    (books) => books.redis.srem(books.key.names.slots, books.requests.held.requestId),
+    (ledger) => ledger.redis.srem(ledger.key.names.slots, ledger.requests.held.requestId),
   ],
   [
     "a slot of another key",
@@ -284,22 +297,22 @@ const BREAKAGES: [string, string[], (books: Books) => Promise<unknown>][] = [
   [
     "an open task that is never due",
     ["due"],
-    (books) => books.redis.zrem(books.key.names.polls, books.requests.bound.requestId),
+    (ledger) => ledger.redis.zrem(ledger.key.names.polls, ledger.requests.bound.requestId),
   ],
   [
     "a hold that is never due",
     ["due"],
-    (books) => books.redis.zrem(books.key.names.holds, books.requests.held.requestId),
+    (ledger) => ledger.redis.zrem(ledger.key.names.holds, ledger.requests.held.requestId),
   ],
   [
     "a hold that is polled",
     ["due"],
-    (books) => books.redis.zadd(books.key.names.polls, 1, books.requests.held.requestId),
+    (ledger) => ledger.redis.zadd(ledger.key.names.polls, 1, ledger.requests.held.requestId),
   ],
   [
     "a task that is due as a hold",
     ["due"],
-    (books) => books.redis.zadd(books.key.names.holds, 1, books.requests.bound.requestId),
+    (ledger) => ledger.redis.zadd(ledger.key.names.holds, 1, ledger.requests.bound.requestId),
   ],
   [
     "an open request in neither list",
@@ -312,82 +325,82 @@ const BREAKAGES: [string, string[], (books: Books) => Promise<unknown>][] = [
   [
     "an ended request that is due",
     ["due"],
-    (books) => books.redis.zadd(books.key.names.polls, 1, books.requests.completed.requestId),
+    (ledger) => ledger.redis.zadd(ledger.key.names.polls, 1, ledger.requests.completed.requestId),
   ],
   [
     "a void request that is due",
     ["due"],
-    (books) => books.redis.zadd(books.key.names.holds, 1, books.requests.void.requestId),
+    (ledger) => ledger.redis.zadd(ledger.key.names.holds, 1, ledger.requests.void.requestId),
   ],
-  ["a window out of order", ["window"], (books) => books.redis.lpush(books.key.names.window, 1)],
+  ["a window out of order", ["window"], (ledger) => ledger.redis.lpush(ledger.key.names.window, 1)],
   [
     "a window that forgot its newest admissions",
     ["window"],
-    (books) => books.redis.del(books.key.names.window),
+    (ledger) => ledger.redis.del(ledger.key.names.window),
   ],
   [
     "a day that forgot an admission",
     ["day_count"],
-    (books) => books.redis.hincrby(books.key.names.key, "day_count", -1),
+    (ledger) => ledger.redis.hincrby(ledger.key.names.key, "day_count", -1),
   ],
   [
     "a day of another key that forgot an ended task",
     ["day_count"],
-    (books) => books.redis.hset(books.other.names.key, "day_count", 0),
+    (ledger) => ledger.redis.hset(ledger.other.names.key, "day_count", 0),
   ],
-  ["more admitted in 60 s than was allowed", ["window"], (books) => heldTo(books, "2 9 9cd")],
-  ["more open at a time than was allowed", ["slots"], (books) => heldTo(books, "9 1 9rd")],
-  ["more admitted in a day than was allowed", ["day_count"], (books) => heldTo(books, "9 9 2rc")],
+  ["more admitted in 60 s than was allowed", ["window"], (ledger) => heldTo(ledger, "2 9 9cd")],
+  ["more open at a time than was allowed", ["slots"], (ledger) => heldTo(ledger, "9 1 9rd")],
+  ["more admitted in a day than was allowed", ["day_count"], (ledger) => heldTo(ledger, "9 9 2rc")],
 ];
 
 /** As if the latest admission of the key had been held to these limits. */
-const heldTo = ({ redis, key }: Books, limits: string) => redis.hset(key.names.key, "limits", limits);
+const heldTo = ({ redis, key }: Ledger, limits: string) => redis.hset(key.names.key, "limits", limits);
 
 test("a key that was just within its limits, or above those in shadow mode, is not named", async () => {
-  const books = await givenBooks();
+  const ledger = await givenLedger();
   for (const limits of ["3 2 3", "2 1 2rcd"]) {
-    await heldTo(books, limits);
-    expect(await found(books), limits).toEqual([]);
+    await heldTo(ledger, limits);
+    expect(await found(ledger), limits).toEqual([]);
   }
 });
 
 /** Id of the entry before the account's last one. */
-async function secondLast({ redis, key, accountId }: Books): Promise<string> {
+async function secondLast({ redis, key, accountId }: Ledger): Promise<string> {
   const entries = await redis.xrange(key.names.ledger, "-", "+");
   const own = entries.filter(([, fields]) => fields.includes(accountId)).map(([id]) => id);
   return own.at(-2)!;
 }
 
-test.each(BREAKAGES)("%s is named", async (_, invariants, breakBooks) => {
-  const books = await givenBooks();
-  await breakBooks(books);
-  expect(await found(books)).toEqual(invariants);
+test.each(BREAKAGES)("%s is named", async (_, invariants, breakLedger) => {
+  const ledger = await givenLedger();
+  await breakLedger(ledger);
+  expect(await found(ledger)).toEqual(invariants);
 });
 
 test("a violation names its request", async () => {
-  const books = await givenBooks();
-  await charge(books, books.requests.completed);
-  expect((await books.verify()).violations).toEqual([
+  const ledger = await givenLedger();
+  await charge(ledger, ledger.requests.completed);
+  expect((await ledger.verify()).violations).toEqual([
     {
       invariant: "requests",
-      account_id: books.accountId,
-      request_id: books.requests.completed.requestId,
+      account_id: ledger.accountId,
+      request_id: ledger.requests.completed.requestId,
       message: expect.stringContaining("once more"),
     },
   ]);
 });
 
 test("more violations than anybody reads are counted, not listed", async () => {
-  const books = await givenBooks();
-  await books.redis.sadd(books.key.names.slots, ...times(1100, () => randomId("req")));
-  const { ok, violations, unlisted } = await books.verify();
+  const ledger = await givenLedger();
+  await ledger.redis.sadd(ledger.key.names.slots, ...times(1100, () => randomId("req")));
+  const { ok, violations, unlisted } = await ledger.verify();
   expect({ ok, listed: violations.length, unlisted }).toEqual({ ok: false, listed: 1000, unlisted: 100 });
-  await books.redis.del(books.key.names.slots);
+  await ledger.redis.del(ledger.key.names.slots);
 });
 
 test("late, uncollected, taken back and forgotten requests are no violations", async () => {
-  const books = await givenBooks();
-  const { stage, key, redis } = books;
+  const ledger = await givenLedger();
+  const { stage, key, redis } = ledger;
   const late = stage.request(key);
   await stage.admit(late);
   await stage.void(late, "refused");
@@ -407,26 +420,26 @@ test("late, uncollected, taken back and forgotten requests are no violations", a
   const poor = stage.request(key, { price: 2_000_000 });
   await stage.bind(poor);
   await stage.observe(poor, "completed");
-  await redis.del(record(books, books.requests.failed));
-  expect(await found(books)).toEqual([]);
+  await redis.del(record(ledger, ledger.requests.failed));
+  expect(await found(ledger)).toEqual([]);
 });
 
 // VOID gave the day's count back, another request took it, and then the first was bound after all.
 test("a late request above the limit of its day is no violation; one more is", async () => {
-  const { stage, key, redis, ...books } = await givenBooks();
+  const { stage, key, redis, ...ledger } = await givenLedger();
   const record = await redis.hgetall(key.names.key);
   const late = stage.request(key);
   await stage.admit(late);
   await stage.void(late, "refused");
   await redis.hset(key.names.key, "limits", `1000 1000 ${record.day_count}`);
   await stage.bind(late);
-  expect(await found({ stage, key, redis, ...books })).toEqual([]);
+  expect(await found({ stage, key, redis, ...ledger })).toEqual([]);
   await redis.hset(key.names.key, "late_count", "0");
-  expect(await found({ stage, key, redis, ...books })).toEqual(["day_count"]);
+  expect(await found({ stage, key, redis, ...ledger })).toEqual(["day_count"]);
 });
 
-test("an account that is listed without books is named", async () => {
-  const { redis, partition, accountId } = await givenBooks();
+test("an account that is listed without a record is named", async () => {
+  const { redis, partition, accountId } = await givenLedger();
   // Of the same partition by its name alone, which is all that the list says.
   const ghost = await idInPartition(partition);
   await redis.sadd(partitionNames(partition).accounts, ghost);
@@ -443,7 +456,7 @@ async function idInPartition(partition: number): Promise<string> {
   }
 }
 
-// Guarantee: who does what decision 0008 says is not told that the books are wrong.
+// Guarantee: who does what decision 0008 says is not told that the ledger is wrong.
 test.each([
   ["over midnight", 23.5],
   ["within a day", 12],
@@ -480,14 +493,14 @@ test.each([
 });
 
 test("ledgers longer than a page are read to their end", async () => {
-  const books = await givenBooks();
-  const { stage, key } = books;
+  const ledger = await givenLedger();
+  const { stage, key } = ledger;
   await Promise.all(times(2100, (at) => stage.recharge(key, 1, `page-${at}`)));
-  expect(await books.verify()).toMatchObject({ ok: true, accounts: 1, entries: 2106, violations: [] });
+  expect(await ledger.verify()).toMatchObject({ ok: true, accounts: 1, entries: 2106, violations: [] });
 });
 
 test("a ledger that grew by more than a page is read up to the instant of the snapshot", async () => {
-  const { stage, redis, key, accountId, partition } = await givenBooks();
+  const { stage, redis, key, accountId, partition } = await givenLedger();
   await Promise.all(times(2100, (at) => stage.recharge(key, 1, `grown-${at}`)));
   const fold = emptyFold();
   const report = (): void => {};
@@ -500,9 +513,9 @@ test("a ledger that grew by more than a page is read up to the instant of the sn
   expect([last, entries]).toEqual([account.last_entry, 2106]);
 });
 
-test("books that move while they are read are never called wrong", async () => {
-  const books = await givenBooks();
-  const { stage, key, other } = books;
+test("a ledger that moves while it is read is never called wrong", async () => {
+  const ledger = await givenLedger();
+  const { stage, key, other } = ledger;
   let going = true;
   let moved = 0;
   const live = async (owner: KeyRef): Promise<void> => {
@@ -518,14 +531,14 @@ test("books that move while they are read are never called wrong", async () => {
       }
     }
   };
-  await books.redis.hset(key.names.key, "rate_limit", 1_000_000, "daily_limit", 1_000_000);
-  await books.redis.hset(other.names.key, "rate_limit", 1_000_000, "daily_limit", 1_000_000);
+  await ledger.redis.hset(key.names.key, "rate_limit", 1_000_000, "daily_limit", 1_000_000);
+  await ledger.redis.hset(other.names.key, "rate_limit", 1_000_000, "daily_limit", 1_000_000);
   const reader = await openConnection();
   const traffic = [live(key), live(key), live(other), live(other)];
   try {
     const enoughMs = performance.now() + 5000;
     for (let round = 0; round < 15 && performance.now() < enoughMs; round++) {
-      const { violations } = await verifyLedger(reader.redis, { accountIds: [books.accountId] });
+      const { violations } = await verifyLedger(reader.redis, { accountIds: [ledger.accountId] });
       expect(violations).toEqual([]);
     }
   } finally {
@@ -534,12 +547,12 @@ test("books that move while they are read are never called wrong", async () => {
     await reader.close();
   }
   expect(moved).toBeGreaterThan(100);
-  expect(await found(books)).toEqual([]);
+  expect(await found(ledger)).toEqual([]);
 });
 
 // Guarantee: Redis stands still for no account, however often it was credited: references are read in bounded pages.
 test("a snapshot of an account with 20,000 references reads none of them, and their sum is judged all the same", async () => {
-  const { redis, partition, accountId, verify } = await givenBooks();
+  const { redis, partition, accountId, verify } = await givenLedger();
   const { references } = accountNames(partition, accountId);
   const fill = `for n = 1, 20000 do redis.call("HSET", KEYS[1], "filled-" .. n, "7") end`;
   await redis.eval(fill, 1, references);
@@ -555,13 +568,13 @@ test("a snapshot of an account with 20,000 references reads none of them, and th
 });
 
 test("an amount under a reference that is not the one in the ledger is a violation", async () => {
-  const { redis, partition, accountId, verify } = await givenBooks();
+  const { redis, partition, accountId, verify } = await givenLedger();
   await redis.hset(accountNames(partition, accountId).references, "order-1", 501);
   expect((await verify()).violations).toMatchObject([{ invariant: "references" }]);
 });
 
 test.each(SNAPSHOT_MUTANTS)("a snapshot that $what is found by the check", async (mutant) => {
-  const { accountId } = await givenBooks();
+  const { accountId } = await givenLedger();
   const folder = await plant(mutant);
   const reader = await openConnection();
   try {

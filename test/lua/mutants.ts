@@ -457,7 +457,7 @@ export const MUTANTS: readonly Mutant[] = [
   without("the task stays", "collect", 'redis.call("DEL", KEYS[3]) '),
 ];
 
-/** Mistakes in what the ledger check reads, which the model does not play; the check itself must find sound books wrong. */
+/** Mistakes in what the ledger check reads, which the model does not play; the check itself must find a sound ledger wrong. */
 export const SNAPSHOT_MUTANTS: readonly Mutant[] = [
   mutant("counts the account's fields", "snapshot", '"HLEN", KEYS[2]', '"HLEN", KEYS[1]'),
   mutant("counts one reference too few", "snapshot", '"HLEN", KEYS[2])', '"HLEN", KEYS[2]) - 1'),

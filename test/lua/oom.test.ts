@@ -74,8 +74,8 @@ test("a full store refuses admissions, while settlements, grants, reads and swee
   expect(await stage.admit(stage.request(key))).toMatchObject({ outcome: "admitted" });
 });
 
-// Guarantee: during an incident the books can be checked, and what is wrong in them is found.
-test("a full store's books are verified as any other's", async () => {
+// Guarantee: during an incident the ledger can be checked, and what is wrong in it is found.
+test("a full store's ledger is verified as any other's", async () => {
   const { redis } = connection;
   const accountId = randomId("acc");
   const partition = partitionOf(accountId, await partitionsOf(redis));

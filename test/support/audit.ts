@@ -13,7 +13,7 @@ export interface Entry {
 }
 
 /** All that the store holds of one account and one of its keys. */
-export interface Books {
+export interface Ledger {
   /** As stored, holds included. */
   balance: number;
   held: number;
@@ -40,7 +40,7 @@ export async function keyRecord(client: Redis, { accountId, keyId }: Owner): Pro
 }
 
 /** Reads the account straight from Redis, past the gateway. */
-export async function readBooks(client: Redis, { accountId, keyId }: Owner): Promise<Books> {
+export async function readLedger(client: Redis, { accountId, keyId }: Owner): Promise<Ledger> {
   const partition = await partitionFor(client, accountId);
   const { names } = keyRef(keyId, accountId, partition);
   const account = await client.hgetall(accountNames(partition, accountId).account);
@@ -71,21 +71,22 @@ export async function readBooks(client: Redis, { accountId, keyId }: Owner): Pro
 const pairs = (flat: string[]): [string, string][] =>
   flat.flatMap((name, at) => (at % 2 === 0 ? [[name, flat[at + 1] ?? ""] as [string, string]] : []));
 
-export const consumed = (books: Books): Entry[] => books.entries.filter(({ type }) => type === "consume");
+export const consumed = (ledger: Ledger): Entry[] => ledger.entries.filter(({ type }) => type === "consume");
 
-export const refunded = (books: Books): Entry[] => books.entries.filter(({ reason }) => reason === "refund");
+export const refunded = (ledger: Ledger): Entry[] =>
+  ledger.entries.filter(({ reason }) => reason === "refund");
 
 /** Invariants 1 and 2 of docs/ARCHITECTURE.md. */
-export function expectSound(books: Books): void {
+export function expectSound(ledger: Ledger): void {
   let balance = 0;
-  for (const entry of books.entries) {
+  for (const entry of ledger.entries) {
     balance += entry.amount;
     expect(entry.balanceAfter, "the ledger chains").toBe(balance);
     expect(balance, "never below zero").toBeGreaterThanOrEqual(0);
   }
-  expect(books.balance, "the last entry is the balance").toBe(balance);
-  const used = [...consumed(books), ...refunded(books)];
-  expect(books.totalUsed + used.reduce((sum, { amount }) => sum + amount, 0)).toBe(0);
+  expect(ledger.balance, "the last entry is the balance").toBe(balance);
+  const used = [...consumed(ledger), ...refunded(ledger)];
+  expect(ledger.totalUsed + used.reduce((sum, { amount }) => sum + amount, 0)).toBe(0);
   for (const requestId of new Set(used.map((entry) => entry.requestId))) {
     const own = used.filter((entry) => entry.requestId === requestId);
     expect(own.filter(({ type }) => type === "consume").length, "charged once at most").toBe(1);
@@ -96,8 +97,8 @@ export function expectSound(books: Books): void {
 }
 
 /** An account to which nothing has ever happened but its first credits. */
-export function expectUntouched(books: Books, credits: number): void {
-  expect(books).toMatchObject({
+export function expectUntouched(ledger: Ledger, credits: number): void {
+  expect(ledger).toMatchObject({
     balance: credits,
     held: 0,
     totalUsed: 0,
@@ -106,7 +107,7 @@ export function expectUntouched(books: Books, credits: number): void {
     windowEntries: 0,
     dayCount: 0,
   });
-  expect(books.entries.map(({ amount }) => amount)).toEqual([credits]);
+  expect(ledger.entries.map(({ amount }) => amount)).toEqual([credits]);
 }
 
 /** Open requests of an account: holds, and tasks without an end. */

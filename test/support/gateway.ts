@@ -2,7 +2,7 @@ import { mkdtemp } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Redis } from "ioredis";
-import { inject } from "vitest";
+import { expect, inject } from "vitest";
 import { type Config, readConfig, requireLoaded } from "../../src/config/config.ts";
 import { startGateway } from "../../src/main.ts";
 import type { Behaviour } from "../../src/sandbox/generator/behaviour.ts";
@@ -114,6 +114,11 @@ export async function send(
     headers: response.headers,
     body: text === "" ? undefined : JSON.parse(text),
   };
+}
+
+/** Holds an answer to a status. A failure shows what the answer said. */
+export function expectStatus(reply: Pick<Reply, "status" | "body">, status: number, what = ""): void {
+  expect(reply.status, `${what} ${JSON.stringify(reply.body)}`.trim()).toBe(status);
 }
 
 function merged(base: unknown, over: unknown): unknown {

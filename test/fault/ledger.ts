@@ -13,7 +13,7 @@ export interface Entry {
 }
 
 /** A request's record; times are store ms, Number.NaN when absent. */
-export interface RequestBook {
+export interface RequestRecord {
   id: string;
   state: string;
   reason: string;
@@ -35,7 +35,7 @@ export interface RequestBook {
 }
 
 /** What the store keeps of one account and its key. */
-export interface AccountBook extends AccountFacts {
+export interface AccountRecord extends AccountFacts {
   balance: number;
   held: number;
   totalUsed: number;
@@ -47,14 +47,14 @@ export interface AccountBook extends AccountFacts {
   keyDay: number;
   dayCount: number;
   entries: Entry[];
-  requests: RequestBook[];
+  requests: RequestRecord[];
 }
 
 /** A history with its parts found by what they are about. */
-export interface Books {
+export interface Ledger {
   history: History;
-  accounts: AccountBook[];
-  requests: Map<string, RequestBook>;
+  accounts: AccountRecord[];
+  requests: Map<string, RequestRecord>;
   entries: Entry[];
   due: string[];
   upstream: Map<string, UpstreamEvent>;
@@ -66,15 +66,15 @@ export interface Books {
 
 type Fields = Record<string, string>;
 
-export function readBooks(history: History): Books {
-  const requests = new Map<string, RequestBook>();
+export function readLedger(history: History): Ledger {
+  const requests = new Map<string, RequestRecord>();
   const entries: Entry[] = [];
   const due: string[] = [];
   const store = [...history.forgotten, ...history.store];
   const byName = new Map(store.map(({ name, value }) => [name, value]));
   for (const { name, value } of store) {
     const [, kind = "", id = ""] = /^tg:\{p\d+\}:(\w+):?(.*)$/.exec(name) ?? [];
-    if (kind === "request") requests.set(id, requestBook(id, value as Fields));
+    if (kind === "request") requests.set(id, requestRecord(id, value as Fields));
     if (kind === "ledger") for (const line of value as [string, string[]][]) entries.push(entryOf(line));
     if (kind === "holds" || kind === "polls") due.push(...(value as string[]));
   }
@@ -127,7 +127,7 @@ function namedLost(faults: readonly FaultEvent[]): Map<string, string> {
   );
 }
 
-function requestBook(id: string, fields: Fields): RequestBook {
+function requestRecord(id: string, fields: Fields): RequestRecord {
   const ms = (name: string): number => Number(fields[name] ?? Number.NaN);
   return {
     id,
