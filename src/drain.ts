@@ -52,12 +52,12 @@ export async function drainGateway(
   const closed = once(listener, "close").then(publicPort.idle);
   listener.close();
   listener.closeIdleConnections();
-  const quiet = setTimeout(() => listener.closeQuietConnections(), QUIET_MS);
+  const quiet = setTimeout(() => listener.closeConnectionsWithoutResponses(), QUIET_MS);
   const deadline = performance.now() + drainTimeoutMs;
   const clean = await inTime(closed, deadline);
   clearTimeout(quiet);
   const cutRequests = clean ? 0 : ((await metrics.inFlight.get()).values[0]?.value ?? 0);
-  const cutAnswers = clean ? 0 : publicPort.unflushedAnswers();
+  const cutAnswers = clean ? 0 : publicPort.unflushedResponses();
   if (!clean) listener.closeAllConnections();
   if (work) await inTime(work.stop(), deadline + 1000);
   await inTime(Promise.all([refusals.stop(), tracing.stop()]), deadline + 1000);

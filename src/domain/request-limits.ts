@@ -1,4 +1,4 @@
-/** What one request may carry, whoever sends it. */
+/** What one request may carry, independent of who sends it. */
 
 /** Request line and header lines together. */
 export const HEADERS_BYTES_MAX = 16 * 1024;
@@ -23,3 +23,7 @@ export const FILE_BYTES_MAX = 10_485_760;
 
 /** An Idempotency-Key as it may be sent. */
 export const IDEMPOTENCY_KEY = /^[\x21-\x7e]{1,255}$/;
+
+/** True for a body that is not encoded, also with `Content-Encoding: identity`. RFC 9110 section 8.4. */
+export const isIdentity = (contentEncoding: string | undefined): boolean =>
+  contentEncoding === undefined || contentEncoding.toLowerCase() === "identity";

@@ -1,12 +1,12 @@
 import type { Answer } from "../domain/envelope.ts";
 import { createRequestLog, logRequest, logSlow } from "../telemetry/log.ts";
-import type { Exchange } from "./exchange.ts";
-import type { Gateway } from "./handler-context.ts";
+import type { Exchange } from "./http-exchange.ts";
+import type { Gateway } from "./request-context.ts";
 
-/** Classes of HTTP status, by their first digit. */
+/** Status classes by the first digit. */
 const CLASSES = ["", "1xx", "2xx", "3xx", "4xx", "5xx"];
 
-/** Writes one log line, counts, and ends the trace of each request that is over; without an answer its client went away. */
+/** Writes the log line, counts the request and ends its trace. Without an answer its client went away. */
 export function createRecord(gateway: Gateway): (exchange: Exchange, answer: Answer | undefined) => void {
   const requestLog = createRequestLog(gateway.log);
   return (exchange, answer) => record(gateway, requestLog, exchange, answer);
@@ -23,10 +23,10 @@ function record(
   const status = answer?.status ?? 499;
   const outcome = answer?.outcome ?? "client_gone";
   const elapsedMs = performance.now() - startedMs;
-  // Zeros say that no script has answered.
-  if (exchange.lastKnown && exchange.state.rateLimit > 0) exchange.lastKnown.state = exchange.state;
+  // A limit of zero means that no script has answered.
+  if (exchange.keyUsage && exchange.state.rateLimit > 0) exchange.keyUsage.state = exchange.state;
   metrics.inFlight.dec();
-  if (exchange.countedIn) exchange.countedIn.underWay--;
+  if (exchange.countedIn) exchange.countedIn.inFlight--;
   metrics.requests.inc({ route: template, status, outcome });
   metrics.requestSeconds.observe(
     { route: template, class: CLASSES[Math.floor(status / 100)]! },

@@ -1,9 +1,10 @@
 import { BlockList, isIP } from "node:net";
+import type { Logger } from "../telemetry/log.ts";
 
-/** Answers which address a request came from. */
+/** The client address of a request, from its peer and its X-Forwarded-For. */
 export type ClientAddress = (peer: string | undefined, forwardedFor: string | undefined) => string;
 
-/** Whether an address is one of these addresses or CIDR ranges (`server.trust_proxy`). */
+/** Matches addresses against addresses and CIDR ranges (`server.trust_proxy`). */
 export function trustedProxies(trusted: readonly string[]): (address: string | undefined) => boolean {
   const proxies = new BlockList();
   for (const range of trusted) {
@@ -20,8 +21,8 @@ export function trustedProxies(trusted: readonly string[]): (address: string | u
 }
 
 /**
- * Reads X-Forwarded-For from the right for as long as each hop is trusted; the first one that is not is the client.
- * An IPv6 client counts by its /64, the smallest block that one customer is given.
+ * Reads X-Forwarded-For from the right: the first hop that is not trusted is the client. An IPv6 client counts by its /64,
+ * the smallest block that one customer is given.
  * @param trusted addresses or CIDR ranges whose X-Forwarded-For counts (`server.trust_proxy`)
  */
 export function clientAddress(trusted: readonly string[]): ClientAddress {
@@ -41,7 +42,7 @@ export function clientAddress(trusted: readonly string[]): ClientAddress {
   };
 }
 
-/** The address alone: some proxies add the port, and an IPv4 address may come mapped into IPv6. */
+/** Removes the port that some proxies add, and the IPv6 prefix of a mapped IPv4 address. */
 function plain(hop: string): string {
   const address = /^\[(.+)\](?::\d+)?$/.exec(hop)?.[1] ?? /^([\d.]+):\d+$/.exec(hop)?.[1] ?? hop;
   return /^::ffff:[\d.]+$/i.test(address) ? address.slice(7) : address;
@@ -58,4 +59,27 @@ function prefix64(address: string): string {
     .slice(0, 4)
     .map((group) => Number.parseInt(group, 16).toString(16))
     .join(":")}::/64`;
+}
+
+const WARN_EVERY_MS = 3_600_000;
+
+/**
+ * Warns that a proxy in front of the gateway is not in `server.trust_proxy`: at the first request, then at most once an hour.
+ * @param count counts each such request
+ */
+export function createUntrustedProxyNotice(
+  log: Logger,
+  count: () => void,
+  nowMs: () => number = () => performance.now(),
+): (peer: string) => void {
+  let warnedAtMs = Number.NEGATIVE_INFINITY;
+  return (peer) => {
+    count();
+    if (nowMs() - warnedAtMs < WARN_EVERY_MS) return;
+    warnedAtMs = nowMs();
+    log.warn(
+      { peer },
+      "X-Forwarded-For comes from an address that is not in server.trust_proxy: all customers behind it count as one address",
+    );
+  };
 }

@@ -7,7 +7,7 @@ import { createUnknownKeys, type LookUpBudget } from "./unknown-keys.ts";
 const KEYS_MAX = 100_000;
 const TOKEN_CHARS_MAX = 256;
 const LOOK_UPS: LookUpBudget = { perSecond: 1000, perAddressAndSecond: 250 };
-/** As nearly everybody writes it; other spellings of RFC 9110 section 11.1 take the longer way. */
+/** The usual spelling. Other spellings that RFC 9110 section 11.1 allows are parsed by `authenticate`. */
 const SCHEME = "Bearer ";
 
 export type Identity<Key> =
@@ -16,20 +16,20 @@ export type Identity<Key> =
 
 export interface Authenticator<Key> {
   /**
-   * Who sends this `Authorization` header?
-   * @throws what `lookup` throws, for a key that this process has not seen yet
+   * Finds the key of an `Authorization` header.
+   * @throws what `lookup` throws, for a key that is not cached
    */
   authenticate(authorization: string | undefined, address: string): Promise<Identity<Key>>;
-  /** The same for a key that is remembered, at once; undefined for everybody else. */
-  recall(authorization: string | undefined): { key: Key; token: string } | undefined;
-  /** A script called this key invalid: it must be looked up again, and this attempt counts as unknown. */
-  disown(token: string, address: string): void;
+  /** The same for a cached key, without a promise; undefined for all others. */
+  cached(authorization: string | undefined): { key: Key; token: string } | undefined;
+  /** A script called this key invalid: it is looked up again next time, and this attempt counts as an unknown key. */
+  evictCachedKey(token: string, address: string): void;
 }
 
 /**
- * Finds the key behind a bearer token. Keys once found are remembered for the life of the process (what they may do
- * is decided by each script); unknown ones are not, and are limited per client address. Beyond that limit keys are looked up
- * for as long as a budget lasts: a good one is let in, an unknown one is not told apart from one that was not looked up.
+ * Finds the key of a bearer token. Known keys are cached for the life of the process, since each script decides whether the
+ * key is still valid. Unknown keys are limited per client address. Beyond that limit keys are looked up while a budget lasts: a
+ * valid key passes, and the answer to an unknown key is the same as to one that was not looked up.
  * @param lookup SHA-256 of the token, hex, to the key's reference
  */
 export function createAuthenticator<Key>(options: {
@@ -45,11 +45,11 @@ export function createAuthenticator<Key>(options: {
   const find = async (token: string): Promise<Key | undefined> =>
     looksLikeKey(token) ? options.lookup(hash("sha256", token)) : undefined;
 
-  /** Finds a key, and remembers it. */
+  /** Looks up a key and caches it. */
   async function findKnown(token: string): Promise<Key | undefined> {
-    // Others may have found it while this one waited.
+    // Another request may have cached it while this one waited.
     const found = known.get(token) ?? (await find(token));
-    // One object for each key: what is remembered of a key hangs on it.
+    // One object per key: weak maps and sets keep what is known of the key under it.
     const key = known.get(token) ?? found;
     if (key === undefined) return undefined;
     dropOldest(known, KEYS_MAX);
@@ -58,7 +58,7 @@ export function createAuthenticator<Key>(options: {
   }
 
   return {
-    recall(authorization) {
+    cached(authorization) {
       if (!authorization?.startsWith(SCHEME)) return undefined;
       const token = authorization.slice(SCHEME.length);
       const key = known.get(token);
@@ -85,7 +85,7 @@ export function createAuthenticator<Key>(options: {
         unknown.end(address);
       }
     },
-    disown(token, address) {
+    evictCachedKey(token, address) {
       known.delete(token);
       unknown.count(address);
     },

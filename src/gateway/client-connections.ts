@@ -1,125 +1,80 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
-import { createReadRests, type ReadRests } from "./address-throttle.ts";
-import {
-  type ConnectionBound,
-  type ConnectionLimits,
-  createConnectionLimits,
-  type LimitedConnection,
-} from "./connection-limits.ts";
-import type { Exchange } from "./exchange.ts";
-import { holdReading } from "./pause-reading.ts";
+import { ClientConnection, type ReceivedRequest } from "./client-connection.ts";
+import { type ConnectionBound, type ConnectionLimits, createConnectionLimits } from "./connection-limits.ts";
+import { ConnectionReads } from "./connection-reads.ts";
+import type { Exchange } from "./http-exchange.ts";
+import { PipelinedRequests } from "./pipelined-requests.ts";
+import { UnreadResponses } from "./unread-responses.ts";
 
-/** Requests of one connection that are worked on at a time. Those behind them wait, and nothing more is read. */
-export const STARTED_MAX = 8;
-/**
- * Requests that may wait on one connection: Node hands over all that one read brings, which are up to 64 KiB. Clients
- * that really pipeline send a few.
- */
-export const WAITING_MAX = 100;
-/** Connections above a limit that are kept for a moment to be answered 503; further ones are closed at once. */
+/** Connections above a limit that stay open for a moment to be answered 503; further ones are closed at once. */
 export const REFUSED_MAX = 64;
 const REFUSED_MS = 1000;
-/**
- * Connections that one address may open while it rests: nothing is read from them yet, so that nobody sees which of them their
- * clients have left already.
- */
-export const UNREAD_MAX = 64;
-/** How long a client has to take its answer from a connection that is not read any more, once it was written. */
-const TAKE_ANSWER_MS = 1000;
+/** How long a client may take to read its response from a connection that is not read any more. */
+const READ_RESPONSE_MS = 1000;
 
-/** Of one process; they may change while it runs. */
+/** Limits of one process; they may change while it runs. */
 export interface ClientLimits {
   /** Connections at a time. */
   maxConnections: number;
   maxConnectionsPerAddress: number;
-  /** As many requests may also wait for their turn, on all connections together. */
+  /** Also the number of requests that may wait, on all connections together. */
   maxRequestsInFlight: number;
-  /** Bytes of answers that clients have not taken yet, on all connections together. */
+  /** Bytes of responses that clients have not read, on all connections together. */
   maxUnreadBytes: number;
 }
 
-/** Why a connection was refused or ended. */
+/** The bound for which a connection was refused or ended. */
 export type EndedBy = ConnectionBound | "pipelined_requests" | "unread_answers" | "write_timeout";
-
-/** One request whose head was read. */
-export interface Arrival {
-  req: IncomingMessage;
-  res: ServerResponse;
-  expectsContinue: boolean;
-}
-
-export interface ClientConnection extends LimitedConnection {
-  /** With TLS, once the handshake is done, the one that decrypts. */
-  socket: Socket;
-  /** Answers that are unfinished, or whose requests are; oldest first. Undefined: it waits, or is dropped. */
-  readonly answers: Map<ServerResponse, Exchange | undefined>;
-  /** Requests that have not begun; while there are any, nothing is read. */
-  readonly waiting: Arrival[];
-  /** Nothing is read from it now; this ends it. */
-  releaseReading: (() => void) | undefined;
-  /** Of what has been read, so much came before the requests that are on it now. */
-  bytesBefore: number;
-  /** Its body came in chunks, and nobody has begun to read it: until then nothing is read. */
-  unreadBody: IncomingMessage | undefined;
-  /** Nothing is read from it any more; it ends behind its answers. */
-  ending: boolean;
-  /** Of answers that were written and that the client has not taken. */
-  unreadBytes: number;
-  /** It came above a limit: its first request is refused. */
-  refused: boolean;
-  /** A request has come on it. */
-  used: boolean;
-}
 
 export interface ClientConnectionsOptions {
   limits(): ClientLimits;
-  /** Who is on the other side. */
   peer(socket: Socket): { address: string; trusted: boolean };
-  /** A connection was refused or ended because a limit was reached. */
+  /** A connection was refused or ended because it reached a limit. */
   ended(by: EndedBy): void;
 }
 
-/** Whom the connections hand their requests to. */
+/** What the listener does with requests and connections. */
 export interface ConnectionHandlers {
-  /** Begins the work on a request. @returns undefined for one that is dropped */
-  start(arrival: Arrival, refused: boolean): Exchange | undefined;
-  /** All answers of a connection have been taken. */
-  settled(connection: ClientConnection): void;
+  /** Starts a request. @returns undefined for a request that is dropped */
+  start(request: ReceivedRequest, isRefused: boolean): Exchange | undefined;
+  /** The connection has no pending responses. */
+  onIdle(connection: ClientConnection): void;
 }
 
-/**
- * The connections of the public port, and what each may take: how many there are, how many requests of one are worked
- * on, wait, and have answers that the client does not read. Decision 0035.
- */
+/** The connections of the public port, from their acceptance to their end, and what each may use. Decision 0035. */
 export class ClientConnections {
   readonly #options: ClientConnectionsOptions;
   #handlers: ConnectionHandlers | undefined;
   readonly #connections = new Map<Duplex, ClientConnection>();
-  readonly #entered: ConnectionLimits<ClientConnection>;
-  readonly #rests: ReadRests;
-  /** Of addresses that rested as these were opened: nothing has come of them yet; oldest first. */
-  readonly #unread = new Map<string, Set<ClientConnection>>();
+  readonly #admitted: ConnectionLimits<ClientConnection>;
+  readonly #reads: ConnectionReads;
+  readonly #pipelined: PipelinedRequests;
+  readonly #unread: UnreadResponses;
   #refused = 0;
-  #waiting = 0;
-  #unreadBytes = 0;
   #activity = 0;
-  #looking = false;
 
   constructor(options: ClientConnectionsOptions) {
+    const { limits } = options;
     this.#options = options;
-    this.#entered = createConnectionLimits(() => {
-      const { maxConnections, maxConnectionsPerAddress } = options.limits();
+    this.#admitted = createConnectionLimits(() => {
+      const { maxConnections, maxConnectionsPerAddress } = limits();
       return { total: maxConnections, perAddress: maxConnectionsPerAddress };
     });
-    const connections = this.#connections;
-    const eachOf = (address: string, change: (connection: ClientConnection) => void): void => {
-      for (const connection of connections.values()) if (connection.address === address) change(connection);
-    };
-    this.#rests = createReadRests({
-      began: (address) => eachOf(address, hold),
-      ended: (address) => eachOf(address, (connection) => this.#release(connection)),
+    this.#reads = new ConnectionReads({
+      connections: () => this.#connections.values(),
+      exceeded: (connection) => this.#end(connection, "connections_per_address"),
+    });
+    this.#pipelined = new PipelinedRequests({
+      waitingMax: () => limits().maxRequestsInFlight,
+      start: (connection, request) => this.#start(connection, request),
+      exceeded: (connection) => this.#end(connection, "pipelined_requests"),
+    });
+    this.#unread = new UnreadResponses({
+      connections: () => this.#connections.values(),
+      bytesMax: () => limits().maxUnreadBytes,
+      exceeded: (connection) => this.#end(connection, "unread_answers"),
     });
   }
 
@@ -129,38 +84,22 @@ export class ClientConnections {
   }
 
   open(socket: Socket): void {
-    const answers: ClientConnection["answers"] = new Map();
-    const connection: ClientConnection = {
-      ...this.#options.peer(socket),
-      socket,
-      answers,
-      waiting: [],
-      releaseReading: undefined,
-      bytesBefore: 0,
-      unreadBody: undefined,
-      ending: false,
-      unreadBytes: 0,
-      lastActive: ++this.#activity,
-      refused: false,
-      used: false,
-      isIdle: () => answers.size === 0,
-      isSending: () => [...answers.keys()].every(({ req }) => !req.complete),
-    };
-    const entry = this.#entered.enter(connection);
+    const connection = new ClientConnection(socket, this.#options.peer(socket), ++this.#activity);
+    const entry = this.#admitted.enter(connection);
     if (entry.outcome === "refused") {
       this.#refuse(connection, entry.bound);
       return;
     }
     this.#connections.set(socket, connection);
     socket.once("close", () => this.#forget(connection));
-    if (this.#rests.has(connection.address)) this.#holdUnread(connection);
+    this.#reads.opened(connection);
     if (entry.outcome === "admitted_instead") {
       this.#options.ended(entry.bound);
       this.#drop(entry.of);
     }
   }
 
-  /** The TLS handshake of a connection is done: its requests name another socket. */
+  /** The TLS handshake of a connection is complete: its requests arrive on another socket. */
   secured(accepted: Socket, socket: Socket): void {
     const connection = this.#connections.get(accepted);
     if (!connection) {
@@ -168,86 +107,68 @@ export class ClientConnections {
       return;
     }
     this.#connections.delete(accepted);
-    connection.socket = socket;
     this.#connections.set(socket, connection);
-    if (connection.releaseReading) connection.releaseReading = holdReading(socket);
+    connection.secured(socket);
   }
 
-  /** A request has come: begins it, or lets it wait. */
-  arrive(arrival: Arrival): void {
-    const connection = this.#connections.get(arrival.req.socket);
-    // It was ended while what it had sent was still being taken apart.
-    if (!connection) return;
-    const { answers } = connection;
-    if (answers.size > 0) this.#rests.pipelined(connection.address);
-    answers.set(arrival.res, undefined);
-    arrival.res.on("close", () => this.#closed(arrival.res));
-    if (answers.size - connection.waiting.length <= STARTED_MAX) this.#start(connection, arrival);
-    else this.#wait(connection, arrival);
-  }
-
-  /** An answer was written: its bytes count until the client has taken them. */
-  answered(exchange: Exchange, bytes: number): void {
-    const connection = this.#connections.get(exchange.req.socket);
-    if (!connection?.answers.has(exchange.res)) return;
-    exchange.answerBytes = bytes;
-    connection.unreadBytes += bytes;
-    this.#unreadBytes += bytes;
-    if (this.#looking || this.#unreadBytes <= this.#options.limits().maxUnreadBytes) return;
-    // Most answers are with the kernel by then.
-    this.#looking = true;
-    setImmediate(() => this.#endMostUnread());
-  }
-
-  /**
-   * A request with a chunked body has come. Node takes apart whatever comes of it, each chunk of one byte into an object of
-   * its own; so no more is read than came with its head, until somebody reads the body.
-   */
-  holdUntilRead(req: IncomingMessage): void {
+  /** A request was received: starts it, or queues it behind the requests before it. */
+  receive(request: ReceivedRequest): void {
+    const { req, res } = request;
     const connection = this.#connections.get(req.socket);
+    // The connection was ended while Node parsed what it had sent.
     if (!connection) return;
-    const { bytesRead } = req.socket;
-    // A proxy may make chunks of all its clients' bodies, and sends no small ones.
-    if (!connection.trusted) this.#rests.chunked(connection.address, bytesRead - connection.bytesBefore);
-    connection.bytesBefore = bytesRead;
-    connection.unreadBody = req;
-    hold(connection);
-    req.once("resume", () => this.#bodyTaken(req));
+    const { pendingResponses } = connection;
+    if (pendingResponses.size > 0) this.#reads.pipelined(connection);
+    pendingResponses.set(res, undefined);
+    res.on("close", () => this.#onResponseClosed(res));
+    this.#pipelined.add(connection, request);
+  }
+
+  /** A request with a chunked body has started: reads no more than came with its head until a handler reads the body. */
+  pauseUntilBodyRead(req: IncomingMessage): void {
+    const connection = this.#connections.get(req.socket);
+    if (connection) this.#reads.pauseUntilBodyRead(connection, req);
+  }
+
+  /** A chunk of a body was read. Uploads pass 0 bytes: only the number of their chunks counts. */
+  bodyRead(socket: Duplex, bytes: number): void {
+    const connection = this.#connections.get(socket);
+    if (connection) this.#reads.bodyRead(connection, bytes);
+  }
+
+  /** A response was written: its bytes count until the client has read them. */
+  responseWritten(exchange: Exchange, bytes: number): void {
+    const connection = this.#connections.get(exchange.req.socket);
+    if (connection?.pendingResponses.has(exchange.res)) this.#unread.written(connection, exchange, bytes);
   }
 
   /**
-   * The body of the request of this answer is not worth reading any further: reads no more, and ends the connection once
-   * the client had time to take the answer. Closed at once, it would be reset, and the client might never see it.
+   * The rest of this request's body is not worth reading: reads no more, and ends the connection once the client had time to
+   * read the response. An immediate close would reset the connection, and the client might lose the response.
    */
-  stopReading(res: ServerResponse): void {
+  endAfterResponse(res: ServerResponse): void {
     const connection = this.#connections.get(res.req.socket);
-    if (!connection || connection.ending) return;
+    if (!connection || connection.isEnding) return;
     const { socket } = connection;
-    connection.ending = true;
-    hold(connection);
+    connection.isEnding = true;
+    connection.pauseReading();
     const end = (): void => {
       socket.end();
-      setTimeout(() => socket.destroy(), TAKE_ANSWER_MS).unref();
+      setTimeout(() => socket.destroy(), READ_RESPONSE_MS).unref();
     };
     if (res.writableFinished) end();
     else res.once("close", end);
   }
 
-  /** A piece of a body came to its reader. Uploads name 0 bytes: only their pieces count. */
-  bodyRead(socket: Duplex, bytes: number): void {
-    const connection = this.#connections.get(socket);
-    if (connection) this.#rests.bodyRead(connection.address, bytes);
-  }
-
-  /** Nothing was read or written for `write_timeout`; behind the last answer, for `keep_alive_timeout`. */
+  /** Nothing was read or written for `write_timeout`, or for `keep_alive_timeout` after the last response. */
   timedOut(socket: Socket): void {
     const connection = this.#connections.get(socket);
     if (connection && socket.writableLength > 0) this.#end(connection, "write_timeout");
-    // Before its first request, the timeout of heads counts.
-    else if (!connection || (connection.used && connection.answers.size === 0)) socket.destroy();
+    // Before the first request, the headers timeout applies.
+    else if (!connection || (connection.isUsed && connection.isIdle())) socket.destroy();
   }
 
-  at(socket: Duplex): ClientConnection | undefined {
+  get(socket: Duplex): ClientConnection | undefined {
     return this.#connections.get(socket);
   }
 
@@ -255,31 +176,31 @@ export class ClientConnections {
     return this.#connections.values();
   }
 
-  /** Whether the connection of this answer has a later request whose answer is still to come. */
+  /** True while a later request of the same connection has no response yet. */
   hasPipelinedResponse(res: ServerResponse): boolean {
-    const answers = this.#connections.get(res.req.socket)?.answers.keys() ?? [];
-    return [...answers].at(-1) !== res;
+    const pending = this.#connections.get(res.req.socket)?.pendingResponses.keys() ?? [];
+    return [...pending].at(-1) !== res;
   }
 
-  /** Answers that are written and whose clients have not taken them yet. */
-  unflushedAnswers(): number {
+  /** Responses that are written and that their clients have not read. */
+  unflushedResponses(): number {
     let count = 0;
-    for (const { answers } of this.#connections.values())
-      for (const res of answers.keys()) if (res.writableEnded && !res.writableFinished) count++;
+    for (const { pendingResponses } of this.#connections.values())
+      for (const res of pendingResponses.keys()) if (res.writableEnded && !res.writableFinished) count++;
     return count;
   }
 
-  /** What is open, waits and is unread now, and how often addresses rested. */
+  /** For metrics: open connections, waiting requests, unread bytes, and how often addresses were throttled. */
   counts() {
     return {
-      open: this.#entered.count() + this.#refused,
-      waiting: this.#waiting,
-      unreadBytes: this.#unreadBytes,
-      rests: this.#rests.count(),
+      open: this.#admitted.count() + this.#refused,
+      waiting: this.#pipelined.waiting,
+      unreadBytes: this.#unread.bytes,
+      rests: this.#reads.pauses,
     };
   }
 
-  /** Keeps it until its first request is answered 503, for a moment and for a few only. */
+  /** Keeps a connection above a limit for a moment, so that its first request can be answered 503. */
   #refuse(connection: ClientConnection, bound: ConnectionBound): void {
     const { socket } = connection;
     this.#options.ended(bound);
@@ -288,7 +209,7 @@ export class ClientConnections {
       return;
     }
     this.#refused++;
-    connection.refused = true;
+    connection.isRefused = true;
     this.#connections.set(socket, connection);
     const timer = setTimeout(() => connection.socket.destroy(), REFUSED_MS).unref();
     socket.once("close", () => {
@@ -298,142 +219,56 @@ export class ClientConnections {
     });
   }
 
-  /** Of an address that rests; the one that has waited for the longest time is ended for one too many. */
-  #holdUnread(connection: ClientConnection): void {
-    hold(connection);
-    const own = this.#unread.get(connection.address) ?? new Set();
-    this.#unread.set(connection.address, own.add(connection));
-    const [oldest] = own;
-    if (oldest && own.size > UNREAD_MAX) this.#end(oldest, "connections_per_address");
+  #start(connection: ClientConnection, request: ReceivedRequest): void {
+    connection.lastActive = ++this.#activity;
+    if (!connection.isUsed) this.#reads.usedOrClosed(connection);
+    connection.isUsed = true;
+    connection.pendingResponses.set(request.res, this.#handlers?.start(request, connection.isRefused));
   }
 
-  /** Something has come of it, or it is over. */
-  #leaveUnread(connection: ClientConnection): void {
-    const own = this.#unread.get(connection.address);
-    if (own?.delete(connection) && own.size === 0) this.#unread.delete(connection.address);
+  /** The client has read a response, or is gone. */
+  #onResponseClosed(res: ServerResponse): void {
+    const { req } = res;
+    const connection = this.#connections.get(req.socket);
+    if (!connection) return;
+    this.#reads.bodyTaken(connection, req);
+    this.#unread.read(connection, res);
+    if (req.complete) this.#onRequestEnded(connection, res);
+    else req.once("close", () => this.#onRequestEnded(connection, res));
   }
 
-  /** The connection is over: nothing of it counts any more. */
+  /** A request and its response have ended. */
+  #onRequestEnded(connection: ClientConnection, res: ServerResponse): void {
+    const { pendingResponses, socket, waitingRequests } = connection;
+    pendingResponses.delete(res);
+    connection.lastActive = ++this.#activity;
+    if (waitingRequests.length > 0 && this.#connections.has(socket)) {
+      this.#pipelined.startNext(connection);
+      this.#reads.resume(connection);
+    }
+    if (pendingResponses.size > 0) return;
+    connection.bytesBefore = socket.bytesRead;
+    this.#handlers?.onIdle(connection);
+  }
+
+  #end(connection: ClientConnection, by: EndedBy): void {
+    this.#options.ended(by);
+    if (connection.isRefused) this.#drop(connection);
+    else this.#forget(connection);
+  }
+
+  /** The connection is closed: it counts toward no limit any more. */
   #forget(connection: ClientConnection): void {
     if (this.#connections.get(connection.socket) !== connection) return;
-    this.#entered.leave(connection);
+    this.#admitted.leave(connection);
     this.#drop(connection);
   }
 
   #drop(connection: ClientConnection): void {
     this.#connections.delete(connection.socket);
-    this.#leaveUnread(connection);
-    this.#waiting -= connection.waiting.length;
-    connection.waiting.length = 0;
-    this.#unreadBytes -= connection.unreadBytes;
-    connection.unreadBytes = 0;
+    this.#reads.usedOrClosed(connection);
+    this.#pipelined.drop(connection);
+    this.#unread.drop(connection);
     connection.socket.destroy();
   }
-
-  #end(connection: ClientConnection, by: EndedBy): void {
-    this.#options.ended(by);
-    if (connection.refused) this.#drop(connection);
-    else this.#forget(connection);
-  }
-
-  #start(connection: ClientConnection, arrival: Arrival): void {
-    connection.lastActive = ++this.#activity;
-    if (!connection.used) this.#leaveUnread(connection);
-    connection.used = true;
-    connection.answers.set(arrival.res, this.#handlers?.start(arrival, connection.refused));
-  }
-
-  #wait(connection: ClientConnection, arrival: Arrival): void {
-    const { maxRequestsInFlight } = this.#options.limits();
-    if (connection.waiting.length >= WAITING_MAX || this.#waiting >= maxRequestsInFlight) {
-      abortCheaply(connection.socket);
-      this.#end(connection, "pipelined_requests");
-      return;
-    }
-    this.#waiting++;
-    connection.waiting.push(arrival);
-    hold(connection);
-  }
-
-  /** Begins what waits, as far as there is room; reads on once nothing waits. */
-  #startNext(connection: ClientConnection): void {
-    const { answers, waiting } = connection;
-    if (waiting.length === 0) return;
-    while (waiting.length > 0 && answers.size - waiting.length < STARTED_MAX) {
-      this.#waiting--;
-      this.#start(connection, waiting.shift()!);
-    }
-    this.#release(connection);
-  }
-
-  /** Reads on, unless there is another reason not to. */
-  #release(connection: ClientConnection): void {
-    const { address, ending, unreadBody, waiting } = connection;
-    if (ending || unreadBody || waiting.length > 0 || this.#rests.has(address)) return;
-    connection.releaseReading?.();
-    connection.releaseReading = undefined;
-  }
-
-  #bodyTaken(req: IncomingMessage): void {
-    const connection = this.#connections.get(req.socket);
-    if (connection?.unreadBody !== req) return;
-    connection.unreadBody = undefined;
-    this.#release(connection);
-  }
-
-  /** The client has taken an answer, or is gone. */
-  #closed(res: ServerResponse): void {
-    const { req } = res;
-    const connection = this.#connections.get(req.socket);
-    if (!connection) return;
-    if (connection.unreadBody) this.#bodyTaken(req);
-    const bytes = connection.answers.get(res)?.answerBytes ?? 0;
-    connection.unreadBytes -= bytes;
-    this.#unreadBytes -= bytes;
-    if (req.complete) this.#settle(connection, res);
-    else req.once("close", () => this.#settle(connection, res));
-  }
-
-  /** An answer and its request are over. */
-  #settle(connection: ClientConnection, res: ServerResponse): void {
-    connection.answers.delete(res);
-    connection.lastActive = ++this.#activity;
-    if (this.#connections.has(connection.socket)) this.#startNext(connection);
-    if (connection.answers.size > 0) return;
-    connection.bytesBefore = connection.socket.bytesRead;
-    this.#handlers?.settled(connection);
-  }
-
-  /** Above the limit, those that hold the most unread bytes are ended, one after the other. */
-  #endMostUnread(): void {
-    this.#looking = false;
-    const { maxUnreadBytes } = this.#options.limits();
-    while (this.#unreadBytes > maxUnreadBytes) {
-      let most: ClientConnection | undefined;
-      for (const each of this.#connections.values())
-        if (each.unreadBytes > (most?.unreadBytes ?? 0)) most = each;
-      if (!most) return;
-      this.#end(most, "unread_answers");
-    }
-  }
-}
-
-/** Reads no further, until `#release` finds no reason left. */
-function hold(connection: ClientConnection): void {
-  connection.releaseReading ??= holdReading(connection.socket);
-}
-
-/**
- * When a connection closes, Node makes an error for each request on it that is not answered: of one read there may be 2,500.
- * Without their stacks, which nobody reads, that takes a third of the time.
- */
-function abortCheaply(socket: Socket): void {
-  let stackTraceLimit = 0;
-  socket.prependOnceListener("close", () => {
-    ({ stackTraceLimit } = Error);
-    Error.stackTraceLimit = 0;
-  });
-  socket.once("close", () => {
-    Error.stackTraceLimit = stackTraceLimit;
-  });
 }

@@ -1,13 +1,15 @@
 import { type Answer, refusal, success } from "../domain/envelope.ts";
-import { type Call, disown, sawKeyGood, storeStep } from "./handler-context.ts";
+import { evictInvalidKey } from "./inspect-key.ts";
+import { type Call, storeStep } from "./request-context.ts";
+import { rememberGoodKey } from "./unmetered-fallback.ts";
 
-/** GET /credits: the account with the limits that are enforced for this key. */
+/** GET /credits: the account, and the limits that are enforced for this key. */
 export async function credits(call: Call): Promise<Answer> {
   const { gateway, config, exchange, key } = call;
   const account = await storeStep(call, "CREDITS", gateway.store.credits(key, config.tiers));
   exchange.state = account.state;
-  if (account.outcome === "unknown_key") return refusal(disown(call), exchange.shownId);
-  sawKeyGood(call);
+  if (account.outcome === "unknown_key") return refusal(evictInvalidKey(call), exchange.shownId);
+  rememberGoodKey(call);
   return success(
     JSON.stringify({
       balance: account.balance,

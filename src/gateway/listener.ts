@@ -4,8 +4,9 @@ import { type Answer, commonHeaders, refusal } from "../domain/envelope.ts";
 import { type Refusal, refuse } from "../domain/errors.ts";
 import { noLimits } from "../domain/limits.ts";
 import { HEADERS_BYTES_MAX } from "../domain/request-limits.ts";
-import type { Arrival, ClientConnection, ClientConnections } from "./client-connections.ts";
-import { type Exchange, headersOf, newRequestId } from "./exchange.ts";
+import type { ClientConnection, ReceivedRequest } from "./client-connection.ts";
+import type { ClientConnections } from "./client-connections.ts";
+import { type Exchange, headersOf, newRequestId } from "./http-exchange.ts";
 import { createHttpServer, followConnections, renewTls, type TlsMaterial } from "./tls.ts";
 
 interface Timeouts {
@@ -15,37 +16,37 @@ interface Timeouts {
 }
 
 export interface ListenerOptions extends Timeouts {
-  /** Its connections; nobody else opens any. */
+  /** Only the listener opens connections in it. */
   connections: ClientConnections;
   /**
    * Serves one request; must not throw.
-   * @param refused its connection came above a limit
-   * @returns undefined for one that is dropped
+   * @param isRefused its connection exceeds a limit
+   * @returns undefined for a request that is dropped
    */
-  serve(arrival: Arrival, refused: boolean): Exchange | undefined;
-  /** The answer of a request whose head is served already, and whose body the parser refused; must not throw. */
-  refuseBroken(exchange: Exchange, refused: Refusal): Promise<Answer>;
+  serve(request: ReceivedRequest, isRefused: boolean): Exchange | undefined;
+  /** Answers a request that is being served and whose body the parser refused; must not throw. */
+  refuseMalformedBody(exchange: Exchange, refused: Refusal): Promise<Answer>;
   /** Undefined for plain HTTP. */
   tls?: TlsMaterial | undefined;
-  /** A request that Node's parser refused, answered on the bare socket. */
-  parseRefused(refused: Refusal, requestId: string): void;
+  /** Node's parser refused a request, and it was answered on the bare socket. */
+  onMalformedRequest(refused: Refusal, requestId: string): void;
 }
 
 export interface Listener extends Server {
   /**
-   * Ends connections that wait for no answer. `close` ends the idle ones, but a head that was begun and never
-   * finished would keep it waiting: with it ends the interval that enforces the timeout of heads.
+   * Ends connections without pending responses. `close` ends the idle ones only, and stops the interval that enforces the
+   * headers timeout: it would wait for ever for the rest of a head.
    */
-  closeQuietConnections(): void;
-  /** Connections that are open already heed them, too. */
+  closeConnectionsWithoutResponses(): void;
+  /** Applies to open connections as well. */
   setTimeouts(timeouts: Timeouts): void;
-  /** Connections from now on get this certificate. The listener must have begun with one. */
+  /** New connections get this certificate. The listener must have been created with TLS. */
   renewTls(tls: TlsMaterial): void;
 }
 
 /**
- * The public port: a node:http server whose every automatic answer is replaced by one in our envelope.
- * Body deadlines are the readers' own, since an upload may take long and a JSON body may not.
+ * The public port: a node:http server whose automatic responses are replaced by responses in our envelope.
+ * The readers of bodies enforce their own deadlines, since an upload may take longer than a JSON body.
  */
 export function createListener(options: ListenerOptions): Listener {
   const { connections } = options;
@@ -63,30 +64,31 @@ export function createListener(options: ListenerOptions): Listener {
     },
     options.tls,
   );
-  // Lines beyond Node's default of 2,000 would vanish, Authorization among them; maxHeaderSize bounds them.
+  // Node drops the header lines beyond its default of 2,000, maybe Authorization. maxHeaderSize bounds them.
   server.maxHeadersCount = 0;
-  // A client may close its sending side behind its last request; Node's types do not name the property.
+  // A client may close its sending side after its last request. Node's types lack the property.
   Object.assign(server, { httpAllowHalfOpen: true });
   server.timeout = options.writeTimeoutMs;
   connections.attach({
     start: options.serve,
-    settled({ socket }) {
-      // Its last answer may have been written, without `close`, before the drain began.
+    onIdle({ socket }) {
+      // The last response may have been written without `Connection: close`, before the drain began.
       if (!server.listening) socket.destroySoon();
     },
   });
-  takeRequests(server, connections);
-  answerBroken(server, options);
+  receiveRequests(server, connections);
+  answerMalformedRequests(server, options);
   return Object.assign(server, {
-    // In the place of Node's own, which `close` calls too: that ends connections whose answers are not flushed yet.
+    // Replaces Node's own, which `close` calls too and which ends connections before their responses are flushed.
     closeIdleConnections(): void {
-      // One that was never served may be sending its first request.
-      for (const { socket, answers, used } of connections.all()) {
-        if (answers.size === 0 && used && socket.writableLength === 0) socket.destroy();
+      for (const connection of connections.all()) {
+        // A connection without a request so far may be sending its first one.
+        const { isUsed, socket } = connection;
+        if (connection.isIdle() && isUsed && socket.writableLength === 0) socket.destroy();
       }
     },
-    closeQuietConnections(): void {
-      for (const { socket, answers } of connections.all()) if (answers.size === 0) socket.destroy();
+    closeConnectionsWithoutResponses(): void {
+      for (const connection of connections.all()) if (connection.isIdle()) connection.socket.destroy();
     },
     renewTls: (tls: TlsMaterial): void => renewTls(server, tls),
     setTimeouts({ headersTimeoutMs, keepAliveTimeoutMs, writeTimeoutMs }: Timeouts): void {
@@ -97,60 +99,60 @@ export function createListener(options: ListenerOptions): Listener {
   });
 }
 
-/** Hands connections and requests to those who count them. */
-function takeRequests(server: Server, connections: ClientConnections): void {
+/** Passes connections and requests on to where they are counted. */
+function receiveRequests(server: Server, connections: ClientConnections): void {
   followConnections(server, {
     opened: (socket) => connections.open(socket),
     secured: (accepted, socket) => connections.secured(accepted, socket),
   });
   server.on("timeout", (socket) => connections.timedOut(socket));
-  server.on("request", (req, res) => connections.arrive({ req, res, expectsContinue: false }));
-  server.on("checkContinue", (req, res) => connections.arrive({ req, res, expectsContinue: true }));
-  // An Expect that Node does not understand; refused from its head.
-  server.on("checkExpectation", (req, res) => connections.arrive({ req, res, expectsContinue: false }));
+  server.on("request", (req, res) => connections.receive({ req, res, expectsContinue: false }));
+  server.on("checkContinue", (req, res) => connections.receive({ req, res, expectsContinue: true }));
+  // An Expect other than 100-continue; refused once its head is read.
+  server.on("checkExpectation", (req, res) => connections.receive({ req, res, expectsContinue: false }));
 }
 
 /** Answers what the parser refuses. */
-function answerBroken(server: Server, options: ListenerOptions): void {
+function answerMalformedRequests(server: Server, options: ListenerOptions): void {
   const { connections } = options;
   server.on("connect", (_req: IncomingMessage, socket: Duplex) =>
-    endBroken(
+    endMalformed(
       socket,
-      connections.at(socket)?.answers,
+      connections.get(socket),
       refuse("invalid_request", { text: "Invalid request: CONNECT is not served here" }),
       options,
     ),
   );
-  // The parser complains again about each further piece of a connection that it has given up.
-  const broken = new WeakSet<Duplex>();
+  // The parser reports an error again for each further chunk of the same connection.
+  const reported = new WeakSet<Duplex>();
   server.on("clientError", (error: NodeJS.ErrnoException, socket: Duplex) => {
-    if (broken.has(socket)) return;
-    broken.add(socket);
-    // One that is not known has failed its TLS handshake.
-    if (error.code === "ECONNRESET" || !socket.writable || !connections.at(socket)) socket.destroy();
-    else endBroken(socket, connections.at(socket)?.answers, parseFault(error), options);
+    if (reported.has(socket)) return;
+    reported.add(socket);
+    const connection = connections.get(socket);
+    // An unknown connection has failed its TLS handshake.
+    if (error.code === "ECONNRESET" || !socket.writable || !connection) socket.destroy();
+    else endMalformed(socket, connection, parseFault(error), options);
   });
 }
 
 /**
- * Answers what the parser could not read, once the whole requests before it have theirs: else a client would take
- * this answer for that of an earlier request, which may have been charged.
- * @param open answers of the connection that are unfinished, or whose requests are; oldest first
+ * Answers what the parser could not read, after the responses to all complete requests before it: otherwise a client would
+ * take this response for that of an earlier request, which may have been charged.
  */
-function endBroken(
+function endMalformed(
   socket: Duplex,
-  open: ClientConnection["answers"] | undefined,
+  connection: ClientConnection | undefined,
   refused: Refusal,
   options: ListenerOptions,
 ): void {
-  const answers = [...(open?.keys() ?? [])];
-  const before = answers.findLast((res) => res.req.complete && !res.writableFinished);
-  const half = answers.find((res) => !res.req.complete);
+  const pending = [...(connection?.pendingResponses.keys() ?? [])];
+  const before = pending.findLast((res) => res.req.complete && !res.writableFinished);
+  const incomplete = pending.find((res) => !res.req.complete);
   const end = (): void => {
-    // One that waited for its turn has begun by now.
-    const exchange = half && open?.get(half);
-    // A request refused in the middle of its body has its answer already.
-    if (!socket.writable || half?.headersSent) socket.destroy();
+    // A request that waited has been started by now.
+    const exchange = incomplete && connection?.pendingResponses.get(incomplete);
+    // A request that was refused before its body was complete has its response already.
+    if (!socket.writable || incomplete?.headersSent) socket.destroy();
     else if (exchange) void endExchange(socket, exchange, refused, options);
     else endUnknown(socket, refused, options);
   };
@@ -169,7 +171,7 @@ function parseFault(error: NodeJS.ErrnoException): Refusal {
     case "HPE_PAUSED_H2_UPGRADE":
       return refuse("version_unsupported");
     case "HPE_INVALID_VERSION":
-      // The parser says so also of a line that does not end in CRLF.
+      // The parser reports the same code for a line that does not end in CRLF.
       if (!/CRLF/.test(error.message)) return refuse("version_unsupported");
       return refuse("invalid_request", { text: MALFORMED });
     case "HPE_CHUNK_EXTENSIONS_OVERFLOW":
@@ -179,34 +181,34 @@ function parseFault(error: NodeJS.ErrnoException): Refusal {
   }
 }
 
-/** Answers a request whose head is served already: under its id, with its key's numbers. */
+/** Answers a request that is being served: with its request id and its key's rate-limit headers. */
 async function endExchange(
   socket: Duplex,
   exchange: Exchange,
   refused: Refusal,
   options: ListenerOptions,
 ): Promise<void> {
-  const answer = await options.refuseBroken(exchange, refused);
+  const answer = await options.refuseMalformedBody(exchange, refused);
   endRaw(socket, answer, headersOf(exchange, answer, true));
 }
 
-/** Answers what never became a request. */
+/** Answers bytes that are no request. */
 function endUnknown(socket: Duplex, refused: Refusal, options: ListenerOptions): void {
   const requestId = newRequestId();
   const answer = refusal(refused, requestId);
   const lines = commonHeaders(noLimits(Date.now()), requestId, Buffer.byteLength(answer.body));
   lines.push("Connection", "close", ...(answer.headers ?? []));
   endRaw(socket, answer, lines);
-  options.parseRefused(refused, requestId);
+  options.onMalformedRequest(refused, requestId);
 }
 
-/** Answers on the bare socket, and closes it once the client has read: Node's response would close it at once. */
+/** Answers on the bare socket, and closes it a moment later. Node's response would close it at once. */
 function endRaw(socket: Duplex, { status, body }: Answer, lines: readonly string[]): void {
   socket.on("error", () => socket.destroy());
   let head = `HTTP/1.1 ${status} ${REASONS[status] ?? "Error"}\r\nDate: ${new Date().toUTCString()}\r\n`;
   for (let at = 0; at < lines.length; at += 2) head += `${lines[at]}: ${lines[at + 1]}\r\n`;
   socket.end(`${head}\r\n${body}`);
-  // What the client still sends is read and forgotten for a moment, or a reset would overtake the answer.
+  // What the client still sends is read and discarded: otherwise a reset would overtake the response.
   socket.resume();
   setTimeout(() => socket.destroy(), 1000).unref();
 }

@@ -1,237 +1,194 @@
 import { type Answer, refusal, success } from "../domain/envelope.ts";
-import { type ErrorName, type Refusal, refuse } from "../domain/errors.ts";
+import { type Refusal, refuse } from "../domain/errors.ts";
 import { askAgainMs, isFinal, TASK_ID } from "../domain/task-states.ts";
 import { reportEnd, reportPollFault } from "../settlement/reports.ts";
 import { isAnswered, judge } from "../settlement/task-end.ts";
 import type { KnownTask } from "../store/scripts/inspect.ts";
 import type { Observed } from "../store/store.ts";
-import type { PollOutcome } from "../upstream/poll-request.ts";
 import type { TaskUpstream } from "../upstream/task-upstreams.ts";
-import { createFailedPolls, type FailedPolls } from "./failed-polls.ts";
-import {
-  type Call,
-  disown,
-  inspectKey,
-  passUnmetered,
-  refuseCounted,
-  sawKeyGood,
-  sawTask,
-  storeStep,
-  UpstreamStep,
-  upstreamLimited,
-} from "./handler-context.ts";
+import type { PollOutcome } from "../upstream/poll-request.ts";
+import { evictInvalidKey, inspectKey, refuseCounted } from "./inspect-key.ts";
+import { createPollFailureCache, type PollFailureCache } from "./poll-failure-cache.ts";
+import { type Call, storeStep, UpstreamStep } from "./request-context.ts";
+import { passUnmetered, rememberGoodKey, rememberTask } from "./unmetered-fallback.ts";
+import { type FailedPoll, pollRefusal } from "./upstream-refusals.ts";
 
-const UPSTREAM_WAIT_SECONDS = 5;
-const OVERLOADED_WAIT_SECONDS = 1;
-
-type NotTheTask = Exclude<PollOutcome, { outcome: "task" }>;
-
-/** How a poll of the upstream ended; `refused` is what its customers are told where it did not give the task. */
+/** The result of an upstream poll; `refused` is the answer to the customer if it did not return the task. */
 type Polled =
   | { outcome: Extract<PollOutcome, { outcome: "task" }>; refused: undefined }
-  | { outcome: NotTheTask; refused: Refusal };
+  | { outcome: FailedPoll; refused: Refusal };
 
-/** An upstream poll and its settlement that several clients may wait for. */
-interface Flight {
-  /** The key whose numbers `observed` carries. */
-  pollerKeyId: string;
-  result: Promise<{ polled: Polled; observed: Observed | undefined }>;
+/** What an upstream poll returned, and how OBSERVE settled it. */
+interface Settled {
+  polled: Polled;
+  observation: Observed | undefined;
 }
 
-export type PollTask = (call: Call, taskId: string) => Promise<Answer>;
+/** An upstream poll and its settlement, shared by all clients that wait for the same task. */
+interface SharedPoll {
+  /** The key whose rate-limit state the observation carries. */
+  pollerKeyId: string;
+  settled: Promise<Settled>;
+}
 
-/**
- * GET /tasks/{taskId}: INSPECT, then the cache that all gateways share or one upstream call for all who wait, then
- * OBSERVE settles it before anybody is answered.
- */
-export function createTaskPolls(): PollTask {
-  const flights = new Map<string, Flight>();
-  const failures = new WeakMap<TaskUpstream, FailedPolls>();
-  const failuresOf = (upstream: TaskUpstream): FailedPolls => {
-    const failed = failures.get(upstream) ?? createFailedPolls();
-    failures.set(upstream, failed);
-    return failed;
-  };
+/** GET /tasks/{taskId}, and the polls that are in flight or failed a moment ago. */
+export class TaskPolls {
+  readonly #inFlight = new Map<string, SharedPoll>();
+  readonly #failures = new WeakMap<TaskUpstream, PollFailureCache>();
 
-  return async (call, taskId) => {
+  /**
+   * INSPECT, then the cache that all gateways share or one upstream poll for all who wait, then OBSERVE settles it before
+   * anybody is answered.
+   */
+  async poll(call: Call, taskId: string): Promise<Answer> {
     const { gateway, config, exchange, key } = call;
     if (!TASK_ID.test(taskId)) return answer(call, await refuseCounted(call, refuse("task_not_found")));
-    const passedOn = (): Promise<Answer> => {
-      const { seenTasks, unmeteredTasks } = gateway;
-      const upstream = gateway.upstreamOf(
-        unmeteredTasks.upstream(taskId) ?? seenTasks.upstream(taskId),
-        config,
-      );
-      return unmetered(call, taskId, upstream, failuresOf(upstream));
-    };
     let task: KnownTask;
     try {
-      const asked = gateway.store.inspectTask(key, taskId, config.tasks.cacheMs, config.tiers);
-      const inspection = await storeStep(call, "INSPECT", asked);
+      const inspected = gateway.store.inspectTask(key, taskId, config.tasks.cacheMs, config.tiers);
+      const inspection = await storeStep(call, "INSPECT", inspected);
       exchange.state = inspection.state;
-      if (inspection.outcome === "unknown_key") return answer(call, disown(call));
-      sawKeyGood(call);
+      if (inspection.outcome === "unknown_key") return answer(call, evictInvalidKey(call));
+      rememberGoodKey(call);
       if (inspection.outcome !== "task") {
-        if (await isUnmetered(call, taskId)) return passedOn();
+        if (await isUnmetered(call, taskId)) return this.#pollUnmetered(call, taskId);
         return answer(call, refuse("task_not_found"));
       }
       ({ task } = inspection);
     } catch (error) {
-      if (gateway.seenTasks.has(taskId, key.accountId) && (await passUnmetered(call, error)))
-        return passedOn();
+      const isSeen = gateway.fallback.seenTasks.has(taskId, key.accountId);
+      if (isSeen && (await passUnmetered(call, error))) return this.#pollUnmetered(call, taskId);
       throw error;
     }
-    // Not before: until it is known to be a task it is what a customer wrote into a path, be it his key.
+    // Only now: an unknown task id may be any text in a path, even the customer's API key.
     exchange.taskId = taskId;
-    sawTask(call, taskId, task.upstream);
+    rememberTask(call, taskId, task.upstream);
     if (task.fresh) return success(task.data, undefined, "cached");
 
     const name = nameOf(call, taskId);
-    let flight = flights.get(name);
-    if (!flight) {
+    let shared = this.#inFlight.get(name);
+    if (!shared) {
       const upstream = gateway.upstreamOf(task.upstream, config);
-      const failed = failuresOf(upstream);
-      const refused = failed.recall(key.accountId, taskId);
+      const refused = this.#failuresOf(upstream).get(key.accountId, taskId);
       if (refused) return isFinal(task.status) ? cached(task) : answer(call, refused);
-      const result = pollUpstream(call, taskId, upstream, failed).then((polled) =>
-        settle(call, task, polled),
-      );
-      flight = { pollerKeyId: key.keyId, result };
-      flights.set(name, flight);
-      void flight.result.catch(() => undefined).finally(() => flights.delete(name));
+      shared = this.#start(call, name, task, upstream);
     }
     const waitedFromMs = performance.now();
-    const { polled, observed } = await flight.result;
-    // Who waited for another's call waited for the upstream, too.
+    const { polled, observation } = await shared.settled;
+    // A client that shares a poll has waited for the upstream, too.
     exchange.upstreamMs ??= performance.now() - waitedFromMs;
-    if (observed && flight.pollerKeyId === key.keyId) exchange.state = observed.state;
-    else if (observed) await inspectKey(call);
-    return tell(call, task, polled, observed);
-  };
+    if (observation && shared.pollerKeyId === key.keyId) exchange.state = observation.state;
+    else if (observation) await inspectKey(call);
+    return answerOf(call, task, polled, observation);
+  }
+
+  #start(call: Call, name: string, task: KnownTask, upstream: TaskUpstream): SharedPoll {
+    const settled = pollUpstream(call, task.taskId, upstream, this.#failuresOf(upstream)).then((polled) =>
+      settle(call, task, polled),
+    );
+    const shared = { pollerKeyId: call.key.keyId, settled };
+    this.#inFlight.set(name, shared);
+    void settled.catch(() => undefined).finally(() => this.#inFlight.delete(name));
+    return shared;
+  }
+
+  #failuresOf(upstream: TaskUpstream): PollFailureCache {
+    let failures = this.#failures.get(upstream);
+    if (!failures) {
+      failures = createPollFailureCache();
+      this.#failures.set(upstream, failures);
+    }
+    return failures;
+  }
+
+  /** The store is unavailable and the strategy is `allow`: polls a task that this gateway has seen, without settling it. */
+  async #pollUnmetered(call: Call, taskId: string): Promise<Answer> {
+    const { gateway, config, exchange, key } = call;
+    const { seenTasks, unmeteredTasks } = gateway.fallback;
+    exchange.taskId = taskId;
+    const tag = unmeteredTasks.upstream(taskId) ?? seenTasks.upstream(taskId);
+    const upstream = gateway.upstreamOf(tag, config);
+    const failures = this.#failuresOf(upstream);
+    const remembered = failures.get(key.accountId, taskId);
+    if (remembered) return answer(call, remembered);
+    const { outcome, refused } = await pollUpstream(call, taskId, upstream, failures);
+    return refused ? answer(call, refused) : success(outcome.data, [], "unmetered");
+  }
 }
 
-/** A task id belongs to one account, whose partition its name carries. */
+/** A task id belongs to one account, whose partition is part of the task's name. */
 const nameOf = ({ key }: Call, taskId: string): string => `${key.accountId} ${taskId}`;
 
-/** Asks the upstream for a task; without an answer the failure is remembered. */
+/** Polls the upstream for a task; a poll without an answer is remembered. */
 async function pollUpstream(
   call: Call,
   taskId: string,
   upstream: TaskUpstream,
-  failed: FailedPolls,
+  failures: PollFailureCache,
 ): Promise<Polled> {
   const { gateway, exchange, key } = call;
-  const step = new UpstreamStep(call, "poll");
   const { accountId } = key;
-  const sender = { accountId, requestId: exchange.requestId, carried: step.carried };
-  const outcome = step.end(await upstream.poll(taskId, sender));
-  reportPollFault(gateway, exchange.requestId, outcome);
+  const { requestId } = exchange;
+  const step = new UpstreamStep(call, "poll");
+  const outcome = step.end(await upstream.poll(taskId, { accountId, requestId, carried: step.carried }));
+  reportPollFault(gateway, requestId, outcome);
   if (outcome.outcome === "task") {
-    failed.ended(key.accountId, taskId, undefined);
+    failures.record(accountId, taskId, undefined);
     return { outcome, refused: undefined };
   }
   const refused = pollRefusal(outcome);
-  // What was never sent says nothing of the upstream.
+  // A poll that was not sent says nothing about the upstream.
   if (outcome.outcome !== "overloaded") {
-    failed.ended(key.accountId, taskId, isAnswered(outcome) ? undefined : refused);
+    failures.record(accountId, taskId, isAnswered(outcome) ? undefined : refused);
   }
   return { outcome, refused };
 }
 
-/** Records what the answer means for the task, if it means anything. */
-async function settle(
-  call: Call,
-  task: KnownTask,
-  polled: Polled,
-): Promise<{ polled: Polled; observed: Observed | undefined }> {
+/** Settles the task with OBSERVE, if the poll returned evidence about it. */
+async function settle(call: Call, task: KnownTask, polled: Polled): Promise<Settled> {
   const { gateway, config, key } = call;
   const { refundFailed, pollIntervalMs } = config.tasks;
   const { maxAgeMs = config.tasks.maxAgeMs } = task;
   const verdict = judge({ ...task, maxAgeMs }, polled.outcome);
-  if (!verdict) return { polled, observed: undefined };
+  if (!verdict) return { polled, observation: undefined };
   const { accountId, partition } = key;
-  const settled = gateway.store.observe({ partition, accountId, task }, verdict, {
+  const observed = gateway.store.observe({ partition, accountId, task }, verdict, {
     refundFailed,
     pollMs: askAgainMs(pollIntervalMs, task.ageMs, maxAgeMs),
     maxAgeMs,
     poller: key,
     tiers: config.tiers,
   });
-  const observed = await storeStep(call, "OBSERVE", settled);
-  if (observed.outcome === "finished") reportEnd(gateway, { ...task, accountId }, verdict);
-  return { polled, observed };
+  const observation = await storeStep(call, "OBSERVE", observed);
+  if (observation.outcome === "finished") reportEnd(gateway, { ...task, accountId }, verdict);
+  return { polled, observation };
 }
 
-/** What the customer is told; an ended task stays as it ended, whatever the upstream says or does not say now. */
-function tell(call: Call, task: KnownTask, polled: Polled, observed: Observed | undefined): Answer {
-  // Forgotten since it was looked up: what the upstream says of this task id may be about another account's by now.
-  if (observed?.outcome === "missing") return answer(call, refuse("task_not_found"));
-  if (observed && (isFinal(observed.status) || observed.isDisputed)) return success(observed.data);
-  if (!observed && isFinal(task.status)) return cached(task);
+/** The customer's answer. A finished task stays as it finished, whatever the upstream says now. */
+function answerOf(call: Call, task: KnownTask, polled: Polled, observation: Observed | undefined): Answer {
+  // The store has forgotten it since INSPECT: the task id may belong to another account by now.
+  if (observation?.outcome === "missing") return answer(call, refuse("task_not_found"));
+  if (observation && (isFinal(observation.status) || observation.isDisputed))
+    return success(observation.data);
+  if (!observation && isFinal(task.status)) return cached(task);
   return polled.refused ? answer(call, polled.refused) : success(polled.outcome.data);
 }
 
-function pollRefusal(outcome: NotTheTask): Refusal {
-  switch (outcome.outcome) {
-    case "gone":
-      return refuse("task_not_found", { detail: "the upstream does not know the task" });
-    case "refused":
-      return refuse("upstream_refused", { status: outcome.status, code: outcome.code, text: outcome.text });
-    case "rate_limited":
-      return upstreamLimited(outcome.retryAfterSeconds);
-    case "refused_gateway":
-      return notAsked("upstream_refused_gateway", outcome.detail);
-    case "overloaded":
-      return refuse("overloaded", { retryAfterSeconds: OVERLOADED_WAIT_SECONDS, detail: outcome.detail });
-    case "misrouted":
-    case "unroutable":
-    case "failed":
-      return notAsked(
-        "upstream_failed",
-        outcome.detail,
-        "The video generation service could not be asked for this task",
-      );
-    case "timed_out":
-      return notAsked(
-        "upstream_timeout",
-        outcome.detail,
-        "The video generation service gave no answer in time",
-      );
-  }
-}
-
-function notAsked(name: ErrorName, detail: string, text?: string): Refusal {
-  const wait = { detail, retryAfterSeconds: UPSTREAM_WAIT_SECONDS };
-  return refuse(name, text === undefined ? wait : { ...wait, text });
-}
-
 /**
- * True for a task that this process passed unmetered for the account and that nobody owns in the store: what an upstream
- * names again may be bound to another account by now.
+ * True for a task that this process passed unmetered for the account and that is not bound in the store: an upstream may
+ * have returned the same task id again, for another account.
  */
 async function isUnmetered(call: Call, taskId: string): Promise<boolean> {
   const { gateway, key } = call;
-  if (!gateway.unmeteredTasks.has(taskId, key.accountId)) {
-    gateway.seenTasks.forget(taskId, key.accountId);
+  const { seenTasks, unmeteredTasks } = gateway.fallback;
+  if (!unmeteredTasks.has(taskId, key.accountId)) {
+    seenTasks.forget(taskId, key.accountId);
     return false;
   }
   if (!(await storeStep(call, "EXISTS", gateway.store.isTaskBound(taskId)))) return true;
-  for (const seen of [gateway.unmeteredTasks, gateway.seenTasks]) seen.forget(taskId, key.accountId);
+  unmeteredTasks.forget(taskId, key.accountId);
+  seenTasks.forget(taskId, key.accountId);
   return false;
-}
-
-/** The store is away and the strategy is `allow`: passed through for a task this gateway has seen. */
-async function unmetered(
-  call: Call,
-  taskId: string,
-  upstream: TaskUpstream,
-  failed: FailedPolls,
-): Promise<Answer> {
-  call.exchange.taskId = taskId;
-  const remembered = failed.recall(call.key.accountId, taskId);
-  if (remembered) return answer(call, remembered);
-  const { outcome, refused } = await pollUpstream(call, taskId, upstream, failed);
-  return refused ? answer(call, refused) : success(outcome.data, [], "unmetered");
 }
 
 const cached = (task: KnownTask): Answer => success(task.data, undefined, "cached");

@@ -1,8 +1,8 @@
 import type { IncomingMessage } from "node:http";
-import { isIdentity } from "../domain/content-encoding.ts";
 import { type Refusal, refuse } from "../domain/errors.ts";
+import { isIdentity } from "../domain/request-limits.ts";
 
-/** What the header lines of a request say that matters before its body. */
+/** The headers that matter before the body is read. */
 export interface RequestHead {
   authorization: string | undefined;
   idempotencyKey: string | undefined;
@@ -21,7 +21,7 @@ export interface RequestHead {
   upgrades: boolean;
 }
 
-/** What one request's header may be; settings of the listener. */
+/** Settings of the listener. */
 export interface HeadLimits {
   /** `server.max_header_lines`. */
   maxHeaderLines: number;
@@ -40,9 +40,9 @@ const SENT_ONCE = new Set([
 ]);
 
 /**
- * Reads the head and finds what a gateway must refuse though Node accepts it. RFC 9112 sections 3.2, 6.1, 6.3.
- * @returns the head, and the refusal if there is one; then the connection must be closed after the answer, since
- *   the next program on the way might frame this request differently
+ * Reads the head and finds what a gateway must refuse although Node accepts it. RFC 9112 sections 3.2, 6.1, 6.3.
+ * @returns the head, and the refusal if any; then the connection must close after the response, since another program on the
+ *   way may frame this request differently
  */
 export function readHead(
   req: IncomingMessage,
@@ -56,7 +56,7 @@ export function readHead(
   const contentLength = length === undefined ? undefined : Number(length);
   const coding = first("transfer-encoding");
   const head: RequestHead = {
-    // Of two, nobody can tell whose request it is.
+    // With two of them it is ambiguous whose request it is.
     authorization: only("authorization"),
     idempotencyKey: first("idempotency-key"),
     contentType: first("content-type"),
@@ -80,10 +80,9 @@ export function readHead(
 }
 
 /**
- * The values of each field, by its name in lower case, in the order of their lines. `req.headers` joins or drops repeated
- * fields.
- * @param lines names and values by turns
- * @returns also the first field that is repeated though it may be sent only once
+ * The values of each field by its name in lower case, in the order of their lines. `req.headers` joins or drops repeated fields.
+ * @param lines a flat list of names and values
+ * @returns also the first field that is repeated although it may be sent only once
  */
 function readFields(lines: readonly string[]): {
   values: Map<string, string[]>;
@@ -141,28 +140,28 @@ function framingFault(
   return undefined;
 }
 
-/** A server must ignore what an HTTP/1.0 request expects. RFC 9110 section 10.1.1. */
+/** A server must ignore the Expect header of an HTTP/1.0 request. RFC 9110 section 10.1.1. */
 function expectationFault(req: IncomingMessage, expect: string | undefined): Refusal | undefined {
   if (expect === undefined || req.httpVersionMinor === 0) return undefined;
   return expect.toLowerCase() === "100-continue" ? undefined : refuse("expectation_failed");
 }
 
-/** Host and port, as far as a gateway can tell without resolving them; HTTP/1.0 may leave them out. RFC 9110 section 7.2. */
+/** Host with an optional port, unresolved; HTTP/1.0 may omit both. RFC 9110 section 7.2. */
 const HOST = /^[\w\-.~%!$&'()*+,;=:[\]]*$/;
 
 const bad = (message: string): Refusal =>
   refuse("invalid_request", { text: `Invalid request: ${message}`, details: [{ path: "", message }] });
 
-/** Many programs read `Transfer_Encoding` as `Transfer-Encoding`: the next one on the way might frame it differently. */
+/** Many programs read `Transfer_Encoding` as `Transfer-Encoding`, and may frame the request differently. */
 const underscoreFault = bad("a header name has an underscore");
 
-/** A browser asks whether its page may call: CORS, Fetch standard section 3.3. */
+/** A browser asks whether a page may send the request. Fetch standard section 3.3. */
 export function isPreflight(req: IncomingMessage): boolean {
   if (req.method !== "OPTIONS") return false;
   return req.headers.origin !== undefined && req.headers["access-control-request-method"] !== undefined;
 }
 
-/** True for an upgrade that the client insists on; `h2c` is ignored, as HTTP wants. */
+/** True for a WebSocket upgrade. Any other upgrade, such as `h2c`, is ignored, as HTTP allows. */
 export function asksForWebSocket(req: IncomingMessage): boolean {
   const { upgrade } = req.headers;
   return upgrade !== undefined && /(^|,)\s*websocket\s*(,|$|\/)/i.test(upgrade);

@@ -7,24 +7,23 @@ import type { Store } from "../store/store.ts";
 import type { Logger } from "../telemetry/log.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
 import type { Tracing } from "../telemetry/trace.ts";
-import { clientAddress, trustedProxies } from "./address.ts";
+import { clientAddress, createUntrustedProxyNotice, trustedProxies } from "./address.ts";
 import { createAuthenticator } from "./authenticate.ts";
 import { createBodyBudget } from "./body-budget.ts";
 import { ClientConnections } from "./client-connections.ts";
-import { createRefusedKeys } from "./full-windows.ts";
-import { createSeenTasks, type Gateway } from "./handler-context.ts";
 import { createListener } from "./listener.ts";
-import { Requests } from "./serve.ts";
-import { createUntrustedProxyNotice } from "./untrusted-proxy.ts";
-import { createUploadCounts } from "./upload-counts.ts";
+import { createLocalRateLimit } from "./local-rate-limit.ts";
+import { createOverLimitCache } from "./over-limit-cache.ts";
+import type { Gateway } from "./request-context.ts";
+import { RequestLifecycle } from "./request-lifecycle.ts";
+import { createFallbackMemory } from "./unmetered-fallback.ts";
 import type { Upstreams } from "./upstreams.ts";
-import { createUtilityRate } from "./utility-rate.ts";
 
 export type PublicPort = ReturnType<typeof createPublicPort>;
 
-/** The customers' port: its connections, the requests on them, and what their handlers work with. */
+/** The customers' port: its connections, their requests, and what the handlers work with. */
 export function createPublicPort(options: {
-  /** As it was at the start, for what needs a restart. */
+  /** The snapshot at the start, for settings that need a restart. */
   started: Config;
   config(): Config;
   store: Store & Holds;
@@ -52,9 +51,9 @@ export function createPublicPort(options: {
     ended: (bound) => metrics.overloads.inc({ bound }),
   });
   metrics.connections.readFrom(() => connections.counts());
-  const requests = new Requests(
+  const requests = new RequestLifecycle(
     {
-      ...handlersNeed(options),
+      ...gatewayOf(options),
       clientAddress: (peer, forwardedFor) => addresses(config()).client(peer, forwardedFor),
       bodyRead: (socket, bytes) => connections.bodyRead(socket, bytes),
     },
@@ -63,17 +62,17 @@ export function createPublicPort(options: {
   const listener = createListener({
     ...started.server,
     connections,
-    serve: (arrival, refused) => requests.begin(arrival, refused),
-    refuseBroken: (exchange, refused) => requests.refuseBroken(exchange, refused),
-    parseRefused: (refused, requestId) => recordUnparsed(options, refused, requestId),
+    serve: (request, isRefused) => requests.start(request, isRefused),
+    refuseMalformedBody: (exchange, refused) => requests.refuseMalformedBody(exchange, refused),
+    onMalformedRequest: (refused, requestId) => recordMalformed(options, refused, requestId),
   });
   return {
     listener,
-    /** Answers that are written and whose clients have not taken them yet. */
-    unflushedAnswers: () => connections.unflushedAnswers(),
-    /** Resolves once no request is under way. */
+    /** Responses that are written and that their clients have not read. */
+    unflushedResponses: () => connections.unflushedResponses(),
+    /** Resolves once no request is in flight. */
     idle: () => requests.idle(),
-    /** Makes what a new snapshot needs. */
+    /** Creates what a new snapshot needs. */
     prepare(next: Config): void {
       upstreams.prepare(next);
       addresses(next);
@@ -87,8 +86,8 @@ export function createPublicPort(options: {
   };
 }
 
-/** All but what the connections know. */
-function handlersNeed(
+/** All of `Gateway` that does not depend on the connections. */
+function gatewayOf(
   options: Parameters<typeof createPublicPort>[0],
 ): Omit<Gateway, "clientAddress" | "bodyRead"> {
   const { config, store, upstreams, metrics, log } = options;
@@ -99,7 +98,6 @@ function handlersNeed(
     upstream,
     upstreamOf,
     uploads,
-    uploadCounts: createUploadCounts((total) => metrics.uploads.set(total)),
     authenticator: createAuthenticator({
       lookup: (digest) => store.lookup(digest, config().tiers),
       unknownPerMinute: () => config().server.unknownKeysPerMinute,
@@ -109,11 +107,9 @@ function handlersNeed(
       () => config().server.maxBodyBytesInFlight,
       (bound) => metrics.overloads.inc({ bound }),
     ),
-    refusedKeys: createRefusedKeys(),
-    utilityRate: createUtilityRate(),
-    goodKeys: new WeakSet(),
-    seenTasks: createSeenTasks(),
-    unmeteredTasks: createSeenTasks(),
+    overLimit: createOverLimitCache(),
+    localRateLimit: createLocalRateLimit(),
+    fallback: createFallbackMemory(),
     countRefusal: options.countRefusal,
     metrics,
     tracing: options.tracing,
@@ -122,8 +118,8 @@ function handlersNeed(
   };
 }
 
-/** What never became a request is counted and logged all the same. */
-function recordUnparsed(
+/** Counts and logs what Node could not parse as a request. */
+function recordMalformed(
   { metrics, log }: { metrics: Metrics; log: Logger },
   { name, status }: Refusal,
   requestId: string,

@@ -1,6 +1,6 @@
 import type { IncomingHttpHeaders } from "node:http";
 import { MIMEType } from "node:util";
-import { isIdentity } from "../domain/content-encoding.ts";
+import { isIdentity } from "../domain/request-limits.ts";
 import type { Refusal } from "../domain/errors.ts";
 import { fileTooLarge, invalidForm, UPLOAD_BYTES_MAX, wrongMedia } from "./upload-refusals.ts";
 

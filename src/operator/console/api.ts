@@ -3,7 +3,7 @@ import { hostname } from "node:os";
 import { GatewayError } from "../../domain/errors.ts";
 import { isObject } from "../../domain/json.ts";
 import type { Tiers } from "../../domain/limits.ts";
-import { newRequestId } from "../../gateway/exchange.ts";
+import { newRequestId } from "../../gateway/http-exchange.ts";
 import { OperatorError } from "../../store/accounts.ts";
 import type { OperatorSession } from "../../store/operator-session.ts";
 import { createAudit, type Logger } from "../../telemetry/log.ts";

@@ -10,7 +10,7 @@ import { isHttpsUrl, isOnSourceHost, isWebUrl } from "../../../src/domain/urls.t
 import { clientAddress } from "../../../src/gateway/address.ts";
 import { createAuthenticator } from "../../../src/gateway/authenticate.ts";
 import { jsonHeadFault } from "../../../src/gateway/body.ts";
-import { type Exchange, takeRequestId } from "../../../src/gateway/exchange.ts";
+import { type Exchange, takeRequestId } from "../../../src/gateway/http-exchange.ts";
 import { asksForWebSocket, type RequestHead, readHead } from "../../../src/gateway/protocol.ts";
 import { route } from "../../../src/gateway/router.ts";
 import { isTraceState, parseTraceParent } from "../../../src/telemetry/trace-context.ts";

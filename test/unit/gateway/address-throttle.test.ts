@@ -2,9 +2,10 @@ import { once } from "node:events";
 import type { AddressInfo } from "node:net";
 import { connect, type Socket } from "node:net";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import { createReadRests } from "../../../src/gateway/address-throttle.ts";
+import { createAddressThrottle } from "../../../src/gateway/address-throttle.ts";
 import { drainBody } from "../../../src/gateway/body.ts";
-import { ClientConnections, UNREAD_MAX } from "../../../src/gateway/client-connections.ts";
+import { ClientConnections } from "../../../src/gateway/client-connections.ts";
+import { UNREAD_MAX } from "../../../src/gateway/connection-reads.ts";
 import { createListener, type Listener } from "../../../src/gateway/listener.ts";
 import { until } from "../../support/until.ts";
 
@@ -47,13 +48,13 @@ beforeEach(async () => {
       served.push({ address, port });
       req.on("error", ({ stack }) => aborted.push(stack ?? ""));
       if (req.headers["x-answer"]) res.end();
-      if (req.headers["transfer-encoding"]) connections.holdUntilRead(req);
+      if (req.headers["transfer-encoding"]) connections.pauseUntilBodyRead(req);
       // As answers, which go out at the end of a tick.
-      setImmediate(() => drainBody(req, bodyRead, () => connections.stopReading(res)));
+      setImmediate(() => drainBody(req, bodyRead, () => connections.endAfterResponse(res)));
       return undefined;
     },
-    refuseBroken: () => Promise.reject(new Error("none is broken")),
-    parseRefused: () => undefined,
+    refuseMalformedBody: () => Promise.reject(new Error("none is broken")),
+    onMalformedRequest: () => undefined,
   });
   listener.listen(0, "127.0.0.1");
   await once(listener, "listening");
@@ -157,10 +158,13 @@ test("of the connections that an address opens while it rests, the oldest are en
 test("the rests of addresses that rest at the same time end one after the other", async () => {
   vi.useFakeTimers({ toFake: ["setTimeout", "performance"] });
   const ended: string[] = [];
-  const rests = createReadRests({ began: () => undefined, ended: (address) => ended.push(address) });
+  const throttle = createAddressThrottle({
+    paused: () => undefined,
+    resumed: (address) => ended.push(address),
+  });
   const addresses = ["a", "b", "c"];
   const spend = (address: string): void => {
-    for (let n = 0; n < 100; n++) rests.pipelined(address);
+    for (let n = 0; n < 100; n++) throttle.pipelined(address);
   };
   for (const address of addresses) spend(address);
   await ticks();

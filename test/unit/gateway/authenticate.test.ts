@@ -32,7 +32,7 @@ function givenAuthenticator({
   };
   return {
     attempt,
-    disown: (token: string, address = ADDRESS) => authenticator.disown(token, address),
+    evict: (token: string, address = ADDRESS) => authenticator.evictCachedKey(token, address),
     lookups,
     advance: (ms: number) => {
       nowMs += ms;
@@ -229,10 +229,10 @@ describe("too many unknown keys from one address", () => {
     expect(await auth.attempt("Bearer sk_late")).toMatchObject({ code: 2005 });
   });
 
-  test("a key that was disowned is unknown again, and counts", async () => {
+  test("a key that was evicted is unknown again, and counts", async () => {
     const auth = givenAuthenticator();
     expect(await auth.attempt(`Bearer ${GOOD}`)).toBe(GOOD);
-    for (let n = 0; n < 3; n++) auth.disown(GOOD);
+    for (let n = 0; n < 3; n++) auth.evict(GOOD);
     expect(await auth.attempt(`Bearer ${GOOD}`)).toMatchObject({ code: 2005 });
     expect(auth.lookups).toHaveLength(1);
     auth.advance(60_000);

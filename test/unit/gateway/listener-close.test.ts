@@ -33,8 +33,8 @@ test("closing lets a slow client have all answers of its connection, then ends i
       res.end(answers.length === 1 ? "idle" : "x".repeat(answers.length === 2 ? ANSWER_BYTES : 10));
       return undefined;
     },
-    refuseBroken: () => Promise.reject(new Error("nothing is broken here")),
-    parseRefused: () => undefined,
+    refuseMalformedBody: () => Promise.reject(new Error("nothing is broken here")),
+    onMalformedRequest: () => undefined,
   });
   listener.listen(0, "127.0.0.1");
   await once(listener, "listening");
@@ -46,7 +46,7 @@ test("closing lets a slow client have all answers of its connection, then ends i
   slow.pause();
   slow.write("GET / HTTP/1.1\r\nHost: x\r\n\r\n".repeat(2));
   await until(() => answers.length === 3, "both requests to be served");
-  expect(connections.unflushedAnswers()).toBe(2);
+  expect(connections.unflushedResponses()).toBe(2);
 
   const closed = once(listener, "close");
   listener.close();

@@ -32,8 +32,8 @@ test("of connections that are refused 64 are kept for their 503, the others are 
       served++;
       return undefined;
     },
-    refuseBroken: () => Promise.reject(new Error("none is broken")),
-    parseRefused: () => undefined,
+    refuseMalformedBody: () => Promise.reject(new Error("none is broken")),
+    onMalformedRequest: () => undefined,
   });
   listener.listen(0, "127.0.0.1");
   await once(listener, "listening");

@@ -2,7 +2,7 @@ import { once } from "node:events";
 import { type AddressInfo, connect, type Socket } from "node:net";
 import { expect, onTestFinished, test } from "vitest";
 import { ClientConnections } from "../../../src/gateway/client-connections.ts";
-import type { Exchange } from "../../../src/gateway/exchange.ts";
+import type { Exchange } from "../../../src/gateway/http-exchange.ts";
 import { createListener } from "../../../src/gateway/listener.ts";
 import { until } from "../../support/until.ts";
 
@@ -30,11 +30,11 @@ async function givenListener(maxUnreadBytes: number) {
       const bytes = Number(req.url?.slice(1));
       const exchange = { req, res } as Exchange;
       res.end(Buffer.alloc(bytes));
-      connections.answered(exchange, bytes);
+      connections.responseWritten(exchange, bytes);
       return exchange;
     },
-    refuseBroken: () => Promise.reject(new Error("none is broken")),
-    parseRefused: () => undefined,
+    refuseMalformedBody: () => Promise.reject(new Error("none is broken")),
+    onMalformedRequest: () => undefined,
   });
   listener.listen(0, "127.0.0.1");
   await once(listener, "listening");

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { createUntrustedProxyNotice } from "../../../src/gateway/untrusted-proxy.ts";
+import { createUntrustedProxyNotice } from "../../../src/gateway/address.ts";
 import { createLogger } from "../../../src/telemetry/log.ts";
 
 // Guarantee: a forgotten trust_proxy is noticed, and cannot fill the log.

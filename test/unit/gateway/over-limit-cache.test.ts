@@ -1,28 +1,28 @@
 import { expect, test } from "vitest";
 import type { LimitState } from "../../../src/domain/limits.ts";
-import { createRefusedKeys, type RefusedKeys } from "../../../src/gateway/full-windows.ts";
+import { createOverLimitCache, type OverLimitCache } from "../../../src/gateway/over-limit-cache.ts";
 
 const STATE: LimitState = { rateLimit: 20, remaining: 0, resetAtMs: 5000, maxConcurrent: 3, active: 1 };
 
 /** As many refusals in a row as make a key one that hammers. */
-function hammer(keys: RefusedKeys, keyId: string, askedAtMs: number, waitMs: number, times = 5): void {
-  for (let at = 0; at < times; at++) keys.remember(keyId, STATE, "standard", askedAtMs, waitMs);
+function hammer(keys: OverLimitCache, keyId: string, askedAtMs: number, waitMs: number, times = 5): void {
+  for (let at = 0; at < times; at++) keys.put(keyId, STATE, "standard", askedAtMs, waitMs);
 }
 
 /** A memory whose clock stands at `clock.ms`. */
 function given() {
   const clock = { ms: 10_000 };
-  return { clock, keys: createRefusedKeys(() => clock.ms) };
+  return { clock, keys: createOverLimitCache(() => clock.ms) };
 }
 
 test("a key that hammers gets the same numbers and a wait that shrinks, for a second", () => {
   const { clock, keys } = given();
   hammer(keys, "key_a", clock.ms, 30_500);
-  expect(keys.recall("key_a")).toEqual({ state: STATE, tier: "standard", retryAfterSeconds: 31 });
+  expect(keys.get("key_a")).toEqual({ state: STATE, tier: "standard", retryAfterSeconds: 31 });
   clock.ms += 999;
-  expect(keys.recall("key_a")?.retryAfterSeconds).toBe(30);
+  expect(keys.get("key_a")?.retryAfterSeconds).toBe(30);
   clock.ms += 1;
-  expect(keys.recall("key_a")).toBeUndefined();
+  expect(keys.get("key_a")).toBeUndefined();
 });
 
 test("nobody is refused from memory once one more fits, counted from before the store was asked", () => {
@@ -31,26 +31,26 @@ test("nobody is refused from memory once one more fits, counted from before the 
   clock.ms += 40;
   hammer(keys, "key_a", askedAtMs, 100);
   clock.ms = askedAtMs + 99;
-  expect(keys.recall("key_a")?.retryAfterSeconds).toBe(1);
+  expect(keys.get("key_a")?.retryAfterSeconds).toBe(1);
   clock.ms = askedAtMs + 100;
-  expect(keys.recall("key_a")).toBeUndefined();
+  expect(keys.get("key_a")).toBeUndefined();
 });
 
 test("another key is not refused, and the oldest of too many is forgotten", () => {
   const { clock, keys } = given();
   for (let at = 0; at <= 10_000; at++) hammer(keys, `key_${at}`, clock.ms, 30_000);
-  expect(keys.recall("key_x")).toBeUndefined();
-  expect(keys.recall("key_0")).toBeUndefined();
-  expect(keys.recall("key_10000")).toBeDefined();
+  expect(keys.get("key_x")).toBeUndefined();
+  expect(keys.get("key_0")).toBeUndefined();
+  expect(keys.get("key_10000")).toBeDefined();
 });
 
 test("a key that is refused now and then is always asked for", () => {
   const { clock, keys } = given();
   hammer(keys, "key_a", clock.ms, 30_000, 4);
-  expect(keys.recall("key_a")).toBeUndefined();
+  expect(keys.get("key_a")).toBeUndefined();
   clock.ms += 2000;
   hammer(keys, "key_a", clock.ms, 30_000, 4);
-  expect(keys.recall("key_a")).toBeUndefined();
+  expect(keys.get("key_a")).toBeUndefined();
   hammer(keys, "key_a", clock.ms, 30_000, 1);
-  expect(keys.recall("key_a")).toBeDefined();
+  expect(keys.get("key_a")).toBeDefined();
 });

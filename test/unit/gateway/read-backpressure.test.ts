@@ -2,7 +2,7 @@ import { once } from "node:events";
 import { createServer, type ServerResponse } from "node:http";
 import { type AddressInfo, connect, type Socket } from "node:net";
 import { expect, onTestFinished, test } from "vitest";
-import { holdReading } from "../../../src/gateway/pause-reading.ts";
+import { pauseReading } from "../../../src/gateway/read-backpressure.ts";
 import { until } from "../../support/until.ts";
 
 const GET = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
@@ -35,7 +35,7 @@ test("a connection whose answers are not taken can be held, and is read on when 
   const client = await given((res, nth) => {
     served = nth;
     if (nth === 2) {
-      release = holdReading(res.req.socket);
+      release = pauseReading(res.req.socket);
       res.req.socket.on("resume", () => void resumed++);
     }
     // Far more than the kernel takes: Node pauses the connection before the fourth request.
@@ -62,7 +62,7 @@ test("what comes during a hold is read behind it, whatever Node resumes meanwhil
       socket = res.req.socket;
       // As Node does, in the same tick: it comes into force behind the hold.
       socket.pause().resume();
-      release = holdReading(socket);
+      release = pauseReading(socket);
     }
     res.end();
   });

@@ -1,6 +1,6 @@
 import { setImmediate as turn } from "node:timers/promises";
 import { expect, test } from "vitest";
-import { atTickEnd } from "../../../src/domain/tick.ts";
+import { atTickEnd } from "../../../src/gateway/request-lifecycle.ts";
 
 test("what comes in one turn is handed over together, in order; what comes meanwhile waits for the next", async () => {
   const taken: number[][] = [];

@@ -1,0 +1,112 @@
+import { hash } from "node:crypto";
+import { retrySeconds } from "../domain/envelope.ts";
+import { type Refusal, refuse } from "../domain/errors.ts";
+import type { Admission, Generation } from "../store/scripts/admit.ts";
+import { evictInvalidKey } from "./inspect-key.ts";
+import { limitUnaffordable, recordAffordable } from "./local-rate-limit.ts";
+import type { Call } from "./request-context.ts";
+import { rememberGoodKey } from "./unmetered-fallback.ts";
+
+const CONCURRENCY_WAIT_SECONDS = 10;
+const IN_PROGRESS_WAIT_MAX_SECONDS = 10;
+/**
+ * A hold outlives its exchange, which takes at most the headers timeout to get a connection and then the total timeout.
+ * The connect timeout and this slack remain for ADMIT and BIND. Decision 0032.
+ */
+const HOLD_SLACK_MS = 8000;
+
+/** The generation that ADMIT is asked for. @param text the validated body as it will be sent */
+export function generationOf(call: Call, path: string, price: number, text: string): Generation {
+  const { config, exchange, head, key } = call;
+  const { connectTimeoutMs, headersTimeoutMs, totalTimeoutMs } = config.upstream;
+  const generation: Generation = {
+    requestId: exchange.requestId,
+    key,
+    price,
+    endpoint: path,
+    holdMs: connectTimeoutMs + headersTimeoutMs + totalTimeoutMs + HOLD_SLACK_MS,
+    retentionMs: config.tasks.retentionMs,
+  };
+  if (head.idempotencyKey !== undefined) {
+    generation.idempotency = {
+      digest: hash("sha256", `${key.accountId}\0${head.idempotencyKey}`),
+      fingerprint: hash("sha256", `${path}\n${text}`),
+    };
+  }
+  return generation;
+}
+
+/** Refuses what ADMIT would refuse, without calling the store: a key over its rate limit, or one without enough credits. */
+export function refuseFromMemory(call: Call, { idempotency, price }: Generation): Refusal | undefined {
+  const { gateway, config, exchange, key } = call;
+  // A repeat of a request that was admitted is replayed, whatever the window holds.
+  const cached = idempotency ? undefined : gateway.overLimit.get(key.keyId);
+  if (!cached) return limitUnaffordable(call, price);
+  exchange.state = cached.state;
+  gateway.store.countAdmission(cached.tier, "rate_limited", config.tiers);
+  return refuse("rate_limited", { retryAfterSeconds: cached.retryAfterSeconds });
+}
+
+/**
+ * Records what ADMIT answered about the key.
+ * @param askedAtMs when the store was called, by the clock of the over-limit cache
+ * @returns the refusal to answer, unless the request is admitted or replayed
+ */
+export function refuseAdmission(
+  call: Call,
+  admission: Admission,
+  price: number,
+  askedAtMs: number,
+): Refusal | undefined {
+  const { gateway, exchange, key } = call;
+  exchange.state = admission.state;
+  if (admission.outcome === "unknown_key") return evictInvalidKey(call);
+  rememberGoodKey(call);
+  switch (admission.outcome) {
+    case "admitted":
+      recordAffordable(call, price, true);
+      if (admission.shadow) exchange.shadow = admission.shadow;
+      return undefined;
+    case "replayed":
+      return undefined;
+    case "rate_limited": {
+      const { state, tier, retryAfterMs } = admission;
+      gateway.overLimit.put(key.keyId, state, tier, askedAtMs, retryAfterMs);
+      return refuse("rate_limited", { retryAfterSeconds: retrySeconds(retryAfterMs) });
+    }
+    case "daily_limited":
+      return refuse("daily_limited", { retryAfterSeconds: retrySeconds(admission.retryAfterMs) });
+    case "concurrency_limited":
+      return refuse("concurrency_limited", { retryAfterSeconds: CONCURRENCY_WAIT_SECONDS });
+    case "insufficient_credits": {
+      recordAffordable(call, price, false);
+      const text = `Insufficient credits: this request costs ${price}, the balance is ${admission.balance}`;
+      return refuse("insufficient_credits", { text });
+    }
+    case "idempotency_mismatch":
+      return refuse("idempotency_mismatch");
+    case "idempotency_in_progress":
+      return inProgress(admission);
+    case "stale":
+    case "void": {
+      const detail = `admission is ${admission.outcome}`;
+      return refuse("store_unavailable", { retryAfterSeconds: 1, detail });
+    }
+  }
+}
+
+type InProgress = Extract<Admission, { outcome: "idempotency_in_progress" }>;
+
+/** The first request will soon be answered, or its outcome is unknown until its hold ends. */
+function inProgress({ retryAfterMs, dueAtMs, unknown }: InProgress): Refusal {
+  const waitSeconds = retrySeconds(retryAfterMs);
+  if (unknown === undefined) {
+    const retryAfterSeconds = Math.min(IN_PROGRESS_WAIT_MAX_SECONDS, waitSeconds);
+    return refuse("idempotency_in_progress", { retryAfterSeconds });
+  }
+  const answer = unknown === "timed_out" ? "no answer in time" : "no clear answer";
+  const text =
+    `The first request with this Idempotency-Key got ${answer} from the video generation service; ` +
+    `its outcome is known at ${new Date(dueAtMs).toISOString()} at the latest`;
+  return refuse("idempotency_in_progress", { text, retryAfterSeconds: waitSeconds });
+}

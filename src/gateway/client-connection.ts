@@ -1,0 +1,73 @@
+import type { IncomingMessage, ServerResponse } from "node:http";
+import type { Socket } from "node:net";
+import type { LimitedConnection } from "./connection-limits.ts";
+import type { Exchange } from "./http-exchange.ts";
+import { pauseReading } from "./read-backpressure.ts";
+
+/** A request whose head has been read. */
+export interface ReceivedRequest {
+  req: IncomingMessage;
+  res: ServerResponse;
+  expectsContinue: boolean;
+}
+
+/** One client connection of the public port: its requests, its responses, and whether it is read. */
+export class ClientConnection implements LimitedConnection {
+  readonly address: string;
+  readonly trusted: boolean;
+  /** With TLS, the decrypting socket once the handshake is complete. */
+  socket: Socket;
+  /**
+   * Responses that are pending, or whose requests are incomplete, oldest first. The exchange is undefined while the request waits,
+   * and for a request that is dropped.
+   */
+  readonly pendingResponses = new Map<ServerResponse, Exchange | undefined>();
+  /** Requests that have not been started. Nothing is read while there are any. */
+  readonly waitingRequests: ReceivedRequest[] = [];
+  /** Bytes of responses that are written and that the client has not read. */
+  unreadBytes = 0;
+  /** `bytesRead` of the socket when its last request ended. */
+  bytesBefore = 0;
+  /** A chunked body that no handler reads yet. Nothing is read from the socket until one does. */
+  unreadBody: IncomingMessage | undefined;
+  /** Nothing more is read; the connection ends after its pending responses. */
+  isEnding = false;
+  /** It exceeds a connection limit: its first request is refused. */
+  isRefused = false;
+  /** A request has been started on it. */
+  isUsed = false;
+  lastActive: number;
+  #endPause: (() => void) | undefined;
+
+  constructor(socket: Socket, peer: { address: string; trusted: boolean }, lastActive: number) {
+    this.socket = socket;
+    this.address = peer.address;
+    this.trusted = peer.trusted;
+    this.lastActive = lastActive;
+  }
+
+  isIdle(): boolean {
+    return this.pendingResponses.size === 0;
+  }
+
+  isSending(): boolean {
+    return [...this.pendingResponses.keys()].every(({ req }) => !req.complete);
+  }
+
+  /** The TLS handshake is complete: requests arrive on another socket. */
+  secured(socket: Socket): void {
+    this.socket = socket;
+    if (this.#endPause) this.#endPause = pauseReading(socket);
+  }
+
+  pauseReading(): void {
+    this.#endPause ??= pauseReading(this.socket);
+  }
+
+  /** Reads on, unless the connection itself has a reason not to. */
+  resumeReading(): void {
+    if (this.isEnding || this.unreadBody || this.waitingRequests.length > 0) return;
+    this.#endPause?.();
+    this.#endPause = undefined;
+  }
+}

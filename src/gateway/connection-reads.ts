@@ -1,0 +1,92 @@
+import type { IncomingMessage } from "node:http";
+import { type AddressThrottle, createAddressThrottle } from "./address-throttle.ts";
+import type { ClientConnection } from "./client-connection.ts";
+
+/**
+ * Connections that one address may open while it is throttled. Nothing is read from them yet, so the gateway does not notice
+ * which of them their clients have closed.
+ */
+export const UNREAD_MAX = 64;
+
+export interface ConnectionReadsOptions {
+  connections(): Iterable<ClientConnection>;
+  /** A throttled address has opened too many connections; this is the oldest. */
+  exceeded(connection: ClientConnection): void;
+}
+
+/** Decides when connections are read: not while their address is throttled or a chunked body has no reader. Decision 0035. */
+export class ConnectionReads {
+  readonly #throttle: AddressThrottle;
+  readonly #exceeded: ConnectionReadsOptions["exceeded"];
+  /** Connections that were opened while their address was throttled, before their first request; oldest first. */
+  readonly #openedThrottled = new Map<string, Set<ClientConnection>>();
+
+  constructor({ connections, exceeded }: ConnectionReadsOptions) {
+    this.#exceeded = exceeded;
+    this.#throttle = createAddressThrottle({
+      paused(address) {
+        for (const each of connections()) if (each.address === address) each.pauseReading();
+      },
+      resumed(address) {
+        for (const each of connections()) if (each.address === address) each.resumeReading();
+      },
+    });
+  }
+
+  /** How often addresses were throttled. */
+  get pauses(): number {
+    return this.#throttle.pauses();
+  }
+
+  opened(connection: ClientConnection): void {
+    const { address } = connection;
+    if (!this.#throttle.isPaused(address)) return;
+    connection.pauseReading();
+    const own = this.#openedThrottled.get(address) ?? new Set();
+    this.#openedThrottled.set(address, own.add(connection));
+    const [oldest] = own;
+    if (oldest && own.size > UNREAD_MAX) this.#exceeded(oldest);
+  }
+
+  /** The connection has sent its first request, or is closed. */
+  usedOrClosed(connection: ClientConnection): void {
+    const own = this.#openedThrottled.get(connection.address);
+    if (own?.delete(connection) && own.size === 0) this.#openedThrottled.delete(connection.address);
+  }
+
+  /** A request has come before the response to the one before it. */
+  pipelined({ address }: ClientConnection): void {
+    this.#throttle.pipelined(address);
+  }
+
+  /** A chunk of a body was read. */
+  bodyRead({ address }: ClientConnection, bytes: number): void {
+    this.#throttle.bodyRead(address, bytes);
+  }
+
+  /**
+   * A request with a chunked body has started. Node creates an object for each chunk that it reads, however small. So nothing
+   * more is read than came with the head until a handler reads the body.
+   */
+  pauseUntilBodyRead(connection: ClientConnection, req: IncomingMessage): void {
+    const { bytesRead } = req.socket;
+    // A proxy may send all its clients' bodies chunked; its chunks are not small.
+    if (!connection.trusted) this.#throttle.chunked(connection.address, bytesRead - connection.bytesBefore);
+    connection.bytesBefore = bytesRead;
+    connection.unreadBody = req;
+    connection.pauseReading();
+    req.once("resume", () => this.bodyTaken(connection, req));
+  }
+
+  /** A handler reads the body, or the response has ended. */
+  bodyTaken(connection: ClientConnection, req: IncomingMessage): void {
+    if (connection.unreadBody !== req) return;
+    connection.unreadBody = undefined;
+    this.resume(connection);
+  }
+
+  /** Reads on, unless there is another reason not to. */
+  resume(connection: ClientConnection): void {
+    if (!this.#throttle.isPaused(connection.address)) connection.resumeReading();
+  }
+}

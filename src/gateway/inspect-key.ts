@@ -1,0 +1,40 @@
+import { type Refusal, refuse } from "../domain/errors.ts";
+import { limitUtilityRequests } from "./local-rate-limit.ts";
+import { type Call, storeStep } from "./request-context.ts";
+import { passUnmetered, rememberGoodKey } from "./unmetered-fallback.ts";
+
+/** Runs INSPECT for the rate-limit headers. @returns the 401 of a key that is no longer valid */
+export async function inspectKey(call: Call): Promise<Refusal | undefined> {
+  const { gateway, config, exchange, key } = call;
+  const inspection = await storeStep(call, "INSPECT", gateway.store.inspect(key, config.tiers));
+  exchange.state = inspection.state;
+  if (inspection.outcome === "unknown_key") return evictInvalidKey(call);
+  rememberGoodKey(call);
+  return undefined;
+}
+
+/** Forgets a key that a script called invalid. @returns its 401 */
+export function evictInvalidKey({ gateway, exchange, head, token }: Call): Refusal {
+  const address = gateway.clientAddress(exchange.req.socket.remoteAddress, head.forwardedFor);
+  gateway.authenticator.evictCachedKey(token, address);
+  return refuse("invalid_api_key");
+}
+
+/**
+ * Refuses a request of a known key before its main script. It costs one INSPECT, so that a revoked key gets 401 and the
+ * rate-limit headers are correct, and counts toward the key's rate of utility requests.
+ * @returns the refusal to answer
+ */
+export async function refuseKnown(call: Call, refusal: Refusal): Promise<Refusal> {
+  return limitUtilityRequests(call) ?? refuseCounted(call, refusal);
+}
+
+/** The same for a request that has been counted already. */
+export async function refuseCounted(call: Call, refusal: Refusal): Promise<Refusal> {
+  try {
+    return (await inspectKey(call)) ?? refusal;
+  } catch (error) {
+    if (await passUnmetered(call, error)) return refusal;
+    throw error;
+  }
+}

@@ -1,0 +1,101 @@
+import { dropOldest } from "../domain/bounded.ts";
+import { GatewayError } from "../domain/errors.ts";
+import type { KeyRef } from "../store/names.ts";
+import { isFinal } from "../store/script-errors.ts";
+import type { KeyUsage } from "./local-rate-limit.ts";
+import type { Call } from "./request-context.ts";
+
+const SEEN_TASKS_MAX = 100_000;
+
+/** What this process remembers for `store.fallback_strategy: allow`. */
+export interface FallbackMemory {
+  /** Keys that a script has called valid. A key that is called invalid comes back as another object. */
+  goodKeys: WeakSet<KeyRef>;
+  /** Tasks this process has bound or polled, and their accounts: these may be polled while the store is unavailable. */
+  seenTasks: SeenTasks;
+  /** Tasks it created while the store was unavailable; the store never knows them. */
+  unmeteredTasks: SeenTasks;
+}
+
+export interface SeenTasks {
+  /** @param upstream tag of the upstream that made the task; undefined keeps the known tag */
+  add(taskId: string, accountId: string, upstream: string | undefined): void;
+  has(taskId: string, accountId: string): boolean;
+  owner(taskId: string): string | undefined;
+  upstream(taskId: string): string | undefined;
+  forget(taskId: string, accountId: string): void;
+}
+
+export const createFallbackMemory = (): FallbackMemory => ({
+  goodKeys: new WeakSet(),
+  seenTasks: createSeenTasks(),
+  unmeteredTasks: createSeenTasks(),
+});
+
+function createSeenTasks(): SeenTasks {
+  const tasks = new Map<string, { accountId: string; upstream: string | undefined }>();
+  const owner = (taskId: string): string | undefined => tasks.get(taskId)?.accountId;
+  return {
+    add(taskId, accountId, upstream) {
+      const known = tasks.get(taskId);
+      if (known?.accountId === accountId && (upstream === undefined || known.upstream === upstream)) return;
+      if (!known) dropOldest(tasks, SEEN_TASKS_MAX);
+      tasks.set(taskId, { accountId, upstream });
+    },
+    has: (taskId, accountId) => owner(taskId) === accountId,
+    owner,
+    upstream: (taskId) => tasks.get(taskId)?.upstream,
+    forget(taskId, accountId) {
+      if (owner(taskId) === accountId) tasks.delete(taskId);
+    },
+  };
+}
+
+/** Remembers a key that a script called valid: a key that was only found by its hash may be revoked. */
+export function rememberGoodKey({ gateway, config, key }: Call): void {
+  if (config.store.fallbackStrategy === "allow") gateway.fallback.goodKeys.add(key);
+}
+
+export function rememberTask(
+  { gateway, config, key }: Call,
+  taskId: string,
+  upstream: string | undefined,
+): void {
+  if (config.store.fallbackStrategy === "allow")
+    gateway.fallback.seenTasks.add(taskId, key.accountId, upstream);
+}
+
+/** True for a task that this process has seen as another account's; for use while the store cannot be asked. */
+export function isOthersTask({ gateway, key }: Call, taskId: string): boolean {
+  return (gateway.fallback.seenTasks.owner(taskId) ?? key.accountId) !== key.accountId;
+}
+
+/**
+ * True when the store is unavailable and the configuration lets this request pass, which is then marked as degraded. A failed
+ * call does not suffice: Redis must have failed a probe on its own connection.
+ * @param isCapped whether `store.allow_max_per_key` counts this request
+ */
+export async function passUnmetered(
+  { gateway, config, exchange, key, usage }: Call,
+  error: unknown,
+  isCapped = false,
+): Promise<boolean> {
+  if (!(error instanceof GatewayError) || error.refusal.name !== "store_unavailable") return false;
+  // A store that answers and refuses (no memory left) is available: passing requests would lift the limits.
+  if (config.store.fallbackStrategy !== "allow" || isFinal(error.cause)) return false;
+  if (!gateway.fallback.goodKeys.has(key)) return false;
+  const outage = await gateway.store.outage();
+  if (outage === undefined) return false;
+  if (isCapped && !countUnmetered(usage, outage, config.store.allowMaxPerKey)) return false;
+  exchange.degraded = true;
+  gateway.metrics.degraded.inc({ route: exchange.route });
+  return true;
+}
+
+/** Counts an unmetered request of a key. @returns false when the key has reached its maximum in this outage */
+function countUnmetered(usage: KeyUsage, outage: number, max: number): boolean {
+  if (usage.unmetered?.outage !== outage) usage.unmetered = { outage, requests: 0 };
+  if (max > 0 && usage.unmetered.requests >= max) return false;
+  usage.unmetered.requests++;
+  return true;
+}

@@ -1,0 +1,114 @@
+import { retrySeconds } from "../domain/envelope.ts";
+import { type ErrorName, type Refusal, refuse } from "../domain/errors.ts";
+import type { UploadOutcome } from "../upstream/upload.ts";
+import type { GenerationOutcome } from "../upstream/generation-request.ts";
+import type { PollOutcome } from "../upstream/poll-request.ts";
+import type { Call } from "./request-context.ts";
+
+const RATE_LIMITED_WAIT_MIN_SECONDS = 10;
+const RATE_LIMITED_WAIT_MAX_SECONDS = 30;
+const UNREACHABLE_WAIT_SECONDS = 10;
+const FAILED_WAIT_SECONDS = 5;
+const OVERLOADED_WAIT_SECONDS = 1;
+
+/** The upstream has definitely not created a task. */
+export type RefusedGeneration = Exclude<
+  GenerationOutcome,
+  { outcome: "accepted" } | { outcome: "unclear" } | { outcome: "timed_out" }
+>;
+
+export function generationRefusal(call: Call, outcome: RefusedGeneration): Refusal {
+  switch (outcome.outcome) {
+    case "refused":
+      return refuse("upstream_refused", { status: outcome.status, code: outcome.code, text: outcome.text });
+    case "rate_limited":
+      return rateLimited(outcome.retryAfterSeconds);
+    case "refused_gateway": {
+      const text = "The video generation service refused the gateway; nothing is charged";
+      return gatewayRefused(call, outcome.detail, text);
+    }
+    case "overloaded":
+      return refuse("overloaded", { retryAfterSeconds: OVERLOADED_WAIT_SECONDS, detail: outcome.detail });
+    case "unreachable":
+      return failed("upstream_failed", UNREACHABLE_WAIT_SECONDS, outcome.detail);
+  }
+}
+
+/** A poll that did not return the task. */
+export type FailedPoll = Exclude<PollOutcome, { outcome: "task" }>;
+
+export function pollRefusal(outcome: FailedPoll): Refusal {
+  switch (outcome.outcome) {
+    case "gone":
+      return refuse("task_not_found", { detail: "the upstream does not know the task" });
+    case "refused":
+      return refuse("upstream_refused", { status: outcome.status, code: outcome.code, text: outcome.text });
+    case "rate_limited":
+      return rateLimited(outcome.retryAfterSeconds);
+    case "refused_gateway":
+      return failed("upstream_refused_gateway", FAILED_WAIT_SECONDS, outcome.detail);
+    case "overloaded":
+      return refuse("overloaded", { retryAfterSeconds: OVERLOADED_WAIT_SECONDS, detail: outcome.detail });
+    case "misrouted":
+    case "unroutable":
+    case "failed": {
+      const text = "The video generation service could not be asked for this task";
+      return failed("upstream_failed", FAILED_WAIT_SECONDS, outcome.detail, text);
+    }
+    case "timed_out": {
+      const text = "The video generation service gave no answer in time";
+      return failed("upstream_timeout", FAILED_WAIT_SECONDS, outcome.detail, text);
+    }
+  }
+}
+
+export type RefusedUpload = Exclude<UploadOutcome, { outcome: "answered" } | { outcome: "client_gone" }>;
+
+export function uploadRefusal(call: Call, outcome: RefusedUpload): Refusal {
+  switch (outcome.outcome) {
+    case "refused":
+      return outcome.refusal;
+    case "upstream_refused":
+      return refuse("upstream_refused", { status: outcome.status, code: outcome.code, text: outcome.text });
+    case "refused_gateway":
+      return gatewayRefused(call, outcome.detail);
+    case "upstream_rate_limited":
+      return rateLimited(outcome.retryAfterSeconds);
+    case "upstream_failed": {
+      const text = "The video generation service did not take the upload";
+      return failed("upstream_failed", FAILED_WAIT_SECONDS, outcome.detail, text);
+    }
+    case "upstream_timeout": {
+      const text = "The video generation service did not take the upload in time";
+      return failed("upstream_timeout", FAILED_WAIT_SECONDS, outcome.detail, text);
+    }
+  }
+}
+
+/** The upstream's own rate limit: its wait, clamped to 10..30 s. */
+function rateLimited(retryAfterSeconds: number | undefined): Refusal {
+  const waitSeconds = retrySeconds((retryAfterSeconds ?? 0) * 1000);
+  return refuse("upstream_rate_limited", {
+    retryAfterSeconds: Math.min(
+      RATE_LIMITED_WAIT_MAX_SECONDS,
+      Math.max(RATE_LIMITED_WAIT_MIN_SECONDS, waitSeconds),
+    ),
+  });
+}
+
+/** The upstream refused the gateway itself: logged as an error and counted. The upstream's text is not sent to the customer. */
+function gatewayRefused({ gateway, exchange }: Call, detail: string, text?: string): Refusal {
+  gateway.metrics.upstreamRefusedGateway.inc();
+  gateway.log.error(
+    { request_id: exchange.requestId, detail },
+    "the upstream refuses the gateway: check UPSTREAM_API_KEY, UPSTREAM_URL and the account behind them",
+  );
+  return refuse("upstream_refused_gateway", text === undefined ? { detail } : { detail, text });
+}
+
+function failed(name: ErrorName, retryAfterSeconds: number, detail: string, text?: string): Refusal {
+  return refuse(
+    name,
+    text === undefined ? { retryAfterSeconds, detail } : { retryAfterSeconds, detail, text },
+  );
+}
