@@ -10,20 +10,20 @@ import type { Logger } from "./telemetry/log.ts";
 import type { Metrics } from "./telemetry/metrics.ts";
 import type { TaskUpstream } from "./upstream/task-upstreams.ts";
 
-/** A sweeper's claim lasts as long as a poll of the upstream may take, and so much longer for its turn to come. */
+/** A sweeper's lease lasts as long as an upstream poll may take, plus the time that the poll may wait in the queue. */
 const SWEEP_LEASE_SLACK_MS = 15_000;
 
-/** What is read of the config, anew for each step. Times in ms. */
+/** Settings, read again for each step. Times in ms. */
 interface WorkSettings extends SweepSettings {
   store: { ledgerCheckIntervalMs: number };
   upstream: { totalTimeoutMs: number };
 }
 
-/** The work beside requests, which one process of a gateway does: the sweeper, the check of the ledger, the survey. */
+/** The background work of a gateway, done by one of its processes: the sweeper, the check of the ledger, the survey. */
 export function createWork(options: {
   connection: Connection;
   store: Store;
-  /** Where the ledger is checked. */
+  /** For the process that checks the ledger. */
   redisUrl: string;
   upstreamOf(tag: string | undefined): TaskUpstream;
   settings(): WorkSettings;
@@ -54,7 +54,7 @@ export function createWork(options: {
       ledgerCheck.start();
       survey.start();
     },
-    /** The settings have changed: the wait that is under way is as long as the old interval. */
+    /** The settings have changed: the current wait is as long as the old interval. */
     changed: () => sweeper.start(),
     async stop(): Promise<void> {
       await Promise.all([sweeper.stop(), ledgerCheck.stop(), survey.stop()]);

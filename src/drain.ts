@@ -10,20 +10,20 @@ import type { Logger } from "./telemetry/log.ts";
 import type { Metrics } from "./telemetry/metrics.ts";
 import type { Tracing } from "./telemetry/trace.ts";
 
-/** After the listener has closed: how long a client may still take to finish a head that it has begun. */
-const QUIET_MS = 1000;
+/** How long a client may take to complete a request head after the listener has closed. */
+const LAST_HEAD_MS = 1000;
 
 /** How a drain ended. */
 export interface Drained {
-  /** Everything that was under way has ended. */
+  /** All requests in flight have ended. */
   clean: boolean;
-  /** Requests that had not when the drain timeout was over. */
+  /** Requests in flight at the drain timeout. */
   cutRequests: number;
-  /** Answers that their clients had not taken by then. */
+  /** Responses that their clients had not read by then. */
   cutAnswers: number;
 }
 
-/** What a drain ends, in this order. */
+/** What a drain stops, in this order. */
 interface Parts {
   publicPort: PublicPort;
   work: ReturnType<typeof createWork> | undefined;
@@ -34,10 +34,7 @@ interface Parts {
   settlements: Settlements;
 }
 
-/**
- * Takes no new requests, lets those under way finish for at most the drain timeout, and closes everything but the
- * operators' port.
- */
+/** Accepts no new requests, lets those in flight finish for at most the drain timeout, and closes all but the operators' port. */
 export async function drainGateway(
   parts: Parts,
   config: () => Config,
@@ -52,30 +49,30 @@ export async function drainGateway(
   const closed = once(listener, "close").then(publicPort.idle);
   listener.close();
   listener.closeIdleConnections();
-  const quiet = setTimeout(() => listener.closeConnectionsWithoutResponses(), QUIET_MS);
+  const lastHeads = setTimeout(() => listener.closeConnectionsWithoutResponses(), LAST_HEAD_MS);
   const deadline = performance.now() + drainTimeoutMs;
   const clean = await inTime(closed, deadline);
-  clearTimeout(quiet);
+  clearTimeout(lastHeads);
   const cutRequests = clean ? 0 : ((await metrics.inFlight.get()).values[0]?.value ?? 0);
   const cutAnswers = clean ? 0 : publicPort.unflushedResponses();
   if (!clean) listener.closeAllConnections();
   if (work) await inTime(work.stop(), deadline + 1000);
   await inTime(Promise.all([refusals.stop(), tracing.stop()]), deadline + 1000);
-  // Before the store and its journal: an answer that came after them would never be charged. What it cuts is settled.
+  // Before the store and its journal: a later upstream response would never be charged. Requests that this cuts are settled.
   await inTime(upstreams.close(config()), deadline + 1000);
   if (!clean) await inTime(closed, deadline + 1500);
-  // A store that hangs never answers its last command.
+  // A store that hangs never answers the last command.
   await inTime(connection.close().then(settlements.close), deadline + 2000);
   return { clean, cutRequests, cutAnswers };
 }
 
-/** True when the work ended before the deadline (as `performance.now()`). */
+/** @param deadline as `performance.now()` @returns true when the work ended before it */
 async function inTime(work: Promise<unknown>, deadline: number): Promise<boolean> {
-  const patience = new AbortController();
-  const late = delay(Math.max(0, deadline - performance.now()), false, { signal: patience.signal }).catch(
+  const ended = new AbortController();
+  const late = delay(Math.max(0, deadline - performance.now()), false, { signal: ended.signal }).catch(
     () => false,
   );
-  const done = await Promise.race([work.then(() => true), late]);
-  patience.abort();
-  return done;
+  const inTime = await Promise.race([work.then(() => true), late]);
+  ended.abort();
+  return inTime;
 }

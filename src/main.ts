@@ -7,7 +7,7 @@ import { type Config, ConfigError, type Loaded, readConfig, redact, requireLoade
 import { createLiveConfig, type LiveConfig } from "./config/live.ts";
 import { sameMaterial } from "./config/tls.ts";
 import { type Drained, drainGateway } from "./drain.ts";
-import { createPublicPort } from "./gateway/public-port.ts";
+import { createPublicPort, type PublicPort } from "./gateway/public-port.ts";
 import { renewTls } from "./gateway/tls.ts";
 import { createUpstreams, type Upstreams } from "./gateway/upstreams.ts";
 import { readLive, SAMPLE_EVERY_MS } from "./operator/console/live.ts";
@@ -24,25 +24,25 @@ import { createLogger, type Logger, standardOutput } from "./telemetry/log.ts";
 import { createMetrics, type Metrics } from "./telemetry/metrics.ts";
 import { passingOn, type Tracing } from "./telemetry/trace.ts";
 
-/** A running gateway. */
+/** A started gateway. */
 export interface Running {
   url: string;
   adminUrl: string;
-  /** The configuration in force; `watch` begins to look for changes. */
+  /** The configuration in force; `watch` starts to look for changes. */
   live: LiveConfig;
-  /** Stops taking requests, lets those under way finish for at most the drain timeout, closes everything. */
+  /** Stops accepting requests, lets those in flight finish for at most the drain timeout, closes everything. */
   drain(): Promise<Drained>;
 }
 
 /**
- * Builds and starts a gateway: everything that it consists of, in the order in which it depends on itself.
- * @param role which of several processes on one port this is
+ * Creates and starts all parts of a gateway in the order of their dependencies.
+ * @param role the role of this process among those that share the public port
  */
 export async function startGateway(loaded: Loaded, log: Logger, role: Role = ALONE): Promise<Running> {
   const metrics = createMetrics();
   const metricsPage = role.share(metrics.registry);
   const live = createLiveConfig({ loaded, log, metrics });
-  /** For what needs a restart; all else asks `live`. */
+  /** For settings that need a restart; all others are read from `live`. */
   const { config } = loaded;
   const { connection, settlements } = await openStore(config, live, log, metrics);
   const store = { ...createStore(connection), ...createHolds(connection, settlements) };
@@ -50,12 +50,12 @@ export async function startGateway(loaded: Loaded, log: Logger, role: Role = ALO
   const tracing = await openTracing(live.config, log, (reason, spans) =>
     metrics.spansDropped.inc({ reason }, spans),
   );
-  let draining = false;
   const refusals = createRefusalCounts({
     add: (counts) => addRefusals(connection, counts),
     usable: () => !connection.breaker.isOpen(),
     log,
   });
+  let draining = false;
   const publicPort = createPublicPort({
     started: config,
     config: live.config,
@@ -67,25 +67,50 @@ export async function startGateway(loaded: Loaded, log: Logger, role: Role = ALO
     tracing,
     log,
   });
-  role.onLevel((level) => {
-    log.level = level;
-  });
   const notReady = () =>
     draining ? "draining" : connection.breaker.isOpen() ? "the store is unusable" : undefined;
   const first = role.first
     ? createFirst({ config, live, connection, store, upstreams, metrics, metricsPage, role, notReady, log })
     : undefined;
+  followChanges({ role, live, publicPort, first, log });
 
   const adminUrl = first ? await listen(first.operators.server, config.admin, true) : "";
   const url = await listen(publicPort.listener, config.server, false);
   role.listening();
   refusals.start();
-  first?.work.start();
-  first?.operators.start();
-  // The console is the first one's; the others say every so often what they have counted.
-  const telling = first
-    ? undefined
-    : setInterval(async () => role.tell(await readLive(metrics)), SAMPLE_EVERY_MS);
+  first?.start();
+  const readings = first ? undefined : sendReadings(role, metrics);
+
+  const drain = async (): Promise<Drained> => {
+    draining = true;
+    live.stop();
+    const work = first?.work;
+    const parts = { publicPort, work, refusals, tracing, upstreams, connection, settlements };
+    const drained = await drainGateway(parts, live.config, { metrics, log });
+    clearInterval(readings);
+    first?.operators.stop();
+    return drained;
+  };
+  let drained: Promise<Drained> | undefined;
+  return { url, adminUrl, live, drain: () => (drained ??= drain()) };
+}
+
+/** The first process shows the readings of all processes in its console. */
+const sendReadings = (role: Role, metrics: Metrics): NodeJS.Timeout =>
+  setInterval(async () => role.sendReading(await readLive(metrics)), SAMPLE_EVERY_MS);
+
+/** Applies a new snapshot, and a log level that another process was asked for. */
+function followChanges(options: {
+  role: Role;
+  live: LiveConfig;
+  publicPort: PublicPort;
+  first: ReturnType<typeof createFirst> | undefined;
+  log: Logger;
+}): void {
+  const { role, live, publicPort, first, log } = options;
+  role.onLogLevel((level) => {
+    log.level = level;
+  });
   live.onChange({
     prepare: publicPort.prepare,
     applied(next, previous) {
@@ -94,29 +119,9 @@ export async function startGateway(loaded: Loaded, log: Logger, role: Role = ALO
       if (next.log.level !== previous.log.level) log.level = next.log.level;
     },
   });
-
-  const drain = async (): Promise<Drained> => {
-    draining = true;
-    live.stop();
-    const parts = {
-      publicPort,
-      work: first?.work,
-      refusals,
-      tracing,
-      upstreams,
-      connection,
-      settlements,
-    };
-    const drained = await drainGateway(parts, live.config, { metrics, log });
-    clearInterval(telling);
-    first?.operators.stop();
-    return drained;
-  };
-  let ending: Promise<Drained> | undefined;
-  return { url, adminUrl, live, drain: () => (ending ??= drain()) };
 }
 
-/** The connection to Redis, and what still waits to be sent to it. */
+/** The connection to Redis, and the settlements that wait to be sent to it. */
 async function openStore(config: Config, live: LiveConfig, log: Logger, metrics: Metrics) {
   const journal = await openJournal(config.store.journal, log, {
     changed: (usable) => metrics.journalUsable.set(usable ? 1 : 0),
@@ -125,14 +130,14 @@ async function openStore(config: Config, live: LiveConfig, log: Logger, metrics:
   const settlements = createSettlements(connection, {
     journal,
     confirmedFolder: config.store.journal,
-    // Half of what the store remembers: a request that it has forgotten would be charged once more.
+    // Half of the retention: a request that the store has forgotten would be charged a second time.
     settleWithinMs: () => live.config().tasks.retentionMs / 2,
     log,
   });
   return { connection, settlements };
 }
 
-/** What one of all processes does: the operators' port and the work beside requests. */
+/** What only the first process does: the operators' port and the background work. */
 function createFirst(options: {
   config: Config;
   live: LiveConfig;
@@ -151,10 +156,10 @@ function createFirst(options: {
     live,
     connection,
     metricsPage: options.metricsPage,
-    readings: async () => [await readLive(metrics), ...role.heard()],
+    readings: async () => [await readLive(metrics), ...role.otherReadings()],
     setLevel(level) {
       log.level = level;
-      role.tellLevel(level);
+      role.sendLogLevel(level);
     },
     notReady: options.notReady,
     log,
@@ -171,6 +176,10 @@ function createFirst(options: {
   return {
     operators,
     work,
+    start(): void {
+      work.start();
+      operators.start();
+    },
     /** A new snapshot is in force. */
     applied(next: Config, previous: Config): void {
       const { tls } = next.admin;
@@ -180,7 +189,7 @@ function createFirst(options: {
   };
 }
 
-/** Loads OpenTelemetry only where there is somebody to send spans to. */
+/** Loads OpenTelemetry only if spans are exported. */
 async function openTracing(
   config: () => Config,
   log: Logger,
@@ -193,7 +202,7 @@ async function openTracing(
   return createTracing({ ...tracing, endpoint, upstreamUrl: () => config().upstream.url, log, dropped });
 }
 
-/** Connections that wait to be accepted. Beyond it the kernel lets newcomers wait for seconds; it may allow fewer. */
+/** Connections that wait to be accepted; the kernel may allow fewer. Beyond it new connections wait for seconds. */
 const LISTEN_BACKLOG = 4096;
 
 async function listen(
@@ -201,7 +210,7 @@ async function listen(
   { host, port, tls }: { host: string; port: number; tls: object | undefined },
   exclusive: boolean,
 ): Promise<string> {
-  // Among several processes, ports that the system chooses would else be mixed up.
+  // Among several processes, ports that the system chooses would otherwise be mixed up.
   server.listen({ port, host, exclusive, backlog: LISTEN_BACKLOG });
   await once(server, "listening");
   const bound = server.address() as AddressInfo;
@@ -217,7 +226,7 @@ async function main(): Promise<void> {
     process.exit(await supervise(workers, log));
   }
   let live: LiveConfig | undefined;
-  // Registered first: without a listener it would end the process.
+  // Registered first: without a listener SIGHUP ends the process.
   process.on("SIGHUP", () => void live?.reload("SIGHUP"));
   const role = roleOf(process.env);
   const gateway = await startGateway(loaded, log, role);
@@ -227,14 +236,14 @@ async function main(): Promise<void> {
   if (adminUrl === "") log.info({ url }, "one more process listens");
   else log.info({ url, admin_url: adminUrl, config: redact(loaded.config) }, "tollgate is listening");
 
-  // Nothing that gets here is understood: say so in the log, and let the supervisor start anew.
+  // The state after an unexpected error is unknown: log it, and let the supervisor start a new process.
   for (const event of ["uncaughtException", "unhandledRejection"] as const) {
     process.on(event, (error: unknown) => {
       log.fatal({ err: error }, event);
       process.exit(1);
     });
   }
-  // A second signal is tolerated: npm and a terminal both send one.
+  // A second signal is ignored: npm and the terminal both send one.
   const end = async (signal: string): Promise<void> => {
     log.info({ signal }, "asked to stop");
     const { clean, cutRequests, cutAnswers } = await gateway.drain();

@@ -10,187 +10,207 @@ import { logMetrics } from "./telemetry/metrics/process.ts";
 
 const RESTART_DELAY_MIN_MS = 500;
 const RESTART_DELAY_MAX_MS = 10_000;
-/** A worker that lived so long had started well. */
+/** A worker that lived longer has started well, and is restarted after the minimum delay. */
 const STARTED_WELL_MS = 10_000;
 const NUMBERS_TIMEOUT_MS = 5000;
 const METRICS_TIMEOUT_MS = 6000;
 
-/** Its number among the workers, from 1; set by the supervisor. The first one also does what is done once. */
+/** The worker's number, from 1; set by the supervisor. Worker 1 also does what only one process does. */
 const NUMBER = "TOLLGATE_WORKER";
 
-/** SIGUSR1 would open a debugger that anybody on the machine may use; npm scripts and the image start Node with it. */
+/** SIGUSR1 opens a debugger that every local user may connect to; npm scripts and the image start Node with it disabled. */
 const NO_INSPECTOR = "--disable-sigusr1";
 
-/** Beside the ids of workers, which begin with 1. */
+/** The supervisor's own metrics, beside the ids of workers, which begin with 1. */
 const SUPERVISOR = 0;
 
 type ToSupervisor =
   | { kind: "listening" }
-  | { kind: "metrics wanted"; id: number }
+  | { kind: "metrics request"; id: number }
   | { kind: "numbers"; numbers: MetricValues }
-  | { kind: "no numbers"; why: string }
+  | { kind: "numbers failed"; why: string }
   | { kind: "reading"; reading: Reading }
   | { kind: "log level"; level: string };
 type ToWorker =
-  | { kind: "numbers wanted" }
+  | { kind: "numbers request" }
   | { kind: "metrics"; id: number; page: string }
   | { kind: "reading"; from: number; reading: Reading }
   | { kind: "log level"; level: string };
 
 /**
- * Runs `count` gateways on one public port and starts anew those that end; SIGTERM and SIGINT end all, SIGHUP is passed
+ * Runs `count` gateways on one public port and restarts those that end. SIGTERM and SIGINT end all of them, SIGHUP is passed
  * on. The supervisor serves nothing itself. Decision 0023.
  * @returns the exit code: 0 when all workers ended cleanly after a signal
  */
-export async function supervise(count: number, log: Logger): Promise<number> {
-  const metrics = createMetricsPage();
-  const ended = Promise.withResolvers<number>();
-  const living = new Map<number, Worker>();
-  /** Numbers under which a worker has once served the port. */
-  const started = new Set<number>();
-  const serving = new Set<Worker>();
-  let stopping = false;
-  let code = 0;
+export function supervise(count: number, log: Logger): Promise<number> {
+  const supervisor = new Supervisor(log);
+  process.on("SIGTERM", () => supervisor.stop("SIGTERM"));
+  process.on("SIGINT", () => supervisor.stop("SIGINT"));
+  process.on("SIGHUP", () => supervisor.reload());
+  cluster.setupPrimary({ execArgv: [...new Set([...process.execArgv, NO_INSPECTOR])] });
+  for (let number = 1; number <= count; number++) supervisor.launch(number, RESTART_DELAY_MIN_MS);
+  return supervisor.ended;
+}
 
-  function launch(number: number, afterMs: number): void {
+class Supervisor {
+  readonly #log: Logger;
+  readonly #metrics = createMetricsPage();
+  readonly #workers = new Map<number, Worker>();
+  /** Numbers of which a worker has served the port. */
+  readonly #started = new Set<number>();
+  readonly #serving = new Set<Worker>();
+  readonly #ended = Promise.withResolvers<number>();
+  #isStopping = false;
+  #exitCode = 0;
+
+  constructor(log: Logger) {
+    this.#log = log;
+  }
+
+  /** Resolves to the exit code once all workers have ended. */
+  get ended(): Promise<number> {
+    return this.#ended.promise;
+  }
+
+  /** @param delayMs how long this start was delayed */
+  launch(number: number, delayMs: number): void {
     const worker = cluster.fork({ [NUMBER]: String(number) });
     endConnectionsLeftBy(worker);
     const startedMs = performance.now();
-    living.set(number, worker);
-    worker.on("message", (message: ToSupervisor) => {
-      if (message.kind === "listening") {
-        started.add(number);
-        serving.add(worker);
-      }
-      if (message.kind === "metrics wanted") void answerMetrics(worker, message.id);
-      if (message.kind === "numbers" || message.kind === "no numbers") metrics.heard(worker, message);
-      if (message.kind === "reading") passOn(number, message.reading);
-      if (message.kind === "log level") setLevel(message.level);
-    });
-    worker.on("error", (error) => log.error({ err: error, worker: number }, "a worker cannot be reached"));
+    this.#workers.set(number, worker);
+    worker.on("message", (message: ToSupervisor) => this.#onMessage(number, worker, message));
+    worker.on("error", (error) =>
+      this.#log.error({ err: error, worker: number }, "a worker cannot be reached"),
+    );
     worker.once("exit", (exitCode, signal) => {
-      living.delete(number);
-      serving.delete(worker);
-      metrics.ended(worker);
-      if (stopping || !started.has(number)) {
-        // One that cannot start says so itself. None after it would do better, and the others lack what it does alone.
-        if (exitCode !== 0) code = 1;
-        stop("SIGTERM");
+      this.#workers.delete(number);
+      this.#serving.delete(worker);
+      this.#metrics.ended(worker);
+      if (this.#isStopping || !this.#started.has(number)) {
+        // A worker that cannot start logs why. Its successor would fail too, and the others lack what worker 1 does.
+        if (exitCode !== 0) this.#exitCode = 1;
+        this.stop("SIGTERM");
         return;
       }
-      const wellMs = performance.now() - startedMs;
-      const nextMs =
-        wellMs > STARTED_WELL_MS ? RESTART_DELAY_MIN_MS : Math.min(RESTART_DELAY_MAX_MS, 2 * afterMs);
-      log.error(
-        { worker: number, exit_code: exitCode, signal, again_in_ms: nextMs },
-        "a worker ended; it is started again",
-      );
-      void delay(nextMs).then(() => (stopping ? stop("SIGTERM") : launch(number, nextMs)));
+      const hasStartedWell = performance.now() - startedMs > STARTED_WELL_MS;
+      const nextMs = hasStartedWell ? RESTART_DELAY_MIN_MS : Math.min(RESTART_DELAY_MAX_MS, 2 * delayMs);
+      const fields = { worker: number, exit_code: exitCode, signal, again_in_ms: nextMs };
+      this.#log.error(fields, "a worker ended; it is started again");
+      void delay(nextMs).then(() => (this.#isStopping ? this.stop("SIGTERM") : this.launch(number, nextMs)));
     });
   }
 
-  async function answerMetrics(worker: Worker, id: number): Promise<void> {
-    const page = await metrics.read([...living.values()]).catch((error: Error) => `# ${error.message}`);
-    say(worker, { kind: "metrics", id, page });
+  stop(signal: NodeJS.Signals): void {
+    this.#isStopping = true;
+    for (const worker of this.#workers.values()) worker.process.kill(signal);
+    if (this.#workers.size === 0) this.#ended.resolve(this.#exitCode);
   }
 
-  /** What one worker says of itself is for the first one, whose console shows all. */
-  function passOn(from: number, reading: Reading): void {
-    say(living.get(1), { kind: "reading", from, reading });
+  reload(): void {
+    // A starting worker reads the configuration anyway, and may not handle the signal yet.
+    for (const worker of this.#serving) worker.process.kill("SIGHUP");
   }
 
-  function setLevel(level: string): void {
-    log.level = level;
-    for (const worker of living.values()) say(worker, { kind: "log level", level });
+  #onMessage(number: number, worker: Worker, message: ToSupervisor): void {
+    switch (message.kind) {
+      case "listening":
+        this.#started.add(number);
+        this.#serving.add(worker);
+        return;
+      case "metrics request":
+        void this.#answerMetrics(worker, message.id);
+        return;
+      case "numbers":
+      case "numbers failed":
+        this.#metrics.received(worker, message);
+        return;
+      case "reading":
+        // Worker 1 shows the readings of all workers in its console.
+        send(this.#workers.get(1), { kind: "reading", from: number, reading: message.reading });
+        return;
+      case "log level":
+        this.#log.level = message.level;
+        for (const each of this.#workers.values()) send(each, message);
+    }
   }
 
-  function stop(signal: NodeJS.Signals): void {
-    stopping = true;
-    for (const worker of living.values()) worker.process.kill(signal);
-    if (living.size === 0) ended.resolve(code);
+  async #answerMetrics(worker: Worker, id: number): Promise<void> {
+    const workers = [...this.#workers.values()];
+    const page = await this.#metrics.read(workers).catch((error: Error) => `# ${error.message}`);
+    send(worker, { kind: "metrics", id, page });
   }
-
-  process.on("SIGTERM", () => stop("SIGTERM"));
-  process.on("SIGINT", () => stop("SIGINT"));
-  process.on("SIGHUP", () => {
-    // One that is still starting reads the configuration anyway, and might not listen for the signal yet.
-    for (const worker of serving) worker.process.kill("SIGHUP");
-  });
-  cluster.setupPrimary({ execArgv: [...new Set([...process.execArgv, NO_INSPECTOR])] });
-  for (let number = 1; number <= count; number++) launch(number, RESTART_DELAY_MIN_MS);
-  return ended.promise;
 }
 
-/** The page of all workers, put together anew whenever one is asked for it. */
+/** The metrics page of all workers, aggregated anew for each request. */
 function createMetricsPage() {
   const page = createAggregatedMetrics();
-  /** What the supervisor counts itself: lines of its own log. */
+  /** Lines of the supervisor's own log. */
   const own = new Registry();
   logMetrics(metricsIn(own));
-  const asked = new Map<Worker, PromiseWithResolvers<void>>();
+  const requests = new Map<Worker, PromiseWithResolvers<void>>();
   const gone = new WeakSet<Worker>();
 
-  /** Until it has said its numbers, or has ended. */
-  function ask(worker: Worker): Promise<void> {
-    const before = asked.get(worker);
+  /** Resolves when the worker has sent its numbers, or has ended. */
+  function request(worker: Worker): Promise<void> {
+    const before = requests.get(worker);
     if (before) return before.promise;
-    const answer = Promise.withResolvers<void>();
-    asked.set(worker, answer);
-    say(worker, { kind: "numbers wanted" });
-    return answer.promise;
+    const reply = Promise.withResolvers<void>();
+    requests.set(worker, reply);
+    send(worker, { kind: "numbers request" });
+    return reply.promise;
   }
 
   return {
-    /** @throws where one of them does not answer: what is true of the others alone would look like all */
+    /** @throws if a worker does not answer: a page of the others alone would look complete */
     async read(workers: readonly Worker[]): Promise<string> {
-      const patience = new AbortController();
-      const late = delay(NUMBERS_TIMEOUT_MS, undefined, { signal: patience.signal }).then(() => {
+      const answered = new AbortController();
+      const late = delay(NUMBERS_TIMEOUT_MS, undefined, { signal: answered.signal }).then(() => {
         throw new Error("a worker does not say its numbers");
       });
-      const all = Promise.all(workers.filter((worker) => worker.isConnected()).map(ask));
-      await Promise.race([all, late]).finally(() => patience.abort());
+      const all = Promise.all(workers.filter((worker) => worker.isConnected()).map(request));
+      await Promise.race([all, late]).finally(() => answered.abort());
       page.update(SUPERVISOR, await own.getMetricsAsJSON());
       return page.text();
     },
-    heard(worker: Worker, said: Extract<ToSupervisor, { kind: "numbers" | "no numbers" }>): void {
-      // What was on its way when a worker ended comes too late: its last numbers are added up.
+    received(worker: Worker, message: Extract<ToSupervisor, { kind: "numbers" | "numbers failed" }>): void {
+      // The numbers arrived after the worker ended: its last numbers are in the total already.
       if (gone.has(worker)) return;
-      if (said.kind === "numbers") page.update(worker.id, said.numbers);
-      const answer = asked.get(worker);
-      asked.delete(worker);
-      if (said.kind === "numbers") answer?.resolve();
-      else answer?.reject(new Error(said.why));
+      if (message.kind === "numbers") page.update(worker.id, message.numbers);
+      const reply = requests.get(worker);
+      requests.delete(worker);
+      if (message.kind === "numbers") reply?.resolve();
+      else reply?.reject(new Error(message.why));
     },
     ended(worker: Worker): void {
       gone.add(worker);
       page.processEnded(worker.id);
-      asked.get(worker)?.resolve();
-      asked.delete(worker);
+      requests.get(worker)?.resolve();
+      requests.delete(worker);
     },
   };
 }
 
-function say(worker: Worker | undefined, message: ToWorker): void {
+function send(worker: Worker | undefined, message: ToWorker): void {
   if (worker?.isConnected()) worker.send(message);
 }
 
-/** What a process is among those that share a port; a process on its own does everything. */
+/** The role of a process among those that share a port. A process that runs alone has all of them. */
 export interface Role {
-  /** Serves the admin port, sweeps, verifies the ledger: what one of all workers does. */
+  /** Serves the admin port, sweeps and verifies the ledger: what one of all workers does. */
   first: boolean;
-  /** Says to the supervisor that the public port is served. */
+  /** Reports that the public port is served. */
   listening(): void;
-  /** Takes this process's metrics. @returns asks for the page of all workers, or of this process alone */
+  /** Shares this process's metrics. @returns reads the page of all workers, or of this process alone */
   share(registry: Registry): () => Promise<string>;
-  /** Says to the first worker what this one has counted. */
-  tell(reading: Reading): void;
-  /** What the others have told this one, the latest of each. */
-  heard(): Reading[];
-  /** Says to all of them which log level is wanted. */
-  tellLevel(level: string): void;
-  /** @param set called when one of them has said so, be it this one */
-  onLevel(set: (level: string) => void): void;
-  /** @param drain called when the supervisor has gone without a word: without it, the process ends at once */
+  /** Sends this process's reading to worker 1. */
+  sendReading(reading: Reading): void;
+  /** The latest reading of each other process. */
+  otherReadings(): Reading[];
+  /** Sends a log level to all processes. */
+  sendLogLevel(level: string): void;
+  /** @param set called when a process has sent a log level, this one included */
+  onLogLevel(set: (level: string) => void): void;
+  /** @param drain called when the supervisor has ended; otherwise this process would end at once */
   onSupervisorGone(drain: () => void): void;
 }
 
@@ -198,51 +218,40 @@ export const ALONE: Role = {
   first: true,
   listening: () => undefined,
   share: (registry) => () => registry.metrics(),
-  tell: () => undefined,
-  heard: () => [],
-  tellLevel: () => undefined,
-  onLevel: () => undefined,
+  sendReading: () => undefined,
+  otherReadings: () => [],
+  sendLogLevel: () => undefined,
+  onLogLevel: () => undefined,
   onSupervisorGone: () => undefined,
 };
 
 /** The role of this process. */
 export function roleOf(env: NodeJS.ProcessEnv): Role {
   if (!cluster.isWorker || env[NUMBER] === undefined) return ALONE;
-  const waiting = new Map<number, (page: string) => void>();
-  const heard = new Map<number, Reading>();
-  let asked = 0;
+  const pages = new Map<number, (page: string) => void>();
+  const readings = new Map<number, Reading>();
+  let requests = 0;
+  let registry: Registry | undefined;
   let setLevel: (level: string) => void = () => undefined;
   process.on("message", (message: ToWorker) => {
-    if (message.kind === "numbers wanted") void tellNumbers();
-    if (message.kind === "metrics") waiting.get(message.id)?.(message.page);
-    if (message.kind === "reading") heard.set(message.from, message.reading);
+    if (message.kind === "numbers request") void sendNumbers(registry);
+    if (message.kind === "metrics") pages.get(message.id)?.(message.page);
+    if (message.kind === "reading") readings.set(message.from, message.reading);
     if (message.kind === "log level") setLevel(message.level);
   });
-  /** What cannot be told to a supervisor that has gone is dropped. */
-  const tell = (told: ToSupervisor): void => {
-    if (process.connected) process.send?.(told, undefined, undefined, () => undefined);
-  };
-  let registry: Registry | undefined;
-  const tellNumbers = async (): Promise<void> => {
-    try {
-      tell({ kind: "numbers", numbers: (await registry?.getMetricsAsJSON()) ?? [] });
-    } catch (error) {
-      tell({ kind: "no numbers", why: (error as Error).message });
-    }
-  };
   return {
     first: env[NUMBER] === "1",
-    listening: () => tell({ kind: "listening" }),
-    tell: (reading) => tell({ kind: "reading", reading }),
-    heard: () => [...heard.values()],
-    tellLevel: (level) => tell({ kind: "log level", level }),
-    onLevel(set) {
+    listening: () => sendToSupervisor({ kind: "listening" }),
+    sendReading: (reading) => sendToSupervisor({ kind: "reading", reading }),
+    otherReadings: () => [...readings.values()],
+    sendLogLevel: (level) => sendToSupervisor({ kind: "log level", level }),
+    onLogLevel(set) {
       setLevel = set;
     },
     onSupervisorGone(drain) {
       const { worker } = cluster;
       worker?.once("disconnect", () => {
-        // Else node:cluster ends the process as soon as this listener returns.
+        // Otherwise node:cluster ends the process as soon as this listener returns.
         worker.exitedAfterDisconnect = true;
         drain();
       });
@@ -250,13 +259,26 @@ export function roleOf(env: NodeJS.ProcessEnv): Role {
     share(own) {
       registry = own;
       return () => {
-        const id = asked++;
+        const id = requests++;
         const page = Promise.withResolvers<string>();
-        waiting.set(id, page.resolve);
-        tell({ kind: "metrics wanted", id });
+        pages.set(id, page.resolve);
+        sendToSupervisor({ kind: "metrics request", id });
         const late = delay(METRICS_TIMEOUT_MS, "# the supervisor does not answer", { ref: false });
-        return Promise.race([page.promise, late]).finally(() => waiting.delete(id));
+        return Promise.race([page.promise, late]).finally(() => pages.delete(id));
       };
     },
   };
+}
+
+async function sendNumbers(registry: Registry | undefined): Promise<void> {
+  try {
+    sendToSupervisor({ kind: "numbers", numbers: (await registry?.getMetricsAsJSON()) ?? [] });
+  } catch (error) {
+    sendToSupervisor({ kind: "numbers failed", why: (error as Error).message });
+  }
+}
+
+/** Messages to a supervisor that has ended are dropped. */
+function sendToSupervisor(message: ToSupervisor): void {
+  if (process.connected) process.send?.(message, undefined, undefined, () => undefined);
 }
