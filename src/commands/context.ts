@@ -66,7 +66,7 @@ export function note(text: string): void {
   process.stderr.write(`${hasColours(process.stderr) ? text : plain(text)}\n`);
 }
 
-/** What looks like an API key is not repeated: errors end up in logs and tickets. A semicolon at its end is ours. */
+/** Masks API keys in a message: errors end up in logs and tickets. A semicolon at the end belongs to the message. */
 export const withoutKeys = (text: string): string =>
   text.replaceAll(/\bsk_[\x21-\x2b\x2d-\x7e]{5,}/g, (key) => (key.endsWith(";") ? "sk_...;" : "sk_..."));
 

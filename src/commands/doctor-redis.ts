@@ -6,7 +6,6 @@ import { lossInWords } from "../store/loss-report.ts";
 import { knownLoss } from "../store/operator-store.ts";
 import { tryScripts } from "../store/probes.ts";
 import { storeReason } from "../store/reasons.ts";
-import { SCRIPTS } from "../store/scripts/all.ts";
 import { connect, placeOf, redisUrl } from "./context.ts";
 import { type Check, failed, good, warning } from "./doctor-check.ts";
 import { tasksCheck } from "./doctor-tasks.ts";
@@ -213,8 +212,7 @@ async function olderCheck(redis: Redis, folder: string | undefined): Promise<Che
 /** Whether this Redis takes and runs the gateway's scripts, a writing one among them. */
 async function scriptsCheck(redis: Redis): Promise<Check> {
   try {
-    await tryScripts(redis);
-    return good("scripts", `all ${SCRIPTS.length} load, and one that writes has run`);
+    return good("scripts", `all ${await tryScripts(redis)} load, and one that writes has run`);
   } catch (error) {
     const { why, advice = "see Redis's log" } = storeReason(error);
     const allow =

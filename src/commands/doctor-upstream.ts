@@ -6,7 +6,7 @@ import { sendsUnaskedContinue } from "./doctor-continue.ts";
 
 const NAME = "upstream";
 const TIMEOUT_MS = 3000;
-/** A task that nobody has: asking for it costs nothing and changes nothing. */
+/** A task that does not exist: to ask for it costs nothing and changes nothing. */
 const NO_TASK = "tollgate-doctor";
 
 /** Whether the upstream can be reached, answers in the envelope, and accepts the gateway's credential. */

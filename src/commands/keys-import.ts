@@ -13,7 +13,7 @@ import { listing, table } from "./terminal.ts";
 
 /** Keys that are taken over at a time. */
 const BATCH = 100;
-/** Beyond it the list of problems helps nobody. */
+/** Problems that are listed; the others are counted. */
 const PROBLEMS_MAX = 1000;
 
 /** What became of many keys. A problem names its line, never the key. */
@@ -57,7 +57,7 @@ async function importOne(token: string, flags: NewKeyFlags, config: Config): Pro
   print({ json, text: listing(json) }, flags);
 }
 
-/** All keys of a file or of standard input. Said again it changes nothing, so it may be said again after any end. */
+/** Imports all keys of a file or of standard input. It is idempotent: an interrupted import may be repeated. */
 async function importMany(flags: NewKeyFlags & { from?: string }, config: Config): Promise<Summary> {
   const summary: Summary = { imported: 0, known: 0, failed: 0, problems: [] };
   const input = await inputOf(flags.from);
@@ -107,7 +107,7 @@ async function* batches(input: NodeJS.ReadableStream): AsyncGenerator<Line[]> {
       batch.set(token, { number, token, fields });
     }
   } catch (error) {
-    // Redis is not to blame for a folder instead of a file, or for a broken disk.
+    // Not a fault of Redis, to which other errors are attributed: a folder instead of a file, or a broken disk.
     throw new OperatorError(`the keys cannot be read (${(error as Error).message})`);
   }
   yield [...batch.values()];

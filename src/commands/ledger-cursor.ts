@@ -7,7 +7,7 @@ import { OperatorError } from "../store/accounts.ts";
 import type { LedgerFormat } from "./ledger-rows.ts";
 
 const TOUCH_EVERY_MS = 10_000;
-/** Another host's lock that has not been touched for this long belongs to nobody: its processes cannot be seen here. */
+/** A lock of another host is stale when it has not been touched for this long: that host's processes cannot be seen here. */
 const SILENT_MS = 45_000;
 
 /** What a cursor file keeps between two runs. */
@@ -77,12 +77,12 @@ export async function writeCursorFile(file: string, state: CursorState): Promise
 
 /**
  * Keeps a second export away from a cursor file, such as one that a timer starts before the last one has ended.
- * @returns lets it go again
- * @throws OperatorError while another process has it; the lock of one that was killed counts for nothing
+ * @returns releases it
+ * @throws OperatorError while another process has it; the lock of one that was killed is stale
  */
 export function lockCursorFile(file: string): () => void {
   const lock = `${file}.lock`;
-  // Linked into place, so that nobody sees it without its owner.
+  // Linked into place: the lock never exists without its owner's name in it.
   const mine = `${lock}.${hostname()}.${process.pid}`;
   writeFileSync(mine, `${process.pid} ${hostname()}`, { mode: 0o600 });
   try {
@@ -97,7 +97,7 @@ export function lockCursorFile(file: string): () => void {
   }
 }
 
-/** Shows other machines that the lock's owner lives. @returns lets it go */
+/** Touches the lock regularly, which tells other machines that its owner runs. @returns releases it */
 function hold(lock: string): () => void {
   const touching = setInterval(() => {
     const now = new Date();
@@ -143,7 +143,7 @@ function partsOf(owner: string): { pid: number; host: string } {
   return { pid: Number(pid), host };
 }
 
-/** Takes a dead owner's lock away, and puts it back when somebody else's had come in its place. */
+/** Removes the lock of an owner that has ended. If another process has replaced it meanwhile, that one is put back. */
 function clear(lock: string, aside: string, owner: string): void {
   try {
     renameSync(lock, aside);
@@ -169,7 +169,7 @@ function isFresh(lock: string): boolean {
 
 function isRunning(pid: number): boolean {
   try {
-    // 0 would ask about ourselves: a lock that was not written out belongs to nobody.
+    // 0 would mean this process. A lock without an owner is stale.
     return pid > 0 && process.kill(pid, 0);
   } catch (error) {
     return (error as NodeJS.ErrnoException).code === "EPERM";

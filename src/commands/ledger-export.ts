@@ -118,7 +118,7 @@ async function exportTo(
   }
 }
 
-/** Redis is not to blame for a full disk. */
+/** Reports a failed write as such: other errors are attributed to Redis. */
 function unwritable(error: unknown): never {
   if (error instanceof OperatorError) throw error;
   throw new OperatorError(`the export cannot be written (${error instanceof Error ? error.message : error})`);
@@ -203,7 +203,7 @@ async function fileSink(
       throw new OperatorError(`${output} cannot be written; is the disk full?`);
     written.bytes += bytesWritten;
   };
-  // From here on the file is known to be ours, should this run end before its first page.
+  // The cursor file now names the output, so that the next run continues it even if this one ends before its first page.
   await keep();
   if (bytes === 0 && header && format === "csv") await append(CSV_HEADER);
   return {

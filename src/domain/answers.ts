@@ -4,11 +4,11 @@ import { TASK_ID, TASK_STATUSES } from "./task-states.ts";
 
 /**
  * What customers are answered, as schemas: the API description is made of them, and the types of what the gateway
- * itself writes. Objects stay open, since the generator's own fields pass through.
+ * itself writes. Objects allow further fields, since those of the upstream pass through.
  */
 
 const time = (description: string) => Type.String({ format: "date-time", description });
-/** The upstream's own, passed on unchecked: a `format` would promise what nobody holds. */
+/** A URL of the upstream's, passed on unchecked: a `format` would promise what the gateway does not check. */
 const url = (description: string) => Type.String({ description });
 const credits = (description: string) => Type.Integer({ description });
 

@@ -47,7 +47,7 @@ export function parseJson(text: string): ParsedJson {
 
 function syntaxFault(text: string): string {
   if (text.trim() === "") return "the body is empty";
-  // RFC 8259 section 8.1 forbids it, and nobody sees it in an editor.
+  // RFC 8259 section 8.1 forbids it, and editors do not show it.
   if (text.startsWith("\ufeff")) return "the body begins with a byte order mark; send UTF-8 without one";
   return "the body is not valid JSON";
 }
@@ -70,7 +70,7 @@ export function parseObject(received: string): Record<string, unknown> | undefin
   }
 }
 
-/** A whole number beyond what a double holds is written again as it came: it may be somebody's id. */
+/** A whole number beyond what a double holds is written again as it came: it may be an id. */
 function exactly(_name: string, value: unknown, { source }: { source?: string }): unknown {
   const isLong = typeof value === "number" && Number.isInteger(value) && !Number.isSafeInteger(value);
   return isLong && source !== undefined ? JSON.rawJSON(source) : value;

@@ -9,7 +9,7 @@ const LOOK_EVERY_MS = 10_000;
 
 /**
  * Verifies the ledger every so often, in one of all gateways at a time, and shows the result as a metric. A violation
- * is a bug or somebody's hand in the store: it is logged as an error, and changes nothing.
+ * is a bug or a change of the store by hand: it is logged as an error, and changes nothing.
  * @param options.publish lets the other gateways report it too
  * @param options.turn whether it is this gateway's turn
  * @param options.verify checks all invariants, until the signal ends it

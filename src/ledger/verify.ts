@@ -19,7 +19,7 @@ import {
 
 export type { Invariant, Violation } from "./fold.ts";
 
-/** Reported at most; beyond it the ledger is so wrong that a list of violations helps nobody. */
+/** Violations that are listed; the others are counted. */
 const VIOLATIONS_MAX = 1000;
 /** An account that is credited faster than its references are read is compared by their number alone. */
 const REFERENCE_TRIES_MAX = 5;
@@ -40,7 +40,7 @@ export interface Verification {
 interface Run {
   redis: Redis;
   partitions: number;
-  /** Absent: everybody. */
+  /** Undefined for all accounts. */
   wanted: ReadonlySet<string> | undefined;
   /** Whether any of them lives in this partition. */
   has(partition: number): boolean;

@@ -90,7 +90,7 @@ const CLOSED = `the admin port is bound beyond loopback and has no token, so onl
 function createWrongTokens(nowMs: () => number) {
   const byAddress = new Map<string, { count: number; sinceMs: number }>();
   let total = { count: 0, sinceMs: 0 };
-  /** Addresses of operators: somebody else's attempts do not lock them out. */
+  /** Addresses that have shown the right token: attempts from other addresses do not lock them out. */
   const proven = new Map<string, true>();
 
   const leftMs = ({ sinceMs }: { sinceMs: number }) => sinceMs + MINUTE_MS - nowMs();
@@ -121,7 +121,7 @@ function createWrongTokens(nowMs: () => number) {
   };
 }
 
-/** The address that attempts count for: of IPv6 the /64. Nobody is trusted to name another one. */
+/** The address that attempts count for: of IPv6 the /64. X-Forwarded-For is not trusted here. */
 const blockOf = clientAddress([]);
 
 /** Fetch metadata where the browser sends it (to https and loopback), and Origin, which it sends with every POST. */

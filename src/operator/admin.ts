@@ -90,9 +90,9 @@ export function createAdmin(options: {
   }
 
   const server = createHttpServer({ requestTimeout: 10_000 }, options.tls, (req, res) => {
-    // It sent too many requests ahead: nobody waits for this one.
+    // The connection was closed for too many pipelined requests.
     if (req.socket.destroyed) return;
-    // A rejection that nobody takes would end the gateway.
+    // An unhandled rejection would end the gateway.
     answer(req, res).catch((error: unknown) => {
       options.log.error({ err: error, path: req.url?.split("?")[0] }, "admin: internal fault");
       if (res.headersSent) res.destroy();

@@ -16,7 +16,7 @@ export type LogLevel = (req: IncomingMessage, res: ServerResponse) => Promise<vo
  */
 export function createLogLevel(options: { access: Access; log: Logger; set(level: string): void }): LogLevel {
   const { access, log } = options;
-  // Whoever reads the log must know why it fell silent.
+  // The log must say why it fell silent.
   const audit = createAudit(log);
 
   async function decide(req: IncomingMessage): Promise<Reply> {

@@ -1,7 +1,7 @@
 import type { RefusalCount } from "../store/refusals.ts";
 import type { Logger } from "../telemetry/log.ts";
 
-/** Pairs of key and reason counted between two writes: whoever is refused often is among the first of them. */
+/** Pairs of key and reason that are counted between two writes. Keys that are refused often are among the first. */
 const PAIRS_MAX = 1000;
 const FLUSH_EVERY_MS = 5000;
 

@@ -19,7 +19,7 @@ export const json = (status: number, value: object, headers: Record<string, stri
   headers: { "Content-Type": "application/json", ...headers },
 });
 
-/** Sends a reply, which nobody may cache. The rest of a request that was refused unread is dropped. */
+/** Sends a reply that must not be cached. The unread rest of a refused request is dropped. */
 export function send(res: ServerResponse, { status, body, headers }: Reply): void {
   res.writeHead(status, { "Cache-Control": "no-store", ...headers });
   res.end(body);

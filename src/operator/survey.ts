@@ -34,7 +34,7 @@ export function createSurvey(options: {
     showSurvey(metrics, survey);
   }
 
-  /** Old figures look like news: rather none. The time of the last survey stays. */
+  /** Removes figures that are out of date. The time of the last survey stays. */
   function forget(): void {
     for (const gauge of [metrics.openRequests, metrics.openRequestsOldest]) gauge.reset();
     metrics.sweeperLag.remove();

@@ -1,7 +1,7 @@
 import { type ChildProcess, type SpawnOptions, spawn } from "node:child_process";
 import { once } from "node:events";
 
-/** A child process of its own group: the terminal's Ctrl-C does not reach it, so that we choose the order of stopping. */
+/** A child process in its own group: the terminal's Ctrl-C does not reach it, so its parent decides the order of stopping. */
 export interface GuardedChild {
   process: ChildProcess;
   pid: number;
@@ -12,7 +12,7 @@ export interface GuardedChild {
 }
 
 /**
- * Starts a child that does not outlive us.
+ * Starts a child that does not outlive this process.
  * @throws when the program cannot be started at all
  */
 export async function startChild(
@@ -41,7 +41,7 @@ async function stopChild(child: ChildProcess, ended: Promise<string>, graceMs: n
 }
 
 /**
- * A shell that waits for the end of a pipe which only we hold open. When we crash, even by SIGKILL, the pipe ends
+ * A shell that waits for the end of a pipe which only this process holds open. When it crashes, even by SIGKILL, the pipe ends
  * and it stops the child; a detached child would otherwise stay behind and keep its port.
  */
 function startGuard(pid: number): ChildProcess {

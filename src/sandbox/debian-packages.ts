@@ -93,7 +93,7 @@ async function privateApt(work: string): Promise<Apt> {
     });
     return stdout;
   };
-  // A third-party source that does not answer is none of our business; if ours does not, the download says so.
+  // A third-party source may be down. If the distribution's own is, the download fails and says so.
   await apt("update", []).catch(() => {});
   return apt;
 }

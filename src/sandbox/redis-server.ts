@@ -34,7 +34,7 @@ export interface RunningRedis {
   port: number;
   /** In words, such as "redis-server 7.0.15 from PATH". */
   source: string;
-  /** Of the server's own process, where it is a child of ours. */
+  /** Of the server's process, where this process started it. */
   pid?: number;
   /** Settles in words when the server ends, asked to or not; absent where that is not known. */
   ended?: Promise<string>;

@@ -164,7 +164,7 @@ async function addRedis(parts: Part[]): Promise<string> {
 }
 
 async function addGenerator(env: NodeJS.ProcessEnv, parts: Part[]): Promise<NodeJS.ProcessEnv> {
-  // Nobody but the gateway and its doctor needs to know it; a new one each time cannot leak for long.
+  // Only the gateway and its doctor need it. A new one at each start limits the harm of a leak.
   const apiKey = randomBytes(24).toString("base64url");
   const port = (await portIfFree(Number(env.SANDBOX_PORT || 4010))) ?? 0;
   const publicUrl = env.SANDBOX_PUBLIC_URL?.replace(/\/$/, "") || undefined;

@@ -113,8 +113,9 @@ async function checkUsable(redis: Redis, partitions: number): Promise<void> {
   await readFacts(redis, partitions);
 }
 
-/** Loads all scripts and runs one that writes. @throws what Redis says against it */
-export async function tryScripts(redis: Redis): Promise<void> {
+/** Loads all scripts and runs one that writes. @returns how many there are @throws what Redis says against it */
+export async function tryScripts(redis: Redis): Promise<number> {
   for (const script of SCRIPTS) await redis.script("LOAD", scriptSource(script));
   await scriptsOf(redis).run(probe, { name: PROBE_NAME });
+  return SCRIPTS.length;
 }

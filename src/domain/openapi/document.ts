@@ -128,7 +128,7 @@ function errorResponses() {
 const pascalCase = (words: string): string =>
   words.replaceAll(/(?:^|\s)(\w)/g, (_, letter: string) => letter.toUpperCase());
 
-/** Never the generator's own status: these would blame the gateway, or say that it is limiting. */
+/** Statuses of the upstream that are never passed on: they would blame the gateway, or say that it is limiting. */
 const NEVER_UPSTREAMS = new Set(["401", "402", "404", "405", "429"]);
 
 /** What one kind of operation answers beside 200, by status. */
@@ -140,7 +140,7 @@ function responsesOf(kind: Kind): Map<string, unknown> {
 function responseOf(status: string, cases: readonly ErrorCase[]) {
   const further = cases.flatMap(({ headers }) => headers);
   if (!NEVER_DEGRADED.has(status)) further.push("X-Gateway-Degraded");
-  // With the generator's own status comes its definite refusal.
+  // A status of the upstream's own comes with its definite refusal.
   if (status.startsWith("4") && !NEVER_UPSTREAMS.has(status)) further.push("x-should-retry");
   const list = cases.map((each) => `- ${codeOf(each)}, \`${each.name}\`: ${each.words}`);
   return {

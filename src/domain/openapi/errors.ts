@@ -170,7 +170,7 @@ const EXTRAS_OF: Record<Kind, Partial<Record<ErrorName, Extra & { words?: string
   credits: { invalid_request: NO_BODY },
 };
 
-/** What the generator says is its own; this is how it might. */
+/** An example of a refusal in the upstream's own words. */
 const UPSTREAM_SAYS: Extra = { code: 1001, text: "The prompt was rejected" };
 
 const OF_UPSTREAM: readonly ErrorName[] = [

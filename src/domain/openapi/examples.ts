@@ -8,91 +8,76 @@ type Examples = Readonly<Record<string, { summary: string; value: object }>>;
 const PROMPT = "A paper boat on a rain puddle, slow camera";
 const IMAGE = "https://images.example.com/boat.png";
 
+const example = (summary: string, value: object) => ({ summary, value });
+const least = (value: object) => example("All that is required", value);
+const leastPro = (value: object) => example("All that is required: 10 seconds in standard quality", value);
+const most = (value: object) => example("Every parameter", value);
+
 /** Bodies by endpoint, and the upload's form. */
 export const REQUESTS: Readonly<Record<GenerationEndpoint | "upload", Examples>> = {
   "gen2/text-to-video": {
-    least: { summary: "All that is required", value: { prompt: PROMPT } },
-    most: {
-      summary: "Every parameter",
-      value: { prompt: PROMPT, negativePrompt: "people, text", aspectRatio: "9:16" },
-    },
+    least: least({ prompt: PROMPT }),
+    most: most({ prompt: PROMPT, negativePrompt: "people, text", aspectRatio: "9:16" }),
   },
   "gen2/image-to-video": {
-    least: { summary: "All that is required", value: { imageUrl: IMAGE } },
-    most: {
-      summary: "Every parameter",
-      value: {
-        imageUrl: IMAGE,
-        prompt: "The boat drifts to the left",
-        negativePrompt: "people",
-        aspectRatio: "1:1",
-      },
-    },
+    least: least({ imageUrl: IMAGE }),
+    most: most({
+      imageUrl: IMAGE,
+      prompt: "The boat drifts to the left",
+      negativePrompt: "people",
+      aspectRatio: "1:1",
+    }),
   },
   "gen2-pro/text-to-video": {
-    least: { summary: "All that is required: 10 seconds in standard quality", value: { prompt: PROMPT } },
-    most: {
-      summary: "Every parameter",
-      value: {
-        prompt: PROMPT,
-        negativePrompt: "people, text",
-        aspectRatio: "16:9",
-        duration: 15,
-        quality: "high",
-      },
-    },
+    least: leastPro({ prompt: PROMPT }),
+    most: most({
+      prompt: PROMPT,
+      negativePrompt: "people, text",
+      aspectRatio: "16:9",
+      duration: 15,
+      quality: "high",
+    }),
   },
   "gen2-pro/image-to-video": {
-    least: {
-      summary: "All that is required: 10 seconds in standard quality",
-      value: { imageUrl: IMAGE },
-    },
-    most: {
-      summary: "Every parameter",
-      value: {
-        imageUrl: IMAGE,
-        prompt: "The boat drifts to the left",
-        negativePrompt: "people",
-        aspectRatio: "9:16",
-        duration: 15,
-        quality: "high",
-      },
-    },
+    least: leastPro({ imageUrl: IMAGE }),
+    most: most({
+      imageUrl: IMAGE,
+      prompt: "The boat drifts to the left",
+      negativePrompt: "people",
+      aspectRatio: "9:16",
+      duration: 15,
+      quality: "high",
+    }),
   },
   "gen2/watermark-remove": {
-    least: {
-      summary: "Where the supported source host is https://videos.example.com",
-      value: { videoUrl: "https://videos.example.com/v/boat.mp4" },
-    },
+    least: example("Where the supported source host is https://videos.example.com", {
+      videoUrl: "https://videos.example.com/v/boat.mp4",
+    }),
   },
   "gen2-pro/storyboard": {
-    least: {
-      summary: "All that is required: one shot of 10 seconds",
-      value: { nFrames: "10", shots: [{ Scene: PROMPT, duration: 10 }] },
-    },
-    most: {
-      summary: "Every parameter",
-      value: {
-        nFrames: "15",
-        shots: [
-          { Scene: "A child folds a paper boat", duration: 6.5 },
-          { Scene: "The boat sails over a puddle", duration: 8.5 },
-        ],
-        aspectRatio: "portrait",
-        imageUrls: [IMAGE],
-        callBackUrl: "https://shop.example.com/videos/done",
-      },
-    },
+    least: example("All that is required: one shot of 10 seconds", {
+      nFrames: "10",
+      shots: [{ Scene: PROMPT, duration: 10 }],
+    }),
+    most: most({
+      nFrames: "15",
+      shots: [
+        { Scene: "A child folds a paper boat", duration: 6.5 },
+        { Scene: "The boat sails over a puddle", duration: 8.5 },
+      ],
+      aspectRatio: "portrait",
+      imageUrls: [IMAGE],
+      callBackUrl: "https://shop.example.com/videos/done",
+    }),
   },
   upload: {
-    gif: {
-      summary: "The smallest GIF, fourteen bytes, written as text",
-      value: { file: "GIF89a\u0001\u0000\u0001\u0000\u0000\u0000\u0000;" },
-    },
+    gif: example("The smallest GIF, fourteen bytes, written as text", {
+      file: "GIF89a\u0001\u0000\u0001\u0000\u0000\u0000\u0000;",
+    }),
   },
 };
 
-const success = (summary: string, data: object) => ({ summary, value: { code: 200, msg: "success", data } });
+const success = (summary: string, data: object) => example(summary, { code: 200, msg: "success", data });
 
 const TASK_ID = "task_7f3a1c52";
 const CREATED = { task_id: TASK_ID, created_at: "2026-11-21T15:00:00.000Z" };

@@ -24,7 +24,7 @@ const FILES: Readonly<Record<string, { file: string; type: string }>> = {
   ),
 };
 
-/** Nothing but its own files, in no frame, kept by nobody; no script can make markup from text. */
+/** The page loads nothing but its own files, is shown in no frame, and its scripts cannot turn text into markup. */
 export const pageHeaders = {
   "Content-Security-Policy": [
     "default-src 'none'",

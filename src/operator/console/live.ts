@@ -91,7 +91,7 @@ export function createLive(sources: LiveSources, nowMs: () => number = Date.now)
       inFlight: all("inFlight").reduce((sum, { value }) => sum + value, 0),
       slots,
     });
-    // One more than points: the first is what the second is compared with.
+    // One more than there are points: each point is the difference of two samples.
     if (samples.length > KEPT + 1) samples.shift();
   }
 
@@ -130,7 +130,7 @@ function answersOf(requests: readonly Value[]): Pick<Sample, "ok" | "denied"> {
   for (const { value, labels } of requests) {
     const { status: text, outcome } = labels as { status?: string | number; outcome?: string };
     const status = Number(text);
-    // 499: the client had gone; nobody was refused.
+    // 499: the client had gone; the request was not refused.
     if (status < 400 || status === 499) ok += value;
     else {
       const name = `${outcome} ${status}`;

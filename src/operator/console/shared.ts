@@ -1,5 +1,5 @@
 /**
- * Costly work for whoever asks: those who ask while it runs, or shortly after, get the same result.
+ * Shares the result of costly work: calls with the same argument while it runs, or shortly after, get the same result.
  * @param keptMs how long a result is answered again
  */
 export function shared<Argument, Result>(keptMs: number, work: (argument: Argument) => Promise<Result>) {

@@ -152,7 +152,7 @@ export function readBehaviour(json: unknown): Partial<Behaviour> {
 }
 
 /**
- * Reads all `SANDBOX_*` settings of an environment; other names that begin so are not ours to judge.
+ * Reads all `SANDBOX_*` settings of an environment; other names that begin so are ignored.
  * @throws Error that names the variable which is not understood
  */
 export function behaviourFromEnv(env: NodeJS.ProcessEnv): Partial<Behaviour> {

@@ -37,6 +37,8 @@ const FIXTURES: { folder: string; name: string; line: string }[] = FOLDERS.flatM
   { folder, name: "ioredis", line: 'import "ioredis";' },
   { folder, name: "undici", line: 'import "undici";' },
   { folder, name: "files", line: 'import "node:fs";' },
+  { folder, name: "names", line: 'export * from "../store/names.ts";' },
+  { folder, name: "scripts", line: 'export * from "../store/scripts/all.ts";' },
 ]);
 
 /** `folder/name` of every fixture that the import rules of biome.json refuse. */
@@ -98,5 +100,10 @@ describe("import rules", () => {
     ]);
     expect(FOLDERS.filter((folder) => !isRefused(folder, "undici"))).toEqual(["upstream", "commands"]);
     expect(isRefused("domain", "files")).toBe(true);
+  });
+
+  test("commands have no Redis names and scripts of their own", () => {
+    expect(["names", "scripts"].map((name) => isRefused("commands", name))).toEqual([true, true]);
+    expect(["names", "scripts"].map((name) => isRefused("ledger", name))).toEqual([false, false]);
   });
 });
