@@ -162,14 +162,28 @@ export async function grantCredits(
 }
 
 /** An account's money as operators see it. */
-export interface AccountView {
+export interface AccountRow {
   accountId: string;
-  partition: number;
-  /** Credits that can be spent: the stored balance without what is held. */
+  /** Credits that can be spent: the stored balance minus those that are held. */
   balance: number;
   held: number;
   totalUsed: number;
   totalRequests: number;
+}
+
+export function accountRow(accountId: string, record: AccountRecord): AccountRow {
+  const held = Number(record.held ?? 0);
+  return {
+    accountId,
+    balance: Number(record.balance ?? 0) - held,
+    held,
+    totalUsed: Number(record.total_used ?? 0),
+    totalRequests: Number(record.total_requests ?? 0),
+  };
+}
+
+export interface AccountView extends AccountRow {
+  partition: number;
   /** Most recent first. */
   recent: Transaction[];
 }
@@ -178,19 +192,10 @@ export interface AccountView {
 export async function readAccount(redis: Redis, accountId: string): Promise<AccountView> {
   requireAccountId(accountId);
   const partition = partitionOf(accountId, await partitionsOf(redis));
-  const fields: AccountRecord = await redis.hgetall(accountNames(partition, accountId).account);
-  if (fields.balance === undefined) throw unknownAccount(accountId);
-  const held = Number(fields.held ?? 0);
-  const latest = await latestEntries(redis, partition, fields.last_entry ?? "", RECENT_TRANSACTIONS);
-  return {
-    accountId,
-    partition,
-    balance: Number(fields.balance) - held,
-    held,
-    totalUsed: Number(fields.total_used ?? 0),
-    totalRequests: Number(fields.total_requests ?? 0),
-    recent: latest.map(transactionOf),
-  };
+  const record: AccountRecord = await redis.hgetall(accountNames(partition, accountId).account);
+  if (record.balance === undefined) throw unknownAccount(accountId);
+  const latest = await latestEntries(redis, partition, record.last_entry ?? "", RECENT_TRANSACTIONS);
+  return { ...accountRow(accountId, record), partition, recent: latest.map(transactionOf) };
 }
 
 /** @throws OperatorError for an account that does not exist: a misspelt one must not look like an empty one */

@@ -3,41 +3,33 @@ import { inStoreWords } from "./reasons.ts";
 
 const PROBE_MIN_MS = 50;
 const PROBE_MAX_MS = 1000;
-/** After so many failed probes in a row the connection itself is suspect (a black hole never closes). */
+/** After this many failed probes in a row the connection is replaced: one whose packets are dropped never closes. */
 const PROBES_BEFORE_RECONNECT = 2;
 
-/** The reason that is no reason: the store was not asked yet. */
+/** Initial open state, before the first probe. */
 export const STARTING = "starting";
 
-export interface Breaker {
-  /** While open no request waits for the store. */
-  isOpen(): boolean;
-  /** A call failed in a way that says the store may be away: opens, and probes in the background. */
-  trip(why: string): void;
-  /** Resolves once the breaker has closed. */
-  closed(): Promise<void>;
-  stop(): void;
-}
+export type Breaker = ReturnType<typeof createBreaker>;
 
 /**
  * The breaker in front of the store: one failure opens it, one successful probe closes it, so a hiccup costs one
  * probe's time and an outage costs each request nothing.
- * @param probe writes to the store, finishes what was left unsettled, and throws while the store is unusable
- * @param reconnect drops the connection for a new one
+ * @param options.probe writes to the store, sends the settlements that wait, and throws while the store is unusable
+ * @param options.reconnect replaces the connection
  */
 export function createBreaker(options: {
   probe(): Promise<void>;
   reconnect(): void;
   changed(open: boolean): void;
   log: Logger;
-}): Breaker {
+}) {
   const { probe, reconnect, changed, log } = options;
   let open = false;
   let stopped = false;
   let timer: NodeJS.Timeout | undefined;
   let waiting: (() => void)[] = [];
-  /** What this outage's log has said of it. */
-  const said = new Set<string>();
+  /** Reasons that were logged in this outage. */
+  const logged = new Set<string>();
 
   const attempt = async (failures: number): Promise<void> => {
     try {
@@ -45,8 +37,8 @@ export function createBreaker(options: {
     } catch (error) {
       if (stopped) return;
       const why = inStoreWords(error);
-      if (failures % 20 === 0 || !said.has(why)) {
-        said.add(why);
+      if (failures % 20 === 0 || !logged.has(why)) {
+        logged.add(why);
         log.error({ why }, "the store is unusable; see `tollgate doctor`");
       }
       if ((failures + 1) % PROBES_BEFORE_RECONNECT === 0) reconnect();
@@ -56,7 +48,7 @@ export function createBreaker(options: {
     }
     if (stopped) return;
     open = false;
-    said.clear();
+    logged.clear();
     changed(false);
     log.info("the store is usable");
     for (const resolve of waiting) resolve();
@@ -64,8 +56,10 @@ export function createBreaker(options: {
   };
 
   return {
-    isOpen: () => open,
-    trip(why) {
+    /** While open no request waits for the store. */
+    isOpen: (): boolean => open,
+    /** A call failed in a way that says the store may be away: opens, and probes in the background. */
+    trip(why: string): void {
       if (open || stopped) return;
       open = true;
       changed(true);
@@ -73,8 +67,9 @@ export function createBreaker(options: {
       else log.warn({ why }, "the store does not answer as it should; requests no longer wait for it");
       void attempt(0);
     },
-    closed: () => (open ? new Promise((resolve) => waiting.push(resolve)) : Promise.resolve()),
-    stop() {
+    /** Resolves once the breaker has closed. */
+    closed: (): Promise<void> => (open ? new Promise((resolve) => waiting.push(resolve)) : Promise.resolve()),
+    stop(): void {
       stopped = true;
       clearTimeout(timer);
     },

@@ -1,11 +1,11 @@
 import type { Redis } from "ioredis";
-import { OperatorError, requireAccountId } from "./accounts.ts";
+import { type AccountRow, accountRow, OperatorError, requireAccountId } from "./accounts.ts";
 import { isCluster, partitionsOf } from "./facts.ts";
 import { storeNowMs } from "./keys.ts";
 import { type LedgerEntry, latestEntries } from "./ledger-entries.ts";
-import { accountNames, partitionNames, partitionOf, requestName, taskName } from "./names.ts";
+import { accountNames, openLists, partitionNames, partitionOf, requestName, taskName } from "./names.ts";
 import { many } from "./pipelines.ts";
-import { type RequestRecord, taskRecord } from "./records.ts";
+import { type AccountRecord, type RequestRecord, taskRecord } from "./records.ts";
 
 /** Names or records asked for at a time: about a millisecond of Redis. */
 const PAGE = 500;
@@ -13,15 +13,6 @@ const PAGE = 500;
 const ACCOUNT_SCANS_MAX = 200;
 /** Open requests looked at, at most, to find the old ones. */
 export const OPEN_LOOKED_AT_MAX = 20_000;
-
-export interface AccountRow {
-  accountId: string;
-  /** Credits that can be spent. */
-  balance: number;
-  held: number;
-  totalUsed: number;
-  totalRequests: number;
-}
 
 /**
  * Some accounts, in no particular order.
@@ -55,15 +46,10 @@ export async function pageAccounts(
 }
 
 async function accountRows(redis: Redis, partition: number, ids: readonly string[]): Promise<AccountRow[]> {
-  const records = await many<(string | null)[], string>(redis, ids, (pipe, id) =>
-    pipe.hmget(accountNames(partition, id).account, "balance", "held", "total_used", "total_requests"),
+  const records = await many<AccountRecord, string>(redis, ids, (pipe, id) =>
+    pipe.hgetall(accountNames(partition, id).account),
   );
-  return records.map((fields, at) => {
-    const [balance = 0, held = 0, totalUsed = 0, totalRequests = 0] = fields.map((field) =>
-      Number(field ?? 0),
-    );
-    return { accountId: ids[at] ?? "", balance: balance - held, held, totalUsed, totalRequests };
-  });
+  return records.map((record, at) => accountRow(ids[at]!, record));
 }
 
 /**
@@ -125,17 +111,14 @@ export async function oldOpenRequests(
   const partitions = await partitionsOf(redis);
   const old: (OpenView & { partition: number })[] = [];
   let lookedAt = 0;
-  for (let partition = 0; partition < partitions && lookedAt < OPEN_LOOKED_AT_MAX; partition++) {
-    const { holds, polls } = partitionNames(partition);
-    for (const name of [holds, polls]) {
-      for (let from = 0; lookedAt < OPEN_LOOKED_AT_MAX; from += PAGE) {
-        const places = await placesOf(redis, name, from);
-        lookedAt += places.length;
-        for (const view of await openViews(redis, partition, places)) {
-          if (view.admittedAtMs <= nowMs - olderThanMs) old.push({ ...view, partition });
-        }
-        if (places.length < PAGE) break;
+  for (const { name, partition } of openLists(partitions)) {
+    for (let from = 0; lookedAt < OPEN_LOOKED_AT_MAX; from += PAGE) {
+      const places = await placesOf(redis, name, from);
+      lookedAt += places.length;
+      for (const view of await openViews(redis, partition, places)) {
+        if (view.admittedAtMs <= nowMs - olderThanMs) old.push({ ...view, partition });
       }
+      if (places.length < PAGE) break;
     }
   }
   old.sort((a, b) => a.admittedAtMs - b.admittedAtMs);
@@ -193,8 +176,8 @@ async function openViews(redis: Redis, partition: number, places: readonly Place
 
 /** How many slots are taken over all gateways: holds and unfinished tasks. */
 export async function countOpen(redis: Redis, partitions: number): Promise<number> {
-  const names = Array.from({ length: partitions }, (_, partition) => partitionNames(partition));
-  const lists = names.flatMap(({ holds, polls }) => [holds, polls]);
-  const counts = await many<number, string>(redis, lists, (pipe, name) => pipe.zcard(name));
+  const counts = await many<number, { name: string }>(redis, openLists(partitions), (pipe, { name }) =>
+    pipe.zcard(name),
+  );
   return counts.reduce((sum, count) => sum + count, 0);
 }

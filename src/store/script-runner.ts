@@ -15,34 +15,30 @@ import { SCRIPTS } from "./scripts/all.ts";
 const FOLDER = join(import.meta.dirname, "../../lua");
 const INCLUDE = /^--@include (\w+)\n/gm;
 
-export interface ScriptRunner {
-  /** Runs one script by itself. */
-  run: Run;
-  /**
-   * Runs a script for some items in one call, one after the other, each all or nothing.
-   * @param items only one unless the script is batched; they have the same `shared`, on Redis Cluster also the partition
-   * @returns a reply or an error for each; rejects when none of them can have one
-   */
-  send(script: ScriptFile, items: readonly Item[]): Promise<(Reply | Error)[]>;
-}
+export type ScriptRunner = ReturnType<typeof createScriptRunner>;
 
 /** What `defineCommand` adds to a client. @param words the number of KEYS, KEYS, ARGV */
 type Command = (...words: Argument[]) => Promise<unknown>;
 
 /**
- * Teaches a client the scripts. ioredis sends EVALSHA, and on NOSCRIPT alone the same script once more by EVAL.
+ * Defines the scripts as commands of a client. ioredis sends EVALSHA, and on NOSCRIPT alone the same script once more by EVAL.
  * @param options.folder where the Lua files are; tests give mutants
  * @param options.within limits the time of each call; without it the client's own command timeout does
  */
 export function createScriptRunner(
   redis: Redis,
   options: { folder?: string; within?: <T>(work: Promise<T>) => Promise<T> } = {},
-): ScriptRunner {
+) {
   const { folder, within = (work) => work } = options;
   const client = redis as unknown as Record<string, Command>;
   for (const script of SCRIPTS)
     redis.defineCommand(commandName(script), { lua: scriptSource(script, folder) });
 
+  /**
+   * Runs a script for some items in one call, one after the other, each all or nothing.
+   * @param items only one unless the script is batched; they have the same `shared`, on Redis Cluster also the partition
+   * @returns a reply or an error for each; rejects when none of them can have one
+   */
   async function send(script: ScriptFile, items: readonly Item[]): Promise<(Reply | Error)[]> {
     const command = commandName(script);
     const [{ keys, shared, args }] = items as [Item];
@@ -52,14 +48,13 @@ export function createScriptRunner(
     return [(await within(client[command]!(keys.length, ...keys, ...shared, ...args))) as Reply];
   }
 
-  return {
-    send,
-    async run(script, call) {
-      const [reply] = await send(script, [itemOf(script, call)]);
-      if (reply instanceof Error) throw reply;
-      return script.read(reply!, call);
-    },
+  /** Runs one script by itself. */
+  const run: Run = async (script, call) => {
+    const [reply] = await send(script, [itemOf(script, call)]);
+    if (reply instanceof Error) throw reply;
+    return script.read(reply!, call);
   };
+  return { run, send };
 }
 
 const commandName = ({ name }: ScriptFile): string => `tollgate:${name}`;

@@ -7,49 +7,27 @@ import type { KeyState } from "./scripts/include/limits.ts";
 import { type Inspection, inspect } from "./scripts/inspect.ts";
 import { type ObservedTask, observe } from "./scripts/observe.ts";
 
-/** Keys that are looked up wait in one line: whose they are is what is asked. */
+/** Look-ups share one place in the fair queue: the key that makes them is not known yet. */
 const LOOKUPS = "look-ups";
 
-/** What OBSERVE left. */
+/** A task after OBSERVE. */
 export interface Observed extends KeyState {
   outcome: "observed" | "finished" | "already_finished" | "missing";
   status: string;
   data: string;
-  /** Credits, by this call. */
+  /** Credits that this call refunded. */
   refunded: number;
-  /** The upstream gave the task's id to another request, too: what it says now must not be answered. */
+  /** The upstream gave the task's id to another request, too: its answer must not be passed on. */
   isDisputed?: true;
 }
 
-export interface Store {
-  /** @throws GatewayError `store_unavailable` at once while the store is known to be away */
-  requireUsable(): void;
-  /** The number of the outage, once a probe on its own connection has shown that Redis is away; else undefined. */
-  outage(): Promise<number | undefined>;
-  /**
-   * The key behind a digest; undefined when there is none, or when it is revoked or expired. One read outside the
-   * partition and one INSPECT, whatever comes of it; cache it.
-   */
-  lookup(digest: string, tiers: Tiers): Promise<KeyRef | undefined>;
-  inspect(key: KeyRef, tiers: Tiers): Promise<Inspection>;
-  inspectTask(key: KeyRef, taskId: string, cacheMs: number, tiers: Tiers): Promise<Inspection>;
-  /** True when any account has a task of this id. */
-  isTaskBound(taskId: string): Promise<boolean>;
-  /** Records what the upstream said of a task. `poller` is the key whose numbers are answered. */
-  observe(
-    subject: { partition: number; accountId: string; task: ObservedTask },
-    observation: { status: Observation; data: string },
-    /** `maxAgeMs`: of a task that an earlier release bound; all others have their own in their record. */
-    options: { refundFailed: boolean; pollMs: number; maxAgeMs: number; poller?: KeyRef; tiers: Tiers },
-  ): Promise<Observed>;
-  credits(key: KeyRef, tiers: Tiers): Promise<CreditAccount>;
-}
+export type Store = ReturnType<typeof createStore>;
 
 /**
  * What the handlers read of keys and tasks, and what they record of a task, one script call each.
  * @throws GatewayError `store_unavailable` from every operation, unless it says otherwise
  */
-export function createStore(connection: Connection): Store {
+export function createStore(connection: Connection) {
   const { run, metrics, queue } = connection;
   const isClustered = (): boolean => connection.facts()?.cluster ?? false;
 
@@ -60,9 +38,9 @@ export function createStore(connection: Connection): Store {
     metrics.creditsRefunded.inc(refunded);
   }
 
-  /** @param line in which it waits while too many calls are under way */
-  async function inspectKey(key: KeyRef, tiers: Tiers, line: string): Promise<Inspection> {
-    if (queue.isFull()) await queue.wait(line);
+  /** @param owner in whose turn it waits while too many calls are under way */
+  async function inspectKey(key: KeyRef, tiers: Tiers, owner: string): Promise<Inspection> {
+    if (queue.isFull()) await queue.wait(owner);
     return run(inspect, { key, tiers });
   }
 
@@ -70,31 +48,46 @@ export function createStore(connection: Connection): Store {
     requireUsable: connection.requireUsable,
     outage: connection.outage,
 
-    async lookup(digest, tiers) {
+    /**
+     * The key behind a digest; undefined when there is none, or when it is revoked or expired. Always one read outside the
+     * partition and one INSPECT; cache the result.
+     */
+    async lookup(digest: string, tiers: Tiers): Promise<KeyRef | undefined> {
       if (queue.isFull()) await queue.wait(LOOKUPS);
       const entry = await connection.command((redis) => redis.get(indexName(digest)));
       const facts = connection.facts();
       if (!facts) return undefined;
-      // An unknown key costs the same calls as a revoked one: else the time would tell which of both it is.
+      // An unknown key costs the same calls as a revoked one: else the response time would tell them apart.
       const [keyId, accountId] = entry === null ? [digest, digest] : splitAtSpace(entry);
       const key = keyRef(keyId, accountId, partitionOf(accountId, facts.partitions));
       const { outcome } = await inspectKey(key, tiers, LOOKUPS);
       return outcome === "known" ? key : undefined;
     },
 
-    inspect: (key, tiers) => inspectKey(key, tiers, key.keyId),
+    inspect: (key: KeyRef, tiers: Tiers): Promise<Inspection> => inspectKey(key, tiers, key.keyId),
 
-    async inspectTask(key, taskId, cacheMs, tiers) {
+    async inspectTask(key: KeyRef, taskId: string, cacheMs: number, tiers: Tiers): Promise<Inspection> {
       if (queue.isFull()) await queue.wait(key.keyId);
       return run(inspect, { key, tiers, task: { taskId, cacheMs, clustered: isClustered() } });
     },
 
-    async isTaskBound(taskId) {
+    /** True when any account has a task of this id. */
+    async isTaskBound(taskId: string): Promise<boolean> {
       const owner = isClustered() ? claimName(taskId) : taskName(taskId, 0, false);
       return (await connection.command((redis) => redis.exists(owner))) === 1;
     },
 
-    async observe(subject, observation, { refundFailed, pollMs, maxAgeMs, poller, tiers }) {
+    /**
+     * Records what the upstream said of a task.
+     * @param options.poller the key whose numbers are answered
+     * @param options.maxAgeMs of a task that an earlier release bound; all others have their own in their record
+     */
+    async observe(
+      subject: { partition: number; accountId: string; task: ObservedTask },
+      observation: { status: Observation; data: string },
+      options: { refundFailed: boolean; pollMs: number; maxAgeMs: number; poller?: KeyRef; tiers: Tiers },
+    ): Promise<Observed> {
+      const { refundFailed, pollMs, maxAgeMs, poller, tiers } = options;
       const record = async ({ status, data }: typeof observation) => {
         const call = { ...subject, clustered: isClustered(), status, data, refundFailed, pollMs };
         const reply = await run(observe, poller ? { ...call, poller: { key: poller, tiers } } : call);
@@ -103,7 +96,7 @@ export function createStore(connection: Connection): Store {
       };
       const reply = await record(observation);
       if (reply.outcome !== "disputed") return reply;
-      // What was said may be about another account's task: only its age can end it.
+      // The upstream may speak of another account's task: only its age can end this one.
       const { taskId } = subject.task;
       const { boundAtMs } = reply;
       if (reply.nowMs >= boundAtMs + (reply.maxAgeMs ?? maxAgeMs)) {
@@ -116,7 +109,7 @@ export function createStore(connection: Connection): Store {
       return { outcome: "observed", state, tier, refunded, ...before, isDisputed: true };
     },
 
-    async credits(key, tiers) {
+    async credits(key: KeyRef, tiers: Tiers): Promise<CreditAccount> {
       if (queue.isFull()) await queue.wait(key.keyId);
       return run(credits, { key, tiers });
     },

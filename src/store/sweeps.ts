@@ -7,37 +7,21 @@ import { type DueList, type Leased, lease, type OpenRequest } from "./scripts/le
 import { unclaim } from "./scripts/unclaim.ts";
 import { type Voided, voidHold } from "./scripts/void.ts";
 
-export interface Sweeps {
-  partitions(): number;
-  /** The partitions in whose list something is due. One look at all lists, since mostly nothing is. */
-  due(): Promise<Record<DueList, ReadonlySet<number>>>;
-  /** Takes up to `most` due holds or tasks of a partition. Two calls never take the same within the lease. */
-  lease(list: DueList, partition: number, most: number): Promise<Leased>;
-  /** Voids a hold that is past its due time. */
-  voidDue(request: OpenRequest): Promise<Voided["outcome"]>;
-  /**
-   * Looks at up to `most` requests that may be past their retention, and forgets those that are.
-   * @param retentionMs of requests of earlier releases; all others have their own in their record
-   */
-  collect(
-    partition: number,
-    retentionMs: number,
-    most: number,
-  ): Promise<{ looked: number; collected: number }>;
-}
+export type Sweeps = ReturnType<typeof createSweeps>;
 
 /**
  * What the sweeper asks of the store.
- * @param leaseMs how long leased work is out of other sweepers' sight
+ * @param leaseMs how long leased work is hidden from other sweepers
  * @throws GatewayError `store_unavailable`
  */
-export function createSweeps(connection: Connection, leaseMs: () => number, nowMs?: () => number): Sweeps {
+export function createSweeps(connection: Connection, leaseMs: () => number, nowMs?: () => number) {
   const { run, command } = connection;
 
   return {
-    partitions: () => connection.facts()?.partitions ?? 0,
+    partitions: (): number => connection.facts()?.partitions ?? 0,
 
-    async due() {
+    /** The partitions in whose list something is due. One pipeline reads all lists, since mostly nothing is due. */
+    async due(): Promise<Record<DueList, ReadonlySet<number>>> {
       const lists = openLists(connection.facts()?.partitions ?? 0);
       return command(async (redis) => {
         const atMs = nowMs?.() ?? (await storeNowMs(redis));
@@ -52,16 +36,28 @@ export function createSweeps(connection: Connection, leaseMs: () => number, nowM
       });
     },
 
-    lease: (list, partition, most) => run(lease, { list, partition, most, leaseMs: leaseMs() }),
+    /** Leases up to `most` due holds or tasks of a partition. Two calls never lease the same ones at a time. */
+    lease: (list: DueList, partition: number, most: number): Promise<Leased> =>
+      run(lease, { list, partition, most, leaseMs: leaseMs() }),
 
-    async voidDue({ requestId, partition, accountId, creatorKeyId, idempotencyDigest }) {
+    /** Voids a hold that is past its due time. */
+    async voidDue(request: OpenRequest): Promise<Voided["outcome"]> {
+      const { requestId, partition, accountId, creatorKeyId, idempotencyDigest } = request;
       const key = keyRef(creatorKeyId, accountId, partition);
       const { outcome } = await run(voidHold, { key, requestId, idempotencyDigest, reason: "due" });
       if (outcome === "void") connection.metrics.settlements.inc({ outcome });
       return outcome;
     },
 
-    async collect(partition, retentionMs, most) {
+    /**
+     * Looks at up to `most` requests that may be past their retention, and deletes the records of those that are.
+     * @param retentionMs of requests of earlier releases; all others have their own in their record
+     */
+    async collect(
+      partition: number,
+      retentionMs: number,
+      most: number,
+    ): Promise<{ looked: number; collected: number }> {
       const { done } = partitionNames(partition);
       // A hint of what may be old enough: COLLECT looks at the store's clock.
       const before = nowMs?.() ?? connection.nowMs();

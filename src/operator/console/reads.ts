@@ -1,12 +1,11 @@
 import type { Tiers } from "../../domain/limits.ts";
-import { OperatorError, readAccount } from "../../store/accounts.ts";
+import { type AccountRow, OperatorError, readAccount } from "../../store/accounts.ts";
 import { eachKey, findKey, type KeyRecord, storeNowMs } from "../../store/keys.ts";
 import { type LedgerEntry, transactionId } from "../../store/ledger-entries.ts";
 import { KEYS_LOOKED_AT_MAX, type KeyUse, topKeysByUse, withUseNow } from "../../store/operator-keys.ts";
 import type { OperatorSession } from "../../store/operator-session.ts";
 import { findTask } from "../../store/operator-tasks.ts";
 import {
-  type AccountRow,
   OPEN_LOOKED_AT_MAX,
   oldOpenRequests,
   pageAccounts,
