@@ -12,7 +12,7 @@
 --   admitted               letters of limits that would have refused it, but are in shadow mode (absent: none; and
 --                          when this request id was admitted before)
 --   stale                  the script ran after not_after; nothing happened
---   void                   this request id was taken back before it arrived; nothing happens
+--   void                   this request was voided before its ADMIT ran; nothing happens
 --   unknown_key            no such key, revoked or expired; the five numbers are zeros
 --   replayed               task id, the answer's data as JSON
 --   idempotency_mismatch   the Idempotency-Key belongs to another path or body
@@ -47,7 +47,7 @@ if KEYS[7] then
   end
 end
 
--- False for a limit in shadow mode, which is noted instead.
+-- False for a limit in shadow mode, which is only noted.
 local noted
 local function refuses(letter)
   if not string.find(key.shadow, letter, 1, true) then return true end
@@ -57,7 +57,7 @@ end
 
 local live, length, oldest = read_window(window, key.clock)
 if live >= key.rate_limit and refuses("r") then
-  -- A limit that was lowered leaves more entries than it allows: wait for the one that brings it below.
+  -- After a limit was lowered, the window may have more entries than it allows: wait until enough of them have left.
   local wait = key.rate_limit == 0 and WINDOW_MS
     or stamp_at(window, key.rate_limit - 1) + WINDOW_MS - now
   return reply("rate_limited", now, key, window, slots, wait)
@@ -75,7 +75,7 @@ local available = tonumber(money[1] or 0) - held
 if available < price then return reply("insufficient_credits", now, key, window, slots, int(available)) end
 
 local clock, due_at = int(key.clock), int(now + tonumber(ARGV[8]))
--- The limits that this admission was held to are kept: they may be others when the ledger is verified.
+-- The limits of this admission are kept: they may have changed when the ledger is verified.
 redis.call("HSET", KEYS[1], "clock_ms", clock, "day", int(key.day), "day_count", int(key.day_count + 1),
   "limits", key.limits)
 redis.call("LPUSH", window, clock)

@@ -1,11 +1,11 @@
 #!lua flags=allow-oom
--- CLAIM: on a Redis Cluster, who owns an upstream task id over all partitions; taken before BIND, which cannot reach it.
+-- CLAIM: on a Redis Cluster, claims an upstream task id over all partitions, before BIND, which reaches only its own.
 --
 -- KEYS  1 claim (string: request id)
 -- ARGV  1 now (ms or empty)  2 request id
 -- RETURNS outcome, now
---   taken     owned by this request from now on
---   owned     owned by this request before
+--   taken     claimed for this request now
+--   owned     claimed for this request before
 --   conflict  owned by another request; nothing happens; also its id
 --@include clock
 local now = store_now(ARGV[1])

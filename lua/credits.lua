@@ -1,12 +1,12 @@
 #!lua flags=no-writes
--- CREDITS: the account as GET /credits shows it, with the limits that are enforced for this key. Reads only.
+-- CREDITS: reads the account as GET /credits shows it, with the limits that are enforced for this key.
 -- The fields of its records stand in src/store/records.ts.
 --
 -- KEYS  1 key (hash)  2 window (list)  3 slots (set)  4 account (hash)  5 ledger (stream)
--- ARGV  1 now (ms or empty)  2 tiers  3 how many transactions at the most
+-- ARGV  1 now (ms or empty)  2 tiers  3 maximum number of transactions
 -- RETURNS outcome, now, rate limit, remaining, reset (ms), concurrent limit, active, tier, then
 --   known        daily limit, credits that can be spent, total used, total requests, then the ledger's entries as
---                XRANGE has them, most recent first
+--                XRANGE returns them, most recent first
 --   unknown_key  no such key, revoked or expired; the five numbers are zeros
 --@include clock
 --@include key

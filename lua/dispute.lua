@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
--- DISPUTE: on a Redis Cluster, marks a task id that the upstream gave to a second request. CLAIM finds that, and reaches only
--- the claim; on a single Redis BIND marks the task's record itself. The record is in the partition of the first request,
--- which nobody knows, so each partition is asked.
+-- DISPUTE: on a Redis Cluster, marks a task id that the upstream gave to a second request. CLAIM detects that, and reaches
+-- only the claim; on a single Redis BIND marks the task's record itself. The record is in the partition of the first request,
+-- which is not known, so the script runs in each partition.
 --
 -- KEYS  1 task (string)
 -- ARGV  1 now (ms or empty)  2 request id that owns the task id  3 account id of the second request
@@ -23,7 +23,7 @@ if text and not noted then
   return { "disputed", now }
 end
 if lifetime_ms == 0 then return { "missing", now } end
--- Requests of two accounts: one of them is not the owner's, whosever that is.
+-- Requests of two accounts: one of them is not the owner's.
 if noted and noted ~= account_id and read_owner(text) == owner then account_id = "?" end
 redis.call("SET", task, noted_text(owner, account_id), "PX", int(lifetime_ms))
 return { "noted", now }

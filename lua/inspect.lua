@@ -1,16 +1,16 @@
 #!lua flags=no-writes
--- INSPECT: is this key good, what are its five numbers, and what is known of a task? Reads only. The name of the task's
--- request is found on the way, so it is not among KEYS; it is of the same partition.
+-- INSPECT: whether a key is valid, its five numbers, and the record of a task. Reads only. The name of the task's request
+-- is built here, so it is not among KEYS; it is in the same partition.
 -- The fields of its records stand in src/store/records.ts.
 --
 -- KEYS  1 key (hash)  2 window (list)  3 slots (set)  4 task (string; only for a poll)
 -- ARGV  1 now (ms or empty)  2 tiers  3 account id  4 how old a cached answer may be (ms)
---       5 what stands before the id in the names of requests
+--       5 prefix of the names of requests
 -- RETURNS outcome, now, rate limit, remaining, reset (ms), concurrent limit, active, tier, then
---   known        the key is good; no task was asked for
+--   known        the key is valid; no task was asked for
 --   unknown_key  no such key, revoked or expired; the five numbers are zeros
 --   not_found    no such task, or another account's
---   task         request id, key id of its creator, fresh (1: the data may be answered as it is), status,
+--   task         request id, key id of its creator, fresh (1: the data may be answered from the cache), status,
 --                data (JSON), bound at (ms); unless fresh, also maximum age (ms) and upstream as they were fixed by
 --                BIND (empty: bound by an earlier release)
 --@include clock

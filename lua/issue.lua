@@ -1,5 +1,5 @@
 #!lua
--- ISSUE: a new key, its account where there is none yet, and the credits that come with it, in one step.
+-- ISSUE: creates a key, its account if there is none, and grants the credits that come with it, in one step.
 -- The fields of its records stand in src/store/records.ts.
 --
 -- KEYS  1 key (hash)  2 account (hash)  3 keys of the account (set)  4 accounts of the partition (set)

@@ -1,13 +1,13 @@
 #!lua flags=allow-oom
--- LEASE: takes work that is due in one list of a partition. What is taken is out of other sweepers' sight for the lease, so
--- two gateways do not do the same, and work of a gateway that died comes back when the lease ends. A request that is not
--- open any more leaves the list. The names of the requests are found on the way, so they are not among KEYS; they are of
--- the same partition.
+-- LEASE: leases due requests of one list of a partition. A leased request is hidden from other sweepers until the lease
+-- ends, so two gateways never do the same work, and the work of a gateway that died is done by another. A request that has
+-- ended is removed from the list. The names of the requests are built here, so they are not among KEYS; they are in the
+-- same partition.
 -- The fields of its records stand in src/store/records.ts.
 --
 -- KEYS  1 holds or polls (zset: request id by ms)
--- ARGV  1 now (ms or empty)  2 how many at the most  3 lease (ms)
---       4 what stands before the id in the names of requests
+-- ARGV  1 now (ms or empty)  2 maximum number of requests  3 lease (ms)
+--       4 prefix of the names of requests
 -- RETURNS now, then for each request {id, state, account id, key id, task id, bound at (ms), idempotency digest,
 --   maximum age (ms), upstream}; empty where there is none
 --@include clock

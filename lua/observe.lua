@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
--- OBSERVE: what the upstream says of a task now. Completed or failed ends it once: the slot comes back, a failed
--- task is refunded if it was charged. An ended task never changes again.
+-- OBSERVE: records what the upstream says of a task. Completed or failed ends it, once: the slot is freed, a failed task
+-- is refunded if it was charged. The end of a task never changes.
 -- The fields of its records stand in src/store/records.ts.
 --
 -- KEYS  1 task (string)  2 request (hash)  3 account (hash)  4 slots of the creating key (set)  5 polls (zset: request id by ms)
@@ -10,16 +10,16 @@
 --       5 status: pending, processing, completed, failed; gone (404); expired (older than the maximum age);
 --         released (by an operator)
 --       6 the task's data (JSON; for gone, expired and released: what is answered once it has ended as failed)
---       7 refund failed tasks (1 or 0)  8 ms until the sweeper may ask again
+--       7 refund failed tasks (1 or 0)  8 ms until the sweeper may poll again
 --       9 how many 404s in a row  10 over how many ms make a task gone
 -- RETURNS outcome, now, rate limit, remaining, reset (ms), concurrent limit, active, tier,
 --         status, data (JSON), credits refunded by this call
 --   observed          not at its end
 --   finished          ended by this call
 --   already_finished  had ended before; status and data are those of its end
---   disputed          the task id is, and the task has not ended: what the upstream says may be about another account's
---                     task, and is not kept; status and data are those from before, then also when it was bound (ms) and
---                     its maximum age (ms; empty: bound by an earlier release)
+--   disputed          the task id is disputed, and the task has not ended: the upstream may speak of another account's
+--                     task, so nothing is kept; status and data are those from before, then also when it was bound (ms)
+--                     and its maximum age (ms; empty: bound by an earlier release)
 --   missing           no such task or request, or the task is another request's by now; status and data are empty, nothing
 --                     happens
 --@include clock

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
--- PROBE: writes, so that a read-only replica counts as away, and works without memory to spare, so that what is
--- under way can be settled while new requests are refused.
+-- PROBE: writes, so that a read-only replica counts as away. It may write while Redis is out of memory, so that requests
+-- under way are settled while new ones are refused.
 --
 -- KEYS  1 probe (string)
 -- ARGV  1 now (ms or empty)  2 lifetime (ms)

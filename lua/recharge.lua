@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- RECHARGE: credits bought or granted. The same reference credits an account once.
+-- RECHARGE: credits an account, once per reference.
 -- The fields of its records stand in src/store/records.ts.
 --
 -- KEYS  1 account (hash)  2 ledger (stream)  3 references (hash: reference to amount)

@@ -1,14 +1,14 @@
 #!lua flags=no-writes
--- SNAPSHOT: an account with its keys and their open requests, and the ledger of its partition, all at one instant. The
--- names of keys and requests are found on the way, so they are not among KEYS; they are of the same partition.
+-- SNAPSHOT: reads an account with its keys and their open requests, and the ledger of its partition, at one instant. The
+-- names of keys and requests are built here, so they are not among KEYS; they are in the same partition.
 -- The fields of its records stand in src/store/records.ts.
 --
 -- KEYS  1 account (hash)  2 references (hash)  3 keys (set)  4 ledger (stream)
--- ARGV  1 now (ms or empty)  2 the ledger entry that was read last  3 how many entries at the most
---       and what stands before the id in the names of:  4 keys  5 windows  6 slots  7 requests
--- RETURNS outcome, now, the ledger's next entries as XRANGE has them, then
+-- ARGV  1 now (ms or empty)  2 the ledger entry that was read last  3 maximum number of entries
+--       and the prefixes of the names of:  4 keys  5 windows  6 slots  7 requests
+-- RETURNS outcome, now, the ledger's next entries as XRANGE returns them, then
 --   behind  as many entries as asked for: there may be more before this instant, so nothing else was read
---   seen    account as HGETALL has it, how many references it has, for each key {id, record, window, slots}, for
+--   seen    account as HGETALL returns it, how many references it has, for each key {id, record, window, slots}, for
 --           each request in these slots {id, record}
 --@include clock
 local now = store_now(ARGV[1])

@@ -1,11 +1,11 @@
 #!lua flags=no-writes
--- SURVEY: a few open requests of one list of a partition, by state and age. Reads only. Their names are found on the way,
--- so they are not among KEYS; they are of the same partition.
+-- SURVEY: counts a few open requests of one list of a partition by state and age. Reads only. Their names are built here,
+-- so they are not among KEYS; they are in the same partition.
 -- The fields of its records stand in src/store/records.ts.
 --
 -- KEYS  1 holds or polls (zset: request id by ms)
--- ARGV  1 now (ms or empty)  2 place in the list of the first that is looked at  3 of the last
---       4 what stands before the id in the names of requests  5.. ms at which each age but the first begins
+-- ARGV  1 now (ms or empty)  2 index in the list of the first request to count  3 of the last
+--       4 prefix of the names of requests  5.. ms at which each age but the first begins
 -- RETURNS now, when the first of the list is due (ms), how many there are, how many were looked at; age of the oldest
 --   hold and of the oldest task (ms); holds of each age, tasks of each age
 --@include clock

@@ -1,13 +1,13 @@
 #!lua flags=allow-oom
--- UNCLEAR: the upstream gave no clear answer to a held request. A repeat with its Idempotency-Key is told so until the hold
--- ends, by whichever gateway it asks.
+-- UNCLEAR: notes that the upstream gave no clear answer to a held request, for repeats with its Idempotency-Key at any
+-- gateway until the hold ends.
 -- The fields of its records stand in src/store/records.ts.
 --
 -- KEYS  1 idempotency (hash)
 -- ARGV  1 now (ms or empty)  2 request id  3 what it was answered: unclear or timed_out
 -- RETURNS outcome, now
 --   noted
---   missing  the key is free, another request's or has a task by now; nothing happens
+--   missing  the Idempotency-Key is free, another request's, or has a task; nothing happens
 --@include clock
 local now = store_now(ARGV[1])
 local first = redis.call("HMGET", KEYS[1], "request_id", "task_id")

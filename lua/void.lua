@@ -1,14 +1,14 @@
 #!lua flags=allow-oom
--- VOID: the hold vanishes without a trace; hold, slot and the day's count come back, the window entry stays.
--- `unsent` (an ADMIT whose answer never came, a request that got no connection to the upstream) also takes back the
--- window entry and the count of requests, and leaves a tombstone for an ADMIT that runs later still. Decision 0009.
+-- VOID: ends a hold without a charge. Hold, slot and the day's count are given back, the window entry stays.
+-- `unsent` (an ADMIT without a reply, a request that got no connection to the upstream) also removes the window entry and
+-- the count of requests, and leaves a tombstone that an ADMIT of the same request meets if it runs later. Decision 0009.
 -- The fields of its records stand in src/store/records.ts.
 --
 -- KEYS  1 request (hash)  2 account (hash)  3 key (hash)  4 window (list)  5 slots (set)  6 holds (zset: request id by due ms)
 --       7 done (zset: request id by the ms when it may be forgotten)  8 idempotency (hash; only with an Idempotency-Key)
 -- ARGV  1 now (ms or empty)  2 tiers  3 request id  4 reason: refused, due, unsent or released (by an operator)  5 tombstone lifetime (ms)
 -- RETURNS outcome, now, rate limit, remaining, reset (ms), concurrent limit, active, tier
---   void       taken back (also when it was before)
+--   void       void now, or before
 --   bound      the request has a task; nothing happens
 --   not_due    reason `due` before the due time; nothing happens
 --   missing    no such request; `unsent` leaves the tombstone
@@ -38,7 +38,7 @@ if not state then
   return reply("missing", now, key, window, slots)
 end
 if state == "void" then
-  -- The sweeper came first: what only `unsent` takes back is still to be taken.
+  -- The sweeper was first: what only `unsent` gives back is given back now.
   if reason == "unsent" and record[5] ~= "unsent" then
     redis.call("HSET", request, "reason", reason)
     forget_admission(record[3])
@@ -62,8 +62,8 @@ end
 if reason == "unsent" then forget_admission(record[3]) end
 local first = KEYS[8] and redis.call("HMGET", KEYS[8], "request_id", "void_until") or {}
 if first[1] == request_id then
-  -- The key is free for a retry. Where the outcome is unknown, a BIND may yet come for as long as the record is kept: the
-  -- request that is charged under this key must be remembered until then.
+  -- The key is free for a retry. Where the outcome is unknown, a BIND may follow as long as the record is kept: until then
+  -- the request that is charged under this key must be known.
   local is_unknown = reason == "due" or reason == "released"
   local void_until = math.max(tonumber(first[2] or 0), is_unknown and tonumber(forget_at(now, record[6])) or 0)
   if void_until > now then

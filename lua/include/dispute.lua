@@ -4,17 +4,16 @@ local function read_owner(text)
   return string.match(text, "^!?(%S+)")
 end
 
--- The upstream gave a task id that another request owns. From now on nobody can tell whose video it speaks of: what it
--- says must reach no other account, and replace no answer that was given. A running task that the same account asked for
--- twice goes on.
+-- The upstream gave a task id that another request owns. From now on it may speak of either task: its answers must neither
+-- reach another account nor replace one that was given. An unfinished task of the same account is not disputed.
 local function dispute(name, account_id)
   local task = read_task(name)
   if not task or task.is_disputed then return end
   if task.account_id ~= account_id or is_final(task.status) then redis.call("SET", name, "!" .. task.text) end
 end
 
--- On a Redis Cluster a task id may be disputed before its owner's BIND. What stands for the record until then, and of which
--- account the second request is, or nil for a record.
+-- On a Redis Cluster a task id may be disputed before its owner's BIND. noted_text is the mark that stands for the record
+-- until then; read_noted returns the account of the second request, or nil for a record.
 local function noted_text(request_id, account_id)
   return "!" .. request_id .. " " .. account_id .. " ? 0"
 end

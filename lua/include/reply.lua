@@ -6,7 +6,7 @@ local function reply_with(outcome, now, key, live, oldest, active, ...)
     key.max_concurrent, active, key.tier, ... }
 end
 
--- The same with the numbers as they are stored.
+-- The same, with the numbers read from the store.
 local function reply(outcome, now, key, window, slots, ...)
   if not key then return { outcome, now, 0, 0, now, 0, 0, "", ... } end
   local live, _, oldest = read_window(window, key.clock)

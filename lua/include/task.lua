@@ -1,6 +1,5 @@
 -- A task's record, or nil: whether its id is disputed, the request that owns the id, its key and account, when it was
--- bound (ms); once the upstream has said something of it, also when that was (ms), the status and the data (JSON), else
--- three empty texts.
+-- bound (ms); after the first observation also when that was (ms), the status and the data (JSON), else three empty texts.
 local function read_task(name)
   local text = redis.call("GET", name)
   if not text then return nil end
@@ -19,7 +18,7 @@ local function read_task(name)
   }
 end
 
--- Its text before the upstream has said anything; what it says follows after a space.
+-- The text of a record before the first observation, which is appended after a space.
 local function task_text(request_id, key_id, account_id, bound_at)
   return request_id .. " " .. key_id .. " " .. account_id .. " " .. bound_at
 end

@@ -5,16 +5,16 @@ local function stamp_at(window, index)
   return tonumber(redis.call("LINDEX", window, index))
 end
 
--- What lives in the window (newest first) in the last 60 s before `clock`: how many entries, of how many in all, and
--- the oldest of them (nil: none). Reads only: trimming without storing the clock would forget entries that a step
--- backwards brings to life again.
+-- The entries of the window (newest first) in the last 60 s before `clock`: how many, how many in all, and the oldest of
+-- them (nil: none). Reads only: trimming without storing the clock would drop entries that count again after the clock has
+-- stepped back.
 local function read_window(window, clock)
   local length = redis.call("LLEN", window)
   if length == 0 then return 0, 0 end
   local since = clock - WINDOW_MS
   local oldest = stamp_at(window, -1)
   if oldest > since then return length, length, oldest end
-  -- How many have left: mostly a few, so the search begins with the oldest and doubles its steps.
+  -- How many have expired: mostly a few, so the search starts at the oldest and doubles its steps.
   local gone, step = 1, 2
   while step <= length and stamp_at(window, -step) <= since do
     gone = step

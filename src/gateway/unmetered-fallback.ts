@@ -1,7 +1,7 @@
 import { dropOldest } from "../domain/bounded.ts";
 import { GatewayError } from "../domain/errors.ts";
 import type { KeyRef } from "../store/names.ts";
-import { isFinal } from "../store/script-errors.ts";
+import { isRefusedByStore } from "../store/script-errors.ts";
 import type { KeyUsage } from "./local-rate-limit.ts";
 import type { Call } from "./request-context.ts";
 
@@ -82,7 +82,7 @@ export async function passUnmetered(
 ): Promise<boolean> {
   if (!(error instanceof GatewayError) || error.refusal.name !== "store_unavailable") return false;
   // A store that answers and refuses (no memory left) is available: passing requests would lift the limits.
-  if (config.store.fallbackStrategy !== "allow" || isFinal(error.cause)) return false;
+  if (config.store.fallbackStrategy !== "allow" || isRefusedByStore(error.cause)) return false;
   if (!gateway.fallback.goodKeys.has(key)) return false;
   const outage = await gateway.store.outage();
   if (outage === undefined) return false;

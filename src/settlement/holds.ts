@@ -1,6 +1,6 @@
 import type { LimitState, Tiers } from "../domain/limits.ts";
 import type { Connection } from "../store/connection.ts";
-import { isFinal } from "../store/script-errors.ts";
+import { isRefusedByStore } from "../store/script-errors.ts";
 import { type Admission, admit, type Generation } from "../store/scripts/admit.ts";
 import type { BindCall, Binding, NewTask } from "../store/scripts/bind.ts";
 import { type UnknownOutcome, unclear } from "../store/scripts/unclear.ts";
@@ -133,7 +133,7 @@ function createAdmission(connection: HoldConnection, voidUnsent: (generation: Ge
       } catch (error) {
         // Unless the store has refused it, the ADMIT may still run. The VOID is on disk before the 503 goes out: a crash
         // right after it would leave the window entry behind.
-        if (!isFinal((error as Error).cause)) await voidUnsent(generation);
+        if (!isRefusedByStore((error as Error).cause)) await voidUnsent(generation);
         throw error;
       }
       countAdmission(admission.tier, admission.outcome, tiers);

@@ -3,8 +3,8 @@ import type { VoidCall } from "../store/scripts/void.ts";
 import type { Settlement } from "./settlement.ts";
 
 /**
- * A line of format 1 or 2, as earlier releases wrote it: KEYS and ARGV in the order of their scripts. Format 1 does not
- * say its format, its times are those of the gateway's clock, and some of its lines have no store.
+ * A line of format 1 or 2, as earlier releases wrote it: KEYS and ARGV in the order of their scripts. Lines of format 1 have
+ * no `format`, their times are by the gateway's clock, and some have no store.
  */
 export interface EarlierLine {
   format?: number;

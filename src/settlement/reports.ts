@@ -3,13 +3,13 @@ import type { Metrics } from "../telemetry/metrics.ts";
 import type { PollOutcome } from "../upstream/poll-request.ts";
 import type { Verdict } from "./task-end.ts";
 
-/** Where it is told what operators must see. */
+/** Where operators see it. */
 interface Telemetry {
   metrics: Metrics;
   log: Logger;
 }
 
-/** Logs a task that ended as failed without the upstream saying so, and counts one that ended without any evidence. */
+/** Logs a task that ended as failed though the upstream did not say so, and counts one that ended without any answer. */
 export function reportEnd(
   { metrics, log }: Telemetry,
   { requestId, taskId, accountId }: { requestId: string; taskId: string; accountId: string },
@@ -30,7 +30,7 @@ export function reportEnd(
 
 /** Counts and logs a poll whose failure is for the operator to mend. @param requestId as sent to the upstream */
 export function reportPollFault({ metrics, log }: Telemetry, requestId: string, outcome: PollOutcome): void {
-  // Logged where the upstream is looked for, since it is the same for all of its tasks.
+  // Logged where the upstream is resolved, once for all of its tasks.
   if (outcome.outcome === "unroutable") metrics.upstreamUnroutable.inc();
   if (outcome.outcome === "misrouted") {
     metrics.upstreamMisrouted.inc();

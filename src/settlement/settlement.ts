@@ -52,7 +52,7 @@ export async function charge(run: Run, call: BindCall, partitions = 0): Promise<
   return (await run(bind, call)).outcome;
 }
 
-/** Marks the record of the task id wherever it is; if it is nowhere yet, leaves a mark in each place where it may come. */
+/** Marks the task's record in its partition; before it exists, leaves a mark in each partition where it may be written. */
 async function markDisputed(run: Run, call: BindCall, ownerId: string, partitions: number): Promise<void> {
   const { key, task } = call;
   const common = { taskId: task.taskId, ownerId, accountId: key.accountId };

@@ -4,26 +4,26 @@ import { SWEEP_POLLS_MAX } from "../upstream/upstream.ts";
 import { createPacedQueue, type PacedQueue } from "./paced-queue.ts";
 import { isAnswered } from "./task-end.ts";
 
-/** Questions to one upstream that wait; more than that are left for others and for later. */
+/** Polls of one upstream that wait; more are left to other gateways and later rounds. */
 const WAITING_MAX = 200;
-/** Upstreams that are asked at a time; the present one, and those whose tasks have not ended. */
+/** Upstreams that are polled at a time: the present one, and those that have unfinished tasks. */
 const LANES_MAX = 16;
-/** A former upstream's lane goes when it had nothing to do for so long. */
+/** A lane without work for this long is removed. */
 const LANE_KEPT_MS = 10 * 60_000;
 const LIMITED_PAUSE_MIN_SECONDS = 10;
 const LIMITED_PAUSE_MAX_SECONDS = 30;
-/** An upstream that fails is asked ever more rarely, until it answers. */
+/** The pause after a failed poll; it doubles with each failure in a row. */
 const FAILED_PAUSE_MIN_MS = 250;
 const FAILED_PAUSE_MAX_MS = 10_000;
 
-/** A tenth more or less, so that what began together does not go on together. */
+/** Up to a tenth more or less, so that work that started together spreads over time. */
 export const jittered = (ms: number): number => ms * (0.9 + Math.random() / 5);
 
 interface Lane {
   queue: PacedQueue<OpenRequest>;
   /** Waiting and under way. */
   pending: number;
-  /** Questions in a row that the upstream did not answer. */
+  /** Polls in a row that the upstream did not answer. */
   failures: number;
   /** Since when no question has been answered about its task; undefined if the last one was. */
   unansweredSinceMs: number | undefined;
@@ -32,9 +32,9 @@ interface Lane {
 }
 
 /**
- * The sweeper's questions, in a paced queue for each upstream: one that fails holds up the tasks of no other.
- * @param upstreamName names the upstream of a task; without a tag, the present one
- * @param ask must not throw; calls `ended` with what the upstream said, before it does anything else with it
+ * The sweeper's polls, in a paced queue for each upstream: one that fails does not delay the tasks of another.
+ * @param options.upstreamName names the upstream of a task; without a tag, the present one
+ * @param options.ask polls, and must not throw; calls `ended` with the outcome, before it does anything else with it
  */
 export function createSweepLanes(options: {
   perSecond(): number;
@@ -79,8 +79,8 @@ export function createSweepLanes(options: {
 
   return {
     /**
-     * How many tasks may be claimed, whose they are being unknown before. Those of a full lane are left to their lease, so
-     * no lane that moves may be full; one that stands still does not hold up the others.
+     * How many tasks may be leased, before it is known which upstreams they belong to. A task of a full lane would have to
+     * wait for the end of its lease, so this is the room of the fullest lane; paused and failing lanes do not count.
      */
     room(): number {
       laneOf(undefined);
@@ -121,9 +121,9 @@ const isStalled = ({ failures, pausedUntilMs }: Lane): boolean =>
 const silentMs = (lane: Lane | undefined): number =>
   lane?.unansweredSinceMs === undefined ? 0 : performance.now() - lane.unansweredSinceMs;
 
-/** A pause after a question that was not answered, or too many. */
+/** Pauses a lane whose poll was not answered, or was rate limited. */
 function pace(lane: Lane, outcome: PollOutcome): void {
-  // What was not sent for want of an address says nothing of the upstream, and costs nothing.
+  // A poll without an address was not sent, so it says nothing of the upstream.
   const hasFailed =
     !isAnswered(outcome) && outcome.outcome !== "rate_limited" && outcome.outcome !== "unroutable";
   const isUnsent = outcome.outcome === "overloaded" || outcome.outcome === "unroutable";

@@ -14,15 +14,15 @@ import { type AgingTask, endUnanswered, judge, type Verdict } from "./task-end.t
 
 const BATCH = 50;
 const COLLECT_EVERY_MS = 60_000;
-/** Records of a partition that are collected in one round, so that the next one does not wait for them. */
+/** Batches of records of a partition that are collected in one round, so that the next round does not wait for them. */
 const COLLECT_BATCHES_MAX = 4;
-/** The older a task, the rarer the questions: after a tenth of its age, at most every five minutes. */
+/** The older a task, the rarer its polls: after a tenth of its age, but at least every five minutes. */
 const AGE_SHARE = 0.1;
 /** An upstream that has answered nothing for this share of the maximum age is silent. */
 const SILENT_SHARE = 0.1;
 const POLL_EVERY_MAX_MS = 5 * 60_000;
 
-/** What the sweeper reads of the config, anew for each step. Times in ms. */
+/** The settings of the sweeper, read again for each step. Times in ms. */
 export interface SweepSettings {
   tiers: Tiers;
   tasks: {
@@ -38,7 +38,7 @@ export interface SweepSettings {
 export interface SweeperOptions {
   store: Store;
   sweeps: Sweeps;
-  /** The one that made a task, by the tag that is stored with it. */
+  /** The upstream that made a task, by the tag that is stored with it. */
   upstreamOf(tag: string | undefined): TaskUpstream;
   metrics: Metrics;
   log: Logger;
@@ -55,7 +55,7 @@ export const createSweeper = (options: SweeperOptions): Sweeper => new Sweeper(o
 class Sweeper {
   readonly #options: SweeperOptions;
   readonly #polls: ReturnType<typeof createSweepLanes>;
-  /** Requests whose poll waits or is under way: a lease may end before an upstream that hangs has answered. */
+  /** Requests whose poll waits or is under way: a lease may end before a slow upstream has answered. */
   readonly #polling = new Set<string>();
   #timer: NodeJS.Timeout | undefined;
   #current: Promise<void> = Promise.resolve();
@@ -76,7 +76,7 @@ class Sweeper {
     });
   }
 
-  /** Begins, or waits anew when the interval has changed. */
+  /** Starts, or starts again with a changed interval. */
   start(): void {
     const { log, settings } = this.#options;
     clearTimeout(this.#timer);
@@ -98,7 +98,7 @@ class Sweeper {
     await this.#polls.idle();
   }
 
-  /** Waits for what is under way in the store; polls of the upstream are given up, other gateways repeat them. */
+  /** Waits for calls to the store; polls of the upstream are dropped, and other gateways repeat them. */
   async stop(): Promise<void> {
     this.#stopped = true;
     clearTimeout(this.#timer);
@@ -113,7 +113,7 @@ class Sweeper {
     let isCollected = true;
     const partitions = sweeps.partitions();
     const due = await sweeps.due();
-    // Each gateway begins somewhere else, so that they do not queue up behind each other.
+    // Each gateway starts at another partition, so that they do not contend for the same one.
     const first = Math.floor(Math.random() * partitions);
     for (let at = 0; at < partitions && !this.#stopped; at++) {
       const partition = (first + at) % partitions;
@@ -121,7 +121,7 @@ class Sweeper {
       if (due.polls.has(partition)) await this.#leaseTasks(partition);
       if (collecting && !(await this.#collect(partition))) isCollected = false;
     }
-    // What is left is collected in the next round, not a minute later: else more could end than is ever forgotten.
+    // If records are left, the next round goes on: once a minute, more requests could end than are collected.
     if (collecting && isCollected && partitions > 0) this.#collectedAtMs = startedMs;
     metrics.sweepSeconds.set((performance.now() - startedMs) / 1000);
   }
@@ -136,7 +136,7 @@ class Sweeper {
   }
 
   /**
-   * Leases as many tasks as there is room for; without room there is no call to the store, so a backlog costs nothing. Once
+   * Leases as many tasks as there is room for; without room the store is not called. Once
    * no upstream has answered for long, some are leased all the same, to end those past twice their maximum age.
    */
   async #leaseTasks(partition: number): Promise<void> {
@@ -175,7 +175,7 @@ class Sweeper {
     };
   }
 
-  /** @returns whether nothing is left that could be collected */
+  /** @returns false if more records may be left */
   async #collect(partition: number): Promise<boolean> {
     const { sweeps, metrics, settings } = this.#options;
     for (let batch = 0; batch < COLLECT_BATCHES_MAX && !this.#stopped; batch++) {
@@ -186,7 +186,7 @@ class Sweeper {
     return false;
   }
 
-  /** Counts how one piece of work ended; a store that is away ends it for now, its lease brings it back. */
+  /** Counts the outcome of one request. If the store is away, the request comes back when its lease ends. */
   async #count(kind: "hold" | "task", work: Promise<string>): Promise<void> {
     const outcome = await work.catch((error: unknown) => {
       this.#options.log.debug({ err: error }, "sweep interrupted");
@@ -205,7 +205,7 @@ class Sweeper {
     return outcome;
   }
 
-  /** Polls even a task far beyond its maximum age: it may have ended well while nobody could poll it. */
+  /** Polls even a task far beyond its maximum age: it may have completed while it could not be polled. */
   async #pollTask(request: OpenRequest, ended: (outcome: PollOutcome) => void): Promise<string> {
     const { upstreamOf } = this.#options;
     const task = this.#agingTask(request);
@@ -217,7 +217,7 @@ class Sweeper {
     reportPollFault(this.#options, pollId, outcome);
     ended(outcome);
     const verdict = judge(task, outcome);
-    // Without one, its lease is the pause before this task's next try.
+    // Without a verdict, the task is polled again when its lease ends.
     return verdict ? this.#observe(request, task, verdict) : outcome.outcome;
   }
 

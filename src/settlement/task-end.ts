@@ -1,7 +1,7 @@
 import { endedTask, isFinal, type Observation } from "../domain/task-states.ts";
 import type { PollOutcome } from "../upstream/poll-request.ts";
 
-/** After so many times its maximum age a task ends even if the upstream has never answered about it. */
+/** At this many times its maximum age a task ends even if the upstream has never answered about it. */
 const UNANSWERED_AGES = 2;
 
 /** A task that has not ended; its age is counted by the store's clock. */
@@ -12,7 +12,7 @@ export interface AgingTask {
   maxAgeMs: number;
 }
 
-/** What the store records of an answer. `data` is the task as JSON, `Task` in docs/openapi.json. */
+/** The observation that the store records. `data` is the task as JSON, `Task` in docs/openapi.json. */
 export interface Verdict {
   status: Observation;
   data: string;
@@ -20,7 +20,7 @@ export interface Verdict {
   unanswered: boolean;
 }
 
-/** Outcomes that say nothing about the task that was asked for. */
+/** Outcomes that say nothing about the polled task. */
 const NO_ANSWER: ReadonlySet<PollOutcome["outcome"]> = new Set([
   "overloaded",
   "failed",

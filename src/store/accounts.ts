@@ -15,10 +15,10 @@ const ACCOUNT_ID = /^[A-Za-z0-9_.-]{1,64}$/;
 const API_KEY = /^sk_[\x21-\x2b\x2d-\x7e]{5,253}$/;
 const REFERENCE = /^[\x20-\x7e]{1,200}$/;
 
-/** A mistake that an operator can mend, in words that say how. */
+/** A mistake of an operator; the message says how to mend it. */
 export class OperatorError extends Error {}
 
-/** The key to be made is there already. */
+/** The key to be created exists. */
 export class KnownKeyError extends OperatorError {
   readonly keyId: string;
   readonly accountId: string;
@@ -30,12 +30,12 @@ export class KnownKeyError extends OperatorError {
   }
 }
 
-/** What decides a new key. */
+/** Options of a new key. */
 export interface KeyOptions {
-  /** Made when missing; a generated one when left out. */
+  /** Created when missing; a generated one when left out. */
   accountId?: string | undefined;
   tier?: string;
-  /** Whole credits, granted in the same step under a reference of this key's own. */
+  /** Whole credits, granted in the same step with the reference `key:<key id>`. */
   credits?: number | undefined;
   limits?: OwnLimits;
   expiresAtMs?: number | undefined;
@@ -51,7 +51,7 @@ export interface IssuedKey {
 }
 
 /**
- * Makes a key, and its account where there is none yet. The store keeps only the key's SHA-256.
+ * Creates a key, and its account if there is none. The store keeps only the key's SHA-256.
  * @throws KnownKeyError when the token is known already, OperatorError when a value makes no sense
  */
 export async function issueKey(redis: Redis, options: KeyOptions = {}): Promise<IssuedKey> {
@@ -89,7 +89,7 @@ export async function issueKey(redis: Redis, options: KeyOptions = {}): Promise<
 }
 
 /**
- * Takes a token for a new key. The index is written before the record, so that nobody else can take the token; one
+ * Reserves a token for a new key. The index is written before the record, so that the token is reserved once; an index
  * without a record was left by a crash in between, and its key id is used again.
  */
 async function ownIndex(

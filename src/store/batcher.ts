@@ -1,6 +1,6 @@
 import type { Item, Reply, ScriptFile } from "./script.ts";
 
-/** More items wait for the next call, so that no call keeps Redis from others for long. */
+/** More items wait for the next call, so that no call blocks Redis for long. */
 const ITEMS_MAX = 32;
 
 interface Waiting {
@@ -19,7 +19,7 @@ interface Batch {
 
 /**
  * Gathers the script calls of one tick of the event loop, and sends one call per script. Decision 0020.
- * @param options.send runs one call; rejects when nothing is known of any of its items
+ * @param options.send runs one call; rejects when the whole call has failed
  * @param options.failure what an item's promise rejects with
  * @param options.clustered whether all names of a call must share a hash tag
  */

@@ -9,7 +9,7 @@ import { type Deadlines, TIMED_OUT } from "./deadlines.ts";
 import { createFairQueue } from "./fair-queue.ts";
 import { inStoreWords } from "./reasons.ts";
 import { clockOf, type Item, itemOf, type Reply, type Run, type ScriptFile } from "./script.ts";
-import { isFinal } from "./script-errors.ts";
+import { isRefusedByStore } from "./script-errors.ts";
 import type { ScriptRunner } from "./script-runner.ts";
 
 const RETRY_AFTER_SECONDS = 2;
@@ -114,7 +114,7 @@ function createCallErrors({ breaker, log, metrics }: CallOptions) {
 
   function failed(error: unknown): GatewayError {
     const message = error instanceof Error ? error.message : String(error);
-    if (isFinal(error)) {
+    if (isRefusedByStore(error)) {
       if (performance.now() - refusedLoggedMs > REFUSED_LOG_EVERY_MS) {
         refusedLoggedMs = performance.now();
         log.error({ why: message }, "the store answers, but refuses; see `tollgate doctor`");

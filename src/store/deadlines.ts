@@ -1,6 +1,6 @@
 const SLICES = 10;
 
-/** What ioredis says when its own timer ends; `createDeadlines` says the same. */
+/** The message of ioredis's own command timeout; `createDeadlines` uses the same. */
 export const TIMED_OUT = "Command timed out";
 
 /** One piece of work with a time limit. */
@@ -12,13 +12,13 @@ export interface Deadline {
 export type Deadlines = ReturnType<typeof createDeadlines>;
 
 /**
- * Time limits that do not count the time in which this process itself stood still. A limit is a number of slices. A
- * slice counts once its time is over and pending input has been read after that, so a process that was busy for
- * seconds has used one slice, and finds the replies that came meanwhile. Decision 0036.
+ * Time limits that do not count the time in which the event loop of this process is blocked. A limit is a number of slices.
+ * A slice counts once its time is over and pending input has been read after that: a process that was busy for seconds has
+ * used one slice, and reads the replies that came meanwhile. Decision 0036.
  * @param timeoutMs the limit of each piece of work while the event loop is free; up to a tenth more
  */
 export function createDeadlines(timeoutMs: number) {
-  /** All have the same limit: the oldest comes first, in this order as in time. */
+  /** Oldest first, and so in the order in which they expire: all have the same limit. */
   const pending = new Set<Deadline>();
   let slice = 0;
   let isCounting = false;

@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto";
 import type { Redis } from "ioredis";
 import { META } from "./names.ts";
-import { isFinal } from "./script-errors.ts";
+import { isRefusedByStore } from "./script-errors.ts";
 
 /** The number of partitions of a new store, unless the configuration names another. */
 const PARTITIONS = 64;
@@ -30,7 +30,7 @@ export async function readFacts(redis: Redis, partitions: number): Promise<Store
     fixedOnce(redis, "partitions", partitions),
     fixedOnce(redis, "id", randomUUID()).catch((error: unknown) => {
       // A store of an earlier release that is out of memory cannot write an id; settlements and polls still work.
-      if (!isFinal(error)) throw error;
+      if (!isRefusedByStore(error)) throw error;
       return undefined;
     }),
   ]);

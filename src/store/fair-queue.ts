@@ -1,7 +1,7 @@
 import { createRoundRobin } from "../domain/round-robin.ts";
 import type { Deadline, Deadlines } from "./deadlines.ts";
 
-/** Calls under way, as items of batches: about 20 ms of Redis's time, and enough for 12,000 a second over 20 ms of network. */
+/** Calls under way, as items of batches: about 20 ms of Redis's time, and 12,000 a second at a round trip of 20 ms. */
 const UNDER_WAY_MAX = 256;
 const WAITING_MAX = 10_000;
 const WAITING_PER_OWNER_MAX = 500;
@@ -15,9 +15,9 @@ interface Waiter {
 export type FairQueue = ReturnType<typeof createFairQueue>;
 
 /**
- * Bounds the calls under way to Redis, so that its replies are never late because of a queue of ours. Requests above
- * the bound wait, and owners take turns: a key that asks for a thousand things delays another key's by one. Settlements
- * count, but do not wait. Decision 0036.
+ * Bounds the calls under way to Redis, so that its replies are never late because of our own queue. Requests above
+ * the bound wait, and owners take turns: a key with a thousand requests delays another key's by one. Settlements count, but
+ * do not wait. Decision 0036.
  * @param options.deadlines how long a request may wait
  * @param options.refused makes the error of a request that may not wait, or has waited too long
  * @param options.changed is told how many wait
@@ -30,14 +30,14 @@ export function createFairQueue(options: {
   const { deadlines, refused, changed } = options;
   const waiters = createRoundRobin<Waiter>();
   let underWay = 0;
-  /** Called up, but its call has not begun yet. */
-  let calledUp = 0;
+  /** Requests that were let go, and whose calls have not begun yet. */
+  let released = 0;
 
-  function callUp(): void {
-    while (waiters.size > 0 && underWay + calledUp < UNDER_WAY_MAX) {
+  function releaseNext(): void {
+    while (waiters.size > 0 && underWay + released < UNDER_WAY_MAX) {
       const waiter = waiters.next()!;
       deadlines.end(waiter.deadline);
-      calledUp++;
+      released++;
       waiter.resolve();
     }
     changed(waiters.size);
@@ -49,10 +49,10 @@ export function createFairQueue(options: {
     },
     ended(calls: number): void {
       underWay -= calls;
-      if (waiters.size > 0) callUp();
+      if (waiters.size > 0) releaseNext();
     },
     /** Whether a request has to wait before it may call. */
-    isFull: (): boolean => waiters.size > 0 || underWay + calledUp >= UNDER_WAY_MAX,
+    isFull: (): boolean => waiters.size > 0 || underWay + released >= UNDER_WAY_MAX,
     /** Waits for this owner's turn; the call must follow at once. @throws what `refused` makes */
     async wait(owner: string): Promise<void> {
       if (waiters.size >= WAITING_MAX || waiters.sizeOf(owner) >= WAITING_PER_OWNER_MAX)
@@ -67,9 +67,9 @@ export function createFairQueue(options: {
       waiters.add(owner, waiter);
       changed(waiters.size);
       await promise;
-      calledUp--;
+      released--;
     },
-    /** Nobody waits for a store that does not answer. */
+    /** Rejects all waiting requests: the store does not answer. */
     rejectAll(error: () => Error): void {
       for (const { deadline, reject } of waiters.clear()) {
         deadlines.end(deadline);

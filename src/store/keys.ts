@@ -21,7 +21,7 @@ export interface KeyRecord {
   createdAtMs: number | undefined;
   expiresAtMs: number | undefined;
   revokedAtMs: number | undefined;
-  /** The key that takes its place. */
+  /** The key that replaces it. */
   rotatedTo: string | undefined;
 }
 
@@ -31,7 +31,7 @@ interface Place {
   partition: number;
 }
 
-/** What `changeKey` may change; null takes a limit back to the tier's, or the expiry away. */
+/** What `changeKey` may change; null resets a limit to the tier's, or removes the expiry. */
 export interface KeyChanges {
   tier?: string | undefined;
   rateLimit?: number | null | undefined;
@@ -164,13 +164,13 @@ function keyRecord({ keyId, partition }: Place, fields: KeyFields): KeyRecord | 
   };
 }
 
-/** Ends a key at once and for good. */
+/** Revokes a key permanently, from its next request on. */
 export async function revokeKey(redis: Redis, key: KeyRecord): Promise<"revoked" | "already_revoked"> {
   const nowMs = await storeNowMs(redis);
   return (await redis.hsetnx(nameOf(key), "revoked_at", nowMs)) === 1 ? "revoked" : "already_revoked";
 }
 
-/** Changes what a key may do; it counts from the next request on. @throws OperatorError for a revoked key */
+/** Changes a key, from its next request on. @throws OperatorError for a revoked key */
 export async function changeKey(redis: Redis, key: KeyRecord, changes: KeyChanges): Promise<void> {
   requireUnrevoked(key);
   const { tier, rateLimit, maxConcurrent, dailyLimit, expiresAtMs } = changes;
@@ -190,9 +190,9 @@ export async function changeKey(redis: Redis, key: KeyRecord, changes: KeyChange
 }
 
 /**
- * A new key with the account, tier, own limits and expiry of another, which ends after the overlap. Window, slots and
- * day of the new one are its own. A key is rotated once: what is said twice by mistake must not leave two new keys.
- * @param overlapMs how long the old key goes on; 0 revokes it at once
+ * Replaces a key by a new one with the same account, tier, own limits and expiry. The old key expires after the overlap. The
+ * new one has a window, slots and day of its own. A key is rotated once: a repeated command must not leave two new keys.
+ * @param overlapMs how long the old key remains valid; 0 revokes it at once
  * @returns the new key, and when the old one ends, Unix ms
  * @throws OperatorError for a key that is revoked, expired or rotated
  */
@@ -208,7 +208,7 @@ export async function rotateKey(
     throw new OperatorError(`key ${old.keyId} has expired; \`tollgate keys create\` makes a new one`);
   }
   if (old.rotatedTo !== undefined) throw rotatedBefore(old.keyId, old.rotatedTo);
-  // The new one first: after a crash in between there are two good keys, not none.
+  // The new key first: after a crash in between there are two valid keys, not none.
   const issued = await issueKey(redis, { accountId, tier, limits, expiresAtMs });
   if ((await redis.hsetnx(nameOf(old), "rotated_to", issued.keyId)) === 0) {
     await redis.hset(keyNames(old.partition, issued.keyId).key, "revoked_at", nowMs);

@@ -9,7 +9,7 @@ export const RECENT_TRANSACTIONS = 10;
 /** Before the first entry of any stream. */
 export const LEDGER_START = "0-0";
 
-/** One movement of credits as the ledger holds it; texts are empty where they do not apply. Written by `post`. */
+/** One movement of credits in the ledger; texts are empty where they do not apply. Written by `post` in lua/include/ledger.lua. */
 export interface LedgerEntry {
   partition: number;
   /** Id in the partition's stream. */
@@ -33,7 +33,7 @@ export interface LedgerEntry {
 
 export type StreamEntry = [id: string, fields: string[]];
 
-/** Reads what XRANGE answers. */
+/** Parses an entry as XRANGE returns it. */
 export function ledgerEntry(partition: number, [streamId, fields]: StreamEntry): LedgerEntry {
   const field = recordOf(fields);
   return {
@@ -72,7 +72,7 @@ export function transactionOf(entry: LedgerEntry): Transaction {
 /** The public id of a ledger entry: its partition makes it unique over all ledgers. */
 export const transactionId = ({ partition, streamId }: LedgerEntry): string => `txn_${partition}_${streamId}`;
 
-/** Fields and values that come as one flat list. */
+/** A record from a flat list of fields and values. */
 export function recordOf(flat: readonly string[]): Record<string, string> {
   const record: Record<string, string> = {};
   for (let at = 0; at + 1 < flat.length; at += 2) record[flat[at] ?? ""] = flat[at + 1] ?? "";

@@ -16,7 +16,7 @@ export interface KeyNames {
   readonly account: string;
   /** Holds by when they end. */
   readonly holds: string;
-  /** Tasks by when the sweeper may ask for them. */
+  /** Tasks by when the sweeper may poll them. */
   readonly polls: string;
   readonly done: string;
   readonly ledger: string;
@@ -94,11 +94,11 @@ export const idempotencyName = (partition: number, digest: string): string =>
   `${tag(partition)}:idempotency:${digest}`;
 
 /**
- * A task's record, which says who owns its id: one over all partitions. On Redis Cluster a script cannot reach outside
- * its partition, so there the record is inside it.
+ * A task's record, which names the request that owns its id: one for all partitions. On Redis Cluster a script cannot reach
+ * outside its partition, so there each partition has its own.
  */
 export const taskName = (taskId: string, partition: number, clustered: boolean): string =>
   clustered ? `${tag(partition)}:task:${taskId}` : `tg:task:${taskId}`;
 
-/** On Redis Cluster only: who owns a task id over all partitions, which the store takes before the record. */
+/** On Redis Cluster only: the owner of a task id over all partitions, claimed before the record is written. */
 export const claimName = (taskId: string): string => `tg:claim:${taskId}`;

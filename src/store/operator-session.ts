@@ -6,14 +6,13 @@ import { readFacts } from "./facts.ts";
 import { requireWritable } from "./operator-store.ts";
 import { inStoreWords } from "./reasons.ts";
 
-/** Pages of records take longer than what a customer waits for. */
+/** Longer than that of requests: pages of records take more time. */
 const COMMAND_TIMEOUT_MS = 5000;
 
 export type OperatorSession = ReturnType<typeof createOperatorSession>;
 
 /**
- * A connection of the console's own, made when somebody looks: what operators read in bulk never stands in front of a
- * customer's request.
+ * A connection of the console's own, made when it is first used: bulk reads of operators never delay a customer's request.
  * @param options.partitions used at the very first start of a store only
  */
 export function createOperatorSession(options: {
@@ -40,7 +39,7 @@ export function createOperatorSession(options: {
   }
 
   /**
-   * Does an operator's work against Redis.
+   * Runs an operator's work against Redis.
    * @throws OperatorError as it is; GatewayError `store_unavailable` for everything else
    */
   async function run<T>(work: (redis: Redis) => Promise<T>): Promise<T> {

@@ -9,29 +9,29 @@ import { scriptsOf } from "./script-runner.ts";
 import { observe } from "./scripts/observe.ts";
 import { voidHold } from "./scripts/void.ts";
 
-/** Each end can overtake one release; a third attempt would mean that requests go backwards. */
+/** During an attempt a request may change from held to bound or from bound to finished, so a third one finds it ended. */
 const ATTEMPTS_MAX = 3;
 
-/** A request and its task as operators see them. */
+/** A request and its task, for operators. */
 export interface TaskView {
   requestId: string;
   partition: number;
   record: RequestRecord;
-  /** What was last seen of its task, if it has one and anything was. */
+  /** The latest observation of its task, if there is one. */
   seen: Sighting | undefined;
-  /** When its hold ends, or the sweeper asks the upstream again, Unix ms; only while it is open. */
+  /** When its hold ends, or the sweeper polls the upstream again, Unix ms; only while it is open. */
   dueAtMs: number | undefined;
 }
 
 export type Release =
   /** A task ended as failed; `refunded` credits went back. */
   | { outcome: "ended"; refunded: number }
-  /** A hold was taken back; `credits` can be spent again. */
+  /** A hold was voided; `credits` can be spent again. */
   | { outcome: "voided"; credits: number }
   | { outcome: "already_finished" | "already_void" };
 
 /**
- * Finds a request by its own id or by its task's. An id does not say which partition it is of, so all are asked.
+ * Finds a request by its own id or by its task's. The partition does not follow from an id, so all are read.
  * @throws OperatorError when there is none
  */
 export async function findTask(redis: Redis, id: string): Promise<TaskView> {
@@ -59,8 +59,8 @@ export async function findTask(redis: Redis, id: string): Promise<TaskView> {
 }
 
 /**
- * Ends what will not end by itself: a task as failed, with refund and its slot back; a hold as if the upstream had
- * refused. If the upstream gives a task for it later, that is bound and charged after all.
+ * Releases a request that does not end by itself: a task ends as failed and is refunded, a hold is voided as if the
+ * upstream had refused it. If the upstream makes a task for it later, that is bound and charged.
  * @throws OperatorError when there is no such task or request
  */
 export async function releaseTask(redis: Redis, id: string): Promise<Release> {
@@ -90,7 +90,7 @@ async function release(redis: Redis, { requestId, partition, record }: TaskView)
   return (await scriptsOf(redis).run(voidHold, call)).outcome === "void";
 }
 
-/** @returns credits refunded, or undefined when somebody else ended it first */
+/** @returns credits refunded, or undefined when it had ended before */
 async function endTask(redis: Redis, view: TaskView): Promise<number | undefined> {
   const { requestId, partition, record } = view;
   const taskId = record.task_id ?? "";

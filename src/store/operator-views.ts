@@ -7,9 +7,9 @@ import { accountNames, openLists, partitionNames, partitionOf, requestName, task
 import { many } from "./pipelines.ts";
 import { type AccountRecord, type RequestRecord, taskRecord } from "./records.ts";
 
-/** Names or records asked for at a time: about a millisecond of Redis. */
+/** Names or records read at a time: about a millisecond of Redis. */
 const PAGE = 500;
-/** Calls that one page of accounts may take before it answers with what it has. */
+/** SSCAN calls that one page of accounts may take; it may then have fewer rows. */
 const ACCOUNT_SCANS_MAX = 200;
 /** Open requests looked at, at most, to find the old ones. */
 export const OPEN_LOOKED_AT_MAX = 20_000;
@@ -18,7 +18,7 @@ export const OPEN_LOOKED_AT_MAX = 20_000;
  * Some accounts, in no particular order.
  * @param prefix of their ids; empty for all
  * @param cursor where an earlier page ended; empty for the first
- * @param least how many make a page; it may hold a scan's worth more
+ * @param least the size of a page; it may have the rows of one SSCAN more
  * @returns `next` is undefined after the last page; a page may be empty and still have a next
  * @throws OperatorError for a cursor or prefix that makes no sense
  */
@@ -75,7 +75,7 @@ export async function pageTransactions(
   return { entries, next: entries.at(-1)?.previous || undefined };
 }
 
-/** A request that is not at its end, as operators see it. Times are Unix ms. */
+/** A request that has not ended, for operators. Times are Unix ms. */
 export interface OpenView {
   requestId: string;
   taskId: string;
@@ -86,7 +86,7 @@ export interface OpenView {
   price: number;
   admittedAtMs: number;
   dueAtMs: number;
-  /** What the upstream said last; empty if nobody has asked yet. */
+  /** The task's latest status; empty before the first poll. */
   status: string;
 }
 
@@ -142,7 +142,7 @@ export async function oldOpenRequests(
 
 type Place = Pick<OpenView, "requestId" | "dueAtMs">;
 
-/** A page of a list of open requests, by when the sweeper looks at them. */
+/** A page of a list of open requests, in the order in which they are due. */
 async function placesOf(redis: Redis, name: string, from: number): Promise<Place[]> {
   const flat = await redis.zrange(name, String(from), String(from + PAGE - 1), "WITHSCORES");
   return Array.from({ length: flat.length / 2 }, (_, at) => ({
@@ -167,7 +167,7 @@ async function openViews(redis: Redis, partition: number, places: readonly Place
       state: record.state,
       endpoint: record.endpoint ?? "",
       price: Number(record.price ?? 0),
-      // A request that the store had forgotten before its BIND came has no admission.
+      // Missing where the record had been deleted before the BIND.
       admittedAtMs: Number(record.admitted_at ?? record.bound_at ?? 0),
       status: "",
     };

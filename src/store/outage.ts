@@ -7,7 +7,7 @@ const VERDICT_MS = 1000;
 /**
  * Whether Redis is away. An open breaker means that a call failed, which may be the fault of this process or of one
  * connection. Redis counts as away only after a probe on its own connection has failed too. Decision 0036.
- * The probe runs only when a request needs the verdict: with `fallback_strategy: allow`.
+ * The probe runs only when a request needs its result: with `fallback_strategy: allow`.
  */
 export function createOutage(options: { isOpen(): boolean; probe(): Promise<void>; log: Logger }) {
   const { isOpen, probe, log } = options;

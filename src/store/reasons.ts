@@ -1,13 +1,13 @@
 /** Why Redis cannot be used, in words for logs and operators. */
 export interface StoreReason {
-  /** What is the matter. */
+  /** The problem. */
   why: string;
-  /** What to do about it; undefined where the matter says it all. */
+  /** What to do about it; undefined where that follows from the problem. */
   advice: string | undefined;
 }
 
 interface Row {
-  /** What the client library or the system calls it: its code, or the beginning of its message. */
+  /** Matches the code or the message of the client library's or the system's error. */
   matches: RegExp;
   why: string;
   advice?: string;
@@ -19,7 +19,7 @@ const REACH =
   "see that the host and port in REDIS_URL are right, that Redis runs there, that no firewall is between, and that " +
   "redis:// is used without TLS and rediss:// with it";
 
-/** The first row that matches counts. What matches none has words of Redis's own, such as NOPERM or LOADING. */
+/** The first row that matches counts. Other errors have a message of Redis's own, such as NOPERM or LOADING. */
 const ROWS: readonly Row[] = [
   {
     matches: /^(Stream isn't writeable|not connected)/,
@@ -97,7 +97,7 @@ export function storeReason(error: unknown): StoreReason {
   return { why: message || code || "no reason given", advice: undefined };
 }
 
-/** The same in one line. Said of an error that says it already, it stays the same. */
+/** The same in one line; a line that it has made stays the same. */
 export function inStoreWords(error: unknown): string {
   const { why, advice } = storeReason(error);
   return advice === undefined || why.includes(advice) ? why : `${why}; ${advice}`;

@@ -6,14 +6,14 @@ import type { ConfirmedEntry } from "./last-confirmed.ts";
 import { fileNamesIn, newFileName } from "./process-files.ts";
 
 const FORMAT = 1;
-/** Not that of the journal's files, which gateways of every release take over. */
+/** Not `.ndjson`: gateways of every release take over such files as journals. */
 const SUFFIX = ".entries.jsonl";
-/** A file of this size is put aside for a new one, and the one that was put aside before it is removed. */
+/** A file of this size is renamed, the one that was renamed before it is removed, and a new one is made. */
 const FILE_BYTES_MAX = 8 * 2 ** 20;
-/** All such files of a folder together; beyond it the oldest are removed. */
+/** The sum over the files of a folder; above it the oldest are removed. */
 const FOLDER_BYTES_MAX = 64 * 2 ** 20;
 
-/** Entries of one ledger that a gateway has read in one look: all that there were after `after`. */
+/** The entries of one ledger after `after`, as a gateway has read them in one look. */
 export interface LedgerPage {
   storeId: string;
   /** The acceptance after which they were read; see `LastConfirmed`. */
@@ -30,15 +30,15 @@ export interface RecentEntry extends ConfirmedEntry {
   after: string | undefined;
 }
 
-/** A page as it stands in a file. */
+/** A page in a file. */
 interface Line extends Omit<LedgerPage, "storeId"> {
   format: number;
   store: string;
 }
 
 /**
- * The ledger entries of the last minutes or hours, in files of this process beside the journal, so that an operator can
- * be told what a store has lost. They are appended to, and cut by putting a file aside.
+ * The ledger entries of the last minutes or hours, in files of this process beside the journal, for the list of what a
+ * store has lost.
  * @param folder without one nothing is kept
  * @param fileBytesMax for tests
  */
@@ -63,7 +63,7 @@ export function openRecentEntries(folder: string | undefined, log: Logger, fileB
   }
 
   return {
-    /** Resolves once they are on disk. Pages that cannot be written are missing in the list, which then says so. */
+    /** Resolves once they are on disk. Pages that cannot be written are missing in the list, which then says that it has gaps. */
     async keep(pages: readonly LedgerPage[]): Promise<void> {
       if (folder === undefined || pages.length === 0) return;
       try {
@@ -84,7 +84,7 @@ function lineOf({ storeId, ...page }: LedgerPage): string {
   return `${JSON.stringify(line)}\n`;
 }
 
-/** Files of processes that live are the newest, and are made again. */
+/** The files of running processes are the newest, and are made again if they are removed. */
 function removeOldest(folder: string): void {
   const files = fileNamesIn(folder, SUFFIX).flatMap((name) => {
     const found = statSync(join(folder, name), { throwIfNoEntry: false });
@@ -98,8 +98,8 @@ function removeOldest(folder: string): void {
 }
 
 /**
- * What the files of a folder say of a store, by ledger and entry id. Lines and files that cannot be read are passed over:
- * what followed them then lacks the entry before it.
+ * The entries of a store in all files of a folder, by ledger and entry id. Lines and files that cannot be read are skipped:
+ * the entry after a gap has no known entry before it.
  * @param sinceEpoch entries that were read before that acceptance do not count
  */
 export function readRecentEntries(

@@ -1,6 +1,6 @@
 /**
- * The fields of the records in the store, here alone; Lua headers and TypeScript refer to them. All values are texts,
- * times are Unix ms by the store's clock, amounts are whole credits. A field is missing where it does not apply.
+ * The fields of all records in the store; Lua headers and TypeScript refer to this file. All values are texts, times are
+ * Unix ms by the store's clock, amounts are whole credits. A field is missing where it does not apply.
  */
 type RecordOf<Fields> = Readonly<Partial<Record<keyof Fields, string>>>;
 
@@ -53,7 +53,7 @@ export const KEY_FIELDS = {
   created_at: "when it was issued",
   expires_at: "from when on it is invalid",
   revoked_at: "since when it is invalid for good",
-  rotated_to: "id of the key that takes its place",
+  rotated_to: "id of the key that replaces it",
   clock_ms: "the latest moment of an admission; never goes back",
   day: "the UTC day of `day_count`, as days since 1970",
   day_count: "requests admitted on that day",
@@ -76,20 +76,20 @@ export const IDEMPOTENCY_FIELDS = {
 } as const;
 export type IdempotencyRecord = RecordOf<typeof IDEMPOTENCY_FIELDS>;
 
-/** What the upstream said of a task, and when: Unix ms. */
+/** The latest status of a task, and when it was observed, Unix ms. */
 export interface Sighting {
   status: string;
   atMs: number;
 }
 
 /**
- * `tg:task:<task id>`, on a Redis Cluster `tg:{pNN}:task:<task id>`: one text, a request id, key id, account id and
- * when it was bound, and once the upstream has said something of it, when that was, the status and the data, with a space
- * between. `!` in front: the upstream gave its id to another request, too. Lua reads it in lua/include/task.lua.
+ * `tg:task:<task id>`, on a Redis Cluster `tg:{pNN}:task:<task id>`: one text with spaces between request id, key id,
+ * account id, when it was bound, and after the first observation when that was, the status and the data. `!` in front: the
+ * upstream gave the task's id to another request, too. Lua reads it in lua/include/task.lua.
  */
 export interface TaskRecord {
   requestId: string;
-  /** What was last seen of it, if anything was. */
+  /** The latest observation, if there is one. */
   seen: Sighting | undefined;
 }
 

@@ -23,7 +23,7 @@ export interface Script<Call, Result> extends ScriptFile {
 
 export type Argument = string | number;
 
-/** A reply as Redis sends it: first the outcome (of LEASE and SURVEY: the store's clock), then what the header lists. */
+/** A reply of Redis: first the outcome (of LEASE and SURVEY: the store's clock), then what the header lists. */
 export type Reply = ReplyValue[];
 export type ReplyValue = string | number | ReplyValue[];
 

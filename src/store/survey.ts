@@ -4,20 +4,20 @@ import { many } from "./pipelines.ts";
 import type { DueList } from "./scripts/lease.ts";
 import { AGES, OPEN_STATES, type OpenState, survey } from "./scripts/survey.ts";
 
-/** There while the next survey is not due yet, over all gateways. */
+/** Exists until the next survey of any gateway is due. */
 const SURVEY_TURN = "tg:survey-turn";
-/** There while a check of the ledger is not due yet, over all gateways. */
+/** Exists until the next check of the ledger by any gateway is due. */
 const LEDGER_TURN = "tg:ledger-turn";
-/** What the last survey saw (JSON). */
+/** The last survey (JSON). */
 const SURVEY = "tg:survey";
-/** What the last check of the ledger found (JSON). */
+/** The result of the last check of the ledger (JSON). */
 const LEDGER_REPORT = "tg:ledger-report";
 
-/** A survey that no gateway renews is no news any more. */
+/** A survey expires if no gateway makes a new one. */
 export const SURVEY_LIFETIME_MS = 60_000;
-/** Open requests of a list that are looked at; of more, as many stand for all. */
+/** Open requests of a list that are looked at; the counts of a longer list are extrapolated. */
 const LOOKED_AT_MAX = 500;
-/** So few that Redis keeps nobody waiting. */
+/** Looked at in one call, so that none blocks Redis for long. */
 const AT_A_TIME = 50;
 
 /** The open requests of a whole store at about one time. */
@@ -32,7 +32,7 @@ export interface Survey {
   overdueMs: number;
 }
 
-/** What all gateways report of the last check of the ledger. */
+/** The last check of the ledger, as all gateways report it. */
 export interface LedgerReport {
   /** Unix ms. */
   atMs: number;
@@ -44,7 +44,7 @@ export interface LedgerReport {
 export type Surveys = ReturnType<typeof createSurveys>;
 
 /**
- * Figures that are true of the store as a whole: one gateway counts, leaves them in the store, and all report them.
+ * Figures of the whole store: one gateway counts them and writes them to the store, and all gateways report them.
  * @throws GatewayError `store_unavailable` from each
  */
 export function createSurveys(connection: Connection) {
@@ -59,16 +59,16 @@ export function createSurveys(connection: Connection) {
     (await command((redis) => redis.set(name, "taken", "PX", intervalMs, "NX"))) !== null;
 
   return {
-    /** True for one of all gateways, once per interval: its turn to count. */
+    /** True for one gateway per interval, which then counts. */
     turn: (intervalMs: number) => takeTurn(SURVEY_TURN, intervalMs),
-    /** The same for its turn to verify the ledger. */
+    /** True for one gateway per interval, which then verifies the ledger. */
     async ledgerTurn(intervalMs: number): Promise<boolean> {
       if (await takeTurn(LEDGER_TURN, intervalMs)) return true;
       // The interval may have been shortened since the turn was taken; this never makes it longer.
       await command((redis) => redis.pexpire(LEDGER_TURN, intervalMs, "LT"));
       return false;
     },
-    /** Counts, list by list; those without an entry, as most are, cost one round trip together. */
+    /** Counts, list by list. One pipeline finds the empty lists, which are most of them. */
     async take(): Promise<Survey> {
       const result = emptySurvey(Math.round(connection.nowMs()));
       const lists = openLists(connection.facts()?.partitions ?? 0);
@@ -86,7 +86,7 @@ export function createSurveys(connection: Connection) {
     async publishLedger(report: LedgerReport): Promise<void> {
       await command((redis) => redis.set(LEDGER_REPORT, JSON.stringify(report)));
     },
-    /** Undefined when nobody has counted for a minute. */
+    /** Undefined when no gateway has counted for a minute. */
     latest: () => read<Survey>(SURVEY),
     latestLedger: () => read<LedgerReport>(LEDGER_REPORT),
   };
@@ -99,7 +99,7 @@ const emptySurvey = (atMs: number): Survey => ({
   overdueMs: 0,
 });
 
-/** Adds one list of a partition to a survey. What is open is due some day, and has a slot: invariant 3 of docs/ARCHITECTURE.md. */
+/** Adds one list of a partition to a survey. Every open request is in a list: invariant 3 of docs/ARCHITECTURE.md. */
 async function look({ run }: Connection, partition: number, list: DueList, result: Survey): Promise<void> {
   const counts = { held: AGES.map(() => 0), bound: AGES.map(() => 0) };
   let total = 1;

@@ -4,7 +4,7 @@ import { createOutbox, type OutboxSize } from "../../src/settlement/outbox.ts";
 import type { Settlement } from "../../src/settlement/settlement.ts";
 import { keyRef } from "../../src/store/names.ts";
 import { ItemError, type Run } from "../../src/store/script.ts";
-import { isFinal } from "../../src/store/script-errors.ts";
+import { isRefusedByStore } from "../../src/store/script-errors.ts";
 import { createLogger } from "../../src/telemetry/log.ts";
 import { newTask } from "../support/store.ts";
 
@@ -141,7 +141,7 @@ test.each([
   ["ERR Server closed the connection", false],
   ["upstream failure", false],
 ])("whether the store has the last word: %s %s", (words, final) => {
-  expect(isFinal(saying(words))).toBe(final);
+  expect(isRefusedByStore(saying(words))).toBe(final);
 });
 
 test("what a full outbox gives up is named in the log", async () => {

@@ -7,15 +7,15 @@ export interface NewTask {
   taskId: string;
   /** The answer's data, JSON, for repeats with the same Idempotency-Key; empty without one. */
   data: string;
-  /** When the sweeper may ask for it, ms from now. */
+  /** When the sweeper may poll it, ms from now. */
   pollMs: number;
-  /** Fixed here for the task's life, as is the upstream; missing in what an earlier release left to be settled. */
+  /** Fixed here for the task's life, as is the upstream; missing in settlements of earlier releases. */
   maxAgeMs?: number | undefined;
-  /** Which upstream made it: where it is asked for, whatever is configured later. */
+  /** Which upstream made it: it is polled there, whatever is configured later. */
   upstream?: string | undefined;
 }
 
-/** `retentionMs` is missing in what an earlier release left to be settled. */
+/** `retentionMs` is missing in settlements of earlier releases. */
 export interface BindCall extends Pick<Generation, "requestId" | "key" | "price" | "endpoint"> {
   idempotency?: Generation["idempotency"] | undefined;
   retentionMs?: number | undefined;

@@ -9,7 +9,7 @@ export interface ClaimCall {
 /** `ownerId`: the request that owns it. */
 export type Claimed = { outcome: "taken" | "owned" } | { outcome: "conflict"; ownerId: string };
 
-/** On a Redis Cluster: takes a task id over all partitions, before BIND. */
+/** On a Redis Cluster: claims a task id over all partitions, before BIND. */
 export const claim: Script<ClaimCall, Claimed> = {
   name: "claim",
   isBatched: false,

@@ -3,7 +3,7 @@ import type { Script } from "../script.ts";
 
 export interface DisputeCall {
   taskId: string;
-  /** The partition that is asked: nobody knows which has the owner's record. */
+  /** The partition to look in: which one has the owner's record is not known. */
   partition: number;
   /** The request that owns the task id. */
   ownerId: string;

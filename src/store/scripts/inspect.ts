@@ -16,7 +16,7 @@ export interface InspectCall {
   };
 }
 
-/** What the store knows of a polled task. `data` is JSON, empty before the first observation. */
+/** The record of a polled task. `data` is JSON, empty before the first observation. */
 export interface KnownTask {
   taskId: string;
   requestId: string;
@@ -38,7 +38,7 @@ export interface KnownTask {
 export type Inspection = KeyState &
   ({ outcome: "known" | "unknown_key" | "not_found" } | { outcome: "task"; task: KnownTask });
 
-/** Whether a key is good, its numbers, and what is known of a task. Reads only. */
+/** Whether a key is valid, its numbers, and the record of a task. Reads only. */
 export const inspect: Script<InspectCall, Inspection> = {
   name: "inspect",
   isBatched: true,

@@ -1,18 +1,18 @@
 import { partitionNames, requestName } from "../names.ts";
 import type { Script } from "../script.ts";
 
-/** The lists of a partition in which something falls due: holds to void, tasks to ask for. */
+/** The lists of a partition in which requests fall due: holds to void, tasks to poll. */
 export type DueList = "holds" | "polls";
 
 export interface LeaseCall {
   list: DueList;
   partition: number;
   most: number;
-  /** How long what is leased is out of other sweepers' sight. */
+  /** How long leased requests are hidden from other sweepers. */
   leaseMs: number;
 }
 
-/** A request that is due: a hold to void, or a bound task to ask for. */
+/** A request that is due: a hold to void, or a bound task to poll. */
 export interface OpenRequest {
   requestId: string;
   partition: number;
@@ -23,7 +23,7 @@ export interface OpenRequest {
   /** Empty while held. */
   taskId: string;
   boundAtMs: number;
-  /** The store's clock at its lease, Unix ms: the age of a task counts up to here, whatever this process takes for now. */
+  /** The store's clock at its lease, Unix ms; a task's age is counted up to it. */
   leasedAtMs: number;
   /** Fixed when the task was bound; undefined for one that an earlier release bound. */
   maxAgeMs: number | undefined;
@@ -31,13 +31,13 @@ export interface OpenRequest {
   upstream: string | undefined;
 }
 
-/** `leased`: how many were due, also those that were not open any more. */
+/** `leased`: how many were due, including those that have ended. */
 export interface Leased {
   leased: number;
   requests: OpenRequest[];
 }
 
-/** Takes up to `most` due holds or tasks of a partition. Two calls never take the same within the lease. */
+/** Leases up to `most` due holds or tasks of a partition. Two calls never lease the same ones at a time. */
 export const lease: Script<LeaseCall, Leased> = {
   name: "lease",
   isBatched: false,
@@ -50,7 +50,7 @@ export const lease: Script<LeaseCall, Leased> = {
   },
 };
 
-/** One request as LEASE answers it; texts are empty where there is nothing. */
+/** One request in the reply of LEASE; texts are empty where there is nothing. */
 type Row = [
   requestId: string,
   state: string,

@@ -22,13 +22,13 @@ export interface ObserveCall {
   /** The task's data, JSON; for gone, expired and released: what is answered once it has ended as failed. */
   data: string;
   refundFailed: boolean;
-  /** When the sweeper may ask again, ms from now. */
+  /** When the sweeper may poll again, ms from now. */
   pollMs: number;
   /** The key whose numbers are answered; without one they are zeros. */
   poller?: { key: KeyRef; tiers: Tiers };
 }
 
-/** `status` and `data` are the task's after it; `refunded` is in credits, by this call. */
+/** `status` and `data` are the task's after this call; `refunded` is the credits that it refunded. */
 export type ObserveReply = KeyState & { status: string; data: string; refunded: number } & (
     | { outcome: "observed" | "finished" | "already_finished" | "missing" }
     /**
@@ -38,7 +38,7 @@ export type ObserveReply = KeyState & { status: string; data: string; refunded: 
     | { outcome: "disputed"; nowMs: number; boundAtMs: number; maxAgeMs: number | undefined }
   );
 
-/** Records what the upstream says of a task; its end frees the slot, and a failed one is refunded, once. */
+/** Records an observation of a task; its end frees the slot, and a failed task is refunded once. */
 export const observe: Script<ObserveCall, ObserveReply> = {
   name: "observe",
   isBatched: true,

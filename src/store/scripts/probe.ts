@@ -2,7 +2,7 @@ import { clockOf, type Script } from "../script.ts";
 
 const LIFETIME_MS = 60_000;
 
-/** Writes, so that a read-only replica counts as away. `name`: of a key of the prober's own. */
+/** Writes, so that a read-only replica counts as away. `name`: a Redis key that only this process writes. */
 export const probe: Script<{ name: string }, { storeNowMs: number }> = {
   name: "probe",
   isBatched: false,

@@ -2,7 +2,7 @@ import { claimName } from "../names.ts";
 import type { Script } from "../script.ts";
 import type { ClaimCall } from "./claim.ts";
 
-/** On a Redis Cluster: gives a task id back once its request is forgotten. */
+/** On a Redis Cluster: releases a task id when its request is collected. */
 export const unclaim: Script<ClaimCall, { outcome: "unclaimed" | "kept" }> = {
   name: "unclaim",
   isBatched: false,

@@ -3,7 +3,7 @@ import { idempotencyName, type KeyRef, requestName } from "../names.ts";
 import type { Script } from "../script.ts";
 import { type KeyState, keyStateOf, NO_TIERS } from "./include/limits.ts";
 
-/** How long an `unsent` VOID stands in the way of its ADMIT; far beyond any `notAfterMs`. */
+/** How long the tombstone of an `unsent` VOID refuses the ADMIT of its request; far beyond any `notAfterMs`. */
 const TOMBSTONE_MS = 3_600_000;
 
 export interface VoidCall {
@@ -12,8 +12,8 @@ export interface VoidCall {
   /** Of the request's Idempotency-Key, if it has one. */
   idempotencyDigest?: string | undefined;
   /**
-   * `refused` by the upstream; `due`: its time is over; `unsent`: it never went upstream, so its window entry comes back,
-   * too; `released` by an operator.
+   * `refused` by the upstream; `due`: its due time has passed; `unsent`: it was never sent upstream, so its window entry is
+   * removed, too; `released` by an operator.
    */
   reason: "refused" | "due" | "unsent" | "released";
   /** Without tiers the numbers of the reply are zeros, which is enough for callers that do not read them. */
@@ -24,7 +24,7 @@ export interface Voided extends KeyState {
   outcome: "void" | "bound" | "not_due" | "missing";
 }
 
-/** Takes a hold back. */
+/** Voids a hold. */
 export const voidHold: Script<VoidCall, Voided> = {
   name: "void",
   isBatched: true,

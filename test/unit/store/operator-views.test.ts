@@ -13,10 +13,11 @@ const TIERS = { standard: { rateLimit: 20, maxConcurrent: 3, dailyLimit: 500 } }
 function givenRedis(accounts: string[][], keysOf: (accountId: string) => string[]): Redis {
   const answers = {
     sscan: (name: string) => ["0", keysOf(name.split(":").at(-1) ?? "")],
-    hmget: (name: string, first: string) =>
-      first === "balance"
-        ? ["100", "10", "5", "1"]
-        : ["acme", "standard", String(Math.floor(Date.now() / DAY_MS)), name.split("_").at(-1) ?? "", null],
+    hgetall: () => ({ balance: "100", held: "10", total_used: "5", total_requests: "1" }),
+    hmget: (name: string) => [
+      ...["acme", "standard", String(Math.floor(Date.now() / DAY_MS))],
+      ...[name.split("_").at(-1) ?? "", null],
+    ],
   };
   const redis = {
     hget: async () => "2",
@@ -28,9 +29,10 @@ function givenRedis(accounts: string[][], keysOf: (accountId: string) => string[
     },
     pipeline() {
       const results: [null, unknown][] = [];
-      const queue = (script: keyof typeof answers) => (name: string, first: string) =>
-        results.push([null, answers[script](name, first)]);
-      return { sscan: queue("sscan"), hmget: queue("hmget"), exec: async () => results };
+      const queue = (command: keyof typeof answers) => (name: string) =>
+        results.push([null, answers[command](name)]);
+      const [sscan, hgetall, hmget] = [queue("sscan"), queue("hgetall"), queue("hmget")];
+      return { sscan, hgetall, hmget, exec: async () => results };
     },
     // INSPECT takes several items in a call, and so answers a list of replies, as JSON.
     defineCommand(name: string) {

@@ -1,7 +1,7 @@
 import { type LimitState, SHADOW_LIMITS, type ShadowLimit, type Tiers } from "../../../domain/limits.ts";
 import type { Reply } from "../../script.ts";
 
-// What several scripts take and answer about a key's limits; their Lua halves are lua/include/key.lua and reply.lua.
+// The arguments and replies of several scripts about a key's limits; see lua/include/key.lua and reply.lua.
 
 const packed = new WeakMap<Tiers, string>();
 
