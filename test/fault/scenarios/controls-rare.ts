@@ -79,7 +79,7 @@ export const RARE_INTERLEAVINGS: readonly Control[] = [
     patches: [
       {
         file: "src/settlement/task-end.ts",
-        from: 'return isOverdue ? ended(task, "expired", true) : undefined;',
+        from: "return endUnanswered(task);",
         to: 'return isOld ? ended(task, "expired", true) : undefined;',
       },
     ],
