@@ -70,56 +70,70 @@ function readWish(body: string): Wish {
   };
 }
 
-export type FaultUpstream = ReturnType<typeof startUpstream>;
-
 /** The video generation service in miniature, with a log of everything, which misbehaves as each request asks it to. */
-export function startUpstream() {
-  const byRequest = new Map<string, UpstreamEvent>();
-  const events: UpstreamEvent[] = [];
-  const tasks = new Map<string, UpstreamTask>();
-  const servers: Server[] = [];
+export class FaultUpstream {
+  readonly events: UpstreamEvent[] = [];
+  readonly #byRequest = new Map<string, UpstreamEvent>();
+  readonly #tasks = new Map<string, UpstreamTask>();
+  readonly #servers: Server[] = [];
   /** By slot and site. */
-  const listeners = new Map<string, Listener>();
-  const sockets = new Set<Socket>();
-  let hooks: UpstreamHooks = {};
+  readonly #listeners = new Map<string, Listener>();
+  readonly #sockets = new Set<Socket>();
+  #hooks: UpstreamHooks = {};
   /** A task that a gateway has asked for, so that it is bound for certain. */
-  let settledTaskId = "";
-  let made = 0;
+  #settledTaskId = "";
+  #made = 0;
 
-  function enter(gateway: string, site: number, request: IncomingMessage, wish: Wish): UpstreamEvent {
-    const requestId = String(request.headers["idempotency-key"]);
-    const earlier = byRequest.get(requestId);
-    if (earlier) {
-      earlier.arrivals++;
-      return earlier;
-    }
-    const kind = KINDS[wish.kind]!;
-    const taskId = kind.taskId?.(settledTaskId, wish) ?? (kind.truth === "no" ? "" : `task_${++made}`);
-    const event: UpstreamEvent = {
-      requestId,
-      gateway,
-      atMs: Date.now(),
-      kind: wish.kind,
-      truth: kind.truth,
-      site,
-      taskId,
-      answeredMs: 0,
-      told: [],
-      toldMs: [],
-      arrivals: 1,
-    };
-    const latestRequestId = requestId;
-    const earlierTask = tasks.get(taskId);
-    if (earlierTask) earlierTask.latestRequestId = requestId;
-    else if (taskId !== "") {
-      tasks.set(taskId, { id: taskId, wish, madeMs: Date.now(), polls: 0, event, site, latestRequestId });
-    }
-    byRequest.set(requestId, event);
-    events.push(event);
-    return event;
+  /**
+   * A listener for the gateways of one slot, by which the log knows who asked: the one that was named last when the
+   * connection was made. A fleet's tasks thus have few addresses. @returns its URL
+   * @param site another address: it knows only the tasks that were made there
+   */
+  async listen(slot: number, gateway: string, site = 0): Promise<string> {
+    const name = `${slot} ${site}`;
+    const listener = this.#listeners.get(name) ?? (await this.#openListener(site));
+    this.#listeners.set(name, listener);
+    listener.gateway = gateway;
+    return listener.url;
   }
 
-  async function generation(
+  steer(next: UpstreamHooks): void {
+    this.#hooks = next;
+  }
+
+  stop(): void {
+    for (const server of this.#servers) server.close();
+    for (const socket of this.#sockets) socket.destroy();
+  }
+
+  async #openListener(site: number): Promise<Listener> {
+    const listener: Listener = { url: "", gateway: "" };
+    const askers = new WeakMap<Socket, string>();
+    const server = createServer({ keepAliveTimeout: 10_000 }, (request, response) => {
+      response.on("error", () => undefined);
+      const gateway = askers.get(request.socket)!;
+      const path = request.url ?? "";
+      if (request.method === "GET")
+        this.#poll(gateway, site, response, path.slice(path.lastIndexOf("/") + 1));
+      // A gateway that was killed goes in the middle of a request.
+      else this.#generation(gateway, site, request, response).catch(() => response.destroy());
+    });
+    server.on("connection", (socket) => {
+      const { gateway } = listener;
+      askers.set(socket, gateway);
+      this.#sockets.add(socket);
+      socket.once("close", () => this.#sockets.delete(socket));
+      socket.on("error", () => undefined);
+      this.#hooks.connection?.(gateway, socket);
+    });
+    this.#servers.push(server);
+    server.listen(0, "127.0.0.1");
+    await once(server, "listening");
+    listener.url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+    return listener;
+  }
+
+  async #generation(
     gateway: string,
     site: number,
     request: IncomingMessage,
@@ -128,34 +142,68 @@ export function startUpstream() {
     const chunks: Buffer[] = [];
     for await (const chunk of request as AsyncIterable<Buffer>) chunks.push(chunk);
     const wish = readWish(Buffer.concat(chunks).toString());
-    const event = enter(gateway, site, request, wish);
+    const event = this.#enter(gateway, site, String(request.headers["idempotency-key"]), wish);
     response.once("finish", () => {
       if (response.socket?.destroyed) return;
       event.answeredMs ||= Date.now();
-      hooks.answered?.(event, wish);
+      this.#hooks.answered?.(event, wish);
     });
-    if (hooks.read?.(event, wish) === "drop") return;
+    if (this.#hooks.read?.(event, wish) === "drop") return;
     if (wish.delayMs > 0) await new Promise((resolve) => setTimeout(resolve, wish.delayMs));
     if (response.socket?.destroyed) return;
     await KINDS[wish.kind]!.answer(response, event.taskId);
   }
 
-  function poll(gateway: string, site: number, response: ServerResponse, taskId: string): void {
-    const task = tasks.get(taskId);
+  /** Logs a generation, and makes its task. */
+  #enter(gateway: string, site: number, requestId: string, wish: Wish): UpstreamEvent {
+    const earlier = this.#byRequest.get(requestId);
+    if (earlier) {
+      earlier.arrivals++;
+      return earlier;
+    }
+    const { truth, taskId: wished } = KINDS[wish.kind]!;
+    const taskId = wished?.(this.#settledTaskId, wish) ?? (truth === "no" ? "" : `task_${++this.#made}`);
+    const event: UpstreamEvent = {
+      requestId,
+      gateway,
+      atMs: Date.now(),
+      kind: wish.kind,
+      truth,
+      site,
+      taskId,
+      answeredMs: 0,
+      told: [],
+      toldMs: [],
+      arrivals: 1,
+    };
+    const latestRequestId = requestId;
+    const earlierTask = this.#tasks.get(taskId);
+    if (earlierTask) earlierTask.latestRequestId = requestId;
+    else if (taskId !== "") {
+      const madeMs = Date.now();
+      this.#tasks.set(taskId, { id: taskId, wish, madeMs, polls: 0, event, site, latestRequestId });
+    }
+    this.#byRequest.set(requestId, event);
+    this.events.push(event);
+    return event;
+  }
+
+  #poll(gateway: string, site: number, response: ServerResponse, taskId: string): void {
+    const task = this.#tasks.get(taskId);
     if (task?.site !== site) {
       json(response, 404, { code: 404, msg: "Task not found" });
       return;
     }
     task.polls++;
-    if (hooks.poll?.(gateway, task) === "drop") return;
+    if (this.#hooks.poll?.(gateway, task) === "drop") return;
     const ended = Date.now() - task.madeMs >= task.wish.lifeMs;
     const status = !ended ? "processing" : task.wish.fails ? "failed" : "completed";
-    const created_at = new Date(task.madeMs).toISOString();
     const tell = (told: string): void => {
       task.event.told.push(told);
       task.event.toldMs.push(Date.now());
-      settledTaskId = taskId;
+      this.#settledTaskId = taskId;
       const video = told === "completed" ? { video: task.latestRequestId } : {};
+      const created_at = new Date(task.madeMs).toISOString();
       json(response, 200, {
         code: 200,
         msg: "success",
@@ -166,53 +214,4 @@ export function startUpstream() {
     if (special) special(response, task, status, tell);
     else tell(status);
   }
-
-  async function openListener(site: number): Promise<Listener> {
-    const listener: Listener = { url: "", gateway: "" };
-    const askers = new WeakMap<Socket, string>();
-    const server = createServer({ keepAliveTimeout: 10_000 }, (request, response) => {
-      response.on("error", () => undefined);
-      const gateway = askers.get(request.socket)!;
-      const path = request.url ?? "";
-      if (request.method === "GET") poll(gateway, site, response, path.slice(path.lastIndexOf("/") + 1));
-      // A gateway that was killed goes in the middle of a request.
-      else generation(gateway, site, request, response).catch(() => response.destroy());
-    });
-    server.on("connection", (socket) => {
-      const { gateway } = listener;
-      askers.set(socket, gateway);
-      sockets.add(socket);
-      socket.once("close", () => sockets.delete(socket));
-      socket.on("error", () => undefined);
-      hooks.connection?.(gateway, socket);
-    });
-    servers.push(server);
-    server.listen(0, "127.0.0.1");
-    await once(server, "listening");
-    listener.url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
-    return listener;
-  }
-
-  return {
-    events,
-    /**
-     * A listener for the gateways of one slot, by which the log knows who asked: the one that was named last when the
-     * connection was made. A fleet's tasks thus have few addresses. @returns its URL
-     * @param site another address: it knows only the tasks that were made there
-     */
-    async listen(slot: number, gateway: string, site = 0): Promise<string> {
-      const name = `${slot} ${site}`;
-      const listener = listeners.get(name) ?? (await openListener(site));
-      listeners.set(name, listener);
-      listener.gateway = gateway;
-      return listener.url;
-    },
-    steer(next: UpstreamHooks): void {
-      hooks = next;
-    },
-    stop(): void {
-      for (const server of servers) server.close();
-      for (const socket of sockets) socket.destroy();
-    },
-  };
 }

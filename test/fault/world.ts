@@ -7,6 +7,7 @@ import { type RunningRedis, startRedis } from "../../src/sandbox/redis.ts";
 import { issueKey } from "../../src/store/accounts.ts";
 import { scriptSource } from "../../src/store/script-runner.ts";
 import { SCRIPTS } from "../../src/store/scripts/all.ts";
+import { holdPort } from "../support/held-port.ts";
 import type { Customer } from "./client.ts";
 import {
   type GatewayProcess,
@@ -20,7 +21,7 @@ import type { AccountFacts, ClientEvent, FaultEvent, History, Meta, StoreEntry }
 import { createRandom, type Random } from "./random.ts";
 import { createRedisProxy, type RedisProxy } from "./redis-proxy.ts";
 import { countOpen, readStore, verifyStore } from "./snapshot.ts";
-import { type FaultUpstream, startUpstream } from "./upstream.ts";
+import { FaultUpstream } from "./upstream.ts";
 
 export const ROOT = resolve(import.meta.dirname, "../..");
 /** After at most 90 s nothing is open any more; looked at for a little longer, to tell late from never. */
@@ -92,8 +93,9 @@ export interface OwnSettings extends Partial<GatewaySettings> {
 }
 
 async function startStore(dir: string, persistent: boolean): Promise<StoreServer> {
-  let server: RunningRedis = await startRedis({ dir, persistent });
-  const { port } = server;
+  // Held while no server listens there: a gateway that looks for it meets nobody else.
+  const { port, release } = await holdPort();
+  let server: RunningRedis = await startRedis({ dir, persistent, port });
   const pid = (): number => {
     if (server.pid === undefined)
       throw new Error("Redis must be a process of this machine: install redis-server");
@@ -115,6 +117,7 @@ async function startStore(dir: string, persistent: boolean): Promise<StoreServer
     async stop() {
       process.kill(pid(), "SIGCONT");
       await server.stop();
+      release();
     },
   };
 }
@@ -147,87 +150,37 @@ export async function createWorld(
   slots: number,
   worldOptions: WorldOptions = {},
 ): Promise<World> {
-  const { sweeperApart = false, commandTimeoutMs = 2000, connections, persistent = false } = worldOptions;
-  const { folder, root, seed, scenario } = options;
+  const { folder, root, seed } = options;
   mkdirSync(folder, { recursive: true });
   const startedMs = Date.now();
-  const server = await startStore(join(folder, "redis"), persistent);
+  const server = await startStore(join(folder, "redis"), worldOptions.persistent ?? false);
   const redis = new Redis(server.port, "127.0.0.1");
   // Stores come and go here: what was lost with a connection is seen by what is read afterwards.
   redis.on("error", () => undefined);
-  const proxy = createRedisProxy(server.port, root);
-  const upstream = startUpstream();
+  const parts = {
+    proxy: createRedisProxy(server.port, root),
+    upstream: new FaultUpstream(),
+    gateways: Array.from({ length: slots }, (): GatewayProcess | undefined => undefined),
+    faults: [] as FaultEvent[],
+  };
+  const { proxy, upstream, gateways, faults } = parts;
+  const fleet = createFleet(options, slots, worldOptions, parts);
   const accounts: AccountFacts[] = [];
-  const client: ClientEvent[] = [];
-  const faults: FaultEvent[] = [];
-  const gateways: (GatewayProcess | undefined)[] = [];
-  const all: GatewayProcess[] = [];
-  const settingsOf = new Map<string, GatewaySettings>();
-  let stopped = false;
-  let started = 0;
 
   const world: World = {
     options,
     random: createRandom(seed),
     redis,
     server,
-    proxy,
-    upstream,
-    gateways,
+    ...parts,
     accounts,
-    client,
-    faults,
+    client: [],
     otherStore: [],
     forgotten: [],
     clockAheadMs: 0,
-    async givenCustomer(wanted = {}) {
-      const limits = {
-        granted: 10_000_000,
-        rateLimit: 1_000_000,
-        maxConcurrent: 10_000,
-        dailyLimit: 10_000_000,
-      };
-      const facts = { ...limits, ...wanted };
-      const { granted: credits, ...own } = facts;
-      const { key, keyId, accountId } = await issueKey(redis, { credits, limits: own });
-      accounts.push({ ...facts, accountId, keyId });
-      return { key, keyId, accountId };
-    },
-    async startIn(slot, { log, ...own } = {}) {
-      const name = `g${slot}-${started++}`;
-      const redisUrl = await proxy.listen(name);
-      const settings: GatewaySettings = {
-        commandTimeoutMs,
-        sweeps: !sweeperApart || slot === slots,
-        journal: join(folder, "journal"),
-        upstreamUrl: await upstream.listen(slot, name),
-        maxAgeMs: worldOptions.maxAgeMs ?? MAX_AGE_MS,
-        connections,
-        ...own,
-      };
-      settingsOf.set(name, settings);
-      writeGatewayConfig(folder, name, settings);
-      if (stopped) throw new Error("the world was stopped");
-      const spawned = (gateway: GatewayProcess): void => {
-        all.push(gateway);
-        if (stopped) gateway.kill();
-      };
-      const start = (): Promise<GatewayProcess> =>
-        startGateway({ root, folder, name, redisUrl, log, spawned });
-      // Once more for one that something else on this machine has ended before it was ready.
-      const gateway = await start().catch((error: Error) => {
-        faults.push({ kind: "started again", atMs: Date.now(), gateway: name, phase: error.message });
-        return start();
-      });
-      gateways[slot] = gateway;
-      return gateway;
-    },
-    reconfigure(slot, own) {
-      const { name } = gateways[slot]!;
-      const settings = { ...settingsOf.get(name)!, ...own };
-      settingsOf.set(name, settings);
-      writeGatewayConfig(folder, name, settings);
-    },
+    givenCustomer: (wanted = {}) => issueCustomer(redis, accounts, wanted),
+    startIn: fleet.startIn,
+    reconfigure: fleet.reconfigure,
     kill(slot, phase) {
       const gateway = gateways[slot];
       if (!gateway) return;
@@ -236,36 +189,10 @@ export async function createWorld(
       gateways[slot] = undefined;
     },
     note: (kind, phase = "") => void faults.push({ kind, atMs: Date.now(), gateway: "", phase }),
-    async finish() {
-      const from = Date.now();
-      const quiet = await quiescence(world, from + (options.quiescenceMaxMs ?? QUIESCENCE_MAX_MS));
-      const meta: Meta = {
-        scenario,
-        seed,
-        startedMs,
-        endedMs: Date.now(),
-        quiescenceMs: Date.now() - from,
-        quiet,
-        toleranceMs: TOLERANCE_MS,
-        clockAheadMs: world.clockAheadMs,
-        clock: "redis",
-        accounts,
-        maxAgesMs: Object.fromEntries([...settingsOf].map(([name, { maxAgeMs }]) => [name, maxAgeMs])),
-        verified: await verifyStore(redis).catch((error: Error) => [`verifyLedger: ${error.message}`]),
-      };
-      const link = proxy.events.map(({ keys: _keys, ...event }) => event);
-      faults.push(...saidInLogs(folder, [...settingsOf.keys()]));
-      const store = await readStore(redis);
-      const names = new Set(store.map(({ name }) => name));
-      const forgotten = world.forgotten.filter(({ name }) => !names.has(name));
-      const { otherStore } = world;
-      return { meta, client, upstream: upstream.events, link, faults, store, forgotten, otherStore };
-    },
+    finish: () => historyOf(world, fleet.settingsOf, startedMs),
     async stop() {
-      if (stopped) return;
-      stopped = true;
-      living.delete(world);
-      await Promise.all(all.filter(({ alive }) => alive).map((gateway) => gateway.stop()));
+      if (!living.delete(world)) return;
+      await fleet.stop();
       proxy.stop();
       upstream.stop();
       redis.disconnect();
@@ -274,10 +201,112 @@ export async function createWorld(
   };
   living.add(world);
   await loadScripts(redis, root);
-  for (let slot = 0; slot < slots; slot++) gateways.push(undefined);
   await Promise.all(gateways.map((_, slot) => world.startIn(slot)));
-  if (sweeperApart) await world.startIn(slots);
+  if (worldOptions.sweeperApart) await world.startIn(slots);
   return world;
+}
+
+async function issueCustomer(redis: Redis, accounts: AccountFacts[], wanted: Partial<AccountFacts>) {
+  const limits = {
+    granted: 10_000_000,
+    rateLimit: 1_000_000,
+    maxConcurrent: 10_000,
+    dailyLimit: 10_000_000,
+  };
+  const facts = { ...limits, ...wanted };
+  const { granted: credits, ...own } = facts;
+  const { key, keyId, accountId } = await issueKey(redis, { credits, limits: own });
+  accounts.push({ ...facts, accountId, keyId });
+  return { key, keyId, accountId };
+}
+
+/** The gateways of a world, each with a name, a config file and a log of its own. */
+function createFleet(
+  { folder, root }: RunOptions,
+  slots: number,
+  { sweeperApart = false, commandTimeoutMs = 2000, connections, maxAgeMs = MAX_AGE_MS }: WorldOptions,
+  { proxy, upstream, gateways, faults }: Pick<World, "proxy" | "upstream" | "gateways" | "faults">,
+) {
+  const all: GatewayProcess[] = [];
+  const settingsOf = new Map<string, GatewaySettings>();
+  let started = 0;
+  let stopped = false;
+
+  function configure(name: string, settings: GatewaySettings): void {
+    settingsOf.set(name, settings);
+    writeGatewayConfig(folder, name, settings);
+  }
+  const spawned = (gateway: GatewayProcess): void => {
+    all.push(gateway);
+    if (stopped) gateway.kill();
+  };
+  async function startIn(slot: number, { log, ...own }: OwnSettings = {}): Promise<GatewayProcess> {
+    const name = `g${slot}-${started++}`;
+    const redisUrl = await proxy.listen(name);
+    configure(name, {
+      commandTimeoutMs,
+      sweeps: !sweeperApart || slot === slots,
+      journal: join(folder, "journal"),
+      upstreamUrl: await upstream.listen(slot, name),
+      maxAgeMs,
+      connections,
+      ...own,
+    });
+    if (stopped) throw new Error("the world was stopped");
+    const start = (): Promise<GatewayProcess> => startGateway({ root, folder, name, redisUrl, log, spawned });
+    // Once more for one that something else on this machine has ended before it was ready.
+    const gateway = await start().catch((error: Error) => {
+      faults.push({ kind: "started again", atMs: Date.now(), gateway: name, phase: error.message });
+      return start();
+    });
+    gateways[slot] = gateway;
+    return gateway;
+  }
+  return {
+    settingsOf,
+    startIn,
+    reconfigure(slot: number, own: Partial<GatewaySettings>): void {
+      const { name } = gateways[slot]!;
+      configure(name, { ...settingsOf.get(name)!, ...own });
+    },
+    async stop(): Promise<void> {
+      stopped = true;
+      await Promise.all(all.filter(({ alive }) => alive).map((gateway) => gateway.stop()));
+    },
+  };
+}
+
+/** Waits until nothing is open, reads the store, and puts the history together. */
+async function historyOf(
+  world: World,
+  settingsOf: ReadonlyMap<string, GatewaySettings>,
+  startedMs: number,
+): Promise<History> {
+  const { options, redis, proxy, upstream, accounts, client, faults } = world;
+  const { scenario, seed, folder, quiescenceMaxMs = QUIESCENCE_MAX_MS } = options;
+  const from = Date.now();
+  const quiet = await quiescence(world, from + quiescenceMaxMs);
+  const meta: Meta = {
+    scenario,
+    seed,
+    startedMs,
+    endedMs: Date.now(),
+    quiescenceMs: Date.now() - from,
+    quiet,
+    toleranceMs: TOLERANCE_MS,
+    clockAheadMs: world.clockAheadMs,
+    clock: "redis",
+    accounts,
+    maxAgesMs: Object.fromEntries([...settingsOf].map(([name, { maxAgeMs }]) => [name, maxAgeMs])),
+    verified: await verifyStore(redis).catch((error: Error) => [`verifyLedger: ${error.message}`]),
+  };
+  const link = proxy.events.map(({ keys: _keys, ...event }) => event);
+  faults.push(...saidInLogs(folder, [...settingsOf.keys()]));
+  const store = await readStore(redis);
+  const names = new Set(store.map(({ name }) => name));
+  const forgotten = world.forgotten.filter(({ name }) => !names.has(name));
+  const { otherStore } = world;
+  return { meta, client, upstream: upstream.events, link, faults, store, forgotten, otherStore };
 }
 
 /** So that a fault meant for a script's run does not meet the NOSCRIPT before it. */

@@ -105,11 +105,7 @@ export async function startFaultProxy(targetPort: number) {
   };
   const server: Server = createServer({ noDelay: true }, (client) => {
     connections++;
-    if (faults.connections !== "serve") {
-      client.on("error", () => undefined);
-      client.resetAndDestroy();
-      return;
-    }
+    if (faults.connections !== "serve") return resetAtOnce(client);
     const link = openLink(client, target, steering);
     links.add(link);
     client.once("close", () => links.delete(link));
@@ -161,6 +157,11 @@ export async function startFaultProxy(targetPort: number) {
       release();
     },
   };
+}
+
+function resetAtOnce(client: Socket): void {
+  client.on("error", () => undefined);
+  client.resetAndDestroy();
 }
 
 interface Link {

@@ -65,25 +65,78 @@ export const randomId = (prefix: string): string => `${prefix}_${randomBytes(9).
 
 export type Stage = ReturnType<typeof createStage>;
 
+interface StageOptions {
+  /** May be mutants. */
+  scripts?: ScriptRunner;
+  tiers?: Tiers;
+  /** Leaves the time to Redis TIME. */
+  clock?: "redis";
+  partition?: number;
+  seen?: (script: string, reply: Reply) => void;
+}
+
+/** What the parts of a stage share. */
+interface StageBase {
+  connection: Connection;
+  redis: Connection["redis"];
+  scripts: ScriptRunner;
+  tiers: Tiers;
+  partition: number;
+  clock: { nowMs: number };
+  /** The time as calls carry it; empty for Redis TIME. */
+  now(): string;
+  /** The clock that operations take; none for Redis TIME. */
+  nowMs: (() => number) | undefined;
+  seen(script: string, reply: Reply): void;
+}
+
 /**
  * The store's operations over a partition of this stage's own, with a clock that only the test moves.
- * @param options `scripts` may be mutants; `clock: "redis"` leaves the time to Redis TIME
  */
-export function createStage(
-  connection: Connection,
-  options: {
-    scripts?: ScriptRunner;
-    tiers?: Tiers;
-    clock?: "redis";
-    partition?: number;
-    seen?: (script: string, reply: Reply) => void;
-  } = {},
-) {
-  const { scripts = scriptsOf(connection.redis), tiers = TIERS } = options;
+export function createStage(connection: Connection, options: StageOptions = {}) {
   const { redis } = connection;
-  const partition = options.partition ?? randomInt(PARTITION_MIN, 2 ** 40);
   const clock = { nowMs: NOON_MS };
-  const now = (): string => (options.clock === "redis" ? "" : String(clock.nowMs));
+  const ofRedis = options.clock === "redis";
+  const base: StageBase = {
+    connection,
+    redis,
+    scripts: options.scripts ?? scriptsOf(redis),
+    tiers: options.tiers ?? TIERS,
+    partition: options.partition ?? randomInt(PARTITION_MIN, 2 ** 40),
+    clock,
+    now: () => (ofRedis ? "" : String(clock.nowMs)),
+    nowMs: ofRedis ? undefined : () => clock.nowMs,
+    seen: options.seen ?? (() => undefined),
+  };
+  const calls = stageCalls(base);
+  const { send, run, defer, ...callsOfTests } = calls;
+  const connected = { ...connection, run, nowMs: () => clock.nowMs };
+  const settlements = { defer, charged: () => undefined };
+  const store = { ...createStore(connected), ...createHolds(connected, settlements) };
+  const { tiers, partition } = base;
+  return {
+    connection,
+    redis,
+    tiers,
+    partition,
+    clock,
+    store,
+    sweeps: createSweeps(connected, () => 90_000, base.nowMs),
+    ...stageKeys(base),
+    ...callsOfTests,
+    ...stageVoids(base, calls.arrive),
+    ...stageOperations(base, store, send),
+    ...stageReads(base),
+    /** Sends what was kept for later; answers its outcome. */
+    settle: async ({ script, call }: Settlement): Promise<string> =>
+      script === "bind"
+        ? charge(run, call, connection.facts()?.partitions)
+        : (await run(voidHold, call)).outcome,
+  };
+}
+
+/** The way to the scripts, which notes calls instead of making them while a test wants it so. */
+function stageCalls({ scripts, tiers, now, seen }: StageBase) {
   let replies: Reply[] = [];
   /** While set, calls are noted instead of made. */
   let noted: ScriptCall[] | undefined;
@@ -97,7 +150,7 @@ export function createStage(
     }
     const [reply] = await scripts.send(script, [item]);
     if (reply instanceof Error) throw reply;
-    options.seen?.(script.name, reply!);
+    seen(script.name, reply!);
     replies.push(reply!);
     return reply!;
   }
@@ -105,57 +158,6 @@ export function createStage(
   async function defer(settlement: Settlement): Promise<void> {
     if (!noted) throw new Error("a settlement was deferred though the store is there");
     deferred = settlement;
-  }
-  const connected = {
-    ...connection,
-    run,
-    nowMs: () => clock.nowMs,
-  };
-  const nowMs = options.clock === "redis" ? undefined : () => clock.nowMs;
-  const settlements = { defer, charged: () => undefined };
-  const store = { ...createStore(connected), ...createHolds(connected, settlements) };
-  const sweeps = createSweeps(connected, () => 90_000, nowMs);
-
-  /** A key with limits far away and 1000 credits, on a fresh account unless one is given. */
-  async function givenKey(
-    wanted: Partial<Limits> & {
-      credits?: number;
-      tier?: string;
-      accountId?: string;
-      partition?: number;
-      expiresAtMs?: number;
-      ownLimits?: boolean;
-    } = {},
-  ): Promise<KeyRef> {
-    const {
-      tier = "standard",
-      credits = wanted.accountId ? 0 : 1000,
-      expiresAtMs,
-      ownLimits = true,
-    } = wanted;
-    const { rateLimit, maxConcurrent, dailyLimit } = { ...(ownLimits ? WIDE : {}), ...wanted };
-    const key = keyRef(randomId("key"), wanted.accountId ?? randomId("acc"), wanted.partition ?? partition);
-    const limits = Object.fromEntries(
-      Object.entries({ rateLimit, maxConcurrent, dailyLimit }).filter(([, limit]) => limit !== undefined),
-    );
-    const call = {
-      key,
-      tier,
-      digest: key.keyId,
-      limits,
-      expiresAtMs,
-      credits,
-      reference: `key:${key.keyId}`,
-    };
-    await scriptsOf(redis).send(issue, [itemOf(issue, call, now())]);
-    return key;
-  }
-
-  /** A generation of this key that nobody has asked for yet. */
-  function request(key: KeyRef, wanted: Partial<Generation> = {}): Generation {
-    const endpoint = ENDPOINT;
-    const requestId = randomId("req");
-    return { requestId, key, price: 10, endpoint, holdMs: HOLD_MS, retentionMs: RETENTION_MS, ...wanted };
   }
 
   /** The calls that an operation would make, none of which is made, and the settlement kept for later, if one is. */
@@ -175,57 +177,94 @@ export function createStage(
     return calls[0];
   }
 
-  /** Runs one call at the clock's time now. */
-  async function arrive({ script, item }: ScriptCall): Promise<Reply> {
-    return send(script, arriving(item));
-  }
   /** Items of one call have the same tiers, also where one of them reads none. */
   const arriving = ({ shared, ...item }: Item): Item => ({
     ...item,
     shared: shared.length === 1 ? [now()] : [now(), packTiers(tiers)],
   });
 
+  /** Runs one call at the clock's time now. */
+  const arrive = ({ script, item }: ScriptCall): Promise<Reply> => send(script, arriving(item));
+
   /** Runs several calls of one script as the items of one, at the clock's time now. */
   async function arriveTogether(calls: readonly ScriptCall[]): Promise<(Reply | Error)[]> {
     const { script } = calls[0]!;
-    const answers = await scripts.send(
-      script,
-      calls.map(({ item }) => arriving(item)),
-    );
-    for (const reply of answers) if (!(reply instanceof Error)) options.seen?.(script.name, reply);
+    const items = calls.map(({ item }) => arriving(item));
+    const answers = await scripts.send(script, items);
+    for (const reply of answers) if (!(reply instanceof Error)) seen(script.name, reply);
     return answers;
   }
 
+  /** The raw replies since the last time. */
+  function takeReplies(): Reply[] {
+    const taken = replies;
+    replies = [];
+    return taken;
+  }
+
+  return { send, run, defer, unsent, onItsWay, arrive, arriveTogether, replies: takeReplies };
+}
+
+/** Keys, and generations of theirs that nobody has asked for yet. */
+function stageKeys({ redis, partition, now }: StageBase) {
+  return {
+    /** A key with limits far away and 1000 credits, on a fresh account unless one is given. */
+    async givenKey(
+      wanted: Partial<Limits> & {
+        credits?: number;
+        tier?: string;
+        accountId?: string;
+        partition?: number;
+        expiresAtMs?: number;
+        ownLimits?: boolean;
+      } = {},
+    ): Promise<KeyRef> {
+      const {
+        tier = "standard",
+        credits = wanted.accountId ? 0 : 1000,
+        expiresAtMs,
+        ownLimits = true,
+      } = wanted;
+      const { rateLimit, maxConcurrent, dailyLimit } = { ...(ownLimits ? WIDE : {}), ...wanted };
+      const key = keyRef(randomId("key"), wanted.accountId ?? randomId("acc"), wanted.partition ?? partition);
+      const limits = Object.fromEntries(
+        Object.entries({ rateLimit, maxConcurrent, dailyLimit }).filter(([, limit]) => limit !== undefined),
+      );
+      const digest = key.keyId;
+      const call = { key, tier, digest, limits, expiresAtMs, credits, reference: `key:${key.keyId}` };
+      await scriptsOf(redis).send(issue, [itemOf(issue, call, now())]);
+      return key;
+    },
+    request(key: KeyRef, wanted: Partial<Generation> = {}): Generation {
+      const endpoint = ENDPOINT;
+      const requestId = randomId("req");
+      return { requestId, key, price: 10, endpoint, holdMs: HOLD_MS, retentionMs: RETENTION_MS, ...wanted };
+    },
+  };
+}
+
+function stageVoids({ tiers, now }: StageBase, arrive: (call: ScriptCall) => Promise<Reply>) {
   function voiding(generation: Generation, reason: VoidCall["reason"]): ScriptCall {
     const { key, requestId, idempotency } = generation;
     const call = { key, requestId, idempotencyDigest: idempotency?.digest, reason, tiers };
     return { script: voidHold, item: itemOf(voidHold, call, now()) };
   }
-
   return {
-    connection,
-    redis,
-    tiers,
-    partition,
-    clock,
-    store,
-    sweeps,
-    givenKey,
-    request,
-    unsent,
-    onItsWay,
-    arrive,
-    arriveTogether,
+    voiding,
     /** VOID, whatever the reason; answers its outcome. */
     async void(generation: Generation, reason: VoidCall["reason"]): Promise<string> {
       return String((await arrive(voiding(generation, reason)))[0]);
     },
-    voiding,
-    /** Sends what was kept for later; answers its outcome. */
-    settle: async ({ script, call }: Settlement): Promise<string> =>
-      script === "bind"
-        ? charge(run, call, connection.facts()?.partitions)
-        : (await run(voidHold, call)).outcome,
+  };
+}
+
+/** Operations of the store with what tests leave out. */
+function stageOperations(
+  { tiers, now }: StageBase,
+  store: ReturnType<typeof createStore> & ReturnType<typeof createHolds>,
+  send: (script: ScriptFile, item: Item) => Promise<Reply>,
+) {
+  return {
     admit: (generation: Generation) => store.admit(generation, tiers),
     bind: (generation: Generation, taskId = taskOf(generation), data = DATA) =>
       store.bind(generation, newTask(taskId, { data })),
@@ -264,15 +303,15 @@ export function createStage(
       if (account.outcome !== "known") throw new Error(account.outcome);
       return account;
     },
-    /** What is held of an account's balance, as it is stored. */
+  };
+}
+
+/** What is stored, past the scripts. */
+function stageReads({ redis, partition }: StageBase) {
+  return {
+    /** What is held of an account's balance. */
     held: async (key: KeyRef) => Number(await redis.hget(key.names.account, "held")),
     requestRecord: ({ requestId, key }: Generation) => redis.hgetall(requestName(key.partition, requestId)),
-    /** The raw replies since the last time. */
-    replies(): Reply[] {
-      const taken = replies;
-      replies = [];
-      return taken;
-    },
     /** Everything stored in the stage's partition: name to serialised value and expiry. */
     async everything(): Promise<Record<string, string>> {
       const tag = partitionNames(partition).done.slice(0, -"done".length);
