@@ -1,5 +1,5 @@
 import { type Command, InvalidArgumentError, Option } from "commander";
-import { durationMs } from "../config/kinds.ts";
+import { durationMs } from "../config/setting-types.ts";
 import { findKey, rotateKey } from "../store/keys.ts";
 import { command, print, withRedisToWrite } from "./context.ts";
 import { fromNow, iso, listing, paint, widthOf, wrapped } from "./terminal.ts";

@@ -12,49 +12,48 @@ export const CERTIFICATE_SETTINGS = [
 ] as const;
 export type CertificateSetting = (typeof CERTIFICATE_SETTINGS)[number];
 
-/** From when to when what a setting names can be used, Unix ms. */
+/** When the certificates of a setting are valid, Unix ms. */
 export interface CertificateValidity {
   setting: CertificateSetting;
   fromMs: number;
   expiryMs: number;
 }
 
-const CERTIFICATE = /-----BEGIN CERTIFICATE-----[^-]*-----END CERTIFICATE-----/g;
-
 /** The certificates of a configuration; settings that name none are left out. */
-export function certificateValidities(
-  config: Pick<Config, "server" | "admin" | "store" | "upstream">,
-): CertificateValidity[] {
-  const { server, admin, store, upstream } = config;
-  return [
-    chain("server.tls.cert", server.tls?.cert),
-    authorities("server.tls.client_ca", server.tls?.clientCa),
-    chain("admin.tls.cert", admin.tls?.cert),
-    authorities("admin.tls.client_ca", admin.tls?.clientCa),
-    authorities("store.tls_ca", store.tlsCa),
-    authorities("upstream.tls_ca", upstream.tlsCa),
-  ].filter((validity) => validity !== undefined);
+export function certificateValidities({
+  server,
+  admin,
+  store,
+  upstream,
+}: Pick<Config, "server" | "admin" | "store" | "upstream">): CertificateValidity[] {
+  const pem: Record<CertificateSetting, string | undefined> = {
+    "server.tls.cert": server.tls?.cert,
+    "server.tls.client_ca": server.tls?.clientCa,
+    "admin.tls.cert": admin.tls?.cert,
+    "admin.tls.client_ca": admin.tls?.clientCa,
+    "store.tls_ca": store.tlsCa,
+    "upstream.tls_ca": upstream.tlsCa,
+  };
+  return CERTIFICATE_SETTINGS.flatMap((setting) => validityOf(setting, pem[setting]) ?? []);
 }
 
-/** A chain is as good as the certificate of it that expires first. */
-function chain(setting: CertificateSetting, pem: string | undefined): CertificateValidity | undefined {
-  const all = certificatesIn(pem);
+/**
+ * A chain is valid while all of its certificates are. Of several authorities one is enough: the old one may expire once
+ * certificates are signed by the next.
+ */
+function validityOf(setting: CertificateSetting, pem: string | undefined): CertificateValidity | undefined {
+  const all = readableCertificates(pem);
   if (all.length === 0) return undefined;
-  const fromMs = Math.max(...all.map(({ validFromDate }) => validFromDate.getTime()));
-  return { setting, fromMs, expiryMs: Math.min(...all.map(({ validToDate }) => validToDate.getTime())) };
+  const starts = all.map(({ validFromDate }) => validFromDate.getTime());
+  const ends = all.map(({ validToDate }) => validToDate.getTime());
+  return setting.endsWith(".cert")
+    ? { setting, fromMs: Math.max(...starts), expiryMs: Math.min(...ends) }
+    : { setting, fromMs: Math.min(...starts), expiryMs: Math.max(...ends) };
 }
 
-/** Of several authorities the old one may expire, once certificates are signed by the next. */
-function authorities(setting: CertificateSetting, pem: string | undefined): CertificateValidity | undefined {
-  const all = certificatesIn(pem);
-  if (all.length === 0) return undefined;
-  const fromMs = Math.min(...all.map(({ validFromDate }) => validFromDate.getTime()));
-  return { setting, fromMs, expiryMs: Math.max(...all.map(({ validToDate }) => validToDate.getTime())) };
-}
-
-/** The configuration's check has read them all; what cannot be read here is no certificate. */
-function certificatesIn(pem = ""): X509Certificate[] {
-  return (pem.match(CERTIFICATE) ?? []).flatMap((text) => {
+/** The configuration's check has read all certificates; other parts of the text are none. */
+function readableCertificates(pem = ""): X509Certificate[] {
+  return pemCertificates(pem).flatMap((text) => {
     try {
       return [new X509Certificate(text)];
     } catch {
@@ -62,3 +61,7 @@ function certificatesIn(pem = ""): X509Certificate[] {
     }
   });
 }
+
+/** The certificates in a PEM text, unread. */
+export const pemCertificates = (text: string): string[] =>
+  text.match(/-----BEGIN CERTIFICATE-----[^-]*-----END CERTIFICATE-----/g) ?? [];

@@ -2,19 +2,19 @@ import { existsSync } from "node:fs";
 import { availableParallelism } from "node:os";
 import path from "node:path";
 import { Value } from "typebox/value";
-import type { PriceTable } from "../domain/prices.ts";
-import { readAuthorities } from "./authorities.ts";
-import { crossChecks, fileSecrets } from "./checks.ts";
-import { type FileReader, fromDisk, placed, readYaml, type YamlFile } from "./document.ts";
-import { adminTokenRule, apiKeyRule, applyOverrides, type Environment, variable } from "./environment.ts";
+import { isObject } from "../domain/json.ts";
+import { readAuthorities } from "./ca-files.ts";
+import { crossChecks, fileSecrets } from "./cross-checks.ts";
+import { applyOverrides, type Environment, readSecrets, variable } from "./environment.ts";
 import { loadPrices } from "./prices.ts";
 import { ConfigError, type ConfigProblem, ENVIRONMENT } from "./problems.ts";
 import { processLimits } from "./process-bounds.ts";
 import { type Config, type Extras, toConfig } from "./runtime-config.ts";
 import { ConfigSchema, type Settings } from "./schema.ts";
 import { readTlsFiles } from "./tls.ts";
-import { type BrokenRule, isPlainObject, validate } from "./validate.ts";
+import { type BrokenRule, validate } from "./validate.ts";
 import type { Contents } from "./watch.ts";
+import { type FileReader, fromDisk, placed, readYaml, type YamlFile } from "./yaml-file.ts";
 
 export { ConfigError, type ConfigProblem } from "./problems.ts";
 export { redact } from "./redact.ts";
@@ -33,24 +33,24 @@ export interface ConfigSource {
   readonly read?: FileReader;
 }
 
-/** A valid configuration in both its forms. */
+/** A valid configuration, as the code reads it and as an operator writes it. */
 export interface Loaded {
   readonly config: Config;
-  /** As an operator writes it, with overrides and defaults filled in. May hold the password of REDIS_URL. */
+  /** With overrides and defaults filled in. May hold the password of REDIS_URL. */
   readonly settings: Settings;
   readonly extras: Extras;
   /** Dotted setting to the variable that decides it. */
   readonly origins: ReadonlyMap<string, string>;
-  /** Where it came from, to read it again from there and nowhere else. */
+  /** Where it was read from, and is read from again. */
   readonly source: { readonly env: Environment; readonly file: string };
   readonly contents: Contents;
 }
 
-/** What came of reading a configuration: it is there only if nothing is wrong with it. */
+/** The result of reading a configuration; `loaded` is undefined if there are problems. */
 export interface Reading {
   readonly loaded: Loaded | undefined;
   readonly problems: readonly ConfigProblem[];
-  /** The files that were looked at: the config file, then those that it names. */
+  /** The files that were read: the config file, then those that it names. */
   readonly contents: Contents;
 }
 
@@ -62,20 +62,20 @@ export function loadConfig(source: ConfigSource): Config {
   return requireLoaded(readConfig(source)).config;
 }
 
-/** What a file without settings gives. */
+/** The configuration of a file without settings. */
 export function defaultConfig(): Loaded {
   const file = path.join(PACKAGE_ROOT, DEFAULT_FILE);
   const read: FileReader = (name) => (name === file ? Buffer.from("{}") : fromDisk(name));
   return requireLoaded(readConfig({ env: {}, file, read }));
 }
 
-/** What was read. @throws ConfigError if it is not valid */
+/** @throws ConfigError if the configuration is not valid */
 export function requireLoaded({ loaded, problems }: Reading): Loaded {
   if (loaded === undefined) throw new ConfigError(problems);
   return loaded;
 }
 
-/** The same as `loadConfig`, for those who want more of it or go on without it. */
+/** Does the same as `loadConfig`, but returns the problems. */
 export function readConfig(source: ConfigSource): Reading {
   const file = configPath(source);
   const contents = new Map<string, Buffer | undefined>([[file, undefined]]);
@@ -95,7 +95,7 @@ export function readConfig(source: ConfigSource): Reading {
   }
 }
 
-/** The form that an operator writes, checked; `valid` only if there are no problems. */
+/** @returns `valid` only if there are no problems */
 function readSettings(
   file: string,
   env: Environment,
@@ -103,62 +103,50 @@ function readSettings(
 ): { valid?: Omit<Loaded, "source" | "contents">; problems: readonly ConfigProblem[] } {
   const yaml = readYaml(file, "write {} if all defaults are meant", read);
   const data = withoutEmptySections(yaml.data);
-  const secrets = fileSecrets(data);
-  const origins = isPlainObject(data) ? applyOverrides(data, env) : new Map<string, string>();
-  const settings = Value.Default(ConfigSchema, data);
-  const checked = validate(ConfigSchema, settings);
-  const rules = [...checked.problems, ...crossChecks(settings)];
+  const secretsInFile = fileSecrets(data);
+  const origins = isObject(data) ? applyOverrides(data, env) : new Map<string, string>();
+  const given = Value.Default(ConfigSchema, data);
+  const { value: settings, problems: broken } = validate(ConfigSchema, given);
+  const environment = readSecrets(env);
+  const ca = readAuthorities(given, file, read);
+  const prices = readPrices(given, file, yaml, read);
+  const tls = settings && readTlsFiles(settings, path.dirname(file), read);
+  const inFile = (rule: BrokenRule): ConfigProblem => placed(rule, yaml);
   const problems = [
     ...yaml.problems,
-    ...secrets.map((rule) => placed(rule, yaml)),
-    ...rules.map((rule) => blamed(rule, yaml, origins)),
+    ...secretsInFile.map(inFile),
+    ...[...broken, ...crossChecks(given)].map((rule) => blamed(rule, yaml, origins)),
+    ...environment.problems,
+    ...ca.problems.map(inFile),
+    ...prices.problems,
+    ...(tls?.problems ?? []).map(inFile),
   ];
-
-  const apiKey = variable(env, "UPSTREAM_API_KEY");
-  const previousApiKey = variable(env, "UPSTREAM_PREVIOUS_API_KEY");
-  const keys = { UPSTREAM_API_KEY: apiKey, UPSTREAM_PREVIOUS_API_KEY: previousApiKey };
-  for (const [name, key] of Object.entries(keys)) {
-    const keyProblem = apiKeyRule(key);
-    if (keyProblem) problems.push({ file: ENVIRONMENT, path: name, message: keyProblem });
-  }
-  const adminToken = variable(env, "ADMIN_TOKEN");
-  const tokenProblem = adminTokenRule(adminToken);
-  if (tokenProblem) problems.push({ file: ENVIRONMENT, path: "ADMIN_TOKEN", message: tokenProblem });
-
-  const { authorities, problems: noAuthorities } = readAuthorities(settings, file, read);
-  problems.push(...noAuthorities.map((rule) => placed(rule, yaml)));
-  const pricesFile = pricesPath(settings, file);
-  const prices = checkedPrices(pricesFile, yaml, problems, read);
-  const tls = checked.value && readTlsFiles(checked.value, path.dirname(file), read);
-  problems.push(...(tls?.problems ?? []).map((rule) => placed(rule, yaml)));
-  if (checked.value === undefined || prices === undefined || !tls || problems.length > 0) {
+  if (!settings || !tls || !prices.table || problems.length > 0) {
     return { problems: new ConfigError(problems).problems };
   }
   const extras = {
-    apiKey,
-    previousApiKey,
-    adminToken,
-    prices,
-    pricesFile,
-    authorities,
+    ...environment.secrets,
+    prices: prices.table,
+    pricesFile: prices.file,
+    authorities: ca.authorities,
     tls: tls.files,
     cores: availableParallelism(),
     process: processLimits(),
   };
-  const config = toConfig(checked.value, extras);
-  return { valid: { config, settings: inSchemaOrder(checked.value), extras, origins }, problems };
+  const config = toConfig(settings, extras);
+  return { valid: { config, settings: inSchemaOrder(settings), extras, origins }, problems };
 }
 
-/** Absolute path of the config file. Where none is named, the package's own stands in for one that is not found. */
+/** Absolute path of the config file. If none is named and the default is not found, the package's own is used. */
 export function configPath({ env, file }: ConfigSource): string {
   const named = file ?? variable(env, "TOLLGATE_CONFIG");
   const here = path.resolve(named ?? DEFAULT_FILE);
   return named !== undefined || existsSync(here) ? here : path.join(PACKAGE_ROOT, DEFAULT_FILE);
 }
 
-/** A section whose settings are all commented out is as good as none. */
+/** Drops sections whose settings are all commented out. */
 function withoutEmptySections(data: unknown): unknown {
-  if (!isPlainObject(data)) return data;
+  if (!isObject(data)) return data;
   const sections: Readonly<Record<string, { type?: string }>> = ConfigSchema.properties;
   for (const [name, { type }] of Object.entries(sections)) {
     if (type === "object" && data[name] === null) delete data[name];
@@ -166,12 +154,12 @@ function withoutEmptySections(data: unknown): unknown {
   return data;
 }
 
-/** For those who read it: the order of the shipped file, not that in which things were given. */
+/** The settings in the order of the shipped file, for readers. */
 function inSchemaOrder(settings: Settings): Settings {
   const sections: Readonly<Record<string, object>> = ConfigSchema.properties;
   const ordered = Object.entries(sections).flatMap(([name, schema]) => {
     const value: unknown = settings[name as keyof Settings];
-    if (!isPlainObject(value)) return value === undefined ? [] : [[name, value]];
+    if (!isObject(value)) return value === undefined ? [] : [[name, value]];
     const known = "properties" in schema ? Object.keys(schema.properties as object) : [];
     const keys = new Set([...known, ...Object.keys(value)]);
     const given = [...keys].filter((key) => value[key] !== undefined);
@@ -180,32 +168,23 @@ function inSchemaOrder(settings: Settings): Settings {
   return Object.fromEntries(ordered);
 }
 
-/** A broken rule blamed on the variable that decides the setting, else on the file. */
+/** A broken rule as a problem of the variable that decides the setting, else of the file. */
 function blamed(rule: BrokenRule, yaml: YamlFile, origins: ReadonlyMap<string, string>): ConfigProblem {
   const variableName = origins.get(rule.keys.join("."));
   if (variableName === undefined) return placed(rule, yaml);
   return { file: ENVIRONMENT, path: variableName, message: rule.message };
 }
 
-/** Only the default is taken from the package: a named file that is missing must not become other prices. */
-function pricesPath(settings: unknown, file: string): string {
-  const named = isPlainObject(settings) ? settings.prices : undefined;
-  return typeof named === "string" ? path.resolve(path.dirname(file), named) : DEFAULT_PRICES;
-}
-
-function checkedPrices(
-  file: string,
-  yaml: YamlFile,
-  problems: ConfigProblem[],
-  read: FileReader,
-): PriceTable | undefined {
+/** Only the default comes from the package: if a named file is missing, its prices must not become other ones. */
+function readPrices(settings: unknown, configFile: string, yaml: YamlFile, read: FileReader) {
+  const named = isObject(settings) ? settings.prices : undefined;
+  const file = typeof named === "string" ? path.resolve(path.dirname(configFile), named) : DEFAULT_PRICES;
   try {
-    return loadPrices(file, read);
+    return { file, table: loadPrices(file, read), problems: [] };
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error;
     const message = "there is no such price file; a relative path begins at the config file's folder";
     const problem = placed({ keys: ["prices"], message }, yaml);
-    problems.push(...(existsSync(file) ? error.problems : [problem]));
-    return undefined;
+    return { file, table: undefined, problems: existsSync(file) ? error.problems : [problem] };
   }
 }

@@ -1,8 +1,8 @@
 import type { Config } from "./config.ts";
 
 /**
- * Something that is made from a part of the configuration. It is made anew only when that part changes; a request
- * that began with an older snapshot gets what was made for that one.
+ * Makes something from a part of the configuration, and makes it again only when that part changes. A request that began
+ * with an older configuration gets what was made for that one.
  * @param part must be plain data
  */
 export function derived<Made>(

@@ -1,25 +1,25 @@
 import { hash } from "node:crypto";
 import { Pointer } from "typebox/value";
+import { isObject } from "../domain/json.ts";
 import type { PriceTable } from "../domain/prices.ts";
 import { redactSetting, withoutRedisPassword } from "./redact.ts";
 import { NEEDS_RESTART, type Settings } from "./schema.ts";
-import { isPlainObject } from "./validate.ts";
 
-/** What an operator sets: the config file's settings and the table of its price file. */
+/** What an operator writes: the config file's settings and the table of its price file. */
 export interface Written {
   readonly settings: Settings;
   readonly prices: PriceTable;
-  /** What the file holds that `upstream.tls_ca` names. */
+  /** The content of the file that `upstream.tls_ca` names. */
   readonly upstreamCa?: string | undefined;
 }
 
-/** One setting or price that is not the same on both sides; undefined where it is not there. */
+/** A setting or price that differs between two configurations; undefined where it is missing. */
 export interface Difference {
   /** Dotted, such as `tiers.standard.rate_limit`, or a price such as `gen2-pro/storyboard.by_n_frames.10`. */
   readonly setting: string;
   readonly from: unknown;
   readonly to: unknown;
-  /** A running gateway keeps its old value until it is started anew. */
+  /** A running gateway keeps the old value until it is restarted. */
   readonly needsRestart: boolean;
 }
 
@@ -39,7 +39,7 @@ export function differences(from: Written, to: Written): Difference[] {
     }));
 }
 
-/** A setting, or the group that it is in: `server.tls.cert` is of `server.tls`. */
+/** True if the setting or its group needs a restart: `server.tls.cert` is part of `server.tls`. */
 const needsRestart = (setting: string): boolean =>
   NEEDS_RESTART.has(setting) || NEEDS_RESTART.has(setting.split(".", 2).join("."));
 
@@ -49,7 +49,7 @@ export function inWords({ setting, from, to }: Pick<Difference, "setting" | "fro
   return `${setting}: ${words(from)} to ${words(to)}`;
 }
 
-/** `next`, but for what needs a restart: that stays as it is in `current`. */
+/** `next`, except that settings that need a restart are as in `current`. */
 export function withoutRestarts(current: Settings, next: Settings): Settings {
   const mixed = structuredClone(next);
   for (const setting of NEEDS_RESTART) {
@@ -71,7 +71,7 @@ export function hashOf(written: Written): string {
 function leaves({ settings, prices, upstreamCa }: Written): Map<string, unknown> {
   const found = new Map<string, unknown>();
   const walk = (value: unknown, name: string): void => {
-    if (!isPlainObject(value)) found.set(name, value);
+    if (!isObject(value)) found.set(name, value);
     else for (const [key, part] of Object.entries(value)) walk(part, name === "" ? key : `${name}.${key}`);
   };
   // Another path of the upstream is a change, another password of Redis is none.

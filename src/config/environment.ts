@@ -1,11 +1,12 @@
 import { Pointer } from "typebox/value";
+import { isObject } from "../domain/json.ts";
+import { type ConfigProblem, ENVIRONMENT } from "./problems.ts";
 import { ConfigSchema } from "./schema.ts";
-import { isPlainObject } from "./validate.ts";
 
 /** The environment as given; nothing here reads `process.env`. */
 export type Environment = Readonly<Record<string, string | undefined>>;
 
-/** Variable name to the setting it replaces. The upstreams' keys and `ADMIN_TOKEN` are not in the file at all. */
+/** Variable name to the setting that it replaces. */
 const OVERRIDES: Readonly<Record<string, readonly [section: string, key: string]>> = {
   HOST: ["server", "host"],
   PORT: ["server", "port"],
@@ -34,8 +35,8 @@ export function applyOverrides(data: Record<string, unknown>, env: Environment):
     if (value === undefined) continue;
     data[sectionName] ??= {};
     const settings = data[sectionName];
-    // Anything else in its place is a mistake in the file, and reported as one.
-    if (!isPlainObject(settings)) continue;
+    // Anything but a map is a mistake in the file, which the schema reports.
+    if (!isObject(settings)) continue;
     settings[key] = typed(value, sectionName, key);
     origins.set(`${sectionName}.${key}`, name);
   }
@@ -49,14 +50,35 @@ function typed(value: string, sectionName: string, key: string): string | number
   return type === "integer" && /^\d{1,15}$/.test(value) ? Number(value) : value;
 }
 
-/** What is wrong with an upstream's key, without repeating it: it goes into a header as it is. */
-export function apiKeyRule(key: string | undefined): string | undefined {
+/** The secrets, which only the environment may hold. */
+export interface Secrets {
+  readonly apiKey: string | undefined;
+  readonly previousApiKey: string | undefined;
+  readonly adminToken: string | undefined;
+}
+
+export function readSecrets(env: Environment): { secrets: Secrets; problems: ConfigProblem[] } {
+  const secrets = {
+    apiKey: variable(env, "UPSTREAM_API_KEY"),
+    previousApiKey: variable(env, "UPSTREAM_PREVIOUS_API_KEY"),
+    adminToken: variable(env, "ADMIN_TOKEN"),
+  };
+  const problems = [
+    { path: "UPSTREAM_API_KEY", message: apiKeyRule(secrets.apiKey) },
+    { path: "UPSTREAM_PREVIOUS_API_KEY", message: apiKeyRule(secrets.previousApiKey) },
+    { path: "ADMIN_TOKEN", message: adminTokenRule(secrets.adminToken) },
+  ].flatMap(({ path, message }) => (message === undefined ? [] : [{ file: ENVIRONMENT, path, message }]));
+  return { secrets, problems };
+}
+
+/** Checks an upstream's key, which is sent in a header unchanged. The message never repeats it. */
+function apiKeyRule(key: string | undefined): string | undefined {
   if (key === undefined || /^[\x21-\x7e]{1,4096}$/.test(key)) return undefined;
   return "must be 1 to 4096 visible ASCII characters, without spaces or line breaks";
 }
 
-/** What is wrong with the console's token, without repeating it: short ones can be guessed. */
-export function adminTokenRule(token: string | undefined): string | undefined {
+/** Checks the console's token, which must be too long to be guessed. The message never repeats it. */
+function adminTokenRule(token: string | undefined): string | undefined {
   if (token === undefined || /^[\x21-\x7e]{16,256}$/.test(token)) return undefined;
   return "must be 16 to 256 visible ASCII characters, without spaces; `openssl rand -base64 24` makes one";
 }

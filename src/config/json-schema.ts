@@ -1,11 +1,11 @@
+import { isObject } from "../domain/json.ts";
 import { PriceTableSchema } from "./prices.ts";
 import { ConfigSchema, NEEDS_RESTART } from "./schema.ts";
-import { isPlainObject } from "./validate.ts";
 
-/** What editors and other programs know: draft 07, of which the YAML language server knows all. */
+/** Draft 07, which the YAML language server supports completely. */
 const DRAFT = "http://json-schema.org/draft-07/schema#";
 
-/** JSON Schema of a config file, as editors use it; what it lets pass may still break a rule that is code. */
+/** JSON Schema of a config file for editors. A file that it accepts may still break a rule that is code. */
 export function configJsonSchema(): object {
   return { $schema: DRAFT, title: "Tollgate's configuration", ...plain(ConfigSchema, "") };
 }
@@ -16,8 +16,8 @@ export function priceJsonSchema(): object {
 }
 
 /**
- * A copy without what only this program reads. What has a default may be left out, and a setting says so itself when
- * it needs a restart.
+ * A copy without the annotations that only this program reads. Settings with a default are not required, and the
+ * description says which settings need a restart.
  * @param setting dotted name of the setting that the schema describes, "" above them
  */
 function plain(schema: object, setting: string): Record<string, unknown> {
@@ -29,13 +29,13 @@ function plain(schema: object, setting: string): Record<string, unknown> {
   const required = mustBeGiven(schema);
   if (required.length > 0) copy.required = required;
   const numbers = Object.keys(copy.properties ?? {}).filter((name) => /^\d+$/.test(name));
-  // To the YAML language server, 10 without quotes is no property "10"; a pattern finds it.
+  // The YAML language server does not take 10 without quotes for the property "10"; a pattern matches it.
   if (numbers.length > 0) copy.patternProperties = { [`^(${numbers.join("|")})$`]: {} };
   // All settings of a section may be commented out.
   if (isSection(schema)) copy.type = ["object", "null"];
   if (NEEDS_RESTART.has(setting)) copy.description = `${copy.description} A change needs a restart.`;
-  // An editor would offer to write it.
-  if (isPlainObject(copy.default) && Object.keys(copy.default).length === 0) delete copy.default;
+  // An editor would suggest to write an empty map.
+  if (isObject(copy.default) && Object.keys(copy.default).length === 0) delete copy.default;
   return copy;
 }
 
@@ -52,7 +52,7 @@ function each(schemas: object, setting: string): Record<string, unknown> {
 
 function nested(value: unknown, setting: string): unknown {
   if (Array.isArray(value)) return value.map((item) => nested(item, setting));
-  return isPlainObject(value) && "type" in value ? plain(value, `${setting}.`) : value;
+  return isObject(value) && "type" in value ? plain(value, `${setting}.`) : value;
 }
 
 function mustBeGiven(schema: object): string[] {

@@ -11,25 +11,25 @@ import {
   type Written,
   withoutRestarts,
 } from "./differences.ts";
-import { fromDiskAtOnce } from "./document.ts";
 import { type ConfigProblem, printed } from "./problems.ts";
 import { redactSettings } from "./redact.ts";
 import { toConfig } from "./runtime-config.ts";
 import { describeCertificate, sameMaterial } from "./tls.ts";
 import { type Contents, holds, watchFiles } from "./watch.ts";
+import { fromDiskAtOnce } from "./yaml-file.ts";
 
 const LOOK_EVERY_MS = 300;
 const PROBLEMS_LOGGED_MAX = 50;
 
-/** What a change of the snapshot means to the rest of the gateway. */
+/** How the rest of the gateway follows a change of the configuration. */
 export interface ChangeHooks {
-  /** Makes what depends on the next snapshot. If it throws, the old one stays in force. */
+  /** Makes what depends on the next configuration. If it throws, the old one stays in force. */
   prepare(next: Config): void;
   /** Called when the next one is in force. */
   applied(next: Config, previous: Config): void;
 }
 
-/** What came of an attempt: a `refused` one leaves everything as it was, an `unchanged` one found nothing new. */
+/** The outcome of an attempt. `refused`: the old configuration stays in force; `unchanged`: the new one is the same. */
 export type Reload = "changed" | "unchanged" | "refused";
 
 interface LiveOptions {
@@ -42,15 +42,15 @@ interface LiveOptions {
 export const createLiveConfig = (options: LiveOptions): LiveConfig => new LiveConfig(options);
 
 /**
- * The configuration of a running gateway: one snapshot in force, replaced as a whole by the next valid one. Whoever
- * holds a snapshot may go on with it.
+ * The configuration of a running gateway. One snapshot is in force, and is replaced as a whole by the next valid one. A
+ * request keeps the snapshot that it began with.
  */
 export class LiveConfig {
   readonly #options: LiveOptions;
   readonly #hooks: ChangeHooks[] = [];
   #inForce: Loaded;
   #inForceSinceMs = Date.now();
-  /** What the files held at the last attempt, be it good or bad. */
+  /** The files' content at the last attempt, whether it was accepted or refused. */
   #attempted: Contents;
   #awaitingRestart: readonly Difference[] = [];
   #last: { atMs: number; problems: readonly ConfigProblem[] } = { atMs: Date.now(), problems: [] };
@@ -66,7 +66,7 @@ export class LiveConfig {
   /** The snapshot in force. */
   readonly config = (): Config => this.#inForce.config;
 
-  /** From now on, changes come with these hooks. */
+  /** Calls these hooks at each later change. */
   onChange(hooks: ChangeHooks): void {
     this.#hooks.push(hooks);
   }
@@ -80,7 +80,7 @@ export class LiveConfig {
     return outcome;
   }
 
-  /** Begins to look for changes of the files, until `stop`. */
+  /** Watches the files for changes until `stop`. */
   watch(): void {
     // A pipe can be read once.
     if (![...this.#attempted.keys()].every((file) => statSync(file).isFile())) return;
@@ -93,7 +93,7 @@ export class LiveConfig {
 
   readonly stop = (): void => this.#watching?.stop();
 
-  /** What is in force, as the admin port shows it. */
+  /** The configuration in force, as the admin port shows it. */
   readonly describe = () => ({
     hash: hashOf(written(this.#inForce)),
     in_force_since: new Date(this.#inForceSinceMs).toISOString(),
@@ -111,14 +111,14 @@ export class LiveConfig {
     },
   });
 
-  /** @param settled what the files hold, if that is known; else they are read now */
+  /** @param settled the files' content if it is known; else they are read now */
   #attempt(settled?: Contents): Reload | undefined {
     const { source } = this.#options.loaded;
     const { loaded, problems, contents } = readConfig({
       ...source,
       read: (file) => settled?.get(file) ?? fromDiskAtOnce(file),
     });
-    // It names a price file that was not watched yet, or one changed just now: seen whole at the next look.
+    // The content names a price file that was not watched yet, or one just changed: the next look reads all of them.
     const isSettled = settled === undefined || holds(settled, contents);
     this.#attempted = isSettled ? contents : new Map([...contents.keys()].map((file) => [file, undefined]));
     if (!isSettled) return undefined;
@@ -195,9 +195,9 @@ const written = ({ settings, config }: Loaded): Written => ({
   upstreamCa: config.upstream.tlsCa,
 });
 
-/** `next`, but what needs a restart is as in `current`. */
+/** `next`, except that what needs a restart is as in `current`. */
 function withoutRestart(current: Loaded, next: Loaded): Loaded {
-  /** Other files need a restart; the same files with something new in them do not. */
+  /** Other file names need a restart; new content of the same files does not. */
   const tlsOf = (listener: "server" | "admin") => {
     const named = ({ settings }: Loaded) => JSON.stringify(settings[listener].tls);
     return (named(next) === named(current) ? next : current).extras.tls[listener];

@@ -1,9 +1,9 @@
 import { type TSchema, Type } from "typebox";
 import type { GenerationEndpoint } from "../domain/endpoints.ts";
 import type { PriceTable } from "../domain/prices.ts";
-import { type FileReader, placed, readYaml } from "./document.ts";
 import { ConfigError } from "./problems.ts";
 import { validate } from "./validate.ts";
+import { type FileReader, placed, readYaml } from "./yaml-file.ts";
 
 const strict = { additionalProperties: false };
 

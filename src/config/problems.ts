@@ -4,22 +4,22 @@ export interface ConfigProblem {
   readonly file: string;
   /** Dotted, such as `tiers.standard.rate_limit`; the variable's name for the environment; "" for the whole file. */
   readonly path: string;
-  /** Counted from 1; absent where nothing in the file can be pointed at. */
+  /** Counted from 1; absent if the problem has no place in the file. */
   readonly line?: number;
   readonly message: string;
 }
 
-/** Stands in for the file where a variable is at fault. */
+/** The `file` of a problem with a variable. */
 export const ENVIRONMENT = "environment";
 
-/** The configuration cannot be used. Its message is made to be printed: one line per problem. */
+/** The configuration cannot be used. The message can be printed as it is, with one line per problem. */
 export class ConfigError extends Error {
   /** By file, then by line. */
   readonly problems: readonly ConfigProblem[];
 
   constructor(problems: readonly ConfigProblem[]) {
     const files = new Set(problems.map(({ file }) => file));
-    // The variables come last: what the files say is read first.
+    // Variables come last, after the files.
     if (files.delete(ENVIRONMENT)) files.add(ENVIRONMENT);
     const inOrder = [...files].flatMap((name) =>
       problems.filter(({ file }) => file === name).toSorted((a, b) => (a.line ?? 0) - (b.line ?? 0)),
@@ -30,7 +30,7 @@ export class ConfigError extends Error {
   }
 }
 
-/** In one line, as an operator reads it. */
+/** A problem in one line, for operators. */
 export function printed({ file, path, line, message }: ConfigProblem): string {
   const place = line === undefined ? file : `${file}:${line}`;
   return path === "" ? `${place}: ${message}` : `${place}: ${path}: ${message}`;

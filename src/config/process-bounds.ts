@@ -1,20 +1,20 @@
 import { readFileSync } from "node:fs";
 import { getHeapStatistics } from "node:v8";
 
-/** What the system and V8 allow this process. */
+/** The limits of this process, set by the system and by V8. */
 export interface ProcessLimits {
   /** Files and sockets that may be open at a time. */
   readonly openFiles: number;
-  /** Bytes that JavaScript may take. */
+  /** Bytes of JavaScript's heap. */
   readonly heapBytes: number;
 }
 
-/** Where the system does not say: the usual limit of a shell, so that the gateway stays within it. */
+/** Used if the system does not tell: the usual limit of a shell. */
 const OPEN_FILES_UNKNOWN = 1024;
 
 let found: ProcessLimits | undefined;
 
-/** Read once: Node raises the limit of open files as far as it may before any of our code runs. */
+/** Read once, since Node raises the limit of open files to its maximum before any of our code runs. */
 export function processLimits(): ProcessLimits {
   found ??= { openFiles: openFilesMax(), heapBytes: getHeapStatistics().heap_size_limit };
   return found;
@@ -43,13 +43,13 @@ interface Bounds {
   max_requests_in_flight: number | "auto";
   max_body_bytes_in_flight: number | "auto";
   workers: number;
-  /** What one process may have open to the upstream: for generations, polls and uploads. */
+  /** Connections of one process to the upstream. */
   upstream: { connections: number; poll_connections: number; upload_connections: number };
 }
 
 /**
  * The bounds of one process. A number in the configuration is for all workers together; `auto` is what this process
- * can carry. Connections never take the descriptors that Redis, the upstream and the admin port need.
+ * can carry. Connections never use the file descriptors that Redis, the upstream and the admin port need.
  */
 export function processBounds(given: Bounds, { openFiles, heapBytes }: ProcessLimits) {
   const share = (value: number | "auto", automatic: number): number =>
@@ -65,7 +65,7 @@ export function processBounds(given: Bounds, { openFiles, heapBytes }: ProcessLi
     maxConnections,
     maxConnectionsPerAddress: share(given.max_connections_per_address, perAddress),
     maxRequestsInFlight: share(given.max_requests_in_flight, inFlight),
-    // Each worker can hold one whole body.
+    // Each worker must be able to hold one whole body.
     maxBodyBytesInFlight: Math.max(256 * KIB, share(given.max_body_bytes_in_flight, eighth)),
     maxUnreadBytes: eighth,
   };

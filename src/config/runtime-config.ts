@@ -1,6 +1,6 @@
 import type { PriceTable } from "../domain/prices.ts";
-import type { Authorities } from "./authorities.ts";
-import { withoutSlash } from "./kinds.ts";
+import type { Authorities } from "./ca-files.ts";
+import type { Secrets } from "./environment.ts";
 import type { ProcessLimits } from "./process-bounds.ts";
 import type { Settings } from "./schema.ts";
 import { toAdminConfig, toServerConfig } from "./sections/listeners.ts";
@@ -9,13 +9,11 @@ import { toTasksConfig } from "./sections/tasks.ts";
 import { toLogConfig, toTracingConfig } from "./sections/telemetry.ts";
 import { toTiers } from "./sections/tiers.ts";
 import { toUpstreamConfig } from "./sections/upstream.ts";
+import { withoutSlash } from "./setting-rules.ts";
 import type { TlsFiles } from "./tls.ts";
 
 /** What the configuration has beside the file's settings. */
-export interface Extras {
-  readonly apiKey: string | undefined;
-  readonly previousApiKey: string | undefined;
-  readonly adminToken: string | undefined;
+export interface Extras extends Secrets {
   readonly prices: PriceTable;
   readonly pricesFile: string;
   /** The content of the files that `tls_ca` names. */

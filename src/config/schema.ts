@@ -1,11 +1,12 @@
 import { type Static, Type } from "typebox";
-import { originRule, section, text } from "./kinds.ts";
 import { adminSchema, serverSchema } from "./sections/listeners.ts";
 import { storeSchema } from "./sections/store.ts";
 import { tasksSchema } from "./sections/tasks.ts";
 import { logSchema, tracingSchema } from "./sections/telemetry.ts";
 import { tiersSchema } from "./sections/tiers.ts";
 import { upstreamSchema } from "./sections/upstream.ts";
+import { originRule } from "./setting-rules.ts";
+import { section, text } from "./setting-types.ts";
 
 /** The config file: the only source of its types, defaults, rules and JSON Schema. */
 export const ConfigSchema = section("Tollgate's configuration.", {

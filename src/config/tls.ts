@@ -1,11 +1,11 @@
 import { createPrivateKey, X509Certificate } from "node:crypto";
 import path from "node:path";
 import { createSecureContext } from "node:tls";
-import { type FileReader, readFailure } from "./document.ts";
 import type { Settings } from "./schema.ts";
 import type { BrokenRule } from "./validate.ts";
+import { type FileReader, readFailure } from "./yaml-file.ts";
 
-/** Certificate, private key and, where clients must show certificates, whose: PEM, each. */
+/** Certificate chain, private key and, if clients need certificates, their authorities: PEM, each. */
 export interface TlsMaterial {
   readonly cert: string;
   readonly key: string;
@@ -13,14 +13,14 @@ export interface TlsMaterial {
 }
 
 type Listener = "server" | "admin";
-/** What the files hold that `server.tls` and `admin.tls` name. */
+/** The content of the files that `server.tls` and `admin.tls` name. */
 export type TlsFiles = Readonly<Record<Listener, TlsMaterial | undefined>>;
 type FileSetting = "cert" | "key" | "client_ca";
 
 /**
  * Reads the files of `server.tls` and `admin.tls`.
  * @param folder where relative paths begin
- * @returns what is wrong with them; then they are not to be used
+ * @returns the files must not be used if there are problems
  */
 export function readTlsFiles(
   settings: Settings,
@@ -86,18 +86,18 @@ function keyProblem(pem: string, certificate: X509Certificate | undefined, cert:
     if (!certificate || certificate.checkPrivateKey(key)) return undefined;
     return `is not the key of the first certificate in ${cert}`;
   } catch {
-    // The words of OpenSSL name nothing that an operator could mend.
+    // OpenSSL's messages do not help an operator.
     if (pem.includes("ENCRYPTED")) return "is encrypted; a key without a passphrase is needed";
     return "holds no private key in PEM";
   }
 }
 
-/** Which certificate it is, in words that may be shown. */
+/** Identifies a certificate, without a secret. */
 export function describeCertificate({ cert }: TlsMaterial): string {
   const { subjectAltName, subject, validTo, fingerprint256 } = new X509Certificate(cert);
   return `${subjectAltName ?? subject}, valid until ${validTo}, SHA-256 ${fingerprint256}`;
 }
 
-/** True when both would serve the same. */
+/** True if certificate, key and authorities are the same. */
 export const sameMaterial = (a: TlsMaterial | undefined, b: TlsMaterial | undefined): boolean =>
   a?.cert === b?.cert && a?.key === b?.key && a?.clientCa === b?.clientCa;

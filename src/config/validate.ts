@@ -2,18 +2,19 @@ import type { Static, TSchema } from "typebox";
 import type { TLocalizedValidationError } from "typebox/error";
 import { Settings } from "typebox/system";
 import { Pointer, Value } from "typebox/value";
+import { isObject } from "../domain/json.ts";
 import { nearest } from "../domain/suggest.ts";
 
-/** typebox stops at 8 problems by default; an operator wants them all. */
+/** typebox stops at 8 problems by default; operators get all of them. */
 const PROBLEMS_MAX = 1000;
 
-/** One broken rule, without the place in the file. */
+/** A broken rule, without its place in the file. */
 export interface BrokenRule {
   readonly keys: readonly string[];
   readonly message: string;
 }
 
-/** Checks data against a schema; `value` is there only if nothing is wrong. Words for operators. */
+/** Checks data against a schema, with messages for operators. `value` is undefined if there are problems. */
 export function validate<S extends TSchema>(
   schema: S,
   data: unknown,
@@ -29,12 +30,12 @@ export function validate<S extends TSchema>(
   }
 }
 
-/** What this module reads of a schema: JSON Schema's own keywords, and two annotations. */
+/** The part of a schema that this module reads: keywords of JSON Schema, and two annotations. */
 interface Annotated {
   readonly properties?: Readonly<Record<string, unknown>>;
   /** Completes "must be ...". */
   readonly "x-expects"?: string;
-  /** Said of a key that no pattern of the object allows. */
+  /** The message for a key that no pattern of the object allows. */
   readonly "x-keys"?: string;
 }
 
@@ -48,7 +49,7 @@ function allErrors(schema: TSchema, data: unknown): TLocalizedValidationError[] 
   }
 }
 
-/** Of a union, only the branch that was meant is explained: the map for a map, the plain value for the rest. */
+/** Explains only one branch of a union: that of the map for a map, else that of the plain value. */
 function withoutOtherBranches(
   schema: TSchema,
   data: unknown,
@@ -58,7 +59,7 @@ function withoutOtherBranches(
   for (const error of errors) {
     if (error.keyword !== "anyOf") continue;
     const { anyOf } = Pointer.Get(schema, error.schemaPath.slice(1)) as { anyOf: { type?: string }[] };
-    const isMap = isPlainObject(Pointer.Get(data, error.instancePath));
+    const isMap = isObject(Pointer.Get(data, error.instancePath));
     for (const [index, branch] of anyOf.entries()) {
       if ((branch.type === "object") !== isMap) foreign.push(`${error.schemaPath}/anyOf/${index}`);
     }
@@ -77,7 +78,7 @@ function explained(
   switch (error.keyword) {
     case "boolean": // The same as additionalProperties, which names all keys.
     case "anyOf":
-    case "const": // The other branch of the union says what may stand here.
+    case "const": // The other branch of the union says what is allowed.
       return [];
     case "required":
       return error.params.requiredProperties.map((key) => ({ keys: [...keys, key], message: "is missing" }));
@@ -88,7 +89,7 @@ function explained(
       }));
     case "type":
     case "pattern":
-      // Here, too, the other branch says it.
+      // Here, too, the other branch says what is allowed.
       if ("const" in node) return [];
       return [
         {
@@ -140,22 +141,17 @@ function secretPlace(keys: readonly string[], key: string): string {
   return `set ${variable} in the environment; the file holds no secrets`;
 }
 
-/** Whoever forgot the unit had one in mind; the gateway does not guess it. */
+/** A hint for a duration without its unit, which is not guessed. */
 function unitHint(node: Annotated, value: unknown): string {
   const isBare = node["x-expects"]?.startsWith("a duration") === true && /^\d+$/.test(String(value));
   return isBare ? ` (write ${value}ms or ${value}s)` : "";
 }
 
-/** The value as found; nothing that can hold a secret is checked by type or pattern. */
+/** The value as found. Settings that can hold a secret are not checked by type or pattern. */
 function notThis(value: unknown): string {
   if (value === null) return "but it has no value; leave the line out to use the default";
   if (Array.isArray(value)) return "not a list";
-  if (isPlainObject(value)) return "not a map";
+  if (isObject(value)) return "not a map";
   const shown = typeof value === "string" ? JSON.stringify(value.slice(0, 60)) : String(value);
   return `not ${shown}`;
-}
-
-/** A YAML map, as opposed to a list, a plain value or nothing. */
-export function isPlainObject(value: unknown): value is Record<string, unknown> {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
 }

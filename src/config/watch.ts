@@ -1,15 +1,15 @@
 import { readFile, stat } from "node:fs/promises";
-import { FILE_BYTES_MAX } from "./document.ts";
+import { FILE_BYTES_MAX } from "./yaml-file.ts";
 
-/** Absolute path to what the file holds; undefined where it cannot be read. */
+/** Absolute path to the file's content; undefined if it cannot be read. */
 export type Contents = ReadonlyMap<string, Buffer | undefined>;
 
 /**
- * Reads files again and again, and tells when they hold something new. Reading, not waiting to be notified, sees every
- * way of change: in place, by a rename, by a symbolic link on the way there, on a network's file system.
- * New contents must be the same twice in a row: what is just being written is not taken for whole.
- * @param options.known what the files held when they were last used
- * @param options.changed told of new contents once; its files are those of `known` at the time
+ * Polls files and reports new contents. Polling sees every kind of change: in place, by a rename, through a symbolic link on
+ * the path, on a network file system. Contents must be the same twice in a row, so that a file that is being written is not
+ * taken for complete. Decision 0015.
+ * @param options.known the contents that were last used
+ * @param options.changed called once for new contents, with the files of `known`
  */
 export function watchFiles(options: {
   everyMs: number;
@@ -51,7 +51,7 @@ async function readAll(files: readonly string[]): Promise<Contents> {
   return new Map(await Promise.all(read));
 }
 
-/** What cannot be a config file is not read: a pipe would never end, and a huge file is refused anyway. */
+/** Reads regular files of an acceptable size only: a pipe might never end, and a larger file is refused anyway. */
 async function bytesOf(file: string): Promise<Buffer | undefined> {
   try {
     const stats = await stat(file);
@@ -61,7 +61,7 @@ async function bytesOf(file: string): Promise<Buffer | undefined> {
   }
 }
 
-/** True when `part` names no other files than `whole`, with the same bytes. */
+/** True if `whole` has every file of `part`, with the same content. */
 export function holds(whole: Contents, part: Contents): boolean {
   return [...part].every(([file, bytes]) => {
     const other = whole.get(file);

@@ -1,11 +1,12 @@
 import { type Static, Type } from "typebox";
-import { addressRangeRule, duration, hostRule, integer, ms, ruled, section, text } from "../kinds.ts";
 import { type ProcessLimits, processBounds } from "../process-bounds.ts";
+import { addressRangeRule, hostRule } from "../setting-rules.ts";
+import { duration, integer, ms, ruled, section, text } from "../setting-types.ts";
 import type { TlsMaterial } from "../tls.ts";
 
 const port = (initial: number, description: string) => integer(initial, 0, 65_535, description);
 
-/** A bound that the process finds itself, from its memory and its limit of open files, unless it is given. */
+/** A bound that is derived from the process's memory and its limit of open files unless it is given. */
 const bound = (least: number, most: number, description: string) =>
   Type.Union(
     [
@@ -21,11 +22,10 @@ const bound = (least: number, most: number, description: string) =>
 
 const tlsFile = (description: string) => Type.String({ minLength: 1, description });
 
-/** Left out, the listener speaks plain HTTP. */
 const tls = Type.Optional(
   Type.Object(
     {
-      cert: tlsFile("Certificate and those between it and its root, PEM; relative to the config file."),
+      cert: tlsFile("Certificate and its intermediate certificates, PEM; relative to the config file."),
       key: tlsFile("Its private key, PEM, without a passphrase."),
       client_ca: Type.Optional(
         tlsFile(
@@ -36,7 +36,7 @@ const tls = Type.Optional(
     {
       additionalProperties: false,
       description:
-        "TLS at this listener, 1.2 and up; files that change are read again. Left out: plain HTTP.",
+        "TLS 1.2 and up for this listener; files that change are read again. Left out: plain HTTP.",
     },
   ),
 );
@@ -59,14 +59,14 @@ export const serverSchema = section("The public listener.", {
   max_header_lines: integer(100, 10, 2000, "Header lines of one request at most; more are answered 431."),
   headers_timeout: duration("15s", "100ms", "10m", "How long a client may take to send its headers."),
   body_timeout: duration("15s", "100ms", "10m", "How long a client may take to send a JSON body."),
-  upload_idle_timeout: duration("15s", "100ms", "10m", "How long an upload may stand still."),
+  upload_idle_timeout: duration("15s", "100ms", "10m", "How long an upload may send nothing."),
   upload_min_bytes_per_second: integer(
     4096,
     0,
     1_000_000,
-    "What an upload must bring at least, on average over each upload_idle_timeout; 0 for no minimum.",
+    "The rate that an upload must reach, on average over each upload_idle_timeout; 0 for no minimum.",
   ),
-  uploads_per_key: integer(16, 1, 10_000, "Uploads that one key may have under way in this process."),
+  uploads_per_key: integer(16, 1, 10_000, "Uploads that one key may have in progress in this process."),
   keep_alive_timeout: duration("65s", "100ms", "1h", "How long an idle client connection is kept."),
   write_timeout: duration("30s", "100ms", "10m", "How long a client may leave its answer unread."),
   max_connections: bound(1, 1_000_000, "Client connections at a time."),
@@ -75,7 +75,7 @@ export const serverSchema = section("The public listener.", {
     1_000_000,
     "Client connections of one address, or IPv6 /64, at a time; those in trust_proxy are exempt.",
   ),
-  max_requests_in_flight: bound(1, 1_000_000, "Requests that are worked on at a time."),
+  max_requests_in_flight: bound(1, 1_000_000, "Requests in progress at a time."),
   max_body_bytes_in_flight: bound(
     1_048_576,
     1_000_000_000_000,
@@ -85,9 +85,14 @@ export const serverSchema = section("The public listener.", {
     "1s",
     "0s",
     "10m",
-    "How long new requests are still taken after SIGTERM, while readiness is red already.",
+    "How long new requests are still accepted after SIGTERM, while readiness is already red.",
   ),
-  drain_timeout: duration("30s", "1ms", "1h", "How long requests may take to end after SIGTERM."),
+  drain_timeout: duration(
+    "30s",
+    "1ms",
+    "1h",
+    "How long requests in progress may take to finish after SIGTERM.",
+  ),
   unknown_keys_per_minute: integer(
     100,
     1,

@@ -1,14 +1,6 @@
 import { type Static, Type } from "typebox";
-import {
-  duration,
-  folderRule,
-  integer,
-  ms,
-  optionalFileRule,
-  redisUrlRule,
-  section,
-  text,
-} from "../kinds.ts";
+import { folderRule, optionalFileRule, redisUrlRule } from "../setting-rules.ts";
+import { duration, integer, ms, section, text } from "../setting-types.ts";
 
 export const storeSchema = section("Redis, which holds limits, credits and tasks.", {
   redis_url: text(
@@ -19,23 +11,24 @@ export const storeSchema = section("Redis, which holds limits, credits and tasks
   tls_ca: text(
     "",
     optionalFileRule,
-    "PEM file with the authorities that a rediss:// server is checked with, instead of those that Node trusts.",
+    "PEM file with the authorities that verify a rediss:// server, instead of those that Node trusts.",
   ),
   command_timeout: duration("500ms", "10ms", "30s", "How long one command may take."),
   fallback_strategy: Type.Enum(["deny", "allow"], {
     default: "deny",
-    description: "While Redis is away: deny answers 503; allow lets known keys pass unmetered and uncharged.",
+    description:
+      "While Redis is unavailable: deny answers 503; allow passes requests of known keys unmetered and uncharged.",
   }),
   allow_max_per_key: integer(
     0,
     0,
     1_000_000_000,
-    "With allow: generations and uploads of one key that one process lets pass in one outage; 0 for no limit.",
+    "With allow: generations and uploads of one key that one process passes through in one outage; 0 for no limit.",
   ),
   journal: text(
     ".tollgate/journal",
     folderRule,
-    "Folder, on a disk that survives a restart, for settlements that wait while Redis is away.",
+    "Folder, on a disk that survives a restart, for settlements that wait while Redis is unavailable.",
   ),
   ledger_check_interval: duration(
     "1h",

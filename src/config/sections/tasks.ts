@@ -1,28 +1,33 @@
 import { type Static, Type } from "typebox";
-import { duration, integer, ms, section } from "../kinds.ts";
+import { duration, integer, ms, section } from "../setting-types.ts";
 
 export const tasksSchema = section("How tasks are followed to their end.", {
-  refund_failed: Type.Boolean({ default: true, description: "Give the credits of a failed task back." }),
+  refund_failed: Type.Boolean({ default: true, description: "Refund the credits of a failed task." }),
   max_age: duration(
     "2h",
     "1s",
     "30d",
-    "A task without an end is failed after this, with the next answer about it, else after twice this; fixed for each " +
-      "task when it begins.",
+    "When an unfinished task is ended as failed: after this time with the next answer about it, else after twice this " +
+      "time. Fixed for each task when it starts.",
   ),
   cache: duration("5s", "0s", "5s", "How long a task's state may be answered from the cache."),
-  sweep_interval: duration("1s", "10ms", "1m", "How often due holds and tasks are looked for."),
+  sweep_interval: duration(
+    "1s",
+    "10ms",
+    "1m",
+    "How often the gateway looks for holds and tasks that are due.",
+  ),
   poll_interval: duration(
     "10s",
     "100ms",
     "1h",
-    "How long a task may go unpolled before the gateway asks itself.",
+    "How long a task may go unpolled before the gateway polls it.",
   ),
   sweep_polls_per_second: integer(
     50,
     1,
     10_000,
-    "Most questions a second that one gateway asks an upstream about tasks that no client polls.",
+    "Polls per second that one gateway sends to an upstream for tasks that no client polls, at most.",
   ),
   retention: duration(
     "7d",

@@ -1,7 +1,8 @@
 import { type Static, Type } from "typebox";
-import { duration, integer, ms, section, text, traceEndpointRule } from "../kinds.ts";
+import { traceEndpointRule } from "../setting-rules.ts";
+import { duration, integer, ms, section, text } from "../setting-types.ts";
 
-/** From the least severe on. */
+/** In the order of severity. */
 export const LOG_LEVELS = ["trace", "debug", "info", "warn", "error", "fatal", "silent"] as const;
 
 export const logSchema = section("The log on standard output.", {
@@ -24,26 +25,23 @@ export const toLogConfig = (log: Static<typeof logSchema>) => ({
   slowRequestMs: ms(log.slow_request),
 });
 
-export const tracingSchema = section(
-  "Traces for OpenTelemetry; without an endpoint nothing of it is loaded.",
-  {
-    endpoint: text(
-      "",
-      traceEndpointRule,
-      "Where spans are sent, OTLP over HTTP as JSON, with its whole path; empty turns tracing off.",
-    ),
-    sample_ratio: Type.Number({
-      default: 1,
-      minimum: 0,
-      maximum: 1,
-      description:
-        "Share of the requests recorded that come without a traceparent; with one its caller decides.",
-      "x-expects": "a number from 0 to 1",
-    }),
-    queue: integer(2048, 1, 1_000_000, "Spans that may wait to be sent; more are dropped and counted."),
-    export_timeout: duration("10s", "10ms", "1m", "How long sending one batch of spans may take."),
-  },
-);
+export const tracingSchema = section("Traces for OpenTelemetry, which is not loaded without an endpoint.", {
+  endpoint: text(
+    "",
+    traceEndpointRule,
+    "Where spans are sent, OTLP over HTTP as JSON, with its whole path; empty turns tracing off.",
+  ),
+  sample_ratio: Type.Number({
+    default: 1,
+    minimum: 0,
+    maximum: 1,
+    description:
+      "Share of the requests recorded that come without a traceparent; with one its caller decides.",
+    "x-expects": "a number from 0 to 1",
+  }),
+  queue: integer(2048, 1, 1_000_000, "Spans that may wait to be sent; more are dropped and counted."),
+  export_timeout: duration("10s", "10ms", "1m", "How long sending one batch of spans may take."),
+});
 
 export const toTracingConfig = (tracing: Static<typeof tracingSchema>) => ({
   /** Undefined turns tracing off. */

@@ -13,7 +13,7 @@ const tier = Type.Object(
     shadow: Type.Optional(
       Type.Array(Type.Enum([...SHADOW_LIMITS]), {
         uniqueItems: true,
-        description: "Limits that are counted and reported, but refuse nothing: to try them out.",
+        description: "Limits that are counted and reported but not enforced, to try them out.",
       }),
     ),
   },
@@ -23,7 +23,8 @@ const tier = Type.Object(
 export const tiersSchema = Type.Object(
   { standard: tier },
   {
-    description: "Tier names and their limits. Given at all, the list is complete; standard is required.",
+    description:
+      "Tier names and their limits. If it is given, the list must be complete; standard is required.",
     additionalProperties: false,
     maxProperties: 64,
     patternProperties: { "^(?!standard$)[a-z][a-z0-9_-]{0,31}$": tier },

@@ -1,16 +1,6 @@
 import { type Static, Type } from "typebox";
-import {
-  duration,
-  integer,
-  ms,
-  optionalFileRule,
-  previousUrlRule,
-  ruled,
-  section,
-  text,
-  upstreamUrlRule,
-  withoutSlash,
-} from "../kinds.ts";
+import { optionalFileRule, previousUrlRule, upstreamUrlRule, withoutSlash } from "../setting-rules.ts";
+import { duration, integer, ms, ruled, section, text } from "../setting-types.ts";
 
 export const upstreamSchema = section("The video generation service behind the gateway.", {
   url: text(
@@ -21,17 +11,17 @@ export const upstreamSchema = section("The video generation service behind the g
   tls_ca: text(
     "",
     optionalFileRule,
-    "PEM file with the authorities that an https:// upstream is checked with, instead of those that Node trusts.",
+    "PEM file with the authorities that verify an https:// upstream, instead of those that Node trusts.",
   ),
   previous_url: text(
     "",
     previousUrlRule,
-    "The address before this one, if it is another upstream's: tasks made there are asked for there.",
+    "The previous address, if it is another upstream's: tasks made there are polled there.",
   ),
   replaces: Type.Array(ruled(Type.String(), upstreamUrlRule), {
     default: [],
     maxItems: 32,
-    description: "Former addresses of this same upstream: tasks made there are asked for at url.",
+    description: "Former addresses of this same upstream: tasks made there are polled at url.",
   }),
   connect_timeout: duration("5s", "10ms", "1m", "How long connecting may take."),
   headers_timeout: duration("30s", "10ms", "10m", "How long the answer's headers may take."),
@@ -43,7 +33,7 @@ export const upstreamSchema = section("The video generation service behind the g
     65_535,
     "Generations in flight at most, each on a socket of its own; as many more wait, the rest are refused.",
   ),
-  // Four are the sweeper's: at least half is left to customers.
+  // Four are the sweeper's, so that at least half is left for customers.
   poll_connections: integer(
     64,
     8,
@@ -60,7 +50,7 @@ export const upstreamSchema = section("The video generation service behind the g
     128,
     1,
     65_535,
-    "Uploads under way in this process, and their sockets, at most.",
+    "Uploads in progress in this process, and their sockets, at most.",
   ),
   idempotency_key: Type.Boolean({
     default: false,

@@ -1,4 +1,4 @@
-import { durationMs } from "../../../src/config/kinds.ts";
+import { durationMs } from "../../../src/config/setting-types.ts";
 import { configOf, graceProblems, isAdminPath, type Read, text, unknownVariables } from "./settings.ts";
 
 const UNIT = "deploy/systemd/tollgate.service";

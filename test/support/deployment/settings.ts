@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { parseAllDocuments } from "yaml";
 import { type Config, loadConfig } from "../../../src/config/config.ts";
-import { durationMs } from "../../../src/config/kinds.ts";
+import { durationMs } from "../../../src/config/setting-types.ts";
 
 /** The text of a file of the repository; undefined when there is none. A folder reads as empty. */
 export type Read = (path: string) => string | undefined;

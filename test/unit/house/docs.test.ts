@@ -132,7 +132,7 @@ describe("README", () => {
   });
 
   test("variables that override no setting are read by the configuration", () => {
-    const source = read("src/config/config.ts");
+    const source = read("src/config/config.ts") + read("src/config/environment.ts");
     const others = table(README, "Configuration").filter(([, setting]) => !setting);
     expect(others.map(([name]) => name)).toEqual([
       "TOLLGATE_CONFIG",

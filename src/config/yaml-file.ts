@@ -6,37 +6,37 @@ import type { BrokenRule } from "./validate.ts";
 
 export const FILE_BYTES_MAX = 1024 * 1024;
 
-/** Gives a file's bytes, or throws as `readFileSync` does. */
+/** Returns a file's bytes, or throws as `readFileSync` does. */
 export type FileReader = (file: string) => Buffer;
 
 export const fromDisk: FileReader = (file) => {
-  // A file of unknown size, such as a pipe, says 0.
+  // A file of unknown size, such as a pipe, has the size 0.
   if (statSync(file).size > FILE_BYTES_MAX) throw Object.assign(new Error("too large"), { code: "EFBIG" });
   return readFileSync(file);
 };
 
-/** Never waits, as reading a pipe would: for a process that has more to do than to read its configuration. */
+/** Reads without blocking, as a pipe would block: for a process that serves requests. */
 export const fromDiskAtOnce: FileReader = (file) => {
   const stats = statSync(file);
   if (!stats.isFile() && !stats.isDirectory()) throw Object.assign(new Error("a pipe"), { code: "ESPIPE" });
   return fromDisk(file);
 };
 
-/** One YAML file as read: its plain data, and where each part of it stands. */
+/** A YAML file: its plain data, and the line of each part. */
 export interface YamlFile {
-  /** The name to print: relative to the working directory where the file lies below it. */
+  /** The name to print; relative to the working directory if the file is below it. */
   readonly name: string;
   readonly data: unknown;
-  /** Duplicate keys and unknown tags: mistakes that do not keep the rest from being checked. */
+  /** Duplicate keys and unknown tags: mistakes that still allow the rest to be checked. */
   readonly problems: readonly ConfigProblem[];
-  /** The line of the deepest part of `keys` that the file holds; undefined if it holds none. */
+  /** The line of the deepest part of `keys` that the file has; undefined if it has none. */
   lineOf(keys: readonly string[]): number | undefined;
 }
 
 /**
  * Reads a YAML 1.2 file of at most 1 MiB.
  * @param file absolute path
- * @param ifEmpty what to do about a file that holds nothing, in words
+ * @param ifEmpty the advice for an empty file
  * @throws ConfigError when the file cannot be read, holds nothing, or its syntax is broken
  */
 export function readYaml(file: string, ifEmpty: string, read: FileReader = fromDisk): YamlFile {
@@ -46,9 +46,9 @@ export function readYaml(file: string, ifEmpty: string, read: FileReader = fromD
   const document = parseDocument(source, {
     lineCounter: lines,
     prettyErrors: false,
-    // Nothing but the problems below; a warning of the library's own would go to stderr.
+    // The library would print warnings to stderr.
     logLevel: "error",
-    // Quoted or not, "10" and 10 become the same key of a plain object: the later would win unseen.
+    // "10" and 10 become the same key of a plain object, and the later would silently win.
     uniqueKeys: (a, b) => isScalar(a) && isScalar(b) && String(a.value) === String(b.value),
   });
   const problems = [...document.errors, ...document.warnings].map((error): ConfigProblem => {
@@ -59,7 +59,7 @@ export function readYaml(file: string, ifEmpty: string, read: FileReader = fromD
   const root = document.contents;
   const data = plainData(() => document.toJS(), name);
   if (data === null && problems.length === 0) {
-    // So begins every file that is just being written: it must not pass for one that says nothing on purpose.
+    // A file that is being written is empty first: it must not be taken for one without settings.
     const what = /\S/.test(source) ? "holds nothing but comments" : "is empty";
     throw new ConfigError([{ file: name, path: "", message: `${what}; ${ifEmpty}` }]);
   }
@@ -74,7 +74,7 @@ export function readYaml(file: string, ifEmpty: string, read: FileReader = fromD
   };
 }
 
-/** A broken rule at its place in the file. */
+/** A broken rule with its place in the file. */
 export function placed(rule: BrokenRule, yaml: YamlFile): ConfigProblem {
   const line = yaml.lineOf(rule.keys);
   return {
@@ -105,7 +105,7 @@ function readText(file: string, name: string, read: FileReader): string {
   throw new ConfigError([{ file: name, path: "", message: "is larger than 1 MiB" }]);
 }
 
-/** Why a file cannot be read, in words. */
+/** Describes why a file cannot be read. */
 export function readFailure(error: unknown): string {
   const code = (error as NodeJS.ErrnoException).code;
   if (code === "ENOENT") return "there is no such file";
@@ -117,7 +117,7 @@ export function readFailure(error: unknown): string {
   return String(code);
 }
 
-/** An alias without its anchor, or too many of them, shows only when the data is built. */
+/** Aliases without their anchor, or too many of them, fail only here. */
 function plainData(build: () => unknown, name: string): unknown {
   try {
     return build();

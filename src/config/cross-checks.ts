@@ -1,12 +1,12 @@
 import { Pointer } from "typebox/value";
-import { durationMs } from "./kinds.ts";
+import { durationMs } from "./setting-types.ts";
 import type { BrokenRule } from "./validate.ts";
 
-/** Addresses that take in every other one. */
+/** Addresses that include every other one. */
 const ANY_HOST = new Set(["0.0.0.0", "::"]);
 
 /**
- * Rules that span several settings. What is not valid by itself is left out: it has its own problem.
+ * Rules that span several settings. Values that are not valid on their own are skipped: they have their own problem.
  * @param data the file's data with overrides and defaults, possibly invalid
  */
 export function crossChecks(data: unknown): BrokenRule[] {
@@ -43,7 +43,7 @@ function uploadShare(data: unknown): BrokenRule[] {
   return [{ keys: ["server", "uploads_per_key"], message }];
 }
 
-/** Secrets that stand in the file itself, whether or not the environment overrides them. */
+/** Secrets in the file itself, whether or not the environment overrides them. */
 export function fileSecrets(data: unknown): BrokenRule[] {
   const url = at(data, ["store", "redis_url"]);
   if (typeof url !== "string" || !URL.canParse(url) || new URL(url).password === "") return [];
