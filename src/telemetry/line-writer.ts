@@ -1,16 +1,16 @@
 import fs from "node:fs";
 
 const STDOUT = 1;
-/** A write to a pipe of up to so many bytes is done as a whole or not at all. POSIX, PIPE_BUF on Linux. */
+/** POSIX: a pipe takes a write of up to this size as a whole or not at all. PIPE_BUF on Linux. */
 const ATOMIC_BYTES = 4096;
-/** A process that is alone on its output completes itself what was written in part. */
+/** A process that has its output to itself completes partial writes. */
 const ALONE_BYTES = 64 * 1024;
-/** Lines that wait for a reader that is slow or a disk that is full; beyond it new ones are dropped. */
+/** Lines waiting for a slow reader or a full disk; beyond it new ones are dropped. */
 const WAITING_BYTES_MAX = 1024 * 1024;
 const RETRY_MS = 25;
 /** How long the end of the process waits for a slow reader. */
 const LAST_FLUSH_MS = 500;
-/** Of a line that is too long to be written as a whole, in each of its parts. */
+/** Characters of a long line in each of its parts. */
 const PART_CHARS = 800;
 const NEWLINE = 0x0a;
 
@@ -18,15 +18,11 @@ const NEWLINE = 0x0a;
 export const dropped = { lines: 0 };
 
 /**
- * Writes lines to standard output, and never waits for its reader. The lines of one callback of the event loop are
- * written together at its end. What cannot be written now waits, up to a bound, and is written later, in order; what
- * is beyond the bound, and all that waits when the reader has gone, is dropped and counted. Decision 0033.
- * @param shared several processes write to it: then no write is longer than what a pipe takes as a whole, and a longer
- * line goes out in parts
+ * Writes lines to standard output without blocking on its reader. The lines of one callback of the event loop are written
+ * together at its end. What cannot be written waits, up to a bound, and is written later, in order. Lines beyond the bound,
+ * and all that wait when the reader has gone, are dropped and counted. Decision 0033.
  */
-export const createLineWriter = (shared: boolean): LineWriter => new LineWriter(shared);
-
-class LineWriter {
+export class LineWriter {
   readonly #shared: boolean;
   readonly #chunkBytesMax: number;
   /** Lines of the present callback. */
@@ -35,8 +31,12 @@ class LineWriter {
   #waitingBytes = 0;
   #retry: NodeJS.Timeout | undefined;
 
+  /**
+   * @param shared several processes write to it: no write is longer than what a pipe takes as a whole, and a longer line is
+   *   written in parts
+   */
   constructor(shared: boolean) {
-    stopWaiting();
+    unblockStdout();
     this.#shared = shared;
     this.#chunkBytesMax = shared ? ATOMIC_BYTES : ALONE_BYTES;
   }
@@ -46,42 +46,20 @@ class LineWriter {
     this.#text += line;
   }
 
-  /** At the end of the process: what a reader takes within `LAST_FLUSH_MS` is written. */
+  /** At the end of the process: writes what the reader takes within `LAST_FLUSH_MS`. */
   flushLast(): void {
     const untilMs = performance.now() + LAST_FLUSH_MS;
     this.#flush();
     while (this.#writeWaiting() === "EAGAIN" && performance.now() < untilMs) pause(RETRY_MS);
   }
 
-  #flush = (): void => {
-    const lines = this.#text;
+  readonly #flush = (): void => {
+    const lines = Buffer.from(this.#text);
     this.#text = "";
-    if (lines === "") return;
     const nothingWaits = this.#waiting.length === 0;
-    if (nothingWaits && Buffer.byteLength(lines) <= this.#chunkBytesMax) this.#writeNow(lines);
-    else {
-      // Whole lines go behind those that wait, in chunks that are written at once.
-      for (const chunk of chunksOf(Buffer.from(lines), this.#chunkBytesMax, this.#shared))
-        this.#enqueue(chunk);
-      if (nothingWaits) this.#writeOrWait();
-    }
+    for (const chunk of chunksOf(lines, this.#chunkBytesMax, this.#shared)) this.#enqueue(chunk);
+    if (nothingWaits) this.#writeOrWait();
   };
-
-  /** The usual way: all lines of a callback in one write. */
-  #writeNow(lines: string): void {
-    let written = 0;
-    try {
-      written = output(lines);
-    } catch (error) {
-      if ((error as NodeJS.ErrnoException).code === "EPIPE") {
-        dropped.lines += linesIn(Buffer.from(lines));
-        return;
-      }
-    }
-    if (written === Buffer.byteLength(lines)) return;
-    this.#enqueue(Buffer.from(lines).subarray(written));
-    this.#wait();
-  }
 
   #enqueue(chunk: Buffer): void {
     if (this.#waitingBytes + chunk.length > WAITING_BYTES_MAX) dropped.lines += linesIn(chunk);
@@ -91,20 +69,17 @@ class LineWriter {
     }
   }
 
-  #writeOrWait(): void {
+  readonly #writeOrWait = (): void => {
     this.#retry = undefined;
-    if (this.#writeWaiting() !== undefined) this.#wait();
-  }
+    this.#writeWaiting();
+    if (this.#waiting.length > 0) this.#retry ??= setTimeout(this.#writeOrWait, RETRY_MS).unref();
+  };
 
-  #wait(): void {
-    if (this.#waiting.length > 0) this.#retry ??= setTimeout(() => this.#writeOrWait(), RETRY_MS).unref();
-  }
-
-  /** Writes what waits. @returns the code of the error that stopped it, undefined when nothing waits any more */
+  /** @returns the code of the error that stopped it, undefined when nothing waits any more */
   #writeWaiting(): string | undefined {
     try {
       for (let chunk = this.#waiting[0]; chunk; chunk = this.#waiting[0]) {
-        const bytes = output(chunk);
+        const bytes = fs.writeSync(STDOUT, chunk);
         this.#waitingBytes -= bytes;
         if (bytes < chunk.length) this.#waiting[0] = chunk.subarray(bytes);
         else this.#waiting.shift();
@@ -112,7 +87,7 @@ class LineWriter {
       return undefined;
     } catch (error) {
       const { code = "unknown" } = error as NodeJS.ErrnoException;
-      // Nobody will ever read it. A named pipe may be opened again: later lines are tried anew.
+      // The reader has gone. A named pipe may be opened again, so later lines are tried.
       if (code === "EPIPE") this.#dropWaiting();
       return code;
     }
@@ -125,24 +100,17 @@ class LineWriter {
   }
 }
 
-let neverWaits = false;
+let isUnblocked = false;
 
-/**
- * Makes standard output one that never waits for its reader: Node makes a pipe or socket non-blocking with its stream.
- * Files and terminals stay as they are.
- */
-function stopWaiting(): void {
-  if (neverWaits) return;
-  neverWaits = true;
-  const to = fs.fstatSync(STDOUT);
-  if (to.isFIFO() || to.isSocket()) process.stdout.on("error", () => undefined);
+/** Makes a pipe or socket at standard output non-blocking, as Node does with its stream. Files and terminals stay as they are. */
+function unblockStdout(): void {
+  if (isUnblocked) return;
+  isUnblocked = true;
+  const stdout = fs.fstatSync(STDOUT);
+  if (stdout.isFIFO() || stdout.isSocket()) process.stdout.on("error", () => undefined);
 }
 
-/** @returns the bytes written @throws EAGAIN where nothing can be written now */
-const output = (bytes: Buffer | string): number =>
-  typeof bytes === "string" ? fs.writeSync(STDOUT, bytes) : fs.writeSync(STDOUT, bytes);
-
-/** Cuts whole lines into pieces of whole lines; a line that is longer than a piece is cut, or goes out in parts. */
+/** Cuts lines into chunks of whole lines. A line longer than a chunk is one of its own, or is written in parts. */
 function* chunksOf(lines: Buffer, bytesMax: number, inParts: boolean): Generator<Buffer> {
   for (let at = 0; at < lines.length; ) {
     const fits =
@@ -159,10 +127,10 @@ function* chunksOf(lines: Buffer, bytesMax: number, inParts: boolean): Generator
   }
 }
 
-/** Numbers the lines that went out in parts. */
+/** Numbers the lines that are written in parts. */
 let longLines = 0;
 
-/** A line too long to be written as a whole, as several that are: their `text`s in a row are the line. */
+/** The parts of a line that is too long for one write, as lines of their own: their `text`s together are the line. */
 function* partsOf(line: string): Generator<Buffer> {
   const chars = [...line];
   const parts = Math.ceil(chars.length / PART_CHARS);

@@ -1,11 +1,10 @@
 import { type DestinationStream, type Logger, pino } from "pino";
-import { createLineWriter } from "./line-writer.ts";
+import { LineWriter } from "./line-writer.ts";
 
 export type { Logger } from "pino";
 
 /**
- * The process's logger: JSON lines on standard output, written synchronously (an asynchronous destination can hang the
- * exit when its reader is gone). Paths that could hold a credential are censored wherever they turn up.
+ * The process's logger: JSON lines on standard output. Paths that could hold a credential are censored in every line.
  */
 export function createLogger(
   level: string,
@@ -26,25 +25,25 @@ export function createLogger(
   );
 }
 
-/** Who did what: lines that are written whatever the level of `log` is, or is set to later. */
+/** The log of who did what. Its lines are written whatever the level of `log` is, or is set to later. */
 export function createAudit(log: Logger): Logger {
   const audit = log.child({ audit: true });
-  // Not as an option of child(): pino ignores it where it is the parent's level, and then follows the parent.
+  // As an option of child(), pino ignores a level that is the parent's, and then follows the parent.
   audit.level = "info";
   return audit;
 }
 
 /** @param shared other processes of the gateway write to the same output */
 export function standardOutput({ shared }: { shared: boolean }): DestinationStream {
-  const writer = createLineWriter(shared);
+  const writer = new LineWriter(shared);
   process.on("exit", () => writer.flushLast());
   return writer;
 }
 
-/** What the log says of one request; `undefined` is left out. Names as in docs. */
+/** The log line of one request; `undefined` is left out. */
 export interface RequestLine {
   request_id: string;
-  /** The client's own X-Request-Id, where it sent one that could be taken. */
+  /** The client's own X-Request-Id, if it sent a valid one. */
   client_request_id: string | undefined;
   trace_id: string | undefined;
   method: string | undefined;
@@ -54,7 +53,7 @@ export interface RequestLine {
   key_id: string | undefined;
   account_id: string | undefined;
   task_id: string | undefined;
-  /** Credits; of generations that could be priced. */
+  /** Credits, of generations that were priced. */
   price: number | undefined;
   duration_ms: number;
   upstream_ms: number | undefined;
@@ -65,8 +64,8 @@ export interface RequestLine {
 }
 
 /**
- * The logger for `logRequest`. Its level follows that of `log`. It does not search for credentials, since the fields of a
- * request's line are a closed set that has none; the search would cost more than the line.
+ * The logger for `logRequest`. Its level follows that of `log`. It does not censor, since a request's line has a closed set of
+ * fields without credentials, and the search would cost more than the line.
  */
 export const createRequestLog = (log: Logger): Logger => log.child({}, { redact: [] });
 
@@ -77,7 +76,7 @@ export function logRequest(log: Logger, level: "info" | "warn", line: RequestLin
   log[level](line);
 }
 
-/** Where the time of one request went, ms. */
+/** The parts of a request's duration, ms. */
 export interface RequestTimes {
   requestId: string;
   route: string;
@@ -88,9 +87,9 @@ export interface RequestTimes {
 }
 
 /**
- * Warns of a request that was slow by the gateway's own fault: without the time that the client took for its body and
- * the upstream for its answer.
- * @param thresholdMs own time that is worth a line
+ * Warns about a request that was slow in the gateway itself. The client's time for its body and the upstream's time for its
+ * answer do not count.
+ * @param thresholdMs the time in the gateway from which on a line is written
  */
 export function logSlow(log: Logger, thresholdMs: number, durationMs: number, times: RequestTimes): void {
   const { bodyMs = 0, storeMs = 0, upstreamMs = 0 } = times;

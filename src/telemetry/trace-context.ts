@@ -1,4 +1,4 @@
-/** Where a request stands in somebody's trace: the fields of `traceparent`. W3C Trace Context, level 2, section 3.2. */
+/** The fields of a `traceparent`. W3C Trace Context, level 2, section 3.2. */
 export interface TraceParent {
   /** 32 lower-case hex digits, not all zero. */
   traceId: string;
@@ -6,7 +6,7 @@ export interface TraceParent {
   spanId: string;
   /** The caller records the trace. */
   sampled: boolean;
-  /** The trace id has 7 random bytes at its end, as the caller says; passed on with it. */
+  /** The caller says that the last 7 bytes of the trace id are random; passed on. */
   random: boolean;
 }
 
@@ -15,9 +15,9 @@ const SAMPLED = 0x01;
 const RANDOM = 0x02;
 
 /**
- * Reads a `traceparent`. Of a version to come only what version 00 has is read, if it begins the same way.
- * @param value as it came; undefined: none, or more than one
- * @returns undefined where it must be treated as if there were none
+ * Reads a `traceparent`. Of a later version that begins the same way, only the fields of version 00 are read.
+ * @param value as received; undefined for none, or for more than one
+ * @returns undefined if it must be ignored
  */
 export function parseTraceParent(value: string | undefined): TraceParent | undefined {
   const fields = value === undefined ? null : FIELDS.exec(value);
@@ -29,21 +29,21 @@ export function parseTraceParent(value: string | undefined): TraceParent | undef
   return { traceId, spanId, sampled: (flags & SAMPLED) !== 0, random: (flags & RANDOM) !== 0 };
 }
 
-/** A `traceparent` of version 00: flags that this version does not know are not sent. */
+/** A `traceparent` of version 00, without flags that this version does not define. */
 export function traceParentText({ traceId, spanId, sampled, random }: TraceParent): string {
   const flags = (sampled ? SAMPLED : 0) | (random ? RANDOM : 0);
   return `00-${traceId}-${spanId}-0${flags}`;
 }
 
 const MEMBERS_MAX = 32;
-/** All that a `tracestate` may consist of: of white space only spaces and tabs, so that `trim` takes no other away. */
+/** The characters of a `tracestate`. Its only white space is spaces and tabs, so that `trim` removes no other. */
 const STATE = /^[\t\x20-\x7e]*$/;
 const MEMBER =
   /^[a-z0-9][a-z0-9_\-*/@]{0,255}=[\x20-\x2b\x2d-\x3c\x3e-\x7e]{0,255}[\x21-\x2b\x2d-\x3c\x3e-\x7e]$/;
 
 /**
  * True for a `tracestate` that may be passed on: at most 32 members, each a key and a value, no key twice. Empty
- * members are allowed. One that is none of this is dropped as a whole. W3C Trace Context, section 3.3.
+ * members are allowed. A malformed one is dropped as a whole. W3C Trace Context, section 3.3.
  */
 export function isTraceState(value: string): boolean {
   if (!STATE.test(value)) return false;

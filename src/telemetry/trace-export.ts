@@ -29,7 +29,7 @@ import { type BoundedOptions, boundedExport } from "./trace-queue.ts";
 
 const BATCH_MAX = 512;
 const BATCH_EVERY_MS = 2000;
-/** Methods that may be a span's attribute; all else is `_OTHER`, as the conventions want. */
+/** Methods that may be a span's attribute; others are `_OTHER`, as the conventions require. */
 const METHODS = new Set([
   "GET",
   "HEAD",
@@ -42,9 +42,9 @@ const METHODS = new Set([
   "PATCH",
   "QUERY",
 ]);
-/** Outcomes of an upstream exchange that are no errors. */
-const GOOD = new Set(["accepted", "task", "answered", "client_gone"]);
-/** Routes that are no templates of ours. */
+/** Outcomes of an upstream exchange that are not errors. */
+const SUCCESSES = new Set(["accepted", "task", "answered", "client_gone"]);
+/** Routes that are not templates of ours. */
 const NO_ROUTE = new Set(["none", "unknown"]);
 
 export interface TracingOptions {
@@ -52,20 +52,20 @@ export interface TracingOptions {
   sampleRatio: number;
   queue: number;
   exportTimeoutMs: number;
-  /** The one in force. */
+  /** The address in force. */
   upstreamUrl(): string;
   log: Logger;
-  /** Spans that will not be seen. */
+  /** Called for spans that are lost. */
   dropped: BoundedOptions["dropped"];
 }
 
 /**
- * Tracing with OpenTelemetry, sent by OTLP over HTTP. The only file that loads OpenTelemetry, and loaded only when
- * there is an endpoint. Decision 0024. Names follow OpenTelemetry's semantic conventions for HTTP and databases.
+ * Tracing with OpenTelemetry, sent by OTLP over HTTP. Only this file loads OpenTelemetry, and it is loaded only if there is
+ * an endpoint. Decision 0024. Names follow OpenTelemetry's semantic conventions for HTTP and databases.
  */
 export function createTracing(options: TracingOptions): Tracing {
   const { upstreamUrl } = options;
-  const { provider, gone } = createProvider(options);
+  const { provider, dropWaiting } = createProvider(options);
   const tracer = provider.getTracer("tollgate");
   return {
     on: true,
@@ -74,7 +74,7 @@ export function createTracing(options: TracingOptions): Tracing {
       const state = parent ? stateLines(traceState) : [];
       const context = parent ? contextOf(parent, state[1]) : ROOT_CONTEXT;
       const span = tracer.startSpan("HTTP", { kind: SpanKind.SERVER, startTime: startedMs }, context);
-      // Ids of our own are random throughout; of others we only know what their caller says.
+      // Our own ids are random; of others we only know what the caller says.
       const random = parent?.random ?? true;
       const headersOf = (under: Span) => ["traceparent", parentText(under, random), ...state];
       return {
@@ -85,13 +85,13 @@ export function createTracing(options: TracingOptions): Tracing {
     },
     async stop() {
       await provider.shutdown().catch(() => undefined);
-      gone();
+      dropWaiting();
     },
   };
 }
 
 function createProvider({ endpoint, queue, exportTimeoutMs, sampleRatio, dropped, log }: TracingOptions) {
-  const { processor, gone } = boundedExport({
+  const { processor, dropWaiting } = boundedExport({
     exporter: new OTLPTraceExporter({ url: endpoint, timeoutMillis: exportTimeoutMs }),
     queue,
     batch: (exporter) =>
@@ -100,7 +100,7 @@ function createProvider({ endpoint, queue, exportTimeoutMs, sampleRatio, dropped
         maxQueueSize: queue,
         maxExportBatchSize: Math.min(BATCH_MAX, queue),
         scheduledDelayMillis: BATCH_EVERY_MS,
-        // The exporter ends by itself; only its hanging would be noticed here.
+        // The exporter has its own timeout; this one only catches an exporter that hangs.
         exportTimeoutMillis: 2 * exportTimeoutMs,
       }),
     dropped,
@@ -113,7 +113,7 @@ function createProvider({ endpoint, queue, exportTimeoutMs, sampleRatio, dropped
     sampler: new ParentBasedSampler({ root: new TraceIdRatioBasedSampler(sampleRatio) }),
     spanProcessors: [processor],
   });
-  return { provider, gone };
+  return { provider, dropWaiting };
 }
 
 function contextOf({ traceId, spanId, sampled }: TraceParent, state: string | undefined): Context {
@@ -152,7 +152,7 @@ function spansOf(
       return {
         headers: headersOf(span),
         answered: (status) => void span.setAttribute("http.response.status_code", status),
-        end: (outcome) => endStep(span, outcome, outcome === undefined || !GOOD.has(outcome)),
+        end: (outcome) => endStep(span, outcome, outcome === undefined || !SUCCESSES.has(outcome)),
       };
     },
     end: (answered) => endRequest(root, answered),
@@ -164,7 +164,7 @@ function serverAt(url: string): { "server.address": string; "server.port": numbe
   return { "server.address": hostname, "server.port": Number(port) || (protocol === "https:" ? 443 : 80) };
 }
 
-/** Where what follows a span stands: under it. */
+/** The `traceparent` for what follows a span: its parent is the span. */
 function parentText(span: Span, random: boolean): string {
   const { traceId, spanId, traceFlags } = span.spanContext();
   return traceParentText({ traceId, spanId, sampled: (traceFlags & 1) === 1, random });

@@ -4,9 +4,9 @@ import type { Logger } from "./log.ts";
 export type DropReason = "queue_full" | "export_failed";
 
 export interface BoundedOptions {
-  /** Sends spans; calls back once for each batch, be it sent or not. */
+  /** Sends spans; calls back once for each batch, whether it was sent or not. */
   exporter: SpanExporter;
-  /** Spans that may wait or be on their way. */
+  /** Spans that may wait or be in an export. */
   queue: number;
   /** Makes the processor that collects spans into batches for this exporter. */
   batch(exporter: SpanExporter): SpanProcessor;
@@ -15,11 +15,11 @@ export interface BoundedOptions {
 }
 
 /**
- * A batch processor that counts what it loses: spans that come while the queue is full, and those of batches that could
- * not be sent. The log says once that it began and once that it is over, however long it lasts.
+ * A batch processor that counts the spans that it loses: those that come while the queue is full, and those of batches that
+ * could not be sent. The log gets one line when exports begin to fail, and one when they succeed again. Decision 0024.
  */
 export function boundedExport({ exporter, queue, batch, dropped, log }: BoundedOptions) {
-  /** Spans taken and neither sent nor lost. */
+  /** Spans that are neither sent nor lost. */
   let waiting = 0;
   let failing = false;
 
@@ -60,8 +60,8 @@ export function boundedExport({ exporter, queue, batch, dropped, log }: BoundedO
   };
   return {
     processor,
-    /** Nothing is sent any more: what still waits is lost. */
-    gone(): void {
+    /** Counts the spans that still wait as lost: no more are sent. */
+    dropWaiting(): void {
       if (waiting > 0) dropped("export_failed", waiting);
       waiting = 0;
     },

@@ -1,6 +1,6 @@
 import { isTraceState, parseTraceParent } from "./trace-context.ts";
 
-/** What a call to the upstream takes along of the request's trace. */
+/** The part of a request's trace that a call to the upstream carries. */
 export interface Carried {
   /** Header lines, flat: name, value. */
   readonly headers: readonly string[];
@@ -8,17 +8,17 @@ export interface Carried {
   answered?(status: number): void;
 }
 
-/** A step of a recorded request, under way. */
+/** A step of a recorded request, in progress. */
 export interface OpenSpan {
-  /** @param outcome from a closed set; undefined: it threw */
+  /** @param outcome from a closed set; undefined if it threw */
   end(outcome: string | undefined): void;
 }
 
-/** What is known of a request once it is answered; `undefined` is left out. No value of the client but ids. */
+/** The attributes of an answered request; `undefined` is left out. It has no value of the client but ids. */
 export interface AnsweredRequest {
   method: string | undefined;
   route: string;
-  /** 499 when the client had gone. */
+  /** 499 if the client had disconnected. */
   status: number;
   outcome: string;
   requestId: string;
@@ -31,7 +31,7 @@ export interface AnsweredRequest {
 export interface RequestSpans {
   /** @param script its name, in capitals */
   store(script: string): OpenSpan;
-  /** @param route template on the upstream, the same as ours */
+  /** @param route the upstream's route template, which is the same as ours */
   upstream(method: string, route: string): OpenSpan & Carried;
   end(answered: AnsweredRequest): void;
 }
@@ -39,29 +39,29 @@ export interface RequestSpans {
 /** A request's place in a trace. */
 export interface RequestTrace extends Carried {
   readonly traceId: string;
-  /** Undefined where nothing is recorded. */
+  /** Undefined if the request is not recorded. */
   readonly spans: RequestSpans | undefined;
 }
 
-/** How traces are dealt with; built once in src/main.ts. */
+/** Tracing of requests; made once in src/main.ts. */
 export interface Tracing {
-  /** True when requests without a `traceparent` have a trace, too. */
+  /** True if requests without a `traceparent` have a trace as well. */
   readonly on: boolean;
   /**
-   * @param traceParent as it came; undefined: none
+   * @param traceParent as received; undefined for none
    * @param startedMs `performance.now()` when the request began
-   * @returns undefined when the request is in no trace
+   * @returns undefined if the request is in no trace
    */
   begin(
     traceParent: string | undefined,
     traceState: string | undefined,
     startedMs: number,
   ): RequestTrace | undefined;
-  /** Sends what waits; later spans are dropped. Never fails, but may take as long as an export may. */
+  /** Sends the spans that wait and drops later ones. Never fails; takes at most as long as an export may. */
   stop(): Promise<void>;
 }
 
-/** Tracing without an endpoint: who takes no part passes on what came, as it came. W3C Trace Context, 3.4. */
+/** Tracing without an endpoint: the headers are passed on as received. W3C Trace Context, 3.4. */
 export const passingOn: Tracing = {
   on: false,
   begin(traceParent, traceState) {
@@ -76,7 +76,7 @@ export const passingOn: Tracing = {
   stop: async () => undefined,
 };
 
-/** The header line of a `tracestate` that is well-formed. It means nothing without a good `traceparent`. */
+/** The header line of a well-formed `tracestate`. Use it only with a valid `traceparent`. */
 export function stateLines(traceState: string | undefined): string[] {
   return traceState !== undefined && isTraceState(traceState) ? ["tracestate", traceState] : [];
 }

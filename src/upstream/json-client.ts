@@ -26,8 +26,8 @@ export interface JsonClientOptions {
   connections: number;
   /** How long an idle connection is kept, unless the upstream's Keep-Alive header says otherwise. */
   keepAliveTimeoutMs: number;
-  /** Parses large answers one at a time, for all clients that share it. */
-  largeAnswerWork?: SpacedWork | undefined;
+  /** Parses large answers, some 10 ms each, one at a time for all clients that share it. */
+  largeAnswerWork?: SpacedWork;
 }
 
 export interface JsonRequest {
@@ -66,8 +66,11 @@ export function createJsonClient(options: JsonClientOptions) {
     });
   let pool = open();
   const authorization = options.apiKey === undefined ? [] : ["authorization", `Bearer ${options.apiKey}`];
-  const redact = withoutSecret(options.apiKey);
-  const largeAnswers = new LargeAnswers(options.largeAnswerWork ?? new SpacedWork());
+  const shared = {
+    redact: withoutSecret(options.apiKey),
+    largeAnswers: new LargeAnswers(),
+    largeAnswerWork: options.largeAnswerWork ?? new SpacedWork(),
+  };
 
   return {
     /** Sends one request. Never retries: a connection that breaks after the request was sent may have run it. */
@@ -76,7 +79,7 @@ export function createJsonClient(options: JsonClientOptions) {
       const headers = [...authorization, ...request.headers];
       if (carried) headers.push(...carried.headers);
       return new Promise((resolve) => {
-        const handler = new UpstreamRequest(resolve, redact, request, largeAnswers, budgetMs);
+        const handler = new UpstreamRequest(request, budgetMs, shared, resolve);
         // undici checks an idle connection once more and writes at the end of the tick, as we do: decision 0026.
         pool.dispatch({ path: basePath + path, method, headers, body }, handler);
       });
@@ -95,12 +98,18 @@ export function createJsonClient(options: JsonClientOptions) {
 
 export type JsonClient = ReturnType<typeof createJsonClient>;
 
+/** What the requests of a client share. */
+interface Shared {
+  redact(text: string): string;
+  largeAnswers: LargeAnswers;
+  largeAnswerWork: SpacedWork;
+}
+
 /** A request in progress, as undici's handler. One object, since a closure for each event would cost each request more. */
 class UpstreamRequest implements Dispatcher.DispatchHandler {
-  readonly #resolve: (result: ExchangeResult) => void;
-  readonly #redact: (text: string) => string;
   readonly #request: JsonRequest;
-  readonly #largeAnswers: LargeAnswers;
+  readonly #shared: Shared;
+  readonly #resolve: (result: ExchangeResult) => void;
   readonly #deadline: NodeJS.Timeout;
   #controller: Dispatcher.DispatchController | undefined;
   #started = false;
@@ -115,16 +124,14 @@ class UpstreamRequest implements Dispatcher.DispatchHandler {
   #large: Dispatcher.DispatchController | undefined;
 
   constructor(
-    resolve: (result: ExchangeResult) => void,
-    redact: (text: string) => string,
     request: JsonRequest,
-    largeAnswers: LargeAnswers,
     budgetMs: number,
+    shared: Shared,
+    resolve: (result: ExchangeResult) => void,
   ) {
-    this.#resolve = resolve;
-    this.#redact = redact;
     this.#request = request;
-    this.#largeAnswers = largeAnswers;
+    this.#shared = shared;
+    this.#resolve = resolve;
     this.#deadline = setTimeout(UpstreamRequest.#expire, budgetMs, this, budgetMs);
   }
 
@@ -163,7 +170,7 @@ class UpstreamRequest implements Dispatcher.DispatchHandler {
     this.#chunks.push(chunk);
     if (this.#large || this.#bytes <= SMALL_ANSWER_BYTES) return;
     this.#large = controller;
-    this.#largeAnswers.enter(controller);
+    this.#shared.largeAnswers.enter(controller);
   }
 
   onResponseEnd(): void {
@@ -173,14 +180,14 @@ class UpstreamRequest implements Dispatcher.DispatchHandler {
     }
     // It has arrived in time. It keeps its place until it is parsed, so no more answers wait for parsing than there are places.
     clearTimeout(this.#deadline);
-    this.#largeAnswers.parse(() => this.#read());
+    this.#shared.largeAnswerWork.add(() => this.#read());
   }
 
   /** Parsing follows in the same tick, and so is part of the work that is spaced out. */
   #read(): void {
     const chunks = this.#chunks;
     const text = (chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks)).toString("utf8");
-    const body = this.#redact(text);
+    const body = this.#shared.redact(text);
     this.#request.carried?.answered?.(this.#status);
     this.#settle({ outcome: "answered", status: this.#status, retryAfter: this.#retryAfter, body });
   }
@@ -202,7 +209,7 @@ class UpstreamRequest implements Dispatcher.DispatchHandler {
     if (this.#settled) return;
     this.#settled = true;
     clearTimeout(this.#deadline);
-    if (this.#large) this.#largeAnswers.leave(this.#large);
+    if (this.#large) this.#shared.largeAnswers.leave(this.#large);
     this.#resolve(result);
   }
 }

@@ -1,5 +1,4 @@
 import { JSON_BODY_BYTES_MAX } from "../domain/request-limits.ts";
-import type { SpacedWork } from "./spaced-work.ts";
 
 /**
  * Longest answer that is read, bytes. A longer one leaves a video that was made and not charged, so the limit is the answer of
@@ -21,21 +20,10 @@ interface Reading {
 
 /**
  * Places for answers larger than `SMALL_ANSWER_BYTES`. An answer that finds none is paused until another has been parsed.
- * Parsing takes some 10 ms, so answers are parsed one at a time, with a pause after each.
  */
 export class LargeAnswers {
   #free = LARGE_ANSWERS_MAX;
   readonly #waiting = new Set<Reading>();
-  readonly #work: SpacedWork;
-
-  constructor(work: SpacedWork) {
-    this.#work = work;
-  }
-
-  /** Parses a complete answer in its turn. */
-  parse(work: () => void): void {
-    this.#work.add(work);
-  }
 
   /** Takes a place for this answer, or pauses it until one is free. */
   enter(reading: Reading): void {

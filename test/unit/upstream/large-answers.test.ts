@@ -6,7 +6,7 @@ import { validateGeneration } from "../../../src/domain/generation-body.ts";
 import { JSON_BODY_BYTES_MAX } from "../../../src/domain/request-limits.ts";
 import { createJsonClient } from "../../../src/upstream/json-client.ts";
 import { ANSWER_BYTES_MAX, LargeAnswers, SMALL_ANSWER_BYTES } from "../../../src/upstream/large-answers.ts";
-import { SpacedWork } from "../../../src/upstream/spaced-work.ts";
+import type { SpacedWork } from "../../../src/upstream/spaced-work.ts";
 import { createUpstream } from "../../../src/upstream/upstream.ts";
 
 function givenUpstream(answer: (body: string) => string) {
@@ -167,7 +167,7 @@ function reading() {
 
 // Guarantee: 256 large answers at a time take the memory of sixteen.
 test("sixteen large answers are read at a time; the others wait in order, and none takes a place twice", () => {
-  const places = new LargeAnswers(new SpacedWork());
+  const places = new LargeAnswers();
   const all = Array.from({ length: 20 }, reading);
   for (const each of all) places.enter(each);
   expect(all.map(({ told }) => told.join()).slice(14)).toEqual(["", "", "pause", "pause", "pause", "pause"]);
