@@ -12,6 +12,7 @@
 --       10 fingerprint  11 idempotency lifetime (ms)  12 idempotency digest
 --       and, empty in what an earlier release left to be settled:  13 maximum age of the task (ms)
 --       14 which upstream made it (a text)  15 retention (ms)
+--       16 when the request was admitted (ms; empty if it is not known)
 -- RETURNS outcome, now; the numbers of the headers are those of the admission
 --   bound        charged (also when it was bound to this task id before)
 --   late         the hold was void; charged now
@@ -19,6 +20,8 @@
 --                now, which is or will be charged for it; nothing charged (also when it was so before)
 --   conflict     this request has another task, or the task id belongs to another request and is disputed from now on
 --                if that is another account's or its task has ended; else nothing happens
+--   forgotten    the request has no record, and COLLECT has deleted that of a request of this account that was admitted
+--                later or is this one: it may have been charged; nothing happens
 --@include clock
 --@include dispute
 --@include ledger
@@ -31,6 +34,11 @@ local request_id, account_id, task_id = ARGV[2], ARGV[3], ARGV[7]
 local record = redis.call("HMGET", request, "state", "task_id", "price", "retention_ms", "admitted_at",
   "uncollected")
 local state = record[1]
+if not state and ARGV[16] ~= "" then
+  -- The record proves a charge for longer than a BIND may be sent, unless the clock has stepped. Decision 0014.
+  local collected_until = redis.call("HGET", account, "collected_until")
+  if collected_until and tonumber(ARGV[16]) <= tonumber(collected_until) then return { "forgotten", now } end
+end
 -- What was fixed at admission counts; ARGV only for a request that the store has forgotten.
 local price = tonumber(record[3] or ARGV[5])
 if record[2] and record[2] ~= task_id then return { "conflict", now } end
@@ -73,6 +81,8 @@ else
     "endpoint", ARGV[6], "task_id", task_id, "bound_at", bound_at, "max_age_ms", max_age_ms, "upstream", upstream)
   if outcome == "uncollected" then redis.call("HSET", request, "uncollected", "1") end
   if ARGV[15] ~= "" and not record[4] then redis.call("HSET", request, "retention_ms", ARGV[15]) end
+  -- A request that had no record has one from here on, and COLLECT needs to know when it was admitted.
+  if ARGV[16] ~= "" then redis.call("HSETNX", request, "due_at", ARGV[16]) end
   redis.call("PERSIST", request)
   redis.call("SADD", slots, request_id)
   redis.call("ZREM", KEYS[7], request_id)

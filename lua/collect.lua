@@ -1,11 +1,14 @@
 #!lua flags=allow-oom
 -- COLLECT: forgets a finished or void request after its retention, which is fixed in its record at admission: whichever
--- gateway collects it, its charge is never forgotten while a BIND of it may still come. The ledger keeps what it cost.
+-- gateway collects it, its charge is never forgotten while a BIND of it may still come. The ledger keeps what it cost. The
+-- account keeps the latest due time of its deleted records. After a step of the clock, BIND reads it to refuse what may have
+-- been charged (decision 0014). The account's name is found on the way, so it is not among KEYS; it is of the same partition.
 -- The fields of its records stand in src/store/records.ts.
 --
 -- KEYS  1 request (hash)  2 done (zset: request id by the ms when it may be forgotten)
 --       3 task (string; only where there is one)
 -- ARGV  1 now (ms or empty)  2 request id  3 retention (ms) of a record of an earlier release
+--       4 what stands before the id in the names of accounts
 -- RETURNS outcome
 --   collected
 --   kept        open, or ended too recently; out of sight in `done` until its retention has passed
@@ -13,14 +16,20 @@
 --@include numbers
 --@include task
 local now = store_now(ARGV[1])
-local record = redis.call("HMGET", KEYS[1], "state", "finished_at", "void_at", "retention_ms")
+local record = redis.call("HMGET", KEYS[1], "state", "finished_at", "void_at", "retention_ms", "account_id",
+  "due_at")
 if record[1] then
   local is_open = record[1] ~= "finished" and record[1] ~= "void"
   local ended_at = is_open and now or tonumber(record[2] or record[3] or 0)
-  local due_at = ended_at + tonumber(record[4] or ARGV[3])
-  if is_open or due_at > now then
-    redis.call("ZADD", KEYS[2], "XX", int(due_at), ARGV[2])
+  local kept_until = ended_at + tonumber(record[4] or ARGV[3])
+  if is_open or kept_until > now then
+    redis.call("ZADD", KEYS[2], "XX", int(kept_until), ARGV[2])
     return { "kept" }
+  end
+  local account, due_at = ARGV[4] .. (record[5] or ""), record[6]
+  local collected_until = redis.call("HGET", account, "collected_until")
+  if due_at and tonumber(due_at) > tonumber(collected_until or 0) then
+    redis.call("HSET", account, "collected_until", due_at)
   end
 end
 redis.call("DEL", KEYS[1])

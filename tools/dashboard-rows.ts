@@ -269,7 +269,7 @@ export const ROWS: readonly { title: string; panels: readonly Panel[] }[] = [
       ),
       graph(
         "Settlements",
-        "`late` and `uncollected`: a task came after its hold had ended. `conflict`: the generator gave one task id twice.",
+        "`late` and `uncollected`: a task came after its hold had ended. `forgotten`: after its request was collected. `conflict`: the generator gave one task id twice.",
         [[rateBy("outcome", `tollgate_settlements_total{${HERE}}`), "{{outcome}}"]],
         { unit: "ops", stack: true },
       ),

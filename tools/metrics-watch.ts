@@ -32,14 +32,14 @@ export const WATCH: Readonly<Record<string, string>> = {
   tollgate_admissions_near_limit_total: "share of the admitted: who will be refused next",
   tollgate_degraded_requests_total: "any is lost revenue: `TollgateUnmeteredRequests`",
   tollgate_settlements_total:
-    "`refunded` against `bound`: `TollgateRefundRate`; `uncollected`: `TollgateUncollected`; `conflict` is a fault of the generator",
+    "`refunded` against `bound`: `TollgateRefundRate`; `uncollected`, `forgotten`: `TollgateUncollected`; `conflict` is a fault of the generator",
   tollgate_tasks_ended_unanswered_total:
     "any: `TollgateTasksEndedUnanswered`; tasks were refunded without evidence",
   tollgate_uploads_in_flight: "close to `upstream.upload_connections`: further uploads are 503",
   tollgate_holds: "as requests in flight, for generations alone",
   tollgate_credits_consumed_total: "falls to 0 while requests come: nothing is sold",
   tollgate_credits_refunded_total: "in proportion to what is consumed",
-  tollgate_credits_uncollected_total: "any: videos were made that nobody paid for",
+  tollgate_credits_uncollected_total: "any: videos were made that nobody may have paid for",
   tollgate_store_failures_total:
     "`refused`: Redis is full or misconfigured, `TollgateStoreRefuses`; `overloaded`: `TollgateStoreOverloaded`",
   tollgate_store_call_duration_seconds: "p99 of `admit` near `store.command_timeout`: `TollgateStoreSlow`",

@@ -125,7 +125,13 @@ async function bind(call: Call, generation: Generation, taskId: string, data: st
 }
 
 /** The outcome in the log line of an accepted generation, by how it was charged; docs/logging.md. */
-const CHARGES = { bound: "ok", late: "ok", uncollected: "uncollected", waiting: "charge_waits" } as const;
+const CHARGES = {
+  bound: "ok",
+  late: "ok",
+  uncollected: "uncollected",
+  forgotten: "uncollected",
+  waiting: "charge_waits",
+} as const;
 
 /** The upstream returned the task id of another request: whose task it created is unknown. */
 const refuseTakenId = (call: Call, generation: Generation, taskId: string): Promise<Answer> =>

@@ -10,6 +10,8 @@ import type { Charge, Settlement } from "./settlement.ts";
 
 const READ_EVERY_MS = 1000;
 const SETTLE_WITHIN_MS = 30 * 60_000;
+const FORGOTTEN =
+  "the store has forgotten this request, and may have charged it; it is not charged: look for it in the ledger";
 
 export interface SettlementOptions {
   /** Without one, settlements that wait are lost with the process. */
@@ -50,12 +52,20 @@ export function createSettlements(connection: Connection, options: SettlementOpt
   const isUnanswered = (): boolean => outbox.sizeFor(facts()?.id) > 0;
   /** What is sent again is not reported again. */
   function charged(charge: Charge, outcome: Binding): void {
+    if (outcome === "forgotten") reportForgotten(charge);
     if (charge.settled === undefined) {
       losses.charged(charge, outcome);
       return;
     }
     const { settled: _, ...sent } = charge;
     losses.charged(sent, outcome);
+  }
+
+  function reportForgotten({ call }: Charge): void {
+    metrics.creditsUncollected.inc(call.price);
+    const { requestId, key, price, task } = call;
+    const fields = { request_id: requestId, account_id: key.accountId, price, task_id: task.taskId };
+    log.error(fields, FORGOTTEN);
   }
 
   connection.attach({

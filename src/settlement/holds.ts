@@ -138,6 +138,7 @@ function createAdmission(connection: HoldConnection, voidUnsent: (generation: Ge
       }
       countAdmission(admission.tier, admission.outcome, tiers);
       if (admission.outcome === "admitted") {
+        generation.admittedAtMs = admission.admittedAtMs;
         const tier = tierLabel(admission.tier, tiers);
         metrics.nearLimit.admitted(tier, admission.state);
         for (const limit of admission.shadow ?? []) metrics.shadowRefusals.inc({ tier, limit });
@@ -150,12 +151,12 @@ function createAdmission(connection: HoldConnection, voidUnsent: (generation: Ge
 const termsOf = ({ storeId, retentionMs }: Generation, nowMs: number) => ({
   storeId,
   atMs: nowMs,
-  // Half of the retention: a request that the store has forgotten would be charged once more.
+  // Half of the retention: of a request that the store has forgotten, BIND cannot tell whether it was charged.
   settleWithinMs: retentionMs / 2,
 });
 
 function bindCallOf(generation: Generation, task: NewTask, clustered: boolean): BindCall {
-  const { requestId, key, price, endpoint, retentionMs, idempotency } = generation;
+  const { requestId, key, price, endpoint, retentionMs, admittedAtMs, idempotency } = generation;
   const { taskId, pollMs, maxAgeMs, upstream } = task;
   return {
     requestId,
@@ -163,6 +164,7 @@ function bindCallOf(generation: Generation, task: NewTask, clustered: boolean): 
     price,
     endpoint,
     retentionMs,
+    admittedAtMs,
     idempotency,
     // Only repeats with the same Idempotency-Key are answered with the data.
     task: { taskId, data: idempotency ? task.data : "", pollMs, maxAgeMs, upstream },

@@ -170,7 +170,9 @@ const fieldsOf = ({ call, script }: Settlement) => ({ request_id: call.requestId
 /** Sends one settlement, and reports its outcome. */
 async function settle(target: FlushTarget, settlement: Settlement): Promise<void> {
   if (settlement.script === "bind") {
-    const outcome = await charge(target.run, settlement.call, target.partitions);
+    // A line of an earlier release lacks the time of admission. It was first sent before the hold was due.
+    const { admittedAtMs = settlement.atMs } = settlement.call;
+    const outcome = await charge(target.run, { ...settlement.call, admittedAtMs }, target.partitions);
     target.charged?.(settlement, outcome);
     settlement.settled?.(outcome);
   } else {

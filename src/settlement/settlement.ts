@@ -2,6 +2,7 @@ import type { Run } from "../store/script.ts";
 import { type BindCall, type Binding, bind } from "../store/scripts/bind.ts";
 import { claim } from "../store/scripts/claim.ts";
 import { dispute } from "../store/scripts/dispute.ts";
+import { unclaim } from "../store/scripts/unclaim.ts";
 import type { VoidCall, Voided } from "../store/scripts/void.ts";
 
 /** How long the mark of a disputed task id waits for the BIND of the request that owns it. */
@@ -49,7 +50,12 @@ export async function charge(run: Run, call: BindCall, partitions = 0): Promise<
       return "conflict";
     }
   }
-  return (await run(bind, call)).outcome;
+  const { outcome } = await run(bind, call);
+  // Nobody else could use the task id that CLAIM has just taken.
+  if (outcome === "forgotten" && call.clustered) {
+    await run(unclaim, { taskId: call.task.taskId, requestId: call.requestId });
+  }
+  return outcome;
 }
 
 /** Marks the task's record in its partition; before it exists, leaves a mark in each partition where it may be written. */

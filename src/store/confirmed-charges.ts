@@ -29,7 +29,7 @@ export function createConfirmedCharges(put: (charge: SentCharge) => Promise<void
 
   return {
     add(charge: SentCharge, outcome: Binding): void {
-      if (outcome === "conflict" || charge.storeId === undefined) return;
+      if (outcome === "conflict" || outcome === "forgotten" || charge.storeId === undefined) return;
       kept.push(charge);
       if (kept.length < KEPT_MAX && charge.atMs - kept[0]!.atMs < 2 * KEPT_MS) return;
       const since = charge.atMs - KEPT_MS;

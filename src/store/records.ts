@@ -13,7 +13,8 @@ export const REQUEST_FIELDS = {
   endpoint: "the full path, as charged and listed",
   admitted_at:
     "the key's clock at its admission; missing where the store had forgotten the request before its BIND",
-  due_at: "when its hold ends",
+  due_at:
+    "when its hold ends; when it was admitted where the store had forgotten the request before its BIND",
   retention_ms: "how long the record is kept after its end, fixed at admission",
   idempotency: "digest of its Idempotency-Key",
   task_id: "the upstream's, from BIND on",
@@ -39,6 +40,7 @@ export const ACCOUNT_FIELDS = {
   total_requests: "admitted, without those that never went upstream",
   created_at: "when its first key was issued",
   last_entry: "id of its latest ledger entry, which names the one before it",
+  collected_until: "the latest `due_at` of its requests that were collected",
 } as const;
 export type AccountRecord = RecordOf<typeof ACCOUNT_FIELDS>;
 

@@ -30,6 +30,7 @@ test("an admission holds the price, a slot, and one request of the minute, the d
   const generation = stage.request(key, { price: 30 });
   expect(await stage.admit(generation)).toEqual({
     outcome: "admitted",
+    admittedAtMs: stage.clock.nowMs,
     tier: "standard",
     state: { rateLimit: 5, remaining: 4, resetAtMs: NOON_MS + 60_000, maxConcurrent: 2, active: 1 },
   });

@@ -16,11 +16,12 @@ export interface Ask {
 function targetOf({ world, sent }: Run, command: Command, index?: number): Sent | undefined {
   if (!("request" in command) || command.request === undefined) return undefined;
   const withTask = "tasks" in command && command.tasks;
-  const able = sent.filter(({ request }) => {
-    // Only a poll, and its settlement, come so late that their request may be collected.
-    const late = command.kind === "inspect" || command.kind === "observe" || world.requests.includes(request);
-    return late && (!withTask || request.taskId !== undefined);
-  });
+  // Only a poll, its settlement, and the BIND of a journal come so late that their request may be collected.
+  const isLate = index === undefined && ["inspect", "observe", "bind"].includes(command.kind);
+  const able = sent.filter(
+    ({ request }) =>
+      (isLate || world.requests.includes(request)) && (!withTask || request.taskId !== undefined),
+  );
   return able.at(-1 - ((index ?? command.request) % able.length));
 }
 
@@ -56,11 +57,11 @@ export async function ask(run: Run, command: Asking): Promise<Ask | undefined> {
       const neighbour = targetOf(run, command, command.request + 1) ?? target;
       const taskId = ownTask(command.task === "own" ? request : neighbour.request);
       const data = `{"task_id":"${taskId}"}`;
-      const { generation, admission } = request;
+      const { generation, admission, admittedAtMs } = request;
       // What a BIND says of the price counts only where there was no admission to fix it.
       const price = admission ? generation.price + 1 : generation.price;
       return {
-        call: await stage.onItsWay(() => stage.bind({ ...generation, price }, taskId, data)),
+        call: await stage.onItsWay(() => stage.bind({ ...generation, price, admittedAtMs }, taskId, data)),
         expected: () => model.bind(world, request, taskId, data, POLL_MS),
       };
     }
@@ -108,7 +109,7 @@ export async function plan(
     retentionMs: asked.retentionMs ?? 0,
     ...(idempotency && { idempotency }),
   });
-  const request: ModelRequest = { generation, key, state: "unborn" };
+  const request: ModelRequest = { generation, key, state: "unborn", admittedAtMs: world.nowMs };
   const admit = await stage.onItsWay(() => stage.admit(generation));
   const one = { request, admit, notAfterMs: world.nowMs + stage.connection.commandTimeoutMs };
   world.requests.push(request);

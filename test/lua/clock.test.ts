@@ -1,7 +1,8 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
 import type { Connection } from "../../src/store/connection.ts";
-import type { KeyRef } from "../../src/store/names.ts";
-import { createStage, NOON_MS, openConnection, type Stage } from "../support/store.ts";
+import { idempotencyName, type KeyRef } from "../../src/store/names.ts";
+import type { Generation } from "../../src/store/scripts/admit.ts";
+import { createStage, HOLD_MS, NOON_MS, openConnection, randomId, type Stage } from "../support/store.ts";
 
 // The store's clock may step. A key's own clock is the latest the store has told it at an admission.
 
@@ -9,6 +10,8 @@ const SECOND = 1000;
 const MINUTE = 60 * SECOND;
 const HOUR = 60 * MINUTE;
 const DAY = 24 * HOUR;
+const RETENTION = 7 * DAY;
+const AHEAD = 8 * DAY;
 const LIMIT = 3;
 
 let connection: Connection;
@@ -20,6 +23,29 @@ afterAll(() => connection.close());
 beforeEach(() => {
   stage = createStage(connection);
 });
+
+/** A BIND as a journal keeps it, and as it is on its way. */
+const binding = async (generation: Generation) => {
+  const { calls, deferred } = await stage.unsent(() => stage.bind(generation));
+  return { inJournal: deferred!, onItsWay: calls[0]! };
+};
+
+/** A request that was charged; the reply was lost, and the BIND waits in a journal. */
+async function givenLostReply(key: KeyRef, wanted: Partial<Generation> = {}) {
+  const generation = stage.request(key, { retentionMs: RETENTION, ...wanted });
+  expect((await stage.admit(generation)).outcome).toBe("admitted");
+  const { inJournal, onItsWay } = await binding(generation);
+  expect((await stage.arrive(onItsWay))[0]).toBe("bound");
+  return { generation, inJournal };
+}
+
+/** The clock steps ahead and back; meanwhile everything that has ended is collected. */
+async function collectAhead(byMs = AHEAD): Promise<number> {
+  stage.clock.nowMs += byMs;
+  const { collected } = await stage.sweeps.collect(stage.partition, RETENTION, 100);
+  stage.clock.nowMs -= byMs;
+  return collected;
+}
 
 const admit = async (key: KeyRef) => {
   const generation = stage.request(key);
@@ -117,4 +143,91 @@ test("a hold is not ended early by a clock that steps back, and a claim waits wi
   stage.clock.nowMs -= HOUR;
   expect(await stage.void(generation, "due")).toBe("not_due");
   expect((await stage.sweeps.lease("holds", stage.partition, 10)).requests).toEqual([]);
+});
+
+// A record that was collected while the clock was ahead took the proof of its charge with it: the BIND was charged again.
+test.each([
+  ["completed", 90],
+  ["failed", 100],
+] as const)(
+  "a clock ahead beyond the retention charges no task twice that has %s",
+  async (status, balance) => {
+    const key = await stage.givenKey({ credits: 100 });
+    const { generation, inJournal } = await givenLostReply(key);
+    await stage.observe(generation, status);
+    expect(await collectAhead()).toBe(1);
+    const before = await stage.everything();
+    expect(await stage.settle(inJournal)).toBe("forgotten");
+    expect(await stage.everything()).toEqual(before);
+    expect(await stage.account(key)).toMatchObject({ balance, state: { active: 0 } });
+  },
+);
+
+test("a request that was admitted while the clock was ahead is charged once, however long its journal waits", async () => {
+  const key = await stage.givenKey({ credits: 100 });
+  stage.clock.nowMs += AHEAD;
+  const { generation, inJournal } = await givenLostReply(key);
+  stage.clock.nowMs -= AHEAD;
+  await stage.observe(generation, "completed");
+  stage.clock.nowMs += RETENTION;
+  expect((await stage.sweeps.collect(stage.partition, RETENTION, 10)).collected).toBe(1);
+  expect(await stage.settle(inJournal)).toBe("forgotten");
+  expect(await stage.account(key)).toMatchObject({ balance: 90 });
+});
+
+test("one Idempotency-Key is charged once, also when both of its requests were collected ahead of time", async () => {
+  const key = await stage.givenKey({ credits: 100 });
+  const idempotency = { digest: randomId("digest"), fingerprint: "f" };
+  const first = stage.request(key, { retentionMs: RETENTION, idempotency });
+  await stage.admit(first);
+  const { inJournal } = await binding(first);
+  stage.clock.nowMs += HOLD_MS;
+  expect(await stage.void(first, "due")).toBe("void");
+  const { generation: retry } = await givenLostReply(key, { idempotency });
+  await stage.observe(retry, "completed");
+  expect(await collectAhead()).toBe(2);
+  await stage.redis.del(idempotencyName(key.partition, idempotency.digest));
+  expect(await stage.settle(inJournal)).toBe("forgotten");
+  expect(await stage.account(key)).toMatchObject({ balance: 90 });
+});
+
+// A store that comes back older has lost admissions and charges alike: what gateways still hold is charged, once.
+test("what an older store lacks is charged, though it has collected others, and then not once more", async () => {
+  const key = await stage.givenKey({ credits: 100 });
+  const early = await givenLostReply(key);
+  await stage.observe(early.generation, "completed");
+  stage.clock.nowMs += RETENTION;
+  expect((await stage.sweeps.collect(stage.partition, RETENTION, 10)).collected).toBe(1);
+
+  const lost = stage.request(key, { retentionMs: RETENTION, admittedAtMs: stage.clock.nowMs });
+  const { inJournal } = await binding(lost);
+  expect(await stage.settle(inJournal)).toBe("late");
+  expect(await stage.settle(inJournal)).toBe("bound");
+  await stage.observe(lost, "completed");
+  expect(await collectAhead()).toBe(1);
+  expect(await stage.settle(inJournal)).toBe("forgotten");
+  expect(await stage.account(key)).toMatchObject({ balance: 80 });
+});
+
+test("an earlier request that is collected after a later one takes nothing back of what is known of that", async () => {
+  const key = await stage.givenKey({ credits: 100 });
+  const early = await givenLostReply(key);
+  stage.clock.nowMs += HOUR;
+  const later = await givenLostReply(key);
+  await stage.observe(later.generation, "completed");
+  expect(await collectAhead()).toBe(1);
+  await stage.observe(early.generation, "completed");
+  expect(await collectAhead()).toBe(1);
+  for (const { inJournal } of [early, later]) expect(await stage.settle(inJournal)).toBe("forgotten");
+  expect(await stage.account(key)).toMatchObject({ balance: 80 });
+});
+
+test("what one account has forgotten keeps no other account's BIND from its charge", async () => {
+  const [key, other] = [await stage.givenKey(), await stage.givenKey({ credits: 100 })];
+  const { generation } = await givenLostReply(key);
+  await stage.observe(generation, "completed");
+  const { inJournal } = await binding(stage.request(other, { admittedAtMs: stage.clock.nowMs }));
+  expect(await collectAhead()).toBe(1);
+  expect(await stage.settle(inJournal)).toBe("late");
+  expect(await stage.account(other)).toMatchObject({ balance: 90 });
 });

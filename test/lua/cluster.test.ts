@@ -252,6 +252,23 @@ test("what is collected gives back its own task id alone, not one that a new req
   expect(await connection.redis.get(claimName(taskOf(own!)))).toBeNull();
 });
 
+// Guarantee: a BIND that is refused leaves no task id taken by a request that is no more.
+test("a BIND of a collected request is refused, and its task id stays free", async () => {
+  const one = createStage(connection, { partition: 9 });
+  const key = await one.givenKey({ partition: 9, credits: 100 });
+  const generation = one.request(key);
+  await one.admit(generation);
+  const { calls, deferred } = await one.unsent(() => one.bind(generation));
+  expect(calls.map(({ script }) => script.name)).toEqual(["claim"]);
+  expect(await one.settle(deferred!)).toBe("bound");
+  await one.observe(generation, "completed");
+  one.clock.nowMs += RETENTION_MS;
+  expect(await one.sweeps.collect(9, 0, 10)).toMatchObject({ collected: 1 });
+  expect(await one.settle(deferred!)).toBe("forgotten");
+  expect(await connection.redis.get(claimName(taskOf(generation)))).toBeNull();
+  expect(await one.account(key)).toMatchObject({ balance: 90 });
+});
+
 test("what one turn asks for goes out in one call for each partition", async () => {
   const stages = [createStage(connection, { partition: 5 }), createStage(connection, { partition: 6 })];
   const keys = await Promise.all(times(6, (at) => stages[at % 2]!.givenKey()));

@@ -101,6 +101,7 @@ async function addKey(
     totalRequests: 0,
     ledger: [],
     references: new Map<string, number>(),
+    collectedUntilMs: 0,
   };
   const key: ModelKey = {
     keyId: ref.keyId,

@@ -26,6 +26,8 @@ export interface ModelAccount {
   totalRequests: number;
   ledger: Entry[];
   references: Map<string, number>;
+  /** The latest due time of its requests that are collected; 0: none is. */
+  collectedUntilMs: number;
 }
 
 /** One admission: the key's clock then, whether its window entry stands, whether the day counts it. */
@@ -51,6 +53,8 @@ export interface ModelRequest {
   generation: Generation;
   key: ModelKey;
   state: "unborn" | "held" | "bound" | "ended" | "void";
+  /** When it was admitted by the store's clock; of one that never was, when its gateway takes it to have been. */
+  admittedAtMs: number;
   admission?: AdmissionMark;
   /** Taken back before it arrived. */
   tombstone?: boolean;

@@ -65,6 +65,7 @@ export function admit(world: World, request: ModelRequest, notAfterMs: number): 
   if (spendable < price) return answer("insufficient_credits", String(spendable));
 
   request.state = "held";
+  request.admittedAtMs = nowMs;
   request.dueAtMs = nowMs + holdMs;
   request.sweepAtMs = request.dueAtMs;
   request.admission = { clockMs: clockOf(world, key), inWindow: true, counted: true };
@@ -90,6 +91,8 @@ export function bind(
   const owner = world.tasks.get(taskId);
   const otherTask = request.taskId !== undefined && request.taskId !== taskId;
   const answer = (outcome: string): Reply => [outcome, nowMs];
+  const isKnown = request.state !== "unborn" && world.requests.includes(request);
+  if (!isKnown && request.admittedAtMs <= key.account.collectedUntilMs) return answer("forgotten");
   if (otherTask) return answer("conflict");
   if (owner && owner !== request) {
     if (owner.key.account !== key.account || owner.state === "ended") owner.disputed = true;
@@ -110,6 +113,7 @@ export function bind(
   request.boundAtMs = nowMs;
   delete request.endedAtMs;
   delete request.tombstone;
+  request.dueAtMs ??= request.admittedAtMs;
   world.tasks.set(taskId, request);
   if (charged) post(world, request, -generation.price);
   // The task runs: it counts towards the day of its admission again.
@@ -307,6 +311,8 @@ export function collect(
   );
   const forgotten = old.sort(byTimeThenId(forgottenAtMs)).slice(0, most);
   for (const request of forgotten) {
+    const { account } = request.key;
+    account.collectedUntilMs = Math.max(account.collectedUntilMs, request.dueAtMs ?? 0);
     // What was taken from the key stays taken; only the request itself is forgotten.
     if (request.admission) request.key.forgotten.push(request.admission);
     if (request.taskId !== undefined) world.tasks.delete(request.taskId);

@@ -305,6 +305,24 @@ export const MUTANTS: readonly Mutant[] = [
     "if KEYS[10] and not is_others then",
     "if KEYS[10] then",
   ),
+  mutant(
+    "what COLLECT has deleted is charged again",
+    "bind",
+    "collected_until and tonumber(ARGV[16])",
+    "false and tonumber(ARGV[16])",
+  ),
+  mutant(
+    "one of the very time of the latest that was deleted is charged again",
+    "bind",
+    "tonumber(ARGV[16]) <= tonumber(collected_until)",
+    "tonumber(ARGV[16]) < tonumber(collected_until)",
+  ),
+  mutant("a request that is there is taken for deleted", "bind", "if not state and ARGV[16]", "if ARGV[16]"),
+  without(
+    "a charge without an admission is deleted without a trace",
+    "bind",
+    '  if ARGV[16] ~= "" then redis.call("HSETNX", request, "due_at", ARGV[16]) end\n',
+  ),
   // void
   mutant("a hold ends before its due time", "void", 'reason == "due" and now', 'reason == "never" and now'),
   mutant("due one ms late", "void", "now < tonumber(record[4])", "now <= tonumber(record[4])"),
@@ -431,7 +449,7 @@ export const MUTANTS: readonly Mutant[] = [
   mutant("claimed for another account", "lease", '"account_id", "key_id"', '"key_id", "account_id"'),
   mutant("claims one too many", "lease", "0, tonumber(ARGV[2])", "0, tonumber(ARGV[2]) + 1"),
   mutant("kept for the collector's retention", "collect", "record[4] or ARGV[3]", "ARGV[3]"),
-  mutant("collected one ms late", "collect", "due_at > now", "due_at >= now"),
+  mutant("collected one ms late", "collect", "kept_until > now", "kept_until >= now"),
   mutant(
     "an ended request is found at once",
     "include/retention",
@@ -454,6 +472,17 @@ export const MUTANTS: readonly Mutant[] = [
   ),
   mutant("the upstream is not kept", "bind", "ARGV[13], ARGV[14]", 'ARGV[13], ""'),
   without("collected, but still listed", "collect", 'redis.call("ZREM", KEYS[2], ARGV[2])\n'),
+  without(
+    "a record is deleted without a trace",
+    "collect",
+    '    redis.call("HSET", account, "collected_until", due_at)\n',
+  ),
+  mutant(
+    "what is deleted last counts, not what was admitted last",
+    "collect",
+    "if due_at and tonumber(due_at) > tonumber(collected_until or 0) then",
+    "if due_at then",
+  ),
   without("the task stays", "collect", 'redis.call("DEL", KEYS[3]) '),
 ];
 

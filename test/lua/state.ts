@@ -9,6 +9,7 @@ interface AccountState {
   held: number;
   totalUsed: number;
   totalRequests: number;
+  collectedUntilMs: number;
   ledger: Entry[];
 }
 
@@ -123,6 +124,7 @@ function accountState(fields: Record<string, string>, ledger: readonly StoredEnt
     held: Number(fields.held),
     totalUsed: Number(fields.total_used),
     totalRequests: Number(fields.total_requests),
+    collectedUntilMs: Number(fields.collected_until ?? 0),
     ledger: ledger.map(({ id: _id, previous: _previous, ...entry }) => entry),
   };
 }
@@ -158,7 +160,7 @@ export function expectedState({ world }: Run): State {
   return state;
 
   function accountOf(account: ModelAccount): AccountState {
-    const { balance, totalUsed, totalRequests, ledger } = account;
-    return { balance, held: heldOf(world, account), totalUsed, totalRequests, ledger };
+    const { balance, totalUsed, totalRequests, collectedUntilMs, ledger } = account;
+    return { balance, held: heldOf(world, account), totalUsed, totalRequests, collectedUntilMs, ledger };
   }
 }

@@ -14,6 +14,8 @@ const saidOf = (request: number, status: Said): Asking => ({
   poller: 0,
 });
 const said = (status: Said): Command => saidOf(0, status);
+const planned: Command = { kind: "plan", key: 0, price: 10 };
+const collect: Command = { kind: "collect", key: 0, retentionMs: 0 };
 const together = (commands: Asking[], spoilt?: number): Command => ({ kind: "together", commands, spoilt });
 const settled = (key: number): Command[] => [submit(key), voided("refused")];
 const completed = (key: number): Command[] => [submit(key), bound, said("completed"), wait(61 * SECOND)];
@@ -77,7 +79,7 @@ const RARE_TURNS: Command[][] = [
     voided("unsent"),
     { kind: "admit", request: 0 },
   ],
-  [{ kind: "plan", key: 0, price: 10 }, voided("unsent"), { kind: "admit", request: 0 }, submit(0), bound],
+  [planned, voided("unsent"), { kind: "admit", request: 0 }, submit(0), bound],
   // A customer's retries: in progress, another body, replayed; after a refusal the key is free.
   [
     admitted(0),
@@ -233,8 +235,8 @@ const RARE_TURNS: Command[][] = [
   ],
   // The last ms of a key and of an ADMIT on its way.
   [{ kind: "end key", key: 0, how: "expires" }, wait(30 * SECOND - 1), submit(0), wait(1), submit(0)],
-  [{ kind: "plan", key: 0, price: 10 }, wait(10 * SECOND), { kind: "admit", request: 0 }],
-  [{ kind: "plan", key: 0, price: 10 }, wait(10 * SECOND + 1), { kind: "admit", request: 0 }],
+  [planned, wait(10 * SECOND), { kind: "admit", request: 0 }],
+  [planned, wait(10 * SECOND + 1), { kind: "admit", request: 0 }],
   // More transactions than are listed, and credits that a refund could lift beyond the exact integers.
   [...[1, 2, 3, 4, 5, 6].flatMap(() => [submit(2), bound, said("failed")]), { kind: "credits", key: 2 }],
   [submit(0, 40), bound, { kind: "recharge", key: 0, amount: Number.MAX_SAFE_INTEGER - 80, reference: 0 }],
@@ -247,6 +249,41 @@ const RARE_TURNS: Command[][] = [
     submit(0),
     { kind: "credits", key: 0 },
     { kind: "inspect", key: 0, tasks: false, cacheMs: 0 },
+  ],
+  // The clock is ahead beyond the retention, what has ended is collected, the clock is put back, and a BIND comes again.
+  [keptLong(submit(0)), bound, said("failed"), wait(8 * 24 * HOUR), collect, wait(-8 * 24 * HOUR), bound],
+  // A request without a record is charged if its account has forgotten only earlier ones; collected in its turn, it is not
+  // charged again. One of the very time of the latest that is forgotten may be that one.
+  [
+    submit(0),
+    bound,
+    said("completed"),
+    collect,
+    wait(60 * SECOND),
+    planned,
+    bound,
+    wait(1),
+    planned,
+    bound,
+    said("completed"),
+    collect,
+    bound,
+  ],
+  // Requests are collected in the order of their ends, not of their admissions.
+  [
+    submit(0),
+    wait(SECOND),
+    submit(0),
+    together([
+      { kind: "bind", request: 0, task: "own" },
+      { kind: "bind", request: 1, task: "own" },
+    ]),
+    said("completed"),
+    collect,
+    { kind: "bind", request: 1, task: "own" },
+    saidOf(1, "completed"),
+    collect,
+    bound,
   ],
   // In one call: more than a limit allows, other keys beside it, and one item that fails; then all that settles them.
   [
@@ -285,7 +322,7 @@ const RARE_TURNS: Command[][] = [
     submit(0),
     bound,
     said("completed"),
-    { kind: "collect", key: 0, retentionMs: 0 },
+    collect,
     { kind: "inspect", key: 0, request: 0, tasks: true, cacheMs: 0 },
   ],
   // A poll of a task that was collected meanwhile, and whose id is another account's by now.
@@ -294,7 +331,7 @@ const RARE_TURNS: Command[][] = [
     submit(0),
     { kind: "bind", request: 0, task: "another's" },
     said("completed"),
-    { kind: "collect", key: 0, retentionMs: 0 },
+    collect,
     submit(2),
     { kind: "bind", request: 0, task: "another's" },
     said("completed"),

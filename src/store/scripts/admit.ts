@@ -20,6 +20,8 @@ export interface Generation {
   retentionMs: number;
   /** The store that was asked to admit it, set there: nothing of it is settled in another. */
   storeId?: string | undefined;
+  /** When it was admitted, Unix ms by the store's clock, set there; missing in what an earlier release left to be settled. */
+  admittedAtMs?: number | undefined;
   idempotency?: { digest: string; fingerprint: string };
 }
 
@@ -34,7 +36,7 @@ export interface AdmitCall {
 export type Admission = KeyState &
   /** `shadow`: limits that would have refused it if they were not in shadow mode. */
   (
-    | { outcome: "admitted"; shadow?: readonly ShadowLimit[] }
+    | { outcome: "admitted"; admittedAtMs: number; shadow?: readonly ShadowLimit[] }
     | { outcome: "rate_limited" | "daily_limited"; retryAfterMs: number }
     | { outcome: "concurrency_limited" }
     | { outcome: "insufficient_credits"; balance: number }
@@ -78,9 +80,10 @@ export const admit: Script<AdmitCall, Admission> = {
     const outcome = reply[0] as Admission["outcome"];
     const common = keyStateOf(reply);
     switch (outcome) {
-      case "admitted":
-        if (reply[8] === undefined) return { outcome, ...common };
-        return { outcome, ...common, shadow: shadowLimitsOf(String(reply[8])) };
+      case "admitted": {
+        const admitted = { outcome, ...common, admittedAtMs: clockOf(reply) };
+        return reply[8] === undefined ? admitted : { ...admitted, shadow: shadowLimitsOf(String(reply[8])) };
+      }
       case "rate_limited":
       case "daily_limited":
         return { outcome, ...common, retryAfterMs: Number(reply[8]) };

@@ -15,8 +15,9 @@ export interface NewTask {
   upstream?: string | undefined;
 }
 
-/** `retentionMs` is missing in settlements of earlier releases. */
-export interface BindCall extends Pick<Generation, "requestId" | "key" | "price" | "endpoint"> {
+/** `retentionMs` and `admittedAtMs` are missing in settlements of earlier releases. */
+export interface BindCall
+  extends Pick<Generation, "requestId" | "key" | "price" | "endpoint" | "admittedAtMs"> {
   idempotency?: Generation["idempotency"] | undefined;
   retentionMs?: number | undefined;
   task: NewTask;
@@ -24,8 +25,11 @@ export interface BindCall extends Pick<Generation, "requestId" | "key" | "price"
   clustered: boolean;
 }
 
-/** `conflict`: the task id belongs to another request, and nothing happened. */
-export type Binding = "bound" | "late" | "uncollected" | "conflict";
+/**
+ * `conflict`: the task id belongs to another request, and nothing happened. `forgotten`: the store has deleted the record of
+ * the request, which may have been charged, and nothing happened.
+ */
+export type Binding = "bound" | "late" | "uncollected" | "conflict" | "forgotten";
 
 /** Charges a held generation for the task that it got; the slot follows the task. */
 export const bind: Script<BindCall, { outcome: Binding }> = {
@@ -39,7 +43,7 @@ export const bind: Script<BindCall, { outcome: Binding }> = {
     const name = idempotencyName(partition, idempotency.digest);
     return [request, account, slots, polls, ledger, task, done, holds, key, name];
   },
-  args({ requestId, key, price, endpoint, task, idempotency, retentionMs }) {
+  args({ requestId, key, price, endpoint, task, idempotency, retentionMs, admittedAtMs }) {
     const { taskId, data, pollMs, maxAgeMs, upstream = "" } = task;
     const { fingerprint = "", digest = "" } = idempotency ?? {};
     return [
@@ -57,6 +61,7 @@ export const bind: Script<BindCall, { outcome: Binding }> = {
       roundedOrEmpty(maxAgeMs),
       upstream,
       roundedOrEmpty(retentionMs),
+      admittedAtMs ?? "",
     ];
   },
   read: ([outcome]) => ({ outcome: outcome as Binding }),

@@ -1,4 +1,4 @@
-import { partitionNames, requestName, taskName } from "../names.ts";
+import { accountNames, partitionNames, requestName, taskName } from "../names.ts";
 import type { Script } from "../script.ts";
 
 export interface CollectCall {
@@ -21,6 +21,8 @@ export const collect: Script<CollectCall, { outcome: "collected" | "kept" }> = {
     if (taskId) keys.push(taskName(taskId, partition, clustered));
     return keys;
   },
-  args: ({ requestId, retentionMs }) => [requestId, Math.round(retentionMs)],
+  args({ partition, requestId, retentionMs }) {
+    return [requestId, Math.round(retentionMs), accountNames(partition, "").account];
+  },
   read: ([outcome]) => ({ outcome: outcome as "collected" | "kept" }),
 };

@@ -6,6 +6,7 @@ export const SETTLEMENTS = [
   "late",
   "uncollected",
   "conflict",
+  "forgotten",
   "void",
   "finished",
   "refunded",
@@ -32,7 +33,7 @@ export function settlementMetrics({ counter, gauge }: MetricFactory) {
     creditsRefunded: counter("tollgate_credits_refunded_total", "Credits refunded for failed tasks."),
     creditsUncollected: counter(
       "tollgate_credits_uncollected_total",
-      "Credits not charged for tasks that were bound after their hold was void, because the balance was too low.",
+      "Credits not charged for tasks that came after their hold was void, because the balance was too low or the store had forgotten the request.",
     ),
     sweeps: counter("tollgate_sweeper_items_total", "Items processed by the sweeper, by kind and outcome.", [
       "kind",
