@@ -1,25 +1,36 @@
 import { createSettlements } from "../../../src/settlement/deferred-settlements.ts";
 import { createHolds, type Holds } from "../../../src/settlement/holds.ts";
+import { charge } from "../../../src/settlement/settlement.ts";
 import { type Connection, createConnection } from "../../../src/store/connection.ts";
 import { digestOf, type KeyRef } from "../../../src/store/names.ts";
+import { itemOf } from "../../../src/store/script.ts";
+import type { Generation } from "../../../src/store/scripts/admit.ts";
 import { createStore, type Store } from "../../../src/store/store.ts";
+import { createSweeps } from "../../../src/store/sweeps.ts";
 import { createLogger } from "../../../src/telemetry/log.ts";
 import { createMetrics } from "../../../src/telemetry/metrics.ts";
 import { PRICE, TEXT_TO_VIDEO } from "../client.ts";
 import type { ClientEvent, History } from "../history.ts";
 import type { Random } from "../random.ts";
+import { readStore } from "../snapshot.ts";
 import { createWorld, type RunOptions, type World } from "../world.ts";
 import type { Scenario } from "./scenario.ts";
 
 interface ClockSize {
   rounds: number;
+  /** How many rounds lie between two times when all that has ended is collected early. */
+  collectEvery: number;
 }
 
 const LIFETIMES = { holdMs: 10_000, retentionMs: 3_600_000 };
 const MADE = { maxAgeMs: 3_600_000, upstream: "" };
 const STORES = 3;
+const PARTITIONS = 4;
 const SECOND_MS = 1000;
 const HOUR_MS = 3_600_000;
+/** Beyond the retention of all that was admitted while the clock was a day or an hour ahead. */
+const AHEAD_MS = 30 * 24 * HOUR_MS;
+const COLLECTED_AT_ONCE = 100;
 const DAY_MS = 24 * HOUR_MS;
 const TIERS = { standard: { rateLimit: 20, maxConcurrent: 3, dailyLimit: 500 } };
 const CODES: Record<string, number> = { admitted: 200, rate_limited: 2001, daily_limited: 2003 };
@@ -30,11 +41,13 @@ const CODES: Record<string, number> = { admitted: 200, rate_limited: 2001, daily
  */
 export const clock: Scenario<ClockSize> = {
   name: "clock",
-  title: ({ rounds }) =>
+  title: ({ rounds, collectEvery }) =>
     `${rounds} rounds of admissions from ${STORES} stores at once while their clock steps by ±1 s, ±61 s, ±1 h and over ` +
-    "midnight (time passed in to the scripts: the clock of Redis itself cannot be set)",
-  full: { rounds: 4000 },
-  short: { rounds: 150 },
+    `midnight; every ${collectEvery} rounds it is ahead beyond the retention, all that has ended is collected, it steps back, ` +
+    "and the BINDs of these rounds are sent again " +
+    "(time passed in to the scripts: the clock of Redis itself cannot be set)",
+  full: { rounds: 4000, collectEvery: 500 },
+  short: { rounds: 150, collectEvery: 50 },
   run: runClock,
 };
 
@@ -44,14 +57,14 @@ interface Watched {
   clockMs: number;
 }
 
-async function runClock(options: RunOptions, { rounds }: ClockSize): Promise<History> {
+async function runClock(options: RunOptions, { rounds, collectEvery }: ClockSize): Promise<History> {
   const world = await createWorld(options, 0);
   let nowMs = Date.UTC(2031, 4, 6, 23, 50);
   const connections = Array.from({ length: STORES }, () =>
     createConnection({
       redisUrl: `redis://127.0.0.1:${world.redis.options.port}`,
       commandTimeoutMs: 10_000,
-      partitions: 4,
+      partitions: PARTITIONS,
       nowMs: () => nowMs,
       log: createLogger("silent"),
       metrics: createMetrics(),
@@ -61,9 +74,14 @@ async function runClock(options: RunOptions, { rounds }: ClockSize): Promise<His
     await Promise.all(connections.map(({ breaker }) => breaker.closed()));
     const stores = connections.map((connection) => openStore(connection));
     const watched = await givenKeys(world, stores[0]!);
+    let charged: Generation[] = [];
     for (let round = 0; round < rounds; round++) {
       nowMs = step(world.random, nowMs);
-      await burst(world, stores, watched, { nowMs, round });
+      charged.push(...(await burst(world, stores, watched, { nowMs, round })));
+      if ((round + 1) % collectEvery > 0) continue;
+      await collectAll(world, connections[0]!, nowMs + AHEAD_MS);
+      await sendAgain(connections[0]!, charged);
+      charged = [];
     }
     const history = await world.finish();
     return { ...history, meta: { ...history.meta, clock: "stepped", toleranceMs: 0 } };
@@ -98,32 +116,78 @@ function step(random: Random, nowMs: number): number {
   return random.pick(to);
 }
 
-/** Some admissions of some keys at one moment, from all stores at once. */
+const newTask = ({ requestId }: Generation) => ({
+  taskId: `task_${requestId}`,
+  data: "{}",
+  pollMs: 1000,
+  ...MADE,
+});
+
+/** Collects all that has ended, at a time when the clock says so. */
+async function collectAll(world: World, connection: Connection, nowMs: number): Promise<void> {
+  const records = (await readStore(world.redis)).filter(({ name }) => name.includes(":request:"));
+  world.forgotten.push(...records);
+  const ahead: Connection = {
+    ...connection,
+    async run(script, call) {
+      const [reply] = await connection.scripts.send(script, [itemOf(script, call, String(nowMs))]);
+      if (reply instanceof Error) throw reply;
+      return script.read(reply!, call);
+    },
+  };
+  const sweeps = createSweeps(
+    ahead,
+    () => SECOND_MS,
+    () => nowMs,
+  );
+  let total = 0;
+  for (let partition = 0; partition < PARTITIONS; partition++) {
+    let looked: number;
+    do {
+      const found = await sweeps.collect(partition, LIFETIMES.retentionMs, COLLECTED_AT_ONCE);
+      looked = found.looked;
+      total += found.collected;
+    } while (looked === COLLECTED_AT_ONCE);
+  }
+  if (total < records.length) world.note("not reached", `${records.length - total} records are collected`);
+}
+
+/** A journal whose gateway lost the replies of these BINDs comes back. */
+async function sendAgain(connection: Connection, charged: readonly Generation[]): Promise<void> {
+  for (const generation of charged)
+    await charge(connection.run, { ...generation, task: newTask(generation), clustered: false });
+}
+
+/**
+ * Some admissions of some keys at one moment, from all stores at once.
+ * @returns those that were charged
+ */
 async function burst(
   world: World,
   stores: (Store & Holds)[],
   watched: Watched[],
   { nowMs, round }: { nowMs: number; round: number },
-): Promise<void> {
+): Promise<Generation[]> {
   const planned = Array.from({ length: world.random.int(1, 12) }, (_, each) => ({
     subject: world.random.pick(watched),
     store: stores[each % stores.length]!,
     requestId: `req_${round}_${each}`,
   }));
   const admitted = new Set<Watched>();
+  const charged: Generation[] = [];
   await Promise.all(
     planned.map(async ({ subject, store, requestId }) => {
       const atMs = Math.max(nowMs, subject.clockMs);
       const { key } = subject;
-      const generation = { requestId, key, price: PRICE, endpoint: TEXT_TO_VIDEO, ...LIFETIMES };
+      const generation: Generation = { requestId, key, price: PRICE, endpoint: TEXT_TO_VIDEO, ...LIFETIMES };
       const { outcome, state } = await store.admit(generation, TIERS);
       world.client.push(eventOf(key, requestId, atMs, CODES[outcome] ?? 500, state));
       if (outcome !== "admitted") return;
       admitted.add(subject);
-      const taskId = `task_${requestId}`;
-      await store.bind(generation, { taskId, data: "{}", pollMs: 1000, ...MADE });
+      charged.push(generation);
+      await store.bind(generation, newTask(generation));
       const task = {
-        taskId,
+        taskId: newTask(generation).taskId,
         requestId,
         creatorKeyId: key.keyId,
         fresh: false,
@@ -140,6 +204,7 @@ async function burst(
     }),
   );
   for (const subject of admitted) subject.clockMs = Math.max(nowMs, subject.clockMs);
+  return charged;
 }
 
 function eventOf(

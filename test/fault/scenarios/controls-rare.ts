@@ -6,11 +6,17 @@ import { stores } from "./stores.ts";
 import { type TaskEndsSize, taskEnds } from "./task-ends.ts";
 
 const lateAfterHours: Control["run"] = (options) =>
-  lateBinds.run(options, { rounds: 1, requestsEach: 24, requestsOld: 0 });
+  lateBinds.run(options, { rounds: 1, requestsEach: 24, requestsOld: 0, requestsPutBack: 0 });
 const ends =
   (part: NonNullable<TaskEndsSize["only"]>[number], tasksEach = 3): Control["run"] =>
   (options) =>
     taskEnds.run(options, { maxAgeMs: 6000, tasksEach, only: [part] });
+
+const CHARGED_THOUGH_FORGOTTEN = {
+  file: "lua/bind.lua",
+  from: "if collected_until and tonumber(ARGV[16])",
+  to: "if false and tonumber(ARGV[16])",
+};
 
 /** Mistakes that show only where things come late, twice, or from another place. */
 export const RARE_INTERLEAVINGS: readonly Control[] = [
@@ -46,8 +52,18 @@ export const RARE_INTERLEAVINGS: readonly Control[] = [
         from: "storeId, partitions, nowMs, charged",
         to: "storeId, partitions, nowMs: Date.now, charged",
       },
+      // It hides the mistake: what is sent too late is refused.
+      CHARGED_THOUGH_FORGOTTEN,
     ],
-    run: (options) => lateBinds.run(options, { rounds: 0, requestsEach: 0, requestsOld: 12 }),
+    run: (options) =>
+      lateBinds.run(options, { rounds: 0, requestsEach: 0, requestsOld: 12, requestsPutBack: 0 }),
+    caughtBy: "charged exactly once, nothing lost",
+  },
+  {
+    name: "a BIND of a request that was collected while the clock was ahead is charged again",
+    patches: [CHARGED_THOUGH_FORGOTTEN],
+    run: (options) =>
+      lateBinds.run(options, { rounds: 0, requestsEach: 0, requestsOld: 0, requestsPutBack: 12 }),
     caughtBy: "charged exactly once, nothing lost",
   },
   {

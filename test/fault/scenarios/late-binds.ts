@@ -18,6 +18,8 @@ interface LateBindsSize {
   requestsEach: number;
   /** In each of the two journals that come back after days; 0: there are none. */
   requestsOld: number;
+  /** In the journal that comes back when the clock was days ahead and has been put back; 0: there is none. */
+  requestsPutBack: number;
 }
 
 const SECOND_MS = 1000;
@@ -45,11 +47,12 @@ type Cut = "command" | "reply";
  */
 export const lateBinds: Scenario<LateBindsSize> = {
   name: "late-binds",
-  title: ({ rounds, requestsEach, requestsOld }) =>
+  title: ({ rounds, requestsEach, requestsOld, requestsPutBack }) =>
     `${rounds} journals with ${requestsEach} BINDs each that come back hours after their holds were void, and repeats of ` +
-    `their requests were charged; 2 with ${requestsOld} that come back after 4 and 8 days (the clock of the store is stepped)`,
-  full: { rounds: 6, requestsEach: 120, requestsOld: 60 },
-  short: { rounds: 1, requestsEach: 40, requestsOld: 8 },
+    `their requests were charged; 2 with ${requestsOld} that come back after 4 and 8 days, and 1 with ${requestsPutBack} that ` +
+    "comes back when the clock was 8 days ahead and has been put back (the clock of the store is stepped)",
+  full: { rounds: 6, requestsEach: 120, requestsOld: 60, requestsPutBack: 60 },
+  short: { rounds: 1, requestsEach: 40, requestsOld: 8, requestsPutBack: 8 },
   run: runLateBinds,
 };
 
@@ -63,7 +66,7 @@ interface Planned {
 }
 
 async function runLateBinds(options: RunOptions, size: LateBindsSize): Promise<History> {
-  const { rounds, requestsEach, requestsOld } = size;
+  const { rounds, requestsEach, requestsOld, requestsPutBack } = size;
   const world = await createWorld(withSteppedClock(options), 2, {
     commandTimeoutMs: 500,
     maxAgeMs: 30 * DAY_MS,
@@ -80,7 +83,7 @@ async function runLateBinds(options: RunOptions, size: LateBindsSize): Promise<H
       options.progress(`${round + 1} of ${rounds} journals back after hours`);
     }
     judge(world, rounds * requestsEach);
-    if (requestsOld > 0) await leaveForDays(world, customers, requestsOld);
+    if (requestsOld + requestsPutBack > 0) await leaveForDays(world, customers, size);
     return await world.finish();
   } finally {
     await world.stop();
@@ -190,16 +193,20 @@ async function bringBack(world: World, journal: string): Promise<void> {
 }
 
 /**
- * Two journals come back after days. The BINDs of one never ran, and are given up. Those of the other ran, their replies
- * were lost, and their requests are forgotten by then: sent again they would be charged once more.
+ * Three journals come back after days. The BINDs of the first never ran, and are given up. Those of the others ran, their
+ * replies were lost, and their requests are forgotten by then: sent again they would be charged once more. The last one
+ * comes back when the clock has been put back, so that it is not too old to be sent.
  */
-async function leaveForDays(world: World, customers: readonly Customer[], count: number): Promise<void> {
-  const never = planRequests(world.random, "never", count, customers);
-  const lost = planRequests(world.random, "lost", count, customers);
-  const journals = [
-    await leaveJournal(world, never, "never", "command"),
-    await leaveJournal(world, lost, "lost", "reply"),
-  ];
+async function leaveForDays(
+  world: World,
+  customers: readonly Customer[],
+  { requestsOld, requestsPutBack }: LateBindsSize,
+): Promise<void> {
+  const leave = (name: string, count: number, cut: Cut): Promise<string> =>
+    leaveJournal(world, planRequests(world.random, name, count, customers), name, cut);
+  const never = requestsOld > 0 ? await leave("never", requestsOld, "command") : undefined;
+  const lost = requestsOld > 0 ? await leave("lost", requestsOld, "reply") : undefined;
+  const putBack = requestsPutBack > 0 ? await leave("put-back", requestsPutBack, "reply") : undefined;
   await endHolds(world);
   const open = async (): Promise<number> => {
     const lists = Array.from({ length: 4 }, (_, partition) => partitionNames(partition).polls);
@@ -214,7 +221,7 @@ async function leaveForDays(world: World, customers: readonly Customer[], count:
   }
   if (!(await isQuiet())) world.note("not reached", "all tasks have ended");
   await stepClock(world, TOO_OLD_MS);
-  await bringBack(world, journals[0]!);
+  if (never !== undefined) await bringBack(world, never);
   const records = (await readStore(world.redis)).filter(({ name }) => name.includes(":request:"));
   world.forgotten.push(...records);
   await stepClock(world, FORGOTTEN_MS - TOO_OLD_MS);
@@ -226,7 +233,12 @@ async function leaveForDays(world: World, customers: readonly Customer[], count:
     async () => (await world.redis.exists(records[0]!.name)) === 0,
   );
   if (!collected) world.note("not reached", "old requests are forgotten");
-  await bringBack(world, journals[1]!);
+  if (lost !== undefined) await bringBack(world, lost);
+  if (putBack === undefined) return;
+  await stepClock(world, -FORGOTTEN_MS);
+  await bringBack(world, putBack);
+  if (!world.proxy.events.some(({ script, outcome }) => script === "bind" && outcome === "forgotten"))
+    world.note("not reached", "BINDs of forgotten requests are sent again");
 }
 
 /** Late BINDs came in the number that was planned. */
