@@ -55,20 +55,18 @@ export async function startGateway(loaded: Loaded, log: Logger, role: Role = ALO
     usable: () => !connection.breaker.isOpen(),
     log,
   });
-  let draining = false;
   const publicPort = createPublicPort({
     started: config,
     config: live.config,
     store,
     upstreams,
     countRefusal: refusals.count,
-    draining: () => draining,
     metrics,
     tracing,
     log,
   });
   const notReady = () =>
-    draining ? "draining" : connection.breaker.isOpen() ? "the store is unusable" : undefined;
+    publicPort.isDraining() ? "draining" : connection.breaker.isOpen() ? "the store is unusable" : undefined;
   const first = role.first
     ? createFirst({ config, live, connection, store, upstreams, metrics, metricsPage, role, notReady, log })
     : undefined;
@@ -82,7 +80,7 @@ export async function startGateway(loaded: Loaded, log: Logger, role: Role = ALO
   const readings = first ? undefined : sendReadings(role, metrics);
 
   const drain = async (): Promise<Drained> => {
-    draining = true;
+    publicPort.startDraining();
     live.stop();
     const work = first?.work;
     const parts = { publicPort, work, refusals, tracing, upstreams, connection, settlements };

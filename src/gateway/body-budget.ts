@@ -1,14 +1,14 @@
 import { JSON_BODY_BYTES_MAX } from "../domain/request-limits.ts";
 
-/** Which bound the bytes of unfinished bodies reached: that of all of them, or that of one key. */
+/** The bound that was reached: on all incomplete bodies, or on those of one key. */
 export type BodyBound = "body_bytes" | "body_bytes_per_key";
 
-/** One key may hold this share of the memory for bodies. */
+/** One key may use this share of the memory for bodies. */
 const KEY_SHARE = 1 / 4;
 
-/** The memory for JSON bodies that come in pieces and are not complete. Each byte taken is given back once. */
+/** The memory for incomplete JSON bodies. Each byte taken is returned once. */
 export interface BodyBudget {
-  /** @returns the bound that is reached, and then nothing was taken */
+  /** @returns the bound that is reached; then nothing was taken */
   take(keyId: string, bytes: number): BodyBound | undefined;
   give(keyId: string, bytes: number): void;
 }

@@ -6,10 +6,10 @@ import { JSON_BODY_BYTES_MAX } from "../domain/request-limits.ts";
 import type { BodyBudget } from "./body-budget.ts";
 import type { RequestHead } from "./protocol.ts";
 
-/** How much of a refused body is read on, so that a client that is still sending sees its answer. */
+/** How much of a refused body is read and discarded, so that a client that is still sending gets its response. */
 const DRAIN_BYTES_MAX = 32 * 1024 * 1024;
 const DRAIN_MS = 10_000;
-/** Pieces of one body: each costs time and memory of its own, however small it is. No client sends bodies byte by byte. */
+/** Chunks of one body. Each costs time and memory, however small it is; no client sends bodies byte by byte. */
 const BODY_CHUNKS_MAX = 10_000;
 
 export type BodyResult =
@@ -17,12 +17,12 @@ export type BodyResult =
   | { outcome: "refused"; refusal: Refusal }
   | { outcome: "client_gone" };
 
-/** application/json, alone or with charset=utf-8, which some write utf8. RFC 8259 section 11. */
+/** application/json, alone or with charset=utf-8, which some clients spell utf8. RFC 8259 section 11. */
 const JSON_TYPE = /^application\/json[ \t]*(?:;[ \t]*(?:charset="?utf-?8"?[ \t]*;?[ \t]*)?)?$/i;
-/** Longer values are refused unread: a pattern must never have much to chew on. */
+/** Longer values are refused without matching, which bounds the time that the pattern takes. */
 const TYPE_CHARS_MAX = 100;
 
-/** What can be refused about a JSON body from its headers alone. */
+/** Refuses a JSON body from its headers alone. */
 export function jsonHeadFault(head: RequestHead): Refusal | undefined {
   if (head.contentEncoding) {
     return refuse("unsupported_media_type", {
@@ -47,10 +47,10 @@ const tooLarge = (): Refusal =>
 const badBody = (message: string): Refusal =>
   refuse("invalid_request", { text: `Invalid request: ${message}`, details: [{ path: "", message }] });
 
-/** Told of each piece of a body that was read, and on which connection; of an upload without its bytes. */
+/** Called with each chunk of a body that was read; for an upload with 0 bytes. A sender of much at a time is throttled. */
 export type BodyRead = (socket: Socket, bytes: number) => void;
 
-/** Where the memory of a body that comes in pieces is counted, and the work of reading it. */
+/** Where the memory of a body that comes in several chunks is counted, and the work of reading it. */
 export interface BodyOwner {
   budget: BodyBudget;
   keyId: string;
@@ -58,9 +58,9 @@ export interface BodyOwner {
 }
 
 /**
- * Reads and parses a JSON body, at most 256 KiB in at most `timeoutMs` in all. Always settles; after a refusal the
- * rest of the body is still unread (see `drainBody`).
- * @param contentLength what the head says; undefined for a chunked body
+ * Reads and parses a JSON body of at most 256 KiB within `timeoutMs`. Always settles; after a refusal the rest of the body
+ * is unread (see `drainBody`).
+ * @param contentLength undefined for a chunked body
  */
 export async function readJson(
   req: IncomingMessage,
@@ -68,11 +68,11 @@ export async function readJson(
   timeoutMs: number,
   owner: BodyOwner,
 ): Promise<BodyResult> {
-  // What came with the head, Node's parser hands over once the handler has returned.
+  // Node's parser passes on what came with the head once the handler has returned.
   await undefined;
-  // Its `close` may have come while the key was looked up, and will not come again.
+  // `close` may have been emitted while the key was looked up, and is not emitted again.
   if (req.destroyed) return { outcome: "client_gone" };
-  // Nearly always all of it: no need for listeners and a timer. `end` will never come, which nobody waits for.
+  // A body that is complete needs no memory budget, so it passes while incomplete bodies use the budget up. Decision 0026.
   if (contentLength !== undefined && contentLength > 0 && req.readableLength === contentLength) {
     if (contentLength > SMALL_BODY_BYTES) owner.onRead(req.socket, contentLength);
     return parseBytes(req.read() as Buffer);
@@ -109,30 +109,30 @@ function readPieces(
     const parse = (): void => settle(parseBytes(pieces.bytes()));
     const gone = (): void => settle({ outcome: "client_gone" });
     req.on("data", take).on("end", parse).on("close", gone);
-    // Stays: an `error` without a listener would end the process. A `close` follows it.
+    // Never removed: an `error` without a listener ends the process. `close` follows it.
     req.on("error", ignore);
   });
 }
 
-/** Smaller bodies that come whole are not counted as work: nearly all are. */
+/** Smaller complete bodies are not counted as work; nearly all bodies are smaller. */
 const SMALL_BODY_BYTES = 4096;
 
 const PIECES_BYTES_MIN = 4096;
 /**
- * What a body under way counts as at least: a request that waits for the first byte takes a place in flight all the same. As the
- * memory for bodies is an eighth of the heap, and each 256 KiB of it is one request, a key's quarter of one is also
- * its quarter of the other.
+ * The least that an incomplete body counts, since a request that waits for its first byte is in flight, too. The memory for bodies
+ * is an eighth of the heap, and one request may be in flight for each 256 KiB of heap; so a key's quarter of the memory is
+ * also a quarter of the requests in flight.
  */
 const BODY_COUNTS_MIN = 32 * 1024;
 
-/** A body under way. Its pieces are copied together as they come: as objects, small ones take far more than their bytes. */
+/** An incomplete body. Chunks are copied into one buffer: as objects, small ones take far more memory than their bytes. */
 class Pieces {
   readonly #bytesMax: number;
   readonly #owner: BodyOwner;
   #held = Buffer.alloc(0);
   #length = 0;
   #count = 0;
-  /** Taken of the budget. */
+  /** Bytes taken from the budget. */
   #counted = 0;
 
   constructor(bytesMax: number, owner: BodyOwner) {
@@ -140,12 +140,12 @@ class Pieces {
     this.#owner = owner;
   }
 
-  /** @returns the refusal of a body for which there is no room */
+  /** @returns the refusal if there is no memory left */
   begin(): Refusal | undefined {
     return this.#take(BODY_COUNTS_MIN);
   }
 
-  /** @returns the refusal of a body that is too large or in too many pieces, or for which there is no memory */
+  /** @returns the refusal if the body is too large, has too many chunks, or there is no memory left */
   add(chunk: Buffer): Refusal | undefined {
     const length = this.#length + chunk.length;
     if (length > JSON_BODY_BYTES_MAX) return tooLarge();
@@ -163,7 +163,7 @@ class Pieces {
     return this.#held.subarray(0, this.#length);
   }
 
-  /** Its memory counts no more. */
+  /** Returns its bytes to the budget. */
   release(): void {
     this.#owner.budget.give(this.#owner.keyId, this.#counted);
   }
@@ -179,7 +179,7 @@ class Pieces {
     return undefined;
   }
 
-  /** Takes what is missing of so many bytes. */
+  /** Raises the bytes taken from the budget to `bytes`. */
   #take(bytes: number): Refusal | undefined {
     if (bytes <= this.#counted) return undefined;
     const bound = this.#owner.budget.take(this.#owner.keyId, bytes - this.#counted);
@@ -202,9 +202,9 @@ function parseBytes(bytes: Buffer): BodyResult {
 }
 
 /**
- * Reads on and forgets what a client is still sending after its refusal: closing at once would reset the
- * connection, and the client would never see the answer. Bounded in bytes, pieces and time.
- * @param giveUp there is more than is read: the connection must end
+ * Reads and discards what a client is still sending after its refusal: an immediate close would reset the connection, and
+ * the client would lose the response. Bounded in bytes, chunks and time.
+ * @param giveUp called when a bound is reached: the connection must end
  */
 export function drainBody(req: IncomingMessage, onRead: BodyRead, giveUp: () => void): void {
   if (req.complete || req.destroyed) return;
@@ -216,7 +216,7 @@ export function drainBody(req: IncomingMessage, onRead: BodyRead, giveUp: () => 
   req.on("close", () => clearTimeout(timer));
   req.on("end", () => clearTimeout(timer));
   req.on("data", (chunk: Buffer) => {
-    // What the last read has brought still comes.
+    // Chunks of the last read are still emitted.
     if (over) return;
     bytes += chunk.length;
     onRead(req.socket, chunk.length);

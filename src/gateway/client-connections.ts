@@ -231,7 +231,7 @@ export class ClientConnections {
     const { req } = res;
     const connection = this.#connections.get(req.socket);
     if (!connection) return;
-    this.#reads.bodyTaken(connection, req);
+    if (connection.unreadBody) this.#reads.bodyTaken(connection, req);
     this.#unread.read(connection, res);
     if (req.complete) this.#onRequestEnded(connection, res);
     else req.once("close", () => this.#onRequestEnded(connection, res));

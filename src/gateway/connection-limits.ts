@@ -6,21 +6,21 @@ export type ConnectionLimits<Connection extends LimitedConnection> = ReturnType<
   typeof createConnectionLimits<Connection>
 >;
 
-/** A client's connection as the limits see it. */
+/** What the limits need to know of a connection. */
 export interface LimitedConnection {
-  /** As clients are counted: an IPv4 address, or the /64 of an IPv6 address. */
+  /** An IPv4 address, or the /64 of an IPv6 address. */
   readonly address: string;
-  /** It comes from a proxy of ours (`server.trust_proxy`), which holds the connections of many clients. */
+  /** It comes from a trusted proxy (`server.trust_proxy`), which serves many clients. */
   readonly trusted: boolean;
-  /** Grows with each request: the smallest was idle for the longest time. */
+  /** Grows with each request: the connection with the lowest value has been idle the longest. */
   lastActive: number;
-  /** It waits for no answer. */
+  /** It has no pending responses. */
   isIdle(): boolean;
-  /** It is the client's turn: no whole request of it waits for an answer, so nothing of it has been admitted. */
+  /** No complete request on it is pending, so none was admitted. */
   isSending(): boolean;
 }
 
-/** Which limit a new connection reached. */
+/** The limit that a new connection reached. */
 export type ConnectionBound = "connections" | "connections_per_address";
 
 export type Entry<Connection> =
@@ -29,11 +29,11 @@ export type Entry<Connection> =
   | { outcome: "refused"; bound: ConnectionBound };
 
 /**
- * Limits the connections in total and per address. At a limit the longest idle connection of the address that holds
- * the most is ended for the new one, or else the one on which the client has owed the rest of a request for the longest
- * time; where that would take from an address that holds as few as the newcomer, or where all wait for answers, the
- * newcomer is refused. So no address can push out another one's last connection, nor lock the
- * others out. Connections from trusted proxies count in total only, and are never ended for others. Decision 0035.
+ * Limits the connections in total and per address. At a limit, the new connection replaces the longest idle connection of the
+ * address with the most connections, or else the one that has been sending an incomplete request for the longest time. It is
+ * refused if that address has no more connections than its own, or if all connections have pending responses. So no
+ * address can take another address's last connection, or lock others out. Connections from trusted proxies count
+ * in total only and are never replaced. Decision 0035.
  */
 export function createConnectionLimits<Connection extends LimitedConnection>(
   limits: () => { total: number; perAddress: number },
@@ -56,7 +56,7 @@ export function createConnectionLimits<Connection extends LimitedConnection>(
     if (own?.size === 0) byAddress.delete(connection.address);
   }
 
-  /** The connections of the address that holds the most, if it would still hold no fewer than the newcomer's. */
+  /** The connections of the address with the most, if it would still have at least as many as the newcomer's address. */
   function largest(newcomer: Connection): ReadonlySet<Connection> | undefined {
     const own = newcomer.trusted ? undefined : byAddress.get(newcomer.address);
     let found = own;
@@ -82,9 +82,9 @@ export function createConnectionLimits<Connection extends LimitedConnection>(
   }
 
   return {
-    /** @returns whether it may stay, and which connection must be ended for it; that one has left the count already */
+    /** @returns whether it is admitted, and which connection must be ended for it; that one is not counted any more */
     enter,
-    /** A connection that has entered, and was not ended for another one, has closed. */
+    /** An admitted connection, not replaced by another one, has closed. */
     leave: remove,
     count: () => count,
   };
@@ -101,12 +101,12 @@ function longest<Connection extends LimitedConnection>(
   return found;
 }
 
-/** Requests of one connection that may be unanswered on a server that serves few clients; none of them pipelines. */
+/** Unanswered requests on one connection of a server with few clients; none of them pipelines. */
 const UNANSWERED_MAX = 8;
 
 /**
- * Limits the connections of a server that serves few clients: the longest idle one makes room for a new one, and one that
- * sends many requests ahead is ended. What it has sent still comes to the server's handlers, with a destroyed socket.
+ * Limits the connections of a server with few clients: a new connection replaces the longest idle one, and a connection with
+ * many unanswered requests is ended. Requests that were read already still reach the server's handlers, with a destroyed socket.
  */
 export function limitConnections(server: Server, max: number): void {
   interface Open extends LimitedConnection {

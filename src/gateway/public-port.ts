@@ -29,7 +29,6 @@ export function createPublicPort(options: {
   store: Store & Holds;
   upstreams: Upstreams;
   countRefusal: Gateway["countRefusal"];
-  draining(): boolean;
   metrics: Metrics;
   tracing: Tracing;
   log: Logger;
@@ -51,9 +50,11 @@ export function createPublicPort(options: {
     ended: (bound) => metrics.overloads.inc({ bound }),
   });
   metrics.connections.readFrom(() => connections.counts());
+  let isDraining = false;
   const requests = new RequestLifecycle(
     {
       ...gatewayOf(options),
+      isDraining: () => isDraining,
       clientAddress: (peer, forwardedFor) => addresses(config()).client(peer, forwardedFor),
       bodyRead: (socket, bytes) => connections.bodyRead(socket, bytes),
     },
@@ -68,6 +69,11 @@ export function createPublicPort(options: {
   });
   return {
     listener,
+    isDraining: () => isDraining,
+    /** From now on each response closes its connection. */
+    startDraining(): void {
+      isDraining = true;
+    },
     /** Responses that are written and that their clients have not read. */
     unflushedResponses: () => connections.unflushedResponses(),
     /** Resolves once no request is in flight. */
@@ -89,7 +95,7 @@ export function createPublicPort(options: {
 /** All of `Gateway` that does not depend on the connections. */
 function gatewayOf(
   options: Parameters<typeof createPublicPort>[0],
-): Omit<Gateway, "clientAddress" | "bodyRead"> {
+): Omit<Gateway, "bodyRead" | "clientAddress" | "isDraining"> {
   const { config, store, upstreams, metrics, log } = options;
   const { upstream, upstreamOf, uploads } = upstreams;
   return {
@@ -114,7 +120,6 @@ function gatewayOf(
     metrics,
     tracing: options.tracing,
     log,
-    draining: options.draining,
   };
 }
 

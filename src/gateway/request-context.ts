@@ -43,7 +43,7 @@ export interface Gateway {
   metrics: Metrics;
   tracing: Tracing;
   log: Logger;
-  draining(): boolean;
+  isDraining(): boolean;
 }
 
 /** One authenticated request. */

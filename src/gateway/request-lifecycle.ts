@@ -75,7 +75,7 @@ export class RequestLifecycle {
   async #serve(exchange: Exchange, overload: Overload | undefined): Promise<void> {
     const gateway = this.#gateway;
     gateway.metrics.inFlight.inc();
-    let close = gateway.draining() || overload === "connections";
+    let close = gateway.isDraining() || overload === "connections";
     let answer: Answer | undefined;
     try {
       const { head, fault: headFault } = readHead(exchange.req, gateway.config().server);
@@ -106,7 +106,7 @@ export class RequestLifecycle {
   #mustClose({ req, res, expectsContinue }: Exchange): boolean {
     // The client was not told to send its body, and may send it or not.
     if (expectsContinue && !req.complete) return true;
-    return this.#gateway.draining() && !this.#connections.hasPipelinedResponse(res);
+    return this.#gateway.isDraining() && !this.#connections.hasPipelinedResponse(res);
   }
 
   /** The responses of one tick are written one right after the other, so that a waiting reader wakes up once. Decision 0026. */

@@ -1,6 +1,6 @@
 import { API_PREFIX, GENERATION_ENDPOINTS, type GenerationEndpoint } from "../domain/endpoints.ts";
 
-/** Where a request goes. `template` is a closed label for logs and metrics. */
+/** The target of a request. `template` is a label from a closed set, for logs and metrics. */
 export type Route = { template: string } & (
   | { kind: "generate"; endpoint: GenerationEndpoint }
   | { kind: "task"; taskId: string }
@@ -31,10 +31,7 @@ const OUTSIDE: Route = { kind: "outside", template: "unknown" };
 /** All route templates, for documentation and for tests of the closed label set. */
 export const ROUTE_TEMPLATES = [...FIXED.keys(), TASK_TEMPLATE, "unknown", "none"];
 
-/**
- * Finds the route of a request target. Paths are compared as they are sent: no decoding, no case folding, no
- * trailing slash. A query is ignored.
- */
+/** Finds the route. Paths are compared as sent: no decoding, no case folding, no trailing slash. A query is ignored. */
 export function route(method: string, target: string): Route {
   const query = target.indexOf("?");
   const path = query < 0 ? target : target.slice(0, query);

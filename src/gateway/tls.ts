@@ -3,7 +3,7 @@ import { createServer as createSecureServer, type Server as SecureServer } from 
 import type { Socket } from "node:net";
 import type { TLSSocket } from "node:tls";
 
-/** Certificate, private key and, where clients must show certificates, whose: PEM, each. */
+/** PEM: certificate, private key and, if clients must present certificates, the authority that signs them. */
 export interface TlsMaterial {
   readonly cert: string;
   readonly key: string;
@@ -13,7 +13,7 @@ export interface TlsMaterial {
 /** How long a TLS handshake may take. */
 const HANDSHAKE_TIMEOUT_MS = 10_000;
 
-/** A node:http server, over TLS where there is a certificate: TLS 1.2 and up, HTTP/1.1 as the only protocol. */
+/** A node:http server, with TLS 1.2 and up if there is a certificate. HTTP/1.1 is the only protocol. */
 export function createHttpServer(
   options: ServerOptions,
   tls: TlsMaterial | undefined,
@@ -25,7 +25,7 @@ export function createHttpServer(
     ...contextOf(tls),
     ALPNProtocols: ["http/1.1"],
     handshakeTimeout: HANDSHAKE_TIMEOUT_MS,
-    // As a node:http server has it: a client may close its sending side and wait for the answer.
+    // As in node:http: a client may close its sending side and wait for the response.
     allowHalfOpen: true,
     requestCert: tls.clientCa !== undefined,
     rejectUnauthorized: tls.clientCa !== undefined,
@@ -33,7 +33,7 @@ export function createHttpServer(
   return createSecureServer(secure, listener);
 }
 
-/** Connections from now on get another certificate; those that are open go on with theirs. */
+/** New connections get another certificate; open connections keep theirs. */
 export function renewTls(server: Server, tls: TlsMaterial): void {
   (server as SecureServer).setSecureContext(contextOf(tls));
 }
@@ -48,9 +48,9 @@ const contextOf = ({ cert, key, clientCa }: TlsMaterial) => ({
 const isSecure = (server: Server): server is SecureServer => "setSecureContext" in server;
 
 /**
- * Follows a server's connections from the moment that they are accepted, so that handshakes count as well.
+ * Follows a server's connections from their acceptance on, so that connections in their handshake count, too.
  * @param on.opened called with each accepted connection
- * @param on.secured called when its handshake is done, with the socket that requests will name
+ * @param on.secured called when its handshake is complete, with the socket on which its requests arrive
  */
 export function followConnections(
   server: Server,
@@ -58,7 +58,7 @@ export function followConnections(
 ): void {
   server.on("connection", on.opened);
   if (!isSecure(server)) return;
-  /** Node does not say which accepted connection a TLS socket stands for; its peer does. */
+  /** Node does not tell which accepted connection a TLS socket belongs to; the peer's address and port do. */
   const handshakes = new Map<string, Socket>();
   const peerOf = ({ remoteAddress, remotePort }: Socket): string => `${remoteAddress} ${remotePort}`;
   server.on("connection", (accepted: Socket) => {

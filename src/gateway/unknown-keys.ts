@@ -5,8 +5,8 @@ const MINUTE_MS = 60_000;
 const SECOND_MS = 1000;
 
 /**
- * Keys that are looked up beyond an address's limit, so that good ones behind it still get in. A second's worth may come at
- * once; then the budget refills steadily, so that a good key behind a burst of guesses finds some of it.
+ * Look-ups beyond an address's limit, so that valid keys behind it still pass. A burst of one second's budget is allowed;
+ * then it refills steadily, so that a valid key after a burst of guesses gets a look-up.
  */
 export interface LookUpBudget {
   perSecond: number;
@@ -16,15 +16,15 @@ export interface LookUpBudget {
 /** Limits how many unknown keys may be tried from one client address. */
 export interface UnknownKeys {
   /**
-   * Begins a try of a key that may be unknown. Waits while the tries under way would use up the limit if all of their
-   * keys were unknown: so the limit holds for simultaneous tries, and many good keys behind one address are all found.
+   * Begins an attempt with a key that may be unknown. Waits while the attempts in progress would reach the limit if all of their
+   * keys were unknown: so the limit holds for simultaneous attempts, and many valid keys behind one address are all found.
    * @returns 0 when it has begun, and then `end` must follow; else the milliseconds until the address may try again
    */
   begin(address: string): Promise<number>;
   end(address: string): void;
   /**
-   * Beyond the limit: whether the key may be looked up all the same. An address may be that of a load balancer, and one
-   * attacker behind it must not keep out customers whose keys this process has not seen yet.
+   * Whether a key may be looked up beyond the limit. The address may be a load balancer's, and an attacker behind it must
+   * not lock out customers whose keys are not cached yet.
    */
   mayLookUp(address: string): boolean;
   /** The key was unknown. */
@@ -38,8 +38,8 @@ export function createUnknownKeys(
 ): UnknownKeys {
   const counted = new Map<string, { count: number; sinceMs: number; lookUps: Bucket }>();
   const total = fullBucket(budget.perSecond, nowMs());
-  /** Addresses with tries under way: as many as there are requests, at most. */
-  const trying = new Map<string, { underWay: number; waiting: (() => void)[] }>();
+  /** Attempts in progress by address; at most as many as requests in flight. */
+  const attempts = new Map<string, { inProgress: number; waiting: (() => void)[] }>();
 
   const thisMinute = (address: string) => {
     const entry = counted.get(address);
@@ -56,16 +56,16 @@ export function createUnknownKeys(
       for (;;) {
         const waitMs = blockedMs(address);
         if (waitMs > 0) return waitMs;
-        const tries = trying.get(address);
-        if (!tries) {
-          trying.set(address, { underWay: 1, waiting: [] });
+        const own = attempts.get(address);
+        if (!own) {
+          attempts.set(address, { inProgress: 1, waiting: [] });
           return 0;
         }
-        if (tries.underWay + (thisMinute(address)?.count ?? 0) < perMinute()) {
-          tries.underWay++;
+        if (own.inProgress + (thisMinute(address)?.count ?? 0) < perMinute()) {
+          own.inProgress++;
           return 0;
         }
-        await new Promise<void>((resolve) => tries.waiting.push(resolve));
+        await new Promise<void>((resolve) => own.waiting.push(resolve));
       }
     },
     mayLookUp(address) {
@@ -79,12 +79,12 @@ export function createUnknownKeys(
       return true;
     },
     end(address) {
-      const tries = trying.get(address)!;
-      tries.underWay--;
-      if (tries.underWay === 0) trying.delete(address);
-      // This one has made room for one other. Where all will be refused, or nobody is left to wake them, wake all.
-      const woken = tries.underWay === 0 || blockedMs(address) > 0 ? tries.waiting.length : 1;
-      for (const wake of tries.waiting.splice(0, woken)) wake();
+      const own = attempts.get(address)!;
+      own.inProgress--;
+      if (own.inProgress === 0) attempts.delete(address);
+      // One attempt may take its place. If all will be refused, or no other attempt will wake them, all are woken.
+      const woken = own.inProgress === 0 || blockedMs(address) > 0 ? own.waiting.length : 1;
+      for (const wake of own.waiting.splice(0, woken)) wake();
     },
     count(address) {
       const entry = thisMinute(address);

@@ -7,21 +7,21 @@ import { type TaskUpstream, TaskUpstreams } from "../upstream/task-upstreams.ts"
 import { createUploadTunnel, type UploadTunnel } from "../upstream/upload.ts";
 import { createUpstream, type Upstream } from "../upstream/upstream.ts";
 
-/** The upstreams of a gateway, each made for a snapshot of the configuration: its address, its credential, its timeouts. */
+/** The upstreams of a gateway, each created for a snapshot of the configuration: its address, its credential, its timeouts. */
 export interface Upstreams {
   upstream(config: Config): Upstream;
-  /** The one that made a task, by the tag that is stored with it; undefined for a task of an earlier release. */
+  /** The upstream that made a task, by the tag that is stored with the task; undefined for a task of an earlier release. */
   upstreamOf(tag: string | undefined, config: Config): TaskUpstream;
   uploads(config: Config): UploadTunnel;
-  /** Makes what a new snapshot needs. @throws Error for one that cannot be put in force */
+  /** Creates what a new snapshot needs. @throws Error for a snapshot that cannot be applied */
   prepare(config: Config): void;
-  /** Cuts what is under way, which settles it. */
+  /** Aborts requests in flight, which settles them. */
   close(config: Config): Promise<void>;
 }
 
 export function createUpstreams({ metrics, log }: { metrics: Metrics; log: Logger }): Upstreams {
   const observer = { generate: observeGate(metrics, "generate"), poll: observeGate(metrics, "poll") };
-  // Connections of one that was replaced close by themselves, soon after its last request.
+  // Connections of a replaced upstream close by themselves, soon after its last request.
   const taskUpstreams = new TaskUpstreams({ observer, log });
   const upstream = derived(
     (config) => config.upstream,
