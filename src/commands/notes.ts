@@ -18,7 +18,7 @@ export const NOTES: Readonly<Record<string, readonly string[]>> = {
   ],
   "ledger verify": ["Exit code 1 when something does not add up."],
   "store accept": [
-    "Gateways do not use a Redis that lacks ledger entries that it has confirmed. What they found is in the store; run it where the journal folder of a gateway is, and its marks count too. Restore a newer copy if there is one: what is accepted cannot be taken back.",
+    "Gateways do not use a Redis that lacks ledger entries that it has confirmed. What they found is in the store; run it where the journal folder of a gateway is, and its files count too. Restore a newer copy if there is one: what is accepted cannot be taken back.",
     "`sent_again` are charges that gateways still hold. `lost` has each charge, grant and refund that is known to be lost, from the files of the journal folder: repeat the grants with their references, and bill or write off the charges that are not `sent_again`. `unknown_before` says before which time entries are missing in the list, `known_until` what its newest is. Until a store is accepted, nothing is written to it: commands that grant, make, change or revoke are refused.",
   ],
   "store show": ["Exit code 1 when something is missing."],

@@ -38,7 +38,7 @@ export interface Journal {
   close(): Promise<void>;
 }
 
-/** A journal without a disk: settlements that wait are lost with the process. For tools that settle nothing, and for tests. */
+/** A journal without a disk, for tools that settle nothing, and for tests: its settlements are lost with the process. */
 export const memoryJournal: Journal = {
   watch: async () => undefined,
   attach: async () => undefined,

@@ -8,7 +8,7 @@ const PARTITIONS = 64;
 
 /** What `tg:meta` and INFO say of a store. */
 export interface StoreFacts {
-  /** Tells it from all other stores; a copy of it has the same. Missing while a store of an earlier release is out of memory. */
+  /** Differs between stores, but not between copies of one. Missing while a store of an earlier release is out of memory. */
   id: string | undefined;
   partitions: number;
   cluster: boolean;

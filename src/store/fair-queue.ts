@@ -12,8 +12,6 @@ interface Waiter {
   reject(error: Error): void;
 }
 
-export type FairQueue = ReturnType<typeof createFairQueue>;
-
 /**
  * Bounds the calls under way to Redis, so that its replies are never late because of our own queue. Requests above
  * the bound wait, and owners take turns: a key with a thousand requests delays another key's by one. Settlements count, but

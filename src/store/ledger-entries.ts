@@ -9,7 +9,7 @@ export const RECENT_TRANSACTIONS = 10;
 /** Before the first entry of any stream. */
 export const LEDGER_START = "0-0";
 
-/** One movement of credits in the ledger; texts are empty where they do not apply. Written by `post` in lua/include/ledger.lua. */
+/** One ledger entry; texts are empty where they do not apply. Written by `post` in lua/include/ledger.lua. */
 export interface LedgerEntry {
   partition: number;
   /** Id in the partition's stream. */

@@ -12,7 +12,7 @@ const COMMAND_TIMEOUT_MS = 5000;
 export type OperatorSession = ReturnType<typeof createOperatorSession>;
 
 /**
- * A connection of the console's own, made when it is first used: bulk reads of operators never delay a customer's request.
+ * The console's own connection, made when it is first used: bulk reads of operators never delay a customer's request.
  * @param options.partitions used at the very first start of a store only
  */
 export function createOperatorSession(options: {

@@ -63,7 +63,7 @@ export function openRecentEntries(folder: string | undefined, log: Logger, fileB
   }
 
   return {
-    /** Resolves once they are on disk. Pages that cannot be written are missing in the list, which then says that it has gaps. */
+    /** Resolves once they are on disk. Pages that cannot be written are gaps in the list, which it reports. */
     async keep(pages: readonly LedgerPage[]): Promise<void> {
       if (folder === undefined || pages.length === 0) return;
       try {

@@ -76,7 +76,6 @@ export const IDEMPOTENCY_FIELDS = {
   response: "what the upstream answered, JSON",
   void_until: "until when a request that had this key may still be bound",
 } as const;
-export type IdempotencyRecord = RecordOf<typeof IDEMPOTENCY_FIELDS>;
 
 /** The latest status of a task, and when it was observed, Unix ms. */
 export interface Sighting {
