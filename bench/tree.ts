@@ -40,8 +40,10 @@ const LEASE_MS = 60_000;
 /** In earlier releases the store had all operations, took the clock, and wanted the tiers with a BIND. */
 interface EarlierStore {
   bind(...call: [...Parameters<Holds["bind"]>, Tiers]): ReturnType<Holds["bind"]>;
+  /** `voidHold` by its earlier name. */
+  giveBack?: Holds["voidHold"];
 }
-type CreateStore = (connection: Connection, nowMs?: () => number) => Store;
+type CreateStore = (connection: Connection, nowMs?: () => number) => Store & Pick<EarlierStore, "giveBack">;
 
 /** Loads what the benchmark needs of a checkout; its `node_modules` must be there. */
 export async function openTree(name: string, folder: string): Promise<Tree> {
@@ -79,11 +81,11 @@ export async function openTree(name: string, folder: string): Promise<Tree> {
         nowMs,
       });
       await connection.breaker.closed();
-      const store = stores.createStore(connection, nowMs);
+      const { giveBack, ...store } = stores.createStore(connection, nowMs);
       const log = logs.createLogger("silent");
       const holds = settling?.createHolds(connection, settling.createSettlements(connection, { log }));
       return {
-        store: { ...store, ...holds } as OpenStore["store"],
+        store: { ...store, ...(giveBack && { voidHold: giveBack }), ...holds } as OpenStore["store"],
         sweeps: sweeping.createSweeps(connection, () => LEASE_MS, nowMs),
         close: connection.close,
       };

@@ -1,13 +1,11 @@
 import { once } from "node:events";
-import type { AddressInfo } from "node:net";
 import { connect, type Socket } from "node:net";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { createAddressThrottle } from "../../../src/gateway/address-throttle.ts";
 import { drainBody } from "../../../src/gateway/body.ts";
-import { ClientConnections } from "../../../src/gateway/client-connections.ts";
 import { UNREAD_MAX } from "../../../src/gateway/connection-reads.ts";
-import { createListener, type Listener } from "../../../src/gateway/listener.ts";
 import { until } from "../../support/until.ts";
+import { givenListener } from "./listener-stage.ts";
 
 const CONNECTIONS = 20;
 const ATTACKER = "127.0.0.2";
@@ -15,59 +13,34 @@ const HONEST = "127.0.0.1";
 
 /** Connections that have brought something, by the address of the client. */
 let served: { address: string; port: number }[];
-let ended: string[];
 /** Stacks of the errors that requests ended with. */
 let aborted: string[];
-let connections: ClientConnections;
-let listener: Listener;
-const bodyRead = (socket: Socket, bytes: number): void => connections.bodyRead(socket, bytes);
+let stage: Awaited<ReturnType<typeof givenListener>>;
 let clients: Socket[];
 
 beforeEach(async () => {
   served = [];
-  ended = [];
   aborted = [];
   clients = [];
-  connections = new ClientConnections({
-    limits: () => ({
-      maxConnections: 1000,
-      maxConnectionsPerAddress: 1000,
-      maxRequestsInFlight: 10_000,
-      maxUnreadBytes: 1e9,
-    }),
-    peer: ({ remoteAddress = "" }) => ({ address: remoteAddress, trusted: false }),
-    ended: (bound) => void ended.push(bound),
+  stage = await givenListener({}, ({ req, res }, connections) => {
+    const { remoteAddress: address = "", remotePort: port = 0 } = req.socket;
+    served.push({ address, port });
+    req.on("error", ({ stack }) => aborted.push(stack ?? ""));
+    if (req.headers["x-answer"]) res.end();
+    if (req.headers["transfer-encoding"]) connections.pauseUntilBodyRead(req);
+    const bodyRead = (socket: Socket, bytes: number): void => connections.bodyRead(socket, bytes);
+    // As answers, which go out at the end of a tick.
+    setImmediate(() => drainBody(req, bodyRead, () => connections.endAfterResponse(res)));
+    return undefined;
   });
-  listener = createListener({
-    connections,
-    headersTimeoutMs: 60_000,
-    keepAliveTimeoutMs: 60_000,
-    writeTimeoutMs: 60_000,
-    serve({ req, res }) {
-      const { remoteAddress: address = "", remotePort: port = 0 } = req.socket;
-      served.push({ address, port });
-      req.on("error", ({ stack }) => aborted.push(stack ?? ""));
-      if (req.headers["x-answer"]) res.end();
-      if (req.headers["transfer-encoding"]) connections.pauseUntilBodyRead(req);
-      // As answers, which go out at the end of a tick.
-      setImmediate(() => drainBody(req, bodyRead, () => connections.endAfterResponse(res)));
-      return undefined;
-    },
-    refuseMalformedBody: () => Promise.reject(new Error("none is broken")),
-    onMalformedRequest: () => undefined,
-  });
-  listener.listen(0, "127.0.0.1");
-  await once(listener, "listening");
 });
 afterEach(() => {
   vi.useRealTimers();
   for (const client of clients) client.destroy();
-  listener.close();
 });
 
 async function connected(localAddress: string): Promise<Socket> {
-  const { port } = listener.address() as AddressInfo;
-  const client = connect({ host: "127.0.0.1", port, localAddress, noDelay: true });
+  const client = connect({ host: "127.0.0.1", port: stage.port, localAddress, noDelay: true });
   client.on("error", () => undefined);
   clients.push(client);
   await once(client, "connect");
@@ -75,7 +48,7 @@ async function connected(localAddress: string): Promise<Socket> {
 }
 
 /** As the server sees them once each connection has been accepted. */
-const accepted = () => until(() => connections.counts().open === clients.length, "all to be accepted");
+const accepted = () => until(() => stage.connections.counts().open === clients.length, "all to be accepted");
 
 const from = (address: string): number =>
   new Set(served.filter((each) => each.address === address).map(({ port }) => port)).size;
@@ -141,17 +114,17 @@ test("of the connections that an address opens while it rests, the oldest are en
   const honest = await connected(HONEST);
   const opened = [];
   while (opened.length < UNREAD_MAX + 3) opened.push(await connected(ATTACKER));
-  while (ended.length < 3) await ticks();
-  expect(ended).toEqual(new Array(3).fill("connections_per_address"));
+  while (stage.ended.length < 3) await ticks();
+  expect(stage.ended).toEqual(new Array(3).fill("connections_per_address"));
   while (!opened.slice(0, 3).every(({ closed }) => closed)) await ticks();
   expect([first, honest, ...opened.slice(3)].some(({ closed }) => closed)).toBe(false);
-  expect(connections.counts().open).toBe(UNREAD_MAX + 2);
+  expect(stage.connections.counts().open).toBe(UNREAD_MAX + 2);
   for (const client of opened.slice(3)) client.write("GET / HTTP/1.1\r\n\r\n");
   while (from(ATTACKER) < 1 + UNREAD_MAX) {
     vi.advanceTimersByTime(1000);
     await ticks();
   }
-  expect(ended).toHaveLength(3);
+  expect(stage.ended).toHaveLength(3);
 });
 
 // Guarantee: many addresses that send much take no more of a tick than one does.
@@ -226,7 +199,7 @@ test("requests that are given up with their connection are so without stacks of 
   const client = await connected(ATTACKER);
   client.write(PIPELINED.repeat(10));
   await until(() => aborted.length > 0, "the end of the connection");
-  expect(ended).toEqual(["pipelined_requests"]);
+  expect(stage.ended).toEqual(["pipelined_requests"]);
   expect(aborted.filter((stack) => stack.includes("\n    at "))).toEqual([]);
   expect(Error.stackTraceLimit).toBe(stackTraceLimit);
 });

@@ -1,11 +1,9 @@
 import { once } from "node:events";
 import type { ServerResponse } from "node:http";
-import type { AddressInfo } from "node:net";
 import { connect } from "node:net";
 import { expect, test } from "vitest";
-import { ClientConnections } from "../../../src/gateway/client-connections.ts";
-import { createListener } from "../../../src/gateway/listener.ts";
 import { until } from "../../support/until.ts";
+import { givenListener } from "./listener-stage.ts";
 
 /** More than the system keeps for a client that does not read. */
 const ANSWER_BYTES = 32 * 1024 * 1024;
@@ -13,32 +11,12 @@ const ANSWER_BYTES = 32 * 1024 * 1024;
 // Guarantee: a drain loses no answer that was written, nor one behind it: it may be that of a charge.
 test("closing lets a slow client have all answers of its connection, then ends it; idle ones end at once", async () => {
   const answers: ServerResponse[] = [];
-  const connections = new ClientConnections({
-    limits: () => ({
-      maxConnections: 10,
-      maxConnectionsPerAddress: 10,
-      maxRequestsInFlight: 10,
-      maxUnreadBytes: 2 * ANSWER_BYTES,
-    }),
-    peer: () => ({ address: "127.0.0.1", trusted: false }),
-    ended: () => undefined,
+  const limits = { maxUnreadBytes: 2 * ANSWER_BYTES };
+  const { connections, listener, port } = await givenListener(limits, ({ res }) => {
+    answers.push(res);
+    res.end(answers.length === 1 ? "idle" : "x".repeat(answers.length === 2 ? ANSWER_BYTES : 10));
+    return undefined;
   });
-  const listener = createListener({
-    connections,
-    headersTimeoutMs: 10_000,
-    keepAliveTimeoutMs: 10_000,
-    writeTimeoutMs: 10_000,
-    serve({ res }) {
-      answers.push(res);
-      res.end(answers.length === 1 ? "idle" : "x".repeat(answers.length === 2 ? ANSWER_BYTES : 10));
-      return undefined;
-    },
-    refuseMalformedBody: () => Promise.reject(new Error("nothing is broken here")),
-    onMalformedRequest: () => undefined,
-  });
-  listener.listen(0, "127.0.0.1");
-  await once(listener, "listening");
-  const { port } = listener.address() as AddressInfo;
   const idle = connect(port, "127.0.0.1");
   idle.write("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
   await once(idle, "data");

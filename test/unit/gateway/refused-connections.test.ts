@@ -1,9 +1,9 @@
 import { once } from "node:events";
-import { type AddressInfo, connect } from "node:net";
+import { connect } from "node:net";
 import { setImmediate as nextTick } from "node:timers/promises";
 import { expect, onTestFinished, test, vi } from "vitest";
-import { ClientConnections, REFUSED_MAX } from "../../../src/gateway/client-connections.ts";
-import { createListener } from "../../../src/gateway/listener.ts";
+import { REFUSED_MAX } from "../../../src/gateway/client-connections.ts";
+import { givenListener } from "./listener-stage.ts";
 
 const REFUSED = 100;
 
@@ -13,32 +13,10 @@ test("of connections that are refused 64 are kept for their 503, the others are 
   vi.useFakeTimers({ toFake: ["setTimeout"] });
   onTestFinished(() => void vi.useRealTimers());
   let served = 0;
-  const connections = new ClientConnections({
-    limits: () => ({
-      maxConnections: 1,
-      maxConnectionsPerAddress: 1,
-      maxRequestsInFlight: 100,
-      maxUnreadBytes: 1e9,
-    }),
-    peer: () => ({ address: "", trusted: false }),
-    ended: () => undefined,
+  const { port } = await givenListener({ maxConnections: 1, maxConnectionsPerAddress: 1 }, () => {
+    served++;
+    return undefined;
   });
-  const listener = createListener({
-    connections,
-    headersTimeoutMs: 60_000,
-    keepAliveTimeoutMs: 60_000,
-    writeTimeoutMs: 60_000,
-    serve: () => {
-      served++;
-      return undefined;
-    },
-    refuseMalformedBody: () => Promise.reject(new Error("none is broken")),
-    onMalformedRequest: () => undefined,
-  });
-  listener.listen(0, "127.0.0.1");
-  await once(listener, "listening");
-  onTestFinished(() => void listener.close());
-  const { port } = listener.address() as AddressInfo;
   let closed = 0;
   const client = () => {
     const socket = connect({ host: "127.0.0.1", port });

@@ -1,45 +1,24 @@
 import { once } from "node:events";
-import { type AddressInfo, connect, type Socket } from "node:net";
+import { connect, type Socket } from "node:net";
 import { expect, onTestFinished, test } from "vitest";
-import { ClientConnections } from "../../../src/gateway/client-connections.ts";
 import type { Exchange } from "../../../src/gateway/http-exchange.ts";
-import { createListener } from "../../../src/gateway/listener.ts";
 import { until } from "../../support/until.ts";
+import { givenListener } from "./listener-stage.ts";
 
 const MB = 1_000_000;
 
 /** A listener whose answers have as many bytes as the path says. */
-async function givenListener(maxUnreadBytes: number) {
-  const ended: string[] = [];
-  const connections = new ClientConnections({
-    limits: () => ({
-      maxConnections: 100,
-      maxConnectionsPerAddress: 100,
-      maxRequestsInFlight: 100,
-      maxUnreadBytes,
-    }),
-    peer: () => ({ address: "", trusted: false }),
-    ended: (by) => void ended.push(by),
-  });
-  const listener = createListener({
-    connections,
-    headersTimeoutMs: 60_000,
-    keepAliveTimeoutMs: 60_000,
-    writeTimeoutMs: 60_000,
-    serve({ req, res }) {
+async function givenAnswers(maxUnreadBytes: number) {
+  const { connections, ended, port } = await givenListener(
+    { maxUnreadBytes },
+    ({ req, res }, connections) => {
       const bytes = Number(req.url?.slice(1));
       const exchange = { req, res } as Exchange;
       res.end(Buffer.alloc(bytes));
       connections.responseWritten(exchange, bytes);
       return exchange;
     },
-    refuseMalformedBody: () => Promise.reject(new Error("none is broken")),
-    onMalformedRequest: () => undefined,
-  });
-  listener.listen(0, "127.0.0.1");
-  await once(listener, "listening");
-  onTestFinished(() => void listener.close());
-  const { port } = listener.address() as AddressInfo;
+  );
   /** A client that asks for so many bytes and reads none of them. */
   async function stuck(bytes: number): Promise<Socket> {
     const socket = connect({ host: "127.0.0.1", port });
@@ -54,7 +33,7 @@ async function givenListener(maxUnreadBytes: number) {
 
 // Guarantee: whoever holds little of the memory for unread answers does not lose his connection for one who holds much.
 test("above the limit of unread answers the connection that holds the most is ended, and no other", async () => {
-  const { connections, ended, stuck } = await givenListener(45 * MB);
+  const { connections, ended, stuck } = await givenAnswers(45 * MB);
   await stuck(30 * MB);
   await until(() => connections.counts().unreadBytes === 30 * MB, "the large answer");
   const small = await stuck(12 * MB);
