@@ -15,8 +15,7 @@ const CONNECTIONS_MAX = 64;
 const SILENCE_MS = 30_000;
 const OPENAPI_HEADERS = { "Content-Type": "application/json; charset=utf-8" };
 
-/** The admin port: liveness, readiness, metrics, the API description and the operators' console; never public. */
-export function createAdmin(options: {
+interface AdminOptions {
   /** The metrics as Prometheus reads them. */
   metricsPage(): Promise<string>;
   /** Why the gateway is not ready, in words; undefined when it is. */
@@ -29,18 +28,47 @@ export function createAdmin(options: {
   /** Undefined for plain HTTP. */
   tls?: TlsMaterial | undefined;
   log: Logger;
-}): Server {
+}
+
+/** The admin port: liveness, readiness, metrics, the API description and the operators' console; never public. */
+export function createAdmin(options: AdminOptions): Server {
+  const page = createPages(options);
+
+  async function answer(req: IncomingMessage, res: ServerResponse): Promise<void> {
+    const path = req.url?.split("?")[0] ?? "";
+    if (options.console.owns(path)) return options.console.serve(req, res);
+    if (path === LOG_LEVEL_PATH) return options.logLevel(req, res);
+    send(res, await page(req, path));
+  }
+
+  const server = createHttpServer({ requestTimeout: 10_000 }, options.tls, (req, res) => {
+    // The connection was closed for too many pipelined requests.
+    if (req.socket.destroyed) return;
+    // An unhandled rejection would end the gateway.
+    answer(req, res).catch((error: unknown) => {
+      options.log.error({ err: error, path: req.url?.split("?")[0] }, "admin: internal fault");
+      if (res.headersSent) res.destroy();
+      else send(res, text(500, "internal fault; the log says more"));
+    });
+  });
+  server.timeout = SILENCE_MS;
+  limitConnections(server, CONNECTIONS_MAX);
+  return server;
+}
+
+/** What is answered beside the console and the log level, which answer for themselves. */
+function createPages(options: AdminOptions) {
   // Now, since the first request for it would else hold up all others.
   const openApi = openApiText();
 
-  let page: Promise<string> | undefined;
+  let metrics: Promise<string> | undefined;
 
   /** One page for all who ask while it is made. */
   function metricsPage(): Promise<string> {
-    page ??= options.metricsPage().finally(() => {
-      page = undefined;
+    metrics ??= options.metricsPage().finally(() => {
+      metrics = undefined;
     });
-    return page;
+    return metrics;
   }
 
   /** Probes and Prometheus send no token and name the port as they like. @returns undefined for any other path */
@@ -61,7 +89,7 @@ export function createAdmin(options: {
     }
   }
 
-  async function read(req: IncomingMessage, path: string): Promise<Reply> {
+  return async (req: IncomingMessage, path: string): Promise<Reply> => {
     const isRead = req.method === "GET" || req.method === "HEAD";
     const probed = isRead ? await probe(path) : undefined;
     if (probed) return probed;
@@ -80,26 +108,5 @@ export function createAdmin(options: {
       404,
       "no such page; there are /livez, /readyz, /metrics, /config, /openapi.json, /log-level and /console",
     );
-  }
-
-  async function answer(req: IncomingMessage, res: ServerResponse): Promise<void> {
-    const path = req.url?.split("?")[0] ?? "";
-    if (options.console.owns(path)) return options.console.serve(req, res);
-    if (path === LOG_LEVEL_PATH) return options.logLevel(req, res);
-    send(res, await read(req, path));
-  }
-
-  const server = createHttpServer({ requestTimeout: 10_000 }, options.tls, (req, res) => {
-    // The connection was closed for too many pipelined requests.
-    if (req.socket.destroyed) return;
-    // An unhandled rejection would end the gateway.
-    answer(req, res).catch((error: unknown) => {
-      options.log.error({ err: error, path: req.url?.split("?")[0] }, "admin: internal fault");
-      if (res.headersSent) res.destroy();
-      else send(res, text(500, "internal fault; the log says more"));
-    });
-  });
-  server.timeout = SILENCE_MS;
-  limitConnections(server, CONNECTIONS_MAX);
-  return server;
+  };
 }
