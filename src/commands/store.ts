@@ -102,54 +102,39 @@ const isSentAgain = ({ kind, requestId = "" }: LostEntry, resent: ReadonlySet<st
   kind === "charge" && resent.has(requestId);
 
 function inWords(loss: LossList, limit: number): string {
-  const { missing, charges, lost } = loss;
+  const { missing, charges } = loss;
   const resent = new Set(charges.map(({ requestId }) => requestId));
-  const rest = lost.entries.filter((entry) => !isSentAgain(entry, resent));
+  const rest = loss.lost.entries.filter((entry) => !isSentAgain(entry, resent));
   const ledgers = missing.map(({ ledger, id, has, olderMs }) => {
     const older = has === "" ? "all of it" : `${olderMs} ms`;
-    return [ledger, id, has || "nothing", older, iso(lost.unknownBeforeMs.get(ledger)) ?? ""];
+    return [ledger, id, has || "nothing", older, iso(loss.lost.unknownBeforeMs.get(ledger)) ?? ""];
   });
-  const kinds = (wanted: (kind: string) => boolean): string[][] =>
+  const lost = (wanted: (kind: string) => boolean): string[][] =>
     rest.filter(({ kind }) => wanted(kind)).map(rowOf);
-  const grants = kinds((kind) => kind !== "charge" && kind !== "refund");
-  return [
-    ...section(
-      "The store lacks what it has confirmed. The ends of its ledgers:",
-      LEDGER_HEADS,
-      ledgers,
-      limit,
-    ),
-    ...section(
+  const sections: [title: string, heads: string[], rows: string[][]][] = [
+    ["The store lacks what it has confirmed. The ends of its ledgers:", LEDGER_HEADS, ledgers],
+    [
       "Lost grants. Repeat each by hand, with its reference: one that is there changes nothing.",
       ENTRY_HEADS,
-      grants,
-      limit,
-    ),
-    ...section(
+      lost((kind) => kind !== "charge" && kind !== "refund"),
+    ],
+    [
       "Lost charges that no gateway on this journal folder holds. Bill or write them off by hand:",
       ENTRY_HEADS,
-      kinds((kind) => kind === "charge"),
-      limit,
-    ),
-    ...section(
+      lost((kind) => kind === "charge"),
+    ],
+    [
       "Lost refunds. Nothing to do, where the charge is lost too, or the task runs again in this store:",
       ENTRY_HEADS,
-      kinds((kind) => kind === "refund"),
-      limit,
-    ),
-    ...section(
+      lost((kind) => kind === "refund"),
+    ],
+    [
       "Charges that a gateway still holds, and sends again once the store is accepted:",
       ["REQUEST", "ACCOUNT", "CREDITS", "TASK"],
-      charges.map(({ requestId, accountId, credits, taskId }) => [
-        requestId,
-        accountId,
-        String(credits),
-        taskId,
-      ]),
-      limit,
-    ),
-    limitsOf(loss),
-  ].join("\n");
+      charges.map((charge) => [charge.requestId, charge.accountId, String(charge.credits), charge.taskId]),
+    ],
+  ];
+  return [...sections.flatMap((section) => linesOf(...section, limit)), limitsOf(loss)].join("\n");
 }
 
 const LEDGER_HEADS = ["LEDGER", "LAST KNOWN", "THE STORE HAS", "OLDER BY", "NOT KNOWN BEFORE"];
@@ -165,7 +150,7 @@ const rowOf = ({ atMs, kind, accountId, credits, reference, requestId = "" }: Lo
 ];
 
 /** A table under its sentence, and how many rows are left out; nothing without rows. */
-function section(title: string, heads: string[], rows: string[][], limit: number): string[] {
+function linesOf(title: string, heads: string[], rows: string[][], limit: number): string[] {
   if (rows.length === 0) return [];
   const left = rows.length - limit;
   const more = left > 0 ? [`and ${left} more: see --limit and --json`] : [];

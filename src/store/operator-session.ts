@@ -6,6 +6,8 @@ import { readFacts } from "./facts.ts";
 import { requireWritable } from "./operator-store.ts";
 import { inStoreWords } from "./reasons.ts";
 
+export type { Redis };
+
 /** Longer than that of requests: pages of records take more time. */
 const COMMAND_TIMEOUT_MS = 5000;
 

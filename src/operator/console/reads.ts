@@ -3,7 +3,7 @@ import { type AccountRow, OperatorError, readAccount } from "../../store/account
 import { eachKey, findKey, type KeyRecord, storeNowMs } from "../../store/keys.ts";
 import { type LedgerEntry, transactionId } from "../../store/ledger-entries.ts";
 import { KEYS_LOOKED_AT_MAX, type KeyUse, topKeysByUse, withUseNow } from "../../store/operator-keys.ts";
-import type { OperatorSession } from "../../store/operator-session.ts";
+import type { OperatorSession, Redis } from "../../store/operator-session.ts";
 import { findTask } from "../../store/operator-tasks.ts";
 import {
   OPEN_LOOKED_AT_MAX,
@@ -25,8 +25,6 @@ const SHARED_MS = 3000;
 
 /** By name: the query's parameters to what is answered as JSON. */
 type Reads = { [Name in Exclude<keyof Answers, "live">]: (query: URLSearchParams) => Promise<Answers[Name]> };
-
-type Redis = Parameters<Parameters<OperatorSession["run"]>[0]>[0];
 
 /**
  * What the console shows of Redis, by name under /console/api/. Every read is bounded and says where it was cut.
