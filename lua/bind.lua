@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 -- BIND: the upstream gave a task id; the hold becomes a consume entry and the slot follows the task.
--- A hold that is void by now (a paused gateway) is bound all the same: charged if the balance allows and its
+-- A hold that is void by now (the gateway was paused) is bound all the same: charged if the balance allows and its
 -- Idempotency-Key has not passed to another request, else uncollected, its slot taken even above the limit.
 -- The fields of its records stand in src/store/records.ts.
 --
@@ -8,9 +8,9 @@
 --       6 task (string: who owns the task id)  7 done (zset: request id by the ms when it may be forgotten)
 --       8 holds (zset: request id by due ms)  9 key (hash)  10 idempotency (hash; only with an Idempotency-Key)
 -- ARGV  1 now (ms or empty)  2 request id  3 account id  4 key id  5 price (credits)  6 endpoint (path)  7 task id
---       8 ms until the sweeper may ask  9 the answer's data (JSON; empty without an Idempotency-Key)
+--       8 ms until the sweeper may poll  9 the answer's data (JSON; empty without an Idempotency-Key)
 --       10 fingerprint  11 idempotency lifetime (ms)  12 idempotency digest
---       and, empty in what an earlier release left to be settled:  13 maximum age of the task (ms)
+--       and, empty in settlements of earlier releases:  13 maximum age of the task (ms)
 --       14 which upstream made it (a text)  15 retention (ms)
 --       16 when the request was admitted (ms; empty if it is not known)
 -- RETURNS outcome, now; the numbers of the headers are those of the admission

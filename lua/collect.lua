@@ -1,17 +1,17 @@
 #!lua flags=allow-oom
--- COLLECT: forgets a finished or void request after its retention, which is fixed in its record at admission: whichever
--- gateway collects it, its charge is never forgotten while a BIND of it may still come. The ledger keeps what it cost. The
--- account keeps the latest due time of its deleted records. After a step of the clock, BIND reads it to refuse what may have
--- been charged (decision 0014). The account's name is found on the way, so it is not among KEYS; it is of the same partition.
+-- COLLECT: deletes the record of a finished or void request after its retention, which its record has from admission:
+-- whichever gateway collects it, the record stays while a BIND of it may still come. The ledger keeps its charge. The account
+-- keeps the latest due time of its deleted records. After a step of the clock, BIND reads it to refuse what may have been
+-- charged (decision 0014). The account's name is built here, so it is not among KEYS; it is in the same partition.
 -- The fields of its records stand in src/store/records.ts.
 --
 -- KEYS  1 request (hash)  2 done (zset: request id by the ms when it may be forgotten)
 --       3 task (string; only where there is one)
 -- ARGV  1 now (ms or empty)  2 request id  3 retention (ms) of a record of an earlier release
---       4 what stands before the id in the names of accounts
+--       4 prefix of the names of accounts
 -- RETURNS outcome
 --   collected
---   kept        open, or ended too recently; out of sight in `done` until its retention has passed
+--   kept        open, or ended too recently; postponed in `done` until its retention has passed
 --@include clock
 --@include numbers
 --@include task

@@ -26,8 +26,8 @@ export interface SettlementOptions {
 export type Settlements = ReturnType<typeof createSettlements>;
 
 /**
- * What waits for the store, and what it has confirmed, on top of a connection: each probe compares the store with what it
- * has confirmed and sends it what waits, before the breaker closes.
+ * The settlements that wait for the store, and what it has confirmed: each probe compares the store with what it has
+ * confirmed and sends it what waits, before the breaker closes.
  */
 export function createSettlements(connection: Connection, options: SettlementOptions) {
   const { log, journal = memoryJournal } = options;
@@ -45,20 +45,15 @@ export function createSettlements(connection: Connection, options: SettlementOpt
     lastConfirmed: openLastConfirmed(options.confirmedFolder, log),
     recent: openRecentEntries(options.confirmedFolder, log),
     nowMs,
-    sendAgain: (sent) => outbox.put({ ...sent, script: "bind" }),
+    // Its outcome was reported when the store answered it first.
+    sendAgain: (sent) => outbox.put({ ...sent, script: "bind", settled: undefined }),
     changed: (isOlder) => metrics.storeOlder.set(isOlder ? 1 : 0),
     log,
   });
   const isUnanswered = (): boolean => outbox.sizeFor(facts()?.id) > 0;
-  /** What is sent again is not reported again. */
   function charged(charge: Charge, outcome: Binding): void {
     if (outcome === "forgotten") reportForgotten(charge);
-    if (charge.settled === undefined) {
-      losses.charged(charge, outcome);
-      return;
-    }
-    const { settled: _, ...sent } = charge;
-    losses.charged(sent, outcome);
+    losses.charged(charge, outcome);
   }
 
   function reportForgotten({ call }: Charge): void {
@@ -69,21 +64,21 @@ export function createSettlements(connection: Connection, options: SettlementOpt
   }
 
   connection.attach({
-    // The journal knows by the id which files are owed to this store.
+    // By the id the journal finds the files that belong to this store.
     identified: journal.attach,
     async beforeUse() {
       const { id: storeId, partitions } = facts() ?? {};
       if (storeId !== undefined) await within(losses.requireNotOlder(redis, storeId));
       await outbox.flush({ run: connection.scripts.run, storeId, partitions, nowMs, charged });
     },
-    // What was put there after the probe had emptied it must not wait for the next outage.
+    // A settlement that was put there after the flush must not wait for the next outage.
     unfinished: () => (isUnanswered() ? "a settlement is unanswered" : undefined),
   });
   void outbox.watch(() => breaker.trip("settlements to replay"));
 
   const reading = setInterval(() => void readNewEntries(), READ_EVERY_MS).unref();
   let isReading = false;
-  /** What fails here is no outage: the next look learns the same. */
+  /** A failure here is no outage: the next look reads the same entries. */
   async function readNewEntries(): Promise<void> {
     const { id, partitions = 0 } = facts() ?? {};
     if (isReading || breaker.isOpen() || id === undefined) return;

@@ -25,7 +25,7 @@ export interface Charge extends Waiting {
   script: "bind";
   call: BindCall;
   /** Called with the outcome once the store has answered. */
-  settled?: (outcome: Binding) => void;
+  settled?: ((outcome: Binding) => void) | undefined;
 }
 
 /** Voids a hold. */
