@@ -3,6 +3,7 @@ import { openLastConfirmed } from "../store/last-confirmed.ts";
 import { createLossDetector } from "../store/loss-detector.ts";
 import { openRecentEntries } from "../store/recent-entries.ts";
 import type { Binding } from "../store/scripts/bind.ts";
+import type { Voided } from "../store/scripts/void.ts";
 import type { Logger } from "../telemetry/log.ts";
 import { type Journal, memoryJournal } from "./journal.ts";
 import { createOutbox } from "./outbox.ts";
@@ -26,8 +27,8 @@ export interface SettlementOptions {
 export type Settlements = ReturnType<typeof createSettlements>;
 
 /**
- * The settlements that wait for the store, and what it has confirmed: each probe compares the store with what it has
- * confirmed and sends it what waits, before the breaker closes.
+ * What waits for the store, and what it has confirmed, on top of a connection: each probe compares the store with what it
+ * has confirmed and sends it what waits, before the breaker closes.
  */
 export function createSettlements(connection: Connection, options: SettlementOptions) {
   const { log, journal = memoryJournal } = options;
@@ -45,31 +46,39 @@ export function createSettlements(connection: Connection, options: SettlementOpt
     lastConfirmed: openLastConfirmed(options.confirmedFolder, log),
     recent: openRecentEntries(options.confirmedFolder, log),
     nowMs,
-    // Its outcome was reported when the store answered it first.
-    sendAgain: (sent) => outbox.put({ ...sent, script: "bind", settled: undefined }),
+    sendAgain: (sent) => outbox.put({ ...sent, script: "bind", isCounted: true }),
     changed: (isOlder) => metrics.storeOlder.set(isOlder ? 1 : 0),
     log,
   });
   const isUnanswered = (): boolean => outbox.sizeFor(facts()?.id) > 0;
+  /** A charge that the store has answered, here or for a gateway that ended. */
   function charged(charge: Charge, outcome: Binding): void {
-    if (outcome === "forgotten") reportForgotten(charge);
     losses.charged(charge, outcome);
+    if (charge.isCounted) return;
+    const { price } = charge.call;
+    metrics.settlements.inc({ outcome });
+    if (outcome === "bound" || outcome === "late") metrics.creditsConsumed.inc(price);
+    if (outcome === "uncollected" || outcome === "forgotten") metrics.creditsUncollected.inc(price);
+    if (outcome === "forgotten") reportForgotten(charge);
+  }
+
+  function voided(outcome: Voided["outcome"]): void {
+    if (outcome === "void") metrics.settlements.inc({ outcome });
   }
 
   function reportForgotten({ call }: Charge): void {
-    metrics.creditsUncollected.inc(call.price);
     const { requestId, key, price, task } = call;
     const fields = { request_id: requestId, account_id: key.accountId, price, task_id: task.taskId };
     log.error(fields, FORGOTTEN);
   }
 
   connection.attach({
-    // By the id the journal finds the files that belong to this store.
+    // The journal knows by the id which files are owed to this store.
     identified: journal.attach,
     async beforeUse() {
       const { id: storeId, partitions } = facts() ?? {};
       if (storeId !== undefined) await within(losses.requireNotOlder(redis, storeId));
-      await outbox.flush({ run: connection.scripts.run, storeId, partitions, nowMs, charged });
+      await outbox.flush({ run: connection.scripts.run, storeId, partitions, nowMs, charged, voided });
     },
     // A settlement that was put there after the flush must not wait for the next outage.
     unfinished: () => (isUnanswered() ? "a settlement is unanswered" : undefined),
@@ -78,7 +87,7 @@ export function createSettlements(connection: Connection, options: SettlementOpt
 
   const reading = setInterval(() => void readNewEntries(), READ_EVERY_MS).unref();
   let isReading = false;
-  /** A failure here is no outage: the next look reads the same entries. */
+  /** What fails here is no outage: the next look learns the same. */
   async function readNewEntries(): Promise<void> {
     const { id, partitions = 0 } = facts() ?? {};
     if (isReading || breaker.isOpen() || id === undefined) return;
@@ -91,6 +100,7 @@ export function createSettlements(connection: Connection, options: SettlementOpt
   return {
     outbox,
     charged,
+    voided,
     /** Keeps a settlement until the store has answered it. Resolves once it is on disk. */
     async defer(settlement: Settlement): Promise<void> {
       const kept = outbox.put(settlement);

@@ -21,14 +21,11 @@ type HoldConnection = Pick<
  * @param settlements keeps what the store could not answer
  * @throws GatewayError `store_unavailable` from `admit`
  */
-export function createHolds(connection: HoldConnection, settlements: Pick<Settlements, "defer" | "charged">) {
-  const { run, metrics } = connection;
-
-  function countBinding(outcome: Binding, price: number): void {
-    metrics.settlements.inc({ outcome });
-    if (outcome === "bound" || outcome === "late") metrics.creditsConsumed.inc(price);
-    if (outcome === "uncollected") metrics.creditsUncollected.inc(price);
-  }
+export function createHolds(
+  connection: HoldConnection,
+  settlements: Pick<Settlements, "defer" | "charged" | "voided">,
+) {
+  const { run } = connection;
 
   function releaseOf(generation: Generation, reason: "refused" | "unsent"): Release {
     const { key, requestId, idempotency } = generation;
@@ -36,9 +33,6 @@ export function createHolds(connection: HoldConnection, settlements: Pick<Settle
       script: "void",
       ...termsOf(generation, connection.nowMs()),
       call: { key, requestId, idempotencyDigest: idempotency?.digest, reason },
-      settled(outcome) {
-        if (outcome === "void") metrics.settlements.inc({ outcome });
-      },
     };
   }
 
@@ -53,7 +47,6 @@ export function createHolds(connection: HoldConnection, settlements: Pick<Settle
 
     /** Charges a held generation for the task it got. Undefined: the store is away, and the charge is deferred. */
     async bind(generation: Generation, task: NewTask): Promise<Binding | undefined> {
-      const { price } = generation;
       const facts = connection.facts();
       const { storeId, atMs, settleWithinMs } = termsOf(generation, connection.nowMs());
       const call = bindCallOf(generation, task, facts?.cluster ?? false);
@@ -62,10 +55,9 @@ export function createHolds(connection: HoldConnection, settlements: Pick<Settle
         requireStoreOf(charging);
         const outcome = await charge(run, call, facts?.partitions);
         settlements.charged(charging, outcome);
-        countBinding(outcome, price);
         return outcome;
       } catch {
-        await settlements.defer({ ...charging, settled: (outcome: Binding) => countBinding(outcome, price) });
+        await settlements.defer(charging);
         return undefined;
       }
     },
@@ -83,7 +75,7 @@ export function createHolds(connection: HoldConnection, settlements: Pick<Settle
       try {
         requireStoreOf(release);
         const { outcome, state } = await run(voidHold, { ...release.call, tiers });
-        release.settled?.(outcome);
+        settlements.voided(outcome);
         return state;
       } catch {
         await settlements.defer(release);

@@ -8,17 +8,17 @@ import type { Settlement } from "./settlement.ts";
 const FORMAT = 3;
 
 /** A settlement in a file. The Redis names of its key follow from the ids. */
-interface Line extends Pick<Settlement, "script" | "atMs" | "untilMs"> {
+interface Line extends Pick<Settlement, "script" | "atMs" | "untilMs" | "isCounted"> {
   format: number;
   store?: string | undefined;
   call: { key: { keyId: string; accountId: string; partition: number } };
 }
 
 /** The line of a settlement. */
-export function lineOf({ script, storeId, atMs, untilMs, call }: Settlement): string {
+export function lineOf({ script, storeId, atMs, untilMs, isCounted, call }: Settlement): string {
   const { keyId, accountId, partition } = call.key;
   const inFile = { ...call, key: { keyId, accountId, partition }, tiers: undefined };
-  const line = { format: FORMAT, store: storeId, atMs, untilMs, script, call: inFile };
+  const line = { format: FORMAT, store: storeId, atMs, untilMs, isCounted, script, call: inFile };
   return `${JSON.stringify(line)}\n`;
 }
 
@@ -50,9 +50,9 @@ export function readJournalFile(path: string, log?: Logger): JournalContent {
   return content;
 }
 
-function settlementOf({ store, script, atMs, untilMs, call }: Line): Settlement {
+function settlementOf({ store, script, atMs, untilMs, isCounted = false, call }: Line): Settlement {
   const { keyId, accountId, partition } = call.key;
-  const fixed = untilMs === undefined ? {} : { untilMs };
+  const fixed = { ...(untilMs !== undefined && { untilMs }), ...(isCounted && { isCounted }) };
   const key = keyRef(keyId, accountId, partition);
   return { script, storeId: store, atMs, ...fixed, call: { ...call, key } } as Settlement;
 }

@@ -1,7 +1,7 @@
 import type { Run } from "../store/script.ts";
 import { wouldFailAgain } from "../store/script-errors.ts";
 import type { Binding } from "../store/scripts/bind.ts";
-import { voidHold } from "../store/scripts/void.ts";
+import { type Voided, voidHold } from "../store/scripts/void.ts";
 import type { Logger } from "../telemetry/log.ts";
 import type { Journal } from "./journal.ts";
 import { type Charge, charge, type Settlement } from "./settlement.ts";
@@ -18,8 +18,9 @@ export interface FlushTarget {
   nowMs(): number;
   /** How many partitions it has; only for a Redis Cluster. */
   partitions?: number | undefined;
-  /** Called for each charge that the store has answered. */
+  /** Called with what the store has answered. */
   charged?(charge: Charge, outcome: Binding): void;
+  voided?(outcome: Voided["outcome"]): void;
 }
 
 /** How many settlements wait, and how many of them for another store than the present one. */
@@ -174,9 +175,8 @@ async function settle(target: FlushTarget, settlement: Settlement): Promise<void
     const { admittedAtMs = settlement.atMs } = settlement.call;
     const outcome = await charge(target.run, { ...settlement.call, admittedAtMs }, target.partitions);
     target.charged?.(settlement, outcome);
-    settlement.settled?.(outcome);
   } else {
     const { outcome } = await target.run(voidHold, settlement.call);
-    settlement.settled?.(outcome);
+    target.voided?.(outcome);
   }
 }

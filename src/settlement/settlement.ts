@@ -3,7 +3,7 @@ import { type BindCall, type Binding, bind } from "../store/scripts/bind.ts";
 import { claim } from "../store/scripts/claim.ts";
 import { dispute } from "../store/scripts/dispute.ts";
 import { unclaim } from "../store/scripts/unclaim.ts";
-import type { VoidCall, Voided } from "../store/scripts/void.ts";
+import type { VoidCall } from "../store/scripts/void.ts";
 
 /** How long the mark of a disputed task id waits for the BIND of the request that owns it. */
 const NOTED_MS = 3_600_000;
@@ -18,21 +18,20 @@ interface Waiting {
   settleWithinMs?: number;
   /** Until when it may be sent, Unix ms by the store's clock; fixed when it is put. Lines of early releases have none. */
   untilMs?: number;
+  /** Its outcome is in the metrics already: the store confirmed it once, and lost it. */
+  isCounted?: boolean;
 }
 
 /** Charges a request for the task that it got. */
 export interface Charge extends Waiting {
   script: "bind";
   call: BindCall;
-  /** Called with the outcome once the store has answered. */
-  settled?: ((outcome: Binding) => void) | undefined;
 }
 
 /** Voids a hold. */
 export interface Release extends Waiting {
   script: "void";
   call: VoidCall;
-  settled?: (outcome: Voided["outcome"]) => void;
 }
 
 export type Settlement = Charge | Release;

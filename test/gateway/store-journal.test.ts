@@ -53,6 +53,13 @@ async function givenConnection(redisUrl: string, logs: string[] = [], commandTim
   return { connection, store, settlements, close };
 }
 
+/** What the metrics of this gateway say of charges. */
+async function counted({ connection }: Awaited<ReturnType<typeof givenConnection>>) {
+  const { settlements, creditsConsumed } = connection.metrics;
+  const bound = (await settlements.get()).values.find(({ labels }) => labels.outcome === "bound");
+  return { bound: bound?.value, consumed: (await creditsConsumed.get()).values[0]?.value };
+}
+
 // Guarantee: a charge reaches the store to which it is owed; at any other it would be a request that nobody made.
 test("a gateway of another Redis leaves a dead gateway's charges to one of the right Redis", async () => {
   const owed = await openConnection();
@@ -74,8 +81,28 @@ test("a gateway of another Redis leaves a dead gateway's charges to one of the r
   const right = await givenConnection(inject("redisUrl"));
   expect(await stage.credits(key)).toMatchObject({ balance: 990, totalUsed: 10 });
   expect(await stage.held(key)).toBe(0);
+  expect(await counted(right)).toEqual({ bound: 1, consumed: 10 });
+  expect(await counted(wrong)).toEqual({ bound: 0, consumed: 0 });
   await Promise.all([wrong, right, owed].map((connection) => connection.close()));
   expect(await readdir(folder)).toEqual([]);
+});
+
+// Guarantee: what the metrics count as charged was charged, and once; whoever sends it.
+test("a charge that the store had confirmed before it lost it is not counted again", async () => {
+  const owed = await openConnection();
+  const stage = createStage(owed, { clock: "redis" });
+  const generation = stage.request(await stage.givenKey());
+  await stage.admit(generation);
+  const { deferred } = await stage.unsent(() => stage.bind(generation));
+  const line = lineOf({ ...deferred!, storeId: owed.facts()?.id, isCounted: true });
+  await writeFile(
+    join(folder, `${hostname()}.${spawnSync(process.execPath, ["-v"]).pid}.0123abcd.ndjson`),
+    line,
+  );
+  const gateway = await givenConnection(inject("redisUrl"));
+  expect(await stage.held(generation.key)).toBe(0);
+  expect(await counted(gateway)).toEqual({ bound: 0, consumed: 0 });
+  await Promise.all([gateway, owed].map((connection) => connection.close()));
 });
 
 // Guarantee: a charge whose record was collected while Redis's clock was ahead is not made again, and somebody is told.

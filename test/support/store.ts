@@ -111,7 +111,7 @@ export function createStage(connection: Connection, options: StageOptions = {}) 
   const calls = stageCalls(base);
   const { send, run, defer, ...callsOfTests } = calls;
   const connected = { ...connection, run, nowMs: () => clock.nowMs };
-  const settlements = { defer, charged: () => undefined };
+  const settlements = { defer, charged: () => undefined, voided: () => undefined };
   const store = { ...createStore(connected), ...createHolds(connected, settlements) };
   const { tiers, partition } = base;
   return {
