@@ -33,6 +33,7 @@ export type Settlements = ReturnType<typeof createSettlements>;
 export function createSettlements(connection: Connection, options: SettlementOptions) {
   const { log, journal = memoryJournal } = options;
   const { metrics, breaker, redis, facts, nowMs, within } = connection;
+  const counts = createSettlementCounts(metrics);
   const outbox = createOutbox({
     log,
     journal,
@@ -55,15 +56,8 @@ export function createSettlements(connection: Connection, options: SettlementOpt
   function charged(charge: Charge, outcome: Binding): void {
     losses.charged(charge, outcome);
     if (charge.isCounted) return;
-    const { price } = charge.call;
-    metrics.settlements.inc({ outcome });
-    if (outcome === "bound" || outcome === "late") metrics.creditsConsumed.inc(price);
-    if (outcome === "uncollected" || outcome === "forgotten") metrics.creditsUncollected.inc(price);
+    counts.charged(charge, outcome);
     if (outcome === "forgotten") reportForgotten(charge);
-  }
-
-  function voided(outcome: Voided["outcome"]): void {
-    if (outcome === "void") metrics.settlements.inc({ outcome });
   }
 
   function reportForgotten({ call }: Charge): void {
@@ -78,7 +72,14 @@ export function createSettlements(connection: Connection, options: SettlementOpt
     async beforeUse() {
       const { id: storeId, partitions } = facts() ?? {};
       if (storeId !== undefined) await within(losses.requireNotOlder(redis, storeId));
-      await outbox.flush({ run: connection.scripts.run, storeId, partitions, nowMs, charged, voided });
+      await outbox.flush({
+        run: connection.scripts.run,
+        storeId,
+        partitions,
+        nowMs,
+        charged,
+        voided: counts.voided,
+      });
     },
     // A settlement that was put there after the flush must not wait for the next outage.
     unfinished: () => (isUnanswered() ? "a settlement is unanswered" : undefined),
@@ -100,7 +101,7 @@ export function createSettlements(connection: Connection, options: SettlementOpt
   return {
     outbox,
     charged,
-    voided,
+    voided: counts.voided,
     /** Keeps a settlement until the store has answered it. Resolves once it is on disk. */
     async defer(settlement: Settlement): Promise<void> {
       const kept = outbox.put(settlement);
@@ -115,3 +116,15 @@ export function createSettlements(connection: Connection, options: SettlementOpt
     },
   };
 }
+
+/** Counts what the store has answered to settlements. */
+export const createSettlementCounts = (metrics: Connection["metrics"]) => ({
+  charged({ call: { price } }: Charge, outcome: Binding): void {
+    metrics.settlements.inc({ outcome });
+    if (outcome === "bound" || outcome === "late") metrics.creditsConsumed.inc(price);
+    if (outcome === "uncollected" || outcome === "forgotten") metrics.creditsUncollected.inc(price);
+  },
+  voided(outcome: Voided["outcome"]): void {
+    if (outcome === "void") metrics.settlements.inc({ outcome });
+  },
+});

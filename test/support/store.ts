@@ -1,7 +1,11 @@
 import { randomBytes, randomInt } from "node:crypto";
 import { inject } from "vitest";
 import type { Limits, Tiers } from "../../src/domain/limits.ts";
-import { createSettlements, type SettlementOptions } from "../../src/settlement/deferred-settlements.ts";
+import {
+  createSettlementCounts,
+  createSettlements,
+  type SettlementOptions,
+} from "../../src/settlement/deferred-settlements.ts";
 import { createHolds } from "../../src/settlement/holds.ts";
 import { charge, type Settlement } from "../../src/settlement/settlement.ts";
 import { type Connection, createConnection } from "../../src/store/connection.ts";
@@ -111,7 +115,7 @@ export function createStage(connection: Connection, options: StageOptions = {}) 
   const calls = stageCalls(base);
   const { send, run, defer, ...callsOfTests } = calls;
   const connected = { ...connection, run, nowMs: () => clock.nowMs };
-  const settlements = { defer, charged: () => undefined, voided: () => undefined };
+  const settlements = { defer, ...createSettlementCounts(connection.metrics) };
   const store = { ...createStore(connected), ...createHolds(connected, settlements) };
   const { tiers, partition } = base;
   return {

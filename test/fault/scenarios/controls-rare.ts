@@ -49,8 +49,8 @@ export const RARE_INTERLEAVINGS: readonly Control[] = [
     patches: [
       {
         file: "src/settlement/deferred-settlements.ts",
-        from: "storeId, partitions, nowMs, charged",
-        to: "storeId, partitions, nowMs: Date.now, charged",
+        from: "        nowMs,\n        charged,",
+        to: "        nowMs: Date.now,\n        charged,",
       },
       // It hides the mistake: what is sent too late is refused.
       CHARGED_THOUGH_FORGOTTEN,

@@ -109,9 +109,9 @@ const GENERAL: readonly Control[] = [
       },
       {
         file: "src/settlement/holds.ts",
-        from: "countBinding(outcome, price);",
-        to: `countBinding(outcome, price);
-        const { requestId, key } = generation;
+        from: "settlements.charged(charging, outcome);",
+        to: `settlements.charged(charging, outcome);
+        const { requestId, key, price } = generation;
         const { names, accountId } = key;
         const { taskId } = task;
         const left = await connection.command((redis) => redis.hincrby(names.account, "balance", -price));
