@@ -57,13 +57,7 @@ export function createSettlements(connection: Connection, options: SettlementOpt
     losses.charged(charge, outcome);
     if (charge.isCounted) return;
     counts.charged(charge, outcome);
-    if (outcome === "forgotten") reportForgotten(charge);
-  }
-
-  function reportForgotten({ call }: Charge): void {
-    const { requestId, key, price, task } = call;
-    const fields = { request_id: requestId, account_id: key.accountId, price, task_id: task.taskId };
-    log.error(fields, FORGOTTEN);
+    if (outcome === "forgotten") reportForgotten(log, charge);
   }
 
   connection.attach({
@@ -128,3 +122,9 @@ export const createSettlementCounts = (metrics: Connection["metrics"]) => ({
     if (outcome === "void") metrics.settlements.inc({ outcome });
   },
 });
+
+function reportForgotten(log: Logger, { call }: Charge): void {
+  const { requestId, key, price, task } = call;
+  const fields = { request_id: requestId, account_id: key.accountId, price, task_id: task.taskId };
+  log.error(fields, FORGOTTEN);
+}
