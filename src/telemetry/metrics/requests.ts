@@ -105,14 +105,19 @@ function nearLimitMetric(counter: MetricFactory["counter"]) {
     "Admissions that left less than 20 % of the window, or took the last slot, by tier and limit.",
     ["tier", "limit"],
   );
+  const tiers = new Set<string>();
   return {
     admitted(
       tier: string,
       left: { rateLimit: number; remaining: number; maxConcurrent: number; active: number },
     ): void {
-      // Zeros are counted as well, so that both series of a tier exist from its first admission on.
-      nearLimit.inc({ tier, limit: "window" }, left.remaining < left.rateLimit * NEAR_LIMIT_SHARE ? 1 : 0);
-      nearLimit.inc({ tier, limit: "slots" }, left.active >= left.maxConcurrent ? 1 : 0);
+      const isFirst = !tiers.has(tier);
+      if (isFirst) tiers.add(tier);
+      const isNearWindow = left.remaining < left.rateLimit * NEAR_LIMIT_SHARE;
+      const isNearSlots = left.active >= left.maxConcurrent;
+      // Both series of a tier exist from its first admission on.
+      if (isFirst || isNearWindow) nearLimit.inc({ tier, limit: "window" }, isNearWindow ? 1 : 0);
+      if (isFirst || isNearSlots) nearLimit.inc({ tier, limit: "slots" }, isNearSlots ? 1 : 0);
     },
   };
 }
