@@ -20,8 +20,8 @@
 --                now, which is or will be charged for it; nothing charged (also when it was so before)
 --   conflict     this request has another task, or the task id belongs to another request and is disputed from now on
 --                if that is another account's or its task has ended; else nothing happens
---   forgotten    the request has no record, and COLLECT has deleted that of a request of this account that was admitted
---                later or is this one: it may have been charged; nothing happens
+--   forgotten    the request has no record, and COLLECT has deleted its record, or that of a request of this account that
+--                was admitted later. It may have been charged, so nothing happens
 --@include clock
 --@include dispute
 --@include ledger
@@ -42,7 +42,7 @@ end
 -- What was fixed at admission counts; ARGV only for a request that the store has forgotten.
 local price = tonumber(record[3] or ARGV[5])
 if record[2] and record[2] ~= task_id then return { "conflict", now } end
--- The first write takes the task id: it fails where another has it, and nothing after it can.
+-- The first write takes the task id. It fails if another request owns the id; no later write can fail.
 local bound_at = int(now)
 local text = task_text(request_id, ARGV[4], account_id, bound_at)
 local owner = redis.call("SET", task, text, "NX", "GET")
@@ -86,7 +86,8 @@ else
   redis.call("PERSIST", request)
   redis.call("SADD", slots, request_id)
   redis.call("ZREM", KEYS[7], request_id)
-  -- VOID gave the day's count back. A key's day never comes back, so if it is still that of the admission, it was then, too.
+  -- VOID reduced the day's count only if the key was still on the day of admission. A key's day never goes back: if it is
+  -- that day now, it was at the VOID, so the request is counted again.
   local day = record[5] and math.floor(tonumber(record[5]) / DAY_MS)
   local counted = day and redis.call("HMGET", KEYS[9], "day", "late_day", "late_count")
   if counted and tonumber(counted[1]) == day then
@@ -99,7 +100,8 @@ redis.call("ZADD", KEYS[4], due_at, request_id)
 if KEYS[10] and not is_others then
   redis.call("HSET", KEYS[10], "request_id", request_id, "fingerprint", ARGV[10], "task_id", task_id,
     "response", ARGV[9], "due_at", due_at)
-  -- Known for as long as an earlier request with this key may still be bound: else that would be charged, too.
+  -- The entry stays while an earlier request with this Idempotency-Key may still be bound. Without it, that request would
+  -- be charged, too.
   redis.call("PEXPIRE", KEYS[10], int(math.max(tonumber(ARGV[11]), tonumber(first[2] or 0) - now)))
   redis.call("HSET", request, "idempotency", ARGV[12])
 end

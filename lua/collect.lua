@@ -1,8 +1,8 @@
 #!lua flags=allow-oom
--- COLLECT: deletes the record of a finished or void request after its retention, which its record has from admission:
--- whichever gateway collects it, the record stays while a BIND of it may still come. The ledger keeps its charge. The account
--- keeps the latest due time of its deleted records. After a step of the clock, BIND reads it to refuse what may have been
--- charged (decision 0014). The account's name is built here, so it is not among KEYS; it is in the same partition.
+-- COLLECT: deletes the record of a finished or void request after its retention. The retention is fixed at admission, so
+-- every gateway applies the same one, and it outlasts any late BIND. The ledger keeps the charge. The account keeps the
+-- latest due time of its deleted records: after a step of the clock, BIND reads it to refuse what may have been charged
+-- (decision 0014). The account's name is built here, so it is not among KEYS; it is in the same partition.
 -- The fields of its records stand in src/store/records.ts.
 --
 -- KEYS  1 request (hash)  2 done (zset: request id by the ms when it may be forgotten)

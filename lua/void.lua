@@ -62,8 +62,8 @@ end
 if reason == "unsent" then forget_admission(record[3]) end
 local first = KEYS[8] and redis.call("HMGET", KEYS[8], "request_id", "void_until") or {}
 if first[1] == request_id then
-  -- The key is free for a retry. Where the outcome is unknown, a BIND may follow as long as the record is kept: until then
-  -- the request that is charged under this key must be known.
+  -- The Idempotency-Key is free for a retry. If the outcome is unknown, a BIND may come while the record exists; until then
+  -- the entry must name the request that is charged under this key.
   local is_unknown = reason == "due" or reason == "released"
   local void_until = math.max(tonumber(first[2] or 0), is_unknown and tonumber(forget_at(now, record[6])) or 0)
   if void_until > now then

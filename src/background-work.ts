@@ -1,5 +1,5 @@
-import { verifyInChild } from "./ledger/child.ts";
 import { createLedgerCheck } from "./ledger/regular-check.ts";
+import { verifyInChild } from "./ledger/verify-process.ts";
 import { createSurvey } from "./operator/survey.ts";
 import { createSweeper, type SweepSettings } from "./settlement/sweeper.ts";
 import type { Connection } from "./store/connection.ts";

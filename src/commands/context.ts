@@ -8,9 +8,9 @@ import { redisUrlRule } from "../config/setting-rules.ts";
 import { durationMs } from "../config/setting-types.ts";
 import { OperatorError } from "../store/accounts.ts";
 import { createClient } from "../store/client.ts";
-import { partitionsOf } from "../store/facts.ts";
-import { requireWritable } from "../store/operator-store.ts";
+import { requireWritable } from "../store/operator-loss.ts";
 import { inStoreWords, storeReason } from "../store/reasons.ts";
+import { partitionsOf } from "../store/store-facts.ts";
 import { hasColours, plain } from "./terminal.ts";
 
 const CONNECT_TIMEOUT_MS = 2000;

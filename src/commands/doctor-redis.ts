@@ -1,11 +1,11 @@
 import type { Redis } from "ioredis";
 import type { Config } from "../config/config.ts";
-import { storedFacts } from "../store/facts.ts";
 import { storeNowMs } from "../store/keys.ts";
-import { lossInWords } from "../store/loss-report.ts";
-import { knownLoss } from "../store/operator-store.ts";
+import { lossInWords } from "../store/loss/loss-report.ts";
+import { knownLoss } from "../store/operator-loss.ts";
 import { tryScripts } from "../store/probes.ts";
 import { storeReason } from "../store/reasons.ts";
+import { storedFacts } from "../store/store-facts.ts";
 import { connect, placeOf, redisUrl } from "./context.ts";
 import { type Check, failed, good, warning } from "./doctor-check.ts";
 import { tasksCheck } from "./doctor-tasks.ts";

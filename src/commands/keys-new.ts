@@ -4,7 +4,7 @@ import type { Config } from "../config/config.ts";
 import type { OwnLimits } from "../domain/limits.ts";
 import { nearest } from "../domain/suggest.ts";
 import { type KeyOptions, OperatorError } from "../store/accounts.ts";
-import { readFacts } from "../store/facts.ts";
+import { readFacts } from "../store/store-facts.ts";
 import { command, futureMs, requireConfig, whole, withRedisToWrite } from "./context.ts";
 
 export const rateLimit = whole(1, 100_000);

@@ -4,7 +4,7 @@ import { API_PREFIX, GENERATION_ENDPOINTS, type GenerationEndpoint } from "../do
 import { validateGeneration } from "../domain/generation-body.ts";
 import { parseJsonBytes } from "../domain/json.ts";
 import { type Price, priceOf } from "../domain/prices.ts";
-import { JSON_BODY_BYTES_MAX } from "../domain/request-limits.ts";
+import { JSON_BODY_BYTES_MAX } from "../domain/request-sizes.ts";
 import { nearest } from "../domain/suggest.ts";
 import { OperatorError } from "../store/accounts.ts";
 import { type Answer, command, print, requireConfig, shownPath } from "./context.ts";

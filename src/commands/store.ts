@@ -1,7 +1,7 @@
 import { Command } from "commander";
 import { chargesWaitingIn } from "../settlement/journal-files.ts";
-import type { LostEntry } from "../store/lost-entries.ts";
-import { acceptStore, type LossList, listLoss } from "../store/operator-store.ts";
+import type { LostEntry } from "../store/loss/lost-entries.ts";
+import { acceptStore, type LossList, listLoss } from "../store/operator-loss.ts";
 import { command, print, requireConfig, whole, withRedis } from "./context.ts";
 import { iso, table } from "./terminal.ts";
 

@@ -1,5 +1,5 @@
 import { isUtf8 } from "node:buffer";
-import { JSON_DEPTH_MAX, JSON_VALUES_MAX } from "./request-limits.ts";
+import { JSON_DEPTH_MAX, JSON_VALUES_MAX } from "./request-sizes.ts";
 
 /** ECMAScript 2026, which the compiler's library does not know yet. */
 declare global {

@@ -3,7 +3,7 @@ import Format from "typebox/format";
 import { Settings } from "typebox/system";
 import type { GenerationEndpoint } from "./endpoints.ts";
 import { DETAILS_MAX } from "./problems.ts";
-import { LIST_ITEMS_MAX, TEXT_CHARS_MAX } from "./request-limits.ts";
+import { LIST_ITEMS_MAX, TEXT_CHARS_MAX } from "./request-sizes.ts";
 import { isHttpsUrl, isWebUrl } from "./urls.ts";
 
 Settings.Set({ maxErrors: DETAILS_MAX });

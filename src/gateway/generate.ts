@@ -3,7 +3,7 @@ import { type Answer, refusal, success } from "../domain/envelope.ts";
 import { type Problem, type Refusal, refuse } from "../domain/errors.ts";
 import { validateGeneration } from "../domain/generation-body.ts";
 import { priceOf } from "../domain/prices.ts";
-import { IDEMPOTENCY_KEY } from "../domain/request-limits.ts";
+import { IDEMPOTENCY_KEY } from "../domain/request-sizes.ts";
 import { askAgainMs } from "../domain/task-states.ts";
 import type { Admission, Generation } from "../store/scripts/admit.ts";
 import type { UnknownOutcome } from "../store/scripts/unclear.ts";

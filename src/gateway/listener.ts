@@ -3,7 +3,7 @@ import type { Duplex } from "node:stream";
 import { type Answer, commonHeaders, refusal } from "../domain/envelope.ts";
 import { type Refusal, refuse } from "../domain/errors.ts";
 import { noLimits } from "../domain/limits.ts";
-import { HEADERS_BYTES_MAX } from "../domain/request-limits.ts";
+import { HEADERS_BYTES_MAX } from "../domain/request-sizes.ts";
 import type { ClientConnection, ReceivedRequest } from "./client-connection.ts";
 import type { ClientConnections } from "./client-connections.ts";
 import { type Exchange, headersOf, newRequestId } from "./http-exchange.ts";

@@ -16,8 +16,8 @@ export interface LookUpBudget {
 /** Limits how many unknown keys may be tried from one client address. */
 export interface UnknownKeys {
   /**
-   * Begins an attempt with a key that may be unknown. Waits while the attempts in progress would reach the limit if all of their
-   * keys were unknown: so the limit holds for simultaneous attempts, and many valid keys behind one address are all found.
+   * Begins an attempt with a key that may be unknown. Each attempt in progress counts as if its key were unknown, and an
+   * attempt waits while they reach the limit. So simultaneous guesses cannot exceed it, and valid keys are only delayed.
    * @returns 0 when it has begun, and then `end` must follow; else the milliseconds until the address may try again
    */
   begin(address: string): Promise<number>;

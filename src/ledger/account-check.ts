@@ -32,10 +32,10 @@ export async function takeSnapshot(
 }
 
 /**
- * The credits under an account's references at the instant of a snapshot, read afterwards in pages. References are only
- * added, and a scan shows all that are there from its beginning to its end: if it shows as many as the snapshot counted,
- * they are the same ones.
- * @returns undefined if there are others now
+ * The credits under an account's references at the instant of a snapshot, read afterwards in pages. References are never
+ * removed, and a scan returns every reference that exists from its beginning to its end. A scan that returns as many as the
+ * snapshot counted has therefore found the same ones.
+ * @returns undefined if references were added since
  */
 export async function sumReferences(
   redis: Redis,
@@ -144,14 +144,18 @@ function checkKey(
 }
 
 /**
- * Nothing above the limits that the key's latest admission was held to. They need not be those in force now, and what
- * was bound after its hold was void may be above them: BIND counts how many of the day were.
+ * Checks the limits of the key's latest admission, which may differ from those in force. Requests that were bound after
+ * their hold was void may exceed them; BIND counts those of the day.
  */
 function checkLimits(accountId: string, key: KeySnapshot, open: RequestRecord[], report: Report): void {
   const { keyId, record } = key;
   const [, rate, concurrent, daily, shadow = ""] =
     /^(\d+) (\d+) (\d+)([a-z]*)$/.exec(record.limits ?? "") ?? [];
-  if (rate === undefined) return;
+  if (rate === undefined) {
+    if (record.limits !== undefined)
+      report("window", accountId, `${keyId}: its limits cannot be read: ${JSON.stringify(record.limits)}`);
+    return;
+  }
   const compare = (
     invariant: Invariant,
     letter: string,
@@ -185,8 +189,8 @@ function checkWindow(accountId: string, key: KeySnapshot, open: RequestRecord[],
   }
   const missing = new Map<string, number>();
   for (const request of open) {
-    // One that was void before its task came may have given its place in the window back. One later than the key's clock
-    // was admitted before that and the window were cleared by hand, decision 0008.
+    // A request that was void before its task came may have lost its place in the window. A stamp later than the key's clock
+    // is from before an operator cleared that clock and the window (decision 0008).
     const stamp = request.admitted_at;
     if (!wasAdmitted(request) || !isWithin(Number(stamp), clockMs)) continue;
     missing.set(stamp!, (missing.get(stamp!) ?? 0) + 1);

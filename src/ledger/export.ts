@@ -1,8 +1,8 @@
 import type { Redis } from "ioredis";
 import { OperatorError } from "../store/accounts.ts";
-import { partitionsOf } from "../store/facts.ts";
 import { LEDGER_PAGE, LEDGER_START, type LedgerEntry, readLedger } from "../store/ledger-entries.ts";
 import { partitionNames, partitionOf } from "../store/names.ts";
+import { partitionsOf } from "../store/store-facts.ts";
 
 /** The highest sequence number of a stream id's millisecond. */
 const STREAM_SEQUENCE_MAX = "18446744073709551615";

@@ -167,8 +167,8 @@ export function compareRecord(
   if (record.admitted_at === undefined || record.reason !== undefined) return;
   const day = dayOf(record.admitted_at);
   const seen = fold.daily.get(entry.keyId);
-  // One that was both admitted and charged on an earlier day than one before it: the store's clock was put back, and the
-  // key's by hand, so that day is counted anew when it comes. Decision 0008.
+  // This request was admitted and charged on an earlier day than a request before it: the store's clock went back, and an
+  // operator set the key's clock back. The count of that day starts again. Decision 0008.
   const wasPutBack = seen !== undefined && dayOf(entry.atMs) < seen.day;
   if (seen?.day === day) seen.count++;
   else if (!seen || seen.day < day || wasPutBack) fold.daily.set(entry.keyId, { day, count: 1 });

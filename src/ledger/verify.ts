@@ -1,10 +1,10 @@
 import type { ChainableCommander, Redis } from "ioredis";
-import { partitionsOf } from "../store/facts.ts";
 import { setPages } from "../store/keys.ts";
 import { LEDGER_PAGE, type LedgerEntry, readLedger } from "../store/ledger-entries.ts";
 import { keyNames, partitionNames, partitionOf, requestName } from "../store/names.ts";
 import { answersOf, many } from "../store/pipelines.ts";
 import type { RequestRecord } from "../store/records.ts";
+import { partitionsOf } from "../store/store-facts.ts";
 import { checkSnapshot, type Snapshot, sumReferences, takeSnapshot } from "./account-check.ts";
 import {
   addEntry,
@@ -173,8 +173,8 @@ async function addEntries(
 }
 
 /**
- * What stands in a list belongs there: what is kept as ended has ended, and the ledger charged what it should; what is due
- * is held or bound, each in its list. Invariants 2 and 3.
+ * Checks that each listed request belongs in its list: a request in `done` has ended and was charged what it should, one in
+ * `holds` is held, one in `polls` is bound. Invariants 2 and 3.
  * @param wrong what is wrong with a request of this list, in words
  */
 async function verifyListed(
@@ -287,8 +287,8 @@ async function* sortedSetPages(redis: Redis, name: string): AsyncGenerator<strin
 }
 
 /**
- * A request's record, and what else is read while it stands still; undefined if it moved on meanwhile, which the next run
- * judges. A state that a request has left never comes back, so the same one before and after was there in between, too.
+ * Reads a request's record and related data at one state of the request. A request never returns to a state that it has
+ * left, so the same state before and after the reads held during them. Undefined if it changed; the next run checks it.
  * No MULTI: a Redis without memory refuses even reads there.
  */
 async function readStill<Answers extends unknown[]>(

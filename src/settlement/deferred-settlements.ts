@@ -1,7 +1,7 @@
 import type { Connection } from "../store/connection.ts";
-import { openLastConfirmed } from "../store/last-confirmed.ts";
-import { createLossDetector } from "../store/loss-detector.ts";
-import { openRecentEntries } from "../store/recent-entries.ts";
+import { openLastConfirmed } from "../store/loss/last-confirmed.ts";
+import { createLossDetector } from "../store/loss/loss-detector.ts";
+import { openRecentEntries } from "../store/loss/recent-entries.ts";
 import type { Binding } from "../store/scripts/bind.ts";
 import type { Voided } from "../store/scripts/void.ts";
 import type { Logger } from "../telemetry/log.ts";

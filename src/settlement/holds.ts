@@ -8,7 +8,16 @@ import { voidHold } from "../store/scripts/void.ts";
 import type { Settlements } from "./deferred-settlements.ts";
 import { type Charge, charge, type Release } from "./settlement.ts";
 
-/** A hold from admission to charge or void. */
+/**
+ * A hold from admission to charge or void, as a request uses it. A hold ends in one of five ways:
+ * - BIND charges it for the task that the upstream made: `bind`.
+ * - VOID `refused`, after a definite no of the upstream: `voidHold`.
+ * - VOID `unsent`, when the request never went upstream: `voidHold`, and `admit` if its outcome is unknown.
+ * - VOID `due`, when its time is over: the sweeper (sweeper.ts).
+ * - VOID `released`, by an operator: `releaseTask` in store/operator-tasks.ts.
+ *
+ * What the store does not answer is deferred (outbox.ts). How the task ends afterwards is decided in task-end.ts.
+ */
 export type Holds = ReturnType<typeof createHolds>;
 
 /** What the calls of a hold need of the connection. */

@@ -2,13 +2,13 @@ import { randomBytes } from "node:crypto";
 import type { Redis } from "ioredis";
 import type { Transaction } from "../domain/answers.ts";
 import type { OwnLimits } from "../domain/limits.ts";
-import { partitionsOf } from "./facts.ts";
 import { latestEntries, RECENT_TRANSACTIONS, transactionOf } from "./ledger-entries.ts";
 import { accountNames, digestOf, indexName, keyNames, keyRef, partitionOf } from "./names.ts";
 import type { AccountRecord } from "./records.ts";
 import { scriptsOf } from "./script-runner.ts";
 import { issue } from "./scripts/issue.ts";
 import { recharge } from "./scripts/recharge.ts";
+import { partitionsOf } from "./store-facts.ts";
 
 const ACCOUNT_ID = /^[A-Za-z0-9_.-]{1,64}$/;
 /** What a client can send as a bearer token: visible ASCII without a comma. */

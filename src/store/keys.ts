@@ -1,10 +1,10 @@
 import type { Redis } from "ioredis";
 import type { OwnLimits } from "../domain/limits.ts";
 import { type IssuedKey, issueKey, OperatorError } from "./accounts.ts";
-import { partitionsOf } from "./facts.ts";
 import { accountNames, digestOf, indexName, keyNames, partitionNames, partitionOf } from "./names.ts";
 import { answersOf, many } from "./pipelines.ts";
 import type { KeyFields } from "./records.ts";
+import { partitionsOf } from "./store-facts.ts";
 
 /** Ids or records read at a time: about a millisecond of Redis. */
 const PAGE = 500;

@@ -2,9 +2,9 @@ import type { Redis } from "ioredis";
 import { GatewayError } from "../domain/errors.ts";
 import { OperatorError } from "./accounts.ts";
 import { createClient } from "./client.ts";
-import { readFacts } from "./facts.ts";
-import { requireWritable } from "./operator-store.ts";
+import { requireWritable } from "./operator-loss.ts";
 import { inStoreWords } from "./reasons.ts";
+import { readFacts } from "./store-facts.ts";
 
 export type { Redis };
 

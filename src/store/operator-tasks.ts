@@ -1,13 +1,13 @@
 import type { Redis } from "ioredis";
 import { endedTask } from "../domain/task-states.ts";
 import { OperatorError } from "./accounts.ts";
-import { isCluster, partitionsOf } from "./facts.ts";
 import { claimName, keyRef, partitionNames, requestName, taskName } from "./names.ts";
 import { many } from "./pipelines.ts";
 import { type RequestRecord, type Sighting, taskRecord } from "./records.ts";
 import { scriptsOf } from "./script-runner.ts";
 import { observe } from "./scripts/observe.ts";
 import { voidHold } from "./scripts/void.ts";
+import { isCluster, partitionsOf } from "./store-facts.ts";
 
 /** During an attempt a request may change from held to bound or from bound to finished, so a third one finds it ended. */
 const ATTEMPTS_MAX = 3;
@@ -59,8 +59,9 @@ export async function findTask(redis: Redis, id: string): Promise<TaskView> {
 }
 
 /**
- * Releases a request that does not end by itself: a task ends as failed and is refunded, a hold is voided as if the
- * upstream had refused it. If the upstream makes a task for it later, that is bound and charged.
+ * Releases a request that does not end by itself: a task ends as failed and is refunded, whatever `tasks.refund_failed`
+ * says, and a hold is voided as if the upstream had refused it. If the upstream makes a task for it later, that is bound
+ * and charged. The callers are `tollgate tasks release` and the console's `release`, which check who may.
  * @throws OperatorError when there is no such task or request
  */
 export async function releaseTask(redis: Redis, id: string): Promise<Release> {

@@ -1,11 +1,11 @@
 import type { Redis } from "ioredis";
 import { type AccountRow, accountRow, OperatorError, requireAccountId } from "./accounts.ts";
-import { isCluster, partitionsOf } from "./facts.ts";
 import { storeNowMs } from "./keys.ts";
 import { type LedgerEntry, latestEntries } from "./ledger-entries.ts";
 import { accountNames, openLists, partitionNames, partitionOf, requestName, taskName } from "./names.ts";
 import { many } from "./pipelines.ts";
 import { type AccountRecord, type RequestRecord, taskRecord } from "./records.ts";
+import { isCluster, partitionsOf } from "./store-facts.ts";
 
 /** Names or records read at a time: about a millisecond of Redis. */
 const PAGE = 500;

@@ -4,11 +4,11 @@ import type { Logger } from "../telemetry/log.ts";
 import { clientOf, type RedisAddress, selectDatabase } from "./client.ts";
 import { monotonicMs, type StoreClock } from "./clock.ts";
 import type { Deadlines } from "./deadlines.ts";
-import { readFacts, type StoreFacts } from "./facts.ts";
 import { itemOf } from "./script.ts";
 import { type ScriptRunner, scriptSource, scriptsOf } from "./script-runner.ts";
 import { SCRIPTS } from "./scripts/all.ts";
 import { probe } from "./scripts/probe.ts";
+import { readFacts, type StoreFacts } from "./store-facts.ts";
 
 const PROBE_NAME = `tg:probe:${randomUUID()}`;
 

@@ -2,7 +2,7 @@ import { type Dispatcher, Pool } from "undici";
 import type { Carried } from "../telemetry/trace.ts";
 import type { Gate } from "./gate.ts";
 import { ANSWER_BYTES_MAX, LargeAnswers, SMALL_ANSWER_BYTES } from "./large-answers.ts";
-import { withoutSecret } from "./secret.ts";
+import { withoutSecret } from "./redact-credential.ts";
 import { SpacedWork } from "./spaced-work.ts";
 
 /** How an exchange with the upstream ended. Whether credits can be charged depends on `unsent` or `lost`. */

@@ -4,7 +4,7 @@ import type { Socket } from "node:net";
 import { PassThrough } from "node:stream";
 import { createProxyServer } from "http-proxy-3";
 import type { ImageType } from "../domain/images.ts";
-import { withoutSecret } from "./secret.ts";
+import { withoutSecret } from "./redact-credential.ts";
 import type { UploadAnswer } from "./upload-answer.ts";
 import type { FileSink } from "./upload-form.ts";
 

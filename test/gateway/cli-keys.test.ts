@@ -4,9 +4,9 @@ import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { issueKey, type KeyOptions, readAccount } from "../../src/store/accounts.ts";
 import type { Connection } from "../../src/store/connection.ts";
-import { partitionsOf } from "../../src/store/facts.ts";
 import { findKey, rotateKey } from "../../src/store/keys.ts";
 import { accountNames, digestOf, indexName, keyRef, partitionOf } from "../../src/store/names.ts";
+import { partitionsOf } from "../../src/store/store-facts.ts";
 import { givenCliAccount, json, refusal, runHere, runProcess } from "../support/cli.ts";
 import { openConnection, randomId, times } from "../support/store.ts";
 

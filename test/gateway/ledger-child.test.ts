@@ -2,7 +2,7 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, test, vi } from "vitest";
-import { verifyInChild, watchProgress } from "../../src/ledger/child.ts";
+import { verifyInChild, watchProgress } from "../../src/ledger/verify-process.ts";
 import { accountNames } from "../../src/store/names.ts";
 import { partitionFor } from "../support/audit.ts";
 import { givenKey, givenRedis } from "../support/store-stage.ts";

@@ -1,8 +1,8 @@
 import { expect, test } from "vitest";
 import { list } from "../../src/commands/keys-list.ts";
-import { partitionsOf } from "../../src/store/facts.ts";
 import { accountNames, keyRef, partitionNames, partitionOf } from "../../src/store/names.ts";
 import { topKeysByUse } from "../../src/store/operator-keys.ts";
+import { partitionsOf } from "../../src/store/store-facts.ts";
 import { runHere, runProcess } from "../support/cli.ts";
 import { givenRedis, type TestRedis } from "../support/store-stage.ts";
 

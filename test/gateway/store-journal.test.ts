@@ -6,9 +6,9 @@ import { afterAll, afterEach, beforeAll, beforeEach, expect, inject, test } from
 import { openJournal } from "../../src/settlement/journal.ts";
 import { lineOf } from "../../src/settlement/journal-lines.ts";
 import { createConnection } from "../../src/store/connection.ts";
-import { readFacts } from "../../src/store/facts.ts";
 import { META } from "../../src/store/names.ts";
 import type { Generation } from "../../src/store/scripts/admit.ts";
+import { readFacts } from "../../src/store/store-facts.ts";
 import { createLogger } from "../../src/telemetry/log.ts";
 import { createMetrics } from "../../src/telemetry/metrics.ts";
 import { startFaultProxy } from "../support/fault-proxy.ts";

@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { grantCredits } from "../../src/store/accounts.ts";
-import { readLastConfirmed } from "../../src/store/last-confirmed.ts";
+import { readLastConfirmed } from "../../src/store/loss/last-confirmed.ts";
 import { META, partitionNames, partitionOf } from "../../src/store/names.ts";
 import { runHere } from "../support/cli.ts";
 import { expectStatus, givenGateway, type TestGateway } from "../support/gateway.ts";

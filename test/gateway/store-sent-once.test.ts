@@ -2,11 +2,11 @@ import type { Redis } from "ioredis";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { issueKey } from "../../src/store/accounts.ts";
 import { createClient } from "../../src/store/client.ts";
-import { partitionsOf } from "../../src/store/facts.ts";
 import { accountNames, partitionOf } from "../../src/store/names.ts";
 import { itemOf, type Reply } from "../../src/store/script.ts";
 import { scriptsOf } from "../../src/store/script-runner.ts";
 import { recharge } from "../../src/store/scripts/recharge.ts";
+import { partitionsOf } from "../../src/store/store-facts.ts";
 import { COMMAND_TIMEOUT_MS, givenRedis, type TestRedis } from "../support/store-stage.ts";
 
 let redis: TestRedis;

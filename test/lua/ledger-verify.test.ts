@@ -4,7 +4,6 @@ import { sumReferences, takeSnapshot } from "../../src/ledger/account-check.ts";
 import { addEntry, emptyAccount, emptyFold } from "../../src/ledger/fold.ts";
 import { verifyLedger } from "../../src/ledger/verify.ts";
 import type { Connection } from "../../src/store/connection.ts";
-import { partitionsOf } from "../../src/store/facts.ts";
 import { LEDGER_PAGE } from "../../src/store/ledger-entries.ts";
 import {
   accountNames,
@@ -15,6 +14,7 @@ import {
 } from "../../src/store/names.ts";
 import { createScriptRunner, scriptsOf } from "../../src/store/script-runner.ts";
 import type { Generation } from "../../src/store/scripts/admit.ts";
+import { partitionsOf } from "../../src/store/store-facts.ts";
 import { createStage, openConnection, randomId, taskOf, times } from "../support/store.ts";
 import { plant, SNAPSHOT_MUTANTS } from "./mutants.ts";
 

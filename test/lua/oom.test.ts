@@ -5,9 +5,9 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { verifyLedger } from "../../src/ledger/verify.ts";
 import { type RunningRedis, startRedis } from "../../src/sandbox/redis.ts";
 import type { Connection } from "../../src/store/connection.ts";
-import { partitionsOf } from "../../src/store/facts.ts";
 import { partitionOf } from "../../src/store/names.ts";
 import { probe } from "../../src/store/scripts/probe.ts";
+import { partitionsOf } from "../../src/store/store-facts.ts";
 import {
   createStage,
   HOLD_MS,

@@ -5,8 +5,8 @@ import { expect, inject, vi } from "vitest";
 import { run } from "../../src/commands/program.ts";
 import { issueKey, type KeyOptions } from "../../src/store/accounts.ts";
 import type { Connection } from "../../src/store/connection.ts";
-import { partitionsOf } from "../../src/store/facts.ts";
 import { keyRef, partitionOf } from "../../src/store/names.ts";
+import { partitionsOf } from "../../src/store/store-facts.ts";
 import { createStage, randomId } from "./store.ts";
 
 export const ROOT = resolve(import.meta.dirname, "../..");

@@ -1,6 +1,6 @@
 import { refusal } from "../envelope.ts";
 import { ERROR_NAMES, type ErrorName, type Refusal, refuse } from "../errors.ts";
-import { FILE_BYTES_MAX, HEADERS_BYTES_MAX, JSON_BODY_BYTES_MAX } from "../request-limits.ts";
+import { FILE_BYTES_MAX, HEADERS_BYTES_MAX, JSON_BODY_BYTES_MAX } from "../request-sizes.ts";
 
 /** Operations of one kind can meet the same errors. */
 export type Kind = "generation" | "task" | "upload" | "credits";

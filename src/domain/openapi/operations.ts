@@ -1,5 +1,5 @@
 import { API_PREFIX, GENERATION_ENDPOINTS, type GenerationEndpoint } from "../endpoints.ts";
-import { FILE_BYTES_MAX, IDEMPOTENCY_KEY } from "../request-limits.ts";
+import { FILE_BYTES_MAX, IDEMPOTENCY_KEY } from "../request-sizes.ts";
 import { TASK_ID } from "../task-states.ts";
 import type { Kind } from "./errors.ts";
 import { ANSWERS, REQUESTS } from "./examples.ts";

@@ -11,7 +11,7 @@ import { type Access, reportWrongToken } from "../access.ts";
 import { json, readBody, send } from "../reply.ts";
 import { type Action, createActions } from "./actions.ts";
 import type { Live } from "./answers.ts";
-import type { createLive } from "./live.ts";
+import type { createLive } from "./live-figures.ts";
 import { createReads } from "./reads.ts";
 
 const BODY_BYTES_MAX = 4096;

@@ -6,7 +6,7 @@ import type { Access } from "../access.ts";
 import { type Reply, send, text } from "../reply.ts";
 import { createApi } from "./api.ts";
 import { pageFile, pageHeaders } from "./files.ts";
-import { createLive, type LiveSources } from "./live.ts";
+import { createLive, type LiveSources } from "./live-figures.ts";
 
 export const CONSOLE_PATH = "/console";
 const API = `${CONSOLE_PATH}/api/`;

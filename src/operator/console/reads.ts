@@ -13,7 +13,7 @@ import {
 } from "../../store/operator-views.ts";
 import { dayStartMs, topRefusals } from "../../store/refusals.ts";
 import type { AccountCredits, AccountKey, Answers, KeyUse as KeyUseShown, Transaction } from "./answers.ts";
-import { shared } from "./shared.ts";
+import { shared } from "./shared-result.ts";
 
 const TOP_KEYS = 20;
 const TOP_REFUSALS = 50;

@@ -82,7 +82,7 @@ export const RARE_INTERLEAVINGS: readonly Control[] = [
     name: "an older store is served",
     patches: [
       {
-        file: "src/store/loss-detector.ts",
+        file: "src/store/loss/loss-detector.ts",
         from: "if (!isOlder && !older) return",
         to: "if (epoch >= 0) return",
       },

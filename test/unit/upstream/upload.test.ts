@@ -4,7 +4,7 @@ import net from "node:net";
 import { PassThrough, Writable } from "node:stream";
 import { afterEach, describe, expect, onTestFinished, test, vi } from "vitest";
 import type { Refusal } from "../../../src/domain/errors.ts";
-import { FILE_BYTES_MAX } from "../../../src/domain/request-limits.ts";
+import { FILE_BYTES_MAX } from "../../../src/domain/request-sizes.ts";
 import { readUpload } from "../../../src/upstream/upload-body.ts";
 import { FORM_OVERHEAD_BYTES_MAX } from "../../../src/upstream/upload-refusals.ts";
 import { IMAGE_TYPES, imageOfSize, tinyImage } from "../../support/images.ts";

@@ -1,9 +1,9 @@
 import { mkdirSync, readFileSync, rmSync, statSync } from "node:fs";
 import { open, rename, stat } from "node:fs/promises";
 import { join } from "node:path";
-import type { Logger } from "../telemetry/log.ts";
+import type { Logger } from "../../telemetry/log.ts";
+import { fileNamesIn, newFileName } from "../process-files.ts";
 import type { ConfirmedEntry } from "./last-confirmed.ts";
-import { fileNamesIn, newFileName } from "./process-files.ts";
 
 const FORMAT = 1;
 /** Not `.ndjson`: gateways of every release take over such files as journals. */

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { createLive, type Reading, readLive } from "../../../src/operator/console/live.ts";
+import { createLive, type Reading, readLive } from "../../../src/operator/console/live-figures.ts";
 import { quantileBetween } from "../../../src/operator/console/quantile.ts";
 import { createMetrics } from "../../../src/telemetry/metrics.ts";
 

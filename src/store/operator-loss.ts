@@ -1,12 +1,18 @@
 import type { Redis } from "ioredis";
 import { OperatorError } from "./accounts.ts";
-import type { SentCharge } from "./confirmed-charges.ts";
 import { storeNowMs } from "./keys.ts";
-import { readLastConfirmed } from "./last-confirmed.ts";
-import { chargeOf, type Loss, type MissingEntry, missingEntries, readLossReport } from "./loss-report.ts";
-import { type LostEntries, lostEntries } from "./lost-entries.ts";
+import type { SentCharge } from "./loss/confirmed-charges.ts";
+import { readLastConfirmed } from "./loss/last-confirmed.ts";
+import {
+  chargeOf,
+  type Loss,
+  type MissingEntry,
+  missingEntries,
+  readLossReport,
+} from "./loss/loss-report.ts";
+import { type LostEntries, lostEntries } from "./loss/lost-entries.ts";
+import { readRecentEntries } from "./loss/recent-entries.ts";
 import { META } from "./names.ts";
-import { readRecentEntries } from "./recent-entries.ts";
 
 /** What a store lacks, entry by entry. `charges` are those that gateways send again. */
 export interface LossList extends Loss {

@@ -1,8 +1,8 @@
 import { mkdirSync, readFileSync, rmSync, statSync } from "node:fs";
 import { rename, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import type { Logger } from "../telemetry/log.ts";
-import { fileNamesIn, newFileName, SILENT_MS } from "./process-files.ts";
+import type { Logger } from "../../telemetry/log.ts";
+import { fileNamesIn, newFileName, SILENT_MS } from "../process-files.ts";
 
 const FORMAT = 1;
 const SUFFIX = ".marks.json";

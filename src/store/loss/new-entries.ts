@@ -1,13 +1,13 @@
 import type { Redis } from "ioredis";
+import { LEDGER_START, recordOf, type StreamEntry } from "../ledger-entries.ts";
+import { partitionNames } from "../names.ts";
+import { many } from "../pipelines.ts";
 import type { ConfirmedEntry, LastConfirmedFile } from "./last-confirmed.ts";
-import { LEDGER_START, recordOf, type StreamEntry } from "./ledger-entries.ts";
-import { partitionNames } from "./names.ts";
-import { many } from "./pipelines.ts";
 import type { LedgerPage, RecentEntries } from "./recent-entries.ts";
 
 /**
- * Entries that may be read in each look over the time, and at once after a time with fewer; of more, only the latest of
- * each partition are read. One costs this process a tenth of a generation. Decision 0031.
+ * Each look may read so many entries on average, and unused reads are saved up to a maximum. If there are more, only the
+ * latest of each partition are read. An entry costs this process a tenth of a generation. Decision 0031.
  */
 const READ_PER_LOOK = 250;
 const READ_AT_ONCE_MAX = 5000;

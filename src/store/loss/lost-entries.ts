@@ -1,7 +1,7 @@
 import type { Redis } from "ioredis";
+import { LEDGER_START, type StreamEntry } from "../ledger-entries.ts";
+import { many } from "../pipelines.ts";
 import { type ConfirmedEntry, isLater, msOf } from "./last-confirmed.ts";
-import { LEDGER_START, type StreamEntry } from "./ledger-entries.ts";
-import { many } from "./pipelines.ts";
 import type { RecentEntry } from "./recent-entries.ts";
 
 /** Entries that are looked for in one pipeline. */

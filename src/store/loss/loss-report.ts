@@ -1,9 +1,9 @@
 import type { Redis } from "ioredis";
+import type { StreamEntry } from "../ledger-entries.ts";
+import { META } from "../names.ts";
+import { many } from "../pipelines.ts";
 import type { SentCharge } from "./confirmed-charges.ts";
 import { type ConfirmedEntry, type LastConfirmed, msOf } from "./last-confirmed.ts";
-import type { StreamEntry } from "./ledger-entries.ts";
-import { META } from "./names.ts";
-import { many } from "./pipelines.ts";
 
 /** An entry of the ledger that the store confirmed and does not have any more. */
 export interface MissingEntry extends ConfirmedEntry {

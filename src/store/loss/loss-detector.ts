@@ -1,9 +1,9 @@
 import type { Redis } from "ioredis";
-import type { Logger } from "../telemetry/log.ts";
+import type { Logger } from "../../telemetry/log.ts";
+import { META } from "../names.ts";
 import { createConfirmedCharges, type SentCharge } from "./confirmed-charges.ts";
 import type { LastConfirmedFile } from "./last-confirmed.ts";
 import { chargeOf, type LossReport, lossInWords, missingEntries, readLossReport } from "./loss-report.ts";
-import { META } from "./names.ts";
 import { createEntryReader } from "./new-entries.ts";
 import type { RecentEntries } from "./recent-entries.ts";
 

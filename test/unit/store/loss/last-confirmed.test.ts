@@ -2,8 +2,8 @@ import { mkdtemp, readdir, rm, utimes, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { openLastConfirmed, readLastConfirmed } from "../../../src/store/last-confirmed.ts";
-import { createLogger } from "../../../src/telemetry/log.ts";
+import { openLastConfirmed, readLastConfirmed } from "../../../../src/store/loss/last-confirmed.ts";
+import { createLogger } from "../../../../src/telemetry/log.ts";
 
 const LEDGER = "tg:{p00}:ledger";
 const OLD = new Date(0);

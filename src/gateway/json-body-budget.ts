@@ -1,4 +1,4 @@
-import { JSON_BODY_BYTES_MAX } from "../domain/request-limits.ts";
+import { JSON_BODY_BYTES_MAX } from "../domain/request-sizes.ts";
 
 /** The bound that was reached: on all incomplete bodies, or on those of one key. */
 export type BodyBound = "body_bytes" | "body_bytes_per_key";

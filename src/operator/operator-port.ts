@@ -7,7 +7,7 @@ import type { Logger } from "../telemetry/log.ts";
 import { createAccess } from "./access.ts";
 import { createAdmin } from "./admin.ts";
 import { createConsole } from "./console/console.ts";
-import type { Reading } from "./console/live.ts";
+import type { Reading } from "./console/live-figures.ts";
 import { createLogLevel } from "./log-level.ts";
 
 /** All that operators see and do, on the admin port; one process of a gateway serves it. */

@@ -2,8 +2,12 @@ import { appendFile, mkdtemp, readdir, rm, stat, utimes, writeFile } from "node:
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { type LedgerPage, openRecentEntries, readRecentEntries } from "../../../src/store/recent-entries.ts";
-import { createLogger } from "../../../src/telemetry/log.ts";
+import {
+  type LedgerPage,
+  openRecentEntries,
+  readRecentEntries,
+} from "../../../../src/store/loss/recent-entries.ts";
+import { createLogger } from "../../../../src/telemetry/log.ts";
 
 const LEDGER = "tg:{p00}:ledger";
 const BYTES_MAX = 2000;

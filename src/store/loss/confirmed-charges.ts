@@ -1,7 +1,7 @@
 import type { Redis } from "ioredis";
-import { requestName } from "./names.ts";
-import { many } from "./pipelines.ts";
-import type { BindCall, Binding } from "./scripts/bind.ts";
+import { requestName } from "../names.ts";
+import { many } from "../pipelines.ts";
+import type { BindCall, Binding } from "../scripts/bind.ts";
 
 /** How long a charge that the store has confirmed is kept, to be sent again if the store comes back without it. */
 const KEPT_MS = 30_000;
