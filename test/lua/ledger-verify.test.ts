@@ -351,6 +351,7 @@ const BREAKAGES: [string, string[], (ledger: Ledger) => Promise<unknown>][] = [
   ["more admitted in 60 s than was allowed", ["window"], (ledger) => heldTo(ledger, "2 9 9cd")],
   ["more open at a time than was allowed", ["slots"], (ledger) => heldTo(ledger, "9 1 9rd")],
   ["more admitted in a day than was allowed", ["day_count"], (ledger) => heldTo(ledger, "9 9 2rc")],
+  ["limits that cannot be read", ["window"], (ledger) => heldTo(ledger, "9 9 9 9")],
 ];
 
 /** As if the latest admission of the key had been held to these limits. */
