@@ -4,6 +4,7 @@ import { hostname } from "node:os";
 import path from "node:path";
 import { formatCursor, type LedgerCursor, parseCursor } from "../ledger/export.ts";
 import { OperatorError } from "../store/accounts.ts";
+import { isRunning } from "../store/process-files.ts";
 import type { LedgerFormat } from "./ledger-rows.ts";
 
 const TOUCH_EVERY_MS = 10_000;
@@ -158,22 +159,13 @@ function clear(lock: string, aside: string, owner: string): void {
 function isAlive(owner: string, lock: string): boolean {
   const { pid, host } = partsOf(owner);
   if (host !== hostname()) return isFresh(lock);
-  // Who had our process id before us has ended: in a container it is 1 every time.
+  // Who had our process id before us has ended: in a container it is 1 every time. A lock without an owner is stale.
   return pid !== process.pid && isRunning(pid);
 }
 
 function isFresh(lock: string): boolean {
   const { mtimeMs = 0 } = statSync(lock, { throwIfNoEntry: false }) ?? {};
   return Date.now() - mtimeMs <= SILENT_MS;
-}
-
-function isRunning(pid: number): boolean {
-  try {
-    // 0 would mean this process. A lock without an owner is stale.
-    return pid > 0 && process.kill(pid, 0);
-  } catch (error) {
-    return (error as NodeJS.ErrnoException).code === "EPERM";
-  }
 }
 
 /**

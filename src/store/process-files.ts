@@ -28,15 +28,16 @@ export function fileNamesIn(folder: string, suffix: string): string[] {
 /** Whether the process of a file has ended: it runs no more on this host, or has not touched the file for long. */
 export function isOfEndedProcess(path: string): boolean {
   const [, host, pid] = NAME.exec(basename(path)) ?? [];
-  if (host === hostname() && Number(pid) !== process.pid && !isAlive(Number(pid))) return true;
+  if (host === hostname() && Number(pid) !== process.pid && !isRunning(Number(pid))) return true;
   const { mtimeMs = Date.now() } = statSync(path, { throwIfNoEntry: false }) ?? {};
   return Date.now() - mtimeMs > SILENT_MS;
 }
 
-function isAlive(pid: number): boolean {
+/** Whether a process of this id runs on this host, whoever owns it. */
+export function isRunning(pid: number): boolean {
   try {
-    process.kill(pid, 0);
-    return true;
+    // 0 would mean this process.
+    return pid > 0 && process.kill(pid, 0);
   } catch (error) {
     return (error as NodeJS.ErrnoException).code === "EPERM";
   }
