@@ -131,6 +131,9 @@ test("a Redis that comes back older is refused by every gateway, named, accepted
   expect(await balance(charged.accountId)).toBe(1000 - PRICE);
   expect(await balance(granted.accountId)).toBe(1000);
   expect(await gateway.metric("tollgate_store_older ")).toEqual(["tollgate_store_older 0"]);
+  // Charged once, also where it is counted.
+  const consumed = `tollgate_credits_consumed_total ${PRICE}`;
+  expect(await gateway.metric("tollgate_credits_consumed_total ")).toEqual([consumed]);
   expect(JSON.parse((await tollgate("store", "show")).stdout)).toMatchObject({ ok: true, missing: [] });
   const again = await tollgate("store", "accept");
   expect(again).toMatchObject({ code: 1, stderr: expect.stringContaining("nothing to accept") });
