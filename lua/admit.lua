@@ -6,8 +6,8 @@
 --       5 request (hash)  6 holds (zset: request id by due ms)  7 idempotency (hash; only with an Idempotency-Key)
 -- ARGV  1 now (ms or empty)  2 tiers  3 request id  4 key id  5 price (credits)  6 endpoint (path)
 --       7 not_after (ms)  8 hold lifetime (ms)  9 fingerprint of path and body (empty: no Idempotency-Key)
---       10 idempotency lifetime (ms)  11 idempotency digest (the last part of KEYS[7])
---       12 retention (ms): how long the record is kept after its end
+--       10 idempotency digest (the last part of KEYS[7])
+--       11 retention (ms): how long the record is kept after its end
 -- RETURNS outcome, now, rate limit, remaining, reset (ms), concurrent limit, active, tier, then
 --   admitted               letters of limits that would have refused it, but are in shadow mode (absent: none; and
 --                          when this request id was admitted before)
@@ -83,11 +83,12 @@ if live < length then redis.call("LTRIM", window, 0, live) end
 redis.call("SADD", slots, request_id)
 redis.call("HSET", KEYS[2], "held", int(held + price), "total_requests", int(tonumber(money[3] or 0) + 1))
 redis.call("HSET", request, "state", "held", "account_id", key.account_id, "key_id", ARGV[4], "price", ARGV[5],
-  "endpoint", ARGV[6], "admitted_at", clock, "due_at", due_at, "retention_ms", ARGV[12])
+  "endpoint", ARGV[6], "admitted_at", clock, "due_at", due_at, "retention_ms", ARGV[11])
 redis.call("ZADD", KEYS[6], due_at, request_id)
 if KEYS[7] then
-  redis.call("HSET", request, "idempotency", ARGV[11])
+  redis.call("HSET", request, "idempotency", ARGV[10])
   redis.call("HSET", KEYS[7], "request_id", request_id, "fingerprint", ARGV[9], "due_at", due_at)
-  redis.call("PEXPIRE", KEYS[7], ARGV[10])
+  -- It expires only once the hold has ended: BIND and VOID say when.
+  redis.call("PERSIST", KEYS[7])
 end
 return reply_with("admitted", now, key, live + 1, oldest or key.clock, active + 1, noted)

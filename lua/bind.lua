@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- BIND: the upstream gave a task id; the hold becomes a consume entry and the slot follows the task.
--- A hold that is void by now (the gateway was paused) is bound all the same: charged if the balance allows and its
--- Idempotency-Key has not passed to another request, else uncollected, its slot taken even above the limit.
+-- A hold that is void by now (the gateway was paused) is bound all the same: charged if the balance allows and no other
+-- request can have been charged for its Idempotency-Key, else uncollected, its slot taken even above the limit.
 -- The fields of its records stand in src/store/records.ts.
 --
 -- KEYS  1 request (hash)  2 account (hash)  3 slots (set)  4 polls (zset: request id by ms)  5 ledger (stream)
@@ -16,8 +16,9 @@
 -- RETURNS outcome, now; the numbers of the headers are those of the admission
 --   bound        charged (also when it was bound to this task id before)
 --   late         the hold was void; charged now
---   uncollected  the hold was void, and the balance does not allow the price or the Idempotency-Key is another request's by
---                now, which is or will be charged for it; nothing charged (also when it was so before)
+--   uncollected  the hold was void, and the balance does not allow the price, or the Idempotency-Key is another request's by
+--                now, which is or will be charged for it, or its record has expired before its time, so another request
+--                may have been charged; nothing charged (also when it was so before)
 --   conflict     this request has another task, or the task id belongs to another request and is disputed from now on
 --                if that is another account's or its task has ended; else nothing happens
 --   forgotten    the request has no record, and COLLECT has deleted its record, or that of a request of this account that
@@ -32,7 +33,7 @@ local request, account, slots, task = KEYS[1], KEYS[2], KEYS[3], KEYS[6]
 local request_id, account_id, task_id = ARGV[2], ARGV[3], ARGV[7]
 
 local record = redis.call("HMGET", request, "state", "task_id", "price", "retention_ms", "admitted_at",
-  "uncollected")
+  "uncollected", "first_void_id")
 local state = record[1]
 if not state and ARGV[16] ~= "" then
   -- The record proves a charge for longer than a BIND may be sent, unless the clock has stepped. Decision 0014.
@@ -57,13 +58,15 @@ elseif owner and read_owner(owner) ~= request_id then
 end
 if state == "bound" or state == "finished" then return { record[6] and "uncollected" or "bound", now } end
 
-local first = KEYS[10] and redis.call("HMGET", KEYS[10], "request_id", "void_until") or {}
+local first = KEYS[10] and redis.call("HMGET", KEYS[10], "request_id", "void_until", "first_void_id") or {}
 local is_others = first[1] and first[1] ~= request_id
+-- The entry that VOID left is gone, which only a step of the clock does while a BIND may come. Decision 0014.
+local is_lost = record[7] and record[7] ~= first[3]
 local outcome = "bound"
 if state ~= "held" then
   local money = redis.call("HMGET", account, "balance", "held")
   local covered = tonumber(money[1] or 0) - tonumber(money[2] or 0) >= price
-  outcome = covered and not is_others and "late" or "uncollected"
+  outcome = covered and not is_others and not is_lost and "late" or "uncollected"
 end
 
 local due_at = int(now + tonumber(ARGV[8]))

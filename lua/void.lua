@@ -60,8 +60,8 @@ if key then
   if same_day and tonumber(counted[2]) > 0 then redis.call("HINCRBY", KEYS[3], "day_count", -1) end
 end
 if reason == "unsent" then forget_admission(record[3]) end
-local first = KEYS[8] and redis.call("HMGET", KEYS[8], "request_id", "void_until") or {}
-if first[1] == request_id then
+local first = KEYS[8] and redis.call("HMGET", KEYS[8], "request_id", "void_until", "first_void_id")
+if first and (first[1] or request_id) == request_id then
   -- The Idempotency-Key is free for a retry. If the outcome is unknown, a BIND may come while the record exists; until then
   -- the entry must name the request that is charged under this key.
   local is_unknown = reason == "due" or reason == "released"
@@ -69,6 +69,13 @@ if first[1] == request_id then
   if void_until > now then
     redis.call("HSET", KEYS[8], "void_until", int(void_until))
     redis.call("HDEL", KEYS[8], "request_id", "fingerprint", "due_at", "unknown")
+    redis.call("PEXPIRE", KEYS[8], int(void_until - now))
+    if is_unknown then
+      -- A step of the clock may expire the entry all the same. BIND knows by this id whether it still is the same one.
+      local first_void_id = first[3] or request_id
+      redis.call("HSET", KEYS[8], "first_void_id", first_void_id)
+      redis.call("HSET", request, "first_void_id", first_void_id)
+    end
   else
     redis.call("DEL", KEYS[8])
   end

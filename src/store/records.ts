@@ -29,6 +29,8 @@ export const REQUEST_FIELDS = {
   finished_at: "when it finished",
   reason: "why it was void: refused, due, unsent or released; stays if it is bound late",
   void_at: "when it was void",
+  first_void_id:
+    "as the record of its Idempotency-Key had it when it was void with an unknown outcome; a later BIND compares them",
 } as const;
 export type RequestRecord = RecordOf<typeof REQUEST_FIELDS>;
 
@@ -75,6 +77,8 @@ export const IDEMPOTENCY_FIELDS = {
   task_id: "its task, from BIND on",
   response: "what the upstream answered, JSON",
   void_until: "until when a request that had this key may still be bound",
+  first_void_id:
+    "the first request that was void with an unknown outcome since this record exists, so it tells this record from a later one",
 } as const;
 
 /** The latest status of a task, and when it was observed, Unix ms. */

@@ -16,11 +16,14 @@ export interface Ask {
 function targetOf({ world, sent }: Run, command: Command, index?: number): Sent | undefined {
   if (!("request" in command) || command.request === undefined) return undefined;
   const withTask = "tasks" in command && command.tasks;
+  const isSent = "sent" in command && command.sent;
   // Only a poll, its settlement, and the BIND of a journal come so late that their request may be collected.
   const isLate = index === undefined && ["inspect", "observe", "bind"].includes(command.kind);
   const able = sent.filter(
     ({ request }) =>
-      (isLate || world.requests.includes(request)) && (!withTask || request.taskId !== undefined),
+      (isLate || world.requests.includes(request)) &&
+      (!withTask || request.taskId !== undefined) &&
+      (!isSent || (request.admission !== undefined && !request.refused)),
   );
   return able.at(-1 - ((index ?? command.request) % able.length));
 }

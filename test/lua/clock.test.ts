@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
 import type { Connection } from "../../src/store/connection.ts";
-import { idempotencyName, type KeyRef } from "../../src/store/names.ts";
+import { idempotencyName, type KeyRef, requestName } from "../../src/store/names.ts";
 import type { Generation } from "../../src/store/scripts/admit.ts";
 import { createStage, HOLD_MS, NOON_MS, openConnection, randomId, type Stage } from "../support/store.ts";
 
@@ -188,6 +188,115 @@ test("one Idempotency-Key is charged once, also when both of its requests were c
   expect(await collectAhead()).toBe(2);
   await stage.redis.del(idempotencyName(key.partition, idempotency.digest));
   expect(await stage.settle(inJournal)).toBe("forgotten");
+  expect(await stage.account(key)).toMatchObject({ balance: 90 });
+});
+
+/** Moves the clock, and lets the record of an Idempotency-Key live no longer than Redis would. */
+async function passTime(byMs: number, record: string): Promise<void> {
+  stage.clock.nowMs += byMs;
+  const lifetimeMs = await stage.redis.pttl(record);
+  if (lifetimeMs < 0) return;
+  if (lifetimeMs <= byMs) await stage.redis.del(record);
+  else await stage.redis.pexpire(record, lifetimeMs - byMs);
+}
+
+/** A request with an Idempotency-Key whose hold is void, and whose BIND waits in a journal; and how to repeat it. */
+async function givenUnknown(reason: "due" | "released" = "due") {
+  const key = await stage.givenKey({ credits: 100 });
+  const idempotency = { digest: randomId("digest"), fingerprint: "f" };
+  const record = idempotencyName(key.partition, idempotency.digest);
+  async function unknown() {
+    const generation = stage.request(key, { retentionMs: RETENTION, idempotency });
+    expect((await stage.admit(generation)).outcome).toBe("admitted");
+    const { inJournal } = await binding(generation);
+    if (reason === "due") await passTime(HOLD_MS, record);
+    expect(await stage.void(generation, reason)).toBe("void");
+    return { generation, inJournal };
+  }
+  const charged = () => givenLostReply(key, { idempotency });
+  return { ...(await unknown()), key, record, unknown, charged };
+}
+
+// A clock that was ahead by more than the retention and is back before COLLECT ran: only the key's record is gone.
+test.each(["due", "released"] as const)(
+  "one Idempotency-Key is charged once: its record has expired early, and a BIND comes of a request that was void (%s)",
+  async (reason) => {
+    const { key, generation, inJournal, record, charged } = await givenUnknown(reason);
+    await charged();
+    await passTime(AHEAD, record);
+    expect(await stage.redis.exists(record)).toBe(0);
+    stage.clock.nowMs -= AHEAD;
+    expect(await stage.settle(inJournal)).toBe("uncollected");
+    expect(await stage.settle(inJournal), "sent again").toBe("uncollected");
+    expect(await stage.observe(generation, "failed")).toMatchObject({ outcome: "finished", refunded: 0 });
+    expect(await stage.account(key)).toMatchObject({ balance: 90, totalUsed: 10, state: { active: 1 } });
+  },
+);
+
+test("nor is it charged twice if a later repeat has left a record of its own since", async () => {
+  const { key, inJournal, record, charged, unknown } = await givenUnknown();
+  await charged();
+  await passTime(AHEAD, record);
+  stage.clock.nowMs -= AHEAD;
+  const later = await unknown();
+  expect(await stage.settle(inJournal)).toBe("uncollected");
+  expect(await stage.settle(later.inJournal)).toBe("uncollected");
+  expect(await stage.account(key)).toMatchObject({ balance: 90 });
+});
+
+test("a BIND is charged days later if no repeat was, so its record lives until no BIND may come", async () => {
+  const { key, inJournal, record } = await givenUnknown();
+  await passTime(RETENTION / 2, record);
+  expect(await stage.redis.exists(record)).toBe(1);
+  expect(await stage.settle(inJournal)).toBe("late");
+  expect(await stage.account(key)).toMatchObject({ balance: 90 });
+});
+
+// No step of the clock is needed: the record of the key once lived for a day only, and journals may wait for three.
+test("two requests of one Idempotency-Key that wait in two journals are charged once, a day apart", async () => {
+  const { key, inJournal, record, unknown } = await givenUnknown();
+  const second = await unknown();
+  await passTime(DAY + HOUR, record);
+  expect(await stage.settle(inJournal)).toBe("late");
+  await passTime(DAY + HOUR, record);
+  expect(await stage.settle(second.inJournal)).toBe("uncollected");
+  expect(await stage.account(key)).toMatchObject({ balance: 90 });
+});
+
+test("an Idempotency-Key does not expire while its request is held, however far the clock is ahead", async () => {
+  const { key, record, charged } = await givenUnknown();
+  const idempotency = { digest: record.split(":").at(-1)!, fingerprint: "f" };
+  const held = stage.request(key, { retentionMs: RETENTION, idempotency });
+  await stage.admit(held);
+  await passTime(AHEAD, record);
+  const repeat = await stage.admit(stage.request(key, { idempotency }));
+  expect(repeat).toMatchObject({ outcome: "idempotency_in_progress" });
+  expect(await stage.void(held, "refused")).toBe("void");
+  await charged();
+  expect(await stage.redis.pttl(record)).toBeLessThanOrEqual(DAY);
+});
+
+test("a hold of an earlier release whose key's record has expired is not charged beside its repeat", async () => {
+  const key = await stage.givenKey({ credits: 100 });
+  const idempotency = { digest: randomId("digest"), fingerprint: "f" };
+  const record = idempotencyName(key.partition, idempotency.digest);
+  const early = stage.request(key, { retentionMs: RETENTION, idempotency });
+  await stage.admit(early);
+  const { inJournal } = await binding(early);
+  await stage.redis.del(record);
+  stage.clock.nowMs += DAY;
+  expect(await stage.void(early, "due")).toBe("void");
+  await givenLostReply(key, { idempotency });
+  await passTime(DAY + HOUR, record);
+  expect(await stage.settle(inJournal)).toBe("uncollected");
+  expect(await stage.account(key)).toMatchObject({ balance: 90 });
+});
+
+test("a request that an earlier release has voided is charged as it would have been there", async () => {
+  const { key, generation, inJournal, record } = await givenUnknown();
+  await stage.redis.hdel(requestName(key.partition, generation.requestId), "first_void_id");
+  await stage.redis.del(record);
+  expect(await stage.settle(inJournal)).toBe("late");
   expect(await stage.account(key)).toMatchObject({ balance: 90 });
 });
 

@@ -1,5 +1,5 @@
 import fc from "fast-check";
-import type { Said } from "./model.ts";
+import type { Said, VoidReason } from "./model.ts";
 
 interface Asked {
   key: number;
@@ -16,9 +16,10 @@ interface Asked {
 export type Asking =
   | ({ kind: "submit" } & Asked)
   | { kind: "admit"; request: number }
-  | { kind: "bind"; request: number; task: "own" | "another's" }
+  /** `sent`: only of requests that the upstream may have made a task for. */
+  | { kind: "bind"; request: number; task: "own" | "another's"; sent?: true }
   | { kind: "unclear"; request: number; outcome: "unclear" | "timed_out" }
-  | { kind: "void"; request: number; reason: "refused" | "due" | "unsent" }
+  | { kind: "void"; request: number; reason: VoidReason }
   | {
       kind: "observe";
       request: number;
@@ -57,17 +58,24 @@ const request = fc.oneof(
   { weight: 2, arbitrary: fc.nat(30) },
 );
 const tasks = fc.constantFrom(true, true, true, true, false);
-const asked = {
-  key,
-  price: fc.constantFrom(10, 20, 40),
-  retentionMs: fc.constantFrom(0, 70_000, 7 * 24 * 3_600_000),
-  idempotency: fc.option(fc.record({ key: fc.nat(2), body: fc.nat(1) }), { nil: undefined, freq: 3 }),
-};
 const kind = <K extends string>(name: K) => fc.constant(name);
 export const SECOND = 1000;
 export const HOUR = 3_600 * SECOND;
+export const DAY = 24 * HOUR;
 
-const submit = fc.record({ kind: kind("submit"), ...asked });
+const asked = { key, price: fc.constantFrom(10, 20, 40) };
+const idempotency = fc.record({ key: fc.nat(2), body: fc.nat(1) });
+/** A retention of an hour is the shortest that a gateway takes; without an Idempotency-Key an extreme one tells more. */
+function asking<K extends "submit" | "plan">(name: K) {
+  const once = { ...asked, retentionMs: fc.constantFrom(0, 70 * SECOND, 7 * DAY) };
+  const keyed = { ...asked, retentionMs: fc.constantFrom(2 * HOUR, 7 * DAY), idempotency };
+  return fc.oneof(
+    { weight: 1, arbitrary: fc.record({ kind: kind(name), ...once }) },
+    { weight: 2, arbitrary: fc.record({ kind: kind(name), ...keyed }) },
+  );
+}
+
+const submit = asking("submit");
 const admit = fc.record({ kind: kind("admit"), request });
 const bind = fc.record({
   kind: kind("bind"),
@@ -77,7 +85,7 @@ const bind = fc.record({
 const voiding = fc.record({
   kind: kind("void"),
   request,
-  reason: fc.constantFrom("refused" as const, "due" as const, "unsent" as const),
+  reason: fc.constantFrom<VoidReason[]>("refused", "due", "unsent", "released"),
 });
 const unclear = fc.record({
   kind: kind("unclear"),
@@ -110,11 +118,23 @@ const inspect = fc.record({
   tasks,
   cacheMs: fc.constantFrom(0, 5 * SECOND),
 });
+const collect = fc.record({ kind: kind("collect"), key, retentionMs: fc.constantFrom(0, 7 * DAY) });
 const severalOf = (one: fc.Arbitrary<Asking>) => fc.array(one, { minLength: 2, maxLength: 6, size: "max" });
+
+const time = (byMs: number): Command => ({ kind: "time", byMs });
+
+/** The clock is ahead for a while. What has expired by then is gone, also when the clock is put back. */
+const aheadWith = (meanwhile: fc.Arbitrary<Command>): fc.Arbitrary<Command[]> =>
+  fc
+    .tuple(
+      fc.constantFrom(HOUR, 25 * HOUR, 8 * DAY),
+      fc.array(meanwhile, { minLength: 1, maxLength: 3, size: "max" }),
+    )
+    .map(([byMs, commands]) => [time(byMs), ...commands, time(-byMs)]);
 
 const command: fc.Arbitrary<Command> = fc.oneof(
   { weight: 24, arbitrary: submit },
-  { weight: 4, arbitrary: fc.record({ kind: kind("plan"), ...asked }) },
+  { weight: 4, arbitrary: asking("plan") },
   { weight: 6, arbitrary: admit },
   { weight: 14, arbitrary: bind },
   { weight: 12, arbitrary: voiding },
@@ -151,10 +171,7 @@ const command: fc.Arbitrary<Command> = fc.oneof(
       most: fc.integer({ min: 1, max: 4 }),
     }),
   },
-  {
-    weight: 1,
-    arbitrary: fc.record({ kind: kind("collect"), key, retentionMs: fc.constantFrom(0, 7 * 24 * HOUR) }),
-  },
+  { weight: 1, arbitrary: collect },
   {
     weight: 14,
     arbitrary: fc.record({
@@ -185,7 +202,73 @@ const command: fc.Arbitrary<Command> = fc.oneof(
   },
 );
 
+/** Everything, with the clock ahead for a while now and then. */
+const anything: fc.Arbitrary<Command[]> = fc
+  .array(
+    fc.oneof(
+      { weight: 40, arbitrary: command.map((one) => [one]) },
+      { weight: 1, arbitrary: aheadWith(command) },
+    ),
+    { minLength: 40, maxLength: 60, size: "max" },
+  )
+  .map((parts) => parts.flat());
+
+/** Limits and credits that refuse nothing. */
+const PLENTY: Command[] = [
+  { kind: "limits", key: 0, rateLimit: 1000, maxConcurrent: 1000, dailyLimit: 1000 },
+  { kind: "recharge", key: 0, amount: 1000, reference: 0 },
+];
+
+const some = fc.nat(5);
+const repeat = fc.constantFrom(2 * HOUR, 7 * DAY).map(
+  (retentionMs): Command => ({
+    kind: "submit",
+    key: 0,
+    price: 10,
+    retentionMs,
+    idempotency: { key: 0, body: 0 },
+  }),
+);
+const bindSent = some.map((request): Command => ({ kind: "bind", request, task: "own", sent: true }));
+const release = some.map((request): Command => ({ kind: "void", request, reason: "released" }));
+const collectFirst = collect.map((one): Command => ({ ...one, key: 0 }));
+const dueVoid = some.map((request): Command => ({ kind: "void", request, reason: "due" }));
+const endSome = fc.record({
+  kind: kind("observe"),
+  request: some,
+  tasks: fc.constant(true),
+  status: fc.constantFrom<Said[]>("completed", "failed"),
+  refundFailed: fc.constant(true),
+});
+
+/**
+ * Many requests with one Idempotency-Key, whose outcomes are mostly unknown at first, and whose BINDs come when the clock
+ * has stepped by days, ahead and back.
+ */
+const oneKey: fc.Arbitrary<Command[]> = fc
+  .array(
+    fc.oneof(
+      { weight: 6, arbitrary: repeat.map((one) => [one]) },
+      { weight: 4, arbitrary: dueVoid.map((one) => [time(60 * SECOND), one]) },
+      { weight: 2, arbitrary: release.map((one) => [one]) },
+      { weight: 1, arbitrary: fc.constant<Command[]>([{ kind: "void", request: 0, reason: "refused" }]) },
+      { weight: 5, arbitrary: bindSent.map((one) => [one]) },
+      { weight: 2, arbitrary: endSome.map((one) => [one]) },
+      {
+        weight: 2,
+        arbitrary: fc.constantFrom(HOUR, 25 * HOUR, -25 * HOUR, 8 * DAY).map((byMs) => [time(byMs)]),
+      },
+      { weight: 1, arbitrary: collectFirst.map((one) => [one]) },
+      {
+        weight: 4,
+        arbitrary: aheadWith(fc.oneof(repeat, dueVoid, release, bindSent, endSome, collectFirst)),
+      },
+    ),
+    { minLength: 12, maxLength: 30, size: "max" },
+  )
+  .map((parts) => [...PLENTY, ...parts.flat()]);
+
 export const scenario: fc.Arbitrary<Scenario> = fc.record({
   onePartition: fc.boolean(),
-  commands: fc.array(command, { minLength: 40, maxLength: 60, size: "max" }),
+  commands: fc.oneof({ weight: 3, arbitrary: anything }, { weight: 1, arbitrary: oneKey }),
 });

@@ -1,6 +1,6 @@
 import type { Limits, Tiers } from "../../src/domain/limits.ts";
 import type { Connection } from "../../src/store/connection.ts";
-import type { KeyRef } from "../../src/store/names.ts";
+import { idempotencyName, type KeyRef } from "../../src/store/names.ts";
 import type { Reply } from "../../src/store/script.ts";
 import type { ScriptRunner } from "../../src/store/script-runner.ts";
 import { createStage, type ScriptCall, type Stage } from "../support/store.ts";
@@ -8,7 +8,7 @@ import type { Scenario } from "./commands.ts";
 import { checkInvariants } from "./invariants.ts";
 import { recharge } from "./model.ts";
 import type { ModelKey, ModelRequest, World } from "./model-state.ts";
-import { expectedState, storedState } from "./state.ts";
+import { digestsOf, expectedState, storedState } from "./state.ts";
 import { same, step } from "./steps.ts";
 
 /** Small enough that every refusal occurs. */
@@ -31,6 +31,8 @@ export interface Run {
   sent: Sent[];
   /** The widest limits that each key ever had. */
   widest: Map<string, Limits>;
+  /** When each Idempotency-Key expires, by the clock of this run. */
+  expiries: Map<string, number>;
 }
 
 /** Plays one scenario against the store and the model. @throws Error where they disagree */
@@ -42,10 +44,22 @@ export async function play(
   const run = await givenRun(createStage(connection, { tiers: TIERS, ...options }), scenario.onePartition);
   for (const [at, command] of scenario.commands.entries()) {
     const where = `step ${at}, ${JSON.stringify(command)}`;
+    if (command.kind !== "time") await expireKeys(run);
     await step(run, command, where);
     same(await storedState(run), expectedState(run), `${where}: stored state`);
   }
   await checkInvariants(run);
+}
+
+/** Redis deletes what has expired when it is used next, by its own clock; so it is done here by the clock of the run. */
+async function expireKeys(run: Run): Promise<void> {
+  const { stage, world } = run;
+  for (const { digest, partition } of digestsOf(run)) {
+    const { expiresAtMs = Number.POSITIVE_INFINITY } = world.idempotency.get(digest) ?? {};
+    if (expiresAtMs > world.nowMs) continue;
+    world.idempotency.delete(digest);
+    await stage.redis.del(idempotencyName(partition, digest));
+  }
 }
 
 async function givenRun(stage: Stage, onePartition: boolean): Promise<Run> {
@@ -57,9 +71,9 @@ async function givenRun(stage: Stage, onePartition: boolean): Promise<Run> {
     requests: [],
     tasks: new Map(),
     idempotency: new Map(),
-    voidUntil: new Map(),
+    turns: 0,
   };
-  const run: Run = { stage, world, refs: [], sent: [], widest: new Map() };
+  const run: Run = { stage, world, refs: [], sent: [], widest: new Map(), expiries: new Map() };
   const first = await addKey(run, { credits: 100, tier: "standard", own: FIRST_LIMITS, partition });
   await addKey(run, { credits: 0, tier: "misspelt", own: {}, partition, account: first.account });
   await addKey(run, {

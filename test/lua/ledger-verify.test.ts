@@ -7,6 +7,7 @@ import type { Connection } from "../../src/store/connection.ts";
 import { LEDGER_PAGE } from "../../src/store/ledger-entries.ts";
 import {
   accountNames,
+  idempotencyName,
   type KeyRef,
   partitionNames,
   partitionOf,
@@ -422,6 +423,22 @@ test("late, uncollected, taken back and forgotten requests are no violations", a
   await stage.bind(poor);
   await stage.observe(poor, "completed");
   await redis.del(record(ledger, ledger.requests.failed));
+  expect(await found(ledger)).toEqual([]);
+});
+
+test("a request that is uncollected since its Idempotency-Key has expired early is no violation", async () => {
+  const ledger = await givenLedger();
+  const { stage, key, partition, redis } = ledger;
+  const idempotency = { digest: randomId("digest"), fingerprint: "f" };
+  const [first, repeat] = times(2, () => stage.request(key, { idempotency, retentionMs: 7 * 24 * HOUR_MS }));
+  await stage.admit(first!);
+  await stage.void(first!, "released");
+  expect(await found(ledger)).toEqual([]);
+  await stage.givenTask(repeat!);
+  await redis.del(idempotencyName(partition, idempotency.digest));
+  expect(await stage.bind(first!)).toBe("uncollected");
+  expect(await found(ledger)).toEqual([]);
+  await stage.observe(first!, "completed");
   expect(await found(ledger)).toEqual([]);
 });
 

@@ -63,6 +63,13 @@ export interface ModelRequest {
   boundAtMs?: number;
   /** Of the Idempotency-Key that is or was its own. */
   digest?: string;
+  /** What it left of its Idempotency-Key when its hold was void and its outcome unknown. */
+  leftKey?: ModelIdempotency;
+  /** The upstream had surely made no task when its hold was void, so no BIND of it is ever sent. */
+  refused?: boolean;
+  /** The order in which it was admitted and charged among all that was. */
+  admittedTurn?: number;
+  chargedTurn?: number;
   endedAtMs?: number;
   taskId?: string;
   charged?: boolean;
@@ -70,6 +77,25 @@ export interface ModelRequest {
   disputed?: boolean;
   gone?: { count: number; sinceMs: number };
   seen?: { status: string; data: string; atMs: number };
+}
+
+/** An Idempotency-Key. Once it has expired it is another one that is made under the same digest. */
+export interface ModelIdempotency {
+  /** The request that it stands for; none while it is free again. */
+  first?: {
+    request: ModelRequest;
+    fingerprint: string;
+    dueAtMs: number;
+    taskId?: string;
+    data?: string;
+    unknown?: string;
+  };
+  /** Until when an earlier request, whose outcome was unknown, may be bound. */
+  voidUntilMs?: number;
+  /** The first of those requests. */
+  firstVoid?: ModelRequest;
+  /** None while its request is held. */
+  expiresAtMs?: number;
 }
 
 /** Everything that the store should know, said as plainly as possible: nothing is counted that can be derived. */
@@ -80,21 +106,10 @@ export interface World {
   requests: ModelRequest[];
   /** Task id to the request that owns it. */
   tasks: Map<string, ModelRequest>;
-  idempotency: Map<
-    string,
-    {
-      request: ModelRequest;
-      fingerprint: string;
-      dueAtMs: number;
-      taskId?: string;
-      data?: string;
-      unknown?: string;
-      /** How long it is remembered from its BIND. */
-      keptMs?: number;
-    }
-  >;
-  /** Idempotency digest to when an earlier request, whose outcome was unknown, can no longer be bound. */
-  voidUntil: Map<string, number>;
+  /** By digest. */
+  idempotency: Map<string, ModelIdempotency>;
+  /** How many were admitted or charged. */
+  turns: number;
 }
 
 /** A key's own limits over those of its tier, an unknown tier being the standard one. */
@@ -175,6 +190,7 @@ export function numbersOf(world: World, key?: ModelKey): Reply {
 
 /** Charges a request's price, or refunds it. */
 export function post(world: World, request: ModelRequest, amount: number): void {
+  if (amount < 0) request.chargedTurn = ++world.turns;
   const { account, keyId } = request.key;
   const { endpoint, requestId } = request.generation;
   account.balance += amount;

@@ -8,6 +8,7 @@ import {
   DAY_MS,
   forgottenAtMs,
   limitsOf,
+  type ModelIdempotency,
   type ModelKey,
   type ModelRequest,
   numbersOf,
@@ -35,7 +36,7 @@ export function admit(world: World, request: ModelRequest, notAfterMs: number): 
   if (nowMs > notAfterMs) return answer("stale");
 
   const { idempotency, price, holdMs } = generation;
-  const first = idempotency && world.idempotency.get(idempotency.digest);
+  const first = idempotency && world.idempotency.get(idempotency.digest)?.first;
   if (first) {
     if (first.fingerprint !== idempotency.fingerprint) return answer("idempotency_mismatch");
     if (first.taskId !== undefined) return answer("replayed", first.taskId, first.data ?? "");
@@ -69,11 +70,14 @@ export function admit(world: World, request: ModelRequest, notAfterMs: number): 
   request.dueAtMs = nowMs + holdMs;
   request.sweepAtMs = request.dueAtMs;
   request.admission = { clockMs: clockOf(world, key), inWindow: true, counted: true };
+  request.admittedTurn = ++world.turns;
   key.account.totalRequests++;
   if (idempotency) {
     const { digest, fingerprint } = idempotency;
     request.digest = digest;
-    world.idempotency.set(digest, { request, fingerprint, dueAtMs: request.dueAtMs });
+    const known = keyOf(world, digest);
+    known.first = { request, fingerprint, dueAtMs: request.dueAtMs };
+    delete known.expiresAtMs;
   }
   return noted.length > 0 ? answer("admitted", noted.join("")) : answer("admitted");
 }
@@ -103,9 +107,12 @@ export function bind(
 
   const wasHeld = request.state === "held";
   const { idempotency } = generation;
-  const first = idempotency && world.idempotency.get(idempotency.digest);
-  const isOthers = first !== undefined && first.request !== request;
-  const charged = wasHeld || (!isOthers && spendableOf(world, key.account) >= generation.price);
+  const known = idempotency && world.idempotency.get(idempotency.digest);
+  const isOthers = known?.first !== undefined && known.first.request !== request;
+  // What it left of its key has expired, so nobody knows whether a repeat was charged.
+  const isLost = request.leftKey !== undefined && request.leftKey !== known;
+  const mayCharge = !isOthers && !isLost && spendableOf(world, key.account) >= generation.price;
+  const charged = wasHeld || mayCharge;
   request.state = "bound";
   request.taskId = taskId;
   request.charged = charged;
@@ -122,15 +129,17 @@ export function bind(
   if (idempotency && !isOthers) {
     const { digest, fingerprint } = idempotency;
     request.digest = digest;
-    const keptMs = Math.max(DAY_MS, (world.voidUntil.get(digest) ?? 0) - nowMs);
-    const dueAtMs = request.sweepAtMs;
-    world.idempotency.set(digest, { request, fingerprint, taskId, data, dueAtMs, keptMs });
+    const kept = keyOf(world, digest);
+    kept.first = { request, fingerprint, taskId, data, dueAtMs: request.sweepAtMs };
+    kept.expiresAtMs = Math.max(nowMs + DAY_MS, kept.voidUntilMs ?? 0);
   }
   return answer(wasHeld ? "bound" : charged ? "late" : "uncollected");
 }
 
+export type VoidReason = "refused" | "due" | "unsent" | "released";
+
 /** The hold vanishes; an unsent one without any trace, and its ADMIT may not come after it. */
-export function voidHold(world: World, request: ModelRequest, reason: "refused" | "due" | "unsent"): Reply {
+export function voidHold(world: World, request: ModelRequest, reason: VoidReason): Reply {
   const answer = (outcome: string): Reply => [outcome, ...numbersOf(world, request.key)];
   if (request.state === "unborn") {
     if (reason === "unsent") {
@@ -145,15 +154,9 @@ export function voidHold(world: World, request: ModelRequest, reason: "refused" 
     request.state = "void";
     request.endedAtMs = world.nowMs;
     if (request.admission) request.admission.counted = false;
-    const digest = request.generation.idempotency?.digest;
-    if (digest && world.idempotency.get(digest)?.request === request) {
-      world.idempotency.delete(digest);
-      // Only after a definite answer is it certain that no BIND of it comes any more.
-      const ownMs = reason === "due" ? forgottenAtMs(request) : 0;
-      const untilMs = Math.max(world.voidUntil.get(digest) ?? 0, ownMs);
-      if (untilMs > world.nowMs) world.voidUntil.set(digest, untilMs);
-      else world.voidUntil.delete(digest);
-    }
+    // Only after a definite answer is it certain that no BIND of it comes any more.
+    request.refused = reason !== "due" && reason !== "released";
+    freeKey(world, request);
   }
   if (reason === "unsent" && request.admission?.inWindow) {
     request.admission.inWindow = false;
@@ -162,12 +165,37 @@ export function voidHold(world: World, request: ModelRequest, reason: "refused" 
   return answer("void");
 }
 
+/** An Idempotency-Key, made if there is none. */
+function keyOf({ idempotency }: World, digest: string): ModelIdempotency {
+  const known = idempotency.get(digest) ?? {};
+  idempotency.set(digest, known);
+  return known;
+}
+
+/** Its Idempotency-Key may be used again, but is kept while a BIND of a request that had it may come. */
+function freeKey({ idempotency, nowMs }: World, request: ModelRequest): void {
+  const digest = request.generation.idempotency?.digest ?? "";
+  const known = idempotency.get(digest);
+  if (known?.first?.request !== request) return;
+  delete known.first;
+  const untilMs = Math.max(known.voidUntilMs ?? 0, request.refused ? 0 : forgottenAtMs(request));
+  if (untilMs <= nowMs) {
+    idempotency.delete(digest);
+    return;
+  }
+  known.voidUntilMs = untilMs;
+  known.expiresAtMs = untilMs;
+  if (request.refused) return;
+  known.firstVoid ??= request;
+  request.leftKey = known;
+}
+
 export type Said = TaskStatus | "gone" | "expired";
 
 /** The upstream gave no clear answer, and repeats are told so. */
 export function noteUnknown(world: World, request: ModelRequest, unknown: string): Reply {
   const { digest = "" } = request.generation.idempotency ?? {};
-  const first = world.idempotency.get(digest);
+  const first = world.idempotency.get(digest)?.first;
   if (first?.request !== request || first.taskId !== undefined) return ["missing", world.nowMs];
   first.unknown = unknown;
   return ["noted", world.nowMs];

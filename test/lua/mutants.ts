@@ -209,7 +209,7 @@ export const MUTANTS: readonly Mutant[] = [
   mutant("shadow mode goes unnoted", "admit", "active + 1, noted)", "active + 1)"),
   mutant("the last shadow alone is noted", "admit", '(noted or "") .. letter', "letter"),
   mutant("the day's shadow is the window's", "admit", 'refuses("d")', 'refuses("r")'),
-  without("an Idempotency-Key for ever", "admit", '  redis.call("PEXPIRE", KEYS[7], ARGV[10])\n'),
+  without("an Idempotency-Key expires while it is held", "admit", '  redis.call("PERSIST", KEYS[7])\n'),
   mutant(
     "slots before the window",
     "admit",
@@ -246,6 +246,18 @@ export const MUTANTS: readonly Mutant[] = [
   mutant("the price is not what admission fixed", "bind", "record[3] or ARGV[5]", "ARGV[5]"),
   mutant("late is charged without cover", "bind", "= covered and not is_others", "= not is_others"),
   mutant("late is never charged", "bind", "= covered and not is_others", "= false"),
+  mutant(
+    "a late one is charged though its Idempotency-Key has expired early",
+    "bind",
+    " and not is_lost",
+    "",
+  ),
+  mutant("any record of an Idempotency-Key will do", "bind", "record[7] ~= first[3]", "not first[3]"),
+  without(
+    "an Idempotency-Key for ever",
+    "bind",
+    '  redis.call("PEXPIRE", KEYS[10], int(math.max(tonumber(ARGV[11]), tonumber(first[2] or 0) - now)))\n',
+  ),
   mutant("one Idempotency-Key is charged twice", "bind", "= covered and not is_others", "= covered"),
   without(
     "a late one is not counted in its day",
@@ -365,8 +377,25 @@ export const MUTANTS: readonly Mutant[] = [
   ),
   without("the Idempotency-Key stays taken", "void", '    redis.call("DEL", KEYS[8])\n'),
   mutant("a hold that ended by itself is as good as refused", "void", 'reason == "due" or reason', "reason"),
+  mutant("a hold that was released is as good as refused", "void", ' or reason == "released"', ""),
   mutant("a refused retry forgets the first", "void", "tonumber(first[2] or 0), is_unknown", "0, is_unknown"),
   mutant("a refusal may yet be bound", "void", "is_unknown and tonumber", "tonumber"),
+  without(
+    "the record of a free Idempotency-Key for ever",
+    "void",
+    '    redis.call("PEXPIRE", KEYS[8], int(void_until - now))\n',
+  ),
+  mutant("each void request has a record of its own", "void", "first[3] or request_id", "request_id"),
+  without(
+    "a record that VOID has left looks like any other",
+    "void",
+    '      redis.call("HSET", KEYS[8], "first_void_id", first_void_id)\n',
+  ),
+  without(
+    "a request forgets which record VOID has left",
+    "void",
+    '      redis.call("HSET", request, "first_void_id", first_void_id)\n',
+  ),
   // unclear
   mutant("any request's outcome is unknown", "unclear", "first[1] ~= ARGV[2] or first[2]", "first[2]"),
   mutant("a bound request's outcome is unknown", "unclear", " or first[2] then", " then"),
@@ -456,7 +485,7 @@ export const MUTANTS: readonly Mutant[] = [
     "now + tonumber(retention_ms or 0)",
     "now",
   ),
-  mutant("the retention is not fixed", "admit", ', "retention_ms", ARGV[12])', ")"),
+  mutant("the retention is not fixed", "admit", ', "retention_ms", ARGV[11])', ")"),
   mutant(
     "a forgotten request gets no retention",
     "bind",

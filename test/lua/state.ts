@@ -2,7 +2,15 @@ import type { StreamEntry } from "../../src/store/ledger-entries.ts";
 import type { KeyRef } from "../../src/store/names.ts";
 import { idempotencyName, partitionNames } from "../../src/store/names.ts";
 import type { Run } from "./drive.ts";
-import { type Entry, forgottenAtMs, heldOf, type ModelAccount, slotsOf } from "./model-state.ts";
+import {
+  DAY_MS,
+  type Entry,
+  forgottenAtMs,
+  heldOf,
+  type ModelAccount,
+  type ModelRequest,
+  slotsOf,
+} from "./model-state.ts";
 
 interface AccountState {
   balance: number;
@@ -53,7 +61,15 @@ export function entryOf([id, fields]: StreamEntry, accountId: string): StoredEnt
 export const oneKeyEach = (refs: readonly KeyRef[]): KeyRef[] =>
   refs.filter((ref, at) => refs.findIndex(({ accountId }) => accountId === ref.accountId) === at);
 
-/** Answers what is stored under each of KEYS, whole; nothing for a name that is not there. */
+/** Longer than any lifetime that a script sets. */
+const KEPT_MS = 10_000 * DAY_MS;
+/** So long a run may take by the clock of Redis. */
+const RUN_MAX_MS = 60_000;
+
+/**
+ * Answers what is stored under each of KEYS, whole, nothing for a name that is not there, and its lifetime, which becomes
+ * ARGV[1]: only the clock of the run ends it.
+ */
 const READ = `
 local readers = {
   hash = function(name) return redis.call('HGETALL', name) end,
@@ -62,9 +78,13 @@ local readers = {
   stream = function(name) return redis.call('XRANGE', name, '-', '+') end,
   none = function() return {} end,
 }
-local values = {}
-for at, name in ipairs(KEYS) do values[at] = readers[redis.call('TYPE', name).ok](name) end
-return values`;
+local values, lifetimes = {}, {}
+for at, name in ipairs(KEYS) do
+  values[at] = readers[redis.call('TYPE', name).ok](name)
+  lifetimes[at] = redis.call('PTTL', name)
+  if lifetimes[at] > 0 then redis.call('PEXPIRE', name, ARGV[1]) end
+end
+return { values, lifetimes }`;
 
 /** Reads what the store holds, in one call since it is done after every step; throws where its records disagree. */
 export async function storedState(run: Run): Promise<State> {
@@ -81,8 +101,10 @@ export async function storedState(run: Run): Promise<State> {
     ...refs.map((ref) => ref.names.slots),
     ...digests.map(({ digest, partition }) => idempotencyName(partition, digest)),
   ];
-  const values = (await run.stage.redis.eval(READ, names.length, ...names)) as unknown[];
+  const reply = await run.stage.redis.eval(READ, names.length, ...names, KEPT_MS);
+  const [values, lifetimes] = reply as [unknown[], number[]];
   const stored = new Map(names.map((name, at) => [name, values[at]]));
+  const lifetimeOf = new Map(names.map((name, at) => [name, lifetimes[at]!]));
   const flat = (name: string): string[] => stored.get(name) as string[];
 
   const state: State = { accounts: {}, slots: {}, holds: {}, polls: {}, ended: {}, idempotency: {} };
@@ -98,11 +120,29 @@ export async function storedState(run: Run): Promise<State> {
   }
   for (const { keyId, names } of refs) state.slots[keyId] = flat(names.slots).sort();
   for (const { digest, partition } of digests) {
-    const { request_id, task_id, response, void_until } = pairs(flat(idempotencyName(partition, digest)));
-    const words = [request_id, task_id, response, void_until];
-    if (words.some((word) => word !== undefined)) state.idempotency[digest] = words.join(" ");
+    const name = idempotencyName(partition, digest);
+    const { request_id, task_id, response, void_until, first_void_id } = pairs(flat(name));
+    const words = [request_id, task_id, response, void_until, first_void_id];
+    const expiresAt = expiryOf(run, digest, lifetimeOf.get(name)!);
+    if (words.some((word) => word !== undefined)) state.idempotency[digest] = [...words, expiresAt].join(" ");
   }
   return state;
+}
+
+/** When an Idempotency-Key expires; what the model expects, if that is so but for the time that this run takes. */
+function expiryOf({ world, expiries }: Run, digest: string, lifetimeMs: number): number | undefined {
+  const expected = world.idempotency.get(digest)?.expiresAtMs;
+  if (lifetimeMs <= 0) {
+    expiries.delete(digest);
+    // It ended between the step and this look.
+    const isOver = lifetimeMs < -1 && expected !== undefined && expected - world.nowMs < RUN_MAX_MS;
+    if (isOver) world.idempotency.delete(digest);
+    return undefined;
+  }
+  if (lifetimeMs < KEPT_MS / 2) expiries.set(digest, world.nowMs + lifetimeMs);
+  const expiresAt = expiries.get(digest);
+  if (expiresAt === undefined || expected === undefined) return expiresAt;
+  return Math.abs(expiresAt - expected) < RUN_MAX_MS ? expected : expiresAt;
 }
 
 function pairs(flat: readonly string[]): Record<string, string> {
@@ -130,7 +170,7 @@ function accountState(fields: Record<string, string>, ledger: readonly StoredEnt
 }
 
 /** Every idempotency digest that a request of this run carried. */
-function digestsOf(run: Run): { digest: string; partition: number }[] {
+export function digestsOf(run: Run): { digest: string; partition: number }[] {
   const found = new Map<string, number>();
   for (const { request } of run.sent) {
     const digest = request.generation.idempotency?.digest;
@@ -152,9 +192,9 @@ export function expectedState({ world }: Run): State {
     else if (at === "bound") state.polls[generation.requestId] = sweepAtMs!;
     else if (endedAtMs !== undefined) state.ended[generation.requestId] = forgottenAtMs(request);
   }
-  for (const digest of new Set([...world.idempotency.keys(), ...world.voidUntil.keys()])) {
-    const { request, taskId, data } = world.idempotency.get(digest) ?? {};
-    const words = [request?.generation.requestId, taskId, data, world.voidUntil.get(digest)];
+  for (const [digest, { first, voidUntilMs, firstVoid, expiresAtMs }] of world.idempotency) {
+    const id = (request: ModelRequest | undefined): string | undefined => request?.generation.requestId;
+    const words = [id(first?.request), first?.taskId, first?.data, voidUntilMs, id(firstVoid), expiresAtMs];
     state.idempotency[digest] = words.join(" ");
   }
   return state;

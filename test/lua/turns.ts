@@ -1,8 +1,8 @@
-import { type Asking, type Command, HOUR, type Scenario, SECOND } from "./commands.ts";
-import type { Said } from "./model.ts";
+import { type Asking, type Command, DAY, HOUR, type Scenario, SECOND } from "./commands.ts";
+import type { Said, VoidReason } from "./model.ts";
 
 const submit = (key: number, price = 10): Asking => ({ kind: "submit", key, price });
-const voided = (reason: "refused" | "due" | "unsent"): Command => ({ kind: "void", request: 0, reason });
+const voided = (reason: VoidReason): Command => ({ kind: "void", request: 0, reason });
 const wait = (byMs: number): Command => ({ kind: "time", byMs });
 const bound: Command = { kind: "bind", request: 0, task: "own" };
 const saidOf = (request: number, status: Said): Asking => ({
@@ -28,6 +28,12 @@ const admitted = (idempotency: number): Asking => ({
 
 /** The same, but its record is kept for longer than an Idempotency-Key is. */
 const keptLong = (one: Asking): Asking => ({ ...one, retentionMs: 7 * 24 * HOUR }) as Asking;
+
+/** Nobody learns how it ended, and its hold is void. */
+const lost = (one: Asking): Command[] => [keptLong(one), wait(60 * SECOND), voided("due")];
+const bindOf = (request: number): Command => ({ kind: "bind", request, task: "own" });
+/** The clock is ahead until every Idempotency-Key that can expire has. */
+const keysExpire: Command[] = [wait(8 * DAY), { kind: "credits", key: 0 }, wait(-8 * DAY)];
 
 /** Rare turns that chance alone may miss in a short run. */
 const RARE_TURNS: Command[][] = [
@@ -122,6 +128,15 @@ const RARE_TURNS: Command[][] = [
     { kind: "bind", request: 2, task: "own" },
   ],
   [keptLong(admitted(0)), voided("refused"), admitted(0), bound],
+  // The same, and the Idempotency-Key has expired early when the first one's BIND comes; a later repeat has it, or had it.
+  [...lost(admitted(0)), admitted(0), bound, ...keysExpire, bindOf(1), bindOf(1), admitted(0)],
+  [...lost(admitted(0)), admitted(0), bound, ...keysExpire, ...lost(admitted(0)), bindOf(2), bindOf(0)],
+  [keptLong(admitted(0)), voided("released"), admitted(0), bound, ...keysExpire, bindOf(1)],
+  // No repeat was charged: a BIND is charged days later, and of two only one.
+  [...lost(admitted(0)), wait(3 * DAY), bindOf(0)],
+  [...lost(admitted(0)), ...lost(admitted(0)), wait(30 * HOUR), bindOf(1), wait(25 * HOUR), bindOf(0)],
+  // An Idempotency-Key does not expire while its request is held.
+  [...lost(admitted(0)), keptLong(admitted(0)), wait(8 * DAY), admitted(0), bindOf(1), admitted(0)],
   // Late on the day of its admission, it counts there; on another day it does not.
   [...settled(0), bound, said("completed"), ...[1, 2, 3, 4].flatMap(() => completed(0)), submit(0)],
   [
@@ -227,6 +242,14 @@ const RARE_TURNS: Command[][] = [
     ...[20, 10, 10, 20].flatMap((seconds) => [...settled(0), wait(seconds * SECOND)]),
     { kind: "inspect", key: 0, tasks: false, cacheMs: 0 },
   ],
+  // The youngest of three entries is exactly 60 s old, and has left too.
+  [
+    ...[1, 2, 3].flatMap(() => [...settled(0), wait(SECOND)]),
+    wait(59 * SECOND),
+    { kind: "inspect", key: 0, tasks: false, cacheMs: 0 },
+  ],
+  // Window and slots are both full: the window refuses.
+  [...settled(0), submit(0), submit(0), submit(0), submit(0)],
   // The day is used up and the clock steps back: midnight is farther away than the key's clock says.
   [
     ...[1, 2, 3, 4, 5].flatMap(() => [submit(0), bound, said("completed"), wait(61 * SECOND)]),

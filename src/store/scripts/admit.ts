@@ -4,9 +4,6 @@ import { clockOf, type Script } from "../script.ts";
 import { type KeyState, keyStateOf, shadowLimitsOf } from "./include/limits.ts";
 import type { UnknownOutcome } from "./unclear.ts";
 
-/** How long an Idempotency-Key is remembered. */
-export const IDEMPOTENCY_MS = 24 * 3_600_000;
-
 /** One generation from admission to its end; `price` in whole credits, fixed here. */
 export interface Generation {
   requestId: string;
@@ -71,7 +68,6 @@ export const admit: Script<AdmitCall, Admission> = {
       notAfterMs,
       holdMs,
       fingerprint,
-      IDEMPOTENCY_MS,
       digest,
       Math.round(retentionMs),
     ];

@@ -1,6 +1,9 @@
 import { idempotencyName, requestName, taskName } from "../names.ts";
 import type { Script } from "../script.ts";
-import { type Generation, IDEMPOTENCY_MS } from "./admit.ts";
+import type { Generation } from "./admit.ts";
+
+/** How long an Idempotency-Key is remembered from its BIND on; until then its request is held. */
+const IDEMPOTENCY_MS = 24 * 3_600_000;
 
 /** The task that the upstream made. */
 export interface NewTask {
