@@ -27,6 +27,17 @@ const bind = (requestId: string, ageMs = 0): Settlement => ({
 /** What Redis says where it answers. */
 const saying = (message: string): Error => Object.assign(new Error(message), { name: "ReplyError" });
 
+/** What a command in a script meets while slots move, the cluster is down, or the server lost its primary. */
+const IN_MOVING_SLOTS = [
+  "Script attempted to access a non local key in a cluster node",
+  "Script attempted to access keys that do not hash to the same slot",
+  "Script attempted to execute a command while the cluster is down",
+  "Script attempted to execute a write command while the cluster is down and readonly",
+  "Can not execute the command on a stale replica",
+];
+/** What Redis appends to the error of a whole call. */
+const OF_A_SCRIPT = " script: 5761a45384f9b7a2ff6ddb1cb9ed198f7c8fb626, on @user_script:2.";
+
 /** An outbox whose store answers everything but for `failures`, which come first; and what the store has run. */
 function givenOutbox(journal: Partial<Journal>) {
   const sent: string[] = [];
@@ -107,6 +118,11 @@ test.each([
   saying("ERR Connection timed out"),
   saying("upstream failure"),
   saying("no upstream host"),
+  ...IN_MOVING_SLOTS.flatMap((text) => [new ItemError(`ERR ${text}`), saying(`ERR ${text}${OF_A_SCRIPT}`)]),
+  // Of one item, but an operator can mend it.
+  new ItemError("ERR The user executing the script can't run this command or subcommand"),
+  new ItemError("ERR Unknown Redis command called from script"),
+  new ItemError("NEWCODE a word that no server says today"),
 ])("a settlement that the store did not take waits for the next flush: %s", async (failure) => {
   let clears = 0;
   const { outbox, sent, failures, flush } = givenOutbox({
@@ -139,13 +155,29 @@ test.each([
 test.each([
   ["NOREPLICAS Not enough good replicas to write.", false],
   ["MISCONF Redis is configured to save RDB snapshots, but it is unable to persist to disk", false],
+  ["MOVED 15343 127.0.0.1:7001", false],
+  ["ASK 15343 127.0.0.1:7001", false],
+  ["TRYAGAIN Multiple keys request during rehashing of slot", false],
+  ["CLUSTERDOWN The cluster is down", false],
+  ["MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.", false],
+  ["BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.", false],
+  ["NOSCRIPT No matching script. Please use EVAL.", false],
+  ["EXECABORT Transaction discarded because of previous errors.", false],
+  ...IN_MOVING_SLOTS.map((text): [string, boolean] => [`ERR ${text}${OF_A_SCRIPT}`, false]),
   ["OOM command not allowed when used memory > 'maxmemory'.", true],
   ["NOPERM this user has no permissions to run the 'evalsha' command", true],
+  ["WRONGTYPE Operation against a key holding the wrong kind of value", true],
+  [`ERR Script killed by user with SCRIPT KILL...${OF_A_SCRIPT}`, true],
   // A proxy's words: behind it an ADMIT may still run, and has to be taken back.
   ["ERR Server closed the connection", false],
   ["upstream failure", false],
 ])("whether the store has the last word: %s %s", (words, final) => {
   expect(isRefusedByStore(saying(words))).toBe(final);
+});
+
+// Guarantee: an ADMIT that may have run, or may yet, is voided: its item's error is no last word either.
+test.each(IN_MOVING_SLOTS)("an item of a call does not have the last word while slots move: %s", (text) => {
+  expect(isRefusedByStore(new ItemError(`ERR ${text}`))).toBe(false);
 });
 
 test("what a full outbox gives up is named in the log", async () => {

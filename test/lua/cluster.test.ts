@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { verifyLedger } from "../../src/ledger/verify.ts";
-import { type RunningRedis, startRedis } from "../../src/sandbox/redis.ts";
+import type { RunningRedis } from "../../src/sandbox/redis.ts";
 import { grantCredits, issueKey } from "../../src/store/accounts.ts";
 import { createClient } from "../../src/store/client.ts";
 import type { Connection } from "../../src/store/connection.ts";
@@ -11,6 +11,7 @@ import { claimName, digestOf, keyRef, taskName } from "../../src/store/names.ts"
 import { createScriptRunner, type ScriptRunner } from "../../src/store/script-runner.ts";
 import type { Generation } from "../../src/store/scripts/admit.ts";
 import { claim } from "../../src/store/scripts/claim.ts";
+import { startClusterNode } from "../support/cluster-node.ts";
 import { soon } from "../support/soon.ts";
 import {
   createStage,
@@ -34,7 +35,7 @@ let server: RunningRedis;
 let connection: Connection;
 beforeAll(async () => {
   dir = await mkdtemp(join(tmpdir(), "tollgate-cluster-"));
-  server = await startRedis({ dir, persistent: false, args: ["--cluster-enabled", "yes"] });
+  server = await startClusterNode(dir);
   const redis = createClient(server.url, 10_000);
   await redis.connect();
   await redis.cluster("ADDSLOTSRANGE", 0, 16_383);
