@@ -5,8 +5,18 @@ import { overload } from "./overload.ts";
 import { stores } from "./stores.ts";
 import { type TaskEndsSize, taskEnds } from "./task-ends.ts";
 
-const lateAfterHours: Control["run"] = (options) =>
-  lateBinds.run(options, { rounds: 1, requestsEach: 24, requestsOld: 0, requestsPutBack: 0 });
+const lateOnly =
+  (size: Partial<Parameters<typeof lateBinds.run>[1]>): Control["run"] =>
+  (options) =>
+    lateBinds.run(options, {
+      rounds: 0,
+      requestsEach: 0,
+      requestsOld: 0,
+      requestsPutBack: 0,
+      requestsExpired: 0,
+      ...size,
+    });
+const lateAfterHours = lateOnly({ rounds: 1, requestsEach: 24 });
 const ends =
   (part: NonNullable<TaskEndsSize["only"]>[number], tasksEach = 3): Control["run"] =>
   (options) =>
@@ -55,16 +65,26 @@ export const RARE_INTERLEAVINGS: readonly Control[] = [
       // It hides the mistake: what is sent too late is refused.
       CHARGED_THOUGH_FORGOTTEN,
     ],
-    run: (options) =>
-      lateBinds.run(options, { rounds: 0, requestsEach: 0, requestsOld: 12, requestsPutBack: 0 }),
+    run: lateOnly({ requestsOld: 12 }),
     caughtBy: "charged exactly once, nothing lost",
   },
   {
     name: "a BIND of a request that was collected while the clock was ahead is charged again",
     patches: [CHARGED_THOUGH_FORGOTTEN],
-    run: (options) =>
-      lateBinds.run(options, { rounds: 0, requestsEach: 0, requestsOld: 0, requestsPutBack: 12 }),
+    run: lateOnly({ requestsPutBack: 12 }),
     caughtBy: "charged exactly once, nothing lost",
+  },
+  {
+    name: "a late BIND is charged though the record of its Idempotency-Key has expired early",
+    patches: [
+      {
+        file: "lua/bind.lua",
+        from: "local is_lost = record[7] and record[7] ~= first[3]",
+        to: "local is_lost = false",
+      },
+    ],
+    run: lateOnly({ requestsExpired: 12 }),
+    caughtBy: "one Idempotency-Key, one charge",
   },
   {
     name: "settlements are sent to whichever store answers",

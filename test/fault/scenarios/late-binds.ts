@@ -20,6 +20,8 @@ interface LateBindsSize {
   requestsOld: number;
   /** In the journal that comes back when the clock was days ahead and has been put back; 0: there is none. */
   requestsPutBack: number;
+  /** In the journal that comes back when the clock was so far ahead for a moment that the Idempotency-Keys have expired. */
+  requestsExpired: number;
 }
 
 const SECOND_MS = 1000;
@@ -47,12 +49,13 @@ type Cut = "command" | "reply";
  */
 export const lateBinds: Scenario<LateBindsSize> = {
   name: "late-binds",
-  title: ({ rounds, requestsEach, requestsOld, requestsPutBack }) =>
+  title: ({ rounds, requestsEach, requestsOld, requestsPutBack, requestsExpired }) =>
     `${rounds} journals with ${requestsEach} BINDs each that come back hours after their holds were void, and repeats of ` +
     `their requests were charged; 2 with ${requestsOld} that come back after 4 and 8 days, and 1 with ${requestsPutBack} that ` +
-    "comes back when the clock was 8 days ahead and has been put back (the clock of the store is stepped)",
-  full: { rounds: 6, requestsEach: 120, requestsOld: 60, requestsPutBack: 60 },
-  short: { rounds: 1, requestsEach: 40, requestsOld: 8, requestsPutBack: 8 },
+    `comes back when the clock was 8 days ahead and has been put back, and 1 with ${requestsExpired} when that took so short ` +
+    "that only the Idempotency-Keys have expired (the clock of the store is stepped)",
+  full: { rounds: 6, requestsEach: 120, requestsOld: 60, requestsPutBack: 60, requestsExpired: 60 },
+  short: { rounds: 1, requestsEach: 40, requestsOld: 8, requestsPutBack: 8, requestsExpired: 8 },
   run: runLateBinds,
 };
 
@@ -66,7 +69,7 @@ interface Planned {
 }
 
 async function runLateBinds(options: RunOptions, size: LateBindsSize): Promise<History> {
-  const { rounds, requestsEach, requestsOld, requestsPutBack } = size;
+  const { rounds, requestsEach, requestsOld, requestsPutBack, requestsExpired } = size;
   const world = await createWorld(withSteppedClock(options), 2, {
     commandTimeoutMs: 500,
     maxAgeMs: 30 * DAY_MS,
@@ -82,7 +85,8 @@ async function runLateBinds(options: RunOptions, size: LateBindsSize): Promise<H
       await bringBack(world, journal);
       options.progress(`${round + 1} of ${rounds} journals back after hours`);
     }
-    judge(world, rounds * requestsEach);
+    if (requestsExpired > 0) await expireKeys(world, customers, requestsExpired);
+    judge(world, rounds * requestsEach + requestsExpired);
     if (requestsOld + requestsPutBack > 0) await leaveForDays(world, customers, size);
     return await world.finish();
   } finally {
@@ -190,6 +194,27 @@ async function bringBack(world: World, journal: string): Promise<void> {
   if (!settled) world.note("not reached", "a journal that came back is settled");
   world.gateways[VICTIM] = undefined;
   await gateway.stop();
+}
+
+/**
+ * Every request is repeated and the repeat charged, the clock is ahead for a moment, and the journal comes back: all requests
+ * have their records still, but their Idempotency-Keys have none.
+ */
+async function expireKeys(world: World, customers: readonly Customer[], count: number): Promise<void> {
+  const planned = planRequests(world.random, "expired", count, customers);
+  const plan = planned.map((one, at) => ({
+    ...one,
+    idempotencyKey: `late-expired-${at}`,
+    repeat: { ...one.wish, kind: "ok" as const, lifeMs: 1, delayMs: 0 },
+  }));
+  const journal = await leaveJournal(world, plan, "expired", "command");
+  await endHolds(world);
+  await repeatAll(world, plan);
+  await stepClock(world, FORGOTTEN_MS);
+  await stepClock(world, -FORGOTTEN_MS);
+  const names = await world.redis.keys("tg:{p*}:idempotency:*");
+  if (names.length > 0) world.note("not reached", "the Idempotency-Keys have expired");
+  await bringBack(world, journal);
 }
 
 /**

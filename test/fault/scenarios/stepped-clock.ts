@@ -26,9 +26,21 @@ export const withSteppedClock = (options: RunOptions): RunOptions => ({
   root: copySources(options.root, join(options.folder, "stepped-tree"), STEPPED_CLOCK),
 });
 
-/** Steps the store's clock ahead, for all gateways at once. */
+/** Steps the store's clock ahead, or back, for all gateways at once. */
 export async function stepClock(world: World, byMs: number): Promise<void> {
   world.clockAheadMs += byMs;
   world.note("clock step", `${Math.round(byMs / 1000)} s`);
   await world.redis.set(AHEAD, world.clockAheadMs);
+  await stepLifetimes(world, byMs);
+}
+
+/** Lifetimes are by the clock that cannot be set: an Idempotency-Key that the stepped one ends is deleted here. */
+async function stepLifetimes({ redis }: World, byMs: number): Promise<void> {
+  for await (const page of redis.scanStream({ match: "tg:{p*}:idempotency:*", count: 1000 })) {
+    const lifetimes = (page as string[]).map(async (name) => {
+      const lifetimeMs = await redis.pttl(name);
+      if (lifetimeMs > 0) await redis.pexpire(name, lifetimeMs - byMs);
+    });
+    await Promise.all(lifetimes);
+  }
 }
