@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 -- OBSERVE: records what the upstream says of a task. Completed or failed ends it, once: the slot is freed, a failed task
--- is refunded if it was charged. The end of a task never changes.
+-- is refunded if it was charged (include/refund.lua says who may). The end of a task never changes.
 -- The fields of its records stand in src/store/records.ts.
 --
 -- KEYS  1 task (string)  2 request (hash)  3 account (hash)  4 slots of the creating key (set)  5 polls (zset: request id by ms)
@@ -24,8 +24,8 @@
 --                     happens
 --@include clock
 --@include key
---@include ledger
 --@include numbers
+--@include refund
 --@include reply
 --@include retention
 --@include task
@@ -96,9 +96,9 @@ redis.call("SREM", KEYS[4], request_id)
 redis.call("ZREM", KEYS[5], request_id)
 redis.call("ZADD", KEYS[7], forget_at(now, record[10]), request_id)
 local refunded = 0
-if status == "failed" and ARGV[7] == "1" and not record[5] then
-  refunded = tonumber(record[2])
-  post(account, KEYS[6], int(now), account_id, "recharge", refunded, 0, -refunded, record[3], "refund", record[4],
-    { "request_id", request_id, "key_id", record[8] })
+if status == "failed" and ARGV[7] == "1" then
+  refunded = post_refund(account, KEYS[6], now, account_id, request_id, {
+    price = record[2], endpoint = record[3], task_id = record[4], uncollected = record[5], key_id = record[8],
+  })
 end
 return answer("finished", refunded)

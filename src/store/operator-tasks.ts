@@ -59,9 +59,10 @@ export async function findTask(redis: Redis, id: string): Promise<TaskView> {
 }
 
 /**
- * Releases a request that does not end by itself: a task ends as failed and is refunded, whatever `tasks.refund_failed`
- * says, and a hold is voided as if the upstream had refused it. If the upstream makes a task for it later, that is bound
- * and charged. The callers are `tollgate tasks release` and the console's `release`, which check who may.
+ * Releases a request that does not end by itself. A task ends as failed and is refunded, whatever `tasks.refund_failed` says
+ * (lua/include/refund.lua). A hold is voided, and its outcome counts as unknown: if the upstream makes a task for it later,
+ * that is bound and charged. This function checks no permission: the console requires ADMIN_TOKEN, and `tollgate tasks
+ * release` works for everyone who has access to Redis.
  * @throws OperatorError when there is no such task or request
  */
 export async function releaseTask(redis: Redis, id: string): Promise<Release> {

@@ -413,9 +413,10 @@ export const MUTANTS: readonly Mutant[] = [
   ),
   mutant("the mark is lost at the end", "observe", '(kept.is_disputed and "!" or "")', '""'),
   mutant("refunded though it is off", "observe", ' and ARGV[7] == "1"', ""),
-  mutant("uncollected is refunded", "observe", " and not record[5]", ""),
+  without("uncollected is refunded", "include/refund", "  if request.uncollected then return 0 end\n"),
+  mutant("a refund of one credit less", "include/refund", "tonumber(request.price)", "request.price - 1"),
   mutant("completed is refunded", "observe", 'if status == "failed" and ARGV', "if ARGV"),
-  mutant("total used stays after a refund", "observe", "refunded, 0, -refunded,", "refunded, 0, 0,"),
+  mutant("total used stays after a refund", "include/refund", "price, 0, -price,", "price, 0, 0,"),
   without("the slot stays after the end", "observe", 'redis.call("SREM", KEYS[4], request_id)\n'),
   mutant(
     "polled after the end",

@@ -49,6 +49,7 @@ test("a script is sent with each of its includes once, and those before what nee
         "read_key",
         "int",
         "post",
+        "post_refund",
         "stamp_at",
         "read_window",
         "reply_with",
