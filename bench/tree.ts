@@ -1,12 +1,14 @@
 import { existsSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { pathToFileURL } from "node:url";
+import type { Redis } from "ioredis";
 import type { Tiers } from "../src/domain/limits.ts";
 import type { createSettlements } from "../src/settlement/deferred-settlements.ts";
 import type { createHolds, Holds } from "../src/settlement/holds.ts";
-import type { issueKey } from "../src/store/accounts.ts";
+import type { IssuedKey, issueKey, KeyOptions } from "../src/store/accounts.ts";
 import type { Connection, createConnection } from "../src/store/connection.ts";
 import type { keyRef, partitionOf } from "../src/store/names.ts";
+import type { oneNode, RedisNodes } from "../src/store/nodes.ts";
 import type { Store } from "../src/store/store.ts";
 import type { createSweeps, Sweeps } from "../src/store/sweeps.ts";
 import type { createLogger } from "../src/telemetry/log.ts";
@@ -17,7 +19,7 @@ export interface Tree {
   /** As tables name it. */
   name: string;
   root: string;
-  issueKey: typeof issueKey;
+  issueKey(redis: Redis, options?: KeyOptions): Promise<IssuedKey>;
   partitionOf: typeof partitionOf;
   keyRef: typeof keyRef;
   /**
@@ -50,6 +52,10 @@ export async function openTree(name: string, folder: string): Promise<Tree> {
   const root = resolve(folder);
   const load = <T>(file: string): Promise<T> => import(pathToFileURL(join(root, "src", file)).href);
   const accounts = await load<{ issueKey: typeof issueKey }>("store/accounts.ts");
+  // In earlier releases a key was made through a client.
+  const nodes = existsSync(join(root, "src/store/nodes.ts"))
+    ? await load<{ oneNode: typeof oneNode }>("store/nodes.ts")
+    : undefined;
   const names = await load<{ partitionOf: typeof partitionOf; keyRef: typeof keyRef }>("store/names.ts");
   const connections = await load<{ createConnection: typeof createConnection }>("store/connection.ts");
   const stores = await load<{ createStore: CreateStore }>("store/store.ts");
@@ -68,7 +74,8 @@ export async function openTree(name: string, folder: string): Promise<Tree> {
   return {
     name,
     root,
-    issueKey: accounts.issueKey,
+    issueKey: (redis, options) =>
+      accounts.issueKey(nodes ? nodes.oneNode(redis) : (redis as unknown as RedisNodes), options),
     partitionOf: names.partitionOf,
     keyRef: names.keyRef,
     async openStore(redisUrl, nowMs) {

@@ -8,6 +8,7 @@ import { redisUrlRule } from "../config/setting-rules.ts";
 import { durationMs } from "../config/setting-types.ts";
 import { OperatorError } from "../store/accounts.ts";
 import { createClient } from "../store/client.ts";
+import { oneNode, type RedisNodes } from "../store/nodes.ts";
 import { requireWritable } from "../store/operator-loss.ts";
 import { inStoreWords, storeReason } from "../store/reasons.ts";
 import { partitionsOf } from "../store/store-facts.ts";
@@ -88,12 +89,13 @@ export function redisUrl(): string {
 }
 
 /** Runs one command's work against Redis, and closes the connection whatever happens. */
-export async function withRedis<T>(work: (redis: Redis) => Promise<T>): Promise<T> {
+export async function withRedis<T>(work: (nodes: RedisNodes) => Promise<T>): Promise<T> {
   const redis = await connect(redisUrl());
+  const nodes = oneNode(redis);
   try {
     // The very first use of a store fixes its partitions, which is the config's to say.
-    await partitionsOf(redis, () => requireConfig().store.partitions);
-    return await work(redis);
+    await partitionsOf(nodes, () => requireConfig().store.partitions);
+    return await work(nodes);
   } catch (error) {
     if (error instanceof OperatorError || !(error instanceof Error)) throw error;
     // Redis's own words, or those of a broken connection.
@@ -104,10 +106,10 @@ export async function withRedis<T>(work: (redis: Redis) => Promise<T>): Promise<
 }
 
 /** The same for work that writes. @throws OperatorError also while the store is older than what it confirmed */
-export const withRedisToWrite = <T>(work: (redis: Redis) => Promise<T>): Promise<T> =>
-  withRedis(async (redis) => {
-    await requireWritable(redis, readConfig({ env: process.env }).loaded?.config.store.journal);
-    return work(redis);
+export const withRedisToWrite = <T>(work: (nodes: RedisNodes) => Promise<T>): Promise<T> =>
+  withRedis(async (nodes) => {
+    await requireWritable(nodes, readConfig({ env: process.env }).loaded?.config.store.journal);
+    return work(nodes);
   });
 
 /** What `store.tls_ca` says, where the configuration of this machine is valid; else Node's own authorities count. */

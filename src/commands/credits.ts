@@ -38,8 +38,8 @@ function grantCommand(): Command {
         flags: { reference: string; package?: string; json?: boolean },
       ) => {
         const amount = amountOf(named, flags.package);
-        const { outcome, balance } = await withRedisToWrite((redis) =>
-          grantCredits(redis, accountId, amount, flags.reference),
+        const { outcome, balance } = await withRedisToWrite((nodes) =>
+          grantCredits(nodes, accountId, amount, flags.reference),
         );
         const text =
           outcome === "recharged"
@@ -64,9 +64,9 @@ function showCommand(): Command {
   return command("show", "balance, holds, latest transactions and keys of an account")
     .argument("<account>", "account id")
     .action(async (accountId: string, flags: { json?: boolean }) => {
-      const { account, page } = await withRedis(async (redis) => ({
-        account: await readAccount(redis, accountId),
-        page: await oldestKeys(eachKey(redis, accountId), { limit: KEYS_SHOWN_MAX }),
+      const { account, page } = await withRedis(async (nodes) => ({
+        account: await readAccount(nodes, accountId),
+        page: await oldestKeys(eachKey(nodes, accountId), { limit: KEYS_SHOWN_MAX }),
       }));
       const { balance, held, totalUsed, totalRequests, recent } = account;
       const money = {

@@ -2,6 +2,7 @@ import type { Redis } from "ioredis";
 import type { Config } from "../config/config.ts";
 import { storeNowMs } from "../store/keys.ts";
 import { lossInWords } from "../store/loss/loss-report.ts";
+import { oneNode, type RedisNodes } from "../store/nodes.ts";
 import { knownLoss } from "../store/operator-loss.ts";
 import { tryScripts } from "../store/probes.ts";
 import { storeReason } from "../store/reasons.ts";
@@ -38,20 +39,21 @@ export async function storeChecks(config: Config | undefined): Promise<StoreChec
     const check = failed("redis", message, advice.join("; ") || "set REDIS_URL to where your Redis is");
     return { checks: [check] };
   }
+  const nodes = oneNode(redis);
   try {
     const sentMs = Date.now();
     const nowMs = await storeNowMs(redis);
     const aheadMs = Math.round(nowMs - (sentMs + Date.now()) / 2);
     const info = readInfo(await redis.info());
-    const { partitions, id } = await storedFacts(redis);
+    const { partitions, id } = await storedFacts(nodes);
     const checks = [
       good("redis", `answers at ${place}`),
       ...infoChecks(info, await fsyncOf(redis)),
       clockCheck(aheadMs),
       latencyCheck(await roundTripsMs(redis), config?.store.commandTimeoutMs),
       partitionsCheck(partitions, config?.store.partitions),
-      await olderCheck(redis, config?.store.journal),
-      ...(config ? [await tasksCheck(redis, isCount(partitions) ? Number(partitions) : 0, config)] : []),
+      await olderCheck(nodes, config?.store.journal),
+      ...(config ? [await tasksCheck(nodes, isCount(partitions) ? Number(partitions) : 0, config)] : []),
       await scriptsCheck(redis),
     ];
     return { checks, storeId: id };
@@ -202,8 +204,8 @@ function partitionsCheck(fixed: string | undefined, configured: number | undefin
 const isCount = (fixed: string | undefined): fixed is string => /^0*[1-9]\d{0,3}$/.test(fixed ?? "");
 
 /** Whether the store has what it confirmed, as far as it is known in the store and in the journal folder here. */
-async function olderCheck(redis: Redis, folder: string | undefined): Promise<Check> {
-  const loss = await knownLoss(redis, folder);
+async function olderCheck(nodes: RedisNodes, folder: string | undefined): Promise<Check> {
+  const loss = await knownLoss(nodes, folder);
   if (!loss) return good("history", "has all that it is known to have confirmed");
   const advice = "restore a newer copy, or run `tollgate store accept`; until then gateways do not use it";
   return failed("history", lossInWords(loss).split(";")[0]!, advice);

@@ -1,5 +1,5 @@
-import type { Redis } from "ioredis";
 import type { Config } from "../config/config.ts";
+import type { RedisNodes } from "../store/nodes.ts";
 import { upstreamTags } from "../store/operator-tasks.ts";
 import { routeOf } from "../upstream/task-route.ts";
 import { type Check, good, warning } from "./doctor-check.ts";
@@ -11,11 +11,11 @@ const NAMED_MAX = 3;
 
 /** Whether the upstreams of open tasks are known to a gateway that starts with this configuration. */
 export async function tasksCheck(
-  redis: Redis,
+  nodes: RedisNodes,
   partitions: number,
   { upstream }: Pick<Config, "upstream">,
 ): Promise<Check> {
-  const tags = await upstreamTags(redis, partitions, LOOKED_AT_MAX);
+  const tags = await upstreamTags(nodes, partitions, LOOKED_AT_MAX);
   const unknown = new Map<string, number>();
   for (const tag of tags) {
     const route = routeOf(tag || undefined, upstream);

@@ -1,10 +1,10 @@
 import { open } from "node:fs/promises";
 import { createInterface } from "node:readline";
 import type { Command } from "commander";
-import type { Redis } from "ioredis";
 import type { Config } from "../config/config.ts";
 import { issueKey, KnownKeyError, OperatorError } from "../store/accounts.ts";
 import { readKey } from "../store/keys.ts";
+import type { RedisNodes } from "../store/nodes.ts";
 import { note, print, requireConfig } from "./context.ts";
 import { keyOptions, type NewKeyFlags, newKey, requireTier, withKeyStore } from "./keys-new.ts";
 import { statusOf } from "./keys-shown.ts";
@@ -52,7 +52,7 @@ export function importCommand(): Command {
 }
 
 async function importOne(token: string, flags: NewKeyFlags, config: Config): Promise<void> {
-  const { keyId, accountId } = await withKeyStore(config, (redis) => takeOver(redis, token, flags));
+  const { keyId, accountId } = await withKeyStore(config, (nodes) => takeOver(nodes, token, flags));
   const json = { key_id: keyId, account_id: accountId };
   print({ json, text: listing(json) }, flags);
 }
@@ -63,9 +63,9 @@ async function importMany(flags: NewKeyFlags & { from?: string }, config: Config
   const input = await inputOf(flags.from);
   const progress = startProgress();
   try {
-    await withKeyStore(config, async (redis) => {
+    await withKeyStore(config, async (nodes) => {
       for await (const batch of batches(input)) {
-        await Promise.all(batch.map((line) => importLine(redis, line, flags, config, summary)));
+        await Promise.all(batch.map((line) => importLine(nodes, line, flags, config, summary)));
         const { imported, known, failed } = summary;
         progress.show(`${imported} imported, ${known} known before, ${failed} failed`);
       }
@@ -114,7 +114,7 @@ async function* batches(input: NodeJS.ReadableStream): AsyncGenerator<Line[]> {
 }
 
 async function importLine(
-  redis: Redis,
+  nodes: RedisNodes,
   { number, token, fields }: Line,
   flags: NewKeyFlags,
   config: Config,
@@ -130,7 +130,7 @@ async function importLine(
       throw new OperatorError("the key has no account; give it as the second field, or --account for all");
     }
     requireTier(tier, config);
-    const { known } = await takeOver(redis, token, { ...flags, account, tier });
+    const { known } = await takeOver(nodes, token, { ...flags, account, tier });
     summary[known ? "known" : "imported"]++;
   } catch (error) {
     // Anything else, such as a broken connection, ends the whole import.
@@ -146,21 +146,21 @@ async function importLine(
  * @throws OperatorError when it is not
  */
 async function takeOver(
-  redis: Redis,
+  nodes: RedisNodes,
   token: string,
   flags: NewKeyFlags,
 ): Promise<{ keyId: string; accountId: string; known: boolean }> {
   try {
-    return { ...(await issueKey(redis, { ...keyOptions(flags), token })), known: false };
+    return { ...(await issueKey(nodes, { ...keyOptions(flags), token })), known: false };
   } catch (error) {
     if (!(error instanceof KnownKeyError)) throw error;
-    await requireSame(redis, error, flags);
+    await requireSame(nodes, error, flags);
     return { keyId: error.keyId, accountId: error.accountId, known: true };
   }
 }
 
 async function requireSame(
-  redis: Redis,
+  nodes: RedisNodes,
   { keyId, accountId }: KnownKeyError,
   wanted: NewKeyFlags,
 ): Promise<void> {
@@ -169,7 +169,7 @@ async function requireSame(
       `the key is known already: ${keyId} of account ${accountId}, not ${wanted.account}`,
     );
   }
-  const key = await readKey(redis, keyId, accountId);
+  const key = await readKey(nodes, keyId, accountId);
   if (key?.tier !== wanted.tier) {
     throw new OperatorError(
       `the key is known already: ${keyId} with tier ${key?.tier}; \`tollgate keys set ${keyId} --tier ${wanted.tier}\` changes it`,

@@ -1,8 +1,8 @@
 import { type Command, Option } from "commander";
-import type { Redis } from "ioredis";
 import { requireAccount } from "../store/accounts.ts";
 import { eachKey, findKey, type KeyRecord } from "../store/keys.ts";
 import { type KeyPage, oldestKeys } from "../store/keys-by-age.ts";
+import type { RedisNodes } from "../store/nodes.ts";
 import { command, jsonList, note, whole, withRedis, writeOut } from "./context.ts";
 import { KEY_STATUSES, type KeyStatus, shown, statusOf, statusText } from "./keys-shown.ts";
 import { moment, table } from "./terminal.ts";
@@ -29,21 +29,21 @@ export function listCommand(): Command {
     .addOption(new Option("--status <name>", "in this state only").choices(KEY_STATUSES))
     .option("--limit <n>", "at most so many", whole(1, LIMIT_MAX))
     .option("--after <key-id>", "those that come after this one")
-    .action((flags: ListFlags) => withRedis((redis) => list(redis, flags)));
+    .action((flags: ListFlags) => withRedis((nodes) => list(nodes, flags)));
 }
 
 /**
  * Prints page after page, so that memory is bounded however many keys there are.
  * @param pageKeys for tests
  */
-export async function list(redis: Redis, flags: ListFlags, pageKeys = PAGE_KEYS): Promise<void> {
-  if (flags.account !== undefined) await requireAccount(redis, flags.account);
+export async function list(nodes: RedisNodes, flags: ListFlags, pageKeys = PAGE_KEYS): Promise<void> {
+  if (flags.account !== undefined) await requireAccount(nodes, flags.account);
   const output = flags.json ? jsonOutput() : tableOutput();
-  let after = flags.after === undefined ? undefined : await findKey(redis, flags.after);
+  let after = flags.after === undefined ? undefined : await findKey(nodes, flags.after);
   let left = flags.limit ?? Number.POSITIVE_INFINITY;
   let page: KeyPage;
   do {
-    page = await oldestKeys(eachKey(redis, flags.account), {
+    page = await oldestKeys(eachKey(nodes, flags.account), {
       limit: Math.min(left, pageKeys),
       after,
       wanted: wantedBy(flags),

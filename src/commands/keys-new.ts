@@ -1,9 +1,9 @@
 import type { Command } from "commander";
-import type { Redis } from "ioredis";
 import type { Config } from "../config/config.ts";
 import type { OwnLimits } from "../domain/limits.ts";
 import { nearest } from "../domain/suggest.ts";
 import { type KeyOptions, OperatorError } from "../store/accounts.ts";
+import type { RedisNodes } from "../store/nodes.ts";
 import { readFacts } from "../store/store-facts.ts";
 import { command, futureMs, requireConfig, whole, withRedisToWrite } from "./context.ts";
 
@@ -39,10 +39,10 @@ export function keyOptions({ account, tier, credits, expires, ...flags }: NewKey
 }
 
 /** Work against a store that may keep keys: one that cannot evict money. */
-export function withKeyStore<T>(config: Config, work: (redis: Redis) => Promise<T>): Promise<T> {
-  return withRedisToWrite(async (redis) => {
-    await readFacts(redis, config.store.partitions);
-    return work(redis);
+export function withKeyStore<T>(config: Config, work: (nodes: RedisNodes) => Promise<T>): Promise<T> {
+  return withRedisToWrite(async (nodes) => {
+    await readFacts(nodes, config.store.partitions);
+    return work(nodes);
   });
 }
 

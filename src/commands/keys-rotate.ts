@@ -16,9 +16,9 @@ export function rotateCommand(): Command {
         .default(0, "it ends at once"),
     )
     .action(async (id: string, flags: { overlap: number; json?: boolean }) => {
-      const { old, issued } = await withRedisToWrite(async (redis) => {
-        const found = await findKey(redis, id);
-        return { issued: await rotateKey(redis, found, flags.overlap), old: found };
+      const { old, issued } = await withRedisToWrite(async (nodes) => {
+        const found = await findKey(nodes, id);
+        return { issued: await rotateKey(nodes, found, flags.overlap), old: found };
       });
       const { key, keyId, accountId, oldEndsAtMs } = issued;
       const json = { key, key_id: keyId, account_id: accountId, old_key_id: old.keyId };

@@ -42,8 +42,8 @@ function createCommand(): Command {
   return newKey("create", "make a key; it is shown once").action(async (flags: NewKeyFlags) => {
     const config = requireConfig();
     requireTier(flags.tier, config);
-    const { key, keyId, accountId } = await withKeyStore(config, (redis) =>
-      issueKey(redis, keyOptions(flags)),
+    const { key, keyId, accountId } = await withKeyStore(config, (nodes) =>
+      issueKey(nodes, keyOptions(flags)),
     );
     const json = { key, key_id: keyId, account_id: accountId };
     const text = `${listing(json)}\n${paint("yellow", "Keep the key now: it is not shown again.")}`;
@@ -53,7 +53,7 @@ function createCommand(): Command {
 
 function showCommand(): Command {
   return onKey("show", "one key").action(async (id: string, flags: { json?: boolean }) => {
-    const key = await withRedis((redis) => findKey(redis, id));
+    const key = await withRedis((nodes) => findKey(nodes, id));
     print({ json: shown(key), text: listing(shown(key)) }, flags);
   });
 }
@@ -61,9 +61,9 @@ function showCommand(): Command {
 function revokeCommand(): Command {
   return onKey("revoke", "end a key at once and for good").action(
     async (id: string, flags: { json?: boolean }) => {
-      const { key, outcome } = await withRedisToWrite(async (redis) => {
-        const found = await findKey(redis, id);
-        return { outcome: await revokeKey(redis, found), key: await findKey(redis, found.keyId) };
+      const { key, outcome } = await withRedisToWrite(async (nodes) => {
+        const found = await findKey(nodes, id);
+        return { outcome: await revokeKey(nodes, found), key: await findKey(nodes, found.keyId) };
       });
       const text = `Key ${key.keyId} ${outcome === "revoked" ? "is revoked" : "was revoked before"}.`;
       print({ json: { outcome, ...shown(key) }, text }, flags);
@@ -84,10 +84,10 @@ function setCommand(): Command {
         throw new OperatorError("nothing to change; give an option such as --tier or --rate-limit");
       }
       if (changes.tier !== undefined) requireTier(changes.tier);
-      const key = await withRedisToWrite(async (redis) => {
-        const found = await findKey(redis, id);
-        await changeKey(redis, found, changes);
-        return findKey(redis, found.keyId);
+      const key = await withRedisToWrite(async (nodes) => {
+        const found = await findKey(nodes, id);
+        await changeKey(nodes, found, changes);
+        return findKey(nodes, found.keyId);
       });
       print({ json: shown(key), text: listing(shown(key)) }, flags);
     });

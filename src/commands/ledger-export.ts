@@ -1,9 +1,9 @@
 import path from "node:path";
 import { type Command, InvalidArgumentError, Option } from "commander";
-import type { Redis } from "ioredis";
 import { exportLedger, formatCursor, type LedgerCursor, parseCursor } from "../ledger/export.ts";
 import { OperatorError, requireAccount } from "../store/accounts.ts";
 import type { LedgerEntry } from "../store/ledger-entries.ts";
+import type { RedisNodes } from "../store/nodes.ts";
 import { command, fileName, jsonList, note, pastMs, print, withRedis, writeOut } from "./context.ts";
 import {
   type CursorState,
@@ -65,7 +65,7 @@ async function runExport(flags: ExportFlags): Promise<void> {
     const earlier = cursorFile === undefined ? undefined : readCursorFile(cursorFile, { account, format });
     const cursor: LedgerCursor = flags.after ?? earlier?.cursor ?? new Map();
     const state: CursorState = { cursor, account, format, output: earlier?.output };
-    const count = await withRedis((redis) => exportTo(redis, flags, state, interruption));
+    const count = await withRedis((nodes) => exportTo(nodes, flags, state, interruption));
     report(flags, cursor, count, interruption.signal);
   } finally {
     interruption.stop();
@@ -83,20 +83,20 @@ function lockOf(cursorFile: string): () => void {
 
 /** @returns how many entries were written */
 async function exportTo(
-  redis: Redis,
+  nodes: RedisNodes,
   flags: ExportFlags,
   state: CursorState,
   interruption: Interruption,
 ): Promise<number> {
   const { account, since: sinceMs, until: untilMs } = flags;
-  if (account !== undefined) await requireAccount(redis, account);
+  if (account !== undefined) await requireAccount(nodes, account);
   const progress = startProgress(flags.output === undefined ? { output: process.stdout } : {});
   const sink = await openSink(flags, state).catch(unwritable);
   let count = 0;
   /** Whether the sink has everything up to the cursor. */
   let whole = true;
   try {
-    for await (const page of exportLedger(redis, state.cursor, { accountId: account, sinceMs, untilMs })) {
+    for await (const page of exportLedger(nodes, state.cursor, { accountId: account, sinceMs, untilMs })) {
       whole = false;
       await sink.write(page.entries).catch(unwritable);
       whole = true;

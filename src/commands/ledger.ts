@@ -22,8 +22,8 @@ function verifyCommand(): Command {
     .action(async (flags: { account?: string; json?: boolean }) => {
       const progress = startProgress();
       const report = reportToParent();
-      const result = await withRedis((redis) =>
-        verifyLedger(redis, {
+      const result = await withRedis((nodes) =>
+        verifyLedger(nodes, {
           accountIds: flags.account === undefined ? undefined : [flags.account],
           seen({ done, all }, { accounts, entries }) {
             const text = `partition ${done} of ${all}: ${accounts} accounts, ${entries} entries`;

@@ -34,7 +34,7 @@ function showCommand(): Command {
   return withLimit("show", "what the store is known to lack; changes nothing").action(
     async (flags: Flags) => {
       const { journal } = requireConfig().store;
-      const loss = await withRedis((redis) => listLoss(redis, journal, chargesWaitingIn(journal)));
+      const loss = await withRedis((nodes) => listLoss(nodes, journal, chargesWaitingIn(journal)));
       const ok = loss === undefined;
       const text = loss
         ? inWords(loss, flags.limit)
@@ -48,7 +48,7 @@ function acceptCommand(): Command {
   return withLimit("accept", "use a store in spite of what it lacks; lists what is known to be lost").action(
     async (flags: Flags) => {
       const { journal } = requireConfig().store;
-      const loss = await withRedis((redis) => acceptStore(redis, journal, chargesWaitingIn(journal)));
+      const loss = await withRedis((nodes) => acceptStore(nodes, journal, chargesWaitingIn(journal)));
       const text = `${inWords(loss, flags.limit)}\n\nAccepted: gateways use this store again within seconds.`;
       print({ json: { accepted: true, ...shown(loss) }, text }, flags);
     },

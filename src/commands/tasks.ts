@@ -16,7 +16,7 @@ const onTask = (name: string, description: string): Command =>
 
 function showCommand(): Command {
   return onTask("show", "where a request stands").action(async (id: string, flags: { json?: boolean }) => {
-    const json = shown(await withRedis((redis) => findTask(redis, id)));
+    const json = shown(await withRedis((nodes) => findTask(nodes, id)));
     print({ json, text: listing(json) }, flags);
   });
 }
@@ -24,9 +24,9 @@ function showCommand(): Command {
 function releaseCommand(): Command {
   return onTask("release", "end a task as failed and refund it, or take a hold back").action(
     async (id: string, flags: { json?: boolean }) => {
-      const { release, view } = await withRedisToWrite(async (redis) => ({
-        release: await releaseTask(redis, id),
-        view: await findTask(redis, id),
+      const { release, view } = await withRedisToWrite(async (nodes) => ({
+        release: await releaseTask(nodes, id),
+        view: await findTask(nodes, id),
       }));
       const json = { ...release, ...shown(view) };
       print({ json, text: inWords(release, view.requestId) }, flags);

@@ -1,7 +1,7 @@
-import type { Redis } from "ioredis";
 import { OperatorError } from "../store/accounts.ts";
 import { LEDGER_PAGE, LEDGER_START, type LedgerEntry, readLedger } from "../store/ledger-entries.ts";
 import { partitionNames, partitionOf } from "../store/names.ts";
+import type { RedisNodes } from "../store/nodes.ts";
 import { partitionsOf } from "../store/store-facts.ts";
 
 /** The highest sequence number of a stream id's millisecond. */
@@ -35,13 +35,13 @@ export interface LedgerPage {
  * @throws OperatorError for a cursor of another store
  */
 export async function* exportLedger(
-  redis: Redis,
+  nodes: RedisNodes,
   cursor: LedgerCursor,
   selection: LedgerSelection = {},
 ): AsyncGenerator<LedgerPage> {
   const { accountId, sinceMs = 0, untilMs } = selection;
-  const partitions = await partitionsOf(redis);
-  await requireReached(redis, cursor, partitions);
+  const partitions = await partitionsOf(nodes);
+  await requireReached(nodes, cursor, partitions);
   const only = accountId === undefined ? undefined : partitionOf(accountId, partitions);
   const start = sinceMs > 0 ? `${sinceMs - 1}-${STREAM_SEQUENCE_MAX}` : LEDGER_START;
   const last = untilMs === undefined ? "+" : `${Math.max(0, untilMs - 1)}-${STREAM_SEQUENCE_MAX}`;
@@ -49,7 +49,7 @@ export async function* exportLedger(
     if (only !== undefined && partition !== only) continue;
     let read: LedgerEntry[];
     do {
-      read = await readLedger(redis, partition, cursor.get(partition) ?? start, last);
+      read = await readLedger(nodes.of(partition), partition, cursor.get(partition) ?? start, last);
       const lastId = read.at(-1)?.streamId;
       if (lastId !== undefined) cursor.set(partition, lastId);
       const entries = accountId === undefined ? read : read.filter((entry) => entry.accountId === accountId);
@@ -59,11 +59,11 @@ export async function* exportLedger(
 }
 
 /** A ledger only grows, and a cursor was read from it: one that lacks the cursor's entry is another, or an older copy. */
-async function requireReached(redis: Redis, cursor: LedgerCursor, partitions: number): Promise<void> {
+async function requireReached(nodes: RedisNodes, cursor: LedgerCursor, partitions: number): Promise<void> {
   for (const [partition, streamId] of cursor) {
     if (streamId === LEDGER_START) continue;
     const { ledger } = partitionNames(partition);
-    const found = partition < partitions ? await redis.xrange(ledger, streamId, streamId) : [];
+    const found = partition < partitions ? await nodes.of(partition).xrange(ledger, streamId, streamId) : [];
     if (found.length > 0) continue;
     throw new OperatorError(
       "the cursor is ahead of this ledger, so it belongs to another Redis, or this one was restored from an older copy; export anew without it",

@@ -2,7 +2,8 @@ import type { ChainableCommander, Redis } from "ioredis";
 import { setPages } from "../store/keys.ts";
 import { LEDGER_PAGE, type LedgerEntry, readLedger } from "../store/ledger-entries.ts";
 import { keyNames, partitionNames, partitionOf, requestName } from "../store/names.ts";
-import { answersOf, many } from "../store/pipelines.ts";
+import type { RedisNodes } from "../store/nodes.ts";
+import { answersOf, many, manyByNode } from "../store/pipelines.ts";
 import type { RequestRecord } from "../store/records.ts";
 import { partitionsOf } from "../store/store-facts.ts";
 import { checkSnapshot, type Snapshot, sumReferences, takeSnapshot } from "./account-check.ts";
@@ -38,7 +39,7 @@ export interface Verification {
 
 /** One run: what it reads from, whom it asks about, and what it has found. */
 interface Run {
-  redis: Redis;
+  nodes: RedisNodes;
   partitions: number;
   /** Undefined for all accounts. */
   wanted: ReadonlySet<string> | undefined;
@@ -53,12 +54,12 @@ interface Run {
 /**
  * Compares everything that the store can show with the invariants of docs/ARCHITECTURE.md, while traffic goes on: each
  * account as it is at one instant, with the ledger up to that instant. Memory grows with one partition's requests.
- * @param redis gets some thousand commands; better not the gateway's own connection
+ * @param nodes get some thousand commands; better not the gateway's own connection
  * @param options.accountIds only these accounts
  * @param options.seen told after each page of work how far it is
  */
 export async function verifyLedger(
-  redis: Redis,
+  nodes: RedisNodes,
   options: {
     accountIds?: readonly string[] | undefined;
     seen?: (partitions: { done: number; all: number }, result: Verification) => void;
@@ -68,12 +69,12 @@ export async function verifyLedger(
   const result: Verification = { ok: true, accounts: 0, entries: 0, credits, violations: [] };
   const wanted = options.accountIds && new Set(options.accountIds);
   const report = reporter(result, wanted);
-  const partitions = await partitionsOf(redis);
+  const partitions = await partitionsOf(nodes);
   const places = wanted && new Set([...wanted].map((accountId) => partitionOf(accountId, partitions)));
   const has = (partition: number): boolean => !places || places.has(partition);
   let done = 0;
   const step = (): void => options.seen?.({ done, all: partitions }, result);
-  const run: Run = { redis, partitions, wanted, has, report, result, step };
+  const run: Run = { nodes, partitions, wanted, has, report, result, step };
   for (let partition = 0; partition < partitions; partition++) {
     if (has(partition)) await verifyPartition(run, partition);
     done = partition + 1;
@@ -97,7 +98,8 @@ function reporter(result: Verification, wanted: ReadonlySet<string> | undefined)
 }
 
 async function verifyPartition(run: Run, partition: number): Promise<void> {
-  const { redis, report, result } = run;
+  const { nodes, report, result } = run;
+  const redis = nodes.of(partition);
   const fold = emptyFold();
   const { accounts, holds, polls, done } = partitionNames(partition);
   await readOn(run, partition, fold);
@@ -151,7 +153,7 @@ async function verifyPartition(run: Run, partition: number): Promise<void> {
 async function readOn(run: Run, partition: number, fold: LedgerFold): Promise<void> {
   let page: LedgerEntry[];
   do {
-    page = await readLedger(run.redis, partition, fold.lastId);
+    page = await readLedger(run.nodes.of(partition), partition, fold.lastId);
     await addEntries(run, partition, fold, page);
     run.step();
   } while (page.length === LEDGER_PAGE);
@@ -163,11 +165,13 @@ async function addEntries(
   fold: LedgerFold,
   entries: LedgerEntry[],
 ): Promise<void> {
-  const { redis, report } = run;
+  const { nodes, report } = run;
   const comparable = entries.filter((entry) => addEntry(fold, entry, report));
   const ofRequests = comparable.filter((entry) => isWanted(run, entry.accountId));
-  const records = await many<RequestRecord, LedgerEntry>(redis, ofRequests, (pipe, { requestId }) =>
-    pipe.hgetall(requestName(partition, requestId)),
+  const records = await many<RequestRecord, LedgerEntry>(
+    nodes.of(partition),
+    ofRequests,
+    (pipe, { requestId }) => pipe.hgetall(requestName(partition, requestId)),
   );
   for (const [at, entry] of ofRequests.entries()) compareRecord(fold, entry, records[at] ?? {}, report);
 }
@@ -185,7 +189,8 @@ async function verifyListed(
   invariant: Invariant,
   wrong: (request: ListedRequest) => string | undefined,
 ): Promise<void> {
-  const { redis, report } = run;
+  const { nodes, report } = run;
+  const redis = nodes.of(partition);
   for await (const ids of sortedSetPages(redis, list)) {
     run.step();
     const suspects = (await recordsOf(run, partition, ids)).filter(wrong);
@@ -224,12 +229,19 @@ function endedWrong(fold: LedgerFold, { id, record }: ListedRequest): string | u
 
 /** Every open request is due and has its slot: the only way to find one that is in neither. Invariant 3. */
 async function verifyRequests(run: Run): Promise<void> {
-  for await (const page of run.redis.scanStream({ match: "tg:{p*}:request:*", count: 1000 })) {
+  for (const redis of run.nodes.all()) await verifyRequestsOn(run, redis);
+}
+
+/** The same for the requests of one server. */
+async function verifyRequestsOn(run: Run, redis: Redis): Promise<void> {
+  for await (const page of redis.scanStream({ match: "tg:{p*}:request:*", count: 1000 })) {
     run.step();
     const places = (page as string[]).flatMap((name) => requestPlace(name) ?? []);
     const among = places.filter(({ partition }) => partition < run.partitions && run.has(partition));
-    const records = await many<(string | null)[], Place>(run.redis, among, (pipe, { partition, id }) =>
-      pipe.hmget(requestName(partition, id), "state", "account_id"),
+    const records = await manyByNode<(string | null)[], Place>(
+      among,
+      ({ partition }) => run.nodes.of(partition),
+      (pipe, { partition, id }) => pipe.hmget(requestName(partition, id), "state", "account_id"),
     );
     for (const [at, place] of among.entries()) {
       const [state, accountId] = records[at] ?? [];
@@ -239,7 +251,8 @@ async function verifyRequests(run: Run): Promise<void> {
   }
 }
 
-async function verifyOpen({ redis, report }: Run, { partition, id }: Place): Promise<void> {
+async function verifyOpen({ nodes, report }: Run, { partition, id }: Place): Promise<void> {
+  const redis = nodes.of(partition);
   const name = requestName(partition, id);
   const keyId = (await redis.hget(name, "key_id")) ?? "";
   const { holds, polls } = partitionNames(partition);
@@ -271,8 +284,8 @@ const isWanted = ({ wanted }: Run, accountId: string): boolean => !wanted || wan
 const isOpen = (record: RequestRecord): boolean => record.state === "held" || record.state === "bound";
 
 /** The records behind some ids; with a choice of accounts, only theirs and those without a record. */
-async function recordsOf({ redis, wanted }: Run, partition: number, ids: string[]) {
-  const records = await many<RequestRecord, string>(redis, ids, (pipe, id) =>
+async function recordsOf({ nodes, wanted }: Run, partition: number, ids: string[]) {
+  const records = await many<RequestRecord, string>(nodes.of(partition), ids, (pipe, id) =>
     pipe.hgetall(requestName(partition, id)),
   );
   return ids

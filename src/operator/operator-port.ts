@@ -1,6 +1,7 @@
 import type { Config } from "../config/config.ts";
 import type { LiveConfig } from "../config/live.ts";
 import type { Connection } from "../store/connection.ts";
+import { oneNode } from "../store/nodes.ts";
 import { createOperatorSession } from "../store/operator-session.ts";
 import { countOpen } from "../store/operator-views.ts";
 import type { Logger } from "../telemetry/log.ts";
@@ -43,7 +44,7 @@ export function createOperators(options: {
       async slots() {
         const facts = connection.facts();
         if (connection.breaker.isOpen() || !facts) return null;
-        return connection.command((redis) => countOpen(redis, facts.partitions));
+        return connection.command((redis) => countOpen(oneNode(redis), facts.partitions));
       },
     },
     tiers: () => live.config().tiers,

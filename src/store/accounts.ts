@@ -1,9 +1,9 @@
 import { randomBytes } from "node:crypto";
-import type { Redis } from "ioredis";
 import type { Transaction } from "../domain/answers.ts";
 import type { OwnLimits } from "../domain/limits.ts";
 import { latestEntries, RECENT_TRANSACTIONS, transactionOf } from "./ledger-entries.ts";
 import { accountNames, digestOf, indexName, keyNames, keyRef, partitionOf } from "./names.ts";
+import type { RedisNodes } from "./nodes.ts";
 import type { AccountRecord } from "./records.ts";
 import { scriptsOf } from "./script-runner.ts";
 import { issue } from "./scripts/issue.ts";
@@ -54,7 +54,7 @@ export interface IssuedKey {
  * Creates a key, and its account if there is none. The store keeps only the key's SHA-256.
  * @throws KnownKeyError when the token is known already, OperatorError when a value makes no sense
  */
-export async function issueKey(redis: Redis, options: KeyOptions = {}): Promise<IssuedKey> {
+export async function issueKey(nodes: RedisNodes, options: KeyOptions = {}): Promise<IssuedKey> {
   const { tier = "standard", credits = 0, limits = {}, expiresAtMs } = options;
   const key = options.token ?? `sk_${randomBytes(32).toString("base64url")}`;
   if (!API_KEY.test(key)) {
@@ -67,11 +67,11 @@ export async function issueKey(redis: Redis, options: KeyOptions = {}): Promise<
   if (credits !== 0) requireCredits(credits);
   requireLimits(limits);
 
-  const partitions = await partitionsOf(redis);
+  const partitions = await partitionsOf(nodes);
   const digest = digestOf(key);
-  const { keyId, accountId } = await ownIndex(redis, digest, partitions, wantedAccount, options.accountId);
+  const { keyId, accountId } = await ownIndex(nodes, digest, partitions, wantedAccount, options.accountId);
   const partition = partitionOf(accountId, partitions);
-  const { outcome } = await scriptsOf(redis).run(issue, {
+  const { outcome } = await scriptsOf(nodes.of(partition)).run(issue, {
     key: keyRef(keyId, accountId, partition),
     tier,
     digest,
@@ -82,7 +82,8 @@ export async function issueKey(redis: Redis, options: KeyOptions = {}): Promise<
   });
   if (outcome === "known") throw new KnownKeyError(keyId, accountId);
   if (outcome === "too_large") {
-    await redis.del(indexName(digest));
+    const name = indexName(digest);
+    await nodes.ofName(name).del(name);
     throw new OperatorError("the balance would be too large to be exact");
   }
   return { key, keyId, accountId };
@@ -93,17 +94,19 @@ export async function issueKey(redis: Redis, options: KeyOptions = {}): Promise<
  * without a record was left by a crash in between, and its key id is used again.
  */
 async function ownIndex(
-  redis: Redis,
+  nodes: RedisNodes,
   digest: string,
   partitions: number,
   wantedAccount: string,
   namedAccount: string | undefined,
 ): Promise<{ keyId: string; accountId: string }> {
   const keyId = randomId("key");
-  const earlier = await redis.set(indexName(digest), `${keyId} ${wantedAccount}`, "NX", "GET");
+  const name = indexName(digest);
+  const earlier = await nodes.ofName(name).set(name, `${keyId} ${wantedAccount}`, "NX", "GET");
   if (earlier === null) return { keyId, accountId: wantedAccount };
   const [earlierId = "", accountId = ""] = earlier.split(" ");
-  if (await redis.exists(keyNames(partitionOf(accountId, partitions), earlierId).key)) {
+  const partition = partitionOf(accountId, partitions);
+  if (await nodes.of(partition).exists(keyNames(partition, earlierId).key)) {
     throw new KnownKeyError(earlierId, accountId);
   }
   if (namedAccount !== undefined && namedAccount !== accountId) {
@@ -134,7 +137,7 @@ export interface Grant {
  * @throws OperatorError for an unknown account, and for a reference that credited another amount
  */
 export async function grantCredits(
-  redis: Redis,
+  nodes: RedisNodes,
   accountId: string,
   amount: number,
   reference: string,
@@ -144,8 +147,13 @@ export async function grantCredits(
   if (!REFERENCE.test(reference)) {
     throw new OperatorError("a reference has 1 to 200 printable ASCII characters");
   }
-  const partition = partitionOf(accountId, await partitionsOf(redis));
-  const granted = await scriptsOf(redis).run(recharge, { partition, accountId, amount, reference });
+  const partition = partitionOf(accountId, await partitionsOf(nodes));
+  const granted = await scriptsOf(nodes.of(partition)).run(recharge, {
+    partition,
+    accountId,
+    amount,
+    reference,
+  });
   switch (granted.outcome) {
     case "recharged":
     case "duplicate":
@@ -189,9 +197,10 @@ export interface AccountView extends AccountRow {
 }
 
 /** @throws OperatorError for an unknown account */
-export async function readAccount(redis: Redis, accountId: string): Promise<AccountView> {
+export async function readAccount(nodes: RedisNodes, accountId: string): Promise<AccountView> {
   requireAccountId(accountId);
-  const partition = partitionOf(accountId, await partitionsOf(redis));
+  const partition = partitionOf(accountId, await partitionsOf(nodes));
+  const redis = nodes.of(partition);
   const record: AccountRecord = await redis.hgetall(accountNames(partition, accountId).account);
   if (record.balance === undefined) throw unknownAccount(accountId);
   const latest = await latestEntries(redis, partition, record.last_entry ?? "", RECENT_TRANSACTIONS);
@@ -199,9 +208,11 @@ export async function readAccount(redis: Redis, accountId: string): Promise<Acco
 }
 
 /** @throws OperatorError for an account that does not exist: a misspelt one must not look like an empty one */
-export async function requireAccount(redis: Redis, accountId: string): Promise<void> {
-  const { account } = accountNames(partitionOf(accountId, await partitionsOf(redis)), accountId);
-  if (!(await redis.exists(account))) throw new OperatorError(`there is no account ${accountId}`);
+export async function requireAccount(nodes: RedisNodes, accountId: string): Promise<void> {
+  const partition = partitionOf(accountId, await partitionsOf(nodes));
+  const { account } = accountNames(partition, accountId);
+  if (!(await nodes.of(partition).exists(account)))
+    throw new OperatorError(`there is no account ${accountId}`);
 }
 
 const unknownAccount = (accountId: string): OperatorError =>

@@ -2,7 +2,8 @@ import type { Redis } from "ioredis";
 import type { OwnLimits } from "../domain/limits.ts";
 import { type IssuedKey, issueKey, OperatorError } from "./accounts.ts";
 import { accountNames, digestOf, indexName, keyNames, partitionNames, partitionOf } from "./names.ts";
-import { answersOf, many } from "./pipelines.ts";
+import type { RedisNodes } from "./nodes.ts";
+import { answersOf, many, manyByNode } from "./pipelines.ts";
 import type { KeyFields } from "./records.ts";
 import { partitionsOf } from "./store-facts.ts";
 
@@ -44,31 +45,32 @@ export interface KeyChanges {
  * The key with this id, or this key itself.
  * @throws OperatorError when there is none
  */
-export async function findKey(redis: Redis, idOrKey: string): Promise<KeyRecord> {
-  const partitions = await partitionsOf(redis);
+export async function findKey(nodes: RedisNodes, idOrKey: string): Promise<KeyRecord> {
+  const partitions = await partitionsOf(nodes);
   if (idOrKey.startsWith("sk_")) {
-    const entry = await redis.get(indexName(digestOf(idOrKey)));
+    const name = indexName(digestOf(idOrKey));
+    const entry = await nodes.ofName(name).get(name);
     const [keyId = "", accountId = ""] = (entry ?? "").split(" ");
     const [key] = entry
-      ? await readKeys(redis, [{ keyId, partition: partitionOf(accountId, partitions) }])
+      ? await readKeys(nodes, [{ keyId, partition: partitionOf(accountId, partitions) }])
       : [];
     if (!key) throw new OperatorError("this key is not known");
     return key;
   }
   const places = Array.from({ length: partitions }, (_, partition) => ({ keyId: idOrKey, partition }));
-  const [key] = await readKeys(redis, places);
+  const [key] = await readKeys(nodes, places);
   if (!key) throw new OperatorError(`no key ${idOrKey}; \`tollgate keys list\` shows all`);
   return key;
 }
 
 /** The key of this id and account, found without a search; undefined when there is none. */
 export async function readKey(
-  redis: Redis,
+  nodes: RedisNodes,
   keyId: string,
   accountId: string,
 ): Promise<KeyRecord | undefined> {
-  const [key] = await readKeys(redis, [
-    { keyId, partition: partitionOf(accountId, await partitionsOf(redis)) },
+  const [key] = await readKeys(nodes, [
+    { keyId, partition: partitionOf(accountId, await partitionsOf(nodes)) },
   ]);
   return key;
 }
@@ -77,10 +79,10 @@ export async function readKey(
  * Keys of one account, or of all, in no particular order and some hundred at a time. A key may come twice, as with
  * Redis's own SCAN; one that exists all the while comes at least once.
  */
-export async function* eachKey(redis: Redis, accountId?: string): AsyncGenerator<KeyRecord> {
-  for await (const { partition, keyIds } of keyIdPages(redis, accountId)) {
+export async function* eachKey(nodes: RedisNodes, accountId?: string): AsyncGenerator<KeyRecord> {
+  for await (const { partition, keyIds } of keyIdPages(nodes, accountId)) {
     yield* await readKeys(
-      redis,
+      nodes,
       keyIds.map((keyId) => ({ keyId, partition })),
     );
   }
@@ -88,16 +90,18 @@ export async function* eachKey(redis: Redis, accountId?: string): AsyncGenerator
 
 /** Key ids of one account, or of all, at most PAGE at a time; an id may come twice. */
 export async function* keyIdPages(
-  redis: Redis,
+  nodes: RedisNodes,
   accountId?: string,
 ): AsyncGenerator<{ partition: number; keyIds: string[] }> {
-  const partitions = await partitionsOf(redis);
+  const partitions = await partitionsOf(nodes);
   if (accountId !== undefined) {
     const partition = partitionOf(accountId, partitions);
-    for await (const keyIds of keyIdsOf(redis, partition, [accountId])) yield { partition, keyIds };
+    for await (const keyIds of keyIdsOf(nodes.of(partition), partition, [accountId]))
+      yield { partition, keyIds };
     return;
   }
   for (let partition = 0; partition < partitions; partition++) {
+    const redis = nodes.of(partition);
     for await (const accountIds of setPages(redis, partitionNames(partition).accounts)) {
       for await (const keyIds of keyIdsOf(redis, partition, accountIds)) yield { partition, keyIds };
     }
@@ -131,9 +135,11 @@ export async function* setPages(redis: Redis, name: string, from = "0"): AsyncGe
 }
 
 /** The records that exist among these places. */
-async function readKeys(redis: Redis, places: readonly Place[]): Promise<KeyRecord[]> {
-  const records = await many<KeyFields, Place>(redis, places, (pipe, { keyId, partition }) =>
-    pipe.hgetall(keyNames(partition, keyId).key),
+async function readKeys(nodes: RedisNodes, places: readonly Place[]): Promise<KeyRecord[]> {
+  const records = await manyByNode<KeyFields, Place>(
+    places,
+    ({ partition }) => nodes.of(partition),
+    (pipe, { keyId, partition }) => pipe.hgetall(keyNames(partition, keyId).key),
   );
   return records.flatMap((fields, at) => {
     const place = places[at];
@@ -165,13 +171,14 @@ function keyRecord({ keyId, partition }: Place, fields: KeyFields): KeyRecord | 
 }
 
 /** Revokes a key permanently, from its next request on. */
-export async function revokeKey(redis: Redis, key: KeyRecord): Promise<"revoked" | "already_revoked"> {
+export async function revokeKey(nodes: RedisNodes, key: KeyRecord): Promise<"revoked" | "already_revoked"> {
+  const redis = nodes.of(key.partition);
   const nowMs = await storeNowMs(redis);
   return (await redis.hsetnx(nameOf(key), "revoked_at", nowMs)) === 1 ? "revoked" : "already_revoked";
 }
 
 /** Changes a key, from its next request on. @throws OperatorError for a revoked key */
-export async function changeKey(redis: Redis, key: KeyRecord, changes: KeyChanges): Promise<void> {
+export async function changeKey(nodes: RedisNodes, key: KeyRecord, changes: KeyChanges): Promise<void> {
   requireUnrevoked(key);
   const { tier, rateLimit, maxConcurrent, dailyLimit, expiresAtMs } = changes;
   const entries = Object.entries({
@@ -181,7 +188,7 @@ export async function changeKey(redis: Redis, key: KeyRecord, changes: KeyChange
     daily_limit: dailyLimit,
     expires_at: expiresAtMs,
   });
-  const change = redis.multi();
+  const change = nodes.of(key.partition).multi();
   for (const [field, value] of entries) {
     if (value === null) change.hdel(nameOf(key), field);
     else if (value !== undefined) change.hset(nameOf(key), field, value);
@@ -197,11 +204,12 @@ export async function changeKey(redis: Redis, key: KeyRecord, changes: KeyChange
  * @throws OperatorError for a key that is revoked, expired or rotated
  */
 export async function rotateKey(
-  redis: Redis,
+  nodes: RedisNodes,
   old: KeyRecord,
   overlapMs: number,
 ): Promise<IssuedKey & { oldEndsAtMs: number }> {
   requireUnrevoked(old);
+  const redis = nodes.of(old.partition);
   const nowMs = await storeNowMs(redis);
   const { accountId, tier, limits, expiresAtMs } = old;
   if (expiresAtMs !== undefined && expiresAtMs <= nowMs) {
@@ -209,13 +217,13 @@ export async function rotateKey(
   }
   if (old.rotatedTo !== undefined) throw rotatedBefore(old.keyId, old.rotatedTo);
   // The new key first: after a crash in between there are two valid keys, not none.
-  const issued = await issueKey(redis, { accountId, tier, limits, expiresAtMs });
+  const issued = await issueKey(nodes, { accountId, tier, limits, expiresAtMs });
   if ((await redis.hsetnx(nameOf(old), "rotated_to", issued.keyId)) === 0) {
     await redis.hset(keyNames(old.partition, issued.keyId).key, "revoked_at", nowMs);
     throw rotatedBefore(old.keyId, (await redis.hget(nameOf(old), "rotated_to")) ?? "another");
   }
   const oldEndsAtMs = Math.min(nowMs + overlapMs, expiresAtMs ?? Number.MAX_SAFE_INTEGER);
-  if (overlapMs === 0) await revokeKey(redis, old);
+  if (overlapMs === 0) await revokeKey(nodes, old);
   else await redis.hset(nameOf(old), "expires_at", oldEndsAtMs);
   return { ...issued, oldEndsAtMs };
 }
@@ -232,10 +240,20 @@ function requireUnrevoked(key: KeyRecord): void {
 
 const nameOf = ({ partition, keyId }: KeyRecord): string => keyNames(partition, keyId).key;
 
-/** The store's clock, Unix ms. */
+/** A server's clock, Unix ms. Times in a record are those of its own server. */
 export async function storeNowMs(redis: Redis): Promise<number> {
   const [seconds, microseconds] = await redis.time();
   return Number(seconds) * 1000 + Math.floor(Number(microseconds) / 1000);
+}
+
+/** Asks each server's clock once; the same server has the same answer from then on. */
+export function clocks(): (redis: Redis) => Promise<number> {
+  const asked = new Map<Redis, Promise<number>>();
+  return (redis) => {
+    const nowMs = asked.get(redis) ?? storeNowMs(redis);
+    asked.set(redis, nowMs);
+    return nowMs;
+  };
 }
 
 function* pages<Item>(items: readonly Item[]): Generator<Item[]> {

@@ -1,7 +1,8 @@
 import type { Redis } from "ioredis";
 import type { Tiers } from "../domain/limits.ts";
-import { keyIdPages, storeNowMs } from "./keys.ts";
+import { clocks, keyIdPages } from "./keys.ts";
 import { keyNames, keyRef } from "./names.ts";
+import type { RedisNodes } from "./nodes.ts";
 import { many } from "./pipelines.ts";
 import { scriptsOf } from "./script-runner.ts";
 import { inspect } from "./scripts/inspect.ts";
@@ -30,21 +31,23 @@ export interface TopKeys {
 }
 
 /** Reads key records in pages and keeps the most used of the day. No page holds Redis for long. */
-export async function topKeysByUse(redis: Redis, tiers: Tiers, most: number): Promise<TopKeys> {
-  const today = Math.floor((await storeNowMs(redis)) / DAY_MS);
+export async function topKeysByUse(nodes: RedisNodes, tiers: Tiers, most: number): Promise<TopKeys> {
+  const nowOf = clocks();
   /** By key id: a scan may show a key twice. */
   const used = new Map<string, Omit<KeyUse, "now">>();
   let keysLookedAt = 0;
   let complete = true;
-  for await (const { partition, keyIds } of keyIdPages(redis)) {
+  for await (const { partition, keyIds } of keyIdPages(nodes)) {
     const ids = keyIds.slice(0, KEYS_LOOKED_AT_MAX - keysLookedAt);
+    const redis = nodes.of(partition);
+    const today = Math.floor((await nowOf(redis)) / DAY_MS);
     for (const use of await usedToday(redis, partition, ids, today, tiers)) used.set(use.keyId, use);
     keysLookedAt += ids.length;
     complete = ids.length === keyIds.length;
     if (!complete) break;
   }
   const top = [...used.values()].sort((a, b) => b.dayCount - a.dayCount).slice(0, most);
-  return { keys: await withUseNow(redis, top, tiers), keysLookedAt, complete };
+  return { keys: await withUseNow(nodes, top, tiers), keysLookedAt, complete };
 }
 
 async function usedToday(
@@ -77,15 +80,14 @@ async function usedToday(
 
 /** Adds what each key has used at this moment; one read-only script call each. */
 export async function withUseNow<Key extends { keyId: string; accountId: string; partition: number }>(
-  redis: Redis,
+  nodes: RedisNodes,
   keys: readonly Key[],
   tiers: Tiers,
 ): Promise<(Key & Pick<KeyUse, "now">)[]> {
-  const { run } = scriptsOf(redis);
   return Promise.all(
     keys.map(async (key) => {
       const ref = keyRef(key.keyId, key.accountId, key.partition);
-      const { outcome, state } = await run(inspect, { key: ref, tiers });
+      const { outcome, state } = await scriptsOf(nodes.of(key.partition)).run(inspect, { key: ref, tiers });
       const { rateLimit, remaining, active, maxConcurrent } = state;
       const now = { windowUsed: rateLimit - remaining, rateLimit, active, maxConcurrent };
       return { ...key, now: outcome === "known" ? now : undefined };

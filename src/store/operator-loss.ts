@@ -1,4 +1,3 @@
-import type { Redis } from "ioredis";
 import { OperatorError } from "./accounts.ts";
 import { storeNowMs } from "./keys.ts";
 import type { SentCharge } from "./loss/confirmed-charges.ts";
@@ -13,6 +12,7 @@ import {
 import { type LostEntries, lostEntries } from "./loss/lost-entries.ts";
 import { readRecentEntries } from "./loss/recent-entries.ts";
 import { META } from "./names.ts";
+import type { RedisNodes } from "./nodes.ts";
 
 /** What a store lacks, entry by entry. `charges` are those that gateways send again. */
 export interface LossList extends Loss {
@@ -24,11 +24,12 @@ export interface LossList extends Loss {
  * @param folder the journal's, on this machine; undefined if it is not known
  * @returns undefined if the store lacks nothing that is known here
  */
-export async function knownLoss(redis: Redis, folder: string | undefined): Promise<Loss | undefined> {
-  const id = await redis.hget(META, "id");
-  const { epoch, older } = await readLossReport(redis);
+export async function knownLoss(nodes: RedisNodes, folder: string | undefined): Promise<Loss | undefined> {
+  const meta = nodes.ofName(META);
+  const id = await meta.hget(META, "id");
+  const { epoch, older } = await readLossReport(meta);
   const known = id === null || folder === undefined ? undefined : readLastConfirmed(folder).get(id);
-  const here = known && known.epoch >= epoch ? await missingEntries(redis, known.entries) : [];
+  const here = known && known.epoch >= epoch ? await missingEntries(nodes, known.entries) : [];
   const isBeforeAcceptance = known !== undefined && known.epoch > epoch;
   if (!older && here.length === 0 && !isBeforeAcceptance) return undefined;
   const missing = new Map<string, MissingEntry>();
@@ -45,14 +46,15 @@ export async function knownLoss(redis: Redis, folder: string | undefined): Promi
  * @returns undefined if the store lacks nothing that is known here
  */
 export async function listLoss(
-  redis: Redis,
+  nodes: RedisNodes,
   folder: string | undefined,
   waiting: readonly SentCharge[],
 ): Promise<LossList | undefined> {
-  const loss = await knownLoss(redis, folder);
+  const loss = await knownLoss(nodes, folder);
   if (!loss) return undefined;
-  const id = (await redis.hget(META, "id")) ?? "";
-  const { epoch } = await readLossReport(redis);
+  const meta = nodes.ofName(META);
+  const id = (await meta.hget(META, "id")) ?? "";
+  const { epoch } = await readLossReport(meta);
   const known = folder === undefined ? new Map() : readRecentEntries(folder, id, epoch);
   // Entries that are known only as the last confirmed one, or only to a gateway with another folder.
   for (const { ledger, has: _, olderMs: __, ...entry } of loss.missing) {
@@ -62,7 +64,7 @@ export async function listLoss(
   }
   const charges = new Map(loss.charges.map((charge) => [charge.requestId, charge]));
   for (const sent of waiting) if (sent.storeId === id) charges.set(sent.call.requestId, chargeOf(sent));
-  return { ...loss, charges: [...charges.values()], lost: await lostEntries(redis, known) };
+  return { ...loss, charges: [...charges.values()], lost: await lostEntries(nodes, known) };
 }
 
 /**
@@ -71,8 +73,8 @@ export async function listLoss(
  * @param folder as of `knownLoss`
  * @throws OperatorError that says what to do
  */
-export async function requireWritable(redis: Redis, folder: string | undefined): Promise<void> {
-  if (!(await knownLoss(redis, folder))) return;
+export async function requireWritable(nodes: RedisNodes, folder: string | undefined): Promise<void> {
+  if (!(await knownLoss(nodes, folder))) return;
   throw new OperatorError(
     "the store is older than what it confirmed, and nothing is written to it: restore a newer copy, or see " +
       "`tollgate store show` and `tollgate store accept`; then run this again",
@@ -86,18 +88,19 @@ export async function requireWritable(redis: Redis, folder: string | undefined):
  * @throws OperatorError when nothing is
  */
 export async function acceptStore(
-  redis: Redis,
+  nodes: RedisNodes,
   folder: string | undefined,
   waiting: readonly SentCharge[],
 ): Promise<LossList> {
-  const loss = await listLoss(redis, folder, waiting);
+  const loss = await listLoss(nodes, folder, waiting);
   if (!loss)
     throw new OperatorError(
       "this store has all that it is known to have confirmed; there is nothing to accept",
     );
-  const { epoch, older } = await readLossReport(redis);
-  const nowMs = await storeNowMs(redis);
-  await redis
+  const meta = nodes.ofName(META);
+  const { epoch, older } = await readLossReport(meta);
+  const nowMs = await storeNowMs(meta);
+  await meta
     .multi()
     .hset(META, "epoch", Math.max(nowMs, 1 + Math.max(epoch, older?.epoch ?? 0)))
     .hdel(META, "older")

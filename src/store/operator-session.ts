@@ -2,11 +2,12 @@ import type { Redis } from "ioredis";
 import { GatewayError } from "../domain/errors.ts";
 import { OperatorError } from "./accounts.ts";
 import { createClient } from "./client.ts";
+import { oneNode, type RedisNodes } from "./nodes.ts";
 import { requireWritable } from "./operator-loss.ts";
 import { inStoreWords } from "./reasons.ts";
 import { readFacts } from "./store-facts.ts";
 
-export type { Redis };
+export type { RedisNodes };
 
 /** Longer than that of requests: pages of records take more time. */
 const COMMAND_TIMEOUT_MS = 5000;
@@ -32,7 +33,7 @@ export function createOperatorSession(options: {
     try {
       await redis.connect();
       // Refuses a store that may evict money.
-      await readFacts(redis, options.partitions);
+      await readFacts(oneNode(redis), options.partitions);
     } catch (error) {
       redis.disconnect();
       opened = undefined;
@@ -44,7 +45,7 @@ export function createOperatorSession(options: {
    * Runs an operator's work against Redis.
    * @throws OperatorError as it is; GatewayError `store_unavailable` for everything else
    */
-  async function run<T>(work: (redis: Redis) => Promise<T>): Promise<T> {
+  async function run<T>(work: (nodes: RedisNodes) => Promise<T>): Promise<T> {
     try {
       if (!opened) {
         const redis = createClient(options.redisUrl, COMMAND_TIMEOUT_MS, options.tlsCa);
@@ -52,7 +53,7 @@ export function createOperatorSession(options: {
       }
       const { redis, ready } = opened;
       await ready;
-      return await work(redis);
+      return await work(oneNode(redis));
     } catch (error) {
       if (error instanceof OperatorError) throw error;
       throw new GatewayError("store_unavailable", inStoreWords(error), { cause: error });
@@ -62,10 +63,10 @@ export function createOperatorSession(options: {
   return {
     run,
     /** The same for work that writes. @throws OperatorError also while the store says that it is older than what it confirmed */
-    write: <T>(work: (redis: Redis) => Promise<T>): Promise<T> =>
-      run(async (redis) => {
-        await requireWritable(redis, undefined);
-        return work(redis);
+    write: <T>(work: (nodes: RedisNodes) => Promise<T>): Promise<T> =>
+      run(async (nodes) => {
+        await requireWritable(nodes, undefined);
+        return work(nodes);
       }),
     close(): void {
       opened?.redis.disconnect();

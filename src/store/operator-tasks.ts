@@ -1,8 +1,8 @@
-import type { Redis } from "ioredis";
 import { endedTask } from "../domain/task-states.ts";
 import { OperatorError } from "./accounts.ts";
-import { claimName, keyRef, partitionNames, requestName, taskName } from "./names.ts";
-import { many } from "./pipelines.ts";
+import { claimName, keyRef, META, partitionNames, requestName, taskName } from "./names.ts";
+import type { RedisNodes } from "./nodes.ts";
+import { manyByNode } from "./pipelines.ts";
 import { type RequestRecord, type Sighting, taskRecord } from "./records.ts";
 import { scriptsOf } from "./script-runner.ts";
 import { observe } from "./scripts/observe.ts";
@@ -34,12 +34,13 @@ export type Release =
  * Finds a request by its own id or by its task's. The partition does not follow from an id, so all are read.
  * @throws OperatorError when there is none
  */
-export async function findTask(redis: Redis, id: string): Promise<TaskView> {
-  const cluster = await isCluster(redis);
-  const owner = await redis.get(cluster ? claimName(id) : taskName(id, 0, false));
+export async function findTask(nodes: RedisNodes, id: string): Promise<TaskView> {
+  const cluster = await isCluster(nodes.ofName(META));
+  const ownerName = cluster ? claimName(id) : taskName(id, 0, false);
+  const owner = await nodes.ofName(ownerName).get(ownerName);
   const requestId = owner === null ? id : taskRecord(owner).requestId;
-  const places = Array.from({ length: await partitionsOf(redis) }, (_, partition) => partition);
-  const records = await many<RequestRecord, number>(redis, places, (pipe, partition) =>
+  const places = Array.from({ length: await partitionsOf(nodes) }, (_, partition) => partition);
+  const records = await manyByNode<RequestRecord, number>(places, nodes.of, (pipe, partition) =>
     pipe.hgetall(requestName(partition, requestId)),
   );
   const partition = records.findIndex((record) => record.state !== undefined);
@@ -49,9 +50,12 @@ export async function findTask(redis: Redis, id: string): Promise<TaskView> {
       `no task or request ${id}; ended ones are forgotten after tasks.retention, and an X-Request-Id of the client's own ` +
         "is only in the log, as client_request_id beside ours",
     );
-  const task = record.task_id ? await redis.get(taskName(record.task_id, partition, cluster)) : null;
+  const name = taskName(record.task_id ?? "", partition, cluster);
+  const task = record.task_id ? await nodes.ofName(name).get(name) : null;
   const dueAt =
-    record.state === "bound" ? await redis.zscore(partitionNames(partition).polls, requestId) : record.due_at;
+    record.state === "bound"
+      ? await nodes.of(partition).zscore(partitionNames(partition).polls, requestId)
+      : record.due_at;
   const isOpen = record.state === "held" || record.state === "bound";
   const dueAtMs = isOpen && dueAt ? Number(dueAt) : undefined;
   const seen = task === null ? undefined : taskRecord(task).seen;
@@ -65,19 +69,19 @@ export async function findTask(redis: Redis, id: string): Promise<TaskView> {
  * release` works for everyone who has access to Redis.
  * @throws OperatorError when there is no such task or request
  */
-export async function releaseTask(redis: Redis, id: string): Promise<Release> {
+export async function releaseTask(nodes: RedisNodes, id: string): Promise<Release> {
   for (let attempt = 0; attempt < ATTEMPTS_MAX; attempt++) {
-    const view = await findTask(redis, id);
+    const view = await findTask(nodes, id);
     switch (view.record.state) {
       case "finished":
         return { outcome: "already_finished" };
       case "void":
         return { outcome: "already_void" };
       case "held":
-        if (await release(redis, view)) return { outcome: "voided", credits: Number(view.record.price) };
+        if (await release(nodes, view)) return { outcome: "voided", credits: Number(view.record.price) };
         break;
       default: {
-        const refunded = await endTask(redis, view);
+        const refunded = await endTask(nodes, view);
         if (refunded !== undefined) return { outcome: "ended", refunded };
       }
     }
@@ -85,22 +89,22 @@ export async function releaseTask(redis: Redis, id: string): Promise<Release> {
   throw new OperatorError("it changes while it is being released; look at it with `tollgate tasks show`");
 }
 
-async function release(redis: Redis, { requestId, partition, record }: TaskView): Promise<boolean> {
+async function release(nodes: RedisNodes, { requestId, partition, record }: TaskView): Promise<boolean> {
   const key = keyRef(record.key_id ?? "", record.account_id ?? "", partition);
   const idempotencyDigest = record.idempotency;
   const call = { key, requestId, idempotencyDigest, reason: "released" as const };
-  return (await scriptsOf(redis).run(voidHold, call)).outcome === "void";
+  return (await scriptsOf(nodes.of(partition)).run(voidHold, call)).outcome === "void";
 }
 
 /** @returns credits refunded, or undefined when it had ended before */
-async function endTask(redis: Redis, view: TaskView): Promise<number | undefined> {
+async function endTask(nodes: RedisNodes, view: TaskView): Promise<number | undefined> {
   const { requestId, partition, record } = view;
   const taskId = record.task_id ?? "";
-  const reply = await scriptsOf(redis).run(observe, {
+  const reply = await scriptsOf(nodes.of(partition)).run(observe, {
     task: { taskId, requestId, creatorKeyId: record.key_id ?? "" },
     accountId: record.account_id ?? "",
     partition,
-    clustered: await isCluster(redis),
+    clustered: await isCluster(nodes.of(partition)),
     status: "released",
     data: endedTask(taskId, Number(record.bound_at ?? 0)),
     refundFailed: true,
@@ -111,14 +115,18 @@ async function endTask(redis: Redis, view: TaskView): Promise<number | undefined
 
 /** Which upstreams have made open tasks, by their tags; of each partition the tasks that are due first. */
 export async function upstreamTags(
-  redis: Redis,
+  nodes: RedisNodes,
   partitions: number,
   mostOfPartition: number,
 ): Promise<(string | null)[]> {
-  const lists = Array.from({ length: partitions }, (_, partition) => partitionNames(partition).polls);
-  const open = await many<string[], string>(redis, lists, (pipe, list) =>
-    pipe.zrange(list, "0", String(mostOfPartition - 1)),
+  const all = Array.from({ length: partitions }, (_, partition) => partition);
+  const open = await manyByNode<string[], number>(all, nodes.of, (pipe, partition) =>
+    pipe.zrange(partitionNames(partition).polls, "0", String(mostOfPartition - 1)),
   );
-  const names = open.flatMap((ids, partition) => ids.map((id) => requestName(partition, id)));
-  return many<string | null, string>(redis, names, (pipe, name) => pipe.hget(name, "upstream"));
+  const requests = open.flatMap((ids, partition) => ids.map((id) => ({ partition, id })));
+  return manyByNode<string | null, (typeof requests)[number]>(
+    requests,
+    ({ partition }) => nodes.of(partition),
+    (pipe, { partition, id }) => pipe.hget(requestName(partition, id), "upstream"),
+  );
 }

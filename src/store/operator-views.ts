@@ -1,9 +1,18 @@
 import type { Redis } from "ioredis";
 import { type AccountRow, accountRow, OperatorError, requireAccountId } from "./accounts.ts";
-import { storeNowMs } from "./keys.ts";
+import { clocks } from "./keys.ts";
 import { type LedgerEntry, latestEntries } from "./ledger-entries.ts";
-import { accountNames, openLists, partitionNames, partitionOf, requestName, taskName } from "./names.ts";
-import { many } from "./pipelines.ts";
+import {
+  accountNames,
+  META,
+  openLists,
+  partitionNames,
+  partitionOf,
+  requestName,
+  taskName,
+} from "./names.ts";
+import type { RedisNodes } from "./nodes.ts";
+import { many, manyByNode } from "./pipelines.ts";
 import { type AccountRecord, type RequestRecord, taskRecord } from "./records.ts";
 import { isCluster, partitionsOf } from "./store-facts.ts";
 
@@ -23,7 +32,7 @@ export const OPEN_LOOKED_AT_MAX = 20_000;
  * @throws OperatorError for a cursor or prefix that makes no sense
  */
 export async function pageAccounts(
-  redis: Redis,
+  nodes: RedisNodes,
   prefix: string,
   cursor: string,
   least: number,
@@ -31,10 +40,11 @@ export async function pageAccounts(
   const start = /^(\d{1,4}):(\d{1,20})$/.exec(cursor || "0:0");
   if (!start) throw new OperatorError("the cursor is not one of an earlier page");
   if (prefix !== "") requireAccountId(prefix);
-  const partitions = await partitionsOf(redis);
+  const partitions = await partitionsOf(nodes);
   let [partition, scan] = [Number(start[1]), start[2] ?? "0"];
   const accounts: AccountRow[] = [];
   for (let scans = 0; scans < ACCOUNT_SCANS_MAX && partition < partitions; scans++) {
+    const redis = nodes.of(partition);
     const { accounts: name } = partitionNames(partition);
     const [next, ids] = await redis.sscan(name, scan, "MATCH", `${prefix}*`, "COUNT", PAGE);
     accounts.push(...(await accountRows(redis, partition, ids)));
@@ -58,7 +68,7 @@ async function accountRows(redis: Redis, partition: number, ids: readonly string
  * @returns `next` is undefined after the first transaction of all
  */
 export async function pageTransactions(
-  redis: Redis,
+  nodes: RedisNodes,
   accountId: string,
   from: string,
   most: number,
@@ -66,7 +76,8 @@ export async function pageTransactions(
   if (from !== "" && !/^\d{1,20}-\d{1,20}$/.test(from)) {
     throw new OperatorError("the cursor is not one of an earlier page");
   }
-  const partition = partitionOf(accountId, await partitionsOf(redis));
+  const partition = partitionOf(accountId, await partitionsOf(nodes));
+  const redis = nodes.of(partition);
   const last = from || (await redis.hget(accountNames(partition, accountId).account, "last_entry"));
   const entries = await latestEntries(redis, partition, last ?? "", most);
   if (entries.some((entry) => entry.accountId !== accountId)) {
@@ -86,6 +97,8 @@ export interface OpenView {
   price: number;
   admittedAtMs: number;
   dueAtMs: number;
+  /** When it was looked at, by its server's clock, from which all these times are. */
+  seenAtMs: number;
   /** The task's latest status; empty before the first poll. */
   status: string;
 }
@@ -98,36 +111,36 @@ export interface OpenRequests {
   /** Of all accounts, all gateways. */
   open: number;
   complete: boolean;
-  nowMs: number;
 }
 
 /** Holds and unfinished tasks that were admitted at least so long ago. @param most how many are answered */
 export async function oldOpenRequests(
-  redis: Redis,
+  nodes: RedisNodes,
   olderThanMs: number,
   most: number,
 ): Promise<OpenRequests> {
-  const nowMs = await storeNowMs(redis);
-  const partitions = await partitionsOf(redis);
+  const partitions = await partitionsOf(nodes);
   const old: (OpenView & { partition: number })[] = [];
+  const nowOf = clocks();
   let lookedAt = 0;
   for (const { name, partition } of openLists(partitions)) {
+    const redis = nodes.of(partition);
+    const seenAtMs = await nowOf(redis);
     for (let from = 0; lookedAt < OPEN_LOOKED_AT_MAX; from += PAGE) {
       const places = await placesOf(redis, name, from);
       lookedAt += places.length;
       for (const view of await openViews(redis, partition, places)) {
-        if (view.admittedAtMs <= nowMs - olderThanMs) old.push({ ...view, partition });
+        if (view.admittedAtMs <= seenAtMs - olderThanMs) old.push({ ...view, seenAtMs, partition });
       }
       if (places.length < PAGE) break;
     }
   }
   old.sort((a, b) => a.admittedAtMs - b.admittedAtMs);
   const shown = old.slice(0, most);
-  const cluster = await isCluster(redis);
-  const tasks = await many<string | null, (typeof shown)[number]>(redis, shown, (pipe, view) =>
-    pipe.get(taskName(view.taskId, view.partition, cluster)),
-  );
-  const open = await countOpen(redis, partitions);
+  const cluster = await isCluster(nodes.ofName(META));
+  const names = shown.map(({ taskId, partition }) => taskName(taskId, partition, cluster));
+  const tasks = await manyByNode<string | null, string>(names, nodes.ofName, (pipe, name) => pipe.get(name));
+  const open = await countOpen(nodes, partitions);
   return {
     requests: shown.map(({ partition: _, ...view }, at) => ({
       ...view,
@@ -136,7 +149,6 @@ export async function oldOpenRequests(
     old: old.length,
     open,
     complete: lookedAt < OPEN_LOOKED_AT_MAX || lookedAt >= open,
-    nowMs,
   };
 }
 
@@ -151,7 +163,11 @@ async function placesOf(redis: Redis, name: string, from: number): Promise<Place
   }));
 }
 
-async function openViews(redis: Redis, partition: number, places: readonly Place[]): Promise<OpenView[]> {
+async function openViews(
+  redis: Redis,
+  partition: number,
+  places: readonly Place[],
+): Promise<Omit<OpenView, "seenAtMs">[]> {
   const records = await many<RequestRecord, Place>(redis, places, (pipe, place) =>
     pipe.hgetall(requestName(partition, place.requestId)),
   );
@@ -175,9 +191,11 @@ async function openViews(redis: Redis, partition: number, places: readonly Place
 }
 
 /** How many slots are taken over all gateways: holds and unfinished tasks. */
-export async function countOpen(redis: Redis, partitions: number): Promise<number> {
-  const counts = await many<number, { name: string }>(redis, openLists(partitions), (pipe, { name }) =>
-    pipe.zcard(name),
+export async function countOpen(nodes: RedisNodes, partitions: number): Promise<number> {
+  const counts = await manyByNode<number, { name: string; partition: number }>(
+    openLists(partitions),
+    ({ partition }) => nodes.of(partition),
+    (pipe, { name }) => pipe.zcard(name),
   );
   return counts.reduce((sum, count) => sum + count, 0);
 }

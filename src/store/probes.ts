@@ -4,6 +4,7 @@ import type { Logger } from "../telemetry/log.ts";
 import { clientOf, type RedisAddress, selectDatabase } from "./client.ts";
 import { monotonicMs, type StoreClock } from "./clock.ts";
 import type { Deadlines } from "./deadlines.ts";
+import { oneNode } from "./nodes.ts";
 import { itemOf } from "./script.ts";
 import { type ScriptRunner, scriptSource, scriptsOf } from "./script-runner.ts";
 import { SCRIPTS } from "./scripts/all.ts";
@@ -41,7 +42,7 @@ export function createProbe(options: {
 
   async function learnFacts(): Promise<void> {
     const isFirst = facts === undefined;
-    facts = await within(readFacts(redis, partitions));
+    facts = await within(readFacts(oneNode(redis), partitions));
     if (facts.id !== undefined) await attached?.identified(facts.id);
     else if (isFirst)
       log.warn("the store refuses an id of its own; until it has one, no journal file is taken over");
@@ -110,7 +111,7 @@ async function checkUsable(redis: Redis, partitions: number): Promise<void> {
   await selectDatabase(redis);
   const { keys, shared, args } = itemOf(probe, { name: PROBE_NAME });
   await redis.eval(scriptSource(probe), keys.length, ...keys, ...shared, ...args);
-  await readFacts(redis, partitions);
+  await readFacts(oneNode(redis), partitions);
 }
 
 /** Loads all scripts and runs one that writes. @returns how many there are @throws what Redis says against it */

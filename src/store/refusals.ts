@@ -1,5 +1,5 @@
-import type { Redis } from "ioredis";
 import type { Connection } from "./connection.ts";
+import type { RedisNodes } from "./nodes.ts";
 import { answersOf } from "./pipelines.ts";
 
 const DAY_MS = 86_400_000;
@@ -38,8 +38,9 @@ export async function addRefusals(connection: Connection, counts: readonly Refus
 }
 
 /** The most frequent refusals of a UTC day over all gateways, by key and reason, most first. */
-export async function topRefusals(redis: Redis, nowMs: number, most: number): Promise<RefusalCount[]> {
-  const flat = await redis.zrevrange(nameOf(nowMs), 0, most - 1, "WITHSCORES");
+export async function topRefusals(nodes: RedisNodes, nowMs: number, most: number): Promise<RefusalCount[]> {
+  const name = nameOf(nowMs);
+  const flat = await nodes.ofName(name).zrevrange(name, 0, most - 1, "WITHSCORES");
   const counts: RefusalCount[] = [];
   for (let at = 0; at + 1 < flat.length; at += 2) {
     const [keyId = "", accountId = "", outcome = ""] = (flat[at] ?? "").split(" ");

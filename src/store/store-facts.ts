@@ -1,6 +1,7 @@
 import { randomUUID } from "node:crypto";
 import type { Redis } from "ioredis";
 import { META } from "./names.ts";
+import type { RedisNodes } from "./nodes.ts";
 import { isRefusedByStore } from "./script-errors.ts";
 
 /** The number of partitions of a new store, unless the configuration names another. */
@@ -18,14 +19,9 @@ export interface StoreFacts {
  * Reads what is fixed for a store, and fixes it at the first start. Refuses a store that may evict keys.
  * @throws Error in words that say what to change
  */
-export async function readFacts(redis: Redis, partitions: number): Promise<StoreFacts> {
-  const [memory, cluster] = await Promise.all([redis.info("memory"), isCluster(redis)]);
-  const policy = /^maxmemory_policy:(\S+)/m.exec(memory)?.[1];
-  if (policy !== undefined && policy !== "noeviction") {
-    throw new Error(
-      `Redis has maxmemory-policy ${policy} and may evict money and limits; set \`maxmemory-policy noeviction\``,
-    );
-  }
+export async function readFacts(nodes: RedisNodes, partitions: number): Promise<StoreFacts> {
+  const redis = nodes.ofName(META);
+  const [cluster] = await Promise.all([isCluster(redis), ...nodes.all().map(requireNoEviction)]);
   const [fixed, id] = await Promise.all([
     fixedOnce(redis, "partitions", partitions),
     fixedOnce(redis, "id", randomUUID()).catch((error: unknown) => {
@@ -35,6 +31,15 @@ export async function readFacts(redis: Redis, partitions: number): Promise<Store
     }),
   ]);
   return { id, partitions: Number(fixed), cluster };
+}
+
+/** @throws Error in words that say what to change */
+async function requireNoEviction(redis: Redis): Promise<void> {
+  const policy = /^maxmemory_policy:(\S+)/m.exec(await redis.info("memory"))?.[1];
+  if (policy === undefined || policy === "noeviction") return;
+  throw new Error(
+    `Redis has maxmemory-policy ${policy} and may evict money and limits; set \`maxmemory-policy noeviction\``,
+  );
 }
 
 /** A field of `tg:meta`. It is written only if it is missing: a store that is out of memory must still be usable. */
@@ -50,13 +55,15 @@ export const isCluster = async (redis: Redis): Promise<boolean> =>
   /^cluster_enabled:1/m.test(await redis.info("cluster"));
 
 /** The store's number of partitions, fixed now if the store is new. */
-export async function partitionsOf(redis: Redis, ofNewStore = () => PARTITIONS): Promise<number> {
-  const fixed = await redis.hget(META, "partitions");
-  return fixed === null ? (await readFacts(redis, ofNewStore())).partitions : Number(fixed);
+export async function partitionsOf(nodes: RedisNodes, ofNewStore = () => PARTITIONS): Promise<number> {
+  const fixed = await nodes.ofName(META).hget(META, "partitions");
+  return fixed === null ? (await readFacts(nodes, ofNewStore())).partitions : Number(fixed);
 }
 
 /** What `tg:meta` says, unchecked; fields that a store does not have are undefined. */
-export async function storedFacts(redis: Redis): Promise<Record<"partitions" | "id", string | undefined>> {
-  const [partitions, id] = await redis.hmget(META, "partitions", "id");
+export async function storedFacts(
+  nodes: RedisNodes,
+): Promise<Record<"partitions" | "id", string | undefined>> {
+  const [partitions, id] = await nodes.ofName(META).hmget(META, "partitions", "id");
   return { partitions: partitions ?? undefined, id: id ?? undefined };
 }

@@ -5,6 +5,7 @@ import { setTimeout as pause } from "node:timers/promises";
 import { Redis } from "ioredis";
 import { startRedis } from "../../src/sandbox/redis.ts";
 import { issueKey } from "../../src/store/accounts.ts";
+import { oneNode } from "../../src/store/nodes.ts";
 import { seedFor } from "../fault/random.ts";
 import type { Attack, Sent, Target } from "./attack.ts";
 import type { Measured } from "./criteria.ts";
@@ -85,9 +86,9 @@ async function targetOf(
   { seed, scale }: RunOptions,
 ): Promise<Target> {
   const [poor, paid, unseen] = await Promise.all([
-    issueKey(redis),
-    issueKey(redis, { credits: 1_000_000, limits: ROOMY }),
-    issueKey(redis, { credits: 1000 }),
+    issueKey(oneNode(redis)),
+    issueKey(oneNode(redis), { credits: 1_000_000, limits: ROOMY }),
+    issueKey(oneNode(redis), { credits: 1000 }),
   ]);
   return {
     attack: attack.name,
@@ -109,7 +110,7 @@ interface Honest {
 }
 
 async function startHonest(folder: string, { url }: AttackedGateway, redis: Redis): Promise<Honest> {
-  const { key } = await issueKey(redis, { credits: 1_000_000, limits: ROOMY });
+  const { key } = await issueKey(oneNode(redis), { credits: 1_000_000, limits: ROOMY });
   const file = join(folder, "honest.json");
   const job: HonestJob = { url, key, perSecond: HONEST_PER_SECOND };
   writeFileSync(file, JSON.stringify(job));

@@ -1,6 +1,7 @@
 import type { Redis } from "ioredis";
 import { verifyLedger } from "../../src/ledger/verify.ts";
 import { accountNames, keyRef, partitionNames, partitionOf } from "../../src/store/names.ts";
+import { oneNode } from "../../src/store/nodes.ts";
 import { many } from "../../src/store/pipelines.ts";
 import type { AccountFacts, StoreEntry } from "./history.ts";
 
@@ -68,7 +69,7 @@ export async function countOpen(redis: Redis, accounts: readonly AccountFacts[])
 
 /** What the product's own verification finds, in words. */
 export async function verifyStore(redis: Redis): Promise<string[]> {
-  const { violations } = await verifyLedger(redis);
+  const { violations } = await verifyLedger(oneNode(redis));
   return violations.map(
     ({ invariant, account_id, request_id, message }) =>
       `${invariant}: ${account_id} ${request_id ?? ""}: ${message}`,

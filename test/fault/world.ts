@@ -5,6 +5,7 @@ import { setTimeout as pause } from "node:timers/promises";
 import { Redis } from "ioredis";
 import { type RunningRedis, startRedis } from "../../src/sandbox/redis.ts";
 import { issueKey } from "../../src/store/accounts.ts";
+import { oneNode } from "../../src/store/nodes.ts";
 import { scriptSource } from "../../src/store/script-runner.ts";
 import { SCRIPTS } from "../../src/store/scripts/all.ts";
 import { holdPort } from "../support/held-port.ts";
@@ -215,7 +216,7 @@ async function issueCustomer(redis: Redis, accounts: AccountFacts[], wanted: Par
   };
   const facts = { ...limits, ...wanted };
   const { granted: credits, ...own } = facts;
-  const { key, keyId, accountId } = await issueKey(redis, { credits, limits: own });
+  const { key, keyId, accountId } = await issueKey(oneNode(redis), { credits, limits: own });
   accounts.push({ ...facts, accountId, keyId });
   return { key, keyId, accountId };
 }

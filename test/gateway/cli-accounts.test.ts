@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { readAccount } from "../../src/store/accounts.ts";
 import type { Connection } from "../../src/store/connection.ts";
+import { oneNode } from "../../src/store/nodes.ts";
 import { givenCliAccount, json, refusal, runHere } from "../support/cli.ts";
 import { openConnection, randomId, taskOf } from "../support/store.ts";
 
@@ -19,7 +20,7 @@ describe("credits", () => {
     expect(await json(...grant("50", "--reference", "order-1"))).toEqual({ outcome: "duplicate", ...first });
     expect((await runHere(grant("50", "--reference", "order-1"))).stdout).toContain("nothing is changed");
     expect(await refusal(...grant("51", "--reference", "order-1"))).toContain("another amount");
-    expect(await readAccount(connection.redis, accountId)).toMatchObject({ balance: 1050 });
+    expect(await readAccount(oneNode(connection.redis), accountId)).toMatchObject({ balance: 1050 });
   });
 
   test.each([
@@ -45,7 +46,7 @@ describe("credits", () => {
     expect(await refusal("credits", "grant", randomId("acc"), "5", "--reference", "r")).toContain(
       "no account",
     );
-    expect(await readAccount(connection.redis, accountId)).toMatchObject({ balance: 1000 });
+    expect(await readAccount(oneNode(connection.redis), accountId)).toMatchObject({ balance: 1000 });
   });
 
   test("show tells what can be spent, what is held, and the latest transactions", async () => {
@@ -100,7 +101,7 @@ describe("tasks", () => {
     const released = await json("tasks", "release", request.requestId);
     expect(released).toMatchObject({ outcome: "voided", credits: 30, state: "void" });
     expect(await json("tasks", "release", request.requestId)).toMatchObject({ outcome: "already_void" });
-    expect(await readAccount(connection.redis, accountId)).toMatchObject({ balance: 1000, held: 0 });
+    expect(await readAccount(oneNode(connection.redis), accountId)).toMatchObject({ balance: 1000, held: 0 });
     expect(await connection.redis.smembers(ref.names.slots)).toEqual([]);
     expect(await json("ledger", "verify", "--account", accountId)).toMatchObject({ ok: true });
   });

@@ -6,6 +6,7 @@ import { issueKey, type KeyOptions, readAccount } from "../../src/store/accounts
 import type { Connection } from "../../src/store/connection.ts";
 import { findKey, rotateKey } from "../../src/store/keys.ts";
 import { accountNames, digestOf, indexName, keyRef, partitionOf } from "../../src/store/names.ts";
+import { oneNode } from "../../src/store/nodes.ts";
 import { partitionsOf } from "../../src/store/store-facts.ts";
 import { givenCliAccount, json, refusal, runHere, runProcess } from "../support/cli.ts";
 import { openConnection, randomId, times } from "../support/store.ts";
@@ -21,7 +22,7 @@ describe("keys", () => {
     const made = await json("keys", "create");
     expect(Object.keys(made)).toEqual(["key", "key_id", "account_id"]);
     expect(made.key).toMatch(/^sk_[A-Za-z0-9_-]{40,}$/);
-    const partition = partitionOf(made.account_id, await partitionsOf(connection.redis));
+    const partition = partitionOf(made.account_id, await partitionsOf(oneNode(connection.redis)));
     const record = await connection.redis.hgetall(keyRef(made.key_id, made.account_id, partition).names.key);
     expect(record).toMatchObject({ account_id: made.account_id, sha256: digestOf(made.key) });
     expect(JSON.stringify(record)).not.toContain(made.key.slice(3));
@@ -57,7 +58,7 @@ describe("keys", () => {
       created_at: expect.any(String),
       expires_at: "2090-01-31T00:00:00.000Z",
     });
-    expect(await readAccount(connection.redis, accountId)).toMatchObject({ balance: 1000, held: 0 });
+    expect(await readAccount(oneNode(connection.redis), accountId)).toMatchObject({ balance: 1000, held: 0 });
   });
 
   test.each([
@@ -75,14 +76,14 @@ describe("keys", () => {
   ])("create refuses %j and makes nothing", async (options, words) => {
     const accountId = randomId("acc");
     expect(await refusal("keys", "create", "--account", accountId, ...options)).toContain(words);
-    const partition = partitionOf(accountId, await partitionsOf(connection.redis));
+    const partition = partitionOf(accountId, await partitionsOf(oneNode(connection.redis)));
     expect(await connection.redis.exists(accountNames(partition, accountId).account)).toBe(0);
   });
 
   test("what could not be a key, an account or a limit is refused, and nothing is made", async () => {
     const accountId = randomId("acc");
     const refused = (options: KeyOptions) =>
-      expect(issueKey(connection.redis, { accountId, ...options })).rejects;
+      expect(issueKey(oneNode(connection.redis), { accountId, ...options })).rejects;
     for (const id of ["", "a b", "a:b", "ä", "x".repeat(65)]) {
       await refused({ accountId: id }).toThrow("account id");
     }
@@ -92,7 +93,7 @@ describe("keys", () => {
     await refused({ credits: -1 }).toThrow("whole number");
     await refused({ credits: 2 ** 53 }).toThrow("whole number");
     await refused({ limits: { rateLimit: 1.5 } }).toThrow("whole number");
-    await expect(readAccount(connection.redis, accountId)).rejects.toThrow("no account");
+    await expect(readAccount(oneNode(connection.redis), accountId)).rejects.toThrow("no account");
     expect(await refusal("keys", "create", "--account", "a b")).toContain("account id");
     expect(await refusal("keys", "import", "pk_12345678")).toContain("begins with sk_");
   });
@@ -108,7 +109,7 @@ describe("keys", () => {
     );
     expect(await json("keys", "import", key, "--account", accountId, "--credits", "5")).toEqual(made);
     expect(await json("keys", "import", key)).toEqual(made);
-    expect(await readAccount(connection.redis, accountId)).toMatchObject({ balance: 5 });
+    expect(await readAccount(oneNode(connection.redis), accountId)).toMatchObject({ balance: 5 });
   });
 
   test("two imports that find the same crashed one finish it once", async () => {
@@ -116,9 +117,9 @@ describe("keys", () => {
     const accountId = randomId("acc");
     await connection.redis.set(indexName(digestOf(token)), `${randomId("key")} ${accountId}`);
     const options = { token, accountId, credits: 5 };
-    const ends = await Promise.allSettled(times(3, () => issueKey(connection.redis, options)));
+    const ends = await Promise.allSettled(times(3, () => issueKey(oneNode(connection.redis), options)));
     expect(ends.map(({ status }) => status).sort()).toEqual(["fulfilled", "rejected", "rejected"]);
-    expect(await readAccount(connection.redis, accountId)).toMatchObject({ balance: 5 });
+    expect(await readAccount(oneNode(connection.redis), accountId)).toMatchObject({ balance: 5 });
   });
 
   test("a key imported twice at once is taken once, with its credits once", async () => {
@@ -129,7 +130,7 @@ describe("keys", () => {
     expect(ends.map(({ code, stderr }) => ({ code, stderr }))).toEqual(
       times(3, () => ({ code: 0, stderr: "" })),
     );
-    expect(await readAccount(connection.redis, accountId)).toMatchObject({ balance: 5 });
+    expect(await readAccount(oneNode(connection.redis), accountId)).toMatchObject({ balance: 5 });
   });
 
   test("an import that crashed after the index is finished by the next one", async () => {
@@ -144,7 +145,7 @@ describe("keys", () => {
 
   test("list shows the keys of an account, and all", async () => {
     const { accountId, keyId } = await givenCliAccount(connection);
-    const second = await issueKey(connection.redis, { accountId });
+    const second = await issueKey(oneNode(connection.redis), { accountId });
     const { keys } = await json("keys", "list", "--account", accountId);
     expect(keys.map((key: { key_id: string }) => key.key_id).sort()).toEqual([keyId, second.keyId].sort());
     const all = await json("keys", "list");
@@ -224,8 +225,10 @@ describe("keys", () => {
 
   test("a key is rotated once, also by two who do it at the same time", async () => {
     const { keyId, accountId } = await givenCliAccount(connection);
-    const old = await findKey(connection.redis, keyId);
-    const ends = await Promise.allSettled(times(3, () => rotateKey(connection.redis, old, 3_600_000)));
+    const old = await findKey(oneNode(connection.redis), keyId);
+    const ends = await Promise.allSettled(
+      times(3, () => rotateKey(oneNode(connection.redis), old, 3_600_000)),
+    );
     expect(ends.map(({ status }) => status).sort()).toEqual(["fulfilled", "rejected", "rejected"]);
     const { rotated_to } = await json("keys", "show", keyId);
     const made = async (): Promise<number> =>
@@ -305,10 +308,10 @@ describe("keys import of many", () => {
     const first = await runHere(args, {}, { stdin });
     expect(first).toMatchObject({ code: 0, stderr: "" });
     expect(JSON.parse(first.stdout)).toEqual({ ok: true, imported: 250, known: 1, failed: 0, problems: [] });
-    expect(await readAccount(connection.redis, accountId)).toMatchObject({ balance: 500 });
+    expect(await readAccount(oneNode(connection.redis), accountId)).toMatchObject({ balance: 500 });
     const again = await runHere(args, {}, { stdin });
     expect(JSON.parse(again.stdout)).toMatchObject({ ok: true, imported: 0, known: 251, failed: 0 });
-    expect(await readAccount(connection.redis, accountId)).toMatchObject({ balance: 500 });
+    expect(await readAccount(oneNode(connection.redis), accountId)).toMatchObject({ balance: 500 });
     expect(await json("keys", "show", keys[249] ?? "")).toMatchObject({ account_id: accountId });
   });
 
@@ -358,7 +361,7 @@ describe("keys import of many", () => {
     expect((await runHere(args, {}, { stdin })).code).toBe(0);
     const { key_id: revokedId } = await json("keys", "revoke", revoked);
     const { key_id: expiredId } = await json("keys", "show", expired);
-    const partition = partitionOf(accountId, await partitionsOf(connection.redis));
+    const partition = partitionOf(accountId, await partitionsOf(oneNode(connection.redis)));
     await connection.redis.hset(keyRef(expiredId, accountId, partition).names.key, "expires_at", 1);
     const { code, stdout } = await runHere(args, {}, { stdin });
     expect(code).toBe(1);

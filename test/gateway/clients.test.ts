@@ -6,6 +6,7 @@ import { join } from "node:path";
 import { promisify } from "node:util";
 import { afterAll, beforeAll, expect, onTestFinished, test } from "vitest";
 import { readAccount } from "../../src/store/accounts.ts";
+import { oneNode } from "../../src/store/nodes.ts";
 import { expectStatus, givenGateway, type TestGateway } from "../support/gateway.ts";
 
 // Guarantee: each recipe of docs/clients.md, run as it stands there, is charged once though its first answer is lost.
@@ -88,7 +89,7 @@ test.each(["openai.mjs", "runway.mjs", "fetch.mjs", "got.mjs", "axios.mjs", "cur
       timeout: 100_000,
     });
     expect(way.lost()).toBe(1);
-    const { balance, recent } = await readAccount(gateway.redis, accountId);
+    const { balance, recent } = await readAccount(oneNode(gateway.redis), accountId);
     expect(recent.filter(({ type }) => type === "consume")).toHaveLength(1);
     expect(balance).toBe(990);
     expect(generationsSent()).toBe(before + 1);

@@ -1,6 +1,7 @@
 import { randomBytes } from "node:crypto";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { issueKey } from "../../src/store/accounts.ts";
+import { oneNode } from "../../src/store/nodes.ts";
 import { addRefusals, topRefusals } from "../../src/store/refusals.ts";
 import { expectStatus, givenGateway, type TestGateway } from "../support/gateway.ts";
 import { openConnection } from "../support/store.ts";
@@ -44,7 +45,7 @@ const generate = (key: string) => gateway.request("POST", TEXT_TO_VIDEO, { key, 
 
 /** The day's refusals of one account by reason, among those of all tests. */
 async function refusalsOf(accountId: string): Promise<Record<string, number>> {
-  const all = await topRefusals(gateway.redis, Date.now(), 10_000);
+  const all = await topRefusals(oneNode(gateway.redis), Date.now(), 10_000);
   return Object.fromEntries(
     all.filter((one) => one.accountId === accountId).map((one) => [one.outcome, one.count]),
   );
@@ -227,7 +228,7 @@ describe("reads", () => {
   test("all accounts of a prefix come once each, page by page", async () => {
     const prefix = `pages-${randomBytes(6).toString("hex")}`;
     const ids = Array.from({ length: 60 }, (_, n) => `${prefix}.${n}`);
-    for (const accountId of ids) await issueKey(gateway.redis, { accountId, credits: 7 });
+    for (const accountId of ids) await issueKey(oneNode(gateway.redis), { accountId, credits: 7 });
     const seen: string[] = [];
     let pages = 0;
     for (let cursor: string | undefined = ""; cursor !== undefined; pages++) {
@@ -306,7 +307,7 @@ describe("reads", () => {
       ]);
       expect(await connection.redis.zcard(name)).toBe(10_000);
       expect(await connection.redis.zscore(name, "key_new acme rate_limited")).toBeNull();
-      expect(await topRefusals(connection.redis, nowMs, 2)).toEqual([
+      expect(await topRefusals(oneNode(connection.redis), nowMs, 2)).toEqual([
         { keyId: "key_9998", count: 10_013, ...refusal },
         { keyId: "key_9999", count: 10_009, ...refusal },
       ]);

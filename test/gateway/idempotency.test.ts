@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { grantCredits, type IssuedKey, type KeyOptions } from "../../src/store/accounts.ts";
+import { oneNode } from "../../src/store/nodes.ts";
 import { expectSound, keyRecord, makeDue, partitionFor, readLedger } from "../support/audit.ts";
 import {
   expectStatus,
@@ -136,7 +137,7 @@ describe("after a definite refusal the key may be used again", () => {
   test("402", async () => {
     const key = await given({ credits: 5 });
     expectStatus(await keyed(key, "a"), 402);
-    await grantCredits(redis.client, key.accountId, 5, "more");
+    await grantCredits(oneNode(redis.client), key.accountId, 5, "more");
     expectStatus(await keyed(key, "a"), 200);
   });
 

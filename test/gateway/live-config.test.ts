@@ -6,6 +6,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import type { LiveConfig } from "../../src/config/live.ts";
 import { type Generator, startGenerator } from "../../src/sandbox/generator/server.ts";
 import { issueKey, readAccount } from "../../src/store/accounts.ts";
+import { oneNode } from "../../src/store/nodes.ts";
 import { expectStatus, limitsOf, type Reply, send, until } from "../support/gateway.ts";
 import { type Sections, startGatewayProcess } from "../support/processes.ts";
 import { givenRedis, type TestRedis } from "../support/store-stage.ts";
@@ -36,7 +37,7 @@ beforeAll(async () => {
     upstreamUrl: generator.url,
     config: sections(50_000),
   });
-  ({ key } = await issueKey(redis.client, { credits: 1_000_000 }));
+  ({ key } = await issueKey(oneNode(redis.client), { credits: 1_000_000 }));
 });
 afterAll(async () => {
   await gateway?.stop();
@@ -151,14 +152,17 @@ test("a config edit under load takes effect, and no request fails", async () => 
 test("a request under way keeps the configuration that it began with", async () => {
   edit(sections(50_000));
   await until(async () => (await shown()).settings.tiers.standard.rate_limit === 50_000, "the file");
-  const customer = await issueKey(redis.client, { credits: 1000 });
+  const customer = await issueKey(oneNode(redis.client), { credits: 1000 });
   const ask = (prompt: string): Promise<Reply> =>
     send(gateway.url, "POST", TEXT_TO_VIDEO, { key: customer.key, body: { prompt } });
   let over = false;
   const underWay = ask("[sandbox: delay=6s]").finally(() => {
     over = true;
   });
-  await until(async () => (await readAccount(redis.client, customer.accountId)).held === 10, "its hold");
+  await until(
+    async () => (await readAccount(oneNode(redis.client), customer.accountId)).held === 10,
+    "its hold",
+  );
   edit(sections(60_000, { prices: resolve("config/prices/overview.yaml") as never }));
   gateway.signal("SIGHUP");
   await until(async () => (await shown()).settings.tiers.standard.rate_limit === 60_000, "the new one");
@@ -166,7 +170,7 @@ test("a request under way keeps the configuration that it began with", async () 
   expect(limitsOf(await ask("the next one")).limit).toBe(60_000);
   const first = await underWay;
   expect({ status: first.status, limit: limitsOf(first).limit }).toEqual({ status: 200, limit: 50_000 });
-  const account = await readAccount(redis.client, customer.accountId);
+  const account = await readAccount(oneNode(redis.client), customer.accountId);
   expect(account).toMatchObject({ balance: 1000 - 10 - 100, held: 0 });
 });
 
@@ -240,7 +244,7 @@ test("a limit is tried out in shadow mode: counted and logged, but nobody is ref
   });
   edit(tier(["rate_limit"]));
   await until(async () => (await shown()).settings.tiers.standard.rate_limit === 1, "shadow mode");
-  ({ key } = await issueKey(redis.client, { credits: 1000 }));
+  ({ key } = await issueKey(oneNode(redis.client), { credits: 1000 }));
   const replies = [await generate(), await generate(), await generate()];
   expect(replies.map(({ status }) => status)).toEqual([200, 200, 200]);
   expect(replies.map(limitsOf)).toMatchObject([

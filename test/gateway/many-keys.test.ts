@@ -1,6 +1,7 @@
 import { expect, test } from "vitest";
 import { list } from "../../src/commands/keys-list.ts";
 import { accountNames, keyRef, partitionNames, partitionOf } from "../../src/store/names.ts";
+import { oneNode } from "../../src/store/nodes.ts";
 import { topKeysByUse } from "../../src/store/operator-keys.ts";
 import { partitionsOf } from "../../src/store/store-facts.ts";
 import { runHere, runProcess } from "../support/cli.ts";
@@ -10,7 +11,7 @@ const COUNT = 130_000;
 
 /** Makes keys of one account, the newest of them first. */
 async function givenKeys(redis: TestRedis, accountId: string, count: number): Promise<void> {
-  const partitions = await partitionsOf(redis.client);
+  const partitions = await partitionsOf(oneNode(redis.client));
   const partition = partitionOf(accountId, partitions);
   const { keys } = accountNames(partition, accountId);
   await redis.client.sadd(partitionNames(partition).accounts, accountId);
@@ -40,7 +41,11 @@ test("keys list shows 130,000 keys of one account, each once, the oldest first",
 
     const shown = await runProcess(["credits", "show", "acc_many"], { REDIS_URL: redis.url });
     expect(shown).toMatchObject({ code: 0, stderr: expect.stringContaining("more keys") });
-    await topKeysByUse(redis.client, { standard: { rateLimit: 1, maxConcurrent: 1, dailyLimit: 1 } }, 10);
+    await topKeysByUse(
+      oneNode(redis.client),
+      { standard: { rateLimit: 1, maxConcurrent: 1, dailyLimit: 1 } },
+      10,
+    );
     expect(await redis.client.info("commandstats")).not.toContain("cmdstat_smembers");
   } finally {
     await redis.stop();
@@ -60,7 +65,7 @@ test("pages of a listing make one table and one JSON object", async () => {
       const write = stdout.write;
       stdout.write = ((text: string) => written.push(text) > 0) as typeof stdout.write;
       try {
-        await list(redis.client, { account: "acc_pages", json: true }, pageKeys);
+        await list(oneNode(redis.client), { account: "acc_pages", json: true }, pageKeys);
       } finally {
         stdout.write = write;
       }

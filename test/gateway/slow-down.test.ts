@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { grantCredits, type IssuedKey } from "../../src/store/accounts.ts";
+import { oneNode } from "../../src/store/nodes.ts";
 import { readLedger } from "../support/audit.ts";
 import { expectStatus, limitsOf, type Reply, until } from "../support/gateway.ts";
 import { rawClient, rawPost } from "../support/raw-client.ts";
@@ -128,7 +129,7 @@ describe("generations for which the credits do not suffice", () => {
     const key = await withCredits(0);
     expectStatus(await generate(stage.gateway, key), 402);
     expect((await many(() => generate(stage.gateway, key))).refused.length).toBeGreaterThan(0);
-    await grantCredits(stage.redis.client, key.accountId, (MANY + 1) * PRICE, "bought");
+    await grantCredits(oneNode(stage.redis.client), key.accountId, (MANY + 1) * PRICE, "bought");
     await until(async () => (await generate(stage.gateway, key)).status === 200, "a generation to pass");
     const { passed } = await many(() => generate(stage.gateway, key));
     expect(passed.map(({ status }) => status)).toEqual(Array(MANY).fill(200));

@@ -3,6 +3,7 @@ import { expect } from "vitest";
 import { openApiText } from "../../src/domain/openapi/document.ts";
 import { grantCredits, type IssuedKey, readAccount } from "../../src/store/accounts.ts";
 import { keyRef } from "../../src/store/names.ts";
+import { oneNode } from "../../src/store/nodes.ts";
 import { type Reply, type RequestOptions, type TestGateway, until } from "../support/gateway.ts";
 import { readDescription } from "../support/openapi.ts";
 
@@ -69,7 +70,7 @@ export function asking(gateway: TestGateway) {
 
 /** What is known of a key and its account: all that a request could consume. */
 export async function consumption(gateway: TestGateway, issued: IssuedKey) {
-  const account = await readAccount(gateway.redis, issued.accountId);
+  const account = await readAccount(oneNode(gateway.redis), issued.accountId);
   const credits = await gateway.request("GET", "/api/v1/credits", { key: issued.key });
   return {
     balance: account.balance,
@@ -114,7 +115,7 @@ export async function setLimits(
   issued: IssuedKey,
   fields: Record<string, number | string>,
 ) {
-  const { partition } = await readAccount(gateway.redis, issued.accountId);
+  const { partition } = await readAccount(oneNode(gateway.redis), issued.accountId);
   await gateway.redis.hset(keyRef(issued.keyId, issued.accountId, partition).names.key, fields);
 }
 
@@ -124,7 +125,7 @@ export const revoke = (gateway: TestGateway, issued: IssuedKey): Promise<void> =
 
 let references = 0;
 export const recharge = (gateway: TestGateway, { accountId }: IssuedKey, credits: number) =>
-  grantCredits(gateway.redis, accountId, credits, `test:${references++}`);
+  grantCredits(oneNode(gateway.redis), accountId, credits, `test:${references++}`);
 
 /** A client that says exactly what it is told to, over one bare connection. */
 export interface RawClient {

@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
 import { readAccount } from "../../src/store/accounts.ts";
+import { oneNode } from "../../src/store/nodes.ts";
 import {
   expectStatus,
   givenGateway,
@@ -210,7 +211,7 @@ test("a client that goes away after admission leaves a bound task, found again b
   await until(() => gateway.generator.requests.length === sentBefore + 1, "the upstream request");
   gone.abort();
   await outcome;
-  const used = async () => (await readAccount(gateway.redis, issued.accountId)).totalUsed;
+  const used = async () => (await readAccount(oneNode(gateway.redis), issued.accountId)).totalUsed;
   await until(async () => (await used()) === 10, "the charge");
   const again = await ask("POST", TEXT_TO_VIDEO, {
     key: issued.key,

@@ -7,6 +7,7 @@ import { openJournal } from "../../src/settlement/journal.ts";
 import { lineOf } from "../../src/settlement/journal-lines.ts";
 import { createConnection } from "../../src/store/connection.ts";
 import { META } from "../../src/store/names.ts";
+import { oneNode } from "../../src/store/nodes.ts";
 import type { Generation } from "../../src/store/scripts/admit.ts";
 import { readFacts } from "../../src/store/store-facts.ts";
 import { createLogger } from "../../src/telemetry/log.ts";
@@ -214,7 +215,7 @@ test("what waits says to which store it is owed", async () => {
   } finally {
     other.resume();
   }
-  const { id } = await readFacts(other.client, 64);
+  const { id } = await readFacts(oneNode(other.client), 64);
   expect(id).toEqual(expect.any(String));
   const { requestId } = generation;
   expect(JSON.parse(text)).toMatchObject({ store: id, call: { requestId }, untilMs: expect.any(Number) });
@@ -223,25 +224,29 @@ test("what waits says to which store it is owed", async () => {
 });
 
 test("a store has one id for ever; one of an earlier release gets it, even if it has no memory to spare just now", async () => {
-  const ids = await Promise.all(Array.from({ length: 5 }, () => readFacts(other.client, 64)));
+  const ids = await Promise.all(Array.from({ length: 5 }, () => readFacts(oneNode(other.client), 64)));
   expect(new Set(ids.map(({ id }) => id)).size).toBe(1);
   expect(ids[0]!.id).toMatch(/^[0-9a-f-]{36}$/);
   await other.client.hdel(META, "id");
   await other.client.config("SET", "maxmemory", "1");
   const logs: string[] = [];
   try {
-    expect(await readFacts(other.client, 64)).toEqual({ id: undefined, partitions: 64, cluster: false });
+    expect(await readFacts(oneNode(other.client), 64)).toEqual({
+      id: undefined,
+      partitions: 64,
+      cluster: false,
+    });
     const { close } = await givenConnection(other.url, logs);
     expect(logs.join("")).toContain("no journal file is taken over");
     await close();
   } finally {
     await other.client.config("SET", "maxmemory", "0");
   }
-  const { id } = await readFacts(other.client, 64);
+  const { id } = await readFacts(oneNode(other.client), 64);
   expect(id).toMatch(/^[0-9a-f-]{36}$/);
   await other.client.config("SET", "maxmemory", "1");
   try {
-    expect((await readFacts(other.client, 64)).id, "it reads only what is there").toBe(id);
+    expect((await readFacts(oneNode(other.client), 64)).id, "it reads only what is there").toBe(id);
   } finally {
     await other.client.config("SET", "maxmemory", "0");
   }

@@ -9,6 +9,7 @@ import { createLossDetector } from "../../src/store/loss/loss-detector.ts";
 import { lostEntries } from "../../src/store/loss/lost-entries.ts";
 import { openRecentEntries, readRecentEntries } from "../../src/store/loss/recent-entries.ts";
 import { keyRef, META, partitionNames, requestName } from "../../src/store/names.ts";
+import { oneNode } from "../../src/store/nodes.ts";
 import { acceptStore } from "../../src/store/operator-loss.ts";
 import { createOperatorSession } from "../../src/store/operator-session.ts";
 import { createLogger } from "../../src/telemetry/log.ts";
@@ -98,7 +99,7 @@ test("an acceptance ends the refusal also when the store's clock was put back si
   await compare();
   await redis.client.hdel(META, "epoch");
   await expect(compare()).rejects.toThrow(OLDER);
-  await acceptStore(redis.client, undefined, []);
+  await acceptStore(oneNode(redis.client), undefined, []);
   await compare();
 });
 
@@ -128,10 +129,10 @@ test("the console reads an older store and does not write to it", async () => {
   await expect(compare()).rejects.toThrow(OLDER);
   const session = createOperatorSession({ redisUrl: redis.url, partitions: 1 });
   try {
-    expect(await session.run((client) => client.hexists(META, "older"))).toBe(1);
-    const grant = session.write((client) => grantCredits(client, "a1", 5, "invoice 1"));
+    expect(await session.run((nodes) => nodes.ofName(META).hexists(META, "older"))).toBe(1);
+    const grant = session.write((nodes) => grantCredits(nodes, "a1", 5, "invoice 1"));
     await expect(grant).rejects.toThrow("tollgate store accept");
-    await acceptStore(redis.client, undefined, []);
+    await acceptStore(oneNode(redis.client), undefined, []);
     await expect(session.write(async () => "done")).resolves.toBe("done");
   } finally {
     session.close();
@@ -148,7 +149,7 @@ async function givenCharges(count: number): Promise<void> {
 }
 
 const learn = (): Promise<boolean> => detector.readNewEntries(redis.client, STORE, 1);
-const lost = () => lostEntries(redis.client, readRecentEntries(folder, STORE, 0));
+const lost = () => lostEntries(oneNode(redis.client), readRecentEntries(folder, STORE, 0));
 
 // Guarantee: an operator is told of each charge and grant that is known to be lost, and of which times it is not known.
 test("all entries since the last look are learned, whoever wrote them", async () => {

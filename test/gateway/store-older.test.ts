@@ -5,6 +5,7 @@ import { afterEach, beforeEach, expect, test } from "vitest";
 import { grantCredits } from "../../src/store/accounts.ts";
 import { readLastConfirmed } from "../../src/store/loss/last-confirmed.ts";
 import { META, partitionNames, partitionOf } from "../../src/store/names.ts";
+import { oneNode } from "../../src/store/nodes.ts";
 import { runHere } from "../support/cli.ts";
 import { expectStatus, givenGateway, type TestGateway } from "../support/gateway.ts";
 import {
@@ -92,7 +93,7 @@ test("a Redis that comes back older is refused by every gateway, named, accepted
   const copy = await backup();
   await ready(gateway);
   expect((await tollgate("store", "show")).code).toBe(0);
-  await grantCredits(redis.client, granted.accountId, 500, "invoice 7");
+  await grantCredits(oneNode(redis.client), granted.accountId, 500, "invoice 7");
   await learned(granted.accountId, await lastEntry(granted.accountId));
   expectStatus(await generate(gateway, charged), 200);
   expect(await balance(charged.accountId)).toBe(1000 - PRICE);
@@ -165,7 +166,7 @@ test("each lost entry is listed: what is sent again apart from what an operator 
   const copy = await backup();
   await ready(gateway);
   for (const reference of ["invoice 1", "invoice 2", "invoice 3"])
-    await grantCredits(redis.client, accountId, 50, reference);
+    await grantCredits(oneNode(redis.client), accountId, 50, reference);
   // Of a gateway that is no more.
   const { ledger } = partitionNames(partitionOf(accountId, 64));
   const elsewhere = [

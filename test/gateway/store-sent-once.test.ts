@@ -3,6 +3,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { issueKey } from "../../src/store/accounts.ts";
 import { createClient } from "../../src/store/client.ts";
 import { accountNames, partitionOf } from "../../src/store/names.ts";
+import { oneNode } from "../../src/store/nodes.ts";
 import { itemOf, type Reply } from "../../src/store/script.ts";
 import { scriptsOf } from "../../src/store/script-runner.ts";
 import { recharge } from "../../src/store/scripts/recharge.ts";
@@ -30,8 +31,8 @@ async function callsSoFar(): Promise<number> {
 
 /** An account with 15 credits, and what grants it 5 more by one script call. */
 async function givenAccount() {
-  const { accountId } = await issueKey(client, { credits: 10 });
-  const partition = partitionOf(accountId, await partitionsOf(client));
+  const { accountId } = await issueKey(oneNode(client), { credits: 10 });
+  const partition = partitionOf(accountId, await partitionsOf(oneNode(client)));
   const { account, references } = accountNames(partition, accountId);
   const grant = async (reference: string): Promise<Reply | Error | undefined> => {
     const item = itemOf(recharge, { partition, accountId, amount: 5, reference });

@@ -14,6 +14,7 @@ import { startGateway } from "../../src/main.ts";
 import { selfSignedCertificate } from "../../src/sandbox/generator/certificate.ts";
 import { startGenerator } from "../../src/sandbox/generator/server.ts";
 import { issueKey } from "../../src/store/accounts.ts";
+import { oneNode } from "../../src/store/nodes.ts";
 import { createLogger } from "../../src/telemetry/log.ts";
 import { until } from "../support/gateway.ts";
 
@@ -67,7 +68,8 @@ async function givenSecureGateway(options: { clientCa?: string } = {}) {
     put,
     lines,
     port: Number(new URL(gateway.url).port),
-    givenKey: () => issueKey(redis, { credits: 10_000, limits: { rateLimit: 10_000, maxConcurrent: 1000 } }),
+    givenKey: () =>
+      issueKey(oneNode(redis), { credits: 10_000, limits: { rateLimit: 10_000, maxConcurrent: 1000 } }),
     async stop() {
       await gateway.drain();
       redis.disconnect();

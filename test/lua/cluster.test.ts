@@ -8,6 +8,7 @@ import { grantCredits, issueKey } from "../../src/store/accounts.ts";
 import { createClient } from "../../src/store/client.ts";
 import type { Connection } from "../../src/store/connection.ts";
 import { claimName, digestOf, keyRef, taskName } from "../../src/store/names.ts";
+import { oneNode } from "../../src/store/nodes.ts";
 import { createScriptRunner, type ScriptRunner } from "../../src/store/script-runner.ts";
 import type { Generation } from "../../src/store/scripts/admit.ts";
 import { claim } from "../../src/store/scripts/claim.ts";
@@ -60,12 +61,14 @@ test("the server refuses names of two slots, so that the tests below prove somet
 });
 
 test("an account lives its whole life on a cluster", async () => {
-  const { key: token, accountId } = await issueKey(connection.redis, { credits: 100 });
+  const { key: token, accountId } = await issueKey(oneNode(connection.redis), { credits: 100 });
   const key = await createStage(connection).store.lookup(digestOf(token), {
     standard: { rateLimit: 20, maxConcurrent: 3, dailyLimit: 500 },
   });
   if (!key) throw new Error("the key is not found");
-  expect(await grantCredits(connection.redis, accountId, 20, "order 1")).toMatchObject({ balance: 120 });
+  expect(await grantCredits(oneNode(connection.redis), accountId, 20, "order 1")).toMatchObject({
+    balance: 120,
+  });
   const stage = createStage(connection, { partition: key.partition });
   const idempotency = { digest: randomId("digest"), fingerprint: "f" };
   const [completed, failed, refused] = times(3, () => stage.request(key));
@@ -86,7 +89,7 @@ test("an account lives its whole life on a cluster", async () => {
   expect(await stage.store.voidHold(refused!, stage.tiers)).toMatchObject({ active: 0 });
   await expectSwept(stage, key);
   expect(await stage.credits(key)).toMatchObject({ balance: 110, totalUsed: 10, state: { active: 0 } });
-  const verified = await verifyLedger(connection.redis, { accountIds: [accountId] });
+  const verified = await verifyLedger(oneNode(connection.redis), { accountIds: [accountId] });
   expect(verified).toMatchObject({ ok: true, accounts: 1, credits: { recharged: 120 } });
 });
 

@@ -13,6 +13,7 @@ import {
   partitionOf,
   requestName,
 } from "../../src/store/names.ts";
+import { oneNode } from "../../src/store/nodes.ts";
 import { createScriptRunner, scriptsOf } from "../../src/store/script-runner.ts";
 import type { Generation } from "../../src/store/scripts/admit.ts";
 import { partitionsOf } from "../../src/store/store-facts.ts";
@@ -32,7 +33,7 @@ const HOUR_MS = 60 * MINUTE_MS;
 async function givenLedger() {
   const { redis } = connection;
   const accountId = randomId("acc");
-  const partition = partitionOf(accountId, await partitionsOf(redis));
+  const partition = partitionOf(accountId, await partitionsOf(oneNode(redis)));
   const stage = createStage(connection, { clock: "redis", partition });
   const key = await stage.givenKey({ accountId, credits: 1000 });
   const other = await stage.givenKey({ accountId });
@@ -52,7 +53,7 @@ async function givenLedger() {
   await stage.admit(requests.void);
   await stage.void(requests.void, "refused");
   await stage.recharge(key, 500, "order-1");
-  const verify = () => verifyLedger(redis, { accountIds: [accountId] });
+  const verify = () => verifyLedger(oneNode(redis), { accountIds: [accountId] });
   return { stage, redis, accountId, partition, key, other, requests, verify };
 }
 
@@ -461,13 +462,13 @@ test("an account that is listed without a record is named", async () => {
   // Of the same partition by its name alone, which is all that the list says.
   const ghost = await idInPartition(partition);
   await redis.sadd(partitionNames(partition).accounts, ghost);
-  const { violations } = await verifyLedger(redis, { accountIds: [ghost, accountId] });
+  const { violations } = await verifyLedger(oneNode(redis), { accountIds: [ghost, accountId] });
   expect(violations.map((one) => [one.invariant, one.account_id])).toEqual([["accounts", ghost]]);
   await redis.srem(partitionNames(partition).accounts, ghost);
 });
 
 async function idInPartition(partition: number): Promise<string> {
-  const partitions = await partitionsOf(connection.redis);
+  const partitions = await partitionsOf(oneNode(connection.redis));
   for (;;) {
     const id = randomId("acc");
     if (partitionOf(id, partitions) === partition) return id;
@@ -480,13 +481,15 @@ test.each([
   ["within a day", 12],
 ])("a key that was freed by hand from a clock that had been ahead %s is sound", async (_, startHours) => {
   const accountId = randomId("acc");
-  const partition = partitionOf(accountId, await partitionsOf(connection.redis));
+  const partition = partitionOf(accountId, await partitionsOf(oneNode(connection.redis)));
   const stage = createStage(connection, { partition });
   stage.clock.nowMs = Date.UTC(2031, 4, 6) + startHours * HOUR_MS;
   const key = await stage.givenKey({ accountId, credits: 1000, dailyLimit: 9 });
   const admitAndBind = () => stage.givenTask(stage.request(key));
   const complaints = async () =>
-    (await verifyLedger(connection.redis, { accountIds: [accountId] })).violations.map((one) => one.message);
+    (await verifyLedger(oneNode(connection.redis), { accountIds: [accountId] })).violations.map(
+      (one) => one.message,
+    );
   await admitAndBind();
   stage.clock.nowMs += HOUR_MS;
   for (let at = 0; at < 3; at++) await admitAndBind();
@@ -556,7 +559,7 @@ test("a ledger that moves while it is read is never called wrong", async () => {
   try {
     const enoughMs = performance.now() + 5000;
     for (let round = 0; round < 15 && performance.now() < enoughMs; round++) {
-      const { violations } = await verifyLedger(reader.redis, { accountIds: [ledger.accountId] });
+      const { violations } = await verifyLedger(oneNode(reader.redis), { accountIds: [ledger.accountId] });
       expect(violations).toEqual([]);
     }
   } finally {
@@ -601,7 +604,7 @@ test.each(SNAPSHOT_MUTANTS)("a snapshot that $what is found by the check", async
   const reader = await openConnection();
   try {
     Object.assign(scriptsOf(reader.redis), createScriptRunner(reader.redis, { folder }));
-    const { violations } = await verifyLedger(reader.redis, { accountIds: [accountId] });
+    const { violations } = await verifyLedger(oneNode(reader.redis), { accountIds: [accountId] });
     expect(violations).toMatchObject([{ invariant: "references" }]);
   } finally {
     await reader.close();

@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
 import type { Connection } from "../../src/store/connection.ts";
 import { partitionNames, requestName } from "../../src/store/names.ts";
+import { oneNode } from "../../src/store/nodes.ts";
 import { findTask } from "../../src/store/operator-tasks.ts";
 import type { Generation } from "../../src/store/scripts/admit.ts";
 import {
@@ -189,7 +190,7 @@ test("a disputed task is found, bound again and collected as any other, and its 
   await stage.observe(task, "completed");
   await reused(task, "another's");
   expect(await stage.bind(task)).toBe("bound");
-  const { requestId, seen: before } = await findTask(connection.redis, taskOf(task));
+  const { requestId, seen: before } = await findTask(oneNode(connection.redis), taskOf(task));
   expect({ requestId, status: before?.status }).toEqual({ requestId: task.requestId, status: "completed" });
   stage.clock.nowMs += RETENTION_MS;
   // First in its list and alone: other tests have records in this partition, and their clocks are behind.

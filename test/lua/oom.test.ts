@@ -6,6 +6,7 @@ import { verifyLedger } from "../../src/ledger/verify.ts";
 import { type RunningRedis, startRedis } from "../../src/sandbox/redis.ts";
 import type { Connection } from "../../src/store/connection.ts";
 import { partitionOf } from "../../src/store/names.ts";
+import { oneNode } from "../../src/store/nodes.ts";
 import { probe } from "../../src/store/scripts/probe.ts";
 import { partitionsOf } from "../../src/store/store-facts.ts";
 import {
@@ -78,7 +79,7 @@ test("a full store refuses admissions, while settlements, grants, reads and swee
 test("a full store's ledger is verified as any other's", async () => {
   const { redis } = connection;
   const accountId = randomId("acc");
-  const partition = partitionOf(accountId, await partitionsOf(redis));
+  const partition = partitionOf(accountId, await partitionsOf(oneNode(redis)));
   const stage = createStage(connection, { clock: "redis", partition });
   const key = await stage.givenKey({ accountId, credits: 100 });
   const [held, bound] = [stage.request(key), stage.request(key)];
@@ -87,7 +88,7 @@ test("a full store's ledger is verified as any other's", async () => {
   const whenFull = async () => {
     await redis.config("SET", "maxmemory", "1");
     try {
-      return await verifyLedger(redis, { accountIds: [accountId] });
+      return await verifyLedger(oneNode(redis), { accountIds: [accountId] });
     } finally {
       await redis.config("SET", "maxmemory", "64mb");
     }

@@ -1,6 +1,7 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type IssuedKey, issueKey } from "../../src/store/accounts.ts";
+import { oneNode } from "../../src/store/nodes.ts";
 import { givenGateway, type TestGateway, until } from "../support/gateway.ts";
 import {
   findPrometheus,
@@ -124,16 +125,16 @@ const chosen = (expr: string): string =>
 
 /** Traffic of every kind that a panel shows. */
 async function drive(first: TestGateway, second: TestGateway, redis: TestRedis): Promise<void> {
-  const wide = await issueKey(redis.client, {
+  const wide = await issueKey(oneNode(redis.client), {
     credits: 10_000,
     limits: { rateLimit: 1000, maxConcurrent: 1000 },
   });
-  const narrow = await issueKey(redis.client, {
+  const narrow = await issueKey(oneNode(redis.client), {
     credits: 10_000,
     limits: { rateLimit: 1 },
     tier: "enterprise",
   });
-  const poor = await issueKey(redis.client, { credits: 5 });
+  const poor = await issueKey(oneNode(redis.client), { credits: 5 });
   const ask = (gateway: TestGateway, key: IssuedKey, directive = "duration=0") =>
     generate(gateway, key, `[sandbox: ${directive}]`);
 

@@ -10,6 +10,7 @@ import { afterAll, beforeAll, describe, expect, inject, test } from "vitest";
 import { startGenerator } from "../../src/sandbox/generator/server.ts";
 import { freePort } from "../../src/sandbox/redis.ts";
 import { issueKey } from "../../src/store/accounts.ts";
+import { oneNode } from "../../src/store/nodes.ts";
 import { givenAuthority, OPENSSL } from "../support/edge/openssl.ts";
 import { type EdgeProxy, isInstalled, type Place, PROXIES } from "../support/edge/proxies.ts";
 import { type Reply, send } from "../support/gateway.ts";
@@ -51,7 +52,7 @@ async function givenProxy(proxy: EdgeProxy, options: { gateways?: 1 | 2; tls?: S
   const port = await freePort();
   const running = await proxy.start({ port, gateways: behind, ca: options.ca, folder });
   const url = `http://127.0.0.1:${port}`;
-  const { key } = await issueKey(redis, { credits: 10_000_000, limits: UNLIMITED });
+  const { key } = await issueKey(oneNode(redis), { credits: 10_000_000, limits: UNLIMITED });
   const credits = () => send(url, "GET", CREDITS, { key });
   const isServing = () =>
     credits().then(

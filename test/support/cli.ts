@@ -6,6 +6,7 @@ import { run } from "../../src/commands/program.ts";
 import { issueKey, type KeyOptions } from "../../src/store/accounts.ts";
 import type { Connection } from "../../src/store/connection.ts";
 import { keyRef, partitionOf } from "../../src/store/names.ts";
+import { oneNode } from "../../src/store/nodes.ts";
 import { partitionsOf } from "../../src/store/store-facts.ts";
 import { createStage, randomId } from "./store.ts";
 
@@ -89,8 +90,8 @@ export async function refusal(...args: string[]): Promise<string> {
 /** An account with 1000 credits and one key, and the store's operations on it. */
 export async function givenCliAccount(connection: Connection, options: KeyOptions = {}) {
   const { redis } = connection;
-  const made = await issueKey(redis, { accountId: randomId("acc"), credits: 1000, ...options });
-  const partition = partitionOf(made.accountId, await partitionsOf(redis));
+  const made = await issueKey(oneNode(redis), { accountId: randomId("acc"), credits: 1000, ...options });
+  const partition = partitionOf(made.accountId, await partitionsOf(oneNode(redis)));
   const stage = createStage(connection, { clock: "redis", partition });
   return { ...made, partition, stage, ref: keyRef(made.keyId, made.accountId, partition) };
 }

@@ -8,6 +8,7 @@ import { startGateway } from "../../src/main.ts";
 import type { Behaviour } from "../../src/sandbox/generator/behaviour.ts";
 import { type Generator, startGenerator } from "../../src/sandbox/generator/server.ts";
 import { issueKey } from "../../src/store/accounts.ts";
+import { oneNode } from "../../src/store/nodes.ts";
 import { createLogger } from "../../src/telemetry/log.ts";
 import { until } from "./until.ts";
 
@@ -77,7 +78,7 @@ export async function givenGateway(
     logs,
     /** A key of a fresh account, unless one is named. */
     givenKey: (key: Parameters<typeof issueKey>[1] = {}) =>
-      issueKey(redis, { credits: 1000, limits: { rateLimit: 1000, maxConcurrent: 1000 }, ...key }),
+      issueKey(oneNode(redis), { credits: 1000, limits: { rateLimit: 1000, maxConcurrent: 1000 }, ...key }),
     request: (method: string, path: string, request: RequestOptions = {}) =>
       send(gateway.url, method, path, request),
     /** One metric's samples as Prometheus would scrape them: the lines that begin with `name`. */

@@ -5,6 +5,7 @@ import { Redis } from "ioredis";
 import { expect } from "vitest";
 import { startRedis } from "../../src/sandbox/redis.ts";
 import { type IssuedKey, issueKey, type KeyOptions } from "../../src/store/accounts.ts";
+import { oneNode } from "../../src/store/nodes.ts";
 import { scriptSource } from "../../src/store/script-runner.ts";
 import { SCRIPTS } from "../../src/store/scripts/all.ts";
 import { startFaultProxy } from "./fault-proxy.ts";
@@ -98,7 +99,7 @@ export async function givenStage(
 
 /** A key of a fresh account with room for anything. */
 export const givenKey = (client: Redis, key: KeyOptions = {}): Promise<IssuedKey> =>
-  issueKey(client, {
+  issueKey(oneNode(client), {
     credits: 1000,
     ...key,
     limits: { rateLimit: 1000, maxConcurrent: 1000, ...key.limits },

@@ -32,9 +32,9 @@ export function createActions({ write }: OperatorSession): {
       async run(body) {
         const id = textOf(body, "id");
         // Looked up first: nothing that fails after the release may put it on record as failed.
-        const { release, view } = await write(async (redis) => ({
-          view: await findTask(redis, id),
-          release: await releaseTask(redis, id),
+        const { release, view } = await write(async (nodes) => ({
+          view: await findTask(nodes, id),
+          release: await releaseTask(nodes, id),
         }));
         const account = { account_id: view.record.account_id };
         return { answer: release, audit: { target: id, ...account, ...release } };
@@ -46,8 +46,8 @@ export function createActions({ write }: OperatorSession): {
         const [accountId, reference] = [textOf(body, "account_id"), textOf(body, "reference")];
         const { amount } = body;
         if (typeof amount !== "number") throw new OperatorError("amount must be a whole number of credits");
-        const { outcome, balance } = await write((redis) =>
-          grantCredits(redis, accountId, amount, reference),
+        const { outcome, balance } = await write((nodes) =>
+          grantCredits(nodes, accountId, amount, reference),
         );
         return {
           answer: { outcome, balance },
@@ -59,9 +59,9 @@ export function createActions({ write }: OperatorSession): {
       target: (body) => textOf(body, "key_id"),
       async run(body) {
         const keyId = textOf(body, "key_id");
-        const { outcome, accountId } = await write(async (redis) => {
-          const key = await findKey(redis, keyId);
-          return { outcome: await revokeKey(redis, key), accountId: key.accountId };
+        const { outcome, accountId } = await write(async (nodes) => {
+          const key = await findKey(nodes, keyId);
+          return { outcome: await revokeKey(nodes, key), accountId: key.accountId };
         });
         return { answer: { outcome }, audit: { target: keyId, account_id: accountId, outcome } };
       },

@@ -3,7 +3,7 @@ import { type AccountRow, OperatorError, readAccount } from "../../store/account
 import { eachKey, findKey, type KeyRecord, storeNowMs } from "../../store/keys.ts";
 import { type LedgerEntry, transactionId } from "../../store/ledger-entries.ts";
 import { KEYS_LOOKED_AT_MAX, type KeyUse, topKeysByUse, withUseNow } from "../../store/operator-keys.ts";
-import type { OperatorSession, Redis } from "../../store/operator-session.ts";
+import type { OperatorSession, RedisNodes } from "../../store/operator-session.ts";
 import { findTask } from "../../store/operator-tasks.ts";
 import {
   OPEN_LOOKED_AT_MAX,
@@ -31,27 +31,27 @@ type Reads = { [Name in Exclude<keyof Answers, "live">]: (query: URLSearchParams
  * @throws OperatorError for what an operator can mend, GatewayError `store_unavailable`
  */
 export function createReads({ run }: OperatorSession, tiers: () => Tiers): Reads {
-  const topKeys = shared(SHARED_MS, (most: number) => run((redis) => readTopKeys(redis, tiers(), most)));
+  const topKeys = shared(SHARED_MS, (most: number) => run((nodes) => readTopKeys(nodes, tiers(), most)));
   const openRequests = shared(SHARED_MS, (olderThanMs: number) =>
-    run((redis) => readOpenRequests(redis, olderThanMs)),
+    run((nodes) => readOpenRequests(nodes, olderThanMs)),
   );
   return {
     "top-keys": () => topKeys(TOP_KEYS),
     refusals: () => run(readRefusals),
-    accounts: (query) => run((redis) => readAccounts(redis, query)),
-    account: (query) => run((redis) => readAccountAndKeys(redis, query.get("id") ?? "", tiers())),
-    transactions: (query) => run((redis) => readTransactions(redis, query)),
+    accounts: (query) => run((nodes) => readAccounts(nodes, query)),
+    account: (query) => run((nodes) => readAccountAndKeys(nodes, query.get("id") ?? "", tiers())),
+    transactions: (query) => run((nodes) => readTransactions(nodes, query)),
     "open-requests": async (query) => {
       const seconds = Number(query.get("older_than_seconds") ?? 0);
       if (!(seconds >= 0)) throw new OperatorError("older_than_seconds must be a number of seconds");
       return openRequests(seconds * 1000);
     },
-    find: (query) => run((redis) => find(redis, (query.get("q") ?? "").trim())),
+    find: (query) => run((nodes) => find(nodes, (query.get("q") ?? "").trim())),
   };
 }
 
-async function readTopKeys(redis: Redis, tiers: Tiers, most: number): Promise<Answers["top-keys"]> {
-  const { keys, keysLookedAt, complete } = await topKeysByUse(redis, tiers, most);
+async function readTopKeys(nodes: RedisNodes, tiers: Tiers, most: number): Promise<Answers["top-keys"]> {
+  const { keys, keysLookedAt, complete } = await topKeysByUse(nodes, tiers, most);
   const rows = keys.map((key) => ({
     ...useShown(key),
     day_count: key.dayCount,
@@ -60,8 +60,8 @@ async function readTopKeys(redis: Redis, tiers: Tiers, most: number): Promise<An
   return { keys: rows, keys_looked_at: keysLookedAt, keys_looked_at_max: KEYS_LOOKED_AT_MAX, complete };
 }
 
-async function readOpenRequests(redis: Redis, olderThanMs: number): Promise<Answers["open-requests"]> {
-  const { requests, old, open, complete, nowMs } = await oldOpenRequests(redis, olderThanMs, OPEN_SHOWN_MAX);
+async function readOpenRequests(nodes: RedisNodes, olderThanMs: number): Promise<Answers["open-requests"]> {
+  const { requests, old, open, complete } = await oldOpenRequests(nodes, olderThanMs, OPEN_SHOWN_MAX);
   const rows = requests.map((view) => ({
     request_id: view.requestId,
     task_id: view.taskId || undefined,
@@ -72,15 +72,16 @@ async function readOpenRequests(redis: Redis, olderThanMs: number): Promise<Answ
     endpoint: view.endpoint,
     price: view.price,
     admitted_at: iso(view.admittedAtMs),
-    age_seconds: Math.max(0, Math.round((nowMs - view.admittedAtMs) / 1000)),
-    due_in_seconds: Math.round((view.dueAtMs - nowMs) / 1000),
+    age_seconds: Math.max(0, Math.round((view.seenAtMs - view.admittedAtMs) / 1000)),
+    due_in_seconds: Math.round((view.dueAtMs - view.seenAtMs) / 1000),
   }));
   return { requests: rows, old, open, looked_at_max: OPEN_LOOKED_AT_MAX, complete };
 }
 
-async function readRefusals(redis: Redis): Promise<Answers["refusals"]> {
-  const nowMs = await storeNowMs(redis);
-  const counts = await topRefusals(redis, nowMs, TOP_REFUSALS);
+async function readRefusals(nodes: RedisNodes): Promise<Answers["refusals"]> {
+  // A gateway counts them by the day of any server's clock.
+  const nowMs = await storeNowMs(nodes.of(0));
+  const counts = await topRefusals(nodes, nowMs, TOP_REFUSALS);
   return {
     since: iso(dayStartMs(nowMs)),
     refusals: counts.map(({ keyId, accountId, outcome, count }) => ({
@@ -92,23 +93,23 @@ async function readRefusals(redis: Redis): Promise<Answers["refusals"]> {
   };
 }
 
-async function readAccounts(redis: Redis, query: URLSearchParams): Promise<Answers["accounts"]> {
+async function readAccounts(nodes: RedisNodes, query: URLSearchParams): Promise<Answers["accounts"]> {
   const [prefix, cursor] = [query.get("prefix") ?? "", query.get("cursor") ?? ""];
-  const { accounts, next } = await pageAccounts(redis, prefix, cursor, ACCOUNTS_PER_PAGE);
+  const { accounts, next } = await pageAccounts(nodes, prefix, cursor, ACCOUNTS_PER_PAGE);
   return { accounts: accounts.map(creditsShown), next };
 }
 
-async function readAccountAndKeys(redis: Redis, id: string, tiers: Tiers): Promise<Answers["account"]> {
-  const account = await readAccount(redis, id);
+async function readAccountAndKeys(nodes: RedisNodes, id: string, tiers: Tiers): Promise<Answers["account"]> {
+  const account = await readAccount(nodes, id);
   /** By id: a scan may show a key twice. */
   const keys = new Map<string, KeyRecord>();
   let more = false;
-  for await (const key of eachKey(redis, account.accountId)) {
+  for await (const key of eachKey(nodes, account.accountId)) {
     more = keys.size >= KEYS_OF_ACCOUNT_MAX && !keys.has(key.keyId);
     if (more) break;
     keys.set(key.keyId, key);
   }
-  const used = await withUseNow(redis, [...keys.values()], tiers);
+  const used = await withUseNow(nodes, [...keys.values()], tiers);
   return {
     ...creditsShown(account),
     keys: used.map((key) => ({ ...useShown(key), ...lifeOf(key) })),
@@ -116,23 +117,23 @@ async function readAccountAndKeys(redis: Redis, id: string, tiers: Tiers): Promi
   };
 }
 
-async function readTransactions(redis: Redis, query: URLSearchParams): Promise<Answers["transactions"]> {
-  const { accountId } = await readAccount(redis, query.get("account") ?? "");
+async function readTransactions(nodes: RedisNodes, query: URLSearchParams): Promise<Answers["transactions"]> {
+  const { accountId } = await readAccount(nodes, query.get("account") ?? "");
   const before = query.get("before") ?? "";
-  const { entries, next } = await pageTransactions(redis, accountId, before, TRANSACTIONS_PER_PAGE);
+  const { entries, next } = await pageTransactions(nodes, accountId, before, TRANSACTIONS_PER_PAGE);
   return { transactions: entries.map(transactionShown), next };
 }
 
 /** What an id names: an account, else a key, else a task or request. */
-async function find(redis: Redis, id: string): Promise<Answers["find"]> {
+async function find(nodes: RedisNodes, id: string): Promise<Answers["find"]> {
   if (id.startsWith("sk_")) {
     throw new OperatorError("look for a key by its id: the key itself is a secret and has no place here");
   }
-  const account = await unlessUnknown(readAccount(redis, id));
+  const account = await unlessUnknown(readAccount(nodes, id));
   if (account) return { kind: "account", account_id: account.accountId };
-  const key = await unlessUnknown(findKey(redis, id));
+  const key = await unlessUnknown(findKey(nodes, id));
   if (key) return { kind: "key", account_id: key.accountId, key_id: key.keyId };
-  const task = await unlessUnknown(findTask(redis, id));
+  const task = await unlessUnknown(findTask(nodes, id));
   if (!task) throw new OperatorError(`there is no account, key, task or request with the id ${id}`);
   const { record } = task;
   // One whose task came late is bound, and keeps what its VOID wrote.

@@ -1,6 +1,7 @@
 import type { Redis } from "ioredis";
 import type { Logger } from "../../telemetry/log.ts";
 import { META } from "../names.ts";
+import { oneNode } from "../nodes.ts";
 import { createConfirmedCharges, type SentCharge } from "./confirmed-charges.ts";
 import type { LastConfirmedFile } from "./last-confirmed.ts";
 import { chargeOf, type LossReport, lossInWords, missingEntries, readLossReport } from "./loss-report.ts";
@@ -47,7 +48,7 @@ export function createLossDetector(options: {
         lastConfirmed.accept(storeId, epoch);
         charges.forgetSentAgain();
       }
-      const missing = await missingEntries(redis, lastConfirmed.of(storeId).entries);
+      const missing = await missingEntries(oneNode(redis), lastConfirmed.of(storeId).entries);
       await kept;
       const isOlder = missing.length > 0 || (lost.length > 0 && !isAccepted) || epoch < known.epoch;
       options.changed(isOlder || older !== undefined);

@@ -1,7 +1,8 @@
 import type { Redis } from "ioredis";
 import type { StreamEntry } from "../ledger-entries.ts";
 import { META } from "../names.ts";
-import { many } from "../pipelines.ts";
+import type { RedisNodes } from "../nodes.ts";
+import { manyByNode } from "../pipelines.ts";
 import type { SentCharge } from "./confirmed-charges.ts";
 import { type ConfirmedEntry, type LastConfirmed, msOf } from "./last-confirmed.ts";
 
@@ -43,18 +44,23 @@ export async function readLossReport(
   return { epoch, older: older && older.epoch >= epoch ? older : undefined };
 }
 
-/** Which of these entries the store does not have, in one pipeline; the ledger is never trimmed. */
+/** Which of these entries the store does not have, in one pipeline per server; the ledger is never trimmed. */
 export async function missingEntries(
-  redis: Redis,
+  nodes: RedisNodes,
   entries: LastConfirmed["entries"],
 ): Promise<MissingEntry[]> {
   const all = [...entries].map(([ledger, entry]) => ({ ledger, entry }));
-  const found = await many<StreamEntry[], (typeof all)[number]>(redis, all, (pipe, { ledger, entry }) =>
-    pipe.xrange(ledger, entry.id, entry.id),
+  const nodeOf = ({ ledger }: { ledger: string }): Redis => nodes.ofName(ledger);
+  const found = await manyByNode<StreamEntry[], (typeof all)[number]>(
+    all,
+    nodeOf,
+    (pipe, { ledger, entry }) => pipe.xrange(ledger, entry.id, entry.id),
   );
   const lost = all.filter((_, at) => found[at]?.length === 0);
-  const before = await many<StreamEntry[], (typeof all)[number]>(redis, lost, (pipe, { ledger, entry }) =>
-    pipe.xrevrange(ledger, entry.id, "-", "COUNT", 1),
+  const before = await manyByNode<StreamEntry[], (typeof all)[number]>(
+    lost,
+    nodeOf,
+    (pipe, { ledger, entry }) => pipe.xrevrange(ledger, entry.id, "-", "COUNT", 1),
   );
   return lost.map(({ ledger, entry }, at) => {
     const has = before[at]?.[0]?.[0] ?? "";

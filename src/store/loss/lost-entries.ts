@@ -1,5 +1,6 @@
 import type { Redis } from "ioredis";
 import { LEDGER_START, type StreamEntry } from "../ledger-entries.ts";
+import type { RedisNodes } from "../nodes.ts";
 import { many } from "../pipelines.ts";
 import { type ConfirmedEntry, isLater, msOf } from "./last-confirmed.ts";
 import type { RecentEntry } from "./recent-entries.ts";
@@ -26,11 +27,12 @@ export interface LostEntries {
 
 /** Which of the known entries the store lacks, and whether those before them are known. */
 export async function lostEntries(
-  redis: Redis,
+  nodes: RedisNodes,
   known: ReadonlyMap<string, ReadonlyMap<string, RecentEntry>>,
 ): Promise<LostEntries> {
   const lost: LostEntries = { entries: [], knownUntilMs: 0, unknownBeforeMs: new Map() };
   for (const [ledger, entries] of known) {
+    const redis = nodes.ofName(ledger);
     for (const { id } of entries.values()) lost.knownUntilMs = Math.max(lost.knownUntilMs, msOf(id));
     const missing = await missingIds(redis, ledger, [...entries.keys()]);
     for (const id of missing) {

@@ -1,5 +1,6 @@
 import type { Redis } from "ioredis";
 import { expect, test } from "vitest";
+import { oneNode, type RedisNodes } from "../../../src/store/nodes.ts";
 import { KEYS_LOOKED_AT_MAX, topKeysByUse } from "../../../src/store/operator-keys.ts";
 import { pageAccounts } from "../../../src/store/operator-views.ts";
 
@@ -10,7 +11,7 @@ const TIERS = { standard: { rateLimit: 20, maxConcurrent: 3, dailyLimit: 500 } }
  * A Redis of two partitions that answers what these reads ask, and cuts every scan into pieces of two: with sets as
  * large as that, a real one would take minutes to fill.
  */
-function givenRedis(accounts: string[][], keysOf: (accountId: string) => string[]): Redis {
+function givenRedis(accounts: string[][], keysOf: (accountId: string) => string[]): RedisNodes {
   const answers = {
     sscan: (name: string) => ["0", keysOf(name.split(":").at(-1) ?? "")],
     hgetall: () => ({ balance: "100", held: "10", total_used: "5", total_requests: "1" }),
@@ -40,7 +41,7 @@ function givenRedis(accounts: string[][], keysOf: (accountId: string) => string[
       Object.assign(redis, { [name]: answer });
     },
   };
-  return redis as unknown as Redis;
+  return oneNode(redis as unknown as Redis);
 }
 
 test("a page of accounts ends within a partition, and the next goes on there", async () => {
