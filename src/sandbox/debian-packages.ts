@@ -1,5 +1,5 @@
 import { execFile } from "node:child_process";
-import { mkdir, mkdtemp, readdir, readFile, rename, rm } from "node:fs/promises";
+import { mkdir, mkdtemp, readdir, readFile, rename, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { promisify } from "node:util";
 
@@ -13,6 +13,8 @@ export interface Wanted<Program> {
   candidates: readonly (readonly string[])[];
   /** Whether the program needs what apt would install along with it. */
   dependencies: boolean;
+  /** Looks in the backports of this release too. */
+  backports?: boolean;
   /** The program in an unpacked tree, undefined when it is not there. @throws when it is there and does not run */
   find(root: string): Promise<Program | undefined>;
 }
@@ -44,18 +46,21 @@ export async function debianProgram<Program>(baseDir: string, wanted: Wanted<Pro
 
 /** Such as "debian-bookworm-x64": packages of one release do not fit another. */
 async function releaseName(): Promise<string> {
+  const [id, like] = [await releaseField("ID"), await releaseField("ID_LIKE")];
+  if (!/\b(debian|ubuntu)\b/.test(`${id} ${like}`)) throw new Error("this is neither Debian nor Ubuntu");
+  const release = (await releaseField("VERSION_CODENAME")) || (await releaseField("VERSION_ID")) || "rolling";
+  return `${id}-${release}-${process.arch}`;
+}
+
+/** A field of the machine's os-release; empty when it is not there. */
+async function releaseField(name: string): Promise<string> {
   const text = await readFile("/etc/os-release", "utf8").catch(() => "");
-  const field = (name: string) => new RegExp(`^${name}="?([^"\n]*)"?$`, "m").exec(text)?.[1] ?? "";
-  if (!/\b(debian|ubuntu)\b/.test(`${field("ID")} ${field("ID_LIKE")}`)) {
-    throw new Error("this is neither Debian nor Ubuntu");
-  }
-  const release = field("VERSION_CODENAME") || field("VERSION_ID") || "rolling";
-  return `${field("ID")}-${release}-${process.arch}`;
+  return new RegExp(`^${name}="?([^"\n]*)"?$`, "m").exec(text)?.[1] ?? "";
 }
 
 /** Downloads and unpacks the first candidate that apt knows; returns the directory to be kept. */
 async function fetchInto<Program>(work: string, wanted: Wanted<Program>): Promise<string> {
-  const apt = await privateApt(work);
+  const apt = await privateApt(work, wanted.backports ?? false);
   const reasons: string[] = [];
   for (const names of wanted.candidates) {
     const root = join(work, `of-${names.join("-")}`);
@@ -77,7 +82,7 @@ async function fetchInto<Program>(work: string, wanted: Wanted<Program>): Promis
 type Apt = (command: string, args: readonly string[]) => Promise<string>;
 
 /** apt with lists and cache of its own, so that it needs no root and leaves the machine's alone. */
-async function privateApt(work: string): Promise<Apt> {
+async function privateApt(work: string, backports: boolean): Promise<Apt> {
   const lists = join(work, "lists");
   const cache = join(work, "cache");
   await mkdir(join(lists, "partial"), { recursive: true });
@@ -95,7 +100,21 @@ async function privateApt(work: string): Promise<Apt> {
   };
   // A third-party source may be down. If the distribution's own is, the download fails and says so.
   await apt("update", []).catch(() => {});
+  if (!backports) return apt;
+  const list = join(work, "sources.list");
+  await writeFile(list, await withBackports(apt));
+  settings.push(`Dir::Etc::SourceList=${list}`);
+  await apt("update", []).catch(() => {});
   return apt;
+}
+
+/** The machine's own list, and the backports of its release from the archive that its sources name. */
+async function withBackports(apt: Apt): Promise<string> {
+  const codename = await releaseField("VERSION_CODENAME");
+  const format = ["--format", "$(REPO_URI)", "Created-By: Packages", `Codename: ${codename}`];
+  const [archive] = (await apt("indextargets", [...format, "Component: main"])).split("\n");
+  const own = await readFile("/etc/apt/sources.list", "utf8").catch(() => "");
+  return archive ? `${own}\ndeb ${archive} ${codename}-backports main\n` : own;
 }
 
 /** What apt would install along with these. An empty answer is no failure: the program says what it lacks. */

@@ -17,6 +17,18 @@ const CANDIDATES = [
 export const debianRedis = (baseDir: string): Promise<RedisBinary> =>
   debianProgram(baseDir, { candidates: CANDIDATES, dependencies: true, find: findBinary });
 
+/**
+ * The distribution's Valkey, also from its backports, unpacked under `baseDir` and not installed.
+ * @throws when this is not Debian or Ubuntu, or the packages cannot be had
+ */
+export const debianValkey = (baseDir: string): Promise<RedisBinary> =>
+  debianProgram(baseDir, {
+    candidates: [["valkey-server", "valkey-tools"]],
+    dependencies: true,
+    backports: true,
+    find: findBinary,
+  });
+
 async function findBinary(root: string): Promise<RedisBinary | undefined> {
   const files = await readdir(root, { recursive: true }).catch(() => []);
   const path = files.find((file) => /(^|\/)bin\/(redis|valkey)-server$/.test(file));

@@ -5,15 +5,25 @@ import {
   binaryVersion,
   mustBeOnlyUser,
   portIfFree,
+  type RedisBinary,
   type RedisOptions,
   type RunningRedis,
   startBinary,
 } from "./redis-server.ts";
 
-export { freePort, portIfFree, type RedisOptions, type RunningRedis } from "./redis-server.ts";
+export {
+  freePort,
+  portIfFree,
+  type RedisBinary,
+  type RedisOptions,
+  type RunningRedis,
+} from "./redis-server.ts";
 
 /** Whatever the demo and the tests keep between runs lies here, outside of version control. */
 export const TOLLGATE_DIR = resolve(import.meta.dirname, "../../.tollgate");
+
+const ON_PATH = ["redis-server", "valkey-server"] as const;
+const PACKAGES_DIR = join(TOLLGATE_DIR, "redis");
 
 type Source = (options: RedisOptions) => Promise<RunningRedis>;
 
@@ -52,9 +62,22 @@ export async function startRedis(options: RedisOptions): Promise<RunningRedis> {
   );
 }
 
+/**
+ * The Redis that runs as a process of this machine: the one on the PATH, else the distribution's packages.
+ * @throws when there is neither; a container is no such process
+ */
+export async function redisBinary(): Promise<RedisBinary> {
+  for (const path of ON_PATH) {
+    const binary = { path, env: process.env };
+    const version = await binaryVersion(binary).catch(() => undefined);
+    if (version !== undefined) return binary;
+  }
+  return debianRedis(PACKAGES_DIR);
+}
+
 async function startFromPath(options: RedisOptions): Promise<RunningRedis> {
   const reasons: string[] = [];
-  for (const path of ["redis-server", "valkey-server"]) {
+  for (const path of ON_PATH) {
     try {
       const binary = { path, env: process.env };
       return await startBinary(binary, `${await binaryVersion(binary)} from PATH`, options);
@@ -67,7 +90,7 @@ async function startFromPath(options: RedisOptions): Promise<RunningRedis> {
 }
 
 async function startFromPackages(options: RedisOptions): Promise<RunningRedis> {
-  const binary = await debianRedis(join(TOLLGATE_DIR, "redis"));
+  const binary = await debianRedis(PACKAGES_DIR);
   const source = `${await binaryVersion(binary)} unpacked from the distribution's packages`;
   return startBinary(binary, source, options);
 }

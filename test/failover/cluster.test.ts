@@ -1,0 +1,71 @@
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { type Cluster, startCluster } from "./cluster.ts";
+import type { RedisNode } from "./node.ts";
+import { evenRanges, PARTITIONS, slotOfPartition } from "./slots.ts";
+
+const PARTITION = 5;
+/** Of another primary. */
+const OTHER_PARTITION = 6;
+const nameOf = (name: string): string => `{p05}:${name}`;
+
+let cluster: Cluster;
+beforeAll(async () => {
+  cluster = await startCluster();
+});
+afterAll(() => cluster?.stop());
+
+const primary = async (): Promise<RedisNode> => (await cluster.primaryOf(PARTITION))!;
+
+test("the two partitions that these tests write to lie on two primaries", () => {
+  const [first, second] = [PARTITION, OTHER_PARTITION].map((partition) =>
+    evenRanges(3).findIndex(([, last]) => slotOfPartition(partition) <= last),
+  );
+  expect(first).not.toBe(second);
+});
+
+test("64 partitions lie on three primaries as 21, 21 and 22", async () => {
+  const counts = new Map<string, number>();
+  for (let partition = 0; partition < PARTITIONS; partition++) {
+    const { name } = (await cluster.primaryOf(partition))!;
+    counts.set(name, (counts.get(name) ?? 0) + 1);
+  }
+  expect([...counts.values()].sort()).toEqual([21, 21, 22]);
+});
+
+test("all slots are covered again after a primary was killed, and it returns as a replica", async () => {
+  const old = await primary();
+  await old.client.set(nameOf("before"), "1");
+  expect(await old.client.wait(1, 5000)).toBe(1);
+  await old.kill();
+  const next = await cluster.promoted(PARTITION, old);
+  await cluster.covered();
+  expect(await next.client.get(nameOf("before"))).toBe("1");
+  expect(await next.client.set(nameOf("after"), "1")).toBe("OK");
+  await old.start();
+  await cluster.healthy();
+  expect(await (await primary()).client.get(nameOf("after"))).toBe("1");
+});
+
+test("all slots are covered again after a primary was cut off, and the others serve theirs all the while", async () => {
+  const old = await primary();
+  cluster.links.cut(old.name);
+  const other = (await cluster.primaryOf(OTHER_PARTITION))!;
+  expect(await other.client.set("{p06}:alone", "1")).toBe("OK");
+  const next = await cluster.promoted(PARTITION, old);
+  await cluster.covered(old);
+  expect(await next.client.set(nameOf("alone"), "1")).toBe("OK");
+  cluster.links.heal(old.name);
+  await cluster.healthy();
+  expect(await (await primary()).client.get(nameOf("alone"))).toBe("1");
+});
+
+test("a primary whose replica lags is replaced without what the replica had not received", async () => {
+  const old = await primary();
+  const replica = (await cluster.replicaOf(old))!;
+  cluster.links.cut(replica.name, { from: [old.name] });
+  await old.client.set(nameOf("lagging"), "1");
+  await old.kill();
+  cluster.links.heal(replica.name, { discard: true });
+  expect(await cluster.promoted(PARTITION, old)).toBe(replica);
+  expect(await replica.client.get(nameOf("lagging"))).toBeNull();
+});

@@ -1,0 +1,204 @@
+import type { RedisBinary } from "../../src/sandbox/redis.ts";
+import type { Links } from "./links.ts";
+import { fieldsOf, isRunning, type RedisNode, waitFor } from "./node.ts";
+import { createNodeSet, dataConfig, type NodeSet, type Ports } from "./nodes.ts";
+import { evenRanges, SLOTS, type SlotRange, slotOfPartition } from "./slots.ts";
+
+const PRIMARIES = 3;
+const NODE_TIMEOUT_MS = 1000;
+const HEALTHY_TIMEOUT_MS = 60_000;
+
+/** Three primaries with a replica each. */
+export interface Cluster {
+  /** As gateways are told. */
+  redisUrl: string;
+  nodes: readonly RedisNode[];
+  links: Links;
+  /** The node that owns the partition by the newest claim of a running node; undefined while nobody says so. */
+  primaryOf(partition: number): Promise<RedisNode | undefined>;
+  /** Waits until another node than this one owns the partition. @returns it */
+  promoted(partition: number, old: RedisNode): Promise<RedisNode>;
+  /** The node that replicates this one. */
+  replicaOf(primary: RedisNode): Promise<RedisNode | undefined>;
+  /** Waits until every slot has an owner in the eyes of all nodes that run and are not cut off. */
+  covered(cutOff?: RedisNode): Promise<void>;
+  /** The nodes leave a primary that is away where it is meanwhile, so that it can be back before a failover. */
+  withoutFailover(work: () => Promise<void>): Promise<void>;
+  /** Waits until all nodes run, every slot is owned and every primary has its replica. */
+  healthy(): Promise<void>;
+  stop(): Promise<void>;
+}
+
+export async function startCluster(
+  options: { folder?: string; binary?: RedisBinary } = {},
+): Promise<Cluster> {
+  const set = await createNodeSet(options);
+  try {
+    const nodes: RedisNode[] = [];
+    const ports: Ports[] = [];
+    for (let at = 1; at <= 2 * PRIMARIES; at++) {
+      const note = (own: Ports): readonly string[] => {
+        ports.push(own);
+        return clusterConfig(own);
+      };
+      nodes.push(await set.add(`redis-${at}`, note, { clustered: true }));
+    }
+    await Promise.all(nodes.map((node) => node.start()));
+    await join(nodes, ports);
+    const cluster = clusterOf(set, nodes);
+    await cluster.healthy();
+    return cluster;
+  } catch (error) {
+    await set.stop();
+    throw error;
+  }
+}
+
+const clusterConfig = (ports: Ports): string[] => [
+  ...dataConfig(ports),
+  "cluster-enabled yes",
+  // Always said: the default, port + 10000, is beyond 65535 for many a free port.
+  `cluster-port ${ports.bus}`,
+  "cluster-announce-ip 127.0.0.1",
+  `cluster-announce-port ${ports.announced}`,
+  `cluster-announce-bus-port ${ports.announcedBus}`,
+  `cluster-node-timeout ${NODE_TIMEOUT_MS}`,
+  // One primary that is away makes its own slots unavailable only.
+  "cluster-require-full-coverage no",
+];
+
+/** The first nodes become primaries of even shares of the partitions, the others their replicas. */
+async function join(nodes: readonly RedisNode[], ports: readonly Ports[]): Promise<void> {
+  const ranges = evenRanges(PRIMARIES);
+  for (const [at, { client }] of nodes.entries()) await client.call("CLUSTER", "SET-CONFIG-EPOCH", at + 1);
+  await Promise.all(
+    ranges.map(([first, last], at) => nodes[at]!.client.cluster("ADDSLOTSRANGE", first, last)),
+  );
+  for (const { announced, announcedBus } of ports.slice(1)) {
+    await nodes[0]!.client.call("CLUSTER", "MEET", "127.0.0.1", announced, announcedBus);
+  }
+  await waitFor("all nodes to know each other", HEALTHY_TIMEOUT_MS, async () => {
+    const views = await Promise.all(nodes.map(viewOf));
+    return views.every((view) => view.length === nodes.length && view.every(({ isMet }) => isMet));
+  });
+  const ids = await Promise.all(nodes.map(({ client }) => client.cluster("MYID")));
+  for (const [at, { client }] of nodes.slice(PRIMARIES).entries()) {
+    await client.call("CLUSTER", "REPLICATE", String(ids[at]));
+  }
+}
+
+function clusterOf(set: NodeSet, nodes: readonly RedisNode[]): Cluster {
+  const addresses = nodes.map(({ announced }) => `127.0.0.1:${announced}`).join(",");
+  const cluster: Cluster = {
+    redisUrl: `redis+cluster://${addresses}`,
+    nodes,
+    links: set.links,
+    async primaryOf(partition) {
+      const slot = slotOfPartition(partition);
+      const claims = (await claimsOf(nodes)).filter(({ ranges }) => ranges.some(contains(slot)));
+      return claims.sort((a, b) => b.epoch - a.epoch)[0]?.node;
+    },
+    covered: (cutOff) =>
+      waitFor("every slot to have an owner", HEALTHY_TIMEOUT_MS, () =>
+        isCovered(nodes.filter((node) => node !== cutOff)),
+      ),
+    async promoted(partition, old) {
+      let found: RedisNode | undefined;
+      await waitFor(`partition ${partition} to have another primary`, HEALTHY_TIMEOUT_MS, async () => {
+        found = await cluster.primaryOf(partition);
+        return found !== undefined && found !== old;
+      });
+      return found!;
+    },
+    async replicaOf(primary) {
+      const infos = await Promise.all(nodes.map((node) => node.info("replication")));
+      return nodes.find((_, at) => infos[at]?.master_port === String(primary.announced));
+    },
+    async withoutFailover(work) {
+      await tolerate(nodes, 600_000);
+      try {
+        await work();
+      } finally {
+        await tolerate(nodes, NODE_TIMEOUT_MS);
+      }
+    },
+    healthy: () =>
+      waitFor("six nodes that replicate and cover all slots", HEALTHY_TIMEOUT_MS, async () => {
+        if (!nodes.every(isRunning) || !(await isCovered(nodes))) return false;
+        const infos = await Promise.all(nodes.map((node) => node.info("replication")));
+        const primaries = infos.filter((info) => info?.role === "master");
+        const replicas = infos.filter((info) => info?.master_link_status === "up");
+        return (
+          primaries.length === PRIMARIES &&
+          primaries.every((info) => info?.connected_slaves === "1") &&
+          replicas.length === nodes.length - PRIMARIES
+        );
+      }),
+    stop: () => set.stop(),
+  };
+  return cluster;
+}
+
+async function tolerate(nodes: readonly RedisNode[], timeoutMs: number): Promise<void> {
+  await Promise.all(
+    nodes.filter(isRunning).map(({ client }) => client.config("SET", "cluster-node-timeout", timeoutMs)),
+  );
+}
+
+/** One line of CLUSTER NODES. */
+interface Seen {
+  isMyself: boolean;
+  isPrimary: boolean;
+  /** False while the two shake hands. */
+  isMet: boolean;
+  epoch: number;
+  ranges: SlotRange[];
+}
+
+async function viewOf(node: RedisNode): Promise<Seen[]> {
+  const text = await node.ask("CLUSTER", "NODES");
+  if (typeof text !== "string") return [];
+  return text
+    .trim()
+    .split("\n")
+    .map((line) => {
+      const [, , flags = "", , , , epoch, , ...slots] = line.split(" ");
+      return {
+        isMyself: flags.includes("myself"),
+        isPrimary: flags.includes("master"),
+        isMet: !/handshake|noaddr/.test(flags),
+        epoch: Number(epoch),
+        // A slot that is moving is in brackets.
+        ranges: slots.filter((slot) => /^\d/.test(slot)).map(rangeOf),
+      };
+    });
+}
+
+function rangeOf(text: string): SlotRange {
+  const [first, last = first] = text.split("-").map(Number);
+  return [first!, last!];
+}
+
+const contains =
+  (slot: number) =>
+  ([first, last]: SlotRange): boolean =>
+    first <= slot && slot <= last;
+
+/** What each running node says that it owns itself. */
+async function claimsOf(nodes: readonly RedisNode[]) {
+  const running = nodes.filter(isRunning);
+  const views = await Promise.all(running.map(viewOf));
+  return views.flatMap((view, at) => {
+    const own = view.find(({ isMyself, isPrimary }) => isMyself && isPrimary);
+    return own ? [{ node: running[at]!, epoch: own.epoch, ranges: own.ranges }] : [];
+  });
+}
+
+/** All running nodes find the cluster usable, and agree that every slot has an owner that is not away. */
+async function isCovered(nodes: readonly RedisNode[]): Promise<boolean> {
+  const texts = await Promise.all(nodes.filter(isRunning).map((node) => node.ask("CLUSTER", "INFO")));
+  return texts.every((text) => {
+    const { cluster_state, cluster_slots_ok } = typeof text === "string" ? fieldsOf(text) : {};
+    return cluster_state === "ok" && cluster_slots_ok === String(SLOTS);
+  });
+}

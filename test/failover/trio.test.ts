@@ -1,0 +1,68 @@
+import { describe, expect, test } from "vitest";
+import { soon } from "../support/soon.ts";
+import type { RedisNode } from "./node.ts";
+import { startTrio, type Trio } from "./trio.ts";
+
+async function withTrio(work: (trio: Trio, primary: RedisNode) => Promise<void>): Promise<void> {
+  const trio = await startTrio({ quickReturn: true });
+  try {
+    await work(trio, await trio.healthy());
+  } finally {
+    await trio.stop();
+  }
+}
+
+/** Written, and on both replicas. */
+async function write(node: RedisNode, name: string): Promise<void> {
+  expect(await node.client.set(name, "1")).toBe("OK");
+  expect(await node.client.wait(2, 5000)).toBe(2);
+}
+
+describe.concurrent("one primary, two replicas, three Sentinels", () => {
+  test("a replica is promoted and takes writes when the primary is killed, and the old primary returns as a replica", () =>
+    withTrio(async (trio, old) => {
+      await write(old, "before");
+      await old.kill();
+      const next = await trio.promoted(old);
+      expect(await next.client.get("before")).toBe("1");
+      expect(await next.client.set("after", "1")).toBe("OK");
+      await old.start();
+      await trio.healthy();
+      expect(await old.client.get("after")).toBe("1");
+    }));
+
+  test("a replica is promoted when the primary hangs, and what the old one had to itself is gone when it goes on", () =>
+    withTrio(async (trio, old) => {
+      old.pause();
+      const next = await trio.promoted(old);
+      expect(await next.client.set("after", "1")).toBe("OK");
+      old.resume();
+      await trio.healthy();
+      expect(await old.client.get("after")).toBe("1");
+    }));
+
+  test("a primary that is cut off is replaced, and refuses writes when its replicas have been silent for two seconds", () =>
+    withTrio(async (trio, old) => {
+      trio.links.cut(old.name);
+      const next = await trio.promoted(old);
+      expect(await next.client.set("after", "1")).toBe("OK");
+      await soon(() => expect(old.client.set("alone", "1")).rejects.toThrow("NOREPLICAS"));
+      trio.links.heal(old.name);
+      const primary = await trio.healthy();
+      expect(await primary.client.mget("after", "alone")).toEqual(["1", null]);
+      expect(await old.client.mget("after", "alone")).toEqual(["1", null]);
+    }));
+
+  test("a primary that is back before the failover has lost writes, and its replicas lose them too", () =>
+    withTrio(async (trio, primary) => {
+      for (let at = 0; at < 100; at++) await primary.client.set(`entry-${at}`, "1");
+      await write(primary, "last");
+      await trio.withoutFailover(async () => {
+        await primary.kill();
+        primary.truncate(600);
+        await primary.start();
+      });
+      await trio.healthy();
+      for (const { client } of trio.nodes) expect(await client.mget("entry-0", "last")).toEqual(["1", null]);
+    }));
+});
