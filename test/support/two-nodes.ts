@@ -1,0 +1,66 @@
+import { join } from "node:path";
+import type { Redis } from "ioredis";
+import { expect } from "vitest";
+import { createClient } from "../../src/store/client.ts";
+import { partitionNames } from "../../src/store/names.ts";
+import type { RedisNodes } from "../../src/store/nodes.ts";
+import { startClusterNode } from "./cluster-node.ts";
+import { soon } from "./soon.ts";
+
+const SLOTS = 16_384;
+
+/** Two real servers that hold a store together, and what belongs to them. */
+export interface TwoNodes {
+  nodes: RedisNodes;
+  /** Kills a server, in the middle of whatever it does. */
+  kill(redis: Redis): Promise<void>;
+  stop(): Promise<void>;
+}
+
+/**
+ * Two servers in cluster mode, one with the even slots and one with the odd ones. They do not know each other: a command
+ * that comes to the wrong one is an error, and none is sent on.
+ */
+export async function startTwoNodes(dir: string): Promise<TwoNodes> {
+  const servers = await Promise.all([0, 1].map((at) => startClusterNode(join(dir, String(at)))));
+  const clients = await Promise.all(servers.map(({ url }, parity) => clientOf(url, parity)));
+  const ofName = (name: string): Redis => clients[slotOf(name) % 2]!;
+  const nodes = {
+    of: (partition: number) => ofName(partitionNames(partition).ledger),
+    ofName,
+    all: () => clients,
+  };
+  return {
+    nodes,
+    async kill(redis) {
+      await servers[clients.indexOf(redis)]!.stop();
+    },
+    async stop() {
+      for (const client of clients) client.disconnect();
+      await Promise.all(servers.map((server) => server.stop()));
+    },
+  };
+}
+
+async function clientOf(url: string, parity: number): Promise<Redis> {
+  const redis = createClient(url, 10_000);
+  // A listener: without one ioredis prints what a test expects.
+  redis.on("error", () => undefined);
+  await redis.connect();
+  await redis.config("SET", "cluster-require-full-coverage", "no");
+  const slots = Array.from({ length: SLOTS / 2 }, (_, at) => 2 * at + parity);
+  await redis.cluster("ADDSLOTS", ...slots);
+  await soon(async () => expect(await redis.cluster("INFO")).toContain("cluster_state:ok"));
+  return redis;
+}
+
+/** The slot of a name, by the Redis Cluster specification: CRC16 (XMODEM) of its hash tag, if it has one, modulo 16384. */
+function slotOf(name: string): number {
+  const [, tag = name] = /\{([^}]+)\}/.exec(name) ?? [];
+  let crc = 0;
+  for (const byte of Buffer.from(tag)) {
+    crc ^= byte << 8;
+    for (let bit = 0; bit < 8; bit++) crc = (crc & 0x8000 ? (crc << 1) ^ 0x1021 : crc << 1) & 0xffff;
+  }
+  return crc % SLOTS;
+}
