@@ -34,7 +34,7 @@ interface Parts {
   settlements: Settlements;
 }
 
-/** Accepts no new requests, lets those in flight finish for at most the drain timeout, and closes all but the operators' port. */
+/** Accepts no new requests, lets those in flight finish for at most the drain timeout, and closes all but the admin port. */
 export async function drainGateway(
   parts: Parts,
   config: () => Config,

@@ -7,11 +7,11 @@ import { type Config, ConfigError, type Loaded, readConfig, redact, requireLoade
 import { createLiveConfig, type LiveConfig } from "./config/live.ts";
 import { sameMaterial } from "./config/tls.ts";
 import { type Drained, drainGateway } from "./drain.ts";
+import { renewTls } from "./gateway/http-server.ts";
 import { createPublicPort, type PublicPort } from "./gateway/public-port.ts";
-import { renewTls } from "./gateway/tls.ts";
 import { createUpstreams, type Upstreams } from "./gateway/upstreams.ts";
+import { createAdminPort } from "./operator/admin-port.ts";
 import { readLive, SAMPLE_EVERY_MS } from "./operator/console/live-figures.ts";
-import { createOperators } from "./operator/operator-port.ts";
 import { createRefusalCounts } from "./operator/refusal-counts.ts";
 import { createSettlements } from "./settlement/deferred-settlements.ts";
 import { createHolds } from "./settlement/holds.ts";
@@ -67,33 +67,44 @@ export async function startGateway(loaded: Loaded, log: Logger, role: Role = ALO
   });
   const notReady = () =>
     publicPort.isDraining() ? "draining" : connection.breaker.isOpen() ? "the store is unusable" : undefined;
-  const first = role.first
-    ? createFirst({ config, live, connection, store, upstreams, metrics, metricsPage, role, notReady, log })
+  const firstWorker = role.isFirstWorker
+    ? createFirstWorkerJobs({
+        config,
+        live,
+        connection,
+        store,
+        upstreams,
+        metrics,
+        metricsPage,
+        role,
+        notReady,
+        log,
+      })
     : undefined;
-  followChanges({ role, live, publicPort, first, log });
+  followChanges({ role, live, publicPort, firstWorker, log });
 
-  const adminUrl = first ? await listen(first.operators.server, config.admin, true) : "";
+  const adminUrl = firstWorker ? await listen(firstWorker.adminPort.server, config.admin, true) : "";
   const url = await listen(publicPort.listener, config.server, false);
   role.listening();
   refusals.start();
-  first?.start();
-  const readings = first ? undefined : sendReadings(role, metrics);
+  firstWorker?.start();
+  const readings = firstWorker ? undefined : sendReadings(role, metrics);
 
   const drain = async (): Promise<Drained> => {
     publicPort.startDraining();
     live.stop();
-    const work = first?.work;
+    const work = firstWorker?.work;
     const parts = { publicPort, work, refusals, tracing, upstreams, connection, settlements };
     const drained = await drainGateway(parts, live.config, { metrics, log });
     clearInterval(readings);
-    first?.operators.stop();
+    firstWorker?.adminPort.stop();
     return drained;
   };
   let drained: Promise<Drained> | undefined;
   return { url, adminUrl, live, drain: () => (drained ??= drain()) };
 }
 
-/** The first process shows the readings of all processes in its console. */
+/** Worker 1 shows the readings of all processes in its console. */
 const sendReadings = (role: Role, metrics: Metrics): NodeJS.Timeout =>
   setInterval(async () => role.sendReading(await readLive(metrics)), SAMPLE_EVERY_MS);
 
@@ -102,10 +113,10 @@ function followChanges(options: {
   role: Role;
   live: LiveConfig;
   publicPort: PublicPort;
-  first: ReturnType<typeof createFirst> | undefined;
+  firstWorker: ReturnType<typeof createFirstWorkerJobs> | undefined;
   log: Logger;
 }): void {
-  const { role, live, publicPort, first, log } = options;
+  const { role, live, publicPort, firstWorker, log } = options;
   role.onLogLevel((level) => {
     log.level = level;
   });
@@ -113,7 +124,7 @@ function followChanges(options: {
     prepare: publicPort.prepare,
     applied(next, previous) {
       publicPort.applied(next, previous);
-      first?.applied(next, previous);
+      firstWorker?.applied(next, previous);
       if (next.log.level !== previous.log.level) log.level = next.log.level;
     },
   });
@@ -135,8 +146,8 @@ async function openStore(config: Config, live: LiveConfig, log: Logger, metrics:
   return { connection, settlements };
 }
 
-/** What only the first process does: the operators' port and the background work. */
-function createFirst(options: {
+/** What only the first worker does: the admin port and the background work. */
+function createFirstWorkerJobs(options: {
   config: Config;
   live: LiveConfig;
   connection: Connection;
@@ -149,7 +160,7 @@ function createFirst(options: {
   log: Logger;
 }) {
   const { config, live, connection, store, upstreams, metrics, role, log } = options;
-  const operators = createOperators({
+  const adminPort = createAdminPort({
     config,
     live,
     connection,
@@ -172,16 +183,16 @@ function createFirst(options: {
     log,
   });
   return {
-    operators,
+    adminPort,
     work,
     start(): void {
       work.start();
-      operators.start();
+      adminPort.start();
     },
     /** A new snapshot is in force. */
     applied(next: Config, previous: Config): void {
       const { tls } = next.admin;
-      if (tls && !sameMaterial(tls, previous.admin.tls)) renewTls(operators.server, tls);
+      if (tls && !sameMaterial(tls, previous.admin.tls)) renewTls(adminPort.server, tls);
       work.changed();
     },
   };

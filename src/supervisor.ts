@@ -12,11 +12,11 @@ const RESTART_DELAY_MIN_MS = 500;
 const RESTART_DELAY_MAX_MS = 10_000;
 /** A worker that lived longer has started well, and is restarted after the minimum delay. */
 const STARTED_WELL_MS = 10_000;
-const NUMBERS_TIMEOUT_MS = 5000;
+const METRIC_VALUES_TIMEOUT_MS = 5000;
 const METRICS_TIMEOUT_MS = 6000;
 
-/** The worker's number, from 1; set by the supervisor. Worker 1 also does what only one process does. */
-const NUMBER = "TOLLGATE_WORKER";
+/** The variable with the worker's number, from 1; set by the supervisor. Worker 1 also does what only one process does. */
+const WORKER_NUMBER = "TOLLGATE_WORKER";
 
 /** SIGUSR1 opens a debugger that every local user may connect to; npm scripts and the image start Node with it disabled. */
 const NO_INSPECTOR = "--disable-sigusr1";
@@ -27,12 +27,12 @@ const SUPERVISOR = 0;
 type ToSupervisor =
   | { kind: "listening" }
   | { kind: "metrics request"; id: number }
-  | { kind: "numbers"; numbers: MetricValues }
-  | { kind: "numbers failed"; why: string }
+  | { kind: "metric values"; values: MetricValues }
+  | { kind: "metric values failed"; why: string }
   | { kind: "reading"; reading: Reading }
   | { kind: "log level"; level: string };
 type ToWorker =
-  | { kind: "numbers request" }
+  | { kind: "metric values request" }
   | { kind: "metrics"; id: number; page: string }
   | { kind: "reading"; from: number; reading: Reading }
   | { kind: "log level"; level: string };
@@ -56,7 +56,7 @@ class Supervisor {
   readonly #log: Logger;
   readonly #metrics = createMetricsPage();
   readonly #workers = new Map<number, Worker>();
-  /** Numbers of which a worker has served the port. */
+  /** Numbers of workers that have served the port. */
   readonly #started = new Set<number>();
   readonly #serving = new Set<Worker>();
   readonly #ended = Promise.withResolvers<number>();
@@ -74,7 +74,7 @@ class Supervisor {
 
   /** @param delayMs how long this start was delayed */
   launch(number: number, delayMs: number): void {
-    const worker = cluster.fork({ [NUMBER]: String(number) });
+    const worker = cluster.fork({ [WORKER_NUMBER]: String(number) });
     endConnectionsLeftBy(worker);
     const startedMs = performance.now();
     this.#workers.set(number, worker);
@@ -120,8 +120,8 @@ class Supervisor {
       case "metrics request":
         void this.#answerMetrics(worker, message.id);
         return;
-      case "numbers":
-      case "numbers failed":
+      case "metric values":
+      case "metric values failed":
         this.#metrics.received(worker, message);
         return;
       case "reading":
@@ -150,13 +150,13 @@ function createMetricsPage() {
   const requests = new Map<Worker, PromiseWithResolvers<void>>();
   const gone = new WeakSet<Worker>();
 
-  /** Resolves when the worker has sent its numbers, or has ended. */
+  /** Resolves when the worker has sent the values of its metrics, or has ended. */
   function request(worker: Worker): Promise<void> {
     const before = requests.get(worker);
     if (before) return before.promise;
     const reply = Promise.withResolvers<void>();
     requests.set(worker, reply);
-    send(worker, { kind: "numbers request" });
+    send(worker, { kind: "metric values request" });
     return reply.promise;
   }
 
@@ -164,21 +164,24 @@ function createMetricsPage() {
     /** @throws if a worker does not answer: a page of the others alone would look complete */
     async read(workers: readonly Worker[]): Promise<string> {
       const answered = new AbortController();
-      const late = delay(NUMBERS_TIMEOUT_MS, undefined, { signal: answered.signal }).then(() => {
-        throw new Error("a worker does not say its numbers");
+      const late = delay(METRIC_VALUES_TIMEOUT_MS, undefined, { signal: answered.signal }).then(() => {
+        throw new Error("a worker does not send its metrics");
       });
       const all = Promise.all(workers.filter((worker) => worker.isConnected()).map(request));
       await Promise.race([all, late]).finally(() => answered.abort());
       page.update(SUPERVISOR, await own.getMetricsAsJSON());
       return page.text();
     },
-    received(worker: Worker, message: Extract<ToSupervisor, { kind: "numbers" | "numbers failed" }>): void {
-      // The numbers arrived after the worker ended: its last numbers are in the total already.
+    received(
+      worker: Worker,
+      message: Extract<ToSupervisor, { kind: "metric values" | "metric values failed" }>,
+    ): void {
+      // They arrived after the worker ended: its last values are in the total already.
       if (gone.has(worker)) return;
-      if (message.kind === "numbers") page.update(worker.id, message.numbers);
+      if (message.kind === "metric values") page.update(worker.id, message.values);
       const reply = requests.get(worker);
       requests.delete(worker);
-      if (message.kind === "numbers") reply?.resolve();
+      if (message.kind === "metric values") reply?.resolve();
       else reply?.reject(new Error(message.why));
     },
     ended(worker: Worker): void {
@@ -196,8 +199,8 @@ function send(worker: Worker | undefined, message: ToWorker): void {
 
 /** The role of a process among those that share a port. A process that runs alone has all of them. */
 export interface Role {
-  /** Serves the admin port, sweeps and verifies the ledger: what one of all workers does. */
-  first: boolean;
+  /** Worker 1, or the only process: it also serves the admin port, sweeps and verifies the ledger. */
+  isFirstWorker: boolean;
   /** Reports that the public port is served. */
   listening(): void;
   /** Shares this process's metrics. @returns reads the page of all workers, or of this process alone */
@@ -215,7 +218,7 @@ export interface Role {
 }
 
 export const ALONE: Role = {
-  first: true,
+  isFirstWorker: true,
   listening: () => undefined,
   share: (registry) => () => registry.metrics(),
   sendReading: () => undefined,
@@ -227,20 +230,20 @@ export const ALONE: Role = {
 
 /** The role of this process. */
 export function roleOf(env: NodeJS.ProcessEnv): Role {
-  if (!cluster.isWorker || env[NUMBER] === undefined) return ALONE;
+  if (!cluster.isWorker || env[WORKER_NUMBER] === undefined) return ALONE;
   const pages = new Map<number, (page: string) => void>();
   const readings = new Map<number, Reading>();
   let requests = 0;
   let registry: Registry | undefined;
   let setLevel: (level: string) => void = () => undefined;
   process.on("message", (message: ToWorker) => {
-    if (message.kind === "numbers request") void sendNumbers(registry);
+    if (message.kind === "metric values request") void sendMetricValues(registry);
     if (message.kind === "metrics") pages.get(message.id)?.(message.page);
     if (message.kind === "reading") readings.set(message.from, message.reading);
     if (message.kind === "log level") setLevel(message.level);
   });
   return {
-    first: env[NUMBER] === "1",
+    isFirstWorker: env[WORKER_NUMBER] === "1",
     listening: () => sendToSupervisor({ kind: "listening" }),
     sendReading: (reading) => sendToSupervisor({ kind: "reading", reading }),
     otherReadings: () => [...readings.values()],
@@ -270,11 +273,11 @@ export function roleOf(env: NodeJS.ProcessEnv): Role {
   };
 }
 
-async function sendNumbers(registry: Registry | undefined): Promise<void> {
+async function sendMetricValues(registry: Registry | undefined): Promise<void> {
   try {
-    sendToSupervisor({ kind: "numbers", numbers: (await registry?.getMetricsAsJSON()) ?? [] });
+    sendToSupervisor({ kind: "metric values", values: (await registry?.getMetricsAsJSON()) ?? [] });
   } catch (error) {
-    sendToSupervisor({ kind: "numbers failed", why: (error as Error).message });
+    sendToSupervisor({ kind: "metric values failed", why: (error as Error).message });
   }
 }
 

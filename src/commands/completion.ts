@@ -1,6 +1,7 @@
 import { Argument, type Command } from "commander";
 import { bash, fish, zsh } from "./completion-shells.ts";
-import { command, print } from "./context.ts";
+import { command } from "./options.ts";
+import { print } from "./output.ts";
 
 /** What a value may be: one of these words, a file, or something that no shell can know. */
 export type Values = readonly string[] | "file" | "any";

@@ -5,7 +5,8 @@ import { variable } from "../config/environment.ts";
 import { printed } from "../config/problems.ts";
 import { redactSettings } from "../config/redact.ts";
 import { OperatorError } from "../store/accounts.ts";
-import { type Answer, command, print, shownPath } from "./context.ts";
+import { command } from "./options.ts";
+import { type CommandOutput, print, shownPath } from "./output.ts";
 import { table } from "./terminal.ts";
 
 const ADMIN_TIMEOUT_MS = 3000;
@@ -29,7 +30,7 @@ export function configCommand(): Command {
     );
 }
 
-function checked(file: string | undefined): Answer {
+function checked(file: string | undefined): CommandOutput {
   const { problems, text } = checkConfig(file);
   const name = configPath({ env: process.env, file });
   const ok = problems.length === 0;
@@ -60,7 +61,7 @@ interface Base {
   fromEnvironment: Readonly<Record<string, string>>;
 }
 
-async function diff(file: string | undefined, flags: DiffFlags): Promise<Answer> {
+async function diff(file: string | undefined, flags: DiffFlags): Promise<CommandOutput> {
   const name = configPath({ env: process.env, file });
   // This machine's environment is not the gateway's: only the files count.
   const { settings, config } = requireLoaded(readConfig({ env: {}, file: name }));

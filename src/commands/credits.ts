@@ -1,18 +1,13 @@
 import { Command, Option } from "commander";
+import { CREDIT_PACKAGES } from "../domain/credit-packages.ts";
 import { grantCredits, OperatorError, readAccount } from "../store/accounts.ts";
 import { eachKey } from "../store/keys.ts";
 import { oldestKeys } from "../store/keys-by-age.ts";
-import { command, note, print, whole, withRedis, withRedisToWrite } from "./context.ts";
 import { shown, statusText } from "./keys-shown.ts";
+import { command, whole } from "./options.ts";
+import { note, print } from "./output.ts";
+import { withRedis, withRedisToWrite } from "./redis.ts";
 import { listing, moment, table } from "./terminal.ts";
-
-/** Credits of the packages that customers buy. */
-const PACKAGES: Readonly<Record<string, number>> = {
-  basic: 100,
-  standard: 200,
-  premium: 500,
-  enterprise: 1000,
-};
 
 /** `tollgate keys list --account` shows all. */
 const KEYS_SHOWN_MAX = 1000;
@@ -30,7 +25,9 @@ function grantCommand(): Command {
     .argument("<account>", "account id")
     .argument("[credits]", "how many; left out with --package", whole(1, 1_000_000_000_000))
     .requiredOption("--reference <text>", "what this pays for, such as an order number; counts once")
-    .addOption(new Option("--package <name>", "a package of the price list").choices(Object.keys(PACKAGES)))
+    .addOption(
+      new Option("--package <name>", "a package of the price list").choices(Object.keys(CREDIT_PACKAGES)),
+    )
     .action(
       async (
         accountId: string,
@@ -57,7 +54,7 @@ function amountOf(named: number | undefined, packageName: string | undefined): n
     return named;
   }
   if (named !== undefined) throw new OperatorError("give either a number of credits or --package, not both");
-  return PACKAGES[packageName] ?? 0;
+  return CREDIT_PACKAGES[packageName] ?? 0;
 }
 
 function showCommand(): Command {

@@ -7,9 +7,10 @@ import { knownLoss } from "../store/operator-loss.ts";
 import { tryScripts } from "../store/probes.ts";
 import { storeReason } from "../store/reasons.ts";
 import { storedFacts } from "../store/store-facts.ts";
-import { connect, placeOf, redisUrl } from "./context.ts";
 import { type Check, failed, good, warning } from "./doctor-check.ts";
 import { tasksCheck } from "./doctor-tasks.ts";
+import { redisUrl } from "./local-config.ts";
+import { connect, placeOf } from "./redis.ts";
 
 /** Expiry times are given by people's clocks and decided by Redis's. */
 const CLOCK_WARNING_MS = 1000;

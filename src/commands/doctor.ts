@@ -1,13 +1,14 @@
 import type { Command } from "commander";
 import { processLimits } from "../config/process-bounds.ts";
 import { checkConfig } from "./config.ts";
-import { command, print } from "./context.ts";
 import { certificatesCheck } from "./doctor-certificates.ts";
 import { type Check, failed, warning } from "./doctor-check.ts";
 import { configCheck, journalCheck } from "./doctor-machine.ts";
 import { storeChecks } from "./doctor-redis.ts";
 import { runningChecks } from "./doctor-running.ts";
 import { upstreamCheck } from "./doctor-upstream.ts";
+import { command } from "./options.ts";
+import { print } from "./output.ts";
 import { startProgress } from "./progress.ts";
 import { paint, widthOf, wrapped } from "./terminal.ts";
 

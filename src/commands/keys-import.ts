@@ -5,9 +5,10 @@ import type { Config } from "../config/config.ts";
 import { issueKey, KnownKeyError, OperatorError } from "../store/accounts.ts";
 import { readKey } from "../store/keys.ts";
 import type { RedisNodes } from "../store/nodes.ts";
-import { note, print, requireConfig } from "./context.ts";
 import { keyOptions, type NewKeyFlags, newKey, requireTier, withKeyStore } from "./keys-new.ts";
 import { statusOf } from "./keys-shown.ts";
+import { requireConfig } from "./local-config.ts";
+import { note, print } from "./output.ts";
 import { startProgress } from "./progress.ts";
 import { listing, table } from "./terminal.ts";
 

@@ -3,8 +3,10 @@ import { requireAccount } from "../store/accounts.ts";
 import { eachKey, findKey, type KeyRecord } from "../store/keys.ts";
 import { type KeyPage, oldestKeys } from "../store/keys-by-age.ts";
 import type { RedisNodes } from "../store/nodes.ts";
-import { command, jsonList, note, whole, withRedis, writeOut } from "./context.ts";
 import { KEY_STATUSES, type KeyStatus, shown, statusOf, statusText } from "./keys-shown.ts";
+import { command, whole } from "./options.ts";
+import { jsonList, note, writeOut } from "./output.ts";
+import { withRedis } from "./redis.ts";
 import { moment, table } from "./terminal.ts";
 
 const LIMIT_MAX = 100_000;

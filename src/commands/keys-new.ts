@@ -5,7 +5,9 @@ import { nearest } from "../domain/suggest.ts";
 import { type KeyOptions, OperatorError } from "../store/accounts.ts";
 import type { RedisNodes } from "../store/nodes.ts";
 import { readFacts } from "../store/store-facts.ts";
-import { command, futureMs, requireConfig, whole, withRedisToWrite } from "./context.ts";
+import { requireConfig } from "./local-config.ts";
+import { command, futureMs, whole } from "./options.ts";
+import { withRedisToWrite } from "./redis.ts";
 
 export const rateLimit = whole(1, 100_000);
 export const maxConcurrent = whole(1, 10_000);

@@ -1,7 +1,9 @@
 import { type Command, InvalidArgumentError, Option } from "commander";
 import { durationMs } from "../config/setting-types.ts";
 import { findKey, rotateKey } from "../store/keys.ts";
-import { command, print, withRedisToWrite } from "./context.ts";
+import { command } from "./options.ts";
+import { print } from "./output.ts";
+import { withRedisToWrite } from "./redis.ts";
 import { fromNow, iso, listing, paint, widthOf, wrapped } from "./terminal.ts";
 
 const OVERLAP_MAX_MS = 366 * 86_400_000;

@@ -2,7 +2,6 @@ import { Command } from "commander";
 import type { Limits } from "../domain/limits.ts";
 import { issueKey, OperatorError } from "../store/accounts.ts";
 import { changeKey, findKey, type KeyChanges, revokeKey } from "../store/keys.ts";
-import { command, futureMs, print, requireConfig, withRedis, withRedisToWrite } from "./context.ts";
 import { importCommand } from "./keys-import.ts";
 import { listCommand } from "./keys-list.ts";
 import {
@@ -17,6 +16,10 @@ import {
 } from "./keys-new.ts";
 import { rotateCommand } from "./keys-rotate.ts";
 import { shown } from "./keys-shown.ts";
+import { requireConfig } from "./local-config.ts";
+import { command, futureMs } from "./options.ts";
+import { print } from "./output.ts";
+import { withRedis, withRedisToWrite } from "./redis.ts";
 import { listing, paint } from "./terminal.ts";
 
 interface SetFlags extends Partial<Record<keyof Limits, number | "default">> {

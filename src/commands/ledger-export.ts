@@ -4,7 +4,6 @@ import { exportLedger, formatCursor, type LedgerCursor, parseCursor } from "../l
 import { OperatorError, requireAccount } from "../store/accounts.ts";
 import type { LedgerEntry } from "../store/ledger-entries.ts";
 import type { RedisNodes } from "../store/nodes.ts";
-import { command, fileName, jsonList, note, pastMs, print, withRedis, writeOut } from "./context.ts";
 import {
   type CursorState,
   lockCursorFile,
@@ -13,7 +12,10 @@ import {
   writeCursorFile,
 } from "./ledger-cursor.ts";
 import { CSV_HEADER, LEDGER_FORMATS, type LedgerFormat, ledgerRow, linesOf } from "./ledger-rows.ts";
+import { command, fileName, pastMs } from "./options.ts";
+import { jsonList, note, print, writeOut } from "./output.ts";
 import { startProgress } from "./progress.ts";
+import { withRedis } from "./redis.ts";
 
 /** A flush to disk may take a tenth of a second, and a page much less. */
 const KEEP_EVERY_MS = 1000;

@@ -1,9 +1,11 @@
 import { Command } from "commander";
 import { type Verification, verifyLedger } from "../ledger/verify.ts";
 import { OperatorError } from "../store/accounts.ts";
-import { command, print, withRedis } from "./context.ts";
 import { exportCommand } from "./ledger-export.ts";
+import { command } from "./options.ts";
+import { print } from "./output.ts";
 import { startProgress } from "./progress.ts";
+import { withRedis } from "./redis.ts";
 import { paint, table } from "./terminal.ts";
 
 const REPORT_EVERY_MS = 1000;

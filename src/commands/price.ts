@@ -7,7 +7,9 @@ import { type Price, priceOf } from "../domain/prices.ts";
 import { JSON_BODY_BYTES_MAX } from "../domain/request-sizes.ts";
 import { nearest } from "../domain/suggest.ts";
 import { OperatorError } from "../store/accounts.ts";
-import { type Answer, command, print, requireConfig, shownPath } from "./context.ts";
+import { requireConfig } from "./local-config.ts";
+import { command } from "./options.ts";
+import { type CommandOutput, print, shownPath } from "./output.ts";
 import { table } from "./terminal.ts";
 
 /** `tollgate price ENDPOINT [BODY]` */
@@ -41,9 +43,9 @@ function readBody(name: string): Buffer {
 }
 
 /** Validates the body as the gateway does, and prices what would be sent. */
-function priced(endpoint: GenerationEndpoint, bytes: Buffer): Answer {
+function priced(endpoint: GenerationEndpoint, bytes: Buffer): CommandOutput {
   const { prices, pricesFile, sourceVideoHost } = requireConfig();
-  const refused = (problems: { path: string; message: string }[]): Answer => ({
+  const refused = (problems: { path: string; message: string }[]): CommandOutput => ({
     ok: false,
     json: { ok: false, endpoint, problems },
     text: `The gateway would refuse this body:\n${problems.map(({ message }) => `  ${message}`).join("\n")}`,
@@ -63,7 +65,7 @@ function priced(endpoint: GenerationEndpoint, bytes: Buffer): Answer {
 }
 
 /** The endpoint's prices as the price file has them. */
-function listed(endpoint: GenerationEndpoint): Answer {
+function listed(endpoint: GenerationEndpoint): CommandOutput {
   const { prices, pricesFile } = requireConfig();
   const price = prices[endpoint];
   return {

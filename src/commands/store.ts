@@ -2,7 +2,10 @@ import { Command } from "commander";
 import { chargesWaitingIn } from "../settlement/journal-files.ts";
 import type { LostEntry } from "../store/loss/lost-entries.ts";
 import { acceptStore, type LossList, listLoss } from "../store/operator-loss.ts";
-import { command, print, requireConfig, whole, withRedis } from "./context.ts";
+import { requireConfig } from "./local-config.ts";
+import { command, whole } from "./options.ts";
+import { print } from "./output.ts";
+import { withRedis } from "./redis.ts";
 import { iso, table } from "./terminal.ts";
 
 /** Rows of each table, unless `--limit` says otherwise. */

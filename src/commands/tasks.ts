@@ -1,6 +1,8 @@
 import { Command } from "commander";
-import { findTask, type Release, releaseTask, type TaskView } from "../store/operator-tasks.ts";
-import { command, print, withRedis, withRedisToWrite } from "./context.ts";
+import { findTask, type ReleaseResult, releaseTask, type TaskView } from "../store/operator-tasks.ts";
+import { command } from "./options.ts";
+import { print } from "./output.ts";
+import { withRedis, withRedisToWrite } from "./redis.ts";
 import { iso, listing } from "./terminal.ts";
 
 /** `tollgate tasks ...` */
@@ -34,7 +36,7 @@ function releaseCommand(): Command {
   );
 }
 
-function inWords(release: Release, requestId: string): string {
+function inWords(release: ReleaseResult, requestId: string): string {
   switch (release.outcome) {
     case "ended":
       return `The task of ${requestId} ended as failed; its slot is free and ${release.refunded} credits are refunded.`;

@@ -2,7 +2,7 @@ import type { Refusal } from "./errors.ts";
 import type { LimitState } from "./limits.ts";
 
 /** An answer before it meets the socket: status, JSON text, headers beyond those every answer has. */
-export interface Answer {
+export interface ApiAnswer {
   status: number;
   body: string;
   headers?: readonly string[];
@@ -16,13 +16,13 @@ export interface Answer {
  * A 200 in the API's envelope.
  * @param data JSON text of the data object
  */
-export function success(data: string, headers?: readonly string[], outcome = "ok"): Answer {
+export function success(data: string, headers?: readonly string[], outcome = "ok"): ApiAnswer {
   const body = `{"code":200,"msg":"success","data":${data}}`;
   return headers ? { status: 200, body, headers, outcome } : { status: 200, body, outcome };
 }
 
 /** A refusal in the API's envelope, with the headers that belong to it. */
-export function refusal(refused: Refusal, requestId: string): Answer {
+export function refusal(refused: Refusal, requestId: string): ApiAnswer {
   const { code, text, retryAfterSeconds, details, allow, shouldRetry } = refused;
   const envelope: Record<string, unknown> = { code, msg: text, error: text };
   const headers: string[] = [];
@@ -37,7 +37,7 @@ export function refusal(refused: Refusal, requestId: string): Answer {
   if (refused.status === 426) headers.push("Upgrade", "HTTP/1.1", "Connection", "Upgrade");
   if (allow !== undefined) headers.push("Allow", allow);
   if (shouldRetry === false) headers.push("x-should-retry", "false");
-  const answer: Answer = {
+  const answer: ApiAnswer = {
     status: refused.status,
     body: JSON.stringify(envelope),
     headers,

@@ -25,12 +25,12 @@ export const isFinal = (status: string): boolean => status === "completed" || st
 export const askAgainMs = (everyMs: number, ageMs: number, maxAgeMs: number): number =>
   ageMs < maxAgeMs ? Math.min(everyMs, maxAgeMs - ageMs) : everyMs;
 
-/** The task data answered for a task that ended without the upstream saying so. */
-export const endedTask = (taskId: string, createdAtMs: number): string =>
+/** The task data, JSON, answered for a task that ended as failed without the upstream saying so. */
+export const failedTaskJson = (taskId: string, createdAtMs: number): string =>
   ownData(taskId, "failed", createdAtMs);
 
-/** The task data answered for a task of which the upstream has said nothing that could be believed. */
-export const unseenTask = (taskId: string, createdAtMs: number): string =>
+/** The task data, JSON, answered for a task of which the upstream has said nothing that can be believed. */
+export const pendingTaskJson = (taskId: string, createdAtMs: number): string =>
   ownData(taskId, "pending", createdAtMs);
 
 function ownData(taskId: string, status: TaskStatus, createdAtMs: number): string {

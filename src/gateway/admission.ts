@@ -3,7 +3,7 @@ import { retrySeconds } from "../domain/envelope.ts";
 import { type Refusal, refuse } from "../domain/errors.ts";
 import type { Admission, Generation } from "../store/scripts/admit.ts";
 import { evictInvalidKey } from "./inspect-key.ts";
-import { limitUnaffordable, recordAffordable } from "./local-rate-limit.ts";
+import { limitUnaffordable, recordAffordable } from "./key-usage.ts";
 import type { Call } from "./request-context.ts";
 import { rememberGoodKey } from "./unmetered-fallback.ts";
 

@@ -1,6 +1,6 @@
 import type { IncomingMessage, Server, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
-import { followConnections } from "./tls.ts";
+import { followConnections } from "./http-server.ts";
 
 export type ConnectionLimits<Connection extends LimitedConnection> = ReturnType<
   typeof createConnectionLimits<Connection>
@@ -23,7 +23,7 @@ export interface LimitedConnection {
 /** The limit that a new connection reached. */
 export type ConnectionBound = "connections" | "connections_per_address";
 
-export type Entry<Connection> =
+export type ConnectionAdmission<Connection> =
   | { outcome: "admitted" }
   | { outcome: "admitted_instead"; of: Connection; bound: ConnectionBound }
   | { outcome: "refused"; bound: ConnectionBound };
@@ -64,7 +64,7 @@ export function createConnectionLimits<Connection extends LimitedConnection>(
     return found === own || found!.size > (own?.size ?? 0) + 1 ? found : own;
   }
 
-  function enter(connection: Connection): Entry<Connection> {
+  function enter(connection: Connection): ConnectionAdmission<Connection> {
     const { total, perAddress } = limits();
     const own = connection.trusted ? undefined : byAddress.get(connection.address);
     const bound: ConnectionBound | undefined =

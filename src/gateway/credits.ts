@@ -1,10 +1,10 @@
-import { type Answer, refusal, success } from "../domain/envelope.ts";
+import { type ApiAnswer, refusal, success } from "../domain/envelope.ts";
 import { evictInvalidKey } from "./inspect-key.ts";
 import { type Call, storeStep } from "./request-context.ts";
 import { rememberGoodKey } from "./unmetered-fallback.ts";
 
 /** GET /credits: the account, and the limits that are enforced for this key. */
-export async function credits(call: Call): Promise<Answer> {
+export async function credits(call: Call): Promise<ApiAnswer> {
   const { gateway, config, exchange, key } = call;
   const account = await storeStep(call, "CREDITS", gateway.store.credits(key, config.tiers));
   exchange.state = account.state;

@@ -1,19 +1,19 @@
 import type { Config } from "../config/config.ts";
-import { type Answer, refusal } from "../domain/envelope.ts";
+import { type ApiAnswer, refusal } from "../domain/envelope.ts";
 import { type Refusal, refuse } from "../domain/errors.ts";
 import type { KeyRef } from "../store/names.ts";
 import { credits } from "./credits.ts";
 import { generate } from "./generate.ts";
 import type { Exchange } from "./http-exchange.ts";
 import { inspectKey, refuseKnown } from "./inspect-key.ts";
-import { limitRequestsInFlight, limitUtilityRequests } from "./local-rate-limit.ts";
+import { limitRequestsInFlight, limitUtilityRequests } from "./key-usage.ts";
 import { TaskPolls } from "./poll.ts";
 import { isPreflight, type RequestHead } from "./protocol.ts";
 import type { Call, Gateway } from "./request-context.ts";
 import { type Route, route } from "./router.ts";
 import { Uploads } from "./upload.ts";
 
-type Answered = Promise<Answer | undefined> | Answer;
+type Answered = Promise<ApiAnswer | undefined> | ApiAnswer;
 
 /** Finds the route, the key and the handler of each request whose head is valid. */
 export class Dispatcher {
@@ -44,7 +44,7 @@ export class Dispatcher {
   }
 
   /** Answers a request that must not be served, with its key's rate-limit headers if they can be read. */
-  async refuseHead(exchange: Exchange, head: RequestHead, fault: Refusal): Promise<Answer> {
+  async refuseHead(exchange: Exchange, head: RequestHead, fault: Refusal): Promise<ApiAnswer> {
     const gateway = this.#gateway;
     try {
       const address = gateway.clientAddress(exchange.req.socket.remoteAddress, head.forwardedFor);
@@ -66,7 +66,7 @@ export class Dispatcher {
     head: RequestHead,
     config: Config,
     target: Route,
-  ): Promise<Answer | undefined> {
+  ): Promise<ApiAnswer | undefined> {
     const gateway = this.#gateway;
     const address = gateway.clientAddress(exchange.req.socket.remoteAddress, head.forwardedFor);
     const identity = await gateway.authenticator.authenticate(head.authorization, address);
@@ -117,12 +117,12 @@ function callOf(
 ): Call {
   exchange.keyId = key.keyId;
   exchange.accountId = key.accountId;
-  const usage = gateway.localRateLimit.usageOf(key);
+  const usage = gateway.keyUsages.of(key);
   exchange.keyUsage = usage;
   return { gateway, config, exchange, head, key, token, usage };
 }
 
-async function deny(call: Call, refused: Refusal): Promise<Answer> {
+async function deny(call: Call, refused: Refusal): Promise<ApiAnswer> {
   return refusal(await refuseKnown(call, refused), call.exchange.shownId);
 }
 

@@ -1,5 +1,5 @@
 import { API_PREFIX, type GenerationEndpoint } from "../domain/endpoints.ts";
-import { type Answer, refusal, success } from "../domain/envelope.ts";
+import { type ApiAnswer, refusal, success } from "../domain/envelope.ts";
 import { type Problem, type Refusal, refuse } from "../domain/errors.ts";
 import { validateGeneration } from "../domain/generation-body.ts";
 import { priceOf } from "../domain/prices.ts";
@@ -12,7 +12,7 @@ import { generationOf, refuseAdmission, refuseFromMemory } from "./admission.ts"
 import { jsonHeadFault, readJson } from "./body.ts";
 import { continueReading } from "./http-exchange.ts";
 import { refuseKnown } from "./inspect-key.ts";
-import { recordAffordable } from "./local-rate-limit.ts";
+import { recordAffordable } from "./key-usage.ts";
 import type { RequestHead } from "./protocol.ts";
 import { type Call, storeStep, UpstreamStep } from "./request-context.ts";
 import { isOthersTask, passUnmetered, rememberTask } from "./unmetered-fallback.ts";
@@ -22,7 +22,7 @@ import { generationRefusal, type RefusedGeneration } from "./upstream-refusals.t
  * POST to a generation endpoint: validate, price, ADMIT, forward, BIND or VOID, answer.
  * @returns undefined when the client went away before admission: then nothing has happened
  */
-export async function generate(call: Call, endpoint: GenerationEndpoint): Promise<Answer | undefined> {
+export async function generate(call: Call, endpoint: GenerationEndpoint): Promise<ApiAnswer | undefined> {
   const { config, exchange, gateway, head } = call;
   const headFault = jsonHeadFault(head) ?? idempotencyKeyFault(head);
   if (headFault) return refuseEarly(call, headFault);
@@ -79,7 +79,7 @@ const invalid = (details: readonly Problem[]): Refusal =>
   refuse("invalid_request", { text: `Invalid request: ${details[0]?.message}`, details });
 
 /** Refuses before admission. */
-async function refuseEarly(call: Call, refused: Refusal): Promise<Answer> {
+async function refuseEarly(call: Call, refused: Refusal): Promise<ApiAnswer> {
   return answer(call, await refuseKnown(call, refused));
 }
 
@@ -95,7 +95,11 @@ function send(
 }
 
 /** BIND when a task was created, VOID when definitely none was; an unknown outcome leaves the hold to its due time. */
-function settle(call: Call, generation: Generation, outcome: GenerationOutcome): Promise<Answer> | Answer {
+function settle(
+  call: Call,
+  generation: Generation,
+  outcome: GenerationOutcome,
+): Promise<ApiAnswer> | ApiAnswer {
   switch (outcome.outcome) {
     case "accepted":
       return bind(call, generation, outcome.taskId, outcome.data);
@@ -107,7 +111,7 @@ function settle(call: Call, generation: Generation, outcome: GenerationOutcome):
   }
 }
 
-async function bind(call: Call, generation: Generation, taskId: string, data: string): Promise<Answer> {
+async function bind(call: Call, generation: Generation, taskId: string, data: string): Promise<ApiAnswer> {
   const { gateway, config, exchange } = call;
   exchange.taskId = taskId;
   const { pollIntervalMs, maxAgeMs } = config.tasks;
@@ -134,10 +138,14 @@ const CHARGES = {
 } as const;
 
 /** The upstream returned the task id of another request: whose task it created is unknown. */
-const refuseTakenId = (call: Call, generation: Generation, taskId: string): Promise<Answer> =>
+const refuseTakenId = (call: Call, generation: Generation, taskId: string): Promise<ApiAnswer> =>
   leaveUnknown(call, generation, { outcome: "unclear", detail: `task id ${taskId} is bound already` });
 
-async function voidRefused(call: Call, generation: Generation, outcome: RefusedGeneration): Promise<Answer> {
+async function voidRefused(
+  call: Call,
+  generation: Generation,
+  outcome: RefusedGeneration,
+): Promise<ApiAnswer> {
   const { gateway, config, exchange } = call;
   // A request that the gateway itself did not send uses nothing, not even a place in the window.
   const reason = outcome.outcome === "overloaded" ? "unsent" : "refused";
@@ -151,7 +159,7 @@ async function leaveUnknown(
   call: Call,
   generation: Generation,
   { outcome, detail }: { outcome: UnknownOutcome; detail: string },
-): Promise<Answer> {
+): Promise<ApiAnswer> {
   const { metrics, store } = call.gateway;
   metrics.unknownOutcomes.inc();
   await store.noteUnknown(generation, outcome);
@@ -163,7 +171,7 @@ async function leaveUnknown(
  * The store is unavailable and the strategy is `allow`: forwards without a hold and without a charge. The upstream gets a digest
  * of the customer's Idempotency-Key, the only idempotency that is possible now.
  */
-async function forwardUnmetered(call: Call, generation: Generation, text: string): Promise<Answer> {
+async function forwardUnmetered(call: Call, generation: Generation, text: string): Promise<ApiAnswer> {
   const { gateway, config, exchange, key } = call;
   // No limit applies during an outage, including the rate of unaffordable generations.
   recordAffordable(call, generation.price, true);
@@ -188,4 +196,4 @@ async function forwardUnmetered(call: Call, generation: Generation, text: string
   }
 }
 
-const answer = (call: Call, refused: Refusal): Answer => refusal(refused, call.exchange.shownId);
+const answer = (call: Call, refused: Refusal): ApiAnswer => refusal(refused, call.exchange.shownId);

@@ -1,9 +1,9 @@
 import { randomBytes } from "node:crypto";
 import type { IncomingMessage, ServerResponse } from "node:http";
-import { type Answer, commonHeaders } from "../domain/envelope.ts";
+import { type ApiAnswer, commonHeaders } from "../domain/envelope.ts";
 import { type LimitState, noLimits } from "../domain/limits.ts";
 import type { RequestTrace } from "../telemetry/trace.ts";
-import type { KeyUsage } from "./local-rate-limit.ts";
+import type { KeyUsage } from "./key-usage.ts";
 
 /** One request on the public port and its response. */
 export interface Exchange {
@@ -47,7 +47,7 @@ export interface Exchange {
   /** The client asked for `100 Continue` and waits for it. */
   expectsContinue: boolean;
   /** The answer to a request whose body turned out to be malformed; it is written on the bare socket. */
-  malformedBodyAnswer?: Promise<Answer>;
+  malformedBodyAnswer?: Promise<ApiAnswer>;
 }
 
 const RUN = randomBytes(4).toString("hex");
@@ -93,7 +93,7 @@ export function continueReading(exchange: Exchange): void {
  * @param close ends the connection after it: the rest of the request cannot be trusted or is not worth reading
  * @returns false when the client has gone
  */
-export function respond(exchange: Exchange, answer: Answer, close: boolean): boolean {
+export function respond(exchange: Exchange, answer: ApiAnswer, close: boolean): boolean {
   const { res } = exchange;
   if (res.headersSent || res.destroyed) return false;
   res.writeHead(answer.status, headersOf(exchange, answer, close));
@@ -102,7 +102,7 @@ export function respond(exchange: Exchange, answer: Answer, close: boolean): boo
 }
 
 /** The response's headers as a flat list of names and values. @param close as in `respond` */
-export function headersOf(exchange: Exchange, answer: Answer, close: boolean): string[] {
+export function headersOf(exchange: Exchange, answer: ApiAnswer, close: boolean): string[] {
   const { res, state, requestId, shownId } = exchange;
   const headers = commonHeaders(state, shownId, Buffer.byteLength(answer.body));
   if (shownId !== requestId) headers.push("X-Gateway-Request-Id", requestId);

@@ -1,5 +1,5 @@
 import { type Refusal, refuse } from "../domain/errors.ts";
-import { limitUtilityRequests } from "./local-rate-limit.ts";
+import { limitUtilityRequests } from "./key-usage.ts";
 import { type Call, storeStep } from "./request-context.ts";
 import { passUnmetered, rememberGoodKey } from "./unmetered-fallback.ts";
 

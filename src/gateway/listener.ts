@@ -1,13 +1,13 @@
 import type { IncomingMessage, Server } from "node:http";
 import type { Duplex } from "node:stream";
-import { type Answer, commonHeaders, refusal } from "../domain/envelope.ts";
+import { type ApiAnswer, commonHeaders, refusal } from "../domain/envelope.ts";
 import { type Refusal, refuse } from "../domain/errors.ts";
 import { noLimits } from "../domain/limits.ts";
 import { HEADERS_BYTES_MAX } from "../domain/request-sizes.ts";
 import type { ClientConnection, ReceivedRequest } from "./client-connection.ts";
 import type { ClientConnections } from "./client-connections.ts";
 import { type Exchange, headersOf, newRequestId } from "./http-exchange.ts";
-import { createHttpServer, followConnections, renewTls, type TlsMaterial } from "./tls.ts";
+import { createHttpServer, followConnections, renewTls, type TlsMaterial } from "./http-server.ts";
 
 interface Timeouts {
   headersTimeoutMs: number;
@@ -25,7 +25,7 @@ export interface ListenerOptions extends Timeouts {
    */
   serve(request: ReceivedRequest, isRefused: boolean): Exchange | undefined;
   /** Answers a request that is being served and whose body the parser refused; must not throw. */
-  refuseMalformedBody(exchange: Exchange, refused: Refusal): Promise<Answer>;
+  refuseMalformedBody(exchange: Exchange, refused: Refusal): Promise<ApiAnswer>;
   /** Undefined for plain HTTP. */
   tls?: TlsMaterial | undefined;
   /** Node's parser refused a request, and it was answered on the bare socket. */
@@ -203,7 +203,7 @@ function endUnknown(socket: Duplex, refused: Refusal, options: ListenerOptions):
 }
 
 /** Answers on the bare socket, and closes it a moment later. Node's response would close it at once. */
-function endRaw(socket: Duplex, { status, body }: Answer, lines: readonly string[]): void {
+function endRaw(socket: Duplex, { status, body }: ApiAnswer, lines: readonly string[]): void {
   socket.on("error", () => socket.destroy());
   let head = `HTTP/1.1 ${status} ${REASONS[status] ?? "Error"}\r\nDate: ${new Date().toUTCString()}\r\n`;
   for (let at = 0; at < lines.length; at += 2) head += `${lines[at]}: ${lines[at + 1]}\r\n`;

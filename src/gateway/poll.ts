@@ -1,4 +1,4 @@
-import { type Answer, refusal, success } from "../domain/envelope.ts";
+import { type ApiAnswer, refusal, success } from "../domain/envelope.ts";
 import { type Refusal, refuse } from "../domain/errors.ts";
 import { askAgainMs, isFinal, TASK_ID } from "../domain/task-states.ts";
 import { isAnswered, judge } from "../settlement/task-end.ts";
@@ -40,7 +40,7 @@ export class TaskPolls {
    * INSPECT, then the cache that all gateways share or one upstream poll for all who wait, then OBSERVE settles it before
    * anybody is answered.
    */
-  async poll(call: Call, taskId: string): Promise<Answer> {
+  async poll(call: Call, taskId: string): Promise<ApiAnswer> {
     const { gateway, config, exchange, key } = call;
     if (!TASK_ID.test(taskId)) return answer(call, await refuseCounted(call, refuse("task_not_found")));
     let task: KnownTask;
@@ -102,7 +102,7 @@ export class TaskPolls {
   }
 
   /** The store is unavailable and the strategy is `allow`: polls a task that this gateway has seen, without settling it. */
-  async #pollUnmetered(call: Call, taskId: string): Promise<Answer> {
+  async #pollUnmetered(call: Call, taskId: string): Promise<ApiAnswer> {
     const { gateway, config, exchange, key } = call;
     const { seenTasks, unmeteredTasks } = gateway.fallback;
     exchange.taskId = taskId;
@@ -165,7 +165,7 @@ async function settle(call: Call, task: KnownTask, polled: Polled): Promise<Sett
 }
 
 /** The customer's answer. A finished task stays as it finished, whatever the upstream says now. */
-function answerOf(call: Call, task: KnownTask, polled: Polled, observation: Observed | undefined): Answer {
+function answerOf(call: Call, task: KnownTask, polled: Polled, observation: Observed | undefined): ApiAnswer {
   // The store has forgotten it since INSPECT: the task id may belong to another account by now.
   if (observation?.outcome === "missing") return answer(call, refuse("task_not_found"));
   if (observation && (isFinal(observation.status) || observation.isDisputed))
@@ -191,5 +191,5 @@ async function isUnmetered(call: Call, taskId: string): Promise<boolean> {
   return false;
 }
 
-const cached = (task: KnownTask): Answer => success(task.data, undefined, "cached");
-const answer = (call: Call, refused: Refusal): Answer => refusal(refused, call.exchange.shownId);
+const cached = (task: KnownTask): ApiAnswer => success(task.data, undefined, "cached");
+const answer = (call: Call, refused: Refusal): ApiAnswer => refusal(refused, call.exchange.shownId);

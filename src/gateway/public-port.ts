@@ -1,5 +1,5 @@
 import type { Config } from "../config/config.ts";
-import { derived } from "../config/derived.ts";
+import { memoizeByConfigPart } from "../config/memoize.ts";
 import { sameMaterial } from "../config/tls.ts";
 import type { Refusal } from "../domain/errors.ts";
 import type { Holds } from "../settlement/holds.ts";
@@ -11,8 +11,8 @@ import { clientAddress, createUntrustedProxyNotice, trustedProxies } from "./add
 import { createAuthenticator } from "./authenticate.ts";
 import { ClientConnections } from "./client-connections.ts";
 import { createBodyBudget } from "./json-body-budget.ts";
+import { createKeyUsages } from "./key-usage.ts";
 import { createListener } from "./listener.ts";
-import { createLocalRateLimit } from "./local-rate-limit.ts";
 import { createOverLimitCache } from "./over-limit-cache.ts";
 import type { Gateway } from "./request-context.ts";
 import { RequestLifecycle } from "./request-lifecycle.ts";
@@ -34,7 +34,7 @@ export function createPublicPort(options: {
   log: Logger;
 }) {
   const { started, config, upstreams, metrics } = options;
-  const addresses = derived(
+  const addresses = memoizeByConfigPart(
     (config) => config.server.trustProxy,
     ({ server: { trustProxy } }) => ({
       client: clientAddress(trustProxy),
@@ -114,7 +114,7 @@ function gatewayOf(
       (bound) => metrics.overloads.inc({ bound }),
     ),
     overLimit: createOverLimitCache(),
-    localRateLimit: createLocalRateLimit(),
+    keyUsages: createKeyUsages(),
     fallback: createFallbackMemory(),
     countRefusal: options.countRefusal,
     metrics,

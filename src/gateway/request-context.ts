@@ -6,14 +6,14 @@ import type { Logger } from "../telemetry/log.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
 import type { Carried, OpenSpan, Tracing } from "../telemetry/trace.ts";
 import type { TaskUpstream } from "../upstream/task-upstreams.ts";
-import type { UploadTunnel } from "../upstream/upload.ts";
+import type { UploadTunnel } from "../upstream/upload-stream.ts";
 import type { Upstream } from "../upstream/upstream.ts";
 import type { ClientAddress } from "./address.ts";
 import type { Authenticator } from "./authenticate.ts";
 import type { BodyRead } from "./body.ts";
 import type { Exchange } from "./http-exchange.ts";
 import type { BodyBudget } from "./json-body-budget.ts";
-import type { KeyUsage, LocalRateLimit } from "./local-rate-limit.ts";
+import type { KeyUsage, KeyUsages } from "./key-usage.ts";
 import type { OverLimitCache } from "./over-limit-cache.ts";
 import type { RequestHead } from "./protocol.ts";
 import type { FallbackMemory } from "./unmetered-fallback.ts";
@@ -36,7 +36,7 @@ export interface Gateway {
   /** Counts a request of a valid key whose X-Forwarded-For is not trusted, and logs a warning. */
   noteUntrustedProxy(peer: string): void;
   overLimit: OverLimitCache;
-  localRateLimit: LocalRateLimit;
+  keyUsages: KeyUsages;
   fallback: FallbackMemory;
   /** Counts a refusal of a known key for the console; `outcome` is the name in the error table. */
   countRefusal(keyId: string, accountId: string, outcome: string): void;

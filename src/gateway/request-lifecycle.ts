@@ -1,19 +1,19 @@
 import type { Socket } from "node:net";
-import { type Answer, refusal } from "../domain/envelope.ts";
+import { type ApiAnswer, refusal } from "../domain/envelope.ts";
 import { GatewayError, type Refusal, refuse } from "../domain/errors.ts";
-import { createRecord } from "./access-log.ts";
 import { drainBody } from "./body.ts";
 import type { ReceivedRequest } from "./client-connection.ts";
 import type { ClientConnections } from "./client-connections.ts";
 import { Dispatcher } from "./dispatch.ts";
 import { type Exchange, openExchange, respond, takeRequestId } from "./http-exchange.ts";
 import { asksForWebSocket, readHead } from "./protocol.ts";
+import { createCompletion } from "./request-completion.ts";
 import type { Gateway } from "./request-context.ts";
 
 /** A request whose answer is decided; without an answer its client went away. */
 interface Decided {
   exchange: Exchange;
-  answer: Answer | undefined;
+  answer: ApiAnswer | undefined;
   close: boolean;
 }
 
@@ -22,7 +22,7 @@ export class RequestLifecycle {
   readonly #gateway: Gateway;
   readonly #connections: ClientConnections;
   readonly #dispatcher: Dispatcher;
-  readonly #record: ReturnType<typeof createRecord>;
+  readonly #complete: ReturnType<typeof createCompletion>;
   /**
    * Connections that end with a response that is decided or written. Later requests on them may be smuggled in and could not be
    * answered, so they are dropped.
@@ -36,7 +36,7 @@ export class RequestLifecycle {
     this.#gateway = gateway;
     this.#connections = connections;
     this.#dispatcher = new Dispatcher(gateway);
-    this.#record = createRecord(gateway);
+    this.#complete = createCompletion(gateway);
   }
 
   /**
@@ -56,7 +56,7 @@ export class RequestLifecycle {
   }
 
   /** Answers a request whose body turned out to be malformed. Its exchange ends with its connection, or before. */
-  refuseMalformedBody(exchange: Exchange, refused: Refusal): Promise<Answer> {
+  refuseMalformedBody(exchange: Exchange, refused: Refusal): Promise<ApiAnswer> {
     const { head } = readHead(exchange.req, this.#gateway.config().server);
     exchange.malformedBodyAnswer = this.#dispatcher.refuseHead(exchange, head, refused);
     return exchange.malformedBodyAnswer;
@@ -76,7 +76,7 @@ export class RequestLifecycle {
     const gateway = this.#gateway;
     gateway.metrics.inFlight.inc();
     let close = gateway.isDraining() || overload === "connections";
-    let answer: Answer | undefined;
+    let answer: ApiAnswer | undefined;
     try {
       const { head, fault: headFault } = readHead(exchange.req, gateway.config().server);
       takeRequestId(exchange, head.requestId);
@@ -119,7 +119,7 @@ export class RequestLifecycle {
       }
       drainBody(exchange.req, bodyRead, () => this.#connections.endAfterResponse(exchange.res));
     }
-    for (const { exchange, answer } of decided) this.#record(exchange, answer);
+    for (const { exchange, answer } of decided) this.#complete(exchange, answer);
     this.#inFlight -= decided.length;
     if (this.#inFlight === 0) this.#becameIdle();
   });
@@ -143,7 +143,7 @@ export function atTickEnd<T>(take: (items: readonly T[]) => void): (item: T) => 
   };
 }
 
-function failure(gateway: Gateway, exchange: Exchange, error: unknown): Answer {
+function failure(gateway: Gateway, exchange: Exchange, error: unknown): ApiAnswer {
   if (error instanceof GatewayError) return refusal(error.refusal, exchange.shownId);
   gateway.log.error({ request_id: exchange.requestId, err: error }, "internal fault");
   return refusal(refuse("internal"), exchange.shownId);

@@ -2,7 +2,7 @@ import { dropOldest } from "../domain/bounded.ts";
 import { GatewayError } from "../domain/errors.ts";
 import type { KeyRef } from "../store/names.ts";
 import { isRefusedByStore } from "../store/script-errors.ts";
-import type { KeyUsage } from "./local-rate-limit.ts";
+import type { KeyUsage } from "./key-usage.ts";
 import type { Call } from "./request-context.ts";
 
 const SEEN_TASKS_MAX = 100_000;

@@ -1,4 +1,4 @@
-import { type Answer, refusal, success } from "../domain/envelope.ts";
+import { type ApiAnswer, refusal, success } from "../domain/envelope.ts";
 import { refuse } from "../domain/errors.ts";
 import { continueReading } from "./http-exchange.ts";
 import { inspectKey } from "./inspect-key.ts";
@@ -32,7 +32,7 @@ export class Uploads {
    * INSPECT, then the form streams through. An upload costs nothing and counts toward no limit of a tier.
    * @returns undefined when the client went away
    */
-  async upload(call: Call): Promise<Answer | undefined> {
+  async upload(call: Call): Promise<ApiAnswer | undefined> {
     const { config, exchange, key } = call;
     try {
       const refused = await inspectKey(call);
@@ -60,7 +60,7 @@ export class Uploads {
   }
 }
 
-async function stream(call: Call): Promise<Answer | undefined> {
+async function stream(call: Call): Promise<ApiAnswer | undefined> {
   const { gateway, config, exchange } = call;
   const step = new UpstreamStep(call, "upload");
   const sent = gateway.uploads(config).send(exchange, exchange.requestId, {

@@ -2,7 +2,7 @@ import { retrySeconds } from "../domain/envelope.ts";
 import { type ErrorName, type Refusal, refuse } from "../domain/errors.ts";
 import type { GenerationOutcome } from "../upstream/generation-request.ts";
 import type { PollOutcome } from "../upstream/poll-request.ts";
-import type { UploadOutcome } from "../upstream/upload.ts";
+import type { UploadOutcome } from "../upstream/upload-stream.ts";
 import type { Call } from "./request-context.ts";
 
 const RATE_LIMITED_WAIT_MIN_SECONDS = 10;

@@ -1,10 +1,10 @@
 import type { Config } from "../config/config.ts";
-import { derived } from "../config/derived.ts";
+import { memoizeByConfigPart } from "../config/memoize.ts";
 import type { Logger } from "../telemetry/log.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
 import { observeGate } from "../upstream/gate.ts";
 import { type TaskUpstream, TaskUpstreams } from "../upstream/task-upstreams.ts";
-import { createUploadTunnel, type UploadTunnel } from "../upstream/upload.ts";
+import { createUploadTunnel, type UploadTunnel } from "../upstream/upload-stream.ts";
 import { createUpstream, type Upstream } from "../upstream/upstream.ts";
 
 /** The upstreams of a gateway, each created for a snapshot of the configuration: its address, its credential, its timeouts. */
@@ -23,14 +23,14 @@ export function createUpstreams({ metrics, log }: { metrics: Metrics; log: Logge
   const observer = { generate: observeGate(metrics, "generate"), poll: observeGate(metrics, "poll") };
   // Connections of a replaced upstream close by themselves, soon after its last request.
   const taskUpstreams = new TaskUpstreams({ observer, log });
-  const upstream = derived(
+  const upstream = memoizeByConfigPart(
     (config) => config.upstream,
     ({ upstream }) => {
       taskUpstreams.using(upstream.url);
       return createUpstream({ ...upstream, idempotent: upstream.idempotencyKey, observer });
     },
   );
-  const uploads = derived(
+  const uploads = memoizeByConfigPart(
     ({ upstream, server }) => [upstream, server.uploadIdleTimeoutMs, server.uploadMinBytesPerSecond],
     ({ upstream, server }) =>
       createUploadTunnel({

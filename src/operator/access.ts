@@ -14,7 +14,7 @@ const MINUTE_MS = 60_000;
 /** What is asked for: a file of the console, which holds no data; data; or a change. */
 export type Wanted = "page" | "data" | "change";
 
-export type Entry = { outcome: "allowed" } | Denied;
+export type AccessDecision = { outcome: "allowed" } | Denied;
 
 export interface Denied {
   outcome: "denied";
@@ -47,7 +47,7 @@ export function createAccess(options: {
   const tokens = createWrongTokens(options.nowMs ?? Date.now);
   const isClosed = expected === undefined && !isLoopback(host);
 
-  function checkToken(req: IncomingMessage, token: Buffer): Entry {
+  function checkToken(req: IncomingMessage, token: Buffer): AccessDecision {
     const address = blockOf(req.socket.remoteAddress, undefined);
     const waitMs = tokens.blockedMs(address);
     if (waitMs > 0) {
@@ -69,7 +69,7 @@ export function createAccess(options: {
     writable: expected !== undefined,
     /** Nothing is served but probes and metrics: the port is bound beyond loopback, and there is no token. */
     closed: isClosed,
-    check(req: IncomingMessage, wanted: Wanted): Entry {
+    check(req: IncomingMessage, wanted: Wanted): AccessDecision {
       const name = nameIn(req.headers.host);
       if (!isOwnName(name, host) && !hosts().some((own) => own.toLowerCase() === name)) {
         return denied(421, "this answers to IP addresses, localhost and the names in admin.hosts only");

@@ -6,7 +6,7 @@ import type { BindCall, Binding, NewTask } from "../store/scripts/bind.ts";
 import { type UnknownOutcome, unclear } from "../store/scripts/unclear.ts";
 import { voidHold } from "../store/scripts/void.ts";
 import type { Settlements } from "./deferred-settlements.ts";
-import { type Charge, charge, type Release } from "./settlement.ts";
+import { type Charge, charge, type VoidSettlement } from "./settlement.ts";
 
 /**
  * A hold from admission to charge or void, as a request uses it. A hold ends in one of five ways:
@@ -36,7 +36,7 @@ export function createHolds(
 ) {
   const { run } = connection;
 
-  function releaseOf(generation: Generation, reason: "refused" | "unsent"): Release {
+  function voidSettlementOf(generation: Generation, reason: "refused" | "unsent"): VoidSettlement {
     const { key, requestId, idempotency } = generation;
     return {
       script: "void",
@@ -46,13 +46,13 @@ export function createHolds(
   }
 
   /** @throws when the present store is another than the one that admitted the request: only that one may settle it */
-  function requireStoreOf({ storeId }: Charge | Release): void {
+  function requireStoreOf({ storeId }: Charge | VoidSettlement): void {
     if (storeId !== connection.facts()?.id && storeId !== undefined)
       throw new Error("the request was admitted by another store");
   }
 
   return {
-    ...createAdmission(connection, (generation) => settlements.defer(releaseOf(generation, "unsent"))),
+    ...createAdmission(connection, (generation) => settlements.defer(voidSettlementOf(generation, "unsent"))),
 
     /** Charges a held generation for the task it got. Undefined: the store is away, and the charge is deferred. */
     async bind(generation: Generation, task: NewTask): Promise<Binding | undefined> {
@@ -80,7 +80,7 @@ export function createHolds(
       tiers: Tiers,
       reason: "refused" | "unsent" = "refused",
     ): Promise<LimitState | undefined> {
-      const release = releaseOf(generation, reason);
+      const release = voidSettlementOf(generation, reason);
       try {
         requireStoreOf(release);
         const { outcome, state } = await run(voidHold, { ...release.call, tiers });

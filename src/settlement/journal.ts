@@ -18,7 +18,7 @@ export interface JournalOwner {
 
 export interface Journal {
   /**
-   * Looks at the journal, now and then regularly: touches its own files, checks that they are there and can grow, and, once
+   * Looks at the journal at once, and then at regular intervals: touches its own files, checks that they are there and can grow, and, once
    * `attach` has named the store, takes over the files of ended gateways. Logs failures, and tries again.
    * @returns resolves after the first look
    */

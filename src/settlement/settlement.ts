@@ -29,12 +29,12 @@ export interface Charge extends Waiting {
 }
 
 /** Voids a hold. */
-export interface Release extends Waiting {
+export interface VoidSettlement extends Waiting {
   script: "void";
   call: VoidCall;
 }
 
-export type Settlement = Charge | Release;
+export type Settlement = Charge | VoidSettlement;
 
 /**
  * Runs BIND. On a Redis Cluster a task id that another request owns is a conflict before it, and is marked as disputed.

@@ -1,4 +1,4 @@
-import { endedTask, isFinal, type Observation } from "../domain/task-states.ts";
+import { failedTaskJson, isFinal, type Observation } from "../domain/task-states.ts";
 import type { PollOutcome } from "../upstream/poll-request.ts";
 
 /** At this many times its maximum age a task ends even if the upstream has never answered about it. */
@@ -73,5 +73,5 @@ export const endUnanswered = (task: AgingTask): Verdict | undefined =>
 const isOverdue = ({ ageMs, maxAgeMs }: AgingTask): boolean => ageMs >= UNANSWERED_AGES * maxAgeMs;
 
 function ended(task: AgingTask, status: "gone" | "expired", unanswered = false): Verdict {
-  return { status, data: endedTask(task.taskId, task.createdAtMs), unanswered };
+  return { status, data: failedTaskJson(task.taskId, task.createdAtMs), unanswered };
 }

@@ -25,7 +25,7 @@ export interface KeyNames {
 /** `tg:meta`: what is fixed at the first start (hash). */
 export const META = "tg:meta";
 
-/** `tg:index:<digest>`: "key id, space, account id"; immutable. The only name besides those of tasks outside a partition. */
+/** `tg:index:<digest>`: "key id, space, account id"; immutable. In no partition, since the partition follows from that account id. */
 export const indexName = (digest: string): string => `tg:index:${digest}`;
 
 /** Hash tag of a partition: all names that carry it share one Redis Cluster slot. */
@@ -51,7 +51,7 @@ export const partitionNames = (partition: number) => ({
 });
 
 /** The lists of open requests of all partitions, each partition's two together. */
-export const openLists = (partitions: number) =>
+export const listsOfOpenRequests = (partitions: number) =>
   Array.from({ length: partitions }, (_, partition) => {
     const { holds, polls } = partitionNames(partition);
     return [

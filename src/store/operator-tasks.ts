@@ -1,4 +1,4 @@
-import { endedTask } from "../domain/task-states.ts";
+import { failedTaskJson } from "../domain/task-states.ts";
 import { OperatorError } from "./accounts.ts";
 import { claimName, keyRef, META, partitionNames, requestName, taskName } from "./names.ts";
 import type { RedisNodes } from "./nodes.ts";
@@ -23,7 +23,7 @@ export interface TaskView {
   dueAtMs: number | undefined;
 }
 
-export type Release =
+export type ReleaseResult =
   /** A task ended as failed; `refunded` credits went back. */
   | { outcome: "ended"; refunded: number }
   /** A hold was voided; `credits` can be spent again. */
@@ -69,7 +69,7 @@ export async function findTask(nodes: RedisNodes, id: string): Promise<TaskView>
  * release` works for everyone who has access to Redis.
  * @throws OperatorError when there is no such task or request
  */
-export async function releaseTask(nodes: RedisNodes, id: string): Promise<Release> {
+export async function releaseTask(nodes: RedisNodes, id: string): Promise<ReleaseResult> {
   for (let attempt = 0; attempt < ATTEMPTS_MAX; attempt++) {
     const view = await findTask(nodes, id);
     switch (view.record.state) {
@@ -106,7 +106,7 @@ async function endTask(nodes: RedisNodes, view: TaskView): Promise<number | unde
     partition,
     clustered: await isCluster(nodes.of(partition)),
     status: "released",
-    data: endedTask(taskId, Number(record.bound_at ?? 0)),
+    data: failedTaskJson(taskId, Number(record.bound_at ?? 0)),
     refundFailed: true,
     pollMs: 0,
   });

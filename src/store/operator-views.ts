@@ -4,8 +4,8 @@ import { clocks } from "./keys.ts";
 import { type LedgerEntry, latestEntries } from "./ledger-entries.ts";
 import {
   accountNames,
+  listsOfOpenRequests,
   META,
-  openLists,
   partitionNames,
   partitionOf,
   requestName,
@@ -123,7 +123,7 @@ export async function oldOpenRequests(
   const old: (OpenView & { partition: number })[] = [];
   const nowOf = clocks();
   let lookedAt = 0;
-  for (const { name, partition } of openLists(partitions)) {
+  for (const { name, partition } of listsOfOpenRequests(partitions)) {
     const redis = nodes.of(partition);
     const seenAtMs = await nowOf(redis);
     for (let from = 0; lookedAt < OPEN_LOOKED_AT_MAX; from += PAGE) {
@@ -193,7 +193,7 @@ async function openViews(
 /** How many slots are taken over all gateways: holds and unfinished tasks. */
 export async function countOpen(nodes: RedisNodes, partitions: number): Promise<number> {
   const counts = await manyByNode<number, { name: string; partition: number }>(
-    openLists(partitions),
+    listsOfOpenRequests(partitions),
     ({ partition }) => nodes.of(partition),
     (pipe, { name }) => pipe.zcard(name),
   );

@@ -1,5 +1,5 @@
 import type { Tiers } from "../domain/limits.ts";
-import { endedTask, type Observation, unseenTask } from "../domain/task-states.ts";
+import { failedTaskJson, type Observation, pendingTaskJson } from "../domain/task-states.ts";
 import type { Connection } from "./connection.ts";
 import { claimName, indexName, type KeyRef, keyRef, partitionOf, taskName } from "./names.ts";
 import { type CreditAccount, credits } from "./scripts/credits.ts";
@@ -100,12 +100,12 @@ export function createStore(connection: Connection) {
       const { taskId } = subject.task;
       const { boundAtMs } = reply;
       if (reply.nowMs >= boundAtMs + (reply.maxAgeMs ?? maxAgeMs)) {
-        const expired = await record({ status: "expired", data: endedTask(taskId, boundAtMs) });
+        const expired = await record({ status: "expired", data: failedTaskJson(taskId, boundAtMs) });
         if (expired.outcome !== "disputed") return expired;
       }
       const { state, tier, status, data, refunded } = reply;
       const before =
-        data === "" ? { status: "pending", data: unseenTask(taskId, boundAtMs) } : { status, data };
+        data === "" ? { status: "pending", data: pendingTaskJson(taskId, boundAtMs) } : { status, data };
       return { outcome: "observed", state, tier, refunded, ...before, isDisputed: true };
     },
 

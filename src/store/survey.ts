@@ -1,5 +1,5 @@
 import type { Connection } from "./connection.ts";
-import { openLists } from "./names.ts";
+import { listsOfOpenRequests } from "./names.ts";
 import { many } from "./pipelines.ts";
 import type { DueList } from "./scripts/lease.ts";
 import { AGES, OPEN_STATES, type OpenState, survey } from "./scripts/survey.ts";
@@ -71,7 +71,7 @@ export function createSurveys(connection: Connection) {
     /** Counts, list by list. One pipeline finds the empty lists, which are most of them. */
     async take(): Promise<Survey> {
       const result = emptySurvey(Math.round(connection.nowMs()));
-      const lists = openLists(connection.facts()?.partitions ?? 0);
+      const lists = listsOfOpenRequests(connection.facts()?.partitions ?? 0);
       const sizes = await command((redis) =>
         many<number, { name: string }>(redis, lists, (pipe, { name }) => pipe.zcard(name)),
       );

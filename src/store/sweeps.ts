@@ -1,6 +1,6 @@
 import type { Connection } from "./connection.ts";
 import { storeNowMs } from "./keys.ts";
-import { keyRef, openLists, partitionNames, requestName } from "./names.ts";
+import { keyRef, listsOfOpenRequests, partitionNames, requestName } from "./names.ts";
 import { many } from "./pipelines.ts";
 import { collect } from "./scripts/collect.ts";
 import { type DueList, type Leased, lease, type OpenRequest } from "./scripts/lease.ts";
@@ -22,7 +22,7 @@ export function createSweeps(connection: Connection, leaseMs: () => number, nowM
 
     /** The partitions in whose list something is due. One pipeline reads all lists, since mostly nothing is due. */
     async due(): Promise<Record<DueList, ReadonlySet<number>>> {
-      const lists = openLists(connection.facts()?.partitions ?? 0);
+      const lists = listsOfOpenRequests(connection.facts()?.partitions ?? 0);
       return command(async (redis) => {
         const atMs = nowMs?.() ?? (await storeNowMs(redis));
         const firsts = await many<string[], { name: string }>(redis, lists, (pipe, { name }) =>

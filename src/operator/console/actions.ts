@@ -5,16 +5,16 @@ import { findTask, releaseTask } from "../../store/operator-tasks.ts";
 import type { Outcomes } from "./answers.ts";
 
 /** What an action did, and what the audit log says of it. */
-interface Done<Answer> {
-  answer: Answer;
+interface Done<Outcome> {
+  answer: Outcome;
   /** What it was done to, and with which numbers. */
   audit: { target: string } & Record<string, unknown>;
 }
 
-export interface Action<Answer = object> {
+export interface Action<Outcome = object> {
   /** What it would be done to: for the audit line of one that fails. */
   target(body: Body): string;
-  run(body: Body): Promise<Done<Answer>>;
+  run(body: Body): Promise<Done<Outcome>>;
 }
 
 type Body = Readonly<Record<string, unknown>>;

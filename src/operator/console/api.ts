@@ -22,7 +22,7 @@ const HEADERS = {
 };
 
 /** An answer before its request id is added. */
-interface Answer {
+interface ConsoleReply {
   status: number;
   body: object;
   headers?: Record<string, string>;
@@ -53,7 +53,7 @@ export function createApi(options: ApiOptions) {
     name: string,
     query: URLSearchParams,
     requestId: string,
-  ): Promise<Answer> {
+  ): Promise<ConsoleReply> {
     const read = Object.hasOwn(reads, name) ? reads[name] : undefined;
     const action = Object.hasOwn(actions, name) ? actions[name] : undefined;
     const line = { action: name, remote_address: req.socket.remoteAddress, request_id: requestId };
@@ -113,7 +113,7 @@ async function act(
   }
 }
 
-function failure(error: unknown, requestId: string, log: Logger): Answer {
+function failure(error: unknown, requestId: string, log: Logger): ConsoleReply {
   if (error instanceof OperatorError) return { status: 400, body: { error: error.message } };
   if (error instanceof GatewayError) {
     return { status: 503, body: { error: `Redis cannot be used: ${error.message}` } };

@@ -14,7 +14,7 @@ const API = `${CONSOLE_PATH}/api/`;
 export type Console = ReturnType<typeof createConsole>;
 
 /**
- * The operators' page on the admin port and its data. See docs/console.md.
+ * The console on the admin port and its data. See docs/console.md.
  * @param options.notReady why the gateway is not ready, in words; undefined when it is
  */
 export function createConsole(options: {

@@ -68,8 +68,8 @@ export interface LiveSources {
 }
 
 /**
- * Samples this process's own metrics every two seconds and keeps 15 minutes of them, so that a page shows a plot as
- * soon as it is opened.
+ * Samples the metrics of all processes of this gateway every two seconds, and keeps the samples of 15 minutes, so that a page
+ * shows a plot as soon as it is opened.
  */
 export function createLive(sources: LiveSources, nowMs: () => number = Date.now) {
   const samples: Sample[] = [];
@@ -83,7 +83,7 @@ export function createLive(sources: LiveSources, nowMs: () => number = Date.now)
     const all = (name: keyof Reading): Value[] => readings.flatMap((reading) => reading[name]);
     samples.push({
       atMs: nowMs(),
-      ...answersOf(all("requests")),
+      ...countByOutcome(all("requests")),
       latency: bucketsByKind(all("requestSeconds"), ({ route }) => kindOfRoute(route)),
       upstream: bucketsByKind(all("upstreamSeconds"), ({ kind }) =>
         kind === "generate" ? "generations" : "polls",
@@ -124,7 +124,7 @@ export function createLive(sources: LiveSources, nowMs: () => number = Date.now)
   };
 }
 
-function answersOf(requests: readonly Value[]): Pick<Sample, "ok" | "denied"> {
+function countByOutcome(requests: readonly Value[]): Pick<Sample, "ok" | "denied"> {
   let ok = 0;
   const denied: Sample["denied"] = new Map();
   for (const { value, labels } of requests) {

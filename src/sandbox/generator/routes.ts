@@ -1,5 +1,5 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
-import { type Answer, failure, json, send, steeredFailure, success } from "./answer.ts";
+import { failure, json, type SandboxAnswer, send, steeredFailure, success } from "./answer.ts";
 import { answering, type Behaviour, readBehaviour, readDirectives } from "./behaviour.ts";
 import { TINY_MP4, TINY_PNG } from "./media.ts";
 import { type RequestLog, readText } from "./requests.ts";
@@ -105,7 +105,7 @@ export async function upload(
 }
 
 /** What needs no key: media, uploaded images, and the steering. */
-export async function serve(state: State, request: IncomingMessage, path: string): Promise<Answer> {
+export async function serve(state: State, request: IncomingMessage, path: string): Promise<SandboxAnswer> {
   if (path === "/sandbox/behaviour") return control(state, request);
   const file = state.uploads.find(path);
   if (file) return { status: 200, headers: { "content-type": file.type }, body: file.bytes };
@@ -116,7 +116,7 @@ export async function serve(state: State, request: IncomingMessage, path: string
   return { status: 200, headers: { "content-type": "image/png" }, body: TINY_PNG };
 }
 
-async function control(state: State, request: IncomingMessage): Promise<Answer> {
+async function control(state: State, request: IncomingMessage): Promise<SandboxAnswer> {
   if (request.method === "PUT") {
     try {
       steer(state, readBehaviour(JSON.parse((await readText(request)) ?? "")));

@@ -1,6 +1,6 @@
 import { LATENCY_BUCKETS, type MetricFactory } from "./factory.ts";
 
-/** Why this process refused a request, or closed a connection, to stay within its bounds. */
+/** The bounds of this process. At each of them it refuses requests or closes connections, and counts that. */
 export const OVERLOADS = [
   "requests_in_flight",
   "body_bytes",

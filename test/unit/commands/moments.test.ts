@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { futureMs, pastMs } from "../../../src/commands/context.ts";
+import { futureMs, pastMs } from "../../../src/commands/options.ts";
 
 test.each(["2090-02-31", "2090-02-29T00:00:00Z", "2090-04-31T12:00+02:00", "2090-13-01", "2090-01-32"])(
   "%s is no day, and not taken for another",

@@ -1,8 +1,8 @@
 import type { Command } from "commander";
 import { expect, test } from "vitest";
-import { withoutKeys } from "../../../src/commands/context.ts";
 import { EXAMPLES } from "../../../src/commands/examples.ts";
 import { NOTES } from "../../../src/commands/notes.ts";
+import { withoutKeys } from "../../../src/commands/output.ts";
 import { commandPath, commandsOf, tollgateProgram } from "../../../src/commands/program.ts";
 
 const leaves = (program: Command): Command[] =>

@@ -3,8 +3,8 @@ import { mkdirSync, readFileSync, renameSync, rmSync, symlinkSync, unlinkSync, w
 import path from "node:path";
 import { describe, expect, onTestFinished, test, vi } from "vitest";
 import { ConfigSchema, readConfig, redact, requireLoaded } from "../../../src/config/config.ts";
-import { derived } from "../../../src/config/derived.ts";
 import { type ChangeHooks, createLiveConfig } from "../../../src/config/live.ts";
+import { memoizeByConfigPart } from "../../../src/config/memoize.ts";
 import { NEEDS_RESTART } from "../../../src/config/schema.ts";
 import { watchFiles } from "../../../src/config/watch.ts";
 import { createLogger } from "../../../src/telemetry/log.ts";
@@ -296,7 +296,7 @@ test("a file that is still being written is not taken for whole", async () => {
 
 test("what is made from a part is made anew only when that part changes, and kept for older snapshots", () => {
   const make = vi.fn(({ upstream }: { upstream: { url: string } }) => ({ url: upstream.url }));
-  const upstream = derived((config) => config.upstream, make);
+  const upstream = memoizeByConfigPart((config) => config.upstream, make);
   const [first, same, other] = [
     configOf("upstream: { url: http://a }"),
     configOf("upstream: { url: http://a }\nlog: { level: warn }"),

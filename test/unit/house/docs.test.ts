@@ -111,7 +111,7 @@ describe("README", () => {
       return [first, ...others.map((name) => name.replace(/^-/, `${first.replace(/-[^-]+$/, "")}-`))];
     });
     expect(listed.sort()).toEqual(headers.sort());
-    const pages = [...read("src/operator/admin.ts").matchAll(/there are (.*)"/g)].flatMap(
+    const pages = [...read("src/operator/admin-server.ts").matchAll(/there are (.*)"/g)].flatMap(
       ([, words = ""]) => words.match(/\/[\w.-]+/g) ?? [],
     );
     expect(pages.length).toBeGreaterThan(5);

@@ -3,8 +3,12 @@ import http, { type IncomingHttpHeaders, type IncomingMessage } from "node:http"
 import net, { type AddressInfo } from "node:net";
 import type { Writable } from "node:stream";
 import { expect } from "vitest";
-import { createUploadTunnel, type UploadOptions, type UploadOutcome } from "../../../src/upstream/upload.ts";
 import type { FileSink } from "../../../src/upstream/upload-form.ts";
+import {
+  createUploadTunnel,
+  type UploadOptions,
+  type UploadOutcome,
+} from "../../../src/upstream/upload-stream.ts";
 
 export const BOUNDARY = "----client7MA4YWxkTrZu0gW";
 export const UPLOADED = {

@@ -2,7 +2,7 @@ import type { IncomingMessage, Server, ServerResponse } from "node:http";
 import { Registry } from "prom-client";
 import { openApiText } from "../domain/openapi/document.ts";
 import { limitConnections } from "../gateway/connection-limits.ts";
-import { createHttpServer, type TlsMaterial } from "../gateway/tls.ts";
+import { createHttpServer, type TlsMaterial } from "../gateway/http-server.ts";
 import type { Logger } from "../telemetry/log.ts";
 import { type Access, reportWrongToken } from "./access.ts";
 import type { Console } from "./console/console.ts";
@@ -15,7 +15,7 @@ const CONNECTIONS_MAX = 64;
 const SILENCE_MS = 30_000;
 const OPENAPI_HEADERS = { "Content-Type": "application/json; charset=utf-8" };
 
-interface AdminOptions {
+interface AdminServerOptions {
   /** The metrics as Prometheus reads them. */
   metricsPage(): Promise<string>;
   /** Why the gateway is not ready, in words; undefined when it is. */
@@ -30,8 +30,8 @@ interface AdminOptions {
   log: Logger;
 }
 
-/** The admin port: liveness, readiness, metrics, the API description and the operators' console; never public. */
-export function createAdmin(options: AdminOptions): Server {
+/** The server of the admin port: liveness, readiness, metrics, the API description and the console; never public. */
+export function createAdminServer(options: AdminServerOptions): Server {
   const page = createPages(options);
 
   async function answer(req: IncomingMessage, res: ServerResponse): Promise<void> {
@@ -57,7 +57,7 @@ export function createAdmin(options: AdminOptions): Server {
 }
 
 /** What is answered beside the console and the log level, which answer for themselves. */
-function createPages(options: AdminOptions) {
+function createPages(options: AdminServerOptions) {
   // Now, since the first request for it would else hold up all others.
   const openApi = openApiText();
 

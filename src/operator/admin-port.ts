@@ -6,13 +6,13 @@ import { createOperatorSession } from "../store/operator-session.ts";
 import { countOpen } from "../store/operator-views.ts";
 import type { Logger } from "../telemetry/log.ts";
 import { createAccess } from "./access.ts";
-import { createAdmin } from "./admin.ts";
+import { createAdminServer } from "./admin-server.ts";
 import { createConsole } from "./console/console.ts";
 import type { Reading } from "./console/live-figures.ts";
 import { createLogLevel } from "./log-level.ts";
 
-/** All that operators see and do, on the admin port; one process of a gateway serves it. */
-export function createOperators(options: {
+/** Assembles the admin port: access, console, log level and pages. One process of a gateway serves it. */
+export function createAdminPort(options: {
   /** For what needs a restart. */
   config: Config;
   live: Pick<LiveConfig, "config" | "describe">;
@@ -52,7 +52,7 @@ export function createOperators(options: {
     log,
   });
   const logLevel = createLogLevel({ access, log, set: options.setLevel });
-  const server = createAdmin({
+  const server = createAdminServer({
     metricsPage,
     notReady,
     access,

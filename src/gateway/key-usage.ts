@@ -27,10 +27,10 @@ export interface KeyUsage {
  * Limits each key's utility requests in this process, before the store is called (`server.utility_requests_per_second`).
  * They count toward no limit of a tier. A key's usage lives as long as the authenticator caches the key. Decision 0036.
  */
-export function createLocalRateLimit(nowMs: () => number = () => performance.now()) {
+export function createKeyUsages(nowMs: () => number = () => performance.now()) {
   const usages = new WeakMap<KeyRef, KeyUsage>();
   return {
-    usageOf(key: KeyRef): KeyUsage {
+    of(key: KeyRef): KeyUsage {
       let usage = usages.get(key);
       if (!usage) {
         usage = {
@@ -57,12 +57,12 @@ export function createLocalRateLimit(nowMs: () => number = () => performance.now
   };
 }
 
-export type LocalRateLimit = ReturnType<typeof createLocalRateLimit>;
+export type KeyUsages = ReturnType<typeof createKeyUsages>;
 
 /** Counts a utility request. @returns the refusal to answer when the key's rate is exceeded */
 export function limitUtilityRequests(call: Call): Refusal | undefined {
   const { gateway, config, usage } = call;
-  if (gateway.localRateLimit.take(usage, config.server.utilityRequestsPerSecond)) return undefined;
+  if (gateway.keyUsages.take(usage, config.server.utilityRequestsPerSecond)) return undefined;
   return slowDown(call);
 }
 
@@ -97,7 +97,7 @@ export function recordAffordable({ gateway, config, usage }: Call, price: number
     return;
   }
   if (wasCounted) return;
-  gateway.localRateLimit.take(usage, config.server.utilityRequestsPerSecond);
+  gateway.keyUsages.take(usage, config.server.utilityRequestsPerSecond);
   usage.unaffordable = price;
 }
 

@@ -1,13 +1,13 @@
 import { once } from "node:events";
 import type { AddressInfo } from "node:net";
 import { expect, test } from "vitest";
-import { createAdmin } from "../../../src/operator/admin.ts";
+import { createAdminServer } from "../../../src/operator/admin-server.ts";
 import { createLogger } from "../../../src/telemetry/log.ts";
 
 test("what fails on the admin port is answered and logged, and ends nothing", async () => {
   const lines: string[] = [];
   const failing = () => Promise.reject(new Error("too many open files"));
-  const admin = createAdmin({
+  const admin = createAdminServer({
     metricsPage: failing,
     notReady: () => undefined,
     config: () => ({}),

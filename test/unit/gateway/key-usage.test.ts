@@ -1,14 +1,14 @@
 import { expect, test } from "vitest";
-import { createLocalRateLimit } from "../../../src/gateway/local-rate-limit.ts";
+import { createKeyUsages } from "../../../src/gateway/key-usage.ts";
 import { keyRef } from "../../../src/store/names.ts";
 
 function givenRate() {
   const clock = { ms: 0 };
-  const rate = createLocalRateLimit(() => clock.ms);
+  const usages = createKeyUsages(() => clock.ms);
   const key = keyRef("key_a", "acc", 1);
   /** How many of `count` requests pass now. */
   const passing = (count: number, perSecond = 100, of = key): number =>
-    Array.from({ length: count }, () => rate.take(rate.usageOf(of), perSecond)).filter(Boolean).length;
+    Array.from({ length: count }, () => usages.take(usages.of(of), perSecond)).filter(Boolean).length;
   return { clock, passing };
 }
 

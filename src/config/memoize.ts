@@ -5,7 +5,7 @@ import type { Config } from "./config.ts";
  * with an older configuration gets what was made for that one.
  * @param part must be plain data
  */
-export function derived<Made>(
+export function memoizeByConfigPart<Made>(
   part: (config: Config) => unknown,
   make: (config: Config) => Made,
 ): (config: Config) => Made {

@@ -1,4 +1,4 @@
-import type { Answer } from "../domain/envelope.ts";
+import type { ApiAnswer } from "../domain/envelope.ts";
 import { createRequestLog, logRequest, logSlow } from "../telemetry/log.ts";
 import type { Exchange } from "./http-exchange.ts";
 import type { Gateway } from "./request-context.ts";
@@ -6,17 +6,22 @@ import type { Gateway } from "./request-context.ts";
 /** Status classes by the first digit. */
 const CLASSES = ["", "1xx", "2xx", "3xx", "4xx", "5xx"];
 
-/** Writes the log line, counts the request and ends its trace. Without an answer its client went away. */
-export function createRecord(gateway: Gateway): (exchange: Exchange, answer: Answer | undefined) => void {
+/**
+ * Completes a request, once, after its answer: frees its place among the requests in flight, keeps the rate-limit headers of its
+ * key, counts it, writes its log line and ends its trace. Without an answer its client went away.
+ */
+export function createCompletion(
+  gateway: Gateway,
+): (exchange: Exchange, answer: ApiAnswer | undefined) => void {
   const requestLog = createRequestLog(gateway.log);
-  return (exchange, answer) => record(gateway, requestLog, exchange, answer);
+  return (exchange, answer) => complete(gateway, requestLog, exchange, answer);
 }
 
-function record(
+function complete(
   gateway: Gateway,
   requestLog: ReturnType<typeof createRequestLog>,
   exchange: Exchange,
-  answer: Answer | undefined,
+  answer: ApiAnswer | undefined,
 ): void {
   const { metrics, log } = gateway;
   const { route: template, startedMs, upstreamMs, req } = exchange;

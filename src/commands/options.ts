@@ -1,0 +1,57 @@
+import { Command, InvalidArgumentError } from "commander";
+import { durationMs } from "../config/setting-types.ts";
+
+/** A command whose options include `--json`. */
+export function command(name: string, description: string): Command {
+  return new Command(name)
+    .description(description)
+    .option("--json", "print one JSON object and nothing else");
+}
+
+/** Parses an option that is a whole number within bounds, both inclusive. */
+export const whole =
+  (least: number, most: number) =>
+  (text: string): number => {
+    const value = /^\d{1,16}$/.test(text) ? Number(text) : Number.NaN;
+    if (value >= least && value <= most) return value;
+    throw new InvalidArgumentError(`It must be a whole number from ${least} to ${most}.`);
+  };
+
+/** Parses an option that names a file; empty is a shell variable that was not set. */
+export function fileName(text: string): string {
+  if (text !== "") return text;
+  throw new InvalidArgumentError("It must be the name of a file.");
+}
+
+/** Parses an option that is a moment to come, ISO 8601. */
+export function futureMs(text: string): number {
+  const atMs = momentMs(text);
+  if (atMs === undefined) {
+    throw new InvalidArgumentError("It must be an ISO 8601 time such as 2030-01-31T00:00:00Z.");
+  }
+  if (atMs <= Date.now()) throw new InvalidArgumentError("It must lie in the future.");
+  return atMs;
+}
+
+/** Parses an option that is a moment: ISO 8601, or how long ago. */
+export function pastMs(text: string): number {
+  const agoMs = durationMs(text);
+  const atMs = agoMs === undefined ? momentMs(text) : Date.now() - agoMs;
+  if (atMs !== undefined && atMs >= 0) return atMs;
+  throw new InvalidArgumentError(
+    "It must be an ISO 8601 time such as 2030-01-31, or how long ago, such as 7d.",
+  );
+}
+
+/** Unix ms of an ISO 8601 time; undefined if it is none. */
+function momentMs(text: string): number | undefined {
+  const isIso = /^\d{4}-\d\d-\d\d(T\d\d:\d\d(:\d\d(\.\d{1,9})?)?(Z|[+-]\d\d:?\d\d))?$/.test(text);
+  const atMs = isIso && isDay(text.slice(0, 10)) ? Date.parse(text) : Number.NaN;
+  return Number.isNaN(atMs) ? undefined : atMs;
+}
+
+/** Whether the month has the day: to `Date`, 31 February is 3 March. */
+function isDay(text: string): boolean {
+  const atMs = Date.parse(text);
+  return !Number.isNaN(atMs) && new Date(atMs).toISOString().startsWith(text);
+}

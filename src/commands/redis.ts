@@ -1,0 +1,68 @@
+import type { Redis } from "ioredis";
+import { readConfig } from "../config/config.ts";
+import { OperatorError } from "../store/accounts.ts";
+import { createClient } from "../store/client.ts";
+import { oneNode, type RedisNodes } from "../store/nodes.ts";
+import { requireWritable } from "../store/operator-loss.ts";
+import { inStoreWords, storeReason } from "../store/reasons.ts";
+import { partitionsOf } from "../store/store-facts.ts";
+import { redisUrl, requireConfig } from "./local-config.ts";
+
+const CONNECT_TIMEOUT_MS = 2000;
+/** Commands of the CLI read pages; the gateway's own timeout is for much smaller work. */
+const COMMAND_TIMEOUT_MS = 10_000;
+
+/** Runs one command's work against Redis, and closes the connection whatever happens. */
+export async function withRedis<T>(work: (nodes: RedisNodes) => Promise<T>): Promise<T> {
+  const redis = await connect(redisUrl());
+  const nodes = oneNode(redis);
+  try {
+    // The very first use of a store fixes its partitions, which is the config's to say.
+    await partitionsOf(nodes, () => requireConfig().store.partitions);
+    return await work(nodes);
+  } catch (error) {
+    if (error instanceof OperatorError || !(error instanceof Error)) throw error;
+    // Redis's own words, or those of a broken connection.
+    throw new Error(`Redis at ${placeOf(redisUrl())}: ${inStoreWords(error)}`, { cause: error });
+  } finally {
+    redis.disconnect();
+  }
+}
+
+/** The same for work that writes. @throws OperatorError also while the store is older than what it confirmed */
+export const withRedisToWrite = <T>(work: (nodes: RedisNodes) => Promise<T>): Promise<T> =>
+  withRedis(async (nodes) => {
+    await requireWritable(nodes, readConfig({ env: process.env }).loaded?.config.store.journal);
+    return work(nodes);
+  });
+
+/** What `store.tls_ca` says, where the configuration of this machine is valid; else Node's own authorities count. */
+const tlsCaFor = (url: string): string | undefined =>
+  /^rediss:/i.test(url) ? readConfig({ env: process.env }).loaded?.config.store.tlsCa : undefined;
+
+/** A client that is connected within two seconds. @throws OperatorError in one sentence that says what to do */
+export async function connect(url: string): Promise<Redis> {
+  const redis = createClient(url, COMMAND_TIMEOUT_MS, tlsCaFor(url));
+  const failed = Promise.withResolvers<never>();
+  // On its own the client would try again and again. It needs a listener later on, too.
+  redis.on("error", failed.reject);
+  const late = new Error("no answer within 2 seconds");
+  const timer = setTimeout(() => failed.reject(late), CONNECT_TIMEOUT_MS);
+  try {
+    await Promise.race([failed.promise, redis.connect()]);
+    return redis;
+  } catch (error) {
+    redis.disconnect();
+    // Else it waits two more seconds for the other side to hang up.
+    redis.stream?.destroy();
+    const { why, advice = "see Redis's log, and that REDIS_URL is right" } = storeReason(error);
+    throw new OperatorError(`Redis at ${placeOf(url)} cannot be used (${why}); ${advice}`);
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+/** Host and port of an address, without user and password. */
+export function placeOf(url: string): string {
+  return URL.canParse(url) ? new URL(url).host || url : "the address in REDIS_URL";
+}
