@@ -1,5 +1,6 @@
 import type { Redis } from "ioredis";
 import type { Config } from "../config/config.ts";
+import { hostsIn } from "../domain/redis-address.ts";
 import { storeNowMs } from "../store/keys.ts";
 import { lossInWords } from "../store/loss/loss-report.ts";
 import { oneNode, type RedisNodes } from "../store/nodes.ts";
@@ -10,7 +11,7 @@ import { storedFacts } from "../store/store-facts.ts";
 import { type Check, failed, good, warning } from "./doctor-check.ts";
 import { tasksCheck } from "./doctor-tasks.ts";
 import { redisUrl } from "./local-config.ts";
-import { connect, placeOf } from "./redis.ts";
+import { connect } from "./redis.ts";
 
 /** Expiry times are given by people's clocks and decided by Redis's. */
 const CLOCK_WARNING_MS = 1000;
@@ -33,7 +34,7 @@ export async function storeChecks(config: Config | undefined): Promise<StoreChec
   let place: string;
   try {
     const url = redisUrl();
-    place = placeOf(url);
+    place = hostsIn(url);
     redis = await connect(url);
   } catch (error) {
     const [message = "", ...advice] = (error instanceof Error ? error.message : String(error)).split("; ");

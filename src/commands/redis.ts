@@ -1,5 +1,6 @@
 import type { Redis } from "ioredis";
 import { readConfig } from "../config/config.ts";
+import { hostsIn, parseSupportedAddress } from "../domain/redis-address.ts";
 import { OperatorError } from "../store/accounts.ts";
 import { createClient } from "../store/client.ts";
 import { oneNode, type RedisNodes } from "../store/nodes.ts";
@@ -23,7 +24,7 @@ export async function withRedis<T>(work: (nodes: RedisNodes) => Promise<T>): Pro
   } catch (error) {
     if (error instanceof OperatorError || !(error instanceof Error)) throw error;
     // Redis's own words, or those of a broken connection.
-    throw new Error(`Redis at ${placeOf(redisUrl())}: ${inStoreWords(error)}`, { cause: error });
+    throw new Error(`Redis at ${hostsIn(redisUrl())}: ${inStoreWords(error)}`, { cause: error });
   } finally {
     redis.disconnect();
   }
@@ -38,7 +39,7 @@ export const withRedisToWrite = <T>(work: (nodes: RedisNodes) => Promise<T>): Pr
 
 /** What `store.tls_ca` says, where the configuration of this machine is valid; else Node's own authorities count. */
 const tlsCaFor = (url: string): string | undefined =>
-  /^rediss:/i.test(url) ? readConfig({ env: process.env }).loaded?.config.store.tlsCa : undefined;
+  parseSupportedAddress(url).tls ? readConfig({ env: process.env }).loaded?.config.store.tlsCa : undefined;
 
 /** A client that is connected within two seconds. @throws OperatorError in one sentence that says what to do */
 export async function connect(url: string): Promise<Redis> {
@@ -56,13 +57,8 @@ export async function connect(url: string): Promise<Redis> {
     // Else it waits two more seconds for the other side to hang up.
     redis.stream?.destroy();
     const { why, advice = "see Redis's log, and that REDIS_URL is right" } = storeReason(error);
-    throw new OperatorError(`Redis at ${placeOf(url)} cannot be used (${why}); ${advice}`);
+    throw new OperatorError(`Redis at ${hostsIn(url)} cannot be used (${why}); ${advice}`);
   } finally {
     clearTimeout(timer);
   }
-}
-
-/** Host and port of an address, without user and password. */
-export function placeOf(url: string): string {
-  return URL.canParse(url) ? new URL(url).host || url : "the address in REDIS_URL";
 }

@@ -1,4 +1,5 @@
 import { Pointer } from "typebox/value";
+import { holdsPassword } from "../domain/redis-address.ts";
 import { durationMs } from "./setting-types.ts";
 import type { BrokenRule } from "./validate.ts";
 
@@ -46,7 +47,7 @@ function uploadShare(data: unknown): BrokenRule[] {
 /** Secrets in the file itself, whether or not the environment overrides them. */
 export function fileSecrets(data: unknown): BrokenRule[] {
   const url = at(data, ["store", "redis_url"]);
-  if (typeof url !== "string" || !URL.canParse(url) || new URL(url).password === "") return [];
+  if (typeof url !== "string" || !holdsPassword(url)) return [];
   const message = "must hold no password; set REDIS_URL in the environment to the address with its password";
   return [{ keys: ["store", "redis_url"], message }];
 }

@@ -1,3 +1,4 @@
+import { redactRedisUrl } from "../domain/redis-address.ts";
 import type { Config } from "./runtime-config.ts";
 import type { Settings } from "./schema.ts";
 import { describeCertificate, type TlsMaterial } from "./tls.ts";
@@ -10,7 +11,7 @@ export function redact(config: Config): Config {
     ...config,
     server: { ...server, tls: withoutKey(server.tls) },
     admin: { ...admin, token: hidden(admin.token), tls: withoutKey(admin.tls) },
-    store: { ...store, redisUrl: withoutPassword(store.redisUrl), tlsCa: undefined },
+    store: { ...store, redisUrl: redactRedisUrl(store.redisUrl), tlsCa: undefined },
     upstream: {
       ...upstream,
       url: originOnly(url),
@@ -34,7 +35,7 @@ export function redactSettings(settings: Settings): Settings {
 }
 
 export function withoutRedisPassword(settings: Settings): Settings {
-  return { ...settings, store: { ...settings.store, redis_url: withoutPassword(settings.store.redis_url) } };
+  return { ...settings, store: { ...settings.store, redis_url: redactRedisUrl(settings.store.redis_url) } };
 }
 
 /** Settings that are addresses of upstreams. */
@@ -51,13 +52,6 @@ const withoutKey = (tls: TlsMaterial | undefined): TlsMaterial | undefined =>
   tls && { ...tls, cert: describeCertificate(tls), key: "***" };
 
 const hidden = (secret: string | undefined): string | undefined => (secret === undefined ? undefined : "***");
-
-function withoutPassword(address: string): string {
-  const url = new URL(address);
-  if (url.password === "") return address;
-  url.password = "***";
-  return url.href;
-}
 
 /** Some upstreams have a secret in the path. */
 function originOnly(address: string): string {

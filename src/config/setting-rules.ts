@@ -1,4 +1,5 @@
 import { isIP } from "node:net";
+import { parseSupportedAddress, RedisAddressError } from "../domain/redis-address.ts";
 
 // Each rule returns the message for a value that breaks it, and undefined for a valid one.
 
@@ -78,28 +79,15 @@ export function originRule(value: string): string | undefined {
   return withoutSlash(value) === url.origin ? undefined : `${rule}; did you mean ${url.origin}?`;
 }
 
-function isDecodable(encoded: string): boolean {
-  try {
-    decodeURIComponent(encoded);
-    return true;
-  } catch {
-    return false;
-  }
-}
-
 /** Checks the address of the store. */
 export function redisUrlRule(value: string): string | undefined {
-  const url = strictUrl(value, /^rediss?:\/\//i);
-  if (!url?.hostname) {
-    return "must be an address such as redis://127.0.0.1:6379 (rediss:// for TLS), special characters percent-encoded";
+  try {
+    parseSupportedAddress(value);
+    return undefined;
+  } catch (error) {
+    if (error instanceof RedisAddressError) return error.message;
+    throw error;
   }
-  if (!isDecodable(url.username) || !isDecodable(url.password)) {
-    return "must have special characters of user and password percent-encoded, a % itself as %25";
-  }
-  if (!/^(\/\d{0,5})?$/.test(url.pathname)) return "must have no path but a database number, such as /0";
-  if (!/^(\?family=[046])?$/.test(url.search) || url.hash)
-    return "must have no query (but ?family=) or fragment";
-  return undefined;
 }
 
 /** The address without one trailing slash: paths are appended with a slash of their own. */

@@ -3,6 +3,7 @@ import { once } from "node:events";
 import { connect } from "node:net";
 import { join, resolve } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
+import { parseSupportedAddress, type RedisHost } from "../domain/redis-address.ts";
 import { type GuardedChild, startChild } from "./child.ts";
 import { demoKey, demoText } from "./demo.ts";
 import { answeringAt } from "./gateway-url.ts";
@@ -123,23 +124,28 @@ function demoKeyName(redisUrl: string | undefined): string {
 
 /** The operator's own Redis, asked before anything starts. */
 async function mustAnswer(redisUrl: string): Promise<void> {
-  const { protocol, hostname, port } = URL.parse(redisUrl) ?? {};
-  if (!hostname || !/^rediss?:$/.test(protocol ?? "")) {
-    throw new Error(
-      "REDIS_URL must be an address such as redis://127.0.0.1:6379; left out, a Redis is started for you.",
-    );
-  }
-  const socket = connect(Number(port || 6379), hostname.replace(/^\[|\]$/g, ""));
+  const { host, port } = serverOf(redisUrl);
+  const socket = connect(port, host);
   try {
     await once(socket, "connect", { signal: AbortSignal.timeout(CONNECT_TIMEOUT_MS) });
   } catch (error) {
     const why = (error as NodeJS.ErrnoException).code ?? "no answer";
     throw new Error(
-      `Nothing answers at REDIS_URL, ${hostname}:${port || 6379} (${why}). Start a Redis there, or leave REDIS_URL out: ` +
+      `Nothing answers at REDIS_URL, ${host}:${port} (${why}). Start a Redis there, or leave REDIS_URL out: ` +
         "then one is started for you.",
     );
   } finally {
     socket.destroy();
+  }
+}
+
+/** @throws Error that says what the address must be */
+function serverOf(redisUrl: string): RedisHost {
+  try {
+    return parseSupportedAddress(redisUrl).hosts[0]!;
+  } catch (error) {
+    const problem = error instanceof Error ? error.message : String(error);
+    throw new Error(`REDIS_URL ${problem}; left out, a Redis is started for you.`);
   }
 }
 

@@ -1,7 +1,8 @@
 import { Redis, type RedisOptions } from "ioredis";
+import { parseSupportedAddress } from "../domain/redis-address.ts";
 
 /** Where Redis is, and what its certificate is checked with. */
-export interface RedisAddress {
+export interface RedisEndpoint {
   redisUrl: string;
   /** Certificates, PEM, that a `rediss://` server is checked with; undefined for Node's own. */
   tlsCa?: string | undefined;
@@ -18,12 +19,14 @@ export const createClient = (redisUrl: string, commandTimeoutMs: number, tlsCa?:
 
 /** A client as `createClient` makes it, without its command timeout. */
 export function clientOf(
-  { redisUrl, tlsCa }: RedisAddress,
+  { redisUrl, tlsCa }: RedisEndpoint,
   options: Pick<RedisOptions, "commandTimeout" | "connectTimeout" | "retryStrategy" | "enableReadyCheck">,
 ): Redis {
-  const { protocol } = new URL(redisUrl);
-  return new Redis(redisUrl, {
-    ...(protocol === "rediss:" ? { tls: tlsCa === undefined ? {} : { ca: tlsCa } } : {}),
+  const { hosts, tls, username, password, db, family } = parseSupportedAddress(redisUrl);
+  return new Redis({
+    ...hosts[0],
+    ...{ username, password, db, family },
+    ...(tls ? { tls: tlsCa === undefined ? {} : { ca: tlsCa } } : {}),
     lazyConnect: true,
     autoResendUnfulfilledCommands: false,
     enableOfflineQueue: false,

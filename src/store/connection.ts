@@ -2,7 +2,7 @@ import type { Logger } from "../telemetry/log.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
 import { createBreaker, STARTING } from "./breaker.ts";
 import { createCalls } from "./calls.ts";
-import { clientOf, connectTimeoutMs, type RedisAddress } from "./client.ts";
+import { clientOf, connectTimeoutMs, type RedisEndpoint } from "./client.ts";
 import { createStoreClock } from "./clock.ts";
 import { createDeadlines } from "./deadlines.ts";
 import { createOutage } from "./outage.ts";
@@ -12,7 +12,7 @@ import { createScriptRunner } from "./script-runner.ts";
 
 const FACTS_EVERY_MS = 15_000;
 
-export interface ConnectionOptions extends RedisAddress {
+export interface ConnectionOptions extends RedisEndpoint {
   commandTimeoutMs: number;
   /** Used at the very first start of a store; later the store's own number counts. */
   partitions: number;

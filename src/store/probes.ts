@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto";
 import type { Redis } from "ioredis";
 import type { Logger } from "../telemetry/log.ts";
-import { clientOf, type RedisAddress, selectDatabase } from "./client.ts";
+import { clientOf, type RedisEndpoint, selectDatabase } from "./client.ts";
 import { monotonicMs, type StoreClock } from "./clock.ts";
 import type { Deadlines } from "./deadlines.ts";
 import { oneNode } from "./nodes.ts";
@@ -88,7 +88,7 @@ function connectionErrorOf(redis: Redis): () => Error {
  * @throws Error in Redis's or the system's words
  */
 export async function probeOnOwnConnection(
-  address: RedisAddress & { partitions: number },
+  address: RedisEndpoint & { partitions: number },
   limits: { connecting: Deadlines; command: Deadlines },
 ): Promise<void> {
   const redis = clientOf(address, { connectTimeout: 0, retryStrategy: () => null, enableReadyCheck: false });

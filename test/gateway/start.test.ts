@@ -168,13 +168,19 @@ test("with client_ca npm start says at once that it has no client certificate", 
   });
 });
 
-test.each(["garbage", "localhost:21001"])("REDIS_URL=%s is refused by npm start in words", async (url) => {
+test.each([
+  ["garbage", "such as redis://"],
+  ["localhost:21001", "such as redis://"],
+  ["redis+cluster://127.0.0.1:21001", "supports neither Sentinel nor Redis Cluster"],
+])("REDIS_URL=%s is refused by npm start in words", async (url, words) => {
   const env = { ...process.env, ...(await givenPorts()) };
   const started = promisify(execFile)(process.execPath, [join(ROOT, "src/sandbox/start.ts")], {
     env: { ...env, REDIS_URL: url },
   });
   await expect(started).rejects.toMatchObject({
     code: 1,
-    stderr: expect.stringContaining("REDIS_URL must be an address such as redis://"),
+    stderr: expect.stringMatching(
+      new RegExp(`REDIS_URL must be.* ${words}.*; left out, a Redis is started for you`),
+    ),
   });
 });

@@ -92,6 +92,8 @@ test.each([
   ["REDIS_URL", "redis://:hunter2#@redis:6379"],
   ["REDIS_URL", "redis://:hunter2@redis:6379/x"],
   ["REDIS_URL", "http://:hunter2@redis"],
+  ["REDIS_URL", "redis+sentinel://redis:26379/mymaster?sentinel_password=hunter2"],
+  ["REDIS_URL", "redis+cluster://:hunter2@redis-1:6379,:hunter2@redis-2:6379"],
   ["UPSTREAM_URL", "https://user:hunter2@generator.example.com"],
   ["UPSTREAM_API_KEY", "hunter2 "],
   ["UPSTREAM_PREVIOUS_API_KEY", "hunter2 "],

@@ -1,3 +1,4 @@
+import { Redis } from "ioredis";
 import { expect, test } from "vitest";
 import { createClient } from "../../../src/store/client.ts";
 
@@ -12,4 +13,28 @@ test("the client neither resends, retries nor queues", () => {
     commandTimeout: 250,
   });
   client.disconnect();
+});
+
+// Guarantee: an address means what the client library takes it for.
+test.each([
+  "redis://127.0.0.1",
+  "rediss://redis.example.com:6380/3",
+  "redis://:p%40ss@h:1/2",
+  "redis://app@h",
+  "redis://app:a:b@h?family=6",
+  "redis://[::1]:7000/",
+])("%s is connected to as the library itself would", (url) => {
+  const client = createClient(url, 250);
+  const reference = new Redis(url, { lazyConnect: true });
+  const meaningOf = ({ host, port, username, password, db, family }: Redis["options"]) => ({
+    host,
+    port,
+    username: username || null,
+    password,
+    db,
+    family,
+  });
+  expect(meaningOf(client.options)).toEqual(meaningOf(reference.options));
+  expect(client.options.tls !== undefined).toBe(url.startsWith("rediss:"));
+  for (const one of [client, reference]) one.disconnect();
 });
