@@ -9,6 +9,7 @@ import type { IssuedKey, issueKey, KeyOptions } from "../src/store/accounts.ts";
 import type { Connection, createConnection } from "../src/store/connection.ts";
 import type { keyRef, partitionOf } from "../src/store/names.ts";
 import type { oneNode, RedisNodes } from "../src/store/nodes.ts";
+import type { Primary } from "../src/store/primary.ts";
 import type { Store } from "../src/store/store.ts";
 import type { createSweeps, Sweeps } from "../src/store/sweeps.ts";
 import type { createLogger } from "../src/telemetry/log.ts";
@@ -34,6 +35,12 @@ export interface OpenStore {
   sweeps: Sweeps;
   close(): Promise<void>;
 }
+
+/** Earlier releases have one breaker. */
+type EarlierConnection = Partial<Pick<Primary, "breaker">>;
+
+const isUsable = (connection: Connection & EarlierConnection): Promise<void> =>
+  connection.breaker?.closed() ?? connection.usable();
 
 /** Longer than anything that is measured here may take. */
 const COMMAND_TIMEOUT_MS = 30_000;
@@ -87,7 +94,7 @@ export async function openTree(name: string, folder: string): Promise<Tree> {
         metrics: metrics.createMetrics(),
         nowMs,
       });
-      await connection.breaker.closed();
+      await isUsable(connection);
       const { giveBack, ...store } = stores.createStore(connection, nowMs);
       const log = logs.createLogger("silent");
       const holds = settling?.createHolds(connection, settling.createSettlements(connection, { log }));

@@ -52,7 +52,7 @@ export async function startGateway(loaded: Loaded, log: Logger, role: Role = ALO
   );
   const refusals = createRefusalCounts({
     add: (counts) => addRefusals(connection, counts),
-    usable: () => !connection.breaker.isOpen(),
+    usable: connection.isUsable,
     log,
   });
   const publicPort = createPublicPort({
@@ -66,7 +66,7 @@ export async function startGateway(loaded: Loaded, log: Logger, role: Role = ALO
     log,
   });
   const notReady = () =>
-    publicPort.isDraining() ? "draining" : connection.breaker.isOpen() ? "the store is unusable" : undefined;
+    publicPort.isDraining() ? "draining" : connection.isUsable() ? undefined : "the store is unusable";
   const firstWorker = role.isFirstWorker
     ? createFirstWorkerJobs({
         config,

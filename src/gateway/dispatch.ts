@@ -35,10 +35,10 @@ export class Dispatcher {
       return refusal(refuse("path_not_found"), exchange.shownId);
     }
     const config = gateway.config();
-    // With `deny`, an unavailable store denies every request, whoever sent it.
-    if (config.store.fallbackStrategy === "deny") gateway.store.requireUsable();
-    if (isPreflight(exchange.req)) return refusal(preflightRefusal(target), exchange.shownId);
     const identity = gateway.authenticator.cached(head.authorization);
+    // With `deny`, an unavailable store denies every request; of a key that is not known yet, if it is unavailable to all.
+    if (config.store.fallbackStrategy === "deny") gateway.store.requireUsable(identity?.key.partition);
+    if (isPreflight(exchange.req)) return refusal(preflightRefusal(target), exchange.shownId);
     if (!identity) return this.#authenticate(exchange, head, config, target);
     return this.#handle(callOf(gateway, exchange, head, config, identity), target);
   }
@@ -71,6 +71,7 @@ export class Dispatcher {
     const address = gateway.clientAddress(exchange.req.socket.remoteAddress, head.forwardedFor);
     const identity = await gateway.authenticator.authenticate(head.authorization, address);
     if (identity.outcome === "refused") return refusal(identity.refusal, exchange.shownId);
+    if (config.store.fallbackStrategy === "deny") gateway.store.requireUsable(identity.key.partition);
     if (head.forwardedFor !== undefined) noteUntrustedProxy(gateway, exchange, address);
     return this.#handle(callOf(gateway, exchange, head, config, identity), target);
   }

@@ -84,7 +84,7 @@ export async function passUnmetered(
   // A store that answers and refuses (no memory left) is available: passing requests would lift the limits.
   if (config.store.fallbackStrategy !== "allow" || isRefusedByStore(error.cause)) return false;
   if (!gateway.fallback.goodKeys.has(key)) return false;
-  const outage = await gateway.store.outage();
+  const outage = await gateway.store.outage(key.partition);
   if (outage === undefined) return false;
   if (isCapped && !countUnmetered(usage, outage, config.store.allowMaxPerKey)) return false;
   exchange.degraded = true;

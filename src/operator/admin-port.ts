@@ -1,7 +1,7 @@
 import type { Config } from "../config/config.ts";
 import type { LiveConfig } from "../config/live.ts";
 import type { Connection } from "../store/connection.ts";
-import { oneNode } from "../store/nodes.ts";
+import { META } from "../store/names.ts";
 import { createOperatorSession } from "../store/operator-session.ts";
 import { countOpen } from "../store/operator-views.ts";
 import type { Logger } from "../telemetry/log.ts";
@@ -43,8 +43,8 @@ export function createAdminPort(options: {
       readings: options.readings,
       async slots() {
         const facts = connection.facts();
-        if (connection.breaker.isOpen() || !facts) return null;
-        return connection.command((redis) => countOpen(oneNode(redis), facts.partitions));
+        if (!facts || connection.primaries().some(({ breaker }) => breaker.isOpen())) return null;
+        return connection.ofName(META).command(() => countOpen(connection.nodes, facts.partitions));
       },
     },
     tiers: () => live.config().tiers,

@@ -2,6 +2,9 @@ import type { Connection } from "../store/connection.ts";
 import { openLastConfirmed } from "../store/loss/last-confirmed.ts";
 import { createLossDetector } from "../store/loss/loss-detector.ts";
 import { openRecentEntries } from "../store/loss/recent-entries.ts";
+import type { StorePart } from "../store/loss/store-part.ts";
+import { META } from "../store/names.ts";
+import type { Primary } from "../store/primary.ts";
 import type { Binding } from "../store/scripts/bind.ts";
 import type { Voided } from "../store/scripts/void.ts";
 import type { Logger } from "../telemetry/log.ts";
@@ -32,7 +35,7 @@ export type Settlements = ReturnType<typeof createSettlements>;
  */
 export function createSettlements(connection: Connection, options: SettlementOptions) {
   const { log, journal = memoryJournal } = options;
-  const { metrics, breaker, redis, facts, nowMs, within } = connection;
+  const { metrics, facts } = connection;
   const counts = createSettlementCounts(metrics);
   const outbox = createOutbox({
     log,
@@ -46,12 +49,14 @@ export function createSettlements(connection: Connection, options: SettlementOpt
   const losses = createLossDetector({
     lastConfirmed: openLastConfirmed(options.confirmedFolder, log),
     recent: openRecentEntries(options.confirmedFolder, log),
-    nowMs,
+    nowMs: connection.nowMs,
     sendAgain: (sent) => outbox.put({ ...sent, script: "bind", isCounted: true }),
     changed: (isOlder) => metrics.storeOlder.set(isOlder ? 1 : 0),
     log,
   });
-  const isUnanswered = (): boolean => outbox.sizeFor(facts()?.id) > 0;
+  /** Whether settlements wait for this primary. */
+  const isUnanswered = (primary: Primary): boolean =>
+    outbox.hasFor({ storeId: facts()?.id, has: (partition) => connection.of(partition) === primary });
   /** A charge that the store has answered, here or for a gateway that ended. */
   function charged(charge: Charge, outcome: Binding): void {
     losses.charged(charge, outcome);
@@ -63,34 +68,27 @@ export function createSettlements(connection: Connection, options: SettlementOpt
   connection.attach({
     // The journal knows by the id which files are owed to this store.
     identified: journal.attach,
-    async beforeUse() {
+    async beforeUse(primary) {
       const { id: storeId, partitions } = facts() ?? {};
-      if (storeId !== undefined) await within(losses.requireNotOlder(redis, storeId));
+      if (storeId !== undefined)
+        await primary.within(losses.requireNotOlder(partOf(connection, primary), storeId));
       await outbox.flush({
-        run: connection.scripts.run,
+        run: primary.scripts.run,
+        has: (partition) => connection.of(partition) === primary,
         storeId,
         partitions,
-        nowMs,
+        nowMs: primary.nowMs,
         charged,
         voided: counts.voided,
       });
     },
     // A settlement that was put there after the flush must not wait for the next outage.
-    unfinished: () => (isUnanswered() ? "a settlement is unanswered" : undefined),
+    unfinished: (primary) => (isUnanswered(primary) ? "a settlement is unanswered" : undefined),
   });
-  void outbox.watch(() => breaker.trip("settlements to replay"));
-
-  const reading = setInterval(() => void readNewEntries(), READ_EVERY_MS).unref();
-  let isReading = false;
-  /** What fails here is no outage: the next look learns the same. */
-  async function readNewEntries(): Promise<void> {
-    const { id, partitions = 0 } = facts() ?? {};
-    if (isReading || breaker.isOpen() || id === undefined) return;
-    isReading = true;
-    const isWhole = await within(losses.readNewEntries(redis, id, partitions)).catch(() => true);
-    isReading = false;
-    if (!isWhole) breaker.trip("a ledger lacks what it has confirmed");
-  }
+  void outbox.watch(() => {
+    for (const primary of connection.primaries()) primary.breaker.trip("settlements to replay");
+  });
+  const reading = readRegularly(connection, losses);
 
   return {
     outbox,
@@ -99,7 +97,9 @@ export function createSettlements(connection: Connection, options: SettlementOpt
     /** Keeps a settlement until the store has answered it. Resolves once it is on disk. */
     async defer(settlement: Settlement): Promise<void> {
       const kept = outbox.put(settlement);
-      if (!breaker.isOpen() && isUnanswered()) breaker.trip("a settlement is unanswered");
+      const primary = connection.of(settlement.call.key.partition);
+      if (!primary.breaker.isOpen() && isUnanswered(primary))
+        primary.breaker.trip("a settlement is unanswered");
       await kept;
     },
     /** After the connection has closed. */
@@ -108,6 +108,37 @@ export function createSettlements(connection: Connection, options: SettlementOpt
       await losses.close();
       await journal.close();
     },
+  };
+}
+
+/** Reads what the ledgers have got, primary by primary. What fails here is no outage: the next look learns the same. */
+function readRegularly(
+  connection: Connection,
+  { readNewEntries }: Pick<ReturnType<typeof createLossDetector>, "readNewEntries">,
+): NodeJS.Timeout {
+  let isReading = false;
+
+  async function read(): Promise<void> {
+    const { id, partitions = 0 } = connection.facts() ?? {};
+    if (isReading || id === undefined) return;
+    isReading = true;
+    for (const primary of connection.primaries()) {
+      if (primary.breaker.isOpen()) continue;
+      const entries = readNewEntries(partOf(connection, primary), id, partitions);
+      const isWhole = await primary.within(entries).catch(() => true);
+      if (!isWhole) primary.breaker.trip("a ledger lacks what it has confirmed");
+    }
+    isReading = false;
+  }
+  return setInterval(() => void read(), READ_EVERY_MS).unref();
+}
+
+function partOf(connection: Connection, primary: Primary): StorePart {
+  const owner = connection.ofName(META);
+  return {
+    redis: primary.redis,
+    has: (name) => connection.ofName(name) === primary,
+    meta: { redis: owner.redis, isAway: owner !== primary && owner.breaker.isOpen() },
   };
 }
 

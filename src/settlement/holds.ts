@@ -21,10 +21,7 @@ import { type Charge, charge, type VoidSettlement } from "./settlement.ts";
 export type Holds = ReturnType<typeof createHolds>;
 
 /** What the calls of a hold need of the connection. */
-type HoldConnection = Pick<
-  Connection,
-  "run" | "metrics" | "queue" | "facts" | "nowMs" | "requireUsable" | "commandTimeoutMs"
->;
+type HoldConnection = Pick<Connection, "of" | "metrics" | "facts" | "commandTimeoutMs">;
 
 /**
  * @param settlements keeps what the store could not answer
@@ -34,13 +31,11 @@ export function createHolds(
   connection: HoldConnection,
   settlements: Pick<Settlements, "defer" | "charged" | "voided">,
 ) {
-  const { run } = connection;
-
   function voidSettlementOf(generation: Generation, reason: "refused" | "unsent"): VoidSettlement {
     const { key, requestId, idempotency } = generation;
     return {
       script: "void",
-      ...termsOf(generation, connection.nowMs()),
+      ...termsOf(generation, connection.of(key.partition).nowMs()),
       call: { key, requestId, idempotencyDigest: idempotency?.digest, reason },
     };
   }
@@ -57,7 +52,8 @@ export function createHolds(
     /** Charges a held generation for the task it got. Undefined: the store is away, and the charge is deferred. */
     async bind(generation: Generation, task: NewTask): Promise<Binding | undefined> {
       const facts = connection.facts();
-      const { storeId, atMs, settleWithinMs } = termsOf(generation, connection.nowMs());
+      const { run, nowMs } = connection.of(generation.key.partition);
+      const { storeId, atMs, settleWithinMs } = termsOf(generation, nowMs());
       const call = bindCallOf(generation, task, facts?.cluster ?? false);
       const charging: Charge = { script: "bind", storeId, atMs, settleWithinMs, call };
       try {
@@ -83,6 +79,7 @@ export function createHolds(
       const release = voidSettlementOf(generation, reason);
       try {
         requireStoreOf(release);
+        const { run } = connection.of(generation.key.partition);
         const { outcome, state } = await run(voidHold, { ...release.call, tiers });
         settlements.voided(outcome);
         return state;
@@ -101,14 +98,17 @@ export function createHolds(
       if (!idempotency) return;
       const { partition } = key;
       const call = { partition, requestId, idempotencyDigest: idempotency.digest, unknown };
-      await run(unclear, call).catch(() => undefined);
+      await connection
+        .of(partition)
+        .run(unclear, call)
+        .catch(() => undefined);
     },
   };
 }
 
 /** @param voidUnsent voids the request of an ADMIT that failed and may still run; resolves once that is on disk */
 function createAdmission(connection: HoldConnection, voidUnsent: (generation: Generation) => Promise<void>) {
-  const { run, metrics, queue } = connection;
+  const { metrics } = connection;
 
   function countAdmission(tier: string, outcome: Admission["outcome"], tiers: Tiers): void {
     metrics.admissions.inc({ tier: tierLabel(tier, tiers), outcome });
@@ -119,11 +119,12 @@ function createAdmission(connection: HoldConnection, voidUnsent: (generation: Ge
     countAdmission,
     /** Decides whether a generation may run, and holds what it costs. One script call. */
     async admit(generation: Generation, tiers: Tiers): Promise<Admission> {
+      const { run, queue, nowMs, requireUsable } = connection.of(generation.key.partition);
       if (queue.isFull()) await queue.wait(generation.key.keyId);
-      connection.requireUsable();
+      requireUsable();
       generation.storeId = connection.facts()?.id;
       const send = (): Promise<Admission> => {
-        const notAfterMs = Math.floor(connection.nowMs() + connection.commandTimeoutMs);
+        const notAfterMs = Math.floor(nowMs() + connection.commandTimeoutMs);
         return run(admit, { generation, tiers, notAfterMs });
       };
       let admission: Admission;

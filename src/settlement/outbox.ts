@@ -9,11 +9,13 @@ import { type Charge, charge, type Settlement } from "./settlement.ts";
 const ENTRIES_MAX = 50_000;
 const FLUSH_BATCH = 200;
 
-/** The store that a flush sends to. */
+/** The primary of a store that a flush sends to. */
 export interface FlushTarget {
   run: Run;
   /** Undefined while the store has no id. */
   storeId: string | undefined;
+  /** Whether a partition is on the primary that `run` calls; nothing else is sent. */
+  has(partition: number): boolean;
   /** The store's clock, Unix ms. */
   nowMs(): number;
   /** How many partitions it has; only for a Redis Cluster. */
@@ -51,8 +53,11 @@ function createQueues() {
     },
     all: (): Settlement[] => [...queues.values()].flatMap((queue) => [...queue.values()]),
     size: (): number => sum(queues.values()),
-    /** How many a flush to this store would send. */
+    /** How many flushes to all primaries of this store would send. */
     sizeFor: (storeId: string | undefined): number => sum(queuesOf(storeId)),
+    /** Whether a flush would send any. */
+    hasFor: ({ storeId, has }: Pick<FlushTarget, "storeId" | "has">): boolean =>
+      queuesOf(storeId).some((queue) => queue.values().some(({ call }) => has(call.key.partition))),
     removeOldest(): Settlement {
       const firsts = [...queues.values()].flatMap((queue) => queue.entries().take(1).toArray());
       const [name, settlement] = firsts.reduce((a, b) => (b[1].atMs < a[1].atMs ? b : a));
@@ -77,7 +82,7 @@ export function createOutbox(options: {
 }) {
   const { journal, log } = options;
   const queues = createQueues();
-  const { size, sizeFor } = queues;
+  const { size, sizeFor, hasFor } = queues;
   /** The store of the latest flush. */
   let present: string | undefined;
 
@@ -119,8 +124,7 @@ export function createOutbox(options: {
   }
 
   async function sendAll(target: FlushTarget, queue: Queue): Promise<void> {
-    while (queue.size > 0) {
-      const batch = queue.entries().take(FLUSH_BATCH).toArray();
+    for (let batch = nextFor(target, queue); batch.length > 0; batch = nextFor(target, queue)) {
       const results = await Promise.allSettled(
         batch.map(([name, settlement]) => send(target, settlement).then(() => queue.delete(name))),
       );
@@ -145,9 +149,10 @@ export function createOutbox(options: {
     put,
     size,
     sizeFor,
+    hasFor,
     /**
-     * Sends everything that waits for this store, and nothing that waits for another. Throws on the first failure;
-     * settlements without an answer stay.
+     * Sends everything that waits for this primary of this store, and nothing that waits for another. Throws on the first
+     * failure; settlements without an answer stay.
      */
     async flush(target: FlushTarget): Promise<void> {
       const { storeId } = target;
@@ -155,18 +160,27 @@ export function createOutbox(options: {
       reportSize();
       do {
         for (const queue of queues.of(storeId)) await sendAll(target, queue);
-        // A settlement that was put after its queue was sent has no answer yet, and stays on disk.
+        // A settlement that was put after its queue was sent has no answer yet, and stays on disk. So do those of another
+        // primary, and with them the lines that are answered: a second answer to these changes nothing.
         if (sizeFor(storeId) > 0) continue;
         await journal.clear(storeId).catch((error: unknown) => {
           log.error({ err: error }, "the journal cannot be cleared; what it holds is settled already");
         });
         // More may have been put meanwhile, and nothing would send it once the breaker has closed.
-      } while (sizeFor(storeId) > 0);
+      } while (hasFor(target));
     },
   };
 }
 
 const fieldsOf = ({ call, script }: Settlement) => ({ request_id: call.requestId, script });
+
+/** The oldest settlements of a queue that wait for this primary. */
+const nextFor = ({ has }: FlushTarget, queue: Queue): [name: string, settlement: Settlement][] =>
+  queue
+    .entries()
+    .filter(([, { call }]) => has(call.key.partition))
+    .take(FLUSH_BATCH)
+    .toArray();
 
 /** Sends one settlement, and reports its outcome. */
 async function settle(target: FlushTarget, settlement: Settlement): Promise<void> {

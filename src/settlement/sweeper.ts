@@ -117,6 +117,7 @@ class Sweeper {
     const first = Math.floor(Math.random() * partitions);
     for (let at = 0; at < partitions && !this.#stopped; at++) {
       const partition = (first + at) % partitions;
+      if (!sweeps.isUsable(partition)) continue;
       if (due.holds.has(partition)) await this.#voidHolds(partition);
       if (due.polls.has(partition)) await this.#leaseTasks(partition);
       if (collecting && !(await this.#collect(partition))) isCollected = false;

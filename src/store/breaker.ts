@@ -55,6 +55,11 @@ export function createBreaker(options: {
     waiting = [];
   };
 
+  function stop(): void {
+    stopped = true;
+    clearTimeout(timer);
+  }
+
   return {
     /** While open no request waits for the store. */
     isOpen: (): boolean => open,
@@ -69,9 +74,12 @@ export function createBreaker(options: {
     },
     /** Resolves once the breaker has closed. */
     closed: (): Promise<void> => (open ? new Promise((resolve) => waiting.push(resolve)) : Promise.resolve()),
-    stop(): void {
-      stopped = true;
-      clearTimeout(timer);
+    /** Probes no more. */
+    stop,
+    /** Stays open for good. */
+    openForGood(): void {
+      stop();
+      open = true;
     },
   };
 }

@@ -23,17 +23,19 @@ interface CallOptions {
   deadlines: Deadlines;
   clock: StoreClock;
   clustered(): boolean;
+  /** Called with how many requests wait. */
+  waitingChanged(waiting: number): void;
   log: Logger;
   metrics: Metrics;
 }
 
-/** The calls of requests to Redis: behind the breaker, in fair order, batched per tick, timed. */
+/** The calls of requests to one primary: behind the breaker, in fair order, batched per tick, timed. */
 export function createCalls(options: CallOptions) {
   const { redis, scripts, breaker, deadlines, clock, metrics } = options;
   const { unavailable, failed } = createCallErrors(options);
   const queue = createFairQueue({
     deadlines,
-    changed: (waiting) => metrics.storeWaiting.set(waiting),
+    changed: options.waitingChanged,
     refused(why) {
       metrics.storeFailures.inc({ reason: "overloaded" });
       return new GatewayError("overloaded", why, { retryAfterSeconds: 1 });

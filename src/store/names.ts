@@ -89,6 +89,10 @@ export function keyRef(keyId: string, accountId: string, partition: number): Key
 export const requestName = (partition: number, requestId: string): string =>
   `${tag(partition)}:request:${requestId}`;
 
+/** What a probe writes on the primary of this partition. */
+export const probeName = (partition: number, processId: string): string =>
+  `${tag(partition)}:probe:${processId}`;
+
 /** The idempotency record; `digest` covers account and customer's key. */
 export const idempotencyName = (partition: number, digest: string): string =>
   `${tag(partition)}:idempotency:${digest}`;

@@ -1,71 +1,48 @@
 import { randomUUID } from "node:crypto";
 import type { Redis } from "ioredis";
-import type { Logger } from "../telemetry/log.ts";
 import { clientOf, type RedisEndpoint, selectDatabase } from "./client.ts";
 import { monotonicMs, type StoreClock } from "./clock.ts";
 import type { Deadlines } from "./deadlines.ts";
-import { oneNode } from "./nodes.ts";
+import { probeName } from "./names.ts";
 import { itemOf } from "./script.ts";
 import { type ScriptRunner, scriptSource, scriptsOf } from "./script-runner.ts";
 import { SCRIPTS } from "./scripts/all.ts";
 import { probe } from "./scripts/probe.ts";
-import { readFacts, type StoreFacts } from "./store-facts.ts";
 
-const PROBE_NAME = `tg:probe:${randomUUID()}`;
+/** One of each process. */
+const PROBE_ID = randomUUID();
 
-/** Work that has to be done before the store is used. */
-export interface Attached {
-  /** Called with the store's id at the start, and whenever the facts are read again. */
-  identified(storeId: string): Promise<void>;
-  /** Part of each probe, after which the breaker closes. @throws to keep it open */
-  beforeUse(): Promise<void>;
-  /** Called as the breaker closes. @returns why it has to open again at once, if it has to */
-  unfinished(): string | undefined;
-}
+/** The name that this process's probe writes: one of a partition, so that it is on the partition's primary. */
+export const probeNameIn = (partition: number): string => probeName(partition, PROBE_ID);
 
 /**
- * The probe of the connection that requests share, and what is fixed for the store.
- * @param options.partitions used at the very first start of a store only
+ * The probe of the connection to one primary that requests share.
+ * @param options.name the name that the probe writes
+ * @param options.check reads what has to hold before the primary is used
+ * @param options.beforeUse work that has to be done before it is used
  */
 export function createProbe(options: {
   redis: Redis;
   scripts: ScriptRunner;
   clock: StoreClock;
   within: Deadlines["within"];
-  partitions: number;
-  log: Logger;
-}) {
-  const { redis, scripts, clock, within, partitions, log } = options;
+  name(): string;
+  check(): Promise<void>;
+  beforeUse(): Promise<void>;
+}): () => Promise<void> {
+  const { redis, scripts, clock, within } = options;
   const whyNotReady = connectionErrorOf(redis);
-  let facts: StoreFacts | undefined;
-  let attached: Attached | undefined;
 
-  async function learnFacts(): Promise<void> {
-    const isFirst = facts === undefined;
-    facts = await within(readFacts(oneNode(redis), partitions));
-    if (facts.id !== undefined) await attached?.identified(facts.id);
-    else if (isFirst)
-      log.warn("the store refuses an id of its own; until it has one, no journal file is taken over");
-  }
-
-  return {
-    facts: () => facts,
-    learnFacts,
-    attach(one: Attached): void {
-      attached = one;
-    },
-    unfinished: () => attached?.unfinished(),
-    /** @throws Error while the store cannot be used */
-    async run(): Promise<void> {
-      if (redis.status === "wait" || redis.status === "end") await redis.connect().catch(() => undefined);
-      if (redis.status !== "ready") throw whyNotReady();
-      await within(selectDatabase(redis));
-      const sentAtMs = monotonicMs();
-      const { storeNowMs } = await scripts.run(probe, { name: PROBE_NAME });
-      clock.learn(storeNowMs, sentAtMs);
-      await learnFacts();
-      await attached?.beforeUse();
-    },
+  /** @throws Error while the primary cannot be used */
+  return async () => {
+    if (redis.status === "wait" || redis.status === "end") await redis.connect().catch(() => undefined);
+    if (redis.status !== "ready") throw whyNotReady();
+    await within(selectDatabase(redis));
+    const sentAtMs = monotonicMs();
+    const { storeNowMs } = await scripts.run(probe, { name: options.name() });
+    clock.learn(storeNowMs, sentAtMs);
+    await options.check();
+    await options.beforeUse();
   };
 }
 
@@ -88,8 +65,9 @@ function connectionErrorOf(redis: Redis): () => Error {
  * @throws Error in Redis's or the system's words
  */
 export async function probeOnOwnConnection(
-  address: RedisEndpoint & { partitions: number },
+  address: RedisEndpoint,
   limits: { connecting: Deadlines; command: Deadlines },
+  probed: { name: string; check(redis: Redis): Promise<void> },
 ): Promise<void> {
   const redis = clientOf(address, { connectTimeout: 0, retryStrategy: () => null, enableReadyCheck: false });
   let failure: Error | undefined;
@@ -98,7 +76,7 @@ export async function probeOnOwnConnection(
   });
   try {
     await limits.connecting.within(redis.connect());
-    await limits.command.within(checkUsable(redis, address.partitions));
+    await limits.command.within(checkUsable(redis, probed));
   } catch (error) {
     throw failure ?? error;
   } finally {
@@ -107,16 +85,19 @@ export async function probeOnOwnConnection(
 }
 
 /** Checks what the shared connection's probe checks: Redis takes writes and may not evict keys. */
-async function checkUsable(redis: Redis, partitions: number): Promise<void> {
+async function checkUsable(
+  redis: Redis,
+  { name, check }: Parameters<typeof probeOnOwnConnection>[2],
+): Promise<void> {
   await selectDatabase(redis);
-  const { keys, shared, args } = itemOf(probe, { name: PROBE_NAME });
+  const { keys, shared, args } = itemOf(probe, { name });
   await redis.eval(scriptSource(probe), keys.length, ...keys, ...shared, ...args);
-  await readFacts(oneNode(redis), partitions);
+  await check(redis);
 }
 
 /** Loads all scripts and runs one that writes. @returns how many there are @throws what Redis says against it */
 export async function tryScripts(redis: Redis): Promise<number> {
   for (const script of SCRIPTS) await redis.script("LOAD", scriptSource(script));
-  await scriptsOf(redis).run(probe, { name: PROBE_NAME });
+  await scriptsOf(redis).run(probe, { name: probeNameIn(0) });
   return SCRIPTS.length;
 }

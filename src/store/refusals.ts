@@ -26,7 +26,7 @@ const nameOf = (nowMs: number): string => `tg:refusals:${new Date(nowMs).toISOSt
 export async function addRefusals(connection: Connection, counts: readonly RefusalCount[]): Promise<void> {
   if (counts.length === 0) return;
   const name = nameOf(connection.nowMs());
-  await connection.command(async (redis) => {
+  await connection.ofName(name).command(async (redis) => {
     const pipe = redis.pipeline();
     for (const { keyId, accountId, outcome, count } of counts) {
       pipe.zincrby(name, count, `${keyId} ${accountId} ${outcome}`);

@@ -33,8 +33,8 @@ export async function readFacts(nodes: RedisNodes, partitions: number): Promise<
   return { id, partitions: Number(fixed), cluster };
 }
 
-/** @throws Error in words that say what to change */
-async function requireNoEviction(redis: Redis): Promise<void> {
+/** @throws Error in words that say what to change, if the server may evict keys */
+export async function requireNoEviction(redis: Redis): Promise<void> {
   const policy = /^maxmemory_policy:(\S+)/m.exec(await redis.info("memory"))?.[1];
   if (policy === undefined || policy === "noeviction") return;
   throw new Error(

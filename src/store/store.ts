@@ -28,7 +28,7 @@ export type Store = ReturnType<typeof createStore>;
  * @throws GatewayError `store_unavailable` from every operation, unless it says otherwise
  */
 export function createStore(connection: Connection) {
-  const { run, metrics, queue } = connection;
+  const { metrics } = connection;
   const isClustered = (): boolean => connection.facts()?.cluster ?? false;
 
   function countEnd(status: string, refunded: number): void {
@@ -40,21 +40,25 @@ export function createStore(connection: Connection) {
 
   /** @param owner in whose turn it waits while too many calls are under way */
   async function inspectKey(key: KeyRef, tiers: Tiers, owner: string): Promise<Inspection> {
+    const { run, queue } = connection.of(key.partition);
     if (queue.isFull()) await queue.wait(owner);
     return run(inspect, { key, tiers });
   }
 
   return {
     requireUsable: connection.requireUsable,
-    outage: connection.outage,
+    /** Which outage of its primary an account has, if that is away: then requests of keys seen good may pass unmetered. */
+    outage: (partition: number): Promise<number | undefined> => connection.of(partition).outage(),
 
     /**
      * The key behind a digest; undefined when there is none, or when it is revoked or expired. Always one read outside the
      * partition and one INSPECT; cache the result.
      */
     async lookup(digest: string, tiers: Tiers): Promise<KeyRef | undefined> {
+      const name = indexName(digest);
+      const { command, queue } = connection.ofName(name);
       if (queue.isFull()) await queue.wait(LOOKUPS);
-      const entry = await connection.command((redis) => redis.get(indexName(digest)));
+      const entry = await command((redis) => redis.get(name));
       const facts = connection.facts();
       if (!facts) return undefined;
       // An unknown key costs the same calls as a revoked one: else the response time would tell them apart.
@@ -67,6 +71,7 @@ export function createStore(connection: Connection) {
     inspect: (key: KeyRef, tiers: Tiers): Promise<Inspection> => inspectKey(key, tiers, key.keyId),
 
     async inspectTask(key: KeyRef, taskId: string, cacheMs: number, tiers: Tiers): Promise<Inspection> {
+      const { run, queue } = connection.of(key.partition);
       if (queue.isFull()) await queue.wait(key.keyId);
       return run(inspect, { key, tiers, task: { taskId, cacheMs, clustered: isClustered() } });
     },
@@ -74,7 +79,7 @@ export function createStore(connection: Connection) {
     /** True when any account has a task of this id. */
     async isTaskBound(taskId: string): Promise<boolean> {
       const owner = isClustered() ? claimName(taskId) : taskName(taskId, 0, false);
-      return (await connection.command((redis) => redis.exists(owner))) === 1;
+      return (await connection.ofName(owner).command((redis) => redis.exists(owner))) === 1;
     },
 
     /**
@@ -88,6 +93,7 @@ export function createStore(connection: Connection) {
       options: { refundFailed: boolean; pollMs: number; maxAgeMs: number; poller?: KeyRef; tiers: Tiers },
     ): Promise<Observed> {
       const { refundFailed, pollMs, maxAgeMs, poller, tiers } = options;
+      const { run } = connection.of(subject.partition);
       const record = async ({ status, data }: typeof observation) => {
         const call = { ...subject, clustered: isClustered(), status, data, refundFailed, pollMs };
         const reply = await run(observe, poller ? { ...call, poller: { key: poller, tiers } } : call);
@@ -110,6 +116,7 @@ export function createStore(connection: Connection) {
     },
 
     async credits(key: KeyRef, tiers: Tiers): Promise<CreditAccount> {
+      const { run, queue } = connection.of(key.partition);
       if (queue.isFull()) await queue.wait(key.keyId);
       return run(credits, { key, tiers });
     },

@@ -1,6 +1,8 @@
+import type { Redis } from "ioredis";
 import type { Connection } from "./connection.ts";
 import { listsOfOpenRequests } from "./names.ts";
 import { many } from "./pipelines.ts";
+import type { Run } from "./script.ts";
 import type { DueList } from "./scripts/lease.ts";
 import { AGES, OPEN_STATES, type OpenState, survey } from "./scripts/survey.ts";
 
@@ -48,15 +50,17 @@ export type Surveys = ReturnType<typeof createSurveys>;
  * @throws GatewayError `store_unavailable` from each
  */
 export function createSurveys(connection: Connection) {
-  const { command } = connection;
+  /** Where figures of the whole store are, each by its name. */
+  const command = <T>(name: string, run: (redis: Redis) => Promise<T>): Promise<T> =>
+    connection.ofName(name).command(run);
 
   async function read<T>(name: string): Promise<T | undefined> {
-    const text = await command((redis) => redis.get(name));
+    const text = await command(name, (redis) => redis.get(name));
     return text === null ? undefined : (JSON.parse(text) as T);
   }
 
   const takeTurn = async (name: string, intervalMs: number): Promise<boolean> =>
-    (await command((redis) => redis.set(name, "taken", "PX", intervalMs, "NX"))) !== null;
+    (await command(name, (redis) => redis.set(name, "taken", "PX", intervalMs, "NX"))) !== null;
 
   return {
     /** True for one gateway per interval, which then counts. */
@@ -65,26 +69,29 @@ export function createSurveys(connection: Connection) {
     async ledgerTurn(intervalMs: number): Promise<boolean> {
       if (await takeTurn(LEDGER_TURN, intervalMs)) return true;
       // The interval may have been shortened since the turn was taken; this never makes it longer.
-      await command((redis) => redis.pexpire(LEDGER_TURN, intervalMs, "LT"));
+      await command(LEDGER_TURN, (redis) => redis.pexpire(LEDGER_TURN, intervalMs, "LT"));
       return false;
     },
-    /** Counts, list by list. One pipeline finds the empty lists, which are most of them. */
+    /** Counts, list by list. One pipeline to each primary finds the empty lists, which are most of them. */
     async take(): Promise<Survey> {
       const result = emptySurvey(Math.round(connection.nowMs()));
       const lists = listsOfOpenRequests(connection.facts()?.partitions ?? 0);
-      const sizes = await command((redis) =>
-        many<number, { name: string }>(redis, lists, (pipe, { name }) => pipe.zcard(name)),
-      );
-      for (const [at, { list, partition }] of lists.entries()) {
-        if (sizes[at]! > 0) await look(connection, partition, list, result);
+      for (const primary of connection.primaries()) {
+        const own = lists.filter(({ partition }) => connection.of(partition) === primary);
+        const sizes = await primary.command((redis) =>
+          many<number, { name: string }>(redis, own, (pipe, { name }) => pipe.zcard(name)),
+        );
+        for (const [at, { list, partition }] of own.entries()) {
+          if (sizes[at]! > 0) await look(primary.run, partition, list, result);
+        }
       }
       return result;
     },
     async publish(survey: Survey): Promise<void> {
-      await command((redis) => redis.set(SURVEY, JSON.stringify(survey), "PX", SURVEY_LIFETIME_MS));
+      await command(SURVEY, (redis) => redis.set(SURVEY, JSON.stringify(survey), "PX", SURVEY_LIFETIME_MS));
     },
     async publishLedger(report: LedgerReport): Promise<void> {
-      await command((redis) => redis.set(LEDGER_REPORT, JSON.stringify(report)));
+      await command(LEDGER_REPORT, (redis) => redis.set(LEDGER_REPORT, JSON.stringify(report)));
     },
     /** Undefined when no gateway has counted for a minute. */
     latest: () => read<Survey>(SURVEY),
@@ -100,7 +107,7 @@ const emptySurvey = (atMs: number): Survey => ({
 });
 
 /** Adds one list of a partition to a survey. Every open request is in a list: invariant 3 of docs/ARCHITECTURE.md. */
-async function look({ run }: Connection, partition: number, list: DueList, result: Survey): Promise<void> {
+async function look(run: Run, partition: number, list: DueList, result: Survey): Promise<void> {
   const counts = { held: AGES.map(() => 0), bound: AGES.map(() => 0) };
   let total = 1;
   let lookedAt = 0;

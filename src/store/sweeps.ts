@@ -1,7 +1,8 @@
 import type { Connection } from "./connection.ts";
 import { storeNowMs } from "./keys.ts";
-import { keyRef, listsOfOpenRequests, partitionNames, requestName } from "./names.ts";
+import { claimName, keyRef, listsOfOpenRequests, partitionNames, requestName } from "./names.ts";
 import { many } from "./pipelines.ts";
+import type { Primary } from "./primary.ts";
 import { collect } from "./scripts/collect.ts";
 import { type DueList, type Leased, lease, type OpenRequest } from "./scripts/lease.ts";
 import { unclaim } from "./scripts/unclaim.ts";
@@ -15,35 +16,51 @@ export type Sweeps = ReturnType<typeof createSweeps>;
  * @throws GatewayError `store_unavailable`
  */
 export function createSweeps(connection: Connection, leaseMs: () => number, nowMs?: () => number) {
-  const { run, command } = connection;
+  /**
+   * Adds the partitions of one primary in whose list something is due. One pipeline reads all lists, since mostly nothing is
+   * due.
+   */
+  const addDue = (primary: Primary, due: Record<DueList, Set<number>>): Promise<void> =>
+    primary.command(async (redis) => {
+      const lists = listsOfOpenRequests(connection.facts()?.partitions ?? 0).filter(
+        ({ partition }) => connection.of(partition) === primary,
+      );
+      const atMs = nowMs?.() ?? (await storeNowMs(redis));
+      const firsts = await many<string[], { name: string }>(redis, lists, (pipe, { name }) =>
+        pipe.zrange(name, "0", "0", "WITHSCORES"),
+      );
+      for (const [at, { list, partition }] of lists.entries()) {
+        if (Number(firsts[at]?.[1] ?? Number.POSITIVE_INFINITY) <= atMs) due[list].add(partition);
+      }
+    });
 
   return {
     partitions: (): number => connection.facts()?.partitions ?? 0,
+    /** False while the primary of the partition is away: its work waits until it is back. */
+    isUsable: (partition: number): boolean => !connection.of(partition).breaker.isOpen(),
 
-    /** The partitions in whose list something is due. One pipeline reads all lists, since mostly nothing is due. */
+    /**
+     * The partitions in whose list something is due, of all primaries that answer.
+     * @throws GatewayError `store_unavailable` if none does
+     */
     async due(): Promise<Record<DueList, ReadonlySet<number>>> {
-      const lists = listsOfOpenRequests(connection.facts()?.partitions ?? 0);
-      return command(async (redis) => {
-        const atMs = nowMs?.() ?? (await storeNowMs(redis));
-        const firsts = await many<string[], { name: string }>(redis, lists, (pipe, { name }) =>
-          pipe.zrange(name, "0", "0", "WITHSCORES"),
-        );
-        const due = { holds: new Set<number>(), polls: new Set<number>() };
-        for (const [at, { list, partition }] of lists.entries()) {
-          if (Number(firsts[at]?.[1] ?? Number.POSITIVE_INFINITY) <= atMs) due[list].add(partition);
-        }
-        return due;
-      });
+      const due = { holds: new Set<number>(), polls: new Set<number>() };
+      const primaries = connection.primaries();
+      const results = await Promise.allSettled(primaries.map((primary) => addDue(primary, due)));
+      const failed = results.filter((result) => result.status === "rejected");
+      if (failed.length === primaries.length) throw failed[0]!.reason;
+      return due;
     },
 
     /** Leases up to `most` due holds or tasks of a partition. Two calls never lease the same ones at a time. */
     lease: (list: DueList, partition: number, most: number): Promise<Leased> =>
-      run(lease, { list, partition, most, leaseMs: leaseMs() }),
+      connection.of(partition).run(lease, { list, partition, most, leaseMs: leaseMs() }),
 
     /** Voids a hold that is past its due time. */
     async voidDue(request: OpenRequest): Promise<Voided["outcome"]> {
       const { requestId, partition, accountId, creatorKeyId, idempotencyDigest } = request;
       const key = keyRef(creatorKeyId, accountId, partition);
+      const { run } = connection.of(partition);
       const { outcome } = await run(voidHold, { key, requestId, idempotencyDigest, reason: "due" });
       if (outcome === "void") connection.metrics.settlements.inc({ outcome });
       return outcome;
@@ -59,18 +76,30 @@ export function createSweeps(connection: Connection, leaseMs: () => number, nowM
       most: number,
     ): Promise<{ looked: number; collected: number }> {
       const { done } = partitionNames(partition);
+      const primary = connection.of(partition);
       // A hint of what may be old enough: COLLECT looks at the store's clock.
-      const before = nowMs?.() ?? connection.nowMs();
-      const ids = await command((redis) => redis.zrangebyscore(done, "-inf", before, "LIMIT", 0, most));
+      const before = nowMs?.() ?? primary.nowMs();
+      const ids = await primary.command((redis) =>
+        redis.zrangebyscore(done, "-inf", before, "LIMIT", 0, most),
+      );
       const clustered = connection.facts()?.cluster ?? false;
       let collected = 0;
       for (const requestId of ids) {
-        const task = await command((redis) => redis.hget(requestName(partition, requestId), "task_id"));
+        const task = await primary.command((redis) =>
+          redis.hget(requestName(partition, requestId), "task_id"),
+        );
         const taskId = task || undefined;
-        const { outcome } = await run(collect, { partition, requestId, taskId, clustered, retentionMs });
+        const { outcome } = await primary.run(collect, {
+          partition,
+          requestId,
+          taskId,
+          clustered,
+          retentionMs,
+        });
         if (outcome === "kept") continue;
         collected++;
-        if (clustered && taskId) await run(unclaim, { taskId, requestId });
+        if (clustered && taskId)
+          await connection.ofName(claimName(taskId)).run(unclaim, { taskId, requestId });
       }
       return { looked: ids.length, collected };
     },

@@ -1,11 +1,10 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { readAccount } from "../../src/store/accounts.ts";
-import type { Connection } from "../../src/store/connection.ts";
 import { oneNode } from "../../src/store/nodes.ts";
 import { givenCliAccount, json, refusal, runHere } from "../support/cli.ts";
-import { openConnection, randomId, taskOf } from "../support/store.ts";
+import { openConnection, randomId, type TestConnection, taskOf } from "../support/store.ts";
 
-let connection: Connection;
+let connection: TestConnection;
 beforeAll(async () => {
   connection = await openConnection();
 });

@@ -3,15 +3,14 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { issueKey, type KeyOptions, readAccount } from "../../src/store/accounts.ts";
-import type { Connection } from "../../src/store/connection.ts";
 import { findKey, rotateKey } from "../../src/store/keys.ts";
 import { accountNames, digestOf, indexName, keyRef, partitionOf } from "../../src/store/names.ts";
 import { oneNode } from "../../src/store/nodes.ts";
 import { partitionsOf } from "../../src/store/store-facts.ts";
 import { givenCliAccount, json, refusal, runHere, runProcess } from "../support/cli.ts";
-import { openConnection, randomId, times } from "../support/store.ts";
+import { openConnection, randomId, type TestConnection, times } from "../support/store.ts";
 
-let connection: Connection;
+let connection: TestConnection;
 beforeAll(async () => {
   connection = await openConnection();
 });

@@ -4,13 +4,12 @@ import { appendFile, mkdtemp, readFile, rm, stat, truncate, utimes, writeFile } 
 import { hostname, tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import type { Connection } from "../../src/store/connection.ts";
 import { storeNowMs } from "../../src/store/keys.ts";
 import { CLI, cliEnv, givenCliAccount, json, ROOT, refusal, runHere } from "../support/cli.ts";
 import { until } from "../support/gateway.ts";
-import { openConnection, randomId, times } from "../support/store.ts";
+import { openConnection, randomId, type TestConnection, times } from "../support/store.ts";
 
-let connection: Connection;
+let connection: TestConnection;
 beforeAll(async () => {
   connection = await openConnection();
 });

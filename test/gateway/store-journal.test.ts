@@ -13,7 +13,15 @@ import { readFacts } from "../../src/store/store-facts.ts";
 import { createLogger } from "../../src/telemetry/log.ts";
 import { createMetrics } from "../../src/telemetry/metrics.ts";
 import { startFaultProxy } from "../support/fault-proxy.ts";
-import { createStage, newTask, openConnection, openStore, TIERS, taskOf } from "../support/store.ts";
+import {
+  createStage,
+  newTask,
+  onOneServer,
+  openConnection,
+  openStore,
+  TIERS,
+  taskOf,
+} from "../support/store.ts";
 import { COMMAND_TIMEOUT_MS, givenRedis, type TestRedis } from "../support/store-stage.ts";
 import { until } from "../support/until.ts";
 
@@ -40,15 +48,16 @@ const journalText = async (folder: string): Promise<string> => {
 async function givenConnection(redisUrl: string, logs: string[] = [], commandTimeoutMs = 5000) {
   const log = createLogger("warn", { write: (line) => void logs.push(line) });
   const journal = await openJournal(folder, log);
-  const connection = createConnection({
+  const opened = createConnection({
     redisUrl,
     commandTimeoutMs,
     partitions: 64,
     log,
     metrics: createMetrics(),
   });
-  const store = openStore(connection, { journal, log });
+  const store = openStore(opened, { journal, log });
   const { settlements } = store;
+  const connection = onOneServer(opened);
   await connection.breaker.closed();
   const close = (): Promise<void> => connection.close().then(settlements.close);
   return { connection, store, settlements, close };

@@ -56,7 +56,8 @@ function givenOutbox(journal: Partial<Journal>) {
     sent.push(script.name);
     return script.read(["bound", 0], call);
   };
-  const flush = (storeId: string | undefined = "A") => outbox.flush({ run, storeId, nowMs: () => NOW_MS });
+  const flush = (storeId: string | undefined = "A") =>
+    outbox.flush({ run, has: () => true, storeId, nowMs: () => NOW_MS });
   return { outbox, bound, sent, sizes, failures, flush };
 }
 
@@ -86,7 +87,7 @@ test("the journal is not cleared of what came while the rest was sent", async ()
     if (sent.length === 1) void outbox.put(bind("without a store"));
     return script.read(["bound", 0], call);
   };
-  await outbox.flush({ run, storeId: "A", nowMs: () => NOW_MS });
+  await outbox.flush({ run, has: () => true, storeId: "A", nowMs: () => NOW_MS });
   expect(sent).toEqual(["bind", "bind"]);
   expect(unsentAtClear).toEqual([0]);
 });

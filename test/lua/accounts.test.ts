@@ -1,5 +1,4 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
-import type { Connection } from "../../src/store/connection.ts";
 import { accountNames, partitionNames } from "../../src/store/names.ts";
 import { itemOf } from "../../src/store/script.ts";
 import { issue } from "../../src/store/scripts/issue.ts";
@@ -10,6 +9,7 @@ import {
   openConnection,
   randomId,
   type Stage,
+  type TestConnection,
   taskOf,
   times,
 } from "../support/store.ts";
@@ -18,7 +18,7 @@ import {
 
 const MAX = Number.MAX_SAFE_INTEGER;
 
-let connection: Connection;
+let connection: TestConnection;
 let stage: Stage;
 beforeAll(async () => {
   connection = await openConnection();

@@ -1,6 +1,5 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
 import { SHADOW_LIMITS, type ShadowLimit } from "../../src/domain/limits.ts";
-import type { Connection } from "../../src/store/connection.ts";
 import type { KeyRef } from "../../src/store/names.ts";
 import {
   createStage,
@@ -9,10 +8,11 @@ import {
   openConnection,
   randomId,
   type Stage,
+  type TestConnection,
   times,
 } from "../support/store.ts";
 
-let connection: Connection;
+let connection: TestConnection;
 let stage: Stage;
 beforeAll(async () => {
   connection = await openConnection();

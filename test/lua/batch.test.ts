@@ -1,12 +1,18 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
-import type { Connection } from "../../src/store/connection.ts";
 import type { KeyRef } from "../../src/store/names.ts";
 import { admit } from "../../src/store/scripts/admit.ts";
-import { createStage, openConnection, type ScriptCall, type Stage, taskOf } from "../support/store.ts";
+import {
+  createStage,
+  openConnection,
+  type ScriptCall,
+  type Stage,
+  type TestConnection,
+  taskOf,
+} from "../support/store.ts";
 
 // Several items in one call. The model (model.test.ts) plays them at random; here are the ways in which one can fail.
 
-let connection: Connection;
+let connection: TestConnection;
 let stage: Stage;
 beforeAll(async () => {
   connection = await openConnection();

@@ -1,8 +1,15 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
-import type { Connection } from "../../src/store/connection.ts";
 import { idempotencyName, type KeyRef, requestName } from "../../src/store/names.ts";
 import type { Generation } from "../../src/store/scripts/admit.ts";
-import { createStage, HOLD_MS, NOON_MS, openConnection, randomId, type Stage } from "../support/store.ts";
+import {
+  createStage,
+  HOLD_MS,
+  NOON_MS,
+  openConnection,
+  randomId,
+  type Stage,
+  type TestConnection,
+} from "../support/store.ts";
 
 // The store's clock may step. A key's own clock is the latest the store has told it at an admission.
 
@@ -14,7 +21,7 @@ const RETENTION = 7 * DAY;
 const AHEAD = 8 * DAY;
 const LIMIT = 3;
 
-let connection: Connection;
+let connection: TestConnection;
 let stage: Stage;
 beforeAll(async () => {
   connection = await openConnection();

@@ -6,7 +6,6 @@ import { verifyLedger } from "../../src/ledger/verify.ts";
 import type { RunningRedis } from "../../src/sandbox/redis.ts";
 import { grantCredits, issueKey } from "../../src/store/accounts.ts";
 import { createClient } from "../../src/store/client.ts";
-import type { Connection } from "../../src/store/connection.ts";
 import { claimName, digestOf, keyRef, taskName } from "../../src/store/names.ts";
 import { oneNode } from "../../src/store/nodes.ts";
 import { createScriptRunner, type ScriptRunner } from "../../src/store/script-runner.ts";
@@ -23,6 +22,7 @@ import {
   RETENTION_MS,
   randomId,
   type Stage,
+  type TestConnection,
   taskOf,
   times,
 } from "../support/store.ts";
@@ -33,7 +33,7 @@ import { CLUSTER_MUTANTS, plant } from "./mutants.ts";
 
 let dir: string;
 let server: RunningRedis;
-let connection: Connection;
+let connection: TestConnection;
 beforeAll(async () => {
   dir = await mkdtemp(join(tmpdir(), "tollgate-cluster-"));
   server = await startClusterNode(dir);

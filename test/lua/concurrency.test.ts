@@ -1,7 +1,13 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { Limits } from "../../src/domain/limits.ts";
-import type { Connection } from "../../src/store/connection.ts";
-import { count, createStage, openConnection, type Stage, times } from "../support/store.ts";
+import {
+  count,
+  createStage,
+  openConnection,
+  type Stage,
+  type TestConnection,
+  times,
+} from "../support/store.ts";
 
 // By Redis TIME and over several connections, as several gateways would.
 
@@ -9,7 +15,7 @@ const GATEWAYS = 4;
 const SIMULTANEOUS = 200;
 const LIMIT = 37;
 
-let connections: Connection[];
+let connections: TestConnection[];
 beforeAll(async () => {
   connections = await Promise.all(times(GATEWAYS, () => openConnection()));
 });

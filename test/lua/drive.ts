@@ -1,9 +1,8 @@
 import type { Limits, Tiers } from "../../src/domain/limits.ts";
-import type { Connection } from "../../src/store/connection.ts";
 import { idempotencyName, type KeyRef } from "../../src/store/names.ts";
 import type { Reply } from "../../src/store/script.ts";
 import type { ScriptRunner } from "../../src/store/script-runner.ts";
-import { createStage, type ScriptCall, type Stage } from "../support/store.ts";
+import { createStage, type ScriptCall, type Stage, type TestConnection } from "../support/store.ts";
 import type { Scenario } from "./commands.ts";
 import { checkInvariants } from "./invariants.ts";
 import { recharge } from "./model.ts";
@@ -37,7 +36,7 @@ export interface Run {
 
 /** Plays one scenario against the store and the model. @throws Error where they disagree */
 export async function play(
-  connection: Connection,
+  connection: TestConnection,
   scenario: Scenario,
   options: { scripts?: ScriptRunner; seen?: (script: string, reply: Reply) => void } = {},
 ): Promise<void> {

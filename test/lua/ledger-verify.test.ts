@@ -3,7 +3,6 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { sumReferences, takeSnapshot } from "../../src/ledger/account-check.ts";
 import { addEntry, emptyAccount, emptyFold } from "../../src/ledger/fold.ts";
 import { verifyLedger } from "../../src/ledger/verify.ts";
-import type { Connection } from "../../src/store/connection.ts";
 import { LEDGER_PAGE } from "../../src/store/ledger-entries.ts";
 import {
   accountNames,
@@ -17,10 +16,17 @@ import { oneNode } from "../../src/store/nodes.ts";
 import { createScriptRunner, scriptsOf } from "../../src/store/script-runner.ts";
 import type { Generation } from "../../src/store/scripts/admit.ts";
 import { partitionsOf } from "../../src/store/store-facts.ts";
-import { createStage, openConnection, randomId, taskOf, times } from "../support/store.ts";
+import {
+  createStage,
+  openConnection,
+  randomId,
+  type TestConnection,
+  taskOf,
+  times,
+} from "../support/store.ts";
 import { plant, SNAPSHOT_MUTANTS } from "./mutants.ts";
 
-let connection: Connection;
+let connection: TestConnection;
 beforeAll(async () => {
   connection = await openConnection();
 });

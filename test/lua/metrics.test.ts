@@ -1,8 +1,7 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
-import type { Connection } from "../../src/store/connection.ts";
-import { createStage, openConnection, type Stage } from "../support/store.ts";
+import { createStage, openConnection, type Stage, type TestConnection } from "../support/store.ts";
 
-let connection: Connection;
+let connection: TestConnection;
 let stage: Stage;
 beforeAll(async () => {
   connection = await openConnection();

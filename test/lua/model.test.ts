@@ -1,7 +1,6 @@
 import fc from "fast-check";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import type { Connection } from "../../src/store/connection.ts";
-import { openConnection, times } from "../support/store.ts";
+import { openConnection, type TestConnection, times } from "../support/store.ts";
 import { scenario } from "./commands.ts";
 import { play } from "./drive.ts";
 import { readHeader } from "./headers.ts";
@@ -17,7 +16,7 @@ const MODELLED = ["admit", "bind", "void", "inspect", "observe", "credits", "rec
 /** What the sequences never ask for; the tests of each script do. */
 const UNASKED = ["recharge unknown_account"];
 
-let connection: Connection;
+let connection: TestConnection;
 beforeAll(async () => {
   connection = await openConnection();
 });

@@ -2,9 +2,8 @@ import { rm } from "node:fs/promises";
 import fc from "fast-check";
 import { afterAll, beforeAll, expect, inject, test } from "vitest";
 import { createClient } from "../../src/store/client.ts";
-import type { Connection } from "../../src/store/connection.ts";
 import { createScriptRunner } from "../../src/store/script-runner.ts";
-import { openConnection } from "../support/store.ts";
+import { openConnection, type TestConnection } from "../support/store.ts";
 import { scenario } from "./commands.ts";
 import { play } from "./drive.ts";
 import { CLUSTER_MUTANTS, MUTANTS, type Mutant, plant, SNAPSHOT_MUTANTS } from "./mutants.ts";
@@ -20,7 +19,7 @@ const SHARES = 4;
 const SHARE = Number(process.env.MUTANTS_SHARE ?? Math.floor(Math.random() * SHARES));
 const PLANTED = ALL ? MUTANTS : MUTANTS.filter((_, at) => at % SHARES === SHARE);
 
-let connection: Connection;
+let connection: TestConnection;
 beforeAll(async () => {
   connection = await openConnection();
 });

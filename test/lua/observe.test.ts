@@ -1,5 +1,4 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
-import type { Connection } from "../../src/store/connection.ts";
 import { partitionNames, requestName } from "../../src/store/names.ts";
 import { oneNode } from "../../src/store/nodes.ts";
 import { findTask } from "../../src/store/operator-tasks.ts";
@@ -11,10 +10,11 @@ import {
   POLL_MS,
   RETENTION_MS,
   type Stage,
+  type TestConnection,
   taskOf,
 } from "../support/store.ts";
 
-let connection: Connection;
+let connection: TestConnection;
 let stage: Stage;
 beforeAll(async () => {
   connection = await openConnection();

@@ -4,7 +4,6 @@ import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { verifyLedger } from "../../src/ledger/verify.ts";
 import { type RunningRedis, startRedis } from "../../src/sandbox/redis.ts";
-import type { Connection } from "../../src/store/connection.ts";
 import { partitionOf } from "../../src/store/names.ts";
 import { oneNode } from "../../src/store/nodes.ts";
 import { probe } from "../../src/store/scripts/probe.ts";
@@ -17,12 +16,13 @@ import {
   RETENTION_MS,
   randomId,
   type Stage,
+  type TestConnection,
   times,
 } from "../support/store.ts";
 
 let dir: string;
 let server: RunningRedis;
-let connection: Connection;
+let connection: TestConnection;
 let stage: Stage;
 beforeAll(async () => {
   dir = await mkdtemp(join(tmpdir(), "tollgate-oom-"));

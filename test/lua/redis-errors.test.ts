@@ -3,12 +3,11 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { startRedis } from "../../src/sandbox/redis.ts";
-import type { Connection } from "../../src/store/connection.ts";
-import { createStage, openConnection, openStore, type Stage } from "../support/store.ts";
+import { createStage, openConnection, openStore, type Stage, type TestConnection } from "../support/store.ts";
 import { until } from "../support/until.ts";
 
 /** A Redis of its own; ends with the work. */
-async function withRedis(work: (connection: Connection, stage: Stage, dir: string) => Promise<void>) {
+async function withRedis(work: (connection: TestConnection, stage: Stage, dir: string) => Promise<void>) {
   const dir = await mkdtemp(join(tmpdir(), "tollgate-errors-"));
   const server = await startRedis({ dir, persistent: false, args: ["--save", "3600 1"] });
   const connection = await openConnection(server.url);
@@ -22,7 +21,7 @@ async function withRedis(work: (connection: Connection, stage: Stage, dir: strin
 }
 
 /** Why calls failed, by what is counted. */
-async function failures({ metrics }: Connection): Promise<unknown[]> {
+async function failures({ metrics }: TestConnection): Promise<unknown[]> {
   const { values } = await metrics.storeFailures.get();
   return values.filter(({ value }) => value > 0).map(({ labels }) => labels.reason);
 }

@@ -1,13 +1,18 @@
 import { readdirSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import type { Connection } from "../../src/store/connection.ts";
 import { scriptSource } from "../../src/store/script-runner.ts";
 import { SCRIPTS } from "../../src/store/scripts/all.ts";
-import { createStage, openConnection, type ScriptCall, type Stage } from "../support/store.ts";
+import {
+  createStage,
+  openConnection,
+  type ScriptCall,
+  type Stage,
+  type TestConnection,
+} from "../support/store.ts";
 import { includesOf, LUA_FOLDER, liesOf, numbersIn, readHeader, readScript, undeclared } from "./headers.ts";
 
-let connection: Connection;
+let connection: TestConnection;
 beforeAll(async () => {
   connection = await openConnection();
 });

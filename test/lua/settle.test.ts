@@ -1,6 +1,5 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
 import { type EarlierLine, settlementOfEarlier } from "../../src/settlement/journal-earlier-lines.ts";
-import type { Connection } from "../../src/store/connection.ts";
 import { idempotencyName } from "../../src/store/names.ts";
 import type { Generation } from "../../src/store/scripts/admit.ts";
 import { earlierBind, earlierVoid } from "../support/earlier-lines.ts";
@@ -14,6 +13,7 @@ import {
   POLL_MS,
   randomId,
   type Stage,
+  type TestConnection,
   taskOf,
   times,
   UPSTREAM,
@@ -24,7 +24,7 @@ import {
 const HOUR_MS = 3_600_000;
 const DAY_MS = 24 * HOUR_MS;
 
-let connection: Connection;
+let connection: TestConnection;
 let stage: Stage;
 beforeAll(async () => {
   connection = await openConnection();

@@ -4,11 +4,18 @@ import { join } from "node:path";
 import type { Redis } from "ioredis";
 import { afterAll, afterEach, beforeAll, expect, test, vi } from "vitest";
 import { createClient } from "../../src/store/client.ts";
-import type { Connection } from "../../src/store/connection.ts";
 import { partitionNames } from "../../src/store/names.ts";
 import { startClusterNode } from "../support/cluster-node.ts";
 import { soon } from "../support/soon.ts";
-import { createStage, newTask, openConnection, openStore, type Stage, taskOf } from "../support/store.ts";
+import {
+  createStage,
+  newTask,
+  openConnection,
+  openStore,
+  type Stage,
+  type TestConnection,
+  taskOf,
+} from "../support/store.ts";
 
 // A slot that migrates key by key: the node that has it refuses each command on a name that it does not have, new names
 // included, also in the middle of a script. Two real nodes; the first has all slots.
@@ -18,7 +25,7 @@ const PARTITION = 7;
 let dir: string;
 const nodes: Awaited<ReturnType<typeof startClusterNode>>[] = [];
 let clients: Redis[] = [];
-let connection: Connection;
+let connection: TestConnection;
 let stage: Stage;
 let slot: number;
 let otherNodeId: string;

@@ -1,16 +1,23 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { createSurvey } from "../../src/operator/survey.ts";
-import type { Connection } from "../../src/store/connection.ts";
 import { partitionNames, requestName } from "../../src/store/names.ts";
+import type { Run } from "../../src/store/script.ts";
 import type { Generation } from "../../src/store/scripts/admit.ts";
 import { createSurveys, type Surveys } from "../../src/store/survey.ts";
 import { createLogger } from "../../src/telemetry/log.ts";
-import { createStage, openConnection, type Stage, times } from "../support/store.ts";
+import {
+  createStage,
+  onOneServer,
+  openConnection,
+  type Stage,
+  type TestConnection,
+  times,
+} from "../support/store.ts";
 import { givenRedis, type TestRedis } from "../support/store-stage.ts";
 
 /** A survey is of a whole store: one that no other test writes to. */
 let redis: TestRedis;
-let connection: Connection;
+let connection: TestConnection;
 let surveys: Surveys;
 beforeAll(async () => {
   redis = await givenRedis();
@@ -65,13 +72,11 @@ test("lists without an entry are not looked into", async () => {
   const stage = createStage(connection, { clock: "redis", partition: 40 });
   await stage.admit(stage.request(await stage.givenKey()));
   const lookedInto: string[] = [];
-  const watched = createSurveys({
-    ...connection,
-    run: (script, call) => {
-      lookedInto.push(script.keys(call)[0]!);
-      return connection.run(script, call);
-    },
-  });
+  const run: Run = (script, call) => {
+    lookedInto.push(script.keys(call)[0]!);
+    return connection.run(script, call);
+  };
+  const watched = createSurveys(onOneServer(connection, { run }));
   await watched.take();
   expect(lookedInto).toContain(partitionNames(40).holds);
   for (const list of lookedInto) expect(await redis.client.zcard(list), list).toBeGreaterThan(0);

@@ -1,7 +1,6 @@
 import { afterAll, beforeAll, beforeEach, expect, inject, test } from "vitest";
 import { settlementOfEarlier } from "../../src/settlement/journal-earlier-lines.ts";
 import { createSweeper } from "../../src/settlement/sweeper.ts";
-import type { Connection } from "../../src/store/connection.ts";
 import { partitionNames, requestName, taskName } from "../../src/store/names.ts";
 import { itemOf } from "../../src/store/script.ts";
 import type { Generation } from "../../src/store/scripts/admit.ts";
@@ -17,6 +16,7 @@ import {
   openConnection,
   RETENTION_MS,
   type Stage,
+  type TestConnection,
   taskOf,
   times,
   UPSTREAM,
@@ -35,7 +35,7 @@ const TASKS = {
   retentionMs: 7 * 24 * HOUR_MS,
 };
 
-let connection: Connection;
+let connection: TestConnection;
 let stage: Stage;
 beforeAll(async () => {
   connection = await openConnection();

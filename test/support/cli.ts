@@ -4,11 +4,10 @@ import { Readable } from "node:stream";
 import { expect, inject, vi } from "vitest";
 import { run } from "../../src/commands/program.ts";
 import { issueKey, type KeyOptions } from "../../src/store/accounts.ts";
-import type { Connection } from "../../src/store/connection.ts";
 import { keyRef, partitionOf } from "../../src/store/names.ts";
 import { oneNode } from "../../src/store/nodes.ts";
 import { partitionsOf } from "../../src/store/store-facts.ts";
-import { createStage, randomId } from "./store.ts";
+import { createStage, randomId, type TestConnection } from "./store.ts";
 
 export const ROOT = resolve(import.meta.dirname, "../..");
 export const CLI = join(ROOT, "src/cli.ts");
@@ -88,7 +87,7 @@ export async function refusal(...args: string[]): Promise<string> {
 }
 
 /** An account with 1000 credits and one key, and the store's operations on it. */
-export async function givenCliAccount(connection: Connection, options: KeyOptions = {}) {
+export async function givenCliAccount(connection: TestConnection, options: KeyOptions = {}) {
   const { redis } = connection;
   const made = await issueKey(oneNode(redis), { accountId: randomId("acc"), credits: 1000, ...options });
   const partition = partitionOf(made.accountId, await partitionsOf(oneNode(redis)));

@@ -10,6 +10,7 @@ import { createHolds } from "../../src/settlement/holds.ts";
 import { charge, type Settlement } from "../../src/settlement/settlement.ts";
 import { type Connection, createConnection } from "../../src/store/connection.ts";
 import { type KeyRef, keyRef, partitionNames, requestName } from "../../src/store/names.ts";
+import type { Primary } from "../../src/store/primary.ts";
 import { type Item, itemOf, type Reply, type Run, type ScriptFile } from "../../src/store/script.ts";
 import { type ScriptRunner, scriptsOf } from "../../src/store/script-runner.ts";
 import type { Generation } from "../../src/store/scripts/admit.ts";
@@ -45,6 +46,22 @@ export interface ScriptCall {
   item: Item;
 }
 
+/** A connection to one server, with all that its only primary has. */
+export type TestConnection = ReturnType<typeof onOneServer>;
+
+/** @param changes what tests replace of the primary */
+export function onOneServer(connection: Connection, changes: Partial<Primary> = {}) {
+  const primary: Primary = { ...connection.of(0), ...changes };
+  return {
+    ...primary,
+    ...connection,
+    of: (): Primary => primary,
+    ofName: (): Primary => primary,
+    primaries: (): readonly Primary[] => [primary],
+    nowMs: primary.nowMs,
+  };
+}
+
 /** A usable connection to the run's Redis, or another; whoever opens it closes it. */
 export async function openConnection(redisUrl = inject("redisUrl"), commandTimeoutMs = 10_000) {
   const log = createLogger("silent");
@@ -55,8 +72,8 @@ export async function openConnection(redisUrl = inject("redisUrl"), commandTimeo
     log,
     metrics: createMetrics(),
   });
-  await connection.breaker.closed();
-  return connection;
+  await connection.usable();
+  return onOneServer(connection);
 }
 
 /** All operations of the store on a connection, as a gateway has them. */
@@ -81,8 +98,8 @@ interface StageOptions {
 
 /** What the parts of a stage share. */
 interface StageBase {
-  connection: Connection;
-  redis: Connection["redis"];
+  connection: TestConnection;
+  redis: TestConnection["redis"];
   scripts: ScriptRunner;
   tiers: Tiers;
   partition: number;
@@ -97,7 +114,7 @@ interface StageBase {
 /**
  * The store's operations over a partition of this stage's own, with a clock that only the test moves.
  */
-export function createStage(connection: Connection, options: StageOptions = {}) {
+export function createStage(connection: TestConnection, options: StageOptions = {}) {
   const { redis } = connection;
   const clock = { nowMs: NOON_MS };
   const ofRedis = options.clock === "redis";
@@ -114,7 +131,7 @@ export function createStage(connection: Connection, options: StageOptions = {}) 
   };
   const calls = stageCalls(base);
   const { send, run, defer, ...callsOfTests } = calls;
-  const connected = { ...connection, run, nowMs: () => clock.nowMs };
+  const connected = onOneServer(connection, { run, nowMs: () => clock.nowMs });
   const settlements = { defer, ...createSettlementCounts(connection.metrics) };
   const store = { ...createStore(connected), ...createHolds(connected, settlements) };
   const { tiers, partition } = base;

@@ -1,7 +1,7 @@
-import type { Redis } from "ioredis";
-import { requestName } from "../names.ts";
+import { partitionNames, requestName } from "../names.ts";
 import { many } from "../pipelines.ts";
 import type { BindCall, Binding } from "../scripts/bind.ts";
+import type { StorePart } from "./store-part.ts";
 
 /** How long a charge that the store has confirmed is kept, to be sent again if the store comes back without it. */
 const KEPT_MS = 30_000;
@@ -35,10 +35,12 @@ export function createConfirmedCharges(put: (charge: SentCharge) => Promise<void
       const since = charge.atMs - KEPT_MS;
       kept = kept.slice(-KEPT_MAX / 2).filter(({ atMs }) => atMs >= since);
     },
-    /** Those that this store does not have. */
-    async lostBy(redis: Redis, storeId: string, nowMs: number): Promise<SentCharge[]> {
+    /** Those that this part of the store should have and does not have. */
+    async lostBy({ redis, has }: StorePart, storeId: string, nowMs: number): Promise<SentCharge[]> {
       kept = kept.filter(({ atMs, settleWithinMs = 0, untilMs = atMs + settleWithinMs }) => nowMs < untilMs);
-      const own = kept.filter((charge) => charge.storeId === storeId);
+      const own = kept.filter(
+        ({ storeId: id, call }) => id === storeId && has(partitionNames(call.key.partition).ledger),
+      );
       const states = await many<string | null, SentCharge>(redis, own, (pipe, { call }) =>
         pipe.hget(requestName(call.key.partition, call.requestId), "state"),
       );

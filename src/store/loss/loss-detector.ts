@@ -1,12 +1,12 @@
-import type { Redis } from "ioredis";
 import type { Logger } from "../../telemetry/log.ts";
 import { META } from "../names.ts";
 import { oneNode } from "../nodes.ts";
 import { createConfirmedCharges, type SentCharge } from "./confirmed-charges.ts";
-import type { LastConfirmedFile } from "./last-confirmed.ts";
+import type { LastConfirmed, LastConfirmedFile } from "./last-confirmed.ts";
 import { chargeOf, type LossReport, lossInWords, missingEntries, readLossReport } from "./loss-report.ts";
 import { createEntryReader } from "./new-entries.ts";
 import type { RecentEntries } from "./recent-entries.ts";
+import type { StorePart } from "./store-part.ts";
 
 /** Charges that a report names. */
 const NAMED_MAX = 100;
@@ -28,17 +28,26 @@ export function createLossDetector(options: {
 }) {
   const { lastConfirmed, log } = options;
   const charges = createConfirmedCharges(options.sendAgain);
+  let latest: Awaited<ReturnType<typeof readLossReport>> | undefined;
+
+  async function reportIn({ meta }: StorePart): Promise<NonNullable<typeof latest>> {
+    if (!latest || !meta.isAway) latest = await readLossReport(meta.redis);
+    return latest;
+  }
+
+  const lastConfirmedIn = ({ has }: StorePart, storeId: string): LastConfirmed["entries"] =>
+    new Map([...lastConfirmed.of(storeId).entries].filter(([ledger]) => has(ledger)));
 
   return {
     /** A BIND that the store has confirmed. */
     charged: charges.add,
     /**
-     * Compares the store with what it has confirmed.
+     * Compares a part of the store with what it has confirmed.
      * @throws Error while it is older, in words that say what is missing
      */
-    async requireNotOlder(redis: Redis, storeId: string): Promise<void> {
-      const { epoch, older } = await readLossReport(redis);
-      const lost = await charges.lostBy(redis, storeId, options.nowMs());
+    async requireNotOlder(part: StorePart, storeId: string): Promise<void> {
+      const { epoch, older } = await reportIn(part);
+      const lost = await charges.lostBy(part, storeId, options.nowMs());
       const known = lastConfirmed.of(storeId);
       const isAccepted = epoch > known.epoch;
       const kept = charges.sendAgain(lost);
@@ -48,7 +57,7 @@ export function createLossDetector(options: {
         lastConfirmed.accept(storeId, epoch);
         charges.forgetSentAgain();
       }
-      const missing = await missingEntries(oneNode(redis), lastConfirmed.of(storeId).entries);
+      const missing = await missingEntries(oneNode(part.redis), lastConfirmedIn(part, storeId));
       await kept;
       const isOlder = missing.length > 0 || (lost.length > 0 && !isAccepted) || epoch < known.epoch;
       options.changed(isOlder || older !== undefined);
@@ -57,7 +66,7 @@ export function createLossDetector(options: {
       // Gateways that never met the store refuse it by this field, and `tollgate store show` reads it. If it cannot be
       // written, this gateway refuses the store all the same.
       const report: LossReport = { epoch: Math.max(epoch, known.epoch), ...loss };
-      if (!older) await redis.hset(META, "older", JSON.stringify(report)).catch(() => undefined);
+      if (!older) await part.meta.redis.hset(META, "older", JSON.stringify(report)).catch(() => undefined);
       throw new Error(lossInWords(older ?? loss));
     },
     /** Learns what is confirmed now. @returns false if `requireNotOlder` has to judge the store */

@@ -1,9 +1,9 @@
-import type { Redis } from "ioredis";
 import { LEDGER_START, recordOf, type StreamEntry } from "../ledger-entries.ts";
 import { partitionNames } from "../names.ts";
 import { many } from "../pipelines.ts";
 import type { ConfirmedEntry, LastConfirmedFile } from "./last-confirmed.ts";
 import type { LedgerPage, RecentEntries } from "./recent-entries.ts";
+import type { StorePart } from "./store-part.ts";
 
 /**
  * Each look may read so many entries on average, and unused reads are saved up to a maximum. If there are more, only the
@@ -19,7 +19,7 @@ interface Position {
 }
 
 /**
- * Reads what the ledgers have got since the last look, whoever wrote it.
+ * Reads what the ledgers have got since the last look, whoever wrote it, one part of the store after the other.
  * @param lastConfirmed keeps the last entry of each ledger
  * @param recent keeps the entries before them, for the list of what is lost
  */
@@ -33,15 +33,20 @@ export function createEntryReader(lastConfirmed: LastConfirmedFile, recent: Rece
    * @returns false if a ledger lacks the last entry that is known of it: behind a proxy a store can be replaced while the
    *   connection stays
    */
-  return async (redis: Redis, storeId: string, partitions: number): Promise<boolean> => {
+  return async (
+    { redis, has }: Pick<StorePart, "redis" | "has">,
+    storeId: string,
+    partitions: number,
+  ): Promise<boolean> => {
     const { epoch, entries } = lastConfirmed.of(storeId);
     if (empty.storeId !== storeId || empty.epoch !== epoch) empty = { storeId, epoch, ledgers: new Set() };
-    const positions = Array.from({ length: partitions }, (_, partition) => {
-      const { ledger } = partitionNames(partition);
+    const ledgers = Array.from({ length: partitions }, (_, partition) => partitionNames(partition).ledger);
+    const positions = ledgers.filter(has).map((ledger) => {
       const start = empty.ledgers.has(ledger) ? LEDGER_START : undefined;
       return { ledger, after: entries.get(ledger)?.id ?? start };
     });
-    allowance = Math.min(READ_AT_ONCE_MAX, allowance + READ_PER_LOOK);
+    if (positions.length === 0) return true;
+    allowance = Math.min(READ_AT_ONCE_MAX, allowance + (READ_PER_LOOK * positions.length) / partitions);
     const most = Math.max(0, Math.floor(allowance / partitions));
     const answers = await many<StreamEntry[], Position>(redis, positions, (pipe, { ledger, after }) =>
       after === undefined

@@ -3,7 +3,7 @@ import { createHolds, type Holds } from "../../../src/settlement/holds.ts";
 import { charge } from "../../../src/settlement/settlement.ts";
 import { type Connection, createConnection } from "../../../src/store/connection.ts";
 import { digestOf, type KeyRef } from "../../../src/store/names.ts";
-import { itemOf } from "../../../src/store/script.ts";
+import { itemOf, type Run } from "../../../src/store/script.ts";
 import type { Generation } from "../../../src/store/scripts/admit.ts";
 import { createStore, type Store } from "../../../src/store/store.ts";
 import { createSweeps } from "../../../src/store/sweeps.ts";
@@ -71,7 +71,7 @@ async function runClock(options: RunOptions, { rounds, collectEvery }: ClockSize
     }),
   );
   try {
-    await Promise.all(connections.map(({ breaker }) => breaker.closed()));
+    await Promise.all(connections.map(({ usable }) => usable()));
     const stores = connections.map((connection) => openStore(connection));
     const watched = await givenKeys(world, stores[0]!);
     let charged: Generation[] = [];
@@ -127,16 +127,14 @@ const newTask = ({ requestId }: Generation) => ({
 async function collectAll(world: World, connection: Connection, nowMs: number): Promise<void> {
   const records = (await readStore(world.redis)).filter(({ name }) => name.includes(":request:"));
   world.forgotten.push(...records);
-  const ahead: Connection = {
-    ...connection,
-    async run(script, call) {
-      const [reply] = await connection.scripts.send(script, [itemOf(script, call, String(nowMs))]);
-      if (reply instanceof Error) throw reply;
-      return script.read(reply!, call);
-    },
+  const only = connection.of(0);
+  const run: Run = async (script, call) => {
+    const [reply] = await only.scripts.send(script, [itemOf(script, call, String(nowMs))]);
+    if (reply instanceof Error) throw reply;
+    return script.read(reply!, call);
   };
   const sweeps = createSweeps(
-    ahead,
+    { ...connection, of: () => ({ ...only, run }) },
     () => SECOND_MS,
     () => nowMs,
   );
@@ -155,7 +153,7 @@ async function collectAll(world: World, connection: Connection, nowMs: number): 
 /** A journal whose gateway lost the replies of these BINDs comes back. */
 async function sendAgain(connection: Connection, charged: readonly Generation[]): Promise<void> {
   for (const generation of charged)
-    await charge(connection.run, { ...generation, task: newTask(generation), clustered: false });
+    await charge(connection.of(0).run, { ...generation, task: newTask(generation), clustered: false });
 }
 
 /**

@@ -114,13 +114,13 @@ const GENERAL: readonly Control[] = [
         const { requestId, key, price } = generation;
         const { names, accountId } = key;
         const { taskId } = task;
-        const left = await connection.command((redis) => redis.hincrby(names.account, "balance", -price));
+        const left = await connection.of(key.partition).command((redis) => redis.hincrby(names.account, "balance", -price));
         const entry = ["account_id", accountId, "type", "consume", "amount", -price, "balance_after", left];
         entry.push("request_id", requestId, "task_id", taskId, "at", Date.now(), "key_id", key.keyId);
-        const last = await connection.command((redis) => redis.hget(names.account, "last_entry"));
+        const last = await connection.of(key.partition).command((redis) => redis.hget(names.account, "last_entry"));
         entry.push("previous", last ?? "");
-        const id = await connection.command((redis) => redis.xadd(names.ledger, "*", ...entry));
-        await connection.command((redis) => redis.hset(names.account, "last_entry", id ?? ""));`,
+        const id = await connection.of(key.partition).command((redis) => redis.xadd(names.ledger, "*", ...entry));
+        await connection.of(key.partition).command((redis) => redis.hset(names.account, "last_entry", id ?? ""));`,
       },
     ],
     run: (options) => crash.run(options, { kills: 2, width: 1, gateways: 2, only: "BIND" }),

@@ -137,6 +137,7 @@ function givenDue(due: Record<DueList, number[]>, { backlog }: { backlog: boolea
     store: { observe: never } as unknown as Store,
     sweeps: {
       partitions: () => 64,
+      isUsable: () => true,
       due: async () => ({ holds: new Set(due.holds), polls: new Set(due.polls) }),
       async lease(list, partition, most) {
         claims.push({ list, partition, most });
@@ -183,6 +184,7 @@ function givenBacklog(upstream: { outcome: string; asked: number }) {
     store: { observe: never } as unknown as Store,
     sweeps: {
       partitions: () => 1,
+      isUsable: () => true,
       due: async () => ({ holds: new Set(), polls: new Set([0]) }),
       lease: async (list, _partition, most) =>
         list === "holds"
@@ -211,6 +213,7 @@ function givenEnded(records: number) {
     store: { observe: never } as unknown as Store,
     sweeps: {
       partitions: () => ended.length,
+      isUsable: () => true,
       due: async () => ({ holds: new Set(), polls: new Set() }),
       lease: async () => ({ leased: 0, requests: [] }),
       voidDue: never,
@@ -253,6 +256,7 @@ function givenOldTasks(given: { overdue: number; young: number; says(nth: number
     } as unknown as Store,
     sweeps: {
       partitions: () => 1,
+      isUsable: () => true,
       due: async () => ({ holds: new Set(), polls: new Set([0]) }),
       async lease(list, _partition, most) {
         const nowMs = performance.now();

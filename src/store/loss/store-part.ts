@@ -1,0 +1,14 @@
+import type { Redis } from "ioredis";
+
+/** What one primary has of a store. */
+export interface StorePart {
+  redis: Redis;
+  /** Whether a Redis name is on this primary. */
+  has(name: string): boolean;
+  /** The primary of `tg:meta`, where losses of the whole store are reported. */
+  meta: {
+    redis: Redis;
+    /** What it said last counts while it is away. */
+    isAway: boolean;
+  };
+}

@@ -1,0 +1,151 @@
+import type { Redis } from "ioredis";
+import type { Logger } from "../telemetry/log.ts";
+import type { Metrics } from "../telemetry/metrics.ts";
+import { type Breaker, createBreaker, STARTING } from "./breaker.ts";
+import { createCalls } from "./calls.ts";
+import { clientOf, connectTimeoutMs, type RedisEndpoint } from "./client.ts";
+import { createStoreClock } from "./clock.ts";
+import { createDeadlines, type Deadlines } from "./deadlines.ts";
+import { createOutage } from "./outage.ts";
+import { createProbe, probeNameIn, probeOnOwnConnection } from "./probes.ts";
+import { inStoreWords } from "./reasons.ts";
+import { createScriptRunner } from "./script-runner.ts";
+
+const CHECK_EVERY_MS = 15_000;
+
+/** What a primary needs of the store that it is a part of. */
+export interface PartOfStore {
+  /** A partition whose names are on this primary. */
+  partitionOn(primary: Primary): number;
+  /** @throws Error if this primary's server cannot be used; `redis` is any connection to it */
+  checkServer(primary: Primary, redis: Redis): Promise<void>;
+  /** The same, and learns what the server says of the whole store. */
+  learnFacts(primary: Primary, deadlines: Deadlines): Promise<void>;
+  /** Part of each probe, after which the breaker closes. @throws to keep it open */
+  beforeUse(primary: Primary): Promise<void>;
+  /** Called as the breaker closes. @returns why it has to open again at once, if it has to */
+  unfinished(primary: Primary): string | undefined;
+  isClustered(): boolean;
+  /** A breaker has opened or closed. */
+  changed(): void;
+}
+
+export interface PrimaryOptions extends RedisEndpoint {
+  commandTimeoutMs: number;
+  /** A clock for the scripts instead of the store's, Unix ms; for tests. */
+  nowMs?: (() => number) | undefined;
+  store: PartOfStore;
+  log: Logger;
+  metrics: Metrics;
+}
+
+/**
+ * The connection to one primary, with its own breaker, batches, queue and clock: another primary that is away does not
+ * matter to it. `run` runs one script; it throws GatewayError `store_unavailable` at once while the breaker is open, and after
+ * the command timeout at the latest. Nothing connects before `start`.
+ */
+export function createPrimary(options: PrimaryOptions) {
+  const { log, commandTimeoutMs, store } = options;
+  const connectTimeout = connectTimeoutMs(commandTimeoutMs);
+  /** Instead of ioredis's own timers, which count the time in which this process stalls. */
+  const limits = { command: createDeadlines(commandTimeoutMs), connecting: createDeadlines(connectTimeout) };
+  const { within } = limits.command;
+  const redis = clientOf(options, { connectTimeout });
+  const scripts = createScriptRunner(redis, { within });
+  const clock = createStoreClock(options.nowMs);
+  const probeName = (): string => probeNameIn(store.partitionOn(primary));
+  const check = (): Promise<void> => store.learnFacts(primary, limits.command);
+  const beforeUse = (): Promise<void> => store.beforeUse(primary);
+  const breaker = createBreaker({
+    log,
+    reconnect: () => redis.disconnect(true),
+    probe: createProbe({ redis, scripts, clock, within, name: probeName, check, beforeUse }),
+    changed(open) {
+      store.changed();
+      if (open) rejectWaiting();
+      else outage.over();
+      const unfinished = open ? undefined : store.unfinished(primary);
+      if (unfinished !== undefined) breaker.trip(unfinished);
+    },
+  });
+  const { rejectWaiting, ...calls } = createCalls({
+    ...options,
+    redis,
+    scripts,
+    breaker,
+    clock,
+    deadlines: limits.command,
+    clustered: store.isClustered,
+    waitingChanged: addTo(options.metrics.storeWaiting),
+  });
+  const probeOwn = (): Promise<void> =>
+    probeOnOwnConnection(options, limits, {
+      name: probeName(),
+      check: (own) => store.checkServer(primary, own),
+    });
+  const outage = createOutage({ isOpen: breaker.isOpen, probe: probeOwn, log });
+
+  const primary = {
+    redis,
+    scripts,
+    breaker,
+    nowMs: clock.nowMs,
+    ...calls,
+    /** Which outage this is, if the primary is away: then requests of keys seen good may pass unmetered. */
+    outage: outage.current,
+    /** Limits the time of a command on `redis`, as that of a call. */
+    within,
+    ...createLife({ redis, breaker, within, check, rejectWaiting }),
+  };
+  return primary;
+}
+
+/** How a primary comes into use and leaves it. */
+function createLife(parts: {
+  redis: Redis;
+  breaker: Breaker;
+  within: Deadlines["within"];
+  check(): Promise<void>;
+  rejectWaiting(): void;
+}) {
+  const { redis, breaker, within, check, rejectWaiting } = parts;
+  let checking: NodeJS.Timeout | undefined;
+
+  return {
+    start(): void {
+      redis.on("close", () => breaker.trip("the connection closed"));
+      breaker.trip(STARTING);
+      // A server that is replaced, or whose policy is changed, under an open connection is found here.
+      checking = setInterval(() => {
+        if (!breaker.isOpen()) check().catch((error: unknown) => breaker.trip(inStoreWords(error)));
+      }, CHECK_EVERY_MS).unref();
+    },
+    /**
+     * The primary is no longer a part of the store. Waiting requests are rejected, and calls without a reply fail: what they
+     * settle is deferred, and an ADMIT among them is voided.
+     */
+    leave(): void {
+      clearInterval(checking);
+      breaker.openForGood();
+      rejectWaiting();
+      redis.disconnect();
+    },
+    async close(): Promise<void> {
+      clearInterval(checking);
+      breaker.stop();
+      if (redis.status === "ready") await within(redis.quit()).catch(() => redis.disconnect());
+      else redis.disconnect();
+    },
+  };
+}
+
+/** Makes a gauge show the sum of what several report. */
+function addTo(gauge: { inc(difference: number): void }): (value: number) => void {
+  let reported = 0;
+  return (value) => {
+    gauge.inc(value - reported);
+    reported = value;
+  };
+}
+
+export type Primary = ReturnType<typeof createPrimary>;
