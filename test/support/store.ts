@@ -50,8 +50,10 @@ export interface ScriptCall {
 export type TestConnection = ReturnType<typeof onOneServer>;
 
 /** @param changes what tests replace of the primary */
-export function onOneServer(connection: Connection, changes: Partial<Primary> = {}) {
-  const primary: Primary = { ...connection.of(0), ...changes };
+export function onOneServer(connection: Connection, changes?: Partial<Primary>) {
+  const only = connection.of(0);
+  // Settlements know a primary by its object.
+  const primary: Primary = changes ? { ...only, ...changes } : only;
   return {
     ...primary,
     ...connection,
