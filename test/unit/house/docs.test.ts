@@ -14,6 +14,7 @@ import {
   keyRef,
   META,
   partitionNames,
+  probeName,
   requestName,
   taskName,
 } from "../../../src/store/names.ts";
@@ -210,6 +211,7 @@ describe("ARCHITECTURE", () => {
       taskName("<task id>", 7, false),
       taskName("<task id>", 7, true),
       idempotencyName(7, "<digest>"),
+      probeName(7, "<uuid>"),
     ].map((name) => name.replace("{p07}", "{pNN}"));
     // A few belong to no account and are named where they are used.
     const elsewhere = globSync("src/{store,ledger}/*.ts", { cwd: ROOT })
