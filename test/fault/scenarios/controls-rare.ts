@@ -59,7 +59,7 @@ export const RARE_INTERLEAVINGS: readonly Control[] = [
     patches: [
       {
         file: "src/settlement/deferred-settlements.ts",
-        from: "        nowMs,\n        charged,",
+        from: "        nowMs: primary.nowMs,\n        charged,",
         to: "        nowMs: Date.now,\n        charged,",
       },
       // It hides the mistake: what is sent too late is refused.
