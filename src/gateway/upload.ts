@@ -6,17 +6,11 @@ import { type Call, UpstreamStep } from "./request-context.ts";
 import { passUnmetered } from "./unmetered-fallback.ts";
 import { uploadRefusal } from "./upstream-refusals.ts";
 
-const RETRY_AFTER_SECONDS = 1;
-const KEY_LIMIT = refuse("slow_down", {
-  text: "Too many uploads at a time; wait for one to finish",
-  retryAfterSeconds: RETRY_AFTER_SECONDS,
-});
-const TOTAL_LIMIT = refuse("overloaded", {
-  retryAfterSeconds: RETRY_AFTER_SECONDS,
-  detail: "upload_connections",
-});
-
-/** POST /upload, with a limit on uploads in progress per key and in total. Decision 0038. */
+/**
+ * POST /upload. An upload costs this process 2 to 3 MB of memory while it streams, whatever its size (docs/performance.md), and
+ * nothing of it is stored. Uploads in progress are limited per key (`server.uploads_per_key`) and in total
+ * (`upstream.upload_connections`), so that together they cost at most the latter times 3 MB. Decision 0038.
+ */
 export class Uploads {
   /** Uploads in progress by key id; keys without any are absent. */
   readonly #byKey = new Map<string, number>();
@@ -59,6 +53,16 @@ export class Uploads {
     this.#changed(this.#total);
   }
 }
+
+const RETRY_AFTER_SECONDS = 1;
+const KEY_LIMIT = refuse("slow_down", {
+  text: "Too many uploads at a time; wait for one to finish",
+  retryAfterSeconds: RETRY_AFTER_SECONDS,
+});
+const TOTAL_LIMIT = refuse("overloaded", {
+  retryAfterSeconds: RETRY_AFTER_SECONDS,
+  detail: "upload_connections",
+});
 
 async function stream(call: Call): Promise<ApiAnswer | undefined> {
   const { gateway, config, exchange } = call;

@@ -15,7 +15,8 @@ export interface Splitter {
 const CR = 0x0d;
 
 /**
- * Finds a delimiter with Node's own search. Copies no bytes but the few that are held back at a chunk's end.
+ * Finds a delimiter with Node's own search, and reports parts of the chunks themselves. If the end of a chunk could be the
+ * beginning of a delimiter, those bytes are held back, and the next chunk is copied behind them.
  * @param delimiter begins with its only CR: matches cannot overlap, and only a last CR can begin one that is cut
  * @param before bytes in front of the first chunk
  */

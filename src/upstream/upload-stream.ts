@@ -9,6 +9,9 @@ import { openUpload, type UploadClient, type UploadRequest, type UploadTarget } 
 
 export type { UploadOutcome } from "./upload-answer.ts";
 
+// Streams uploads from clients to the upstream, under back pressure. An upload costs 2 to 3 MB of memory while it streams,
+// whatever its size (docs/performance.md), and nothing of it is stored. gateway/upload.ts limits how many run at a time.
+
 export interface UploadOptions {
   /** The upstream's base URL, with or without a path. */
   url: string;
@@ -25,7 +28,7 @@ export interface UploadOptions {
   idleTimeoutMs: number;
   /** The rate that a client must reach, on average over each `idleTimeoutMs`; 0 for no minimum. */
   minBytesPerSecond: number;
-  /** Connections to the upstream at most; further uploads wait for one, under back pressure. */
+  /** Connections to the upstream at most, one per upload. The gateway answers 503 to an upload for which there is none. */
   connections: number;
   /** How long an idle connection is kept. */
   keepAliveTimeoutMs: number;
@@ -50,7 +53,7 @@ export interface UploadTunnel {
 }
 
 /**
- * Streams uploads from clients to the upstream. Each costs 2 to 3 MB of memory, whatever its size.
+ * Opens the connections for uploads to one upstream.
  * @throws TypeError when the URL or the API key cannot be sent
  */
 export function createUploadTunnel(options: UploadOptions): UploadTunnel {
