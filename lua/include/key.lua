@@ -1,14 +1,15 @@
 --@include clock
 -- Default limits of a tier, as texts, and which are in shadow mode. `tiers` is ";name rate concurrent daily;name ...;", the
 -- default tier first. Letters behind the last number name limits in shadow mode, which count and do not refuse: r(ate),
--- c(oncurrent), d(aily). An unknown tier gets the first one, so that a typo never means "no limit". All items of a call
+-- c(oncurrent), d(aily). Further numbers are ignored. An unknown tier gets the first one, so that a typo never means "no limit". All items of a call
 -- have the same tiers.
 local TIER_LIMITS = {}
 local function tier_limits(tier, tiers)
   local limits = TIER_LIMITS[tier]
   if not limits then
     local at = string.find(tiers, ";" .. tier .. " ", 1, true)
-    local rate, concurrent, daily, shadow = string.match(tiers, " (%d+) (%d+) (%d+)(%a*);", at or 1)
+    local rate, concurrent, daily, shadow =
+      string.match(tiers, "^;%S+ (%d+) (%d+) (%d+)[ %d]*(%a*);", at or 1)
     limits = { rate, concurrent, daily, shadow }
     TIER_LIMITS[tier] = limits
   end

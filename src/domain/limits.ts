@@ -1,4 +1,8 @@
-/** What a key may do: requests per rolling 60 s, tasks at a time, requests per UTC day. */
+/**
+ * What a key may do: requests per rolling 60 s, tasks at a time, requests per UTC day. To add a limit, follow "A limit of a key"
+ * in CONTRIBUTING.md, which lists every place; those of a process (connections, requests in flight) are in
+ * config/sections/listeners.ts.
+ */
 export interface Limits {
   rateLimit: number;
   maxConcurrent: number;

@@ -149,8 +149,9 @@ function checkKey(
  */
 function checkLimits(accountId: string, key: KeySnapshot, open: RequestRecord[], report: Report): void {
   const { keyId, record } = key;
+  // A later release may have further limits, whose numbers stand behind these.
   const [, rate, concurrent, daily, shadow = ""] =
-    /^(\d+) (\d+) (\d+)([a-z]*)$/.exec(record.limits ?? "") ?? [];
+    /^(\d+) (\d+) (\d+)(?: \d+)*([a-z]*)$/.exec(record.limits ?? "") ?? [];
   if (rate === undefined) {
     if (record.limits !== undefined)
       report("window", accountId, `${keyId}: its limits cannot be read: ${JSON.stringify(record.limits)}`);

@@ -4,7 +4,10 @@ import { packTiers } from "./scripts/include/limits.ts";
 /** A file `lua/<name>.lua`; its header lists KEYS, ARGV and replies. */
 export interface ScriptFile {
   readonly name: string;
-  /** Whether it serves requests: then one call carries any number of items. See lua/batch.lua. */
+  /**
+   * One call carries many items (lua/batch.lua). The second value of each reply must be the script's `now`, from which the
+   * gateway learns the store's clock. For the scripts that serve requests.
+   */
   readonly isBatched: boolean;
 }
 

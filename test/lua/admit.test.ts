@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
 import { SHADOW_LIMITS, type ShadowLimit } from "../../src/domain/limits.ts";
 import type { KeyRef } from "../../src/store/names.ts";
+import type { Reply } from "../../src/store/script.ts";
 import {
   createStage,
   HOLD_MS,
@@ -314,4 +315,18 @@ test("a limit in shadow mode is noted and does not refuse; the others do", async
   });
   expect(await admit(key)).toMatchObject({ outcome: "insufficient_credits" });
   expect(await admit(key)).not.toHaveProperty("shadow");
+});
+
+// Guarantee: one more limit in the tiers cannot shift the others.
+test("numbers behind the known limits of a tier are ignored", async () => {
+  const packed = ";standard 5 2 9 7;gold 6 3 8 4 1rc;silver 4 1 7;";
+  const rateAndSlots = { standard: ["5", "2", "9"], gold: ["6", "3", "8rc"], silver: ["4", "1", "7"] };
+  for (const [tier, [rate, slots, daily]] of Object.entries(rateAndSlots)) {
+    const key = await stage.givenKey({ ownLimits: false, tier });
+    const { script, item } = await stage.onItsWay(() => admit(key));
+    const [reply] = await connection.scripts.send(script, [{ ...item, shared: [item.shared[0]!, packed] }]);
+    const numbers = (reply as Reply).slice(0, 4);
+    expect(numbers, tier).toEqual(["admitted", stage.clock.nowMs, Number(rate), Number(rate) - 1]);
+    expect(await stage.redis.hget(key.names.key, "limits")).toBe(`${rate} ${slots} ${daily}`);
+  }
 });

@@ -83,6 +83,13 @@ export function liesOf(text: string): string[] {
   );
 }
 
+/** What the replies in a text have as their second value, each once; of a call its name. */
+export const secondValuesOf = (text: string): string[] => [
+  ...new Set(
+    [...text.matchAll(/\breturn (?:\{ |reply(?:_with)?\()[^,]*, ([\w".]+)/g)].map(([, value]) => value!),
+  ),
+];
+
 /** The names after `--@include`. */
 export const includesOf = (text: string): string[] =>
   [...text.matchAll(/^--@include (\w+)$/gm)].map(([, name]) => name!);

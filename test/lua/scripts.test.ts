@@ -10,7 +10,16 @@ import {
   type Stage,
   type TestConnection,
 } from "../support/store.ts";
-import { includesOf, LUA_FOLDER, liesOf, numbersIn, readHeader, readScript, undeclared } from "./headers.ts";
+import {
+  includesOf,
+  LUA_FOLDER,
+  liesOf,
+  numbersIn,
+  readHeader,
+  readScript,
+  secondValuesOf,
+  undeclared,
+} from "./headers.ts";
 
 let connection: TestConnection;
 beforeAll(async () => {
@@ -33,6 +42,21 @@ test("every script has one file in Lua and one in TypeScript of the same name", 
 test.each(NAMES)("the header of %s names exactly the KEYS, ARGV and outcomes of its body", (name) => {
   expect(liesOf(readScript(name))).toEqual([]);
   expect(readScript(name)).toContain("store_now(ARGV[1])");
+});
+
+const BATCHED = SCRIPTS.filter(({ isBatched }) => isBatched).map(({ name }) => name);
+
+// Guarantee: the gateway learns the store's clock from replies, and no reply of a batched script has anything else there.
+test.each([...BATCHED, "include/reply"])(
+  "the second value of every reply of %s is the store's clock",
+  (file) => {
+    expect(secondValuesOf(readScript(file))).toEqual(["now"]);
+  },
+);
+
+test("a reply without the clock is found", () => {
+  expect(secondValuesOf(readScript("recharge"))).toEqual(['"0"', "int"]);
+  expect(secondValuesOf('return reply("void", price, now)\n')).toEqual(["price"]);
 });
 
 const INCLUDES = namesIn(join(LUA_FOLDER, "include"));

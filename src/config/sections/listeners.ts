@@ -6,7 +6,10 @@ import type { TlsMaterial } from "../tls.ts";
 
 const port = (initial: number, description: string) => integer(initial, 0, 65_535, description);
 
-/** A bound that is derived from the process's memory and its limit of open files unless it is given. */
+/**
+ * A bound that is derived from the process's memory and its limit of open files unless it is given (process-bounds.ts).
+ * CONTRIBUTING.md says how to add one: "A limit of the process".
+ */
 const bound = (least: number, most: number, description: string) =>
   Type.Union(
     [
