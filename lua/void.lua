@@ -1,12 +1,14 @@
 #!lua flags=allow-oom
 -- VOID: ends a hold without a charge. Hold, slot and the day's count are given back, the window entry stays.
--- `unsent` (an ADMIT without a reply, a request that got no connection to the upstream) also removes the window entry and
--- the count of requests, and leaves a tombstone that an ADMIT of the same request meets if it runs later. Decision 0009.
+-- Reasons: `refused` (the upstream refused the request or could not be reached), `unsent` (nothing went upstream under this
+-- hold: no connection was free, or its ADMIT got no reply), `due` (its due time has passed), `released` (by an operator).
+-- After the last two a task may still come, and a late BIND may charge it. `unsent` also removes the window entry and the
+-- count of requests, and leaves a tombstone that an ADMIT of the same request meets if it runs later. Decision 0009.
 -- The fields of its records stand in src/store/records.ts.
 --
 -- KEYS  1 request (hash)  2 account (hash)  3 key (hash)  4 window (list)  5 slots (set)  6 holds (zset: request id by due ms)
 --       7 done (zset: request id by the ms when it may be forgotten)  8 idempotency (hash; only with an Idempotency-Key)
--- ARGV  1 now (ms or empty)  2 tiers  3 request id  4 reason: refused, due, unsent or released (by an operator)  5 tombstone lifetime (ms)
+-- ARGV  1 now (ms or empty)  2 tiers  3 request id  4 reason: refused, due, unsent or released  5 tombstone lifetime (ms)
 -- RETURNS outcome, now, rate limit, remaining, reset (ms), concurrent limit, active, tier
 --   void       void now, or before
 --   bound      the request has a task; nothing happens
@@ -38,7 +40,7 @@ if not state then
   return reply("missing", now, key, window, slots)
 end
 if state == "void" then
-  -- The sweeper was first: what only `unsent` gives back is given back now.
+  -- It was void for another reason before: what only `unsent` removes is removed now.
   if reason == "unsent" and record[5] ~= "unsent" then
     redis.call("HSET", request, "reason", reason)
     forget_admission(record[3])

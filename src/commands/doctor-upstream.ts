@@ -90,7 +90,7 @@ const UNSENT: readonly Row[] = [
 ];
 
 /** @param detail a code, a colon, and more that may be OpenSSL's own */
-function unsent(host: string, detail: string): Check {
+function notSent(host: string, detail: string): Check {
   const row = UNSENT.find(({ matches }) => matches.test(detail));
   const code = detail.split(":", 1)[0];
   if (row) return failed(NAME, `${host} ${row.found} (${code})`, row.advice);
@@ -129,7 +129,7 @@ function withoutEnvelope(host: string, status: number): Check {
 
 /** What the answer about a task that does not exist says of the upstream. Exported for a test of each row. */
 export function judge(exchanged: ExchangeResult, host: string, tookMs: number): Check {
-  if (exchanged.outcome === "unsent") return unsent(host, exchanged.detail);
+  if (exchanged.outcome === "not_sent") return notSent(host, exchanged.detail);
   if (exchanged.outcome === "lost") {
     return failed(
       NAME,

@@ -24,7 +24,7 @@ function showCommand(): Command {
 }
 
 function releaseCommand(): Command {
-  return onTask("release", "end a task as failed and refund it, or take a hold back").action(
+  return onTask("release", "end a task as failed and refund it, or void a hold").action(
     async (id: string, flags: { json?: boolean }) => {
       const { release, view } = await withRedisToWrite(async (nodes) => ({
         release: await releaseTask(nodes, id),
@@ -41,11 +41,11 @@ function inWords(release: ReleaseResult, requestId: string): string {
     case "ended":
       return `The task of ${requestId} ended as failed; its slot is free and ${release.refunded} credits are refunded.`;
     case "voided":
-      return `The hold of ${requestId} is taken back; its slot is free and ${release.credits} credits can be spent again.`;
+      return `The hold of ${requestId} is voided; its slot is free and ${release.credits} credits can be spent again.`;
     case "already_finished":
       return `The task of ${requestId} had ended before; nothing is changed.`;
     case "already_void":
-      return `The hold of ${requestId} was taken back before; nothing is changed.`;
+      return `The hold of ${requestId} was voided before; nothing is changed.`;
   }
 }
 

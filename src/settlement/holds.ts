@@ -11,10 +11,17 @@ import { type Charge, charge, type VoidSettlement } from "./settlement.ts";
 /**
  * A hold from admission to charge or void, as a request uses it. A hold ends in one of five ways:
  * - BIND charges it for the task that the upstream made: `bind`.
- * - VOID `refused`, after a definite no of the upstream: `voidHold`.
- * - VOID `unsent`, when the request never went upstream: `voidHold`, and `admit` if its outcome is unknown.
- * - VOID `due`, when its time is over: the sweeper (sweeper.ts).
- * - VOID `released`, by an operator: `releaseTask` in store/operator-tasks.ts.
+ * - VOID `refused`: it is certain that the upstream has made no task. It refused the request, answered 503, or could not be
+ *   reached: `voidHold`.
+ * - VOID `unsent`: nothing went upstream under this hold, because the gate before the upstream had no connection for the
+ *   request (`voidHold`) or because its ADMIT got no reply (`admit`).
+ * - VOID `due`: its due time has passed. The sweeper does this (sweeper.ts).
+ * - VOID `released`: an operator released it: `releaseTask` in store/operator-tasks.ts.
+ *
+ * A hold stays until its due time if the outcome is unknown: the upstream gave no answer or no clear one after the request
+ * was sent, or it gave the id of another request's task, or the gateway ended. ADMIT stores the due time: `holdMs` of the
+ * generation, which gateway/admission.ts sets, after the admission. A hold that is void may still be charged: a BIND that comes
+ * later charges it if the balance allows and its Idempotency-Key is not another request's by then (lua/bind.lua).
  *
  * What the store does not answer is deferred (outbox.ts). How the task ends afterwards is decided in task-end.ts.
  */
@@ -68,8 +75,8 @@ export function createHolds(
     },
 
     /**
-     * Voids a hold after a definite refusal, or, `unsent`, of a request that was never sent upstream: then the window entry
-     * is removed, too. Undefined: the store is away, and the VOID is deferred.
+     * Voids a hold after which no task can come, for one of the first two reasons above. `unsent` also removes the window entry.
+     * Undefined: the store is away, and the VOID is deferred.
      */
     async voidHold(
       generation: Generation,

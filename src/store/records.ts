@@ -27,7 +27,8 @@ export const REQUEST_FIELDS = {
   status: "completed or failed, once finished",
   ended_by: "upstream, gone, expired or released, once finished",
   finished_at: "when it finished",
-  reason: "why it was void: refused, due, unsent or released; stays if it is bound late",
+  reason:
+    "why it was void: refused (by the upstream, or it could not be reached), unsent (by the gateway), due or released; stays if it is bound late",
   void_at: "when it was void",
   first_void_id:
     "as the record of its Idempotency-Key had it when it was void with an unknown outcome; a later BIND compares them",

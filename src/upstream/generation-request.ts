@@ -96,7 +96,7 @@ async function sendUntilKnown(
 
 /** Reads the result of a generation. Exported for tests of each row. */
 export function readGeneration(result: ExchangeResult): GenerationOutcome {
-  if (result.outcome === "unsent") return { outcome: "unreachable", detail: result.detail };
+  if (result.outcome === "not_sent") return { outcome: "unreachable", detail: result.detail };
   if (result.outcome === "lost") {
     return { outcome: result.timedOut ? "timed_out" : "unclear", detail: result.detail };
   }

@@ -5,11 +5,11 @@ import { ANSWER_BYTES_MAX, LargeAnswers, SMALL_ANSWER_BYTES } from "./large-answ
 import { withoutSecret } from "./redact-credential.ts";
 import { SpacedWork } from "./spaced-work.ts";
 
-/** How an exchange with the upstream ended. Whether credits can be charged depends on `unsent` or `lost`. */
+/** How an exchange with the upstream ended. After `not_sent` the upstream can have made no task; after `lost` it may have. */
 export type ExchangeResult =
   | { outcome: "answered"; status: number; retryAfter: string | undefined; body: string }
   /** No byte of the request can have reached the upstream. */
-  | { outcome: "unsent"; detail: string }
+  | { outcome: "not_sent"; detail: string }
   /** The request was sent; its outcome is unknown. */
   | { outcome: "lost"; timedOut: boolean; detail: string };
 
@@ -201,7 +201,7 @@ class UpstreamRequest implements Dispatcher.DispatchHandler {
   }
 
   #fail(timedOut: boolean, detail: string): void {
-    this.#settle(this.#started ? { outcome: "lost", timedOut, detail } : { outcome: "unsent", detail });
+    this.#settle(this.#started ? { outcome: "lost", timedOut, detail } : { outcome: "not_sent", detail });
     this.#controller?.abort(new Error("given up"));
   }
 

@@ -67,7 +67,7 @@ export async function sendPoll(
 
 /** Reads the result of a poll. Exported for tests of each row. */
 export function readPoll(result: ExchangeResult, taskId: string): PollOutcome {
-  if (result.outcome === "unsent") return failed(result.detail);
+  if (result.outcome === "not_sent") return failed(result.detail);
   if (result.outcome === "lost") {
     return { outcome: result.timedOut ? "timed_out" : "failed", detail: result.detail };
   }

@@ -6,7 +6,10 @@ import { manyByNode } from "../pipelines.ts";
 import type { SentCharge } from "./confirmed-charges.ts";
 import { type ConfirmedEntry, type LastConfirmed, msOf } from "./last-confirmed.ts";
 
-/** An entry of the ledger that the store confirmed and does not have any more. */
+/**
+ * The last confirmed entry of a ledger that the store does not have any more. It shows that the store is older; `LostEntry`
+ * in lost-entries.ts lists all entries that are known to be lost.
+ */
 export interface MissingEntry extends ConfirmedEntry {
   /** Name of the partition's stream. */
   ledger: string;

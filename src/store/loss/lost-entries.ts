@@ -8,7 +8,7 @@ import type { RecentEntry } from "./recent-entries.ts";
 /** Entries that are looked for in one pipeline. */
 const LOOKED_FOR = 1000;
 
-/** An entry that a store has confirmed and does not have any more. */
+/** Any confirmed entry, the last of its ledger or one before it, that the store does not have any more. For the list of what is lost. */
 export interface LostEntry extends ConfirmedEntry {
   ledger: string;
   /** When it was written, Unix ms by the store's clock. */

@@ -12,8 +12,8 @@ export interface VoidCall {
   /** Of the request's Idempotency-Key, if it has one. */
   idempotencyDigest?: string | undefined;
   /**
-   * `refused` by the upstream; `due`: its due time has passed; `unsent`: it was never sent upstream, so its window entry is
-   * removed, too; `released` by an operator.
+   * `refused`: the upstream refused it or could not be reached. `unsent`: nothing went upstream under this hold, so
+   * its window entry is removed, too. `due`: its due time has passed. `released`: by an operator. settlement/holds.ts says when each is used.
    */
   reason: "refused" | "due" | "unsent" | "released";
   /** Without tiers the numbers of the reply are zeros, which is enough for callers that do not read them. */

@@ -92,7 +92,7 @@ test.each([
   ["ERR_TLS_CERT_ALTNAME_INVALID: names", "does not fit", "UPSTREAM_URL"],
   ["ECONNREFUSED: connect ECONNREFUSED 127.0.0.1:2", "cannot be reached (ECONNREFUSED", "UPSTREAM_URL"],
 ])("doctor says %s in words", (detail, found, advice) => {
-  const check = judge({ outcome: "unsent", detail }, "host", 3);
+  const check = judge({ outcome: "not_sent", detail }, "host", 3);
   expect(check.message).toContain(found);
   expect(check.message).not.toMatch(/SSL routines|\n/);
   expect(check.advice).toContain(advice);

@@ -10,7 +10,7 @@ function answered(status: number, body: unknown = "", retryAfter?: string): Exch
   return { outcome: "answered", status, retryAfter, body: text };
 }
 
-const UNSENT: ExchangeResult = { outcome: "unsent", detail: "ECONNREFUSED" };
+const UNSENT: ExchangeResult = { outcome: "not_sent", detail: "ECONNREFUSED" };
 const RESET: ExchangeResult = { outcome: "lost", timedOut: false, detail: "ECONNRESET" };
 const TIMED_OUT: ExchangeResult = { outcome: "lost", timedOut: true, detail: "too late" };
 const ok = (data: unknown) => answered(200, { code: 200, msg: "success", data });

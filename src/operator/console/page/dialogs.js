@@ -13,7 +13,7 @@ import { byId, el } from "./dom.js";
  * @param {string[]} question.lines what will happen
  * @param {Field[]} [question.fields]
  * @param {string} question.verb on the button that does it
- * @param {boolean} [question.danger] it cannot be taken back
+ * @param {boolean} [question.danger] it cannot be undone
  * @param {Name} question.action name of the API's action
  * @param {(values: Record<string, string>) => Record<string, unknown>} question.body
  * @param {(answer: Outcomes[Name], values: Record<string, string>) => string} question.done the answer in words

@@ -116,7 +116,7 @@ async function askRelease(row, again) {
   const lines =
     row.state === "held"
       ? [
-          `The hold of ${credits} credits of account ${row.account_id} is taken back and its slot is free.`,
+          `The hold of ${credits} credits of account ${row.account_id} is voided and its slot is free.`,
           "If the generator names a task for it later, that is bound and charged after all.",
         ]
       : [
@@ -144,9 +144,9 @@ function outcomeOf(answer, id) {
     case "ended":
       return `Task ${id} ended as failed; its slot is free and ${count(answer.refunded)} credits are refunded.`;
     case "voided":
-      return `The hold of ${id} is taken back; its slot is free and ${count(answer.credits)} credits can be spent again.`;
+      return `The hold of ${id} is voided; its slot is free and ${count(answer.credits)} credits can be spent again.`;
     case "already_void":
-      return `The hold of ${id} was taken back before; nothing is changed.`;
+      return `The hold of ${id} was voided before; nothing is changed.`;
     default:
       return `Task ${id} had ended before; nothing is changed.`;
   }
