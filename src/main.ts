@@ -16,7 +16,7 @@ import { createRefusalCounts } from "./operator/refusal-counts.ts";
 import { createSettlements } from "./settlement/deferred-settlements.ts";
 import { createHolds } from "./settlement/holds.ts";
 import { openJournal } from "./settlement/journal.ts";
-import { type Connection, createConnection } from "./store/connection.ts";
+import { type Connection, type ConnectionOptions, createConnection } from "./store/connection.ts";
 import { addRefusals } from "./store/refusals.ts";
 import { createStore, type Store } from "./store/store.ts";
 import { ALONE, type Role, roleOf, supervise } from "./supervisor.ts";
@@ -37,14 +37,20 @@ export interface Running {
 /**
  * Creates and starts all parts of a gateway in the order of their dependencies.
  * @param role the role of this process among those that share the public port
+ * @param place where the partitions are, if not all on the server of the configuration; for tests
  */
-export async function startGateway(loaded: Loaded, log: Logger, role: Role = ALONE): Promise<Running> {
+export async function startGateway(
+  loaded: Loaded,
+  log: Logger,
+  role: Role = ALONE,
+  place?: ConnectionOptions["place"],
+): Promise<Running> {
   const metrics = createMetrics();
   const metricsPage = role.share(metrics.registry);
   const live = createLiveConfig({ loaded, log, metrics });
   /** For settings that need a restart; all others are read from `live`. */
   const { config } = loaded;
-  const { connection, settlements } = await openStore(config, live, log, metrics);
+  const { connection, settlements } = await openStore({ config, live, place, log, metrics });
   const store = { ...createStore(connection), ...createHolds(connection, settlements) };
   const upstreams = createUpstreams({ metrics, log });
   const tracing = await openTracing(live.config, log, (reason, spans) =>
@@ -131,11 +137,18 @@ function followChanges(options: {
 }
 
 /** The connection to Redis, and the settlements that wait to be sent to it. */
-async function openStore(config: Config, live: LiveConfig, log: Logger, metrics: Metrics) {
+async function openStore(options: {
+  config: Config;
+  live: LiveConfig;
+  place: ConnectionOptions["place"];
+  log: Logger;
+  metrics: Metrics;
+}) {
+  const { config, live, place, log, metrics } = options;
   const journal = await openJournal(config.store.journal, log, {
     changed: (usable) => metrics.journalUsable.set(usable ? 1 : 0),
   });
-  const connection = createConnection({ ...config.store, log, metrics });
+  const connection = createConnection({ ...config.store, place, log, metrics });
   const settlements = createSettlements(connection, {
     journal,
     confirmedFolder: config.store.journal,

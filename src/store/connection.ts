@@ -8,8 +8,8 @@ import { createPrimary, type PartOfStore, type Primary } from "./primary.ts";
 import { everythingOn, type PrimaryMap } from "./primary-map.ts";
 import { readFacts, requireNoEviction } from "./store-facts.ts";
 
-/** Makes a primary of this store. @param log names it in its lines, where there are several */
-export type OpenPrimary = (address: RedisEndpoint, log?: Logger) => Primary;
+/** Makes a primary of this store. @param name is in the lines of its log, where there are several */
+export type OpenPrimary = (endpoint: RedisEndpoint, name?: string) => Primary;
 
 export interface ConnectionOptions extends RedisEndpoint {
   commandTimeoutMs: number;
@@ -53,8 +53,13 @@ export function createConnection(options: ConnectionOptions) {
     partitions: options.partitions,
     changed: reportUsable,
   });
-  const open: OpenPrimary = (address, primaryLog = log) =>
-    createPrimary({ ...options, ...address, store, log: primaryLog });
+  const open: OpenPrimary = (endpoint, name) =>
+    createPrimary({
+      ...options,
+      ...endpoint,
+      store,
+      log: name === undefined ? log : log.child({ primary: name }),
+    });
   let map = options.place?.(open) ?? everythingOn(open(options));
 
   function reportUsable(): void {

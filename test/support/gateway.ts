@@ -8,7 +8,9 @@ import { startGateway } from "../../src/main.ts";
 import type { Behaviour } from "../../src/sandbox/generator/behaviour.ts";
 import { type Generator, startGenerator } from "../../src/sandbox/generator/server.ts";
 import { issueKey } from "../../src/store/accounts.ts";
+import type { ConnectionOptions } from "../../src/store/connection.ts";
 import { oneNode } from "../../src/store/nodes.ts";
+import { ALONE } from "../../src/supervisor.ts";
 import { createLogger } from "../../src/telemetry/log.ts";
 import { until } from "./until.ts";
 
@@ -41,6 +43,8 @@ export async function givenGateway(
     config?: Deep<Config>;
     behaviour?: Partial<Behaviour>;
     redisUrl?: string;
+    /** Where partitions are, if not all on that server. */
+    place?: ConnectionOptions["place"];
     /** Shares another gateway's generator. */
     generator?: Generator;
     upstreamUrl?: string;
@@ -61,7 +65,7 @@ export async function givenGateway(
   const config = merged(merged(loaded.config, quiet), options.config ?? {}) as Config;
   const logs: string[] = [];
   const log = createLogger(options.logLevel ?? "debug", { write: (line) => void logs.push(line) });
-  const gateway = await startGateway({ ...loaded, config }, log);
+  const gateway = await startGateway({ ...loaded, config }, log, ALONE, options.place);
   const redis = new Redis(redisUrl);
   // Where a test takes Redis away, this one says nothing of it: ioredis would print a stack.
   redis.on("error", () => undefined);
