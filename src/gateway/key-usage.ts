@@ -24,8 +24,9 @@ export interface KeyUsage {
 }
 
 /**
- * Limits each key's utility requests in this process, before the store is called (`server.utility_requests_per_second`).
- * They count toward no limit of a tier. A key's usage lives as long as the authenticator caches the key. Decision 0036.
+ * The usage of each key in this process. It lives as long as the authenticator caches the key. `take` limits the key's utility
+ * requests before the store is called (`server.utility_requests_per_second`); they count toward no limit of a tier.
+ * Decision 0036.
  */
 export function createKeyUsages(nowMs: () => number = () => performance.now()) {
   const usages = new WeakMap<KeyRef, KeyUsage>();

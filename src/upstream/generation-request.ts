@@ -16,6 +16,7 @@ export type GenerationOutcome =
   /** No connection was free in time; it was not sent. */
   | { outcome: "overloaded"; detail: string }
   | { outcome: "accepted"; taskId: string; data: string }
+  /** It was not sent, or answered with 503. */
   | { outcome: "unreachable"; detail: string }
   | { outcome: "unclear"; detail: string }
   | { outcome: "timed_out"; detail: string };
