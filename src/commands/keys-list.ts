@@ -3,9 +3,10 @@ import { requireAccount } from "../store/accounts.ts";
 import { eachKey, findKey, type KeyRecord } from "../store/keys.ts";
 import { type KeyPage, oldestKeys } from "../store/keys-by-age.ts";
 import type { RedisNodes } from "../store/nodes.ts";
+import { readsOfMost, type Unread } from "../store/partition-reads.ts";
 import { KEY_STATUSES, type KeyStatus, shown, statusOf, statusText } from "./keys-shown.ts";
 import { command, whole } from "./options.ts";
-import { jsonList, note, writeOut } from "./output.ts";
+import { jsonList, note, noteUnread, writeOut } from "./output.ts";
 import { withRedis } from "./redis.ts";
 import { moment, table } from "./terminal.ts";
 
@@ -42,10 +43,11 @@ export async function list(nodes: RedisNodes, flags: ListFlags, pageKeys = PAGE_
   if (flags.account !== undefined) await requireAccount(nodes, flags.account);
   const output = flags.json ? jsonOutput() : tableOutput();
   let after = flags.after === undefined ? undefined : await findKey(nodes, flags.after);
+  const reads = readsOfMost(nodes);
   let left = flags.limit ?? Number.POSITIVE_INFINITY;
   let page: KeyPage;
   do {
-    page = await oldestKeys(eachKey(nodes, flags.account), {
+    page = await oldestKeys(eachKey(nodes, flags.account, reads), {
       limit: Math.min(left, pageKeys),
       after,
       wanted: wantedBy(flags),
@@ -54,7 +56,9 @@ export async function list(nodes: RedisNodes, flags: ListFlags, pageKeys = PAGE_
     left -= page.keys.length;
     after = page.keys.at(-1);
   } while (page.more && left > 0);
-  await output.end(page.more ? after?.keyId : undefined);
+  const unread = reads.unread();
+  await output.end(page.more ? after?.keyId : undefined, unread);
+  if (unread) noteUnread(unread);
 }
 
 const wantedBy =
@@ -65,12 +69,12 @@ const wantedBy =
 interface Output {
   write(keys: readonly KeyRecord[]): Promise<void>;
   /** @param next the key after which there are more */
-  end(next: string | undefined): Promise<void>;
+  end(next: string | undefined, unread: Unread | undefined): Promise<void>;
 }
 
 function jsonOutput(): Output {
   const list = jsonList("keys");
-  return { write: (keys) => list.write(keys.map(shown)), end: (next) => list.end("next", next) };
+  return { write: (keys) => list.write(keys.map(shown)), end: (next, unread) => list.end({ next, unread }) };
 }
 
 const HEADINGS = ["KEY ID", "ACCOUNT", "TIER", "STATUS", "CREATED", "EXPIRES"];

@@ -4,6 +4,7 @@ import { exportLedger, formatCursor, type LedgerCursor, parseCursor } from "../l
 import { OperatorError, requireAccount } from "../store/accounts.ts";
 import type { LedgerEntry } from "../store/ledger-entries.ts";
 import type { RedisNodes } from "../store/nodes.ts";
+import { readsOfMost, type Unread } from "../store/partition-reads.ts";
 import {
   type CursorState,
   lockCursorFile,
@@ -13,7 +14,7 @@ import {
 } from "./ledger-cursor.ts";
 import { CSV_HEADER, LEDGER_FORMATS, type LedgerFormat, ledgerRow, linesOf } from "./ledger-rows.ts";
 import { command, fileName, pastMs } from "./options.ts";
-import { jsonList, note, print, writeOut } from "./output.ts";
+import { jsonList, note, noteUnread, print, writeOut } from "./output.ts";
 import { startProgress } from "./progress.ts";
 import { withRedis } from "./redis.ts";
 
@@ -67,8 +68,9 @@ async function runExport(flags: ExportFlags): Promise<void> {
     const earlier = cursorFile === undefined ? undefined : readCursorFile(cursorFile, { account, format });
     const cursor: LedgerCursor = flags.after ?? earlier?.cursor ?? new Map();
     const state: CursorState = { cursor, account, format, output: earlier?.output };
-    const count = await withRedis((nodes) => exportTo(nodes, flags, state, interruption));
-    report(flags, cursor, count, interruption.signal);
+    const { count, unread } = await withRedis((nodes) => exportTo(nodes, flags, state, interruption));
+    if (unread) noteUnread(unread);
+    report(flags, state.cursor, { count, unread }, interruption.signal);
   } finally {
     interruption.stop();
     unlock?.();
@@ -83,22 +85,29 @@ function lockOf(cursorFile: string): () => void {
   }
 }
 
-/** @returns how many entries were written */
+/** How many entries were written, and what could not be read. */
+interface Exported {
+  count: number;
+  unread: Unread | undefined;
+}
+
 async function exportTo(
   nodes: RedisNodes,
   flags: ExportFlags,
   state: CursorState,
   interruption: Interruption,
-): Promise<number> {
+): Promise<Exported> {
   const { account, since: sinceMs, until: untilMs } = flags;
   if (account !== undefined) await requireAccount(nodes, account);
   const progress = startProgress(flags.output === undefined ? { output: process.stdout } : {});
-  const sink = await openSink(flags, state).catch(unwritable);
+  const reads = readsOfMost(nodes);
+  const sink = await openSink(flags, state, reads.unread).catch(unwritable);
   let count = 0;
   /** Whether the sink has everything up to the cursor. */
   let whole = true;
   try {
-    for await (const page of exportLedger(nodes, state.cursor, { accountId: account, sinceMs, untilMs })) {
+    const selection = { accountId: account, sinceMs, untilMs };
+    for await (const page of exportLedger(nodes, state.cursor, selection, reads)) {
       whole = false;
       await sink.write(page.entries).catch(unwritable);
       whole = true;
@@ -108,7 +117,7 @@ async function exportTo(
     }
     whole = false;
     await sink.keep().catch(unwritable);
-    return count;
+    return { count, unread: reads.unread() };
   } catch (error) {
     // Redis has gone: what was written so far still counts, and need not come again.
     if (whole) await sink.keep();
@@ -148,7 +157,12 @@ function interruptible(): Interruption {
 }
 
 /** How it ended, on standard error; on standard output only for a program that reads no entries there. */
-function report(flags: ExportFlags, cursor: LedgerCursor, count: number, signal: string | undefined): void {
+function report(
+  flags: ExportFlags,
+  cursor: LedgerCursor,
+  { count, unread }: Exported,
+  signal: string | undefined,
+): void {
   const { output, cursorFile } = flags;
   const at = formatCursor(cursor);
   if (signal !== undefined) {
@@ -157,7 +171,7 @@ function report(flags: ExportFlags, cursor: LedgerCursor, count: number, signal:
     note(`interrupted after ${count} entries; to go on, ${how}`);
   }
   if (output !== undefined && flags.json)
-    print({ json: { entries: count, output, cursor: at }, text: "" }, flags);
+    print({ json: { entries: count, output, cursor: at, unread }, text: "" }, flags);
   else if (flags.json) return;
   else if (cursorFile === undefined) note(`cursor: ${at}`);
   else
@@ -166,9 +180,13 @@ function report(flags: ExportFlags, cursor: LedgerCursor, count: number, signal:
     );
 }
 
-async function openSink(flags: ExportFlags, state: CursorState): Promise<Sink> {
+async function openSink(
+  flags: ExportFlags,
+  state: CursorState,
+  unread: () => Unread | undefined,
+): Promise<Sink> {
   if (flags.output !== undefined) return fileSink(flags.output, flags, state);
-  const inner = flags.json ? objectSink(state.cursor) : linesSink(flags);
+  const inner = flags.json ? objectSink(state.cursor, unread) : linesSink(flags);
   return {
     ...inner,
     async keep() {
@@ -231,11 +249,11 @@ function linesSink({ format, header }: ExportFlags): Sink {
   };
 }
 
-function objectSink(cursor: LedgerCursor): Sink {
+function objectSink(cursor: LedgerCursor, unread: () => Unread | undefined): Sink {
   const list = jsonList("entries");
   return {
     write: (entries) => list.write(entries.map(ledgerRow)),
-    keep: () => list.end("cursor", formatCursor(cursor)),
+    keep: () => list.end({ cursor: formatCursor(cursor), unread: unread() }),
   };
 }
 

@@ -15,13 +15,18 @@ export const NOTES: Readonly<Record<string, readonly string[]>> = {
     "Entries are ordered by partition, and within a partition by time. What gateways post during the export is in this run or in the next one, never in both: the cursor is the last entry of each partition.",
     "With --output and --cursor-file each entry is in the file exactly once, whenever the process ends: entries and their cursor are flushed to disk every second and at the end, and the next run cuts off what was written after the cursor and writes it again. The next run may name a new --output; the cursor continues. Without --output the cursor is written when everything has been handed to the reader, also after Ctrl-C; if the reader fails later, entries can come twice, so skip an `id` that you have already.",
     "--since and --until are times in the ledger's own order, so that adjacent spans have each entry once. --since applies where there is no cursor yet.",
+    "If one of several Redis servers is away, the other partitions are exported and the exit code is 2. The cursor of an unread partition does not move, so the next run continues there.",
   ],
-  "ledger verify": ["The exit code is 1 if something does not add up."],
+  "ledger verify": [
+    "The exit code is 1 if something does not add up. If one of several Redis servers is away, the other partitions are verified and the exit code is 2. With --json, `ok` is true only if everything was read and adds up.",
+  ],
   "store accept": [
     "Gateways do not use a Redis that lacks ledger entries that it has confirmed. What they found is in the store; run this where the journal folder of a gateway is, to include its files. Restore a newer copy if there is one: you cannot undo an acceptance.",
     "`sent_again` are charges that gateways still hold. `lost` has each charge, grant and refund that is known to be lost, from the files of the journal folder: repeat the grants with their references, and bill or write off the charges that are not `sent_again`. `unknown_before` is the time before which the list is incomplete, `known_until` the time of the newest known entry. Until a store is accepted, nothing is written to it: commands that grant, create, change or revoke are refused.",
   ],
-  "store show": ["The exit code is 1 if something is missing."],
+  "store show": [
+    "The exit code is 1 if something is missing, and 2 if one of several Redis servers is away.",
+  ],
   doctor: [
     "The exit code is 1 if a check fails (FAIL, status `failed`), and 0 if there are only warnings. With --json: `{ok, checks: [{name, ok, status, message, advice}]}`, where `status` is ok, warning or failed, and `advice` says what to do. Run it on the gateway's machine, with its environment.",
     "It writes one key to Redis that expires after a minute, loads the scripts, asks the upstream for a task that does not exist, and sends a POST to a path that accepts none. Neither creates a task.",

@@ -1,6 +1,10 @@
 import { once } from "node:events";
 import path from "node:path";
+import { type Unread, unreadInWords } from "../store/partition-reads.ts";
 import { hasColours, plain } from "./terminal.ts";
+
+/** Done as far as possible: a part of the store could not be read. */
+const UNREAD_EXIT_CODE = 2;
 
 /** What a command has to say: one JSON object for programs, text for people. */
 export interface CommandOutput {
@@ -8,11 +12,14 @@ export interface CommandOutput {
   text: string;
   /** False makes the exit code 1 though the answer is printed. */
   ok?: boolean;
+  /** What the answer does not cover, because it could not be read: then the exit code is 2, unless `ok` is false. */
+  unread?: Unread | undefined;
 }
 
 /** Prints what a command answers. */
 export function print(answer: CommandOutput, options: { json?: boolean }): void {
   process.stdout.write(options.json ? `${JSON.stringify(answer.json)}\n` : `${answer.text}\n`);
+  if (answer.unread) noteUnread(answer.unread);
   if (answer.ok !== false) return;
   process.exitCode = 1;
   if (options.json) note(answer.text);
@@ -32,10 +39,10 @@ export function jsonList(name: string) {
       await writeOut(before + items.map((item) => JSON.stringify(item)).join());
       before = ",";
     },
-    /** Writes the last member after the list, unless it is undefined. */
-    end(last: string, value: string | undefined): Promise<void> {
-      const member = value === undefined ? "" : `,"${last}":${JSON.stringify(value)}`;
-      return writeOut(`${before === "," ? "" : before}]${member}}\n`);
+    /** Writes the members after the list, without those that are undefined. */
+    end(members: object): Promise<void> {
+      const text = JSON.stringify(members).slice(1);
+      return writeOut(`${before === "," ? "" : before}]${text === "}" ? "" : ","}${text}\n`);
     },
   };
 }
@@ -43,6 +50,12 @@ export function jsonList(name: string) {
 /** A line for people on standard error. */
 export function note(text: string): void {
   process.stderr.write(`${hasColours(process.stderr) ? text : plain(text)}\n`);
+}
+
+/** Says on standard error what could not be read, and makes the exit code 2. */
+export function noteUnread(unread: Unread): void {
+  process.exitCode = UNREAD_EXIT_CODE;
+  note(`${unreadInWords(unread)}: ${unread.partitions.join(", ")}. Run it again when all servers answer.`);
 }
 
 /** Masks API keys in a message: errors end up in logs and tickets. A semicolon at the end belongs to the message. */

@@ -2,6 +2,7 @@ import { Command } from "commander";
 import { chargesWaitingIn } from "../settlement/journal-files.ts";
 import type { LostEntry } from "../store/loss/lost-entries.ts";
 import { acceptStore, type LossList, listLoss } from "../store/operator-loss.ts";
+import { readsOfMost } from "../store/partition-reads.ts";
 import { requireConfig } from "./local-config.ts";
 import { command, whole } from "./options.ts";
 import { print } from "./output.ts";
@@ -37,12 +38,15 @@ function showCommand(): Command {
   return withLimit("show", "what the store is known to lack; changes nothing").action(
     async (flags: Flags) => {
       const { journal } = requireConfig().store;
-      const loss = await withRedis((nodes) => listLoss(nodes, journal, chargesWaitingIn(journal)));
+      const { loss, unread } = await withRedis(async (nodes) => {
+        const reads = readsOfMost(nodes);
+        const waiting = chargesWaitingIn(journal);
+        return { loss: await listLoss(nodes, journal, waiting, reads), unread: reads.unread() };
+      });
+      const what = unread ? "What could be read of this store" : "This store";
+      const text = loss ? inWords(loss, flags.limit) : `${what} has all that it is known to have confirmed.`;
       const ok = loss === undefined;
-      const text = loss
-        ? inWords(loss, flags.limit)
-        : "This store has all that it is known to have confirmed.";
-      print({ json: { ok, ...shown(loss) }, text, ok }, flags);
+      print({ json: { ok: ok && !unread, ...shown(loss), unread }, text, ok, unread }, flags);
     },
   );
 }

@@ -1,7 +1,9 @@
+import type { Redis } from "ioredis";
 import { OperatorError } from "../store/accounts.ts";
 import { LEDGER_PAGE, LEDGER_START, type LedgerEntry, readLedger } from "../store/ledger-entries.ts";
 import { partitionNames, partitionOf } from "../store/names.ts";
 import type { RedisNodes } from "../store/nodes.ts";
+import { type PartitionReads, readsOfMost } from "../store/partition-reads.ts";
 import { partitionsOf } from "../store/store-facts.ts";
 
 /** The highest sequence number of a stream id's millisecond. */
@@ -32,24 +34,28 @@ export interface LedgerPage {
  * All entries after a cursor, by partition and then by time, a page at a time; moves the cursor along. What is posted
  * meanwhile comes with this run or the next, and never twice: ids of a partition only grow, also when the store's
  * clock steps back. A span of time is therefore one of ids, so that spans side by side have each entry once.
+ * @param reads may go on without the servers that are away: the cursor stays where it is in their partitions
  * @throws OperatorError for a cursor of another store
  */
 export async function* exportLedger(
   nodes: RedisNodes,
   cursor: LedgerCursor,
   selection: LedgerSelection = {},
+  reads = readsOfMost(nodes),
 ): AsyncGenerator<LedgerPage> {
   const { accountId, sinceMs = 0, untilMs } = selection;
   const partitions = await partitionsOf(nodes);
-  await requireReached(nodes, cursor, partitions);
+  await requireReached(reads, cursor, partitions);
   const only = accountId === undefined ? undefined : partitionOf(accountId, partitions);
   const start = sinceMs > 0 ? `${sinceMs - 1}-${STREAM_SEQUENCE_MAX}` : LEDGER_START;
   const last = untilMs === undefined ? "+" : `${Math.max(0, untilMs - 1)}-${STREAM_SEQUENCE_MAX}`;
   for (let partition = 0; partition < partitions; partition++) {
     if (only !== undefined && partition !== only) continue;
-    let read: LedgerEntry[];
+    let read: LedgerEntry[] | undefined;
     do {
-      read = await readLedger(nodes.of(partition), partition, cursor.get(partition) ?? start, last);
+      const after = cursor.get(partition) ?? start;
+      read = await reads.at(partition, (redis) => readLedger(redis, partition, after, last));
+      if (!read) break;
       const lastId = read.at(-1)?.streamId;
       if (lastId !== undefined) cursor.set(partition, lastId);
       const entries = accountId === undefined ? read : read.filter((entry) => entry.accountId === accountId);
@@ -59,12 +65,17 @@ export async function* exportLedger(
 }
 
 /** A ledger only grows, and a cursor was read from it: one that lacks the cursor's entry is another, or an older copy. */
-async function requireReached(nodes: RedisNodes, cursor: LedgerCursor, partitions: number): Promise<void> {
+async function requireReached(
+  reads: PartitionReads,
+  cursor: LedgerCursor,
+  partitions: number,
+): Promise<void> {
   for (const [partition, streamId] of cursor) {
     if (streamId === LEDGER_START) continue;
     const { ledger } = partitionNames(partition);
-    const found = partition < partitions ? await nodes.of(partition).xrange(ledger, streamId, streamId) : [];
-    if (found.length > 0) continue;
+    const isThere = async (redis: Redis) => (await redis.xrange(ledger, streamId, streamId)).length > 0;
+    // Of a server that is away it is not known, and nothing is read there either.
+    if (partition < partitions && (await reads.at(partition, isThere)) !== false) continue;
     throw new OperatorError(
       "the cursor is ahead of this ledger, so it belongs to another Redis, or this one was restored from an older copy; export anew without it",
     );

@@ -3,7 +3,8 @@ import { setPages } from "../store/keys.ts";
 import { LEDGER_PAGE, type LedgerEntry, readLedger } from "../store/ledger-entries.ts";
 import { keyNames, partitionNames, partitionOf, requestName } from "../store/names.ts";
 import type { RedisNodes } from "../store/nodes.ts";
-import { answersOf, many, manyByNode } from "../store/pipelines.ts";
+import { type PartitionReads, readsOfMost, type Unread } from "../store/partition-reads.ts";
+import { answersOf, many } from "../store/pipelines.ts";
 import type { RequestRecord } from "../store/records.ts";
 import { partitionsOf } from "../store/store-facts.ts";
 import { checkSnapshot, type Snapshot, sumReferences, takeSnapshot } from "./account-check.ts";
@@ -26,6 +27,7 @@ const VIOLATIONS_MAX = 1000;
 const REFERENCE_TRIES_MAX = 5;
 
 export interface Verification {
+  /** Whether everything could be read, and is right. */
   ok: boolean;
   /** Accounts and ledger entries that were compared. */
   accounts: number;
@@ -35,11 +37,14 @@ export interface Verification {
   violations: Violation[];
   /** Violations beyond the bound of the list. */
   unlisted?: number;
+  /** Partitions of which not everything could be compared, because their servers are away. */
+  unread?: Unread;
 }
 
 /** One run: what it reads from, whom it asks about, and what it has found. */
 interface Run {
   nodes: RedisNodes;
+  reads: PartitionReads;
   partitions: number;
   /** Undefined for all accounts. */
   wanted: ReadonlySet<string> | undefined;
@@ -74,14 +79,16 @@ export async function verifyLedger(
   const has = (partition: number): boolean => !places || places.has(partition);
   let done = 0;
   const step = (): void => options.seen?.({ done, all: partitions }, result);
-  const run: Run = { nodes, partitions, wanted, has, report, result, step };
+  const reads = readsOfMost(nodes);
+  const run: Run = { nodes, reads, partitions, wanted, has, report, result, step };
   for (let partition = 0; partition < partitions; partition++) {
-    if (has(partition)) await verifyPartition(run, partition);
+    if (has(partition)) await reads.at(partition, (redis) => verifyPartition(run, redis, partition));
     done = partition + 1;
     step();
   }
   await verifyRequests(run);
-  return result;
+  const unread = reads.unread();
+  return unread ? { ...result, ok: false, unread } : result;
 }
 
 function reporter(result: Verification, wanted: ReadonlySet<string> | undefined): Report {
@@ -97,9 +104,8 @@ function reporter(result: Verification, wanted: ReadonlySet<string> | undefined)
   };
 }
 
-async function verifyPartition(run: Run, partition: number): Promise<void> {
-  const { nodes, report, result } = run;
-  const redis = nodes.of(partition);
+async function verifyPartition(run: Run, redis: Redis, partition: number): Promise<void> {
+  const { report, result } = run;
   const fold = emptyFold();
   const { accounts, holds, polls, done } = partitionNames(partition);
   await readOn(run, partition, fold);
@@ -229,7 +235,13 @@ function endedWrong(fold: LedgerFold, { id, record }: ListedRequest): string | u
 
 /** Every open request is due and has its slot: the only way to find one that is in neither. Invariant 3. */
 async function verifyRequests(run: Run): Promise<void> {
-  for (const redis of run.nodes.all()) await verifyRequestsOn(run, redis);
+  const { nodes, reads, partitions, has } = run;
+  for (const redis of nodes.all()) {
+    const own = Array.from({ length: partitions }, (_, partition) => partition).filter(
+      (partition) => nodes.of(partition) === redis && has(partition),
+    );
+    await reads.onServer(own, () => verifyRequestsOn(run, redis));
+  }
 }
 
 /** The same for the requests of one server. */
@@ -237,11 +249,12 @@ async function verifyRequestsOn(run: Run, redis: Redis): Promise<void> {
   for await (const page of redis.scanStream({ match: "tg:{p*}:request:*", count: 1000 })) {
     run.step();
     const places = (page as string[]).flatMap((name) => requestPlace(name) ?? []);
-    const among = places.filter(({ partition }) => partition < run.partitions && run.has(partition));
-    const records = await manyByNode<(string | null)[], Place>(
-      among,
-      ({ partition }) => run.nodes.of(partition),
-      (pipe, { partition, id }) => pipe.hmget(requestName(partition, id), "state", "account_id"),
+    const among = places.filter(
+      ({ partition }) =>
+        partition < run.partitions && run.has(partition) && run.nodes.of(partition) === redis,
+    );
+    const records = await many<(string | null)[], Place>(redis, among, (pipe, { partition, id }) =>
+      pipe.hmget(requestName(partition, id), "state", "account_id"),
     );
     for (const [at, place] of among.entries()) {
       const [state, accountId] = records[at] ?? [];

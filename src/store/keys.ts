@@ -3,7 +3,14 @@ import type { OwnLimits } from "../domain/limits.ts";
 import { type IssuedKey, issueKey, OperatorError } from "./accounts.ts";
 import { accountNames, digestOf, indexName, keyNames, partitionNames, partitionOf } from "./names.ts";
 import type { RedisNodes } from "./nodes.ts";
-import { answersOf, many, manyByNode } from "./pipelines.ts";
+import {
+  type PartitionReads,
+  readsOfAll,
+  readsOfMost,
+  UnreadError,
+  unreadInWords,
+} from "./partition-reads.ts";
+import { answersOf, many } from "./pipelines.ts";
 import type { KeyFields } from "./records.ts";
 import { partitionsOf } from "./store-facts.ts";
 
@@ -43,7 +50,7 @@ export interface KeyChanges {
 
 /**
  * The key with this id, or this key itself.
- * @throws OperatorError when there is none
+ * @throws OperatorError when there is none, UnreadError when it may be where nothing could be read
  */
 export async function findKey(nodes: RedisNodes, idOrKey: string): Promise<KeyRecord> {
   const partitions = await partitionsOf(nodes);
@@ -52,13 +59,16 @@ export async function findKey(nodes: RedisNodes, idOrKey: string): Promise<KeyRe
     const entry = await nodes.ofName(name).get(name);
     const [keyId = "", accountId = ""] = (entry ?? "").split(" ");
     const [key] = entry
-      ? await readKeys(nodes, [{ keyId, partition: partitionOf(accountId, partitions) }])
+      ? await readKeys(readsOfAll(nodes), [{ keyId, partition: partitionOf(accountId, partitions) }])
       : [];
     if (!key) throw new OperatorError("this key is not known");
     return key;
   }
   const places = Array.from({ length: partitions }, (_, partition) => ({ keyId: idOrKey, partition }));
-  const [key] = await readKeys(nodes, places);
+  const reads = readsOfMost(nodes);
+  const [key] = await readKeys(reads, places);
+  const unread = key ? undefined : reads.unread();
+  if (unread) throw new UnreadError(`no key ${idOrKey} is found, but ${unreadInWords(unread)}; try it again`);
   if (!key) throw new OperatorError(`no key ${idOrKey}; \`tollgate keys list\` shows all`);
   return key;
 }
@@ -69,7 +79,7 @@ export async function readKey(
   keyId: string,
   accountId: string,
 ): Promise<KeyRecord | undefined> {
-  const [key] = await readKeys(nodes, [
+  const [key] = await readKeys(readsOfAll(nodes), [
     { keyId, partition: partitionOf(accountId, await partitionsOf(nodes)) },
   ]);
   return key;
@@ -78,11 +88,16 @@ export async function readKey(
 /**
  * Keys of one account, or of all, in no particular order and some hundred at a time. A key may come twice, as with
  * Redis's own SCAN; one that exists all the while comes at least once.
+ * @param reads may go on without the servers that are away
  */
-export async function* eachKey(nodes: RedisNodes, accountId?: string): AsyncGenerator<KeyRecord> {
-  for await (const { partition, keyIds } of keyIdPages(nodes, accountId)) {
+export async function* eachKey(
+  nodes: RedisNodes,
+  accountId?: string,
+  reads = readsOfAll(nodes),
+): AsyncGenerator<KeyRecord> {
+  for await (const { partition, keyIds } of keyIdPages(nodes, accountId, reads)) {
     yield* await readKeys(
-      nodes,
+      reads,
       keyIds.map((keyId) => ({ keyId, partition })),
     );
   }
@@ -92,20 +107,21 @@ export async function* eachKey(nodes: RedisNodes, accountId?: string): AsyncGene
 export async function* keyIdPages(
   nodes: RedisNodes,
   accountId?: string,
+  reads = readsOfAll(nodes),
 ): AsyncGenerator<{ partition: number; keyIds: string[] }> {
   const partitions = await partitionsOf(nodes);
-  if (accountId !== undefined) {
-    const partition = partitionOf(accountId, partitions);
-    for await (const keyIds of keyIdsOf(nodes.of(partition), partition, [accountId]))
-      yield { partition, keyIds };
-    return;
+  const only = accountId === undefined ? undefined : partitionOf(accountId, partitions);
+  for (let partition = only ?? 0; partition < (only ?? partitions - 1) + 1; partition++) {
+    const walk = (redis: Redis) =>
+      accountId === undefined ? keyIdsIn(redis, partition) : keyIdsOf(redis, partition, [accountId]);
+    for await (const keyIds of reads.pages(partition, walk)) yield { partition, keyIds };
   }
-  for (let partition = 0; partition < partitions; partition++) {
-    const redis = nodes.of(partition);
-    for await (const accountIds of setPages(redis, partitionNames(partition).accounts)) {
-      for await (const keyIds of keyIdsOf(redis, partition, accountIds)) yield { partition, keyIds };
-    }
-  }
+}
+
+/** Key ids of a whole partition. */
+async function* keyIdsIn(redis: Redis, partition: number): AsyncGenerator<string[]> {
+  for await (const accountIds of setPages(redis, partitionNames(partition).accounts))
+    yield* keyIdsOf(redis, partition, accountIds);
 }
 
 /** The first keys of all these accounts in one round trip; most accounts have no more. */
@@ -135,16 +151,11 @@ export async function* setPages(redis: Redis, name: string, from = "0"): AsyncGe
 }
 
 /** The records that exist among these places. */
-async function readKeys(nodes: RedisNodes, places: readonly Place[]): Promise<KeyRecord[]> {
-  const records = await manyByNode<KeyFields, Place>(
-    places,
-    ({ partition }) => nodes.of(partition),
-    (pipe, { keyId, partition }) => pipe.hgetall(keyNames(partition, keyId).key),
+async function readKeys(reads: PartitionReads, places: readonly Place[]): Promise<KeyRecord[]> {
+  const records = await reads.many<KeyFields, Place>(places, (pipe, { keyId, partition }) =>
+    pipe.hgetall(keyNames(partition, keyId).key),
   );
-  return records.flatMap((fields, at) => {
-    const place = places[at];
-    return place ? (keyRecord(place, fields) ?? []) : [];
-  });
+  return records.flatMap((fields, at) => (fields && keyRecord(places[at]!, fields)) ?? []);
 }
 
 /** Undefined when there is no such key. */

@@ -31,6 +31,9 @@ export const indexName = (digest: string): string => `tg:index:${digest}`;
 /** Hash tag of a partition: all names that carry it share one Redis Cluster slot. */
 const tag = (partition: number): string => `tg:{p${String(partition).padStart(2, "0")}}`;
 
+/** The partition whose ledger has this name. */
+export const partitionOfLedger = (ledger: string): number => Number(/\{p(\d+)\}/.exec(ledger)?.[1] ?? 0);
+
 /** The partition of an account, fixed for its life: SHA-256 modulo the number of partitions. */
 export function partitionOf(accountId: string, partitions: number): number {
   return createHash("sha256").update(accountId).digest().readUInt32BE(0) % partitions;

@@ -1,7 +1,7 @@
 import { OperatorError } from "./accounts.ts";
 import { storeNowMs } from "./keys.ts";
 import type { SentCharge } from "./loss/confirmed-charges.ts";
-import { readLastConfirmed } from "./loss/last-confirmed.ts";
+import { type LastConfirmed, readLastConfirmed } from "./loss/last-confirmed.ts";
 import {
   chargeOf,
   type Loss,
@@ -11,8 +11,9 @@ import {
 } from "./loss/loss-report.ts";
 import { type LostEntries, lostEntries } from "./loss/lost-entries.ts";
 import { readRecentEntries } from "./loss/recent-entries.ts";
-import { META } from "./names.ts";
-import type { RedisNodes } from "./nodes.ts";
+import { META, partitionOfLedger } from "./names.ts";
+import { oneNode, type RedisNodes } from "./nodes.ts";
+import { type PartitionReads, readsOfAll, readsOfMost, unreadInWords } from "./partition-reads.ts";
 
 /** What a store lacks, entry by entry. `charges` are those that gateways send again. */
 export interface LossList extends Loss {
@@ -22,14 +23,19 @@ export interface LossList extends Loss {
 /**
  * What a store is known to lack: what a gateway has found, and what the files in a folder say.
  * @param folder the journal's, on this machine; undefined if it is not known
+ * @param reads may go on without the servers that are away: nothing is known of what those lack
  * @returns undefined if the store lacks nothing that is known here
  */
-export async function knownLoss(nodes: RedisNodes, folder: string | undefined): Promise<Loss | undefined> {
+export async function knownLoss(
+  nodes: RedisNodes,
+  folder: string | undefined,
+  reads = readsOfAll(nodes),
+): Promise<Loss | undefined> {
   const meta = nodes.ofName(META);
   const id = await meta.hget(META, "id");
   const { epoch, older } = await readLossReport(meta);
   const known = id === null || folder === undefined ? undefined : readLastConfirmed(folder).get(id);
-  const here = known && known.epoch >= epoch ? await missingEntries(nodes, known.entries) : [];
+  const here = known && known.epoch >= epoch ? await missingOn(nodes, known.entries, reads) : [];
   const isBeforeAcceptance = known !== undefined && known.epoch > epoch;
   if (!older && here.length === 0 && !isBeforeAcceptance) return undefined;
   const missing = new Map<string, MissingEntry>();
@@ -40,17 +46,34 @@ export async function knownLoss(nodes: RedisNodes, folder: string | undefined): 
   return { missing: [...missing.values()], charges: older?.charges ?? [] };
 }
 
+async function missingOn(
+  nodes: RedisNodes,
+  entries: LastConfirmed["entries"],
+  reads: PartitionReads,
+): Promise<MissingEntry[]> {
+  const missing: MissingEntry[] = [];
+  for (const redis of nodes.all()) {
+    const own = new Map([...entries].filter(([ledger]) => nodes.ofName(ledger) === redis));
+    await reads.onServer([...own.keys()].map(partitionOfLedger), async () => {
+      missing.push(...(await missingEntries(oneNode(redis), own)));
+    });
+  }
+  return missing;
+}
+
 /**
  * The same with all entries that are known to be lost, and the charges that gateways on this folder send again.
  * @param waiting charges in that folder's journal, to whichever store they are owed
+ * @param reads as of `knownLoss`
  * @returns undefined if the store lacks nothing that is known here
  */
 export async function listLoss(
   nodes: RedisNodes,
   folder: string | undefined,
   waiting: readonly SentCharge[],
+  reads = readsOfAll(nodes),
 ): Promise<LossList | undefined> {
-  const loss = await knownLoss(nodes, folder);
+  const loss = await knownLoss(nodes, folder, reads);
   if (!loss) return undefined;
   const meta = nodes.ofName(META);
   const id = (await meta.hget(META, "id")) ?? "";
@@ -64,17 +87,17 @@ export async function listLoss(
   }
   const charges = new Map(loss.charges.map((charge) => [charge.requestId, charge]));
   for (const sent of waiting) if (sent.storeId === id) charges.set(sent.call.requestId, chargeOf(sent));
-  return { ...loss, charges: [...charges.values()], lost: await lostEntries(nodes, known) };
+  return { ...loss, charges: [...charges.values()], lost: await lostEntries(reads, known) };
 }
 
 /**
  * Refuses to write to a store that is older than what it confirmed: it may yet be replaced by a newer copy, and what is
- * written to it would be lost with it.
+ * written to it would be lost with it. A server that is away is not judged: the others have writes of their own.
  * @param folder as of `knownLoss`
  * @throws OperatorError that says what to do
  */
 export async function requireWritable(nodes: RedisNodes, folder: string | undefined): Promise<void> {
-  if (!(await knownLoss(nodes, folder))) return;
+  if (!(await knownLoss(nodes, folder, readsOfMost(nodes)))) return;
   throw new OperatorError(
     "the store is older than what it confirmed, and nothing is written to it: restore a newer copy, or see " +
       "`tollgate store show` and `tollgate store accept`; then run this again",
@@ -85,14 +108,20 @@ export async function requireWritable(nodes: RedisNodes, folder: string | undefi
  * Accepts a store that is older than what it confirmed: all gateways use it again, send it what they hold, and forget
  * what it confirmed before.
  * @returns what is known to be missing
- * @throws OperatorError when nothing is
+ * @throws OperatorError when nothing is, or a server is away: what that one lacks would be accepted unseen
  */
 export async function acceptStore(
   nodes: RedisNodes,
   folder: string | undefined,
   waiting: readonly SentCharge[],
 ): Promise<LossList> {
-  const loss = await listLoss(nodes, folder, waiting);
+  const reads = readsOfMost(nodes);
+  const loss = await listLoss(nodes, folder, waiting, reads);
+  const unread = reads.unread();
+  if (unread)
+    throw new OperatorError(
+      `${unreadInWords(unread)}, and what they lack is not known; nothing is accepted. Run it again when all servers answer`,
+    );
   if (!loss)
     throw new OperatorError(
       "this store has all that it is known to have confirmed; there is nothing to accept",

@@ -2,6 +2,7 @@ import { failedTaskJson } from "../domain/task-states.ts";
 import { OperatorError } from "./accounts.ts";
 import { claimName, keyRef, META, partitionNames, requestName, taskName } from "./names.ts";
 import type { RedisNodes } from "./nodes.ts";
+import { readsOfMost, UnreadError, unreadInWords } from "./partition-reads.ts";
 import { manyByNode } from "./pipelines.ts";
 import { type RequestRecord, type Sighting, taskRecord } from "./records.ts";
 import { scriptsOf } from "./script-runner.ts";
@@ -32,19 +33,23 @@ export type ReleaseResult =
 
 /**
  * Finds a request by its own id or by its task's. The partition does not follow from an id, so all are read.
- * @throws OperatorError when there is none
+ * @throws OperatorError when there is none, UnreadError when it may be where nothing could be read
  */
 export async function findTask(nodes: RedisNodes, id: string): Promise<TaskView> {
   const cluster = await isCluster(nodes.ofName(META));
   const ownerName = cluster ? claimName(id) : taskName(id, 0, false);
   const owner = await nodes.ofName(ownerName).get(ownerName);
   const requestId = owner === null ? id : taskRecord(owner).requestId;
-  const places = Array.from({ length: await partitionsOf(nodes) }, (_, partition) => partition);
-  const records = await manyByNode<RequestRecord, number>(places, nodes.of, (pipe, partition) =>
+  const places = Array.from({ length: await partitionsOf(nodes) }, (_, partition) => ({ partition }));
+  const reads = readsOfMost(nodes);
+  const records = await reads.many<RequestRecord, { partition: number }>(places, (pipe, { partition }) =>
     pipe.hgetall(requestName(partition, requestId)),
   );
-  const partition = records.findIndex((record) => record.state !== undefined);
+  const partition = records.findIndex((record) => record?.state !== undefined);
   const record = records[partition];
+  const unread = record ? undefined : reads.unread();
+  if (unread)
+    throw new UnreadError(`no task or request ${id} is found, but ${unreadInWords(unread)}; try it again`);
   if (!record)
     throw new OperatorError(
       `no task or request ${id}; ended ones are forgotten after tasks.retention, and an X-Request-Id of the client's own ` +

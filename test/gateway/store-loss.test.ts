@@ -12,6 +12,7 @@ import { keyRef, META, partitionNames, requestName } from "../../src/store/names
 import { oneNode } from "../../src/store/nodes.ts";
 import { acceptStore } from "../../src/store/operator-loss.ts";
 import { createOperatorSession } from "../../src/store/operator-session.ts";
+import { readsOfAll } from "../../src/store/partition-reads.ts";
 import { createLogger } from "../../src/telemetry/log.ts";
 import { newTask } from "../support/store.ts";
 import { givenRedis, type TestRedis } from "../support/store-stage.ts";
@@ -155,7 +156,7 @@ async function givenCharges(count: number): Promise<void> {
 }
 
 const learn = (): Promise<boolean> => detector.readNewEntries(part(), STORE, 1);
-const lost = () => lostEntries(oneNode(redis.client), readRecentEntries(folder, STORE, 0));
+const lost = () => lostEntries(readsOfAll(oneNode(redis.client)), readRecentEntries(folder, STORE, 0));
 
 // Guarantee: an operator is told of each charge and grant that is known to be lost, and of which times it is not known.
 test("all entries since the last look are learned, whoever wrote them", async () => {

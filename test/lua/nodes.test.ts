@@ -37,6 +37,7 @@ import {
   pageAccounts,
   pageTransactions,
 } from "../../src/store/operator-views.ts";
+import { readsOfAll } from "../../src/store/partition-reads.ts";
 import { topRefusals } from "../../src/store/refusals.ts";
 import { itemOf, type Run } from "../../src/store/script.ts";
 import { scriptsOf } from "../../src/store/script-runner.ts";
@@ -291,7 +292,7 @@ describe("the ledger of two servers", () => {
         { ledger, id: lost.id },
       ]);
       const known = new Map([there, lost].map((one) => [one.id, { ...one, after: undefined }]));
-      const { entries } = await lostEntries(two.nodes, new Map([[ledger, known]]));
+      const { entries } = await lostEntries(readsOfAll(two.nodes), new Map([[ledger, known]]));
       expect(entries.map(({ id }) => id)).toEqual([lost.id]);
     }
   });

@@ -12,8 +12,6 @@ const SLOTS = 16_384;
 /** Two real servers that hold a store together, and what belongs to them. */
 export interface TwoNodes {
   nodes: RedisNodes;
-  /** Kills a server, in the middle of whatever it does. */
-  kill(redis: Redis): Promise<void>;
   stop(): Promise<void>;
 }
 
@@ -32,9 +30,6 @@ export async function startTwoNodes(dir: string): Promise<TwoNodes> {
   };
   return {
     nodes,
-    async kill(redis) {
-      await servers[clients.indexOf(redis)]!.stop();
-    },
     async stop() {
       for (const client of clients) client.disconnect();
       await Promise.all(servers.map((server) => server.stop()));

@@ -1,6 +1,7 @@
 import type { Redis } from "ioredis";
 import { LEDGER_START, type StreamEntry } from "../ledger-entries.ts";
-import type { RedisNodes } from "../nodes.ts";
+import { partitionOfLedger } from "../names.ts";
+import type { PartitionReads } from "../partition-reads.ts";
 import { many } from "../pipelines.ts";
 import { type ConfirmedEntry, isLater, msOf } from "./last-confirmed.ts";
 import type { RecentEntry } from "./recent-entries.ts";
@@ -27,23 +28,32 @@ export interface LostEntries {
 
 /** Which of the known entries the store lacks, and whether those before them are known. */
 export async function lostEntries(
-  nodes: RedisNodes,
+  reads: PartitionReads,
   known: ReadonlyMap<string, ReadonlyMap<string, RecentEntry>>,
 ): Promise<LostEntries> {
   const lost: LostEntries = { entries: [], knownUntilMs: 0, unknownBeforeMs: new Map() };
   for (const [ledger, entries] of known) {
-    const redis = nodes.ofName(ledger);
-    for (const { id } of entries.values()) lost.knownUntilMs = Math.max(lost.knownUntilMs, msOf(id));
-    const missing = await missingIds(redis, ledger, [...entries.keys()]);
-    for (const id of missing) {
-      const { after: _, ...entry } = entries.get(id)!;
-      lost.entries.push({ ...entry, ledger, atMs: msOf(id) });
-    }
-    const before = await unknownBefore(redis, ledger, entries, missing);
-    if (before !== undefined) lost.unknownBeforeMs.set(ledger, msOf(before));
+    await reads.at(partitionOfLedger(ledger), (redis) => addLost(redis, ledger, entries, lost));
   }
   lost.entries.sort((a, b) => a.atMs - b.atMs);
   return lost;
+}
+
+/** Adds what one ledger has lost. */
+async function addLost(
+  redis: Redis,
+  ledger: string,
+  entries: ReadonlyMap<string, RecentEntry>,
+  lost: LostEntries,
+): Promise<void> {
+  for (const { id } of entries.values()) lost.knownUntilMs = Math.max(lost.knownUntilMs, msOf(id));
+  const missing = await missingIds(redis, ledger, [...entries.keys()]);
+  for (const id of missing) {
+    const { after: _, ...entry } = entries.get(id)!;
+    lost.entries.push({ ...entry, ledger, atMs: msOf(id) });
+  }
+  const before = await unknownBefore(redis, ledger, entries, missing);
+  if (before !== undefined) lost.unknownBeforeMs.set(ledger, msOf(before));
 }
 
 async function missingIds(redis: Redis, ledger: string, ids: readonly string[]): Promise<string[]> {

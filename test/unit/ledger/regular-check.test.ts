@@ -51,6 +51,23 @@ test("a violation is counted and logged as an error with its account", async () 
   expect(lines.join("")).toMatch(/"level":"error".*"account_id":"acc_1"/);
 });
 
+// Guarantee: what could not be read is counted neither as right nor as wrong.
+test("a check of a part of the ledger logs what is wrong there, and publishes no figures", async () => {
+  const { check, lines, published, violations, checkedAt, metrics } = givenCheck({
+    ok: false,
+    accounts: 1,
+    entries: 4,
+    credits,
+    violations: [broken],
+    unread: { partitions: [1, 3], why: "127.0.0.1:7001: the server does not answer" },
+  });
+  await check();
+  expect([published, await violations(), await checkedAt()]).toEqual([[], 0, 0]);
+  expect((await metrics.ledgerCheckFailures.get()).values[0]?.value).toBe(1);
+  expect(lines.join("")).toMatch(/"level":"error".*"account_id":"acc_1"/);
+  expect(lines.join("")).toMatch(/"partitions":\[1,3\].*"accounts":1.*could not be verified as a whole/);
+});
+
 test("another gateway's turn leaves the metrics as they are", async () => {
   const { check, checkedAt } = givenCheck(undefined);
   await check();

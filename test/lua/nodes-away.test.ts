@@ -1,0 +1,243 @@
+import { once } from "node:events";
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import type { Redis } from "ioredis";
+import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "vitest";
+import { list } from "../../src/commands/keys-list.ts";
+import { print } from "../../src/commands/output.ts";
+import { exportLedger, type LedgerCursor } from "../../src/ledger/export.ts";
+import { verifyLedger } from "../../src/ledger/verify.ts";
+import { grantCredits, type IssuedKey, issueKey } from "../../src/store/accounts.ts";
+import { eachKey, findKey, type KeyRecord } from "../../src/store/keys.ts";
+import { LEDGER_START, readLedger } from "../../src/store/ledger-entries.ts";
+import { openLastConfirmed } from "../../src/store/loss/last-confirmed.ts";
+import { accountNames, META, partitionNames, partitionOf } from "../../src/store/names.ts";
+import { oneNode, type RedisNodes } from "../../src/store/nodes.ts";
+import { acceptStore, knownLoss, listLoss, requireWritable } from "../../src/store/operator-loss.ts";
+import { findTask } from "../../src/store/operator-tasks.ts";
+import { readsOfMost, UnreadError } from "../../src/store/partition-reads.ts";
+import { storedFacts } from "../../src/store/store-facts.ts";
+import { createLogger } from "../../src/telemetry/log.ts";
+import { times } from "../support/store.ts";
+import { startTwoNodes, type TwoNodes } from "../support/two-nodes.ts";
+
+// Two servers, of which one is away: what it holds is not known, and is called neither right nor wrong, lost nor absent.
+
+const ACCOUNTS = 8;
+const PARTITIONS = 64;
+
+let dir: string;
+let two: TwoNodes;
+let nodes: RedisNodes;
+/** The server that goes away; `tg:meta` is on the other one. */
+let away: Redis;
+let keys: IssuedKey[];
+beforeAll(async () => {
+  dir = await mkdtemp(join(tmpdir(), "tollgate-away-"));
+  two = await startTwoNodes(dir);
+  nodes = two.nodes;
+  away = nodes.all().find((redis) => redis !== nodes.ofName(META))!;
+  keys = [];
+  for (let at = 0; at < ACCOUNTS; at++) {
+    keys.push(await issueKey(nodes, { accountId: `acc_${at}`, credits: 100 }));
+  }
+  expect(keys.filter(isThere).length).toBeGreaterThan(0);
+  expect(keys.filter(isThere).length).toBeLessThan(ACCOUNTS);
+});
+afterAll(async () => {
+  await two?.stop();
+  await rm(dir, { recursive: true, force: true });
+});
+beforeEach(() => leave(away));
+afterEach(() => comeBack(away));
+
+/** To the one who asks, a server is away whose connection has ended and is not made anew. */
+async function leave(redis: Redis): Promise<void> {
+  const ended = once(redis, "end");
+  redis.disconnect();
+  await ended;
+}
+
+async function comeBack(redis: Redis): Promise<void> {
+  if (redis.status !== "ready") await redis.connect();
+}
+
+const partitionOfKey = ({ accountId }: { accountId: string }): number => partitionOf(accountId, PARTITIONS);
+const isThere = (key: { accountId: string }): boolean => nodes.of(partitionOfKey(key)) !== away;
+const awayPartitions = (): number[] => times(PARTITIONS, (at) => at).filter((at) => nodes.of(at) === away);
+const unread = () => ({
+  partitions: awayPartitions(),
+  why: expect.stringContaining(String(away.options.port)),
+});
+
+test("verify compares what it can read, finds what is wrong there, and calls the rest neither right nor wrong", async () => {
+  const there = keys.filter(isThere);
+  expect(await verifyLedger(nodes)).toMatchObject({
+    ok: false,
+    violations: [],
+    accounts: there.length,
+    credits: { recharged: 100 * there.length },
+    unread: unread(),
+  });
+  const [{ accountId }] = there as [IssuedKey];
+  const partition = partitionOfKey({ accountId });
+  const { account } = accountNames(partition, accountId);
+  await nodes.of(partition).hincrby(account, "balance", 1);
+  expect(await verifyLedger(nodes)).toMatchObject({
+    violations: [{ invariant: "balance" }],
+    unread: unread(),
+  });
+  await nodes.of(partition).hincrby(account, "balance", -1);
+  // Of an account whose server answers everything is known.
+  const ofOne = await verifyLedger(nodes, { accountIds: [accountId] });
+  expect(ofOne).toMatchObject({ ok: true, accounts: 1 });
+  expect(ofOne.unread).toBeUndefined();
+});
+
+test("a server that goes away in the middle of a check is said, and nothing of it is called wrong", async () => {
+  await comeBack(away);
+  const result = await verifyLedger(nodes, {
+    seen({ done }) {
+      if (done === PARTITIONS / 2) away.disconnect();
+    },
+  });
+  const later = awayPartitions().filter((partition) => partition >= PARTITIONS / 2);
+  expect(result).toMatchObject({ ok: false, violations: [] });
+  expect(result.unread?.partitions).toEqual(expect.arrayContaining(later));
+});
+
+test("an export goes on without a server, and has each entry once when that is back", async () => {
+  const cursor: LedgerCursor = new Map();
+  const accounts: string[] = [];
+  const exportOn = async () => {
+    const reads = readsOfMost(nodes);
+    for await (const { entries } of exportLedger(nodes, cursor, {}, reads)) {
+      accounts.push(...entries.map(({ accountId }) => accountId));
+    }
+    return reads.unread();
+  };
+  expect(await exportOn()).toEqual(unread());
+  expect(accounts.toSorted()).toEqual(keys.filter(isThere).map(({ accountId }) => accountId));
+  expect([...cursor.keys()].some((partition) => nodes.of(partition) === away)).toBe(false);
+  await comeBack(away);
+  expect(await exportOn()).toBeUndefined();
+  expect(accounts.toSorted()).toEqual(keys.map(({ accountId }) => accountId));
+  // The cursor knows partitions that cannot be read now: they may not be taken for those of another store.
+  await leave(away);
+  expect(await exportOn()).toEqual(unread());
+  expect(accounts).toHaveLength(ACCOUNTS);
+});
+
+test("a list of keys says which partitions it lacks, as text, as JSON and by its exit code", async () => {
+  const reads = readsOfMost(nodes);
+  const found: KeyRecord[] = [];
+  for await (const key of eachKey(nodes, undefined, reads)) found.push(key);
+  expect(found.map(({ accountId }) => accountId).sort()).toEqual(
+    keys.filter(isThere).map(({ accountId }) => accountId),
+  );
+  expect(reads.unread()).toEqual(unread());
+  await expect(Array.fromAsync(eachKey(nodes))).rejects.toThrow();
+
+  const json = await written(() => list(nodes, { json: true }));
+  expect(JSON.parse(json.stdout)).toMatchObject({ keys: { length: found.length }, unread: unread() });
+  expect(json).toMatchObject({ code: 2, stderr: expect.stringContaining("partitions could not be read") });
+  const text = await written(() => list(nodes, {}));
+  expect(text).toMatchObject({ code: 2, stderr: expect.stringContaining("partitions could not be read") });
+});
+
+test("an answer that is wrong and not whole has the exit code of what is wrong", async () => {
+  const answer = { json: {}, text: "", unread: { partitions: [3], why: "away" } };
+  expect(await written(async () => print(answer, {}))).toMatchObject({
+    code: 2,
+    stderr: "1 partition could not be read (away): 3. Run it again when all servers answer.\n",
+  });
+  expect(await written(async () => print({ ...answer, ok: false }, {}))).toMatchObject({ code: 1 });
+  expect(await written(async () => print({ ...answer, ok: false, unread: undefined }, {}))).toMatchObject({
+    code: 1,
+    stderr: "",
+  });
+});
+
+test("a key or request that is not found may be where nothing could be read", async () => {
+  for (const key of keys) {
+    const found = findKey(nodes, key.keyId);
+    if (isThere(key)) expect(await found).toMatchObject({ accountId: key.accountId });
+    else await expect(found).rejects.toThrow(UnreadError);
+  }
+  await expect(findTask(nodes, "req_unknown")).rejects.toThrow(UnreadError);
+  await comeBack(away);
+  await expect(findKey(nodes, "key_unknown")).rejects.toThrow("`tollgate keys list` shows all");
+  await expect(findTask(nodes, "req_unknown")).rejects.toThrow("no task or request");
+});
+
+test("a grant does not wait for a server that it does not write to, and no loss is accepted unseen", async () => {
+  await comeBack(away);
+  const { id = "" } = await storedFacts(nodes);
+  const folder = join(dir, "marks");
+  const marks = openLastConfirmed(folder, createLogger("silent"));
+  for (const key of keys) {
+    const partition = partitionOfKey(key);
+    const [entry] = await readLedger(nodes.of(partition), partition, LEDGER_START);
+    const confirmed = {
+      id: entry!.streamId,
+      accountId: key.accountId,
+      kind: "grant",
+      credits: 100,
+      reference: "",
+    };
+    // What the server that goes away has confirmed is lost.
+    const ledger = partitionNames(partition).ledger;
+    marks.keep(id, ledger, isThere(key) ? confirmed : { ...confirmed, id: "99999999999999-0" });
+  }
+  await marks.save();
+  expect((await knownLoss(nodes, folder))?.missing.length).toBeGreaterThan(0);
+  await expect(requireWritable(nodes, folder)).rejects.toThrow("older than what it confirmed");
+
+  await leave(away);
+  await expect(requireWritable(nodes, folder)).resolves.toBeUndefined();
+  const [{ accountId }] = keys.filter(isThere) as [IssuedKey];
+  expect(await grantCredits(nodes, accountId, 5, "while one is away")).toMatchObject({ balance: 105 });
+  const reads = readsOfMost(nodes);
+  expect(await listLoss(nodes, folder, [], reads)).toBeUndefined();
+  expect(reads.unread()).toMatchObject({
+    partitions: expect.arrayContaining([partitionOfKey(keys.find((key) => !isThere(key))!)]),
+  });
+  await expect(acceptStore(nodes, folder, [])).rejects.toThrow("nothing is accepted");
+});
+
+test("of a store on one server an error stays an error", async () => {
+  const alone = oneNode(nodes.ofName(META));
+  await leave(nodes.ofName(META));
+  try {
+    await expect(verifyLedger(alone)).rejects.toThrow();
+    await expect(findKey(alone, "key_1")).rejects.not.toThrow(UnreadError);
+  } finally {
+    await comeBack(nodes.ofName(META));
+  }
+  // It has `tg:meta`, and of the partitions some: the others are an error of the cluster.
+  await expect(verifyLedger(alone)).rejects.toThrow("CLUSTERDOWN");
+});
+
+/** What some work of a command writes, and the exit code that it leaves. */
+async function written(
+  work: () => Promise<void>,
+): Promise<{ stdout: string; stderr: string; code: unknown }> {
+  const text = { stdout: "", stderr: "" };
+  const streams = ["stdout", "stderr"] as const;
+  const before = streams.map((name) => process[name].write);
+  for (const name of streams) {
+    process[name].write = ((part: string) => {
+      text[name] += part;
+      return true;
+    }) as typeof process.stdout.write;
+  }
+  process.exitCode = 0;
+  try {
+    await work();
+    return { ...text, code: process.exitCode };
+  } finally {
+    process.exitCode = 0;
+    for (const [at, name] of streams.entries()) process[name].write = before[at]!;
+  }
+}
