@@ -8,7 +8,7 @@ import { AGES, OPEN_STATES } from "../src/store/scripts/survey.ts";
 import type { Observed } from "../src/store/store.ts";
 import { OVERLOADS } from "../src/telemetry/metrics/requests.ts";
 import { SETTLEMENTS } from "../src/telemetry/metrics/settlement.ts";
-import { STORE_FAILURES } from "../src/telemetry/metrics/store.ts";
+import { KEPT_IN, STORE_FAILURES } from "../src/telemetry/metrics/store.ts";
 import { GATE_REFUSALS } from "../src/upstream/gate.ts";
 import type { GenerationOutcome } from "../src/upstream/generation-request.ts";
 import type { PollOutcome } from "../src/upstream/poll-request.ts";
@@ -94,6 +94,7 @@ const SETS: Readonly<Record<string, LabelSet>> = {
   limit: { values: ["window", "slots"] },
   script: { values: SCRIPTS.map(({ name }) => name) },
   reason: { values: STORE_FAILURES },
+  kept_in: { values: KEPT_IN },
   state: { values: OPEN_STATES },
   age: { values: AGES.map(([name]) => name) },
   bound: { values: OVERLOADS },

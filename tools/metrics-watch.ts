@@ -46,6 +46,9 @@ export const WATCH: Readonly<Record<string, string>> = {
   tollgate_store_calls_waiting: "above 0 for minutes: one key floods, or Redis is slow",
   tollgate_store_up: "0: `TollgateStoreDegraded`",
   tollgate_store_outbox_entries: "above 0 for long: `TollgateSettlementsWaiting`",
+  tollgate_store_confirmations_total:
+    "`journal` rises: replicas are away or slow, `TollgateChargesUnconfirmed`; `memory`: the journal cannot be written, too",
+  tollgate_store_unconfirmed_entries: "above 0 for minutes: `TollgateChargesUnconfirmed`",
   tollgate_journal_usable: "0: `TollgateJournalUnusable`",
   tollgate_store_older: "1: `TollgateStoreOlder`",
   tollgate_store_outbox_other_store_entries:

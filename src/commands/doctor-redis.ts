@@ -51,6 +51,7 @@ export async function storeChecks(config: Config | undefined): Promise<StoreChec
     const checks = [
       good("redis", `answers at ${place}`),
       ...infoChecks(info, await fsyncOf(redis)),
+      ...replicasChecks(info, config?.store.confirm?.replicas),
       clockCheck(aheadMs),
       latencyCheck(await roundTripsMs(redis), config?.store.commandTimeoutMs),
       partitionsCheck(partitions, config?.store.partitions),
@@ -93,6 +94,20 @@ export function infoChecks(info: ReadonlyMap<string, string>, fsync?: string): C
     memoryCheck(info),
     evictionCheck(info.get("maxmemory_policy")),
   ];
+}
+
+/**
+ * Whether as many replicas are connected as charges wait for.
+ * @param wanted `store.confirm_replicas`; no check without it
+ */
+export function replicasChecks(info: ReadonlyMap<string, string>, wanted = 0): Check[] {
+  if (wanted === 0) return [];
+  const online = [...info].filter(([name, value]) => /^slave\d+$/.test(name) && /state=online/.test(value));
+  const found = `${online.length} of the ${wanted} that store.confirm_replicas asks for`;
+  if (online.length >= wanted) return [good("replicas", found)];
+  const advice =
+    "bring replicas back, or lower store.confirm_replicas; until then each charge waits for store.confirm_timeout and is written to the journal";
+  return [warning("replicas", found, advice)];
 }
 
 function persistenceCheck(info: ReadonlyMap<string, string>, fsync: string | undefined): Check {

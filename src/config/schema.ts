@@ -47,6 +47,8 @@ export const NEEDS_RESTART: ReadonlySet<string> = new Set([
   "store.redis_url",
   "store.tls_ca",
   "store.command_timeout",
+  "store.confirm_replicas",
+  "store.confirm_timeout",
   "store.journal",
   "store.partitions",
   "tracing.endpoint",

@@ -8,14 +8,19 @@ import type { Primary } from "../store/primary.ts";
 import type { Binding } from "../store/scripts/bind.ts";
 import type { Voided } from "../store/scripts/void.ts";
 import type { Logger } from "../telemetry/log.ts";
+import { createConfirming } from "./confirming.ts";
 import { type Journal, memoryJournal } from "./journal.ts";
-import { createOutbox } from "./outbox.ts";
+import { createOutbox, type FlushTarget } from "./outbox.ts";
 import type { Charge, Settlement } from "./settlement.ts";
+import { createUnconfirmed } from "./unconfirmed.ts";
 
 const READ_EVERY_MS = 1000;
 const SETTLE_WITHIN_MS = 30 * 60_000;
 const FORGOTTEN =
   "the store has forgotten this request, and may have charged it; it is not charged: look for it in the ledger";
+
+const UNCONFIRMED_DROPPED =
+  "too many answered charges wait for replicas; the oldest are dropped, and only the primary has them; bring replicas back";
 
 export interface SettlementOptions {
   /** Without one, settlements that wait are lost with the process. */
@@ -37,15 +42,7 @@ export function createSettlements(connection: Connection, options: SettlementOpt
   const { log, journal = memoryJournal } = options;
   const { metrics, facts } = connection;
   const counts = createSettlementCounts(metrics);
-  const outbox = createOutbox({
-    log,
-    journal,
-    settleWithinMs: options.settleWithinMs ?? (() => SETTLE_WITHIN_MS),
-    changed({ entries, ofOtherStores }) {
-      metrics.outbox.set(entries);
-      metrics.outboxOfOtherStores.set(ofOtherStores);
-    },
-  });
+  const { outbox, unconfirmed } = createWaiting(connection, options);
   const losses = createLossDetector({
     lastConfirmed: openLastConfirmed(options.confirmedFolder, log),
     recent: openRecentEntries(options.confirmedFolder, log),
@@ -65,22 +62,27 @@ export function createSettlements(connection: Connection, options: SettlementOpt
     if (outcome === "forgotten") reportForgotten(log, charge);
   }
 
+  const targetOf = (primary: Primary): FlushTarget => ({
+    run: primary.scripts.run,
+    has: (partition) => connection.of(partition) === primary,
+    storeId: facts()?.id,
+    partitions: facts()?.partitions,
+    server: primary.confirmation?.server(),
+    nowMs: primary.nowMs,
+    charged,
+    voided: counts.voided,
+  });
+  const confirming = unconfirmed && createConfirming(connection, { outbox, unconfirmed, targetOf });
+
   connection.attach({
     // The journal knows by the id which files are owed to this store.
     identified: journal.attach,
     async beforeUse(primary) {
-      const { id: storeId, partitions } = facts() ?? {};
+      const storeId = facts()?.id;
       if (storeId !== undefined)
         await primary.within(losses.requireNotOlder(partOf(connection, primary), storeId));
-      await outbox.flush({
-        run: primary.scripts.run,
-        has: (partition) => connection.of(partition) === primary,
-        storeId,
-        partitions,
-        nowMs: primary.nowMs,
-        charged,
-        voided: counts.voided,
-      });
+      if (primary.confirmation) await primary.within(primary.confirmation.identify());
+      await outbox.flush(targetOf(primary));
     },
     // A settlement that was put there after the flush must not wait for the next outage.
     unfinished: (primary) => (isUnanswered(primary) ? "a settlement is unanswered" : undefined),
@@ -94,6 +96,8 @@ export function createSettlements(connection: Connection, options: SettlementOpt
     outbox,
     charged,
     voided: counts.voided,
+    /** Resolves once an answered charge is in a second place; undefined where that is not asked for. */
+    confirm: confirming?.confirm,
     /** Keeps a settlement until the store has answered it. Resolves once it is on disk. */
     async defer(settlement: Settlement): Promise<void> {
       const kept = outbox.put(settlement);
@@ -105,10 +109,33 @@ export function createSettlements(connection: Connection, options: SettlementOpt
     /** After the connection has closed. */
     async close(): Promise<void> {
       clearInterval(reading);
+      confirming?.close();
       await losses.close();
       await journal.close();
     },
   };
+}
+
+/** What waits for the store, and, where it is asked for, what waits for replicas. */
+function createWaiting({ metrics, confirms }: Connection, options: SettlementOptions) {
+  const { log, journal = memoryJournal } = options;
+  const unconfirmed = confirms
+    ? createUnconfirmed({
+        changed: (charges) => metrics.unconfirmed.set(charges),
+        dropped: () => log.error(UNCONFIRMED_DROPPED),
+      })
+    : undefined;
+  const outbox = createOutbox({
+    log,
+    journal,
+    unconfirmed,
+    settleWithinMs: options.settleWithinMs ?? (() => SETTLE_WITHIN_MS),
+    changed({ entries, ofOtherStores }) {
+      metrics.outbox.set(entries);
+      metrics.outboxOfOtherStores.set(ofOtherStores);
+    },
+  });
+  return { outbox, unconfirmed };
 }
 
 /** Reads what the ledgers have got, primary by primary. What fails here is no outage: the next look learns the same. */

@@ -36,8 +36,10 @@ type HoldConnection = Pick<Connection, "of" | "metrics" | "facts" | "commandTime
  */
 export function createHolds(
   connection: HoldConnection,
-  settlements: Pick<Settlements, "defer" | "charged" | "voided">,
+  settlements: Pick<Settlements, "defer" | "charged" | "voided"> & Partial<Pick<Settlements, "confirm">>,
 ) {
+  const { confirm } = settlements;
+
   function voidSettlementOf(generation: Generation, reason: "refused" | "unsent"): VoidSettlement {
     const { key, requestId, idempotency } = generation;
     return {
@@ -56,17 +58,21 @@ export function createHolds(
   return {
     ...createAdmission(connection, (generation) => settlements.defer(voidSettlementOf(generation, "unsent"))),
 
-    /** Charges a held generation for the task it got. Undefined: the store is away, and the charge is deferred. */
+    /**
+     * Charges a held generation for the task it got. Resolves once a replica or the journal has the charge, too, where that
+     * is asked for. Undefined: the store is away, and the charge is deferred.
+     */
     async bind(generation: Generation, task: NewTask): Promise<Binding | undefined> {
       const facts = connection.facts();
-      const { run, nowMs } = connection.of(generation.key.partition);
-      const { storeId, atMs, settleWithinMs } = termsOf(generation, nowMs());
+      const primary = connection.of(generation.key.partition);
+      const { storeId, atMs, settleWithinMs } = termsOf(generation, primary.nowMs());
       const call = bindCallOf(generation, task, facts?.cluster ?? false);
       const charging: Charge = { script: "bind", storeId, atMs, settleWithinMs, call };
       try {
         requireStoreOf(charging);
-        const outcome = await charge(run, call, facts?.partitions);
+        const outcome = await charge(primary.run, call, facts?.partitions);
         settlements.charged(charging, outcome);
+        if (confirm && outcome !== "conflict" && outcome !== "forgotten") await confirm(charging, primary);
         return outcome;
       } catch {
         await settlements.defer(charging);

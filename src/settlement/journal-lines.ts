@@ -4,21 +4,25 @@ import type { Logger } from "../telemetry/log.ts";
 import { type EarlierLine, settlementOfEarlier } from "./journal-earlier-lines.ts";
 import type { Settlement } from "./settlement.ts";
 
-/** The format of the lines that this release writes: the arguments of the scripts, by name. */
+/**
+ * The format of the lines that this release writes: the arguments of the scripts, by name. Releases that do not know
+ * `isAnswered` read such a line as a settlement that waits, and send it once more, which changes nothing.
+ */
 const FORMAT = 3;
 
 /** A settlement in a file. The Redis names of its key follow from the ids. */
-interface Line extends Pick<Settlement, "script" | "atMs" | "untilMs" | "isCounted"> {
+interface Line extends Pick<Settlement, "script" | "atMs" | "untilMs" | "isCounted" | "isAnswered"> {
   format: number;
   store?: string | undefined;
   call: { key: { keyId: string; accountId: string; partition: number } };
 }
 
 /** The line of a settlement. */
-export function lineOf({ script, storeId, atMs, untilMs, isCounted, call }: Settlement): string {
+export function lineOf({ script, storeId, call, ...settlement }: Settlement): string {
+  const { atMs, untilMs, isCounted, isAnswered } = settlement;
   const { keyId, accountId, partition } = call.key;
   const inFile = { ...call, key: { keyId, accountId, partition }, tiers: undefined };
-  const line = { format: FORMAT, store: storeId, atMs, untilMs, isCounted, script, call: inFile };
+  const line = { format: FORMAT, store: storeId, atMs, untilMs, isCounted, isAnswered, script, call: inFile };
   return `${JSON.stringify(line)}\n`;
 }
 
@@ -50,9 +54,11 @@ export function readJournalFile(path: string, log?: Logger): JournalContent {
   return content;
 }
 
-function settlementOf({ store, script, atMs, untilMs, isCounted = false, call }: Line): Settlement {
+function settlementOf({ store, script, atMs, untilMs, call, ...line }: Line): Settlement {
   const { keyId, accountId, partition } = call.key;
-  const fixed = { ...(untilMs !== undefined && { untilMs }), ...(isCounted && { isCounted }) };
+  const { isCounted = false, isAnswered = false } = line;
+  const states = { ...(isCounted && { isCounted }), ...(isAnswered && { isAnswered }) };
+  const fixed = { ...(untilMs !== undefined && { untilMs }), ...states };
   const key = keyRef(keyId, accountId, partition);
   return { script, storeId: store, atMs, ...fixed, call: { ...call, key } } as Settlement;
 }

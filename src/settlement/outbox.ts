@@ -5,9 +5,12 @@ import { type Voided, voidHold } from "../store/scripts/void.ts";
 import type { Logger } from "../telemetry/log.ts";
 import type { Journal } from "./journal.ts";
 import { type Charge, charge, type Settlement } from "./settlement.ts";
+import type { UnconfirmedCharges } from "./unconfirmed.ts";
 
 const ENTRIES_MAX = 50_000;
 const FLUSH_BATCH = 200;
+/** Lines of answered charges in the journal; above it, those that are needed no more are removed. */
+const ANSWERED_LINES_MAX = 100_000;
 
 /** The primary of a store that a flush sends to. */
 export interface FlushTarget {
@@ -20,6 +23,8 @@ export interface FlushTarget {
   nowMs(): number;
   /** How many partitions it has; only for a Redis Cluster. */
   partitions?: number | undefined;
+  /** The run of the primary, where answered charges wait for replicas. */
+  server?: string | undefined;
   /** Called with what the store has answered. */
   charged?(charge: Charge, outcome: Binding): void;
   voided?(outcome: Voided["outcome"]): void;
@@ -46,10 +51,10 @@ function createQueues() {
     /** The queues that a flush to this store sends. */
     of: queuesOf,
     add(settlement: Settlement): void {
-      const { storeId = "", script, call } = settlement;
+      const { storeId = "" } = settlement;
       const queue: Queue = queues.get(storeId) ?? new Map();
       queues.set(storeId, queue);
-      queue.set(`${script}:${call.requestId}`, settlement);
+      queue.set(nameOf(settlement), settlement);
     },
     all: (): Settlement[] => [...queues.values()].flatMap((queue) => [...queue.values()]),
     size: (): number => sum(queues.values()),
@@ -67,89 +72,55 @@ function createQueues() {
   };
 }
 
+const nameOf = ({ script, call }: Settlement): string => `${script}:${call.requestId}`;
+
+interface OutboxOptions {
+  log: Logger;
+  journal: Journal;
+  /**
+   * For settlements that have no time of their own. Older ones are dropped: the store may have forgotten their requests by
+   * then, and would charge them once more.
+   */
+  settleWithinMs(): number;
+  changed(size: OutboxSize): void;
+  /** Keeps charges that the store has answered until replicas have them; without it they are done. */
+  unconfirmed?: UnconfirmedCharges | undefined;
+}
+
+interface OutboxParts extends OutboxOptions {
+  queues: ReturnType<typeof createQueues>;
+  reportSize(): void;
+}
+
 /**
  * Settlements that wait for their store to answer again, one per request id and script. Those of another store than the
  * present one wait until theirs is back. Bounded: beyond the bound the oldest is dropped and logged (its hold ends at
  * the due time).
- * @param options.settleWithinMs for settlements that have no time of their own. Older ones are dropped: the store may have
- *   forgotten their requests by then, and would charge them once more
  */
-export function createOutbox(options: {
-  log: Logger;
-  journal: Journal;
-  settleWithinMs(): number;
-  changed(size: OutboxSize): void;
-}) {
-  const { journal, log } = options;
+export function createOutbox(options: OutboxOptions) {
+  const { journal, unconfirmed } = options;
   const queues = createQueues();
   const { size, sizeFor, hasFor } = queues;
   /** The store of the latest flush. */
   let present: string | undefined;
-
-  function reportSize(): void {
+  const reportSize = (): void =>
     options.changed({ entries: size(), ofOtherStores: size() - sizeFor(present) });
-  }
-
-  /** Resolves once the settlement is on disk, or could not be put there: it is kept in memory either way. */
-  async function put(settlement: Settlement): Promise<void> {
-    if (size() >= ENTRIES_MAX)
-      log.error(
-        fieldsOf(queues.removeOldest()),
-        "the outbox is full; its oldest settlement is given up; settle it by hand",
-      );
-    const { atMs, settleWithinMs = options.settleWithinMs(), untilMs = atMs + settleWithinMs } = settlement;
-    const kept = { ...settlement, untilMs };
-    queues.add(kept);
-    reportSize();
-    await journal.append(kept).catch((error: unknown) => {
-      log.error(
-        { err: error, request_id: settlement.call.requestId },
-        "the journal cannot be written; a crash now loses this charge",
-      );
-    });
-  }
-
-  async function send(target: FlushTarget, settlement: Settlement): Promise<void> {
-    const { atMs, untilMs = atMs + options.settleWithinMs() } = settlement;
-    if (target.nowMs() > untilMs) {
-      log.error(fieldsOf(settlement), "a settlement is too old to be sent; settle it by hand");
-      return;
-    }
-    try {
-      await settle(target, settlement);
-    } catch (error) {
-      if (!wouldFailAgain(error)) throw error;
-      log.error({ err: error, ...fieldsOf(settlement) }, "the store refuses a settlement; it is given up");
-    }
-  }
-
-  async function sendAll(target: FlushTarget, queue: Queue): Promise<void> {
-    for (let batch = nextFor(target, queue); batch.length > 0; batch = nextFor(target, queue)) {
-      const results = await Promise.allSettled(
-        batch.map(([name, settlement]) => send(target, settlement).then(() => queue.delete(name))),
-      );
-      reportSize();
-      const failed = results.find((result) => result.status === "rejected");
-      if (failed) throw failed.reason;
-    }
-  }
+  const parts: OutboxParts = { ...options, queues, reportSize };
+  const keeping = createKeeping(parts);
+  const { sendAll, sendMissed } = createSending(parts);
 
   return {
-    /** Takes over the settlements of ended gateways, now and later; calls `found` when there is something to flush. */
-    watch: (found: () => void): Promise<void> =>
-      journal.watch({
-        waiting: queues.all,
-        take(settlements) {
-          settlements.forEach(queues.add);
-          log.warn({ entries: settlements.length }, "settlements of a gateway that ended are replayed");
-          reportSize();
-          found();
-        },
-      }),
-    put,
+    ...keeping,
     size,
     sizeFor,
     hasFor,
+    sendMissed,
+    /** Takes over the settlements of ended gateways, now and later; calls `found` when there is something to flush. */
+    watch: (found: () => void): Promise<void> =>
+      journal.watch({
+        waiting: () => [...queues.all(), ...(unconfirmed?.all() ?? [])],
+        take: (settlements) => take(parts, settlements, found),
+      }),
     /**
      * Sends everything that waits for this primary of this store, and nothing that waits for another. Throws on the first
      * failure; settlements without an answer stay.
@@ -160,37 +131,180 @@ export function createOutbox(options: {
       reportSize();
       do {
         for (const queue of queues.of(storeId)) await sendAll(target, queue);
+        await sendMissed(target);
         // A settlement that was put after its queue was sent has no answer yet, and stays on disk. So do those of another
         // primary, and with them the lines that are answered: a second answer to these changes nothing.
-        if (sizeFor(storeId) > 0) continue;
-        await journal.clear(storeId).catch((error: unknown) => {
-          log.error({ err: error }, "the journal cannot be cleared; what it holds is settled already");
-        });
+        await keeping.clearJournal(storeId);
         // More may have been put meanwhile, and nothing would send it once the breaker has closed.
       } while (hasFor(target));
     },
   };
 }
 
+/** Keeps settlements in memory and in the journal. */
+function createKeeping({ journal, log, queues, unconfirmed, settleWithinMs, reportSize }: OutboxParts) {
+  const { size, sizeFor } = queues;
+  /** Lines of answered charges since the journal was last cleared. */
+  let answeredLines = 0;
+
+  /** Resolves once the settlement is on disk, or could not be put there: it is kept in memory either way. */
+  async function put(settlement: Settlement): Promise<void> {
+    if (size() >= ENTRIES_MAX)
+      log.error(
+        fieldsOf(queues.removeOldest()),
+        "the outbox is full; its oldest settlement is given up; settle it by hand",
+      );
+    const kept = withDeadline(settlement);
+    queues.add(kept);
+    reportSize();
+    await write([kept]);
+  }
+
+  function withDeadline<S extends Settlement>(settlement: S): S {
+    const { atMs, settleWithinMs: withinMs = settleWithinMs(), untilMs = atMs + withinMs } = settlement;
+    return { ...settlement, untilMs };
+  }
+
+  /** @returns whether they are on disk */
+  async function write(settlements: readonly Settlement[]): Promise<boolean> {
+    try {
+      await Promise.all(settlements.map(journal.append));
+      return true;
+    } catch (error) {
+      log.error(
+        { err: error, request_id: settlements.at(-1)?.call.requestId },
+        "the journal cannot be written; a crash now loses this charge",
+      );
+      return false;
+    }
+  }
+
+  /**
+   * Keeps a charge that the store has answered, until replicas have it.
+   * @param server the run of the primary that has answered it
+   * @returns whether it is on disk
+   */
+  function keepAnswered(charge: Charge, server: string | undefined): Promise<boolean> {
+    const kept: Charge = { ...withDeadline(charge), isCounted: true, isAnswered: true };
+    const { storeId } = charge;
+    unconfirmed?.add(kept, server);
+    if (++answeredLines < ANSWERED_LINES_MAX || !unconfirmed || sizeFor(storeId) > 0) return write([kept]);
+    // A crash before they are written again loses charges only if the primary is lost at the same moment.
+    const all = unconfirmed.of(storeId);
+    void clearFile(storeId);
+    answeredLines = all.length;
+    return write(all);
+  }
+
+  async function clearFile(storeId: string | undefined): Promise<void> {
+    answeredLines = 0;
+    await journal.clear(storeId).catch((error: unknown) => {
+      log.error({ err: error }, "the journal cannot be cleared; what it holds is settled already");
+    });
+  }
+
+  /** Unless a settlement of this store waits for its answer or for replicas. */
+  async function clearJournal(storeId: string | undefined): Promise<void> {
+    if (sizeFor(storeId) === 0 && !unconfirmed?.has(storeId)) await clearFile(storeId);
+  }
+
+  return { put, keepAnswered, clearJournal };
+}
+
+/** Sends settlements to their store. */
+function createSending({ log, unconfirmed, settleWithinMs, reportSize }: OutboxParts) {
+  /** @returns the charge, if the store has made it */
+  async function send(target: FlushTarget, settlement: Settlement): Promise<Charge | undefined> {
+    const { atMs, untilMs = atMs + settleWithinMs() } = settlement;
+    if (target.nowMs() > untilMs) {
+      log.error(fieldsOf(settlement), "a settlement is too old to be sent; settle it by hand");
+      return undefined;
+    }
+    try {
+      return await settle(target, settlement);
+    } catch (error) {
+      if (!wouldFailAgain(error)) throw error;
+      log.error({ err: error, ...fieldsOf(settlement) }, "the store refuses a settlement; it is given up");
+      return undefined;
+    }
+  }
+
+  /** @param done called for each that has an answer, or is given up */
+  async function sendSome(
+    target: FlushTarget,
+    settlements: readonly Settlement[],
+    done: (settlement: Settlement) => void,
+  ): Promise<void> {
+    const results = await Promise.allSettled(
+      settlements.map(async (settlement) => {
+        const charged = await send(target, settlement);
+        done(settlement);
+        if (charged) unconfirmed?.add({ ...charged, isCounted: true, isAnswered: true }, target.server);
+      }),
+    );
+    reportSize();
+    const failed = results.find((result) => result.status === "rejected");
+    if (failed) throw failed.reason;
+  }
+
+  async function sendAll(target: FlushTarget, queue: Queue): Promise<void> {
+    for (let batch = nextFor(target, queue); batch.length > 0; batch = nextFor(target, queue))
+      await sendSome(target, batch, (settlement) => queue.delete(nameOf(settlement)));
+  }
+
+  /** Sends the answered charges that this run of the primary may lack. */
+  async function sendMissed(target: FlushTarget): Promise<void> {
+    const missed = unconfirmed?.missedBy(target) ?? [];
+    for (let at = 0; at < missed.length; at += FLUSH_BATCH)
+      await sendSome(target, missed.slice(at, at + FLUSH_BATCH), (settlement) =>
+        unconfirmed?.remove([settlement as Charge]),
+      );
+  }
+
+  return { sendAll, sendMissed };
+}
+
+/** Takes over what a gateway that ended has left. @param found called when there is something to flush */
+function take(
+  { log, queues, unconfirmed, reportSize }: OutboxParts,
+  settlements: readonly Settlement[],
+  found: () => void,
+): void {
+  const answered = unconfirmed ? settlements.filter(isAnsweredCharge) : [];
+  for (const charge of answered) unconfirmed?.add(charge, undefined);
+  if (answered.length > 0)
+    log.info({ entries: answered.length }, "answered charges of a gateway that ended are sent again");
+  const waiting = unconfirmed ? settlements.filter((one) => !isAnsweredCharge(one)) : settlements;
+  if (waiting.length === 0) return;
+  waiting.forEach(queues.add);
+  log.warn({ entries: waiting.length }, "settlements of a gateway that ended are replayed");
+  reportSize();
+  found();
+}
+
 const fieldsOf = ({ call, script }: Settlement) => ({ request_id: call.requestId, script });
 
+const isAnsweredCharge = (settlement: Settlement): settlement is Charge =>
+  settlement.script === "bind" && settlement.isAnswered === true;
+
 /** The oldest settlements of a queue that wait for this primary. */
-const nextFor = ({ has }: FlushTarget, queue: Queue): [name: string, settlement: Settlement][] =>
+const nextFor = ({ has }: FlushTarget, queue: Queue): Settlement[] =>
   queue
-    .entries()
-    .filter(([, { call }]) => has(call.key.partition))
+    .values()
+    .filter(({ call }) => has(call.key.partition))
     .take(FLUSH_BATCH)
     .toArray();
 
-/** Sends one settlement, and reports its outcome. */
-async function settle(target: FlushTarget, settlement: Settlement): Promise<void> {
+/** Sends one settlement, and reports its outcome. @returns the charge, if the store has made it */
+async function settle(target: FlushTarget, settlement: Settlement): Promise<Charge | undefined> {
   if (settlement.script === "bind") {
     // A line of an earlier release lacks the time of admission. It was first sent before the hold was due.
     const { admittedAtMs = settlement.atMs } = settlement.call;
     const outcome = await charge(target.run, { ...settlement.call, admittedAtMs }, target.partitions);
     target.charged?.(settlement, outcome);
-  } else {
-    const { outcome } = await target.run(voidHold, settlement.call);
-    target.voided?.(outcome);
+    return outcome === "conflict" || outcome === "forgotten" ? undefined : settlement;
   }
+  const { outcome } = await target.run(voidHold, settlement.call);
+  target.voided?.(outcome);
+  return undefined;
 }

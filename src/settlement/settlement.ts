@@ -20,6 +20,8 @@ interface Waiting {
   untilMs?: number;
   /** Its outcome is in the metrics already: the store confirmed it once, and lost it. */
   isCounted?: boolean;
+  /** The store has answered it. It is kept until a replica has it, too, and sent again to a primary that may lack it. */
+  isAnswered?: boolean;
 }
 
 /** Charges a request for the task that it got. */

@@ -1,6 +1,7 @@
 import type { Logger } from "../telemetry/log.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
 import type { RedisEndpoint } from "./client.ts";
+import type { ConfirmationRule } from "./confirmation.ts";
 import { createKnownFacts } from "./known-facts.ts";
 import { META } from "./names.ts";
 import { oneNode, type RedisNodes } from "./nodes.ts";
@@ -17,6 +18,8 @@ export interface ConnectionOptions extends RedisEndpoint {
   partitions: number;
   /** A clock for the scripts instead of the store's, Unix ms; for tests. */
   nowMs?: (() => number) | undefined;
+  /** What must be on replicas before it is answered; without it nothing is asked of them. */
+  confirm?: ConfirmationRule | undefined;
   /** Makes the first map of primaries; without it, everything is on the one server of the address. */
   place?: ((open: OpenPrimary) => PrimaryMap) | undefined;
   log: Logger;
@@ -83,6 +86,8 @@ export function createConnection(options: ConnectionOptions) {
   return {
     metrics,
     commandTimeoutMs,
+    /** Whether what is answered has to be on replicas. */
+    confirms: options.confirm !== undefined,
     of: (partition: number): Primary => map.of(partition),
     ofName: (name: string): Primary => map.ofName(name),
     primaries: (): readonly Primary[] => map.all,

@@ -109,3 +109,6 @@ export const taskName = (taskId: string, partition: number, clustered: boolean):
 
 /** On Redis Cluster only: the owner of a task id over all partitions, claimed before the record is written. */
 export const claimName = (taskId: string): string => `tg:claim:${taskId}`;
+
+/** The mark that a gateway writes before it waits for replicas (string; gone a minute after the last one). */
+export const markName = (partition: number, gateway: string): string => `${tag(partition)}:mark:${gateway}`;

@@ -5,6 +5,7 @@ import { type Breaker, createBreaker, STARTING } from "./breaker.ts";
 import { createCalls } from "./calls.ts";
 import { clientOf, connectTimeoutMs, type RedisEndpoint } from "./client.ts";
 import { createStoreClock } from "./clock.ts";
+import { type Confirmation, type ConfirmationRule, createConfirmation } from "./confirmation.ts";
 import { createDeadlines, type Deadlines } from "./deadlines.ts";
 import { createOutage } from "./outage.ts";
 import { createProbe, probeNameIn, probeOnOwnConnection } from "./probes.ts";
@@ -34,6 +35,8 @@ export interface PrimaryOptions extends RedisEndpoint {
   commandTimeoutMs: number;
   /** A clock for the scripts instead of the store's, Unix ms; for tests. */
   nowMs?: (() => number) | undefined;
+  /** With it, `confirmation` says whether replicas have what the primary has answered. */
+  confirm?: ConfirmationRule | undefined;
   store: PartOfStore;
   log: Logger;
   metrics: Metrics;
@@ -83,6 +86,13 @@ export function createPrimary(options: PrimaryOptions) {
       name: probeName(),
       check: (own) => store.checkServer(primary, own),
     });
+  const confirmation = options.confirm
+    ? createConfirmation(redis, {
+        ...options,
+        ...options.confirm,
+        partition: (): number => store.partitionOn(primary),
+      })
+    : undefined;
   const outage = createOutage({ isOpen: breaker.isOpen, probe: probeOwn, log });
 
   const primary = {
@@ -95,7 +105,8 @@ export function createPrimary(options: PrimaryOptions) {
     outage: outage.current,
     /** Limits the time of a command on `redis`, as that of a call. */
     within,
-    ...createLife({ redis, breaker, within, check, rejectWaiting }),
+    confirmation,
+    ...createLife({ redis, breaker, within, check, rejectWaiting, confirmation }),
   };
   return primary;
 }
@@ -107,14 +118,16 @@ function createLife(parts: {
   within: Deadlines["within"];
   check(): Promise<void>;
   rejectWaiting(): void;
+  confirmation: Confirmation | undefined;
 }) {
-  const { redis, breaker, within, check, rejectWaiting } = parts;
+  const { redis, breaker, within, check, rejectWaiting, confirmation } = parts;
   let checking: NodeJS.Timeout | undefined;
 
   return {
     start(): void {
       redis.on("close", () => breaker.trip("the connection closed"));
       breaker.trip(STARTING);
+      confirmation?.start();
       // A server that is replaced, or whose policy is changed, under an open connection is found here.
       checking = setInterval(() => {
         if (!breaker.isOpen()) check().catch((error: unknown) => breaker.trip(inStoreWords(error)));
@@ -128,11 +141,13 @@ function createLife(parts: {
       clearInterval(checking);
       breaker.openForGood();
       rejectWaiting();
+      confirmation?.close();
       redis.disconnect();
     },
     async close(): Promise<void> {
       clearInterval(checking);
       breaker.stop();
+      confirmation?.close();
       if (redis.status === "ready") await within(redis.quit()).catch(() => redis.disconnect());
       else redis.disconnect();
     },

@@ -6,6 +6,7 @@ import { expect } from "vitest";
 import { startRedis } from "../../src/sandbox/redis.ts";
 import { type IssuedKey, issueKey, type KeyOptions } from "../../src/store/accounts.ts";
 import { oneNode } from "../../src/store/nodes.ts";
+import { isRunning } from "../../src/store/process-files.ts";
 import { scriptSource } from "../../src/store/script-runner.ts";
 import { SCRIPTS } from "../../src/store/scripts/all.ts";
 import { startFaultProxy } from "./fault-proxy.ts";
@@ -56,11 +57,30 @@ export async function givenRedis(args: readonly string[] = []) {
       running = await start();
     },
     async stop(): Promise<void> {
-      if (running.pid !== undefined) signal("SIGCONT");
+      if (running.pid !== undefined && isRunning(running.pid)) signal("SIGCONT");
       client.disconnect();
       await running.stop();
       release();
       await rm(dir, { recursive: true, force: true });
+    },
+  };
+}
+
+export type Pair = Awaited<ReturnType<typeof givenPair>>;
+
+/** A primary with one replica that has caught up. */
+export async function givenPair() {
+  const [primary, replica] = [await givenRedis(["--repl-diskless-sync-delay", "0"]), await givenRedis()];
+  await replica.client.replicaof("127.0.0.1", primary.port);
+  const hasCaughtUp = async (): Promise<boolean> =>
+    /^master_link_status:up/m.test(await replica.client.info("replication"));
+  await until(hasCaughtUp, "the replica to have caught up");
+  return {
+    primary,
+    replica,
+    async stop(): Promise<void> {
+      await replica.stop();
+      await primary.stop();
     },
   };
 }

@@ -14,6 +14,12 @@ export const storeSchema = section("Redis, which holds limits, credits and tasks
     "PEM file with the authorities that verify a rediss:// server, instead of those that Node trusts.",
   ),
   command_timeout: duration("500ms", "10ms", "30s", "How long one command may take."),
+  confirm_replicas: Type.Enum(["auto", 0, 1, 2], {
+    default: "auto",
+    description:
+      "Replicas that must have a charge before it is answered; else it is written to the journal first. auto: 0 for one server.",
+  }),
+  confirm_timeout: duration("50ms", "1ms", "5s", "How long an answer may wait for replicas."),
   fallback_strategy: Type.Enum(["deny", "allow"], {
     default: "deny",
     description:
@@ -50,6 +56,11 @@ export const toStoreConfig = (store: Static<typeof storeSchema>, tlsCa: string |
   redisUrl: store.redis_url,
   tlsCa,
   commandTimeoutMs: ms(store.command_timeout),
+  /** Replicas that must have a charge before it is answered; undefined for none. */
+  confirm:
+    store.confirm_replicas === "auto" || store.confirm_replicas === 0
+      ? undefined
+      : { replicas: store.confirm_replicas, timeoutMs: ms(store.confirm_timeout) },
   fallbackStrategy: store.fallback_strategy,
   /** Generations and uploads of one key that pass unmetered in one outage; 0 for no limit. */
   allowMaxPerKey: store.allow_max_per_key,

@@ -3,6 +3,9 @@ import type { MetricFactory } from "./factory.ts";
 /** Why a call to the store failed. */
 export const STORE_FAILURES = ["timeout", "connection", "refused", "open", "overloaded"] as const;
 
+/** Where an answered charge was kept besides the primary. */
+export const KEPT_IN = ["replicas", "journal", "memory"] as const;
+
 const CALL_BUCKETS = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5];
 
 /** This gateway's use of the store. */
@@ -13,8 +16,15 @@ export function storeMetrics({ counter, gauge, histogram }: MetricFactory) {
     ["reason"],
   );
   for (const reason of STORE_FAILURES) storeFailures.inc({ reason }, 0);
+  const confirmations = counter(
+    "tollgate_store_confirmations_total",
+    "Charges by where they were kept besides the primary when they were answered; only with `store.confirm_replicas`.",
+    ["kept_in"],
+  );
+  for (const keptIn of KEPT_IN) confirmations.inc({ kept_in: keptIn }, 0);
   return {
     storeFailures,
+    confirmations,
     storeSeconds: histogram(
       "tollgate_store_call_duration_seconds",
       "Duration of script calls to the store, by script.",
@@ -29,6 +39,10 @@ export function storeMetrics({ counter, gauge, histogram }: MetricFactory) {
       aggregator: "min",
     }),
     outbox: gauge("tollgate_store_outbox_entries", "Settlements waiting until the store is available again."),
+    unconfirmed: gauge(
+      "tollgate_store_unconfirmed_entries",
+      "Answered charges that the primary has and no replica is known to have; they are in the journal.",
+    ),
     journalUsable: gauge(
       "tollgate_journal_usable",
       "1 while the journal files exist and can grow, else 0: a crash during a store outage would lose charges.",

@@ -59,8 +59,8 @@ export const RARE_INTERLEAVINGS: readonly Control[] = [
     patches: [
       {
         file: "src/settlement/deferred-settlements.ts",
-        from: "        nowMs: primary.nowMs,\n        charged,",
-        to: "        nowMs: Date.now,\n        charged,",
+        from: "    nowMs: primary.nowMs,\n    charged,",
+        to: "    nowMs: Date.now,\n    charged,",
       },
       // It hides the mistake: what is sent too late is refused.
       CHARGED_THOUGH_FORGOTTEN,

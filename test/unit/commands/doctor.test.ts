@@ -2,7 +2,13 @@ import { once } from "node:events";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { expect, test } from "vitest";
-import { clockCheck, infoChecks, latencyCheck, readInfo } from "../../../src/commands/doctor-redis.ts";
+import {
+  clockCheck,
+  infoChecks,
+  latencyCheck,
+  readInfo,
+  replicasChecks,
+} from "../../../src/commands/doctor-redis.ts";
 import { judge, upstreamCheck } from "../../../src/commands/doctor-upstream.ts";
 import { readConfig, requireLoaded } from "../../../src/config/config.ts";
 import { createUpstream } from "../../../src/upstream/upstream.ts";
@@ -34,6 +40,18 @@ test("doctor warns of a Redis that is not wrong yet", () => {
   expect(warned("used_memory:76\nmaxmemory:100")).toEqual(["memory"]);
   expect(warned("used_memory:76\nmaxmemory:0\ntotal_system_memory:100")).toEqual(["memory"]);
   expect(warned("used_memory:74\nmaxmemory:100\ntotal_system_memory:74")).toEqual([]);
+});
+
+test("doctor warns if fewer replicas are connected than charges wait for", () => {
+  const statuses = (lines: string, wanted?: number) =>
+    replicasChecks(readInfo(`role:master\n${lines}\n`), wanted).map(({ status }) => status);
+  const one = "connected_slaves:2\nslave0:ip=10.0.0.1,port=6379,state=online,offset=1,lag=0";
+  const syncing = `${one}\nslave1:ip=10.0.0.2,port=6379,state=wait_bgsave,offset=0,lag=0`;
+  expect(statuses(one, undefined)).toEqual([]);
+  expect(statuses(one, 0)).toEqual([]);
+  expect(statuses(one, 1)).toEqual(["ok"]);
+  expect(statuses("connected_slaves:0", 1)).toEqual(["warning"]);
+  expect(statuses(syncing, 2)).toEqual(["warning"]);
 });
 
 test("doctor judges clock and latency by how far they are off", () => {

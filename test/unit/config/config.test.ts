@@ -64,6 +64,7 @@ test("the defaults are those of the design", () => {
     store: {
       redisUrl: "redis://127.0.0.1:6379",
       commandTimeoutMs: 500,
+      confirm: undefined,
       fallbackStrategy: "deny",
       allowMaxPerKey: 0,
       partitions: 64,

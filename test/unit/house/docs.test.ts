@@ -13,6 +13,7 @@ import {
   indexName,
   keyRef,
   META,
+  markName,
   partitionNames,
   probeName,
   requestName,
@@ -212,6 +213,7 @@ describe("ARCHITECTURE", () => {
       taskName("<task id>", 7, true),
       idempotencyName(7, "<digest>"),
       probeName(7, "<uuid>"),
+      markName(7, "<gateway>"),
     ].map((name) => name.replace("{p07}", "{pNN}"));
     // A few belong to no account and are named where they are used.
     const elsewhere = globSync("src/{store,ledger}/*.ts", { cwd: ROOT })

@@ -1,0 +1,204 @@
+import { randomUUID } from "node:crypto";
+import type { Redis } from "ioredis";
+import { clientOf, connectTimeoutMs, type RedisEndpoint } from "./client.ts";
+import { createDeadlines, type Deadline } from "./deadlines.ts";
+import { markName } from "./names.ts";
+
+/** `replicas`: enough replicas have it. `none`: that is not known. */
+export type Confirmed = "replicas" | "none";
+
+/** What counts as confirmed. */
+export interface ConfirmationRule {
+  /** How many replicas must have a write. */
+  replicas: number;
+  /** How long Redis waits for them. */
+  timeoutMs: number;
+}
+
+interface ConfirmationOptions extends ConfirmationRule, RedisEndpoint {
+  commandTimeoutMs: number;
+  /** A partition that is on this primary. */
+  partition(): number;
+}
+
+/** How long the mark of a gateway that has ended stays in the store. */
+const MARK_MS = 60_000;
+/** For the way to Redis and back, in the time limit of a round. */
+const ROUND_MARGIN_MS = 50;
+
+export type Confirmation = ReturnType<typeof createConfirmation>;
+
+/**
+ * Finds out whether replicas have what Redis has answered on another connection. One round at a time serves all callers: it
+ * writes a mark on a connection of its own, and WAITs for the replicas to have the mark, and so all that came before it.
+ * Nothing is sent while nobody waits. Decision 0043.
+ * @param requests the connection that the writes are made on
+ */
+export function createConfirmation(requests: Redis, options: ConfirmationOptions) {
+  const { replicas, timeoutMs } = options;
+  const own = createOwnConnection(options);
+  const gateway = randomUUID();
+  const rounds = createRounds(() => own.within(markAndWait()));
+  let seq = 0;
+  /** The run of the primary that `requests` leads to; undefined while that is not known. */
+  let server: string | undefined;
+  let isClosed = false;
+
+  /** A write of the lost connection must not be confirmed by a round on the next server. */
+  function onRequestsClosed(): void {
+    server = undefined;
+    rounds.abandon();
+  }
+  requests.on("close", onRequestsClosed);
+
+  /** Reads again which run of the primary `requests` leads to. @throws what Redis says against it */
+  async function identify(): Promise<string | undefined> {
+    server = await serverOf(requests);
+    return server;
+  }
+
+  /** Whether both connections lead to the run of the primary that has answered the callers. */
+  async function isSameServer(): Promise<boolean> {
+    if (own.server !== undefined && own.server === server) return true;
+    if (own.redis.status !== "ready") return false;
+    const answered = server;
+    const [theirs, ours] = await Promise.all([identify(), serverOf(own.redis)]);
+    own.server = ours;
+    if (theirs !== undefined && ours !== theirs) own.reconnect();
+    return ours !== undefined && ours === theirs && ours === answered;
+  }
+
+  /** @throws when Redis does not answer */
+  async function markAndWait(): Promise<Confirmed> {
+    if (!(await isSameServer())) return "none";
+    // WAIT counts up to its connection's own last write (from Redis 7.2 on; its last command before): that is the mark.
+    const mark = markName(options.partition(), gateway);
+    const replies = await own.redis
+      .pipeline()
+      .set(mark, ++seq, "PX", MARK_MS)
+      .wait(replicas, timeoutMs)
+      .exec();
+    const [marked, waited] = replies ?? [];
+    const failure = marked?.[0] ?? waited?.[0];
+    if (failure) throw failure;
+    return Number(waited?.[1]) >= replicas ? "replicas" : "none";
+  }
+
+  return {
+    /** Connects. Nothing is confirmed before. */
+    start: own.connect,
+    server: () => server,
+    identify,
+    /**
+     * Whether replicas have all that Redis has answered before this call. Takes a round, and at most the rest of the one
+     * under way. As many callers wait as there are requests in progress.
+     */
+    confirmed: (): Promise<Confirmed> =>
+      server === undefined || isClosed ? Promise.resolve("none") : rounds.join(),
+    close(): void {
+      isClosed = true;
+      requests.off("close", onRequestsClosed);
+      rounds.abandon();
+      own.close();
+    },
+  };
+}
+
+/**
+ * Rounds for all that wait, one at a time.
+ * @param send makes one; a failure counts as `none`
+ */
+function createRounds(send: () => Promise<Confirmed>) {
+  let waiting: ((confirmed: Confirmed) => void)[] = [];
+  let isUnderWay = false;
+
+  function takeWaiting(): (confirmed: Confirmed) => void {
+    const callers = waiting;
+    waiting = [];
+    return (confirmed) => {
+      for (const resolve of callers) resolve(confirmed);
+    };
+  }
+
+  async function round(): Promise<void> {
+    const answer = takeWaiting();
+    const confirmed = await send().catch((): Confirmed => "none");
+    answer(confirmed);
+    // Those that came meanwhile do not wait for the next round, too, which would most likely fail like this one.
+    if (confirmed === "none") takeWaiting()("none");
+    isUnderWay = false;
+    begin();
+  }
+
+  function begin(): void {
+    if (isUnderWay || waiting.length === 0) return;
+    isUnderWay = true;
+    // After what has arrived is read: all answers of one tick share a round.
+    setImmediate(() => void round());
+  }
+
+  return {
+    /** The outcome of the next round. */
+    join: (): Promise<Confirmed> =>
+      new Promise((resolve) => {
+        waiting.push(resolve);
+        begin();
+      }),
+    /** Answers those that are in no round yet. */
+    abandon: (): void => takeWaiting()("none"),
+  };
+}
+
+/**
+ * The connection that rounds are made on: WAIT holds up everything behind it. It reconnects by itself; a server that accepts
+ * connections and does not answer is left after a time limit.
+ */
+function createOwnConnection(options: ConfirmationOptions) {
+  const connectTimeout = connectTimeoutMs(options.commandTimeoutMs);
+  const redis = clientOf(options, { connectTimeout, enableReadyCheck: false });
+  const handshakes = createDeadlines(connectTimeout);
+  /** Longer than WAIT's own time, which Redis begins to count when it reads the command. */
+  const rounds = createDeadlines(2 * options.timeoutMs + ROUND_MARGIN_MS);
+  const reconnect = (): void => redis.disconnect(true);
+  let handshake: Deadline | undefined;
+  const own = {
+    redis,
+    /** The run of the primary that it leads to; undefined until that is read. */
+    server: undefined as string | undefined,
+    reconnect,
+    connect: (): void => void redis.connect().catch(() => undefined),
+    /** A round's result. What has no answer in time is hung, and gets a new connection. */
+    within: <T>(round: Promise<T>): Promise<T> =>
+      rounds.within(round).catch((error: unknown) => {
+        own.server = undefined;
+        if (redis.status === "ready") reconnect();
+        throw error;
+      }),
+    close: (): void => redis.disconnect(),
+  };
+  redis.on("error", () => undefined);
+  redis.on("connect", () => {
+    handshake = handshakes.begin(reconnect);
+  });
+  const endHandshake = (): void => {
+    if (handshake) handshakes.end(handshake);
+  };
+  redis.on("ready", endHandshake);
+  redis.on("close", () => {
+    own.server = undefined;
+    endHandshake();
+  });
+  return own;
+}
+
+/**
+ * Names the run of a primary: a restart, a promotion and a demotion change it.
+ * @returns undefined for a server that is no primary, or does not say
+ */
+async function serverOf(redis: Redis): Promise<string | undefined> {
+  const [server, replication] = await Promise.all([redis.info("server"), redis.info("replication")]);
+  const run = /^run_id:(\w+)/m.exec(server)?.[1];
+  const history = /^master_replid:(\w+)/m.exec(replication)?.[1];
+  const isPrimary = /^role:master/m.test(replication);
+  return isPrimary && run !== undefined && history !== undefined ? `${run}:${history}` : undefined;
+}
