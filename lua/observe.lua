@@ -71,8 +71,8 @@ if status == "gone" then
   local count = tonumber(record[6] or 0) + 1
   local since = tonumber(record[7] or now)
   if count < tonumber(ARGV[9]) or now - since < tonumber(ARGV[10]) then
-    redis.call("HSET", request, "gone_count", int(count), "gone_since", int(since))
     redis.call("ZADD", KEYS[5], int(now + tonumber(ARGV[8])), request_id)
+    redis.call("HSET", request, "gone_count", int(count), "gone_since", int(since))
     return answer("observed")
   end
 elseif record[6] then
@@ -85,15 +85,16 @@ if status == "gone" or is_ours then
 else
   ended_by = "upstream"
 end
-keep()
 if not is_final(status) then
+  keep()
   redis.call("ZADD", KEYS[5], int(now + tonumber(ARGV[8])), request_id)
   return answer("observed")
 end
 
-redis.call("HSET", request, "state", "finished", "status", status, "ended_by", ended_by, "finished_at", int(now))
+-- While a Redis Cluster migrates the slot key by key, a command on a name that has moved fails, and earlier writes stay. The
+-- sweeper polls again as long as `polls` lists the request. So the writes that can run twice come before the refund. After
+-- that only the removal from `polls` can fail: all other names were read above.
 redis.call("SREM", KEYS[4], request_id)
-redis.call("ZREM", KEYS[5], request_id)
 redis.call("ZADD", KEYS[7], forget_at(now, record[10]), request_id)
 local refunded = 0
 if status == "failed" and ARGV[7] == "1" then
@@ -101,4 +102,7 @@ if status == "failed" and ARGV[7] == "1" then
     price = record[2], endpoint = record[3], task_id = record[4], uncollected = record[5], key_id = record[8],
   })
 end
+keep()
+redis.call("HSET", request, "state", "finished", "status", status, "ended_by", ended_by, "finished_at", int(now))
+redis.call("ZREM", KEYS[5], request_id)
 return answer("finished", refunded)

@@ -42,8 +42,8 @@ end
 if state == "void" then
   -- It was void for another reason before: what only `unsent` removes is removed now.
   if reason == "unsent" and record[5] ~= "unsent" then
-    redis.call("HSET", request, "reason", reason)
     forget_admission(record[3])
+    redis.call("HSET", request, "reason", reason)
   end
   redis.call("ZREM", KEYS[6], request_id)
   return reply("void", now, key, window, slots)
@@ -51,18 +51,20 @@ end
 if state ~= "held" then return reply("bound", now, key, window, slots) end
 if reason == "due" and now < tonumber(record[4]) then return reply("not_due", now, key, window, slots) end
 
-redis.call("HINCRBY", account, "held", int(-tonumber(record[2])))
+local first = KEYS[8] and redis.call("HMGET", KEYS[8], "request_id", "void_until", "first_void_id")
+-- While a Redis Cluster migrates the slot key by key, a command on a name that has moved fails, and earlier writes stay. The
+-- VOID is then sent again, by the sweeper as long as `holds` lists the request. So the writes that can run twice come before
+-- the account's. After that only the removal from `holds` can fail: all other names were read above.
 redis.call("SREM", slots, request_id)
-redis.call("ZREM", KEYS[6], request_id)
-redis.call("HSET", request, "state", "void", "reason", reason, "void_at", int(now))
 redis.call("ZADD", KEYS[7], forget_at(now, record[6]), request_id)
+if reason == "unsent" then forget_admission(record[3]) end
+redis.call("HINCRBY", account, "held", int(-tonumber(record[2])))
+redis.call("HSET", request, "state", "void", "reason", reason, "void_at", int(now))
 if key then
   local counted = redis.call("HMGET", KEYS[3], "day", "day_count")
   local same_day = tonumber(counted[1]) == math.floor(tonumber(record[3]) / DAY_MS)
   if same_day and tonumber(counted[2]) > 0 then redis.call("HINCRBY", KEYS[3], "day_count", -1) end
 end
-if reason == "unsent" then forget_admission(record[3]) end
-local first = KEYS[8] and redis.call("HMGET", KEYS[8], "request_id", "void_until", "first_void_id")
 if first and (first[1] or request_id) == request_id then
   -- The Idempotency-Key is free for a retry. If the outcome is unknown, a BIND may come while the record exists; until then
   -- the entry must name the request that is charged under this key.
@@ -82,4 +84,5 @@ if first and (first[1] or request_id) == request_id then
     redis.call("DEL", KEYS[8])
   end
 end
+redis.call("ZREM", KEYS[6], request_id)
 return reply("void", now, key, window, slots)

@@ -6,7 +6,14 @@ import { createScriptRunner } from "../../src/store/script-runner.ts";
 import { openConnection, type TestConnection } from "../support/store.ts";
 import { scenario } from "./commands.ts";
 import { play } from "./drive.ts";
-import { CLUSTER_MUTANTS, MUTANTS, type Mutant, plant, SNAPSHOT_MUTANTS } from "./mutants.ts";
+import {
+  CLUSTER_MUTANTS,
+  MIGRATION_MUTANTS,
+  MUTANTS,
+  type Mutant,
+  plant,
+  SNAPSHOT_MUTANTS,
+} from "./mutants.ts";
 import { givenScenarios } from "./turns.ts";
 
 /** Fixed, so that a survivor survives again. */
@@ -27,7 +34,7 @@ afterAll(() => connection.close());
 
 // Guarantee: the model is no mere echo of the scripts; a mistake in them shows.
 test("each mutant can be planted", async () => {
-  for (const mutant of [...MUTANTS, ...SNAPSHOT_MUTANTS, ...CLUSTER_MUTANTS])
+  for (const mutant of [...MUTANTS, ...SNAPSHOT_MUTANTS, ...CLUSTER_MUTANTS, ...MIGRATION_MUTANTS])
     await rm(await plant(mutant), { recursive: true });
 });
 

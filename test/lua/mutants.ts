@@ -421,8 +421,8 @@ export const MUTANTS: readonly Mutant[] = [
   mutant(
     "polled after the end",
     "observe",
-    'ZREM", KEYS[5], request_id)\nredis.call("ZADD"',
-    'ZREM", KEYS[5], "")\nredis.call("ZADD"',
+    'ZREM", KEYS[5], request_id)\nreturn',
+    'ZREM", KEYS[5], "")\nreturn',
   ),
   mutant(
     "gone after one 404 too few",
@@ -534,6 +534,36 @@ export const CLUSTER_MUTANTS: readonly Mutant[] = [
     "dispute",
     'account_id = "?"',
     "account_id = account_id",
+  ),
+];
+
+/** Harmless on one server; found while a slot migrates. */
+export const MIGRATION_MUTANTS: readonly Mutant[] = [
+  mutant(
+    "the hold is given back before the slot",
+    "void",
+    'redis.call("SREM", slots, request_id)\n',
+    'redis.call("HINCRBY", account, "held", int(-tonumber(record[2])))\n' +
+      'redis.call("SREM", slots, request_id)\n' +
+      'redis.call("HINCRBY", account, "held", int(tonumber(record[2])))\n',
+  ),
+  mutant(
+    "the sweeper forgets the hold before it is void",
+    "void",
+    'redis.call("SREM", slots, request_id)\n',
+    'redis.call("ZREM", KEYS[6], request_id)\nredis.call("SREM", slots, request_id)\n',
+  ),
+  mutant(
+    "the request is finished before the refund",
+    "observe",
+    'redis.call("SREM", KEYS[4], request_id)\n',
+    'redis.call("HSET", request, "state", "finished")\nredis.call("SREM", KEYS[4], request_id)\n',
+  ),
+  mutant(
+    "a 404 is counted before the next poll is due",
+    "observe",
+    "  local since = tonumber(record[7] or now)\n",
+    '  local since = tonumber(record[7] or now)\n  redis.call("HSET", request, "gone_count", int(count))\n',
   ),
 ];
 
