@@ -6,7 +6,9 @@
 --
 -- KEYS  1 request (hash)  2 account (hash)  3 slots (set)  4 polls (zset: request id by ms)  5 ledger (stream)
 --       6 task (string: who owns the task id)  7 done (zset: request id by the ms when it may be forgotten)
---       8 holds (zset: request id by due ms)  9 key (hash)  10 idempotency (hash; only with an Idempotency-Key)
+--       8 holds (zset: request id by due ms)  9 key (hash)
+--       10 claim (string: request id, partition; empty where the gateway has claimed the task id before, and in a store of layout 1)
+--       11 idempotency (hash; only with an Idempotency-Key)
 -- ARGV  1 now (ms or empty)  2 request id  3 account id  4 key id  5 price (credits)  6 endpoint (path)  7 task id
 --       8 ms until the sweeper may poll  9 the answer's data (JSON; empty without an Idempotency-Key)
 --       10 fingerprint  11 idempotency lifetime (ms)  12 idempotency digest
@@ -23,10 +25,12 @@
 --                if that is another account's or its task has ended; else nothing happens
 --   forgotten    the request has no record, and COLLECT has deleted its record, or that of a request of this account that
 --                was admitted later. It may have been charged, so nothing happens
+--@include claim
 --@include clock
 --@include dispute
 --@include ledger
 --@include numbers
+--@include owner
 --@include task
 local now = store_now(ARGV[1])
 local request, account, slots, task = KEYS[1], KEYS[2], KEYS[3], KEYS[6]
@@ -43,13 +47,14 @@ end
 -- What was fixed at admission counts; ARGV only for a request that the store has forgotten.
 local price = tonumber(record[3] or ARGV[5])
 if record[2] and record[2] ~= task_id then return { "conflict", now } end
--- The first write takes the task id. It fails if another request owns the id; no later write can fail.
+-- The first write takes the task id in this partition, the second one over all. They fail if another request owns the id;
+-- no later write can fail.
 local bound_at = int(now)
 local text = task_text(request_id, ARGV[4], account_id, bound_at)
 local owner = redis.call("SET", task, text, "NX", "GET")
 local noted = owner and read_noted(owner)
 if noted then
-  -- CLAIM has given this request the task id, so a mark for another one is out of date.
+  -- The claim has given this request the task id, so a mark for another one is out of date.
   local is_disputed = read_owner(owner) == request_id and noted ~= account_id
   redis.call("SET", task, (is_disputed and "!" or "") .. text)
 elseif owner and read_owner(owner) ~= request_id then
@@ -57,8 +62,14 @@ elseif owner and read_owner(owner) ~= request_id then
   return { "conflict", now }
 end
 if state == "bound" or state == "finished" then return { record[6] and "uncollected" or "bound", now } end
+local others = KEYS[10] ~= "" and taken_by_other(KEYS[10], request_id, task)
+if others then
+  redis.call("DEL", task)
+  dispute(others, account_id)
+  return { "conflict", now }
+end
 
-local first = KEYS[10] and redis.call("HMGET", KEYS[10], "request_id", "void_until", "first_void_id") or {}
+local first = KEYS[11] and redis.call("HMGET", KEYS[11], "request_id", "void_until", "first_void_id") or {}
 local is_others = first[1] and first[1] ~= request_id
 -- The entry that VOID left is gone, which only a step of the clock does while a BIND may come. Decision 0014.
 local is_lost = record[7] and record[7] ~= first[3]
@@ -100,12 +111,12 @@ else
   end
 end
 redis.call("ZADD", KEYS[4], due_at, request_id)
-if KEYS[10] and not is_others then
-  redis.call("HSET", KEYS[10], "request_id", request_id, "fingerprint", ARGV[10], "task_id", task_id,
+if KEYS[11] and not is_others then
+  redis.call("HSET", KEYS[11], "request_id", request_id, "fingerprint", ARGV[10], "task_id", task_id,
     "response", ARGV[9], "due_at", due_at)
   -- The entry stays while an earlier request with this Idempotency-Key may still be bound. Without it, that request would
   -- be charged, too.
-  redis.call("PEXPIRE", KEYS[10], int(math.max(tonumber(ARGV[11]), tonumber(first[2] or 0) - now)))
+  redis.call("PEXPIRE", KEYS[11], int(math.max(tonumber(ARGV[11]), tonumber(first[2] or 0) - now)))
   redis.call("HSET", request, "idempotency", ARGV[12])
 end
 return { outcome, now }

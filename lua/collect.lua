@@ -6,14 +6,16 @@
 -- The fields of its records stand in src/store/records.ts.
 --
 -- KEYS  1 request (hash)  2 done (zset: request id by the ms when it may be forgotten)
---       3 task (string; only where there is one)
+--       3 task (string; only where there is one)  4 claim (string: request id, partition; only in layout 2, and not on a cluster)
 -- ARGV  1 now (ms or empty)  2 request id  3 retention (ms) of a record of an earlier release
 --       4 prefix of the names of accounts
 -- RETURNS outcome
 --   collected
 --   kept        open, or ended too recently; postponed in `done` until its retention has passed
+--   missing     no such record: another collector was first
 --@include clock
 --@include numbers
+--@include owner
 --@include task
 local now = store_now(ARGV[1])
 local record = redis.call("HMGET", KEYS[1], "state", "finished_at", "void_at", "retention_ms", "account_id",
@@ -38,4 +40,6 @@ if KEYS[3] then
   local task = read_task(KEYS[3])
   if task and task.request_id == ARGV[2] then redis.call("DEL", KEYS[3]) end
 end
-return { "collected" }
+local owner = KEYS[4] and redis.call("GET", KEYS[4])
+if owner and read_owner(owner) == ARGV[2] then redis.call("DEL", KEYS[4]) end
+return { record[1] and "collected" or "missing" }

@@ -63,7 +63,7 @@ const ADMISSIONS = `tollgate_admissions_total{${HERE}, tier=~"$tier"}`;
 const LIMITED = "rate_limited|concurrency_limited|daily_limited|insufficient_credits";
 const REFUSED = `tollgate_admissions_total{${HERE}, tier=~"$tier", outcome=~"${LIMITED}"}`;
 /** Verbs that a client waits for; the others are the sweeper's, the command line's and the breaker's. */
-const WAITED_FOR = `tollgate_store_call_duration_seconds_sum{${HERE}, script=~"admit|claim|bind|void|inspect|observe|credits"}`;
+const WAITED_FOR = `tollgate_store_call_duration_seconds_sum{${HERE}, script=~"admit|bind|void|inspect|observe|credits"}`;
 const UPSTREAM_SUM = `tollgate_upstream_duration_seconds_sum{${HERE}}`;
 const REQUEST_SUM = `tollgate_request_duration_seconds_sum{${HERE}}`;
 const REQUEST_COUNT = `tollgate_request_duration_seconds_count{${HERE}}`;

@@ -1,9 +1,4 @@
 --@include task
--- The request that owns a task id, by the text of its record.
-local function read_owner(text)
-  return string.match(text, "^!?(%S+)")
-end
-
 -- The upstream gave a task id that another request owns. From now on it may speak of either task: its answers must neither
 -- reach another account nor replace one that was given. An unfinished task of the same account is not disputed.
 local function dispute(name, account_id)

@@ -2,6 +2,7 @@ import type { Redis } from "ioredis";
 import type { Config } from "../config/config.ts";
 import { hostsIn } from "../domain/redis-address.ts";
 import { storeNowMs } from "../store/keys.ts";
+import { NEWEST_LAYOUT } from "../store/layout.ts";
 import { lossInWords } from "../store/loss/loss-report.ts";
 import { oneNode, type RedisNodes } from "../store/nodes.ts";
 import { knownLoss } from "../store/operator-loss.ts";
@@ -47,7 +48,7 @@ export async function storeChecks(config: Config | undefined): Promise<StoreChec
     const nowMs = await storeNowMs(redis);
     const aheadMs = Math.round(nowMs - (sentMs + Date.now()) / 2);
     const info = readInfo(await redis.info());
-    const { partitions, id } = await storedFacts(nodes);
+    const { partitions, id, layout } = await storedFacts(nodes);
     const checks = [
       good("redis", `answers at ${place}`),
       ...infoChecks(info, await fsyncOf(redis)),
@@ -55,6 +56,7 @@ export async function storeChecks(config: Config | undefined): Promise<StoreChec
       clockCheck(aheadMs),
       latencyCheck(await roundTripsMs(redis), config?.store.commandTimeoutMs),
       partitionsCheck(partitions, config?.store.partitions),
+      ...layoutChecks(layout),
       await olderCheck(nodes, config?.store.journal),
       ...(config ? [await tasksCheck(nodes, isCount(partitions) ? Number(partitions) : 0, config)] : []),
       await scriptsCheck(redis),
@@ -216,6 +218,35 @@ function partitionsCheck(fixed: string | undefined, configured: number | undefin
     "partitions",
     `${fixed}${differs ? ` (the config's ${configured} counted at the first start only)` : ""}`,
   );
+}
+
+/** Nothing where the layout is the newest, or fixed at the store's next use. */
+function layoutChecks(layout: string | undefined): Check[] {
+  switch (layout) {
+    case undefined:
+    case NEWEST_LAYOUT:
+      return [];
+    case "1":
+      return [
+        warning(
+          "layout",
+          "the store has layout 1, of an earlier release",
+          "run `tollgate store migrate` once all gateways are of this release",
+        ),
+      ];
+    case "1>2":
+      return [
+        warning("layout", "a migration of the store has not ended", "run `tollgate store migrate` again"),
+      ];
+    default:
+      return [
+        failed(
+          "layout",
+          `the store has layout ${layout}, of a later release`,
+          "run that release; this one does not use the store",
+        ),
+      ];
+  }
 }
 
 const isCount = (fixed: string | undefined): fixed is string => /^0*[1-9]\d{0,3}$/.test(fixed ?? "");

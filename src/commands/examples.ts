@@ -11,6 +11,7 @@ export const EXAMPLES: Readonly<Record<string, readonly (readonly [what: string,
   "store accept": [
     ["go on with a restored backup, and keep the list", "tollgate store accept --json > lost.json"],
   ],
+  "store migrate": [["once all gateways are of this release", "tollgate store migrate"]],
   "keys create": [
     ["a new customer, with credits", "tollgate keys create --account acme --credits 500"],
     [

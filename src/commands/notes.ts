@@ -27,6 +27,9 @@ export const NOTES: Readonly<Record<string, readonly string[]>> = {
   "store show": [
     "The exit code is 1 if something is missing, and 2 if one of several Redis servers is away.",
   ],
+  "store migrate": [
+    "Gateways keep serving, and you can stop and repeat it. Run it once all gateways are of this release, or the others are draining: a gateway of an earlier release does not find the tasks of a migrated store, so you cannot go back. A Redis Cluster needs the newest layout.",
+  ],
   doctor: [
     "The exit code is 1 if a check fails (FAIL, status `failed`), and 0 if there are only warnings. With --json: `{ok, checks: [{name, ok, status, message, advice}]}`, where `status` is ok, warning or failed, and `advice` says what to do. Run it on the gateway's machine, with its environment.",
     "It writes one key to Redis that expires after a minute, loads the scripts, asks the upstream for a task that does not exist, and sends a POST to a path that accepts none. Neither creates a task.",

@@ -1,12 +1,15 @@
 import { Command } from "commander";
 import { chargesWaitingIn } from "../settlement/journal-files.ts";
+import { NEWEST_LAYOUT } from "../store/layout.ts";
 import type { LostEntry } from "../store/loss/lost-entries.ts";
+import { migrateStore } from "../store/migrate.ts";
 import { acceptStore, type LossList, listLoss } from "../store/operator-loss.ts";
 import { readsOfMost } from "../store/partition-reads.ts";
 import { requireConfig } from "./local-config.ts";
 import { command, whole } from "./options.ts";
 import { print } from "./output.ts";
-import { withRedis } from "./redis.ts";
+import { startProgress } from "./progress.ts";
+import { withRedis, withRedisToWrite } from "./redis.ts";
 import { iso, table } from "./terminal.ts";
 
 /** Rows of each table, unless `--limit` says otherwise. */
@@ -21,9 +24,10 @@ interface Flags {
 /** `tollgate store ...` */
 export function storeCommand(): Command {
   return new Command("store")
-    .description("a Redis that came back older than what it confirmed")
+    .description("a Redis that came back older than what it confirmed, or that an earlier release has filled")
     .addCommand(showCommand())
-    .addCommand(acceptCommand());
+    .addCommand(acceptCommand())
+    .addCommand(migrateCommand());
 }
 
 const withLimit = (name: string, description: string): Command =>
@@ -60,6 +64,21 @@ function acceptCommand(): Command {
       print({ json: { accepted: true, ...shown(loss) }, text }, flags);
     },
   );
+}
+
+function migrateCommand(): Command {
+  return command(
+    "migrate",
+    "bring a store of an earlier release to the newest layout while it is used; takes a minute and more",
+  ).action(async (flags: Flags) => {
+    const progress = startProgress();
+    const migration = await withRedisToWrite((nodes) =>
+      migrateStore(nodes, { progress: (records) => progress.show(`${records} tasks`) }),
+    ).finally(progress.done);
+    const { from, moved, deleted, disputed } = migration;
+    const text = `The store has layout ${NEWEST_LAYOUT}. ${moved} tasks were moved, ${deleted} forgotten ones deleted.`;
+    print({ json: { layout: NEWEST_LAYOUT, from, moved, deleted, disputed }, text }, flags);
+  });
 }
 
 const NOTHING: LossList = {

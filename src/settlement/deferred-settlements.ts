@@ -7,6 +7,7 @@ import { META } from "../store/names.ts";
 import type { Primary } from "../store/primary.ts";
 import type { Binding } from "../store/scripts/bind.ts";
 import type { Voided } from "../store/scripts/void.ts";
+import { createTasks } from "../store/tasks.ts";
 import type { Logger } from "../telemetry/log.ts";
 import { createConfirming } from "./confirming.ts";
 import { type Journal, memoryJournal } from "./journal.ts";
@@ -42,6 +43,12 @@ export function createSettlements(connection: Connection, options: SettlementOpt
   const { log, journal = memoryJournal } = options;
   const { metrics, facts } = connection;
   const counts = createSettlementCounts(metrics);
+  // Past the breaker, which is open while settlements are sent again.
+  const tasks = createTasks({
+    of: (partition) => connection.of(partition).direct,
+    ofName: (name) => connection.ofName(name).direct,
+    facts,
+  });
   const { outbox, unconfirmed } = createWaiting(connection, options);
   const losses = createLossDetector({
     lastConfirmed: openLastConfirmed(options.confirmedFolder, log),
@@ -63,10 +70,10 @@ export function createSettlements(connection: Connection, options: SettlementOpt
   }
 
   const targetOf = (primary: Primary): FlushTarget => ({
-    run: primary.scripts.run,
+    run: primary.direct.run,
+    bind: tasks.bind,
     has: (partition) => connection.of(partition) === primary,
     storeId: facts()?.id,
-    partitions: facts()?.partitions,
     server: primary.confirmation?.server(),
     nowMs: primary.nowMs,
     charged,

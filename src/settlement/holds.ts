@@ -5,8 +5,9 @@ import { type Admission, admit, type Generation } from "../store/scripts/admit.t
 import type { BindCall, Binding, NewTask } from "../store/scripts/bind.ts";
 import { type UnknownOutcome, unclear } from "../store/scripts/unclear.ts";
 import { voidHold } from "../store/scripts/void.ts";
+import { createTasks } from "../store/tasks.ts";
 import type { Settlements } from "./deferred-settlements.ts";
-import { type Charge, charge, type VoidSettlement } from "./settlement.ts";
+import type { Charge, VoidSettlement } from "./settlement.ts";
 
 /**
  * A hold from admission to charge or void, as a request uses it. A hold ends in one of five ways:
@@ -28,7 +29,7 @@ import { type Charge, charge, type VoidSettlement } from "./settlement.ts";
 export type Holds = ReturnType<typeof createHolds>;
 
 /** What the calls of a hold need of the connection. */
-type HoldConnection = Pick<Connection, "of" | "metrics" | "facts" | "commandTimeoutMs">;
+type HoldConnection = Pick<Connection, "of" | "ofName" | "metrics" | "facts" | "commandTimeoutMs">;
 
 /**
  * @param settlements keeps what the store could not answer
@@ -39,6 +40,7 @@ export function createHolds(
   settlements: Pick<Settlements, "defer" | "charged" | "voided"> & Partial<Pick<Settlements, "confirm">>,
 ) {
   const { confirm } = settlements;
+  const tasks = createTasks(connection);
 
   function voidSettlementOf(generation: Generation, reason: "refused" | "unsent"): VoidSettlement {
     const { key, requestId, idempotency } = generation;
@@ -63,14 +65,13 @@ export function createHolds(
      * is asked for. Undefined: the store is away, and the charge is deferred.
      */
     async bind(generation: Generation, task: NewTask): Promise<Binding | undefined> {
-      const facts = connection.facts();
       const primary = connection.of(generation.key.partition);
       const { storeId, atMs, settleWithinMs } = termsOf(generation, primary.nowMs());
-      const call = bindCallOf(generation, task, facts?.cluster ?? false);
+      const call = bindCallOf(generation, task);
       const charging: Charge = { script: "bind", storeId, atMs, settleWithinMs, call };
       try {
         requireStoreOf(charging);
-        const outcome = await charge(primary.run, call, facts?.partitions);
+        const outcome = await tasks.bind(call);
         settlements.charged(charging, outcome);
         if (confirm && outcome !== "conflict" && outcome !== "forgotten") await confirm(charging, primary);
         return outcome;
@@ -170,7 +171,7 @@ const termsOf = ({ storeId, retentionMs }: Generation, nowMs: number) => ({
   settleWithinMs: retentionMs / 2,
 });
 
-function bindCallOf(generation: Generation, task: NewTask, clustered: boolean): BindCall {
+function bindCallOf(generation: Generation, task: NewTask): BindCall {
   const { requestId, key, price, endpoint, retentionMs, admittedAtMs, idempotency } = generation;
   const { taskId, pollMs, maxAgeMs, upstream } = task;
   return {
@@ -183,7 +184,6 @@ function bindCallOf(generation: Generation, task: NewTask, clustered: boolean): 
     idempotency,
     // Only repeats with the same Idempotency-Key are answered with the data.
     task: { taskId, data: idempotency ? task.data : "", pollMs, maxAgeMs, upstream },
-    clustered,
   };
 }
 

@@ -34,7 +34,7 @@ function bindCall({ requestId, keys, args }: EarlierLine, partition: number) {
   const [, , , accountId, keyId, price, endpoint, taskId, pollMs, data, fingerprint, , digest, ...fixed] =
     args;
   const [maxAgeMs, upstream, retentionMs] = fixed;
-  const [, , , , , taskName = "", , , idempotencyName] = keys;
+  const [, , , , , , , , idempotencyName] = keys;
   const idempotency = { digest: String(digest), fingerprint: String(fingerprint) };
   return {
     requestId,
@@ -50,7 +50,6 @@ function bindCall({ requestId, keys, args }: EarlierLine, partition: number) {
       maxAgeMs: optionalNumber(maxAgeMs),
       upstream: upstream === undefined ? undefined : String(upstream),
     },
-    clustered: taskName.startsWith("tg:{"),
   };
 }
 

@@ -21,7 +21,8 @@ interface Line extends Pick<Settlement, "script" | "atMs" | "untilMs" | "isCount
 export function lineOf({ script, storeId, call, ...settlement }: Settlement): string {
   const { atMs, untilMs, isCounted, isAnswered } = settlement;
   const { keyId, accountId, partition } = call.key;
-  const inFile = { ...call, key: { keyId, accountId, partition }, tiers: undefined };
+  // Lines of earlier releases have `clustered`.
+  const inFile = { ...call, key: { keyId, accountId, partition }, tiers: undefined, clustered: undefined };
   const line = { format: FORMAT, store: storeId, atMs, untilMs, isCounted, isAnswered, script, call: inFile };
   return `${JSON.stringify(line)}\n`;
 }

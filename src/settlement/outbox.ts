@@ -4,7 +4,7 @@ import type { Binding } from "../store/scripts/bind.ts";
 import { type Voided, voidHold } from "../store/scripts/void.ts";
 import type { Logger } from "../telemetry/log.ts";
 import type { Journal } from "./journal.ts";
-import { type Charge, charge, type Settlement } from "./settlement.ts";
+import type { Charge, Settlement } from "./settlement.ts";
 import type { UnconfirmedCharges } from "./unconfirmed.ts";
 
 const ENTRIES_MAX = 50_000;
@@ -21,8 +21,8 @@ export interface FlushTarget {
   has(partition: number): boolean;
   /** The store's clock, Unix ms. */
   nowMs(): number;
-  /** How many partitions it has; only for a Redis Cluster. */
-  partitions?: number | undefined;
+  /** Runs BIND. */
+  bind(call: Charge["call"]): Promise<Binding>;
   /** The run of the primary, where answered charges wait for replicas. */
   server?: string | undefined;
   /** Called with what the store has answered. */
@@ -300,7 +300,7 @@ async function settle(target: FlushTarget, settlement: Settlement): Promise<Char
   if (settlement.script === "bind") {
     // A line of an earlier release lacks the time of admission. It was first sent before the hold was due.
     const { admittedAtMs = settlement.atMs } = settlement.call;
-    const outcome = await charge(target.run, { ...settlement.call, admittedAtMs }, target.partitions);
+    const outcome = await target.bind({ ...settlement.call, admittedAtMs });
     target.charged?.(settlement, outcome);
     return outcome === "conflict" || outcome === "forgotten" ? undefined : settlement;
   }

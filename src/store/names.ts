@@ -100,15 +100,23 @@ export const probeName = (partition: number, processId: string): string =>
 export const idempotencyName = (partition: number, digest: string): string =>
   `${tag(partition)}:idempotency:${digest}`;
 
-/**
- * A task's record, which names the request that owns its id: one for all partitions. On Redis Cluster a script cannot reach
- * outside its partition, so there each partition has its own.
- */
-export const taskName = (taskId: string, partition: number, clustered: boolean): string =>
-  clustered ? `${tag(partition)}:task:${taskId}` : `tg:task:${taskId}`;
+/** A task's record, in the partition of the request that owns the task id. */
+export const taskName = (taskId: string, partition: number): string => `${tag(partition)}:task:${taskId}`;
 
-/** On Redis Cluster only: the owner of a task id over all partitions, claimed before the record is written. */
+/** A task's record in a store of layout 1, outside the partitions. */
+export const earlierTaskName = (taskId: string): string => `tg:task:${taskId}`;
+
+/** The owner of a task id over all partitions, as `claimText`. */
 export const claimName = (taskId: string): string => `tg:claim:${taskId}`;
 
 /** The mark that a gateway writes before it waits for replicas (string; gone a minute after the last one). */
 export const markName = (partition: number, gateway: string): string => `${tag(partition)}:mark:${gateway}`;
+
+/** What a claim says: the request, and the partition of its record. Lua reads it in lua/include/claim.lua. */
+export const claimText = (requestId: string, partition: number): string =>
+  `${requestId} p${String(partition).padStart(2, "0")}`;
+
+export function readClaim(text: string): { requestId: string; partition: number } {
+  const [requestId = "", place = ""] = text.split(" ");
+  return { requestId, partition: Number(place.slice(1)) };
+}

@@ -1,14 +1,15 @@
 import { failedTaskJson } from "../domain/task-states.ts";
 import { OperatorError } from "./accounts.ts";
-import { claimName, keyRef, META, partitionNames, requestName, taskName } from "./names.ts";
+import { placesOfOwner, placesOfTask } from "./layout-1.ts";
+import { keyRef, partitionNames, requestName } from "./names.ts";
 import type { RedisNodes } from "./nodes.ts";
 import { readsOfMost, UnreadError, unreadInWords } from "./partition-reads.ts";
 import { manyByNode } from "./pipelines.ts";
 import { type RequestRecord, type Sighting, taskRecord } from "./records.ts";
 import { scriptsOf } from "./script-runner.ts";
-import { observe } from "./scripts/observe.ts";
 import { voidHold } from "./scripts/void.ts";
-import { isCluster, partitionsOf } from "./store-facts.ts";
+import { layoutOf, partitionsOf } from "./store-facts.ts";
+import { tasksOf } from "./tasks.ts";
 
 /** During an attempt a request may change from held to bound or from bound to finished, so a third one finds it ended. */
 const ATTEMPTS_MAX = 3;
@@ -36,10 +37,9 @@ export type ReleaseResult =
  * @throws OperatorError when there is none, UnreadError when it may be where nothing could be read
  */
 export async function findTask(nodes: RedisNodes, id: string): Promise<TaskView> {
-  const cluster = await isCluster(nodes.ofName(META));
-  const ownerName = cluster ? claimName(id) : taskName(id, 0, false);
-  const owner = await nodes.ofName(ownerName).get(ownerName);
-  const requestId = owner === null ? id : taskRecord(owner).requestId;
+  const layout = await layoutOf(nodes);
+  const owner = await firstText(nodes, placesOfOwner(id, layout));
+  const requestId = owner === undefined ? id : taskRecord(owner).requestId;
   const places = Array.from({ length: await partitionsOf(nodes) }, (_, partition) => ({ partition }));
   const reads = readsOfMost(nodes);
   const records = await reads.many<RequestRecord, { partition: number }>(places, (pipe, { partition }) =>
@@ -55,15 +55,14 @@ export async function findTask(nodes: RedisNodes, id: string): Promise<TaskView>
       `no task or request ${id}; ended ones are forgotten after tasks.retention, and an X-Request-Id of the client's own ` +
         "is only in the log, as client_request_id beside ours",
     );
-  const name = taskName(record.task_id ?? "", partition, cluster);
-  const task = record.task_id ? await nodes.ofName(name).get(name) : null;
+  const task = await firstText(nodes, record.task_id ? placesOfTask(record.task_id, partition, layout) : []);
   const dueAt =
     record.state === "bound"
       ? await nodes.of(partition).zscore(partitionNames(partition).polls, requestId)
       : record.due_at;
   const isOpen = record.state === "held" || record.state === "bound";
   const dueAtMs = isOpen && dueAt ? Number(dueAt) : undefined;
-  const seen = task === null ? undefined : taskRecord(task).seen;
+  const seen = task === undefined ? undefined : taskRecord(task).seen;
   return { requestId, partition, record, seen, dueAtMs };
 }
 
@@ -105,17 +104,23 @@ async function release(nodes: RedisNodes, { requestId, partition, record }: Task
 async function endTask(nodes: RedisNodes, view: TaskView): Promise<number | undefined> {
   const { requestId, partition, record } = view;
   const taskId = record.task_id ?? "";
-  const reply = await scriptsOf(nodes.of(partition)).run(observe, {
+  const tasks = await tasksOf(nodes);
+  const reply = await tasks.observe({
     task: { taskId, requestId, creatorKeyId: record.key_id ?? "" },
     accountId: record.account_id ?? "",
     partition,
-    clustered: await isCluster(nodes.of(partition)),
     status: "released",
     data: failedTaskJson(taskId, Number(record.bound_at ?? 0)),
     refundFailed: true,
     pollMs: 0,
   });
   return reply.outcome === "finished" ? reply.refunded : undefined;
+}
+
+/** The first of these names that has a text. */
+async function firstText(nodes: RedisNodes, names: readonly string[]): Promise<string | undefined> {
+  const texts = await manyByNode<string | null, string>(names, nodes.ofName, (pipe, name) => pipe.get(name));
+  return texts.find((text) => text !== null) ?? undefined;
 }
 
 /** Which upstreams have made open tasks, by their tags; of each partition the tasks that are due first. */

@@ -1,20 +1,13 @@
 import type { Redis } from "ioredis";
 import { type AccountRow, accountRow, OperatorError, requireAccountId } from "./accounts.ts";
 import { clocks } from "./keys.ts";
+import { placesOfTask } from "./layout-1.ts";
 import { type LedgerEntry, latestEntries } from "./ledger-entries.ts";
-import {
-  accountNames,
-  listsOfOpenRequests,
-  META,
-  partitionNames,
-  partitionOf,
-  requestName,
-  taskName,
-} from "./names.ts";
+import { accountNames, listsOfOpenRequests, partitionNames, partitionOf, requestName } from "./names.ts";
 import type { RedisNodes } from "./nodes.ts";
 import { many, manyByNode } from "./pipelines.ts";
 import { type AccountRecord, type RequestRecord, taskRecord } from "./records.ts";
-import { isCluster, partitionsOf } from "./store-facts.ts";
+import { layoutOf, partitionsOf } from "./store-facts.ts";
 
 /** Names or records read at a time: about a millisecond of Redis. */
 const PAGE = 500;
@@ -137,9 +130,12 @@ export async function oldOpenRequests(
   }
   old.sort((a, b) => a.admittedAtMs - b.admittedAtMs);
   const shown = old.slice(0, most);
-  const cluster = await isCluster(nodes.ofName(META));
-  const names = shown.map(({ taskId, partition }) => taskName(taskId, partition, cluster));
-  const tasks = await manyByNode<string | null, string>(names, nodes.ofName, (pipe, name) => pipe.get(name));
+  const layout = await layoutOf(nodes);
+  const places = shown.map(({ taskId, partition }) => placesOfTask(taskId, partition, layout));
+  const names = places.flat();
+  const texts = await manyByNode<string | null, string>(names, nodes.ofName, (pipe, name) => pipe.get(name));
+  const textOf = new Map(names.map((name, at) => [name, texts[at]]));
+  const tasks = places.map((names) => names.map((name) => textOf.get(name)).find(Boolean));
   const open = await countOpen(nodes, partitions);
   return {
     requests: shown.map(({ partition: _, ...view }, at) => ({

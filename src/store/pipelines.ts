@@ -31,6 +31,42 @@ export async function manyByNode<Answer, Item>(
   return answers;
 }
 
+/** Where a pipeline is sent. */
+interface Server {
+  command<T>(work: (redis: Redis) => Promise<T>): Promise<T>;
+}
+
+/** One command for each item, all of a tick of the event loop in one round trip per server. */
+export function pipelineOfTick<Item, Answer>(
+  serverOf: (item: Item) => Server,
+  command: (pipe: ChainableCommander, item: Item) => ChainableCommander,
+): (item: Item) => Promise<Answer> {
+  let waiting: { item: Item; answer: PromiseWithResolvers<Answer> }[] = [];
+
+  async function send(server: Server, batch: typeof waiting): Promise<void> {
+    const items = batch.map(({ item }) => item);
+    try {
+      const answers = await server.command((redis) => many<Answer, Item>(redis, items, command));
+      for (const [at, { answer }] of batch.entries()) answer.resolve(answers[at]!);
+    } catch (error) {
+      for (const { answer } of batch) answer.reject(error);
+    }
+  }
+
+  function flush(): void {
+    const byServer = Map.groupBy(waiting, ({ item }) => serverOf(item));
+    waiting = [];
+    for (const [server, batch] of byServer) void send(server, batch);
+  }
+
+  return (item) => {
+    if (waiting.length === 0) setImmediate(flush);
+    const answer = Promise.withResolvers<Answer>();
+    waiting.push({ item, answer });
+    return answer.promise;
+  };
+}
+
 /** The answers of a pipeline or MULTI. @throws the first error */
 export function answersOf<Answer>(results: [error: Error | null, answer: unknown][] | null): Answer[] {
   return (results ?? []).map(([error, answer]) => {

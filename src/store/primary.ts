@@ -101,6 +101,8 @@ export function createPrimary(options: PrimaryOptions) {
     breaker,
     nowMs: clock.nowMs,
     ...calls,
+    /** The same past the breaker, for what is sent before it closes. */
+    direct: { run: scripts.run, command: <T>(work: (client: Redis) => Promise<T>) => within(work(redis)) },
     /** Which outage this is, if the primary is away: then requests of keys seen good may pass unmetered. */
     outage: outage.current,
     /** Limits the time of a command on `redis`, as that of a call. */

@@ -89,17 +89,18 @@ export interface Sighting {
 }
 
 /**
- * `tg:task:<task id>`, on a Redis Cluster `tg:{pNN}:task:<task id>`: one text with spaces between request id, key id,
- * account id, when it was bound, and after the first observation when that was, the status and the data. `!` in front: the
+ * `tg:{pNN}:task:<task id>`, in layout 1 `tg:task:<task id>`: one text with spaces between request id, key id, account id,
+ * when it was bound, and after the first observation when that was, the status and the data. `!` in front: the
  * upstream gave the task's id to another request, too. Lua reads it in lua/include/task.lua.
  */
 export interface TaskRecord {
   requestId: string;
+  accountId: string;
   /** The latest observation, if there is one. */
   seen: Sighting | undefined;
 }
 
 export function taskRecord(text: string): TaskRecord {
-  const [requestId = "", , , , atMs, status] = text.replace(/^!/, "").split(" ", 6);
-  return { requestId, seen: status === undefined ? undefined : { status, atMs: Number(atMs) } };
+  const [requestId = "", , accountId = "", , atMs, status] = text.replace(/^!/, "").split(" ", 6);
+  return { requestId, accountId, seen: status === undefined ? undefined : { status, atMs: Number(atMs) } };
 }

@@ -1,5 +1,6 @@
 import { randomUUID } from "node:crypto";
 import type { Redis } from "ioredis";
+import { knownLayout, type Layout, NEWEST_LAYOUT } from "./layout.ts";
 import { META } from "./names.ts";
 import type { RedisNodes } from "./nodes.ts";
 import { isRefusedByStore } from "./script-errors.ts";
@@ -13,6 +14,7 @@ export interface StoreFacts {
   id: string | undefined;
   partitions: number;
   cluster: boolean;
+  layout: Layout;
 }
 
 /**
@@ -22,6 +24,8 @@ export interface StoreFacts {
 export async function readFacts(nodes: RedisNodes, partitions: number): Promise<StoreFacts> {
   const redis = nodes.ofName(META);
   const [cluster] = await Promise.all([isCluster(redis), ...nodes.all().map(requireNoEviction)]);
+  // Before the partitions, which say that the store is not new.
+  const layout = await fixedLayout(redis, cluster);
   const [fixed, id] = await Promise.all([
     fixedOnce(redis, "partitions", partitions),
     fixedOnce(redis, "id", randomUUID()).catch((error: unknown) => {
@@ -30,7 +34,28 @@ export async function readFacts(nodes: RedisNodes, partitions: number): Promise<
       return undefined;
     }),
   ]);
-  return { id, partitions: Number(fixed), cluster };
+  return { id, partitions: Number(fixed), cluster, layout };
+}
+
+/** The layout, noted now if it is not; stores of earlier releases have none. @throws Error for one that cannot be used */
+async function fixedLayout(redis: Redis, cluster: boolean): Promise<Layout> {
+  const [noted, partitions] = await redis.hmget(META, "layout", "partitions");
+  if (noted) return usableLayout(noted, cluster);
+  const layout = partitions === null || cluster ? NEWEST_LAYOUT : "1";
+  const text = await fixedOnce(redis, "layout", layout).catch((error: unknown) => {
+    if (partitions === null || !isRefusedByStore(error)) throw error;
+    return layout;
+  });
+  return usableLayout(text, cluster);
+}
+
+function usableLayout(text: string, cluster: boolean): Layout {
+  const layout = knownLayout(text);
+  if (!cluster || layout === NEWEST_LAYOUT) return layout;
+  throw new Error(
+    "the store has layout 1, which a Redis Cluster cannot use; run `tollgate store migrate` on the server that it was " +
+      "copied from, and copy it again",
+  );
 }
 
 /** @throws Error in words that say what to change, if the server may evict keys */
@@ -50,20 +75,28 @@ async function fixedOnce(redis: Redis, field: string, value: string | number): P
   return (await redis.hget(META, field))!;
 }
 
-/** Whether the server is a node of a Redis Cluster, where the keys of tasks have other names. */
+/** Whether the server is a node of a Redis Cluster, where a script reaches one partition alone. */
 export const isCluster = async (redis: Redis): Promise<boolean> =>
   /^cluster_enabled:1/m.test(await redis.info("cluster"));
 
 /** The store's number of partitions, fixed now if the store is new. */
 export async function partitionsOf(nodes: RedisNodes, ofNewStore = () => PARTITIONS): Promise<number> {
-  const fixed = await nodes.ofName(META).hget(META, "partitions");
-  return fixed === null ? (await readFacts(nodes, ofNewStore())).partitions : Number(fixed);
+  const [fixed, layout] = await nodes.ofName(META).hmget(META, "partitions", "layout");
+  if (layout) knownLayout(layout);
+  return fixed ? Number(fixed) : (await readFacts(nodes, ofNewStore())).partitions;
+}
+
+/** The layout of a store that has been used; see `readFacts`. */
+export async function layoutOf(nodes: RedisNodes): Promise<Layout> {
+  const redis = nodes.ofName(META);
+  const noted = await redis.hget(META, "layout");
+  return noted === null ? fixedLayout(redis, await isCluster(redis)) : knownLayout(noted);
 }
 
 /** What `tg:meta` says, unchecked; fields that a store does not have are undefined. */
 export async function storedFacts(
   nodes: RedisNodes,
-): Promise<Record<"partitions" | "id", string | undefined>> {
-  const [partitions, id] = await nodes.ofName(META).hmget(META, "partitions", "id");
-  return { partitions: partitions ?? undefined, id: id ?? undefined };
+): Promise<Record<"partitions" | "id" | "layout", string | undefined>> {
+  const [partitions, id, layout] = await nodes.ofName(META).hmget(META, "partitions", "id", "layout");
+  return { partitions: partitions ?? undefined, id: id ?? undefined, layout: layout ?? undefined };
 }

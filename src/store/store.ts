@@ -1,11 +1,12 @@
 import type { Tiers } from "../domain/limits.ts";
 import { failedTaskJson, type Observation, pendingTaskJson } from "../domain/task-states.ts";
 import type { Connection } from "./connection.ts";
-import { claimName, indexName, type KeyRef, keyRef, partitionOf, taskName } from "./names.ts";
+import { indexName, type KeyRef, keyRef, partitionOf } from "./names.ts";
 import { type CreditAccount, credits } from "./scripts/credits.ts";
 import type { KeyState } from "./scripts/include/limits.ts";
 import { type Inspection, inspect } from "./scripts/inspect.ts";
-import { type ObservedTask, observe } from "./scripts/observe.ts";
+import type { ObservedTask } from "./scripts/observe.ts";
+import { createTasks } from "./tasks.ts";
 
 /** Look-ups share one place in the fair queue: the key that makes them is not known yet. */
 const LOOKUPS = "look-ups";
@@ -29,7 +30,7 @@ export type Store = ReturnType<typeof createStore>;
  */
 export function createStore(connection: Connection) {
   const { metrics } = connection;
-  const isClustered = (): boolean => connection.facts()?.cluster ?? false;
+  const tasks = createTasks(connection);
 
   function countEnd(status: string, refunded: number): void {
     metrics.settlements.inc({ outcome: status === "gone" || status === "expired" ? status : "finished" });
@@ -71,16 +72,13 @@ export function createStore(connection: Connection) {
     inspect: (key: KeyRef, tiers: Tiers): Promise<Inspection> => inspectKey(key, tiers, key.keyId),
 
     async inspectTask(key: KeyRef, taskId: string, cacheMs: number, tiers: Tiers): Promise<Inspection> {
-      const { run, queue } = connection.of(key.partition);
+      const { queue } = connection.of(key.partition);
       if (queue.isFull()) await queue.wait(key.keyId);
-      return run(inspect, { key, tiers, task: { taskId, cacheMs, clustered: isClustered() } });
+      return tasks.inspect({ key, tiers, task: { taskId, cacheMs } });
     },
 
     /** True when any account has a task of this id. */
-    async isTaskBound(taskId: string): Promise<boolean> {
-      const owner = isClustered() ? claimName(taskId) : taskName(taskId, 0, false);
-      return (await connection.ofName(owner).command((redis) => redis.exists(owner))) === 1;
-    },
+    isTaskBound: tasks.isBound,
 
     /**
      * Records what the upstream said of a task.
@@ -93,10 +91,9 @@ export function createStore(connection: Connection) {
       options: { refundFailed: boolean; pollMs: number; maxAgeMs: number; poller?: KeyRef; tiers: Tiers },
     ): Promise<Observed> {
       const { refundFailed, pollMs, maxAgeMs, poller, tiers } = options;
-      const { run } = connection.of(subject.partition);
       const record = async ({ status, data }: typeof observation) => {
-        const call = { ...subject, clustered: isClustered(), status, data, refundFailed, pollMs };
-        const reply = await run(observe, poller ? { ...call, poller: { key: poller, tiers } } : call);
+        const call = { ...subject, status, data, refundFailed, pollMs };
+        const reply = await tasks.observe(poller ? { ...call, poller: { key: poller, tiers } } : call);
         if (reply.outcome === "finished") countEnd(status, reply.refunded);
         return reply;
       };

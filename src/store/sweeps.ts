@@ -1,12 +1,11 @@
 import type { Connection } from "./connection.ts";
 import { storeNowMs } from "./keys.ts";
-import { claimName, keyRef, listsOfOpenRequests, partitionNames, requestName } from "./names.ts";
+import { keyRef, listsOfOpenRequests, partitionNames, requestName } from "./names.ts";
 import { many } from "./pipelines.ts";
 import type { Primary } from "./primary.ts";
-import { collect } from "./scripts/collect.ts";
 import { type DueList, type Leased, lease, type OpenRequest } from "./scripts/lease.ts";
-import { unclaim } from "./scripts/unclaim.ts";
 import { type Voided, voidHold } from "./scripts/void.ts";
+import { createTasks } from "./tasks.ts";
 
 export type Sweeps = ReturnType<typeof createSweeps>;
 
@@ -16,6 +15,8 @@ export type Sweeps = ReturnType<typeof createSweeps>;
  * @throws GatewayError `store_unavailable`
  */
 export function createSweeps(connection: Connection, leaseMs: () => number, nowMs?: () => number) {
+  const tasks = createTasks(connection);
+
   /**
    * Adds the partitions of one primary in whose list something is due. One pipeline reads all lists, since mostly nothing is
    * due.
@@ -82,24 +83,14 @@ export function createSweeps(connection: Connection, leaseMs: () => number, nowM
       const ids = await primary.command((redis) =>
         redis.zrangebyscore(done, "-inf", before, "LIMIT", 0, most),
       );
-      const clustered = connection.facts()?.cluster ?? false;
       let collected = 0;
       for (const requestId of ids) {
         const task = await primary.command((redis) =>
           redis.hget(requestName(partition, requestId), "task_id"),
         );
         const taskId = task || undefined;
-        const { outcome } = await primary.run(collect, {
-          partition,
-          requestId,
-          taskId,
-          clustered,
-          retentionMs,
-        });
-        if (outcome === "kept") continue;
-        collected++;
-        if (clustered && taskId)
-          await connection.ofName(claimName(taskId)).run(unclaim, { taskId, requestId });
+        const outcome = await tasks.collect({ partition, requestId, taskId, retentionMs });
+        if (outcome !== "kept") collected++;
       }
       return { looked: ids.length, collected };
     },

@@ -3,6 +3,7 @@ import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { IssuedKey } from "../../src/store/accounts.ts";
+import { claimName, readClaim } from "../../src/store/names.ts";
 import { expectStatus, givenGateway, limitsOf, type TestGateway, until } from "../support/gateway.ts";
 import { asking, BOAT, consumption, TEXT_TO_VIDEO } from "./spec-stage.ts";
 
@@ -89,8 +90,9 @@ describe("the task as the customer sees it", () => {
   test("not at all once it was forgotten while the upstream was asked", async () => {
     const key = await gateway.givenKey();
     const id = await givenTask(key, "duration=1h poll-delay=2s");
-    const [requestId] = ((await gateway.redis.get(`tg:task:${id}`)) ?? "").split(" ");
-    const names = [`tg:task:${id}`, ...(await gateway.redis.keys(`tg:*:request:${requestId}`))];
+    const { requestId } = readClaim((await gateway.redis.get(claimName(id))) ?? "");
+    const names = await gateway.redis.keys(`tg:*:task:${id}`);
+    names.push(...(await gateway.redis.keys(`tg:*:request:${requestId}`)));
     const asked = poll(uncached, key, id);
     await until(() => pollsOf(id) === 1, "the upstream to be asked");
     await gateway.redis.del(...names);

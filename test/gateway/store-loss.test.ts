@@ -55,7 +55,6 @@ function givenLostCharge(until: Partial<SentCharge> = { settleWithinMs: 60_000 }
       price: 10,
       endpoint: "/",
       task: newTask("t1"),
-      clustered: false,
     },
   };
   detector.charged(charge, "bound");

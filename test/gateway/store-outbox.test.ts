@@ -6,7 +6,7 @@ import { keyRef } from "../../src/store/names.ts";
 import { ItemError, type Run } from "../../src/store/script.ts";
 import { isRefusedByStore } from "../../src/store/script-errors.ts";
 import { createLogger } from "../../src/telemetry/log.ts";
-import { newTask } from "../support/store.ts";
+import { bindBy, newTask } from "../support/store.ts";
 
 const log = createLogger("silent");
 /** The store's clock, hours from this machine's. */
@@ -20,7 +20,6 @@ const bind = (requestId: string, ageMs = 0): Settlement => ({
     price: 10,
     endpoint: "/",
     task: newTask("task"),
-    clustered: false,
   },
 });
 
@@ -57,7 +56,7 @@ function givenOutbox(journal: Partial<Journal>) {
     return script.read(["bound", 0], call);
   };
   const flush = (storeId: string | undefined = "A") =>
-    outbox.flush({ run, has: () => true, storeId, nowMs: () => NOW_MS });
+    outbox.flush({ run, bind: bindBy(run), has: () => true, storeId, nowMs: () => NOW_MS });
   return { outbox, bound, sent, sizes, failures, flush };
 }
 
@@ -87,7 +86,13 @@ test("the journal is not cleared of what came while the rest was sent", async ()
     if (sent.length === 1) void outbox.put(bind("without a store"));
     return script.read(["bound", 0], call);
   };
-  await outbox.flush({ run, has: () => true, storeId: "A", nowMs: () => NOW_MS });
+  await outbox.flush({
+    run,
+    bind: bindBy(run),
+    has: () => true,
+    storeId: "A",
+    nowMs: () => NOW_MS,
+  });
   expect(sent).toEqual(["bind", "bind"]);
   expect(unsentAtClear).toEqual([0]);
 });

@@ -260,7 +260,7 @@ test("records are collected after the retention of their admission, whoever coll
   } finally {
     await collector.stop();
   }
-  expect(await redis.client.exists(taskName((await taskId)!, partition, false))).toBe(0);
+  expect(await redis.client.exists(taskName((await taskId)!, partition))).toBe(0);
   expect(await redis.client.exists(await recordOf(kept))).toBe(1);
   const ledger = await readLedger(redis.client, key);
   expectSound(ledger);

@@ -4,6 +4,7 @@ import { createServer, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import type { IssuedKey } from "../../src/store/accounts.ts";
+import { claimName } from "../../src/store/names.ts";
 import { expectSound, makeDue, readLedger, refunded } from "../support/audit.ts";
 import { givenGateway, type TestGateway, until } from "../support/gateway.ts";
 import { generate, givenKey, givenRedis, ready, type TestRedis } from "../support/store-stage.ts";
@@ -218,7 +219,7 @@ describe("a 404 without the envelope is not the API's", () => {
   });
 
   async function requestOf({ taskId }: { taskId: string }): Promise<string> {
-    const [requestId] = ((await redis.client.get(`tg:task:${taskId}`)) ?? "").split(" ");
+    const [requestId] = ((await redis.client.get(claimName(taskId))) ?? "").split(" ");
     const [name = ""] = await redis.client.keys(`tg:*:request:${requestId}`);
     return name;
   }

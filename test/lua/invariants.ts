@@ -1,4 +1,4 @@
-import { requestName, taskName } from "../../src/store/names.ts";
+import { claimName, claimText, requestName, taskName } from "../../src/store/names.ts";
 import type { Run } from "./drive.ts";
 import { DAY_MS, WINDOW_MS } from "./model-state.ts";
 import { ledgerOf, oneKeyEach } from "./state.ts";
@@ -12,6 +12,7 @@ export async function checkInvariants(run: Run): Promise<void> {
   await checkSlots(run, records);
   checkLimits(run, records);
   await checkBounds(run, records);
+  await checkClaims(run);
   checkKeys(run);
 }
 
@@ -121,9 +122,24 @@ async function checkBounds(run: Run, records: readonly Fields[]): Promise<void> 
     if (!records.some(({ id }) => id === requestId)) return;
     const expiring = await expires(requestName(key.partition, requestId));
     must(expiring === (tombstone === true), "of requests, only tombstones expire");
-    if (taskId) must(!(await expires(taskName(taskId, key.partition, false))), "tasks never expire");
+    if (taskId) must(!(await expires(taskName(taskId, key.partition))), "tasks never expire");
   });
   await Promise.all([...ofKeys, ...ofRequests]);
+}
+
+/** A task id has one record, that of the request that has its claim; both go with the request. */
+async function checkClaims({ stage, world, sent, refs }: Run): Promise<void> {
+  const partitions = [...new Set(refs.map(({ partition }) => partition))];
+  const taskIds = new Set(sent.flatMap(({ request: { taskId } }) => taskId ?? []));
+  for (const taskId of taskIds) {
+    const owner = world.tasks.get(taskId);
+    const names = partitions.map((partition) => taskName(taskId, partition));
+    const [claim, ...records] = await stage.redis.mget(claimName(taskId), ...names);
+    const expected = owner ? claimText(owner.generation.requestId, owner.key.partition) : null;
+    must(claim === expected, "a claim names the request that has the task");
+    const places = partitions.filter((_, at) => records[at] !== null);
+    must(places.join() === (owner ? `${owner.key.partition}` : ""), "a task has one record");
+  }
 }
 
 function must(holds: boolean, invariant: string): void {

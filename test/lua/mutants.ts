@@ -256,7 +256,7 @@ export const MUTANTS: readonly Mutant[] = [
   without(
     "an Idempotency-Key for ever",
     "bind",
-    '  redis.call("PEXPIRE", KEYS[10], int(math.max(tonumber(ARGV[11]), tonumber(first[2] or 0) - now)))\n',
+    '  redis.call("PEXPIRE", KEYS[11], int(math.max(tonumber(ARGV[11]), tonumber(first[2] or 0) - now)))\n',
   ),
   mutant("one Idempotency-Key is charged twice", "bind", "= covered and not is_others", "= covered"),
   without(
@@ -281,7 +281,7 @@ export const MUTANTS: readonly Mutant[] = [
   ),
   mutant(
     "a disputed task's owner is another",
-    "include/dispute",
+    "include/owner",
     'string.match(text, "^!?(%S+)")',
     'string.match(text, "^(%S+)")',
   ),
@@ -314,8 +314,8 @@ export const MUTANTS: readonly Mutant[] = [
   mutant(
     "another's Idempotency-Key is taken",
     "bind",
-    "if KEYS[10] and not is_others then",
-    "if KEYS[10] then",
+    "if KEYS[11] and not is_others then",
+    "if KEYS[11] then",
   ),
   mutant(
     "what COLLECT has deleted is charged again",
@@ -514,6 +514,11 @@ export const MUTANTS: readonly Mutant[] = [
     "if due_at then",
   ),
   without("the task stays", "collect", 'redis.call("DEL", KEYS[3]) '),
+  without("the claim stays", "collect", ' redis.call("DEL", KEYS[4])'),
+  mutant("no claim is taken", "bind", 'KEYS[10] ~= "" and', "false and"),
+  mutant("another's claim is taken for its own", "include/claim", "read_owner(found) == request_id", "true"),
+  without("a task id of another partition goes unmarked", "bind", "  dispute(others, account_id)\n"),
+  without("a refused task id is bound in its partition", "bind", '  redis.call("DEL", task)\n'),
 ];
 
 /** Mistakes in what the ledger check reads, which the model does not play; the check itself must find a sound ledger wrong. */
@@ -522,7 +527,27 @@ export const SNAPSHOT_MUTANTS: readonly Mutant[] = [
   mutant("counts one reference too few", "snapshot", '"HLEN", KEYS[2])', '"HLEN", KEYS[2]) - 1'),
 ];
 
-/** Mistakes that only a Redis Cluster shows, where a task id is disputed by CLAIM and not by BIND. */
+/** Mistakes that only a store shows that moves from layout 1 to layout 2. */
+export const MOVE_MUTANTS: readonly Mutant[] = [
+  mutant("its own claim is taken for another's", "include/claim", "or read_owner(found) == request_id", ""),
+  mutant("what another request owns by now is moved", "move", "earlier.request_id ~= request_id", "false"),
+  without("the record of layout 1 stays", "move", 'redis.call("DEL", KEYS[1])\n'),
+  mutant("what was collected is moved", "move", 'redis.call("EXISTS", KEYS[4]) == 0', "false"),
+  without("of two tasks one is not marked", "move", "if others then dispute(others, earlier.account_id) end"),
+  mutant(
+    "another's record is written over",
+    "move",
+    "if not kept or kept.request_id == request_id then",
+    "do",
+  ),
+  mutant("the end of a task is lost", "move", "kept and is_final(kept.status) and kept.text or", ""),
+  mutant("what a later poll said is lost", "move", "is_final(kept.status) and", ""),
+  mutant("a mark of layout 1 is lost", "move", " or earlier.is_disputed", ""),
+  mutant("a mark of layout 2 is lost", "move", " or kept and kept.is_disputed", ""),
+  mutant("of two tasks the other is not marked", "move", "= others or earlier", "= earlier"),
+];
+
+/** Mistakes that only a Redis Cluster shows, where a task id may be disputed before its owner's BIND. */
 export const CLUSTER_MUTANTS: readonly Mutant[] = [
   without("a disputed task id goes unmarked", "dispute", "  dispute(task, account_id)\n"),
   mutant("another request's task is marked", "dispute", "read_owner(text) ~= owner then", "false then"),

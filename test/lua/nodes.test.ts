@@ -5,7 +5,6 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { exportLedger, formatCursor, type LedgerCursor } from "../../src/ledger/export.ts";
 import { verifyLedger } from "../../src/ledger/verify.ts";
 import { type RunningRedis, startRedis } from "../../src/sandbox/redis.ts";
-import { charge } from "../../src/settlement/settlement.ts";
 import {
   grantCredits,
   type IssuedKey,
@@ -19,14 +18,7 @@ import { oldestKeys } from "../../src/store/keys-by-age.ts";
 import { LEDGER_START, type LedgerEntry, readLedger } from "../../src/store/ledger-entries.ts";
 import { missingEntries } from "../../src/store/loss/loss-report.ts";
 import { lostEntries } from "../../src/store/loss/lost-entries.ts";
-import {
-  accountNames,
-  keyRef,
-  META,
-  partitionNames,
-  partitionOf,
-  requestName,
-} from "../../src/store/names.ts";
+import { accountNames, keyRef, partitionNames, partitionOf, requestName } from "../../src/store/names.ts";
 import { oneNode, type RedisNodes } from "../../src/store/nodes.ts";
 import { topKeysByUse, withUseNow } from "../../src/store/operator-keys.ts";
 import { acceptStore, knownLoss } from "../../src/store/operator-loss.ts";
@@ -42,7 +34,8 @@ import { topRefusals } from "../../src/store/refusals.ts";
 import { itemOf, type Run } from "../../src/store/script.ts";
 import { scriptsOf } from "../../src/store/script-runner.ts";
 import { admit } from "../../src/store/scripts/admit.ts";
-import { isCluster, partitionsOf, readFacts, storedFacts } from "../../src/store/store-facts.ts";
+import { partitionsOf, readFacts, storedFacts } from "../../src/store/store-facts.ts";
+import { tasksOf } from "../../src/store/tasks.ts";
 import { ENDPOINT, HOLD_MS, newTask, RETENTION_MS, TIERS, times } from "../support/store.ts";
 import { startTwoNodes, type TwoNodes } from "../support/two-nodes.ts";
 
@@ -82,7 +75,7 @@ async function givenRequests(
   const partitions = await partitionsOf(nodes);
   const key = keyRef(keyId, accountId, partitionOf(accountId, partitions));
   const run = runOn(nodes);
-  const clustered = await isCluster(nodes.ofName(META));
+  const tasks = await tasksOf(nodes);
   for (const kind of ["held", "charged"]) {
     const requestId = `req_${kind}_${name}`;
     const generation = {
@@ -97,7 +90,7 @@ async function givenRequests(
     expect(outcome).toBe("admitted");
     if (kind === "held") continue;
     const task = newTask(`task_${name}`, { maxAgeMs: 1000 });
-    expect(await charge(run, { ...generation, task, clustered }, partitions)).toBe("bound");
+    expect(await tasks.bind({ ...generation, task })).toBe("bound");
   }
 }
 

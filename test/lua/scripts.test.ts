@@ -95,7 +95,7 @@ test.each([
   ["an argument left out", "bind", "  7 task id\n", "\n", "ARGV"],
   ["an argument that nobody reads", "bind", "15 retention (ms)", "15 retention (ms)  16 more", "ARGV"],
   ["tiers left out", "admit", "2 tiers  3", "3", "ARGV"],
-  ["tiers that nobody reads", "claim", "2 request id", "2 request id  3 tiers", "ARGV"],
+  ["tiers that nobody reads", "move", "2 request id", "2 request id  3 tiers", "ARGV"],
   ["an outcome left out", "bind", "--   late ", "--         late ", "RETURNS"],
   ["an outcome that never comes", "bind", "--   late ", "--   early  never\n--   late ", "RETURNS"],
   ["the outcome of the last line left out", "admit", "--   admitted ", "--         admitted ", "RETURNS"],
@@ -154,11 +154,11 @@ test("the operations pass as many KEYS and ARGV as the headers say", async () =>
   }
 });
 
-// The record of a task spans all partitions; on Redis Cluster it is one inside the partition.
+// A claim spans all partitions; on a Redis Cluster the gateway takes it by itself.
 test("all names of a call share one hash tag", async () => {
   for (const { script, item } of await everyCall(createStage(connection))) {
     const tags = item.keys
-      .filter((name) => !/^tg:(task|claim):/.test(name))
+      .filter((name) => !name.startsWith("tg:claim:"))
       .map((name) => /\{\w+\}/.exec(name)?.[0]);
     expect(new Set(tags).size, script.name).toBe(1);
     expect(tags, script.name).not.toContain(undefined);

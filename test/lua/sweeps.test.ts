@@ -245,7 +245,7 @@ test("what ended is forgotten after its retention, the ledger is kept, and its t
   expect(await stage.store.inspectTask(key, taskOf(task!), 5000, stage.tiers)).toMatchObject({
     outcome: "not_found",
   });
-  expect(await stage.redis.exists(taskName(taskOf(task!), stage.partition, false))).toBe(0);
+  expect(await stage.redis.exists(taskName(taskOf(task!), stage.partition))).toBe(0);
   expect(await stage.requestRecord(open!)).toMatchObject({ state: "held" });
 });
 
@@ -314,7 +314,7 @@ test("a task id that is another request's by now stays with it when the first is
   const request = stage.request(await stage.givenKey());
   await stage.givenTask(request);
   await stage.observe(request, "completed");
-  const name = taskName(taskOf(request), stage.partition, false);
+  const name = taskName(taskOf(request), stage.partition);
   const owned = (await stage.redis.get(name))!.replace(request.requestId, "req_of_another");
   await stage.redis.set(name, owned);
   stage.clock.nowMs += RETENTION_MS;
@@ -337,7 +337,6 @@ test("COLLECT keeps what is open or young, whatever the list of ended ones says"
       partition: stage.partition,
       requestId,
       taskId: undefined,
-      clustered: false,
       retentionMs: 0,
     };
     const item = itemOf(collect, call, String(stage.clock.nowMs));

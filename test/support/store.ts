@@ -7,14 +7,14 @@ import {
   type SettlementOptions,
 } from "../../src/settlement/deferred-settlements.ts";
 import { createHolds } from "../../src/settlement/holds.ts";
-import { charge, type Settlement } from "../../src/settlement/settlement.ts";
+import type { Settlement } from "../../src/settlement/settlement.ts";
 import { type Connection, createConnection } from "../../src/store/connection.ts";
 import { type KeyRef, keyRef, partitionNames, requestName } from "../../src/store/names.ts";
 import type { Primary } from "../../src/store/primary.ts";
 import { type Item, itemOf, type Reply, type Run, type ScriptFile } from "../../src/store/script.ts";
 import { type ScriptRunner, scriptsOf } from "../../src/store/script-runner.ts";
 import type { Generation } from "../../src/store/scripts/admit.ts";
-import type { NewTask } from "../../src/store/scripts/bind.ts";
+import { type BindCall, type Binding, bind, type NewTask } from "../../src/store/scripts/bind.ts";
 import { packTiers } from "../../src/store/scripts/include/limits.ts";
 import type { KnownTask } from "../../src/store/scripts/inspect.ts";
 import { issue } from "../../src/store/scripts/issue.ts";
@@ -22,6 +22,7 @@ import { recharge } from "../../src/store/scripts/recharge.ts";
 import { type VoidCall, voidHold } from "../../src/store/scripts/void.ts";
 import { createStore } from "../../src/store/store.ts";
 import { createSweeps } from "../../src/store/sweeps.ts";
+import { createTasks } from "../../src/store/tasks.ts";
 import { createLogger } from "../../src/telemetry/log.ts";
 import { createMetrics } from "../../src/telemetry/metrics.ts";
 
@@ -152,9 +153,7 @@ export function createStage(connection: TestConnection, options: StageOptions = 
     ...stageReads(base),
     /** Sends what was kept for later; answers its outcome. */
     settle: async ({ script, call }: Settlement): Promise<string> =>
-      script === "bind"
-        ? charge(run, call, connection.facts()?.partitions)
-        : (await run(voidHold, call)).outcome,
+      script === "bind" ? createTasks(connected).bind(call) : (await run(voidHold, call)).outcome,
   };
 }
 
@@ -378,3 +377,9 @@ export const times = <T>(count: number, make: (index: number) => T): T[] =>
 /** How many of these ended with this outcome. */
 export const count = (results: readonly { outcome: string }[], outcome: string): number =>
   results.filter((result) => result.outcome === outcome).length;
+
+/** BIND as one script call, without a store's claims. */
+export const bindBy =
+  (run: Run) =>
+  async (call: BindCall): Promise<Binding> =>
+    (await run(bind, call)).outcome;

@@ -1,28 +1,26 @@
 import type { ScriptFile } from "../script.ts";
 import { admit } from "./admit.ts";
 import { bind } from "./bind.ts";
-import { claim } from "./claim.ts";
 import { collect } from "./collect.ts";
 import { credits } from "./credits.ts";
 import { dispute } from "./dispute.ts";
 import { inspect } from "./inspect.ts";
 import { issue } from "./issue.ts";
 import { lease } from "./lease.ts";
+import { move } from "./move.ts";
 import { observe } from "./observe.ts";
 import { probe } from "./probe.ts";
 import { recharge } from "./recharge.ts";
 import { snapshot } from "./snapshot.ts";
 import { survey } from "./survey.ts";
-import { unclaim } from "./unclaim.ts";
 import { unclear } from "./unclear.ts";
 import { voidHold } from "./void.ts";
 
 /** All scripts; each is `lua/<name>.lua`. */
 export const SCRIPTS: readonly ScriptFile[] = [
   admit,
-  claim,
   dispute,
-  unclaim,
+  move,
   bind,
   voidHold,
   unclear,

@@ -1,4 +1,4 @@
-import { idempotencyName, requestName, taskName } from "../names.ts";
+import { claimName, idempotencyName, requestName, taskName } from "../names.ts";
 import type { Script } from "../script.ts";
 import type { Generation } from "./admit.ts";
 
@@ -24,8 +24,6 @@ export interface BindCall
   idempotency?: Generation["idempotency"] | undefined;
   retentionMs?: number | undefined;
   task: NewTask;
-  /** Whether the store is a Redis Cluster, where tasks are kept in partitions. */
-  clustered: boolean;
 }
 
 /**
@@ -34,18 +32,11 @@ export interface BindCall
  */
 export type Binding = "bound" | "late" | "uncollected" | "conflict" | "forgotten";
 
-/** Charges a held generation for the task that it got; the slot follows the task. */
+/** Charges a held generation for the task that it got, and claims the task id; the slot follows the task. */
 export const bind: Script<BindCall, { outcome: Binding }> = {
   name: "bind",
   isBatched: true,
-  keys({ key: { names, partition }, requestId, task: { taskId }, clustered, idempotency }) {
-    const { account, slots, polls, ledger, done, holds, key } = names;
-    const request = requestName(partition, requestId);
-    const task = taskName(taskId, partition, clustered);
-    if (!idempotency) return [request, account, slots, polls, ledger, task, done, holds, key];
-    const name = idempotencyName(partition, idempotency.digest);
-    return [request, account, slots, polls, ledger, task, done, holds, key, name];
-  },
+  keys: (call) => keysOf(call, claimName(call.task.taskId)),
   args({ requestId, key, price, endpoint, task, idempotency, retentionMs, admittedAtMs }) {
     const { taskId, data, pollMs, maxAgeMs, upstream = "" } = task;
     const { fingerprint = "", digest = "" } = idempotency ?? {};
@@ -69,5 +60,20 @@ export const bind: Script<BindCall, { outcome: Binding }> = {
   },
   read: ([outcome]) => ({ outcome: outcome as Binding }),
 };
+
+/** The same where the claim is out of the script's reach: on a Redis Cluster it is taken before. */
+export const bindClaimed: typeof bind = { ...bind, keys: (call) => keysOf(call, "") };
+
+function keysOf(
+  { key: { names, partition }, requestId, task, idempotency }: BindCall,
+  claim: string,
+): string[] {
+  const { account, slots, polls, ledger, done, holds, key } = names;
+  const request = requestName(partition, requestId);
+  const record = taskName(task.taskId, partition);
+  if (!idempotency) return [request, account, slots, polls, ledger, record, done, holds, key, claim];
+  const name = idempotencyName(partition, idempotency.digest);
+  return [request, account, slots, polls, ledger, record, done, holds, key, claim, name];
+}
 
 const roundedOrEmpty = (ms: number | undefined): number | "" => (ms === undefined ? "" : Math.round(ms));

@@ -6,23 +6,27 @@ export interface CollectCall {
   requestId: string;
   /** The request's task, if it has one. */
   taskId: string | undefined;
-  /** Whether the store is a Redis Cluster, where tasks are kept in partitions. */
-  clustered: boolean;
+  /** The name of its task's claim, where the script can reach it. */
+  claim?: string | undefined;
   /** Of a request of an earlier release; all others have their own in their record. */
   retentionMs: number;
 }
 
+/** `missing`: another collector was first. */
+export type Collected = "collected" | "kept" | "missing";
+
 /** Forgets an ended request after its retention. */
-export const collect: Script<CollectCall, { outcome: "collected" | "kept" }> = {
+export const collect: Script<CollectCall, { outcome: Collected }> = {
   name: "collect",
   isBatched: false,
-  keys({ partition, requestId, taskId, clustered }) {
+  keys({ partition, requestId, taskId, claim }) {
     const keys = [requestName(partition, requestId), partitionNames(partition).done];
-    if (taskId) keys.push(taskName(taskId, partition, clustered));
+    if (taskId) keys.push(taskName(taskId, partition));
+    if (taskId && claim !== undefined) keys.push(claim);
     return keys;
   },
   args({ partition, requestId, retentionMs }) {
     return [requestId, Math.round(retentionMs), accountNames(partition, "").account];
   },
-  read: ([outcome]) => ({ outcome: outcome as "collected" | "kept" }),
+  read: ([outcome]) => ({ outcome: outcome as Collected }),
 };

@@ -11,8 +11,6 @@ export interface InspectCall {
     taskId: string;
     /** How old a cached answer may be, ms. */
     cacheMs: number;
-    /** Whether the store is a Redis Cluster, where tasks are kept in partitions. */
-    clustered: boolean;
   };
 }
 
@@ -44,7 +42,7 @@ export const inspect: Script<InspectCall, Inspection> = {
   isBatched: true,
   keys({ key: { names, partition }, task }) {
     const keys = [names.key, names.window, names.slots];
-    if (task) keys.push(taskName(task.taskId, partition, task.clustered));
+    if (task) keys.push(taskName(task.taskId, partition));
     return keys;
   },
   tiers: ({ tiers }) => tiers,

@@ -16,8 +16,6 @@ export interface ObserveCall {
   task: ObservedTask;
   accountId: string;
   partition: number;
-  /** Whether the store is a Redis Cluster, where tasks are kept in partitions. */
-  clustered: boolean;
   status: Observation;
   /** The task's data, JSON; for gone, expired and released: what is answered once it has ended as failed. */
   data: string;
@@ -42,9 +40,9 @@ export type ObserveReply = KeyState & { status: string; data: string; refunded: 
 export const observe: Script<ObserveCall, ObserveReply> = {
   name: "observe",
   isBatched: true,
-  keys({ task, accountId, partition, clustered, poller }) {
+  keys({ task, accountId, partition, poller }) {
     const { account, slots, polls, ledger, done } = keyRef(task.creatorKeyId, accountId, partition).names;
-    const keys = [taskName(task.taskId, partition, clustered), requestName(partition, task.requestId)];
+    const keys = [taskName(task.taskId, partition), requestName(partition, task.requestId)];
     keys.push(account, slots, polls, ledger, done);
     if (poller) keys.push(poller.key.names.key, poller.key.names.window, poller.key.names.slots);
     return keys;

@@ -1,12 +1,12 @@
 import { createSettlements } from "../../../src/settlement/deferred-settlements.ts";
 import { createHolds, type Holds } from "../../../src/settlement/holds.ts";
-import { charge } from "../../../src/settlement/settlement.ts";
 import { type Connection, createConnection } from "../../../src/store/connection.ts";
 import { digestOf, type KeyRef } from "../../../src/store/names.ts";
 import { itemOf, type Run } from "../../../src/store/script.ts";
 import type { Generation } from "../../../src/store/scripts/admit.ts";
 import { createStore, type Store } from "../../../src/store/store.ts";
 import { createSweeps } from "../../../src/store/sweeps.ts";
+import { createTasks } from "../../../src/store/tasks.ts";
 import { createLogger } from "../../../src/telemetry/log.ts";
 import { createMetrics } from "../../../src/telemetry/metrics.ts";
 import { PRICE, TEXT_TO_VIDEO } from "../client.ts";
@@ -152,8 +152,8 @@ async function collectAll(world: World, connection: Connection, nowMs: number): 
 
 /** A journal whose gateway lost the replies of these BINDs comes back. */
 async function sendAgain(connection: Connection, charged: readonly Generation[]): Promise<void> {
-  for (const generation of charged)
-    await charge(connection.of(0).run, { ...generation, task: newTask(generation), clustered: false });
+  const tasks = createTasks(connection);
+  for (const generation of charged) await tasks.bind({ ...generation, task: newTask(generation) });
 }
 
 /**

@@ -9,6 +9,7 @@ import { COMMON_HEADERS, FURTHER_HEADERS } from "../../../src/domain/openapi/hea
 import {
   accountNames,
   claimName,
+  earlierTaskName,
   idempotencyName,
   indexName,
   keyRef,
@@ -209,8 +210,8 @@ describe("ARCHITECTURE", () => {
       ...Object.values(accountNames(7, "<account id>")),
       ...Object.values(names),
       requestName(7, "<request id>"),
-      taskName("<task id>", 7, false),
-      taskName("<task id>", 7, true),
+      earlierTaskName("<task id>"),
+      taskName("<task id>", 7),
       idempotencyName(7, "<digest>"),
       probeName(7, "<uuid>"),
       markName(7, "<gateway>"),

@@ -18,7 +18,7 @@ import { hostname, tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, expect, onTestFinished, test, vi } from "vitest";
 import { type Journal, openJournal } from "../../../src/settlement/journal.ts";
-import { lineOf } from "../../../src/settlement/journal-lines.ts";
+import { lineOf, readJournalFile } from "../../../src/settlement/journal-lines.ts";
 import { diskReason } from "../../../src/settlement/journal-state.ts";
 import type { Settlement } from "../../../src/settlement/settlement.ts";
 import { keyRef } from "../../../src/store/names.ts";
@@ -69,7 +69,6 @@ const settlement = (requestId: string, storeId?: string): Settlement => ({
     retentionMs: 3_600_000,
     idempotency: { digest: "d1", fingerprint: "f1" },
     task: { taskId: "t1", data: '{"task_id":"t1"}', pollMs: 1000, maxAgeMs: 7200, upstream: "u1" },
-    clustered: false,
   },
 });
 /** As it stands in a file of an earlier release, with KEYS and ARGV; some do not say to which store they are owed. */
@@ -589,4 +588,13 @@ describe("the journal", () => {
     ).toHaveLength(100);
     await journal.close();
   });
+});
+
+// Guarantee: a journal can go with its store to a Redis Cluster.
+test("where tasks were kept counts for nothing, though lines of earlier releases say it", () => {
+  const path = join(givenFolder(), "journal");
+  const line = lineOf(settlement("r1", OURS));
+  writeFileSync(path, line.replace('"requestId"', '"clustered":true,"requestId"'));
+  expect(readFileSync(path, "utf8")).not.toBe(line);
+  expect(readJournalFile(path).settlements.map(lineOf)).toEqual([line]);
 });

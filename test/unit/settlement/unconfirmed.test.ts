@@ -10,7 +10,7 @@ import { createUnconfirmed } from "../../../src/settlement/unconfirmed.ts";
 import { keyRef } from "../../../src/store/names.ts";
 import type { Run } from "../../../src/store/script.ts";
 import { createLogger } from "../../../src/telemetry/log.ts";
-import { newTask } from "../../support/store.ts";
+import { bindBy, newTask } from "../../support/store.ts";
 
 const NOW_MS = 1_800_000_000_000;
 const KEY = keyRef("key", "account", 1);
@@ -18,7 +18,7 @@ const chargeOf = (requestId: string, storeId = "A"): Charge => ({
   script: "bind",
   storeId,
   atMs: NOW_MS,
-  call: { requestId, key: KEY, price: 10, endpoint: "/", task: newTask("task"), clustered: false },
+  call: { requestId, key: KEY, price: 10, endpoint: "/", task: newTask("task") },
 });
 
 /** An outbox over a journal that only counts, and a store that answers everything. */
@@ -60,6 +60,7 @@ function givenOutbox(options: { confirms?: false } = {}) {
   };
   const target = (server: string, storeId = "A") => ({
     run,
+    bind: bindBy(run),
     storeId,
     server,
     has: (partition: number) => partition === KEY.partition,
