@@ -8,7 +8,7 @@ import { createAgent, type Target } from "./client.ts";
 /** Some 40 times what it takes: only a gateway that never starts waits so long, whatever else this machine does. */
 const START_TIMEOUT_MS = 90_000;
 /** Compiled once for all gateways of all runs: most of a start is reading TypeScript. */
-const COMPILE_CACHE = join(tmpdir(), "tollgate-fault-compile-cache");
+export const COMPILE_CACHE = join(tmpdir(), "tollgate-fault-compile-cache");
 
 /** One gateway process; it never comes back, its slot gets a new one. */
 export interface GatewayProcess extends Target {
@@ -33,6 +33,8 @@ export interface GatewaySettings {
   maxAgeMs: number;
   /** To the upstream, whose answers may then take longer: 2 s for the headers, 4 s in all. */
   connections?: number | undefined;
+  /** Of a new store; 4 when left out. */
+  partitions?: number | undefined;
 }
 
 /**
@@ -40,7 +42,7 @@ export interface GatewaySettings {
  * Short timeouts: holds of an unknown outcome end after 0.2 + 1 + 1 + 8 s.
  */
 export function writeGatewayConfig(folder: string, name: string, settings: GatewaySettings): void {
-  const { commandTimeoutMs, sweeps, journal, upstreamUrl, maxAgeMs, connections } = settings;
+  const { commandTimeoutMs, sweeps, journal, upstreamUrl, maxAgeMs, connections, partitions = 4 } = settings;
   const timeouts =
     connections === undefined
       ? "headers_timeout: 1s, total_timeout: 1s"
@@ -50,7 +52,7 @@ export function writeGatewayConfig(folder: string, name: string, settings: Gatew
     configFile(folder, name),
     `server: { host: 127.0.0.1, port: 0, drain_timeout: 3s }
 admin: { port: 0 }
-store: { journal: ${JSON.stringify(journal)}, command_timeout: ${commandTimeoutMs}ms, partitions: 4 }
+store: { journal: ${JSON.stringify(journal)}, command_timeout: ${commandTimeoutMs}ms, partitions: ${partitions} }
 upstream: { url: ${JSON.stringify(upstreamUrl)}, connect_timeout: 200ms, ${timeouts} }
 tasks: { cache: 0s, sweep_interval: ${every}, poll_interval: 1s, sweep_polls_per_second: 1000, max_age: ${maxAgeMs}ms }
 `,

@@ -1,14 +1,19 @@
 import type { Redis } from "ioredis";
 import { verifyLedger } from "../../src/ledger/verify.ts";
-import { accountNames, keyRef, partitionNames, partitionOf } from "../../src/store/names.ts";
-import { oneNode } from "../../src/store/nodes.ts";
-import { many } from "../../src/store/pipelines.ts";
+import { accountNames, keyRef, META, partitionNames, partitionOf } from "../../src/store/names.ts";
+import type { RedisNodes } from "../../src/store/nodes.ts";
+import { many, manyByNode } from "../../src/store/pipelines.ts";
 import type { AccountFacts, StoreEntry } from "./history.ts";
 
 const PAGE = 500;
 
 /** Everything under `tg:`, name by name. */
-export async function readStore(redis: Redis): Promise<StoreEntry[]> {
+export async function readStore(nodes: RedisNodes): Promise<StoreEntry[]> {
+  const parts = await Promise.all(nodes.all().map(readNode));
+  return parts.flat().sort((a, b) => (a.name < b.name ? -1 : 1));
+}
+
+async function readNode(redis: Redis): Promise<StoreEntry[]> {
   const names = new Set<string>();
   let cursor = "0";
   do {
@@ -50,17 +55,19 @@ export async function readStore(redis: Redis): Promise<StoreEntry[]> {
 }
 
 /** How much is open: held or unfinished requests, slots taken, accounts with holds. */
-export async function countOpen(redis: Redis, accounts: readonly AccountFacts[]): Promise<number> {
-  const partitions = Number(await redis.hget("tg:meta", "partitions"));
+export async function countOpen(nodes: RedisNodes, accounts: readonly AccountFacts[]): Promise<number> {
+  const partitions = Number(await nodes.ofName(META).hget(META, "partitions"));
   let open = 0;
   for (let partition = 0; partition < partitions; partition++) {
     const { holds, polls } = partitionNames(partition);
+    const redis = nodes.of(partition);
     open += (await redis.zcard(holds)) + (await redis.zcard(polls));
   }
-  const held = await many<string | null, AccountFacts>(redis, accounts, (pipe, { accountId }) =>
+  const nodeOf = ({ accountId }: AccountFacts): Redis => nodes.of(partitionOf(accountId, partitions));
+  const held = await manyByNode<string | null, AccountFacts>(accounts, nodeOf, (pipe, { accountId }) =>
     pipe.hget(accountNames(partitionOf(accountId, partitions), accountId).account, "held"),
   );
-  const slots = await many<number, AccountFacts>(redis, accounts, (pipe, { accountId, keyId }) =>
+  const slots = await manyByNode<number, AccountFacts>(accounts, nodeOf, (pipe, { accountId, keyId }) =>
     pipe.exists(keyRef(keyId, accountId, partitionOf(accountId, partitions)).names.slots),
   );
   open += held.filter((value) => value !== null && value !== "0").length;
@@ -68,8 +75,8 @@ export async function countOpen(redis: Redis, accounts: readonly AccountFacts[])
 }
 
 /** What the product's own verification finds, in words. */
-export async function verifyStore(redis: Redis): Promise<string[]> {
-  const { violations } = await verifyLedger(oneNode(redis));
+export async function verifyStore(nodes: RedisNodes): Promise<string[]> {
+  const { violations } = await verifyLedger(nodes);
   return violations.map(
     ({ invariant, account_id, request_id, message }) =>
       `${invariant}: ${account_id} ${request_id ?? ""}: ${message}`,

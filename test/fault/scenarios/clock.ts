@@ -2,6 +2,7 @@ import { createSettlements } from "../../../src/settlement/deferred-settlements.
 import { createHolds, type Holds } from "../../../src/settlement/holds.ts";
 import { type Connection, createConnection } from "../../../src/store/connection.ts";
 import { digestOf, type KeyRef } from "../../../src/store/names.ts";
+import { oneNode } from "../../../src/store/nodes.ts";
 import { itemOf, type Run } from "../../../src/store/script.ts";
 import type { Generation } from "../../../src/store/scripts/admit.ts";
 import { createStore, type Store } from "../../../src/store/store.ts";
@@ -125,7 +126,7 @@ const newTask = ({ requestId }: Generation) => ({
 
 /** Collects all that has ended, at a time when the clock says so. */
 async function collectAll(world: World, connection: Connection, nowMs: number): Promise<void> {
-  const records = (await readStore(world.redis)).filter(({ name }) => name.includes(":request:"));
+  const records = (await readStore(oneNode(world.redis))).filter(({ name }) => name.includes(":request:"));
   world.forgotten.push(...records);
   const only = connection.of(0);
   const run: Run = async (script, call) => {

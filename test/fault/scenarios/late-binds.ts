@@ -2,6 +2,7 @@ import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as pause } from "node:timers/promises";
 import { partitionNames } from "../../../src/store/names.ts";
+import { oneNode } from "../../../src/store/nodes.ts";
 import { type Customer, generate } from "../client.ts";
 import { outboxEntries } from "../gateways.ts";
 import type { ClientEvent, History } from "../history.ts";
@@ -247,7 +248,7 @@ async function leaveForDays(
   if (!(await isQuiet())) world.note("not reached", "all tasks have ended");
   await stepClock(world, TOO_OLD_MS);
   if (never !== undefined) await bringBack(world, never);
-  const records = (await readStore(world.redis)).filter(({ name }) => name.includes(":request:"));
+  const records = (await readStore(oneNode(world.redis))).filter(({ name }) => name.includes(":request:"));
   world.forgotten.push(...records);
   await stepClock(world, FORGOTTEN_MS - TOO_OLD_MS);
   // A gateway that starts collects at once.

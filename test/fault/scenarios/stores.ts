@@ -4,8 +4,10 @@ import { setTimeout as pause } from "node:timers/promises";
 import { promisify } from "node:util";
 import { Redis } from "ioredis";
 import { startRedis } from "../../../src/sandbox/redis.ts";
+import { oneNode } from "../../../src/store/nodes.ts";
 import { type Customer, generate } from "../client.ts";
-import { isReady, outboxEntries } from "../gateways.ts";
+import { settlementsWaiting } from "../fleet.ts";
+import { isReady } from "../gateways.ts";
 import type { History } from "../history.ts";
 import { readStore } from "../snapshot.ts";
 import { createWorld, eventually, type RunOptions, type World } from "../world.ts";
@@ -52,7 +54,7 @@ async function runStores(options: RunOptions, size: StoresSize): Promise<History
         options.progress(`${at + 1} of ${returns} returns from another store`);
       }
       const redis = new Redis(other.port, "127.0.0.1");
-      world.otherStore.push(...(await readStore(redis)));
+      world.otherStore.push(...(await readStore(oneNode(redis))));
       redis.disconnect();
     } finally {
       await other.stop();
@@ -108,12 +110,6 @@ async function replaceStore(
   const isBack = async (): Promise<boolean> =>
     (await settlementsWaiting(world)) === 0 && (await allReady(world));
   if (!(await eventually(WAIT_MAX_MS, isBack))) world.note("not reached", "the first store is used again");
-}
-
-/** Settlements that wait in the gateways' outboxes. */
-async function settlementsWaiting({ gateways }: World): Promise<number> {
-  const waiting = await Promise.all(gateways.map((gateway) => outboxEntries(gateway!)));
-  return waiting.reduce((sum, entries) => sum + entries, 0);
 }
 
 /** Redis is started from a copy; the gateways must refuse it, and send again what they hold once it is accepted. */

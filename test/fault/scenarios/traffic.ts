@@ -1,9 +1,9 @@
 import { setTimeout as pause } from "node:timers/promises";
 import { type Customer, generate, poll } from "../client.ts";
+import { anyGateway, type Fleet } from "../fleet.ts";
 import type { ClientEvent } from "../history.ts";
 import type { Random } from "../random.ts";
 import type { Wish } from "../upstream.ts";
-import { anyGateway, type World } from "../world.ts";
 
 /** One request as it is planned, before anything runs. */
 export interface Errand {
@@ -38,7 +38,7 @@ export function planErrands(random: Random, count: number, customers: number, ga
 }
 
 /** Makes one errand: the request, perhaps its repeat, and polls until the task's end was seen. */
-export async function runErrand(world: World, customers: readonly Customer[], errand: Errand): Promise<void> {
+export async function runErrand(world: Fleet, customers: readonly Customer[], errand: Errand): Promise<void> {
   const customer = customers[errand.customer]!;
   const { wish, idempotencyKey } = errand;
   const ask = async (wanted: number): Promise<ClientEvent> => {
@@ -62,7 +62,7 @@ export async function runErrand(world: World, customers: readonly Customer[], er
 }
 
 /** Customers with room for anything, and some with narrow limits of each kind. */
-export async function givenCrowd(world: World): Promise<Customer[]> {
+export async function givenCrowd(world: Fleet): Promise<Customer[]> {
   const wide = await Promise.all(Array.from({ length: 12 }, () => world.givenCustomer()));
   const narrow = await Promise.all([
     world.givenCustomer({ rateLimit: 40 }),

@@ -1,0 +1,339 @@
+import { existsSync, mkdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { setTimeout as pause } from "node:timers/promises";
+import { issueKey } from "../../src/store/accounts.ts";
+import type { RedisNodes } from "../../src/store/nodes.ts";
+import type { Customer } from "./client.ts";
+import {
+  type GatewayProcess,
+  type GatewaySettings,
+  logFileOf,
+  outboxEntries,
+  startGateway,
+  writeGatewayConfig,
+} from "./gateways.ts";
+import type {
+  AccountFacts,
+  ClientEvent,
+  FaultEvent,
+  History,
+  LinkEvent,
+  Meta,
+  StoreEntry,
+} from "./history.ts";
+import { createRandom, type Random } from "./random.ts";
+import { countOpen, readStore, verifyStore } from "./snapshot.ts";
+import { FaultUpstream } from "./upstream.ts";
+
+/** After at most 90 s nothing is open any more; looked at for a little longer, to tell late from never. */
+const QUIESCENCE_MAX_MS = 100_000;
+/** One machine, one clock: only the event loops' delays lie between the stamps. */
+const TOLERANCE_MS = 50;
+const MAX_AGE_MS = 7_200_000;
+
+/** What a scenario is run with. */
+export interface RunOptions {
+  scenario: string;
+  seed: number;
+  /** Where the history, the journal and the logs go. */
+  folder: string;
+  /** The source tree whose gateways are run; a mutant's for negative controls. */
+  root: string;
+  /** Instead of the usual 100 s, where nobody expects quiescence. */
+  quiescenceMaxMs?: number;
+  progress(line: string): void;
+}
+
+/** What one gateway has of its own. */
+export interface OwnSettings extends Partial<GatewaySettings> {
+  /** Where its log goes. */
+  log?: string;
+}
+
+export interface FleetOptions {
+  /** One more gateway, after the slots, sweeps alone: what the others had claimed when they were killed is then nothing. */
+  sweeperApart?: boolean;
+  /** Short where timeouts are the point; else so long that a busy machine makes none. */
+  commandTimeoutMs?: number;
+  /** To the upstream; few where they are the point. */
+  connections?: number;
+  /** Of tasks; so long that none ends for it, unless it is the point. */
+  maxAgeMs?: number;
+  /** Of a new store. */
+  partitions?: number;
+}
+
+/** The store as the gateways of a fleet are told of it, and as the history reads it. */
+export interface FleetStore {
+  /** REDIS_URL of one gateway. */
+  listen(gateway: string): Promise<string>;
+  /** Where the store's names are now. */
+  nodes(): Promise<RedisNodes>;
+  /** What passed between gateways and store, where somebody in between has seen it. */
+  linkEvents(): LinkEvent[];
+}
+
+/** What only some worlds know of their stores. */
+export type StoreFacts = Pick<History, "forgotten" | "otherStore"> & Pick<Meta, "clockAheadMs">;
+
+/** Gateways over one store, an upstream that misbehaves when asked to, customers, and what all of them have seen. */
+export interface Fleet {
+  options: RunOptions;
+  random: Random;
+  upstream: FaultUpstream;
+  /** The living gateway of each slot; undefined while it is being started again. */
+  gateways: (GatewayProcess | undefined)[];
+  accounts: AccountFacts[];
+  client: ClientEvent[];
+  faults: FaultEvent[];
+  /** A customer with room for anything, but for what is named. @param accountId a random one when left out */
+  givenCustomer(limits?: Partial<AccountFacts>, accountId?: string): Promise<Customer>;
+  /** Starts a new process in a slot, over the same journal folder. */
+  startIn(slot: number, own?: OwnSettings): Promise<GatewayProcess>;
+  /** Changes the config file of the gateway of a slot, which reads it again by itself. */
+  reconfigure(slot: number, own: Partial<GatewaySettings>): void;
+  /** SIGKILL to the process of a slot. */
+  kill(slot: number, phase: string): void;
+  note(kind: string, phase?: string): void;
+  /** What has been seen so far, and what the store holds. */
+  history(facts?: Partial<StoreFacts>): Promise<History>;
+  /** Waits until nothing is open, reads the store, and puts the history together. */
+  finish(facts?: Partial<StoreFacts>): Promise<History>;
+  stopGateways(): Promise<void>;
+}
+
+/** Starts nothing: `startAll` does. */
+export function createFleet(
+  options: RunOptions,
+  slots: number,
+  fleetOptions: FleetOptions,
+  store: FleetStore,
+): Fleet & { startAll(): Promise<void> } {
+  mkdirSync(options.folder, { recursive: true });
+  const startedMs = Date.now();
+  const gateways = Array.from({ length: slots }, (): GatewayProcess | undefined => undefined);
+  const faults: FaultEvent[] = [];
+  const accounts: AccountFacts[] = [];
+  const upstream = new FaultUpstream();
+  const starter = createStarter(options, slots, fleetOptions, { store, upstream, gateways, faults });
+  const fleet: Fleet = {
+    options,
+    random: createRandom(options.seed),
+    upstream,
+    gateways,
+    accounts,
+    client: [],
+    faults,
+    givenCustomer: async (wanted = {}, accountId = undefined) =>
+      issueCustomer(await store.nodes(), accounts, wanted, accountId),
+    startIn: starter.startIn,
+    reconfigure: starter.reconfigure,
+    kill(slot, phase) {
+      const gateway = gateways[slot];
+      if (!gateway) return;
+      faults.push({ kind: "kill", atMs: Date.now(), gateway: gateway.name, phase });
+      gateway.kill();
+      gateways[slot] = undefined;
+    },
+    note: (kind, phase = "") => void faults.push({ kind, atMs: Date.now(), gateway: "", phase }),
+    history: (facts = {}) => historyOf(fleet, store, starter.settingsOf, { startedMs, ...facts }),
+    async finish(facts = {}) {
+      const from = Date.now();
+      const { quiescenceMaxMs = QUIESCENCE_MAX_MS } = options;
+      const quiet = await quiescence(fleet, await store.nodes(), from + quiescenceMaxMs);
+      const quiescenceMs = Date.now() - from;
+      return historyOf(fleet, store, starter.settingsOf, { startedMs, quiet, quiescenceMs, ...facts });
+    },
+    async stopGateways() {
+      await starter.stop();
+      upstream.stop();
+    },
+  };
+  const startAll = async (): Promise<void> => {
+    await Promise.all(gateways.map((_, slot) => fleet.startIn(slot)));
+    if (fleetOptions.sweeperApart) await fleet.startIn(slots);
+  };
+  return Object.assign(fleet, { startAll });
+}
+
+async function issueCustomer(
+  nodes: RedisNodes,
+  accounts: AccountFacts[],
+  wanted: Partial<AccountFacts>,
+  wantedId: string | undefined,
+): Promise<Customer> {
+  const limits = {
+    granted: 10_000_000,
+    rateLimit: 1_000_000,
+    maxConcurrent: 10_000,
+    dailyLimit: 10_000_000,
+  };
+  const facts = { ...limits, ...wanted };
+  const { granted: credits, ...own } = facts;
+  const issued = await issueKey(nodes, { credits, limits: own, accountId: wantedId });
+  const { key, keyId, accountId } = issued;
+  accounts.push({ ...facts, accountId, keyId });
+  return { key, keyId, accountId };
+}
+
+/** Starts gateways, each with a name, a config file and a log of its own. */
+function createStarter(
+  { folder, root }: RunOptions,
+  slots: number,
+  {
+    sweeperApart = false,
+    commandTimeoutMs = 2000,
+    connections,
+    maxAgeMs = MAX_AGE_MS,
+    partitions,
+  }: FleetOptions,
+  {
+    store,
+    upstream,
+    gateways,
+    faults,
+  }: Pick<Fleet, "upstream" | "gateways" | "faults"> & { store: FleetStore },
+) {
+  const all: GatewayProcess[] = [];
+  const settingsOf = new Map<string, GatewaySettings>();
+  let started = 0;
+  let stopped = false;
+
+  function configure(name: string, settings: GatewaySettings): void {
+    settingsOf.set(name, settings);
+    writeGatewayConfig(folder, name, settings);
+  }
+  const spawned = (gateway: GatewayProcess): void => {
+    all.push(gateway);
+    if (stopped) gateway.kill();
+  };
+  async function startIn(slot: number, { log, ...own }: OwnSettings = {}): Promise<GatewayProcess> {
+    const name = `g${slot}-${started++}`;
+    const redisUrl = await store.listen(name);
+    configure(name, {
+      commandTimeoutMs,
+      sweeps: !sweeperApart || slot === slots,
+      journal: join(folder, "journal"),
+      upstreamUrl: await upstream.listen(slot, name),
+      maxAgeMs,
+      connections,
+      partitions,
+      ...own,
+    });
+    if (stopped) throw new Error("the world was stopped");
+    const start = (): Promise<GatewayProcess> => startGateway({ root, folder, name, redisUrl, log, spawned });
+    // Once more for one that something else on this machine has ended before it was ready.
+    const gateway = await start().catch((error: Error) => {
+      faults.push({ kind: "started again", atMs: Date.now(), gateway: name, phase: error.message });
+      return start();
+    });
+    gateways[slot] = gateway;
+    return gateway;
+  }
+  return {
+    settingsOf,
+    startIn,
+    reconfigure(slot: number, own: Partial<GatewaySettings>): void {
+      const { name } = gateways[slot]!;
+      configure(name, { ...settingsOf.get(name)!, ...own });
+    },
+    async stop(): Promise<void> {
+      stopped = true;
+      await Promise.all(all.filter(({ alive }) => alive).map((gateway) => gateway.stop()));
+    },
+  };
+}
+
+type Collected = Partial<StoreFacts & Pick<Meta, "quiet" | "quiescenceMs">> & Pick<Meta, "startedMs">;
+
+/** Reads the store, and puts the history together. */
+async function historyOf(
+  { options, accounts, client, upstream, faults }: Fleet,
+  store: FleetStore,
+  settingsOf: ReadonlyMap<string, GatewaySettings>,
+  collected: Collected,
+): Promise<History> {
+  const { scenario, seed, folder } = options;
+  const { startedMs, quiet = true, quiescenceMs = 0, clockAheadMs = 0 } = collected;
+  const nodes = await store.nodes();
+  const meta: Meta = {
+    scenario,
+    seed,
+    startedMs,
+    endedMs: Date.now(),
+    quiescenceMs,
+    quiet,
+    toleranceMs: TOLERANCE_MS,
+    clockAheadMs,
+    clock: "redis",
+    accounts,
+    maxAgesMs: Object.fromEntries([...settingsOf].map(([name, { maxAgeMs }]) => [name, maxAgeMs])),
+    verified: await verifyStore(nodes).catch((error: Error) => [`verifyLedger: ${error.message}`]),
+  };
+  const said = saidInLogs(folder, [...settingsOf.keys()]);
+  const entries = await readStore(nodes);
+  const names = new Set(entries.map(({ name }) => name));
+  const { forgotten = [], otherStore = [] } = collected;
+  return {
+    meta,
+    client,
+    upstream: upstream.events,
+    link: store.linkEvents(),
+    faults: [...faults, ...said],
+    store: entries,
+    forgotten: forgotten.filter(({ name }: StoreEntry) => !names.has(name)),
+    otherStore,
+  };
+}
+
+/** Lines of the gateways' logs that name a settlement which is not made, or may not be. */
+const SAID: readonly [kind: string, msg: string][] = [
+  ["given up", "a settlement is too old to be sent; settle it by hand"],
+  ["only in memory", "the journal cannot be written; a crash now loses this charge"],
+];
+
+function saidInLogs(folder: string, names: readonly string[]): FaultEvent[] {
+  const files = names.map((name) => ({ gateway: name, file: logFileOf(folder, name) }));
+  return files
+    .filter(({ file }) => existsSync(file))
+    .flatMap(({ gateway, file }) => {
+      const lines = readFileSync(file, "utf8").split("\n");
+      return SAID.flatMap(([kind, msg]) =>
+        lines
+          .filter((line) => line.includes(`"msg":"${msg}"`))
+          .map((line) => JSON.parse(line) as { request_id: string; time: number })
+          .map(({ request_id, time }) => ({ kind, gateway, phase: request_id, atMs: time })),
+      );
+    });
+}
+
+/** Settlements that the living gateways still keep for the store. */
+export async function settlementsWaiting({ gateways }: Pick<Fleet, "gateways">): Promise<number> {
+  const waiting = await Promise.all(
+    gateways.map((gateway) => (gateway?.alive ? outboxEntries(gateway) : Promise.resolve(0))),
+  );
+  return waiting.reduce((sum, entries) => sum + entries, 0);
+}
+
+async function quiescence(fleet: Fleet, nodes: RedisNodes, deadline: number): Promise<boolean> {
+  for (;;) {
+    const open = (await settlementsWaiting(fleet)) + (await countOpen(nodes, fleet.accounts));
+    if (open === 0) return true;
+    if (Date.now() > deadline) return false;
+    await pause(250);
+  }
+}
+
+/** A gateway that lives now, the wanted one if it does; waits while none does. */
+export async function anyGateway(
+  { gateways }: Pick<Fleet, "gateways">,
+  wanted: number,
+): Promise<GatewayProcess> {
+  for (;;) {
+    for (let at = 0; at < gateways.length; at++) {
+      const gateway = gateways[(wanted + at) % gateways.length];
+      if (gateway?.alive) return gateway;
+    }
+    await pause(5);
+  }
+}
