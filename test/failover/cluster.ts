@@ -14,6 +14,8 @@ export interface Cluster {
   redisUrl: string;
   nodes: readonly RedisNode[];
   links: Links;
+  /** Who owns a slot now, as primaryOf tells it of a partition. */
+  owners(): Promise<(slot: number) => RedisNode | undefined>;
   /** The node that owns the partition by the newest claim of a running node; undefined while nobody says so. */
   primaryOf(partition: number): Promise<RedisNode | undefined>;
   /** Waits until another node than this one owns the partition. @returns it */
@@ -93,11 +95,11 @@ function clusterOf(set: NodeSet, nodes: readonly RedisNode[]): Cluster {
     redisUrl: `redis+cluster://${addresses}`,
     nodes,
     links: set.links,
-    async primaryOf(partition) {
-      const slot = slotOfPartition(partition);
-      const claims = (await claimsOf(nodes)).filter(({ ranges }) => ranges.some(contains(slot)));
-      return claims.sort((a, b) => b.epoch - a.epoch)[0]?.node;
+    async owners() {
+      const claims = (await claimsOf(nodes)).sort((a, b) => b.epoch - a.epoch);
+      return (slot) => claims.find(({ ranges }) => ranges.some(contains(slot)))?.node;
     },
+    primaryOf: async (partition) => (await cluster.owners())(slotOfPartition(partition)),
     covered: (cutOff) =>
       waitFor("every slot to have an owner", HEALTHY_TIMEOUT_MS, () =>
         isCovered(nodes.filter((node) => node !== cutOff)),

@@ -38,6 +38,8 @@ export interface NodeOptions {
 export interface RedisNode {
   readonly name: string;
   readonly announced: number;
+  /** Where it listens itself, past its relay. */
+  readonly port: number;
   /** A client of the rig's own, past all relays. */
   readonly client: Redis;
   state(): "running" | "paused" | "down";
@@ -83,6 +85,7 @@ export function createNode({
   const node: RedisNode = {
     name,
     announced,
+    port,
     client,
     state: () => (guard ? "paused" : child ? "running" : "down"),
     pid: () => running().pid,

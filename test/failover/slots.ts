@@ -15,6 +15,9 @@ export function slotOf(tag: string): number {
   return crc % SLOTS;
 }
 
+/** The slot of any name: that of its hash tag where it has one. */
+export const slotOfName = (name: string): number => slotOf(/\{([^}]+)\}/.exec(name)?.[1] ?? name);
+
 export const slotOfPartition = (partition: number): number =>
   slotOf(`p${String(partition).padStart(2, "0")}`);
 

@@ -12,7 +12,13 @@ import {
 import { type History, readHistory } from "./history.ts";
 import { type Ledger, readLedger } from "./ledger.ts";
 
-const CRITERIA: readonly [name: string, judge: (ledger: Ledger) => Finding & { uncharged?: string[] }][] = [
+/** A criterion's name, and how a run is judged by it. */
+export type Rule<Facts> = readonly [
+  name: string,
+  judge: (facts: Facts) => Finding & { uncharged?: string[] },
+];
+
+export const CRITERIA: readonly Rule<Ledger>[] = [
   ["charged exactly once, nothing lost", chargedOnce],
   ["failed tasks refunded exactly once", refundedOnce],
   ["the ledger balances, nothing held", ledgerBalances],
@@ -47,11 +53,12 @@ export interface Verdict {
 }
 
 /** Judges one run by its recorded history alone. */
-export function check(history: History): Verdict {
-  const ledger = readLedger(history);
+export const check = (history: History): Verdict => judgeBy(CRITERIA, readLedger(history));
+
+export function judgeBy<Facts>(rules: readonly Rule<Facts>[], facts: Facts): Verdict {
   const uncharged: string[] = [];
-  const criteria = CRITERIA.map(([name, judge]) => {
-    const finding = judge(ledger);
+  const criteria = rules.map(([name, judge]) => {
+    const finding = judge(facts);
     uncharged.push(...(finding.uncharged ?? []));
     const { figure, violations } = finding;
     return { name, met: violations.length === 0, figure, violations };

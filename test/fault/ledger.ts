@@ -10,6 +10,8 @@ export interface Entry {
   reason: string;
   taskId: string;
   requestId: string;
+  /** What a grant was for. */
+  reference: string;
 }
 
 /** A request's record; times are store ms, Number.NaN when absent. */
@@ -161,5 +163,6 @@ function entryOf([id, flat]: [string, string[]]): Entry {
     reason: fields.reason ?? "",
     taskId: fields.task_id ?? "",
     requestId: fields.request_id ?? "",
+    reference: fields.reference ?? "",
   };
 }

@@ -1,6 +1,6 @@
 import { execFileSync } from "node:child_process";
 import { readFileSync } from "node:fs";
-import { writeFile } from "node:fs/promises";
+import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { Outcome } from "./run.ts";
 import { ROOT } from "./world.ts";
@@ -9,11 +9,25 @@ import { ROOT } from "./world.ts";
 const LISTED_MAX = 20;
 const PAGE = join(ROOT, "docs/faults.md");
 
+/** Sections that other campaigns write begin so, and stand at the end of the page. */
+const PARTS_BEGIN = "\n## failover: ";
+
+/** Writes one section of another campaign, and leaves the rest of the page. */
+export async function writePart(name: string, text: string): Promise<void> {
+  const [own = "", ...parts] = (await readFile(PAGE, "utf8")).split(PARTS_BEGIN);
+  const title = name.slice("failover: ".length);
+  const others = parts.filter((part) => !part.startsWith(`${title}\n`)).map((part) => part.trimEnd());
+  const all = [...others, `${title}\n\n${text.trimEnd()}`].sort();
+  await writeFile(PAGE, [own.trimEnd(), ...all].join(`\n${PARTS_BEGIN}`).concat("\n"));
+}
+
 /** Writes the page of figures of a full run. */
 export async function writeReport(seed: number, outcomes: readonly Outcome[]): Promise<void> {
   const all = outcomes.every(({ met }) => met) ? "All criteria met." : "**Some criteria are not met.**";
   const minutes = Math.round(outcomes.reduce((sum, { seconds }) => sum + seconds, 0) / 60);
   const sections = outcomes.map(section).join("\n");
+  const page = await readFile(PAGE, "utf8").catch(() => "");
+  const parts = page.includes(PARTS_BEGIN) ? page.slice(page.indexOf(PARTS_BEGIN)) : "";
   await writeFile(
     PAGE,
     `# Figures of the fault campaign
@@ -29,7 +43,7 @@ ${all} A repeat with \`npm run test:fault -- --seed ${seed}\` makes the same sch
 | ioredis, undici | ${version("ioredis")}, ${version("undici")} |
 | took | ${minutes} min |
 
-${sections}`,
+${sections}${parts}`,
   );
 }
 
@@ -46,12 +60,14 @@ function section({ name, title, seconds, criteria, uncharged }: Outcome): string
   return `## ${name}\n\n${title}. ${seconds} s.\n\n| criterion | | figures |\n| --- | --- | --- |\n${rows.join("\n")}\n${list}`;
 }
 
-function commit(): string {
+export function commit(): string {
   const git = (...words: string[]): string =>
     execFileSync("git", words, { cwd: ROOT, encoding: "utf8" }).trim();
   try {
     const changed =
-      git("status", "--porcelain", "--", "src", "lua", "test/fault") === "" ? "" : ", with changes";
+      git("status", "--porcelain", "--", "src", "lua", "test/fault", "test/failover") === ""
+        ? ""
+        : ", with changes";
     return git("rev-parse", "--short=12", "HEAD") + changed;
   } catch {
     return "unknown";

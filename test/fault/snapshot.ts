@@ -74,11 +74,12 @@ export async function countOpen(nodes: RedisNodes, accounts: readonly AccountFac
   return open + slots.filter((exists) => exists === 1).length;
 }
 
-/** What the product's own verification finds, in words. */
+/** What the product's own verification finds, or could not read, in words. */
 export async function verifyStore(nodes: RedisNodes): Promise<string[]> {
-  const { violations } = await verifyLedger(nodes);
-  return violations.map(
+  const { violations, unread } = await verifyLedger(nodes);
+  const found = violations.map(
     ({ invariant, account_id, request_id, message }) =>
       `${invariant}: ${account_id} ${request_id ?? ""}: ${message}`,
   );
+  return unread ? [...found, `not read: ${JSON.stringify(unread)}`] : found;
 }

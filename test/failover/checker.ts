@@ -1,0 +1,131 @@
+import { CRITERIA, judgeBy, type Rule, type Verdict } from "../fault/checker.ts";
+import { chargedOnce, type Finding, idempotent } from "../fault/criteria-money.ts";
+import type { History } from "../fault/history.ts";
+import { type Ledger, readLedger } from "../fault/ledger.ts";
+import type { OperatorEvent } from "./operators.ts";
+
+/** What a run has seen: requests, and what operators were told. */
+export interface FailoverHistory extends History {
+  operators: OperatorEvent[];
+}
+
+interface Facts extends Ledger {
+  operators: OperatorEvent[];
+}
+
+const consumes = ({ entries }: Ledger) => entries.filter(({ type }) => type === "consume");
+
+/** The account of a request that was answered 200 is the one that pays for it. */
+function chargedToOwner(facts: Facts): Finding {
+  const byTask = new Map(consumes(facts).map((entry) => [entry.taskId, entry]));
+  const answered = facts.generations.filter(({ status }) => status === 200);
+  const violations = answered
+    .filter(({ taskId, accountId }) => (byTask.get(taskId)?.accountId ?? accountId) !== accountId)
+    .map(
+      ({ taskId, accountId }) => `${taskId} of ${accountId} is charged to ${byTask.get(taskId)!.accountId}`,
+    );
+  return { figure: `${answered.length} answered with 200`, violations };
+}
+
+/** A grant that an operator was told of is there once; no grant is there that nobody made. */
+function grantsKept({ operators, entries }: Facts): Finding {
+  const violations: string[] = [];
+  const grants = entries.filter(({ type, reason }) => type === "recharge" && reason !== "refund");
+  const byReference = Map.groupBy(grants, ({ accountId, reference }) => `${accountId} ${reference}`);
+  const sent = operators.filter(({ kind }) => kind === "grant");
+  const acknowledged = sent.filter((event) => event.acknowledged);
+  for (const { accountId, reference, credits } of acknowledged) {
+    const own = byReference.get(`${accountId} ${reference}`) ?? [];
+    if (own.length === 0) violations.push(`${credits} for ${accountId} (${reference}) are lost`);
+  }
+  for (const [name, own] of byReference) {
+    const isKnown = sent.some(({ accountId, reference }) => name === `${accountId} ${reference}`);
+    if (!isKnown && !own[0]!.reference.startsWith("key:")) violations.push(`${name} was granted by nobody`);
+    if (own.length > 1) violations.push(`${name} was granted ${own.length} times`);
+  }
+  return { figure: `${sent.length} commands, ${acknowledged.length} of them acknowledged`, violations };
+}
+
+/** A key that an operator was told of, and that nobody has revoked, is never called unknown. */
+function keysKept({ operators, generations }: Facts): Finding {
+  const violations: string[] = [];
+  const made = operators.filter(({ kind, keyId }) => kind === "create" && keyId !== "");
+  for (const { keyId, endedMs } of made) {
+    const revokedMs = firstRevocation(operators, keyId);
+    const used = generations.filter((event) => event.keyId === keyId && event.sentMs > endedMs);
+    const refused = used.filter(({ status, endedMs: at }) => status === 401 && at < revokedMs);
+    if (refused.length > 0) violations.push(`${keyId} is lost: ${refused.length} times 401`);
+    if (used.length === 0) violations.push(`${keyId} was never used, so nobody knows`);
+  }
+  return { figure: `${made.length} keys made`, violations };
+}
+
+/** Each kind of command ended well at least once: what was never acknowledged cannot be lost. */
+function operatorsAnswered({ operators }: Facts): Finding {
+  const acknowledged = operators.filter((event) => event.acknowledged);
+  const kinds = ["create", "grant", "revoke"] as const;
+  const missing = kinds.filter((kind) => !acknowledged.some((event) => event.kind === kind));
+  const [failed] = operators.filter(({ error }) => error !== "");
+  return {
+    figure: `${operators.length} commands, ${acknowledged.length} acknowledged`,
+    violations: missing.map((kind) => `no ${kind} was acknowledged; ${failed?.error ?? "none was tried"}`),
+  };
+}
+
+const firstRevocation = (operators: readonly OperatorEvent[], keyId: string): number =>
+  operators.find((event) => event.kind === "revoke" && event.keyId === keyId)?.sentMs ??
+  Number.POSITIVE_INFINITY;
+
+/** A key whose revocation an operator was told of is refused from then on. */
+function revocationsKept({ operators, generations }: Facts): Finding {
+  const violations: string[] = [];
+  const told = operators.filter(({ kind, acknowledged }) => kind === "revoke" && acknowledged);
+  let used = 0;
+  for (const { keyId, endedMs } of told) {
+    const later = generations.filter((event) => event.keyId === keyId && event.sentMs > endedMs);
+    const served = later.filter(({ status }) => status === 200);
+    used += later.length;
+    if (served.length > 0) violations.push(`${keyId} is revoked, and was served ${served.length} times`);
+    if (later.length === 0) violations.push(`${keyId} was never used after its revocation, so nobody knows`);
+  }
+  return { figure: `${told.length} keys revoked, used ${used} times after it`, violations };
+}
+
+/** True at each moment without load, whatever is still open. */
+const AFTER_EACH_ROUND: readonly Rule<Facts>[] = [
+  ["charged exactly once, nothing lost", chargedOnce],
+  ["charged to the account that asked", chargedToOwner],
+  ["one Idempotency-Key, one charge", idempotent],
+  ["grants last", grantsKept],
+  ["keys last", keysKept],
+  ["revoked keys stay revoked", revocationsKept],
+];
+
+/**
+ * True at the end, when nothing is open any more. A store that fails over may forget what its replicas had not received:
+ * the rules about windows, days and holds then need what they tolerate beside them, here and nowhere else.
+ */
+const AT_THE_END: readonly Rule<Facts>[] = [
+  ...AFTER_EACH_ROUND,
+  ["operators' commands are acknowledged", operatorsAnswered],
+  ...CRITERIA.filter(
+    ([name]) => name !== "stores are kept apart" && !AFTER_EACH_ROUND.some(([own]) => own === name),
+  ),
+];
+
+export const checkRound = (history: FailoverHistory): Verdict => judgeBy(AFTER_EACH_ROUND, factsOf(history));
+
+export const checkEnd = (history: FailoverHistory): Verdict => judgeBy(AT_THE_END, factsOf(history));
+
+/** An account has what it was given at first, and what was granted since: `grantsKept` judges whether that is right. */
+function factsOf(history: FailoverHistory): Facts {
+  const { entries } = readLedger(history);
+  const grants = entries.filter(({ reference }) => reference !== "" && !reference.startsWith("key:"));
+  const byAccount = Map.groupBy(grants, ({ accountId }) => accountId);
+  const accounts = history.meta.accounts.map((account) => {
+    const own = byAccount.get(account.accountId) ?? [];
+    return { ...account, granted: account.granted + own.reduce((sum, { amount }) => sum + amount, 0) };
+  });
+  const meta = { ...history.meta, accounts };
+  return { ...readLedger({ ...history, meta }), operators: history.operators };
+}
