@@ -86,8 +86,7 @@ export function createSettlements(connection: Connection, options: SettlementOpt
     identified: journal.attach,
     async beforeUse(primary) {
       const storeId = facts()?.id;
-      if (storeId !== undefined)
-        await primary.within(losses.requireNotOlder(partOf(connection, primary), storeId));
+      if (storeId !== undefined) await losses.requireNotOlder(partOf(connection, primary), storeId);
       if (primary.confirmation) await primary.within(primary.confirmation.identify());
       await outbox.flush(targetOf(primary));
     },
@@ -171,6 +170,7 @@ function partOf(connection: Connection, primary: Primary): StorePart {
   const owner = connection.ofName(META);
   return {
     redis: primary.redis,
+    within: primary.within,
     has: (name) => connection.ofName(name) === primary,
     meta: { redis: owner.redis, isAway: owner !== primary && owner.breaker.isOpen() },
   };

@@ -23,6 +23,8 @@ const log = createLogger("silent");
 
 let redis: TestRedis;
 let sent: string[];
+/** Limited in their time. */
+let commands = 0;
 let detector: ReturnType<typeof createLossDetector>;
 let folder: string;
 beforeEach(async () => {
@@ -44,13 +46,14 @@ afterEach(async () => {
 });
 
 /** A charge that the store has confirmed a moment ago, and has lost since. */
-function givenLostCharge(until: Partial<SentCharge> = { settleWithinMs: 60_000 }): void {
+function givenLostCharge(changes: Partial<SentCharge> = {}, requestId = "r1"): void {
+  const until = "untilMs" in changes ? changes : { settleWithinMs: 60_000, ...changes };
   const charge: SentCharge = {
     storeId: STORE,
     atMs: NOW_MS,
     ...until,
     call: {
-      requestId: "r1",
+      requestId,
       key: keyRef("k1", "a1", 0),
       price: 10,
       endpoint: "/",
@@ -63,6 +66,10 @@ function givenLostCharge(until: Partial<SentCharge> = { settleWithinMs: 60_000 }
 /** The only part of the store. */
 const part = () => ({
   redis: redis.client,
+  within: <T>(work: Promise<T>): Promise<T> => {
+    commands++;
+    return work;
+  },
   has: () => true,
   meta: { redis: redis.client, isAway: false },
 });
@@ -84,6 +91,21 @@ test("an older store without memory to write down what it lacks is refused all t
   await compare();
   await compare();
   expect(sent).toEqual(["r1"]);
+});
+
+// Guarantee: charges of the last 30 s are sent again, however many; what is older makes room.
+test("30 s of 1,250 charges a second are kept, and looked for in parts that each have the time of a command", async () => {
+  const rate = 1250;
+  const ago = (seconds: number, requestId: string): void =>
+    givenLostCharge({ atMs: NOW_MS - seconds * 1000, untilMs: NOW_MS + 60_000 }, requestId);
+  for (let second = 59; second >= 0; second--)
+    for (let at = 0; at < rate; at++) ago(second, `${second} s ago, ${at}`);
+  commands = 0;
+  await expect(compare()).rejects.toThrow(OLDER);
+  const bySecond = Map.groupBy(sent, (requestId) => Number(requestId.split(" ")[0]));
+  for (let second = 0; second < 30; second++) expect(bySecond.get(second)?.length).toBe(rate);
+  expect(sent.length).toBeLessThanOrEqual(50_000);
+  expect(commands).toBeGreaterThan(sent.length / 2000);
 });
 
 test("a charge that was replayed from a journal is sent again as any other", async () => {

@@ -5,7 +5,11 @@ import type { StorePart } from "./store-part.ts";
 
 /** How long a charge that the store has confirmed is kept, to be sent again if the store comes back without it. */
 const KEPT_MS = 30_000;
-const KEPT_MAX = 5000;
+/** About 50 MB, and as many as the outbox takes. The oldest quarter is dropped: 30 s of 1,250 charges a second stay. */
+const KEPT_MAX = 50_000;
+const KEPT_AFTER_CUT = 0.75 * KEPT_MAX;
+/** Looked for at a time: each has the time limit of a command. */
+const LOOK_BATCH = 2000;
 
 /** A BIND as it was sent: to which store, and until when it may be sent again, Unix ms by the store's clock. */
 export interface SentCharge {
@@ -33,18 +37,24 @@ export function createConfirmedCharges(put: (charge: SentCharge) => Promise<void
       kept.push(charge);
       if (kept.length < KEPT_MAX && charge.atMs - kept[0]!.atMs < 2 * KEPT_MS) return;
       const since = charge.atMs - KEPT_MS;
-      kept = kept.slice(-KEPT_MAX / 2).filter(({ atMs }) => atMs >= since);
+      kept = kept.slice(-KEPT_AFTER_CUT).filter(({ atMs }) => atMs >= since);
     },
     /** Those that this part of the store should have and does not have. */
-    async lostBy({ redis, has }: StorePart, storeId: string, nowMs: number): Promise<SentCharge[]> {
+    async lostBy({ redis, has, within }: StorePart, storeId: string, nowMs: number): Promise<SentCharge[]> {
       kept = kept.filter(({ atMs, settleWithinMs = 0, untilMs = atMs + settleWithinMs }) => nowMs < untilMs);
       const own = kept.filter(
         ({ storeId: id, call }) => id === storeId && has(partitionNames(call.key.partition).ledger),
       );
-      const states = await many<string | null, SentCharge>(redis, own, (pipe, { call }) =>
-        pipe.hget(requestName(call.key.partition, call.requestId), "state"),
-      );
-      return own.filter((_, at) => states[at] !== "bound" && states[at] !== "finished");
+      const lost: SentCharge[] = [];
+      for (let at = 0; at < own.length; at += LOOK_BATCH) {
+        const batch = own.slice(at, at + LOOK_BATCH);
+        const asked = many<string | null, SentCharge>(redis, batch, (pipe, { call }) =>
+          pipe.hget(requestName(call.key.partition, call.requestId), "state"),
+        );
+        const states = await within(asked);
+        lost.push(...batch.filter((_, of) => states[of] !== "bound" && states[of] !== "finished"));
+      }
+      return lost;
     },
     /** Each charge is sent again once. Resolves once they are on disk: an operator may take hours to accept the store. */
     async sendAgain(lost: readonly SentCharge[]): Promise<void> {

@@ -30,8 +30,8 @@ export function createLossDetector(options: {
   const charges = createConfirmedCharges(options.sendAgain);
   let latest: Awaited<ReturnType<typeof readLossReport>> | undefined;
 
-  async function reportIn({ meta }: StorePart): Promise<NonNullable<typeof latest>> {
-    if (!latest || !meta.isAway) latest = await readLossReport(meta.redis);
+  async function reportIn({ meta, within }: StorePart): Promise<NonNullable<typeof latest>> {
+    if (!latest || !meta.isAway) latest = await within(readLossReport(meta.redis));
     return latest;
   }
 
@@ -42,7 +42,8 @@ export function createLossDetector(options: {
     /** A BIND that the store has confirmed. */
     charged: charges.add,
     /**
-     * Compares a part of the store with what it has confirmed.
+     * Compares a part of the store with what it has confirmed. As many commands as there are charges to compare, each in the
+     * time limit of one.
      * @throws Error while it is older, in words that say what is missing
      */
     async requireNotOlder(part: StorePart, storeId: string): Promise<void> {
@@ -57,8 +58,8 @@ export function createLossDetector(options: {
         lastConfirmed.accept(storeId, epoch);
         charges.forgetSentAgain();
       }
-      const missing = await missingEntries(oneNode(part.redis), lastConfirmedIn(part, storeId));
-      await kept;
+      const missing = await part.within(missingEntries(oneNode(part.redis), lastConfirmedIn(part, storeId)));
+      await part.within(kept);
       const isOlder = missing.length > 0 || (lost.length > 0 && !isAccepted) || epoch < known.epoch;
       options.changed(isOlder || older !== undefined);
       if (!isOlder && !older) return charges.forgetSentAgain();
@@ -66,7 +67,10 @@ export function createLossDetector(options: {
       // Gateways that never met the store refuse it by this field, and `tollgate store show` reads it. If it cannot be
       // written, this gateway refuses the store all the same.
       const report: LossReport = { epoch: Math.max(epoch, known.epoch), ...loss };
-      if (!older) await part.meta.redis.hset(META, "older", JSON.stringify(report)).catch(() => undefined);
+      if (!older) {
+        const written = part.meta.redis.hset(META, "older", JSON.stringify(report));
+        await part.within(written).catch(() => undefined);
+      }
       throw new Error(lossInWords(older ?? loss));
     },
     /** Learns what is confirmed now. @returns false if `requireNotOlder` has to judge the store */

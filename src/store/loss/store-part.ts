@@ -3,6 +3,8 @@ import type { Redis } from "ioredis";
 /** What one primary has of a store. */
 export interface StorePart {
   redis: Redis;
+  /** Limits the time of a command. */
+  within<T>(work: Promise<T>): Promise<T>;
   /** Whether a Redis name is on this primary. */
   has(name: string): boolean;
   /** The primary of `tg:meta`, where losses of the whole store are reported. */
