@@ -9,7 +9,7 @@ import { type KeyRef, partitionNames } from "../../src/store/names.ts";
 import { itemOf } from "../../src/store/script.ts";
 import { createScriptRunner, type ScriptRunner } from "../../src/store/script-runner.ts";
 import type { Generation } from "../../src/store/scripts/admit.ts";
-import { bind } from "../../src/store/scripts/bind.ts";
+import { bindClaimed } from "../../src/store/scripts/bind.ts";
 import { startClusterNode } from "../support/cluster-node.ts";
 import { soon } from "../support/soon.ts";
 import {
@@ -157,16 +157,16 @@ async function admitting(): Promise<Given> {
   return { call, requestId: generation.requestId };
 }
 
-/** On a cluster CLAIM goes first, so the call is made here. */
+/** On a cluster the claim is taken first, so the call is made here. */
 async function binding(isLate: boolean): Promise<Given> {
   const generation = await givenHeld();
   if (isLate) {
     stage.clock.nowMs += HOLD_MS;
     await stage.void(generation, "due");
   }
-  const call = { ...generation, task: newTask(taskOf(generation)), clustered: true };
-  const item = itemOf(bind, call, String(stage.clock.nowMs));
-  return { call: { script: bind, item }, requestId: generation.requestId };
+  const call = { ...generation, task: newTask(taskOf(generation)) };
+  const item = itemOf(bindClaimed, call, String(stage.clock.nowMs));
+  return { call: { script: bindClaimed, item }, requestId: generation.requestId };
 }
 
 const CALLS: Record<string, () => Promise<Given>> = {
