@@ -3,6 +3,7 @@ import type { Tiers } from "../domain/limits.ts";
 import { clocks, keyIdPages } from "./keys.ts";
 import { keyNames, keyRef } from "./names.ts";
 import type { RedisNodes } from "./nodes.ts";
+import { readsOfAll, readsOfMost, type Unread } from "./partition-reads.ts";
 import { many } from "./pipelines.ts";
 import { scriptsOf } from "./script-runner.ts";
 import { inspect } from "./scripts/inspect.ts";
@@ -19,7 +20,7 @@ export interface KeyUse {
   partition: number;
   dayCount: number;
   dailyLimit: number;
-  /** Undefined for a key that is revoked or expired. */
+  /** Undefined for a key that is revoked or expired, or could not be read. */
   now: { windowUsed: number; rateLimit: number; active: number; maxConcurrent: number } | undefined;
 }
 
@@ -28,26 +29,32 @@ export interface TopKeys {
   keys: KeyUse[];
   keysLookedAt: number;
   complete: boolean;
+  /** Nothing of these is among the keys. */
+  unread: Unread | undefined;
 }
 
 /** Reads key records in pages and keeps the most used of the day. No page holds Redis for long. */
 export async function topKeysByUse(nodes: RedisNodes, tiers: Tiers, most: number): Promise<TopKeys> {
+  const reads = readsOfMost(nodes);
   const nowOf = clocks();
   /** By key id: a scan may show a key twice. */
   const used = new Map<string, Omit<KeyUse, "now">>();
   let keysLookedAt = 0;
   let complete = true;
-  for await (const { partition, keyIds } of keyIdPages(nodes)) {
+  for await (const { partition, keyIds } of keyIdPages(nodes, undefined, reads)) {
     const ids = keyIds.slice(0, KEYS_LOOKED_AT_MAX - keysLookedAt);
-    const redis = nodes.of(partition);
-    const today = Math.floor((await nowOf(redis)) / DAY_MS);
-    for (const use of await usedToday(redis, partition, ids, today, tiers)) used.set(use.keyId, use);
+    const uses = await reads.at(partition, async (redis) => {
+      const today = Math.floor((await nowOf(redis)) / DAY_MS);
+      return usedToday(redis, partition, ids, today, tiers);
+    });
+    for (const use of uses ?? []) used.set(use.keyId, use);
     keysLookedAt += ids.length;
     complete = ids.length === keyIds.length;
     if (!complete) break;
   }
   const top = [...used.values()].sort((a, b) => b.dayCount - a.dayCount).slice(0, most);
-  return { keys: await withUseNow(nodes, top, tiers), keysLookedAt, complete };
+  const keys = await withUseNow(nodes, top, tiers, reads);
+  return { keys, keysLookedAt, complete, unread: reads.unread() };
 }
 
 async function usedToday(
@@ -83,14 +90,17 @@ export async function withUseNow<Key extends { keyId: string; accountId: string;
   nodes: RedisNodes,
   keys: readonly Key[],
   tiers: Tiers,
+  reads = readsOfAll(nodes),
 ): Promise<(Key & Pick<KeyUse, "now">)[]> {
   return Promise.all(
     keys.map(async (key) => {
       const ref = keyRef(key.keyId, key.accountId, key.partition);
-      const { outcome, state } = await scriptsOf(nodes.of(key.partition)).run(inspect, { key: ref, tiers });
-      const { rateLimit, remaining, active, maxConcurrent } = state;
-      const now = { windowUsed: rateLimit - remaining, rateLimit, active, maxConcurrent };
-      return { ...key, now: outcome === "known" ? now : undefined };
+      const found = await reads.at(key.partition, (redis) =>
+        scriptsOf(redis).run(inspect, { key: ref, tiers }),
+      );
+      if (found?.outcome !== "known") return { ...key, now: undefined };
+      const { rateLimit, remaining, active, maxConcurrent } = found.state;
+      return { ...key, now: { windowUsed: rateLimit - remaining, rateLimit, active, maxConcurrent } };
     }),
   );
 }

@@ -38,10 +38,10 @@ export type ReleaseResult =
  */
 export async function findTask(nodes: RedisNodes, id: string): Promise<TaskView> {
   const layout = await layoutOf(nodes);
-  const owner = await firstText(nodes, placesOfOwner(id, layout));
+  const reads = readsOfMost(nodes);
+  const owner = await firstText(nodes, placesOfOwner(id, layout)).catch(reads.skip);
   const requestId = owner === undefined ? id : taskRecord(owner).requestId;
   const places = Array.from({ length: await partitionsOf(nodes) }, (_, partition) => ({ partition }));
-  const reads = readsOfMost(nodes);
   const records = await reads.many<RequestRecord, { partition: number }>(places, (pipe, { partition }) =>
     pipe.hgetall(requestName(partition, requestId)),
   );

@@ -5,6 +5,7 @@ import { placesOfTask } from "./layout-1.ts";
 import { type LedgerEntry, latestEntries } from "./ledger-entries.ts";
 import { accountNames, listsOfOpenRequests, partitionNames, partitionOf, requestName } from "./names.ts";
 import type { RedisNodes } from "./nodes.ts";
+import { readsOfAll, readsOfMost, type Unread } from "./partition-reads.ts";
 import { many, manyByNode } from "./pipelines.ts";
 import { type AccountRecord, type RequestRecord, taskRecord } from "./records.ts";
 import { layoutOf, partitionsOf } from "./store-facts.ts";
@@ -21,7 +22,8 @@ export const OPEN_LOOKED_AT_MAX = 20_000;
  * @param prefix of their ids; empty for all
  * @param cursor where an earlier page ended; empty for the first
  * @param least the size of a page; it may have the rows of one SSCAN more
- * @returns `next` is undefined after the last page; a page may be empty and still have a next
+ * @returns `next` is undefined after the last page; a page may be empty and still have a next. `unread`: partitions that this
+ *   page should have looked at
  * @throws OperatorError for a cursor or prefix that makes no sense
  */
 export async function pageAccounts(
@@ -29,23 +31,27 @@ export async function pageAccounts(
   prefix: string,
   cursor: string,
   least: number,
-): Promise<{ accounts: AccountRow[]; next: string | undefined }> {
+): Promise<{ accounts: AccountRow[]; next: string | undefined; unread: Unread | undefined }> {
   const start = /^(\d{1,4}):(\d{1,20})$/.exec(cursor || "0:0");
   if (!start) throw new OperatorError("the cursor is not one of an earlier page");
   if (prefix !== "") requireAccountId(prefix);
   const partitions = await partitionsOf(nodes);
   let [partition, scan] = [Number(start[1]), start[2] ?? "0"];
+  const reads = readsOfMost(nodes);
   const accounts: AccountRow[] = [];
   for (let scans = 0; scans < ACCOUNT_SCANS_MAX && partition < partitions; scans++) {
-    const redis = nodes.of(partition);
     const { accounts: name } = partitionNames(partition);
-    const [next, ids] = await redis.sscan(name, scan, "MATCH", `${prefix}*`, "COUNT", PAGE);
-    accounts.push(...(await accountRows(redis, partition, ids)));
-    scan = next;
+    const found = await reads.at(partition, async (redis) => {
+      const [next, ids] = await redis.sscan(name, scan, "MATCH", `${prefix}*`, "COUNT", PAGE);
+      return { next, rows: await accountRows(redis, partition, ids) };
+    });
+    accounts.push(...(found?.rows ?? []));
+    scan = found?.next ?? "0";
     if (scan === "0") partition++;
     if (accounts.length >= least) break;
   }
-  return { accounts, next: partition < partitions ? `${partition}:${scan}` : undefined };
+  const next = partition < partitions ? `${partition}:${scan}` : undefined;
+  return { accounts, next, unread: reads.unread() };
 }
 
 async function accountRows(redis: Redis, partition: number, ids: readonly string[]): Promise<AccountRow[]> {
@@ -104,6 +110,8 @@ export interface OpenRequests {
   /** Of all accounts, all gateways. */
   open: number;
   complete: boolean;
+  /** Nothing of these is among the other figures. */
+  unread: Unread | undefined;
 }
 
 /** Holds and unfinished tasks that were admitted at least so long ago. @param most how many are answered */
@@ -114,19 +122,21 @@ export async function oldOpenRequests(
 ): Promise<OpenRequests> {
   const partitions = await partitionsOf(nodes);
   const old: (OpenView & { partition: number })[] = [];
+  const reads = readsOfMost(nodes);
   const nowOf = clocks();
   let lookedAt = 0;
   for (const { name, partition } of listsOfOpenRequests(partitions)) {
-    const redis = nodes.of(partition);
-    const seenAtMs = await nowOf(redis);
-    for (let from = 0; lookedAt < OPEN_LOOKED_AT_MAX; from += PAGE) {
-      const places = await placesOf(redis, name, from);
-      lookedAt += places.length;
-      for (const view of await openViews(redis, partition, places)) {
-        if (view.admittedAtMs <= seenAtMs - olderThanMs) old.push({ ...view, seenAtMs, partition });
+    await reads.at(partition, async (redis) => {
+      const seenAtMs = await nowOf(redis);
+      for (let from = 0; lookedAt < OPEN_LOOKED_AT_MAX; from += PAGE) {
+        const places = await placesOf(redis, name, from);
+        lookedAt += places.length;
+        for (const view of await openViews(redis, partition, places)) {
+          if (view.admittedAtMs <= seenAtMs - olderThanMs) old.push({ ...view, seenAtMs, partition });
+        }
+        if (places.length < PAGE) break;
       }
-      if (places.length < PAGE) break;
-    }
+    });
   }
   old.sort((a, b) => a.admittedAtMs - b.admittedAtMs);
   const shown = old.slice(0, most);
@@ -136,7 +146,7 @@ export async function oldOpenRequests(
   const texts = await manyByNode<string | null, string>(names, nodes.ofName, (pipe, name) => pipe.get(name));
   const textOf = new Map(names.map((name, at) => [name, texts[at]]));
   const tasks = places.map((names) => names.map((name) => textOf.get(name)).find(Boolean));
-  const open = await countOpen(nodes, partitions);
+  const open = await countOpen(nodes, partitions, reads);
   return {
     requests: shown.map(({ partition: _, ...view }, at) => ({
       ...view,
@@ -145,6 +155,7 @@ export async function oldOpenRequests(
     old: old.length,
     open,
     complete: lookedAt < OPEN_LOOKED_AT_MAX || lookedAt >= open,
+    unread: reads.unread(),
   };
 }
 
@@ -186,12 +197,18 @@ async function openViews(
   });
 }
 
-/** How many slots are taken over all gateways: holds and unfinished tasks. */
-export async function countOpen(nodes: RedisNodes, partitions: number): Promise<number> {
-  const counts = await manyByNode<number, { name: string; partition: number }>(
-    listsOfOpenRequests(partitions),
-    ({ partition }) => nodes.of(partition),
-    (pipe, { name }) => pipe.zcard(name),
+/**
+ * How many slots are taken over all gateways: holds and unfinished tasks.
+ * @param reads may go on without the servers that are away
+ */
+export async function countOpen(
+  nodes: RedisNodes,
+  partitions: number,
+  reads = readsOfAll(nodes),
+): Promise<number> {
+  const lists = listsOfOpenRequests(partitions);
+  const counts = await reads.many<number, (typeof lists)[number]>(lists, (pipe, { name }) =>
+    pipe.zcard(name),
   );
-  return counts.reduce((sum, count) => sum + count, 0);
+  return counts.reduce<number>((sum, count = 0) => sum + count, 0);
 }

@@ -29,6 +29,8 @@ export interface PartitionReads {
   ): Promise<(Answer | undefined)[]>;
   /** The same as `at` for work on a whole server, of which these are all partitions; without any it is not done. */
   onServer(partitions: readonly number[], read: (redis: Redis) => Promise<void>): Promise<void>;
+  /** For a read of a global name that failed. @returns undefined if its server is away @throws the error otherwise */
+  skip(error: unknown): undefined;
   /** Undefined if all could be read so far. */
   unread(): Unread | undefined;
 }
@@ -105,6 +107,10 @@ function createReads(nodes: RedisNodes, goesOn: boolean): PartitionReads {
         return true;
       });
       if (!isRead) for (const partition of partitions) unread.add(partition);
+    },
+    skip(error) {
+      if (!goesOn || !isAway(error)) throw error;
+      return undefined;
     },
     unread() {
       if (unread.size === 0) return undefined;

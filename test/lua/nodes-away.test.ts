@@ -8,6 +8,7 @@ import { list } from "../../src/commands/keys-list.ts";
 import { print } from "../../src/commands/output.ts";
 import { exportLedger, type LedgerCursor } from "../../src/ledger/export.ts";
 import { verifyLedger } from "../../src/ledger/verify.ts";
+import { createReads } from "../../src/operator/console/reads.ts";
 import { grantCredits, type IssuedKey, issueKey } from "../../src/store/accounts.ts";
 import { eachKey, findKey, type KeyRecord } from "../../src/store/keys.ts";
 import { LEDGER_START, readLedger } from "../../src/store/ledger-entries.ts";
@@ -16,10 +17,11 @@ import { accountNames, META, partitionNames, partitionOf } from "../../src/store
 import { oneNode, type RedisNodes } from "../../src/store/nodes.ts";
 import { acceptStore, knownLoss, listLoss, requireWritable } from "../../src/store/operator-loss.ts";
 import { findTask } from "../../src/store/operator-tasks.ts";
+import { countOpen } from "../../src/store/operator-views.ts";
 import { readsOfMost, UnreadError } from "../../src/store/partition-reads.ts";
 import { storedFacts } from "../../src/store/store-facts.ts";
 import { createLogger } from "../../src/telemetry/log.ts";
-import { times } from "../support/store.ts";
+import { TIERS, times } from "../support/store.ts";
 import { startTwoNodes, type TwoNodes } from "../support/two-nodes.ts";
 
 // Two servers, of which one is away: what it holds is not known, and is called neither right nor wrong, lost nor absent.
@@ -169,6 +171,26 @@ test("a key or request that is not found may be where nothing could be read", as
   await comeBack(away);
   await expect(findKey(nodes, "key_unknown")).rejects.toThrow("`tollgate keys list` shows all");
   await expect(findTask(nodes, "req_unknown")).rejects.toThrow("no task or request");
+});
+
+test("the console shows what it can read and says which partitions it lacks", async () => {
+  const session = { run: <T>(work: (all: RedisNodes) => Promise<T>) => work(nodes) };
+  const reads = createReads(session as Parameters<typeof createReads>[0], () => TIERS);
+  const [there, lacks] = [keys.find(isThere)!, keys.find((key) => !isThere(key))!];
+  const shown = keys.filter(isThere).map(({ accountId }) => accountId);
+  const { accounts, unread: unlisted } = await reads.accounts(new URLSearchParams({ prefix: "acc_" }));
+  expect(accounts.map((row) => row.account_id).sort()).toEqual(shown);
+  expect(unlisted).toEqual(unread());
+  expect(await reads["top-keys"](new URLSearchParams())).toMatchObject({
+    keys_looked_at: shown.length,
+    unread: unread(),
+  });
+  expect(await reads["open-requests"](new URLSearchParams())).toMatchObject({ open: 0, unread: unread() });
+  const find = (q: string) => reads.find(new URLSearchParams({ q }));
+  expect(await find(there.keyId)).toMatchObject({ kind: "key", account_id: there.accountId });
+  await expect(find(lacks.keyId)).rejects.toThrow("partitions could not be read");
+  // A count that says nothing of what it lacks is not given.
+  await expect(countOpen(nodes, PARTITIONS)).rejects.toThrow();
 });
 
 test("a grant does not wait for a server that it does not write to, and no loss is accepted unseen", async () => {

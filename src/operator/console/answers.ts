@@ -4,9 +4,14 @@
 /** Reads. */
 export interface Answers {
   live: Live;
-  "top-keys": { keys: TopKey[]; keys_looked_at: number; keys_looked_at_max: number; complete: boolean };
+  "top-keys": {
+    keys: TopKey[];
+    keys_looked_at: number;
+    keys_looked_at_max: number;
+    complete: boolean;
+  } & MayLackPartitions;
   refusals: { since: string | undefined; refusals: Refusal[] };
-  accounts: { accounts: AccountCredits[]; next?: string | undefined };
+  accounts: { accounts: AccountCredits[]; next?: string | undefined } & MayLackPartitions;
   account: Account;
   transactions: Transactions;
   "open-requests": {
@@ -15,11 +20,17 @@ export interface Answers {
     open: number;
     looked_at_max: number;
     complete: boolean;
-  };
+  } & MayLackPartitions;
   find:
     | { kind: "account"; account_id: string }
     | { kind: "key"; account_id: string; key_id: string }
     | FoundRequest;
+}
+
+/** What is read from all partitions, and may lack those of a server that is away. */
+export interface MayLackPartitions {
+  /** Which they are, and why. */
+  unread?: { partitions: number[]; why: string } | undefined;
 }
 
 /** Actions. */

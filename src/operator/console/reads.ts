@@ -2,6 +2,7 @@ import type { Tiers } from "../../domain/limits.ts";
 import { type AccountRow, OperatorError, readAccount } from "../../store/accounts.ts";
 import { eachKey, findKey, type KeyRecord, storeNowMs } from "../../store/keys.ts";
 import { type LedgerEntry, transactionId } from "../../store/ledger-entries.ts";
+import { partitionOf } from "../../store/names.ts";
 import { KEYS_LOOKED_AT_MAX, type KeyUse, topKeysByUse, withUseNow } from "../../store/operator-keys.ts";
 import type { OperatorSession, RedisNodes } from "../../store/operator-session.ts";
 import { findTask } from "../../store/operator-tasks.ts";
@@ -11,7 +12,9 @@ import {
   pageAccounts,
   pageTransactions,
 } from "../../store/operator-views.ts";
+import { readsOfMost, UnreadError } from "../../store/partition-reads.ts";
 import { dayStartMs, topRefusals } from "../../store/refusals.ts";
+import { partitionsOf } from "../../store/store-facts.ts";
 import type { AccountCredits, AccountKey, Answers, KeyUse as KeyUseShown, Transaction } from "./answers.ts";
 import { shared } from "./shared-result.ts";
 
@@ -51,17 +54,23 @@ export function createReads({ run }: OperatorSession, tiers: () => Tiers): Reads
 }
 
 async function readTopKeys(nodes: RedisNodes, tiers: Tiers, most: number): Promise<Answers["top-keys"]> {
-  const { keys, keysLookedAt, complete } = await topKeysByUse(nodes, tiers, most);
+  const { keys, keysLookedAt, complete, unread } = await topKeysByUse(nodes, tiers, most);
   const rows = keys.map((key) => ({
     ...useShown(key),
     day_count: key.dayCount,
     daily_limit: key.dailyLimit,
   }));
-  return { keys: rows, keys_looked_at: keysLookedAt, keys_looked_at_max: KEYS_LOOKED_AT_MAX, complete };
+  return {
+    keys: rows,
+    keys_looked_at: keysLookedAt,
+    keys_looked_at_max: KEYS_LOOKED_AT_MAX,
+    complete,
+    unread,
+  };
 }
 
 async function readOpenRequests(nodes: RedisNodes, olderThanMs: number): Promise<Answers["open-requests"]> {
-  const { requests, old, open, complete } = await oldOpenRequests(nodes, olderThanMs, OPEN_SHOWN_MAX);
+  const { requests, old, open, complete, unread } = await oldOpenRequests(nodes, olderThanMs, OPEN_SHOWN_MAX);
   const rows = requests.map((view) => ({
     request_id: view.requestId,
     task_id: view.taskId || undefined,
@@ -75,7 +84,7 @@ async function readOpenRequests(nodes: RedisNodes, olderThanMs: number): Promise
     age_seconds: Math.max(0, Math.round((view.seenAtMs - view.admittedAtMs) / 1000)),
     due_in_seconds: Math.round((view.dueAtMs - view.seenAtMs) / 1000),
   }));
-  return { requests: rows, old, open, looked_at_max: OPEN_LOOKED_AT_MAX, complete };
+  return { requests: rows, old, open, looked_at_max: OPEN_LOOKED_AT_MAX, complete, unread };
 }
 
 async function readRefusals(nodes: RedisNodes): Promise<Answers["refusals"]> {
@@ -95,8 +104,8 @@ async function readRefusals(nodes: RedisNodes): Promise<Answers["refusals"]> {
 
 async function readAccounts(nodes: RedisNodes, query: URLSearchParams): Promise<Answers["accounts"]> {
   const [prefix, cursor] = [query.get("prefix") ?? "", query.get("cursor") ?? ""];
-  const { accounts, next } = await pageAccounts(nodes, prefix, cursor, ACCOUNTS_PER_PAGE);
-  return { accounts: accounts.map(creditsShown), next };
+  const { accounts, next, unread } = await pageAccounts(nodes, prefix, cursor, ACCOUNTS_PER_PAGE);
+  return { accounts: accounts.map(creditsShown), next, unread };
 }
 
 async function readAccountAndKeys(nodes: RedisNodes, id: string, tiers: Tiers): Promise<Answers["account"]> {
@@ -129,11 +138,13 @@ async function find(nodes: RedisNodes, id: string): Promise<Answers["find"]> {
   if (id.startsWith("sk_")) {
     throw new OperatorError("look for a key by its id: the key itself is a secret and has no place here");
   }
-  const account = await unlessUnknown(readAccount(nodes, id));
+  const partition = partitionOf(id, await partitionsOf(nodes));
+  // If the server of an account of this id is away, it may still be a key or a task of another one.
+  const account = await unlessUnknown(readsOfMost(nodes).at(partition, () => readAccount(nodes, id)));
   if (account) return { kind: "account", account_id: account.accountId };
   const key = await unlessUnknown(findKey(nodes, id));
   if (key) return { kind: "key", account_id: key.accountId, key_id: key.keyId };
-  const task = await unlessUnknown(findTask(nodes, id));
+  const task = await unlessUnknown(findTask(nodes, id), UnreadError);
   if (!task) throw new OperatorError(`there is no account, key, task or request with the id ${id}`);
   const { record } = task;
   // One whose task came late is bound, and keeps what its VOID wrote.
@@ -156,11 +167,15 @@ async function find(nodes: RedisNodes, id: string): Promise<Answers["find"]> {
   };
 }
 
-async function unlessUnknown<Found>(looking: Promise<Found>): Promise<Found | undefined> {
+/** @param besides errors that are thrown all the same */
+async function unlessUnknown<Found>(
+  looking: Promise<Found>,
+  besides?: typeof UnreadError,
+): Promise<Found | undefined> {
   try {
     return await looking;
   } catch (error) {
-    if (error instanceof OperatorError) return undefined;
+    if (error instanceof OperatorError && !(besides && error instanceof besides)) return undefined;
     throw error;
   }
 }

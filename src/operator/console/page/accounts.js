@@ -1,7 +1,19 @@
 /** @import { Account, AccountKey, Transaction, Transactions } from "../answers.ts" */
 import { get } from "./api.js";
 import { ask } from "./dialogs.js";
-import { accountLink, button, code, count, el, heading, hint, moment, table, usage } from "./dom.js";
+import {
+  accountLink,
+  button,
+  code,
+  count,
+  el,
+  heading,
+  hint,
+  moment,
+  table,
+  unreadNotes,
+  usage,
+} from "./dom.js";
 
 /**
  * Accounts in pages; Redis keeps them in no order.
@@ -40,6 +52,7 @@ export async function showAccounts(view, again, prefix = "", cursors = [""]) {
   view.replaceChildren(
     heading("Accounts", again),
     el("search", {}, form),
+    ...unreadNotes(page),
     table(
       `Accounts, page ${cursors.length}`,
       [

@@ -1,3 +1,4 @@
+/** @import { MayLackPartitions } from "../answers.ts" */
 /** @typedef {Node | string | number | undefined | null} Child */
 
 /**
@@ -74,6 +75,21 @@ export function table(caption, columns, rows, empty) {
 
 /** @param {string} text */
 export const hint = (text) => el("p", { className: "hint" }, text);
+
+/**
+ * Says which partitions what is shown does not cover; nothing if it covers all.
+ * @param {MayLackPartitions} answer
+ */
+export const unreadNotes = ({ unread }) =>
+  unread
+    ? [
+        el(
+          "p",
+          { className: "note" },
+          `${count(unread.partitions.length)} partitions could not be read, and nothing of them is shown: ${unread.why}`,
+        ),
+      ]
+    : [];
 
 /**
  * A button that does something.

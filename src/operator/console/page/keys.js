@@ -1,5 +1,5 @@
 import { get } from "./api.js";
-import { accountLink, bar, code, count, el, heading, hint, table, usage } from "./dom.js";
+import { accountLink, bar, code, count, el, heading, hint, table, unreadNotes, usage } from "./dom.js";
 
 /** Keys by what they used and by what they were refused today, over all gateways. */
 export async function showKeys(/** @type {HTMLElement} */ view, /** @type {() => void} */ again) {
@@ -16,6 +16,7 @@ export async function showKeys(/** @type {HTMLElement} */ view, /** @type {() =>
     heading("Keys today", again),
     hint("Over all gateways, read from Redis. The day is the UTC day."),
     ...(cut ? [cut] : []),
+    ...unreadNotes(use),
     table(
       "Most used",
       [

@@ -1,7 +1,19 @@
 /** @import { FoundRequest, OpenRequest, Outcomes, Releasable } from "../answers.ts" */
 import { get } from "./api.js";
 import { ask } from "./dialogs.js";
-import { accountLink, age, button, code, count, el, heading, hint, moment, table } from "./dom.js";
+import {
+  accountLink,
+  age,
+  button,
+  code,
+  count,
+  el,
+  heading,
+  hint,
+  moment,
+  table,
+  unreadNotes,
+} from "./dom.js";
 
 const AGES = { 0: "any age", 60: "1 minute", 600: "10 minutes", 1800: "30 minutes", 7200: "2 hours" };
 const chosen = { seconds: "600" };
@@ -13,7 +25,7 @@ const chosen = { seconds: "600" };
  * @param {boolean} writable
  */
 export async function showTasks(view, again, writable) {
-  const { requests, old, open, complete, looked_at_max } = await get("open-requests", {
+  const { requests, old, open, complete, looked_at_max, unread } = await get("open-requests", {
     older_than_seconds: chosen.seconds,
   });
   const select = el(
@@ -47,6 +59,7 @@ export async function showTasks(view, again, writable) {
       "Held: the generator has not named a task yet; the hold ends by itself at its next look. Else what it said last.",
     ),
     hint(`${count(open)} are open over all gateways, ${count(old)} of them for so long. ${seen}${cut}`),
+    ...unreadNotes({ unread }),
     table(
       "Holds and unfinished tasks, oldest first",
       [
