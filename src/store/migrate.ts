@@ -12,8 +12,8 @@ import { isCluster, layoutOf, partitionsOf } from "./store-facts.ts";
 
 /** Gateways read the layout every 15 s. Until then they are like those of an earlier release. */
 const GATEWAYS_KNOW_MS = 30_000;
-/** Names that Redis looks at in one command, and records that it moves in one: both take it below a millisecond. */
-const SCAN_COUNT = 1000;
+/** Names that Redis looks at in one command, and records that it moves in one. Each takes it some tenths of a millisecond. */
+const SCAN_COUNT = 500;
 const MOVES_MAX = 32;
 
 export interface Migration {

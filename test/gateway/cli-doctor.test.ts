@@ -123,6 +123,32 @@ describe("config and doctor", () => {
       }
     });
 
+    test("says how an earlier, a half migrated and a later layout of the store are dealt with", async () => {
+      const redis = await givenRedis();
+      const asked = { REDIS_URL: redis.url };
+      const layoutCheck = async (layout: string) => {
+        await redis.client.hset(META, { partitions: 64, layout });
+        return (await doctor(asked)).byName.layout;
+      };
+      try {
+        const advice = "run `tollgate store migrate` once all gateways are of this release";
+        expect(await layoutCheck("1")).toMatchObject({ status: "warning", advice });
+        expect(await layoutCheck("1>2")).toMatchObject({ advice: "run `tollgate store migrate` again" });
+        expect(await layoutCheck("3")).toMatchObject({ status: "failed" });
+        expect(await layoutCheck("2")).toBeUndefined();
+        // Repeated on a migrated store, it only looks for records that were left.
+        const { code, stdout } = await runHere(["store", "migrate", "--json"], asked);
+        const nothing = { layout: "2", from: "2", moved: 0, deleted: 0, disputed: 0 };
+        expect({ code, ...JSON.parse(stdout) }).toEqual({ code: 0, ...nothing });
+        await redis.client.hset(META, "layout", "3");
+        const refused = await runHere(["keys", "list"], asked);
+        expect(refused.code).toBe(1);
+        expect(refused.stderr).toContain("the store has layout 3");
+      } finally {
+        await redis.stop();
+      }
+    });
+
     test("looks at everything, and says the same in words", async () => {
       const { code, ok, byName } = await doctor({});
       expect(Object.keys(byName)).toEqual(NAMES);
