@@ -35,10 +35,10 @@ async function main(): Promise<void> {
   const rounds = Number(values.rounds ?? (values.short ? SHORT_ROUNDS : ROUNDS));
   const seed = Number(values.seed ?? Math.floor(Math.random() * 2 ** 31));
   if (!topology || !Number.isSafeInteger(rounds) || rounds < 1 || !Number.isSafeInteger(seed)) {
-    throw new Error(`--topology is one of ${TOPOLOGIES.join(", ")}; --rounds and --seed are whole numbers`);
+    refuse(`--topology is one of ${TOPOLOGIES.join(", ")}; --rounds and --seed are whole numbers`);
   }
   const missing = MISSING[topology];
-  if (missing !== undefined) throw new Error(`--topology ${topology}: ${missing}`);
+  if (missing !== undefined) refuse(`--topology ${topology}: ${missing}`);
 
   const folder = await mkdtemp(join(tmpdir(), "tollgate-failover-"));
   console.log(`seed ${seed}: the same schedule comes with --seed ${seed}; history under ${folder}`);
@@ -61,11 +61,16 @@ async function main(): Promise<void> {
   process.exit(isMet ? 0 : 1);
 }
 
+function refuse(why: string): never {
+  process.stderr.write(`${why}\n`);
+  process.exit(1);
+}
+
 for (const signal of ["SIGINT", "SIGTERM"] as const) {
   process.once(signal, () => void stopRounds().then(() => process.exit(130)));
 }
 main().catch(async (error: unknown) => {
-  console.error(error instanceof Error ? error.message : error);
+  console.error(error);
   await stopRounds();
   process.exit(1);
 });

@@ -14,9 +14,9 @@ export type Topology = (typeof TOPOLOGIES)[number];
 /**
  * What befalls the primary of a partition. kill: SIGKILL; pause: SIGSTOP; cut: nothing reaches it or comes from it; lag:
  * a replica has received nothing for a while when the primary is killed; loss: SIGKILL, and a start with a shorter
- * append-only file before anybody is promoted.
+ * append-only file before anybody is promoted; replica: SIGSTOP of its replica, so that nothing is confirmed.
  */
-export type Fault = "kill" | "pause" | "cut" | "lag" | "loss";
+export type Fault = "kill" | "pause" | "cut" | "lag" | "loss" | "replica";
 
 /** A fault under way. */
 export interface Strike {
@@ -71,7 +71,7 @@ export async function startDriver(topology: Topology, folder: string): Promise<D
         withoutFailover: (work: () => Promise<void>) => work(),
       };
       // A server that comes back with older data is refused until an operator accepts it: the fault campaign's `stores`.
-      return driverOf(topology, servers, ["kill", "pause", "cut"]);
+      return driverOf(topology, servers, ["kill", "pause", "cut", "replica"]);
     }
     case "trio": {
       const trio = await startTrio({ folder, quickReturn: true });
@@ -83,7 +83,7 @@ export async function startDriver(topology: Topology, folder: string): Promise<D
         },
         replicasOf: async (primary: RedisNode) => trio.nodes.filter((node) => node !== primary),
       };
-      return driverOf(topology, servers, ["kill", "pause", "cut", "lag", "loss"]);
+      return driverOf(topology, servers, ["kill", "pause", "cut", "lag", "loss", "replica"]);
     }
     case "cluster": {
       const cluster = await startCluster({ folder });
@@ -91,7 +91,7 @@ export async function startDriver(topology: Topology, folder: string): Promise<D
         ...cluster,
         replicasOf: async (primary: RedisNode) => [(await cluster.replicaOf(primary))!],
       };
-      return driverOf(topology, servers, ["kill", "pause", "cut", "lag", "loss"]);
+      return driverOf(topology, servers, ["kill", "pause", "cut", "lag", "loss", "replica"]);
     }
   }
 }
@@ -155,6 +155,11 @@ async function strikeAt(
     case "cut":
       links.cut(victim.name);
       return { atMs, end: async () => links.heal(victim.name) };
+    case "replica": {
+      const [replica] = await servers.replicasOf(victim);
+      replica!.pause();
+      return { atMs, end: async () => replica!.resume() };
+    }
     case "lag": {
       const replicas = await servers.replicasOf(victim);
       for (const { name } of replicas) links.cut(name, { from: [victim.name] });

@@ -61,6 +61,8 @@ export interface FleetOptions {
   maxAgeMs?: number;
   /** Of a new store. */
   partitions?: number;
+  /** Replicas that must have a charge before it is answered; as the gateways decide when left out. */
+  confirmReplicas?: number | undefined;
 }
 
 /** The store as the gateways of a fleet are told of it, and as the history reads it. */
@@ -180,13 +182,7 @@ async function issueCustomer(
 function createStarter(
   { folder, root }: RunOptions,
   slots: number,
-  {
-    sweeperApart = false,
-    commandTimeoutMs = 2000,
-    connections,
-    maxAgeMs = MAX_AGE_MS,
-    partitions,
-  }: FleetOptions,
+  { sweeperApart = false, ...settings }: FleetOptions,
   {
     store,
     upstream,
@@ -211,13 +207,12 @@ function createStarter(
     const name = `g${slot}-${started++}`;
     const redisUrl = await store.listen(name);
     configure(name, {
-      commandTimeoutMs,
+      commandTimeoutMs: 2000,
       sweeps: !sweeperApart || slot === slots,
       journal: join(folder, "journal"),
       upstreamUrl: await upstream.listen(slot, name),
-      maxAgeMs,
-      connections,
-      partitions,
+      maxAgeMs: MAX_AGE_MS,
+      ...settings,
       ...own,
     });
     if (stopped) throw new Error("the world was stopped");

@@ -35,6 +35,8 @@ export interface GatewaySettings {
   connections?: number | undefined;
   /** Of a new store; 4 when left out. */
   partitions?: number | undefined;
+  /** Replicas that must have a charge before it is answered; as the gateway decides when left out. */
+  confirmReplicas?: number | undefined;
 }
 
 /**
@@ -48,11 +50,12 @@ export function writeGatewayConfig(folder: string, name: string, settings: Gatew
       ? "headers_timeout: 1s, total_timeout: 1s"
       : `headers_timeout: 2s, total_timeout: 4s, connections: ${connections}`;
   const every = sweeps ? "250ms" : "1m";
+  const { confirmReplicas = "auto" } = settings;
   writeFileSync(
     configFile(folder, name),
     `server: { host: 127.0.0.1, port: 0, drain_timeout: 3s }
 admin: { port: 0 }
-store: { journal: ${JSON.stringify(journal)}, command_timeout: ${commandTimeoutMs}ms, partitions: ${partitions} }
+store: { journal: ${JSON.stringify(journal)}, command_timeout: ${commandTimeoutMs}ms, partitions: ${partitions}, confirm_replicas: ${confirmReplicas} }
 upstream: { url: ${JSON.stringify(upstreamUrl)}, connect_timeout: 200ms, ${timeouts} }
 tasks: { cache: 0s, sweep_interval: ${every}, poll_interval: 1s, sweep_polls_per_second: 1000, max_age: ${maxAgeMs}ms }
 `,

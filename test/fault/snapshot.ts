@@ -48,7 +48,8 @@ async function readNode(redis: Redis): Promise<StoreEntry[]> {
       },
     );
     page.forEach((name, index) => {
-      entries.push({ name, value: values[index] });
+      // A list that was emptied meanwhile is gone.
+      if (values[index] !== null) entries.push({ name, value: values[index] });
     });
   }
   return entries;
