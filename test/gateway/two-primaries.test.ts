@@ -1,3 +1,4 @@
+import { setImmediate as nextTick } from "node:timers/promises";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { type IssuedKey, issueKey } from "../../src/store/accounts.ts";
 import { type Connection, createConnection } from "../../src/store/connection.ts";
@@ -259,6 +260,9 @@ describe("the store below the gateway", () => {
     try {
       const read = store.credits(key, TIERS);
       const bound = store.bind(generation, newTask(taskOf(generation)));
+      // Calls go out at the end of a tick.
+      await nextTick();
+      await nextTick();
       connection.replaceMap(everythingOn(odd));
       await expect(read).rejects.toMatchObject({ refusal: { name: "store_unavailable" } });
       expect(await bound).toBeUndefined();
