@@ -3,10 +3,19 @@ import { soon } from "../support/soon.ts";
 import type { RedisNode } from "./node.ts";
 import { startTrio, type Trio } from "./trio.ts";
 
-async function withTrio(work: (trio: Trio, primary: RedisNode) => Promise<void>): Promise<void> {
+/** @param strike at the primary, before a busy machine can make another one of it */
+async function withTrio(
+  strike: (primary: RedisNode, trio: Trio) => Promise<void>,
+  work: (trio: Trio, old: RedisNode) => Promise<void>,
+): Promise<void> {
   const trio = await startTrio({ quickReturn: true });
   try {
-    await work(trio, await trio.healthy());
+    const struck: RedisNode[] = [];
+    await trio.withoutFailover(async () => {
+      struck.push(await trio.healthy());
+      await strike(struck[0]!, trio);
+    });
+    await work(trio, struck[0]!);
   } finally {
     await trio.stop();
   }
@@ -20,49 +29,60 @@ async function write(node: RedisNode, name: string): Promise<void> {
 
 describe.concurrent("one primary, two replicas, three Sentinels", () => {
   test("a replica is promoted and takes writes when the primary is killed, and the old primary returns as a replica", () =>
-    withTrio(async (trio, old) => {
-      await write(old, "before");
-      await old.kill();
-      const next = await trio.promoted(old);
-      expect(await next.client.get("before")).toBe("1");
-      expect(await next.client.set("after", "1")).toBe("OK");
-      await old.start();
-      await trio.healthy();
-      expect(await old.client.get("after")).toBe("1");
-    }));
+    withTrio(
+      async (primary) => {
+        await write(primary, "before");
+        await primary.kill();
+      },
+      async (trio, old) => {
+        const next = await trio.promoted(old);
+        expect(await next.client.get("before")).toBe("1");
+        expect(await next.client.set("after", "1")).toBe("OK");
+        await old.start();
+        await trio.healthy();
+        expect(await old.client.get("after")).toBe("1");
+      },
+    ));
 
   test("a replica is promoted when the primary hangs, and what the old one had to itself is gone when it goes on", () =>
-    withTrio(async (trio, old) => {
-      old.pause();
-      const next = await trio.promoted(old);
-      expect(await next.client.set("after", "1")).toBe("OK");
-      old.resume();
-      await trio.healthy();
-      expect(await old.client.get("after")).toBe("1");
-    }));
+    withTrio(
+      async (primary) => primary.pause(),
+      async (trio, old) => {
+        const next = await trio.promoted(old);
+        expect(await next.client.set("after", "1")).toBe("OK");
+        old.resume();
+        await trio.healthy();
+        expect(await old.client.get("after")).toBe("1");
+      },
+    ));
 
   test("a primary that is cut off is replaced, and refuses writes when its replicas have been silent for two seconds", () =>
-    withTrio(async (trio, old) => {
-      trio.links.cut(old.name);
-      const next = await trio.promoted(old);
-      expect(await next.client.set("after", "1")).toBe("OK");
-      await soon(() => expect(old.client.set("alone", "1")).rejects.toThrow("NOREPLICAS"));
-      trio.links.heal(old.name);
-      const primary = await trio.healthy();
-      expect(await primary.client.mget("after", "alone")).toEqual(["1", null]);
-      expect(await old.client.mget("after", "alone")).toEqual(["1", null]);
-    }));
+    withTrio(
+      async (primary, { links }) => links.cut(primary.name),
+      async (trio, old) => {
+        const next = await trio.promoted(old);
+        expect(await next.client.set("after", "1")).toBe("OK");
+        await soon(() => expect(old.client.set("alone", "1")).rejects.toThrow("NOREPLICAS"));
+        trio.links.heal(old.name);
+        const primary = await trio.healthy();
+        expect(await primary.client.mget("after", "alone")).toEqual(["1", null]);
+        expect(await old.client.mget("after", "alone")).toEqual(["1", null]);
+      },
+    ));
 
   test("a primary that is back before the failover has lost writes, and its replicas lose them too", () =>
-    withTrio(async (trio, primary) => {
-      for (let at = 0; at < 100; at++) await primary.client.set(`entry-${at}`, "1");
-      await write(primary, "last");
-      await trio.withoutFailover(async () => {
+    withTrio(
+      async (primary) => {
+        for (let at = 0; at < 100; at++) await primary.client.set(`entry-${at}`, "1");
+        await write(primary, "last");
         await primary.kill();
         primary.truncate(600);
         await primary.start();
-      });
-      await trio.healthy();
-      for (const { client } of trio.nodes) expect(await client.mget("entry-0", "last")).toEqual(["1", null]);
-    }));
+      },
+      async (trio) => {
+        await trio.healthy();
+        for (const { client } of trio.nodes)
+          expect(await client.mget("entry-0", "last")).toEqual(["1", null]);
+      },
+    ));
 });
