@@ -185,7 +185,7 @@ test("what a primary has answered before it started anew is sent again before a 
   const generation = await gateway.admitted();
   pair.replica.pause();
   await gateway.bind(generation);
-  const run = vi.spyOn(gateway.primary.scripts, "run");
+  const run = vi.spyOn(gateway.primary.direct, "run");
   await pair.primary.kill();
   await until(() => gateway.primary.breaker.isOpen(), "the outage to be noticed");
   await pair.primary.startAgain();
