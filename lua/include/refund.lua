@@ -4,10 +4,11 @@
 -- there is at most one refund. There are two cases:
 -- 1. The upstream says that the task failed, or src/settlement/task-end.ts judges it `gone` or `expired`. Then the sweeper
 --    or a client's poll refunds it if the setting `tasks.refund_failed` is true.
--- 2. An operator releases the task (src/store/operator-tasks.ts). This always refunds. The console requires ADMIN_TOKEN;
+-- 2. An operator releases the task (src/store/operator-tasks.ts). The setting does not matter then. The console requires ADMIN_TOKEN;
 --    the command line works for everyone who has access to Redis.
 -- A refund is the full price of the request. A request that was bound without a charge (`uncollected`) gets none. Credits
--- from `tollgate credits grant` are no refund: RECHARGE posts them, and the task stays as it is.
+-- from `tollgate credits grant` are no refund: RECHARGE posts them under a reference, and the task stays as it is. In the ledger
+-- both are entries of type `recharge`; a refund has the reason `refund`.
 -- `request` is its record: price, endpoint, task_id, uncollected, key_id. Returns the credits refunded.
 local function post_refund(account, ledger, now, account_id, request_id, request)
   if request.uncollected then return 0 end

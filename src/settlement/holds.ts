@@ -20,8 +20,8 @@ import type { Charge, VoidSettlement } from "./settlement.ts";
  * - VOID `released`: an operator released it: `releaseTask` in store/operator-tasks.ts.
  *
  * A hold stays until its due time if the outcome is unknown: the upstream gave no answer or no clear one after the request
- * was sent, or it gave the id of another request's task, or the gateway ended. ADMIT stores the due time: `holdMs` of the
- * generation, which gateway/admission.ts sets, after the admission. A hold that is void may still be charged: a BIND that comes
+ * was sent, or it gave the id of another request's task, or the gateway ended. The due time is
+ * `holdMs` after the admission; gateway/admission.ts sets `holdMs`, ADMIT stores the time. A hold that is void may still be charged: a BIND that comes
  * later charges it if the balance allows and its Idempotency-Key is not another request's by then (lua/bind.lua).
  *
  * What the store does not answer is deferred (outbox.ts). How the task ends afterwards is decided in task-end.ts.
@@ -82,7 +82,7 @@ export function createHolds(
     },
 
     /**
-     * Voids a hold after which no task can come, for one of the first two reasons above. `unsent` also removes the window entry.
+     * Voids a hold after which no task can come, as `refused` or `unsent`. `unsent` also removes the window entry.
      * Undefined: the store is away, and the VOID is deferred.
      */
     async voidHold(
@@ -90,15 +90,15 @@ export function createHolds(
       tiers: Tiers,
       reason: "refused" | "unsent" = "refused",
     ): Promise<LimitState | undefined> {
-      const release = voidSettlementOf(generation, reason);
+      const settlement = voidSettlementOf(generation, reason);
       try {
-        requireStoreOf(release);
+        requireStoreOf(settlement);
         const { run } = connection.of(generation.key.partition);
-        const { outcome, state } = await run(voidHold, { ...release.call, tiers });
+        const { outcome, state } = await run(voidHold, { ...settlement.call, tiers });
         settlements.voided(outcome);
         return state;
       } catch {
-        await settlements.defer(release);
+        await settlements.defer(settlement);
         return undefined;
       }
     },
