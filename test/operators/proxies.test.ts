@@ -72,7 +72,7 @@ async function givenProxy(proxy: EdgeProxy, options: { gateways?: 1 | 2; tls?: S
     /** Generations that reached the upstream. */
     made: () => generator.requests.filter(({ path }) => path === TEXT_TO_VIDEO).length,
     uploads: () => generator.requests.filter(({ path }) => path === "/api/v1/upload").length,
-    /** Ends a gateway as an update does, and starts another one at its place. */
+    /** Ends a gateway as an update does, starts another one at its place, and waits until the proxy uses it. */
     async restart(at: number): Promise<void> {
       const old = gateways[at]!;
       old.signal("SIGTERM");
@@ -80,6 +80,11 @@ async function givenProxy(proxy: EdgeProxy, options: { gateways?: 1 | 2; tls?: S
       const place = places[at]!;
       gateways[at] = await startGateway({ PORT: place.host.split(":")[1]!, ADMIN_PORT: place.adminPort });
       await old.stop();
+      const isUsed = async () =>
+        /^tollgate_requests_total\{[^}]*\} [1-9]/m.test(
+          await (await fetch(`${gateways[at]!.adminUrl}/metrics`)).text(),
+        );
+      await until(isUsed, "requests at the restarted gateway");
     },
     async stop() {
       await running.stop(5000);
