@@ -17,6 +17,11 @@ import { createUnconfirmed } from "./unconfirmed.ts";
 
 const READ_EVERY_MS = 1000;
 const SETTLE_WITHIN_MS = 30 * 60_000;
+/**
+ * Charges that can be sent again to a Redis that has lost them. A failover loses up to 30 s of them: this is 30 s of 1,250 a second.
+ * One server that saves its file every second loses at most the last two; each charge kept longer costs the garbage collector.
+ */
+const CHARGES_KEPT = { withReplicas: 50_000, oneServer: 5_000 };
 const FORGOTTEN =
   "the store has forgotten this request, and may have charged it; it is not charged: look for it in the ledger";
 
@@ -55,6 +60,7 @@ export function createSettlements(connection: Connection, options: SettlementOpt
     recent: openRecentEntries(options.confirmedFolder, log),
     nowMs: connection.nowMs,
     sendAgain: (sent) => outbox.put({ ...sent, script: "bind", isCounted: true }),
+    chargesMax: connection.confirms ? CHARGES_KEPT.withReplicas : CHARGES_KEPT.oneServer,
     changed: (isOlder) => metrics.storeOlder.set(isOlder ? 1 : 0),
     log,
   });

@@ -31,15 +31,19 @@ beforeEach(async () => {
   redis = await givenRedis();
   folder = await mkdtemp(join(tmpdir(), "tollgate-loss-"));
   sent = [];
-  detector = createLossDetector({
+  detector = createDetector(50_000);
+});
+
+const createDetector = (chargesMax: number) =>
+  createLossDetector({
     lastConfirmed: openLastConfirmed(undefined, log),
     recent: openRecentEntries(folder, log),
     nowMs: () => NOW_MS,
     sendAgain: async ({ call }) => void sent.push(call.requestId),
+    chargesMax,
     changed: () => undefined,
     log,
   });
-});
 afterEach(async () => {
   await redis.stop();
   await rm(folder, { recursive: true });
@@ -106,6 +110,16 @@ test("30 s of 1,250 charges a second are kept, and looked for in parts that each
   for (let second = 0; second < 30; second++) expect(bySecond.get(second)?.length).toBe(rate);
   expect(sent.length).toBeLessThanOrEqual(50_000);
   expect(commands).toBeGreaterThan(sent.length / 2000);
+});
+
+// Guarantee: memory is bounded, and what is dropped is the oldest.
+test("of more charges than may be kept, the newest are", async () => {
+  detector = createDetector(8);
+  for (let at = 0; at < 20; at++) givenLostCharge({}, `r${at}`);
+  await expect(compare()).rejects.toThrow(OLDER);
+  expect(sent.length).toBeLessThanOrEqual(8);
+  expect(sent).toEqual(Array.from({ length: sent.length }, (_, at) => `r${20 - sent.length + at}`));
+  expect(sent.length).toBeGreaterThanOrEqual(6);
 });
 
 test("a charge that was replayed from a journal is sent again as any other", async () => {

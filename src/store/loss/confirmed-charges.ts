@@ -5,9 +5,8 @@ import type { StorePart } from "./store-part.ts";
 
 /** How long a charge that the store has confirmed is kept, to be sent again if the store comes back without it. */
 const KEPT_MS = 30_000;
-/** About 50 MB, and as many as the outbox takes. The oldest quarter is dropped: 30 s of 1,250 charges a second stay. */
-const KEPT_MAX = 50_000;
-const KEPT_AFTER_CUT = 0.75 * KEPT_MAX;
+/** What stays when `max` is reached: the oldest quarter is dropped. */
+const SHARE_AFTER_CUT = 0.75;
 /** Looked for at a time: each has the time limit of a command. */
 const LOOK_BATCH = 2000;
 
@@ -24,8 +23,9 @@ export interface SentCharge {
  * The charges of the last seconds that the store has confirmed. No call is made while the store is away, so an outage
  * does not make them older.
  * @param put takes a charge that the store has lost; resolves once it is on disk
+ * @param max how many are kept, about 1 KB each
  */
-export function createConfirmedCharges(put: (charge: SentCharge) => Promise<void>) {
+export function createConfirmedCharges(put: (charge: SentCharge) => Promise<void>, max: number) {
   /** Oldest first. */
   let kept: SentCharge[] = [];
   /** Lost charges that `put` has taken. */
@@ -35,9 +35,9 @@ export function createConfirmedCharges(put: (charge: SentCharge) => Promise<void
     add(charge: SentCharge, outcome: Binding): void {
       if (outcome === "conflict" || outcome === "forgotten" || charge.storeId === undefined) return;
       kept.push(charge);
-      if (kept.length < KEPT_MAX && charge.atMs - kept[0]!.atMs < 2 * KEPT_MS) return;
+      if (kept.length < max && charge.atMs - kept[0]!.atMs < 2 * KEPT_MS) return;
       const since = charge.atMs - KEPT_MS;
-      kept = kept.slice(-KEPT_AFTER_CUT).filter(({ atMs }) => atMs >= since);
+      kept = kept.slice(-SHARE_AFTER_CUT * max).filter(({ atMs }) => atMs >= since);
     },
     /** Those that this part of the store should have and does not have. */
     async lostBy({ redis, has, within }: StorePart, storeId: string, nowMs: number): Promise<SentCharge[]> {

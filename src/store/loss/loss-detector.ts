@@ -17,17 +17,19 @@ const NAMED_MAX = 100;
  * @param options.lastConfirmed keeps the last entries beyond this process
  * @param options.recent keeps those before them, for the list of what is lost
  * @param options.sendAgain takes a charge that the store has lost
+ * @param options.chargesMax how many charges of the last 30 s are kept for that, about 1 KB each
  */
 export function createLossDetector(options: {
   lastConfirmed: LastConfirmedFile;
   recent: RecentEntries;
   nowMs(): number;
   sendAgain(charge: SentCharge): Promise<void>;
+  chargesMax: number;
   changed(isOlder: boolean): void;
   log: Logger;
 }) {
   const { lastConfirmed, log } = options;
-  const charges = createConfirmedCharges(options.sendAgain);
+  const charges = createConfirmedCharges(options.sendAgain, options.chargesMax);
   let latest: Awaited<ReturnType<typeof readLossReport>> | undefined;
 
   async function reportIn({ meta, within }: StorePart): Promise<NonNullable<typeof latest>> {
