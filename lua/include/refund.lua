@@ -2,7 +2,7 @@
 --@include numbers
 -- Who may refund. OBSERVE is the only script that refunds. It refunds when it ends a task as failed, and a task ends once, so
 -- there is at most one refund. There are two cases:
--- 1. The upstream says that the task failed, or src/settlement/task-end.ts judges it `gone` or `expired`. Then the sweeper
+-- 1. The upstream says that the task failed, or src/settlement/task-verdict.ts judges it `gone` or `expired`. Then the sweeper
 --    or a client's poll refunds it if the setting `tasks.refund_failed` is true.
 -- 2. An operator releases the task (src/store/operator-tasks.ts). The setting does not matter then. The console requires ADMIN_TOKEN;
 --    the command line works for everyone who has access to Redis.

@@ -2,13 +2,7 @@ import { createServer, type RequestListener, type Server, type ServerOptions } f
 import { createServer as createSecureServer, type Server as SecureServer } from "node:https";
 import type { Socket } from "node:net";
 import type { TLSSocket } from "node:tls";
-
-/** PEM: certificate, private key and, if clients must present certificates, the authority that signs them. */
-export interface TlsMaterial {
-  readonly cert: string;
-  readonly key: string;
-  readonly clientCa: string | undefined;
-}
+import type { TlsMaterial } from "../config/tls.ts";
 
 /** How long a TLS handshake may take. */
 const HANDSHAKE_TIMEOUT_MS = 10_000;

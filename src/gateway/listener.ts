@@ -1,5 +1,6 @@
 import type { IncomingMessage, Server } from "node:http";
 import type { Duplex } from "node:stream";
+import type { TlsMaterial } from "../config/tls.ts";
 import { type ApiAnswer, commonHeaders, refusal } from "../domain/envelope.ts";
 import { type Refusal, refuse } from "../domain/errors.ts";
 import { noLimits } from "../domain/limits.ts";
@@ -7,7 +8,7 @@ import { HEADERS_BYTES_MAX } from "../domain/request-sizes.ts";
 import type { ClientConnection, ReceivedRequest } from "./client-connection.ts";
 import type { ClientConnections } from "./client-connections.ts";
 import { type Exchange, headersOf, newRequestId } from "./http-exchange.ts";
-import { createHttpServer, followConnections, renewTls, type TlsMaterial } from "./http-server.ts";
+import { createHttpServer, followConnections, renewTls } from "./http-server.ts";
 
 interface Timeouts {
   headersTimeoutMs: number;

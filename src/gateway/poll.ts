@@ -1,8 +1,8 @@
 import { type ApiAnswer, refusal, success } from "../domain/envelope.ts";
 import { type Refusal, refuse } from "../domain/errors.ts";
 import { askAgainMs, isFinal, TASK_ID } from "../domain/task-states.ts";
-import { isAnswered, judge } from "../settlement/task-end.ts";
 import { reportEnd, reportPollFault } from "../settlement/task-reports.ts";
+import { isAnswered, judge } from "../settlement/task-verdict.ts";
 import type { KnownTask } from "../store/scripts/inspect.ts";
 import type { Observed } from "../store/store.ts";
 import type { PollOutcome } from "../upstream/poll-request.ts";

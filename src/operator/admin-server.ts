@@ -1,8 +1,9 @@
 import type { IncomingMessage, Server, ServerResponse } from "node:http";
 import { Registry } from "prom-client";
+import type { TlsMaterial } from "../config/tls.ts";
 import { openApiText } from "../domain/openapi/document.ts";
 import { limitConnections } from "../gateway/connection-limits.ts";
-import { createHttpServer, type TlsMaterial } from "../gateway/http-server.ts";
+import { createHttpServer } from "../gateway/http-server.ts";
 import type { Logger } from "../telemetry/log.ts";
 import { type Access, reportWrongToken } from "./access.ts";
 import type { Console } from "./console/console.ts";

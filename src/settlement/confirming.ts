@@ -1,7 +1,7 @@
 import type { Connection } from "../store/connection.ts";
 import type { Primary } from "../store/primary.ts";
 import type { createOutbox, FlushTarget } from "./outbox.ts";
-import type { Charge } from "./settlement.ts";
+import type { Charge } from "./pending-settlement.ts";
 import type { UnconfirmedCharges } from "./unconfirmed.ts";
 
 const LOOK_EVERY_MS = 1000;

@@ -12,7 +12,7 @@ import type { Logger } from "../telemetry/log.ts";
 import { createConfirming } from "./confirming.ts";
 import { type Journal, memoryJournal } from "./journal.ts";
 import { createOutbox, type FlushTarget } from "./outbox.ts";
-import type { Charge, Settlement } from "./settlement.ts";
+import type { Charge, Settlement } from "./pending-settlement.ts";
 import { createUnconfirmed } from "./unconfirmed.ts";
 
 const READ_EVERY_MS = 1000;

@@ -7,7 +7,7 @@ import { type UnknownOutcome, unclear } from "../store/scripts/unclear.ts";
 import { voidHold } from "../store/scripts/void.ts";
 import { createTasks } from "../store/tasks.ts";
 import type { Settlements } from "./deferred-settlements.ts";
-import type { Charge, VoidSettlement } from "./settlement.ts";
+import type { Charge, VoidSettlement } from "./pending-settlement.ts";
 
 /**
  * A hold from admission to charge or void, as a request uses it. A hold ends in one of five ways:
@@ -24,7 +24,7 @@ import type { Charge, VoidSettlement } from "./settlement.ts";
  * `holdMs` after the admission; gateway/admission.ts sets `holdMs`, ADMIT stores the time. A hold that is void may still be charged: a BIND that comes
  * later charges it if the balance allows and its Idempotency-Key is not another request's by then (lua/bind.lua).
  *
- * What the store does not answer is deferred (outbox.ts). How the task ends afterwards is decided in task-end.ts.
+ * What the store does not answer is deferred (outbox.ts). How the task ends afterwards is decided in task-verdict.ts.
  */
 export type Holds = ReturnType<typeof createHolds>;
 

@@ -1,6 +1,6 @@
 import { keyRef } from "../store/names.ts";
 import type { VoidCall } from "../store/scripts/void.ts";
-import type { Settlement } from "./settlement.ts";
+import type { Settlement } from "./pending-settlement.ts";
 
 /**
  * A line of format 1 or 2, as earlier releases wrote it: KEYS and ARGV in the order of their scripts. Lines of format 1 have

@@ -3,7 +3,7 @@ import { dirname, join } from "node:path";
 import { fileNamesIn, isOfEndedProcess, newFileName } from "../store/process-files.ts";
 import type { Logger } from "../telemetry/log.ts";
 import { readJournalFile } from "./journal-lines.ts";
-import type { Charge, Settlement } from "./settlement.ts";
+import type { Charge, Settlement } from "./pending-settlement.ts";
 
 const SUFFIX = ".ndjson";
 /** As `newFile` makes it: other files in the folder are not ours. */

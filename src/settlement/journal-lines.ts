@@ -2,7 +2,7 @@ import { readFileSync } from "node:fs";
 import { keyRef } from "../store/names.ts";
 import type { Logger } from "../telemetry/log.ts";
 import { type EarlierLine, settlementOfEarlier } from "./journal-earlier-lines.ts";
-import type { Settlement } from "./settlement.ts";
+import type { Settlement } from "./pending-settlement.ts";
 
 /**
  * The format of the lines that this release writes: the arguments of the scripts, by name. Releases that do not know

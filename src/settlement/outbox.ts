@@ -1,10 +1,10 @@
-import type { Run } from "../store/script.ts";
+import type { Run } from "../store/script-definition.ts";
 import { wouldFailAgain } from "../store/script-errors.ts";
 import type { Binding } from "../store/scripts/bind.ts";
 import { type Voided, voidHold } from "../store/scripts/void.ts";
 import type { Logger } from "../telemetry/log.ts";
 import type { Journal } from "./journal.ts";
-import type { Charge, Settlement } from "./settlement.ts";
+import type { Charge, Settlement } from "./pending-settlement.ts";
 import type { UnconfirmedCharges } from "./unconfirmed.ts";
 
 const ENTRIES_MAX = 50_000;

@@ -2,7 +2,7 @@ import type { OpenRequest } from "../store/scripts/lease.ts";
 import type { PollOutcome } from "../upstream/poll-request.ts";
 import { SWEEP_POLLS_MAX } from "../upstream/upstream.ts";
 import { createPacedQueue, type PacedQueue } from "./paced-queue.ts";
-import { isAnswered } from "./task-end.ts";
+import { isAnswered } from "./task-verdict.ts";
 
 /** Polls of one upstream that wait; more are left to other gateways and later rounds. */
 const WAITING_MAX = 200;

@@ -9,8 +9,8 @@ import type { Metrics } from "../telemetry/metrics.ts";
 import type { PollOutcome } from "../upstream/poll-request.ts";
 import type { TaskUpstream } from "../upstream/task-upstreams.ts";
 import { createSweepLanes, jittered } from "./sweep-lanes.ts";
-import { type AgingTask, endUnanswered, judge, type Verdict } from "./task-end.ts";
 import { reportEnd, reportPollFault } from "./task-reports.ts";
+import { type AgingTask, endUnanswered, judge, type Verdict } from "./task-verdict.ts";
 
 const BATCH = 50;
 const COLLECT_EVERY_MS = 60_000;

@@ -1,7 +1,7 @@
 import type { Logger } from "../telemetry/log.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
 import type { PollOutcome } from "../upstream/poll-request.ts";
-import type { Verdict } from "./task-end.ts";
+import type { Verdict } from "./task-verdict.ts";
 
 /** Where operators see it. */
 interface Telemetry {

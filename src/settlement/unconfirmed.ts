@@ -1,5 +1,5 @@
 import type { FlushTarget } from "./outbox.ts";
-import type { Charge } from "./settlement.ts";
+import type { Charge } from "./pending-settlement.ts";
 
 /** About 50 MB. */
 const CHARGES_MAX = 50_000;

@@ -1,4 +1,4 @@
-import type { Item, Reply, ScriptFile } from "./script.ts";
+import type { Item, Reply, ScriptFile } from "./script-definition.ts";
 
 /** More items wait for the next call, so that no call blocks Redis for long. */
 const ITEMS_MAX = 32;

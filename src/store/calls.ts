@@ -8,7 +8,7 @@ import type { StoreClock } from "./clock.ts";
 import { type Deadlines, TIMED_OUT } from "./deadlines.ts";
 import { createFairQueue } from "./fair-queue.ts";
 import { inStoreWords } from "./reasons.ts";
-import { clockOf, type Item, itemOf, type Reply, type Run, type ScriptFile } from "./script.ts";
+import { clockOf, type Item, itemOf, type Reply, type Run, type ScriptFile } from "./script-definition.ts";
 import { isRefusedByStore } from "./script-errors.ts";
 import type { ScriptRunner } from "./script-runner.ts";
 

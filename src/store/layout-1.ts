@@ -1,7 +1,7 @@
 import { knownLayout, type Layout } from "./layout.ts";
 import { claimName, earlierTaskName, META, partitionOf, taskName } from "./names.ts";
 import { taskRecord } from "./records.ts";
-import type { Script } from "./script.ts";
+import type { Script } from "./script-definition.ts";
 import { bindClaimed } from "./scripts/bind.ts";
 import { collect } from "./scripts/collect.ts";
 import { inspect } from "./scripts/inspect.ts";

@@ -5,7 +5,7 @@ import { moveCallOf } from "./layout-1.ts";
 import { earlierTaskName, META } from "./names.ts";
 import type { RedisNodes } from "./nodes.ts";
 import { many } from "./pipelines.ts";
-import { type Item, itemOf } from "./script.ts";
+import { type Item, itemOf } from "./script-definition.ts";
 import { scriptsOf } from "./script-runner.ts";
 import { type MoveCall, move } from "./scripts/move.ts";
 import { isCluster, layoutOf, partitionsOf } from "./store-facts.ts";

@@ -4,7 +4,7 @@ import { clientOf, type RedisEndpoint, selectDatabase } from "./client.ts";
 import { monotonicMs, type StoreClock } from "./clock.ts";
 import type { Deadlines } from "./deadlines.ts";
 import { probeName } from "./names.ts";
-import { itemOf } from "./script.ts";
+import { itemOf } from "./script-definition.ts";
 import { type ScriptRunner, scriptSource, scriptsOf } from "./script-runner.ts";
 import { SCRIPTS } from "./scripts/all.ts";
 import { probe } from "./scripts/probe.ts";

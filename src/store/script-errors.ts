@@ -1,4 +1,4 @@
-import { ItemError } from "./script.ts";
+import { ItemError } from "./script-definition.ts";
 
 /**
  * What an error of a call to the store means:

@@ -9,7 +9,7 @@ import {
   type Reply,
   type Run,
   type ScriptFile,
-} from "./script.ts";
+} from "./script-definition.ts";
 import { SCRIPTS } from "./scripts/all.ts";
 
 const FOLDER = join(import.meta.dirname, "../../lua");

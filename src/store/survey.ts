@@ -2,7 +2,7 @@ import type { Redis } from "ioredis";
 import type { Connection } from "./connection.ts";
 import { listsOfOpenRequests } from "./names.ts";
 import { many } from "./pipelines.ts";
-import type { Run } from "./script.ts";
+import type { Run } from "./script-definition.ts";
 import type { DueList } from "./scripts/lease.ts";
 import { AGES, OPEN_STATES, type OpenState, survey } from "./scripts/survey.ts";
 

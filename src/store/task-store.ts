@@ -1,5 +1,5 @@
 import type { Redis } from "ioredis";
-import type { Run } from "./script.ts";
+import type { Run } from "./script-definition.ts";
 import type { StoreFacts } from "./store-facts.ts";
 
 /** The way to a store: the connection's, the outbox's past the breakers, or an operator's. */

@@ -1,9 +1,9 @@
 import { expect, test } from "vitest";
 import { type Journal, memoryJournal } from "../../src/settlement/journal.ts";
 import { createOutbox, type OutboxSize } from "../../src/settlement/outbox.ts";
-import type { Settlement } from "../../src/settlement/settlement.ts";
+import type { Settlement } from "../../src/settlement/pending-settlement.ts";
 import { keyRef } from "../../src/store/names.ts";
-import { ItemError, type Run } from "../../src/store/script.ts";
+import { ItemError, type Run } from "../../src/store/script-definition.ts";
 import { isRefusedByStore } from "../../src/store/script-errors.ts";
 import { createLogger } from "../../src/telemetry/log.ts";
 import { bindBy, newTask } from "../support/store.ts";

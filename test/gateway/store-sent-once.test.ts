@@ -4,7 +4,7 @@ import { issueKey } from "../../src/store/accounts.ts";
 import { createClient } from "../../src/store/client.ts";
 import { accountNames, partitionOf } from "../../src/store/names.ts";
 import { oneNode } from "../../src/store/nodes.ts";
-import { itemOf, type Reply } from "../../src/store/script.ts";
+import { itemOf, type Reply } from "../../src/store/script-definition.ts";
 import { scriptsOf } from "../../src/store/script-runner.ts";
 import { recharge } from "../../src/store/scripts/recharge.ts";
 import { partitionsOf } from "../../src/store/store-facts.ts";

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
 import { accountNames, partitionNames } from "../../src/store/names.ts";
-import { itemOf } from "../../src/store/script.ts";
+import { itemOf } from "../../src/store/script-definition.ts";
 import { issue } from "../../src/store/scripts/issue.ts";
 import { probe } from "../../src/store/scripts/probe.ts";
 import {

@@ -1,5 +1,5 @@
 import type { Limits, Tiers } from "../../src/domain/limits.ts";
-import type { Reply } from "../../src/store/script.ts";
+import type { Reply } from "../../src/store/script-definition.ts";
 import type { Generation } from "../../src/store/scripts/admit.ts";
 
 export const WINDOW_MS = 60_000;

@@ -1,6 +1,6 @@
 import type { ShadowLimit } from "../../src/domain/limits.ts";
 import type { TaskStatus } from "../../src/domain/task-states.ts";
-import type { Reply } from "../../src/store/script.ts";
+import type { Reply } from "../../src/store/script-definition.ts";
 import { MAX_AGE_MS, UPSTREAM } from "../support/store.ts";
 import {
   activeOf,

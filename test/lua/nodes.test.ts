@@ -31,7 +31,7 @@ import {
 } from "../../src/store/operator-views.ts";
 import { readsOfAll } from "../../src/store/partition-reads.ts";
 import { topRefusals } from "../../src/store/refusals.ts";
-import { itemOf, type Run } from "../../src/store/script.ts";
+import { itemOf, type Run } from "../../src/store/script-definition.ts";
 import { scriptsOf } from "../../src/store/script-runner.ts";
 import { admit } from "../../src/store/scripts/admit.ts";
 import { partitionsOf, readFacts, storedFacts } from "../../src/store/store-facts.ts";

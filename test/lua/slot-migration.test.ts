@@ -6,7 +6,7 @@ import type { Redis } from "ioredis";
 import { afterAll, afterEach, beforeAll, expect, test, vi } from "vitest";
 import { createClient } from "../../src/store/client.ts";
 import { type KeyRef, partitionNames } from "../../src/store/names.ts";
-import { itemOf } from "../../src/store/script.ts";
+import { itemOf } from "../../src/store/script-definition.ts";
 import { createScriptRunner, type ScriptRunner } from "../../src/store/script-runner.ts";
 import type { Generation } from "../../src/store/scripts/admit.ts";
 import { bindClaimed } from "../../src/store/scripts/bind.ts";

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { createSurvey } from "../../src/operator/survey.ts";
 import { partitionNames, requestName } from "../../src/store/names.ts";
-import type { Run } from "../../src/store/script.ts";
+import type { Run } from "../../src/store/script-definition.ts";
 import type { Generation } from "../../src/store/scripts/admit.ts";
 import { createSurveys, type Surveys } from "../../src/store/survey.ts";
 import { createLogger } from "../../src/telemetry/log.ts";

@@ -2,7 +2,7 @@ import { afterAll, beforeAll, beforeEach, expect, inject, test } from "vitest";
 import { settlementOfEarlier } from "../../src/settlement/journal-earlier-lines.ts";
 import { createSweeper } from "../../src/settlement/sweeper.ts";
 import { partitionNames, requestName, taskName } from "../../src/store/names.ts";
-import { itemOf } from "../../src/store/script.ts";
+import { itemOf } from "../../src/store/script-definition.ts";
 import type { Generation } from "../../src/store/scripts/admit.ts";
 import { collect } from "../../src/store/scripts/collect.ts";
 import { createSweeps } from "../../src/store/sweeps.ts";

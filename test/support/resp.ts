@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import type { ScriptFile } from "../../src/store/script.ts";
+import type { ScriptFile } from "../../src/store/script-definition.ts";
 import { scriptSource } from "../../src/store/script-runner.ts";
 import { SCRIPTS } from "../../src/store/scripts/all.ts";
 

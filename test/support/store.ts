@@ -7,11 +7,17 @@ import {
   type SettlementOptions,
 } from "../../src/settlement/deferred-settlements.ts";
 import { createHolds } from "../../src/settlement/holds.ts";
-import type { Settlement } from "../../src/settlement/settlement.ts";
+import type { Settlement } from "../../src/settlement/pending-settlement.ts";
 import { type Connection, createConnection } from "../../src/store/connection.ts";
 import { type KeyRef, keyRef, partitionNames, requestName } from "../../src/store/names.ts";
 import type { Primary } from "../../src/store/primary.ts";
-import { type Item, itemOf, type Reply, type Run, type ScriptFile } from "../../src/store/script.ts";
+import {
+  type Item,
+  itemOf,
+  type Reply,
+  type Run,
+  type ScriptFile,
+} from "../../src/store/script-definition.ts";
 import { type ScriptRunner, scriptsOf } from "../../src/store/script-runner.ts";
 import type { Generation } from "../../src/store/scripts/admit.ts";
 import { type BindCall, type Binding, bind, type NewTask } from "../../src/store/scripts/bind.ts";

@@ -1,6 +1,6 @@
 import type { ShadowLimit, Tiers } from "../../domain/limits.ts";
 import { idempotencyName, type KeyRef, requestName } from "../names.ts";
-import { clockOf, type Script } from "../script.ts";
+import { clockOf, type Script } from "../script-definition.ts";
 import { type KeyState, keyStateOf, shadowLimitsOf } from "./include/limits.ts";
 import type { UnknownOutcome } from "./unclear.ts";
 

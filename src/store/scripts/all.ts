@@ -1,4 +1,4 @@
-import type { ScriptFile } from "../script.ts";
+import type { ScriptFile } from "../script-definition.ts";
 import { admit } from "./admit.ts";
 import { bind } from "./bind.ts";
 import { collect } from "./collect.ts";

@@ -1,5 +1,5 @@
 import { claimName, idempotencyName, requestName, taskName } from "../names.ts";
-import type { Script } from "../script.ts";
+import type { Script } from "../script-definition.ts";
 import type { Generation } from "./admit.ts";
 
 /** How long an Idempotency-Key is remembered from its BIND on; until then its request is held. */

@@ -2,7 +2,7 @@ import type { Transaction } from "../../domain/answers.ts";
 import type { Tiers } from "../../domain/limits.ts";
 import { ledgerEntry, RECENT_TRANSACTIONS, type StreamEntry, transactionOf } from "../ledger-entries.ts";
 import type { KeyRef } from "../names.ts";
-import type { Script } from "../script.ts";
+import type { Script } from "../script-definition.ts";
 import { KEY_STATE_LENGTH, type KeyState, keyStateOf } from "./include/limits.ts";
 
 export interface CreditsCall {

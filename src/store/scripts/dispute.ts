@@ -1,5 +1,5 @@
 import { taskName } from "../names.ts";
-import type { Script } from "../script.ts";
+import type { Script } from "../script-definition.ts";
 
 export interface DisputeCall {
   taskId: string;

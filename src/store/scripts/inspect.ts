@@ -1,6 +1,6 @@
 import type { Tiers } from "../../domain/limits.ts";
 import { type KeyRef, requestName, taskName } from "../names.ts";
-import { clockOf, type Script } from "../script.ts";
+import { clockOf, type Script } from "../script-definition.ts";
 import { KEY_STATE_LENGTH, type KeyState, keyStateOf } from "./include/limits.ts";
 
 export interface InspectCall {

@@ -1,6 +1,6 @@
 import type { OwnLimits } from "../../domain/limits.ts";
 import { accountNames, type KeyRef, partitionNames } from "../names.ts";
-import type { Script } from "../script.ts";
+import type { Script } from "../script-definition.ts";
 
 export interface IssueCall {
   key: KeyRef;

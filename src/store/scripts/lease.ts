@@ -1,5 +1,5 @@
 import { partitionNames, requestName } from "../names.ts";
-import type { Script } from "../script.ts";
+import type { Script } from "../script-definition.ts";
 
 /** The lists of a partition in which requests fall due: holds to void, tasks to poll. */
 export type DueList = "holds" | "polls";

@@ -1,5 +1,5 @@
 import { claimName, earlierTaskName, requestName, taskName } from "../names.ts";
-import type { Script } from "../script.ts";
+import type { Script } from "../script-definition.ts";
 
 export interface MoveCall {
   taskId: string;

@@ -1,7 +1,7 @@
 import type { Tiers } from "../../domain/limits.ts";
 import type { Observation } from "../../domain/task-states.ts";
 import { type KeyRef, keyRef, requestName, taskName } from "../names.ts";
-import { clockOf, type Script } from "../script.ts";
+import { clockOf, type Script } from "../script-definition.ts";
 import { KEY_STATE_LENGTH, type KeyState, keyStateOf, NO_TIERS } from "./include/limits.ts";
 import type { KnownTask } from "./inspect.ts";
 

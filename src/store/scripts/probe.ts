@@ -1,4 +1,4 @@
-import { clockOf, type Script } from "../script.ts";
+import { clockOf, type Script } from "../script-definition.ts";
 
 const LIFETIME_MS = 60_000;
 

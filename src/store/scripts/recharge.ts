@@ -1,5 +1,5 @@
 import { accountNames, partitionNames } from "../names.ts";
-import type { Script } from "../script.ts";
+import type { Script } from "../script-definition.ts";
 
 export interface RechargeCall {
   partition: number;

@@ -1,7 +1,7 @@
 import { LEDGER_PAGE, type LedgerEntry, ledgerEntry, recordOf, type StreamEntry } from "../ledger-entries.ts";
 import { accountNames, keyNames, partitionNames, requestName } from "../names.ts";
 import type { AccountRecord, KeyFields, RequestRecord } from "../records.ts";
-import type { Script } from "../script.ts";
+import type { Script } from "../script-definition.ts";
 
 export interface SnapshotCall {
   partition: number;

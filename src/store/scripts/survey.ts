@@ -1,5 +1,5 @@
 import { partitionNames, requestName } from "../names.ts";
-import type { Script } from "../script.ts";
+import type { Script } from "../script-definition.ts";
 import type { DueList } from "./lease.ts";
 
 /** Ages of open requests, closed: a name, and the ms at which the next one begins. */

@@ -1,5 +1,5 @@
 import { idempotencyName } from "../names.ts";
-import type { Script } from "../script.ts";
+import type { Script } from "../script-definition.ts";
 
 /** How the upstream left open whether it made a task. */
 export type UnknownOutcome = "unclear" | "timed_out";

@@ -1,6 +1,6 @@
 import type { Tiers } from "../../domain/limits.ts";
 import { idempotencyName, type KeyRef, requestName } from "../names.ts";
-import type { Script } from "../script.ts";
+import type { Script } from "../script-definition.ts";
 import { type KeyState, keyStateOf, NO_TIERS } from "./include/limits.ts";
 
 /** How long the tombstone of an `unsent` VOID refuses the ADMIT of its request; far beyond any `notAfterMs`. */

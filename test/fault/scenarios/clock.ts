@@ -3,7 +3,7 @@ import { createHolds, type Holds } from "../../../src/settlement/holds.ts";
 import { type Connection, createConnection } from "../../../src/store/connection.ts";
 import { digestOf, type KeyRef } from "../../../src/store/names.ts";
 import { oneNode } from "../../../src/store/nodes.ts";
-import { itemOf, type Run } from "../../../src/store/script.ts";
+import { itemOf, type Run } from "../../../src/store/script-definition.ts";
 import type { Generation } from "../../../src/store/scripts/admit.ts";
 import { createStore, type Store } from "../../../src/store/store.ts";
 import { createSweeps } from "../../../src/store/sweeps.ts";

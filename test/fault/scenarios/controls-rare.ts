@@ -114,7 +114,7 @@ export const RARE_INTERLEAVINGS: readonly Control[] = [
     name: "a task ends at its maximum age whatever came of the last question",
     patches: [
       {
-        file: "src/settlement/task-end.ts",
+        file: "src/settlement/task-verdict.ts",
         from: "return endUnanswered(task);",
         to: 'return isOld ? ended(task, "expired", true) : undefined;',
       },

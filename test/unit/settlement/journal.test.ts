@@ -20,7 +20,7 @@ import { describe, expect, onTestFinished, test, vi } from "vitest";
 import { type Journal, openJournal } from "../../../src/settlement/journal.ts";
 import { lineOf, readJournalFile } from "../../../src/settlement/journal-lines.ts";
 import { diskReason } from "../../../src/settlement/journal-state.ts";
-import type { Settlement } from "../../../src/settlement/settlement.ts";
+import type { Settlement } from "../../../src/settlement/pending-settlement.ts";
 import { keyRef } from "../../../src/store/names.ts";
 import { createLogger } from "../../../src/telemetry/log.ts";
 import { soon } from "../../support/soon.ts";

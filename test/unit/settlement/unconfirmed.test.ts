@@ -5,10 +5,10 @@ import { expect, test } from "vitest";
 import { type Journal, type JournalOwner, memoryJournal } from "../../../src/settlement/journal.ts";
 import { lineOf, readJournalFile } from "../../../src/settlement/journal-lines.ts";
 import { createOutbox } from "../../../src/settlement/outbox.ts";
-import type { Charge, Settlement } from "../../../src/settlement/settlement.ts";
+import type { Charge, Settlement } from "../../../src/settlement/pending-settlement.ts";
 import { createUnconfirmed } from "../../../src/settlement/unconfirmed.ts";
 import { keyRef } from "../../../src/store/names.ts";
-import type { Run } from "../../../src/store/script.ts";
+import type { Run } from "../../../src/store/script-definition.ts";
 import { createLogger } from "../../../src/telemetry/log.ts";
 import { bindBy, newTask } from "../../support/store.ts";
 

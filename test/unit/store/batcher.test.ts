@@ -1,7 +1,7 @@
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { expect, test } from "vitest";
 import { createBatcher } from "../../../src/store/batcher.ts";
-import type { Item, Reply, ScriptFile } from "../../../src/store/script.ts";
+import type { Item, Reply, ScriptFile } from "../../../src/store/script-definition.ts";
 
 interface Call {
   script: string;

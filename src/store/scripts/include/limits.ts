@@ -1,5 +1,5 @@
 import { type LimitState, SHADOW_LIMITS, type ShadowLimit, type Tiers } from "../../../domain/limits.ts";
-import type { Reply } from "../../script.ts";
+import type { Reply } from "../../script-definition.ts";
 
 // The arguments and replies of several scripts about a key's limits; see lua/include/key.lua and reply.lua.
 

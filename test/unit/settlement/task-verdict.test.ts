@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { isAnswered, judge } from "../../../src/settlement/task-end.ts";
+import { isAnswered, judge } from "../../../src/settlement/task-verdict.ts";
 import type { PollOutcome } from "../../../src/upstream/poll-request.ts";
 
 const MAX_AGE_MS = 7_200_000;
