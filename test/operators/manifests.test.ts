@@ -23,6 +23,7 @@ const GROUPS: Record<string, string> = {
 const MANIFESTS = [
   ...["configmap", "gateway", "service", "disruption-budget", "network-policy", "secret.example"],
   "redis/redis",
+  "redis-nodes/redis",
 ].map((name) => `deploy/kubernetes/${name}.yaml`);
 
 /** Rules of taste that compose.yaml does not follow: we name and publish what we build. */
@@ -80,21 +81,24 @@ async function checkedByTypes(files: readonly string[]): Promise<{ ok: boolean; 
   ]);
 }
 
-describe("compose.yaml", () => {
-  const lint = async (change?: readonly [string, string]) => {
-    await writeFile(join(dir, ".dclintrc.json"), JSON.stringify({ rules: COMPOSE_RULES }));
-    return said(tool("dclint"), ["--quiet", await copyOf("compose.yaml", change)]);
-  };
+describe.each(["compose.yaml", "deploy/compose/sentinel.yaml", "deploy/compose/cluster.yaml"])(
+  "%s",
+  (file) => {
+    const lint = async (change?: readonly [string, string]) => {
+      await writeFile(join(dir, ".dclintrc.json"), JSON.stringify({ rules: COMPOSE_RULES }));
+      return said(tool("dclint"), ["--quiet", await copyOf(file, change)]);
+    };
 
-  test("is what the Compose Specification's schema allows", async () => {
-    expect(await lint()).toEqual({ ok: true, text: expect.any(String) });
-  });
-  test("a setting that Compose does not know is found", async () => {
-    const { ok, text } = await lint(["stop_grace_period", "stop_grace_perriod"]);
-    expect(ok).toBe(false);
-    expect(text).toMatch(/stop_grace_perriod|invalid-schema/);
-  });
-});
+    test("is what the Compose Specification's schema allows", async () => {
+      expect(await lint()).toEqual({ ok: true, text: expect.any(String) });
+    });
+    test("a setting that Compose does not know is found", async () => {
+      const { ok, text } = await lint(["stop_grace_period", "stop_grace_perriod"]);
+      expect(ok).toBe(false);
+      expect(text).toMatch(/stop_grace_perriod|invalid-schema/);
+    });
+  },
+);
 
 describe("the Dockerfile", () => {
   const lint = async (change?: readonly [string, string]) =>
@@ -108,23 +112,29 @@ describe("the Dockerfile", () => {
   });
 });
 
+const KUBECTL = "/usr/bin/kubectl";
 const SYSTEMD_ANALYZE = "/usr/bin/systemd-analyze";
 
-describe.skipIf(!isInstalled(SYSTEMD_ANALYZE, "systemd"))("the systemd unit", () => {
+describe.skipIf(!isInstalled(SYSTEMD_ANALYZE, "systemd"))("the systemd units", () => {
   /** systemd only warns of what it ignores, so what counts is that it says nothing. */
-  const verify = async (change?: readonly [string, string]) => {
-    const unit = join(dir, "tollgate.service");
-    const source = await readFile(await copyOf("deploy/systemd/tollgate.service", change), "utf8");
+  const verify = async (name: string, change?: readonly [string, string]) => {
+    const unit = join(dir, name.replace("@", "@redis"));
+    const source = await readFile(await copyOf(`deploy/systemd/${name}`, change), "utf8");
     // It looks whether the program is there, which on this machine may be elsewhere.
     await writeFile(unit, source.replace("/usr/bin/node", process.execPath));
     return said(SYSTEMD_ANALYZE, ["verify", "--man=no", unit]);
   };
 
-  test("is what systemd understands, without a warning", async () => {
-    expect(await verify()).toEqual({ ok: true, text: "" });
-  });
+  test.each(["tollgate.service", "tollgate-redis@.service"])(
+    "%s is understood without a warning",
+    async (name) => {
+      expect(await verify(name)).toEqual({ ok: true, text: "" });
+    },
+  );
   test("a setting that systemd does not know is found", async () => {
-    expect((await verify(["LimitNOFILE", "LimitNOFILES"])).text).toContain("Unknown key 'LimitNOFILES'");
+    expect((await verify("tollgate.service", ["LimitNOFILE", "LimitNOFILES"])).text).toContain(
+      "Unknown key 'LimitNOFILES'",
+    );
   });
 });
 
@@ -140,5 +150,14 @@ describe("Kubernetes manifests", () => {
     const { ok, text } = await checkedByTypes([await copyOf("deploy/kubernetes/gateway.yaml", change)]);
     expect(ok).toBe(false);
     expect(text).toMatch(/TS2353|TS2322/);
+  });
+});
+
+describe.skipIf(!isInstalled(KUBECTL, "kubectl"))("several Redis on Kubernetes", () => {
+  test.each(["redis-sentinel", "redis-cluster"])("%s, patched, has the fields of its kinds", async (name) => {
+    const { stdout } = await run(KUBECTL, ["kustomize", join(ROOT, "deploy/kubernetes", name)]);
+    const file = join(dir, `${name}.yaml`);
+    await writeFile(file, stdout);
+    expect(await checkedByTypes([file])).toEqual({ ok: true, text: "" });
   });
 });

@@ -6,6 +6,7 @@ import { isInContext, parseDockerfile } from "../../support/deployment/dockerfil
 import { haproxyProblems, unitProblems } from "../../support/deployment/host.ts";
 import { imageProblems } from "../../support/deployment/image.ts";
 import { kubernetesProblems } from "../../support/deployment/kubernetes.ts";
+import { redisNodesProblems } from "../../support/deployment/redis-nodes.ts";
 import { documents, guideProblems, type Read } from "../../support/deployment/settings.ts";
 
 const ROOT = join(import.meta.dirname, "../../..");
@@ -148,13 +149,50 @@ describe("Kubernetes manifests", () => {
   ]);
 
   test("each file is part of a kustomization, but for the example of the Secret", () => {
-    for (const folder of [K8S, `${K8S}/redis`]) {
+    for (const folder of ["", "/redis", "/redis-nodes", "/redis-sentinel", "/redis-cluster"].map(
+      (name) => K8S + name,
+    )) {
       const files = globSync("*.yaml", { cwd: join(ROOT, folder) });
-      const [{ resources }] = documents(repository, `${folder}/kustomization.yaml`);
+      const [kustomization] = documents(repository, `${folder}/kustomization.yaml`);
+      const patches: string[] = (kustomization.patches ?? []).map(({ path }: { path: string }) => path);
+      const resources = [...kustomization.resources, ...patches].filter((name) => !name.startsWith(".."));
       const others = ["kustomization.yaml", ...(folder === K8S ? ["secret.example.yaml"] : [])];
       expect(files.sort()).toEqual([...resources, ...others].sort());
     }
   });
+});
+
+describe("several Redis", () => {
+  test("the files of all three ways to start them fit each other", () =>
+    expect(redisNodesProblems(repository)).toEqual([]));
+
+  const SHARED = "deploy/redis";
+  const COMPOSE = "deploy/compose";
+  catches(redisNodesProblems, [
+    [`${SHARED}/redis.conf`, "appendonly yes", "appendonly no", /appendonly/],
+    [`${SHARED}/redis.conf`, "min-replicas-to-write 1", "min-replicas-to-write 0", /cut off takes writes/],
+    [`${SHARED}/redis.conf`, "maxmemory 1gb", "maxmemory 2gb", /mem_limit/],
+    [`${SHARED}/cluster.conf`, "node-timeout 5000", "node-timeout 15000", /restart precedes/],
+    [`${SHARED}/start.sh`, "RESTART_DELAY:-15", "RESTART_DELAY:-1", /restart precedes/],
+    [`${SHARED}/cluster.sh`, "360 1050", "360 1051", /other slots/],
+    [`${SHARED}/users.acl`, "~tg:*", "~*", /more than their keys/],
+    [`${SHARED}/kustomization.yaml`, "cli.sh, ", "", /lacks a file/],
+    [`${COMPOSE}/sentinel.yaml`, "HOST: 172.30.16.12", "HOST: 172.30.16.14", /has another address/],
+    [`${COMPOSE}/sentinel.yaml`, "172.30.16.13\n#   cat", "\n#   cat", /16\.13 is not in the certificate/],
+    [
+      `${COMPOSE}/sentinel.yaml`,
+      "rediss+sentinel://172.30.16.21",
+      "rediss+sentinel://172.30.16.24",
+      /names 172/,
+    ],
+    [`${COMPOSE}/sentinel.yaml`, "  redis-2: {}", "  redis-two: {}", /redis-2 keeps its data/],
+    [`${COMPOSE}/cluster.yaml`, "rediss+cluster", "redis+cluster", /without TLS/],
+    [`${COMPOSE}/cluster.yaml`, "172.30.16.16:6379", "172.30.16.17:6379", /NODES names other/],
+    [`${K8S}/redis-cluster/redis.yaml`, "replicas: 6", "replicas: 5", /NODES names other/],
+    [`${K8S}/redis-sentinel/redis.yaml`, "value: sentinel", "value: sentry", /starts as sentry/],
+    [`${K8S}/redis-nodes/redis.yaml`, "$(POD).redis", "$(POD)", /redis-0 is not in the certificate/],
+    ["deploy/systemd/tollgate-redis@.service", "start.sh\nEnv", "run.sh\nEnv", /no file of ours/],
+  ]);
 });
 
 describe("a machine of its own", () => {
