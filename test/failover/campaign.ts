@@ -2,13 +2,16 @@ import { mkdtemp, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
-import { formatVerdict } from "../fault/checker.ts";
+import { type Criterion, formatVerdict } from "../fault/checker.ts";
 import { writeHistory } from "../fault/history.ts";
 import { seedFor } from "../fault/random.ts";
 import { copySources } from "../fault/tree.ts";
 import { ROOT } from "../fault/world.ts";
-import { TOPOLOGIES, type Topology } from "./driver.ts";
-import { writeSection } from "./report.ts";
+import { newerBinary } from "../support/servers.ts";
+import { CONTROLS, runControl } from "./controls.ts";
+import { FAULTS_OF, TOPOLOGIES, type Topology } from "./driver.ts";
+import { planRounds } from "./plan.ts";
+import { writeControls, writeSection } from "./report.ts";
 import { runRounds, stopRounds } from "./rounds.ts";
 
 const ROUNDS = 50;
@@ -21,7 +24,18 @@ const MISSING: Partial<Record<Topology, string>> = {
     "a gateway cannot use a Redis Cluster of several primaries yet: REDIS_URL has no redis+cluster:// form",
 };
 
-/** `--rounds N --seed N --topology server|trio|cluster --short`: a full run writes its section of docs/faults.md. */
+interface Run {
+  seed: number;
+  folder: string;
+  root: string;
+  /** Leaves the page of figures as it is. */
+  short: boolean;
+}
+
+/**
+ * `--rounds N --seed N --topology server|trio|cluster --short`: a full run writes its section of docs/faults.md.
+ * `--controls`: seeded bugs instead, each of which must be caught; `--only TEXT` for those whose name has it.
+ */
 async function main(): Promise<void> {
   const { values } = parseArgs({
     options: {
@@ -29,6 +43,8 @@ async function main(): Promise<void> {
       seed: { type: "string" },
       topology: { type: "string", default: "server" },
       short: { type: "boolean", default: false },
+      controls: { type: "boolean", default: false },
+      only: { type: "string", default: "" },
     },
   });
   const topology = TOPOLOGIES.find((name) => name === values.topology);
@@ -37,28 +53,55 @@ async function main(): Promise<void> {
   if (!topology || !Number.isSafeInteger(rounds) || rounds < 1 || !Number.isSafeInteger(seed)) {
     refuse(`--topology is one of ${TOPOLOGIES.join(", ")}; --rounds and --seed are whole numbers`);
   }
-  const missing = MISSING[topology];
-  if (missing !== undefined) refuse(`--topology ${topology}: ${missing}`);
-
   const folder = await mkdtemp(join(tmpdir(), "tollgate-failover-"));
   console.log(`seed ${seed}: the same schedule comes with --seed ${seed}; history under ${folder}`);
-  const root = copySources(ROOT, join(folder, "tree"));
+  const run = { seed, folder, root: copySources(ROOT, join(folder, "tree")), short: values.short };
+  const isMet = values.controls
+    ? await runControls(run, values.only)
+    : await runCampaign(run, topology, rounds);
+  console.log(isMet ? "all criteria met" : "criteria unmet");
+  process.exit(isMet ? 0 : 1);
+}
+
+async function runCampaign(run: Run, topology: Topology, count: number): Promise<boolean> {
+  const missing = MISSING[topology];
+  if (missing !== undefined) refuse(`--topology ${topology}: ${missing}`);
+  const { folder, root } = run;
   const startedMs = Date.now();
   const progress = (line: string): void =>
     console.log(`${topology} ${Math.round((Date.now() - startedMs) / 1000)} s: ${line}`);
   const scenario = `failover ${topology}`;
-  const options = { scenario, seed: seedFor(seed, scenario), folder, root, progress, topology, rounds };
-  const outcome = await runRounds(options);
+  const seed = seedFor(run.seed, scenario);
+  const rounds = planRounds(seed, FAULTS_OF[topology], count);
+  const outcome = await runRounds({ scenario, seed, folder, root, progress, topology, rounds });
   writeHistory(folder, outcome.history);
   await writeFile(join(folder, "operators.json"), JSON.stringify(outcome.history.operators, null, 2));
   await writeFile(join(folder, "rounds.json"), JSON.stringify(outcome.rounds, null, 2));
   const seconds = Math.round((Date.now() - startedMs) / 1000);
   console.log(formatVerdict(outcome.verdict));
-  if (!values.short) await writeSection({ ...outcome, topology, seed, seconds });
-  const clean = outcome.rounds.every(({ violations }) => violations.length === 0);
-  const isMet = outcome.verdict.met && clean;
-  console.log(isMet ? "all criteria met" : "criteria unmet");
-  process.exit(isMet ? 0 : 1);
+  if (!run.short) await writeSection({ ...outcome, topology, seed: run.seed, seconds });
+  return outcome.verdict.met && outcome.rounds.every(({ violations }) => violations.length === 0);
+}
+
+async function runControls(run: Run, only: string): Promise<boolean> {
+  const { seed, folder, root } = run;
+  const chosen = CONTROLS.filter(({ name }) => name.includes(only));
+  const criteria: Criterion[] = [];
+  for (const control of chosen) {
+    console.log(control.name);
+    const progress = (line: string): void => console.log(`  ${line}`);
+    const found = await runControl(control, { seed, folder, root, progress, newer });
+    console.log(formatVerdict({ met: found.met, criteria: [found], uncharged: [] }));
+    criteria.push(found);
+  }
+  if (!run.short && chosen.length === CONTROLS.length) await writeControls(seed, criteria);
+  return criteria.every(({ met }) => met);
+}
+
+async function newer() {
+  const found = await newerBinary();
+  if ("missing" in found) throw new Error(found.missing);
+  return found;
 }
 
 function refuse(why: string): never {

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
-import type { ClientEvent, StoreEntry } from "../fault/history.ts";
-import { checkRound, type FailoverHistory } from "./checker.ts";
+import type { ClientEvent, LinkEvent, StoreEntry, UpstreamEvent } from "../fault/history.ts";
+import { checkEnd, checkRound, type FailoverHistory } from "./checker.ts";
 import type { OperatorEvent } from "./operators.ts";
 
 // Guards of the campaign's checker: each must find what it is there for, and nothing in a history where all is well.
@@ -10,9 +10,12 @@ interface Facts {
   client?: ClientEvent[];
   /** Fields of ledger entries. */
   entries?: Record<string, string>[];
+  upstream?: UpstreamEvent[];
+  link?: LinkEvent[];
+  rounds?: FailoverHistory["rounds"];
 }
 
-function violationsOf({ operators = [], client = [], entries = [] }: Facts): string[] {
+function historyOf({ entries = [], ...facts }: Facts): FailoverHistory {
   const ledger = entries.map((fields, at) => [`${at + 1}-0`, Object.entries(fields).flat()]);
   const requests = entries
     .filter(({ type }) => type === "consume")
@@ -21,10 +24,17 @@ function violationsOf({ operators = [], client = [], entries = [] }: Facts): str
       value: { state: "bound", price: "10", account_id, task_id },
     }));
   const store: StoreEntry[] = [{ name: "tg:{p00}:ledger", value: ledger }, ...requests];
-  const meta = { accounts: [], verified: [] } as unknown as FailoverHistory["meta"];
+  const meta = { accounts: [], verified: [], toleranceMs: 50, maxAgesMs: {}, quiet: true, quiescenceMs: 0 };
   const none = { upstream: [], link: [], faults: [], forgotten: [], otherStore: [] };
-  return checkRound({ meta, client, store, operators, ...none }).criteria.flatMap((one) => one.violations);
+  const seen = { operators: [], client: [], rounds: [], ...none, ...facts };
+  return { ...seen, meta: meta as unknown as FailoverHistory["meta"], store };
 }
+
+const violationsOf = (facts: Facts): string[] =>
+  checkRound(historyOf(facts)).criteria.flatMap(({ violations }) => violations);
+
+const endOf = (facts: Facts, name: RegExp): string[] =>
+  checkEnd(historyOf(facts)).criteria.find((one) => name.test(one.name))!.violations;
 
 const told = (about: Partial<OperatorEvent>): OperatorEvent => ({
   kind: "grant",
@@ -57,6 +67,24 @@ const revoke = told({ kind: "revoke", keyId: "key" });
 const served = used({ status: 200, keyId: "key", requestId: "req", taskId: "task" });
 const refused = used({ status: 401, keyId: "key", requestId: "other" });
 
+const admit: LinkEvent = {
+  gateway: "",
+  script: "admit",
+  requestId: "req",
+  atMs: 30,
+  forwardedMs: 30,
+  outcome: "admitted",
+  delivered: true,
+};
+const seenUpstream = {
+  requestId: "req",
+  atMs: 35,
+  truth: "no",
+  arrivals: 1,
+  kind: "refuses_400",
+} as UpstreamEvent;
+const round = { fault: "lag, kill", servedMs: [900, 9000] };
+
 test("a history where all that was said is true has no violations", () => {
   expect(violationsOf({ operators: [grant], entries: [granted] })).toEqual([]);
   expect(violationsOf({ client: [answer], entries: [charge] })).toEqual([]);
@@ -68,6 +96,33 @@ test("a command that nobody was told the end of may have been done or not", () =
   const unknown = told({ reference: "order 1", acknowledged: false });
   expect(violationsOf({ operators: [unknown] })).toEqual([]);
   expect(violationsOf({ operators: [unknown], entries: [granted] })).toEqual([]);
+});
+
+test("what a failover may have forgotten is no violation", () => {
+  const rounds = [{ ...round, forgets: [20, 40] as const }];
+  expect(violationsOf({ upstream: [seenUpstream], link: [admit], rounds })).toEqual([]);
+});
+
+test("an ADMIT that has done nothing may be sent again", () => {
+  const moved = { ...admit, outcome: "-MOVED" };
+  const rounds = [{ ...round, forgets: [20, 40] as const }];
+  expect(violationsOf({ link: [moved, admit], rounds })).toEqual([]);
+});
+
+test("a partition that is served again too late, or never, is found", () => {
+  expect(endOf({ rounds: [round] }, /served again/)).toEqual([]);
+  expect(endOf({ rounds: [{ ...round, servedMs: [900, 10_001] }] }, /served again/)).toHaveLength(1);
+  expect(endOf({ rounds: [{ ...round, servedMs: [] }] }, /served again/)).toHaveLength(1);
+});
+
+test("a slot that never came back is found", () => {
+  const customer = { accountId: "acc", keyId: "key" };
+  const history = historyOf({});
+  const store = [{ name: "tg:{p00}:slots:key", value: ["req"] }];
+  const meta = { ...history.meta, accounts: [customer] } as FailoverHistory["meta"];
+  const { criteria } = checkEnd({ ...history, store, meta });
+  const slots = criteria.find(({ name }) => name === "no slot leaks, every task ends")!;
+  expect(slots.violations.join()).toMatch(/1 slots leaked/);
 });
 
 test.for<[name: string, violation: RegExp, facts: Facts]>([
@@ -86,6 +141,12 @@ test.for<[name: string, violation: RegExp, facts: Facts]>([
     "a revoked key that is served",
     /is revoked, and was served/,
     { operators: [revoke], client: [served], entries: [charge] },
+  ],
+  ["an ADMIT that is sent twice", /ADMIT of req was sent 2 times/, { link: [admit, admit] }],
+  [
+    "an admission that is forgotten without a failover",
+    /forgotten, though no failover was near/,
+    { upstream: [seenUpstream], rounds: [{ ...round, forgets: [100, 200] }] },
   ],
 ])("%s is found", ([, violation, facts]) => {
   expect(violationsOf(facts).join("\n")).toMatch(violation);

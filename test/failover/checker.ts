@@ -1,17 +1,35 @@
 import { CRITERIA, judgeBy, type Rule, type Verdict } from "../fault/checker.ts";
+import { noFalseRefusal } from "../fault/criteria-limits.ts";
 import { chargedOnce, type Finding, idempotent } from "../fault/criteria-money.ts";
+import { sentOnce } from "../fault/criteria-traces.ts";
 import type { History } from "../fault/history.ts";
 import { type Ledger, readLedger } from "../fault/ledger.ts";
+import { type Forgotten, forgottenAdmissions, mostAbove, withForgotten } from "./forgotten.ts";
 import type { OperatorEvent } from "./operators.ts";
 
-/** What a run has seen: requests, and what operators were told. */
+/** What the checker needs to know of a round. */
+export interface RoundFacts {
+  fault: string;
+  /** What the primary took between these moments may be forgotten, Unix ms. */
+  forgets?: readonly [fromMs: number, toMs: number] | undefined;
+  /** Until the customers of each partition were served again, in ascending order, ms. */
+  servedMs: readonly number[];
+}
+
+/** What a run has seen: requests, what operators were told, and what happened to the store. */
 export interface FailoverHistory extends History {
   operators: OperatorEvent[];
+  rounds: readonly RoundFacts[];
 }
 
 interface Facts extends Ledger {
   operators: OperatorEvent[];
+  rounds: readonly RoundFacts[];
+  forgotten: Forgotten[];
 }
+
+/** With timeouts of a second in the servers. */
+const SERVED_MAX_MS = 10_000;
 
 const consumes = ({ entries }: Ledger) => entries.filter(({ type }) => type === "consume");
 
@@ -91,6 +109,33 @@ function revocationsKept({ operators, generations }: Facts): Finding {
   return { figure: `${told.length} keys revoked, used ${used} times after it`, violations };
 }
 
+/** What a failover has forgotten was admitted no longer before it than a replica may lag. */
+function overAdmission(facts: Facts): Finding {
+  const { mayForget } = facts;
+  const forgotten = facts.forgotten.filter(({ isUpstream }) => isUpstream);
+  const violations = forgotten
+    .filter(({ atMs }) => !mayForget(atMs))
+    .map(
+      ({ requestId, atMs }) =>
+        `${requestId} was admitted at ${atMs} and forgotten, though no failover was near`,
+    );
+  const figure = `${forgotten.length} admissions forgotten, at most ${mostAbove(facts, forgotten)} above a limit in 60 s`;
+  return { figure, violations };
+}
+
+/** Every partition is served again in time, whatever befell its primary. */
+function servedAgain({ rounds }: Facts): Finding {
+  const slowest = rounds.map(({ servedMs }) => servedMs.at(-1) ?? Number.POSITIVE_INFINITY);
+  const violations = rounds.flatMap(({ fault }, at) =>
+    slowest[at]! > SERVED_MAX_MS ? [`round ${at + 1}, ${fault}: after ${slowest[at]} ms`] : [],
+  );
+  return { figure: `${rounds.length} rounds, after ${Math.max(0, ...slowest)} ms at worst`, violations };
+}
+
+/** As for one server, and what a failover has forgotten counted until then. */
+const noFalseRefusalBeside = (facts: Facts): Finding =>
+  noFalseRefusal({ ...facts, accounts: withForgotten(facts, facts.forgotten) });
+
 /** True at each moment without load, whatever is still open. */
 const AFTER_EACH_ROUND: readonly Rule<Facts>[] = [
   ["charged exactly once, nothing lost", chargedOnce],
@@ -99,18 +144,20 @@ const AFTER_EACH_ROUND: readonly Rule<Facts>[] = [
   ["grants last", grantsKept],
   ["keys last", keysKept],
   ["revoked keys stay revoked", revocationsKept],
+  ["nothing sent twice", sentOnce],
+  ["over-admission within the lag", overAdmission],
 ];
 
-/**
- * True at the end, when nothing is open any more. A store that fails over may forget what its replicas had not received:
- * the rules about windows, days and holds then need what they tolerate beside them, here and nowhere else.
- */
+/** One server alone can be another one, and only what fails over forgets. */
+const OF_ONE_SERVER = new Set(["stores are kept apart", "no false refusal"]);
+
+/** True at the end, when nothing is open any more. */
 const AT_THE_END: readonly Rule<Facts>[] = [
   ...AFTER_EACH_ROUND,
   ["operators' commands are acknowledged", operatorsAnswered],
-  ...CRITERIA.filter(
-    ([name]) => name !== "stores are kept apart" && !AFTER_EACH_ROUND.some(([own]) => own === name),
-  ),
+  ...CRITERIA.filter(([name]) => !OF_ONE_SERVER.has(name) && !AFTER_EACH_ROUND.some(([own]) => own === name)),
+  ["no false refusal", noFalseRefusalBeside],
+  [`every key is served again within ${SERVED_MAX_MS / 1000} s`, servedAgain],
 ];
 
 export const checkRound = (history: FailoverHistory): Verdict => judgeBy(AFTER_EACH_ROUND, factsOf(history));
@@ -127,5 +174,9 @@ function factsOf(history: FailoverHistory): Facts {
     return { ...account, granted: account.granted + own.reduce((sum, { amount }) => sum + amount, 0) };
   });
   const meta = { ...history.meta, accounts };
-  return { ...readLedger({ ...history, meta }), operators: history.operators };
+  const ledger = readLedger({ ...history, meta });
+  const { operators, rounds } = history;
+  const mayForget = (atMs: number): boolean =>
+    rounds.some(({ forgets }) => forgets !== undefined && atMs >= forgets[0] && atMs <= forgets[1]);
+  return { ...ledger, operators, rounds, mayForget, forgotten: forgottenAdmissions(ledger) };
 }

@@ -2,7 +2,7 @@ import type { RedisBinary } from "../../src/sandbox/redis.ts";
 import type { Links } from "./links.ts";
 import { fieldsOf, isRunning, type RedisNode, waitFor } from "./node.ts";
 import { createNodeSet, dataConfig, type NodeSet, type Ports } from "./nodes.ts";
-import { evenRanges, SLOTS, type SlotRange, slotOfPartition } from "./slots.ts";
+import { evenRanges, PARTITIONS, SLOTS, type SlotRange, slotOfPartition } from "./slots.ts";
 
 const PRIMARIES = 3;
 const NODE_TIMEOUT_MS = 1000;
@@ -26,6 +26,8 @@ export interface Cluster {
   covered(cutOff?: RedisNode): Promise<void>;
   /** The nodes leave a primary that is away where it is meanwhile, so that it can be back before a failover. */
   withoutFailover(work: () => Promise<void>): Promise<void>;
+  /** Moves some of the partitions of a primary to another one; nobody may write to it meanwhile. */
+  movePartitions(from: RedisNode): Promise<void>;
   /** Waits until all nodes run, every slot is owned and every primary has its replica. */
   healthy(): Promise<void>;
   stop(): Promise<void>;
@@ -124,6 +126,14 @@ function clusterOf(set: NodeSet, nodes: readonly RedisNode[]): Cluster {
         await tolerate(nodes, NODE_TIMEOUT_MS);
       }
     },
+    async movePartitions(from) {
+      const claims = await claimsOf(nodes);
+      const own = claims.find(({ node }) => node === from);
+      const to = claims.find(({ node, ranges }) => node !== from && ranges.length > 0);
+      if (!own || !to) throw new Error(`${from.name} has no partitions to move`);
+      const slots = PARTITION_SLOTS.filter((slot) => own.ranges.some(contains(slot)));
+      for (const slot of slots.slice(0, MOVED)) await moveSlot(slot, from, to.node);
+    },
     healthy: () =>
       waitFor("six nodes that replicate and cover all slots", HEALTHY_TIMEOUT_MS, async () => {
         if (!nodes.every(isRunning) || !(await isCovered(nodes))) return false;
@@ -139,6 +149,25 @@ function clusterOf(set: NodeSet, nodes: readonly RedisNode[]): Cluster {
     stop: () => set.stop(),
   };
   return cluster;
+}
+
+/** Of the partitions of a primary, which has about 21. */
+const MOVED = 5;
+const PARTITION_SLOTS = Array.from({ length: PARTITIONS }, (_, partition) => slotOfPartition(partition));
+/** Names that are moved at a time. */
+const PAGE = 500;
+
+async function moveSlot(slot: number, from: RedisNode, to: RedisNode): Promise<void> {
+  const [source, target] = [from.client, to.client];
+  const [fromId, toId] = await Promise.all([source.cluster("MYID"), target.cluster("MYID")]);
+  await target.call("CLUSTER", "SETSLOT", slot, "IMPORTING", String(fromId));
+  await source.call("CLUSTER", "SETSLOT", slot, "MIGRATING", String(toId));
+  for (;;) {
+    const names = (await source.call("CLUSTER", "GETKEYSINSLOT", slot, PAGE)) as string[];
+    if (names.length === 0) break;
+    await source.call("MIGRATE", "127.0.0.1", to.port, "", 0, 5000, "KEYS", ...names);
+  }
+  for (const client of [target, source]) await client.call("CLUSTER", "SETSLOT", slot, "NODE", String(toId));
 }
 
 async function tolerate(nodes: readonly RedisNode[], timeoutMs: number): Promise<void> {

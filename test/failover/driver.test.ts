@@ -11,7 +11,7 @@ const nameOf = (at: number): string => `{p05}:entry-${at}`;
 
 async function withDriver(topology: Topology, work: (driver: Driver) => Promise<void>): Promise<void> {
   const folder = await mkdtemp(join(tmpdir(), "tollgate-failover-"));
-  const driver = await startDriver(topology, folder);
+  const driver = await startDriver(topology, { folder });
   try {
     await work(driver);
   } finally {
@@ -48,7 +48,7 @@ describe.concurrent("faults of a campaign", () => {
     withDriver("trio", async (driver) => {
       await fill(driver);
       const old = await primary(driver);
-      const striking = driver.strike("lag", PARTITION);
+      const striking = driver.strike("lag, kill", PARTITION);
       // A write that is under way when the primary is killed may be made again, for the same client finds it again.
       const closed = new Promise<false>((resolve) => void old.once("close", () => resolve(false)));
       const isWritten = (at: number): Promise<boolean> => old.set(nameOf(at), "1").then(Boolean, () => false);

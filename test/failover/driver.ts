@@ -1,102 +1,108 @@
-import { setTimeout as pause } from "node:timers/promises";
 import { Redis } from "ioredis";
+import type { RedisBinary } from "../../src/sandbox/redis.ts";
 import type { RedisNodes } from "../../src/store/nodes.ts";
+import type { LinkEvent } from "../fault/history.ts";
+import { ROOT } from "../fault/world.ts";
 import { startCluster } from "./cluster.ts";
-import type { Links } from "./links.ts";
 import { isRunning, type RedisNode } from "./node.ts";
 import { startPair } from "./pair.ts";
 import { SLOTS, slotOfName, slotOfPartition } from "./slots.ts";
+import { type Fault, type Servers, type Strike, strikeAt } from "./strikes.ts";
 import { startTrio } from "./trio.ts";
+import { recordScripts } from "./wiretap.ts";
 
 export const TOPOLOGIES = ["server", "trio", "cluster"] as const;
 export type Topology = (typeof TOPOLOGIES)[number];
 
-/**
- * What befalls the primary of a partition. kill: SIGKILL; pause: SIGSTOP; cut: nothing reaches it or comes from it; lag:
- * a replica has received nothing for a while when the primary is killed; loss: SIGKILL, and a start with a shorter
- * append-only file before anybody is promoted; replica: SIGSTOP of its replica, so that nothing is confirmed.
- */
-export type Fault = "kill" | "pause" | "cut" | "lag" | "loss" | "replica";
+const FAILING_OVER = [
+  ...(["kill", "pause", "cut", "split", "lag, kill", "lag, pause", "lag, cut"] as const),
+  ...(["loss", "replica", "reset"] as const),
+];
 
-/** A fault under way. */
-export interface Strike {
-  /** The node that it befell. */
-  victim: string;
-  /** When it did, Unix ms. */
-  atMs: number;
-  /** The node is back, the link healed. */
-  end(): Promise<void>;
-}
+/** What befalls each of them. */
+export const FAULTS_OF: Record<Topology, readonly Fault[]> = {
+  // A server that comes back with older data is refused until an operator accepts it: the fault campaign's `stores`.
+  server: ["kill", "pause", "cut", "replica", "reset"],
+  trio: [...FAILING_OVER, "stale"],
+  cluster: [...FAILING_OVER, "move"],
+};
 
 /** The store of a campaign: where gateways find it, what befalls it, and what it holds. */
 export interface Driver {
-  topology: Topology;
   redisUrl: string;
   /** Whether another node takes over; else a fault lasts until it is ended. */
   failsOver: boolean;
-  faults: readonly Fault[];
   strike(fault: Fault, partition: number): Promise<Strike>;
   /** Waits until all nodes run, replicate and are in step. */
   healthy(): Promise<void>;
   /** The primaries of this moment, to be read from past all relays. */
   nodes(): Promise<RedisNodes>;
+  /** The scripts that gateways have called. */
+  linkEvents(): readonly LinkEvent[];
   stop(): Promise<void>;
 }
 
-/** How long a replica has received nothing when its primary is killed. */
-const LAG_MS = 500;
-/** Off the append-only file: the last charges. */
-const LOST_BYTES = 4096;
-
-/** What the topologies have in common. */
-interface Servers {
-  redisUrl: string;
-  links: Links;
-  /** Who owns a slot now. */
-  owners(): Promise<(slot: number) => RedisNode | undefined>;
-  replicasOf(primary: RedisNode): Promise<RedisNode[]>;
-  withoutFailover(work: () => Promise<void>): Promise<void>;
-  healthy(): Promise<unknown>;
-  stop(): Promise<void>;
+interface DriverOptions {
+  /** Of the data; kept afterwards. */
+  folder: string;
+  /** The source tree whose gateways are run. */
+  root?: string;
+  binary?: RedisBinary | undefined;
 }
 
-export async function startDriver(topology: Topology, folder: string): Promise<Driver> {
+export async function startDriver(
+  topology: Topology,
+  { root = ROOT, folder, binary }: DriverOptions,
+): Promise<Driver> {
+  const rig = { folder, ...(binary ? { binary } : {}) };
+  return driverOf(await serversOf(topology, rig), root);
+}
+
+async function serversOf(
+  topology: Topology,
+  rig: { folder: string; binary?: RedisBinary },
+): Promise<Servers> {
   switch (topology) {
     case "server": {
-      const pair = await startPair({ folder });
-      const servers = {
+      const pair = await startPair(rig);
+      return {
         ...pair,
+        names: [pair.primary.name, pair.replica.name],
+        failsOver: false,
         owners: async () => () => pair.primary,
         replicasOf: async () => [pair.replica],
-        withoutFailover: (work: () => Promise<void>) => work(),
+        replaced: () => Promise.reject(new Error("nobody fails over here")),
+        withoutFailover: (work) => work(),
       };
-      // A server that comes back with older data is refused until an operator accepts it: the fault campaign's `stores`.
-      return driverOf(topology, servers, ["kill", "pause", "cut", "replica"]);
     }
     case "trio": {
-      const trio = await startTrio({ folder, quickReturn: true });
-      const servers = {
+      const trio = await startTrio({ ...rig, quickReturn: true });
+      return {
         ...trio,
+        names: [...trio.nodes, ...trio.sentinels].map(({ name }) => name),
+        failsOver: true,
+        replaced: trio.promoted,
         owners: async () => {
           const primary = await trio.primary();
           return () => primary;
         },
-        replicasOf: async (primary: RedisNode) => trio.nodes.filter((node) => node !== primary),
+        replicasOf: async (primary) => trio.nodes.filter((node) => node !== primary),
       };
-      return driverOf(topology, servers, ["kill", "pause", "cut", "lag", "loss", "replica"]);
     }
     case "cluster": {
-      const cluster = await startCluster({ folder });
-      const servers = {
+      const cluster = await startCluster(rig);
+      return {
         ...cluster,
-        replicasOf: async (primary: RedisNode) => [(await cluster.replicaOf(primary))!],
+        names: cluster.nodes.map(({ name }) => name),
+        failsOver: true,
+        replaced: (old) => cluster.covered(old),
+        replicasOf: async (primary) => [(await cluster.replicaOf(primary))!],
       };
-      return driverOf(topology, servers, ["kill", "pause", "cut", "lag", "loss", "replica"]);
     }
   }
 }
 
-function driverOf(topology: Topology, servers: Servers, faults: readonly Fault[]): Driver {
+function driverOf(servers: Servers, root: string): Driver {
   const readers = new Map<RedisNode, Redis>();
   const reader = (node: RedisNode): Redis => {
     const known = readers.get(node) ?? new Redis(node.port, "127.0.0.1");
@@ -104,15 +110,16 @@ function driverOf(topology: Topology, servers: Servers, faults: readonly Fault[]
     readers.set(node, known);
     return known;
   };
+  const isData = (name: string): boolean => !name.startsWith("sentinel");
+  const events = recordScripts({ links: servers.links, isData, root });
   return {
-    topology,
     redisUrl: servers.redisUrl,
-    failsOver: topology !== "server",
-    faults,
+    failsOver: servers.failsOver,
+    linkEvents: () => events,
     async strike(fault, partition) {
       const victim = (await servers.owners())(slotOfPartition(partition));
       if (!victim || !isRunning(victim)) throw new Error(`partition ${partition} has no primary to strike`);
-      return { victim: victim.name, ...(await strikeAt(servers, victim, fault)) };
+      return strikeAt(servers, victim, fault);
     },
     async healthy() {
       await servers.healthy();
@@ -136,45 +143,4 @@ function driverOf(topology: Topology, servers: Servers, faults: readonly Fault[]
       await servers.stop();
     },
   };
-}
-
-async function strikeAt(
-  servers: Servers,
-  victim: RedisNode,
-  fault: Fault,
-): Promise<Pick<Strike, "atMs" | "end">> {
-  const { links } = servers;
-  let atMs = Date.now();
-  switch (fault) {
-    case "kill":
-      await victim.kill();
-      return { atMs, end: () => victim.start() };
-    case "pause":
-      victim.pause();
-      return { atMs, end: async () => victim.resume() };
-    case "cut":
-      links.cut(victim.name);
-      return { atMs, end: async () => links.heal(victim.name) };
-    case "replica": {
-      const [replica] = await servers.replicasOf(victim);
-      replica!.pause();
-      return { atMs, end: async () => replica!.resume() };
-    }
-    case "lag": {
-      const replicas = await servers.replicasOf(victim);
-      for (const { name } of replicas) links.cut(name, { from: [victim.name] });
-      await pause(LAG_MS);
-      atMs = Date.now();
-      await victim.kill();
-      for (const { name } of replicas) links.heal(name, { discard: true });
-      return { atMs, end: () => victim.start() };
-    }
-    case "loss":
-      await servers.withoutFailover(async () => {
-        await victim.kill();
-        victim.truncate(LOST_BYTES);
-        await victim.start();
-      });
-      return { atMs, end: async () => undefined };
-  }
 }

@@ -17,6 +17,12 @@ export interface CutOptions {
 /** Whoever has no source address of its own: gateways, and clients of a test. */
 export const OUTSIDE = "outside";
 
+/** Sees what passes on one connection, in both directions. */
+export interface Tap {
+  sent(chunk: Buffer): void;
+  received(chunk: Buffer): void;
+}
+
 export type Links = ReturnType<typeof createLinks>;
 
 interface Relay {
@@ -26,6 +32,7 @@ interface Relay {
   target: Socket | undefined;
   targetPort: number;
   isHeldBack: boolean;
+  tap: Tap | undefined;
 }
 
 /**
@@ -39,6 +46,7 @@ export function createLinks() {
   const servers: Server[] = [];
   const relays = new Set<Relay>();
   const cuts = new Map<string, Required<CutOptions>>();
+  let openTap: ((from: string, to: string) => Tap | undefined) | undefined;
 
   const cutBetween = (one: string, other: string): Cut | undefined =>
     [cutOf(cuts.get(one), other), cutOf(cuts.get(other), one)].find((how) => how !== undefined);
@@ -54,11 +62,16 @@ export function createLinks() {
     know(source: string, name: string): void {
       names.set(source, name);
     },
+    /** New connections are tapped. @param open called for each; undefined for one that is not tapped */
+    tap(open: (from: string, to: string) => Tap | undefined): void {
+      openTap = open;
+    },
     /** Listens for what is meant for a node. @returns the port to be announced */
     async open(to: string, targetPort: number): Promise<number> {
       const server = createServer({ allowHalfOpen: true, noDelay: true, pauseOnConnect: true }, (client) => {
         const from = names.get(client.remoteAddress ?? "") ?? OUTSIDE;
-        const relay: Relay = { from, to, client, target: undefined, targetPort, isHeldBack: true };
+        const tap = openTap?.(from, to);
+        const relay: Relay = { from, to, client, target: undefined, targetPort, isHeldBack: true, tap };
         relays.add(relay);
         client.on("error", () => undefined);
         client.once("close", () => {
@@ -112,8 +125,17 @@ function holdBack(relay: Relay): void {
 function goOn(relay: Relay): void {
   if (!relay.isHeldBack) return;
   relay.isHeldBack = false;
-  const { client } = relay;
-  relay.target ??= openTarget(relay);
+  const { client, tap } = relay;
+  if (!relay.target) {
+    relay.target = openTarget(relay);
+    if (tap) {
+      client.on("data", (chunk: Buffer) => tap.sent(chunk));
+      relay.target.on("data", (chunk: Buffer) => {
+        // What comes for a client that has left reaches nobody.
+        if (!client.readableEnded && !client.destroyed) tap.received(chunk);
+      });
+    }
+  }
   client.pipe(relay.target).pipe(client);
 }
 

@@ -51,6 +51,8 @@ export interface RedisNode {
   /** SIGSTOP: connections stay open and nobody answers. */
   pause(): void;
   resume(): void;
+  /** Bytes of the append-only file since its last rewrite. */
+  written(): number;
   /** Cuts bytes off the end of the append-only file, as lost power does; the node must be down. @returns how many */
   truncate(bytes: number): number;
   /** What INFO says in a section, field by field; undefined when it does not answer. */
@@ -111,7 +113,8 @@ export function createNode({
       endGuard(guard);
       guard = undefined;
     },
-    truncate: (bytes) => truncateNewest(join(dir, "appendonlydir"), bytes),
+    written: () => statSync(newestFile(dir)).size,
+    truncate: (bytes) => truncate(newestFile(dir), bytes),
     async info(section) {
       const text = await ask("INFO", section);
       return typeof text === "string" ? fieldsOf(text) : undefined;
@@ -184,13 +187,18 @@ function endGuard(guard: ChildProcess | undefined): void {
   }
 }
 
-/** The newest of the files that hold what was written since the last rewrite. */
-function truncateNewest(folder: string, bytes: number): number {
+/** The newest of the append-only files that hold what was written since the last rewrite. */
+function newestFile(dir: string): string {
+  const folder = join(dir, "appendonlydir");
   const files = existsSync(folder) ? readdirSync(folder).filter((file) => file.endsWith(".incr.aof")) : [];
   const number = (file: string): number => Number(/\.(\d+)\.incr\.aof$/.exec(file)?.[1]);
   const [newest] = files.sort((a, b) => number(b) - number(a));
   if (newest === undefined) throw new Error(`${folder} has no append-only file`);
-  const path = join(folder, newest);
+  return join(folder, newest);
+}
+
+/** @returns how many bytes are gone */
+function truncate(path: string, bytes: number): number {
   const { size } = statSync(path);
   const left = Math.max(0, size - bytes);
   truncateSync(path, left);

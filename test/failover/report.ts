@@ -1,6 +1,8 @@
+import type { Criterion } from "../fault/checker.ts";
 import { commit, writePart } from "../fault/report.ts";
-import type { Fault, Topology } from "./driver.ts";
+import type { Topology } from "./driver.ts";
 import { type Outcome, type Round, slowestMs } from "./rounds.ts";
+import { FAULTS, type Fault } from "./strikes.ts";
 
 const WHAT: Record<Topology, string> = {
   server: "one primary with one replica and nobody who fails over: the primary comes back by itself",
@@ -24,8 +26,8 @@ operator at the command line. ${rounds.length} rounds in ${seconds} s, seed ${se
 
 The last of the partitions was served again ${median} ms ${since} (median of the rounds), ${worst} ms at worst.
 
-| fault | rounds | with a gateway | violations after the round |
-| --- | --- | --- | --- |
+| fault | rounds | with one gateway | with both | last partition served, median | worst | violations after the round |
+| --- | --- | --- | --- | --- | --- | --- |
 ${faults.join("\n")}
 
 | criterion at the end | | figures |
@@ -35,8 +37,33 @@ ${criteria.join("\n")}
   await writePart(`failover: ${topology}`, text);
 }
 
+/** Writes the section of the seeded bugs. */
+export async function writeControls(seed: number, criteria: readonly Criterion[]): Promise<void> {
+  const rows = criteria.map(
+    ({ name, met, figure }) => `| ${name} | ${met ? "met" : "**not met**"} | ${figure} |`,
+  );
+  const text = `Written by \`npm run test:failover -- --controls\`: rounds on sources with a seeded bug each, which the checker must catch. Seed ${seed},
+commit ${commit()}.
+
+| seeded bug | | figures |
+| --- | --- | --- |
+${rows.join("\n")}
+`;
+  await writePart("failover: controls", text);
+}
+
 function faultRow([fault, rounds]: [Fault, Round[]]): string {
-  const withGateway = rounds.filter((round) => round.withGateway).length;
+  const withGateways = (count: number): number =>
+    rounds.filter(({ gatewaysKilled }) => gatewaysKilled === count).length;
   const violations = rounds.reduce((sum, round) => sum + round.violations.length, 0);
-  return `| ${fault} | ${rounds.length} | ${withGateway} | ${violations} |`;
+  const { median, worst } = slowestMs(rounds);
+  const cells = [
+    FAULTS[fault],
+    rounds.length,
+    withGateways(1),
+    withGateways(2),
+    `${median} ms`,
+    `${worst} ms`,
+  ];
+  return `| ${[...cells, violations].join(" | ")} |`;
 }

@@ -10,15 +10,28 @@ const KILL_SLACK_MS = 100;
 const BIND_MAX_MS = 2000;
 
 /** What was answered 503 or refused has left no hold, no slot, no window entry, no count. */
-export function refusedLeavesNothing({ generations, requests, upstream }: Ledger): Finding {
+export function refusedLeavesNothing({
+  generations,
+  requests,
+  upstream,
+  history,
+  mayForget,
+}: Ledger): Finding {
   const violations: string[] = [];
+  const forgottenVoids = new Set(
+    history.link
+      .filter(({ script, atMs }) => script === "void" && mayForget(atMs))
+      .map(({ requestId }) => requestId),
+  );
   let away = 0;
   let refused = 0;
   for (const { code, requestId } of generations) {
     const request = requests.get(requestId);
     if (code === 503) {
       away++;
-      const traceless = !request || (request.state === "void" && request.reason === "unsent");
+      const isVoid = request?.state === "void";
+      const traceless =
+        !request || (isVoid && (request.reason === "unsent" || forgottenVoids.has(requestId)));
       if (!traceless) violations.push(`${requestId} was answered 503 and is ${stateOf(request)}`);
       if (upstream.has(requestId)) violations.push(`${requestId} was answered 503 and went upstream`);
     } else if (REFUSED_AT_ADMISSION.has(code) && !upstream.has(requestId)) {
@@ -40,7 +53,9 @@ const linkTraces = (link: readonly LinkEvent[]) => ({
   ),
   // The upstream knows a gateway by its slot, which may be another's by the time a killed one's connection is taken.
   admittedBy: new Map(
-    link.filter(({ script }) => script === "admit").map(({ requestId, gateway }) => [requestId, gateway]),
+    link
+      .filter(({ script, gateway }) => script === "admit" && gateway !== "")
+      .map(({ requestId, gateway }) => [requestId, gateway]),
   ),
 });
 
@@ -57,7 +72,6 @@ export function upstreamAgrees(ledger: Ledger): Finding & { uncharged: string[] 
   const killedMs = killTimes(history.faults);
   const answers = new Map(generations.map((event) => [event.requestId, event]));
   const { bound, admittedBy } = linkTraces(history.link);
-  const lostMs = lostAdmissions(history.faults);
   let accepted = 0;
   let unknown = 0;
   let uncollected = 0;
@@ -65,9 +79,8 @@ export function upstreamAgrees(ledger: Ledger): Finding & { uncharged: string[] 
   for (const { requestId, truth, taskId, answeredMs, kind, atMs, ...seen } of history.upstream) {
     const gateway = admittedBy.get(requestId) ?? seen.gateway;
     const request = requests.get(requestId);
-    const isForgotten = atMs >= lostMs.from && atMs <= lostMs.to;
     if (!request?.admitted) {
-      if (!isForgotten) violations.push(`${requestId} went upstream without a hold`);
+      if (!ledger.mayForget(atMs)) violations.push(`${requestId} went upstream without a hold`);
     } else if (request.admittedMs > atMs + history.meta.toleranceMs + history.meta.clockAheadMs)
       violations.push(`${requestId} went before its hold`);
     const isBound = request?.state === "bound" || request?.state === "finished";
@@ -118,12 +131,6 @@ export function upstreamAgrees(ledger: Ledger): Finding & { uncharged: string[] 
   };
 }
 
-/** Requests that were admitted by a store after it was copied, and before it was replaced by the copy. */
-function lostAdmissions(faults: Ledger["history"]["faults"]): { from: number; to: number } {
-  const at = (kind: string): number => faults.find((fault) => fault.kind === kind)?.atMs ?? Number.NaN;
-  return { from: at("store is copied") - KILL_SLACK_MS, to: at("store is older") };
-}
-
 /** The repeat that is charged under the same key or was held when the BIND came, or a balance that was too low. */
 function whyUncollected({ accounts, requests }: Ledger, late: RequestRecord): string | undefined {
   const { id, idempotency, boundMs, accountId, price } = late;
@@ -146,15 +153,17 @@ function whyUncollected({ accounts, requests }: Ledger, late: RequestRecord): st
 const killTimes = (faults: Ledger["history"]["faults"]): Map<string, number> =>
   new Map(faults.filter(({ kind }) => kind === "kill").map(({ gateway, atMs }) => [gateway, atMs]));
 
-/** No generation reaches the upstream twice; no ADMIT is sent again after it went out, but when it was `stale`. */
+/** Answers to an ADMIT that has done nothing, so that it may be sent again. `ERR` is an error of one item. */
+const UNDONE = new Set(["stale", "-NOSCRIPT", "-MOVED", "ERR"]);
+
+/** No generation reaches the upstream twice; no ADMIT is sent again after it went out, unless it has done nothing. */
 export function sentOnce({ history }: Ledger): Finding {
   const violations = history.upstream
     .filter(({ arrivals }) => arrivals > 1)
     .map(({ requestId, arrivals }) => `${requestId} came to the upstream ${arrivals} times`);
   const admits = history.link.filter(({ script }) => script === "admit");
   for (const [requestId, own] of Map.groupBy(admits, (event) => event.requestId)) {
-    const repeatable = ({ outcome }: LinkEvent): boolean => outcome === "stale" || outcome === "-NOSCRIPT";
-    const repeats = own.slice(0, -1).filter((event) => !repeatable(event));
+    const repeats = own.slice(0, -1).filter(({ outcome }) => !UNDONE.has(outcome));
     if (repeats.length > 0) violations.push(`ADMIT of ${requestId} was sent ${own.length} times`);
   }
   return { figure: `${admits.length} ADMITs seen on the link`, violations };

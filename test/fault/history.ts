@@ -56,6 +56,7 @@ export interface UpstreamEvent {
 
 /** One settlement on its way to the store, as the proxy in front of it saw it. */
 export interface LinkEvent {
+  /** Empty where the proxy cannot tell gateways apart. */
   gateway: string;
   script: string;
   requestId: string;

@@ -64,9 +64,14 @@ export interface Ledger {
   generations: ClientEvent[];
   /** Settlements that gateways named as lost: why, by request id. */
   namedLost: Map<string, string>;
+  /** Whether the store may have forgotten what it was told at a moment, Unix ms. */
+  mayForget(atMs: number): boolean;
 }
 
 type Fields = Record<string, string>;
+
+/** How long before it is noted a copy may begin. */
+const COPY_SLACK_MS = 100;
 
 export function readLedger(history: History): Ledger {
   const requests = new Map<string, RequestRecord>();
@@ -114,7 +119,15 @@ export function readLedger(history: History): Ledger {
     upstream: new Map(history.upstream.map((event) => [event.requestId, event])),
     generations: history.client.filter(({ kind }) => kind === "generate"),
     namedLost: namedLost(history.faults),
+    mayForget: lostAdmissions(history.faults),
   };
+}
+
+/** What a store was told after it was copied, and before it was replaced by the copy. */
+function lostAdmissions(faults: readonly FaultEvent[]): (atMs: number) => boolean {
+  const at = (kind: string): number => faults.find((fault) => fault.kind === kind)?.atMs ?? Number.NaN;
+  const [fromMs, toMs] = [at("store is copied") - COPY_SLACK_MS, at("store is older")];
+  return (atMs) => atMs >= fromMs && atMs <= toMs;
 }
 
 /** A settlement that was given up, or that was in the memory of a gateway alone when that was killed. */

@@ -21,7 +21,7 @@ export async function withServer(
   else await work(found);
 }
 
-type Found = RedisBinary | { missing: string };
+export type Found = RedisBinary | { missing: string };
 
 async function olderBinary(): Promise<Found> {
   const binary = await redisBinary();
@@ -29,7 +29,8 @@ async function olderBinary(): Promise<Found> {
   return isNewer(version) ? { missing: `${version} is no Redis before 7.2` } : binary;
 }
 
-async function newerBinary(): Promise<Found> {
+/** Valkey, or Redis from 7.2 on. */
+export async function newerBinary(): Promise<Found> {
   for (const path of ["valkey-server", "redis-server"]) {
     const binary = { path, env: process.env };
     if (isNewer(await binaryVersion(binary).catch(() => ""))) return binary;

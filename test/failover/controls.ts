@@ -1,0 +1,146 @@
+import { mkdirSync } from "node:fs";
+import { join } from "node:path";
+import type { RedisBinary } from "../../src/sandbox/redis.ts";
+import { type Criterion, formatVerdict } from "../fault/checker.ts";
+import { writeHistory } from "../fault/history.ts";
+import { seedFor } from "../fault/random.ts";
+import { copySources, type Patch } from "../fault/tree.ts";
+import type { Topology } from "./driver.ts";
+import { GATEWAYS, type PlannedRound } from "./plan.ts";
+import { runRounds } from "./rounds.ts";
+import { PARTITIONS } from "./slots.ts";
+import type { Fault } from "./strikes.ts";
+
+/** A seeded bug, what brings it to light, and what the checker must say of it. */
+export interface Control {
+  name: string;
+  topology: Topology;
+  /** On Valkey or Redis from 7.2 on, in which WAIT counts a client's own writes alone. */
+  needsNewer?: true;
+  patches: Patch[];
+  fault: Fault;
+  /** All gateways are killed along with the node. */
+  killsGateways: boolean;
+  /** The criterion that must be unmet. */
+  caughtBy: string;
+}
+
+export const CONTROLS: readonly Control[] = [
+  {
+    name: "no WAIT: a charge is answered as soon as the primary has it",
+    topology: "trio",
+    patches: [
+      {
+        file: "src/store/confirmation.ts",
+        from: 'return Number(waited?.[1]) >= replicas ? "replicas" : "none";',
+        to: 'return "replicas";',
+      },
+    ],
+    fault: "lag, kill",
+    killsGateways: true,
+    caughtBy: "charged exactly once, nothing lost",
+  },
+  {
+    name: "no mark before WAIT",
+    topology: "trio",
+    needsNewer: true,
+    patches: [
+      {
+        file: "src/store/confirmation.ts",
+        from: '.set(mark, ++seq, "PX", MARK_MS)',
+        to: `.ping(\`\${mark} \${++seq} \${MARK_MS}\`)`,
+      },
+    ],
+    fault: "lag, kill",
+    killsGateways: true,
+    caughtBy: "charged exactly once, nothing lost",
+  },
+  {
+    name: "no charges of the last seconds are sent again, and a replica that lags is promoted",
+    topology: "trio",
+    patches: [{ file: "src/store/loss/confirmed-charges.ts", from: "kept.push(charge);", to: "" }],
+    fault: "stale",
+    killsGateways: false,
+    caughtBy: "charged exactly once, nothing lost",
+  },
+  {
+    name: "the error of a partition that has moved counts as the script's own",
+    topology: "cluster",
+    patches: [
+      {
+        file: "src/store/script-errors.ts",
+        from: '[/^Script attempted to access a non local key in a cluster node/, "transient"],',
+        to: "",
+      },
+    ],
+    fault: "move",
+    killsGateways: false,
+    caughtBy: "charged exactly once, nothing lost",
+  },
+  {
+    name: "the client sends again what was in flight, as ioredis' Cluster does",
+    topology: "server",
+    patches: [
+      "autoResendUnfulfilledCommands: false,",
+      "enableOfflineQueue: false,",
+      "maxRetriesPerRequest: 0,",
+    ].map((from) => ({ file: "src/store/client.ts", from, to: "" })),
+    fault: "reset",
+    killsGateways: false,
+    caughtBy: "nothing sent twice",
+  },
+];
+
+/** Each must be caught within so many rounds. */
+const ROUNDS = 4;
+/** A store that is refused for what it has lost does not come back. */
+const WAIT_MAX_MS = 8000;
+const QUIESCENCE_MAX_MS = 14_000;
+
+interface ControlOptions {
+  seed: number;
+  folder: string;
+  /** The source tree that is patched. */
+  root: string;
+  progress(line: string): void;
+  /** Finds Valkey, or Redis from 7.2 on. */
+  newer(): Promise<RedisBinary>;
+}
+
+/** Runs rounds on a copy of the sources that has the bug; met when the checker reports it. */
+export async function runControl(control: Control, options: ControlOptions): Promise<Criterion> {
+  const { name, topology, patches, needsNewer, caughtBy } = control;
+  const folder = join(options.folder, name.replace(/\W+/g, "-").slice(0, 40));
+  mkdirSync(folder, { recursive: true });
+  const outcome = await runRounds({
+    scenario: name,
+    seed: seedFor(options.seed, name),
+    folder,
+    root: copySources(options.root, join(folder, "tree"), patches),
+    progress: options.progress,
+    topology,
+    rounds: roundsOf(control),
+    binary: needsNewer ? await options.newer() : undefined,
+    waitMaxMs: WAIT_MAX_MS,
+    quiescenceMaxMs: QUIESCENCE_MAX_MS,
+    stopsAtViolation: true,
+  });
+  writeHistory(folder, outcome.history);
+  const { verdict, rounds } = outcome;
+  const caught = verdict.criteria.find((criterion) => criterion.name === caughtBy && !criterion.met);
+  const [first = ""] = caught?.violations ?? [];
+  const figure = caught
+    ? `caught in round ${rounds.length}: ${caught.violations.length} violations, such as: ${first}`
+    : `not caught in ${rounds.length} rounds`;
+  const violations = caught ? [] : [`"${caughtBy}" is met in spite of it:\n${formatVerdict(verdict)}`];
+  return { name, met: caught !== undefined, figure, violations };
+}
+
+const roundsOf = ({ fault, killsGateways }: Control): PlannedRound[] =>
+  Array.from({ length: ROUNDS }, (_, at) => ({
+    fault,
+    partition: (at * 29 + 5) % PARTITIONS,
+    killed: killsGateways ? Array.from({ length: GATEWAYS }, (_, slot) => slot) : [],
+    beforeMs: 1000,
+    awayMs: 1500,
+  }));

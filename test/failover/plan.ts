@@ -1,0 +1,45 @@
+import { createRandom, seedFor } from "../fault/random.ts";
+import { PARTITIONS } from "./slots.ts";
+import { type Fault, losesConfirmed } from "./strikes.ts";
+
+/** What happens in one round, before anything runs. */
+export interface PlannedRound {
+  fault: Fault;
+  /** Whose primary it befalls. */
+  partition: number;
+  /** Slots of the gateways that are killed at the same moment. */
+  killed: readonly number[];
+  /** Load before the fault, ms. */
+  beforeMs: number;
+  /** How long the fault lasts where nobody takes over, ms. */
+  awayMs: number;
+}
+
+export const GATEWAYS = 2;
+const BEFORE_MS = [400, 1200] as const;
+const AWAY_MS = [300, 2500] as const;
+const ONE_GATEWAY = 0.2;
+const ALL_GATEWAYS = 0.15;
+
+/** Every fault comes once before any comes again. */
+export function planRounds(seed: number, faults: readonly Fault[], count: number): PlannedRound[] {
+  const order = createRandom(seed);
+  let deck: Fault[] = [];
+  return Array.from({ length: count }, (_, at) => {
+    if (deck.length === 0) deck = order.shuffle(faults);
+    const fault = deck.pop()!;
+    // Of its own: a round stays the same when another one before it draws more.
+    const random = createRandom(seedFor(seed, `round ${at}`));
+    const share = random.real();
+    const one = random.int(0, GATEWAYS - 1);
+    const all = Array.from({ length: GATEWAYS }, (_, slot) => slot);
+    const killed = share < ALL_GATEWAYS ? all : share < ALL_GATEWAYS + ONE_GATEWAY ? [one] : [];
+    return {
+      fault,
+      partition: random.int(0, PARTITIONS - 1),
+      killed: losesConfirmed(fault) ? [] : killed,
+      beforeMs: random.int(...BEFORE_MS),
+      awayMs: random.int(...AWAY_MS),
+    };
+  });
+}
