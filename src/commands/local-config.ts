@@ -1,6 +1,7 @@
 import { type Config, readConfig } from "../config/config.ts";
 import { printed } from "../config/problems.ts";
 import { redisUrlRule } from "../config/setting-rules.ts";
+import { parseServerAddress } from "../domain/redis-address.ts";
 import { OperatorError } from "../store/accounts.ts";
 
 /** The configuration of this machine. @throws OperatorError that lists its problems */
@@ -10,11 +11,21 @@ export function requireConfig(): Config {
   throw new OperatorError(`the configuration cannot be loaded:\n${problems.map(printed).join("\n")}`);
 }
 
-/** `REDIS_URL`, else the config's. May hold a password. @throws OperatorError for what the gateway would not take */
+/** `REDIS_URL`, else the config's. May hold a password. @throws OperatorError for what this command cannot use */
 export function redisUrl(): string {
-  const url = process.env.REDIS_URL;
-  if (!url) return requireConfig().store.redisUrl;
-  const problem = redisUrlRule(url);
-  if (problem !== undefined) throw new OperatorError(`REDIS_URL ${problem}`);
+  const fromEnv = process.env.REDIS_URL;
+  const url = fromEnv || requireConfig().store.redisUrl;
+  const problem = redisUrlRule(url) ?? serverRule(url);
+  if (problem !== undefined)
+    throw new OperatorError(`${fromEnv ? "REDIS_URL" : "store.redis_url"} ${problem}`);
   return url;
+}
+
+function serverRule(url: string): string | undefined {
+  try {
+    parseServerAddress(url);
+    return undefined;
+  } catch (error) {
+    return error instanceof Error ? error.message : String(error);
+  }
 }

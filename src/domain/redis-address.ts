@@ -53,17 +53,31 @@ const DECODABLE = "must have special characters of user and password percent-enc
 const DATABASE = "must have no path but a database number, such as /0";
 
 /**
- * Reads the address of one server.
- * @throws RedisAddressError also for the forms that are not supported yet, which only this function refuses
+ * Reads the address of a store.
+ * @throws RedisAddressError also for the form that is not supported yet, which only this function refuses
  */
 export function parseSupportedAddress(text: string): RedisAddress {
   const address = parseRedisAddress(text);
-  if (address.kind !== "server")
+  if (address.kind === "cluster")
     throw new RedisAddressError(
-      "must begin with redis:// or rediss://: this release supports neither Sentinel nor Redis Cluster",
+      "must begin with redis://, rediss:// or redis+sentinel://: this release does not support Redis Cluster",
     );
   return address;
 }
+
+/** Reads the address of one server. @throws RedisAddressError also for the forms that name several */
+export function parseServerAddress(text: string): RedisAddress {
+  const address = parseRedisAddress(text);
+  if (address.kind !== "server")
+    throw new RedisAddressError(
+      "must begin with redis:// or rediss:// here: the address of one server is needed, such as that of the primary",
+    );
+  return address;
+}
+
+/** `host:port`, with brackets around an IPv6 address. */
+export const hostText = ({ host, port }: RedisHost): string =>
+  host.includes(":") ? `[${host}]:${port}` : `${host}:${port}`;
 
 /**
  * Reads an address in one of its forms: `redis://` for one server, `redis+sentinel://` and `redis+cluster://` with several

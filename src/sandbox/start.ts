@@ -3,7 +3,7 @@ import { once } from "node:events";
 import { connect } from "node:net";
 import { join, resolve } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
-import { parseSupportedAddress, type RedisHost } from "../domain/redis-address.ts";
+import { parseServerAddress, type RedisHost } from "../domain/redis-address.ts";
 import { type GuardedChild, startChild } from "./child.ts";
 import { demoKey, demoText } from "./demo.ts";
 import { answeringAt } from "./gateway-url.ts";
@@ -142,7 +142,7 @@ async function mustAnswer(redisUrl: string): Promise<void> {
 /** @throws Error that says what the address must be */
 function serverOf(redisUrl: string): RedisHost {
   try {
-    return parseSupportedAddress(redisUrl).hosts[0]!;
+    return parseServerAddress(redisUrl).hosts[0]!;
   } catch (error) {
     const problem = error instanceof Error ? error.message : String(error);
     throw new Error(`REDIS_URL ${problem}; left out, a Redis is started for you.`);

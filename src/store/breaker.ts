@@ -1,5 +1,4 @@
 import type { Logger } from "../telemetry/log.ts";
-import { inStoreWords } from "./reasons.ts";
 
 const PROBE_MIN_MS = 50;
 const PROBE_MAX_MS = 1000;
@@ -16,14 +15,16 @@ export type Breaker = ReturnType<typeof createBreaker>;
  * probe's time and an outage costs each request nothing.
  * @param options.probe writes to the store, sends the settlements that wait, and throws while the store is unusable
  * @param options.reconnect replaces the connection
+ * @param options.words says in the log why a probe has failed
  */
 export function createBreaker(options: {
   probe(): Promise<void>;
   reconnect(): void;
   changed(open: boolean): void;
+  words(error: unknown): string;
   log: Logger;
 }) {
-  const { probe, reconnect, changed, log } = options;
+  const { probe, reconnect, changed, words, log } = options;
   let open = false;
   let stopped = false;
   let timer: NodeJS.Timeout | undefined;
@@ -36,7 +37,7 @@ export function createBreaker(options: {
       await probe();
     } catch (error) {
       if (stopped) return;
-      const why = inStoreWords(error);
+      const why = words(error);
       if (failures % 20 === 0 || !logged.has(why)) {
         logged.add(why);
         log.error({ why }, "the store is unusable; see `tollgate doctor`");

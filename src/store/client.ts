@@ -1,12 +1,24 @@
 import { Redis, type RedisOptions } from "ioredis";
-import { parseSupportedAddress } from "../domain/redis-address.ts";
+import {
+  parseRedisAddress,
+  parseServerAddress,
+  type RedisAddress,
+  type RedisHost,
+} from "../domain/redis-address.ts";
 
 /** Where Redis is, and what its certificate is checked with. */
 export interface RedisEndpoint {
   redisUrl: string;
+  /** The server, where the address is that of Sentinels or of a cluster. User, password, database and TLS are the address's. */
+  at?: RedisHost | undefined;
   /** Certificates, PEM, that a `rediss://` server is checked with; undefined for Node's own. */
   tlsCa?: string | undefined;
 }
+
+type ClientOptions = Pick<
+  RedisOptions,
+  "commandTimeout" | "connectTimeout" | "retryStrategy" | "enableReadyCheck"
+>;
 
 export const connectTimeoutMs = (commandTimeoutMs: number): number => Math.max(1000, commandTimeoutMs);
 
@@ -18,14 +30,20 @@ export const createClient = (redisUrl: string, commandTimeoutMs: number, tlsCa?:
   );
 
 /** A client as `createClient` makes it, without its command timeout. */
-export function clientOf(
-  { redisUrl, tlsCa }: RedisEndpoint,
-  options: Pick<RedisOptions, "commandTimeout" | "connectTimeout" | "retryStrategy" | "enableReadyCheck">,
+export function clientOf({ redisUrl, at, tlsCa }: RedisEndpoint, options: ClientOptions): Redis {
+  if (at !== undefined) return clientAt(at, { ...parseRedisAddress(redisUrl), tlsCa }, options);
+  const address = parseServerAddress(redisUrl);
+  return clientAt(address.hosts[0]!, { ...address, tlsCa }, options);
+}
+
+/** The same with a server, and how to log in there. */
+export function clientAt(
+  { host, port }: RedisHost,
+  { tls, tlsCa, username, password, db, family }: LoginAt,
+  options: ClientOptions,
 ): Redis {
-  const { hosts, tls, username, password, db, family } = parseSupportedAddress(redisUrl);
   return new Redis({
-    ...hosts[0],
-    ...{ username, password, db, family },
+    ...{ host, port, username, password, db, family },
     ...(tls ? { tls: tlsCa === undefined ? {} : { ca: tlsCa } } : {}),
     lazyConnect: true,
     autoResendUnfulfilledCommands: false,
@@ -41,6 +59,11 @@ export function clientOf(
     ...options,
   });
 }
+
+/** How to log in at a server; undefined values are left out of what is sent. */
+type LoginAt = Pick<RedisAddress, "tls" | "db"> & {
+  [name in "username" | "password" | "tlsCa"]?: string | undefined;
+} & { family?: number | undefined };
 
 /** ioredis stays in database 0 if the one in the URL cannot be selected; that may hold the credits of another store. */
 export async function selectDatabase(redis: Redis): Promise<void> {

@@ -1,12 +1,16 @@
+import type { Redis } from "ioredis";
+import { parseRedisAddress, type RedisAddress } from "../domain/redis-address.ts";
 import type { Logger } from "../telemetry/log.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
 import type { RedisEndpoint } from "./client.ts";
 import type { ConfirmationRule } from "./confirmation.ts";
+import { followPlacement, type PlacementFollower } from "./follow-placement.ts";
 import { createKnownFacts } from "./known-facts.ts";
 import { META } from "./names.ts";
 import { oneNode, type RedisNodes } from "./nodes.ts";
+import { type PlacedPrimary, placementSource, requirePrimaryRole } from "./placement.ts";
 import { createPrimary, type PartOfStore, type Primary } from "./primary.ts";
-import { everythingOn, type PrimaryMap } from "./primary-map.ts";
+import { everythingOn, mapOf, nothingPlaced, type PrimaryMap } from "./primary-map.ts";
 import { readFacts, requireNoEviction } from "./store-facts.ts";
 
 /** Makes a primary of this store. @param name is in the lines of its log, where there are several */
@@ -51,59 +55,55 @@ export function createConnection(options: ConnectionOptions) {
   });
   const store = partOfStore({
     facts,
-    map: () => map,
+    map: () => map(),
     attached: () => attached,
     partitions: options.partitions,
-    changed: reportUsable,
+    changed: () => inForce.reportUsable(),
   });
   const open: OpenPrimary = (endpoint, name) =>
     createPrimary({
       ...options,
       ...endpoint,
+      name,
       store,
       log: name === undefined ? log : log.child({ primary: name }),
     });
-  let map = options.place?.(open) ?? everythingOn(open(options));
+  const inForce = createMapInForce(open, options, (primary) => attached?.unfinished(primary));
+  const { map, isUsable } = inForce;
 
-  function reportUsable(): void {
-    metrics.storeUp.set(map.all.some(({ breaker }) => breaker.isOpen()) ? 0 : 1);
-  }
   function tripAll(why: string): void {
-    for (const { breaker } of map.all) breaker.trip(why);
+    for (const { breaker } of map().all) breaker.trip(why);
   }
   /** For operators' functions, within a `command` of a primary. */
   const nodes: RedisNodes = {
-    of: (partition) => map.of(partition).redis,
-    ofName: (name) => map.ofName(name).redis,
-    all: () => map.all.map(({ redis }) => redis),
+    of: (partition) => map().of(partition).redis,
+    ofName: (name) => map().ofName(name).redis,
+    all: () => map().all.map(({ redis }) => redis),
   };
-  /** Whether some accounts can be served. */
-  const isUsable = (): boolean => map.all.some(({ breaker }) => !breaker.isOpen());
-
-  metrics.storeUp.set(0);
-  for (const primary of map.all) primary.start();
+  inForce.start();
 
   return {
     metrics,
     commandTimeoutMs,
     /** Whether what is answered has to be on replicas. */
     confirms: options.confirm !== undefined,
-    of: (partition: number): Primary => map.of(partition),
-    ofName: (name: string): Primary => map.ofName(name),
-    primaries: (): readonly Primary[] => map.all,
+    of: (partition: number): Primary => map().of(partition),
+    ofName: (name: string): Primary => map().ofName(name),
+    primaries: (): readonly Primary[] => map().all,
     nodes,
     facts: facts.current,
     /** The clock for what concerns no account, Unix ms. */
-    nowMs: (): number => map.ofName(META).nowMs(),
+    nowMs: (): number => map().ofName(META).nowMs(),
     isUsable,
     /** @throws GatewayError `store_unavailable` while the primary of this partition is away; without a partition, while all are */
     requireUsable(partition?: number): void {
-      if (partition !== undefined) map.of(partition).requireUsable();
-      else if (!isUsable()) map.all[0]!.requireUsable();
+      if (partition !== undefined) map().of(partition).requireUsable();
+      else if (!isUsable()) map().ofName(META).requireUsable();
     },
     /** Resolves once each primary has been usable. */
     usable: async (): Promise<void> => {
-      await Promise.all(map.all.map(({ breaker }) => breaker.closed()));
+      await inForce.placed;
+      await Promise.all(map().all.map(({ breaker }) => breaker.closed()));
     },
     attach(one: Attached): void {
       attached = one;
@@ -116,24 +116,102 @@ export function createConnection(options: ConnectionOptions) {
      *   is used further.
      * - A call that is under way to a primary that stays, for a partition that it has lost, fails there with nothing done.
      */
-    replaceMap(next: PrimaryMap): void {
-      const before = map;
-      map = next;
-      for (const primary of before.all) if (!next.all.includes(primary)) primary.leave();
-      for (const primary of next.all) {
-        if (!before.all.includes(primary)) primary.start();
-        const unfinished = attached?.unfinished(primary);
-        if (unfinished !== undefined) primary.breaker.trip(unfinished);
-      }
-      reportUsable();
-    },
+    replaceMap: inForce.replaceMap,
+    /** Asks the servers of the store where its primaries are now. */
+    findPrimaries: inForce.findPrimaries,
     async close(): Promise<void> {
-      await Promise.all(map.all.map((primary) => primary.close()));
+      inForce.stop();
+      await Promise.all(map().all.map((primary) => primary.close()));
     },
   };
 }
 
 export type Connection = ReturnType<typeof createConnection>;
+
+/** The map of primaries that counts now, and what changes it. */
+function createMapInForce(
+  open: OpenPrimary,
+  options: ConnectionOptions,
+  unfinished: (primary: Primary) => string | undefined,
+) {
+  const { metrics, log } = options;
+  const address = parseRedisAddress(options.redisUrl);
+  const isFollowed = options.place === undefined && address.kind !== "server";
+  const absent = isFollowed ? absentPrimary(open, { ...options, at: address.hosts[0] }) : undefined;
+  const placed = Promise.withResolvers<void>();
+  let map = absent ? nothingPlaced(absent) : (options.place?.(open) ?? everythingOn(open(options)));
+  let follower: PlacementFollower | undefined;
+
+  const isWhole = (): boolean => map.all.length > 0 && !map.all.some(({ breaker }) => breaker.isOpen());
+  function reportUsable(): void {
+    metrics.storeUp.set(isWhole() ? 1 : 0);
+    if (!isWhole()) follower?.ask();
+  }
+  function replaceMap(next: PrimaryMap): void {
+    const before = map;
+    map = next;
+    for (const primary of before.all) if (!next.all.includes(primary)) primary.leave();
+    for (const primary of next.all) {
+      if (!before.all.includes(primary)) primary.start();
+      const why = unfinished(primary);
+      if (why !== undefined) primary.breaker.trip(why);
+    }
+    reportUsable();
+    placed.resolve();
+  }
+
+  return {
+    map: (): PrimaryMap => map,
+    /** Resolves once there is a map with primaries. */
+    placed: absent ? placed.promise : Promise.resolve(),
+    /** Whether some accounts can be served. */
+    isUsable: (): boolean => map.all.some(({ breaker }) => !breaker.isOpen()),
+    reportUsable,
+    replaceMap,
+    start(): void {
+      metrics.storeUp.set(0);
+      for (const primary of map.all) primary.start();
+      if (absent)
+        follower = followPrimaries({ address, endpoint: options, open, absent, replaceMap, isWhole, log });
+    },
+    findPrimaries: (): void => follower?.ask(),
+    stop: (): void => follower?.close(),
+  };
+}
+
+/** Stands for a primary that nobody names: it is never connected, and never usable. */
+function absentPrimary(open: OpenPrimary, endpoint: RedisEndpoint): Primary {
+  const primary = open(endpoint);
+  primary.leave();
+  return { ...primary, outage: () => Promise.resolve(1) };
+}
+
+/** Keeps a map of the primaries that the servers of the store name. A primary that is named again is kept as it is. */
+function followPrimaries(options: {
+  address: RedisAddress;
+  endpoint: RedisEndpoint;
+  open: OpenPrimary;
+  absent: Primary;
+  replaceMap(next: PrimaryMap): void;
+  isWhole(): boolean;
+  log: Logger;
+}): PlacementFollower {
+  const { address, endpoint, open, absent, replaceMap, isWhole, log } = options;
+  const { redisUrl, tlsCa } = endpoint;
+  let opened = new Map<string, Primary>();
+  const openAt = (at: PlacedPrimary): Primary =>
+    opened.get(at.name) ?? open({ redisUrl, tlsCa, at }, at.name);
+
+  return followPlacement({
+    source: placementSource(address, { redisUrl, tlsCa }),
+    found(placement) {
+      opened = new Map(placement.primaries.map((at) => [at.name, openAt(at)]));
+      replaceMap(mapOf(placement, (name) => opened.get(name)!, absent));
+    },
+    isAway: () => !isWhole(),
+    log,
+  });
+}
 
 /** What each primary needs of the whole. The primary of `tg:meta` answers for the facts of the store, each for its own server. */
 function partOfStore(whole: {
@@ -149,10 +227,12 @@ function partOfStore(whole: {
   return {
     partitionOn: (primary) => map().partitionOn(primary),
     async checkServer(primary, redis) {
+      await requireNamedRole(primary, redis);
       if (hasMeta(primary)) await readFacts(oneNode(redis), partitions);
       else await requireNoEviction(redis);
     },
     async learnFacts(primary, deadlines) {
+      await deadlines.within(requireNamedRole(primary, primary.redis));
       if (hasMeta(primary)) {
         await facts.learn(await deadlines.within(readFacts(oneNode(primary.redis), partitions)));
       } else {
@@ -165,4 +245,9 @@ function partOfStore(whole: {
     isClustered: () => facts.current()?.cluster ?? false,
     changed: whole.changed,
   };
+}
+
+/** A replica of one that was named may take writes, and would still answer from what it has got. */
+async function requireNamedRole({ name }: Primary, redis: Redis): Promise<void> {
+  if (name !== undefined) requirePrimaryRole(await redis.info("replication"), name);
 }

@@ -1,4 +1,7 @@
+import { partitionNames } from "./names.ts";
+import type { Placement } from "./placement.ts";
 import type { Primary } from "./primary.ts";
+import { SLOTS, slotOf } from "./slots.ts";
 
 /**
  * Which primary has which partition and which name, at one time. A map never changes: another arrangement is another map, and
@@ -24,3 +27,46 @@ export const everythingOn = (primary: Primary): PrimaryMap => ({
   all: [primary],
   partitionOn: () => 0,
 });
+
+/** The map before the servers of the store have said where its primaries are. @param absent is never usable */
+export const nothingPlaced = (absent: Primary): PrimaryMap => ({ ...everythingOn(absent), all: [] });
+
+/**
+ * The map of a placement.
+ * @param opened the primary that belongs to a name of the placement
+ * @param absent stands for the primary of slots that nobody serves; it is never usable
+ */
+export function mapOf(placement: Placement, opened: (name: string) => Primary, absent: Primary): PrimaryMap {
+  const bySlot = Array.from({ length: SLOTS }, (_, slot): Primary => {
+    const placed = placement.ofSlot(slot);
+    return placed === undefined ? absent : opened(placed.name);
+  });
+  const all = placement.primaries.map(({ name }) => opened(name));
+  const [only] = all;
+  if (only !== undefined && bySlot.every((primary) => primary === only)) return everythingOn(only);
+  const ofName = (name: string): Primary => bySlot[slotOf(name)]!;
+  const inPartition = (partition: number): Primary => ofName(partitionNames(partition).ledger);
+  const probed = once((primary: Primary) => firstPartition(primary, inPartition));
+  return { ofName, all, of: once(inPartition), partitionOn: probed };
+}
+
+/** Keeps what a function has returned for each argument; partitions and primaries are few. */
+function once<Argument, Result>(work: (argument: Argument) => Result): (argument: Argument) => Result {
+  const results = new Map<Argument, Result>();
+  return (argument) => {
+    const known = results.get(argument);
+    if (known !== undefined) return known;
+    const result = work(argument);
+    results.set(argument, result);
+    return result;
+  };
+}
+
+/** Numbers far beyond the partitions of a store have each slot many times. */
+const PARTITIONS_TRIED = 200_000;
+
+function firstPartition(primary: Primary, inPartition: (partition: number) => Primary): number {
+  for (let partition = 0; partition < PARTITIONS_TRIED; partition++)
+    if (inPartition(partition) === primary) return partition;
+  throw new Error("this primary has no slot");
+}

@@ -8,6 +8,7 @@ import { createStoreClock } from "./clock.ts";
 import { type Confirmation, type ConfirmationRule, createConfirmation } from "./confirmation.ts";
 import { createDeadlines, type Deadlines } from "./deadlines.ts";
 import { createOutage } from "./outage.ts";
+import { wordsOfNamed } from "./placement.ts";
 import { createProbe, probeNameIn, probeOnOwnConnection } from "./probes.ts";
 import { inStoreWords } from "./reasons.ts";
 import { createScriptRunner } from "./script-runner.ts";
@@ -32,6 +33,8 @@ export interface PartOfStore {
 }
 
 export interface PrimaryOptions extends RedisEndpoint {
+  /** What the servers of the store name it; undefined where the address is that of the one server. */
+  name?: string | undefined;
   commandTimeoutMs: number;
   /** A clock for the scripts instead of the store's, Unix ms; for tests. */
   nowMs?: (() => number) | undefined;
@@ -61,6 +64,7 @@ export function createPrimary(options: PrimaryOptions) {
   const beforeUse = (): Promise<void> => store.beforeUse(primary);
   const breaker = createBreaker({
     log,
+    words: options.name === undefined ? inStoreWords : wordsOfNamed(options.name),
     reconnect: () => redis.disconnect(true),
     probe: createProbe({ redis, scripts, clock, within, name: probeName, check, beforeUse }),
     changed(open) {
@@ -96,6 +100,7 @@ export function createPrimary(options: PrimaryOptions) {
   const outage = createOutage({ isOpen: breaker.isOpen, probe: probeOwn, log });
 
   const primary = {
+    name: options.name,
     redis,
     scripts,
     breaker,

@@ -6,6 +6,18 @@ export interface StoreReason {
   advice: string | undefined;
 }
 
+/** An error that is in words for logs and operators already. */
+export class StoreError extends Error implements StoreReason {
+  readonly why: string;
+  readonly advice: string | undefined;
+
+  constructor(why: string, advice?: string) {
+    super(advice === undefined ? why : `${why}; ${advice}`);
+    this.why = why;
+    this.advice = advice;
+  }
+}
+
 interface Row {
   /** Matches the code or the message of the client library's or the system's error. */
   matches: RegExp;
@@ -88,6 +100,7 @@ const ROWS: readonly Row[] = [
 
 /** What an error of the client library, of the system or of Redis means. */
 export function storeReason(error: unknown): StoreReason {
+  if (error instanceof StoreError) return error;
   const { message = "", code = "" } =
     error instanceof Error ? (error as NodeJS.ErrnoException) : { message: String(error) };
   const row = ROWS.find(({ matches }) => matches.test(code) || matches.test(message));

@@ -171,7 +171,7 @@ test("with client_ca npm start says at once that it has no client certificate", 
 test.each([
   ["garbage", "such as redis://"],
   ["localhost:21001", "such as redis://"],
-  ["redis+cluster://127.0.0.1:21001", "supports neither Sentinel nor Redis Cluster"],
+  ["redis+cluster://127.0.0.1:21001", "the address of one server is needed"],
 ])("REDIS_URL=%s is refused by npm start in words", async (url, words) => {
   const env = { ...process.env, ...(await givenPorts()) };
   const started = promisify(execFile)(process.execPath, [join(ROOT, "src/sandbox/start.ts")], {

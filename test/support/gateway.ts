@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { Redis } from "ioredis";
 import { expect, inject } from "vitest";
 import { type Config, readConfig, requireLoaded } from "../../src/config/config.ts";
+import { parseRedisAddress } from "../../src/domain/redis-address.ts";
 import { startGateway } from "../../src/main.ts";
 import type { Behaviour } from "../../src/sandbox/generator/behaviour.ts";
 import { type Generator, startGenerator } from "../../src/sandbox/generator/server.ts";
@@ -66,7 +67,9 @@ export async function givenGateway(
   const logs: string[] = [];
   const log = createLogger(options.logLevel ?? "debug", { write: (line) => void logs.push(line) });
   const gateway = await startGateway({ ...loaded, config }, log, ALONE, options.place);
-  const redis = new Redis(redisUrl);
+  const isServer = parseRedisAddress(redisUrl).kind === "server";
+  // Where the address is that of Sentinels, tests reach the nodes by themselves.
+  const redis = isServer ? new Redis(redisUrl) : new Redis({ lazyConnect: true });
   // Where a test takes Redis away, this one says nothing of it: ioredis would print a stack.
   redis.on("error", () => undefined);
   await until(

@@ -4,6 +4,7 @@ import {
   holdsPassword,
   hostsIn,
   parseRedisAddress,
+  parseServerAddress,
   parseSupportedAddress,
   type RedisAddress,
   RedisAddressError,
@@ -122,10 +123,16 @@ test.each([
   expect(problemOf(text)).toBe(problem);
 });
 
+test("a cluster is understood, but not supported yet", () => {
+  expect(problemOf("rediss+cluster://h1,h2", parseSupportedAddress)).toMatch(
+    /does not support Redis Cluster$/,
+  );
+});
+
 test.each([`redis+sentinel://${SENTINELS}/mymaster`, "rediss+cluster://h1,h2"])(
-  "%s is understood, but not supported yet",
+  "%s is refused where one server is needed",
   (text) => {
-    expect(problemOf(text, parseSupportedAddress)).toMatch(/supports neither Sentinel nor Redis Cluster$/);
+    expect(problemOf(text, parseServerAddress)).toMatch(/the address of one server is needed/);
   },
 );
 

@@ -1,0 +1,128 @@
+import type { Logger } from "../telemetry/log.ts";
+import type { PlacedPrimary, Placement, PlacementSource } from "./placement.ts";
+import { inStoreWords } from "./reasons.ts";
+import { SLOTS } from "./slots.ts";
+
+/** Between two questions while all primaries are usable, and while one is away. */
+const EVERY_MS = 1000;
+const EVERY_AWAY_MS = 250;
+/** However often somebody asks for one, questions are at least this far apart. */
+const APART_MS = 100;
+
+/** Keeps a gateway with the primaries that the servers of its store name. */
+export interface PlacementFollower {
+  /** Asks now, or as soon as the present question is answered: a primary may have failed over. */
+  ask(): void;
+  close(): void;
+}
+
+/**
+ * Asks at once, then again and again, where the primaries are.
+ * @param options.found is called with each placement that differs from the one before
+ * @param options.isAway whether a primary is away, so that another may have taken its place
+ */
+export function followPlacement(options: {
+  source: PlacementSource;
+  found(placement: Placement): void;
+  isAway(): boolean;
+  log: Logger;
+}): PlacementFollower {
+  const { source, found, isAway, log } = options;
+  const report = createReport(log);
+  let current: Placement | undefined;
+  let timer: NodeJS.Timeout | undefined;
+  let isAsking = false;
+  let isWanted = false;
+  let isClosed = false;
+
+  async function ask(): Promise<void> {
+    isAsking = true;
+    isWanted = false;
+    try {
+      const next = await source.find();
+      if (!isClosed) take(next);
+    } catch (error) {
+      if (!isClosed) report.failed(inStoreWords(error), current);
+    }
+    isAsking = false;
+    if (isClosed) return;
+    const everyMs = isAway() ? EVERY_AWAY_MS : EVERY_MS;
+    askIn(isWanted ? APART_MS : everyMs * (0.75 + Math.random() / 2));
+  }
+
+  /** A jump of all gateways' questions to one time would be a burst at the servers that are asked. */
+  function askIn(delayMs: number): void {
+    clearTimeout(timer);
+    timer = setTimeout(() => void ask(), delayMs).unref();
+  }
+
+  function take(next: Placement): void {
+    const change = current === undefined ? "newer" : compare(current, next);
+    if (change === "older") report.older(next);
+    else report.answered();
+    if (change !== "newer") return;
+    current = next;
+    log.info({ primaries: next.primaries.map(({ name }) => name) }, "the primaries of the store were found");
+    found(next);
+  }
+
+  void ask();
+  return {
+    ask(): void {
+      if (isClosed || isWanted) return;
+      isWanted = true;
+      if (!isAsking) askIn(APART_MS);
+    },
+    close(): void {
+      isClosed = true;
+      clearTimeout(timer);
+      source.close();
+    },
+  };
+}
+
+/**
+ * `older`: a slot would go back to a primary of an earlier epoch. Who answers so has not heard of a failover yet, or is cut off
+ * together with the primary that was left.
+ */
+function compare(current: Placement, next: Placement): "same" | "newer" | "older" {
+  let change: "same" | "newer" = "same";
+  for (let slot = 0; slot < SLOTS; slot++) {
+    const before = current.ofSlot(slot);
+    const after = next.ofSlot(slot);
+    if (before?.name === after?.name) continue;
+    if (before && after && after.epoch < before.epoch) return "older";
+    change = "newer";
+  }
+  return change;
+}
+
+/** Logs why no answer counts: each reason once, and again every minute or so while it lasts. */
+function createReport(log: Logger) {
+  const AGAIN_AFTER_MS = 60_000;
+  const loggedMs = new Map<string, number>();
+  const isDue = (why: string): boolean => {
+    const nowMs = performance.now();
+    if (nowMs - (loggedMs.get(why) ?? Number.NEGATIVE_INFINITY) < AGAIN_AFTER_MS) return false;
+    if (loggedMs.size >= 100) loggedMs.clear();
+    loggedMs.set(why, nowMs);
+    return true;
+  };
+
+  return {
+    answered: (): void => loggedMs.clear(),
+    failed(why: string, current: Placement | undefined): void {
+      if (!isDue(why)) return;
+      if (current === undefined) log.error({ why }, "the store is unusable; see `tollgate doctor`");
+      else log.warn({ why }, "nobody says where the primaries are; the gateway stays with those it knows");
+    },
+    older({ primaries }: Placement): void {
+      const named = primaries.map(({ name, epoch }: PlacedPrimary) => `${name} (epoch ${epoch})`).join(", ");
+      if (isDue(named))
+        log.warn(
+          { named },
+          "a primary of an earlier epoch is named and not used; if the Sentinels were set up anew, restart the gateways",
+        );
+    },
+  };
+}
