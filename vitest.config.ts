@@ -1,16 +1,23 @@
+import { availableParallelism } from "node:os";
 import { defineConfig } from "vitest/config";
 
+/** Files share processes: each process would load the same source again. */
+const shared = { isolate: false, setupFiles: "test/support/left-as-found.ts" };
 /** `unit` needs nothing but Node; `lua` and `gateway` run against a real Redis started once per run. */
-const redis = { globalSetup: "test/support/global-redis.ts", testTimeout: 120_000, hookTimeout: 120_000 };
+const redis = {
+  globalSetup: "test/support/global-redis.ts",
+  testTimeout: 120_000,
+  hookTimeout: 120_000,
+};
 
 export default defineConfig({
   test: {
-    // All cores: tests wait for processes and timers most of their time.
-    maxWorkers: "100%",
+    // More than there are cores: tests wait for processes and timers half of their time.
+    maxWorkers: availableParallelism() + 1,
     projects: [
-      { test: { name: "unit", include: ["test/unit/**/*.test.ts"], testTimeout: 60_000 } },
-      { test: { name: "lua", include: ["test/lua/**/*.test.ts"], ...redis } },
-      { test: { name: "gateway", include: ["test/gateway/**/*.test.ts"], ...redis } },
+      { test: { name: "unit", include: ["test/unit/**/*.test.ts"], ...shared, testTimeout: 60_000 } },
+      { test: { name: "lua", include: ["test/lua/**/*.test.ts"], ...shared, ...redis } },
+      { test: { name: "gateway", include: ["test/gateway/**/*.test.ts"], ...shared, ...redis } },
       // Needs the package registry, or programs that are no dependency: `npm run test:operators`, not `npm test`.
       { test: { name: "operators", include: ["test/operators/**/*.test.ts"], ...redis } },
       {

@@ -3,8 +3,8 @@ import { randomBytes } from "node:crypto";
 import { join } from "node:path";
 import type { Customer } from "../fault/client.ts";
 import type { Fleet } from "../fault/fleet.ts";
-import { COMPILE_CACHE } from "../fault/gateways.ts";
 import { createRandom, type Random, seedFor } from "../fault/random.ts";
+import { childEnv } from "../support/child-env.ts";
 
 /** One command of an operator, and what it was told. Times are Unix ms. */
 export interface OperatorEvent {
@@ -105,12 +105,10 @@ function runCommand(
   redisUrl: string,
   args: readonly string[],
 ): Promise<{ output: string; error: string }> {
-  const { PATH = "" } = process.env;
   const env = {
-    PATH,
+    ...childEnv(),
     REDIS_URL: redisUrl,
     TOLLGATE_CONFIG: join(root, "config/tollgate.yaml"),
-    NODE_COMPILE_CACHE: COMPILE_CACHE,
   };
   const command = [join(root, "src/cli.ts"), ...args, "--json"];
   return new Promise((resolve) => {

@@ -1,14 +1,12 @@
 import { mkdirSync, openSync, readFileSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as pause } from "node:timers/promises";
 import { type GuardedChild, startChild } from "../../src/sandbox/child.ts";
+import { childEnv } from "../support/child-env.ts";
 import { createAgent, type Target } from "./client.ts";
 
 /** Some 40 times what it takes: only a gateway that never starts waits so long, whatever else this machine does. */
 const START_TIMEOUT_MS = 90_000;
-/** Compiled once for all gateways of all runs: most of a start is reading TypeScript. */
-export const COMPILE_CACHE = join(tmpdir(), "tollgate-fault-compile-cache");
 
 /** One gateway process; it never comes back, its slot gets a new one. */
 export interface GatewayProcess extends Target {
@@ -83,14 +81,12 @@ export async function startGateway(options: {
   mkdirSync(join(folder, "logs"), { recursive: true });
   const logFile = options.log ?? logFileOf(folder, name);
   const log = openSync(logFile, "w");
-  const { PATH = "" } = process.env;
   const child = await startChild(process.execPath, [join(root, "src/main.ts")], {
     cwd: folder,
     env: {
-      PATH,
+      ...childEnv(),
       TOLLGATE_CONFIG: configFile(folder, name),
       REDIS_URL: redisUrl,
-      NODE_COMPILE_CACHE: COMPILE_CACHE,
     },
     stdio: ["ignore", log, log],
   });

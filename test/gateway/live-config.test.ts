@@ -7,6 +7,7 @@ import type { LiveConfig } from "../../src/config/live.ts";
 import { type Generator, startGenerator } from "../../src/sandbox/generator/server.ts";
 import { issueKey, readAccount } from "../../src/store/accounts.ts";
 import { oneNode } from "../../src/store/nodes.ts";
+import { childEnv } from "../support/child-env.ts";
 import { expectStatus, limitsOf, type Reply, send, until } from "../support/gateway.ts";
 import { type Sections, startGatewayProcess } from "../support/processes.ts";
 import { givenRedis, type TestRedis } from "../support/store-stage.ts";
@@ -58,12 +59,11 @@ function edit(content: Sections | string): void {
 
 /** `tollgate config diff` as an operator runs it, without the gateway's environment. */
 function diff(...args: string[]): Promise<{ code: number; stdout: string; stderr: string }> {
-  const { PATH = "" } = process.env;
   return new Promise((done) => {
     execFile(
       process.execPath,
       [resolve("src/cli.ts"), "config", "diff", ...args],
-      { env: { PATH } },
+      { env: childEnv() },
       (error, stdout, stderr) => done({ code: error ? Number(error.code) : 0, stdout, stderr }),
     );
   });

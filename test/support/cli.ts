@@ -7,6 +7,7 @@ import { issueKey, type KeyOptions } from "../../src/store/accounts.ts";
 import { keyRef, partitionOf } from "../../src/store/names.ts";
 import { oneNode } from "../../src/store/nodes.ts";
 import { partitionsOf } from "../../src/store/store-facts.ts";
+import { childEnv } from "./child-env.ts";
 import { createStage, randomId, type TestConnection } from "./store.ts";
 
 export const ROOT = resolve(import.meta.dirname, "../..");
@@ -19,10 +20,11 @@ export interface Ran {
 }
 
 /** All that the command line finds in its environment. */
-export const cliEnv = (env: Record<string, string> = {}): Record<string, string> => {
-  const { PATH = "" } = process.env;
-  return { PATH, REDIS_URL: inject("redisUrl"), ...env };
-};
+export const cliEnv = (env: Record<string, string> = {}): Record<string, string> => ({
+  ...childEnv(),
+  REDIS_URL: inject("redisUrl"),
+  ...env,
+});
 
 /** Runs the command line as a process of its own: slow, and as real as it gets. */
 export function runProcess(args: readonly string[], env: Record<string, string> = {}): Promise<Ran> {

@@ -3,6 +3,7 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { startChild } from "../../src/sandbox/child.ts";
+import { childEnv } from "./child-env.ts";
 import { until } from "./gateway.ts";
 
 const ROOT = resolve(import.meta.dirname, "../..");
@@ -36,13 +37,12 @@ export async function startProgram(
   const store = { journal: journal ?? join(dir, "journal"), ...sections.store };
   // JSON is YAML too.
   await writeFile(file, JSON.stringify({ ...sections, store }));
-  const { PATH = "" } = process.env;
   const limited = ["-c", `ulimit -n ${openFiles} && exec "$0" "$@"`, process.execPath, ...serveArguments()];
   const [command, args] =
     openFiles === undefined ? [process.execPath, serveArguments()] : (["sh", limited] as const);
   const child = await startChild(command, args, {
     cwd: ROOT,
-    env: { PATH, TOLLGATE_CONFIG: file, ...env },
+    env: { ...childEnv(), TOLLGATE_CONFIG: file, ...env },
     stdio: ["ignore", "pipe", "pipe"],
   });
   let stdout = "";

@@ -5,6 +5,7 @@ import { promisify } from "node:util";
 import { Redis } from "ioredis";
 import { startRedis } from "../../../src/sandbox/redis.ts";
 import { oneNode } from "../../../src/store/nodes.ts";
+import { childEnv } from "../../support/child-env.ts";
 import { type Customer, generate } from "../client.ts";
 import { settlementsWaiting } from "../fleet.ts";
 import { isReady } from "../gateways.ts";
@@ -141,10 +142,9 @@ async function runOlder(world: World, customers: readonly Customer[], count: num
 /** What an operator does. */
 async function accept(world: World): Promise<string> {
   const { root, folder } = world.options;
-  const { PATH = "" } = process.env;
   const args = [join(root, "src/cli.ts"), "store", "accept", "--json"];
   const env = {
-    PATH,
+    ...childEnv(),
     REDIS_URL: `redis://127.0.0.1:${world.server.port}`,
     TOLLGATE_CONFIG: join(folder, `${world.gateways[0]!.name}.yaml`),
   };

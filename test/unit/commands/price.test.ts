@@ -2,6 +2,7 @@ import { execFile } from "node:child_process";
 import { writeFileSync } from "node:fs";
 import path from "node:path";
 import { expect, test } from "vitest";
+import { childEnv } from "../../support/child-env.ts";
 import { givenFiles } from "../config/support.ts";
 
 const CLI = path.resolve("src/cli.ts");
@@ -9,11 +10,10 @@ const CLI = path.resolve("src/cli.ts");
 /** Runs `tollgate price`; what it is given as `input` stands on its standard input. */
 function price(args: string[], input = "", env: Record<string, string> = {}) {
   return new Promise<{ code: number; stdout: string; stderr: string }>((done) => {
-    const { PATH = "" } = process.env;
     const child = execFile(
       process.execPath,
       [CLI, "price", ...args],
-      { env: { PATH, ...env } },
+      { env: { ...childEnv(), ...env } },
       (error, stdout, stderr) => done({ code: error ? Number(error.code) : 0, stdout, stderr }),
     );
     child.stdin?.end(input);
