@@ -47,7 +47,7 @@ export const WATCH: Readonly<Record<string, string>> = {
   tollgate_store_up: "0: `TollgateStoreDegraded`",
   tollgate_store_outbox_entries: "above 0 for long: `TollgateSettlementsWaiting`",
   tollgate_store_confirmations_total:
-    "`journal` rises: replicas are away or slow, `TollgateChargesUnconfirmed`; `memory`: the journal cannot be written, too",
+    "`journal` rises: replicas are slow or away, `TollgateReplicaLag`, `TollgateChargesUnconfirmed`; `memory`: the journal cannot be written, too",
   tollgate_store_unconfirmed_entries: "above 0 for minutes: `TollgateChargesUnconfirmed`",
   tollgate_journal_usable: "0: `TollgateJournalUnusable`",
   tollgate_store_older: "1: `TollgateStoreOlder`",
