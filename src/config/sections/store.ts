@@ -1,4 +1,5 @@
 import { type Static, Type } from "typebox";
+import { parseRedisAddress } from "../../domain/redis-address.ts";
 import { folderRule, optionalFileRule, redisUrlRule } from "../setting-rules.ts";
 import { duration, integer, ms, section, text } from "../setting-types.ts";
 
@@ -17,7 +18,7 @@ export const storeSchema = section("Redis, which holds limits, credits and tasks
   confirm_replicas: Type.Enum(["auto", 0, 1, 2], {
     default: "auto",
     description:
-      "Replicas that must have a charge before it is answered; else it is written to the journal first. auto: 0 for one server.",
+      "Replicas that must have a charge before it is answered; else it is written to the journal first. auto: 0 for one server, 1 with Sentinel or a cluster.",
   }),
   confirm_timeout: duration("50ms", "1ms", "5s", "How long an answer may wait for replicas."),
   fallback_strategy: Type.Enum(["deny", "allow"], {
@@ -50,6 +51,13 @@ export const storeSchema = section("Redis, which holds limits, credits and tasks
   ),
 });
 
+/** With Sentinel or a cluster a replica may take over at any time. */
+function confirmRule(store: Static<typeof storeSchema>) {
+  const auto = parseRedisAddress(store.redis_url).kind === "server" ? 0 : 1;
+  const replicas = store.confirm_replicas === "auto" ? auto : store.confirm_replicas;
+  return replicas === 0 ? undefined : { replicas, timeoutMs: ms(store.confirm_timeout) };
+}
+
 /** @param tlsCa CA certificates, PEM, for a `rediss://` server's certificate; undefined for Node's own */
 export const toStoreConfig = (store: Static<typeof storeSchema>, tlsCa: string | undefined) => ({
   /** May hold a password: print it only through `redact`. */
@@ -57,10 +65,7 @@ export const toStoreConfig = (store: Static<typeof storeSchema>, tlsCa: string |
   tlsCa,
   commandTimeoutMs: ms(store.command_timeout),
   /** Replicas that must have a charge before it is answered; undefined for none. */
-  confirm:
-    store.confirm_replicas === "auto" || store.confirm_replicas === 0
-      ? undefined
-      : { replicas: store.confirm_replicas, timeoutMs: ms(store.confirm_timeout) },
+  confirm: confirmRule(store),
   fallbackStrategy: store.fallback_strategy,
   /** Generations and uploads of one key that pass unmetered in one outage; 0 for no limit. */
   allowMaxPerKey: store.allow_max_per_key,

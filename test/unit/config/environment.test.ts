@@ -92,7 +92,7 @@ test.each([
   ["REDIS_URL", "redis://:hunter2#@redis:6379"],
   ["REDIS_URL", "redis://:hunter2@redis:6379/x"],
   ["REDIS_URL", "http://:hunter2@redis"],
-  ["REDIS_URL", "redis+sentinel://redis:26379/mymaster?sentinel_password=hunter2"],
+  ["REDIS_URL", "redis+sentinel://redis:26379/?sentinel_password=hunter2"],
   ["REDIS_URL", "redis+cluster://:hunter2@redis-1:6379,:hunter2@redis-2:6379"],
   ["UPSTREAM_URL", "https://user:hunter2@generator.example.com"],
   ["UPSTREAM_API_KEY", "hunter2 "],
@@ -103,6 +103,16 @@ test.each([
   const error = errorOf(() => configOf("{}", { [name]: value }));
   expect(error.problems).toHaveLength(1);
   expect(error.message).not.toContain("hunter2");
+});
+
+test.each([
+  ["redis://redis:6379", "{}", undefined],
+  ["redis://redis:6379", "store: { confirm_replicas: 1 }", 1],
+  ["redis+sentinel://redis:26379/tollgate", "{}", 1],
+  ["redis+sentinel://redis:26379/tollgate", "store: { confirm_replicas: 0 }", undefined],
+  ["rediss+sentinel://redis:26379/tollgate", "store: { confirm_replicas: 2 }", 2],
+])("with REDIS_URL=%s and %j, charges wait for %j replicas", (REDIS_URL, file, replicas) => {
+  expect(configOf(file, { REDIS_URL }).store.confirm?.replicas).toBe(replicas);
 });
 
 test("a password in the file is refused even where the environment overrides it", () => {
