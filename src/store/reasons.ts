@@ -82,6 +82,11 @@ const ROWS: readonly Row[] = [
     advice: "point REDIS_URL to the primary",
   },
   {
+    matches: /^NOREPLICAS/,
+    why: "too few replicas follow this primary (NOREPLICAS, min-replicas-to-write)",
+    advice: "bring its replicas back; right after a failover they come by themselves",
+  },
+  {
     matches: /^ERR DB index is out of range/,
     why: "Redis has no database of that number (DB index is out of range)",
     advice: "leave the number at the end of REDIS_URL out, or use one that Redis has (its `databases`)",
