@@ -1,6 +1,6 @@
 import type { Redis } from "ioredis";
 import { readConfig } from "../config/config.ts";
-import { hostsIn, parseSupportedAddress } from "../domain/redis-address.ts";
+import { hostsIn, parseRedisAddress } from "../domain/redis-address.ts";
 import { OperatorError } from "../store/accounts.ts";
 import { createClient } from "../store/client.ts";
 import { oneNode, type RedisNodes } from "../store/nodes.ts";
@@ -39,7 +39,7 @@ export const withRedisToWrite = <T>(work: (nodes: RedisNodes) => Promise<T>): Pr
 
 /** What `store.tls_ca` says, where the configuration of this machine is valid; else Node's own authorities count. */
 const tlsCaFor = (url: string): string | undefined =>
-  parseSupportedAddress(url).tls ? readConfig({ env: process.env }).loaded?.config.store.tlsCa : undefined;
+  parseRedisAddress(url).tls ? readConfig({ env: process.env }).loaded?.config.store.tlsCa : undefined;
 
 /** A client that is connected within two seconds. @throws OperatorError in one sentence that says what to do */
 export async function connect(url: string): Promise<Redis> {

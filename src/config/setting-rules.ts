@@ -1,5 +1,5 @@
 import { isIP } from "node:net";
-import { parseSupportedAddress, RedisAddressError } from "../domain/redis-address.ts";
+import { parseRedisAddress, RedisAddressError } from "../domain/redis-address.ts";
 
 // Each rule returns the message for a value that breaks it, and undefined for a valid one.
 
@@ -82,7 +82,7 @@ export function originRule(value: string): string | undefined {
 /** Checks the address of the store. */
 export function redisUrlRule(value: string): string | undefined {
   try {
-    parseSupportedAddress(value);
+    parseRedisAddress(value);
     return undefined;
   } catch (error) {
     if (error instanceof RedisAddressError) return error.message;

@@ -52,19 +52,6 @@ const ADDRESS =
 const DECODABLE = "must have special characters of user and password percent-encoded, a % itself as %25";
 const DATABASE = "must have no path but a database number, such as /0";
 
-/**
- * Reads the address of a store.
- * @throws RedisAddressError also for the form that is not supported yet, which only this function refuses
- */
-export function parseSupportedAddress(text: string): RedisAddress {
-  const address = parseRedisAddress(text);
-  if (address.kind === "cluster")
-    throw new RedisAddressError(
-      "must begin with redis://, rediss:// or redis+sentinel://: this release does not support Redis Cluster",
-    );
-  return address;
-}
-
 /** Reads the address of one server. @throws RedisAddressError also for the forms that name several */
 export function parseServerAddress(text: string): RedisAddress {
   const address = parseRedisAddress(text);

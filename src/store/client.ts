@@ -61,7 +61,7 @@ export function clientAt(
 }
 
 /** How to log in at a server; undefined values are left out of what is sent. */
-type LoginAt = Pick<RedisAddress, "tls" | "db"> & {
+export type LoginAt = Pick<RedisAddress, "tls" | "db"> & {
   [name in "username" | "password" | "tlsCa"]?: string | undefined;
 } & { family?: number | undefined };
 

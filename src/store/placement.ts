@@ -1,5 +1,6 @@
-import { hostText, type RedisAddress, RedisAddressError, type RedisHost } from "../domain/redis-address.ts";
+import { hostText, type RedisAddress, type RedisHost } from "../domain/redis-address.ts";
 import { clientOf } from "./client.ts";
+import { createClusterSource } from "./cluster-slots.ts";
 import { createDeadlines } from "./deadlines.ts";
 import { inStoreWords, StoreError, storeReason } from "./reasons.ts";
 import { createSentinels } from "./sentinels.ts";
@@ -55,7 +56,9 @@ export async function findPlacement(address: RedisAddress, options: PlacementOpt
   const source = placementSource(address, options);
   try {
     const placement = await source.find();
-    for (const primary of placement.primaries) await requirePrimary(primary, options);
+    // A node of a cluster says itself where a slot is that it does not have.
+    if (address.kind === "sentinel")
+      for (const primary of placement.primaries) await requirePrimary(primary, options);
     return placement;
   } finally {
     source.close();
@@ -64,13 +67,9 @@ export async function findPlacement(address: RedisAddress, options: PlacementOpt
 
 /** What a gateway asks while it runs, for an address that names no primary itself. */
 export function placementSource(address: RedisAddress, options: PlacementOptions): PlacementSource {
-  if (address.kind === "sentinel") {
-    const { find, close } = createSentinels(address, options);
-    return { find: async () => everythingOnOne(await find()), close };
-  }
-  throw new RedisAddressError(
-    "must begin with redis://, rediss:// or redis+sentinel://: this release does not support Redis Cluster",
-  );
+  if (address.kind === "cluster") return createClusterSource(address, options);
+  const { find, close } = createSentinels(address, options);
+  return { find: async () => everythingOnOne(await find()), close };
 }
 
 /** @throws StoreError if the server that was named cannot be reached, or is no primary */

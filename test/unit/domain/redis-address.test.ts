@@ -5,7 +5,6 @@ import {
   hostsIn,
   parseRedisAddress,
   parseServerAddress,
-  parseSupportedAddress,
   type RedisAddress,
   RedisAddressError,
   redactRedisUrl,
@@ -121,12 +120,6 @@ test.each([
   ],
 ])("%s is refused: it %s", (text, problem) => {
   expect(problemOf(text)).toBe(problem);
-});
-
-test("a cluster is understood, but not supported yet", () => {
-  expect(problemOf("rediss+cluster://h1,h2", parseSupportedAddress)).toMatch(
-    /does not support Redis Cluster$/,
-  );
 });
 
 test.each([`redis+sentinel://${SENTINELS}/mymaster`, "rediss+cluster://h1,h2"])(
@@ -256,7 +249,7 @@ test("no message and no redacted address holds a part of a password", () => {
       let text = written(holder);
       for (const { at: from, remove, insert } of mistakes)
         text = text.slice(0, from) + insert + text.slice(from + remove);
-      const shown = `${problemOf(text)} ${problemOf(text, parseSupportedAddress)}`.toLowerCase();
+      const shown = problemOf(text).toLowerCase();
       expect(shown).not.toContain("hush");
       expect(shown).toMatch(/^(nothing|must )/);
       if (problemOf(text) !== "nothing" || mistakes.length === 0)

@@ -1,0 +1,38 @@
+import { expect, test } from "vitest";
+import { merged, readSlotView } from "../../../src/store/cluster-slots.ts";
+
+const AT = { host: "10.0.0.9", port: 7009 };
+const NODES = [
+  "aaa 10.0.0.1:7001@17001,redis-1 myself,master - 0 0 3 connected 0-8000 [8001->-bbb]",
+  "bbb 10.0.0.2:7002@17002 master,fail - 0 0 7 disconnected 8001-16383",
+  "ccc 10.0.0.3:7003@17003 slave aaa 0 0 3 connected",
+  "",
+].join("\n");
+
+test("each range has its primary, with the epoch that the node knows of it", () => {
+  const slots = [
+    [0, 8000, ["10.0.0.1", 7001, "aaa", []], ["10.0.0.3", 7003, "ccc", []]],
+    [8001, 16_383, ["10.0.0.2", 7002, "bbb", []]],
+  ];
+  expect(readSlotView({ slots, nodes: NODES, at: AT }).ranges).toEqual([
+    { first: 0, last: 8000, primary: { host: "10.0.0.1", port: 7001, name: "10.0.0.1:7001", epoch: 3 } },
+    { first: 8001, last: 16_383, primary: { host: "10.0.0.2", port: 7002, name: "10.0.0.2:7002", epoch: 7 } },
+  ]);
+});
+
+test.each([null, "", "?"])("an endpoint %o is where the node was asked", (endpoint) => {
+  const [range] = readSlotView({ slots: [[0, 1, [endpoint, 7001, "aaa"]]], nodes: NODES, at: AT }).ranges;
+  expect(range!.primary.name).toBe("10.0.0.9:7001");
+});
+
+test("of what nodes say of a slot the highest epoch counts, and a slot that nobody has stays without", () => {
+  const primary = (name: string, epoch: number) => ({ host: name, port: 1, name, epoch });
+  const { ofSlot, primaries } = merged([
+    { ranges: [{ first: 0, last: 9, primary: primary("old", 3) }] },
+    { ranges: [{ first: 5, last: 12, primary: primary("new", 4) }] },
+    { ranges: [{ first: 0, last: 9, primary: primary("old", 3) }] },
+  ]);
+  expect([4, 5, 12].map((slot) => ofSlot(slot)?.name)).toEqual(["old", "new", "new"]);
+  expect(ofSlot(13)).toBeUndefined();
+  expect(primaries.map(({ name }) => name)).toEqual(["old", "new"]);
+});
