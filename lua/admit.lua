@@ -26,6 +26,7 @@
 --@include numbers
 --@include reply
 --@include window
+--@unless_frozen KEYS[1]
 local now = store_now(ARGV[1])
 local request_id, price = ARGV[3], tonumber(ARGV[5])
 local window, slots, request = KEYS[3], KEYS[4], KEYS[5]

@@ -32,6 +32,7 @@
 --@include numbers
 --@include owner
 --@include task
+--@unless_frozen KEYS[1]
 local now = store_now(ARGV[1])
 local request, account, slots, task = KEYS[1], KEYS[2], KEYS[3], KEYS[6]
 local request_id, account_id, task_id = ARGV[2], ARGV[3], ARGV[7]

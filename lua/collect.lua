@@ -17,6 +17,7 @@
 --@include numbers
 --@include owner
 --@include task
+--@unless_frozen KEYS[1]
 local now = store_now(ARGV[1])
 local record = redis.call("HMGET", KEYS[1], "state", "finished_at", "void_at", "retention_ms", "account_id",
   "due_at")

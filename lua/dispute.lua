@@ -12,6 +12,7 @@
 --@include clock
 --@include dispute
 --@include owner
+--@unless_frozen KEYS[1]
 local now = store_now(ARGV[1])
 local task, owner, account_id = KEYS[1], ARGV[2], ARGV[3]
 local text = redis.call("GET", task)

@@ -13,6 +13,7 @@
 --@include clock
 --@include ledger
 --@include numbers
+--@unless_frozen KEYS[1]
 local now = store_now(ARGV[1])
 local key, account, account_id, credits = KEYS[1], KEYS[2], ARGV[3], tonumber(ARGV[4])
 

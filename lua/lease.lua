@@ -12,6 +12,7 @@
 --   maximum age (ms), upstream}; empty where there is none
 --@include clock
 --@include numbers
+--@unless_frozen KEYS[1]
 local now = store_now(ARGV[1])
 local ids = redis.call("ZRANGEBYSCORE", KEYS[1], "-inf", int(now), "LIMIT", 0, tonumber(ARGV[2]))
 local until_ms = int(now + tonumber(ARGV[3]))

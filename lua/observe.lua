@@ -29,6 +29,7 @@
 --@include reply
 --@include retention
 --@include task
+--@unless_frozen KEYS[2]
 local now = store_now(ARGV[1])
 local task, request, account = KEYS[1], KEYS[2], KEYS[3]
 local request_id, account_id, status, data = ARGV[3], ARGV[4], ARGV[5], ARGV[6]

@@ -13,6 +13,7 @@
 --@include clock
 --@include ledger
 --@include numbers
+--@unless_frozen KEYS[1]
 local now = store_now(ARGV[1])
 local money = redis.call("HMGET", KEYS[1], "balance", "held", "total_used")
 if not money[1] then return { "unknown_account", "0" } end

@@ -9,6 +9,7 @@
 --   noted
 --   missing  the Idempotency-Key is free, another request's, or has a task; nothing happens
 --@include clock
+--@unless_frozen KEYS[1]
 local now = store_now(ARGV[1])
 local first = redis.call("HMGET", KEYS[1], "request_id", "task_id")
 if first[1] ~= ARGV[2] or first[2] then return { "missing", now } end

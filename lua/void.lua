@@ -19,6 +19,7 @@
 --@include numbers
 --@include reply
 --@include retention
+--@unless_frozen KEYS[1]
 local now = store_now(ARGV[1])
 local request, account, window, slots = KEYS[1], KEYS[2], KEYS[4], KEYS[5]
 local request_id, reason = ARGV[3], ARGV[4]

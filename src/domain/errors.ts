@@ -91,11 +91,19 @@ export function refuse(name: ErrorName, extra?: Partial<Omit<Refusal, "name">>):
 export class GatewayError extends Error {
   readonly refusal: Refusal;
 
-  constructor(name: ErrorName, detail: string, options?: ErrorOptions & { retryAfterSeconds?: number }) {
+  constructor(
+    name: ErrorName,
+    detail: string,
+    options?: ErrorOptions & { retryAfterSeconds?: number; text?: string },
+  ) {
     super(detail, options);
     this.name = "GatewayError";
-    const wait = options?.retryAfterSeconds;
-    this.refusal = refuse(name, wait === undefined ? { detail } : { detail, retryAfterSeconds: wait });
+    const { retryAfterSeconds, text } = options ?? {};
+    this.refusal = refuse(name, {
+      detail,
+      ...(retryAfterSeconds === undefined ? {} : { retryAfterSeconds }),
+      ...(text === undefined ? {} : { text }),
+    });
   }
 }
 

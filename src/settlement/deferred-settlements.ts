@@ -3,7 +3,7 @@ import { openLastConfirmed } from "../store/loss/last-confirmed.ts";
 import { createLossDetector } from "../store/loss/loss-detector.ts";
 import { openRecentEntries } from "../store/loss/recent-entries.ts";
 import type { StorePart } from "../store/loss/store-part.ts";
-import { META } from "../store/names.ts";
+import { META, partitionOfName } from "../store/names.ts";
 import type { Primary } from "../store/primary.ts";
 import type { Binding } from "../store/scripts/bind.ts";
 import type { Voided } from "../store/scripts/void.ts";
@@ -25,6 +25,7 @@ const CHARGES_KEPT = { withReplicas: 50_000, oneServer: 5_000 };
 const FORGOTTEN =
   "the store has forgotten this request, and may have charged it; it is not charged: look for it in the ledger";
 
+const UNANSWERED = "a settlement is unanswered";
 const UNCONFIRMED_DROPPED =
   "too many answered charges wait for replicas; the oldest are dropped, and only the primary has them; bring replicas back";
 
@@ -64,9 +65,12 @@ export function createSettlements(connection: Connection, options: SettlementOpt
     changed: (isOlder) => metrics.storeOlder.set(isOlder ? 1 : 0),
     log,
   });
-  /** Whether settlements wait for this primary. */
+  /** Whether a partition is in use, and on this primary. */
+  const isOn = (primary: Primary, partition: number): boolean =>
+    connection.of(partition) === primary && !connection.isFrozen(partition);
+  /** Whether settlements wait for this primary, and not for a partition to be thawed. */
   const isUnanswered = (primary: Primary): boolean =>
-    outbox.hasFor({ storeId: facts()?.id, has: (partition) => connection.of(partition) === primary });
+    outbox.hasFor({ storeId: facts()?.id, has: (partition) => isOn(primary, partition) });
   /** A charge that the store has answered, here or for a gateway that ended. */
   function charged(charge: Charge, outcome: Binding): void {
     losses.charged(charge, outcome);
@@ -78,7 +82,7 @@ export function createSettlements(connection: Connection, options: SettlementOpt
   const targetOf = (primary: Primary): FlushTarget => ({
     run: primary.direct.run,
     bind: tasks.bind,
-    has: (partition) => connection.of(partition) === primary,
+    has: (partition) => isOn(primary, partition),
     storeId: facts()?.id,
     server: primary.confirmation?.server(),
     nowMs: primary.nowMs,
@@ -97,7 +101,13 @@ export function createSettlements(connection: Connection, options: SettlementOpt
       await outbox.flush(targetOf(primary));
     },
     // A settlement that was put there after the flush must not wait for the next outage.
-    unfinished: (primary) => (isUnanswered(primary) ? "a settlement is unanswered" : undefined),
+    unfinished: (primary) => (isUnanswered(primary) ? UNANSWERED : undefined),
+    // Past the breaker of a primary that is in use: nothing else has to wait for these settlements.
+    released() {
+      for (const primary of connection.primaries())
+        if (!primary.breaker.isOpen() && isUnanswered(primary))
+          outbox.flush(targetOf(primary)).catch(() => primary.breaker.trip(UNANSWERED));
+    },
   });
   void outbox.watch(() => {
     for (const primary of connection.primaries()) primary.breaker.trip("settlements to replay");
@@ -114,8 +124,7 @@ export function createSettlements(connection: Connection, options: SettlementOpt
     async defer(settlement: Settlement): Promise<void> {
       const kept = outbox.put(settlement);
       const primary = connection.of(settlement.call.key.partition);
-      if (!primary.breaker.isOpen() && isUnanswered(primary))
-        primary.breaker.trip("a settlement is unanswered");
+      if (!primary.breaker.isOpen() && isUnanswered(primary)) primary.breaker.trip(UNANSWERED);
       await kept;
     },
     /** After the connection has closed. */
@@ -177,7 +186,8 @@ function partOf(connection: Connection, primary: Primary): StorePart {
   return {
     redis: primary.redis,
     within: primary.within,
-    has: (name) => connection.ofName(name) === primary,
+    has: (name) =>
+      connection.ofName(name) === primary && !connection.isFrozen(partitionOfName(name) ?? Number.NaN),
     meta: { redis: owner.redis, isAway: owner !== primary && owner.breaker.isOpen() },
   };
 }

@@ -17,7 +17,7 @@ export interface FlushTarget {
   run: Run;
   /** Undefined while the store has no id. */
   storeId: string | undefined;
-  /** Whether a partition is on the primary that `run` calls; nothing else is sent. */
+  /** Whether a partition is on the primary that `run` calls, and not frozen; nothing else is sent. */
   has(partition: number): boolean;
   /** The store's clock, Unix ms. */
   nowMs(): number;
@@ -243,8 +243,11 @@ function createSending({ log, unconfirmed, settleWithinMs, reportSize }: OutboxP
       }),
     );
     reportSize();
-    const failed = results.find((result) => result.status === "rejected");
-    if (failed) throw failed.reason;
+    // What was refused because its partition is frozen waits for it.
+    const failed = results.find(
+      (result, at) => result.status === "rejected" && target.has(settlements[at]!.call.key.partition),
+    );
+    if (failed) throw (failed as PromiseRejectedResult).reason;
   }
 
   async function sendAll(target: FlushTarget, queue: Queue): Promise<void> {

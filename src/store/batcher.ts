@@ -20,12 +20,12 @@ interface Batch {
 /**
  * Gathers the script calls of one tick of the event loop, and sends one call per script. Decision 0020.
  * @param options.send runs one call; rejects when the whole call has failed
- * @param options.failure what an item's promise rejects with
+ * @param options.failure what an item's promise rejects with; of a call that has failed as a whole, the item is its first
  * @param options.clustered whether all names of a call must share a hash tag
  */
 export function createBatcher(options: {
   send(script: ScriptFile, items: readonly Item[]): Promise<(Reply | Error)[]>;
-  failure(error: unknown): unknown;
+  failure(error: unknown, item: Item): unknown;
   clustered(): boolean;
 }) {
   let open: Batch[] = [];
@@ -42,13 +42,13 @@ export function createBatcher(options: {
         script,
         waiting.map(({ item }) => item),
       );
-      waiting.forEach(({ resolve, reject }, at) => {
+      waiting.forEach(({ item, resolve, reject }, at) => {
         const reply = replies[at]!;
-        if (reply instanceof Error) reject(options.failure(reply));
+        if (reply instanceof Error) reject(options.failure(reply, item));
         else resolve(reply);
       });
     } catch (error) {
-      for (const { reject } of waiting) reject(options.failure(error));
+      for (const { reject } of waiting) reject(options.failure(error, waiting[0]!.item));
     }
   }
 

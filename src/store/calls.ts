@@ -7,6 +7,7 @@ import type { Breaker } from "./breaker.ts";
 import type { StoreClock } from "./clock.ts";
 import { type Deadlines, TIMED_OUT } from "./deadlines.ts";
 import { createFairQueue } from "./fair-queue.ts";
+import { type FrozenPartitions, frozenError } from "./frozen-partitions.ts";
 import { inStoreWords } from "./reasons.ts";
 import { clockOf, type Item, itemOf, type Reply, type Run, type ScriptFile } from "./script-definition.ts";
 import { isRefusedByStore } from "./script-errors.ts";
@@ -23,6 +24,7 @@ interface CallOptions {
   deadlines: Deadlines;
   clock: StoreClock;
   clustered(): boolean;
+  frozen: Pick<FrozenPartitions, "hasName" | "refuses">;
   /** Called with how many requests wait. */
   waitingChanged(waiting: number): void;
   log: Logger;
@@ -32,7 +34,7 @@ interface CallOptions {
 /** The calls of requests to one primary: behind the breaker, in fair order, batched per tick, timed. */
 export function createCalls(options: CallOptions) {
   const { redis, scripts, breaker, deadlines, clock, metrics } = options;
-  const { unavailable, failed } = createCallErrors(options);
+  const { unavailable, frozen, failed } = createCallErrors(options);
   const queue = createFairQueue({
     deadlines,
     changed: options.waitingChanged,
@@ -59,12 +61,13 @@ export function createCalls(options: CallOptions) {
 
   function send(script: ScriptFile, item: Item): Promise<Reply> {
     if (breaker.isOpen()) return Promise.reject(unavailable("open"));
+    if (options.frozen.hasName(item.keys[0]!)) return Promise.reject(frozen());
     queue.begun();
     if (script.isBatched) return batched(script, item);
     return timed(script, [item]).then(
       ([reply]) => reply as Reply,
       (error: unknown) => {
-        throw failed(error);
+        throw failed(error, item);
       },
     );
   }
@@ -102,7 +105,8 @@ export function createCalls(options: CallOptions) {
 }
 
 /** Makes the errors of calls, counts them, and opens the breaker where the store may be away. */
-function createCallErrors({ breaker, log, metrics }: CallOptions) {
+function createCallErrors(options: CallOptions) {
+  const { breaker, log, metrics } = options;
   let refusedLoggedMs = Number.NEGATIVE_INFINITY;
 
   function unavailable(reason: string, cause?: unknown): GatewayError {
@@ -114,7 +118,14 @@ function createCallErrors({ breaker, log, metrics }: CallOptions) {
     });
   }
 
-  function failed(error: unknown): GatewayError {
+  function frozen(cause?: unknown): GatewayError {
+    metrics.storeFailures.inc({ reason: "frozen" });
+    return frozenError(cause);
+  }
+
+  /** @param item of the call; without one, it was a plain command */
+  function failed(error: unknown, item?: Item): GatewayError {
+    if (item && options.frozen.refuses(item.keys[0]!, error)) return frozen(error);
     const message = error instanceof Error ? error.message : String(error);
     if (isRefusedByStore(error)) {
       if (performance.now() - refusedLoggedMs > REFUSED_LOG_EVERY_MS) {
@@ -127,5 +138,5 @@ function createCallErrors({ breaker, log, metrics }: CallOptions) {
     return unavailable(message === TIMED_OUT ? "timeout" : "connection", error);
   }
 
-  return { unavailable, failed };
+  return { unavailable, frozen, failed };
 }

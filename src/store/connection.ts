@@ -5,6 +5,8 @@ import type { Metrics } from "../telemetry/metrics.ts";
 import type { RedisEndpoint } from "./client.ts";
 import type { ConfirmationRule } from "./confirmation.ts";
 import { followPlacement, type PlacementFollower } from "./follow-placement.ts";
+import { listFrozen } from "./frozen-list.ts";
+import { createFrozenPartitions, frozenError } from "./frozen-partitions.ts";
 import { createKnownFacts } from "./known-facts.ts";
 import { META } from "./names.ts";
 import { oneNode, type RedisNodes } from "./nodes.ts";
@@ -38,6 +40,8 @@ export interface Attached {
   beforeUse(primary: Primary): Promise<void>;
   /** Called as a primary's breaker closes. @returns why it has to open again at once, if it has to */
   unfinished(primary: Primary): string | undefined;
+  /** Called when partitions that were frozen, or whose slot was on its way to another node, are in use again. */
+  released(): void;
 }
 
 /**
@@ -53,11 +57,10 @@ export function createConnection(options: ConnectionOptions) {
     replaced: () => tripAll("the store has another id"),
     log,
   });
-  const store = partOfStore({
+  const store = partOfStore(options, {
     facts,
     map: () => map(),
     attached: () => attached,
-    partitions: options.partitions,
     changed: () => inForce.reportUsable(),
   });
   const open: OpenPrimary = (endpoint, name) =>
@@ -95,9 +98,14 @@ export function createConnection(options: ConnectionOptions) {
     /** The clock for what concerns no account, Unix ms. */
     nowMs: (): number => map().ofName(META).nowMs(),
     isUsable,
-    /** @throws GatewayError `store_unavailable` while the primary of this partition is away; without a partition, while all are */
+    /** Whether a partition is left alone: it is frozen, or its slot is on its way to another node. */
+    isFrozen: store.frozen.has,
+    /**
+     * @throws GatewayError `store_unavailable` while the primary of this partition is away, or the partition frozen; without
+     * a partition, while all primaries are away
+     */
     requireUsable(partition?: number): void {
-      if (partition !== undefined) map().of(partition).requireUsable();
+      if (partition !== undefined) store.requireUsable(partition);
       else if (!isUsable()) map().ofName(META).requireUsable();
     },
     /** Resolves once each primary has been usable. */
@@ -121,6 +129,7 @@ export function createConnection(options: ConnectionOptions) {
     findPrimaries: inForce.findPrimaries,
     async close(): Promise<void> {
       inForce.stop();
+      store.frozen.stop();
       await Promise.all(map().all.map((primary) => primary.close()));
     },
   };
@@ -214,18 +223,42 @@ function followPrimaries(options: {
 }
 
 /** What each primary needs of the whole. The primary of `tg:meta` answers for the facts of the store, each for its own server. */
-function partOfStore(whole: {
-  facts: ReturnType<typeof createKnownFacts>;
-  map(): PrimaryMap;
-  attached(): Attached | undefined;
-  partitions: number;
-  changed(): void;
-}): PartOfStore {
-  const { facts, map, attached, partitions } = whole;
+function partOfStore(
+  options: ConnectionOptions,
+  whole: {
+    facts: ReturnType<typeof createKnownFacts>;
+    map(): PrimaryMap;
+    attached(): Attached | undefined;
+    changed(): void;
+  },
+): PartOfStore & { requireUsable(partition: number): void } {
+  const { facts, map, attached } = whole;
+  const { partitions, log, metrics } = options;
+  const frozen = createFrozenPartitions({
+    isClustered: () => facts.current()?.cluster ?? false,
+    list: async () => [...(await map().ofName(META).direct.command(listFrozen)).keys()],
+    released: () => attached()?.released(),
+    log,
+    metrics,
+  });
   const hasMeta = (primary: Primary): boolean => map().ofName(META) === primary;
 
+  /** One that is in use: where a slot is on its way to another node, no new name can be written. */
+  function partitionOn(primary: Primary): number {
+    const first = map().partitionOn(primary);
+    if (!frozen.has(first)) return first;
+    for (let partition = 0; partition < (facts.current()?.partitions ?? 0); partition++)
+      if (!frozen.has(partition) && map().of(partition) === primary) return partition;
+    return first;
+  }
+
   return {
-    partitionOn: (primary) => map().partitionOn(primary),
+    partitionOn,
+    frozen,
+    requireUsable(partition) {
+      if (frozen.has(partition)) throw frozenError();
+      map().of(partition).requireUsable();
+    },
     async checkServer(primary, redis) {
       await requireNamedRole(primary, redis);
       if (hasMeta(primary)) await readFacts(oneNode(redis), partitions);
@@ -235,6 +268,7 @@ function partOfStore(whole: {
       await deadlines.within(requireNamedRole(primary, primary.redis));
       if (hasMeta(primary)) {
         await facts.learn(await deadlines.within(readFacts(oneNode(primary.redis), partitions)));
+        if (facts.current()?.cluster) await frozen.look();
       } else {
         await deadlines.within(requireNoEviction(primary.redis));
         await facts.known(deadlines);

@@ -10,8 +10,10 @@ import {
   UnreadError,
   unreadInWords,
 } from "./partition-reads.ts";
-import { answersOf, many } from "./pipelines.ts";
+import { many } from "./pipelines.ts";
 import type { KeyFields } from "./records.ts";
+import { scriptsOf } from "./script-runner.ts";
+import { change } from "./scripts/change.ts";
 import { partitionsOf } from "./store-facts.ts";
 
 /** Ids or records read at a time: about a millisecond of Redis. */
@@ -184,27 +186,29 @@ function keyRecord({ keyId, partition }: Place, fields: KeyFields): KeyRecord | 
 /** Revokes a key permanently, from its next request on. */
 export async function revokeKey(nodes: RedisNodes, key: KeyRecord): Promise<"revoked" | "already_revoked"> {
   const redis = nodes.of(key.partition);
-  const nowMs = await storeNowMs(redis);
-  return (await redis.hsetnx(nameOf(key), "revoked_at", nowMs)) === 1 ? "revoked" : "already_revoked";
+  const { outcome } = await scriptsOf(redis).run(change, {
+    ...key,
+    unless: "revoked_at",
+    fields: { revoked_at: await storeNowMs(redis) },
+  });
+  return outcome === "changed" ? "revoked" : "already_revoked";
 }
 
 /** Changes a key, from its next request on. @throws OperatorError for a revoked key */
 export async function changeKey(nodes: RedisNodes, key: KeyRecord, changes: KeyChanges): Promise<void> {
   requireUnrevoked(key);
   const { tier, rateLimit, maxConcurrent, dailyLimit, expiresAtMs } = changes;
-  const entries = Object.entries({
+  const wanted = {
     tier,
     rate_limit: rateLimit,
     max_concurrent: maxConcurrent,
     daily_limit: dailyLimit,
     expires_at: expiresAtMs,
+  };
+  const given = Object.entries(wanted).filter((entry): entry is [string, string | number | null] => {
+    return entry[1] !== undefined;
   });
-  const change = nodes.of(key.partition).multi();
-  for (const [field, value] of entries) {
-    if (value === null) change.hdel(nameOf(key), field);
-    else if (value !== undefined) change.hset(nameOf(key), field, value);
-  }
-  answersOf(await change.exec());
+  await scriptsOf(nodes.of(key.partition)).run(change, { ...key, fields: Object.fromEntries(given) });
 }
 
 /**
@@ -229,13 +233,16 @@ export async function rotateKey(
   if (old.rotatedTo !== undefined) throw rotatedBefore(old.keyId, old.rotatedTo);
   // The new key first: after a crash in between there are two valid keys, not none.
   const issued = await issueKey(nodes, { accountId, tier, limits, expiresAtMs });
-  if ((await redis.hsetnx(nameOf(old), "rotated_to", issued.keyId)) === 0) {
-    await redis.hset(keyNames(old.partition, issued.keyId).key, "revoked_at", nowMs);
-    throw rotatedBefore(old.keyId, (await redis.hget(nameOf(old), "rotated_to")) ?? "another");
+  const { run } = scriptsOf(redis);
+  const fields = { rotated_to: issued.keyId };
+  if ((await run(change, { ...old, unless: "rotated_to", fields })).outcome === "kept") {
+    await revokeKey(nodes, { ...old, keyId: issued.keyId });
+    const { key } = keyNames(old.partition, old.keyId);
+    throw rotatedBefore(old.keyId, (await redis.hget(key, "rotated_to")) ?? "another");
   }
   const oldEndsAtMs = Math.min(nowMs + overlapMs, expiresAtMs ?? Number.MAX_SAFE_INTEGER);
   if (overlapMs === 0) await revokeKey(nodes, old);
-  else await redis.hset(nameOf(old), "expires_at", oldEndsAtMs);
+  else await run(change, { ...old, fields: { expires_at: oldEndsAtMs } });
   return { ...issued, oldEndsAtMs };
 }
 
@@ -248,8 +255,6 @@ function requireUnrevoked(key: KeyRecord): void {
   if (key.revokedAtMs === undefined) return;
   throw new OperatorError(`key ${key.keyId} is revoked for good; \`tollgate keys create\` makes a new one`);
 }
-
-const nameOf = ({ partition, keyId }: KeyRecord): string => keyNames(partition, keyId).key;
 
 /** A server's clock, Unix ms. Times in a record are those of its own server. */
 export async function storeNowMs(redis: Redis): Promise<number> {

@@ -31,6 +31,15 @@ export const indexName = (digest: string): string => `tg:index:${digest}`;
 /** Hash tag of a partition: all names that carry it share one Redis Cluster slot. */
 const tag = (partition: number): string => `tg:{p${String(partition).padStart(2, "0")}}`;
 
+/** The mark of a frozen partition, which lua/include/frozen.lua looks for (string: since when, Unix ms). */
+export const frozenName = (partition: number): string => `${tag(partition)}:frozen`;
+
+/** The partition of a name; undefined for one outside the partitions. */
+export function partitionOfName(name: string): number | undefined {
+  const number = /^tg:\{p(\d+)\}/.exec(name)?.[1];
+  return number === undefined ? undefined : Number(number);
+}
+
 /** The partition whose ledger has this name. */
 export const partitionOfLedger = (ledger: string): number => Number(/\{p(\d+)\}/.exec(ledger)?.[1] ?? 0);
 

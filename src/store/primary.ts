@@ -7,11 +7,13 @@ import { clientOf, connectTimeoutMs, type RedisEndpoint } from "./client.ts";
 import { createStoreClock } from "./clock.ts";
 import { type Confirmation, type ConfirmationRule, createConfirmation } from "./confirmation.ts";
 import { createDeadlines, type Deadlines } from "./deadlines.ts";
+import type { FrozenPartitions } from "./frozen-partitions.ts";
 import { createOutage } from "./outage.ts";
 import { wordsOfNamed } from "./placement.ts";
 import { createProbe, probeNameIn, probeOnOwnConnection } from "./probes.ts";
 import { inStoreWords } from "./reasons.ts";
-import { createScriptRunner } from "./script-runner.ts";
+import type { Run } from "./script-definition.ts";
+import { createScriptRunner, type ScriptRunner } from "./script-runner.ts";
 
 const CHECK_EVERY_MS = 15_000;
 
@@ -28,6 +30,7 @@ export interface PartOfStore {
   /** Called as the breaker closes. @returns why it has to open again at once, if it has to */
   unfinished(primary: Primary): string | undefined;
   isClustered(): boolean;
+  frozen: FrozenPartitions;
   /** A breaker has opened or closed. */
   changed(): void;
 }
@@ -57,7 +60,8 @@ export function createPrimary(options: PrimaryOptions) {
   const limits = { command: createDeadlines(commandTimeoutMs), connecting: createDeadlines(connectTimeout) };
   const { within } = limits.command;
   const redis = clientOf(options, { connectTimeout });
-  const scripts = createScriptRunner(redis, { within });
+  const scripts = createScriptRunner(redis, { within, canFreeze: store.isClustered });
+  const direct = runDirectly(scripts, store.frozen);
   const clock = createStoreClock(options.nowMs);
   const probeName = (): string => probeNameIn(store.partitionOn(primary));
   const check = (): Promise<void> => store.learnFacts(primary, limits.command);
@@ -66,7 +70,7 @@ export function createPrimary(options: PrimaryOptions) {
     log,
     words: options.name === undefined ? inStoreWords : wordsOfNamed(options.name),
     reconnect: () => redis.disconnect(true),
-    probe: createProbe({ redis, scripts, clock, within, name: probeName, check, beforeUse }),
+    probe: createProbe({ redis, run: direct, clock, within, name: probeName, check, beforeUse }),
     changed(open) {
       store.changed();
       if (open) rejectWaiting();
@@ -83,6 +87,7 @@ export function createPrimary(options: PrimaryOptions) {
     clock,
     deadlines: limits.command,
     clustered: store.isClustered,
+    frozen: store.frozen,
     waitingChanged: addTo(options.metrics.storeWaiting),
   });
   const probeOwn = (): Promise<void> =>
@@ -107,7 +112,7 @@ export function createPrimary(options: PrimaryOptions) {
     nowMs: clock.nowMs,
     ...calls,
     /** The same past the breaker, for what is sent before it closes. */
-    direct: { run: scripts.run, command: <T>(work: (client: Redis) => Promise<T>) => within(work(redis)) },
+    direct: { run: direct, command: <T>(work: (client: Redis) => Promise<T>) => within(work(redis)) },
     /** Which outage this is, if the primary is away: then requests of keys seen good may pass unmetered. */
     outage: outage.current,
     /** Limits the time of a command on `redis`, as that of a call. */
@@ -117,6 +122,15 @@ export function createPrimary(options: PrimaryOptions) {
   };
   return primary;
 }
+
+/** Past the breaker; what Redis says of frozen partitions is noted all the same. */
+const runDirectly =
+  (scripts: ScriptRunner, frozen: FrozenPartitions): Run =>
+  (script, call) =>
+    scripts.run(script, call).catch((error: unknown) => {
+      frozen.refuses(script.keys(call)[0]!, error);
+      throw error;
+    });
 
 /** How a primary comes into use and leaves it. */
 function createLife(parts: {

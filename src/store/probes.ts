@@ -4,8 +4,8 @@ import { clientOf, type RedisEndpoint, selectDatabase } from "./client.ts";
 import { monotonicMs, type StoreClock } from "./clock.ts";
 import type { Deadlines } from "./deadlines.ts";
 import { probeName } from "./names.ts";
-import { itemOf } from "./script-definition.ts";
-import { type ScriptRunner, scriptSource, scriptsOf } from "./script-runner.ts";
+import { itemOf, type Run } from "./script-definition.ts";
+import { scriptSource, scriptsOf } from "./script-runner.ts";
 import { SCRIPTS } from "./scripts/all.ts";
 import { probe } from "./scripts/probe.ts";
 
@@ -23,14 +23,14 @@ export const probeNameIn = (partition: number): string => probeName(partition, P
  */
 export function createProbe(options: {
   redis: Redis;
-  scripts: ScriptRunner;
+  run: Run;
   clock: StoreClock;
   within: Deadlines["within"];
   name(): string;
   check(): Promise<void>;
   beforeUse(): Promise<void>;
 }): () => Promise<void> {
-  const { redis, scripts, clock, within } = options;
+  const { redis, run, clock, within } = options;
   const whyNotReady = connectionErrorOf(redis);
 
   /** @throws Error while the primary cannot be used */
@@ -39,7 +39,7 @@ export function createProbe(options: {
     if (redis.status !== "ready") throw whyNotReady();
     await within(selectDatabase(redis));
     const sentAtMs = monotonicMs();
-    const { storeNowMs } = await scripts.run(probe, { name: options.name() });
+    const { storeNowMs } = await run(probe, { name: options.name() });
     clock.learn(storeNowMs, sentAtMs);
     await options.check();
     await options.beforeUse();

@@ -92,6 +92,11 @@ const ROWS: readonly Row[] = [
     advice: "leave the number at the end of REDIS_URL out, or use one that Redis has (its `databases`)",
   },
   {
+    matches: /^FROZEN/,
+    why: "an operator has frozen the partition of this account; nothing is changed",
+    advice: "see `tollgate partitions list`, and run this again when it is thawed",
+  },
+  {
     matches: /^NOAUTH/,
     why: "Redis wants a password (NOAUTH)",
     advice: "give its user and password in REDIS_URL, as in redis://user:password@host:6379",

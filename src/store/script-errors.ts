@@ -23,6 +23,7 @@ const FAULT_OF_CODE: ReadonlyMap<string, StoreFault> = new Map([
   ["READONLY", "transient"],
   ["TRYAGAIN", "transient"],
   ["CROSSSLOT", "refused"],
+  ["FROZEN", "refused"],
   ["NOAUTH", "refused"],
   ["NOPERM", "refused"],
   ["OOM", "refused"],

@@ -14,6 +14,8 @@ import { SCRIPTS } from "./scripts/all.ts";
 
 const FOLDER = join(import.meta.dirname, "../../lua");
 const INCLUDE = /^--@include (\w+)\n/gm;
+/** In scripts that write: where they stop if the partition of this name is frozen. */
+const UNLESS_FROZEN = /^--@unless_frozen (KEYS\[\d+\])\n/m;
 
 export type ScriptRunner = ReturnType<typeof createScriptRunner>;
 
@@ -24,15 +26,22 @@ type Command = (...words: Argument[]) => Promise<unknown>;
  * Defines the scripts as commands of a client. ioredis sends EVALSHA, and on NOSCRIPT alone the same script once more by EVAL.
  * @param options.folder where the Lua files are; tests give mutants
  * @param options.within limits the time of each call; without it the client's own command timeout does
+ * @param options.canFreeze whether partitions of this store can be frozen; it may change until the first call
  */
 export function createScriptRunner(
   redis: Redis,
-  options: { folder?: string; within?: <T>(work: Promise<T>) => Promise<T> } = {},
+  options: { folder?: string; within?: <T>(work: Promise<T>) => Promise<T>; canFreeze?: () => boolean } = {},
 ) {
-  const { folder, within = (work) => work } = options;
+  const { folder, within = (work) => work, canFreeze = () => false } = options;
   const client = redis as unknown as Record<string, Command>;
-  for (const script of SCRIPTS)
-    redis.defineCommand(commandName(script), { lua: scriptSource(script, folder) });
+  let defined: boolean | undefined;
+
+  function define(checked: boolean): void {
+    for (const script of SCRIPTS)
+      redis.defineCommand(commandName(script), { lua: scriptSource(script, folder, checked) });
+    defined = checked;
+  }
+  define(canFreeze());
 
   /**
    * Runs a script for some items in one call, one after the other, each all or nothing.
@@ -40,6 +49,7 @@ export function createScriptRunner(
    * @returns a reply or an error for each; rejects when none of them can have one
    */
   async function send(script: ScriptFile, items: readonly Item[]): Promise<(Reply | Error)[]> {
+    if (canFreeze() !== defined) define(canFreeze());
     const command = commandName(script);
     const [{ keys, shared, args }] = items as [Item];
     if (script.isBatched) {
@@ -61,11 +71,11 @@ const commandName = ({ name }: ScriptFile): string => `tollgate:${name}`;
 
 const known = new WeakMap<Redis, ScriptRunner>();
 
-/** The scripts of a client, defined once. */
+/** The scripts of an operator's client, defined once. They look for frozen partitions in any store. */
 export function scriptsOf(redis: Redis): ScriptRunner {
   let runner = known.get(redis);
   if (!runner) {
-    runner = createScriptRunner(redis);
+    runner = createScriptRunner(redis, { canFreeze: () => true });
     known.set(redis, runner);
   }
   return runner;
@@ -99,10 +109,16 @@ function repliesOf(text: unknown): (Reply | Error)[] {
  * The text of a script as the store runs it: its `#!lua` line, what it includes from `lua/include`, its body. A batched
  * script's body becomes a function, which batch.lua calls for each item.
  * @param folder where the Lua files are; tests give mutants
+ * @param checksFrozen whether it stops if the partition is frozen
  */
-export function scriptSource({ name, isBatched }: ScriptFile, folder: string = FOLDER): string {
+export function scriptSource(
+  { name, isBatched }: ScriptFile,
+  folder: string = FOLDER,
+  checksFrozen = false,
+): string {
   const read = (file: string): string => readFileSync(join(folder, `${file}.lua`), "utf8");
-  const text = read(name);
+  const check = checksFrozen ? "--@include frozen\nrequire_not_frozen($1)\n" : "";
+  const text = read(name).replace(UNLESS_FROZEN, check);
   const end = text.indexOf("\n") + 1;
   const body = text.slice(end);
   const included = [...includedBy(body, (file) => read(`include/${file}`)).values()].join("");

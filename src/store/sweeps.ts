@@ -24,7 +24,7 @@ export function createSweeps(connection: Connection, leaseMs: () => number, nowM
   const addDue = (primary: Primary, due: Record<DueList, Set<number>>): Promise<void> =>
     primary.command(async (redis) => {
       const lists = listsOfOpenRequests(connection.facts()?.partitions ?? 0).filter(
-        ({ partition }) => connection.of(partition) === primary,
+        ({ partition }) => connection.of(partition) === primary && !connection.isFrozen(partition),
       );
       const atMs = nowMs?.() ?? (await storeNowMs(redis));
       const firsts = await many<string[], { name: string }>(redis, lists, (pipe, { name }) =>
@@ -37,8 +37,9 @@ export function createSweeps(connection: Connection, leaseMs: () => number, nowM
 
   return {
     partitions: (): number => connection.facts()?.partitions ?? 0,
-    /** False while the primary of the partition is away: its work waits until it is back. */
-    isUsable: (partition: number): boolean => !connection.of(partition).breaker.isOpen(),
+    /** False while the primary of the partition is away, or the partition frozen: its work waits until it is back. */
+    isUsable: (partition: number): boolean =>
+      !connection.of(partition).breaker.isOpen() && !connection.isFrozen(partition),
 
     /**
      * The partitions in whose list something is due, of all primaries that answer.

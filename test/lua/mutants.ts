@@ -592,6 +592,21 @@ export const MIGRATION_MUTANTS: readonly Mutant[] = [
   ),
 ];
 
+/** Mistakes in what stops scripts in a frozen partition, or before a slot on the move stops them half-way. */
+export const FROZEN_MUTANTS: readonly Mutant[] = [
+  mutant("the mark is not seen", "include/frozen", "== 1", "== 2"),
+  mutant(
+    "another partition's mark is looked for",
+    "include/frozen",
+    '"^tg:{p%d+}") ..',
+    '"^tg:{p%d") .. "0}" ..',
+  ),
+  ...["admit", "bind", "void", "unclear", "lease", "collect", "issue", "change", "recharge", "dispute"].map(
+    (file) => without(`${file} does not look for the mark`, file, "--@unless_frozen KEYS[1]\n"),
+  ),
+  without("observe does not look for the mark", "observe", "--@unless_frozen KEYS[2]\n"),
+];
+
 /** Copies the scripts to a temporary folder with this one mistake in them. @throws Error unless `find` stands there once */
 export async function plant({ what, file, find, put }: Mutant): Promise<string> {
   const folder = await mkdtemp(join(tmpdir(), "tollgate-mutant-"));

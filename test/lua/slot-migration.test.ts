@@ -5,11 +5,18 @@ import { isDeepStrictEqual } from "node:util";
 import type { Redis } from "ioredis";
 import { afterAll, afterEach, beforeAll, expect, test, vi } from "vitest";
 import { createClient } from "../../src/store/client.ts";
-import { type KeyRef, partitionNames } from "../../src/store/names.ts";
-import { itemOf } from "../../src/store/script-definition.ts";
+import { frozenName, type KeyRef, keyRef, partitionNames } from "../../src/store/names.ts";
+import { itemOf, type Script } from "../../src/store/script-definition.ts";
 import { createScriptRunner, type ScriptRunner } from "../../src/store/script-runner.ts";
 import type { Generation } from "../../src/store/scripts/admit.ts";
 import { bindClaimed } from "../../src/store/scripts/bind.ts";
+import { change } from "../../src/store/scripts/change.ts";
+import { collect } from "../../src/store/scripts/collect.ts";
+import { dispute } from "../../src/store/scripts/dispute.ts";
+import { issue } from "../../src/store/scripts/issue.ts";
+import { lease } from "../../src/store/scripts/lease.ts";
+import { recharge } from "../../src/store/scripts/recharge.ts";
+import { unclear } from "../../src/store/scripts/unclear.ts";
 import { startClusterNode } from "../support/cluster-node.ts";
 import { soon } from "../support/soon.ts";
 import {
@@ -25,7 +32,7 @@ import {
   taskOf,
   times,
 } from "../support/store.ts";
-import { MIGRATION_MUTANTS, plant } from "./mutants.ts";
+import { FROZEN_MUTANTS, MIGRATION_MUTANTS, plant } from "./mutants.ts";
 import { clear, contents, dump, restore } from "./stored.ts";
 
 // A slot that migrates key by key: the node that has it refuses each command on a name that it does not have, new names
@@ -41,6 +48,8 @@ let connection: TestConnection;
 let stage: Stage;
 let slot: number;
 let otherNodeId: string;
+/** Scripts as on one server, which do not look for the mark of a frozen partition: they stop half-way. */
+let unchecked: ScriptRunner;
 
 beforeAll(async () => {
   dir = await mkdtemp(join(tmpdir(), "tollgate-migration-"));
@@ -61,6 +70,7 @@ beforeAll(async () => {
   slot = Number(await first.cluster("KEYSLOT", partitionNames(PARTITION).done));
   connection = await openConnection(nodes[0]!.url);
   stage = createStage(connection, { partition: PARTITION });
+  unchecked = createScriptRunner(clients[0]!);
 });
 afterEach(() => endMigration());
 afterAll(async () => {
@@ -86,8 +96,10 @@ test("a charge that meets a migrating slot is kept, and posted once the slot is 
   await soon(() => expect(binds.mock.settledResults[1]).toMatchObject({ type: "fulfilled" }));
   binds.mockRestore();
   await endMigration();
-  await connection.breaker.closed();
-  expect(await store.credits(key, stage.tiers)).toMatchObject({ balance: 90, totalUsed: 10 });
+  expect(connection.breaker.isOpen(), "for one partition").toBe(false);
+  await soon(async () =>
+    expect(await store.credits(key, stage.tiers)).toMatchObject({ balance: 90, totalUsed: 10 }),
+  );
 });
 
 // Guarantee: an ADMIT that was answered 503 leaves no hold and no entry in the window behind.
@@ -97,11 +109,15 @@ test("an admission that meets a migrating slot is voided, and never runs later",
   const generation = stage.request(key);
   await beginMigration();
   const admitted = store.admit(generation, stage.tiers);
-  await expect(admitted).rejects.toThrow(/non local key/);
-  expect(connection.breaker.isOpen()).toBe(true);
+  await expect(admitted).rejects.toMatchObject({
+    cause: { message: expect.stringContaining("non local key") },
+    refusal: { name: "store_unavailable", retryAfterSeconds: expect.any(Number) },
+  });
+  expect(connection.breaker.isOpen(), "for one partition").toBe(false);
   await endMigration();
-  await connection.breaker.closed();
-  expect(await stage.requestRecord(generation)).toMatchObject({ state: "void", reason: "unsent" });
+  await soon(async () =>
+    expect(await stage.requestRecord(generation)).toMatchObject({ state: "void", reason: "unsent" }),
+  );
   expect(await store.admit(generation, stage.tiers)).toMatchObject({ outcome: "void" });
   expect(await store.credits(key, stage.tiers)).toMatchObject({ balance: 100, state: { active: 0 } });
 });
@@ -223,7 +239,7 @@ test.each(Object.entries(CALLS))(
   "%s may stop at any name that has moved, and is sent again",
   async (_, given) => {
     await clear(clients[0]!, PARTITION);
-    expect(await interrupted(await given(), connection.scripts)).toEqual([]);
+    expect(await interrupted(await given(), unchecked)).toEqual([]);
   },
 );
 
@@ -242,6 +258,117 @@ test.each(MIGRATION_MUTANTS)("a mistake in the scripts shows: $what", async (mut
     expect(found).not.toEqual([]);
   } finally {
     client.disconnect();
+    await rm(folder, { recursive: true });
+  }
+});
+
+const itemFor = <Call>(script: Script<Call, unknown>, call: Call): ScriptCall => ({
+  script,
+  item: itemOf(script, call, String(stage.clock.nowMs)),
+});
+
+/** The other scripts that write. */
+const OTHERS: Record<string, () => Promise<ScriptCall>> = {
+  UNCLEAR: async () => {
+    const { requestId, idempotency } = await givenHeld();
+    return itemFor(unclear, {
+      partition: PARTITION,
+      requestId,
+      idempotencyDigest: idempotency!.digest,
+      unknown: "unclear",
+    });
+  },
+  LEASE: async () => {
+    await givenHeld();
+    stage.clock.nowMs += HOLD_MS;
+    return itemFor(lease, { list: "holds", partition: PARTITION, most: 10, leaseMs: 1000 });
+  },
+  COLLECT: async () => {
+    const generation = await givenBound();
+    await stage.observe(generation, "completed");
+    stage.clock.nowMs += 2 * generation.retentionMs;
+    const { requestId } = generation;
+    return itemFor(collect, { partition: PARTITION, requestId, taskId: taskOf(generation), retentionMs: 0 });
+  },
+  ISSUE: async () => {
+    const key = { ...(await givenAccount()), keyId: randomId("key") };
+    return itemFor(issue, {
+      key: keyRef(key.keyId, key.accountId, PARTITION),
+      tier: "standard",
+      digest: key.keyId,
+      limits: {},
+      credits: 5,
+      reference: key.keyId,
+    });
+  },
+  CHANGE: async () => itemFor(change, { ...(await givenAccount()), fields: { tier: "premium" } }),
+  RECHARGE: async () => {
+    const { accountId } = await givenAccount();
+    return itemFor(recharge, { partition: PARTITION, accountId, amount: 5, reference: "order" });
+  },
+  DISPUTE: async () => {
+    const { key, requestId } = await givenBound();
+    const given = { taskId: `task_${requestId}`, partition: PARTITION, ownerId: requestId };
+    return itemFor(dispute, { ...given, accountId: `${key.accountId}_2`, lifetimeMs: 1000 });
+  },
+};
+const WRITES: Record<string, () => Promise<ScriptCall>> = {
+  ...Object.fromEntries(
+    Object.entries(CALLS).map(([name, given]) => [name, async () => (await given()).call]),
+  ),
+  ...OTHERS,
+};
+
+/** What a call has changed although the partition is frozen, or one of its names has moved away: each name in turn. */
+async function changed({ script, item }: ScriptCall, scripts: ScriptRunner): Promise<string[]> {
+  const [redis] = clients as [Redis];
+  const send = async (): Promise<string> => {
+    const [reply] = await scripts.send(script, [item]).catch((error: Error) => [error]);
+    return reply instanceof Error ? reply.message : "done";
+  };
+  const before = await dump(redis, PARTITION);
+  const untouched = await contents(redis, PARTITION);
+  const found: string[] = [];
+  for (const [name, moved] of before) {
+    await redis.del(name);
+    const rest = await contents(redis, PARTITION);
+    await beginMigration();
+    const answer = await send();
+    await endMigration();
+    if (!answer.includes("non local key") && !/^(ASK|TRYAGAIN) /.test(answer))
+      found.push(`${name}: ${answer}`);
+    if (!isDeepStrictEqual(await contents(redis, PARTITION), rest)) found.push(`${name}: half done`);
+    await restore(redis, new Map([[name, moved]]));
+  }
+  await redis.set(frozenName(PARTITION), "1");
+  const answer = await send();
+  await redis.del(frozenName(PARTITION));
+  if (!answer.startsWith("FROZEN ")) found.push(`frozen: ${answer}`);
+  if (!isDeepStrictEqual(await contents(redis, PARTITION), untouched)) found.push("frozen: changed");
+  if ((await send()) !== "done") found.push("thawed: not done");
+  return found;
+}
+
+// Guarantee: nothing changes a frozen partition, and on a cluster no call stops half-way, whatever has moved.
+test.each(Object.entries(WRITES))(
+  "%s does all or nothing in a partition that moves or is frozen",
+  async (_, given) => {
+    await clear(clients[0]!, PARTITION);
+    expect(await changed(await given(), connection.scripts)).toEqual([]);
+  },
+);
+
+test.each(FROZEN_MUTANTS)("a mistake shows: $what", async (mutant) => {
+  const folder = await plant(mutant);
+  try {
+    const scripts = createScriptRunner(clients[0]!, { folder, canFreeze: () => true });
+    const isOfAll = mutant.file.startsWith("include/");
+    const [, given] = Object.entries(WRITES).find(
+      ([name]) => isOfAll || name.startsWith(mutant.file.toUpperCase()),
+    )!;
+    await clear(clients[0]!, PARTITION);
+    expect(await changed(await given(), scripts)).not.toEqual([]);
+  } finally {
     await rm(folder, { recursive: true });
   }
 });

@@ -31,7 +31,11 @@ const sha1 = (text: string): string => createHash("sha1").update(text).digest("h
 
 /** The scripts by SHA-1. @param folder where the Lua files are; a mutant's in some trees */
 export const scriptsBySha = (folder?: string): ReadonlyMap<string, ScriptFile> =>
-  new Map(SCRIPTS.map((script) => [sha1(scriptSource(script, folder)), script]));
+  new Map(
+    SCRIPTS.flatMap((script) =>
+      [false, true].map((canFreeze) => [sha1(scriptSource(script, folder, canFreeze)), script] as const),
+    ),
+  );
 
 /** Cuts what a client sends into commands; what is not whole yet waits for the next chunk. */
 export function createCommandReader(scripts = scriptsBySha()): (chunk: Buffer) => Command[] {

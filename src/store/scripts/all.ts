@@ -1,6 +1,7 @@
 import type { ScriptFile } from "../script-definition.ts";
 import { admit } from "./admit.ts";
 import { bind } from "./bind.ts";
+import { change } from "./change.ts";
 import { collect } from "./collect.ts";
 import { credits } from "./credits.ts";
 import { dispute } from "./dispute.ts";
@@ -28,6 +29,7 @@ export const SCRIPTS: readonly ScriptFile[] = [
   observe,
   credits,
   issue,
+  change,
   recharge,
   lease,
   collect,

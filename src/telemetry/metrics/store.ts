@@ -1,7 +1,7 @@
 import type { MetricFactory } from "./factory.ts";
 
 /** Why a call to the store failed. */
-export const STORE_FAILURES = ["timeout", "connection", "refused", "open", "overloaded"] as const;
+export const STORE_FAILURES = ["timeout", "connection", "refused", "open", "overloaded", "frozen"] as const;
 
 /** Where an answered charge was kept besides the primary. */
 export const KEPT_IN = ["replicas", "journal", "memory"] as const;
@@ -12,7 +12,7 @@ const CALL_BUCKETS = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25
 export function storeMetrics({ counter, gauge, histogram }: MetricFactory) {
   const storeFailures = counter(
     "tollgate_store_failures_total",
-    "Store calls that failed; `open`: not sent because the breaker is open; `overloaded`: not sent because too many wait.",
+    "Store calls that failed; `open`: not sent because the breaker is open; `overloaded`: not sent because too many wait; `frozen`: for a frozen partition.",
     ["reason"],
   );
   for (const reason of STORE_FAILURES) storeFailures.inc({ reason }, 0);
@@ -38,6 +38,11 @@ export function storeMetrics({ counter, gauge, histogram }: MetricFactory) {
     storeUp: gauge("tollgate_store_up", "1 while the store is usable (the breaker is closed), else 0.", {
       aggregator: "min",
     }),
+    partitionsFrozen: gauge(
+      "tollgate_partitions_frozen",
+      "Partitions that an operator has frozen with `tollgate partitions freeze`; their accounts get 503.",
+      { aggregator: "max" },
+    ),
     outbox: gauge("tollgate_store_outbox_entries", "Settlements waiting until the store is available again."),
     unconfirmed: gauge(
       "tollgate_store_unconfirmed_entries",

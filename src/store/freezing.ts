@@ -1,0 +1,140 @@
+import type { Redis } from "ioredis";
+import { OperatorError } from "./accounts.ts";
+import { frozenField, listFrozen } from "./frozen-list.ts";
+import { storeNowMs } from "./keys.ts";
+import { frozenName, META, partitionNames } from "./names.ts";
+import type { RedisNodes } from "./nodes.ts";
+import { type PartitionReads, readsOfAll } from "./partition-reads.ts";
+import { isCluster, partitionsOf } from "./store-facts.ts";
+
+/** One partition as operators see it. */
+export interface PartitionView {
+  partition: number;
+  /** Its slot in a Redis Cluster; undefined on one server. */
+  slot: number | undefined;
+  /** The server that has it, as "host:port". */
+  server: string;
+  /** Since when it is listed as frozen, Unix ms. */
+  frozenSinceMs: number | undefined;
+  /** Whether its mark is there, which stops all scripts. Undefined if that could not be read. */
+  isMarked: boolean | undefined;
+  /** Its slot is on its way to another node. */
+  isMoving: boolean;
+}
+
+/** All partitions. @param reads may go on without the servers that are away */
+export async function listPartitions(nodes: RedisNodes, reads = readsOfAll(nodes)): Promise<PartitionView[]> {
+  const partitions = Array.from({ length: await partitionsOf(nodes) }, (_, partition) => ({ partition }));
+  const meta = nodes.ofName(META);
+  const [listed, moving, slots] = await Promise.all([
+    listFrozen(meta),
+    movingSlots(nodes, reads),
+    slotsOf(meta, partitions),
+  ]);
+  return Promise.all(
+    partitions.map(async ({ partition }) => {
+      const slot = slots?.get(partition);
+      const { host, port } = nodes.of(partition).options;
+      const isMoving = slot !== undefined && moving.has(slot);
+      return {
+        partition,
+        slot,
+        server: `${host}:${port}`,
+        frozenSinceMs: listed.get(partition),
+        isMarked: isMoving ? undefined : await isMarked(reads, partition),
+        isMoving,
+      };
+    }),
+  );
+}
+
+const isMarked = (reads: PartitionReads, partition: number): Promise<boolean | undefined> =>
+  reads.at(partition, async (redis) => (await redis.exists(frozenName(partition))) === 1);
+
+/**
+ * Freezes partitions: from then on no script changes them, whoever runs it. The list in `tg:meta` comes first, so that what
+ * is frozen is seen; the mark in the partition is what counts. A repeat changes nothing.
+ * @throws OperatorError for a store on one server, and for a partition that there is not
+ */
+export async function freezePartitions(nodes: RedisNodes, partitions: readonly number[]): Promise<void> {
+  await requirePartitions(nodes, partitions);
+  const meta = nodes.ofName(META);
+  for (const partition of partitions) {
+    const nowMs = await storeNowMs(meta);
+    await meta.hsetnx(META, frozenField(partition), nowMs);
+    await unlessMoving(partition, nodes.of(partition).set(frozenName(partition), nowMs, "NX"));
+  }
+}
+
+/**
+ * Ends a freeze. The mark goes first: what is listed is left alone by gateways, so none uses a partition that is half thawed.
+ * @throws OperatorError while a slot of theirs is between two nodes, and when replicas do not have it
+ */
+export async function thawPartitions(nodes: RedisNodes, partitions: readonly number[]): Promise<void> {
+  await requirePartitions(nodes, partitions);
+  const meta = nodes.ofName(META);
+  const [moving, slots] = await Promise.all([
+    movingSlots(nodes, readsOfAll(nodes)),
+    slotsOf(
+      meta,
+      partitions.map((partition) => ({ partition })),
+    ),
+  ]);
+  for (const partition of partitions) if (moving.has(slots!.get(partition)!)) throw onItsWay(partition);
+  for (const partition of partitions)
+    await unlessMoving(partition, nodes.of(partition).del(frozenName(partition)));
+  if ((await nodes.confirmed?.()) === false)
+    throw new OperatorError(
+      "too few replicas know that the partitions are thawed; they stay listed as frozen. Repeat this when the replicas are back",
+    );
+  await meta.hdel(META, ...partitions.map(frozenField));
+}
+
+async function requirePartitions(nodes: RedisNodes, partitions: readonly number[]): Promise<void> {
+  if (!(await isCluster(nodes.ofName(META))))
+    throw new OperatorError(
+      "only partitions of a Redis Cluster are frozen: on one server, and behind Sentinels, there is no slot to move",
+    );
+  const count = await partitionsOf(nodes);
+  const unknown = partitions.find((partition) => partition >= count);
+  if (unknown !== undefined)
+    throw new OperatorError(`there is no partition ${unknown}; this store has 0 to ${count - 1}`);
+}
+
+/** A node that gives a slot away has no new names of it. */
+async function unlessMoving<T>(partition: number, write: Promise<T>): Promise<T> {
+  try {
+    return await write;
+  } catch (error) {
+    if (error instanceof Error && /^(ASK|TRYAGAIN) /.test(error.message)) throw onItsWay(partition);
+    throw error;
+  }
+}
+
+const onItsWay = (partition: number): OperatorError =>
+  new OperatorError(
+    `the slot of partition ${partition} is between two nodes; see \`redis-cli --cluster check\`, end its move with ` +
+      "`redis-cli --cluster fix`, then run this again",
+  );
+
+/** The slots that any node gives away or takes, as it says itself. */
+async function movingSlots(nodes: RedisNodes, reads: PartitionReads): Promise<Set<number>> {
+  const moving = new Set<number>();
+  for (const redis of nodes.all()) {
+    const text = await redis.cluster("NODES").catch((error: unknown) => reads.skip(error));
+    for (const [, slot] of String(text ?? "").matchAll(/\[(\d+)-[<>]-/g)) moving.add(Number(slot));
+  }
+  return moving;
+}
+
+/** The slot of each partition; undefined on one server. */
+async function slotsOf(
+  redis: Redis,
+  partitions: readonly { partition: number }[],
+): Promise<Map<number, number> | undefined> {
+  if (!(await isCluster(redis))) return undefined;
+  const slots = await Promise.all(
+    partitions.map(({ partition }) => redis.cluster("KEYSLOT", partitionNames(partition).ledger)),
+  );
+  return new Map(partitions.map(({ partition }, at) => [partition, slots[at]!]));
+}
