@@ -11,6 +11,9 @@ export const EXAMPLES: Readonly<Record<string, readonly (readonly [what: string,
   "store accept": [
     ["go on with a restored backup, and keep the list", "tollgate store accept --json > lost.json"],
   ],
+  "partitions list": [["is anything frozen?", "tollgate partitions list --frozen"]],
+  "partitions freeze": [["before their slots move to another node", "tollgate partitions freeze 3,17"]],
+  "partitions thaw": [["once their slots have moved", "tollgate partitions thaw 3,17"]],
   "store migrate": [["once all gateways are of this release", "tollgate store migrate"]],
   "keys create": [
     ["a new customer, with credits", "tollgate keys create --account acme --credits 500"],

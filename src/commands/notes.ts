@@ -27,6 +27,16 @@ export const NOTES: Readonly<Record<string, readonly string[]>> = {
   "store show": [
     "The exit code is 1 if something is missing, and 2 if one of several Redis servers is away.",
   ],
+  "partitions freeze": [
+    "For a Redis Cluster that moves slots key by key. When it returns, no gateway, sweeper or command changes these partitions any more. Requests of their accounts get 503 with `Retry-After`; charges of generations in progress wait at the gateways. All other accounts are served. A freeze does not end by itself: `tollgate_partitions_frozen` counts, and an alert comes after an hour. Thaw within half of `tasks.retention`, or charges that wait are given up.",
+    "Exit code 2: too few replicas know it yet, and a failover may lose it. Repeat it before you move anything.",
+  ],
+  "partitions list": [
+    "`moving`: the slot is on its way to another node. `listed, not frozen`: a failover has lost the mark, so freeze the partition again; until then gateways leave it alone, but other commands do not. `frozen, not listed`: nothing changes the partition, but the list has lost it; freeze or thaw it again.",
+  ],
+  "partitions thaw": [
+    "It is refused while the slot of a partition is on its way to another node: end that with `redis-cli --cluster fix` first.",
+  ],
   "store migrate": [
     "Gateways keep serving, and you can stop and repeat it. Run it once all gateways are of this release, or the others are draining: a gateway of an earlier release does not find the tasks of a migrated store, so you cannot go back. A Redis Cluster needs the newest layout.",
   ],

@@ -10,6 +10,7 @@ import { keysCommand } from "./keys.ts";
 import { ledgerCommand } from "./ledger.ts";
 import { NOTES } from "./notes.ts";
 import { withoutKeys } from "./output.ts";
+import { partitionsCommand } from "./partitions.ts";
 import { priceCommand } from "./price.ts";
 import { storeCommand } from "./store.ts";
 import { tasksCommand } from "./tasks.ts";
@@ -28,6 +29,7 @@ export function tollgateProgram(): Command {
     .addCommand(tasksCommand())
     .addCommand(ledgerCommand())
     .addCommand(storeCommand())
+    .addCommand(partitionsCommand())
     .addCommand(configCommand())
     .addCommand(priceCommand())
     .addCommand(doctorCommand())

@@ -120,6 +120,7 @@ const onItsWay = (partition: number): OperatorError =>
 /** The slots that any node gives away or takes, as it says itself. */
 async function movingSlots(nodes: RedisNodes, reads: PartitionReads): Promise<Set<number>> {
   const moving = new Set<number>();
+  if (!(await isCluster(nodes.ofName(META)))) return moving;
   for (const redis of nodes.all()) {
     const text = await redis.cluster("NODES").catch((error: unknown) => reads.skip(error));
     for (const [, slot] of String(text ?? "").matchAll(/\[(\d+)-[<>]-/g)) moving.add(Number(slot));

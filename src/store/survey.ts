@@ -72,12 +72,14 @@ export function createSurveys(connection: Connection) {
       await command(LEDGER_TURN, (redis) => redis.pexpire(LEDGER_TURN, intervalMs, "LT"));
       return false;
     },
-    /** Counts, list by list. One pipeline to each primary finds the empty lists, which are most of them. */
+    /** Counts, list by list, without those of frozen partitions. One pipeline to each primary finds the empty lists, which are most of them. */
     async take(): Promise<Survey> {
       const result = emptySurvey(Math.round(connection.nowMs()));
       const lists = listsOfOpenRequests(connection.facts()?.partitions ?? 0);
       for (const primary of connection.primaries()) {
-        const own = lists.filter(({ partition }) => connection.of(partition) === primary);
+        const own = lists.filter(
+          ({ partition }) => connection.of(partition) === primary && !connection.isFrozen(partition),
+        );
         const sizes = await primary.command((redis) =>
           many<number, { name: string }>(redis, own, (pipe, { name }) => pipe.zcard(name)),
         );

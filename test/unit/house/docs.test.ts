@@ -10,6 +10,7 @@ import {
   accountNames,
   claimName,
   earlierTaskName,
+  frozenName,
   idempotencyName,
   indexName,
   keyRef,
@@ -215,6 +216,7 @@ describe("ARCHITECTURE", () => {
       idempotencyName(7, "<digest>"),
       probeName(7, "<uuid>"),
       markName(7, "<gateway>"),
+      frozenName(7),
     ].map((name) => name.replace("{p07}", "{pNN}"));
     // A few belong to no account and are named where they are used.
     const elsewhere = globSync("src/{store,ledger}/*.ts", { cwd: ROOT })

@@ -1,0 +1,170 @@
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { Redis } from "ioredis";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { verifyLedger } from "../../src/ledger/verify.ts";
+import type { RunningRedis } from "../../src/sandbox/redis.ts";
+import { type IssuedKey, issueKey } from "../../src/store/accounts.ts";
+import { partitionOf } from "../../src/store/names.ts";
+import { oneNode, type RedisNodes } from "../../src/store/nodes.ts";
+import { runHere } from "../support/cli.ts";
+import { startClusterNode } from "../support/cluster-node.ts";
+import { givenGateway, type TestGateway, until } from "../support/gateway.ts";
+import { randomId } from "../support/store.ts";
+import { expectStoreAway, generate, PRICE, ready, readyz, sent, settled } from "../support/store-stage.ts";
+
+// A store on a Redis Cluster of one node, of which partitions are frozen.
+
+const PARTITIONS = 64;
+const FROZEN = 7;
+
+let dir: string;
+let server: RunningRedis;
+let redis: Redis;
+let nodes: RedisNodes;
+let gateway: TestGateway;
+/** Of an account in the partition that is frozen, and of another one. */
+let frozen: IssuedKey;
+let other: IssuedKey;
+
+beforeAll(async () => {
+  dir = await mkdtemp(join(tmpdir(), "tollgate-frozen-"));
+  server = await startClusterNode(dir);
+  redis = new Redis(server.url);
+  await redis.cluster("ADDSLOTSRANGE", 0, 16_383);
+  await until(async () => (await redis.cluster("INFO")).includes("cluster_state:ok"));
+  nodes = oneNode(redis);
+  gateway = await started();
+  frozen = await givenKeyIn(FROZEN);
+  other = await givenKeyIn(FROZEN + 1);
+  for (const key of [frozen, other]) expect((await generate(gateway, key)).status).toBe(200);
+});
+afterAll(async () => {
+  await gateway?.stop();
+  redis?.disconnect();
+  await server?.stop();
+  await rm(dir, { recursive: true, force: true });
+});
+
+async function started(options: Parameters<typeof givenGateway>[0] = {}): Promise<TestGateway> {
+  const one = await givenGateway({ ...options, redisUrl: server.url });
+  one.redis.disconnect();
+  await ready(one);
+  return one;
+}
+
+function givenKeyIn(partition: number): Promise<IssuedKey> {
+  for (;;) {
+    const accountId = randomId("acc");
+    if (partitionOf(accountId, PARTITIONS) !== partition) continue;
+    return issueKey(nodes, { accountId, credits: 1000, limits: { rateLimit: 1000, maxConcurrent: 1000 } });
+  }
+}
+
+const tollgate = (...words: string[]) => runHere(words, { REDIS_URL: server.url });
+const freeze = async (): Promise<void> =>
+  expect(await tollgate("partitions", "freeze", String(FROZEN))).toMatchObject({ code: 0 });
+const thaw = async (): Promise<void> =>
+  expect(await tollgate("partitions", "thaw", String(FROZEN))).toMatchObject({ code: 0 });
+const served = (key: IssuedKey): Promise<void> =>
+  until(async () => (await generate(gateway, key)).status === 200, "the account to be served");
+const frozenCount = async (value: number): Promise<void> =>
+  until(async () => (await gateway.metric("tollgate_partitions_frozen "))[0]?.endsWith(` ${value}`) === true);
+const balance = async (key: IssuedKey): Promise<number> =>
+  (await gateway.request("GET", "/api/v1/credits", { key: key.key })).body.data.balance;
+
+// Guarantee: a frozen partition stops its own accounts alone, at once and in words, and is no outage.
+test("while a partition is frozen its accounts get 503, and all others are served", async () => {
+  const logged = gateway.logs.length;
+  const keys = (await redis.keys(`tg:{p0${FROZEN}}:*`)).length;
+  await freeze();
+  try {
+    for (let round = 0; round < 2; round++) {
+      const refused = await generate(gateway, frozen);
+      expectStoreAway(refused);
+      expect(refused.body.error).toContain("maintenance");
+      expect((await generate(gateway, other)).status).toBe(200);
+      await frozenCount(1);
+    }
+    expectStoreAway(await gateway.request("GET", "/api/v1/credits", { key: frozen.key }));
+    expect(await readyz(gateway)).toBe(200);
+    const restarted = await started({ config: { store: { fallbackStrategy: "allow" } } });
+    expectStoreAway(await generate(restarted, frozen));
+    expect((await generate(restarted, other)).status).toBe(200);
+    await restarted.stop();
+    const [listed] = JSON.parse(
+      (await tollgate("partitions", "list", "--frozen", "--json")).stdout,
+    ).partitions;
+    expect(listed).toMatchObject({ partition: FROZEN, state: "frozen", frozen_since: expect.any(String) });
+    expect((await redis.keys(`tg:{p0${FROZEN}}:*`)).length, "the mark alone is new").toBe(keys + 1);
+  } finally {
+    await thaw();
+  }
+  await served(frozen);
+  await frozenCount(0);
+  expect(gateway.logs.slice(logged).filter((line) => line.includes("requests no longer wait"))).toEqual([]);
+  expect((await tollgate("partitions", "list", "--frozen")).stdout).toBe("No partition is frozen.\n");
+});
+
+// Guarantee: a charge waits for its partition, is posted once when it is thawed, and nothing else waits for it.
+test("a generation that ends while its partition is frozen is charged once it is thawed", async () => {
+  const before = await balance(frozen);
+  const posted = sent(gateway).length;
+  const slow = generate(gateway, frozen, "A boat [sandbox: delay=1s]");
+  await until(() => sent(gateway).length > posted, "the generation to be sent");
+  await freeze();
+  try {
+    expect((await slow).status).toBe(200);
+    expect(await gateway.metric("tollgate_store_outbox_entries ")).toEqual([
+      "tollgate_store_outbox_entries 1",
+    ]);
+    // A probe of the primary sends what waits for others, and does not wait for this one.
+    await redis.call("CLIENT", "KILL", "TYPE", "normal");
+    await until(async () => (await generate(gateway, other)).status === 200, "others to be served");
+    expect(await gateway.metric("tollgate_store_outbox_entries ")).toEqual([
+      "tollgate_store_outbox_entries 1",
+    ]);
+  } finally {
+    await thaw();
+  }
+  await settled(gateway);
+  await served(frozen);
+  expect(await balance(frozen)).toBe(before - 2 * PRICE);
+  expect((await verifyLedger(nodes)).violations).toEqual([]);
+});
+
+test("no operator's command changes a frozen partition", async () => {
+  const records = async () => [
+    await redis.hgetall(`tg:{p0${FROZEN}}:key:${frozen.keyId}`),
+    await redis.hgetall(`tg:{p0${FROZEN}}:account:${frozen.accountId}`),
+  ];
+  const before = await records();
+  await freeze();
+  try {
+    for (const words of [
+      ["credits", "grant", frozen.accountId, "5", "--reference", "order-1"],
+      ["keys", "revoke", frozen.keyId],
+      ["keys", "set", frozen.keyId, "--tier", "enterprise"],
+      ["keys", "rotate", frozen.keyId],
+      ["keys", "create", "--account", frozen.accountId],
+    ]) {
+      const { code, stderr } = await tollgate(...words);
+      expect(stderr, words.join(" ")).toContain("has frozen the partition of this account");
+      expect(code).toBe(1);
+    }
+    expect(await records()).toEqual(before);
+  } finally {
+    await thaw();
+  }
+  expect((await tollgate("credits", "grant", frozen.accountId, "5", "--reference", "order-1")).code).toBe(0);
+});
+
+test("what cannot be frozen is said in words", async () => {
+  expect((await tollgate("partitions", "freeze", "64")).stderr).toContain("no partition 64");
+  expect((await tollgate("partitions", "freeze", "3-1")).stderr).toContain("numbers and ranges");
+  const onOneServer = await runHere(["partitions", "freeze", "1"]);
+  expect(onOneServer.stderr).toContain("only partitions of a Redis Cluster");
+  const listed = await runHere(["partitions", "list", "--json"]);
+  expect(JSON.parse(listed.stdout).partitions[0]).toMatchObject({ partition: 0, state: "in use" });
+});
