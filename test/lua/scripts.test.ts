@@ -63,9 +63,23 @@ const INCLUDES = namesIn(join(LUA_FOLDER, "include"));
 
 test("what is included is used by a script, and each script includes just what it uses", () => {
   const used = NAMES.flatMap((name) => includesOf(readScript(name)));
-  expect([...new Set(used)].sort()).toEqual(INCLUDES.sort());
+  // The loader includes the check for frozen partitions.
+  expect([...new Set([...used, "frozen"])].sort()).toEqual(INCLUDES.sort());
   for (const file of [...NAMES, ...INCLUDES.map((name) => `include/${name}`)])
     expect(undeclared(file), file).toEqual({ missing: [], unused: [] });
+});
+
+// Guarantee: on a Redis Cluster nothing changes a frozen partition; on one server the check costs nothing.
+test("every script that writes to a partition stops if it is frozen, where partitions can be frozen", () => {
+  // The probe's name says nothing of an account; MOVE runs on one server alone.
+  const writing = SCRIPTS.filter(({ name }) => !["probe", "move"].includes(name)).filter(
+    ({ name }) => !/^#!lua flags=no-writes\n/.test(readScript(name)),
+  );
+  for (const script of SCRIPTS) {
+    const [plain, checked] = [false, true].map((canFreeze) => scriptSource(script, undefined, canFreeze));
+    expect(plain, script.name).not.toMatch(/frozen/i);
+    expect(checked?.split("require_not_frozen(").length, script.name).toBe(writing.includes(script) ? 3 : 1);
+  }
 });
 
 test("a script is sent with each of its includes once, and those before what needs them", () => {
