@@ -65,12 +65,9 @@ export function createSettlements(connection: Connection, options: SettlementOpt
     changed: (isOlder) => metrics.storeOlder.set(isOlder ? 1 : 0),
     log,
   });
-  /** Whether a partition is in use, and on this primary. */
-  const isOn = (primary: Primary, partition: number): boolean =>
-    connection.of(partition) === primary && !connection.isFrozen(partition);
   /** Whether settlements wait for this primary, and not for a partition to be thawed. */
   const isUnanswered = (primary: Primary): boolean =>
-    outbox.hasFor({ storeId: facts()?.id, has: (partition) => isOn(primary, partition) });
+    outbox.hasFor({ storeId: facts()?.id, has: partitionsOn(connection, primary) });
   /** A charge that the store has answered, here or for a gateway that ended. */
   function charged(charge: Charge, outcome: Binding): void {
     losses.charged(charge, outcome);
@@ -82,7 +79,7 @@ export function createSettlements(connection: Connection, options: SettlementOpt
   const targetOf = (primary: Primary): FlushTarget => ({
     run: primary.direct.run,
     bind: tasks.bind,
-    has: (partition) => isOn(primary, partition),
+    has: partitionsOn(connection, primary),
     storeId: facts()?.id,
     server: primary.confirmation?.server(),
     nowMs: primary.nowMs,
@@ -102,12 +99,7 @@ export function createSettlements(connection: Connection, options: SettlementOpt
     },
     // A settlement that was put there after the flush must not wait for the next outage.
     unfinished: (primary) => (isUnanswered(primary) ? UNANSWERED : undefined),
-    // Past the breaker of a primary that is in use: nothing else has to wait for these settlements.
-    released() {
-      for (const primary of connection.primaries())
-        if (!primary.breaker.isOpen() && isUnanswered(primary))
-          outbox.flush(targetOf(primary)).catch(() => primary.breaker.trip(UNANSWERED));
-    },
+    released: () => sendReleased(connection.primaries().filter(isUnanswered), outbox, targetOf),
   });
   void outbox.watch(() => {
     for (const primary of connection.primaries()) primary.breaker.trip("settlements to replay");
@@ -180,6 +172,24 @@ function readRegularly(
   }
   return setInterval(() => void read(), READ_EVERY_MS).unref();
 }
+
+/** Sends what has waited for partitions that are in use again. Past the breaker: nothing else has to wait for it. */
+function sendReleased(
+  primaries: readonly Primary[],
+  outbox: ReturnType<typeof createOutbox>,
+  targetOf: (primary: Primary) => FlushTarget,
+): void {
+  for (const primary of primaries) {
+    if (primary.breaker.isOpen()) continue;
+    outbox.flush(targetOf(primary)).catch(() => primary.breaker.trip(UNANSWERED));
+  }
+}
+
+/** Whether a partition is on this primary, and not frozen. */
+const partitionsOn =
+  (connection: Connection, primary: Primary) =>
+  (partition: number): boolean =>
+    connection.of(partition) === primary && !connection.isFrozen(partition);
 
 function partOf(connection: Connection, primary: Primary): StorePart {
   const owner = connection.ofName(META);
