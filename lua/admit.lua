@@ -13,7 +13,7 @@
 --                          when this request id was admitted before)
 --   stale                  the script ran after not_after; nothing happened
 --   void                   this request was voided before its ADMIT ran; nothing happens
---   unknown_key            no such key, revoked or expired; the five numbers are zeros
+--   unknown_key            no such key, revoked or expired, and not a repeat of a request; the five numbers are zeros
 --   replayed               task id, the answer's data as JSON
 --   idempotency_mismatch   the Idempotency-Key belongs to another path or body
 --   idempotency_in_progress  due (ms), what the first was answered if its outcome is unknown (else empty)
@@ -32,10 +32,12 @@ local request_id, price = ARGV[3], tonumber(ARGV[5])
 local window, slots, request = KEYS[3], KEYS[4], KEYS[5]
 
 local key = read_key(KEYS[1], now, ARGV[2])
-if not key or not key.usable then return reply("unknown_key", now) end
+if not key then return reply("unknown_key", now) end
 
+-- Before the key is judged: it may have been revoked between the two runs, and the request was made with a good key.
 local earlier = redis.call("HGET", request, "state")
 if earlier then return reply(earlier == "void" and "void" or "admitted", now, key, window, slots) end
+if not key.usable then return reply("unknown_key", now) end
 if now > tonumber(ARGV[7]) then return reply("stale", now, key, window, slots) end
 
 if KEYS[7] then

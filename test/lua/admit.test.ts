@@ -160,6 +160,24 @@ test.each(refusals)("a refusal writes nothing: $outcome", async ({ outcome, more
   expect(await stage.everything()).toEqual(before);
 });
 
+test.each(["revoked", "expired"])(
+  "an ADMIT that comes again after its key was %s is answered as before; a new one is refused",
+  async (how) => {
+    const key = await stage.givenKey();
+    const idempotency = { digest: "d1", fingerprint: "f1" };
+    const [admitted, voided] = [stage.request(key, { idempotency }), stage.request(key)];
+    await stage.admit(admitted);
+    await stage.void(voided, "unsent");
+    const field = how === "revoked" ? "revoked_at" : "expires_at";
+    await stage.redis.hset(key.names.key, field, NOON_MS);
+    const before = await stage.everything();
+    expect(await stage.admit(admitted)).toMatchObject({ outcome: "admitted", state: { active: 1 } });
+    expect(await stage.admit(voided)).toMatchObject({ outcome: "void" });
+    expect(await stage.admit(stage.request(key, { idempotency }))).toMatchObject({ outcome: "unknown_key" });
+    expect(await stage.everything()).toEqual(before);
+  },
+);
+
 test("window, day, slots and credits are asked in this order", async () => {
   const key = await stage.givenKey({ credits: 10, rateLimit: 1, dailyLimit: 1, maxConcurrent: 1 });
   await admit(key);

@@ -26,13 +26,13 @@ const GONE_COUNT = 3;
 const GONE_MS = 60_000;
 const CREDITS_MAX = 2 ** 53 - 1;
 
-/** May this generation run? In this order: authentication, idempotency, window, day, slots, credits; all or nothing. */
+/** May this generation run? In this order: a repeat, authentication, idempotency, window, day, slots, credits; all or nothing. */
 export function admit(world: World, request: ModelRequest, notAfterMs: number): Reply {
   const { key, generation } = request;
   const { nowMs } = world;
   const answer = (outcome: string, ...more: Reply): Reply => [outcome, ...numbersOf(world, key), ...more];
-  if (!usable(world, key)) return ["unknown_key", ...numbersOf(world)];
   if (request.state !== "unborn") return answer(request.state === "void" ? "void" : "admitted");
+  if (!usable(world, key)) return ["unknown_key", ...numbersOf(world)];
   if (nowMs > notAfterMs) return answer("stale");
 
   const { idempotency, price, holdMs } = generation;

@@ -161,6 +161,17 @@ export const MUTANTS: readonly Mutant[] = [
   mutant("not_after is not looked at", "admit", "now > tonumber(ARGV[7])", "false"),
   mutant("stale one ms early", "admit", "now > tonumber(ARGV[7])", "now >= tonumber(ARGV[7])"),
   mutant("a replay is admitted anew", "admit", "if earlier then", 'if earlier == "void" then'),
+  without(
+    "a revoked key is admitted",
+    "admit",
+    'if not key.usable then return reply("unknown_key", now) end\n',
+  ),
+  mutant(
+    "a repeat is judged by its key",
+    "admit",
+    'if not key then return reply("unknown_key", now) end',
+    'if not key or not key.usable then return reply("unknown_key", now) end',
+  ),
   mutant("the tombstone is overlooked", "admit", 'earlier == "void" and "void" or "admitted"', '"admitted"'),
   mutant("any body answers to an Idempotency-Key", "admit", "first[2] ~= ARGV[9]", "false"),
   mutant("a bound request still in progress", "admit", "if first[3] then", "if false then"),

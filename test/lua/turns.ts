@@ -265,6 +265,14 @@ const RARE_TURNS: Command[][] = [
   [submit(0, 40), bound, { kind: "recharge", key: 0, amount: Number.MAX_SAFE_INTEGER - 80, reference: 0 }],
   // A key that asks less often than once a minute keeps one entry, not all it ever had.
   [1, 2, 3, 4, 5, 6].flatMap(() => [...settled(0), wait(61 * SECOND)]),
+  // An ADMIT comes again after its key was revoked.
+  [
+    submit(0),
+    planned,
+    { kind: "end key", key: 0, how: "revoked" },
+    { kind: "admit", request: 0 },
+    { kind: "admit", request: 1 },
+  ],
   // One reference credits once; a revoked key is unknown from then on.
   [
     ...[10, 10, 20].map((amount): Command => ({ kind: "recharge", key: 0, amount, reference: 0 })),
