@@ -154,12 +154,18 @@ function createMapInForce(
   const isWhole = (): boolean => map.all.length > 0 && !map.all.some(({ breaker }) => breaker.isOpen());
   function reportUsable(): void {
     metrics.storeUp.set(isWhole() ? 1 : 0);
+    for (const { name, breaker } of map.all)
+      if (name !== undefined) metrics.primaryUp.set({ primary: name }, breaker.isOpen() ? 0 : 1);
     if (!isWhole()) follower?.ask();
   }
   function replaceMap(next: PrimaryMap): void {
     const before = map;
     map = next;
-    for (const primary of before.all) if (!next.all.includes(primary)) primary.leave();
+    for (const primary of before.all) {
+      if (next.all.includes(primary)) continue;
+      primary.leave();
+      if (primary.name !== undefined) metrics.primaryUp.remove({ primary: primary.name });
+    }
     for (const primary of next.all) {
       if (!before.all.includes(primary)) primary.start();
       const why = unfinished(primary);

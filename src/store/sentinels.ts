@@ -1,7 +1,7 @@
 import type { Redis } from "ioredis";
 import { hostText, type RedisAddress, type RedisHost } from "../domain/redis-address.ts";
 import { clientAt } from "./client.ts";
-import { createDeadlines, type Deadlines } from "./deadlines.ts";
+import { createDeadlines, type Deadlines, TIMED_OUT } from "./deadlines.ts";
 import type { PlacedPrimary, PlacementOptions } from "./placement.ts";
 import { StoreError, storeReason } from "./reasons.ts";
 
@@ -146,8 +146,8 @@ class UnknownNameError extends StoreError {}
 const unknownName = (known: readonly string[]): UnknownNameError =>
   new UnknownNameError(
     known.length === 0
-      ? "does not know this name, and watches no primary"
-      : `does not know this name; it watches ${known.join(", ")}`,
+      ? "it does not know this name, and watches no primary"
+      : `it does not know this name, and watches ${known.join(", ")}`,
   );
 
 interface Failure {
@@ -179,7 +179,7 @@ async function askAll(
 
 /** Says which Sentinels were asked, what each said, and what to do about it. */
 function nobodyKnows(name: string, failures: readonly Failure[]): StoreError {
-  const list = failures.map(({ sentinel, error }) => `${sentinel} ${reasonOf(error)}`).join("; ");
+  const list = failures.map(({ sentinel, error }) => `${sentinel}: ${reasonOf(error)}`).join("; ");
   const wasAsked = `no Sentinel says where the primary ${name} is: ${list}`;
   if (failures.some(({ error }) => error instanceof UnknownNameError))
     return new StoreError(
@@ -202,11 +202,11 @@ function nobodyKnows(name: string, failures: readonly Failure[]): StoreError {
 function reasonOf(error: unknown): string {
   const { why } = storeReason(error);
   if (error instanceof UnknownNameError) return why;
-  if (/^NOAUTH/.test(messageOf(error))) return "wants a password (NOAUTH)";
-  if (/^WRONGPASS/.test(messageOf(error))) return "refuses the user or the password (WRONGPASS)";
-  if (/unknown command.*sentinel/i.test(messageOf(error))) return "is no Sentinel, but a Redis server";
-  if (/timed out/i.test(messageOf(error))) return `gave no answer within ${ANSWER_MS} ms`;
-  return `(${why})`;
+  if (/^NOAUTH/.test(messageOf(error))) return "it wants a password (NOAUTH)";
+  if (/^WRONGPASS/.test(messageOf(error))) return "it refuses the user or the password (WRONGPASS)";
+  if (/unknown command.*sentinel/i.test(messageOf(error))) return "it is no Sentinel, but a Redis server";
+  if (error instanceof Error && error.message === TIMED_OUT) return `no answer within ${ANSWER_MS} ms`;
+  return why;
 }
 
 const messageOf = (error: unknown): string => (error instanceof Error ? error.message : String(error));

@@ -4,6 +4,7 @@ import { oneNode } from "../../src/store/nodes.ts";
 import { givenGateway, type TestGateway } from "../support/gateway.ts";
 import { ready, generate as sendGeneration } from "../support/store-stage.ts";
 import { until } from "../support/until.ts";
+import type { RedisNode } from "./node.ts";
 import { startTrio, type Trio } from "./trio.ts";
 
 let trio: Trio;
@@ -27,11 +28,45 @@ const generate = async (): Promise<number> => (await sendGeneration(gateway, { k
 /** The accounts are served again. */
 const served = (): Promise<void> => until(async () => (await generate()) === 200, "accounts to be served");
 
-test("a gateway serves the accounts again once another node is the primary", async () => {
+/** The connections of gateways to a node: those of replicas, of Sentinels and of the rig itself are left out. */
+async function gatewayClients(node: RedisNode): Promise<string[]> {
+  const list = String(await node.ask("CLIENT", "LIST", "TYPE", "normal"));
+  return list.split("\n").filter((line) => / name= /.test(line) && !/ cmd=client\|list /.test(line));
+}
+
+/** @param end what heals the old primary */
+async function failOver(
+  strike: (primary: RedisNode) => Promise<void> | void,
+  end: (old: RedisNode) => Promise<void> | void,
+) {
+  const old = await trio.healthy();
   await served();
-  const old = (await trio.primary())!;
-  await old.kill();
+  expect((await gatewayClients(old)).length).toBeGreaterThan(0);
+  await strike(old);
   const next = await trio.promoted(old);
   await served();
-  expect(gateway.logs.join("")).toContain(`"primaries":["127.0.0.1:${next.announced}"]`);
-});
+  expect(await primariesUp()).toEqual([`tollgate_primary_up{primary="127.0.0.1:${next.announced}"} 1`]);
+  await end(old);
+  await until(async () => (await gatewayClients(old)).length === 0, "the old primary to lose its clients");
+  expect((await gatewayClients(next)).length).toBeGreaterThan(0);
+}
+
+const primariesUp = (): Promise<string[]> => gateway.metric("tollgate_primary_up{");
+
+test("a primary that was killed is left for the new one, and not used once it is back", () =>
+  failOver(
+    (primary) => primary.kill(),
+    (old) => old.start(),
+  ));
+
+test("a primary that hangs is left for the new one, with its connections closed", () =>
+  failOver(
+    (primary) => primary.pause(),
+    (old) => old.resume(),
+  ));
+
+test("a primary that is cut off is left for the new one, with its connections closed", () =>
+  failOver(
+    (primary) => trio.links.cut(primary.name),
+    (old) => trio.links.heal(old.name),
+  ));

@@ -43,6 +43,11 @@ export function storeMetrics({ counter, gauge, histogram }: MetricFactory) {
       "Partitions that an operator has frozen with `tollgate partitions freeze`; their accounts get 503.",
       { aggregator: "max" },
     ),
+    primaryUp: gauge(
+      "tollgate_primary_up",
+      "1 while this primary is usable (its breaker is closed), else 0; only with Sentinel and Redis Cluster.",
+      { labelNames: ["primary"], aggregator: "min" },
+    ),
     outbox: gauge("tollgate_store_outbox_entries", "Settlements waiting until the store is available again."),
     unconfirmed: gauge(
       "tollgate_store_unconfirmed_entries",
