@@ -95,6 +95,7 @@ const SETS: Readonly<Record<string, LabelSet>> = {
   script: { values: SCRIPTS.map(({ name }) => name) },
   reason: { values: STORE_FAILURES },
   kept_in: { values: KEPT_IN },
+  primary: "`host:port` of each primary in use",
   state: { values: OPEN_STATES },
   age: { values: AGES.map(([name]) => name) },
   bound: { values: OVERLOADS },

@@ -46,6 +46,7 @@ export const WATCH: Readonly<Record<string, string>> = {
   tollgate_store_calls_waiting: "above 0 for minutes: one key floods, or Redis is slow",
   tollgate_store_up: "0: `TollgateStoreDegraded`",
   tollgate_partitions_frozen: "above 0 for an hour: `TollgatePartitionsFrozen`",
+  tollgate_primary_up: "0: `TollgatePrimaryAway`",
   tollgate_store_outbox_entries: "above 0 for long: `TollgateSettlementsWaiting`",
   tollgate_store_confirmations_total:
     "`journal` rises: replicas are slow or away, `TollgateReplicaLag`, `TollgateChargesUnconfirmed`; `memory`: the journal cannot be written, too",

@@ -1,4 +1,5 @@
 import type { Logger } from "../telemetry/log.ts";
+import { jittered } from "./jitter.ts";
 
 const PROBE_MIN_MS = 50;
 const PROBE_MAX_MS = 1000;
@@ -44,7 +45,7 @@ export function createBreaker(options: {
       }
       if ((failures + 1) % PROBES_BEFORE_RECONNECT === 0) reconnect();
       const waitMs = Math.min(PROBE_MAX_MS, PROBE_MIN_MS * 2 ** Math.min(failures, 10));
-      timer = setTimeout(() => void attempt(failures + 1), waitMs).unref();
+      timer = setTimeout(() => void attempt(failures + 1), jittered(waitMs)).unref();
       return;
     }
     if (stopped) return;

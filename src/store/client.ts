@@ -5,6 +5,7 @@ import {
   type RedisAddress,
   type RedisHost,
 } from "../domain/redis-address.ts";
+import { jittered } from "./jitter.ts";
 
 /** Where Redis is, and what its certificate is checked with. */
 export interface RedisEndpoint {
@@ -49,7 +50,7 @@ export function clientAt(
     autoResendUnfulfilledCommands: false,
     enableOfflineQueue: false,
     maxRetriesPerRequest: 0,
-    retryStrategy: (attempt) => Math.min(50 * attempt, 1000),
+    retryStrategy: (attempt) => jittered(Math.min(50 * attempt, 1000)),
     reconnectOnError: (error) => error.message.startsWith("READONLY"),
     noDelay: true,
     keepAlive: 10_000,

@@ -127,6 +127,8 @@ export function createConnection(options: ConnectionOptions) {
     replaceMap: inForce.replaceMap,
     /** Asks the servers of the store where its primaries are now. */
     findPrimaries: inForce.findPrimaries,
+    /** The epoch that Sentinels or nodes of a cluster give for a primary; it grows with each failover. */
+    epochOf: inForce.epochOf,
     async close(): Promise<void> {
       inForce.stop();
       store.frozen.stop();
@@ -151,7 +153,8 @@ function createMapInForce(
   let map = absent ? nothingPlaced(absent) : (options.place?.(open) ?? everythingOn(open(options)));
   let follower: PlacementFollower | undefined;
 
-  const isWhole = (): boolean => map.all.length > 0 && !map.all.some(({ breaker }) => breaker.isOpen());
+  const isWhole = (): boolean =>
+    map.all.length > 0 && map.hasGaps !== true && !map.all.some(({ breaker }) => breaker.isOpen());
   function reportUsable(): void {
     metrics.storeUp.set(isWhole() ? 1 : 0);
     for (const { name, breaker } of map.all)
@@ -190,6 +193,8 @@ function createMapInForce(
         follower = followPrimaries({ address, endpoint: options, open, absent, replaceMap, isWhole, log });
     },
     findPrimaries: (): void => follower?.ask(),
+    epochOf: ({ name }: Primary): number | undefined =>
+      follower?.placement()?.primaries.find((placed) => placed.name === name)?.epoch,
     stop: (): void => follower?.close(),
   };
 }

@@ -1,11 +1,14 @@
 import type { Logger } from "../telemetry/log.ts";
+import { jittered } from "./jitter.ts";
 import type { PlacedPrimary, Placement, PlacementSource } from "./placement.ts";
 import { inStoreWords } from "./reasons.ts";
 import { SLOTS } from "./slots.ts";
 
-/** Between two questions while all primaries are usable, and while one is away. */
+/** Between two questions. */
 const EVERY_MS = 1000;
+/** While a primary is away, for as many questions as a failover needs. */
 const EVERY_AWAY_MS = 250;
+const QUESTIONS_WHILE_AWAY = 120;
 /** However often somebody asks for one, questions are at least this far apart. */
 const APART_MS = 100;
 
@@ -13,6 +16,8 @@ const APART_MS = 100;
 export interface PlacementFollower {
   /** Asks now, or as soon as the present question is answered: a primary may have failed over. */
   ask(): void;
+  /** The latest answer that counts; undefined before the first. */
+  placement(): Placement | undefined;
   close(): void;
 }
 
@@ -31,6 +36,8 @@ export function followPlacement(options: {
   const report = createReport(log);
   let current: Placement | undefined;
   let timer: NodeJS.Timeout | undefined;
+  /** How many questions in a row were asked while a primary was away. */
+  let whileAway = 0;
   let isAsking = false;
   let isWanted = false;
   let isClosed = false;
@@ -46,11 +53,11 @@ export function followPlacement(options: {
     }
     isAsking = false;
     if (isClosed) return;
-    const everyMs = isAway() ? EVERY_AWAY_MS : EVERY_MS;
-    askIn(isWanted ? APART_MS : everyMs * (0.75 + Math.random() / 2));
+    whileAway = isAway() ? whileAway + 1 : 0;
+    const isUrgent = whileAway > 0 && whileAway < QUESTIONS_WHILE_AWAY;
+    askIn(isWanted ? APART_MS : jittered(isUrgent ? EVERY_AWAY_MS : EVERY_MS));
   }
 
-  /** A jump of all gateways' questions to one time would be a burst at the servers that are asked. */
   function askIn(delayMs: number): void {
     clearTimeout(timer);
     timer = setTimeout(() => void ask(), delayMs).unref();
@@ -58,10 +65,13 @@ export function followPlacement(options: {
 
   function take(next: Placement): void {
     const change = current === undefined ? "newer" : compare(current, next);
-    if (change === "older") report.older(next);
-    else report.answered();
-    if (change !== "newer") return;
+    if (change === "older") {
+      report.older(next);
+      return;
+    }
+    report.answered();
     current = next;
+    if (change === "same") return;
     log.info({ primaries: next.primaries.map(({ name }) => name) }, "the primaries of the store were found");
     found(next);
   }
@@ -73,6 +83,7 @@ export function followPlacement(options: {
       isWanted = true;
       if (!isAsking) askIn(APART_MS);
     },
+    placement: () => current,
     close(): void {
       isClosed = true;
       clearTimeout(timer);
@@ -82,17 +93,16 @@ export function followPlacement(options: {
 }
 
 /**
- * `older`: a slot would go back to a primary of an earlier epoch. Who answers so has not heard of a failover yet, or is cut off
- * together with the primary that was left.
+ * `older`: the answer names a primary of an earlier epoch for a slot. Who answers so has not heard of a failover yet, or is cut
+ * off together with the primary that was left.
  */
 function compare(current: Placement, next: Placement): "same" | "newer" | "older" {
   let change: "same" | "newer" = "same";
   for (let slot = 0; slot < SLOTS; slot++) {
     const before = current.ofSlot(slot);
     const after = next.ofSlot(slot);
-    if (before?.name === after?.name) continue;
     if (before && after && after.epoch < before.epoch) return "older";
-    change = "newer";
+    if (before?.name !== after?.name) change = "newer";
   }
   return change;
 }
@@ -121,7 +131,7 @@ function createReport(log: Logger) {
       if (isDue(named))
         log.warn(
           { named },
-          "a primary of an earlier epoch is named and not used; if the Sentinels were set up anew, restart the gateways",
+          "an answer of an earlier epoch does not count; if the Sentinels were set up anew, restart the gateways",
         );
     },
   };

@@ -13,6 +13,8 @@ export interface PrimaryMap {
   ofName(name: string): Primary;
   /** Each primary once. */
   readonly all: readonly Primary[];
+  /** Some slots have no primary. */
+  readonly hasGaps?: boolean;
   /**
    * A partition whose names are on this primary, for the name that its probe writes. A number beyond the store's partitions if
    * the primary has none of these.
@@ -47,7 +49,7 @@ export function mapOf(placement: Placement, opened: (name: string) => Primary, a
   const ofName = (name: string): Primary => bySlot[slotOf(name)]!;
   const inPartition = (partition: number): Primary => ofName(partitionNames(partition).ledger);
   const probed = once((primary: Primary) => firstPartition(primary, inPartition));
-  return { ofName, all, of: once(inPartition), partitionOn: probed };
+  return { ofName, all, hasGaps: bySlot.includes(absent), of: once(inPartition), partitionOn: probed };
 }
 
 /** Keeps what a function has returned for each argument; partitions and primaries are few. */

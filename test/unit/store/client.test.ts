@@ -15,6 +15,16 @@ test("the client neither resends, retries nor queues", () => {
   client.disconnect();
 });
 
+// Guarantee: many gateways that lose a server at one moment do not come back to it at one moment.
+test("delays between attempts to connect differ, and have a bound", () => {
+  const client = createClient("redis://127.0.0.1:1", 250);
+  const delays = Array.from({ length: 50 }, (_, attempt) => client.options.retryStrategy?.(attempt + 30));
+  expect(new Set(delays).size).toBeGreaterThan(40);
+  for (const delay of delays) expect(delay).toBeGreaterThan(700);
+  for (const delay of delays) expect(delay).toBeLessThanOrEqual(1250);
+  client.disconnect();
+});
+
 // Guarantee: an address means what the client library takes it for.
 test.each([
   "redis://127.0.0.1",
