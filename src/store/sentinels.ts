@@ -1,14 +1,10 @@
 import type { Redis } from "ioredis";
 import { hostText, type RedisAddress, type RedisHost } from "../domain/redis-address.ts";
-import { clientAt } from "./client.ts";
-import { createDeadlines, type Deadlines, TIMED_OUT } from "./deadlines.ts";
+import { ANSWER_MS, createAskedServers, type Failure } from "./asked-servers.ts";
+import { TIMED_OUT } from "./deadlines.ts";
 import type { PlacedPrimary, PlacementOptions } from "./placement.ts";
 import { StoreError, storeReason } from "./reasons.ts";
 
-/** How long one Sentinel may take to connect and answer. */
-const ANSWER_MS = 1000;
-/** How long the others are waited for after the first answer; a hung Sentinel must not delay what the others know. */
-const OTHERS_MS = 200;
 /** Sentinels that are asked at most: those of the address, and others that they name. */
 const SENTINELS_MAX = 16;
 
@@ -28,84 +24,25 @@ export interface Sentinels {
 
 /** @param address names the Sentinels, and what they call the primary */
 export function createSentinels(address: RedisAddress, { tlsCa }: PlacementOptions): Sentinels {
-  const name = address.name ?? "";
-  const given = address.hosts.map(hostText);
-  const deadlines = createDeadlines(ANSWER_MS);
-  const known = new Map<string, Sentinel>();
-  const add = (at: RedisHost): void => {
-    if (known.size >= SENTINELS_MAX || known.has(hostText(at))) return;
-    known.set(hostText(at), createSentinel(at, { address, tlsCa, deadlines }));
-  };
-  for (const host of address.hosts) add(host);
-
-  /** Those of the address stay known; of the others, those that the Sentinels name now. */
-  function learn(answers: readonly Answer[]): void {
-    const named = answers.flatMap(({ others }) => others);
-    const kept = new Set([...given, ...named.map(hostText)]);
-    for (const [text, sentinel] of known) {
-      if (kept.has(text)) continue;
-      sentinel.close();
-      known.delete(text);
-    }
-    for (const host of named) add(host);
-  }
+  const { name = "", hosts, tls, family, sentinelUsername: username, sentinelPassword: password } = address;
+  const sentinels = createAskedServers(hosts, { tls, username, password, db: 0, family, tlsCa });
 
   return {
     async find() {
-      const { answers, failures } = await askAll([...known], name);
+      const { answers, failures } = await sentinels.ask((redis) => askFor(name, redis));
       const [best] = answers.map(({ primary }) => primary).sort((a, b) => b.epoch - a.epoch);
       if (best === undefined) throw nobodyKnows(name, failures);
-      learn(answers);
+      sentinels.replace(nextAsked(hosts, answers));
       return best;
     },
-    close(): void {
-      for (const sentinel of known.values()) sentinel.close();
-      known.clear();
-    },
+    close: sentinels.close,
   };
 }
 
-type Sentinel = ReturnType<typeof createSentinel>;
-
-function createSentinel(
-  at: RedisHost,
-  options: { address: RedisAddress; tlsCa: string | undefined; deadlines: Deadlines },
-) {
-  const { address, tlsCa, deadlines } = options;
-  const { sentinelUsername: username, sentinelPassword: password, tls, family } = address;
-  const redis = clientAt(
-    at,
-    { tls, username, password, db: 0, family, tlsCa },
-    { connectTimeout: 0, retryStrategy: () => null, enableReadyCheck: false },
-  );
-  let failure: Error | undefined;
-  redis.on("error", (error: Error) => {
-    failure = error;
-  });
-
-  async function connected(): Promise<void> {
-    if (redis.status === "ready") return;
-    if (redis.status !== "wait" && redis.status !== "end") disconnect();
-    failure = undefined;
-    await redis.connect();
-  }
-  function disconnect(): void {
-    redis.disconnect();
-    redis.stream?.destroy();
-  }
-
-  return {
-    /** @throws Error in Redis's, the system's or our own words */
-    async ask(name: string): Promise<Answer> {
-      try {
-        return await deadlines.within(connected().then(() => askFor(name, redis)));
-      } catch (error) {
-        if (!(error instanceof StoreError)) disconnect();
-        throw error instanceof StoreError ? error : (failure ?? error);
-      }
-    },
-    close: disconnect,
-  };
+/** Those of the address, and others that the Sentinels name now. */
+function nextAsked(given: readonly RedisHost[], answers: readonly Answer[]): RedisHost[] {
+  const hosts = [...given, ...answers.flatMap(({ others }) => others)];
+  return [...new Map(hosts.map((host) => [hostText(host), host])).values()].slice(0, SENTINELS_MAX);
 }
 
 /** @throws StoreError for a name that this Sentinel does not know */
@@ -150,36 +87,9 @@ const unknownName = (known: readonly string[]): UnknownNameError =>
       : `it does not know this name, and watches ${known.join(", ")}`,
   );
 
-interface Failure {
-  sentinel: string;
-  error: unknown;
-}
-
-/** The answers of those that answer in time, and why the others do not. */
-async function askAll(
-  sentinels: readonly (readonly [string, Sentinel])[],
-  name: string,
-): Promise<{ answers: Answer[]; failures: Failure[] }> {
-  const answers: Answer[] = [];
-  const failures: Failure[] = [];
-  const { promise: othersLate, resolve } = Promise.withResolvers<void>();
-  let waiting: NodeJS.Timeout | undefined;
-  const questions = sentinels.map(async ([sentinel, { ask }]) => {
-    try {
-      answers.push(await ask(name));
-      waiting ??= setTimeout(resolve, OTHERS_MS).unref();
-    } catch (error) {
-      failures.push({ sentinel, error });
-    }
-  });
-  await Promise.race([Promise.all(questions), othersLate]);
-  clearTimeout(waiting);
-  return { answers: [...answers], failures };
-}
-
 /** Says which Sentinels were asked, what each said, and what to do about it. */
 function nobodyKnows(name: string, failures: readonly Failure[]): StoreError {
-  const list = failures.map(({ sentinel, error }) => `${sentinel}: ${reasonOf(error)}`).join("; ");
+  const list = failures.map(({ server, error }) => `${server}: ${reasonOf(error)}`).join("; ");
   const wasAsked = `no Sentinel says where the primary ${name} is: ${list}`;
   if (failures.some(({ error }) => error instanceof UnknownNameError))
     return new StoreError(
