@@ -132,7 +132,16 @@ function clusterOf(set: NodeSet, nodes: readonly RedisNode[]): Cluster {
       const to = claims.find(({ node, ranges }) => node !== from && ranges.length > 0);
       if (!own || !to) throw new Error(`${from.name} has no partitions to move`);
       const slots = PARTITION_SLOTS.filter((slot) => own.ranges.some(contains(slot)));
-      for (const slot of slots.slice(0, MOVED)) await moveSlot(slot, from, to.node);
+      const moved = slots.slice(0, MOVED);
+      for (const slot of moved) await moveSlot(slot, from, to.node);
+      // What only the new owner knows is lost with it.
+      await waitFor("all nodes to know who owns the moved slots", HEALTHY_TIMEOUT_MS, async () => {
+        const id = await to.node.ask("CLUSTER", "MYID");
+        const views = await Promise.all(nodes.map(viewOf));
+        return views.every((view) =>
+          view.some((seen) => seen.id === id && moved.every((slot) => seen.ranges.some(contains(slot)))),
+        );
+      });
     },
     healthy: () =>
       waitFor("six nodes that replicate and cover all slots", HEALTHY_TIMEOUT_MS, async () => {
@@ -178,6 +187,7 @@ async function tolerate(nodes: readonly RedisNode[], timeoutMs: number): Promise
 
 /** One line of CLUSTER NODES. */
 interface Seen {
+  id: string;
   isMyself: boolean;
   isPrimary: boolean;
   /** False while the two shake hands. */
@@ -193,8 +203,9 @@ async function viewOf(node: RedisNode): Promise<Seen[]> {
     .trim()
     .split("\n")
     .map((line) => {
-      const [, , flags = "", , , , epoch, , ...slots] = line.split(" ");
+      const [id = "", , flags = "", , , , epoch, , ...slots] = line.split(" ");
       return {
+        id,
         isMyself: flags.includes("myself"),
         isPrimary: flags.includes("master"),
         isMet: !/handshake|noaddr/.test(flags),

@@ -81,7 +81,6 @@ async function serversOf(
         ...trio,
         names: [...trio.nodes, ...trio.sentinels].map(({ name }) => name),
         failsOver: true,
-        replaced: trio.promoted,
         owners: async () => {
           const primary = await trio.primary();
           return () => primary;

@@ -22,6 +22,8 @@ export interface Trio {
   primary(): Promise<RedisNode | undefined>;
   /** Waits until another node than this one is primary, and takes writes. @returns it */
   promoted(old: RedisNode): Promise<RedisNode>;
+  /** Waits until another node than this one is primary, though it may lack replicas and refuse writes. @returns it */
+  replaced(old: RedisNode): Promise<RedisNode>;
   /** The Sentinels leave a primary that is away where it is meanwhile, so that it can be back before a failover. */
   withoutFailover(work: () => Promise<void>): Promise<void>;
   /** All nodes run, replicate and are known to all Sentinels. @returns the primary */
@@ -107,6 +109,11 @@ function trioOf(set: NodeSet, nodes: readonly RedisNode[], sentinels: readonly R
     primary,
     promoted: (old) =>
       findPrimary("a replica to be promoted", async (node) => node !== old && (await takesWrites(node))),
+    replaced: (old) =>
+      findPrimary("another primary", async (node) => {
+        const info = node === old ? undefined : await node.info("replication");
+        return info?.role === "master";
+      }),
     async withoutFailover(work) {
       await tolerate(sentinels, 600_000);
       try {
