@@ -13,13 +13,13 @@ import { FAULTS_OF, TOPOLOGIES, type Topology } from "./driver.ts";
 import { planRounds } from "./plan.ts";
 import { writeControls, writeSection } from "./report.ts";
 import { runRounds, stopRounds } from "./rounds.ts";
+import type { Fault } from "./strikes.ts";
 
 const ROUNDS = 50;
 const SHORT_ROUNDS = 5;
 
 /** What the gateway lacks for a topology; its servers, and what befalls them, are ready (`vitest --project failover`). */
 const MISSING: Partial<Record<Topology, string>> = {
-  trio: "a gateway cannot follow Sentinels yet: REDIS_URL has no redis+sentinel:// form",
   cluster:
     "a gateway cannot use a Redis Cluster of several primaries yet: REDIS_URL has no redis+cluster:// form",
 };
@@ -34,6 +34,7 @@ interface Run {
 
 /**
  * `--rounds N --seed N --topology server|trio|cluster --short`: a full run writes its section of docs/faults.md.
+ * `--fault NAME`, several times: these faults alone; the page stays as it is.
  * `--controls`: seeded bugs instead, each of which must be caught; `--only TEXT` for those whose name has it.
  */
 async function main(): Promise<void> {
@@ -43,6 +44,7 @@ async function main(): Promise<void> {
       seed: { type: "string" },
       topology: { type: "string", default: "server" },
       short: { type: "boolean", default: false },
+      fault: { type: "string", multiple: true, default: [] },
       controls: { type: "boolean", default: false },
       only: { type: "string", default: "" },
     },
@@ -53,17 +55,29 @@ async function main(): Promise<void> {
   if (!topology || !Number.isSafeInteger(rounds) || rounds < 1 || !Number.isSafeInteger(seed)) {
     refuse(`--topology is one of ${TOPOLOGIES.join(", ")}; --rounds and --seed are whole numbers`);
   }
+  const faults = FAULTS_OF[topology].filter(
+    (fault) => values.fault.length === 0 || values.fault.includes(fault),
+  );
+  if (faults.length === 0) refuse(`--fault is one of: ${FAULTS_OF[topology].join("; ")}`);
   const folder = await mkdtemp(join(tmpdir(), "tollgate-failover-"));
   console.log(`seed ${seed}: the same schedule comes with --seed ${seed}; history under ${folder}`);
-  const run = { seed, folder, root: copySources(ROOT, join(folder, "tree")), short: values.short };
+  const run = {
+    seed,
+    folder,
+    root: copySources(ROOT, join(folder, "tree")),
+    short: values.short || values.fault.length > 0,
+  };
   const isMet = values.controls
     ? await runControls(run, values.only)
-    : await runCampaign(run, topology, rounds);
+    : await runCampaign(run, { topology, faults, count: rounds });
   console.log(isMet ? "all criteria met" : "criteria unmet");
   process.exit(isMet ? 0 : 1);
 }
 
-async function runCampaign(run: Run, topology: Topology, count: number): Promise<boolean> {
+async function runCampaign(
+  run: Run,
+  { topology, faults, count }: { topology: Topology; faults: readonly Fault[]; count: number },
+): Promise<boolean> {
   const missing = MISSING[topology];
   if (missing !== undefined) refuse(`--topology ${topology}: ${missing}`);
   const { folder, root } = run;
@@ -72,7 +86,7 @@ async function runCampaign(run: Run, topology: Topology, count: number): Promise
     console.log(`${topology} ${Math.round((Date.now() - startedMs) / 1000)} s: ${line}`);
   const scenario = `failover ${topology}`;
   const seed = seedFor(run.seed, scenario);
-  const rounds = planRounds(seed, FAULTS_OF[topology], count);
+  const rounds = planRounds(seed, faults, count);
   const outcome = await runRounds({ scenario, seed, folder, root, progress, topology, rounds });
   writeHistory(folder, outcome.history);
   await writeFile(join(folder, "operators.json"), JSON.stringify(outcome.history.operators, null, 2));

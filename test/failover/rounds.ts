@@ -20,7 +20,7 @@ export interface RoundsOptions extends RunOptions {
   rounds: readonly PlannedRound[];
   /** Instead of the usual Redis. */
   binary?: RedisBinary | undefined;
-  /** How long a store that does not come back is waited for; a minute when left out. */
+  /** How long a store that does not come back is waited for; 30 s when left out. */
   waitMaxMs?: number;
   /** No further round after one that has violations. */
   stopsAtViolation?: boolean;
@@ -50,7 +50,7 @@ export interface Outcome {
 const COMMAND_TIMEOUT_MS = 500;
 /** Load between the end of a fault and the comparison. */
 const AFTER_MS = 500;
-const WAIT_MAX_MS = 60_000;
+const WAIT_MAX_MS = 30_000;
 
 const running = new Set<() => Promise<void>>();
 
@@ -93,6 +93,8 @@ export async function runRounds(options: RoundsOptions): Promise<Outcome> {
       const round = await runRound(scene, planned, at);
       options.progress(formatRound(at, round));
       if (options.stopsAtViolation && round.violations.length > 0) break;
+      // A store that does not come back does not come back in the next round.
+      if (round.servedMs.length < crowd.wide.length) break;
     }
     const history = { ...(await fleet.finish()), operators: operators.events, rounds };
     return { rounds, history, verdict: checkEnd(history) };
