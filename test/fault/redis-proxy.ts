@@ -58,6 +58,30 @@ export function createRedisProxy(targetPort: number, root: string) {
   let hooks: Hooks = {};
   let port = targetPort;
 
+  /** @param nameOf made for each connection, and asked with each of its commands: whose it is */
+  async function open(nameOf: () => (command: Command) => string): Promise<number> {
+    const server = createServer({ noDelay: true }, (client) => {
+      links.add(client);
+      client.once("close", () => links.delete(client));
+      const gatewayOf = nameOf();
+      openLink(client, port, {
+        hooks: () => hooks,
+        read: createCommandReader(scripts),
+        meet(command) {
+          const { label: script, items } = command;
+          const gateway = gatewayOf(command);
+          const passing = { gateway, script, items: items.map((item) => passingItem(gateway, script, item)) };
+          if (RECORDED.has(script)) events.push(...passing.items);
+          return passing;
+        },
+      });
+    });
+    server.listen(0, "127.0.0.1");
+    servers.push(server);
+    await once(server, "listening");
+    return (server.address() as AddressInfo).port;
+  }
+
   return {
     /** The history so far. */
     events,
@@ -66,28 +90,22 @@ export function createRedisProxy(targetPort: number, root: string) {
     },
     /** A listener of its own for one gateway. @returns its URL */
     async listen(gateway: string): Promise<string> {
-      const server = createServer({ noDelay: true }, (client) => {
-        links.add(client);
-        client.once("close", () => links.delete(client));
-        openLink(client, port, {
-          hooks: () => hooks,
-          read: createCommandReader(scripts),
-          meet({ label: script, items }) {
-            const passing = {
-              gateway,
-              script,
-              items: items.map((item) => passingItem(gateway, script, item)),
-            };
-            if (RECORDED.has(script)) events.push(...passing.items);
-            return passing;
-          },
-        });
-      });
-      server.listen(0, "127.0.0.1");
-      servers.push(server);
-      await once(server, "listening");
-      return `redis://127.0.0.1:${(server.address() as AddressInfo).port}`;
+      return `redis://127.0.0.1:${await open(() => () => gateway)}`;
     },
+    /**
+     * A listener for all gateways, as a node of a cluster has only one address.
+     * @param gatewayOf the gateway that connects under a user name now
+     * @returns its port
+     */
+    listenForUsers: (gatewayOf: (user: string) => string): Promise<number> =>
+      open(() => {
+        let gateway: string | undefined;
+        return ({ label, bytes }) => {
+          if (label === "auth" || label === "hello")
+            gateway ??= gatewayOf(/slot\d+/.exec(bytes.toString("latin1"))?.[0] ?? "");
+          return gateway ?? "";
+        };
+      }),
     /** From now on another Redis is behind the same addresses; what was connected is reset. */
     pointTo(nextPort: number): void {
       port = nextPort;

@@ -4,10 +4,10 @@ import { writeHistory } from "./history.ts";
 import { seedFor } from "./random.ts";
 import { clock } from "./scenarios/clock.ts";
 import { controlsOf, runControls } from "./scenarios/controls.ts";
-import { crash } from "./scenarios/crash.ts";
+import { crash, crashOnCluster } from "./scenarios/crash.ts";
 import { disconnects } from "./scenarios/disconnects.ts";
 import { disks } from "./scenarios/disks.ts";
-import { kills } from "./scenarios/kills.ts";
+import { kills, killsOnCluster } from "./scenarios/kills.ts";
 import { lateBinds } from "./scenarios/late-binds.ts";
 import { MODEL_SEQUENCES, runModel } from "./scenarios/model.ts";
 import { overload } from "./scenarios/overload.ts";
@@ -67,6 +67,8 @@ export const PARTS: readonly Part[] = [
   judged(overload),
   judged(disks),
   judged(disconnects),
+  judged(crashOnCluster),
+  judged(killsOnCluster),
   judged(window),
   judged(clock),
   {

@@ -8,7 +8,15 @@ import { copySources } from "./tree.ts";
 import { ROOT, stopWorlds } from "./world.ts";
 
 /** Longer than a test may be, or dependent on how fast the machine is: `npm run test:fault` runs these. */
-const CAMPAIGN_ONLY = new Set(["late-binds", "stores", "overload", "disks", "task-ends"]);
+const CAMPAIGN_ONLY = new Set([
+  "late-binds",
+  "stores",
+  "overload",
+  "disks",
+  "task-ends",
+  "crash-cluster",
+  "kills-cluster",
+]);
 /** `TOLLGATE_FAULT_SEED` replays a schedule. */
 const seed = Number(process.env.TOLLGATE_FAULT_SEED ?? Math.floor(Math.random() * 2 ** 31));
 const folder = await mkdtemp(join(tmpdir(), "tollgate-fault-"));

@@ -15,8 +15,14 @@ export type { RunOptions } from "./fleet.ts";
 
 export const ROOT = resolve(import.meta.dirname, "../..");
 
+/** A fleet over a store behind fault proxies. */
+export interface ProxiedWorld extends Fleet {
+  proxy: Pick<RedisProxy, "steer">;
+  stop(): Promise<void>;
+}
+
 /** A fleet over one Redis behind a fault proxy. */
-export interface World extends Fleet {
+export interface World extends ProxiedWorld {
   redis: Redis;
   /** The store behind the proxy; its data on disk only where the scenario wants it. */
   server: StoreServer;
@@ -27,7 +33,6 @@ export interface World extends Fleet {
   forgotten: StoreEntry[];
   /** How far the store's clock was stepped ahead of this machine's at most, ms. */
   clockAheadMs: number;
-  stop(): Promise<void>;
 }
 
 /** A Redis that can be killed, and started again from other data, at the same port. */
@@ -71,11 +76,21 @@ async function startStore(dir: string, persistent: boolean): Promise<StoreServer
   };
 }
 
-const living = new Set<World>();
+const living = new Set<ProxiedWorld>();
 
 /** Ends everything that any world has started. */
 export async function stopWorlds(): Promise<void> {
   await Promise.all([...living].map((world) => world.stop()));
+}
+
+/** Ends along with all others, however its campaign ends. */
+export function endsWithAll<W extends ProxiedWorld>(world: W): W {
+  const stop = world.stop;
+  world.stop = async () => {
+    if (living.delete(world)) await stop();
+  };
+  living.add(world);
+  return world;
 }
 
 interface WorldOptions extends FleetOptions {
@@ -100,7 +115,7 @@ export async function createWorld(
     nodes: async () => oneNode(redis),
     linkEvents: () => proxy.events.map(({ keys: _keys, ...event }) => event),
   });
-  const world: World = {
+  const world: World = endsWithAll({
     ...fleet,
     redis,
     server,
@@ -110,21 +125,19 @@ export async function createWorld(
     clockAheadMs: 0,
     finish: () => fleet.finish(world),
     async stop() {
-      if (!living.delete(world)) return;
       await fleet.stopGateways();
       proxy.stop();
       redis.disconnect();
       await server.stop();
     },
-  };
-  living.add(world);
+  });
   await loadScripts(redis, root);
   await fleet.startAll();
   return world;
 }
 
 /** So that a fault meant for a script's run does not meet the NOSCRIPT before it. */
-async function loadScripts(redis: Redis, root: string): Promise<void> {
+export async function loadScripts(redis: Redis, root: string): Promise<void> {
   for (const script of SCRIPTS) await redis.script("LOAD", scriptSource(script, `${root}/lua`));
 }
 

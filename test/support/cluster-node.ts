@@ -1,9 +1,12 @@
 import { freePort, type RunningRedis, startRedis } from "../../src/sandbox/redis.ts";
 
-/** A Redis in cluster mode; the caller assigns its slots. */
-export async function startClusterNode(dir: string): Promise<RunningRedis & { busPort: number }> {
+/** A Redis in cluster mode; the caller assigns its slots. @param more arguments of its own */
+export async function startClusterNode(
+  dir: string,
+  more: readonly string[] = [],
+): Promise<RunningRedis & { busPort: number }> {
   // Without a port of its own the cluster bus takes port + 10000, which may be above 65535: then the node exits.
   const busPort = await freePort();
-  const args = ["--cluster-enabled", "yes", "--cluster-port", String(busPort)];
+  const args = ["--cluster-enabled", "yes", "--cluster-port", String(busPort), ...more];
   return { ...(await startRedis({ dir, persistent: false, args })), busPort };
 }

@@ -1,8 +1,9 @@
 import { setTimeout as pause } from "node:timers/promises";
 import { type Customer, generate, type Leaving, poll } from "../client.ts";
+import { createClusterWorld } from "../cluster-world.ts";
 import type { ClientEvent, History } from "../history.ts";
 import type { Action, Passing } from "../redis-proxy.ts";
-import { createWorld, type RunOptions, type World, within } from "../world.ts";
+import { createWorld, type RunOptions, type ProxiedWorld as World, within } from "../world.ts";
 import { PHASES, type Phase, type PhaseName } from "./crash-phases.ts";
 import type { Scenario } from "./scenario.ts";
 
@@ -13,6 +14,8 @@ export interface CrashSize {
   gateways: number;
   /** Only phases whose name begins so. */
   only?: string;
+  /** On a Redis Cluster of three primaries. */
+  clustered?: boolean;
 }
 
 /** Due time of an unanswered hold, and the sweeper's turn. */
@@ -33,11 +36,21 @@ export const crash: Scenario<CrashSize> = {
   run: runCrash,
 };
 
+/** The same on a Redis Cluster, where a request has its partition on one primary and its task id's claim on another. */
+export const crashOnCluster: Scenario<CrashSize> = {
+  name: "crash-cluster",
+  title: (size) => `on a Redis Cluster of three primaries: ${crash.title(size)}`,
+  full: { kills: 10, width: 1, gateways: 3, clustered: true },
+  short: { kills: 1, width: 3, gateways: 3, clustered: true },
+  run: runCrash,
+};
+
 async function runCrash(
   options: RunOptions,
-  { kills, width, gateways, only = "" }: CrashSize,
+  { kills, width, gateways, only = "", clustered = false }: CrashSize,
 ): Promise<History> {
-  const world = await createWorld(options, gateways, { sweeperApart: true, commandTimeoutMs: 300 });
+  const create = clustered ? createClusterWorld : createWorld;
+  const world = await create(options, gateways, { sweeperApart: true, commandTimeoutMs: 300 });
   try {
     const plan = world.random.shuffle(
       PHASES.filter(({ name }) => name.startsWith(only)).flatMap((phase) =>

@@ -1,4 +1,5 @@
 import { setTimeout as pause } from "node:timers/promises";
+import { createClusterWorld } from "../cluster-world.ts";
 import type { History } from "../history.ts";
 import { inParallel } from "../random.ts";
 import { createWorld, type RunOptions } from "../world.ts";
@@ -10,6 +11,8 @@ interface KillsSize {
   kills: number;
   /** False: one more gateway sweeps, so that no claim of a killed one has to run out. */
   victimsSweep: boolean;
+  /** On a Redis Cluster of three primaries. */
+  clustered?: boolean;
 }
 
 /** SIGKILL at random moments of ordinary traffic; each victim is started again over the same journal. */
@@ -21,8 +24,21 @@ export const kills: Scenario<KillsSize> = {
   run: runKills,
 };
 
-async function runKills(options: RunOptions, { requests, kills, victimsSweep }: KillsSize): Promise<History> {
-  const world = await createWorld(options, 3, { sweeperApart: !victimsSweep });
+/** The same on a Redis Cluster. */
+export const killsOnCluster: Scenario<KillsSize> = {
+  name: "kills-cluster",
+  title: (size) => `on a Redis Cluster of three primaries: ${kills.title(size)}`,
+  full: { requests: 4000, kills: 80, victimsSweep: true, clustered: true },
+  short: { requests: 400, kills: 8, victimsSweep: false, clustered: true },
+  run: runKills,
+};
+
+async function runKills(
+  options: RunOptions,
+  { requests, kills, victimsSweep, clustered = false }: KillsSize,
+): Promise<History> {
+  const create = clustered ? createClusterWorld : createWorld;
+  const world = await create(options, 3, { sweeperApart: !victimsSweep });
   try {
     const { random } = world;
     const customers = await givenCrowd(world);
