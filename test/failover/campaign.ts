@@ -18,12 +18,6 @@ import type { Fault } from "./strikes.ts";
 const ROUNDS = 50;
 const SHORT_ROUNDS = 5;
 
-/** What the gateway lacks for a topology; its servers, and what befalls them, are ready (`vitest --project failover`). */
-const MISSING: Partial<Record<Topology, string>> = {
-  cluster:
-    "a gateway cannot use a Redis Cluster of several primaries yet: REDIS_URL has no redis+cluster:// form",
-};
-
 interface Run {
   seed: number;
   folder: string;
@@ -78,8 +72,6 @@ async function runCampaign(
   run: Run,
   { topology, faults, count }: { topology: Topology; faults: readonly Fault[]; count: number },
 ): Promise<boolean> {
-  const missing = MISSING[topology];
-  if (missing !== undefined) refuse(`--topology ${topology}: ${missing}`);
   const { folder, root } = run;
   const startedMs = Date.now();
   const progress = (line: string): void =>
