@@ -83,7 +83,7 @@ const seenUpstream = {
   arrivals: 1,
   kind: "refuses_400",
 } as UpstreamEvent;
-const round = { fault: "lag, kill", servedMs: [900, 9000] };
+const round = { fault: "lag, kill", lostAllGateways: false, servedMs: [900, 9000] };
 
 test("a history where all that was said is true has no violations", () => {
   expect(violationsOf({ operators: [grant], entries: [granted] })).toEqual([]);

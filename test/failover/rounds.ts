@@ -31,6 +31,7 @@ export interface Round {
   fault: Fault;
   /** How many gateways were killed along with the node. */
   gatewaysKilled: number;
+  lostAllGateways: boolean;
   victim: string;
   /** What the primary took between these moments may be forgotten, Unix ms. */
   forgets: Strike["forgets"];
@@ -132,7 +133,8 @@ async function runRound(scene: Scene, planned: PlannedRound, at: number): Promis
   await load.stop();
   await settle(scene);
   const { victim, forgets } = strike;
-  const round: Round = { fault, gatewaysKilled: killed.length, victim, forgets, servedMs, violations: [] };
+  const killing = { gatewaysKilled: killed.length, lostAllGateways: killed.length === GATEWAYS };
+  const round: Round = { fault, ...killing, victim, forgets, servedMs, violations: [] };
   rounds.push(round);
   const history = { ...(await fleet.history()), operators: scene.operators.events, rounds };
   round.violations = checkRound(history).criteria.flatMap(({ violations }) => violations);
