@@ -8,6 +8,7 @@ import type { StoreClock } from "./clock.ts";
 import { type Deadlines, TIMED_OUT } from "./deadlines.ts";
 import { createFairQueue } from "./fair-queue.ts";
 import { type FrozenPartitions, frozenError } from "./frozen-partitions.ts";
+import { isMoving, onceMoved } from "./moving-slots.ts";
 import { inStoreWords } from "./reasons.ts";
 import { clockOf, type Item, itemOf, type Reply, type Run, type ScriptFile } from "./script-definition.ts";
 import { isRefusedByStore } from "./script-errors.ts";
@@ -86,7 +87,7 @@ export function createCalls(options: CallOptions) {
     requireUsable();
     queue.begun();
     try {
-      return await deadlines.within(run(redis));
+      return await onceMoved(() => deadlines.within(run(redis)));
     } catch (error) {
       throw failed(error);
     } finally {
@@ -126,6 +127,7 @@ function createCallErrors(options: CallOptions) {
   /** @param item of the call; without one, it was a plain command */
   function failed(error: unknown, item?: Item): GatewayError {
     if (item && options.frozen.refuses(item.keys[0]!, error)) return frozen(error);
+    if (isMoving(error)) return unavailable("moving", error);
     const message = error instanceof Error ? error.message : String(error);
     if (isRefusedByStore(error)) {
       if (performance.now() - refusedLoggedMs > REFUSED_LOG_EVERY_MS) {

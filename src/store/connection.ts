@@ -8,6 +8,7 @@ import { followPlacement, type PlacementFollower } from "./follow-placement.ts";
 import { listFrozen } from "./frozen-list.ts";
 import { createFrozenPartitions, frozenError } from "./frozen-partitions.ts";
 import { createKnownFacts } from "./known-facts.ts";
+import { onceMoved } from "./moving-slots.ts";
 import { META } from "./names.ts";
 import { oneNode, type RedisNodes } from "./nodes.ts";
 import { type PlacedPrimary, placementSource, requirePrimaryRole } from "./placement.ts";
@@ -278,7 +279,8 @@ function partOfStore(
     async learnFacts(primary, deadlines) {
       await deadlines.within(requireNamedRole(primary, primary.redis));
       if (hasMeta(primary)) {
-        await facts.learn(await deadlines.within(readFacts(oneNode(primary.redis), partitions)));
+        const read = () => deadlines.within(readFacts(oneNode(primary.redis), partitions));
+        await facts.learn(await onceMoved(read));
         if (facts.current()?.cluster) await frozen.look();
       } else {
         await deadlines.within(requireNoEviction(primary.redis));

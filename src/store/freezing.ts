@@ -2,6 +2,7 @@ import type { Redis } from "ioredis";
 import { OperatorError } from "./accounts.ts";
 import { frozenField, listFrozen } from "./frozen-list.ts";
 import { storeNowMs } from "./keys.ts";
+import { isMoving } from "./moving-slots.ts";
 import { frozenName, META, partitionNames } from "./names.ts";
 import type { RedisNodes } from "./nodes.ts";
 import { type PartitionReads, readsOfAll } from "./partition-reads.ts";
@@ -106,7 +107,7 @@ async function unlessMoving<T>(partition: number, write: Promise<T>): Promise<T>
   try {
     return await write;
   } catch (error) {
-    if (error instanceof Error && /^(ASK|TRYAGAIN) /.test(error.message)) throw onItsWay(partition);
+    if (isMoving(error)) throw onItsWay(partition);
     throw error;
   }
 }

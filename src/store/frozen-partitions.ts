@@ -1,6 +1,7 @@
 import { GatewayError } from "../domain/errors.ts";
 import type { Logger } from "../telemetry/log.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
+import { isMoving } from "./moving-slots.ts";
 import { partitionOfName } from "./names.ts";
 
 /** How often the list in `tg:meta` is read, and for how long a partition is left alone after Redis has refused it. */
@@ -95,5 +96,5 @@ export const frozenError = (cause?: unknown): GatewayError =>
  * moved. The script has done nothing.
  */
 const isRefusal = (error: unknown): boolean =>
-  error instanceof Error &&
-  /^(FROZEN|ASK|TRYAGAIN) |^ERR Script attempted to access a non local key/.test(error.message);
+  isMoving(error) ||
+  (error instanceof Error && /^FROZEN |^ERR Script attempted to access a non local key/.test(error.message));

@@ -8,6 +8,7 @@ import { createStoreClock } from "./clock.ts";
 import { type Confirmation, type ConfirmationRule, createConfirmation } from "./confirmation.ts";
 import { createDeadlines, type Deadlines } from "./deadlines.ts";
 import type { FrozenPartitions } from "./frozen-partitions.ts";
+import { onceMoved } from "./moving-slots.ts";
 import { createOutage } from "./outage.ts";
 import { wordsOfNamed } from "./placement.ts";
 import { createProbe, probeNameIn, probeOnOwnConnection } from "./probes.ts";
@@ -112,7 +113,10 @@ export function createPrimary(options: PrimaryOptions) {
     nowMs: clock.nowMs,
     ...calls,
     /** The same past the breaker, for what is sent before it closes. */
-    direct: { run: direct, command: <T>(work: (client: Redis) => Promise<T>) => within(work(redis)) },
+    direct: {
+      run: direct,
+      command: <T>(work: (client: Redis) => Promise<T>) => onceMoved(() => within(work(redis))),
+    },
     /** Which outage this is, if the primary is away: then requests of keys seen good may pass unmetered. */
     outage: outage.current,
     /** Limits the time of a command on `redis`, as that of a call. */

@@ -1,7 +1,15 @@
 import type { MetricFactory } from "./factory.ts";
 
 /** Why a call to the store failed. */
-export const STORE_FAILURES = ["timeout", "connection", "refused", "open", "overloaded", "frozen"] as const;
+export const STORE_FAILURES = [
+  "timeout",
+  "connection",
+  "refused",
+  "open",
+  "overloaded",
+  "frozen",
+  "moving",
+] as const;
 
 /** Where an answered charge was kept besides the primary. */
 export const KEPT_IN = ["replicas", "journal", "memory"] as const;
@@ -12,7 +20,7 @@ const CALL_BUCKETS = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25
 export function storeMetrics({ counter, gauge, histogram }: MetricFactory) {
   const storeFailures = counter(
     "tollgate_store_failures_total",
-    "Store calls that failed; `open`: not sent because the breaker is open; `overloaded`: not sent because too many wait; `frozen`: for a frozen partition.",
+    "Store calls that failed; `open`: not sent because the breaker is open; `overloaded`: not sent because too many wait; `frozen`: for a frozen partition; `moving`: a slot is on its way to another node.",
     ["reason"],
   );
   for (const reason of STORE_FAILURES) storeFailures.inc({ reason }, 0);

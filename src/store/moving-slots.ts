@@ -1,0 +1,24 @@
+import { setTimeout as wait } from "node:timers/promises";
+
+/** Between tries. Most slots have some hundred small names, which move in milliseconds. */
+const WAITS_MS = [10, 20, 40, 80];
+
+/** Whether a node has refused a command since its slot is on its way to another node. The command has done nothing. */
+export const isMoving = (error: unknown): boolean =>
+  error instanceof Error && /^(ASK|TRYAGAIN) /.test(error.message);
+
+/**
+ * Runs plain commands on a name outside the partitions, again for a moment while its slot is on its way to another node.
+ * @throws what the last try throws
+ */
+export async function onceMoved<T>(command: () => Promise<T>): Promise<T> {
+  for (const waitMs of WAITS_MS) {
+    try {
+      return await command();
+    } catch (error) {
+      if (!isMoving(error)) throw error;
+      await wait(waitMs);
+    }
+  }
+  return command();
+}
