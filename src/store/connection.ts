@@ -63,6 +63,7 @@ export function createConnection(options: ConnectionOptions) {
     map: () => map(),
     attached: () => attached,
     changed: () => inForce.reportUsable(),
+    findPrimaries: () => inForce.findPrimaries(),
   });
   const open: OpenPrimary = (endpoint, name) =>
     createPrimary({
@@ -242,6 +243,7 @@ function partOfStore(
     map(): PrimaryMap;
     attached(): Attached | undefined;
     changed(): void;
+    findPrimaries(): void;
   },
 ): PartOfStore & { requireUsable(partition: number): void } {
   const { facts, map, attached } = whole;
@@ -249,6 +251,7 @@ function partOfStore(
   const frozen = createFrozenPartitions({
     isClustered: () => facts.current()?.cluster ?? false,
     list: async () => [...(await map().ofName(META).direct.command(listFrozen)).keys()],
+    findPrimaries: whole.findPrimaries,
     released: () => attached()?.released(),
     log,
     metrics,

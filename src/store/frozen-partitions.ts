@@ -22,12 +22,14 @@ export function createFrozenPartitions(options: {
   isClustered(): boolean;
   /** Reads what `tg:meta` lists. @throws while that cannot be read */
   list(): Promise<readonly number[]>;
+  /** Called each second while any partition is left alone: it may be on another primary by now. */
+  findPrimaries(): void;
   /** Some partitions are in use again. */
   released(): void;
   log: Logger;
   metrics: Metrics;
 }) {
-  const { isClustered, list, released, log, metrics } = options;
+  const { isClustered, list, findPrimaries, released, log, metrics } = options;
   let listed: ReadonlySet<number> = new Set();
   /** With the time at which Redis refused them, monotonic ms. */
   const refused = new Map<number, number>();
@@ -40,6 +42,8 @@ export function createFrozenPartitions(options: {
     if (frozen.length > 0) log.warn({ partitions: frozen }, "partitions are frozen; their accounts get 503");
     if (thawed.length > 0) log.info({ partitions: thawed }, "partitions are not frozen any more");
     metrics.partitionsFrozen.set(next.size);
+    // Until it is known where they are now.
+    for (const partition of thawed) refused.set(partition, performance.now());
   }
 
   /** Reads the list again. @throws what `list` throws; what was known stays then */
@@ -55,6 +59,7 @@ export function createFrozenPartitions(options: {
     const sinceMs = performance.now() - LOOK_EVERY_MS;
     for (const [partition, atMs] of refused) if (atMs < sinceMs) refused.delete(partition);
     await look().catch(() => undefined);
+    if (listed.size > 0 || refused.size > 0) findPrimaries();
     if ([...before].some((partition) => !has(partition))) released();
   }
   const looking = setInterval(() => void lookRegularly(), LOOK_EVERY_MS).unref();
