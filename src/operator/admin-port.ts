@@ -49,6 +49,10 @@ export function createAdminPort(options: {
     },
     tiers: () => live.config().tiers,
     notReady,
+    primaries: () =>
+      connection
+        .primaries()
+        .flatMap(({ name, breaker }) => (name === undefined ? [] : [{ name, usable: !breaker.isOpen() }])),
     log,
   });
   const logLevel = createLogLevel({ access, log, set: options.setLevel });

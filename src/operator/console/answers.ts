@@ -52,8 +52,21 @@ export interface LiveView {
   denied: { outcome: string; status: number; last_minute: number; last_15_minutes: number }[];
 }
 
+/** @property name `host:port` */
+export interface PrimaryState {
+  name: string;
+  usable: boolean;
+}
+
 export interface Live extends LiveView {
-  gateway: { host: string; pid: number; uptime_seconds: number; not_ready?: string | undefined };
+  gateway: {
+    host: string;
+    pid: number;
+    uptime_seconds: number;
+    not_ready?: string | undefined;
+    /** Of a store that Sentinels or a cluster place, as this gateway sees them. */
+    primaries: PrimaryState[];
+  };
   writable: boolean;
 }
 

@@ -10,7 +10,7 @@ import { createAudit, type Logger } from "../../telemetry/log.ts";
 import { type Access, reportWrongToken } from "../access.ts";
 import { json, readBody, send } from "../reply.ts";
 import { type Action, createActions } from "./actions.ts";
-import type { Live } from "./answers.ts";
+import type { Live, PrimaryState } from "./answers.ts";
 import type { createLive } from "./live-figures.ts";
 import { createReads } from "./reads.ts";
 
@@ -34,6 +34,7 @@ interface ApiOptions {
   live: ReturnType<typeof createLive>;
   tiers(): Tiers;
   notReady(): string | undefined;
+  primaries(): PrimaryState[];
   log: Logger;
 }
 
@@ -122,12 +123,13 @@ function failure(error: unknown, requestId: string, log: Logger): ConsoleReply {
   return { status: 500, body: { error: "internal fault; the log says more under this request id" } };
 }
 
-const readLive = ({ access, live, notReady }: ApiOptions, query: URLSearchParams): Live => ({
+const readLive = ({ access, live, notReady, primaries }: ApiOptions, query: URLSearchParams): Live => ({
   gateway: {
     host: hostname(),
     pid: process.pid,
     uptime_seconds: Math.round(process.uptime()),
     not_ready: notReady(),
+    primaries: primaries(),
   },
   writable: access.writable,
   ...live.view(Number(query.get("after_ms") ?? 0)),

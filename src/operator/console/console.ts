@@ -4,6 +4,7 @@ import type { OperatorSession } from "../../store/operator-session.ts";
 import type { Logger } from "../../telemetry/log.ts";
 import type { Access } from "../access.ts";
 import { type Reply, send, text } from "../reply.ts";
+import type { PrimaryState } from "./answers.ts";
 import { createApi } from "./api.ts";
 import { pageFile, pageHeaders } from "./files.ts";
 import { createLive, type LiveSources } from "./live-figures.ts";
@@ -16,6 +17,7 @@ export type Console = ReturnType<typeof createConsole>;
 /**
  * The console on the admin port and its data. See docs/console.md.
  * @param options.notReady why the gateway is not ready, in words; undefined when it is
+ * @param options.primaries none where the address names the one server
  */
 export function createConsole(options: {
   access: Access;
@@ -23,11 +25,12 @@ export function createConsole(options: {
   sources: LiveSources;
   tiers(): Tiers;
   notReady(): string | undefined;
+  primaries(): PrimaryState[];
   log: Logger;
 }) {
-  const { access, session, log } = options;
+  const { access, session, tiers, notReady, primaries, log } = options;
   const live = createLive(options.sources);
-  const api = createApi({ access, session, live, tiers: options.tiers, notReady: options.notReady, log });
+  const api = createApi({ access, session, live, tiers, notReady, primaries, log });
 
   async function pageOf(req: IncomingMessage, path: string): Promise<Reply> {
     const entry = access.check(req, "page");

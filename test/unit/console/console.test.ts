@@ -3,6 +3,7 @@ import { createServer, get, type IncomingMessage } from "node:http";
 import type { AddressInfo } from "node:net";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { createAccess } from "../../../src/operator/access.ts";
+import type { Live } from "../../../src/operator/console/answers.ts";
 import { createConsole } from "../../../src/operator/console/console.ts";
 import { OperatorError } from "../../../src/store/accounts.ts";
 import type { OperatorSession } from "../../../src/store/operator-session.ts";
@@ -24,6 +25,10 @@ const made = createConsole({
   sources: { readings: async () => [], slots: async () => 0 },
   tiers: () => ({ standard: { rateLimit: 1, maxConcurrent: 1, dailyLimit: 1 } }),
   notReady: () => undefined,
+  primaries: () => [
+    { name: "10.0.0.1:6379", usable: true },
+    { name: "10.0.0.2:6379", usable: false },
+  ],
   log: createLogger("silent", { write: (line) => void lines.push(line) }),
 });
 const server = createServer((req, res) => void made.serve(req, res));
@@ -41,6 +46,17 @@ const post = (name: string, body: string, headers: Record<string, string> = {}) 
     headers: { authorization, "content-type": "application/json", ...headers },
     body,
   });
+
+test("which primaries are away is said, also while the gateway is ready", async () => {
+  const answer = await fetch(`${url}/console/api/live`, { headers: { authorization } });
+  const { gateway } = (await answer.json()) as Live;
+  expect(gateway).toMatchObject({
+    primaries: [
+      { name: "10.0.0.1:6379", usable: true },
+      { name: "10.0.0.2:6379", usable: false },
+    ],
+  });
+});
 
 describe("the page", () => {
   test.each(["", "main.js", "console.css", "icon.svg", "uplot.js", "uplot.css"])(

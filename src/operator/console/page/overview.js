@@ -230,11 +230,14 @@ function deniedTable(denied) {
 }
 
 /** @param {Live["gateway"]} gateway */
-export function showState({ host, pid, uptime_seconds, not_ready }) {
+export function showState({ host, pid, uptime_seconds, not_ready, primaries }) {
   const state = byId("state");
-  state.className = not_ready ? "state bad" : "state good";
+  const away = primaries.filter(({ usable }) => !usable).map(({ name }) => name);
+  state.className = not_ready || away.length > 0 ? "state bad" : "state good";
+  state.title = primaries.map(({ name, usable }) => `Redis ${name}${usable ? "" : ", away"}`).join("\n");
   const where = `${host}, process ${pid}, up ${age(uptime_seconds)}`;
-  const text = not_ready ? `Not ready: ${not_ready} · ${where}` : `Ready · ${where}`;
+  const ready = away.length > 0 ? `Ready, but Redis is away at ${away.join(", ")}` : "Ready";
+  const text = `${not_ready ? `Not ready: ${not_ready}` : ready} · ${where}`;
   if (state.textContent !== text) state.textContent = text;
 }
 
