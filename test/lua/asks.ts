@@ -9,6 +9,8 @@ import type { ModelKey, ModelRequest } from "./model-state.ts";
 /** One call of a script that serves requests, and what the model answers to it when it is told. */
 export interface Ask {
   call: ScriptCall;
+  /** Where it takes more than the call: makes all of it, and answers what the script would. */
+  make?(): Promise<Reply>;
   expected(): Reply;
 }
 
@@ -27,6 +29,12 @@ function targetOf({ world, sent }: Run, command: Command, index?: number): Sent 
   );
   return able.at(-1 - ((index ?? command.request) % able.length));
 }
+
+/** On a Redis Cluster no script reaches two partitions. */
+export const isClustered = ({ stage }: Run): boolean => stage.connection.facts()?.cluster ?? false;
+
+/** In place of one that is never made by itself. */
+const NO_CALL = {} as ScriptCall;
 
 const ownTask = ({ generation }: ModelRequest): string => `task_${generation.requestId}`;
 
@@ -63,8 +71,12 @@ export async function ask(run: Run, command: Asking): Promise<Ask | undefined> {
       const { generation, admission, admittedAtMs } = request;
       // What a BIND says of the price counts only where there was no admission to fix it.
       const price = admission ? generation.price + 1 : generation.price;
+      const bind = () => stage.bind({ ...generation, price, admittedAtMs }, taskId, data);
       return {
-        call: await stage.onItsWay(() => stage.bind({ ...generation, price, admittedAtMs }, taskId, data)),
+        // On a Redis Cluster the gateway claims the task id beside the script.
+        ...(isClustered(run)
+          ? { call: NO_CALL, make: async () => [await bind(), stage.clock.nowMs] as Reply }
+          : { call: await stage.onItsWay(bind) }),
         expected: () => model.bind(world, request, taskId, data, POLL_MS),
       };
     }
@@ -121,11 +133,14 @@ export async function plan(
 }
 
 async function observation(
-  { stage, world, refs }: Run,
+  run: Run,
   command: Extract<Command, { kind: "observe" }>,
   request: ModelRequest,
 ): Promise<Ask> {
-  const { status, refundFailed, poller } = command;
+  const { stage, world, refs } = run;
+  const { status, refundFailed } = command;
+  const isFar = command.poller !== undefined && refs[command.poller]!.partition !== request.key.partition;
+  const poller = isFar && isClustered(run) ? undefined : command.poller;
   const data = `{"status":"${status}","at":${world.nowMs}}`;
   const taskId = request.taskId ?? `none_${request.generation.requestId}`;
   const more = { data, refundFailed, taskId, ...(poller === undefined ? {} : { poller: refs[poller]! }) };

@@ -10,8 +10,6 @@ import { claimName, claimText, digestOf, keyRef, taskName } from "../../src/stor
 import { oneNode } from "../../src/store/nodes.ts";
 import { createScriptRunner, type ScriptRunner } from "../../src/store/script-runner.ts";
 import type { Generation } from "../../src/store/scripts/admit.ts";
-import { startClusterNode } from "../support/cluster-node.ts";
-import { soon } from "../support/soon.ts";
 import {
   createStage,
   HOLD_MS,
@@ -25,6 +23,7 @@ import {
   taskOf,
   times,
 } from "../support/store.ts";
+import { startWholeCluster } from "../support/whole-cluster.ts";
 
 import { CLUSTER_MUTANTS, plant } from "./mutants.ts";
 
@@ -35,13 +34,7 @@ let server: RunningRedis;
 let connection: TestConnection;
 beforeAll(async () => {
   dir = await mkdtemp(join(tmpdir(), "tollgate-cluster-"));
-  server = await startClusterNode(dir);
-  const redis = createClient(server.url, 10_000);
-  await redis.connect();
-  await redis.cluster("ADDSLOTSRANGE", 0, 16_383);
-  const usable = async () => expect(await redis.cluster("INFO")).toContain("cluster_state:ok");
-  await soon(usable);
-  redis.disconnect();
+  server = await startWholeCluster(dir);
   connection = await openConnection(server.url);
 });
 afterAll(async () => {

@@ -134,7 +134,9 @@ async function checkClaims({ stage, world, sent, refs }: Run): Promise<void> {
   for (const taskId of taskIds) {
     const owner = world.tasks.get(taskId);
     const names = partitions.map((partition) => taskName(taskId, partition));
-    const [claim, ...records] = await stage.redis.mget(claimName(taskId), ...names);
+    // One by one: on a Redis Cluster they lie in several slots.
+    const asked = [claimName(taskId), ...names].map((name) => stage.redis.get(name));
+    const [claim, ...records] = await Promise.all(asked);
     const expected = owner ? claimText(owner.generation.requestId, owner.key.partition) : null;
     must(claim === expected, "a claim names the request that has the task");
     const places = partitions.filter((_, at) => records[at] !== null);

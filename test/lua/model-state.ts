@@ -100,6 +100,8 @@ export interface ModelIdempotency {
 
 /** Everything that the store should know, said as plainly as possible: nothing is counted that can be derived. */
 export interface World {
+  /** On a Redis Cluster. */
+  isClustered?: boolean;
   nowMs: number;
   tiers: Tiers;
   keys: ModelKey[];

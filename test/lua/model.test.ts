@@ -1,14 +1,20 @@
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import fc from "fast-check";
 import { afterAll, beforeAll, expect, test } from "vitest";
+import type { RunningRedis } from "../../src/sandbox/redis.ts";
 import { openConnection, type TestConnection, times } from "../support/store.ts";
+import { startWholeCluster } from "../support/whole-cluster.ts";
 import { scenario } from "./commands.ts";
 import { play } from "./drive.ts";
 import { readHeader } from "./headers.ts";
 import { givenScenarios } from "./turns.ts";
 
-/** `SEED=… MODEL_RUNS=…` plays the same sequences again. */
+/** `SEED=… MODEL_RUNS=…` plays the same sequences again, `MODEL_ON=cluster` on a Redis Cluster. */
 const SEED = Number(process.env.SEED ?? Date.now() % 2 ** 31);
 const MODEL_RUNS = Number(process.env.MODEL_RUNS ?? 100);
+const ON_CLUSTER = process.env.MODEL_ON === "cluster";
 /** So many sequences run at a time: what one waits for the store is another's turn. Each lane has its own seed. */
 const LANES = 4;
 /** The verbs of the model. PROBE is no part of an account's life, ISSUE only begins it. */
@@ -16,11 +22,19 @@ const MODELLED = ["admit", "bind", "void", "inspect", "observe", "credits", "rec
 /** What the sequences never ask for; the tests of each script do. */
 const UNASKED = ["recharge unknown_account"];
 
+let dir: string;
+let server: RunningRedis | undefined;
 let connection: TestConnection;
 beforeAll(async () => {
-  connection = await openConnection();
+  dir = await mkdtemp(join(tmpdir(), "tollgate-model-"));
+  if (ON_CLUSTER) server = await startWholeCluster(dir);
+  connection = await openConnection(server?.url);
 });
-afterAll(() => connection.close());
+afterAll(async () => {
+  connection?.close();
+  await server?.stop();
+  await rm(dir, { recursive: true, force: true });
+});
 
 // Guarantee: every script has the effect that DESIGN says, in any order, late and repeated.
 test("any order of requests, settlements, replays and steps of the clock does what the model says", {

@@ -96,9 +96,13 @@ export function bind(
   const otherTask = request.taskId !== undefined && request.taskId !== taskId;
   const answer = (outcome: string): Reply => [outcome, nowMs];
   const isKnown = request.state !== "unborn" && world.requests.includes(request);
-  if (!isKnown && request.admittedAtMs <= key.account.collectedUntilMs) return answer("forgotten");
-  if (otherTask) return answer("conflict");
-  if (owner && owner !== request) {
+  const isForgotten = !isKnown && request.admittedAtMs <= key.account.collectedUntilMs;
+  const isOwned = owner !== undefined && owner !== request;
+  // There the gateway takes the task id before the script runs.
+  const claimsFirst = isOwned && world.isClustered === true;
+  if (isForgotten && !claimsFirst) return answer("forgotten");
+  if (otherTask && !claimsFirst) return answer("conflict");
+  if (isOwned) {
     if (owner.key.account !== key.account || owner.state === "ended") owner.disputed = true;
     return answer("conflict");
   }

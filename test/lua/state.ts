@@ -67,10 +67,10 @@ const KEPT_MS = 10_000 * DAY_MS;
 const RUN_MAX_MS = 60_000;
 
 /**
- * Answers what is stored under each of KEYS, whole, nothing for a name that is not there, and its lifetime, which becomes
- * ARGV[1]: only the clock of the run ends it.
+ * Answers what is stored under each name, whole, nothing for a name that is not there, and its lifetime, which becomes
+ * ARGV[1]: only the clock of the run ends it. The names are no KEYS: on a Redis Cluster they lie in several slots.
  */
-const READ = `
+const READ = `#!lua flags=allow-cross-slot-keys
 local readers = {
   hash = function(name) return redis.call('HGETALL', name) end,
   set = function(name) return redis.call('SMEMBERS', name) end,
@@ -79,7 +79,8 @@ local readers = {
   none = function() return {} end,
 }
 local values, lifetimes = {}, {}
-for at, name in ipairs(KEYS) do
+for at = 1, #ARGV - 1 do
+  local name = ARGV[at + 1]
   values[at] = readers[redis.call('TYPE', name).ok](name)
   lifetimes[at] = redis.call('PTTL', name)
   if lifetimes[at] > 0 then redis.call('PEXPIRE', name, ARGV[1]) end
@@ -101,7 +102,7 @@ export async function storedState(run: Run): Promise<State> {
     ...refs.map((ref) => ref.names.slots),
     ...digests.map(({ digest, partition }) => idempotencyName(partition, digest)),
   ];
-  const reply = await run.stage.redis.eval(READ, names.length, ...names, KEPT_MS);
+  const reply = await run.stage.redis.eval(READ, 0, KEPT_MS, ...names);
   const [values, lifetimes] = reply as [unknown[], number[]];
   const stored = new Map(names.map((name, at) => [name, values[at]]));
   const lifetimeOf = new Map(names.map((name, at) => [name, lifetimes[at]!]));

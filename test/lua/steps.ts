@@ -2,7 +2,7 @@ import { isDeepStrictEqual } from "node:util";
 import type { Limits } from "../../src/domain/limits.ts";
 import type { StreamEntry } from "../../src/store/ledger-entries.ts";
 import type { KeyRef } from "../../src/store/names.ts";
-import { type Ask, ask, plan } from "./asks.ts";
+import { type Ask, ask, isClustered, plan } from "./asks.ts";
 import type { Command } from "./commands.ts";
 import type { Run } from "./drive.ts";
 import * as model from "./model.ts";
@@ -45,9 +45,13 @@ export async function step(run: Run, command: Command, where: string): Promise<v
       return aside(run, command, where);
     default: {
       const one = await ask(run, command);
-      if (one) same(await stage.arrive(one.call), one.expected(), where);
+      if (one) await arrive(run, one, where);
     }
   }
+}
+
+async function arrive({ stage }: Run, { call, make, expected }: Ask, where: string): Promise<void> {
+  same(await (make?.() ?? stage.arrive(call)), expected(), where);
 }
 
 /** Several items in one call do what they would do one after the other; one that fails does nothing. */
@@ -62,6 +66,11 @@ async function together(
   for (const command of commands) {
     const one = await ask(run, command);
     if (!one) continue;
+    // There a call has items of one partition alone.
+    if (isClustered(run)) {
+      await arrive(run, one, where);
+      continue;
+    }
     asks.push(one);
     expected.push(one.expected());
   }

@@ -5,6 +5,8 @@ import { ROOT, type RunOptions } from "../world.ts";
 
 /** Sequences of about 50 commands each; `npm test` plays a hundred of them. */
 export const MODEL_SEQUENCES = 5000;
+/** On a Redis Cluster, where the gateway claims task ids beside the scripts. */
+export const CLUSTER_SEQUENCES = 1000;
 
 /** The scripts against the model in memory, and mutants of the scripts against model and tests: both run by vitest. */
 export async function runModel({ seed, progress }: RunOptions): Promise<Verdict> {
@@ -13,6 +15,12 @@ export async function runModel({ seed, progress }: RunOptions): Promise<Verdict>
     MODEL_RUNS: String(MODEL_SEQUENCES),
   });
   progress(`model: ${model.passed ? "no divergence" : "diverges"}`);
+  const clustered = await vitest("test/lua/model.test.ts", {
+    SEED: String(seed),
+    MODEL_RUNS: String(CLUSTER_SEQUENCES),
+    MODEL_ON: "cluster",
+  });
+  progress(`model on a Redis Cluster: ${clustered.passed ? "no divergence" : "diverges"}`);
   const mutants = await vitest("test/lua/mutants.test.ts", { MUTANTS: "all" });
   const killed = /mutants: (\d+ of \d+ killed)/.exec(mutants.output)?.[1] ?? "not run";
   progress(`mutants: ${killed}`);
@@ -22,6 +30,12 @@ export async function runModel({ seed, progress }: RunOptions): Promise<Verdict>
       met: model.passed,
       figure: `${MODEL_SEQUENCES} random sequences, with duplicates and reordering`,
       violations: model.passed ? [] : [model.output.slice(-4000)],
+    },
+    {
+      name: "scripts and model never diverge on a Redis Cluster",
+      met: clustered.passed,
+      figure: `${CLUSTER_SEQUENCES} random sequences on a node in cluster mode, which refuses names of two slots`,
+      violations: clustered.passed ? [] : [clustered.output.slice(-4000)],
     },
     {
       name: "at least 95 % of the mutants of the scripts are caught",
