@@ -1,5 +1,6 @@
 import { open } from "node:fs/promises";
 import { createInterface } from "node:readline";
+import type { Readable } from "node:stream";
 import type { Command } from "commander";
 import type { Config } from "../config/config.ts";
 import { issueKey, KnownKeyError, OperatorError } from "../store/accounts.ts";
@@ -73,12 +74,14 @@ async function importMany(flags: NewKeyFlags & { from?: string }, config: Config
     });
   } finally {
     progress.done();
+    // A file that was not read to its end: left open, the garbage collector would end the process with a stack.
+    if (flags.from !== undefined) input.destroy();
   }
   summary.problems.sort((a, b) => a.line - b.line);
   return summary;
 }
 
-async function inputOf(file: string | undefined): Promise<NodeJS.ReadableStream> {
+async function inputOf(file: string | undefined): Promise<Readable> {
   if (file === undefined) {
     if (process.stdin.isTTY) note("One key a line; Ctrl-D on a line of its own ends the list.");
     return process.stdin;

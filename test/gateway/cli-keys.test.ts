@@ -1,3 +1,4 @@
+import { readdirSync, readlinkSync } from "node:fs";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -9,6 +10,7 @@ import { oneNode } from "../../src/store/nodes.ts";
 import { partitionsOf } from "../../src/store/store-facts.ts";
 import { givenCliAccount, json, refusal, runHere, runProcess } from "../support/cli.ts";
 import { openConnection, randomId, type TestConnection, times } from "../support/store.ts";
+import { until } from "../support/until.ts";
 
 let connection: TestConnection;
 beforeAll(async () => {
@@ -385,6 +387,19 @@ describe("keys import of many", () => {
     });
   });
 
+  test("a file that was not read for want of a Redis is closed, and the error is all that is said", async () => {
+    const file = join(dir, "unread.csv");
+    await writeFile(file, `sk_${"a".repeat(40)},${randomId("acc")}\n`);
+    const unreachable = { REDIS_URL: "redis://127.0.0.1:1" };
+    const { code, stderr } = await runHere(["keys", "import", "--from", file, "--json"], unreachable);
+    expect({ code, lines: stderr.trimEnd().split("\n") }).toMatchObject({
+      code: 1,
+      lines: [expect.stringMatching(/^error: /)],
+    });
+    // A file handle that the garbage collector closes ends the process with a stack.
+    await until(() => !openFiles().includes(file), "the file to be closed");
+  });
+
   test("what is to be read must be clear, and there", async () => {
     expect(await refusal("keys", "import")).toContain("--from");
     expect(await refusal("keys", "import", "-", "--from", "keys.csv")).toContain("--from");
@@ -394,3 +409,13 @@ describe("keys import of many", () => {
     );
   });
 });
+
+/** The files that this process has open. */
+const openFiles = (): string[] =>
+  readdirSync("/proc/self/fd").flatMap((fd) => {
+    try {
+      return [readlinkSync(`/proc/self/fd/${fd}`)];
+    } catch {
+      return [];
+    }
+  });
