@@ -56,8 +56,8 @@ export const refusal: Scenario = {
     const add = (subject: Subject): void => void entries.push(refusalEntry(subject, tree));
     if (has("nginx-lua")) add(nginxLuaSubject(tree, await recordCalls(world, tree)));
     if (has("node-peers") && full) {
-      add(nodeSubject("fastify stack", "fastify.js", 1));
-      add(nodeSubject("express stack", "express.js", 1));
+      add(nodeSubject("fastify stack", "fastify.js", { limit: 1 }));
+      add(nodeSubject("express stack", "express.js", { limit: 1 }));
       add(nodeSubject("node:http, nothing but 429", "refuse.js"));
     }
     const intervals = await compare(context, entries);
