@@ -44,6 +44,31 @@ const TARGETS = {
     unit: "x",
     atLeast: 1.5,
   },
+  gatewayByPrimaries: {
+    text: "three primaries: CPU of the gateway per generation at most 1.15 x that on one",
+    unit: "x",
+    atMost: 1.15,
+  },
+  redisByPrimaries: {
+    text: "three primaries: CPU of each per generation that it serves at most 1.1 x that of one",
+    unit: "x",
+    atMost: 1.1,
+  },
+  throughputByPrimaries: {
+    text: "three primaries serve at least 2.7 x what one does, computed from CPU",
+    unit: "x",
+    atLeast: 2.7,
+  },
+  confirmCost: {
+    text: "charges confirmed by a replica: CPU of gateway and Redis together at most 1.15 x that without",
+    unit: "x",
+    atMost: 1.15,
+  },
+  confirmP50: {
+    text: "charges confirmed by a replica: p50 at 1,000 requests a second at most a replica round trip more",
+    unit: "round trips",
+    atMost: 1,
+  },
   uploadCpu: {
     text: "upload of 10 MB: CPU at most 1.5 x that of http-proxy-3 alone",
     unit: "x",

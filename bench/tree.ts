@@ -21,6 +21,8 @@ export interface Tree {
   name: string;
   root: string;
   issueKey(redis: Redis, options?: KeyOptions): Promise<IssuedKey>;
+  /** The same on the servers of a store; earlier releases know one server only. */
+  issueKeyOn: typeof issueKey;
   partitionOf: typeof partitionOf;
   keyRef: typeof keyRef;
   /**
@@ -83,6 +85,7 @@ export async function openTree(name: string, folder: string): Promise<Tree> {
     root,
     issueKey: (redis, options) =>
       accounts.issueKey(nodes ? nodes.oneNode(redis) : (redis as unknown as RedisNodes), options),
+    issueKeyOn: accounts.issueKey,
     partitionOf: names.partitionOf,
     keyRef: names.keyRef,
     async openStore(redisUrl, nowMs) {

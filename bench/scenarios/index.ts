@@ -4,6 +4,7 @@ import { generation } from "./generation.ts";
 import { growth } from "./growth.ts";
 import { latency } from "./latency.ts";
 import { poll } from "./poll.ts";
+import { primaries } from "./primaries.ts";
 import { profiles } from "./profiles.ts";
 import { refusal } from "./refusal.ts";
 import { memory, stall } from "./steady.ts";
@@ -23,6 +24,7 @@ export const SCENARIOS: Record<string, Scenario> = {
   footprint,
   sweeper,
   workers,
+  primaries,
   uploads,
   profiles,
 };

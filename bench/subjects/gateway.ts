@@ -14,6 +14,7 @@ export interface GatewayOptions {
   /** Lines of YAML beside those that every run has, by section. */
   server?: string;
   tasks?: string;
+  store?: string;
   cores?: string;
   nodeArgs?: readonly string[];
   upstreamUrl?: string;
@@ -34,7 +35,14 @@ const RATE = "utility_requests_per_second";
 export async function startGateway(
   world: World,
   tree: Tree,
-  { server = "", tasks = "", cores, nodeArgs = [], upstreamUrl = world.upstreamUrl }: GatewayOptions = {},
+  {
+    server = "",
+    tasks = "",
+    store = "",
+    cores,
+    nodeArgs = [],
+    upstreamUrl = world.upstreamUrl,
+  }: GatewayOptions = {},
 ): Promise<RunningSubject> {
   const home = join(world.folder, "gateway");
   mkdirSync(home, { recursive: true });
@@ -47,7 +55,7 @@ export async function startGateway(
     join(home, "tollgate.yaml"),
     `server: { ${settings.join(", ")} }
 admin: { port: ${await freePort()} }
-store: { journal: ${home}/journal, command_timeout: 5s }
+store: { ${["command_timeout: 5s", `journal: ${home}/journal`, store].filter(Boolean).join(", ")} }
 ${tasks && `tasks: { ${tasks} }\n`}`,
   );
   const child = await startPinned(process.execPath, [...nodeArgs, join(tree.root, "src/main.ts")], {
