@@ -5,7 +5,7 @@ import { isDeepStrictEqual } from "node:util";
 import type { Redis } from "ioredis";
 import { afterAll, afterEach, beforeAll, expect, test, vi } from "vitest";
 import { createClient } from "../../src/store/client.ts";
-import { frozenName, type KeyRef, keyRef, partitionNames } from "../../src/store/names.ts";
+import { frozenName, indexName, type KeyRef, keyRef, partitionNames } from "../../src/store/names.ts";
 import { itemOf, type Script } from "../../src/store/script-definition.ts";
 import { createScriptRunner, type ScriptRunner } from "../../src/store/script-runner.ts";
 import type { Generation } from "../../src/store/scripts/admit.ts";
@@ -120,6 +120,19 @@ test("an admission that meets a migrating slot is voided, and never runs later",
   );
   expect(await store.admit(generation, stage.tiers)).toMatchObject({ outcome: "void" });
   expect(await store.credits(key, stage.tiers)).toMatchObject({ balance: 100, state: { active: 0 } });
+});
+
+// Guarantee: a slot that moves is no outage of its primary.
+test("a plain command waits a moment for the slot of its name, and opens no breaker", async () => {
+  const name = indexName("none");
+  const moving = Number(await clients[0]!.cluster("KEYSLOT", name));
+  const read = () => connection.command((redis) => redis.get(name));
+  await clients[0]!.cluster("SETSLOT", moving, "MIGRATING", otherNodeId);
+  await expect(read()).rejects.toMatchObject({ refusal: { name: "store_unavailable" } });
+  const reading = read();
+  await clients[0]!.cluster("SETSLOT", moving, "STABLE");
+  expect(await reading).toBeNull();
+  expect(connection.breaker.isOpen()).toBe(false);
 });
 
 /** A call of a script for one request of an account, all of whose names exist. */
