@@ -10,6 +10,7 @@ import { tryScripts } from "../store/probes.ts";
 import { storeReason } from "../store/reasons.ts";
 import { storedFacts } from "../store/store-facts.ts";
 import { type Check, failed, good, warning } from "./doctor-check.ts";
+import { frozenChecks } from "./doctor-partitions.ts";
 import { tasksCheck } from "./doctor-tasks.ts";
 import { redisUrl } from "./local-config.ts";
 import { connect } from "./redis.ts";
@@ -58,6 +59,7 @@ export async function storeChecks(config: Config | undefined): Promise<StoreChec
       partitionsCheck(partitions, config?.store.partitions),
       ...layoutChecks(layout),
       await olderCheck(nodes, config?.store.journal),
+      ...(await frozenChecks(nodes, isCount(partitions) ? Number(partitions) : 0)),
       ...(config ? [await tasksCheck(nodes, isCount(partitions) ? Number(partitions) : 0, config)] : []),
       await scriptsCheck(redis),
     ];

@@ -23,9 +23,18 @@ export interface PartitionView {
   isMoving: boolean;
 }
 
-/** All partitions. @param reads may go on without the servers that are away */
-export async function listPartitions(nodes: RedisNodes, reads = readsOfAll(nodes)): Promise<PartitionView[]> {
-  const partitions = Array.from({ length: await partitionsOf(nodes) }, (_, partition) => ({ partition }));
+/**
+ * All partitions.
+ * @param reads may go on without the servers that are away
+ * @param count how many there are, if that is known
+ */
+export async function listPartitions(
+  nodes: RedisNodes,
+  reads = readsOfAll(nodes),
+  count?: number,
+): Promise<PartitionView[]> {
+  const length = count ?? (await partitionsOf(nodes));
+  const partitions = Array.from({ length }, (_, partition) => ({ partition }));
   const meta = nodes.ofName(META);
   const [listed, moving, slots] = await Promise.all([
     listFrozen(meta),

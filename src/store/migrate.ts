@@ -1,5 +1,6 @@
 import { setTimeout as wait } from "node:timers/promises";
 import type { Redis } from "ioredis";
+import { OperatorError } from "./accounts.ts";
 import { NEWEST_LAYOUT } from "./layout.ts";
 import { moveCallOf } from "./layout-1.ts";
 import { earlierTaskName, META } from "./names.ts";
@@ -16,6 +17,10 @@ const GATEWAYS_KNOW_MS = 30_000;
 const SCAN_COUNT = 500;
 const MOVES_MAX = 32;
 
+const ON_A_CLUSTER =
+  "this Redis Cluster has a copy of a store of layout 1, which no cluster can use or migrate: empty the cluster, run " +
+  "`tollgate store migrate` on the server that it was copied from, and copy it again";
+
 export interface Migration {
   /** Before. */
   from: string;
@@ -28,9 +33,11 @@ export interface Migration {
 
 /**
  * Brings a store to the newest layout while it is used. May be stopped at any point, and repeated: it goes on with what is
- * left. It ends once a look at all names, half a minute after the one before, finds no record of layout 1. Decision 0044.
+ * left. It ends once a look at all names, half a minute after the one before, finds no record of layout 1. Behind Sentinels it
+ * works on the primary; on a Redis Cluster there is nothing to do. Decision 0044.
  * @param options.waitMs how long gateways may take to learn of it
  * @param options.progress called with the number of records so far
+ * @throws OperatorError for a copy of a store of layout 1 on a Redis Cluster
  */
 export async function migrateStore(
   nodes: RedisNodes,
@@ -40,7 +47,11 @@ export async function migrateStore(
   const redis = nodes.ofName(META);
   const from = await layoutOf(nodes);
   const result: Migration = { from, moved: 0, deleted: 0, disputed: 0 };
-  if (await isCluster(redis)) return result;
+  if (await isCluster(redis)) {
+    // The names of one task lie on several nodes, and some in no partition: no script reaches them all.
+    if (from !== NEWEST_LAYOUT) throw new OperatorError(ON_A_CLUSTER);
+    return result;
+  }
   const partitions = await partitionsOf(nodes);
   if (from === "1") await redis.hset(META, "layout", "1>2");
   if (from !== NEWEST_LAYOUT) await wait(waitMs);

@@ -6,7 +6,8 @@ import { verifyLedger } from "../../src/ledger/verify.ts";
 import type { RunningRedis } from "../../src/sandbox/redis.ts";
 import { grantCredits, issueKey } from "../../src/store/accounts.ts";
 import { createClient } from "../../src/store/client.ts";
-import { claimName, claimText, digestOf, keyRef, taskName } from "../../src/store/names.ts";
+import { migrateStore } from "../../src/store/migrate.ts";
+import { claimName, claimText, digestOf, keyRef, META, taskName } from "../../src/store/names.ts";
 import { oneNode } from "../../src/store/nodes.ts";
 import { createScriptRunner, type ScriptRunner } from "../../src/store/script-runner.ts";
 import type { Generation } from "../../src/store/scripts/admit.ts";
@@ -41,6 +42,17 @@ afterAll(async () => {
   await connection?.close();
   await server?.stop();
   await rm(dir, { recursive: true, force: true });
+});
+
+test("a copy of a store of layout 1 on a cluster is not migrated, and that is said", async () => {
+  const nodes = oneNode(connection.redis);
+  expect(await migrateStore(nodes)).toMatchObject({ from: "2", moved: 0 });
+  for (const layout of ["1", "1>2"]) {
+    await connection.redis.hset(META, "layout", layout);
+    await expect(migrateStore(nodes)).rejects.toThrow("on the server that it was copied from");
+    expect(await connection.redis.hget(META, "layout")).toBe(layout);
+  }
+  await connection.redis.hset(META, "layout", "2");
 });
 
 test("the server refuses names of two slots, so that the tests below prove something", async () => {
