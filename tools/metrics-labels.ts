@@ -8,7 +8,7 @@ import { AGES, OPEN_STATES } from "../src/store/scripts/survey.ts";
 import type { Observed } from "../src/store/store.ts";
 import { OVERLOADS } from "../src/telemetry/metrics/requests.ts";
 import { SETTLEMENTS } from "../src/telemetry/metrics/settlement.ts";
-import { KEPT_IN, STORE_FAILURES } from "../src/telemetry/metrics/store.ts";
+import { KEPT_IN, REPLAY_OUTCOMES, STORE_FAILURES } from "../src/telemetry/metrics/store.ts";
 import { GATE_REFUSALS } from "../src/upstream/gate.ts";
 import type { GenerationOutcome } from "../src/upstream/generation-request.ts";
 import type { PollOutcome } from "../src/upstream/poll-request.ts";
@@ -123,6 +123,7 @@ const SETS: Readonly<Record<string, LabelSet>> = {
   "tollgate_upstream_overloaded_total{reason}": { values: GATE_REFUSALS },
   "tollgate_admissions_total{outcome}": ADMISSIONS,
   "tollgate_shadow_refusals_total{limit}": { values: SHADOW_LIMITS },
+  "tollgate_store_replayed_charges_total{outcome}": { values: REPLAY_OUTCOMES },
   "tollgate_settlements_total{outcome}": { values: SETTLEMENTS },
   "tollgate_ledger_credits{type}": { values: ["recharged", "consumed", "refunded"] },
   "tollgate_sweeper_items_total{kind}": { values: ["hold", "task", "record"] },

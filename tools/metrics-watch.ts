@@ -50,6 +50,8 @@ export const WATCH: Readonly<Record<string, string>> = {
   tollgate_store_outbox_entries: "above 0 for long: `TollgateSettlementsWaiting`",
   tollgate_store_confirmations_total:
     "`journal` rises: replicas are slow or away, `TollgateReplicaLag`, `TollgateChargesUnconfirmed`; `memory`: the journal cannot be written, too",
+  tollgate_store_replayed_charges_total:
+    "`uncollected`, `conflict`, `forgotten` rise: answered charges are lost, `TollgateReplayedChargesLost`",
   tollgate_store_unconfirmed_entries: "above 0 for minutes: `TollgateChargesUnconfirmed`",
   tollgate_journal_usable: "0: `TollgateJournalUnusable`",
   tollgate_store_older: "1: `TollgateStoreOlder`",

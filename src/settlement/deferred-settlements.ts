@@ -1,9 +1,4 @@
 import type { Connection } from "../store/connection.ts";
-import { openLastConfirmed } from "../store/loss/last-confirmed.ts";
-import { createLossDetector } from "../store/loss/loss-detector.ts";
-import { openRecentEntries } from "../store/loss/recent-entries.ts";
-import type { StorePart } from "../store/loss/store-part.ts";
-import { META, partitionOfName } from "../store/names.ts";
 import type { Primary } from "../store/primary.ts";
 import type { Binding } from "../store/scripts/bind.ts";
 import type { Voided } from "../store/scripts/void.ts";
@@ -13,19 +8,16 @@ import { createConfirming } from "./confirming.ts";
 import { type Journal, memoryJournal } from "./journal.ts";
 import { createOutbox, type FlushTarget } from "./outbox.ts";
 import type { Charge, Settlement } from "./pending-settlement.ts";
+import { createStoreLosses } from "./store-losses.ts";
 import { createUnconfirmed } from "./unconfirmed.ts";
 
-const READ_EVERY_MS = 1000;
 const SETTLE_WITHIN_MS = 30 * 60_000;
-/**
- * Charges that can be sent again to a Redis that has lost them. A failover loses up to 30 s of them: this is 30 s of 1,250 a second.
- * One server that saves its file every second loses at most the last two; each charge kept longer costs the garbage collector.
- */
-const CHARGES_KEPT = { withReplicas: 50_000, oneServer: 5_000 };
 const FORGOTTEN =
   "the store has forgotten this request, and may have charged it; it is not charged: look for it in the ledger";
 
 const UNANSWERED = "a settlement is unanswered";
+const NOT_CHARGED_AGAIN =
+  "a primary has lost an answered charge, and it cannot be made again: bill it by hand, or write it off";
 const UNCONFIRMED_DROPPED =
   "too many answered charges wait for replicas; the oldest are dropped, and only the primary has them; bring replicas back";
 
@@ -36,6 +28,8 @@ export interface SettlementOptions {
   confirmedFolder?: string;
   /** How long a settlement may wait before the store may have forgotten its request; 30 minutes if not said. */
   settleWithinMs?: () => number;
+  /** How long other gateways may take to send again what a changed primary lacks; for tests. */
+  othersWithinMs?: number;
   log: Logger;
 }
 
@@ -56,24 +50,25 @@ export function createSettlements(connection: Connection, options: SettlementOpt
     facts,
   });
   const { outbox, unconfirmed } = createWaiting(connection, options);
-  const losses = createLossDetector({
-    lastConfirmed: openLastConfirmed(options.confirmedFolder, log),
-    recent: openRecentEntries(options.confirmedFolder, log),
-    nowMs: connection.nowMs,
-    sendAgain: (sent) => outbox.put({ ...sent, script: "bind", isCounted: true }),
-    chargesMax: connection.confirms ? CHARGES_KEPT.withReplicas : CHARGES_KEPT.oneServer,
-    changed: (isOlder) => metrics.storeOlder.set(isOlder ? 1 : 0),
-    log,
-  });
   /** Whether settlements wait for this primary, and not for a partition to be thawed. */
   const isUnanswered = (primary: Primary): boolean =>
     outbox.hasFor({ storeId: facts()?.id, has: partitionsOn(connection, primary) });
   /** A charge that the store has answered, here or for a gateway that ended. */
   function charged(charge: Charge, outcome: Binding): void {
     losses.charged(charge, outcome);
-    if (charge.isCounted) return;
-    counts.charged(charge, outcome);
-    if (outcome === "forgotten") reportForgotten(log, charge);
+    if (charge.isCounted) replayed(charge, outcome);
+    else {
+      counts.charged(charge, outcome);
+      if (outcome === "forgotten") reportForgotten(log, charge);
+    }
+  }
+
+  /** A charge that was answered before, sent again because a primary changed or its gateway ended. */
+  function replayed(charge: Charge, outcome: Binding): void {
+    if (!connection.confirms || (charge.isUncollected && outcome === "uncollected")) return;
+    metrics.replayedCharges.inc({ outcome });
+    if (outcome !== "bound" && outcome !== "late")
+      log.error({ ...fieldsOf(charge), outcome }, NOT_CHARGED_AGAIN);
   }
 
   const targetOf = (primary: Primary): FlushTarget => ({
@@ -86,17 +81,19 @@ export function createSettlements(connection: Connection, options: SettlementOpt
     charged,
     voided: counts.voided,
   });
+  const losses = createStoreLosses(connection, {
+    outbox,
+    targetOf,
+    folder: options.confirmedFolder,
+    othersWithinMs: options.othersWithinMs,
+    log,
+  });
   const confirming = unconfirmed && createConfirming(connection, { outbox, unconfirmed, targetOf });
 
   connection.attach({
     // The journal knows by the id which files are owed to this store.
     identified: journal.attach,
-    async beforeUse(primary) {
-      const storeId = facts()?.id;
-      if (storeId !== undefined) await losses.requireNotOlder(partOf(connection, primary), storeId);
-      if (primary.confirmation) await primary.within(primary.confirmation.identify());
-      await outbox.flush(targetOf(primary));
-    },
+    beforeUse: losses.beforeUse,
     // A settlement that was put there after the flush must not wait for the next outage.
     unfinished: (primary) => (isUnanswered(primary) ? UNANSWERED : undefined),
     released: () => sendReleased(connection.primaries().filter(isUnanswered), outbox, targetOf),
@@ -104,7 +101,6 @@ export function createSettlements(connection: Connection, options: SettlementOpt
   void outbox.watch(() => {
     for (const primary of connection.primaries()) primary.breaker.trip("settlements to replay");
   });
-  const reading = readRegularly(connection, losses);
 
   return {
     outbox,
@@ -121,7 +117,6 @@ export function createSettlements(connection: Connection, options: SettlementOpt
     },
     /** After the connection has closed. */
     async close(): Promise<void> {
-      clearInterval(reading);
       confirming?.close();
       await losses.close();
       await journal.close();
@@ -151,28 +146,6 @@ function createWaiting({ metrics, confirms }: Connection, options: SettlementOpt
   return { outbox, unconfirmed };
 }
 
-/** Reads what the ledgers have got, primary by primary. What fails here is no outage: the next look learns the same. */
-function readRegularly(
-  connection: Connection,
-  { readNewEntries }: Pick<ReturnType<typeof createLossDetector>, "readNewEntries">,
-): NodeJS.Timeout {
-  let isReading = false;
-
-  async function read(): Promise<void> {
-    const { id, partitions = 0 } = connection.facts() ?? {};
-    if (isReading || id === undefined) return;
-    isReading = true;
-    for (const primary of connection.primaries()) {
-      if (primary.breaker.isOpen()) continue;
-      const entries = readNewEntries(partOf(connection, primary), id, partitions);
-      const isWhole = await primary.within(entries).catch(() => true);
-      if (!isWhole) primary.breaker.trip("a ledger lacks what it has confirmed");
-    }
-    isReading = false;
-  }
-  return setInterval(() => void read(), READ_EVERY_MS).unref();
-}
-
 /** Sends what has waited for partitions that are in use again. Past the breaker: nothing else has to wait for it. */
 function sendReleased(
   primaries: readonly Primary[],
@@ -191,17 +164,6 @@ const partitionsOn =
   (partition: number): boolean =>
     connection.of(partition) === primary && !connection.isFrozen(partition);
 
-function partOf(connection: Connection, primary: Primary): StorePart {
-  const owner = connection.ofName(META);
-  return {
-    redis: primary.redis,
-    within: primary.within,
-    has: (name) =>
-      connection.ofName(name) === primary && !connection.isFrozen(partitionOfName(name) ?? Number.NaN),
-    meta: { redis: owner.redis, isAway: owner !== primary && owner.breaker.isOpen() },
-  };
-}
-
 /** Counts what the store has answered to settlements. */
 export const createSettlementCounts = (metrics: Connection["metrics"]) => ({
   charged({ call: { price } }: Charge, outcome: Binding): void {
@@ -214,8 +176,11 @@ export const createSettlementCounts = (metrics: Connection["metrics"]) => ({
   },
 });
 
-function reportForgotten(log: Logger, { call }: Charge): void {
-  const { requestId, key, price, task } = call;
-  const fields = { request_id: requestId, account_id: key.accountId, price, task_id: task.taskId };
-  log.error(fields, FORGOTTEN);
-}
+const reportForgotten = (log: Logger, charge: Charge): void => log.error(fieldsOf(charge), FORGOTTEN);
+
+const fieldsOf = ({ call: { requestId, key, price, task } }: Charge) => ({
+  request_id: requestId,
+  account_id: key.accountId,
+  price,
+  task_id: task.taskId,
+});

@@ -13,6 +13,8 @@ interface Waiting {
   untilMs?: number;
   /** Its outcome is in the metrics already: the store confirmed it once, and lost it. */
   isCounted?: boolean;
+  /** It was answered that it is not charged, and will be again. Only in memory. */
+  isUncollected?: boolean;
   /** The store has answered it. It is kept until a replica has it, too, and sent again to a primary that may lack it. */
   isAnswered?: boolean;
 }

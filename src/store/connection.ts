@@ -95,6 +95,8 @@ export function createConnection(options: ConnectionOptions) {
     of: (partition: number): Primary => map().of(partition),
     ofName: (name: string): Primary => map().ofName(name),
     primaries: (): readonly Primary[] => map().all,
+    /** A partition of a primary, for names that each primary has one of. */
+    partitionOn: (primary: Primary): number => map().partitionOn(primary),
     nodes,
     facts: facts.current,
     /** The clock for what concerns no account, Unix ms. */
@@ -113,8 +115,7 @@ export function createConnection(options: ConnectionOptions) {
     /** Resolves once each primary has been usable. */
     usable: async (): Promise<void> => {
       await inForce.placed;
-      do await Promise.all(map().all.map(({ breaker }) => breaker.closed()));
-      while (map().all.some(({ breaker }) => breaker.isOpen()));
+      await Promise.all(map().all.map(({ breaker }) => breaker.closed()));
     },
     attach(one: Attached): void {
       attached = one;

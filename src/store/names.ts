@@ -121,6 +121,9 @@ export const claimName = (taskId: string): string => `tg:claim:${taskId}`;
 /** The mark that a gateway writes before it waits for replicas (string; gone a minute after the last one). */
 export const markName = (partition: number, gateway: string): string => `${tag(partition)}:mark:${gateway}`;
 
+/** Which gateways have sent again what the primary of this partition may lack (hash: gateway to `ms run of the primary`). */
+export const replayedName = (partition: number): string => `${tag(partition)}:replayed`;
+
 /** What a claim says: the request, and the partition of its record. Lua reads it in lua/include/claim.lua. */
 export const claimText = (requestId: string, partition: number): string =>
   `${requestId} p${String(partition).padStart(2, "0")}`;

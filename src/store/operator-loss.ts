@@ -12,7 +12,7 @@ import {
 import { type LostEntries, lostEntries } from "./loss/lost-entries.ts";
 import { readRecentEntries } from "./loss/recent-entries.ts";
 import { META, partitionOfLedger } from "./names.ts";
-import { oneNode, type RedisNodes } from "./nodes.ts";
+import type { RedisNodes } from "./nodes.ts";
 import { type PartitionReads, readsOfAll, readsOfMost, unreadInWords } from "./partition-reads.ts";
 
 /** What a store lacks, entry by entry. `charges` are those that gateways send again. */
@@ -55,7 +55,7 @@ async function missingOn(
   for (const redis of nodes.all()) {
     const own = new Map([...entries].filter(([ledger]) => nodes.ofName(ledger) === redis));
     await reads.onServer([...own.keys()].map(partitionOfLedger), async () => {
-      missing.push(...(await missingEntries(oneNode(redis), own)));
+      missing.push(...(await missingEntries(redis, own)));
     });
   }
   return missing;

@@ -67,15 +67,13 @@ export function createPrimary(options: PrimaryOptions) {
   const probeName = (): string => probeNameIn(store.partitionOn(primary));
   const check = (): Promise<void> => store.learnFacts(primary, limits.command);
   const beforeUse = (): Promise<void> => store.beforeUse(primary);
-  let wasUsable = false;
   const breaker = createBreaker({
     log,
-    words: options.name === undefined ? inStoreWords : wordsOfNamed(options.name, () => wasUsable),
+    words: options.name === undefined ? inStoreWords : wordsOfNamed(options.name),
     reconnect: () => redis.disconnect(true),
     probe: createProbe({ redis, run: direct, clock, within, name: probeName, check, beforeUse }),
     changed(open) {
       store.changed();
-      wasUsable ||= !open;
       if (open) rejectWaiting();
       else outage.over();
       const unfinished = open ? undefined : store.unfinished(primary);

@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { grantCredits } from "../../src/store/accounts.ts";
 import type { SentCharge } from "../../src/store/loss/confirmed-charges.ts";
+import { createFailoverLosses } from "../../src/store/loss/failover-losses.ts";
 import { openLastConfirmed } from "../../src/store/loss/last-confirmed.ts";
 import { createLossDetector } from "../../src/store/loss/loss-detector.ts";
 import { lostEntries } from "../../src/store/loss/lost-entries.ts";
@@ -38,7 +39,6 @@ const createDetector = (chargesMax: number) =>
   createLossDetector({
     lastConfirmed: openLastConfirmed(undefined, log),
     recent: openRecentEntries(folder, log),
-    nowMs: () => NOW_MS,
     sendAgain: async ({ call }) => void sent.push(call.requestId),
     chargesMax,
     changed: () => undefined,
@@ -75,6 +75,7 @@ const part = () => ({
     return work;
   },
   has: () => true,
+  nowMs: () => NOW_MS,
   meta: { redis: redis.client, isAway: false },
 });
 const compare = (): Promise<void> => detector.requireNotOlder(part(), STORE);
@@ -256,4 +257,96 @@ test("a ledger that lacks its last known entry is seen also if others have writt
   await givenCharges(1);
   expect(await learn()).toBe(false);
   expect((await lost()).entries.map(({ id }) => id)).toEqual([last![0]]);
+});
+
+/** The rule with replicas: nobody else sends anything again. */
+function givenReplicas() {
+  let isOnReplicas = true;
+  const lastConfirmed = openLastConfirmed(undefined, log);
+  const losses = createFailoverLosses({
+    lastConfirmed,
+    recent: openRecentEntries(folder, log),
+    folder,
+    sendAgain: async ({ call }) => void sent.push(call.requestId),
+    chargesMax: 100,
+    othersWithinMs: 0,
+    changed: () => undefined,
+    log,
+  });
+  const replicated = { ...part(), confirmed: async () => isOnReplicas };
+  return {
+    away: (): void => {
+      isOnReplicas = false;
+    },
+    learn: () => losses.readNewEntries(replicated, STORE, 2),
+    compare: async (has: (name: string) => boolean = () => true): Promise<void> => {
+      await losses.requireAccepted({ ...replicated, has }, STORE);
+      await losses.requireComplete({ ...replicated, has }, STORE);
+    },
+    end: (partition: number) => lastConfirmed.of(STORE).entries.get(partitionNames(partition).ledger)?.id,
+  };
+}
+
+const charge = (partition: number, id: string, requestId: string, type = "consume") => {
+  const fields = ["account_id", "a1", "type", type, "amount", "-10", "request_id", requestId];
+  return redis.client.xadd(partitionNames(partition).ledger, id, ...fields);
+};
+
+// Guarantee: with replicas, a failover is an alarm only if a charge or grant is gone that replicas had.
+test("of a store with replicas only what they have is compared later, and not what a poll repeats", async () => {
+  const replicas = givenReplicas();
+  await charge(0, "5-0", "r1");
+  await redis.client.xadd(
+    partitionNames(0).ledger,
+    "5-1",
+    "account_id",
+    "a1",
+    "type",
+    "recharge",
+    "reason",
+    "refund",
+  );
+  expect(await replicas.learn()).toBe(true);
+  expect(replicas.end(0)).toBe("5-0");
+  await redis.client.xdel(partitionNames(0).ledger, "5-1");
+  expect(await replicas.learn()).toBe(false);
+  await replicas.compare();
+  expect(await replicas.learn()).toBe(true);
+  replicas.away();
+  await charge(0, "6-0", "r2");
+  expect(await replicas.learn()).toBe(true);
+  expect(replicas.end(0)).toBe("5-0");
+  await redis.client.xdel(partitionNames(0).ledger, "6-0");
+  await replicas.compare();
+});
+
+test("a charge that was made again under another id is not lost, and an id that another charge has hides no loss", async () => {
+  const replicas = givenReplicas();
+  const { ledger } = partitionNames(0);
+  await charge(0, "5-0", "r1");
+  await replicas.learn();
+  await redis.client.del(ledger);
+  await charge(0, "5-0", "r2");
+  await redis.client.hset(requestName(0, "r1"), "state", "bound");
+  await replicas.compare();
+  expect(replicas.end(0)).toBeUndefined();
+  await replicas.learn();
+  await redis.client.del(ledger);
+  await charge(0, "5-0", "r3");
+  await expect(replicas.compare()).rejects.toThrow(OLDER);
+});
+
+test("a loss on one primary refuses no part of the store that is on another", async () => {
+  const replicas = givenReplicas();
+  await charge(0, "5-0", "r1");
+  await charge(1, "5-0", "r2");
+  await replicas.learn();
+  await redis.client.del(partitionNames(0).ledger);
+  const isOn = (partition: number) => (name: string) => name === partitionNames(partition).ledger;
+  await expect(replicas.compare(isOn(0))).rejects.toThrow(OLDER);
+  await replicas.compare(isOn(1));
+  await redis.client.del(partitionNames(1).ledger);
+  await expect(replicas.compare(isOn(1))).rejects.toThrow(OLDER);
+  const { missing } = JSON.parse((await redis.client.hget(META, "older"))!);
+  expect(missing.map(({ requestId }: { requestId: string }) => requestId).sort()).toEqual(["r1", "r2"]);
 });

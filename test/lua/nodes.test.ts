@@ -280,8 +280,8 @@ describe("the ledger of two servers", () => {
       const common = { accountId: key.accountId, kind: "grant", credits: 50, reference: "" };
       const there = { ...common, id: entry!.streamId };
       const lost = { ...common, id: "99999999999999-0" };
-      expect(await missingEntries(two.nodes, new Map([[ledger, there]]))).toEqual([]);
-      expect(await missingEntries(two.nodes, new Map([[ledger, lost]]))).toMatchObject([
+      expect(await missingEntries(two.nodes.of(partition), new Map([[ledger, there]]))).toEqual([]);
+      expect(await missingEntries(two.nodes.of(partition), new Map([[ledger, lost]]))).toMatchObject([
         { ledger, id: lost.id },
       ]);
       const known = new Map([there, lost].map((one) => [one.id, { ...one, after: undefined }]));

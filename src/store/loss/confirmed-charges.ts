@@ -16,6 +16,8 @@ export interface SentCharge {
   atMs: number;
   settleWithinMs?: number;
   untilMs?: number;
+  /** It was answered that it is not charged, and will be again. Not known after a restart of the gateway. */
+  isUncollected?: boolean;
   call: BindCall;
 }
 
@@ -34,14 +36,16 @@ export function createConfirmedCharges(put: (charge: SentCharge) => Promise<void
   return {
     add(charge: SentCharge, outcome: Binding): void {
       if (outcome === "conflict" || outcome === "forgotten" || charge.storeId === undefined) return;
+      if (outcome === "uncollected") charge.isUncollected = true;
       kept.push(charge);
       if (kept.length < max && charge.atMs - kept[0]!.atMs < 2 * KEPT_MS) return;
       const since = charge.atMs - KEPT_MS;
       kept = kept.slice(-SHARE_AFTER_CUT * max).filter(({ atMs }) => atMs >= since);
     },
     /** Those that this part of the store should have and does not have. */
-    async lostBy({ redis, has, within }: StorePart, storeId: string, nowMs: number): Promise<SentCharge[]> {
-      kept = kept.filter(({ atMs, settleWithinMs = 0, untilMs = atMs + settleWithinMs }) => nowMs < untilMs);
+    async lostBy({ redis, has, within, nowMs }: StorePart, storeId: string): Promise<SentCharge[]> {
+      const now = nowMs();
+      kept = kept.filter(({ atMs, settleWithinMs = 0, untilMs = atMs + settleWithinMs }) => now < untilMs);
       const own = kept.filter(
         ({ storeId: id, call }) => id === storeId && has(partitionNames(call.key.partition).ledger),
       );

@@ -21,6 +21,11 @@ export interface ConfirmedEntry {
   reference: string;
   /** Of a charge or refund; missing in files of earlier releases. */
   requestId?: string;
+  /**
+   * Replicas had it when it was read. A changed primary may have it under another id: its gateway has sent it again. Without
+   * this the entry has to be there under its id.
+   */
+  onReplicas?: true;
 }
 
 /** The last entry of each partition's ledger that a store has confirmed, by the ledger's name. */
@@ -141,6 +146,10 @@ export function openLastConfirmed(folder: string | undefined, log: Logger) {
     of,
     keep(storeId: string, ledger: string, entry: ConfirmedEntry): void {
       if (keepLater(of(storeId), ledger, entry)) hasChanged = true;
+    },
+    /** The entry is there under another id, if at all: the ledger is read anew. */
+    forget(storeId: string, ledger: string): void {
+      if (of(storeId).entries.delete(ledger)) hasChanged = true;
     },
     /** An operator has accepted the store as it was then: entries from before are no longer compared. */
     accept(storeId: string, epoch: number): void {

@@ -1,10 +1,11 @@
 import type { Redis } from "ioredis";
 import type { StreamEntry } from "../ledger-entries.ts";
 import { META } from "../names.ts";
-import type { RedisNodes } from "../nodes.ts";
-import { manyByNode } from "../pipelines.ts";
+import { many } from "../pipelines.ts";
 import type { SentCharge } from "./confirmed-charges.ts";
+import { goneEntries, lostAmong } from "./entry-judge.ts";
 import { type ConfirmedEntry, type LastConfirmed, msOf } from "./last-confirmed.ts";
+import type { StorePart } from "./store-part.ts";
 
 /**
  * The last confirmed entry of a ledger that the store does not have any more. It shows that the store is older; `LostEntry`
@@ -33,8 +34,17 @@ export interface Loss {
   charges: LostCharge[];
 }
 
-/** A loss in `tg:meta`, with the latest acceptance that its gateway knew of. */
-export type LossReport = Loss & { epoch: number };
+/** A loss in `tg:meta`. */
+export interface LossReport extends Loss {
+  /** The latest acceptance that its gateway knew of. */
+  epoch: number;
+  /** The ledgers of the primaries that are older; missing where the whole store is. */
+  ledgers?: string[];
+}
+
+/** Whether a loss is one of this part of the store. */
+export const concerns = ({ ledgers }: LossReport, { has }: Pick<StorePart, "has">): boolean =>
+  ledgers === undefined || ledgers.some(has);
 
 /** What `tg:meta` says of losses: the latest acceptance (0 before any), and a loss that is not accepted. */
 export async function readLossReport(
@@ -47,29 +57,31 @@ export async function readLossReport(
   return { epoch, older: older && older.epoch >= epoch ? older : undefined };
 }
 
-/** Which of these entries the store does not have, in one pipeline per server; the ledger is never trimmed. */
+/** Which of these entries a server has lost; the ledger is never trimmed. */
 export async function missingEntries(
-  nodes: RedisNodes,
+  redis: Redis,
   entries: LastConfirmed["entries"],
 ): Promise<MissingEntry[]> {
-  const all = [...entries].map(([ledger, entry]) => ({ ledger, entry }));
-  const nodeOf = ({ ledger }: { ledger: string }): Redis => nodes.ofName(ledger);
-  const found = await manyByNode<StreamEntry[], (typeof all)[number]>(
-    all,
-    nodeOf,
-    (pipe, { ledger, entry }) => pipe.xrange(ledger, entry.id, entry.id),
+  const all = [...entries].map(([ledger, entry]) => ({ ...entry, ledger }));
+  const gone = await goneEntries(redis, ledgerOf, all);
+  return endsOf(redis, await lostAmong(redis, ledgerOf, gone));
+}
+
+/** Lost entries with what their ledgers have instead. */
+export async function endsOf(
+  redis: Redis,
+  lost: readonly (ConfirmedEntry & { ledger: string })[],
+): Promise<MissingEntry[]> {
+  const before = await many<StreamEntry[], (typeof lost)[number]>(redis, lost, (pipe, { ledger, id }) =>
+    pipe.xrevrange(ledger, id, "-", "COUNT", 1),
   );
-  const lost = all.filter((_, at) => found[at]?.length === 0);
-  const before = await manyByNode<StreamEntry[], (typeof all)[number]>(
-    lost,
-    nodeOf,
-    (pipe, { ledger, entry }) => pipe.xrevrange(ledger, entry.id, "-", "COUNT", 1),
-  );
-  return lost.map(({ ledger, entry }, at) => {
+  return lost.map((entry, at) => {
     const has = before[at]?.[0]?.[0] ?? "";
-    return { ...entry, ledger, has, olderMs: has === "" ? 0 : msOf(entry.id) - msOf(has) };
+    return { ...entry, has, olderMs: has === "" ? 0 : msOf(entry.id) - msOf(has) };
   });
 }
+
+const ledgerOf = ({ ledger }: { ledger: string }): string => ledger;
 
 /** The charge of a BIND. */
 export const chargeOf = ({ call }: SentCharge): LostCharge => ({

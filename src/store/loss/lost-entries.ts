@@ -1,8 +1,8 @@
 import type { Redis } from "ioredis";
-import { LEDGER_START, type StreamEntry } from "../ledger-entries.ts";
+import { LEDGER_START } from "../ledger-entries.ts";
 import { partitionOfLedger } from "../names.ts";
 import type { PartitionReads } from "../partition-reads.ts";
-import { many } from "../pipelines.ts";
+import { goneEntries, lostAmong } from "./entry-judge.ts";
 import { type ConfirmedEntry, isLater, msOf } from "./last-confirmed.ts";
 import type { RecentEntry } from "./recent-entries.ts";
 
@@ -47,23 +47,46 @@ async function addLost(
   lost: LostEntries,
 ): Promise<void> {
   for (const { id } of entries.values()) lost.knownUntilMs = Math.max(lost.knownUntilMs, msOf(id));
-  const missing = await missingIds(redis, ledger, [...entries.keys()]);
-  for (const id of missing) {
-    const { after: _, ...entry } = entries.get(id)!;
-    lost.entries.push({ ...entry, ledger, atMs: msOf(id) });
-  }
+  const missing = await missingAmong(redis, ledger, [...entries.values()]);
+  for (const { after: _, ...entry } of missing) lost.entries.push({ ...entry, ledger, atMs: msOf(entry.id) });
   const before = await unknownBefore(redis, ledger, entries, missing);
   if (before !== undefined) lost.unknownBeforeMs.set(ledger, msOf(before));
 }
 
-async function missingIds(redis: Redis, ledger: string, ids: readonly string[]): Promise<string[]> {
-  const missing: string[] = [];
-  for (let at = 0; at < ids.length; at += LOOKED_FOR) {
-    const page = ids.slice(at, at + LOOKED_FOR);
-    const found = await many<StreamEntry[], string>(redis, page, (pipe, id) => pipe.xrange(ledger, id, id));
-    missing.push(...page.filter((_, index) => found[index]?.length === 0));
+async function missingAmong(
+  redis: Redis,
+  ledger: string,
+  entries: readonly RecentEntry[],
+): Promise<RecentEntry[]> {
+  const missing: RecentEntry[] = [];
+  for (let at = 0; at < entries.length; at += LOOKED_FOR) {
+    const page = entries.slice(at, at + LOOKED_FOR);
+    const gone = await goneEntries(redis, () => ledger, page);
+    missing.push(...(await lostAmong(redis, () => ledger, gone)));
   }
   return missing;
+}
+
+/**
+ * Which entries of one ledger a changed primary has lost, up to the latest one that it still has: a primary has all that
+ * came before what it has.
+ */
+export async function lostSince(
+  redis: Redis,
+  ledger: string,
+  entries: readonly ConfirmedEntry[],
+): Promise<ConfirmedEntry[]> {
+  const newestFirst = entries.toSorted((a, b) => (isLater(a.id, b.id) ? -1 : 1));
+  const lost: ConfirmedEntry[] = [];
+  for (let at = 0; at < newestFirst.length; at += LOOKED_FOR) {
+    const page = newestFirst.slice(at, at + LOOKED_FOR);
+    const gone = new Set(await goneEntries(redis, () => ledger, page));
+    const until = page.findIndex((entry) => !gone.has(entry));
+    const since = until < 0 ? page : page.slice(0, until);
+    lost.push(...(await lostAmong(redis, () => ledger, since)));
+    if (until >= 0) break;
+  }
+  return lost;
 }
 
 /** The latest lost entry whose predecessor is unknown, or known to be lost without being listed. */
@@ -71,15 +94,13 @@ async function unknownBefore(
   redis: Redis,
   ledger: string,
   entries: ReadonlyMap<string, RecentEntry>,
-  missing: readonly string[],
+  missing: readonly RecentEntry[],
 ): Promise<string | undefined> {
-  const firsts = missing.filter((id) => {
-    const { after } = entries.get(id)!;
-    return after === undefined || (after !== LEDGER_START && !entries.has(after));
-  });
+  const firsts = missing.filter(
+    ({ after }) => after === undefined || (after !== LEDGER_START && !entries.has(after)),
+  );
   const cut: string[] = [];
-  for (const id of firsts) {
-    const { after } = entries.get(id)!;
+  for (const { id, after } of firsts) {
     if (after === undefined || (await redis.xrange(ledger, after, after)).length === 0) cut.push(id);
   }
   return cut.reduce<string | undefined>(

@@ -1,7 +1,8 @@
-import { LEDGER_START, recordOf, type StreamEntry } from "../ledger-entries.ts";
+import { LEDGER_START, type StreamEntry } from "../ledger-entries.ts";
 import { partitionNames } from "../names.ts";
 import { many } from "../pipelines.ts";
-import type { ConfirmedEntry, LastConfirmedFile } from "./last-confirmed.ts";
+import { confirmedEntry, mustSurvive } from "./entry-judge.ts";
+import type { LastConfirmedFile } from "./last-confirmed.ts";
 import type { LedgerPage, RecentEntries } from "./recent-entries.ts";
 import type { StorePart } from "./store-part.ts";
 
@@ -11,6 +12,8 @@ import type { StorePart } from "./store-part.ts";
  */
 const READ_PER_LOOK = 250;
 const READ_AT_ONCE_MAX = 5000;
+/** With replicas, where the last entry may be one that does not count. */
+const FIRST_LOOK = 10;
 
 /** A ledger, and the last entry of it that is known: `LEDGER_START` if it had none, undefined before the first look. */
 interface Position {
@@ -24,8 +27,8 @@ interface Position {
  * @param recent keeps the entries before them, for the list of what is lost
  */
 export function createEntryReader(lastConfirmed: LastConfirmedFile, recent: RecentEntries) {
-  /** Ledgers that had no entry at the last look. */
-  let empty = { storeId: "", epoch: 0, ledgers: new Set<string>() };
+  /** Of one store after one acceptance. */
+  let known = { storeId: "", epoch: 0, ...NOTHING_KNOWN() };
   /** How many entries may still be read. */
   let allowance = READ_AT_ONCE_MAX;
 
@@ -33,24 +36,25 @@ export function createEntryReader(lastConfirmed: LastConfirmedFile, recent: Rece
    * @returns false if a ledger lacks the last entry that is known of it: behind a proxy a store can be replaced while the
    *   connection stays
    */
-  return async (
-    { redis, has }: Pick<StorePart, "redis" | "has">,
+  async function readNewEntries(
+    { redis, has, confirmed }: Pick<StorePart, "redis" | "has" | "confirmed">,
     storeId: string,
     partitions: number,
-  ): Promise<boolean> => {
+  ): Promise<boolean> {
     const { epoch, entries } = lastConfirmed.of(storeId);
-    if (empty.storeId !== storeId || empty.epoch !== epoch) empty = { storeId, epoch, ledgers: new Set() };
+    if (known.storeId !== storeId || known.epoch !== epoch) known = { storeId, epoch, ...NOTHING_KNOWN() };
+    const { empty, readUntil } = known;
     const ledgers = Array.from({ length: partitions }, (_, partition) => partitionNames(partition).ledger);
     const positions = ledgers.filter(has).map((ledger) => {
-      const start = empty.ledgers.has(ledger) ? LEDGER_START : undefined;
-      return { ledger, after: entries.get(ledger)?.id ?? start };
+      const start = empty.has(ledger) ? LEDGER_START : undefined;
+      return { ledger, after: readUntil.get(ledger) ?? entries.get(ledger)?.id ?? start };
     });
     if (positions.length === 0) return true;
     allowance = Math.min(READ_AT_ONCE_MAX, allowance + (READ_PER_LOOK * positions.length) / partitions);
     const most = Math.max(0, Math.floor(allowance / partitions));
     const answers = await many<StreamEntry[], Position>(redis, positions, (pipe, { ledger, after }) =>
       after === undefined
-        ? pipe.xrevrange(ledger, "+", "-", "COUNT", 1)
+        ? pipe.xrevrange(ledger, "+", "-", "COUNT", confirmed ? FIRST_LOOK : 1)
         : pipe.xrevrange(ledger, "+", after, "COUNT", most + 1),
     );
     // An operator accepted the store meanwhile: the last confirmed entries start anew.
@@ -59,19 +63,61 @@ export function createEntryReader(lastConfirmed: LastConfirmedFile, recent: Rece
     let isWhole = true;
     for (const [at, { ledger, after }] of positions.entries()) {
       const found = sinceLastLook(answers[at]!, after, most);
-      if (found === undefined) isWhole = false;
-      else if (found.entries.length > 0) pages.push({ storeId, epoch, ledger, ...found });
-      else if (after === undefined) empty.ledgers.add(ledger);
+      if (found === undefined) {
+        isWhole = false;
+        readUntil.delete(ledger);
+      } else if (found.entries.length > 0) pages.push({ storeId, epoch, ledger, ...found });
+      else if (after === undefined) empty.add(ledger);
     }
-    for (const { ledger, entries } of pages) {
-      allowance -= entries.length;
-      lastConfirmed.keep(storeId, ledger, entries.at(-1)!);
-    }
+    for (const page of pages) allowance -= page.entries.length;
+    if (confirmed) await keepConfirmed(pages, readUntil, confirmed);
+    else await keepPages(pages);
+    return isWhole;
+  }
+
+  async function keepPages(pages: readonly LedgerPage[]): Promise<void> {
+    for (const { storeId, ledger, entries } of pages) lastConfirmed.keep(storeId, ledger, entries.at(-1)!);
     await recent.keep(pages);
     await lastConfirmed.save();
-    return isWhole;
+  }
+
+  /** Keeps them once replicas have them, else they are read again. A failover may lose what is not a charge or grant. */
+  async function keepConfirmed(
+    pages: readonly LedgerPage[],
+    readUntil: Map<string, string>,
+    confirmed: () => Promise<boolean>,
+  ): Promise<void> {
+    if (pages.length === 0 || !(await confirmed())) return;
+    const kept = pages.map((page) => ({
+      ...page,
+      entries: page.entries.map((entry) => ({ ...entry, onReplicas: true as const })),
+    }));
+    for (const { storeId, epoch, ledger, entries } of kept) {
+      if (lastConfirmed.of(storeId).epoch !== epoch) return;
+      readUntil.set(ledger, entries.at(-1)!.id);
+      const last = entries.findLast(mustSurvive);
+      if (last) lastConfirmed.keep(storeId, ledger, last);
+    }
+    await recent.keep(kept);
+    await lastConfirmed.save();
+  }
+
+  return {
+    readNewEntries,
+    /** The last entry that is known of a ledger is there under another id: its end is read anew. */
+    forget(storeId: string, ledger: string): void {
+      known.readUntil.delete(ledger);
+      lastConfirmed.forget(storeId, ledger);
+    },
   };
 }
+
+const NOTHING_KNOWN = () => ({
+  /** Ledgers that had no entry at the last look. */
+  empty: new Set<string>(),
+  /** The last entry of each ledger that was read and that replicas have, where that is asked for. */
+  readUntil: new Map<string, string>(),
+});
 
 /**
  * What a ledger has got since the last look.
@@ -90,19 +136,4 @@ function sinceLastLook(
   const isFound = newer.length < answer.length || (after === LEDGER_START && !isCut);
   if (after !== undefined && !isFound && !isCut) return undefined;
   return { after: isFound ? after : undefined, entries: newer.reverse().map(confirmedEntry) };
-}
-
-function confirmedEntry([id, fields]: StreamEntry): ConfirmedEntry {
-  const record = recordOf(fields);
-  const { account_id = "", type = "", amount = "0", reason = "", reference = "", request_id } = record;
-  const kind = type === "consume" ? "charge" : reason === "" ? "grant" : reason;
-  const entry: ConfirmedEntry = {
-    id,
-    accountId: account_id,
-    kind,
-    credits: Math.abs(Number(amount)),
-    reference,
-  };
-  if (request_id !== undefined) entry.requestId = request_id;
-  return entry;
 }

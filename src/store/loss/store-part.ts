@@ -7,6 +7,10 @@ export interface StorePart {
   within<T>(work: Promise<T>): Promise<T>;
   /** Whether a Redis name is on this primary. */
   has(name: string): boolean;
+  /** The clock of this primary, Unix ms. */
+  nowMs(): number;
+  /** Whether replicas have all that it had answered when this part was made; undefined where that is not asked for. */
+  confirmed?: (() => Promise<boolean>) | undefined;
   /** The primary of `tg:meta`, where losses of the whole store are reported. */
   meta: {
     redis: Redis;

@@ -14,6 +14,9 @@ export const STORE_FAILURES = [
 /** Where an answered charge was kept besides the primary. */
 export const KEPT_IN = ["replicas", "journal", "memory"] as const;
 
+/** What BIND answers to a charge that is sent again. */
+export const REPLAY_OUTCOMES = ["bound", "late", "uncollected", "conflict", "forgotten"] as const;
+
 const CALL_BUCKETS = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5];
 
 /** This gateway's use of the store. */
@@ -30,9 +33,16 @@ export function storeMetrics({ counter, gauge, histogram }: MetricFactory) {
     ["kept_in"],
   );
   for (const keptIn of KEPT_IN) confirmations.inc({ kept_in: keptIn }, 0);
+  const replayedCharges = counter(
+    "tollgate_store_replayed_charges_total",
+    "Answered charges that were sent again after a primary changed or a gateway ended, by outcome; `uncollected`, `conflict` and `forgotten` are lost charges.",
+    ["outcome"],
+  );
+  for (const outcome of REPLAY_OUTCOMES) replayedCharges.inc({ outcome }, 0);
   return {
     storeFailures,
     confirmations,
+    replayedCharges,
     storeSeconds: histogram(
       "tollgate_store_call_duration_seconds",
       "Duration of script calls to the store, by script.",

@@ -103,8 +103,8 @@ export const RARE_INTERLEAVINGS: readonly Control[] = [
     patches: [
       {
         file: "src/store/loss/loss-detector.ts",
-        from: "if (!isOlder && !older) return",
-        to: "if (epoch >= 0) return",
+        from: "if (!isOlder && !older) {",
+        to: "if (epoch >= 0) {",
       },
     ],
     run: (options) => stores.run(options, { returns: 0, requestsEach: 0, requestsAfterCopy: 24 }),

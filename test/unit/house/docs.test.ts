@@ -18,6 +18,7 @@ import {
   markName,
   partitionNames,
   probeName,
+  replayedName,
   requestName,
   taskName,
 } from "../../../src/store/names.ts";
@@ -217,6 +218,7 @@ describe("ARCHITECTURE", () => {
       probeName(7, "<uuid>"),
       markName(7, "<gateway>"),
       frozenName(7),
+      replayedName(7),
     ].map((name) => name.replace("{p07}", "{pNN}"));
     // A few belong to no account and are named where they are used.
     const elsewhere = globSync("src/{store,ledger}/*.ts", { cwd: ROOT })

@@ -1,0 +1,122 @@
+import type { Connection } from "../store/connection.ts";
+import type { SentCharge } from "../store/loss/confirmed-charges.ts";
+import { createFailoverLosses } from "../store/loss/failover-losses.ts";
+import { openLastConfirmed } from "../store/loss/last-confirmed.ts";
+import { createLossDetector, type LossOptions } from "../store/loss/loss-detector.ts";
+import { openRecentEntries } from "../store/loss/recent-entries.ts";
+import type { StorePart } from "../store/loss/store-part.ts";
+import { META, partitionOfName } from "../store/names.ts";
+import type { Primary } from "../store/primary.ts";
+import type { Logger } from "../telemetry/log.ts";
+import type { createOutbox, FlushTarget } from "./outbox.ts";
+import { createReplay } from "./replay.ts";
+
+const READ_EVERY_MS = 1000;
+/**
+ * Charges that can be sent again to a Redis that has lost them. A failover loses up to 30 s of them: this is 30 s of 1,250 a second.
+ * One server that saves its file every second loses at most the last two; each charge kept longer costs the garbage collector.
+ */
+const CHARGES_KEPT = { withReplicas: 50_000, oneServer: 5_000 };
+
+interface StoreLossesOptions {
+  outbox: ReturnType<typeof createOutbox>;
+  targetOf(primary: Primary): FlushTarget;
+  /** Where the ledger entries that a store has confirmed are kept; without one, the last of each in memory only. */
+  folder: string | undefined;
+  othersWithinMs: number | undefined;
+  log: Logger;
+}
+
+/** What the store has confirmed, and what is done before a primary is used that may have lost some of it. */
+export function createStoreLosses(connection: Connection, options: StoreLossesOptions) {
+  const { outbox, folder, log } = options;
+  const { losses, beforeUse, close } = createRule(connection, options, {
+    lastConfirmed: openLastConfirmed(folder, log),
+    recent: openRecentEntries(folder, log),
+    sendAgain: (sent: SentCharge) => outbox.put({ ...sent, script: "bind", isCounted: true }),
+    changed: (isOlder: boolean) => connection.metrics.storeOlder.set(isOlder ? 1 : 0),
+    log,
+  });
+  const reading = readRegularly(connection, losses);
+
+  return {
+    charged: losses.charged,
+    beforeUse,
+    async close(): Promise<void> {
+      clearInterval(reading);
+      close();
+      await losses.close();
+    },
+  };
+}
+
+/** What one primary must have, with and without replicas. */
+function createRule(
+  connection: Connection,
+  { outbox, targetOf, folder, othersWithinMs }: StoreLossesOptions,
+  common: Omit<LossOptions, "chargesMax">,
+) {
+  if (connection.confirms) {
+    const losses = createFailoverLosses({
+      ...common,
+      folder,
+      othersWithinMs,
+      chargesMax: CHARGES_KEPT.withReplicas,
+    });
+    const part = (primary: Primary): StorePart => partOf(connection, primary);
+    return { losses, ...createReplay(connection, { outbox, losses, targetOf, partOf: part }) };
+  }
+  const losses = createLossDetector({ ...common, chargesMax: CHARGES_KEPT.oneServer });
+  return {
+    losses,
+    async beforeUse(primary: Primary): Promise<void> {
+      const storeId = connection.facts()?.id;
+      if (storeId !== undefined) await losses.requireNotOlder(partOf(connection, primary), storeId);
+      await outbox.flush(targetOf(primary));
+    },
+    close: () => undefined,
+  };
+}
+
+/** Reads what the ledgers have got, primary by primary. What fails here is no outage: the next look learns the same. */
+function readRegularly(
+  connection: Connection,
+  { readNewEntries }: Pick<ReturnType<typeof createLossDetector>, "readNewEntries">,
+): NodeJS.Timeout {
+  let isReading = false;
+
+  async function read(): Promise<void> {
+    const { id, partitions = 0 } = connection.facts() ?? {};
+    if (isReading || id === undefined) return;
+    isReading = true;
+    for (const primary of connection.primaries()) {
+      if (primary.breaker.isOpen()) continue;
+      const entries = readNewEntries(partOf(connection, primary), id, partitions);
+      const isWhole = await primary.within(entries).catch(() => true);
+      if (!isWhole) primary.breaker.trip("a ledger lacks what it has confirmed");
+    }
+    isReading = false;
+  }
+  return setInterval(() => void read(), READ_EVERY_MS).unref();
+}
+
+function partOf(connection: Connection, primary: Primary): StorePart {
+  const owner = connection.ofName(META);
+  const { redis, within, nowMs, confirmation } = primary;
+  /** Another run of the primary would confirm what it has never had. */
+  const server = confirmation?.server();
+  return {
+    redis,
+    within,
+    nowMs,
+    has: (name) =>
+      connection.ofName(name) === primary && !connection.isFrozen(partitionOfName(name) ?? Number.NaN),
+    confirmed:
+      confirmation &&
+      (async () =>
+        server !== undefined &&
+        (await confirmation.confirmed()) === "replicas" &&
+        confirmation.server() === server),
+    meta: { redis: owner.redis, isAway: owner !== primary && owner.breaker.isOpen() },
+  };
+}

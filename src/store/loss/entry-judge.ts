@@ -1,0 +1,71 @@
+import type { Redis } from "ioredis";
+import { recordOf, type StreamEntry } from "../ledger-entries.ts";
+import { accountNames, partitionOfLedger, requestName } from "../names.ts";
+import { many } from "../pipelines.ts";
+import type { ConfirmedEntry } from "./last-confirmed.ts";
+
+/** A ledger entry, as it is compared after a failover. */
+export function confirmedEntry([id, fields]: StreamEntry): ConfirmedEntry {
+  const record = recordOf(fields);
+  const { account_id = "", type = "", amount = "0", reason = "", reference = "", request_id } = record;
+  const kind = type === "consume" ? "charge" : reason === "" ? "grant" : reason;
+  const entry: ConfirmedEntry = {
+    id,
+    accountId: account_id,
+    kind,
+    credits: Math.abs(Number(amount)),
+    reference,
+  };
+  if (request_id !== undefined) entry.requestId = request_id;
+  return entry;
+}
+
+/** Whether a failover must not lose it: a charge or a grant. A refund comes again with the next poll of its task. */
+export const mustSurvive = ({ kind }: ConfirmedEntry): boolean => kind === "charge" || kind === "grant";
+
+/**
+ * Which of these entries a ledger does not have under their ids. A changed primary may have given the id to another entry.
+ * For an entry of a store without replicas the id alone counts.
+ */
+export async function goneEntries<E extends ConfirmedEntry>(
+  redis: Redis,
+  ledgerOf: (entry: E) => string,
+  entries: readonly E[],
+): Promise<E[]> {
+  const found = await many<StreamEntry[], E>(redis, entries, (pipe, entry) =>
+    pipe.xrange(ledgerOf(entry), entry.id, entry.id),
+  );
+  return entries.filter((entry, at) => {
+    const there = found[at]?.[0];
+    return !there || (entry.onReplicas === true && !isSame(confirmedEntry(there), entry));
+  });
+}
+
+const isSame = (a: ConfirmedEntry, b: ConfirmedEntry): boolean =>
+  a.accountId === b.accountId &&
+  a.kind === b.kind &&
+  a.reference === b.reference &&
+  (b.requestId === undefined || a.requestId === b.requestId);
+
+/**
+ * Which of these entries, that are gone under their ids, are lost. A charge is not if its request is charged, and a grant is
+ * not if its reference is known: they were made again. What a failover may lose does not count.
+ */
+export async function lostAmong<E extends ConfirmedEntry>(
+  redis: Redis,
+  ledgerOf: (entry: E) => string,
+  gone: readonly E[],
+): Promise<E[]> {
+  const answers = await many<string | null, E>(redis, gone, (pipe, entry) => {
+    const partition = partitionOfLedger(ledgerOf(entry));
+    return entry.kind === "charge"
+      ? pipe.hget(requestName(partition, entry.requestId ?? ""), "state")
+      : pipe.hget(accountNames(partition, entry.accountId).references, entry.reference);
+  });
+  return gone.filter((entry, at) => {
+    if (entry.onReplicas !== true) return true;
+    const answer = answers[at];
+    if (entry.kind === "charge") return answer !== "bound" && answer !== "finished";
+    return entry.kind === "grant" && answer === null;
+  });
+}

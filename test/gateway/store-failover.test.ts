@@ -1,0 +1,249 @@
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterEach, beforeEach, expect, test } from "vitest";
+import { verifyLedger } from "../../src/ledger/verify.ts";
+import { openJournal } from "../../src/settlement/journal.ts";
+import { grantCredits, type IssuedKey, issueKey } from "../../src/store/accounts.ts";
+import { createConnection, type OpenPrimary } from "../../src/store/connection.ts";
+import { readLastConfirmed } from "../../src/store/loss/last-confirmed.ts";
+import {
+  accountNames,
+  keyRef,
+  META,
+  partitionNames,
+  partitionOf,
+  replayedName,
+  requestName,
+} from "../../src/store/names.ts";
+import { oneNode } from "../../src/store/nodes.ts";
+import { acceptStore } from "../../src/store/operator-loss.ts";
+import { everythingOn } from "../../src/store/primary-map.ts";
+import type { Generation } from "../../src/store/scripts/admit.ts";
+import { createLogger } from "../../src/telemetry/log.ts";
+import { createMetrics } from "../../src/telemetry/metrics.ts";
+import { ENDPOINT, newTask, openStore, randomId, TIERS, taskOf, times } from "../support/store.ts";
+import { givenPair, givenRedis, type Pair, type TestRedis } from "../support/store-stage.ts";
+import { until } from "../support/until.ts";
+
+// A primary, a replica that has everything, and one that lags: its link is cut, and it is promoted all the same.
+
+const CONFIRM_TIMEOUT_MS = 400;
+const RETENTION_MS = 3_600_000;
+const CREDITS = 1000;
+const PRICE = 10;
+
+let pair: Pair;
+let lagging: TestRedis;
+let folders: string[];
+let opened: { close(): Promise<void> }[];
+beforeEach(async () => {
+  pair = await givenPair();
+  lagging = await givenRedis();
+  await lagging.client.replicaof("127.0.0.1", pair.primary.port);
+  const isInStep = async (): Promise<boolean> =>
+    /^master_link_status:up/m.test(await lagging.client.info("replication"));
+  await until(isInStep, "the second replica to have caught up");
+  folders = [];
+  opened = [];
+});
+afterEach(async () => {
+  await Promise.all(opened.map((one) => one.close()));
+  await lagging.stop();
+  await pair.stop();
+  for (const folder of folders) rmSync(folder, { recursive: true });
+});
+
+/** A store as a gateway with a disk of its own has it. */
+async function givenStore(settling: { othersWithinMs?: number } = {}) {
+  const folder = mkdtempSync(join(tmpdir(), "tollgate-failover-"));
+  folders.push(folder);
+  const lines: string[] = [];
+  const log = createLogger("info", { write: (line: string) => void lines.push(line) });
+  const metrics = createMetrics();
+  let open: OpenPrimary | undefined;
+  const connection = createConnection({
+    redisUrl: pair.primary.url,
+    commandTimeoutMs: 10_000,
+    partitions: 64,
+    confirm: { replicas: 1, timeoutMs: CONFIRM_TIMEOUT_MS },
+    place(opens) {
+      open = opens;
+      return everythingOn(opens({ redisUrl: pair.primary.url }));
+    },
+    log,
+    metrics,
+  });
+  const journal = await openJournal(folder, log);
+  const store = openStore(connection, { journal, confirmedFolder: folder, log, ...settling });
+  await connection.usable();
+  const { confirmation } = connection.of(0);
+  await until(async () => (await confirmation?.confirmed()) === "replicas", "a confirmed round");
+  let closed: Promise<void> | undefined;
+  const close = (): Promise<void> => {
+    closed ??= connection.close().then(store.settlements.close);
+    return closed;
+  };
+  opened.push({ close });
+  return {
+    folder,
+    store,
+    connection,
+    close,
+    /** Another server is the primary now. */
+    moveTo: ({ url }: TestRedis): void => connection.replaceMap(everythingOn(open!({ redisUrl: url }))),
+    isUsable: (): boolean => !connection.of(0).breaker.isOpen(),
+    logged: (text: string): Promise<void> =>
+      until(() => lines.some((line) => line.includes(text)), `the log to say: ${text}`),
+    async replayed(outcome: string): Promise<number | undefined> {
+      const { values } = await metrics.replayedCharges.get();
+      return values.find(({ labels }) => labels.outcome === outcome)?.value;
+    },
+    async admitted(key: IssuedKey): Promise<Generation> {
+      const { keyId, accountId } = key;
+      const generation: Generation = {
+        requestId: randomId("req"),
+        key: keyRef(keyId, accountId, partitionOf(accountId, 64)),
+        price: PRICE,
+        endpoint: ENDPOINT,
+        holdMs: 60_000,
+        retentionMs: RETENTION_MS,
+      };
+      expect((await store.admit(generation, TIERS)).outcome).toBe("admitted");
+      return generation;
+    },
+    async bind(generation: Generation): Promise<void> {
+      expect(await store.bind(generation, newTask(taskOf(generation)))).toBe("bound");
+    },
+  };
+}
+
+type TestStore = Awaited<ReturnType<typeof givenStore>>;
+
+const givenKey = (): Promise<IssuedKey> =>
+  issueKey(oneNode(pair.primary.client), {
+    credits: CREDITS,
+    limits: { rateLimit: 1000, maxConcurrent: 1000 },
+  });
+
+const stateAt = ({ client }: TestRedis, { key, requestId }: Generation): Promise<string | null> =>
+  client.hget(requestName(key.partition, requestId), "state");
+
+const balanceAt = async ({ client }: TestRedis, { accountId }: IssuedKey): Promise<number> =>
+  Number(await client.hget(accountNames(partitionOf(accountId, 64), accountId).account, "balance"));
+
+/** The lagging replica has what was written so far, and nothing that comes. */
+async function cutLagging(): Promise<void> {
+  await pair.primary.client.wait(2, 10_000);
+  await lagging.client.replicaof("NO", "ONE");
+}
+
+/** The primary and its good replica are lost at once. */
+async function loseBoth(): Promise<void> {
+  pair.replica.resume();
+  await pair.primary.kill();
+  await pair.replica.kill();
+}
+
+/** The store's last entry of this account's ledger, once the gateway knows that replicas have it. */
+async function noted({ folder }: TestStore, { accountId }: IssuedKey): Promise<void> {
+  const { ledger } = partitionNames(partitionOf(accountId, 64));
+  const [last] = await pair.primary.client.xrevrange(ledger, "+", "-", "COUNT", 1);
+  await until(
+    () => [...readLastConfirmed(folder).values()].some(({ entries }) => entries.get(ledger)?.id === last![0]),
+    "the entry to be noted",
+  );
+}
+
+// Guarantee: an answered charge survives a failover to a replica that lags, and nobody has to do anything.
+test("charges that a changed primary lacks are made again before it is used, whether replicas had them or the journal", async () => {
+  const gateway = await givenStore();
+  const key = await givenKey();
+  const before = await gateway.admitted(key);
+  await gateway.bind(before);
+  const heldBefore = await gateway.admitted(key);
+  await cutLagging();
+  const generations = [heldBefore, ...(await Promise.all(times(4, () => gateway.admitted(key))))];
+  for (const generation of generations.slice(0, 3)) await gateway.bind(generation);
+  await noted(gateway, key);
+  pair.replica.pause();
+  for (const generation of generations.slice(3)) await gateway.bind(generation);
+  const neverCharged = await gateway.admitted(key);
+
+  await loseBoth();
+  expect(await balanceAt(lagging, key)).toBe(CREDITS - PRICE);
+  gateway.moveTo(lagging);
+  await gateway.connection.of(0).breaker.closed();
+  for (const generation of [before, ...generations]) expect(await stateAt(lagging, generation)).toBe("bound");
+  expect(await stateAt(lagging, neverCharged)).toBeNull();
+  expect(await balanceAt(lagging, key)).toBe(CREDITS - PRICE * (1 + generations.length));
+  expect(await lagging.client.hget(META, "older")).toBeNull();
+  expect(await gateway.replayed("late")).toBe(generations.length - 1);
+  // Lost holds and counts are no violation.
+  expect((await verifyLedger(oneNode(lagging.client))).violations).toEqual([]);
+  // The ledger is looked at again, and its new end is one that replicas do not have.
+  await gateway.bind(await gateway.admitted(key));
+  expect(gateway.isUsable()).toBe(true);
+});
+
+// Guarantee: a charge that two faults have destroyed is found, named and stops its primary until an operator accepts it.
+test("charges and grants that replicas had, and that nobody can make again, stop the primary and are named", async () => {
+  const gateway = await givenStore({ othersWithinMs: 1500 });
+  const ended = await givenStore();
+  const [charged, granted, untouched] = [await givenKey(), await givenKey(), await givenKey()];
+  await noted(gateway, untouched);
+  const generation = await ended.admitted(charged);
+  await cutLagging();
+  await ended.bind(generation);
+  await grantCredits(oneNode(pair.primary.client), granted.accountId, 50, "invoice 7");
+  await noted(gateway, charged);
+  await noted(gateway, granted);
+  await ended.close();
+  // A charge of the gateway that lives is made again. It does not hide the one before it.
+  const later = await gateway.admitted(charged);
+  await gateway.bind(later);
+  await noted(gateway, charged);
+
+  await loseBoth();
+  gateway.moveTo(lagging);
+  await gateway.logged("waiting for other gateways to send them again");
+  expect(await lagging.client.hget(META, "older")).toBeNull();
+  await gateway.logged("older than what it confirmed");
+  expect(await stateAt(lagging, later)).toBe("bound");
+  const { missing } = JSON.parse((await lagging.client.hget(META, "older"))!);
+  expect(missing).toHaveLength(2);
+  expect(missing).toEqual(
+    expect.arrayContaining([
+      expect.objectContaining({ kind: "charge", requestId: generation.requestId }),
+      expect.objectContaining({ kind: "grant", accountId: granted.accountId, reference: "invoice 7" }),
+    ]),
+  );
+  expect(gateway.isUsable()).toBe(false);
+  const accepted = await acceptStore(oneNode(lagging.client), gateway.folder, []);
+  expect(accepted.lost.entries.map(({ requestId, reference }) => requestId ?? reference).sort()).toEqual(
+    [generation.requestId, "invoice 7"].sort(),
+  );
+  await gateway.connection.of(0).breaker.closed();
+  expect(await balanceAt(lagging, charged)).toBe(CREDITS - PRICE);
+});
+
+// Guarantee: no gateway admits on a balance that an answered charge of another gateway needs.
+test("a changed primary is not used before all gateways that lived have sent again what it lacks", async () => {
+  const [one, two] = [await givenStore(), await givenStore()];
+  const key = await givenKey();
+  await cutLagging();
+  const generation = await two.admitted(key);
+  await two.bind(generation);
+  await loseBoth();
+  const signs = (): Promise<string[]> => lagging.client.hvals(replayedName(0));
+  const before = await signs();
+  one.moveTo(lagging);
+  const whenUsed = one.connection
+    .of(0)
+    .breaker.closed()
+    .then(() => stateAt(lagging, generation));
+  await until(async () => (await signs()).some((sign) => !before.includes(sign)), "the first to have signed");
+  two.moveTo(lagging);
+  expect(await whenUsed).toBe("bound");
+  expect(await two.replayed("late")).toBe(1);
+});
