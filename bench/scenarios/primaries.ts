@@ -18,9 +18,9 @@ import { fleetTable } from "./fleet.ts";
 const KEYS = 1000;
 const CONNECTIONS = 64;
 const PRIMARIES = 3;
-const PACED = { perSecond: 1000, connections: 8, seconds: 5 };
+const PACED = { perSecond: 1000, connections: 8, seconds: 4 };
 /** Stretches alternate, so that what drifts meets all; more of them than rounds of other scenarios, for each is short. */
-const STRETCHES_PER_ROUND = 3;
+const STRETCHES_PER_ROUND = 2;
 /** No sweep falls into a stretch: the tasks of all stretches before would be its work. */
 const GATEWAY = { tasks: "sweep_interval: 1m, sweep_polls_per_second: 1" };
 const SAMPLE_MS = 20;
