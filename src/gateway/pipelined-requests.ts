@@ -2,7 +2,7 @@ import type { Socket } from "node:net";
 import type { ClientConnection, ReceivedRequest } from "./client-connection.ts";
 
 /** Requests of one connection that are processed at a time. The requests behind them wait, and nothing more is read. */
-export const STARTED_MAX = 8;
+const STARTED_MAX = 8;
 /**
  * Requests that may wait on one connection. Node emits every request of one read, which is up to 64 KiB. Clients that
  * really pipeline send a few.

@@ -148,7 +148,7 @@ const isOwnName = (name: string | undefined, own: string): boolean =>
   (isIP(name) !== 0 || name === "localhost" || name.endsWith(".localhost") || name === own.toLowerCase());
 
 /** Whether only this machine reaches what listens there. */
-export const isLoopback = (host: string): boolean =>
+const isLoopback = (host: string): boolean =>
   host === "localhost" || host === "::1" || (isIP(host) === 4 && host.startsWith("127."));
 
 /** @param place of the admin port where the token was given */

@@ -9,7 +9,7 @@ import { createApi } from "./api.ts";
 import { pageFile, pageHeaders } from "./files.ts";
 import { createLive, type LiveSources } from "./live-figures.ts";
 
-export const CONSOLE_PATH = "/console";
+const CONSOLE_PATH = "/console";
 const API = `${CONSOLE_PATH}/api/`;
 
 export type Console = ReturnType<typeof createConsole>;
