@@ -4,7 +4,8 @@ import { hostsIn } from "../domain/redis-address.ts";
 import { storeNowMs } from "../store/keys.ts";
 import { NEWEST_LAYOUT } from "../store/layout.ts";
 import { lossInWords } from "../store/loss/loss-report.ts";
-import { oneNode, type RedisNodes } from "../store/nodes.ts";
+import type { RedisNodes } from "../store/nodes.ts";
+import { type OpenedNodes, placeOf } from "../store/open-nodes.ts";
 import { knownLoss } from "../store/operator-loss.ts";
 import { tryScripts } from "../store/probes.ts";
 import { storeReason } from "../store/reasons.ts";
@@ -21,6 +22,8 @@ const CLOCK_FAILED_MS = 5000;
 const MEMORY_WARNING_SHARE = 0.75;
 const MEMORY_FAILED_SHARE = 0.9;
 const PINGS = 20;
+/** As many as a store may have. */
+const PARTITIONS_MAX = 1024;
 /** A generation waits for two scripts; more than this and it is felt. */
 const LATENCY_WARNING_MS = 10;
 
@@ -32,44 +35,91 @@ interface StoreChecks {
 
 /** Everything about Redis that can be seen from here. */
 export async function storeChecks(config: Config | undefined): Promise<StoreChecks> {
-  let redis: Redis;
+  let opened: OpenedNodes;
   let place: string;
   try {
     const url = redisUrl();
     place = hostsIn(url);
-    redis = await connect(url);
+    opened = await connect(url);
   } catch (error) {
     const [message = "", ...advice] = (error instanceof Error ? error.message : String(error)).split("; ");
     const check = failed("redis", message, advice.join("; ") || "set REDIS_URL to where your Redis is");
     return { checks: [check] };
   }
-  const nodes = oneNode(redis);
+  const { nodes, close } = opened;
+  const servers = nodes.all();
+  const [first] = servers;
+  const isOne = servers.length === 1;
+  const checks: Check[] = [];
   try {
-    const sentMs = Date.now();
-    const nowMs = await storeNowMs(redis);
-    const aheadMs = Math.round(nowMs - (sentMs + Date.now()) / 2);
-    const info = readInfo(await redis.info());
+    checks.push(good("redis", foundAt(servers, place)));
+    const own = servers.map((redis) =>
+      isOne ? serverChecks(redis, config) : namedServerChecks(redis, nodes, config),
+    );
+    checks.push(...(await Promise.all(own)).flat());
     const { partitions, id, layout } = await storedFacts(nodes);
-    const checks = [
-      good("redis", `answers at ${place}`),
-      ...infoChecks(info, await fsyncOf(redis)),
-      ...replicasChecks(info, config?.store.confirm?.replicas),
-      clockCheck(aheadMs),
-      latencyCheck(await roundTripsMs(redis), config?.store.commandTimeoutMs),
+    checks.push(
       partitionsCheck(partitions, config?.store.partitions),
       ...layoutChecks(layout),
       await olderCheck(nodes, config?.store.journal),
       ...(await frozenChecks(nodes, isCount(partitions) ? Number(partitions) : 0)),
       ...(config ? [await tasksCheck(nodes, isCount(partitions) ? Number(partitions) : 0, config)] : []),
-      await scriptsCheck(redis),
-    ];
+      ...(isOne ? [await scriptsCheck(first!, 0)] : []),
+    );
     return { checks, storeId: id };
   } catch (error) {
-    const { why, advice = "see Redis's log and its ACL" } = storeReason(error);
-    return { checks: [failed("redis", `answers with an error: ${why}`, advice)] };
+    return { checks: [...(isOne ? [] : checks), errorCheck(error)] };
   } finally {
-    redis.disconnect();
+    close();
   }
+}
+
+/** @param place what REDIS_URL names: the server itself, Sentinels, or nodes of a cluster */
+function foundAt(servers: readonly Redis[], place: string): string {
+  const found = servers.map(placeOf);
+  if (found.length > 1) return `${found.length} primaries are named at ${place}`;
+  return found[0] === place || !place.includes(",")
+    ? `answers at ${place}`
+    : `the primary that ${place} name answers at ${found[0]}`;
+}
+
+/** What is looked at on each server. */
+async function serverChecks(redis: Redis, config: Config | undefined): Promise<Check[]> {
+  const sentMs = Date.now();
+  const nowMs = await storeNowMs(redis);
+  const aheadMs = Math.round(nowMs - (sentMs + Date.now()) / 2);
+  const info = readInfo(await redis.info());
+  return [
+    ...infoChecks(info, await fsyncOf(redis)),
+    ...replicasChecks(info, config?.store.confirm?.replicas),
+    clockCheck(aheadMs),
+    latencyCheck(await roundTripsMs(redis), config?.store.commandTimeoutMs),
+  ];
+}
+
+/** The same for a server of several: one line where all is well, else a line for each check that is not. */
+async function namedServerChecks(
+  redis: Redis,
+  nodes: RedisNodes,
+  config: Config | undefined,
+): Promise<Check[]> {
+  const place = placeOf(redis);
+  const partition = partitionOn(redis, nodes);
+  const checks = await serverChecks(redis, config)
+    .then(async (own) => [...own, ...(partition === undefined ? [] : [await scriptsCheck(redis, partition)])])
+    .catch((error: unknown) => [errorCheck(error)]);
+  const bad = checks.filter(({ status }) => status !== "ok");
+  if (bad.length > 0) return bad.map((check) => ({ ...check, message: `${place}: ${check.message}` }));
+  return [good("primary", `${place}: ${checks.map(({ name }) => name).join(", ")} are right`)];
+}
+
+/** A partition of a server, for the name that a script writes; undefined for a server without any. */
+const partitionOn = (redis: Redis, nodes: RedisNodes): number | undefined =>
+  Array.from({ length: PARTITIONS_MAX }, (_, at) => at).find((at) => nodes.of(at) === redis);
+
+function errorCheck(error: unknown): Check {
+  const { why, advice = "see Redis's log and its ACL" } = storeReason(error);
+  return failed("redis", `answers with an error: ${why}`, advice);
 }
 
 /** The fields of INFO. */
@@ -262,9 +312,9 @@ async function olderCheck(nodes: RedisNodes, folder: string | undefined): Promis
 }
 
 /** Whether this Redis takes and runs the gateway's scripts, a writing one among them. */
-async function scriptsCheck(redis: Redis): Promise<Check> {
+async function scriptsCheck(redis: Redis, partition: number): Promise<Check> {
   try {
-    return good("scripts", `all ${await tryScripts(redis)} load, and one that writes has run`);
+    return good("scripts", `all ${await tryScripts(redis, partition)} load, and one that writes has run`);
   } catch (error) {
     const { why, advice = "see Redis's log" } = storeReason(error);
     const allow =

@@ -1,7 +1,6 @@
 import { type Config, readConfig } from "../config/config.ts";
 import { printed } from "../config/problems.ts";
 import { redisUrlRule } from "../config/setting-rules.ts";
-import { parseServerAddress } from "../domain/redis-address.ts";
 import { OperatorError } from "../store/accounts.ts";
 
 /** The configuration of this machine. @throws OperatorError that lists its problems */
@@ -15,17 +14,8 @@ export function requireConfig(): Config {
 export function redisUrl(): string {
   const fromEnv = process.env.REDIS_URL;
   const url = fromEnv || requireConfig().store.redisUrl;
-  const problem = redisUrlRule(url) ?? serverRule(url);
+  const problem = redisUrlRule(url);
   if (problem !== undefined)
     throw new OperatorError(`${fromEnv ? "REDIS_URL" : "store.redis_url"} ${problem}`);
   return url;
-}
-
-function serverRule(url: string): string | undefined {
-  try {
-    parseServerAddress(url);
-    return undefined;
-  } catch (error) {
-    return error instanceof Error ? error.message : String(error);
-  }
 }

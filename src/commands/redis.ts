@@ -1,22 +1,19 @@
-import type { Redis } from "ioredis";
 import { readConfig } from "../config/config.ts";
 import { hostsIn, parseRedisAddress } from "../domain/redis-address.ts";
 import { OperatorError } from "../store/accounts.ts";
-import { createClient } from "../store/client.ts";
-import { oneNode, type RedisNodes } from "../store/nodes.ts";
+import type { RedisNodes } from "../store/nodes.ts";
+import { type OpenedNodes, openNodes } from "../store/open-nodes.ts";
 import { requireWritable } from "../store/operator-loss.ts";
 import { inStoreWords, storeReason } from "../store/reasons.ts";
 import { partitionsOf } from "../store/store-facts.ts";
 import { redisUrl, requireConfig } from "./local-config.ts";
 
-const CONNECT_TIMEOUT_MS = 2000;
 /** Commands of the CLI read pages; the gateway's own timeout is for much smaller work. */
 const COMMAND_TIMEOUT_MS = 10_000;
 
 /** Runs one command's work against Redis, and closes the connection whatever happens. */
 export async function withRedis<T>(work: (nodes: RedisNodes) => Promise<T>): Promise<T> {
-  const redis = await connect(redisUrl());
-  const nodes = oneNode(redis);
+  const { nodes, close } = await connect(redisUrl());
   try {
     // The very first use of a store fixes its partitions, which is the config's to say.
     await partitionsOf(nodes, () => requireConfig().store.partitions);
@@ -26,7 +23,7 @@ export async function withRedis<T>(work: (nodes: RedisNodes) => Promise<T>): Pro
     // Redis's own words, or those of a broken connection.
     throw new Error(`Redis at ${hostsIn(redisUrl())}: ${inStoreWords(error)}`, { cause: error });
   } finally {
-    redis.disconnect();
+    close();
   }
 }
 
@@ -41,24 +38,12 @@ export const withRedisToWrite = <T>(work: (nodes: RedisNodes) => Promise<T>): Pr
 const tlsCaFor = (url: string): string | undefined =>
   parseRedisAddress(url).tls ? readConfig({ env: process.env }).loaded?.config.store.tlsCa : undefined;
 
-/** A client that is connected within two seconds. @throws OperatorError in one sentence that says what to do */
-export async function connect(url: string): Promise<Redis> {
-  const redis = createClient(url, COMMAND_TIMEOUT_MS, tlsCaFor(url));
-  const failed = Promise.withResolvers<never>();
-  // On its own the client would try again and again. It needs a listener later on, too.
-  redis.on("error", failed.reject);
-  const late = new Error("no answer within 2 seconds");
-  const timer = setTimeout(() => failed.reject(late), CONNECT_TIMEOUT_MS);
+/** The servers of a store, connected within two seconds. @throws OperatorError in one sentence that says what to do */
+export async function connect(url: string): Promise<OpenedNodes> {
   try {
-    await Promise.race([failed.promise, redis.connect()]);
-    return redis;
+    return await openNodes({ redisUrl: url, tlsCa: tlsCaFor(url) }, COMMAND_TIMEOUT_MS);
   } catch (error) {
-    redis.disconnect();
-    // Else it waits two more seconds for the other side to hang up.
-    redis.stream?.destroy();
     const { why, advice = "see Redis's log, and that REDIS_URL is right" } = storeReason(error);
     throw new OperatorError(`Redis at ${hostsIn(url)} cannot be used (${why}); ${advice}`);
-  } finally {
-    clearTimeout(timer);
   }
 }

@@ -1,8 +1,8 @@
-import type { Redis } from "ioredis";
 import { GatewayError } from "../domain/errors.ts";
+import { parseRedisAddress } from "../domain/redis-address.ts";
 import { OperatorError } from "./accounts.ts";
-import { createClient } from "./client.ts";
-import { oneNode, type RedisNodes } from "./nodes.ts";
+import type { RedisNodes } from "./nodes.ts";
+import { type OpenedNodes, openNodes } from "./open-nodes.ts";
 import { requireWritable } from "./operator-loss.ts";
 import { inStoreWords } from "./reasons.ts";
 import { readFacts } from "./store-facts.ts";
@@ -11,11 +11,20 @@ export type { RedisNodes };
 
 /** Longer than that of requests: pages of records take more time. */
 const COMMAND_TIMEOUT_MS = 5000;
+/** Of several servers the primaries are asked for again after so long. */
+const PLACED_MS = 10_000;
 
 export type OperatorSession = ReturnType<typeof createOperatorSession>;
 
+/** Connections, and the work that uses them. */
+interface Opened {
+  ready: Promise<OpenedNodes>;
+  openedMs: number;
+  users: number;
+}
+
 /**
- * The console's own connection, made when it is first used: bulk reads of operators never delay a customer's request.
+ * The console's own connections, made when they are first used: bulk reads of operators never delay a customer's request.
  * @param options.partitions used at the very first start of a store only
  */
 export function createOperatorSession(options: {
@@ -23,22 +32,41 @@ export function createOperatorSession(options: {
   tlsCa?: string | undefined;
   partitions: number;
 }) {
-  let opened: { redis: Redis; ready: Promise<void> } | undefined;
+  const { redisUrl, tlsCa, partitions } = options;
+  const isPlaced = parseRedisAddress(redisUrl).kind !== "server";
+  let current: Opened | undefined;
 
-  async function connect(redis: Redis): Promise<void> {
-    let last: Error | undefined;
-    redis.on("error", (error) => {
-      last = error;
-    });
+  async function open(): Promise<OpenedNodes> {
+    const opened = await openNodes({ redisUrl, tlsCa }, COMMAND_TIMEOUT_MS);
     try {
-      await redis.connect();
       // Refuses a store that may evict money.
-      await readFacts(oneNode(redis), options.partitions);
+      await readFacts(opened.nodes, partitions);
+      return opened;
     } catch (error) {
-      redis.disconnect();
-      opened = undefined;
-      throw last ?? error;
+      opened.close();
+      throw error;
     }
+  }
+
+  /** Opens anew what failed, and what may have failed over. */
+  function use(): Opened {
+    const isOld = isPlaced && current !== undefined && performance.now() - current.openedMs > PLACED_MS;
+    if (isOld) leave(current!);
+    current ??= { ready: open(), openedMs: performance.now(), users: 0 };
+    current.users++;
+    return current;
+  }
+  function leave(opened: Opened): void {
+    if (current === opened) current = undefined;
+    if (opened.users > 0) return;
+    opened.ready.then(
+      ({ close }) => close(),
+      () => undefined,
+    );
+  }
+  function release(opened: Opened): void {
+    opened.users--;
+    if (current !== opened) leave(opened);
   }
 
   /**
@@ -46,17 +74,15 @@ export function createOperatorSession(options: {
    * @throws OperatorError as it is; GatewayError `store_unavailable` for everything else
    */
   async function run<T>(work: (nodes: RedisNodes) => Promise<T>): Promise<T> {
+    const opened = use();
     try {
-      if (!opened) {
-        const redis = createClient(options.redisUrl, COMMAND_TIMEOUT_MS, options.tlsCa);
-        opened = { redis, ready: connect(redis) };
-      }
-      const { redis, ready } = opened;
-      await ready;
-      return await work(oneNode(redis));
+      return await work((await opened.ready).nodes);
     } catch (error) {
       if (error instanceof OperatorError) throw error;
+      leave(opened);
       throw new GatewayError("store_unavailable", inStoreWords(error), { cause: error });
+    } finally {
+      release(opened);
     }
   }
 
@@ -69,8 +95,7 @@ export function createOperatorSession(options: {
         return work(nodes);
       }),
     close(): void {
-      opened?.redis.disconnect();
-      opened = undefined;
+      if (current) leave(current);
     },
   };
 }

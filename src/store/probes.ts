@@ -95,9 +95,13 @@ async function checkUsable(
   await check(redis);
 }
 
-/** Loads all scripts and runs one that writes. @returns how many there are @throws what Redis says against it */
-export async function tryScripts(redis: Redis): Promise<number> {
+/**
+ * Loads all scripts and runs one that writes.
+ * @param partition one that is on this server
+ * @returns how many there are @throws what Redis says against it
+ */
+export async function tryScripts(redis: Redis, partition: number): Promise<number> {
   for (const script of SCRIPTS) await redis.script("LOAD", scriptSource(script));
-  await scriptsOf(redis).run(probe, { name: probeNameIn(0) });
+  await scriptsOf(redis).run(probe, { name: probeNameIn(partition) });
   return SCRIPTS.length;
 }
