@@ -80,8 +80,8 @@ describe("the command line itself", () => {
     ["redis:///tmp/x.sock", "such as redis://127.0.0.1:6379"],
     ["localhost:21001", "such as redis://127.0.0.1:6379"],
     ["redis://tg:hush%ss@127.0.0.1:21001", "a % itself as %25"],
-    ["redis+sentinel://tg:hush@127.0.0.1:21001/mymaster", "the address of one server is needed"],
-    ["rediss+cluster://tg:hush@127.0.0.1:21001,127.0.0.1:21002", "the address of one server is needed"],
+    ["redis+sentinel://tg:hush@127.0.0.1:21001", "end with what the Sentinels call the primary"],
+    ["rediss+cluster://tg:hush@127.0.0.1:21001,127.0.0.1:21002/1", "Redis Cluster has one database only"],
   ])("REDIS_URL=%s is refused as the gateway refuses it", async (url, words) => {
     const { code, stdout, stderr } = await runHere(["keys", "list", "--json"], { REDIS_URL: url });
     expect({ code, stdout }).toEqual({ code: 1, stdout: "" });

@@ -8,6 +8,7 @@ import type { RunningRedis } from "../../src/sandbox/redis.ts";
 import { type IssuedKey, issueKey } from "../../src/store/accounts.ts";
 import { partitionOf } from "../../src/store/names.ts";
 import { oneNode, type RedisNodes } from "../../src/store/nodes.ts";
+import { createOperatorSession } from "../../src/store/operator-session.ts";
 import { runHere } from "../support/cli.ts";
 import { startClusterNode } from "../support/cluster-node.ts";
 import { givenGateway, type TestGateway, until } from "../support/gateway.ts";
@@ -171,4 +172,18 @@ test("what cannot be frozen is said in words", async () => {
   expect(onOneServer.stderr).toContain("only partitions of a Redis Cluster");
   const listed = await runHere(["partitions", "list", "--json"]);
   expect(JSON.parse(listed.stdout).partitions[0]).toMatchObject({ partition: 0, state: "in use" });
+});
+
+test("the command line and the console find the primaries of a cluster by asking its nodes", async () => {
+  const address = server.url.replace("redis:", "redis+cluster:");
+  const asked = async (...words: string[]) =>
+    JSON.parse((await runHere([...words, "--json"], { REDIS_URL: address })).stdout);
+  const { account_id } = await asked("keys", "create", "--credits", "7");
+  expect(await asked("credits", "show", account_id)).toMatchObject({ balance: 7 });
+  expect(await asked("ledger", "verify")).toMatchObject({ ok: true });
+  const { checks } = await asked("doctor");
+  expect(checks).toContainEqual(expect.objectContaining({ name: "scripts", status: "ok" }));
+  const session = createOperatorSession({ redisUrl: address, partitions: PARTITIONS });
+  expect(await session.run((found) => found.of(FROZEN).get("tg:{p07}:none"))).toBeNull();
+  session.close();
 });
