@@ -3,14 +3,14 @@ import { verifyLedger } from "../../src/ledger/verify.ts";
 import { type IssuedKey, issueKey } from "../../src/store/accounts.ts";
 import { freezePartitions, listPartitions, thawPartitions } from "../../src/store/freezing.ts";
 import { partitionOf } from "../../src/store/names.ts";
-import type { RedisNodes } from "../../src/store/nodes.ts";
 import { givenGateway, type TestGateway } from "../support/gateway.ts";
 import { randomId } from "../support/store.ts";
 import { generate, PRICE, readyz, sent, settled } from "../support/store-stage.ts";
 import { until } from "../support/until.ts";
 import { type Cluster, startCluster } from "./cluster.ts";
+import { nodesOf } from "./cluster-nodes.ts";
 import type { RedisNode } from "./node.ts";
-import { PARTITIONS, slotOfName, slotOfPartition } from "./slots.ts";
+import { PARTITIONS, slotOfPartition } from "./slots.ts";
 
 // A partition that moves to another primary key by key, as redis-cli moves it, while a gateway serves all partitions.
 
@@ -29,7 +29,7 @@ beforeAll(async () => {
   gateway.redis.disconnect();
   const isWhole = async () => (await gateway.metric("tollgate_store_up "))[0] === "tollgate_store_up 1";
   await until(isWhole, "three primaries to be usable");
-  const nodes = await nodesNow();
+  const nodes = await nodesOf(cluster);
   customers = await Promise.all(
     Array.from({ length: PARTITIONS }, async (_, partition) => ({
       key: await issueKey(nodes, {
@@ -45,18 +45,6 @@ afterAll(async () => {
   await gateway?.stop();
   await cluster?.stop();
 });
-
-/** For operators' functions. */
-async function nodesNow(): Promise<RedisNodes> {
-  const ownerOf = await cluster.owners();
-  const clientOf = (slot: number) => ownerOf(slot)!.client;
-  const slots = Array.from({ length: PARTITIONS }, (_, partition) => slotOfPartition(partition));
-  return {
-    of: (partition) => clientOf(slotOfPartition(partition)),
-    ofName: (name) => clientOf(slotOfName(name)),
-    all: () => [...new Set(slots.map(clientOf))],
-  };
-}
 
 function accountIn(partition: number): string {
   for (;;) {
@@ -118,7 +106,7 @@ async function expectExactCharges(): Promise<void> {
     const { body } = await gateway.request("GET", "/api/v1/credits", { key: key.key });
     expect(body.data.balance, key.accountId).toBe(CREDITS - made * PRICE);
   }
-  expect((await verifyLedger(await nodesNow())).violations).toEqual([]);
+  expect((await verifyLedger(await nodesOf(cluster))).violations).toEqual([]);
 }
 
 // Guarantee: moving a frozen partition costs its accounts a wait, and nobody a credit or a request.
@@ -132,19 +120,19 @@ test("a frozen partition moves while all others are served, and no charge is los
   const slow = generate(gateway, customer.key, "A boat [sandbox: delay=1s]");
   await until(() => sent(gateway).length > posted, "the generation to be sent");
 
-  await freezePartitions(await nodesNow(), [partition]);
+  await freezePartitions(await nodesOf(cluster), [partition]);
   const moved = await move(partition, from, to, async () => {
     expect(await partitionsRefused()).toEqual([partition]);
     expect(await readyz(gateway)).toBe(200);
-    const view = (await listPartitions(await nodesNow()))[partition];
+    const view = (await listPartitions(await nodesOf(cluster)))[partition];
     expect(view).toMatchObject({ isMoving: true, frozenSinceMs: expect.any(Number) });
-    await expect(thawPartitions(await nodesNow(), [partition])).rejects.toThrow("between two nodes");
+    await expect(thawPartitions(await nodesOf(cluster), [partition])).rejects.toThrow("between two nodes");
   });
   expect(moved).toBeGreaterThan(5);
   expect((await slow).status).toBe(200);
   customer.made++;
   expect(await gateway.metric("tollgate_store_outbox_entries ")).toEqual(["tollgate_store_outbox_entries 1"]);
-  await thawPartitions(await nodesNow(), [partition]);
+  await thawPartitions(await nodesOf(cluster), [partition]);
   await until(async () => (await partitionsRefused()).length === 0, "all accounts to be served");
 
   expect(await cluster.primaryOf(partition)).toBe(to);

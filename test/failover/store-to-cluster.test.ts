@@ -1,0 +1,101 @@
+import { execFile } from "node:child_process";
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import { promisify } from "node:util";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { verifyLedger } from "../../src/ledger/verify.ts";
+import { redisBinary } from "../../src/sandbox/redis.ts";
+import { type IssuedKey, issueKey } from "../../src/store/accounts.ts";
+import { migrateStore } from "../../src/store/migrate.ts";
+import { META } from "../../src/store/names.ts";
+import { oneNode } from "../../src/store/nodes.ts";
+import { givenGateway, type TestGateway } from "../support/gateway.ts";
+import { times } from "../support/store.ts";
+import { generate, givenRedis, PRICE, ready, type TestRedis } from "../support/store-stage.ts";
+import { type Cluster, startCluster } from "./cluster.ts";
+import { nodesOf } from "./cluster-nodes.ts";
+
+// docs/operations.md, "Moving a store to a cluster", step by step on real servers.
+
+const ACCOUNTS = 8;
+
+let folder: string;
+let old: TestRedis;
+let cluster: Cluster;
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), "tollgate-to-cluster-"));
+  [old, cluster] = await Promise.all([givenRedis(), startCluster()]);
+}, 60_000);
+afterAll(async () => {
+  await cluster?.stop();
+  await old?.stop();
+  await rm(folder, { recursive: true, force: true });
+});
+
+async function redisCli(...words: string[]): Promise<string> {
+  const { path, env } = await redisBinary();
+  const { stdout } = await promisify(execFile)(join(dirname(path), "redis-cli"), words, { env });
+  return stdout;
+}
+
+async function started(redisUrl: string, generator?: TestGateway["generator"]): Promise<TestGateway> {
+  const gateway = await givenGateway({
+    redisUrl,
+    ...(generator ? { generator } : {}),
+    config: { store: { journal: join(folder, "journal") } },
+  });
+  gateway.redis.disconnect();
+  await ready(gateway);
+  return gateway;
+}
+
+const balance = async (gateway: TestGateway, { key }: IssuedKey): Promise<number> =>
+  (await gateway.request("GET", "/api/v1/credits", { key })).body.data.balance;
+
+// Guarantee: a store that grew up on one server goes on in a cluster, with all that it knew.
+test("a store of an earlier release moves to a cluster, and goes on where it was", async () => {
+  await old.client.hset(META, "layout", "1", "partitions", 64);
+  const before = await started(old.url);
+  const keys = await Promise.all(
+    times(ACCOUNTS, () => issueKey(oneNode(old.client), { credits: 1000, limits: { rateLimit: 1000 } })),
+  );
+  const tasks = await Promise.all(
+    keys.map(async (key) => (await generate(before, key)).body.data.task_id as string),
+  );
+  // 1. The newest layout, while gateways serve.
+  expect(await migrateStore(oneNode(old.client), { waitMs: 100 })).toMatchObject({
+    from: "1",
+    moved: ACCOUNTS,
+  });
+  // 2. Gateways end, and have nothing that waits.
+  expect(await before.metric("tollgate_store_outbox_entries ")).toEqual(["tollgate_store_outbox_entries 0"]);
+  await before.drain();
+  // 3. All names are copied, and the old server ends.
+  const names = await old.client.dbsize();
+  const imported = await redisCli(
+    "--cluster",
+    "import",
+    `127.0.0.1:${cluster.nodes[0]!.announced}`,
+    "--cluster-from",
+    `127.0.0.1:${old.port}`,
+    "--cluster-copy",
+  );
+  expect(imported).toContain("OK");
+  const sizes = await Promise.all(cluster.nodes.slice(0, 3).map(({ client }) => client.dbsize()));
+  expect(sizes.reduce((sum, size) => sum + size)).toBe(names);
+  await old.end();
+  // 4. The ledger adds up, and gateways go on.
+  const nodes = await nodesOf(cluster);
+  expect(await verifyLedger(nodes)).toMatchObject({ violations: [] });
+  const after = await started(cluster.redisUrl, before.generator);
+  for (const [at, key] of keys.entries()) {
+    expect(await balance(after, key)).toBe(1000 - PRICE);
+    expect((await after.request("GET", `/api/v1/tasks/${tasks[at]}`, { key: key.key })).status).toBe(200);
+    expect((await generate(after, key)).status).toBe(200);
+    expect(await balance(after, key)).toBe(1000 - 2 * PRICE);
+  }
+  expect(await verifyLedger(nodes)).toMatchObject({ violations: [] });
+  await after.stop();
+  await before.generator.stop();
+});
