@@ -1,3 +1,4 @@
+import { hasMoved, isMoving } from "./moving-slots.ts";
 import type { Item, Reply, ScriptFile } from "./script-definition.ts";
 
 /** More items wait for the next call, so that no call blocks Redis for long. */
@@ -12,33 +13,37 @@ interface Waiting {
 interface Batch {
   script: ScriptFile;
   shared: Item["shared"];
-  /** The hash tag that all names of the call share; empty where they need not. */
-  tag: string;
+  /** The hash tag that all names of the call share; undefined where they need not. */
+  tag: string | undefined;
   waiting: Waiting[];
 }
 
 /**
- * Gathers the script calls of one tick of the event loop, and sends one call per script. Decision 0020.
+ * Gathers the script calls of one tick of the event loop, and sends one call per script. If Redis refuses a call for the slot
+ * of its first item, each partition's items are sent once more by themselves. Decisions 0020 and 0046.
  * @param options.send runs one call; rejects when the whole call has failed
- * @param options.failure what an item's promise rejects with; of a call that has failed as a whole, the item is its first
- * @param options.clustered whether all names of a call must share a hash tag
+ * @param options.sendAgain the same for items of a call that has failed
+ * @param options.failure what an item's promise rejects with
+ * @param options.isApart whether all names of a call must share a hash tag: a call per partition
  */
 export function createBatcher(options: {
   send(script: ScriptFile, items: readonly Item[]): Promise<(Reply | Error)[]>;
+  sendAgain(script: ScriptFile, items: readonly Item[]): Promise<(Reply | Error)[]>;
   failure(error: unknown, item: Item): unknown;
-  clustered(): boolean;
+  isApart(): boolean;
 }) {
   let open: Batch[] = [];
 
   function flush(): void {
     const batches = open;
     open = [];
-    for (const batch of batches) void run(batch);
+    for (const batch of batches) void run(batch, options.send);
   }
 
-  async function run({ script, waiting }: Batch): Promise<void> {
+  async function run(batch: Batch, send: typeof options.send): Promise<void> {
+    const { script, waiting } = batch;
     try {
-      const replies = await options.send(
+      const replies = await send(
         script,
         waiting.map(({ item }) => item),
       );
@@ -48,13 +53,15 @@ export function createBatcher(options: {
         else resolve(reply);
       });
     } catch (error) {
-      for (const { reject } of waiting) reject(options.failure(error, waiting[0]!.item));
+      const parts = hasMoved(error) || isMoving(error) ? byPartition(batch) : [];
+      if (parts.length > 1) for (const part of parts) void run(part, options.sendAgain);
+      else for (const { item, reject } of waiting) reject(options.failure(error, item));
     }
   }
 
   return (script: ScriptFile, item: Item): Promise<Reply> =>
     new Promise((resolve, reject) => {
-      const tag = options.clustered() ? hashTag(item.keys[0]!) : "";
+      const tag = options.isApart() ? hashTag(item.keys[0]!) : undefined;
       let batch = open.find(
         (one) =>
           one.script === script &&
@@ -70,6 +77,13 @@ export function createBatcher(options: {
       }
       batch.waiting.push({ item, resolve, reject });
     });
+}
+
+/** The same items, those of each partition by themselves. */
+function byPartition({ script, shared, tag, waiting }: Batch): Batch[] {
+  if (tag !== undefined) return [];
+  const parts = Map.groupBy(waiting, ({ item }) => hashTag(item.keys[0]!));
+  return [...parts].map(([own, some]) => ({ script, shared, tag: own, waiting: some }));
 }
 
 const hashTag = (name: string): string => name.slice(0, name.indexOf("}"));

@@ -8,7 +8,7 @@ import type { StoreClock } from "./clock.ts";
 import { type Deadlines, TIMED_OUT } from "./deadlines.ts";
 import { createFairQueue } from "./fair-queue.ts";
 import { type FrozenPartitions, frozenError } from "./frozen-partitions.ts";
-import { isMoving, onceMoved } from "./moving-slots.ts";
+import { hasMoved, isMoving, onceMoved } from "./moving-slots.ts";
 import { inStoreWords } from "./reasons.ts";
 import { clockOf, type Item, itemOf, type Reply, type Run, type ScriptFile } from "./script-definition.ts";
 import { isRefusedByStore } from "./script-errors.ts";
@@ -18,13 +18,21 @@ const RETRY_AFTER_SECONDS = 2;
 /** A store that refuses every call is logged this often, not once per request. */
 const REFUSED_LOG_EVERY_MS = 10_000;
 
+/** Sends an item to a primary. */
+interface Sender {
+  send(script: ScriptFile, item: Item): Promise<Reply>;
+}
+
 interface CallOptions {
   redis: Redis;
   scripts: ScriptRunner;
   breaker: Pick<Breaker, "isOpen" | "trip">;
   deadlines: Deadlines;
   clock: StoreClock;
-  clustered(): boolean;
+  /** Whether a call has the items of one partition. */
+  isApart(): boolean;
+  /** The primary that has a name now. Asks for the placement first, if this one should have it. */
+  ownerNow(name: string): Promise<Sender>;
   frozen: Pick<FrozenPartitions, "hasName" | "refuses">;
   /** Called with how many requests wait. */
   waitingChanged(waiting: number): void;
@@ -36,6 +44,7 @@ interface CallOptions {
 export function createCalls(options: CallOptions) {
   const { redis, scripts, breaker, deadlines, clock, metrics } = options;
   const { unavailable, frozen, failed } = createCallErrors(options);
+  const sendToOwner = createResending(options, { frozen, isHere: (owner) => owner.send === send });
   const queue = createFairQueue({
     deadlines,
     changed: options.waitingChanged,
@@ -44,7 +53,15 @@ export function createCalls(options: CallOptions) {
       return new GatewayError("overloaded", why, { retryAfterSeconds: 1 });
     },
   });
-  const batched = createBatcher({ send: timed, failure: failed, clustered: options.clustered });
+  const batched = createBatcher({
+    send: timed,
+    sendAgain(script, items) {
+      for (const _ of items) queue.begun();
+      return timed(script, items);
+    },
+    failure: failed,
+    isApart: options.isApart,
+  });
 
   /** One call for the items of a batch; its time is observed once. */
   async function timed(script: ScriptFile, items: readonly Item[]): Promise<(Reply | Error)[]> {
@@ -73,9 +90,14 @@ export function createCalls(options: CallOptions) {
     );
   }
 
-  /** Runs one script. */
-  const run: Run = (script, call) =>
-    send(script, itemOf(script, call, clock.argument())).then((reply) => script.read(reply, call));
+  /** Runs one script. An item whose partition has moved meanwhile is sent once more, to the primary that has it now. */
+  const run: Run = (script, call) => {
+    const item = itemOf(script, call, clock.argument());
+    return send(script, item).then(
+      (reply) => script.read(reply, call),
+      async (error: unknown) => script.read(await sendToOwner(script, item, error), call),
+    );
+  };
 
   /** Throws at once while the breaker is open. */
   function requireUsable(): void {
@@ -98,10 +120,30 @@ export function createCalls(options: CallOptions) {
   /** `queue`: requests wait in it, before they call, while too many calls are under way. */
   return {
     run,
+    send,
     command,
     requireUsable,
     queue,
     rejectWaiting: () => queue.rejectAll(() => unavailable("open")),
+  };
+}
+
+/**
+ * @returns sends an item that has failed to the primary that has its partition now
+ * @throws the error of the item if nothing has moved
+ */
+function createResending(
+  { ownerNow, frozen: partitions }: CallOptions,
+  { frozen, isHere }: { frozen(cause: unknown): GatewayError; isHere(owner: Sender): boolean },
+) {
+  return async (script: ScriptFile, item: Item, error: unknown): Promise<Reply> => {
+    const { cause } = error as Error;
+    const [name] = item.keys as [string];
+    if (!hasMoved(cause)) throw error;
+    const owner = await ownerNow(name);
+    if (!isHere(owner)) return owner.send(script, item);
+    // Nobody names another primary: the slot is on its way.
+    throw partitions.refuses(name, cause) ? frozen(cause) : error;
   };
 }
 
@@ -126,6 +168,8 @@ function createCallErrors(options: CallOptions) {
 
   /** @param item of the call; without one, it was a plain command */
   function failed(error: unknown, item?: Item): GatewayError {
+    // The primary is usable; who has its other partitions goes on.
+    if (hasMoved(error)) return unavailable("moved", error);
     if (item && options.frozen.refuses(item.keys[0]!, error)) return frozen(error);
     if (isMoving(error)) return unavailable("moving", error);
     const message = error instanceof Error ? error.message : String(error);

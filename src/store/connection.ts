@@ -64,6 +64,7 @@ export function createConnection(options: ConnectionOptions) {
     attached: () => attached,
     changed: () => inForce.reportUsable(),
     findPrimaries: () => inForce.findPrimaries(),
+    primariesFound: () => inForce.primariesFound(),
   });
   const open: OpenPrimary = (endpoint, name) =>
     createPrimary({
@@ -199,6 +200,8 @@ function createMapInForce(
     findPrimaries: (): void => follower?.ask(),
     epochOf: ({ name }: Primary): number | undefined =>
       follower?.placement()?.primaries.find((placed) => placed.name === name)?.epoch,
+    /** The same; resolves once the answer is in force. */
+    primariesFound: async (): Promise<void> => follower?.asked(),
     stop: (): void => follower?.close(),
   };
 }
@@ -246,6 +249,7 @@ function partOfStore(
     attached(): Attached | undefined;
     changed(): void;
     findPrimaries(): void;
+    primariesFound(): Promise<void>;
   },
 ): PartOfStore & { requireUsable(partition: number): void } {
   const { facts, map, attached } = whole;
@@ -295,6 +299,10 @@ function partOfStore(
     beforeUse: async (primary) => attached()?.beforeUse(primary),
     unfinished: (primary) => attached()?.unfinished(primary),
     isClustered: () => facts.current()?.cluster ?? false,
+    async ownerNow(primary, name) {
+      if (map().ofName(name) === primary) await whole.primariesFound();
+      return map().ofName(name);
+    },
     changed: whole.changed,
   };
 }

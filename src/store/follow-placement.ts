@@ -18,6 +18,8 @@ export interface PlacementFollower {
   ask(): void;
   /** The latest answer that counts; undefined before the first. */
   placement(): Placement | undefined;
+  /** The same; resolves once the answer to a question that began after now is in force, or did not come. */
+  asked(): Promise<void>;
   close(): void;
 }
 
@@ -41,10 +43,13 @@ export function followPlacement(options: {
   let isAsking = false;
   let isWanted = false;
   let isClosed = false;
+  let waiting: (() => void)[] = [];
 
   async function ask(): Promise<void> {
     isAsking = true;
     isWanted = false;
+    const answered = waiting;
+    waiting = [];
     try {
       const next = await source.find();
       if (!isClosed) take(next);
@@ -52,6 +57,7 @@ export function followPlacement(options: {
       if (!isClosed) report.failed(inStoreWords(error), current);
     }
     isAsking = false;
+    for (const resolve of answered) resolve();
     if (isClosed) return;
     whileAway = isAway() ? whileAway + 1 : 0;
     const isUrgent = whileAway > 0 && whileAway < QUESTIONS_WHILE_AWAY;
@@ -76,17 +82,27 @@ export function followPlacement(options: {
     found(next);
   }
 
+  function want(): void {
+    if (isClosed || isWanted) return;
+    isWanted = true;
+    if (!isAsking) askIn(APART_MS);
+  }
+
   void ask();
   return {
-    ask(): void {
-      if (isClosed || isWanted) return;
-      isWanted = true;
-      if (!isAsking) askIn(APART_MS);
+    ask: want,
+    asked(): Promise<void> {
+      if (isClosed) return Promise.resolve();
+      const { promise, resolve } = Promise.withResolvers<void>();
+      waiting.push(resolve);
+      want();
+      return promise;
     },
     placement: () => current,
     close(): void {
       isClosed = true;
       clearTimeout(timer);
+      for (const resolve of waiting) resolve();
       source.close();
     },
   };

@@ -1,7 +1,7 @@
 import { GatewayError } from "../domain/errors.ts";
 import type { Logger } from "../telemetry/log.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
-import { isMoving } from "./moving-slots.ts";
+import { hasMoved, isMoving } from "./moving-slots.ts";
 import { partitionOfName } from "./names.ts";
 
 /** How often the list in `tg:meta` is read, and for how long a partition is left alone after Redis has refused it. */
@@ -101,5 +101,4 @@ export const frozenError = (cause?: unknown): GatewayError =>
  * moved. The script has done nothing.
  */
 const isRefusal = (error: unknown): boolean =>
-  isMoving(error) ||
-  (error instanceof Error && /^FROZEN |^ERR Script attempted to access a non local key/.test(error.message));
+  isMoving(error) || hasMoved(error) || (error instanceof Error && error.message.startsWith("FROZEN "));

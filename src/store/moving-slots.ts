@@ -8,6 +8,13 @@ export const isMoving = (error: unknown): boolean =>
   error instanceof Error && /^(ASK|TRYAGAIN) /.test(error.message);
 
 /**
+ * Whether a node has refused a call, or an item of one, since its slot is another node's. It has done nothing: each script
+ * fails so at its first command.
+ */
+export const hasMoved = (error: unknown): boolean =>
+  error instanceof Error && /^MOVED |^ERR Script attempted to access a non local key/.test(error.message);
+
+/**
  * Runs plain commands on a name outside the partitions, again for a moment while its slot is on its way to another node.
  * @throws what the last try throws
  */

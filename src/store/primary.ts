@@ -15,6 +15,7 @@ import { createProbe, probeNameIn, probeOnOwnConnection } from "./probes.ts";
 import { inStoreWords } from "./reasons.ts";
 import type { Run } from "./script-definition.ts";
 import { createScriptRunner, type ScriptRunner } from "./script-runner.ts";
+import { allowsCrossSlots } from "./store-facts.ts";
 
 const CHECK_EVERY_MS = 15_000;
 
@@ -31,6 +32,8 @@ export interface PartOfStore {
   /** Called as the breaker closes. @returns why it has to open again at once, if it has to */
   unfinished(primary: Primary): string | undefined;
   isClustered(): boolean;
+  /** The primary that has a name now. The servers are asked first, if this one should have it. */
+  ownerNow(primary: Primary, name: string): Promise<Primary>;
   frozen: FrozenPartitions;
   /** A breaker has opened or closed. */
   changed(): void;
@@ -61,11 +64,15 @@ export function createPrimary(options: PrimaryOptions) {
   const limits = { command: createDeadlines(commandTimeoutMs), connecting: createDeadlines(connectTimeout) };
   const { within } = limits.command;
   const redis = clientOf(options, { connectTimeout });
-  const scripts = createScriptRunner(redis, { within, canFreeze: store.isClustered });
+  const slots = createSlotRule(store);
+  const scripts = createScriptRunner(redis, { within, ...slots.ofScripts });
   const direct = runDirectly(scripts, store.frozen);
   const clock = createStoreClock(options.nowMs);
   const probeName = (): string => probeNameIn(store.partitionOn(primary));
-  const check = (): Promise<void> => store.learnFacts(primary, limits.command);
+  async function check(): Promise<void> {
+    await store.learnFacts(primary, limits.command);
+    await slots.learn(redis, within);
+  }
   const beforeUse = (): Promise<void> => store.beforeUse(primary);
   const breaker = createBreaker({
     log,
@@ -87,7 +94,8 @@ export function createPrimary(options: PrimaryOptions) {
     breaker,
     clock,
     deadlines: limits.command,
-    clustered: store.isClustered,
+    isApart: slots.areApart,
+    ownerNow: (name) => store.ownerNow(primary, name),
     frozen: store.frozen,
     waitingChanged: addTo(options.metrics.storeWaiting),
   });
@@ -113,10 +121,7 @@ export function createPrimary(options: PrimaryOptions) {
     nowMs: clock.nowMs,
     ...calls,
     /** The same past the breaker, for what is sent before it closes. */
-    direct: {
-      run: direct,
-      command: <T>(work: (client: Redis) => Promise<T>) => onceMoved(() => within(work(redis))),
-    },
+    direct: { run: direct, command: commandDirectly(redis, within) },
     /** Which outage this is, if the primary is away: then requests of keys seen good may pass unmetered. */
     outage: outage.current,
     /** Limits the time of a command on `redis`, as that of a call. */
@@ -127,6 +132,18 @@ export function createPrimary(options: PrimaryOptions) {
   return primary;
 }
 
+/** Whether a call to this server may have items of several slots. */
+function createSlotRule({ isClustered }: PartOfStore) {
+  let areAllowed = false;
+  return {
+    async learn(redis: Redis, within: Deadlines["within"]): Promise<void> {
+      areAllowed = isClustered() && (await within(allowsCrossSlots(redis)));
+    },
+    ofScripts: { canFreeze: isClustered, crossesSlots: (): boolean => areAllowed },
+    areApart: (): boolean => isClustered() && !areAllowed,
+  };
+}
+
 /** Past the breaker; what Redis says of frozen partitions is noted all the same. */
 const runDirectly =
   (scripts: ScriptRunner, frozen: FrozenPartitions): Run =>
@@ -135,6 +152,11 @@ const runDirectly =
       frozen.refuses(script.keys(call)[0]!, error);
       throw error;
     });
+
+const commandDirectly =
+  (redis: Redis, within: Deadlines["within"]) =>
+  <T>(work: (client: Redis) => Promise<T>): Promise<T> =>
+    onceMoved(() => within(work(redis)));
 
 /** How a primary comes into use and leaves it. */
 function createLife(parts: {

@@ -14,6 +14,8 @@ import { SCRIPTS } from "./scripts/all.ts";
 
 const FOLDER = join(import.meta.dirname, "../../lua");
 const INCLUDE = /^--@include (\w+)\n/gm;
+/** The first line of each script, with its flags. */
+const FIRST_LINE = /^#!lua(?: flags=(\S+))?/;
 /** In scripts that write: where they stop if the partition of this name is frozen. */
 const UNLESS_FROZEN = /^--@unless_frozen (KEYS\[\d+\])\n/m;
 
@@ -27,29 +29,41 @@ type Command = (...words: Argument[]) => Promise<unknown>;
  * @param options.folder where the Lua files are; tests give mutants
  * @param options.within limits the time of each call; without it the client's own command timeout does
  * @param options.canFreeze whether partitions of this store can be frozen; it may change until the first call
+ * @param options.crossesSlots whether one call has items of several slots; only where the server allows it
  */
 export function createScriptRunner(
   redis: Redis,
-  options: { folder?: string; within?: <T>(work: Promise<T>) => Promise<T>; canFreeze?: () => boolean } = {},
+  options: {
+    folder?: string;
+    within?: <T>(work: Promise<T>) => Promise<T>;
+    canFreeze?: () => boolean;
+    crossesSlots?: () => boolean;
+  } = {},
 ) {
-  const { folder, within = (work) => work, canFreeze = () => false } = options;
+  const { folder, within = (work) => work, canFreeze = () => false, crossesSlots = () => false } = options;
   const client = redis as unknown as Record<string, Command>;
-  let defined: boolean | undefined;
+  let defined = { checksFrozen: canFreeze(), crossesSlots: crossesSlots() };
 
-  function define(checked: boolean): void {
+  function define(): void {
     for (const script of SCRIPTS)
-      redis.defineCommand(commandName(script), { lua: scriptSource(script, folder, checked) });
-    defined = checked;
+      redis.defineCommand(commandName(script), { lua: scriptSource(script, { folder, ...defined }) });
   }
-  define(canFreeze());
+  define();
+
+  function defineAgainIfChanged(): void {
+    if (canFreeze() === defined.checksFrozen && crossesSlots() === defined.crossesSlots) return;
+    defined = { checksFrozen: canFreeze(), crossesSlots: crossesSlots() };
+    define();
+  }
 
   /**
    * Runs a script for some items in one call, one after the other, each all or nothing.
    * @param items only one unless the script is batched; they have the same `shared`, on Redis Cluster also the partition
+   *   unless `crossesSlots`
    * @returns a reply or an error for each; rejects when none of them can have one
    */
   async function send(script: ScriptFile, items: readonly Item[]): Promise<(Reply | Error)[]> {
-    if (canFreeze() !== defined) define(canFreeze());
+    defineAgainIfChanged();
     const command = commandName(script);
     const [{ keys, shared, args }] = items as [Item];
     if (script.isBatched) {
@@ -108,17 +122,20 @@ function repliesOf(text: unknown): (Reply | Error)[] {
 /**
  * The text of a script as the store runs it: its `#!lua` line, what it includes from `lua/include`, its body. A batched
  * script's body becomes a function, which batch.lua calls for each item.
- * @param folder where the Lua files are; tests give mutants
- * @param checksFrozen whether it stops if the partition is frozen
+ * @param options.folder where the Lua files are; tests give mutants
+ * @param options.checksFrozen whether it stops if the partition is frozen
+ * @param options.crossesSlots whether a batched one may use names of several slots of a cluster's node:
+ *   https://redis.io/docs/latest/develop/programmability/lua-api/#script-flags
  */
 export function scriptSource(
   { name, isBatched }: ScriptFile,
-  folder: string = FOLDER,
-  checksFrozen = false,
+  options: { folder?: string | undefined; checksFrozen?: boolean; crossesSlots?: boolean } = {},
 ): string {
+  const { folder = FOLDER, checksFrozen = false, crossesSlots = false } = options;
   const read = (file: string): string => readFileSync(join(folder, `${file}.lua`), "utf8");
   const check = checksFrozen ? "--@include frozen\nrequire_not_frozen($1)\n" : "";
-  const text = read(name).replace(UNLESS_FROZEN, check);
+  const checked = read(name).replace(UNLESS_FROZEN, check);
+  const text = crossesSlots && isBatched ? checked.replace(FIRST_LINE, withCrossSlots) : checked;
   const end = text.indexOf("\n") + 1;
   const body = text.slice(end);
   const included = [...includedBy(body, (file) => read(`include/${file}`)).values()].join("");
@@ -126,6 +143,9 @@ export function scriptSource(
   if (!isBatched) return start + withoutIncludes(body);
   return `${start}local function run(KEYS, ARGV)\n${withoutIncludes(body)}end\n${read("batch")}`;
 }
+
+const withCrossSlots = (_: string, flags?: string): string =>
+  `#!lua flags=${flags === undefined ? "" : `${flags},`}allow-cross-slot-keys`;
 
 /** The included files by name, each once and after those that it includes itself. */
 function includedBy(

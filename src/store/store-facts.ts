@@ -79,6 +79,16 @@ async function fixedOnce(redis: Redis, field: string, value: string | number): P
 export const isCluster = async (redis: Redis): Promise<boolean> =>
   /^cluster_enabled:1/m.test(await redis.info("cluster"));
 
+/** Whether scripts may use names of several slots of one node of a cluster; Redis before 7.0 knows no such flag. */
+export const allowsCrossSlots = (redis: Redis): Promise<boolean> =>
+  redis.eval("#!lua flags=allow-cross-slot-keys\nreturn 1", 0).then(
+    () => true,
+    (error: unknown) => {
+      if (isRefusedByStore(error)) return false;
+      throw error;
+    },
+  );
+
 /** The store's number of partitions, fixed now if the store is new. */
 export async function partitionsOf(nodes: RedisNodes, ofNewStore = () => PARTITIONS): Promise<number> {
   const [fixed, layout] = await nodes.ofName(META).hmget(META, "partitions", "layout");

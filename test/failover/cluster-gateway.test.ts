@@ -1,9 +1,14 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { type IssuedKey, issueKey } from "../../src/store/accounts.ts";
-import { partitionOf } from "../../src/store/names.ts";
+import { createConnection } from "../../src/store/connection.ts";
+import { keyRef, partitionOf } from "../../src/store/names.ts";
 import type { RedisNodes } from "../../src/store/nodes.ts";
+import type { Primary } from "../../src/store/primary.ts";
+import { inspect } from "../../src/store/scripts/inspect.ts";
+import { createLogger } from "../../src/telemetry/log.ts";
+import { createMetrics } from "../../src/telemetry/metrics.ts";
 import { givenGateway, type TestGateway } from "../support/gateway.ts";
-import { randomId } from "../support/store.ts";
+import { randomId, TIERS } from "../support/store.ts";
 import { generate } from "../support/store-stage.ts";
 import { until } from "../support/until.ts";
 import { type Cluster, startCluster } from "./cluster.ts";
@@ -66,4 +71,58 @@ test("the accounts of all partitions are served, and charged where they are", as
     keys.map(async ({ key }) => (await gateway.request("GET", "/api/v1/credits", { key })).body.data.balance),
   );
   expect(balances).toEqual(keys.map(() => 99_990));
+});
+
+test("a script whose partition has moved is sent once more to its primary, and those beside it are served", async () => {
+  const ownerOf = await cluster.owners();
+  const [here, moved] = [5, 6].map((partition) => keys[partition]!);
+  expect(ownerOf(slotOfPartition(5))).not.toBe(ownerOf(slotOfPartition(6)));
+  const metrics = createMetrics();
+  const connection = createConnection({
+    redisUrl: cluster.redisUrl,
+    commandTimeoutMs: 2000,
+    partitions: PARTITIONS,
+    // It knows of no move: each partition is on the primary of the first.
+    place: (open) => {
+      const all = cluster.nodes
+        .filter((node) =>
+          Array.from({ length: PARTITIONS }, (_, p) => slotOfPartition(p)).some(
+            (slot) => ownerOf(slot) === node,
+          ),
+        )
+        .map((node) => ({
+          node,
+          primary: open(
+            { redisUrl: cluster.redisUrl, at: { host: "127.0.0.1", port: node.announced } },
+            node.name,
+          ),
+        }));
+      const at = (slot: number): Primary => all.find(({ node }) => node === ownerOf(slot))!.primary;
+      return {
+        all: all.map(({ primary }) => primary),
+        of: () => at(slotOfPartition(5)),
+        ofName: (name) => at(slotOfName(name)),
+        partitionOn: (primary) =>
+          Array.from({ length: PARTITIONS }, (_, p) => p).find((p) => at(slotOfPartition(p)) === primary)!,
+      };
+    },
+    log: createLogger("silent"),
+    metrics,
+  });
+  await connection.usable();
+  const { run, breaker } = connection.of(5);
+  const answers = await Promise.all(
+    [moved!, here!, moved!].map((key) =>
+      run(inspect, {
+        key: keyRef(key.keyId, key.accountId, partitionOf(key.accountId, PARTITIONS)),
+        tiers: TIERS,
+      }),
+    ),
+  );
+  expect(answers.map(({ outcome }) => outcome)).toEqual(["known", "known", "known"]);
+  expect(breaker.isOpen()).toBe(false);
+  expect(await metrics.registry.getSingleMetricAsString("tollgate_store_failures_total")).toContain(
+    '{reason="moved"} 2',
+  );
+  await connection.close();
 });

@@ -138,7 +138,7 @@ export async function createWorld(
 
 /** So that a fault meant for a script's run does not meet the NOSCRIPT before it. */
 export async function loadScripts(redis: Redis, root: string): Promise<void> {
-  for (const script of SCRIPTS) await redis.script("LOAD", scriptSource(script, `${root}/lua`));
+  for (const script of SCRIPTS) await redis.script("LOAD", scriptSource(script, { folder: `${root}/lua` }));
 }
 
 /** Resolves once the condition holds; false when that takes too long. */

@@ -76,7 +76,7 @@ test("every script that writes to a partition stops if it is frozen, where parti
     ({ name }) => !/^#!lua flags=no-writes\n/.test(readScript(name)),
   );
   for (const script of SCRIPTS) {
-    const [plain, checked] = [false, true].map((canFreeze) => scriptSource(script, undefined, canFreeze));
+    const [plain, checked] = [false, true].map((checksFrozen) => scriptSource(script, { checksFrozen }));
     expect(plain, script.name).not.toMatch(/frozen/i);
     expect(checked?.split("require_not_frozen(").length, script.name).toBe(writing.includes(script) ? 3 : 1);
   }

@@ -29,11 +29,14 @@ export interface Reply {
 
 const sha1 = (text: string): string => createHash("sha1").update(text).digest("hex");
 
+/** As scripts are sent to one server, and to nodes of clusters. */
+const VARIANTS = [{}, { checksFrozen: true }, { checksFrozen: true, crossesSlots: true }];
+
 /** The scripts by SHA-1. @param folder where the Lua files are; a mutant's in some trees */
 export const scriptsBySha = (folder?: string): ReadonlyMap<string, ScriptFile> =>
   new Map(
     SCRIPTS.flatMap((script) =>
-      [false, true].map((canFreeze) => [sha1(scriptSource(script, folder, canFreeze)), script] as const),
+      VARIANTS.map((variant) => [sha1(scriptSource(script, { folder, ...variant })), script] as const),
     ),
   );
 

@@ -9,6 +9,7 @@ export const STORE_FAILURES = [
   "overloaded",
   "frozen",
   "moving",
+  "moved",
 ] as const;
 
 /** Where an answered charge was kept besides the primary. */
@@ -23,7 +24,7 @@ const CALL_BUCKETS = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25
 export function storeMetrics({ counter, gauge, histogram }: MetricFactory) {
   const storeFailures = counter(
     "tollgate_store_failures_total",
-    "Store calls that failed; `open`: not sent because the breaker is open; `overloaded`: not sent because too many wait; `frozen`: for a frozen partition; `moving`: a slot is on its way to another node.",
+    "Store calls that failed; `open`: not sent because the breaker is open; `overloaded`: not sent because too many wait; `frozen`: for a frozen partition; `moving`: a slot is on its way to another node; `moved`: its partition has moved to another primary, to which it is sent once more.",
     ["reason"],
   );
   for (const reason of STORE_FAILURES) storeFailures.inc({ reason }, 0);

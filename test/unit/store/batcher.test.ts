@@ -20,8 +20,13 @@ function givenBatcher(
       calls.push(call);
       return answer(call);
     },
+    sendAgain({ name: script }, items) {
+      const call = { script, items: [...items] };
+      calls.push(call);
+      return answer(call);
+    },
     failure: (cause) => new Error("the store failed", { cause }),
-    clustered: () => options.clustered ?? false,
+    isApart: () => options.clustered ?? false,
   });
   const ask = (name: string, item: Item): Promise<Reply> => batched(scripts[name]!, item);
   return {
@@ -146,4 +151,33 @@ test("a call that throws at once rejects its items too", async () => {
     },
   });
   await expect(ask("admit", item("p01", "a"))).rejects.toMatchObject({ cause: away });
+});
+
+test("a call that is refused for the slot of its first item is sent again, partition by partition", async () => {
+  const moved = Object.assign(new Error("MOVED 5 10.0.0.1:6379"), { name: "ReplyError" });
+  const { ask, ids } = givenBatcher({
+    answer: async ({ items }) => {
+      if (items[0]!.args[0] === "a") throw moved;
+      return items.map(({ args }) => [args[0]!]);
+    },
+  });
+  const asked = ["p01 a", "p02 b", "p01 c", "p02 d"].map((text) => {
+    const [partition, id] = text.split(" ") as [string, string];
+    return ask("bind", item(partition, id));
+  });
+  const failed = {
+    status: "rejected",
+    reason: expect.objectContaining({ message: "the store failed", cause: moved }),
+  };
+  expect(await Promise.allSettled(asked)).toEqual([
+    failed,
+    { status: "fulfilled", value: ["b"] },
+    failed,
+    { status: "fulfilled", value: ["d"] },
+  ]);
+  expect(ids()).toEqual([
+    ["bind", "a", "b", "c", "d"],
+    ["bind", "a", "c"],
+    ["bind", "b", "d"],
+  ]);
 });
