@@ -104,13 +104,7 @@ export function createPrimary(options: PrimaryOptions) {
       name: probeName(),
       check: (own) => store.checkServer(primary, own),
     });
-  const confirmation = options.confirm
-    ? createConfirmation(redis, {
-        ...options,
-        ...options.confirm,
-        partition: (): number => store.partitionOn(primary),
-      })
-    : undefined;
+  const confirmation = confirmationOf(redis, options, () => store.partitionOn(primary));
   const outage = createOutage({ isOpen: breaker.isOpen, probe: probeOwn, log });
 
   const primary = {
@@ -131,6 +125,13 @@ export function createPrimary(options: PrimaryOptions) {
   };
   return primary;
 }
+
+const confirmationOf = (
+  redis: Redis,
+  options: PrimaryOptions,
+  partition: () => number,
+): Confirmation | undefined =>
+  options.confirm ? createConfirmation(redis, { ...options, ...options.confirm, partition }) : undefined;
 
 /** Whether a call to this server may have items of several slots. */
 function createSlotRule({ isClustered }: PartOfStore) {

@@ -21,6 +21,12 @@ const UNLESS_FROZEN = /^--@unless_frozen (KEYS\[\d+\])\n/m;
 
 export type ScriptRunner = ReturnType<typeof createScriptRunner>;
 
+/** How a script is sent; see `scriptSource`. */
+interface Form {
+  checksFrozen: boolean;
+  crossesSlots: boolean;
+}
+
 /** What `defineCommand` adds to a client. @param words the number of KEYS, KEYS, ARGV */
 type Command = (...words: Argument[]) => Promise<unknown>;
 
@@ -42,11 +48,13 @@ export function createScriptRunner(
 ) {
   const { folder, within = (work) => work, canFreeze = () => false, crossesSlots = () => false } = options;
   const client = redis as unknown as Record<string, Command>;
-  let defined = { checksFrozen: canFreeze(), crossesSlots: crossesSlots() };
+  let defined: Form = { checksFrozen: canFreeze(), crossesSlots: crossesSlots() };
 
   function define(): void {
     for (const script of SCRIPTS)
-      redis.defineCommand(commandName(script), { lua: scriptSource(script, { folder, ...defined }) });
+      redis.defineCommand(commandName(script, defined), {
+        lua: scriptSource(script, { folder, ...defined }),
+      });
   }
   define();
 
@@ -64,7 +72,7 @@ export function createScriptRunner(
    */
   async function send(script: ScriptFile, items: readonly Item[]): Promise<(Reply | Error)[]> {
     defineAgainIfChanged();
-    const command = commandName(script);
+    const command = commandName(script, defined);
     const [{ keys, shared, args }] = items as [Item];
     if (script.isBatched) {
       return repliesOf(await within(client[command]!(1, keys[0]!, ...shared, packed(items))));
@@ -81,7 +89,9 @@ export function createScriptRunner(
   return { run, send };
 }
 
-const commandName = ({ name }: ScriptFile): string => `tollgate:${name}`;
+/** The forms of one script have names of their own: a client may have several runners. */
+const commandName = ({ name }: ScriptFile, { checksFrozen, crossesSlots }: Form): string =>
+  `tollgate:${name}${checksFrozen ? ":checked" : ""}${crossesSlots ? ":crossing" : ""}`;
 
 const known = new WeakMap<Redis, ScriptRunner>();
 

@@ -80,6 +80,8 @@ afterAll(async () => {
   await rm(dir, { recursive: true, force: true });
 });
 
+/** As it is sent to nodes of a cluster. */
+const BIND = "tollgate:bind:checked:crossing";
 const beginMigration = () => clients[0]!.cluster("SETSLOT", slot, "MIGRATING", otherNodeId);
 const endMigration = async () => void (await clients[0]!.cluster("SETSLOT", slot, "STABLE"));
 
@@ -90,7 +92,7 @@ test("a charge that meets a migrating slot is kept, and posted once the slot is 
   const generation = stage.request(key, { retentionMs: 3_600_000 });
   expect(await store.admit(generation, stage.tiers)).toMatchObject({ outcome: "admitted" });
   await beginMigration();
-  const binds = vi.spyOn(connection.redis as unknown as { "tollgate:bind"(): unknown }, "tollgate:bind");
+  const binds = vi.spyOn(connection.redis as unknown as Record<string, () => unknown>, BIND);
   expect(await store.bind(generation, newTask(taskOf(generation)))).toBeUndefined();
   // The request's own call, and the first one of the outbox.
   await soon(() => expect(binds.mock.settledResults[1]).toMatchObject({ type: "fulfilled" }));
