@@ -52,6 +52,7 @@ const COMMAND_TIMEOUT_MS = 500;
 /** Load between the end of a fault and the comparison. */
 const AFTER_MS = 500;
 const WAIT_MAX_MS = 30_000;
+const START_MAX_MS = 90_000;
 
 const running = new Set<() => Promise<void>>();
 
@@ -71,7 +72,13 @@ export async function runRounds(options: RoundsOptions): Promise<Outcome> {
     options,
     GATEWAYS,
     // Also on one server, where a replica is nothing that gateways wait for by themselves.
-    { commandTimeoutMs: COMMAND_TIMEOUT_MS, partitions: PARTITIONS, confirmReplicas: 1 },
+    {
+      commandTimeoutMs: COMMAND_TIMEOUT_MS,
+      partitions: PARTITIONS,
+      confirmReplicas: 1,
+      // One that is started while the primary is away serves as soon as there is another one.
+      waitsForStore: false,
+    },
     {
       listen: async () => driver.redisUrl,
       nodes: driver.nodes,
@@ -86,6 +93,8 @@ export async function runRounds(options: RoundsOptions): Promise<Outcome> {
   running.add(stop);
   try {
     await fleet.startAll();
+    if (!(await eventually(START_MAX_MS, () => allReady(fleet))))
+      throw new Error("the gateways do not start");
     const crowd = await givenCrowd(fleet);
     const operators = createOperators(fleet, driver.redisUrl, crowd.wide);
     const rounds: Round[] = [];
@@ -162,10 +171,8 @@ async function outlast(
 /** All nodes are back and in step, all gateways ready, nothing waits, and each key that an operator made was used. */
 async function settle({ options, driver, fleet, operators }: Scene): Promise<void> {
   await driver.healthy();
-  const isSettled = async (): Promise<boolean> => {
-    const ready = await Promise.all(fleet.gateways.map((gateway) => isReady(gateway!)));
-    return ready.every(Boolean) && (await settlementsWaiting(fleet)) === 0;
-  };
+  const isSettled = async (): Promise<boolean> =>
+    (await allReady(fleet)) && (await settlementsWaiting(fleet)) === 0;
   if (!(await eventually(options.waitMaxMs ?? WAIT_MAX_MS, isSettled)))
     fleet.note("not reached", "gateways ready, nothing waits");
   for (const customer of operators.customers) {
@@ -174,6 +181,11 @@ async function settle({ options, driver, fleet, operators }: Scene): Promise<voi
     const wanted = isRevoked(operators.events, customer.keyId) ? [200, 401] : [200];
     if (!wanted.includes(event.status)) fleet.note("not reached", `${customer.keyId}: ${event.status}`);
   }
+}
+
+async function allReady({ gateways }: Fleet): Promise<boolean> {
+  const ready = await Promise.all(gateways.map((gateway) => gateway && isReady(gateway)));
+  return ready.every(Boolean);
 }
 
 const medianOf = (sorted: readonly number[]): number => sorted[Math.floor(sorted.length / 2)] ?? Number.NaN;

@@ -63,6 +63,8 @@ export interface FleetOptions {
   partitions?: number;
   /** Replicas that must have a charge before it is answered; as the gateways decide when left out. */
   confirmReplicas?: number | undefined;
+  /** False: a gateway has started when it listens, though its store may be away. */
+  waitsForStore?: boolean;
 }
 
 /** The store as the gateways of a fleet are told of it, and as the history reads it. */
@@ -182,7 +184,7 @@ async function issueCustomer(
 function createStarter(
   { folder, root }: RunOptions,
   slots: number,
-  { sweeperApart = false, ...settings }: FleetOptions,
+  { sweeperApart = false, waitsForStore, ...settings }: FleetOptions,
   {
     store,
     upstream,
@@ -216,7 +218,8 @@ function createStarter(
       ...own,
     });
     if (stopped) throw new Error("the world was stopped");
-    const start = (): Promise<GatewayProcess> => startGateway({ root, folder, name, redisUrl, log, spawned });
+    const start = (): Promise<GatewayProcess> =>
+      startGateway({ root, folder, name, redisUrl, log, waitsForStore, spawned });
     // Once more for one that something else on this machine has ended before it was ready.
     const gateway = await start().catch((error: Error) => {
       faults.push({ kind: "started again", atMs: Date.now(), gateway: name, phase: error.message });

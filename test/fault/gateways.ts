@@ -65,7 +65,7 @@ const configFile = (folder: string, name: string): string => join(folder, `${nam
 export const logFileOf = (folder: string, name: string): string => join(folder, "logs", `${name}.ndjson`);
 
 /**
- * Starts `src/main.ts` of a source tree as its own process and waits until it is ready.
+ * Starts `src/main.ts` of a source tree as its own process and waits until it is ready, unless the options say otherwise.
  * @param options.spawned told of the process as soon as there is one, so that it can be ended before it is ready
  */
 export async function startGateway(options: {
@@ -75,6 +75,8 @@ export async function startGateway(options: {
   redisUrl: string;
   /** Where its log goes once it has started; a file of the folder unless it is said. */
   log?: string | undefined;
+  /** False: it is enough that it listens, though its store may be away. */
+  waitsForStore?: boolean | undefined;
   spawned(gateway: GatewayProcess): void;
 }): Promise<GatewayProcess> {
   const { root, folder, name, redisUrl } = options;
@@ -93,7 +95,7 @@ export async function startGateway(options: {
   const gateway = handle(name, child);
   options.spawned(gateway);
   try {
-    await ready(gateway, logFile);
+    await ready(gateway, logFile, options.waitsForStore ?? true);
   } catch (error) {
     gateway.kill();
     throw error;
@@ -129,7 +131,7 @@ function handle(name: string, child: GuardedChild): GatewayProcess {
 }
 
 /** Its addresses stand in the first lines of its log. */
-async function ready(gateway: GatewayProcess, logFile: string): Promise<void> {
+async function ready(gateway: GatewayProcess, logFile: string, waitsForStore: boolean): Promise<void> {
   const deadline = Date.now() + START_TIMEOUT_MS;
   while (Date.now() < deadline && gateway.alive) {
     const lines = readFileSync(logFile, "utf8").split("\n").slice(0, -1);
@@ -143,7 +145,7 @@ async function ready(gateway: GatewayProcess, logFile: string): Promise<void> {
     await pause(10);
   }
   while (Date.now() < deadline && gateway.alive && gateway.adminUrl !== "") {
-    if (await isReady(gateway)) return;
+    if (!waitsForStore || (await isReady(gateway))) return;
     await pause(10);
   }
   const how = gateway.alive ? "did not become ready" : `did not start: ${await gateway.ended}`;
