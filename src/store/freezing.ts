@@ -1,11 +1,12 @@
-import type { Redis } from "ioredis";
 import { OperatorError } from "./accounts.ts";
 import { frozenField, listFrozen } from "./frozen-list.ts";
 import { storeNowMs } from "./keys.ts";
 import { isMoving } from "./moving-slots.ts";
 import { frozenName, META, partitionNames } from "./names.ts";
 import type { RedisNodes } from "./nodes.ts";
+import { placeOf } from "./open-nodes.ts";
 import { type PartitionReads, readsOfAll } from "./partition-reads.ts";
+import { slotOf } from "./slots.ts";
 import { isCluster, partitionsOf } from "./store-facts.ts";
 
 /** One partition as operators see it. */
@@ -36,20 +37,16 @@ export async function listPartitions(
   const length = count ?? (await partitionsOf(nodes));
   const partitions = Array.from({ length }, (_, partition) => ({ partition }));
   const meta = nodes.ofName(META);
-  const [listed, moving, slots] = await Promise.all([
-    listFrozen(meta),
-    movingSlots(nodes, reads),
-    slotsOf(meta, partitions),
-  ]);
+  const isClustered = await isCluster(meta);
+  const [listed, moving] = await Promise.all([listFrozen(meta), movingSlots(nodes, reads)]);
   return Promise.all(
     partitions.map(async ({ partition }) => {
-      const slot = slots?.get(partition);
-      const { host, port } = nodes.of(partition).options;
+      const slot = isClustered ? slotOfPartition(partition) : undefined;
       const isMoving = slot !== undefined && moving.has(slot);
       return {
         partition,
         slot,
-        server: `${host}:${port}`,
+        server: placeOf(nodes.of(partition)),
         frozenSinceMs: listed.get(partition),
         isMarked: isMoving ? undefined : await isMarked(reads, partition),
         isMoving,
@@ -83,14 +80,8 @@ export async function freezePartitions(nodes: RedisNodes, partitions: readonly n
 export async function thawPartitions(nodes: RedisNodes, partitions: readonly number[]): Promise<void> {
   await requirePartitions(nodes, partitions);
   const meta = nodes.ofName(META);
-  const [moving, slots] = await Promise.all([
-    movingSlots(nodes, readsOfAll(nodes)),
-    slotsOf(
-      meta,
-      partitions.map((partition) => ({ partition })),
-    ),
-  ]);
-  for (const partition of partitions) if (moving.has(slots!.get(partition)!)) throw onItsWay(partition);
+  const moving = await movingSlots(nodes, readsOfAll(nodes));
+  for (const partition of partitions) if (moving.has(slotOfPartition(partition))) throw onItsWay(partition);
   for (const partition of partitions)
     await unlessMoving(partition, nodes.of(partition).del(frozenName(partition)));
   if ((await nodes.confirmed?.()) === false)
@@ -138,14 +129,4 @@ async function movingSlots(nodes: RedisNodes, reads: PartitionReads): Promise<Se
   return moving;
 }
 
-/** The slot of each partition; undefined on one server. */
-async function slotsOf(
-  redis: Redis,
-  partitions: readonly { partition: number }[],
-): Promise<Map<number, number> | undefined> {
-  if (!(await isCluster(redis))) return undefined;
-  const slots = await Promise.all(
-    partitions.map(({ partition }) => redis.cluster("KEYSLOT", partitionNames(partition).ledger)),
-  );
-  return new Map(partitions.map(({ partition }, at) => [partition, slots[at]!]));
-}
+const slotOfPartition = (partition: number): number => slotOf(partitionNames(partition).ledger);

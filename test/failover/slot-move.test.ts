@@ -1,8 +1,9 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { verifyLedger } from "../../src/ledger/verify.ts";
 import { type IssuedKey, issueKey } from "../../src/store/accounts.ts";
-import { freezePartitions, listPartitions, thawPartitions } from "../../src/store/freezing.ts";
+import { listPartitions, thawPartitions } from "../../src/store/freezing.ts";
 import { partitionOf } from "../../src/store/names.ts";
+import { runHere } from "../support/cli.ts";
 import { givenGateway, type TestGateway } from "../support/gateway.ts";
 import { randomId } from "../support/store.ts";
 import { generate, PRICE, readyz, sent, settled } from "../support/store-stage.ts";
@@ -52,6 +53,8 @@ function accountIn(partition: number): string {
     if (partitionOf(accountId, PARTITIONS) === partition) return accountId;
   }
 }
+
+const tollgate = (...words: string[]) => runHere(words, { REDIS_URL: cluster.redisUrl });
 
 /** One generation of each account, or of some. @returns the partitions whose account was not served */
 async function partitionsRefused(some = [...customers.keys()]): Promise<number[]> {
@@ -120,7 +123,7 @@ test("a frozen partition moves while all others are served, and no charge is los
   const slow = generate(gateway, customer.key, "A boat [sandbox: delay=1s]");
   await until(() => sent(gateway).length > posted, "the generation to be sent");
 
-  await freezePartitions(await nodesOf(cluster), [partition]);
+  expect(await tollgate("partitions", "freeze", String(partition))).toMatchObject({ code: 0, stderr: "" });
   const moved = await move(partition, from, to, async () => {
     expect(await partitionsRefused()).toEqual([partition]);
     expect(await readyz(gateway)).toBe(200);
@@ -132,7 +135,7 @@ test("a frozen partition moves while all others are served, and no charge is los
   expect((await slow).status).toBe(200);
   customer.made++;
   expect(await gateway.metric("tollgate_store_outbox_entries ")).toEqual(["tollgate_store_outbox_entries 1"]);
-  await thawPartitions(await nodesOf(cluster), [partition]);
+  expect(await tollgate("partitions", "thaw", String(partition))).toMatchObject({ code: 0, stderr: "" });
   await until(async () => (await partitionsRefused()).length === 0, "all accounts to be served");
 
   expect(await cluster.primaryOf(partition)).toBe(to);
