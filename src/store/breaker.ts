@@ -53,9 +53,13 @@ export function createBreaker(options: {
     logged.clear();
     changed(false);
     log.info("the store is usable");
+    resolveWaiting();
+  };
+
+  function resolveWaiting(): void {
     for (const resolve of waiting) resolve();
     waiting = [];
-  };
+  }
 
   function stop(): void {
     stopped = true;
@@ -74,7 +78,7 @@ export function createBreaker(options: {
       else log.warn({ why }, "the store does not answer as it should; requests no longer wait for it");
       void attempt(0);
     },
-    /** Resolves once the breaker has closed. */
+    /** Resolves once the breaker has closed, or is open for good. */
     closed: (): Promise<void> => (open ? new Promise((resolve) => waiting.push(resolve)) : Promise.resolve()),
     /** Probes no more. */
     stop,
@@ -82,6 +86,7 @@ export function createBreaker(options: {
     openForGood(): void {
       stop();
       open = true;
+      resolveWaiting();
     },
   };
 }

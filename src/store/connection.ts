@@ -116,7 +116,8 @@ export function createConnection(options: ConnectionOptions) {
     /** Resolves once each primary has been usable. */
     usable: async (): Promise<void> => {
       await inForce.placed;
-      await Promise.all(map().all.map(({ breaker }) => breaker.closed()));
+      do await Promise.all(map().all.map(({ breaker }) => breaker.closed()));
+      while (map().all.some(({ breaker }) => breaker.isOpen()));
     },
     attach(one: Attached): void {
       attached = one;

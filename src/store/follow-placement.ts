@@ -76,9 +76,10 @@ export function followPlacement(options: {
       return;
     }
     report.answered();
+    const what = current === undefined ? "were found" : "have changed";
     current = next;
     if (change === "same") return;
-    log.info({ primaries: next.primaries.map(({ name }) => name) }, "the primaries of the store were found");
+    log.info({ primaries: next.primaries.map(({ name }) => name) }, `the primaries of the store ${what}`);
     found(next);
   }
 

@@ -103,22 +103,24 @@ export function requirePrimaryRole(replication: string, name: string): void {
   throw new StoreError(`${name} was named as the primary, and says that it is a replica${of}`, IS_REPLICA);
 }
 
-/** Why a server that was named as a primary cannot be used, for the log of its breaker. */
-export function wordsOfNamed(name: string): (error: unknown) => string {
-  return (error) =>
-    UNREACHABLE.test(textOf(error)) || /^READONLY/.test(textOf(error).trim())
-      ? notUsable(name, error).message
-      : inStoreWords(error);
+/**
+ * Why a server that was named as a primary cannot be used, for the log of its breaker.
+ * @param wasUsable whether it was used before: then its address is right
+ */
+export function wordsOfNamed(name: string, wasUsable: () => boolean): (error: unknown) => string {
+  return (error) => {
+    if (error instanceof StoreError || (isReply(error) && !isReadOnly(error))) return inStoreWords(error);
+    if (!wasUsable() || isReadOnly(error)) return notUsable(name, error).message;
+    return `${name} is away: ${storeReason(error).why}; used again once it answers, or another is named in its place`;
+  };
 }
 
-const UNREACHABLE =
-  /ECONNREFUSED|ENOTFOUND|EAI_AGAIN|EHOSTUNREACH|ENETUNREACH|ETIMEDOUT|timed out|^ not connected/i;
 const IS_REPLICA =
   "wait for the failover to end; if this stays, see that REDIS_URL has the Sentinels or nodes of this store";
 
 /** What it means that a server that was named cannot be used. */
 function notUsable(name: string, error: unknown): StoreError {
-  if (/^READONLY/.test(textOf(error).trim()))
+  if (isReadOnly(error))
     return new StoreError(
       `${name} was named as the primary, and is a read-only replica (READONLY)`,
       IS_REPLICA,
@@ -133,5 +135,9 @@ function notUsable(name: string, error: unknown): StoreError {
   );
 }
 
+const UNREACHABLE =
+  /ECONNREFUSED|ENOTFOUND|EAI_AGAIN|EHOSTUNREACH|ENETUNREACH|ETIMEDOUT|timed out|not connected/i;
+const isReply = (error: unknown): error is Error => error instanceof Error && error.name === "ReplyError";
+const isReadOnly = (error: unknown): boolean => isReply(error) && error.message.startsWith("READONLY");
 const textOf = (error: unknown): string =>
   error instanceof Error ? `${(error as NodeJS.ErrnoException).code ?? ""} ${error.message}` : String(error);

@@ -74,13 +74,15 @@ export function createPrimary(options: PrimaryOptions) {
     await slots.learn(redis, within);
   }
   const beforeUse = (): Promise<void> => store.beforeUse(primary);
+  let wasUsable = false;
   const breaker = createBreaker({
     log,
-    words: options.name === undefined ? inStoreWords : wordsOfNamed(options.name),
+    words: options.name === undefined ? inStoreWords : wordsOfNamed(options.name, () => wasUsable),
     reconnect: () => redis.disconnect(true),
     probe: createProbe({ redis, run: direct, clock, within, name: probeName, check, beforeUse }),
     changed(open) {
       store.changed();
+      wasUsable ||= !open;
       if (open) rejectWaiting();
       else outage.over();
       const unfinished = open ? undefined : store.unfinished(primary);

@@ -37,7 +37,11 @@ async function startWatched() {
   // The rig's own clients stay logged in.
   await primary.client.call("CONFIG", "SET", "requirepass", "of-redis");
   await replica.client.call("CONFIG", "SET", "masterauth", "of-redis", "requirepass", "of-redis");
-  await sentinel.client.call("ACL", "SETUSER", "default", "resetpass", ">of-sentinel");
+  await sentinel.client.call("ACL", "SETUSER", "default", "resetpass", ">of-others");
+  const rights = ["get-master-addr-by-name", "master", "masters", "sentinels"].map(
+    (one) => `+sentinel|${one}`,
+  );
+  await sentinel.client.call("ACL", "SETUSER", "gateway", "on", ">of-sentinel", "-@all", ...rights);
   return {
     ports: {
       sentinel: sentinel.announced,
@@ -60,7 +64,7 @@ beforeAll(async () => {
 });
 afterAll(() => watched.stop());
 
-const LOGIN = "?sentinel_password=of-sentinel";
+const LOGIN = "?sentinel_user=gateway&sentinel_password=of-sentinel";
 const addressOf = (
   name: string,
   { query = LOGIN, hosts = `127.0.0.1:${watched.ports.sentinel}` } = {},
@@ -72,7 +76,7 @@ const problemOf = (redisUrl: string): Promise<string> =>
     (error: unknown) => (error as Error).message,
   );
 
-test("the named primary is found with both passwords, also when a Sentinel is away", async () => {
+test("the named primary is found with both passwords and the rights of the guide, also when a Sentinel is away", async () => {
   const { primary, nowhere, sentinel } = watched.ports;
   const hosts = `127.0.0.1:${nowhere},127.0.0.1:${sentinel}`;
   expect(await problemOf(addressOf("served", { hosts }))).toBe(`found 127.0.0.1:${primary}`);
