@@ -13,11 +13,12 @@ afterEach(() => void vi.useRealTimers());
 function givenFollower(...answers: (Placement | Error)[]) {
   const found: string[] = [];
   const logs: string[] = [];
-  const state = { questions: 0, isAway: false };
+  const state = { questions: 0, isAway: false, answerMs: 0 };
   const follower = followPlacement({
     source: {
       async find() {
         const answer = answers[Math.min(state.questions++, answers.length - 1)]!;
+        if (state.answerMs > 0) await new Promise((resolve) => setTimeout(resolve, state.answerMs));
         if (answer instanceof Error) throw answer;
         return answer;
       },
@@ -74,6 +75,7 @@ test("questions are bounded: one a second, four a second for 30 s while a primar
   expect(await asked(10_000)).toBeGreaterThan(30);
   await asked(40_000);
   expect(await asked(60_000)).toBeLessThanOrEqual(81);
+  state.answerMs = 2;
   const asking = setInterval(follower.ask, 1);
   expect(await asked(10_000)).toBeLessThanOrEqual(101);
   clearInterval(asking);
