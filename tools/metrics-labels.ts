@@ -2,6 +2,7 @@ import { CERTIFICATE_SETTINGS } from "../src/config/certificates.ts";
 import { ERROR_NAMES } from "../src/domain/errors.ts";
 import { SHADOW_LIMITS } from "../src/domain/limits.ts";
 import { ROUTE_TEMPLATES } from "../src/gateway/router.ts";
+import { QUESTION_OUTCOMES } from "../src/store/follow-placement.ts";
 import type { Admission } from "../src/store/scripts/admit.ts";
 import { SCRIPTS } from "../src/store/scripts/all.ts";
 import { AGES, OPEN_STATES } from "../src/store/scripts/survey.ts";
@@ -95,6 +96,7 @@ const SETS: Readonly<Record<string, LabelSet>> = {
   script: { values: SCRIPTS.map(({ name }) => name) },
   reason: { values: STORE_FAILURES },
   kept_in: { values: KEPT_IN },
+  "tollgate_primary_questions_total{outcome}": { values: QUESTION_OUTCOMES },
   primary: "`host:port` of each primary in use",
   state: { values: OPEN_STATES },
   age: { values: AGES.map(([name]) => name) },

@@ -23,12 +23,15 @@ export function createClusterSource(address: RedisAddress, { tlsCa }: PlacementO
   const { tls, username, password, family } = address;
   const nodes = createAskedServers(address.hosts, { tls, username, password, db: 0, family, tlsCa });
 
+  let last: Placement | undefined;
+
   return {
     async find() {
       const { answers, failures } = await nodes.ask(viewOf);
       if (answers.length === 0) throw nobodyAnswers(failures);
-      const placement = merged(answers);
+      const placement = merged(answers, last);
       if (placement.primaries.length === 0) throw noSlots(answers);
+      last = placement;
       nodes.replace(nextAsked(address.hosts, placement.primaries));
       return placement;
     },
@@ -76,14 +79,19 @@ export function readSlotView(said: { slots: unknown; nodes: string; at: RedisHos
   };
 }
 
-/** For each slot the primary of the highest epoch over all views. */
-export function merged(views: readonly SlotView[]): Placement {
+/**
+ * For each slot the primary of the highest epoch over all views.
+ * @param before what was found before: nodes that give a primary another name, such as its host name instead of its address, do
+ *   not change the one that is in use
+ */
+export function merged(views: readonly SlotView[], before?: Placement): Placement {
   const bySlot = new Array<PlacedPrimary | undefined>(SLOTS).fill(undefined);
   for (const { ranges } of views)
     for (const { first, last, primary } of ranges)
       for (let slot = first; slot <= last; slot++) {
-        const known = bySlot[slot];
-        if (known === undefined || primary.epoch > known.epoch) bySlot[slot] = primary;
+        const { epoch = -1 } = bySlot[slot] ?? {};
+        const isInUse = primary.epoch === epoch && primary.name === before?.ofSlot(slot)?.name;
+        if (primary.epoch > epoch || isInUse) bySlot[slot] = primary;
       }
   const primaries = new Map<string, PlacedPrimary>();
   for (const primary of bySlot) if (primary !== undefined) primaries.set(primary.name, primary);

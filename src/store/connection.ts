@@ -151,7 +151,7 @@ function createMapInForce(
   options: ConnectionOptions,
   unfinished: (primary: Primary) => string | undefined,
 ) {
-  const { metrics, log } = options;
+  const { metrics } = options;
   const address = parseRedisAddress(options.redisUrl);
   const isFollowed = options.place === undefined && address.kind !== "server";
   const absent = isFollowed ? absentPrimary(open, { ...options, at: address.hosts[0] }) : undefined;
@@ -195,8 +195,7 @@ function createMapInForce(
     start(): void {
       metrics.storeUp.set(0);
       for (const primary of map.all) primary.start();
-      if (absent)
-        follower = followPrimaries({ address, endpoint: options, open, absent, replaceMap, isWhole, log });
+      if (absent) follower = followPrimaries({ address, options, open, absent, replaceMap, isWhole });
     },
     findPrimaries: (): void => follower?.ask(),
     epochOf: ({ name }: Primary): number | undefined =>
@@ -215,17 +214,16 @@ function absentPrimary(open: OpenPrimary, endpoint: RedisEndpoint): Primary {
 }
 
 /** Keeps a map of the primaries that the servers of the store name. A primary that is named again is kept as it is. */
-function followPrimaries(options: {
+function followPrimaries(parts: {
   address: RedisAddress;
-  endpoint: RedisEndpoint;
+  options: ConnectionOptions;
   open: OpenPrimary;
   absent: Primary;
   replaceMap(next: PrimaryMap): void;
   isWhole(): boolean;
-  log: Logger;
 }): PlacementFollower {
-  const { address, endpoint, open, absent, replaceMap, isWhole, log } = options;
-  const { redisUrl, tlsCa } = endpoint;
+  const { address, open, absent, replaceMap, isWhole } = parts;
+  const { redisUrl, tlsCa, metrics, log } = parts.options;
   let opened = new Map<string, Primary>();
   const openAt = (at: PlacedPrimary): Primary =>
     opened.get(at.name) ?? open({ redisUrl, tlsCa, at }, at.name);
@@ -237,6 +235,7 @@ function followPrimaries(options: {
       replaceMap(mapOf(placement, (name) => opened.get(name)!, absent));
     },
     isAway: () => !isWhole(),
+    asked: (outcome) => metrics.primaryQuestions.inc({ outcome }),
     log,
   });
 }

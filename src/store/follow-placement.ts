@@ -12,6 +12,9 @@ const QUESTIONS_WHILE_AWAY = 120;
 /** However often somebody asks for one, questions are at least this far apart. */
 const APART_MS = 100;
 
+/** What came of a question. */
+export const QUESTION_OUTCOMES = ["answered", "outdated", "unanswered"] as const;
+
 /** Keeps a gateway with the primaries that the servers of its store name. */
 export interface PlacementFollower {
   /** Asks now, or as soon as the present question is answered: a primary may have failed over. */
@@ -32,9 +35,11 @@ export function followPlacement(options: {
   source: PlacementSource;
   found(placement: Placement): void;
   isAway(): boolean;
+  /** Called after each question. */
+  asked(outcome: (typeof QUESTION_OUTCOMES)[number]): void;
   log: Logger;
 }): PlacementFollower {
-  const { source, found, isAway, log } = options;
+  const { source, found, isAway, asked, log } = options;
   const report = createReport(log);
   let current: Placement | undefined;
   let timer: NodeJS.Timeout | undefined;
@@ -55,6 +60,7 @@ export function followPlacement(options: {
       if (!isClosed) take(next);
     } catch (error) {
       if (!isClosed) report.failed(inStoreWords(error), current);
+      asked("unanswered");
     }
     isAsking = false;
     for (const resolve of answered) resolve();
@@ -71,6 +77,7 @@ export function followPlacement(options: {
 
   function take(next: Placement): void {
     const change = current === undefined ? "newer" : compare(current, next);
+    asked(change === "older" ? "outdated" : "answered");
     if (change === "older") {
       report.older(next);
       return;

@@ -26,17 +26,32 @@ export interface Sentinels {
 export function createSentinels(address: RedisAddress, { tlsCa }: PlacementOptions): Sentinels {
   const { name = "", hosts, tls, family, sentinelUsername: username, sentinelPassword: password } = address;
   const sentinels = createAskedServers(hosts, { tls, username, password, db: 0, family, tlsCa });
+  let last: string | undefined;
 
   return {
     async find() {
       const { answers, failures } = await sentinels.ask((redis) => askFor(name, redis));
-      const [best] = answers.map(({ primary }) => primary).sort((a, b) => b.epoch - a.epoch);
+      const best = newest(answers, last);
       if (best === undefined) throw nobodyKnows(name, failures);
+      last = best.name;
       sentinels.replace(nextAsked(hosts, answers));
       return best;
     },
     close: sentinels.close,
   };
+}
+
+/**
+ * The primary of the highest epoch. Sentinels that give it another name, such as a host name instead of an address, do not
+ * change the one that is in use.
+ */
+export function newest(
+  answers: readonly Pick<Answer, "primary">[],
+  last: string | undefined,
+): PlacedPrimary | undefined {
+  const epoch = Math.max(...answers.map(({ primary }) => primary.epoch));
+  const named = answers.map(({ primary }) => primary).filter((primary) => primary.epoch === epoch);
+  return named.find(({ name }) => name === last) ?? named.sort((a, b) => (a.name < b.name ? -1 : 1))[0];
 }
 
 /** Those of the address, and others that the Sentinels name now. */

@@ -67,6 +67,11 @@ export function storeMetrics({ counter, gauge, histogram }: MetricFactory) {
       "1 while this primary is usable (its breaker is closed), else 0; only with Sentinel and Redis Cluster.",
       { labelNames: ["primary"], aggregator: "min" },
     ),
+    primaryQuestions: counter(
+      "tollgate_primary_questions_total",
+      "Questions to Sentinels or cluster nodes where the primaries are; `outdated`: an answer of before a failover, not used.",
+      ["outcome"],
+    ),
     outbox: gauge("tollgate_store_outbox_entries", "Settlements waiting until the store is available again."),
     unconfirmed: gauge(
       "tollgate_store_unconfirmed_entries",

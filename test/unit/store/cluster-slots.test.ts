@@ -36,3 +36,17 @@ test("of what nodes say of a slot the highest epoch counts, and a slot that nobo
   expect(ofSlot(13)).toBeUndefined();
   expect(primaries.map(({ name }) => name)).toEqual(["old", "new"]);
 });
+
+// Guarantee: a primary is not left and opened again and again because nodes call it by two names.
+test("of two names of one epoch, the one in use stays", () => {
+  const view = (name: string) => ({
+    ranges: [{ first: 0, last: 16_383, primary: { host: name, port: 1, name, epoch: 3 } }],
+  });
+  const before = merged([view("10.0.0.1")]);
+  for (const views of [
+    [view("10.0.0.1"), view("redis-1")],
+    [view("redis-1"), view("10.0.0.1"), view("redis-1")],
+  ])
+    expect(merged(views, before).primaries.map(({ name }) => name)).toEqual(["10.0.0.1"]);
+  expect(merged([view("redis-1")], before).primaries.map(({ name }) => name)).toEqual(["redis-1"]);
+});

@@ -13,6 +13,7 @@ afterEach(() => void vi.useRealTimers());
 function givenFollower(...answers: (Placement | Error)[]) {
   const found: string[] = [];
   const logs: string[] = [];
+  const outcomes: string[] = [];
   const state = { questions: 0, isAway: false, answerMs: 0 };
   const follower = followPlacement({
     source: {
@@ -26,9 +27,10 @@ function givenFollower(...answers: (Placement | Error)[]) {
     },
     found: ({ primaries }) => void found.push(primaries.map(({ name }) => name).join()),
     isAway: () => state.isAway,
+    asked: (outcome) => void outcomes.push(outcome),
     log: createLogger("info", { write: (line) => void logs.push(line) }),
   });
-  return { follower, found, logs, state };
+  return { follower, found, logs, outcomes, state };
 }
 
 test("another primary of a higher epoch is found without anybody asking for it", async () => {
@@ -39,10 +41,11 @@ test("another primary of a higher epoch is found without anybody asking for it",
 });
 
 test("a primary that was left is not used again for an answer of an earlier epoch", async () => {
-  const { found, logs } = givenFollower(on("a", 1), on("b", 2), on("a", 1), on("b", 2), on("a", 3));
+  const { found, logs, outcomes } = givenFollower(on("a", 1), on("b", 2), on("a", 1), on("b", 2), on("a", 3));
   await vi.advanceTimersByTimeAsync(3500);
   expect(found).toEqual(["a", "b"]);
   expect(logs.join("")).toContain('"named":"a (epoch 1)"');
+  expect(outcomes.slice(0, 3)).toEqual(["answered", "answered", "outdated"]);
   await vi.advanceTimersByTimeAsync(3500);
   expect(found).toEqual(["a", "b", "a"]);
 });
