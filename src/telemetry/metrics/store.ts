@@ -62,16 +62,7 @@ export function storeMetrics({ counter, gauge, histogram }: MetricFactory) {
       "Partitions that an operator has frozen with `tollgate partitions freeze`; their accounts get 503.",
       { aggregator: "max" },
     ),
-    primaryUp: gauge(
-      "tollgate_primary_up",
-      "1 while this primary is usable (its breaker is closed), else 0; only with Sentinel and Redis Cluster.",
-      { labelNames: ["primary"], aggregator: "min" },
-    ),
-    primaryQuestions: counter(
-      "tollgate_primary_questions_total",
-      "Questions to Sentinels or cluster nodes where the primaries are; `outdated`: an answer of before a failover, not used.",
-      ["outcome"],
-    ),
+    ...primaryMetrics({ counter, gauge }),
     outbox: gauge("tollgate_store_outbox_entries", "Settlements waiting until the store is available again."),
     unconfirmed: gauge(
       "tollgate_store_unconfirmed_entries",
@@ -93,6 +84,20 @@ export function storeMetrics({ counter, gauge, histogram }: MetricFactory) {
     ),
   };
 }
+
+/** Only with Sentinel and Redis Cluster. */
+const primaryMetrics = ({ counter, gauge }: Pick<MetricFactory, "counter" | "gauge">) => ({
+  primaryUp: gauge(
+    "tollgate_primary_up",
+    "1 while this primary is usable (its breaker is closed), else 0; only with Sentinel and Redis Cluster.",
+    { labelNames: ["primary"], aggregator: "min" },
+  ),
+  primaryQuestions: counter(
+    "tollgate_primary_questions_total",
+    "Questions to Sentinels or cluster nodes where the primaries are; `outdated`: an answer of before a failover, not used.",
+    ["outcome"],
+  ),
+});
 
 /**
  * Figures of the whole store. One gateway counts them and leaves them in the store; every gateway that shares it reports
