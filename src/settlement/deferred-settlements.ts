@@ -1,5 +1,9 @@
 import type { Connection } from "../store/connection.ts";
+import { hasMoved, isMoving } from "../store/moving-slots.ts";
+import { claimName } from "../store/names.ts";
 import type { Primary } from "../store/primary.ts";
+import { inStoreWords } from "../store/reasons.ts";
+import { storeFault } from "../store/script-errors.ts";
 import type { Binding } from "../store/scripts/bind.ts";
 import type { Voided } from "../store/scripts/void.ts";
 import { createTasks } from "../store/tasks.ts";
@@ -43,16 +47,11 @@ export function createSettlements(connection: Connection, options: SettlementOpt
   const { log, journal = memoryJournal } = options;
   const { metrics, facts } = connection;
   const counts = createSettlementCounts(metrics);
-  // Past the breaker, which is open while settlements are sent again.
-  const tasks = createTasks({
-    of: (partition) => connection.of(partition).direct,
-    ofName: (name) => connection.ofName(name).direct,
-    facts,
-  });
+  const tasks = tasksPastBreakers(connection);
   const { outbox, unconfirmed } = createWaiting(connection, options);
-  /** Whether settlements wait for this primary, and not for a partition to be thawed. */
+  /** Whether settlements wait for this primary alone. */
   const isUnanswered = (primary: Primary): boolean =>
-    outbox.hasFor({ storeId: facts()?.id, has: partitionsOn(connection, primary) });
+    outbox.hasFor({ storeId: facts()?.id, has: settledBy(connection, primary) });
   /** A charge that the store has answered, here or for a gateway that ended. */
   function charged(charge: Charge, outcome: Binding): void {
     losses.charged(charge, outcome);
@@ -74,7 +73,7 @@ export function createSettlements(connection: Connection, options: SettlementOpt
   const targetOf = (primary: Primary): FlushTarget => ({
     run: primary.direct.run,
     bind: tasks.bind,
-    has: partitionsOn(connection, primary),
+    has: settledBy(connection, primary),
     storeId: facts()?.id,
     server: primary.confirmation?.server(),
     nowMs: primary.nowMs,
@@ -96,7 +95,7 @@ export function createSettlements(connection: Connection, options: SettlementOpt
     beforeUse: losses.beforeUse,
     // A settlement that was put there after the flush must not wait for the next outage.
     unfinished: (primary) => (isUnanswered(primary) ? UNANSWERED : undefined),
-    released: () => sendReleased(connection.primaries().filter(isUnanswered), outbox, targetOf),
+    released: () => sendReleased(connection.primaries(), outbox, targetOf),
   });
   void outbox.watch(() => {
     for (const primary of connection.primaries()) primary.breaker.trip("settlements to replay");
@@ -146,7 +145,7 @@ function createWaiting({ metrics, confirms }: Connection, options: SettlementOpt
   return { outbox, unconfirmed };
 }
 
-/** Sends what has waited for partitions that are in use again. Past the breaker: nothing else has to wait for it. */
+/** Sends what has waited for partitions or claims that are in use again. Past the breaker: nothing else has to wait for it. */
 function sendReleased(
   primaries: readonly Primary[],
   outbox: ReturnType<typeof createOutbox>,
@@ -158,11 +157,38 @@ function sendReleased(
   }
 }
 
-/** Whether a partition is on this primary, and not frozen. */
-const partitionsOn =
+/**
+ * Whether this primary can settle something now: it has the partition, which is not frozen; and on a cluster, where another
+ * primary may have the claim of the task id, that one is not away. Then this one must not open its breaker for it.
+ */
+const settledBy =
   (connection: Connection, primary: Primary) =>
-  (partition: number): boolean =>
-    connection.of(partition) === primary && !connection.isFrozen(partition);
+  (settlement: Settlement): boolean => {
+    const { partition } = settlement.call.key;
+    if (connection.of(partition) !== primary || connection.isFrozen(partition)) return false;
+    if (settlement.script !== "bind" || !connection.facts()?.cluster) return true;
+    const claimed = connection.ofName(claimName(settlement.call.task.taskId));
+    return claimed === primary || !claimed.breaker.isOpen();
+  };
+
+/** For settlements that are sent while the breaker of their primary is open. */
+const tasksPastBreakers = (connection: Connection) =>
+  createTasks({
+    of: (partition) => connection.of(partition).direct,
+    ofName(name) {
+      const { direct, breaker } = connection.ofName(name);
+      // It may be another primary than that of the settlement: this failure has to be its own.
+      return {
+        command: (work) =>
+          direct.command(work).catch((error: unknown) => {
+            if (storeFault(error) === "transient" && !hasMoved(error) && !isMoving(error))
+              breaker.trip(inStoreWords(error));
+            throw error;
+          }),
+      };
+    },
+    facts: connection.facts,
+  });
 
 /** Counts what the store has answered to settlements. */
 export const createSettlementCounts = (metrics: Connection["metrics"]) => ({

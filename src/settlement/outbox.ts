@@ -17,8 +17,8 @@ export interface FlushTarget {
   run: Run;
   /** Undefined while the store has no id. */
   storeId: string | undefined;
-  /** Whether a partition is on the primary that `run` calls, and not frozen; nothing else is sent. */
-  has(partition: number): boolean;
+  /** Whether the primary that `run` calls can settle it now; nothing else is sent. */
+  has(settlement: Settlement): boolean;
   /** The store's clock, Unix ms. */
   nowMs(): number;
   /** Runs BIND. */
@@ -62,7 +62,7 @@ function createQueues() {
     sizeFor: (storeId: string | undefined): number => sum(queuesOf(storeId)),
     /** Whether a flush would send any. */
     hasFor: ({ storeId, has }: Pick<FlushTarget, "storeId" | "has">): boolean =>
-      queuesOf(storeId).some((queue) => queue.values().some(({ call }) => has(call.key.partition))),
+      queuesOf(storeId).some((queue) => queue.values().some(has)),
     removeOldest(): Settlement {
       const firsts = [...queues.values()].flatMap((queue) => queue.entries().take(1).toArray());
       const [name, settlement] = firsts.reduce((a, b) => (b[1].atMs < a[1].atMs ? b : a));
@@ -243,10 +243,8 @@ function createSending({ log, unconfirmed, settleWithinMs, reportSize }: OutboxP
       }),
     );
     reportSize();
-    // What was refused because its partition is frozen waits for it.
-    const failed = results.find(
-      (result, at) => result.status === "rejected" && target.has(settlements[at]!.call.key.partition),
-    );
+    // What waits for a frozen partition, or for the primary of its claim, is no failure of this one.
+    const failed = results.find((result, at) => result.status === "rejected" && target.has(settlements[at]!));
     if (failed) throw (failed as PromiseRejectedResult).reason;
   }
 
@@ -292,11 +290,7 @@ const isAnsweredCharge = (settlement: Settlement): settlement is Charge =>
 
 /** The oldest settlements of a queue that wait for this primary. */
 const nextFor = ({ has }: FlushTarget, queue: Queue): Settlement[] =>
-  queue
-    .values()
-    .filter(({ call }) => has(call.key.partition))
-    .take(FLUSH_BATCH)
-    .toArray();
+  queue.values().filter(has).take(FLUSH_BATCH).toArray();
 
 /** Sends one settlement, and reports its outcome. @returns the charge, if the store has made it */
 async function settle(target: FlushTarget, settlement: Settlement): Promise<Charge | undefined> {

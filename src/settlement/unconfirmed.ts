@@ -63,9 +63,7 @@ export function createUnconfirmed(options: { changed(charges: number): void; dro
     missedBy: ({ server, storeId, has }: Pick<FlushTarget, "server" | "storeId" | "has">): Charge[] =>
       chosen(
         (entry) =>
-          isOf(storeId, entry) &&
-          has(entry.charge.call.key.partition) &&
-          (server === undefined || entry.server !== server),
+          isOf(storeId, entry) && has(entry.charge) && (server === undefined || entry.server !== server),
       ),
   };
 }

@@ -41,7 +41,7 @@ export interface Attached {
   beforeUse(primary: Primary): Promise<void>;
   /** Called as a primary's breaker closes. @returns why it has to open again at once, if it has to */
   unfinished(primary: Primary): string | undefined;
-  /** Called when partitions that were frozen, or whose slot was on its way to another node, are in use again. */
+  /** Called when partitions that were frozen, or whose slot was on its way, or a primary of a cluster, are in use again. */
   released(): void;
 }
 
@@ -299,6 +299,9 @@ function partOfStore(
     beforeUse: async (primary) => attached()?.beforeUse(primary),
     unfinished: (primary) => attached()?.unfinished(primary),
     isClustered: () => facts.current()?.cluster ?? false,
+    usableAgain() {
+      if (facts.current()?.cluster) attached()?.released();
+    },
     async ownerNow(primary, name) {
       if (map().ofName(name) === primary) await whole.primariesFound();
       return map().ofName(name);

@@ -37,6 +37,8 @@ export interface PartOfStore {
   frozen: FrozenPartitions;
   /** A breaker has opened or closed. */
   changed(): void;
+  /** A breaker has closed, and stays closed. */
+  usableAgain(): void;
 }
 
 export interface PrimaryOptions extends RedisEndpoint {
@@ -87,6 +89,7 @@ export function createPrimary(options: PrimaryOptions) {
       else outage.over();
       const unfinished = open ? undefined : store.unfinished(primary);
       if (unfinished !== undefined) breaker.trip(unfinished);
+      else if (!open) store.usableAgain();
     },
   });
   const { rejectWaiting, ...calls } = createCalls({

@@ -9,7 +9,7 @@ import { createLogger } from "../../src/telemetry/log.ts";
 import { createMetrics } from "../../src/telemetry/metrics.ts";
 import { givenGateway, type TestGateway } from "../support/gateway.ts";
 import { randomId, TIERS } from "../support/store.ts";
-import { generate } from "../support/store-stage.ts";
+import { generate, PRICE, readyz } from "../support/store-stage.ts";
 import { until } from "../support/until.ts";
 import { type Cluster, startCluster } from "./cluster.ts";
 import { PARTITIONS, slotOfName, slotOfPartition } from "./slots.ts";
@@ -59,18 +59,31 @@ function accountIn(partition: number): string {
   }
 }
 
+/** How many generations of each partition were answered with a task. */
+const served: number[] = new Array(PARTITIONS).fill(0);
+
+const balances = (): Promise<number[]> =>
+  Promise.all(
+    keys.map(async ({ key }) => (await gateway.request("GET", "/api/v1/credits", { key })).body.data.balance),
+  );
+const balancesDue = (): number[] => served.map((generations) => 100_000 - generations * PRICE);
+
 /** The partitions whose account does not get this status. */
 async function partitionsWithout(status: number): Promise<number[]> {
   const replies = await Promise.all(keys.map((key) => generate(gateway, key)));
+  for (const [partition, reply] of replies.entries()) if (reply.status === 200) served[partition]! += 1;
   return [...replies.keys()].filter((partition) => replies[partition]!.status !== status);
 }
 
+const allServed = (): Promise<void> =>
+  until(
+    async () => (await partitionsWithout(200)).length === 0,
+    "the accounts of all partitions to be served",
+  );
+
 test("the accounts of all partitions are served, and charged where they are", async () => {
   expect(await partitionsWithout(200)).toEqual([]);
-  const balances = await Promise.all(
-    keys.map(async ({ key }) => (await gateway.request("GET", "/api/v1/credits", { key })).body.data.balance),
-  );
-  expect(balances).toEqual(keys.map(() => 99_990));
+  expect(await balances()).toEqual(balancesDue());
 });
 
 test("a script whose partition has moved is sent once more to its primary, and those beside it are served", async () => {
@@ -125,4 +138,21 @@ test("a script whose partition has moved is sent once more to its primary, and t
     '{reason="moved"} 2',
   );
   await connection.close();
+});
+
+test("while a primary is away only its accounts get 503, until another node has its slots", async () => {
+  const ownerOf = await cluster.owners();
+  const old = ownerOf(slotOfPartition(0))!;
+  const isOfOld = (partition: number): boolean => ownerOf(slotOfPartition(partition)) === old;
+  await cluster.withoutFailover(async () => {
+    await old.kill();
+    await until(async () => (await partitionsWithout(200)).every(isOfOld), "only its accounts to be away");
+    expect(await partitionsWithout(503)).toEqual([...keys.keys()].filter((partition) => !isOfOld(partition)));
+    expect(await readyz(gateway)).toBe(200);
+  });
+  await allServed();
+  // Also those whose claim was with the primary that was away.
+  await until(async () => String(await balances()) === String(balancesDue()), "all charges to be posted");
+  await old.start();
+  await cluster.healthy();
 });

@@ -63,7 +63,7 @@ function givenOutbox(options: { confirms?: false } = {}) {
     bind: bindBy(run),
     storeId,
     server,
-    has: (partition: number) => partition === KEY.partition,
+    has: ({ call }: Settlement) => call.key.partition === KEY.partition,
     nowMs: () => NOW_MS,
   });
   const take = (settlements: readonly Settlement[]): void => owner!.take(settlements);
