@@ -58,6 +58,10 @@ function sharedProblems(read: Read): string[] {
       / ~tg:\* -@all /.test(tollgate) && tollgate.includes("-@dangerous"),
       "gateways have more than their keys",
     ],
+    [
+      /^user default off ~\* &\* \+@all$/m.test(text(read, `${SHARED}/users.acl`)),
+      "a restart loses scripts' writes",
+    ],
     [!/nopass|>/.test(text(read, `${SHARED}/users.acl`)), "a user has no password, or one for all to read"],
   ];
   return rules.filter(([holds]) => !holds).map(([, problem]) => `${SHARED}: ${problem}`);

@@ -176,6 +176,7 @@ describe("several Redis", () => {
     [`${SHARED}/start.sh`, "RESTART_DELAY:-15", "RESTART_DELAY:-1", /restart precedes/],
     [`${SHARED}/cluster.sh`, "360 1050", "360 1051", /other slots/],
     [`${SHARED}/users.acl`, "~tg:*", "~*", /more than their keys/],
+    [`${SHARED}/users.acl`, "default off ~* &* +@all", "default off -@all", /loses scripts' writes/],
     [`${SHARED}/kustomization.yaml`, "cli.sh, ", "", /lacks a file/],
     [`${COMPOSE}/sentinel.yaml`, "HOST: 172.30.16.12", "HOST: 172.30.16.14", /has another address/],
     [`${COMPOSE}/sentinel.yaml`, "172.30.16.13\n#   cat", "\n#   cat", /16\.13 is not in the certificate/],
