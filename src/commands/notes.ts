@@ -29,7 +29,7 @@ export const NOTES: Readonly<Record<string, readonly string[]>> = {
   ],
   "partitions freeze": [
     "For a Redis Cluster that moves slots key by key. When it returns, no gateway, sweeper or command changes these partitions any more. Requests of their accounts get 503 with `Retry-After`; charges of generations in progress wait at the gateways. All other accounts are served. A freeze does not end by itself: `tollgate_partitions_frozen` counts, and an alert comes after an hour. Thaw within half of `tasks.retention`, or charges that wait are given up.",
-    "Exit code 2: too few replicas know it yet, and a failover may lose it. Repeat it before you move anything.",
+    "It waits a second for a replica. If none has it, it says so: repeat it before you move anything, because a failover would lose the freeze.",
   ],
   "partitions list": [
     "`moving`: the slot is on its way to another node. `listed, not frozen`: a failover has lost the mark, so freeze the partition again; until then gateways leave it alone, but other commands do not. `frozen, not listed`: nothing changes the partition, but the list has lost it; freeze or thaw it again.",

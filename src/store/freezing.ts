@@ -1,3 +1,4 @@
+import type { Redis } from "ioredis";
 import { OperatorError } from "./accounts.ts";
 import { frozenField, listFrozen } from "./frozen-list.ts";
 import { storeNowMs } from "./keys.ts";
@@ -8,6 +9,9 @@ import { placeOf } from "./open-nodes.ts";
 import { type PartitionReads, readsOfAll } from "./partition-reads.ts";
 import { slotOf } from "./slots.ts";
 import { isCluster, partitionsOf } from "./store-facts.ts";
+
+/** How long a command waits for a replica. */
+const REPLICA_MS = 1000;
 
 /** One partition as operators see it. */
 export interface PartitionView {
@@ -60,8 +64,8 @@ const isMarked = (reads: PartitionReads, partition: number): Promise<boolean | u
 
 /**
  * Freezes partitions: from then on no script changes them, whoever runs it. The list in `tg:meta` comes first, so that what
- * is frozen is seen; the mark in the partition is what counts. A repeat changes nothing.
- * @throws OperatorError for a store on one server, and for a partition that there is not
+ * is frozen is seen; the mark in the partition is what counts. It can be repeated.
+ * @throws OperatorError for a store on one server, for a partition that there is not, and when no replica has it
  */
 export async function freezePartitions(nodes: RedisNodes, partitions: readonly number[]): Promise<void> {
   await requirePartitions(nodes, partitions);
@@ -69,24 +73,34 @@ export async function freezePartitions(nodes: RedisNodes, partitions: readonly n
   for (const partition of partitions) {
     const nowMs = await storeNowMs(meta);
     await meta.hsetnx(META, frozenField(partition), nowMs);
-    await unlessMoving(partition, nodes.of(partition).set(frozenName(partition), nowMs, "NX"));
+    await unlessMoving(partition, nodes.of(partition).set(frozenName(partition), nowMs));
   }
+  const unknown = await unknownToReplicas(partitions.map(nodes.of));
+  if (unknown)
+    throw new OperatorError(
+      `the partitions are frozen, but ${unknown}, and a failover would lose it; repeat this before you move anything`,
+    );
 }
 
 /**
  * Ends a freeze. The mark goes first: what is listed is left alone by gateways, so none uses a partition that is half thawed.
- * @throws OperatorError while a slot of theirs is between two nodes, and when replicas do not have it
+ * @throws OperatorError while a slot of theirs is between two nodes, and when no replica has it
  */
 export async function thawPartitions(nodes: RedisNodes, partitions: readonly number[]): Promise<void> {
   await requirePartitions(nodes, partitions);
   const meta = nodes.ofName(META);
   const moving = await movingSlots(nodes, readsOfAll(nodes));
   for (const partition of partitions) if (moving.has(slotOfPartition(partition))) throw onItsWay(partition);
-  for (const partition of partitions)
-    await unlessMoving(partition, nodes.of(partition).del(frozenName(partition)));
-  if ((await nodes.confirmed?.()) === false)
+  for (const partition of partitions) {
+    const redis = nodes.of(partition);
+    // A repeat must write, too: WAIT counts what this connection has written.
+    await unlessMoving(partition, redis.set(frozenName(partition), "thawed"));
+    await unlessMoving(partition, redis.del(frozenName(partition)));
+  }
+  const unknown = await unknownToReplicas(partitions.map(nodes.of));
+  if (unknown)
     throw new OperatorError(
-      "too few replicas know that the partitions are thawed; they stay listed as frozen. Repeat this when the replicas are back",
+      `the partitions stay listed as frozen, since ${unknown}; repeat this when the replicas are back`,
     );
   await meta.hdel(META, ...partitions.map(frozenField));
 }
@@ -100,6 +114,16 @@ async function requirePartitions(nodes: RedisNodes, partitions: readonly number[
   const unknown = partitions.find((partition) => partition >= count);
   if (unknown !== undefined)
     throw new OperatorError(`there is no partition ${unknown}; this store has 0 to ${count - 1}`);
+}
+
+/** Says which of these servers have replicas, and none that has what was written last. */
+async function unknownToReplicas(servers: readonly Redis[]): Promise<string | undefined> {
+  const places: string[] = [];
+  for (const redis of new Set(servers)) {
+    const replicas = Number(/^connected_slaves:(\d+)/m.exec(await redis.info("replication"))?.[1] ?? 0);
+    if (replicas > 0 && (await redis.wait(1, REPLICA_MS)) < 1) places.push(placeOf(redis));
+  }
+  return places.length === 0 ? undefined : `no replica of ${places.join(", ")} has it`;
 }
 
 /** A node that gives a slot away has no new names of it. */

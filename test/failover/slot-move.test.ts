@@ -152,3 +152,15 @@ test("a partition that moves without a freeze loses no charge and posts none twi
   expect(await cluster.primaryOf(partition)).toBe(to);
   await expectExactCharges();
 });
+
+// Guarantee: a freeze that a failover could lose is not taken for one.
+test("a freeze that no replica has is said to be none yet", async () => {
+  const partition = 13;
+  const replica = (await cluster.replicaOf((await cluster.primaryOf(partition))!))!;
+  replica.pause();
+  const unknown = await tollgate("partitions", "freeze", String(partition));
+  replica.resume();
+  expect(unknown).toMatchObject({ code: 1, stderr: expect.stringContaining("no replica of") });
+  await until(async () => (await tollgate("partitions", "freeze", String(partition))).code === 0);
+  expect(await tollgate("partitions", "thaw", String(partition))).toMatchObject({ code: 0 });
+});
