@@ -98,6 +98,7 @@ const SETS: Readonly<Record<string, LabelSet>> = {
   kept_in: { values: KEPT_IN },
   "tollgate_primary_questions_total{outcome}": { values: QUESTION_OUTCOMES },
   primary: "`host:port` of each primary in use",
+  replication_id: "`master_replid` of the server",
   state: { values: OPEN_STATES },
   age: { values: AGES.map(([name]) => name) },
   bound: { values: OVERLOADS },

@@ -48,6 +48,7 @@ export const WATCH: Readonly<Record<string, string>> = {
   tollgate_partitions_frozen: "above 0 for an hour: `TollgatePartitionsFrozen`",
   tollgate_primary_up: "0: `TollgatePrimaryAway`",
   tollgate_primary_questions_total: "no `answered` for minutes: `TollgatePrimariesUnknown`",
+  tollgate_primary_info: "more ids than primaries: `TollgateTwoPrimaries`",
   tollgate_store_outbox_entries: "above 0 for long: `TollgateSettlementsWaiting`",
   tollgate_store_confirmations_total:
     "`journal` rises: replicas are slow or away, `TollgateReplicaLag`, `TollgateChargesUnconfirmed`; `memory`: the journal cannot be written, too",

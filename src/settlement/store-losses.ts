@@ -7,6 +7,7 @@ import { openRecentEntries } from "../store/loss/recent-entries.ts";
 import type { StorePart } from "../store/loss/store-part.ts";
 import { META, partitionOfName } from "../store/names.ts";
 import type { Primary } from "../store/primary.ts";
+import { createTerms, type Terms } from "../store/terms.ts";
 import type { Logger } from "../telemetry/log.ts";
 import type { createOutbox, FlushTarget } from "./outbox.ts";
 import { createReplay } from "./replay.ts";
@@ -30,18 +31,23 @@ interface StoreLossesOptions {
 /** What the store has confirmed, and what is done before a primary is used that may have lost some of it. */
 export function createStoreLosses(connection: Connection, options: StoreLossesOptions) {
   const { outbox, folder, log } = options;
+  const lastConfirmed = openLastConfirmed(folder, log);
+  const terms = createTerms(connection, { file: lastConfirmed, log });
   const { losses, beforeUse, close } = createRule(connection, options, {
-    lastConfirmed: openLastConfirmed(folder, log),
+    lastConfirmed,
     recent: openRecentEntries(folder, log),
     sendAgain: (sent: SentCharge) => outbox.put({ ...sent, script: "bind", isCounted: true }),
     changed: (isOlder: boolean) => connection.metrics.storeOlder.set(isOlder ? 1 : 0),
     log,
   });
-  const reading = readRegularly(connection, losses);
+  const reading = readRegularly(connection, losses, terms);
 
   return {
     charged: losses.charged,
-    beforeUse,
+    async beforeUse(primary: Primary): Promise<void> {
+      await terms.requireLatest(primary);
+      await beforeUse(primary);
+    },
     async close(): Promise<void> {
       clearInterval(reading);
       close();
@@ -82,6 +88,7 @@ function createRule(
 function readRegularly(
   connection: Connection,
   { readNewEntries }: Pick<ReturnType<typeof createLossDetector>, "readNewEntries">,
+  terms: Terms,
 ): NodeJS.Timeout {
   let isReading = false;
 
@@ -90,10 +97,15 @@ function readRegularly(
     if (isReading || id === undefined) return;
     isReading = true;
     for (const primary of connection.primaries()) {
-      if (primary.breaker.isOpen()) continue;
+      if (primary.breaker.isOpen()) {
+        terms.unused(primary);
+        continue;
+      }
       const entries = readNewEntries(partOf(connection, primary), id, partitions);
       const isWhole = await primary.within(entries).catch(() => true);
       if (!isWhole) primary.breaker.trip("a ledger lacks what it has confirmed");
+      const why = await terms.whyNot(primary).catch(() => undefined);
+      if (why !== undefined) primary.breaker.trip(why);
     }
     isReading = false;
   }

@@ -121,6 +121,9 @@ export const claimName = (taskId: string): string => `tg:claim:${taskId}`;
 /** The mark that a gateway writes before it waits for replicas (string; gone a minute after the last one). */
 export const markName = (partition: number, gateway: string): string => `${tag(partition)}:mark:${gateway}`;
 
+/** Which primary of this partition is the latest (hash). */
+export const termName = (partition: number): string => `${tag(partition)}:primary`;
+
 /** Which gateways have sent again what the primary of this partition may lack (hash: gateway to `ms run of the primary`). */
 export const replayedName = (partition: number): string => `${tag(partition)}:replayed`;
 

@@ -114,6 +114,7 @@ export function createPrimary(options: PrimaryOptions) {
 
   const primary = {
     name: options.name,
+    endpoint: { redisUrl: options.redisUrl, at: options.at, tlsCa: options.tlsCa },
     redis,
     scripts,
     breaker,

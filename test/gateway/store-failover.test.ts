@@ -6,7 +6,7 @@ import { verifyLedger } from "../../src/ledger/verify.ts";
 import { openJournal } from "../../src/settlement/journal.ts";
 import { grantCredits, type IssuedKey, issueKey } from "../../src/store/accounts.ts";
 import { createConnection, type OpenPrimary } from "../../src/store/connection.ts";
-import { readLastConfirmed } from "../../src/store/loss/last-confirmed.ts";
+import { openLastConfirmed, readLastConfirmed } from "../../src/store/loss/last-confirmed.ts";
 import {
   accountNames,
   keyRef,
@@ -15,11 +15,14 @@ import {
   partitionOf,
   replayedName,
   requestName,
+  termName,
 } from "../../src/store/names.ts";
 import { oneNode } from "../../src/store/nodes.ts";
 import { acceptStore } from "../../src/store/operator-loss.ts";
+import type { Primary } from "../../src/store/primary.ts";
 import { everythingOn } from "../../src/store/primary-map.ts";
 import type { Generation } from "../../src/store/scripts/admit.ts";
+import { createTerms } from "../../src/store/terms.ts";
 import { createLogger } from "../../src/telemetry/log.ts";
 import { createMetrics } from "../../src/telemetry/metrics.ts";
 import { ENDPOINT, newTask, openStore, randomId, TIERS, taskOf, times } from "../support/store.ts";
@@ -98,6 +101,10 @@ async function givenStore(settling: { othersWithinMs?: number } = {}) {
     async replayed(outcome: string): Promise<number | undefined> {
       const { values } = await metrics.replayedCharges.get();
       return values.find(({ labels }) => labels.outcome === outcome)?.value;
+    },
+    async ids(): Promise<string[]> {
+      const { values } = await metrics.primaryInfo.get();
+      return values.map(({ labels }) => String(labels.replication_id));
     },
     async admitted(key: IssuedKey): Promise<Generation> {
       const { keyId, accountId } = key;
@@ -246,4 +253,67 @@ test("a changed primary is not used before all gateways that lived have sent aga
   two.moveTo(lagging);
   expect(await whenUsed).toBe("bound");
   expect(await two.replayed("late")).toBe(1);
+});
+
+// Guarantee: of two servers that both take writes, only one charges.
+test("a primary that stays writable after another was promoted by hand is left by all gateways, and what it charged is made again", async () => {
+  const [stays, moves] = [await givenStore(), await givenStore()];
+  const key = await givenKey();
+  await pair.primary.client.wait(2, 10_000);
+  await pair.replica.client.replicaof("NO", "ONE");
+  await lagging.client.replicaof("NO", "ONE");
+  const onBothSides = await stays.admitted(key);
+  await stays.bind(onBothSides);
+  await until(
+    async () => (await stays.ids()).length > 0 && (await moves.ids()).length > 0,
+    "the ids to be shown",
+  );
+  const [before] = await stays.ids();
+  expect(await moves.ids()).toEqual([before]);
+
+  moves.moveTo(pair.replica);
+  await moves.connection.of(0).breaker.closed();
+  await stays.logged("this primary was replaced: gateways use");
+  expect(stays.isUsable()).toBe(false);
+  expect(moves.isUsable()).toBe(true);
+  await until(async () => (await stays.ids()).length === 0, "the id of the old one to be shown no more");
+  await until(
+    async () => !(await moves.ids()).includes(before!) && (await moves.ids()).length === 1,
+    "the id of the new one",
+  );
+
+  stays.moveTo(pair.replica);
+  await stays.connection.of(0).breaker.closed();
+  expect(await stateAt(pair.replica, onBothSides)).toBe("bound");
+  expect(await balanceAt(pair.replica, key)).toBe(CREDITS - PRICE);
+  // Somebody removes the sign, and the address leads back to the old one.
+  await pair.primary.client.hdel(termName(0), "left");
+  stays.moveTo(pair.primary);
+  await stays.logged("this primary is of an earlier time");
+  expect(stays.isUsable()).toBe(false);
+  // One that started anew, while the other is gone, is the only one there is.
+  await pair.replica.kill();
+  await pair.primary.kill();
+  await pair.primary.startAgain();
+  await stays.connection.of(0).breaker.closed();
+  expect(Number(await pair.primary.client.hget(termName(0), "term"))).toBe(3);
+});
+
+test("a primary that new connections do not lead to is left, and the one that they lead to is not", async () => {
+  const { connection } = await givenStore();
+  await pair.primary.client.wait(2, 10_000);
+  await pair.replica.client.replicaof("NO", "ONE");
+  const termsAt = (redis: TestRedis, address: TestRedis) => {
+    const primary = { ...connection.of(0), redis: redis.client, endpoint: { redisUrl: address.url } };
+    const file = openLastConfirmed(undefined, createLogger("silent"));
+    const terms = createTerms(connection, { file, log: createLogger("silent"), lookEveryMs: 0 });
+    return { whyNot: () => terms.whyNot(primary as Primary) };
+  };
+  const [old, latest] = [termsAt(pair.primary, pair.replica), termsAt(pair.replica, pair.primary)];
+  expect(await termsAt(pair.primary, pair.primary).whyNot()).toBeUndefined();
+  const says = (text: string) => async (): Promise<boolean> =>
+    (await old.whyNot().catch(() => undefined))?.includes(text) === true;
+  await until(says("new connections lead to another primary"), "the other primary to be found");
+  expect(await latest.whyNot()).toBeUndefined();
+  await until(says("this primary was replaced"), "the sign to be read");
 });

@@ -3,6 +3,7 @@ import { rename, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { Logger } from "../../telemetry/log.ts";
 import { fileNamesIn, newFileName, SILENT_MS } from "../process-files.ts";
+import type { Term } from "../terms.ts";
 
 const FORMAT = 1;
 const SUFFIX = ".marks.json";
@@ -35,10 +36,20 @@ export interface LastConfirmed {
   entries: Map<string, ConfirmedEntry>;
 }
 
+type Terms = Map<string, Map<string, Term>>;
+
 /** The content of a file. */
 interface Content {
   format: number;
-  stores: Record<string, { epoch: number; marks: Record<string, ConfirmedEntry> }>;
+  stores: Record<
+    string,
+    {
+      epoch: number;
+      marks: Record<string, ConfirmedEntry>;
+      /** Missing in files of earlier releases. */
+      terms?: Record<string, Term>;
+    }
+  >;
 }
 
 export type LastConfirmedFile = ReturnType<typeof openLastConfirmed>;
@@ -60,6 +71,17 @@ function keepLater({ entries }: LastConfirmed, ledger: string, entry: ConfirmedE
   return true;
 }
 
+/** Keeps a term, unless a later one is known. @returns whether it was another */
+function keepLaterTerm(terms: Terms, storeId: string, name: string, term: Term): boolean {
+  const ofStore = terms.get(storeId) ?? new Map<string, Term>();
+  terms.set(storeId, ofStore);
+  const known = ofStore.get(name);
+  if (known && (known.term > term.term || (known.term === term.term && known.replid === term.replid)))
+    return false;
+  ofStore.set(name, term);
+  return true;
+}
+
 /** The last confirmed entries of each store over all files of a folder. Files that cannot be read are skipped. */
 export const readLastConfirmed = (folder: string): Map<string, LastConfirmed> => readFolder(folder).stores;
 
@@ -67,8 +89,9 @@ export const readLastConfirmed = (folder: string): Map<string, LastConfirmed> =>
 function readFolder(
   folder: string,
   log?: Logger,
-): { stores: Map<string, LastConfirmed>; read: Map<string, number> } {
+): { stores: Map<string, LastConfirmed>; terms: Terms; read: Map<string, number> } {
   const stores = new Map<string, LastConfirmed>();
+  const terms: Terms = new Map();
   const read = new Map<string, number>();
   for (const name of fileNamesIn(folder, SUFFIX)) {
     try {
@@ -76,7 +99,8 @@ function readFolder(
       const { mtimeMs } = statSync(path);
       const content = JSON.parse(readFileSync(path, "utf8")) as Content;
       if (content.format !== FORMAT) throw new Error(`format ${content.format} is of a later release`);
-      for (const [storeId, { epoch, marks }] of Object.entries(content.stores)) {
+      for (const [storeId, { epoch, marks, terms: ofStore = {} }] of Object.entries(content.stores)) {
+        for (const [name, term] of Object.entries(ofStore)) keepLaterTerm(terms, storeId, name, term);
         let known = stores.get(storeId);
         if (known && known.epoch > epoch) continue;
         if (!known || known.epoch < epoch) {
@@ -90,7 +114,7 @@ function readFolder(
       log?.warn({ err: error, file: name }, "a file of last confirmed ledger entries cannot be read");
     }
   }
-  return { stores, read };
+  return { stores, terms, read };
 }
 
 /**
@@ -101,6 +125,7 @@ function readFolder(
 export function openLastConfirmed(folder: string | undefined, log: Logger) {
   const found = folder === undefined ? undefined : readFolder(folder, log);
   const stores = found?.stores ?? new Map<string, LastConfirmed>();
+  const terms = found?.terms ?? new Map();
   const own = newFileName(SUFFIX);
   let hasChanged = false;
   let saving: Promise<void> = Promise.resolve();
@@ -110,11 +135,16 @@ export function openLastConfirmed(folder: string | undefined, log: Logger) {
   function of(storeId: string): LastConfirmed {
     let store = stores.get(storeId);
     if (!store) {
-      if (stores.size >= STORES_MAX) stores.delete(stores.keys().next().value!);
+      if (stores.size >= STORES_MAX) forgetStore(stores.keys().next().value!);
       store = { epoch: 0, entries: new Map() };
       stores.set(storeId, store);
     }
     return store;
+  }
+
+  function forgetStore(storeId: string): void {
+    stores.delete(storeId);
+    terms.delete(storeId);
   }
 
   async function write(into: string): Promise<void> {
@@ -122,7 +152,11 @@ export function openLastConfirmed(folder: string | undefined, log: Logger) {
     hasChanged = false;
     const content: Content = { format: FORMAT, stores: {} };
     for (const [storeId, { epoch, entries }] of stores)
-      content.stores[storeId] = { epoch, marks: Object.fromEntries(entries) };
+      content.stores[storeId] = {
+        epoch,
+        marks: Object.fromEntries(entries),
+        terms: Object.fromEntries(terms.get(storeId) ?? []),
+      };
     mkdirSync(into, { recursive: true });
     const path = join(into, own);
     await writeFile(`${path}.tmp`, JSON.stringify(content), { mode: 0o600, flush: true });
@@ -146,6 +180,13 @@ export function openLastConfirmed(folder: string | undefined, log: Logger) {
     of,
     keep(storeId: string, ledger: string, entry: ConfirmedEntry): void {
       if (keepLater(of(storeId), ledger, entry)) hasChanged = true;
+    },
+    /** The latest primary of a partition that a gateway has used, by the name of its record. */
+    term: (storeId: string, name: string): Term | undefined => terms.get(storeId)?.get(name),
+    keepTerm(storeId: string, name: string, term: Term): void {
+      // The file has the terms of the stores that it knows.
+      of(storeId);
+      if (keepLaterTerm(terms, storeId, name, term)) hasChanged = true;
     },
     /** The entry is there under another id, if at all: the ledger is read anew. */
     forget(storeId: string, ledger: string): void {

@@ -18,6 +18,12 @@ export const KEPT_IN = ["replicas", "journal", "memory"] as const;
 /** What BIND answers to a charge that is sent again. */
 export const REPLAY_OUTCOMES = ["bound", "late", "uncollected", "conflict", "forgotten"] as const;
 
+const REPLAYED_CHARGES = [
+  "tollgate_store_replayed_charges_total",
+  "Answered charges that were sent again after a primary changed or a gateway ended, by outcome; `uncollected`, `conflict` and `forgotten` are lost charges.",
+  ["outcome"],
+] as const;
+
 const CALL_BUCKETS = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5];
 
 /** This gateway's use of the store. */
@@ -34,11 +40,7 @@ export function storeMetrics({ counter, gauge, histogram }: MetricFactory) {
     ["kept_in"],
   );
   for (const keptIn of KEPT_IN) confirmations.inc({ kept_in: keptIn }, 0);
-  const replayedCharges = counter(
-    "tollgate_store_replayed_charges_total",
-    "Answered charges that were sent again after a primary changed or a gateway ended, by outcome; `uncollected`, `conflict` and `forgotten` are lost charges.",
-    ["outcome"],
-  );
+  const replayedCharges = counter(...REPLAYED_CHARGES);
   for (const outcome of REPLAY_OUTCOMES) replayedCharges.inc({ outcome }, 0);
   return {
     storeFailures,
@@ -85,12 +87,17 @@ export function storeMetrics({ counter, gauge, histogram }: MetricFactory) {
   };
 }
 
-/** Only with Sentinel and Redis Cluster. */
+/** Of each primary; but for the ids only with Sentinel and Redis Cluster. */
 const primaryMetrics = ({ counter, gauge }: Pick<MetricFactory, "counter" | "gauge">) => ({
   primaryUp: gauge(
     "tollgate_primary_up",
     "1 while this primary is usable (its breaker is closed), else 0; only with Sentinel and Redis Cluster.",
     { labelNames: ["primary"], aggregator: "min" },
+  ),
+  primaryInfo: gauge(
+    "tollgate_primary_info",
+    "1 for the replication id of each primary that this gateway uses; a primary that is away has none.",
+    { labelNames: ["primary", "replication_id"], aggregator: "max" },
   ),
   primaryQuestions: counter(
     "tollgate_primary_questions_total",

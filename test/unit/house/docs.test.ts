@@ -21,6 +21,7 @@ import {
   replayedName,
   requestName,
   taskName,
+  termName,
 } from "../../../src/store/names.ts";
 import { createLogger, logRequest } from "../../../src/telemetry/log.ts";
 
@@ -219,6 +220,7 @@ describe("ARCHITECTURE", () => {
       markName(7, "<gateway>"),
       frozenName(7),
       replayedName(7),
+      termName(7),
     ].map((name) => name.replace("{p07}", "{pNN}"));
     // A few belong to no account and are named where they are used.
     const elsewhere = globSync("src/{store,ledger}/*.ts", { cwd: ROOT })
