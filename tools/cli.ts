@@ -29,7 +29,7 @@ command needs the config (tiers, the upstream), that is \`TOLLGATE_CONFIG\`, as 
 | --- | --- |
 | 0 | done; all in order |
 | 1 | an error, in words on standard error; or the ledger, the config or what \`doctor\` looks at are not in order |
-| 2 | done as far as possible: of a store on several servers, one is away. Standard error names the partitions that could not be read, \`unread\` does with --json |
+| 2 | done as far as possible: of a store on several servers, one is away. Standard error names the partitions that could not be read, \`unread\` does with --json. Or not confirmed: with \`store.confirm_replicas\`, too few replicas have what was written. Standard error says what to repeat, \`confirmed\` is false with --json |
 | 130, 143 | interrupted by Ctrl-C or SIGTERM |
 `;
 

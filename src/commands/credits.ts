@@ -35,15 +35,16 @@ function grantCommand(): Command {
         flags: { reference: string; package?: string; json?: boolean },
       ) => {
         const amount = amountOf(named, flags.package);
-        const { outcome, balance } = await withRedisToWrite((nodes) =>
+        const { result, confirmed } = await withRedisToWrite((nodes) =>
           grantCredits(nodes, accountId, amount, flags.reference),
         );
+        const { outcome, balance } = result;
         const text =
           outcome === "recharged"
             ? `${amount} credits granted to ${accountId}; it can spend ${balance}.`
             : `The reference ${flags.reference} has credited ${accountId} before; nothing is changed. It can spend ${balance}.`;
         const json = { outcome, account_id: accountId, amount, reference: flags.reference, balance };
-        print({ json, text }, flags);
+        print({ json, text, confirmed }, flags);
       },
     );
 }

@@ -4,6 +4,7 @@ import type { Readable } from "node:stream";
 import type { Command } from "commander";
 import type { Config } from "../config/config.ts";
 import { issueKey, KnownKeyError, OperatorError } from "../store/accounts.ts";
+import type { Written } from "../store/confirmed-writes.ts";
 import { readKey } from "../store/keys.ts";
 import type { RedisNodes } from "../store/nodes.ts";
 import { keyOptions, type NewKeyFlags, newKey, requireTier, withKeyStore } from "./keys-new.ts";
@@ -45,40 +46,38 @@ export function importCommand(): Command {
         throw new OperatorError("give a key, or - to read keys from standard input, or --from with a file");
       }
       if (key !== undefined && key !== "-") return importOne(key, flags, config);
-      const summary = await importMany(flags, config);
-      print(
-        { json: { ok: summary.failed === 0, ...summary }, text: inWords(summary), ok: summary.failed === 0 },
-        flags,
-      );
+      const { result: summary, confirmed } = await importMany(flags, config);
+      const ok = summary.failed === 0;
+      print({ json: { ok, ...summary }, text: inWords(summary), ok, confirmed }, flags);
     });
 }
 
 async function importOne(token: string, flags: NewKeyFlags, config: Config): Promise<void> {
-  const { keyId, accountId } = await withKeyStore(config, (nodes) => takeOver(nodes, token, flags));
-  const json = { key_id: keyId, account_id: accountId };
-  print({ json, text: listing(json) }, flags);
+  const { result, confirmed } = await withKeyStore(config, (nodes) => takeOver(nodes, token, flags));
+  const json = { key_id: result.keyId, account_id: result.accountId };
+  print({ json, text: listing(json), confirmed }, flags);
 }
 
 /** Imports all keys of a file or of standard input. It is idempotent: an interrupted import may be repeated. */
-async function importMany(flags: NewKeyFlags & { from?: string }, config: Config): Promise<Summary> {
+async function importMany(flags: NewKeyFlags & { from?: string }, config: Config): Promise<Written<Summary>> {
   const summary: Summary = { imported: 0, known: 0, failed: 0, problems: [] };
   const input = await inputOf(flags.from);
   const progress = startProgress();
   try {
-    await withKeyStore(config, async (nodes) => {
+    const { confirmed } = await withKeyStore(config, async (nodes) => {
       for await (const batch of batches(input)) {
         await Promise.all(batch.map((line) => importLine(nodes, line, flags, config, summary)));
         const { imported, known, failed } = summary;
         progress.show(`${imported} imported, ${known} known before, ${failed} failed`);
       }
     });
+    summary.problems.sort((a, b) => a.line - b.line);
+    return { result: summary, confirmed };
   } finally {
     progress.done();
     // A file that was not read to its end: left open, the garbage collector would end the process with a stack.
     if (flags.from !== undefined) input.destroy();
   }
-  summary.problems.sort((a, b) => a.line - b.line);
-  return summary;
 }
 
 async function inputOf(file: string | undefined): Promise<Readable> {

@@ -3,6 +3,7 @@ import type { Config } from "../config/config.ts";
 import type { OwnLimits } from "../domain/limits.ts";
 import { nearest } from "../domain/suggest.ts";
 import { type KeyOptions, OperatorError } from "../store/accounts.ts";
+import type { Written } from "../store/confirmed-writes.ts";
 import type { RedisNodes } from "../store/nodes.ts";
 import { readFacts } from "../store/store-facts.ts";
 import { requireConfig } from "./local-config.ts";
@@ -41,7 +42,10 @@ export function keyOptions({ account, tier, credits, expires, ...flags }: NewKey
 }
 
 /** Work against a store that may keep keys: one that cannot evict money. */
-export function withKeyStore<T>(config: Config, work: (nodes: RedisNodes) => Promise<T>): Promise<T> {
+export function withKeyStore<T>(
+  config: Config,
+  work: (nodes: RedisNodes) => Promise<T>,
+): Promise<Written<T>> {
   return withRedisToWrite(async (nodes) => {
     await readFacts(nodes, config.store.partitions);
     return work(nodes);

@@ -18,10 +18,11 @@ export function rotateCommand(): Command {
         .default(0, "it ends at once"),
     )
     .action(async (id: string, flags: { overlap: number; json?: boolean }) => {
-      const { old, issued } = await withRedisToWrite(async (nodes) => {
+      const { result, confirmed } = await withRedisToWrite(async (nodes) => {
         const found = await findKey(nodes, id);
         return { issued: await rotateKey(nodes, found, flags.overlap), old: found };
       });
+      const { old, issued } = result;
       const { key, keyId, accountId, oldEndsAtMs } = issued;
       const json = { key, key_id: keyId, account_id: accountId, old_key_id: old.keyId };
       const ends =
@@ -29,7 +30,8 @@ export function rotateCommand(): Command {
           ? "The old key has ended."
           : `The old key goes on until ${iso(oldEndsAtMs)} (${fromNow(oldEndsAtMs)}). Until then each of the two has its own window, slots and day, so that together they may use the limits twice. \`tollgate keys revoke ${old.keyId}\` ends it sooner.`;
       const text = `${listing(json)}\n${paint("yellow", "Keep the key now: it is not shown again.")}\n${wrapped(ends, widthOf(process.stdout) ?? LINE_CHARS, 0)}`;
-      print({ json: { ...json, old_expires_at: iso(oldEndsAtMs) }, text }, flags);
+      const ifUnconfirmed = `Keep the new key, and repeat this when they are back: if the answer is that ${old.keyId} was rotated before, the new key is valid; else use the key that is printed then.`;
+      print({ json: { ...json, old_expires_at: iso(oldEndsAtMs) }, text, confirmed, ifUnconfirmed }, flags);
     });
 }
 

@@ -45,12 +45,12 @@ function createCommand(): Command {
   return newKey("create", "make a key; it is shown once").action(async (flags: NewKeyFlags) => {
     const config = requireConfig();
     requireTier(flags.tier, config);
-    const { key, keyId, accountId } = await withKeyStore(config, (nodes) =>
-      issueKey(nodes, keyOptions(flags)),
-    );
+    const { result, confirmed } = await withKeyStore(config, (nodes) => issueKey(nodes, keyOptions(flags)));
+    const { key, keyId, accountId } = result;
     const json = { key, key_id: keyId, account_id: accountId };
     const text = `${listing(json)}\n${paint("yellow", "Keep the key now: it is not shown again.")}`;
-    print({ json, text }, flags);
+    const ifUnconfirmed = `Keep the key, and run \`tollgate keys import\` with it, --account ${accountId} and the same options when they are back: it makes no second key.`;
+    print({ json, text, confirmed, ifUnconfirmed }, flags);
   });
 }
 
@@ -64,12 +64,13 @@ function showCommand(): Command {
 function revokeCommand(): Command {
   return onKey("revoke", "end a key at once and for good").action(
     async (id: string, flags: { json?: boolean }) => {
-      const { key, outcome } = await withRedisToWrite(async (nodes) => {
+      const { result, confirmed } = await withRedisToWrite(async (nodes) => {
         const found = await findKey(nodes, id);
         return { outcome: await revokeKey(nodes, found), key: await findKey(nodes, found.keyId) };
       });
+      const { key, outcome } = result;
       const text = `Key ${key.keyId} ${outcome === "revoked" ? "is revoked" : "was revoked before"}.`;
-      print({ json: { outcome, ...shown(key) }, text }, flags);
+      print({ json: { outcome, ...shown(key) }, text, confirmed }, flags);
     },
   );
 }
@@ -87,12 +88,12 @@ function setCommand(): Command {
         throw new OperatorError("nothing to change; give an option such as --tier or --rate-limit");
       }
       if (changes.tier !== undefined) requireTier(changes.tier);
-      const key = await withRedisToWrite(async (nodes) => {
+      const { result: key, confirmed } = await withRedisToWrite(async (nodes) => {
         const found = await findKey(nodes, id);
         await changeKey(nodes, found, changes);
         return findKey(nodes, found.keyId);
       });
-      print({ json: shown(key), text: listing(shown(key)) }, flags);
+      print({ json: shown(key), text: listing(shown(key)), confirmed }, flags);
     });
 }
 

@@ -3,8 +3,9 @@ import path from "node:path";
 import { type Unread, unreadInWords } from "../store/partition-reads.ts";
 import { hasColours, plain } from "./terminal.ts";
 
-/** Done as far as possible: a part of the store could not be read. */
-const UNREAD_EXIT_CODE = 2;
+/** Done as far as possible: a part of the store could not be read, or replicas do not have what was written. */
+const PARTLY_EXIT_CODE = 2;
+const REPEAT = "Repeat it when they are back: it is not done twice.";
 
 /** What a command has to say: one JSON object for programs, text for people. */
 export interface CommandOutput {
@@ -14,12 +15,24 @@ export interface CommandOutput {
   ok?: boolean;
   /** What the answer does not cover, because it could not be read: then the exit code is 2, unless `ok` is false. */
   unread?: Unread | undefined;
+  /** Whether replicas have what was written, where that is asked of them. If not, the exit code is 2. */
+  confirmed?: boolean | undefined;
+  /** What to do if they do not; by default to repeat the command. */
+  ifUnconfirmed?: string;
 }
 
 /** Prints what a command answers. */
 export function print(answer: CommandOutput, options: { json?: boolean }): void {
-  process.stdout.write(options.json ? `${JSON.stringify(answer.json)}\n` : `${answer.text}\n`);
+  const { confirmed, ifUnconfirmed = REPEAT } = answer;
+  const json = confirmed === undefined ? answer.json : { ...answer.json, confirmed };
+  process.stdout.write(options.json ? `${JSON.stringify(json)}\n` : `${answer.text}\n`);
   if (answer.unread) noteUnread(answer.unread);
+  if (confirmed === false) {
+    process.exitCode = PARTLY_EXIT_CODE;
+    note(
+      `Not confirmed: Redis has done this, but too few replicas have it, and a failover may lose it. ${ifUnconfirmed}`,
+    );
+  }
   if (answer.ok !== false) return;
   process.exitCode = 1;
   if (options.json) note(answer.text);
@@ -54,7 +67,7 @@ export function note(text: string): void {
 
 /** Says on standard error what could not be read, and makes the exit code 2. */
 export function noteUnread(unread: Unread): void {
-  process.exitCode = UNREAD_EXIT_CODE;
+  process.exitCode = PARTLY_EXIT_CODE;
   note(`${unreadInWords(unread)}: ${unread.partitions.join(", ")}. Run it again when all servers answer.`);
 }
 

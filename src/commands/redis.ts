@@ -1,6 +1,7 @@
 import { readConfig } from "../config/config.ts";
 import { hostsIn, parseRedisAddress } from "../domain/redis-address.ts";
 import { OperatorError } from "../store/accounts.ts";
+import { confirmedByReplicas, type Written, writtenBy } from "../store/confirmed-writes.ts";
 import type { RedisNodes } from "../store/nodes.ts";
 import { type OpenedNodes, openNodes } from "../store/open-nodes.ts";
 import { requireWritable } from "../store/operator-loss.ts";
@@ -28,15 +29,25 @@ export async function withRedis<T>(work: (nodes: RedisNodes) => Promise<T>): Pro
 }
 
 /** The same for work that writes. @throws OperatorError also while the store is older than what it confirmed */
-export const withRedisToWrite = <T>(work: (nodes: RedisNodes) => Promise<T>): Promise<T> =>
+export const withRedisToWrite = <T>(work: (nodes: RedisNodes) => Promise<T>): Promise<Written<T>> =>
   withRedis(async (nodes) => {
-    await requireWritable(nodes, readConfig({ env: process.env }).loaded?.config.store.journal);
-    return work(nodes);
+    await requireWritable(nodes, ownConfig()?.store.journal);
+    return confirmedWrite(nodes, work);
   });
+
+/** The same for work that writes to an older store, too. */
+export const withConfirmedRedis = <T>(work: (nodes: RedisNodes) => Promise<T>): Promise<Written<T>> =>
+  withRedis((nodes) => confirmedWrite(nodes, work));
+
+const confirmedWrite = <T>(nodes: RedisNodes, work: (nodes: RedisNodes) => Promise<T>): Promise<Written<T>> =>
+  writtenBy(work, confirmedByReplicas(nodes, ownConfig()?.store.confirm?.replicas ?? 0));
+
+/** The configuration of this machine, where it is valid. */
+const ownConfig = () => readConfig({ env: process.env }).loaded?.config;
 
 /** What `store.tls_ca` says, where the configuration of this machine is valid; else Node's own authorities count. */
 const tlsCaFor = (url: string): string | undefined =>
-  parseRedisAddress(url).tls ? readConfig({ env: process.env }).loaded?.config.store.tlsCa : undefined;
+  parseRedisAddress(url).tls ? ownConfig()?.store.tlsCa : undefined;
 
 /** The servers of a store, connected within two seconds. @throws OperatorError in one sentence that says what to do */
 export async function connect(url: string): Promise<OpenedNodes> {

@@ -9,7 +9,7 @@ import { requireConfig } from "./local-config.ts";
 import { command, whole } from "./options.ts";
 import { print } from "./output.ts";
 import { startProgress } from "./progress.ts";
-import { withRedis, withRedisToWrite } from "./redis.ts";
+import { withConfirmedRedis, withRedis, withRedisToWrite } from "./redis.ts";
 import { iso, table } from "./terminal.ts";
 
 /** Rows of each table, unless `--limit` says otherwise. */
@@ -59,9 +59,13 @@ function acceptCommand(): Command {
   return withLimit("accept", "use a store in spite of what it lacks; lists what is known to be lost").action(
     async (flags: Flags) => {
       const { journal } = requireConfig().store;
-      const loss = await withRedis((nodes) => acceptStore(nodes, journal, chargesWaitingIn(journal)));
+      const { result: loss, confirmed } = await withConfirmedRedis((nodes) =>
+        acceptStore(nodes, journal, chargesWaitingIn(journal)),
+      );
       const text = `${inWords(loss, flags.limit)}\n\nAccepted: gateways use this store again within seconds.`;
-      print({ json: { accepted: true, ...shown(loss) }, text }, flags);
+      const ifUnconfirmed =
+        "Run `tollgate store show` after a failover, and accept the store again if it asks for it.";
+      print({ json: { accepted: true, ...shown(loss) }, text, confirmed, ifUnconfirmed }, flags);
     },
   );
 }
@@ -72,12 +76,12 @@ function migrateCommand(): Command {
     "bring a store of an earlier release to the newest layout while it is used; takes a minute and more",
   ).action(async (flags: Flags) => {
     const progress = startProgress();
-    const migration = await withRedisToWrite((nodes) =>
+    const { result, confirmed } = await withRedisToWrite((nodes) =>
       migrateStore(nodes, { progress: (records) => progress.show(`${records} tasks`) }),
     ).finally(progress.done);
-    const { from, moved, deleted, disputed } = migration;
+    const { from, moved, deleted, disputed } = result;
     const text = `The store has layout ${NEWEST_LAYOUT}. ${moved} tasks were moved, ${deleted} forgotten ones deleted.`;
-    print({ json: { layout: NEWEST_LAYOUT, from, moved, deleted, disputed }, text }, flags);
+    print({ json: { layout: NEWEST_LAYOUT, from, moved, deleted, disputed }, text, confirmed }, flags);
   });
 }
 

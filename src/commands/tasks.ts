@@ -26,12 +26,13 @@ function showCommand(): Command {
 function releaseCommand(): Command {
   return onTask("release", "end a task as failed and refund it, or void a hold").action(
     async (id: string, flags: { json?: boolean }) => {
-      const { release, view } = await withRedisToWrite(async (nodes) => ({
+      const { result, confirmed } = await withRedisToWrite(async (nodes) => ({
         release: await releaseTask(nodes, id),
         view: await findTask(nodes, id),
       }));
+      const { release, view } = result;
       const json = { ...release, ...shown(view) };
-      print({ json, text: inWords(release, view.requestId) }, flags);
+      print({ json, text: inWords(release, view.requestId), confirmed }, flags);
     },
   );
 }

@@ -50,6 +50,9 @@ export interface IssuedKey {
   accountId: string;
 }
 
+const NOT_RESERVED =
+  "replicas do not answer in time, so no key is made and nothing is granted; bring them back (`tollgate doctor`), then run this again";
+
 /**
  * Creates a key, and its account if there is none. The store keeps only the key's SHA-256.
  * @throws KnownKeyError when the token is known already, OperatorError when a value makes no sense
@@ -70,6 +73,8 @@ export async function issueKey(nodes: RedisNodes, options: KeyOptions = {}): Pro
   const partitions = await partitionsOf(nodes);
   const digest = digestOf(key);
   const { keyId, accountId } = await ownIndex(nodes, digest, partitions, wantedAccount, options.accountId);
+  // Before the grant: a repeat finds no index that a failover has lost, makes a second key and grants the credits again.
+  if ((await nodes.confirmed?.()) === false) throw new OperatorError(NOT_RESERVED);
   const partition = partitionOf(accountId, partitions);
   const { outcome } = await scriptsOf(nodes.of(partition)).run(issue, {
     key: keyRef(keyId, accountId, partition),

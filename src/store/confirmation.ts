@@ -38,8 +38,7 @@ export function createConfirmation(requests: Redis, options: ConfirmationOptions
   const { replicas, timeoutMs } = options;
   const own = createOwnConnection(options);
   const gateway = randomUUID();
-  const rounds = createRounds(() => own.within(markAndWait()));
-  let seq = 0;
+  const rounds = createRounds(() => own.within(send()));
   /** The run of the primary that `requests` leads to; undefined while that is not known. */
   let server: string | undefined;
   let isClosed = false;
@@ -69,19 +68,10 @@ export function createConfirmation(requests: Redis, options: ConfirmationOptions
   }
 
   /** @throws when Redis does not answer */
-  async function markAndWait(): Promise<Confirmed> {
+  async function send(): Promise<Confirmed> {
     if (!(await isSameServer())) return "none";
-    // WAIT counts up to its connection's own last write (from Redis 7.2 on; its last command before): that is the mark.
     const mark = markName(options.partition(), gateway);
-    const replies = await own.redis
-      .pipeline()
-      .set(mark, ++seq, "PX", MARK_MS)
-      .wait(replicas, timeoutMs)
-      .exec();
-    const [marked, waited] = replies ?? [];
-    const failure = marked?.[0] ?? waited?.[0];
-    if (failure) throw failure;
-    return Number(waited?.[1]) >= replicas ? "replicas" : "none";
+    return (await markAndWait(own.redis, { mark, replicas, timeoutMs })) ? "replicas" : "none";
   }
 
   return {
@@ -105,10 +95,26 @@ export function createConfirmation(requests: Redis, options: ConfirmationOptions
 }
 
 /**
+ * Whether enough replicas have all that a server has answered before this call, to whichever connection.
+ * @throws when Redis does not answer
+ */
+export async function markAndWait(
+  redis: Redis,
+  { mark, replicas, timeoutMs }: ConfirmationRule & { mark: string },
+): Promise<boolean> {
+  // WAIT counts up to its connection's own last write (from Redis 7.2 on; its last command before): that is the mark.
+  const replies = await redis.pipeline().set(mark, "", "PX", MARK_MS).wait(replicas, timeoutMs).exec();
+  const [marked, waited] = replies ?? [];
+  const failure = marked?.[0] ?? waited?.[0];
+  if (failure) throw failure;
+  return Number(waited?.[1]) >= replicas;
+}
+
+/**
  * Rounds for all that wait, one at a time.
  * @param send makes one; a failure counts as `none`
  */
-function createRounds(send: () => Promise<Confirmed>) {
+export function createRounds(send: () => Promise<Confirmed>) {
   let waiting: ((confirmed: Confirmed) => void)[] = [];
   let isUnderWay = false;
 

@@ -8,6 +8,8 @@ export interface RedisNodes {
   ofName(name: string): Redis;
   /** Each server once. */
   all(): readonly Redis[];
+  /** Whether replicas have all that was written so far; missing where that is not asked of them. */
+  confirmed?(): Promise<boolean>;
 }
 
 /** A store on one server. */

@@ -1,6 +1,8 @@
 import { GatewayError } from "../domain/errors.ts";
 import { parseRedisAddress } from "../domain/redis-address.ts";
 import { OperatorError } from "./accounts.ts";
+import type { ConfirmationRule } from "./confirmation.ts";
+import { confirmedByReplicas, type Written, writtenBy } from "./confirmed-writes.ts";
 import type { RedisNodes } from "./nodes.ts";
 import { type OpenedNodes, openNodes } from "./open-nodes.ts";
 import { requireWritable } from "./operator-loss.ts";
@@ -31,6 +33,7 @@ export function createOperatorSession(options: {
   redisUrl: string;
   tlsCa?: string | undefined;
   partitions: number;
+  confirm?: ConfirmationRule | undefined;
 }) {
   const { redisUrl, tlsCa, partitions } = options;
   const isPlaced = parseRedisAddress(redisUrl).kind !== "server";
@@ -89,10 +92,11 @@ export function createOperatorSession(options: {
   return {
     run,
     /** The same for work that writes. @throws OperatorError also while the store says that it is older than what it confirmed */
-    write: <T>(work: (nodes: RedisNodes) => Promise<T>): Promise<T> =>
+    write: <T>(work: (nodes: RedisNodes) => Promise<T>): Promise<Written<T>> =>
       run(async (nodes) => {
         await requireWritable(nodes, undefined);
-        return work(nodes);
+        // While replicas are away, other operators' reads wait behind this for a second.
+        return writtenBy(work, confirmedByReplicas(nodes, options.confirm?.replicas ?? 0));
       }),
     close(): void {
       if (current) leave(current);

@@ -32,12 +32,16 @@ export function createActions({ write }: OperatorSession): {
       async run(body) {
         const id = textOf(body, "id");
         // Looked up first: nothing that fails after the release may put it on record as failed.
-        const { release, view } = await write(async (nodes) => ({
+        const { result, confirmed } = await write(async (nodes) => ({
           view: await findTask(nodes, id),
           release: await releaseTask(nodes, id),
         }));
+        const { release, view } = result;
         const account = { account_id: view.record.account_id };
-        return { answer: release, audit: { target: id, ...account, ...release } };
+        return {
+          answer: { ...release, confirmed },
+          audit: { target: id, ...account, ...release, confirmed },
+        };
       },
     },
     grant: {
@@ -46,12 +50,13 @@ export function createActions({ write }: OperatorSession): {
         const [accountId, reference] = [textOf(body, "account_id"), textOf(body, "reference")];
         const { amount } = body;
         if (typeof amount !== "number") throw new OperatorError("amount must be a whole number of credits");
-        const { outcome, balance } = await write((nodes) =>
+        const { result, confirmed } = await write((nodes) =>
           grantCredits(nodes, accountId, amount, reference),
         );
+        const { outcome, balance } = result;
         return {
-          answer: { outcome, balance },
-          audit: { target: accountId, amount, reference, outcome, balance },
+          answer: { outcome, balance, confirmed },
+          audit: { target: accountId, amount, reference, outcome, balance, confirmed },
         };
       },
     },
@@ -59,11 +64,15 @@ export function createActions({ write }: OperatorSession): {
       target: (body) => textOf(body, "key_id"),
       async run(body) {
         const keyId = textOf(body, "key_id");
-        const { outcome, accountId } = await write(async (nodes) => {
+        const { result, confirmed } = await write(async (nodes) => {
           const key = await findKey(nodes, keyId);
           return { outcome: await revokeKey(nodes, key), accountId: key.accountId };
         });
-        return { answer: { outcome }, audit: { target: keyId, account_id: accountId, outcome } };
+        const { outcome, accountId } = result;
+        return {
+          answer: { outcome, confirmed },
+          audit: { target: keyId, account_id: accountId, outcome, confirmed },
+        };
       },
     },
   };

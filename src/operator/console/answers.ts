@@ -35,12 +35,19 @@ export interface MayLackPartitions {
 
 /** Actions. */
 export interface Outcomes {
-  release:
-    | { outcome: "ended"; refunded: number }
-    | { outcome: "voided"; credits: number }
-    | { outcome: "already_finished" | "already_void" };
-  grant: { outcome: "recharged" | "duplicate"; balance: number };
-  revoke: { outcome: "revoked" | "already_revoked" };
+  release: Confirmable &
+    (
+      | { outcome: "ended"; refunded: number }
+      | { outcome: "voided"; credits: number }
+      | { outcome: "already_finished" | "already_void" }
+    );
+  grant: Confirmable & { outcome: "recharged" | "duplicate"; balance: number };
+  revoke: Confirmable & { outcome: "revoked" | "already_revoked" };
+}
+
+interface Confirmable {
+  /** Whether replicas have it, where that is asked of them. If not, it has to be repeated: a failover may lose it. */
+  confirmed?: boolean | undefined;
 }
 
 /** Numbers of the last 15 minutes by name, each as long as `at_ms`; null where there is nothing to say. */

@@ -1,6 +1,9 @@
 import { ApiError, post } from "./api.js";
 import { byId, el } from "./dom.js";
 
+const NOT_CONFIRMED =
+  "Not confirmed: too few replicas have it, and a failover may lose it. Repeat it when they are back: it is not done twice.";
+
 /** @import { Outcomes } from "../answers.ts" */
 /** @typedef {{ name: string, label: string, hint: string, type?: "number", pattern?: RegExp, wrong?: string }} Field */
 
@@ -62,7 +65,8 @@ export function ask(question) {
         error.textContent = "";
         try {
           const answer = await post(question.action, question.body(values));
-          say(question.done(answer, values));
+          const said = question.done(answer, values);
+          say(answer.confirmed === false ? `${said} ${NOT_CONFIRMED}` : said);
           done = true;
           dialog.close();
         } catch (failure) {
