@@ -12,7 +12,8 @@ import { META } from "../../src/store/names.ts";
 import { oneNode } from "../../src/store/nodes.ts";
 import { givenGateway, type TestGateway } from "../support/gateway.ts";
 import { times } from "../support/store.ts";
-import { generate, givenRedis, PRICE, ready, type TestRedis } from "../support/store-stage.ts";
+import { generate, givenRedis, PRICE, type TestRedis } from "../support/store-stage.ts";
+import { until } from "../support/until.ts";
 import { type Cluster, startCluster } from "./cluster.ts";
 import { nodesOf } from "./cluster-nodes.ts";
 
@@ -46,7 +47,9 @@ async function started(redisUrl: string, generator?: TestGateway["generator"]): 
     config: { store: { journal: join(folder, "journal") } },
   });
   gateway.redis.disconnect();
-  await ready(gateway);
+  // All primaries, not one of them.
+  const isWhole = async () => (await gateway.metric("tollgate_store_up "))[0] === "tollgate_store_up 1";
+  await until(isWhole, "the store to be usable");
   return gateway;
 }
 
