@@ -1,9 +1,7 @@
+import { ClaimError } from "../store/claims.ts";
 import type { Connection } from "../store/connection.ts";
-import { hasMoved, isMoving } from "../store/moving-slots.ts";
 import { claimName } from "../store/names.ts";
 import type { Primary } from "../store/primary.ts";
-import { inStoreWords } from "../store/reasons.ts";
-import { storeFault } from "../store/script-errors.ts";
 import type { Binding } from "../store/scripts/bind.ts";
 import type { Voided } from "../store/scripts/void.ts";
 import { createTasks } from "../store/tasks.ts";
@@ -18,6 +16,9 @@ import { createUnconfirmed } from "./unconfirmed.ts";
 const SETTLE_WITHIN_MS = 30 * 60_000;
 const FORGOTTEN =
   "the store has forgotten this request, and may have charged it; it is not charged: look for it in the ledger";
+
+/** Between two tries of charges whose claims were refused. */
+const RETRY_EVERY_MS = 1000;
 
 const UNANSWERED = "a settlement is unanswered";
 const NOT_CHARGED_AGAIN =
@@ -47,7 +48,6 @@ export function createSettlements(connection: Connection, options: SettlementOpt
   const { log, journal = memoryJournal } = options;
   const { metrics, facts } = connection;
   const counts = createSettlementCounts(metrics);
-  const tasks = tasksPastBreakers(connection);
   const { outbox, unconfirmed } = createWaiting(connection, options);
   /** Whether settlements wait for this primary alone. */
   const isUnanswered = (primary: Primary): boolean =>
@@ -72,7 +72,7 @@ export function createSettlements(connection: Connection, options: SettlementOpt
 
   const targetOf = (primary: Primary): FlushTarget => ({
     run: primary.direct.run,
-    bind: tasks.bind,
+    bind: tasksPast(connection, primary).bind,
     has: settledBy(connection, primary),
     storeId: facts()?.id,
     server: primary.confirmation?.server(),
@@ -100,6 +100,7 @@ export function createSettlements(connection: Connection, options: SettlementOpt
   void outbox.watch(() => {
     for (const primary of connection.primaries()) primary.breaker.trip("settlements to replay");
   });
+  const retrying = retryAside(connection, outbox, targetOf);
 
   return {
     outbox,
@@ -107,15 +108,19 @@ export function createSettlements(connection: Connection, options: SettlementOpt
     voided: counts.voided,
     /** Resolves once an answered charge is in a second place; undefined where that is not asked for. */
     confirm: confirming?.confirm,
-    /** Keeps a settlement until the store has answered it. Resolves once it is on disk. */
-    async defer(settlement: Settlement): Promise<void> {
-      const kept = outbox.put(settlement);
+    /**
+     * Keeps a settlement until the store has answered it. Resolves once it is on disk.
+     * @param error why the store has not answered it
+     */
+    async defer(settlement: Settlement, error?: unknown): Promise<void> {
+      const kept = outbox.put(settlement, error instanceof ClaimError);
       const primary = connection.of(settlement.call.key.partition);
       if (!primary.breaker.isOpen() && isUnanswered(primary)) primary.breaker.trip(UNANSWERED);
       await kept;
     },
     /** After the connection has closed. */
     async close(): Promise<void> {
+      clearInterval(retrying);
       confirming?.close();
       await losses.close();
       await journal.close();
@@ -145,6 +150,19 @@ function createWaiting({ metrics, confirms }: Connection, options: SettlementOpt
   return { outbox, unconfirmed };
 }
 
+/**
+ * The scripts and commands of tasks for what is sent to a primary past its breaker, which is open meanwhile. Another primary
+ * that is away fails at once.
+ */
+function tasksPast(connection: Connection, primary: Primary): ReturnType<typeof createTasks> {
+  const reach = (other: Primary) => (other === primary ? other.direct : other);
+  return createTasks({
+    of: (partition) => reach(connection.of(partition)),
+    ofName: (name) => reach(connection.ofName(name)),
+    facts: connection.facts,
+  });
+}
+
 /** Sends what has waited for partitions or claims that are in use again. Past the breaker: nothing else has to wait for it. */
 function sendReleased(
   primaries: readonly Primary[],
@@ -158,37 +176,41 @@ function sendReleased(
 }
 
 /**
+ * Tries charges again that were set aside, since the primaries of the claims of their task ids refused these: one that is out of
+ * memory is not away, and nothing says when it has memory again.
+ */
+function retryAside(
+  connection: Connection,
+  outbox: ReturnType<typeof createOutbox>,
+  targetOf: (primary: Primary) => FlushTarget,
+): NodeJS.Timeout {
+  let isSending = false;
+
+  async function send(): Promise<void> {
+    if (isSending || !outbox.hasAside()) return;
+    isSending = true;
+    for (const primary of connection.primaries())
+      if (!primary.breaker.isOpen())
+        await outbox.flushAside(targetOf(primary)).catch(() => primary.breaker.trip(UNANSWERED));
+    isSending = false;
+  }
+  return setInterval(() => void send(), RETRY_EVERY_MS).unref();
+}
+
+/**
  * Whether this primary can settle something now: it has the partition, which is not frozen; and on a cluster, where another
- * primary may have the claim of the task id, that one is not away. Then this one must not open its breaker for it.
+ * primary may have the claim of the task id, that one is not away. Then this one must not open its breaker for it. A charge that
+ * was answered before had its claim, and waits for nobody.
  */
 const settledBy =
   (connection: Connection, primary: Primary) =>
   (settlement: Settlement): boolean => {
     const { partition } = settlement.call.key;
     if (connection.of(partition) !== primary || connection.isFrozen(partition)) return false;
-    if (settlement.script !== "bind" || !connection.facts()?.cluster) return true;
+    if (settlement.script !== "bind" || settlement.isCounted || !connection.facts()?.cluster) return true;
     const claimed = connection.ofName(claimName(settlement.call.task.taskId));
     return claimed === primary || !claimed.breaker.isOpen();
   };
-
-/** For settlements that are sent while the breaker of their primary is open. */
-const tasksPastBreakers = (connection: Connection) =>
-  createTasks({
-    of: (partition) => connection.of(partition).direct,
-    ofName(name) {
-      const { direct, breaker } = connection.ofName(name);
-      // It may be another primary than that of the settlement: this failure has to be its own.
-      return {
-        command: (work) =>
-          direct.command(work).catch((error: unknown) => {
-            if (storeFault(error) === "transient" && !hasMoved(error) && !isMoving(error))
-              breaker.trip(inStoreWords(error));
-            throw error;
-          }),
-      };
-    },
-    facts: connection.facts,
-  });
 
 /** Counts what the store has answered to settlements. */
 export const createSettlementCounts = (metrics: Connection["metrics"]) => ({

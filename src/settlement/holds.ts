@@ -75,8 +75,8 @@ export function createHolds(
         settlements.charged(charging, outcome);
         if (confirm && outcome !== "conflict" && outcome !== "forgotten") await confirm(charging, primary);
         return outcome;
-      } catch {
-        await settlements.defer(charging);
+      } catch (error) {
+        await settlements.defer(charging, error);
         return undefined;
       }
     },

@@ -1,3 +1,4 @@
+import { ClaimError } from "../store/claims.ts";
 import type { Run } from "../store/script-definition.ts";
 import { wouldFailAgain } from "../store/script-errors.ts";
 import type { Binding } from "../store/scripts/bind.ts";
@@ -21,8 +22,8 @@ export interface FlushTarget {
   has(settlement: Settlement): boolean;
   /** The store's clock, Unix ms. */
   nowMs(): number;
-  /** Runs BIND. */
-  bind(call: Charge["call"]): Promise<Binding>;
+  /** Runs BIND. @param isRepeat whether the store has answered it before @throws ClaimError */
+  bind(call: Charge["call"], isRepeat: boolean): Promise<Binding>;
   /** The run of the primary, where answered charges wait for replicas. */
   server?: string | undefined;
   /** Called with what the store has answered. */
@@ -43,6 +44,8 @@ type Queue = Map<string, Settlement>;
 function createQueues() {
   /** By the store's id; empty for settlements of a store without one, which are sent to any store. */
   const queues = new Map<string, Queue>();
+  /** Names of those that wait for a claim on another primary than their account's, which has refused it. */
+  const aside = new Set<string>();
   const queuesOf = (storeId: string | undefined): Queue[] =>
     [queues.get(""), storeId ? queues.get(storeId) : undefined].filter((queue) => queue !== undefined);
   const sum = (some: Iterable<Queue>): number => [...some].reduce((size, queue) => size + queue.size, 0);
@@ -50,6 +53,17 @@ function createQueues() {
   return {
     /** The queues that a flush to this store sends. */
     of: queuesOf,
+    /** Nothing happens to one that is in no queue. */
+    setAside(settlement: Settlement): void {
+      const name = nameOf(settlement);
+      if (queues.get(settlement.storeId ?? "")?.has(name)) aside.add(name);
+    },
+    hasAside: (): boolean => aside.size > 0,
+    asideFor: ({ has }: FlushTarget, queue: Queue): Settlement[] =>
+      queue
+        .values()
+        .filter((settlement) => aside.has(nameOf(settlement)) && has(settlement))
+        .toArray(),
     add(settlement: Settlement): void {
       const { storeId = "" } = settlement;
       const queue: Queue = queues.get(storeId) ?? new Map();
@@ -62,11 +76,26 @@ function createQueues() {
     sizeFor: (storeId: string | undefined): number => sum(queuesOf(storeId)),
     /** Whether a flush would send any. */
     hasFor: ({ storeId, has }: Pick<FlushTarget, "storeId" | "has">): boolean =>
-      queuesOf(storeId).some((queue) => queue.values().some(has)),
+      queuesOf(storeId).some((queue) =>
+        queue.entries().some(([name, settlement]) => has(settlement) && !aside.has(name)),
+      ),
+    /** The oldest of a queue that wait for this primary. */
+    nextFor: ({ has }: FlushTarget, queue: Queue): Settlement[] =>
+      queue
+        .entries()
+        .filter(([name, settlement]) => has(settlement) && !aside.has(name))
+        .map(([, settlement]) => settlement)
+        .take(FLUSH_BATCH)
+        .toArray(),
+    remove(queue: Queue, settlement: Settlement): void {
+      queue.delete(nameOf(settlement));
+      aside.delete(nameOf(settlement));
+    },
     removeOldest(): Settlement {
       const firsts = [...queues.values()].flatMap((queue) => queue.entries().take(1).toArray());
       const [name, settlement] = firsts.reduce((a, b) => (b[1].atMs < a[1].atMs ? b : a));
       queues.get(settlement.storeId ?? "")!.delete(name);
+      aside.delete(name);
       return settlement;
     },
   };
@@ -100,21 +129,27 @@ interface OutboxParts extends OutboxOptions {
 export function createOutbox(options: OutboxOptions) {
   const { journal, unconfirmed } = options;
   const queues = createQueues();
-  const { size, sizeFor, hasFor } = queues;
+  const { size, sizeFor, hasFor, hasAside } = queues;
   /** The store of the latest flush. */
   let present: string | undefined;
   const reportSize = (): void =>
     options.changed({ entries: size(), ofOtherStores: size() - sizeFor(present) });
   const parts: OutboxParts = { ...options, queues, reportSize };
   const keeping = createKeeping(parts);
-  const { sendAll, sendMissed } = createSending(parts);
+  const { sendAll, sendAside, sendMissed } = createSending(parts);
 
   return {
     ...keeping,
     size,
     sizeFor,
     hasFor,
+    hasAside,
     sendMissed,
+    /** Sends what was set aside: a claim was refused, which may be given by now. Throws if this primary fails itself. */
+    async flushAside(target: FlushTarget): Promise<void> {
+      for (const queue of queues.of(target.storeId)) await sendAside(target, queue);
+      await keeping.clearJournal(target.storeId);
+    },
     /** Takes over the settlements of ended gateways, now and later; calls `found` when there is something to flush. */
     watch: (found: () => void): Promise<void> =>
       journal.watch({
@@ -147,8 +182,11 @@ function createKeeping({ journal, log, queues, unconfirmed, settleWithinMs, repo
   /** Lines of answered charges since the journal was last cleared. */
   let answeredLines = 0;
 
-  /** Resolves once the settlement is on disk, or could not be put there: it is kept in memory either way. */
-  async function put(settlement: Settlement): Promise<void> {
+  /**
+   * Resolves once the settlement is on disk, or could not be put there: it is kept in memory either way.
+   * @param isAside whether it waits for a claim on another primary, and `flush` leaves it alone
+   */
+  async function put(settlement: Settlement, isAside = false): Promise<void> {
     if (size() >= ENTRIES_MAX)
       log.error(
         fieldsOf(queues.removeOldest()),
@@ -156,6 +194,7 @@ function createKeeping({ journal, log, queues, unconfirmed, settleWithinMs, repo
       );
     const kept = withDeadline(settlement);
     queues.add(kept);
+    if (isAside) queues.setAside(kept);
     reportSize();
     await write([kept]);
   }
@@ -212,7 +251,7 @@ function createKeeping({ journal, log, queues, unconfirmed, settleWithinMs, repo
 }
 
 /** Sends settlements to their store. */
-function createSending({ log, unconfirmed, settleWithinMs, reportSize }: OutboxParts) {
+function createSending({ log, queues, unconfirmed, settleWithinMs, reportSize }: OutboxParts) {
   /** @returns the charge, if the store has made it */
   async function send(target: FlushTarget, settlement: Settlement): Promise<Charge | undefined> {
     const { atMs, untilMs = atMs + settleWithinMs() } = settlement;
@@ -237,7 +276,8 @@ function createSending({ log, unconfirmed, settleWithinMs, reportSize }: OutboxP
   ): Promise<void> {
     const results = await Promise.allSettled(
       settlements.map(async (settlement) => {
-        const charged = await send(target, settlement);
+        const charged = await send(target, settlement).catch(asideOrThrow(settlement));
+        if (charged === "aside") return;
         done(settlement);
         if (charged) unconfirmed?.add({ ...charged, isCounted: true, isAnswered: true }, target.server);
       }),
@@ -248,21 +288,38 @@ function createSending({ log, unconfirmed, settleWithinMs, reportSize }: OutboxP
     if (failed) throw (failed as PromiseRejectedResult).reason;
   }
 
+  /** This primary is not at fault, and is used without it. */
+  const asideOrThrow = (settlement: Settlement) => (error: unknown) => {
+    if (!(error instanceof ClaimError)) throw error;
+    queues.setAside(settlement);
+    return "aside" as const;
+  };
+
   async function sendAll(target: FlushTarget, queue: Queue): Promise<void> {
-    for (let batch = nextFor(target, queue); batch.length > 0; batch = nextFor(target, queue))
-      await sendSome(target, batch, (settlement) => queue.delete(nameOf(settlement)));
+    const next = (): Settlement[] => queues.nextFor(target, queue);
+    for (let batch = next(); batch.length > 0; batch = next())
+      await sendSome(target, batch, (settlement) => queues.remove(queue, settlement));
   }
 
-  /** Sends the answered charges that this run of the primary may lack. */
-  async function sendMissed(target: FlushTarget): Promise<void> {
-    const missed = unconfirmed?.missedBy(target) ?? [];
-    for (let at = 0; at < missed.length; at += FLUSH_BATCH)
-      await sendSome(target, missed.slice(at, at + FLUSH_BATCH), (settlement) =>
+  async function sendInTurn(
+    target: FlushTarget,
+    settlements: readonly Settlement[],
+    done: (settlement: Settlement) => void,
+  ): Promise<void> {
+    for (let at = 0; at < settlements.length; at += FLUSH_BATCH)
+      await sendSome(target, settlements.slice(at, at + FLUSH_BATCH), done);
+  }
+
+  return {
+    sendAll,
+    sendAside: (target: FlushTarget, queue: Queue): Promise<void> =>
+      sendInTurn(target, queues.asideFor(target, queue), (settlement) => queues.remove(queue, settlement)),
+    /** Sends the answered charges that this run of the primary may lack. */
+    sendMissed: (target: FlushTarget): Promise<void> =>
+      sendInTurn(target, unconfirmed?.missedBy(target) ?? [], (settlement) =>
         unconfirmed?.remove([settlement as Charge]),
-      );
-  }
-
-  return { sendAll, sendMissed };
+      ),
+  };
 }
 
 /** Takes over what a gateway that ended has left. @param found called when there is something to flush */
@@ -288,16 +345,12 @@ const fieldsOf = ({ call, script }: Settlement) => ({ request_id: call.requestId
 const isAnsweredCharge = (settlement: Settlement): settlement is Charge =>
   settlement.script === "bind" && settlement.isAnswered === true;
 
-/** The oldest settlements of a queue that wait for this primary. */
-const nextFor = ({ has }: FlushTarget, queue: Queue): Settlement[] =>
-  queue.values().filter(has).take(FLUSH_BATCH).toArray();
-
 /** Sends one settlement, and reports its outcome. @returns the charge, if the store has made it */
 async function settle(target: FlushTarget, settlement: Settlement): Promise<Charge | undefined> {
   if (settlement.script === "bind") {
     // A line of an earlier release lacks the time of admission. It was first sent before the hold was due.
     const { admittedAtMs = settlement.atMs } = settlement.call;
-    const outcome = await target.bind({ ...settlement.call, admittedAtMs });
+    const outcome = await target.bind({ ...settlement.call, admittedAtMs }, settlement.isCounted === true);
     target.charged?.(settlement, outcome);
     return outcome === "conflict" || outcome === "forgotten" ? undefined : settlement;
   }

@@ -1,4 +1,4 @@
-import { claimName, claimText, readClaim } from "./names.ts";
+import { claimName, claimText, type KeyRef, readClaim } from "./names.ts";
 import { pipelineOfTick } from "./pipelines.ts";
 import { type BindCall, type Binding, bindClaimed } from "./scripts/bind.ts";
 import { type CollectCall, type Collected, collect } from "./scripts/collect.ts";
@@ -10,6 +10,16 @@ const NOTED_MS = 3_600_000;
 /** Longer than the settings let a task and its record live: a claim does not stay for ever if its owner was lost. */
 const CLAIM_MS = 500 * 86_400_000;
 
+/**
+ * What a charge needs on another primary than its account's cannot be had now. Nothing was charged, and its account's primary
+ * has not failed.
+ */
+export class ClaimError extends Error {
+  constructor(cause: unknown) {
+    super("the primary of the task id's claim does not answer as it should", { cause });
+  }
+}
+
 /** BIND and COLLECT on a Redis Cluster, where they do not reach the claim of the task id: the gateway takes and deletes it. */
 export function createClaims(store: TaskStore) {
   /** All of a tick go to a server in one write. */
@@ -20,21 +30,38 @@ export function createClaims(store: TaskStore) {
   );
   const remove = (name: string): Promise<number> => store.ofName(name).command((redis) => redis.del(name));
 
+  /** What does not concern the primary of the account. @throws ClaimError */
+  async function elsewhere<T>(account: KeyRef, server: unknown, work: Promise<T>): Promise<T> {
+    try {
+      return await work;
+    } catch (error) {
+      throw server === store.of(account.partition) ? error : new ClaimError(error);
+    }
+  }
+
   return {
-    async bind(call: BindCall): Promise<Binding> {
+    /**
+     * @param isRepeat whether the store has answered it before: then it had its claim, and does not wait for the claim's primary
+     * @throws ClaimError
+     */
+    async bind(call: BindCall, isRepeat = false): Promise<Binding> {
       const { requestId, key } = call;
       const { taskId } = call.task;
-      const taken = await take(call);
-      const owner = taken === null ? undefined : readClaim(taken);
+      const name = claimName(taskId);
+      const claimed = elsewhere(key, store.ofName(name), take(call));
+      const taken = await (isRepeat ? claimed.catch(withoutClaim) : claimed);
+      const owner = taken ? readClaim(taken) : undefined;
       if (owner && owner.requestId !== requestId) {
         const { partition } = owner;
         const given = { taskId, partition, ownerId: owner.requestId, accountId: key.accountId };
-        await store.of(partition).run(dispute, { ...given, lifetimeMs: NOTED_MS });
+        const other = store.of(partition);
+        await elsewhere(key, other, other.run(dispute, { ...given, lifetimeMs: NOTED_MS }));
         return "conflict";
       }
       const { outcome } = await store.of(key.partition).run(bindClaimed, call);
-      // Nobody else could use the task id that was free until now.
-      if (!owner && (outcome === "forgotten" || outcome === "conflict")) await remove(claimName(taskId));
+      // This request is not charged for the task id, so nobody else could use it. What fails here is tried again with the charge.
+      if (taken !== undefined && (outcome === "forgotten" || outcome === "conflict"))
+        await elsewhere(key, store.ofName(name), remove(name));
       return outcome;
     },
 
@@ -48,4 +75,9 @@ export function createClaims(store: TaskStore) {
       return outcome;
     },
   };
+}
+
+function withoutClaim(error: unknown): undefined {
+  if (error instanceof ClaimError) return undefined;
+  throw error;
 }

@@ -28,9 +28,13 @@ export function createTasks(store: TaskStore) {
   }
 
   return {
-    /** Runs BIND. If another request owns the task id, nothing is charged, and that request's task is disputed. */
-    async bind(call: BindCall): Promise<Binding> {
-      if (isClustered()) return claims.bind(call);
+    /**
+     * Runs BIND. If another request owns the task id, nothing is charged, and that request's task is disputed.
+     * @param isRepeat whether the store has answered it before
+     * @throws ClaimError if nothing is charged because another primary than the account's is away
+     */
+    async bind(call: BindCall, isRepeat?: boolean): Promise<Binding> {
+      if (isClustered()) return claims.bind(call, isRepeat);
       await ready(call.task.taskId);
       return (await store.of(call.key.partition).run(scripts().bind, call)).outcome;
     },

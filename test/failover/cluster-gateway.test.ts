@@ -156,3 +156,27 @@ test("while a primary is away only its accounts get 503, until another node has 
   await old.start();
   await cluster.healthy();
 });
+
+// Guarantee: a primary that has no memory left costs its own accounts alone, as on one server it costs no charge.
+test("while a primary refuses claims only its accounts get 503, and the charges are posted afterwards", async () => {
+  const ownerOf = await cluster.owners();
+  const full = ownerOf(slotOfPartition(0))!;
+  const isOfFull = (partition: number): boolean => ownerOf(slotOfPartition(partition)) === full;
+  const opened = (): number => gateway.logs.filter((line) => line.includes("requests no longer wait")).length;
+  const before = opened();
+  await full.client.config("SET", "maxmemory", "1");
+  try {
+    for (let round = 1; round <= 3; round++)
+      expect(
+        (await partitionsWithout(200)).filter((one) => !isOfFull(one)),
+        `round ${round}`,
+      ).toEqual([]);
+    expect(await gateway.metric("tollgate_store_outbox_entries "), "some wait").not.toEqual([
+      "tollgate_store_outbox_entries 0",
+    ]);
+  } finally {
+    await full.client.config("SET", "maxmemory", "0");
+  }
+  await until(async () => String(await balances()) === String(balancesDue()), "all charges to be posted");
+  expect(opened()).toBe(before);
+});
