@@ -77,7 +77,8 @@ async function requireReached(
     // Of a server that is away it is not known, and nothing is read there either.
     if (partition < partitions && (await reads.at(partition, isThere)) !== false) continue;
     throw new OperatorError(
-      "the cursor is ahead of this ledger, so it belongs to another Redis, or this one was restored from an older copy; export anew without it",
+      "the cursor is ahead of this ledger, so it belongs to another Redis, or this one was restored from an older copy or lost " +
+        "the entry in a failover; export anew without it, and skip requests and references that you have",
     );
   }
 }

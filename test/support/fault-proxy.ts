@@ -37,6 +37,7 @@ export interface Strike {
 const BACKGROUND = new Set([
   "probe",
   "info",
+  "hset",
   "hsetnx",
   "hget",
   "hello",
