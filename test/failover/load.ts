@@ -12,8 +12,9 @@ const NARROW_SHARE = 8;
 const WIDTH = 16;
 /** Of the upstream, so that many a charge is due while the store is away. */
 const DELAY_MAX_MS = 400;
-/** Between two errands of a lane; refusals come at once while the store is away. */
+/** Between two errands of a lane, and after an answer that the store is away. */
 const PAUSE_MS = 20;
+const AWAY_PAUSE_MS = 250;
 const PROBE_WIDTH = 8;
 const PROBE_PAUSE_MS = 50;
 
@@ -74,8 +75,8 @@ export function startLoad({ fleet, crowd, operators, random, at }: LoadOptions):
     for (const errand of errands) {
       if (stopped) return;
       const idempotencyKey = errand.idempotencyKey && `${at}-${errand.idempotencyKey}`;
-      await runErrand(fleet, crowd.all, { ...errand, idempotencyKey });
-      await pause(PAUSE_MS);
+      const { status } = await runErrand(fleet, crowd.all, { ...errand, idempotencyKey });
+      await pause(status === 503 ? AWAY_PAUSE_MS : PAUSE_MS);
     }
   };
   const operate = async (): Promise<void> => {

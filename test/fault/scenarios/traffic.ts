@@ -37,8 +37,15 @@ export function planErrands(random: Random, count: number, customers: number, ga
   });
 }
 
-/** Makes one errand: the request, perhaps its repeat, and polls until the task's end was seen. */
-export async function runErrand(world: Fleet, customers: readonly Customer[], errand: Errand): Promise<void> {
+/**
+ * Makes one errand: the request, perhaps its repeat, and polls until the task's end was seen.
+ * @returns what the request was answered
+ */
+export async function runErrand(
+  world: Fleet,
+  customers: readonly Customer[],
+  errand: Errand,
+): Promise<ClientEvent> {
   const customer = customers[errand.customer]!;
   const { wish, idempotencyKey } = errand;
   const ask = async (wanted: number): Promise<ClientEvent> => {
@@ -51,7 +58,7 @@ export async function runErrand(world: Fleet, customers: readonly Customer[], er
     const repeat = await ask(errand.gateway + 1);
     if (event.status !== 200) event = repeat;
   }
-  if (event.status !== 200 || errand.polls === 0) return;
+  if (event.status !== 200 || errand.polls === 0) return event;
   await pause(wish.lifeMs);
   // Through two gateways at once: an end must count once, whoever sees it.
   const polls = Array.from({ length: errand.polls }, async (_, each) => {
@@ -59,6 +66,7 @@ export async function runErrand(world: Fleet, customers: readonly Customer[], er
     world.client.push(await poll(gateway, customer, event.taskId));
   });
   await Promise.all(polls);
+  return event;
 }
 
 /** Customers with room for anything, and some with narrow limits of each kind. */
