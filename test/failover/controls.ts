@@ -94,7 +94,7 @@ export const CONTROLS: readonly Control[] = [
 /** Each must be caught within so many rounds. */
 const ROUNDS = 4;
 /** A store that is refused for what it has lost does not come back. */
-const WAIT_MAX_MS = 8000;
+const WAIT_MAX_MS = 15_000;
 const QUIESCENCE_MAX_MS = 14_000;
 
 interface ControlOptions {

@@ -57,6 +57,8 @@ const LAG_MS = 500;
 const LOST_BYTES = 4096;
 /** Load between the last write that is kept for certain and the loss. */
 const LOSS_MS = 700;
+/** The same where the other replica confirms meanwhile what this one lacks. */
+const STALE_LAG_MS = 1000;
 /** Until Sentinels no longer count on a replica that is away. */
 const AWAY_MS = 1300;
 /** Shorter than a command may take. */
@@ -108,7 +110,7 @@ const STRIKES: Record<Fault, (servers: Servers, victim: RedisNode) => Promise<St
     const { links } = servers;
     const [lagging, away] = (await servers.replicasOf(victim)) as [RedisNode, RedisNode];
     links.cut(lagging.name, { from: [victim.name] });
-    await pause(LAG_MS);
+    await pause(STALE_LAG_MS);
     away.pause();
     await pause(AWAY_MS);
     const { atMs } = await STRIKES.kill(servers, victim);

@@ -74,7 +74,9 @@ async function runLink(
     }
     for (const ms of stopsMs) {
       const errands = planErrands(world.random, requestsEach, customers.length, 2);
-      await stopRedis(world, ms, (at) => runErrand(world, customers, errands[at]!), requestsEach);
+      const work = async (at: number): Promise<void> =>
+        void (await runErrand(world, customers, errands[at]!));
+      await stopRedis(world, ms, work, requestsEach);
       options.progress(`Redis stopped for ${ms} ms: ${requestsEach} requests`);
     }
     return await world.finish();
