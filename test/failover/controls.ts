@@ -58,7 +58,7 @@ export const CONTROLS: readonly Control[] = [
   {
     name: "no charges of the last seconds are sent again, and a replica that lags is promoted",
     topology: "trio",
-    patches: [{ file: "src/store/loss/confirmed-charges.ts", from: "kept.push(charge);", to: "" }],
+    patches: [{ file: "src/store/loss/confirmed-charges.ts", from: "kept.push(charge);", to: "return;" }],
     fault: "stale",
     killsGateways: false,
     caughtBy: "charged exactly once, nothing lost",
