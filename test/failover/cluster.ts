@@ -1,3 +1,4 @@
+import { setTimeout as pause } from "node:timers/promises";
 import type { RedisBinary } from "../../src/sandbox/redis.ts";
 import type { Links } from "./links.ts";
 import { fieldsOf, isRunning, type RedisNode, waitFor } from "./node.ts";
@@ -26,8 +27,11 @@ export interface Cluster {
   covered(cutOff?: RedisNode): Promise<void>;
   /** The nodes leave a primary that is away where it is meanwhile, so that it can be back before a failover. */
   withoutFailover(work: () => Promise<void>): Promise<void>;
-  /** Moves some of the partitions of a primary to another one; nobody may write to it meanwhile. */
-  movePartitions(from: RedisNode): Promise<void>;
+  /**
+   * Moves some of the partitions of a primary to another one, name by name.
+   * @param holdMs how long they are on their way before the first name moves
+   */
+  movePartitions(from: RedisNode, holdMs: number): Promise<void>;
   /** Waits until all nodes run, every slot is owned and every primary has its replica. */
   healthy(): Promise<void>;
   stop(): Promise<void>;
@@ -126,13 +130,16 @@ function clusterOf(set: NodeSet, nodes: readonly RedisNode[]): Cluster {
         await tolerate(nodes, NODE_TIMEOUT_MS);
       }
     },
-    async movePartitions(from) {
+    async movePartitions(from, holdMs) {
       const claims = await claimsOf(nodes);
       const own = claims.find(({ node }) => node === from);
       const to = claims.find(({ node, ranges }) => node !== from && ranges.length > 0);
       if (!own || !to) throw new Error(`${from.name} has no partitions to move`);
       const slots = PARTITION_SLOTS.filter((slot) => own.ranges.some(contains(slot)));
       const moved = slots.slice(0, MOVED);
+      const markings = moved.map((slot) => markMoving(slot, from, to.node));
+      await Promise.all(markings);
+      await pause(holdMs);
       for (const slot of moved) await moveSlot(slot, from, to.node);
       // What only the new owner knows is lost with it.
       await waitFor("all nodes to know who owns the moved slots", HEALTHY_TIMEOUT_MS, async () => {
@@ -161,22 +168,26 @@ function clusterOf(set: NodeSet, nodes: readonly RedisNode[]): Cluster {
 }
 
 /** Of the partitions of a primary, which has about 21. */
-const MOVED = 5;
+const MOVED = 8;
 const PARTITION_SLOTS = Array.from({ length: PARTITIONS }, (_, partition) => slotOfPartition(partition));
 /** Names that are moved at a time. */
-const PAGE = 500;
+const PAGE = 50;
 
-async function moveSlot(slot: number, from: RedisNode, to: RedisNode): Promise<void> {
-  const [source, target] = [from.client, to.client];
+async function markMoving(slot: number, { client: source }: RedisNode, { client: target }: RedisNode) {
   const [fromId, toId] = await Promise.all([source.cluster("MYID"), target.cluster("MYID")]);
   await target.call("CLUSTER", "SETSLOT", slot, "IMPORTING", String(fromId));
   await source.call("CLUSTER", "SETSLOT", slot, "MIGRATING", String(toId));
+}
+
+async function moveSlot(slot: number, { client: source }: RedisNode, to: RedisNode): Promise<void> {
+  const toId = await to.client.cluster("MYID");
   for (;;) {
     const names = (await source.call("CLUSTER", "GETKEYSINSLOT", slot, PAGE)) as string[];
     if (names.length === 0) break;
     await source.call("MIGRATE", "127.0.0.1", to.port, "", 0, 5000, "KEYS", ...names);
   }
-  for (const client of [target, source]) await client.call("CLUSTER", "SETSLOT", slot, "NODE", String(toId));
+  const owned = ["SETSLOT", slot, "NODE", String(toId)];
+  for (const client of [to.client, source]) await client.call("CLUSTER", ...owned);
 }
 
 async function tolerate(nodes: readonly RedisNode[], timeoutMs: number): Promise<void> {

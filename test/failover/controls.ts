@@ -64,7 +64,7 @@ export const CONTROLS: readonly Control[] = [
     caughtBy: "charged exactly once, nothing lost",
   },
   {
-    name: "the error of a partition that has moved counts as the script's own",
+    name: "the error of a partition that moves counts as the script's own",
     topology: "cluster",
     patches: [
       {
@@ -72,8 +72,13 @@ export const CONTROLS: readonly Control[] = [
         from: '[/^Script attempted to access a non local key in a cluster node/, "transient"],',
         to: "",
       },
+      {
+        file: "src/store/moving-slots.ts",
+        from: "/^MOVED |^ERR Script attempted to access a non local key/",
+        to: "/^MOVED /",
+      },
     ],
-    fault: "move",
+    fault: "move slowly",
     killsGateways: false,
     caughtBy: "charged exactly once, nothing lost",
   },
@@ -92,7 +97,7 @@ export const CONTROLS: readonly Control[] = [
 ];
 
 /** Each must be caught within so many rounds. */
-const ROUNDS = 4;
+const ROUNDS = 6;
 /** A store that is refused for what it has lost does not come back. */
 const WAIT_MAX_MS = 15_000;
 const QUIESCENCE_MAX_MS = 14_000;

@@ -24,7 +24,7 @@ export const FAULTS_OF: Record<Topology, readonly Fault[]> = {
   // A server that comes back with older data is refused until an operator accepts it: the fault campaign's `stores`.
   server: ["kill", "pause", "cut", "replica", "reset"],
   trio: [...FAILING_OVER, "stale"],
-  cluster: [...FAILING_OVER, "move"],
+  cluster: [...FAILING_OVER, "move", "move slowly"],
 };
 
 /** The store of a campaign: where gateways find it, what befalls it, and what it holds. */

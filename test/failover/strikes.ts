@@ -15,7 +15,9 @@ export const FAULTS = {
   loss: "SIGKILL of the primary, and a start with a shorter append-only file before any failover",
   replica: "SIGSTOP of a replica, so that nothing is confirmed",
   reset: "the primary's connections are reset while calls are in flight",
-  move: "some of the primary's partitions move to another one",
+  move: "some of the primary's partitions move to another one in one step",
+  "move slowly":
+    "some of the primary's partitions move to another one name by name, and are not frozen meanwhile",
 } as const;
 
 export type Fault = keyof typeof FAULTS;
@@ -45,8 +47,8 @@ export interface Servers {
   /** Waits until another node is primary in place of this one. */
   replaced(old: RedisNode): Promise<unknown>;
   withoutFailover(work: () => Promise<void>): Promise<void>;
-  /** Moves some of a primary's partitions to another one, as a server does that moves slots in one step. */
-  movePartitions?(from: RedisNode): Promise<void>;
+  /** Moves some of a primary's partitions to another one; `holdMs`: how long they are on their way before any name moves. */
+  movePartitions?(from: RedisNode, holdMs: number): Promise<void>;
   healthy(): Promise<unknown>;
   stop(): Promise<void>;
 }
@@ -63,13 +65,15 @@ const STALE_LAG_MS = 1000;
 const AWAY_MS = 1300;
 /** Shorter than a command may take. */
 const IN_FLIGHT_MS = 300;
+/** Many a charge comes meanwhile. */
+const MOVING_MS = 1500;
 /** How far a replica may be behind on a busy machine, and how late after its admission a request is seen upstream. */
 const SLACK_MS = { before: 1000, after: 500 };
 /** By then a primary without nodes refuses writes: `min-replicas-max-lag`, and the look at it, on a busy machine. */
 const ALONE_MS = 5000;
 
 /** No other node takes over. */
-const KEEPS_ALL: ReadonlySet<Fault> = new Set(["replica", "reset", "move"]);
+const KEEPS_ALL: ReadonlySet<Fault> = new Set(["replica", "reset", "move", "move slowly"]);
 
 /** Two faults at once: what replicas have confirmed is lost, so a gateway that sends it again must not be killed as well. */
 export const losesConfirmed = (fault: Fault): boolean => fault === "loss" || fault === "stale";
@@ -157,10 +161,15 @@ const STRIKES: Record<Fault, (servers: Servers, victim: RedisNode) => Promise<St
     // What gateways send meanwhile comes when the partitions have moved.
     links.cut(victim.name, { from: [OUTSIDE] });
     try {
-      await servers.movePartitions!(victim);
+      await servers.movePartitions!(victim, 0);
     } finally {
       links.heal(victim.name);
     }
+    return { atMs, end: async () => undefined };
+  },
+  async "move slowly"(servers, victim) {
+    const atMs = Date.now();
+    await servers.movePartitions!(victim, MOVING_MS);
     return { atMs, end: async () => undefined };
   },
 };
