@@ -32,8 +32,8 @@ export const CONTROLS: readonly Control[] = [
     patches: [
       {
         file: "src/store/confirmation.ts",
-        from: 'return Number(waited?.[1]) >= replicas ? "replicas" : "none";',
-        to: 'return "replicas";',
+        from: "return Number(waited?.[1]) >= replicas;",
+        to: "return true;",
       },
     ],
     fault: "lag, kill",
@@ -47,8 +47,8 @@ export const CONTROLS: readonly Control[] = [
     patches: [
       {
         file: "src/store/confirmation.ts",
-        from: '.set(mark, ++seq, "PX", MARK_MS)',
-        to: `.ping(\`\${mark} \${++seq} \${MARK_MS}\`)`,
+        from: '.set(mark, "", "PX", MARK_MS)',
+        to: `.ping(\`\${mark} \${MARK_MS}\`)`,
       },
     ],
     fault: "lag, kill",
