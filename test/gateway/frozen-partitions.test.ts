@@ -1,3 +1,4 @@
+import { writeFileSync } from "node:fs";
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -176,8 +177,10 @@ test("what cannot be frozen is said in words", async () => {
 
 test("the command line and the console find the primaries of a cluster by asking its nodes", async () => {
   const address = server.url.replace("redis:", "redis+cluster:");
-  const asked = async (...words: string[]) =>
-    JSON.parse((await runHere([...words, "--json"], { REDIS_URL: address })).stdout);
+  const config = join(dir, "tollgate.yaml");
+  writeFileSync(config, "store: { confirm_replicas: 0 }\n");
+  const env = { REDIS_URL: address, TOLLGATE_CONFIG: config };
+  const asked = async (...words: string[]) => JSON.parse((await runHere([...words, "--json"], env)).stdout);
   const { account_id } = await asked("keys", "create", "--credits", "7");
   expect(await asked("credits", "show", account_id)).toMatchObject({ balance: 7 });
   expect(await asked("ledger", "verify")).toMatchObject({ ok: true });

@@ -176,7 +176,10 @@ test("the console reads an older store and does not write to it", async () => {
     const grant = session.write((nodes) => grantCredits(nodes, "a1", 5, "invoice 1"));
     await expect(grant).rejects.toThrow("tollgate store accept");
     await acceptStore(oneNode(redis.client), undefined, []);
-    await expect(session.write(async () => "done")).resolves.toBe("done");
+    await expect(session.write(async () => "done")).resolves.toEqual({
+      result: "done",
+      confirmed: undefined,
+    });
   } finally {
     session.close();
   }

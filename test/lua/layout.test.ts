@@ -266,7 +266,7 @@ describe("`store migrate`", () => {
       const spy =
         stopAt === "wait"
           ? vi.spyOn(redis, "scan").mockRejectedValueOnce(stopped)
-          : vi.spyOn(redis as unknown as Record<string, () => Promise<unknown>>, "tollgate:move");
+          : vi.spyOn(redis as unknown as Record<string, () => Promise<unknown>>, "tollgate:move:checked");
       if (stopAt === "move") spy.mockRejectedValueOnce(stopped);
       await expect(migrateStore(nodes, { waitMs: 0 })).rejects.toBe(stopped);
       spy.mockRestore();
