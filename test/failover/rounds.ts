@@ -5,6 +5,7 @@ import type { Verdict } from "../fault/checker.ts";
 import { generate } from "../fault/client.ts";
 import { anyGateway, createFleet, type Fleet, type RunOptions, settlementsWaiting } from "../fault/fleet.ts";
 import { isReady } from "../fault/gateways.ts";
+import type { History } from "../fault/history.ts";
 import { createRandom, seedFor } from "../fault/random.ts";
 import { eventually } from "../fault/world.ts";
 import { checkEnd, checkRound, type FailoverHistory } from "./checker.ts";
@@ -53,6 +54,7 @@ const COMMAND_TIMEOUT_MS = 500;
 const AFTER_MS = 500;
 const WAIT_MAX_MS = 30_000;
 const START_MAX_MS = 90_000;
+const READS_MAX = 3;
 
 const running = new Set<() => Promise<void>>();
 
@@ -145,9 +147,21 @@ async function runRound(scene: Scene, planned: PlannedRound, at: number): Promis
   const killing = { gatewaysKilled: killed.length, lostAllGateways: killed.length === GATEWAYS };
   const round: Round = { fault, ...killing, victim, forgets, servedMs, violations: [] };
   rounds.push(round);
-  const history = { ...(await fleet.history()), operators: scene.operators.events, rounds };
+  const history = { ...(await readHistory(scene)), operators: scene.operators.events, rounds };
   round.violations = checkRound(history).criteria.flatMap(({ violations }) => violations);
   return round;
+}
+
+/** On a busy machine a node that is well may be taken for dead, while the store is read. */
+async function readHistory({ driver, fleet }: Scene): Promise<History> {
+  for (let tries = 1; ; tries++) {
+    try {
+      return await fleet.history();
+    } catch (error) {
+      if (tries === READS_MAX) throw error;
+      await driver.healthy();
+    }
+  }
 }
 
 /** Until every partition is served again, and the fault has ended. @returns how long it took for each, ms */
