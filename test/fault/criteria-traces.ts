@@ -1,5 +1,5 @@
 import type { Finding } from "./criteria-money.ts";
-import type { ClientEvent, LinkEvent } from "./history.ts";
+import type { ClientEvent } from "./history.ts";
 import type { Ledger, RequestRecord } from "./ledger.ts";
 
 /** Codes of refusals that ADMIT itself decides: they leave no record at all. */
@@ -44,11 +44,11 @@ export function refusedLeavesNothing({
 
 const stateOf = ({ state, reason }: RequestRecord): string => `${state} ${reason}`.trim();
 
-/** What the link to Redis carried: requests whose BIND was answered, and the gateway that admitted each. */
-const linkTraces = (link: readonly LinkEvent[]) => ({
+/** What the link to Redis carried: requests whose BIND was answered to last, and the gateway that admitted each. */
+const linkTraces = ({ history: { link }, mayForget }: Ledger) => ({
   bound: new Set(
     link
-      .filter(({ script, outcome }) => script === "bind" && outcome !== "")
+      .filter(({ script, outcome, atMs }) => script === "bind" && outcome !== "" && !mayForget(atMs))
       .map(({ requestId }) => requestId),
   ),
   // The upstream knows a gateway by its slot, which may be another's by the time a killed one's connection is taken.
@@ -71,7 +71,7 @@ export function upstreamAgrees(ledger: Ledger): Finding & { uncharged: string[] 
   const uncharged: string[] = [];
   const killedMs = killTimes(history.faults);
   const answers = new Map(generations.map((event) => [event.requestId, event]));
-  const { bound, admittedBy } = linkTraces(history.link);
+  const { bound, admittedBy } = linkTraces(ledger);
   let accepted = 0;
   let unknown = 0;
   let uncollected = 0;
