@@ -64,8 +64,10 @@ export function createSurvey(options: {
   };
 }
 
-function showSurvey(metrics: Metrics, { atMs, open, oldestMs, overdueMs }: Survey): void {
+function showSurvey(metrics: Metrics, survey: Survey): void {
+  const { atMs, open, oldestMs, overdueMs, unreadPartitions = 0 } = survey;
   metrics.surveyedAt.set(atMs / 1000);
+  metrics.surveyUnread.set(unreadPartitions);
   metrics.sweeperLag.set(overdueMs / 1000);
   for (const state of OPEN_STATES) {
     metrics.openRequestsOldest.set({ state }, oldestMs[state] / 1000);

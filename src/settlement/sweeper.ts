@@ -111,6 +111,7 @@ class Sweeper {
     const startedMs = performance.now();
     const collecting = startedMs - this.#collectedAtMs >= COLLECT_EVERY_MS;
     let isCollected = true;
+    let failed: unknown;
     const partitions = sweeps.partitions();
     const due = await sweeps.due();
     // Each gateway starts at another partition, so that they do not contend for the same one.
@@ -118,10 +119,16 @@ class Sweeper {
     for (let at = 0; at < partitions && !this.#stopped; at++) {
       const partition = (first + at) % partitions;
       if (!sweeps.isUsable(partition)) continue;
-      if (due.holds.has(partition)) await this.#voidHolds(partition);
-      if (due.polls.has(partition)) await this.#leaseTasks(partition);
-      if (collecting && !(await this.#collect(partition))) isCollected = false;
+      try {
+        if (due.holds.has(partition)) await this.#voidHolds(partition);
+        if (due.polls.has(partition)) await this.#leaseTasks(partition);
+        if (collecting && !(await this.#collect(partition))) isCollected = false;
+      } catch (error) {
+        // Others may be on another primary.
+        failed ??= error;
+      }
     }
+    if (failed !== undefined) throw failed;
     // If records are left, the next round goes on: once a minute, more requests could end than are collected.
     if (collecting && isCollected && partitions > 0) this.#collectedAtMs = startedMs;
     metrics.sweepSeconds.set((performance.now() - startedMs) / 1000);

@@ -1,4 +1,4 @@
-import { claimName, claimText, type KeyRef, readClaim } from "./names.ts";
+import { claimName, claimText, readClaim } from "./names.ts";
 import { pipelineOfTick } from "./pipelines.ts";
 import { type BindCall, type Binding, bindClaimed } from "./scripts/bind.ts";
 import { type CollectCall, type Collected, collect } from "./scripts/collect.ts";
@@ -28,10 +28,15 @@ export function createClaims(store: TaskStore) {
     (pipe, { task, requestId, key }) =>
       pipe.set(claimName(task.taskId), claimText(requestId, key.partition), "PX", CLAIM_MS, "NX", "GET"),
   );
+  const read = async (name: string): Promise<string | undefined> => {
+    const owner = await store.ofName(name).command((redis) => redis.get(name));
+    return owner === null ? undefined : readClaim(owner).requestId;
+  };
   const remove = (name: string): Promise<number> => store.ofName(name).command((redis) => redis.del(name));
+  const leftClaims = createLeftClaims(read, remove);
 
   /** What does not concern the primary of the account. @throws ClaimError */
-  async function elsewhere<T>(account: KeyRef, server: unknown, work: Promise<T>): Promise<T> {
+  async function elsewhere<T>(account: { partition: number }, server: unknown, work: Promise<T>): Promise<T> {
     try {
       return await work;
     } catch (error) {
@@ -65,19 +70,56 @@ export function createClaims(store: TaskStore) {
       return outcome;
     },
 
-    /** The claim is read first: while its server is away, nothing is collected. Only who collects the request deletes it. */
+    /**
+     * The claim is read first: while its server is away, nothing is collected. Only who collects the request deletes it.
+     * @throws ClaimError while the claim's primary is away
+     */
     async collect(call: CollectCall & { taskId: string }): Promise<Collected> {
       const name = claimName(call.taskId);
-      const owner = await store.ofName(name).command((redis) => redis.get(name));
-      const isOurs = owner !== null && readClaim(owner).requestId === call.requestId;
+      await leftClaims.remove();
+      const owner = await elsewhere(call, store.ofName(name), read(name));
       const { outcome } = await store.of(call.partition).run(collect, call);
-      if (outcome === "collected" && isOurs) await remove(name);
+      if (outcome === "collected" && owner === call.requestId)
+        await remove(name).catch(() => leftClaims.add(name, call.requestId));
       return outcome;
     },
   };
 }
 
-function withoutClaim(error: unknown): undefined {
+/** More are forgotten, and expire. */
+const LEFT_MAX = 10_000;
+/** Tried again at a time. */
+const LEFT_BATCH = 20;
+
+/** Claims of collected requests that could not be deleted, since their primary went away just then. */
+function createLeftClaims(
+  read: (name: string) => Promise<string | undefined>,
+  remove: (name: string) => Promise<unknown>,
+) {
+  const requestIds = new Map<string, string>();
+
+  function add(name: string, requestId: string): void {
+    if (requestIds.size < LEFT_MAX) requestIds.set(name, requestId);
+  }
+
+  return {
+    add,
+    /** Tries some again. The first DEL may have come, and another request may have claimed the task id since. */
+    async remove(): Promise<void> {
+      for (const [name, requestId] of [...requestIds].slice(0, LEFT_BATCH)) {
+        requestIds.delete(name);
+        try {
+          if ((await read(name)) === requestId) await remove(name);
+        } catch {
+          add(name, requestId);
+        }
+      }
+    },
+  };
+}
+
+/** @throws any other error than ClaimError */
+export function withoutClaim(error: unknown): undefined {
   if (error instanceof ClaimError) return undefined;
   throw error;
 }

@@ -2,6 +2,7 @@ import type { Redis } from "ioredis";
 import type { Connection } from "./connection.ts";
 import { listsOfOpenRequests } from "./names.ts";
 import { many } from "./pipelines.ts";
+import type { Primary } from "./primary.ts";
 import type { Run } from "./script-definition.ts";
 import type { DueList } from "./scripts/lease.ts";
 import { AGES, OPEN_STATES, type OpenState, survey } from "./scripts/survey.ts";
@@ -22,7 +23,7 @@ const LOOKED_AT_MAX = 500;
 /** Looked at in one call, so that none blocks Redis for long. */
 const AT_A_TIME = 50;
 
-/** The open requests of a whole store at about one time. */
+/** The open requests of a whole store, or of a part of it, at about one time. */
 export interface Survey {
   /** The store's clock, Unix ms. */
   atMs: number;
@@ -32,6 +33,8 @@ export interface Survey {
   oldestMs: Record<OpenState, number>;
   /** How long the most overdue work has been waiting; 0 when nothing is overdue. */
   overdueMs: number;
+  /** Partitions that no figure counts: their primary was away, or they were frozen. Missing in surveys of earlier releases. */
+  unreadPartitions?: number;
 }
 
 /** The last check of the ledger, as all gateways report it. */
@@ -72,22 +75,26 @@ export function createSurveys(connection: Connection) {
       await command(LEDGER_TURN, (redis) => redis.pexpire(LEDGER_TURN, intervalMs, "LT"));
       return false;
     },
-    /** Counts, list by list, without those of frozen partitions. One pipeline to each primary finds the empty lists, which are most of them. */
+    /** Counts, primary by primary, without those that are away, and without frozen partitions. Throws if all are away. */
     async take(): Promise<Survey> {
-      const result = emptySurvey(Math.round(connection.nowMs()));
-      const lists = listsOfOpenRequests(connection.facts()?.partitions ?? 0);
+      const { partitions = 0 } = connection.facts() ?? {};
+      const lists = listsOfOpenRequests(partitions);
+      const parts: Survey[] = [];
+      const read = new Set<number>();
+      let failed: unknown;
       for (const primary of connection.primaries()) {
         const own = lists.filter(
           ({ partition }) => connection.of(partition) === primary && !connection.isFrozen(partition),
         );
-        const sizes = await primary.command((redis) =>
-          many<number, { name: string }>(redis, own, (pipe, { name }) => pipe.zcard(name)),
-        );
-        for (const [at, { list, partition }] of own.entries()) {
-          if (sizes[at]! > 0) await look(primary.run, partition, list, result);
+        try {
+          parts.push(await surveyOf(primary, own));
+          for (const { partition } of own) read.add(partition);
+        } catch (error) {
+          failed ??= error;
         }
       }
-      return result;
+      if (parts.length === 0 && failed !== undefined) throw failed;
+      return { ...sumOf(parts, Math.round(connection.nowMs())), unreadPartitions: partitions - read.size };
     },
     async publish(survey: Survey): Promise<void> {
       await command(SURVEY, (redis) => redis.set(SURVEY, JSON.stringify(survey), "PX", SURVEY_LIFETIME_MS));
@@ -99,6 +106,32 @@ export function createSurveys(connection: Connection) {
     latest: () => read<Survey>(SURVEY),
     latestLedger: () => read<LedgerReport>(LEDGER_REPORT),
   };
+}
+
+/** Counts what is in the lists of one primary. One pipeline finds the empty lists, which are most of them. */
+async function surveyOf(
+  { command, run }: Pick<Primary, "command" | "run">,
+  lists: ReturnType<typeof listsOfOpenRequests>,
+): Promise<Survey> {
+  const result = emptySurvey(0);
+  const sizes = await command((redis) =>
+    many<number, { name: string }>(redis, lists, (pipe, { name }) => pipe.zcard(name)),
+  );
+  for (const [at, { list, partition }] of lists.entries())
+    if (sizes[at]! > 0) await look(run, partition, list, result);
+  return result;
+}
+
+function sumOf(parts: readonly Survey[], atMs: number): Survey {
+  const sum = emptySurvey(atMs);
+  for (const { open, oldestMs, overdueMs } of parts) {
+    sum.overdueMs = Math.max(sum.overdueMs, overdueMs);
+    for (const state of OPEN_STATES) {
+      sum.oldestMs[state] = Math.max(sum.oldestMs[state], oldestMs[state]);
+      for (const age of AGES.keys()) sum.open[state][age]! += open[state][age]!;
+    }
+  }
+  return sum;
 }
 
 const emptySurvey = (atMs: number): Survey => ({

@@ -1,3 +1,4 @@
+import { withoutClaim } from "./claims.ts";
 import type { Connection } from "./connection.ts";
 import { storeNowMs } from "./keys.ts";
 import { keyRef, listsOfOpenRequests, partitionNames, requestName } from "./names.ts";
@@ -69,7 +70,8 @@ export function createSweeps(connection: Connection, leaseMs: () => number, nowM
     },
 
     /**
-     * Looks at up to `most` requests that may be past their retention, and deletes the records of those that are.
+     * Looks at up to `most` requests that may be past their retention, and deletes the records of those that are. One whose
+     * claim is on a primary that is away is not looked at.
      * @param retentionMs of requests of earlier releases; all others have their own in their record
      */
     async collect(
@@ -84,16 +86,20 @@ export function createSweeps(connection: Connection, leaseMs: () => number, nowM
       const ids = await primary.command((redis) =>
         redis.zrangebyscore(done, "-inf", before, "LIMIT", 0, most),
       );
+      let looked = 0;
       let collected = 0;
       for (const requestId of ids) {
         const task = await primary.command((redis) =>
           redis.hget(requestName(partition, requestId), "task_id"),
         );
         const taskId = task || undefined;
-        const outcome = await tasks.collect({ partition, requestId, taskId, retentionMs });
-        if (outcome !== "kept") collected++;
+        const outcome = await tasks
+          .collect({ partition, requestId, taskId, retentionMs })
+          .catch(withoutClaim);
+        if (outcome !== undefined) looked++;
+        if (outcome === "collected" || outcome === "missing") collected++;
       }
-      return { looked: ids.length, collected };
+      return { looked, collected };
     },
   };
 }

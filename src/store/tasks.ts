@@ -58,7 +58,7 @@ export function createTasks(store: TaskStore) {
       return store.of(call.partition).run(scripts().observe, call);
     },
 
-    /** Runs COLLECT, and gives the task id back. */
+    /** Runs COLLECT, and gives the task id back. @throws ClaimError */
     async collect(call: CollectCall): Promise<Collected> {
       const { taskId } = call;
       if (taskId !== undefined && isClustered()) return claims.collect({ ...call, taskId });

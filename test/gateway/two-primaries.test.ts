@@ -5,6 +5,7 @@ import { type Connection, createConnection } from "../../src/store/connection.ts
 import { digestOf, indexName, keyRef, META, partitionNames, partitionOf } from "../../src/store/names.ts";
 import type { Primary } from "../../src/store/primary.ts";
 import { everythingOn } from "../../src/store/primary-map.ts";
+import { createSurveys } from "../../src/store/survey.ts";
 import { createSweeps } from "../../src/store/sweeps.ts";
 import { createLogger } from "../../src/telemetry/log.ts";
 import { createMetrics } from "../../src/telemetry/metrics.ts";
@@ -221,15 +222,22 @@ describe("the store below the gateway", () => {
     await connection.usable();
   };
 
-  test("what is due on one primary is found while another hangs", async () => {
+  // Guarantee: figures of a part are said to be of a part.
+  test("what is due on one primary is found and counted while another hangs", async () => {
     await opened(COMMAND_TIMEOUT_MS);
     for (const partition of [2, 3])
       await stage.nodes.of(partition).zadd(partitionNames(partition).holds, 1, "req_of_nobody");
     const sweeps = createSweeps(connection, () => 1000);
+    const { take } = createSurveys(connection);
+    const whole = await take();
+    expect(whole.unreadPartitions).toBe(0);
     stage.servers[0].pause();
     try {
       expect([...(await sweeps.due()).holds]).toEqual([3]);
       expect([sweeps.isUsable(2), sweeps.isUsable(3)]).toEqual([false, true]);
+      const part = await take();
+      expect(part.unreadPartitions).toBe(PARTITIONS / 2);
+      expect(part.open.held[0]).toBeLessThanOrEqual(whole.open.held[0]!);
     } finally {
       stage.servers[0].resume();
     }

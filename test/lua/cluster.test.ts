@@ -9,12 +9,15 @@ import { createClient } from "../../src/store/client.ts";
 import { migrateStore } from "../../src/store/migrate.ts";
 import { claimName, claimText, digestOf, keyRef, META, taskName } from "../../src/store/names.ts";
 import { oneNode } from "../../src/store/nodes.ts";
+import { itemOf, type Reply, type Run } from "../../src/store/script-definition.ts";
 import { createScriptRunner, type ScriptRunner, scriptsOf } from "../../src/store/script-runner.ts";
 import type { Generation } from "../../src/store/scripts/admit.ts";
+import { createSweeps } from "../../src/store/sweeps.ts";
 import {
   createStage,
   HOLD_MS,
   newTask,
+  onOneServer,
   openConnection,
   openStore,
   RETENTION_MS,
@@ -259,6 +262,53 @@ test("what is collected gives back its own task id alone, not one that a new req
   expect(await one.sweeps.collect(8, 0, 10)).toEqual({ looked: 2, collected: 2 });
   expect(await connection.redis.get(claimName(taskOf(stolen!)))).toBe(another);
   expect(await connection.redis.get(claimName(taskOf(own!)))).toBeNull();
+});
+
+// Guarantee: while the primary of a claim is away other records are collected, and no claim is left for long.
+test("what has its claim on a primary that is away is collected once that is back, and its task id is given back", async () => {
+  const one = createStage(connection, { partition: 12 });
+  const key = await one.givenKey({ partition: 12 });
+  const [task, other, next] = times(3, () => one.request(key));
+  const ended = async (generation: Generation): Promise<void> => {
+    await one.givenTask(generation);
+    await one.observe(generation, "completed");
+  };
+  await ended(task!);
+  await one.admit(other!);
+  await one.void(other!, "refused");
+  one.clock.nowMs += RETENTION_MS;
+
+  let fails: "all" | "del" | undefined = "all";
+  const elsewhere = {
+    ...connection,
+    /** The claims as if they were on a primary of their own. */
+    command: <T>(work: (redis: TestConnection["redis"]) => Promise<T>): Promise<T> =>
+      fails === "all" || (fails === "del" && String(work).includes(".del("))
+        ? Promise.reject(new Error("away"))
+        : work(connection.redis),
+  };
+  const run: Run = async (script, call) => {
+    const [reply] = await connection.scripts.send(script, [itemOf(script, call, String(one.clock.nowMs))]);
+    return script.read(reply as Reply, call);
+  };
+  const sweeps = createSweeps(
+    { ...onOneServer(connection, { run }), ofName: () => elsewhere },
+    () => 90_000,
+    () => one.clock.nowMs,
+  );
+  const claimed = (): Promise<string | null> => connection.redis.get(claimName(taskOf(task!)));
+
+  expect(await sweeps.collect(12, 0, 10)).toEqual({ looked: 1, collected: 1 });
+  expect(await one.requestRecord(task!)).toMatchObject({ state: "finished" });
+  expect(await one.requestRecord(other!)).toEqual({});
+  fails = "del";
+  expect(await sweeps.collect(12, 0, 10)).toEqual({ looked: 1, collected: 1 });
+  expect(await claimed()).not.toBeNull();
+  fails = undefined;
+  await ended(next!);
+  one.clock.nowMs += RETENTION_MS;
+  expect(await sweeps.collect(12, 0, 10)).toEqual({ looked: 1, collected: 1 });
+  expect(await claimed()).toBeNull();
 });
 
 // Guarantee: a BIND that is refused leaves no task id taken by a request that is no more.

@@ -128,6 +128,11 @@ export function sharedStoreMetrics({ counter, gauge }: MetricFactory) {
       "Time that the most overdue item in the store has been waiting for a sweeper.",
       { aggregator },
     ),
+    surveyUnread: gauge(
+      "tollgate_store_survey_unread_partitions",
+      "Partitions that the last survey did not count, since their primary was away or they were frozen; 0 if it is whole.",
+      { aggregator },
+    ),
     surveyedAt: gauge(
       "tollgate_store_survey_timestamp_seconds",
       "Unix time at which a gateway last counted open requests; 0 if none did.",

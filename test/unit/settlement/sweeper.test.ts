@@ -53,6 +53,14 @@ test("an upstream that fails is asked ever more rarely, one that answers as fast
   await sweeper.stop();
 });
 
+// Guarantee: what one primary refuses does not keep due work of another one waiting.
+test("a partition whose primary fails does not end the round", async () => {
+  const everywhere = Array.from({ length: 64 }, (_, partition) => partition);
+  const { sweeper, claims } = givenDue({ holds: everywhere, polls: [] }, { backlog: false, fails: [7, 8] });
+  await expect(sweeper.sweep()).rejects.toThrow("away");
+  expect(claims.map(({ partition }) => partition).toSorted((a, b) => a - b)).toEqual(everywhere);
+});
+
 // Guarantee: Redis is asked for what is due and can be taken, and for nothing else.
 test("only lists in which something is due are claimed from", async () => {
   const { sweeper, claims } = givenDue({ holds: [3, 40], polls: [5] }, { backlog: false });
@@ -127,9 +135,13 @@ afterEach(() => vi.useRealTimers());
 
 /**
  * A store of 64 partitions with something due in these, and an upstream that hangs until the test ends a question.
- * @param backlog whether each list has as many tasks as anybody asks for, or none by the time it is claimed from
+ * @param options.fails partitions whose primary is away
+ * @param options.backlog whether each list has as many tasks as anybody asks for, or none by the time it is claimed from
  */
-function givenDue(due: Record<DueList, number[]>, { backlog }: { backlog: boolean }) {
+function givenDue(
+  due: Record<DueList, number[]>,
+  { backlog, fails = [] }: { backlog: boolean; fails?: number[] },
+) {
   const claims: { list: DueList; partition: number; most: number }[] = [];
   const hanging: (() => void)[] = [];
   let tasks = 0;
@@ -141,6 +153,7 @@ function givenDue(due: Record<DueList, number[]>, { backlog }: { backlog: boolea
       due: async () => ({ holds: new Set(due.holds), polls: new Set(due.polls) }),
       async lease(list, partition, most) {
         claims.push({ list, partition, most });
+        if (fails.includes(partition)) throw new Error("away");
         const leased = backlog && list === "polls" ? most : 0;
         return { leased, requests: Array.from({ length: leased }, () => dueTask(++tasks)) };
       },
