@@ -62,6 +62,8 @@ export const WATCH: Readonly<Record<string, string>> = {
   tollgate_open_requests: "holds above 5 minutes, tasks above 30: `TollgateStuckHolds`, `TollgateStuckTasks`",
   tollgate_open_requests_oldest_seconds: "the same, as one number",
   tollgate_sweeper_lag_seconds: "some seconds are normal; minutes: `TollgateSweeperLag`",
+  tollgate_store_survey_unread_partitions:
+    "above 0: open requests and lag are those of the other partitions; see `TollgatePrimaryAway` and `tollgate partitions list`",
   tollgate_store_survey_timestamp_seconds:
     "old: the store-wide figures are, too: `TollgateStoreNumbersStale`",
   tollgate_ledger_violations: "not 0: `TollgateLedgerDrift`; `tollgate ledger verify` names each",

@@ -11,7 +11,13 @@ import { createKnownFacts } from "./known-facts.ts";
 import { onceMoved } from "./moving-slots.ts";
 import { META } from "./names.ts";
 import { oneNode, type RedisNodes } from "./nodes.ts";
-import { type PlacedPrimary, placementSource, requirePrimaryRole } from "./placement.ts";
+import {
+  gapsIn,
+  type PlacedPrimary,
+  placementSource,
+  requirePrimaryRole,
+  SLOTS_WITHOUT_PRIMARY,
+} from "./placement.ts";
 import { createPrimary, type PartOfStore, type Primary } from "./primary.ts";
 import { everythingOn, mapOf, nothingPlaced, type PrimaryMap } from "./primary-map.ts";
 import { readFacts, requireNoEviction } from "./store-facts.ts";
@@ -74,7 +80,10 @@ export function createConnection(options: ConnectionOptions) {
       store,
       log: name === undefined ? log : log.child({ primary: name }),
     });
-  const inForce = createMapInForce(open, options, (primary) => attached?.unfinished(primary));
+  const inForce = createMapInForce(open, options, {
+    unfinished: (primary) => attached?.unfinished(primary),
+    partitions: () => facts.current()?.partitions ?? options.partitions,
+  });
   const { map, isUsable } = inForce;
 
   function tripAll(why: string): void {
@@ -149,9 +158,10 @@ export type Connection = ReturnType<typeof createConnection>;
 function createMapInForce(
   open: OpenPrimary,
   options: ConnectionOptions,
-  unfinished: (primary: Primary) => string | undefined,
+  whole: { unfinished(primary: Primary): string | undefined; partitions(): number },
 ) {
   const { metrics } = options;
+  const { unfinished, partitions } = whole;
   const address = parseRedisAddress(options.redisUrl);
   const isFollowed = options.place === undefined && address.kind !== "server";
   const absent = isFollowed ? absentPrimary(open, { ...options, at: address.hosts[0] }) : undefined;
@@ -195,7 +205,8 @@ function createMapInForce(
     start(): void {
       metrics.storeUp.set(0);
       for (const primary of map.all) primary.start();
-      if (absent) follower = followPrimaries({ address, options, open, absent, replaceMap, isWhole });
+      if (absent)
+        follower = followPrimaries({ address, options, open, absent, replaceMap, isWhole, partitions });
     },
     findPrimaries: (): void => follower?.ask(),
     epochOf: ({ name }: Primary): number | undefined =>
@@ -221,8 +232,9 @@ function followPrimaries(parts: {
   absent: Primary;
   replaceMap(next: PrimaryMap): void;
   isWhole(): boolean;
+  partitions(): number;
 }): PlacementFollower {
-  const { address, open, absent, replaceMap, isWhole } = parts;
+  const { address, open, absent, replaceMap, isWhole, partitions } = parts;
   const { redisUrl, tlsCa, metrics, log } = parts.options;
   let opened = new Map<string, Primary>();
   const openAt = (at: PlacedPrimary): Primary =>
@@ -233,6 +245,8 @@ function followPrimaries(parts: {
     found(placement) {
       opened = new Map(placement.primaries.map((at) => [at.name, openAt(at)]));
       replaceMap(mapOf(placement, (name) => opened.get(name)!, absent));
+      const gaps = gapsIn(placement, partitions());
+      if (gaps !== undefined) log.error(gaps, SLOTS_WITHOUT_PRIMARY);
     },
     isAway: () => !isWhole(),
     asked: (outcome) => metrics.primaryQuestions.inc({ outcome }),

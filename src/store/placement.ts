@@ -2,8 +2,10 @@ import { hostText, type RedisAddress, type RedisHost } from "../domain/redis-add
 import { clientOf } from "./client.ts";
 import { createClusterSource } from "./cluster-slots.ts";
 import { createDeadlines } from "./deadlines.ts";
+import { META, partitionNames } from "./names.ts";
 import { inStoreWords, StoreError, storeReason } from "./reasons.ts";
 import { createSentinels } from "./sentinels.ts";
+import { SLOTS, slotOf } from "./slots.ts";
 
 /** A primary of a store, where its servers say that it is. */
 export interface PlacedPrimary extends RedisHost {
@@ -37,6 +39,25 @@ export interface PlacementSource {
 
 /** How long a server may take to connect and to say its role. */
 const ROLE_MS = 2000;
+
+export const SLOTS_WITHOUT_PRIMARY =
+  "slots of the cluster have no primary, and accounts of these partitions get 503; assign the slots: redis-cli --cluster check, then fix";
+
+/** What no primary serves: how many slots, and the names of the store in them. Undefined if there is none. */
+export function gapsIn(
+  { ofSlot }: Placement,
+  partitions: number,
+): { slots: number; partitions: number[]; meta?: true } | undefined {
+  const isGap = (slot: number): boolean => ofSlot(slot) === undefined;
+  const slots = Array.from({ length: SLOTS }, (_, slot) => slot).filter(isGap).length;
+  if (slots === 0) return undefined;
+  const all = Array.from({ length: partitions }, (_, partition) => partition);
+  const gaps = {
+    slots,
+    partitions: all.filter((partition) => isGap(slotOf(partitionNames(partition).ledger))),
+  };
+  return isGap(slotOf(META)) ? { ...gaps, meta: true } : gaps;
+}
 
 /** The placement of a store with one primary. */
 export const everythingOnOne = (primary: PlacedPrimary): Placement => ({

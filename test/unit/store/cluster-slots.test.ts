@@ -1,5 +1,8 @@
 import { expect, test } from "vitest";
 import { merged, readSlotView } from "../../../src/store/cluster-slots.ts";
+import { META, partitionNames } from "../../../src/store/names.ts";
+import { gapsIn } from "../../../src/store/placement.ts";
+import { slotOf } from "../../../src/store/slots.ts";
 
 const AT = { host: "10.0.0.9", port: 7009 };
 const NODES = [
@@ -49,4 +52,14 @@ test("of two names of one epoch, the one in use stays", () => {
   ])
     expect(merged(views, before).primaries.map(({ name }) => name)).toEqual(["10.0.0.1"]);
   expect(merged([view("redis-1")], before).primaries.map(({ name }) => name)).toEqual(["redis-1"]);
+});
+
+test("slots without a primary are counted, with the partitions that nobody serves", () => {
+  const primary = { host: "a", port: 1, name: "a:1", epoch: 1 };
+  const placed = (...ranges: [number, number][]) =>
+    gapsIn(merged([{ ranges: ranges.map(([first, last]) => ({ first, last, primary })) }]), 64);
+  expect(placed([0, 16_383])).toBeUndefined();
+  const [third, meta] = [slotOf(partitionNames(3).ledger), slotOf(META)];
+  expect(placed([0, third - 1], [third + 1, 16_383])).toEqual({ slots: 1, partitions: [3] });
+  expect(placed([0, meta - 1], [meta + 1, 16_383])).toEqual({ slots: 1, partitions: [], meta: true });
 });
