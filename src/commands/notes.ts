@@ -43,5 +43,6 @@ export const NOTES: Readonly<Record<string, readonly string[]>> = {
   doctor: [
     "The exit code is 1 if a check fails (FAIL, status `failed`), and 0 if there are only warnings. With --json: `{ok, checks: [{name, ok, status, message, advice}]}`, where `status` is ok, warning or failed, and `advice` says what to do. Run it on the gateway's machine, with its environment.",
     "It writes one key to Redis that expires after a minute, loads the scripts, asks the upstream for a task that does not exist, and sends a POST to a path that accepts none. Neither creates a task.",
+    "With Sentinels or a cluster it looks at each server: roles, replicas and how far they are behind, persistence, eviction policy, `min-replicas-to-write`, `replica-priority`, and whether all clocks agree; at each Sentinel: whether it answers, the quorum, and that all name the same primary; in a cluster: slots without a primary, nodes that are away, primaries without a replica, and slots that are moving. It must reach all of them by the addresses that they announce.",
   ],
 };

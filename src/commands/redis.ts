@@ -46,7 +46,7 @@ const confirmedWrite = <T>(nodes: RedisNodes, work: (nodes: RedisNodes) => Promi
 const ownConfig = () => readConfig({ env: process.env }).loaded?.config;
 
 /** What `store.tls_ca` says, where the configuration of this machine is valid; else Node's own authorities count. */
-const tlsCaFor = (url: string): string | undefined =>
+export const tlsCaFor = (url: string): string | undefined =>
   parseRedisAddress(url).tls ? ownConfig()?.store.tlsCa : undefined;
 
 /** The servers of a store, connected within two seconds. @throws OperatorError in one sentence that says what to do */

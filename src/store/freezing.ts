@@ -153,4 +153,5 @@ async function movingSlots(nodes: RedisNodes, reads: PartitionReads): Promise<Se
   return moving;
 }
 
-const slotOfPartition = (partition: number): number => slotOf(partitionNames(partition).ledger);
+/** In a Redis Cluster. */
+export const slotOfPartition = (partition: number): number => slotOf(partitionNames(partition).ledger);

@@ -9,10 +9,14 @@ import { StoreError, storeReason } from "./reasons.ts";
 const SENTINELS_MAX = 16;
 
 /** What one Sentinel answers. */
-interface Answer {
+export interface SentinelAnswer {
   primary: PlacedPrimary;
   /** The other Sentinels of this primary that it knows. */
   others: RedisHost[];
+  /** How many Sentinels must find the primary away before a failover. */
+  quorum: number;
+  /** How many replicas it knows, also those that are away. */
+  replicas: number;
 }
 
 /** Asks Sentinels where their primary is. Connections are kept between questions. */
@@ -30,7 +34,7 @@ export function createSentinels(address: RedisAddress, { tlsCa }: PlacementOptio
 
   return {
     async find() {
-      const { answers, failures } = await sentinels.ask((redis) => askFor(name, redis));
+      const { answers, failures } = await sentinels.ask((redis) => askSentinel(name, redis));
       const best = newest(answers, last);
       if (best === undefined) throw nobodyKnows(name, failures);
       last = best.name;
@@ -46,7 +50,7 @@ export function createSentinels(address: RedisAddress, { tlsCa }: PlacementOptio
  * change the one that is in use.
  */
 export function newest(
-  answers: readonly Pick<Answer, "primary">[],
+  answers: readonly Pick<SentinelAnswer, "primary">[],
   last: string | undefined,
 ): PlacedPrimary | undefined {
   const epoch = Math.max(...answers.map(({ primary }) => primary.epoch));
@@ -55,13 +59,13 @@ export function newest(
 }
 
 /** Those of the address, and others that the Sentinels name now. */
-function nextAsked(given: readonly RedisHost[], answers: readonly Answer[]): RedisHost[] {
+function nextAsked(given: readonly RedisHost[], answers: readonly SentinelAnswer[]): RedisHost[] {
   const hosts = [...given, ...answers.flatMap(({ others }) => others)];
   return [...new Map(hosts.map((host) => [hostText(host), host])).values()].slice(0, SENTINELS_MAX);
 }
 
 /** @throws StoreError for a name that this Sentinel does not know */
-async function askFor(name: string, redis: Redis): Promise<Answer> {
+export async function askSentinel(name: string, redis: Redis): Promise<SentinelAnswer> {
   const replies = await redis
     .pipeline()
     .call("SENTINEL", "GET-MASTER-ADDR-BY-NAME", name)
@@ -74,8 +78,11 @@ async function askFor(name: string, redis: Redis): Promise<Answer> {
   if (masterError) throw masterError;
   const primary = { host: String(at[0]), port: Number(at[1]) };
   const others = Array.isArray(sentinels) ? sentinels.map(fieldsOf) : [];
+  const { "config-epoch": epoch = 0, "num-slaves": replicas = 0, quorum = 0 } = fieldsOf(master);
   return {
-    primary: { ...primary, name: hostText(primary), epoch: Number(fieldsOf(master)["config-epoch"] ?? 0) },
+    primary: { ...primary, name: hostText(primary), epoch: Number(epoch) },
+    quorum: Number(quorum),
+    replicas: Number(replicas),
     others: others.flatMap(({ ip = "", port }) => (ip === "" ? [] : [{ host: ip, port: Number(port) }])),
   };
 }
@@ -104,7 +111,7 @@ const unknownName = (known: readonly string[]): UnknownNameError =>
 
 /** Says which Sentinels were asked, what each said, and what to do about it. */
 function nobodyKnows(name: string, failures: readonly Failure[]): StoreError {
-  const list = failures.map(({ server, error }) => `${server}: ${reasonOf(error)}`).join("; ");
+  const list = failures.map(({ server, error }) => `${server}: ${sentinelReason(error)}`).join("; ");
   const wasAsked = `no Sentinel says where the primary ${name} is: ${list}`;
   if (failures.some(({ error }) => error instanceof UnknownNameError))
     return new StoreError(
@@ -124,7 +131,8 @@ function nobodyKnows(name: string, failures: readonly Failure[]): StoreError {
   );
 }
 
-function reasonOf(error: unknown): string {
+/** Why a Sentinel did not say where the primary is. */
+export function sentinelReason(error: unknown): string {
   const { why } = storeReason(error);
   if (error instanceof UnknownNameError) return why;
   if (/^NOAUTH/.test(messageOf(error))) return "it wants a password (NOAUTH)";

@@ -8,7 +8,7 @@ import {
   latencyCheck,
   readInfo,
   replicasChecks,
-} from "../../../src/commands/doctor-redis.ts";
+} from "../../../src/commands/doctor-server.ts";
 import { judge, upstreamCheck } from "../../../src/commands/doctor-upstream.ts";
 import { readConfig, requireLoaded } from "../../../src/config/config.ts";
 import { createUpstream } from "../../../src/upstream/upstream.ts";
