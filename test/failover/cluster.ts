@@ -172,6 +172,7 @@ const MOVED = 8;
 const PARTITION_SLOTS = Array.from({ length: PARTITIONS }, (_, partition) => slotOfPartition(partition));
 /** Names that are moved at a time. */
 const PAGE = 50;
+const MIGRATE_MS = 5000;
 
 async function markMoving(slot: number, { client: source }: RedisNode, { client: target }: RedisNode) {
   const [fromId, toId] = await Promise.all([source.cluster("MYID"), target.cluster("MYID")]);
@@ -181,10 +182,15 @@ async function markMoving(slot: number, { client: source }: RedisNode, { client:
 
 async function moveSlot(slot: number, { client: source }: RedisNode, to: RedisNode): Promise<void> {
   const toId = await to.client.cluster("MYID");
+  const deadline = Date.now() + HEALTHY_TIMEOUT_MS;
   for (;;) {
     const names = (await source.call("CLUSTER", "GETKEYSINSLOT", slot, PAGE)) as string[];
     if (names.length === 0) break;
-    await source.call("MIGRATE", "127.0.0.1", to.port, "", 0, 5000, "KEYS", ...names);
+    // What has not moved, such as on a busy machine, is tried again.
+    const moving = source.call("MIGRATE", "127.0.0.1", to.port, "", 0, MIGRATE_MS, "KEYS", ...names);
+    await moving.catch((error: Error) => {
+      if (Date.now() > deadline) throw error;
+    });
   }
   const owned = ["SETSLOT", slot, "NODE", String(toId)];
   for (const client of [to.client, source]) await client.call("CLUSTER", ...owned);

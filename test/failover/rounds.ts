@@ -2,7 +2,7 @@ import { join } from "node:path";
 import { setTimeout as pause } from "node:timers/promises";
 import type { RedisBinary } from "../../src/sandbox/redis.ts";
 import type { Verdict } from "../fault/checker.ts";
-import { generate } from "../fault/client.ts";
+import { type Customer, generate } from "../fault/client.ts";
 import { anyGateway, createFleet, type Fleet, type RunOptions, settlementsWaiting } from "../fault/fleet.ts";
 import { isReady } from "../fault/gateways.ts";
 import type { History } from "../fault/history.ts";
@@ -187,14 +187,25 @@ async function settle({ options, driver, fleet, operators }: Scene): Promise<voi
   await driver.healthy();
   const isSettled = async (): Promise<boolean> =>
     (await allReady(fleet)) && (await settlementsWaiting(fleet)) === 0;
-  if (!(await eventually(options.waitMaxMs ?? WAIT_MAX_MS, isSettled)))
-    fleet.note("not reached", "gateways ready, nothing waits");
+  const waitMaxMs = options.waitMaxMs ?? WAIT_MAX_MS;
+  if (!(await eventually(waitMaxMs, isSettled))) fleet.note("not reached", "gateways ready, nothing waits");
   for (const customer of operators.customers) {
+    const status = await useKey(fleet, customer, waitMaxMs);
+    const wanted = isRevoked(operators.events, customer.keyId) ? [200, 401] : [200];
+    if (!wanted.includes(status)) fleet.note("not reached", `${customer.keyId}: ${status}`);
+  }
+}
+
+/** Sends a request with a key. A gateway is ready before it has all primaries. @returns the status that is no 503 */
+async function useKey(fleet: Fleet, customer: Customer, waitMaxMs: number): Promise<number> {
+  let status = 503;
+  await eventually(waitMaxMs, async () => {
     const event = await generate(await anyGateway(fleet, 0), customer, { lifeMs: 1 });
     fleet.client.push(event);
-    const wanted = isRevoked(operators.events, customer.keyId) ? [200, 401] : [200];
-    if (!wanted.includes(event.status)) fleet.note("not reached", `${customer.keyId}: ${event.status}`);
-  }
+    status = event.status;
+    return status !== 503;
+  });
+  return status;
 }
 
 async function allReady({ gateways }: Fleet): Promise<boolean> {
