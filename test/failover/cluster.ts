@@ -190,6 +190,7 @@ async function moveSlot(slot: number, { client: source }: RedisNode, to: RedisNo
     const moving = source.call("MIGRATE", "127.0.0.1", to.port, "", 0, MIGRATE_MS, "KEYS", ...names);
     await moving.catch((error: Error) => {
       if (Date.now() > deadline) throw error;
+      return pause(50);
     });
   }
   const owned = ["SETSLOT", slot, "NODE", String(toId)];
