@@ -15,27 +15,46 @@ export interface GenerationCost {
   replicationBytes: number;
 }
 
-/** What would serve this rate, from what one generation costs. */
-export function fleetTable({ gatewayUs, primaryUs, replicaUs, replicationBytes }: GenerationCost): Table {
-  const processes = (us: number): number => Math.ceil((RATE * us) / 1e6 / BUSY);
-  const workers = processes(gatewayUs);
-  const primaries = processes(primaryUs);
-  const most = Math.ceil(PARTITIONS_MAX / primaries);
-  const megabits = ((RATE / primaries) * replicationBytes * 8) / 1e6;
-  const replicaBusy = ((RATE / primaries) * replicaUs) / 1e6;
-  const per = (us: number, count: number): string =>
-    `${count} at ${short(((RATE * us) / 1e6 / count) * 100)} % of a core`;
+/** What would serve this rate, from what one generation costs in full batches and with every call by itself. */
+export function fleetTable(batched: GenerationCost, single: GenerationCost): Table {
+  const [best, worst] = [batched, single].map(fleetOf) as [Fleet, Fleet];
+  const row = (label: string, cell: (fleet: Fleet) => string): string[] => [label, cell(best), cell(worst)];
   return {
-    columns: [`a fleet for ${RATE.toLocaleString("en")} generations a second, on paper`, ""],
-    rows: [
-      ["processes of gateways (`server.workers` on each host: its cores)", per(gatewayUs, workers)],
-      ["primaries of a Redis Cluster, a core each", per(primaryUs, primaries)],
-      ["replicas, one for each primary", `${primaries} at ${short(replicaBusy * 100)} % of a core`],
-      [
-        "partitions (`store.partitions`, set at the very first start)",
-        `${PARTITIONS_MAX}: at most ${most} on a primary, ${short((most * primaries) / PARTITIONS_MAX)} x the mean`,
-      ],
-      ["replication of each primary", `${short(megabits)} Mbit/s`],
+    columns: [
+      `${RATE.toLocaleString("en")} generations a second, on paper`,
+      "calls in full batches",
+      "every call by itself",
     ],
+    rows: [
+      row("processes of gateways, a core each (`server.workers`)", ({ workers }) => String(workers)),
+      row("primaries of a Redis Cluster, a core each", ({ primaries }) => String(primaries)),
+      row(
+        "replicas, one for each primary",
+        ({ primaries, replicaBusy }) => `${primaries}, ${short(replicaBusy * 100)} % busy`,
+      ),
+      row(
+        `the busiest of \`store.partitions: ${PARTITIONS_MAX}\` over the mean`,
+        ({ primaries }) => `${short((Math.ceil(PARTITIONS_MAX / primaries) * primaries) / PARTITIONS_MAX)} x`,
+      ),
+      row("replication of each primary", ({ megabits }) => `${short(megabits)} Mbit/s`),
+    ],
+  };
+}
+
+interface Fleet {
+  workers: number;
+  primaries: number;
+  replicaBusy: number;
+  megabits: number;
+}
+
+function fleetOf({ gatewayUs, primaryUs, replicaUs, replicationBytes }: GenerationCost): Fleet {
+  const processes = (us: number): number => Math.ceil((RATE * us) / 1e6 / BUSY);
+  const primaries = processes(primaryUs);
+  return {
+    workers: processes(gatewayUs),
+    primaries,
+    replicaBusy: ((RATE / primaries) * replicaUs) / 1e6,
+    megabits: ((RATE / primaries) * replicationBytes * 8) / 1e6,
   };
 }

@@ -13,7 +13,7 @@ import { judge, short } from "../targets.ts";
 import { issueKeysOn, type Server, startCluster, startPrimary, type Topology } from "../topologies.ts";
 import type { Tree } from "../tree.ts";
 import { median } from "./compare.ts";
-import { fleetTable } from "./fleet.ts";
+import { fleetTable, type GenerationCost } from "./fleet.ts";
 
 const KEYS = 1000;
 /** For each primary: one that serves a third of the load has smaller batches, and costs more. */
@@ -35,6 +35,8 @@ interface Fleet {
   connections: number;
   targets: Target[];
   stretches: Stretch[];
+  /** At a fixed rate, at which nearly every call is by itself. */
+  paced: Stretch[];
   p50Us: number[];
 }
 
@@ -100,7 +102,17 @@ async function startFleets(
     gateways.push(gateway);
     const targets = keys.map(generationTarget);
     const connections = CONNECTIONS * topology.primaries.length;
-    const fleet = { name, topology, gateway, folder, connections, targets, stretches: [], p50Us: [] };
+    const fleet = {
+      name,
+      topology,
+      gateway,
+      folder,
+      connections,
+      targets,
+      stretches: [],
+      paced: [],
+      p50Us: [],
+    };
     fleets.push(fleet);
     return fleet;
   };
@@ -111,7 +123,7 @@ async function startFleets(
   };
   await begin(ONE, await add(startPrimary(join(world.folder, "one"))));
   const three = await begin(THREE, await add(startCluster(join(world.folder, "three"), PRIMARIES)));
-  fleets.push({ ...three, name: SPARSE, connections: CONNECTIONS, stretches: [], p50Us: [] });
+  fleets.push({ ...three, name: SPARSE, connections: CONNECTIONS, stretches: [], paced: [], p50Us: [] });
   const replicated = await add(startPrimary(join(world.folder, "replicated"), { withReplica: true }));
   await begin(UNCONFIRMED, replicated);
   await begin(CONFIRMED, replicated, "confirm_replicas: 1");
@@ -127,8 +139,16 @@ async function warm({ progress, warmUpSeconds }: Context, fleet: Fleet): Promise
 }
 
 /** As many generations as the gateway bears. */
-async function saturated({ seconds }: Context, fleet: Fleet): Promise<Stretch> {
-  const { gateway, topology } = fleet;
+const saturated = ({ seconds }: Context, fleet: Fleet): Promise<Stretch> =>
+  measured(fleet, async () => {
+    const { requests, unsuccessful, broken } = await load(fleet, seconds);
+    if (unsuccessful + broken > 0)
+      throw new Error(`${fleet.name}: ${unsuccessful + broken} of ${requests} requests were not answered`);
+    return requests;
+  });
+
+/** @param run puts a load on the fleet, and answers how many generations it was */
+async function measured({ gateway, topology }: Fleet, run: () => Promise<number>): Promise<Stretch> {
   const pids = processTree(gateway.pid);
   const servers = [...topology.primaries, ...(topology.replica ? [topology.replica] : [])];
   const read = async () => ({
@@ -139,11 +159,9 @@ async function saturated({ seconds }: Context, fleet: Fleet): Promise<Stretch> {
   });
   const watched = watchCore(pids);
   const before = await read();
-  const { requests, unsuccessful, broken } = await load(fleet, seconds);
+  const requests = await run();
   const after = await read();
   const disturbed = watched.end();
-  if (unsuccessful + broken > 0)
-    throw new Error(`${fleet.name}: ${unsuccessful + broken} of ${requests} requests were not answered`);
   const serverUs = after.serverUs.map((us, at) => us - before.serverUs[at]!);
   const served = after.served.map((count, at) => count - before.served[at]!);
   const primaryUs = serverUs.slice(0, served.length);
@@ -173,11 +191,17 @@ async function replicationOffset({ redis }: Server): Promise<number> {
 async function measureLatency({ rounds, progress }: Context, fleets: readonly Fleet[]): Promise<number> {
   const roundTrips: number[] = [];
   const pacedLoad = ({ folder, gateway, targets }: Fleet) => pace(folder, gateway.url, targets, PACED);
+  const pacedStretch = (fleet: Fleet): Promise<Stretch> =>
+    measured(fleet, async () => {
+      const { requests, p50Us } = await pacedLoad(fleet);
+      fleet.p50Us.push(p50Us);
+      return requests;
+    });
   const unconfirmed = fleetOf(fleets, UNCONFIRMED);
   const paced = fleets.filter(({ name }) => name !== SPARSE);
   for (let round = 0; round < rounds * STRETCHES_PER_ROUND; round++) {
     for (const fleet of round % 2 === 0 ? paced : paced.toReversed())
-      fleet.p50Us.push((await pacedLoad(fleet)).p50Us);
+      fleet.paced.push(await pacedStretch(fleet));
     if (round % STRETCHES_PER_ROUND > 0) continue;
     const sampling = sampleRoundTrips(unconfirmed.topology);
     await pacedLoad(unconfirmed);
@@ -215,6 +239,13 @@ const fleetOf = (fleets: readonly Fleet[], name: string): Fleet =>
 const of = ({ stretches }: Fleet, figure: (stretch: Stretch) => number): number =>
   median(stretches.map(figure));
 
+const costOf = (stretches: readonly Stretch[]): GenerationCost => ({
+  gatewayUs: median(stretches.map(gatewayUs)),
+  primaryUs: median(stretches.map(redisUs)),
+  replicaUs: median(stretches.map(({ replicaUs }) => replicaUs)),
+  replicationBytes: median(stretches.map(({ replicationBytes }) => replicationBytes)),
+});
+
 /** Each stretch beside the one of the same round: the median of their ratios. */
 const ratio = (a: Fleet, b: Fleet, figure: (stretch: Stretch) => number): number =>
   median(a.stretches.map((stretch, at) => figure(stretch) / figure(b.stretches[at]!)));
@@ -236,16 +267,8 @@ function outcomeOf(fleets: readonly Fleet[], roundTripUs: number): Outcome {
   const redisByPrimaries = ratio(three, one, dearestUs);
   const addedUs = median(confirmed.p50Us) - median(unconfirmed.p50Us);
   return {
-    method: `Gateways that run at the same time, ${KEYS} keys each and ${CONNECTIONS} connections for each primary, get the load of "Generation" in turn; ratios are medians over ${one.stretches.length} pairs of neighbouring stretches. The three primaries are a Redis Cluster with 21, 21 and 22 of 64 partitions; what each costs is its processor time over the charges that it made itself. All servers share the core of the load, so the throughput of three primaries is computed: what the busiest can serve with its share of the partitions, over what one can serve with all. A replica round trip is a write and a WAIT for one replica, under 1,000 generations a second. "Redis" is the primaries without the replica. Sweeps hardly run. The fleet on paper has the costs of confirmed charges, times what three primaries cost more than one; its cores are half busy. Polls come on top: three cost about as much as a generation.`,
-    tables: [
-      costTable(fleets),
-      fleetTable({
-        gatewayUs: of(confirmed, gatewayUs) * Math.max(1, ratio(three, one, gatewayUs)),
-        primaryUs: of(confirmed, redisUs) * Math.max(1, redisByPrimaries),
-        replicaUs: of(confirmed, ({ replicaUs }) => replicaUs),
-        replicationBytes: of(confirmed, ({ replicationBytes }) => replicationBytes),
-      }),
-    ],
+    method: `Gateways that run at the same time, ${KEYS} keys each and ${CONNECTIONS} connections for each primary, get the load of "Generation" in turn; ratios are medians over ${one.stretches.length} pairs of neighbouring stretches. The three primaries are a Redis Cluster with 21, 21 and 22 of 64 partitions; what each costs is its processor time over the charges that it made itself. All servers share the core of the load, so the throughput of three primaries is computed: what the busiest can serve with its share of the partitions, over what one can serve with all. A replica round trip is a write and a WAIT for one replica, under 1,000 generations a second. "Redis" is the primaries without the replica. Sweeps hardly run. The fleet on paper has the costs of confirmed charges; its cores are half busy. A process that spreads its calls over many primaries sends most of them by themselves, as here at ${PACED.perSecond} generations a second; the fewer primaries each has, the nearer it comes to full batches. Polls come on top: three cost about as much as a generation.`,
+    tables: [costTable(fleets), fleetTable(costOf(confirmed.stretches), costOf(confirmed.paced))],
     verdicts: [
       judge("gatewayByPrimaries", ratio(three, one, gatewayUs)),
       judge("redisByPrimaries", redisByPrimaries),
@@ -264,7 +287,7 @@ function outcomeOf(fleets: readonly Fleet[], roundTripUs: number): Outcome {
     ),
     figures: {
       roundTripUs,
-      fleets: fleets.map(({ name, stretches, p50Us }) => ({ name, stretches, p50Us })),
+      fleets: fleets.map(({ name, stretches, paced, p50Us }) => ({ name, stretches, paced, p50Us })),
     },
   };
 }
