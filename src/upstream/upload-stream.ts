@@ -10,7 +10,7 @@ import { openUpload, type UploadClient, type UploadRequest, type UploadTarget } 
 export type { UploadOutcome } from "./upload-answer.ts";
 
 // Streams uploads from clients to the upstream, under back pressure. An upload costs 2 to 3 MB of memory while it streams,
-// whatever its size (docs/performance.md), and nothing of it is stored. gateway/upload.ts limits how many run at a time.
+// whatever its size (decision 0025), and nothing of it is stored. gateway/upload.ts limits how many run at a time.
 
 export interface UploadOptions {
   /** The upstream's base URL, with or without a path. */
