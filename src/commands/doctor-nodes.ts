@@ -35,12 +35,14 @@ type Replica = { name: string; of: Followed } & (
 
 /**
  * What is looked at where a store has several servers: replicas, clocks, and what the nodes of a cluster say of each other.
+ * @param partitions counts while the store's own number cannot be read
  * @returns also how many replicas are connected; undefined if no primary answers
  */
 export async function nodesChecks(
   nodes: RedisNodes,
   address: RedisAddress,
   tlsCa: string | undefined,
+  partitions: number,
 ): Promise<{ checks: Check[]; replicas: number | undefined }> {
   // A primary that does not answer has its own check.
   const looks = await Promise.all(
@@ -55,7 +57,7 @@ export async function nodesChecks(
   const facts = isCluster ? await storedFacts(nodes).catch(() => undefined) : undefined;
   const views = primaries.map((primary) => primary.nodes);
   const checks = [
-    ...(isCluster ? clusterChecks(views, Number(facts?.partitions ?? 0)) : []),
+    ...(isCluster ? clusterChecks(views, Number(facts?.partitions ?? partitions)) : []),
     ...primaries.flatMap(({ name, info }) => guardCheck(name, info, isCluster)),
     ...replicas.flatMap(replicaChecks),
     ...(isCluster ? [] : promotableCheck(seen)),

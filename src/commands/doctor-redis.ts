@@ -71,7 +71,12 @@ async function openedChecks(
     );
     checks.push(...(await Promise.all(own)).flat());
     if (address.kind !== "server") {
-      const { checks: ofNodes, replicas } = await nodesChecks(nodes, address, tlsCa);
+      const { checks: ofNodes, replicas } = await nodesChecks(
+        nodes,
+        address,
+        tlsCa,
+        config?.store.partitions ?? 0,
+      );
       checks.push(...ofNodes, ...(await sentinelsChecks(address, tlsCa, replicas)));
     }
     const { partitions, id, layout } = await storedFacts(nodes);
