@@ -5,6 +5,7 @@ import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { verifyLedger } from "../../src/ledger/verify.ts";
 import type { RunningRedis } from "../../src/sandbox/redis.ts";
 import { grantCredits, issueKey } from "../../src/store/accounts.ts";
+import { ClaimError } from "../../src/store/claims.ts";
 import { createClient } from "../../src/store/client.ts";
 import { migrateStore } from "../../src/store/migrate.ts";
 import { claimName, claimText, digestOf, keyRef, META, taskName } from "../../src/store/names.ts";
@@ -12,7 +13,9 @@ import { oneNode } from "../../src/store/nodes.ts";
 import { itemOf, type Reply, type Run } from "../../src/store/script-definition.ts";
 import { createScriptRunner, type ScriptRunner, scriptsOf } from "../../src/store/script-runner.ts";
 import type { Generation } from "../../src/store/scripts/admit.ts";
+import type { BindCall } from "../../src/store/scripts/bind.ts";
 import { createSweeps } from "../../src/store/sweeps.ts";
+import { createTasks } from "../../src/store/tasks.ts";
 import {
   createStage,
   HOLD_MS,
@@ -326,6 +329,32 @@ test("a BIND of a collected request is refused, and its task id stays free", asy
   expect(await one.settle(deferred!)).toBe("forgotten");
   expect(await connection.redis.get(claimName(taskOf(generation)))).toBeNull();
   expect(await one.account(key)).toMatchObject({ balance: 90 });
+});
+
+// Guarantee: a changed primary gets an answered charge back also while the primary of its claim is away.
+test("a charge that was answered before does not wait for its claim's primary, a new one does", async () => {
+  const one = createStage(connection, { partition: 13 });
+  const key = await one.givenKey({ partition: 13, credits: 100 });
+  const [answered, fresh] = times(2, () => one.request(key));
+  const callOf = async (generation: Generation): Promise<BindCall> => {
+    await one.admit(generation);
+    const { deferred } = await one.unsent(() => one.bind(generation));
+    return deferred!.call as BindCall;
+  };
+  const repeated = await callOf(answered!);
+  const first = await callOf(fresh!);
+  let isAway = true;
+  const elsewhere = {
+    command: <T>(work: (redis: TestConnection["redis"]) => Promise<T>): Promise<T> =>
+      isAway ? Promise.reject(new Error("away")) : work(connection.redis),
+  };
+  const tasks = createTasks({ of: connection.of, ofName: () => elsewhere, facts: connection.facts });
+  expect(await tasks.bind(repeated, true)).toBe("bound");
+  await expect(tasks.bind(first)).rejects.toThrow(ClaimError);
+  expect(await one.requestRecord(fresh!)).toMatchObject({ state: "held" });
+  isAway = false;
+  expect(await tasks.bind(first)).toBe("bound");
+  expect(await one.requestRecord(fresh!)).toMatchObject({ state: "bound" });
 });
 
 test("what one turn asks for goes out in one call for all partitions of the node", async () => {
