@@ -125,6 +125,19 @@ test("a slot that never came back is found", () => {
   expect(slots.violations.join()).toMatch(/1 slots leaked/);
 });
 
+test("a refusal beside an admission that a failover has forgotten is right, and without one is found", () => {
+  const customer = { accountId: "acc", keyId: "key", maxConcurrent: 1, rateLimit: 9, dailyLimit: 9 };
+  const limited = used({ keyId: "key", code: 2002, status: 429 });
+  const falseRefusals = (link: LinkEvent[]): string[] => {
+    const history = historyOf({ client: [limited], link });
+    const meta = { ...history.meta, accounts: [customer] } as FailoverHistory["meta"];
+    return checkEnd({ ...history, meta }).criteria.find(({ name }) => name === "no false refusal")!
+      .violations;
+  };
+  expect(falseRefusals([{ ...admit, outcome: "admitted", keyId: "key" }])).toEqual([]);
+  expect(falseRefusals([{ ...admit, outcome: "admitted", keyId: "another" }])).toHaveLength(1);
+});
+
 test.for<[name: string, violation: RegExp, facts: Facts]>([
   ["a lost charge", /answered 200 with task and is not charged/, { client: [answer] }],
   ["a second charge", /charged 2 times/, { client: [answer], entries: [charge, charge] }],

@@ -3,7 +3,7 @@ import type { AccountRecord, Ledger } from "../fault/ledger.ts";
 /** A request that the store has admitted, and whose admission it knows nothing of any more. */
 export interface Forgotten {
   requestId: string;
-  /** Empty where nobody was answered. */
+  /** Empty where nobody was answered, and the link was not read. */
   keyId: string;
   /** When it came to the upstream, or the store answered. */
   atMs: number;
@@ -19,8 +19,12 @@ const HOLD_MS = 15_000;
 export function forgottenAdmissions({ history, requests, generations, upstream }: Ledger): Forgotten[] {
   const keys = new Map(generations.map(({ requestId, keyId }) => [requestId, keyId]));
   const seen = new Map([...upstream].map(([requestId, { atMs }]) => [requestId, atMs]));
-  for (const { script, outcome, requestId, atMs } of history.link)
-    if (script === "admit" && outcome === "admitted") seen.set(requestId, atMs);
+  for (const { script, outcome, requestId, keyId, atMs } of history.link) {
+    if (script !== "admit" || outcome !== "admitted") continue;
+    seen.set(requestId, atMs);
+    // A client that was answered nothing does not know its request's id.
+    if (keyId !== undefined) keys.set(requestId, keyId);
+  }
   return [...seen]
     .filter(([requestId]) => !requests.get(requestId)?.admitted)
     .map(([requestId, atMs]) => {

@@ -50,7 +50,7 @@ function createTap(scripts: ReturnType<typeof scriptsBySha>, events: LinkEvent[]
   };
 }
 
-/** The request id is the first ARGV of their own of all recorded scripts. */
+/** The request id is the first ARGV of their own of all recorded scripts, the key id the second of ADMIT. */
 function eventsOf({ label, items }: Command): LinkEvent[] {
   if (!RECORDED.has(label)) return [];
   const atMs = Date.now();
@@ -58,6 +58,7 @@ function eventsOf({ label, items }: Command): LinkEvent[] {
     gateway: "",
     script: label,
     requestId: String(args[0]),
+    ...(label === "admit" ? { keyId: String(args[1]) } : {}),
     atMs,
     forwardedMs: atMs,
     outcome: "",

@@ -60,6 +60,8 @@ export interface LinkEvent {
   gateway: string;
   script: string;
   requestId: string;
+  /** Whose admission it is, where it was read along. */
+  keyId?: string;
   atMs: number;
   /** 0 when it was never forwarded. */
   forwardedMs: number;
