@@ -223,6 +223,8 @@ export async function rotateKey(
   old: KeyRecord,
   overlapMs: number,
 ): Promise<IssuedKey & { oldEndsAtMs: number }> {
+  // Before anything else: without an overlap the rotation has revoked it.
+  if (old.rotatedTo !== undefined) throw await whyRotated(nodes, old, old.rotatedTo);
   requireUnrevoked(old);
   const redis = nodes.of(old.partition);
   const nowMs = await storeNowMs(redis);
@@ -230,7 +232,6 @@ export async function rotateKey(
   if (expiresAtMs !== undefined && expiresAtMs <= nowMs) {
     throw new OperatorError(`key ${old.keyId} has expired; \`tollgate keys create\` makes a new one`);
   }
-  if (old.rotatedTo !== undefined) throw rotatedBefore(old.keyId, old.rotatedTo);
   // The new key first: after a crash in between there are two valid keys, not none.
   const issued = await issueKey(nodes, { accountId, tier, limits, expiresAtMs });
   const { run } = scriptsOf(redis);
@@ -238,7 +239,7 @@ export async function rotateKey(
   if ((await run(change, { ...old, unless: "rotated_to", fields })).outcome === "kept") {
     await revokeKey(nodes, { ...old, keyId: issued.keyId });
     const { key } = keyNames(old.partition, old.keyId);
-    throw rotatedBefore(old.keyId, (await redis.hget(key, "rotated_to")) ?? "another");
+    throw rotatedBefore(old, (await redis.hget(key, "rotated_to")) ?? "another");
   }
   const oldEndsAtMs = Math.min(nowMs + overlapMs, expiresAtMs ?? Number.MAX_SAFE_INTEGER);
   if (overlapMs === 0) await revokeKey(nodes, old);
@@ -246,10 +247,23 @@ export async function rotateKey(
   return { ...issued, oldEndsAtMs };
 }
 
-const rotatedBefore = (keyId: string, newKeyId: string): OperatorError =>
-  new OperatorError(
-    `key ${keyId} was rotated before, into ${newKeyId}; nothing is changed. If the new key was lost, rotate ${newKeyId}; \`tollgate keys set ${keyId} --expires\` moves the end of the old one`,
+/** Who repeats a rotation that was not confirmed goes by the answer: a failover must not lose the new key after it. */
+async function whyRotated(nodes: RedisNodes, old: KeyRecord, newKeyId: string): Promise<OperatorError> {
+  if ((await nodes.confirmed?.()) !== false) return rotatedBefore(old, newKeyId);
+  return new OperatorError(
+    `key ${old.keyId} was rotated into ${newKeyId}, but too few replicas have that, and a failover may lose it; bring them back (\`tollgate doctor\`), then run this again`,
   );
+}
+
+function rotatedBefore({ keyId, revokedAtMs }: KeyRecord, newKeyId: string): OperatorError {
+  const end =
+    revokedAtMs === undefined
+      ? `; \`tollgate keys set ${keyId} --expires\` moves the end of the old one`
+      : "";
+  return new OperatorError(
+    `key ${keyId} was rotated before, into ${newKeyId}; nothing is changed. If the new key was lost, rotate ${newKeyId}${end}`,
+  );
+}
 
 function requireUnrevoked(key: KeyRecord): void {
   if (key.revokedAtMs === undefined) return;

@@ -14,6 +14,7 @@ import { readRecentEntries } from "./loss/recent-entries.ts";
 import { META, partitionOfLedger } from "./names.ts";
 import type { RedisNodes } from "./nodes.ts";
 import { type PartitionReads, readsOfAll, readsOfMost, unreadInWords } from "./partition-reads.ts";
+import { answersOf } from "./pipelines.ts";
 
 /** What a store lacks, entry by entry. `charges` are those that gateways send again. */
 export interface LossList extends Loss {
@@ -129,10 +130,10 @@ export async function acceptStore(
   const meta = nodes.ofName(META);
   const { epoch, older } = await readLossReport(meta);
   const nowMs = await storeNowMs(meta);
-  await meta
+  const accepted = meta
     .multi()
     .hset(META, "epoch", Math.max(nowMs, 1 + Math.max(epoch, older?.epoch ?? 0)))
-    .hdel(META, "older")
-    .exec();
+    .hdel(META, "older");
+  answersOf(await accepted.exec());
   return loss;
 }

@@ -3,7 +3,9 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { grantCredits } from "../../src/store/accounts.ts";
+import { findKey, rotateKey } from "../../src/store/keys.ts";
 import { digestOf, indexName } from "../../src/store/names.ts";
+import { oneNode } from "../../src/store/nodes.ts";
 import { createOperatorSession } from "../../src/store/operator-session.ts";
 import { runHere } from "../support/cli.ts";
 import { givenKey, givenPair, type Pair } from "../support/store-stage.ts";
@@ -60,6 +62,21 @@ test("a grant and a revocation that the replica lacks say so, and repeating them
     const { code, json, stderr } = await write();
     expect({ code, stderr, ...json }).toMatchObject({ code: 0, stderr: "", outcome, confirmed: true });
   }
+});
+
+// Guarantee: who repeats a rotation learns whether the new key is safe.
+test("a repeated rotation calls the new key valid only once the replica has it", async () => {
+  const { client } = pair.primary;
+  const { keyId } = await givenKey(client);
+  pair.replica.pause();
+  await rotateKey(oneNode(client), await findKey(oneNode(client), keyId), 0);
+  const repeat = () => tollgate("keys", "rotate", keyId);
+  expect(await repeat()).toMatchObject({
+    code: 1,
+    stderr: expect.stringContaining("too few replicas have that"),
+  });
+  pair.replica.resume();
+  expect(await repeat()).toMatchObject({ code: 1, stderr: expect.stringContaining("nothing is changed") });
 });
 
 // Guarantee: a repeated import grants once, whatever a failover has lost.
