@@ -90,7 +90,7 @@ async function openedChecks(
     );
     return { checks, storeId: id };
   } catch (error) {
-    return { checks: [...(address.kind === "server" ? [] : checks), errorCheck(error)] };
+    return { checks: address.kind === "server" ? [errorCheck(error)] : [...checks, unreadCheck(error)] };
   }
 }
 
@@ -113,10 +113,23 @@ async function namedServerChecks(
   const partition = partitionOn(redis, nodes);
   const checks = await serverChecks(redis, config)
     .then(async (own) => [...own, ...(partition === undefined ? [] : [await scriptsCheck(redis, partition)])])
-    .catch((error: unknown) => [errorCheck(error)]);
+    .catch((error: unknown) => [awayCheck(error)]);
   const bad = checks.filter(({ status }) => status !== "ok");
   if (bad.length > 0) return bad.map((check) => ({ ...check, message: `${place}: ${check.message}` }));
   return [good("primary", `${place}: ${checks.map(({ name }) => name).join(", ")} are right`)];
+}
+
+/** A primary that does not answer, or not as it should. */
+function awayCheck(error: unknown): Check {
+  if (error instanceof Error && error.name === "ReplyError") return errorCheck(error);
+  const { why, advice = "see that it runs, and its log" } = storeReason(error);
+  return failed("primary", `is away: ${why}`, advice);
+}
+
+/** Some of what concerns the whole store is on a server that is away. */
+function unreadCheck(error: unknown): Check {
+  const found = `what all servers have together was not looked at: ${storeReason(error).why}`;
+  return failed("store", found, "run this again when all primaries answer");
 }
 
 /** A partition of a server, for the name that a script writes; undefined for a server without any. */
