@@ -19,7 +19,10 @@ const KEYS = 1000;
 /** For each primary: one that serves a third of the load has smaller batches, and costs more. */
 const CONNECTIONS = 64;
 const PRIMARIES = 3;
-const PACED = { perSecond: 1000, connections: 8, seconds: 4 };
+/** So many connections that no request waits for one: a charge that waits for a replica keeps its connection longer. */
+const PACED = { perSecond: 1000, connections: 64, seconds: 4 };
+/** A latency counts only from stretches in which nobody else used the core, and so many of them. */
+const CALM_MIN = 3;
 /** Stretches alternate, so that what drifts meets all; more of them than rounds of other scenarios, for each is short. */
 const STRETCHES_PER_ROUND = 2;
 /** No sweep falls into a stretch: the tasks of all stretches before would be its work. */
@@ -265,9 +268,9 @@ function outcomeOf(fleets: readonly Fleet[], roundTripUs: number): Outcome {
     fleetOf(fleets, name),
   ) as [Fleet, Fleet, Fleet, Fleet];
   const redisByPrimaries = ratio(three, one, dearestUs);
-  const addedUs = median(confirmed.p50Us) - median(unconfirmed.p50Us);
+  const addedUs = calmP50Us(confirmed) - calmP50Us(unconfirmed);
   return {
-    method: `Gateways that run at the same time, ${KEYS} keys each and ${CONNECTIONS} connections for each primary, get the load of "Generation" in turn; ratios are medians over ${one.stretches.length} pairs of neighbouring stretches. The three primaries are a Redis Cluster with 21, 21 and 22 of 64 partitions; what each costs is its processor time over the charges that it made itself. All servers share the core of the load, so the throughput of three primaries is computed: what the busiest can serve with its share of the partitions, over what one can serve with all. A replica round trip is a write and a WAIT for one replica, under 1,000 generations a second. "Redis" is the primaries without the replica. Sweeps hardly run. The fleet on paper has the costs of confirmed charges; its cores are half busy. A process that spreads its calls over many primaries sends most of them by themselves, as here at ${PACED.perSecond} generations a second; the fewer primaries each has, the nearer it comes to full batches. Polls come on top: three cost about as much as a generation.`,
+    method: `Gateways that run at the same time, ${KEYS} keys each and ${CONNECTIONS} connections for each primary, get the load of "Generation" in turn; ratios are medians over ${one.stretches.length} pairs of neighbouring stretches. The three primaries are a Redis Cluster with 21, 21 and 22 of 64 partitions; what each costs is its processor time over the charges that it made itself. All servers share the core of the load, so the throughput of three primaries is computed: what the busiest can serve with its share of the partitions, over what one can serve with all. p50 counts only stretches that nobody disturbed. A replica round trip is a write and a WAIT for one replica, under 1,000 generations a second. "Redis" is the primaries without the replica. Sweeps hardly run. The fleet on paper has the costs of confirmed charges; its cores are half busy. A process that spreads its calls over many primaries sends most of them by themselves, as here at ${PACED.perSecond} generations a second; the fewer primaries each has, the nearer it comes to full batches. Polls come on top: three cost about as much as a generation.`,
     tables: [costTable(fleets), fleetTable(costOf(confirmed.stretches), costOf(confirmed.paced))],
     verdicts: [
       judge("gatewayByPrimaries", ratio(three, one, gatewayUs)),
@@ -280,16 +283,24 @@ function outcomeOf(fleets: readonly Fleet[], roundTripUs: number): Outcome {
         `${short(addedUs)} us, ${short(addedUs / roundTripUs)} of a round trip of ${short(roundTripUs)} us`,
       ),
     ],
-    disturbed: fleets.flatMap(({ name, stretches }) =>
-      stretches.flatMap(({ disturbed }, at) =>
-        disturbed ? [`${name}, stretch ${at + 1}: ${disturbed}`] : [],
-      ),
-    ),
+    disturbed: fleets.flatMap(({ name, stretches, paced }) => [
+      ...disturbancesOf(name, stretches),
+      ...disturbancesOf(`${name}, at ${PACED.perSecond}/s`, paced),
+    ]),
     figures: {
       roundTripUs,
       fleets: fleets.map(({ name, stretches, paced, p50Us }) => ({ name, stretches, paced, p50Us })),
     },
   };
+}
+
+const disturbancesOf = (name: string, stretches: readonly Stretch[]): string[] =>
+  stretches.flatMap(({ disturbed }, at) => (disturbed ? [`${name}, stretch ${at + 1}: ${disturbed}`] : []));
+
+/** NaN where too few stretches were undisturbed. */
+function calmP50Us({ paced, p50Us }: Fleet): number {
+  const calm = p50Us.filter((_, at) => paced[at]!.disturbed === undefined);
+  return calm.length < CALM_MIN ? Number.NaN : median(calm);
 }
 
 const costTable = (fleets: readonly Fleet[]): Table => ({
@@ -300,6 +311,6 @@ const costTable = (fleets: readonly Fleet[]): Table => ({
     short(of(fleet, redisUs)),
     short(of(fleet, dearestUs)),
     fleet.topology.replica ? short(of(fleet, ({ replicaUs }) => replicaUs)) : "",
-    fleet.p50Us.length > 0 ? String(median(fleet.p50Us)) : "",
+    short(calmP50Us(fleet)),
   ]),
 });
