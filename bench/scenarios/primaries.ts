@@ -35,6 +35,8 @@ interface Fleet {
   topology: Topology;
   gateway: RunningSubject;
   folder: string;
+  /** The gateways of the other fleets, which are idle on the same core. */
+  besides(): number[];
   connections: number;
   targets: Target[];
   stretches: Stretch[];
@@ -105,7 +107,9 @@ async function startFleets(
     gateways.push(gateway);
     const targets = keys.map(generationTarget);
     const connections = CONNECTIONS * topology.primaries.length;
+    const besides = () => gateways.filter((other) => other !== gateway).map(({ pid }) => pid);
     const fleet = {
+      besides,
       name,
       topology,
       gateway,
@@ -151,7 +155,8 @@ const saturated = ({ seconds }: Context, fleet: Fleet): Promise<Stretch> =>
   });
 
 /** @param run puts a load on the fleet, and answers how many generations it was */
-async function measured({ gateway, topology }: Fleet, run: () => Promise<number>): Promise<Stretch> {
+async function measured(fleet: Fleet, run: () => Promise<number>): Promise<Stretch> {
+  const { gateway, topology, besides } = fleet;
   const pids = processTree(gateway.pid);
   const servers = [...topology.primaries, ...(topology.replica ? [topology.replica] : [])];
   const read = async () => ({
@@ -160,7 +165,7 @@ async function measured({ gateway, topology }: Fleet, run: () => Promise<number>
     served: await Promise.all(topology.primaries.map(chargesOf)),
     replicated: await replicationOffset(topology.primaries[0]!),
   });
-  const watched = watchCore(pids);
+  const watched = watchCore([...pids, ...besides().flatMap(processTree)]);
   const before = await read();
   const requests = await run();
   const after = await read();
