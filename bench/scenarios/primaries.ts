@@ -55,8 +55,6 @@ export interface Stretch {
   replicaUs: number;
   /** Calls of scripts, at all primaries together. */
   calls: number;
-  /** Of one HMGET within a script: the same work everywhere, so it tells what sharing a core costs. */
-  hmgetUs: number;
   /** Written to the stream of replication. */
   replicationBytes: number;
   disturbed: string | undefined;
@@ -87,10 +85,11 @@ export const primaries: Scenario = {
   },
 };
 
-const [ONE, THREE, SPARSE, UNCONFIRMED, CONFIRMED] = [
+const [ONE, THREE, SPARSE, CLUSTERED, UNCONFIRMED, CONFIRMED] = [
   "one primary",
   "three primaries",
   "three primaries, with the connections of one",
+  "a cluster of one primary",
   "one primary with a replica",
   "the same, charges confirmed",
 ] as const;
@@ -135,6 +134,7 @@ async function startFleets(
   await begin(ONE, await add(startPrimary(join(world.folder, "one"))));
   const three = await begin(THREE, await add(startCluster(join(world.folder, "three"), PRIMARIES)));
   fleets.push({ ...three, name: SPARSE, connections: CONNECTIONS, stretches: [], paced: [], p50Us: [] });
+  await begin(CLUSTERED, await add(startCluster(join(world.folder, "clustered"), 1)));
   const replicated = await add(startPrimary(join(world.folder, "replicated"), { withReplica: true }));
   await begin(UNCONFIRMED, replicated);
   await begin(CONFIRMED, replicated, "confirm_replicas: 1");
@@ -175,35 +175,30 @@ async function measured(fleet: Fleet, run: () => Promise<number>): Promise<Stret
   const after = await read();
   const disturbed = watched.end();
   const serverUs = after.serverUs.map((us, at) => us - before.serverUs[at]!);
-  const during = after.commands.map((commands, at) => (command: "evalsha" | "hmget" | "xadd") => ({
-    calls: commands[command].calls - before.commands[at]![command].calls,
-    us: commands[command].us - before.commands[at]![command].us,
+  const during = after.commands.map((commands, at) => ({
+    calls: commands.calls - before.commands[at]!.calls,
+    charges: commands.charges - before.commands[at]!.charges,
   }));
   const sum = (values: readonly number[]): number => values.reduce((total, value) => total + value, 0);
-  // One entry of the ledger for each charge.
-  const served = during.map((of) => of("xadd").calls);
+  const served = during.map(({ charges }) => charges);
   const primaryUs = serverUs.slice(0, served.length);
   return {
     gatewayUs: (after.gatewayUs - before.gatewayUs) / requests,
     redisUs: sum(primaryUs) / requests,
     primaryUs: primaryUs.map((us, at) => us / served[at]!),
     replicaUs: topology.replica ? serverUs.at(-1)! / requests : 0,
-    calls: sum(during.map((of) => of("evalsha").calls)) / requests,
-    hmgetUs: sum(during.map((of) => of("hmget").us)) / sum(during.map((of) => of("hmget").calls)),
+    calls: sum(during.map(({ calls }) => calls)) / requests,
     replicationBytes: (after.replicated - before.replicated) / requests,
     disturbed,
   };
 }
 
-/** How often a server has run some commands, and for how long, microseconds. */
-async function commandsOf({ redis }: Server) {
+/** How often a server has run scripts, and has made a charge: an entry of the ledger. */
+async function commandsOf({ redis }: Server): Promise<{ calls: number; charges: number }> {
   const stats = await redis.info("commandstats");
-  const of = (command: string) => {
-    const [, calls = 0, us = 0] =
-      new RegExp(`^cmdstat_${command}:calls=(\\d+),usec=(\\d+)`, "m").exec(stats) ?? [];
-    return { calls: Number(calls), us: Number(us) };
-  };
-  return { evalsha: of("evalsha"), hmget: of("hmget"), xadd: of("xadd") };
+  const count = (command: string): number =>
+    Number(new RegExp(`^cmdstat_${command}:calls=(\\d+)`, "m").exec(stats)?.[1] ?? 0);
+  return { calls: count("evalsha"), charges: count("xadd") };
 }
 
 async function replicationOffset({ redis }: Server): Promise<number> {
@@ -293,7 +288,7 @@ function outcomeOf(fleets: readonly Fleet[], roundTripUs: number): Outcome {
   const redisByPrimaries = ratio(three, one, dearestUs);
   const addedUs = calmP50Us(confirmed) - calmP50Us(unconfirmed);
   return {
-    method: `Gateways that run at the same time, ${KEYS} keys each and ${CONNECTIONS} connections for each primary, get the load of "Generation" in turn; ratios are medians over ${one.stretches.length} pairs of neighbouring stretches. The three primaries are a Redis Cluster with 21, 21 and 22 of 64 partitions; what each costs is its processor time over the charges that it made itself. All servers share one core with the load. Its caches then serve three Redis: the time of one HMGET, which is the same work everywhere, tells how much of the difference comes from that. "calls" are those of scripts per generation: what comes at a time is spread over three. The throughput of three primaries is computed: what the busiest can serve with its share of the partitions, over what one can serve with all. p50 counts only stretches that nobody disturbed. A replica round trip is a write and a WAIT for one replica, under 1,000 generations a second. "Redis" is the primaries without the replica. Sweeps hardly run. The fleet on paper has the costs of confirmed charges; its cores are half busy. A process that spreads its calls over many primaries sends most of them by themselves, as here at ${PACED.perSecond} generations a second; the fewer primaries each has, the nearer it comes to full batches. Polls come on top: three cost about as much as a generation.`,
+    method: `Gateways that run at the same time, ${KEYS} keys each and ${CONNECTIONS} connections for each primary, get the load of "Generation" in turn; ratios are medians over ${one.stretches.length} pairs of neighbouring stretches. The three primaries are a Redis Cluster with 21, 21 and 22 of 64 partitions; what each costs is its processor time over the charges that it made itself. "calls" are those of scripts per generation: what arrives at a time is spread over three, so calls carry less. The cluster of one primary shows what is left: a task id is claimed by a command of its own, and the server checks the slot of each name that a script uses. All servers share one core with the load, so the throughput of three primaries is computed: what the busiest can serve with its share of the partitions, over what one can serve with all. p50 counts only stretches that nobody disturbed. A replica round trip is a write and a WAIT for one replica, under 1,000 generations a second. "Redis" is the primaries without the replica. Sweeps hardly run. The fleet on paper has the costs of confirmed charges; its cores are half busy. A process that spreads its calls over many primaries sends most of them by themselves, as here at ${PACED.perSecond} generations a second; the fewer primaries each has, the nearer it comes to full batches. Polls come on top: three cost about as much as a generation.`,
     tables: [costTable(fleets), fleetTable(costOf(confirmed.stretches), costOf(confirmed.paced))],
     verdicts: [
       judge("gatewayByPrimaries", ratio(three, one, gatewayUs)),
@@ -327,23 +322,13 @@ function calmP50Us({ paced, p50Us }: Fleet): number {
 }
 
 const costTable = (fleets: readonly Fleet[]): Table => ({
-  columns: [
-    "",
-    "CPU us",
-    "Redis us",
-    "dearest primary us",
-    "calls",
-    "one HMGET us",
-    "replica us",
-    "p50 us at 1,000/s",
-  ],
+  columns: ["", "CPU us", "Redis us", "dearest primary us", "calls", "replica us", "p50 us at 1,000/s"],
   rows: fleets.map((fleet) => [
     fleet.name,
     short(of(fleet, gatewayUs)),
     short(of(fleet, redisUs)),
     short(of(fleet, dearestUs)),
     short(of(fleet, ({ calls }) => calls)),
-    short(of(fleet, ({ hmgetUs }) => hmgetUs)),
     fleet.topology.replica ? short(of(fleet, ({ replicaUs }) => replicaUs)) : "",
     short(calmP50Us(fleet)),
   ]),
