@@ -58,29 +58,35 @@ type Reply = [error: Error | null, reply: unknown];
  * @param said.at where the node was asked
  */
 export function readSlotView(said: { slots: unknown; nodes: string; at: RedisHost }): SlotView {
-  const epochs = new Map(
-    said.nodes.split("\n").map((line): [id: string, epoch: number] => {
-      const words = line.split(" ");
-      return [words[0] ?? "", Number(words[6] ?? 0)];
-    }),
-  );
+  const nodes = said.nodes.split("\n").map((line) => {
+    const [id = "", , flags = "", primaryId = "", , , epoch = 0] = line.split(" ");
+    return { id, flags: flags.split(","), primaryId, epoch: Number(epoch) };
+  });
+  const epochs = new Map(nodes.map(({ id, epoch }) => [id, epoch]));
+  const replicasOf = (id: string): number =>
+    nodes.filter(({ primaryId, flags }) => primaryId === id && !flags.some((flag) => NOT_PROMOTED.has(flag)))
+      .length;
   const ranges = Array.isArray(said.slots) ? said.slots : [];
   return {
     ranges: ranges.map(([first, last, [endpoint, port, id]]) => {
       const host =
         typeof endpoint === "string" && endpoint !== "" && endpoint !== "?" ? endpoint : said.at.host;
-      const primary = { host, port: Number(port) };
+      const at = { host, port: Number(port) };
+      const primary = { ...at, name: hostText(at), epoch: epochs.get(String(id)) ?? 0 };
       return {
         first: Number(first),
         last: Number(last),
-        primary: { ...primary, name: hostText(primary), epoch: epochs.get(String(id)) ?? 0 },
+        primary: { ...primary, replicas: replicasOf(String(id)) },
       };
     }),
   };
 }
 
+/** Flags of a replica that most primaries have agreed is away, or that is told never to take over. */
+const NOT_PROMOTED = new Set(["fail", "nofailover"]);
+
 /**
- * For each slot the primary of the highest epoch over all views.
+ * For each slot the primary of the highest epoch over all views. A replica that any of them may promote counts.
  * @param before what was found before: nodes that give a primary another name, such as its host name instead of its address, do
  *   not change the one that is in use
  */
@@ -95,7 +101,22 @@ export function merged(views: readonly SlotView[], before?: Placement): Placemen
       }
   const primaries = new Map<string, PlacedPrimary>();
   for (const primary of bySlot) if (primary !== undefined) primaries.set(primary.name, primary);
-  return { primaries: [...primaries.values()], ofSlot: (slot) => bySlot[slot] };
+  const replicas = mostReplicas(views);
+  return {
+    primaries: [...primaries.values()].map((primary) => ({
+      ...primary,
+      replicas: replicas.get(primary.name) ?? 0,
+    })),
+    ofSlot: (slot) => bySlot[slot],
+  };
+}
+
+/** By the name of their primary. */
+function mostReplicas(views: readonly SlotView[]): Map<string, number> {
+  const most = new Map<string, number>();
+  for (const { primary } of views.flatMap(({ ranges }) => ranges))
+    most.set(primary.name, Math.max(primary.replicas, most.get(primary.name) ?? 0));
+  return most;
 }
 
 /** Some of the primaries, others each time, and a host of the address: all primaries may have been replaced. */

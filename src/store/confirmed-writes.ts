@@ -12,13 +12,19 @@ const PARTITIONS_MAX = 1024;
 /**
  * The servers of a store with `confirmed`: whether replicas of each have all that was written to it. Its mark makes that
  * true of earlier commands' writes, too, so a command that is repeated confirms what the first one wrote.
- * @param replicas how many must have it; 0: nothing is asked of them
+ * Nobody sends an operator's write again, and Sentinels choose whom to promote by what they read seconds before. So each
+ * replica that may be promoted must have it.
+ * @param replicas how many must have it at least; 0: nothing is asked of them
  */
 export function confirmedByReplicas(nodes: RedisNodes, replicas: number): RedisNodes {
   if (replicas === 0) return nodes;
   const writer = randomUUID();
   const isOnReplicas = (redis: Redis): Promise<boolean> =>
-    markAndWait(redis, { mark: markName(partitionOn(nodes, redis), writer), replicas, timeoutMs: WAIT_MS });
+    markAndWait(redis, {
+      mark: markName(partitionOn(nodes, redis), writer),
+      replicas: Math.max(replicas, nodes.replicasOf?.(redis) ?? 0),
+      timeoutMs: WAIT_MS,
+    });
   /** Servers that may have been written to; what others miss does not matter. */
   const used = new Set<Redis>();
   const noted = (redis: Redis): Redis => {

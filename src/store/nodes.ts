@@ -8,6 +8,8 @@ export interface RedisNodes {
   ofName(name: string): Redis;
   /** Each server once. */
   all(): readonly Redis[];
+  /** How many replicas may be promoted in a server's place; missing where nobody says so. */
+  replicasOf?(redis: Redis): number;
   /** Whether replicas have all that was written so far; missing where that is not asked of them. */
   confirmed?(): Promise<boolean>;
 }

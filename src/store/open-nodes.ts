@@ -44,9 +44,15 @@ export async function openNodes(endpoint: RedisEndpoint, commandTimeoutMs: numbe
   if (failure?.status === "rejected" && results.every(({ status }) => status === "rejected"))
     throw failure.reason;
   const absent = absentClient(open());
+  const replicas = new Map(placement.primaries.map(({ name, ...at }) => [clients.get(name), at.replicas]));
   const ofName = (name: string): Redis => clients.get(placement.ofSlot(slotOf(name))?.name ?? "") ?? absent;
   return {
-    nodes: { ofName, of: (partition) => ofName(partitionNames(partition).ledger), all: () => all },
+    nodes: {
+      ofName,
+      of: (partition) => ofName(partitionNames(partition).ledger),
+      all: () => all,
+      replicasOf: (redis) => replicas.get(redis) ?? 0,
+    },
     close(): void {
       for (const redis of all) redis.disconnect();
     },

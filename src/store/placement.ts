@@ -13,6 +13,8 @@ export interface PlacedPrimary extends RedisHost {
   readonly name: string;
   /** The configuration epoch of Sentinel or of the cluster, which grows with each failover; 0 on one server. */
   readonly epoch: number;
+  /** How many replicas may be promoted in its place now; 0 on one server, which says nothing of that. */
+  readonly replicas: number;
 }
 
 /** Which primary has which slot, at one time. */
@@ -72,7 +74,7 @@ export const everythingOnOne = (primary: PlacedPrimary): Placement => ({
 export async function findPlacement(address: RedisAddress, options: PlacementOptions): Promise<Placement> {
   if (address.kind === "server") {
     const [server] = address.hosts;
-    return everythingOnOne({ ...server!, name: hostText(server!), epoch: 0 });
+    return everythingOnOne({ ...server!, name: hostText(server!), epoch: 0, replicas: 0 });
   }
   const source = placementSource(address, options);
   try {

@@ -15,7 +15,7 @@ export interface SentinelAnswer {
   others: RedisHost[];
   /** How many Sentinels must find the primary away before a failover. */
   quorum: number;
-  /** How many replicas it knows, also those that are away. */
+  /** How many replicas it knows, also those that are away or must not be promoted. */
   replicas: number;
 }
 
@@ -47,7 +47,7 @@ export function createSentinels(address: RedisAddress, { tlsCa }: PlacementOptio
 
 /**
  * The primary of the highest epoch. Sentinels that give it another name, such as a host name instead of an address, do not
- * change the one that is in use.
+ * change the one that is in use. A replica that any of them may promote counts.
  */
 export function newest(
   answers: readonly Pick<SentinelAnswer, "primary">[],
@@ -55,7 +55,8 @@ export function newest(
 ): PlacedPrimary | undefined {
   const epoch = Math.max(...answers.map(({ primary }) => primary.epoch));
   const named = answers.map(({ primary }) => primary).filter((primary) => primary.epoch === epoch);
-  return named.find(({ name }) => name === last) ?? named.sort((a, b) => (a.name < b.name ? -1 : 1))[0];
+  const best = named.find(({ name }) => name === last) ?? named.sort((a, b) => (a.name < b.name ? -1 : 1))[0];
+  return best && { ...best, replicas: Math.max(...named.map(({ replicas }) => replicas)) };
 }
 
 /** Those of the address, and others that the Sentinels name now. */
@@ -71,23 +72,34 @@ export async function askSentinel(name: string, redis: Redis): Promise<SentinelA
     .call("SENTINEL", "GET-MASTER-ADDR-BY-NAME", name)
     .call("SENTINEL", "MASTER", name)
     .call("SENTINEL", "SENTINELS", name)
+    .call("SENTINEL", "REPLICAS", name)
     .exec();
-  const [[addressError, at], [masterError, master], [, sentinels]] = replies as [Reply, Reply, Reply];
+  const [[addressError, at], [masterError, master], [, sentinels], [, listed]] = replies as FourReplies;
   if (addressError) throw addressError;
   if (!Array.isArray(at)) throw unknownName(await namesKnownTo(redis));
   if (masterError) throw masterError;
   const primary = { host: String(at[0]), port: Number(at[1]) };
   const others = Array.isArray(sentinels) ? sentinels.map(fieldsOf) : [];
-  const { "config-epoch": epoch = 0, "num-slaves": replicas = 0, quorum = 0 } = fieldsOf(master);
+  const { "config-epoch": epoch = 0, "num-slaves": known = 0, quorum = 0 } = fieldsOf(master);
+  // An ACL may keep the list from us: then each of them may be promoted.
+  const replicas = Array.isArray(listed) ? listed.map(fieldsOf).filter(mayBePromoted).length : Number(known);
   return {
-    primary: { ...primary, name: hostText(primary), epoch: Number(epoch) },
+    primary: { ...primary, name: hostText(primary), epoch: Number(epoch), replicas },
     quorum: Number(quorum),
-    replicas: Number(replicas),
+    replicas: Number(known),
     others: others.flatMap(({ ip = "", port }) => (ip === "" ? [] : [{ host: ip, port: Number(port) }])),
   };
 }
 
 type Reply = [error: Error | null, reply: unknown];
+type FourReplies = [address: Reply, master: Reply, sentinels: Reply, replicas: Reply];
+
+/** https://redis.io/docs/latest/operate/oss_and_stack/management/sentinel/#replica-selection-and-priority */
+const mayBePromoted = ({ flags = "", "slave-priority": priority }: Record<string, string>): boolean =>
+  priority !== "0" && !flags.split(",").some((flag) => AWAY.has(flag));
+
+/** Flags of a replica that a Sentinel does not reach. */
+const AWAY = new Set(["s_down", "o_down", "disconnected"]);
 
 async function namesKnownTo(redis: Redis): Promise<string[]> {
   const masters = await redis.call("SENTINEL", "MASTERS");

@@ -1,4 +1,6 @@
 import { describe, expect, test } from "vitest";
+import { confirmedByReplicas } from "../../src/store/confirmed-writes.ts";
+import { openNodes } from "../../src/store/open-nodes.ts";
 import { soon } from "../support/soon.ts";
 import type { RedisNode } from "./node.ts";
 import { startTrio, type Trio } from "./trio.ts";
@@ -25,6 +27,18 @@ async function withTrio(
 async function write(node: RedisNode, name: string): Promise<void> {
   expect(await node.client.set(name, "1")).toBe("OK");
   expect(await node.client.wait(2, 5000)).toBe(2);
+}
+
+/** Writes as an operator's command does where one replica is asked for. @returns whether it is confirmed */
+async function isConfirmed({ redisUrl }: Trio): Promise<boolean> {
+  const { nodes, close } = await openNodes({ redisUrl }, 5000);
+  try {
+    const { of, confirmed } = confirmedByReplicas(nodes, 1);
+    await of(0).set("grant", "1");
+    return await confirmed!();
+  } finally {
+    close();
+  }
 }
 
 describe.concurrent("one primary, two replicas, three Sentinels", () => {
@@ -68,6 +82,17 @@ describe.concurrent("one primary, two replicas, three Sentinels", () => {
         expect(await primary.client.mget("after", "alone")).toEqual(["1", null]);
         expect(await old.client.mget("after", "alone")).toEqual(["1", null]);
       },
+    ));
+
+  // Guarantee: a grant that was acknowledged is not lost, whichever replica the Sentinels promote.
+  test("an operator's write is confirmed by each replica that may be promoted, and by the other one once the Sentinels miss one", () =>
+    withTrio(
+      async (primary, trio) => {
+        expect(await isConfirmed(trio)).toBe(true);
+        trio.nodes.find((node) => node !== primary)!.pause();
+        expect(await isConfirmed(trio)).toBe(false);
+      },
+      async (trio) => soon(async () => expect(await isConfirmed(trio)).toBe(true)),
     ));
 
   test("a primary that is back before the failover has lost writes, and its replicas lose them too", () =>

@@ -21,7 +21,7 @@ describe("Sentinels", () => {
     hosts.map(({ port }) => ({
       server: `s:${port}`,
       said: {
-        primary: { host: "p", port: 1, name: primary, epoch: 1 },
+        primary: { host: "p", port: 1, name: primary, epoch: 1, replicas: 2 },
         others: hosts.filter((other) => other.port !== port),
         quorum,
         replicas,

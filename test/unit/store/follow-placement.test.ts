@@ -4,7 +4,7 @@ import { everythingOnOne, type Placement } from "../../../src/store/placement.ts
 import { createLogger } from "../../../src/telemetry/log.ts";
 
 const on = (name: string, epoch: number): Placement =>
-  everythingOnOne({ name, epoch, host: name, port: 6379 });
+  everythingOnOne({ name, epoch, host: name, port: 6379, replicas: 0 });
 
 beforeEach(() => void vi.useFakeTimers());
 afterEach(() => void vi.useRealTimers());
