@@ -1,11 +1,12 @@
 import { Command } from "commander";
 import { type Verification, verifyLedger } from "../ledger/verify.ts";
+import { chargesWaitingIn } from "../settlement/journal-files.ts";
 import { OperatorError } from "../store/accounts.ts";
 import { exportCommand } from "./ledger-export.ts";
 import { command } from "./options.ts";
 import { print } from "./output.ts";
 import { startProgress } from "./progress.ts";
-import { withRedis } from "./redis.ts";
+import { ownConfig, withRedis } from "./redis.ts";
 import { paint, table } from "./terminal.ts";
 
 const REPORT_EVERY_MS = 1000;
@@ -24,8 +25,10 @@ function verifyCommand(): Command {
     .action(async (flags: { account?: string; json?: boolean }) => {
       const progress = startProgress();
       const report = reportToParent();
+      const folder = ownConfig()?.store.journal;
       const result = await withRedis((nodes) =>
         verifyLedger(nodes, {
+          here: folder === undefined ? undefined : { folder, waiting: chargesWaitingIn(folder) },
           accountIds: flags.account === undefined ? undefined : [flags.account],
           seen({ done, all }, { accounts, entries }) {
             const text = `partition ${done} of ${all}: ${accounts} accounts, ${entries} entries`;

@@ -43,7 +43,7 @@ const confirmedWrite = <T>(nodes: RedisNodes, work: (nodes: RedisNodes) => Promi
   writtenBy(work, confirmedByReplicas(nodes, ownConfig()?.store.confirm?.replicas ?? 0));
 
 /** The configuration of this machine, where it is valid. */
-const ownConfig = () => readConfig({ env: process.env }).loaded?.config;
+export const ownConfig = () => readConfig({ env: process.env }).loaded?.config;
 
 /** What `store.tls_ca` says, where the configuration of this machine is valid; else Node's own authorities count. */
 export const tlsCaFor = (url: string): string | undefined =>

@@ -13,7 +13,9 @@ export type Invariant =
   | "due"
   | "window"
   | "day_count"
-  | "accounts";
+  | "accounts"
+  /** An entry that the store had confirmed, and has no more. */
+  | "lost";
 
 /** One broken promise, in the words in which it is printed. */
 export interface Violation {

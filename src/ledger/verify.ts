@@ -1,8 +1,10 @@
 import type { ChainableCommander, Redis } from "ioredis";
 import { setPages } from "../store/keys.ts";
 import { LEDGER_PAGE, type LedgerEntry, readLedger } from "../store/ledger-entries.ts";
+import type { SentCharge } from "../store/loss/confirmed-charges.ts";
 import { keyNames, partitionNames, partitionOf, requestName } from "../store/names.ts";
 import type { RedisNodes } from "../store/nodes.ts";
+import { listLoss } from "../store/operator-loss.ts";
 import { type PartitionReads, readsOfMost, type Unread } from "../store/partition-reads.ts";
 import { answersOf, many } from "../store/pipelines.ts";
 import type { RequestRecord } from "../store/records.ts";
@@ -41,6 +43,14 @@ export interface Verification {
   unread?: Unread;
 }
 
+/** What the gateways of a machine have written down beside the store. */
+export interface KnownHere {
+  /** The journal's. */
+  folder: string;
+  /** Charges that wait in that folder's journal. */
+  waiting: readonly SentCharge[];
+}
+
 /** One run: what it reads from, whom it asks about, and what it has found. */
 interface Run {
   nodes: RedisNodes;
@@ -61,12 +71,14 @@ interface Run {
  * account as it is at one instant, with the ledger up to that instant. Memory grows with one partition's requests.
  * @param nodes get some thousand commands; better not the gateway's own connection
  * @param options.accountIds only these accounts
+ * @param options.here what this machine knows of the store, beside what the store says itself
  * @param options.seen told after each page of work how far it is
  */
 export async function verifyLedger(
   nodes: RedisNodes,
   options: {
     accountIds?: readonly string[] | undefined;
+    here?: KnownHere | undefined;
     seen?: (partitions: { done: number; all: number }, result: Verification) => void;
   } = {},
 ): Promise<Verification> {
@@ -87,8 +99,31 @@ export async function verifyLedger(
     step();
   }
   await verifyRequests(run);
+  await verifyHistory(run, options.here);
   const unread = reads.unread();
   return unread ? { ...result, ok: false, unread } : result;
+}
+
+/** What the store is known to have lost, and nobody sends again. What an operator has accepted is not known any more. */
+async function verifyHistory(
+  { nodes, reads, report, step }: Run,
+  here: KnownHere | undefined,
+): Promise<void> {
+  const loss = await listLoss(nodes, here?.folder, here?.waiting ?? [], reads);
+  const sentAgain = new Set(loss?.charges.map(({ requestId }) => requestId));
+  for (const { kind, accountId, requestId, credits, reference, atMs } of loss?.lost.entries ?? []) {
+    // A refund is made again by the next poll or sweep.
+    if (kind === "refund" || (requestId !== undefined && sentAgain.has(requestId))) continue;
+    const what = reference === "" ? kind : `${kind} ${reference}`;
+    const at = new Date(atMs).toISOString();
+    report(
+      "lost",
+      accountId,
+      `the ${what} of ${credits} at ${at} is lost; see \`tollgate store show\``,
+      requestId,
+    );
+  }
+  step();
 }
 
 function reporter(result: Verification, wanted: ReadonlySet<string> | undefined): Report {

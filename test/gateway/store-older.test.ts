@@ -141,6 +141,11 @@ test("a Redis that comes back older is refused by every gateway, named, accepted
   await rm(copy, { recursive: true });
 });
 
+/** What `ledger verify` finds. */
+const verified = async (): Promise<{ invariant: string }[]> =>
+  (JSON.parse((await tollgate("ledger", "verify")).stdout) as { violations: { invariant: string }[] })
+    .violations;
+
 /** What `store show` or `store accept` says. */
 interface Listed {
   lost: {
@@ -203,10 +208,21 @@ test("each lost entry is listed: what is sent again apart from what an operator 
   ]);
   expect(limits).toMatchObject({ ok: false, known_until: lost.at(-1)!.at });
   expect(limits).not.toHaveProperty("unknown_before");
+  const forGood = lost.filter(({ kind, sent_again }) => kind !== "refund" && !sent_again);
+  expect(await verified()).toEqual(
+    forGood.map(({ account_id, request_id }) =>
+      expect.objectContaining({
+        invariant: "lost",
+        account_id,
+        ...(request_id === undefined ? {} : { request_id }),
+      }),
+    ),
+  );
   const accepted = await tollgate("store", "accept");
   expect((JSON.parse(accepted.stdout) as Listed).lost).toEqual(lost);
   await ready(gateway);
   expect(JSON.parse((await tollgate("store", "show")).stdout)).toMatchObject({ ok: true, lost: [] });
+  expect(await verified()).toEqual([]);
   await rm(copy, { recursive: true });
 });
 
