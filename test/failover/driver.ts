@@ -35,6 +35,8 @@ export interface Driver {
   strike(fault: Fault, partition: number): Promise<Strike>;
   /** Waits until all nodes run, replicate and are in step. */
   healthy(): Promise<void>;
+  /** Meanwhile no primary is replaced. */
+  withoutFailover(work: () => Promise<void>): Promise<void>;
   /** The primaries of this moment, to be read from past all relays. */
   nodes(): Promise<RedisNodes>;
   /** The scripts that gateways have called. */
@@ -123,6 +125,7 @@ function driverOf(servers: Servers, root: string): Driver {
     async healthy() {
       await servers.healthy();
     },
+    withoutFailover: servers.withoutFailover,
     async nodes() {
       const ownerOf = await servers.owners();
       const clientOf = (slot: number): Redis => {

@@ -51,7 +51,7 @@ export function writeGatewayConfig(folder: string, name: string, settings: Gatew
   const { confirmReplicas = "auto" } = settings;
   writeFileSync(
     configFile(folder, name),
-    `server: { host: 127.0.0.1, port: 0, drain_timeout: 3s }
+    `server: { host: 127.0.0.1, port: 0, drain_timeout: 3s, unknown_keys_per_minute: 100000 }
 admin: { port: 0 }
 store: { journal: ${JSON.stringify(journal)}, command_timeout: ${commandTimeoutMs}ms, partitions: ${partitions}, confirm_replicas: ${confirmReplicas} }
 upstream: { url: ${JSON.stringify(upstreamUrl)}, connect_timeout: 200ms, ${timeouts} }
