@@ -3,7 +3,8 @@ import { afterAll, beforeAll, vi } from "vitest";
 // Test files of a project share processes. One that leaves a process other than it found it would change what the next one proves.
 const found = (): Record<string, string> => ({
   folder: process.cwd(),
-  environment: JSON.stringify(process.env),
+  // A variable that was taken out and put back stands at another place.
+  environment: JSON.stringify(Object.entries(process.env).sort()),
   timers: vi.isFakeTimers() ? "fake" : "real",
 });
 
