@@ -4,6 +4,7 @@ import { createClusterSource } from "./cluster-slots.ts";
 import { createDeadlines } from "./deadlines.ts";
 import { META, partitionNames } from "./names.ts";
 import { inStoreWords, StoreError, storeReason } from "./reasons.ts";
+import { isReply } from "./script-errors.ts";
 import { createSentinels } from "./sentinels.ts";
 import { SLOTS, slotOf } from "./slots.ts";
 
@@ -160,7 +161,6 @@ function notUsable(name: string, error: unknown): StoreError {
 
 const UNREACHABLE =
   /ECONNREFUSED|ENOTFOUND|EAI_AGAIN|EHOSTUNREACH|ENETUNREACH|ETIMEDOUT|timed out|not connected/i;
-const isReply = (error: unknown): error is Error => error instanceof Error && error.name === "ReplyError";
 const isReadOnly = (error: unknown): boolean => isReply(error) && error.message.startsWith("READONLY");
 const textOf = (error: unknown): string =>
   error instanceof Error ? `${(error as NodeJS.ErrnoException).code ?? ""} ${error.message}` : String(error);

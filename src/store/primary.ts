@@ -1,6 +1,7 @@
 import type { Redis } from "ioredis";
 import type { Logger } from "../telemetry/log.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
+import { createRewriteAfterStart } from "./append-only-file.ts";
 import { type Breaker, createBreaker, STARTING } from "./breaker.ts";
 import { createCalls } from "./calls.ts";
 import { clientOf, connectTimeoutMs, type RedisEndpoint } from "./client.ts";
@@ -61,19 +62,19 @@ export interface PrimaryOptions extends RedisEndpoint {
  */
 export function createPrimary(options: PrimaryOptions) {
   const { log, commandTimeoutMs, store } = options;
-  const connectTimeout = connectTimeoutMs(commandTimeoutMs);
-  /** Instead of ioredis's own timers, which count the time in which this process stalls. */
-  const limits = { command: createDeadlines(commandTimeoutMs), connecting: createDeadlines(connectTimeout) };
+  const limits = limitsOf(commandTimeoutMs);
   const { within } = limits.command;
-  const redis = clientOf(options, { connectTimeout });
+  const redis = clientOf(options, { connectTimeout: connectTimeoutMs(commandTimeoutMs) });
   const slots = createSlotRule(store);
   const scripts = createScriptRunner(redis, { within, ...slots.ofScripts });
   const direct = runDirectly(scripts, store.frozen);
   const clock = createStoreClock(options.nowMs);
+  const rewriteAfterStart = createRewriteAfterStart({ redis, within, log, name: options.name });
   const probeName = (): string => probeNameIn(store.partitionOn(primary));
   async function check(): Promise<void> {
     await store.learnFacts(primary, limits.command);
     await slots.learn(redis, within);
+    await rewriteAfterStart();
   }
   const beforeUse = (): Promise<void> => store.beforeUse(primary);
   let wasUsable = false;
@@ -131,6 +132,12 @@ export function createPrimary(options: PrimaryOptions) {
   };
   return primary;
 }
+
+/** Instead of ioredis's own timers, which count the time in which this process stalls. */
+const limitsOf = (commandTimeoutMs: number): Record<"command" | "connecting", Deadlines> => ({
+  command: createDeadlines(commandTimeoutMs),
+  connecting: createDeadlines(connectTimeoutMs(commandTimeoutMs)),
+});
 
 const confirmationOf = (
   redis: Redis,

@@ -73,4 +73,6 @@ export const isRefusedByStore = (error: unknown): boolean => storeFault(error) !
  */
 export const wouldFailAgain = (error: unknown): boolean => storeFault(error) === "script";
 
-const isReply = (error: unknown): error is Error => error instanceof Error && error.name === "ReplyError";
+/** An error that Redis answered with. */
+export const isReply = (error: unknown): error is Error =>
+  error instanceof Error && error.name === "ReplyError";

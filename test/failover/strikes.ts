@@ -137,7 +137,7 @@ const STRIKES: Record<Fault, (servers: Servers, victim: RedisNode) => Promise<St
     await servers.withoutFailover(async () => {
       atMs = Date.now();
       await victim.kill();
-      victim.truncate(Math.min(LOST_BYTES, victim.written() - kept));
+      victim.truncate(Math.min(LOST_BYTES, Math.max(0, victim.written() - kept)));
       await victim.start();
     });
     return { atMs, end: async () => undefined };

@@ -1,0 +1,45 @@
+import type { Redis } from "ioredis";
+import type { Logger } from "../telemetry/log.ts";
+import type { Deadlines } from "./deadlines.ts";
+import { isReply } from "./script-errors.ts";
+
+/**
+ * Has Redis rewrite its append-only file once after each start, before a gateway writes more. Lost power can cut the file within
+ * what one script wrote. Redis leaves that half out when it starts, but leaves it in the file, and the start after that plays it
+ * with all that was appended since: https://github.com/valkey-io/valkey/pull/4342. Decision 0052.
+ */
+export function createRewriteAfterStart(parts: {
+  redis: Redis;
+  within: Deadlines["within"];
+  log: Logger;
+  name: string | undefined;
+}): () => Promise<void> {
+  const { redis, within, log, name } = parts;
+  let isRefused = false;
+
+  /** @throws Error only if the connection fails */
+  return async () => {
+    if (!isDue(await within(redis.info("persistence")))) return;
+    try {
+      await within(redis.bgrewriteaof());
+      isRefused = false;
+    } catch (error) {
+      if (!isReply(error)) throw error;
+      // Another gateway was faster.
+      if (isRefused || error.message.includes("already in progress")) return;
+      isRefused = true;
+      log.warn({ primary: name, error: error.message }, NOT_REWRITTEN);
+    }
+  };
+}
+
+const NOT_REWRITTEN =
+  "Redis does not rewrite its append-only file after its start; let the gateway's user run it (+bgrewriteaof), or run " +
+  "BGREWRITEAOF by hand after a start that found the file cut off: a later start would play half a script";
+
+function isDue(persistence: string): boolean {
+  const says = (line: string): boolean => persistence.includes(`\n${line}\r`);
+  const isRewritten = !says("aof_last_rewrite_time_sec:-1") && !says("aof_last_bgrewrite_status:err");
+  const isUnderWay = says("aof_rewrite_in_progress:1") || says("aof_rewrite_scheduled:1");
+  return says("aof_enabled:1") && !isRewritten && !isUnderWay;
+}

@@ -1,0 +1,100 @@
+import { existsSync, readdirSync, readFileSync, truncateSync } from "node:fs";
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterEach, beforeEach, expect, test } from "vitest";
+import { grantCredits } from "../../src/store/accounts.ts";
+import { oneNode } from "../../src/store/nodes.ts";
+import { runHere } from "../support/cli.ts";
+import { givenGateway, type TestGateway } from "../support/gateway.ts";
+import { givenKey, givenRedis, ready, type TestRedis } from "../support/store-stage.ts";
+import { until } from "../support/until.ts";
+
+let redis: TestRedis;
+let folder: string;
+let gateways: TestGateway[];
+beforeEach(async () => {
+  redis = await givenRedis();
+  folder = await mkdtemp(join(tmpdir(), "tollgate-torn-"));
+  gateways = [];
+});
+afterEach(async () => {
+  for (const gateway of gateways) await gateway.stop();
+  await redis.stop();
+  await rm(folder, { recursive: true, force: true });
+});
+
+async function givenGatewayHere(redisUrl = redis.url): Promise<TestGateway> {
+  const gateway = await givenGateway({ redisUrl, config: { store: { journal: folder } } });
+  gateway.redis.disconnect();
+  gateways.push(gateway);
+  return gateway;
+}
+
+/** The file that Redis appends to. */
+function appendedFile(): string {
+  const dir = join(redis.dir, "appendonlydir");
+  const number = (file: string): number => Number(/\.(\d+)\.incr\.aof$/.exec(file)?.[1]);
+  const files = existsSync(dir) ? readdirSync(dir).filter((file) => file.endsWith(".incr.aof")) : [];
+  return join(dir, files.sort((a, b) => number(b) - number(a))[0]!);
+}
+
+/** Cuts the file within the script that wrote this text last, shortly behind it. */
+async function loseEndBehind(text: string): Promise<void> {
+  await redis.kill();
+  const file = appendedFile();
+  const at = readFileSync(file).lastIndexOf(text);
+  expect(at).toBeGreaterThan(0);
+  truncateSync(file, at + text.length + 20);
+  await redis.startAgain();
+}
+
+async function verified(): Promise<unknown[]> {
+  const file = join(folder, "tollgate.yaml");
+  await writeFile(file, `store:\n  journal: ${folder}\n`);
+  const { stdout } = await runHere(["ledger", "verify", "--json"], {
+    REDIS_URL: redis.url,
+    TOLLGATE_CONFIG: file,
+  });
+  return (JSON.parse(stdout) as { violations: unknown[] }).violations;
+}
+
+const persistence = (line: string): Promise<boolean> =>
+  redis.client.info("persistence").then((text) => text.includes(`\n${line}\r`));
+
+// Guarantee: what one script writes is there as a whole or not at all, however often Redis loses power.
+test("half a grant that lost power left in Redis's file does not come back at a later start", async () => {
+  const { accountId } = await givenKey(redis.client);
+  await grantCredits(oneNode(redis.client), accountId, 500, "invoice 7");
+  await loseEndBehind("invoice 7");
+  await ready(await givenGatewayHere());
+  await until(() => persistence("aof_rewrite_in_progress:0"), "the end of the rewrite");
+  expect(await grantCredits(oneNode(redis.client), accountId, 500, "invoice 7")).toMatchObject({
+    outcome: "recharged",
+    balance: 1500,
+  });
+  await redis.kill();
+  await redis.startAgain();
+  expect(await verified()).toEqual([]);
+});
+
+test("a Redis that was rewritten since its start is not asked again", async () => {
+  await givenKey(redis.client);
+  await ready(await givenGatewayHere());
+  await until(() => persistence("aof_last_rewrite_time_sec:0"), "the rewrite");
+  await ready(await givenGatewayHere());
+  expect(await persistence("aof_rewrites:1")).toBe(true);
+});
+
+test("a user that may not have the file rewritten is served, and told once", async () => {
+  const rights = ["~*", "&*", "+@all", "-bgrewriteaof"];
+  await redis.client.call("ACL", "SETUSER", "gateway", "on", ">secret", ...rights);
+  const gateway = await givenGatewayHere(redis.url.replace("redis://", "redis://gateway:secret@"));
+  await ready(gateway);
+  const usable = (): number => gateway.logs.filter((line) => line.includes("the store is usable")).length;
+  await redis.client.call("CLIENT", "KILL", "USER", "gateway");
+  await until(() => usable() === 2, "the gateway to be back");
+  const told = gateway.logs.filter((line) => line.includes("+bgrewriteaof"));
+  expect(told).toHaveLength(1);
+  expect(await persistence("aof_rewrites:0")).toBe(true);
+});
