@@ -70,6 +70,16 @@ test("all slots are covered again after a primary was cut off, and the others se
   expect(await (await primary()).client.get(nameOf("alone"))).toBe("1");
 });
 
+test("a slot that its owner has forgotten is given back to it, as an operator would", async () => {
+  await cluster.healthy();
+  const owner = await primary();
+  const slot = slotOfPartition(PARTITION);
+  await owner.client.call("CLUSTER", "DELSLOTS", slot);
+  expect(await cluster.primaryOf(PARTITION)).toBeUndefined();
+  await cluster.healthy();
+  expect(await cluster.primaryOf(PARTITION)).toBe(owner);
+});
+
 test("a primary whose replica lags is replaced without what the replica had not received", async () => {
   const old = await struck(async (node) => {
     const replica = (await cluster.replicaOf(node))!;
