@@ -109,6 +109,19 @@ test("an ADMIT that has done nothing may be sent again", () => {
   expect(violationsOf({ link: [moved, admit], rounds })).toEqual([]);
 });
 
+test("a task whose gateway was killed before its charge was made is explained, and after it is found", () => {
+  const made = { ...seenUpstream, gateway: "g0", kind: "ok", truth: "yes", taskId: "task", answeredMs: 60 };
+  const kill = { kind: "kill", atMs: 70, gateway: "g0", phase: "" };
+  const uncharged = (outcome: string): string[] => {
+    const link = [admit, { ...admit, script: "bind", atMs: 80, outcome }];
+    const history = historyOf({ upstream: [made as UpstreamEvent], link });
+    const { criteria } = checkEnd({ ...history, faults: [kill] as FailoverHistory["faults"] });
+    return criteria.find(({ name }) => name === "the upstream's own log agrees")!.violations;
+  };
+  expect(uncharged("-MOVED").filter((text) => text.includes("not charged"))).toEqual([]);
+  expect(uncharged("bound").filter((text) => text.includes("not charged"))).toHaveLength(1);
+});
+
 test("a partition that is served again too late, or never, is found", () => {
   expect(endOf({ rounds: [round] }, /served again/)).toEqual([]);
   expect(endOf({ rounds: [{ ...round, servedMs: [900, 10_001] }] }, /served again/)).toHaveLength(1);

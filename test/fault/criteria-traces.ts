@@ -48,7 +48,10 @@ const stateOf = ({ state, reason }: RequestRecord): string => `${state} ${reason
 const linkTraces = ({ history: { link }, mayForget }: Ledger) => ({
   bound: new Set(
     link
-      .filter(({ script, outcome, atMs }) => script === "bind" && outcome !== "" && !mayForget(atMs))
+      .filter(
+        ({ script, outcome, atMs }) =>
+          script === "bind" && outcome !== "" && !UNDONE.has(outcome) && !mayForget(atMs),
+      )
       .map(({ requestId }) => requestId),
   ),
   // The upstream knows a gateway by its slot, which may be another's by the time a killed one's connection is taken.
