@@ -3,7 +3,7 @@ import { defineConfig } from "vitest/config";
 
 /** Files share processes: each process would load the same source again. */
 const shared = { isolate: false, setupFiles: "test/support/left-as-found.ts" };
-/** `unit` needs nothing but Node; `lua` and `gateway` run against a real Redis started once per run. */
+/** `unit` needs nothing but Node; `lua` and `gateway` run against a real Redis started once per run, `archive` also against a PostgreSQL. */
 const redis = {
   globalSetup: "test/support/global-redis.ts",
   testTimeout: 120_000,
@@ -18,6 +18,15 @@ export default defineConfig({
       { test: { name: "unit", include: ["test/unit/**/*.test.ts"], ...shared, testTimeout: 60_000 } },
       { test: { name: "lua", include: ["test/lua/**/*.test.ts"], ...shared, ...redis } },
       { test: { name: "gateway", include: ["test/gateway/**/*.test.ts"], ...shared, ...redis } },
+      {
+        test: {
+          name: "archive",
+          include: ["test/archive/**/*.test.ts"],
+          ...shared,
+          ...redis,
+          globalSetup: [redis.globalSetup, "test/support/global-postgres.ts"],
+        },
+      },
       // Needs the package registry, or programs that are no dependency: `npm run test:operators`, not `npm test`.
       { test: { name: "operators", include: ["test/operators/**/*.test.ts"], ...redis } },
       {
