@@ -2,6 +2,7 @@ import { Command } from "commander";
 import { type Config, configPath, defaultConfig, readConfig, requireLoaded } from "../config/config.ts";
 import { type Difference, differences, type Written } from "../config/differences.ts";
 import { variable } from "../config/environment.ts";
+import { priceChangeInWords, unconfirmedPriceChanges } from "../config/price-changes.ts";
 import { printed } from "../config/problems.ts";
 import { redactSettings } from "../config/redact.ts";
 import { OperatorError } from "../store/accounts.ts";
@@ -72,6 +73,11 @@ async function diff(file: string | undefined, flags: DiffFlags): Promise<Command
     // Which price file it is does not matter: its prices are compared.
     ({ setting }) => base.fromEnvironment[setting] === undefined && setting !== "prices",
   );
+  // A gateway that starts takes any price; a running one takes no slip.
+  const slips = flags.defaults
+    ? []
+    : unconfirmedPriceChanges(base.written.prices, config.prices, config.confirmedPrices);
+  const isSlip = (setting: string): boolean => slips.some(({ price }) => price === setting);
   return {
     json: {
       file: name,
@@ -81,25 +87,31 @@ async function diff(file: string | undefined, flags: DiffFlags): Promise<Command
         from,
         to,
         needs_restart: needsRestart,
+        ...(isSlip(setting) && { needs_confirmation: true }),
       })),
       from_environment: base.fromEnvironment,
     },
     text: [
       `${shownPath(name)}, compared with ${base.name}:`,
       "",
-      ...inLines(found, base),
+      ...inLines(found, base, isSlip),
+      ...slips.map((slip) => `\n${slip.price} ${priceChangeInWords(slip)}`),
       ...decided(base),
     ].join("\n"),
   };
 }
 
-function inLines(found: readonly Difference[], { heading }: Base): string[] {
+function inLines(
+  found: readonly Difference[],
+  { heading }: Base,
+  isSlip: (setting: string) => boolean,
+): string[] {
   if (found.length === 0) return ["No difference."];
   const rows = found.map(({ setting, from, to, needsRestart }) => [
     setting,
     JSON.stringify(from),
     JSON.stringify(to),
-    needsRestart ? "needs a restart" : "",
+    needsRestart ? "needs a restart" : isSlip(setting) ? "is refused: see below" : "",
   ]);
   return [table(["SETTING", heading, "FILE", ""], rows)];
 }

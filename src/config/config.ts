@@ -147,7 +147,7 @@ export function configPath({ env, file }: ConfigSource): string {
 /** Drops sections whose settings are all commented out. */
 function withoutEmptySections(data: unknown): unknown {
   if (!isObject(data)) return data;
-  const sections: Readonly<Record<string, { type?: string }>> = ConfigSchema.properties;
+  const sections: Readonly<Record<string, object & { type?: string }>> = ConfigSchema.properties;
   for (const [name, { type }] of Object.entries(sections)) {
     if (type === "object" && data[name] === null) delete data[name];
   }

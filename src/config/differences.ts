@@ -61,10 +61,16 @@ export function withoutRestarts(current: Settings, next: Settings): Settings {
   return mixed;
 }
 
-/** 16 hex digits that are the same wherever the same settings and prices are in force; passwords do not count. */
+/** Settings in which the processes of one service may differ: two gateways on one host need other ports. */
+const PER_PROCESS: ReadonlySet<string> = new Set(["server.host", "server.port", "admin.host", "admin.port"]);
+
+/**
+ * 16 hex digits that are the same wherever the same settings and prices are in force; passwords do not count, nor where a
+ * gateway listens.
+ */
 export function hashOf(written: Written): string {
-  const all = leaves(written);
-  const text = [...all].map((entry) => JSON.stringify(entry)).sort();
+  const all = [...leaves(written)].filter(([setting]) => !PER_PROCESS.has(setting));
+  const text = all.map((entry) => JSON.stringify(entry)).sort();
   return hash("sha256", text.join("\n")).slice(0, 16);
 }
 

@@ -11,12 +11,13 @@ import {
   type Written,
   withoutRestarts,
 } from "./differences.ts";
+import { priceChangeInWords, unconfirmedPriceChanges } from "./price-changes.ts";
 import { type ConfigProblem, printed } from "./problems.ts";
 import { redactSettings } from "./redact.ts";
 import { toConfig } from "./runtime-config.ts";
 import { describeCertificate, sameMaterial } from "./tls.ts";
 import { type Contents, holds, watchFiles } from "./watch.ts";
-import { fromDiskAtOnce } from "./yaml-file.ts";
+import { fromDiskAtOnce, printedName } from "./yaml-file.ts";
 
 const LOOK_EVERY_MS = 300;
 const PROBLEMS_LOGGED_MAX = 50;
@@ -52,6 +53,8 @@ export class LiveConfig {
   #inForceSinceMs = Date.now();
   /** The files' content at the last attempt, whether it was accepted or refused. */
   #attempted: Contents;
+  /** Changed content that waits for SIGHUP, with `reload: signal`. */
+  #awaitingSignal: Contents | undefined;
   #awaitingRestart: readonly Difference[] = [];
   #last: { atMs: number; problems: readonly ConfigProblem[] } = { atMs: Date.now(), problems: [] };
   #watching: { stop(): void } | undefined;
@@ -87,7 +90,7 @@ export class LiveConfig {
     this.#watching ??= watchFiles({
       everyMs: this.#options.lookEveryMs ?? LOOK_EVERY_MS,
       known: () => this.#attempted,
-      changed: (contents) => void this.#attempt(contents),
+      changed: (contents) => this.#changed(contents),
     });
   }
 
@@ -103,6 +106,8 @@ export class LiveConfig {
     prices: this.#inForce.config.prices,
     /** Setting to the environment variable that decides it. */
     from_environment: Object.fromEntries(this.#inForce.origins),
+    /** The files have changed, and are read at SIGHUP. */
+    awaiting_signal: this.#awaitingSignal !== undefined,
     awaiting_restart: this.#awaitingRestart.map(({ setting, to }) => ({ setting, file: to })),
     last_reload: {
       at: new Date(this.#last.atMs).toISOString(),
@@ -110,6 +115,15 @@ export class LiveConfig {
       problems: this.#last.problems,
     },
   });
+
+  #changed(contents: Contents): void {
+    if (this.config().reload === "auto") return void this.#attempt(contents);
+    if (this.#awaitingSignal && holds(this.#awaitingSignal, contents)) return;
+    this.#awaitingSignal = contents;
+    this.#options.log.warn(
+      "the configuration's files have changed; send SIGHUP to read them (reload: signal)",
+    );
+  }
 
   /** @param settled the files' content if it is known; else they are read now */
   #attempt(settled?: Contents): Reload | undefined {
@@ -122,7 +136,10 @@ export class LiveConfig {
     const isSettled = settled === undefined || holds(settled, contents);
     this.#attempted = isSettled ? contents : new Map([...contents.keys()].map((file) => [file, undefined]));
     if (!isSettled) return undefined;
+    this.#awaitingSignal = undefined;
     if (loaded === undefined) return this.#refuse(problems);
+    const slips = this.#slips(loaded);
+    if (slips.length > 0) return this.#refuse(slips);
     try {
       return this.#accept(loaded);
     } catch (error) {
@@ -131,6 +148,16 @@ export class LiveConfig {
         { file: source.file, path: "", message: `cannot be put in force: ${String(error)}` },
       ]);
     }
+  }
+
+  /** What is valid and still refused in a running gateway, because it is probably not meant. */
+  #slips({ config }: Loaded): ConfigProblem[] {
+    const changes = unconfirmedPriceChanges(this.config().prices, config.prices, config.confirmedPrices);
+    return changes.map((change) => ({
+      file: printedName(config.pricesFile),
+      path: change.price,
+      message: priceChangeInWords(change),
+    }));
   }
 
   #accept(next: Loaded): Reload {

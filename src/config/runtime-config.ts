@@ -52,12 +52,16 @@ export function toConfig(settings: Settings, extras: Extras) {
     /** An origin, no trailing slash. */
     sourceVideoHost: withoutSlash(settings.source_video_host),
     prices,
+    /** Prices that may change more than tenfold at a reload, and to what. */
+    confirmedPrices: settings.confirm_price_changes as Readonly<Record<string, number>>,
     /** Absolute path of the price file. */
     pricesFile,
     tiers: toTiers(settings.tiers),
     tasks: toTasksConfig(settings.tasks),
     log: toLogConfig(settings.log),
     tracing: toTracingConfig(settings.tracing),
+    /** When a running gateway reads changed files. */
+    reload: settings.reload,
   });
 }
 

@@ -1,5 +1,6 @@
 import { type Static, Type } from "typebox";
 import { adminSchema, serverSchema } from "./sections/listeners.ts";
+import { confirmedPricesSchema, reloadSchema } from "./sections/reload.ts";
 import { storeSchema } from "./sections/store.ts";
 import { tasksSchema } from "./sections/tasks.ts";
 import { logSchema, tracingSchema } from "./sections/telemetry.ts";
@@ -26,10 +27,12 @@ export const ConfigSchema = section("Tollgate's configuration.", {
         "Price file, relative to the config file; left out, the reference set that ships with Tollgate.",
     }),
   ),
+  confirm_price_changes: confirmedPricesSchema,
   tiers: tiersSchema,
   tasks: tasksSchema,
   log: logSchema,
   tracing: tracingSchema,
+  reload: reloadSchema,
 });
 
 /**

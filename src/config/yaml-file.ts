@@ -148,7 +148,8 @@ function offsetOf(
   return offset;
 }
 
-function printedName(file: string): string {
+/** A file as an operator would type it. */
+export function printedName(file: string): string {
   const relative = path.relative(process.cwd(), file);
   return relative === "" || relative.startsWith("..") ? file : relative;
 }

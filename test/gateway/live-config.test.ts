@@ -1,5 +1,5 @@
 import { execFile } from "node:child_process";
-import { renameSync, writeFileSync } from "node:fs";
+import { readFileSync, renameSync, writeFileSync } from "node:fs";
 import { dirname, join, resolve } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { afterAll, beforeAll, expect, test } from "vitest";
@@ -228,6 +228,21 @@ test("config diff says what a file would change in the running gateway, before i
   ]);
   expect(found).toContainEqual({ setting: "gen2/text-to-video", from: 10, to: 100, needs_restart: false });
   expect((await shown()).settings.tiers).toEqual(tiers);
+
+  const slip = `${gateway.configFile}.prices`;
+  const prices = readFileSync("config/prices/reference.yaml", "utf8");
+  writeFileSync(slip, prices.replace("text-to-video: 10", "text-to-video: 1000"));
+  writeFileSync(file, JSON.stringify({ ...plan, prices: slip }));
+  const slipped = await diff(file, "--admin", gateway.adminUrl, "--json");
+  expect(JSON.parse(slipped.stdout).differences).toContainEqual({
+    setting: "gen2/text-to-video",
+    from: 10,
+    to: 1000,
+    needs_restart: false,
+    needs_confirmation: true,
+  });
+  const inWords = await diff(file, "--admin", gateway.adminUrl);
+  expect(inWords.stdout).toContain('confirm_price_changes: { "gen2/text-to-video": 1000 }');
 
   const [defaults, nobody] = await Promise.all([
     diff("--defaults"),

@@ -99,6 +99,8 @@ test("the defaults are those of the design", () => {
     },
     log: { level: "info", slowRequestMs: 0 },
     tracing: { endpoint: undefined, sampleRatio: 1, queue: 2048, exportTimeoutMs: 10_000 },
+    confirmedPrices: {},
+    reload: "auto",
   });
 });
 

@@ -206,6 +206,82 @@ describe("a bad file", () => {
   });
 });
 
+// Guarantee: a slip in a price file never reaches customers of a running gateway.
+describe("a price that changes more than tenfold", () => {
+  const confirming = (credits: number): string =>
+    text(5, `confirm_price_changes: { "gen2/text-to-video": ${credits} }\n`);
+
+  test.each([101, 1000])("is refused, with the line that confirms it: from 10 to %i", async (credits) => {
+    const { folder, file } = givenFolder();
+    const given = givenLive(file);
+    writeFileSync(path.join(folder, "prices.yaml"), priced(credits));
+    expect(given.live.reload("SIGHUP")).toBe("refused");
+    expect(given.credits()).toBe(10);
+    expect(await given.metric("tollgate_config_last_reload_successful")).toMatch(/ 0$/);
+    const [problem] = given.live.describe().last_reload.problems;
+    expect(problem).toMatchObject({
+      file: path.join(folder, "prices.yaml"),
+      path: "gen2/text-to-video",
+      message: expect.stringContaining(`confirm_price_changes: { "gen2/text-to-video": ${credits} }`),
+    });
+    writeFileSync(file, confirming(credits));
+    expect(given.live.reload("SIGHUP")).toBe("changed");
+    expect(given.credits()).toBe(credits);
+  });
+
+  test.each([1, 100])("is what it says: from 10 to %i is not", (credits) => {
+    const { folder, file } = givenFolder();
+    const given = givenLive(file);
+    writeFileSync(path.join(folder, "prices.yaml"), priced(credits));
+    expect(given.live.reload("SIGHUP")).toBe("changed");
+  });
+
+  test("a confirmation that stays in the file confirms no other value", () => {
+    const { folder, file } = givenFolder();
+    const given = givenLive(file);
+    writeFileSync(file, confirming(200));
+    for (const [credits, outcome] of [
+      [200, "changed"],
+      [2001, "refused"],
+      [19, "refused"],
+    ] as const) {
+      writeFileSync(path.join(folder, "prices.yaml"), priced(credits));
+      expect(given.live.reload("SIGHUP"), `${credits}`).toBe(outcome);
+    }
+    expect(given.credits()).toBe(200);
+  });
+
+  test("a price of 0 is refused always, and so is a confirmation of it", () => {
+    const { folder, file } = givenFolder();
+    const given = givenLive(file);
+    writeFileSync(path.join(folder, "prices.yaml"), priced(0));
+    writeFileSync(file, confirming(0));
+    expect(given.live.reload("SIGHUP")).toBe("refused");
+    expect(given.live.describe().last_reload.problems).toHaveLength(2);
+  });
+});
+
+describe("reload: signal", () => {
+  test("applies a changed file at SIGHUP only, and says before that it waits", async () => {
+    const { file } = givenFolder();
+    writeFileSync(file, text(5, "reload: signal\n"));
+    const { live, lines, rateLimit } = givenLive(file);
+    live.watch();
+    const waits = () => lines.filter(({ msg }) => String(msg).includes("send SIGHUP")).length;
+    for (const [at, limit] of [6, 7].entries()) {
+      writeFileSync(file, text(limit, "reload: signal\n"));
+      await soon(() => expect(waits()).toBe(at + 1));
+    }
+    expect([rateLimit(), live.describe().awaiting_signal]).toEqual([5, true]);
+    expect(live.reload("SIGHUP")).toBe("changed");
+    expect([rateLimit(), live.describe().awaiting_signal]).toEqual([7, false]);
+    writeFileSync(file, text(8));
+    expect(live.reload("SIGHUP")).toBe("changed");
+    writeFileSync(file, text(9));
+    await soon(() => expect(rateLimit()).toBe(9));
+  });
+});
+
 describe("what needs a restart", () => {
   test("keeps its value, is named in the log each time, and the rest takes effect", async () => {
     const { file } = givenFolder();
@@ -263,6 +339,9 @@ test("what is in force is shown with its hash, and without secrets", async () =>
   );
   const other = givenLive(file, { ...env, REDIS_URL: "redis://app:other@redis:6379" });
   expect(other.live.describe().hash).toBe(before.hash);
+  // Two gateways on one host.
+  const beside = { ...env, PORT: "9001", HOST: "127.0.0.1", ADMIN_PORT: "9002", ADMIN_HOST: "0.0.0.0" };
+  expect(givenLive(file, beside).live.describe().hash).toBe(before.hash);
   writeFileSync(file, text(6));
   live.reload("SIGHUP");
   const after = live.describe();

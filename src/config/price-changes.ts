@@ -1,0 +1,60 @@
+import { GENERATION_ENDPOINTS, type GenerationEndpoint } from "../domain/endpoints.ts";
+import { type PricedBody, type PriceTable, priceOf } from "../domain/prices.ts";
+
+/** A price that changes by more than this factor, up or down, is taken for a slip until it is confirmed. */
+const FACTOR_MAX = 10;
+
+/** Every combination of what a price can depend on. */
+const BODIES: readonly PricedBody[] = [10, 15].flatMap((duration) =>
+  ["standard", "high"].flatMap((quality) =>
+    ["10", "15", "25"].map((nFrames) => ({ duration, quality, nFrames })),
+  ),
+);
+
+/** A price that changes more than tenfold. */
+export interface LargePriceChange {
+  /** As the new price file has it: an endpoint, or such as `gen2-pro/storyboard.by_n_frames.10`. */
+  readonly price: string;
+  /** Whole credits. */
+  readonly from: number;
+  readonly to: number;
+}
+
+/**
+ * Prices that change more than tenfold and that nobody has confirmed. What customers would pay is compared, so a flat price
+ * and one by duration are compared, too.
+ * @param confirmed price to the new credits, as `confirm_price_changes` in the config file says
+ */
+export function unconfirmedPriceChanges(
+  from: PriceTable,
+  to: PriceTable,
+  confirmed: Readonly<Record<string, number>>,
+): LargePriceChange[] {
+  const found = new Map<string, LargePriceChange>();
+  for (const endpoint of GENERATION_ENDPOINTS) {
+    for (const body of BODIES) {
+      const change = {
+        price: nameOf(to, endpoint, body),
+        from: priceOf(from, endpoint, body),
+        to: priceOf(to, endpoint, body),
+      };
+      const isLarge = change.to > change.from * FACTOR_MAX || change.from > change.to * FACTOR_MAX;
+      const isConfirmed = Object.hasOwn(confirmed, change.price) && confirmed[change.price] === change.to;
+      if (isLarge && !isConfirmed) found.set(change.price, change);
+    }
+  }
+  return [...found.values()];
+}
+
+/** What is refused and how it is confirmed. */
+export const priceChangeInWords = ({ price, from, to }: LargePriceChange): string =>
+  `changes more than tenfold, from ${from} to ${to} credits; if you mean it, add to the config file: ` +
+  `confirm_price_changes: { "${price}": ${to} }`;
+
+function nameOf(table: PriceTable, endpoint: GenerationEndpoint, body: PricedBody): string {
+  const price = table[endpoint];
+  if (typeof price === "number") return endpoint;
+  return "by_n_frames" in price
+    ? `${endpoint}.by_n_frames.${body.nFrames}`
+    : `${endpoint}.by_duration_and_quality.${body.duration}.${body.quality}`;
+}
