@@ -18,7 +18,7 @@
 --   idempotency_mismatch   the Idempotency-Key belongs to another path or body
 --   idempotency_in_progress  due (ms), what the first was answered if its outcome is unknown (else empty)
 --   rate_limited           ms until one more fits in the window
---   daily_limited          ms until midnight UTC
+--   daily_limited          ms until midnight UTC, daily limit, requests of the day
 --   concurrency_limited
 --   insufficient_credits   credits that can be spent
 --@include clock
@@ -66,7 +66,8 @@ if live >= key.rate_limit and refuses("r") then
   return reply("rate_limited", now, key, window, slots, wait)
 end
 if key.day_count >= key.daily_limit and refuses("d") then
-  return reply("daily_limited", now, key, window, slots, (key.day + 1) * DAY_MS - now)
+  return reply("daily_limited", now, key, window, slots, (key.day + 1) * DAY_MS - now,
+    int(key.daily_limit), int(key.day_count))
 end
 local active = redis.call("SCARD", slots)
 if active >= key.max_concurrent and refuses("c") then

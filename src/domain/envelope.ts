@@ -8,8 +8,8 @@ export interface ApiAnswer {
   headers?: readonly string[];
   /** Closed label for logs and metrics: `ok`, `replayed` and the like, or the name of the refusal. */
   outcome: string;
-  /** The refusal's `detail`, for the log only. */
-  detail?: string;
+  /** The refusal, for the log only. */
+  refused?: Refusal;
 }
 
 /**
@@ -42,8 +42,8 @@ export function refusal(refused: Refusal, requestId: string): ApiAnswer {
     body: JSON.stringify(envelope),
     headers,
     outcome: refused.name,
+    refused,
   };
-  if (refused.detail !== undefined) answer.detail = refused.detail;
   return answer;
 }
 

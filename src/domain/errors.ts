@@ -73,6 +73,11 @@ export interface Refusal {
   shouldRetry?: false;
   /** Why, for the log only; never sent. */
   detail?: string;
+  /** The limit that refused it and what was used of it, for the log only. */
+  limit?: number;
+  used?: number;
+  /** Credits that could be spent, for the log only. */
+  balance?: number;
 }
 
 /**

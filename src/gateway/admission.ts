@@ -1,6 +1,7 @@
 import { hash } from "node:crypto";
 import { retrySeconds } from "../domain/envelope.ts";
 import { type Refusal, refuse } from "../domain/errors.ts";
+import type { LimitState } from "../domain/limits.ts";
 import type { Admission, Generation } from "../store/scripts/admit.ts";
 import { evictInvalidKey } from "./inspect-key.ts";
 import { limitUnaffordable, recordAffordable } from "./key-usage.ts";
@@ -44,7 +45,7 @@ export function refuseFromMemory(call: Call, { idempotency, price }: Generation)
   if (!cached) return limitUnaffordable(call, price);
   exchange.state = cached.state;
   gateway.store.countAdmission(cached.tier, "rate_limited", config.tiers);
-  return refuse("rate_limited", { retryAfterSeconds: cached.retryAfterSeconds });
+  return rateLimited(cached.state, cached.retryAfterSeconds);
 }
 
 /**
@@ -72,16 +73,24 @@ export function refuseAdmission(
     case "rate_limited": {
       const { state, tier, retryAfterMs } = admission;
       gateway.overLimit.put(key.keyId, state, tier, askedAtMs, retryAfterMs);
-      return refuse("rate_limited", { retryAfterSeconds: retrySeconds(retryAfterMs) });
+      return rateLimited(state, retrySeconds(retryAfterMs));
     }
-    case "daily_limited":
-      return refuse("daily_limited", { retryAfterSeconds: retrySeconds(admission.retryAfterMs) });
-    case "concurrency_limited":
-      return refuse("concurrency_limited", { retryAfterSeconds: CONCURRENCY_WAIT_SECONDS });
+    case "daily_limited": {
+      const { dailyLimit: limit, dayCount: used } = admission;
+      return refuse("daily_limited", {
+        retryAfterSeconds: retrySeconds(admission.retryAfterMs),
+        limit,
+        used,
+      });
+    }
+    case "concurrency_limited": {
+      const { maxConcurrent: limit, active: used } = admission.state;
+      return refuse("concurrency_limited", { retryAfterSeconds: CONCURRENCY_WAIT_SECONDS, limit, used });
+    }
     case "insufficient_credits": {
       recordAffordable(call, price, false);
       const text = `Insufficient credits: this request costs ${price}, the balance is ${admission.balance}`;
-      return refuse("insufficient_credits", { text });
+      return refuse("insufficient_credits", { text, balance: admission.balance });
     }
     case "idempotency_mismatch":
       return refuse("idempotency_mismatch");
@@ -94,6 +103,9 @@ export function refuseAdmission(
     }
   }
 }
+
+const rateLimited = ({ rateLimit: limit, remaining }: LimitState, retryAfterSeconds: number): Refusal =>
+  refuse("rate_limited", { retryAfterSeconds, limit, used: limit - remaining });
 
 type InProgress = Extract<Admission, { outcome: "idempotency_in_progress" }>;
 

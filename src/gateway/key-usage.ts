@@ -63,8 +63,9 @@ export type KeyUsages = ReturnType<typeof createKeyUsages>;
 /** Counts a utility request. @returns the refusal to answer when the key's rate is exceeded */
 export function limitUtilityRequests(call: Call): Refusal | undefined {
   const { gateway, config, usage } = call;
-  if (gateway.keyUsages.take(usage, config.server.utilityRequestsPerSecond)) return undefined;
-  return slowDown(call);
+  const { utilityRequestsPerSecond: limit } = config.server;
+  if (gateway.keyUsages.take(usage, limit)) return undefined;
+  return slowDown(call, { limit });
 }
 
 /**
@@ -74,8 +75,10 @@ export function limitUtilityRequests(call: Call): Refusal | undefined {
  */
 export function limitRequestsInFlight(call: Call): Refusal | undefined {
   const { config, exchange, usage } = call;
-  if (usage.inFlight >= Math.ceil(config.server.maxRequestsInFlight * KEY_SHARE)) {
-    return slowDown(call, "Too many requests at a time with this API key; wait for their answers");
+  const limit = Math.ceil(config.server.maxRequestsInFlight * KEY_SHARE);
+  if (usage.inFlight >= limit) {
+    const text = "Too many requests at a time with this API key; wait for their answers";
+    return slowDown(call, { text, limit, used: usage.inFlight });
   }
   usage.inFlight++;
   exchange.countedIn = usage;
@@ -105,8 +108,11 @@ export function recordAffordable({ gateway, config, usage }: Call, price: number
 const isUnaffordable = ({ unaffordable }: KeyUsage, price: number): boolean =>
   unaffordable !== undefined && price >= unaffordable;
 
-function slowDown({ exchange, usage }: Call, text?: string): Refusal {
+function slowDown(
+  { exchange, usage }: Call,
+  why: Pick<Refusal, "limit" | "used"> & { text?: string },
+): Refusal {
   const { state } = usage;
   if (state) exchange.state = { ...state, resetAtMs: Math.max(state.resetAtMs, Date.now()) };
-  return refuse("slow_down", text === undefined ? { retryAfterSeconds: 1 } : { retryAfterSeconds: 1, text });
+  return refuse("slow_down", { retryAfterSeconds: 1, ...why });
 }

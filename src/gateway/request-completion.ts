@@ -57,7 +57,11 @@ function complete(
     degraded: exchange.degraded,
     shadow: exchange.shadow,
     client_gone: exchange.clientGone,
-    detail: answer?.detail,
+    detail: answer?.refused?.detail,
+    limit: answer?.refused?.limit,
+    used: answer?.refused?.used,
+    balance: answer?.refused?.balance,
+    retry_after_seconds: answer?.refused?.retryAfterSeconds,
   });
   const { slowRequestMs } = gateway.config().log;
   if (slowRequestMs > 0) logSlow(log, slowRequestMs, elapsedMs, exchange);

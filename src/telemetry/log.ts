@@ -61,6 +61,12 @@ export interface RequestLine {
   shadow: readonly string[] | undefined;
   client_gone: boolean | undefined;
   detail: string | undefined;
+  /** The limit that refused it, and what was used of it. */
+  limit: number | undefined;
+  used: number | undefined;
+  /** Credits that could be spent, if they did not suffice. */
+  balance: number | undefined;
+  retry_after_seconds: number | undefined;
 }
 
 /**

@@ -68,6 +68,41 @@ describe("the limits", () => {
     expect(data).toMatchObject({ balance: 0, total_used: 20, total_requests: 2 });
   });
 
+  // Guarantee: "why was this refused?" has its answer in the log, also where the refusal came from memory.
+  test("the log line of a refusal has the limit, what was used of it and how long to wait", async () => {
+    const issued = await givenTightKey(gateway);
+    const generate = () => ask("POST", TEXT_TO_VIDEO, { key: issued.key, body: BOAT });
+    const lineOf = async (reply: Awaited<ReturnType<typeof generate>>) => {
+      const id = String(reply.headers.get("x-request-id"));
+      const line = () => gateway.logs.find((one) => one.includes(id));
+      await until(() => line() !== undefined);
+      return JSON.parse(line()!);
+    };
+    const admitted = await lineOf(await generate());
+    for (const field of ["limit", "used", "balance", "retry_after_seconds"]) {
+      expect(admitted).not.toHaveProperty(field);
+    }
+    for (let n = 0; n < 8; n++) {
+      const refused = await generate();
+      const retry = refused.body.retryAfter;
+      const line = { outcome: "rate_limited", limit: 1, used: 1, retry_after_seconds: retry };
+      expect(await lineOf(refused)).toMatchObject(line);
+    }
+    await setLimits(gateway, issued, { rate_limit: 9, daily_limit: 1 });
+    let last = await generate();
+    await until(async () => {
+      last = await generate();
+      return last.body.code !== 2001;
+    });
+    expect(await lineOf(last)).toMatchObject({ outcome: "daily_limited", limit: 1, used: 1 });
+    await setLimits(gateway, issued, { daily_limit: 9 });
+    const concurrent = { outcome: "concurrency_limited", limit: 1, used: 1, retry_after_seconds: 10 };
+    expect(await lineOf(await generate())).toMatchObject(concurrent);
+    await setLimits(gateway, issued, { max_concurrent: 9 });
+    const unpaid = { outcome: "insufficient_credits", price: 10, balance: 0 };
+    expect(await lineOf(await generate())).toMatchObject(unpaid);
+  });
+
   test("a key that hammers is refused without a word to the store, with true headers, for a second at the most", async () => {
     const issued = await givenTightKey(gateway);
     const generate = () => ask("POST", TEXT_TO_VIDEO, { key: issued.key, body: BOAT });

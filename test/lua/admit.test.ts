@@ -75,10 +75,11 @@ const refusals: Refusal[] = [
   },
   {
     outcome: "daily_limited",
-    more: { retryAfterMs: 12 * 3_600_000 },
+    more: { retryAfterMs: 12 * 3_600_000, dailyLimit: 1, dayCount: 2 },
     async given() {
-      const key = await stage.givenKey({ dailyLimit: 1 });
-      await admit(key);
+      const key = await stage.givenKey({ dailyLimit: 2 });
+      await Promise.all([admit(key), admit(key)]);
+      await stage.redis.hset(key.names.key, "daily_limit", 1);
       return () => admit(key);
     },
   },

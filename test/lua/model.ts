@@ -57,7 +57,8 @@ export function admit(world: World, request: ModelRequest, notAfterMs: number): 
   }
   const day = Math.floor(clockOf(world, key) / DAY_MS);
   if (usedToday(world, key) >= limits.dailyLimit && refuses("daily_limit", "d")) {
-    return answer("daily_limited", (day + 1) * DAY_MS - nowMs);
+    const [limit, used] = [limits.dailyLimit, usedToday(world, key)].map(String);
+    return answer("daily_limited", (day + 1) * DAY_MS - nowMs, limit!, used!);
   }
   if (activeOf(world, key) >= limits.maxConcurrent && refuses("max_concurrent", "c")) {
     return answer("concurrency_limited");

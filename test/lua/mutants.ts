@@ -150,6 +150,12 @@ export const MUTANTS: readonly Mutant[] = [
     "key.day_count >= key.daily_limit",
     "key.day_count > key.daily_limit",
   ),
+  mutant(
+    "a daily refusal says one request too few as used",
+    "admit",
+    "int(key.daily_limit), int(key.day_count))",
+    "int(key.daily_limit), int(key.day_count - 1))",
+  ),
   mutant("one slot too many", "admit", ">= key.max_concurrent", "> key.max_concurrent"),
   mutant("the last credit cannot be spent", "admit", "available < price", "available <= price"),
   mutant(

@@ -34,7 +34,8 @@ export type Admission = KeyState &
   /** `shadow`: limits that would have refused it if they were not in shadow mode. */
   (
     | { outcome: "admitted"; admittedAtMs: number; shadow?: readonly ShadowLimit[] }
-    | { outcome: "rate_limited" | "daily_limited"; retryAfterMs: number }
+    | { outcome: "rate_limited"; retryAfterMs: number }
+    | { outcome: "daily_limited"; retryAfterMs: number; dailyLimit: number; dayCount: number }
     | { outcome: "concurrency_limited" }
     | { outcome: "insufficient_credits"; balance: number }
     | { outcome: "replayed"; taskId: string; data: string }
@@ -81,8 +82,11 @@ export const admit: Script<AdmitCall, Admission> = {
         return reply[8] === undefined ? admitted : { ...admitted, shadow: shadowLimitsOf(String(reply[8])) };
       }
       case "rate_limited":
-      case "daily_limited":
         return { outcome, ...common, retryAfterMs: Number(reply[8]) };
+      case "daily_limited": {
+        const [retryAfterMs = 0, dailyLimit = 0, dayCount = 0] = reply.slice(8).map(Number);
+        return { outcome, ...common, retryAfterMs, dailyLimit, dayCount };
+      }
       case "insufficient_credits":
         return { outcome, ...common, balance: Number(reply[8]) };
       case "replayed":

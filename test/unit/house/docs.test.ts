@@ -184,6 +184,10 @@ test("docs/logging.md has every field of a request's line, and no other", () => 
     shadow: ["rate_limit"],
     client_gone: true,
     detail: "d",
+    limit: 20,
+    used: 20,
+    balance: 5,
+    retry_after_seconds: 7,
   });
   const { level, time, service, ...fields } = JSON.parse(lines[0]!);
   const documented = table(read("docs/logging.md"), "The line of a request").flatMap(([names = ""]) =>
