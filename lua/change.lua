@@ -8,10 +8,12 @@
 -- RETURNS outcome, now
 --   changed
 --   kept     the field is there; nothing happens
+--@include changed
 --@include clock
 --@unless_frozen KEYS[1]
 local now = store_now(ARGV[1])
 if ARGV[2] ~= "" and redis.call("HEXISTS", KEYS[1], ARGV[2]) == 1 then return { "kept", now } end
+note_changed(KEYS[1], "key " .. string.match(KEYS[1], ":key:(.*)$"))
 local changes = { unpack(ARGV, 3) }
 for at = 1, #changes, 2 do
   local field, value = changes[at], changes[at + 1]

@@ -8,10 +8,11 @@
 -- KEYS  1 request (hash)  2 done (zset: request id by the ms when it may be forgotten)
 --       3 task (string; only where there is one)  4 claim (string: request id, partition; only in layout 2, and not on a cluster)
 -- ARGV  1 now (ms or empty)  2 request id  3 retention (ms) of a record of an earlier release
---       4 prefix of the names of accounts
+--       4 prefix of the names of accounts  5 name of the archive's record (hash)
 -- RETURNS outcome
 --   collected
 --   kept        open, or ended too recently; postponed in `done` until its retention has passed
+--   unarchived  the store has an archive that has not got this request yet; it stays first in `done`
 --   missing     no such record: another collector was first
 --@include clock
 --@include numbers
@@ -20,7 +21,7 @@
 --@unless_frozen KEYS[1]
 local now = store_now(ARGV[1])
 local record = redis.call("HMGET", KEYS[1], "state", "finished_at", "void_at", "retention_ms", "account_id",
-  "due_at")
+  "due_at", "archived")
 if record[1] then
   local is_open = record[1] ~= "finished" and record[1] ~= "void"
   local ended_at = is_open and now or tonumber(record[2] or record[3] or 0)
@@ -29,6 +30,8 @@ if record[1] then
     redis.call("ZADD", KEYS[2], "XX", int(kept_until), ARGV[2])
     return { "kept" }
   end
+  local generation = redis.call("HGET", ARGV[5], "generation")
+  if generation and record[7] ~= generation .. " " .. record[1] then return { "unarchived" } end
   local account, due_at = ARGV[4] .. (record[5] or ""), record[6]
   local collected_until = redis.call("HGET", account, "collected_until")
   if due_at and tonumber(due_at) > tonumber(collected_until or 0) then

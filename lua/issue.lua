@@ -10,6 +10,7 @@
 --   issued
 --   known       a key of this id exists; nothing happens
 --   too_large   the balance, with all that may yet be refunded, would leave the exact integers; nothing happens
+--@include changed
 --@include clock
 --@include ledger
 --@include numbers
@@ -23,6 +24,8 @@ local available = balance - tonumber(money[2] or 0)
 if redis.call("EXISTS", key) == 1 then return { "known", int(available) } end
 if balance + tonumber(money[3] or 0) + credits > 2 ^ 53 - 1 then return { "too_large", int(available) } end
 
+note_changed(key, "account " .. account_id)
+note_changed(key, "key " .. ARGV[2])
 if not money[1] then
   redis.call("HSET", account, "balance", "0", "held", "0", "total_used", "0", "total_requests", "0",
     "created_at", int(now))

@@ -1,3 +1,4 @@
+import type { ArchiveWork } from "./ledger/archive/archive-work.ts";
 import { createLedgerCheck } from "./ledger/regular-check.ts";
 import { verifyInChild } from "./ledger/verify-process.ts";
 import { createSurvey } from "./operator/survey.ts";
@@ -16,10 +17,11 @@ const SWEEP_LEASE_SLACK_MS = 15_000;
 /** Settings, read again for each step. Times in ms. */
 interface WorkSettings extends SweepSettings {
   store: { ledgerCheckIntervalMs: number };
+  archive: { url: string | undefined; intervalMs: number };
   upstream: { totalTimeoutMs: number };
 }
 
-/** The background work of a gateway, done by one of its processes: the sweeper, the check of the ledger, the survey. */
+/** The background work of a gateway, done by one of its processes: sweeper, check of the ledger, survey, archive. */
 export function createWork(options: {
   connection: Connection;
   store: Store;
@@ -48,16 +50,41 @@ export function createWork(options: {
     metrics,
     log,
   });
+  const archive = createArchive(options);
   return {
     start(): void {
       sweeper.start();
       ledgerCheck.start();
       survey.start();
+      archive.start();
     },
     /** The settings have changed: the current wait is as long as the old interval. */
     changed: () => sweeper.start(),
     async stop(): Promise<void> {
-      await Promise.all([sweeper.stop(), ledgerCheck.stop(), survey.stop()]);
+      await Promise.all([sweeper.stop(), ledgerCheck.stop(), survey.stop(), archive.stop()]);
     },
+  };
+}
+
+/** The client for PostgreSQL is loaded only if there is an archive. */
+function createArchive({
+  connection,
+  settings,
+  metrics,
+  log,
+}: Pick<Parameters<typeof createWork>[0], "connection" | "settings" | "metrics" | "log">) {
+  const { url } = settings().archive;
+  let work: Promise<ArchiveWork> | undefined;
+  return {
+    start(): void {
+      if (url === undefined) return;
+      work = import("./ledger/archive/archive-work.ts").then(({ createArchiveWork }) => {
+        const intervalMs = (): number => settings().archive.intervalMs;
+        const created = createArchiveWork({ url, connection, intervalMs, metrics, log });
+        created.start();
+        return created;
+      });
+    },
+    stop: async (): Promise<void> => (await work)?.stop(),
   };
 }

@@ -305,6 +305,12 @@ export const ROWS: readonly { title: string; panels: readonly Panel[] }[] = [
         { w: 6, h: 6 },
       ),
       graph(
+        "Archive lag",
+        "Age of the oldest ledger entry that the archive has not got. Seconds are normal. Without an archive: 0.",
+        [[`max(tollgate_archive_lag_seconds{${HERE}})`, "lag"]],
+        { unit: "s", w: 6, h: 6, thresholds: upTo(60, 600) },
+      ),
+      graph(
         "Uncharged requests",
         "Let through while the store was away (`fallback_strategy: allow`).",
         [[rateBy("route", `tollgate_degraded_requests_total{${HERE}}`), "{{route}}"]],

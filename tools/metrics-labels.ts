@@ -7,6 +7,7 @@ import type { Admission } from "../src/store/scripts/admit.ts";
 import { SCRIPTS } from "../src/store/scripts/all.ts";
 import { AGES, OPEN_STATES } from "../src/store/scripts/survey.ts";
 import type { Observed } from "../src/store/store.ts";
+import { ARCHIVED_KINDS } from "../src/telemetry/metrics/archive.ts";
 import { OVERLOADS } from "../src/telemetry/metrics/requests.ts";
 import { SETTLEMENTS } from "../src/telemetry/metrics/settlement.ts";
 import { KEPT_IN, REPLAY_OUTCOMES, STORE_FAILURES } from "../src/telemetry/metrics/store.ts";
@@ -128,6 +129,7 @@ const SETS: Readonly<Record<string, LabelSet>> = {
   "tollgate_shadow_refusals_total{limit}": { values: SHADOW_LIMITS },
   "tollgate_store_replayed_charges_total{outcome}": { values: REPLAY_OUTCOMES },
   "tollgate_settlements_total{outcome}": { values: SETTLEMENTS },
+  "tollgate_archive_rows_total{kind}": { values: ARCHIVED_KINDS },
   "tollgate_ledger_credits{type}": { values: ["recharged", "consumed", "refunded"] },
   "tollgate_sweeper_items_total{kind}": { values: ["hold", "task", "record"] },
   "tollgate_sweeper_items_total{outcome}": SWEPT,

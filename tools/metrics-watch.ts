@@ -71,6 +71,10 @@ export const WATCH: Readonly<Record<string, string>> = {
   tollgate_ledger_credits: "recharged - consumed + refunded is what all customers own",
   tollgate_ledger_check_interval_seconds: "what `TollgateLedgerUnchecked` compares with",
   tollgate_ledger_check_failures_total: "rises: the log says why",
+  tollgate_archive_rows_total:
+    "`entry` stands still while credits are charged: see `tollgate_archive_lag_seconds`",
+  tollgate_archive_lag_seconds: "some seconds are normal; minutes: `TollgateArchiveLag`",
+  tollgate_archive_forks_total: "any: `TollgateArchiveFork`",
   tollgate_sweeper_items_total: "`interrupted`: the store; `failed`, `timed_out`: the generator",
   tollgate_sweep_duration_seconds: "far above `tasks.sweep_interval`: Redis is slow, or there is a backlog",
   tollgate_log_lines_dropped_total: "any: `TollgateLogLinesDropped`",

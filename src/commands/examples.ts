@@ -11,6 +11,8 @@ export const EXAMPLES: Readonly<Record<string, readonly (readonly [what: string,
   "store accept": [
     ["go on with a restored backup, and keep the list", "tollgate store accept --json > lost.json"],
   ],
+  "archive migrate": [["before gateways use it, as its owner", "tollgate archive migrate"]],
+  "archive detach": [["when the archive is given up", "tollgate archive detach"]],
   "partitions list": [["is anything frozen?", "tollgate partitions list --frozen"]],
   "partitions freeze": [["before their slots move to another node", "tollgate partitions freeze 3,17"]],
   "partitions thaw": [["once their slots have moved", "tollgate partitions thaw 3,17"]],

@@ -1,6 +1,7 @@
 import { styleText } from "node:util";
 import { Command, CommanderError } from "commander";
 import manifest from "../../package.json" with { type: "json" };
+import { archiveCommand } from "./archive.ts";
 import { completionCommand } from "./completion.ts";
 import { configCommand } from "./config.ts";
 import { creditsCommand } from "./credits.ts";
@@ -29,6 +30,7 @@ export function tollgateProgram(): Command {
     .addCommand(tasksCommand())
     .addCommand(ledgerCommand())
     .addCommand(storeCommand())
+    .addCommand(archiveCommand())
     .addCommand(partitionsCommand())
     .addCommand(configCommand())
     .addCommand(priceCommand())

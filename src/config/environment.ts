@@ -55,6 +55,8 @@ export interface Secrets {
   readonly apiKey: string | undefined;
   readonly previousApiKey: string | undefined;
   readonly adminToken: string | undefined;
+  /** May hold a password. */
+  readonly archiveUrl: string | undefined;
 }
 
 export function readSecrets(env: Environment): { secrets: Secrets; problems: ConfigProblem[] } {
@@ -62,11 +64,13 @@ export function readSecrets(env: Environment): { secrets: Secrets; problems: Con
     apiKey: variable(env, "UPSTREAM_API_KEY"),
     previousApiKey: variable(env, "UPSTREAM_PREVIOUS_API_KEY"),
     adminToken: variable(env, "ADMIN_TOKEN"),
+    archiveUrl: variable(env, "ARCHIVE_URL"),
   };
   const problems = [
     { path: "UPSTREAM_API_KEY", message: apiKeyRule(secrets.apiKey) },
     { path: "UPSTREAM_PREVIOUS_API_KEY", message: apiKeyRule(secrets.previousApiKey) },
     { path: "ADMIN_TOKEN", message: adminTokenRule(secrets.adminToken) },
+    { path: "ARCHIVE_URL", message: archiveUrlRule(secrets.archiveUrl) },
   ].flatMap(({ path, message }) => (message === undefined ? [] : [{ file: ENVIRONMENT, path, message }]));
   return { secrets, problems };
 }
@@ -81,4 +85,18 @@ function apiKeyRule(key: string | undefined): string | undefined {
 function adminTokenRule(token: string | undefined): string | undefined {
   if (token === undefined || /^[\x21-\x7e]{16,256}$/.test(token)) return undefined;
   return "must be 16 to 256 visible ASCII characters, without spaces; `openssl rand -base64 24` makes one";
+}
+
+/** Checks the address of the archive. The message never repeats it. */
+export function archiveUrlRule(url: string | undefined): string | undefined {
+  if (url === undefined) return undefined;
+  const address = URL.parse(url);
+  if (
+    address &&
+    /^postgres(ql)?:$/.test(address.protocol) &&
+    address.hostname !== "" &&
+    address.pathname.length > 1
+  )
+    return undefined;
+  return "must be postgres://user:password@host:port/database; special characters of the password as %XX";
 }

@@ -5,12 +5,13 @@ import { describeCertificate, type TlsMaterial } from "./tls.ts";
 
 /** A copy for logs and `config check`, without secrets, and without certificates, which are long. */
 export function redact(config: Config): Config {
-  const { server, admin, store, upstream } = config;
+  const { server, admin, archive, store, upstream } = config;
   const { url, previousUrl, replaces, apiKey, previousApiKey } = upstream;
   return {
     ...config,
     server: { ...server, tls: withoutKey(server.tls) },
     admin: { ...admin, token: hidden(admin.token), tls: withoutKey(admin.tls) },
+    archive: { ...archive, url: archive.url && redactArchiveUrl(archive.url) },
     store: { ...store, redisUrl: redactRedisUrl(store.redisUrl), tlsCa: undefined },
     upstream: {
       ...upstream,
@@ -52,6 +53,12 @@ const withoutKey = (tls: TlsMaterial | undefined): TlsMaterial | undefined =>
   tls && { ...tls, cert: describeCertificate(tls), key: "***" };
 
 const hidden = (secret: string | undefined): string | undefined => (secret === undefined ? undefined : "***");
+
+/** Where the archive is: host and database. */
+export function redactArchiveUrl(url: string): string {
+  const { protocol, host, pathname } = new URL(url);
+  return `${protocol}//${host}${pathname}`;
+}
 
 /** Some upstreams have a secret in the path. */
 function originOnly(address: string): string {

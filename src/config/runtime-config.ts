@@ -3,6 +3,7 @@ import type { Authorities } from "./ca-files.ts";
 import type { Secrets } from "./environment.ts";
 import type { ProcessLimits } from "./process-bounds.ts";
 import type { Settings } from "./schema.ts";
+import { toArchiveConfig } from "./sections/archive.ts";
 import { toAdminConfig, toServerConfig } from "./sections/listeners.ts";
 import { toStoreConfig } from "./sections/store.ts";
 import { toTasksConfig } from "./sections/tasks.ts";
@@ -43,11 +44,12 @@ type Frozen<Section> = Section extends object
 
 /** Converts valid settings. */
 export function toConfig(settings: Settings, extras: Extras) {
-  const { apiKey, previousApiKey, adminToken, prices, pricesFile, authorities, tls } = extras;
+  const { apiKey, previousApiKey, adminToken, archiveUrl, prices, pricesFile, authorities, tls } = extras;
   return deepFreeze({
     server: toServerConfig(settings.server, settings.upstream, { ...extras, tls: tls.server }),
     admin: toAdminConfig(settings.admin, { token: adminToken, tls: tls.admin }),
     store: toStoreConfig(settings.store, authorities.store),
+    archive: toArchiveConfig(settings.archive, archiveUrl),
     upstream: toUpstreamConfig(settings.upstream, { apiKey, previousApiKey, tlsCa: authorities.upstream }),
     /** An origin, no trailing slash. */
     sourceVideoHost: withoutSlash(settings.source_video_host),

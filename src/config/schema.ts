@@ -1,4 +1,5 @@
 import { type Static, Type } from "typebox";
+import { archiveSchema } from "./sections/archive.ts";
 import { adminSchema, serverSchema } from "./sections/listeners.ts";
 import { confirmedPricesSchema, reloadSchema } from "./sections/reload.ts";
 import { storeSchema } from "./sections/store.ts";
@@ -14,6 +15,7 @@ export const ConfigSchema = section("Tollgate's configuration.", {
   server: serverSchema,
   admin: adminSchema,
   store: storeSchema,
+  archive: archiveSchema,
   upstream: upstreamSchema,
   source_video_host: text(
     "https://videos.example.com",

@@ -62,6 +62,16 @@ export const partitionNames = (partition: number) => ({
   accounts: `${tag(partition)}:accounts`,
 });
 
+/** Names of a partition that a store with an archive has. */
+export const archiveNames = (partition: number) => ({
+  /** What the archive has of the partition (hash). */
+  archive: `${tag(partition)}:archive`,
+  /** Accounts and keys that the archive has not got as they are now (hash: `account <id>` or `key <id>` to a count). */
+  changed: `${tag(partition)}:changed`,
+  /** The gateway process that copies the partition (string). */
+  archiver: `${tag(partition)}:archiver`,
+});
+
 /** The lists of open requests of all partitions, each partition's two together. */
 export const listsOfOpenRequests = (partitions: number) =>
   Array.from({ length: partitions }, (_, partition) => {

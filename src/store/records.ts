@@ -32,6 +32,7 @@ export const REQUEST_FIELDS = {
   void_at: "when it was void",
   first_void_id:
     "as the record of its Idempotency-Key had it when it was void with an unknown outcome; a later BIND compares them",
+  archived: "generation of the archive that has it, and the state in which it was copied",
 } as const;
 export type RequestRecord = RecordOf<typeof REQUEST_FIELDS>;
 
@@ -81,6 +82,16 @@ export const IDEMPOTENCY_FIELDS = {
   first_void_id:
     "the first request that was void with an unknown outcome since this record exists, so it tells this record from a later one",
 } as const;
+
+/** `tg:{pNN}:archive`: what the archive has of a partition. It exists while the store has an archive. */
+export const ARCHIVE_FIELDS = {
+  generation: "a random text; another one means that accounts, keys and requests are copied again",
+  archive: "id of the archive",
+  listed: "1 once all accounts and keys of this generation are noted as changed",
+  newest: "id of the newest ledger entry that the archive is known to have",
+  looked_until: "the score in `done` up to which ended requests were looked at",
+} as const;
+export type ArchiveRecord = RecordOf<typeof ARCHIVE_FIELDS>;
 
 /** The latest status of a task, and when it was observed, Unix ms. */
 export interface Sighting {

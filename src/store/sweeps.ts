@@ -71,7 +71,7 @@ export function createSweeps(connection: Connection, leaseMs: () => number, nowM
 
     /**
      * Looks at up to `most` requests that may be past their retention, and deletes the records of those that are. One whose
-     * claim is on a primary that is away is not looked at.
+     * claim is on a primary that is away is not looked at, and neither is what comes behind one that an archive has yet to get.
      * @param retentionMs of requests of earlier releases; all others have their own in their record
      */
     async collect(
@@ -96,6 +96,8 @@ export function createSweeps(connection: Connection, leaseMs: () => number, nowM
         const outcome = await tasks
           .collect({ partition, requestId, taskId, retentionMs })
           .catch(withoutClaim);
+        // All behind it have ended later: the archive has not got them either.
+        if (outcome === "unarchived") break;
         if (outcome !== undefined) looked++;
         if (outcome === "collected" || outcome === "missing") collected++;
       }

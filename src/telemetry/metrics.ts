@@ -1,4 +1,5 @@
 import { collectDefaultMetrics, Registry } from "prom-client";
+import { archiveMetrics } from "./metrics/archive.ts";
 import { metricsIn } from "./metrics/factory.ts";
 import { processMetrics } from "./metrics/process.ts";
 import { requestMetrics } from "./metrics/requests.ts";
@@ -23,6 +24,7 @@ export function createMetrics() {
     ...settlementMetrics(define),
     ...storeMetrics(define),
     ...sharedStoreMetrics(define),
+    ...archiveMetrics(define),
     ...processMetrics(define),
   };
 }

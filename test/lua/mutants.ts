@@ -544,6 +544,71 @@ export const SNAPSHOT_MUTANTS: readonly Mutant[] = [
   mutant("counts one reference too few", "snapshot", '"HLEN", KEYS[2])', '"HLEN", KEYS[2]) - 1'),
 ];
 
+/** Mistakes that only a store with an archive shows. */
+export const ARCHIVE_MUTANTS: readonly Mutant[] = [
+  mutant("a new key is not noted", "issue", 'note_changed(key, "key " .. ARGV[2])', ""),
+  mutant("a new account is not noted", "issue", 'note_changed(key, "account " .. account_id)', ""),
+  mutant(
+    "a changed key is not noted",
+    "change",
+    'note_changed(KEYS[1], "key " .. string.match(KEYS[1], ":key:(.*)$"))',
+    "",
+  ),
+  mutant(
+    "a later change is not counted",
+    "include/changed",
+    '"HINCRBY", tag .. ":changed", what, 1',
+    '"HSET", tag .. ":changed", what, 1',
+  ),
+  mutant("nothing is noted", "include/changed", "== 1 then", "== 2 then"),
+  mutant(
+    "a change after the read is lost",
+    "archived",
+    'if redis.call("HGET", changed, items[at]) == items[at + 1] then',
+    "do",
+  ),
+  mutant("changes stay noted", "archived", 'redis.call("HDEL", changed, items[at])', ""),
+  mutant(
+    "the first change stays noted",
+    "archived",
+    "at = requests + 1, #items, 2",
+    "at = requests + 3, #items, 2",
+  ),
+  mutant(
+    "the last request is not marked",
+    "archived",
+    "for at = 1, requests, 2 do",
+    "for at = 1, requests - 2, 2 do",
+  ),
+  mutant(
+    "a request is marked that has moved on",
+    "archived",
+    'if redis.call("HGET", request, "state") == state then',
+    "do",
+  ),
+  mutant("another archive's generation is marked", "archived", "~= generation then", '== "" then'),
+  mutant("the newest entry is not noted", "archived", '"newest", ARGV[4]', '"newest", "0-0"'),
+  mutant("what was looked at is not noted", "archived", '"looked_until", ARGV[5]', '"looked_until", 0'),
+  mutant(
+    "a request is collected before the archive has it",
+    "collect",
+    'if generation and record[7] ~= generation .. " " .. record[1] then',
+    "if false then",
+  ),
+  mutant(
+    "a request of another generation is collected",
+    "collect",
+    'record[7] ~= generation .. " " .. record[1]',
+    "not record[7]",
+  ),
+  mutant(
+    "a request is collected in another state than was copied",
+    "archived",
+    '"archived", generation .. " " .. state',
+    '"archived", generation .. " finished"',
+  ),
+];
+
 /** Mistakes that only a store shows that moves from layout 1 to layout 2. */
 export const MOVE_MUTANTS: readonly Mutant[] = [
   mutant("its own claim is taken for another's", "include/claim", "or read_owner(found) == request_id", ""),
@@ -618,9 +683,19 @@ export const FROZEN_MUTANTS: readonly Mutant[] = [
     '"^tg:{p%d+}") ..',
     '"^tg:{p%d") .. "0}" ..',
   ),
-  ...["admit", "bind", "void", "unclear", "lease", "collect", "issue", "change", "recharge", "dispute"].map(
-    (file) => without(`${file} does not look for the mark`, file, "--@unless_frozen KEYS[1]\n"),
-  ),
+  ...[
+    "admit",
+    "bind",
+    "void",
+    "unclear",
+    "lease",
+    "collect",
+    "issue",
+    "change",
+    "recharge",
+    "dispute",
+    "archived",
+  ].map((file) => without(`${file} does not look for the mark`, file, "--@unless_frozen KEYS[1]\n")),
   without("observe does not look for the mark", "observe", "--@unless_frozen KEYS[2]\n"),
 ];
 

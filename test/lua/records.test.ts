@@ -1,10 +1,22 @@
 import { globSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { ACCOUNT_FIELDS, IDEMPOTENCY_FIELDS, KEY_FIELDS, REQUEST_FIELDS } from "../../src/store/records.ts";
+import {
+  ACCOUNT_FIELDS,
+  ARCHIVE_FIELDS,
+  IDEMPOTENCY_FIELDS,
+  KEY_FIELDS,
+  REQUEST_FIELDS,
+} from "../../src/store/records.ts";
 import { LUA_FOLDER } from "./headers.ts";
 
-const DECLARED = Object.keys({ ...REQUEST_FIELDS, ...ACCOUNT_FIELDS, ...KEY_FIELDS, ...IDEMPOTENCY_FIELDS });
+const DECLARED = Object.keys({
+  ...REQUEST_FIELDS,
+  ...ACCOUNT_FIELDS,
+  ...KEY_FIELDS,
+  ...IDEMPOTENCY_FIELDS,
+  ...ARCHIVE_FIELDS,
+});
 const FILES = globSync("**/*.lua", { cwd: LUA_FOLDER });
 
 /** The arguments of a call, from behind its opening bracket. */
@@ -34,6 +46,6 @@ function fieldsIn(text: string): string[] {
 test("the fields that the scripts read and write are those that are declared", () => {
   const used = FILES.flatMap((file) => fieldsIn(readFileSync(join(LUA_FOLDER, file), "utf8")));
   expect([...new Set(used)].filter((field) => !DECLARED.includes(field))).toEqual([]);
-  const operators = ["tier", "sha256", "rotated_to"];
+  const operators = ["tier", "sha256", "rotated_to", "archive", "listed"];
   expect(DECLARED.filter((field) => !used.includes(field) && !operators.includes(field))).toEqual([]);
 });

@@ -5,10 +5,18 @@ import { isDeepStrictEqual } from "node:util";
 import type { Redis } from "ioredis";
 import { afterAll, afterEach, beforeAll, expect, test, vi } from "vitest";
 import { createClient } from "../../src/store/client.ts";
-import { frozenName, indexName, type KeyRef, keyRef, partitionNames } from "../../src/store/names.ts";
+import {
+  archiveNames,
+  frozenName,
+  indexName,
+  type KeyRef,
+  keyRef,
+  partitionNames,
+} from "../../src/store/names.ts";
 import { itemOf, type Script } from "../../src/store/script-definition.ts";
 import { createScriptRunner, type ScriptRunner } from "../../src/store/script-runner.ts";
 import type { Generation } from "../../src/store/scripts/admit.ts";
+import { archived } from "../../src/store/scripts/archived.ts";
 import { bindClaimed } from "../../src/store/scripts/bind.ts";
 import { change } from "../../src/store/scripts/change.ts";
 import { collect } from "../../src/store/scripts/collect.ts";
@@ -325,6 +333,22 @@ const OTHERS: Record<string, () => Promise<ScriptCall>> = {
     const { key, requestId } = await givenBound();
     const given = { taskId: `task_${requestId}`, partition: PARTITION, ownerId: requestId };
     return itemFor(dispute, { ...given, accountId: `${key.accountId}_2`, lifetimeMs: 1000 });
+  },
+  ARCHIVED: async () => {
+    const generation = await givenBound();
+    await stage.observe(generation, "completed");
+    const { archive, changed } = archiveNames(PARTITION);
+    await clients[0]!.hset(archive, "generation", "1");
+    await clients[0]!.hset(changed, "key k", "1");
+    const requests = [{ requestId: generation.requestId, state: "finished" }];
+    return itemFor(archived, {
+      partition: PARTITION,
+      generation: "1",
+      newest: "1-0",
+      lookedUntil: 1,
+      requests,
+      changed: [{ what: "key k", changes: "1" }],
+    });
   },
 };
 const WRITES: Record<string, () => Promise<ScriptCall>> = {

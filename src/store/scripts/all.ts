@@ -1,5 +1,6 @@
 import type { ScriptFile } from "../script-definition.ts";
 import { admit } from "./admit.ts";
+import { archived } from "./archived.ts";
 import { bind } from "./bind.ts";
 import { change } from "./change.ts";
 import { collect } from "./collect.ts";
@@ -33,6 +34,7 @@ export const SCRIPTS: readonly ScriptFile[] = [
   recharge,
   lease,
   collect,
+  archived,
   probe,
   snapshot,
   survey,

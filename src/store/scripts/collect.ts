@@ -1,4 +1,4 @@
-import { accountNames, partitionNames, requestName, taskName } from "../names.ts";
+import { accountNames, archiveNames, partitionNames, requestName, taskName } from "../names.ts";
 import type { Script } from "../script-definition.ts";
 
 export interface CollectCall {
@@ -12,8 +12,8 @@ export interface CollectCall {
   retentionMs: number;
 }
 
-/** `missing`: another collector was first. */
-export type Collected = "collected" | "kept" | "missing";
+/** `missing`: another collector was first. `unarchived`: the archive has not got it yet. */
+export type Collected = "collected" | "kept" | "unarchived" | "missing";
 
 /** Forgets an ended request after its retention. */
 export const collect: Script<CollectCall, { outcome: Collected }> = {
@@ -26,7 +26,8 @@ export const collect: Script<CollectCall, { outcome: Collected }> = {
     return keys;
   },
   args({ partition, requestId, retentionMs }) {
-    return [requestId, Math.round(retentionMs), accountNames(partition, "").account];
+    const { account } = accountNames(partition, "");
+    return [requestId, Math.round(retentionMs), account, archiveNames(partition).archive];
   },
   read: ([outcome]) => ({ outcome: outcome as Collected }),
 };

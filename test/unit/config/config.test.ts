@@ -71,6 +71,7 @@ test("the defaults are those of the design", () => {
       journal: ".tollgate/journal",
       ledgerCheckIntervalMs: 3_600_000,
     },
+    archive: { url: undefined, keepMs: 7 * 24 * 3_600_000, intervalMs: 1000 },
     upstream: {
       url: "http://127.0.0.1:4010",
       apiKey: undefined,
@@ -206,6 +207,7 @@ test("redact leaves no secret in what is printed", () => {
     UPSTREAM_API_KEY: "up_5ecret",
     ADMIN_TOKEN: "5ecret-and-longer",
     REDIS_URL: "rediss://app:hunter2@redis.example.com:6380/1",
+    ARCHIVE_URL: "postgres://tollgate:hunter2@db.example.com:5433/tollgate?sslpassword=5ecret",
   };
   const config = configOf("{}", env);
   expect(config.upstream.apiKey).toBe("up_5ecret");
@@ -215,6 +217,7 @@ test("redact leaves no secret in what is printed", () => {
   expect(shown.store.redisUrl).toBe("rediss://app:***@redis.example.com:6380/1");
   expect(shown.upstream.apiKey).toBe("***");
   expect(shown.admin.token).toBe("***");
+  expect(shown.archive.url).toBe("postgres://db.example.com:5433/tollgate");
   expect(redact(configOf("{}"))).toEqual(configOf("{}"));
 });
 

@@ -99,6 +99,9 @@ test.each([
   ["UPSTREAM_PREVIOUS_API_KEY", "hunter2 "],
   ["UPSTREAM_PREVIOUS_URL", "https://user:hunter2@generator.example.com"],
   ["ADMIN_TOKEN", "hunter2"],
+  ["ARCHIVE_URL", "postgres://tollgate:hunter2@/tollgate"],
+  ["ARCHIVE_URL", "postgres://tollgate:hunter2@db"],
+  ["ARCHIVE_URL", "mysql://tollgate:hunter2@db/tollgate"],
 ])("%s=%s is refused without repeating the secret", (name, value) => {
   const error = errorOf(() => configOf("{}", { [name]: value }));
   expect(error.problems).toHaveLength(1);

@@ -8,6 +8,7 @@ import { ERROR_NAMES, refuse } from "../../../src/domain/errors.ts";
 import { COMMON_HEADERS, FURTHER_HEADERS } from "../../../src/domain/openapi/headers.ts";
 import {
   accountNames,
+  archiveNames,
   claimName,
   earlierTaskName,
   frozenName,
@@ -145,6 +146,7 @@ describe("README", () => {
       "UPSTREAM_API_KEY",
       "UPSTREAM_PREVIOUS_API_KEY",
       "ADMIN_TOKEN",
+      "ARCHIVE_URL",
     ]);
     expect(others.filter(([name]) => !source.includes(`variable(env, "${name}")`))).toEqual([]);
   });
@@ -215,6 +217,7 @@ describe("ARCHITECTURE", () => {
       claimName("<task id>"),
       ...Object.values(partitionNames(7)),
       ...Object.values(accountNames(7, "<account id>")),
+      ...Object.values(archiveNames(7)),
       ...Object.values(names),
       requestName(7, "<request id>"),
       earlierTaskName("<task id>"),

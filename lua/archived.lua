@@ -1,0 +1,33 @@
+#!lua flags=allow-oom
+-- ARCHIVED: the archive has committed a batch. Ended requests are marked, so that COLLECT may delete them. Accounts and keys
+-- that have not changed since they were read are no longer noted as changed. The names of the requests are built here, so
+-- they are not among KEYS; they are in the same partition.
+-- The fields of its records stand in src/store/records.ts.
+--
+-- KEYS  1 archive (hash)  2 changed (hash: account or key to the number of its changes)
+-- ARGV  1 now (ms or empty)  2 generation  3 prefix of the names of requests  4 the newest ledger entry that it has (empty: none)
+--       5 the score in `done` up to which requests were looked at (ms)  6 how many requests follow
+--       7.. request id, state that was copied; behind them account or key, the number of its changes that was read
+-- RETURNS outcome, now
+--   archived
+--   other     the archive was replaced meanwhile; nothing happens
+--@include clock
+--@unless_frozen KEYS[1]
+local now = store_now(ARGV[1])
+local archive, changed, generation = KEYS[1], KEYS[2], ARGV[2]
+if redis.call("HGET", archive, "generation") ~= generation then return { "other", now } end
+local items = { unpack(ARGV, 7) }
+local requests = 2 * tonumber(ARGV[6])
+for at = 1, requests, 2 do
+  local request, state = ARGV[3] .. items[at], items[at + 1]
+  -- One that was void may have been bound meanwhile.
+  if redis.call("HGET", request, "state") == state then
+    redis.call("HSET", request, "archived", generation .. " " .. state)
+  end
+end
+for at = requests + 1, #items, 2 do
+  if redis.call("HGET", changed, items[at]) == items[at + 1] then redis.call("HDEL", changed, items[at]) end
+end
+redis.call("HSET", archive, "looked_until", ARGV[5])
+if ARGV[4] ~= "" then redis.call("HSET", archive, "newest", ARGV[4]) end
+return { "archived", now }

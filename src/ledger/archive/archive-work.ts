@@ -1,0 +1,74 @@
+import { createArchiveSource } from "../../store/archive-source.ts";
+import type { Connection } from "../../store/connection.ts";
+import type { Logger } from "../../telemetry/log.ts";
+import type { Metrics } from "../../telemetry/metrics.ts";
+import { connectArchive } from "./connection.ts";
+import { createCopier } from "./copier.ts";
+import { identify, migrate } from "./migrations.ts";
+import { archiveReason } from "./reasons.ts";
+import { type ArchiveTables, createTables } from "./tables.ts";
+
+export interface ArchiveWorkOptions {
+  url: string;
+  connection: Connection;
+  intervalMs(): number;
+  metrics: Metrics;
+  log: Logger;
+}
+
+/** Copies the store to the archive for as long as the gateway runs. Whatever the archive does, requests do not notice. */
+export function createArchiveWork({ url, connection, intervalMs, metrics, log }: ArchiveWorkOptions) {
+  const archive = connectArchive(url);
+  const source = createArchiveSource(connection);
+  const say = createAnnouncer(log);
+  /** Undefined until the archive has been looked at, and after each fault: another one may answer. */
+  let tables: ArchiveTables | undefined;
+
+  async function open(): Promise<ArchiveTables> {
+    const storeId = source.storeId();
+    if (storeId === undefined) throw new Error("the store has no id: it is out of memory");
+    for (const step of await migrate(archive)) log.info({ step }, "the archive's schema has got a step");
+    const { archiveId } = await identify(archive.query, storeId);
+    return createTables(archiveId, archive);
+  }
+
+  const copier = createCopier({
+    source,
+    tables: async () => (tables ??= await open()),
+    archiveUsed(fault) {
+      if (fault) tables = undefined;
+      say(fault);
+    },
+    intervalMs,
+    metrics,
+    log,
+  });
+
+  return {
+    start: copier.start,
+    async stop(): Promise<void> {
+      const stopped = copier.stop();
+      // What is under way fails, and is copied again by whoever goes on.
+      archive.close();
+      await stopped;
+    },
+  };
+}
+
+export type ArchiveWork = ReturnType<typeof createArchiveWork>;
+
+/** Says once what is wrong with the archive, and once that it is right again. */
+function createAnnouncer(log: Logger): (fault: Error | undefined) => void {
+  let said: string | undefined = "not looked at yet";
+  return (fault) => {
+    const reason = fault && archiveReason(fault);
+    if (reason?.why === said) return;
+    said = reason?.why;
+    if (reason)
+      log.warn(
+        { ...reason },
+        "the archive cannot be used; requests go on, and the store keeps what is not copied",
+      );
+    else log.info("the archive is in use");
+  };
+}

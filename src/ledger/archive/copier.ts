@@ -1,0 +1,129 @@
+import { randomUUID } from "node:crypto";
+import type { ArchiveSource } from "../../store/archive-source.ts";
+import { jittered } from "../../store/jitter.ts";
+import { type CopyingOptions, createCopying, type HeldPartitions, withoutStore } from "./copying.ts";
+import type { ArchiveTables } from "./tables.ts";
+
+/** How long a partition is copied by one process, unless that asks for more. */
+const TURN_MS = 10_000;
+const RENEW_EVERY_MS = TURN_MS / 3;
+const RETRY_MAX_MS = 30_000;
+
+export interface CopierOptions extends CopyingOptions {
+  /** The archive, connected and checked. @throws Error if it cannot be used */
+  tables(): Promise<ArchiveTables>;
+  /** Called after each round: what the archive said if it could not be used. */
+  archiveUsed(fault: Error | undefined): void;
+  /** Between two looks at the store. */
+  intervalMs(): number;
+}
+
+export type Copier = ReturnType<typeof createCopier>;
+
+/**
+ * Copies what the store has and the archive has not: ledger entries, ended requests, changed accounts and keys. The rows of
+ * the archive are the cursor, and its primary keys make once of twice. Whatever fails is read again. Decision 0050.
+ */
+export function createCopier(options: CopierOptions) {
+  const { source, log } = options;
+  const turns = createTurns(source);
+  const copying = createCopying(options);
+  let timer: NodeJS.Timeout | undefined;
+  let current: Promise<void> = Promise.resolve();
+  let isStopped = false;
+  let failures = 0;
+
+  /** @returns whether there is more to copy */
+  async function round(): Promise<boolean> {
+    const held = await turns.take();
+    copying.keepOnly(held.flatMap(({ partitions }) => partitions));
+    if (held.length === 0) {
+      await copying.showLag(held);
+      return false;
+    }
+    let hasMore = false;
+    let fault: Error | undefined;
+    try {
+      const tables = await options.tables();
+      for (const one of held) {
+        const isDone = await copying.from(one, tables).catch(withoutStore);
+        hasMore ||= isDone === false;
+      }
+    } catch (error) {
+      fault = error as Error;
+      // The archive that answers next may be another one, or have lost its last rows.
+      copying.keepOnly([]);
+    }
+    failures = fault ? failures + 1 : 0;
+    options.archiveUsed(fault);
+    await copying.showLag(held);
+    return hasMore && fault === undefined;
+  }
+
+  const schedule = (waitMs: number): void => {
+    if (isStopped) return;
+    timer = setTimeout(() => {
+      current = round()
+        .catch((error: unknown) => {
+          log.debug({ err: error }, "copying to the archive was interrupted");
+          return false;
+        })
+        .then((hasMore) => schedule(hasMore ? 0 : waitAfter(failures, options.intervalMs())));
+    }, waitMs);
+  };
+
+  return {
+    start: (): void => schedule(jittered(options.intervalMs())),
+    /** One complete round now; for tests and tools. */
+    round,
+    async stop(): Promise<void> {
+      isStopped = true;
+      clearTimeout(timer);
+      await current;
+      await turns.leave();
+    },
+  };
+}
+
+const waitAfter = (failures: number, intervalMs: number): number =>
+  jittered(
+    failures === 0
+      ? intervalMs
+      : Math.min(RETRY_MAX_MS, Math.max(intervalMs, 500) * 2 ** Math.min(failures, 10)),
+  );
+
+/** The partitions that this process copies. */
+function createTurns(source: ArchiveSource) {
+  const holder = randomUUID();
+  let held: HeldPartitions[] = [];
+  let takenAtMs = Number.NEGATIVE_INFINITY;
+
+  return {
+    /** Renews turns, and takes those that nobody has. */
+    async take(): Promise<readonly HeldPartitions[]> {
+      const primaries = source.primaries();
+      const isSame = held.every(({ primary }) => primaries.some((one) => one.primary === primary));
+      if (isSame && performance.now() - takenAtMs < RENEW_EVERY_MS) return held;
+      takenAtMs = performance.now();
+      const taken = await Promise.all(
+        primaries.map(async ({ primary, partitions }) => {
+          const own = await source
+            .takeTurns(primary, partitions, { holder, turnMs: TURN_MS })
+            .catch(withoutStore);
+          return { primary, partitions: own ?? [] };
+        }),
+      );
+      held = taken.filter(({ partitions }) => partitions.length > 0);
+      return held;
+    },
+    /** Lets another process take over at once. */
+    async leave(): Promise<void> {
+      await Promise.all(
+        held.map(({ primary, partitions }) =>
+          source.endTurns(primary, partitions, holder).catch(() => undefined),
+        ),
+      );
+      held = [];
+    },
+  };
+}

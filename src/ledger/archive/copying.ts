@@ -1,0 +1,187 @@
+import { GatewayError } from "../../domain/errors.ts";
+import type { ArchivePage, ArchivePosition, ArchiveSource } from "../../store/archive-source.ts";
+import { LEDGER_START } from "../../store/ledger-entries.ts";
+import type { Primary } from "../../store/primary.ts";
+import type { Logger } from "../../telemetry/log.ts";
+import type { Metrics } from "../../telemetry/metrics.ts";
+import { findForkPoint } from "./forks.ts";
+import { type ArchiveTables, StaleArchiveError } from "./tables.ts";
+
+/** Ledger entries, requests, accounts and keys each in one transaction, at most. Reading them holds Redis for a millisecond. */
+const BATCH = 500;
+/** A backlog is copied for so long at a time, before turns are renewed. */
+const BACKLOG_MS = 2500;
+/** How often requests that may be collected are looked at. */
+const LOOK_AT_DUE_EVERY_MS = 10_000;
+
+/** Partitions of one primary that this process copies. */
+export interface HeldPartitions {
+  primary: Primary;
+  partitions: readonly number[];
+}
+
+export interface CopyingOptions {
+  source: ArchiveSource;
+  metrics: Pick<Metrics, "archiveLag" | "archiveRows" | "archiveForks">;
+  log: Logger;
+  /** For tests: called before each step of a batch. */
+  step?: (name: "read" | "confirm" | "write" | "note") => Promise<void> | void;
+}
+
+/** Where each partition is read on. */
+interface Progress {
+  positions: Map<number, ArchivePosition>;
+  /** Partitions of which all has been copied that was there at the last look. */
+  complete: Set<number>;
+}
+
+/** Reads, writes and notes, batch by batch. */
+export function createCopying(options: CopyingOptions) {
+  const { source, step = () => undefined } = options;
+  const progress: Progress = { positions: new Map(), complete: new Set() };
+  const { positions, complete } = progress;
+  let lookedAtDueMs = Number.NEGATIVE_INFINITY;
+
+  /** Asks the archive what it has of partitions that are not known. */
+  async function begin({ primary, partitions }: HeldPartitions, tables: ArchiveTables): Promise<void> {
+    const unknown = partitions.filter((partition) => !positions.has(partition));
+    if (unknown.length === 0) return;
+    const newest = await tables.newest(unknown);
+    for (const partition of unknown) {
+      const position = await source.begin(primary, partition, tables.archiveId, newest.get(partition));
+      positions.set(partition, position);
+    }
+  }
+
+  /** One batch. @returns false if replicas do not have all of it, so nothing is copied */
+  async function copyBatch({ primary, partitions }: HeldPartitions, tables: ArchiveTables): Promise<boolean> {
+    await step("read");
+    const known = partitions.flatMap((partition) => positions.get(partition) ?? []);
+    const pages = await source.read(primary, known, BATCH);
+    const forked = pages.filter(({ isFork }) => isFork);
+    for (const { position } of forked) await hideLost(options, primary, position, tables);
+    for (const { position } of forked) positions.delete(position.partition);
+    const whole = pages.filter(({ isFork }) => !isFork);
+    await step("confirm");
+    // After they were read: replicas have what Redis had answered by then.
+    if (!whole.every(isEmpty) && !(await source.isConfirmed(primary))) return false;
+    try {
+      await writePages(options, progress, { primary, pages: whole, tables });
+    } catch (error) {
+      if (!(error instanceof StaleArchiveError)) throw error;
+      for (const { partition } of known) positions.delete(partition);
+    }
+    await begin({ primary, partitions }, tables);
+    return true;
+  }
+
+  return {
+    /** Forgets what was read of all other partitions. */
+    keepOnly(partitions: readonly number[]): void {
+      const kept = new Set(partitions);
+      for (const partition of positions.keys()) {
+        if (kept.has(partition)) continue;
+        positions.delete(partition);
+        complete.delete(partition);
+      }
+    },
+
+    /** @returns false if there is more to copy */
+    async from(held: HeldPartitions, tables: ArchiveTables): Promise<boolean> {
+      const { primary, partitions } = held;
+      const startedMs = performance.now();
+      await begin(held, tables);
+      if (startedMs - lookedAtDueMs > LOOK_AT_DUE_EVERY_MS) {
+        lookedAtDueMs = startedMs;
+        for (const position of positions.values()) position.due ??= 0;
+      }
+      for (const partition of partitions) complete.delete(partition);
+      let waiting = partitions;
+      while (waiting.length > 0) {
+        if (performance.now() - startedMs > BACKLOG_MS) return false;
+        if (!(await copyBatch({ primary, partitions: waiting }, tables))) return true;
+        waiting = waiting.filter((partition) => !complete.has(partition));
+      }
+      return true;
+    },
+
+    showLag: (held: readonly HeldPartitions[]): Promise<void> => showLag(options, held, complete),
+  };
+}
+
+/** What the archive has and the store has lost does not count any more. */
+async function hideLost(
+  { source, metrics, log }: CopyingOptions,
+  primary: Primary,
+  { newest, partition }: ArchivePosition,
+  tables: ArchiveTables,
+): Promise<void> {
+  if (!newest) return;
+  const point = await findForkPoint(tables, newest, (ids) => source.entries(primary, partition, ids));
+  const after = point?.streamId ?? LEDGER_START;
+  const entries = await tables.hideAfter(partition, after, newest);
+  metrics.archiveForks.inc();
+  log.error(
+    { partition, after, until: newest.streamId, entries },
+    "the store has lost ledger entries that the archive has; the archive keeps their rows and no longer counts them",
+  );
+}
+
+/** Writes pages to the archive, notes in the store that they are there, and goes on behind them. */
+async function writePages(
+  { source, metrics, step = () => undefined }: CopyingOptions,
+  { positions, complete }: Progress,
+  { primary, pages, tables }: { primary: Primary; pages: readonly ArchivePage[]; tables: ArchiveTables },
+): Promise<void> {
+  await step("write");
+  const written = await tables.write(pages);
+  for (const [kind, rows] of Object.entries(written) as [keyof typeof written, number][])
+    metrics.archiveRows.inc({ kind }, rows);
+  await step("note");
+  for (const page of pages) {
+    const { partition } = page.position;
+    const outcome = isEmpty(page) ? "archived" : await source.archived(primary, notesOf(page));
+    if (outcome === "archived") positions.set(partition, page.next);
+    else positions.delete(partition);
+    if (outcome === "archived" && !page.more) complete.add(partition);
+  }
+}
+
+/** Shows the age of the oldest entry of these partitions that is not copied. */
+async function showLag(
+  { source, metrics }: CopyingOptions,
+  held: readonly HeldPartitions[],
+  complete: ReadonlySet<number>,
+): Promise<void> {
+  // While all primaries are away, the figure stays.
+  if (held.length === 0 && source.primaries().length === 0) return;
+  const ages = await Promise.all(
+    held.map(async ({ primary, partitions }) => {
+      const behind = partitions.filter((partition) => !complete.has(partition));
+      if (behind.length === 0) return [];
+      const times = await source.oldestUncopied(primary, behind).catch(withoutStore);
+      return times?.map((atMs) => (atMs === undefined ? 0 : primary.nowMs() - atMs));
+    }),
+  );
+  // What is on a primary that is away is not known: the figure stays.
+  if (ages.includes(undefined)) return;
+  metrics.archiveLag.set(Math.max(0, ...ages.flatMap((some) => some ?? [])) / 1000);
+}
+
+/** A primary that is away, or refuses: its partitions wait. @throws any other error */
+export function withoutStore(error: unknown): undefined {
+  if (error instanceof GatewayError) return undefined;
+  throw error;
+}
+
+const isEmpty = ({ entries, requests, changed, next, position }: ArchivePage): boolean =>
+  entries.length + requests.length + changed.length === 0 && next.looked.score === position.looked.score;
+
+const notesOf = ({ next, requests, changed }: ArchivePage) => ({
+  partition: next.partition,
+  generation: next.generation,
+  newest: next.newest?.streamId,
+  lookedUntil: next.looked.score,
+  requests: requests.map(({ requestId, record }) => ({ requestId, state: record.state ?? "" })),
+  changed: changed.map(({ what, changes }) => ({ what, changes })),
+});

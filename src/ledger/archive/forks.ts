@@ -1,0 +1,34 @@
+import { isSameEntry } from "../../store/archive-source.ts";
+import type { LedgerEntry } from "../../store/ledger-entries.ts";
+import type { ArchiveTables } from "./tables.ts";
+
+/** Entries of the archive that are looked for in the store at a time. */
+const PAGE = 200;
+
+/**
+ * The newest entry that archive and store both have. A failover or an old dump has taken what the archive has after it.
+ * @param newest the newest entry of the archive, which the store has not
+ * @param read the store's entries of these ids; those that it has not are left out
+ * @returns undefined if they have nothing in common
+ */
+export async function findForkPoint(
+  tables: Pick<ArchiveTables, "entriesBefore">,
+  newest: LedgerEntry,
+  read: (ids: readonly string[]) => Promise<LedgerEntry[]>,
+): Promise<LedgerEntry | undefined> {
+  let before = newest;
+  for (;;) {
+    const page = await tables.entriesBefore(before.partition, before.streamId, PAGE);
+    const stored = new Map(
+      (await read(page.map(({ streamId }) => streamId))).map((entry) => [entry.streamId, entry]),
+    );
+    const found = page.find((entry) => {
+      const same = stored.get(entry.streamId);
+      return same !== undefined && isSameEntry(same, entry);
+    });
+    if (found) return found;
+    const last = page.at(-1);
+    if (page.length < PAGE || !last) return undefined;
+    before = last;
+  }
+}

@@ -1,0 +1,93 @@
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import type { ArchiveConnection, ArchiveQuery } from "./tables.ts";
+
+/**
+ * The schema's steps, in order, each `schema/<name>.sql`. A step that has been released never changes; a new one goes to the
+ * end.
+ */
+const STEPS = ["0001-archive"] as const;
+
+/** Any number, the same in each release: two gateways that start at a time do not migrate at a time. */
+const LOCK = 7_032_019_041;
+/** How long one waits for another's migration. */
+const LOCK_WAIT = "60s";
+
+/** What an operator has to do about the archive. The message begins with what is wrong. */
+export class ArchiveError extends Error {
+  override readonly name = "ArchiveError";
+  readonly advice: string;
+
+  constructor(why: string, advice: string) {
+    super(why);
+    this.advice = advice;
+  }
+}
+
+/** Whose archive it is. */
+export interface ArchiveIdentity {
+  archiveId: string;
+  /** `id` of `tg:meta` of the store that is copied to it. */
+  storeId: string;
+}
+
+/**
+ * Brings the schema up to this release. Steps only go forward, in one transaction and under a lock.
+ * @returns the names of the steps that were taken
+ * @throws ArchiveError for a schema of a later release
+ */
+export async function migrate({ query, transaction }: ArchiveConnection): Promise<string[]> {
+  if ((await stepsTaken(query)).length === STEPS.length) return [];
+  return transaction(async (run) => {
+    await run(`SET LOCAL lock_timeout = '${LOCK_WAIT}'`);
+    await run(`SET LOCAL statement_timeout = 0`);
+    await run("SELECT pg_advisory_xact_lock($1)", [LOCK]);
+    const wanted = STEPS.slice((await stepsTaken(run)).length);
+    for (const step of wanted) {
+      await run(readFileSync(join(import.meta.dirname, "schema", `${step}.sql`), "utf8"));
+      await run("INSERT INTO tollgate.migrations (step) VALUES ($1)", [step]);
+    }
+    return [...wanted];
+  });
+}
+
+/** The steps that a database has taken. @throws ArchiveError for one that this release does not know */
+async function stepsTaken(query: ArchiveQuery): Promise<string[]> {
+  const [found] = await query<{ is_there: boolean }>(
+    "SELECT to_regclass('tollgate.migrations') IS NOT NULL AS is_there",
+  );
+  if (!found?.is_there) return [];
+  const rows = await query<{ step: string }>("SELECT step FROM tollgate.migrations ORDER BY step");
+  const taken = rows.map(({ step }) => step);
+  const unknown = taken.find((step, at) => step !== STEPS[at]);
+  if (unknown !== undefined)
+    throw new ArchiveError(
+      `the archive has the schema of a later release (${unknown})`,
+      "run that release; this one does not use the archive",
+    );
+  return taken;
+}
+
+/**
+ * Whose archive this is; a new one becomes that of `storeId`.
+ * @throws ArchiveError for another store's
+ */
+export async function identify(query: ArchiveQuery, storeId: string): Promise<ArchiveIdentity> {
+  const known = await identityOf(query);
+  if (known === undefined)
+    await query("INSERT INTO tollgate.archive (store_id) VALUES ($1) ON CONFLICT DO NOTHING", [storeId]);
+  const identity = known ?? (await identityOf(query));
+  if (identity?.storeId === storeId) return identity;
+  throw new ArchiveError(
+    `the archive belongs to another store (${identity?.storeId}; this store is ${storeId})`,
+    "set ARCHIVE_URL to this store's database, or to an empty one",
+  );
+}
+
+/** Undefined for an archive that nobody has used. */
+export async function identityOf(query: ArchiveQuery): Promise<ArchiveIdentity | undefined> {
+  const [row] = await query<{ archive_id: string; store_id: string }>(
+    "SELECT archive_id, store_id FROM tollgate.archive",
+  );
+  return row && { archiveId: row.archive_id, storeId: row.store_id };
+}

@@ -1,0 +1,170 @@
+import type { ArchivePage, ChangedRecord, EndedRequest } from "../../store/archive-source.ts";
+import type { LedgerEntry } from "../../store/ledger-entries.ts";
+import { ACCOUNT_FIELDS, KEY_FIELDS } from "../../store/records.ts";
+import type { ArchiveQuery } from "./tables.ts";
+
+/** A row of `tollgate.ledger_entries` as the driver reads it: big integers are texts. */
+export interface EntryRow {
+  partition: number;
+  id: string | null;
+  account_id: string;
+  type: string;
+  amount: string;
+  balance_after: string;
+  endpoint: string | null;
+  reason: string | null;
+  task_id: string | null;
+  request_id: string | null;
+  key_id: string | null;
+  reference: string | null;
+  previous: string | null;
+  at: Date;
+}
+
+export const entryOf = (row: EntryRow): LedgerEntry => ({
+  partition: row.partition,
+  streamId: row.id ?? "",
+  accountId: row.account_id,
+  type: row.type,
+  amount: Number(row.amount),
+  balanceAfter: Number(row.balance_after),
+  endpoint: row.endpoint ?? "",
+  reason: row.reason ?? "",
+  taskId: row.task_id ?? "",
+  requestId: row.request_id ?? "",
+  keyId: row.key_id ?? "",
+  reference: row.reference ?? "",
+  previous: row.previous ?? "",
+  atMs: row.at.getTime(),
+});
+
+/** One column of the rows to be written: its name, its type, and its value of one item. */
+type Column<Item> = readonly [
+  name: string,
+  type: string,
+  value: (item: Item) => string | number | boolean | null,
+];
+
+const text = (value: string | undefined): string | null =>
+  value === undefined || value === "" ? null : value;
+const moment = (ms: string | number | undefined): string | null =>
+  ms === undefined ? null : new Date(Number(ms)).toISOString();
+
+/** Fields with a column of their own, and those that change with requests. */
+const ACCOUNT_FIELDS_APART: ReadonlySet<string> = new Set(Object.keys(ACCOUNT_FIELDS));
+const KEY_FIELDS_APART: ReadonlySet<string> = new Set(Object.keys(KEY_FIELDS));
+
+/** What later releases keep in a record, as JSON. */
+const otherFields = (record: object, apart: ReadonlySet<string>): string =>
+  JSON.stringify(Object.fromEntries(Object.entries(record).filter(([name]) => !apart.has(name))));
+
+const ENTRY_COLUMNS: readonly Column<LedgerEntry & { fork: number }>[] = [
+  ["partition", "int", (entry) => entry.partition],
+  ["id", "text", (entry) => entry.streamId],
+  ["fork", "int", (entry) => entry.fork],
+  ["account_id", "text", (entry) => entry.accountId],
+  ["type", "text", (entry) => entry.type],
+  ["amount", "bigint", (entry) => entry.amount],
+  ["balance_after", "bigint", (entry) => entry.balanceAfter],
+  ["endpoint", "text", (entry) => text(entry.endpoint)],
+  ["reason", "text", (entry) => text(entry.reason)],
+  ["task_id", "text", (entry) => text(entry.taskId)],
+  ["request_id", "text", (entry) => text(entry.requestId)],
+  ["key_id", "text", (entry) => text(entry.keyId)],
+  ["reference", "text", (entry) => text(entry.reference)],
+  ["previous", "text", (entry) => text(entry.previous)],
+  ["at", "timestamptz", (entry) => moment(entry.atMs)],
+];
+
+const REQUEST_COLUMNS: readonly Column<EndedRequest>[] = [
+  ["request_id", "text", ({ requestId }) => requestId],
+  ["account_id", "text", ({ record }) => text(record.account_id)],
+  ["key_id", "text", ({ record }) => text(record.key_id)],
+  ["endpoint", "text", ({ record }) => text(record.endpoint)],
+  ["price", "bigint", ({ record }) => text(record.price)],
+  ["status", "text", ({ record }) => (record.state === "void" ? "void" : text(record.status))],
+  ["ended_by", "text", ({ record }) => text(record.state === "void" ? record.reason : record.ended_by)],
+  ["task_id", "text", ({ record }) => text(record.task_id)],
+  ["is_uncollected", "boolean", ({ record }) => record.uncollected !== undefined],
+  ["admitted_at", "timestamptz", ({ record }) => moment(record.admitted_at)],
+  ["bound_at", "timestamptz", ({ record }) => moment(record.bound_at)],
+  ["finished_at", "timestamptz", ({ record }) => moment(record.finished_at ?? record.void_at)],
+];
+
+type Changed<Kind> = Extract<ChangedRecord, { kind: Kind }> & { partition: number; readAtMs: number };
+
+const ACCOUNT_COLUMNS: readonly Column<Changed<"account">>[] = [
+  ["account_id", "text", ({ accountId }) => accountId],
+  ["version", "bigint", ({ readAtMs }) => readAtMs],
+  ["partition", "int", ({ partition }) => partition],
+  ["created_at", "timestamptz", ({ record }) => moment(record.created_at)],
+  ["settings", "jsonb", ({ record }) => otherFields(record, ACCOUNT_FIELDS_APART)],
+];
+
+const KEY_COLUMNS: readonly Column<Changed<"key">>[] = [
+  ["key_id", "text", ({ keyId }) => keyId],
+  ["version", "bigint", ({ readAtMs }) => readAtMs],
+  ["account_id", "text", ({ record }) => text(record.account_id)],
+  ["sha256", "text", ({ record }) => record.sha256 ?? ""],
+  ["tier", "text", ({ record }) => record.tier ?? ""],
+  ["rate_limit", "bigint", ({ record }) => text(record.rate_limit)],
+  ["max_concurrent", "bigint", ({ record }) => text(record.max_concurrent)],
+  ["daily_limit", "bigint", ({ record }) => text(record.daily_limit)],
+  ["created_at", "timestamptz", ({ record }) => moment(record.created_at)],
+  ["expires_at", "timestamptz", ({ record }) => moment(record.expires_at)],
+  ["revoked_at", "timestamptz", ({ record }) => moment(record.revoked_at)],
+  ["rotated_to", "text", ({ record }) => text(record.rotated_to)],
+  ["settings", "jsonb", ({ record }) => otherFields(record, KEY_FIELDS_APART)],
+];
+
+/** Writes rows that are not there yet, in one statement. @returns how many were not */
+async function insert<Item>(
+  run: ArchiveQuery,
+  table: string,
+  columns: readonly Column<Item>[],
+  items: readonly Item[],
+): Promise<number> {
+  if (items.length === 0) return 0;
+  const names = columns.map(([name]) => name).join(", ");
+  const types = columns.map(([, type], at) => `$${at + 1}::${type}[]`).join(", ");
+  const values = columns.map(([, , value]) => items.map(value));
+  const [written] = await run<{ rows: number }>(
+    `WITH written AS (
+       INSERT INTO tollgate.${table} (${names}) SELECT * FROM unnest(${types}) ON CONFLICT DO NOTHING RETURNING 1
+     ) SELECT count(*)::int AS rows FROM written`,
+    values,
+  );
+  return written?.rows ?? 0;
+}
+
+/** @param forkOf how many forks a partition had when its entries were read */
+export const insertEntries = (
+  run: ArchiveQuery,
+  entries: readonly LedgerEntry[],
+  forkOf: (partition: number) => number,
+): Promise<number> =>
+  insert(
+    run,
+    "ledger_rows",
+    ENTRY_COLUMNS,
+    entries.map((entry) => ({ ...entry, fork: forkOf(entry.partition) })),
+  );
+
+export const insertRequests = (run: ArchiveQuery, requests: readonly EndedRequest[]): Promise<number> =>
+  insert(run, "request_rows", REQUEST_COLUMNS, requests);
+
+/** Accounts and keys, each as a new version. */
+export async function insertChanged(
+  run: ArchiveQuery,
+  pages: readonly ArchivePage[],
+): Promise<{ account: number; key: number }> {
+  const changed = pages.flatMap((page) =>
+    page.changed.map((one) => ({ ...one, partition: page.position.partition, readAtMs: page.readAtMs })),
+  );
+  const accounts = changed.filter((one) => one.kind === "account" && one.record.balance !== undefined);
+  const keys = changed.filter((one) => one.kind === "key" && one.record.account_id !== undefined);
+  return {
+    account: await insert(run, "account_versions", ACCOUNT_COLUMNS, accounts as Changed<"account">[]),
+    key: await insert(run, "api_key_versions", KEY_COLUMNS, keys as Changed<"key">[]),
+  };
+}

@@ -1,0 +1,405 @@
+import { randomUUID } from "node:crypto";
+import type { ChainableCommander, Redis } from "ioredis";
+import type { Connection } from "./connection.ts";
+import { storeNowMs } from "./keys.ts";
+import { LEDGER_START, type LedgerEntry, ledgerEntry, type StreamEntry } from "./ledger-entries.ts";
+import { accountNames, archiveNames, keyNames, partitionNames, requestName } from "./names.ts";
+import type { RedisNodes } from "./nodes.ts";
+import { answersOf, many } from "./pipelines.ts";
+import type { Primary } from "./primary.ts";
+import type { AccountRecord, ArchiveRecord, KeyFields, RequestRecord } from "./records.ts";
+import { type Archived, type ArchivedCall, archived } from "./scripts/archived.ts";
+import { partitionsOf } from "./store-facts.ts";
+
+/** What a partition's reader has read so far. */
+export interface ArchivePosition {
+  readonly partition: number;
+  /** Of the partition's record; see `ARCHIVE_FIELDS`. */
+  readonly generation: string;
+  /** The newest entry that the archive has; undefined for none. */
+  newest: LedgerEntry | undefined;
+  /** The score in `done` up to which ended requests were looked at, and how many of that score. */
+  looked: { score: number; times: number };
+  /** How many requests that may be collected were looked at; undefined unless that is asked for. */
+  due: number | undefined;
+}
+
+/** An ended request, as its record is. */
+export interface EndedRequest {
+  requestId: string;
+  record: RequestRecord;
+}
+
+/** An account or key, as its record is. `changes`: how many were noted before it was read. */
+export type ChangedRecord = { what: string; changes: string } & (
+  | { kind: "account"; accountId: string; record: AccountRecord }
+  | { kind: "key"; keyId: string; record: KeyFields }
+);
+
+/** What a partition has that the archive has not. */
+export interface ArchivePage {
+  position: ArchivePosition;
+  /** The position after this page. */
+  next: ArchivePosition;
+  /** Whether the ledger still has the newest entry of the archive. If not, nothing else is here. */
+  isFork: boolean;
+  /** Oldest first. */
+  entries: LedgerEntry[];
+  requests: EndedRequest[];
+  changed: ChangedRecord[];
+  /** When it was read by the store's clock, Unix ms. */
+  readAtMs: number;
+  /** Whether there may be more. */
+  more: boolean;
+}
+
+const REQUEST_FIELDS_COPIED = [
+  "state",
+  "account_id",
+  "key_id",
+  "endpoint",
+  "price",
+  "status",
+  "ended_by",
+  "reason",
+  "task_id",
+  "admitted_at",
+  "bound_at",
+  "finished_at",
+  "void_at",
+  "uncollected",
+  "archived",
+] as const satisfies readonly (keyof RequestRecord)[];
+
+/** Accounts or keys that are noted at a time. */
+const LISTED_AT_ONCE = 500;
+
+/** The store is copied to another archive. */
+export class OtherArchiveError extends Error {
+  override readonly name = "OtherArchiveError";
+}
+
+/** Reasons of a void request whose BIND may still come. It is copied once it may be collected. */
+const UNKNOWN_OUTCOMES: ReadonlySet<string | undefined> = new Set(["due", "released"]);
+
+export type ArchiveSource = ReturnType<typeof createArchiveSource>;
+
+/**
+ * What an archive reads of the store, and what it notes there. Only partitions whose primary is usable are read.
+ * @throws GatewayError `store_unavailable` from each
+ */
+export function createArchiveSource(connection: Connection) {
+  return {
+    storeId: (): string | undefined => connection.facts()?.id,
+    /** Usable primaries, each with its partitions; without frozen ones. */
+    primaries(): { primary: Primary; partitions: number[] }[] {
+      const all = Array.from({ length: connection.facts()?.partitions ?? 0 }, (_, partition) => partition);
+      const inUse = all.filter((partition) => !connection.isFrozen(partition));
+      return connection.primaries().flatMap((primary) => {
+        const partitions = inUse.filter((partition) => connection.of(partition) === primary);
+        return primary.breaker.isOpen() || partitions.length === 0 ? [] : [{ primary, partitions }];
+      });
+    },
+    takeTurns,
+    endTurns,
+    begin,
+    read: readPages,
+    oldestUncopied,
+    entries: entriesOf,
+    /** Whether replicas have all that the primary has answered so far; true where that is not asked for. */
+    async isConfirmed({ confirmation }: Primary): Promise<boolean> {
+      return confirmation === undefined || (await confirmation.confirmed()) === "replicas";
+    },
+    archived: (primary: Primary, call: ArchivedCall): Promise<Archived> =>
+      primary.run(archived, call).then(({ outcome }) => outcome),
+  };
+}
+
+/**
+ * The partitions among these that this process copies. A turn ends by itself, so what another process has is taken over once
+ * that has ended or hangs. Two processes may have a partition for a moment: the archive's primary keys decide.
+ */
+function takeTurns(
+  primary: Primary,
+  partitions: readonly number[],
+  { holder, turnMs }: { holder: string; turnMs: number },
+): Promise<number[]> {
+  return primary.command(async (redis) => {
+    const holders = await many<string | null, number>(redis, partitions, (pipe, partition) =>
+      pipe.set(archiveNames(partition).archiver, holder, "PX", turnMs, "NX", "GET"),
+    );
+    const own = partitions.filter((_, at) => holders[at] === holder);
+    await many(redis, own, (pipe, partition) => pipe.pexpire(archiveNames(partition).archiver, turnMs));
+    return partitions.filter((_, at) => holders[at] === null || holders[at] === holder);
+  });
+}
+
+/** Ends turns of this process, so that another one takes over at once. */
+const endTurns = (primary: Primary, partitions: readonly number[], holder: string): Promise<void> =>
+  primary.command(async (redis) => {
+    const names = partitions.map((partition) => archiveNames(partition).archiver);
+    const holders = await many<string | null, string>(redis, names, (pipe, name) => pipe.get(name));
+    await many(
+      redis,
+      names.filter((_, at) => holders[at] === holder),
+      (pipe, name) => pipe.del(name),
+    );
+  });
+
+/** Those of these entries that the ledger has. */
+const entriesOf = (primary: Primary, partition: number, ids: readonly string[]): Promise<LedgerEntry[]> =>
+  primary.command(async (redis) => {
+    const { ledger } = partitionNames(partition);
+    const found = await many<StreamEntry[], string>(redis, ids, (pipe, id) => pipe.xrange(ledger, id, id));
+    return found.flat().map((entry) => ledgerEntry(partition, entry));
+  });
+
+/**
+ * Notes that an archive is in use, in a partition where that is not noted yet. From then on COLLECT keeps what the archive
+ * has not got. All accounts and keys are noted as changed.
+ * @param newest the newest entry that the archive has, if any
+ * @returns where to read on
+ */
+async function begin(
+  primary: Primary,
+  partition: number,
+  archiveId: string,
+  newest: LedgerEntry | undefined,
+): Promise<ArchivePosition> {
+  const { archive } = archiveNames(partition);
+  let record = await primary.command<ArchiveRecord>((redis) => redis.hgetall(archive));
+  if (record.archive !== undefined && record.archive !== archiveId) throw new OtherArchiveError();
+  if (record.archive === undefined || isBehind(newest, record.newest)) {
+    const generation = randomUUID().slice(0, 8);
+    await primary.command((redis) => redis.hdel(archive, "listed", "newest", "looked_until"));
+    await primary.command((redis) => redis.hset(archive, { generation, archive: archiveId }));
+    record = { generation, archive: archiveId };
+  }
+  if (record.listed === undefined) await listAll(primary, partition);
+  return {
+    partition,
+    generation: record.generation ?? "",
+    newest,
+    looked: { score: Number(record.looked_until ?? 0), times: 0 },
+    due: 0,
+  };
+}
+
+/** Whether the archive lacks what it once had: it was restored from a backup. */
+const isBehind = (newest: LedgerEntry | undefined, noted: string | undefined): boolean =>
+  noted !== undefined && compareIds(newest?.streamId ?? LEDGER_START, noted) < 0;
+
+/** Notes all accounts and keys of a partition as changed, a page at a time. */
+async function listAll(primary: Primary, partition: number): Promise<void> {
+  const { archive, changed } = archiveNames(partition);
+  const { accounts } = partitionNames(partition);
+  let cursor = "0";
+  do {
+    const [next, accountIds] = await primary.command((redis) =>
+      redis.sscan(accounts, cursor, "COUNT", LISTED_AT_ONCE),
+    );
+    const keys = await primary.command((redis) =>
+      many<string[], string>(redis, accountIds, (pipe, accountId) =>
+        pipe.smembers(accountNames(partition, accountId).keys),
+      ),
+    );
+    const all = [...accountIds.map((id) => `account ${id}`), ...keys.flat().map((id) => `key ${id}`)];
+    for (let at = 0; at < all.length; at += LISTED_AT_ONCE) {
+      const some = all.slice(at, at + LISTED_AT_ONCE);
+      await primary.command((redis) => many(redis, some, (pipe, what) => pipe.hincrby(changed, what, 1)));
+    }
+    cursor = next;
+  } while (cursor !== "0");
+  await primary.command((redis) => redis.hset(archive, "listed", "1"));
+}
+
+/** Up to about `most` entries, requests and changed records each, of several partitions of one primary. */
+function readPages(
+  primary: Primary,
+  positions: readonly ArchivePosition[],
+  most: number,
+): Promise<ArchivePage[]> {
+  const each = Math.max(1, Math.floor(most / positions.length));
+  return primary.command(async (redis) => {
+    const nowMs = await storeNowMs(redis);
+    const pipe = redis.pipeline();
+    for (const position of positions) askFor(pipe, position, each, nowMs);
+    const answers = answersOf<unknown>(await pipe.exec());
+    return Promise.all(
+      positions.map((position, at) =>
+        pageOf(redis, position, answers.slice(4 * at, 4 * at + 4), { each, nowMs }),
+      ),
+    );
+  });
+}
+
+/** Four commands, whose answers `pageOf` reads. */
+function askFor(pipe: ChainableCommander, position: ArchivePosition, each: number, nowMs: number): void {
+  const { partition, newest, looked, due } = position;
+  const { ledger, done } = partitionNames(partition);
+  // The newest entry again: it must still be there.
+  pipe.xrange(ledger, newest?.streamId ?? LEDGER_START, "+", "COUNT", newest ? each + 1 : each);
+  pipe.zrangebyscore(done, looked.score, "+inf", "WITHSCORES", "LIMIT", looked.times, each);
+  pipe.zrangebyscore(done, "-inf", nowMs, "LIMIT", due ?? 0, due === undefined ? 0 : each);
+  pipe.hrandfield(archiveNames(partition).changed, each, "WITHVALUES");
+}
+
+async function pageOf(
+  redis: Redis,
+  position: ArchivePosition,
+  [stream, ended, due, changed]: unknown[],
+  { each, nowMs }: { each: number; nowMs: number },
+): Promise<ArchivePage> {
+  const { partition, newest } = position;
+  const found = (stream as StreamEntry[]).map((entry) => ledgerEntry(partition, entry));
+  const entries = newest ? found.slice(1) : found;
+  if (newest && !(found[0] && isSameEntry(found[0], newest)))
+    return {
+      position,
+      next: position,
+      isFork: true,
+      entries: [],
+      requests: [],
+      changed: [],
+      more: false,
+      readAtMs: nowMs,
+    };
+  const fresh = pairs(ended as string[]);
+  const overdue = due as string[];
+  return {
+    position,
+    next: {
+      ...position,
+      newest: entries.at(-1) ?? newest,
+      looked: lookedAfter(position.looked, fresh),
+      due: overdue.length < each ? undefined : position.due! + overdue.length,
+    },
+    isFork: false,
+    entries,
+    requests: [
+      ...(await readRequests(
+        redis,
+        position,
+        fresh.map(([id]) => id),
+        false,
+      )),
+      ...(await readRequests(redis, position, overdue, true)),
+    ],
+    changed: await readChanged(redis, partition, pairs(changed as string[])),
+    readAtMs: nowMs,
+    more: [entries.length, fresh.length, overdue.length, (changed as string[]).length / 2].some(
+      (n) => n >= each,
+    ),
+  };
+}
+
+/** Whether an entry of the ledger is the one that the archive has under its id. */
+export const isSameEntry = (one: LedgerEntry, other: LedgerEntry): boolean =>
+  one.streamId === other.streamId &&
+  one.accountId === other.accountId &&
+  one.amount === other.amount &&
+  one.balanceAfter === other.balanceAfter &&
+  one.requestId === other.requestId &&
+  one.reference === other.reference;
+
+/** Below 0 if an id of a stream comes before another one. */
+export function compareIds(one: string, other: string): number {
+  const [ms = 0, sequence = 0] = one.split("-").map(Number);
+  const [otherMs = 0, otherSequence = 0] = other.split("-").map(Number);
+  return ms - otherMs || sequence - otherSequence;
+}
+
+/** Requests of the same score may be in several pages. */
+function lookedAfter(
+  looked: ArchivePosition["looked"],
+  page: readonly [id: string, score: string][],
+): ArchivePosition["looked"] {
+  const last = page.at(-1);
+  if (!last) return looked;
+  const score = Number(last[1]);
+  const times = page.filter((one) => Number(one[1]) === score).length;
+  return { score, times: score === looked.score ? looked.times + times : times };
+}
+
+/** Those among these that have ended and that the archive has not got as they are now. */
+async function readRequests(
+  redis: Redis,
+  { partition, generation }: ArchivePosition,
+  ids: readonly string[],
+  isDue: boolean,
+): Promise<EndedRequest[]> {
+  const rows = await many<(string | null)[], string>(redis, ids, (pipe, id) =>
+    pipe.hmget(requestName(partition, id), ...REQUEST_FIELDS_COPIED),
+  );
+  return rows.flatMap((row, at) => {
+    const record = recordWith(row);
+    const { state, reason } = record;
+    if (state !== "finished" && state !== "void") return [];
+    if (record.archived === `${generation} ${state}`) return [];
+    if (state === "void" && !isDue && UNKNOWN_OUTCOMES.has(reason)) return [];
+    return [{ requestId: ids[at]!, record }];
+  });
+}
+
+const recordWith = (row: readonly (string | null)[]): RequestRecord =>
+  Object.fromEntries(
+    REQUEST_FIELDS_COPIED.flatMap((field, at) => (row[at] == null ? [] : [[field, row[at]]])),
+  );
+
+/** A record that is gone is no longer noted once the batch is committed. */
+async function readChanged(
+  redis: Redis,
+  partition: number,
+  noted: readonly [what: string, changes: string][],
+): Promise<ChangedRecord[]> {
+  const places = noted.map(([what, changes]) => {
+    const [kind = "", id = ""] = what.split(" ");
+    const isAccount = kind === "account";
+    const name = isAccount ? accountNames(partition, id).account : keyNames(partition, id).key;
+    return { what, changes, isAccount, id, name };
+  });
+  const records = await many<Readonly<Record<string, string>>, { name: string }>(
+    redis,
+    places,
+    (pipe, { name }) => pipe.hgetall(name),
+  );
+  return places.map(({ what, changes, isAccount, id }, at) =>
+    isAccount
+      ? { what, changes, kind: "account", accountId: id, record: records[at]! }
+      : { what, changes, kind: "key", keyId: id, record: records[at]! },
+  );
+}
+
+/** Two values each of a flat list. */
+function pairs(flat: readonly string[]): [string, string][] {
+  return Array.from({ length: flat.length / 2 }, (_, at) => [flat[2 * at]!, flat[2 * at + 1]!]);
+}
+
+/** When the oldest entry was made that the archive is not known to have, Unix ms; undefined if it has all. */
+async function oldestUncopied(
+  primary: Primary,
+  partitions: readonly number[],
+): Promise<(number | undefined)[]> {
+  return primary.command(async (redis) => {
+    const noted = await many<string | null, number>(redis, partitions, (pipe, partition) =>
+      pipe.hget(archiveNames(partition).archive, "newest"),
+    );
+    const firsts = await many<StreamEntry[], number>(redis, [...partitions.keys()], (pipe, at) =>
+      pipe.xrange(partitionNames(partitions[at]!).ledger, `(${noted[at] ?? LEDGER_START}`, "+", "COUNT", 1),
+    );
+    return firsts.map(([first], at) => first && ledgerEntry(partitions[at]!, first).atMs);
+  });
+}
+
+/** Ends the use of an archive: nothing is noted or kept for it any more. @returns how many partitions had one */
+export async function detachArchive(nodes: RedisNodes): Promise<number> {
+  const partitions = await partitionsOf(nodes);
+  let detached = 0;
+  for (let partition = 0; partition < partitions; partition++) {
+    const { archive, changed, archiver } = archiveNames(partition);
+    const redis = nodes.of(partition);
+    detached += await redis.del(archive);
+    await redis.del(changed, archiver);
+  }
+  return detached;
+}

@@ -1,0 +1,42 @@
+import { archiveNames, requestName } from "../names.ts";
+import type { Script } from "../script-definition.ts";
+
+/** What the archive has committed of a partition. */
+export interface ArchivedCall {
+  partition: number;
+  /** As the partition's record has it (`ARCHIVE_FIELDS`). */
+  generation: string;
+  /** Id of the newest ledger entry that it has; undefined for none. */
+  newest: string | undefined;
+  /** The score in `done` up to which requests were looked at. */
+  lookedUntil: number;
+  /** Ended requests, each with the state that was copied. */
+  requests: readonly { requestId: string; state: string }[];
+  /** Accounts and keys, each with the number of changes that was read before it was copied. */
+  changed: readonly { what: string; changes: string }[];
+}
+
+/** `other`: the archive was replaced meanwhile; nothing happens. */
+export type Archived = "archived" | "other";
+
+/** Notes what the archive has. */
+export const archived: Script<ArchivedCall, { outcome: Archived }> = {
+  name: "archived",
+  isBatched: false,
+  keys({ partition }) {
+    const { archive, changed } = archiveNames(partition);
+    return [archive, changed];
+  },
+  args({ partition, generation, newest = "", lookedUntil, requests, changed }) {
+    return [
+      generation,
+      requestName(partition, ""),
+      newest,
+      lookedUntil,
+      requests.length,
+      ...requests.flatMap(({ requestId, state }) => [requestId, state]),
+      ...changed.flatMap(({ what, changes }) => [what, changes]),
+    ];
+  },
+  read: ([outcome]) => ({ outcome: outcome as Archived }),
+};

@@ -1,0 +1,27 @@
+import type { MetricFactory } from "./factory.ts";
+
+/** What the archive gets from the store. */
+export const ARCHIVED_KINDS = ["entry", "request", "account", "key"] as const;
+
+/** Copying to the archive. Each partition is copied by one gateway, which alone shows figures of it. */
+export function archiveMetrics({ counter, gauge }: MetricFactory) {
+  const aggregator = "max";
+  const archiveRows = counter(
+    "tollgate_archive_rows_total",
+    "Rows that this gateway has written to the archive, by kind.",
+    ["kind"],
+  );
+  for (const kind of ARCHIVED_KINDS) archiveRows.inc({ kind }, 0);
+  return {
+    archiveRows,
+    archiveLag: gauge(
+      "tollgate_archive_lag_seconds",
+      "Age of the oldest ledger entry that the archive has not got, in the partitions that this gateway copies; 0 if there is none.",
+      { aggregator },
+    ),
+    archiveForks: counter(
+      "tollgate_archive_forks_total",
+      "Times that the store had lost ledger entries that the archive has; their rows are hidden from its views.",
+    ),
+  };
+}

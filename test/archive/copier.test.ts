@@ -1,0 +1,321 @@
+import { afterEach, beforeEach, expect, test } from "vitest";
+import { changeKey, findKey, revokeKey } from "../../src/store/keys.ts";
+import {
+  accountNames,
+  archiveNames,
+  keyNames,
+  partitionNames,
+  partitionOf,
+  requestName,
+} from "../../src/store/names.ts";
+import { scriptsOf } from "../../src/store/script-runner.ts";
+import { collect } from "../../src/store/scripts/collect.ts";
+import { times } from "../support/store.ts";
+import { until } from "../support/until.ts";
+import { type ArchiveStage, givenArchiveStage, PARTITIONS } from "./stage.ts";
+
+// Copying: everything of the store is in the archive exactly once, whatever fails and whenever.
+
+let stage: ArchiveStage;
+beforeEach(async () => {
+  stage = await givenArchiveStage();
+});
+afterEach(() => stage.stop());
+
+/** Entries of the store are those of the archive, each once and in order. */
+async function expectSame(): Promise<number> {
+  const entries = await stage.entries();
+  expect(await stage.archived()).toEqual(entries);
+  return entries.length;
+}
+
+test("entries, ended requests, accounts and keys are copied once, as they are", async () => {
+  const copier = await stage.copier();
+  const key = await stage.givenKey("acme");
+  const [completed, failed, refused] = [
+    await stage.ended(key),
+    await stage.ended(key, "failed"),
+    await stage.ended(key, "refused"),
+  ];
+  await stage.ended(key, "bound");
+  await stage.grant(key, "order-1", 70);
+  await copier.copy();
+  // A grant, three charges, a refund, another grant.
+  expect(await expectSame()).toBe(6);
+  expect(
+    await stage.database.query(
+      "SELECT request_id, account_id, key_id, price::int, status, ended_by, endpoint FROM tollgate.requests ORDER BY finished_at",
+    ),
+  ).toEqual(
+    [
+      [completed, "completed", "upstream"],
+      [failed, "failed", "upstream"],
+      [refused, "void", "refused"],
+    ].map(([request, status, endedBy]) => ({
+      request_id: (request as typeof completed).requestId,
+      account_id: "acme",
+      key_id: key.keyId,
+      price: 10,
+      status,
+      ended_by: endedBy,
+      endpoint: completed.generation.endpoint,
+    })),
+  );
+  expect(await stage.database.query("SELECT account_id, partition FROM tollgate.accounts")).toEqual([
+    { account_id: "acme", partition: partitionOf("acme", PARTITIONS) },
+  ]);
+  const stored = await stage.redis.hgetall(keyNames(partitionOf("acme", PARTITIONS), key.keyId).key);
+  expect(
+    await stage.database.query(
+      "SELECT key_id, account_id, sha256, tier, rate_limit::int, daily_limit FROM tollgate.api_keys",
+    ),
+  ).toEqual([
+    {
+      key_id: key.keyId,
+      account_id: "acme",
+      sha256: stored.sha256,
+      tier: "standard",
+      rate_limit: 1000,
+      daily_limit: null,
+    },
+  ]);
+  expect(await stage.database.query("SELECT balance::int FROM tollgate.balances")).toEqual([
+    { balance: 1050 },
+  ]);
+  // Nothing has changed, and nothing more is written.
+  const [before] = await stage.database.query<{ rows: string }>(ROWS);
+  await copier.copy();
+  expect(await stage.database.query(ROWS)).toEqual([before]);
+});
+
+const ROWS = `SELECT (SELECT count(*) FROM tollgate.ledger_rows) + (SELECT count(*) FROM tollgate.request_rows)
+  + (SELECT count(*) FROM tollgate.account_versions) + (SELECT count(*) FROM tollgate.api_key_versions) AS rows`;
+
+test("no text of a key is in the archive", async () => {
+  const copier = await stage.copier();
+  const { key } = await stage.givenKey();
+  await copier.copy();
+  for (const table of ["ledger_rows", "request_rows", "account_versions", "api_key_versions", "archive"]) {
+    const rows = await stage.database.query<{ row: string }>(
+      `SELECT t::text AS row FROM tollgate.${table} t`,
+    );
+    expect(rows.map(({ row }) => row).join(), table).not.toContain(key);
+  }
+});
+
+test("a change of a key is a new version, and the views show the latest", async () => {
+  const copier = await stage.copier();
+  const { keyId } = await stage.givenKey();
+  await copier.copy();
+  await changeKey(stage.nodes, await findKey(stage.nodes, keyId), { tier: "enterprise", dailyLimit: 7 });
+  await copier.copy();
+  await revokeKey(stage.nodes, await findKey(stage.nodes, keyId));
+  await copier.copy();
+  const keys = await stage.database.query(
+    "SELECT tier, daily_limit::int, revoked_at IS NOT NULL AS revoked FROM tollgate.api_keys",
+  );
+  expect(keys).toEqual([{ tier: "enterprise", daily_limit: 7, revoked: true }]);
+  expect(await stage.database.query("SELECT FROM tollgate.api_key_versions")).toHaveLength(3);
+});
+
+test("a store that has been used for long is copied as a whole, in batches", async () => {
+  const keys = await Promise.all(times(30, () => stage.givenKey()));
+  await Promise.all(times(1500, (at) => stage.grant(keys[at % keys.length]!, `order-${at}`)));
+  for (const key of keys.slice(0, 10)) await stage.ended(key);
+  const copier = await stage.copier();
+  await copier.copy();
+  expect(await expectSame()).toBe(30 + 1500 + 10);
+  expect(await stage.database.query("SELECT FROM tollgate.api_keys")).toHaveLength(30);
+  expect(await stage.database.query("SELECT FROM tollgate.requests")).toHaveLength(10);
+  expect(await copier.metrics.registry.getSingleMetricAsString("tollgate_archive_lag_seconds")).toMatch(
+    / 0$/m,
+  );
+});
+
+class Killed extends Error {}
+
+// Guarantee: a copier that ends at any step leaves nothing missing and nothing twice.
+test.each(["read", "confirm", "write", "note"] as const)(
+  "a copier that is killed before it can %s leaves all to the next one, exactly once",
+  async (at) => {
+    const key = await stage.givenKey();
+    for (let times = 0; times < 3; times++) {
+      const { requestId, partition } = await stage.ended(key, "failed");
+      const dying = await stage.copier({
+        step: (name) => {
+          if (name === at) throw new Killed();
+        },
+      });
+      await dying.round();
+      expect(dying.fault()).toBeInstanceOf(Killed);
+      await stage.grant(key, `after-${times}`);
+      expect(await stage.redis.hget(requestName(partition, requestId), "archived")).toBeNull();
+      await stage.endTurns();
+      const next = await stage.copier();
+      await next.copy();
+      await next.stop();
+    }
+    expect(await expectSame()).toBe(1 + 3 * 3);
+    expect(await stage.database.query("SELECT FROM tollgate.request_rows")).toHaveLength(3);
+  },
+);
+
+test("two copiers at the same time write each row once", async () => {
+  const keys = await Promise.all(times(8, () => stage.givenKey()));
+  const [one, other] = [await stage.copier(), await stage.copier()];
+  for (let round = 0; round < 5; round++) {
+    await Promise.all(times(80, (at) => stage.grant(keys[at % 8]!, `order-${round}-${at}`)));
+    await stage.endTurns();
+    // Both have all partitions: the second takes them while the first still believes that it has them.
+    await one.round();
+    await Promise.all(times(40, (at) => stage.grant(keys[at % 8]!, `more-${round}-${at}`)));
+    await stage.endTurns();
+    await Promise.all([one.copy(), other.copy()]);
+  }
+  expect(await expectSame()).toBe(8 + 5 * 120);
+  expect(await stage.database.query("SELECT FROM tollgate.ledger_rows")).toHaveLength(8 + 5 * 120);
+});
+
+test("a partition is copied by one process, until that stops or its turn ends", async () => {
+  await stage.givenKey();
+  const [one, other] = [await stage.copier(), await stage.copier()];
+  await one.copy();
+  await stage.givenKey();
+  await other.round();
+  expect(await stage.archived()).toHaveLength(1);
+  await one.stop();
+  await (await stage.copier()).copy();
+  expect(await expectSame()).toBe(2);
+});
+
+/** Takes the last entries of a ledger away, as a failover or an old dump does, with what they did to the account. */
+async function loseLast(accountId: string, count: number): Promise<string[]> {
+  const partition = partitionOf(accountId, PARTITIONS);
+  const { ledger } = partitionNames(partition);
+  const lost = await stage.redis.xrevrange(ledger, "+", "-", "COUNT", count);
+  await stage.redis.xdel(ledger, ...lost.map(([id]) => id));
+  const [last] = await stage.redis.xrevrange(ledger, "+", "-", "COUNT", 1);
+  const fields = last?.[1] ?? [];
+  const field = (name: string): string => fields[fields.indexOf(name) + 1] ?? "0";
+  const { account } = accountNames(partition, accountId);
+  await stage.redis.hset(account, "balance", field("balance_after"), "last_entry", last?.[0] ?? "");
+  return lost.map(([id]) => id);
+}
+
+// Guarantee: the archive says what the store says, also after a failover that lost what had been copied.
+test("entries that the store has lost are hidden, and what is settled again counts once", async () => {
+  const key = await stage.givenKey("acme");
+  const copier = await stage.copier();
+  for (let at = 0; at < 5; at++) await stage.grant(key, `order-${at}`);
+  await copier.copy();
+  const lost = await loseLast("acme", 2);
+  const partition = partitionOf("acme", PARTITIONS);
+  for (const reference of ["order-3", "order-4"])
+    await stage.redis.hdel(accountNames(partition, "acme").references, reference);
+  await stage.grant(key, "order-4");
+  await copier.copy();
+  expect(await expectSame()).toBe(5);
+  expect(await stage.database.query("SELECT fork, until FROM tollgate.ledger_forks")).toEqual([
+    { fork: 1, until: lost[0] },
+  ]);
+  expect(await stage.database.query("SELECT FROM tollgate.ledger_rows")).toHaveLength(7);
+  expect(copier.lines.join()).toContain("the store has lost ledger entries");
+  // And once more, over the first fork, down to nothing.
+  await loseLast("acme", 5);
+  await stage.grant(key, "order-9");
+  const next = await stage.copier();
+  await stage.endTurns();
+  await next.copy();
+  expect(await expectSame()).toBe(1);
+  expect(await stage.database.query("SELECT balance::int FROM tollgate.balances")).toEqual([{ balance: 5 }]);
+});
+
+test("a charge that a failover lost and that is sent again is one charge in the archive", async () => {
+  const key = await stage.givenKey("acme");
+  const { requestId, partition, generation, stage: requests } = await stage.ended(key, "bound");
+  const copier = await stage.copier();
+  await copier.copy();
+  await loseLast("acme", 1);
+  await stage.redis.hset(requestName(partition, requestId), "state", "held");
+  await stage.redis.hincrby(accountNames(partition, "acme").account, "held", 10);
+  await requests.bind(generation);
+  await copier.copy();
+  await expectSame();
+  const charges = "SELECT amount::int FROM tollgate.ledger_entries WHERE request_id = $1";
+  expect(await stage.database.query(charges, [requestId])).toEqual([{ amount: -10 }]);
+});
+
+test("rows that the archive has lost are copied again", async () => {
+  const key = await stage.givenKey();
+  const copier = await stage.copier();
+  const { requestId } = await stage.ended(key);
+  await copier.copy();
+  // As a restore from an older backup leaves it, beneath a running copier.
+  await stage.database.query("DELETE FROM tollgate.ledger_rows WHERE type = 'consume'");
+  await stage.database.query("DELETE FROM tollgate.request_rows");
+  await stage.database.query("DELETE FROM tollgate.api_key_versions");
+  await stage.grant(key, "later");
+  await copier.copy();
+  expect(await expectSame()).toBe(3);
+  expect(await stage.database.query("SELECT request_id FROM tollgate.requests")).toEqual([
+    { request_id: requestId },
+  ]);
+  expect(await stage.database.query("SELECT FROM tollgate.api_keys")).toHaveLength(1);
+});
+
+// Guarantee: COLLECT forgets no request that the archive has not got, also one whose outcome stayed unknown.
+test("requests are kept until they are copied, those of unknown outcome until they may be forgotten", async () => {
+  const key = await stage.givenKey();
+  const copier = await stage.copier();
+  await copier.copy();
+  const [completed, due] = [await stage.ended(key), await stage.ended(key, "due")];
+  const { partition } = completed;
+  const collected = async ({ requestId }: typeof due) => {
+    await stage.redis.hset(requestName(partition, requestId), {
+      retention_ms: 0,
+      finished_at: 1,
+      void_at: 1,
+    });
+    const { run } = scriptsOf(stage.redis);
+    return (await run(collect, { partition, requestId, taskId: undefined, retentionMs: 0 })).outcome;
+  };
+  expect(await collected(completed)).toBe("unarchived");
+  await copier.copy();
+  expect(await collected(completed)).toBe("collected");
+  expect(await stage.database.query("SELECT status FROM tollgate.requests")).toEqual([
+    { status: "completed" },
+  ]);
+  expect(await collected(due)).toBe("unarchived");
+  // Its time has come.
+  await stage.redis.zadd(partitionNames(partition).done, 1, due.requestId);
+  const next = await stage.copier();
+  await stage.endTurns();
+  await next.copy();
+  expect(await collected(due)).toBe("collected");
+  expect(
+    await stage.database.query("SELECT status, ended_by FROM tollgate.requests WHERE status = 'void'"),
+  ).toEqual([{ status: "void", ended_by: "due" }]);
+});
+
+test("the lag is the age of the oldest entry that is not copied", async () => {
+  const lagOf = async ({ metrics }: { metrics: ArchiveStage["connection"]["metrics"] }) =>
+    (await metrics.archiveLag.get()).values[0]!.value;
+  const key = await stage.givenKey();
+  const copier = await stage.copier();
+  await copier.copy();
+  expect(await lagOf(copier)).toBe(0);
+  await stage.grant(key, "later");
+  copier.archive.close();
+  await copier.round();
+  expect(copier.fault()).toBeInstanceOf(Error);
+  const first = await lagOf(copier);
+  await until(async () => {
+    await copier.round();
+    return (await lagOf(copier)) > first;
+  }, "the lag to grow");
+  await stage.endTurns();
+  const next = await stage.copier();
+  await next.copy();
+  expect(await lagOf(next)).toBe(0);
+  expect(Object.keys(await stage.redis.hgetall(archiveNames(0).archive))).toContain("generation");
+});

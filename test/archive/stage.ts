@@ -1,0 +1,187 @@
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { expect } from "vitest";
+import { connectArchive, type OpenedArchive } from "../../src/ledger/archive/connection.ts";
+import { type CopierOptions, createCopier } from "../../src/ledger/archive/copier.ts";
+import { identify, migrate } from "../../src/ledger/archive/migrations.ts";
+import { createTables } from "../../src/ledger/archive/tables.ts";
+import { startRedis } from "../../src/sandbox/redis.ts";
+import { grantCredits, type IssuedKey, issueKey } from "../../src/store/accounts.ts";
+import { createArchiveSource } from "../../src/store/archive-source.ts";
+import { type Connection, type ConnectionOptions, createConnection } from "../../src/store/connection.ts";
+import { LEDGER_PAGE, type LedgerEntry, readLedger } from "../../src/store/ledger-entries.ts";
+import { archiveNames, keyRef, partitionOf } from "../../src/store/names.ts";
+import { oneNode, type RedisNodes } from "../../src/store/nodes.ts";
+import { createLogger } from "../../src/telemetry/log.ts";
+import { createMetrics } from "../../src/telemetry/metrics.ts";
+import { createDatabase } from "../support/postgres.ts";
+import { createStage, onOneServer, type Stage, times } from "../support/store.ts";
+
+export const PARTITIONS = 4;
+
+export type ArchiveStage = Awaited<ReturnType<typeof givenArchiveStage>>;
+export type TestCopier = Awaited<ReturnType<ArchiveStage["copier"]>>;
+
+/** A store and a database of the test's own, and copiers between them. */
+export async function givenArchiveStage(
+  options: { confirm?: ConnectionOptions["confirm"]; postgresUrl?: string } = {},
+) {
+  const dir = await mkdtemp(join(tmpdir(), "tollgate-archive-"));
+  const server = await startRedis({ dir, persistent: false });
+  const database = await createDatabase(options.postgresUrl);
+  const connections: Connection[] = [];
+  const archives: OpenedArchive[] = [];
+
+  async function connect(): Promise<Connection> {
+    const connection = createConnection({
+      redisUrl: server.url,
+      commandTimeoutMs: 10_000,
+      partitions: PARTITIONS,
+      confirm: options.confirm,
+      log: createLogger("silent"),
+      metrics: createMetrics(),
+    });
+    connections.push(connection);
+    await connection.usable();
+    return connection;
+  }
+
+  const connection = await connect();
+  const { redis } = onOneServer(connection);
+  const nodes = oneNode(redis);
+  const traffic = createTraffic(nodes, onOneServer(connection));
+
+  return {
+    url: database.url,
+    database,
+    redis,
+    nodes,
+    connection,
+    ...traffic,
+    copier: async (given: CopierGiven = {}) => {
+      const archive = connectArchive(given.url ?? database.url);
+      archives.push(archive);
+      return copierOf(await connect(), archive, given);
+    },
+    /** Another process takes all partitions: as after the end of a process that has not given them back. */
+    async endTurns(): Promise<void> {
+      for (const partition of times(PARTITIONS, (at) => at))
+        await redis.del(archiveNames(partition).archiver);
+    },
+    entries: () => ledgerOf(nodes),
+    archived: () => archivedEntries(database),
+    async stop(): Promise<void> {
+      for (const archive of archives) archive.close();
+      for (const one of connections) await one.close();
+      await server.stop();
+      await database.drop().catch(() => undefined);
+      await rm(dir, { recursive: true, force: true });
+    },
+  };
+}
+
+interface CopierGiven {
+  url?: string;
+  step?: CopierOptions["step"];
+}
+
+/** A copier as of another gateway. It only works when asked for a round. */
+function copierOf(own: Connection, archive: OpenedArchive, { step }: CopierGiven) {
+  const faults: (Error | undefined)[] = [];
+  const source = createArchiveSource(own);
+  const lines: string[] = [];
+  const { round, stop } = createCopier({
+    source,
+    async tables() {
+      await migrate(archive);
+      return createTables((await identify(archive.query, source.storeId()!)).archiveId, archive);
+    },
+    archiveUsed: (fault) => void faults.push(fault),
+    intervalMs: () => 1000,
+    metrics: own.metrics,
+    log: createLogger("info", { write: (line) => void lines.push(line) }),
+    ...(step ? { step } : {}),
+  });
+  return {
+    archive,
+    lines,
+    metrics: own.metrics,
+    round,
+    /** Rounds until all is copied, which must succeed. */
+    async copy(): Promise<void> {
+      while (await round());
+      expect(faults.at(-1)).toBeUndefined();
+    },
+    fault: () => faults.at(-1),
+    stop,
+  };
+}
+
+/** Keys, grants and requests of that store. */
+function createTraffic(nodes: RedisNodes, connection: Parameters<typeof createStage>[0]) {
+  const stages = times(PARTITIONS, (partition) => createStage(connection, { clock: "redis", partition }));
+  const partitionOfKey = ({ accountId }: IssuedKey): number => partitionOf(accountId, PARTITIONS);
+  const stageOf = (key: IssuedKey): Stage => stages[partitionOfKey(key)]!;
+  const refOf = (key: IssuedKey) => keyRef(key.keyId, key.accountId, partitionOfKey(key));
+
+  return {
+    givenKey: (accountId?: string) =>
+      issueKey(nodes, { accountId, credits: 1000, limits: { rateLimit: 1000, maxConcurrent: 1000 } }),
+    grant: (key: IssuedKey, reference: string, amount = 5) =>
+      grantCredits(nodes, key.accountId, amount, reference),
+    /** A request of this key, carried to its end; answers its id. */
+    async ended(key: IssuedKey, end: "completed" | "failed" | "refused" | "due" | "bound" = "completed") {
+      const stage = stageOf(key);
+      const generation = stage.request(refOf(key));
+      if (end === "refused" || end === "due") {
+        await stage.admit({ ...generation, holdMs: end === "due" ? 0 : generation.holdMs });
+        await stage.void(generation, end);
+      } else {
+        await stage.givenTask(generation);
+        if (end !== "bound") await stage.observe(generation, end);
+      }
+      return { requestId: generation.requestId, partition: generation.key.partition, generation, stage };
+    },
+  };
+}
+
+/** Every entry of every ledger. */
+async function ledgerOf(nodes: RedisNodes): Promise<LedgerEntry[]> {
+  const entries: LedgerEntry[] = [];
+  for (let partition = 0; partition < PARTITIONS; partition++) {
+    let after = "0-0";
+    let page: LedgerEntry[];
+    do {
+      page = await readLedger(nodes.of(partition), partition, after);
+      entries.push(...page);
+      after = page.at(-1)?.streamId ?? after;
+    } while (page.length === LEDGER_PAGE);
+  }
+  return entries;
+}
+
+/** The same from the archive. */
+async function archivedEntries({
+  query,
+}: Awaited<ReturnType<typeof createDatabase>>): Promise<LedgerEntry[]> {
+  const rows = await query<Record<string, string> & { partition: number; at: Date }>(
+    "SELECT * FROM tollgate.ledger_entries ORDER BY partition, id_ms, id_number",
+  );
+  return rows.map((row) => ({
+    partition: row.partition,
+    streamId: row.id!,
+    accountId: row.account_id!,
+    type: row.type!,
+    amount: Number(row.amount),
+    balanceAfter: Number(row.balance_after),
+    endpoint: row.endpoint ?? "",
+    reason: row.reason ?? "",
+    taskId: row.task_id ?? "",
+    requestId: row.request_id ?? "",
+    keyId: row.key_id ?? "",
+    reference: row.reference ?? "",
+    previous: row.previous ?? "",
+    atMs: row.at.getTime(),
+  }));
+}
