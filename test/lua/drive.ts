@@ -34,7 +34,7 @@ export interface Run {
   expiries: Map<string, number>;
 }
 
-/** Plays one scenario against the store and the model. @throws Error where they disagree */
+/** Plays one scenario against the store and the model. @throws Disagreement where they do not agree */
 export async function play(
   connection: TestConnection,
   scenario: Scenario,

@@ -1,11 +1,12 @@
 import { claimName, claimText, requestName, taskName } from "../../src/store/names.ts";
+import { Disagreement } from "./disagreement.ts";
 import type { Run } from "./drive.ts";
 import { DAY_MS, WINDOW_MS } from "./model-state.ts";
 import { ledgerOf, oneKeyEach } from "./state.ts";
 
 type Fields = Record<string, string>;
 
-/** The invariants of docs/ARCHITECTURE.md, read off the store alone. @throws Error that names the one that is broken */
+/** The invariants of docs/ARCHITECTURE.md, read off the store alone. @throws Disagreement that names the one that is broken */
 export async function checkInvariants(run: Run): Promise<void> {
   const records = await requestRecords(run);
   await checkMoney(run, records);
@@ -145,5 +146,5 @@ async function checkClaims({ stage, world, sent, refs }: Run): Promise<void> {
 }
 
 function must(holds: boolean, invariant: string): void {
-  if (!holds) throw new Error(`broken invariant ${invariant}`);
+  if (!holds) throw new Disagreement(`broken invariant ${invariant}`);
 }

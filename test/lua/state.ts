@@ -1,6 +1,7 @@
 import type { StreamEntry } from "../../src/store/ledger-entries.ts";
 import type { KeyRef } from "../../src/store/names.ts";
 import { idempotencyName, partitionNames } from "../../src/store/names.ts";
+import { Disagreement } from "./disagreement.ts";
 import type { Run } from "./drive.ts";
 import {
   DAY_MS,
@@ -155,11 +156,11 @@ function pairs(flat: readonly string[]): Record<string, string> {
 const scored = (flat: readonly string[]): Record<string, number> =>
   Object.fromEntries(Object.entries(pairs(flat)).map(([member, score]) => [member, Number(score)]));
 
-/** @throws Error where the entries are no chain that ends at the account's last one */
+/** @throws Disagreement where the entries are no chain that ends at the account's last one */
 function accountState(fields: Record<string, string>, ledger: readonly StoredEntry[]): AccountState {
   const chain = [...ledger.map(({ previous }) => previous), fields.last_entry ?? ""].join();
   const ids = ["", ...ledger.map(({ id }) => id)].join();
-  if (chain !== ids) throw new Error(`the chain of entries is ${chain}, the ledger ${ids}`);
+  if (chain !== ids) throw new Disagreement(`the chain of entries is ${chain}, the ledger ${ids}`);
   return {
     balance: Number(fields.balance),
     held: Number(fields.held),

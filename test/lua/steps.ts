@@ -4,6 +4,7 @@ import type { StreamEntry } from "../../src/store/ledger-entries.ts";
 import type { KeyRef } from "../../src/store/names.ts";
 import { type Ask, ask, isClustered, plan } from "./asks.ts";
 import type { Command } from "./commands.ts";
+import { Disagreement } from "./disagreement.ts";
 import type { Run } from "./drive.ts";
 import * as model from "./model.ts";
 import type { ModelKey } from "./model-state.ts";
@@ -16,7 +17,7 @@ const COLLECTED_MAX = 3;
 const RECENT = 10;
 const CREDITS_WORDS = 12;
 
-/** Does one step to the store and to the model. @throws Error where they disagree */
+/** Does one step to the store and to the model. @throws Disagreement */
 export async function step(run: Run, command: Command, where: string): Promise<void> {
   const { stage, world, refs } = run;
   stage.replies();
@@ -168,5 +169,5 @@ const widest = (a: Limits, b: Limits): Limits => ({
 
 export function same(actual: unknown, expected: unknown, where: string): void {
   if (isDeepStrictEqual(actual, expected)) return;
-  throw new Error(`${where}\n store: ${JSON.stringify(actual)}\n model: ${JSON.stringify(expected)}`);
+  throw new Disagreement(`${where}\n store: ${JSON.stringify(actual)}\n model: ${JSON.stringify(expected)}`);
 }

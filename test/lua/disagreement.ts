@@ -1,0 +1,4 @@
+/** Store and model disagree, or the store breaks an invariant. */
+export class Disagreement extends Error {
+  override readonly name = "Disagreement";
+}
