@@ -162,6 +162,11 @@ export const KINDS: Readonly<Record<string, Kind>> = {
 
 export const MISBEHAVIOURS = Object.keys(MISBEHAVING);
 export const WITHOUT_ANSWERS = Object.keys(WITHOUT_ANSWER);
+/** Answers to a poll that a careless gateway takes for the task's. */
+export const WITHOUT_TASK = [
+  "asked_and_html_404",
+  "asked_and_no_task_id",
+] as const satisfies readonly (keyof typeof WITHOUT_ANSWER)[];
 
 export function json(response: ServerResponse, status: number, value: object): void {
   const body = JSON.stringify(value);

@@ -16,6 +16,8 @@ export interface Control {
   run(options: RunOptions): Promise<History>;
   /** The criterion that must be unmet. */
   caughtBy: string;
+  /** What one of its violations must say, where the criterion has several reasons. */
+  violation?: RegExp;
 }
 
 /** At a time: each has gateways and a Redis of its own. */
@@ -143,14 +145,19 @@ export async function runControls(options: RunOptions, short: boolean): Promise<
 }
 
 async function seed(control: Control, at: number, options: RunOptions): Promise<Criterion> {
-  const { name, patches, run, caughtBy } = control;
+  const { name, patches, run, caughtBy, violation = /./ } = control;
   const folder = join(options.folder, String(at));
   const root = copySources(options.root, join(folder, "tree"), patches);
   const progress = (): void => undefined;
   const history = await run({ ...options, folder, root, progress, quiescenceMaxMs: QUIESCENCE_MAX_MS });
   writeHistory(folder, history);
   const verdict = check(history);
-  const caught = verdict.criteria.find((criterion) => criterion.name === caughtBy && !criterion.met);
+  const caught = verdict.criteria.find(
+    (criterion) =>
+      criterion.name === caughtBy &&
+      criterion.violations.some((text) => violation.test(text)) &&
+      !criterion.met,
+  );
   const [first = ""] = caught?.violations ?? [];
   const figure = caught ? `caught, ${caught.violations.length} violations, such as: ${first}` : "not caught";
   options.progress(`${name}: ${figure}`);

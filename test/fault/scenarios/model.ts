@@ -22,7 +22,9 @@ export async function runModel({ seed, progress }: RunOptions): Promise<Verdict>
   });
   progress(`model on a Redis Cluster: ${clustered.passed ? "no divergence" : "diverges"}`);
   const mutants = await vitest("test/lua/mutants.test.ts", { MUTANTS: "all" });
-  const killed = /mutants: (\d+ of \d+ killed)/.exec(mutants.output)?.[1] ?? "not run";
+  const found = /mutants: (\d+ of \d+ killed)\s+(\[[^\]]*\])/.exec(mutants.output);
+  const survivors = found && found[2] !== "[]" ? `; survivors: ${found[2]!.replace(/\s+/g, " ")}` : "";
+  const killed = found ? `${found[1]}${survivors}` : "not run";
   progress(`mutants: ${killed}`);
   const criteria = [
     {

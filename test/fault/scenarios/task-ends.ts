@@ -5,7 +5,7 @@ import type { ClientEvent, History } from "../history.ts";
 import { inParallel } from "../random.ts";
 import { copySources, type Patch } from "../tree.ts";
 import type { Wish } from "../upstream.ts";
-import { WITHOUT_ANSWERS } from "../upstream-kinds.ts";
+import { WITHOUT_ANSWERS, WITHOUT_TASK } from "../upstream-kinds.ts";
 import { createWorld, type RunOptions, type World } from "../world.ts";
 import type { Scenario } from "./scenario.ts";
 
@@ -18,7 +18,12 @@ export interface TaskEndsSize {
   only?: readonly Part[];
 }
 
-type Part = "last questions" | "another maximum age" | "ids given twice" | "another address";
+type Part =
+  | "last questions"
+  | "first questions"
+  | "another maximum age"
+  | "ids given twice"
+  | "another address";
 
 /** Three 404s of the API end a task when they lie so far apart: a minute in the product. */
 const GONE_MS = 3000;
@@ -66,6 +71,7 @@ async function runTaskEnds(options: RunOptions, size: TaskEndsSize): Promise<His
     const customers = await Promise.all(Array.from({ length: 6 }, () => world.givenCustomer()));
     const parts: Record<Part, Play> = {
       "last questions": askLast,
+      "first questions": askFirst,
       "another maximum age": ageElsewhere,
       "ids given twice": giveIdsTwice,
       "another address": changeAddress,
@@ -143,14 +149,35 @@ const askLast: Play = async (world, customers, { maxAgeMs, tasksEach }) => {
   else world.note("last questions without an answer", `${lastQuestions}`);
 };
 
-/** Tasks of the gateway that allows more run longer than the others would let them. */
-const ageElsewhere: Play = async (world, customers, { maxAgeMs, tasksEach }) => {
-  await inParallel(tasksEach, tasksEach, async (at) => {
+/** From its first poll on the upstream answers nothing about a task, for longer than 404s need to end it; then that it completed. */
+const askFirst: Play = async (world, customers, { maxAgeMs, tasksEach }) => {
+  const plan = WITHOUT_TASK.flatMap((kind) => Array.from({ length: tasksEach }, () => kind));
+  await inParallel(plan.length, plan.length, async (at) => {
     const customer = customers[at % customers.length]!;
-    const wish = { lifeMs: 1.5 * maxAgeMs, fails: at % 3 === 0 };
-    const { status, taskId } = await begin(world, OTHER_GATEWAY, customer, wish);
-    if (status === 200 && at % 2 === 0) await follow(world, customer, taskId, 2 * maxAgeMs);
+    const wish = { kind: plan[at]!, lifeMs: 0.8 * maxAgeMs, badFromMs: 0, badToMs: 0.8 * maxAgeMs };
+    const { status, taskId } = await begin(world, at % 2, customer, wish);
+    if (status === 200) await follow(world, customer, taskId, 2.5 * maxAgeMs);
   });
+};
+
+/** Tasks of the gateway that allows more run longer than the others would let them, which sweep them once it is gone. */
+const ageElsewhere: Play = async (world, customers, { maxAgeMs, tasksEach }) => {
+  const begun = await Promise.all(
+    Array.from({ length: tasksEach }, (_, at) =>
+      begin(world, OTHER_GATEWAY, customers[at % customers.length]!, {
+        lifeMs: 1.5 * maxAgeMs,
+        fails: at % 3 === 0,
+      }),
+    ),
+  );
+  world.kill(OTHER_GATEWAY, "the others sweep its tasks");
+  await inParallel(begun.length, begun.length, async (at) => {
+    const { status, taskId } = begun[at]!;
+    // Half of them are the sweepers' alone.
+    if (status === 200 && at % 2 === 0)
+      await follow(world, customers[at % customers.length]!, taskId, 2 * maxAgeMs);
+  });
+  await world.startIn(OTHER_GATEWAY, { maxAgeMs: OTHER_AGE_FACTOR * maxAgeMs });
 };
 
 /** The upstream gives another account the id of a task that has ended, and of one that runs. */
