@@ -1,6 +1,7 @@
 import type { Command } from "commander";
 import { processLimits } from "../config/process-bounds.ts";
 import { checkConfig } from "./config.ts";
+import { archiveChecks } from "./doctor-archive.ts";
 import { certificatesCheck } from "./doctor-certificates.ts";
 import { type Check, failed, warning } from "./doctor-check.ts";
 import { configCheck, journalCheck } from "./doctor-machine.ts";
@@ -45,6 +46,7 @@ async function allChecks(): Promise<Check[]> {
     config ? certificatesCheck(config, Date.now()) : warning("certificates", "not looked at", MEND),
     ...store.checks,
     config ? journalCheck(config.store.journal, store.storeId) : warning("journal", "not looked at", MEND),
+    ...(await archiveChecks(config, store.storeId)),
     upstream ?? failed("upstream", "not looked for: the config is not valid", MEND),
     ...running,
   ];

@@ -68,6 +68,10 @@ async function stepsTaken(query: ArchiveQuery): Promise<string[]> {
   return taken;
 }
 
+/** The steps of this release that a database has not taken. @throws ArchiveError for a schema of a later release */
+export const pendingSteps = async (query: ArchiveQuery): Promise<string[]> =>
+  STEPS.slice((await stepsTaken(query)).length);
+
 /**
  * Whose archive this is; a new one becomes that of `storeId`.
  * @throws ArchiveError for another store's
@@ -76,10 +80,16 @@ export async function identify(query: ArchiveQuery, storeId: string): Promise<Ar
   const known = await identityOf(query);
   if (known === undefined)
     await query("INSERT INTO tollgate.archive (store_id) VALUES ($1) ON CONFLICT DO NOTHING", [storeId]);
-  const identity = known ?? (await identityOf(query));
-  if (identity?.storeId === storeId) return identity;
+  const identity = known ?? (await identityOf(query))!;
+  requireOwner(identity, storeId);
+  return identity;
+}
+
+/** @throws ArchiveError for another store's archive */
+export function requireOwner(identity: ArchiveIdentity, storeId: string): void {
+  if (identity.storeId === storeId) return;
   throw new ArchiveError(
-    `the archive belongs to another store (${identity?.storeId}; this store is ${storeId})`,
+    `the archive belongs to another store (${identity.storeId}; this store is ${storeId})`,
     "set ARCHIVE_URL to this store's database, or to an empty one",
   );
 }
