@@ -70,6 +70,15 @@ export const EXAMPLES: Readonly<Record<string, readonly (readonly [what: string,
     ["one account's January", "tollgate ledger export --account acme --since 2026-01-01 --until 2026-02-01"],
     ["the first lines", "tollgate ledger export --since 24h | head"],
   ],
+  usage: [
+    ["credits a day", "tollgate usage --from 2026-10-01 --to 2026-10-31"],
+    ["what acme used, by endpoint and key", "tollgate usage --account acme --by endpoint,key"],
+    ["who used most, for a spreadsheet", "tollgate usage --by account --format csv > usage.csv"],
+  ],
+  statement: [
+    ["acme's October", "tollgate statement acme 2026-10"],
+    ["for a program", "tollgate statement acme 2026-10 --json"],
+  ],
   "config check": [
     ["the one in use", "tollgate config check"],
     ["one that is to come", "tollgate config check new.yaml"],

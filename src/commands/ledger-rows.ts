@@ -1,4 +1,5 @@
 import { type LedgerEntry, transactionId } from "../store/ledger-entries.ts";
+import { csvLine } from "./csv.ts";
 import { iso } from "./terminal.ts";
 
 const COLUMNS = [
@@ -26,14 +27,8 @@ export const CSV_HEADER = `${COLUMNS.join(",")}\r\n`;
 /** Entries as lines of text, each with its end. */
 export function linesOf(entries: readonly LedgerEntry[], format: LedgerFormat): string {
   const line = (row: LedgerRow): string =>
-    format === "csv" ? `${COLUMNS.map((name) => cell(row[name])).join(",")}\r\n` : `${JSON.stringify(row)}\n`;
+    format === "csv" ? csvLine(COLUMNS.map((name) => row[name])) : `${JSON.stringify(row)}\n`;
   return entries.map((entry) => line(ledgerRow(entry))).join("");
-}
-
-/** RFC 4180. */
-function cell(value: string | number): string {
-  const text = String(value);
-  return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
 }
 
 /** An entry as it is exported; `id` is unique in a store, and the same in each export. */

@@ -11,6 +11,12 @@ export const NOTES: Readonly<Record<string, readonly string[]>> = {
     "The new key has the old one's account, tier, own limits and expiry. Limits belong to keys: window, slots and day of the new key begin empty, so until the old key expires the two together can use the limits twice. Credits belong to the account, and any of its keys can poll its tasks.",
     "A key can be rotated once. `keys set OLD --expires` changes when the old key expires, `keys revoke OLD` revokes it at once.",
   ],
+  statement: [
+    "opening + purchases - charges + refunds + adjustments = closing, in credits. A purchase is a grant of credits; a refund belongs to a request that was charged; an adjustment is neither. The month is by UTC. Where entries of the month have left Redis and ARCHIVE_URL is not set, the opening is the balance after them.",
+  ],
+  usage: [
+    "With ARCHIVE_URL the figures come from the archive, which lags by about a second; else from Redis as far as it reaches. Standard error says which and how far, `source` does with --json. A charge and a refund count on the day of their ledger entry, a completed or failed task on the day when it ended. `seconds` is empty: no record has how long the videos are.",
+  ],
   "ledger export": [
     "Entries are ordered by partition, and within a partition by time. What gateways post during the export is in this run or in the next one, never in both: the cursor is the last entry of each partition.",
     "With --output and --cursor-file each entry is in the file exactly once, whenever the process ends: entries and their cursor are flushed to disk every second and at the end, and the next run cuts off what was written after the cursor and writes it again. The next run may name a new --output; the cursor continues. Without --output the cursor is written when everything has been handed to the reader, also after Ctrl-C; if the reader fails later, entries can come twice, so skip an `id` that you have already.",

@@ -43,6 +43,12 @@ export function pastMs(text: string): number {
   );
 }
 
+/** Parses an option that is a day, such as 2026-10-31. */
+export function dayOption(text: string): string {
+  if (/^\d{4}-\d\d-\d\d$/.test(text) && isDay(text)) return text;
+  throw new InvalidArgumentError("It must be a day such as 2026-10-31.");
+}
+
 /** Unix ms of an ISO 8601 time; undefined if it is none. */
 function momentMs(text: string): number | undefined {
   const isIso = /^\d{4}-\d\d-\d\d(T\d\d:\d\d(:\d\d(\.\d{1,9})?)?(Z|[+-]\d\d:?\d\d))?$/.test(text);

@@ -16,6 +16,7 @@ import { priceCommand } from "./price.ts";
 import { storeCommand } from "./store.ts";
 import { tasksCommand } from "./tasks.ts";
 import { hasColours, paint, type Screen, type Style, widthOf, wrapped } from "./terminal.ts";
+import { statementCommand, usageCommand } from "./usage.ts";
 
 /** Longer lines are hard to read, however wide the terminal. */
 const HELP_CHARS = 100;
@@ -29,6 +30,8 @@ export function tollgateProgram(): Command {
     .addCommand(creditsCommand())
     .addCommand(tasksCommand())
     .addCommand(ledgerCommand())
+    .addCommand(usageCommand())
+    .addCommand(statementCommand())
     .addCommand(storeCommand())
     .addCommand(archiveCommand())
     .addCommand(partitionsCommand())

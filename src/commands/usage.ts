@@ -1,0 +1,201 @@
+import { type Command, InvalidArgumentError, Option } from "commander";
+import type { OpenedArchive } from "../ledger/archive/connection.ts";
+import {
+  type Statement,
+  totalOf,
+  USAGE_COLUMNS,
+  type UsageGroup,
+  type UsageSelection,
+} from "../ledger/usage.ts";
+import { type FromRedis, statementInRedis, usageInRedis } from "../ledger/usage-redis.ts";
+import { OperatorError, requireAccount } from "../store/accounts.ts";
+import { csvLine } from "./csv.ts";
+import { hasArchive, withArchive } from "./local-archive.ts";
+import { requireConfig } from "./local-config.ts";
+import { command, dayOption } from "./options.ts";
+import { note, noteUnread, print, writeOut } from "./output.ts";
+import { withRedis } from "./redis.ts";
+import { iso, table } from "./terminal.ts";
+
+const GROUPS = Object.keys(USAGE_COLUMNS) as UsageGroup[];
+const COUNTS = ["requests", "credits", "refunds", "completed", "failed", "seconds"] as const;
+const STATEMENT = ["opening", "purchases", "charges", "refunds", "adjustments", "closing"] as const;
+
+interface Flags {
+  format: "table" | "csv";
+  json?: boolean;
+}
+
+interface UsageFlags extends Flags {
+  account?: string;
+  from?: string;
+  to?: string;
+  by: UsageGroup[];
+}
+
+/** Where figures come from, and how far that reaches. */
+interface Source {
+  from: "archive" | "redis";
+  /** Of the archive: when its newest entry was made. */
+  archived_until?: string | undefined;
+  /** Of Redis: from when on it has all ledger entries; left out if it has all there ever were. */
+  entries_since?: string | undefined;
+  /** Of Redis: from when on it has all ended tasks. */
+  ended_since?: string | undefined;
+}
+
+const formatOption = (): Option =>
+  new Option("--format <name>", "for people, or RFC 4180").choices(["table", "csv"]).default("table");
+
+/** `tollgate usage` */
+export function usageCommand(): Command {
+  return command("usage", "requests, credits and refunds, from the archive if there is one, else from Redis")
+    .option("--account <id>", "of this account only")
+    .option("--from <day>", "the first UTC day, such as 2026-10-01", dayOption)
+    .option("--to <day>", "the last UTC day, itself included", dayOption)
+    .option("--by <columns>", `what lines are by: ${GROUPS.join(", ")}, with commas between`, groupsOf, [
+      "day",
+    ])
+    .addOption(formatOption())
+    .action(async (flags: UsageFlags) => {
+      if (flags.from !== undefined && flags.to !== undefined && flags.from > flags.to)
+        throw new OperatorError(`--from ${flags.from} comes after --to ${flags.to}`);
+      const { account: accountId, from, to, by } = flags;
+      const { rows, source, unread } = await readUsage({ accountId, from, to, by });
+      const columns = [...by.map((name) => USAGE_COLUMNS[name]), ...COUNTS];
+      const lines = rows.map((row) => columns.map((name) => row[name] ?? null));
+      const total = totalOf(rows);
+      const words = by.length === 0 || rows.length < 2 ? [] : [by.map((_, at) => (at === 0 ? "total" : ""))];
+      const totals = words.map((cells) => [...cells, ...COUNTS.map((name) => total[name])]);
+      await show(flags, {
+        json: { usage: rows, total, source, unread },
+        columns,
+        lines,
+        text: (shown) => (rows.length === 0 ? "No usage." : shown([...lines, ...totals])),
+      });
+      says(source, flags);
+      if (unread) noteUnread(unread);
+    });
+}
+
+/** `tollgate statement` */
+export function statementCommand(): Command {
+  return command(
+    "statement",
+    "an account's month: opening, purchases, charges, refunds, adjustments, closing",
+  )
+    .argument("<account>", "account id")
+    .argument("<month>", "a UTC month, such as 2026-10", monthOf)
+    .addOption(formatOption())
+    .action(async (accountId: string, month: string, flags: Flags) => {
+      const { statement, source, unread } = await readStatement(accountId, month);
+      const columns = ["account_id", "month", ...STATEMENT];
+      const lines = [[accountId, month, ...STATEMENT.map((name) => statement[name])]];
+      await show(flags, {
+        json: { account_id: accountId, month, ...statement, source, unread },
+        columns,
+        lines,
+        text: (shown) => shown(lines),
+      });
+      says(source, flags);
+      if (unread) noteUnread(unread);
+    });
+}
+
+/** What a command has found, in its three forms. */
+interface Shown {
+  json: Record<string, unknown>;
+  columns: readonly string[];
+  lines: readonly (readonly (string | number | null)[])[];
+  /** For people. @param shown a table of these lines */
+  text(shown: (lines: readonly (readonly unknown[])[]) => string): string;
+}
+
+async function show(flags: Flags, { json, columns, lines, text }: Shown): Promise<void> {
+  if (!flags.json && flags.format === "csv") return writeOut([columns, ...lines].map(csvLine).join(""));
+  const headings = columns.map((name) => name.toUpperCase().replaceAll("_", " "));
+  const inTable = (rows: readonly (readonly unknown[])[]): string =>
+    table(
+      headings,
+      rows.map((row) => row.map((cell) => cell ?? undefined)),
+      { gives: ["ENDPOINT", "KEY ID"] },
+    );
+  print({ json, text: text(inTable) }, flags);
+}
+
+/** Says on standard error where figures come from. */
+function says(source: Source, flags: Flags): void {
+  if (flags.json) return;
+  const { from, archived_until: until, entries_since: since, ended_since: ended } = source;
+  if (from === "archive") {
+    note(until ? `From the archive; its newest entry is of ${until}.` : "From the archive, which is empty.");
+    return;
+  }
+  const entries = since
+    ? `ledger entries before ${since} have left it for the archive: set ARCHIVE_URL`
+    : "it has all ledger entries";
+  const tasks = ended ? `; completed and failed tasks since ${ended}` : "";
+  note(`From Redis; ${entries}${tasks}.`);
+}
+
+async function readUsage(selection: UsageSelection) {
+  const { accountId } = selection;
+  if (hasArchive())
+    return withArchive(async (archive) => {
+      const { archivedUsage } = await import("../ledger/archive/usage.ts");
+      if (accountId !== undefined) await requireArchived(archive, accountId);
+      const rows = await archivedUsage(archive.query, selection);
+      return { rows, source: await archiveSource(archive), unread: undefined };
+    });
+  const { retentionMs } = requireConfig().tasks;
+  const found = await withRedis(async (nodes) => {
+    if (accountId !== undefined) await requireAccount(nodes, accountId);
+    return usageInRedis(nodes, selection);
+  });
+  const source = { ...redisSource(found), ended_since: iso(Date.now() - retentionMs) };
+  return { rows: found.rows, source, unread: found.unread };
+}
+
+async function readStatement(accountId: string, month: string) {
+  if (hasArchive())
+    return withArchive(async (archive) => {
+      const { archivedStatement } = await import("../ledger/archive/usage.ts");
+      await requireArchived(archive, accountId);
+      const statement: Statement = await archivedStatement(archive.query, accountId, month);
+      return { statement, source: await archiveSource(archive), unread: undefined };
+    });
+  const found = await withRedis(async (nodes) => {
+    await requireAccount(nodes, accountId);
+    return statementInRedis(nodes, accountId, month);
+  });
+  return { statement: found.statement, source: redisSource(found), unread: found.unread };
+}
+
+async function archiveSource({ query }: OpenedArchive): Promise<Source> {
+  const { newestEntryMs } = await import("../ledger/archive/usage.ts");
+  return { from: "archive", archived_until: iso(await newestEntryMs(query)) };
+}
+
+const redisSource = ({ reach }: FromRedis<object>): Source => ({
+  from: "redis",
+  entries_since: iso(reach.entriesSinceMs),
+});
+
+/** @throws OperatorError for an account that the archive does not know */
+async function requireArchived({ query }: OpenedArchive, accountId: string): Promise<void> {
+  const { hasAccount } = await import("../ledger/archive/usage.ts");
+  if (!(await hasAccount(query, accountId)))
+    throw new OperatorError(`the archive has no account ${accountId}`);
+}
+
+function groupsOf(text: string): UsageGroup[] {
+  const names = text.split(",").map((name) => name.trim());
+  const groups = names.flatMap((name) => GROUPS.find((group) => group === name) ?? []);
+  if (groups.length === names.length && new Set(groups).size === groups.length) return groups;
+  throw new InvalidArgumentError(`It must be some of ${GROUPS.join(", ")}, each once, with commas between.`);
+}
+
+function monthOf(text: string): string {
+  if (/^\d{4}-(0[1-9]|1[0-2])$/.test(text)) return text;
+  throw new InvalidArgumentError("It must be a month such as 2026-10.");
+}

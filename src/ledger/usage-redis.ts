@@ -1,0 +1,178 @@
+import type { Redis } from "ioredis";
+import { accountNames, partitionNames, partitionOf, requestName } from "../store/names.ts";
+import type { RedisNodes } from "../store/nodes.ts";
+import { type PartitionReads, readsOfMost, type Unread } from "../store/partition-reads.ts";
+import { many } from "../store/pipelines.ts";
+import { partitionsOf } from "../store/store-facts.ts";
+import { exportLedger } from "./export.ts";
+import {
+  createUsageTotals,
+  dayStartMs,
+  kindOf,
+  monthBounds,
+  type Statement,
+  type UsageRow,
+  type UsageSelection,
+} from "./usage.ts";
+
+/** Ended requests read at a time: a millisecond or so of Redis. */
+const REQUESTS_PAGE = 500;
+
+/** How far Redis reaches back; Unix ms. */
+export interface Reach {
+  /** From here on all ledger entries are there; undefined if none has left. */
+  entriesSinceMs: number | undefined;
+}
+
+/** What was read, how far back that reaches, and what could not be read. */
+export type FromRedis<T> = T & { reach: Reach; unread: Unread | undefined };
+
+/**
+ * Usage from what Redis has: all ledger entries that have not left it, and ended tasks until they are collected
+ * (`tasks.retention`).
+ * @throws OperatorError, and errors of a store on one server
+ */
+export async function usageInRedis(
+  nodes: RedisNodes,
+  selection: UsageSelection,
+): Promise<FromRedis<{ rows: UsageRow[] }>> {
+  const reads = readsOfMost(nodes);
+  const totals = createUsageTotals(selection);
+  const { reach, entriesOf } = followReach(nodes, reads);
+  const { accountId, from } = selection;
+  for await (const entry of entriesOf(accountId, from === undefined ? 0 : dayStartMs(from))) {
+    const kind = kindOf(entry);
+    if (kind === "charge") totals.add(entry, { requests: 1, credits: -entry.amount });
+    if (kind === "refund") totals.add(entry, { refunds: entry.amount });
+  }
+  const partitions = await partitionsOf(nodes);
+  for (let partition = 0; partition < partitions; partition++) {
+    if (accountId !== undefined && partition !== partitionOf(accountId, partitions)) continue;
+    for await (const ended of reads.pages(partition, (redis) => endedTasks(redis, partition)))
+      for (const { status, ...place } of ended) totals.add(place, { [status]: 1 });
+  }
+  return { rows: totals.rows(), reach: reach(), unread: reads.unread() };
+}
+
+/**
+ * An account's month from what Redis has. Where entries of the month have left Redis, its opening is the balance after them.
+ * @param month such as 2026-10
+ */
+export async function statementInRedis(
+  nodes: RedisNodes,
+  accountId: string,
+  month: string,
+): Promise<FromRedis<{ statement: Statement }>> {
+  const reads = readsOfMost(nodes);
+  const { first, next } = monthBounds(month);
+  const [firstMs, nextMs] = [dayStartMs(first), dayStartMs(next)];
+  const { reach, entriesOf } = followReach(nodes, reads);
+  const sums = { purchase: 0, charge: 0, refund: 0, adjustment: 0 };
+  let later = 0;
+  let balance: number | undefined;
+  for await (const entry of entriesOf(accountId, firstMs)) {
+    balance = entry.balanceAfter;
+    if (entry.atMs >= nextMs) later += entry.amount;
+    else if (entry.atMs >= firstMs) sums[kindOf(entry)] += entry.amount;
+  }
+  balance ??= await storedBalance(nodes, reads, accountId);
+  const closing = balance - later;
+  const statement = {
+    opening: closing - sums.purchase - sums.charge - sums.refund - sums.adjustment,
+    purchases: sums.purchase,
+    // Not -0.
+    charges: 0 - sums.charge,
+    refunds: sums.refund,
+    adjustments: sums.adjustment,
+    closing,
+  };
+  return { statement, reach: reach(), unread: reads.unread() };
+}
+
+/** Walks entries, and notes whether any before them has left Redis: then an account's first entry names one. */
+function followReach(nodes: RedisNodes, reads: PartitionReads) {
+  let sinceMs: number | undefined;
+  return {
+    reach: (): Reach => ({ entriesSinceMs: sinceMs }),
+    /** Entries from `fromMs` on, and some before it: ids never go back, the clock may. */
+    async *entriesOf(accountId: string | undefined, fromMs: number) {
+      const selection = { accountId, sinceMs: fromMs };
+      for await (const page of exportLedger(nodes, new Map(), selection, reads)) yield* page.entries;
+      const partitions = await partitionsOf(nodes);
+      for (let partition = 0; partition < partitions; partition++) {
+        if (accountId !== undefined && partition !== partitionOf(accountId, partitions)) continue;
+        const startMs = await reads.at(partition, (redis) => beginningOf(redis, partition));
+        if (startMs !== undefined) sinceMs = Math.max(sinceMs ?? 0, startMs);
+      }
+    },
+  };
+}
+
+/** From when on a partition has all its entries, if any has left it; Unix ms. */
+async function beginningOf(redis: Redis, partition: number): Promise<number | undefined> {
+  const { ledger } = partitionNames(partition);
+  if ((await redis.exists(ledger)) === 0) return undefined;
+  const info = (await redis.xinfo("STREAM", ledger)) as unknown[];
+  const field = (name: string): unknown => info[info.indexOf(name) + 1];
+  if (Number(field("entries-added")) === Number(field("length"))) return undefined;
+  const [first] = await redis.xrange(ledger, "-", "+", "COUNT", 1);
+  const id = first?.[0] ?? String(field("last-generated-id"));
+  return Number(id.split("-")[0]) + (first ? 0 : 1);
+}
+
+async function storedBalance(nodes: RedisNodes, reads: PartitionReads, accountId: string): Promise<number> {
+  const partition = partitionOf(accountId, await partitionsOf(nodes));
+  const { account } = accountNames(partition, accountId);
+  return Number((await reads.at(partition, (redis) => redis.hget(account, "balance"))) ?? 0);
+}
+
+interface EndedTask {
+  atMs: number;
+  accountId: string;
+  endpoint: string;
+  keyId: string;
+  status: "completed" | "failed";
+}
+
+const FIELDS = ["status", "finished_at", "account_id", "endpoint", "key_id"] as const;
+
+/** Pages of a partition's tasks that have ended and are not collected. */
+async function* endedTasks(redis: Redis, partition: number): AsyncGenerator<EndedTask[]> {
+  const { done } = partitionNames(partition);
+  // By score: what is collected meanwhile does not move what comes behind it.
+  let after = { score: "-inf", times: 0 };
+  for (;;) {
+    const { score, times } = after;
+    const page = await redis.zrange(
+      done,
+      score,
+      "+inf",
+      "BYSCORE",
+      "LIMIT",
+      times,
+      REQUESTS_PAGE,
+      "WITHSCORES",
+    );
+    if (page.length === 0) return;
+    const ids = page.filter((_, at) => at % 2 === 0);
+    const last = page.at(-1) ?? "";
+    const same = page.filter((value, at) => at % 2 === 1 && value === last).length;
+    after = { score: last, times: last === score ? times + same : same };
+    const records = await many<(string | null)[], string>(redis, ids, (pipe, id) =>
+      pipe.hmget(requestName(partition, id), ...FIELDS),
+    );
+    yield records.flatMap(([status, finishedAt, accountId, endpoint, keyId]) =>
+      status === "completed" || status === "failed"
+        ? [
+            {
+              status,
+              atMs: Number(finishedAt),
+              accountId: accountId ?? "",
+              endpoint: endpoint ?? "",
+              keyId: keyId ?? "",
+            },
+          ]
+        : [],
+    );
+  }
+}

@@ -1,0 +1,117 @@
+import type { LedgerEntry } from "../store/ledger-entries.ts";
+
+/** What usage can be listed by, and the column that says it. */
+export const USAGE_COLUMNS = {
+  day: "day",
+  account: "account_id",
+  endpoint: "endpoint",
+  key: "key_id",
+} as const;
+export type UsageGroup = keyof typeof USAGE_COLUMNS;
+
+/** Which usage is asked for. Days are by UTC, such as 2026-10-31, both inclusive. */
+export interface UsageSelection {
+  accountId?: string | undefined;
+  from?: string | undefined;
+  to?: string | undefined;
+  by: readonly UsageGroup[];
+}
+
+export interface UsageCounts {
+  /** Charged generations. */
+  requests: number;
+  /** Credits charged for them. */
+  credits: number;
+  /** Credits refunded. */
+  refunds: number;
+  /** Tasks that ended as completed. */
+  completed: number;
+  failed: number;
+  /** Of the videos that were asked for; null where it is not known. */
+  seconds: number | null;
+}
+
+/** A line of usage, with the columns of its groups. */
+export interface UsageRow extends UsageCounts {
+  day?: string;
+  account_id?: string;
+  endpoint?: string;
+  key_id?: string;
+}
+
+/** An account's month. opening + purchases - charges + refunds + adjustments = closing. */
+export interface Statement {
+  opening: number;
+  purchases: number;
+  charges: number;
+  refunds: number;
+  adjustments: number;
+  closing: number;
+}
+
+/** What an entry is to an accountant; the view `tollgate.ledger_entries` of the archive says the same. */
+export type EntryKind = "charge" | "refund" | "purchase" | "adjustment";
+
+export function kindOf({ type, requestId, taskId, reason, amount }: LedgerEntry): EntryKind {
+  const isOfRequest = requestId !== "" || taskId !== "";
+  if (isOfRequest) return type === "consume" ? "charge" : "refund";
+  return type === "recharge" && reason === "" && amount >= 0 ? "purchase" : "adjustment";
+}
+
+/** The UTC day of a moment, such as 2026-10-31. @param atMs Unix ms */
+export const dayText = (atMs: number): string => new Date(atMs).toISOString().slice(0, 10);
+
+/** The first moment of a day, Unix ms. @param day such as 2026-10-31 */
+export const dayStartMs = (day: string): number => Date.parse(`${day}T00:00:00Z`);
+
+/** The first day of a month and of the next one. @param month such as 2026-10 */
+export function monthBounds(month: string): { first: string; next: string } {
+  const [year = 0, number = 0] = month.split("-").map(Number);
+  return { first: `${month}-01`, next: dayText(Date.UTC(year, number, 1)) };
+}
+
+/** Where a fact of usage belongs. */
+export interface UsagePlace {
+  atMs: number;
+  accountId: string;
+  endpoint: string;
+  keyId: string;
+}
+
+/** Adds up facts by the groups of a selection. */
+export function createUsageTotals({ accountId, from, to, by }: UsageSelection) {
+  const rows = new Map<string, UsageRow>();
+  return {
+    add(place: UsagePlace, counts: Partial<UsageCounts>): void {
+      const day = dayText(place.atMs);
+      if (accountId !== undefined && place.accountId !== accountId) return;
+      if ((from !== undefined && day < from) || (to !== undefined && day > to)) return;
+      const values = { day, account_id: place.accountId, endpoint: place.endpoint, key_id: place.keyId };
+      const group = Object.fromEntries(by.map((name) => [USAGE_COLUMNS[name], values[USAGE_COLUMNS[name]]]));
+      const id = JSON.stringify(group);
+      const row = rows.get(id) ?? { ...group, ...NONE };
+      rows.set(id, row);
+      for (const name of COUNTS) row[name] += counts[name] ?? 0;
+    },
+    /** In the order of the groups. */
+    rows: (): UsageRow[] => [...rows.values()].sort((one, other) => compare(one, other, by)),
+  };
+}
+
+const COUNTS = ["requests", "credits", "refunds", "completed", "failed"] as const;
+const NONE: UsageCounts = { requests: 0, credits: 0, refunds: 0, completed: 0, failed: 0, seconds: null };
+
+function compare(one: UsageRow, other: UsageRow, by: readonly UsageGroup[]): number {
+  for (const name of by) {
+    const [a = "", b = ""] = [one[USAGE_COLUMNS[name]], other[USAGE_COLUMNS[name]]];
+    if (a !== b) return a < b ? -1 : 1;
+  }
+  return 0;
+}
+
+/** All rows in one. */
+export function totalOf(rows: readonly UsageCounts[]): UsageCounts {
+  const total = { ...NONE };
+  for (const row of rows) for (const name of COUNTS) total[name] += row[name];
+  return total;
+}

@@ -1,0 +1,286 @@
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { accountNames, type KeyRef, partitionNames, partitionOf } from "../../src/store/names.ts";
+import { refusal, runHere } from "../support/cli.ts";
+import { givenExample } from "./example.ts";
+import { type ArchiveStage, givenArchiveStage, PARTITIONS } from "./stage.ts";
+
+let stage: ArchiveStage;
+let keys: Map<string, KeyRef>;
+beforeAll(async () => {
+  stage = await givenArchiveStage();
+  keys = await givenExample(stage);
+  await adjust("acme", -25, "goodwill-3");
+  await (await stage.copier()).copy();
+});
+afterAll(() => stage.stop());
+
+/** An entry as a correction by hand would be; no operation makes one yet. */
+async function adjust(accountId: string, amount: number, reference: string): Promise<void> {
+  const partition = partitionOf(accountId, PARTITIONS);
+  const { account } = accountNames(partition, accountId);
+  const { balance = "", last_entry = "" } = await stage.redis.hgetall(account);
+  const after = Number(balance) + amount;
+  const fields = {
+    account_id: accountId,
+    type: "recharge",
+    amount,
+    balance_after: after,
+    endpoint: "",
+    reason: "goodwill",
+  };
+  const more = { task_id: "", at: Date.parse("2025-11-06T12:00:00Z"), previous: last_entry, reference };
+  const words = Object.entries({ ...fields, ...more }).flatMap(([name, value]) => [name, String(value)]);
+  const id = await stage.redis.xadd(partitionNames(partition).ledger, "*", ...words);
+  await stage.redis.hset(account, { balance: after, last_entry: id! });
+}
+
+const redisUrl = (): string => `redis://127.0.0.1:${stage.redis.options.port}`;
+const SOURCES = ["archive", "redis"] as const;
+type SourceName = (typeof SOURCES)[number];
+const envOf = (source: SourceName): Record<string, string> => ({
+  REDIS_URL: redisUrl(),
+  ...(source === "archive" ? { ARCHIVE_URL: stage.url } : {}),
+});
+
+/** What a command prints with --json, from one of the sources. */
+// biome-ignore lint/suspicious/noExplicitAny: tests look into answers of every shape.
+async function from(source: SourceName, ...words: string[]): Promise<any> {
+  const { code, stdout, stderr } = await runHere([...words, "--json"], envOf(source));
+  expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
+  return JSON.parse(stdout);
+}
+
+const counts = (requests: number, credits: number, refunds: number, completed: number, failed: number) => ({
+  requests,
+  credits,
+  refunds,
+  completed,
+  failed,
+  seconds: null,
+});
+
+describe.each(SOURCES)("from %s", (source) => {
+  test("usage tells charges, refunds and ends of tasks by day", async () => {
+    const {
+      usage,
+      total,
+      source: where,
+    } = await from(source, "usage", "--account", "acme", "--from", "2025-09-30", "--to", "2025-10-17");
+    expect(usage).toEqual([
+      { day: "2025-09-30", ...counts(1, 40, 40, 0, 1) },
+      { day: "2025-10-01", ...counts(2, 20, 0, 2, 0) },
+      { day: "2025-10-02", ...counts(2, 50, 0, 2, 0) },
+      { day: "2025-10-17", ...counts(2, 80, 80, 0, 2) },
+    ]);
+    expect(total).toEqual(counts(7, 190, 120, 4, 3));
+    expect(where.from).toBe(source);
+  });
+
+  test("usage by account, endpoint and key", async () => {
+    const { usage } = await from(source, "usage", "--by", "account,endpoint,key");
+    const keyId = (name: string): string => keys.get(name)!.keyId;
+    expect(usage).toEqual([
+      {
+        account_id: "acme",
+        endpoint: "/api/v1/gen2-pro/text-to-video",
+        key_id: keyId("acme/batch"),
+        ...counts(4, 160, 120, 1, 3),
+      },
+      {
+        account_id: "acme",
+        endpoint: "/api/v1/gen2/text-to-video",
+        key_id: keyId("acme/web"),
+        ...counts(6, 60, 0, 6, 0),
+      },
+      {
+        account_id: "globex",
+        endpoint: "/api/v1/gen2/text-to-video",
+        key_id: keyId("globex/app"),
+        ...counts(4, 40, 10, 3, 1),
+      },
+    ]);
+  });
+
+  test.each([
+    ["acme", "2025-08", { opening: 0, purchases: 0, charges: 0, refunds: 0, adjustments: 0, closing: 0 }],
+    [
+      "acme",
+      "2025-09",
+      { opening: 0, purchases: 500, charges: 60, refunds: 40, adjustments: 0, closing: 480 },
+    ],
+    [
+      "acme",
+      "2025-10",
+      { opening: 480, purchases: 200, charges: 150, refunds: 80, adjustments: 0, closing: 610 },
+    ],
+    [
+      "acme",
+      "2025-11",
+      { opening: 610, purchases: 0, charges: 10, refunds: 0, adjustments: -25, closing: 575 },
+    ],
+    ["acme", "2025-12", { opening: 575, purchases: 0, charges: 0, refunds: 0, adjustments: 0, closing: 575 }],
+    [
+      "globex",
+      "2025-10",
+      { opening: 100, purchases: 0, charges: 0, refunds: 0, adjustments: 0, closing: 100 },
+    ],
+  ])("a statement of %s for %s adds up", async (account, month, expected) => {
+    const { opening, purchases, charges, refunds, adjustments, closing } = expected;
+    expect(opening + purchases - charges + refunds + adjustments).toBe(closing);
+    expect(await from(source, "statement", account, month)).toMatchObject({
+      account_id: account,
+      month,
+      ...expected,
+    });
+  });
+
+  test("an account that is not there is an error", async () => {
+    const { code, stderr } = await runHere(["usage", "--account", "nobody"], envOf(source));
+    expect({ code, stderr }).toEqual({ code: 1, stderr: expect.stringContaining("no account nobody") });
+  });
+});
+
+test("both sources say the same of everything, by every column", async () => {
+  for (const by of ["day", "account", "key", "day,account,endpoint,key"]) {
+    const words = ["usage", "--by", by];
+    expect((await from("archive", ...words)).usage).toEqual((await from("redis", ...words)).usage);
+  }
+});
+
+test("both views agree with each entry: charges, refunds, purchases and adjustments by their kind", async () => {
+  const rows = await stage.database.query(
+    `SELECT kind, count(*)::int AS entries, sum(amount)::int AS credits FROM tollgate.ledger_entries GROUP BY kind ORDER BY kind`,
+  );
+  expect(rows).toEqual([
+    { kind: "adjustment", entries: 1, credits: -25 },
+    { kind: "charge", entries: 14, credits: -260 },
+    { kind: "purchase", entries: 3, credits: 800 },
+    { kind: "refund", entries: 4, credits: 130 },
+  ]);
+});
+
+describe("from Redis alone", () => {
+  test("all ledger entries are there as long as none has left, and it says so", async () => {
+    const { source } = await from("redis", "usage");
+    expect(source).toEqual({ from: "redis", ended_since: expect.stringMatching(/Z$/) });
+    const { stderr } = await runHere(["statement", "acme", "2025-10"], envOf("redis"));
+    expect(stderr).toBe("From Redis; it has all ledger entries.\n");
+  });
+
+  test("entries that have left it are named, and the opening is the balance after them", async () => {
+    const small = await givenArchiveStage();
+    try {
+      await givenExample(small);
+      const { ledger } = partitionNames(partitionOf("acme", PARTITIONS));
+      const [, , left] = await small.redis.xrange(ledger, "-", "+", "COUNT", 3);
+      await small.redis.xtrim(ledger, "MINID", left![0]);
+      const [first] = await small.redis.xrange(ledger, "-", "+", "COUNT", 1);
+      const env = { REDIS_URL: `redis://127.0.0.1:${small.redis.options.port}` };
+      const run = async (...words: string[]) => JSON.parse((await runHere([...words, "--json"], env)).stdout);
+      const since = new Date(Number(first![0].split("-")[0])).toISOString();
+      const statement = await run("statement", "acme", "2025-09");
+      expect(statement).toMatchObject({ purchases: 0, charges: 50, refunds: 40, opening: 490, closing: 480 });
+      expect(statement.source).toEqual({ from: "redis", entries_since: since });
+      const { stderr } = await runHere(["usage"], env);
+      expect(stderr).toContain(`entries before ${since} have left it for the archive: set ARCHIVE_URL`);
+      await small.redis.xtrim(ledger, "MAXLEN", 0);
+      expect(await run("statement", "acme", "2025-11")).toMatchObject({ opening: 600, closing: 600 });
+      expect((await run("statement", "acme", "2025-11")).source.entries_since > since).toBe(true);
+    } finally {
+      await small.stop();
+    }
+  });
+
+  test("more ended tasks of one moment than a page has are all counted", async () => {
+    const small = await givenArchiveStage();
+    try {
+      const { done } = partitionNames(0);
+      const pipe = small.redis.pipeline();
+      for (let at = 0; at < 1300; at++) {
+        const record = {
+          status: "completed",
+          finished_at: "1760000000000",
+          account_id: "a",
+          endpoint: "/e",
+          key_id: "k",
+        };
+        pipe.hset(`tg:{p00}:request:req_${at}`, record).zadd(done, at < 1200 ? 5 : at, `req_${at}`);
+      }
+      await pipe.exec();
+      const { stdout } = await runHere(["usage", "--json"], {
+        REDIS_URL: `redis://127.0.0.1:${small.redis.options.port}`,
+      });
+      expect(JSON.parse(stdout).total.completed).toBe(1300);
+    } finally {
+      await small.stop();
+    }
+  });
+});
+
+describe("what people see", () => {
+  test("a table with a total, the source on standard error", async () => {
+    const { stdout, stderr, code } = await runHere(["usage", "--by", "account"], envOf("archive"));
+    expect(code).toBe(0);
+    expect(stdout).toBe(
+      [
+        "ACCOUNT ID  REQUESTS  CREDITS  REFUNDS  COMPLETED  FAILED  SECONDS",
+        "acme        10        220      120      7          3       -",
+        "globex      4         40       10       3          1       -",
+        "total       14        260      130      10         4       -",
+        "",
+      ].join("\n"),
+    );
+    expect(stderr).toMatch(/^From the archive; its newest entry is of 2025-11-06T12:00:00.000Z\.\n$/);
+  });
+
+  test("CSV as RFC 4180 has it, without a total", async () => {
+    const { stdout } = await runHere(["statement", "acme", "2025-10", "--format", "csv"], envOf("archive"));
+    expect(stdout).toBe(
+      "account_id,month,opening,purchases,charges,refunds,adjustments,closing\r\nacme,2025-10,480,200,150,80,0,610\r\n",
+    );
+    const usage = await runHere(["usage", "--by", "account", "--format", "csv"], envOf("archive"));
+    expect(usage.stdout.split("\r\n").slice(0, 2)).toEqual([
+      "account_id,requests,credits,refunds,completed,failed,seconds",
+      "acme,10,220,120,7,3,",
+    ]);
+  });
+
+  test("days, months and columns that make no sense are refused in words", async () => {
+    expect(await refusal("usage", "--from", "2025-02-30")).toContain("must be a day");
+    expect(await refusal("usage", "--from", "2025-03-02", "--to", "2025-03-01")).toContain("comes after");
+    expect(await refusal("usage", "--by", "day,day")).toContain("each once");
+    expect(await refusal("usage", "--by", "colour")).toContain("must be some of day, account, endpoint, key");
+    expect(await refusal("statement", "acme", "2025-13")).toContain("must be a month");
+  });
+
+  test("an archive that is away, or that has no schema yet, is an error that says what to do", async () => {
+    const words = ["statement", "acme", "2025-10"];
+    const away = await runHere(words, { ARCHIVE_URL: "postgres://tollgate:secret@127.0.0.1:1/tollgate" });
+    expect(away).toMatchObject({
+      code: 1,
+      stdout: "",
+      stderr: expect.stringContaining("the archive: nobody listens there"),
+    });
+    expect(away.stderr).not.toContain("secret");
+    const empty = new URL(stage.url);
+    empty.pathname = "/postgres";
+    const missing = await runHere(words, { ARCHIVE_URL: empty.href });
+    expect(missing.stderr).toContain("tollgate archive migrate");
+  });
+});
+
+test("an empty store has no usage and says so", async () => {
+  const empty = await givenArchiveStage();
+  try {
+    const env = { REDIS_URL: `redis://127.0.0.1:${empty.redis.options.port}` };
+    expect((await runHere(["usage"], env)).stdout).toBe("No usage.\n");
+    await (await empty.copier()).copy();
+    const { stdout, stderr } = await runHere(["usage"], { ...env, ARCHIVE_URL: empty.url });
+    expect({ stdout, stderr }).toEqual({
+      stdout: "No usage.\n",
+      stderr: "From the archive, which is empty.\n",
+    });
+  } finally {
+    await empty.stop();
+  }
+});
