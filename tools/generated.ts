@@ -3,6 +3,7 @@ import { configSchema, priceSchema } from "./config-schemas.ts";
 import { dashboard } from "./dashboard.ts";
 import { metricsPage } from "./metrics-page.ts";
 import { openApi } from "./openapi.ts";
+import { usageDashboard } from "./usage-dashboard.ts";
 
 /** A file that is made from the code and committed; a house test holds it against `text`. */
 export interface Generated {
@@ -16,6 +17,7 @@ export const GENERATED: readonly Generated[] = [
   openApi,
   metricsPage,
   dashboard,
+  usageDashboard,
   configSchema,
   priceSchema,
 ];

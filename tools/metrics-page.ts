@@ -86,7 +86,8 @@ The admin port answers \`GET /metrics\` in Prometheus's text format. This page i
 - [config/prometheus/alerts.yaml](../config/prometheus/alerts.yaml): whom to wake, and when. What to do then
   is in the [operations guide](operations.md).
 - [config/grafana/tollgate.json](../config/grafana/tollgate.json): a dashboard to import. It asks which Prometheus to
-  use.
+  use. [config/grafana/usage.json](../config/grafana/usage.json) is one for usage and statements, on the PostgreSQL of the
+  [archive](archive.md#usage-and-statements).
 
 \`npm run test:operators\` tries them with a real Prometheus.
 
