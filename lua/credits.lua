@@ -2,22 +2,26 @@
 -- CREDITS: reads the account as GET /credits shows it, with the limits that are enforced for this key.
 -- The fields of its records stand in src/store/records.ts.
 --
--- KEYS  1 key (hash)  2 window (list)  3 slots (set)  4 account (hash)  5 ledger (stream)
+-- KEYS  1 key (hash)  2 window (list)  3 slots (set)  4 account (hash)  5 ledger (stream)  6 checkpoint (string)
 -- ARGV  1 now (ms or empty)  2 tiers  3 maximum number of transactions
 -- RETURNS outcome, now, rate limit, remaining, reset (ms), concurrent limit, active, tier, then
 --   known        daily limit, credits that can be spent, total used, total requests, then the ledger's entries as
---                XRANGE returns them, most recent first
+--                XRANGE returns them, most recent first; where older ones have left the ledger, then the checkpoint
 --   unknown_key  no such key, revoked or expired; the five numbers are zeros
 --@include clock
 --@include key
 --@include numbers
 --@include reply
--- Up to `most` entries of an account, from its last one back, as XRANGE answers them.
-local function latest(ledger, last, most)
+-- Up to `most` entries of an account, from its last one back, as XRANGE answers them, and the checkpoint of this name if
+-- the ledger has less of them.
+local function latest(ledger, last, most, checkpoint)
   local entries = {}
   while last and last ~= "" and #entries < most do
     local entry = redis.call("XRANGE", ledger, last, last)[1]
-    if not entry then break end
+    if not entry then
+      entries[#entries + 1] = redis.call("GET", checkpoint) or nil
+      break
+    end
     entries[#entries + 1] = entry
     last = nil
     for at = 1, #entry[2], 2 do
@@ -33,4 +37,4 @@ if not key or not key.usable then return reply("unknown_key", now) end
 local account = redis.call("HMGET", KEYS[4], "balance", "held", "total_used", "total_requests", "last_entry")
 return reply("known", now, key, KEYS[2], KEYS[3], key.daily_limit,
   int(tonumber(account[1] or 0) - tonumber(account[2] or 0)), account[3] or "0", tonumber(account[4] or 0),
-  unpack(latest(KEYS[5], account[5], tonumber(ARGV[3]))))
+  unpack(latest(KEYS[5], account[5], tonumber(ARGV[3]), KEYS[6])))

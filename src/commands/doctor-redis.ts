@@ -1,7 +1,7 @@
 import type { Redis } from "ioredis";
 import type { Config } from "../config/config.ts";
 import { hostsIn, parseRedisAddress, type RedisAddress } from "../domain/redis-address.ts";
-import { NEWEST_LAYOUT } from "../store/layout.ts";
+import { NEW_LAYOUT, TRIMMABLE_LAYOUT } from "../store/layout.ts";
 import { lossInWords } from "../store/loss/loss-report.ts";
 import type { RedisNodes } from "../store/nodes.ts";
 import { type OpenedNodes, placeOf } from "../store/open-nodes.ts";
@@ -150,11 +150,12 @@ function partitionsCheck(fixed: string | undefined, configured: number | undefin
   );
 }
 
-/** Nothing where the layout is the newest, or fixed at the store's next use. */
+/** Nothing where the layout is one that gateways make, or fixed at the store's next use. */
 function layoutChecks(layout: string | undefined): Check[] {
   switch (layout) {
     case undefined:
-    case NEWEST_LAYOUT:
+    case NEW_LAYOUT:
+    case TRIMMABLE_LAYOUT:
       return [];
     case "1":
       return [

@@ -1,6 +1,12 @@
 import path from "node:path";
 import { type Command, InvalidArgumentError, Option } from "commander";
-import { exportLedger, formatCursor, type LedgerCursor, parseCursor } from "../ledger/export.ts";
+import {
+  completeSinceMs,
+  exportLedger,
+  formatCursor,
+  type LedgerCursor,
+  parseCursor,
+} from "../ledger/export.ts";
 import { OperatorError, requireAccount } from "../store/accounts.ts";
 import type { LedgerEntry } from "../store/ledger-entries.ts";
 import type { RedisNodes } from "../store/nodes.ts";
@@ -68,9 +74,10 @@ async function runExport(flags: ExportFlags): Promise<void> {
     const earlier = cursorFile === undefined ? undefined : readCursorFile(cursorFile, { account, format });
     const cursor: LedgerCursor = flags.after ?? earlier?.cursor ?? new Map();
     const state: CursorState = { cursor, account, format, output: earlier?.output };
-    const { count, unread } = await withRedis((nodes) => exportTo(nodes, flags, state, interruption));
-    if (unread) noteUnread(unread);
-    report(flags, state.cursor, { count, unread }, interruption.signal);
+    const exported = await withRedis((nodes) => exportTo(nodes, flags, state, interruption));
+    if (exported.unread) noteUnread(exported.unread);
+    noteMissing(flags, exported.completeSinceMs);
+    report(flags, state.cursor, exported, interruption.signal);
   } finally {
     interruption.stop();
     unlock?.();
@@ -89,6 +96,15 @@ function lockOf(cursorFile: string): () => void {
 interface Exported {
   count: number;
   unread: Unread | undefined;
+  /** From when on Redis has all entries, Unix ms; 0 if it has all of them. */
+  completeSinceMs: number;
+}
+
+/** Entries that were asked for may have left Redis. */
+function noteMissing({ since = 0 }: ExportFlags, sinceMs: number): void {
+  if (since >= sinceMs) return;
+  const at = new Date(sinceMs).toISOString();
+  note(`Redis has all entries from ${at} on; earlier ones have left it and are in the archive`);
 }
 
 async function exportTo(
@@ -117,7 +133,7 @@ async function exportTo(
     }
     whole = false;
     await sink.keep().catch(unwritable);
-    return { count, unread: reads.unread() };
+    return { count, unread: reads.unread(), completeSinceMs: await completeSinceMs(nodes, account, reads) };
   } catch (error) {
     // Redis has gone: what was written so far still counts, and need not come again.
     if (whole) await sink.keep();
@@ -156,11 +172,13 @@ function interruptible(): Interruption {
   return interruption;
 }
 
+const isoOf = (atMs: number): string | undefined => (atMs === 0 ? undefined : new Date(atMs).toISOString());
+
 /** How it ended, on standard error; on standard output only for a program that reads no entries there. */
 function report(
   flags: ExportFlags,
   cursor: LedgerCursor,
-  { count, unread }: Exported,
+  { count, unread, completeSinceMs: sinceMs }: Exported,
   signal: string | undefined,
 ): void {
   const { output, cursorFile } = flags;
@@ -171,7 +189,10 @@ function report(
     note(`interrupted after ${count} entries; to go on, ${how}`);
   }
   if (output !== undefined && flags.json)
-    print({ json: { entries: count, output, cursor: at, unread }, text: "" }, flags);
+    print(
+      { json: { entries: count, output, cursor: at, unread, complete_since: isoOf(sinceMs) }, text: "" },
+      flags,
+    );
   else if (flags.json) return;
   else if (cursorFile === undefined) note(`cursor: ${at}`);
   else

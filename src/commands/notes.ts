@@ -22,6 +22,7 @@ export const NOTES: Readonly<Record<string, readonly string[]>> = {
     "With --output and --cursor-file each entry is in the file exactly once, whenever the process ends: entries and their cursor are flushed to disk every second and at the end, and the next run cuts off what was written after the cursor and writes it again. The next run may name a new --output; the cursor continues. Without --output the cursor is written when everything has been handed to the reader, also after Ctrl-C; if the reader fails later, entries can come twice, so skip an `id` that you have already.",
     "--since and --until are times in the ledger's own order, so that adjacent spans have each entry once. --since applies where there is no cursor yet.",
     "If one of several Redis servers is away, the other partitions are exported and the exit code is 2. The cursor of an unread partition does not move, so the next run continues there.",
+    "Entries that have left Redis for the archive are not exported; a line on standard error says from when on Redis has all of them, with --json and --output `complete_since`. A cursor from before that is refused, because entries would be missing unsaid.",
   ],
   "ledger verify": [
     "The exit code is 1 if something does not add up. If one of several Redis servers is away, the other partitions are verified and the exit code is 2. With --json, `ok` is true only if everything was read and adds up.",

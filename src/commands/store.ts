@@ -1,6 +1,5 @@
 import { Command } from "commander";
 import { chargesWaitingIn } from "../settlement/journal-files.ts";
-import { NEWEST_LAYOUT } from "../store/layout.ts";
 import type { LostEntry } from "../store/loss/lost-entries.ts";
 import { migrateStore } from "../store/migrate.ts";
 import { acceptStore, type LossList, listLoss } from "../store/operator-loss.ts";
@@ -79,9 +78,9 @@ function migrateCommand(): Command {
     const { result, confirmed } = await withRedisToWrite((nodes) =>
       migrateStore(nodes, { progress: (records) => progress.show(`${records} tasks`) }),
     ).finally(progress.done);
-    const { from, moved, deleted, disputed } = result;
-    const text = `The store has layout ${NEWEST_LAYOUT}. ${moved} tasks were moved, ${deleted} forgotten ones deleted.`;
-    print({ json: { layout: NEWEST_LAYOUT, from, moved, deleted, disputed }, text, confirmed }, flags);
+    const { from, to, moved, deleted, disputed } = result;
+    const text = `The store has layout ${to}. ${moved} tasks were moved, ${deleted} forgotten ones deleted.`;
+    print({ json: { layout: to, from, moved, deleted, disputed }, text, confirmed }, flags);
   });
 }
 

@@ -1,8 +1,8 @@
 import type { Redis } from "ioredis";
-import type { LedgerEntry } from "../store/ledger-entries.ts";
 import { accountNames } from "../store/names.ts";
 import type { RequestRecord } from "../store/records.ts";
 import { scriptsOf } from "../store/script-runner.ts";
+import type { LedgerPart } from "../store/scripts/entries.ts";
 import { type AccountSnapshot, type KeySnapshot, snapshot } from "../store/scripts/snapshot.ts";
 import { type AccountFold, dayOf, type Invariant, type LedgerFold, type Report } from "./fold.ts";
 
@@ -11,7 +11,7 @@ const WINDOW_MS = 60_000;
 const REFERENCES_PAGE = 1000;
 
 /** Everything of one account at one instant, with the ledger of its partition from `after` up to that instant. */
-export type Snapshot = AccountSnapshot & { tail: LedgerEntry[] };
+export type Snapshot = AccountSnapshot & { tail: LedgerPart };
 
 /**
  * Reads an account at one instant, however fast it changes; traffic goes on meanwhile.
@@ -22,7 +22,7 @@ export async function takeSnapshot(
   partition: number,
   accountId: string,
   fold: LedgerFold,
-  passed: (entries: LedgerEntry[]) => Promise<void>,
+  passed: (part: LedgerPart) => Promise<void>,
 ): Promise<Snapshot> {
   for (;;) {
     const reply = await scriptsOf(redis).run(snapshot, { partition, accountId, after: fold.lastId });
@@ -32,10 +32,10 @@ export async function takeSnapshot(
 }
 
 /**
- * The credits under an account's references at the instant of a snapshot, read afterwards in pages. References are never
- * removed, and a scan returns every reference that exists from its beginning to its end. A scan that returns as many as the
- * snapshot counted has therefore found the same ones.
- * @returns undefined if references were added since
+ * The credits under an account's references at the instant of a snapshot, read afterwards in pages. References are added,
+ * and forgotten a year later; a scan returns every reference that exists from its beginning to its end. A scan that returns
+ * as many as the snapshot counted has therefore found the same ones.
+ * @returns undefined if references were added or forgotten since
  */
 export async function sumReferences(
   redis: Redis,
@@ -87,7 +87,9 @@ export function checkSnapshot(
   if ((account.last_entry ?? "") !== inLedger.last) {
     complain("chain", `stored ${account.last_entry ?? "none"} as last entry, by the ledger ${inLedger.last}`);
   }
-  const { references: times, referenced: sum } = inLedger;
+  const { forgotten = 0, forgotten_credits: forgottenCredits = 0 } = seen.checkpoint ?? {};
+  const times = inLedger.references - forgotten;
+  const sum = inLedger.referenced - forgottenCredits;
   if (references !== times || (referenced ?? sum) !== sum) {
     complain(
       "references",

@@ -1,6 +1,8 @@
 import type { Redis } from "ioredis";
 import { OperatorError } from "../store/accounts.ts";
+import { readCut } from "../store/checkpoints.ts";
 import { LEDGER_PAGE, LEDGER_START, type LedgerEntry, readLedger } from "../store/ledger-entries.ts";
+import { isLater } from "../store/loss/last-confirmed.ts";
 import { partitionNames, partitionOf } from "../store/names.ts";
 import type { RedisNodes } from "../store/nodes.ts";
 import { type PartitionReads, readsOfMost } from "../store/partition-reads.ts";
@@ -64,7 +66,45 @@ export async function* exportLedger(
   }
 }
 
-/** A ledger only grows, and a cursor was read from it: one that lacks the cursor's entry is another, or an older copy. */
+const TRIMMED_SINCE =
+  "entries after the cursor have left Redis for the archive; take them from there, and export anew with --since the time up to " +
+  "which you have them";
+
+/** Where the entry of a cursor is: in the ledger or last of those that left it, before others that left it, or nowhere. */
+async function placeOf(
+  redis: Redis,
+  partition: number,
+  streamId: string,
+): Promise<"there" | "left" | "ahead"> {
+  const { ledger } = partitionNames(partition);
+  if ((await redis.xrange(ledger, streamId, streamId)).length > 0) return "there";
+  const { lastEntry } = await readCut(redis, partition);
+  if (streamId === lastEntry) return "there";
+  return isLater(streamId, lastEntry) ? "ahead" : "left";
+}
+
+/**
+ * From when on Redis has all ledger entries, Unix ms; 0 if none has left. Earlier ones are in the archive. Partitions whose
+ * servers are away do not count.
+ * @param accountId only its partition
+ */
+export async function completeSinceMs(
+  nodes: RedisNodes,
+  accountId: string | undefined,
+  reads = readsOfMost(nodes),
+): Promise<number> {
+  const partitions = await partitionsOf(nodes);
+  const only = accountId === undefined ? undefined : partitionOf(accountId, partitions);
+  let sinceMs = 0;
+  for (let partition = 0; partition < partitions; partition++) {
+    if (only !== undefined && partition !== only) continue;
+    const cut = await reads.at(partition, (redis) => readCut(redis, partition));
+    if (cut !== undefined && cut.atMs > 0) sinceMs = Math.max(sinceMs, cut.atMs + 1);
+  }
+  return sinceMs;
+}
+
+/** A ledger only grows at its end, and a cursor was read from it: one that lacks the cursor's entry is another, or an older copy. */
 async function requireReached(
   reads: PartitionReads,
   cursor: LedgerCursor,
@@ -72,10 +112,13 @@ async function requireReached(
 ): Promise<void> {
   for (const [partition, streamId] of cursor) {
     if (streamId === LEDGER_START) continue;
-    const { ledger } = partitionNames(partition);
-    const isThere = async (redis: Redis) => (await redis.xrange(ledger, streamId, streamId)).length > 0;
     // Of a server that is away it is not known, and nothing is read there either.
-    if (partition < partitions && (await reads.at(partition, isThere)) !== false) continue;
+    const where =
+      partition < partitions
+        ? await reads.at(partition, (redis) => placeOf(redis, partition, streamId))
+        : "ahead";
+    if (where === "left") throw new OperatorError(TRIMMED_SINCE);
+    if (where !== "ahead") continue;
     throw new OperatorError(
       "the cursor is ahead of this ledger, so it belongs to another Redis, or this one was restored from an older copy or lost " +
         "the entry in a failover; export anew without it, and skip requests and references that you have",

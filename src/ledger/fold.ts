@@ -1,4 +1,7 @@
+import { isDeepStrictEqual } from "node:util";
+import type { Checkpoint } from "../store/checkpoints.ts";
 import { LEDGER_START, type LedgerEntry } from "../store/ledger-entries.ts";
+import { isLater } from "../store/loss/last-confirmed.ts";
 import type { RequestRecord } from "../store/records.ts";
 
 /** What the ledger promises, by the name under which a violation is reported: the invariants of docs/ARCHITECTURE.md. */
@@ -45,10 +48,15 @@ const DAY_MS = 86_400_000;
 /** The day by UTC that a moment lies in, as days since 1970. @param atMs Unix ms, or as stored */
 export const dayOf = (atMs: string | number): number => Math.floor(Number(atMs) / DAY_MS);
 
-/** The ledger of one partition, read from its beginning up to `lastId`. */
+/**
+ * The ledger of one partition, read from its beginning up to `lastId`. The fold of an account whose older entries have left
+ * the ledger begins with its checkpoint.
+ */
 export interface LedgerFold {
   lastId: string;
   accounts: Map<string, AccountFold>;
+  /** Account id to the credits of charges that have left the ledger and were not refunded by then. */
+  left: Map<string, number>;
   /** Request id to what it was charged; negative once refunded. */
   charged: Map<string, number>;
   /** Key id to the charged requests of its latest day that are known to count there. */
@@ -58,6 +66,7 @@ export interface LedgerFold {
 export const emptyFold = (): LedgerFold => ({
   lastId: LEDGER_START,
   accounts: new Map(),
+  left: new Map(),
   charged: new Map(),
   daily: new Map(),
 });
@@ -72,6 +81,27 @@ export const emptyAccount = (): AccountFold => ({
   references: 0,
   last: "",
 });
+
+/** What an account's checkpoint says. */
+function accountAt(checkpoint: Checkpoint): AccountFold {
+  const { entry: last, entries, balance, recharged, consumed, refunded, referenced, references } = checkpoint;
+  return { last, entries, balance, recharged, consumed, refunded, referenced, references };
+}
+
+/**
+ * Goes on from an account's checkpoint, where that is ahead of what was read: its entries up to there have left the ledger
+ * before they could be read.
+ */
+export function goOnFrom(fold: LedgerFold, accountId: string, checkpoint: Checkpoint, report: Report): void {
+  const account = fold.accounts.get(accountId) ?? emptyAccount();
+  const atCheckpoint = accountAt(checkpoint);
+  if (isLater(checkpoint.entry, account.last || LEDGER_START)) {
+    fold.accounts.set(accountId, atCheckpoint);
+    fold.left.set(accountId, checkpoint.consumed - checkpoint.refunded);
+  } else if (account.last === checkpoint.entry && !isDeepStrictEqual(account, atCheckpoint)) {
+    report("chain", accountId, `its checkpoint does not say what its entries up to ${checkpoint.entry} say`);
+  }
+}
 
 /**
  * Adds the next entry: the chain of its account, and what its request was charged. Invariants 1 and 2.
@@ -131,6 +161,13 @@ function addRefund(fold: LedgerFold, account: AccountFold, entry: LedgerEntry, r
   const { accountId, amount, requestId, streamId } = entry;
   account.refunded += amount;
   const price = fold.charged.get(requestId);
+  const left = fold.left.get(accountId) ?? 0;
+  if (price === undefined && amount <= left) {
+    // Its charge has left the ledger.
+    fold.left.set(accountId, left - amount);
+    fold.charged.set(requestId, -amount);
+    return true;
+  }
   if (price === undefined || price < 0) {
     const what = price === undefined ? "what was never charged" : "this request once more";
     report("requests", accountId, `entry ${streamId} refunds ${what}`, requestId);
@@ -161,6 +198,8 @@ export function compareRecord(
   if (record.account_id !== accountId) differs(`${type} of a request of account ${record.account_id}`);
   if (record.task_id !== entry.taskId) differs(`${type} for task ${entry.taskId}, not ${record.task_id}`);
   if (record.uncollected !== undefined) differs(`${type} of a request that is marked uncollected`);
+  const left = type === "consume" ? record.trimmed_charge : record.trimmed_refund;
+  if (left !== undefined && left !== entry.streamId) differs(`${type} once more, after that of ${left}`);
   if (type !== "consume") {
     if (record.status !== "failed") differs(`refund of a task that is ${record.status ?? record.state}`);
     return;

@@ -1,13 +1,16 @@
 import type { ChainableCommander, Redis } from "ioredis";
 import { setPages } from "../store/keys.ts";
-import { LEDGER_PAGE, type LedgerEntry, readLedger } from "../store/ledger-entries.ts";
+import { LEDGER_PAGE, type LedgerEntry } from "../store/ledger-entries.ts";
 import type { SentCharge } from "../store/loss/confirmed-charges.ts";
+import { isLater } from "../store/loss/last-confirmed.ts";
 import { keyNames, partitionNames, partitionOf, requestName } from "../store/names.ts";
 import type { RedisNodes } from "../store/nodes.ts";
 import { listLoss } from "../store/operator-loss.ts";
 import { type PartitionReads, readsOfMost, type Unread } from "../store/partition-reads.ts";
 import { answersOf, many } from "../store/pipelines.ts";
 import type { RequestRecord } from "../store/records.ts";
+import { scriptsOf } from "../store/script-runner.ts";
+import { entries, type LedgerPart } from "../store/scripts/entries.ts";
 import { partitionsOf } from "../store/store-facts.ts";
 import { checkSnapshot, type Snapshot, sumReferences, takeSnapshot } from "./account-check.ts";
 import {
@@ -15,6 +18,7 @@ import {
   compareRecord,
   emptyAccount,
   emptyFold,
+  goOnFrom,
   type Invariant,
   type LedgerFold,
   type Report,
@@ -31,7 +35,7 @@ const REFERENCE_TRIES_MAX = 5;
 export interface Verification {
   /** Whether everything could be read, and is right. */
   ok: boolean;
-  /** Accounts and ledger entries that were compared. */
+  /** Accounts that were compared, and their ledger entries; of those that have left the ledger, what the checkpoints say. */
   accounts: number;
   entries: number;
   /** Credits that these entries moved, by what they were; all positive. */
@@ -153,7 +157,7 @@ async function verifyPartition(run: Run, redis: Redis, partition: number): Promi
   for (const accountId of new Set([...listed, ...inLedger])) {
     if (!isWanted(run, accountId)) continue;
     result.accounts++;
-    const add = (entries: LedgerEntry[]): Promise<void> => addEntries(run, partition, fold, entries);
+    const add = (part: LedgerPart): Promise<void> => addEntries(run, partition, fold, part);
     let snapshot: Snapshot;
     let referenced: number | undefined;
     let tries = 0;
@@ -162,6 +166,7 @@ async function verifyPartition(run: Run, redis: Redis, partition: number): Promi
       await add(snapshot.tail);
       referenced = await sumReferences(redis, partition, accountId, snapshot.references);
     } while (referenced === undefined && ++tries < REFERENCE_TRIES_MAX);
+    if (snapshot.checkpoint) goOnFrom(fold, accountId, snapshot.checkpoint, report);
     checkSnapshot(
       accountId,
       snapshot,
@@ -192,22 +197,30 @@ async function verifyPartition(run: Run, redis: Redis, partition: number): Promi
 
 /** Reads a partition's ledger on to its end. */
 async function readOn(run: Run, partition: number, fold: LedgerFold): Promise<void> {
-  let page: LedgerEntry[];
+  const { run: runScript } = scriptsOf(run.nodes.of(partition));
+  let part: LedgerPart;
   do {
-    page = await readLedger(run.nodes.of(partition), partition, fold.lastId);
-    await addEntries(run, partition, fold, page);
+    part = await runScript(entries, { partition, after: fold.lastId });
+    await addEntries(run, partition, fold, part);
     run.step();
-  } while (page.length === LEDGER_PAGE);
+  } while (part.entries.length === LEDGER_PAGE);
 }
 
 async function addEntries(
   run: Run,
   partition: number,
   fold: LedgerFold,
-  entries: LedgerEntry[],
+  { entries, cut, before }: LedgerPart,
 ): Promise<void> {
   const { nodes, report } = run;
-  const comparable = entries.filter((entry) => addEntry(fold, entry, report));
+  const comparable = entries.filter((entry) => {
+    const { accountId, streamId, previous } = entry;
+    const checkpoint = before.get(accountId);
+    if (checkpoint?.entry === previous) goOnFrom(fold, accountId, checkpoint, report);
+    if (!isLater(streamId, cut))
+      report("chain", accountId, `entry ${streamId} is there, but ${cut} has left`);
+    return addEntry(fold, entry, report);
+  });
   const ofRequests = comparable.filter((entry) => isWanted(run, entry.accountId));
   const records = await many<RequestRecord, LedgerEntry>(
     nodes.of(partition),
@@ -262,6 +275,7 @@ function endedWrong(fold: LedgerFold, { id, record }: ListedRequest): string | u
       return `is ${record.state}, but kept among those that have ended`;
     case "finished":
       if (record.uncollected !== undefined || fold.charged.has(id)) return undefined;
+      if (record.trimmed_charge !== undefined) return undefined;
       return "is finished, but was never charged";
     default:
       return undefined;

@@ -1,13 +1,14 @@
 import { randomBytes } from "node:crypto";
 import type { Transaction } from "../domain/answers.ts";
 import type { OwnLimits } from "../domain/limits.ts";
-import { latestEntries, RECENT_TRANSACTIONS, transactionOf } from "./ledger-entries.ts";
+import { latestEntries } from "./latest-entries.ts";
+import { RECENT_TRANSACTIONS, transactionOf } from "./ledger-entries.ts";
 import { accountNames, digestOf, indexName, keyNames, keyRef, partitionOf } from "./names.ts";
 import type { RedisNodes } from "./nodes.ts";
 import type { AccountRecord } from "./records.ts";
 import { scriptsOf } from "./script-runner.ts";
 import { issue } from "./scripts/issue.ts";
-import { recharge } from "./scripts/recharge.ts";
+import { type Recharged, recharge } from "./scripts/recharge.ts";
 import { partitionsOf } from "./store-facts.ts";
 
 const ACCOUNT_ID = /^[A-Za-z0-9_.-]{1,64}$/;
@@ -137,15 +138,27 @@ export interface Grant {
 }
 
 /**
- * Credits an account once per reference.
+ * Looks for a grant in the archive: its amount, or undefined if there is none of this account under this reference.
+ * @throws Error if the archive is away
+ */
+export type ReadArchived = (accountId: string, reference: string) => Promise<number | undefined>;
+
+/** How often the archive is asked again because more references were forgotten meanwhile. */
+const LOOK_UPS_MAX = 3;
+
+/**
+ * Credits an account once per reference. A reference that Redis has forgotten is looked up in the archive.
  * @param amount whole credits
- * @throws OperatorError for an unknown account, and for a reference that credited another amount
+ * @param readArchived without it, an account with forgotten references is not credited
+ * @throws OperatorError for an unknown account, for a reference that credited another amount, and if the archive is needed
+ *   and away
  */
 export async function grantCredits(
   nodes: RedisNodes,
   accountId: string,
   amount: number,
   reference: string,
+  readArchived?: ReadArchived,
 ): Promise<Grant> {
   requireAccountId(accountId);
   requireCredits(amount);
@@ -153,12 +166,43 @@ export async function grantCredits(
     throw new OperatorError("a reference has 1 to 200 printable ASCII characters");
   }
   const partition = partitionOf(accountId, await partitionsOf(nodes));
-  const granted = await scriptsOf(nodes.of(partition)).run(recharge, {
-    partition,
-    accountId,
-    amount,
-    reference,
-  });
+  const { run } = scriptsOf(nodes.of(partition));
+  for (let lookUps = 0, lookedUp = 0; lookUps <= LOOK_UPS_MAX; lookUps++) {
+    const granted = await run(recharge, { partition, accountId, amount, reference, lookedUp });
+    if (granted.outcome !== "forgotten") return grantOf(granted, accountId, reference);
+    const archived = await lookUp(readArchived, accountId, reference);
+    if (archived !== undefined) {
+      const outcome = archived === amount ? "duplicate" : "mismatch";
+      return grantOf({ outcome, balance: granted.balance }, accountId, reference);
+    }
+    lookedUp = granted.references;
+  }
+  throw new OperatorError("references are being forgotten; nothing is changed; try again");
+}
+
+async function lookUp(
+  readArchived: ReadArchived | undefined,
+  accountId: string,
+  reference: string,
+): Promise<number | undefined> {
+  if (!readArchived) throw new OperatorError(`${NEEDS_ARCHIVE}; set ARCHIVE_URL and run this again`);
+  try {
+    return await readArchived(accountId, reference);
+  } catch (error) {
+    const why = error instanceof Error ? error.message : String(error);
+    throw new OperatorError(`${NEEDS_ARCHIVE}, which does not answer (${why}); run this again later`);
+  }
+}
+
+const NEEDS_ARCHIVE =
+  "nothing is granted: only the archive knows whether this reference was credited long ago";
+
+/** @throws OperatorError */
+function grantOf(
+  granted: Exclude<Recharged, { outcome: "forgotten" }>,
+  accountId: string,
+  reference: string,
+): Grant {
   switch (granted.outcome) {
     case "recharged":
     case "duplicate":
@@ -208,7 +252,11 @@ export async function readAccount(nodes: RedisNodes, accountId: string): Promise
   const redis = nodes.of(partition);
   const record: AccountRecord = await redis.hgetall(accountNames(partition, accountId).account);
   if (record.balance === undefined) throw unknownAccount(accountId);
-  const latest = await latestEntries(redis, partition, record.last_entry ?? "", RECENT_TRANSACTIONS);
+  const latest = await latestEntries(redis, partition, {
+    accountId,
+    last: record.last_entry ?? "",
+    most: RECENT_TRANSACTIONS,
+  });
   return { ...accountRow(accountId, record), partition, recent: latest.map(transactionOf) };
 }
 

@@ -1,4 +1,4 @@
-import { knownLayout, type Layout } from "./layout.ts";
+import { hasTasksInPartitions, knownLayout, type Layout } from "./layout.ts";
 import { claimName, earlierTaskName, META, partitionOf, taskName } from "./names.ts";
 import { taskRecord } from "./records.ts";
 import type { Script } from "./script-definition.ts";
@@ -33,7 +33,7 @@ export const placesOfOwner = (taskId: string, layout: Layout): string[] =>
   placesOf(claimName(taskId), taskId, layout);
 
 function placesOf(name: string, taskId: string, layout: Layout): string[] {
-  if (layout === "2") return [name];
+  if (hasTasksInPartitions(layout)) return [name];
   return layout === "1" ? [earlierTaskName(taskId)] : [name, earlierTaskName(taskId)];
 }
 

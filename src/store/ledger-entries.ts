@@ -93,20 +93,3 @@ export async function readLedger(
   const page = await redis.xrange(ledger, `(${after}`, last, "COUNT", LEDGER_PAGE);
   return page.map((entry) => ledgerEntry(partition, entry));
 }
-
-/** Up to `most` entries of an account, from its last one back. */
-export async function latestEntries(
-  redis: Redis,
-  partition: number,
-  last: string,
-  most: number,
-): Promise<LedgerEntry[]> {
-  const { ledger } = partitionNames(partition);
-  const entries: LedgerEntry[] = [];
-  for (let at = last; at !== "" && entries.length < most; at = entries.at(-1)!.previous) {
-    const [found] = await redis.xrange(ledger, at, at);
-    if (!found) break;
-    entries.push(ledgerEntry(partition, found));
-  }
-  return entries;
-}

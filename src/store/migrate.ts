@@ -1,7 +1,7 @@
 import { setTimeout as wait } from "node:timers/promises";
 import type { Redis } from "ioredis";
 import { OperatorError } from "./accounts.ts";
-import { NEWEST_LAYOUT } from "./layout.ts";
+import { hasTasksInPartitions, type Layout, NEW_LAYOUT } from "./layout.ts";
 import { moveCallOf } from "./layout-1.ts";
 import { earlierTaskName, META } from "./names.ts";
 import type { RedisNodes } from "./nodes.ts";
@@ -22,8 +22,8 @@ const ON_A_CLUSTER =
   "`tollgate store migrate` on the server that it was copied from, and copy it again";
 
 export interface Migration {
-  /** Before. */
-  from: string;
+  from: Layout;
+  to: Layout;
   /** Records that were moved; those of requests that are no more were deleted. */
   moved: number;
   deleted: number;
@@ -46,17 +46,18 @@ export async function migrateStore(
   const { waitMs = GATEWAYS_KNOW_MS, progress = () => undefined } = options;
   const redis = nodes.ofName(META);
   const from = await layoutOf(nodes);
-  const result: Migration = { from, moved: 0, deleted: 0, disputed: 0 };
+  const isNewest = hasTasksInPartitions(from);
+  const result: Migration = { from, to: isNewest ? from : NEW_LAYOUT, moved: 0, deleted: 0, disputed: 0 };
   if (await isCluster(redis)) {
     // The names of one task lie on several nodes, and some in no partition: no script reaches them all.
-    if (from !== NEWEST_LAYOUT) throw new OperatorError(ON_A_CLUSTER);
+    if (!isNewest) throw new OperatorError(ON_A_CLUSTER);
     return result;
   }
   const partitions = await partitionsOf(nodes);
   if (from === "1") await redis.hset(META, "layout", "1>2");
-  if (from !== NEWEST_LAYOUT) await wait(waitMs);
+  if (!isNewest) await wait(waitMs);
   while (await moveAll(redis, partitions, result, progress)) await wait(waitMs);
-  await redis.hset(META, "layout", NEWEST_LAYOUT);
+  if (!isNewest) await redis.hset(META, "layout", NEW_LAYOUT);
   return result;
 }
 

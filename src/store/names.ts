@@ -14,6 +14,7 @@ export interface KeyNames {
   readonly window: string;
   readonly slots: string;
   readonly account: string;
+  readonly checkpoint: string;
   /** Holds by when they end. */
   readonly holds: string;
   /** Tasks by when the sweeper may poll them. */
@@ -59,6 +60,10 @@ export const partitionNames = (partition: number) => ({
   polls: `${tag(partition)}:polls`,
   done: `${tag(partition)}:done`,
   ledger: `${tag(partition)}:ledger`,
+  /** Where the ledger begins (hash). */
+  trimmed: `${tag(partition)}:trimmed`,
+  /** Grants that have left the ledger, by their time (sorted set: account id, reference). */
+  grants: `${tag(partition)}:grants`,
   accounts: `${tag(partition)}:accounts`,
 });
 
@@ -87,6 +92,8 @@ export const accountNames = (partition: number, accountId: string) => ({
   account: `${tag(partition)}:account:${accountId}`,
   keys: `${tag(partition)}:keys:${accountId}`,
   references: `${tag(partition)}:references:${accountId}`,
+  /** What its entries add up to that have left the ledger (string). */
+  checkpoint: `${tag(partition)}:checkpoint:${accountId}`,
 });
 
 /** Names of one key's own. */
@@ -98,13 +105,13 @@ export const keyNames = (partition: number, keyId: string) => ({
 
 /** The reference of a key of an account that lives in `partition`. */
 export function keyRef(keyId: string, accountId: string, partition: number): KeyRef {
-  const { account } = accountNames(partition, accountId);
+  const { account, checkpoint } = accountNames(partition, accountId);
   const { holds, polls, done, ledger } = partitionNames(partition);
   return {
     keyId,
     accountId,
     partition,
-    names: { ...keyNames(partition, keyId), account, holds, polls, done, ledger },
+    names: { ...keyNames(partition, keyId), account, checkpoint, holds, polls, done, ledger },
   };
 }
 

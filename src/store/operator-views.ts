@@ -1,8 +1,9 @@
 import type { Redis } from "ioredis";
 import { type AccountRow, accountRow, OperatorError, requireAccountId } from "./accounts.ts";
 import { clocks } from "./keys.ts";
+import { latestEntries } from "./latest-entries.ts";
 import { placesOfTask } from "./layout-1.ts";
-import { type LedgerEntry, latestEntries } from "./ledger-entries.ts";
+import type { LedgerEntry } from "./ledger-entries.ts";
 import { accountNames, listsOfOpenRequests, partitionNames, partitionOf, requestName } from "./names.ts";
 import type { RedisNodes } from "./nodes.ts";
 import { readsOfAll, readsOfMost, type Unread } from "./partition-reads.ts";
@@ -64,7 +65,7 @@ async function accountRows(redis: Redis, partition: number, ids: readonly string
 /**
  * A page of an account's transactions, newest first: each entry names the one before it.
  * @param from where an earlier page ended; empty for the first
- * @returns `next` is undefined after the first transaction of all
+ * @returns `next` is undefined after the oldest transaction that Redis has
  */
 export async function pageTransactions(
   nodes: RedisNodes,
@@ -78,7 +79,7 @@ export async function pageTransactions(
   const partition = partitionOf(accountId, await partitionsOf(nodes));
   const redis = nodes.of(partition);
   const last = from || (await redis.hget(accountNames(partition, accountId).account, "last_entry"));
-  const entries = await latestEntries(redis, partition, last ?? "", most);
+  const entries = await latestEntries(redis, partition, { accountId, last: last ?? "", most });
   if (entries.some((entry) => entry.accountId !== accountId)) {
     throw new OperatorError("the cursor is not one of this account's pages");
   }

@@ -33,6 +33,8 @@ export const REQUEST_FIELDS = {
   first_void_id:
     "as the record of its Idempotency-Key had it when it was void with an unknown outcome; a later BIND compares them",
   archived: "generation of the archive that has it, and the state in which it was copied",
+  trimmed_charge: "id of its charge, if that has left the ledger",
+  trimmed_refund: "id of its refund, if that has left the ledger",
 } as const;
 export type RequestRecord = RecordOf<typeof REQUEST_FIELDS>;
 
@@ -92,6 +94,13 @@ export const ARCHIVE_FIELDS = {
   looked_until: "the score in `done` up to which ended requests were looked at",
 } as const;
 export type ArchiveRecord = RecordOf<typeof ARCHIVE_FIELDS>;
+
+/** `tg:{pNN}:trimmed`: where a partition's ledger begins, if entries have left it. */
+export const TRIMMED_FIELDS = {
+  last_entry: "id of the last entry that has left it",
+  at: "when that entry was made",
+  entries: "how many have left it",
+} as const;
 
 /** The latest status of a task, and when it was observed, Unix ms. */
 export interface Sighting {

@@ -1,6 +1,6 @@
 import { randomUUID } from "node:crypto";
 import type { Redis } from "ioredis";
-import { knownLayout, type Layout, NEWEST_LAYOUT } from "./layout.ts";
+import { hasTasksInPartitions, knownLayout, type Layout, NEW_LAYOUT } from "./layout.ts";
 import { META } from "./names.ts";
 import type { RedisNodes } from "./nodes.ts";
 import { isRefusedByStore } from "./script-errors.ts";
@@ -41,7 +41,7 @@ export async function readFacts(nodes: RedisNodes, partitions: number): Promise<
 async function fixedLayout(redis: Redis, cluster: boolean): Promise<Layout> {
   const [noted, partitions] = await redis.hmget(META, "layout", "partitions");
   if (noted) return usableLayout(noted, cluster);
-  const layout = partitions === null || cluster ? NEWEST_LAYOUT : "1";
+  const layout = partitions === null || cluster ? NEW_LAYOUT : "1";
   const text = await fixedOnce(redis, "layout", layout).catch((error: unknown) => {
     if (partitions === null || !isRefusedByStore(error)) throw error;
     return layout;
@@ -51,7 +51,7 @@ async function fixedLayout(redis: Redis, cluster: boolean): Promise<Layout> {
 
 function usableLayout(text: string, cluster: boolean): Layout {
   const layout = knownLayout(text);
-  if (!cluster || layout === NEWEST_LAYOUT) return layout;
+  if (!cluster || hasTasksInPartitions(layout)) return layout;
   throw new Error(
     "the store has layout 1, which a Redis Cluster cannot use; run `tollgate store migrate` on the server that it was " +
       "copied from, and copy it again",

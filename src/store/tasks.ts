@@ -1,4 +1,5 @@
 import { createClaims } from "./claims.ts";
+import { hasTasksInPartitions } from "./layout.ts";
 import { createLayoutReader, EARLIER_SCRIPTS, moveEarlierTask, placesOfOwner } from "./layout-1.ts";
 import { claimName, META } from "./names.ts";
 import type { RedisNodes } from "./nodes.ts";
@@ -43,7 +44,7 @@ export function createTasks(store: TaskStore) {
     async inspect(call: InspectCall & Required<Pick<InspectCall, "task">>): Promise<Inspection> {
       const { run } = store.of(call.key.partition);
       const found = await run(scripts().inspect, call);
-      if (found.outcome !== "not_found" || layouts.layout() === "2") return found;
+      if (found.outcome !== "not_found" || hasTasksInPartitions(layouts.layout())) return found;
       // It may lie where the other layout has it.
       const { taskId } = call.task;
       const isElsewhere = isEarlier()

@@ -134,16 +134,17 @@ describe("config and doctor", () => {
         const advice = "run `tollgate store migrate` once all gateways are of this release";
         expect(await layoutCheck("1")).toMatchObject({ status: "warning", advice });
         expect(await layoutCheck("1>2")).toMatchObject({ advice: "run `tollgate store migrate` again" });
-        expect(await layoutCheck("3")).toMatchObject({ status: "failed" });
+        expect(await layoutCheck("4")).toMatchObject({ status: "failed" });
+        expect(await layoutCheck("3")).toBeUndefined();
         expect(await layoutCheck("2")).toBeUndefined();
         // Repeated on a migrated store, it only looks for records that were left.
         const { code, stdout } = await runHere(["store", "migrate", "--json"], asked);
         const nothing = { layout: "2", from: "2", moved: 0, deleted: 0, disputed: 0 };
         expect({ code, ...JSON.parse(stdout) }).toEqual({ code: 0, ...nothing });
-        await redis.client.hset(META, "layout", "3");
+        await redis.client.hset(META, "layout", "4");
         const refused = await runHere(["keys", "list"], asked);
         expect(refused.code).toBe(1);
-        expect(refused.stderr).toContain("the store has layout 3");
+        expect(refused.stderr).toContain("the store has layout 4");
       } finally {
         await redis.stop();
       }

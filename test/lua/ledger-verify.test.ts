@@ -542,11 +542,11 @@ test("a ledger that grew by more than a page is read up to the instant of the sn
   await Promise.all(times(2100, (at) => stage.recharge(key, 1, `grown-${at}`)));
   const fold = emptyFold();
   const report = (): void => {};
-  const { account, tail } = await takeSnapshot(redis, partition, accountId, fold, async (entries) => {
+  const { account, tail } = await takeSnapshot(redis, partition, accountId, fold, async ({ entries }) => {
     expect(entries).toHaveLength(LEDGER_PAGE);
     for (const entry of entries) addEntry(fold, entry, report);
   });
-  for (const entry of tail) addEntry(fold, entry, report);
+  for (const entry of tail.entries) addEntry(fold, entry, report);
   const { last, entries } = fold.accounts.get(accountId) ?? emptyAccount();
   expect([last, entries]).toEqual([account.last_entry, 2106]);
 });
@@ -596,7 +596,7 @@ test("a snapshot of an account with 20,000 references reads none of them, and th
   await redis.eval(fill, 1, references);
   const fold = emptyFold();
   // Accounts of other tests may share the partition, and have filled more than a page of its ledger.
-  const snapshot = await takeSnapshot(redis, partition, accountId, fold, async (entries) => {
+  const snapshot = await takeSnapshot(redis, partition, accountId, fold, async ({ entries }) => {
     for (const entry of entries) addEntry(fold, entry, () => {});
   });
   expect(snapshot.references).toBe(await redis.hlen(references));

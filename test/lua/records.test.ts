@@ -7,6 +7,7 @@ import {
   IDEMPOTENCY_FIELDS,
   KEY_FIELDS,
   REQUEST_FIELDS,
+  TRIMMED_FIELDS,
 } from "../../src/store/records.ts";
 import { LUA_FOLDER } from "./headers.ts";
 
@@ -16,6 +17,7 @@ const DECLARED = Object.keys({
   ...KEY_FIELDS,
   ...IDEMPOTENCY_FIELDS,
   ...ARCHIVE_FIELDS,
+  ...TRIMMED_FIELDS,
 });
 const FILES = globSync("**/*.lua", { cwd: LUA_FOLDER });
 

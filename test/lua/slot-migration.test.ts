@@ -5,6 +5,7 @@ import { isDeepStrictEqual } from "node:util";
 import type { Redis } from "ioredis";
 import { afterAll, afterEach, beforeAll, expect, test, vi } from "vitest";
 import { createClient } from "../../src/store/client.ts";
+import { LEDGER_START, readLedger } from "../../src/store/ledger-entries.ts";
 import {
   archiveNames,
   frozenName,
@@ -24,6 +25,7 @@ import { dispute } from "../../src/store/scripts/dispute.ts";
 import { issue } from "../../src/store/scripts/issue.ts";
 import { lease } from "../../src/store/scripts/lease.ts";
 import { recharge } from "../../src/store/scripts/recharge.ts";
+import { trim } from "../../src/store/scripts/trim.ts";
 import { unclear } from "../../src/store/scripts/unclear.ts";
 import { startClusterNode } from "../support/cluster-node.ts";
 import { soon } from "../support/soon.ts";
@@ -349,6 +351,13 @@ const OTHERS: Record<string, () => Promise<ScriptCall>> = {
       requests,
       changed: [{ what: "key k", changes: "1" }],
     });
+  },
+  TRIM: async () => {
+    const key = await givenAccount();
+    await stage.recharge(key, 5, "order 1");
+    await stage.recharge(key, 5, "order 2");
+    const archivedTo = (await readLedger(clients[0]!, PARTITION, LEDGER_START)).at(-1)!;
+    return itemFor(trim, { partition: PARTITION, archivedTo, keepMs: 0, most: 10, keepReferencesMs: 0 });
   },
 };
 const WRITES: Record<string, () => Promise<ScriptCall>> = {

@@ -321,8 +321,13 @@ function stageOperations(
       );
     },
     /** Answers RECHARGE's reply as it is. */
-    async recharge({ partition, accountId }: KeyRef, amount: number, reference: string): Promise<Reply> {
-      return send(recharge, itemOf(recharge, { partition, accountId, amount, reference }, now()));
+    async recharge(
+      { partition, accountId }: KeyRef,
+      amount: number,
+      reference: string,
+      lookedUp = 0,
+    ): Promise<Reply> {
+      return send(recharge, itemOf(recharge, { partition, accountId, amount, reference, lookedUp }, now()));
     },
     credits: (key: KeyRef) => store.credits(key, tiers),
     /** The same for a key that must be known. */

@@ -1,8 +1,8 @@
 import type { Redis } from "ioredis";
-import { recordOf, type StreamEntry } from "../ledger-entries.ts";
-import { accountNames, partitionOfLedger, requestName } from "../names.ts";
+import { LEDGER_START, recordOf, type StreamEntry } from "../ledger-entries.ts";
+import { accountNames, partitionNames, partitionOfLedger, requestName } from "../names.ts";
 import { many } from "../pipelines.ts";
-import type { ConfirmedEntry } from "./last-confirmed.ts";
+import { type ConfirmedEntry, isLater } from "./last-confirmed.ts";
 
 /** A ledger entry, as it is compared after a failover. */
 export function confirmedEntry([id, fields]: StreamEntry): ConfirmedEntry {
@@ -24,7 +24,7 @@ export function confirmedEntry([id, fields]: StreamEntry): ConfirmedEntry {
 export const mustSurvive = ({ kind }: ConfirmedEntry): boolean => kind === "charge" || kind === "grant";
 
 /**
- * Which of these entries a ledger does not have under their ids. A changed primary may have given the id to another entry.
+ * Which of these entries a ledger does not have under their ids, without those that have left it for the archive. A changed primary may have given the id to another entry.
  * For an entry of a store without replicas the id alone counts.
  */
 export async function goneEntries<E extends ConfirmedEntry>(
@@ -35,10 +35,21 @@ export async function goneEntries<E extends ConfirmedEntry>(
   const found = await many<StreamEntry[], E>(redis, entries, (pipe, entry) =>
     pipe.xrange(ledgerOf(entry), entry.id, entry.id),
   );
-  return entries.filter((entry, at) => {
+  const gone = entries.filter((entry, at) => {
     const there = found[at]?.[0];
     return !there || (entry.onReplicas === true && !isSame(confirmedEntry(there), entry));
   });
+  const cuts = await cutsOf(redis, gone.map(ledgerOf));
+  return gone.filter((entry) => isLater(entry.id, cuts.get(ledgerOf(entry))!));
+}
+
+/** The last entries that have left these ledgers, by ledger; `LEDGER_START` where none has. */
+export async function cutsOf(redis: Redis, ledgers: readonly string[]): Promise<Map<string, string>> {
+  const names = [...new Set(ledgers)];
+  const cuts = await many<string | null, string>(redis, names, (pipe, ledger) =>
+    pipe.hget(partitionNames(partitionOfLedger(ledger)).trimmed, "last_entry"),
+  );
+  return new Map(names.map((ledger, at) => [ledger, cuts[at] ?? LEDGER_START]));
 }
 
 const isSame = (a: ConfirmedEntry, b: ConfirmedEntry): boolean =>

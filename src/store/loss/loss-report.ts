@@ -57,7 +57,7 @@ export async function readLossReport(
   return { epoch, older: older && older.epoch >= epoch ? older : undefined };
 }
 
-/** Which of these entries a server has lost; the ledger is never trimmed. */
+/** Which of these entries a server has lost. */
 export async function missingEntries(
   redis: Redis,
   entries: LastConfirmed["entries"],

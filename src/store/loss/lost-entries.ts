@@ -2,7 +2,7 @@ import type { Redis } from "ioredis";
 import { LEDGER_START } from "../ledger-entries.ts";
 import { partitionOfLedger } from "../names.ts";
 import type { PartitionReads } from "../partition-reads.ts";
-import { goneEntries, lostAmong } from "./entry-judge.ts";
+import { cutsOf, goneEntries, lostAmong } from "./entry-judge.ts";
 import { type ConfirmedEntry, isLater, msOf } from "./last-confirmed.ts";
 import type { RecentEntry } from "./recent-entries.ts";
 
@@ -100,8 +100,11 @@ async function unknownBefore(
     ({ after }) => after === undefined || (after !== LEDGER_START && !entries.has(after)),
   );
   const cut: string[] = [];
+  const trimmed = (await cutsOf(redis, [ledger])).get(ledger)!;
+  const isKnown = async (after: string): Promise<boolean> =>
+    !isLater(after, trimmed) || (await redis.xrange(ledger, after, after)).length > 0;
   for (const { id, after } of firsts) {
-    if (after === undefined || (await redis.xrange(ledger, after, after)).length === 0) cut.push(id);
+    if (after === undefined || !(await isKnown(after))) cut.push(id);
   }
   return cut.reduce<string | undefined>(
     (latest, id) => (latest === undefined || isLater(id, latest) ? id : latest),

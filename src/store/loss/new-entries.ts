@@ -1,8 +1,9 @@
+import type { Redis } from "ioredis";
 import { LEDGER_START, type StreamEntry } from "../ledger-entries.ts";
 import { partitionNames } from "../names.ts";
 import { many } from "../pipelines.ts";
-import { confirmedEntry, mustSurvive } from "./entry-judge.ts";
-import type { LastConfirmedFile } from "./last-confirmed.ts";
+import { confirmedEntry, cutsOf, mustSurvive } from "./entry-judge.ts";
+import { isLater, type LastConfirmedFile } from "./last-confirmed.ts";
 import type { LedgerPage, RecentEntries } from "./recent-entries.ts";
 import type { StorePart } from "./store-part.ts";
 
@@ -61,8 +62,9 @@ export function createEntryReader(lastConfirmed: LastConfirmedFile, recent: Rece
     if (lastConfirmed.of(storeId).epoch !== epoch) return true;
     const pages: LedgerPage[] = [];
     let isWhole = true;
+    const looks = await looksAt(redis, positions, answers, most);
     for (const [at, { ledger, after }] of positions.entries()) {
-      const found = sinceLastLook(answers[at]!, after, most);
+      const found = looks[at];
       if (found === undefined) {
         isWhole = false;
         readUntil.delete(ledger);
@@ -118,6 +120,24 @@ const NOTHING_KNOWN = () => ({
   /** The last entry of each ledger that was read and that replicas have, where that is asked for. */
   readUntil: new Map<string, string>(),
 });
+
+/** `sinceLastLook` of each ledger. If its last known entry has left it for the archive, what is there now begins after a gap. */
+async function looksAt(
+  redis: Redis,
+  positions: readonly Position[],
+  answers: readonly StreamEntry[][],
+  most: number,
+): Promise<ReturnType<typeof sinceLastLook>[]> {
+  const looks = positions.map(({ after }, at) => sinceLastLook(answers[at]!, after, most));
+  const unfound = positions.filter((_, at) => looks[at] === undefined).map(({ ledger }) => ledger);
+  if (unfound.length === 0) return looks;
+  const cuts = await cutsOf(redis, unfound);
+  return positions.map(({ ledger, after }, at) => {
+    const cut = cuts.get(ledger);
+    const hasLeft = cut !== undefined && after !== undefined && !isLater(after, cut);
+    return hasLeft ? sinceLastLook(answers[at]!, undefined, most) : looks[at];
+  });
+}
 
 /**
  * What a ledger has got since the last look.

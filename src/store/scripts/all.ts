@@ -6,6 +6,7 @@ import { change } from "./change.ts";
 import { collect } from "./collect.ts";
 import { credits } from "./credits.ts";
 import { dispute } from "./dispute.ts";
+import { entries } from "./entries.ts";
 import { inspect } from "./inspect.ts";
 import { issue } from "./issue.ts";
 import { lease } from "./lease.ts";
@@ -15,6 +16,7 @@ import { probe } from "./probe.ts";
 import { recharge } from "./recharge.ts";
 import { snapshot } from "./snapshot.ts";
 import { survey } from "./survey.ts";
+import { trim } from "./trim.ts";
 import { unclear } from "./unclear.ts";
 import { voidHold } from "./void.ts";
 
@@ -37,5 +39,7 @@ export const SCRIPTS: readonly ScriptFile[] = [
   archived,
   probe,
   snapshot,
+  entries,
+  trim,
   survey,
 ];

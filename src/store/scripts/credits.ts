@@ -1,6 +1,13 @@
 import type { Transaction } from "../../domain/answers.ts";
 import type { Tiers } from "../../domain/limits.ts";
-import { ledgerEntry, RECENT_TRANSACTIONS, type StreamEntry, transactionOf } from "../ledger-entries.ts";
+import { checkpointOf, entryOfTail } from "../checkpoints.ts";
+import {
+  type LedgerEntry,
+  ledgerEntry,
+  RECENT_TRANSACTIONS,
+  type StreamEntry,
+  transactionOf,
+} from "../ledger-entries.ts";
 import type { KeyRef } from "../names.ts";
 import type { Script } from "../script-definition.ts";
 import { KEY_STATE_LENGTH, type KeyState, keyStateOf } from "./include/limits.ts";
@@ -29,10 +36,12 @@ export type CreditAccount = KeyState &
 export const credits: Script<CreditsCall, CreditAccount> = {
   name: "credits",
   isBatched: false,
-  keys: ({ key: { names } }) => [names.key, names.window, names.slots, names.account, names.ledger],
+  keys({ key: { names } }) {
+    return [names.key, names.window, names.slots, names.account, names.ledger, names.checkpoint];
+  },
   tiers: ({ tiers }) => tiers,
   args: () => [RECENT_TRANSACTIONS],
-  read(reply, { key: { partition } }) {
+  read(reply, { key }) {
     const common = keyStateOf(reply);
     if (reply[0] === "unknown_key") return { outcome: "unknown_key", ...common };
     const [dailyLimit, balance, totalUsed, totalRequests, ...latest] = reply.slice(KEY_STATE_LENGTH);
@@ -43,7 +52,17 @@ export const credits: Script<CreditsCall, CreditAccount> = {
       balance: Number(balance),
       totalUsed: Number(totalUsed),
       totalRequests: Number(totalRequests),
-      recent: (latest as StreamEntry[]).map((entry) => transactionOf(ledgerEntry(partition, entry))),
+      recent: (latest as (StreamEntry | string)[])
+        .flatMap((found) => entriesOf(found, key))
+        .slice(0, RECENT_TRANSACTIONS)
+        .map(transactionOf),
     };
   },
 };
+
+/** An entry of the ledger, or those that a checkpoint has. */
+function entriesOf(found: StreamEntry | string, { partition, accountId }: KeyRef): LedgerEntry[] {
+  if (typeof found !== "string") return [ledgerEntry(partition, found)];
+  const tail = checkpointOf(found)?.tail ?? [];
+  return tail.map((entry) => entryOfTail(partition, accountId, entry));
+}

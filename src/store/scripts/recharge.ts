@@ -7,10 +7,14 @@ export interface RechargeCall {
   /** Whole credits, positive. */
   amount: number;
   reference: string;
+  /** How many references of the account were forgotten when the archive was found not to have this one. */
+  lookedUp?: number;
 }
 
 export type Recharged =
   | { outcome: "unknown_account" }
+  /** `references`: how many of the account's have been forgotten; this may be one of them. */
+  | { outcome: "forgotten"; balance: number; references: number }
   /** `balance`: credits that can be spent. */
   | { outcome: "recharged" | "duplicate" | "mismatch" | "too_large"; balance: number };
 
@@ -19,12 +23,13 @@ export const recharge: Script<RechargeCall, Recharged> = {
   name: "recharge",
   isBatched: false,
   keys({ partition, accountId }) {
-    const { account, references } = accountNames(partition, accountId);
-    return [account, partitionNames(partition).ledger, references];
+    const { account, references, checkpoint } = accountNames(partition, accountId);
+    return [account, partitionNames(partition).ledger, references, checkpoint];
   },
-  args: ({ accountId, amount, reference }) => [accountId, amount, reference],
-  read([outcome, balance]) {
+  args: ({ accountId, amount, reference, lookedUp = 0 }) => [accountId, amount, reference, lookedUp],
+  read([outcome, balance, references]) {
     if (outcome === "unknown_account") return { outcome };
+    if (outcome === "forgotten") return { outcome, balance: Number(balance), references: Number(references) };
     return {
       outcome: outcome as "recharged" | "duplicate" | "mismatch" | "too_large",
       balance: Number(balance),

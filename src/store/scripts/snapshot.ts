@@ -1,7 +1,9 @@
-import { LEDGER_PAGE, type LedgerEntry, ledgerEntry, recordOf, type StreamEntry } from "../ledger-entries.ts";
+import { type Checkpoint, checkpointOf } from "../checkpoints.ts";
+import { LEDGER_PAGE, recordOf, type StreamEntry } from "../ledger-entries.ts";
 import { accountNames, keyNames, partitionNames, requestName } from "../names.ts";
 import type { AccountRecord, KeyFields, RequestRecord } from "../records.ts";
 import type { Script } from "../script-definition.ts";
+import { type LedgerPart, ledgerPart } from "./entries.ts";
 
 export interface SnapshotCall {
   partition: number;
@@ -18,6 +20,8 @@ export interface AccountSnapshot {
   keys: KeySnapshot[];
   /** Requests in the slots of its keys. */
   requests: Map<string, RequestRecord>;
+  /** Undefined if all its entries are in the ledger. */
+  checkpoint: Checkpoint | undefined;
 }
 
 export interface KeySnapshot {
@@ -27,8 +31,8 @@ export interface KeySnapshot {
   slots: string[];
 }
 
-/** `tail`: entries of the partition's ledger from `after` on; `behind` when there may be more before this instant. */
-export type SnapshotReply = { tail: LedgerEntry[] } & (
+/** `tail`: the partition's ledger from `after` on; `behind` when there may be more of it before this instant. */
+export type SnapshotReply = { tail: LedgerPart } & (
   | { outcome: "behind" }
   | ({ outcome: "seen" } & AccountSnapshot)
 );
@@ -38,18 +42,20 @@ export const snapshot: Script<SnapshotCall, SnapshotReply> = {
   name: "snapshot",
   isBatched: false,
   keys({ partition, accountId }) {
-    const { account, references, keys } = accountNames(partition, accountId);
-    return [account, references, keys, partitionNames(partition).ledger];
+    const { account, references, keys, checkpoint } = accountNames(partition, accountId);
+    const { ledger, trimmed } = partitionNames(partition);
+    return [account, references, keys, ledger, trimmed, checkpoint];
   },
   args({ partition, after }) {
     const { key, window, slots } = keyNames(partition, "");
-    return [after, LEDGER_PAGE, key, window, slots, requestName(partition, "")];
+    const { checkpoint } = accountNames(partition, "");
+    return [after, LEDGER_PAGE, key, window, slots, requestName(partition, ""), checkpoint];
   },
   read(reply, { partition }) {
-    const [outcome, , entries, ...seen] = reply as [string, number, StreamEntry[], ...Seen];
-    const tail = entries.map((entry) => ledgerEntry(partition, entry));
+    const [outcome, , entries, cut, before, ...seen] = reply as Replied;
+    const tail = ledgerPart(partition, entries, cut, before);
     if (outcome === "behind") return { outcome, tail };
-    const [account, references, keys, requests] = seen;
+    const [account, references, keys, requests, checkpoint] = seen;
     return {
       outcome: "seen",
       tail,
@@ -62,14 +68,21 @@ export const snapshot: Script<SnapshotCall, SnapshotReply> = {
         slots,
       })),
       requests: new Map(requests.map(([id, record]) => [id, recordOf(record)])),
+      checkpoint: checkpointOf(checkpoint),
     };
   },
 };
 
 /** Records are flat lists of fields and values. */
-type Seen = [
+type Replied = [
+  outcome: string,
+  nowMs: number,
+  entries: StreamEntry[],
+  cut: string,
+  before: string[],
   account: string[],
   references: number,
   keys: [id: string, record: string[], window: string[], slots: string[]][],
   requests: [id: string, record: string[]][],
+  checkpoint: string,
 ];

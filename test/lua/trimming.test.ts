@@ -1,0 +1,401 @@
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { completeSinceMs, exportLedger } from "../../src/ledger/export.ts";
+import { verifyLedger } from "../../src/ledger/verify.ts";
+import { type RunningRedis, startRedis } from "../../src/sandbox/redis.ts";
+import { grantCredits, readAccount } from "../../src/store/accounts.ts";
+import { type Checkpoint, checkpointOf, checkpointText } from "../../src/store/checkpoints.ts";
+import { LEDGER_START, type LedgerEntry, readLedger } from "../../src/store/ledger-entries.ts";
+import { openLastConfirmed } from "../../src/store/loss/last-confirmed.ts";
+import { missingEntries } from "../../src/store/loss/loss-report.ts";
+import { lostEntries } from "../../src/store/loss/lost-entries.ts";
+import { createEntryReader } from "../../src/store/loss/new-entries.ts";
+import type { RecentEntry } from "../../src/store/loss/recent-entries.ts";
+import { migrateStore } from "../../src/store/migrate.ts";
+import { accountNames, type KeyRef, META, partitionNames, requestName } from "../../src/store/names.ts";
+import { oneNode, type RedisNodes } from "../../src/store/nodes.ts";
+import { pageTransactions } from "../../src/store/operator-views.ts";
+import { readsOfAll } from "../../src/store/partition-reads.ts";
+import { partitionsOf, readFacts } from "../../src/store/store-facts.ts";
+import { allowTrimming, type TrimOptions, trimLedger } from "../../src/store/trimming.ts";
+import { createLogger } from "../../src/telemetry/log.ts";
+import { createStage, openConnection, type TestConnection, taskOf, times } from "../support/store.ts";
+
+// Trimming a partition concerns all its accounts, so these tests have a store of their own, with one partition.
+
+let dir: string;
+let server: RunningRedis;
+let connection: TestConnection;
+let nodes: RedisNodes;
+beforeAll(async () => {
+  dir = await mkdtemp(join(tmpdir(), "tollgate-trimming-"));
+  server = await startRedis({ dir, persistent: false });
+  connection = await openConnection(server.url);
+  nodes = oneNode(connection.redis);
+});
+beforeEach(async () => {
+  await connection.redis.flushall();
+  await connection.redis.hset(META, { partitions: 1, id: "store", layout: "2" });
+});
+afterAll(async () => {
+  await connection?.close();
+  await server?.stop();
+  await rm(dir, { recursive: true, force: true });
+});
+
+const { ledger, trimmed } = partitionNames(0);
+const entriesNow = (): Promise<LedgerEntry[]> => readLedger(connection.redis, 0, LEDGER_START);
+
+/** Removes all that may leave, as if the archive had everything. */
+async function trimAll(more: Partial<TrimOptions> = {}) {
+  const archivedTo = (await entriesNow()).at(-1)!;
+  return trimLedger(nodes, { partition: 0, archivedTo, keepMs: 0, ...more });
+}
+
+/** An account with 12 grants, a charge that was refunded, and one that was not; its tasks have ended. */
+async function givenLedger() {
+  const stage = createStage(connection, { partition: 0, clock: "redis" });
+  const key = await stage.givenKey({ accountId: "acc", credits: 0 });
+  for (const at of times(12, (at) => at)) await stage.recharge(key, 100, `order ${at}`);
+  const requests = [stage.request(key), stage.request(key)] as const;
+  for (const request of requests) await stage.givenTask(request);
+  await stage.observe(requests[0], "failed");
+  await stage.observe(requests[1], "completed");
+  return { stage, key, requests };
+}
+
+describe("the permission to trim", () => {
+  test("is layout 3, and counts once gateways of earlier releases had time to stop", async () => {
+    expect(await allowTrimming(nodes)).toBe(false);
+    const [layout, since] = await connection.redis.hmget(META, "layout", "trimmable_since");
+    expect(layout).toBe("3");
+    const nowMs = Date.now();
+    expect(Number(since)).toBeGreaterThan(nowMs + 25_000);
+    expect(Number(since)).toBeLessThan(nowMs + 31_000);
+    expect(await allowTrimming(nodes)).toBe(false);
+    expect(await connection.redis.hget(META, "trimmable_since"), "is not put off").toBe(since);
+    await connection.redis.hset(META, "trimmable_since", 1);
+    expect(await allowTrimming(nodes)).toBe(true);
+  });
+
+  test("is asked for anew where a failover has lost it", async () => {
+    expect(await allowTrimming(nodes, { waitMs: 0 })).toBe(true);
+    await connection.redis.hset(META, "layout", "2");
+    expect(await allowTrimming(nodes)).toBe(false);
+    expect(await connection.redis.hget(META, "layout")).toBe("3");
+  });
+
+  test("is refused to a store of layout 1", async () => {
+    await connection.redis.hset(META, "layout", "1");
+    await expect(allowTrimming(nodes)).rejects.toThrow("run `tollgate store migrate` first");
+    expect(await connection.redis.hget(META, "layout")).toBe("1");
+  });
+
+  test("leaves a store that this release uses, and that is never put back", async () => {
+    await allowTrimming(nodes, { waitMs: 0 });
+    expect(await readFacts(nodes, 64)).toMatchObject({ layout: "3" });
+    expect(await partitionsOf(nodes)).toBe(1);
+    expect(await migrateStore(nodes, { waitMs: 0 })).toMatchObject({ from: "3", to: "3", moved: 0 });
+    expect(await connection.redis.hget(META, "layout")).toBe("3");
+  });
+});
+
+describe("a ledger that is trimmed", () => {
+  test("loses what is archived a slice at a time, and can be stopped between two of them", async () => {
+    await givenLedger();
+    const ending = new AbortController();
+    ending.abort();
+    expect(await trimAll({ signal: ending.signal })).toMatchObject({ entries: 0, more: true });
+    expect(await trimAll({ sliceMax: 4, slicesMax: 2 })).toMatchObject({ entries: 8, more: true });
+    expect(await trimAll({ sliceMax: 4 })).toEqual({
+      outcome: "trimmed",
+      entries: 6,
+      references: 0,
+      more: false,
+    });
+    expect(await entriesNow()).toHaveLength(1);
+    expect(await trimAll()).toMatchObject({ entries: 0, more: false });
+    expect(await verifyLedger(nodes)).toMatchObject({ ok: true, entries: 15 });
+  });
+
+  test("shows operators the latest ten transactions, and the pages that it has", async () => {
+    const { key } = await givenLedger();
+    const before = await entriesNow();
+    const { recent } = await readAccount(nodes, key.accountId);
+    await trimAll();
+    expect((await readAccount(nodes, key.accountId)).recent).toEqual(recent);
+    const ids = (entries: LedgerEntry[]): string[] => entries.map(({ streamId }) => streamId);
+    const first = await pageTransactions(nodes, key.accountId, "", 4);
+    expect(ids(first.entries)).toEqual(ids(before.toReversed().slice(0, 4)));
+    const second = await pageTransactions(nodes, key.accountId, first.next!, 20);
+    // The ten of the checkpoint stand behind the one entry that is still there.
+    expect(ids(second.entries)).toEqual(ids(before.toReversed().slice(4, 11)));
+    expect(second.next).toBeUndefined();
+  });
+
+  test("says from when on it is complete, and exports what it has", async () => {
+    await givenLedger();
+    expect(await completeSinceMs(nodes, undefined)).toBe(0);
+    const before = await entriesNow();
+    await trimAll({ sliceMax: 5, slicesMax: 1 });
+    expect(await completeSinceMs(nodes, "acc")).toBe(before[4]!.atMs + 1);
+    const exported = async (after?: string): Promise<string[]> => {
+      const cursor = new Map(after === undefined ? [] : [[0, after]]);
+      const ids: string[] = [];
+      for await (const page of exportLedger(nodes, cursor)) ids.push(...page.entries.map((e) => e.streamId));
+      return ids;
+    };
+    const rest = before.slice(5).map(({ streamId }) => streamId);
+    expect(await exported()).toEqual(rest);
+    // Guarantee: who exports with a cursor never misses an entry unsaid.
+    expect(await exported(before[4]!.streamId)).toEqual(rest);
+    await expect(exported(before[3]!.streamId)).rejects.toThrow("have left Redis for the archive");
+    await expect(exported("99999999999999-0")).rejects.toThrow("the cursor is ahead of this ledger");
+  });
+
+  test("is no store that has lost something", async () => {
+    await givenLedger();
+    const before = await entriesNow();
+    const marks = openLastConfirmed(undefined, createLogger("silent"));
+    const reader = createEntryReader(marks, { keep: async () => {} });
+    const part = { redis: connection.redis, has: () => true, confirmed: undefined };
+    expect(await reader.readNewEntries(part, "store", 1)).toBe(true);
+    const known = marks.of("store").entries;
+    expect(known.get(ledger)?.id).toBe(before.at(-1)!.streamId);
+    const stage = createStage(connection, { partition: 0, clock: "redis" });
+    await stage.recharge({ ...(await stage.givenKey({ accountId: "acc" })) }, 1, "later");
+    await trimAll();
+    expect(await connection.redis.hget(trimmed, "last_entry")).toBe(before.at(-1)!.streamId);
+    expect(await missingEntries(connection.redis, known)).toEqual([]);
+    // A gateway that was away reads on behind the gap.
+    expect(await reader.readNewEntries(part, "store", 1)).toBe(true);
+    expect(known.get(ledger)?.id).toBe((await entriesNow())[0]!.streamId);
+    const recent = before.map(({ streamId: id, accountId }, at): [string, RecentEntry] => [
+      id,
+      { id, accountId, kind: "grant", credits: 1, reference: "", after: before[at - 1]?.streamId },
+    ]);
+    const lost = await lostEntries(readsOfAll(nodes), new Map([[ledger, new Map(recent)]]));
+    expect([lost.entries, lost.unknownBeforeMs.size]).toEqual([[], 0]);
+    // One that it should still have is lost all the same, and so is one that came after the cut.
+    await connection.redis.xdel(ledger, known.get(ledger)!.id);
+    expect(await missingEntries(connection.redis, known)).toHaveLength(1);
+    expect(await reader.readNewEntries(part, "store", 1)).toBe(false);
+  });
+});
+
+describe("a reference that Redis has forgotten", () => {
+  async function givenForgotten(): Promise<KeyRef> {
+    const { key } = await givenLedger();
+    await trimAll();
+    expect(await trimAll({ keepReferencesMs: 0 })).toMatchObject({ references: 12 });
+    expect(await connection.redis.hlen(accountNames(0, "acc").references)).toBe(0);
+    expect(await verifyLedger(nodes)).toMatchObject({ ok: true });
+    return key;
+  }
+  const balance = async (): Promise<number> => (await readAccount(nodes, "acc")).balance;
+
+  test("is looked up in the archive, and credits nothing again", async () => {
+    await givenForgotten();
+    const asked: string[][] = [];
+    const archive = (amount: number | undefined) => async (accountId: string, reference: string) => {
+      asked.push([accountId, reference]);
+      return amount;
+    };
+    const grant = (reference: string, amount: number | undefined) =>
+      grantCredits(nodes, "acc", 100, reference, archive(amount));
+    expect(await grant("order 3", 100)).toEqual({ outcome: "duplicate", balance: 1190 });
+    await expect(grant("order 3", 99)).rejects.toThrow("has credited another amount before");
+    expect(await balance()).toBe(1190);
+    expect(await grant("order 99", undefined)).toEqual({ outcome: "recharged", balance: 1290 });
+    expect(asked).toEqual([
+      ["acc", "order 3"],
+      ["acc", "order 3"],
+      ["acc", "order 99"],
+    ]);
+    // What Redis knows is not looked up.
+    expect(await grant("order 99", 1)).toEqual({ outcome: "duplicate", balance: 1290 });
+    expect(asked).toHaveLength(3);
+    expect(await verifyLedger(nodes)).toMatchObject({ ok: true });
+  });
+
+  test("credits nothing while the archive is away, in plain words", async () => {
+    await givenForgotten();
+    const away = async (): Promise<never> => Promise.reject(new Error("nobody listens there"));
+    await expect(grantCredits(nodes, "acc", 100, "order 3", away)).rejects.toThrow(
+      "nothing is granted: only the archive knows whether this reference was credited long ago, which does not answer " +
+        "(nobody listens there); run this again later",
+    );
+    await expect(grantCredits(nodes, "acc", 100, "order 3")).rejects.toThrow("set ARCHIVE_URL");
+    expect(await balance()).toBe(1190);
+  });
+
+  test("that is forgotten between look-up and grant is looked up again", async () => {
+    const { key, stage } = await givenLedger();
+    await trimAll();
+    await trimAll({ keepReferencesMs: 0, sliceMax: 6, slicesMax: 1 });
+    let asked = 0;
+    const archive = async (): Promise<undefined> => {
+      if (++asked === 1) await trimAll({ keepReferencesMs: 0 });
+    };
+    expect(await grantCredits(nodes, "acc", 5, "new", archive)).toMatchObject({ outcome: "recharged" });
+    expect(asked).toBe(2);
+    // Nothing of other accounts is looked up.
+    await stage.givenKey({ accountId: "other", credits: 0 });
+    expect(await grantCredits(nodes, "other", 5, "order 3")).toMatchObject({ outcome: "recharged" });
+    expect((await stage.account(key)).balance).toBe(1195);
+  });
+});
+
+type Ledger = Awaited<ReturnType<typeof givenLedger>>;
+
+async function changeCheckpoint(change: (checkpoint: Checkpoint) => Partial<Checkpoint>): Promise<void> {
+  const { checkpoint: name } = accountNames(0, "acc");
+  const checkpoint = checkpointOf((await connection.redis.get(name))!)!;
+  await connection.redis.set(name, checkpointText({ ...checkpoint, ...change(checkpoint) }));
+}
+
+/** Posts an entry as `post` does. */
+async function post({ key }: Ledger, amount: number, fields: Record<string, string>): Promise<void> {
+  const { redis } = connection;
+  const account = key.names.account;
+  const balance = await redis.hincrby(account, "balance", amount);
+  const previous = (await redis.hget(account, "last_entry"))!;
+  const entry = { account_id: "acc", amount, balance_after: balance, endpoint: "", at: Date.now(), previous };
+  const id = await redis.xadd(
+    ledger,
+    "*",
+    ...Object.entries({ ...entry, ...fields })
+      .flat()
+      .map(String),
+  );
+  await redis.hset(account, "last_entry", id!);
+  if (fields.reference === undefined) await redis.hincrby(account, "total_used", -amount);
+}
+
+const ofRequest = ({ requests: [failed, completed], key }: Ledger, isFailed: boolean) => {
+  const request = isFailed ? failed : completed;
+  return { request_id: request.requestId, key_id: key.keyId, task_id: taskOf(request) };
+};
+
+/** What is done to a trimmed ledger, and under which names `ledger verify` finds it. */
+const BREAKAGES: [string, string[], (ledger: Ledger) => Promise<unknown>][] = [
+  [
+    "a checkpoint's balance that is one off",
+    ["chain"],
+    () => changeCheckpoint(({ balance }) => ({ balance: balance + 1 })),
+  ],
+  [
+    "a checkpoint that is one entry behind",
+    ["chain", "references", "total_used"],
+    () => changeCheckpoint(({ tail }) => ({ entry: tail[1]!.streamId })),
+  ],
+  [
+    "charges that are one off",
+    ["total_used"],
+    () => changeCheckpoint(({ consumed }) => ({ consumed: consumed + 1 })),
+  ],
+  [
+    "refunds that are one off",
+    ["total_used"],
+    () => changeCheckpoint(({ refunded }) => ({ refunded: refunded - 1 })),
+  ],
+  [
+    "a reference that is not counted",
+    ["references"],
+    () => changeCheckpoint(({ references }) => ({ references: references - 1 })),
+  ],
+  [
+    "a forgotten reference that is there",
+    ["references"],
+    () => changeCheckpoint(() => ({ forgotten: 1, forgotten_credits: 100 })),
+  ],
+  [
+    "a checkpoint that is gone",
+    ["chain", "references", "total_used"],
+    () => connection.redis.del(accountNames(0, "acc").checkpoint),
+  ],
+  [
+    "a charge that has left and was made again",
+    ["requests"],
+    (ledger) => post(ledger, -10, { type: "consume", reason: "", ...ofRequest(ledger, false) }),
+  ],
+  [
+    "a refund that has left and was made again",
+    ["requests"],
+    (ledger) => post(ledger, 10, { type: "recharge", reason: "refund", ...ofRequest(ledger, true) }),
+  ],
+  [
+    "more refunds than charges that have left",
+    ["requests"],
+    (ledger) =>
+      post(ledger, 30, { type: "recharge", reason: "refund", request_id: "r", key_id: "k", task_id: "t" }),
+  ],
+  [
+    "a finished request whose charge is nowhere",
+    ["requests"],
+    ({ requests: [, completed] }) =>
+      connection.redis.hdel(requestName(0, completed.requestId), "trimmed_charge"),
+  ],
+  [
+    "an entry that has left and is there",
+    ["chain"],
+    async () => connection.redis.hset(trimmed, "last_entry", (await entriesNow())[0]!.streamId),
+  ],
+];
+
+test.each(BREAKAGES)("ledger verify finds across the cut: %s", async (_, names, breakIt) => {
+  const given = await givenLedger();
+  await given.stage.recharge(given.key, 7, "stays 1");
+  await given.stage.recharge(given.key, 7, "stays 2");
+  await trimAll({ sliceMax: 15, slicesMax: 1 });
+  expect(await entriesNow()).toHaveLength(2);
+  expect(await verifyLedger(nodes)).toMatchObject({ ok: true, entries: 17 });
+  await breakIt(given);
+  const { violations } = await verifyLedger(nodes);
+  expect([...new Set(violations.map(({ invariant }) => invariant))].sort()).toEqual(names);
+});
+
+// Guarantee: entries may leave at any point of a verification, without a false alarm.
+test("a ledger that is trimmed while it is read is never called wrong", { timeout: 60_000 }, async () => {
+  const { stage, key } = await givenLedger();
+  const keys = [
+    key,
+    ...(await Promise.all(times(3, (at) => stage.givenKey({ accountId: `acc${at}`, credits: 500 })))),
+  ];
+  let going = true;
+  let moved = 0;
+  const live = async (owner: KeyRef): Promise<void> => {
+    while (going) {
+      const request = stage.request(owner, { price: 1 });
+      if ((await stage.admit(request)).outcome !== "admitted") {
+        await connection.redis.del(owner.names.window);
+        await stage.recharge(owner, 100, `more ${moved++}`);
+        continue;
+      }
+      await stage.bind(request);
+      await stage.observe(request, moved++ % 2 === 0 ? "failed" : "completed");
+    }
+  };
+  const trimming = async (): Promise<void> => {
+    while (going) await trimAll({ keepReferencesMs: 0, sliceMax: 3 });
+  };
+  for (const { names } of keys)
+    await connection.redis.hset(names.key, "rate_limit", 1_000_000, "daily_limit", 1_000_000);
+  const reader = await openConnection(server.url);
+  const work = [...keys.map(live), trimming()];
+  try {
+    for (let round = 0; round < 20; round++) {
+      const { violations } = await verifyLedger(oneNode(reader.redis));
+      expect(violations).toEqual([]);
+    }
+  } finally {
+    going = false;
+    await Promise.all(work);
+    await reader.close();
+  }
+  expect(moved).toBeGreaterThan(100);
+  expect(Number(await connection.redis.hget(trimmed, "entries"))).toBeGreaterThan(100);
+  expect(await verifyLedger(nodes)).toMatchObject({ ok: true });
+});
