@@ -1,6 +1,6 @@
 import type { ArchiveWork } from "./ledger/archive/archive-work.ts";
 import { createLedgerCheck } from "./ledger/regular-check.ts";
-import { verifyInChild } from "./ledger/verify-process.ts";
+import { verifyArchiveInChild, verifyInChild } from "./ledger/verify-process.ts";
 import { createSurvey } from "./operator/survey.ts";
 import { createSweeper, type SweepSettings } from "./settlement/sweeper.ts";
 import type { Connection } from "./store/connection.ts";
@@ -42,9 +42,12 @@ export function createWork(options: {
     metrics,
     log,
   });
+  const { url: archiveUrl } = settings().archive;
   const ledgerCheck = createLedgerCheck({
     turn: surveys.ledgerTurn,
     verify: (signal) => verifyInChild(redisUrl, signal),
+    verifyArchive:
+      archiveUrl === undefined ? undefined : (signal) => verifyArchiveInChild(redisUrl, archiveUrl, signal),
     publish: surveys.publishLedger,
     intervalMs: () => settings().store.ledgerCheckIntervalMs,
     metrics,

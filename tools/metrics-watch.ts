@@ -74,6 +74,7 @@ export const WATCH: Readonly<Record<string, string>> = {
   tollgate_archive_rows_total:
     "`entry` stands still while credits are charged: see `tollgate_archive_lag_seconds`",
   tollgate_archive_lag_seconds: "some seconds are normal; minutes: `TollgateArchiveLag`",
+  tollgate_archive_violations: "not 0: `TollgateArchiveDrift`; `tollgate archive verify` names each",
   tollgate_archive_forks_total: "any: `TollgateArchiveFork`",
   tollgate_sweeper_items_total: "`interrupted`: the store; `failed`, `timed_out`: the generator",
   tollgate_sweep_duration_seconds: "far above `tasks.sweep_interval`: Redis is slow, or there is a backlog",

@@ -1,15 +1,23 @@
 import { Command } from "commander";
+import type { ArchiveVerification } from "../ledger/archive/verify-archive.ts";
+import type { ArchiveQuery } from "../ledger/archive/tables.ts";
+import { OperatorError } from "../store/accounts.ts";
 import { detachArchive } from "../store/archive-source.ts";
-import { withArchive } from "./local-archive.ts";
+import type { RedisNodes } from "../store/nodes.ts";
+import { storedFacts } from "../store/store-facts.ts";
+import { archiveUrl, withArchive } from "./local-archive.ts";
 import { command } from "./options.ts";
 import { print } from "./output.ts";
-import { withRedisToWrite } from "./redis.ts";
+import { reportToParent, startProgress } from "./progress.ts";
+import { withRedis, withRedisToWrite } from "./redis.ts";
+import { paint, table } from "./terminal.ts";
 
 /** `tollgate archive ...` */
 export function archiveCommand(): Command {
   return new Command("archive")
     .description("the archive in PostgreSQL at ARCHIVE_URL")
     .addCommand(migrateCommand())
+    .addCommand(verifyCommand())
     .addCommand(detachCommand());
 }
 
@@ -27,6 +35,81 @@ function migrateCommand(): Command {
 
 /** A step may rewrite a large table. */
 const MIGRATION_MS = 3_600_000;
+
+function verifyCommand(): Command {
+  return command("verify", "compare the archive with Redis, entry by entry, while traffic goes on").action(
+    async (flags: { json?: boolean }) => {
+      const { connectArchive } = await import("../ledger/archive/connection.ts");
+      const { verifyArchive } = await import("../ledger/archive/verify-archive.ts");
+      const progress = startProgress();
+      const report = reportToParent();
+      const archive = connectArchive(archiveUrl(), { statementMs: VERIFY_MS });
+      const query = await inArchiveWords(archive.query);
+      const result = await withRedis(async (nodes) => {
+        await requireOwn(nodes, query);
+        return verifyArchive(nodes, query, {
+          seen({ done, all }, { accounts, entries }) {
+            const text = `partition ${done} of ${all}: ${accounts} accounts, ${entries} entries`;
+            progress.show(text);
+            report(text);
+          },
+        });
+      }).finally(() => {
+        progress.done();
+        archive.close();
+      });
+      const { violations, unread } = result;
+      print({ json: { ...result }, text: inWords(result), ok: violations.length === 0, unread }, flags);
+    },
+  );
+}
+
+/** A page of a large table, on a slow disk. */
+const VERIFY_MS = 60_000;
+
+/** The same with errors in words, so that nobody takes them for those of Redis. */
+async function inArchiveWords(query: ArchiveQuery): Promise<ArchiveQuery> {
+  const { archiveReason } = await import("../ledger/archive/reasons.ts");
+  return (text, values) =>
+    query<never>(text, values).catch((error: unknown) => {
+      const { why, advice } = archiveReason(error);
+      throw new OperatorError(`the archive: ${why}; ${advice}`);
+    });
+}
+
+/** @throws OperatorError unless the archive can be read, and is this store's */
+async function requireOwn(nodes: RedisNodes, query: ArchiveQuery): Promise<void> {
+  const { ArchiveError, identityOf, pendingSteps, requireOwner } = await import("../ledger/archive/migrations.ts");
+  const { id } = await storedFacts(nodes);
+  try {
+    const identity = (await pendingSteps(query)).length === 0 ? await identityOf(query) : undefined;
+    if (identity === undefined || id === undefined)
+      throw new OperatorError("the archive is empty: no gateway has copied anything to it");
+    requireOwner(identity, id);
+  } catch (error) {
+    if (!(error instanceof ArchiveError)) throw error;
+    throw new OperatorError(`the archive: ${error.message}; ${error.advice}`);
+  }
+}
+
+function inWords({
+  ok,
+  accounts,
+  entries,
+  keys,
+  violations,
+  unlisted = 0,
+  ...seen
+}: ArchiveVerification): string {
+  const compared = `${entries} entries of ${accounts} accounts (${seen.in_redis} of them in Redis, too) and ${keys} keys`;
+  if (!ok && violations.length === 0)
+    return `${paint("yellow", "Not all of the archive could be compared")}; what could be is right: ${compared}.`;
+  if (ok) return `${paint("green", "The archive is right")}: ${compared}.`;
+  const rows = violations.map((one) => [one.invariant, one.account_id, one.request_id, one.message]);
+  const more = unlisted > 0 ? `\n... and ${unlisted} more` : "";
+  const found = `${paint("red", `${violations.length + unlisted} violations`)} in ${compared}.`;
+  return `${table(["INVARIANT", "ACCOUNT", "REQUEST", "WHAT"], rows)}${more}\n\n${found}`;
+}
 
 function detachCommand(): Command {
   return command(

@@ -5,11 +5,9 @@ import { OperatorError } from "../store/accounts.ts";
 import { exportCommand } from "./ledger-export.ts";
 import { command } from "./options.ts";
 import { print } from "./output.ts";
-import { startProgress } from "./progress.ts";
+import { reportToParent, startProgress } from "./progress.ts";
 import { ownConfig, withRedis } from "./redis.ts";
 import { paint, table } from "./terminal.ts";
-
-const REPORT_EVERY_MS = 1000;
 
 /** `tollgate ledger ...` */
 export function ledgerCommand(): Command {
@@ -44,17 +42,6 @@ function verifyCommand(): Command {
       const { violations, unread } = result;
       print({ json: { ...result }, text: inWords(result), ok: violations.length === 0, unread }, flags);
     });
-}
-
-/** Tells a gateway that runs this as its check that it goes on. */
-function reportToParent(): (text: string) => void {
-  let reportedMs = Number.NEGATIVE_INFINITY;
-  return (text) => {
-    if (!process.connected || performance.now() - reportedMs < REPORT_EVERY_MS) return;
-    reportedMs = performance.now();
-    // A gateway that has gone needs no report.
-    process.send?.(text, undefined, undefined, () => undefined);
-  };
 }
 
 function inWords({ ok, accounts, entries, violations, unlisted = 0 }: Verification): string {

@@ -18,7 +18,9 @@ export type Invariant =
   | "day_count"
   | "accounts"
   /** An entry that the store had confirmed, and has no more. */
-  | "lost";
+  | "lost"
+  /** Archive and store differ. */
+  | "archive";
 
 /** One broken promise, in the words in which it is printed. */
 export interface Violation {

@@ -1,6 +1,7 @@
 import type { LedgerReport } from "../store/survey.ts";
 import type { Logger } from "../telemetry/log.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
+import type { ArchiveVerification } from "./archive/verify-archive.ts";
 import type { Verification } from "./verify.ts";
 
 const LOGGED_MAX = 20;
@@ -13,11 +14,13 @@ const LOOK_EVERY_MS = 10_000;
  * @param options.publish lets the other gateways report it too
  * @param options.turn whether it is this gateway's turn
  * @param options.verify checks all invariants, until the signal ends it
+ * @param options.verifyArchive compares the archive with the store, where there is one, after the ledger
  * @param options.intervalMs between two checks, over all gateways; 0 turns them off
  */
 export function createLedgerCheck(options: {
   turn(intervalMs: number): Promise<boolean>;
   verify(signal: AbortSignal): Promise<Verification>;
+  verifyArchive?: ((signal: AbortSignal) => Promise<ArchiveVerification>) | undefined;
   publish(report: LedgerReport): Promise<void>;
   intervalMs(): number;
   metrics: Metrics;
@@ -46,10 +49,29 @@ export function createLedgerCheck(options: {
       return;
     }
     const violations = result.violations.length + (result.unlisted ?? 0);
-    const report = { atMs: Date.now(), violations, credits };
+    const report: LedgerReport = { atMs: Date.now(), violations, credits, ...(await checkArchive()) };
     showLedger(metrics, report);
     log.info({ accounts, entries, violations }, "ledger verified");
     await options.publish(report);
+  }
+
+  /** What is wrong with the archive; nothing if it could not be compared as a whole, whose lag says why. */
+  async function checkArchive(): Promise<Pick<LedgerReport, "archiveViolations">> {
+    try {
+      const result = await options.verifyArchive?.(ending.signal);
+      for (const violation of result?.violations.slice(0, LOGGED_MAX) ?? [])
+        log.error(violation, "the archive and the store differ");
+      if (!result || result.unread) return {};
+      const { entries, accounts, keys } = result;
+      const archiveViolations = result.violations.length + (result.unlisted ?? 0);
+      log.info({ entries, accounts, keys, violations: archiveViolations }, "archive verified");
+      return { archiveViolations };
+    } catch (error) {
+      if (ending.signal.aborted) throw error;
+      metrics.ledgerCheckFailures.inc();
+      log.warn({ err: error }, "the archive could not be verified");
+      return {};
+    }
   }
 
   const schedule = (): void => {
@@ -75,7 +97,11 @@ export function createLedgerCheck(options: {
 }
 
 /** Every gateway shows what the latest check found, not only the one whose turn it was. */
-export function showLedger(metrics: Metrics, { atMs, violations, credits }: LedgerReport): void {
+export function showLedger(
+  metrics: Metrics,
+  { atMs, violations, credits, archiveViolations }: LedgerReport,
+): void {
+  if (archiveViolations !== undefined) metrics.archiveViolations.set(archiveViolations);
   metrics.ledgerViolations.set(violations);
   metrics.ledgerCheckedAt.set(atMs / 1000);
   for (const [type, amount] of Object.entries(credits)) metrics.ledgerCredits.set({ type }, amount);

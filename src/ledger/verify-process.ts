@@ -1,6 +1,7 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { constants, setPriority } from "node:os";
 import { join } from "node:path";
+import type { ArchiveVerification } from "./archive/verify-archive.ts";
 import type { Verification } from "./verify.ts";
 
 const CLI = join(import.meta.dirname, "../cli.ts");
@@ -24,15 +25,30 @@ interface ChildOptions {
  * @param signal ends it
  * @throws Error in the words of the command line when it could not be done
  */
-export async function verifyInChild(
+export const verifyInChild = (
   redisUrl: string,
   signal: AbortSignal,
+  options: ChildOptions = {},
+): Promise<Verification> => runInChild(["ledger", "verify"], { REDIS_URL: redisUrl }, signal, options);
+
+/** The same for the archive. */
+export const verifyArchiveInChild = (
+  redisUrl: string,
+  archiveUrl: string,
+  signal: AbortSignal,
+): Promise<ArchiveVerification> =>
+  runInChild(["archive", "verify"], { REDIS_URL: redisUrl, ARCHIVE_URL: archiveUrl }, signal);
+
+async function runInChild<Result>(
+  command: readonly string[],
+  env: Readonly<Record<string, string>>,
+  signal: AbortSignal,
   { program = CLI, stalledAfterMs = STALLED_AFTER_MS, onProgress }: ChildOptions = {},
-): Promise<Verification> {
+): Promise<Result> {
   const child = spawn(
     process.execPath,
-    ["--disable-sigusr1", `--max-old-space-size=${HEAP_MB}`, program, "ledger", "verify", "--json"],
-    { env: { ...process.env, REDIS_URL: redisUrl }, signal, stdio: ["ignore", "pipe", "pipe", "ipc"] },
+    ["--disable-sigusr1", `--max-old-space-size=${HEAP_MB}`, program, ...command, "--json"],
+    { env: { ...process.env, ...env }, signal, stdio: ["ignore", "pipe", "pipe", "ipc"] },
   );
   lowerPriority(child.pid);
   const stall = watchProgress(stalledAfterMs, () => child.kill("SIGKILL"));
@@ -46,7 +62,7 @@ export async function verifyInChild(
     if (complaint !== undefined) throw new Error(complaint);
     try {
       // Violations end it with 1, and are the answer all the same.
-      return JSON.parse(stdout) as Verification;
+      return JSON.parse(stdout) as Result;
     } catch (error) {
       throw new Error(stderr.trim() || `it answered nothing and ended with ${how}`, { cause: error });
     }

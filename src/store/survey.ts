@@ -44,6 +44,8 @@ export interface LedgerReport {
   violations: number;
   /** Credits in the whole ledger by type of entry, all positive. */
   credits: { recharged: number; consumed: number; refunded: number };
+  /** Violations that the comparison with the archive found; missing without one, and if it could not be compared. */
+  archiveViolations?: number;
 }
 
 export type Surveys = ReturnType<typeof createSurveys>;

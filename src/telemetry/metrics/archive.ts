@@ -19,6 +19,11 @@ export function archiveMetrics({ counter, gauge }: MetricFactory) {
       "Age of the oldest ledger entry that the archive has not got, in the partitions that this gateway copies; 0 if there is none.",
       { aggregator },
     ),
+    archiveViolations: gauge(
+      "tollgate_archive_violations",
+      "Differences between the archive and the store that the last check found; anything but 0 is a fault.",
+      { aggregator },
+    ),
     archiveForks: counter(
       "tollgate_archive_forks_total",
       "Times that the store had lost ledger entries that the archive has; their rows are hidden from its views.",

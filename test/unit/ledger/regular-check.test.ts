@@ -1,4 +1,5 @@
 import { expect, test } from "vitest";
+import type { ArchiveVerification } from "../../../src/ledger/archive/verify-archive.ts";
 import { createLedgerCheck } from "../../../src/ledger/regular-check.ts";
 import type { Verification } from "../../../src/ledger/verify.ts";
 import type { LedgerReport } from "../../../src/store/survey.ts";
@@ -6,7 +7,12 @@ import { createLogger } from "../../../src/telemetry/log.ts";
 import { createMetrics } from "../../../src/telemetry/metrics.ts";
 
 /** A check whose verification answers what the test says. */
-function givenCheck(result: Verification | undefined, intervalMs = 60_000, fault?: string) {
+function givenCheck(
+  result: Verification | undefined,
+  intervalMs = 60_000,
+  fault?: string,
+  verifyArchive?: () => Promise<ArchiveVerification>,
+) {
   const lines: string[] = [];
   const asked: number[] = [];
   const published: LedgerReport[] = [];
@@ -20,6 +26,7 @@ function givenCheck(result: Verification | undefined, intervalMs = 60_000, fault
       if (fault) throw new Error(fault);
       return result!;
     },
+    verifyArchive,
     publish: async (report) => void published.push(report),
     intervalMs: () => intervalMs,
     metrics,
@@ -85,4 +92,34 @@ test("a check that cannot be finished is counted, and changes nothing else", asy
   await expect(check()).rejects.toThrow("no such store");
   expect((await metrics.ledgerCheckFailures.get()).values[0]?.value).toBe(1);
   expect([await violations(), published.length]).toEqual([0, 0]);
+});
+
+const right: Verification = { ok: true, accounts: 2, entries: 9, credits, violations: [] };
+
+test("what is wrong with the archive is counted, logged and published along with the ledger", async () => {
+  const archived = { accounts: 2, entries: 9, keys: 2, in_redis: 9 };
+  const violations = [{ invariant: "archive", account_id: "acc_2", message: "is missing" } as const];
+  const { check, lines, published, metrics } = givenCheck(right, 60_000, undefined, async () => ({
+    ok: false,
+    ...archived,
+    violations,
+    unlisted: 2,
+  }));
+  await check();
+  expect(published).toEqual([{ atMs: expect.any(Number), violations: 0, credits, archiveViolations: 3 }]);
+  expect((await metrics.archiveViolations.get()).values[0]?.value).toBe(3);
+  expect(lines.join("")).toMatch(/"level":"error".*"account_id":"acc_2"/);
+});
+
+test("an archive that is away leaves the check of the ledger as it is", async () => {
+  const { check, lines, published, violations, metrics } = givenCheck(right, 60_000, undefined, async () => {
+    throw new Error("nobody listens there");
+  });
+  metrics.archiveViolations.set(1);
+  await check();
+  expect(published).toEqual([{ atMs: expect.any(Number), violations: 0, credits }]);
+  expect(await violations()).toBe(0);
+  // What was found before stays until the archive has been compared again.
+  expect((await metrics.archiveViolations.get()).values[0]?.value).toBe(1);
+  expect(lines.join("")).toContain("nobody listens there");
 });

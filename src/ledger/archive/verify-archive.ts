@@ -1,0 +1,230 @@
+import type { Redis } from "ioredis";
+import { compareIds } from "../../store/archive-source.ts";
+import { setPages } from "../../store/keys.ts";
+import { LEDGER_PAGE, LEDGER_START, type LedgerEntry, readLedger } from "../../store/ledger-entries.ts";
+import { accountNames, archiveNames, partitionNames } from "../../store/names.ts";
+import type { RedisNodes } from "../../store/nodes.ts";
+import { readsOfMost, type Unread } from "../../store/partition-reads.ts";
+import { many } from "../../store/pipelines.ts";
+import { partitionsOf } from "../../store/store-facts.ts";
+import { addEntry, emptyFold, type LedgerFold, type Report, type Violation } from "../fold.ts";
+import { type EntryRow, entryOf } from "./rows.ts";
+import type { ArchiveQuery } from "./tables.ts";
+import { verifyArchivedKeys } from "./verify-keys.ts";
+
+/** Entries of the archive that are read at a time. */
+const PAGE = 2000;
+const VIOLATIONS_MAX = 1000;
+
+export interface ArchiveVerification {
+  /** Whether everything could be read, and is right. */
+  ok: boolean;
+  /** Accounts, entries and keys of the archive that were compared. */
+  accounts: number;
+  entries: number;
+  keys: number;
+  /** Entries that Redis has, too; of the others the chain was checked. */
+  in_redis: number;
+  violations: Violation[];
+  /** Violations beyond the bound of the list. */
+  unlisted?: number;
+  /** Partitions that could not be compared, because their servers are away. */
+  unread?: Unread;
+}
+
+/** One run. */
+interface Run {
+  nodes: RedisNodes;
+  query: ArchiveQuery;
+  result: ArchiveVerification;
+  report: Report;
+  step(): void;
+}
+
+/** A part of a ledger: after one id, up to another. */
+interface Range {
+  partition: number;
+  after: string;
+  until: string;
+}
+
+const NEWEST = `
+  SELECT id FROM tollgate.ledger_entries WHERE partition = $1 ORDER BY id_ms DESC, id_number DESC LIMIT 1`;
+const ENTRIES = `
+  SELECT * FROM tollgate.ledger_entries
+  WHERE partition = $1 AND (id_ms, id_number) > ($2, $3) AND (id_ms, id_number) <= ($4, $5)
+  ORDER BY id_ms, id_number LIMIT ${PAGE}`;
+const ENTRY = "SELECT * FROM tollgate.ledger_entries WHERE partition = $1 AND id = $2";
+
+/**
+ * Compares the archive with the store, partition by partition, while traffic goes on: each entry of the archive with the one in
+ * Redis, the chain of each account from its first entry on, and each key. What was copied when a partition was begun counts.
+ * Memory grows with one partition's accounts and requests.
+ * @param options.seen told after each page how far it is
+ */
+export async function verifyArchive(
+  nodes: RedisNodes,
+  query: ArchiveQuery,
+  options: { seen?: (partitions: { done: number; all: number }, result: ArchiveVerification) => void } = {},
+): Promise<ArchiveVerification> {
+  const result: ArchiveVerification = {
+    ok: true,
+    accounts: 0,
+    entries: 0,
+    keys: 0,
+    in_redis: 0,
+    violations: [],
+  };
+  const partitions = await partitionsOf(nodes);
+  const reads = readsOfMost(nodes);
+  let done = 0;
+  const step = (): void => options.seen?.({ done, all: partitions }, result);
+  const run: Run = { nodes, query, result, report: reporter(result), step };
+  for (; done < partitions; done++) await reads.at(done, (redis) => verifyPartition(run, redis, done));
+  step();
+  const unread = reads.unread();
+  return unread ? { ...result, ok: false, unread } : result;
+}
+
+const reporter =
+  (result: ArchiveVerification): Report =>
+  (invariant, accountId, message, requestId) => {
+    result.ok = false;
+    if (result.violations.length >= VIOLATIONS_MAX) {
+      result.unlisted = (result.unlisted ?? 0) + 1;
+      return;
+    }
+    const request = requestId ? { request_id: requestId } : {};
+    result.violations.push({ invariant, account_id: accountId, ...request, message });
+  };
+
+async function verifyPartition(run: Run, redis: Redis, partition: number): Promise<void> {
+  const { query, result, report } = run;
+  // The archive must have what the copier has noted, and may have more.
+  const noted = (await redis.hget(archiveNames(partition).archive, "newest")) ?? LEDGER_START;
+  const [newest] = await query<{ id: string }>(NEWEST, [partition]);
+  const until = newest && compareIds(newest.id, noted) > 0 ? newest.id : noted;
+  const fold = emptyFold();
+  let page: LedgerEntry[] = [];
+  do {
+    page = (await query<EntryRow>(ENTRIES, [partition, ...fold.lastId.split("-"), ...until.split("-")])).map(
+      entryOf,
+    );
+    const last = page.length < PAGE ? until : page.at(-1)!.streamId;
+    await comparePage(run, redis, { partition, after: fold.lastId, until: last }, page);
+    for (const entry of page) addEntry(fold, entry, report);
+    result.entries += page.length;
+    run.step();
+  } while (page.length === PAGE);
+  result.accounts += fold.accounts.size;
+  await compareBalances(run, redis, partition, fold);
+  result.keys += await verifyArchivedKeys(redis, partition, { query, report, step: run.step });
+}
+
+/** Compares a page of the archive with the same part of the ledger. */
+async function comparePage(
+  run: Run,
+  redis: Redis,
+  range: Range,
+  archived: readonly LedgerEntry[],
+): Promise<void> {
+  const { partition } = range;
+  const stored = new Map<string, LedgerEntry>();
+  for await (const page of pagesOf(redis, range)) for (const entry of page) stored.set(entry.streamId, entry);
+  // Read after the entries: what has left meanwhile is before it.
+  const cut = await firstOf(redis, partition);
+  const known = new Set(archived.map(({ streamId }) => streamId));
+  const suspects = [
+    ...archived.filter((entry) => {
+      const same = stored.get(entry.streamId);
+      if (same) run.result.in_redis++;
+      return same ? !isEqual(same, entry) : compareIds(entry.streamId, cut) >= 0;
+    }),
+    ...[...stored.values()].filter(({ streamId }) => !known.has(streamId)),
+  ];
+  for (const { streamId } of suspects) await judge(run, redis, partition, streamId);
+}
+
+async function* pagesOf(redis: Redis, { partition, after, until }: Range): AsyncGenerator<LedgerEntry[]> {
+  let page: LedgerEntry[];
+  let last = after;
+  do {
+    page = await readLedger(redis, partition, last, until);
+    yield page;
+    last = page.at(-1)?.streamId ?? last;
+  } while (page.length === LEDGER_PAGE);
+}
+
+/** The id of the first entry that Redis still has; entries before it have left, and the archive alone has them. */
+async function firstOf(redis: Redis, partition: number): Promise<string> {
+  const [first] = await redis.xrange(partitionNames(partition).ledger, "-", "+", "COUNT", 1);
+  return first?.[0] ?? LEDGER_START;
+}
+
+/** Looks again at an entry that differed: a failover, or the copier, may have been at work. */
+async function judge({ query, report }: Run, redis: Redis, partition: number, id: string): Promise<void> {
+  const [row] = await query<EntryRow>(ENTRY, [partition, id]);
+  const [found] = await readLedger(redis, partition, before(id), id);
+  const archived = row && entryOf(row);
+  if (archived && found && isEqual(archived, found)) return;
+  const { accountId, requestId } = (archived ?? found)!;
+  if (archived && !found && compareIds(id, await firstOf(redis, partition)) < 0) return;
+  const what =
+    archived && found
+      ? `differs: ${differenceOf(archived, found)}`
+      : archived
+        ? "is in the archive, and not in Redis"
+        : "is in Redis, and not in the archive";
+  report("archive", accountId, `entry ${id} ${what}`, requestId);
+}
+
+/** The id before one, which a read after it begins with. */
+function before(id: string): string {
+  const [ms = 0, number = 0] = id.split("-").map(Number);
+  return number > 0 ? `${ms}-${number - 1}` : `${ms - 1}-18446744073709551615`;
+}
+
+const FIELDS = [
+  "accountId",
+  "type",
+  "amount",
+  "balanceAfter",
+  "endpoint",
+  "reason",
+  "taskId",
+  "requestId",
+  "keyId",
+  "reference",
+  "previous",
+  "atMs",
+] as const satisfies readonly (keyof LedgerEntry)[];
+
+const isEqual = (one: LedgerEntry, other: LedgerEntry): boolean =>
+  FIELDS.every((name) => one[name] === other[name]);
+
+function differenceOf(archived: LedgerEntry, stored: LedgerEntry): string {
+  const names = FIELDS.filter((name) => archived[name] !== stored[name]);
+  return names.map((name) => `${name} ${archived[name]} in the archive, ${stored[name]} in Redis`).join(", ");
+}
+
+/** An account whose last entry is archived has the balance that its entries add up to. */
+async function compareBalances(
+  { report, step }: Run,
+  redis: Redis,
+  partition: number,
+  fold: LedgerFold,
+): Promise<void> {
+  for await (const accountIds of setPages(redis, partitionNames(partition).accounts)) {
+    const records = await many<[string | null, string | null], string>(redis, accountIds, (pipe, accountId) =>
+      pipe.hmget(accountNames(partition, accountId).account, "balance", "last_entry"),
+    );
+    for (const [at, [balance, last]] of records.entries()) {
+      const accountId = accountIds[at]!;
+      const { balance: archived = 0, last: folded = "" } = fold.accounts.get(accountId) ?? {};
+      // It has newer entries, or has been lost by a failover since: then its entries are the proof.
+      if ((last ?? "") !== folded || Number(balance ?? 0) === archived) continue;
+      report("archive", accountId, `has ${balance} credits in Redis, and ${archived} by the archive`);
+    }
+    step();
+  }
+}

@@ -1,0 +1,84 @@
+import type { Redis } from "ioredis";
+import { setPages } from "../../store/keys.ts";
+import { accountNames, archiveNames, keyNames, partitionNames } from "../../store/names.ts";
+import { many } from "../../store/pipelines.ts";
+import type { KeyFields } from "../../store/records.ts";
+import type { Report } from "../fold.ts";
+import type { ArchiveQuery } from "./tables.ts";
+
+/** A key as the archive has it. */
+interface KeyRow {
+  key_id: string;
+  account_id: string;
+  sha256: string;
+  tier: string;
+  rate_limit: string | null;
+  max_concurrent: string | null;
+  daily_limit: string | null;
+  expires_at: Date | null;
+  revoked_at: Date | null;
+  rotated_to: string | null;
+}
+
+const KEYS = `
+  SELECT key_id, account_id, sha256, tier, rate_limit, max_concurrent, daily_limit, expires_at, revoked_at, rotated_to
+  FROM tollgate.api_keys WHERE key_id = ANY($1)`;
+
+/**
+ * Compares the keys of a partition with those in the archive; one that has changed and is not copied yet is left out.
+ * @returns how many were compared
+ */
+export async function verifyArchivedKeys(
+  redis: Redis,
+  partition: number,
+  { query, report, step }: { query: ArchiveQuery; report: Report; step(): void },
+): Promise<number> {
+  let compared = 0;
+  for await (const accountIds of setPages(redis, partitionNames(partition).accounts)) {
+    const owned = await many<string[], string>(redis, accountIds, (pipe, accountId) =>
+      pipe.smembers(accountNames(partition, accountId).keys),
+    );
+    const keyIds = owned.flat();
+    const archived = new Map((await query<KeyRow>(KEYS, [keyIds])).map((row) => [row.key_id, row]));
+    const stored = await many<KeyFields, string>(redis, keyIds, (pipe, keyId) =>
+      pipe.hgetall(keyNames(partition, keyId).key),
+    );
+    const differing = keyIds.filter(
+      (keyId, at) => differenceOf(stored[at]!, archived.get(keyId)) !== undefined,
+    );
+    // Asked after the reads: what changed before them is noted there, or was copied, and then is in the archive by now.
+    const again = new Map((await query<KeyRow>(KEYS, [differing])).map((row) => [row.key_id, row]));
+    for (const keyId of differing) {
+      const noted = await redis.hexists(archiveNames(partition).changed, `key ${keyId}`);
+      const fields: KeyFields = await redis.hgetall(keyNames(partition, keyId).key);
+      const difference = differenceOf(fields, again.get(keyId));
+      if (noted === 0 && difference !== undefined)
+        report("archive", fields.account_id ?? "", `key ${keyId}: ${difference}`);
+    }
+    compared += keyIds.length;
+    step();
+  }
+  return compared;
+}
+
+/** In words; undefined if there is none. */
+function differenceOf(fields: KeyFields, row: KeyRow | undefined): string | undefined {
+  if (fields.account_id === undefined) return undefined;
+  if (!row) return "is not in the archive";
+  const pairs: [name: string, stored: string | undefined, archived: string | null][] = [
+    ["account", fields.account_id, row.account_id],
+    ["sha256", fields.sha256, row.sha256],
+    ["tier", fields.tier, row.tier],
+    ["rate_limit", fields.rate_limit, row.rate_limit],
+    ["max_concurrent", fields.max_concurrent, row.max_concurrent],
+    ["daily_limit", fields.daily_limit, row.daily_limit],
+    ["expires_at", fields.expires_at, row.expires_at && String(row.expires_at.getTime())],
+    ["revoked_at", fields.revoked_at, row.revoked_at && String(row.revoked_at.getTime())],
+    ["rotated_to", fields.rotated_to, row.rotated_to],
+  ];
+  const differs = pairs.filter(([, stored = "", archived]) => stored !== (archived ?? ""));
+  if (differs.length === 0) return undefined;
+  return differs
+    .map(([name, stored, archived]) => `${name} ${archived} in the archive, ${stored} in Redis`)
+    .join(", ");
+}

@@ -1,0 +1,196 @@
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { verifyArchive } from "../../src/ledger/archive/verify-archive.ts";
+import { verifyArchiveInChild } from "../../src/ledger/verify-process.ts";
+import type { IssuedKey } from "../../src/store/accounts.ts";
+import { changeKey, findKey } from "../../src/store/keys.ts";
+import { accountNames, keyNames, partitionNames, partitionOf } from "../../src/store/names.ts";
+import { runHere } from "../support/cli.ts";
+import { times } from "../support/store.ts";
+import { type ArchiveStage, givenArchiveStage, PARTITIONS, type TestCopier } from "./stage.ts";
+
+// `archive verify`: what differs between archive and store is found, and what is right is not reported, whatever goes on.
+
+let stage: ArchiveStage;
+let copier: TestCopier;
+let keys: IssuedKey[];
+beforeAll(async () => {
+  stage = await givenArchiveStage();
+  copier = await stage.copier();
+  keys = await Promise.all(times(6, (at) => stage.givenKey(`acme-${at}`)));
+  for (const key of keys) {
+    await stage.ended(key);
+    await stage.ended(key, "failed");
+    await stage.grant(key, "order");
+  }
+  await copier.copy();
+});
+afterAll(() => stage.stop());
+
+const verify = () => verifyArchive(stage.nodes, copier.archive.query);
+
+test("an archive that has what the store has is right", async () => {
+  expect(await verify()).toEqual({
+    ok: true,
+    accounts: 6,
+    entries: 30,
+    keys: 6,
+    in_redis: 30,
+    violations: [],
+  });
+});
+
+test("what is not copied yet is no violation", async () => {
+  await stage.grant(keys[0]!, "not copied");
+  await stage.givenKey("acme-new");
+  await changeKey(stage.nodes, await findKey(stage.nodes, keys[1]!.keyId), { tier: "enterprise" });
+  expect(await verify()).toMatchObject({ ok: true, violations: [] });
+  await copier.copy();
+  expect(await verify()).toMatchObject({ ok: true, entries: 32, keys: 7 });
+});
+
+test("verified again and again while traffic and copying go on, nothing is wrong", async () => {
+  let goesOn = true;
+  const traffic = (async () => {
+    for (let at = 0; goesOn; at++) {
+      await stage.grant(keys[at % 6]!, `more-${at}`);
+      await stage.ended(keys[at % 6]!, at % 2 ? "failed" : "completed");
+    }
+  })();
+  const copying = (async () => {
+    while (goesOn) await copier.round();
+  })();
+  for (let at = 0; at < 8; at++) expect(await verify()).toMatchObject({ ok: true, violations: [] });
+  goesOn = false;
+  await Promise.all([traffic, copying]);
+  await copier.copy();
+  expect(await verify()).toMatchObject({ ok: true });
+});
+
+/** Some row of the archive, as its condition. */
+const ENTRY = "account_id = 'acme-3' AND reference = 'order'";
+const REFUND = "account_id = 'acme-3' AND reason = 'refund'";
+
+/** Mistakes, by what undoes them. */
+const MISTAKES: [what: string, mistake: string, found: RegExp][] = [
+  [
+    "a row is missing",
+    `DELETE FROM tollgate.ledger_rows WHERE ${ENTRY}`,
+    /is in Redis, and not in the archive/,
+  ],
+  [
+    "an amount was changed",
+    `UPDATE tollgate.ledger_rows SET amount = 6 WHERE ${ENTRY}`,
+    /amount 6 in the archive, 5 in Redis/,
+  ],
+  [
+    "an account was changed",
+    `UPDATE tollgate.ledger_rows SET account_id = 'acme-4' WHERE ${ENTRY}`,
+    /accountId acme-4/,
+  ],
+  [
+    "a reference was changed",
+    `UPDATE tollgate.ledger_rows SET reference = 'x' WHERE ${ENTRY}`,
+    /reference x/,
+  ],
+  ["a time was changed", `UPDATE tollgate.ledger_rows SET at = at + interval '1 day' WHERE ${ENTRY}`, /atMs/],
+  [
+    "a row is there twice",
+    `INSERT INTO tollgate.ledger_rows (partition, id, account_id, type, amount, balance_after, reason, request_id, previous, at)
+     SELECT partition, id_ms || '-' || id_number + 100000, account_id, type, amount, balance_after, reason, request_id || 'x', previous, at
+     FROM tollgate.ledger_rows WHERE ${REFUND}`,
+    /is in the archive, and not in Redis/,
+  ],
+  [
+    "a key is missing",
+    `DELETE FROM tollgate.api_key_versions WHERE account_id = 'acme-3'`,
+    /is not in the archive/,
+  ],
+  [
+    "a key has another tier",
+    `UPDATE tollgate.api_key_versions SET tier = 'x' WHERE account_id = 'acme-3'`,
+    /tier x/,
+  ],
+  [
+    "a fork hides what is there",
+    `INSERT INTO tollgate.ledger_forks (partition, fork, after, until)
+     SELECT partition, 9, previous, id FROM tollgate.ledger_rows WHERE ${ENTRY}`,
+    /is in Redis, and not in the archive/,
+  ],
+];
+
+test.each(MISTAKES)("it is found that %s", async (what, mistake, found) => {
+  // A later entry, so that the mistake is not the newest row, up to which is compared.
+  for (const key of keys) await stage.grant(key, `after ${what}`);
+  await copier.copy();
+  const tables = ["ledger_rows", "api_key_versions", "ledger_forks"];
+  for (const table of tables)
+    await stage.database.query(`CREATE TABLE kept_${table} AS SELECT * FROM tollgate.${table}`);
+  await stage.database.query(mistake);
+  const { ok, violations } = await verify();
+  expect(ok).toBe(false);
+  expect(violations.map(({ message }) => message).join("\n")).toMatch(found);
+  for (const table of tables) {
+    const columns = await stage.database.query<{ name: string }>(
+      "SELECT attname AS name FROM pg_attribute WHERE attrelid = $1::regclass AND attnum > 0 AND attgenerated = ''",
+      [`tollgate.${table}`],
+    );
+    const names = columns.map(({ name }) => name).join(", ");
+    await stage.database.query(`DELETE FROM tollgate.${table}`);
+    await stage.database.query(`INSERT INTO tollgate.${table} (${names}) SELECT ${names} FROM kept_${table}`);
+    await stage.database.query(`DROP TABLE kept_${table}`);
+  }
+  expect(await verify()).toMatchObject({ ok: true });
+});
+
+test("entries and balances that were changed in Redis are found", async () => {
+  const partition = partitionOf("acme-2", PARTITIONS);
+  const { account } = accountNames(partition, "acme-2");
+  await stage.redis.hincrby(account, "balance", 1);
+  expect((await verify()).violations).toMatchObject([
+    { account_id: "acme-2", message: expect.stringContaining("credits in Redis") },
+  ]);
+  await stage.redis.hincrby(account, "balance", -1);
+  const name = keyNames(partition, keys[2]!.keyId).key;
+  const sha256 = (await stage.redis.hget(name, "sha256"))!;
+  await stage.redis.hset(name, "sha256", "0");
+  expect((await verify()).violations).toMatchObject([
+    { account_id: "acme-2", message: expect.stringContaining("sha256") },
+  ]);
+  await stage.redis.hset(name, "sha256", sha256);
+  expect(await verify()).toMatchObject({ ok: true });
+});
+
+test("of what has left Redis the chain is proven, also refunds of charges that have left", async () => {
+  for (const { accountId } of keys) {
+    const { ledger } = partitionNames(partitionOf(accountId, PARTITIONS));
+    const [middle] = (await stage.redis.xrange(ledger, "-", "+")).slice(20, 21);
+    if (middle) await stage.redis.xtrim(ledger, "MINID", middle[0]);
+  }
+  const { in_redis, entries, ...rest } = await verify();
+  expect(rest).toMatchObject({ ok: true, violations: [] });
+  expect(in_redis).toBeLessThan(entries);
+  expect(in_redis).toBe((await stage.entries()).length);
+  await stage.database.query(`UPDATE tollgate.ledger_rows SET amount = 11 WHERE ${REFUND}`);
+  expect((await verify()).violations.map(({ invariant }) => invariant)).toContain("requests");
+  await stage.database.query(`UPDATE tollgate.ledger_rows SET amount = 10 WHERE ${REFUND}`);
+});
+
+test("a gateway verifies in a process of its own", async () => {
+  const redisUrl = `redis://127.0.0.1:${stage.redis.options.port}`;
+  const result = await verifyArchiveInChild(redisUrl, stage.url, AbortSignal.timeout(60_000));
+  expect(result).toEqual(await verify());
+});
+
+test("the command line says so, with its exit code", async () => {
+  const env = { ARCHIVE_URL: stage.url, REDIS_URL: `redis://127.0.0.1:${stage.redis.options.port}` };
+  const right = await runHere(["archive", "verify", "--json"], env);
+  expect(right.code).toBe(0);
+  expect(JSON.parse(right.stdout)).toMatchObject({ ok: true, violations: [] });
+  await stage.database.query(`DELETE FROM tollgate.ledger_rows WHERE ${ENTRY}`);
+  const wrong = await runHere(["archive", "verify"], env);
+  expect(wrong.code).toBe(1);
+  expect(wrong.stdout).toContain("acme-3");
+  expect((await runHere(["archive", "verify"], { ...env, ARCHIVE_URL: "" })).stderr).toContain(
+    "set ARCHIVE_URL",
+  );
+});
