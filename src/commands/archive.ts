@@ -1,6 +1,6 @@
 import { Command } from "commander";
-import type { ArchiveVerification } from "../ledger/archive/verify-archive.ts";
 import type { ArchiveQuery } from "../ledger/archive/tables.ts";
+import type { ArchiveVerification } from "../ledger/archive/verify-archive.ts";
 import { OperatorError } from "../store/accounts.ts";
 import { detachArchive } from "../store/archive-source.ts";
 import type { RedisNodes } from "../store/nodes.ts";
@@ -79,7 +79,9 @@ async function inArchiveWords(query: ArchiveQuery): Promise<ArchiveQuery> {
 
 /** @throws OperatorError unless the archive can be read, and is this store's */
 async function requireOwn(nodes: RedisNodes, query: ArchiveQuery): Promise<void> {
-  const { ArchiveError, identityOf, pendingSteps, requireOwner } = await import("../ledger/archive/migrations.ts");
+  const { ArchiveError, identityOf, pendingSteps, requireOwner } = await import(
+    "../ledger/archive/migrations.ts"
+  );
   const { id } = await storedFacts(nodes);
   try {
     const identity = (await pendingSteps(query)).length === 0 ? await identityOf(query) : undefined;
