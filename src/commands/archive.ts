@@ -1,4 +1,5 @@
 import { Command } from "commander";
+import type { Restored } from "../ledger/archive/restore.ts";
 import type { ArchiveQuery } from "../ledger/archive/tables.ts";
 import type { ArchiveVerification } from "../ledger/archive/verify-archive.ts";
 import { OperatorError } from "../store/accounts.ts";
@@ -6,11 +7,12 @@ import { detachArchive } from "../store/archive-source.ts";
 import type { RedisNodes } from "../store/nodes.ts";
 import { storedFacts } from "../store/store-facts.ts";
 import { archiveUrl, withArchive } from "./local-archive.ts";
+import { redisUrl, requireConfig } from "./local-config.ts";
 import { command } from "./options.ts";
 import { print } from "./output.ts";
 import { reportToParent, startProgress } from "./progress.ts";
-import { withRedis, withRedisToWrite } from "./redis.ts";
-import { paint, table } from "./terminal.ts";
+import { connect, withRedis, withRedisToWrite } from "./redis.ts";
+import { iso, paint, table } from "./terminal.ts";
 
 /** `tollgate archive ...` */
 export function archiveCommand(): Command {
@@ -18,6 +20,7 @@ export function archiveCommand(): Command {
     .description("the archive in PostgreSQL at ARCHIVE_URL")
     .addCommand(migrateCommand())
     .addCommand(verifyCommand())
+    .addCommand(restoreCommand())
     .addCommand(detachCommand());
 }
 
@@ -27,14 +30,14 @@ function migrateCommand(): Command {
     "bring the archive's schema up to this release; ARCHIVE_URL names its owner",
   ).action(async (flags: { json?: boolean }) => {
     const { migrate } = await import("../ledger/archive/migrations.ts");
-    const steps = await withArchive(migrate, MIGRATION_MS);
+    const steps = await withArchive(migrate, LONG_MS);
     const text = steps.length === 0 ? "The schema is that of this release." : `Done: ${steps.join(", ")}.`;
     print({ json: { steps }, text }, flags);
   });
 }
 
-/** A step may rewrite a large table. */
-const MIGRATION_MS = 3_600_000;
+/** A step may rewrite a large table, and a restore sort one. */
+const LONG_MS = 3_600_000;
 
 function verifyCommand(): Command {
   return command("verify", "compare the archive with Redis, entry by entry, while traffic goes on").action(
@@ -125,4 +128,48 @@ function detachCommand(): Command {
         : `The store has no archive any more (${partitions} partitions). What is not copied by now is forgotten in its time.`;
     print({ json: { partitions }, text }, flags);
   });
+}
+
+function restoreCommand(): Command {
+  return command(
+    "restore",
+    "fill an empty Redis from the archive, after the Redis of the store was lost",
+  ).action(async (flags: { json?: boolean }) => {
+    const { migrate } = await import("../ledger/archive/migrations.ts");
+    const { restoreStore } = await import("../ledger/archive/restore.ts");
+    const { store, archive: settings } = requireConfig();
+    const { partitions } = store;
+    const progress = startProgress();
+    const restored = await withArchive(async (archive) => {
+      await migrate(archive);
+      const { nodes, close } = await connect(redisUrl());
+      const seen = (entries: number): void => progress.show(`${entries} ledger entries`);
+      const { keepMs } = settings;
+      return restoreStore(archive, nodes, { partitions, keepMs, seen }).finally(close);
+    }, LONG_MS).finally(progress.done);
+    print({ json: shownRestore(restored), text: restoreInWords(restored) }, flags);
+  });
+}
+
+const shownRestore = (restored: Restored): Record<string, unknown> => ({
+  store_id: restored.storeId,
+  partitions: restored.partitions,
+  accounts: restored.accounts,
+  keys: restored.keys,
+  entries: restored.entries,
+  tasks: restored.tasks,
+  balance: restored.balance,
+  newest_entry_at: iso(restored.newestEntryMs),
+  copied_until: iso(restored.copiedUntilMs),
+});
+
+function restoreInWords({ accounts, keys, entries, tasks, balance, ...times }: Restored): string {
+  const { newestEntryMs, copiedUntilMs } = times;
+  const until = copiedUntilMs === undefined ? "nothing" : `up to ${iso(copiedUntilMs)}`;
+  return [
+    `Restored: ${accounts} accounts with ${balance} credits, ${keys} keys, ${entries} ledger entries, ${tasks} running tasks.`,
+    `Gateways copied ${until}${newestEntryMs === undefined ? "" : `; the newest entry is of ${iso(newestEntryMs)}`}.`,
+    "What came after that is missing: charges, grants, new and changed keys. Start the gateways. If they have confirmed later",
+    "charges, they say so and wait; `tollgate store show` lists what is known, `tollgate store accept` goes on without it.",
+  ].join("\n");
 }

@@ -11,6 +11,10 @@ export const NOTES: Readonly<Record<string, readonly string[]>> = {
     "The new key has the old one's account, tier, own limits and expiry. Limits belong to keys: window, slots and day of the new key begin empty, so until the old key expires the two together can use the limits twice. Credits belong to the account, and any of its keys can poll its tasks.",
     "A key can be rotated once. `keys set OLD --expires` changes when the old key expires, `keys revoke OLD` revokes it at once.",
   ],
+  "archive restore": [
+    "Stop all gateways, and let REDIS_URL name an empty Redis with `store.partitions` as it was. Until the restore has ended, gateways refuse that Redis; after an interruption, empty it and begin again.",
+    "It writes accounts, keys with their limits and times, the ledger with balances and references of grants, and charged tasks that had not ended: gateways poll those. Windows and counts of the day begin anew, and open holds are gone. Results of tasks that had ended cannot be polled any more, and an Idempotency-Key from before counts as new.",
+  ],
   statement: [
     "opening + purchases - charges + refunds + adjustments = closing, in credits. A purchase is a grant of credits; a refund belongs to a request that was charged; an adjustment is neither. The month is by UTC. Where entries of the month have left Redis and ARCHIVE_URL is not set, the opening is the balance after them.",
   ],

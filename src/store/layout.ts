@@ -12,6 +12,9 @@ export const NEW_LAYOUT: Layout = "2";
 /** The layout of a store whose ledger may be trimmed. */
 export const TRIMMABLE_LAYOUT: Layout = "3";
 
+/** In the place of a layout while `tollgate archive restore` fills the store. */
+export const RESTORING = "restoring";
+
 const KNOWN: ReadonlySet<string> = new Set<Layout>(["1", "1>2", "2", "3"]);
 
 /** Whether the records of all tasks are in the partitions, with claims. */
@@ -21,6 +24,11 @@ export const hasTasksInPartitions = (layout: string): boolean =>
 /** @throws Error that says what to do about the store of a later release */
 export function knownLayout(text: string): Layout {
   if (KNOWN.has(text)) return text as Layout;
+  if (text === RESTORING)
+    throw new Error(
+      "the store is being restored from the archive; wait until `tollgate archive restore` has ended, or empty Redis and restore " +
+        "again if that was interrupted",
+    );
   throw new Error(
     `the store has layout ${text}, and this release of Tollgate knows layouts 1 to 3; run the later release that wrote it`,
   );

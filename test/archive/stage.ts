@@ -33,9 +33,9 @@ export async function givenArchiveStage(
   const connections: Connection[] = [];
   const archives: OpenedArchive[] = [];
 
-  async function connect(): Promise<Connection> {
+  async function connect(redisUrl = server.url): Promise<Connection> {
     const connection = createConnection({
-      redisUrl: server.url,
+      redisUrl,
       commandTimeoutMs: 10_000,
       partitions: PARTITIONS,
       confirm: options.confirm,
@@ -62,7 +62,7 @@ export async function givenArchiveStage(
     copier: async (given: CopierGiven = {}) => {
       const archive = connectArchive(given.url ?? database.url);
       archives.push(archive);
-      return copierOf(await connect(), archive, given);
+      return copierOf(await connect(given.redisUrl), archive, given);
     },
     /** Another process takes all partitions: as after the end of a process that has not given them back. */
     async endTurns(): Promise<void> {
@@ -83,6 +83,8 @@ export async function givenArchiveStage(
 
 interface CopierGiven {
   url?: string;
+  /** Of another store than the stage's. */
+  redisUrl?: string;
   step?: CopierOptions["step"];
 }
 

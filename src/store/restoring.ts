@@ -1,0 +1,172 @@
+import type { ChainableCommander } from "ioredis";
+import { OperatorError } from "./accounts.ts";
+import { storeNowMs } from "./keys.ts";
+import { NEW_LAYOUT, RESTORING, TRIMMABLE_LAYOUT } from "./layout.ts";
+import type { LedgerEntry } from "./ledger-entries.ts";
+import {
+  accountNames,
+  claimName,
+  claimText,
+  indexName,
+  keyNames,
+  keyRef,
+  META,
+  partitionNames,
+  requestName,
+  taskName,
+} from "./names.ts";
+import type { RedisNodes } from "./nodes.ts";
+import { manyByNode } from "./pipelines.ts";
+import type { AccountRecord, KeyFields } from "./records.ts";
+import { requireNoEviction } from "./store-facts.ts";
+
+/** Which store is restored. */
+export interface RestoredStore {
+  /** `id` of its `tg:meta`: gateways know their settlements' store by it. */
+  id: string;
+  partitions: number;
+}
+
+export interface RestoredAccount {
+  partition: number;
+  accountId: string;
+  record: AccountRecord & Readonly<Record<string, string>>;
+}
+
+export interface RestoredKey {
+  partition: number;
+  keyId: string;
+  record: KeyFields & Readonly<Record<string, string>>;
+}
+
+/** A charged request whose task had not ended. */
+export interface RunningTask {
+  partition: number;
+  accountId: string;
+  keyId: string;
+  requestId: string;
+  taskId: string;
+  endpoint: string;
+  /** Credits, positive. */
+  price: number;
+  boundAtMs: number;
+}
+
+/**
+ * Begins to fill an empty Redis. Until `endRestore`, no gateway and no other command uses it.
+ * @throws OperatorError for a Redis that is not empty, Error for one that may evict keys
+ */
+export async function beginRestore(nodes: RedisNodes, store: RestoredStore): Promise<void> {
+  const redis = nodes.ofName(META);
+  if ((await redis.hget(META, "layout")) === RESTORING)
+    throw new OperatorError(
+      "this Redis holds a restore that was interrupted; empty it (FLUSHALL) and start again",
+    );
+  for (const node of nodes.all()) {
+    await requireNoEviction(node);
+    const names = await node.dbsize();
+    if (names === 0) continue;
+    throw new OperatorError(
+      `this Redis is not empty (${names} names), and nothing is changed; stop all gateways, and name an empty Redis in REDIS_URL`,
+    );
+  }
+  await redis.hset(META, { id: store.id, partitions: store.partitions, layout: RESTORING });
+}
+
+/** The store is whole: gateways may use it. */
+export async function endRestore(nodes: RedisNodes, { isTrimmed }: { isTrimmed: boolean }): Promise<void> {
+  const redis = nodes.ofName(META);
+  // No gateway uses the store yet, so there is none to wait for.
+  if (isTrimmed)
+    await redis.hset(META, { layout: TRIMMABLE_LAYOUT, trimmable_since: Math.ceil(await storeNowMs(redis)) });
+  else await redis.hset(META, "layout", NEW_LAYOUT);
+}
+
+/** Writes entries at the end of their ledgers, under the ids that they had. They come in the order of their ids. */
+export async function restoreEntries(nodes: RedisNodes, entries: readonly LedgerEntry[]): Promise<void> {
+  await manyByNode(entries, ofPartition(nodes), (pipe, entry) =>
+    pipe.xadd(partitionNames(entry.partition).ledger, entry.streamId, ...fieldsOf(entry)),
+  );
+}
+
+/** As `post` in lua/include/ledger.lua writes them. */
+function fieldsOf(entry: LedgerEntry): (string | number)[] {
+  const { accountId, type, amount, balanceAfter, endpoint, reason, taskId, atMs, previous } = entry;
+  const { requestId, keyId, reference } = entry;
+  return [
+    ...["account_id", accountId, "type", type, "amount", amount, "balance_after", balanceAfter],
+    ...["endpoint", endpoint, "reason", reason, "task_id", taskId, "at", atMs, "previous", previous],
+    ...(reference === "" ? [] : ["reference", reference]),
+    ...(requestId === "" ? [] : ["request_id", requestId]),
+    ...(keyId === "" ? [] : ["key_id", keyId]),
+  ];
+}
+
+/** Notes that these grants have credited their accounts. */
+export async function restoreReferences(nodes: RedisNodes, grants: readonly LedgerEntry[]): Promise<void> {
+  await manyByNode(grants, ofPartition(nodes), (pipe, { partition, accountId, reference, amount }) =>
+    pipe.hset(accountNames(partition, accountId).references, reference, amount),
+  );
+}
+
+export async function restoreAccounts(
+  nodes: RedisNodes,
+  accounts: readonly RestoredAccount[],
+): Promise<void> {
+  await manyByNode(accounts, ofPartition(nodes), (pipe, { partition, accountId, record }) =>
+    pipe.hset(accountNames(partition, accountId).account, record),
+  );
+  await manyByNode(accounts, ofPartition(nodes), (pipe, { partition, accountId }) =>
+    pipe.sadd(partitionNames(partition).accounts, accountId),
+  );
+}
+
+export async function restoreKeys(nodes: RedisNodes, keys: readonly RestoredKey[]): Promise<void> {
+  const account = ({ record }: RestoredKey): string => record.account_id ?? "";
+  await manyByNode(keys, ofPartition(nodes), (pipe, { partition, keyId, record }) =>
+    pipe.hset(keyNames(partition, keyId).key, record),
+  );
+  await manyByNode(keys, ofPartition(nodes), (pipe, key) =>
+    pipe.sadd(accountNames(key.partition, account(key)).keys, key.keyId),
+  );
+  const index = ({ record }: RestoredKey): string => indexName(record.sha256 ?? "");
+  await manyByNode(
+    keys,
+    (key) => nodes.ofName(index(key)),
+    (pipe, key) => pipe.set(index(key), `${key.keyId} ${account(key)}`),
+  );
+}
+
+/** Charged tasks that had not ended: the sweeper polls them as it does any other. */
+export async function restoreTasks(nodes: RedisNodes, tasks: readonly RunningTask[]): Promise<void> {
+  const write = (command: (pipe: ChainableCommander, task: RunningTask) => ChainableCommander) =>
+    manyByNode(tasks, ofPartition(nodes), command);
+  const names = ({ keyId, accountId, partition }: RunningTask) => keyRef(keyId, accountId, partition).names;
+  await write((pipe, { partition, requestId, accountId, keyId, price, endpoint, taskId, boundAtMs }) =>
+    pipe.hset(requestName(partition, requestId), {
+      state: "bound",
+      account_id: accountId,
+      key_id: keyId,
+      price,
+      endpoint,
+      due_at: boundAtMs,
+      task_id: taskId,
+      bound_at: boundAtMs,
+    }),
+  );
+  await write((pipe, { partition, requestId, keyId, accountId, taskId, boundAtMs }) =>
+    pipe.set(taskName(taskId, partition), `${requestId} ${keyId} ${accountId} ${boundAtMs}`),
+  );
+  await write((pipe, task) => pipe.sadd(names(task).slots, task.requestId));
+  await write((pipe, task) => pipe.zadd(names(task).polls, task.boundAtMs, task.requestId));
+  await manyByNode(
+    tasks,
+    ({ taskId }) => nodes.ofName(claimName(taskId)),
+    (pipe, { taskId, requestId, partition }) => pipe.set(claimName(taskId), claimText(requestId, partition)),
+  );
+}
+
+const ofPartition =
+  (nodes: RedisNodes) =>
+  ({ partition }: { partition: number }) =>
+    nodes.of(partition);

@@ -1,0 +1,286 @@
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { Redis } from "ioredis";
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { connectArchive } from "../../src/ledger/archive/connection.ts";
+import { restoreStore } from "../../src/ledger/archive/restore.ts";
+import { verifyArchive } from "../../src/ledger/archive/verify-archive.ts";
+import { verifyLedger } from "../../src/ledger/verify.ts";
+import { startRedis } from "../../src/sandbox/redis.ts";
+import { readAccount } from "../../src/store/accounts.ts";
+import { recordOf } from "../../src/store/ledger-entries.ts";
+import { accountNames, partitionNames, partitionOf } from "../../src/store/names.ts";
+import { oneNode } from "../../src/store/nodes.ts";
+import { runHere } from "../support/cli.ts";
+import { givenGateway, until } from "../support/gateway.ts";
+import { createStage, openConnection } from "../support/store.ts";
+import { generate, ready } from "../support/store-stage.ts";
+import { givenExample } from "./example.ts";
+import { type ArchiveStage, givenArchiveStage, PARTITIONS } from "./stage.ts";
+
+let stage: ArchiveStage;
+let empty: Awaited<ReturnType<typeof givenEmptyRedis>>;
+beforeEach(async () => {
+  stage = await givenArchiveStage();
+  empty = await givenEmptyRedis();
+});
+afterEach(async () => {
+  await empty.stop();
+  await stage.stop();
+});
+
+/** A Redis that nobody has used. */
+async function givenEmptyRedis() {
+  const dir = await mkdtemp(join(tmpdir(), "tollgate-restore-"));
+  const server = await startRedis({ dir, persistent: false });
+  const redis = new Redis(server.url);
+  return {
+    dir,
+    url: server.url,
+    redis,
+    nodes: oneNode(redis),
+    async stop(): Promise<void> {
+      redis.disconnect();
+      await server.stop();
+      await rm(dir, { recursive: true, force: true });
+    },
+  };
+}
+
+const FOR_EVER_MS = 100 * 366 * 86_400_000;
+
+/** Everything of the store in a database, then a restore of it. */
+async function restored(keepMs = FOR_EVER_MS) {
+  await (await stage.copier()).copy();
+  const archive = connectArchive(stage.url);
+  try {
+    return await restoreStore(archive, empty.nodes, { partitions: PARTITIONS, keepMs });
+  } finally {
+    archive.close();
+  }
+}
+
+const accountOf = (redis: Redis, accountId: string): Promise<Record<string, string>> =>
+  redis.hgetall(accountNames(partitionOf(accountId, PARTITIONS), accountId).account);
+
+describe("a restored store", () => {
+  test("has the accounts, balances, references and transactions of the lost one, and its ledger is right", async () => {
+    await givenExample(stage);
+    const result = await restored();
+    expect(result).toMatchObject({
+      accounts: 2,
+      keys: 3,
+      entries: 21,
+      tasks: 0,
+      balance: 670,
+      partitions: PARTITIONS,
+    });
+    expect(result.newestEntryMs).toBe(Date.parse("2025-11-05T12:00:12Z"));
+    expect(result.copiedUntilMs).toBeGreaterThan(Date.now() - 60_000);
+    expect(await empty.redis.hgetall("tg:meta")).toEqual(await stage.redis.hgetall("tg:meta"));
+    for (const accountId of ["acme", "globex"]) {
+      expect(await readAccount(empty.nodes, accountId)).toEqual(await readAccount(stage.nodes, accountId));
+      const { collected_until: _, ...account } = await accountOf(empty.redis, accountId);
+      expect(account).toEqual(await accountOf(stage.redis, accountId));
+      const partition = partitionOf(accountId, PARTITIONS);
+      const { references, keys: ofAccount } = accountNames(partition, accountId);
+      expect(await empty.redis.hgetall(references)).toEqual(await stage.redis.hgetall(references));
+      expect((await empty.redis.smembers(ofAccount)).sort()).toEqual(
+        (await stage.redis.smembers(ofAccount)).sort(),
+      );
+      const { ledger } = partitionNames(partition);
+      expect(await fieldsOf(empty.redis, ledger)).toEqual(await fieldsOf(stage.redis, ledger));
+    }
+    const verification = await verifyLedger(empty.nodes);
+    expect(verification).toMatchObject({ ok: true, accounts: 2, entries: 21, violations: [] });
+  });
+
+  test("has no more ledger entries than any store with an archive: the older ones are in checkpoints", async () => {
+    const keys = await givenExample(stage);
+    const { partition } = keys.get("acme/web")!;
+    expect(await restored(0)).toMatchObject({ accounts: 2, entries: 21, balance: 670 });
+    expect(await empty.redis.xlen(partitionNames(partition).ledger)).toBe(1);
+    for (const accountId of ["acme", "globex"])
+      expect(await readAccount(empty.nodes, accountId)).toEqual(await readAccount(stage.nodes, accountId));
+    expect(await verifyLedger(empty.nodes)).toMatchObject({
+      ok: true,
+      accounts: 2,
+      entries: 21,
+      violations: [],
+    });
+    expect(await empty.redis.hgetall("tg:meta")).toMatchObject({
+      layout: "3",
+      trimmable_since: expect.any(String),
+    });
+    const archive = connectArchive(stage.url);
+    try {
+      expect(await verifyArchive(empty.nodes, archive.query)).toMatchObject({ ok: true, violations: [] });
+    } finally {
+      archive.close();
+    }
+  });
+
+  test("keeps the charge of a task that goes on in the ledger, and refunds it if the task fails", async () => {
+    const key = await stage.givenKey("acme");
+    const { generation } = await stage.ended(key, "bound");
+    await stage.ended(key, "completed");
+    expect(await restored(0)).toMatchObject({ tasks: 1, entries: 3 });
+    expect(await verifyLedger(empty.nodes)).toMatchObject({ ok: true, violations: [] });
+    const connection = await openConnection(empty.url);
+    try {
+      const own = createStage(connection, { clock: "redis", partition: generation.key.partition });
+      expect(await own.observe(generation, "failed")).toMatchObject({ refunded: 10 });
+      expect((await readAccount(empty.nodes, "acme")).balance).toBe(990);
+    } finally {
+      await connection.close();
+    }
+    expect(await verifyLedger(empty.nodes)).toMatchObject({ ok: true, entries: 4, violations: [] });
+  });
+
+  test("takes a grant once: a reference of before counts", async () => {
+    await givenExample(stage);
+    await restored();
+    const grant = ["credits", "grant", "acme", "200", "--reference", "order-1040", "--json"];
+    const again = await runHere(grant, { REDIS_URL: empty.url });
+    expect(JSON.parse(again.stdout)).toMatchObject({ outcome: "duplicate", balance: 600 });
+  });
+
+  test("customers' keys work on a gateway, and tasks that were running go on to their end", async () => {
+    const key = await stage.givenKey("acme");
+    const other = await stage.givenKey("acme");
+    const revoked = await stage.givenKey("globex");
+    const env = { REDIS_URL: `redis://127.0.0.1:${stage.redis.options.port}` };
+    expect((await runHere(["keys", "revoke", revoked.keyId], env)).code).toBe(0);
+    const running = await stage.ended(key, "bound");
+    await stage.ended(key, "completed");
+    const result = await restored();
+    expect(result).toMatchObject({ accounts: 2, keys: 3, tasks: 1 });
+    expect(await verifyLedger(empty.nodes)).toMatchObject({ ok: true, violations: [] });
+    const gateway = await givenGateway({ redisUrl: empty.url });
+    try {
+      await ready(gateway);
+      expect((await generate(gateway, key)).status).toBe(200);
+      expect((await generate(gateway, other)).status).toBe(200);
+      expect((await generate(gateway, revoked)).status).toBe(401);
+      const { redis } = empty;
+      const record = `tg:{p0${running.partition}}:request:${running.requestId}`;
+      // The sandbox upstream does not know the task, so it ends as gone, and is refunded.
+      await until(async () => (await redis.hget(record, "state")) === "bound", "the task to be there");
+      expect(await redis.zscore(partitionNames(running.partition).polls, running.requestId)).not.toBeNull();
+    } finally {
+      await gateway.stop();
+    }
+    expect(await verifyLedger(empty.nodes)).toMatchObject({ ok: true, violations: [] });
+  });
+
+  test("goes on with the same archive, without a fork and without anything twice", async () => {
+    await givenExample(stage);
+    await restored();
+    const before = await stage.archived();
+    expect(
+      (
+        await runHere(["credits", "grant", "acme", "7", "--reference", "order-2000"], {
+          REDIS_URL: empty.url,
+        })
+      ).code,
+    ).toBe(0);
+    const copier = await stage.copier({ redisUrl: empty.url });
+    await copier.copy();
+    expect(await stage.archived()).toHaveLength(before.length + 1);
+    expect(await stage.database.query("SELECT * FROM tollgate.ledger_forks")).toEqual([]);
+  });
+
+  test("a charge that a journal still has, and that the archive has, is not made twice", async () => {
+    const key = await stage.givenKey("acme");
+    const { generation } = await stage.ended(key, "completed");
+    await restored();
+    const connection = await openConnection(empty.url);
+    const own = createStage(connection, { clock: "redis", partition: generation.key.partition });
+    try {
+      expect(await own.bind(generation)).toBe("forgotten");
+      const later = own.request(generation.key);
+      await own.admit(later);
+      expect(await own.bind(later)).toBe("bound");
+    } finally {
+      await connection.close();
+    }
+    expect(await verifyLedger(empty.nodes)).toMatchObject({ ok: true, entries: 3 });
+  });
+});
+
+/** All entries of a ledger, each with its fields by name. */
+async function fieldsOf(
+  redis: Redis,
+  ledger: string,
+): Promise<[id: string, fields: Record<string, string>][]> {
+  const entries = await redis.xrange(ledger, "-", "+");
+  return entries.map(([id, fields]) => [id, recordOf(fields)]);
+}
+
+describe("tollgate archive restore", () => {
+  test("says what it has written and from when on things may be missing", async () => {
+    await givenExample(stage);
+    await (await stage.copier()).copy();
+    const env = await environment();
+    const { code, stdout } = await runHere(["archive", "restore"], env);
+    expect(code).toBe(0);
+    expect(stdout).toContain(
+      "Restored: 2 accounts with 670 credits, 3 keys, 21 ledger entries, 0 running tasks.",
+    );
+    expect(stdout).toMatch(
+      /Gateways copied up to 20\d\d-\S+Z; the newest entry is of 2025-11-05T12:00:12.000Z./,
+    );
+  });
+
+  test("refuses a Redis that is not empty, and changes nothing in it", async () => {
+    await givenExample(stage);
+    await (await stage.copier()).copy();
+    await empty.redis.set("something", "else");
+    const { code, stderr } = await runHere(["archive", "restore"], await environment());
+    expect({ code, stderr }).toEqual({
+      code: 1,
+      stderr: expect.stringContaining("not empty (1 names), and nothing is changed"),
+    });
+    expect(await empty.redis.keys("*")).toEqual(["something"]);
+  });
+
+  test("refuses an archive that belongs to no store", async () => {
+    const { stderr } = await runHere(["archive", "restore"], await environment());
+    expect(stderr).toContain("it belongs to no store yet");
+    expect(await empty.redis.dbsize()).toBe(0);
+  });
+
+  test("refuses another number of partitions", async () => {
+    await givenExample(stage);
+    await (await stage.copier()).copy();
+    const { stderr } = await runHere(["archive", "restore"], await environment(7));
+    expect(stderr).toMatch(/had not 7 partitions, and nothing is changed; set store.partitions/);
+    expect(await empty.redis.dbsize()).toBe(0);
+  });
+
+  test("an interrupted restore is used by nobody, and is no empty Redis", async () => {
+    await givenExample(stage);
+    await (await stage.copier()).copy();
+    await stage.database.query(
+      "UPDATE tollgate.ledger_rows SET balance_after = 1 WHERE reference = 'order-1040'",
+    );
+    const env = await environment();
+    const first = await runHere(["archive", "restore"], env);
+    expect(first.stderr).toContain("does not add up");
+    const verify = await runHere(["ledger", "verify"], env);
+    expect(verify).toMatchObject({
+      code: 1,
+      stderr: expect.stringContaining("being restored from the archive"),
+    });
+    const again = await runHere(["archive", "restore"], env);
+    expect(again.stderr).toContain("a restore that was interrupted");
+  });
+});
+
+/** Of the command: the archive, the empty Redis, and a configuration with that many partitions. */
+async function environment(partitions = PARTITIONS): Promise<Record<string, string>> {
+  const file = join(empty.dir, "tollgate.yaml");
+  await writeFile(file, JSON.stringify({ store: { partitions } }));
+  return { ARCHIVE_URL: stage.url, REDIS_URL: empty.url, TOLLGATE_CONFIG: file };
+}
