@@ -4,6 +4,7 @@
 --
 -- KEYS  1 key (hash)  2 account (hash)  3 keys of the account (set)  4 accounts of the partition (set)
 --       5 ledger (stream)  6 references (hash: reference to amount)
+--       7 tiers (hash: tier to how many keys use it)
 -- ARGV  1 now (ms or empty)  2 key id  3 account id  4 credits (0: none)  5 their reference
 --       6.. field, value pairs of the key's record
 -- RETURNS outcome, balance (credits that can be spent)
@@ -14,6 +15,7 @@
 --@include clock
 --@include ledger
 --@include numbers
+--@include tiers
 --@unless_frozen KEYS[1]
 local now = store_now(ARGV[1])
 local key, account, account_id, credits = KEYS[1], KEYS[2], ARGV[3], tonumber(ARGV[4])
@@ -33,6 +35,7 @@ end
 redis.call("SADD", KEYS[4], account_id)
 redis.call("SADD", KEYS[3], ARGV[2])
 redis.call("HSET", key, "account_id", account_id, "created_at", int(now), unpack(ARGV, 6))
+count_tier(key, KEYS[7])
 if credits > 0 then
   redis.call("HSET", KEYS[6], ARGV[5], ARGV[4])
   post(account, KEYS[5], int(now), account_id, "recharge", credits, 0, 0, "", "", "", { "reference", ARGV[5] })

@@ -27,7 +27,8 @@ export interface Drained {
 interface Parts {
   publicPort: PublicPort;
   work: ReturnType<typeof createWork> | undefined;
-  refusals: { stop(): Promise<void> };
+  /** What is counted in the background. */
+  counts: { stop(): Promise<void> };
   tracing: Tracing;
   upstreams: Upstreams;
   connection: Connection;
@@ -40,7 +41,7 @@ export async function drainGateway(
   config: () => Config,
   { metrics, log }: { metrics: Metrics; log: Logger },
 ): Promise<Drained> {
-  const { publicPort, work, refusals, tracing, upstreams, connection, settlements } = parts;
+  const { publicPort, work, counts, tracing, upstreams, connection, settlements } = parts;
   const { listener } = publicPort;
   const { drainDelayMs, drainTimeoutMs } = config().server;
   log.info("draining: readiness is red, answers close their connections");
@@ -57,7 +58,7 @@ export async function drainGateway(
   const cutAnswers = clean ? 0 : publicPort.unflushedResponses();
   if (!clean) listener.closeAllConnections();
   if (work) await inTime(work.stop(), deadline + 1000);
-  await inTime(Promise.all([refusals.stop(), tracing.stop()]), deadline + 1000);
+  await inTime(Promise.all([counts.stop(), tracing.stop()]), deadline + 1000);
   // Before the store and its journal: a later upstream response would never be charged. Requests that this cuts are settled.
   await inTime(upstreams.close(config()), deadline + 1000);
   if (!clean) await inTime(closed, deadline + 1500);

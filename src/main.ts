@@ -13,12 +13,14 @@ import { createUpstreams, type Upstreams } from "./gateway/upstreams.ts";
 import { createAdminPort } from "./operator/admin-port.ts";
 import { readLive, SAMPLE_EVERY_MS } from "./operator/console/live-figures.ts";
 import { createRefusalCounts } from "./operator/refusal-counts.ts";
+import { createTierUse, type TierUse } from "./operator/tier-use.ts";
 import { createSettlements } from "./settlement/deferred-settlements.ts";
 import { createHolds } from "./settlement/holds.ts";
 import { openJournal } from "./settlement/journal.ts";
 import { type Connection, type ConnectionOptions, createConnection } from "./store/connection.ts";
 import { addRefusals } from "./store/refusals.ts";
 import { createStore, type Store } from "./store/store.ts";
+import { createTierCounter } from "./store/tier-counts.ts";
 import { ALONE, type Role, roleOf, supervise } from "./supervisor.ts";
 import { createLogger, type Logger, standardOutput } from "./telemetry/log.ts";
 import { createMetrics, type Metrics } from "./telemetry/metrics.ts";
@@ -56,17 +58,13 @@ export async function startGateway(
   const tracing = await openTracing(live.config, log, (reason, spans) =>
     metrics.spansDropped.inc({ reason }, spans),
   );
-  const refusals = createRefusalCounts({
-    add: (counts) => addRefusals(connection, counts),
-    usable: connection.isUsable,
-    log,
-  });
+  const counts = createCounts({ connection, live, role, metrics, log });
   const publicPort = createPublicPort({
     started: config,
     config: live.config,
     store,
     upstreams,
-    countRefusal: refusals.count,
+    countRefusal: counts.refusals.count,
     metrics,
     tracing,
     log,
@@ -77,6 +75,7 @@ export async function startGateway(
     ? createFirstWorkerJobs({
         config,
         live,
+        tierUse: counts.tierUse,
         connection,
         store,
         upstreams,
@@ -87,12 +86,12 @@ export async function startGateway(
         log,
       })
     : undefined;
-  followChanges({ role, live, publicPort, firstWorker, log });
+  followChanges({ role, live, tierUse: counts.tierUse, publicPort, firstWorker, log });
 
   const adminUrl = firstWorker ? await listen(firstWorker.adminPort.server, config.admin, true) : "";
   const url = await listen(publicPort.listener, config.server, false);
   role.listening();
-  refusals.start();
+  counts.start();
   firstWorker?.start();
   const readings = firstWorker ? undefined : sendReadings(role, metrics);
 
@@ -100,7 +99,7 @@ export async function startGateway(
     publicPort.startDraining();
     live.stop();
     const work = firstWorker?.work;
-    const parts = { publicPort, work, refusals, tracing, upstreams, connection, settlements };
+    const parts = { publicPort, work, counts, tracing, upstreams, connection, settlements };
     const drained = await drainGateway(parts, live.config, { metrics, log });
     clearInterval(readings);
     firstWorker?.adminPort.stop();
@@ -118,15 +117,17 @@ const sendReadings = (role: Role, metrics: Metrics): NodeJS.Timeout =>
 function followChanges(options: {
   role: Role;
   live: LiveConfig;
+  tierUse: TierUse;
   publicPort: PublicPort;
   firstWorker: ReturnType<typeof createFirstWorkerJobs> | undefined;
   log: Logger;
 }): void {
-  const { role, live, publicPort, firstWorker, log } = options;
+  const { role, live, tierUse, publicPort, firstWorker, log } = options;
   role.onLogLevel((level) => {
     log.level = level;
   });
   live.onChange({
+    refuses: tierUse.refuses,
     prepare: publicPort.prepare,
     applied(next, previous) {
       publicPort.applied(next, previous);
@@ -134,6 +135,41 @@ function followChanges(options: {
       if (next.log.level !== previous.log.level) log.level = next.log.level;
     },
   });
+}
+
+/** What a gateway counts for its operators, off the way of requests. */
+function createCounts(options: {
+  connection: Connection;
+  live: LiveConfig;
+  role: Role;
+  metrics: Metrics;
+  log: Logger;
+}) {
+  const { connection, live, role, metrics, log } = options;
+  const refusals = createRefusalCounts({
+    add: (counts) => addRefusals(connection, counts),
+    usable: connection.isUsable,
+    log,
+  });
+  const tierUse = createTierUse({
+    counter: createTierCounter(connection),
+    config: live.config,
+    file: live.file,
+    countsKeys: role.isFirstWorker,
+    metrics,
+    log,
+  });
+  return {
+    refusals,
+    tierUse,
+    start(): void {
+      refusals.start();
+      tierUse.start();
+    },
+    async stop(): Promise<void> {
+      await Promise.all([refusals.stop(), tierUse.stop()]);
+    },
+  };
 }
 
 /** The connection to Redis, and the settlements that wait to be sent to it. */
@@ -163,6 +199,7 @@ async function openStore(options: {
 function createFirstWorkerJobs(options: {
   config: Config;
   live: LiveConfig;
+  tierUse: TierUse;
   connection: Connection;
   store: Store;
   upstreams: Upstreams;
@@ -176,6 +213,7 @@ function createFirstWorkerJobs(options: {
   const adminPort = createAdminPort({
     config,
     live,
+    tierCounts: options.tierUse.known,
     connection,
     metricsPage: options.metricsPage,
     readings: async () => [await readLive(metrics), ...role.otherReadings()],

@@ -5,10 +5,13 @@ import { variable } from "../config/environment.ts";
 import { priceChangeInWords, unconfirmedPriceChanges } from "../config/price-changes.ts";
 import { printed } from "../config/problems.ts";
 import { redactSettings } from "../config/redact.ts";
+import { missingTiers, tierProblems } from "../config/tiers-in-use.ts";
+import { printedName } from "../config/yaml-file.ts";
 import { OperatorError } from "../store/accounts.ts";
 import { command } from "./options.ts";
 import { type CommandOutput, print, shownPath } from "./output.ts";
 import { table } from "./terminal.ts";
+import { tiersInUse } from "./tiers-in-use.ts";
 
 const ADMIN_TIMEOUT_MS = 3000;
 
@@ -20,7 +23,9 @@ export function configCommand(): Command {
     .addCommand(
       command("check", "say everything that is wrong with a config file")
         .argument(...file)
-        .action((name: string | undefined, flags: { json?: boolean }) => print(checked(name), flags)),
+        .action(async (name: string | undefined, flags: { json?: boolean }) =>
+          print(await checked(name), flags),
+        ),
     )
     .addCommand(
       command("diff", "what a running gateway would change, and what it must be restarted for")
@@ -31,14 +36,22 @@ export function configCommand(): Command {
     );
 }
 
-function checked(file: string | undefined): CommandOutput {
-  const { problems, text } = checkConfig(file);
+async function checked(file: string | undefined): Promise<CommandOutput> {
+  const { config, problems: broken } = checkConfig(file);
   const name = configPath({ env: process.env, file });
+  const inUse = config && (await tiersInUse(config, printedName(name)));
+  const problems = [...broken, ...(inUse?.problems ?? [])];
   const ok = problems.length === 0;
   const words = ok
     ? `${shownPath(name)} is valid.`
-    : `${text}\n${problems.length} problems in ${shownPath(name)}.`;
-  return { json: { ok, file: name, problems }, text: words, ok };
+    : `${problems.map(printed).join("\n")}\n${problems.length} problems in ${shownPath(name)}.`;
+  const notChecked = inUse?.notChecked;
+  const text = notChecked === undefined ? words : `${words}\nNot checked: ${notChecked}.`;
+  return {
+    json: { ok, file: name, problems, ...(notChecked !== undefined && { not_checked: notChecked }) },
+    text,
+    ok,
+  };
 }
 
 /** What a config file and the environment come to, or all their problems, and these as text. */
@@ -58,6 +71,8 @@ interface Base {
   name: string;
   heading: string;
   written: Written;
+  /** How many keys use each tier, as far as the gateway knows. */
+  keysByTier: Readonly<Record<string, number>>;
   /** Settings that the gateway's environment decides, whatever the file says. */
   fromEnvironment: Readonly<Record<string, string>>;
 }
@@ -77,6 +92,9 @@ async function diff(file: string | undefined, flags: DiffFlags): Promise<Command
   const slips = flags.defaults
     ? []
     : unconfirmedPriceChanges(base.written.prices, config.prices, config.confirmedPrices);
+  const { tiers } = config;
+  const missing = missingTiers(base.keysByTier, tiers);
+  const dropped = tierProblems(missing, { keysByTier: base.keysByTier, tiers, file: printedName(name) });
   const isSlip = (setting: string): boolean => slips.some(({ price }) => price === setting);
   return {
     json: {
@@ -90,12 +108,14 @@ async function diff(file: string | undefined, flags: DiffFlags): Promise<Command
         ...(isSlip(setting) && { needs_confirmation: true }),
       })),
       from_environment: base.fromEnvironment,
+      tiers_in_use: missing.map(({ tier, keys }) => ({ tier, keys })),
     },
     text: [
       `${shownPath(name)}, compared with ${base.name}:`,
       "",
       ...inLines(found, base, isSlip),
       ...slips.map((slip) => `\n${slip.price} ${priceChangeInWords(slip)}`),
+      ...dropped.map((problem) => `\n${printed(problem)}`),
       ...decided(base),
     ].join("\n"),
   };
@@ -127,6 +147,7 @@ function defaults(): Base {
     name: "the defaults",
     heading: "DEFAULT",
     written: { settings, prices: config.prices },
+    keysByTier: {},
     fromEnvironment: {},
   };
 }
@@ -158,10 +179,11 @@ async function running(admin: string): Promise<Base> {
       );
     }
     if (!response.ok) throw new Error(`HTTP ${response.status}: ${(await response.text()).trim()}`);
-    const { settings, prices, from_environment } = JSON.parse(await response.text());
+    const { settings, prices, from_environment, keys_by_tier } = JSON.parse(await response.text());
     const name = `the gateway at ${admin}`;
     const written = { settings, prices };
-    return { name, heading: "RUNNING", written, fromEnvironment: from_environment };
+    const keysByTier = keys_by_tier ?? {};
+    return { name, heading: "RUNNING", written, keysByTier, fromEnvironment: from_environment };
   } catch (error) {
     if (error instanceof OperatorError) throw error;
     const { message, cause } = error as Error & { cause?: NodeJS.ErrnoException };

@@ -15,6 +15,7 @@ import { frozenChecks } from "./doctor-partitions.ts";
 import { sentinelsChecks } from "./doctor-sentinels.ts";
 import { errorCheck, serverChecks } from "./doctor-server.ts";
 import { tasksCheck } from "./doctor-tasks.ts";
+import { tiersCheck } from "./doctor-tiers.ts";
 import { redisUrl } from "./local-config.ts";
 import { connect, tlsCaFor } from "./redis.ts";
 
@@ -86,6 +87,7 @@ async function openedChecks(
       await olderCheck(nodes, config?.store.journal),
       ...(await frozenChecks(nodes, isCount(partitions) ? Number(partitions) : 0)),
       ...(config ? [await tasksCheck(nodes, isCount(partitions) ? Number(partitions) : 0, config)] : []),
+      ...(config ? [await tiersCheck(nodes, config)] : []),
       ...(isOne ? [await scriptsCheck(servers[0]!, 0)] : []),
     );
     return { checks, storeId: id };

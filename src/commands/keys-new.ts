@@ -52,10 +52,15 @@ export function withKeyStore<T>(
   });
 }
 
-/** @throws OperatorError for a tier that the config does not have */
+/** @throws OperatorError for a tier that the config does not have, or that no new key gets */
 export function requireTier(tier: string, config: Config = requireConfig()): void {
-  const tiers = Object.keys(config.tiers);
+  const tiers = Object.keys(config.tiers).filter((name) => !config.tiers[name]?.deprecated);
   if (tiers.includes(tier)) return;
+  if (Object.hasOwn(config.tiers, tier)) {
+    throw new OperatorError(
+      `the tier ${tier} is deprecated: no new key gets it; there is ${tiers.join(", ")}`,
+    );
+  }
   const meant = nearest(tier, tiers);
   const hint = meant === undefined ? `it has ${tiers.join(", ")}` : `did you mean ${meant}?`;
   throw new OperatorError(`the config has no tier ${tier}; ${hint}`);

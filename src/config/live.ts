@@ -24,6 +24,8 @@ const PROBLEMS_LOGGED_MAX = 50;
 
 /** How the rest of the gateway follows a change of the configuration. */
 export interface ChangeHooks {
+  /** Why the next one is refused although it is valid; empty: it is not. */
+  refuses?(next: Config, before: Config): ConfigProblem[];
   /** Makes what depends on the next configuration. If it throws, the old one stays in force. */
   prepare(next: Config): void;
   /** Called when the next one is in force. */
@@ -68,6 +70,11 @@ export class LiveConfig {
 
   /** The snapshot in force. */
   readonly config = (): Config => this.#inForce.config;
+
+  /** Absolute path of the config file. */
+  get file(): string {
+    return this.#options.loaded.source.file;
+  }
 
   /** Calls these hooks at each later change. */
   onChange(hooks: ChangeHooks): void {
@@ -153,11 +160,12 @@ export class LiveConfig {
   /** What is valid and still refused in a running gateway, because it is probably not meant. */
   #slips({ config }: Loaded): ConfigProblem[] {
     const changes = unconfirmedPriceChanges(this.config().prices, config.prices, config.confirmedPrices);
-    return changes.map((change) => ({
+    const problems = changes.map((change) => ({
       file: printedName(config.pricesFile),
       path: change.price,
       message: priceChangeInWords(change),
     }));
+    return [...problems, ...this.#hooks.flatMap((hooks) => hooks.refuses?.(config, this.config()) ?? [])];
   }
 
   #accept(next: Loaded): Reload {

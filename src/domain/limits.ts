@@ -16,8 +16,10 @@ export type OwnLimits = { [Name in keyof Limits]?: Limits[Name] | undefined };
 export const SHADOW_LIMITS = ["rate_limit", "max_concurrent", "daily_limit"] as const;
 export type ShadowLimit = (typeof SHADOW_LIMITS)[number];
 
-/** `shadow`: these count and are reported, for all keys of the tier, but refuse nothing. */
-export type TierLimits = Limits & { shadow?: readonly ShadowLimit[] };
+/**
+ * `shadow`: these count and are reported, for all keys of the tier, but refuse nothing. `deprecated`: no new key gets the tier.
+ */
+export type TierLimits = Limits & { shadow?: readonly ShadowLimit[]; deprecated?: boolean };
 
 /** Tier name to its default limits; a key's own record may override each of the numbers. */
 export type Tiers = Readonly<Record<string, Readonly<TierLimits>>>;

@@ -4,6 +4,7 @@ import type { Connection } from "../store/connection.ts";
 import { META } from "../store/names.ts";
 import { createOperatorSession } from "../store/operator-session.ts";
 import { countOpen } from "../store/operator-views.ts";
+import type { TierCounts } from "../store/tier-counts.ts";
 import type { Logger } from "../telemetry/log.ts";
 import { createAccess } from "./access.ts";
 import { createAdminServer } from "./admin-server.ts";
@@ -17,6 +18,8 @@ export function createAdminPort(options: {
   config: Config;
   live: Pick<LiveConfig, "config" | "describe">;
   connection: Connection;
+  /** Keys by tier as far as they are known. */
+  tierCounts(): TierCounts | null;
   /** The metrics of all processes as Prometheus reads them. */
   metricsPage(): Promise<string>;
   /** What the processes say of themselves. */
@@ -62,7 +65,7 @@ export function createAdminPort(options: {
     access,
     logLevel,
     console,
-    config: live.describe,
+    config: () => ({ ...live.describe(), keys_by_tier: options.tierCounts()?.keys ?? null }),
     tls: config.admin.tls,
     log,
   });

@@ -187,5 +187,6 @@ function bindCallOf(generation: Generation, task: NewTask): BindCall {
   };
 }
 
-/** The label of a tier: one that the config does not name, or no longer, is `other`. */
-const tierLabel = (tier: string, tiers: Tiers): string => (Object.hasOwn(tiers, tier) ? tier : "other");
+/** The label of a tier: one that the config does not name, or no longer, is `other`. An unknown key has none. */
+const tierLabel = (tier: string, tiers: Tiers): string =>
+  Object.hasOwn(tiers, tier) ? tier : tier === "" ? "none" : "other";

@@ -121,7 +121,7 @@ export async function* keyIdPages(
 }
 
 /** Key ids of a whole partition. */
-async function* keyIdsIn(redis: Redis, partition: number): AsyncGenerator<string[]> {
+export async function* keyIdsIn(redis: Redis, partition: number): AsyncGenerator<string[]> {
   for await (const accountIds of setPages(redis, partitionNames(partition).accounts))
     yield* keyIdsOf(redis, partition, accountIds);
 }

@@ -65,6 +65,7 @@ export const partitionNames = (partition: number) => ({
   /** Grants that have left the ledger, by their time (sorted set: account id, reference). */
   grants: `${tag(partition)}:grants`,
   accounts: `${tag(partition)}:accounts`,
+  tiers: `${tag(partition)}:tiers`,
 });
 
 /** Names of a partition that a store with an archive has. */

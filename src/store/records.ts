@@ -62,6 +62,7 @@ export const KEY_FIELDS = {
   expires_at: "from when on it is invalid",
   revoked_at: "since when it is invalid for good",
   rotated_to: "id of the key that replaces it",
+  counted: "the tier under which `tg:{pNN}:tiers` counts it; missing while it is not counted, or revoked",
   clock_ms: "the latest moment of an admission; never goes back",
   day: "the UTC day of `day_count`, as days since 1970",
   day_count: "requests admitted on that day",

@@ -68,7 +68,7 @@ describe("config and doctor", () => {
         "latency",
         "partitions",
       ],
-      ...["history", "open tasks", "scripts", "journal", "upstream", "descriptors", "proxies"],
+      ...["history", "open tasks", "tiers", "scripts", "journal", "upstream", "descriptors", "proxies"],
     ];
     let generator: Generator;
     let env: Record<string, string>;
@@ -121,6 +121,50 @@ describe("config and doctor", () => {
       } finally {
         await redis.stop();
       }
+    });
+
+    // Guarantee: a config that lacks a tier in use is found before it is used.
+    test("doctor and config check name the tiers in use that a config lacks, and no key gets a deprecated one", async () => {
+      const redis = await givenRedis();
+      try {
+        const limits = { rate_limit: 1, max_concurrent: 1, daily_limit: 1 };
+        const tiers = (more: object) => configFile({ tiers: { standard: limits, ...more } });
+        const asked = { REDIS_URL: redis.url };
+        const withGold = { ...asked, TOLLGATE_CONFIG: await tiers({ gold: limits }) };
+        const create = (given: Record<string, string>) =>
+          runHere(["keys", "create", "--tier", "gold", "--json"], given);
+        expect((await create(withGold)).code).toBe(0);
+        const ofGold = await doctor(withGold);
+        expect(ofGold.byName.tiers.message).toContain("in 64 partitions a running gateway has yet to count");
+
+        const file = await tiers({ golt: limits });
+        const check = await runHere(["config", "check", file, "--json"], asked);
+        const { problems, not_checked } = JSON.parse(check.stdout);
+        expect({ code: check.code, problems }).toMatchObject({
+          code: 1,
+          problems: [{ path: "tiers.gold", message: expect.stringMatching(/^1 key uses tier gold.*golt/) }],
+        });
+        expect(not_checked).toContain("64 partitions");
+        const { byName, code } = await doctor({ ...asked, TOLLGATE_CONFIG: file });
+        expect(code).toBe(1);
+        expect(byName.tiers).toMatchObject({
+          status: "failed",
+          message: expect.stringContaining("1 key uses tier gold"),
+        });
+
+        const deprecated = await tiers({ gold: { ...limits, deprecated: true } });
+        expect((await runHere(["config", "check", deprecated], asked)).code).toBe(0);
+        const refused = await create({ ...asked, TOLLGATE_CONFIG: deprecated });
+        expect({ code: refused.code, stderr: refused.stderr }).toMatchObject({
+          code: 1,
+          stderr: expect.stringContaining("the tier gold is deprecated"),
+        });
+      } finally {
+        await redis.stop();
+      }
+      const away = await runHere(["config", "check", "--json"], { REDIS_URL: "redis://127.0.0.1:1" });
+      expect(away.code).toBe(0);
+      expect(JSON.parse(away.stdout).not_checked).toContain("Redis at 127.0.0.1:1 cannot be asked");
     });
 
     test("says how an earlier, a half migrated and a later layout of the store are dealt with", async () => {

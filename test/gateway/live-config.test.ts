@@ -276,3 +276,35 @@ test("a limit is tried out in shadow mode: counted and logged, but nobody is ref
   edit(tier([]));
   await until(async () => (await generate()).status === 429, "the limit to be enforced");
 });
+
+// Guarantee: `enterprise:` mistyped as `enterprize:` does not give paying customers the limits of others.
+test("a tier in use is neither dropped nor renamed at run time; as deprecated it keeps its limits", async () => {
+  const limits = { rate_limit: 7, max_concurrent: 10, daily_limit: 1000 };
+  const withTiers = (named: object): Sections => {
+    const { tiers } = sections(50_000) as { tiers: object };
+    return sections(50_000, { tiers: { ...tiers, ...named } as never });
+  };
+  const inForce = async () => Object.keys((await shown()).settings.tiers).sort();
+  edit(withTiers({ gold: limits }));
+  await until(async () => (await inForce()).includes("gold"), "the new tier");
+  const gold = await issueKey(oneNode(redis.client), { tier: "gold", credits: 100 });
+  const byTier = async (): Promise<Record<string, number> | null> =>
+    ((await shown()) as unknown as { keys_by_tier: Record<string, number> | null }).keys_by_tier;
+  await until(async () => (await byTier())?.gold === 1, "the count of keys");
+
+  const planned = `${gateway.configFile}.renamed`;
+  writeFileSync(planned, JSON.stringify(withTiers({ golt: limits })));
+  const { stdout } = await diff(planned, "--admin", gateway.adminUrl, "--json");
+  expect(JSON.parse(stdout).tiers_in_use).toEqual([{ tier: "gold", keys: 1 }]);
+
+  edit(withTiers({ golt: limits }));
+  await until(async () => !(await shown()).last_reload.successful, "the refusal");
+  expect((await shown()).last_reload.problems).toMatchObject([
+    { path: "tiers.gold", message: expect.stringMatching(/^1 key uses tier gold.*is golt a slip of it/) },
+  ]);
+  const limitOf = async () =>
+    limitsOf(await send(gateway.url, "GET", "/api/v1/credits", { key: gold.key })).limit;
+  expect(await limitOf()).toBe(7);
+  edit(withTiers({ gold: { ...limits, rate_limit: 8, deprecated: true } }));
+  await until(async () => (await limitOf()) === 8, "the deprecated tier's limits");
+});

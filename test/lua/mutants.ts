@@ -888,8 +888,25 @@ export const FROZEN_MUTANTS: readonly Mutant[] = [
     "dispute",
     "archived",
     "trim",
+    "tally",
   ].map((file) => without(`${file} does not look for the mark`, file, "--@unless_frozen KEYS[1]\n")),
   without("observe does not look for the mark", "observe", "--@unless_frozen KEYS[2]\n"),
+];
+
+/** Mistakes in the count of keys by tier, which the model does not know. */
+export const TIER_MUTANTS: readonly Mutant[] = [
+  without("a new key is not counted", "issue", "count_tier(key, KEYS[7])\n"),
+  without("a changed key is not counted anew", "change", "count_tier(KEYS[1], KEYS[2])\n"),
+  mutant("a revoked key is counted", "include/tiers", "f[1] and not f[2] and f[1]", "f[1]"),
+  mutant("a key is counted only once in its life", "include/tiers", "tier == counted", "counted"),
+  mutant("it stays counted under its former tier", "include/tiers", "counted, -1)", "counted, 0)"),
+  mutant("a tier without keys stays", "include/tiers", "<= 0 then", "< 0 then"),
+  without(
+    "where it is counted is not kept",
+    "include/tiers",
+    '    redis.call("HSET", key, "counted", tier)\n',
+  ),
+  mutant("a partition counts as gone through too early", "tally", 'if ARGV[3] == "1" then', "if true then"),
 ];
 
 /** Copies the scripts to a temporary folder with this one mistake in them. @throws Error unless `find` stands there once */

@@ -11,6 +11,7 @@ import {
   frozenName,
   indexName,
   type KeyRef,
+  keyNames,
   keyRef,
   partitionNames,
 } from "../../src/store/names.ts";
@@ -25,6 +26,7 @@ import { dispute } from "../../src/store/scripts/dispute.ts";
 import { issue } from "../../src/store/scripts/issue.ts";
 import { lease } from "../../src/store/scripts/lease.ts";
 import { recharge } from "../../src/store/scripts/recharge.ts";
+import { tally } from "../../src/store/scripts/tally.ts";
 import { trim } from "../../src/store/scripts/trim.ts";
 import { unclear } from "../../src/store/scripts/unclear.ts";
 import { startClusterNode } from "../support/cluster-node.ts";
@@ -327,6 +329,11 @@ const OTHERS: Record<string, () => Promise<ScriptCall>> = {
     });
   },
   CHANGE: async () => itemFor(change, { ...(await givenAccount()), fields: { tier: "premium" } }),
+  TALLY: async () => {
+    const { keyId } = await givenAccount();
+    await clients[0]!.hdel(keyNames(PARTITION, keyId).key, "counted");
+    return itemFor(tally, { partition: PARTITION, keyIds: [keyId], isLast: true });
+  },
   RECHARGE: async () => {
     const { accountId } = await givenAccount();
     return itemFor(recharge, { partition: PARTITION, accountId, amount: 5, reference: "order" });

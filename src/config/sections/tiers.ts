@@ -16,6 +16,9 @@ const tier = Type.Object(
         description: "Limits that are counted and reported but not enforced, to try them out.",
       }),
     ),
+    deprecated: Type.Optional(
+      Type.Boolean({ description: "No new key gets this tier; keys that have it keep its limits." }),
+    ),
   },
   { additionalProperties: false, description: "Limits of the keys of one tier." },
 );
@@ -39,12 +42,15 @@ export const tiersSchema = Type.Object(
 /** Without a prototype, so that a key record that names the tier `constructor` finds nothing. */
 export function toTiers(tiers: Readonly<Record<string, Static<typeof tier>>>): Tiers {
   const limits: Record<string, TierLimits> = Object.create(null);
-  for (const [name, { rate_limit, max_concurrent, daily_limit, shadow }] of Object.entries(tiers)) {
+  for (const [name, { rate_limit, max_concurrent, daily_limit, shadow, deprecated }] of Object.entries(
+    tiers,
+  )) {
     limits[name] = {
       rateLimit: rate_limit,
       maxConcurrent: max_concurrent,
       dailyLimit: daily_limit,
       ...(shadow?.length ? { shadow } : {}),
+      ...(deprecated ? { deprecated } : {}),
     };
   }
   return limits;

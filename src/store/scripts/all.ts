@@ -16,6 +16,7 @@ import { probe } from "./probe.ts";
 import { recharge } from "./recharge.ts";
 import { snapshot } from "./snapshot.ts";
 import { survey } from "./survey.ts";
+import { tally } from "./tally.ts";
 import { trim } from "./trim.ts";
 import { unclear } from "./unclear.ts";
 import { voidHold } from "./void.ts";
@@ -42,4 +43,5 @@ export const SCRIPTS: readonly ScriptFile[] = [
   entries,
   trim,
   survey,
+  tally,
 ];

@@ -1,4 +1,4 @@
-import { keyNames } from "../names.ts";
+import { keyNames, partitionNames } from "../names.ts";
 import type { Script } from "../script-definition.ts";
 
 export interface ChangeCall {
@@ -14,7 +14,7 @@ export interface ChangeCall {
 export const change: Script<ChangeCall, { outcome: "changed" | "kept" }> = {
   name: "change",
   isBatched: false,
-  keys: ({ partition, keyId }) => [keyNames(partition, keyId).key],
+  keys: ({ partition, keyId }) => [keyNames(partition, keyId).key, partitionNames(partition).tiers],
   args: ({ unless = "", fields }) => [
     unless,
     ...Object.entries(fields).flatMap(([field, value]) => [field, value ?? ""]),

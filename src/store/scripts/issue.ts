@@ -28,7 +28,8 @@ export const issue: Script<IssueCall, Issued> = {
   isBatched: false,
   keys({ key: { names, accountId, partition } }) {
     const { keys, references } = accountNames(partition, accountId);
-    return [names.key, names.account, keys, partitionNames(partition).accounts, names.ledger, references];
+    const { accounts, tiers } = partitionNames(partition);
+    return [names.key, names.account, keys, accounts, names.ledger, references, tiers];
   },
   args({ key, tier, digest, limits, expiresAtMs, credits, reference }) {
     const { rateLimit, maxConcurrent, dailyLimit } = limits;

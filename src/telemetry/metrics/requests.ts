@@ -42,10 +42,11 @@ export function requestMetrics({ counter, gauge, histogram, ...define }: MetricF
       "tollgate_untrusted_proxy_total",
       "Valid keys first seen behind a proxy that server.trust_proxy does not list: its X-Forwarded-For is ignored.",
     ),
-    admissions: counter(
-      "tollgate_admissions_total",
-      "Admission decisions, by tier and outcome; tier `other` is one that the configuration does not name.",
-      ["tier", "outcome"],
+    admissions: admissionsMetric(counter),
+    tierKeys: gauge(
+      "tollgate_tier_keys",
+      "Keys that use each tier and are not revoked; tier `other` is all that the configuration does not name.",
+      { labelNames: ["tier"], aggregator: "max" },
     ),
     shadowRefusals: counter(
       "tollgate_shadow_refusals_total",
@@ -96,6 +97,17 @@ function connectionMetrics({ readGauge, readCounter }: Pick<MetricFactory, "read
       counts = source;
     },
   };
+}
+
+function admissionsMetric(counter: MetricFactory["counter"]) {
+  const admissions = counter(
+    "tollgate_admissions_total",
+    "Admission decisions, by tier and outcome; tier `other` is one that the configuration does not name, `none` is that of an unknown key.",
+    ["tier", "outcome"],
+  );
+  // There from the start, so that the first increase counts.
+  for (const outcome of ["admitted", "rate_limited"]) admissions.inc({ tier: "other", outcome }, 0);
+  return admissions;
 }
 
 /** @returns `admitted` takes the state that ADMIT returned */

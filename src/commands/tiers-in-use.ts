@@ -1,0 +1,47 @@
+import type { Config } from "../config/config.ts";
+import type { ConfigProblem } from "../config/problems.ts";
+import { missingTiers, tierProblems } from "../config/tiers-in-use.ts";
+import { hostsIn } from "../domain/redis-address.ts";
+import { openNodes } from "../store/open-nodes.ts";
+import { storeReason } from "../store/reasons.ts";
+import { readTierCounts, type TierCounts } from "../store/tier-counts.ts";
+
+const COMMAND_TIMEOUT_MS = 2000;
+
+/** Whether keys use tiers that a configuration lacks, as far as the store of that configuration can be asked. */
+export interface TiersInUse {
+  problems: ConfigProblem[];
+  /** What is not known and why, in words; undefined when all is known. */
+  notChecked?: string;
+}
+
+/** Reads only, and gives up within seconds. @param file as an operator would type it */
+export async function tiersInUse({ tiers, store }: Config, file: string): Promise<TiersInUse> {
+  const place = hostsIn(store.redisUrl);
+  try {
+    const { nodes, close } = await openNodes(store, COMMAND_TIMEOUT_MS);
+    try {
+      const counts = await readTierCounts(nodes);
+      const { keys: keysByTier } = counts;
+      const problems = tierProblems(missingTiers(keysByTier, tiers), { keysByTier, tiers, file });
+      const gaps = gapsInWords(counts);
+      return gaps === undefined ? { problems } : { problems, notChecked: gaps };
+    } finally {
+      close();
+    }
+  } catch (error) {
+    const notChecked = `whether keys use other tiers is not known: Redis at ${place} cannot be asked (${storeReason(error).why})`;
+    return { problems: [], notChecked };
+  }
+}
+
+/** Undefined when all keys are counted. */
+export function gapsInWords({ uncounted, unread }: TierCounts): string | undefined {
+  const parts = [
+    ...(unread > 0 ? [`${unread} partitions cannot be read`] : []),
+    ...(uncounted > 0 ? [`in ${uncounted} partitions a running gateway has yet to count the keys`] : []),
+  ];
+  return parts.length === 0
+    ? undefined
+    : `whether keys use other tiers is not fully known: ${parts.join(", ")}`;
+}
