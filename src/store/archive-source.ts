@@ -18,7 +18,7 @@ export interface ArchivePosition {
   readonly generation: string;
   /** The newest entry that the archive has; undefined for none. */
   newest: LedgerEntry | undefined;
-  /** The score in `done` up to which ended requests were looked at, and how many of that score. */
+  /** The score in `done` up to which ended requests were looked at, and how many of that score in full pages. */
   looked: { score: number; times: number };
   /** How many requests that may be collected were looked at; undefined unless that is asked for. */
   due: number | undefined;
@@ -271,7 +271,7 @@ async function pageOf(
     next: {
       ...position,
       newest: entries.at(-1) ?? newest,
-      looked: lookedAfter(position.looked, fresh),
+      looked: lookedAfter(position.looked, fresh, fresh.length >= each),
       due: overdue.length < each ? undefined : position.due! + overdue.length,
     },
     isFork: false,
@@ -309,14 +309,19 @@ export function compareIds(one: string, other: string): number {
   return ms - otherMs || sequence - otherSequence;
 }
 
-/** Requests of the same score may be in several pages. */
+/**
+ * Requests of the same score may be in several pages. After the last page its score is looked at again: more may end in
+ * that millisecond, and Redis lists those of the same score by their ids.
+ */
 function lookedAfter(
   looked: ArchivePosition["looked"],
   page: readonly [id: string, score: string][],
+  isFull: boolean,
 ): ArchivePosition["looked"] {
   const last = page.at(-1);
-  if (!last) return looked;
+  if (!last) return { ...looked, times: 0 };
   const score = Number(last[1]);
+  if (!isFull) return { score, times: 0 };
   const times = page.filter((one) => Number(one[1]) === score).length;
   return { score, times: score === looked.score ? looked.times + times : times };
 }

@@ -263,6 +263,21 @@ test("rows that the archive has lost are copied again", async () => {
   expect(await stage.database.query("SELECT FROM tollgate.api_keys")).toHaveLength(1);
 });
 
+test("a request that ends in the millisecond that was looked at last is copied soon, too", async () => {
+  const key = await stage.givenKey();
+  const copier = await stage.copier();
+  const bound = [await stage.ended(key, "bound"), await stage.ended(key, "bound")];
+  // Redis lists requests of the same score by their ids.
+  const [late, early] = bound.sort((one, other) => (one.requestId < other.requestId ? -1 : 1));
+  await early!.stage.observe(early!.generation, "completed");
+  await copier.copy();
+  await late!.stage.observe(late!.generation, "completed");
+  const { done } = partitionNames(late!.partition);
+  await stage.redis.zadd(done, (await stage.redis.zscore(done, early!.requestId))!, late!.requestId);
+  await copier.copy();
+  expect(await stage.database.query("SELECT request_id FROM tollgate.requests")).toHaveLength(2);
+});
+
 // Guarantee: COLLECT forgets no request that the archive has not got, also one whose outcome stayed unknown.
 test("requests are kept until they are copied, those of unknown outcome until they may be forgotten", async () => {
   const key = await stage.givenKey();
