@@ -22,6 +22,8 @@ beforeEach(async () => {
 });
 afterEach(() => stage.stop());
 
+type Ended = Awaited<ReturnType<ArchiveStage["ended"]>>;
+
 /** Entries of the store are those of the archive, each once and in order. */
 async function expectSame(): Promise<number> {
   const entries = await stage.entries();
@@ -44,22 +46,24 @@ test("entries, ended requests, accounts and keys are copied once, as they are", 
   expect(await expectSame()).toBe(6);
   expect(
     await stage.database.query(
-      "SELECT request_id, account_id, key_id, price::int, status, ended_by, endpoint FROM tollgate.requests ORDER BY finished_at",
+      "SELECT request_id, account_id, key_id, price::int, status, ended_by, endpoint FROM tollgate.requests ORDER BY request_id",
     ),
   ).toEqual(
     [
       [completed, "completed", "upstream"],
       [failed, "failed", "upstream"],
       [refused, "void", "refused"],
-    ].map(([request, status, endedBy]) => ({
-      request_id: (request as typeof completed).requestId,
-      account_id: "acme",
-      key_id: key.keyId,
-      price: 10,
-      status,
-      ended_by: endedBy,
-      endpoint: completed.generation.endpoint,
-    })),
+    ]
+      .sort(([one], [other]) => ((one as Ended).requestId < (other as Ended).requestId ? -1 : 1))
+      .map(([request, status, endedBy]) => ({
+        request_id: (request as Ended).requestId,
+        account_id: "acme",
+        key_id: key.keyId,
+        price: 10,
+        status,
+        ended_by: endedBy,
+        endpoint: completed.generation.endpoint,
+      })),
   );
   expect(await stage.database.query("SELECT account_id, partition FROM tollgate.accounts")).toEqual([
     { account_id: "acme", partition: partitionOf("acme", PARTITIONS) },
