@@ -17,7 +17,7 @@ const SWEEP_LEASE_SLACK_MS = 15_000;
 /** Settings, read again for each step. Times in ms. */
 interface WorkSettings extends SweepSettings {
   store: { ledgerCheckIntervalMs: number };
-  archive: { url: string | undefined; intervalMs: number };
+  archive: { url: string | undefined; intervalMs: number; keepMs: number };
   upstream: { totalTimeoutMs: number };
 }
 
@@ -83,7 +83,8 @@ function createArchive({
       if (url === undefined) return;
       work = import("./ledger/archive/archive-work.ts").then(({ createArchiveWork }) => {
         const intervalMs = (): number => settings().archive.intervalMs;
-        const created = createArchiveWork({ url, connection, intervalMs, metrics, log });
+        const keepMs = (): number => settings().archive.keepMs;
+        const created = createArchiveWork({ url, connection, intervalMs, keepMs, metrics, log });
         created.start();
         return created;
       });

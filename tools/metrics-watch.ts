@@ -75,6 +75,8 @@ export const WATCH: Readonly<Record<string, string>> = {
     "`entry` stands still while credits are charged: see `tollgate_archive_lag_seconds`",
   tollgate_archive_lag_seconds: "some seconds are normal; minutes: `TollgateArchiveLag`",
   tollgate_archive_violations: "not 0: `TollgateArchiveDrift`; `tollgate archive verify` names each",
+  tollgate_archive_trimmed_entries_total:
+    "stands still while entries are older than `archive.keep`: a task that does not end, or the log of the gateway that copies",
   tollgate_archive_forks_total: "any: `TollgateArchiveFork`",
   tollgate_sweeper_items_total: "`interrupted`: the store; `failed`, `timed_out`: the generator",
   tollgate_sweep_duration_seconds: "far above `tasks.sweep_interval`: Redis is slow, or there is a backlog",

@@ -1,9 +1,11 @@
 import { Command, Option } from "commander";
 import { CREDIT_PACKAGES } from "../domain/credit-packages.ts";
+import { archivedGrants } from "../ledger/archived-grants.ts";
 import { grantCredits, OperatorError, readAccount } from "../store/accounts.ts";
 import { eachKey } from "../store/keys.ts";
 import { oldestKeys } from "../store/keys-by-age.ts";
 import { shown, statusText } from "./keys-shown.ts";
+import { archiveUrl, hasArchive } from "./local-archive.ts";
 import { command, whole } from "./options.ts";
 import { note, print } from "./output.ts";
 import { withRedis, withRedisToWrite } from "./redis.ts";
@@ -35,8 +37,9 @@ function grantCommand(): Command {
         flags: { reference: string; package?: string; json?: boolean },
       ) => {
         const amount = amountOf(named, flags.package);
+        const readArchived = archivedGrants(hasArchive() ? archiveUrl() : undefined);
         const { result, confirmed } = await withRedisToWrite((nodes) =>
-          grantCredits(nodes, accountId, amount, flags.reference),
+          grantCredits(nodes, accountId, amount, flags.reference, readArchived),
         );
         const { outcome, balance } = result;
         const text =

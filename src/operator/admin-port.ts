@@ -1,5 +1,6 @@
 import type { Config } from "../config/config.ts";
 import type { LiveConfig } from "../config/live.ts";
+import { archivedGrants } from "../ledger/archived-grants.ts";
 import type { Connection } from "../store/connection.ts";
 import { META } from "../store/names.ts";
 import { createOperatorSession } from "../store/operator-session.ts";
@@ -41,7 +42,10 @@ export function createAdminPort(options: {
   }
   const console = createConsole({
     access,
-    session: createOperatorSession(config.store),
+    session: createOperatorSession({
+      ...config.store,
+      readArchived: archivedGrants(config.archive.url),
+    }),
     sources: {
       readings: options.readings,
       async slots() {

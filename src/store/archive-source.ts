@@ -3,13 +3,14 @@ import type { ChainableCommander, Redis } from "ioredis";
 import type { Connection } from "./connection.ts";
 import { storeNowMs } from "./keys.ts";
 import { LEDGER_START, type LedgerEntry, ledgerEntry, type StreamEntry } from "./ledger-entries.ts";
-import { accountNames, archiveNames, keyNames, partitionNames, requestName } from "./names.ts";
+import { accountNames, archiveNames, keyNames, META, partitionNames, requestName } from "./names.ts";
 import type { RedisNodes } from "./nodes.ts";
 import { answersOf, many } from "./pipelines.ts";
 import type { Primary } from "./primary.ts";
 import type { AccountRecord, ArchiveRecord, KeyFields, RequestRecord } from "./records.ts";
 import { type Archived, type ArchivedCall, archived } from "./scripts/archived.ts";
 import { partitionsOf } from "./store-facts.ts";
+import { allowTrimming, type Trimmed, type TrimOptions, trimLedger } from "./trimming.ts";
 
 /** What a partition's reader has read so far. */
 export interface ArchivePosition {
@@ -41,8 +42,10 @@ export interface ArchivePage {
   position: ArchivePosition;
   /** The position after this page. */
   next: ArchivePosition;
-  /** Whether the ledger still has the newest entry of the archive. If not, nothing else is here. */
+  /** Whether the ledger has lost the newest entry of the archive. Then nothing else is here. */
   isFork: boolean;
+  /** The last entry that has left the ledger, if the archive lacks some up to there; else undefined. */
+  missingUntil: string | undefined;
   /** Oldest first. */
   entries: LedgerEntry[];
   requests: EndedRequest[];
@@ -110,6 +113,9 @@ export function createArchiveSource(connection: Connection) {
     async isConfirmed({ confirmation }: Primary): Promise<boolean> {
       return confirmation === undefined || (await confirmation.confirmed()) === "replicas";
     },
+    /** Whether entries may leave the ledger by now. @throws OperatorError */
+    allowTrimming: (): Promise<boolean> => connection.ofName(META).command((redis) => allowTrimming(redis)),
+    trim: ({ run }: Primary, options: TrimOptions): Promise<Trimmed> => trimLedger(run, options),
     archived: (primary: Primary, call: ArchivedCall): Promise<Archived> =>
       primary.run(archived, call).then(({ outcome }) => outcome),
   };
@@ -227,37 +233,42 @@ function readPages(
     const answers = answersOf<unknown>(await pipe.exec());
     return Promise.all(
       positions.map((position, at) =>
-        pageOf(redis, position, answers.slice(4 * at, 4 * at + 4), { each, nowMs }),
+        pageOf(redis, position, answers.slice(5 * at, 5 * at + 5), { each, nowMs }),
       ),
     );
   });
 }
 
-/** Four commands, whose answers `pageOf` reads. */
+/** Five commands, whose answers `pageOf` reads. */
 function askFor(pipe: ChainableCommander, position: ArchivePosition, each: number, nowMs: number): void {
   const { partition, newest, looked, due } = position;
-  const { ledger, done } = partitionNames(partition);
+  const { ledger, done, trimmed } = partitionNames(partition);
   // The newest entry again: it must still be there.
   pipe.xrange(ledger, newest?.streamId ?? LEDGER_START, "+", "COUNT", newest ? each + 1 : each);
   pipe.zrangebyscore(done, looked.score, "+inf", "WITHSCORES", "LIMIT", looked.times, each);
   pipe.zrangebyscore(done, "-inf", nowMs, "LIMIT", due ?? 0, due === undefined ? 0 : each);
   pipe.hrandfield(archiveNames(partition).changed, each, "WITHVALUES");
+  pipe.hget(trimmed, "last_entry");
 }
 
 async function pageOf(
   redis: Redis,
   position: ArchivePosition,
-  [stream, ended, due, changed]: unknown[],
+  [stream, ended, due, changed, cut]: unknown[],
   { each, nowMs }: { each: number; nowMs: number },
 ): Promise<ArchivePage> {
   const { partition, newest } = position;
   const found = (stream as StreamEntry[]).map((entry) => ledgerEntry(partition, entry));
-  const entries = newest ? found.slice(1) : found;
-  if (newest && !(found[0] && isSameEntry(found[0], newest)))
+  // What the archive lacked when it left the ledger is nowhere: an archive that was restored from a backup, or a new one.
+  const behindCut = cut === null ? 1 : compareIds(newest?.streamId ?? LEDGER_START, String(cut));
+  const isInLedger = newest !== undefined && behindCut > 0;
+  const entries = isInLedger ? found.slice(1) : found;
+  if (isInLedger && !(found[0] && isSameEntry(found[0], newest)))
     return {
       position,
       next: position,
       isFork: true,
+      missingUntil: undefined,
       entries: [],
       requests: [],
       changed: [],
@@ -275,6 +286,7 @@ async function pageOf(
       due: overdue.length < each ? undefined : position.due! + overdue.length,
     },
     isFork: false,
+    missingUntil: behindCut < 0 ? String(cut) : undefined,
     entries,
     requests: [
       ...(await readRequests(

@@ -1,10 +1,11 @@
 import { setTimeout as wait } from "node:timers/promises";
+import type { Redis } from "ioredis";
 import { OperatorError } from "./accounts.ts";
 import { storeNowMs } from "./keys.ts";
 import { hasTasksInPartitions, TRIMMABLE_LAYOUT } from "./layout.ts";
 import { META } from "./names.ts";
-import type { RedisNodes } from "./nodes.ts";
-import { scriptsOf } from "./script-runner.ts";
+import { oneNode } from "./nodes.ts";
+import type { Run } from "./script-definition.ts";
 import { type ArchivedEntry, trim } from "./scripts/trim.ts";
 import { layoutOf } from "./store-facts.ts";
 
@@ -23,19 +24,19 @@ const MIGRATE_FIRST =
 /**
  * Says in the store that entries may leave the ledger: from now on it has layout 3, which earlier releases do not use. Their
  * gateways that run have time to notice. Repeat it before each `trimLedger`; then it is one read.
+ * @param redis the server of `tg:meta`
  * @param options.waitMs how long gateways may take to learn of it
  * @returns whether the ledger may be trimmed by now
  * @throws OperatorError for a store of layout 1
  */
 export async function allowTrimming(
-  nodes: RedisNodes,
+  redis: Redis,
   { waitMs = GATEWAYS_KNOW_MS }: { waitMs?: number } = {},
 ): Promise<boolean> {
-  const redis = nodes.ofName(META);
   const [layout, since] = await redis.hmget(META, "layout", "trimmable_since");
   const nowMs = await storeNowMs(redis);
   if (layout === TRIMMABLE_LAYOUT && since !== null) return nowMs >= Number(since);
-  if (!hasTasksInPartitions(await layoutOf(nodes))) throw new OperatorError(MIGRATE_FIRST);
+  if (!hasTasksInPartitions(await layoutOf(oneNode(redis)))) throw new OperatorError(MIGRATE_FIRST);
   await redis.hset(META, { layout: TRIMMABLE_LAYOUT, trimmable_since: Math.ceil(nowMs + waitMs) });
   return waitMs <= 0;
 }
@@ -69,16 +70,17 @@ export interface TrimOptions {
 /**
  * Removes what the archive has from a partition's ledger: entries before `archivedTo` that are older than `keepMs`, up to the
  * charge of a task that has not ended. May be stopped at any point, and repeated. Only where `allowTrimming` is true.
+ * @param run runs a script on the primary of the partition
  * @throws Error of Redis; FROZEN where an operator has frozen the partition
  */
-export async function trimLedger(nodes: RedisNodes, options: TrimOptions): Promise<Trimmed> {
+export async function trimLedger(run: Run, options: TrimOptions): Promise<Trimmed> {
   const { partition, archivedTo, keepMs, keepReferencesMs = KEEP_REFERENCES_MS, signal } = options;
   const { slicesMax = Number.POSITIVE_INFINITY, sliceMax = SLICE_MAX } = options;
   const call = { partition, archivedTo, keepMs, keepReferencesMs, most: sliceMax };
   const result = { outcome: "trimmed" as const, entries: 0, references: 0, more: true };
   for (let slices = 0; result.more && slices < slicesMax && !signal?.aborted; slices++) {
     if (slices > 0) await wait(PAUSE_MS);
-    const slice = await scriptsOf(nodes.of(partition)).run(trim, call);
+    const slice = await run(trim, call);
     if (slice.outcome !== "trimmed") return slice;
     result.entries += slice.entries;
     result.references += slice.references;

@@ -85,11 +85,13 @@ interface CopierGiven {
   url?: string;
   /** Of another store than the stage's. */
   redisUrl?: string;
+  /** How long entries stay in Redis; nothing leaves without it. */
+  keepMs?: number;
   step?: CopierOptions["step"];
 }
 
 /** A copier as of another gateway. It only works when asked for a round. */
-function copierOf(own: Connection, archive: OpenedArchive, { step }: CopierGiven) {
+function copierOf(own: Connection, archive: OpenedArchive, { step, keepMs }: CopierGiven) {
   const faults: (Error | undefined)[] = [];
   const source = createArchiveSource(own);
   const lines: string[] = [];
@@ -104,6 +106,7 @@ function copierOf(own: Connection, archive: OpenedArchive, { step }: CopierGiven
     metrics: own.metrics,
     log: createLogger("info", { write: (line) => void lines.push(line) }),
     ...(step ? { step } : {}),
+    ...(keepMs === undefined ? {} : { keepMs: () => keepMs }),
   });
   return {
     archive,

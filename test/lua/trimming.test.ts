@@ -18,6 +18,7 @@ import { accountNames, type KeyRef, META, partitionNames, requestName } from "..
 import { oneNode, type RedisNodes } from "../../src/store/nodes.ts";
 import { pageTransactions } from "../../src/store/operator-views.ts";
 import { readsOfAll } from "../../src/store/partition-reads.ts";
+import { scriptsOf } from "../../src/store/script-runner.ts";
 import { partitionsOf, readFacts } from "../../src/store/store-facts.ts";
 import { allowTrimming, type TrimOptions, trimLedger } from "../../src/store/trimming.ts";
 import { createLogger } from "../../src/telemetry/log.ts";
@@ -51,7 +52,7 @@ const entriesNow = (): Promise<LedgerEntry[]> => readLedger(connection.redis, 0,
 /** Removes all that may leave, as if the archive had everything. */
 async function trimAll(more: Partial<TrimOptions> = {}) {
   const archivedTo = (await entriesNow()).at(-1)!;
-  return trimLedger(nodes, { partition: 0, archivedTo, keepMs: 0, ...more });
+  return trimLedger(scriptsOf(connection.redis).run, { partition: 0, archivedTo, keepMs: 0, ...more });
 }
 
 /** An account with 12 grants, a charge that was refunded, and one that was not; its tasks have ended. */
@@ -68,33 +69,33 @@ async function givenLedger() {
 
 describe("the permission to trim", () => {
   test("is layout 3, and counts once gateways of earlier releases had time to stop", async () => {
-    expect(await allowTrimming(nodes)).toBe(false);
+    expect(await allowTrimming(connection.redis)).toBe(false);
     const [layout, since] = await connection.redis.hmget(META, "layout", "trimmable_since");
     expect(layout).toBe("3");
     const nowMs = Date.now();
     expect(Number(since)).toBeGreaterThan(nowMs + 25_000);
     expect(Number(since)).toBeLessThan(nowMs + 31_000);
-    expect(await allowTrimming(nodes)).toBe(false);
+    expect(await allowTrimming(connection.redis)).toBe(false);
     expect(await connection.redis.hget(META, "trimmable_since"), "is not put off").toBe(since);
     await connection.redis.hset(META, "trimmable_since", 1);
-    expect(await allowTrimming(nodes)).toBe(true);
+    expect(await allowTrimming(connection.redis)).toBe(true);
   });
 
   test("is asked for anew where a failover has lost it", async () => {
-    expect(await allowTrimming(nodes, { waitMs: 0 })).toBe(true);
+    expect(await allowTrimming(connection.redis, { waitMs: 0 })).toBe(true);
     await connection.redis.hset(META, "layout", "2");
-    expect(await allowTrimming(nodes)).toBe(false);
+    expect(await allowTrimming(connection.redis)).toBe(false);
     expect(await connection.redis.hget(META, "layout")).toBe("3");
   });
 
   test("is refused to a store of layout 1", async () => {
     await connection.redis.hset(META, "layout", "1");
-    await expect(allowTrimming(nodes)).rejects.toThrow("run `tollgate store migrate` first");
+    await expect(allowTrimming(connection.redis)).rejects.toThrow("run `tollgate store migrate` first");
     expect(await connection.redis.hget(META, "layout")).toBe("1");
   });
 
   test("leaves a store that this release uses, and that is never put back", async () => {
-    await allowTrimming(nodes, { waitMs: 0 });
+    await allowTrimming(connection.redis, { waitMs: 0 });
     expect(await readFacts(nodes, 64)).toMatchObject({ layout: "3" });
     expect(await partitionsOf(nodes)).toBe(1);
     expect(await migrateStore(nodes, { waitMs: 0 })).toMatchObject({ from: "3", to: "3", moved: 0 });

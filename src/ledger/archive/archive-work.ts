@@ -12,12 +12,14 @@ export interface ArchiveWorkOptions {
   url: string;
   connection: Connection;
   intervalMs(): number;
+  /** How long archived ledger entries stay in Redis. */
+  keepMs(): number;
   metrics: Metrics;
   log: Logger;
 }
 
 /** Copies the store to the archive for as long as the gateway runs. Whatever the archive does, requests do not notice. */
-export function createArchiveWork({ url, connection, intervalMs, metrics, log }: ArchiveWorkOptions) {
+export function createArchiveWork({ url, connection, intervalMs, keepMs, metrics, log }: ArchiveWorkOptions) {
   const archive = connectArchive(url);
   const source = createArchiveSource(connection);
   const say = createAnnouncer(log);
@@ -40,6 +42,7 @@ export function createArchiveWork({ url, connection, intervalMs, metrics, log }:
       say(fault);
     },
     intervalMs,
+    keepMs,
     metrics,
     log,
   });

@@ -1,8 +1,10 @@
 import { randomUUID } from "node:crypto";
 import type { ArchiveSource } from "../../store/archive-source.ts";
 import { jittered } from "../../store/jitter.ts";
+import type { Metrics } from "../../telemetry/metrics.ts";
 import { type CopyingOptions, createCopying, type HeldPartitions, withoutStore } from "./copying.ts";
 import type { ArchiveTables } from "./tables.ts";
+import { createTrimming } from "./trimming.ts";
 
 /** How long a partition is copied by one process, unless that asks for more. */
 const TURN_MS = 10_000;
@@ -14,6 +16,9 @@ export interface CopierOptions extends CopyingOptions {
   tables(): Promise<ArchiveTables>;
   /** Called after each round: what the archive said if it could not be used. */
   archiveUsed(fault: Error | undefined): void;
+  metrics: CopyingOptions["metrics"] & Pick<Metrics, "archiveTrimmed">;
+  /** How long archived ledger entries stay in the store; undefined: for ever. */
+  keepMs?(): number;
   /** Between two looks at the store. */
   intervalMs(): number;
 }
@@ -28,6 +33,8 @@ export function createCopier(options: CopierOptions) {
   const { source, log } = options;
   const turns = createTurns(source);
   const copying = createCopying(options);
+  const { keepMs } = options;
+  const trimming = keepMs && createTrimming({ ...options, keepMs, seen: copying.forgetLost });
   let timer: NodeJS.Timeout | undefined;
   let current: Promise<void> = Promise.resolve();
   let isStopped = false;
@@ -49,6 +56,7 @@ export function createCopier(options: CopierOptions) {
         const isDone = await copying.from(one, tables).catch(withoutStore);
         hasMore ||= isDone === false;
       }
+      if (trimming && (await trimming.from(held, tables))) hasMore = true;
     } catch (error) {
       fault = error as Error;
       // The archive that answers next may be another one, or have lost its last rows.

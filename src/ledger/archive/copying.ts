@@ -1,6 +1,11 @@
 import { GatewayError } from "../../domain/errors.ts";
-import type { ArchivePage, ArchivePosition, ArchiveSource } from "../../store/archive-source.ts";
-import { LEDGER_START } from "../../store/ledger-entries.ts";
+import {
+  type ArchivePage,
+  type ArchivePosition,
+  type ArchiveSource,
+  compareIds,
+} from "../../store/archive-source.ts";
+import { LEDGER_START, type LedgerEntry } from "../../store/ledger-entries.ts";
 import type { Primary } from "../../store/primary.ts";
 import type { Logger } from "../../telemetry/log.ts";
 import type { Metrics } from "../../telemetry/metrics.ts";
@@ -62,6 +67,7 @@ export function createCopying(options: CopyingOptions) {
     for (const { position } of forked) await hideLost(options, primary, position, tables);
     for (const { position } of forked) positions.delete(position.partition);
     const whole = pages.filter(({ isFork }) => !isFork);
+    for (const page of whole) sayMissing(options.log, page);
     await step("confirm");
     // After they were read: replicas have what Redis had answered by then.
     if (!whole.every(isEmpty) && !(await source.isConfirmed(primary))) return false;
@@ -86,6 +92,19 @@ export function createCopying(options: CopyingOptions) {
       }
     },
 
+    /**
+     * Reads partitions again of which the archive has lost what it had.
+     * @param newest what it has of these partitions
+     */
+    forgetLost(partitions: readonly number[], newest: ReadonlyMap<number, LedgerEntry>): void {
+      for (const partition of partitions) {
+        const known = positions.get(partition)?.newest?.streamId;
+        if (known === undefined) continue;
+        if (compareIds(newest.get(partition)?.streamId ?? LEDGER_START, known) < 0)
+          positions.delete(partition);
+      }
+    },
+
     /** @returns false if there is more to copy */
     async from(held: HeldPartitions, tables: ArchiveTables): Promise<boolean> {
       const { primary, partitions } = held;
@@ -107,6 +126,16 @@ export function createCopying(options: CopyingOptions) {
 
     showLag: (held: readonly HeldPartitions[]): Promise<void> => showLag(options, held, complete),
   };
+}
+
+/** Said once: the next page is read behind the gap. */
+function sayMissing(log: Logger, { position, missingUntil, entries }: ArchivePage): void {
+  if (missingUntil === undefined || entries.length === 0) return;
+  const { partition, newest } = position;
+  log.error(
+    { partition, after: newest?.streamId, until: missingUntil },
+    "the archive lacks ledger entries that have left Redis: restore a newer backup of it",
+  );
 }
 
 /** What the archive has and the store has lost does not count any more. */

@@ -13,6 +13,7 @@ import {
   restoreReferences,
   restoreTasks,
 } from "../../store/restoring.ts";
+import { scriptsOf } from "../../store/script-runner.ts";
 import { trimLedger } from "../../store/trimming.ts";
 import { kindOf } from "../usage.ts";
 import { ArchiveError, identityOf } from "./migrations.ts";
@@ -158,7 +159,12 @@ async function copyEntries(
 /** Takes what is old enough out of a ledger up to an entry, which stays, so that Redis never holds all of it. */
 async function trimTo(nodes: RedisNodes, last: LedgerEntry, keepMs: number): Promise<number> {
   const { partition } = last;
-  const trimmed = await trimLedger(nodes, { partition, archivedTo: last, keepMs, sliceMax: SLICE });
+  const trimmed = await trimLedger(scriptsOf(nodes.of(partition)).run, {
+    partition,
+    archivedTo: last,
+    keepMs,
+    sliceMax: SLICE,
+  });
   if (trimmed.outcome === "trimmed") return trimmed.entries;
   throw new OperatorError(
     `the ledger of partition ${partition} cannot be trimmed (${trimmed.outcome}); the restore is not complete, so empty Redis again`,

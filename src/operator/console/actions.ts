@@ -23,7 +23,7 @@ type Body = Readonly<Record<string, unknown>>;
  * What the console can change, by name under /console/api/: the same functions as the command line's.
  * @throws OperatorError for what an operator can mend, GatewayError `store_unavailable`
  */
-export function createActions({ write }: OperatorSession): {
+export function createActions({ write, readArchived }: OperatorSession): {
   [Name in keyof Outcomes]: Action<Outcomes[Name]>;
 } {
   return {
@@ -51,7 +51,7 @@ export function createActions({ write }: OperatorSession): {
         const { amount } = body;
         if (typeof amount !== "number") throw new OperatorError("amount must be a whole number of credits");
         const { result, confirmed } = await write((nodes) =>
-          grantCredits(nodes, accountId, amount, reference),
+          grantCredits(nodes, accountId, amount, reference, readArchived),
         );
         const { outcome, balance } = result;
         return {

@@ -24,6 +24,10 @@ export function archiveMetrics({ counter, gauge }: MetricFactory) {
       "Differences between the archive and the store that the last check found; anything but 0 is a fault.",
       { aggregator },
     ),
+    archiveTrimmed: counter(
+      "tollgate_archive_trimmed_entries_total",
+      "Ledger entries that have left Redis, since the archive has them.",
+    ),
     archiveForks: counter(
       "tollgate_archive_forks_total",
       "Times that the store had lost ledger entries that the archive has; their rows are hidden from its views.",

@@ -1,0 +1,84 @@
+import { OperatorError } from "../../store/accounts.ts";
+import type { ArchiveSource } from "../../store/archive-source.ts";
+import type { LedgerEntry } from "../../store/ledger-entries.ts";
+import type { Logger } from "../../telemetry/log.ts";
+import type { Metrics } from "../../telemetry/metrics.ts";
+import { type HeldPartitions, withoutStore } from "./copying.ts";
+import type { ArchiveTables } from "./tables.ts";
+
+/** Entries leave once in so long, or sooner where they are kept for less. */
+const TRIM_EVERY_MS = 10_000;
+/** Steps for one partition at a time: the others and copying come in between. */
+const SLICES_MAX = 40;
+
+export interface TrimmingOptions {
+  source: ArchiveSource;
+  /** How long archived entries stay in Redis. */
+  keepMs(): number;
+  /** Told each time what the archive has of these partitions. */
+  seen(partitions: readonly number[], newest: ReadonlyMap<number, LedgerEntry>): void;
+  metrics: Pick<Metrics, "archiveTrimmed">;
+  log: Logger;
+}
+
+/**
+ * Removes from the store what the archive has. Which entry that is, the archive is asked each time, after its commits: what
+ * this process or the store remembers may be ahead of an archive that has lost rows. Decision 0051.
+ */
+export function createTrimming({ source, keepMs, seen, metrics, log }: TrimmingOptions) {
+  let trimmedAtMs = Number.NEGATIVE_INFINITY;
+  /** What was said of partitions whose ledgers are not trimmed. */
+  const said = new Map<number | "all", string>();
+
+  function sayOnce(partition: number | "all", why: string, details: object): void {
+    if (said.get(partition) === why) return;
+    said.set(partition, why);
+    log.warn({ partition, ...details }, why);
+  }
+
+  /** A store of layout 1 is copied, and not trimmed. */
+  async function isAllowed(): Promise<boolean> {
+    try {
+      return (await source.allowTrimming().catch(withoutStore)) ?? false;
+    } catch (error) {
+      if (!(error instanceof OperatorError)) throw error;
+      sayOnce("all", error.message, {});
+      return false;
+    }
+  }
+
+  async function trimOne({ primary, partitions }: HeldPartitions, tables: ArchiveTables): Promise<boolean> {
+    let more = false;
+    const newest = await tables.newest(partitions);
+    seen(partitions, newest);
+    for (const [partition, archivedTo] of newest) {
+      const options = { partition, archivedTo, keepMs: keepMs(), slicesMax: SLICES_MAX };
+      const result = await source.trim(primary, options).catch(withoutStore);
+      if (result?.outcome === "trimmed") {
+        said.delete(partition);
+        metrics.archiveTrimmed.inc(result.entries);
+        more ||= result.more;
+      } else if (result?.outcome === "broken") {
+        const why = "a ledger does not add up, so nothing leaves it; run `tollgate ledger verify`";
+        sayOnce(partition, why, { entry: result.entry });
+      } else if (result?.outcome === "unknown") {
+        const why = "a ledger does not have the archive's newest entry, so nothing leaves it";
+        sayOnce(partition, why, { newest: archivedTo.streamId });
+      }
+    }
+    return more;
+  }
+
+  return {
+    /** @returns whether there is more that may leave */
+    async from(held: readonly HeldPartitions[], tables: ArchiveTables): Promise<boolean> {
+      const nowMs = performance.now();
+      if (nowMs - trimmedAtMs < Math.min(TRIM_EVERY_MS, keepMs())) return false;
+      if (!(await isAllowed())) return false;
+      let more = false;
+      for (const one of held) more = (await trimOne(one, tables)) || more;
+      if (!more) trimmedAtMs = nowMs;
+      return more;
+    },
+  };
+}
