@@ -159,6 +159,40 @@ test("both views agree with each entry: charges, refunds, purchases and adjustme
   ]);
 });
 
+test("a request that ended twice counts by its last end: bound late after it was void, or ended anew after a failover", async () => {
+  const small = await givenArchiveStage();
+  try {
+    await (await small.copier()).copy();
+    const at = (second: number): string => `2025-10-01T00:00:0${second}Z`;
+    const rows = [
+      ["req_late", "void", at(1)],
+      ["req_late", "completed", at(2)],
+      ["req_again", "failed", at(1)],
+      ["req_again", "completed", at(2)],
+      ["req_void", "void", at(1)],
+    ];
+    for (const row of rows)
+      await small.database.query(
+        `INSERT INTO tollgate.request_rows (request_id, status, finished_at, account_id, key_id, endpoint) VALUES ($1, $2, $3, 'a', 'k', '/e')`,
+        row,
+      );
+    const shown = await small.database.query(
+      "SELECT request_id, status FROM tollgate.requests ORDER BY request_id",
+    );
+    expect(shown).toEqual([
+      { request_id: "req_again", status: "completed" },
+      { request_id: "req_late", status: "completed" },
+      { request_id: "req_void", status: "void" },
+    ]);
+    const [usage] = await small.database.query(
+      "SELECT completed::int, failed::int FROM tollgate.usage_daily",
+    );
+    expect(usage).toEqual({ completed: 2, failed: 0 });
+  } finally {
+    await small.stop();
+  }
+});
+
 describe("from Redis alone", () => {
   test("all ledger entries are there as long as none has left, and it says so", async () => {
     const { source } = await from("redis", "usage");
