@@ -1,3 +1,4 @@
+import { GatewayError } from "../domain/errors.ts";
 import type { LedgerReport } from "../store/survey.ts";
 import type { Logger } from "../telemetry/log.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
@@ -79,7 +80,11 @@ export function createLedgerCheck(options: {
     timer = setTimeout(() => {
       current = check()
         .catch((error: unknown) => {
-          if (!ending.signal.aborted) log.warn({ err: error }, "the ledger could not be verified");
+          if (ending.signal.aborted) return;
+          // While the store is away its breaker says so, and the next look is in some seconds.
+          const isAway = error instanceof GatewayError && error.refusal.name === "store_unavailable";
+          if (isAway) log.debug("the ledger is not verified while the store is away");
+          else log.warn({ err: error }, "the ledger could not be verified");
         })
         .finally(schedule);
     }, LOOK_EVERY_MS);

@@ -42,40 +42,32 @@ async function isKnown(baseUrl: string, key: string): Promise<boolean> {
 }
 
 /**
- * Lines to paste one after the other; no jq, no line continuations.
- * @param started where what was started along with the gateway is, as its variables say it
+ * Lines to paste one after the other; no jq, no line continuations. Few enough for a small terminal, the key last.
+ * @param envFile says where what was started along with the gateway is
  */
-export function demoText(baseUrl: string, key: string, started: NodeJS.ProcessEnv): string {
-  const variables = Object.entries(started).map(([name, value]) => `${name}=${value} `);
+export function demoText(baseUrl: string, key: string, envFile: string): string {
   const api = '"$TOLLGATE/api/v1';
   const auth = '-H "Authorization: Bearer $KEY"';
   // Its certificate is made for the name that customers use, which is not this address.
   const curl = baseUrl.startsWith("https:") ? "curl -sSk" : "curl -sS";
   const json = "-H 'Content-Type: application/json'";
   const taskId = `sed -n 's/.*"task_id" *: *"\\([^"]*\\)".*/\\1/p'`;
-  return `
-Demo key (account "demo", ${CREDITS} credits at first): ${key}
-Is everything in order? ${variables.join("")}npm run -s tollgate -- doctor
+  return `Is everything in order? (. ${envFile}; npm run -s tollgate -- doctor)
+How to make the sandbox fail, hang or slow down: docs/sandbox.md. Ctrl-C stops everything; the data stay.
 
 # Paste these lines one after the other. First where the gateway is, and the key.
 export TOLLGATE=${baseUrl} KEY=${key}
-
 # A video from text; the shell keeps its task id.
 TASK=$(${curl} -X POST ${api}/gen2/text-to-video" ${auth} ${json} -d '{"prompt":"A paper boat on a calm lake"}' | ${taskId}); echo "$TASK"
-
 # Poll; after five seconds it is completed, and video_url answers.
 ${curl} ${api}/tasks/$TASK" ${auth}; echo
-
 # Credits, limits and the latest transactions.
 ${curl} ${api}/credits" ${auth}; echo
-
 # Upload an image of one pixel. The URL is HTTPS with a certificate made at this start: curl -k opens it.
 echo ${TINY_PNG.toString("base64")} | base64 -d > "\${TMPDIR:-/tmp}/tollgate-pixel.png"
 ${curl} -X POST ${api}/upload" ${auth} -F "file=@\${TMPDIR:-/tmp}/tollgate-pixel.png;type=image/png"; echo
-
 # A key that does not exist: 401.
 ${curl} -i ${api}/credits" -H "Authorization: Bearer sk_wrong"; echo
 
-How to make the sandbox fail, hang or slow down: docs/sandbox.md. Ctrl-C stops everything; the data stay.
-`;
+Demo key (account "demo", ${CREDITS} credits at first): ${key}`;
 }

@@ -1,7 +1,8 @@
 import { createHash, randomBytes } from "node:crypto";
 import { once } from "node:events";
+import { chmod, writeFile } from "node:fs/promises";
 import { connect } from "node:net";
-import { join, resolve } from "node:path";
+import { join, relative, resolve } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { parseServerAddress, type RedisHost } from "../domain/redis-address.ts";
 import { type GuardedChild, startChild } from "./child.ts";
@@ -9,9 +10,12 @@ import { demoKey, demoText } from "./demo.ts";
 import { answeringAt } from "./gateway-url.ts";
 import { behaviourFromEnv } from "./generator/behaviour.ts";
 import { reachableHost, startGenerator } from "./generator/server.ts";
+import { printReadably } from "./readable-lines.ts";
 import { freePort, portIfFree, startRedis, TOLLGATE_DIR } from "./redis.ts";
 
 const ROOT = resolve(import.meta.dirname, "../..");
+/** Where nothing else is said and nothing else listens. */
+const DEFAULT_PORTS = { public: 8080, admin: 9090, redis: 6379 } as const;
 const READY_TIMEOUT_MS = 60_000;
 const CONNECT_TIMEOUT_MS = 3000;
 /** Above the gateway's own drain timeout of 30 s. */
@@ -69,7 +73,7 @@ async function aborted(signal: AbortSignal): Promise<string> {
 }
 
 async function startAll(env: NodeJS.ProcessEnv, parts: Part[], signal: AbortSignal): Promise<void> {
-  const ports = await wantedPorts(env);
+  const { ports, instead } = await wantedPorts(env);
   if (env.REDIS_URL) await mustAnswer(env.REDIS_URL);
   const redisUrl = env.REDIS_URL || (await addRedis(parts));
   signal.throwIfAborted();
@@ -89,37 +93,75 @@ async function startAll(env: NodeJS.ProcessEnv, parts: Part[], signal: AbortSign
   const gateway = await startChild(process.execPath, ["--disable-sigusr1", join(ROOT, "src/main.ts")], {
     cwd: ROOT,
     env: childEnv,
-    stdio: ["ignore", "inherit", "inherit"],
+    stdio: ["ignore", process.stdout.isTTY ? "pipe" : "inherit", "inherit"],
   });
+  if (gateway.process.stdout) printReadably(gateway.process.stdout, process.stdout);
   parts.push({ name: "the gateway", ended: gateway.ended, stop: () => gateway.stop(DRAIN_GRACE_MS) });
   const adminUrl = await readyAt(`${reachableHost(ports.adminHost)}:${ports.adminPort}`, gateway, signal);
   const baseUrl = (await answeringAt(`${reachableHost(ports.host)}:${ports.port}`, "/")).url;
-  const keyFile = join(TOLLGATE_DIR, demoKeyName(env.REDIS_URL));
+  const keyFile = join(TOLLGATE_DIR, perRedis("demo-key", env.REDIS_URL));
   const key = await demoKey(baseUrl, keyFile, join(ROOT, "src/cli.ts"), childEnv);
   signal.throwIfAborted();
+  const ours = { ...(env.REDIS_URL ? {} : { REDIS_URL: redisUrl }), ...(env.UPSTREAM_URL ? {} : upstream) };
+  const envFile = join(TOLLGATE_DIR, perRedis("start.env", env.REDIS_URL));
+  await writeVariables(envFile, ours);
   console.log(`\nTollgate is ready at ${baseUrl}; metrics at ${adminUrl}/metrics`);
   console.log(`The operators' console: ${adminUrl}/console${env.ADMIN_TOKEN ? "" : READ_ONLY}`);
-  const ours = { ...(env.REDIS_URL ? {} : { REDIS_URL: redisUrl }), ...(env.UPSTREAM_URL ? {} : upstream) };
-  console.log(demoText(baseUrl, key, ours));
+  console.log(portsText({ ports, instead, redisUrl, upstreamUrl: upstream.UPSTREAM_URL }));
+  console.log(demoText(baseUrl, key, relative(process.cwd(), envFile)));
 }
 
-/** Checked before anything starts, for the gateway's own message would come after a page of logs. */
-async function wantedPorts(env: NodeJS.ProcessEnv): Promise<Ports> {
-  const ports: Ports = {
-    host: env.HOST || "127.0.0.1",
-    port: Number(env.PORT || 8080),
-    adminHost: env.ADMIN_HOST || "127.0.0.1",
-    adminPort: Number(env.ADMIN_PORT || 9090),
+/**
+ * Checked before anything starts, for the gateway's own message would come after a page of logs. Instead of a default port
+ * that is taken, a free one is used; a port that the environment names is used, or nothing starts.
+ */
+async function wantedPorts(env: NodeJS.ProcessEnv): Promise<{ ports: Ports; instead: string[] }> {
+  const [host, adminHost] = [env.HOST || "127.0.0.1", env.ADMIN_HOST || "127.0.0.1"];
+  const instead: string[] = [];
+  const wanted = async (variable: "PORT" | "ADMIN_PORT", usual: number, on: string): Promise<number> => {
+    const named = env[variable];
+    if (!named && !(await portIfFree(usual, on)) && (await portIfFree(0, on))) {
+      instead.push(`${usual} is taken`);
+      return freePort();
+    }
+    const port = Number(named || usual);
+    await mustBeFree(variable, port, on);
+    return port;
   };
-  await mustBeFree("PORT", ports.port, ports.host);
-  await mustBeFree("ADMIN_PORT", ports.adminPort, ports.adminHost);
-  return ports;
+  const port = await wanted("PORT", DEFAULT_PORTS.public, host);
+  const adminPort = await wanted("ADMIN_PORT", DEFAULT_PORTS.admin, adminHost);
+  return { ports: { host, port, adminHost, adminPort }, instead };
+}
+
+/** Which ports are in use, those of Redis and the sandbox among them. */
+function portsText(taken: {
+  ports: Ports;
+  instead: readonly string[];
+  redisUrl: string;
+  upstreamUrl: string | undefined;
+}): string {
+  const { ports, instead, redisUrl, upstreamUrl = "" } = taken;
+  const redisPort = parseServerAddress(redisUrl).hosts[0]!.port;
+  const sandbox = URL.parse(upstreamUrl)?.port ?? "";
+  const others = [...instead];
+  if (!process.env.REDIS_URL && redisPort !== DEFAULT_PORTS.redis)
+    others.push(`${DEFAULT_PORTS.redis} is taken`);
+  const list = `gateway ${ports.port}, metrics and console ${ports.adminPort}, Redis ${redisPort}, upstream ${sandbox}`;
+  return `Ports: ${list}${others.length > 0 ? ` (${others.join(", ")})` : ""}`;
 }
 
 /** Each Redis has a demo key of its own: else a start on another one would forget it, and credit the demo again. */
-function demoKeyName(redisUrl: string | undefined): string {
-  if (!redisUrl) return "demo-key";
-  return `demo-key-${createHash("sha256").update(redisUrl).digest("hex").slice(0, 12)}`;
+function perRedis(name: string, redisUrl: string | undefined): string {
+  if (!redisUrl) return name;
+  return `${name}-${createHash("sha256").update(redisUrl).digest("hex").slice(0, 12)}`;
+}
+
+/** For the shell's `.`: a credential belongs into a file that its owner alone can read, not onto a terminal. */
+async function writeVariables(file: string, variables: NodeJS.ProcessEnv): Promise<void> {
+  const lines = Object.entries(variables).map(([name, value]) => `export ${name}='${value}'\n`);
+  await writeFile(file, lines.join(""), { mode: 0o600 });
+  // The mode above counts for new files only.
+  await chmod(file, 0o600);
 }
 
 /** The operator's own Redis, asked before anything starts. */
@@ -131,8 +173,9 @@ async function mustAnswer(redisUrl: string): Promise<void> {
   } catch (error) {
     const why = (error as NodeJS.ErrnoException).code ?? "no answer";
     throw new Error(
-      `Nothing answers at REDIS_URL, ${host}:${port} (${why}). Start a Redis there, or leave REDIS_URL out: ` +
-        "then one is started for you.",
+      `Nothing answers at REDIS_URL, ${host}:${port} (${why}). See that the address is right, and that this Redis runs ` +
+        "with its data: an empty one in its place has no accounts and no credits. For a demo, leave REDIS_URL out: then a " +
+        "Redis of its own is started for you.",
     );
   } finally {
     socket.destroy();
@@ -162,7 +205,7 @@ async function mustBeFree(variable: string, port: number, host: string): Promise
 }
 
 async function addRedis(parts: Part[]): Promise<string> {
-  const port = (await portIfFree(6379)) ?? (await freePort());
+  const port = (await portIfFree(DEFAULT_PORTS.redis)) ?? (await freePort());
   const redis = await startRedis({ dir: join(TOLLGATE_DIR, "redis-data"), port, persistent: true });
   parts.push({ name: "Redis", ended: redis.ended, stop: redis.stop });
   console.log(`Redis: ${redis.source}, port ${redis.port}, data kept in .tollgate/redis-data`);

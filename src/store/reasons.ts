@@ -27,6 +27,8 @@ interface Row {
 
 const NO_TRUST =
   "its certificate is signed by no authority that is trusted here; name the file of yours in store.tls_ca";
+const SAME_DATA =
+  "if it is down, bring back this Redis with its data: an empty one in its place has no accounts and no credits";
 const REACH =
   "see that the host and port in REDIS_URL are right, that Redis runs there, that no firewall is between, and that " +
   "redis:// is used without TLS and rediss:// with it";
@@ -68,13 +70,22 @@ const ROWS: readonly Row[] = [
     why: "the server's certificate is for another name",
     advice: "use the name in REDIS_URL that the certificate has",
   },
-  { matches: /ECONNREFUSED/, why: "nothing listens at this address (ECONNREFUSED)", advice: REACH },
+  {
+    matches: /ECONNREFUSED/,
+    why: "nothing listens at this address (ECONNREFUSED)",
+    advice: `${REACH}; ${SAME_DATA}`,
+  },
   {
     matches: /ENOTFOUND|EAI_AGAIN/,
     why: "the name of the host cannot be resolved",
     advice: "see that the host in REDIS_URL is right, and that DNS answers",
   },
   { matches: /EHOSTUNREACH|ENETUNREACH|ETIMEDOUT/, why: "the server does not answer", advice: REACH },
+  {
+    matches: /^Command timed out/,
+    why: "Redis does not answer in time (Command timed out)",
+    advice: `see that it runs and is not stalled; ${SAME_DATA}`,
+  },
   { matches: /^no answer within/, why: "no answer within 2 seconds", advice: REACH },
   {
     matches: /^READONLY/,

@@ -1,7 +1,7 @@
 import { type ChildProcess, execFile, spawn } from "node:child_process";
 import { createHash } from "node:crypto";
 import { once } from "node:events";
-import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { mkdtemp, readFile, rm, stat, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { delimiter, join, resolve } from "node:path";
 import { promisify } from "node:util";
@@ -13,7 +13,7 @@ import { holdPort } from "../support/held-port.ts";
 import { givenRedis, type TestRedis } from "../support/store-stage.ts";
 
 const ROOT = resolve(import.meta.dirname, "../..");
-const LAST_LINE = "Ctrl-C stops everything";
+const LAST_LINE = "\nDemo key (";
 
 /** As much of curl as the lines use, for machines without one: it comes last on the PATH. */
 const CURL = `#!${process.execPath}
@@ -52,7 +52,8 @@ afterAll(async () => {
   await redis.stop();
   await rm(folder, { recursive: true });
   const own = createHash("sha256").update(redis.url).digest("hex").slice(0, 12);
-  await rm(join(TOLLGATE_DIR, `demo-key-${own}`), { force: true });
+  for (const name of ["demo-key", "start.env"])
+    await rm(join(TOLLGATE_DIR, `${name}-${own}`), { force: true });
 });
 
 /** Ports that are still free when a program comes to listen on them, seconds later. */
@@ -101,7 +102,7 @@ const keyIn = (printed: string): string | undefined => /^Demo key .*: (sk_\S+)$/
 // Guarantee: a new user pastes what `npm start` prints and sees a video, its price and its limits.
 test("the lines that npm start prints work when pasted; a second start finds the data of the first", async () => {
   const printed = await start();
-  const lines = printed.slice(printed.indexOf("# Paste"), printed.indexOf("How to make the sandbox"));
+  const lines = printed.slice(printed.indexOf("# Paste"), printed.indexOf(LAST_LINE));
   const pasted = promisify(execFile)("sh", ["-e", "-c", lines], {
     env: { ...process.env, TMPDIR: folder, PATH: `${process.env.PATH}${delimiter}${folder}` },
   });
@@ -115,12 +116,22 @@ test("the lines that npm start prints work when pasted; a second start finds the
   expect(refused[0]).toContain("401");
   expect(JSON.parse(refused.at(-1)!)).toMatchObject({ code: 401, error: "Invalid API key" });
 
-  const [, doctor] = /^Is everything in order\? (.* doctor)$/m.exec(printed) ?? [];
+  const [, doctor] = /^Is everything in order\? \((.* doctor)\)$/m.exec(printed) ?? [];
   const env = { ...process.env, REDIS_URL: redis.url };
   // Not content with a Redis of tests, which keeps nothing; with the generator it is.
   const { stdout } = await promisify(execFile)("sh", ["-c", `${doctor} --json; true`], { env, cwd: ROOT });
   const { checks } = JSON.parse(stdout) as { checks: { name: string; status: string }[] };
   expect(checks).toContainEqual(expect.objectContaining({ name: "upstream", status: "ok" }));
+
+  // Guarantee: the credential of the upstream is on no screen; the doctor has it from a file of its owner's.
+  const [, file = ""] = /\(\. (\S+); /.exec(printed) ?? [];
+  const kept = await readFile(resolve(file), "utf8");
+  const [, credential = ""] = /UPSTREAM_API_KEY='([^']+)'/.exec(kept) ?? [];
+  expect(credential.length).toBeGreaterThan(20);
+  expect(printed).not.toContain(credential);
+  expect((await stat(resolve(file))).mode & 0o777).toBe(0o600);
+  expect(printed.trimEnd().split("\n").at(-1)).toMatch(/^Demo key .*: sk_/);
+  expect(printed).toMatch(/^Ports: gateway \d+, metrics and console \d+, Redis \d+, upstream \d+/m);
 
   expect(await stop()).toBe(0);
   const again = await start();
@@ -141,7 +152,7 @@ test("with server.tls and admin.tls npm start says https, and its lines work whe
   await writeFile(config, JSON.stringify({ server: { tls }, admin: { tls } }));
   const printed = await start({ TOLLGATE_CONFIG: config });
   expect(printed).toMatch(/^Tollgate is ready at https:\/\/\S+; metrics at https:\/\/\S+\/metrics$/m);
-  const lines = printed.slice(printed.indexOf("# Paste"), printed.indexOf("How to make the sandbox"));
+  const lines = printed.slice(printed.indexOf("# Paste"), printed.indexOf(LAST_LINE));
   const pasted = await promisify(execFile)("sh", ["-e", "-c", lines], {
     env: { ...process.env, TMPDIR: folder, PATH: `${process.env.PATH}${delimiter}${folder}` },
   });
@@ -183,4 +194,14 @@ test.each([
       new RegExp(`REDIS_URL must be.* ${words}.*; left out, a Redis is started for you`),
     ),
   });
+});
+
+test("an address without Redis is answered with what keeps production data safe", async () => {
+  const { port, release } = await holdPort();
+  const env = { ...process.env, ...(await givenPorts()), REDIS_URL: `redis://127.0.0.1:${port}` };
+  release();
+  const started = promisify(execFile)(process.execPath, [join(ROOT, "src/sandbox/start.ts")], { env });
+  const { stderr } = await started.catch((error: { stderr: string }) => error);
+  expect(stderr).toContain("that this Redis runs with its data: an empty one in its place has no accounts");
+  expect(stderr).not.toMatch(/Start a Redis/);
 });

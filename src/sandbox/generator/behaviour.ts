@@ -106,6 +106,7 @@ const WORDS: Readonly<Record<string, Partial<Behaviour>>> = {
   "duplicate-task-id": { taskId: "duplicate" },
 };
 
+const UNIT_MS = { ms: 1, s: 1000, m: 60_000 } as const;
 const UNIT_AT_END = /(Ms|Seconds)$/;
 
 /** Kebab-case name, with and without its unit, to the setting. */
@@ -174,11 +175,12 @@ function readSetting(name: keyof Behaviour, text: string): Partial<Behaviour> {
 
 /** Times may carry their own unit; the result is in the unit of the setting's name. */
 function readNumber(name: keyof Behaviour, text: string): number {
-  const found = /^(\d+(?:\.\d+)?)(ms|s)?$/.exec(text);
+  const found = /^(\d+(?:\.\d+)?)(ms|s|m)?$/.exec(text);
   const unit = UNIT_AT_END.exec(name)?.[0];
   if (!found || (found[2] && !unit)) throw new Error(`${name} cannot be "${text}"`);
   const number = Number(found[1]);
-  const value = !found[2] ? number : (number * (found[2] === "s" ? 1000 : 1)) / (unit === "Ms" ? 1 : 1000);
+  const unitMs = UNIT_MS[found[2] as keyof typeof UNIT_MS];
+  const value = unitMs === undefined ? number : (number * unitMs) / (unit === "Ms" ? 1 : 1000);
   if (/status$/i.test(name) && !(Number.isInteger(value) && value >= 200 && value <= 599)) {
     throw new Error(`${name} is an HTTP status from 200 to 599`);
   }

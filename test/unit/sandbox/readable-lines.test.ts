@@ -1,0 +1,43 @@
+import { PassThrough } from "node:stream";
+import { stripVTControlCharacters } from "node:util";
+import { expect, test } from "vitest";
+import { printReadably, readable } from "../../../src/sandbox/readable-lines.ts";
+import { soon } from "../../support/soon.ts";
+
+const plain = (fields: object): string => stripVTControlCharacters(readable(JSON.stringify(fields)));
+const line = { level: "info", time: "2030-01-31T14:03:09.123Z", service: "tollgate" };
+
+test("a request is one short line: what was asked, how it ended, in which time and for whom", () => {
+  const request = {
+    request_id: "req_1",
+    method: "POST",
+    route: "/api/v1/upload",
+    duration_ms: 1.5,
+    key_id: "key_1",
+  };
+  expect(plain({ ...line, ...request, status: 200, outcome: "ok" })).toBe(
+    "14:03:09 info  POST /api/v1/upload 200 ok  1.5 ms  key_1",
+  );
+  expect(plain({ ...line, ...request, status: 429, outcome: "rate_limited", limit: 20, used: 20 })).toBe(
+    "14:03:09 info  POST /api/v1/upload 429 rate_limited 20 of 20  1.5 ms  key_1",
+  );
+});
+
+// Guarantee: the configuration fills no screen, and an error no more than its message.
+test("an event is its message and its short fields", () => {
+  const listening = { msg: "tollgate is listening", url: "http://a", config: { server: { port: 1 } } };
+  expect(plain({ ...line, ...listening })).toBe("14:03:09 info  tollgate is listening url=http://a");
+  const failed = { msg: "no", why: "x".repeat(500), err: { message: "broken", stack: "at a\nat b" } };
+  expect(plain({ ...line, ...failed, level: "error" })).toBe(
+    `14:03:09 error no why=${"x".repeat(400)} broken`,
+  );
+});
+
+test("a line that is no JSON is printed as it is, and each line once", async () => {
+  const from = new PassThrough();
+  const printed: string[] = [];
+  printReadably(from, { write: (text) => printed.push(stripVTControlCharacters(text)) });
+  from.write('plain\n{"half\n');
+  from.end(`${JSON.stringify({ ...line, msg: "last" })}\n`);
+  await soon(() => expect(printed).toEqual(["plain\n", '{"half\n', "14:03:09 info  last\n"]));
+});
