@@ -1,3 +1,4 @@
+import { ARCHIVE_CRITERIA } from "./criteria-archive.ts";
 import { endsOnEvidence, ownVideos, storesKeptApart } from "./criteria-endings.ts";
 import { noFalseRefusal, slotsAndDaysKept, slotsFree, windowKept } from "./criteria-limits.ts";
 import { chargedOnce, type Finding, idempotent, ledgerBalances, refundedOnce } from "./criteria-money.ts";
@@ -53,7 +54,8 @@ export interface Verdict {
 }
 
 /** Judges one run by its recorded history alone. */
-export const check = (history: History): Verdict => judgeBy(CRITERIA, readLedger(history));
+export const check = (history: History): Verdict =>
+  judgeBy(history.archive ? [...CRITERIA, ...ARCHIVE_CRITERIA] : CRITERIA, readLedger(history));
 
 export function judgeBy<Facts>(rules: readonly Rule<Facts>[], facts: Facts): Verdict {
   const uncharged: string[] = [];

@@ -63,6 +63,8 @@ export interface FleetOptions {
   partitions?: number;
   /** Replicas that must have a charge before it is answered; as the gateways decide when left out. */
   confirmReplicas?: number | undefined;
+  /** Of a PostgreSQL that the gateways copy the ledger to. */
+  archiveUrl?: string;
   /** False: a gateway has started when it listens, though its store may be away. */
   waitsForStore?: boolean;
 }
@@ -219,7 +221,16 @@ function createStarter(
     });
     if (stopped) throw new Error("the world was stopped");
     const start = (): Promise<GatewayProcess> =>
-      startGateway({ root, folder, name, redisUrl, log, waitsForStore, spawned });
+      startGateway({
+        root,
+        folder,
+        name,
+        redisUrl,
+        archiveUrl: settings.archiveUrl,
+        log,
+        waitsForStore,
+        spawned,
+      });
     // Once more for one that something else on this machine has ended before it was ready.
     const gateway = await start().catch((error: Error) => {
       faults.push({ kind: "started again", atMs: Date.now(), gateway: name, phase: error.message });

@@ -35,6 +35,8 @@ export interface GatewaySettings {
   partitions?: number | undefined;
   /** Replicas that must have a charge before it is answered; as the gateway decides when left out. */
   confirmReplicas?: number | undefined;
+  /** Of a PostgreSQL. What it has leaves Redis at once. */
+  archiveUrl?: string | undefined;
 }
 
 /**
@@ -56,6 +58,7 @@ admin: { port: 0 }
 store: { journal: ${JSON.stringify(journal)}, command_timeout: ${commandTimeoutMs}ms, partitions: ${partitions}, confirm_replicas: ${confirmReplicas} }
 upstream: { url: ${JSON.stringify(upstreamUrl)}, connect_timeout: 200ms, ${timeouts} }
 tasks: { cache: 0s, sweep_interval: ${every}, poll_interval: 1s, sweep_polls_per_second: 1000, max_age: ${maxAgeMs}ms }
+archive: { keep: 0s, interval: 100ms }
 `,
   );
 }
@@ -73,13 +76,14 @@ export async function startGateway(options: {
   folder: string;
   name: string;
   redisUrl: string;
+  archiveUrl?: string | undefined;
   /** Where its log goes once it has started; a file of the folder unless it is said. */
   log?: string | undefined;
   /** False: it is enough that it listens, though its store may be away. */
   waitsForStore?: boolean | undefined;
   spawned(gateway: GatewayProcess): void;
 }): Promise<GatewayProcess> {
-  const { root, folder, name, redisUrl } = options;
+  const { root, folder, name, redisUrl, archiveUrl } = options;
   mkdirSync(join(folder, "logs"), { recursive: true });
   const logFile = options.log ?? logFileOf(folder, name);
   const log = openSync(logFile, "w");
@@ -89,6 +93,7 @@ export async function startGateway(options: {
       ...childEnv(),
       TOLLGATE_CONFIG: configFile(folder, name),
       REDIS_URL: redisUrl,
+      ...(archiveUrl === undefined ? {} : { ARCHIVE_URL: archiveUrl }),
     },
     stdio: ["ignore", log, log],
   });

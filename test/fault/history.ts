@@ -1,5 +1,6 @@
-import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import type { LedgerEntry } from "../../src/store/ledger-entries.ts";
 
 /** One request of a client as the client saw it. Times are Unix ms. */
 export interface ClientEvent {
@@ -116,6 +117,19 @@ export interface Meta {
   verified: string[];
 }
 
+/** What PostgreSQL has at the end, and what of the ledger is still in Redis. */
+export interface ArchiveFacts {
+  /** Those that count. */
+  entries: LedgerEntry[];
+  inRedis: LedgerEntry[];
+  /** Rows that do not count, for Redis has lost them. */
+  hidden: number;
+  /** By account id. */
+  balances: Record<string, number>;
+  /** Status by request id. */
+  requests: Record<string, string | null>;
+}
+
 export interface History {
   meta: Meta;
   client: ClientEvent[];
@@ -127,6 +141,8 @@ export interface History {
   forgotten: StoreEntry[];
   /** What another store behind the same address holds. */
   otherStore: StoreEntry[];
+  /** Only of a run with an archive; then `store` has the ledger that Redis and the archive have together. */
+  archive?: ArchiveFacts;
 }
 
 const PARTS = ["client", "upstream", "link", "faults", "store", "forgotten", "otherStore"] as const;
@@ -135,6 +151,7 @@ const PARTS = ["client", "upstream", "link", "faults", "store", "forgotten", "ot
 export function writeHistory(folder: string, history: History): void {
   mkdirSync(folder, { recursive: true });
   writeFileSync(join(folder, "meta.json"), `${JSON.stringify(history.meta, null, 2)}\n`);
+  if (history.archive) writeFileSync(join(folder, "archive.json"), JSON.stringify(history.archive));
   for (const part of PARTS) {
     const lines = history[part].map((entry) => `${JSON.stringify(entry)}\n`);
     writeFileSync(join(folder, `${part}.ndjson`), lines.join(""));
@@ -148,6 +165,11 @@ export function readHistory(folder: string): History {
       .filter((line) => line !== "")
       .map((line) => JSON.parse(line) as unknown);
   const meta = JSON.parse(readFileSync(join(folder, "meta.json"), "utf8")) as Meta;
-  const parts = Object.fromEntries(PARTS.map((part) => [part, read(part)])) as Omit<History, "meta">;
-  return { meta, ...parts };
+  const parts = Object.fromEntries(PARTS.map((part) => [part, read(part)])) as unknown as Omit<
+    History,
+    "meta"
+  >;
+  const archiveFile = join(folder, "archive.json");
+  if (!existsSync(archiveFile)) return { meta, ...parts };
+  return { meta, ...parts, archive: JSON.parse(readFileSync(archiveFile, "utf8")) as ArchiveFacts };
 }

@@ -2,6 +2,7 @@ import { join } from "node:path";
 import { check, formatVerdict, type Verdict } from "./checker.ts";
 import { writeHistory } from "./history.ts";
 import { seedFor } from "./random.ts";
+import { archive } from "./scenarios/archive.ts";
 import { clock } from "./scenarios/clock.ts";
 import { controlsOf, runControls } from "./scenarios/controls.ts";
 import { crash, crashOnCluster } from "./scenarios/crash.ts";
@@ -67,6 +68,7 @@ export const PARTS: readonly Part[] = [
   judged(overload),
   judged(disks),
   judged(disconnects),
+  judged(archive),
   judged(crashOnCluster),
   judged(killsOnCluster),
   judged(window),

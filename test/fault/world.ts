@@ -41,6 +41,8 @@ export interface StoreServer {
   port: number;
   /** Copies its append-only files. */
   copyData(to: string): Promise<void>;
+  /** SIGKILL, then a start from its own data, which keeps all that it has answered. */
+  restart(downMs: number): Promise<void>;
   /** SIGKILL, then a start from a copy of its data. */
   restartFrom(copy: string): Promise<void>;
   stop(): Promise<void>;
@@ -61,6 +63,12 @@ async function startStore(dir: string, persistent: boolean): Promise<StoreServer
     pid,
     port,
     copyData: (to) => cp(data, to, { recursive: true }),
+    async restart(downMs) {
+      process.kill(pid(), "SIGKILL");
+      await server.ended;
+      await pause(downMs);
+      server = await startRedis({ dir, persistent, port });
+    },
     async restartFrom(copy) {
       process.kill(pid(), "SIGKILL");
       await server.ended;

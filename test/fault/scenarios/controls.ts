@@ -4,6 +4,7 @@ import { type History, writeHistory } from "../history.ts";
 import { inParallel } from "../random.ts";
 import { copySources, type Patch } from "../tree.ts";
 import type { RunOptions } from "../world.ts";
+import { ARCHIVE_CONTROLS } from "./controls-archive.ts";
 import { RARE_INTERLEAVINGS } from "./controls-rare.ts";
 import { crash } from "./crash.ts";
 import { kills } from "./kills.ts";
@@ -132,7 +133,7 @@ const GENERAL: readonly Control[] = [
 
 /** Those of the general kind take a few seconds; `npm test` runs them alone. */
 export const controlsOf = (short: boolean): readonly Control[] =>
-  short ? GENERAL : [...GENERAL, ...RARE_INTERLEAVINGS];
+  short ? GENERAL : [...GENERAL, ...RARE_INTERLEAVINGS, ...ARCHIVE_CONTROLS];
 
 /** Runs each seeded bug's scenario on a copy of the sources that has it; met when the checker reports it. */
 export async function runControls(options: RunOptions, short: boolean): Promise<Verdict> {
