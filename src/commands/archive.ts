@@ -125,7 +125,7 @@ function detachCommand(): Command {
     const text =
       partitions === 0
         ? "The store has no archive."
-        : `The store has no archive any more (${partitions} partitions). What is not copied by now is forgotten in its time.`;
+        : `The store has no archive any more (${partitions} partitions). What is not copied by now is forgotten in its time. Keep the database: what has left Redis is only there.`;
     print({ json: { partitions }, text }, flags);
   });
 }

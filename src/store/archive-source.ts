@@ -1,5 +1,6 @@
 import { randomUUID } from "node:crypto";
 import type { ChainableCommander, Redis } from "ioredis";
+import { readCut } from "./checkpoints.ts";
 import type { Connection } from "./connection.ts";
 import { storeNowMs } from "./keys.ts";
 import { LEDGER_START, type LedgerEntry, ledgerEntry, type StreamEntry } from "./ledger-entries.ts";
@@ -109,6 +110,9 @@ export function createArchiveSource(connection: Connection) {
     read: readPages,
     oldestUncopied,
     entries: entriesOf,
+    /** Id of the last entry that has left a ledger; `LEDGER_START` if none has. */
+    cut: (primary: Primary, partition: number): Promise<string> =>
+      primary.command(async (redis) => (await readCut(redis, partition)).lastEntry),
     /** Whether replicas have all that the primary has answered so far; true where that is not asked for. */
     async isConfirmed({ confirmation }: Primary): Promise<boolean> {
       return confirmation === undefined || (await confirmation.confirmed()) === "replicas";

@@ -1,7 +1,9 @@
 import { afterEach, beforeEach, expect, test } from "vitest";
+import { verifyArchive } from "../../src/ledger/archive/verify-archive.ts";
 import { archivedGrants } from "../../src/ledger/archived-grants.ts";
 import { verifyLedger } from "../../src/ledger/verify.ts";
 import { grantCredits, readAccount } from "../../src/store/accounts.ts";
+import { compareIds } from "../../src/store/archive-source.ts";
 import { accountNames, META, partitionNames, partitionOf } from "../../src/store/names.ts";
 import { scriptsOf } from "../../src/store/script-runner.ts";
 import { trimLedger } from "../../src/store/trimming.ts";
@@ -143,4 +145,106 @@ test("a reference that Redis has forgotten is found in the archive", async () =>
     /^nothing is granted: only the archive knows .*, which does not answer \(nobody listens there/,
   );
   expect(archivedGrants(undefined)).toBeUndefined();
+});
+
+/** Traffic of which all but the newest entry has left. */
+async function givenTrimmed() {
+  const copier = await stage.copier({ keepMs: 0 });
+  await givenTraffic("acme");
+  await allow();
+  const all = await stage.entries();
+  await copier.copy();
+  const partition = partitionOf("acme", PARTITIONS);
+  expect(await stage.redis.xlen(partitionNames(partition).ledger)).toBe(1);
+  return { copier, all, partition, verify: () => verifyArchive(stage.nodes, copier.archive.query) };
+}
+
+// Guarantee: what has left Redis is proven by the checkpoints, to the credit and to the entry.
+test("archive verify proves what has left by its checkpoint", async () => {
+  const { all, partition, verify } = await givenTrimmed();
+  expect(await verify()).toMatchObject({ ok: true, entries: all.length, in_redis: 1 });
+  const { checkpoint } = accountNames(partition, "acme");
+  const text = (await stage.redis.get(checkpoint))!;
+  for (const [what, wrong] of [
+    ["entries", text.replace(/ entries (\d+)/, (_, count) => ` entries ${Number(count) - 1}`)],
+    ["consumed", text.replace(/ consumed (\d+)/, (_, credits) => ` consumed ${Number(credits) + 1}`)],
+    ["is not in the archive", text.replace(/^entry \d+/, "entry 1")],
+  ] as const) {
+    expect(wrong).not.toBe(text);
+    await stage.redis.set(checkpoint, wrong);
+    const { violations } = await verify();
+    expect(violations.map(({ message }) => message).join(), what).toContain(what);
+  }
+  await stage.redis.set(checkpoint, text);
+  expect(await verify()).toMatchObject({ ok: true });
+});
+
+// Guarantee: a fork never hides what has left Redis, which nobody else has.
+test("a ledger that has lost everything behind the cut hides nothing before it", async () => {
+  const { copier, all, partition } = await givenTrimmed();
+  const key = { accountId: "acme", keyId: "", key: "" };
+  await stage.grant(key, "order-2");
+  await copier.copy();
+  const { ledger, trimmed } = partitionNames(partition);
+  const cut = (await stage.redis.hget(trimmed, "last_entry"))!;
+  const left = all.filter(({ streamId }) => compareIds(streamId, cut) <= 0);
+  // All that Redis still had is another entry now.
+  const [[id]] = (await stage.redis.xrevrange(ledger, "+", "-", "COUNT", 1)) as [[string, string[]]];
+  await stage.redis.xtrim(ledger, "MAXLEN", 0);
+  const account = {
+    account_id: "acme",
+    type: "recharge",
+    amount: "1",
+    balance_after: "1",
+    at: "1",
+    previous: cut,
+  };
+  await stage.redis.xadd(ledger, "*", ...Object.entries(account).flat());
+  await copier.round();
+  expect((await stage.archived()).map(({ streamId }) => streamId)).toEqual(
+    expect.arrayContaining(left.map(({ streamId }) => streamId)),
+  );
+  expect((await stage.archived()).map(({ streamId }) => streamId)).not.toContain(id);
+  const [fork] = await stage.database.query<{ after: string }>("SELECT after FROM tollgate.ledger_forks");
+  expect(fork?.after).toBe(cut);
+});
+
+test("verified again and again while entries are made, copied and leave, nothing is wrong", async () => {
+  const { copier, verify } = await givenTrimmed();
+  const keys = await Promise.all(times(6, (at) => stage.givenKey(`busy-${at}`)));
+  let goesOn = true;
+  const traffic = (async () => {
+    for (let at = 0; goesOn; at++) {
+      await stage.grant(keys[at % 6]!, `more-${at}`);
+      await stage.ended(keys[at % 6]!, at % 2 ? "failed" : "completed");
+    }
+  })();
+  const copying = (async () => {
+    while (goesOn) await copier.round();
+  })();
+  for (let at = 0; at < 12; at++) expect(await verify()).toMatchObject({ ok: true, violations: [] });
+  goesOn = false;
+  await Promise.all([traffic, copying]);
+  await copier.copy();
+  expect(await verify()).toMatchObject({ ok: true });
+  expect(await verifyLedger(stage.nodes)).toMatchObject({ ok: true });
+});
+
+test("what is copied and leaves while a partition is verified is no violation", async () => {
+  const { copier, partition } = await givenTrimmed();
+  const { query } = copier.archive;
+  let hasLeft = false;
+  /** The first question about a partition is which entry is its newest. */
+  const slowly: typeof query = async (text, values) => {
+    const rows = await query<never>(text, values);
+    if (hasLeft || values?.[0] !== partition) return rows;
+    hasLeft = true;
+    for (const reference of ["order-2", "order-3"])
+      await stage.grant({ accountId: "acme", keyId: "", key: "" }, reference);
+    await copier.copy();
+    return rows;
+  };
+  expect(await verifyArchive(stage.nodes, slowly)).toMatchObject({ ok: true, violations: [] });
+  expect(hasLeft).toBe(true);
+  expect(await stage.redis.xlen(partitionNames(partition).ledger)).toBe(1);
 });

@@ -146,7 +146,8 @@ async function hideLost(
   tables: ArchiveTables,
 ): Promise<void> {
   if (!newest) return;
-  const point = await findForkPoint(tables, newest, (ids) => source.entries(primary, partition, ids));
+  const cut = await source.cut(primary, partition);
+  const point = await findForkPoint(tables, newest, cut, (ids) => source.entries(primary, partition, ids));
   const after = point?.streamId ?? LEDGER_START;
   const entries = await tables.hideAfter(partition, after, newest);
   metrics.archiveForks.inc();

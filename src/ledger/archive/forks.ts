@@ -1,4 +1,4 @@
-import { isSameEntry } from "../../store/archive-source.ts";
+import { compareIds, isSameEntry } from "../../store/archive-source.ts";
 import type { LedgerEntry } from "../../store/ledger-entries.ts";
 import type { ArchiveTables } from "./tables.ts";
 
@@ -8,12 +8,14 @@ const PAGE = 200;
 /**
  * The newest entry that archive and store both have. A failover or an old dump has taken what the archive has after it.
  * @param newest the newest entry of the archive, which the store has not
+ * @param cut id of the last entry that has left the store: the store had all up to there
  * @param read the store's entries of these ids; those that it has not are left out
  * @returns undefined if they have nothing in common
  */
 export async function findForkPoint(
   tables: Pick<ArchiveTables, "entriesBefore">,
   newest: LedgerEntry,
+  cut: string,
   read: (ids: readonly string[]) => Promise<LedgerEntry[]>,
 ): Promise<LedgerEntry | undefined> {
   let before = newest;
@@ -23,6 +25,7 @@ export async function findForkPoint(
       (await read(page.map(({ streamId }) => streamId))).map((entry) => [entry.streamId, entry]),
     );
     const found = page.find((entry) => {
+      if (compareIds(entry.streamId, cut) <= 0) return true;
       const same = stored.get(entry.streamId);
       return same !== undefined && isSameEntry(same, entry);
     });

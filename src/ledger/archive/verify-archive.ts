@@ -1,5 +1,6 @@
 import type { Redis } from "ioredis";
 import { compareIds } from "../../store/archive-source.ts";
+import { type Checkpoint, checkpointOf } from "../../store/checkpoints.ts";
 import { setPages } from "../../store/keys.ts";
 import { LEDGER_PAGE, LEDGER_START, type LedgerEntry, readLedger } from "../../store/ledger-entries.ts";
 import { accountNames, archiveNames, partitionNames } from "../../store/names.ts";
@@ -105,6 +106,7 @@ async function verifyPartition(run: Run, redis: Redis, partition: number): Promi
   const [newest] = await query<{ id: string }>(NEWEST, [partition]);
   const until = newest && compareIds(newest.id, noted) > 0 ? newest.id : noted;
   const fold = emptyFold();
+  const checkpoints = await createCheckpointCheck(run, redis, partition);
   let page: LedgerEntry[] = [];
   do {
     page = (await query<EntryRow>(ENTRIES, [partition, ...fold.lastId.split("-"), ...until.split("-")])).map(
@@ -112,14 +114,73 @@ async function verifyPartition(run: Run, redis: Redis, partition: number): Promi
     );
     const last = page.length < PAGE ? until : page.at(-1)!.streamId;
     await comparePage(run, redis, { partition, after: fold.lastId, until: last }, page);
-    for (const entry of page) addEntry(fold, entry, report);
+    for (const entry of page) {
+      addEntry(fold, entry, report);
+      checkpoints.reached(entry, fold);
+    }
     result.entries += page.length;
     run.step();
   } while (page.length === PAGE);
   result.accounts += fold.accounts.size;
+  checkpoints.end(until);
   await compareBalances(run, redis, partition, fold);
   result.keys += await verifyArchivedKeys(redis, partition, { query, report, step: run.step });
 }
+
+/**
+ * What has left Redis is proven by the checkpoint of its account: the archive's entries up to there must add up to it.
+ * Checkpoints are read once; what leaves later is compared with Redis here, or the next time.
+ */
+async function createCheckpointCheck({ report, step }: Run, redis: Redis, partition: number) {
+  const waiting = new Map<string, Checkpoint>();
+  for await (const accountIds of setPages(redis, partitionNames(partition).accounts)) {
+    const texts = await many<string | null, string>(redis, accountIds, (pipe, accountId) =>
+      pipe.get(accountNames(partition, accountId).checkpoint),
+    );
+    for (const [at, text] of texts.entries()) {
+      const checkpoint = checkpointOf(text ?? "");
+      if (checkpoint) waiting.set(accountIds[at]!, { ...checkpoint, tail: [] });
+    }
+    step();
+  }
+
+  return {
+    /** Called with each entry of the archive once it is folded. */
+    reached({ accountId, streamId }: LedgerEntry, fold: LedgerFold): void {
+      const checkpoint = waiting.get(accountId);
+      if (checkpoint?.entry !== streamId) return;
+      waiting.delete(accountId);
+      const archived = fold.accounts.get(accountId)!;
+      const differs = COUNTED.filter((name) => archived[name] !== checkpoint[name]);
+      if (differs.length === 0) return;
+      const what = differs
+        .map((name) => `${name} ${archived[name]} by the archive, ${checkpoint[name]}`)
+        .join(", ");
+      report(
+        "archive",
+        accountId,
+        `up to entry ${streamId}, which has left Redis: ${what} by its checkpoint`,
+      );
+    },
+    /** Called at the end of the partition. What left after it was begun is not known here. */
+    end(until: string): void {
+      for (const [accountId, { entry }] of waiting)
+        if (compareIds(entry, until) <= 0)
+          report("archive", accountId, `entry ${entry} has left Redis, and is not in the archive`);
+    },
+  };
+}
+
+/** What a checkpoint and a fold of the archive have in common. */
+const COUNTED = [
+  "entries",
+  "balance",
+  "recharged",
+  "consumed",
+  "refunded",
+  "references",
+  "referenced",
+] as const;
 
 /** Compares a page of the archive with the same part of the ledger. */
 async function comparePage(
