@@ -12,7 +12,7 @@ import type { Metrics } from "../../telemetry/metrics.ts";
 import { findForkPoint } from "./forks.ts";
 import { type ArchiveTables, StaleArchiveError } from "./tables.ts";
 
-/** Ledger entries, requests, accounts and keys each in one transaction, at most. Reading them holds Redis for a millisecond. */
+/** Ledger entries, requests, accounts and keys each in one transaction, at most. Reading them holds Redis for less than a millisecond. */
 const BATCH = 500;
 /** A backlog is copied for so long at a time, before turns are renewed. */
 const BACKLOG_MS = 2500;
