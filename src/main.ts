@@ -149,6 +149,7 @@ function createCounts(options: {
   const refusals = createRefusalCounts({
     add: (counts) => addRefusals(connection, counts),
     usable: connection.isUsable,
+    nowMs: connection.nowMs,
     log,
   });
   const tierUse = createTierUse({

@@ -2,9 +2,10 @@ import { Command, Option } from "commander";
 import { CREDIT_PACKAGES } from "../domain/credit-packages.ts";
 import { archivedGrants } from "../ledger/archived-grants.ts";
 import { grantCredits, OperatorError, readAccount } from "../store/accounts.ts";
-import { eachKey } from "../store/keys.ts";
+import { eachKey, storeNowMs } from "../store/keys.ts";
 import { oldestKeys } from "../store/keys-by-age.ts";
-import { shown, statusText } from "./keys-shown.ts";
+import { refusalsOf } from "../store/refusals.ts";
+import { refusalsJson, refusalsText, shown, statusText } from "./keys-shown.ts";
 import { archiveUrl, hasArchive } from "./local-archive.ts";
 import { command, whole } from "./options.ts";
 import { note, print } from "./output.ts";
@@ -62,13 +63,15 @@ function amountOf(named: number | undefined, packageName: string | undefined): n
 }
 
 function showCommand(): Command {
-  return command("show", "balance, holds, latest transactions and keys of an account")
+  return command("show", "balance, holds, latest transactions, keys and refusals of an account")
     .argument("<account>", "account id")
     .action(async (accountId: string, flags: { json?: boolean }) => {
-      const { account, page } = await withRedis(async (nodes) => ({
-        account: await readAccount(nodes, accountId),
-        page: await oldestKeys(eachKey(nodes, accountId), { limit: KEYS_SHOWN_MAX }),
-      }));
+      const { account, page, refusals } = await withRedis(async (nodes) => {
+        const account = await readAccount(nodes, accountId);
+        const nowMs = await storeNowMs(nodes.of(account.partition));
+        const page = await oldestKeys(eachKey(nodes, accountId), { limit: KEYS_SHOWN_MAX });
+        return { account, page, refusals: await refusalsOf(nodes, accountId, nowMs) };
+      });
       const { balance, held, totalUsed, totalRequests, recent } = account;
       const money = {
         account_id: accountId,
@@ -83,6 +86,7 @@ function showCommand(): Command {
         recent_transactions: recent,
         keys: keys.map(shown),
         more_keys: more || undefined,
+        ...refusalsJson(refusals),
       };
       const transactions = recent.map((entry) => [
         moment(Date.parse(entry.created_at)),
@@ -98,6 +102,7 @@ function showCommand(): Command {
           ["KEY ID", "TIER", "STATUS"],
           keys.map((key) => [key.keyId, key.tier, statusText(key)]),
         ),
+        ...refusalsText(refusals),
       ].join("\n\n");
       print({ json, text }, flags);
       if (more && !flags.json) note(`There are more keys: tollgate keys list --account ${accountId}`);

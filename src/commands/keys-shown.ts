@@ -1,5 +1,6 @@
 import type { KeyRecord } from "../store/keys.ts";
-import { iso, paint } from "./terminal.ts";
+import type { AccountRefusals } from "../store/refusals.ts";
+import { iso, paint, table } from "./terminal.ts";
 
 export const KEY_STATUSES = ["active", "expired", "revoked"] as const;
 export type KeyStatus = (typeof KEY_STATUSES)[number];
@@ -14,6 +15,34 @@ const COLOURS = { active: "green", expired: "yellow", revoked: "red" } as const;
 
 /** The same for a table. */
 export const statusText = (key: KeyRecord): string => paint(COLOURS[statusOf(key)], statusOf(key));
+
+/** Rows of refusals that are printed. */
+const REFUSALS_SHOWN_MAX = 20;
+
+/** Refusals by hour as `--json` prints them, latest first. */
+export const refusalsJson = ({ hours, uncounted }: AccountRefusals) => ({
+  refusals: hours.map(({ atMs, keyId, outcome, count }) => ({
+    hour: iso(atMs),
+    key_id: keyId,
+    outcome,
+    count,
+  })),
+  uncounted_refusals: uncounted || undefined,
+});
+
+/** The same as a table; nothing without any. */
+export function refusalsText({ hours, uncounted }: AccountRefusals): string[] {
+  if (hours.length === 0) return [];
+  const rows = hours
+    .slice(0, REFUSALS_SHOWN_MAX)
+    .map(({ atMs, keyId, outcome, count }) => [iso(atMs), keyId, outcome, count]);
+  const more = hours.length - rows.length;
+  return [
+    table(["REFUSED IN THE HOUR OF", "KEY ID", "OUTCOME", "TIMES"], rows),
+    ...(more > 0 ? [`${more} earlier rows of the last eight days: --json has them.`] : []),
+    ...(uncounted > 0 ? [`${uncounted} refusals of this and other accounts had no room in the counts.`] : []),
+  ];
+}
 
 /** A key as it is printed: never its digest. Absent limits are the tier's. */
 export function shown(key: KeyRecord): Record<string, unknown> {

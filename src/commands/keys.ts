@@ -1,7 +1,8 @@
 import { Command } from "commander";
 import type { Limits } from "../domain/limits.ts";
 import { issueKey, OperatorError } from "../store/accounts.ts";
-import { changeKey, findKey, type KeyChanges, revokeKey } from "../store/keys.ts";
+import { changeKey, findKey, type KeyChanges, revokeKey, storeNowMs } from "../store/keys.ts";
+import { refusalsOf } from "../store/refusals.ts";
 import { importCommand } from "./keys-import.ts";
 import { listCommand } from "./keys-list.ts";
 import {
@@ -15,7 +16,7 @@ import {
   withKeyStore,
 } from "./keys-new.ts";
 import { rotateCommand } from "./keys-rotate.ts";
-import { shown } from "./keys-shown.ts";
+import { refusalsJson, refusalsText, shown } from "./keys-shown.ts";
 import { requireConfig } from "./local-config.ts";
 import { command, futureMs } from "./options.ts";
 import { print } from "./output.ts";
@@ -55,10 +56,17 @@ function createCommand(): Command {
 }
 
 function showCommand(): Command {
-  return onKey("show", "one key").action(async (id: string, flags: { json?: boolean }) => {
-    const key = await withRedis((nodes) => findKey(nodes, id));
-    print({ json: shown(key), text: listing(shown(key)) }, flags);
-  });
+  return onKey("show", "one key, and when and why it was refused in the last eight days").action(
+    async (id: string, flags: { json?: boolean }) => {
+      const { key, refusals } = await withRedis(async (nodes) => {
+        const found = await findKey(nodes, id);
+        const nowMs = await storeNowMs(nodes.of(found.partition));
+        return { key: found, refusals: await refusalsOf(nodes, found.accountId, nowMs, found.keyId) };
+      });
+      const text = [listing(shown(key)), ...refusalsText(refusals)].join("\n\n");
+      print({ json: { ...shown(key), ...refusalsJson(refusals) }, text }, flags);
+    },
+  );
 }
 
 function revokeCommand(): Command {

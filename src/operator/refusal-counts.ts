@@ -1,9 +1,10 @@
-import type { RefusalCount } from "../store/refusals.ts";
+import type { HourlyRefusals } from "../store/refusals.ts";
 import type { Logger } from "../telemetry/log.ts";
 
-/** Pairs of key and reason that are counted between two writes. Keys that are refused often are among the first. */
+/** Combinations of key, reason and hour that are counted between two writes. Keys that are refused often are among the first. */
 const PAIRS_MAX = 1000;
 const FLUSH_EVERY_MS = 5000;
+const HOUR_MS = 3_600_000;
 
 /**
  * Counts refusals of known keys in memory and adds them to the store every few seconds: a refusal itself writes
@@ -12,11 +13,13 @@ const FLUSH_EVERY_MS = 5000;
  * @param options.usable false while the store is away
  */
 export function createRefusalCounts(options: {
-  add(counts: RefusalCount[]): Promise<void>;
+  add(counts: HourlyRefusals[]): Promise<void>;
+  /** The store's clock, Unix ms. */
+  nowMs(): number;
   usable(): boolean;
   log: Logger;
 }) {
-  let pairs = new Map<string, RefusalCount>();
+  let pairs = new Map<string, HourlyRefusals>();
   let current: Promise<void> = Promise.resolve();
 
   async function flush(): Promise<void> {
@@ -33,10 +36,11 @@ export function createRefusalCounts(options: {
   return {
     /** Counts one refusal; `outcome` is the name in the error table. */
     count(keyId: string, accountId: string, outcome: string): void {
-      const pair = `${keyId} ${outcome}`;
+      const atMs = options.nowMs();
+      const pair = `${keyId} ${outcome} ${Math.floor(atMs / HOUR_MS)}`;
       const counted = pairs.get(pair);
       if (counted) counted.count++;
-      else if (pairs.size < PAIRS_MAX) pairs.set(pair, { keyId, accountId, outcome, count: 1 });
+      else if (pairs.size < PAIRS_MAX) pairs.set(pair, { keyId, accountId, outcome, count: 1, atMs });
     },
     flush,
     start(): void {

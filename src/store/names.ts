@@ -78,6 +78,9 @@ export const archiveNames = (partition: number) => ({
   archiver: `${tag(partition)}:archiver`,
 });
 
+/** Refusals of a partition's keys on a UTC day, as 2030-01-31 (hash). */
+export const refusalsName = (partition: number, day: string): string => `${tag(partition)}:refusals:${day}`;
+
 /** The lists of open requests of all partitions, each partition's two together. */
 export const listsOfOpenRequests = (partitions: number) =>
   Array.from({ length: partitions }, (_, partition) => {

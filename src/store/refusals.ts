@@ -1,8 +1,17 @@
+import type { Redis } from "ioredis";
 import type { Connection } from "./connection.ts";
+import { partitionOf, refusalsName } from "./names.ts";
 import type { RedisNodes } from "./nodes.ts";
 import { answersOf } from "./pipelines.ts";
+import { refused } from "./scripts/refused.ts";
+import { partitionsOf } from "./store-facts.ts";
 
-const DAY_MS = 86_400_000;
+const HOUR_MS = 3_600_000;
+const DAY_MS = 24 * HOUR_MS;
+/** How far back refusals are shown by hour. */
+const SHOWN_MS = 8 * DAY_MS;
+/** Fields looked at in one command: a fraction of a millisecond of Redis. */
+const PAGE = 500;
 /** Read until the day after; a day more for whoever looks back. */
 const LIFETIME_SECONDS = 2 * 86_400;
 /** Members kept per day, those with the most refusals. */
@@ -16,6 +25,11 @@ export interface RefusalCount {
   count: number;
 }
 
+/** The same in one hour; `atMs` is within it, Unix ms. */
+export interface HourlyRefusals extends RefusalCount {
+  atMs: number;
+}
+
 const nameOf = (nowMs: number): string => `tg:refusals:${new Date(nowMs).toISOString().slice(0, 10)}`;
 
 /**
@@ -23,8 +37,13 @@ const nameOf = (nowMs: number): string => `tg:refusals:${new Date(nowMs).toISOSt
  * a call whose answer is lost may have counted.
  * @throws GatewayError `store_unavailable`
  */
-export async function addRefusals(connection: Connection, counts: readonly RefusalCount[]): Promise<void> {
+export async function addRefusals(connection: Connection, counts: readonly HourlyRefusals[]): Promise<void> {
   if (counts.length === 0) return;
+  await Promise.all([addToDay(connection, counts), addToHours(connection, counts)]);
+}
+
+/** For the most frequent of the day over all accounts. */
+async function addToDay(connection: Connection, counts: readonly RefusalCount[]): Promise<void> {
   const name = nameOf(connection.nowMs());
   await connection.ofName(name).command(async (redis) => {
     const pipe = redis.pipeline();
@@ -35,6 +54,77 @@ export async function addRefusals(connection: Connection, counts: readonly Refus
     pipe.expire(name, LIFETIME_SECONDS);
     answersOf(await pipe.exec());
   });
+}
+
+/** For each account by key, outcome and hour. What belongs to a partition that is away is not counted. */
+async function addToHours(connection: Connection, counts: readonly HourlyRefusals[]): Promise<void> {
+  const { partitions } = connection.facts() ?? {};
+  if (partitions === undefined) return;
+  const placed = counts.map((count) => ({
+    ...count,
+    partition: partitionOf(count.accountId, partitions),
+    ...momentOf(count.atMs),
+  }));
+  const calls = Map.groupBy(placed, ({ partition, day }) => `${partition} ${day}`);
+  await Promise.allSettled(
+    [...calls.values()].map((refusals) => {
+      const { partition, day } = refusals[0]!;
+      return connection.of(partition).run(refused, { partition, day, refusals });
+    }),
+  );
+}
+
+const momentOf = (atMs: number): { day: string; hour: string } => {
+  const text = new Date(atMs).toISOString();
+  return { day: text.slice(0, 10), hour: text.slice(11, 13) };
+};
+
+/** Refusals of an account in the last eight days. */
+export interface AccountRefusals {
+  /** Latest first. `atMs`: when the hour begins. `keyId` is `*` for keys beyond those that are counted apart. */
+  hours: HourlyRefusals[];
+  /** Refusals of this and other accounts that had no room in the counts. */
+  uncounted: number;
+}
+
+/** Why keys of an account were refused, by hour. @param keyId of one key only */
+export async function refusalsOf(
+  nodes: RedisNodes,
+  accountId: string,
+  nowMs: number,
+  keyId?: string,
+): Promise<AccountRefusals> {
+  const partition = partitionOf(accountId, await partitionsOf(nodes));
+  const redis = nodes.of(partition);
+  const sinceMs = Math.floor((nowMs - SHOWN_MS) / HOUR_MS) * HOUR_MS;
+  const hours = new Map<string, HourlyRefusals>();
+  let uncounted = 0;
+  for (let dayMs = dayStartMs(nowMs); dayMs > sinceMs - DAY_MS; dayMs -= DAY_MS) {
+    const name = refusalsName(partition, momentOf(dayMs).day);
+    uncounted += Number((await redis.hget(name, "*")) ?? 0);
+    for await (const [field, count] of fieldsOf(redis, name, `${accountId} *`)) {
+      const [, hour, key = "", outcome = ""] = field.split(" ");
+      const atMs = dayMs + Number(hour) * HOUR_MS;
+      if (atMs < sinceMs || (keyId !== undefined && key !== keyId)) continue;
+      hours.set(`${atMs} ${field}`, { keyId: key, accountId, outcome, count: Number(count), atMs });
+    }
+  }
+  const latestFirst = [...hours.values()].sort((a, b) => b.atMs - a.atMs || b.count - a.count);
+  return { hours: latestFirst, uncounted };
+}
+
+/** Fields of a hash that match, some hundred at a time; one may come twice. */
+async function* fieldsOf(
+  redis: Redis,
+  name: string,
+  match: string,
+): AsyncGenerator<readonly [field: string, value: string]> {
+  let cursor = "0";
+  do {
+    const [next, flat] = await redis.hscan(name, cursor, "MATCH", match, "COUNT", PAGE);
+    cursor = next;
+    for (let at = 0; at + 1 < flat.length; at += 2) yield [flat[at]!, flat[at + 1]!];
+  } while (cursor !== "0");
 }
 
 /** The most frequent refusals of a UTC day over all gateways, by key and reason, most first. */

@@ -7,6 +7,7 @@ import { issueKey, type KeyOptions, readAccount } from "../../src/store/accounts
 import { findKey, rotateKey } from "../../src/store/keys.ts";
 import { accountNames, digestOf, indexName, keyRef, partitionOf } from "../../src/store/names.ts";
 import { oneNode } from "../../src/store/nodes.ts";
+import { addRefusals } from "../../src/store/refusals.ts";
 import { partitionsOf } from "../../src/store/store-facts.ts";
 import { givenCliAccount, json, refusal, runHere, runProcess } from "../support/cli.ts";
 import { openConnection, randomId, type TestConnection, times } from "../support/store.ts";
@@ -58,8 +59,28 @@ describe("keys", () => {
       daily_limit: 99,
       created_at: expect.any(String),
       expires_at: "2090-01-31T00:00:00.000Z",
+      refusals: [],
     });
     expect(await readAccount(oneNode(connection.redis), accountId)).toMatchObject({ balance: 1000, held: 0 });
+  });
+
+  test("show says when and why a key was refused, credits show the same of all keys of the account", async () => {
+    const one = await json("keys", "create");
+    const other = await json("keys", "create");
+    const key = { keyId: one.key_id, accountId: one.account_id, outcome: "rate_limited" };
+    const hour = new Date(Math.floor(Date.now() / 3_600_000) * 3_600_000).toISOString();
+    const atMs = Date.parse(hour);
+    await addRefusals(connection, [
+      { ...key, atMs, count: 7 },
+      { ...key, keyId: "key_2", atMs, count: 2 },
+      { ...key, accountId: other.account_id, atMs, count: 1 },
+    ]);
+    const row = { hour, key_id: key.keyId, outcome: "rate_limited", count: 7 };
+    expect((await json("keys", "show", key.keyId)).refusals).toEqual([row]);
+    const { refusals } = await json("credits", "show", key.accountId);
+    expect(refusals).toEqual([row, { ...row, key_id: "key_2", count: 2 }]);
+    const { stdout } = await runHere(["keys", "show", key.keyId]);
+    expect(stdout).toMatch(/REFUSED IN THE HOUR OF[\s\S]*rate_limited +7/);
   });
 
   test.each([

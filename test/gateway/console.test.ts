@@ -301,9 +301,10 @@ describe("reads", () => {
       const full = Array.from({ length: 10_000 }, (_, n) => [String(n + 10), `key_${n} acme rate_limited`]);
       await connection.redis.zadd(name, ...full.flat());
       const refusal = { accountId: "acme", outcome: "rate_limited" };
+      const atMs = nowMs;
       await addRefusals(later, [
-        { keyId: "key_9998", count: 5, ...refusal },
-        { keyId: "key_new", count: 1, ...refusal },
+        { keyId: "key_9998", count: 5, atMs, ...refusal },
+        { keyId: "key_new", count: 1, atMs, ...refusal },
       ]);
       expect(await connection.redis.zcard(name)).toBe(10_000);
       expect(await connection.redis.zscore(name, "key_new acme rate_limited")).toBeNull();

@@ -1,5 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { oneNode } from "../../src/store/nodes.ts";
+import { refusalsOf } from "../../src/store/refusals.ts";
 import { expectStatus, givenGateway, limitsOf, type TestGateway, until } from "../support/gateway.ts";
 import {
   asking,
@@ -101,6 +103,24 @@ describe("the limits", () => {
     await setLimits(gateway, issued, { max_concurrent: 9 });
     const unpaid = { outcome: "insufficient_credits", price: 10, balance: 0 };
     expect(await lineOf(await generate())).toMatchObject(unpaid);
+  });
+
+  // Guarantee: refusals that come from memory are counted, too, by the hour; an admitted request is not.
+  test("refusals of a key are counted by outcome and hour", async () => {
+    const issued = await givenTightKey(gateway);
+    const generate = () => ask("POST", TEXT_TO_VIDEO, { key: issued.key, body: BOAT });
+    expectStatus(await generate(), 200);
+    for (let n = 0; n < 12; n++) expectStatus(await generate(), 429);
+    const counted = async () =>
+      (await refusalsOf(oneNode(gateway.redis), issued.accountId, Date.now())).hours;
+    const sum = async () => (await counted()).reduce((all, { count }) => all + count, 0);
+    await until(async () => (await sum()) >= 12);
+    // Two rows if the hour has just begun.
+    const rows = (await counted()).map(({ keyId, outcome }) => ({ keyId, outcome }));
+    expect(new Set(rows.map((row) => JSON.stringify(row)))).toEqual(
+      new Set([JSON.stringify({ keyId: issued.keyId, outcome: "rate_limited" })]),
+    );
+    expect(await sum()).toBe(12);
   });
 
   test("a key that hammers is refused without a word to the store, with true headers, for a second at the most", async () => {

@@ -889,6 +889,7 @@ export const FROZEN_MUTANTS: readonly Mutant[] = [
     "archived",
     "trim",
     "tally",
+    "refused",
   ].map((file) => without(`${file} does not look for the mark`, file, "--@unless_frozen KEYS[1]\n")),
   without("observe does not look for the mark", "observe", "--@unless_frozen KEYS[2]\n"),
 ];
@@ -907,6 +908,20 @@ export const TIER_MUTANTS: readonly Mutant[] = [
     '    redis.call("HSET", key, "counted", tier)\n',
   ),
   mutant("a partition counts as gone through too early", "tally", 'if ARGV[3] == "1" then', "if true then"),
+];
+
+/** Mistakes in the count of refusals, which the model does not know. */
+export const REFUSED_MUTANTS: readonly Mutant[] = [
+  mutant("an account may have one field more", "refused", ">= tonumber(ARGV[2])", "> tonumber(ARGV[2])"),
+  mutant("a day may have one field more", "refused", ">= tonumber(ARGV[3])", "> tonumber(ARGV[3])"),
+  without(
+    "fields of an account are not counted",
+    "refused",
+    '        redis.call("HINCRBY", counts, account_id, 1)\n',
+  ),
+  mutant("a refusal counts once", "refused", "field, items[at + 4])", "field, 1)"),
+  mutant("hours count together", "refused", '" " .. hour .. " " .. key_id', '" 00 " .. key_id'),
+  without("it stays for ever", "refused", 'redis.call("PEXPIRE", counts, ARGV[4])\n'),
 ];
 
 /** Copies the scripts to a temporary folder with this one mistake in them. @throws Error unless `find` stands there once */

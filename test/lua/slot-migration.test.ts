@@ -26,6 +26,7 @@ import { dispute } from "../../src/store/scripts/dispute.ts";
 import { issue } from "../../src/store/scripts/issue.ts";
 import { lease } from "../../src/store/scripts/lease.ts";
 import { recharge } from "../../src/store/scripts/recharge.ts";
+import { refused } from "../../src/store/scripts/refused.ts";
 import { tally } from "../../src/store/scripts/tally.ts";
 import { trim } from "../../src/store/scripts/trim.ts";
 import { unclear } from "../../src/store/scripts/unclear.ts";
@@ -333,6 +334,11 @@ const OTHERS: Record<string, () => Promise<ScriptCall>> = {
     const { keyId } = await givenAccount();
     await clients[0]!.hdel(keyNames(PARTITION, keyId).key, "counted");
     return itemFor(tally, { partition: PARTITION, keyIds: [keyId], isLast: true });
+  },
+  REFUSED: async () => {
+    const { accountId } = await givenAccount();
+    const refusal = { accountId, hour: "14", keyId: "key", outcome: "rate_limited", count: 1 };
+    return itemFor(refused, { partition: PARTITION, day: "2030-01-31", refusals: [refusal] });
   },
   RECHARGE: async () => {
     const { accountId } = await givenAccount();

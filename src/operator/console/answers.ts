@@ -119,6 +119,17 @@ export interface AccountCredits {
 export interface Account extends AccountCredits {
   keys: AccountKey[];
   more_keys: boolean;
+  /** Of the last eight days, latest first. */
+  refusals: HourlyRefusals[];
+  more_refusals: boolean;
+}
+
+/** How often a key was refused for one reason in the hour that begins at `hour`. */
+export interface HourlyRefusals {
+  hour: string | undefined;
+  key_id: string;
+  outcome: string;
+  count: number;
 }
 
 export interface Transactions {

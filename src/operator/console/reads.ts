@@ -13,7 +13,7 @@ import {
   pageTransactions,
 } from "../../store/operator-views.ts";
 import { readsOfMost, UnreadError } from "../../store/partition-reads.ts";
-import { dayStartMs, topRefusals } from "../../store/refusals.ts";
+import { dayStartMs, refusalsOf, topRefusals } from "../../store/refusals.ts";
 import { partitionsOf } from "../../store/store-facts.ts";
 import type { AccountCredits, AccountKey, Answers, KeyUse as KeyUseShown, Transaction } from "./answers.ts";
 import { shared } from "./shared-result.ts";
@@ -23,6 +23,7 @@ const TOP_REFUSALS = 50;
 const ACCOUNTS_PER_PAGE = 25;
 const TRANSACTIONS_PER_PAGE = 25;
 const KEYS_OF_ACCOUNT_MAX = 100;
+const REFUSALS_OF_ACCOUNT_MAX = 100;
 const OPEN_SHOWN_MAX = 100;
 const SHARED_MS = 3000;
 
@@ -119,10 +120,18 @@ async function readAccountAndKeys(nodes: RedisNodes, id: string, tiers: Tiers): 
     keys.set(key.keyId, key);
   }
   const used = await withUseNow(nodes, [...keys.values()], tiers);
+  const { hours } = await refusalsOf(nodes, account.accountId, await storeNowMs(nodes.of(account.partition)));
   return {
     ...creditsShown(account),
     keys: used.map((key) => ({ ...useShown(key), ...lifeOf(key) })),
     more_keys: more,
+    refusals: hours.slice(0, REFUSALS_OF_ACCOUNT_MAX).map(({ atMs, keyId, outcome, count }) => ({
+      hour: iso(atMs),
+      key_id: keyId,
+      outcome,
+      count,
+    })),
+    more_refusals: hours.length > REFUSALS_OF_ACCOUNT_MAX,
   };
 }
 

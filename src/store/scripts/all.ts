@@ -14,6 +14,7 @@ import { move } from "./move.ts";
 import { observe } from "./observe.ts";
 import { probe } from "./probe.ts";
 import { recharge } from "./recharge.ts";
+import { refused } from "./refused.ts";
 import { snapshot } from "./snapshot.ts";
 import { survey } from "./survey.ts";
 import { tally } from "./tally.ts";
@@ -44,4 +45,5 @@ export const SCRIPTS: readonly ScriptFile[] = [
   trim,
   survey,
   tally,
+  refused,
 ];

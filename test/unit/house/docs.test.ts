@@ -19,6 +19,7 @@ import {
   markName,
   partitionNames,
   probeName,
+  refusalsName,
   replayedName,
   requestName,
   taskName,
@@ -226,6 +227,7 @@ describe("ARCHITECTURE", () => {
       probeName(7, "<uuid>"),
       markName(7, "<gateway>"),
       frozenName(7),
+      refusalsName(7, "<UTC day>"),
       replayedName(7),
       termName(7),
     ].map((name) => name.replace("{p07}", "{pNN}"));

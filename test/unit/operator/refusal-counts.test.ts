@@ -1,16 +1,17 @@
 import { expect, test } from "vitest";
 import { createRefusalCounts } from "../../../src/operator/refusal-counts.ts";
-import type { RefusalCount } from "../../../src/store/refusals.ts";
+import type { HourlyRefusals } from "../../../src/store/refusals.ts";
 import { createLogger } from "../../../src/telemetry/log.ts";
 
 function given() {
-  const store = { usable: true, added: [] as RefusalCount[][], fails: false };
+  const store = { usable: true, added: [] as HourlyRefusals[][], fails: false, nowMs: 0 };
   const counts = createRefusalCounts({
     async add(refusals) {
       store.added.push(refusals);
       if (store.fails) throw new Error("no answer");
     },
     usable: () => store.usable,
+    nowMs: () => store.nowMs,
     log: createLogger("silent"),
   });
   return { counts, store };
@@ -26,9 +27,9 @@ test("refusals are added once, by key and reason, and an idle gateway writes not
   await counts.flush();
   expect(store.added).toEqual([
     [
-      { keyId: "key_1", accountId: "acme", outcome: "rate_limited", count: 3 },
-      { keyId: "key_1", accountId: "acme", outcome: "insufficient_credits", count: 1 },
-      { keyId: "key_2", accountId: "acme", outcome: "rate_limited", count: 1 },
+      { keyId: "key_1", accountId: "acme", outcome: "rate_limited", count: 3, atMs: 0 },
+      { keyId: "key_1", accountId: "acme", outcome: "insufficient_credits", count: 1, atMs: 0 },
+      { keyId: "key_2", accountId: "acme", outcome: "rate_limited", count: 1, atMs: 0 },
     ],
   ]);
 });
@@ -62,4 +63,17 @@ test("what is left is written at the end", async () => {
   counts.count("key_1", "acme", "rate_limited");
   await counts.stop();
   expect(store.added).toHaveLength(1);
+});
+
+test("refusals of two hours are counted apart, by the time of each and not of the write", async () => {
+  const { counts, store } = given();
+  for (const nowMs of [3_599_999, 3_600_000, 3_600_001]) {
+    store.nowMs = nowMs;
+    counts.count("key_1", "acme", "rate_limited");
+  }
+  await counts.flush();
+  expect(store.added[0]?.map(({ atMs, count }) => [atMs, count])).toEqual([
+    [3_599_999, 1],
+    [3_600_000, 2],
+  ]);
 });

@@ -101,8 +101,24 @@ export async function showAccount(view, again, id, writable) {
     keysTable(account, again, writable),
     ...(account.more_keys ? [hint("There are more keys; the command line lists all.")] : []),
     transactions(id, first),
+    refusalsTable(account),
+    ...(account.more_refusals ? [hint("There are earlier ones; the command line lists all.")] : []),
   );
 }
+
+/** @param {Account} account */
+const refusalsTable = ({ refusals }) =>
+  table(
+    "Refused in the last eight days, by hour (UTC)",
+    [
+      { title: "In the hour of", header: true, cell: (row) => moment(row.hour) },
+      { title: "Key", cell: (row) => code(row.key_id) },
+      { title: "Reason", cell: (row) => row.outcome },
+      { title: "Times", numeric: true, cell: (row) => count(row.count) },
+    ],
+    refusals,
+    "It was not refused.",
+  );
 
 /**
  * @param {Account} account
