@@ -36,12 +36,18 @@ export function createTierUse(options: {
 
   async function look(): Promise<void> {
     const isOurs = await counter.turn(LOOK_EVERY_MS);
-    if (isOurs) await counter.publish(await counter.sum());
+    if (isOurs) await publish();
     latest = (await counter.latest()) ?? latest;
     report();
     if (!isOurs || !options.countsKeys) return;
     const startedMs = performance.now();
     await counter.countKeys(() => stopped || performance.now() - startedMs > COUNTING_MS);
+  }
+
+  /** A gateway that started while a primary was away knows less than others, whose sum stays. */
+  async function publish(): Promise<void> {
+    const [sum, before] = [await counter.sum(), await counter.latest()];
+    if (!before || sum.unread <= before.unread) await counter.publish(sum);
   }
 
   /** Says it once per change of what is missing, or of the counts. */

@@ -7,6 +7,7 @@ import type { Primary } from "../../src/store/primary.ts";
 import { everythingOn } from "../../src/store/primary-map.ts";
 import { createSurveys } from "../../src/store/survey.ts";
 import { createSweeps } from "../../src/store/sweeps.ts";
+import { createTierCounter } from "../../src/store/tier-counts.ts";
 import { createLogger } from "../../src/telemetry/log.ts";
 import { createMetrics } from "../../src/telemetry/metrics.ts";
 import { givenGateway, type TestGateway, until } from "../support/gateway.ts";
@@ -245,6 +246,26 @@ describe("the store below the gateway", () => {
     expect([...(await sweeps.due()).holds].sort()).toEqual([2, 3]);
     for (const partition of [2, 3])
       await stage.nodes.of(partition).zrem(partitionNames(partition).holds, "req_of_nobody");
+  });
+
+  test("keys by tier count with the last figures of a primary that is away, and who never read it says so", async () => {
+    await opened(COMMAND_TIMEOUT_MS);
+    const tier = "counted";
+    for (const side of SIDES)
+      for (let n = 0; n <= side; n++) await issueKey(stage.nodes, { accountId: accountOn(side), tier });
+    const counter = createTierCounter(connection);
+    await counter.sum();
+    await counter.countKeys(() => false);
+    expect(await counter.sum()).toMatchObject({ keys: { [tier]: 3 }, uncounted: 0, unread: 0 });
+    stage.servers[0].pause();
+    try {
+      expect(await counter.sum()).toMatchObject({ keys: { [tier]: 3 }, unread: 0 });
+      const other = await createTierCounter(connection).sum();
+      expect(other).toMatchObject({ keys: { [tier]: 2 }, uncounted: 0, unread: PARTITIONS / 2 });
+    } finally {
+      stage.servers[0].resume();
+    }
+    await connection.usable();
   });
 
   // As after a failover: the odd primary has a copy of the account and takes its partition over.

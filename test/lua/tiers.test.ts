@@ -12,7 +12,12 @@ import { createScriptRunner } from "../../src/store/script-runner.ts";
 import { change } from "../../src/store/scripts/change.ts";
 import { issue } from "../../src/store/scripts/issue.ts";
 import { tally } from "../../src/store/scripts/tally.ts";
-import { createTierCounter, readTierCounts, type TierCounter } from "../../src/store/tier-counts.ts";
+import {
+  createTierCounter,
+  readTierCounts,
+  type TierCounter,
+  type TierCounts,
+} from "../../src/store/tier-counts.ts";
 import { createLogger } from "../../src/telemetry/log.ts";
 import { createMetrics } from "../../src/telemetry/metrics.ts";
 import { openConnection, randomId, type TestConnection, times } from "../support/store.ts";
@@ -128,7 +133,11 @@ const saying = (sum: Awaited<ReturnType<TierCounter["sum"]>> | undefined): TierC
   latest: async () => sum,
 });
 
-function givenUse(sum: Parameters<typeof saying>[0], tiers: Record<string, object> = { standard: {} }) {
+function givenUse(
+  sum: Parameters<typeof saying>[0],
+  tiers: Record<string, object> = { standard: {} },
+  more: Partial<TierCounter> = {},
+) {
   const lines: Record<string, unknown>[] = [];
   const log = createLogger("debug", { write: (line) => void lines.push(JSON.parse(line)) });
   const { settings, extras } = defaultConfig();
@@ -145,7 +154,7 @@ function givenUse(sum: Parameters<typeof saying>[0], tiers: Record<string, objec
     );
   const metrics = createMetrics();
   const config = configWith(tiers);
-  const counterOf = saying(sum);
+  const counterOf = { ...saying(sum), ...more };
   const use = createTierUse({
     counter: counterOf,
     config: () => config,
@@ -194,6 +203,25 @@ test.each([
   await use.look();
   expect(use.refuses(configWith({ standard: {} }), config)).toEqual([]);
   expect(lines.at(-1)).toMatchObject({ level: "warn", dropped: ["gold"], ...said });
+});
+
+test("a gateway that could not read a primary does not replace the sum of one that had read it", async () => {
+  const whole = { keys: { gold: 12 }, uncounted: 0, unread: 0 };
+  const published: unknown[] = [];
+  const looks = async (sum: TierCounts, before: TierCounts | undefined) => {
+    const { use } = givenUse(before, GOLD, {
+      turn: async () => true,
+      sum: async () => sum,
+      publish: async (counts) => void published.push(counts),
+    });
+    await use.look();
+  };
+  const partial = { keys: {}, uncounted: 0, unread: 21 };
+  await looks(partial, whole);
+  expect(published).toEqual([]);
+  await looks(partial, undefined);
+  await looks(whole, partial);
+  expect(published).toEqual([partial, whole]);
 });
 
 test("a gateway whose configuration lacks a tier in use says so once, and in a metric", async () => {
