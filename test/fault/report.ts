@@ -9,15 +9,16 @@ import { ROOT } from "./world.ts";
 const LISTED_MAX = 20;
 const PAGE = join(ROOT, "docs/faults.md");
 
-/** Where sections that other campaigns write begin; they stand at the end of the page. */
-const PARTS_BEGIN = /\n(?=## (?:failover: |archive\n))/;
+/** Sections that other campaigns write begin so, and stand at the end of the page. */
+const PARTS_BEGIN = "\n## failover: ";
 
 /** Writes one section of another campaign, and leaves the rest of the page. */
-export async function writePart(title: string, text: string): Promise<void> {
+export async function writePart(name: string, text: string): Promise<void> {
   const [own = "", ...parts] = (await readFile(PAGE, "utf8")).split(PARTS_BEGIN);
-  const others = parts.filter((part) => !part.startsWith(`## ${title}\n`)).map((part) => part.trimEnd());
-  const all = [...others, `## ${title}\n\n${text.trimEnd()}`].sort();
-  await writeFile(PAGE, [own.trimEnd(), ...all].join("\n\n").concat("\n"));
+  const title = name.slice("failover: ".length);
+  const others = parts.filter((part) => !part.startsWith(`${title}\n`)).map((part) => part.trimEnd());
+  const all = [...others, `${title}\n\n${text.trimEnd()}`].sort();
+  await writeFile(PAGE, [own.trimEnd(), ...all].join(`\n${PARTS_BEGIN}`).concat("\n"));
 }
 
 /** Writes the page of figures of a full run. */
@@ -26,8 +27,7 @@ export async function writeReport(seed: number, outcomes: readonly Outcome[]): P
   const minutes = Math.round(outcomes.reduce((sum, { seconds }) => sum + seconds, 0) / 60);
   const sections = outcomes.map(section).join("\n");
   const page = await readFile(PAGE, "utf8").catch(() => "");
-  const begin = page.search(PARTS_BEGIN);
-  const parts = begin < 0 ? "" : page.slice(begin);
+  const parts = page.includes(PARTS_BEGIN) ? page.slice(page.indexOf(PARTS_BEGIN)) : "";
   await writeFile(
     PAGE,
     `# Figures of the fault campaign
