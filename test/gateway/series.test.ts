@@ -1,7 +1,7 @@
 import { randomBytes } from "node:crypto";
 import { expect, test } from "vitest";
 import { labelSet } from "../../tools/metrics-labels.ts";
-import { givenGateway, type TestGateway } from "../support/gateway.ts";
+import { givenGateway, type TestGateway, until } from "../support/gateway.ts";
 import { rawClient } from "./spec-stage.ts";
 
 const WAVES = 3;
@@ -68,6 +68,9 @@ test("hundreds of random paths, keys, accounts, methods and headers add no serie
   const gateway = await givenGateway({ config: { server: { unknownKeysPerMinute: 100_000 } } });
   try {
     const words = await hostileWave(gateway);
+    // Seconds after the start, off the way of requests.
+    for (const late of ["tollgate_primary_info", "tollgate_tier_keys"])
+      await until(async () => (await gateway.metric(`${late}{`)).length > 0, late);
     const known = await seriesOf(gateway);
     for (let wave = 1; wave < WAVES; wave++) words.push(...(await hostileWave(gateway)));
     const after = await seriesOf(gateway);
