@@ -51,7 +51,9 @@ export interface StoreServer {
 async function startStore(dir: string, persistent: boolean): Promise<StoreServer> {
   // Held while no server listens there: a gateway that looks for it meets nobody else.
   const { port, release } = await holdPort();
-  let server: RunningRedis = await startRedis({ dir, persistent, port });
+  // By default Redis answers up to two seconds before it writes while the disk is slow, so that SIGKILL loses what was told.
+  const options = { dir, persistent, port, args: persistent ? ["--appendfsync", "always"] : [] };
+  let server: RunningRedis = await startRedis(options);
   const pid = (): number => {
     if (server.pid === undefined)
       throw new Error("Redis must be a process of this machine: install redis-server");
@@ -67,14 +69,14 @@ async function startStore(dir: string, persistent: boolean): Promise<StoreServer
       process.kill(pid(), "SIGKILL");
       await server.ended;
       await pause(downMs);
-      server = await startRedis({ dir, persistent, port });
+      server = await startRedis(options);
     },
     async restartFrom(copy) {
       process.kill(pid(), "SIGKILL");
       await server.ended;
       await rm(data, { recursive: true });
       await cp(copy, data, { recursive: true });
-      server = await startRedis({ dir, persistent, port });
+      server = await startRedis(options);
     },
     async stop() {
       process.kill(pid(), "SIGCONT");
