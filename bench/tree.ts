@@ -80,11 +80,14 @@ export async function openTree(name: string, folder: string): Promise<Tree> {
   const sweeping = await load<{ createSweeps: typeof createSweeps }>("store/sweeps.ts");
   const logs = await load<{ createLogger: typeof createLogger }>("telemetry/log.ts");
   const metrics = await load<{ createMetrics: typeof createMetrics }>("telemetry/metrics.ts");
+  const ownClient = clientsOfOneTree();
   return {
     name,
     root,
-    issueKey: (redis, options) =>
-      accounts.issueKey(nodes ? nodes.oneNode(redis) : (redis as unknown as RedisNodes), options),
+    issueKey(redis, options) {
+      const own = ownClient(redis);
+      return accounts.issueKey(nodes ? nodes.oneNode(own) : (own as unknown as RedisNodes), options);
+    },
     issueKeyOn: accounts.issueKey,
     partitionOf: names.partitionOf,
     keyRef: names.keyRef,
@@ -107,5 +110,18 @@ export async function openTree(name: string, folder: string): Promise<Tree> {
         close: connection.close,
       };
     },
+  };
+}
+
+/** Scripts are defined on a client by name, and those of another tree may take other names: each tree has clients of its own. */
+function clientsOfOneTree(): (redis: Redis) => Redis {
+  const clients = new WeakMap<Redis, Redis>();
+  return (redis) => {
+    const known = clients.get(redis);
+    if (known) return known;
+    const own = redis.duplicate();
+    clients.set(redis, own);
+    redis.once("end", () => own.disconnect());
+    return own;
   };
 }
