@@ -33,7 +33,7 @@ export const NOTES: Readonly<Record<string, readonly string[]>> = {
   ],
   "store accept": [
     "Gateways do not use a Redis that lacks ledger entries that it has confirmed. What they found is in the store; run this where the journal folder of a gateway is, to include its files. Restore a newer copy if there is one: you cannot undo an acceptance.",
-    "`sent_again` are charges that gateways still hold. `lost` has each charge, grant and refund that is known to be lost, from the files of the journal folder: repeat the grants with their references, and bill or write off the charges that are not `sent_again`. `unknown_before` is the time before which the list is incomplete, `known_until` the time of the newest known entry. Until a store is accepted, nothing is written to it: commands that grant, create, change or revoke are refused.",
+    "`sent_again` are charges that gateways still hold. `lost` has each charge, grant and refund that is known to be lost, from the files of the journal folder: repeat the grants with their references, and bill or write off the charges that are not `sent_again`. `unknown_before` is the time before which the list is incomplete, `known_until` the time of the newest known entry. Until a store is accepted, nothing is written to it: commands that grant, create, change or revoke are refused. With several primaries, that is those that write to the primary that has lost something.",
   ],
   "store show": [
     "The exit code is 1 if something is missing, and 2 if one of several Redis servers is away.",

@@ -4,7 +4,7 @@ import { OperatorError } from "../store/accounts.ts";
 import { confirmedByReplicas, type Written, writtenBy } from "../store/confirmed-writes.ts";
 import type { RedisNodes } from "../store/nodes.ts";
 import { type OpenedNodes, openNodes } from "../store/open-nodes.ts";
-import { requireWritable } from "../store/operator-loss.ts";
+import { findWritable } from "../store/operator-loss.ts";
 import { inStoreWords, storeReason } from "../store/reasons.ts";
 import { partitionsOf } from "../store/store-facts.ts";
 import { redisUrl, requireConfig } from "./local-config.ts";
@@ -28,11 +28,11 @@ export async function withRedis<T>(work: (nodes: RedisNodes) => Promise<T>): Pro
   }
 }
 
-/** The same for work that writes. @throws OperatorError also while the store is older than what it confirmed */
+/** The same for work that writes. @throws OperatorError also if it writes where the store is older than what it confirmed */
 export const withRedisToWrite = <T>(work: (nodes: RedisNodes) => Promise<T>): Promise<Written<T>> =>
   withRedis(async (nodes) => {
-    await requireWritable(nodes, ownConfig()?.store.journal);
-    return confirmedWrite(nodes, work);
+    const writable = await findWritable(nodes, ownConfig()?.store.journal);
+    return confirmedWrite(nodes, (confirmed) => work({ ...confirmed, ...writable }));
   });
 
 /** The same for work that writes to an older store, too. */

@@ -1,4 +1,5 @@
 import { randomBytes } from "node:crypto";
+import type { Redis } from "ioredis";
 import type { Transaction } from "../domain/answers.ts";
 import type { OwnLimits } from "../domain/limits.ts";
 import { latestEntries } from "./latest-entries.ts";
@@ -60,23 +61,32 @@ const NOT_RESERVED =
  */
 export async function issueKey(nodes: RedisNodes, options: KeyOptions = {}): Promise<IssuedKey> {
   const { tier = "standard", credits = 0, limits = {}, expiresAtMs } = options;
-  const key = options.token ?? `sk_${randomBytes(32).toString("base64url")}`;
+  const isWritable = (redis: Redis): boolean => nodes.isWritable?.(redis) ?? true;
+  const key = options.token ?? firstThat(randomKey, (token) => isWritable(nodes.ofName(indexOf(token))));
   if (!API_KEY.test(key)) {
     throw new OperatorError(
       "an API key begins with sk_ and has 8 to 256 visible characters, without white space and commas",
     );
   }
-  const wantedAccount = options.accountId ?? randomId("acc");
-  requireAccountId(wantedAccount);
+  if (options.accountId !== undefined) requireAccountId(options.accountId);
   if (credits !== 0) requireCredits(credits);
   requireLimits(limits);
 
   const partitions = await partitionsOf(nodes);
   const digest = digestOf(key);
+  const serverOf = (accountId: string): Redis => nodes.of(partitionOf(accountId, partitions));
+  const wantedAccount =
+    options.accountId ??
+    firstThat(
+      () => randomId("acc"),
+      (id) => isWritable(serverOf(id)),
+    );
+  nodes.requireWritable?.([nodes.ofName(indexOf(key)), serverOf(wantedAccount)]);
   const { keyId, accountId } = await ownIndex(nodes, digest, partitions, wantedAccount, options.accountId);
   // Before the grant: a repeat finds no index that a failover has lost, makes a second key and grants the credits again.
   if ((await nodes.confirmed?.()) === false) throw new OperatorError(NOT_RESERVED);
   const partition = partitionOf(accountId, partitions);
+  nodes.requireWritable?.([nodes.of(partition)]);
   const { outcome } = await scriptsOf(nodes.of(partition)).run(issue, {
     key: keyRef(keyId, accountId, partition),
     tier,
@@ -166,6 +176,7 @@ export async function grantCredits(
     throw new OperatorError("a reference has 1 to 200 printable ASCII characters");
   }
   const partition = partitionOf(accountId, await partitionsOf(nodes));
+  nodes.requireWritable?.([nodes.of(partition)]);
   const { run } = scriptsOf(nodes.of(partition));
   for (let lookUps = 0, lookedUp = 0; lookUps <= LOOK_UPS_MAX; lookUps++) {
     const granted = await run(recharge, { partition, accountId, amount, reference, lookedUp });
@@ -285,3 +296,17 @@ function requireCredits(credits: number): void {
 }
 
 const randomId = (prefix: string): string => `${prefix}_${randomBytes(12).toString("base64url")}`;
+const randomKey = (): string => `sk_${randomBytes(32).toString("base64url")}`;
+const indexOf = (key: string): string => indexName(digestOf(key));
+
+/** Random ids are made so often until one fits. */
+const TRIES_MAX = 200;
+
+/** The first id that fits; any other if none does. */
+function firstThat(make: () => string, fits: (id: string) => boolean): string {
+  for (let tries = 0; tries < TRIES_MAX; tries++) {
+    const id = make();
+    if (fits(id)) return id;
+  }
+  return make();
+}

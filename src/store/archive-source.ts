@@ -414,6 +414,7 @@ async function oldestUncopied(
 
 /** Ends the use of an archive: nothing is noted or kept for it any more. @returns how many partitions had one */
 export async function detachArchive(nodes: RedisNodes): Promise<number> {
+  nodes.requireWritable?.(nodes.all());
   const partitions = await partitionsOf(nodes);
   let detached = 0;
   for (let partition = 0; partition < partitions; partition++) {

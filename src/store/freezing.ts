@@ -70,6 +70,7 @@ const isMarked = (reads: PartitionReads, partition: number): Promise<boolean | u
 export async function freezePartitions(nodes: RedisNodes, partitions: readonly number[]): Promise<void> {
   await requirePartitions(nodes, partitions);
   const meta = nodes.ofName(META);
+  nodes.requireWritable?.([meta, ...partitions.map(nodes.of)]);
   for (const partition of partitions) {
     const nowMs = await storeNowMs(meta);
     await meta.hsetnx(META, frozenField(partition), nowMs);
@@ -89,6 +90,7 @@ export async function freezePartitions(nodes: RedisNodes, partitions: readonly n
 export async function thawPartitions(nodes: RedisNodes, partitions: readonly number[]): Promise<void> {
   await requirePartitions(nodes, partitions);
   const meta = nodes.ofName(META);
+  nodes.requireWritable?.([meta, ...partitions.map(nodes.of)]);
   const moving = await movingSlots(nodes, readsOfAll(nodes));
   for (const partition of partitions) if (moving.has(slotOfPartition(partition))) throw onItsWay(partition);
   for (const partition of partitions) {

@@ -71,6 +71,8 @@ export async function findKey(nodes: RedisNodes, idOrKey: string): Promise<KeyRe
   const [key] = await readKeys(reads, places);
   const unread = key ? undefined : reads.unread();
   if (unread) throw new UnreadError(`no key ${idOrKey} is found, but ${unreadInWords(unread)}; try it again`);
+  // It may be among what an older server has lost.
+  if (!key) nodes.requireWritable?.(nodes.all());
   if (!key) throw new OperatorError(`no key ${idOrKey}; \`tollgate keys list\` shows all`);
   return key;
 }
@@ -186,6 +188,7 @@ function keyRecord({ keyId, partition }: Place, fields: KeyFields): KeyRecord | 
 /** Revokes a key permanently, from its next request on. */
 export async function revokeKey(nodes: RedisNodes, key: KeyRecord): Promise<"revoked" | "already_revoked"> {
   const redis = nodes.of(key.partition);
+  nodes.requireWritable?.([redis]);
   const { outcome } = await scriptsOf(redis).run(change, {
     ...key,
     unless: "revoked_at",
@@ -208,7 +211,9 @@ export async function changeKey(nodes: RedisNodes, key: KeyRecord, changes: KeyC
   const given = Object.entries(wanted).filter((entry): entry is [string, string | number | null] => {
     return entry[1] !== undefined;
   });
-  await scriptsOf(nodes.of(key.partition)).run(change, { ...key, fields: Object.fromEntries(given) });
+  const redis = nodes.of(key.partition);
+  nodes.requireWritable?.([redis]);
+  await scriptsOf(redis).run(change, { ...key, fields: Object.fromEntries(given) });
 }
 
 /**

@@ -45,6 +45,7 @@ export async function migrateStore(
 ): Promise<Migration> {
   const { waitMs = GATEWAYS_KNOW_MS, progress = () => undefined } = options;
   const redis = nodes.ofName(META);
+  nodes.requireWritable?.(nodes.all());
   const from = await layoutOf(nodes);
   const isNewest = hasTasksInPartitions(from);
   const result: Migration = { from, to: isNewest ? from : NEW_LAYOUT, moved: 0, deleted: 0, disputed: 0 };

@@ -1,3 +1,4 @@
+import type { Redis } from "ioredis";
 import { OperatorError } from "./accounts.ts";
 import { storeNowMs } from "./keys.ts";
 import type { SentCharge } from "./loss/confirmed-charges.ts";
@@ -13,12 +14,19 @@ import { type LostEntries, lostEntries } from "./loss/lost-entries.ts";
 import { readRecentEntries } from "./loss/recent-entries.ts";
 import { META, partitionOfLedger } from "./names.ts";
 import type { RedisNodes } from "./nodes.ts";
+import { placeOf } from "./open-nodes.ts";
 import { type PartitionReads, readsOfAll, readsOfMost, unreadInWords } from "./partition-reads.ts";
 import { answersOf } from "./pipelines.ts";
 
 /** What a store lacks, entry by entry. `charges` are those that gateways send again. */
 export interface LossList extends Loss {
   lost: LostEntries;
+}
+
+/** What is known to be missing, and where nothing may be written until an operator has accepted it. */
+interface KnownLoss extends Loss {
+  /** Names on the servers that are older, at least one of each; undefined if the whole store is. */
+  olderAt: string[] | undefined;
 }
 
 /**
@@ -31,7 +39,7 @@ export async function knownLoss(
   nodes: RedisNodes,
   folder: string | undefined,
   reads = readsOfAll(nodes),
-): Promise<Loss | undefined> {
+): Promise<KnownLoss | undefined> {
   const meta = nodes.ofName(META);
   const id = await meta.hget(META, "id");
   const { epoch, older } = await readLossReport(meta);
@@ -44,7 +52,13 @@ export async function knownLoss(
     const other = missing.get(entry.ledger);
     if (!other || entry.olderMs > other.olderMs) missing.set(entry.ledger, entry);
   }
-  return { missing: [...missing.values()], charges: older?.charges ?? [] };
+  // A lost acceptance is one of the whole store, and so is a loss that an earlier release has found.
+  const isWhole = isBeforeAcceptance || (older !== undefined && older.ledgers === undefined);
+  return {
+    missing: [...missing.values()],
+    charges: older?.charges ?? [],
+    olderAt: isWhole ? undefined : [...(older?.ledgers ?? []), ...here.map(({ ledger }) => ledger)],
+  };
 }
 
 async function missingOn(
@@ -92,17 +106,29 @@ export async function listLoss(
 }
 
 /**
- * Refuses to write to a store that is older than what it confirmed: it may yet be replaced by a newer copy, and what is
- * written to it would be lost with it. A server that is away is not judged: the others have writes of their own.
+ * Looks which servers are older than what they confirmed. Nothing is written to those: they may yet be replaced by a newer
+ * copy, and what is written to them would be lost with them. A server that is away is not judged, and neither it nor an older
+ * one stops a write to the others.
  * @param folder as of `knownLoss`
- * @throws OperatorError that says what to do
  */
-export async function requireWritable(nodes: RedisNodes, folder: string | undefined): Promise<void> {
-  if (!(await knownLoss(nodes, folder, readsOfMost(nodes)))) return;
-  throw new OperatorError(
-    "the store is older than what it confirmed, and nothing is written to it: restore a newer copy, or see " +
-      "`tollgate store show` and `tollgate store accept`; then run this again",
-  );
+export async function findWritable(
+  nodes: RedisNodes,
+  folder: string | undefined,
+): Promise<Required<Pick<RedisNodes, "isWritable" | "requireWritable">>> {
+  const loss = await knownLoss(nodes, folder, readsOfMost(nodes));
+  const older = new Set(loss && (loss.olderAt?.map(nodes.ofName) ?? nodes.all()));
+  const isWritable = (redis: Redis): boolean => !older.has(redis);
+  return {
+    isWritable,
+    requireWritable(servers) {
+      const refused = servers.find((redis) => !isWritable(redis));
+      if (!refused) return;
+      throw new OperatorError(
+        `the store at ${placeOf(refused)} is older than what it confirmed, and nothing is written to it: restore a newer ` +
+          "copy, or see `tollgate store show` and `tollgate store accept`; then run this again",
+      );
+    },
+  };
 }
 
 /**

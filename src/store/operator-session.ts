@@ -5,7 +5,7 @@ import type { ConfirmationRule } from "./confirmation.ts";
 import { confirmedByReplicas, type Written, writtenBy } from "./confirmed-writes.ts";
 import type { RedisNodes } from "./nodes.ts";
 import { type OpenedNodes, openNodes } from "./open-nodes.ts";
-import { requireWritable } from "./operator-loss.ts";
+import { findWritable } from "./operator-loss.ts";
 import { inStoreWords } from "./reasons.ts";
 import { readFacts } from "./store-facts.ts";
 
@@ -94,12 +94,13 @@ export function createOperatorSession(options: {
   return {
     run,
     readArchived: options.readArchived,
-    /** The same for work that writes. @throws OperatorError also while the store says that it is older than what it confirmed */
+    /** The same for work that writes. @throws OperatorError also if it writes where the store says that it is older than what it confirmed */
     write: <T>(work: (nodes: RedisNodes) => Promise<T>): Promise<Written<T>> =>
       run(async (nodes) => {
-        await requireWritable(nodes, undefined);
+        const writable = await findWritable(nodes, undefined);
         // While replicas are away, other operators' reads wait behind this for a second.
-        return writtenBy(work, confirmedByReplicas(nodes, options.confirm?.replicas ?? 0));
+        const confirmed = confirmedByReplicas(nodes, options.confirm?.replicas ?? 0);
+        return writtenBy(work, { ...confirmed, ...writable });
       }),
     close(): void {
       if (current) leave(current);

@@ -50,6 +50,8 @@ export async function findTask(nodes: RedisNodes, id: string): Promise<TaskView>
   const unread = record ? undefined : reads.unread();
   if (unread)
     throw new UnreadError(`no task or request ${id} is found, but ${unreadInWords(unread)}; try it again`);
+  // It may be among what an older server has lost.
+  if (!record) nodes.requireWritable?.(nodes.all());
   if (!record)
     throw new OperatorError(
       `no task or request ${id}; ended ones are forgotten after tasks.retention, and an X-Request-Id of the client's own ` +
@@ -82,9 +84,11 @@ export async function releaseTask(nodes: RedisNodes, id: string): Promise<Releas
       case "void":
         return { outcome: "already_void" };
       case "held":
+        nodes.requireWritable?.([nodes.of(view.partition)]);
         if (await release(nodes, view)) return { outcome: "voided", credits: Number(view.record.price) };
         break;
       default: {
+        nodes.requireWritable?.([nodes.of(view.partition)]);
         const refunded = await endTask(nodes, view);
         if (refunded !== undefined) return { outcome: "ended", refunded };
       }

@@ -6,6 +6,7 @@ import { grantCredits } from "../../src/store/accounts.ts";
 import { readLastConfirmed } from "../../src/store/loss/last-confirmed.ts";
 import { META, partitionNames, partitionOf } from "../../src/store/names.ts";
 import { oneNode } from "../../src/store/nodes.ts";
+import { createOperatorSession } from "../../src/store/operator-session.ts";
 import { runHere } from "../support/cli.ts";
 import { expectStatus, givenGateway, type TestGateway } from "../support/gateway.ts";
 import {
@@ -104,6 +105,10 @@ test("a Redis that comes back older is refused by every gateway, named, accepted
   expect(await readyz(gateway)).toBe(503);
   expectStatus(await generate(gateway, charged), 503);
   expect(await gateway.metric("tollgate_store_older ")).toEqual(["tollgate_store_older 1"]);
+  const session = createOperatorSession({ redisUrl: redis.url, partitions: 64 });
+  const granting = session.write((nodes) => grantCredits(nodes, charged.accountId, 5, "invoice 9"));
+  await expect(granting, "an action of the console").rejects.toThrow("tollgate store accept");
+  session.close();
   // One that has never met this store learns it from the store itself.
   const stranger = await givenGatewayOn(await mkdtemp(join(tmpdir(), "tollgate-stranger-")));
   await refused(stranger);

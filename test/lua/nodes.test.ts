@@ -18,7 +18,7 @@ import { oldestKeys } from "../../src/store/keys-by-age.ts";
 import { LEDGER_START, type LedgerEntry, readLedger } from "../../src/store/ledger-entries.ts";
 import { missingEntries } from "../../src/store/loss/loss-report.ts";
 import { lostEntries } from "../../src/store/loss/lost-entries.ts";
-import { accountNames, keyRef, partitionNames, partitionOf, requestName } from "../../src/store/names.ts";
+import { accountNames, partitionNames, partitionOf, requestName } from "../../src/store/names.ts";
 import { oneNode, type RedisNodes } from "../../src/store/nodes.ts";
 import { topKeysByUse, withUseNow } from "../../src/store/operator-keys.ts";
 import { acceptStore, knownLoss } from "../../src/store/operator-loss.ts";
@@ -31,13 +31,9 @@ import {
 } from "../../src/store/operator-views.ts";
 import { readsOfAll } from "../../src/store/partition-reads.ts";
 import { topRefusals } from "../../src/store/refusals.ts";
-import { itemOf, type Run } from "../../src/store/script-definition.ts";
-import { scriptsOf } from "../../src/store/script-runner.ts";
-import { admit } from "../../src/store/scripts/admit.ts";
 import { partitionsOf, readFacts, storedFacts } from "../../src/store/store-facts.ts";
-import { tasksOf } from "../../src/store/tasks.ts";
-import { ENDPOINT, HOLD_MS, newTask, RETENTION_MS, TIERS, times } from "../support/store.ts";
-import { startTwoNodes, type TwoNodes } from "../support/two-nodes.ts";
+import { TIERS, times } from "../support/store.ts";
+import { givenRequests, startTwoNodes, type TwoNodes } from "../support/two-nodes.ts";
 
 const ACCOUNTS = 12;
 
@@ -59,40 +55,6 @@ afterAll(async () => {
   await alone?.stop();
   await rm(dir, { recursive: true, force: true });
 });
-
-/** Scripts, each at the server of its names. */
-const runOn =
-  (nodes: RedisNodes): Run =>
-  (script, call) =>
-    scriptsOf(nodes.ofName(itemOf(script, call).keys[0]!)).run(script, call);
-
-/** A request that is held, and one that is charged. */
-async function givenRequests(
-  nodes: RedisNodes,
-  { keyId, accountId }: IssuedKey,
-  name: string,
-): Promise<void> {
-  const partitions = await partitionsOf(nodes);
-  const key = keyRef(keyId, accountId, partitionOf(accountId, partitions));
-  const run = runOn(nodes);
-  const tasks = await tasksOf(nodes);
-  for (const kind of ["held", "charged"]) {
-    const requestId = `req_${kind}_${name}`;
-    const generation = {
-      requestId,
-      key,
-      price: 10,
-      endpoint: ENDPOINT,
-      holdMs: HOLD_MS,
-      retentionMs: RETENTION_MS,
-    };
-    const { outcome } = await run(admit, { generation, tiers: TIERS, notAfterMs: Number.MAX_SAFE_INTEGER });
-    expect(outcome).toBe("admitted");
-    if (kind === "held") continue;
-    const task = newTask(`task_${name}`, { maxAgeMs: 1000 });
-    expect(await tasks.bind({ ...generation, task })).toBe("bound");
-  }
-}
 
 /** What operators do with a store and see in it, without what differs between two runs: ids of keys, and times. */
 async function operate(nodes: RedisNodes): Promise<object> {

@@ -1,11 +1,18 @@
 import { join } from "node:path";
 import type { Redis } from "ioredis";
 import { expect } from "vitest";
+import type { IssuedKey } from "../../src/store/accounts.ts";
 import { createClient } from "../../src/store/client.ts";
-import { partitionNames } from "../../src/store/names.ts";
+import { keyRef, partitionNames, partitionOf } from "../../src/store/names.ts";
 import type { RedisNodes } from "../../src/store/nodes.ts";
+import { itemOf, type Run } from "../../src/store/script-definition.ts";
+import { scriptsOf } from "../../src/store/script-runner.ts";
+import { admit } from "../../src/store/scripts/admit.ts";
+import { partitionsOf } from "../../src/store/store-facts.ts";
+import { tasksOf } from "../../src/store/tasks.ts";
 import { startClusterNode } from "./cluster-node.ts";
 import { soon } from "./soon.ts";
+import { ENDPOINT, HOLD_MS, newTask, RETENTION_MS, TIERS } from "./store.ts";
 
 const SLOTS = 16_384;
 
@@ -35,6 +42,40 @@ export async function startTwoNodes(dir: string): Promise<TwoNodes> {
       await Promise.all(servers.map((server) => server.stop()));
     },
   };
+}
+
+/** Scripts, each at the server of its names. */
+const runOn =
+  (nodes: RedisNodes): Run =>
+  (script, call) =>
+    scriptsOf(nodes.ofName(itemOf(script, call).keys[0]!)).run(script, call);
+
+/** A request that is held, and one that is charged: `req_held_NAME`, and `task_NAME` of `req_charged_NAME`. */
+export async function givenRequests(
+  nodes: RedisNodes,
+  { keyId, accountId }: IssuedKey,
+  name: string,
+): Promise<void> {
+  const partitions = await partitionsOf(nodes);
+  const key = keyRef(keyId, accountId, partitionOf(accountId, partitions));
+  const run = runOn(nodes);
+  const tasks = await tasksOf(nodes);
+  for (const kind of ["held", "charged"]) {
+    const requestId = `req_${kind}_${name}`;
+    const generation = {
+      requestId,
+      key,
+      price: 10,
+      endpoint: ENDPOINT,
+      holdMs: HOLD_MS,
+      retentionMs: RETENTION_MS,
+    };
+    const { outcome } = await run(admit, { generation, tiers: TIERS, notAfterMs: Number.MAX_SAFE_INTEGER });
+    expect(outcome).toBe("admitted");
+    if (kind === "held") continue;
+    const task = newTask(`task_${name}`, { maxAgeMs: 1000 });
+    expect(await tasks.bind({ ...generation, task })).toBe("bound");
+  }
 }
 
 async function clientOf(url: string, parity: number): Promise<Redis> {

@@ -1,0 +1,212 @@
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import type { Redis } from "ioredis";
+import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import { grantCredits, type IssuedKey, issueKey } from "../../src/store/accounts.ts";
+import { detachArchive } from "../../src/store/archive-source.ts";
+import { freezePartitions, thawPartitions } from "../../src/store/freezing.ts";
+import { changeKey, findKey, revokeKey, rotateKey } from "../../src/store/keys.ts";
+import { readLedger } from "../../src/store/ledger-entries.ts";
+import { openLastConfirmed } from "../../src/store/loss/last-confirmed.ts";
+import { migrateStore } from "../../src/store/migrate.ts";
+import { digestOf, indexName, META, partitionNames, partitionOf } from "../../src/store/names.ts";
+import type { RedisNodes } from "../../src/store/nodes.ts";
+import { findWritable } from "../../src/store/operator-loss.ts";
+import { releaseTask } from "../../src/store/operator-tasks.ts";
+import { storedFacts } from "../../src/store/store-facts.ts";
+import { createLogger } from "../../src/telemetry/log.ts";
+import { randomId } from "../support/store.ts";
+import { givenRequests, startTwoNodes, type TwoNodes } from "../support/two-nodes.ts";
+
+// Two servers, of which one is older than what it confirmed: nothing is written to it, and the other is used.
+
+const PARTITIONS = 64;
+const REFUSED = "older than what it confirmed, and nothing is written to it";
+
+let dir: string;
+let two: TwoNodes;
+let nodes: RedisNodes;
+beforeAll(async () => {
+  dir = await mkdtemp(join(tmpdir(), "tollgate-older-"));
+  two = await startTwoNodes(dir);
+  nodes = two.nodes;
+  await issueKey(nodes);
+});
+afterEach(() => nodes.ofName(META).hdel(META, "older"));
+afterAll(async () => {
+  await two?.stop();
+  await rm(dir, { recursive: true, force: true });
+});
+
+const partitionOn = (redis: Redis): number => {
+  for (let at = 0; ; at++) if (nodes.of(at) === redis) return at;
+};
+const serverOf = (accountId: string): Redis => nodes.of(partitionOf(accountId, PARTITIONS));
+const indexServer = (token: string): Redis => nodes.ofName(indexName(digestOf(token)));
+
+/** The first of these random ids that fits. */
+function idWhere(prefix: string, fits: (id: string) => boolean): string {
+  for (;;) {
+    const id = randomId(prefix);
+    if (fits(id)) return id;
+  }
+}
+
+/** What a gateway reports that has found one server older than what it confirmed. */
+async function reportLoss(redis: Redis): Promise<void> {
+  const ledgers = [partitionNames(partitionOn(redis)).ledger];
+  await nodes
+    .ofName(META)
+    .hset(META, "older", JSON.stringify({ epoch: 0, missing: [], charges: [], ledgers }));
+}
+
+/** All that a server holds. */
+async function everythingOn(redis: Redis): Promise<Record<string, unknown>> {
+  const names = (await redis.keys("*")).sort();
+  return Object.fromEntries(
+    await Promise.all(names.map(async (name) => [name, (await redis.dumpBuffer(name))?.toString("base64")])),
+  );
+}
+
+/** What lets operators' functions know which servers are older. */
+const knowing = async (): Promise<RedisNodes> => ({ ...nodes, ...(await findWritable(nodes, undefined)) });
+
+interface Given {
+  key: IssuedKey;
+  /** Suffix of its requests' names. */
+  name: string;
+  /** Where its account is. */
+  server: Redis;
+}
+
+async function givenOn(server: Redis): Promise<Given> {
+  const accountId = idWhere("acc", (id) => serverOf(id) === server);
+  const token = idWhere("sk_token", (id) => indexServer(id) === server);
+  const key = await issueKey(nodes, { accountId, token, credits: 100 });
+  const name = randomId("n");
+  await givenRequests(nodes, key, name);
+  return { key, name, server };
+}
+
+/** What operators write to the server of one account alone. */
+const WRITES: Record<string, (nodes: RedisNodes, given: Given) => Promise<unknown>> = {
+  "a grant": (nodes, { key }) => grantCredits(nodes, key.accountId, 5, "invoice 1"),
+  "a key of an account": (nodes, { key, server }) =>
+    issueKey(nodes, {
+      accountId: key.accountId,
+      token: idWhere("sk_token", (id) => indexServer(id) === server),
+    }),
+  "a key's limits": async (nodes, { key }) =>
+    changeKey(nodes, await findKey(nodes, key.keyId), { rateLimit: 7 }),
+  "the release of a hold": (nodes, { name }) => releaseTask(nodes, `req_held_${name}`),
+  "the release of a task": (nodes, { name }) => releaseTask(nodes, `task_${name}`),
+  "a rotation": async (nodes, { key }) => {
+    const { keyId } = await rotateKey(nodes, await findKey(nodes, key.keyId), 60_000);
+    await revokeKey(nodes, await findKey(nodes, keyId));
+  },
+  "a revocation": async (nodes, { key }) => revokeKey(nodes, await findKey(nodes, key.keyId)),
+};
+
+/** What they write to it, and to another server or before it. */
+const WIDER_WRITES: Record<string, (nodes: RedisNodes, given: Given) => Promise<unknown>> = {
+  "a key whose index is there": (nodes, { server }) =>
+    issueKey(nodes, {
+      accountId: idWhere("acc", (id) => serverOf(id) !== server),
+      token: idWhere("sk_token", (id) => indexServer(id) === server),
+    }),
+  // A crash has left the index alone. It names the account, which nobody names again.
+  "a key that was begun": async (nodes, { server }) => {
+    const token = idWhere("sk_token", (id) => indexServer(id) !== server);
+    const accountId = idWhere("acc", (id) => serverOf(id) === server);
+    const name = indexName(digestOf(token));
+    await nodes.ofName(name).set(name, `${randomId("key")} ${accountId}`);
+    await issueKey(nodes, { token }).finally(() => nodes.ofName(name).del(name));
+  },
+  "a freeze": (nodes, { server }) => freezePartitions(nodes, [partitionOn(server)]),
+  "a thaw": (nodes, { server }) => thawPartitions(nodes, [partitionOn(server)]),
+  "the end of an archive": (nodes) => detachArchive(nodes),
+  "a migration": (nodes) => migrateStore(nodes),
+};
+
+// Guarantee: what may be replaced by a newer copy gets no write of an operator, and accounts elsewhere are worked on.
+describe.each([
+  ["with tg:meta", (redis: Redis) => redis === nodes.ofName(META)],
+  ["without tg:meta", (redis: Redis) => redis !== nodes.ofName(META)],
+] as const)("while the server %s is older", (_, isIt) => {
+  test("it gets no write, and nothing is begun on the other", async () => {
+    const older = nodes.all().find(isIt)!;
+    const given = await givenOn(older);
+    await reportLoss(older);
+    const all = await knowing();
+    const before = await Promise.all(nodes.all().map(everythingOn));
+    for (const [what, write] of Object.entries({ ...WRITES, ...WIDER_WRITES }))
+      await expect(write(all, given), what).rejects.toThrow(REFUSED);
+    expect(await Promise.all(nodes.all().map(everythingOn))).toEqual(before);
+  });
+
+  test("the other gets writes", async () => {
+    const [older, other] = nodes.all().toSorted((a, b) => Number(isIt(b)) - Number(isIt(a))) as [
+      Redis,
+      Redis,
+    ];
+    const given = await givenOn(other);
+    await reportLoss(older);
+    const all = await knowing();
+    const before = await everythingOn(older);
+    for (const [what, write] of Object.entries(WRITES)) {
+      await expect(write(all, given), what).resolves.not.toThrow();
+    }
+    expect(await everythingOn(older)).toEqual(before);
+    expect(await findKey(nodes, given.key.keyId)).toMatchObject({
+      limits: { rateLimit: 7 },
+      revokedAtMs: expect.any(Number),
+    });
+  });
+});
+
+test("a server is older also if only the files of a gateway on this machine know it", async () => {
+  const [older, other] = nodes.all() as [Redis, Redis];
+  const keys = await Promise.all([older, other].map(async (redis) => (await givenOn(redis)).key.accountId));
+  const { id = "" } = await storedFacts(nodes);
+  const folder = join(dir, "marks");
+  const marks = openLastConfirmed(folder, createLogger("silent"));
+  for (const accountId of keys) {
+    const partition = partitionOf(accountId, PARTITIONS);
+    const redis = nodes.of(partition);
+    const entry = (await readLedger(redis, partition, "0-0")).at(-1)!;
+    const confirmed = { id: entry.streamId, accountId, kind: "grant", credits: 100, reference: "" };
+    const isLost = redis === older;
+    marks.keep(
+      id,
+      partitionNames(partition).ledger,
+      isLost ? { ...confirmed, id: "99999999999999-0" } : confirmed,
+    );
+  }
+  await marks.save();
+  const { requireWritable } = await findWritable(nodes, folder);
+  expect(() => requireWritable([other])).not.toThrow();
+  expect(() => requireWritable([other, older])).toThrow(`${older.options.port} is ${REFUSED}`);
+});
+
+// Which server a new key's index and a new account are on is chance otherwise.
+test("new keys and accounts are made on the servers that are writable", async () => {
+  const [older] = nodes.all() as [Redis, Redis];
+  await reportLoss(older);
+  const all = await knowing();
+  for (let at = 0; at < 20; at++) {
+    const { key, accountId } = await issueKey(all);
+    expect([serverOf(accountId), indexServer(key)]).not.toContain(older);
+  }
+});
+
+test("a loss of the whole store is one of every server", async () => {
+  await nodes.ofName(META).hset(META, "older", JSON.stringify({ epoch: 0, missing: [], charges: [] }));
+  const { requireWritable } = await findWritable(nodes, undefined);
+  for (const redis of nodes.all()) expect(() => requireWritable([redis])).toThrow(REFUSED);
+});
+
+test("of a store without a loss every server is written to", async () => {
+  const { requireWritable } = await findWritable(nodes, undefined);
+  expect(() => requireWritable(nodes.all())).not.toThrow();
+});
