@@ -1,6 +1,6 @@
 import { createHash, randomBytes } from "node:crypto";
 import { once } from "node:events";
-import { chmod, writeFile } from "node:fs/promises";
+import { chmod, readFile, writeFile } from "node:fs/promises";
 import { connect } from "node:net";
 import { join, relative, resolve } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
@@ -20,7 +20,6 @@ const READY_TIMEOUT_MS = 60_000;
 const CONNECT_TIMEOUT_MS = 3000;
 /** Above the gateway's own drain timeout of 30 s. */
 const DRAIN_GRACE_MS = 45_000;
-const READ_ONLY = " (read-only; start with ADMIN_TOKEN=… of 16 characters or more to act there)";
 
 /** Something that runs and must be stopped; those started last are stopped first. */
 interface Part {
@@ -81,9 +80,12 @@ async function startAll(env: NodeJS.ProcessEnv, parts: Part[], signal: AbortSign
     ? { UPSTREAM_URL: env.UPSTREAM_URL, UPSTREAM_API_KEY: env.UPSTREAM_API_KEY }
     : await addGenerator(env, parts);
   signal.throwIfAborted();
+  const adminToken =
+    env.ADMIN_TOKEN || (await keptToken(join(TOLLGATE_DIR, perRedis("admin-token", env.REDIS_URL))));
   const childEnv: NodeJS.ProcessEnv = {
     ...env,
     ...upstream,
+    ADMIN_TOKEN: adminToken,
     REDIS_URL: redisUrl,
     HOST: ports.host,
     PORT: String(ports.port),
@@ -106,7 +108,8 @@ async function startAll(env: NodeJS.ProcessEnv, parts: Part[], signal: AbortSign
   const envFile = join(TOLLGATE_DIR, perRedis("start.env", env.REDIS_URL));
   await writeVariables(envFile, ours);
   console.log(`\nTollgate is ready at ${baseUrl}; metrics at ${adminUrl}/metrics`);
-  console.log(`The operators' console: ${adminUrl}/console${env.ADMIN_TOKEN ? "" : READ_ONLY}`);
+  const signIn = env.ADMIN_TOKEN ? "its ADMIN_TOKEN" : `token ${adminToken}`;
+  console.log(`The operators' console: ${adminUrl}/console (sign in with ${signIn})`);
   console.log(portsText({ ports, instead, redisUrl, upstreamUrl: upstream.UPSTREAM_URL }));
   console.log(demoText(baseUrl, key, relative(process.cwd(), envFile)));
 }
@@ -154,6 +157,17 @@ function portsText(taken: {
 function perRedis(name: string, redisUrl: string | undefined): string {
   if (!redisUrl) return name;
   return `${name}-${createHash("sha256").update(redisUrl).digest("hex").slice(0, 12)}`;
+}
+
+/** The admin token of earlier starts on these data, else a new random one; readable by its owner alone. */
+async function keptToken(file: string): Promise<string> {
+  const kept = (await readFile(file, "utf8").catch(() => "")).trim();
+  if (/^[\w-]{32}$/.test(kept)) return kept;
+  const token = randomBytes(24).toString("base64url");
+  await writeFile(file, `${token}\n`, { mode: 0o600 });
+  // The mode above counts for new files only.
+  await chmod(file, 0o600);
+  return token;
 }
 
 /** For the shell's `.`: a credential belongs into a file that its owner alone can read, not onto a terminal. */

@@ -52,7 +52,7 @@ afterAll(async () => {
   await redis.stop();
   await rm(folder, { recursive: true });
   const own = createHash("sha256").update(redis.url).digest("hex").slice(0, 12);
-  for (const name of ["demo-key", "start.env"])
+  for (const name of ["admin-token", "demo-key", "start.env"])
     await rm(join(TOLLGATE_DIR, `${name}-${own}`), { force: true });
 });
 
@@ -71,6 +71,7 @@ async function start(more: Record<string, string> = {}): Promise<string> {
   const env = {
     ...process.env,
     ...(await givenPorts()),
+    ADMIN_TOKEN: "",
     REDIS_URL: redis.url,
     SANDBOX_DURATION_MS: "0",
     ...more,
@@ -95,6 +96,13 @@ async function stop(): Promise<number | null> {
   running!.kill("SIGINT");
   const [code] = await ended;
   return code;
+}
+
+/** The console's address and the token that this run made for it. */
+function consoleIn(printed: string): { url: string; token: string } {
+  const [, url = "", token = ""] =
+    /^The operators' console: (\S+)\/console \(sign in with token (\S+)\)$/m.exec(printed) ?? [];
+  return { url, token };
 }
 
 const keyIn = (printed: string): string | undefined => /^Demo key .*: (sk_\S+)$/m.exec(printed)?.[1];
@@ -133,9 +141,19 @@ test("the lines that npm start prints work when pasted; a second start finds the
   expect(printed.trimEnd().split("\n").at(-1)).toMatch(/^Demo key .*: sk_/);
   expect(printed).toMatch(/^Ports: gateway \d+, metrics and console \d+, Redis \d+, upstream \d+/m);
 
+  // Guarantee: a newcomer's console works: the token that is printed is the gateway's, and the next start keeps it.
+  const { url: adminUrl, token } = consoleIn(printed);
+  expect(token).toMatch(/^[\w-]{32}$/);
+  const config = (given: string) =>
+    fetch(`${adminUrl}/config`, { headers: { authorization: `Bearer ${given}` } });
+  expect([(await config(token)).status, (await config(`${token}x`)).status]).toEqual([200, 401]);
+  const own = createHash("sha256").update(redis.url).digest("hex").slice(0, 12);
+  expect((await stat(join(TOLLGATE_DIR, `admin-token-${own}`))).mode & 0o777).toBe(0o600);
+
   expect(await stop()).toBe(0);
   const again = await start();
   expect(keyIn(again)).toBe(keyIn(printed));
+  expect(consoleIn(again).token).toBe(token);
   const headers = { authorization: `Bearer ${keyIn(again)}` };
   const [, url] = /^Tollgate is ready at (\S+);/m.exec(again) ?? [];
   const later = await fetch(`${url}/api/v1/credits`, { headers });
