@@ -17,8 +17,21 @@ const ACCOUNT_ID = /^[A-Za-z0-9_.-]{1,64}$/;
 const API_KEY = /^sk_[\x21-\x2b\x2d-\x7e]{5,253}$/;
 const REFERENCE = /^[\x20-\x7e]{1,200}$/;
 
+/** What kind of mistake it is: the management API answers 400, 404, 409, 412 and 503. */
+export type OperatorErrorCode = "invalid" | "not_found" | "conflict" | "stale" | "unavailable";
+
 /** A mistake of an operator; the message says how to mend it. */
-export class OperatorError extends Error {}
+export class OperatorError extends Error {
+  readonly code: OperatorErrorCode;
+  /** The parameter that is wrong, where it is one. */
+  readonly path: string | undefined;
+
+  constructor(message: string, code: OperatorErrorCode = "invalid", path?: string) {
+    super(message);
+    this.code = code;
+    this.path = path;
+  }
+}
 
 /** The key to be created exists. */
 export class KnownKeyError extends OperatorError {
@@ -26,7 +39,7 @@ export class KnownKeyError extends OperatorError {
   readonly accountId: string;
 
   constructor(keyId: string, accountId: string) {
-    super(`this key is known already: ${keyId} of account ${accountId}`);
+    super(`this key is known already: ${keyId} of account ${accountId}`, "conflict");
     this.keyId = keyId;
     this.accountId = accountId;
   }
@@ -84,7 +97,7 @@ export async function issueKey(nodes: RedisNodes, options: KeyOptions = {}): Pro
   nodes.requireWritable?.([nodes.ofName(indexOf(key)), serverOf(wantedAccount)]);
   const { keyId, accountId } = await ownIndex(nodes, digest, partitions, wantedAccount, options.accountId);
   // Before the grant: a repeat finds no index that a failover has lost, makes a second key and grants the credits again.
-  if ((await nodes.confirmed?.()) === false) throw new OperatorError(NOT_RESERVED);
+  if ((await nodes.confirmed?.()) === false) throw new OperatorError(NOT_RESERVED, "unavailable");
   const partition = partitionOf(accountId, partitions);
   nodes.requireWritable?.([nodes.of(partition)]);
   const { outcome } = await scriptsOf(nodes.of(partition)).run(issue, {
@@ -100,7 +113,7 @@ export async function issueKey(nodes: RedisNodes, options: KeyOptions = {}): Pro
   if (outcome === "too_large") {
     const name = indexName(digest);
     await nodes.ofName(name).del(name);
-    throw new OperatorError("the balance would be too large to be exact");
+    throw new OperatorError("the balance would be too large to be exact", "conflict");
   }
   return { key, keyId, accountId };
 }
@@ -126,7 +139,10 @@ async function ownIndex(
     throw new KnownKeyError(earlierId, accountId);
   }
   if (namedAccount !== undefined && namedAccount !== accountId) {
-    throw new OperatorError(`this key was begun for account ${accountId}; give --account ${accountId}`);
+    throw new OperatorError(
+      `this key was begun for account ${accountId}; give --account ${accountId}`,
+      "conflict",
+    );
   }
   return { keyId: earlierId, accountId };
 }
@@ -137,7 +153,7 @@ function requireLimits(limits: OwnLimits): void {
   const named = { rate_limit: rateLimit, max_concurrent: maxConcurrent, daily_limit: dailyLimit };
   for (const [name, limit] of Object.entries(named)) {
     if (limit === undefined || (Number.isSafeInteger(limit) && limit >= 0)) continue;
-    throw new OperatorError(`${name} must be a whole number`);
+    throw new OperatorError(`${name} must be a whole number`, "invalid", name);
   }
 }
 
@@ -173,7 +189,7 @@ export async function grantCredits(
   requireAccountId(accountId);
   requireCredits(amount);
   if (!REFERENCE.test(reference)) {
-    throw new OperatorError("a reference has 1 to 200 printable ASCII characters");
+    throw new OperatorError("a reference has 1 to 200 printable ASCII characters", "invalid", "reference");
   }
   const partition = partitionOf(accountId, await partitionsOf(nodes));
   nodes.requireWritable?.([nodes.of(partition)]);
@@ -188,7 +204,7 @@ export async function grantCredits(
     }
     lookedUp = granted.references;
   }
-  throw new OperatorError("references are being forgotten; nothing is changed; try again");
+  throw new OperatorError("references are being forgotten; nothing is changed; try again", "unavailable");
 }
 
 async function lookUp(
@@ -196,12 +212,17 @@ async function lookUp(
   accountId: string,
   reference: string,
 ): Promise<number | undefined> {
-  if (!readArchived) throw new OperatorError(`${NEEDS_ARCHIVE}; set ARCHIVE_URL and run this again`);
+  if (!readArchived) {
+    throw new OperatorError(`${NEEDS_ARCHIVE}; set ARCHIVE_URL and run this again`, "unavailable");
+  }
   try {
     return await readArchived(accountId, reference);
   } catch (error) {
     const why = error instanceof Error ? error.message : String(error);
-    throw new OperatorError(`${NEEDS_ARCHIVE}, which does not answer (${why}); run this again later`);
+    throw new OperatorError(
+      `${NEEDS_ARCHIVE}, which does not answer (${why}); run this again later`,
+      "unavailable",
+    );
   }
 }
 
@@ -221,9 +242,11 @@ function grantOf(
     case "mismatch":
       throw new OperatorError(
         `the reference ${reference} has credited another amount before; nothing is changed`,
+        "conflict",
+        "reference",
       );
     case "too_large":
-      throw new OperatorError("the balance would be too large to be exact; nothing is changed");
+      throw new OperatorError("the balance would be too large to be exact; nothing is changed", "conflict");
     case "unknown_account":
       throw unknownAccount(accountId);
   }
@@ -276,22 +299,29 @@ export async function requireAccount(nodes: RedisNodes, accountId: string): Prom
   const partition = partitionOf(accountId, await partitionsOf(nodes));
   const { account } = accountNames(partition, accountId);
   if (!(await nodes.of(partition).exists(account)))
-    throw new OperatorError(`there is no account ${accountId}`);
+    throw new OperatorError(`there is no account ${accountId}`, "not_found");
 }
 
 const unknownAccount = (accountId: string): OperatorError =>
-  new OperatorError(`no account ${accountId}; \`tollgate keys create --account ${accountId}\` makes it`);
+  new OperatorError(
+    `no account ${accountId}; \`tollgate keys create --account ${accountId}\` makes it`,
+    "not_found",
+  );
 
 /** Also for the beginning of one: it has the same characters. @throws OperatorError */
 export function requireAccountId(accountId: string): void {
   if (!ACCOUNT_ID.test(accountId)) {
-    throw new OperatorError("an account id has 1 to 64 characters of A-Z, a-z, 0-9, _, . and -");
+    throw new OperatorError(
+      "an account id has 1 to 64 characters of A-Z, a-z, 0-9, _, . and -",
+      "invalid",
+      "account_id",
+    );
   }
 }
 
 function requireCredits(credits: number): void {
   if (!Number.isSafeInteger(credits) || credits < 1) {
-    throw new OperatorError("credits must be a whole number, at least 1");
+    throw new OperatorError("credits must be a whole number, at least 1", "invalid", "credits");
   }
 }
 

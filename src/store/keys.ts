@@ -63,7 +63,7 @@ export async function findKey(nodes: RedisNodes, idOrKey: string): Promise<KeyRe
     const [key] = entry
       ? await readKeys(readsOfAll(nodes), [{ keyId, partition: partitionOf(accountId, partitions) }])
       : [];
-    if (!key) throw new OperatorError("this key is not known");
+    if (!key) throw new OperatorError("this key is not known", "not_found");
     return key;
   }
   const places = Array.from({ length: partitions }, (_, partition) => ({ keyId: idOrKey, partition }));
@@ -73,7 +73,7 @@ export async function findKey(nodes: RedisNodes, idOrKey: string): Promise<KeyRe
   if (unread) throw new UnreadError(`no key ${idOrKey} is found, but ${unreadInWords(unread)}; try it again`);
   // It may be among what an older server has lost.
   if (!key) nodes.requireWritable?.(nodes.all());
-  if (!key) throw new OperatorError(`no key ${idOrKey}; \`tollgate keys list\` shows all`);
+  if (!key) throw new OperatorError(`no key ${idOrKey}; \`tollgate keys list\` shows all`, "not_found");
   return key;
 }
 
@@ -235,7 +235,10 @@ export async function rotateKey(
   const nowMs = await storeNowMs(redis);
   const { accountId, tier, limits, expiresAtMs } = old;
   if (expiresAtMs !== undefined && expiresAtMs <= nowMs) {
-    throw new OperatorError(`key ${old.keyId} has expired; \`tollgate keys create\` makes a new one`);
+    throw new OperatorError(
+      `key ${old.keyId} has expired; \`tollgate keys create\` makes a new one`,
+      "conflict",
+    );
   }
   // The new key first: after a crash in between there are two valid keys, not none.
   const issued = await issueKey(nodes, { accountId, tier, limits, expiresAtMs });
@@ -257,6 +260,7 @@ async function whyRotated(nodes: RedisNodes, old: KeyRecord, newKeyId: string): 
   if ((await nodes.confirmed?.()) !== false) return rotatedBefore(old, newKeyId);
   return new OperatorError(
     `key ${old.keyId} was rotated into ${newKeyId}, but too few replicas have that, and a failover may lose it; bring them back (\`tollgate doctor\`), then run this again`,
+    "unavailable",
   );
 }
 
@@ -267,12 +271,16 @@ function rotatedBefore({ keyId, revokedAtMs }: KeyRecord, newKeyId: string): Ope
       : "";
   return new OperatorError(
     `key ${keyId} was rotated before, into ${newKeyId}; nothing is changed. If the new key was lost, rotate ${newKeyId}${end}`,
+    "conflict",
   );
 }
 
 function requireUnrevoked(key: KeyRecord): void {
   if (key.revokedAtMs === undefined) return;
-  throw new OperatorError(`key ${key.keyId} is revoked for good; \`tollgate keys create\` makes a new one`);
+  throw new OperatorError(
+    `key ${key.keyId} is revoked for good; \`tollgate keys create\` makes a new one`,
+    "conflict",
+  );
 }
 
 /** A server's clock, Unix ms. Times in a record are those of its own server. */

@@ -126,6 +126,7 @@ export async function findWritable(
       throw new OperatorError(
         `the store at ${placeOf(refused)} is older than what it confirmed, and nothing is written to it: restore a newer ` +
           "copy, or see `tollgate store show` and `tollgate store accept`; then run this again",
+        "unavailable",
       );
     },
   };
@@ -148,6 +149,7 @@ export async function acceptStore(
   if (unread)
     throw new OperatorError(
       `${unreadInWords(unread)}, and what they lack is not known; nothing is accepted. Run it again when all servers answer`,
+      "unavailable",
     );
   if (!loss)
     throw new OperatorError(

@@ -56,6 +56,7 @@ export async function findTask(nodes: RedisNodes, id: string): Promise<TaskView>
     throw new OperatorError(
       `no task or request ${id}; ended ones are forgotten after tasks.retention, and an X-Request-Id of the client's own ` +
         "is only in the log, as client_request_id beside ours",
+      "not_found",
     );
   const task = await firstText(nodes, record.task_id ? placesOfTask(record.task_id, partition, layout) : []);
   const dueAt =
@@ -94,7 +95,10 @@ export async function releaseTask(nodes: RedisNodes, id: string): Promise<Releas
       }
     }
   }
-  throw new OperatorError("it changes while it is being released; look at it with `tollgate tasks show`");
+  throw new OperatorError(
+    "it changes while it is being released; look at it with `tollgate tasks show`",
+    "conflict",
+  );
 }
 
 async function release(nodes: RedisNodes, { requestId, partition, record }: TaskView): Promise<boolean> {

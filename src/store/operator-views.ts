@@ -34,7 +34,7 @@ export async function pageAccounts(
   least: number,
 ): Promise<{ accounts: AccountRow[]; next: string | undefined; unread: Unread | undefined }> {
   const start = /^(\d{1,4}):(\d{1,20})$/.exec(cursor || "0:0");
-  if (!start) throw new OperatorError("the cursor is not one of an earlier page");
+  if (!start) throw new OperatorError("the cursor is not one of an earlier page", "invalid", "cursor");
   if (prefix !== "") requireAccountId(prefix);
   const partitions = await partitionsOf(nodes);
   let [partition, scan] = [Number(start[1]), start[2] ?? "0"];
@@ -74,14 +74,14 @@ export async function pageTransactions(
   most: number,
 ): Promise<{ entries: LedgerEntry[]; next: string | undefined }> {
   if (from !== "" && !/^\d{1,20}-\d{1,20}$/.test(from)) {
-    throw new OperatorError("the cursor is not one of an earlier page");
+    throw new OperatorError("the cursor is not one of an earlier page", "invalid", "cursor");
   }
   const partition = partitionOf(accountId, await partitionsOf(nodes));
   const redis = nodes.of(partition);
   const last = from || (await redis.hget(accountNames(partition, accountId).account, "last_entry"));
   const entries = await latestEntries(redis, partition, { accountId, last: last ?? "", most });
   if (entries.some((entry) => entry.accountId !== accountId)) {
-    throw new OperatorError("the cursor is not one of this account's pages");
+    throw new OperatorError("the cursor is not one of this account's pages", "invalid", "cursor");
   }
   return { entries, next: entries.at(-1)?.previous || undefined };
 }

@@ -14,7 +14,11 @@ export interface Unread {
 }
 
 /** Nothing was found, but not everything could be read. */
-export class UnreadError extends OperatorError {}
+export class UnreadError extends OperatorError {
+  constructor(message: string) {
+    super(message, "unavailable");
+  }
+}
 
 /** Reads over partitions. */
 export interface PartitionReads {
