@@ -1,4 +1,5 @@
 import type { Redis } from "ioredis";
+import { kindOf } from "../store/ledger-entries.ts";
 import { accountNames, partitionNames, partitionOf, requestName } from "../store/names.ts";
 import type { RedisNodes } from "../store/nodes.ts";
 import { type PartitionReads, readsOfMost, type Unread } from "../store/partition-reads.ts";
@@ -8,7 +9,6 @@ import { exportLedger } from "./export.ts";
 import {
   createUsageTotals,
   dayStartMs,
-  kindOf,
   monthBounds,
   type Statement,
   type UsageRow,

@@ -1,5 +1,3 @@
-import type { LedgerEntry } from "../store/ledger-entries.ts";
-
 /** What usage can be listed by, and the column that says it. */
 export const USAGE_COLUMNS = {
   day: "day",
@@ -47,15 +45,6 @@ export interface Statement {
   refunds: number;
   adjustments: number;
   closing: number;
-}
-
-/** What an entry is to an accountant; the view `tollgate.ledger_entries` of the archive says the same. */
-export type EntryKind = "charge" | "refund" | "purchase" | "adjustment";
-
-export function kindOf({ type, requestId, taskId, reason, amount }: LedgerEntry): EntryKind {
-  const isOfRequest = requestId !== "" || taskId !== "";
-  if (isOfRequest) return type === "consume" ? "charge" : "refund";
-  return type === "recharge" && reason === "" && amount >= 0 ? "purchase" : "adjustment";
 }
 
 /** The UTC day of a moment, such as 2026-10-31. @param atMs Unix ms */

@@ -54,6 +54,17 @@ export function ledgerEntry(partition: number, [streamId, fields]: StreamEntry):
   };
 }
 
+/** What an entry is to an accountant; lua/include/kind.lua and the view `tollgate.ledger_entries` of the archive say the same. */
+export const ENTRY_KINDS = ["charge", "refund", "purchase", "adjustment"] as const;
+export type EntryKind = (typeof ENTRY_KINDS)[number];
+
+export function kindOf({ type, requestId, taskId, endpoint, reason, amount }: LedgerEntry): EntryKind {
+  // A checkpoint has of a charge neither request nor task.
+  const isOfRequest = requestId !== "" || taskId !== "" || endpoint !== "";
+  if (isOfRequest) return type === "consume" ? "charge" : "refund";
+  return type === "recharge" && reason === "" && amount >= 0 ? "purchase" : "adjustment";
+}
+
 /** A ledger entry as customers see it. */
 export function transactionOf(entry: LedgerEntry): Transaction {
   const { type, amount, balanceAfter, endpoint, reason, taskId, atMs } = entry;

@@ -1,10 +1,8 @@
 import type { Redis } from "ioredis";
 import { type AccountRow, accountRow, OperatorError, requireAccountId } from "./accounts.ts";
 import { clocks } from "./keys.ts";
-import { latestEntries } from "./latest-entries.ts";
 import { placesOfTask } from "./layout-1.ts";
-import type { LedgerEntry } from "./ledger-entries.ts";
-import { accountNames, listsOfOpenRequests, partitionNames, partitionOf, requestName } from "./names.ts";
+import { accountNames, listsOfOpenRequests, partitionNames, requestName } from "./names.ts";
 import type { RedisNodes } from "./nodes.ts";
 import { readsOfAll, readsOfMost, type Unread } from "./partition-reads.ts";
 import { many, manyByNode } from "./pipelines.ts";
@@ -60,30 +58,6 @@ async function accountRows(redis: Redis, partition: number, ids: readonly string
     pipe.hgetall(accountNames(partition, id).account),
   );
   return records.map((record, at) => accountRow(ids[at]!, record));
-}
-
-/**
- * A page of an account's transactions, newest first: each entry names the one before it.
- * @param from where an earlier page ended; empty for the first
- * @returns `next` is undefined after the oldest transaction that Redis has
- */
-export async function pageTransactions(
-  nodes: RedisNodes,
-  accountId: string,
-  from: string,
-  most: number,
-): Promise<{ entries: LedgerEntry[]; next: string | undefined }> {
-  if (from !== "" && !/^\d{1,20}-\d{1,20}$/.test(from)) {
-    throw new OperatorError("the cursor is not one of an earlier page", "invalid", "cursor");
-  }
-  const partition = partitionOf(accountId, await partitionsOf(nodes));
-  const redis = nodes.of(partition);
-  const last = from || (await redis.hget(accountNames(partition, accountId).account, "last_entry"));
-  const entries = await latestEntries(redis, partition, { accountId, last: last ?? "", most });
-  if (entries.some((entry) => entry.accountId !== accountId)) {
-    throw new OperatorError("the cursor is not one of this account's pages", "invalid", "cursor");
-  }
-  return { entries, next: entries.at(-1)?.previous || undefined };
 }
 
 /** A request that has not ended, for operators. Times are Unix ms. */

@@ -924,6 +924,55 @@ export const REFUSED_MUTANTS: readonly Mutant[] = [
   without("it stays for ever", "refused", 'redis.call("PEXPIRE", counts, ARGV[4])\n'),
 ];
 
+/** Mistakes in reading an account's entries back, which the model does not know. */
+export const HISTORY_MUTANTS: readonly Mutant[] = [
+  mutant("one entry more is looked at", "history", "looked < tonumber", "looked <= tonumber"),
+  mutant("one entry more is answered", "history", "#answered < tonumber", "#answered <= tonumber"),
+  mutant("a search reads the other way", "history", '"XREVRANGE", ledger, at', '"XRANGE", ledger, at'),
+  mutant(
+    "a search skips an entry of the account",
+    "history",
+    "elseif entry.account_id == account_id then",
+    "elseif entry.account_id == account_id and not is_search then",
+  ),
+  mutant(
+    "the beginning of the ledger is taken for a gap",
+    "history",
+    'if is_search and redis.call("EXISTS", KEYS[2]) == 0',
+    "if false",
+  ),
+  mutant(
+    "a gap is taken for the beginning",
+    "history",
+    'if is_search and redis.call("EXISTS", KEYS[2]) == 0',
+    "if is_search",
+  ),
+  mutant(
+    "entries of another account are shown",
+    "history",
+    "elseif entry.account_id == account_id then",
+    "elseif true then",
+  ),
+  mutant("every endpoint is wanted", "history", '(endpoint == "" or entry.endpoint == endpoint)', "true"),
+  mutant("an entry before the time is wanted", "history", "not (since and made_at < since)", "true"),
+  mutant("an entry of the first ms is not wanted", "history", "made_at < since)", "made_at <= since)"),
+  mutant("an entry of the last ms is wanted", "history", "made_at >= before", "made_at > before"),
+  mutant(
+    "it stops before the time that is wanted",
+    "history",
+    "id_ms < since - SLACK_MS",
+    "id_ms < since + 600000",
+  ),
+  mutant("a charge is a refund", "include/kind", 'is_consume and "charge" or "refund"', '"refund"'),
+  mutant("an adjustment upwards is a purchase", "include/kind", 'entry.reason == "" and', "true and"),
+  mutant(
+    "a purchase is an adjustment",
+    "include/kind",
+    "tonumber(entry.amount) >= 0",
+    "tonumber(entry.amount) < 0",
+  ),
+];
+
 /** Copies the scripts to a temporary folder with this one mistake in them. @throws Error unless `find` stands there once */
 export async function plant({ what, file, find, put }: Mutant): Promise<string> {
   const folder = await mkdtemp(join(tmpdir(), "tollgate-mutant-"));

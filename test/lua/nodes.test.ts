@@ -23,15 +23,11 @@ import { oneNode, type RedisNodes } from "../../src/store/nodes.ts";
 import { topKeysByUse, withUseNow } from "../../src/store/operator-keys.ts";
 import { acceptStore, knownLoss } from "../../src/store/operator-loss.ts";
 import { findTask, releaseTask, upstreamTags } from "../../src/store/operator-tasks.ts";
-import {
-  countOpen,
-  oldOpenRequests,
-  pageAccounts,
-  pageTransactions,
-} from "../../src/store/operator-views.ts";
+import { countOpen, oldOpenRequests, pageAccounts } from "../../src/store/operator-views.ts";
 import { readsOfAll } from "../../src/store/partition-reads.ts";
 import { topRefusals } from "../../src/store/refusals.ts";
 import { partitionsOf, readFacts, storedFacts } from "../../src/store/store-facts.ts";
+import { pageTransactions } from "../../src/store/transactions.ts";
 import { TIERS, times } from "../support/store.ts";
 import { givenRequests, startTwoNodes, type TwoNodes } from "../support/two-nodes.ts";
 
@@ -139,7 +135,7 @@ async function seenMoney(nodes: RedisNodes) {
     accounts,
     account: await readAccount(nodes, "acc_3"),
     exists: [await requireAccount(nodes, "acc_3"), await requireAccount(nodes, "acc_none").catch(String)],
-    transactions: (await pageTransactions(nodes, "acc_3", "", 10)).entries.map(wordsOf),
+    transactions: (await pageTransactions(nodes, "acc_3", { limit: 10 })).entries.map(wordsOf),
     exported,
     exportedTwice: exported.length - all,
     cursorPartitions: formatCursor(cursor).replaceAll(/:[^,]*/g, ""),

@@ -16,10 +16,10 @@ import type { RecentEntry } from "../../src/store/loss/recent-entries.ts";
 import { migrateStore } from "../../src/store/migrate.ts";
 import { accountNames, type KeyRef, META, partitionNames, requestName } from "../../src/store/names.ts";
 import { oneNode, type RedisNodes } from "../../src/store/nodes.ts";
-import { pageTransactions } from "../../src/store/operator-views.ts";
 import { readsOfAll } from "../../src/store/partition-reads.ts";
 import { scriptsOf } from "../../src/store/script-runner.ts";
 import { partitionsOf, readFacts } from "../../src/store/store-facts.ts";
+import { pageTransactions } from "../../src/store/transactions.ts";
 import { allowTrimming, type TrimOptions, trimLedger } from "../../src/store/trimming.ts";
 import { createLogger } from "../../src/telemetry/log.ts";
 import { createStage, openConnection, type TestConnection, taskOf, times } from "../support/store.ts";
@@ -128,12 +128,13 @@ describe("a ledger that is trimmed", () => {
     await trimAll();
     expect((await readAccount(nodes, key.accountId)).recent).toEqual(recent);
     const ids = (entries: LedgerEntry[]): string[] => entries.map(({ streamId }) => streamId);
-    const first = await pageTransactions(nodes, key.accountId, "", 4);
+    const first = await pageTransactions(nodes, key.accountId, { limit: 4 });
     expect(ids(first.entries)).toEqual(ids(before.toReversed().slice(0, 4)));
-    const second = await pageTransactions(nodes, key.accountId, first.next!, 20);
+    const second = await pageTransactions(nodes, key.accountId, { cursor: first.next, limit: 20 });
     // The ten of the checkpoint stand behind the one entry that is still there.
     expect(ids(second.entries)).toEqual(ids(before.toReversed().slice(4, 11)));
     expect(second.next).toBeUndefined();
+    expect(second.reachesBackToMs, "four more are in the archive alone").toBe(before[4]!.atMs);
   });
 
   test("says from when on it is complete, and exports what it has", async () => {

@@ -1,5 +1,5 @@
 import { OperatorError } from "../../store/accounts.ts";
-import { LEDGER_START, type LedgerEntry } from "../../store/ledger-entries.ts";
+import { kindOf, LEDGER_START, type LedgerEntry } from "../../store/ledger-entries.ts";
 import { partitionOf } from "../../store/names.ts";
 import type { RedisNodes } from "../../store/nodes.ts";
 import {
@@ -15,7 +15,6 @@ import {
 } from "../../store/restoring.ts";
 import { scriptsOf } from "../../store/script-runner.ts";
 import { trimLedger } from "../../store/trimming.ts";
-import { kindOf } from "../usage.ts";
 import { ArchiveError, identityOf } from "./migrations.ts";
 import { type EntryRow, entryOf } from "./rows.ts";
 import type { ArchiveConnection, ArchiveQuery } from "./tables.ts";

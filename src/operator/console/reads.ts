@@ -6,15 +6,11 @@ import { partitionOf } from "../../store/names.ts";
 import { KEYS_LOOKED_AT_MAX, type KeyUse, topKeysByUse, withUseNow } from "../../store/operator-keys.ts";
 import type { OperatorSession, RedisNodes } from "../../store/operator-session.ts";
 import { findTask } from "../../store/operator-tasks.ts";
-import {
-  OPEN_LOOKED_AT_MAX,
-  oldOpenRequests,
-  pageAccounts,
-  pageTransactions,
-} from "../../store/operator-views.ts";
+import { OPEN_LOOKED_AT_MAX, oldOpenRequests, pageAccounts } from "../../store/operator-views.ts";
 import { readsOfMost, UnreadError } from "../../store/partition-reads.ts";
 import { dayStartMs, refusalsOf, topRefusals } from "../../store/refusals.ts";
 import { partitionsOf } from "../../store/store-facts.ts";
+import { pageTransactions } from "../../store/transactions.ts";
 import type { AccountCredits, AccountKey, Answers, KeyUse as KeyUseShown, Transaction } from "./answers.ts";
 import { shared } from "./shared-result.ts";
 
@@ -137,8 +133,11 @@ async function readAccountAndKeys(nodes: RedisNodes, id: string, tiers: Tiers): 
 
 async function readTransactions(nodes: RedisNodes, query: URLSearchParams): Promise<Answers["transactions"]> {
   const { accountId } = await readAccount(nodes, query.get("account") ?? "");
-  const before = query.get("before") ?? "";
-  const { entries, next } = await pageTransactions(nodes, accountId, before, TRANSACTIONS_PER_PAGE);
+  const cursor = query.get("before") || undefined;
+  const { entries, next } = await pageTransactions(nodes, accountId, {
+    cursor,
+    limit: TRANSACTIONS_PER_PAGE,
+  });
   return { transactions: entries.map(transactionShown), next };
 }
 

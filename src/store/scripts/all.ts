@@ -7,6 +7,7 @@ import { collect } from "./collect.ts";
 import { credits } from "./credits.ts";
 import { dispute } from "./dispute.ts";
 import { entries } from "./entries.ts";
+import { history } from "./history.ts";
 import { inspect } from "./inspect.ts";
 import { issue } from "./issue.ts";
 import { lease } from "./lease.ts";
@@ -42,6 +43,7 @@ export const SCRIPTS: readonly ScriptFile[] = [
   probe,
   snapshot,
   entries,
+  history,
   trim,
   survey,
   tally,

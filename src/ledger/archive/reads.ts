@@ -1,0 +1,30 @@
+import type { ArchivedHistory } from "../../store/account-history.ts";
+import { OperatorError } from "../../store/accounts.ts";
+import { connectArchive } from "./connection.ts";
+import { createArchivedHistory } from "./history.ts";
+import { archiveReason } from "./reasons.ts";
+import type { ArchiveQuery } from "./tables.ts";
+
+/** How long a statement of a list may take: its caller waits for it. */
+const STATEMENT_MS = 5000;
+const CONNECTIONS_MAX = 2;
+
+/** What lists read of the archive. @throws OperatorError `unavailable` from each while the archive cannot be used */
+export interface ArchiveReads {
+  history: ArchivedHistory;
+  close(): void;
+}
+
+/** Connections of their own, so that copying never waits for a list. Nothing connects before the first read. */
+export function openArchiveReads(url: string): ArchiveReads {
+  const archive = connectArchive(url, { statementMs: STATEMENT_MS, most: CONNECTIONS_MAX });
+  const query: ArchiveQuery = async (text, values) => {
+    try {
+      return await archive.query(text, values);
+    } catch (error) {
+      const { why } = archiveReason(error as Error);
+      throw new OperatorError(`the archive cannot be read now (${why}); try again later`, "unavailable");
+    }
+  };
+  return { history: createArchivedHistory(query), close: archive.close };
+}

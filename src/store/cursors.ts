@@ -1,0 +1,35 @@
+import { createHash } from "node:crypto";
+import { OperatorError } from "./accounts.ts";
+
+const DIGEST_BYTES = 9;
+/** More than any cursor that is made here. */
+const CURSOR_MAX = 4000;
+
+/**
+ * The cursor of a list: a position under a digest of the position, the list and its filters, so that the cursor of another
+ * list, of other filters or of another account is not taken for one of this. It is no secret: who makes one up sees what the list
+ * shows.
+ * @param list what the list is and what it is filtered by
+ */
+export const cursorOf = (list: readonly unknown[], position: string): string =>
+  Buffer.concat([digestOf(list, position), Buffer.from(position)]).toString("base64url");
+
+/** The position in a cursor that `cursorOf` made for the same list. @throws OperatorError */
+export function positionOf(list: readonly unknown[], cursor: string): string {
+  const bytes = Buffer.from(cursor.slice(0, CURSOR_MAX), "base64url");
+  const position = bytes.subarray(DIGEST_BYTES).toString();
+  if (bytes.length > DIGEST_BYTES && cursorOf(list, position) === cursor) return position;
+  throw new OperatorError("the cursor is not one of an earlier page of this list", "invalid", "cursor");
+}
+
+const digestOf = (list: readonly unknown[], position: string): Buffer =>
+  createHash("sha256")
+    .update(JSON.stringify([...list.map((part) => part ?? null), position]))
+    .digest()
+    .subarray(0, DIGEST_BYTES);
+
+/** How many rows a page may have. @throws OperatorError */
+export function requireLimit(limit: number): void {
+  if (!Number.isInteger(limit) || limit < 1 || limit > 100)
+    throw new OperatorError("limit must be a whole number from 1 to 100", "invalid", "limit");
+}

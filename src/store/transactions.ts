@@ -1,0 +1,61 @@
+import { type ArchivedHistory, type HistoryPage, readHistory } from "./account-history.ts";
+import { OperatorError } from "./accounts.ts";
+import { cursorOf, positionOf, requireLimit } from "./cursors.ts";
+import { ENTRY_KINDS, type EntryKind } from "./ledger-entries.ts";
+import { partitionOf } from "./names.ts";
+import type { RedisNodes } from "./nodes.ts";
+import { partitionsOf } from "./store-facts.ts";
+
+const TYPES = ["consume", "recharge"] as const;
+
+export interface TransactionQuery {
+  type?: (typeof TYPES)[number] | undefined;
+  kind?: EntryKind | undefined;
+  /** Unix ms, itself included. */
+  fromMs?: number | undefined;
+  /** Unix ms, itself not included. */
+  toMs?: number | undefined;
+  /** A `next` of an earlier page with the same filters. */
+  cursor?: string | undefined;
+  /** 1 to 100. */
+  limit: number;
+}
+
+/**
+ * A page of an account's transactions, newest first, back to its first one: from Redis, and what has left Redis from the
+ * archive. It may have fewer than `limit`, even none, and still a `next`: a page looks at some thousand entries at most.
+ * @param archive reads what has left Redis; without it the list ends there, and `reachesBackToMs` says so
+ * @throws OperatorError for an unknown account, a bad limit, and a cursor of another list
+ */
+export async function pageTransactions(
+  nodes: RedisNodes,
+  accountId: string,
+  { type, kind, fromMs, toMs, cursor, limit }: TransactionQuery,
+  archive?: { history: ArchivedHistory },
+): Promise<HistoryPage> {
+  requireLimit(limit);
+  requireOrder(fromMs, toMs);
+  const list = ["transactions", accountId, type, kind, fromMs, toMs];
+  const position = cursor === undefined ? undefined : positionOf(list, cursor);
+  const partition = partitionOf(accountId, await partitionsOf(nodes));
+  const page = await readHistory({
+    ...{ redis: nodes.of(partition), partition, accountId, position, limit },
+    filter: { wanted: wantedOf(type, kind), fromMs, toMs },
+    archive: archive?.history,
+  });
+  return { ...page, next: page.next === undefined ? undefined : cursorOf(list, page.next) };
+}
+
+/** @throws OperatorError */
+export function requireOrder(fromMs: number | undefined, toMs: number | undefined): void {
+  if (fromMs !== undefined && toMs !== undefined && fromMs > toMs)
+    throw new OperatorError("from must not come after to", "invalid", "from");
+}
+
+/** As the script and the archive filter; undefined for all. */
+function wantedOf(type: TransactionQuery["type"], kind: TransactionQuery["kind"]): string[] | undefined {
+  if (type === undefined && kind === undefined) return undefined;
+  const types = type === undefined ? TYPES : [type];
+  const kinds = kind === undefined ? ENTRY_KINDS : [kind];
+  return types.flatMap((one) => kinds.map((other) => `${one}/${other}`));
+}

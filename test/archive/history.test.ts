@@ -1,0 +1,115 @@
+import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
+import { type ArchiveReads, openArchiveReads } from "../../src/ledger/archive/reads.ts";
+import type { IssuedKey } from "../../src/store/accounts.ts";
+import type { LedgerEntry } from "../../src/store/ledger-entries.ts";
+import { kindOf } from "../../src/store/ledger-entries.ts";
+import { META } from "../../src/store/names.ts";
+import { pageTransactions, type TransactionQuery } from "../../src/store/transactions.ts";
+import { type ArchiveStage, givenArchiveStage, type TestCopier } from "./stage.ts";
+
+// The transactions of an account, of which most have left Redis.
+
+let stage: ArchiveStage;
+let archive: ArchiveReads;
+let copier: TestCopier;
+let key: IssuedKey;
+beforeAll(async () => {
+  stage = await givenArchiveStage();
+  archive = openArchiveReads(stage.url);
+  await stage.grant(await stage.givenKey(), "makes the store");
+  await stage.redis.hset(META, { layout: "3", trimmable_since: 1 });
+  copier = await stage.copier({ keepMs: 0 });
+});
+afterAll(async () => {
+  archive.close();
+  await stage.stop();
+});
+beforeEach(async () => {
+  key = await stage.givenKey();
+});
+
+/** Charges, refunds and grants, all archived and most of them trimmed, and then some more. */
+async function givenTrimmed(): Promise<LedgerEntry[]> {
+  for (let at = 0; at < 15; at++) {
+    await stage.ended(key, at % 3 === 0 ? "failed" : "completed");
+    if (at % 5 === 0) await stage.grant(key, `order ${at}`);
+  }
+  const early = await pageTransactions(stage.nodes, key.accountId, { limit: 100 });
+  await copier.copy();
+  for (let at = 0; at < 3; at++) await stage.grant(key, `later ${at}`);
+  const whole = await pages({ limit: 100 });
+  expect(whole.slice(3).map(shown)).toEqual(early.entries.map(shown));
+  expect((await stage.entries()).filter(({ accountId }) => accountId === key.accountId).length).toBeLessThan(
+    10,
+  );
+  return whole;
+}
+
+/** What both sources say of an entry. */
+const shown = ({ previous: _, ...entry }: LedgerEntry) => entry;
+
+async function pages(query: Omit<TransactionQuery, "cursor">): Promise<LedgerEntry[]> {
+  const found: LedgerEntry[] = [];
+  let cursor: string | undefined;
+  do {
+    const page = await pageTransactions(stage.nodes, key.accountId, { ...query, cursor }, archive);
+    expect(page.reachesBackToMs).toBeUndefined();
+    expect(page.entries.length).toBeLessThanOrEqual(query.limit);
+    found.push(...page.entries);
+    cursor = page.next;
+  } while (cursor !== undefined);
+  return found;
+}
+
+// Guarantee: the list goes back to an account's first entry, and shows none twice where Redis ends and the archive begins.
+test("what has left Redis is read from the archive, in pages of any size", async () => {
+  const whole = await givenTrimmed();
+  expect(whole).toHaveLength(1 + 15 + 5 + 3 + 3);
+  expect(new Set(whole.map(({ streamId }) => streamId)).size).toBe(whole.length);
+  for (const limit of [1, 3, 7]) expect((await pages({ limit })).map(shown)).toEqual(whole.map(shown));
+});
+
+test("filters hold across the cut", async () => {
+  const whole = await givenTrimmed();
+  for (const kind of ["charge", "refund", "purchase", "adjustment"] as const) {
+    const those = whole.filter((entry) => kindOf(entry) === kind);
+    expect((await pages({ kind, limit: 2 })).map(shown)).toEqual(those.map(shown));
+  }
+  const [fromMs, toMs] = [whole[20]!.atMs, whole[2]!.atMs];
+  const between = whole.filter(({ atMs }) => atMs >= fromMs && atMs < toMs);
+  expect((await pages({ fromMs, toMs, limit: 4 })).map(shown)).toEqual(between.map(shown));
+});
+
+test("an archive that is away fails the pages that need it, and no others", async () => {
+  await givenTrimmed();
+  const away = openArchiveReads("postgres://127.0.0.1:1/none");
+  try {
+    const first = await pageTransactions(stage.nodes, key.accountId, { limit: 100 }, away);
+    expect(first.entries.length).toBeGreaterThanOrEqual(3);
+    const rest = pageTransactions(stage.nodes, key.accountId, { limit: 100, cursor: first.next }, away);
+    await expect(rest).rejects.toMatchObject({ code: "unavailable" });
+    const without = pageTransactions(stage.nodes, key.accountId, { limit: 100, cursor: first.next });
+    await expect(without).rejects.toMatchObject({ code: "unavailable" });
+  } finally {
+    away.close();
+  }
+});
+
+test("a page of the archive looks at a bounded number of entries", async () => {
+  await givenTrimmed();
+  await copier.archive.query(
+    `INSERT INTO tollgate.ledger_rows (partition, id, account_id, type, amount, balance_after, task_id, at)
+     SELECT 0, (1000000000000 + n) || '-0', $1, 'consume', -1, 0, 'task', to_timestamp(1000000000 + n * 0.001)
+     FROM generate_series(1, 7000) n`,
+    [key.accountId],
+  );
+  const first = await pageTransactions(
+    stage.nodes,
+    key.accountId,
+    { kind: "adjustment", limit: 10 },
+    archive,
+  );
+  expect(first).toMatchObject({ entries: [], next: expect.any(String) });
+  expect(await pages({ kind: "adjustment", limit: 10 })).toEqual([]);
+  expect(await pages({ kind: "charge", limit: 100 })).toHaveLength(7015);
+});

@@ -1,0 +1,66 @@
+import type { Redis } from "ioredis";
+import { accountNames, partitionNames } from "../../src/store/names.ts";
+
+/** What a test says of an entry; the rest is filled in as `post` of lua/include/ledger.lua would. */
+export interface GivenEntry {
+  accountId: string;
+  type?: "consume" | "recharge";
+  amount: number;
+  /** Unix ms. */
+  atMs: number;
+  reason?: string;
+  reference?: string;
+  taskId?: string;
+  requestId?: string;
+  keyId?: string;
+  endpoint?: string;
+}
+
+/** Entries written at a time. */
+const PAGE = 5000;
+
+/**
+ * Writes entries to a partition's ledger, much faster than requests would. Ids follow `atMs`, which must not go back.
+ * @returns their ids
+ */
+export async function writeEntries(
+  redis: Redis,
+  partition: number,
+  given: readonly GivenEntry[],
+): Promise<string[]> {
+  const { ledger, accounts } = partitionNames(partition);
+  const ids: string[] = [];
+  const balances = new Map<string, { balance: number; last: string }>();
+  let [lastMs, number] = [0, 0];
+  for (let from = 0; from < given.length; from += PAGE) {
+    const pipe = redis.pipeline();
+    for (const entry of given.slice(from, from + PAGE)) {
+      const { accountId, amount, atMs } = entry;
+      number = atMs === lastMs ? number + 1 : 0;
+      lastMs = atMs;
+      const id = `${atMs}-${number}`;
+      const before = balances.get(accountId) ?? { balance: 0, last: "" };
+      const balance = before.balance + amount;
+      pipe.xadd(ledger, id, ...fieldsOf(entry, balance, before.last));
+      balances.set(accountId, { balance, last: id });
+      ids.push(id);
+    }
+    await pipe.exec();
+  }
+  for (const [accountId, { balance, last }] of balances) {
+    await redis.hset(accountNames(partition, accountId).account, { balance, held: 0, last_entry: last });
+    await redis.zadd(accounts, 0, accountId).catch(() => redis.sadd(accounts, accountId));
+  }
+  return ids;
+}
+
+function fieldsOf(entry: GivenEntry, balance: number, previous: string): (string | number)[] {
+  const { type = entry.amount < 0 ? "consume" : "recharge", endpoint = "", reason = "", taskId = "" } = entry;
+  return [
+    ...["account_id", entry.accountId, "type", type, "amount", entry.amount, "balance_after", balance],
+    ...["endpoint", endpoint, "reason", reason, "task_id", taskId, "at", entry.atMs, "previous", previous],
+    ...(entry.requestId === undefined ? [] : ["request_id", entry.requestId]),
+    ...(entry.keyId === undefined ? [] : ["key_id", entry.keyId]),
+    ...(entry.reference === undefined ? [] : ["reference", entry.reference]),
+  ];
+}
