@@ -6,11 +6,14 @@
 --       5 ledger (stream)  6 references (hash: reference to amount)
 --       7 tiers (hash: tier to how many keys use it)
 -- ARGV  1 now (ms or empty)  2 key id  3 account id  4 credits (0: none)  5 their reference
---       6.. field, value pairs of the key's record
+--       6 who: request id, a space, who  7 whether the account must exist (1 or 0)
+--       8.. field, value pairs of the key's record
 -- RETURNS outcome, balance (credits that can be spent)
 --   issued
---   known       a key of this id exists; nothing happens
---   too_large   the balance, with all that may yet be refunded, would leave the exact integers; nothing happens
+--   known             a key of this id exists; nothing happens
+--   unknown_account   the account must exist, and does not; nothing happens
+--   too_large         the balance, with all that may yet be refunded, would leave the exact integers; nothing happens
+--@include audit
 --@include changed
 --@include clock
 --@include ledger
@@ -24,6 +27,7 @@ local money = redis.call("HMGET", account, "balance", "held", "total_used")
 local balance = tonumber(money[1] or 0)
 local available = balance - tonumber(money[2] or 0)
 if redis.call("EXISTS", key) == 1 then return { "known", int(available) } end
+if ARGV[7] == "1" and not money[1] then return { "unknown_account", "0" } end
 if balance + tonumber(money[3] or 0) + credits > 2 ^ 53 - 1 then return { "too_large", int(available) } end
 
 note_changed(key, "account " .. account_id)
@@ -34,10 +38,16 @@ if not money[1] then
 end
 redis.call("SADD", KEYS[4], account_id)
 redis.call("SADD", KEYS[3], ARGV[2])
-redis.call("HSET", key, "account_id", account_id, "created_at", int(now), unpack(ARGV, 6))
+redis.call("HSET", key, "account_id", account_id, "created_at", int(now), unpack(ARGV, 8))
 count_tier(key, KEYS[7])
 if credits > 0 then
   redis.call("HSET", KEYS[6], ARGV[5], ARGV[4])
-  post(account, KEYS[5], int(now), account_id, "recharge", credits, 0, 0, "", "", "", { "reference", ARGV[5] })
+  post(account, KEYS[5], int(now), account_id, "recharge", credits, 0, 0, "", "", "", { "reference", ARGV[5],
+    "by", by_of(ARGV[6]) })
 end
+local after = { credits = credits > 0 and ARGV[4] or nil }
+for at = 8, #ARGV, 2 do
+  if ARGV[at] ~= "sha256" and ARGV[at] ~= "fingerprint" then after[ARGV[at]] = ARGV[at + 1] end
+end
+write_audit(key, now, ARGV[6], "key.create", account_id, ARGV[2], {}, after)
 return { "issued", int(available + credits) }

@@ -12,6 +12,7 @@
 --       6 the task's data (JSON; for gone, expired and released: what is answered once it has ended as failed)
 --       7 refund failed tasks (1 or 0)  8 ms until the sweeper may poll again
 --       9 how many 404s in a row  10 over how many ms make a task gone
+--       11 of an operator: request id, a space, who; else empty
 -- RETURNS outcome, now, rate limit, remaining, reset (ms), concurrent limit, active, tier,
 --         status, data (JSON), credits refunded by this call
 --   observed          not at its end
@@ -22,6 +23,7 @@
 --                     and its maximum age (ms; empty: bound by an earlier release)
 --   missing           no such task or request, or the task is another request's by now; status and data are empty, nothing
 --                     happens
+--@include audit
 --@include clock
 --@include key
 --@include numbers
@@ -101,9 +103,13 @@ local refunded = 0
 if status == "failed" and ARGV[7] == "1" then
   refunded = post_refund(account, KEYS[6], now, account_id, request_id, {
     price = record[2], endpoint = record[3], task_id = record[4], uncollected = record[5], key_id = record[8],
-  })
+  }, ARGV[11] ~= "" and by_of(ARGV[11]) or nil)
 end
 keep()
 redis.call("HSET", request, "state", "finished", "status", status, "ended_by", ended_by, "finished_at", int(now))
+if ARGV[11] ~= "" then
+  write_audit(request, now, ARGV[11], "task.release", account_id, record[4] or request_id, { state = "bound" },
+    { state = "finished", status = status, refunded = int(refunded) })
+end
 redis.call("ZREM", KEYS[5], request_id)
 return answer("finished", refunded)

@@ -5,6 +5,7 @@
 -- KEYS  1 account (hash)  2 ledger (stream)  3 references (hash: reference to amount)  4 checkpoint (string)
 -- ARGV  1 now (ms or empty)  2 account id  3 amount (credits, positive)  4 reference
 --       5 how many references of the account were forgotten when the archive was found not to have this one
+--       6 who: request id, a space, who
 -- RETURNS outcome, balance (credits that can be spent)
 --   recharged         credited now
 --   duplicate         this reference credited the same amount before; nothing happens
@@ -13,6 +14,7 @@
 --                     nothing happens; then also how many have been forgotten
 --   unknown_account   nothing happens
 --   too_large         the balance, with all that may yet be refunded, would leave the exact integers; nothing happens
+--@include audit
 --@include clock
 --@include forgotten
 --@include ledger
@@ -29,5 +31,8 @@ if forgotten > tonumber(ARGV[5]) then return { "forgotten", int(available), int(
 local amount = tonumber(ARGV[3])
 if tonumber(money[1]) + tonumber(money[3] or 0) + amount > 2 ^ 53 - 1 then return { "too_large", int(available) } end
 redis.call("HSET", KEYS[3], ARGV[4], ARGV[3])
-post(KEYS[1], KEYS[2], int(now), ARGV[2], "recharge", amount, 0, 0, "", "", "", { "reference", ARGV[4] })
+post(KEYS[1], KEYS[2], int(now), ARGV[2], "recharge", amount, 0, 0, "", "", "", { "reference", ARGV[4],
+  "by", by_of(ARGV[6]) })
+write_audit(KEYS[1], now, ARGV[6], "credits.grant", ARGV[2], ARGV[2], { balance = int(available) },
+  { balance = int(available + amount), amount = ARGV[3], reference = ARGV[4] })
 return { "recharged", int(available + amount) }

@@ -9,11 +9,13 @@
 -- KEYS  1 request (hash)  2 account (hash)  3 key (hash)  4 window (list)  5 slots (set)  6 holds (zset: request id by due ms)
 --       7 done (zset: request id by the ms when it may be forgotten)  8 idempotency (hash; only with an Idempotency-Key)
 -- ARGV  1 now (ms or empty)  2 tiers  3 request id  4 reason: refused, due, unsent or released  5 tombstone lifetime (ms)
+--       6 of an operator: request id, a space, who; else empty
 -- RETURNS outcome, now, rate limit, remaining, reset (ms), concurrent limit, active, tier
 --   void       void now, or before
 --   bound      the request has a task; nothing happens
 --   not_due    reason `due` before the due time; nothing happens
 --   missing    no such request; `unsent` leaves the tombstone
+--@include audit
 --@include clock
 --@include key
 --@include numbers
@@ -84,6 +86,10 @@ if first and (first[1] or request_id) == request_id then
   else
     redis.call("DEL", KEYS[8])
   end
+end
+if ARGV[6] ~= "" then
+  write_audit(request, now, ARGV[6], "task.release", string.match(account, ":account:(.*)$"), request_id,
+    { state = "held" }, { state = "void", credits = record[2] })
 end
 redis.call("ZREM", KEYS[6], request_id)
 return reply("void", now, key, window, slots)

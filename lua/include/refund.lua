@@ -9,11 +9,12 @@
 -- A refund is the full price of the request. A request that was bound without a charge (`uncollected`) gets none. Credits
 -- from `tollgate credits grant` are no refund: RECHARGE posts them under a reference, and the task stays as it is. In the ledger
 -- both are entries of type `recharge`; a refund has the reason `refund`.
--- `request` is its record: price, endpoint, task_id, uncollected, key_id. Returns the credits refunded.
-local function post_refund(account, ledger, now, account_id, request_id, request)
+-- `request` is its record: price, endpoint, task_id, uncollected, key_id. `by` is the operator, if one releases it. Returns the credits
+-- refunded.
+local function post_refund(account, ledger, now, account_id, request_id, request, by)
   if request.uncollected then return 0 end
   local price = tonumber(request.price)
   post(account, ledger, int(now), account_id, "recharge", price, 0, -price, request.endpoint, "refund",
-    request.task_id, { "request_id", request_id, "key_id", request.key_id })
+    request.task_id, { "request_id", request_id, "key_id", request.key_id, by and "by", by })
   return price
 end

@@ -40,7 +40,7 @@ function grantCommand(): Command {
         const amount = amountOf(named, flags.package);
         const readArchived = archivedGrants(hasArchive() ? archiveUrl() : undefined);
         const { result, confirmed } = await withRedisToWrite((nodes) =>
-          grantCredits(nodes, accountId, amount, flags.reference, readArchived),
+          grantCredits(nodes, accountId, amount, flags.reference, undefined, readArchived),
         );
         const { outcome, balance } = result;
         const text =

@@ -1,7 +1,9 @@
-import { randomBytes } from "node:crypto";
+import { createHash, randomBytes } from "node:crypto";
 import type { Redis } from "ioredis";
 import type { Transaction } from "../domain/answers.ts";
 import type { OwnLimits } from "../domain/limits.ts";
+import { labelProblem } from "../domain/operator-texts.ts";
+import { type Actor, cliActor } from "./actor.ts";
 import { latestEntries } from "./latest-entries.ts";
 import { RECENT_TRANSACTIONS, transactionOf } from "./ledger-entries.ts";
 import { accountNames, digestOf, indexName, keyNames, keyRef, partitionOf } from "./names.ts";
@@ -54,6 +56,9 @@ export interface KeyOptions {
   credits?: number | undefined;
   limits?: OwnLimits;
   expiresAtMs?: number | undefined;
+  label?: string | undefined;
+  /** Credits that its requests of one UTC month may hold and consume together. */
+  monthlyCredits?: number | undefined;
   /** A key that exists already; a random one when left out. */
   token?: string;
 }
@@ -72,8 +77,12 @@ const NOT_RESERVED =
  * Creates a key, and its account if there is none. The store keeps only the key's SHA-256.
  * @throws KnownKeyError when the token is known already, OperatorError when a value makes no sense
  */
-export async function issueKey(nodes: RedisNodes, options: KeyOptions = {}): Promise<IssuedKey> {
-  const { tier = "standard", credits = 0, limits = {}, expiresAtMs } = options;
+export async function issueKey(
+  nodes: RedisNodes,
+  options: KeyOptions = {},
+  actor: Actor = cliActor(),
+): Promise<IssuedKey> {
+  const { credits = 0 } = options;
   const isWritable = (redis: Redis): boolean => nodes.isWritable?.(redis) ?? true;
   const key = options.token ?? firstThat(randomKey, (token) => isWritable(nodes.ofName(indexOf(token))));
   if (!API_KEY.test(key)) {
@@ -81,19 +90,12 @@ export async function issueKey(nodes: RedisNodes, options: KeyOptions = {}): Pro
       "an API key begins with sk_ and has 8 to 256 visible characters, without white space and commas",
     );
   }
-  if (options.accountId !== undefined) requireAccountId(options.accountId);
-  if (credits !== 0) requireCredits(credits);
-  requireLimits(limits);
+  requireKeyOptions(options);
 
   const partitions = await partitionsOf(nodes);
   const digest = digestOf(key);
   const serverOf = (accountId: string): Redis => nodes.of(partitionOf(accountId, partitions));
-  const wantedAccount =
-    options.accountId ??
-    firstThat(
-      () => randomId("acc"),
-      (id) => isWritable(serverOf(id)),
-    );
+  const wantedAccount = options.accountId ?? (await randomAccountId(nodes));
   nodes.requireWritable?.([nodes.ofName(indexOf(key)), serverOf(wantedAccount)]);
   const { keyId, accountId } = await ownIndex(nodes, digest, partitions, wantedAccount, options.accountId);
   // Before the grant: a repeat finds no index that a failover has lost, makes a second key and grants the credits again.
@@ -101,13 +103,12 @@ export async function issueKey(nodes: RedisNodes, options: KeyOptions = {}): Pro
   const partition = partitionOf(accountId, partitions);
   nodes.requireWritable?.([nodes.of(partition)]);
   const { outcome } = await scriptsOf(nodes.of(partition)).run(issue, {
+    ...recordOptions(options),
     key: keyRef(keyId, accountId, partition),
-    tier,
     digest,
-    limits,
-    expiresAtMs,
     credits,
     reference: `key:${keyId}`,
+    actor,
   });
   if (outcome === "known") throw new KnownKeyError(keyId, accountId);
   if (outcome === "too_large") {
@@ -116,6 +117,117 @@ export async function issueKey(nodes: RedisNodes, options: KeyOptions = {}): Pro
     throw new OperatorError("the balance would be too large to be exact", "conflict");
   }
   return { key, keyId, accountId };
+}
+
+/** A new key that a repeated call finds again. */
+export interface OnceOptions extends Omit<KeyOptions, "token" | "credits"> {
+  /** It must exist. */
+  accountId: string;
+  /** Names this call; a repeat has the same. */
+  idempotencyKey: string;
+}
+
+/**
+ * Creates a key once per account and Idempotency-Key, for ever: its id follows from both. A repeat answers without the key
+ * itself, which is shown once. A crash before the record leaves an index that leads nowhere or, after a repeat, from a key
+ * that nobody has seen.
+ * @throws OperatorError `not_found` for an account that does not exist, `conflict` for an Idempotency-Key of another key
+ */
+export async function issueKeyOnce(
+  nodes: RedisNodes,
+  options: OnceOptions,
+  actor: Actor,
+): Promise<{ keyId: string; accountId: string; key?: string }> {
+  const { accountId, idempotencyKey } = options;
+  requireKeyOptions(options);
+  if (!IDEMPOTENCY_KEY.test(idempotencyKey)) {
+    throw new OperatorError(
+      "an Idempotency-Key has 1 to 255 visible ASCII characters",
+      "invalid",
+      "Idempotency-Key",
+    );
+  }
+  const partition = partitionOf(accountId, await partitionsOf(nodes));
+  const redis = nodes.of(partition);
+  const keyId = keyIdFor(accountId, idempotencyKey);
+  const { key: record } = keyNames(partition, keyId);
+  const fingerprint = fingerprintOf(options);
+  const repeated = (earlier: string | null): { keyId: string; accountId: string } => {
+    if (earlier === fingerprint) return { keyId, accountId };
+    throw new OperatorError(
+      `this Idempotency-Key has made key ${keyId} from another request`,
+      "conflict",
+      "Idempotency-Key",
+    );
+  };
+  if (await redis.exists(record)) return repeated(await redis.hget(record, "fingerprint"));
+
+  const isWritable = (server: Redis): boolean => nodes.isWritable?.(server) ?? true;
+  const key = firstThat(randomKey, (token) => isWritable(nodes.ofName(indexOf(token))));
+  const index = indexOf(key);
+  nodes.requireWritable?.([nodes.ofName(index), redis]);
+  await nodes.ofName(index).set(index, `${keyId} ${accountId}`);
+  if ((await nodes.confirmed?.()) === false) throw new OperatorError(NOT_RESERVED, "unavailable");
+  const { outcome } = await scriptsOf(redis).run(issue, {
+    ...recordOptions(options),
+    key: keyRef(keyId, accountId, partition),
+    digest: digestOf(key),
+    fingerprint,
+    credits: 0,
+    reference: "",
+    accountMustExist: true,
+    actor,
+  });
+  if (outcome === "issued") return { keyId, accountId, key };
+  await nodes.ofName(index).del(index);
+  if (outcome === "unknown_account") throw new OperatorError(`there is no account ${accountId}`, "not_found");
+  return repeated(await redis.hget(record, "fingerprint"));
+}
+
+const IDEMPOTENCY_KEY = /^[\x21-\x7e]{1,255}$/;
+
+/** The id of the key that this call makes. */
+const keyIdFor = (accountId: string, idempotencyKey: string): string =>
+  `key_${createHash("sha256").update(`${accountId}\0${idempotencyKey}`).digest("base64url").slice(0, 16)}`;
+
+/** What the key is made of: a repeat must ask for the same. */
+function fingerprintOf(options: OnceOptions): string {
+  const { tier, limits, expiresAtMs, label, monthlyCredits } = recordOptions(options);
+  const { rateLimit, maxConcurrent, dailyLimit } = limits;
+  const asked = [tier, rateLimit, maxConcurrent, dailyLimit, expiresAtMs, label, monthlyCredits];
+  return createHash("sha256")
+    .update(JSON.stringify(asked.map((value) => value ?? null)))
+    .digest("base64url");
+}
+
+/** The options that a key's record keeps. */
+const recordOptions = ({
+  tier = "standard",
+  limits = {},
+  expiresAtMs,
+  label,
+  monthlyCredits,
+}: KeyOptions) => ({
+  tier,
+  limits,
+  expiresAtMs,
+  label,
+  monthlyCredits,
+});
+
+/** @throws OperatorError for a value that makes no sense */
+function requireKeyOptions({ accountId, credits = 0, limits = {}, label, monthlyCredits }: KeyOptions): void {
+  if (accountId !== undefined) requireAccountId(accountId);
+  if (credits !== 0) requireCredits(credits);
+  requireLimits(limits);
+  requireLabel(label);
+  requireLimit(monthlyCredits, "monthly_credits");
+}
+
+/** @throws OperatorError */
+export function requireLabel(label: string | undefined): void {
+  const problem = label === undefined ? undefined : labelProblem(label);
+  if (problem !== undefined) throw new OperatorError(problem, "invalid", "label");
 }
 
 /**
@@ -148,13 +260,16 @@ async function ownIndex(
 }
 
 /** @throws OperatorError */
-function requireLimits(limits: OwnLimits): void {
-  const { rateLimit, maxConcurrent, dailyLimit } = limits;
-  const named = { rate_limit: rateLimit, max_concurrent: maxConcurrent, daily_limit: dailyLimit };
-  for (const [name, limit] of Object.entries(named)) {
-    if (limit === undefined || (Number.isSafeInteger(limit) && limit >= 0)) continue;
-    throw new OperatorError(`${name} must be a whole number`, "invalid", name);
-  }
+function requireLimits({ rateLimit, maxConcurrent, dailyLimit }: OwnLimits): void {
+  requireLimit(rateLimit, "rate_limit", "limits/");
+  requireLimit(maxConcurrent, "max_concurrent", "limits/");
+  requireLimit(dailyLimit, "daily_limit", "limits/");
+}
+
+/** @param inside where the parameter is, a path that ends in a slash @throws OperatorError */
+export function requireLimit(limit: number | undefined, name: string, inside = ""): void {
+  if (limit === undefined || (Number.isSafeInteger(limit) && limit >= 0)) return;
+  throw new OperatorError(`${name} must be a whole number`, "invalid", `${inside}${name}`);
 }
 
 export interface Grant {
@@ -184,6 +299,7 @@ export async function grantCredits(
   accountId: string,
   amount: number,
   reference: string,
+  actor: Actor = cliActor(),
   readArchived?: ReadArchived,
 ): Promise<Grant> {
   requireAccountId(accountId);
@@ -195,7 +311,7 @@ export async function grantCredits(
   nodes.requireWritable?.([nodes.of(partition)]);
   const { run } = scriptsOf(nodes.of(partition));
   for (let lookUps = 0, lookedUp = 0; lookUps <= LOOK_UPS_MAX; lookUps++) {
-    const granted = await run(recharge, { partition, accountId, amount, reference, lookedUp });
+    const granted = await run(recharge, { partition, accountId, amount, reference, lookedUp, actor });
     if (granted.outcome !== "forgotten") return grantOf(granted, accountId, reference);
     const archived = await lookUp(readArchived, accountId, reference);
     if (archived !== undefined) {
@@ -323,6 +439,15 @@ function requireCredits(credits: number): void {
   if (!Number.isSafeInteger(credits) || credits < 1) {
     throw new OperatorError("credits must be a whole number, at least 1", "invalid", "credits");
   }
+}
+
+/** The id of a new account, on a server that may be written to where there is one. */
+export async function randomAccountId(nodes: RedisNodes): Promise<string> {
+  const partitions = await partitionsOf(nodes);
+  return firstThat(
+    () => randomId("acc"),
+    (id) => nodes.isWritable?.(nodes.of(partitionOf(id, partitions))) ?? true,
+  );
 }
 
 const randomId = (prefix: string): string => `${prefix}_${randomBytes(12).toString("base64url")}`;

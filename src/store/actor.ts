@@ -1,3 +1,5 @@
+import { userInfo } from "node:os";
+
 /** Who changes something, for the audit and the ledger. */
 export interface Actor {
   /** `<token id> <label>`, `admin_token`, `console` or `cli <name>`. */
@@ -5,3 +7,9 @@ export interface Actor {
   /** The `X-Request-Id` of the call; empty for the command line. */
   requestId: string;
 }
+
+/** The command line, used by this person; the system user is the default. */
+export const cliActor = (name: string = userInfo().username): Actor => ({ by: `cli ${name}`, requestId: "" });
+
+/** An actor as the scripts take it (lua/include/audit.lua): request id, space, who. */
+export const actorText = ({ by, requestId }: Actor): string => `${requestId} ${by}`;

@@ -1,6 +1,7 @@
 import type { Redis } from "ioredis";
 import type { OwnLimits } from "../domain/limits.ts";
-import { type IssuedKey, issueKey, OperatorError } from "./accounts.ts";
+import { type IssuedKey, issueKey, OperatorError, requireLabel, requireLimit } from "./accounts.ts";
+import { type Actor, cliActor } from "./actor.ts";
 import { accountNames, digestOf, indexName, keyNames, partitionNames, partitionOf } from "./names.ts";
 import type { RedisNodes } from "./nodes.ts";
 import {
@@ -27,12 +28,17 @@ export interface KeyRecord {
   accountId: string;
   partition: number;
   tier: string;
+  label: string | undefined;
   limits: OwnLimits;
+  /** Credits that its requests of one UTC month may hold and consume together; undefined: no cap. */
+  monthlyCredits: number | undefined;
   createdAtMs: number | undefined;
   expiresAtMs: number | undefined;
   revokedAtMs: number | undefined;
   /** The key that replaces it. */
   rotatedTo: string | undefined;
+  /** How often operators changed it. */
+  revision: number;
 }
 
 /** Where a key's record would be. */
@@ -41,9 +47,11 @@ interface Place {
   partition: number;
 }
 
-/** What `changeKey` may change; null resets a limit to the tier's, or removes the expiry. */
+/** What `changeKey` may change; null resets a limit to the tier's, or removes label, cap or expiry. */
 export interface KeyChanges {
   tier?: string | undefined;
+  label?: string | null | undefined;
+  monthlyCredits?: number | null | undefined;
   rateLimit?: number | null | undefined;
   maxConcurrent?: number | null | undefined;
   dailyLimit?: number | null | undefined;
@@ -182,27 +190,54 @@ function keyRecord({ keyId, partition }: Place, fields: KeyFields): KeyRecord | 
     expiresAtMs: number("expires_at"),
     revokedAtMs: number("revoked_at"),
     rotatedTo: fields.rotated_to,
+    label: fields.label,
+    monthlyCredits: number("monthly_credits"),
+    revision: number("revision") ?? 0,
   };
 }
 
 /** Revokes a key permanently, from its next request on. */
-export async function revokeKey(nodes: RedisNodes, key: KeyRecord): Promise<"revoked" | "already_revoked"> {
+export async function revokeKey(
+  nodes: RedisNodes,
+  key: KeyRecord,
+  actor: Actor = cliActor(),
+): Promise<"revoked" | "already_revoked"> {
   const redis = nodes.of(key.partition);
   nodes.requireWritable?.([redis]);
   const { outcome } = await scriptsOf(redis).run(change, {
     ...key,
     unless: "revoked_at",
     fields: { revoked_at: await storeNowMs(redis) },
+    action: "key.revoke",
+    actor,
   });
+  if (outcome === "missing") throw new OperatorError(`there is no key ${key.keyId}`, "not_found");
   return outcome === "changed" ? "revoked" : "already_revoked";
 }
 
-/** Changes a key, from its next request on. @throws OperatorError for a revoked key */
-export async function changeKey(nodes: RedisNodes, key: KeyRecord, changes: KeyChanges): Promise<void> {
+/**
+ * Changes a key, from its next request on. What is like that already changes nothing, and leaves no audit record.
+ * @param ifRevision the revision that the caller has seen
+ * @throws OperatorError `conflict` for a revoked key, `stale` when the key has another revision
+ */
+export async function changeKey(
+  nodes: RedisNodes,
+  key: KeyRecord,
+  changes: KeyChanges,
+  actor: Actor = cliActor(),
+  ifRevision?: number,
+): Promise<"changed" | "unchanged"> {
   requireUnrevoked(key);
-  const { tier, rateLimit, maxConcurrent, dailyLimit, expiresAtMs } = changes;
+  const { tier, label, monthlyCredits, rateLimit, maxConcurrent, dailyLimit, expiresAtMs } = changes;
+  requireLabel(label ?? undefined);
+  requireLimit(rateLimit ?? undefined, "rate_limit", "limits/");
+  requireLimit(maxConcurrent ?? undefined, "max_concurrent", "limits/");
+  requireLimit(dailyLimit ?? undefined, "daily_limit", "limits/");
+  requireLimit(monthlyCredits ?? undefined, "monthly_credits");
   const wanted = {
     tier,
+    label,
+    monthly_credits: monthlyCredits,
     rate_limit: rateLimit,
     max_concurrent: maxConcurrent,
     daily_limit: dailyLimit,
@@ -213,7 +248,27 @@ export async function changeKey(nodes: RedisNodes, key: KeyRecord, changes: KeyC
   });
   const redis = nodes.of(key.partition);
   nodes.requireWritable?.([redis]);
-  await scriptsOf(redis).run(change, { ...key, fields: Object.fromEntries(given) });
+  const { outcome } = await scriptsOf(redis).run(change, {
+    ...key,
+    unless: "revoked_at",
+    ifRevision,
+    fields: Object.fromEntries(given),
+    actor,
+  });
+  switch (outcome) {
+    case "changed":
+    case "unchanged":
+      return outcome;
+    case "stale":
+      throw new OperatorError(
+        `key ${key.keyId} was changed meanwhile; read it again, then change it`,
+        "stale",
+      );
+    case "kept":
+      throw isRevoked(key);
+    case "missing":
+      throw new OperatorError(`there is no key ${key.keyId}`, "not_found");
+  }
 }
 
 /**
@@ -227,13 +282,14 @@ export async function rotateKey(
   nodes: RedisNodes,
   old: KeyRecord,
   overlapMs: number,
+  actor: Actor = cliActor(),
 ): Promise<IssuedKey & { oldEndsAtMs: number }> {
   // Before anything else: without an overlap the rotation has revoked it.
   if (old.rotatedTo !== undefined) throw await whyRotated(nodes, old, old.rotatedTo);
   requireUnrevoked(old);
   const redis = nodes.of(old.partition);
   const nowMs = await storeNowMs(redis);
-  const { accountId, tier, limits, expiresAtMs } = old;
+  const { accountId, tier, limits, expiresAtMs, label, monthlyCredits } = old;
   if (expiresAtMs !== undefined && expiresAtMs <= nowMs) {
     throw new OperatorError(
       `key ${old.keyId} has expired; \`tollgate keys create\` makes a new one`,
@@ -241,17 +297,22 @@ export async function rotateKey(
     );
   }
   // The new key first: after a crash in between there are two valid keys, not none.
-  const issued = await issueKey(nodes, { accountId, tier, limits, expiresAtMs });
-  const { run } = scriptsOf(redis);
-  const fields = { rotated_to: issued.keyId };
-  if ((await run(change, { ...old, unless: "rotated_to", fields })).outcome === "kept") {
-    await revokeKey(nodes, { ...old, keyId: issued.keyId });
+  const options = { accountId, tier, limits, expiresAtMs, label, monthlyCredits };
+  const issued = await issueKey(nodes, options, actor);
+  const oldEndsAtMs = Math.min(nowMs + overlapMs, expiresAtMs ?? Number.MAX_SAFE_INTEGER);
+  const end = overlapMs === 0 ? { revoked_at: nowMs } : { expires_at: oldEndsAtMs };
+  const { outcome } = await scriptsOf(redis).run(change, {
+    ...old,
+    unless: "rotated_to",
+    fields: { rotated_to: issued.keyId, ...end },
+    action: "key.rotate",
+    actor,
+  });
+  if (outcome === "kept") {
+    await revokeKey(nodes, { ...old, keyId: issued.keyId }, actor);
     const { key } = keyNames(old.partition, old.keyId);
     throw rotatedBefore(old, (await redis.hget(key, "rotated_to")) ?? "another");
   }
-  const oldEndsAtMs = Math.min(nowMs + overlapMs, expiresAtMs ?? Number.MAX_SAFE_INTEGER);
-  if (overlapMs === 0) await revokeKey(nodes, old);
-  else await run(change, { ...old, fields: { expires_at: oldEndsAtMs } });
   return { ...issued, oldEndsAtMs };
 }
 
@@ -276,12 +337,14 @@ function rotatedBefore({ keyId, revokedAtMs }: KeyRecord, newKeyId: string): Ope
 }
 
 function requireUnrevoked(key: KeyRecord): void {
-  if (key.revokedAtMs === undefined) return;
-  throw new OperatorError(
+  if (key.revokedAtMs !== undefined) throw isRevoked(key);
+}
+
+const isRevoked = (key: KeyRecord): OperatorError =>
+  new OperatorError(
     `key ${key.keyId} is revoked for good; \`tollgate keys create\` makes a new one`,
     "conflict",
   );
-}
 
 /** A server's clock, Unix ms. Times in a record are those of its own server. */
 export async function storeNowMs(redis: Redis): Promise<number> {

@@ -66,6 +66,8 @@ export const partitionNames = (partition: number) => ({
   grants: `${tag(partition)}:grants`,
   accounts: `${tag(partition)}:accounts`,
   tiers: `${tag(partition)}:tiers`,
+  /** What operators changed (stream; lua/include/audit.lua). */
+  audit: `${tag(partition)}:audit`,
 });
 
 /** Names of a partition that a store with an archive has. */

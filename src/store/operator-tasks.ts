@@ -1,5 +1,6 @@
 import { failedTaskJson } from "../domain/task-states.ts";
 import { OperatorError } from "./accounts.ts";
+import { type Actor, cliActor } from "./actor.ts";
 import { placesOfOwner, placesOfTask } from "./layout-1.ts";
 import { keyRef, partitionNames, requestName } from "./names.ts";
 import type { RedisNodes } from "./nodes.ts";
@@ -76,7 +77,11 @@ export async function findTask(nodes: RedisNodes, id: string): Promise<TaskView>
  * release` works for everyone who has access to Redis.
  * @throws OperatorError when there is no such task or request
  */
-export async function releaseTask(nodes: RedisNodes, id: string): Promise<ReleaseResult> {
+export async function releaseTask(
+  nodes: RedisNodes,
+  id: string,
+  actor: Actor = cliActor(),
+): Promise<ReleaseResult> {
   for (let attempt = 0; attempt < ATTEMPTS_MAX; attempt++) {
     const view = await findTask(nodes, id);
     switch (view.record.state) {
@@ -86,11 +91,12 @@ export async function releaseTask(nodes: RedisNodes, id: string): Promise<Releas
         return { outcome: "already_void" };
       case "held":
         nodes.requireWritable?.([nodes.of(view.partition)]);
-        if (await release(nodes, view)) return { outcome: "voided", credits: Number(view.record.price) };
+        if (await release(nodes, view, actor))
+          return { outcome: "voided", credits: Number(view.record.price) };
         break;
       default: {
         nodes.requireWritable?.([nodes.of(view.partition)]);
-        const refunded = await endTask(nodes, view);
+        const refunded = await endTask(nodes, view, actor);
         if (refunded !== undefined) return { outcome: "ended", refunded };
       }
     }
@@ -101,15 +107,19 @@ export async function releaseTask(nodes: RedisNodes, id: string): Promise<Releas
   );
 }
 
-async function release(nodes: RedisNodes, { requestId, partition, record }: TaskView): Promise<boolean> {
+async function release(
+  nodes: RedisNodes,
+  { requestId, partition, record }: TaskView,
+  actor: Actor,
+): Promise<boolean> {
   const key = keyRef(record.key_id ?? "", record.account_id ?? "", partition);
   const idempotencyDigest = record.idempotency;
-  const call = { key, requestId, idempotencyDigest, reason: "released" as const };
+  const call = { key, requestId, idempotencyDigest, reason: "released" as const, actor };
   return (await scriptsOf(nodes.of(partition)).run(voidHold, call)).outcome === "void";
 }
 
 /** @returns credits refunded, or undefined when it had ended before */
-async function endTask(nodes: RedisNodes, view: TaskView): Promise<number | undefined> {
+async function endTask(nodes: RedisNodes, view: TaskView, actor: Actor): Promise<number | undefined> {
   const { requestId, partition, record } = view;
   const taskId = record.task_id ?? "";
   const tasks = await tasksOf(nodes);
@@ -121,6 +131,7 @@ async function endTask(nodes: RedisNodes, view: TaskView): Promise<number | unde
     data: failedTaskJson(taskId, Number(record.bound_at ?? 0)),
     refundFailed: true,
     pollMs: 0,
+    actor,
   });
   return reply.outcome === "finished" ? reply.refunded : undefined;
 }

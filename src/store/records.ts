@@ -44,9 +44,16 @@ export const ACCOUNT_FIELDS = {
   held: "by requests that are held",
   total_used: "consumed without what was refunded",
   total_requests: "admitted, without those that never went upstream",
-  created_at: "when its first key was issued",
+  created_at: "when it was created, or its first key was issued",
   last_entry: "id of its latest ledger entry, which names the one before it",
   collected_until: "the latest `due_at` of its requests that were collected",
+  label: "a name that operators gave it",
+  metadata: "what operators keep with it, JSON",
+  status: "suspended or closed; missing while it is active",
+  revision: "how often operators changed it; missing before the first time",
+  rate_limit: "requests of all its keys per rolling 60 s",
+  max_concurrent: "tasks of all its keys at a time",
+  daily_limit: "requests of all its keys per UTC day",
 } as const;
 export type AccountRecord = RecordOf<typeof ACCOUNT_FIELDS>;
 
@@ -62,6 +69,10 @@ export const KEY_FIELDS = {
   expires_at: "from when on it is invalid",
   revoked_at: "since when it is invalid for good",
   rotated_to: "id of the key that replaces it",
+  label: "a name that operators gave it",
+  monthly_credits: "credits that requests of one UTC month may hold and consume together",
+  revision: "how often operators changed it; missing before the first time",
+  fingerprint: "of the call with an Idempotency-Key that made it",
   counted: "the tier under which `tg:{pNN}:tiers` counts it; missing while it is not counted, or revoked",
   clock_ms: "the latest moment of an admission; never goes back",
   day: "the UTC day of `day_count`, as days since 1970",

@@ -134,14 +134,18 @@ test("a reference that Redis has forgotten is found in the archive", async () =>
   expect(await stage.redis.hlen(accountNames(partition, "acme").references)).toBe(1);
   const read = archivedGrants(stage.url);
   const { balance } = await readAccount(stage.nodes, "acme");
-  expect(await grantCredits(stage.nodes, "acme", 70, "order-1", read)).toEqual({
+  expect(await grantCredits(stage.nodes, "acme", 70, "order-1", undefined, read)).toEqual({
     outcome: "duplicate",
     balance,
   });
-  await expect(grantCredits(stage.nodes, "acme", 71, "order-1", read)).rejects.toThrow("another amount");
-  expect(await grantCredits(stage.nodes, "acme", 5, "order-3", read)).toMatchObject({ outcome: "recharged" });
+  await expect(grantCredits(stage.nodes, "acme", 71, "order-1", undefined, read)).rejects.toThrow(
+    "another amount",
+  );
+  expect(await grantCredits(stage.nodes, "acme", 5, "order-3", undefined, read)).toMatchObject({
+    outcome: "recharged",
+  });
   const away = archivedGrants("postgres://nobody:x@127.0.0.1:1/none");
-  await expect(grantCredits(stage.nodes, "acme", 5, "order-4", away)).rejects.toThrow(
+  await expect(grantCredits(stage.nodes, "acme", 5, "order-4", undefined, away)).rejects.toThrow(
     /^nothing is granted: only the archive knows .*, which does not answer \(nobody listens there/,
   );
   expect(archivedGrants(undefined)).toBeUndefined();

@@ -15,6 +15,7 @@ export interface Entry {
   task_id: string;
   at: number;
   reference?: string;
+  by?: string;
   request_id?: string;
   key_id?: string;
 }

@@ -1,5 +1,6 @@
 import type { ShadowLimit } from "../../src/domain/limits.ts";
 import type { TaskStatus } from "../../src/domain/task-states.ts";
+import { cliActor } from "../../src/store/actor.ts";
 import type { Reply } from "../../src/store/script-definition.ts";
 import { MAX_AGE_MS, UPSTREAM } from "../support/store.ts";
 import {
@@ -263,7 +264,7 @@ export function recharge(world: World, key: ModelKey, amount: number, reference:
   account.references.set(reference, amount);
   account.balance += amount;
   const entry = { type: "recharge", amount, balance_after: account.balance, endpoint: "", reason: "" };
-  account.ledger.push({ ...entry, task_id: "", at: world.nowMs, reference });
+  account.ledger.push({ ...entry, task_id: "", at: world.nowMs, reference, by: cliActor().by });
   return ["recharged", String(spendableOf(world, account))];
 }
 

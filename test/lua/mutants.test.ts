@@ -12,6 +12,7 @@ import {
   MIGRATION_MUTANTS,
   MUTANTS,
   type Mutant,
+  OPERATOR_MUTANTS,
   plant,
   SNAPSHOT_MUTANTS,
 } from "./mutants.ts";
@@ -35,7 +36,13 @@ afterAll(() => connection.close());
 
 // Guarantee: the model is no mere echo of the scripts; a mistake in them shows.
 test("each mutant can be planted", async () => {
-  for (const mutant of [...MUTANTS, ...SNAPSHOT_MUTANTS, ...CLUSTER_MUTANTS, ...MIGRATION_MUTANTS])
+  for (const mutant of [
+    ...MUTANTS,
+    ...SNAPSHOT_MUTANTS,
+    ...CLUSTER_MUTANTS,
+    ...MIGRATION_MUTANTS,
+    ...OPERATOR_MUTANTS,
+  ])
     await rm(await plant(mutant), { recursive: true });
 });
 

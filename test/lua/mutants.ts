@@ -548,12 +548,7 @@ export const SNAPSHOT_MUTANTS: readonly Mutant[] = [
 export const ARCHIVE_MUTANTS: readonly Mutant[] = [
   mutant("a new key is not noted", "issue", 'note_changed(key, "key " .. ARGV[2])', ""),
   mutant("a new account is not noted", "issue", 'note_changed(key, "account " .. account_id)', ""),
-  mutant(
-    "a changed key is not noted",
-    "change",
-    'note_changed(KEYS[1], "key " .. string.match(KEYS[1], ":key:(.*)$"))',
-    "",
-  ),
+  mutant("a changed key is not noted", "change", 'note_changed(key, "key " .. key_id)', ""),
   mutant(
     "a later change is not counted",
     "include/changed",
@@ -890,6 +885,7 @@ export const FROZEN_MUTANTS: readonly Mutant[] = [
     "trim",
     "tally",
     "refused",
+    "account",
   ].map((file) => without(`${file} does not look for the mark`, file, "--@unless_frozen KEYS[1]\n")),
   without("observe does not look for the mark", "observe", "--@unless_frozen KEYS[2]\n"),
 ];
@@ -897,7 +893,7 @@ export const FROZEN_MUTANTS: readonly Mutant[] = [
 /** Mistakes in the count of keys by tier, which the model does not know. */
 export const TIER_MUTANTS: readonly Mutant[] = [
   without("a new key is not counted", "issue", "count_tier(key, KEYS[7])\n"),
-  without("a changed key is not counted anew", "change", "count_tier(KEYS[1], KEYS[2])\n"),
+  without("a changed key is not counted anew", "change", "count_tier(key, KEYS[2])\n"),
   mutant("a revoked key is counted", "include/tiers", "f[1] and not f[2] and f[1]", "f[1]"),
   mutant("a key is counted only once in its life", "include/tiers", "tier == counted", "counted"),
   mutant("it stays counted under its former tier", "include/tiers", "counted, -1)", "counted, 0)"),
@@ -908,6 +904,61 @@ export const TIER_MUTANTS: readonly Mutant[] = [
     '    redis.call("HSET", key, "counted", tier)\n',
   ),
   mutant("a partition counts as gone through too early", "tally", 'if ARGV[3] == "1" then', "if true then"),
+];
+
+/** Mistakes in what operators change, which the model does not know. */
+export const OPERATOR_MUTANTS: readonly Mutant[] = [
+  mutant("records are kept for 89 days", "include/audit", "90 * DAY_MS", "89 * DAY_MS"),
+  mutant("who did it is lost", "include/audit", '"by", by_of(actor)', '"by", ""'),
+  mutant("the request id is lost", "include/audit", 'string.match(actor, "^%S*"))', '"")'),
+  mutant(
+    "before is after",
+    "include/audit",
+    '"before", cjson.encode(before)',
+    '"before", cjson.encode(after)',
+  ),
+  mutant("what is the same counts as changed", "include/fields", "if earlier ~= value then", "if true then"),
+  mutant("an empty value is kept", "include/fields", "if value == cjson.null then", "if false then"),
+  mutant("any revision is good for a key", "change", 'if ARGV[3] ~= "" and', "if false and"),
+  mutant("a key's first revision is not 0", "change", '(record[2] or "0")', '(record[2] or "")'),
+  mutant("a key's revision stays", "change", '"revision", 1)', '"revision", 0)'),
+  without(
+    "a key that is not there is made",
+    "change",
+    'if not record[1] then return { "missing", now } end\n',
+  ),
+  mutant("a revoked key changes", "change", 'if ARGV[2] ~= "" and', "if false and"),
+  mutant(
+    "a key's repeat is audited",
+    "change",
+    'if not before then return { "unchanged", now } end',
+    "before, after = before or {}, after or {}",
+  ),
+  mutant("a new key's secret is audited", "issue", 'ARGV[at] ~= "sha256" and', "true and"),
+  mutant("a new key makes any account", "issue", 'if ARGV[7] == "1" and', "if false and"),
+  mutant("the credits of a new key are nobody's", "issue", '"by", by_of(ARGV[6])', '"by", ""'),
+  mutant("a grant is nobody's", "recharge", '"by", by_of(ARGV[6])', '"by", ""'),
+  mutant("a grant is audited with its end", "recharge", "{ balance = int(available) }", "{ balance = 0 }"),
+  mutant("an account is made twice", "account", "if creates and record[1]", "if false and record[1]"),
+  mutant(
+    "an account that is not there is changed",
+    "account",
+    "if not creates and not record[1]",
+    "if false",
+  ),
+  mutant("any revision is good for an account", "account", 'if ARGV[4] ~= "" and', "if false and"),
+  mutant("an account's revision stays", "account", "creates and 0 or 1)", "0)"),
+  mutant("an account begins with a revision", "account", "creates and 0 or 1)", "1)"),
+  mutant("an account's repeat is audited", "account", "if not creates and not before", "if false"),
+  mutant("a new account is not listed", "account", '  redis.call("SADD", KEYS[2], account_id)\n', ""),
+  mutant("a voided hold is not audited", "void", 'if ARGV[6] ~= "" then', "if false then"),
+  mutant("a released task is not audited", "observe", 'if ARGV[11] ~= "" then', "if false then"),
+  mutant(
+    "a released task's refund is nobody's",
+    "observe",
+    'ARGV[11] ~= "" and by_of(ARGV[11]) or nil',
+    "nil",
+  ),
 ];
 
 /** Mistakes in the count of refusals, which the model does not know. */

@@ -88,9 +88,11 @@ test("a script is sent with each of its includes once, and those before what nee
     [
       ...[
         "store_now",
+        "int",
+        "by_of",
+        "write_audit",
         "tier_limits",
         "read_key",
-        "int",
         "post",
         "post_refund",
         "stamp_at",

@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { isDeepStrictEqual } from "node:util";
 import type { Redis } from "ioredis";
 import { afterAll, afterEach, beforeAll, expect, test, vi } from "vitest";
+import { cliActor } from "../../src/store/actor.ts";
 import { createClient } from "../../src/store/client.ts";
 import { LEDGER_START, readLedger } from "../../src/store/ledger-entries.ts";
 import {
@@ -17,6 +18,7 @@ import {
 } from "../../src/store/names.ts";
 import { itemOf, type Script } from "../../src/store/script-definition.ts";
 import { createScriptRunner, type ScriptRunner } from "../../src/store/script-runner.ts";
+import { account } from "../../src/store/scripts/account.ts";
 import type { Generation } from "../../src/store/scripts/admit.ts";
 import { archived } from "../../src/store/scripts/archived.ts";
 import { bindClaimed } from "../../src/store/scripts/bind.ts";
@@ -330,6 +332,14 @@ const OTHERS: Record<string, () => Promise<ScriptCall>> = {
     });
   },
   CHANGE: async () => itemFor(change, { ...(await givenAccount()), fields: { tier: "premium" } }),
+  ACCOUNT: async () =>
+    itemFor(account, {
+      partition: PARTITION,
+      accountId: (await givenAccount()).accountId,
+      action: "account.patch",
+      actor: cliActor("ann"),
+      fields: { label: "Ann's" },
+    }),
   TALLY: async () => {
     const { keyId } = await givenAccount();
     await clients[0]!.hdel(keyNames(PARTITION, keyId).key, "counted");

@@ -206,7 +206,7 @@ describe("a reference that Redis has forgotten", () => {
       return amount;
     };
     const grant = (reference: string, amount: number | undefined) =>
-      grantCredits(nodes, "acc", 100, reference, archive(amount));
+      grantCredits(nodes, "acc", 100, reference, undefined, archive(amount));
     expect(await grant("order 3", 100)).toEqual({ outcome: "duplicate", balance: 1190 });
     await expect(grant("order 3", 99)).rejects.toThrow("has credited another amount before");
     expect(await balance()).toBe(1190);
@@ -225,7 +225,7 @@ describe("a reference that Redis has forgotten", () => {
   test("credits nothing while the archive is away, in plain words", async () => {
     await givenForgotten();
     const away = async (): Promise<never> => Promise.reject(new Error("nobody listens there"));
-    await expect(grantCredits(nodes, "acc", 100, "order 3", away)).rejects.toThrow(
+    await expect(grantCredits(nodes, "acc", 100, "order 3", undefined, away)).rejects.toThrow(
       "nothing is granted: only the archive knows whether this reference was credited long ago, which does not answer " +
         "(nobody listens there); run this again later",
     );
@@ -241,7 +241,9 @@ describe("a reference that Redis has forgotten", () => {
     const archive = async (): Promise<undefined> => {
       if (++asked === 1) await trimAll({ keepReferencesMs: 0 });
     };
-    expect(await grantCredits(nodes, "acc", 5, "new", archive)).toMatchObject({ outcome: "recharged" });
+    expect(await grantCredits(nodes, "acc", 5, "new", undefined, archive)).toMatchObject({
+      outcome: "recharged",
+    });
     expect(asked).toBe(2);
     // Nothing of other accounts is looked up.
     await stage.givenKey({ accountId: "other", credits: 0 });

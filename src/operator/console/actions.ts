@@ -1,4 +1,5 @@
 import { grantCredits, OperatorError } from "../../store/accounts.ts";
+import type { Actor } from "../../store/actor.ts";
 import { findKey, revokeKey } from "../../store/keys.ts";
 import type { OperatorSession } from "../../store/operator-session.ts";
 import { findTask, releaseTask } from "../../store/operator-tasks.ts";
@@ -14,7 +15,7 @@ interface Done<Outcome> {
 export interface Action<Outcome = object> {
   /** What it would be done to: for the audit line of one that fails. */
   target(body: Body): string;
-  run(body: Body): Promise<Done<Outcome>>;
+  run(body: Body, actor: Actor): Promise<Done<Outcome>>;
 }
 
 type Body = Readonly<Record<string, unknown>>;
@@ -29,12 +30,12 @@ export function createActions({ write, readArchived }: OperatorSession): {
   return {
     release: {
       target: (body) => textOf(body, "id"),
-      async run(body) {
+      async run(body, actor) {
         const id = textOf(body, "id");
         // Looked up first: nothing that fails after the release may put it on record as failed.
         const { result, confirmed } = await write(async (nodes) => ({
           view: await findTask(nodes, id),
-          release: await releaseTask(nodes, id),
+          release: await releaseTask(nodes, id, actor),
         }));
         const { release, view } = result;
         const account = { account_id: view.record.account_id };
@@ -46,12 +47,12 @@ export function createActions({ write, readArchived }: OperatorSession): {
     },
     grant: {
       target: (body) => textOf(body, "account_id"),
-      async run(body) {
+      async run(body, actor) {
         const [accountId, reference] = [textOf(body, "account_id"), textOf(body, "reference")];
         const { amount } = body;
         if (typeof amount !== "number") throw new OperatorError("amount must be a whole number of credits");
         const { result, confirmed } = await write((nodes) =>
-          grantCredits(nodes, accountId, amount, reference, readArchived),
+          grantCredits(nodes, accountId, amount, reference, actor, readArchived),
         );
         const { outcome, balance } = result;
         return {
@@ -62,11 +63,11 @@ export function createActions({ write, readArchived }: OperatorSession): {
     },
     revoke: {
       target: (body) => textOf(body, "key_id"),
-      async run(body) {
+      async run(body, actor) {
         const keyId = textOf(body, "key_id");
         const { result, confirmed } = await write(async (nodes) => {
           const key = await findKey(nodes, keyId);
-          return { outcome: await revokeKey(nodes, key), accountId: key.accountId };
+          return { outcome: await revokeKey(nodes, key, actor), accountId: key.accountId };
         });
         const { outcome, accountId } = result;
         return {

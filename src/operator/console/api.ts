@@ -97,13 +97,13 @@ export function createApi(options: ApiOptions) {
 async function act(
   action: Action,
   body: Record<string, unknown>,
-  line: object,
+  line: { request_id: string },
   audit: Logger,
 ): Promise<object> {
   let target: string | undefined;
   try {
     target = action.target(body);
-    const done = await action.run(body);
+    const done = await action.run(body, { by: "console", requestId: line.request_id });
     audit.info({ ...line, ...done.audit }, "console action");
     return done.answer;
   } catch (error) {

@@ -1,4 +1,5 @@
 import type { ScriptFile } from "../script-definition.ts";
+import { account } from "./account.ts";
 import { admit } from "./admit.ts";
 import { archived } from "./archived.ts";
 import { bind } from "./bind.ts";
@@ -48,4 +49,5 @@ export const SCRIPTS: readonly ScriptFile[] = [
   survey,
   tally,
   refused,
+  account,
 ];

@@ -1,3 +1,4 @@
+import { type Actor, actorText, cliActor } from "../actor.ts";
 import { keyNames, partitionNames } from "../names.ts";
 import type { Script } from "../script-definition.ts";
 
@@ -6,18 +7,38 @@ export interface ChangeCall {
   partition: number;
   /** Nothing is changed if the record has this field. */
   unless?: string;
+  /** Nothing is changed if the record has another revision. */
+  ifRevision?: number | undefined;
   /** Null removes a field. */
   fields: Readonly<Record<string, string | number | null>>;
+  /** As the audit has it. */
+  action?: "key.patch" | "key.rotate" | "key.revoke";
+  /** The system user when left out. */
+  actor?: Actor;
 }
 
+export type Changed =
+  | { outcome: "changed"; revision: number }
+  | { outcome: "unchanged" | "kept" | "stale" | "missing" };
+
 /** Changes fields of a key's record. */
-export const change: Script<ChangeCall, { outcome: "changed" | "kept" }> = {
+export const change: Script<ChangeCall, Changed> = {
   name: "change",
   isBatched: false,
   keys: ({ partition, keyId }) => [keyNames(partition, keyId).key, partitionNames(partition).tiers],
-  args: ({ unless = "", fields }) => [
+  args: ({ unless = "", ifRevision = "", action = "key.patch", actor = cliActor(), fields }) => [
     unless,
-    ...Object.entries(fields).flatMap(([field, value]) => [field, value ?? ""]),
+    ifRevision,
+    actorText(actor),
+    action,
+    ...fieldsAndValues(fields),
   ],
-  read: ([outcome]) => ({ outcome: outcome as "changed" | "kept" }),
+  read([outcome, , revision]) {
+    if (outcome === "changed") return { outcome, revision: Number(revision) };
+    return { outcome: outcome as "unchanged" | "kept" | "stale" | "missing" };
+  },
 };
+
+/** Fields as lua/include/fields.lua takes them. Null removes one. */
+export const fieldsAndValues = (fields: Readonly<Record<string, string | number | null>>) =>
+  Object.entries(fields).flatMap(([field, value]) => [field, value ?? ""]);

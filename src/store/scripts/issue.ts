@@ -1,4 +1,5 @@
 import type { OwnLimits } from "../../domain/limits.ts";
+import { type Actor, actorText, cliActor } from "../actor.ts";
 import { accountNames, type KeyRef, partitionNames } from "../names.ts";
 import type { Script } from "../script-definition.ts";
 
@@ -10,15 +11,24 @@ export interface IssueCall {
   /** The key's own, beyond those of its tier. */
   limits: OwnLimits;
   expiresAtMs?: number | undefined;
+  label?: string | undefined;
+  /** Credits that requests of one UTC month may hold and consume together. */
+  monthlyCredits?: number | undefined;
+  /** Of the call that makes the key, where that may be repeated. */
+  fingerprint?: string | undefined;
+  /** Whether to refuse to create the account. */
+  accountMustExist?: boolean;
   /** Whole credits that come with the key; 0 for none. */
   credits: number;
   /** Under which the credits are granted. */
   reference: string;
+  /** The system user when left out. */
+  actor?: Actor;
 }
 
 /** `balance`: credits that can be spent. */
 export interface Issued {
-  outcome: "issued" | "known" | "too_large";
+  outcome: "issued" | "known" | "unknown_account" | "too_large";
   balance: number;
 }
 
@@ -31,7 +41,7 @@ export const issue: Script<IssueCall, Issued> = {
     const { accounts, tiers } = partitionNames(partition);
     return [names.key, names.account, keys, accounts, names.ledger, references, tiers];
   },
-  args({ key, tier, digest, limits, expiresAtMs, credits, reference }) {
+  args({ key, tier, digest, limits, credits, reference, actor = cliActor(), accountMustExist, ...more }) {
     const { rateLimit, maxConcurrent, dailyLimit } = limits;
     const record = {
       tier,
@@ -39,12 +49,16 @@ export const issue: Script<IssueCall, Issued> = {
       rate_limit: rateLimit,
       max_concurrent: maxConcurrent,
       daily_limit: dailyLimit,
-      expires_at: expiresAtMs,
+      expires_at: more.expiresAtMs,
+      label: more.label,
+      monthly_credits: more.monthlyCredits,
+      fingerprint: more.fingerprint,
     };
     const fields = Object.entries(record).flatMap(([field, value]) =>
       value === undefined ? [] : [field, value],
     );
-    return [key.keyId, key.accountId, credits, reference, ...fields];
+    const who = actorText(actor);
+    return [key.keyId, key.accountId, credits, reference, who, accountMustExist ? 1 : 0, ...fields];
   },
   read: ([outcome, balance]) => ({ outcome: outcome as Issued["outcome"], balance: Number(balance) }),
 };

@@ -1,5 +1,6 @@
 import type { Tiers } from "../../domain/limits.ts";
 import type { Observation } from "../../domain/task-states.ts";
+import { type Actor, actorText } from "../actor.ts";
 import { type KeyRef, keyRef, requestName, taskName } from "../names.ts";
 import { clockOf, type Script } from "../script-definition.ts";
 import { KEY_STATE_LENGTH, type KeyState, keyStateOf, NO_TIERS } from "./include/limits.ts";
@@ -22,6 +23,8 @@ export interface ObserveCall {
   refundFailed: boolean;
   /** When the sweeper may poll again, ms from now. */
   pollMs: number;
+  /** The operator who releases it. */
+  actor?: Actor;
   /** The key whose numbers are answered; without one they are zeros. */
   poller?: { key: KeyRef; tiers: Tiers };
 }
@@ -48,8 +51,11 @@ export const observe: Script<ObserveCall, ObserveReply> = {
     return keys;
   },
   tiers: ({ poller }) => poller?.tiers ?? NO_TIERS,
-  args({ task, accountId, status, data, refundFailed, pollMs }) {
-    return [task.requestId, accountId, status, data, refundFailed ? "1" : "0", pollMs, GONE_COUNT, GONE_MS];
+  args({ task, accountId, status, data, refundFailed, pollMs, actor }) {
+    return [
+      ...[task.requestId, accountId, status, data, refundFailed ? "1" : "0", pollMs, GONE_COUNT, GONE_MS],
+      actor ? actorText(actor) : "",
+    ];
   },
   read(reply) {
     const [status, data, refunded, boundAtMs, maxAgeMs] = reply.slice(KEY_STATE_LENGTH);

@@ -1,3 +1,4 @@
+import { type Actor, actorText, cliActor } from "../actor.ts";
 import { accountNames, partitionNames } from "../names.ts";
 import type { Script } from "../script-definition.ts";
 
@@ -9,6 +10,8 @@ export interface RechargeCall {
   reference: string;
   /** How many references of the account were forgotten when the archive was found not to have this one. */
   lookedUp?: number;
+  /** The system user when left out. */
+  actor?: Actor;
 }
 
 export type Recharged =
@@ -26,7 +29,13 @@ export const recharge: Script<RechargeCall, Recharged> = {
     const { account, references, checkpoint } = accountNames(partition, accountId);
     return [account, partitionNames(partition).ledger, references, checkpoint];
   },
-  args: ({ accountId, amount, reference, lookedUp = 0 }) => [accountId, amount, reference, lookedUp],
+  args: ({ accountId, amount, reference, lookedUp = 0, actor = cliActor() }) => [
+    accountId,
+    amount,
+    reference,
+    lookedUp,
+    actorText(actor),
+  ],
   read([outcome, balance, references]) {
     if (outcome === "unknown_account") return { outcome };
     if (outcome === "forgotten") return { outcome, balance: Number(balance), references: Number(references) };

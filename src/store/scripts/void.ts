@@ -1,4 +1,5 @@
 import type { Tiers } from "../../domain/limits.ts";
+import { type Actor, actorText } from "../actor.ts";
 import { idempotencyName, type KeyRef, requestName } from "../names.ts";
 import type { Script } from "../script-definition.ts";
 import { type KeyState, keyStateOf, NO_TIERS } from "./include/limits.ts";
@@ -16,6 +17,8 @@ export interface VoidCall {
    * its window entry is removed, too. `due`: its due time has passed. `released`: by an operator. settlement/holds.ts says when each is used.
    */
   reason: "refused" | "due" | "unsent" | "released";
+  /** The operator who releases it. */
+  actor?: Actor;
   /** Without tiers the numbers of the reply are zeros, which is enough for callers that do not read them. */
   tiers?: Tiers;
 }
@@ -35,6 +38,6 @@ export const voidHold: Script<VoidCall, Voided> = {
     return keys;
   },
   tiers: ({ tiers = NO_TIERS }) => tiers,
-  args: ({ requestId, reason }) => [requestId, reason, TOMBSTONE_MS],
+  args: ({ requestId, reason, actor }) => [requestId, reason, TOMBSTONE_MS, actor ? actorText(actor) : ""],
   read: (reply) => ({ outcome: reply[0] as Voided["outcome"], ...keyStateOf(reply) }),
 };

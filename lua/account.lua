@@ -1,0 +1,40 @@
+#!lua
+-- ACCOUNT: an operator creates an account, or changes its record.
+-- The fields of its records stand in src/store/records.ts.
+--
+-- KEYS  1 account (hash)  2 accounts of the partition (set)
+-- ARGV  1 now (ms or empty)  2 account id  3 action, as the audit has it: account.create or account.patch
+--       4 the record's revision (empty: any)  5 who: request id, a space, who
+--       6.. field, value pairs; an empty value removes the field
+-- RETURNS outcome, now
+--   created     then the account as HGETALL returns it
+--   exists      it is there and should be created; nothing happens
+--   changed     then the account
+--   unchanged   the record has these values; nothing happens; then the account
+--   stale       the record has another revision; nothing happens
+--   missing     there is no such account; nothing happens
+--@include audit
+--@include changed
+--@include clock
+--@include fields
+--@include numbers
+--@unless_frozen KEYS[1]
+local now = store_now(ARGV[1])
+local account, account_id, action = KEYS[1], ARGV[2], ARGV[3]
+local creates = action == "account.create"
+local record = redis.call("HMGET", account, "balance", "revision")
+if creates and record[1] then return { "exists", now } end
+if not creates and not record[1] then return { "missing", now } end
+if ARGV[4] ~= "" and ARGV[4] ~= (record[2] or "0") then return { "stale", now } end
+local before, after = differing_fields(account, { unpack(ARGV, 6) })
+if not creates and not before then return { "unchanged", now, redis.call("HGETALL", account) } end
+note_changed(account, "account " .. account_id)
+if creates then
+  redis.call("HSET", account, "balance", "0", "held", "0", "total_used", "0", "total_requests", "0",
+    "created_at", int(now))
+  redis.call("SADD", KEYS[2], account_id)
+end
+set_fields(account, after or {})
+redis.call("HINCRBY", account, "revision", creates and 0 or 1)
+write_audit(account, now, ARGV[5], action, account_id, account_id, creates and {} or before, after or {})
+return { creates and "created" or "changed", now, redis.call("HGETALL", account) }

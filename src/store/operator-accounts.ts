@@ -1,0 +1,160 @@
+import { type Metadata, metadataProblem } from "../domain/operator-texts.ts";
+import {
+  accountRow,
+  OperatorError,
+  randomAccountId,
+  requireAccountId,
+  requireLabel,
+  requireLimit,
+} from "./accounts.ts";
+import type { Actor } from "./actor.ts";
+import { accountNames, partitionOf } from "./names.ts";
+import type { RedisNodes } from "./nodes.ts";
+import type { AccountRecord } from "./records.ts";
+import { scriptsOf } from "./script-runner.ts";
+import { account } from "./scripts/account.ts";
+import { partitionsOf } from "./store-facts.ts";
+
+export const ACCOUNT_STATUSES = ["active", "suspended", "closed"] as const;
+export type AccountStatus = (typeof ACCOUNT_STATUSES)[number];
+
+/** Limits over all keys of an account; null: none. */
+export interface AccountLimits {
+  rateLimit: number | null;
+  maxConcurrent: number | null;
+  dailyLimit: number | null;
+}
+
+/** An account as operators see it. Amounts are whole credits. */
+export interface AccountObject {
+  accountId: string;
+  label: string | null;
+  metadata: Metadata | null;
+  status: AccountStatus;
+  limits: AccountLimits;
+  /** Credits that can be spent. */
+  balance: number;
+  held: number;
+  totalUsed: number;
+  totalRequests: number;
+  /** Unix ms. */
+  createdAtMs: number;
+  /** How often operators changed it. */
+  revision: number;
+}
+
+/** What `patchAccount` may change; null removes, what is left out stays. */
+export interface AccountChanges {
+  label?: string | null | undefined;
+  metadata?: Metadata | null | undefined;
+  status?: AccountStatus | undefined;
+  limits?: { [Name in keyof AccountLimits]?: number | null | undefined } | undefined;
+}
+
+/** An account's record as operators see it. */
+export function accountObject(accountId: string, record: AccountRecord): AccountObject {
+  const limit = (text: string | undefined): number | null => (text === undefined ? null : Number(text));
+  return {
+    ...accountRow(accountId, record),
+    label: record.label ?? null,
+    metadata: record.metadata === undefined ? null : (JSON.parse(record.metadata) as Metadata),
+    status: (record.status as AccountStatus | undefined) ?? "active",
+    limits: {
+      rateLimit: limit(record.rate_limit),
+      maxConcurrent: limit(record.max_concurrent),
+      dailyLimit: limit(record.daily_limit),
+    },
+    createdAtMs: Number(record.created_at ?? 0),
+    revision: Number(record.revision ?? 0),
+  };
+}
+
+/**
+ * Creates an account without a key.
+ * @param wanted.accountId a random one when left out
+ * @throws OperatorError `conflict` when it exists
+ */
+export async function createAccount(
+  nodes: RedisNodes,
+  wanted: { accountId?: string | undefined } & Pick<AccountChanges, "label" | "metadata">,
+  actor: Actor,
+): Promise<AccountObject> {
+  if (wanted.accountId !== undefined) requireAccountId(wanted.accountId);
+  const fields = fieldsOf({ label: wanted.label, metadata: wanted.metadata });
+  const accountId = wanted.accountId ?? (await randomAccountId(nodes));
+  const partition = partitionOf(accountId, await partitionsOf(nodes));
+  nodes.requireWritable?.([nodes.of(partition)]);
+  const call = { partition, accountId, action: "account.create", actor, fields } as const;
+  const reply = await scriptsOf(nodes.of(partition)).run(account, call);
+  if (reply.outcome === "created") return accountObject(accountId, reply.record);
+  throw new OperatorError(`there is an account ${accountId} already`, "conflict", "account_id");
+}
+
+/** @throws OperatorError `not_found` */
+export async function readAccountObject(nodes: RedisNodes, accountId: string): Promise<AccountObject> {
+  requireAccountId(accountId);
+  const partition = partitionOf(accountId, await partitionsOf(nodes));
+  const record: AccountRecord = await nodes.of(partition).hgetall(accountNames(partition, accountId).account);
+  if (record.balance === undefined) throw noAccount(accountId);
+  return accountObject(accountId, record);
+}
+
+/**
+ * Changes an account from its next request on. What is like that already changes nothing, and leaves no audit record.
+ * @param ifRevision the revision that the caller has seen
+ * @throws OperatorError `not_found`, `stale` when the account has another revision
+ */
+export async function patchAccount(
+  nodes: RedisNodes,
+  accountId: string,
+  changes: AccountChanges,
+  actor: Actor,
+  ifRevision?: number,
+): Promise<AccountObject> {
+  requireAccountId(accountId);
+  const fields = fieldsOf(changes);
+  const partition = partitionOf(accountId, await partitionsOf(nodes));
+  nodes.requireWritable?.([nodes.of(partition)]);
+  const call = { partition, accountId, action: "account.patch", ifRevision, actor, fields } as const;
+  const reply = await scriptsOf(nodes.of(partition)).run(account, call);
+  switch (reply.outcome) {
+    case "changed":
+    case "unchanged":
+    case "created":
+      return accountObject(accountId, reply.record);
+    case "stale":
+      throw new OperatorError(
+        `account ${accountId} was changed meanwhile; read it again, then change it`,
+        "stale",
+      );
+    default:
+      throw noAccount(accountId);
+  }
+}
+
+const noAccount = (accountId: string): OperatorError =>
+  new OperatorError(`there is no account ${accountId}`, "not_found");
+
+/** Fields of the record; null removes one. @throws OperatorError for a value that makes no sense */
+function fieldsOf({ label, metadata, status, limits = {} }: AccountChanges) {
+  requireLabel(label ?? undefined);
+  const problem = metadata ? metadataProblem(metadata) : undefined;
+  if (problem !== undefined) throw new OperatorError(problem, "invalid", "metadata");
+  if (status !== undefined && !ACCOUNT_STATUSES.includes(status)) {
+    throw new OperatorError(`status is one of ${ACCOUNT_STATUSES.join(", ")}`, "invalid", "status");
+  }
+  const own = {
+    rate_limit: limits.rateLimit,
+    max_concurrent: limits.maxConcurrent,
+    daily_limit: limits.dailyLimit,
+  };
+  for (const [name, limit] of Object.entries(own)) requireLimit(limit ?? undefined, name, "limits/");
+  const fields = {
+    label,
+    metadata: metadata ? JSON.stringify(metadata) : metadata,
+    status: status === "active" ? null : status,
+    ...own,
+  };
+  const given = Object.entries(fields).filter(([, value]) => value !== undefined);
+  return Object.fromEntries(given) as Record<string, string | number | null>;
+}

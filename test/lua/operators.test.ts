@@ -1,0 +1,346 @@
+import { rm } from "node:fs/promises";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { grantCredits, issueKey, issueKeyOnce } from "../../src/store/accounts.ts";
+import type { Actor } from "../../src/store/actor.ts";
+import { type AuditRecord, pageAudit } from "../../src/store/audit.ts";
+import { createClient } from "../../src/store/client.ts";
+import { changeKey, findKey, readKey, revokeKey, rotateKey } from "../../src/store/keys.ts";
+import {
+  accountNames,
+  digestOf,
+  indexName,
+  keyNames,
+  partitionNames,
+  partitionOf,
+} from "../../src/store/names.ts";
+import { oneNode, type RedisNodes } from "../../src/store/nodes.ts";
+import { createAccount, patchAccount, readAccountObject } from "../../src/store/operator-accounts.ts";
+import { releaseTask } from "../../src/store/operator-tasks.ts";
+import { createScriptRunner, scriptsOf } from "../../src/store/script-runner.ts";
+import { change } from "../../src/store/scripts/change.ts";
+import { randomId, times } from "../support/store.ts";
+import { givenRedis, type TestRedis } from "../support/store-stage.ts";
+import { givenRequests } from "../support/two-nodes.ts";
+import { type Mutant, OPERATOR_MUTANTS, plant } from "./mutants.ts";
+
+// What operators change: each change once, with one audit record.
+
+let redis: TestRedis;
+let nodes: RedisNodes;
+beforeAll(async () => {
+  redis = await givenRedis();
+  nodes = oneNode(redis.client);
+});
+afterAll(() => redis.stop());
+
+const ANN: Actor = { by: "tok_1 Ann's shop", requestId: "req_ann" };
+const BOB: Actor = { by: "cli bob", requestId: "" };
+const DAY_MS = 86_400_000;
+
+const auditOf = async (accountId: string): Promise<AuditRecord[]> =>
+  (await pageAudit(nodes, { accountId, limit: 100 })).records.reverse();
+
+const refusal = (work: Promise<unknown>): Promise<unknown> =>
+  work.then(
+    () => "none",
+    (error: { code?: string }) => error.code,
+  );
+
+test("an account is created, changed and read, and a stale revision changes nothing", async () => {
+  const metadata = { plan: "gold", seats: 3 };
+  const created = await createAccount(nodes, { label: "Ann's shop", metadata }, ANN);
+  expect(created).toEqual({
+    accountId: expect.stringMatching(/^acc_/),
+    label: "Ann's shop",
+    metadata,
+    status: "active",
+    limits: { rateLimit: null, maxConcurrent: null, dailyLimit: null },
+    balance: 0,
+    held: 0,
+    totalUsed: 0,
+    totalRequests: 0,
+    createdAtMs: expect.any(Number),
+    revision: 0,
+  });
+  const { accountId } = created;
+  expect(await readAccountObject(nodes, accountId)).toEqual(created);
+  await expect(createAccount(nodes, { accountId }, ANN)).rejects.toMatchObject({ code: "conflict" });
+  const limits = { rateLimit: 9, dailyLimit: 100 };
+  const changed = await patchAccount(nodes, accountId, { status: "suspended", limits }, BOB, 0);
+  expect(changed).toMatchObject({
+    status: "suspended",
+    limits: { ...limits, maxConcurrent: null },
+    revision: 1,
+  });
+  await expect(patchAccount(nodes, accountId, { label: "x" }, BOB, 0)).rejects.toMatchObject({
+    code: "stale",
+  });
+  const same = await patchAccount(nodes, accountId, { status: "suspended" }, BOB, 1);
+  expect(same).toEqual(changed);
+  const removed = { label: null, metadata: null, status: "active", limits: { rateLimit: null } } as const;
+  expect(await patchAccount(nodes, accountId, removed, BOB)).toMatchObject({
+    ...removed,
+    limits: { rateLimit: null, dailyLimit: 100 },
+    revision: 2,
+  });
+  expect(await auditOf(accountId)).toMatchObject([
+    {
+      ...ANN,
+      action: "account.create",
+      accountId,
+      target: accountId,
+      before: {},
+      after: { label: "Ann's shop", metadata },
+      atMs: created.createdAtMs,
+    },
+    {
+      ...BOB,
+      action: "account.patch",
+      before: { status: null, rate_limit: null, daily_limit: null },
+      after: { status: "suspended", rate_limit: 9, daily_limit: 100 },
+    },
+    { before: { label: "Ann's shop", metadata, status: "suspended", rate_limit: 9 } },
+  ]);
+});
+
+test.each([
+  ["an id with a slash", { accountId: "a/b" }, "account_id"],
+  ["a label of two lines", { label: "a\nb" }, "label"],
+  ["an empty label", { label: "" }, "label"],
+  ["a label that is too long", { label: "x".repeat(101) }, "label"],
+  ["metadata that is a list", { metadata: [] as never }, "metadata"],
+  ["metadata that is too large", { metadata: { x: "y".repeat(4096) } }, "metadata"],
+])("%s is refused, and nothing is made", async (_, wanted, path) => {
+  const accountId = randomId("acc");
+  await expect(createAccount(nodes, { accountId, ...wanted }, ANN)).rejects.toMatchObject({
+    code: "invalid",
+    path,
+  });
+  await expect(readAccountObject(nodes, accountId)).rejects.toMatchObject({ code: "not_found" });
+});
+
+test("an account that does not exist is not changed into one", async () => {
+  const accountId = randomId("acc");
+  await expect(patchAccount(nodes, accountId, { label: "x" }, ANN)).rejects.toMatchObject({
+    code: "not_found",
+  });
+  await expect(patchAccount(nodes, accountId, { limits: { rateLimit: 1.5 } }, ANN)).rejects.toMatchObject({
+    path: "limits/rate_limit",
+  });
+  expect(await redis.client.exists(accountNames(partitionOf(accountId, 64), accountId).account)).toBe(0);
+});
+
+// Guarantee: a shop that lost the answer asks again, and has one key; the secret is shown once.
+test("one Idempotency-Key makes one key, for concurrent calls and for repeats, and another body is refused", async () => {
+  const { accountId } = await createAccount(nodes, {}, ANN);
+  const options = { accountId, idempotencyKey: "order-17", label: "backend", monthlyCredits: 500 };
+  const issued = await Promise.all(times(5, () => issueKeyOnce(nodes, options, ANN)));
+  const secrets = issued.flatMap(({ key }) => key ?? []);
+  expect(secrets).toHaveLength(1);
+  expect(new Set(issued.map(({ keyId }) => keyId)).size).toBe(1);
+  const { keyId } = issued[0]!;
+  expect(await issueKeyOnce(nodes, options, ANN)).toEqual({ keyId, accountId });
+  await expect(issueKeyOnce(nodes, { ...options, monthlyCredits: 501 }, ANN)).rejects.toMatchObject({
+    code: "conflict",
+    path: "Idempotency-Key",
+  });
+  expect(await findKey(nodes, secrets[0]!)).toMatchObject({ keyId, label: "backend", monthlyCredits: 500 });
+  expect((await issueKeyOnce(nodes, { ...options, idempotencyKey: "order-18" }, ANN)).keyId).not.toBe(keyId);
+  expect((await auditOf(accountId)).map(({ action }) => action)).toEqual([
+    "account.create",
+    "key.create",
+    "key.create",
+  ]);
+  // The four that lost the race have taken their index back.
+  const indexes = await Promise.all(
+    (await redis.client.keys(indexName("*"))).map((name) => redis.client.get(name)),
+  );
+  expect(indexes.filter((entry) => entry === `${keyId} ${accountId}`)).toHaveLength(1);
+});
+
+test("a crash between index and record is mended by a repeat", async () => {
+  const { accountId } = await createAccount(nodes, {}, ANN);
+  const options = { accountId, idempotencyKey: "order-1" };
+  const partition = partitionOf(accountId, 64);
+  const crashing: RedisNodes = { ...nodes, confirmed: () => Promise.reject(new Error("crash")) };
+  await expect(issueKeyOnce(crashing, options, ANN)).rejects.toThrow("crash");
+  const { key, keyId } = await issueKeyOnce(nodes, options, ANN);
+  expect(await findKey(nodes, key!)).toMatchObject({ keyId, accountId });
+  expect(await redis.client.hget(keyNames(partition, keyId).key, "sha256")).toBe(digestOf(key!));
+});
+
+test("a key is not made for an account that does not exist", async () => {
+  const accountId = randomId("acc");
+  const before = await redis.client.dbsize();
+  await expect(issueKeyOnce(nodes, { accountId, idempotencyKey: "k" }, ANN)).rejects.toMatchObject({
+    code: "not_found",
+  });
+  expect(await redis.client.dbsize()).toBe(before);
+});
+
+test("each change has one audit record with what it was before and after, and a repeat has none", async () => {
+  const { records, ...seen } = await operated();
+  expect(records).toEqual([
+    ["account.create", ANN.by, "req_ann", "account", {}, { label: "one" }],
+    ["account.patch", BOB.by, "", "account", { label: "one" }, { label: null }],
+    ["key.create", ANN.by, "req_ann", "key", {}, { tier: "gold", label: "web", credits: 500 }],
+    ["key.patch", BOB.by, "", "key", { tier: "gold", label: "web" }, { tier: "iron", label: null }],
+    [
+      "credits.grant",
+      ANN.by,
+      "req_ann",
+      "account",
+      { balance: 480 },
+      { balance: 530, amount: 50, reference: "r" },
+    ],
+    ["task.release", BOB.by, "", "request", { state: "held" }, { state: "void", credits: 10 }],
+    [
+      "task.release",
+      BOB.by,
+      "",
+      "task",
+      { state: "bound" },
+      { state: "finished", status: "failed", refunded: 10 },
+    ],
+    ["key.create", ANN.by, "req_ann", "key", {}, { tier: "iron" }],
+    ["key.rotate", ANN.by, "req_ann", "key", { rotated_to: null, expires_at: null }, expect.any(Object)],
+    ["key.revoke", BOB.by, "", "key", { revoked_at: null }, { revoked_at: expect.any(String) }],
+  ]);
+  expect(seen).toEqual({
+    refusals: ["conflict", "not_found", "stale", "not_found", "stale", "conflict"],
+    noKey: ["missing", 0],
+    released: ["voided", "ended", "already_void", "already_finished"],
+    revisions: [1, 2],
+    listed: true,
+    by: [ANN.by, undefined, ANN.by, BOB.by],
+    kept: [false, true],
+  });
+});
+
+test("the audit of all accounts is paged newest first, without gaps or repeats", async () => {
+  for (const at of times(30, (at) => at)) await createAccount(nodes, { label: `page ${at}` }, ANN);
+  const pages: AuditRecord[][] = [];
+  let cursor: string | undefined;
+  do {
+    const page = await pageAudit(nodes, { cursor, limit: 7 });
+    pages.push(page.records);
+    cursor = page.next;
+  } while (cursor !== undefined);
+  const records = pages.flat();
+  const counts = await Promise.all(times(64, (at) => redis.client.xlen(partitionNames(at).audit)));
+  expect(records).toHaveLength(counts.reduce((sum, count) => sum + count, 0));
+  expect(new Set(records.map(({ auditId }) => auditId)).size).toBe(records.length);
+  expect(records.map(({ atMs }) => atMs)).toEqual(records.map(({ atMs }) => atMs).sort((a, b) => b - a));
+  const one = records[17]!;
+  const own: AuditRecord[] = [];
+  for (let from: string | undefined, more = true; more; ) {
+    const page = await pageAudit(nodes, { accountId: one.accountId, cursor: from, limit: 1 });
+    own.push(...page.records);
+    from = page.next;
+    more = from !== undefined;
+  }
+  expect(own).toEqual(records.filter(({ accountId }) => accountId === one.accountId));
+  await expect(pageAudit(nodes, { cursor: "made up", limit: 7 })).rejects.toMatchObject({ path: "cursor" });
+});
+
+// Guarantee: everything that was done has a name and a time; a mistake in that shows.
+test.each(OPERATOR_MUTANTS)("the mistake is found: $what", async (mutant) => {
+  const found = await operated(mutant).catch((error: Error) => error.message);
+  expect(found).not.toEqual(await operated());
+  // A script that does not load proves nothing.
+  expect(String(found)).not.toContain("compiling script");
+});
+
+/** Changes one of everything, twice. @returns what the audit, the ledger and the records say of it */
+async function operated(mutant?: Mutant): Promise<{ records: unknown[] } & Record<string, unknown>> {
+  const folder = mutant && (await plant(mutant));
+  const client = createClient(redis.url, 10_000);
+  try {
+    await client.connect();
+    scriptsOf(client);
+    // The same commands of this client, with the mistake.
+    if (folder !== undefined) createScriptRunner(client, { folder, canFreeze: () => true });
+    return await operate(oneNode(client));
+  } finally {
+    client.disconnect();
+    if (folder !== undefined) await rm(folder, { recursive: true });
+  }
+}
+
+async function operate(nodes: RedisNodes): Promise<{ records: unknown[] } & Record<string, unknown>> {
+  const accountId = randomId("acc");
+  const partition = partitionOf(accountId, 64);
+  const { audit, accounts } = partitionNames(partition);
+  const client = nodes.of(partition);
+  await client.del(audit);
+  const refusals: unknown[] = [];
+  await createAccount(nodes, { accountId, label: "one" }, ANN);
+  refusals.push(await refusal(createAccount(nodes, { accountId }, BOB)));
+  refusals.push(await refusal(patchAccount(nodes, randomId("acc"), { label: "x" }, BOB)));
+  for (const _ of [1, 2]) await patchAccount(nodes, accountId, { label: null }, BOB);
+  refusals.push(await refusal(patchAccount(nodes, accountId, { label: "two" }, BOB, 0)));
+  const listed = (await pageOfAccounts(client, accounts)).includes(accountId);
+
+  const options = { accountId, tier: "gold", label: "web", credits: 500 };
+  const issued = await issueKey(nodes, options, ANN);
+  refusals.push(await refusal(issueKeyOnce(nodes, { accountId: randomId("acc"), idempotencyKey: "k" }, ANN)));
+  const key = await findKey(nodes, issued.keyId);
+  for (const _ of [1, 2]) await changeKey(nodes, key, { tier: "iron", label: null }, BOB, _ === 1 ? 0 : 1);
+  refusals.push(await refusal(changeKey(nodes, key, { tier: "gold" }, BOB, 0)));
+  const ghost = randomId("key");
+  const { outcome } = await scriptsOf(client).run(change, { keyId: ghost, partition, fields: { tier: "x" } });
+  const noKey = [outcome, await client.exists(keyNames(partition, ghost).key)];
+
+  await givenRequests(nodes, issued, accountId);
+  for (const _ of [1, 2]) await grantCredits(nodes, accountId, 50, "r", ANN);
+  const released: unknown[] = [];
+  for (const _ of [1, 2])
+    for (const kind of ["held", "charged"])
+      released.push((await releaseTask(nodes, `req_${kind}_${accountId}`, BOB)).outcome);
+
+  const rotated = await rotateKey(nodes, (await readKey(nodes, key.keyId, accountId))!, 60_000, ANN);
+  const fresh = (await readKey(nodes, rotated.keyId, accountId))!;
+  for (const _ of [1, 2]) await revokeKey(nodes, fresh, BOB);
+  refusals.push(await refusal(changeKey(nodes, fresh, { tier: "gold" }, BOB)));
+  const old = await readKey(nodes, key.keyId, accountId);
+
+  const names: Record<string, string> = {
+    [accountId]: "account",
+    [issued.keyId]: "key",
+    [rotated.keyId]: "key",
+  };
+  names[`req_held_${accountId}`] = "request";
+  names[`task_${accountId}`] = "task";
+  const { records } = await pageAudit(nodes, { accountId, limit: 100 });
+  const entries = await client.xrange(partitionNames(partition).ledger, "-", "+");
+  const fields = entries.map(([, flat]) => flat).filter((flat) => flat.includes(accountId));
+  return {
+    records: records
+      .reverse()
+      .map((one) => [one.action, one.by, one.requestId, names[one.target], one.before, one.after]),
+    refusals,
+    noKey,
+    released,
+    revisions: [(await readAccountObject(nodes, accountId)).revision, old?.revision],
+    listed,
+    by: fields.map((flat) => (flat.includes("by") ? flat[flat.indexOf("by") + 1] : undefined)),
+    kept: await keptAfter(nodes, audit, accountId),
+  };
+}
+
+const pageOfAccounts = (client: RedisNodes extends { of(at: number): infer R } ? R : never, name: string) =>
+  client.sscan(name, "0", "COUNT", 10_000).then(([, ids]) => ids);
+
+/** Whether records of 91 days ago, and of 89.5 days ago, are there after the next change. */
+async function keptAfter(nodes: RedisNodes, audit: string, accountId: string): Promise<boolean[]> {
+  const client = nodes.ofName(audit);
+  await client.del(audit);
+  const [old, young] = [91, 89.5].map((days) => Date.now() - days * DAY_MS);
+  // A stream is trimmed by nodes of a hundred entries.
+  for (const atMs of [old!, young!])
+    for (const at of times(100, (at) => at)) await client.xadd(audit, `${atMs}-${at}`, "by", "x", "at", atMs);
+  await patchAccount(nodes, accountId, { label: randomId("label") }, BOB);
+  const kept = await client.xrange(audit, "-", "+");
+  await client.del(audit);
+  return [old!, young!].map((atMs) => kept.some(([id]) => id.startsWith(`${atMs}-`)));
+}
