@@ -11,6 +11,7 @@ import { createAccess } from "./access.ts";
 import { createAdminServer } from "./admin-server.ts";
 import { createConsole } from "./console/console.ts";
 import type { Reading } from "./console/live-figures.ts";
+import { createGatewayReporter } from "./gateway-reporter.ts";
 import { createLogLevel } from "./log-level.ts";
 
 /** Assembles the admin port: access, console, log level and pages. One process of a gateway serves it. */
@@ -62,6 +63,13 @@ export function createAdminPort(options: {
         .flatMap(({ name, breaker }) => (name === undefined ? [] : [{ name, usable: !breaker.isOpen() }])),
     log,
   });
+  const reporter = createGatewayReporter({
+    connection,
+    figures: console.live.latest,
+    configHash: () => live.describe().hash,
+    notReady,
+    log,
+  });
   const logLevel = createLogLevel({ access, log, set: options.setLevel });
   const server = createAdminServer({
     metricsPage,
@@ -75,7 +83,12 @@ export function createAdminPort(options: {
   });
   return {
     server,
-    start: console.start,
+    /** Stopped apart from the rest, while the store can still be reached. */
+    reporter,
+    start(): void {
+      console.start();
+      reporter.start();
+    },
     stop(): void {
       console.stop();
       server.close();
