@@ -223,6 +223,7 @@ function createFirstWorkerJobs(options: {
       role.sendLogLevel(level);
     },
     notReady: options.notReady,
+    managementCounted: (route, status) => metrics.managementRequests.inc({ route, status }),
     log,
   });
   const work = createWork({
@@ -236,12 +237,7 @@ function createFirstWorkerJobs(options: {
   });
   return {
     adminPort,
-    work: {
-      ...work,
-      async stop(): Promise<void> {
-        await Promise.all([work.stop(), adminPort.reporter.stop()]);
-      },
-    },
+    work,
     start(): void {
       work.start();
       adminPort.start();

@@ -2,6 +2,8 @@ import { CERTIFICATE_SETTINGS } from "../src/config/certificates.ts";
 import { ERROR_NAMES } from "../src/domain/errors.ts";
 import { SHADOW_LIMITS } from "../src/domain/limits.ts";
 import { ROUTE_TEMPLATES } from "../src/gateway/router.ts";
+import { createRoutes } from "../src/operator/manage/routes.ts";
+import type { Services } from "../src/operator/manage/services.ts";
 import { QUESTION_OUTCOMES } from "../src/store/follow-placement.ts";
 import type { Admission } from "../src/store/scripts/admit.ts";
 import { SCRIPTS } from "../src/store/scripts/all.ts";
@@ -53,7 +55,6 @@ const ADMISSIONS = all<Admission["outcome"]>({
   concurrency_limited: true,
   daily_limited: true,
   insufficient_credits: true,
-  account_suspended: true,
   idempotency_in_progress: true,
   idempotency_mismatch: true,
   unknown_key: true,
@@ -85,6 +86,8 @@ const SWEPT = all<Observed["outcome"] | PollOutcome["outcome"] | SweptOtherwise>
 /** What VOID answers, and what the sweeper says itself. */
 type SweptOtherwise = "void" | "bound" | "not_due" | "missing" | "interrupted" | "collected";
 
+/** The routes are named here, not called. */
+const NO_SERVICES = {} as Services;
 const TIER = "as in the configuration, and `other`";
 const ROUTE = { values: ROUTE_TEMPLATES };
 
@@ -92,6 +95,10 @@ const ROUTE = { values: ROUTE_TEMPLATES };
 const SETS: Readonly<Record<string, LabelSet>> = {
   route: ROUTE,
   status: "HTTP status; 499 when the client had gone",
+  "tollgate_management_requests_total{route}": {
+    values: ["unknown", ...createRoutes(NO_SERVICES).map(({ method, path }) => `${method} ${path}`)],
+  },
+  "tollgate_management_requests_total{status}": "HTTP status",
   class: { values: ["2xx", "4xx", "5xx"] },
   tier: TIER,
   limit: { values: ["window", "slots"] },

@@ -5,6 +5,8 @@ export const WATCH: Readonly<Record<string, string>> = {
     'share of `status=~"5.."`, but for 505: `TollgateErrorBudgetBurn`; `internal` above 0: `TollgateInternalErrors`',
   tollgate_request_duration_seconds: 'p99 of `class="2xx"` by route; most of a generation is the generator',
   tollgate_requests_in_flight: "rises without end: the generator or the store hangs",
+  tollgate_management_requests_total:
+    '`status="401"` or `429` climbing: somebody guesses tokens, or a backend has an old one; 503: Redis, or more calls at a time than are served',
   tollgate_overload_total:
     "`requests_in_flight`, `body_bytes`, `connections`: `TollgateOverloaded`; the others are about one client each",
   tollgate_connections: "near `server.max_connections`: add a gateway, or look who holds them",

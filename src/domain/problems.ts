@@ -28,6 +28,12 @@ export function unknownName(path: string, name: string, known: readonly string[]
   );
 }
 
+const FORMATS: Readonly<Record<string, string>> = {
+  "https-url": "an https URL",
+  "http-url": "an http or https URL",
+  "date-time": "a time such as 2026-10-31T12:00:00Z",
+};
+
 function inWords(error: TLocalizedValidationError): Problem[] {
   const path = error.instancePath;
   const one = (rule: string): Problem[] => [{ path, message: `${nameOf(path)} ${rule}` }];
@@ -35,7 +41,7 @@ function inWords(error: TLocalizedValidationError): Problem[] {
     case "required":
       return error.params.requiredProperties.map((name) => problem(path, name, "is required"));
     case "type":
-      return one(`must be ${article(String(error.params.type))}`);
+      return one(`must be ${[error.params.type].flat().map(article).join(" or ")}`);
     case "enum":
       return one(
         `must be one of ${error.params.allowedValues.map((value) => JSON.stringify(value)).join(", ")}`,
@@ -52,12 +58,14 @@ function inWords(error: TLocalizedValidationError): Problem[] {
       return one(`must have at least ${error.params.limit} ${error.params.limit === 1 ? "item" : "items"}`);
     case "maxItems":
       return one(`must have at most ${error.params.limit} items`);
+    case "minimum":
+      return one(`must be at least ${error.params.limit}`);
+    case "maximum":
+      return one(`must be at most ${error.params.limit}`);
     case "exclusiveMinimum":
       return one(`must be greater than ${error.params.limit}`);
     case "format":
-      return one(
-        error.params.format === "https-url" ? "must be an https URL" : "must be an http or https URL",
-      );
+      return one(`must be ${FORMATS[error.params.format] ?? `a ${error.params.format}`}`);
     default:
       return one(error.message);
   }
@@ -85,4 +93,5 @@ export function nameOf(pointer: string): string {
     .join("");
 }
 
-const article = (type: string): string => `${/^[aeiou]/.test(type) ? "an" : "a"} ${type}`;
+const article = (type: string): string =>
+  type === "null" ? type : `${/^[aeiou]/.test(type) ? "an" : "a"} ${type}`;

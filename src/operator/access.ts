@@ -25,6 +25,18 @@ export interface Denied {
   headers: Record<string, string>;
 }
 
+/** The token that a request brings. */
+export interface TokenAttempt {
+  /** How long its address has to wait after too many wrong ones; 0: not at all. */
+  waitSeconds: number;
+  /** Undefined without one. */
+  token: string | undefined;
+  /** It is the gateway's ADMIN_TOKEN. */
+  isAdmin: boolean;
+  wasRight(): void;
+  wasWrong(): void;
+}
+
 /** One for the whole admin port: wrong tokens count together, wherever they are tried. */
 export type Access = ReturnType<typeof createAccess>;
 
@@ -47,21 +59,41 @@ export function createAccess(options: {
   const tokens = createWrongTokens(options.nowMs ?? Date.now);
   const isClosed = expected === undefined && !isLoopback(host);
 
-  function checkToken(req: IncomingMessage, token: Buffer): AccessDecision {
+  /** The token of a request, and how its address has fared before. */
+  function attempt(req: IncomingMessage): TokenAttempt {
     const address = blockOf(req.socket.remoteAddress, undefined);
-    const waitMs = tokens.blockedMs(address);
-    if (waitMs > 0) {
-      const retry = { "Retry-After": String(Math.ceil(waitMs / 1000)) };
+    const given = /^bearer +(\S+) *$/i.exec(req.headers.authorization ?? "")?.[1];
+    return {
+      waitSeconds: Math.ceil(tokens.blockedMs(address) / 1000),
+      token: given,
+      isAdmin: given !== undefined && expected !== undefined && timingSafeEqual(digestOf(given), expected),
+      wasRight: () => tokens.wasRight(address),
+      wasWrong: () => tokens.wasWrong(address),
+    };
+  }
+
+  function checkToken(req: IncomingMessage): AccessDecision {
+    const { waitSeconds, token, isAdmin, wasRight, wasWrong } = attempt(req);
+    if (waitSeconds > 0) {
+      const retry = { "Retry-After": String(waitSeconds) };
       return { ...denied(429, "too many wrong tokens; wait a minute"), headers: retry };
     }
-    const given = /^bearer +(\S+) *$/i.exec(req.headers.authorization ?? "")?.[1];
-    if (given === undefined) return denied(401, "this needs the gateway's ADMIN_TOKEN");
-    if (timingSafeEqual(digestOf(given), token)) {
-      tokens.wasRight(address);
+    if (token === undefined) return denied(401, "this needs the gateway's ADMIN_TOKEN");
+    if (isAdmin) {
+      wasRight();
       return { outcome: "allowed" };
     }
-    tokens.wasWrong(address);
+    wasWrong();
     return { ...denied(401, "this is not the gateway's ADMIN_TOKEN"), wrongToken: true };
+  }
+
+  /** Refuses a request for another name, and one of another site; undefined for one that is neither. */
+  function checkSource(req: IncomingMessage): Denied | undefined {
+    const name = nameIn(req.headers.host);
+    if (!isOwnName(name, host) && !hosts().some((own) => own.toLowerCase() === name)) {
+      return denied(421, "this answers to IP addresses, localhost and the names in admin.hosts only");
+    }
+    return fromAnotherSite(req) ? denied(403, "requests of other sites are refused") : undefined;
   }
 
   return {
@@ -69,15 +101,14 @@ export function createAccess(options: {
     writable: expected !== undefined,
     /** Nothing is served but probes and metrics: the port is bound beyond loopback, and there is no token. */
     closed: isClosed,
+    checkSource,
+    attempt,
     check(req: IncomingMessage, wanted: Wanted): AccessDecision {
-      const name = nameIn(req.headers.host);
-      if (!isOwnName(name, host) && !hosts().some((own) => own.toLowerCase() === name)) {
-        return denied(421, "this answers to IP addresses, localhost and the names in admin.hosts only");
-      }
-      if (fromAnotherSite(req)) return denied(403, "requests of other sites are refused");
+      const foreign = checkSource(req);
+      if (foreign) return foreign;
       if (isClosed) return denied(403, CLOSED);
       if (wanted === "page") return { outcome: "allowed" };
-      if (expected) return checkToken(req, expected);
+      if (expected) return checkToken(req);
       return wanted === "data" ? { outcome: "allowed" } : denied(403, `read-only: ${SET_TOKEN}`);
     },
   };

@@ -1,6 +1,8 @@
 import type { Config } from "../config/config.ts";
 import type { LiveConfig } from "../config/live.ts";
+import { CREDIT_PACKAGES } from "../domain/credit-packages.ts";
 import { archivedGrants } from "../ledger/archived-grants.ts";
+import { lazyArchive } from "../ledger/archived-reads.ts";
 import type { Connection } from "../store/connection.ts";
 import { META } from "../store/names.ts";
 import { createOperatorSession } from "../store/operator-session.ts";
@@ -11,8 +13,8 @@ import { createAccess } from "./access.ts";
 import { createAdminServer } from "./admin-server.ts";
 import { createConsole } from "./console/console.ts";
 import type { Reading } from "./console/live-figures.ts";
-import { createGatewayReporter } from "./gateway-reporter.ts";
 import { createLogLevel } from "./log-level.ts";
+import { createManagement } from "./manage/serve.ts";
 
 /** Assembles the admin port: access, console, log level and pages. One process of a gateway serves it. */
 export function createAdminPort(options: {
@@ -30,6 +32,8 @@ export function createAdminPort(options: {
   setLevel(level: string): void;
   /** Why the gateway is not ready, in words; undefined when it is. */
   notReady(): string | undefined;
+  /** Counts a call of the management API: its route's template, and the status. */
+  managementCounted(route: string, status: number): void;
   log: Logger;
 }) {
   const { config, live, connection, metricsPage, notReady, log } = options;
@@ -41,12 +45,13 @@ export function createAdminPort(options: {
       "the admin port is bound beyond loopback without ADMIN_TOKEN: it serves /livez, /readyz and /metrics only",
     );
   }
+  const session = createOperatorSession({
+    ...config.store,
+    readArchived: archivedGrants(config.archive.url),
+  });
   const console = createConsole({
     access,
-    session: createOperatorSession({
-      ...config.store,
-      readArchived: archivedGrants(config.archive.url),
-    }),
+    session,
     sources: {
       readings: options.readings,
       async slots() {
@@ -63,19 +68,27 @@ export function createAdminPort(options: {
         .flatMap(({ name, breaker }) => (name === undefined ? [] : [{ name, usable: !breaker.isOpen() }])),
     log,
   });
-  const reporter = createGatewayReporter({
-    connection,
-    figures: console.live.latest,
-    configHash: () => live.describe().hash,
-    notReady,
+  const logLevel = createLogLevel({ access, log, set: options.setLevel });
+  const archive = lazyArchive(config.archive.url);
+  const management = createManagement({
+    access,
+    session,
+    services: {
+      tiers: () => live.config().tiers,
+      prices: () => live.config().prices,
+      packages: () => CREDIT_PACKAGES,
+      tierCounts: options.tierCounts,
+      archive,
+    },
+    counted: options.managementCounted,
     log,
   });
-  const logLevel = createLogLevel({ access, log, set: options.setLevel });
   const server = createAdminServer({
     metricsPage,
     notReady,
     access,
     logLevel,
+    management,
     console,
     config: () => ({ ...live.describe(), keys_by_tier: options.tierCounts()?.keys ?? null }),
     tls: config.admin.tls,
@@ -83,14 +96,10 @@ export function createAdminPort(options: {
   });
   return {
     server,
-    /** Stopped apart from the rest, while the store can still be reached. */
-    reporter,
-    start(): void {
-      console.start();
-      reporter.start();
-    },
+    start: console.start,
     stop(): void {
       console.stop();
+      archive?.close();
       server.close();
       server.closeAllConnections();
     },

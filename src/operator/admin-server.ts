@@ -8,6 +8,7 @@ import type { Logger } from "../telemetry/log.ts";
 import { type Access, reportWrongToken } from "./access.ts";
 import type { Console } from "./console/console.ts";
 import { LOG_LEVEL_PATH, type LogLevel } from "./log-level.ts";
+import type { Management } from "./manage/serve.ts";
 import { type Reply, send, text } from "./reply.ts";
 
 /** Prometheus, probes and a few browsers need far fewer. */
@@ -26,6 +27,7 @@ interface AdminServerOptions {
   access: Pick<Access, "check">;
   console: Pick<Console, "owns" | "serve">;
   logLevel: LogLevel;
+  management: Pick<Management, "owns" | "serve">;
   /** Undefined for plain HTTP. */
   tls?: TlsMaterial | undefined;
   log: Logger;
@@ -38,6 +40,7 @@ export function createAdminServer(options: AdminServerOptions): Server {
   async function answer(req: IncomingMessage, res: ServerResponse): Promise<void> {
     const path = req.url?.split("?")[0] ?? "";
     if (options.console.owns(path)) return options.console.serve(req, res);
+    if (options.management.owns(path)) return options.management.serve(req, res);
     if (path === LOG_LEVEL_PATH) return options.logLevel(req, res);
     send(res, await page(req, path));
   }
@@ -107,7 +110,7 @@ function createPages(options: AdminServerOptions) {
     }
     return text(
       404,
-      "no such page; there are /livez, /readyz, /metrics, /config, /openapi.json, /log-level and /console",
+      "no such page; there are /livez, /readyz, /metrics, /config, /openapi.json, /log-level, /manage/v1 and /console",
     );
   };
 }

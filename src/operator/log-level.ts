@@ -29,7 +29,8 @@ export function createLogLevel(options: { access: Access; log: Logger; set(level
     }
     if (reads) return json(200, { level: log.level });
     if (req.method !== "PUT") return json(405, { error: "use GET or PUT" }, { Allow: "GET, HEAD, PUT" });
-    const level = levelIn(await readBody(req, BODY_BYTES_MAX).catch(() => undefined));
+    const body = await readBody(req, BODY_BYTES_MAX).catch(() => undefined);
+    const level = levelIn(body?.toString());
     if (level === undefined) {
       return json(400, { error: `the body must be one of ${LOG_LEVELS.join(", ")}` });
     }

@@ -31,12 +31,12 @@ export function send(res: ServerResponse, { status, body, headers }: Reply): voi
  * answer.
  * @returns undefined when it is larger
  */
-export async function readBody(req: IncomingMessage, bytesMax: number): Promise<string | undefined> {
+export async function readBody(req: IncomingMessage, bytesMax: number): Promise<Buffer | undefined> {
   const chunks: Buffer[] = [];
   let bytes = 0;
   for await (const chunk of req as AsyncIterable<Buffer>) {
     bytes += chunk.length;
     if (bytes <= bytesMax) chunks.push(chunk);
   }
-  return bytes <= bytesMax ? Buffer.concat(chunks).toString("utf8") : undefined;
+  return bytes <= bytesMax ? Buffer.concat(chunks) : undefined;
 }

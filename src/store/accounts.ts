@@ -19,8 +19,8 @@ const ACCOUNT_ID = /^[A-Za-z0-9_.-]{1,64}$/;
 const API_KEY = /^sk_[\x21-\x2b\x2d-\x7e]{5,253}$/;
 const REFERENCE = /^[\x20-\x7e]{1,200}$/;
 
-/** What kind of mistake it is: the management API answers 400, 404, 409, 412 and 503. */
-export type OperatorErrorCode = "invalid" | "not_found" | "conflict" | "stale" | "unavailable";
+/** What kind of mistake it is: the management API answers 400, 403, 404, 409, 412 and 503. */
+export type OperatorErrorCode = "invalid" | "forbidden" | "not_found" | "conflict" | "stale" | "unavailable";
 
 /** A mistake of an operator; the message says how to mend it. */
 export class OperatorError extends Error {

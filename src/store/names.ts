@@ -70,6 +70,15 @@ export const partitionNames = (partition: number) => ({
   audit: `${tag(partition)}:audit`,
 });
 
+/** Names of a token of the management API. All tokens are in partition 0. */
+export const tokenNames = (tokenId: string) => ({
+  token: `${tag(0)}:token:${tokenId}`,
+  /** Token ids by when they were created (sorted set). */
+  tokens: `${tag(0)}:tokens`,
+  /** SHA-256 of a token that is not revoked to its id (hash). */
+  tokenIds: `${tag(0)}:token-ids`,
+});
+
 /** Names of a partition that a store with an archive has. */
 export const archiveNames = (partition: number) => ({
   /** What the archive has of the partition (hash). */

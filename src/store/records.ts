@@ -49,19 +49,13 @@ export const ACCOUNT_FIELDS = {
   collected_until: "the latest `due_at` of its requests that were collected",
   label: "a name that operators gave it",
   metadata: "what operators keep with it, JSON",
-  status: "suspended (polls and credits work) or closed (nothing does); missing while it is active",
+  status: "suspended or closed; missing while it is active",
   revision: "how often operators changed it; missing before the first time",
   rate_limit: "requests of all its keys per rolling 60 s",
   max_concurrent: "tasks of all its keys at a time",
   daily_limit: "requests of all its keys per UTC day",
 } as const;
 export type AccountRecord = RecordOf<typeof ACCOUNT_FIELDS>;
-export type BarredStatus = "suspended" | "closed";
-export type AccountStatus = "active" | BarredStatus;
-
-/** @param stored the field `status`, missing or empty for an active account */
-export const statusOf = (stored: unknown): AccountStatus =>
-  stored === "suspended" || stored === "closed" ? stored : "active";
 
 /** `tg:{pNN}:key:<key id>`: one API key. Limits left out are those of its tier. */
 export const KEY_FIELDS = {
@@ -89,6 +83,19 @@ export const KEY_FIELDS = {
     "those that the latest admission was held to: rate, concurrent, daily, letters of those in shadow mode",
 } as const;
 export type KeyFields = RecordOf<typeof KEY_FIELDS>;
+
+/** `tg:{p00}:token:<token id>`: a token of the management API. */
+export const TOKEN_FIELDS = {
+  label: "for people",
+  scopes: "what it may do, with spaces between them",
+  accounts: "the only accounts that it may use, with spaces between them",
+  sha256: "of the token itself",
+  created_at: "when it was made",
+  expires_at: "from when on it is invalid",
+  revoked_at: "since when it is invalid for good",
+  by: "who made it",
+} as const;
+export type StoredToken = RecordOf<typeof TOKEN_FIELDS>;
 
 /** `tg:{pNN}:idempotency:<digest>`: the request of an Idempotency-Key. */
 export const IDEMPOTENCY_FIELDS = {

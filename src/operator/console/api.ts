@@ -144,7 +144,7 @@ async function readObject(
   const body = await readBody(req, BODY_BYTES_MAX);
   if (body === undefined) return { status: 413, error: `the body must not exceed ${BODY_BYTES_MAX} bytes` };
   try {
-    const value: unknown = JSON.parse(body);
+    const value: unknown = JSON.parse(body.toString());
     if (isObject(value)) return { value };
   } catch {
     // Answered below.

@@ -20,6 +20,7 @@ import { refused } from "./refused.ts";
 import { snapshot } from "./snapshot.ts";
 import { survey } from "./survey.ts";
 import { tally } from "./tally.ts";
+import { token } from "./token.ts";
 import { trim } from "./trim.ts";
 import { unclear } from "./unclear.ts";
 import { voidHold } from "./void.ts";
@@ -50,4 +51,5 @@ export const SCRIPTS: readonly ScriptFile[] = [
   tally,
   refused,
   account,
+  token,
 ];

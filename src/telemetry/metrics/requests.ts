@@ -29,6 +29,11 @@ export function requestMetrics({ counter, gauge, histogram, ...define }: MetricF
       "Requests answered on the public port, by route template, HTTP status and outcome.",
       ["route", "status", "outcome"],
     ),
+    managementRequests: counter(
+      "tollgate_management_requests_total",
+      "Calls of the management API answered on the admin port, by route and HTTP status.",
+      ["route", "status"],
+    ),
     requestSeconds: histogram(
       "tollgate_request_duration_seconds",
       "Time from a request's headers to the end of its response, by route template and class of HTTP status.",

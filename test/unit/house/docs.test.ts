@@ -24,6 +24,7 @@ import {
   requestName,
   taskName,
   termName,
+  tokenNames,
 } from "../../../src/store/names.ts";
 import { createLogger, logRequest } from "../../../src/telemetry/log.ts";
 
@@ -120,7 +121,7 @@ describe("README", () => {
     });
     expect(listed.sort()).toEqual(headers.sort());
     const pages = [...read("src/operator/admin-server.ts").matchAll(/there are (.*)"/g)].flatMap(
-      ([, words = ""]) => words.match(/\/[\w.-]+/g) ?? [],
+      ([, words = ""]) => words.match(/\/[\w./-]+/g) ?? [],
     );
     expect(pages.length).toBeGreaterThan(5);
     const [, operating = ""] = README.split("\n## Operating it\n");
@@ -230,6 +231,7 @@ describe("ARCHITECTURE", () => {
       refusalsName(7, "<UTC day>"),
       replayedName(7),
       termName(7),
+      ...Object.values(tokenNames("<token id>")),
     ].map((name) => name.replace("{p07}", "{pNN}"));
     // A few belong to no account and are named where they are used.
     const elsewhere = globSync("src/{store,ledger}/*.ts", { cwd: ROOT })

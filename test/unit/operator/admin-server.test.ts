@@ -14,6 +14,7 @@ test("what fails on the admin port is answered and logged, and ends nothing", as
     access: { check: () => ({ outcome: "allowed" }) },
     console: { owns: (path) => path === "/console/", serve: failing },
     logLevel: failing,
+    management: { owns: () => false, serve: failing },
     log: createLogger("error", { write: (line) => void lines.push(line) }),
   });
   admin.listen(0, "127.0.0.1");

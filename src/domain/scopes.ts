@@ -1,0 +1,33 @@
+/** What a token of the management API may do. */
+export const SCOPES = [
+  "accounts:read",
+  "accounts:write",
+  "keys:read",
+  "keys:write",
+  "credits:read",
+  "credits:write",
+  "tasks:read",
+  "tasks:write",
+  "usage:read",
+  "webhooks:write",
+  "tokens:write",
+  "audit:read",
+] as const;
+export type Scope = (typeof SCOPES)[number];
+
+/** What a token may do, and for which accounts; undefined: all. */
+interface Rights {
+  scopes: readonly Scope[];
+  accounts?: readonly string[] | undefined;
+}
+
+/** Why a token may not make one with these rights: it lacks one of them itself; undefined if it may. */
+export function exceededRight(own: Rights, wanted: Rights): string | undefined {
+  const scope = wanted.scopes.find((one) => !own.scopes.includes(one));
+  if (scope !== undefined)
+    return `a token cannot make one with more than it has: it lacks the scope ${scope}`;
+  if (own.accounts === undefined) return undefined;
+  if (wanted.accounts === undefined) return "a token for some accounts cannot make one for all";
+  const account = wanted.accounts.find((one) => !own.accounts?.includes(one));
+  return account === undefined ? undefined : `this token may not use the account ${account}`;
+}

@@ -1,0 +1,122 @@
+import type { IncomingMessage } from "node:http";
+import { type Static, type TObject, Type } from "typebox";
+import type { TLocalizedValidationError } from "typebox/error";
+import { Pointer, Value } from "typebox/value";
+import type { Problem as FieldProblem } from "../../domain/errors.ts";
+import { isObject, parseJsonBytes } from "../../domain/json.ts";
+import { DETAILS_MAX, problemsOf, shown, unknownName } from "../../domain/problems.ts";
+import { nearest } from "../../domain/suggest.ts";
+import { readBody } from "../reply.ts";
+import { Problem } from "./problems.ts";
+
+export const BODY_BYTES_MAX = 65_536;
+const JSON_TYPE = /^application\/json *(;|$)/i;
+/** Half of a surrogate pair, which no UTF-8 has; JSON can write one as an escape. */
+const LONE_SURROGATE = /\\ud[89a-f]/i;
+
+/**
+ * Reads the query of a call. Whole numbers become numbers.
+ * @throws Problem that names each parameter that breaks a rule
+ */
+export function readQuery<Schema extends TObject>(schema: Schema, query: URLSearchParams): Static<Schema> {
+  const known = Object.keys(schema.properties);
+  const problems: FieldProblem[] = [];
+  const values: Record<string, unknown> = {};
+  for (const name of new Set(query.keys())) {
+    const [text = "", ...more] = query.getAll(name);
+    const property = schema.properties[name];
+    if (!Object.hasOwn(schema.properties, name)) problems.push(unknownQuery(name, known));
+    else if (more.length > 0) problems.push({ path: `?${name}`, message: `${name} must be given once` });
+    else values[name] = Type.IsInteger(property) && /^-?\d{1,15}$/.test(text) ? Number(text) : text;
+  }
+  const broken = problemsOf(Value.Errors(schema, values)).map(({ path, message }) => ({
+    path: `?${path.slice(1)}`,
+    message,
+  }));
+  refuseIfAny([...problems, ...broken]);
+  return values as Static<Schema>;
+}
+
+function unknownQuery(name: string, known: readonly string[]): FieldProblem {
+  const meant = nearest(name, known);
+  const hint = meant === undefined ? "" : `; did you mean ${meant}?`;
+  return { path: `?${shown(name)}`, message: `${shown(name)} is not a known parameter${hint}` };
+}
+
+/**
+ * Reads the JSON body of a call. An empty one counts as `{}`.
+ * @throws Problem for a wrong media type, more than 64 KiB, what is no JSON object, and fields that break a rule
+ */
+export async function readJsonBody<Schema extends TObject>(
+  schema: Schema,
+  req: IncomingMessage,
+): Promise<Static<Schema>> {
+  const { "content-type": type, "content-encoding": encoding } = req.headers;
+  const bytes = await readBody(req, BODY_BYTES_MAX);
+  if (bytes === undefined) throw new Problem("too_large", `the body must not exceed ${BODY_BYTES_MAX} bytes`);
+  if (encoding !== undefined && encoding !== "identity") {
+    throw new Problem("unsupported_media_type", "Content-Encoding is not supported");
+  }
+  if (bytes.length > 0 && !JSON_TYPE.test(type ?? "")) {
+    throw new Problem("unsupported_media_type", "the body must be application/json");
+  }
+  const parsed = bytes.length === 0 ? ({ ok: true, value: {} } as const) : parseJsonBytes(bytes);
+  if (!parsed.ok) throw invalid([{ path: "", message: parsed.message }]);
+  const { value } = parsed;
+  if (!isObject(value)) throw invalid([{ path: "", message: "the body must be a JSON object" }]);
+  if (LONE_SURROGATE.test(JSON.stringify(value))) {
+    throw invalid([{ path: "", message: "the body has half a surrogate pair, which is no Unicode text" }]);
+  }
+  refuseIfAny(fieldProblems(schema, value));
+  return value as Static<Schema>;
+}
+
+/** Misspelt fields first: what is missing is then most likely one of them. */
+function fieldProblems(schema: TObject, value: unknown): FieldProblem[] {
+  const errors = Value.Errors(schema, value);
+  const unknown = errors.flatMap((error) =>
+    error.keyword === "additionalProperties" ? unknownFields(schema, error) : [],
+  );
+  return [...unknown, ...problemsOf(errors.filter(({ keyword }) => !KEYWORDS_OF_UNKNOWN.has(keyword)))];
+}
+
+/** typebox names an unknown field twice: with its object, and by itself as one that nothing allows. */
+const KEYWORDS_OF_UNKNOWN = new Set(["additionalProperties", "boolean"]);
+
+function unknownFields(
+  schema: TObject,
+  { instancePath, schemaPath, params }: TLocalizedValidationError & { keyword: "additionalProperties" },
+): FieldProblem[] {
+  const owner = Pointer.Get(schema, schemaPath.slice(1)) as TObject | undefined;
+  const known = Object.keys(owner?.properties ?? {});
+  return params.additionalProperties.map((name) => unknownName(instancePath, name, known));
+}
+
+function refuseIfAny(problems: readonly FieldProblem[]): void {
+  if (problems.length > 0) throw invalid(problems);
+}
+
+const invalid = (problems: readonly FieldProblem[]): Problem =>
+  new Problem("invalid", problems[0]?.message ?? "", { errors: problems.slice(0, DETAILS_MAX) });
+
+/** A day such as 2026-10-31, or a moment of ISO 8601 with its zone. */
+const MOMENT = /^\d{4}-\d\d-\d\d(T\d\d:\d\d(:\d\d(\.\d{1,9})?)?(Z|[+-]\d\d:\d\d))?$/;
+const DAY_CHARS = "2026-10-31".length;
+const DAY_MS = 86_400_000;
+
+/**
+ * A moment of a query, Unix ms; undefined without one.
+ * @param edge of a day that is given without a time: `end` is the first moment of the next one
+ * @throws Problem for what is none
+ */
+export function momentOf(name: string, text: string | undefined, edge: "start" | "end"): number | undefined {
+  if (text === undefined) return undefined;
+  const ms = MOMENT.test(text) ? Date.parse(text) : Number.NaN;
+  const isDay = text.length === DAY_CHARS;
+  // Date.parse takes the 31st of a month that has 30 days for the 1st of the next.
+  if (Number.isNaN(ms) || (isDay && new Date(ms).toISOString().slice(0, DAY_CHARS) !== text)) {
+    const message = `${name} must be a day such as 2026-10-31, or a time such as 2026-10-31T12:00:00Z`;
+    throw invalid([{ path: `?${name}`, message }]);
+  }
+  return isDay && edge === "end" ? ms + DAY_MS : ms;
+}

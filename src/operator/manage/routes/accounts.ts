@@ -1,0 +1,85 @@
+import {
+  type AccountObject,
+  createAccount,
+  patchAccount,
+  readAccountObject,
+} from "../../../store/operator-accounts.ts";
+import { requireOwnAccount } from "../authorize.ts";
+import { Problem } from "../problems.ts";
+import { type Answer, route } from "../route.ts";
+import { Account, AccountChanges, NewAccount } from "../schemas.ts";
+import type { Services } from "../services.ts";
+import { accountShown } from "../shown.ts";
+
+const shown = (account: AccountObject, status: Answer["status"], confirmed?: boolean): Answer => ({
+  status,
+  body: accountShown(account),
+  revision: account.revision,
+  confirmed,
+});
+
+/** Accounts: before their first key, and for their whole life. */
+export const accountRoutes = ({ session }: Services) => [
+  route({
+    method: "POST",
+    path: "/accounts",
+    scope: "accounts:write",
+    name: "createAccount",
+    summary: "Create an account",
+    description: "Before its first key. Without `account_id` it gets a random one.",
+    body: NewAccount,
+    answers: { 201: { description: "The account.", schema: Account } },
+    refusals: [409],
+    async run({ body, grantee, actor }) {
+      const { account_id: accountId, label, metadata } = body;
+      if (accountId !== undefined) requireOwnAccount(grantee, accountId);
+      else if (grantee.accounts) throw new Problem("forbidden", "this token may use some accounts only");
+      const { result, confirmed } = await session.write((nodes) =>
+        createAccount(nodes, { accountId, label, metadata }, actor),
+      );
+      return shown(result, 201, confirmed);
+    },
+  }),
+  route({
+    method: "GET",
+    path: "/accounts/{account}",
+    scope: "accounts:read",
+    name: "readAccount",
+    summary: "Read an account",
+    description: "`ETag` names its state for `If-Match`.",
+    answers: { 200: { description: "The account.", schema: Account } },
+    refusals: [404],
+    run: async ({ params }) =>
+      shown(await session.run((nodes) => readAccountObject(nodes, params.account!)), 200),
+  }),
+  route({
+    method: "PATCH",
+    path: "/accounts/{account}",
+    scope: "accounts:write",
+    name: "changeAccount",
+    summary: "Change an account",
+    description:
+      "From its next request on. What is left out stays, null removes. With `If-Match` only if nobody has changed it meanwhile.",
+    body: AccountChanges,
+    takesIfMatch: true,
+    answers: { 200: { description: "The account as it is now.", schema: Account } },
+    refusals: [404, 412],
+    async run({ params, body, ifRevision, actor }) {
+      const { label, metadata, status, limits } = body;
+      const changes = {
+        label,
+        metadata,
+        status,
+        limits: limits && {
+          rateLimit: limits.rate_limit,
+          maxConcurrent: limits.max_concurrent,
+          dailyLimit: limits.daily_limit,
+        },
+      };
+      const { result, confirmed } = await session.write((nodes) =>
+        patchAccount(nodes, params.account!, changes, actor, ifRevision),
+      );
+      return shown(result, 200, confirmed);
+    },
+  }),
+];

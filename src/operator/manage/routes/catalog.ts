@@ -1,0 +1,60 @@
+import { Type } from "typebox";
+import { route } from "../route.ts";
+import { nullable, Package, Price, Tier } from "../schemas.ts";
+import type { Services } from "../services.ts";
+
+/** A short list that comes whole. */
+const listOf = <Item extends typeof Package | typeof Price | typeof Tier>(item: Item) =>
+  Type.Object(
+    { data: Type.Array(item), next_cursor: nullable<string>(Type.String({ description: "Always null." })) },
+    { additionalProperties: false },
+  );
+
+const list = (data: object[]) => ({ status: 200, body: { data, next_cursor: null } }) as const;
+
+/** What can be bought, and what it costs: the configuration in force. */
+export const catalogRoutes = ({ packages, prices, tiers, tierCounts }: Services) => [
+  route({
+    method: "GET",
+    path: "/packages",
+    scope: "any",
+    name: "listPackages",
+    summary: "List credit packages",
+    description: "Names for `package` of a grant.",
+    answers: { 200: { description: "Packages.", schema: listOf(Package) } },
+    run: async () => list(Object.entries(packages()).map(([name, credits]) => ({ package: name, credits }))),
+  }),
+  route({
+    method: "GET",
+    path: "/prices",
+    scope: "any",
+    name: "listPrices",
+    summary: "List prices",
+    description: "What a generation costs, by endpoint.",
+    answers: { 200: { description: "Prices.", schema: listOf(Price) } },
+    run: async () => list(Object.entries(prices()).map(([endpoint, price]) => ({ endpoint, price }))),
+  }),
+  route({
+    method: "GET",
+    path: "/tiers",
+    scope: "any",
+    name: "listTiers",
+    summary: "List tiers",
+    description: "Limits of keys that have none of their own.",
+    answers: { 200: { description: "Tiers.", schema: listOf(Tier) } },
+    async run() {
+      const keys = tierCounts()?.keys;
+      return list(
+        Object.entries(tiers()).map(([tier, limits]) => ({
+          tier,
+          rate_limit: limits.rateLimit,
+          max_concurrent: limits.maxConcurrent,
+          daily_limit: limits.dailyLimit,
+          shadow: limits.shadow ?? [],
+          deprecated: limits.deprecated ?? false,
+          keys: keys === undefined ? null : (keys[tier] ?? 0),
+        })),
+      );
+    },
+  }),
+];

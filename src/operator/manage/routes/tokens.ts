@@ -1,0 +1,126 @@
+import { Type } from "typebox";
+import { OperatorError } from "../../../store/accounts.ts";
+import { pageAudit } from "../../../store/audit.ts";
+import { createToken, listTokens, readToken, revokeToken, type TokenRecord } from "../../../store/tokens.ts";
+import { type Grantee, requireOwnAccount } from "../authorize.ts";
+import { Problem } from "../problems.ts";
+import { route } from "../route.ts";
+import { AuditRecord, LIMIT_DEFAULT, NewToken, pageOf, paging, Token, WhoAmI } from "../schemas.ts";
+import type { Services } from "../services.ts";
+import { auditShown, tokenShown } from "../shown.ts";
+
+/** Whether a token for some accounts may see another token: one for no other accounts. */
+const isSeenBy = ({ accounts }: Grantee, token: TokenRecord): boolean =>
+  accounts === undefined || (token.accounts?.every((account) => accounts.includes(account)) ?? false);
+
+/** Tokens of this API, and what was done with them. */
+export const tokenRoutes = (services: Services) => [
+  whoAmIRoute(),
+  createRoute(services),
+  listRoute(services),
+  revokeRoute(services),
+  auditRoute(services),
+];
+
+const whoAmIRoute = () =>
+  route({
+    method: "GET",
+    path: "/whoami",
+    scope: "any",
+    name: "whoAmI",
+    summary: "What this token may do",
+    description: "`token_id` is null for the gateway's `ADMIN_TOKEN`, which has all scopes.",
+    answers: { 200: { description: "Its rights.", schema: WhoAmI } },
+    async run({ grantee: { tokenId, label, scopes, accounts } }) {
+      return { status: 200, body: { token_id: tokenId ?? null, label, scopes, accounts: accounts ?? null } };
+    },
+  });
+
+const createRoute = ({ session }: Services) =>
+  route({
+    method: "POST",
+    path: "/tokens",
+    scope: "tokens:write",
+    name: "createToken",
+    summary: "Create a token",
+    description:
+      "It is in the answer once. A token cannot make one with more scopes, or for more accounts, than it has.",
+    body: NewToken,
+    answers: { 201: { description: "The token, with the token itself.", schema: Token } },
+    refusals: [409],
+    async run({ body, grantee, actor }) {
+      const { label, scopes, accounts, expires_at: expiresAt } = body;
+      const options = {
+        label,
+        scopes,
+        accounts: accounts ?? undefined,
+        expiresAtMs: expiresAt ? Date.parse(expiresAt) : undefined,
+      };
+      const { result, confirmed } = await session.write((nodes) =>
+        createToken(nodes, options, actor, grantee),
+      );
+      return { status: 201, body: tokenShown(result.record, result.token), confirmed };
+    },
+  });
+
+const listRoute = ({ session }: Services) =>
+  route({
+    method: "GET",
+    path: "/tokens",
+    scope: "tokens:write",
+    name: "listTokens",
+    summary: "List tokens",
+    description:
+      "Newest first, with those that are revoked or expired. A token for some accounts sees tokens for no other accounts; its pages may have fewer rows.",
+    query: Type.Object(paging, { additionalProperties: false }),
+    answers: { 200: { description: "Tokens, without the tokens themselves.", schema: pageOf(Token) } },
+    async run({ query: { cursor, limit = LIMIT_DEFAULT }, grantee }) {
+      const { tokens, next } = await session.run((nodes) => listTokens(nodes, { cursor, limit }));
+      const data = tokens.filter((token) => isSeenBy(grantee, token)).map((token) => tokenShown(token));
+      return { status: 200, body: { data, next_cursor: next ?? null } };
+    },
+  });
+
+const revokeRoute = ({ session }: Services) =>
+  route({
+    method: "POST",
+    path: "/tokens/{token}/revoke",
+    scope: "tokens:write",
+    name: "revokeToken",
+    summary: "Revoke a token",
+    description: "At once and for good. A repeat changes nothing.",
+    answers: { 200: { description: "The token as it is now.", schema: Token } },
+    refusals: [404],
+    async run({ params, grantee, actor }) {
+      const { result, confirmed } = await session.write(async (nodes) => {
+        const token = await readToken(nodes, params.token!);
+        if (!isSeenBy(grantee, token)) {
+          throw new OperatorError(`there is no token ${params.token}`, "not_found");
+        }
+        return revokeToken(nodes, token.tokenId, actor);
+      });
+      return { status: 200, body: tokenShown(result), confirmed };
+    },
+  });
+
+const auditRoute = ({ session }: Services) =>
+  route({
+    method: "GET",
+    path: "/audit",
+    scope: "audit:read",
+    name: "listAudit",
+    summary: "List what operators changed",
+    description:
+      "Newest first, for 90 days. With `account_id` that of one account, which a token for some accounts has to name. Pages may have fewer rows than `limit`.",
+    query: Type.Object(
+      { ...paging, account_id: Type.Optional(Type.String({ minLength: 1, maxLength: 64 })) },
+      { additionalProperties: false },
+    ),
+    answers: { 200: { description: "Audit records.", schema: pageOf(AuditRecord) } },
+    async run({ query: { cursor, limit = LIMIT_DEFAULT, account_id: accountId }, grantee }) {
+      if (accountId !== undefined) requireOwnAccount(grantee, accountId);
+      else if (grantee.accounts) throw new Problem("forbidden", "this token has to name an account_id");
+      const { records, next } = await session.run((nodes) => pageAudit(nodes, { accountId, cursor, limit }));
+      return { status: 200, body: { data: records.map(auditShown), next_cursor: next ?? null } };
+    },
+  });

@@ -1,0 +1,69 @@
+import { Type } from "typebox";
+import { pageTransactions } from "../../../store/transactions.ts";
+import { momentOf } from "../request.ts";
+import { route } from "../route.ts";
+import { LIMIT_DEFAULT, nullable, pageOf, paging, Transaction, TransactionKind, time } from "../schemas.ts";
+import type { Services } from "../services.ts";
+import { isoTimeOrNull, transactionShown } from "../shown.ts";
+
+const Query = Type.Object(
+  {
+    ...paging,
+    type: Type.Optional(Type.Enum(["consume", "recharge"])),
+    kind: Type.Optional(TransactionKind),
+    from: Type.Optional(
+      Type.String({ description: "A day or a time, itself included.", examples: ["2026-10-01"] }),
+    ),
+    to: Type.Optional(
+      Type.String({
+        description: "A day, itself included, or a time, itself not included.",
+        examples: ["2026-10-31"],
+      }),
+    ),
+  },
+  { additionalProperties: false },
+);
+
+const Page = Type.Object(
+  {
+    ...pageOf(Transaction).properties,
+    reaches_back_to: Type.Optional(
+      nullable<string>({
+        ...time,
+        description:
+          "Older ones are not in Redis, and there is no archive: the time of the oldest one that is known.",
+      }),
+    ),
+  },
+  { additionalProperties: false },
+);
+
+/** The ledger of an account. */
+export const transactionRoutes = ({ session, archive }: Services) => [
+  route({
+    method: "GET",
+    path: "/accounts/{account}/transactions",
+    scope: "credits:read",
+    name: "listTransactions",
+    summary: "List transactions",
+    description:
+      "Newest first, back to the first one. Pages may have fewer rows than `limit`, even none, and still a next one: each looks at a bounded number of entries.",
+    query: Query,
+    answers: { 200: { description: "Transactions.", schema: Page } },
+    refusals: [404],
+    async run({ params, query }) {
+      const { type, kind, cursor, limit = LIMIT_DEFAULT } = query;
+      const filter = {
+        ...{ type, kind, cursor, limit },
+        fromMs: momentOf("from", query.from, "start"),
+        toMs: momentOf("to", query.to, "end"),
+      };
+      const { entries, next, reachesBackToMs } = await session.run(async (nodes) =>
+        pageTransactions(nodes, params.account!, filter, await archive?.open()),
+      );
+      const data = entries.map((entry) => transactionShown(entry));
+      const reach = reachesBackToMs === undefined ? {} : { reaches_back_to: isoTimeOrNull(reachesBackToMs) };
+      return { status: 200, body: { data, next_cursor: next ?? null, ...reach } };
+    },
+  }),
+];

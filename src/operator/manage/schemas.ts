@@ -1,0 +1,408 @@
+import { type TSchema, Type } from "typebox";
+import { SCOPES } from "../../domain/scopes.ts";
+
+const closed = { additionalProperties: false } as const;
+const CREDITS_MAX = Number.MAX_SAFE_INTEGER;
+
+type Schema<T> = ReturnType<typeof Type.Unsafe<T>>;
+
+/** The same schema, with null for what is not there. */
+export function nullable<T>(schema: TSchema): Schema<T | null> {
+  return Type.Unsafe<T | null>({ ...schema, type: [(schema as { type?: string }).type, "null"] });
+}
+
+const accountId = Type.String({ pattern: "^[A-Za-z0-9_.-]{1,64}$", examples: ["acme"] });
+export const time = Type.String({ format: "date-time", examples: ["2026-10-31T12:00:00.000Z"] });
+const text = Type.String();
+const limit = Type.Integer({ minimum: 0, maximum: CREDITS_MAX });
+const credits = Type.Integer({ minimum: 0, maximum: CREDITS_MAX, description: "Whole credits." });
+const reason = Type.String({
+  minLength: 1,
+  maxLength: 200,
+  description: "Why; 1 to 200 printable ASCII characters. Customers see the reason of an adjustment.",
+});
+const reference = Type.String({
+  minLength: 1,
+  maxLength: 200,
+  description:
+    "Your own name of this, such as an invoice; 1 to 200 printable ASCII characters. The same reference of an account has effect once.",
+});
+const label = Type.String({ minLength: 1, maxLength: 100, description: "For people." });
+const metadata = Type.Unsafe<Readonly<Record<string, unknown>>>({
+  type: "object",
+  additionalProperties: true,
+  description: "An object of your own, at most 4 KiB of JSON. Tollgate stores it and does nothing with it.",
+});
+
+const limits = (of: string) =>
+  Type.Object(
+    {
+      rate_limit: nullable<number>(limit),
+      max_concurrent: nullable<number>(limit),
+      daily_limit: nullable<number>(limit),
+    },
+    { ...closed, description: of },
+  );
+const newLimits = (of: string) => Type.Partial(limits(of), { ...closed, description: of });
+
+const OF_ACCOUNT =
+  "Over all keys of the account: requests per 60 s, tasks at a time, requests per UTC day. null: no limit.";
+const OF_KEY = "Requests per 60 s, tasks at a time, requests per UTC day. null: that of the tier.";
+
+export const ACCOUNT_STATUSES = ["active", "suspended", "closed"] as const;
+const accountStatus = Type.Enum([...ACCOUNT_STATUSES], {
+  description:
+    "suspended: polls and credits work, generations and uploads are 403. closed: everything is 403.",
+});
+
+export const Account = Type.Object(
+  {
+    account_id: accountId,
+    label: nullable<string>(label),
+    metadata: nullable<Readonly<Record<string, unknown>>>(metadata),
+    status: accountStatus,
+    limits: limits(OF_ACCOUNT),
+    balance: Type.Integer({ description: "Credits that can be spent: without those that are held." }),
+    held: credits,
+    total_used: Type.Integer({ description: "Credits charged, without those that were refunded." }),
+    total_requests: Type.Integer(),
+    created_at: time,
+  },
+  { ...closed, title: "Account" },
+);
+
+export const NewAccount = Type.Object(
+  {
+    account_id: Type.Optional(accountId),
+    label: Type.Optional(label),
+    metadata: Type.Optional(metadata),
+  },
+  closed,
+);
+
+export const AccountChanges = Type.Object(
+  {
+    label: Type.Optional(nullable<string>(label)),
+    metadata: Type.Optional(nullable<Readonly<Record<string, unknown>>>(metadata)),
+    status: Type.Optional(accountStatus),
+    limits: Type.Optional(newLimits(OF_ACCOUNT)),
+  },
+  { ...closed, minProperties: 1 },
+);
+
+const monthlyCredits = Type.Integer({
+  minimum: 0,
+  maximum: CREDITS_MAX,
+  description: "Spend cap: credits that requests of one UTC month may hold and consume together. null: none.",
+});
+
+export const Key = Type.Object(
+  {
+    key_id: text,
+    account_id: accountId,
+    label: nullable<string>(label),
+    tier: text,
+    limits: limits(OF_KEY),
+    monthly_credits: nullable<number>(monthlyCredits),
+    spent_this_month: Type.Optional(
+      Type.Integer({ description: "Credits held and consumed in this UTC month, without refunds." }),
+    ),
+    created_at: time,
+    expires_at: nullable<string>(time),
+    revoked_at: nullable<string>(time),
+    rotated_to: nullable<string>(Type.String({ description: "The key that replaces it." })),
+    key: Type.Optional(
+      Type.String({
+        description: "The key itself. Only in the answer that makes it: it is stored as a SHA-256.",
+      }),
+    ),
+  },
+  { ...closed, title: "Key" },
+);
+
+export const NewKey = Type.Object(
+  {
+    tier: Type.Optional(Type.String({ minLength: 1, maxLength: 64 })),
+    label: Type.Optional(label),
+    limits: Type.Optional(newLimits(OF_KEY)),
+    monthly_credits: Type.Optional(nullable<number>(monthlyCredits)),
+    expires_at: Type.Optional(nullable<string>(time)),
+  },
+  closed,
+);
+
+export const KeyChanges = Type.Object(
+  {
+    tier: Type.Optional(Type.String({ minLength: 1, maxLength: 64 })),
+    label: Type.Optional(nullable<string>(label)),
+    limits: Type.Optional(newLimits(OF_KEY)),
+    monthly_credits: Type.Optional(nullable<number>(monthlyCredits)),
+    expires_at: Type.Optional(nullable<string>(time)),
+  },
+  { ...closed, minProperties: 1 },
+);
+
+export const Rotation = Type.Object(
+  {
+    overlap: Type.Optional(
+      Type.String({
+        pattern: "^\\d{1,6}(s|m|h|d)$",
+        default: "24h",
+        description: "How long the old key goes on working, such as 24h; 0s ends it at once.",
+      }),
+    ),
+  },
+  closed,
+);
+
+export const TransactionKind = Type.Enum(["charge", "refund", "purchase", "adjustment"]);
+
+export const Transaction = Type.Object(
+  {
+    id: text,
+    type: Type.Enum(["consume", "recharge"]),
+    kind: TransactionKind,
+    amount: Type.Integer({ description: "Credits: negative for consume, positive for recharge." }),
+    balance_after: Type.Integer({ description: "What the account owned after it, with what was held." }),
+    endpoint: Type.Optional(Type.String({ description: "The path that was charged; on charges only." })),
+    created_at: time,
+    task_id: nullable<string>(text),
+    request_id: nullable<string>(text),
+    key_id: nullable<string>(text),
+    reason: nullable<string>(
+      Type.String({ description: "Why; of a refund that nobody ordered it is `refund`." }),
+    ),
+    reference: nullable<string>(text),
+    by: Type.Optional(
+      nullable<string>(
+        Type.String({
+          description:
+            "Who did it: a token's id and label, `admin_token`, `console`, or `cli` and a name. null for what the gateway did.",
+        }),
+      ),
+    ),
+    balance: Type.Optional(
+      Type.Integer({
+        description: "Credits that can be spent now. Only in the answer to the call that made it.",
+      }),
+    ),
+  },
+  { ...closed, title: "Transaction" },
+);
+
+export const NewGrant = Type.Object(
+  {
+    credits: Type.Optional(Type.Integer({ minimum: 1, maximum: CREDITS_MAX })),
+    package: Type.Optional(
+      Type.String({ minLength: 1, maxLength: 64, description: "A name of GET /packages." }),
+    ),
+    reference,
+  },
+  { ...closed, description: "Either `credits` or `package`." },
+);
+
+export const NewAdjustment = Type.Object(
+  {
+    amount: Type.Integer({
+      minimum: -CREDITS_MAX,
+      maximum: CREDITS_MAX,
+      description: "Credits; negative takes them away, at most what can be spent. Not 0.",
+    }),
+    reason,
+    reference,
+  },
+  closed,
+);
+
+export const NewRefund = Type.Object({ reason, reference }, closed);
+
+export const TASK_STATUSES = ["held", "processing", "completed", "failed", "void"] as const;
+
+export const Task = Type.Object(
+  {
+    task_id: nullable<string>(text),
+    request_id: text,
+    account_id: accountId,
+    key_id: nullable<string>(text),
+    endpoint: nullable<string>(text),
+    price: nullable<number>(credits),
+    status: Type.Enum([...TASK_STATUSES], {
+      description: "held: it has no task yet. void: it got none, and nothing was charged.",
+    }),
+    created_at: nullable<string>(time),
+    bound_at: nullable<string>(time),
+    finished_at: nullable<string>(time),
+    refunded: Type.Boolean(),
+  },
+  { ...closed, title: "Task" },
+);
+
+export const Release = Type.Object(
+  {
+    outcome: Type.Enum(["ended", "voided", "already_finished", "already_void"]),
+    refunded: Type.Optional(
+      Type.Integer({ description: "Credits that went back, of a task that was charged." }),
+    ),
+    credits: Type.Optional(Type.Integer({ description: "Credits that are no longer held." })),
+  },
+  { ...closed, title: "Release" },
+);
+
+const scope = Type.Enum([...SCOPES]);
+
+export const Token = Type.Object(
+  {
+    token_id: text,
+    label,
+    scopes: Type.Array(scope),
+    accounts: nullable<string[]>(
+      Type.Array(accountId, { description: "The only accounts that it may use. null: all." }),
+    ),
+    created_at: time,
+    expires_at: nullable<string>(time),
+    revoked_at: nullable<string>(time),
+    token: Type.Optional(
+      Type.String({
+        description: "The token itself. Only in the answer that makes it: it is stored as a SHA-256.",
+      }),
+    ),
+  },
+  { ...closed, title: "Token" },
+);
+
+export const NewToken = Type.Object(
+  {
+    label,
+    scopes: Type.Array(scope, { minItems: 1, maxItems: SCOPES.length }),
+    accounts: Type.Optional(nullable<string[]>(Type.Array(accountId, { minItems: 1, maxItems: 100 }))),
+    expires_at: Type.Optional(nullable<string>(time)),
+  },
+  closed,
+);
+
+export const WhoAmI = Type.Object(
+  {
+    token_id: nullable<string>(text),
+    label: text,
+    scopes: Type.Array(scope),
+    accounts: nullable<string[]>(Type.Array(accountId)),
+  },
+  { ...closed, title: "WhoAmI" },
+);
+
+const anything = Type.Unsafe<object | null>({ type: ["object", "null"], additionalProperties: true });
+
+export const AuditRecord = Type.Object(
+  {
+    audit_id: text,
+    at: time,
+    by: text,
+    action: Type.String({ examples: ["credits.grant"] }),
+    account_id: nullable<string>(text),
+    target: nullable<string>(text),
+    before: anything,
+    after: anything,
+    request_id: nullable<string>(text),
+  },
+  { ...closed, title: "AuditRecord" },
+);
+
+export const Package = Type.Object({ package: text, credits }, { ...closed, title: "Package" });
+
+export const Price = Type.Object(
+  {
+    endpoint: text,
+    price: Type.Unsafe<number | object>({
+      description: "Credits, or credits by quality and seconds, as in the price file.",
+    }),
+  },
+  { ...closed, title: "Price" },
+);
+
+export const Tier = Type.Object(
+  {
+    tier: text,
+    rate_limit: Type.Integer(),
+    max_concurrent: Type.Integer(),
+    daily_limit: Type.Integer(),
+    shadow: Type.Array(Type.String(), { description: "Limits that count and refuse nothing." }),
+    deprecated: Type.Boolean({ description: "No new key gets it." }),
+    keys: nullable<number>(
+      Type.Integer({ description: "How many keys use it; null while that is not known." }),
+    ),
+  },
+  { ...closed, title: "Tier" },
+);
+
+export const UsageRow = Type.Object(
+  {
+    day: Type.Optional(Type.String({ format: "date", examples: ["2026-10-31"] })),
+    endpoint: Type.Optional(text),
+    key_id: Type.Optional(text),
+    requests: Type.Integer({ description: "Charged generations." }),
+    credits: Type.Integer({ description: "Credits charged for them." }),
+    refunds: Type.Integer({ description: "Credits refunded." }),
+    completed: Type.Integer(),
+    failed: Type.Integer(),
+    seconds: nullable<number>(Type.Integer({ description: "Of the videos; null where it is not known." })),
+  },
+  { ...closed, title: "UsageRow" },
+);
+
+export const Problem = Type.Object(
+  {
+    type: text,
+    title: text,
+    status: Type.Integer(),
+    detail: text,
+    code: text,
+    request_id: text,
+    errors: Type.Optional(
+      Type.Array(
+        Type.Object({
+          path: Type.String({ description: "A JSON pointer into the body, or `?` and a parameter's name." }),
+          message: text,
+        }),
+      ),
+    ),
+  },
+  { title: "Problem" },
+);
+
+/** A list in pages. */
+export const pageOf = <Item extends TSchema>(item: Item) =>
+  Type.Object(
+    {
+      data: Type.Array(item),
+      next_cursor: nullable<string>(
+        Type.String({ description: "For `cursor`, to get the next page; null after the last one." }),
+      ),
+    },
+    closed,
+  );
+
+/** The parameters of a list in pages. */
+export const paging = {
+  cursor: Type.Optional(
+    Type.String({ minLength: 1, maxLength: 512, description: "`next_cursor` of the page before." }),
+  ),
+  limit: Type.Optional(Type.Integer({ minimum: 1, maximum: 100, default: 20 })),
+};
+export const LIMIT_DEFAULT = 20;
+
+/** Schemas that the description names; all others stand where they are used. */
+export const NAMED = {
+  Account,
+  Key,
+  Transaction,
+  Task,
+  Release,
+  Token,
+  WhoAmI,
+  AuditRecord,
+  Package,
+  Price,
+  Tier,
+  UsageRow,
+  Problem,
+};

@@ -1,0 +1,184 @@
+import type { IncomingMessage, ServerResponse } from "node:http";
+import { newRequestId } from "../../gateway/http-exchange.ts";
+import type { OperatorSession } from "../../store/operator-session.ts";
+import { findToken } from "../../store/tokens.ts";
+import { createAudit, type Logger } from "../../telemetry/log.ts";
+import type { Access } from "../access.ts";
+import { json, type Reply, send } from "../reply.ts";
+import { authorize, type Grantee, requireOwnAccount, requireScope } from "./authorize.ts";
+import { etagOf, revisionOf } from "./etag.ts";
+import { PROBLEMS, Problem, problemBody, problemOf } from "./problems.ts";
+import { readJsonBody, readQuery } from "./request.ts";
+import type { Call, Route } from "./route.ts";
+import { createRoutes } from "./routes.ts";
+import type { Services } from "./services.ts";
+import { createTurns } from "./turns.ts";
+
+export const MANAGE_PATH = "/manage/v1";
+
+const HEADERS = {
+  "X-Content-Type-Options": "nosniff",
+  "Cross-Origin-Resource-Policy": "same-origin",
+};
+const PROBLEM_HEADERS = { ...HEADERS, "Content-Type": "application/problem+json; charset=utf-8" };
+const JSON_HEADERS = { ...HEADERS, "Content-Type": "application/json; charset=utf-8" };
+const IDEMPOTENCY_KEY = /^[\x21-\x7e]{1,255}$/;
+
+/** Called with each answer: the route's template, or `unknown`, and the status. */
+export type Counted = (route: string, status: number) => void;
+
+export type Management = ReturnType<typeof createManagement>;
+
+/** The management API on the admin port. See docs/management.md. */
+export function createManagement(options: {
+  access: Access;
+  session: OperatorSession;
+  services: Omit<Services, "session">;
+  counted: Counted;
+  log: Logger;
+}) {
+  const { access, session, counted, log } = options;
+  const find = createFinder(createRoutes({ ...options.services, session }));
+  const turns = createTurns();
+  /** What was written must be on record whatever the log level. */
+  const audit = createAudit(log);
+
+  async function answer(req: IncomingMessage, seen: Seen): Promise<Reply> {
+    const [path = "", query = ""] = (req.url ?? "").slice(MANAGE_PATH.length).split("?", 2);
+    seen.grantee = await authorize(req, access, (token) => session.run((nodes) => findToken(nodes, token)));
+    const { route, params } = find(req.method ?? "", path);
+    seen.route = route;
+    const call = await callOf(req, route, params, new URLSearchParams(query), seen);
+    const { status, body, revision, confirmed } = await turns.run(() => route.run(call));
+    const etag = revision === undefined ? {} : { ETag: etagOf(revision) };
+    const written = confirmed === false ? { ...body, confirmed } : body;
+    return json(status, written, { ...JSON_HEADERS, ...etag });
+  }
+
+  function refusal(error: unknown, seen: Seen): Reply {
+    const problem = problemOf(error) ?? new Problem("internal", "internal fault; the log says more");
+    if (problem.code === "internal")
+      log.error({ request_id: seen.requestId, err: error }, "management: internal fault");
+    const { status } = PROBLEMS[problem.code];
+    return json(status, problemBody(problem, seen.requestId), { ...PROBLEM_HEADERS, ...problem.headers });
+  }
+
+  return {
+    owns: (path: string): boolean => path === MANAGE_PATH || path.startsWith(`${MANAGE_PATH}/`),
+    async serve(req: IncomingMessage, res: ServerResponse): Promise<void> {
+      const seen: Seen = {
+        requestId: newRequestId(),
+        grantee: undefined,
+        route: undefined,
+        error: undefined,
+      };
+      const reply = await answer(req, seen).catch((error: unknown) => {
+        seen.error = error;
+        return refusal(error, seen);
+      });
+      counted(seen.route ? `${seen.route.method} ${seen.route.path}` : "unknown", reply.status);
+      if (req.method !== "GET" && req.method !== "HEAD")
+        audit.info(auditLine(req, seen, reply), "management call");
+      send(res, { ...reply, headers: { "X-Request-Id": seen.requestId, ...reply.headers } });
+    },
+  };
+}
+
+/** What is known of a call while it is answered. */
+interface Seen {
+  requestId: string;
+  grantee: Grantee | undefined;
+  route: Route | undefined;
+  error: unknown;
+}
+
+/** Never has a secret: neither token nor body. */
+function auditLine(
+  req: IncomingMessage,
+  { requestId, grantee, route, error }: Seen,
+  { status }: Reply,
+): object {
+  return {
+    action: route?.name,
+    path: req.url?.split("?")[0],
+    by: grantee?.by,
+    remote_address: req.socket.remoteAddress,
+    request_id: requestId,
+    status,
+    why: error instanceof Error ? error.message : undefined,
+  };
+}
+
+/** @throws Problem */
+async function callOf(
+  req: IncomingMessage,
+  route: Route,
+  params: Readonly<Record<string, string>>,
+  query: URLSearchParams,
+  seen: Seen,
+): Promise<Call> {
+  const grantee = seen.grantee!;
+  requireScope(grantee, route.scope);
+  if (params.account !== undefined) requireOwnAccount(grantee, params.account);
+  const idempotencyKey = headerOf(req, "idempotency-key");
+  if (route.needsIdempotencyKey && (idempotencyKey === undefined || !IDEMPOTENCY_KEY.test(idempotencyKey))) {
+    const message = "an Idempotency-Key header is required: 1 to 255 visible ASCII characters";
+    throw new Problem("invalid", message, { errors: [{ path: "Idempotency-Key", message }] });
+  }
+  return {
+    params,
+    query: readQuery(route.query, query),
+    body: route.body ? await readJsonBody(route.body, req) : {},
+    idempotencyKey,
+    ifRevision: route.takesIfMatch ? revisionOf(headerOf(req, "if-match")) : undefined,
+    grantee,
+    actor: { by: grantee.by, requestId: seen.requestId },
+  };
+}
+
+const headerOf = (req: IncomingMessage, name: string): string | undefined => {
+  const value = req.headers[name];
+  return Array.isArray(value) ? value.join(", ") : value;
+};
+
+/** Finds a route by method and path. @throws Problem for what there is not */
+function createFinder(routes: readonly Route[]) {
+  const known = routes.map((route) => ({ route, parts: route.path.split("/").slice(1) }));
+
+  return (method: string, path: string): { route: Route; params: Record<string, string> } => {
+    const parts = path.split("/").slice(1).map(decoded);
+    const found = known.flatMap(({ route, parts: pattern }) => {
+      const params = match(pattern, parts);
+      return params ? [{ route, params }] : [];
+    });
+    const wanted = method === "HEAD" ? "GET" : method;
+    const one = found.find(({ route }) => route.method === wanted);
+    if (one) return one;
+    if (found.length === 0) throw new Problem("not_found", "the management API has no such path");
+    const allow = found.map(({ route }) => (route.method === "GET" ? "GET, HEAD" : route.method)).join(", ");
+    throw new Problem("method_not_allowed", `use ${allow}`, { headers: { Allow: allow } });
+  };
+}
+
+/** The named parts of a path; undefined if it is another path. */
+function match(pattern: readonly string[], parts: readonly (string | undefined)[]) {
+  if (pattern.length !== parts.length) return undefined;
+  const params: Record<string, string> = {};
+  for (const [at, expected] of pattern.entries()) {
+    const part = parts[at];
+    if (!part) return undefined;
+    const name = /^\{(\w+)\}$/.exec(expected)?.[1];
+    if (name === undefined && part !== expected) return undefined;
+    if (name !== undefined) params[name] = part;
+  }
+  return params;
+}
+
+/** A part of a path; undefined if it is no text. */
+function decoded(part: string): string | undefined {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return undefined;
+  }
+}

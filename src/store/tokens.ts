@@ -1,0 +1,173 @@
+import { randomBytes } from "node:crypto";
+import { labelProblem } from "../domain/operator-texts.ts";
+import { exceededRight, SCOPES, type Scope } from "../domain/scopes.ts";
+import { OperatorError, requireAccountId } from "./accounts.ts";
+import type { Actor } from "./actor.ts";
+import { cursorOf, positionOf, requireLimit } from "./cursors.ts";
+import { storeNowMs } from "./keys.ts";
+import { digestOf, tokenNames } from "./names.ts";
+import type { RedisNodes } from "./nodes.ts";
+import { many } from "./pipelines.ts";
+import type { StoredToken } from "./records.ts";
+import { scriptsOf } from "./script-runner.ts";
+import { token as tokenScript } from "./scripts/token.ts";
+
+/** Tokens of a store, with those that are revoked. */
+const TOKENS_MAX = 10_000;
+const ACCOUNTS_MAX = 100;
+/** 32 random bytes. */
+const TOKEN = /^tgm_[\w-]{43}$/;
+
+/** A token of the management API as operators see it. */
+export interface TokenRecord {
+  tokenId: string;
+  label: string;
+  scopes: readonly Scope[];
+  /** The only accounts that it may use; undefined: all. */
+  accounts: readonly string[] | undefined;
+  /** Unix ms, as the others. */
+  createdAtMs: number;
+  expiresAtMs: number | undefined;
+  revokedAtMs: number | undefined;
+}
+
+export interface TokenOptions {
+  label: string;
+  scopes: readonly Scope[];
+  accounts?: readonly string[] | undefined;
+  expiresAtMs?: number | undefined;
+}
+
+/** What whoever makes a token may do; undefined: everything. */
+export type Maker = Pick<TokenRecord, "scopes" | "accounts"> | undefined;
+
+/**
+ * Makes a token. The store keeps its SHA-256 only.
+ * @param maker no token can make one with more than it has
+ * @throws OperatorError `invalid` for a value that makes no sense, `forbidden` for a right that the maker lacks
+ */
+export async function createToken(
+  nodes: RedisNodes,
+  options: TokenOptions,
+  actor: Actor,
+  maker?: Maker,
+): Promise<{ token: string; record: TokenRecord }> {
+  const { label, scopes, accounts, expiresAtMs } = options;
+  requireOptions(options);
+  const exceeded = maker && exceededRight(maker, options);
+  if (exceeded !== undefined) throw new OperatorError(exceeded, "forbidden");
+  const secret = `tgm_${randomBytes(32).toString("base64url")}`;
+  const tokenId = `tok_${randomBytes(9).toString("base64url")}`;
+  const redis = nodes.ofName(tokenNames(tokenId).token);
+  nodes.requireWritable?.([redis]);
+  if (expiresAtMs !== undefined && expiresAtMs <= (await storeNowMs(redis))) {
+    throw new OperatorError("expires_at must be in the future", "invalid", "expires_at");
+  }
+  const reply = await scriptsOf(redis).run(tokenScript, {
+    tokenId,
+    action: "token.create",
+    actor,
+    most: TOKENS_MAX,
+    fields: {
+      label,
+      scopes: [...new Set(scopes)].join(" "),
+      sha256: digestOf(secret),
+      ...(accounts && { accounts: [...new Set(accounts)].join(" ") }),
+      ...(expiresAtMs !== undefined && { expires_at: expiresAtMs }),
+    },
+  });
+  if (reply.outcome === "created") return { token: secret, record: tokenRecord(tokenId, reply.record) };
+  throw new OperatorError(`there are ${TOKENS_MAX} tokens already`, "conflict");
+}
+
+/** @throws OperatorError */
+function requireOptions({ label, scopes, accounts }: TokenOptions): void {
+  const problem = labelProblem(label);
+  if (problem !== undefined) throw new OperatorError(problem, "invalid", "label");
+  const unknown = scopes.find((scope) => !SCOPES.includes(scope));
+  if (scopes.length === 0 || unknown !== undefined) {
+    const wrong = unknown === undefined ? "a token needs a scope" : `there is no scope ${unknown}`;
+    throw new OperatorError(`${wrong}; scopes are ${SCOPES.join(", ")}`, "invalid", "scopes");
+  }
+  if (accounts === undefined) return;
+  if (accounts.length === 0 || accounts.length > ACCOUNTS_MAX) {
+    throw new OperatorError(
+      `accounts are 1 to ${ACCOUNTS_MAX}; leave them out for all`,
+      "invalid",
+      "accounts",
+    );
+  }
+  for (const account of accounts) requireAccountId(account);
+}
+
+/** The record of a token that is good now; undefined for one that is unknown, revoked or expired. */
+export async function findToken(nodes: RedisNodes, secret: string): Promise<TokenRecord | undefined> {
+  if (!TOKEN.test(secret)) return undefined;
+  const { tokenIds } = tokenNames("");
+  const redis = nodes.ofName(tokenIds);
+  const tokenId = await redis.hget(tokenIds, digestOf(secret));
+  if (tokenId === null) return undefined;
+  const stored: StoredToken = await redis.hgetall(tokenNames(tokenId).token);
+  if (stored.sha256 === undefined || stored.revoked_at !== undefined) return undefined;
+  const record = tokenRecord(tokenId, stored);
+  const isExpired = record.expiresAtMs !== undefined && record.expiresAtMs <= (await storeNowMs(redis));
+  return isExpired ? undefined : record;
+}
+
+/** Tokens, newest first, with those that are revoked or expired. @throws OperatorError for a cursor that is none */
+export async function listTokens(
+  nodes: RedisNodes,
+  { cursor, limit }: { cursor?: string | undefined; limit: number },
+): Promise<{ tokens: TokenRecord[]; next: string | undefined }> {
+  requireLimit(limit);
+  const { tokens: name } = tokenNames("");
+  const redis = nodes.ofName(name);
+  const before = cursor === undefined ? undefined : positionOf(LIST, cursor);
+  const rank = before === undefined ? -1 : await redis.zrevrank(name, before);
+  const from = rank === null ? 0 : rank + 1;
+  const ids = await redis.zrange(name, String(from), String(from + limit), "REV");
+  const shown = ids.slice(0, limit);
+  const records = await many<StoredToken, string>(redis, shown, (pipe, id) =>
+    pipe.hgetall(tokenNames(id).token),
+  );
+  return {
+    tokens: records.map((record, at) => tokenRecord(shown[at]!, record)),
+    next: ids.length > limit ? cursorOf(LIST, shown.at(-1)!) : undefined,
+  };
+}
+
+const LIST = ["tokens"];
+
+/** Ends a token at once and for good. @throws OperatorError `not_found` */
+export async function revokeToken(nodes: RedisNodes, tokenId: string, actor: Actor): Promise<TokenRecord> {
+  const redis = nodes.ofName(tokenNames(tokenId).token);
+  nodes.requireWritable?.([redis]);
+  const call = { tokenId, action: "token.revoke", actor, most: TOKENS_MAX, fields: {} } as const;
+  const reply = await scriptsOf(redis).run(tokenScript, call);
+  if (reply.outcome === "revoked") return tokenRecord(tokenId, reply.record);
+  throw new OperatorError(`there is no token ${tokenId}`, "not_found");
+}
+
+/** The record of one token. @throws OperatorError `not_found` */
+export async function readToken(nodes: RedisNodes, tokenId: string): Promise<TokenRecord> {
+  const { token } = tokenNames(tokenId);
+  const stored: StoredToken = await nodes.ofName(token).hgetall(token);
+  if (stored.sha256 === undefined) throw new OperatorError(`there is no token ${tokenId}`, "not_found");
+  return tokenRecord(tokenId, stored);
+}
+
+function tokenRecord(tokenId: string, stored: StoredToken): TokenRecord {
+  const time = (text: string | undefined): number | undefined =>
+    text === undefined ? undefined : Number(text);
+  return {
+    tokenId,
+    label: stored.label ?? "",
+    scopes: (stored.scopes ?? "")
+      .split(" ")
+      .filter((scope): scope is Scope => SCOPES.includes(scope as Scope)),
+    accounts: stored.accounts?.split(" "),
+    createdAtMs: Number(stored.created_at ?? 0),
+    expiresAtMs: time(stored.expires_at),
+    revokedAtMs: time(stored.revoked_at),
+  };
+}
