@@ -14,6 +14,7 @@
 --   stale                  the script ran after not_after; nothing happened
 --   void                   this request was voided before its ADMIT ran; nothing happens
 --   unknown_key            no such key, revoked or expired, and not a repeat of a request; the five numbers are zeros
+--   account_suspended      suspended or closed: the account's status
 --   replayed               task id, the answer's data as JSON
 --   idempotency_mismatch   the Idempotency-Key belongs to another path or body
 --   idempotency_in_progress  due (ms), what the first was answered if its outcome is unknown (else empty)
@@ -38,6 +39,8 @@ if not key then return reply("unknown_key", now) end
 local earlier = redis.call("HGET", request, "state")
 if earlier then return reply(earlier == "void" and "void" or "admitted", now, key, window, slots) end
 if not key.usable then return reply("unknown_key", now) end
+local money = redis.call("HMGET", KEYS[2], "balance", "held", "total_requests", "status")
+if money[4] then return reply("account_suspended", now, key, window, slots, money[4]) end
 if now > tonumber(ARGV[7]) then return reply("stale", now, key, window, slots) end
 
 if KEYS[7] then
@@ -73,7 +76,6 @@ local active = redis.call("SCARD", slots)
 if active >= key.max_concurrent and refuses("c") then
   return reply("concurrency_limited", now, key, window, slots)
 end
-local money = redis.call("HMGET", KEYS[2], "balance", "held", "total_requests")
 local held = tonumber(money[2] or 0)
 local available = tonumber(money[1] or 0) - held
 if available < price then return reply("insufficient_credits", now, key, window, slots, int(available)) end

@@ -5,8 +5,9 @@
 -- KEYS  1 key (hash)  2 window (list)  3 slots (set)  4 account (hash)  5 ledger (stream)  6 checkpoint (string)
 -- ARGV  1 now (ms or empty)  2 tiers  3 maximum number of transactions
 -- RETURNS outcome, now, rate limit, remaining, reset (ms), concurrent limit, active, tier, then
---   known        daily limit, credits that can be spent, total used, total requests, then the ledger's entries as
+--   known        the account's status (suspended, empty: active), daily limit, credits that can be spent, total used, total requests, then the ledger's entries as
 --                XRANGE returns them, most recent first; where older ones have left the ledger, then the checkpoint
+--   account_suspended  the account is closed: its status
 --   unknown_key  no such key, revoked or expired; the five numbers are zeros
 --@include clock
 --@include key
@@ -34,7 +35,10 @@ end
 local now = store_now(ARGV[1])
 local key = read_key(KEYS[1], now, ARGV[2])
 if not key or not key.usable then return reply("unknown_key", now) end
-local account = redis.call("HMGET", KEYS[4], "balance", "held", "total_used", "total_requests", "last_entry")
-return reply("known", now, key, KEYS[2], KEYS[3], key.daily_limit,
+local account = redis.call("HMGET", KEYS[4], "balance", "held", "total_used", "total_requests", "last_entry",
+  "status")
+local status = account[6] or ""
+if status == "closed" then return reply("account_suspended", now, key, KEYS[2], KEYS[3], status) end
+return reply("known", now, key, KEYS[2], KEYS[3], status, key.daily_limit,
   int(tonumber(account[1] or 0) - tonumber(account[2] or 0)), account[3] or "0", tonumber(account[4] or 0),
   unpack(latest(KEYS[5], account[5], tonumber(ARGV[3]), KEYS[6])))

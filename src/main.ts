@@ -237,7 +237,12 @@ function createFirstWorkerJobs(options: {
   });
   return {
     adminPort,
-    work,
+    work: {
+      ...work,
+      async stop(): Promise<void> {
+        await Promise.all([work.stop(), adminPort.reporter.stop()]);
+      },
+    },
     start(): void {
       work.start();
       adminPort.start();

@@ -55,6 +55,7 @@ const ADMISSIONS = all<Admission["outcome"]>({
   concurrency_limited: true,
   daily_limited: true,
   insufficient_credits: true,
+  account_suspended: true,
   idempotency_in_progress: true,
   idempotency_mismatch: true,
   unknown_key: true,

@@ -7,6 +7,7 @@ const TABLE = {
   too_many_unknown_keys: [429, 2005, "Too many unknown API keys from this address; wait and retry"],
   invalid_request: [400, 400, "Invalid request"],
   insufficient_credits: [402, 402, "Insufficient credits"],
+  account_suspended: [403, 403, "Account suspended"],
   task_not_found: [404, 404, "Task not found"],
   path_not_found: [404, 404, "No such endpoint"],
   method_not_allowed: [405, 405, "Method not allowed"],

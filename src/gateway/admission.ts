@@ -3,7 +3,7 @@ import { retrySeconds } from "../domain/envelope.ts";
 import { type Refusal, refuse } from "../domain/errors.ts";
 import type { LimitState } from "../domain/limits.ts";
 import type { Admission, Generation } from "../store/scripts/admit.ts";
-import { evictInvalidKey } from "./inspect-key.ts";
+import { evictInvalidKey, refuseBarred } from "./inspect-key.ts";
 import { limitUnaffordable, recordAffordable } from "./key-usage.ts";
 import type { Call } from "./request-context.ts";
 import { rememberGoodKey } from "./unmetered-fallback.ts";
@@ -62,12 +62,14 @@ export function refuseAdmission(
   const { gateway, exchange, key } = call;
   exchange.state = admission.state;
   if (admission.outcome === "unknown_key") return evictInvalidKey(call);
-  rememberGoodKey(call);
+  rememberGoodKey(call, admission.outcome === "account_suspended" ? admission.status : "active");
   switch (admission.outcome) {
     case "admitted":
       recordAffordable(call, price, true);
       if (admission.shadow) exchange.shadow = admission.shadow;
       return undefined;
+    case "account_suspended":
+      return refuseBarred(admission.status);
     case "replayed":
       return undefined;
     case "rate_limited": {

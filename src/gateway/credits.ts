@@ -1,5 +1,5 @@
 import { type ApiAnswer, refusal, success } from "../domain/envelope.ts";
-import { evictInvalidKey } from "./inspect-key.ts";
+import { evictInvalidKey, refuseBarred } from "./inspect-key.ts";
 import { type Call, storeStep } from "./request-context.ts";
 import { rememberGoodKey } from "./unmetered-fallback.ts";
 
@@ -9,7 +9,8 @@ export async function credits(call: Call): Promise<ApiAnswer> {
   const account = await storeStep(call, "CREDITS", gateway.store.credits(key, config.tiers));
   exchange.state = account.state;
   if (account.outcome === "unknown_key") return refusal(evictInvalidKey(call), exchange.shownId);
-  rememberGoodKey(call);
+  rememberGoodKey(call, account.status);
+  if (account.outcome === "account_suspended") return refusal(refuseBarred(account.status), exchange.shownId);
   return success(
     JSON.stringify({
       balance: account.balance,

@@ -1,17 +1,30 @@
+import { API_PREFIX, GENERATION_ENDPOINTS } from "../domain/endpoints.ts";
 import { type Refusal, refuse } from "../domain/errors.ts";
+import type { BarredStatus } from "../store/records.ts";
 import { limitUtilityRequests } from "./key-usage.ts";
 import { type Call, storeStep } from "./request-context.ts";
 import { passUnmetered, rememberGoodKey } from "./unmetered-fallback.ts";
 
-/** Runs INSPECT for the rate-limit headers. @returns the 401 of a key that is no longer valid */
+/** Runs INSPECT for the rate-limit headers. @returns the 401 of a key that is no longer valid, or the 403 of its account */
 export async function inspectKey(call: Call): Promise<Refusal | undefined> {
   const { gateway, config, exchange, key } = call;
   const inspection = await storeStep(call, "INSPECT", gateway.store.inspect(key, config.tiers));
   exchange.state = inspection.state;
   if (inspection.outcome === "unknown_key") return evictInvalidKey(call);
-  rememberGoodKey(call);
-  return undefined;
+  rememberGoodKey(call, inspection.status);
+  const { status } = inspection;
+  const isBarred = status === "closed" || (status === "suspended" && ACTIVE_ONLY.has(exchange.route));
+  return isBarred ? refuseBarred(status) : undefined;
 }
+
+/** Routes that an account must be active for; a suspended one may use all others. */
+const ACTIVE_ONLY: ReadonlySet<string> = new Set(
+  [...GENERATION_ENDPOINTS, "upload"].map((endpoint) => API_PREFIX + endpoint),
+);
+
+/** The 403 of an account that is not active. */
+export const refuseBarred = (status: BarredStatus): Refusal =>
+  refuse("account_suspended", { detail: `the account is ${status}` });
 
 /** Forgets a key that a script called invalid. @returns its 401 */
 export function evictInvalidKey({ gateway, exchange, head, token }: Call): Refusal {

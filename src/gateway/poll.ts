@@ -7,7 +7,7 @@ import type { KnownTask } from "../store/scripts/inspect.ts";
 import type { Observed } from "../store/store.ts";
 import type { PollOutcome } from "../upstream/poll-request.ts";
 import type { TaskUpstream } from "../upstream/task-upstreams.ts";
-import { evictInvalidKey, inspectKey, refuseCounted } from "./inspect-key.ts";
+import { evictInvalidKey, inspectKey, refuseBarred, refuseCounted } from "./inspect-key.ts";
 import { createPollFailureCache, type PollFailureCache } from "./poll-failure-cache.ts";
 import { type Call, storeStep, UpstreamStep } from "./request-context.ts";
 import { passUnmetered, rememberGoodKey, rememberTask } from "./unmetered-fallback.ts";
@@ -49,7 +49,8 @@ export class TaskPolls {
       const inspection = await storeStep(call, "INSPECT", inspected);
       exchange.state = inspection.state;
       if (inspection.outcome === "unknown_key") return answer(call, evictInvalidKey(call));
-      rememberGoodKey(call);
+      rememberGoodKey(call, inspection.status);
+      if (inspection.outcome === "account_suspended") return answer(call, refuseBarred(inspection.status));
       if (inspection.outcome !== "task") {
         if (await isUnmetered(call, taskId)) return this.#pollUnmetered(call, taskId);
         return answer(call, refuse("task_not_found"));

@@ -1,16 +1,20 @@
 import { dropOldest } from "../domain/bounded.ts";
 import { GatewayError } from "../domain/errors.ts";
 import type { KeyRef } from "../store/names.ts";
+import type { AccountStatus, BarredStatus } from "../store/records.ts";
 import { isRefusedByStore } from "../store/script-errors.ts";
 import type { KeyUsage } from "./key-usage.ts";
 import type { Call } from "./request-context.ts";
 
 const SEEN_TASKS_MAX = 100_000;
+const BARRED_ACCOUNTS_MAX = 100_000;
 
 /** What this process remembers for `store.fallback_strategy: allow`. */
 export interface FallbackMemory {
   /** Keys that a script has called valid. A key that is called invalid comes back as another object. */
   goodKeys: WeakSet<KeyRef>;
+  /** Accounts that the latest script about one of their keys called suspended or closed. */
+  barredAccounts: Map<string, BarredStatus>;
   /** Tasks this process has bound or polled, and their accounts: these may be polled while the store is unavailable. */
   seenTasks: SeenTasks;
   /** Tasks it created while the store was unavailable; the store never knows them. */
@@ -28,6 +32,7 @@ export interface SeenTasks {
 
 export const createFallbackMemory = (): FallbackMemory => ({
   goodKeys: new WeakSet(),
+  barredAccounts: new Map(),
   seenTasks: createSeenTasks(),
   unmeteredTasks: createSeenTasks(),
 });
@@ -51,9 +56,20 @@ function createSeenTasks(): SeenTasks {
   };
 }
 
-/** Remembers a key that a script called valid: a key that was only found by its hash may be revoked. */
-export function rememberGoodKey({ gateway, config, key }: Call): void {
-  if (config.store.fallbackStrategy === "allow") gateway.fallback.goodKeys.add(key);
+/**
+ * Remembers a key that a script called valid: a key that was only found by its hash may be revoked.
+ * @param status of its account, by the same script
+ */
+export function rememberGoodKey({ gateway, config, key }: Call, status: AccountStatus): void {
+  if (config.store.fallbackStrategy !== "allow") return;
+  const { goodKeys, barredAccounts } = gateway.fallback;
+  goodKeys.add(key);
+  if (status === "active") {
+    barredAccounts.delete(key.accountId);
+  } else {
+    if (!barredAccounts.has(key.accountId)) dropOldest(barredAccounts, BARRED_ACCOUNTS_MAX);
+    barredAccounts.set(key.accountId, status);
+  }
 }
 
 export function rememberTask(
@@ -73,20 +89,22 @@ export function isOthersTask({ gateway, key }: Call, taskId: string): boolean {
 /**
  * True when the store is unavailable and the configuration lets this request pass, which is then marked as degraded. A failed
  * call does not suffice: Redis must have failed a probe on its own connection.
- * @param isCapped whether `store.allow_max_per_key` counts this request
+ * @param isGenerating a generation or an upload: `store.allow_max_per_key` counts it, and a suspended account's is refused
  */
 export async function passUnmetered(
   { gateway, config, exchange, key, usage }: Call,
   error: unknown,
-  isCapped = false,
+  isGenerating = false,
 ): Promise<boolean> {
   if (!(error instanceof GatewayError) || error.refusal.name !== "store_unavailable") return false;
   // A store that answers and refuses (no memory left) is available: passing requests would lift the limits.
   if (config.store.fallbackStrategy !== "allow" || isRefusedByStore(error.cause)) return false;
   if (!gateway.fallback.goodKeys.has(key)) return false;
+  const barred = gateway.fallback.barredAccounts.get(key.accountId);
+  if (barred === "closed" || (barred && isGenerating)) return false;
   const outage = await gateway.store.outage(key.partition);
   if (outage === undefined) return false;
-  if (isCapped && !countUnmetered(usage, outage, config.store.allowMaxPerKey)) return false;
+  if (isGenerating && !countUnmetered(usage, outage, config.store.allowMaxPerKey)) return false;
   exchange.degraded = true;
   gateway.metrics.degraded.inc({ route: exchange.route });
   return true;

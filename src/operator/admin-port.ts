@@ -11,8 +11,10 @@ import type { TierCounts } from "../store/tier-counts.ts";
 import type { Logger } from "../telemetry/log.ts";
 import { createAccess } from "./access.ts";
 import { createAdminServer } from "./admin-server.ts";
+import type { PrimaryState } from "./console/answers.ts";
 import { createConsole } from "./console/console.ts";
 import type { Reading } from "./console/live-figures.ts";
+import { createGatewayReporter } from "./gateway-reporter.ts";
 import { createLogLevel } from "./log-level.ts";
 import { createManagement } from "./manage/serve.ts";
 
@@ -54,18 +56,18 @@ export function createAdminPort(options: {
     session,
     sources: {
       readings: options.readings,
-      async slots() {
-        const facts = connection.facts();
-        if (!facts || connection.primaries().some(({ breaker }) => breaker.isOpen())) return null;
-        return connection.ofName(META).command(() => countOpen(connection.nodes, facts.partitions));
-      },
+      slots: () => slotsOf(connection),
     },
     tiers: () => live.config().tiers,
     notReady,
-    primaries: () =>
-      connection
-        .primaries()
-        .flatMap(({ name, breaker }) => (name === undefined ? [] : [{ name, usable: !breaker.isOpen() }])),
+    primaries: () => primariesOf(connection),
+    log,
+  });
+  const reporter = createGatewayReporter({
+    connection,
+    figures: console.live.latest,
+    configHash: () => live.describe().hash,
+    notReady,
     log,
   });
   const logLevel = createLogLevel({ access, log, set: options.setLevel });
@@ -96,7 +98,12 @@ export function createAdminPort(options: {
   });
   return {
     server,
-    start: console.start,
+    /** Stopped apart from the rest, while the store can still be reached. */
+    reporter,
+    start(): void {
+      console.start();
+      reporter.start();
+    },
     stop(): void {
       console.stop();
       archive?.close();
@@ -105,3 +112,16 @@ export function createAdminPort(options: {
     },
   };
 }
+
+/** Slots taken over all gateways; null while a part of the store is away. */
+async function slotsOf(connection: Connection): Promise<number | null> {
+  const facts = connection.facts();
+  if (!facts || connection.primaries().some(({ breaker }) => breaker.isOpen())) return null;
+  return connection.ofName(META).command(() => countOpen(connection.nodes, facts.partitions));
+}
+
+/** None where the address names the one server. */
+const primariesOf = (connection: Connection): PrimaryState[] =>
+  connection
+    .primaries()
+    .flatMap(({ name, breaker }) => (name === undefined ? [] : [{ name, usable: !breaker.isOpen() }]));

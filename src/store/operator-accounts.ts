@@ -10,13 +10,12 @@ import {
 import type { Actor } from "./actor.ts";
 import { accountNames, partitionOf } from "./names.ts";
 import type { RedisNodes } from "./nodes.ts";
-import type { AccountRecord } from "./records.ts";
+import { type AccountRecord, type AccountStatus, statusOf } from "./records.ts";
 import { scriptsOf } from "./script-runner.ts";
 import { account } from "./scripts/account.ts";
 import { partitionsOf } from "./store-facts.ts";
 
-export const ACCOUNT_STATUSES = ["active", "suspended", "closed"] as const;
-export type AccountStatus = (typeof ACCOUNT_STATUSES)[number];
+export const ACCOUNT_STATUSES = ["active", "suspended", "closed"] as const satisfies AccountStatus[];
 
 /** Limits over all keys of an account; null: none. */
 export interface AccountLimits {
@@ -58,7 +57,7 @@ export function accountObject(accountId: string, record: AccountRecord): Account
     ...accountRow(accountId, record),
     label: record.label ?? null,
     metadata: record.metadata === undefined ? null : (JSON.parse(record.metadata) as Metadata),
-    status: (record.status as AccountStatus | undefined) ?? "active",
+    status: statusOf(record.status),
     limits: {
       rateLimit: limit(record.rate_limit),
       maxConcurrent: limit(record.max_concurrent),

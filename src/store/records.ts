@@ -49,13 +49,19 @@ export const ACCOUNT_FIELDS = {
   collected_until: "the latest `due_at` of its requests that were collected",
   label: "a name that operators gave it",
   metadata: "what operators keep with it, JSON",
-  status: "suspended or closed; missing while it is active",
+  status: "suspended (polls and credits work) or closed (nothing does); missing while it is active",
   revision: "how often operators changed it; missing before the first time",
   rate_limit: "requests of all its keys per rolling 60 s",
   max_concurrent: "tasks of all its keys at a time",
   daily_limit: "requests of all its keys per UTC day",
 } as const;
 export type AccountRecord = RecordOf<typeof ACCOUNT_FIELDS>;
+export type BarredStatus = "suspended" | "closed";
+export type AccountStatus = "active" | BarredStatus;
+
+/** @param stored the field `status`, missing or empty for an active account */
+export const statusOf = (stored: unknown): AccountStatus =>
+  stored === "suspended" || stored === "closed" ? stored : "active";
 
 /** `tg:{pNN}:key:<key id>`: one API key. Limits left out are those of its tier. */
 export const KEY_FIELDS = {

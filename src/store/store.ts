@@ -66,7 +66,7 @@ export function createStore(connection: Connection) {
       const [keyId, accountId] = entry === null ? [digest, digest] : splitAtSpace(entry);
       const key = keyRef(keyId, accountId, partitionOf(accountId, facts.partitions));
       const { outcome } = await inspectKey(key, tiers, LOOKUPS);
-      return outcome === "known" ? key : undefined;
+      return outcome === "unknown_key" ? undefined : key;
     },
 
     inspect: (key: KeyRef, tiers: Tiers): Promise<Inspection> => inspectKey(key, tiers, key.keyId),

@@ -1,6 +1,6 @@
 import { type Reply, type TestGateway, until } from "../support/gateway.ts";
 import { type ApiStage, rawHead, sayRaw, sendForm } from "./openapi-stage.ts";
-import { BOAT, TEXT_TO_VIDEO } from "./spec-stage.ts";
+import { BOAT, setStatus, TEXT_TO_VIDEO } from "./spec-stage.ts";
 
 /** How to bring a gateway to one documented error. */
 export interface Recipe {
@@ -27,6 +27,15 @@ async function givenKey(
   });
   return key;
 }
+
+/** A request of an account that is not active any more. */
+const whileBarred =
+  (status: "suspended" | "closed", ask: (stage: ApiStage, key: string) => Promise<Reply>) =>
+  async (stage: ApiStage): Promise<Reply> => {
+    const issued = await stage.main.givenKey();
+    await setStatus(stage.main, issued, status);
+    return ask(stage, issued.key);
+  };
 
 /** Makes a task and polls it. */
 async function poll(stage: ApiStage, gateway = stage.main): Promise<Reply> {
@@ -122,6 +131,7 @@ const GENERATION: Row[] = [
     async (stage) => generate(stage.main, await givenKey(stage), { promt: "a paper boat" }),
   ],
   ["PaymentRequired", "insufficient_credits", async (s) => generate(s.main, await givenKey(s, {}, 3))],
+  ["Forbidden", "account_suspended", whileBarred("suspended", ({ main }, key) => generate(main, key))],
   ["NotFound", "path_not_found", raw("POST", "/api/v1/gen3/text-to-video")],
   ["MethodNotAllowed", "method_not_allowed", raw("DELETE", TEXT_TO_VIDEO)],
   [

@@ -2,8 +2,11 @@ import { connect, type Socket } from "node:net";
 import { expect } from "vitest";
 import { openApiText } from "../../src/domain/openapi/document.ts";
 import { grantCredits, type IssuedKey, readAccount } from "../../src/store/accounts.ts";
+import { cliActor } from "../../src/store/actor.ts";
 import { keyRef } from "../../src/store/names.ts";
 import { oneNode } from "../../src/store/nodes.ts";
+import { patchAccount } from "../../src/store/operator-accounts.ts";
+import type { AccountStatus } from "../../src/store/records.ts";
 import { type Reply, type RequestOptions, type TestGateway, until } from "../support/gateway.ts";
 import { readDescription } from "../support/openapi.ts";
 
@@ -117,6 +120,15 @@ export async function setLimits(
 ) {
   const { partition } = await readAccount(oneNode(gateway.redis), issued.accountId);
   await gateway.redis.hset(keyRef(issued.keyId, issued.accountId, partition).names.key, fields);
+}
+
+/** Suspends or closes an account, or makes it active again, behind the gateway's back. */
+export async function setStatus(
+  { redis }: Pick<TestGateway, "redis">,
+  { accountId }: Pick<IssuedKey, "accountId">,
+  status: AccountStatus,
+): Promise<void> {
+  await patchAccount(oneNode(redis), accountId, { status }, cliActor("test"));
 }
 
 /** Revokes a key behind the gateway's back. */

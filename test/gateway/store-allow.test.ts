@@ -17,6 +17,7 @@ import {
   sent,
   TEXT_TO_VIDEO,
 } from "../support/store-stage.ts";
+import { setStatus } from "./spec-stage.ts";
 
 let stage: Stage;
 beforeAll(async () => {
@@ -111,6 +112,30 @@ test("a key never seen by this gateway is denied, however good it is", async () 
   });
   expect(sent(stage.gateway)).toHaveLength(0);
   expectStatus(await generate(stage.gateway, key), 200);
+});
+
+// Guarantee: an outage of the store is no way around a suspension that this gateway knows of.
+test("of a suspended account only polls pass, of a closed one nothing, until it is active again", async () => {
+  const { key, taskId } = await seenKey();
+  const other = await stage.givenKey({ accountId: key.accountId, credits: 0 });
+  const sentBefore = sent(stage.gateway).length;
+  await setStatus({ redis: stage.redis.client }, key, "suspended");
+  // The other key's refusal tells of both.
+  expectStatus(await generate(stage.gateway, other), 403);
+  await whileAway(async () => {
+    expectStoreAway(await generate(stage.gateway, key));
+    expectDegraded(await poll(taskId, key));
+  });
+  await setStatus({ redis: stage.redis.client }, key, "closed");
+  expectStatus(await credits(key), 403);
+  await whileAway(async () => {
+    expectStoreAway(await generate(stage.gateway, key));
+    expectStoreAway(await poll(taskId, key));
+  });
+  expect(sent(stage.gateway)).toHaveLength(sentBefore);
+  await setStatus({ redis: stage.redis.client }, key, "active");
+  expectStatus(await credits(key), 200);
+  await whileAway(async () => expectDegraded(await generate(stage.gateway, key)));
 });
 
 // Guarantee: a revoked key whose client never sent a body was found, but no script has called it good.

@@ -100,6 +100,16 @@ const refusals: Refusal[] = [
       return () => admit(key);
     },
   },
+  ...(["suspended", "closed"] as const).map((status) => ({
+    outcome: "account_suspended",
+    more: { status },
+    async given() {
+      const key = await stage.givenKey({ rateLimit: 1, credits: 10 });
+      await stage.givenTask(stage.request(key, { idempotency: held }));
+      await stage.redis.hset(key.names.account, { status });
+      return () => stage.admit(stage.request(key, { idempotency: held }));
+    },
+  })),
   {
     outcome: "replayed",
     more: { taskId: FIRST_TASK, data: `{"task_id":"${FIRST_TASK}"}` },

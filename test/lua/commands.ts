@@ -43,6 +43,7 @@ export type Command =
   | { kind: "collect"; key: number; retentionMs: number }
   | { kind: "time"; byMs: number }
   | { kind: "limits"; key: number; rateLimit: number; maxConcurrent: number; dailyLimit: number }
+  | { kind: "status"; key: number; status: "active" | "suspended" | "closed" }
   | { kind: "end key"; key: number; how: "revoked" | "expires" };
 
 export interface Scenario {
@@ -190,6 +191,14 @@ const command: fc.Arbitrary<Command> = fc.oneof(
       rateLimit: fc.nat(5),
       maxConcurrent: fc.nat(4),
       dailyLimit: fc.nat(9),
+    }),
+  },
+  {
+    weight: 2,
+    arbitrary: fc.record({
+      kind: kind("status"),
+      key,
+      status: fc.constantFrom("active" as const, "active" as const, "suspended" as const, "closed" as const),
     }),
   },
   {

@@ -25,6 +25,8 @@ export interface ModelAccount {
   balance: number;
   totalUsed: number;
   totalRequests: number;
+  /** Active without it. */
+  status?: "suspended" | "closed";
   ledger: Entry[];
   references: Map<string, number>;
   /** The latest due time of its requests that are collected; 0: none is. */

@@ -27,13 +27,14 @@ const GONE_COUNT = 3;
 const GONE_MS = 60_000;
 const CREDITS_MAX = 2 ** 53 - 1;
 
-/** May this generation run? In this order: a repeat, authentication, idempotency, window, day, slots, credits; all or nothing. */
+/** May this generation run? In this order: a repeat, authentication, status, idempotency, window, day, slots, credits; all or nothing. */
 export function admit(world: World, request: ModelRequest, notAfterMs: number): Reply {
   const { key, generation } = request;
   const { nowMs } = world;
   const answer = (outcome: string, ...more: Reply): Reply => [outcome, ...numbersOf(world, key), ...more];
   if (request.state !== "unborn") return answer(request.state === "void" ? "void" : "admitted");
   if (!usable(world, key)) return ["unknown_key", ...numbersOf(world)];
+  if (key.account.status) return answer("account_suspended", key.account.status);
   if (nowMs > notAfterMs) return answer("stale");
 
   const { idempotency, price, holdMs } = generation;
@@ -270,7 +271,9 @@ export function recharge(world: World, key: ModelKey, amount: number, reference:
 
 export function inspect(world: World, key: ModelKey, taskId?: string, cacheMs = 0): Reply {
   if (!usable(world, key)) return ["unknown_key", ...numbersOf(world)];
-  const numbers = numbersOf(world, key);
+  const { status = "" } = key.account;
+  const numbers = [...numbersOf(world, key), status];
+  if (status === "closed") return ["account_suspended", ...numbers];
   if (taskId === undefined) return ["known", ...numbers];
   const request = world.tasks.get(taskId);
   if (!request || request.key.account !== key.account) return ["not_found", ...numbers];
@@ -295,8 +298,10 @@ export function inspect(world: World, key: ModelKey, taskId?: string, cacheMs = 
 export function credits(world: World, key: ModelKey): Reply {
   if (!usable(world, key)) return ["unknown_key", ...numbersOf(world)];
   const { account } = key;
+  const { status = "" } = account;
+  if (status === "closed") return ["account_suspended", ...numbersOf(world, key), status];
   const money = [String(spendableOf(world, account)), String(account.totalUsed), account.totalRequests];
-  return ["known", ...numbersOf(world, key), limitsOf(world, key).dailyLimit, ...money];
+  return ["known", ...numbersOf(world, key), status, limitsOf(world, key).dailyLimit, ...money];
 }
 
 const byTimeThenId = (time: (request: ModelRequest) => number) => (a: ModelRequest, b: ModelRequest) =>

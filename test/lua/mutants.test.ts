@@ -22,11 +22,17 @@ import { givenScenarios } from "./turns.ts";
 const SEED = Number(process.env.SEED ?? 53);
 const SEQUENCES = 60;
 const KILLED_MIN_SHARE = 0.95;
-/** `npm test` plants one in four, others each time; the fault campaign plants all of them. */
-const ALL = process.env.MUTANTS === "all";
+/**
+ * `npm test` plants one in four, others each time; the fault campaign plants all of them (`MUTANTS=all`). Any other
+ * text plants those whose file or name has it.
+ */
+const WANTED = process.env.MUTANTS;
+const ALL = WANTED === "all";
 const SHARES = 4;
 const SHARE = Number(process.env.MUTANTS_SHARE ?? Math.floor(Math.random() * SHARES));
-const PLANTED = ALL ? MUTANTS : MUTANTS.filter((_, at) => at % SHARES === SHARE);
+const isPlanted = ({ file, what }: Mutant, at: number): boolean =>
+  WANTED === undefined ? at % SHARES === SHARE : `${file}: ${what}`.includes(WANTED);
+const PLANTED = ALL ? MUTANTS : MUTANTS.filter(isPlanted);
 
 let connection: TestConnection;
 beforeAll(async () => {

@@ -15,7 +15,7 @@ const LEASE_MS = 90_000;
 const COLLECTED_MAX = 3;
 /** As many transactions as GET /credits shows, and what CREDITS answers before them. */
 const RECENT = 10;
-const CREDITS_WORDS = 12;
+const CREDITS_WORDS = 13;
 
 /** Does one step to the store and to the model. @throws Disagreement */
 export async function step(run: Run, command: Command, where: string): Promise<void> {
@@ -43,6 +43,7 @@ export async function step(run: Run, command: Command, where: string): Promise<v
     case "time":
     case "limits":
     case "end key":
+    case "status":
       return aside(run, command, where);
     default: {
       const one = await ask(run, command);
@@ -116,7 +117,7 @@ async function credits(
 /** What happens beside the requests: sweeps, time, operators. */
 async function aside(
   run: Run,
-  command: Extract<Command, { kind: "lease" | "collect" | "time" | "limits" | "end key" }>,
+  command: Extract<Command, { kind: "lease" | "collect" | "time" | "limits" | "end key" | "status" }>,
   where: string,
 ): Promise<void> {
   const { stage, world } = run;
@@ -145,6 +146,18 @@ async function aside(
       run.widest.set(key.keyId, widest(run.widest.get(key.keyId)!, key.own as Limits));
       const fields = { rate_limit: rateLimit, max_concurrent: maxConcurrent, daily_limit: dailyLimit };
       await stage.redis.hset(names.key, fields);
+      return;
+    }
+    case "status": {
+      const { status } = command;
+      const { account } = names;
+      if (status === "active") {
+        delete key.account.status;
+        await stage.redis.hdel(account, "status");
+      } else {
+        key.account.status = status;
+        await stage.redis.hset(account, { status });
+      }
       return;
     }
     case "end key": {

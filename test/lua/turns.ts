@@ -273,6 +273,27 @@ const RARE_TURNS: Command[][] = [
     { kind: "admit", request: 0 },
     { kind: "admit", request: 1 },
   ],
+  // An account is suspended, closed and active again: new requests are refused, what is in flight goes on.
+  ...(["suspended", "closed"] as const).map((status): Command[] => [
+    admitted(0),
+    planned,
+    submit(0),
+    { kind: "status", key: 1, status },
+    submit(0),
+    admitted(0),
+    { kind: "admit", request: 2 },
+    { kind: "admit", request: 3 },
+    { kind: "inspect", key: 0, tasks: false, cacheMs: 0 },
+    { kind: "bind", request: 2, task: "own" },
+    { kind: "inspect", key: 0, request: 0, tasks: true, cacheMs: 0 },
+    { kind: "inspect", key: 0, request: 1, tasks: false, cacheMs: 0 },
+    { kind: "credits", key: 0 },
+    said("failed"),
+    { kind: "inspect", key: 2, tasks: false, cacheMs: 0 },
+    { kind: "status", key: 0, status: "active" },
+    submit(0),
+    admitted(0),
+  ]),
   // One reference credits once; a revoked key is unknown from then on.
   [
     ...[10, 10, 20].map((amount): Command => ({ kind: "recharge", key: 0, amount, reference: 0 })),

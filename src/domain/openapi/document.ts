@@ -79,6 +79,7 @@ const TITLES: Readonly<Record<string, string>> = {
   "400": "Bad request",
   "401": "Unauthorized",
   "402": "Payment required",
+  "403": "Forbidden",
   "404": "Not found",
   "405": "Method not allowed",
   "408": "Request timeout",
@@ -99,7 +100,7 @@ const TITLES: Readonly<Record<string, string>> = {
 };
 
 /** Decided with the store at hand, or before it is asked for; never while the gateway works without it. */
-const NEVER_DEGRADED = new Set(["401", "402", "417", "426", "431", "503", "505"]);
+const NEVER_DEGRADED = new Set(["401", "402", "403", "417", "426", "431", "503", "505"]);
 
 /**
  * The error responses, each once: under its title where several kinds of operation share it or one alone has it, else
@@ -129,7 +130,7 @@ const pascalCase = (words: string): string =>
   words.replaceAll(/(?:^|\s)(\w)/g, (_, letter: string) => letter.toUpperCase());
 
 /** Statuses of the upstream that are never passed on: they would blame the gateway, or say that it is limiting. */
-const NEVER_UPSTREAMS = new Set(["401", "402", "404", "405", "429"]);
+const NEVER_UPSTREAMS = new Set(["401", "402", "403", "404", "405", "429"]);
 
 /** What one kind of operation answers beside 200, by status. */
 function responsesOf(kind: Kind): Map<string, unknown> {

@@ -32,6 +32,8 @@ const WORDS: Record<ErrorName, string> = {
     "The body, a parameter, a header or the HTTP itself breaks a rule: `error` says which, `details` lists all. Mend it first.",
   insufficient_credits:
     "The price exceeds what can be spent; `error` names both. Recharge, or choose what costs less.",
+  account_suspended:
+    "The account is suspended: polls and credits still work; or it is closed: nothing does. Ask the operator.",
   task_not_found:
     "There is no such task, it is another account's, or it ended long ago (by default 7 days). Stop polling it.",
   path_not_found: "There is nothing at this path. Paths are compared as they are sent, letter by letter.",

@@ -28,6 +28,7 @@ interface Sample {
   latency: Record<Kind, Buckets>;
   upstream: Record<Kind, Buckets>;
   inFlight: number;
+  settlementsWaiting: number;
   slots: number | null;
 }
 
@@ -44,19 +45,28 @@ export interface Reading {
   requestSeconds: readonly Value[];
   upstreamSeconds: readonly Value[];
   inFlight: readonly Value[];
+  /** Charges that wait for Redis. */
+  settlementsWaiting: readonly Value[];
 }
 
 /** Reads metric by metric: a read of the whole registry would start its percentiles anew. */
 export async function readLive(metrics: Metrics): Promise<Reading> {
-  const { requests, requestSeconds, upstreamSeconds, inFlight } = metrics;
+  const { requests, requestSeconds, upstreamSeconds, inFlight, outbox } = metrics;
   const read = await Promise.all([
     requests.get(),
     requestSeconds.get(),
     upstreamSeconds.get(),
     inFlight.get(),
+    outbox.get(),
   ]);
-  const [one, two, three, four] = read.map(({ values }) => values as Value[]);
-  return { requests: one!, requestSeconds: two!, upstreamSeconds: three!, inFlight: four! };
+  const [one, two, three, four, five] = read.map(({ values }) => values as Value[]);
+  return {
+    requests: one!,
+    requestSeconds: two!,
+    upstreamSeconds: three!,
+    inFlight: four!,
+    settlementsWaiting: five!,
+  };
 }
 
 /** What is sampled. */
@@ -88,7 +98,8 @@ export function createLive(sources: LiveSources, nowMs: () => number = Date.now)
       upstream: bucketsByKind(all("upstreamSeconds"), ({ kind }) =>
         kind === "generate" ? "generations" : "polls",
       ),
-      inFlight: all("inFlight").reduce((sum, { value }) => sum + value, 0),
+      inFlight: sumOf(all("inFlight")),
+      settlementsWaiting: sumOf(all("settlementsWaiting")),
       slots,
     });
     // One more than there are points: each point is the difference of two samples.
@@ -103,6 +114,21 @@ export function createLive(sources: LiveSources, nowMs: () => number = Date.now)
       timer = setInterval(() => void sample().catch(() => undefined), SAMPLE_EVERY_MS).unref();
     },
     stop: (): void => clearInterval(timer),
+    /** What this gateway's processes do now, together. Rates over the last 10 s. */
+    latest() {
+      const now = samples.at(-1);
+      const before = samples[Math.max(0, samples.length - 1 - RATE_SAMPLES)];
+      const rates: Record<string, number | null> = now && before ? ratesOf(before, now) : {};
+      const [ok, refused, failed] = ["ok", "refused", "failed"].map((name) => rates[name] ?? 0);
+      return {
+        requestsPerSecond: ok! + refused! + failed!,
+        refusedPerSecond: refused!,
+        failedPerSecond: failed!,
+        inFlight: now?.inFlight ?? 0,
+        settlementsWaiting: now?.settlementsWaiting ?? 0,
+        slots: now?.slots ?? null,
+      };
+    },
     /** @param afterMs only what was sampled later than this, Unix ms */
     view(afterMs: number): LiveView {
       const view: LiveView = { sample_every_ms: SAMPLE_EVERY_MS, at_ms: [], series: {}, denied: [] };
@@ -123,6 +149,8 @@ export function createLive(sources: LiveSources, nowMs: () => number = Date.now)
     },
   };
 }
+
+const sumOf = (values: readonly Value[]): number => values.reduce((sum, { value }) => sum + value, 0);
 
 function countByOutcome(requests: readonly Value[]): Pick<Sample, "ok" | "denied"> {
   let ok = 0;

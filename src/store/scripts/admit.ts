@@ -1,5 +1,6 @@
 import type { ShadowLimit, Tiers } from "../../domain/limits.ts";
 import { idempotencyName, type KeyRef, requestName } from "../names.ts";
+import type { BarredStatus } from "../records.ts";
 import { clockOf, type Script } from "../script-definition.ts";
 import { type KeyState, keyStateOf, shadowLimitsOf } from "./include/limits.ts";
 import type { UnknownOutcome } from "./unclear.ts";
@@ -38,6 +39,7 @@ export type Admission = KeyState &
     | { outcome: "daily_limited"; retryAfterMs: number; dailyLimit: number; dayCount: number }
     | { outcome: "concurrency_limited" }
     | { outcome: "insufficient_credits"; balance: number }
+    | { outcome: "account_suspended"; status: BarredStatus }
     | { outcome: "replayed"; taskId: string; data: string }
     | { outcome: "idempotency_mismatch" }
     /** `dueAtMs`: when its outcome is known at the latest. `unknown`: the upstream's answer to the first was none. */
@@ -89,6 +91,8 @@ export const admit: Script<AdmitCall, Admission> = {
       }
       case "insufficient_credits":
         return { outcome, ...common, balance: Number(reply[8]) };
+      case "account_suspended":
+        return { outcome, ...common, status: reply[8] as BarredStatus };
       case "replayed":
         return { outcome, ...common, taskId: String(reply[8]), data: String(reply[9]) };
       case "idempotency_in_progress": {

@@ -9,6 +9,7 @@ import {
   transactionOf,
 } from "../ledger-entries.ts";
 import type { KeyRef } from "../names.ts";
+import { type AccountStatus, statusOf } from "../records.ts";
 import type { Script } from "../script-definition.ts";
 import { KEY_STATE_LENGTH, type KeyState, keyStateOf } from "./include/limits.ts";
 
@@ -20,8 +21,11 @@ export interface CreditsCall {
 export type CreditAccount = KeyState &
   (
     | { outcome: "unknown_key" }
+    /** The account is closed. */
+    | { outcome: "account_suspended"; status: "closed" }
     | {
         outcome: "known";
+        status: AccountStatus;
         dailyLimit: number;
         /** Credits that can be spent. */
         balance: number;
@@ -44,10 +48,13 @@ export const credits: Script<CreditsCall, CreditAccount> = {
   read(reply, { key }) {
     const common = keyStateOf(reply);
     if (reply[0] === "unknown_key") return { outcome: "unknown_key", ...common };
-    const [dailyLimit, balance, totalUsed, totalRequests, ...latest] = reply.slice(KEY_STATE_LENGTH);
+    if (reply[0] === "account_suspended")
+      return { outcome: "account_suspended", ...common, status: "closed" };
+    const [status, dailyLimit, balance, totalUsed, totalRequests, ...latest] = reply.slice(KEY_STATE_LENGTH);
     return {
       outcome: "known",
       ...common,
+      status: statusOf(status),
       dailyLimit: Number(dailyLimit),
       balance: Number(balance),
       totalUsed: Number(totalUsed),

@@ -1,5 +1,6 @@
 import type { Tiers } from "../../domain/limits.ts";
 import { type KeyRef, requestName, taskName } from "../names.ts";
+import { type AccountStatus, statusOf } from "../records.ts";
 import { clockOf, type Script } from "../script-definition.ts";
 import { KEY_STATE_LENGTH, type KeyState, keyStateOf } from "./include/limits.ts";
 
@@ -34,7 +35,13 @@ export interface KnownTask {
 }
 
 export type Inspection = KeyState &
-  ({ outcome: "known" | "unknown_key" | "not_found" } | { outcome: "task"; task: KnownTask });
+  (
+    | { outcome: "unknown_key" }
+    /** The account is closed. */
+    | { outcome: "account_suspended"; status: "closed" }
+    | { outcome: "known" | "not_found"; status: AccountStatus }
+    | { outcome: "task"; status: AccountStatus; task: KnownTask }
+  );
 
 /** Whether a key is valid, its numbers, and the record of a task. Reads only. */
 export const inspect: Script<InspectCall, Inspection> = {
@@ -49,9 +56,13 @@ export const inspect: Script<InspectCall, Inspection> = {
   args: ({ key, task }) => [key.accountId, task?.cacheMs ?? 0, task ? requestName(key.partition, "") : ""],
   read(reply, call) {
     const common = keyStateOf(reply);
-    if (reply[0] !== "task") return { outcome: reply[0] as "known" | "unknown_key" | "not_found", ...common };
-    const [requestId, creatorKeyId, fresh, status, data, createdAtMs, maxAgeMs, upstream] =
-      reply.slice(KEY_STATE_LENGTH);
+    if (reply[0] === "unknown_key") return { outcome: "unknown_key", ...common };
+    const [accountStatus, ...rest] = reply.slice(KEY_STATE_LENGTH);
+    const outcome = reply[0] as "known" | "not_found" | "account_suspended" | "task";
+    if (outcome === "account_suspended") return { outcome, ...common, status: "closed" };
+    const known = { ...common, status: statusOf(accountStatus) };
+    if (outcome !== "task") return { outcome, ...known };
+    const [requestId, creatorKeyId, fresh, status, data, createdAtMs, maxAgeMs, upstream] = rest;
     const task = {
       taskId: call.task!.taskId,
       requestId: String(requestId),
@@ -64,6 +75,6 @@ export const inspect: Script<InspectCall, Inspection> = {
       maxAgeMs: maxAgeMs ? Number(maxAgeMs) : undefined,
       upstream: upstream ? String(upstream) : undefined,
     };
-    return { outcome: "task", ...common, task };
+    return { outcome, ...known, task };
   },
 };
