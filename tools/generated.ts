@@ -1,6 +1,7 @@
 import { cli } from "./cli.ts";
 import { configSchema, priceSchema } from "./config-schemas.ts";
 import { dashboard } from "./dashboard.ts";
+import { managementOpenApi } from "./management-openapi.ts";
 import { metricsPage } from "./metrics-page.ts";
 import { openApi } from "./openapi.ts";
 import { usageDashboard } from "./usage-dashboard.ts";
@@ -15,6 +16,7 @@ export interface Generated {
 export const GENERATED: readonly Generated[] = [
   cli,
   openApi,
+  managementOpenApi,
   metricsPage,
   dashboard,
   usageDashboard,

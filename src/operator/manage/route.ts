@@ -3,6 +3,18 @@ import type { Scope } from "../../domain/scopes.ts";
 import type { Actor } from "../../store/actor.ts";
 import type { Grantee } from "./authorize.ts";
 
+/** What the paths are about, in the order of the description. */
+export const TAGS = {
+  Accounts: "Customers: before their first key, and for their whole life.",
+  Keys: "API keys, with limits and spend caps of their own.",
+  Credits: "Grants, adjustments, and the ledger.",
+  Tasks: "Generations, and what can be done about one.",
+  Usage: "What was used, and what goes on.",
+  Configuration: "Packages, prices, tiers: the configuration in force.",
+  Tokens: "Tokens of this API, and what was done with them.",
+} as const;
+export type Tag = keyof typeof TAGS;
+
 export type Method = "GET" | "POST" | "PATCH";
 
 /** One call of a route, with everything in it validated. */
@@ -43,6 +55,7 @@ export interface Route {
   path: string;
   /** `any`: every token may. */
   scope: Scope | "any";
+  tag: Tag;
   /** Its `operationId`. */
   name: string;
   /** One line. */

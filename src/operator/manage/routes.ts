@@ -1,4 +1,6 @@
-import type { Route } from "./route.ts";
+import { Type } from "typebox";
+import { managementOpenApi } from "./openapi.ts";
+import { type Route, route } from "./route.ts";
 import { accountRoutes } from "./routes/accounts.ts";
 import { catalogRoutes } from "./routes/catalog.ts";
 import { keyRoutes } from "./routes/keys.ts";
@@ -7,10 +9,38 @@ import { transactionRoutes } from "./routes/transactions.ts";
 import type { Services } from "./services.ts";
 
 /** All paths of the management API, in the order of its description. */
-export const createRoutes = (services: Services): readonly Route[] => [
-  ...accountRoutes(services),
-  ...keyRoutes(services),
-  ...transactionRoutes(services),
-  ...catalogRoutes(services),
-  ...tokenRoutes(services),
-];
+export function createRoutes(services: Services): readonly Route[] {
+  const routes: Route[] = [
+    ...accountRoutes(services),
+    ...keyRoutes(services),
+    ...transactionRoutes(services),
+    ...catalogRoutes(services),
+    ...tokenRoutes(services),
+  ];
+  routes.push(openApiRoute(routes));
+  return routes;
+}
+
+/** @param routes all, itself among them once it is called */
+function openApiRoute(routes: readonly Route[]): Route {
+  let document: object | undefined;
+  return route({
+    method: "GET",
+    path: "/openapi.json",
+    tag: "Configuration",
+    scope: "any",
+    name: "readOpenApi",
+    summary: "Read this description",
+    description: "As an OpenAPI 3.1 document.",
+    answers: {
+      200: {
+        description: "This document.",
+        schema: Type.Object({ openapi: Type.String({ examples: ["3.1.1"] }) }),
+      },
+    },
+    async run() {
+      document ??= managementOpenApi(routes);
+      return { status: 200, body: document };
+    },
+  });
+}

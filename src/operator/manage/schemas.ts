@@ -155,7 +155,9 @@ export const Rotation = Type.Object(
   closed,
 );
 
-export const TransactionKind = Type.Enum(["charge", "refund", "purchase", "adjustment"]);
+export const TransactionKind = Type.Enum(["charge", "refund", "purchase", "adjustment"], {
+  description: "What it is to an accountant.",
+});
 
 export const Transaction = Type.Object(
   {
@@ -386,7 +388,9 @@ export const paging = {
   cursor: Type.Optional(
     Type.String({ minLength: 1, maxLength: 512, description: "`next_cursor` of the page before." }),
   ),
-  limit: Type.Optional(Type.Integer({ minimum: 1, maximum: 100, default: 20 })),
+  limit: Type.Optional(
+    Type.Integer({ minimum: 1, maximum: 100, default: 20, description: "Rows of a page, at most." }),
+  ),
 };
 export const LIMIT_DEFAULT = 20;
 

@@ -4,6 +4,7 @@ import { type RulesetDefinition, Spectral } from "@stoplight/spectral-core";
 import { oas } from "@stoplight/spectral-rulesets";
 import { afterAll, describe, expect, test, vi } from "vitest";
 import { openApiText } from "../../../src/domain/openapi/document.ts";
+import { managementOpenApi } from "../../../tools/management-openapi.ts";
 
 // A linter loads much code, and a busy machine takes its time.
 vi.setConfig({ testTimeout: 180_000 });
@@ -37,8 +38,11 @@ describe.each<[string, Linter]>([
   ["redocly's strict recommendation", redocly],
   ["all of spectral's rules for OpenAPI", spectral],
 ])("the API description under %s", (_, lint) => {
-  test("is clean, and nothing is fetched", async () => {
-    expect(await lint(openApiText())).toEqual([]);
+  test.each([
+    ["the public port's", openApiText],
+    ["the management API's", managementOpenApi.text],
+  ])("%s is clean, and nothing is fetched", async (_, text) => {
+    expect(await lint(text())).toEqual([]);
     expect(connect).not.toHaveBeenCalled();
   });
 

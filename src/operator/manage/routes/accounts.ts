@@ -23,6 +23,7 @@ export const accountRoutes = ({ session }: Services) => [
   route({
     method: "POST",
     path: "/accounts",
+    tag: "Accounts",
     scope: "accounts:write",
     name: "createAccount",
     summary: "Create an account",
@@ -43,6 +44,7 @@ export const accountRoutes = ({ session }: Services) => [
   route({
     method: "GET",
     path: "/accounts/{account}",
+    tag: "Accounts",
     scope: "accounts:read",
     name: "readAccount",
     summary: "Read an account",
@@ -55,6 +57,7 @@ export const accountRoutes = ({ session }: Services) => [
   route({
     method: "PATCH",
     path: "/accounts/{account}",
+    tag: "Accounts",
     scope: "accounts:write",
     name: "changeAccount",
     summary: "Change an account",

@@ -17,6 +17,7 @@ export const catalogRoutes = ({ packages, prices, tiers, tierCounts }: Services)
   route({
     method: "GET",
     path: "/packages",
+    tag: "Configuration",
     scope: "any",
     name: "listPackages",
     summary: "List credit packages",
@@ -27,6 +28,7 @@ export const catalogRoutes = ({ packages, prices, tiers, tierCounts }: Services)
   route({
     method: "GET",
     path: "/prices",
+    tag: "Configuration",
     scope: "any",
     name: "listPrices",
     summary: "List prices",
@@ -37,6 +39,7 @@ export const catalogRoutes = ({ packages, prices, tiers, tierCounts }: Services)
   route({
     method: "GET",
     path: "/tiers",
+    tag: "Configuration",
     scope: "any",
     name: "listTiers",
     summary: "List tiers",

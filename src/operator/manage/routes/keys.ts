@@ -50,6 +50,7 @@ const createRoute = (services: Services) =>
   route({
     method: "POST",
     path: "/accounts/{account}/keys",
+    tag: "Keys",
     scope: "keys:write",
     name: "createKey",
     summary: "Create a key",
@@ -92,6 +93,7 @@ const oneKeyRoutes = (services: Services) => [
   route({
     method: "GET",
     path: "/accounts/{account}/keys/{key}",
+    tag: "Keys",
     scope: "keys:read",
     name: "readKey",
     summary: "Read a key",
@@ -103,6 +105,7 @@ const oneKeyRoutes = (services: Services) => [
   route({
     method: "PATCH",
     path: "/accounts/{account}/keys/{key}",
+    tag: "Keys",
     scope: "keys:write",
     name: "changeKey",
     summary: "Change a key",
@@ -137,6 +140,7 @@ const rotateRoute = ({ session }: Services) =>
   route({
     method: "POST",
     path: "/accounts/{account}/keys/{key}/rotate",
+    tag: "Keys",
     scope: "keys:write",
     name: "rotateKey",
     summary: "Replace a key",
@@ -162,6 +166,7 @@ const revokeRoute = ({ session }: Services) =>
   route({
     method: "POST",
     path: "/accounts/{account}/keys/{key}/revoke",
+    tag: "Keys",
     scope: "keys:write",
     name: "revokeKey",
     summary: "Revoke a key",

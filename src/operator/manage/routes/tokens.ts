@@ -26,6 +26,7 @@ const whoAmIRoute = () =>
   route({
     method: "GET",
     path: "/whoami",
+    tag: "Tokens",
     scope: "any",
     name: "whoAmI",
     summary: "What this token may do",
@@ -40,6 +41,7 @@ const createRoute = ({ session }: Services) =>
   route({
     method: "POST",
     path: "/tokens",
+    tag: "Tokens",
     scope: "tokens:write",
     name: "createToken",
     summary: "Create a token",
@@ -67,6 +69,7 @@ const listRoute = ({ session }: Services) =>
   route({
     method: "GET",
     path: "/tokens",
+    tag: "Tokens",
     scope: "tokens:write",
     name: "listTokens",
     summary: "List tokens",
@@ -85,6 +88,7 @@ const revokeRoute = ({ session }: Services) =>
   route({
     method: "POST",
     path: "/tokens/{token}/revoke",
+    tag: "Tokens",
     scope: "tokens:write",
     name: "revokeToken",
     summary: "Revoke a token",
@@ -107,13 +111,19 @@ const auditRoute = ({ session }: Services) =>
   route({
     method: "GET",
     path: "/audit",
+    tag: "Tokens",
     scope: "audit:read",
     name: "listAudit",
     summary: "List what operators changed",
     description:
       "Newest first, for 90 days. With `account_id` that of one account, which a token for some accounts has to name. Pages may have fewer rows than `limit`.",
     query: Type.Object(
-      { ...paging, account_id: Type.Optional(Type.String({ minLength: 1, maxLength: 64 })) },
+      {
+        ...paging,
+        account_id: Type.Optional(
+          Type.String({ minLength: 1, maxLength: 64, description: "Of this account only." }),
+        ),
+      },
       { additionalProperties: false },
     ),
     answers: { 200: { description: "Audit records.", schema: pageOf(AuditRecord) } },

@@ -9,7 +9,7 @@ import { isoTimeOrNull, transactionShown } from "../shown.ts";
 const Query = Type.Object(
   {
     ...paging,
-    type: Type.Optional(Type.Enum(["consume", "recharge"])),
+    type: Type.Optional(Type.Enum(["consume", "recharge"], { description: "As customers see it." })),
     kind: Type.Optional(TransactionKind),
     from: Type.Optional(
       Type.String({ description: "A day or a time, itself included.", examples: ["2026-10-01"] }),
@@ -43,6 +43,7 @@ export const transactionRoutes = ({ session, archive }: Services) => [
   route({
     method: "GET",
     path: "/accounts/{account}/transactions",
+    tag: "Credits",
     scope: "credits:read",
     name: "listTransactions",
     summary: "List transactions",

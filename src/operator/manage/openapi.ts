@@ -1,0 +1,209 @@
+import { STATUS_CODES } from "node:http";
+import type { TObject, TSchema } from "typebox";
+import manifest from "../../../package.json" with { type: "json" };
+import { SCOPES } from "../../domain/scopes.ts";
+import { BODIES, EXAMPLES } from "./examples.ts";
+import { PROBLEMS, type ProblemCode } from "./problems.ts";
+import { type Route, TAGS } from "./route.ts";
+import { NAMED } from "./schemas.ts";
+
+const NAMES = new Set(Object.keys(NAMED));
+
+/**
+ * The description of the management API as an OpenAPI 3.1 document, made from what validates and answers.
+ * It is `docs/management.openapi.json`, and the API serves it.
+ */
+export function managementOpenApi(routes: readonly Route[]): object {
+  const paths: Record<string, Record<string, object>> = {};
+  for (const route of routes) {
+    paths[route.path] ??= {};
+    paths[route.path]![route.method.toLowerCase()] = operationOf(route);
+  }
+  const responses = Object.fromEntries(
+    COMMON.map((status) => [responseName(status), problemResponse(status)]),
+  );
+  return {
+    openapi: "3.1.1",
+    info: {
+      title: "Tollgate management API",
+      version: manifest.version,
+      summary: "Accounts, keys, credits, tasks and usage, for a company's own dashboard.",
+      description: INTRODUCTION,
+      contact: { name: "The operator of this gateway" },
+      license: { name: "Proprietary", identifier: "LicenseRef-Proprietary" },
+    },
+    servers: [
+      { url: "/manage/v1", description: "On the admin port of the gateway: put its address in front." },
+    ],
+    security: [{ token: [] }],
+    tags: Object.entries(TAGS)
+      .map(([name, description]) => ({ name, description }))
+      .sort((one, other) => (one.name < other.name ? -1 : 1)),
+    paths,
+    components: {
+      securitySchemes: {
+        token: { type: "http", scheme: "bearer", bearerFormat: "tgm_…", description: TOKENS },
+      },
+      schemas: schemasIn({ paths, responses }),
+      responses,
+    },
+  };
+}
+
+/** The schemas that have a name and are referred to. */
+function schemasIn(document: object): object {
+  const text = JSON.stringify(document);
+  const used = Object.entries(NAMED).filter(([name]) => text.includes(`#/components/schemas/${name}"`));
+  return Object.fromEntries(used.map(([name, schema]) => [name, referring(schema, true)]));
+}
+
+const INTRODUCTION = `JSON both ways. Amounts are whole credits, times are ISO 8601 UTC. Errors are problems of RFC 9457; \`code\` is for programs. \`X-Request-Id\` names a call in the log and in the audit.
+
+Lists come in pages: \`data\`, and \`next_cursor\` for \`cursor\`. Unknown parameters and fields are refused. A body has at most 64 KiB.
+
+Every write can be repeated: the same reference, Idempotency-Key or change has effect once. \`confirmed: false\` in an answer means that it is done, but replicas of Redis do not have it yet: repeat it.`;
+
+const TOKENS = `\`Authorization: Bearer tgm_…\`, or the gateway's \`ADMIN_TOKEN\`. Scopes: ${SCOPES.join(", ")}.`;
+
+/** Statuses that every operation may answer. */
+const COMMON = [400, 401, 403, 421, 429, 500, 503] as const;
+
+function operationOf(route: Route): object {
+  const { name, tag, summary, description, scope, answers, refusals, body } = route;
+  const extra = [...refusals, ...(body ? [413, 415] : [])];
+  return {
+    operationId: name,
+    tags: [tag],
+    summary,
+    description: `${description}\n\nScope: ${scope === "any" ? "any token" : `\`${scope}\``}.`,
+    parameters: parametersOf(route),
+    ...(body && {
+      requestBody: {
+        required: (body.required ?? []).length > 0,
+        content: { "application/json": { schema: referring(body), example: BODIES[name] ?? {} } },
+      },
+    }),
+    responses: {
+      ...Object.fromEntries(
+        Object.entries(answers).map(([status, answer]) => [
+          status,
+          {
+            description: answer.description,
+            headers: headersOf(route),
+            content: {
+              "application/json": { schema: referring(answer.schema), example: exampleOf(answer.schema) },
+            },
+          },
+        ]),
+      ),
+      ...Object.fromEntries(extra.map((status) => [status, problemResponse(status)])),
+      ...Object.fromEntries(
+        COMMON.map((status) => [status, { $ref: `#/components/responses/${responseName(status)}` }]),
+      ),
+    },
+  };
+}
+
+function parametersOf({ path, query, needsIdempotencyKey, takesIfMatch }: Route): object[] {
+  const inPath = [...path.matchAll(/\{(\w+)\}/g)].map(([, name]) => ({
+    name,
+    in: "path",
+    required: true,
+    description: `Id of the ${name}.`,
+    schema: { type: "string" },
+  }));
+  const required = new Set(query.required ?? []);
+  const inQuery = Object.entries(query.properties).map(([name, schema]) => {
+    const { description, ...rest } = referring(schema) as { description?: string };
+    return {
+      name,
+      in: "query",
+      required: required.has(name),
+      ...(description && { description }),
+      schema: rest,
+    };
+  });
+  const header = (name: string, isRequired: boolean, description: string) => ({
+    name,
+    in: "header",
+    required: isRequired,
+    description,
+    schema: { type: "string" },
+  });
+  return [
+    ...inPath,
+    ...inQuery,
+    ...(needsIdempotencyKey
+      ? [header("Idempotency-Key", true, "Your own name of this call; 1 to 255 visible ASCII characters.")]
+      : []),
+    ...(takesIfMatch
+      ? [
+          header(
+            "If-Match",
+            false,
+            "The `ETag` of the state that you have seen: changed meanwhile, it is 412.",
+          ),
+        ]
+      : []),
+  ];
+}
+
+const TEXT = { schema: { type: "string" } };
+
+function headersOf({ takesIfMatch, path }: Route): object {
+  const hasRevision = takesIfMatch || path.endsWith("/{account}") || path.endsWith("/{key}");
+  return {
+    "X-Request-Id": { description: "Names this call in log and audit.", ...TEXT },
+    ...(hasRevision && { ETag: { description: "Its state, for `If-Match`.", ...TEXT } }),
+  };
+}
+
+const codesOf = (status: number): ProblemCode[] =>
+  (Object.keys(PROBLEMS) as ProblemCode[]).filter((code) => PROBLEMS[code].status === status);
+
+const responseName = (status: number): string => `Problem${status}`;
+
+function problemResponse(status: number): object {
+  const codes = codesOf(status);
+  return {
+    description: codes.map((code) => `\`${code}\`: ${PROBLEMS[code].when}`).join("\n"),
+    headers: { "X-Request-Id": { description: "Names this call in log and audit.", ...TEXT } },
+    content: {
+      "application/problem+json": {
+        schema: { $ref: "#/components/schemas/Problem" },
+        example: { ...EXAMPLES.Problem, ...problemExample(status, codes[0]!) },
+      },
+    },
+  };
+}
+
+const problemExample = (status: number, code: ProblemCode): object =>
+  status === 400
+    ? {}
+    : { title: STATUS_CODES[status], status, code, detail: PROBLEMS[code].when, errors: undefined };
+
+/** A schema as JSON, with references to those that have a name. */
+function referring(schema: TSchema, isDefinition = false): object {
+  return JSON.parse(
+    JSON.stringify(schema, (key, value: unknown) => {
+      if (typeof value !== "object" || value === null || (isDefinition && key === "")) return value;
+      const { title } = value as { title?: string };
+      return typeof title === "string" && NAMES.has(title)
+        ? { $ref: `#/components/schemas/${title}` }
+        : value;
+    }),
+  ) as object;
+}
+
+/** An example of what a schema describes. */
+export function exampleOf(schema: TSchema): unknown {
+  const { title, properties } = schema as Partial<TObject> & { title?: string };
+  if (title !== undefined && title in EXAMPLES) return EXAMPLES[title as keyof typeof EXAMPLES];
+  const items = (properties?.data as { items?: TSchema } | undefined)?.items;
+  if (items) return { data: [exampleOf(items)], next_cursor: null };
+  const fields = Object.entries(properties ?? {}).map(([name, field]) => [
+    name,
+    (field as { examples?: unknown[] }).examples?.[0],
+  ]);
+  return Object.fromEntries(fields);
+}
