@@ -28,6 +28,7 @@
 --@include claim
 --@include clock
 --@include dispute
+--@include ended
 --@include ledger
 --@include numbers
 --@include owner
@@ -94,7 +95,10 @@ if state == "held" then
 else
   redis.call("HSET", request, "state", "bound", "account_id", account_id, "key_id", ARGV[4], "price", int(price),
     "endpoint", ARGV[6], "task_id", task_id, "bound_at", bound_at, "max_age_ms", max_age_ms, "upstream", upstream)
-  if outcome == "uncollected" then redis.call("HSET", request, "uncollected", "1") end
+  if outcome == "uncollected" then
+    redis.call("HSET", request, "uncollected", "1")
+    note_ended(request, now, request_id, account_id, ARGV[4], ARGV[6], "uncollected", price)
+  end
   if ARGV[15] ~= "" and not record[4] then redis.call("HSET", request, "retention_ms", ARGV[15]) end
   -- A request that had no record has one from here on, and COLLECT needs to know when it was admitted.
   if ARGV[16] ~= "" then redis.call("HSETNX", request, "due_at", ARGV[16]) end

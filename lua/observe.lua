@@ -25,6 +25,7 @@
 --                     happens
 --@include audit
 --@include clock
+--@include ended
 --@include key
 --@include numbers
 --@include refund
@@ -99,6 +100,7 @@ end
 -- that only the removal from `polls` can fail: all other names were read above.
 redis.call("SREM", KEYS[4], request_id)
 redis.call("ZADD", KEYS[7], forget_at(now, record[10]), request_id)
+note_ended(request, now, request_id, account_id, record[8], record[3], status, 0)
 local refunded = 0
 if status == "failed" and ARGV[7] == "1" then
   refunded = post_refund(account, KEYS[6], now, account_id, request_id, {

@@ -1,11 +1,12 @@
 #!lua flags=allow-oom
 -- TRIM: removes the oldest entries of a partition's ledger that the archive has, up to the first one that is too young or is
--- the charge of a task that has not ended. Their accounts' checkpoints go on from them in the same step. It also forgets
+-- the charge of a task that has not ended, or that ROLLUP has not counted. Their accounts' checkpoints go on from them in the same step. It also forgets
 -- references of grants that have left the ledger long ago. The names of checkpoints, requests and references are built here,
 -- so they are not among KEYS; they are in the same partition. Decision 0051.
 -- The fields of its records stand in src/store/records.ts.
 --
 -- KEYS  1 ledger (stream)  2 trimmed (hash)  3 grants (zset: account id, reference by the ms of the grant)
+--       4 rolled (hash; none before the first ROLLUP, which then begins where the ledger does)
 -- ARGV  1 now (ms or empty)  2 the newest entry that the archive has, which stays: its id  3 its account id
 --       4 its balance after  5 its request id (empty: none)  6 its reference (empty: none)
 --       7 how old an entry must be (ms)  8 maximum number of entries, and of references
@@ -17,10 +18,13 @@
 --   broken   the oldest entry, which is not the next one after its account's checkpoint; nothing happens
 --@include checkpoint
 --@include clock
+--@include cut
 --@include numbers
 --@unless_frozen KEYS[1]
 local now = store_now(ARGV[1])
 local ledger, most = KEYS[1], tonumber(ARGV[8])
+
+local rolled = redis.call("HGET", KEYS[4], "entry")
 
 local function fields_of(entry)
   local fields = {}
@@ -44,6 +48,7 @@ end
 local removed, cut, cut_at, grants, charges, refunds = 0, nil, nil, {}, {}, {}
 for _, one in ipairs(redis.call("XRANGE", ledger, "-", "(" .. ARGV[2], "COUNT", most)) do
   local id, entry = one[1], fields_of(one)
+  if rolled and is_later(id, rolled) then break end
   if tonumber(entry.at) > now - tonumber(ARGV[7]) then break end
   local request = entry.request_id and ARGV[11] .. entry.request_id
   local state = request and redis.call("HGET", request, "state")

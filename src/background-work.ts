@@ -1,5 +1,6 @@
 import type { ArchiveWork } from "./ledger/archive/archive-work.ts";
 import { createLedgerCheck } from "./ledger/regular-check.ts";
+import { createRollup } from "./ledger/rollup-work.ts";
 import { verifyArchiveInChild, verifyInChild } from "./ledger/verify-process.ts";
 import { createSurvey } from "./operator/survey.ts";
 import { createSweeper, type SweepSettings } from "./settlement/sweeper.ts";
@@ -21,7 +22,7 @@ interface WorkSettings extends SweepSettings {
   upstream: { totalTimeoutMs: number };
 }
 
-/** The background work of a gateway, done by one of its processes: sweeper, check of the ledger, survey, archive. */
+/** The background work of a gateway, done by one of its processes: sweeper, check of the ledger, survey, archive, usage. */
 export function createWork(options: {
   connection: Connection;
   store: Store;
@@ -54,17 +55,19 @@ export function createWork(options: {
     log,
   });
   const archive = createArchive(options);
+  const rollup = createRollup({ connection, metrics, log });
   return {
     start(): void {
       sweeper.start();
       ledgerCheck.start();
       survey.start();
       archive.start();
+      rollup.start();
     },
     /** The settings have changed: the current wait is as long as the old interval. */
     changed: () => sweeper.start(),
     async stop(): Promise<void> {
-      await Promise.all([sweeper.stop(), ledgerCheck.stop(), survey.stop(), archive.stop()]);
+      await Promise.all([sweeper.stop(), ledgerCheck.stop(), survey.stop(), archive.stop(), rollup.stop()]);
     },
   };
 }

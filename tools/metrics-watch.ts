@@ -73,6 +73,7 @@ export const WATCH: Readonly<Record<string, string>> = {
   tollgate_ledger_credits: "recharged - consumed + refunded is what all customers own",
   tollgate_ledger_check_interval_seconds: "what `TollgateLedgerUnchecked` compares with",
   tollgate_ledger_check_failures_total: "rises: the log says why",
+  tollgate_usage_unexplained_entries: "not 0: `TollgateUsageDrift`",
   tollgate_archive_rows_total:
     "`entry` stands still while credits are charged: see `tollgate_archive_lag_seconds`",
   tollgate_archive_lag_seconds: "some seconds are normal; minutes: `TollgateArchiveLag`",

@@ -69,13 +69,23 @@ export interface UsagePlace {
 
 /** Adds up facts by the groups of a selection. */
 export function createUsageTotals({ accountId, from, to, by }: UsageSelection) {
-  const rows = new Map<string, UsageRow>();
+  const rows = createUsageRows(by);
   return {
     add(place: UsagePlace, counts: Partial<UsageCounts>): void {
       const day = dayText(place.atMs);
       if (accountId !== undefined && place.accountId !== accountId) return;
       if ((from !== undefined && day < from) || (to !== undefined && day > to)) return;
-      const values = { day, account_id: place.accountId, endpoint: place.endpoint, key_id: place.keyId };
+      rows.add({ day, account_id: place.accountId, endpoint: place.endpoint, key_id: place.keyId }, counts);
+    },
+    rows: rows.all,
+  };
+}
+
+/** Adds up rows by some of their columns. */
+export function createUsageRows(by: readonly UsageGroup[]) {
+  const rows = new Map<string, UsageRow>();
+  return {
+    add(values: Omit<UsageRow, keyof UsageCounts>, counts: Partial<UsageCounts>): void {
       const group = Object.fromEntries(by.map((name) => [USAGE_COLUMNS[name], values[USAGE_COLUMNS[name]]]));
       const id = JSON.stringify(group);
       const row = rows.get(id) ?? { ...group, ...NONE };
@@ -83,7 +93,7 @@ export function createUsageTotals({ accountId, from, to, by }: UsageSelection) {
       for (const name of COUNTS) row[name] += counts[name] ?? 0;
     },
     /** In the order of the groups. */
-    rows: (): UsageRow[] => [...rows.values()].sort((one, other) => compare(one, other, by)),
+    all: (): UsageRow[] => [...rows.values()].sort((one, other) => compare(one, other, by)),
   };
 }
 

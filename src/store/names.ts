@@ -64,6 +64,10 @@ export const partitionNames = (partition: number) => ({
   trimmed: `${tag(partition)}:trimmed`,
   /** Grants that have left the ledger, by their time (sorted set: account id, reference). */
   grants: `${tag(partition)}:grants`,
+  /** How far the ledger is rolled up into usage (hash). */
+  rolled: `${tag(partition)}:rolled`,
+  /** Ends of tasks that are not rolled up yet (sorted set: note by ms). */
+  ended: `${tag(partition)}:ended`,
   accounts: `${tag(partition)}:accounts`,
   tiers: `${tag(partition)}:tiers`,
   /** What operators changed (stream; lua/include/audit.lua). */
@@ -91,6 +95,13 @@ export const archiveNames = (partition: number) => ({
 
 /** Refusals of a partition's keys on a UTC day, as 2030-01-31 (hash). */
 export const refusalsName = (partition: number, day: string): string => `${tag(partition)}:refusals:${day}`;
+
+/** What an account has used in a UTC month, as 2030-01 (hash). */
+export const usageName = (partition: number, accountId: string, month: string): string =>
+  `${tag(partition)}:usage:${accountId}:${month}`;
+
+/** What all accounts of a partition have used in a UTC month, as 2030-01 (hash). */
+export const totalsName = (partition: number, month: string): string => `${tag(partition)}:totals:${month}`;
 
 /** The lists of open requests of all partitions, each partition's two together. */
 export const listsOfOpenRequests = (partitions: number) =>

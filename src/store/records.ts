@@ -133,6 +133,31 @@ export const TRIMMED_FIELDS = {
   entries: "how many have left it",
 } as const;
 
+/** `tg:{pNN}:rolled`: how far a partition's ledger is rolled up into usage. It exists from the first ROLLUP on. */
+export const ROLLED_FIELDS = {
+  entry: "id of the last entry that counts in usage",
+  entries: "how many entries count",
+  skipped: "how many had left the ledger before the first ROLLUP; they do not count",
+  since: "from when on entries count; 0 if all do",
+  ended_since: "from when on ended tasks count",
+} as const;
+
+/**
+ * A field of `tg:{pNN}:usage:<account id>:<UTC month>` is "day endpoint key id", or "day - -" for what belongs to no request; of
+ * `tg:{pNN}:totals:<UTC month>` it is the day. Its value is these numbers, with spaces between; zeros in the end are left out.
+ */
+export const USAGE_NUMBERS = {
+  requests: "charged generations",
+  charged: "credits charged for them",
+  refunded: "credits refunded",
+  completed: "tasks that ended as completed",
+  failed: "tasks that ended as failed",
+  purchased: "credits of grants",
+  adjusted: "credits of adjustments, negative downwards",
+  uncollected: "tasks that were made and not charged",
+  uncollected_credits: "what they would have cost",
+} as const;
+
 /** The latest status of a task, and when it was observed, Unix ms. */
 export interface Sighting {
   status: string;

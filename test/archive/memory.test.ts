@@ -13,6 +13,7 @@ import { createArchiveSource } from "../../src/store/archive-source.ts";
 import { type Connection, createConnection } from "../../src/store/connection.ts";
 import { type KeyRef, keyRef, partitionNames, partitionOf } from "../../src/store/names.ts";
 import { oneNode } from "../../src/store/nodes.ts";
+import { rollUp } from "../../src/store/rolling-up.ts";
 import { createSweeps } from "../../src/store/sweeps.ts";
 import { allowTrimming } from "../../src/store/trimming.ts";
 import { createLogger } from "../../src/telemetry/log.ts";
@@ -63,6 +64,8 @@ test("memory stays the same once archive.keep has passed", { timeout: 900_000 },
         await traffic(connection, keys, Math.round(PER_DAY / STEPS_A_DAY));
         while (await copier.round());
         await collectAll(connection, clock);
+        for (let partition = 0; partition < PARTITIONS; partition++)
+          await rollUp(connection.of(partition).run, { partition });
       }
       await copier.stop();
       sizes.push(await usedBytes(only.redis));

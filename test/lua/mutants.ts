@@ -905,6 +905,7 @@ export const FROZEN_MUTANTS: readonly Mutant[] = [
     "dispute",
     "archived",
     "trim",
+    "rollup",
     "tally",
     "refused",
     "account",
@@ -1043,6 +1044,96 @@ export const HISTORY_MUTANTS: readonly Mutant[] = [
     "include/kind",
     "tonumber(entry.amount) >= 0",
     "tonumber(entry.amount) < 0",
+  ),
+];
+
+/** Mistakes in rolling the ledger up into usage, which the model does not know. */
+export const ROLLUP_MUTANTS: readonly Mutant[] = [
+  without("the cursor stays", "rollup", 'redis.call("HSET", KEYS[2], "entry", entries[#entries][1])'),
+  mutant("the cursor falls behind", "rollup", "entries[#entries][1])", "entries[1][1])"),
+  mutant(
+    "an entry counts twice",
+    "rollup",
+    'redis.call("XRANGE", KEYS[1], "(" .. rolled[1], "+"',
+    'redis.call("XRANGE", KEYS[1], rolled[1], "+"',
+  ),
+  without("entries are not counted up", "rollup", 'redis.call("HINCRBY", KEYS[2], "entries", #entries)'),
+  without(
+    "notes stay",
+    "rollup",
+    'if #notes > 0 then redis.call("ZREMRANGEBYRANK", KEYS[4], 0, #notes / 2 - 1) end',
+  ),
+  mutant("a note too many is removed", "rollup", "#notes / 2 - 1) end", "#notes / 2) end"),
+  mutant("a refund counts as a charge", "rollup", '"refunded", amount)', '"charged", amount)'),
+  mutant("a charge is negative", "rollup", '"charged", -amount)', '"charged", amount)'),
+  mutant("a request counts twice", "rollup", '"requests", 1)', '"requests", 2)'),
+  mutant(
+    "an adjustment is a purchase",
+    "rollup",
+    'kind == "purchase" and "purchased" or "adjusted"',
+    '"purchased"',
+  ),
+  without("the totals are not kept", "rollup", "  add_to(ARGV[4] .. month, day, month_at, what, number)\n"),
+  mutant("earlier numbers are forgotten", "rollup", "(numbers[index] or 0) +", ""),
+  mutant(
+    "the last number is cut off",
+    "rollup",
+    'table.concat(words, " ", 1, last)',
+    'table.concat(words, " ", 1, last - 1)',
+  ),
+  mutant("there is room without end", "rollup", 'redis.call("HLEN", name) >= tonumber(ARGV[6])', "false"),
+  mutant("there is room for one more", "rollup", ">= tonumber(ARGV[6])", "> tonumber(ARGV[6])"),
+  mutant("the totals have no room either", "rollup", 'string.find(field, " ", 1, true)', "true"),
+  mutant("kept for a day less", "rollup", "31 * DAY_MS", "30 * DAY_MS"),
+  mutant(
+    "entries that had left count as missing",
+    "rollup",
+    "- tonumber(rolled[3]) - tonumber",
+    "- tonumber",
+  ),
+  mutant("it begins at the first entry where one has left", "rollup", 'cut[1] or "0-0"', '"0-0"'),
+  mutant(
+    "usage seems to go back to the beginning",
+    "rollup",
+    'cut[2] and int(tonumber(cut[2]) + 1) or "0"',
+    '"0"',
+  ),
+  without(
+    "uncollected credits are not counted",
+    "rollup",
+    '    add(notes[at + 1], account_id, endpoint, key_id, "uncollected_credits", tonumber(credits))\n',
+  ),
+  mutant("there seems to be no more", "rollup", "if #entries == most or", "if"),
+  mutant(
+    "a month begins a day late",
+    "include/day",
+    "(days - day + 1) * DAY_MS",
+    "(days - day + 2) * DAY_MS",
+  ),
+  mutant("the first of a month is a 0", "include/day", "/ 5) + 1\n", "/ 5)\n"),
+  mutant("months are one off", "include/day", "shifted + 3 or", "shifted + 2 or"),
+  mutant("what is not counted may leave", "trim", "if rolled and is_later(id, rolled) then break end", ""),
+];
+
+/** Mistakes in noting ends of tasks for ROLLUP, which the model does not know. */
+export const ENDED_MUTANTS: readonly Mutant[] = [
+  without(
+    "an end is not noted",
+    "observe",
+    "note_ended(request, now, request_id, account_id, record[8], record[3], status, 0)",
+  ),
+  mutant("a failed task has completed", "observe", "record[3], status, 0)", 'record[3], "completed", 0)'),
+  without(
+    "an uncollected task is not noted",
+    "bind",
+    '    note_ended(request, now, request_id, account_id, ARGV[4], ARGV[6], "uncollected", price)\n',
+  ),
+  mutant("an uncollected task costs nothing", "bind", '"uncollected", price)', '"uncollected", 0)'),
+  mutant(
+    "key and account are mixed up",
+    "include/ended",
+    "account_id, key_id, endpoint }",
+    "key_id, account_id, endpoint }",
   ),
 ];
 

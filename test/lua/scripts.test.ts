@@ -91,6 +91,7 @@ test("a script is sent with each of its includes once, and those before what nee
         "int",
         "by_of",
         "write_audit",
+        "note_ended",
         "tier_limits",
         "read_key",
         "post",

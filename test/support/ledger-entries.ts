@@ -47,8 +47,10 @@ export async function writeEntries(
     }
     await pipe.exec();
   }
+  const createdAt = given[0]?.atMs ?? 0;
   for (const [accountId, { balance, last }] of balances) {
-    await redis.hset(accountNames(partition, accountId).account, { balance, held: 0, last_entry: last });
+    const record = { balance, held: 0, last_entry: last, created_at: createdAt };
+    await redis.hset(accountNames(partition, accountId).account, record);
     await redis.zadd(accounts, 0, accountId).catch(() => redis.sadd(accounts, accountId));
   }
   return ids;

@@ -1,16 +1,18 @@
 import type { ArchivedHistory } from "../../store/account-history.ts";
 import { OperatorError } from "../../store/accounts.ts";
+import type { AccountUsageQuery, ArchivedUsage } from "../account-usage.ts";
 import { connectArchive } from "./connection.ts";
 import { createArchivedHistory } from "./history.ts";
 import { archiveReason } from "./reasons.ts";
 import type { ArchiveQuery } from "./tables.ts";
+import { archivedUsage, copiedUntilMs } from "./usage.ts";
 
 /** How long a statement of a list may take: its caller waits for it. */
 const STATEMENT_MS = 5000;
 const CONNECTIONS_MAX = 2;
 
 /** What lists read of the archive. @throws OperatorError `unavailable` from each while the archive cannot be used */
-export interface ArchiveReads {
+export interface ArchiveReads extends ArchivedUsage {
   history: ArchivedHistory;
   close(): void;
 }
@@ -26,5 +28,10 @@ export function openArchiveReads(url: string): ArchiveReads {
       throw new OperatorError(`the archive cannot be read now (${why}); try again later`, "unavailable");
     }
   };
-  return { history: createArchivedHistory(query), close: archive.close };
+  return {
+    history: createArchivedHistory(query),
+    usage: (selection: AccountUsageQuery) => archivedUsage(query, selection),
+    copiedUntilMs: (partition) => copiedUntilMs(query, partition),
+    close: archive.close,
+  };
 }

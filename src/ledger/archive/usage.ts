@@ -75,3 +75,12 @@ export async function newestEntryMs(query: ArchiveQuery): Promise<number | undef
   const [row] = await query<{ at: Date | null }>("SELECT max(at) AS at FROM tollgate.ledger_rows");
   return row?.at?.getTime();
 }
+
+/** When the newest entry that the archive has of a partition was made, Unix ms. @throws Error of PostgreSQL */
+export async function copiedUntilMs(query: ArchiveQuery, partition: number): Promise<number | undefined> {
+  const [row] = await query<{ at: Date }>(
+    `SELECT at FROM tollgate.ledger_entries WHERE partition = $1 ORDER BY id_ms DESC, id_number DESC LIMIT 1`,
+    [partition],
+  );
+  return row?.at.getTime();
+}

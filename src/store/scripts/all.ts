@@ -17,6 +17,7 @@ import { observe } from "./observe.ts";
 import { probe } from "./probe.ts";
 import { recharge } from "./recharge.ts";
 import { refused } from "./refused.ts";
+import { rollup } from "./rollup.ts";
 import { snapshot } from "./snapshot.ts";
 import { survey } from "./survey.ts";
 import { tally } from "./tally.ts";
@@ -47,6 +48,7 @@ export const SCRIPTS: readonly ScriptFile[] = [
   entries,
   history,
   trim,
+  rollup,
   survey,
   tally,
   refused,

@@ -30,8 +30,8 @@ export const trim: Script<TrimCall, TrimmedSlice> = {
   name: "trim",
   isBatched: false,
   keys({ partition }) {
-    const { ledger, trimmed, grants } = partitionNames(partition);
-    return [ledger, trimmed, grants];
+    const { ledger, trimmed, grants, rolled } = partitionNames(partition);
+    return [ledger, trimmed, grants, rolled];
   },
   args({ partition, archivedTo, keepMs, most, keepReferencesMs }) {
     const { streamId, accountId, balanceAfter, requestId, reference } = archivedTo;

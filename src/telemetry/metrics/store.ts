@@ -158,6 +158,11 @@ export function sharedStoreMetrics({ counter, gauge }: MetricFactory) {
       "Configured time between two checks of the ledger; 0: no checks.",
       { aggregator },
     ),
+    usageUnexplained: gauge(
+      "tollgate_usage_unexplained_entries",
+      "Ledger entries that usage by day does not account for, as this gateway last found; anything but 0 is a fault.",
+      { aggregator },
+    ),
     ledgerCheckFailures: counter(
       "tollgate_ledger_check_failures_total",
       "Checks of the ledger that this gateway started and could not complete.",

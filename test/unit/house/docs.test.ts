@@ -25,6 +25,8 @@ import {
   taskName,
   termName,
   tokenNames,
+  totalsName,
+  usageName,
 } from "../../../src/store/names.ts";
 import { createLogger, logRequest } from "../../../src/telemetry/log.ts";
 
@@ -229,6 +231,8 @@ describe("ARCHITECTURE", () => {
       markName(7, "<gateway>"),
       frozenName(7),
       refusalsName(7, "<UTC day>"),
+      usageName(7, "<account id>", "<UTC month>"),
+      totalsName(7, "<UTC month>"),
       replayedName(7),
       termName(7),
       ...Object.values(tokenNames("<token id>")),

@@ -1,0 +1,7 @@
+--@include numbers
+-- Notes for ROLLUP that a task ended as completed or failed, or that one was made and not charged (uncollected). ROLLUP takes the
+-- note away as it counts it. Written twice it is one note, under the later time. `name` is any name of the partition.
+local function note_ended(name, now, request_id, account_id, key_id, endpoint, what, credits)
+  local note = table.concat({ request_id, what, int(credits), account_id, key_id, endpoint }, " ")
+  redis.call("ZADD", string.match(name, "^tg:{p%d+}") .. ":ended", int(now), note)
+end

@@ -1,0 +1,188 @@
+import type { Redis } from "ioredis";
+import { OperatorError } from "../store/accounts.ts";
+import { storeNowMs } from "../store/keys.ts";
+import { accountNames, META, partitionOf } from "../store/names.ts";
+import type { RedisNodes } from "../store/nodes.ts";
+import type { Unread } from "../store/partition-reads.ts";
+import { partitionsOf } from "../store/store-facts.ts";
+import {
+  NO_USAGE,
+  rolledSince,
+  sumOfNumbers,
+  totalsOf,
+  type UsageNumbers,
+  usageOf,
+} from "../store/usage-records.ts";
+import { createUsageRows, dayStartMs, dayText, type UsageGroup, type UsageRow } from "./usage.ts";
+
+const DAY_MS = 86_400_000;
+/** As long as ROLLUP keeps a month after its end. */
+const KEPT_MS = 400 * DAY_MS;
+
+/** Which usage of an account is asked for. Days are by UTC, such as 2026-10-31, both inclusive. */
+export interface AccountUsageQuery {
+  accountId: string;
+  from?: string | undefined;
+  to?: string | undefined;
+  by: readonly Exclude<UsageGroup, "account">[];
+}
+
+export interface AccountUsage {
+  /** In the order of the groups. A key for which there was no room is `*`. */
+  rows: UsageRow[];
+  source: "archive" | "redis";
+  /** Charges and refunds before it are not counted; undefined if all that were asked for are. Unix ms. */
+  sinceMs: number | undefined;
+  /** The same of completed and failed tasks. */
+  endedSinceMs: number | undefined;
+}
+
+/** What is read of the archive. @throws OperatorError `unavailable` while it cannot be used */
+export interface ArchivedUsage {
+  usage(selection: AccountUsageQuery): Promise<UsageRow[]>;
+  /** When the newest entry that it has of a partition was made, Unix ms; undefined for none. */
+  copiedUntilMs(partition: number): Promise<number | undefined>;
+}
+
+/**
+ * An account's usage: from the archive with the latest days from Redis, else from Redis alone, where ROLLUP keeps it by day. Both are
+ * about a second behind. What it reads depends on days, endpoints and keys, and not on how many entries there are.
+ * @throws OperatorError for an unknown account and for days in the wrong order
+ */
+export async function accountUsage(
+  nodes: RedisNodes,
+  query: AccountUsageQuery,
+  archive?: ArchivedUsage,
+): Promise<AccountUsage> {
+  const { accountId, from, to } = query;
+  if (from !== undefined && to !== undefined && from > to)
+    throw new OperatorError("from must not come after to", "invalid", "from");
+  const partition = partitionOf(accountId, await partitionsOf(nodes));
+  const redis = nodes.of(partition);
+  const { account } = accountNames(partition, accountId);
+  const [balance, createdAt] = await redis.hmget(account, "balance", "created_at");
+  if (balance === null) throw new OperatorError(`there is no account ${accountId}`, "not_found");
+  const place = { redis, partition, nowMs: await storeNowMs(redis) };
+  const since = await sinceOf(place);
+  if (archive) {
+    const found = await fromBoth(place, query, since, archive).catch(unlessAway);
+    if (found) return { rows: found, source: "archive", sinceMs: undefined, endedSinceMs: undefined };
+  }
+  const rows = createUsageRows(query.by);
+  await addRollups(rows, place, query);
+  const beginMs = Math.max(Number(createdAt ?? 0), from === undefined ? 0 : dayStartMs(from));
+  const after = (ms: number): number | undefined => (ms > beginMs ? ms : undefined);
+  return {
+    rows: rows.all(),
+    source: "redis",
+    sinceMs: after(since.entriesMs),
+    endedSinceMs: after(since.endedMs),
+  };
+}
+
+interface Place {
+  redis: Redis;
+  partition: number;
+  nowMs: number;
+}
+
+/** From when on Redis has all usage of a partition, Unix ms. */
+async function sinceOf({ redis, partition, nowMs }: Place): Promise<{ entriesMs: number; endedMs: number }> {
+  const keptMs = dayStartMs(`${monthsOf(nowMs, undefined, undefined)[0]}-01`);
+  const rolled = (await rolledSince(redis, partition)) ?? { entriesMs: nowMs, endedMs: nowMs };
+  return { entriesMs: Math.max(keptMs, rolled.entriesMs), endedMs: Math.max(keptMs, rolled.endedMs) };
+}
+
+/** Days that the archive has whole from the archive, the days after from Redis, where Redis has them whole. */
+async function fromBoth(
+  place: Place,
+  query: AccountUsageQuery,
+  since: { entriesMs: number; endedMs: number },
+  archive: ArchivedUsage,
+): Promise<UsageRow[]> {
+  const copiedMs = Math.min(await archive.copiedUntilMs(place.partition).then((ms) => ms ?? 0), place.nowMs);
+  // A day more: completed tasks are copied after the charges, and clocks may differ.
+  const first = dayText(Math.max(0, copiedMs - DAY_MS));
+  const isInRedis = Math.max(since.entriesMs, since.endedMs) <= dayStartMs(first);
+  if (!isInRedis) return archive.usage(query);
+  const { from = "", to = "9999-12-31", by } = query;
+  const before = dayText(dayStartMs(first) - DAY_MS);
+  const rows = createUsageRows(by);
+  const last = to < before ? to : before;
+  if (from <= last) for (const row of await archive.usage({ ...query, to: last })) rows.add(row, row);
+  if (to >= first) await addRollups(rows, place, { ...query, from: from > first ? from : first });
+  return rows.all();
+}
+
+/** Adds what ROLLUP has counted. */
+async function addRollups(
+  rows: ReturnType<typeof createUsageRows>,
+  { redis, partition, nowMs }: Place,
+  { accountId, from = "", to = "9999-12-31" }: AccountUsageQuery,
+): Promise<void> {
+  const months = monthsOf(nowMs, from || undefined, to);
+  for await (const page of usageOf(redis, partition, accountId, months)) {
+    for (const { day, endpoint, keyId, numbers } of page) {
+      if (day < from || day > to) continue;
+      const { requests, charged, refunded, completed, failed } = numbers;
+      if (requests + charged + refunded + completed + failed === 0) continue;
+      rows.add(
+        { day, endpoint, key_id: keyId },
+        { requests, credits: charged, refunds: refunded, completed, failed },
+      );
+    }
+  }
+}
+
+/** The months of these days that Redis may have, oldest first. */
+function monthsOf(nowMs: number, from: string | undefined, to: string | undefined): string[] {
+  const oldest = dayText(nowMs - KEPT_MS).slice(0, 7);
+  // A day ahead: another server's clock may be in the next month.
+  const newest = dayText(nowMs + DAY_MS).slice(0, 7);
+  const first = from && from.slice(0, 7) > oldest ? from.slice(0, 7) : oldest;
+  const last = to && to.slice(0, 7) < newest ? to.slice(0, 7) : newest;
+  const months: string[] = [];
+  for (let month = first; month <= last; month = nextMonth(month)) months.push(month);
+  return months;
+}
+
+function nextMonth(month: string): string {
+  const [year = 0, number = 0] = month.split("-").map(Number);
+  return dayText(Date.UTC(year, number, 1)).slice(0, 7);
+}
+
+/** @throws the error, unless it says that the archive is away */
+function unlessAway(error: unknown): undefined {
+  if (error instanceof OperatorError && error.code === "unavailable") return undefined;
+  throw error;
+}
+
+/** What all accounts used on one UTC day. Credits are whole and positive; `adjusted` is negative downwards. */
+export interface DayOfMoney extends UsageNumbers {
+  /** As 2030-01-31. */
+  day: string;
+}
+
+/** What all accounts used, by UTC day, oldest first; days without anything are left out. Both days inclusive. */
+export async function moneyByDay(
+  nodes: RedisNodes,
+  from: string,
+  to: string,
+): Promise<{ days: DayOfMoney[]; unread: Unread | undefined }> {
+  const nowMs = await storeNowMs(nodes.ofName(META));
+  const { days, unread } = await totalsOf(nodes, monthsOf(nowMs, from, to));
+  const shown = [...days].filter(([day]) => day >= from && day <= to).sort(([a], [b]) => (a < b ? -1 : 1));
+  return { days: shown.map(([day, numbers]) => ({ day, ...numbers })), unread };
+}
+
+/** The money of the whole gateway: of this UTC day and of this UTC month, by the store's clock. */
+export async function moneyNow(
+  nodes: RedisNodes,
+): Promise<{ today: UsageNumbers; month: UsageNumbers; unread: Unread | undefined }> {
+  const today = dayText(await storeNowMs(nodes.ofName(META)));
+  const { days, unread } = await moneyByDay(nodes, `${today.slice(0, 7)}-01`, today);
+  const sum = (some: readonly UsageNumbers[]): UsageNumbers => some.reduce(sumOfNumbers, NO_USAGE);
+  const ofMonth = days.map(({ day: _, ...numbers }) => numbers);
+  const ofToday = ofMonth.filter((_, at) => days[at]!.day === today);
+  return { today: sum(ofToday), month: sum(ofMonth), unread };
+}

@@ -1,0 +1,103 @@
+import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
+import { accountUsage } from "../../src/ledger/account-usage.ts";
+import { type ArchiveReads, openArchiveReads } from "../../src/ledger/archive/reads.ts";
+import type { IssuedKey } from "../../src/store/accounts.ts";
+import { partitionNames, partitionOf } from "../../src/store/names.ts";
+import { rollUp } from "../../src/store/rolling-up.ts";
+import { scriptsOf } from "../../src/store/script-runner.ts";
+import { type ArchiveStage, givenArchiveStage, PARTITIONS, type TestCopier } from "./stage.ts";
+
+// An account's usage from the archive and from what is rolled up in Redis.
+
+const DAY_MS = 86_400_000;
+
+let stage: ArchiveStage;
+let archive: ArchiveReads;
+let copier: TestCopier;
+let key: IssuedKey;
+let partition: number;
+beforeAll(async () => {
+  stage = await givenArchiveStage();
+  archive = openArchiveReads(stage.url);
+  await stage.grant(await stage.givenKey(), "makes the store");
+  copier = await stage.copier();
+});
+afterAll(async () => {
+  archive.close();
+  await stage.stop();
+});
+beforeEach(async () => {
+  key = await stage.givenKey();
+  partition = partitionOf(key.accountId, PARTITIONS);
+});
+
+const dayOf = (ms: number): string => new Date(ms).toISOString().slice(0, 10);
+const today = dayOf(Date.now());
+const usage = (more: object = {}, from = archive) =>
+  accountUsage(stage.nodes, { accountId: key.accountId, by: ["day"], ...more }, from);
+const rollAll = () => rollUp(scriptsOf(stage.redis).run, { partition });
+const counts = (requests: number, credits: number, refunds: number, completed: number, failed: number) => ({
+  ...{ requests, credits, refunds, completed, failed, seconds: null },
+});
+
+/** Two charges of today, one of them refunded; and a charge of 20 days ago that the archive alone has. */
+async function givenUsage(): Promise<string> {
+  for (const end of ["completed", "failed"] as const) await stage.ended(key, end);
+  await copier.copy();
+  const earlierMs = Date.now() - 20 * DAY_MS;
+  await copier.archive.query(
+    `INSERT INTO tollgate.ledger_rows (partition, id, account_id, type, amount, balance_after, endpoint, key_id, task_id, at)
+     VALUES ($1, $2 || '-0', $3, 'consume', -25, 0, '/earlier', $4, 'task', $5)`,
+    [partition, earlierMs, key.accountId, key.keyId, new Date(earlierMs).toISOString()],
+  );
+  return dayOf(earlierMs);
+}
+
+// Guarantee: a day comes from one of both, so nothing counts twice, and none is missing.
+test("days that Redis has whole come from Redis, all others from the archive", async () => {
+  const earlier = await givenUsage();
+  const both = [
+    { day: earlier, ...counts(1, 25, 0, 0, 0) },
+    { day: today, ...counts(2, 20, 10, 1, 1) },
+  ];
+  expect(await usage()).toEqual({
+    rows: both,
+    source: "archive",
+    sinceMs: undefined,
+    endedSinceMs: undefined,
+  });
+  await rollAll();
+  expect((await usage()).rows, "today is not whole in Redis").toEqual(both);
+  const { rolled } = partitionNames(partition);
+  await stage.redis.hset(rolled, { since: 0, ended_since: 0 });
+  expect((await usage()).rows).toEqual(both);
+  // Not copied yet.
+  await stage.ended(key, "completed");
+  await rollAll();
+  expect((await usage()).rows).toEqual([both[0], { day: today, ...counts(3, 30, 10, 2, 1) }]);
+  expect((await usage({ by: [] })).rows).toEqual([counts(4, 55, 10, 2, 1)]);
+  expect((await usage({ from: today })).rows).toHaveLength(1);
+  expect((await usage({ to: earlier })).rows).toEqual([both[0]]);
+  expect((await usage({ by: ["endpoint"], to: earlier })).rows).toMatchObject([{ endpoint: "/earlier" }]);
+});
+
+test("an archive that is away leaves what Redis has, and how far that goes", async () => {
+  await rollAll();
+  const { rolled } = partitionNames(partition);
+  const startMs = Date.now() - 60_000;
+  await stage.redis.hset(rolled, { since: startMs, ended_since: startMs });
+  await stage.redis.hset(`tg:{p0${partition}}:account:${key.accountId}`, "created_at", startMs - DAY_MS);
+  await givenUsage();
+  await rollAll();
+  const away = openArchiveReads("postgres://127.0.0.1:1/none");
+  try {
+    expect(await usage({}, away)).toEqual({
+      rows: [{ day: today, ...counts(2, 20, 10, 1, 1) }],
+      source: "redis",
+      sinceMs: startMs,
+      endedSinceMs: startMs,
+    });
+  } finally {
+    away.close();
+  }
+});

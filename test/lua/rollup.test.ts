@@ -1,0 +1,348 @@
+import { rm } from "node:fs/promises";
+import type { Redis } from "ioredis";
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { accountUsage, moneyByDay, moneyNow } from "../../src/ledger/account-usage.ts";
+import { createRollup } from "../../src/ledger/rollup-work.ts";
+import { META, partitionNames, totalsName, usageName } from "../../src/store/names.ts";
+import { oneNode, type RedisNodes } from "../../src/store/nodes.ts";
+import { rollUp } from "../../src/store/rolling-up.ts";
+import { createScriptRunner, scriptsOf } from "../../src/store/script-runner.ts";
+import { type RollupCall, rollup } from "../../src/store/scripts/rollup.ts";
+import { pageTransactions } from "../../src/store/transactions.ts";
+import { trimLedger } from "../../src/store/trimming.ts";
+import { createLogger } from "../../src/telemetry/log.ts";
+import { type GivenEntry, writeEntries } from "../support/ledger-entries.ts";
+import { createStage, ENDPOINT, openConnection, type TestConnection, times } from "../support/store.ts";
+import { givenRedis, type TestRedis } from "../support/store-stage.ts";
+import { ENDED_MUTANTS, type Mutant, plant, ROLLUP_MUTANTS } from "./mutants.ts";
+
+// ROLLUP, and the usage that is read of it. Cursors are those of a partition, so the store is a test's own.
+
+const DAY_MS = 86_400_000;
+/** Noon of a day of last month. */
+const nowMs = Date.now();
+const LATELY_MS = Math.floor(nowMs / DAY_MS) * DAY_MS - 40 * DAY_MS + DAY_MS / 2;
+const day = (at = 0): string => new Date(LATELY_MS + at * DAY_MS).toISOString().slice(0, 10);
+
+let server: TestRedis;
+let redis: Redis;
+let nodes: RedisNodes;
+let connection: TestConnection;
+beforeAll(async () => {
+  server = await givenRedis();
+  redis = server.client;
+  nodes = oneNode(redis);
+  await empty();
+  connection = await openConnection(server.url);
+});
+afterAll(async () => {
+  await connection.close();
+  await server.stop();
+});
+beforeEach(() => empty());
+
+async function empty(): Promise<void> {
+  await redis.flushall();
+  await redis.hset(META, { partitions: 1, id: "store", layout: "3" });
+}
+
+const { ledger, rolled, ended, trimmed } = partitionNames(0);
+const rollAll = () => rollUp(scriptsOf(redis).run, { partition: 0 });
+const usage = (
+  by: Parameters<typeof accountUsage>[1]["by"] = ["day"],
+  more: { from?: string; to?: string } = {},
+) => accountUsage(nodes, { accountId: "acc", by, ...more });
+const counts = (requests: number, credits: number, refunds = 0, completed = 0, failed = 0) => ({
+  ...{ requests, credits, refunds, completed, failed, seconds: null },
+});
+
+const charge = (at: number, more: Partial<GivenEntry> = {}): GivenEntry => ({
+  ...{ accountId: "acc", amount: -10, atMs: LATELY_MS + at, keyId: "key_1", endpoint: ENDPOINT },
+  ...{ taskId: `task_${at}`, requestId: `req_${at}`, ...more },
+});
+const refund = (at: number): GivenEntry => charge(at, { type: "recharge", amount: 10, reason: "refund" });
+
+/** Two days, two endpoints and two keys of an account, beside another account. */
+const LEDGER: readonly GivenEntry[] = [
+  { accountId: "acc", amount: 1000, atMs: LATELY_MS, reference: "order" },
+  charge(1),
+  charge(2, { keyId: "key_2" }),
+  charge(3, { endpoint: "/other", amount: -7 }),
+  { ...charge(4), accountId: "else" },
+  refund(5),
+  { accountId: "acc", type: "consume", amount: -30, atMs: LATELY_MS + 6, reason: "goodwill back" },
+  { accountId: "acc", type: "recharge", amount: 4, atMs: LATELY_MS + 7, reason: "goodwill" },
+  charge(DAY_MS),
+];
+
+describe("what is counted", () => {
+  test("is charges, refunds, purchases and adjustments by day, endpoint and key", async () => {
+    await writeEntries(redis, 0, LEDGER);
+    expect(await rollAll()).toEqual({ entries: LEDGER.length, ended: 0, more: false, unexplained: 0 });
+    const { rows, source, sinceMs } = await usage(["day", "endpoint", "key"]);
+    const of = (at: number, endpoint: string, key_id: string) => ({ day: day(at), endpoint, key_id });
+    expect(rows).toEqual([
+      { ...of(0, ENDPOINT, "key_1"), ...counts(1, 10, 10) },
+      { ...of(0, ENDPOINT, "key_2"), ...counts(1, 10) },
+      { ...of(0, "/other", "key_1"), ...counts(1, 7) },
+      { ...of(1, ENDPOINT, "key_1"), ...counts(1, 10) },
+    ]);
+    expect([source, sinceMs]).toEqual(["redis", undefined]);
+    expect((await usage(["day"])).rows).toEqual([
+      { day: day(0), ...counts(3, 27, 10) },
+      { day: day(1), ...counts(1, 10) },
+    ]);
+    expect((await usage([], { to: day(0) })).rows).toEqual([counts(3, 27, 10)]);
+    expect((await usage(["key"], { from: day(1) })).rows).toEqual([{ key_id: "key_1", ...counts(1, 10) }]);
+    expect((await moneyByDay(nodes, day(0), day(0))).days).toMatchObject([
+      { day: day(0), requests: 4, charged: 37, refunded: 10, purchased: 1000, adjusted: -26 },
+    ]);
+    expect((await moneyByDay(nodes, day(0), day(1))).days).toHaveLength(2);
+  });
+
+  test("is tasks that completed, failed or were not charged, each once", async () => {
+    const stage = createStage(connection, { partition: 0, clock: "redis" });
+    const key = await stage.givenKey({ accountId: "acc", credits: 25 });
+    const [done, failed, open, late] = times(4, () => stage.request(key, { price: 10 }));
+    for (const request of [done!, failed!]) await stage.givenTask(request);
+    for (const status of ["completed", "completed", "failed"] as const) await stage.observe(done!, status);
+    await stage.observe(failed!, "failed");
+    await stage.givenTask(open!);
+    await stage.admit({ ...late!, price: 5, holdMs: 0 });
+    await stage.void({ ...late!, price: 5 }, "due");
+    await redis.hset(key.names.account, "balance", 0);
+    expect(await stage.bind({ ...late!, price: 5 })).toBe("uncollected");
+    expect(await redis.zcard(ended)).toBe(3);
+    await rollAll();
+    expect(await redis.zcard(ended)).toBe(0);
+    await rollAll();
+    const { rows, endedSinceMs } = await usage([]);
+    expect(rows).toEqual([counts(3, 30, 10, 1, 1)]);
+    expect(endedSinceMs).toBeGreaterThanOrEqual(nowMs);
+    const { today, month } = await moneyNow(nodes);
+    expect(today).toMatchObject({ charged: 30, refunded: 10, completed: 1, failed: 1, uncollected: 1 });
+    expect(today).toMatchObject({ uncollected_credits: 5, purchased: 25, adjusted: 0 });
+    expect(month).toEqual(today);
+  });
+
+  // Guarantee: whoever rolls up, and however often, each entry counts once.
+  test("counts once, however many do it at a time", async () => {
+    await writeEntries(
+      redis,
+      0,
+      times(1500, (at) => charge(at)),
+    );
+    const runs = await Promise.all(times(5, () => rollAll()));
+    expect(runs.reduce((sum, { entries }) => sum + entries, 0)).toBe(1500);
+    expect((await usage([])).rows).toEqual([counts(1500, 15_000)]);
+    expect(await rollAll()).toMatchObject({ entries: 0, unexplained: 0 });
+  });
+
+  test("is kept for 400 days after its month, and what is older is not counted at all", async () => {
+    await writeEntries(redis, 0, [
+      { ...charge(0), atMs: nowMs - 500 * DAY_MS },
+      { ...charge(1), atMs: nowMs },
+    ]);
+    await rollAll();
+    const month = (atMs: number): string => new Date(atMs).toISOString().slice(0, 7);
+    expect(await redis.exists(usageName(0, "acc", month(nowMs - 500 * DAY_MS)))).toBe(0);
+    const begin = Date.parse(`${month(nowMs)}-01T00:00:00Z`);
+    for (const name of [usageName(0, "acc", month(nowMs)), totalsName(0, month(nowMs))])
+      expect(await redis.pexpiretime(name)).toBe(begin + 431 * DAY_MS);
+    const { rows, sinceMs } = await accountUsage(nodes, { accountId: "acc", by: [] });
+    expect(rows).toEqual([counts(1, 10)]);
+    expect(sinceMs, "the account may be older than that").toBeLessThan(nowMs - 370 * DAY_MS);
+  });
+
+  test("goes to a key named * once an account has many", async () => {
+    const bounds = { slice: 5, fields: 3 };
+    await writeEntries(
+      redis,
+      0,
+      times(12, (at) => charge(at, { keyId: `key_${at}` })),
+    );
+    while ((await scriptsOf(redis).run(rollup, { partition: 0, bounds })).more);
+    const { rows } = await usage(["key"]);
+    expect(rows.find(({ key_id }) => key_id === "*")).toMatchObject({ requests: 9 });
+    expect(rows).toHaveLength(4);
+    expect(await redis.hlen(usageName(0, "acc", day().slice(0, 7)))).toBe(4);
+  });
+});
+
+test("days and months are those of the calendar", async () => {
+  const dates = [
+    "2000-02-28",
+    "2000-02-29",
+    "2000-03-01",
+    "2023-12-31",
+    "2024-01-01",
+    "2024-02-29",
+    "2027-02-28",
+    "2028-02-29",
+  ];
+  await redis.hset(META, { partitions: 1 });
+  const far = times(3000, (at) => new Date(Date.UTC(2040, 0, 1) + at * DAY_MS).toISOString().slice(0, 10));
+  const entries = [...dates, ...far]
+    .sort()
+    .map((date, at) => charge(at, { atMs: Date.parse(`${date}T23:59:59.999Z`) }));
+  await writeEntries(redis, 0, entries);
+  await rollAll();
+  const found: string[] = [];
+  for (const name of (await redis.keys(totalsName(0, "*"))).sort())
+    for (const field of Object.keys(await redis.hgetall(name)).sort())
+      found.push(`${name.slice(-7)}-${field}`);
+  // Those of long ago are over 400 days old, and gone.
+  expect(found).toEqual([...dates.filter((date) => date > "2027"), ...far].sort());
+});
+
+describe("the cursor", () => {
+  test("holds back what would leave the ledger uncounted", async () => {
+    await writeEntries(redis, 0, LEDGER);
+    const bounds = { slice: 3 };
+    await scriptsOf(redis).run(rollup, { partition: 0, bounds });
+    const [newest] = (await pageTransactions(nodes, "acc", { limit: 1 })).entries;
+    const trim = () => trimLedger(scriptsOf(redis).run, { partition: 0, archivedTo: newest!, keepMs: 0 });
+    expect(await trim()).toMatchObject({ outcome: "trimmed", entries: 3 });
+    expect(await rollAll()).toMatchObject({ entries: LEDGER.length - 3, unexplained: 0 });
+    expect(await trim()).toMatchObject({ outcome: "trimmed", entries: LEDGER.length - 4 });
+    expect(await rollAll()).toMatchObject({ entries: 0, unexplained: 0 });
+    expect((await usage([])).rows).toEqual([counts(4, 37, 10)]);
+  });
+
+  test("begins where the ledger does, and says from when on usage counts", async () => {
+    await writeEntries(redis, 0, LEDGER);
+    const [newest] = (await pageTransactions(nodes, "acc", { limit: 1 })).entries;
+    await trimLedger(scriptsOf(redis).run, {
+      partition: 0,
+      archivedTo: newest!,
+      keepMs: 0,
+      slicesMax: 1,
+      sliceMax: 4,
+    });
+    expect(await rollAll()).toMatchObject({ entries: LEDGER.length - 4, unexplained: 0 });
+    const { rows, sinceMs } = await usage([]);
+    expect(rows).toEqual([counts(1, 10, 10)]);
+    expect(sinceMs).toBe(LATELY_MS + 3 + 1);
+    expect((await usage([], { from: day(1) })).sinceMs).toBeUndefined();
+  });
+
+  // Guarantee: usage that no longer follows from the ledger is noticed.
+  test("notices entries that somebody removed, and says so once", async () => {
+    const ids = await writeEntries(redis, 0, LEDGER);
+    await rollAll();
+    await redis.xdel(ledger, ids[2]!);
+    expect(await rollAll()).toMatchObject({ unexplained: -1 });
+    const lines: string[] = [];
+    const log = createLogger("error", { write: (line) => void lines.push(line) });
+    const work = createRollup({ connection, metrics: connection.metrics, log });
+    for (const _ of times(3, () => 0)) await work.round();
+    expect(lines).toHaveLength(1);
+    expect(JSON.parse(lines[0]!)).toMatchObject({ partition: 0, entries: -1 });
+    expect((await connection.metrics.usageUnexplained.get()).values[0]?.value).toBe(1);
+    await redis.hincrby(rolled, "skipped", -1);
+    await work.round();
+    expect((await connection.metrics.usageUnexplained.get()).values[0]?.value).toBe(0);
+    await work.stop();
+  });
+});
+
+// Guarantee: what is read depends on days, endpoints and keys, not on the number of entries.
+test("the usage of an account with 100,000 entries is read with a handful of commands", async () => {
+  await writeEntries(
+    redis,
+    0,
+    times(100_000, (at) => charge(at * 20_000)),
+  );
+  await rollAll();
+  await redis.config("RESETSTAT");
+  const { rows } = await usage(["day"]);
+  expect(rows.reduce((sum, { requests }) => sum + requests, 0)).toBe(100_000);
+  const stats = await redis.info("commandstats");
+  const calls = [...stats.matchAll(/cmdstat_(\w+):calls=(\d+)/g)].map(([, name, count]) => [
+    name,
+    Number(count),
+  ]);
+  const reads = Object.fromEntries(calls);
+  expect(reads).not.toHaveProperty("xrange");
+  expect(reads.hscan).toBeLessThanOrEqual(17);
+});
+
+test("days in the wrong order and an account that does not exist are refused", async () => {
+  await writeEntries(redis, 0, LEDGER);
+  await expect(usage([], { from: day(1), to: day(0) })).rejects.toMatchObject({ code: "invalid" });
+  await expect(accountUsage(nodes, { accountId: "nobody", by: [] })).rejects.toMatchObject({
+    code: "not_found",
+  });
+});
+
+test.each(ENDED_MUTANTS)("the mistake is found: $what", async (mutant) => {
+  const good = await notedBy();
+  expect(good).toEqual(["completed 0", "failed 0", "uncollected 5"]);
+  expect(await notedBy(mutant)).not.toEqual(good);
+});
+
+/** What is noted of the ends of tasks. */
+async function notedBy(mutant?: Mutant): Promise<string[]> {
+  const folder = mutant && (await plant(mutant));
+  try {
+    await empty();
+    const scripts = createScriptRunner(redis, folder === undefined ? {} : { folder });
+    const stage = createStage(connection, { scripts, partition: 0 });
+    const key = await stage.givenKey({ accountId: "acc", credits: 20 });
+    const [done, failed, late] = times(3, () => stage.request(key, { price: 5 }));
+    for (const request of [done!, failed!]) await stage.givenTask(request);
+    for (const status of ["completed", "completed"] as const) await stage.observe(done!, status);
+    await stage.observe(failed!, "failed");
+    await stage.admit({ ...late!, holdMs: 0 });
+    await stage.void(late!, "due");
+    await redis.hset(key.names.account, "balance", 0);
+    for (const _ of [1, 2]) await stage.bind(late!);
+    const notes = await redis.zrange(ended, "0", "-1");
+    const ofKey = notes.filter((note) => note.endsWith(` acc ${key.keyId} ${ENDPOINT}`));
+    return ofKey.map((note) => note.split(" ").slice(1, 3).join(" ")).sort();
+  } finally {
+    if (folder !== undefined) await rm(folder, { recursive: true });
+  }
+}
+
+test.each(ROLLUP_MUTANTS)("the mistake is found: $what", async (mutant) => {
+  const good = await seenBy();
+  expect(await seenBy(mutant)).not.toEqual(good);
+});
+
+/** Everything that ROLLUP and TRIM leave of a ledger, in small steps. */
+async function seenBy(mutant?: Mutant): Promise<unknown> {
+  const folder = mutant && (await plant(mutant));
+  try {
+    await empty();
+    const scripts = createScriptRunner(redis, {
+      ...(folder === undefined ? {} : { folder }),
+      canFreeze: () => false,
+    });
+    const entries = [...LEDGER, ...times(4, (at) => charge(DAY_MS + 1 + at, { keyId: `key_${at}` }))];
+    const ids = await writeEntries(redis, 0, entries);
+    for (const [at, what] of ["completed", "failed", "uncollected"].entries())
+      await redis.zadd(ended, LATELY_MS + at, `req_${at} ${what} 8 acc key_1 ${ENDPOINT}`);
+    const step = (call: Partial<RollupCall>) => scripts.run(rollup, { partition: 0, ...call });
+    const answers: unknown[] = [await step({ bounds: { slice: 2 } })];
+    const [archivedTo] = (await pageTransactions(nodes, "acc", { limit: 1 })).entries;
+    answers.push(await trimLedger(scripts.run, { partition: 0, archivedTo: archivedTo!, keepMs: 0 }));
+    answers.push(
+      await step({ bounds: { slice: 4, fields: 3 } }),
+      await step({ bounds: { slice: 50, fields: 1 } }),
+    );
+    answers.push(await step({}));
+    const kept: Record<string, unknown> = { answers, rest: await redis.zrange(ended, "0", "-1") };
+    for (const name of (await redis.keys("tg:{p00}:*")).sort()) {
+      if (!/usage|totals|rolled/.test(name)) continue;
+      const { ended_since: _, ...fields } = await redis.hgetall(name);
+      kept[name] = [fields, await redis.pexpiretime(name)];
+    }
+    await redis.hset(trimmed, { last_entry: ids[8]!, at: LATELY_MS, entries: 7 });
+    await redis.del(rolled);
+    kept.again = [await step({}), (await redis.hgetall(rolled)).since];
+    return kept;
+  } finally {
+    if (folder !== undefined) await rm(folder, { recursive: true });
+  }
+}
