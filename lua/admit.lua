@@ -21,6 +21,7 @@
 --   rate_limited           ms until one more fits in the window
 --   daily_limited          ms until midnight UTC, daily limit, requests of the day
 --   concurrency_limited
+--   spend_capped           credits that the key may spend in a month, credits that it has spent in this one
 --   insufficient_credits   credits that can be spent
 --@include clock
 --@include key
@@ -76,6 +77,9 @@ local active = redis.call("SCARD", slots)
 if active >= key.max_concurrent and refuses("c") then
   return reply("concurrency_limited", now, key, window, slots)
 end
+if key.monthly_credits and key.spent + price > key.monthly_credits then
+  return reply("spend_capped", now, key, window, slots, int(key.monthly_credits), int(key.spent))
+end
 local held = tonumber(money[2] or 0)
 local available = tonumber(money[1] or 0) - held
 if available < price then return reply("insufficient_credits", now, key, window, slots, int(available)) end
@@ -83,7 +87,7 @@ if available < price then return reply("insufficient_credits", now, key, window,
 local clock, due_at = int(key.clock), int(now + tonumber(ARGV[8]))
 -- The limits of this admission are kept: they may have changed when the ledger is verified.
 redis.call("HSET", KEYS[1], "clock_ms", clock, "day", int(key.day), "day_count", int(key.day_count + 1),
-  "limits", key.limits)
+  "month", int(key.month), "spent", int(key.spent + price), "limits", key.limits)
 redis.call("LPUSH", window, clock)
 if live < length then redis.call("LTRIM", window, 0, live) end
 redis.call("SADD", slots, request_id)

@@ -32,6 +32,7 @@
 --@include ledger
 --@include numbers
 --@include owner
+--@include spent
 --@include task
 --@unless_frozen KEYS[1]
 local now = store_now(ARGV[1])
@@ -75,11 +76,12 @@ local first = KEYS[11] and redis.call("HMGET", KEYS[11], "request_id", "void_unt
 local is_others = first[1] and first[1] ~= request_id
 -- The entry that VOID left is gone, which only a step of the clock does while a BIND may come. Decision 0014.
 local is_lost = record[7] and record[7] ~= first[3]
-local outcome = "bound"
+local outcome, spent = "bound", nil
 if state ~= "held" then
   local money = redis.call("HMGET", account, "balance", "held")
   local covered = tonumber(money[1] or 0) - tonumber(money[2] or 0) >= price
   outcome = covered and not is_others and not is_lost and "late" or "uncollected"
+  spent = read_spent(KEYS[9])
 end
 
 local due_at = int(now + tonumber(ARGV[8]))
@@ -99,6 +101,7 @@ else
     redis.call("HSET", request, "uncollected", "1")
     note_ended(request, now, request_id, account_id, ARGV[4], ARGV[6], "uncollected", price)
   end
+  if outcome == "late" then add_spent(spent, record[5] or tonumber(ARGV[16]), price) end
   if ARGV[15] ~= "" and not record[4] then redis.call("HSET", request, "retention_ms", ARGV[15]) end
   -- A request that had no record has one from here on, and COLLECT needs to know when it was admitted.
   if ARGV[16] ~= "" then redis.call("HSETNX", request, "due_at", ARGV[16]) end

@@ -40,7 +40,7 @@ local key = KEYS[8] and read_key(KEYS[8], now, ARGV[2])
 
 local kept = read_task(task) or { request_id = request_id, status = "", data = "" }
 local record = redis.call("HMGET", request, "state", "price", "endpoint", "task_id", "uncollected", "gone_count",
-  "gone_since", "key_id", "bound_at", "retention_ms", "max_age_ms")
+  "gone_since", "key_id", "bound_at", "retention_ms", "max_age_ms", "admitted_at", "due_at")
 local state = record[1]
 
 local function keep()
@@ -105,6 +105,8 @@ local refunded = 0
 if status == "failed" and ARGV[7] == "1" then
   refunded = post_refund(account, KEYS[6], now, account_id, request_id, {
     price = record[2], endpoint = record[3], task_id = record[4], uncollected = record[5], key_id = record[8],
+    -- Where the store had forgotten the request before its BIND, `due_at` says when it was admitted.
+    admitted_at = record[12] or record[13],
   }, ARGV[11] ~= "" and by_of(ARGV[11]) or nil)
 end
 keep()

@@ -1,5 +1,6 @@
 #!lua flags=allow-oom
--- VOID: ends a hold without a charge. Hold, slot and the day's count are given back, the window entry stays.
+-- VOID: ends a hold without a charge. Hold, slot, the day's count and what the key spent are given back, the window
+-- entry stays.
 -- Reasons: `refused` (the upstream refused the request or could not be reached), `unsent` (nothing went upstream under this
 -- hold: no connection was free, or its ADMIT got no reply), `due` (its due time has passed), `released` (by an operator).
 -- After the last two a task may still come, and a late BIND may charge it. `unsent` also removes the window entry and the
@@ -21,6 +22,7 @@
 --@include numbers
 --@include reply
 --@include retention
+--@include spent
 --@unless_frozen KEYS[1]
 local now = store_now(ARGV[1])
 local request, account, window, slots = KEYS[1], KEYS[2], KEYS[4], KEYS[5]
@@ -67,6 +69,7 @@ if key then
   local counted = redis.call("HMGET", KEYS[3], "day", "day_count")
   local same_day = tonumber(counted[1]) == math.floor(tonumber(record[3]) / DAY_MS)
   if same_day and tonumber(counted[2]) > 0 then redis.call("HINCRBY", KEYS[3], "day_count", -1) end
+  add_spent(read_spent(KEYS[3]), record[3], -tonumber(record[2]))
 end
 if first and (first[1] or request_id) == request_id then
   -- The Idempotency-Key is free for a retry. If the outcome is unknown, a BIND may come while the record exists; until then

@@ -54,6 +54,7 @@ const ADMISSIONS = all<Admission["outcome"]>({
   rate_limited: true,
   concurrency_limited: true,
   daily_limited: true,
+  spend_capped: true,
   insufficient_credits: true,
   account_suspended: true,
   idempotency_in_progress: true,

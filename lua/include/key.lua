@@ -1,4 +1,5 @@
 --@include clock
+--@include month
 -- Default limits of a tier, as texts, and which are in shadow mode. `tiers` is ";name rate concurrent daily;name ...;", the
 -- default tier first. Letters behind the last number name limits in shadow mode, which count and do not refuse: r(ate),
 -- c(oncurrent), d(aily). Further numbers are ignored. An unknown tier gets the first one, so that a typo never means "no limit". All items of a call
@@ -17,15 +18,17 @@ local function tier_limits(tier, tiers)
 end
 
 -- The key's record with its limits resolved, or nil when there is none. `usable` is false once revoked or expired.
--- The key's clock never runs backwards, so a step of the store's clock cannot reopen a window or a day.
+-- The key's clock never runs backwards, so a step of the store's clock cannot reopen a window, a day
+-- or a month.
 local function read_key(name, now, tiers)
   local f = redis.call("HMGET", name, "account_id", "tier", "rate_limit", "max_concurrent", "daily_limit",
-    "expires_at", "revoked_at", "clock_ms", "day", "day_count")
+    "expires_at", "revoked_at", "clock_ms", "day", "day_count", "monthly_credits", "month", "spent")
   if not f[1] then return nil end
   local clock = math.max(now, tonumber(f[8] or 0))
   local rate, concurrent, daily, shadow = tier_limits(f[2], tiers)
   rate, concurrent, daily = f[3] or rate, f[4] or concurrent, f[5] or daily
   local day = math.floor(clock / DAY_MS)
+  local month = month_of(clock)
   return {
     account_id = f[1],
     tier = f[2],
@@ -38,5 +41,8 @@ local function read_key(name, now, tiers)
     clock = clock,
     day = day,
     day_count = tonumber(f[9] or -1) == day and tonumber(f[10]) or 0,
+    monthly_credits = tonumber(f[11]),
+    month = month,
+    spent = tonumber(f[12] or -1) == month and tonumber(f[13]) or 0,
   }
 end

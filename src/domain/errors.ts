@@ -23,6 +23,7 @@ const TABLE = {
   concurrency_limited: [429, 2002, "Too many concurrent tasks; wait for one to finish"],
   daily_limited: [429, 2003, "Daily request limit exceeded"],
   upstream_rate_limited: [429, 2004, "The video generation service is rate limiting; retry with backoff"],
+  spend_capped: [402, 2006, "Monthly credits of this API key exceeded"],
   slow_down: [429, 2007, "Too many requests a second with this API key; slow down"],
   internal: [500, 500, "Internal error"],
   upstream_refused: [502, 502, "The video generation service refused the request"],
@@ -48,6 +49,7 @@ export type ErrorName = keyof typeof TABLE;
 /** Refusals that another try meets again: common SDKs are told not to retry on their own. */
 const DEFINITE: ReadonlySet<ErrorName> = new Set([
   "insufficient_credits",
+  "spend_capped",
   "daily_limited",
   "upstream_refused",
   "upstream_refused_gateway",

@@ -94,6 +94,12 @@ export function refuseAdmission(
       const text = `Insufficient credits: this request costs ${price}, the balance is ${admission.balance}`;
       return refuse("insufficient_credits", { text, balance: admission.balance });
     }
+    case "spend_capped": {
+      recordAffordable(call, price, false);
+      const { cap: limit, spent: used } = admission;
+      const text = `Monthly credits of this API key exceeded: this request costs ${price}, ${used} of ${limit} are used`;
+      return refuse("spend_capped", { text, limit, used });
+    }
     case "idempotency_mismatch":
       return refuse("idempotency_mismatch");
     case "idempotency_in_progress":

@@ -1,5 +1,6 @@
 import type { Redis } from "ioredis";
 import type { OwnLimits } from "../domain/limits.ts";
+import { monthOf } from "../domain/months.ts";
 import { type IssuedKey, issueKey, OperatorError, requireLabel, requireLimit } from "./accounts.ts";
 import { type Actor, cliActor } from "./actor.ts";
 import { accountNames, digestOf, indexName, keyNames, partitionNames, partitionOf } from "./names.ts";
@@ -32,6 +33,8 @@ export interface KeyRecord {
   limits: OwnLimits;
   /** Credits that its requests of one UTC month may hold and consume together; undefined: no cap. */
   monthlyCredits: number | undefined;
+  /** Credits held and consumed by requests that were admitted in this UTC month, by this machine's clock. */
+  spentThisMonth: number;
   createdAtMs: number | undefined;
   expiresAtMs: number | undefined;
   revokedAtMs: number | undefined;
@@ -192,6 +195,7 @@ function keyRecord({ keyId, partition }: Place, fields: KeyFields): KeyRecord | 
     rotatedTo: fields.rotated_to,
     label: fields.label,
     monthlyCredits: number("monthly_credits"),
+    spentThisMonth: number("month") === monthOf(Date.now()) ? (number("spent") ?? 0) : 0,
     revision: number("revision") ?? 0,
   };
 }

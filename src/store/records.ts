@@ -83,6 +83,8 @@ export const KEY_FIELDS = {
   clock_ms: "the latest moment of an admission; never goes back",
   day: "the UTC day of `day_count`, as days since 1970",
   day_count: "requests admitted on that day",
+  month: "the UTC month of `spent`, as months since January 1970",
+  spent: "credits held and consumed by requests admitted in that month, without what was given back",
   late_day: "the UTC day of `late_count`",
   late_count: "requests of that day that were bound after their hold was void",
   limits:

@@ -131,6 +131,15 @@ const GENERATION: Row[] = [
     async (stage) => generate(stage.main, await givenKey(stage), { promt: "a paper boat" }),
   ],
   ["PaymentRequired", "insufficient_credits", async (s) => generate(s.main, await givenKey(s, {}, 3))],
+  [
+    "PaymentRequired",
+    "spend_capped",
+    async ({ main }) => {
+      const { key } = await main.givenKey({ monthlyCredits: 15 });
+      await generate(main, key);
+      return generate(main, key);
+    },
+  ],
   ["Forbidden", "account_suspended", whileBarred("suspended", ({ main }, key) => generate(main, key))],
   ["NotFound", "path_not_found", raw("POST", "/api/v1/gen3/text-to-video")],
   ["MethodNotAllowed", "method_not_allowed", raw("DELETE", TEXT_TO_VIDEO)],

@@ -1,5 +1,6 @@
 import { randomUUID } from "node:crypto";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { readKey } from "../../src/store/keys.ts";
 import { oneNode } from "../../src/store/nodes.ts";
 import { refusalsOf } from "../../src/store/refusals.ts";
 import { expectStatus, givenGateway, limitsOf, type TestGateway, until } from "../support/gateway.ts";
@@ -68,6 +69,42 @@ describe("the limits", () => {
     expect(limitsOf(last)).toMatchObject({ limit: 2, remaining: 0, maxConcurrent: 2, active: 2 });
     const { data } = (await ask("GET", CREDITS, { key: issued.key })).body;
     expect(data).toMatchObject({ balance: 0, total_used: 20, total_requests: 2 });
+  });
+
+  // Guarantee: a key with a cap never spends more in a month, and whoever set it sees what is left.
+  test("a spend cap is met after the slots and before the credits; a failed task gives room back", async () => {
+    const limits = { rateLimit: 99, maxConcurrent: 1 };
+    const issued = await gateway.givenKey({ credits: 20, monthlyCredits: 15, limits });
+    const generate = (prompt = BOAT.prompt) =>
+      ask("POST", TEXT_TO_VIDEO, { key: issued.key, body: { prompt } });
+    const spent = async () =>
+      (await readKey(oneNode(gateway.redis), issued.keyId, issued.accountId))?.spentThisMonth;
+    expect(await spent()).toBe(0);
+    const made = await generate("[sandbox: fail] a paper boat");
+    expectStatus(made, 200);
+    expect(await spent()).toBe(10);
+    expect((await generate()).body.code).toBe(2002);
+    await setLimits(gateway, issued, { max_concurrent: 9 });
+    const capped = await generate();
+    expectStatus(capped, 402);
+    const text = "Monthly credits of this API key exceeded: this request costs 10, 10 of 15 are used";
+    expect(capped.body).toMatchObject({ code: 2006, msg: text, error: text });
+    expect(capped.body.retryAfter).toBeUndefined();
+    expect(capped.headers.get("x-should-retry")).toBe("false");
+    const line = gateway.logs
+      .map((one) => JSON.parse(one))
+      .findLast(({ outcome }) => outcome === "spend_capped");
+    expect(line).toMatchObject({ status: 402, limit: 15, used: 10 });
+
+    await until(async () => {
+      await ask("GET", `/api/v1/tasks/${made.body.data.task_id}`, { key: issued.key });
+      return (await spent()) === 0;
+    }, "the refund");
+    expectStatus(await generate(), 200);
+    await setLimits(gateway, issued, { monthly_credits: 100 });
+    expectStatus(await generate(), 200);
+    expect((await generate()).body.code).toBe(402);
+    expect(await spent()).toBe(20);
   });
 
   // Guarantee: "why was this refused?" has its answer in the log, also where the refusal came from memory.

@@ -44,6 +44,7 @@ export type Command =
   | { kind: "time"; byMs: number }
   | { kind: "limits"; key: number; rateLimit: number; maxConcurrent: number; dailyLimit: number }
   | { kind: "status"; key: number; status: "active" | "suspended" | "closed" }
+  | { kind: "cap"; key: number; monthlyCredits: number | undefined }
   | { kind: "end key"; key: number; how: "revoked" | "expires" };
 
 export interface Scenario {
@@ -128,7 +129,7 @@ const time = (byMs: number): Command => ({ kind: "time", byMs });
 const aheadWith = (meanwhile: fc.Arbitrary<Command>): fc.Arbitrary<Command[]> =>
   fc
     .tuple(
-      fc.constantFrom(HOUR, 25 * HOUR, 8 * DAY),
+      fc.constantFrom(HOUR, 25 * HOUR, 8 * DAY, 27 * DAY),
       fc.array(meanwhile, { minLength: 1, maxLength: 3, size: "max" }),
     )
     .map(([byMs, commands]) => [time(byMs), ...commands, time(-byMs)]);
@@ -199,6 +200,14 @@ const command: fc.Arbitrary<Command> = fc.oneof(
       kind: kind("status"),
       key,
       status: fc.constantFrom("active" as const, "active" as const, "suspended" as const, "closed" as const),
+    }),
+  },
+  {
+    weight: 2,
+    arbitrary: fc.record({
+      kind: kind("cap"),
+      key,
+      monthlyCredits: fc.constantFrom(undefined, 0, 20, 40, 60),
     }),
   },
   {

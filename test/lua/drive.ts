@@ -125,6 +125,8 @@ async function addKey(
     own: { ...own },
     revoked: false,
     forgotten: [],
+    spendings: [],
+    monthBeganMs: 0,
   };
   if (credits > 0) recharge(world, key, credits, `key:${ref.keyId}`);
   world.keys.push(key);

@@ -1,4 +1,5 @@
 import type { Limits, Tiers } from "../../src/domain/limits.ts";
+import { monthOf } from "../../src/domain/months.ts";
 import type { Reply } from "../../src/store/script-definition.ts";
 import type { Generation } from "../../src/store/scripts/admit.ts";
 
@@ -40,6 +41,12 @@ interface AdmissionMark {
   counted: boolean;
 }
 
+/** What a request has of its key's credits of a month: those it holds or has consumed. */
+interface Spending {
+  atMs: number;
+  credits: number;
+}
+
 export interface ModelKey {
   keyId: string;
   account: ModelAccount;
@@ -50,6 +57,12 @@ export interface ModelKey {
   expiresAtMs?: number;
   /** Admissions of requests that are collected. */
   forgotten: AdmissionMark[];
+  /** Of all requests that were admitted, or charged without an admission. */
+  spendings: Spending[];
+  /** When a request that was charged without an admission was the first of its month; 0: none was. */
+  monthBeganMs: number;
+  /** The cap of a month. */
+  monthlyCredits?: number;
 }
 
 export interface ModelRequest {
@@ -59,6 +72,7 @@ export interface ModelRequest {
   /** When it was admitted by the store's clock; of one that never was, when its gateway takes it to have been. */
   admittedAtMs: number;
   admission?: AdmissionMark;
+  spending?: Spending;
   /** Taken back before it arrived. */
   tombstone?: boolean;
   dueAtMs?: number;
@@ -130,9 +144,10 @@ const admissionsOf = (world: World, key: ModelKey): AdmissionMark[] => [
   ...requestsOf(world, key).flatMap(({ admission }) => admission ?? []),
 ];
 
-/** A key's clock never runs backwards: it is at least what it was at the last admission. */
+/** A key's clock never runs backwards: it is at least what it was at the last admission, or moved the month on. */
 export function clockOf(world: World, key: ModelKey): number {
-  return Math.max(world.nowMs, ...admissionsOf(world, key).map(({ clockMs }) => clockMs));
+  const admissions = admissionsOf(world, key).map(({ clockMs }) => clockMs);
+  return Math.max(world.nowMs, key.monthBeganMs, ...admissions);
 }
 
 export function usable(world: World, key: ModelKey): boolean {
@@ -152,6 +167,23 @@ export function usedToday(world: World, key: ModelKey): number {
     ({ counted, clockMs }) => counted && Math.floor(clockMs / DAY_MS) === today,
   ).length;
 }
+
+/** The month by the key's clock, and what requests of that month have spent. */
+export const spentOf = (world: World, key: ModelKey): { month: number; credits: number } =>
+  spentIn(key, monthOf(clockOf(world, key)));
+
+const spentIn = (key: ModelKey, month: number) => ({
+  month,
+  credits: key.spendings
+    .filter(({ atMs }) => monthOf(atMs) === month)
+    .reduce((sum, { credits }) => sum + credits, 0),
+});
+
+/** As the record has it: undefined before the first request. */
+export const storedSpent = (key: ModelKey): { month: number; credits: number } | undefined =>
+  key.spendings.length === 0
+    ? undefined
+    : spentIn(key, Math.max(...key.spendings.map(({ atMs }) => monthOf(atMs))));
 
 /** A key's slots: its holds and its unfinished tasks. */
 export const slotsOf = (world: World, key: ModelKey): string[] =>

@@ -1,4 +1,5 @@
 import type { ShadowLimit } from "../../src/domain/limits.ts";
+import { monthOf } from "../../src/domain/months.ts";
 import type { TaskStatus } from "../../src/domain/task-states.ts";
 import { cliActor } from "../../src/store/actor.ts";
 import type { Reply } from "../../src/store/script-definition.ts";
@@ -15,6 +16,8 @@ import {
   numbersOf,
   post,
   spendableOf,
+  spentOf,
+  storedSpent,
   usable,
   usedToday,
   WINDOW_MS,
@@ -27,7 +30,7 @@ const GONE_COUNT = 3;
 const GONE_MS = 60_000;
 const CREDITS_MAX = 2 ** 53 - 1;
 
-/** May this generation run? In this order: a repeat, authentication, status, idempotency, window, day, slots, credits; all or nothing. */
+/** May this generation run? In this order: a repeat, authentication, status, idempotency, window, day, slots, cap, credits; all or nothing. */
 export function admit(world: World, request: ModelRequest, notAfterMs: number): Reply {
   const { key, generation } = request;
   const { nowMs } = world;
@@ -65,6 +68,9 @@ export function admit(world: World, request: ModelRequest, notAfterMs: number): 
   if (activeOf(world, key) >= limits.maxConcurrent && refuses("max_concurrent", "c")) {
     return answer("concurrency_limited");
   }
+  const spent = spentOf(world, key).credits;
+  if (key.monthlyCredits !== undefined && spent + price > key.monthlyCredits)
+    return answer("spend_capped", String(key.monthlyCredits), String(spent));
   const spendable = spendableOf(world, key.account);
   if (spendable < price) return answer("insufficient_credits", String(spendable));
 
@@ -74,6 +80,7 @@ export function admit(world: World, request: ModelRequest, notAfterMs: number): 
   request.sweepAtMs = request.dueAtMs;
   request.admission = { clockMs: clockOf(world, key), inWindow: true, counted: true };
   request.admittedTurn = ++world.turns;
+  spend(request, clockOf(world, key), price);
   key.account.totalRequests++;
   if (idempotency) {
     const { digest, fingerprint } = idempotency;
@@ -132,6 +139,8 @@ export function bind(
   if (charged) post(world, request, -generation.price);
   // The task runs: it counts towards the day of its admission again.
   if (request.admission) request.admission.counted = true;
+  if (charged && !wasHeld)
+    spend(request, request.admission?.clockMs ?? request.admittedAtMs, generation.price);
 
   if (idempotency && !isOthers) {
     const { digest, fingerprint } = idempotency;
@@ -141,6 +150,17 @@ export function bind(
     kept.expiresAtMs = Math.max(nowMs + DAY_MS, kept.voidUntilMs ?? 0);
   }
   return answer(wasHeld ? "bound" : charged ? "late" : "uncollected");
+}
+
+/** Counts what a request holds or was charged in the month of its admission. */
+function spend(request: ModelRequest, atMs: number, credits: number): void {
+  if (!request.spending) {
+    const { month = -1 } = storedSpent(request.key) ?? {};
+    if (!request.admission && monthOf(atMs) > month) request.key.monthBeganMs = atMs;
+    request.spending = { atMs, credits };
+    request.key.spendings.push(request.spending);
+  }
+  request.spending.credits = credits;
 }
 
 export type VoidReason = "refused" | "due" | "unsent" | "released";
@@ -161,6 +181,7 @@ export function voidHold(world: World, request: ModelRequest, reason: VoidReason
     request.state = "void";
     request.endedAtMs = world.nowMs;
     if (request.admission) request.admission.counted = false;
+    if (request.spending) request.spending.credits = 0;
     // Only after a definite answer is it certain that no BIND of it comes any more.
     request.refused = reason !== "due" && reason !== "released";
     freeKey(world, request);
@@ -252,6 +273,7 @@ export function observe(
   request.endedAtMs = nowMs;
   if (status !== "failed" || !options.refundFailed || !request.charged) return answer("finished");
   post(world, request, request.generation.price);
+  if (request.spending) request.spending.credits = 0;
   return answer("finished", request.generation.price);
 }
 

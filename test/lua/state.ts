@@ -11,6 +11,7 @@ import {
   type ModelAccount,
   type ModelRequest,
   slotsOf,
+  storedSpent,
 } from "./model-state.ts";
 
 interface AccountState {
@@ -26,6 +27,8 @@ interface AccountState {
 interface State {
   accounts: Record<string, AccountState>;
   slots: Record<string, string[]>;
+  /** Month and credits. */
+  spent: Record<string, string>;
   holds: Record<string, number>;
   polls: Record<string, number>;
   ended: Record<string, number>;
@@ -100,7 +103,7 @@ export async function storedState(run: Run): Promise<State> {
       return [ledger, holds, polls, done];
     }),
     ...accounts.map((ref) => ref.names.account),
-    ...refs.map((ref) => ref.names.slots),
+    ...refs.flatMap((ref) => [ref.names.slots, ref.names.key]),
     ...digests.map(({ digest, partition }) => idempotencyName(partition, digest)),
   ];
   const reply = await run.stage.redis.eval(READ, 0, KEPT_MS, ...names);
@@ -109,7 +112,15 @@ export async function storedState(run: Run): Promise<State> {
   const lifetimeOf = new Map(names.map((name, at) => [name, lifetimes[at]!]));
   const flat = (name: string): string[] => stored.get(name) as string[];
 
-  const state: State = { accounts: {}, slots: {}, holds: {}, polls: {}, ended: {}, idempotency: {} };
+  const state: State = {
+    accounts: {},
+    slots: {},
+    spent: {},
+    holds: {},
+    polls: {},
+    ended: {},
+    idempotency: {},
+  };
   for (const partition of partitions) {
     const { holds, polls, done } = partitionNames(partition);
     Object.assign(state.holds, scored(flat(holds)));
@@ -120,7 +131,11 @@ export async function storedState(run: Run): Promise<State> {
     const ledger = entriesOf(stored.get(names.ledger) as StreamEntry[], accountId);
     state.accounts[accountId] = accountState(pairs(flat(names.account)), ledger);
   }
-  for (const { keyId, names } of refs) state.slots[keyId] = flat(names.slots).sort();
+  for (const { keyId, names } of refs) {
+    state.slots[keyId] = flat(names.slots).sort();
+    const { month, spent } = pairs(flat(names.key));
+    if (month !== undefined) state.spent[keyId] = `${month} ${spent}`;
+  }
   for (const { digest, partition } of digests) {
     const name = idempotencyName(partition, digest);
     const { request_id, task_id, response, void_until, first_void_id } = pairs(flat(name));
@@ -183,10 +198,20 @@ export function digestsOf(run: Run): { digest: string; partition: number }[] {
 
 /** What the model says the store holds. */
 export function expectedState({ world }: Run): State {
-  const state: State = { accounts: {}, slots: {}, holds: {}, polls: {}, ended: {}, idempotency: {} };
+  const state: State = {
+    accounts: {},
+    slots: {},
+    spent: {},
+    holds: {},
+    polls: {},
+    ended: {},
+    idempotency: {},
+  };
   for (const key of world.keys) {
     state.accounts[key.account.id] ??= accountOf(key.account);
     state.slots[key.keyId] = slotsOf(world, key).sort();
+    const spent = storedSpent(key);
+    if (spent) state.spent[key.keyId] = `${spent.month} ${spent.credits}`;
   }
   for (const request of world.requests) {
     const { generation, state: at, sweepAtMs, endedAtMs } = request;

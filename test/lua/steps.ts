@@ -44,6 +44,7 @@ export async function step(run: Run, command: Command, where: string): Promise<v
     case "limits":
     case "end key":
     case "status":
+    case "cap":
       return aside(run, command, where);
     default: {
       const one = await ask(run, command);
@@ -117,7 +118,7 @@ async function credits(
 /** What happens beside the requests: sweeps, time, operators. */
 async function aside(
   run: Run,
-  command: Extract<Command, { kind: "lease" | "collect" | "time" | "limits" | "end key" | "status" }>,
+  command: Extract<Command, { kind: "lease" | "collect" | "time" | "limits" | "end key" | "status" | "cap" }>,
   where: string,
 ): Promise<void> {
   const { stage, world } = run;
@@ -157,6 +158,17 @@ async function aside(
       } else {
         key.account.status = status;
         await stage.redis.hset(account, { status });
+      }
+      return;
+    }
+    case "cap": {
+      const { monthlyCredits } = command;
+      if (monthlyCredits === undefined) {
+        delete key.monthlyCredits;
+        await stage.redis.hdel(names.key, "monthly_credits");
+      } else {
+        key.monthlyCredits = monthlyCredits;
+        await stage.redis.hset(names.key, "monthly_credits", monthlyCredits);
       }
       return;
     }

@@ -35,6 +35,9 @@ const bindOf = (request: number): Command => ({ kind: "bind", request, task: "ow
 /** The clock is ahead until every Idempotency-Key that can expire has. */
 const keysExpire: Command[] = [wait(8 * DAY), { kind: "credits", key: 0 }, wait(-8 * DAY)];
 
+/** Limits that refuse nothing. */
+const ROOMY: Command = { kind: "limits", key: 0, rateLimit: 99, maxConcurrent: 99, dailyLimit: 99 };
+
 /** Rare turns that chance alone may miss in a short run. */
 const RARE_TURNS: Command[][] = [
   // The day is used up, minutes apart; the next day it is open.
@@ -294,6 +297,99 @@ const RARE_TURNS: Command[][] = [
     submit(0),
     admitted(0),
   ]),
+  // A cap: what is held counts, a refusal, a refund and a hold that ended give room back, a late one takes it again.
+  [
+    ROOMY,
+    { kind: "cap", key: 0, monthlyCredits: 30 },
+    submit(0, 20),
+    submit(0, 20),
+    submit(0),
+    submit(0),
+    voided("refused"),
+    submit(0),
+    bound,
+    said("failed"),
+    submit(0, 20),
+    submit(0),
+    wait(61 * SECOND),
+    voided("due"),
+    submit(0, 20),
+    submit(0),
+    { kind: "bind", request: 1, task: "own" },
+    voided("refused"),
+    submit(0),
+  ],
+  // A late one without credits takes no room, nor does its end give any.
+  [
+    ...lost(submit(0, 40)),
+    submit(1, 40),
+    submit(0, 40),
+    submit(0),
+    { kind: "bind", request: 3, task: "own" },
+    { kind: "observe", request: 3, tasks: false, status: "failed", refundFailed: true },
+    { kind: "cap", key: 0, monthlyCredits: 80 },
+    submit(0),
+  ],
+  // The next month has a cap of its own. What was admitted in the month before gives it no room: a hold, a task; nor does a
+  // late one take any.
+  [
+    ROOMY,
+    { kind: "cap", key: 0, monthlyCredits: 40 },
+    { ...submit(0, 20), retentionMs: 40 * DAY } as Asking,
+    { ...submit(0, 20), retentionMs: 40 * DAY } as Asking,
+    bound,
+    submit(0),
+    wait(27 * DAY),
+    submit(0, 20),
+    said("failed"),
+    { kind: "void", request: 3, reason: "due" },
+    submit(0, 20),
+    submit(0),
+    { kind: "bind", request: 5, task: "own" },
+    submit(0),
+    wait(-27 * DAY),
+    submit(0),
+  ],
+  // A request without a record is charged in the month in which its gateway had it admitted, also where that is a later one.
+  [
+    ROOMY,
+    { kind: "cap", key: 0, monthlyCredits: 40 },
+    submit(0, 20),
+    planned,
+    bound,
+    submit(0),
+    submit(0),
+    wait(27 * DAY),
+    planned,
+    bound,
+    wait(-27 * DAY),
+    submit(0, 40),
+    submit(0, 20),
+    { kind: "observe", request: 2, tasks: true, status: "failed", refundFailed: true },
+    submit(0),
+    submit(0),
+  ],
+  // The last day of May, and the first one of June.
+  [
+    { kind: "cap", key: 0, monthlyCredits: 10 },
+    submit(0),
+    wait(25 * DAY),
+    submit(0),
+    wait(DAY),
+    submit(0),
+    submit(0),
+    wait(-DAY),
+    submit(0),
+  ],
+  // A cap that is set in mid-month counts what was spent before; one that is removed refuses nothing.
+  [
+    submit(0, 20),
+    bound,
+    { kind: "cap", key: 0, monthlyCredits: 20 },
+    submit(0),
+    { kind: "cap", key: 0, monthlyCredits: undefined },
+    submit(0),
+  ],
   // One reference credits once; a revoked key is unknown from then on.
   [
     ...[10, 10, 20].map((amount): Command => ({ kind: "recharge", key: 0, amount, reference: 0 })),

@@ -56,6 +56,8 @@ const WORDS: Record<ErrorName, string> = {
     "The key's requests of the day are used up; midnight UTC starts a new one. Do not retry before.",
   upstream_rate_limited:
     "The generator is limiting the gateway. Wait for `Retry-After`, then retry with exponential backoff.",
+  spend_capped:
+    "The key has a cap on the credits of a month (UTC), and this request would exceed it; `error` has the numbers. Ask whoever set it.",
   slow_down:
     "Polls, credits, uploads and refused requests of the key, those for want of credits included, came too fast: by default above 100 a second. Wait for `Retry-After`.",
   internal: "A fault of the gateway. Retry once, then report the `request_id`.",
@@ -83,6 +85,9 @@ const EXTRAS: Partial<Record<ErrorName, Extra>> = {
   too_many_unknown_keys: { retryAfterSeconds: 42 },
   insufficient_credits: {
     text: "Insufficient credits: this request costs 10, the balance is 3",
+  },
+  spend_capped: {
+    text: "Monthly credits of this API key exceeded: this request costs 10, 10 of 15 are used",
   },
   method_not_allowed: { allow: "POST" },
   idempotency_in_progress: { retryAfterSeconds: 10 },
@@ -185,6 +190,7 @@ const OF_UPSTREAM: readonly ErrorName[] = [
 const OF_BODY: readonly ErrorName[] = ["payload_too_large", "unsupported_media_type"];
 const OF_ADMISSION: readonly ErrorName[] = [
   "insufficient_credits",
+  "spend_capped",
   "idempotency_in_progress",
   "idempotency_mismatch",
   "rate_limited",

@@ -38,6 +38,8 @@ export type Admission = KeyState &
     | { outcome: "rate_limited"; retryAfterMs: number }
     | { outcome: "daily_limited"; retryAfterMs: number; dailyLimit: number; dayCount: number }
     | { outcome: "concurrency_limited" }
+    /** Credits that the key may spend in a month, and has spent in this one. */
+    | { outcome: "spend_capped"; cap: number; spent: number }
     | { outcome: "insufficient_credits"; balance: number }
     | { outcome: "account_suspended"; status: BarredStatus }
     | { outcome: "replayed"; taskId: string; data: string }
@@ -89,6 +91,8 @@ export const admit: Script<AdmitCall, Admission> = {
         const [retryAfterMs = 0, dailyLimit = 0, dayCount = 0] = reply.slice(8).map(Number);
         return { outcome, ...common, retryAfterMs, dailyLimit, dayCount };
       }
+      case "spend_capped":
+        return { outcome, ...common, cap: Number(reply[8]), spent: Number(reply[9]) };
       case "insufficient_credits":
         return { outcome, ...common, balance: Number(reply[8]) };
       case "account_suspended":
