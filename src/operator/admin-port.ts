@@ -1,3 +1,4 @@
+import { hostname } from "node:os";
 import type { Config } from "../config/config.ts";
 import type { LiveConfig } from "../config/live.ts";
 import { CREDIT_PACKAGES } from "../domain/credit-packages.ts";
@@ -7,6 +8,7 @@ import type { Connection } from "../store/connection.ts";
 import { META } from "../store/names.ts";
 import { createOperatorSession } from "../store/operator-session.ts";
 import { countOpen } from "../store/operator-views.ts";
+import { createSurveys } from "../store/survey.ts";
 import type { TierCounts } from "../store/tier-counts.ts";
 import type { Logger } from "../telemetry/log.ts";
 import { createAccess } from "./access.ts";
@@ -17,6 +19,8 @@ import type { Reading } from "./console/live-figures.ts";
 import { createGatewayReporter } from "./gateway-reporter.ts";
 import { createLogLevel } from "./log-level.ts";
 import { createManagement } from "./manage/serve.ts";
+
+export type AdminPortOptions = Parameters<typeof createAdminPort>[0];
 
 /** Assembles the admin port: access, console, log level and pages. One process of a gateway serves it. */
 export function createAdminPort(options: {
@@ -75,13 +79,7 @@ export function createAdminPort(options: {
   const management = createManagement({
     access,
     session,
-    services: {
-      tiers: () => live.config().tiers,
-      prices: () => live.config().prices,
-      packages: () => CREDIT_PACKAGES,
-      tierCounts: options.tierCounts,
-      archive,
-    },
+    services: { ...servicesOf(options), archive, live: console.live },
     counted: options.managementCounted,
     log,
   });
@@ -112,6 +110,28 @@ export function createAdminPort(options: {
     },
   };
 }
+
+/** What the management API is given of the running gateway. */
+const servicesOf = ({
+  live,
+  connection,
+  tierCounts,
+  notReady,
+}: Pick<AdminPortOptions, "live" | "connection" | "tierCounts" | "notReady">) => ({
+  tiers: () => live.config().tiers,
+  prices: () => live.config().prices,
+  packages: () => CREDIT_PACKAGES,
+  tierCounts,
+  describeConfig: live.describe,
+  ledgerReport: createSurveys(connection).latestLedger,
+  gateway: () => ({
+    host: hostname(),
+    pid: process.pid,
+    uptime_seconds: Math.round(process.uptime()),
+    not_ready: notReady() ?? null,
+    primaries: primariesOf(connection),
+  }),
+});
 
 /** Slots taken over all gateways; null while a part of the store is away. */
 async function slotsOf(connection: Connection): Promise<number | null> {

@@ -45,9 +45,9 @@ export async function topKeysByUse(nodes: RedisNodes, tiers: Tiers, most: number
     const ids = keyIds.slice(0, KEYS_LOOKED_AT_MAX - keysLookedAt);
     const uses = await reads.at(partition, async (redis) => {
       const today = Math.floor((await nowOf(redis)) / DAY_MS);
-      return usedToday(redis, partition, ids, today, tiers);
+      return usesOfDay(redis, partition, ids, today, tiers);
     });
-    for (const use of uses ?? []) used.set(use.keyId, use);
+    for (const use of uses ?? []) if (use.dayCount > 0) used.set(use.keyId, use);
     keysLookedAt += ids.length;
     complete = ids.length === keyIds.length;
     if (!complete) break;
@@ -57,7 +57,23 @@ export async function topKeysByUse(nodes: RedisNodes, tiers: Tiers, most: number
   return { keys, keysLookedAt, complete, unread: reads.unread() };
 }
 
-async function usedToday(
+/**
+ * What some keys of one account have used.
+ * @param keyIds at most some hundred
+ */
+export async function usesOfKeys(
+  nodes: RedisNodes,
+  partition: number,
+  keyIds: readonly string[],
+  tiers: Tiers,
+): Promise<KeyUse[]> {
+  const redis = nodes.of(partition);
+  const today = Math.floor((await clocks()(redis)) / DAY_MS);
+  return withUseNow(nodes, await usesOfDay(redis, partition, keyIds, today, tiers), tiers);
+}
+
+/** Keys that the store does not know are left out. */
+async function usesOfDay(
   redis: Redis,
   partition: number,
   keyIds: readonly string[],
@@ -69,16 +85,16 @@ async function usedToday(
   );
   return records.flatMap((record, at) => {
     const [accountId, tier, day, dayCount, ownLimit] = record.map((field) => field ?? "");
-    if (Number(day) !== today || Number(dayCount) === 0) return [];
+    if (!accountId) return [];
     // The limit in force is the key's own before its tier's, as the scripts have it.
     const limits = tiers[tier ?? ""] ?? tiers.standard;
     return [
       {
         keyId: keyIds[at] ?? "",
-        accountId: accountId ?? "",
+        accountId,
         tier: tier ?? "",
         partition,
-        dayCount: Number(dayCount),
+        dayCount: Number(day) === today ? Number(dayCount) : 0,
         dailyLimit: Number(ownLimit || limits?.dailyLimit),
       },
     ];

@@ -11,8 +11,8 @@ import { readsOfMost, UnreadError } from "../../store/partition-reads.ts";
 import { dayStartMs, refusalsOf, topRefusals } from "../../store/refusals.ts";
 import { partitionsOf } from "../../store/store-facts.ts";
 import { pageTransactions } from "../../store/transactions.ts";
+import { shared } from "../shared-result.ts";
 import type { AccountCredits, AccountKey, Answers, KeyUse as KeyUseShown, Transaction } from "./answers.ts";
-import { shared } from "./shared-result.ts";
 
 const TOP_KEYS = 20;
 const TOP_REFUSALS = 50;

@@ -72,6 +72,11 @@ export function requireScope({ scopes }: Grantee, scope: Scope | "any"): void {
   throw new Problem("forbidden", `this token lacks the scope ${scope}`);
 }
 
+/** @throws Problem for a token that may use some accounts only, where an answer is about all of them */
+export function requireAllAccounts({ accounts }: Grantee): void {
+  if (accounts) throw new Problem("forbidden", "this token may use some accounts only");
+}
+
 /** @throws Problem for an account that the token may not use, whether or not it exists */
 export function requireOwnAccount({ accounts }: Grantee, accountId: string): void {
   if (accounts === undefined || accounts.includes(accountId)) return;

@@ -1,5 +1,8 @@
+import { VIEW_EXAMPLES } from "./view-examples.ts";
+
 /** One example of each object of the API, by the title of its schema. */
 export const EXAMPLES = {
+  ...VIEW_EXAMPLES,
   Account: {
     account_id: "acme",
     label: "Acme Films",

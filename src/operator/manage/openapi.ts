@@ -6,8 +6,10 @@ import { BODIES, EXAMPLES } from "./examples.ts";
 import { PROBLEMS, type ProblemCode } from "./problems.ts";
 import { type Route, TAGS } from "./route.ts";
 import { NAMED } from "./schemas.ts";
+import { NAMED_VIEWS } from "./view-schemas.ts";
 
-const NAMES = new Set(Object.keys(NAMED));
+const SCHEMAS = { ...NAMED, ...NAMED_VIEWS };
+const NAMES = new Set(Object.keys(SCHEMAS));
 
 /**
  * The description of the management API as an OpenAPI 3.1 document, made from what validates and answers.
@@ -53,7 +55,7 @@ export function managementOpenApi(routes: readonly Route[]): object {
 /** The schemas that have a name and are referred to. */
 function schemasIn(document: object): object {
   const text = JSON.stringify(document);
-  const used = Object.entries(NAMED).filter(([name]) => text.includes(`#/components/schemas/${name}"`));
+  const used = Object.entries(SCHEMAS).filter(([name]) => text.includes(`#/components/schemas/${name}"`));
   return Object.fromEntries(used.map(([name, schema]) => [name, referring(schema, true)]));
 }
 

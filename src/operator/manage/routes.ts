@@ -4,8 +4,10 @@ import { type Route, route } from "./route.ts";
 import { accountRoutes } from "./routes/accounts.ts";
 import { catalogRoutes } from "./routes/catalog.ts";
 import { keyRoutes } from "./routes/keys.ts";
+import { todayRoutes } from "./routes/today.ts";
 import { tokenRoutes } from "./routes/tokens.ts";
 import { transactionRoutes } from "./routes/transactions.ts";
+import { viewRoutes } from "./routes/views.ts";
 import type { Services } from "./services.ts";
 
 /** All paths of the management API, in the order of its description. */
@@ -16,6 +18,8 @@ export function createRoutes(services: Services): readonly Route[] {
     ...transactionRoutes(services),
     ...catalogRoutes(services),
     ...tokenRoutes(services),
+    ...viewRoutes(services),
+    ...todayRoutes(services),
   ];
   routes.push(openApiRoute(routes));
   return routes;

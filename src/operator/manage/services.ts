@@ -1,8 +1,20 @@
+import type { LiveConfig } from "../../config/live.ts";
 import type { Tiers } from "../../domain/limits.ts";
 import type { PriceTable } from "../../domain/prices.ts";
 import type { LazyArchive } from "../../ledger/archived-reads.ts";
 import type { OperatorSession } from "../../store/operator-session.ts";
+import type { LedgerReport } from "../../store/survey.ts";
 import type { TierCounts } from "../../store/tier-counts.ts";
+import type { createLive } from "../console/live-figures.ts";
+
+/** The gateway that answers. `not_ready`: why it is not ready, in words; null when it is. */
+export interface GatewayState {
+  host: string;
+  pid: number;
+  uptime_seconds: number;
+  not_ready: string | null;
+  primaries: { name: string; usable: boolean }[];
+}
 
 /** What the routes work with. Settings are those in force when they are asked for. */
 export interface Services {
@@ -13,6 +25,12 @@ export interface Services {
   packages(): Readonly<Record<string, number>>;
   /** Keys by tier as far as they are known. */
   tierCounts(): TierCounts | null;
+  gateway(): GatewayState;
+  /** Samples of this gateway's figures. */
+  live: Pick<ReturnType<typeof createLive>, "view" | "latest">;
+  describeConfig(): ReturnType<LiveConfig["describe"]>;
+  /** The last check of the ledger by any gateway; undefined before the first one. */
+  ledgerReport(): Promise<LedgerReport | undefined>;
   /** Undefined without an archive. */
   archive: LazyArchive | undefined;
 }

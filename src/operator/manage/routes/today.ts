@@ -1,0 +1,210 @@
+import { Type } from "typebox";
+import { readAccount } from "../../../store/accounts.ts";
+import { eachKey, storeNowMs } from "../../../store/keys.ts";
+import { type KeyUse, topKeysByUse, usesOfKeys } from "../../../store/operator-keys.ts";
+import type { RedisNodes } from "../../../store/operator-session.ts";
+import { OPEN_LOOKED_AT_MAX, oldOpenRequests } from "../../../store/operator-views.ts";
+import { dayStartMs, refusalsOf, topRefusals } from "../../../store/refusals.ts";
+import { shared } from "../../shared-result.ts";
+import { requireAllAccounts } from "../authorize.ts";
+import { route } from "../route.ts";
+import type { Services } from "../services.ts";
+import { isoTime, isoTimeOrNull } from "../shown.ts";
+import { AccountRefusals, AccountUse, OpenRequests, RefusalsOfDay, TopKeys } from "../view-schemas.ts";
+
+const TOP_KEYS = 20;
+const TOP_REFUSALS = 50;
+const KEYS_OF_ACCOUNT_MAX = 100;
+const REFUSALS_OF_ACCOUNT_MAX = 100;
+const OPEN_SHOWN_MAX = 100;
+/** Several operators who look at the same view cost one read. */
+const SHARED_MS = 3000;
+
+/** What is used and refused at the moment, over all gateways. Reads are bounded, and say where they were cut. */
+export const todayRoutes = (services: Services) => [
+  topKeysRoute(services),
+  refusalsRoute(services),
+  openRequestsRoute(services),
+  accountUseRoute(services),
+  accountRefusalsRoute(services),
+];
+
+function topKeysRoute({ session, tiers }: Services) {
+  const read = shared(SHARED_MS, (most: number) =>
+    session.run((nodes) => topKeysByUse(nodes, tiers(), most)),
+  );
+  return route({
+    method: "GET",
+    path: "/top-keys",
+    tag: "Usage",
+    scope: "keys:read",
+    name: "listTopKeys",
+    summary: "List the keys most used today",
+    description: "The first 20. At most 20,000 keys are looked at; `complete` says whether that was all.",
+    answers: { 200: { description: "Keys, most used first.", schema: TopKeys } },
+    async run({ grantee }) {
+      requireAllAccounts(grantee);
+      const { keys, keysLookedAt, complete, unread } = await read(TOP_KEYS);
+      const data = keys.map((key) => ({
+        key_id: key.keyId,
+        account_id: key.accountId,
+        tier: key.tier,
+        usable: key.now !== undefined,
+        ...useShown(key),
+      }));
+      return {
+        status: 200,
+        body: { data, next_cursor: null, keys_looked_at: keysLookedAt, complete, unread },
+      };
+    },
+  });
+}
+
+const useShown = ({ now, dayCount, dailyLimit }: KeyUse) => ({
+  window_used: now?.windowUsed ?? null,
+  rate_limit: now?.rateLimit ?? null,
+  active: now?.active ?? null,
+  max_concurrent: now?.maxConcurrent ?? null,
+  day_count: dayCount,
+  daily_limit: dailyLimit,
+});
+
+const refusalsRoute = ({ session }: Services) =>
+  route({
+    method: "GET",
+    path: "/refusals",
+    tag: "Usage",
+    scope: "usage:read",
+    name: "listRefusalsOfDay",
+    summary: "List what was refused most today",
+    description:
+      "By key and outcome, the 50 most frequent of the UTC day. Requests without a known key do not count.",
+    answers: { 200: { description: "Refusals, most frequent first.", schema: RefusalsOfDay } },
+    async run({ grantee }) {
+      requireAllAccounts(grantee);
+      return session.run(async (nodes) => {
+        // A gateway counts them by the day of any server's clock.
+        const nowMs = await storeNowMs(nodes.of(0));
+        const counts = await topRefusals(nodes, nowMs, TOP_REFUSALS);
+        const data = counts.map(({ keyId, accountId, outcome, count }) => ({
+          key_id: keyId,
+          account_id: accountId,
+          outcome,
+          count,
+        }));
+        return { status: 200, body: { data, next_cursor: null, since: isoTime(dayStartMs(nowMs)) } };
+      });
+    },
+  });
+
+function openRequestsRoute({ session }: Services) {
+  const read = shared(SHARED_MS, (olderThanMs: number) =>
+    session.run((nodes) => oldOpenRequests(nodes, olderThanMs, OPEN_SHOWN_MAX)),
+  );
+  return route({
+    method: "GET",
+    path: "/open-requests",
+    tag: "Tasks",
+    scope: "tasks:read",
+    name: "listOpenRequests",
+    summary: "List holds and tasks that have been open for long",
+    description: "The oldest 100. At most 20,000 are looked at; `complete` says whether that was all.",
+    query: Type.Object(
+      {
+        older_than_seconds: Type.Optional(
+          Type.Integer({
+            minimum: 0,
+            maximum: 31_536_000,
+            default: 0,
+            description: "Open for at least so long.",
+          }),
+        ),
+      },
+      { additionalProperties: false },
+    ),
+    answers: { 200: { description: "Open requests, oldest first.", schema: OpenRequests } },
+    async run({ query, grantee }) {
+      requireAllAccounts(grantee);
+      const { requests, old, open, complete, unread } = await read((query.older_than_seconds ?? 0) * 1000);
+      const data = requests.map((view) => ({
+        request_id: view.requestId,
+        task_id: view.taskId || null,
+        account_id: view.accountId,
+        key_id: view.keyId,
+        state: view.state,
+        status: view.status || null,
+        endpoint: view.endpoint,
+        price: view.price,
+        admitted_at: isoTimeOrNull(view.admittedAtMs),
+        age_seconds: Math.max(0, Math.round((view.seenAtMs - view.admittedAtMs) / 1000)),
+        due_in_seconds: Math.round((view.dueAtMs - view.seenAtMs) / 1000),
+      }));
+      const body = {
+        data,
+        next_cursor: null,
+        old,
+        open,
+        looked_at_max: OPEN_LOOKED_AT_MAX,
+        complete,
+        unread,
+      };
+      return { status: 200, body };
+    },
+  });
+}
+
+const accountRefusalsRoute = ({ session }: Services) =>
+  route({
+    method: "GET",
+    path: "/accounts/{account}/refusals",
+    tag: "Usage",
+    scope: "usage:read",
+    name: "listRefusalsOfAccount",
+    summary: "List when and why an account was refused",
+    description: "By hour, key and outcome, latest first, the last eight days; the first 100.",
+    answers: { 200: { description: "Refusals by hour.", schema: AccountRefusals } },
+    refusals: [404],
+    run: ({ params }) =>
+      session.run(async (nodes) => {
+        const { accountId, partition } = await readAccount(nodes, params.account!);
+        const { hours } = await refusalsOf(nodes, accountId, await storeNowMs(nodes.of(partition)));
+        const data = hours.slice(0, REFUSALS_OF_ACCOUNT_MAX).map(({ atMs, keyId, outcome, count }) => ({
+          hour: isoTime(atMs),
+          key_id: keyId,
+          outcome,
+          count,
+        }));
+        return { status: 200, body: { data, next_cursor: null, more: hours.length > data.length } };
+      }),
+  });
+
+const accountUseRoute = ({ session, tiers }: Services) =>
+  route({
+    method: "GET",
+    path: "/accounts/{account}/use",
+    tag: "Usage",
+    scope: "accounts:read",
+    name: "readAccountUse",
+    summary: "Read what is used of an account's limits now",
+    description: "Of the limits of its first 100 keys.",
+    answers: { 200: { description: "What is used, and of what.", schema: AccountUse } },
+    refusals: [404],
+    run: ({ params }) =>
+      session.run(async (nodes) => {
+        const { accountId, partition } = await readAccount(nodes, params.account!);
+        const keyIds = await firstKeysOf(nodes, accountId);
+        const keys = await usesOfKeys(nodes, partition, keyIds, tiers());
+        const shown = keys.map((key) => ({ key_id: key.keyId, ...useShown(key) }));
+        return { status: 200, body: { keys: shown } };
+      }),
+  });
+
+/** By id: a scan may show a key twice. */
+async function firstKeysOf(nodes: RedisNodes, accountId: string): Promise<string[]> {
+  const ids = new Set<string>();
+  for await (const { keyId } of eachKey(nodes, accountId)) {
+    ids.add(keyId);
+    if (ids.size >= KEYS_OF_ACCOUNT_MAX) break;
+  }
+  return [...ids];
+}

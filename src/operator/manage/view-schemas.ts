@@ -1,0 +1,207 @@
+import { type TSchema, Type } from "typebox";
+
+// What operators' views of a running service answer: the console's above all. Figures of the moment, not objects.
+
+const closed = { additionalProperties: false } as const;
+const orNull = <T>(type: string, more: object = {}) =>
+  Type.Unsafe<T | null>({ ...more, type: [type, "null"] });
+const time = Type.String({ format: "date-time", examples: ["2026-10-31T12:00:00.000Z"] });
+const timeOrNull = orNull<string>("string", { format: "date-time" });
+const text = Type.String();
+const count = Type.Integer();
+const countOrNull = orNull<number>("integer");
+
+const unread = Type.Optional(
+  Type.Object(
+    { partitions: Type.Array(count), why: text },
+    {
+      ...closed,
+      description: "Partitions that could not be read, and why; nothing of them is in the answer.",
+    },
+  ),
+);
+
+const primary = Type.Object({ name: text, usable: Type.Boolean() }, closed);
+
+const gatewayState = Type.Object(
+  {
+    host: text,
+    pid: count,
+    uptime_seconds: count,
+    not_ready: orNull<string>("string", { description: "Why it is not ready; null when it is." }),
+    primaries: Type.Array(primary, { description: "Of a store that Sentinels or a cluster place." }),
+  },
+  { ...closed, description: "The gateway that answers." },
+);
+
+export const Live = Type.Object(
+  {
+    gateway: gatewayState,
+    sample_every_ms: count,
+    at_ms: Type.Array(Type.Number()),
+    series: Type.Unsafe<Record<string, (number | null)[]>>({
+      type: "object",
+      additionalProperties: { type: "array", items: { type: ["number", "null"] } },
+      description: "By name, each as long as `at_ms`; null where there is nothing to say.",
+    }),
+    denied: Type.Array(
+      Type.Object({ outcome: text, status: count, last_minute: count, last_15_minutes: count }, closed),
+      { description: "Why requests were answered with 4xx or 5xx." },
+    ),
+  },
+  { ...closed, title: "Live" },
+);
+
+const money = (of: string) =>
+  Type.Object(
+    {
+      charged: count,
+      refunded: count,
+      purchased: count,
+      adjusted: Type.Integer({ description: "Negative where more was taken away than given." }),
+      uncollected: Type.Integer({ description: "Of tasks that were made and could not be charged." }),
+    },
+    { ...closed, description: of },
+  );
+
+const gatewayReport = Type.Object(
+  {
+    gateway_id: text,
+    host: text,
+    pid: count,
+    started_at: time,
+    seen_at: time,
+    config_hash: text,
+    ready: Type.Boolean(),
+    requests_per_second: Type.Number(),
+    refused_per_second: Type.Number(),
+    failed_per_second: Type.Number(),
+    in_flight: count,
+    settlements_waiting: count,
+  },
+  closed,
+);
+
+export const Overview = Type.Object(
+  {
+    open: orNull<number>("integer", { description: "Holds and unfinished tasks, over all gateways." }),
+    money: Type.Object(
+      { today: money("Credits of the UTC day."), month: money("Credits of the UTC month."), unread },
+      closed,
+    ),
+    ledger: Type.Object(
+      { right: orNull<boolean>("boolean"), checked_at: timeOrNull, violations: countOrNull },
+      { ...closed, description: "The last check of the whole ledger; null before the first one." },
+    ),
+    settlements_waiting: Type.Integer({ description: "Charges that wait for Redis, in all gateways." }),
+    gateways: Type.Array(gatewayReport, { description: "Those that have reported in the last 20 s." }),
+  },
+  { ...closed, title: "Overview" },
+);
+
+export const Configuration = Type.Object(
+  {
+    config: Type.Unsafe<object>({
+      type: "object",
+      additionalProperties: true,
+      description: "Settings and prices in force, without secrets.",
+    }),
+    config_hash: text,
+    in_force_since: time,
+    from_environment: Type.Unsafe<Record<string, string>>({
+      type: "object",
+      additionalProperties: { type: "string" },
+      description: "Setting to the environment variable that decides it.",
+    }),
+    file: Type.Object(
+      {
+        path: text,
+        differs: Type.Array(
+          Type.Object({ path: text, in_force: Type.Unknown(), in_file: Type.Unknown() }, closed),
+          { description: "Settings of the file that need a restart." },
+        ),
+        problem: orNull<string>("string", {
+          description: "Why the file's last change is not in force; null when it is.",
+        }),
+      },
+      closed,
+    ),
+    gateways: Type.Array(Type.Object({ gateway_id: text, host: text, config_hash: text }, closed)),
+  },
+  { ...closed, title: "Configuration" },
+);
+
+const use = {
+  window_used: countOrNull,
+  rate_limit: countOrNull,
+  active: countOrNull,
+  max_concurrent: countOrNull,
+  day_count: count,
+  daily_limit: countOrNull,
+};
+
+export const AccountUse = Type.Object(
+  {
+    keys: Type.Array(Type.Object({ key_id: text, ...use }, closed), { description: "The first 100." }),
+  },
+  { ...closed, title: "AccountUse" },
+);
+
+const list = <Item extends TSchema, More extends Record<string, TSchema>>(
+  title: string,
+  item: Item,
+  more: More,
+) => Type.Object({ data: Type.Array(item), next_cursor: Type.Null(), ...more }, { ...closed, title });
+
+export const TopKeys = list(
+  "TopKeys",
+  Type.Object({ key_id: text, account_id: text, tier: text, usable: Type.Boolean(), ...use }, closed),
+  { keys_looked_at: count, complete: Type.Boolean(), unread },
+);
+
+export const RefusalsOfDay = list(
+  "RefusalsOfDay",
+  Type.Object({ key_id: text, account_id: text, outcome: text, count }, closed),
+  { since: time },
+);
+
+export const AccountRefusals = list(
+  "AccountRefusals",
+  Type.Object({ hour: time, key_id: text, outcome: text, count }, closed),
+  {
+    more: Type.Boolean({ description: "There are earlier ones." }),
+  },
+);
+
+export const OpenRequests = list(
+  "OpenRequests",
+  Type.Object(
+    {
+      request_id: text,
+      task_id: orNull<string>("string"),
+      account_id: text,
+      key_id: text,
+      state: text,
+      status: orNull<string>("string"),
+      endpoint: text,
+      price: count,
+      admitted_at: timeOrNull,
+      age_seconds: count,
+      due_in_seconds: Type.Integer({ description: "Until the sweeper looks at it; negative when overdue." }),
+    },
+    closed,
+  ),
+  { old: count, open: count, looked_at_max: count, complete: Type.Boolean(), unread },
+);
+
+/** Schemas that the description names. */
+export const NAMED_VIEWS = {
+  Live,
+  Overview,
+  Configuration,
+  AccountUse,
+  TopKeys,
+  RefusalsOfDay,
+  AccountRefusals,
+  OpenRequests,
+};

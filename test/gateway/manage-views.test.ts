@@ -1,0 +1,179 @@
+import type { TSchema } from "typebox";
+import { Value } from "typebox/value";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import * as schemas from "../../src/operator/manage/view-schemas.ts";
+import { expectStatus, givenGateway, type Reply, until } from "../support/gateway.ts";
+import { givenManageStage, type ManageStage } from "./manage-stage.ts";
+import { BOAT, TEXT_TO_VIDEO } from "./spec-stage.ts";
+
+let stage: ManageStage;
+beforeAll(async () => {
+  stage = await givenManageStage();
+});
+afterAll(() => stage.stop());
+
+/** What operators' views answer, by path. */
+const VIEWS: [path: string, scope: string, schema: TSchema][] = [
+  ["/live", "usage:read", schemas.Live],
+  ["/overview", "usage:read", schemas.Overview],
+  ["/configuration", "accounts:read", schemas.Configuration],
+  ["/top-keys", "keys:read", schemas.TopKeys],
+  ["/refusals", "usage:read", schemas.RefusalsOfDay],
+  ["/open-requests", "tasks:read", schemas.OpenRequests],
+];
+const VIEWS_OF_ACCOUNT: typeof VIEWS = [
+  ["/use", "accounts:read", schemas.AccountUse],
+  ["/refusals", "usage:read", schemas.AccountRefusals],
+];
+
+function expectShape(reply: Reply, schema: TSchema, what: string): void {
+  expectStatus(reply, 200, what);
+  expect([...Value.Errors(schema, reply.body)], what).toEqual([]);
+}
+
+const generate = (key: string) => stage.gateway.request("POST", TEXT_TO_VIDEO, { key, body: BOAT });
+
+test.each(VIEWS)(
+  "GET %s answers what its description says, to a token with %s alone",
+  async (path, scope, schema) => {
+    const { key } = await stage.gateway.givenKey({ limits: { rateLimit: 1 } });
+    for (let n = 0; n < 2; n++) await generate(key);
+    expectShape(await stage.manage("GET", path, { token: await stage.givenToken([scope]) }), schema, path);
+    expectStatus(await stage.manage("GET", path, { token: null }), 401, path);
+    expectStatus(
+      await stage.manage("GET", path, { token: await stage.givenToken(["webhooks:write"]) }),
+      403,
+      path,
+    );
+    expectStatus(await stage.manage("GET", `${path}?no_such=1`), 400, path);
+    expectStatus(await stage.manage("POST", path, { body: {} }), 405, path);
+  },
+);
+
+// Guarantee: a token for one customer learns nothing of the others.
+test.each(VIEWS)("GET %s is 403 for a token that may use some accounts only", async (path, scope) => {
+  const accountId = await stage.givenAccount();
+  const token = await stage.givenToken([scope], { accounts: [accountId] });
+  expectStatus(await stage.manage("GET", path, { token }), 403, path);
+});
+
+test.each(VIEWS_OF_ACCOUNT)(
+  "GET /accounts/{account}%s answers of its own account only",
+  async (path, scope, schema) => {
+    const { key, accountId } = await stage.gateway.givenKey();
+    await generate(key);
+    const token = await stage.givenToken([scope], { accounts: [accountId] });
+    expectShape(await stage.manage("GET", `/accounts/${accountId}${path}`, { token }), schema, path);
+    const other = await stage.givenAccount();
+    expectStatus(await stage.manage("GET", `/accounts/${other}${path}`, { token }), 403, path);
+    expectStatus(await stage.manage("GET", `/accounts/nobody-at-all${path}`), 404, path);
+  },
+);
+
+test("what is used of a key's limits is what they count: of the day, the minute and the slots", async () => {
+  const limits = { rateLimit: 50, maxConcurrent: 9, dailyLimit: 77 };
+  const { key, keyId, accountId } = await stage.gateway.givenKey({ limits });
+  const [{ keyId: idle }] = [await stage.gateway.givenKey({ accountId, limits })];
+  for (let n = 0; n < 4; n++) expectStatus(await generate(key), 200);
+  const { keys } = (await stage.manage("GET", `/accounts/${accountId}/use`)).body;
+  const of = (id: string) => keys.find((one: { key_id: string }) => one.key_id === id);
+  const common = { rate_limit: 50, max_concurrent: 9, daily_limit: 77 };
+  expect(of(keyId)).toEqual({ key_id: keyId, window_used: 4, active: 4, day_count: 4, ...common });
+  expect(of(idle)).toEqual({ key_id: idle, window_used: 0, active: 0, day_count: 0, ...common });
+  const top = (await stage.manage("GET", "/top-keys")).body;
+  const counts = top.data.map((one: { day_count: number }) => one.day_count);
+  expect(counts.length).toBeLessThanOrEqual(20);
+  expect(Math.min(...counts)).toBeGreaterThan(0);
+  expect(counts).toEqual([...counts].sort((a, b) => b - a));
+});
+
+test("refusals of two gateways are counted together, for the day and for the account by hour", async () => {
+  const gateways = [await givenGateway(), await givenGateway()];
+  const { key, keyId, accountId } = await stage.gateway.givenKey({ limits: { rateLimit: 1 } });
+  const statuses: number[] = [];
+  for (const gateway of [gateways[0]!, ...gateways, gateways[1]!]) {
+    statuses.push((await gateway.request("POST", TEXT_TO_VIDEO, { key, body: BOAT })).status);
+  }
+  expect(statuses).toEqual([200, 429, 429, 429]);
+  // They would after five seconds; a drain writes what is left.
+  await Promise.all(gateways.map((gateway) => gateway.stop()));
+  const { data, more } = (await stage.manage("GET", `/accounts/${accountId}/refusals`)).body;
+  expect(more).toBe(false);
+  const counts = data.map((one: { count: number }) => one.count);
+  expect(counts.reduce((sum: number, count: number) => sum + count, 0)).toBe(3);
+  for (const one of data) {
+    expect(one).toMatchObject({ key_id: keyId, outcome: "rate_limited" });
+    expect(Date.parse(one.hour) % 3_600_000).toBe(0);
+  }
+});
+
+test("the overview counts what is charged, refunded and granted today, a moment later", async () => {
+  const moneyNow = async () => (await stage.manage("GET", "/overview")).body.money;
+  const before = await moneyNow();
+  const { key } = await stage.gateway.givenKey({ credits: 500 });
+  expectStatus(await generate(key), 200);
+  // Other tests count too, in the same Redis; nothing is ever taken off.
+  await until(async () => {
+    const { today, month } = await moneyNow();
+    return [today, month].every(
+      (now, at) =>
+        now.charged >= before[at === 0 ? "today" : "month"].charged + 10 &&
+        now.purchased >= before[at === 0 ? "today" : "month"].purchased + 500,
+    );
+  }, "the charge and the grant in today's and the month's money");
+});
+
+test("open requests are those older than asked for, with what their release needs", async () => {
+  const { key, accountId } = await stage.gateway.givenKey({ credits: 100 });
+  const taskId = (await generate(key)).body.data.task_id;
+  const read = async () => (await stage.manage("GET", "/open-requests")).body;
+  const ownIn = ({ data }: { data: { task_id: string }[] }) => data.find((one) => one.task_id === taskId);
+  // One read is shared for three seconds. Other tests' tasks fill the list, which is cut at its hundred oldest.
+  await until(async () => {
+    const view = await read();
+    return view.open > 100 || ownIn(view) !== undefined;
+  }, "the open request");
+  const view = await read();
+  expect([view.complete, view.old]).toEqual([true, view.open]);
+  const ages = view.data.map((one: { age_seconds: number }) => one.age_seconds);
+  expect(ages).toEqual([...ages].sort((a, b) => b - a));
+  if (view.open <= 100)
+    expect(ownIn(view)).toMatchObject({ account_id: accountId, state: "bound", price: 10 });
+  const none = (await stage.manage("GET", "/open-requests?older_than_seconds=31536000")).body;
+  expect(none).toMatchObject({ data: [], old: 0 });
+  for (const seconds of ["-1", "31536001", "1.5", "x"]) {
+    expectStatus(await stage.manage("GET", `/open-requests?older_than_seconds=${seconds}`), 400, seconds);
+  }
+});
+
+test("the overview has all gateways, and the configuration the hash of each", async () => {
+  const overview = async () => (await stage.manage("GET", "/overview")).body;
+  await until(async () => (await overview()).gateways.length > 0, "a gateway that has reported");
+  const { gateways, ledger } = await overview();
+  expect(gateways[0]).toMatchObject({ ready: true, settlements_waiting: 0 });
+  expect([null, true]).toContain(ledger.right);
+  const { config_hash, config, file, gateways: hashes } = (await stage.manage("GET", "/configuration")).body;
+  expect(config_hash).toMatch(/^[0-9a-f]{16}$/);
+  expect(hashes.length).toBeGreaterThan(0);
+  expect(file).toMatchObject({ differs: [], problem: null });
+  expect(config).toHaveProperty("prices");
+  expect(JSON.stringify(config)).not.toContain("correct-horse-battery-staple");
+});
+
+test("while Redis is away the views say so, and the live figures go on", async () => {
+  const alone = await givenGateway({
+    config: { admin: { token: "correct-horse-battery-staple" } },
+    redisUrl: "redis://127.0.0.1:1",
+  });
+  try {
+    const headers = { authorization: "Bearer correct-horse-battery-staple" };
+    const read = async (path: string) => fetch(`${alone.adminUrl}/manage/v1${path}`, { headers });
+    const away = await read("/top-keys");
+    expect(away.status).toBe(503);
+    expect(await away.json()).toMatchObject({ code: "unavailable" });
+    const live = await read("/live");
+    expect(await live.json()).toMatchObject({ gateway: { not_ready: "the store is unusable" } });
+  } finally {
+    await alone.stop();
+  }
+});
