@@ -17,6 +17,7 @@
 --@include changed
 --@include clock
 --@include fields
+--@include lists
 --@include numbers
 --@unless_frozen KEYS[1]
 local now = store_now(ARGV[1])
@@ -29,12 +30,14 @@ if ARGV[4] ~= "" and ARGV[4] ~= (record[2] or "0") then return { "stale", now } 
 local before, after = differing_fields(account, { unpack(ARGV, 6) })
 if not creates and not before then return { "unchanged", now, redis.call("HGETALL", account) } end
 note_changed(account, "account " .. account_id)
+unlist_account(account, account_id)
 if creates then
   redis.call("HSET", account, "balance", "0", "held", "0", "total_used", "0", "total_requests", "0",
     "created_at", int(now))
   redis.call("SADD", KEYS[2], account_id)
 end
 set_fields(account, after or {})
+list_account(account, account_id)
 redis.call("HINCRBY", account, "revision", creates and 0 or 1)
 write_audit(account, now, ARGV[5], action, account_id, account_id, creates and {} or before, after or {})
 return { creates and "created" or "changed", now, redis.call("HGETALL", account) }

@@ -107,7 +107,8 @@ if status == "failed" and ARGV[7] == "1" then
     price = record[2], endpoint = record[3], task_id = record[4], uncollected = record[5], key_id = record[8],
     -- Where the store had forgotten the request before its BIND, `due_at` says when it was admitted.
     admitted_at = record[12] or record[13],
-  }, ARGV[11] ~= "" and by_of(ARGV[11]) or nil)
+  }, ARGV[11] ~= "" and { by = by_of(ARGV[11]) } or nil)
+  if refunded > 0 then redis.call("HSET", request, "refunded", "1") end
 end
 keep()
 redis.call("HSET", request, "state", "finished", "status", status, "ended_by", ended_by, "finished_at", int(now))

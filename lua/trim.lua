@@ -70,7 +70,7 @@ for _, grant in ipairs(old) do
   if amount then
     local checkpoint = checkpoint_of(account_id)
     checkpoint.forgotten = checkpoint.forgotten + 1
-    checkpoint.forgotten_credits = checkpoint.forgotten_credits + tonumber(amount)
+    checkpoint.forgotten_credits = checkpoint.forgotten_credits + (tonumber(amount) or 0)
     redis.call("HDEL", ARGV[12] .. account_id, reference)
   end
   redis.call("ZREM", KEYS[3], grant)

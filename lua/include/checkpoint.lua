@@ -1,10 +1,11 @@
+--@include kind
 --@include numbers
 -- An account's checkpoint: what its entries add up to that have left the ledger, and the latest ten of them for GET /credits.
 -- A text: its first line has the numbers by name, each further one an entry, most recent first. src/store/checkpoints.ts
 -- says what they are, and reads them.
 local TAIL_LINES_MAX = 10
 local CHECKPOINT_NUMBERS = { "balance", "entries", "recharged", "consumed", "refunded", "references", "referenced",
-  "forgotten", "forgotten_credits" }
+  "forgotten", "forgotten_credits", "adjusted" }
 
 -- The checkpoint of this name; all zero for an account whose entries are all in the ledger.
 local function read_checkpoint(name)
@@ -18,10 +19,13 @@ local function read_checkpoint(name)
   return checkpoint
 end
 
--- A line about an entry: its id, when it was made (ms), type, amount, balance after it, then the endpoint of a charge, or
--- reason and task id of what is no charge, if there are any.
+-- A line about an entry: its id, when it was made (ms), type, amount, balance after it, then the endpoint of a charge,
+-- reason and task id of a refund, or `=` and the reason of an adjustment.
 local function tail_line(id, entry)
-  local what = entry.type == "consume" and entry.endpoint or entry.reason .. " " .. entry.task_id
+  local kind, what = kind_of(entry), ""
+  if kind == "charge" then what = entry.endpoint end
+  if kind == "refund" then what = entry.reason .. " " .. entry.task_id end
+  if kind == "adjustment" then what = "= " .. entry.reason end
   local line = { id, entry.at, entry.type, entry.amount, entry.balance_after, what }
   return (string.gsub(table.concat(line, " "), "%s+$", ""))
 end
@@ -31,16 +35,19 @@ local function add_to_checkpoint(checkpoint, id, entry)
   local amount, balance = tonumber(entry.amount), tonumber(entry.balance_after)
   if entry.previous ~= checkpoint.entry or balance ~= checkpoint.balance + amount then return false end
   checkpoint.entry, checkpoint.balance, checkpoint.entries = id, balance, checkpoint.entries + 1
-  if entry.type == "consume" then
+  local kind = kind_of(entry)
+  if kind == "charge" then
     checkpoint.consumed = checkpoint.consumed - amount
-  elseif entry.reason == "refund" then
+  elseif kind == "refund" then
     checkpoint.refunded = checkpoint.refunded + amount
+  elseif kind == "adjustment" then
+    checkpoint.adjusted = checkpoint.adjusted + amount
   else
     checkpoint.recharged = checkpoint.recharged + amount
-    if entry.reference then
-      checkpoint.references = checkpoint.references + 1
-      checkpoint.referenced = checkpoint.referenced + amount
-    end
+  end
+  if entry.reference then
+    checkpoint.references = checkpoint.references + 1
+    if kind == "purchase" then checkpoint.referenced = checkpoint.referenced + amount end
   end
   table.insert(checkpoint.lines, 1, tail_line(id, entry))
   checkpoint.lines[TAIL_LINES_MAX + 1] = nil

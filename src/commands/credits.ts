@@ -1,6 +1,6 @@
 import { Command, Option } from "commander";
 import { CREDIT_PACKAGES } from "../domain/credit-packages.ts";
-import { archivedGrants } from "../ledger/archived-grants.ts";
+import { archiveLookUps } from "../ledger/archived-money.ts";
 import { grantCredits, OperatorError, readAccount } from "../store/accounts.ts";
 import { eachKey, storeNowMs } from "../store/keys.ts";
 import { oldestKeys } from "../store/keys-by-age.ts";
@@ -38,7 +38,7 @@ function grantCommand(): Command {
         flags: { reference: string; package?: string; json?: boolean },
       ) => {
         const amount = amountOf(named, flags.package);
-        const readArchived = archivedGrants(hasArchive() ? archiveUrl() : undefined);
+        const { readArchived } = archiveLookUps(hasArchive() ? archiveUrl() : undefined);
         const { result, confirmed } = await withRedisToWrite((nodes) =>
           grantCredits(nodes, accountId, amount, flags.reference, undefined, readArchived),
         );

@@ -15,6 +15,8 @@ const COLUMNS = [
   "request_id",
   "key_id",
   "created_at",
+  "by",
+  "note",
 ] as const;
 
 export type LedgerRow = Record<(typeof COLUMNS)[number], string | number>;
@@ -46,5 +48,7 @@ export function ledgerRow(entry: LedgerEntry): LedgerRow {
     request_id: entry.requestId,
     key_id: entry.keyId,
     created_at: iso(entry.atMs) ?? "",
+    by: entry.by,
+    note: entry.note,
   };
 }

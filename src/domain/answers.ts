@@ -66,17 +66,21 @@ export const TRANSACTION = Type.Object(
   {
     id: Type.String({ description: "Identifier of the transaction." }),
     type: Type.Enum(["consume", "recharge"], {
-      description: "`consume`: a generation was charged. `recharge`: credits were added or given back.",
+      description:
+        "`consume`: a generation was charged, or credits were taken back. `recharge`: credits were added or given back.",
     }),
     amount: credits("Whole credits: negative for `consume`, positive for `recharge`."),
     balance_after: credits("Balance of the account after the transaction, with open holds still in it."),
     endpoint: Type.Optional(Type.String({ description: "Path that was charged; on `consume` only." })),
     reason: Type.Optional(
       Type.String({
-        description: "`refund` where the credits of a failed task were given back; else absent.",
+        description:
+          "`refund` where the credits of a task were given back; why, where the balance was corrected by hand; else absent.",
       }),
     ),
-    task_id: Type.Optional(Type.String({ description: "The failed task; with `reason` only." })),
+    task_id: Type.Optional(
+      Type.String({ description: "The task whose credits were given back; on refunds only." }),
+    ),
     created_at: time("When it happened, UTC."),
   },
   { description: "One movement of credits." },

@@ -32,7 +32,7 @@ export async function takeSnapshot(
 }
 
 /**
- * The credits under an account's references at the instant of a snapshot, read afterwards in pages. References are added,
+ * The credits of grants under an account's references at the instant of a snapshot, read afterwards in pages. References are added,
  * and forgotten a year later; a scan returns every reference that exists from its beginning to its end. A scan that returns
  * as many as the snapshot counted has therefore found the same ones.
  * @returns undefined if references were added or forgotten since
@@ -52,7 +52,8 @@ export async function sumReferences(
   >) {
     for (let at = 0; at + 1 < page.length; at += 2) {
       const reference = page[at] ?? "";
-      if (!seen.has(reference)) sum += Number(page[at + 1]);
+      // Those of adjustments and refunds are no numbers.
+      if (!seen.has(reference)) sum += Number(page[at + 1]) || 0;
       seen.add(reference);
     }
   }

@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from "node:util";
 import type { Checkpoint } from "../store/checkpoints.ts";
-import { LEDGER_START, type LedgerEntry } from "../store/ledger-entries.ts";
+import { kindOf, LEDGER_START, type LedgerEntry } from "../store/ledger-entries.ts";
 import { isLater } from "../store/loss/last-confirmed.ts";
 import type { RequestRecord } from "../store/records.ts";
 
@@ -39,7 +39,9 @@ export interface AccountFold {
   recharged: number;
   consumed: number;
   refunded: number;
-  /** Credits recharged under a reference, and how many times. */
+  /** By hand; those downwards are negative. */
+  adjusted: number;
+  /** Credits granted under a reference, and how many entries have one. */
   referenced: number;
   references: number;
   /** Id of the last entry; empty before the first. */
@@ -79,6 +81,7 @@ export const emptyAccount = (): AccountFold => ({
   recharged: 0,
   consumed: 0,
   refunded: 0,
+  adjusted: 0,
   referenced: 0,
   references: 0,
   last: "",
@@ -86,8 +89,9 @@ export const emptyAccount = (): AccountFold => ({
 
 /** What an account's checkpoint says. */
 function accountAt(checkpoint: Checkpoint): AccountFold {
-  const { entry: last, entries, balance, recharged, consumed, refunded, referenced, references } = checkpoint;
-  return { last, entries, balance, recharged, consumed, refunded, referenced, references };
+  const { entry: last, entries, balance, recharged, consumed, refunded, adjusted } = checkpoint;
+  const { referenced, references } = checkpoint;
+  return { last, entries, balance, recharged, consumed, refunded, adjusted, referenced, references };
 }
 
 /**
@@ -134,14 +138,21 @@ export function addEntry(fold: LedgerFold, entry: LedgerEntry, report: Report): 
   account.balance = balanceAfter;
   account.last = streamId;
 
-  if (entry.type === "consume") return addConsume(fold, account, entry, report);
-  if (entry.reason === "refund") return addRefund(fold, account, entry, report);
-  account.recharged += amount;
-  if (entry.reference !== "") {
-    account.referenced += amount;
-    account.references++;
+  if (entry.reference !== "") account.references++;
+  switch (kindOf(entry)) {
+    case "charge":
+      return addConsume(fold, account, entry, report);
+    case "refund":
+      return addRefund(fold, account, entry, report);
+    case "purchase":
+      account.recharged += amount;
+      if (entry.reference !== "") account.referenced += amount;
+      break;
+    case "adjustment":
+      account.adjusted += amount;
+      if (entry.reason === "") report("chain", accountId, `entry ${streamId} of ${amount} has no reason`);
   }
-  if (entry.type !== "recharge" || !(amount > 0)) {
+  if (amount === 0 || entry.type !== (amount < 0 ? "consume" : "recharge")) {
     report("chain", accountId, `entry ${streamId} is a ${entry.type} of ${amount}`);
   }
   return false;
@@ -203,7 +214,9 @@ export function compareRecord(
   const left = type === "consume" ? record.trimmed_charge : record.trimmed_refund;
   if (left !== undefined && left !== entry.streamId) differs(`${type} once more, after that of ${left}`);
   if (type !== "consume") {
-    if (record.status !== "failed") differs(`refund of a task that is ${record.status ?? record.state}`);
+    const isByOperator = entry.reference !== "" && record.state === "finished";
+    if (record.status !== "failed" && !isByOperator)
+      differs(`refund of a task that is ${record.status ?? record.state}`);
     return;
   }
   // A request that was void before its task came (`reason`) gave its place in the day back.

@@ -39,7 +39,7 @@ export interface Verification {
   accounts: number;
   entries: number;
   /** Credits that these entries moved, by what they were; all positive. */
-  credits: { recharged: number; consumed: number; refunded: number };
+  credits: { recharged: number; consumed: number; refunded: number; adjusted: number };
   violations: Violation[];
   /** Violations beyond the bound of the list. */
   unlisted?: number;
@@ -86,7 +86,7 @@ export async function verifyLedger(
     seen?: (partitions: { done: number; all: number }, result: Verification) => void;
   } = {},
 ): Promise<Verification> {
-  const credits = { recharged: 0, consumed: 0, refunded: 0 };
+  const credits = { recharged: 0, consumed: 0, refunded: 0, adjusted: 0 };
   const result: Verification = { ok: true, accounts: 0, entries: 0, credits, violations: [] };
   const wanted = options.accountIds && new Set(options.accountIds);
   const report = reporter(result, wanted);
@@ -117,7 +117,8 @@ async function verifyHistory(
   const sentAgain = new Set(loss?.charges.map(({ requestId }) => requestId));
   for (const { kind, accountId, requestId, credits, reference, atMs } of loss?.lost.entries ?? []) {
     // A refund is made again by the next poll or sweep.
-    if (kind === "refund" || (requestId !== undefined && sentAgain.has(requestId))) continue;
+    if ((kind === "refund" && reference === "") || (requestId !== undefined && sentAgain.has(requestId)))
+      continue;
     const what = reference === "" ? kind : `${kind} ${reference}`;
     const at = new Date(atMs).toISOString();
     report(
@@ -186,12 +187,13 @@ async function verifyPartition(run: Run, redis: Redis, partition: number): Promi
       record.state === state ? undefined : `is due, but ${record.state ?? "unknown"}`,
     );
   }
-  for (const [accountId, { entries, recharged, consumed, refunded }] of fold.accounts) {
+  for (const [accountId, { entries, recharged, consumed, refunded, adjusted }] of fold.accounts) {
     if (!isWanted(run, accountId)) continue;
     result.entries += entries;
     result.credits.recharged += recharged;
     result.credits.consumed += consumed;
     result.credits.refunded += refunded;
+    result.credits.adjusted += adjusted;
   }
 }
 

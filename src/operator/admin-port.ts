@@ -2,7 +2,7 @@ import { hostname } from "node:os";
 import type { Config } from "../config/config.ts";
 import type { LiveConfig } from "../config/live.ts";
 import { CREDIT_PACKAGES } from "../domain/credit-packages.ts";
-import { archivedGrants } from "../ledger/archived-grants.ts";
+import { archiveLookUps } from "../ledger/archived-money.ts";
 import { lazyArchive } from "../ledger/archived-reads.ts";
 import type { Connection } from "../store/connection.ts";
 import { META } from "../store/names.ts";
@@ -53,7 +53,7 @@ export function createAdminPort(options: {
   }
   const session = createOperatorSession({
     ...config.store,
-    readArchived: archivedGrants(config.archive.url),
+    archive: archiveLookUps(config.archive.url),
   });
   const console = createConsole({
     access,

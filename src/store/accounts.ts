@@ -5,10 +5,18 @@ import type { OwnLimits } from "../domain/limits.ts";
 import { labelProblem } from "../domain/operator-texts.ts";
 import { type Actor, cliActor } from "./actor.ts";
 import { latestEntries } from "./latest-entries.ts";
-import { RECENT_TRANSACTIONS, transactionOf } from "./ledger-entries.ts";
+import { type LedgerEntry, RECENT_TRANSACTIONS, transactionOf } from "./ledger-entries.ts";
 import { accountNames, digestOf, indexName, keyNames, keyRef, partitionOf } from "./names.ts";
 import type { RedisNodes } from "./nodes.ts";
+import { OperatorError } from "./operator-error.ts";
 import type { AccountRecord } from "./records.ts";
+import {
+  type AfterLookUp,
+  entryOfReference,
+  oncePerReference,
+  type ReadArchived,
+  requireReference,
+} from "./references.ts";
 import { scriptsOf } from "./script-runner.ts";
 import { issue } from "./scripts/issue.ts";
 import { type Recharged, recharge } from "./scripts/recharge.ts";
@@ -17,23 +25,8 @@ import { partitionsOf } from "./store-facts.ts";
 const ACCOUNT_ID = /^[A-Za-z0-9_.-]{1,64}$/;
 /** What a client can send as a bearer token: visible ASCII without a comma. */
 const API_KEY = /^sk_[\x21-\x2b\x2d-\x7e]{5,253}$/;
-const REFERENCE = /^[\x20-\x7e]{1,200}$/;
 
-/** What kind of mistake it is: the management API answers 400, 403, 404, 409, 412 and 503. */
-export type OperatorErrorCode = "invalid" | "forbidden" | "not_found" | "conflict" | "stale" | "unavailable";
-
-/** A mistake of an operator; the message says how to mend it. */
-export class OperatorError extends Error {
-  readonly code: OperatorErrorCode;
-  /** The parameter that is wrong, where it is one. */
-  readonly path: string | undefined;
-
-  constructor(message: string, code: OperatorErrorCode = "invalid", path?: string) {
-    super(message);
-    this.code = code;
-    this.path = path;
-  }
-}
+export { OperatorError };
 
 /** The key to be created exists. */
 export class KnownKeyError extends OperatorError {
@@ -276,16 +269,9 @@ export interface Grant {
   outcome: "recharged" | "duplicate";
   /** Credits that can be spent. */
   balance: number;
+  /** Its ledger entry; undefined where many more were made since. */
+  entry?: LedgerEntry | undefined;
 }
-
-/**
- * Looks for a grant in the archive: its amount, or undefined if there is none of this account under this reference.
- * @throws Error if the archive is away
- */
-export type ReadArchived = (accountId: string, reference: string) => Promise<number | undefined>;
-
-/** How often the archive is asked again because more references were forgotten meanwhile. */
-const LOOK_UPS_MAX = 3;
 
 /**
  * Credits an account once per reference. A reference that Redis has forgotten is looked up in the archive.
@@ -304,60 +290,28 @@ export async function grantCredits(
 ): Promise<Grant> {
   requireAccountId(accountId);
   requireCredits(amount);
-  if (!REFERENCE.test(reference)) {
-    throw new OperatorError("a reference has 1 to 200 printable ASCII characters", "invalid", "reference");
-  }
+  requireReference(reference);
   const partition = partitionOf(accountId, await partitionsOf(nodes));
   nodes.requireWritable?.([nodes.of(partition)]);
-  const { run } = scriptsOf(nodes.of(partition));
-  for (let lookUps = 0, lookedUp = 0; lookUps <= LOOK_UPS_MAX; lookUps++) {
-    const granted = await run(recharge, { partition, accountId, amount, reference, lookedUp, actor });
-    if (granted.outcome !== "forgotten") return grantOf(granted, accountId, reference);
-    const archived = await lookUp(readArchived, accountId, reference);
-    if (archived !== undefined) {
-      const outcome = archived === amount ? "duplicate" : "mismatch";
-      return grantOf({ outcome, balance: granted.balance }, accountId, reference);
-    }
-    lookedUp = granted.references;
-  }
-  throw new OperatorError("references are being forgotten; nothing is changed; try again", "unavailable");
+  const redis = nodes.of(partition);
+  const granted = await oncePerReference(
+    { accountId, reference, standsFor: String(amount), readArchived },
+    (lookedUp) =>
+      scriptsOf(redis).run(recharge, { partition, accountId, amount, reference, lookedUp, actor }),
+  );
+  const grant = grantOf(granted, accountId, reference);
+  return { ...grant, entry: await entryOfReference(redis, partition, accountId, reference) };
 }
-
-async function lookUp(
-  readArchived: ReadArchived | undefined,
-  accountId: string,
-  reference: string,
-): Promise<number | undefined> {
-  if (!readArchived) {
-    throw new OperatorError(`${NEEDS_ARCHIVE}; set ARCHIVE_URL and run this again`, "unavailable");
-  }
-  try {
-    return await readArchived(accountId, reference);
-  } catch (error) {
-    const why = error instanceof Error ? error.message : String(error);
-    throw new OperatorError(
-      `${NEEDS_ARCHIVE}, which does not answer (${why}); run this again later`,
-      "unavailable",
-    );
-  }
-}
-
-const NEEDS_ARCHIVE =
-  "nothing is granted: only the archive knows whether this reference was credited long ago";
 
 /** @throws OperatorError */
-function grantOf(
-  granted: Exclude<Recharged, { outcome: "forgotten" }>,
-  accountId: string,
-  reference: string,
-): Grant {
+function grantOf(granted: AfterLookUp<Recharged>, accountId: string, reference: string): Grant {
   switch (granted.outcome) {
     case "recharged":
     case "duplicate":
       return { outcome: granted.outcome, balance: granted.balance };
     case "mismatch":
       throw new OperatorError(
-        `the reference ${reference} has credited another amount before; nothing is changed`,
+        `the reference ${reference} has credited another amount before, or stands for something else; nothing is changed`,
         "conflict",
         "reference",
       );

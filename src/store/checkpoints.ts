@@ -9,22 +9,24 @@ export const CHECKPOINT_NUMBERS = {
   recharged: "credits of grants",
   consumed: "credits of charges, positive",
   refunded: "credits of refunds",
-  references: "grants under a reference",
-  referenced: "credits of these",
+  references: "entries under a reference",
+  referenced: "credits of the grants among them",
   forgotten: "of these references, how many are in the archive alone",
-  forgotten_credits: "credits of these",
+  forgotten_credits: "credits of the grants among these",
+  adjusted: "credits of adjustments, those downwards negative",
 } as const;
 
 /**
  * `tg:{pNN}:checkpoint:<account id>`: what the entries of an account add up to that have left the ledger, and the latest ten
  * of them. Written by lua/include/checkpoint.lua; redis-cli shows, for an account of which two entries have left,
  *
- *     entry 1790000000001-0 balance 90 entries 2 recharged 100 consumed 10 refunded 0 references 1 referenced 100 forgotten 0 forgotten_credits 0
+ *     entry 1790000000001-0 balance 90 entries 2 recharged 100 consumed 10 refunded 0 references 1 referenced 100 forgotten 0 forgotten_credits 0 adjusted 0
  *     1790000000001-0 1790000000001 consume -10 90 /api/v1/gen2/text-to-video
  *     1790000000000-0 1790000000000 recharge 100 100
  *
  * The numbers are in `CHECKPOINT_NUMBERS`. The other lines are entries, most recent first: id, when it was made (Unix ms),
- * type, amount, balance after it, then the endpoint of a charge, or reason and task id of a refund.
+ * type, amount, balance after it, then the endpoint of a charge, reason and task id of a refund, or `=` and the reason of an
+ * adjustment.
  */
 export interface Checkpoint extends Record<keyof typeof CHECKPOINT_NUMBERS, number> {
   /** Id of the last of these entries. */
@@ -63,7 +65,9 @@ export function checkpointText(checkpoint: Checkpoint): string {
 
 function tailEntry(line: string): TailEntry {
   const [streamId = "", atMs, type = "", amount, balanceAfter, ...what] = line.split(" ");
-  const isCharge = type === "consume";
+  const isAdjustment = what[0] === "=";
+  const isCharge = type === "consume" && !isAdjustment;
+  const reason = isAdjustment ? what.slice(1).join(" ") : (what[0] ?? "");
   return {
     streamId,
     atMs: Number(atMs),
@@ -71,13 +75,15 @@ function tailEntry(line: string): TailEntry {
     amount: Number(amount),
     balanceAfter: Number(balanceAfter),
     endpoint: isCharge ? what.join(" ") : "",
-    reason: isCharge ? "" : (what[0] ?? ""),
-    taskId: isCharge ? "" : what.slice(1).join(" "),
+    reason: isCharge ? "" : reason,
+    taskId: isCharge || isAdjustment ? "" : what.slice(1).join(" "),
   };
 }
 
 function tailLine({ streamId, atMs, type, amount, balanceAfter, ...what }: TailEntry): string {
-  const rest = type === "consume" ? what.endpoint : `${what.reason} ${what.taskId}`;
+  const { endpoint, reason, taskId } = what;
+  const isAdjustment = endpoint === "" && taskId === "" && reason !== "";
+  const rest = isAdjustment ? `= ${reason}` : type === "consume" ? endpoint : `${reason} ${taskId}`;
   return `${streamId} ${atMs} ${type} ${amount} ${balanceAfter} ${rest}`.trimEnd();
 }
 
@@ -88,6 +94,8 @@ export const entryOfTail = (partition: number, accountId: string, entry: TailEnt
   requestId: "",
   keyId: "",
   reference: "",
+  by: "",
+  note: "",
   previous: "",
   ...entry,
 });

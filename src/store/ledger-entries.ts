@@ -25,6 +25,10 @@ export interface LedgerEntry {
   requestId: string;
   keyId: string;
   reference: string;
+  /** The operator who made it. */
+  by: string;
+  /** Why an operator refunded it. */
+  note: string;
   /** Id of the account's entry before it; empty for its first. */
   previous: string;
   /** Unix ms. */
@@ -49,6 +53,8 @@ export function ledgerEntry(partition: number, [streamId, fields]: StreamEntry):
     requestId: field.request_id ?? "",
     keyId: field.key_id ?? "",
     reference: field.reference ?? "",
+    by: field.by ?? "",
+    note: field.note ?? "",
     previous: field.previous ?? "",
     atMs: Number(field.at),
   };
@@ -65,6 +71,18 @@ export function kindOf({ type, requestId, taskId, endpoint, reason, amount }: Le
   return type === "recharge" && reason === "" && amount >= 0 ? "purchase" : "adjustment";
 }
 
+/** What the reference of an entry stands for, as `tg:{pNN}:references` has it: the same reference never stands for two things. */
+export function standsFor(entry: LedgerEntry): string {
+  switch (kindOf(entry)) {
+    case "adjustment":
+      return `adjustment ${entry.amount}`;
+    case "refund":
+      return `refund ${entry.requestId}`;
+    default:
+      return String(entry.amount);
+  }
+}
+
 /** A ledger entry as customers see it. */
 export function transactionOf(entry: LedgerEntry): Transaction {
   const { type, amount, balanceAfter, endpoint, reason, taskId, atMs } = entry;
@@ -75,7 +93,8 @@ export function transactionOf(entry: LedgerEntry): Transaction {
     balance_after: balanceAfter,
     // A refund is a recharge, and the API has `endpoint` on consume transactions only.
     ...(type === "consume" && endpoint !== "" ? { endpoint } : {}),
-    ...(reason === "" ? {} : { reason, task_id: taskId }),
+    ...(reason === "" ? {} : { reason }),
+    ...(reason === "" || taskId === "" ? {} : { task_id: taskId }),
     created_at: new Date(atMs).toISOString(),
   };
 }

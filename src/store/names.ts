@@ -118,6 +118,8 @@ export const accountNames = (partition: number, accountId: string) => ({
   account: `${tag(partition)}:account:${accountId}`,
   keys: `${tag(partition)}:keys:${accountId}`,
   references: `${tag(partition)}:references:${accountId}`,
+  /** Requests that operators refunded, and the references of the refunds (hash). */
+  refunds: `${tag(partition)}:refunds:${accountId}`,
   /** What its entries add up to that have left the ledger (string). */
   checkpoint: `${tag(partition)}:checkpoint:${accountId}`,
 });

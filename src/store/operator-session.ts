@@ -1,12 +1,13 @@
 import { GatewayError } from "../domain/errors.ts";
 import { parseRedisAddress } from "../domain/redis-address.ts";
-import { OperatorError, type ReadArchived } from "./accounts.ts";
+import { OperatorError } from "./accounts.ts";
 import type { ConfirmationRule } from "./confirmation.ts";
 import { confirmedByReplicas, type Written, writtenBy } from "./confirmed-writes.ts";
 import type { RedisNodes } from "./nodes.ts";
 import { type OpenedNodes, openNodes } from "./open-nodes.ts";
 import { findWritable } from "./operator-loss.ts";
 import { inStoreWords } from "./reasons.ts";
+import type { ArchiveLookUps } from "./refunds.ts";
 import { readFacts } from "./store-facts.ts";
 
 export type { RedisNodes };
@@ -28,14 +29,14 @@ interface Opened {
 /**
  * The console's own connections, made when they are first used: bulk reads of operators never delay a customer's request.
  * @param options.partitions used at the very first start of a store only
- * @param options.readArchived looks for grants in the archive; undefined without one
+ * @param options.archive what is asked of the archive
  */
 export function createOperatorSession(options: {
   redisUrl: string;
   tlsCa?: string | undefined;
   partitions: number;
   confirm?: ConfirmationRule | undefined;
-  readArchived?: ReadArchived | undefined;
+  archive?: ArchiveLookUps | undefined;
 }) {
   const { redisUrl, tlsCa, partitions } = options;
   const isPlaced = parseRedisAddress(redisUrl).kind !== "server";
@@ -93,7 +94,7 @@ export function createOperatorSession(options: {
 
   return {
     run,
-    readArchived: options.readArchived,
+    archive: options.archive ?? {},
     /** The same for work that writes. @throws OperatorError also if it writes where the store says that it is older than what it confirmed */
     write: <T>(work: (nodes: RedisNodes) => Promise<T>): Promise<Written<T>> =>
       run(async (nodes) => {

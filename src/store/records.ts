@@ -27,6 +27,7 @@ export const REQUEST_FIELDS = {
   status: "completed or failed, once finished",
   ended_by: "upstream, gone, expired or released, once finished",
   finished_at: "when it finished",
+  refunded: "1 once its charge was refunded",
   reason:
     "why it was void: refused (by the upstream, or it could not be reached), unsent (by the gateway), due or released; stays if it is bound late",
   void_at: "when it was void",

@@ -2,7 +2,7 @@ import type { ChainableCommander } from "ioredis";
 import { OperatorError } from "./accounts.ts";
 import { storeNowMs } from "./keys.ts";
 import { NEW_LAYOUT, RESTORING, TRIMMABLE_LAYOUT } from "./layout.ts";
-import type { LedgerEntry } from "./ledger-entries.ts";
+import { kindOf, type LedgerEntry, standsFor } from "./ledger-entries.ts";
 import {
   accountNames,
   claimName,
@@ -92,20 +92,26 @@ export async function restoreEntries(nodes: RedisNodes, entries: readonly Ledger
 /** As `post` in lua/include/ledger.lua writes them. */
 function fieldsOf(entry: LedgerEntry): (string | number)[] {
   const { accountId, type, amount, balanceAfter, endpoint, reason, taskId, atMs, previous } = entry;
-  const { requestId, keyId, reference } = entry;
+  const { requestId, keyId, reference, by, note } = entry;
   return [
     ...["account_id", accountId, "type", type, "amount", amount, "balance_after", balanceAfter],
     ...["endpoint", endpoint, "reason", reason, "task_id", taskId, "at", atMs, "previous", previous],
     ...(reference === "" ? [] : ["reference", reference]),
     ...(requestId === "" ? [] : ["request_id", requestId]),
     ...(keyId === "" ? [] : ["key_id", keyId]),
+    ...(by === "" ? [] : ["by", by]),
+    ...(note === "" ? [] : ["note", note]),
   ];
 }
 
-/** Notes that these grants have credited their accounts. */
-export async function restoreReferences(nodes: RedisNodes, grants: readonly LedgerEntry[]): Promise<void> {
-  await manyByNode(grants, ofPartition(nodes), (pipe, { partition, accountId, reference, amount }) =>
-    pipe.hset(accountNames(partition, accountId).references, reference, amount),
+/** Notes what these entries' references stand for. */
+export async function restoreReferences(nodes: RedisNodes, entries: readonly LedgerEntry[]): Promise<void> {
+  await manyByNode(entries, ofPartition(nodes), (pipe, entry) =>
+    pipe.hset(accountNames(entry.partition, entry.accountId).references, entry.reference, standsFor(entry)),
+  );
+  const refunds = entries.filter((entry) => kindOf(entry) === "refund");
+  await manyByNode(refunds, ofPartition(nodes), (pipe, { partition, accountId, requestId, reference }) =>
+    pipe.hset(accountNames(partition, accountId).refunds, requestId, reference),
   );
 }
 

@@ -186,6 +186,8 @@ async function archivedEntries({
     requestId: row.request_id ?? "",
     keyId: row.key_id ?? "",
     reference: row.reference ?? "",
+    by: row.by ?? "",
+    note: row.note ?? "",
     previous: row.previous ?? "",
     atMs: row.at.getTime(),
   }));

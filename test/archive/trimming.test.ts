@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { verifyArchive } from "../../src/ledger/archive/verify-archive.ts";
-import { archivedGrants } from "../../src/ledger/archived-grants.ts";
+import { archiveLookUps } from "../../src/ledger/archived-money.ts";
 import { verifyLedger } from "../../src/ledger/verify.ts";
 import { grantCredits, readAccount } from "../../src/store/accounts.ts";
 import { compareIds } from "../../src/store/archive-source.ts";
@@ -132,9 +132,9 @@ test("a reference that Redis has forgotten is found in the archive", async () =>
   for (const _ of times(2, (at) => at)) await trimLedger(run, { ...options, archivedTo: newest });
   // The grant that came with the key, and order-1.
   expect(await stage.redis.hlen(accountNames(partition, "acme").references)).toBe(1);
-  const read = archivedGrants(stage.url);
+  const { readArchived: read } = archiveLookUps(stage.url);
   const { balance } = await readAccount(stage.nodes, "acme");
-  expect(await grantCredits(stage.nodes, "acme", 70, "order-1", undefined, read)).toEqual({
+  expect(await grantCredits(stage.nodes, "acme", 70, "order-1", undefined, read)).toMatchObject({
     outcome: "duplicate",
     balance,
   });
@@ -144,11 +144,11 @@ test("a reference that Redis has forgotten is found in the archive", async () =>
   expect(await grantCredits(stage.nodes, "acme", 5, "order-3", undefined, read)).toMatchObject({
     outcome: "recharged",
   });
-  const away = archivedGrants("postgres://nobody:x@127.0.0.1:1/none");
+  const { readArchived: away } = archiveLookUps("postgres://nobody:x@127.0.0.1:1/none");
   await expect(grantCredits(stage.nodes, "acme", 5, "order-4", undefined, away)).rejects.toThrow(
-    /^nothing is granted: only the archive knows .*, which does not answer \(nobody listens there/,
+    /^nothing is changed: only the archive knows .*, which does not answer \(nobody listens there/,
   );
-  expect(archivedGrants(undefined)).toBeUndefined();
+  expect(archiveLookUps(undefined)).toEqual({});
 });
 
 /** Traffic of which all but the newest entry has left. */

@@ -125,7 +125,7 @@ test("a sound ledger with a request in every state has no violation", async () =
     ok: true,
     accounts: 1,
     entries: 6,
-    credits: { recharged: 1500, consumed: 60, refunded: 30 },
+    credits: { recharged: 1500, consumed: 60, refunded: 30, adjusted: 0 },
     violations: [],
   });
 });
@@ -221,6 +221,30 @@ const BREAKAGES: [string, string[], (ledger: Ledger) => Promise<unknown>][] = [
     "a charge that adds credits",
     ["requests"],
     (ledger) => charge(ledger, ledger.stage.request(ledger.key), 5),
+  ],
+  ["an adjustment without a reason", ["chain"], (ledger) => post(ledger, -5, { type: "consume" })],
+  [
+    "an adjustment that says another direction",
+    ["chain"],
+    (ledger) => post(ledger, 5, { type: "consume", reason: "sorry" }),
+  ],
+  [
+    "an operator's refund of what was refunded",
+    ["references", "requests"],
+    async (ledger) => {
+      const { fields } = consume(ledger.requests.failed);
+      await post(ledger, 30, { ...fields, type: "recharge", reason: "refund", reference: "r-1" });
+      await ledger.redis.hincrby(ledger.key.names.account, "total_used", -30);
+    },
+  ],
+  [
+    "an operator's refund of a task that runs",
+    ["references", "requests"],
+    async (ledger) => {
+      const { fields } = consume(ledger.requests.bound);
+      await post(ledger, 20, { ...fields, type: "recharge", reason: "refund", reference: "r-1" });
+      await ledger.redis.hincrby(ledger.key.names.account, "total_used", -20);
+    },
   ],
   ["a recharge that takes credits", ["chain"], (ledger) => post(ledger, -5, { type: "recharge" })],
   ["an entry of no known type", ["chain"], (ledger) => post(ledger, 5, { type: "gift" })],

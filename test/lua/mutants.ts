@@ -860,7 +860,7 @@ export const TRIM_MUTANTS: readonly Mutant[] = [
   mutant(
     "its credits are not counted",
     "trim",
-    "checkpoint.forgotten_credits + tonumber(amount)",
+    "checkpoint.forgotten_credits + (tonumber(amount) or 0)",
     "checkpoint.forgotten_credits",
   ),
   mutant("it says that there is no more", "trim", "(removed == most or #old == most) and 1 or 0", "0"),
@@ -889,7 +889,26 @@ export const TRIM_MUTANTS: readonly Mutant[] = [
   mutant("charges do not add up", "include/checkpoint", "checkpoint.consumed - amount", "-amount"),
   mutant("refunds do not add up", "include/checkpoint", "checkpoint.refunded + amount", "amount"),
   mutant("grants do not add up", "include/checkpoint", "checkpoint.recharged + amount", "amount"),
-  mutant("a refund counts as a grant", "include/checkpoint", 'entry.reason == "refund"', "false"),
+  mutant(
+    "a refund counts as a grant",
+    "include/checkpoint",
+    'elseif kind == "refund" then',
+    "elseif false then",
+  ),
+  mutant("adjustments do not add up", "include/checkpoint", "checkpoint.adjusted + amount", "amount"),
+  mutant(
+    "an adjustment counts as a grant",
+    "include/checkpoint",
+    'elseif kind == "adjustment" then',
+    "elseif false then",
+  ),
+  mutant(
+    "what is no grant counts among their credits",
+    "include/checkpoint",
+    'if kind == "purchase" then checkpoint.referenced',
+    "if true then checkpoint.referenced",
+  ),
+  mutant("an adjustment's reason is lost", "include/checkpoint", '"= " .. entry.reason', '"= "'),
   mutant(
     "references are not counted",
     "include/checkpoint",
@@ -990,6 +1009,8 @@ export const FROZEN_MUTANTS: readonly Mutant[] = [
     "tally",
     "refused",
     "account",
+    "adjust",
+    "refund",
   ].map((file) => without(`${file} does not look for the mark`, file, "--@unless_frozen KEYS[1]\n")),
   without("observe does not look for the mark", "observe", "--@unless_frozen KEYS[2]\n"),
 ];
@@ -1063,6 +1084,57 @@ export const OPERATOR_MUTANTS: readonly Mutant[] = [
     'ARGV[11] ~= "" and by_of(ARGV[11]) or nil',
     "nil",
   ),
+];
+
+/** Mistakes in adjustments and refunds by hand, which the model does not know. */
+export const MONEY_MUTANTS: readonly Mutant[] = [
+  mutant("an adjustment is nobody's", "adjust", '"by", by_of(ARGV[7])', '"by", ""'),
+  without(
+    "an adjustment's reference is not kept",
+    "adjust",
+    'redis.call("HSET", KEYS[3], ARGV[4], stands_for)\n',
+  ),
+  mutant(
+    "what is held is taken",
+    "adjust",
+    "if available + amount < 0",
+    "if tonumber(money[1]) + amount < 0",
+  ),
+  mutant(
+    "the last credit cannot be taken",
+    "adjust",
+    "if available + amount < 0",
+    "if available + amount <= 0",
+  ),
+  mutant("no bound on an adjusted balance", "adjust", "+ amount > 2 ^ 53 - 1", "+ amount > 2 ^ 60"),
+  mutant(
+    "an adjustment down is a recharge",
+    "adjust",
+    'amount < 0 and "consume" or "recharge"',
+    '"recharge"',
+  ),
+  mutant("an adjustment's reason is not kept", "adjust", '"", ARGV[5],', '"", "x",'),
+  mutant("another amount is the same adjustment", "adjust", "earlier == stands_for", "earlier"),
+  mutant("an adjustment of any account", "adjust", "if not money[1] then", "if false then"),
+  without("a request's refund is not kept", "refund", 'redis.call("HSET", KEYS[5], request_id, reference)\n'),
+  mutant("a failed task's refund does not count", "refund", "or record[8] then", "then"),
+  without(
+    "a refund's reference is not kept",
+    "refund",
+    'redis.call("HSET", KEYS[3], reference, stands_for)\n',
+  ),
+  mutant("any reference is the same refund", "refund", "earlier == stands_for", "earlier"),
+  mutant("a held request is refunded", "refund", 'state == "held" or', "false or"),
+  mutant("a bound request is refunded", "refund", 'or state == "bound" then', "then"),
+  mutant("a void request is refunded", "refund", 'state == "void" or', "false or"),
+  mutant("an uncollected request is refunded", "refund", "or record[7] then", "then"),
+  mutant(
+    "a failed task is refunded unsought",
+    "refund",
+    'if record[6] == "completed" then',
+    "if record[6] then",
+  ),
+  mutant("a refund without its operator", "include/refund", "operator and operator[field]", "false"),
 ];
 
 /** Mistakes in the count of refusals, which the model does not know. */

@@ -19,6 +19,7 @@ import {
 import { itemOf, type Script } from "../../src/store/script-definition.ts";
 import { createScriptRunner, type ScriptRunner } from "../../src/store/script-runner.ts";
 import { account } from "../../src/store/scripts/account.ts";
+import { adjust } from "../../src/store/scripts/adjust.ts";
 import type { Generation } from "../../src/store/scripts/admit.ts";
 import { archived } from "../../src/store/scripts/archived.ts";
 import { bindClaimed } from "../../src/store/scripts/bind.ts";
@@ -28,6 +29,7 @@ import { dispute } from "../../src/store/scripts/dispute.ts";
 import { issue } from "../../src/store/scripts/issue.ts";
 import { lease } from "../../src/store/scripts/lease.ts";
 import { recharge } from "../../src/store/scripts/recharge.ts";
+import { refund } from "../../src/store/scripts/refund.ts";
 import { refused } from "../../src/store/scripts/refused.ts";
 import { tally } from "../../src/store/scripts/tally.ts";
 import { trim } from "../../src/store/scripts/trim.ts";
@@ -353,6 +355,18 @@ const OTHERS: Record<string, () => Promise<ScriptCall>> = {
   RECHARGE: async () => {
     const { accountId } = await givenAccount();
     return itemFor(recharge, { partition: PARTITION, accountId, amount: 5, reference: "order" });
+  },
+  ADJUST: async () => {
+    const { accountId } = await givenAccount();
+    const wanted = { amount: 5, reference: "r-1", reason: "sorry", actor: cliActor("ann") };
+    return itemFor(adjust, { partition: PARTITION, accountId, ...wanted });
+  },
+  REFUND: async () => {
+    const generation = await givenBound();
+    await stage.observe(generation, "completed");
+    const { key, requestId } = generation;
+    const wanted = { reference: "r-1", reason: "late", actor: cliActor("ann") };
+    return itemFor(refund, { partition: PARTITION, accountId: key.accountId, requestId, ...wanted });
   },
   DISPUTE: async () => {
     const { key, requestId } = await givenBound();

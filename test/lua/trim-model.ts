@@ -2,12 +2,20 @@ import fc from "fast-check";
 import { expect } from "vitest";
 import { verifyLedger } from "../../src/ledger/verify.ts";
 import { type Checkpoint, checkpointOf } from "../../src/store/checkpoints.ts";
-import { LEDGER_START, type LedgerEntry, readLedger, transactionOf } from "../../src/store/ledger-entries.ts";
+import {
+  kindOf,
+  LEDGER_START,
+  type LedgerEntry,
+  readLedger,
+  transactionOf,
+} from "../../src/store/ledger-entries.ts";
 import { accountNames, type KeyRef, META, partitionNames } from "../../src/store/names.ts";
 import { oneNode } from "../../src/store/nodes.ts";
-import { itemOf } from "../../src/store/script-definition.ts";
+import { itemOf, type Script } from "../../src/store/script-definition.ts";
 import { scriptsOf } from "../../src/store/script-runner.ts";
+import { adjust } from "../../src/store/scripts/adjust.ts";
 import type { Generation } from "../../src/store/scripts/admit.ts";
+import { refund } from "../../src/store/scripts/refund.ts";
 import { type TrimCall, trim } from "../../src/store/scripts/trim.ts";
 import { createStage, RETENTION_MS, type TestConnection } from "../support/store.ts";
 
@@ -18,6 +26,8 @@ const DAY_MS = 86_400_000;
 export type Step =
   | { kind: "grant"; account: number; credits: number }
   | { kind: "repeat"; grant: number; credits: number; isLookedUp: boolean }
+  | { kind: "adjust"; account: number; credits: number }
+  | { kind: "refund"; request: number }
   | { kind: "charge"; account: number; price: number }
   | { kind: "end"; request: number; status: "completed" | "failed" }
   | { kind: "collect" }
@@ -42,6 +52,15 @@ const step: fc.Arbitrary<Step> = fc.oneof(
     weight: 2,
     arbitrary: fc.record({ kind: fc.constant("grant"), account, credits: fc.integer({ min: 1, max: 50 }) }),
   },
+  {
+    weight: 2,
+    arbitrary: fc.record({
+      kind: fc.constant("adjust"),
+      account,
+      credits: fc.constantFrom(-40, -7, 1, 12),
+    }),
+  },
+  { weight: 2, arbitrary: fc.record({ kind: fc.constant("refund"), request: fc.nat(9) }) },
   {
     weight: 1,
     arbitrary: fc.record({
@@ -79,12 +98,14 @@ export const manySlices: readonly Step[] = [
   ...Array.from({ length: 16 }, (_, at): Step[] => [
     { kind: "charge", account: 0, price: 10 + at },
     { kind: "end", request: 0, status: at % 2 === 0 ? "failed" : "completed" },
+    at % 3 === 0 ? { kind: "refund", request: 0 } : { kind: "adjust", account: 0, credits: at - 5 || 1 },
     { kind: "wait", ms: 1 },
     { kind: "trim", archived: 30, keepMs: 0, most: 3, keepReferencesMs: 0 },
   ]).flat(),
 ];
 
 interface Grant {
+  kind: "grant" | "adjustment" | "refund";
   key: KeyRef;
   credits: number;
   reference: string;
@@ -102,6 +123,8 @@ interface World {
   grants: Grant[];
   forgotten: Set<Grant>;
   open: Generation[];
+  /** Charged, and the task is completed; `refundedBy` is the reference of its refund. */
+  completed: { request: Generation; refundedBy?: string }[];
 }
 
 /** Plays steps on an empty Redis, and compares after each what the store has with what it should have. @throws at a difference */
@@ -112,7 +135,15 @@ export async function playTrims(connection: TestConnection, all: readonly Step[]
   const stage = createStage(connection, { partition: 0 });
   const keys: KeyRef[] = [];
   for (let at = 0; at < 3; at++) keys.push(await stage.givenKey({ accountId: `acc${at}`, credits: 0 }));
-  const world: World = { keys, entries: [], left: 0, grants: [], forgotten: new Set(), open: [] };
+  const world: World = {
+    keys,
+    entries: [],
+    left: 0,
+    grants: [],
+    forgotten: new Set(),
+    open: [],
+    completed: [],
+  };
   for (const one of all) {
     await take(stage, world, one);
     await readNew(connection, world);
@@ -127,12 +158,16 @@ async function take(stage: Stage, world: World, one: Step): Promise<void> {
     case "grant": {
       const key = world.keys[one.account]!;
       const reference = `order ${world.grants.length}`;
-      const earlier = [...world.forgotten].filter((grant) => grant.key === key).length;
-      const [outcome] = await recharge(stage, { key, credits: one.credits, reference }, earlier);
+      const grant: Grant = { kind: "grant", key, credits: one.credits, reference, atMs: stage.clock.nowMs };
+      const [outcome] = await recharge(stage, grant, forgottenOf(world, key));
       expect(outcome).toBe("recharged");
-      world.grants.push({ key, credits: one.credits, reference, atMs: stage.clock.nowMs });
+      world.grants.push(grant);
       return;
     }
+    case "adjust":
+      return adjustOnce(stage, world, one);
+    case "refund":
+      return refundTwice(stage, world, one);
     case "repeat":
       return repeat(stage, world, one);
     case "charge": {
@@ -144,7 +179,9 @@ async function take(stage: Stage, world: World, one: Step): Promise<void> {
     }
     case "end": {
       const [request] = world.open.splice(one.request % Math.max(1, world.open.length), 1);
-      if (request) await stage.observe(request, one.status);
+      if (!request) return;
+      await stage.observe(request, one.status);
+      if (one.status === "completed") world.completed.push({ request });
       return;
     }
     case "collect":
@@ -158,9 +195,59 @@ async function take(stage: Stage, world: World, one: Step): Promise<void> {
   }
 }
 
+const forgottenOf = ({ forgotten }: World, key: KeyRef): number =>
+  [...forgotten].filter((grant) => grant.key === key).length;
+
+/** Runs a script at the stage's clock. */
+async function run<Call, Result>(stage: Stage, script: Script<Call, Result>, call: Call): Promise<Result> {
+  const [reply] = await scriptsOf(stage.redis).send(script, [
+    itemOf(script, call, String(stage.clock.nowMs)),
+  ]);
+  if (!reply || reply instanceof Error) throw reply;
+  return script.read(reply, call);
+}
+
+const ACTOR = { by: "cli ann", requestId: "" };
+
+async function adjustOnce(stage: Stage, world: World, one: Step & { kind: "adjust" }): Promise<void> {
+  const { credits } = one;
+  const key = world.keys[one.account]!;
+  const reference = `order ${world.grants.length}`;
+  const balance = (await stage.account(key)).balance;
+  const call = { partition: 0, accountId: key.accountId, amount: credits, reference, actor: ACTOR };
+  const lookedUp = forgottenOf(world, key);
+  const reason = 'refund = "sorry", 2 words';
+  const reply = await run(stage, adjust, { ...call, reason, lookedUp });
+  if (balance + credits < 0) return void expect(reply).toEqual({ outcome: "too_low", balance });
+  expect(reply).toEqual({ outcome: "adjusted", balance: balance + credits });
+  world.grants.push({ kind: "adjustment", key, credits, reference, atMs: stage.clock.nowMs });
+}
+
+/** Refunds a completed task, and then under another reference: whatever was collected or has left, it is refunded once. */
+async function refundTwice(stage: Stage, world: World, one: Step & { kind: "refund" }): Promise<void> {
+  const done = world.completed[one.request % Math.max(1, world.completed.length)];
+  if (!done) return;
+  const { requestId, key, price } = done.request;
+  const charge = world.entries.find((entry) => entry.requestId === requestId)!;
+  const { balance } = await stage.account(key);
+  const call = { partition: 0, accountId: key.accountId, requestId, reason: "late", charge, actor: ACTOR };
+  const refundBy = (reference: string): Promise<unknown> =>
+    run(stage, refund, { ...call, reference, lookedUp: forgottenOf(world, key) });
+  const reference = `order ${world.grants.length}`;
+  const isFirst = done.refundedBy === undefined;
+  expect(await refundBy(reference)).toEqual({
+    outcome: isFirst ? "refunded" : "refunded_before",
+    balance: isFirst ? balance + price : balance,
+  });
+  if (!isFirst) return;
+  done.refundedBy = reference;
+  expect(await refundBy(reference)).toEqual({ outcome: "duplicate", balance: balance + price });
+  world.grants.push({ kind: "refund", key, credits: price, reference, atMs: stage.clock.nowMs });
+}
+
 const recharge = (
   stage: Stage,
-  { key, credits, reference }: Omit<Grant, "atMs">,
+  { key, credits, reference }: Omit<Grant, "atMs" | "kind">,
   lookedUp: number,
 ): Promise<unknown[]> => stage.recharge(key, credits, reference, lookedUp);
 
@@ -168,12 +255,17 @@ const recharge = (
 async function repeat(stage: Stage, world: World, one: Step & { kind: "repeat" }): Promise<void> {
   const grant = world.grants[one.grant % Math.max(1, world.grants.length)];
   if (!grant) return;
-  const forgotten = [...world.forgotten].filter(({ key }) => key === grant.key).length;
-  const credits = grant.credits + one.credits;
+  const forgotten = forgottenOf(world, grant.key);
+  // What is no grant has no credits that could be the same.
+  const isSame = grant.kind === "grant" && one.credits === 0;
+  const credits = Math.max(1, grant.credits + one.credits);
   const reply = await recharge(stage, { ...grant, credits }, one.isLookedUp ? forgotten - 1 : 0);
-  if (!world.forgotten.has(grant)) expect(reply[0]).toBe(one.credits === 0 ? "duplicate" : "mismatch");
+  if (!world.forgotten.has(grant)) expect(reply[0]).toBe(isSame ? "duplicate" : "mismatch");
   else expect([reply[0], Number(reply[2])]).toEqual(["forgotten", forgotten]);
 }
+
+/** As the list of grants has it; those of one moment are in this order. */
+const memberOf = ({ key, reference }: Grant): string => `${key.accountId} ${reference}`;
 
 async function trimOnce(stage: Stage, world: World, one: Step & { kind: "trim" }): Promise<void> {
   const { keepMs, most, keepReferencesMs } = one;
@@ -192,6 +284,7 @@ async function trimOnce(stage: Stage, world: World, one: Step & { kind: "trim" }
   const old = world.grants
     .filter((grant) => hasLeft.includes(grant.reference) && !world.forgotten.has(grant))
     .filter(({ atMs }) => atMs <= nowMs - keepReferencesMs)
+    .sort((a, b) => a.atMs - b.atMs || (memberOf(a) < memberOf(b) ? -1 : 1))
     .slice(0, most);
   const [reply] = await scriptsOf(stage.redis).send(trim, [itemOf(trim, call, String(nowMs))]);
   if (reply instanceof Error) throw reply;
@@ -235,9 +328,10 @@ async function compare(connection: TestConnection, stage: Stage, world: World): 
 function creditsOf(entries: readonly LedgerEntry[]) {
   const sum = (some: LedgerEntry[]): number => some.reduce((total, { amount }) => total + amount, 0);
   return {
-    recharged: sum(entries.filter(({ type, reason }) => type === "recharge" && reason === "")),
-    consumed: -sum(entries.filter(({ type }) => type === "consume")) + 0,
-    refunded: sum(entries.filter(({ reason }) => reason === "refund")),
+    recharged: sum(entries.filter((entry) => kindOf(entry) === "purchase")),
+    consumed: -sum(entries.filter((entry) => kindOf(entry) === "charge")) + 0,
+    refunded: sum(entries.filter((entry) => kindOf(entry) === "refund")),
+    adjusted: sum(entries.filter((entry) => kindOf(entry) === "adjustment")),
   };
 }
 
@@ -254,9 +348,9 @@ function checkpointAfter({ entries, left, forgotten }: World, { accountId }: Key
     entries: own.length,
     ...creditsOf(own),
     references: grants.length,
-    referenced: grants.reduce((sum, { amount }) => sum + amount, 0),
+    referenced: creditsOf(grants).recharged,
     forgotten: gone.length,
-    forgotten_credits: gone.reduce((sum, { credits }) => sum + credits, 0),
+    forgotten_credits: gone.reduce((sum, { kind, credits }) => sum + (kind === "grant" ? credits : 0), 0),
     tail: own
       .toReversed()
       .slice(0, 10)

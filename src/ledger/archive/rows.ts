@@ -17,6 +17,8 @@ export interface EntryRow {
   request_id: string | null;
   key_id: string | null;
   reference: string | null;
+  by: string | null;
+  note: string | null;
   previous: string | null;
   at: Date;
 }
@@ -34,6 +36,8 @@ export const entryOf = (row: EntryRow): LedgerEntry => ({
   requestId: row.request_id ?? "",
   keyId: row.key_id ?? "",
   reference: row.reference ?? "",
+  by: row.by ?? "",
+  note: row.note ?? "",
   previous: row.previous ?? "",
   atMs: row.at.getTime(),
 });
@@ -50,11 +54,20 @@ const text = (value: string | undefined): string | null =>
 const moment = (ms: string | number | undefined): string | null =>
   ms === undefined ? null : new Date(Number(ms)).toISOString();
 
-/** Fields with a column of their own, and those that change with requests. */
-const ACCOUNT_FIELDS_APART: ReadonlySet<string> = new Set(Object.keys(ACCOUNT_FIELDS));
-const KEY_FIELDS_APART: ReadonlySet<string> = new Set(Object.keys(KEY_FIELDS));
+/** Fields that people set and that have no column of their own. */
+const ACCOUNT_SETTINGS: readonly string[] = [
+  ...["label", "metadata", "status", "revision"],
+  ...["rate_limit", "max_concurrent", "daily_limit"],
+];
+const KEY_SETTINGS: readonly string[] = ["label", "monthly_credits", "revision", "fingerprint"];
 
-/** What later releases keep in a record, as JSON. */
+/** Fields with a column of their own, and those that change with requests. */
+const apartFrom = (fields: object, settings: readonly string[]): ReadonlySet<string> =>
+  new Set(Object.keys(fields).filter((name) => !settings.includes(name)));
+const ACCOUNT_FIELDS_APART = apartFrom(ACCOUNT_FIELDS, ACCOUNT_SETTINGS);
+const KEY_FIELDS_APART = apartFrom(KEY_FIELDS, KEY_SETTINGS);
+
+/** These, and what later releases keep in a record, as JSON. */
 const otherFields = (record: object, apart: ReadonlySet<string>): string =>
   JSON.stringify(Object.fromEntries(Object.entries(record).filter(([name]) => !apart.has(name))));
 
@@ -72,6 +85,8 @@ const ENTRY_COLUMNS: readonly Column<LedgerEntry & { fork: number }>[] = [
   ["request_id", "text", (entry) => text(entry.requestId)],
   ["key_id", "text", (entry) => text(entry.keyId)],
   ["reference", "text", (entry) => text(entry.reference)],
+  ["by", "text", (entry) => text(entry.by)],
+  ["note", "text", (entry) => text(entry.note)],
   ["previous", "text", (entry) => text(entry.previous)],
   ["at", "timestamptz", (entry) => moment(entry.atMs)],
 ];

@@ -178,6 +178,7 @@ const COUNTED = [
   "recharged",
   "consumed",
   "refunded",
+  "adjusted",
   "references",
   "referenced",
 ] as const;
@@ -256,6 +257,8 @@ const FIELDS = [
   "requestId",
   "keyId",
   "reference",
+  "by",
+  "note",
   "previous",
   "atMs",
 ] as const satisfies readonly (keyof LedgerEntry)[];

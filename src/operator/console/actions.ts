@@ -24,7 +24,7 @@ type Body = Readonly<Record<string, unknown>>;
  * What the console can change, by name under /console/api/: the same functions as the command line's.
  * @throws OperatorError for what an operator can mend, GatewayError `store_unavailable`
  */
-export function createActions({ write, readArchived }: OperatorSession): {
+export function createActions({ write, archive }: OperatorSession): {
   [Name in keyof Outcomes]: Action<Outcomes[Name]>;
 } {
   return {
@@ -52,7 +52,7 @@ export function createActions({ write, readArchived }: OperatorSession): {
         const { amount } = body;
         if (typeof amount !== "number") throw new OperatorError("amount must be a whole number of credits");
         const { result, confirmed } = await write((nodes) =>
-          grantCredits(nodes, accountId, amount, reference, actor, readArchived),
+          grantCredits(nodes, accountId, amount, reference, actor, archive.readArchived),
         );
         const { outcome, balance } = result;
         return {

@@ -8,7 +8,9 @@ import { type ConfirmedEntry, isLater } from "./last-confirmed.ts";
 export function confirmedEntry([id, fields]: StreamEntry): ConfirmedEntry {
   const record = recordOf(fields);
   const { account_id = "", type = "", amount = "0", reason = "", reference = "", request_id } = record;
-  const kind = type === "consume" ? "charge" : reason === "" ? "grant" : reason;
+  const isOfRequest = request_id !== undefined;
+  const byHand = reason === "" && type === "recharge" ? "grant" : "adjustment";
+  const kind = !isOfRequest ? byHand : type === "consume" ? "charge" : "refund";
   const entry: ConfirmedEntry = {
     id,
     accountId: account_id,
@@ -20,8 +22,9 @@ export function confirmedEntry([id, fields]: StreamEntry): ConfirmedEntry {
   return entry;
 }
 
-/** Whether a failover must not lose it: a charge or a grant. A refund comes again with the next poll of its task. */
-export const mustSurvive = ({ kind }: ConfirmedEntry): boolean => kind === "charge" || kind === "grant";
+/** Whether a failover must not lose it: a charge, or what an operator made. A failed task's refund comes again with its next poll. */
+export const mustSurvive = ({ kind, reference }: ConfirmedEntry): boolean =>
+  kind === "charge" || reference !== "";
 
 /**
  * Which of these entries a ledger does not have under their ids, without those that have left it for the archive. A changed primary may have given the id to another entry.
@@ -59,8 +62,8 @@ const isSame = (a: ConfirmedEntry, b: ConfirmedEntry): boolean =>
   (b.requestId === undefined || a.requestId === b.requestId);
 
 /**
- * Which of these entries, that are gone under their ids, are lost. A charge is not if its request is charged, and a grant is
- * not if its reference is known: they were made again. What a failover may lose does not count.
+ * Which of these entries, that are gone under their ids, are lost. A charge is not if its request is charged, and what
+ * has a reference is not if that is known: they were made again. What a failover may lose does not count.
  */
 export async function lostAmong<E extends ConfirmedEntry>(
   redis: Redis,
@@ -77,6 +80,6 @@ export async function lostAmong<E extends ConfirmedEntry>(
     if (entry.onReplicas !== true) return true;
     const answer = answers[at];
     if (entry.kind === "charge") return answer !== "bound" && answer !== "finished";
-    return entry.kind === "grant" && answer === null;
+    return mustSurvive(entry) && answer === null;
   });
 }

@@ -1,5 +1,6 @@
 import type { ScriptFile } from "../script-definition.ts";
 import { account } from "./account.ts";
+import { adjust } from "./adjust.ts";
 import { admit } from "./admit.ts";
 import { archived } from "./archived.ts";
 import { bind } from "./bind.ts";
@@ -16,6 +17,7 @@ import { move } from "./move.ts";
 import { observe } from "./observe.ts";
 import { probe } from "./probe.ts";
 import { recharge } from "./recharge.ts";
+import { refund } from "./refund.ts";
 import { refused } from "./refused.ts";
 import { rollup } from "./rollup.ts";
 import { snapshot } from "./snapshot.ts";
@@ -54,4 +56,6 @@ export const SCRIPTS: readonly ScriptFile[] = [
   refused,
   account,
   token,
+  adjust,
+  refund,
 ];

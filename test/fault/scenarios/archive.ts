@@ -214,6 +214,8 @@ const entryOf = (row: Record<string, string | null>): LedgerEntry => ({
   requestId: row.request_id ?? "",
   keyId: row.key_id ?? "",
   reference: row.reference ?? "",
+  by: row.by ?? "",
+  note: row.note ?? "",
   previous: row.previous ?? "",
   atMs: Number(row.at_ms),
 });

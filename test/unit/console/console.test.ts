@@ -15,7 +15,7 @@ let url: string;
 
 /** The console over a store that refuses everything, behind a log that lets nothing through. */
 const session: OperatorSession = {
-  readArchived: undefined,
+  archive: {},
   run: () => Promise.reject(new OperatorError("no such thing")),
   write: () => Promise.reject(new OperatorError("no such thing")),
   close: () => undefined,

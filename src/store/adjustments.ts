@@ -1,0 +1,84 @@
+import { OperatorError, requireAccountId } from "./accounts.ts";
+import type { Actor } from "./actor.ts";
+import type { LedgerEntry } from "./ledger-entries.ts";
+import { partitionOf } from "./names.ts";
+import type { RedisNodes } from "./nodes.ts";
+import {
+  entryOfReference,
+  oncePerReference,
+  type ReadArchived,
+  requireReason,
+  requireReference,
+} from "./references.ts";
+import { scriptsOf } from "./script-runner.ts";
+import { adjust } from "./scripts/adjust.ts";
+import { partitionsOf } from "./store-facts.ts";
+
+export interface Adjustment {
+  outcome: "adjusted" | "duplicate";
+  /** Credits that can be spent. */
+  balance: number;
+  /** Its ledger entry; undefined where many more were made since. */
+  entry: LedgerEntry | undefined;
+}
+
+/**
+ * Corrects an account's balance by hand, up or down, once per reference.
+ * @param wanted.amount whole credits, not 0; negative takes credits, at most what can be spent
+ * @param wanted.reason for people, customers among them; 1 to 200 printable characters
+ * @param readArchived without it, an account with forgotten references is not adjusted
+ * @throws OperatorError `not_found` for an unknown account; `conflict` for a reference that stands for something else, and where
+ *   less can be spent than should be taken; `unavailable` if the archive is needed and away
+ */
+export async function adjustCredits(
+  nodes: RedisNodes,
+  accountId: string,
+  wanted: { amount: number; reason: string; reference: string },
+  actor: Actor,
+  readArchived?: ReadArchived,
+): Promise<Adjustment> {
+  requireAccountId(accountId);
+  const { amount, reference } = wanted;
+  if (!Number.isSafeInteger(amount) || amount === 0) {
+    throw new OperatorError("amount must be a whole number of credits, not 0", "invalid", "amount");
+  }
+  const reason = requireReason(wanted.reason);
+  requireReference(reference);
+  const partition = partitionOf(accountId, await partitionsOf(nodes));
+  const redis = nodes.of(partition);
+  nodes.requireWritable?.([redis]);
+  const adjusted = await oncePerReference(
+    { accountId, reference, standsFor: `adjustment ${amount}`, readArchived },
+    (lookedUp) =>
+      scriptsOf(redis).run(adjust, { partition, accountId, amount, reference, reason, lookedUp, actor }),
+  );
+  switch (adjusted.outcome) {
+    case "adjusted":
+    case "duplicate":
+      return {
+        outcome: adjusted.outcome,
+        balance: adjusted.balance,
+        entry: await entryOfReference(redis, partition, accountId, reference),
+      };
+    case "mismatch":
+      throw new OperatorError(
+        `the reference ${reference} stands for something else; nothing is changed`,
+        "conflict",
+        "reference",
+      );
+    case "too_low":
+      throw new OperatorError(
+        `the account can spend ${adjusted.balance} credits, so ${-amount} cannot be taken; nothing is changed`,
+        "conflict",
+        "amount",
+      );
+    case "too_large":
+      throw new OperatorError(
+        "the balance would be too large to be exact; nothing is changed",
+        "conflict",
+        "amount",
+      );
+    case "unknown_account":
+      throw new OperatorError(`there is no account ${accountId}`, "not_found");
+  }
+}

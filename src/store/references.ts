@@ -1,0 +1,116 @@
+import type { Redis } from "ioredis";
+import type { LedgerEntry } from "./ledger-entries.ts";
+import { accountNames } from "./names.ts";
+import { OperatorError } from "./operator-error.ts";
+import { scriptsOf } from "./script-runner.ts";
+import { history } from "./scripts/history.ts";
+
+const REFERENCE = /^[\x20-\x7e]{1,200}$/;
+/** One line that anybody can read; the spaces at its ends do not count. */
+const REASON = /^(?=\S)[^\p{Cc}\p{Zl}\p{Zp}]{1,200}(?<=\S)$/u;
+/** How often the archive is asked again because more references were forgotten meanwhile. */
+const LOOK_UPS_MAX = 3;
+/** Entries that are looked at to find the one of a reference: as many slices of a script, each less than a millisecond. */
+const SLICES_MAX = 20;
+const SLICE = 50;
+
+/**
+ * Looks for a reference in the archive: what it stands for (`standsFor` in ledger-entries.ts), or undefined if the account has no
+ * entry with it.
+ * @throws Error if the archive is away
+ */
+export type ReadArchived = (accountId: string, reference: string) => Promise<string | undefined>;
+
+/** @throws OperatorError */
+export function requireReference(reference: string): void {
+  if (REFERENCE.test(reference)) return;
+  throw new OperatorError("a reference has 1 to 200 printable ASCII characters", "invalid", "reference");
+}
+
+/** The text without spaces at its ends. @throws OperatorError */
+export function requireReason(reason: string): string {
+  const text = reason.trim();
+  if (REASON.test(text) && text.isWellFormed()) return text;
+  throw new OperatorError("a reason has 1 to 200 printable characters on one line", "invalid", "reason");
+}
+
+/** A reply of a script that knows references. */
+type WithReference = { outcome: string };
+type Forgotten = { outcome: "forgotten"; balance: number; references: number };
+/** What is left once the archive was asked. */
+export type AfterLookUp<Reply> = Exclude<Reply, { outcome: "forgotten" }>;
+
+/**
+ * Runs a script that does something once per reference. Where Redis has forgotten references of the account, the archive is
+ * asked first.
+ * @param what.standsFor what the reference stands for if it is this one
+ * @param what.readArchived without it, nothing is done for an account with forgotten references
+ * @param run the script; `lookedUp` is how many references were forgotten when the archive had not this one
+ * @throws OperatorError `unavailable` if the archive is needed and away
+ */
+export async function oncePerReference<Reply extends WithReference>(
+  what: {
+    accountId: string;
+    reference: string;
+    standsFor: string;
+    readArchived: ReadArchived | undefined;
+  },
+  run: (lookedUp: number) => Promise<Reply | Forgotten>,
+): Promise<AfterLookUp<Reply> | { outcome: "duplicate" | "mismatch"; balance: number }> {
+  for (let lookUps = 0, lookedUp = 0; lookUps <= LOOK_UPS_MAX; lookUps++) {
+    const reply = await run(lookedUp);
+    if (!isForgotten(reply)) return reply as AfterLookUp<Reply>;
+    const archived = await lookUp(what);
+    if (archived !== undefined) {
+      const outcome = archived === what.standsFor ? "duplicate" : "mismatch";
+      return { outcome, balance: reply.balance };
+    }
+    lookedUp = reply.references;
+  }
+  throw new OperatorError("references are being forgotten; nothing is changed; try again", "unavailable");
+}
+
+const isForgotten = (reply: WithReference): reply is Forgotten => reply.outcome === "forgotten";
+
+async function lookUp({
+  readArchived,
+  accountId,
+  reference,
+}: {
+  readArchived: ReadArchived | undefined;
+  accountId: string;
+  reference: string;
+}): Promise<string | undefined> {
+  if (!readArchived) {
+    throw new OperatorError(`${NEEDS_ARCHIVE}; set ARCHIVE_URL and run this again`, "unavailable");
+  }
+  try {
+    return await readArchived(accountId, reference);
+  } catch (error) {
+    const why = error instanceof Error ? error.message : String(error);
+    throw new OperatorError(
+      `${NEEDS_ARCHIVE}, which does not answer (${why}); run this again later`,
+      "unavailable",
+    );
+  }
+}
+
+const NEEDS_ARCHIVE = "nothing is changed: only the archive knows whether this reference was used long ago";
+
+/** The account's entry under a reference, if it is among its latest. */
+export async function entryOfReference(
+  redis: Redis,
+  partition: number,
+  accountId: string,
+  reference: string,
+): Promise<LedgerEntry | undefined> {
+  const last = await redis.hget(accountNames(partition, accountId).account, "last_entry");
+  const call = { partition, accountId, lookedAtMax: SLICE, answeredMax: SLICE };
+  for (let from = last ?? "", slices = 0; from !== "" && slices < SLICES_MAX; slices++) {
+    const page = await scriptsOf(redis).run(history, { ...call, from });
+    const found = page.entries.find((entry) => entry.reference === reference);
+    if (found || page.outcome !== "read") return found;
+    from = page.next;
+  }
+  return undefined;
+}

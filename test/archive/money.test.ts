@@ -1,0 +1,125 @@
+import { afterEach, beforeEach, expect, test } from "vitest";
+import { connectArchive } from "../../src/ledger/archive/connection.ts";
+import { restoreStore } from "../../src/ledger/archive/restore.ts";
+import { verifyArchive } from "../../src/ledger/archive/verify-archive.ts";
+import { archiveLookUps } from "../../src/ledger/archived-money.ts";
+import { verifyLedger } from "../../src/ledger/verify.ts";
+import { readAccount } from "../../src/store/accounts.ts";
+import type { Actor } from "../../src/store/actor.ts";
+import { adjustCredits } from "../../src/store/adjustments.ts";
+import { readKey } from "../../src/store/keys.ts";
+import { accountNames, partitionNames, partitionOf } from "../../src/store/names.ts";
+import { oneNode } from "../../src/store/nodes.ts";
+import { patchAccount, readAccountObject } from "../../src/store/operator-accounts.ts";
+import { refundTask } from "../../src/store/refunds.ts";
+import { scriptsOf } from "../../src/store/script-runner.ts";
+import { collect } from "../../src/store/scripts/collect.ts";
+import { allowTrimming, trimLedger } from "../../src/store/trimming.ts";
+import { taskOf } from "../support/store.ts";
+import { givenRedis } from "../support/store-stage.ts";
+import { type ArchiveStage, givenArchiveStage, PARTITIONS } from "./stage.ts";
+
+// Adjustments and refunds by operators in the archive, and what only the archive knows of a task.
+
+let stage: ArchiveStage;
+beforeEach(async () => {
+  stage = await givenArchiveStage();
+});
+afterEach(() => stage.stop());
+
+const ANN: Actor = { by: "tok_1 Ann's shop", requestId: "req_ann" };
+
+test("adjustments and refunds are archived with who and why, counted apart, and restored", async () => {
+  const key = await stage.givenKey("acme");
+  const { requestId, generation } = await stage.ended(key);
+  await stage.ended(key, "failed");
+  await adjustCredits(stage.nodes, "acme", { amount: -30, reason: "typing error", reference: "a-1" }, ANN);
+  await adjustCredits(stage.nodes, "acme", { amount: 7, reason: "goodwill", reference: "a-2" }, ANN);
+  await refundTask(stage.nodes, requestId, { reason: "black picture", reference: "f-1" }, ANN);
+  const label = { label: "Acme", metadata: { plan: "gold" }, status: "suspended" } as const;
+  await patchAccount(stage.nodes, "acme", { ...label, limits: { dailyLimit: 9 } }, ANN);
+  const copier = await stage.copier();
+  await copier.copy();
+  expect(await stage.archived()).toEqual(await stage.entries());
+  expect(
+    await stage.database.query(
+      "SELECT kind, amount::int, reason, reference, by, note FROM tollgate.ledger_entries WHERE by LIKE 'tok%' ORDER BY id_ms, id_number",
+    ),
+  ).toEqual([
+    { kind: "adjustment", amount: -30, reason: "typing error", reference: "a-1", by: ANN.by, note: null },
+    { kind: "adjustment", amount: 7, reason: "goodwill", reference: "a-2", by: ANN.by, note: null },
+    { kind: "refund", amount: 10, reason: "refund", reference: "f-1", by: ANN.by, note: "black picture" },
+  ]);
+  expect(
+    await stage.database.query(
+      "SELECT purchases::int, charges::int, refunds::int, adjustments::int, closing::int FROM tollgate.statements",
+    ),
+  ).toEqual([{ purchases: 1000, charges: 20, refunds: 20, adjustments: -23, closing: 977 }]);
+  const archive = connectArchive(stage.url);
+  const fresh = await givenRedis();
+  const nodes = oneNode(fresh.client);
+  try {
+    await fresh.client.flushall();
+    expect(await verifyArchive(stage.nodes, archive.query)).toMatchObject({ ok: true });
+    await restoreStore(archive, nodes, { partitions: PARTITIONS, keepMs: 1e13 });
+    expect(await readAccount(nodes, "acme")).toEqual(await readAccount(stage.nodes, "acme"));
+    expect(await readAccountObject(nodes, "acme")).toEqual(await readAccountObject(stage.nodes, "acme"));
+    expect(await readKey(nodes, key.keyId, "acme")).toEqual(await readKey(stage.nodes, key.keyId, "acme"));
+    const { references, refunds } = accountNames(partitionOf("acme", PARTITIONS), "acme");
+    for (const name of [references, refunds])
+      expect(await fresh.client.hgetall(name)).toEqual(await stage.redis.hgetall(name));
+    expect(await fresh.client.hgetall(refunds)).toEqual({ [requestId]: "f-1" });
+    expect(await verifyLedger(nodes)).toMatchObject({ ok: true, credits: { adjusted: -23, refunded: 20 } });
+    await expect(
+      refundTask(
+        nodes,
+        taskOf(generation),
+        { reason: "r", reference: "f-2" },
+        ANN,
+        archiveLookUps(stage.url),
+      ),
+    ).rejects.toMatchObject({ code: "conflict" });
+  } finally {
+    archive.close();
+    await fresh.stop();
+  }
+});
+
+// Guarantee: a task is refunded once, also when Redis has forgotten its record and its charge.
+test("a task that only the archive knows is refunded once", async () => {
+  const key = await stage.givenKey("acme");
+  const partition = partitionOf("acme", PARTITIONS);
+  const [completed, failed] = [await stage.ended(key), await stage.ended(key, "failed")];
+  await stage.grant(key, "order-1");
+  const copier = await stage.copier();
+  await copier.copy();
+  const { run } = scriptsOf(stage.redis);
+  for (const { requestId } of [completed, failed]) {
+    await stage.redis.hset(`tg:{p0${partition}}:request:${requestId}`, { finished_at: 1, retention_ms: 1 });
+    const call = { partition, requestId, taskId: undefined, retentionMs: 1 };
+    expect(await run(collect, call)).toEqual({ outcome: "collected" });
+  }
+  await allowTrimming(stage.redis, { waitMs: 0 });
+  const archivedTo = (await stage.entries()).findLast((entry) => entry.partition === partition)!;
+  const trimmed = await trimLedger(run, { partition, archivedTo, keepMs: 0 });
+  expect(trimmed).toMatchObject({ outcome: "trimmed", entries: 4 });
+  expect(await stage.redis.xlen(partitionNames(partition).ledger)).toBe(1);
+
+  const archive = archiveLookUps(stage.url);
+  const refund = (id: string, reference: string, lookUps = archive) =>
+    refundTask(stage.nodes, id, { reason: "late", reference }, ANN, lookUps);
+  const { requestId, generation } = completed;
+  const away = archiveLookUps("postgres://nobody:x@127.0.0.1:1/none");
+  await expect(refund(requestId, "f-1", away)).rejects.toMatchObject({ code: "unavailable" });
+  await expect(refund(requestId, "f-1", {})).rejects.toMatchObject({ code: "unavailable" });
+  await expect(refund("task_none", "f-1")).rejects.toMatchObject({ code: "not_found" });
+  await expect(refund(failed.requestId, "f-1")).rejects.toMatchObject({ code: "conflict" });
+  const first = await refund(taskOf(generation), "f-1");
+  expect(first).toMatchObject({ outcome: "refunded", requestId, entry: { amount: 10, note: "late" } });
+  // Before and after the archive has the refund, too.
+  await expect(refund(requestId, "f-2")).rejects.toMatchObject({ code: "conflict" });
+  await copier.copy();
+  await expect(refund(requestId, "f-2")).rejects.toMatchObject({ code: "conflict" });
+  expect(await refund(requestId, "f-1")).toEqual({ ...first, outcome: "duplicate" });
+  expect(await verifyLedger(stage.nodes)).toMatchObject({ ok: true });
+});
