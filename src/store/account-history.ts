@@ -48,6 +48,7 @@ export interface HistoryOptions {
 
 /** In front of positions in the archive. */
 const ARCHIVED = "archive ";
+const IN_REDIS = /^(\(?\d{1,20}-\d{1,20})?$/;
 
 /**
  * A page of an account's ledger entries. A page is from Redis or from the archive, and it may have fewer entries than wanted, even
@@ -61,6 +62,7 @@ export async function readHistory(options: HistoryOptions): Promise<HistoryPage>
   if (balance === null) throw new OperatorError(`there is no account ${accountId}`, "not_found");
   const position = options.position ?? last ?? "";
   if (position.startsWith(ARCHIVED)) return fromArchive(options, position.slice(ARCHIVED.length));
+  if (!IN_REDIS.test(position)) throw badCursor();
   const { entries, next, left } = await followEntries(options, position);
   if (!left) return { entries, next: next || undefined };
   const older = next.startsWith("(") ? `before ${next.slice(1)}` : `first ${next}`;
@@ -106,14 +108,16 @@ async function followEntries(
       lookedAtMax: SLICE,
       answeredMax: limit - entries.length,
     });
-    if (found.outcome === "other")
-      throw new OperatorError("the cursor is not one of this account", "invalid", "cursor");
+    if (found.outcome === "other") throw badCursor();
     entries.push(...found.entries);
     at = found.next;
     if (found.outcome === "left") return { entries, next: at, left: true };
   }
   return { entries, next: at, left: false };
 }
+
+export const badCursor = (): OperatorError =>
+  new OperatorError("the cursor is not one of an earlier page of this list", "invalid", "cursor");
 
 const msOf = (id: string): number => Number(id.replace("(", "").split("-")[0]);
 

@@ -3,9 +3,11 @@ import { type ArchiveReads, openArchiveReads } from "../../src/ledger/archive/re
 import type { IssuedKey } from "../../src/store/accounts.ts";
 import type { LedgerEntry } from "../../src/store/ledger-entries.ts";
 import { kindOf } from "../../src/store/ledger-entries.ts";
-import { META } from "../../src/store/names.ts";
+import { META, partitionOf, requestName } from "../../src/store/names.ts";
+import { listTasks, type TaskView } from "../../src/store/task-lists.ts";
 import { pageTransactions, type TransactionQuery } from "../../src/store/transactions.ts";
-import { type ArchiveStage, givenArchiveStage, type TestCopier } from "./stage.ts";
+import { times } from "../support/store.ts";
+import { type ArchiveStage, givenArchiveStage, PARTITIONS, type TestCopier } from "./stage.ts";
 
 // The transactions of an account, of which most have left Redis.
 
@@ -78,6 +80,27 @@ test("filters hold across the cut", async () => {
   const [fromMs, toMs] = [whole[20]!.atMs, whole[2]!.atMs];
   const between = whole.filter(({ atMs }) => atMs >= fromMs && atMs < toMs);
   expect((await pages({ fromMs, toMs, limit: 4 })).map(shown)).toEqual(between.map(shown));
+});
+
+test("tasks that Redis has forgotten are those of the archive", async () => {
+  await givenTrimmed();
+  const tasks = async (): Promise<TaskView[]> => {
+    const found: TaskView[] = [];
+    let cursor: string | undefined;
+    do {
+      const page = await listTasks(stage.nodes, key.accountId, { limit: 4, cursor }, archive);
+      found.push(...page.tasks);
+      cursor = page.next;
+    } while (cursor !== undefined);
+    return found;
+  };
+  const known = await tasks();
+  expect(known.map(({ status, refunded }) => [status, refunded])).toEqual(
+    times(15, (at) => ((14 - at) % 3 === 0 ? ["failed", true] : ["completed", false])),
+  );
+  const partition = partitionOf(key.accountId, PARTITIONS);
+  for (const { requestId } of known) expect(await stage.redis.del(requestName(partition, requestId))).toBe(1);
+  expect(await tasks()).toEqual(known);
 });
 
 test("an archive that is away fails the pages that need it, and no others", async () => {

@@ -1,5 +1,6 @@
 import type { Redis } from "ioredis";
 import { accountNames, partitionNames } from "../../src/store/names.ts";
+import { answersOf } from "../../src/store/pipelines.ts";
 
 /** What a test says of an entry; the rest is filled in as `post` of lua/include/ledger.lua would. */
 export interface GivenEntry {
@@ -45,7 +46,7 @@ export async function writeEntries(
       balances.set(accountId, { balance, last: id });
       ids.push(id);
     }
-    await pipe.exec();
+    answersOf(await pipe.exec());
   }
   const createdAt = given[0]?.atMs ?? 0;
   for (const [accountId, { balance, last }] of balances) {

@@ -1,4 +1,4 @@
-import type { ArchivedHistory, HistoryPage } from "../../store/account-history.ts";
+import { type ArchivedHistory, badCursor, type HistoryPage } from "../../store/account-history.ts";
 import type { LedgerEntry } from "../../store/ledger-entries.ts";
 import type { HistoryFilter } from "../../store/scripts/history.ts";
 import { type EntryRow, entryOf } from "./rows.ts";
@@ -40,8 +40,9 @@ type PageRow = EntryRow & { looked_at: number; last_id: string | null; last_at: 
 export const createArchivedHistory =
   (query: ArchiveQuery): ArchivedHistory =>
   async (accountId, filter, position, limit) => {
-    const [, kind = "", ms = "0", number = "0", atMs, shownMs = "0", shownNumber = "0"] =
-      POSITION.exec(position) ?? [];
+    const found = POSITION.exec(position);
+    if (!found) throw badCursor();
+    const [, kind = "", ms = "0", number = "0", atMs, shownMs = "0", shownNumber = "0"] = found;
     const rows = await query<PageRow>(PAGE, [
       ...[accountId, ms, number, kind === "first"],
       ...[timeOf(atMs), shownMs, shownNumber],

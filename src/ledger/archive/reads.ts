@@ -1,9 +1,11 @@
 import type { ArchivedHistory } from "../../store/account-history.ts";
 import { OperatorError } from "../../store/accounts.ts";
+import type { ArchivedRequests } from "../../store/task-lists.ts";
 import type { AccountUsageQuery, ArchivedUsage } from "../account-usage.ts";
 import { connectArchive } from "./connection.ts";
 import { createArchivedHistory } from "./history.ts";
 import { archiveReason } from "./reasons.ts";
+import { createArchivedRequests } from "./requests.ts";
 import type { ArchiveQuery } from "./tables.ts";
 import { archivedUsage, copiedUntilMs } from "./usage.ts";
 
@@ -14,6 +16,7 @@ const CONNECTIONS_MAX = 2;
 /** What lists read of the archive. @throws OperatorError `unavailable` from each while the archive cannot be used */
 export interface ArchiveReads extends ArchivedUsage {
   history: ArchivedHistory;
+  requests: ArchivedRequests;
   close(): void;
 }
 
@@ -30,6 +33,7 @@ export function openArchiveReads(url: string): ArchiveReads {
   };
   return {
     history: createArchivedHistory(query),
+    requests: createArchivedRequests(query),
     usage: (selection: AccountUsageQuery) => archivedUsage(query, selection),
     copiedUntilMs: (partition) => copiedUntilMs(query, partition),
     close: archive.close,

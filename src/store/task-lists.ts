@@ -1,0 +1,335 @@
+import { createHash } from "node:crypto";
+import type { Redis } from "ioredis";
+import { type ArchivedHistory, badCursor, readHistory } from "./account-history.ts";
+import { OperatorError } from "./accounts.ts";
+import { cursorOf, positionOf, requireLimit } from "./cursors.ts";
+import { kindOf, type LedgerEntry } from "./ledger-entries.ts";
+import { accountNames, partitionNames, partitionOf, requestName } from "./names.ts";
+import type { RedisNodes } from "./nodes.ts";
+import { many } from "./pipelines.ts";
+import type { RequestRecord } from "./records.ts";
+import { partitionsOf } from "./store-facts.ts";
+import { requireOrder } from "./transactions.ts";
+
+/** `held`: sent to the upstream, no task yet. `void`: ended without a task. The others are those of a task. */
+export const TASK_STATUSES = ["held", "processing", "completed", "failed", "void"] as const;
+export type TaskStatus = (typeof TASK_STATUSES)[number];
+
+/** A generation as operators see it. Times are Unix ms; undefined where it is not known any more, or not the case. */
+export interface TaskView {
+  requestId: string;
+  taskId: string | undefined;
+  accountId: string;
+  keyId: string;
+  endpoint: string;
+  /** Whole credits. */
+  price: number;
+  status: TaskStatus;
+  createdAtMs: number | undefined;
+  boundAtMs: number | undefined;
+  finishedAtMs: number | undefined;
+  refunded: boolean;
+}
+
+export interface TaskQuery {
+  status?: TaskStatus | undefined;
+  /** The full path. */
+  endpoint?: string | undefined;
+  /** When it was created, itself included. Unix ms. */
+  fromMs?: number | undefined;
+  /** Itself not included. */
+  toMs?: number | undefined;
+  /** A `next` of an earlier page with the same filters. */
+  cursor?: string | undefined;
+  /** 1 to 100. */
+  limit: number;
+}
+
+export interface TaskPage {
+  tasks: TaskView[];
+  next: string | undefined;
+  /** As with transactions. */
+  reachesBackToMs?: number | undefined;
+}
+
+/** What an archive has of ended requests, by request id. */
+export type ArchivedRequests = (
+  requestIds: readonly string[],
+) => Promise<
+  Map<string, Pick<TaskView, "status" | "createdAtMs" | "boundAtMs" | "finishedAtMs" | "refunded">>
+>;
+
+/** Open and ended requests of a partition that one page looks at, at most. */
+const LOOKED_AT_MAX = 2000;
+/** Records of one pipeline: a millisecond of Redis. */
+const SLICE = 200;
+/** Pages of charges that one page of tasks reads, at most. */
+const CHARGE_PAGES_MAX = 10;
+/** Refunds whose charge comes on a later page, kept in the cursor by a digest. */
+const REFUNDS_MAX = 400;
+const REFUND_DIGEST = 6;
+/** A task is created so long before it is charged, at most: a hold ends sooner. */
+const CHARGED_LATER_MS = 3_600_000;
+
+/**
+ * A page of an account's tasks: first those that have not ended, in no order; then those that were charged, newest charge first. Void
+ * requests have no task and are listed with `status: "void"` alone, as long as Redis keeps them (`tasks.retention`). A page may have
+ * fewer than `limit`, even none, and still a `next`. A task whose state changes meanwhile may come twice.
+ *
+ * What Redis has forgotten of a task is read from the archive. Without one, the ledger tells: a refund under an operator's reference
+ * is one of a completed task, any other one of a failed task.
+ * @throws OperatorError for an unknown account, a bad limit, and a cursor of another list; `unavailable` if the archive is
+ *   needed and away
+ */
+export async function listTasks(
+  nodes: RedisNodes,
+  accountId: string,
+  query: TaskQuery,
+  archive?: { history: ArchivedHistory; requests: ArchivedRequests },
+): Promise<TaskPage> {
+  const { status, endpoint, fromMs, toMs, cursor, limit } = query;
+  requireLimit(limit);
+  requireOrder(fromMs, toMs);
+  const list = ["tasks", accountId, status, endpoint, fromMs, toMs];
+  const partition = partitionOf(accountId, await partitionsOf(nodes));
+  const redis = nodes.of(partition);
+  if ((await redis.exists(accountNames(partition, accountId).account)) === 0)
+    throw new OperatorError(`there is no account ${accountId}`, "not_found");
+  const source = { redis, partition, accountId, query, archive };
+  let position: Position | undefined =
+    cursor === undefined ? firstPosition(status) : readPosition(positionOf(list, cursor));
+  const tasks: TaskView[] = [];
+  let reachesBackToMs: number | undefined;
+  for (let turn = 0; position && tasks.length < limit && turn < 4; turn++) {
+    const most = limit - tasks.length;
+    const page: Part =
+      position.of === "charges"
+        ? await chargedTasks(source, position, most)
+        : await listedTasks(source, position, most);
+    tasks.push(...page.tasks);
+    const next: Position | undefined = page.next ?? nextList(position, status);
+    reachesBackToMs = page.reachesBackToMs;
+    // A page that found its bound ends here; one that reached the end of its list goes on with the next one.
+    if (page.next && page.tasks.length < most) return pageOf(tasks, next);
+    position = next;
+  }
+  return pageOf(tasks, position);
+
+  function pageOf(found: TaskView[], at: Position | undefined): TaskPage {
+    return { tasks: found, next: at && cursorOf(list, JSON.stringify(at)), reachesBackToMs };
+  }
+}
+
+/** Where a page goes on: in a list of the partition by score, or along the account's charges. */
+type Position = ListPosition | ChargePosition;
+
+interface ListPosition {
+  of: "holds" | "polls" | "done";
+  /** The score of the last request that was looked at, and how many of that score were. */
+  score: string;
+  times: number;
+}
+
+interface ChargePosition {
+  of: "charges";
+  /** As `readHistory` goes on; undefined at the newest entry. */
+  at?: string | undefined;
+  /** Digests of refunded requests whose charge comes later; what an operator refunded begins with `+`. */
+  refunds: string[];
+}
+
+interface Part {
+  tasks: TaskView[];
+  /** Undefined at the end of its list. */
+  next: Position | undefined;
+  reachesBackToMs?: number | undefined;
+}
+
+interface Source {
+  redis: Redis;
+  partition: number;
+  accountId: string;
+  query: TaskQuery;
+  archive: { history: ArchivedHistory; requests: ArchivedRequests } | undefined;
+}
+
+const startOf = (of: ListPosition["of"]): ListPosition => ({ of, score: "-inf", times: 0 });
+const CHARGES: ChargePosition = { of: "charges", refunds: [] };
+
+function firstPosition(status: TaskStatus | undefined): Position {
+  if (status === "void") return startOf("done");
+  if (status === "processing") return startOf("polls");
+  return status === "completed" || status === "failed" ? CHARGES : startOf("holds");
+}
+
+function nextList({ of }: Position, status: TaskStatus | undefined): Position | undefined {
+  if (status !== undefined) return undefined;
+  if (of === "holds") return startOf("polls");
+  return of === "polls" ? CHARGES : undefined;
+}
+
+/** @throws OperatorError for what `listTasks` has not made */
+function readPosition(text: string): Position {
+  const { of, score, times, at, refunds } = JSON.parse(text) as Record<string, unknown>;
+  if (of === "charges" && at === undefined) return CHARGES;
+  if (of === "charges" && typeof at === "string" && Array.isArray(refunds)) return { of, at, refunds };
+  const isScore = typeof score === "string" && /^(-inf|\d{1,16})$/.test(score);
+  if ((of === "holds" || of === "polls" || of === "done") && isScore && Number.isInteger(times))
+    return { of, score, times: Number(times) };
+  throw badCursor();
+}
+
+/** Requests of an account in a list of its partition, in the order of their scores. */
+async function listedTasks(source: Source, from: ListPosition, most: number): Promise<Part> {
+  const { redis, partition, accountId, query } = source;
+  const name = partitionNames(partition)[from.of];
+  const tasks: TaskView[] = [];
+  let next = from;
+  for (let lookedAt = 0; lookedAt < LOOKED_AT_MAX && tasks.length < most; lookedAt += SLICE) {
+    const flat = await redis.zrange(
+      ...([name, next.score, "+inf", "BYSCORE", "LIMIT", next.times, SLICE, "WITHSCORES"] as const),
+    );
+    if (flat.length === 0) return { tasks, next: undefined };
+    const ids = flat.filter((_, at) => at % 2 === 0);
+    const records = await readRecords(redis, partition, ids);
+    for (const [at, requestId] of ids.entries()) {
+      const score = flat[2 * at + 1]!;
+      next = { ...next, score, times: score === next.score ? next.times + 1 : 1 };
+      const task = viewOf(requestId, records.get(requestId));
+      const isOfList = from.of === "done" ? task?.status === "void" : task?.status === OPEN_STATUS[from.of];
+      if (task && isOfList && task.accountId === accountId && isAsked(task, query)) tasks.push(task);
+      if (tasks.length === most) break;
+    }
+  }
+  return { tasks, next };
+}
+
+const OPEN_STATUS = { holds: "held", polls: "processing" } as const;
+
+/** Tasks of an account along its charges, newest first. */
+async function chargedTasks(source: Source, from: ChargePosition, most: number): Promise<Part> {
+  const { redis, partition, accountId, query, archive } = source;
+  const { endpoint, fromMs, toMs } = query;
+  const filter = {
+    wanted: ["consume/charge", "recharge/refund"],
+    endpoint,
+    fromMs,
+    toMs: toMs === undefined ? undefined : toMs + CHARGED_LATER_MS,
+  };
+  const refunds = new Set(from.refunds);
+  const tasks: TaskView[] = [];
+  let page: Awaited<ReturnType<typeof readHistory>> | undefined;
+  for (let pages = 0; pages < CHARGE_PAGES_MAX && tasks.length < most; pages++) {
+    const position = page ? page.next : from.at;
+    if (page && position === undefined) break;
+    const limit = most - tasks.length;
+    const options = { redis, partition, accountId, filter, position, limit };
+    page = await readHistory({ ...options, archive: archive?.history });
+    const found = await asTasks(source, chargesIn(page.entries, refunds));
+    tasks.push(...found.filter((task) => isAsked(task, query)));
+    // It looked at as many entries as it may.
+    if (page.entries.length < limit) break;
+  }
+  const next = page?.next && {
+    of: "charges" as const,
+    at: page.next,
+    refunds: [...refunds].slice(-REFUNDS_MAX),
+  };
+  return { tasks, next: next || undefined, reachesBackToMs: page?.reachesBackToMs };
+}
+
+/** A charge, and how it was refunded, if it was: by an operator, or since its task failed. */
+interface Charge {
+  entry: LedgerEntry;
+  refunded: "operator" | "failed" | undefined;
+}
+
+/** The charges among these entries. Refunds come before them; those whose charge is not among them stay in `refunds`. */
+function chargesIn(entries: readonly LedgerEntry[], refunds: Set<string>): Charge[] {
+  const charges: Charge[] = [];
+  for (const entry of entries) {
+    const digest = createHash("sha256").update(entry.requestId).digest("base64url").slice(0, REFUND_DIGEST);
+    if (kindOf(entry) === "refund") {
+      refunds.add(entry.reference === "" ? digest : `+${digest}`);
+    } else {
+      const refunded = refunds.delete(digest)
+        ? "failed"
+        : refunds.delete(`+${digest}`)
+          ? "operator"
+          : undefined;
+      charges.push({ entry, refunded });
+    }
+  }
+  return charges;
+}
+
+/** Tasks that have ended, of these charges. */
+async function asTasks(
+  { redis, partition, archive }: Source,
+  charges: readonly Charge[],
+): Promise<TaskView[]> {
+  const ids = charges.map(({ entry }) => entry.requestId).filter((id) => id !== "");
+  const records = await readRecords(redis, partition, ids);
+  const forgotten = ids.filter((id) => records.get(id)?.state === undefined);
+  const archived = archive && forgotten.length > 0 ? await archive.requests(forgotten) : undefined;
+  return charges.flatMap(({ entry, refunded }): TaskView[] => {
+    const task = viewOf(entry.requestId, records.get(entry.requestId));
+    // One that has not ended was listed before.
+    if (task) return isEnded(task) ? [{ ...task, refunded: task.refunded || refunded !== undefined }] : [];
+    const { requestId, taskId, accountId, keyId, endpoint, amount, atMs } = entry;
+    const known = archived?.get(requestId);
+    return [
+      {
+        ...{ requestId, taskId: taskId || undefined, accountId, keyId, endpoint, price: 0 - amount },
+        status: refunded === "failed" ? "failed" : "completed",
+        ...{ createdAtMs: undefined, boundAtMs: atMs, finishedAtMs: undefined },
+        ...known,
+        refunded: refunded !== undefined || known?.refunded === true,
+      },
+    ];
+  });
+}
+
+const isEnded = ({ status }: TaskView): boolean => status === "completed" || status === "failed";
+
+async function readRecords(
+  redis: Redis,
+  partition: number,
+  requestIds: readonly string[],
+): Promise<Map<string, RequestRecord>> {
+  const records = await many<RequestRecord, string>(redis, requestIds, (pipe, id) =>
+    pipe.hgetall(requestName(partition, id)),
+  );
+  return new Map(requestIds.map((id, at) => [id, records[at] ?? {}]));
+}
+
+/** Undefined for a request that Redis has forgotten. */
+function viewOf(requestId: string, record: RequestRecord = {}): TaskView | undefined {
+  const { state, account_id: accountId, status } = record;
+  if (state === undefined || accountId === undefined) return undefined;
+  const isVoid = state === "void";
+  const time = (text: string | undefined): number | undefined =>
+    text === undefined ? undefined : Number(text);
+  return {
+    requestId,
+    accountId,
+    taskId: record.task_id,
+    keyId: record.key_id ?? "",
+    endpoint: record.endpoint ?? "",
+    price: record.uncollected ? 0 : Number(record.price ?? 0),
+    status: state === "held" ? "held" : isVoid ? "void" : state === "bound" ? "processing" : endOf(status),
+    createdAtMs: time(record.admitted_at ?? record.bound_at),
+    boundAtMs: time(record.bound_at),
+    finishedAtMs: time(isVoid ? record.void_at : record.finished_at),
+    refunded: record.refunded === "1",
+  };
+}
+
+const endOf = (status: string | undefined): TaskStatus => (status === "completed" ? "completed" : "failed");
+
+function isAsked(task: TaskView, { status, endpoint, fromMs, toMs }: TaskQuery): boolean {
+  const atMs = task.createdAtMs ?? task.boundAtMs ?? 0;
+  if (status !== undefined && task.status !== status) return false;
+  if (endpoint !== undefined && task.endpoint !== endpoint) return false;
+  return (fromMs === undefined || atMs >= fromMs) && (toMs === undefined || atMs < toMs);
+}

@@ -1,0 +1,202 @@
+import type { Redis } from "ioredis";
+import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
+import { cursorOf } from "../../src/store/cursors.ts";
+import { type KeyRef, META, requestName } from "../../src/store/names.ts";
+import { oneNode, type RedisNodes } from "../../src/store/nodes.ts";
+import type { Generation } from "../../src/store/scripts/admit.ts";
+import { listTasks, type TaskQuery, type TaskView } from "../../src/store/task-lists.ts";
+import { type GivenEntry, writeEntries } from "../support/ledger-entries.ts";
+import {
+  createStage,
+  ENDPOINT,
+  openConnection,
+  type Stage,
+  type TestConnection,
+  times,
+} from "../support/store.ts";
+import { givenRedis, type TestRedis } from "../support/store-stage.ts";
+
+// Lists of tasks look at lists of a whole partition, so the store is a test's own.
+
+let server: TestRedis;
+let redis: Redis;
+let nodes: RedisNodes;
+let connection: TestConnection;
+let stage: Stage;
+let key: KeyRef;
+beforeAll(async () => {
+  server = await givenRedis();
+  redis = server.client;
+  nodes = oneNode(redis);
+  await empty();
+  connection = await openConnection(server.url);
+});
+afterAll(async () => {
+  await connection.close();
+  await server.stop();
+});
+beforeEach(async () => {
+  await empty();
+  stage = createStage(connection, { partition: 0, clock: "redis" });
+  key = await stage.givenKey({ accountId: "acc", credits: 1000 });
+});
+
+async function empty(): Promise<void> {
+  await redis.flushall();
+  await redis.hset(META, { partitions: 1, id: "store", layout: "3" });
+}
+
+/** All pages of a list. */
+async function listed(query: Partial<TaskQuery> = {}, accountId = "acc"): Promise<TaskView[]> {
+  const tasks: TaskView[] = [];
+  let cursor: string | undefined;
+  do {
+    const page = await listTasks(nodes, accountId, { limit: 3, ...query, cursor });
+    expect(page.tasks.length).toBeLessThanOrEqual(query.limit ?? 3);
+    tasks.push(...page.tasks);
+    cursor = page.next;
+  } while (cursor !== undefined);
+  return tasks;
+}
+const idsOf = (tasks: readonly TaskView[]): string[] => tasks.map(({ requestId }) => requestId);
+
+/** Requests of an account in each state, beside those of another one. */
+async function givenTasks() {
+  const other = await stage.givenKey({ accountId: "other", credits: 1000 });
+  const made = (owner: KeyRef): Generation[] => times(7, () => stage.request(owner, { price: 10 }));
+  const ours = made(key);
+  for (const requests of [ours, made(other)]) {
+    const [held, processing, completed, failed, unsent, refused, second] = requests as [
+      Generation,
+      ...Generation[],
+    ];
+    await stage.admit(held);
+    for (const request of [processing, completed, failed, second]) await stage.givenTask(request!);
+    await stage.observe(completed!, "completed");
+    await stage.observe(second!, "completed");
+    await stage.observe(failed!, "failed");
+    for (const [request, reason] of [
+      [unsent!, "unsent"],
+      [refused!, "refused"],
+    ] as const) {
+      await stage.admit(request);
+      await stage.void(request, reason);
+    }
+  }
+  const [held, processing, completed, failed, unsent, refused, second] = idsOf(ours as unknown as TaskView[]);
+  return { held, processing, completed, failed, unsent, refused, second };
+}
+
+test("tasks that have not ended come first, then charged ones from the newest on", async () => {
+  const { held, processing, completed, failed, second } = await givenTasks();
+  for (const limit of [1, 2, 3, 100])
+    expect(idsOf(await listed({ limit }))).toEqual([held, processing, second, failed, completed]);
+  const [first, , , third, last] = await listed({ limit: 100 });
+  const of = { accountId: "acc", keyId: key.keyId, endpoint: ENDPOINT, price: 10 };
+  expect(first).toMatchObject({ ...of, status: "held", taskId: undefined, refunded: false });
+  expect(third).toMatchObject({ ...of, status: "failed", taskId: expect.any(String), refunded: true });
+  expect(last).toMatchObject({ ...of, status: "completed", refunded: false });
+  const { createdAtMs, boundAtMs, finishedAtMs } = last!;
+  expect([createdAtMs, boundAtMs, finishedAtMs]).toEqual([createdAtMs, boundAtMs, finishedAtMs].toSorted());
+  expect(createdAtMs).toBeGreaterThan(Date.now() - 60_000);
+});
+
+test("they are filtered by status, endpoint and time", async () => {
+  const { held, processing, completed, failed, unsent, refused, second } = await givenTasks();
+  expect(idsOf(await listed({ status: "held" }))).toEqual([held]);
+  expect(idsOf(await listed({ status: "processing" }))).toEqual([processing]);
+  expect(idsOf(await listed({ status: "completed", limit: 1 }))).toEqual([second, completed]);
+  expect(idsOf(await listed({ status: "failed" }))).toEqual([failed]);
+  expect(idsOf(await listed({ status: "void" })).sort()).toEqual([unsent, refused].sort());
+  expect(await listed({ endpoint: "/other" })).toEqual([]);
+  expect(await listed({ endpoint: ENDPOINT })).toHaveLength(5);
+  const all = await listed();
+  const newest = Math.max(...all.map(({ createdAtMs }) => createdAtMs!));
+  expect(await listed({ toMs: newest + 1 })).toHaveLength(5);
+  expect(idsOf(await listed({ toMs: newest }))).toEqual(
+    idsOf(all.filter(({ createdAtMs }) => createdAtMs! < newest)),
+  );
+  expect(idsOf(await listed({ fromMs: newest }))).toEqual(
+    idsOf(all.filter(({ createdAtMs }) => createdAtMs === newest)),
+  );
+  expect(await listed({ fromMs: newest + 1 })).toEqual([]);
+});
+
+// Guarantee: a task is listed as long as its charge is in the ledger; its refund may be any number of pages before it.
+test("what Redis has forgotten is judged by the ledger", async () => {
+  await empty();
+  const charge = (at: number): GivenEntry => ({
+    ...{ accountId: "old", amount: -10, atMs: at, keyId: "key", endpoint: ENDPOINT },
+    ...{ taskId: `task_${at}`, requestId: `req_${at}` },
+  });
+  const refund = (of: number, atMs: number, more: Partial<GivenEntry> = {}): GivenEntry => ({
+    ...{ ...charge(of), type: "recharge", amount: 10, reason: "refund", atMs, ...more },
+  });
+  await writeEntries(redis, 0, [
+    { accountId: "old", amount: 1000, atMs: 1 },
+    ...times(8, (at) => charge(10 + at)),
+    refund(11, 30),
+    refund(12, 31, { reference: "complaint" }),
+  ]);
+  for (const limit of [1, 3, 100]) {
+    const tasks = await listed({ limit }, "old");
+    expect(tasks.map(({ taskId, status, refunded }) => [taskId, status, refunded])).toEqual([
+      ...[17, 16, 15, 14, 13].map((at) => [`task_${at}`, "completed", false]),
+      ["task_12", "completed", true],
+      ["task_11", "failed", true],
+      ["task_10", "completed", false],
+    ]);
+  }
+  expect(await listed({ status: "failed", limit: 1 }, "old")).toMatchObject([
+    { taskId: "task_11", boundAtMs: 11 },
+  ]);
+});
+
+test("a page looks at a bounded number of requests of the partition, and the next one goes on", async () => {
+  const other = await stage.givenKey({ accountId: "other", credits: 0 });
+  const pipe = redis.pipeline();
+  for (let at = 0; at < 4500; at++) {
+    pipe.hset(requestName(0, `busy_${at}`), { state: "bound", account_id: "other", key_id: other.keyId });
+    pipe.zadd("tg:{p00}:polls", 1 + (at % 7), `busy_${at}`);
+  }
+  await pipe.exec();
+  const request = stage.request(key);
+  await stage.givenTask(request);
+  const first = await listTasks(nodes, "acc", { limit: 3 });
+  expect(first).toMatchObject({ tasks: [], next: expect.any(String) });
+  expect(idsOf(await listed())).toEqual([request.requestId]);
+  expect(await listed({ limit: 100 }, "other")).toHaveLength(4500);
+});
+
+test("a cursor that is made up, of another account or of other filters is refused", async () => {
+  await givenTasks();
+  const { next: cursor } = await listTasks(nodes, "acc", { limit: 1 });
+  const list = ["tasks", "acc", undefined, undefined, undefined, undefined];
+  const texts = [
+    "{}",
+    "[]",
+    '{"of":"keys"}',
+    '{"of":"holds","score":"x","times":1}',
+    '{"of":"done","score":"1","times":0.5}',
+  ];
+  const charges = [
+    '{"of":"charges","at":"nonsense","refunds":[]}',
+    '{"of":"charges","at":"archive x","refunds":[]}',
+  ];
+  const made = [...texts, ...charges].map((text) => cursorOf(list, text));
+  const archive = {
+    history: async () => ({ entries: [], next: undefined }),
+    requests: async () => new Map(),
+  };
+  for (const one of ["", "x", `${cursor}x`, ...made.slice(0, -1)])
+    await expect(listTasks(nodes, "acc", { limit: 1, cursor: one }, archive), one).rejects.toMatchObject({
+      code: "invalid",
+    });
+  await expect(listTasks(nodes, "other", { limit: 1, cursor })).rejects.toMatchObject({ code: "invalid" });
+  await expect(listTasks(nodes, "acc", { limit: 1, cursor, status: "held" })).rejects.toMatchObject({
+    code: "invalid",
+  });
+  await expect(listTasks(nodes, "nobody", { limit: 1 })).rejects.toMatchObject({ code: "not_found" });
+  for (const limit of [0, 101])
+    await expect(listTasks(nodes, "acc", { limit })).rejects.toMatchObject({ code: "invalid" });
+});
