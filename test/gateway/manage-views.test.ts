@@ -160,6 +160,32 @@ test("the overview has all gateways, and the configuration the hash of each", as
   expect(JSON.stringify(config)).not.toContain("correct-horse-battery-staple");
 });
 
+test("search finds accounts, keys, tasks and requests by their ids, and takes no secret", async () => {
+  const { key, keyId, accountId } = await stage.gateway.givenKey();
+  const answer = await generate(key);
+  const search = async (q: string, token?: string) =>
+    stage.manage("GET", `/search?q=${encodeURIComponent(q)}`, token ? { token } : {});
+  const taskId = answer.body.data.task_id;
+  const requestId = answer.headers.get("x-request-id")!;
+  for (const [kind, id] of [
+    ["account", accountId],
+    ["key", keyId],
+    ["task", taskId],
+    ["request", requestId],
+  ] as const) {
+    const found = await search(id);
+    expectShape(found, schemas.SearchResults, kind);
+    expect(found.body.data).toEqual([{ kind, id, account_id: accountId, label: null }]);
+  }
+  expect((await search("nobody-at-all")).body.data).toEqual([]);
+  const secret = await search(key);
+  expect([secret.status, JSON.stringify(secret.body).includes(key)]).toEqual([400, false]);
+  // Guarantee: a token for one customer learns nothing of the others.
+  const other = await stage.givenToken(["accounts:read"], { accounts: [await stage.givenAccount()] });
+  for (const id of [accountId, keyId, taskId]) expect((await search(id, other)).body.data).toEqual([]);
+  expectStatus(await stage.manage("GET", "/search"), 400);
+});
+
 test("while Redis is away the views say so, and the live figures go on", async () => {
   const alone = await givenGateway({
     config: { admin: { token: "correct-horse-battery-staple" } },

@@ -4,6 +4,7 @@ import { type Route, route } from "./route.ts";
 import { accountRoutes } from "./routes/accounts.ts";
 import { catalogRoutes } from "./routes/catalog.ts";
 import { keyRoutes } from "./routes/keys.ts";
+import { searchRoutes } from "./routes/search.ts";
 import { todayRoutes } from "./routes/today.ts";
 import { tokenRoutes } from "./routes/tokens.ts";
 import { transactionRoutes } from "./routes/transactions.ts";
@@ -19,6 +20,7 @@ export function createRoutes(services: Services): readonly Route[] {
     ...catalogRoutes(services),
     ...tokenRoutes(services),
     ...viewRoutes(services),
+    ...searchRoutes(services),
     ...todayRoutes(services),
   ];
   routes.push(openApiRoute(routes));

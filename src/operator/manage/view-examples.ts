@@ -94,4 +94,8 @@ export const VIEW_EXAMPLES = {
     looked_at_max: 20_000,
     complete: true,
   },
+  SearchResults: {
+    data: [{ kind: "key", id: KEY, account_id: "acme", label: "backend" }],
+    next_cursor: null,
+  },
 } as const;

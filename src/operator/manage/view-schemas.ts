@@ -194,6 +194,20 @@ export const OpenRequests = list(
   { old: count, open: count, looked_at_max: count, complete: Type.Boolean(), unread },
 );
 
+export const SearchResults = list(
+  "SearchResults",
+  Type.Object(
+    {
+      kind: Type.Enum(["account", "key", "task", "request"]),
+      id: text,
+      account_id: orNull<string>("string"),
+      label: orNull<string>("string"),
+    },
+    closed,
+  ),
+  {},
+);
+
 /** Schemas that the description names. */
 export const NAMED_VIEWS = {
   Live,
@@ -204,4 +218,5 @@ export const NAMED_VIEWS = {
   RefusalsOfDay,
   AccountRefusals,
   OpenRequests,
+  SearchResults,
 };

@@ -1,0 +1,88 @@
+import { Type } from "typebox";
+import { OperatorError } from "../../../store/accounts.ts";
+import { findKey } from "../../../store/keys.ts";
+import { partitionOf } from "../../../store/names.ts";
+import { readAccountObject } from "../../../store/operator-accounts.ts";
+import type { RedisNodes } from "../../../store/operator-session.ts";
+import { findTask } from "../../../store/operator-tasks.ts";
+import { readsOfMost, UnreadError } from "../../../store/partition-reads.ts";
+import { partitionsOf } from "../../../store/store-facts.ts";
+import { Problem } from "../problems.ts";
+import { route } from "../route.ts";
+import type { Services } from "../services.ts";
+import { SearchResults } from "../view-schemas.ts";
+
+/** Something that was looked for. */
+interface Found {
+  kind: "account" | "key" | "task" | "request";
+  id: string;
+  account_id: string | null;
+  label: string | null;
+}
+
+/** What an id names, of whatever kind. */
+export const searchRoutes = ({ session }: Services) => [
+  route({
+    method: "GET",
+    path: "/search",
+    tag: "Accounts",
+    scope: "accounts:read",
+    name: "search",
+    summary: "Find what an id names",
+    description:
+      "An account, a key, a task or a request by its whole id. A token for some accounts finds what belongs to them.",
+    query: Type.Object(
+      { q: Type.String({ minLength: 1, maxLength: 200, description: "What to look for." }) },
+      { additionalProperties: false },
+    ),
+    answers: { 200: { description: "What was found; empty for nothing.", schema: SearchResults } },
+    async run({ query, grantee }) {
+      const q = query.q.trim();
+      if (/^(sk|tgm)_/.test(q)) {
+        throw new Problem("invalid", "this is a secret and has no place here: look for a key by its id");
+      }
+      const found = await session.run((nodes) => find(nodes, q));
+      const data = found.filter(
+        ({ account_id: id }) => !grantee.accounts || (id !== null && grantee.accounts.includes(id)),
+      );
+      return { status: 200, body: { data, next_cursor: null } };
+    },
+  }),
+];
+
+async function find(nodes: RedisNodes, q: string): Promise<Found[]> {
+  const found = await Promise.all([findAccount(nodes, q), findAKey(nodes, q), findARequest(nodes, q)]);
+  return found.filter((one) => one !== undefined);
+}
+
+async function findAccount(nodes: RedisNodes, id: string): Promise<Found | undefined> {
+  const partition = partitionOf(id, await partitionsOf(nodes));
+  // If the server of an account of this id is away, it may still be a key or a task of another one.
+  const account = await unlessUnknown(readsOfMost(nodes).at(partition, () => readAccountObject(nodes, id)));
+  return account && { kind: "account", id, account_id: id, label: account.label };
+}
+
+async function findAKey(nodes: RedisNodes, id: string): Promise<Found | undefined> {
+  const key = await unlessUnknown(findKey(nodes, id));
+  return key && { kind: "key", id, account_id: key.accountId, label: key.label ?? null };
+}
+
+async function findARequest(nodes: RedisNodes, id: string): Promise<Found | undefined> {
+  const task = await unlessUnknown(findTask(nodes, id), UnreadError);
+  if (!task) return undefined;
+  const kind = task.requestId === id ? "request" : "task";
+  return { kind, id, account_id: task.record.account_id ?? null, label: null };
+}
+
+/** @param besides errors that are thrown all the same */
+async function unlessUnknown<Result>(
+  looking: Promise<Result>,
+  besides?: typeof UnreadError,
+): Promise<Result | undefined> {
+  try {
+    return await looking;
+  } catch (error) {
+    if (error instanceof OperatorError && !(besides && error instanceof besides)) return undefined;
+    throw error;
+  }
+}
