@@ -59,6 +59,18 @@ export const EXAMPLES: Readonly<Record<string, readonly (readonly [what: string,
     ["by task id, or by the gateway's id of its request (req_...)", "tollgate tasks show task_81c"],
   ],
   "tasks release": [["a task that hangs: free its slot, refund it", "tollgate tasks release task_81c"]],
+  "tokens create": [
+    [
+      "for a shop's backend",
+      "tollgate tokens create --label shop --scopes accounts:write,keys:write,credits:write",
+    ],
+    [
+      "to look at one customer, until the end of the year",
+      "tollgate tokens create --label audit --scopes accounts:read,usage:read --accounts acme --expires 2090-12-31",
+    ],
+  ],
+  "tokens list": [["who may do what?", "tollgate tokens list"]],
+  "tokens revoke": [["a token that leaked", "tollgate tokens revoke tok_9yKq2m4vTz0a"]],
   "ledger verify": [
     ["everybody", "tollgate ledger verify"],
     ["one account, for a script", "tollgate ledger verify --account acme --json"],

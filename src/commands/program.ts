@@ -16,6 +16,7 @@ import { priceCommand } from "./price.ts";
 import { storeCommand } from "./store.ts";
 import { tasksCommand } from "./tasks.ts";
 import { hasColours, paint, type Screen, type Style, widthOf, wrapped } from "./terminal.ts";
+import { tokensCommand } from "./tokens.ts";
 import { statementCommand, usageCommand } from "./usage.ts";
 
 /** Longer lines are hard to read, however wide the terminal. */
@@ -29,6 +30,7 @@ export function tollgateProgram(): Command {
     .addCommand(keysCommand())
     .addCommand(creditsCommand())
     .addCommand(tasksCommand())
+    .addCommand(tokensCommand())
     .addCommand(ledgerCommand())
     .addCommand(usageCommand())
     .addCommand(statementCommand())

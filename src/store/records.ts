@@ -96,8 +96,8 @@ export type KeyFields = RecordOf<typeof KEY_FIELDS>;
 /** `tg:{p00}:token:<token id>`: a token of the management API. */
 export const TOKEN_FIELDS = {
   label: "for people",
-  scopes: "what it may do, with spaces between them",
-  accounts: "the only accounts that it may use, with spaces between them",
+  scopes: "what it may do (JSON)",
+  accounts: "the only accounts that it may use (JSON)",
   sha256: "of the token itself",
   created_at: "when it was made",
   expires_at: "from when on it is invalid",

@@ -70,9 +70,9 @@ export async function createToken(
     most: TOKENS_MAX,
     fields: {
       label,
-      scopes: [...new Set(scopes)].join(" "),
+      scopes: JSON.stringify([...new Set(scopes)]),
       sha256: digestOf(secret),
-      ...(accounts && { accounts: [...new Set(accounts)].join(" ") }),
+      ...(accounts && { accounts: JSON.stringify([...new Set(accounts)]) }),
       ...(expiresAtMs !== undefined && { expires_at: expiresAtMs }),
     },
   });
@@ -162,10 +162,8 @@ function tokenRecord(tokenId: string, stored: StoredToken): TokenRecord {
   return {
     tokenId,
     label: stored.label ?? "",
-    scopes: (stored.scopes ?? "")
-      .split(" ")
-      .filter((scope): scope is Scope => SCOPES.includes(scope as Scope)),
-    accounts: stored.accounts?.split(" "),
+    scopes: JSON.parse(stored.scopes ?? "[]") as Scope[],
+    accounts: stored.accounts === undefined ? undefined : (JSON.parse(stored.accounts) as string[]),
     createdAtMs: Number(stored.created_at ?? 0),
     expiresAtMs: time(stored.expires_at),
     revokedAtMs: time(stored.revoked_at),

@@ -1304,3 +1304,14 @@ export async function plant({ what, file, find, put }: Mutant): Promise<string> 
   );
   return folder;
 }
+
+/** Mistakes in the tokens of the management API. */
+export const TOKEN_MUTANTS: readonly Mutant[] = [
+  mutant("a revoked token is found", "token", '  redis.call("HDEL", KEYS[3], record[1])\n', ""),
+  mutant("a repeat revokes anew", "token", "if not record[2] then", "if true then"),
+  mutant("its digest is audited", "token", 'if ARGV[at] ~= "sha256" then', "if true then"),
+  mutant("one is made beyond the bound", "token", ">= tonumber(ARGV[5])", "> tonumber(ARGV[5])"),
+  mutant("who made it is not kept", "token", '"by", by_of(actor), unpack', '"by", "", unpack'),
+  mutant("a new one is not listed", "token", '  redis.call("ZADD", KEYS[2], int(now), token_id)\n', ""),
+  mutant("one that is not there is revoked", "token", "if not record[1] then", "if false then"),
+];

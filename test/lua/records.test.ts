@@ -7,6 +7,7 @@ import {
   IDEMPOTENCY_FIELDS,
   KEY_FIELDS,
   REQUEST_FIELDS,
+  TOKEN_FIELDS,
   TRIMMED_FIELDS,
 } from "../../src/store/records.ts";
 import { LUA_FOLDER } from "./headers.ts";
@@ -18,6 +19,7 @@ const DECLARED = Object.keys({
   ...IDEMPOTENCY_FIELDS,
   ...ARCHIVE_FIELDS,
   ...TRIMMED_FIELDS,
+  ...TOKEN_FIELDS,
 });
 const FILES = globSync("**/*.lua", { cwd: LUA_FOLDER });
 
@@ -58,6 +60,8 @@ test("the fields that the scripts read and write are those that are declared", (
     "metadata",
     "fingerprint",
     "monthly_credits",
+    "scopes",
+    "accounts",
   ];
   expect(DECLARED.filter((field) => !used.includes(field) && !operators.includes(field))).toEqual([]);
 });

@@ -104,6 +104,23 @@ export const EXAMPLES = {
     failed: 1,
     seconds: null,
   },
+  Usage: {
+    data: [
+      {
+        day: "2026-10-31",
+        requests: 20,
+        credits: 1000,
+        refunds: 50,
+        completed: 19,
+        failed: 1,
+        seconds: null,
+      },
+    ],
+    next_cursor: null,
+    source: "redis",
+    since: null,
+    ended_since: null,
+  },
   Problem: {
     type: "about:blank",
     title: "Bad Request",

@@ -3,11 +3,14 @@ import { managementOpenApi } from "./openapi.ts";
 import { type Route, route } from "./route.ts";
 import { accountRoutes } from "./routes/accounts.ts";
 import { catalogRoutes } from "./routes/catalog.ts";
+import { creditRoutes } from "./routes/credits.ts";
 import { keyRoutes } from "./routes/keys.ts";
 import { searchRoutes } from "./routes/search.ts";
+import { taskRoutes } from "./routes/tasks.ts";
 import { todayRoutes } from "./routes/today.ts";
 import { tokenRoutes } from "./routes/tokens.ts";
 import { transactionRoutes } from "./routes/transactions.ts";
+import { usageRoutes } from "./routes/usage.ts";
 import { viewRoutes } from "./routes/views.ts";
 import type { Services } from "./services.ts";
 
@@ -17,6 +20,9 @@ export function createRoutes(services: Services): readonly Route[] {
     ...accountRoutes(services),
     ...keyRoutes(services),
     ...transactionRoutes(services),
+    ...creditRoutes(services),
+    ...taskRoutes(services),
+    ...usageRoutes(services),
     ...catalogRoutes(services),
     ...tokenRoutes(services),
     ...viewRoutes(services),

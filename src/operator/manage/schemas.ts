@@ -104,9 +104,9 @@ export const Key = Type.Object(
     tier: text,
     limits: limits(OF_KEY),
     monthly_credits: nullable<number>(monthlyCredits),
-    spent_this_month: Type.Optional(
-      Type.Integer({ description: "Credits held and consumed in this UTC month, without refunds." }),
-    ),
+    spent_this_month: Type.Integer({
+      description: "Credits held and consumed in this UTC month, without refunds.",
+    }),
     created_at: time,
     expires_at: nullable<string>(time),
     revoked_at: nullable<string>(time),
@@ -175,13 +175,11 @@ export const Transaction = Type.Object(
       Type.String({ description: "Why; of a refund that nobody ordered it is `refund`." }),
     ),
     reference: nullable<string>(text),
-    by: Type.Optional(
-      nullable<string>(
-        Type.String({
-          description:
-            "Who did it: a token's id and label, `admin_token`, `console`, or `cli` and a name. null for what the gateway did.",
-        }),
-      ),
+    by: nullable<string>(
+      Type.String({
+        description:
+          "Who did it: a token's id and label, `admin_token`, `console`, or `cli` and a name. null for what the gateway did.",
+      }),
     ),
     balance: Type.Optional(
       Type.Integer({
@@ -351,6 +349,21 @@ export const UsageRow = Type.Object(
   { ...closed, title: "UsageRow" },
 );
 
+export const Usage = Type.Object(
+  {
+    data: Type.Array(UsageRow),
+    next_cursor: nullable<string>(Type.String({ description: "Always null." })),
+    source: Type.Enum(["archive", "redis"], { description: "Where it was read." }),
+    since: nullable<string>({
+      ...time,
+      description:
+        "Charges and refunds before this moment are not counted; null if all that were asked for are.",
+    }),
+    ended_since: nullable<string>({ ...time, description: "The same of completed and failed tasks." }),
+  },
+  { additionalProperties: false, title: "Usage" },
+);
+
 export const Problem = Type.Object(
   {
     type: text,
@@ -407,6 +420,7 @@ export const NAMED = {
   Package,
   Price,
   Tier,
+  Usage,
   UsageRow,
   Problem,
 };

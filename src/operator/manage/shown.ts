@@ -2,6 +2,7 @@ import type { AuditRecord } from "../../store/audit.ts";
 import type { KeyRecord } from "../../store/keys.ts";
 import { kindOf, type LedgerEntry, transactionId } from "../../store/ledger-entries.ts";
 import type { AccountLimits, AccountObject } from "../../store/operator-accounts.ts";
+import type { TaskView } from "../../store/operator-tasks.ts";
 import type { TokenRecord } from "../../store/tokens.ts";
 
 // Objects as the API shows them: snake_case, times as ISO 8601 UTC, null for what is not there.
@@ -46,6 +47,7 @@ export const keyShown = (key: KeyRecord, secret?: string) => ({
     dailyLimit: key.limits.dailyLimit ?? null,
   }),
   monthly_credits: key.monthlyCredits ?? null,
+  spent_this_month: key.spentThisMonth,
   created_at: isoTimeOrNull(key.createdAtMs),
   expires_at: isoTimeOrNull(key.expiresAtMs),
   revoked_at: isoTimeOrNull(key.revokedAtMs),
@@ -65,10 +67,34 @@ export const transactionShown = (entry: LedgerEntry, balance?: number) => ({
   task_id: textOrNull(entry.taskId),
   request_id: textOrNull(entry.requestId),
   key_id: textOrNull(entry.keyId),
-  reason: textOrNull(entry.reason),
+  reason: textOrNull(entry.note || entry.reason),
   reference: textOrNull(entry.reference),
+  by: textOrNull(entry.by),
   ...(balance !== undefined && { balance }),
 });
+
+const STATUS_OF: Readonly<Record<string, string>> = { held: "held", bound: "processing", void: "void" };
+
+export function taskShown({ requestId, record }: TaskView) {
+  const time = (name: "admitted_at" | "bound_at" | "finished_at" | "void_at"): string | null =>
+    record[name] === undefined ? null : isoTime(Number(record[name]));
+  return {
+    task_id: textOrNull(record.task_id),
+    request_id: requestId,
+    account_id: record.account_id ?? "",
+    key_id: textOrNull(record.key_id),
+    endpoint: textOrNull(record.endpoint),
+    price: record.price === undefined ? null : Number(record.price),
+    status:
+      record.state === "finished"
+        ? (record.status ?? "completed")
+        : (STATUS_OF[record.state ?? ""] ?? "void"),
+    created_at: time("admitted_at"),
+    bound_at: time("bound_at"),
+    finished_at: time("finished_at") ?? time("void_at"),
+    refunded: record.refunded !== undefined,
+  };
+}
 
 /** @param secret the token itself, in the answer that makes it */
 export const tokenShown = (record: TokenRecord, secret?: string) => ({

@@ -1,0 +1,193 @@
+import { rm } from "node:fs/promises";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import type { Scope } from "../../src/domain/scopes.ts";
+import { pageAudit } from "../../src/store/audit.ts";
+import { createClient } from "../../src/store/client.ts";
+import { tokenNames } from "../../src/store/names.ts";
+import { oneNode, type RedisNodes } from "../../src/store/nodes.ts";
+import { createScriptRunner, scriptsOf } from "../../src/store/script-runner.ts";
+import { token } from "../../src/store/scripts/token.ts";
+import { createToken, findToken, listTokens, readToken, revokeToken } from "../../src/store/tokens.ts";
+import { givenRedis, type TestRedis } from "../support/store-stage.ts";
+import { type Mutant, plant, TOKEN_MUTANTS } from "./mutants.ts";
+
+// Tokens of the management API: a secret is shown once, and opens what its record says until it ends.
+
+let redis: TestRedis;
+let nodes: RedisNodes;
+beforeAll(async () => {
+  redis = await givenRedis();
+  nodes = oneNode(redis.client);
+});
+afterAll(() => redis.stop());
+
+const ANN = { by: "cli ann", requestId: "req_1" };
+const SCOPES: Scope[] = ["accounts:read", "keys:write"];
+const given = (more = {}) => createToken(nodes, { label: "shop", scopes: SCOPES, ...more }, ANN);
+
+test("a token is found by itself, and the store has its digest only", async () => {
+  const made = await given({ accounts: ["acme"], expiresAtMs: Date.now() + 60_000 });
+  expect(made.token).toMatch(/^tgm_[\w-]{43}$/);
+  expect(await findToken(nodes, made.token)).toEqual(made.record);
+  expect(made.record).toMatchObject({ label: "shop", scopes: SCOPES, accounts: ["acme"] });
+  for (const name of await redis.client.keys("tg:{p00}:*")) {
+    const dump = JSON.stringify((await redis.client.dumpBuffer(name))?.toString("latin1"));
+    expect(dump, name).not.toContain(made.token.slice(4));
+  }
+  for (const wrong of [
+    "",
+    "tgm_",
+    `${made.token}x`,
+    made.token.replace("tgm_", "sk_"),
+    `tgm_${"a".repeat(43)}`,
+  ])
+    expect(await findToken(nodes, wrong)).toBeUndefined();
+});
+
+test("a token ends when it expires, and for good when it is revoked", async () => {
+  const { token: secret, record } = await given();
+  const { token: name } = tokenNames(record.tokenId);
+  await redis.client.hset(name, "expires_at", Date.now() - 1);
+  expect(await findToken(nodes, secret)).toBeUndefined();
+  await redis.client.hset(name, "expires_at", Date.now() + 60_000);
+  expect(await findToken(nodes, secret)).toBeDefined();
+  const revoked = await revokeToken(nodes, record.tokenId, ANN);
+  expect(revoked.revokedAtMs).toBeGreaterThan(0);
+  expect(await findToken(nodes, secret)).toBeUndefined();
+  expect(await revokeToken(nodes, record.tokenId, ANN)).toEqual(revoked);
+  expect(await readToken(nodes, record.tokenId)).toEqual(revoked);
+  await expect(revokeToken(nodes, "tok_none", ANN)).rejects.toMatchObject({ code: "not_found" });
+});
+
+test("each change of a token is audited once, without its digest", async () => {
+  const { record } = await given({ label: "audited" });
+  await revokeToken(nodes, record.tokenId, ANN);
+  await revokeToken(nodes, record.tokenId, ANN);
+  const { records } = await pageAudit(nodes, { limit: 100 });
+  const own = records.filter(({ target }) => target === record.tokenId);
+  expect(own.map(({ action, by, requestId }) => [action, by, requestId])).toEqual([
+    ["token.revoke", "cli ann", "req_1"],
+    ["token.create", "cli ann", "req_1"],
+  ]);
+  expect(own[1]?.after).toEqual({ label: "audited", scopes: expect.anything() });
+  expect(own[0]).toMatchObject({ before: { revoked_at: null }, after: { revoked_at: expect.any(String) } });
+});
+
+test("a token cannot make one with more than it has", async () => {
+  const make = (maker: object, wanted: object) =>
+    createToken(nodes, { label: "x", scopes: ["keys:write"], ...wanted }, ANN, {
+      scopes: SCOPES,
+      accounts: undefined,
+      ...maker,
+    });
+  await make({}, {});
+  await make({ accounts: ["a", "b"] }, { accounts: ["b"] });
+  for (const [maker, wanted] of [
+    [{}, { scopes: ["credits:write"] }],
+    [{ accounts: ["a"] }, {}],
+    [{ accounts: ["a"] }, { accounts: ["a", "b"] }],
+  ] as const)
+    await expect(make(maker, wanted)).rejects.toMatchObject({ code: "forbidden" });
+});
+
+test("values that make no sense are refused, and leave nothing", async () => {
+  const before = await redis.client.zcard(tokenNames("").tokens);
+  for (const [wrong, path] of [
+    [{ label: "" }, "label"],
+    [{ scopes: [] }, "scopes"],
+    [{ scopes: ["all"] }, "scopes"],
+    [{ accounts: [] }, "accounts"],
+    [{ accounts: ["a b"] }, undefined],
+    [{ expiresAtMs: Date.now() - 1 }, "expires_at"],
+  ] as const)
+    await expect(given(wrong)).rejects.toMatchObject({ code: "invalid", ...(path && { path }) });
+  expect(await redis.client.zcard(tokenNames("").tokens)).toBe(before);
+});
+
+test("a list shows each token once, newest first, and refuses made-up cursors", async () => {
+  const made = [await given({ label: "1" }), await given({ label: "2" }), await given({ label: "3" })];
+  const seen: string[] = [];
+  let cursor: string | undefined;
+  do {
+    const page = await listTokens(nodes, { cursor, limit: 2 });
+    seen.push(...page.tokens.map(({ tokenId }) => tokenId));
+    cursor = page.next;
+  } while (cursor !== undefined);
+  expect(new Set(seen).size).toBe(seen.length);
+  expect(seen).toEqual(expect.arrayContaining(made.map(({ record }) => record.tokenId)));
+  for (const wrong of ["nonsense", "", "AAAA"])
+    await expect(listTokens(nodes, { cursor: wrong, limit: 2 })).rejects.toMatchObject({ code: "invalid" });
+});
+
+test("there are no more tokens than a store may have", async () => {
+  const { run } = createScriptRunner(redis.client);
+  const most = await redis.client.zcard(tokenNames("").tokens);
+  const call = {
+    tokenId: "tok_full",
+    action: "token.create",
+    actor: ANN,
+    most,
+    fields: { sha256: "x" },
+  } as const;
+  expect(await run(token, call)).toEqual({ outcome: "full" });
+  expect(await redis.client.exists(tokenNames("tok_full").token)).toBe(0);
+});
+
+test.each(TOKEN_MUTANTS)("the mistake is found: $what", async (mutant) => {
+  const found = await lifeWith(mutant).catch((error: Error) => error.message);
+  expect(found).not.toEqual(await lifeWith());
+  // A script that does not load proves nothing.
+  expect(String(found)).not.toContain("compiling script");
+});
+
+/** The life of one token, each step twice. @returns what records, lists and audit say of it */
+async function lifeWith(mutant?: Mutant): Promise<unknown> {
+  const folder = mutant && (await plant(mutant));
+  const client = createClient(redis.url, 10_000);
+  try {
+    await client.connect();
+    scriptsOf(client);
+    // The same commands of this client, with the mistake.
+    if (folder !== undefined) createScriptRunner(client, { folder, canFreeze: () => true });
+    return await life(oneNode(client));
+  } finally {
+    client.disconnect();
+    if (folder !== undefined) await rm(folder, { recursive: true });
+  }
+}
+
+async function life(nodes: RedisNodes): Promise<unknown> {
+  const { token: secret, record } = await createToken(nodes, { label: "life", scopes: SCOPES }, ANN);
+  const { token: name, tokens } = tokenNames(record.tokenId);
+  const stored = await redis.client.hgetall(name);
+  const listed = await redis.client.zscore(tokens, record.tokenId);
+  const before = await findToken(nodes, secret);
+  const first = await revokeToken(nodes, record.tokenId, ANN);
+  await redis.client.hset(name, "revoked_at", 1);
+  const second = await revokeToken(nodes, record.tokenId, ANN);
+  await redis.client.hdel(name, "revoked_at");
+  const after = await findToken(nodes, secret);
+  const none = await revokeToken(nodes, "tok_none", ANN).catch((error: { code?: string }) => error.code);
+  await redis.client.del(tokenNames("tok_none").token);
+  const most = await redis.client.zcard(tokens);
+  const call = {
+    tokenId: "tok_full",
+    action: "token.create",
+    actor: ANN,
+    most,
+    fields: { sha256: "x" },
+  } as const;
+  const { outcome: full } = await scriptsOf(nodes.of(0)).run(token, call);
+  await redis.client.zrem(tokens, "tok_full");
+  const { records } = await pageAudit(nodes, { limit: 100 });
+  const audited = records.filter(({ target }) => target === record.tokenId);
+  return {
+    by: stored.by,
+    listed: listed !== null,
+    found: [before !== undefined, after !== undefined],
+    revoked: [first.revokedAtMs === undefined, second.revokedAtMs],
+    none,
+    full,
+    audited: audited.map(({ action, by, after }) => [action, by, Object.keys(after).sort()]),
+  };
+}
