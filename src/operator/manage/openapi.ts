@@ -52,11 +52,18 @@ export function managementOpenApi(routes: readonly Route[]): object {
   };
 }
 
-/** The schemas that have a name and are referred to. */
+/** The schemas that have a name and are referred to, by the paths or by one another. */
 function schemasIn(document: object): object {
-  const text = JSON.stringify(document);
-  const used = Object.entries(SCHEMAS).filter(([name]) => text.includes(`#/components/schemas/${name}"`));
-  return Object.fromEntries(used.map(([name, schema]) => [name, referring(schema, true)]));
+  const used: Record<string, object> = {};
+  let text = JSON.stringify(document);
+  for (let found = -1; found !== Object.keys(used).length; ) {
+    found = Object.keys(used).length;
+    for (const [name, schema] of Object.entries(SCHEMAS)) {
+      if (text.includes(`#/components/schemas/${name}"`)) used[name] = referring(schema, true);
+    }
+    text += JSON.stringify(used);
+  }
+  return used;
 }
 
 const INTRODUCTION = `JSON both ways. Amounts are whole credits, times are ISO 8601 UTC. Errors are problems of RFC 9457; \`code\` is for programs. \`X-Request-Id\` names a call in the log and in the audit.
