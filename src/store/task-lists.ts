@@ -195,7 +195,7 @@ async function listedTasks(source: Source, from: ListPosition, most: number): Pr
     for (const [at, requestId] of ids.entries()) {
       const score = flat[2 * at + 1]!;
       next = { ...next, score, times: score === next.score ? next.times + 1 : 1 };
-      const task = viewOf(requestId, records.get(requestId));
+      const task = taskView(requestId, records.get(requestId));
       const isOfList = from.of === "done" ? task?.status === "void" : task?.status === OPEN_STATUS[from.of];
       if (task && isOfList && task.accountId === accountId && isAsked(task, query)) tasks.push(task);
       if (tasks.length === most) break;
@@ -273,7 +273,7 @@ async function asTasks(
   const forgotten = ids.filter((id) => records.get(id)?.state === undefined);
   const archived = archive && forgotten.length > 0 ? await archive.requests(forgotten) : undefined;
   return charges.flatMap(({ entry, refunded }): TaskView[] => {
-    const task = viewOf(entry.requestId, records.get(entry.requestId));
+    const task = taskView(entry.requestId, records.get(entry.requestId));
     // One that has not ended was listed before.
     if (task) return isEnded(task) ? [{ ...task, refunded: task.refunded || refunded !== undefined }] : [];
     const { requestId, taskId, accountId, keyId, endpoint, amount, atMs } = entry;
@@ -303,8 +303,8 @@ async function readRecords(
   return new Map(requestIds.map((id, at) => [id, records[at] ?? {}]));
 }
 
-/** Undefined for a request that Redis has forgotten. */
-function viewOf(requestId: string, record: RequestRecord = {}): TaskView | undefined {
+/** A request's record as a task; undefined for a request that Redis has forgotten. */
+export function taskView(requestId: string, record: RequestRecord = {}): TaskView | undefined {
   const { state, account_id: accountId, status } = record;
   if (state === undefined || accountId === undefined) return undefined;
   const isVoid = state === "void";

@@ -1,5 +1,7 @@
 import { type TSchema, Type } from "typebox";
 import { SCOPES } from "../../domain/scopes.ts";
+import { ACCOUNT_STATUSES } from "../../store/operator-accounts.ts";
+import { TASK_STATUSES } from "../../store/task-lists.ts";
 
 const closed = { additionalProperties: false } as const;
 const CREDITS_MAX = Number.MAX_SAFE_INTEGER;
@@ -49,7 +51,6 @@ const OF_ACCOUNT =
   "Over all keys of the account: requests per 60 s, tasks at a time, requests per UTC day. null: no limit.";
 const OF_KEY = "Requests per 60 s, tasks at a time, requests per UTC day. null: that of the tier.";
 
-export const ACCOUNT_STATUSES = ["active", "suspended", "closed"] as const;
 const accountStatus = Type.Enum([...ACCOUNT_STATUSES], {
   description:
     "suspended: polls and credits work, generations and uploads are 403. closed: everything is 403.",
@@ -215,8 +216,6 @@ export const NewAdjustment = Type.Object(
 );
 
 export const NewRefund = Type.Object({ reason, reference }, closed);
-
-export const TASK_STATUSES = ["held", "processing", "completed", "failed", "void"] as const;
 
 export const Task = Type.Object(
   {
@@ -395,6 +394,17 @@ export const pageOf = <Item extends TSchema>(item: Item) =>
     },
     closed,
   );
+
+/** How far back a list reaches. */
+export const reaches = {
+  reaches_back_to: Type.Optional(
+    nullable<string>({
+      ...time,
+      description:
+        "Older ones are not in Redis, and there is no archive: the time of the oldest one that is known.",
+    }),
+  ),
+};
 
 /** The parameters of a list in pages. */
 export const paging = {

@@ -2,7 +2,7 @@ import type { AuditRecord } from "../../store/audit.ts";
 import type { KeyRecord } from "../../store/keys.ts";
 import { kindOf, type LedgerEntry, transactionId } from "../../store/ledger-entries.ts";
 import type { AccountLimits, AccountObject } from "../../store/operator-accounts.ts";
-import type { TaskView } from "../../store/operator-tasks.ts";
+import type { TaskView } from "../../store/task-lists.ts";
 import type { TokenRecord } from "../../store/tokens.ts";
 
 // Objects as the API shows them: snake_case, times as ISO 8601 UTC, null for what is not there.
@@ -73,28 +73,19 @@ export const transactionShown = (entry: LedgerEntry, balance?: number) => ({
   ...(balance !== undefined && { balance }),
 });
 
-const STATUS_OF: Readonly<Record<string, string>> = { held: "held", bound: "processing", void: "void" };
-
-export function taskShown({ requestId, record }: TaskView) {
-  const time = (name: "admitted_at" | "bound_at" | "finished_at" | "void_at"): string | null =>
-    record[name] === undefined ? null : isoTime(Number(record[name]));
-  return {
-    task_id: textOrNull(record.task_id),
-    request_id: requestId,
-    account_id: record.account_id ?? "",
-    key_id: textOrNull(record.key_id),
-    endpoint: textOrNull(record.endpoint),
-    price: record.price === undefined ? null : Number(record.price),
-    status:
-      record.state === "finished"
-        ? (record.status ?? "completed")
-        : (STATUS_OF[record.state ?? ""] ?? "void"),
-    created_at: time("admitted_at"),
-    bound_at: time("bound_at"),
-    finished_at: time("finished_at") ?? time("void_at"),
-    refunded: record.refunded !== undefined,
-  };
-}
+export const taskShown = (task: TaskView) => ({
+  task_id: task.taskId ?? null,
+  request_id: task.requestId,
+  account_id: task.accountId,
+  key_id: textOrNull(task.keyId),
+  endpoint: textOrNull(task.endpoint),
+  price: task.price,
+  status: task.status,
+  created_at: isoTimeOrNull(task.createdAtMs),
+  bound_at: isoTimeOrNull(task.boundAtMs),
+  finished_at: isoTimeOrNull(task.finishedAtMs),
+  refunded: task.refunded,
+});
 
 /** @param secret the token itself, in the answer that makes it */
 export const tokenShown = (record: TokenRecord, secret?: string) => ({

@@ -1,26 +1,74 @@
+import { Type } from "typebox";
 import { OperatorError } from "../../../store/accounts.ts";
 import type { RedisNodes } from "../../../store/nodes.ts";
-import { findTask, releaseTask, type TaskView } from "../../../store/operator-tasks.ts";
+import { findTask, releaseTask } from "../../../store/operator-tasks.ts";
 import { refundTask } from "../../../store/refunds.ts";
+import { listTasks, TASK_STATUSES, type TaskView, taskView } from "../../../store/task-lists.ts";
 import type { Grantee } from "../authorize.ts";
+import { momentOf } from "../request.ts";
 import { route } from "../route.ts";
-import { NewRefund, Release, Task } from "../schemas.ts";
+import { LIMIT_DEFAULT, NewRefund, pageOf, paging, Release, reaches, Task } from "../schemas.ts";
 import type { Services } from "../services.ts";
-import { taskShown } from "../shown.ts";
+import { isoTimeOrNull, taskShown } from "../shown.ts";
 import { bookingAnswer, bookingAnswers } from "./credits.ts";
 
 /** @throws OperatorError `not_found`, also for a task of an account that the token may not use */
 async function taskOf(nodes: RedisNodes, id: string, { accounts }: Grantee): Promise<TaskView> {
-  const task = await findTask(nodes, id);
-  if (accounts === undefined || accounts.includes(task.record.account_id ?? "")) return task;
-  throw noTask(id);
+  const { requestId, record } = await findTask(nodes, id);
+  const task = taskView(requestId, record);
+  if (task && (accounts === undefined || accounts.includes(task.accountId))) return task;
+  throw new OperatorError(`there is no task or request ${id}`, "not_found");
 }
 
-const noTask = (id: string): OperatorError =>
-  new OperatorError(`there is no task or request ${id}`, "not_found");
+const Query = Type.Object(
+  {
+    ...paging,
+    status: Type.Optional(Type.Enum([...TASK_STATUSES], { description: "Those that stand there now." })),
+    endpoint: Type.Optional(
+      Type.String({ description: "The full path.", examples: ["/api/v1/gen2/text-to-video"] }),
+    ),
+    from: Type.Optional(Type.String({ description: "A day or a time of creation, itself included." })),
+    to: Type.Optional(
+      Type.String({ description: "A day of creation, itself included, or a time, itself not included." }),
+    ),
+  },
+  { additionalProperties: false },
+);
 
-/** One task, by its id or by that of its request. */
-export const taskRoutes = ({ session }: Services) => [
+const Page = Type.Object({ ...pageOf(Task).properties, ...reaches }, { additionalProperties: false });
+
+/** Tasks of an account, and one task, by its id or by that of its request. */
+export const taskRoutes = (services: Services) => [listRoute(services), ...oneTaskRoutes(services)];
+
+const listRoute = ({ session, archive }: Services) =>
+  route({
+    method: "GET",
+    path: "/accounts/{account}/tasks",
+    tag: "Tasks",
+    scope: "tasks:read",
+    name: "listTasks",
+    summary: "List tasks",
+    description:
+      "Open ones first, then those that were charged, newest first; void ones with `status=void` only. Pages may have fewer rows than `limit`, even none, and still a next one.",
+    query: Query,
+    answers: { 200: { description: "Tasks.", schema: Page } },
+    refusals: [404],
+    async run({ params, query }) {
+      const { status, endpoint, cursor, limit = LIMIT_DEFAULT } = query;
+      const filter = {
+        ...{ status, endpoint, cursor, limit },
+        fromMs: momentOf("from", query.from, "start"),
+        toMs: momentOf("to", query.to, "end"),
+      };
+      const { tasks, next, reachesBackToMs } = await session.run(async (nodes) =>
+        listTasks(nodes, params.account!, filter, await archive?.open()),
+      );
+      const reach = reachesBackToMs === undefined ? {} : { reaches_back_to: isoTimeOrNull(reachesBackToMs) };
+      return { status: 200, body: { data: tasks.map(taskShown), next_cursor: next ?? null, ...reach } };
+    },
+  });
+
+const oneTaskRoutes = ({ session }: Services) => [
   route({
     method: "GET",
     path: "/tasks/{task}",

@@ -2,7 +2,7 @@ import { Type } from "typebox";
 import { pageTransactions } from "../../../store/transactions.ts";
 import { momentOf } from "../request.ts";
 import { route } from "../route.ts";
-import { LIMIT_DEFAULT, nullable, pageOf, paging, Transaction, TransactionKind, time } from "../schemas.ts";
+import { LIMIT_DEFAULT, pageOf, paging, reaches, Transaction, TransactionKind } from "../schemas.ts";
 import type { Services } from "../services.ts";
 import { isoTimeOrNull, transactionShown } from "../shown.ts";
 
@@ -24,19 +24,7 @@ const Query = Type.Object(
   { additionalProperties: false },
 );
 
-const Page = Type.Object(
-  {
-    ...pageOf(Transaction).properties,
-    reaches_back_to: Type.Optional(
-      nullable<string>({
-        ...time,
-        description:
-          "Older ones are not in Redis, and there is no archive: the time of the oldest one that is known.",
-      }),
-    ),
-  },
-  { additionalProperties: false },
-);
+const Page = Type.Object({ ...pageOf(Transaction).properties, ...reaches }, { additionalProperties: false });
 
 /** The ledger of an account. */
 export const transactionRoutes = ({ session, archive }: Services) => [
