@@ -1,0 +1,100 @@
+import type { components } from "./management.d.ts";
+
+type Schemas = components["schemas"];
+export type Account = Schemas["Account"];
+export type Key = Schemas["Key"];
+export type Transaction = Schemas["Transaction"];
+export type Task = Schemas["Task"];
+export type Usage = Schemas["Usage"];
+export type Package = Schemas["Package"];
+export type Problem = Schemas["Problem"];
+
+/** A refusal of Tollgate. `problem` is its body by RFC 9457. */
+export class TollgateError extends Error {
+  readonly status: number;
+  readonly problem: Problem | undefined;
+
+  constructor(status: number, problem: Problem | undefined) {
+    super(problem?.detail ?? `Tollgate answered ${status}`);
+    this.status = status;
+    this.problem = problem;
+  }
+}
+
+const TRIES = 3;
+const TIMEOUT_MS = 10_000;
+
+export type Tollgate = ReturnType<typeof createTollgate>;
+
+/**
+ * The calls that a shop needs. Each of them may be repeated: what has an id of ours or a reference happens once. So all are
+ * tried again when the connection breaks or Tollgate is overloaded.
+ * @param url of the admin port, such as http://127.0.0.1:9090
+ * @param token with the scopes accounts:write, keys:write, credits:write, tasks:write, usage:read
+ */
+export function createTollgate({ url, token }: { url: string; token: string }) {
+  const path = (parts: TemplateStringsArray, ...ids: string[]): string =>
+    String.raw({ raw: parts }, ...ids.map(encodeURIComponent));
+
+  async function once<T>(
+    method: string,
+    target: string,
+    body: object | undefined,
+    headers: object,
+  ): Promise<T> {
+    const response = await fetch(`${url}/manage/v1${target}`, {
+      method,
+      headers: {
+        Authorization: `Bearer ${token}`,
+        ...(body && { "Content-Type": "application/json" }),
+        ...headers,
+      },
+      signal: AbortSignal.timeout(TIMEOUT_MS),
+      ...(body && { body: JSON.stringify(body) }),
+    });
+    if (response.ok) return (await response.json()) as T;
+    const isProblem = response.headers.get("Content-Type")?.startsWith("application/problem+json");
+    throw new TollgateError(response.status, isProblem ? ((await response.json()) as Problem) : undefined);
+  }
+
+  async function call<T>(method: string, target: string, body?: object, headers: object = {}): Promise<T> {
+    for (let attempt = 1; ; attempt++) {
+      try {
+        return await once<T>(method, target, body, headers);
+      } catch (error) {
+        const isFinal = error instanceof TollgateError && error.status !== 503 && error.status !== 429;
+        if (isFinal || attempt === TRIES) throw error;
+        await new Promise((resolve) => setTimeout(resolve, 200 * 2 ** attempt));
+      }
+    }
+  }
+
+  return {
+    /** @throws TollgateError 409 if there is such an account */
+    createAccount: (accountId: string, label: string) =>
+      call<Account>("POST", "/accounts", { account_id: accountId, label }),
+    account: (accountId: string) => call<Account>("GET", path`/accounts/${accountId}`),
+    setStatus: (accountId: string, status: Account["status"]) =>
+      call<Account>("PATCH", path`/accounts/${accountId}`, { status }),
+    /** `key` is in the first answer only. @param requestId names this key: a repeat makes no second one */
+    createKey: (accountId: string, requestId: string, monthlyCredits: number) =>
+      call<Key>(
+        "POST",
+        path`/accounts/${accountId}/keys`,
+        { monthly_credits: monthlyCredits },
+        {
+          "Idempotency-Key": requestId,
+        },
+      ),
+    packages: () => call<{ data: Package[] }>("GET", "/packages"),
+    /** The same reference credits once. */
+    grant: (accountId: string, packageName: string, reference: string) =>
+      call<Transaction>("POST", path`/accounts/${accountId}/grants`, { package: packageName, reference }),
+    usage: (accountId: string, from: string, to: string) =>
+      call<Usage>("GET", `${path`/accounts/${accountId}`}/usage?from=${from}&to=${to}&group_by=day,endpoint`),
+    task: (taskId: string) => call<Task>("GET", path`/tasks/${taskId}`),
+    /** Gives the credits of a completed task back, once. */
+    refund: (taskId: string, reason: string, reference: string) =>
+      call<Transaction>("POST", path`/tasks/${taskId}/refund`, { reason, reference }),
+  };
+}

@@ -1,0 +1,43 @@
+import { execFile } from "node:child_process";
+import { cp, mkdtemp, readFile, rm, symlink, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { promisify } from "node:util";
+import { beforeAll, expect, test } from "vitest";
+import { managementOpenApi } from "../../../tools/management-openapi.ts";
+
+const ROOT = join(import.meta.dirname, "../../..");
+
+// Guarantee: a client's types, made from the description of the management API with default options, compile, and the shop with them.
+
+const run = promisify(execFile);
+const SHOP = join(ROOT, "examples/shop");
+const MODULES = join(SHOP, "node_modules");
+
+let folder: string;
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), "tollgate-shop-"));
+  for (const file of ["shop.ts", "tollgate.ts", "tsconfig.json", "package.json"])
+    await cp(join(SHOP, file), join(folder, file));
+  await symlink(join(ROOT, "node_modules"), join(folder, "node_modules"));
+  await writeFile(join(folder, "openapi.json"), managementOpenApi.text());
+  const generator = join(MODULES, "openapi-typescript/bin/cli.js");
+  await run(process.execPath, [generator, "openapi.json", "--output", "management.d.ts"], { cwd: folder });
+  return () => rm(folder, { recursive: true });
+});
+
+const compile = (): Promise<string> =>
+  run(process.execPath, [join(MODULES, "typescript/bin/tsc")], { cwd: folder }).then(
+    ({ stdout }) => stdout,
+    (error: { stdout: string }) => error.stdout,
+  );
+
+test("the shop compiles with generated types, and would not with a field that there is not", async () => {
+  expect(await compile()).toBe("");
+  const text = await readFile(join(SHOP, "shop.ts"), "utf8");
+  await writeFile(
+    join(folder, "shop.ts"),
+    text.replace("{ label, status, balance }", "{ label, state, balance }"),
+  );
+  expect(await compile()).toContain("Property 'state' does not exist");
+});
