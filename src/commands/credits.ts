@@ -1,13 +1,15 @@
-import { Command, Option } from "commander";
+import { Command, InvalidArgumentError, Option } from "commander";
 import { CREDIT_PACKAGES } from "../domain/credit-packages.ts";
 import { archiveLookUps } from "../ledger/archived-money.ts";
 import { grantCredits, OperatorError, readAccount } from "../store/accounts.ts";
+import { adjustCredits } from "../store/adjustments.ts";
 import { eachKey, storeNowMs } from "../store/keys.ts";
 import { oldestKeys } from "../store/keys-by-age.ts";
 import { refusalsOf } from "../store/refusals.ts";
 import { refusalsJson, refusalsText, shown, statusText } from "./keys-shown.ts";
-import { archiveUrl, hasArchive } from "./local-archive.ts";
-import { command, whole } from "./options.ts";
+import { ledgerRow } from "./ledger-rows.ts";
+import { optionalArchiveUrl } from "./local-archive.ts";
+import { type ActorFlags, actorOf, changing, command, whole } from "./options.ts";
 import { note, print } from "./output.ts";
 import { withRedis, withRedisToWrite } from "./redis.ts";
 import { listing, moment, table } from "./terminal.ts";
@@ -18,13 +20,14 @@ const KEYS_SHOWN_MAX = 1000;
 /** `tollgate credits ...` */
 export function creditsCommand(): Command {
   return new Command("credits")
-    .description("credits of accounts: grant and show them")
+    .description("credits of accounts: grant, adjust and show them")
     .addCommand(grantCommand())
+    .addCommand(adjustCommand())
     .addCommand(showCommand());
 }
 
 function grantCommand(): Command {
-  return command("grant", "credit an account; the same reference credits once")
+  return changing("grant", "credit an account; the same reference credits once")
     .argument("<account>", "account id")
     .argument("[credits]", "how many; left out with --package", whole(1, 1_000_000_000_000))
     .requiredOption("--reference <text>", "what this pays for, such as an order number; counts once")
@@ -35,12 +38,12 @@ function grantCommand(): Command {
       async (
         accountId: string,
         named: number | undefined,
-        flags: { reference: string; package?: string; json?: boolean },
+        flags: ActorFlags & { reference: string; package?: string; json?: boolean },
       ) => {
         const amount = amountOf(named, flags.package);
-        const { readArchived } = archiveLookUps(hasArchive() ? archiveUrl() : undefined);
+        const { readArchived } = archiveLookUps(optionalArchiveUrl());
         const { result, confirmed } = await withRedisToWrite((nodes) =>
-          grantCredits(nodes, accountId, amount, flags.reference, undefined, readArchived),
+          grantCredits(nodes, accountId, amount, flags.reference, actorOf(flags), readArchived),
         );
         const { outcome, balance } = result;
         const text =
@@ -51,6 +54,43 @@ function grantCommand(): Command {
         print({ json, text, confirmed }, flags);
       },
     );
+}
+
+interface AdjustFlags extends ActorFlags {
+  reason: string;
+  reference: string;
+  json?: boolean;
+}
+
+function adjustCommand(): Command {
+  return changing("adjust", "correct a balance by hand, up or down; never below what is held")
+    .argument("<account>", "account id")
+    .argument("<credits>", "how many, such as 50; take credits with -50", signed)
+    .requiredOption("--reason <text>", "why; customers see it beside the transaction")
+    .requiredOption("--reference <text>", "what stands for it, such as a ticket; counts once")
+    .action(async (accountId: string, amount: number, flags: AdjustFlags) => {
+      const { reason, reference } = flags;
+      const { readArchived } = archiveLookUps(optionalArchiveUrl());
+      const { result, confirmed } = await withRedisToWrite((nodes) =>
+        adjustCredits(nodes, accountId, { amount, reason, reference }, actorOf(flags), readArchived),
+      );
+      const { outcome, balance, entry } = result;
+      const text =
+        outcome === "adjusted"
+          ? `${Math.abs(amount)} credits ${amount < 0 ? "taken from" : "added to"} ${accountId}; it can spend ${balance}.`
+          : `The reference ${reference} has adjusted ${accountId} before; nothing is changed. It can spend ${balance}.`;
+      const json = {
+        ...{ outcome, account_id: accountId, amount, reason, reference, balance },
+        transaction: entry && ledgerRow(entry),
+      };
+      print({ json, text, confirmed }, flags);
+    });
+}
+
+function signed(text: string): number {
+  const value = /^[+-]?\d{1,16}$/.test(text) ? Number(text) : 0;
+  if (value !== 0 && Number.isSafeInteger(value)) return value;
+  throw new InvalidArgumentError("It must be a whole number of credits, not 0.");
 }
 
 function amountOf(named: number | undefined, packageName: string | undefined): number {

@@ -48,11 +48,27 @@ export const EXAMPLES: Readonly<Record<string, readonly (readonly [what: string,
   ],
   "keys set": [
     ["more requests a minute", "tollgate keys set key_4x7 --rate-limit 60"],
+    ["at most 1000 credits a month", "tollgate keys set key_4x7 --monthly-credits 1000 --label backend"],
     ["back to what the tier says", "tollgate keys set key_4x7 --rate-limit default --expires never"],
   ],
   "credits grant": [
     ["once per invoice, however often it is said", "tollgate credits grant acme 500 --reference invoice-17"],
     ["a package of the price list", "tollgate credits grant acme --package premium --reference order-9"],
+  ],
+  "credits adjust": [
+    ["for a customer's trouble", "tollgate credits adjust acme 50 --reason outage-3-May --reference t-81"],
+    ["a grant that was wrong", "tollgate credits adjust acme -500 --reason granted-twice --reference t-82"],
+  ],
+  "accounts create": [["before its first key", "tollgate accounts create acme --label Acme"]],
+  "accounts list": [["all whose id begins so", "tollgate accounts list --prefix shop-"]],
+  "accounts show": [["its limits, status and balance", "tollgate accounts show acme"]],
+  "accounts set": [
+    ["no generation until they have paid", "tollgate accounts set acme --status suspended --as ann"],
+    ["a limit over all its keys", "tollgate accounts set acme --rate-limit 200 --daily-limit none"],
+  ],
+  audit: [
+    ["what did operators change lately?", "tollgate audit --limit 20"],
+    ["for a program", "tollgate audit --account acme --json"],
   ],
   "credits show": [["what can acme spend, and what did it spend?", "tollgate credits show acme"]],
   "tasks show": [
@@ -71,6 +87,9 @@ export const EXAMPLES: Readonly<Record<string, readonly (readonly [what: string,
   ],
   "tokens list": [["who may do what?", "tollgate tokens list"]],
   "tokens revoke": [["a token that leaked", "tollgate tokens revoke tok_9yKq2m4vTz0a"]],
+  "tasks refund": [
+    ["a video that was black", "tollgate tasks refund task_81c --reason black-video --reference t-83"],
+  ],
   "ledger verify": [
     ["everybody", "tollgate ledger verify"],
     ["one account, for a script", "tollgate ledger verify --account acme --json"],

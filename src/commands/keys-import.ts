@@ -10,6 +10,7 @@ import type { RedisNodes } from "../store/nodes.ts";
 import { keyOptions, type NewKeyFlags, newKey, requireTier, withKeyStore } from "./keys-new.ts";
 import { statusOf } from "./keys-shown.ts";
 import { requireConfig } from "./local-config.ts";
+import { actorOf } from "./options.ts";
 import { note, print } from "./output.ts";
 import { startProgress } from "./progress.ts";
 import { listing, table } from "./terminal.ts";
@@ -154,7 +155,7 @@ async function takeOver(
   flags: NewKeyFlags,
 ): Promise<{ keyId: string; accountId: string; known: boolean }> {
   try {
-    return { ...(await issueKey(nodes, { ...keyOptions(flags), token })), known: false };
+    return { ...(await issueKey(nodes, { ...keyOptions(flags), token }, actorOf(flags))), known: false };
   } catch (error) {
     if (!(error instanceof KnownKeyError)) throw error;
     await requireSame(nodes, error, flags);

@@ -7,7 +7,7 @@ import type { Written } from "../store/confirmed-writes.ts";
 import type { RedisNodes } from "../store/nodes.ts";
 import { readFacts } from "../store/store-facts.ts";
 import { requireConfig } from "./local-config.ts";
-import { command, futureMs, whole } from "./options.ts";
+import { type ActorFlags, changing, futureMs, whole } from "./options.ts";
 import { withRedisToWrite } from "./redis.ts";
 
 export const rateLimit = whole(1, 100_000);
@@ -15,30 +15,34 @@ export const maxConcurrent = whole(1, 10_000);
 export const dailyLimit = whole(1, 1_000_000_000);
 const credits = whole(1, 1_000_000_000_000);
 
-export interface NewKeyFlags extends OwnLimits {
+export interface NewKeyFlags extends OwnLimits, ActorFlags {
   account?: string;
   tier: string;
   credits?: number;
   expires?: number;
+  label?: string;
+  monthlyCredits?: number;
   json?: boolean;
 }
 
 /** A command that makes keys. */
 export const newKey = (name: string, description: string): Command =>
-  command(name, description)
+  changing(name, description)
     .option("--account <id>", "its account; made when missing, generated when left out")
     .option("--tier <name>", "a tier of the config", "standard")
     .option("--credits <n>", "credits to grant to the account along with it", credits)
     .option("--rate-limit <n>", "requests per rolling 60 seconds, instead of the tier's", rateLimit)
     .option("--max-concurrent <n>", "tasks at the same time, instead of the tier's", maxConcurrent)
     .option("--daily-limit <n>", "requests per UTC day, instead of the tier's", dailyLimit)
+    .option("--monthly-credits <n>", "credits that it may use in a UTC month", credits)
+    .option("--label <text>", "a name for it")
     .option("--expires <iso>", "when it ends, such as 2030-01-31T00:00:00Z", futureMs);
 
 /** What the flags say of a new key. */
 export function keyOptions({ account, tier, credits, expires, ...flags }: NewKeyFlags): KeyOptions {
-  const { rateLimit, maxConcurrent, dailyLimit } = flags;
+  const { rateLimit, maxConcurrent, dailyLimit, label, monthlyCredits } = flags;
   const limits = { rateLimit, maxConcurrent, dailyLimit };
-  return { accountId: account, tier, credits, limits, expiresAtMs: expires };
+  return { accountId: account, tier, credits, limits, expiresAtMs: expires, label, monthlyCredits };
 }
 
 /** Work against a store that may keep keys: one that cannot evict money. */

@@ -1,7 +1,7 @@
 import { type Command, InvalidArgumentError, Option } from "commander";
 import { durationMs } from "../config/setting-types.ts";
 import { findKey, rotateKey } from "../store/keys.ts";
-import { command } from "./options.ts";
+import { type ActorFlags, actorOf, changing } from "./options.ts";
 import { print } from "./output.ts";
 import { withRedisToWrite } from "./redis.ts";
 import { fromNow, iso, listing, paint, widthOf, wrapped } from "./terminal.ts";
@@ -10,17 +10,17 @@ const OVERLAP_MAX_MS = 366 * 86_400_000;
 const LINE_CHARS = 100;
 
 export function rotateCommand(): Command {
-  return command("rotate", "make a new key like this one, and end this one")
+  return changing("rotate", "make a new key like this one, and end this one")
     .argument("<key-id>", "the key's id, or the key itself")
     .addOption(
       new Option("--overlap <duration>", "how long the old one goes on, such as 24h")
         .argParser(overlapMs)
         .default(0, "it ends at once"),
     )
-    .action(async (id: string, flags: { overlap: number; json?: boolean }) => {
+    .action(async (id: string, flags: ActorFlags & { overlap: number; json?: boolean }) => {
       const { result, confirmed } = await withRedisToWrite(async (nodes) => {
         const found = await findKey(nodes, id);
-        return { issued: await rotateKey(nodes, found, flags.overlap), old: found };
+        return { issued: await rotateKey(nodes, found, flags.overlap, actorOf(flags)), old: found };
       });
       const { old, issued } = result;
       const { key, keyId, accountId, oldEndsAtMs } = issued;

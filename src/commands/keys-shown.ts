@@ -50,11 +50,13 @@ export function shown(key: KeyRecord): Record<string, unknown> {
   return {
     key_id: keyId,
     account_id: accountId,
+    label: key.label,
     tier,
     status: statusOf(key),
     rate_limit: limits.rateLimit,
     max_concurrent: limits.maxConcurrent,
     daily_limit: limits.dailyLimit,
+    monthly_credits: key.monthlyCredits,
     created_at: iso(createdAtMs),
     expires_at: iso(expiresAtMs),
     revoked_at: iso(revokedAtMs),

@@ -18,16 +18,21 @@ import {
 import { rotateCommand } from "./keys-rotate.ts";
 import { refusalsJson, refusalsText, shown } from "./keys-shown.ts";
 import { requireConfig } from "./local-config.ts";
-import { command, futureMs } from "./options.ts";
+import { type ActorFlags, actorOf, changing, command, futureMs, whole } from "./options.ts";
 import { print } from "./output.ts";
 import { withRedis, withRedisToWrite } from "./redis.ts";
 import { listing, paint } from "./terminal.ts";
 
-interface SetFlags extends Partial<Record<keyof Limits, number | "default">> {
+interface SetFlags extends ActorFlags, Partial<Record<keyof Limits, number | "default">> {
   tier?: string;
   expires?: number | "never";
+  label?: string;
+  monthlyCredits?: number | "none";
   json?: boolean;
 }
+
+/** As much as a grant may have. */
+const CREDITS_MAX = 1_000_000_000_000;
 
 /** `tollgate keys ...` */
 export function keysCommand(): Command {
@@ -46,7 +51,9 @@ function createCommand(): Command {
   return newKey("create", "make a key; it is shown once").action(async (flags: NewKeyFlags) => {
     const config = requireConfig();
     requireTier(flags.tier, config);
-    const { result, confirmed } = await withKeyStore(config, (nodes) => issueKey(nodes, keyOptions(flags)));
+    const { result, confirmed } = await withKeyStore(config, (nodes) =>
+      issueKey(nodes, keyOptions(flags), actorOf(flags)),
+    );
     const { key, keyId, accountId } = result;
     const json = { key, key_id: keyId, account_id: accountId };
     const text = `${listing(json)}\n${paint("yellow", "Keep the key now: it is not shown again.")}`;
@@ -70,11 +77,14 @@ function showCommand(): Command {
 }
 
 function revokeCommand(): Command {
-  return onKey("revoke", "end a key at once and for good").action(
-    async (id: string, flags: { json?: boolean }) => {
+  return onKeyToChange("revoke", "end a key at once and for good").action(
+    async (id: string, flags: ActorFlags & { json?: boolean }) => {
       const { result, confirmed } = await withRedisToWrite(async (nodes) => {
         const found = await findKey(nodes, id);
-        return { outcome: await revokeKey(nodes, found), key: await findKey(nodes, found.keyId) };
+        return {
+          outcome: await revokeKey(nodes, found, actorOf(flags)),
+          key: await findKey(nodes, found.keyId),
+        };
       });
       const { key, outcome } = result;
       const text = `Key ${key.keyId} ${outcome === "revoked" ? "is revoked" : "was revoked before"}.`;
@@ -84,11 +94,17 @@ function revokeCommand(): Command {
 }
 
 function setCommand(): Command {
-  return onKey("set", "change what a key may do, from its next request on")
+  return onKeyToChange("set", "change what a key may do, from its next request on")
     .option("--tier <name>", "a tier of the config")
     .option("--rate-limit <n|default>", "requests per rolling 60 seconds", or("default", rateLimit))
     .option("--max-concurrent <n|default>", "tasks at the same time", or("default", maxConcurrent))
     .option("--daily-limit <n|default>", "requests per UTC day", or("default", dailyLimit))
+    .option(
+      "--monthly-credits <n|none>",
+      "credits that it may use in a UTC month",
+      or("none", whole(0, CREDITS_MAX)),
+    )
+    .option("--label <text>", "a name for it; empty takes it away")
     .option("--expires <iso|never>", "when it ends", or("never", futureMs))
     .action(async (id: string, flags: SetFlags) => {
       const changes = changesOf(flags);
@@ -98,15 +114,18 @@ function setCommand(): Command {
       if (changes.tier !== undefined) requireTier(changes.tier);
       const { result: key, confirmed } = await withRedisToWrite(async (nodes) => {
         const found = await findKey(nodes, id);
-        await changeKey(nodes, found, changes);
+        await changeKey(nodes, found, changes, actorOf(flags));
         return findKey(nodes, found.keyId);
       });
       print({ json: shown(key), text: listing(shown(key)), confirmed }, flags);
     });
 }
 
+const KEY_ARGUMENT = ["<key-id>", "the key's id, or the key itself"] as const;
+const onKeyToChange = (name: string, description: string): Command =>
+  changing(name, description).argument(...KEY_ARGUMENT);
 const onKey = (name: string, description: string): Command =>
-  command(name, description).argument("<key-id>", "the key's id, or the key itself");
+  command(name, description).argument(...KEY_ARGUMENT);
 
 /** Commander takes null for a missing value, so the word itself stands for it. */
 const or =
@@ -118,10 +137,12 @@ const or =
 const orNull = (value: number | string | undefined): number | null | undefined =>
   typeof value === "string" ? null : value;
 
-const changesOf = ({ tier, rateLimit, maxConcurrent, dailyLimit, expires }: SetFlags): KeyChanges => ({
+const changesOf = ({ tier, label, monthlyCredits, expires, ...limits }: SetFlags): KeyChanges => ({
   tier,
-  rateLimit: orNull(rateLimit),
-  maxConcurrent: orNull(maxConcurrent),
-  dailyLimit: orNull(dailyLimit),
+  label: label === "" ? null : label,
+  monthlyCredits: orNull(monthlyCredits),
+  rateLimit: orNull(limits.rateLimit),
+  maxConcurrent: orNull(limits.maxConcurrent),
+  dailyLimit: orNull(limits.dailyLimit),
   expiresAtMs: orNull(expires),
 });

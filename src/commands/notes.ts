@@ -11,6 +11,18 @@ export const NOTES: Readonly<Record<string, readonly string[]>> = {
     "The new key has the old one's account, tier, own limits and expiry. Limits belong to keys: window, slots and day of the new key begin empty, so until the old key expires the two together can use the limits twice. Credits belong to the account, and any of its keys can poll its tasks.",
     "A key can be rotated once. `keys set OLD --expires` changes when the old key expires, `keys revoke OLD` revokes it at once.",
   ],
+  "tasks refund": [
+    "The task must have finished and been charged; `tasks release` ends one that has not. It is found by its task or request id, also long after its record was deleted: then by the ledger, with ARCHIVE_URL by the archive. A task is refunded once, whoever does it. The same reference again changes nothing.",
+  ],
+  "credits adjust": [
+    "An adjustment is neither a purchase nor a refund: statements list it apart. One downwards takes at most what can be spent, so open holds stay covered.",
+  ],
+  "tokens create": [
+    "Scopes: accounts:read accounts:write keys:read keys:write credits:read credits:write tasks:read tasks:write usage:read webhooks:write tokens:write audit:read. The token is shown once; the store keeps its SHA-256. `docs/management.md` describes the API.",
+  ],
+  audit: [
+    "Newest first. Each change by an operator has one record, written in the same step: by the command line (`cli <name>`), by a token of the management API (`<token id> <label>`), by ADMIN_TOKEN (`admin_token`) or in the console. Records are kept for 90 days.",
+  ],
   "archive restore": [
     "Stop all gateways, and let REDIS_URL name an empty Redis with `store.partitions` as it was. Until the restore has ended, gateways refuse that Redis; after an interruption, empty it and begin again.",
     "It writes accounts, keys with their limits and times, the ledger with balances and references of grants, and charged tasks that had not ended: gateways poll those. Windows and counts of the day begin anew, and open holds are gone. Results of tasks that had ended cannot be polled any more, and an Idempotency-Key from before counts as new.",

@@ -1,11 +1,33 @@
 import { Command, InvalidArgumentError } from "commander";
 import { durationMs } from "../config/setting-types.ts";
+import { type Actor, cliActor } from "../store/actor.ts";
 
 /** A command whose options include `--json`. */
 export function command(name: string, description: string): Command {
   return new Command(name)
     .description(description)
     .option("--json", "print one JSON object and nothing else");
+}
+
+/** What names who changes something. */
+export interface ActorFlags {
+  as?: string;
+}
+
+/** A command that changes something: its options include `--as`. */
+export const changing = (name: string, description: string): Command =>
+  command(name, description).option(
+    "--as <name>",
+    "who changes it, for the audit and the ledger; the system user when left out",
+    actorName,
+  );
+
+/** Who changes something, by the options of the command. */
+export const actorOf = ({ as }: ActorFlags): Actor => cliActor(as);
+
+function actorName(text: string): string {
+  if (/^[\x21-\x7e][\x20-\x7e]{0,63}$/.test(text)) return text;
+  throw new InvalidArgumentError("It must be a name of 1 to 64 printable ASCII characters.");
 }
 
 /** Parses an option that is a whole number within bounds, both inclusive. */

@@ -1,7 +1,9 @@
 import { styleText } from "node:util";
 import { Command, CommanderError } from "commander";
 import manifest from "../../package.json" with { type: "json" };
+import { accountsCommand } from "./accounts.ts";
 import { archiveCommand } from "./archive.ts";
+import { auditCommand } from "./audit.ts";
 import { completionCommand } from "./completion.ts";
 import { configCommand } from "./config.ts";
 import { creditsCommand } from "./credits.ts";
@@ -27,6 +29,7 @@ export function tollgateProgram(): Command {
   const program = new Command("tollgate")
     .version(manifest.version)
     .description("Operates a Tollgate gateway, through the Redis at REDIS_URL, else the config's.")
+    .addCommand(accountsCommand())
     .addCommand(keysCommand())
     .addCommand(creditsCommand())
     .addCommand(tasksCommand())
@@ -34,6 +37,7 @@ export function tollgateProgram(): Command {
     .addCommand(ledgerCommand())
     .addCommand(usageCommand())
     .addCommand(statementCommand())
+    .addCommand(auditCommand())
     .addCommand(storeCommand())
     .addCommand(archiveCommand())
     .addCommand(partitionsCommand())

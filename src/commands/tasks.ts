@@ -1,6 +1,10 @@
 import { Command } from "commander";
+import { archiveLookUps } from "../ledger/archived-money.ts";
 import { findTask, type ReleaseResult, releaseTask, type TaskView } from "../store/operator-tasks.ts";
-import { command } from "./options.ts";
+import { type Refund, refundTask } from "../store/refunds.ts";
+import { ledgerRow } from "./ledger-rows.ts";
+import { optionalArchiveUrl } from "./local-archive.ts";
+import { type ActorFlags, actorOf, changing, command } from "./options.ts";
 import { print } from "./output.ts";
 import { withRedis, withRedisToWrite } from "./redis.ts";
 import { iso, listing } from "./terminal.ts";
@@ -10,11 +14,13 @@ export function tasksCommand(): Command {
   return new Command("tasks")
     .description("generation requests and their tasks")
     .addCommand(showCommand())
-    .addCommand(releaseCommand());
+    .addCommand(releaseCommand())
+    .addCommand(refundCommand());
 }
 
+const ID_ARGUMENT = ["<id>", "task id or request id"] as const;
 const onTask = (name: string, description: string): Command =>
-  command(name, description).argument("<id>", "task id or request id");
+  command(name, description).argument(...ID_ARGUMENT);
 
 function showCommand(): Command {
   return onTask("show", "where a request stands").action(async (id: string, flags: { json?: boolean }) => {
@@ -24,18 +30,53 @@ function showCommand(): Command {
 }
 
 function releaseCommand(): Command {
-  return onTask("release", "end a task as failed and refund it, or void a hold").action(
-    async (id: string, flags: { json?: boolean }) => {
+  return changing("release", "end a task as failed and refund it, or void a hold")
+    .argument(...ID_ARGUMENT)
+    .action(async (id: string, flags: ActorFlags & { json?: boolean }) => {
       const { result, confirmed } = await withRedisToWrite(async (nodes) => ({
-        release: await releaseTask(nodes, id),
+        release: await releaseTask(nodes, id, actorOf(flags)),
         view: await findTask(nodes, id),
       }));
       const { release, view } = result;
       const json = { ...release, ...shown(view) };
       print({ json, text: inWords(release, view.requestId), confirmed }, flags);
-    },
-  );
+    });
 }
+
+interface RefundFlags extends ActorFlags {
+  reason: string;
+  reference: string;
+  json?: boolean;
+}
+
+function refundCommand(): Command {
+  return changing("refund", "give back what a finished task cost, once")
+    .argument(...ID_ARGUMENT)
+    .requiredOption("--reason <text>", "why; customers see `refund`")
+    .requiredOption("--reference <text>", "what stands for it, such as a ticket; counts once")
+    .action(async (id: string, flags: RefundFlags) => {
+      const { reason, reference } = flags;
+      const archive = archiveLookUps(optionalArchiveUrl());
+      const { result, confirmed } = await withRedisToWrite((nodes) =>
+        refundTask(nodes, id, { reason, reference }, actorOf(flags), archive),
+      );
+      const { outcome, accountId, requestId, balance, entry } = result;
+      const json = {
+        ...{ outcome, account_id: accountId, request_id: requestId, balance },
+        transaction: entry && ledgerRow(entry),
+      };
+      print({ json, text: refundInWords(id, result, reference), confirmed }, flags);
+    });
+}
+
+const refundInWords = (
+  id: string,
+  { outcome, accountId, balance, entry }: Refund,
+  reference: string,
+): string =>
+  outcome === "refunded"
+    ? `${entry?.amount ?? "Its"} credits of ${id} are given back to ${accountId}; it can spend ${balance}.`
+    : `The reference ${reference} has refunded ${id} before; nothing is changed. ${accountId} can spend ${balance}.`;
 
 function inWords(release: ReleaseResult, requestId: string): string {
   switch (release.outcome) {

@@ -1,20 +1,18 @@
 import { Command, InvalidArgumentError } from "commander";
 import { SCOPES, type Scope } from "../domain/scopes.ts";
-import { cliActor } from "../store/actor.ts";
 import { createToken, listTokens, revokeToken, type TokenRecord } from "../store/tokens.ts";
-import { command, futureMs } from "./options.ts";
+import { type ActorFlags, actorOf, changing, command, futureMs } from "./options.ts";
 import { print } from "./output.ts";
 import { withRedis, withRedisToWrite } from "./redis.ts";
 import { iso, listing, paint } from "./terminal.ts";
 
 const PAGE = 100;
 
-interface NewTokenFlags {
+interface NewTokenFlags extends ActorFlags {
   label: string;
   scopes: Scope[];
   accounts?: string[];
   expires?: number;
-  as?: string;
   json?: boolean;
 }
 
@@ -27,11 +25,8 @@ export function tokensCommand(): Command {
     .addCommand(revokeCommand());
 }
 
-const asWho = (made: Command): Command =>
-  made.option("--as <name>", "who you are, for the audit (default: the system user)");
-
 function createCommand(): Command {
-  return asWho(command("create", "make a token; it is shown once"))
+  return changing("create", "make a token; it is shown once")
     .requiredOption("--label <text>", "what it is for; it stands in audit and ledger")
     .requiredOption("--scopes <list>", `what it may do, with commas: ${SCOPES.join(", ")}`, scopes)
     .option("--accounts <list>", "the only accounts that it may use, with commas (default: all)", words)
@@ -40,7 +35,7 @@ function createCommand(): Command {
       const { label, accounts, expires: expiresAtMs } = flags;
       const options = { label, scopes: flags.scopes, accounts, expiresAtMs };
       const { result, confirmed } = await withRedisToWrite((nodes) =>
-        createToken(nodes, options, cliActor(flags.as)),
+        createToken(nodes, options, actorOf(flags)),
       );
       const json = { token: result.token, ...shown(result.record) };
       const text = `${listing(json)}\n${paint("yellow", "Keep the token now: it is not shown again.")}`;
@@ -67,12 +62,10 @@ function listCommand(): Command {
 }
 
 function revokeCommand(): Command {
-  return asWho(command("revoke", "end a token at once and for good"))
+  return changing("revoke", "end a token at once and for good")
     .argument("<token-id>", "the token's id, tok_...")
-    .action(async (id: string, flags: { as?: string; json?: boolean }) => {
-      const { result, confirmed } = await withRedisToWrite((nodes) =>
-        revokeToken(nodes, id, cliActor(flags.as)),
-      );
+    .action(async (id: string, flags: ActorFlags & { json?: boolean }) => {
+      const { result, confirmed } = await withRedisToWrite((nodes) => revokeToken(nodes, id, actorOf(flags)));
       const text = `Token ${id} is revoked.`;
       print({ json: shown(result), text, confirmed }, flags);
     });

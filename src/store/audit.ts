@@ -154,7 +154,7 @@ export function auditRecord(partition: number, [id, flat]: StreamEntry): AuditRe
 
 /** The scripts write texts: their JSON has 14 digits of a number. */
 function valuesOf(text = "{}"): Record<string, unknown> {
-  const texts = Object.entries(JSON.parse(text) as Record<string, string | null>);
+  const texts = Object.entries((JSON.parse(text) ?? {}) as Record<string, string | null>);
   return Object.fromEntries(
     texts.map(([name, value]) => [name, value === null ? null : readable(name, value)]),
   );

@@ -1011,6 +1011,7 @@ export const FROZEN_MUTANTS: readonly Mutant[] = [
     "account",
     "adjust",
     "refund",
+    "token",
   ].map((file) => without(`${file} does not look for the mark`, file, "--@unless_frozen KEYS[1]\n")),
   without("observe does not look for the mark", "observe", "--@unless_frozen KEYS[2]\n"),
 ];

@@ -7,6 +7,7 @@ import {
   IDEMPOTENCY_FIELDS,
   KEY_FIELDS,
   REQUEST_FIELDS,
+  ROLLED_FIELDS,
   TOKEN_FIELDS,
   TRIMMED_FIELDS,
 } from "../../src/store/records.ts";
@@ -20,6 +21,7 @@ const DECLARED = Object.keys({
   ...ARCHIVE_FIELDS,
   ...TRIMMED_FIELDS,
   ...TOKEN_FIELDS,
+  ...ROLLED_FIELDS,
 });
 const FILES = globSync("**/*.lua", { cwd: LUA_FOLDER });
 
@@ -54,6 +56,8 @@ test("the fields that the scripts read and write are those that are declared", (
     "tier",
     "sha256",
     "rotated_to",
+    "scopes",
+    "accounts",
     "archive",
     "listed",
     "label",

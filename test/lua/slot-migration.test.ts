@@ -32,6 +32,7 @@ import { recharge } from "../../src/store/scripts/recharge.ts";
 import { refund } from "../../src/store/scripts/refund.ts";
 import { refused } from "../../src/store/scripts/refused.ts";
 import { tally } from "../../src/store/scripts/tally.ts";
+import { token } from "../../src/store/scripts/token.ts";
 import { trim } from "../../src/store/scripts/trim.ts";
 import { unclear } from "../../src/store/scripts/unclear.ts";
 import { startClusterNode } from "../support/cluster-node.ts";
@@ -355,6 +356,16 @@ const OTHERS: Record<string, () => Promise<ScriptCall>> = {
   RECHARGE: async () => {
     const { accountId } = await givenAccount();
     return itemFor(recharge, { partition: PARTITION, accountId, amount: 5, reference: "order" });
+  },
+  TOKEN: async () => {
+    const tag = partitionNames(PARTITION).done.slice(0, -"done".length);
+    const call = { tokenId: "tok_1", action: "token.create" as const, actor: cliActor("ann"), most: 9 };
+    const { script, item } = itemFor(token, { ...call, fields: { label: "x", scopes: "y", sha256: "z" } });
+    // All tokens are in partition 0; here in the one that moves.
+    const keys = item.keys.map((name) => name.replace(/^.*?}:/, tag));
+    await clients[0]!.zadd(keys[1]!, 1, "tok_0");
+    await clients[0]!.hset(keys[2]!, "digest", "tok_0");
+    return { script, item: { ...item, keys } };
   },
   ADJUST: async () => {
     const { accountId } = await givenAccount();

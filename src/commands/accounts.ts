@@ -1,0 +1,163 @@
+import { Command, Option } from "commander";
+import type { Metadata } from "../domain/operator-texts.ts";
+import { OperatorError } from "../store/accounts.ts";
+import {
+  ACCOUNT_STATUSES,
+  type AccountChanges,
+  type AccountObject,
+  createAccount,
+  patchAccount,
+  readAccountObject,
+} from "../store/operator-accounts.ts";
+import { pageAccounts } from "../store/operator-views.ts";
+import type { AccountStatus } from "../store/records.ts";
+import { dailyLimit, maxConcurrent, rateLimit } from "./keys-new.ts";
+import { type ActorFlags, actorOf, changing, command, whole } from "./options.ts";
+import { note, noteUnread, print } from "./output.ts";
+import { withRedis, withRedisToWrite } from "./redis.ts";
+import { iso, listing, table } from "./terminal.ts";
+
+const LIMIT_MAX = 1000;
+
+interface TextFlags extends ActorFlags {
+  label?: string;
+  metadata?: string;
+  json?: boolean;
+}
+
+interface SetFlags extends TextFlags {
+  status?: AccountStatus;
+  rateLimit?: number | "none";
+  maxConcurrent?: number | "none";
+  dailyLimit?: number | "none";
+}
+
+/** `tollgate accounts ...` */
+export function accountsCommand(): Command {
+  return new Command("accounts")
+    .description("accounts: create, show and change them")
+    .addCommand(createCommand())
+    .addCommand(listCommand())
+    .addCommand(showCommand())
+    .addCommand(setCommand());
+}
+
+function createCommand(): Command {
+  return changing("create", "make an account before its first key")
+    .argument("[account]", "its id; generated when left out")
+    .option("--label <text>", "a name for it")
+    .option("--metadata <json>", "a JSON object that is kept with it")
+    .action(async (accountId: string | undefined, flags: TextFlags) => {
+      const wanted = { accountId, label: flags.label, metadata: metadataOf(flags) ?? undefined };
+      const { result, confirmed } = await withRedisToWrite((nodes) =>
+        createAccount(nodes, wanted, actorOf(flags)),
+      );
+      print({ json: shown(result), text: listing(shown(result)), confirmed }, flags);
+    });
+}
+
+function listCommand(): Command {
+  return command("list", "accounts with their credits, in no particular order")
+    .option("--prefix <text>", "those whose id begins so", "")
+    .option("--limit <n>", "at most about so many", whole(1, LIMIT_MAX), 100)
+    .option("--after <cursor>", "where an earlier list ended", "")
+    .action(async (flags: { prefix: string; limit: number; after: string; json?: boolean }) => {
+      const { accounts, next, unread } = await withRedis((nodes) =>
+        pageAccounts(nodes, flags.prefix, flags.after, flags.limit),
+      );
+      const rows = accounts.map((row) => [row.accountId, row.balance, row.held, row.totalUsed]);
+      const json = {
+        accounts: accounts.map(({ accountId, balance, held, totalUsed, totalRequests }) => ({
+          ...{ account_id: accountId, balance, held },
+          ...{ total_used: totalUsed, total_requests: totalRequests },
+        })),
+        next,
+      };
+      print({ json, text: table(["ACCOUNT", "BALANCE", "HELD", "USED"], rows) }, flags);
+      if (next !== undefined && !flags.json) note(`There are more: --after ${next}`);
+      if (unread) noteUnread(unread);
+    });
+}
+
+const ACCOUNT_ARGUMENT = ["<account>", "account id"] as const;
+
+function showCommand(): Command {
+  return command("show", "one account: label, status, limits and balance")
+    .argument(...ACCOUNT_ARGUMENT)
+    .action(async (accountId: string, flags: { json?: boolean }) => {
+      const json = shown(await withRedis((nodes) => readAccountObject(nodes, accountId)));
+      print({ json, text: listing(json) }, flags);
+    });
+}
+
+function setCommand(): Command {
+  return changing("set", "change an account, from its next request on")
+    .argument(...ACCOUNT_ARGUMENT)
+    .option("--label <text>", "a name for it; empty takes it away")
+    .option("--metadata <json>", "a JSON object that is kept with it; empty takes it away")
+    .addOption(
+      new Option(
+        "--status <name>",
+        "suspended: no generations and uploads; closed: nothing; active: everything",
+      ).choices(ACCOUNT_STATUSES),
+    )
+    .option("--rate-limit <n|none>", "requests of all its keys per rolling 60 seconds", orNone(rateLimit))
+    .option("--max-concurrent <n|none>", "tasks of all its keys at the same time", orNone(maxConcurrent))
+    .option("--daily-limit <n|none>", "requests of all its keys per UTC day", orNone(dailyLimit))
+    .action(async (accountId: string, flags: SetFlags) => {
+      const changes = changesOf(flags);
+      const { limits, ...others } = changes;
+      const given = [...Object.values(others), ...Object.values(limits ?? {})];
+      if (given.every((change) => change === undefined)) {
+        throw new OperatorError("nothing to change; give an option such as --label or --status");
+      }
+      const { result, confirmed } = await withRedisToWrite((nodes) =>
+        patchAccount(nodes, accountId, changes, actorOf(flags)),
+      );
+      print({ json: shown(result), text: listing(shown(result)), confirmed }, flags);
+    });
+}
+
+/** Commander takes null for a missing value, so the word itself stands for it. */
+const orNone =
+  (parse: (text: string) => number) =>
+  (text: string): number | "none" =>
+    text === "none" ? "none" : parse(text);
+const orNull = (value: number | "none" | undefined): number | null | undefined =>
+  value === "none" ? null : value;
+
+const changesOf = (flags: SetFlags): AccountChanges => ({
+  label: flags.label === "" ? null : flags.label,
+  metadata: metadataOf(flags),
+  status: flags.status,
+  limits: {
+    rateLimit: orNull(flags.rateLimit),
+    maxConcurrent: orNull(flags.maxConcurrent),
+    dailyLimit: orNull(flags.dailyLimit),
+  },
+});
+
+/** Null for the empty text. @throws OperatorError for what is no JSON object */
+function metadataOf({ metadata }: TextFlags): Metadata | null | undefined {
+  if (metadata === undefined || metadata === "") return metadata === "" ? null : undefined;
+  try {
+    return JSON.parse(metadata) as Metadata;
+  } catch {
+    throw new OperatorError('--metadata must be a JSON object such as \'{"plan":"gold"}\'');
+  }
+}
+
+const shown = (account: AccountObject): Record<string, unknown> => ({
+  account_id: account.accountId,
+  label: account.label ?? undefined,
+  metadata: account.metadata ?? undefined,
+  status: account.status,
+  rate_limit: account.limits.rateLimit ?? undefined,
+  max_concurrent: account.limits.maxConcurrent ?? undefined,
+  daily_limit: account.limits.dailyLimit ?? undefined,
+  balance: account.balance,
+  held: account.held,
+  total_used: account.totalUsed,
+  total_requests: account.totalRequests,
+  created_at: iso(account.createdAtMs),
+});
