@@ -31,6 +31,7 @@ import { lease } from "../../src/store/scripts/lease.ts";
 import { recharge } from "../../src/store/scripts/recharge.ts";
 import { refund } from "../../src/store/scripts/refund.ts";
 import { refused } from "../../src/store/scripts/refused.ts";
+import { rollup } from "../../src/store/scripts/rollup.ts";
 import { tally } from "../../src/store/scripts/tally.ts";
 import { token } from "../../src/store/scripts/token.ts";
 import { trim } from "../../src/store/scripts/trim.ts";
@@ -399,6 +400,11 @@ const OTHERS: Record<string, () => Promise<ScriptCall>> = {
       requests,
       changed: [{ what: "key k", changes: "1" }],
     });
+  },
+  ROLLUP: async () => {
+    const generation = await givenBound();
+    await stage.observe(generation, "completed");
+    return itemFor(rollup, { partition: PARTITION });
   },
   TRIM: async () => {
     const key = await givenAccount();
