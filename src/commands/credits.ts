@@ -1,5 +1,4 @@
-import { Command, InvalidArgumentError, Option } from "commander";
-import { CREDIT_PACKAGES } from "../domain/credit-packages.ts";
+import { Command, InvalidArgumentError } from "commander";
 import { archiveLookUps } from "../ledger/archived-money.ts";
 import { grantCredits, OperatorError, readAccount } from "../store/accounts.ts";
 import { adjustCredits } from "../store/adjustments.ts";
@@ -9,6 +8,7 @@ import { refusalsOf } from "../store/refusals.ts";
 import { refusalsJson, refusalsText, shown, statusText } from "./keys-shown.ts";
 import { ledgerRow } from "./ledger-rows.ts";
 import { optionalArchiveUrl } from "./local-archive.ts";
+import { requireConfig } from "./local-config.ts";
 import { type ActorFlags, actorOf, changing, command, whole } from "./options.ts";
 import { note, print } from "./output.ts";
 import { withRedis, withRedisToWrite } from "./redis.ts";
@@ -31,9 +31,7 @@ function grantCommand(): Command {
     .argument("<account>", "account id")
     .argument("[credits]", "how many; left out with --package", whole(1, 1_000_000_000_000))
     .requiredOption("--reference <text>", "what this pays for, such as an order number; counts once")
-    .addOption(
-      new Option("--package <name>", "a package of the price list").choices(Object.keys(CREDIT_PACKAGES)),
-    )
+    .option("--package <name>", "a package of the config, instead of credits")
     .action(
       async (
         accountId: string,
@@ -99,7 +97,11 @@ function amountOf(named: number | undefined, packageName: string | undefined): n
     return named;
   }
   if (named !== undefined) throw new OperatorError("give either a number of credits or --package, not both");
-  return CREDIT_PACKAGES[packageName] ?? 0;
+  const { packages } = requireConfig();
+  const credits = packages[packageName];
+  if (credits !== undefined) return credits;
+  const known = Object.keys(packages).join(", ");
+  throw new OperatorError(`the config has no package ${packageName}; it has ${known}`);
 }
 
 function showCommand(): Command {

@@ -5,6 +5,7 @@ import type { ProcessLimits } from "./process-bounds.ts";
 import type { Settings } from "./schema.ts";
 import { toArchiveConfig } from "./sections/archive.ts";
 import { toAdminConfig, toServerConfig } from "./sections/listeners.ts";
+import { toPackages } from "./sections/packages.ts";
 import { toStoreConfig } from "./sections/store.ts";
 import { toTasksConfig } from "./sections/tasks.ts";
 import { toLogConfig, toTracingConfig } from "./sections/telemetry.ts";
@@ -58,6 +59,8 @@ export function toConfig(settings: Settings, extras: Extras) {
     confirmedPrices: settings.confirm_price_changes as Readonly<Record<string, number>>,
     /** Absolute path of the price file. */
     pricesFile,
+    /** Credits of each package. */
+    packages: toPackages(settings.packages),
     tiers: toTiers(settings.tiers),
     tasks: toTasksConfig(settings.tasks),
     log: toLogConfig(settings.log),

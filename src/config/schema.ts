@@ -1,6 +1,7 @@
 import { type Static, Type } from "typebox";
 import { archiveSchema } from "./sections/archive.ts";
 import { adminSchema, serverSchema } from "./sections/listeners.ts";
+import { packagesSchema } from "./sections/packages.ts";
 import { confirmedPricesSchema, reloadSchema } from "./sections/reload.ts";
 import { storeSchema } from "./sections/store.ts";
 import { tasksSchema } from "./sections/tasks.ts";
@@ -30,6 +31,7 @@ export const ConfigSchema = section("Tollgate's configuration.", {
     }),
   ),
   confirm_price_changes: confirmedPricesSchema,
+  packages: packagesSchema,
   tiers: tiersSchema,
   tasks: tasksSchema,
   log: logSchema,

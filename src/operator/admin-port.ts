@@ -1,7 +1,6 @@
 import { hostname } from "node:os";
 import type { Config } from "../config/config.ts";
 import type { LiveConfig } from "../config/live.ts";
-import { CREDIT_PACKAGES } from "../domain/credit-packages.ts";
 import { archiveLookUps } from "../ledger/archived-money.ts";
 import { lazyArchive } from "../ledger/archived-reads.ts";
 import type { Connection } from "../store/connection.ts";
@@ -120,7 +119,7 @@ const servicesOf = ({
 }: Pick<AdminPortOptions, "live" | "connection" | "tierCounts" | "notReady">) => ({
   tiers: () => live.config().tiers,
   prices: () => live.config().prices,
-  packages: () => CREDIT_PACKAGES,
+  packages: () => live.config().packages,
   tierCounts,
   describeConfig: live.describe,
   ledgerReport: createSurveys(connection).latestLedger,

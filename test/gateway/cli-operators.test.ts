@@ -1,4 +1,6 @@
-import { userInfo } from "node:os";
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir, userInfo } from "node:os";
+import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { verifyLedger } from "../../src/ledger/verify.ts";
 import { oneNode } from "../../src/store/nodes.ts";
@@ -112,6 +114,26 @@ test("credits are adjusted up and down, with a reason, once per reference", asyn
   ]);
   const { entries } = await json("ledger", "export", "--account", accountId);
   expect(entries[1]).toMatchObject({ amount: -1000, by: "cli ann", reason: "outage" });
+});
+
+test("packages are those of the configuration", async () => {
+  const { accountId } = await givenCliAccount(connection);
+  const dir = await mkdtemp(join(tmpdir(), "tollgate-packages-"));
+  const file = join(dir, "tollgate.yaml");
+  await writeFile(file, "packages: { starter: 50 }\n");
+  try {
+    const grant = (name: string) =>
+      runHere(["credits", "grant", accountId, "--package", name, "--reference", `order-${name}`, "--json"], {
+        TOLLGATE_CONFIG: file,
+      });
+    expect(JSON.parse((await grant("starter")).stdout)).toMatchObject({ amount: 50, balance: 1050 });
+    expect(await grant("premium")).toMatchObject({
+      code: 1,
+      stderr: expect.stringContaining("the config has no package premium; it has starter"),
+    });
+  } finally {
+    await rm(dir, { recursive: true });
+  }
 });
 
 test("a completed task is refunded once", async () => {

@@ -23,7 +23,8 @@ test("config/tollgate.yaml shows every setting", () => {
 });
 
 test("the defaults are those of the design", () => {
-  const { prices, pricesFile, tiers, ...rest } = configOf("{}");
+  const { prices, pricesFile, tiers, packages, ...rest } = configOf("{}");
+  expect({ ...packages }).toEqual({ basic: 100, standard: 200, premium: 500, enterprise: 1000 });
   expect({ ...tiers }).toEqual({
     standard: { rateLimit: 20, maxConcurrent: 3, dailyLimit: 500 },
     enterprise: { rateLimit: 100, maxConcurrent: 10, dailyLimit: 10_000 },
@@ -219,6 +220,21 @@ test("redact leaves no secret in what is printed", () => {
   expect(shown.admin.token).toBe("***");
   expect(shown.archive.url).toBe("postgres://db.example.com:5433/tollgate");
   expect(redact(configOf("{}"))).toEqual(configOf("{}"));
+});
+
+test("packages replace the defaults, and only names and whole credits are packages", () => {
+  const config = configOf("packages: { starter: 50, big-2: 5000 }");
+  expect({ ...config.packages }).toEqual({ starter: 50, "big-2": 5000 });
+  expect(config.packages.constructor).toBeUndefined();
+  expect({ ...configOf("packages: {}").packages }).toEqual({});
+  const wrong = ["{ starter: 0 }", "{ starter: 1.5 }", "{ Starter: 5 }", "{ starter: many }", "[]"];
+  for (const packages of wrong) {
+    const { problems } = errorOf(() => configOf(`packages: ${packages}`));
+    expect(
+      problems.map(({ path }) => path.split(".")[0]),
+      packages,
+    ).toEqual(["packages"]);
+  }
 });
 
 test("every setting has a description and, but for the price file, a default: the JSON Schema explains itself", () => {

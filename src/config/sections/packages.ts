@@ -1,0 +1,28 @@
+import { Type } from "typebox";
+import { CREDIT_PACKAGES } from "../../domain/credit-packages.ts";
+
+/** Packages that operators grant by name. */
+export const packagesSchema = Type.Object(
+  {},
+  {
+    description:
+      "Packages of credits that customers buy, by name, and how many credits each has: for grants by name. If it is given, " +
+      "the list must be complete.",
+    default: { ...CREDIT_PACKAGES },
+    additionalProperties: false,
+    maxProperties: 64,
+    patternProperties: {
+      "^[a-z][a-z0-9_-]{0,31}$": Type.Integer({
+        minimum: 1,
+        maximum: 1_000_000_000_000,
+        description: "Credits.",
+        "x-expects": "a whole number of credits",
+      }),
+    },
+    "x-keys": "is not a package name: at most 32 of a-z, 0-9, _ and -, beginning with a letter",
+  },
+);
+
+/** Without a prototype, so that no package is named `constructor` by accident. */
+export const toPackages = (packages: object): Readonly<Record<string, number>> =>
+  Object.assign(Object.create(null), packages);
