@@ -87,13 +87,14 @@ export function createAccess(options: {
     return { ...denied(401, "this is not the gateway's ADMIN_TOKEN"), wrongToken: true };
   }
 
-  /** Refuses a request for another name, and one of another site; undefined for one that is neither. */
+  /** Refuses a request for another name, one of another site, and all while the port is closed; undefined for any other. */
   function checkSource(req: IncomingMessage): Denied | undefined {
     const name = nameIn(req.headers.host);
     if (!isOwnName(name, host) && !hosts().some((own) => own.toLowerCase() === name)) {
       return denied(421, "this answers to IP addresses, localhost and the names in admin.hosts only");
     }
-    return fromAnotherSite(req) ? denied(403, "requests of other sites are refused") : undefined;
+    if (fromAnotherSite(req)) return denied(403, "requests of other sites are refused");
+    return isClosed ? denied(403, CLOSED) : undefined;
   }
 
   return {
@@ -104,9 +105,8 @@ export function createAccess(options: {
     checkSource,
     attempt,
     check(req: IncomingMessage, wanted: Wanted): AccessDecision {
-      const foreign = checkSource(req);
-      if (foreign) return foreign;
-      if (isClosed) return denied(403, CLOSED);
+      const refused = checkSource(req);
+      if (refused) return refused;
       if (wanted === "page") return { outcome: "allowed" };
       if (expected) return checkToken(req);
       return wanted === "data" ? { outcome: "allowed" } : denied(403, `read-only: ${SET_TOKEN}`);

@@ -69,7 +69,7 @@ test("bound beyond loopback without a token, only probes and metrics are served"
   const gateway = await given({ host: "0.0.0.0" });
   const local = { host: "127.0.0.1" };
   for (const path of OPEN) expect((await ask(gateway, path, local)).status, path).toBe(200);
-  for (const path of [...DATA, ...PAGE]) {
+  for (const path of [...DATA, ...PAGE, "/manage/v1/whoami"]) {
     const { status, text } = await ask(gateway, path, local);
     expect(status, path).toBe(403);
     expect(text, path).toContain("set ADMIN_TOKEN");

@@ -1,6 +1,7 @@
 import { STATUS_CODES } from "node:http";
 import { type Problem as FieldProblem, GatewayError } from "../../domain/errors.ts";
 import { OperatorError } from "../../store/accounts.ts";
+import { withoutSecrets } from "./secrets.ts";
 
 /** What can go wrong with a call, by its `code`: the status, and when it is answered. */
 export const PROBLEMS = {
@@ -70,9 +71,11 @@ export function problemBody({ code, detail, errors }: Problem, requestId: string
     type: "about:blank",
     title: STATUS_CODES[status],
     status,
-    detail,
+    detail: withoutSecrets(detail),
     code,
     request_id: requestId,
-    ...(errors.length > 0 && { errors }),
+    ...(errors.length > 0 && {
+      errors: errors.map(({ path, message }) => ({ path, message: withoutSecrets(message) })),
+    }),
   };
 }

@@ -11,6 +11,7 @@ import { PROBLEMS, Problem, problemBody, problemOf } from "./problems.ts";
 import { readJsonBody, readQuery } from "./request.ts";
 import type { Call, Route } from "./route.ts";
 import { createRoutes } from "./routes.ts";
+import { withoutSecrets } from "./secrets.ts";
 import type { Services } from "./services.ts";
 import { createTurns } from "./turns.ts";
 
@@ -92,7 +93,7 @@ interface Seen {
   error: unknown;
 }
 
-/** Never has a secret: neither token nor body. */
+/** Never has a secret: neither token nor body, nor a key where an id belongs. */
 function auditLine(
   req: IncomingMessage,
   { requestId, grantee, route, error }: Seen,
@@ -100,12 +101,12 @@ function auditLine(
 ): object {
   return {
     action: route?.name,
-    path: req.url?.split("?")[0],
+    path: withoutSecrets(textOf(req.url?.split("?")[0] ?? "")),
     by: grantee?.by,
     remote_address: req.socket.remoteAddress,
     request_id: requestId,
     status,
-    why: error instanceof Error ? error.message : undefined,
+    why: error instanceof Error ? withoutSecrets(error.message) : undefined,
   };
 }
 
@@ -173,6 +174,9 @@ function match(pattern: readonly string[], parts: readonly (string | undefined)[
   }
   return params;
 }
+
+/** A path as it is meant; as it is written if it is no text. */
+const textOf = (path: string): string => decoded(path) ?? path;
 
 /** A part of a path; undefined if it is no text. */
 function decoded(part: string): string | undefined {
