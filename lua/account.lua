@@ -18,6 +18,7 @@
 --@include clock
 --@include fields
 --@include lists
+--@include mark
 --@include numbers
 --@unless_frozen KEYS[1]
 local now = store_now(ARGV[1])
@@ -39,5 +40,6 @@ end
 set_fields(account, after or {})
 list_account(account, account_id)
 redis.call("HINCRBY", account, "revision", creates and 0 or 1)
+mark_limited(account)
 write_audit(account, now, ARGV[5], action, account_id, account_id, creates and {} or before, after or {})
 return { creates and "created" or "changed", now, redis.call("HGETALL", account) }

@@ -18,15 +18,16 @@
 --   replayed               task id, the answer's data as JSON
 --   idempotency_mismatch   the Idempotency-Key belongs to another path or body
 --   idempotency_in_progress  due (ms), what the first was answered if its outcome is unknown (else empty)
---   rate_limited           ms until one more fits in the window
---   daily_limited          ms until midnight UTC, daily limit, requests of the day
---   concurrency_limited
+--   rate_limited           ms until one more fits in the window, whose limit it is (key or account)
+--   daily_limited          ms until midnight UTC, whose limit it is, that limit, requests of the day
+--   concurrency_limited    whose limit it is
 --   spend_capped           credits that the key may spend in a month, credits that it has spent in this one
 --   insufficient_credits   credits that can be spent
 --@include clock
 --@include key
 --@include numbers
 --@include reply
+--@include shared
 --@include window
 --@unless_frozen KEYS[1]
 local now = store_now(ARGV[1])
@@ -35,12 +36,14 @@ local window, slots, request = KEYS[3], KEYS[4], KEYS[5]
 
 local key = read_key(KEYS[1], now, ARGV[2])
 if not key then return reply("unknown_key", now) end
+local money = redis.call("HMGET", KEYS[2], "balance", "held", "total_requests", "status", "limited")
+local shared = money[5] and read_shared(KEYS[2], money[5], now)
+key.shared = shared
 
 -- Before the key is judged: it may have been revoked between the two runs, and the request was made with a good key.
 local earlier = redis.call("HGET", request, "state")
 if earlier then return reply(earlier == "void" and "void" or "admitted", now, key, window, slots) end
 if not key.usable then return reply("unknown_key", now) end
-local money = redis.call("HMGET", KEYS[2], "balance", "held", "total_requests", "status")
 if money[4] then return reply("account_suspended", now, key, window, slots, money[4]) end
 if now > tonumber(ARGV[7]) then return reply("stale", now, key, window, slots) end
 
@@ -62,20 +65,35 @@ local function refuses(letter)
   return false
 end
 
+-- After a limit was lowered, a window may have more entries than it allows: wait until enough of them have left.
+local function wait_for(full, limit)
+  return limit == 0 and WINDOW_MS or stamp_at(full, limit - 1) + WINDOW_MS - now
+end
+
 local live, length, oldest = read_window(window, key.clock)
 if live >= key.rate_limit and refuses("r") then
-  -- After a limit was lowered, the window may have more entries than it allows: wait until enough of them have left.
-  local wait = key.rate_limit == 0 and WINDOW_MS
-    or stamp_at(window, key.rate_limit - 1) + WINDOW_MS - now
-  return reply("rate_limited", now, key, window, slots, wait)
+  return reply("rate_limited", now, key, window, slots, wait_for(window, key.rate_limit), "key")
+end
+if shared then
+  read_shared_use(shared)
+  if shared.live >= shared.rate_limit then
+    return reply("rate_limited", now, key, window, slots, wait_for(shared.window, shared.rate_limit), "account")
+  end
 end
 if key.day_count >= key.daily_limit and refuses("d") then
   return reply("daily_limited", now, key, window, slots, (key.day + 1) * DAY_MS - now,
-    int(key.daily_limit), int(key.day_count))
+    "key", int(key.daily_limit), int(key.day_count))
+end
+if shared and shared.day_count >= shared.daily_limit then
+  return reply("daily_limited", now, key, window, slots, (shared.day + 1) * DAY_MS - now, "account",
+    int(shared.daily_limit), int(shared.day_count))
 end
 local active = redis.call("SCARD", slots)
 if active >= key.max_concurrent and refuses("c") then
-  return reply("concurrency_limited", now, key, window, slots)
+  return reply("concurrency_limited", now, key, window, slots, "key")
+end
+if shared and shared.active >= shared.max_concurrent then
+  return reply("concurrency_limited", now, key, window, slots, "account")
 end
 if key.monthly_credits and key.spent + price > key.monthly_credits then
   return reply("spend_capped", now, key, window, slots, int(key.monthly_credits), int(key.spent))
@@ -95,6 +113,15 @@ redis.call("HSET", KEYS[2], "held", int(held + price), "total_requests", int(ton
 redis.call("HSET", request, "state", "held", "account_id", key.account_id, "key_id", ARGV[4], "price", ARGV[5],
   "endpoint", ARGV[6], "admitted_at", clock, "due_at", due_at, "retention_ms", ARGV[11])
 redis.call("ZADD", KEYS[6], due_at, request_id)
+if shared then
+  redis.call("HSET", KEYS[2], "clock_ms", int(shared.clock), "day", int(shared.day), "day_count",
+    int(shared.day_count + 1))
+  redis.call("LPUSH", shared.window, int(shared.clock))
+  if shared.live < shared.length then redis.call("LTRIM", shared.window, 0, shared.live) end
+  redis.call("SADD", shared.slots, request_id)
+  redis.call("HSET", request, "account_at", shared_mark(shared))
+  shared.live, shared.oldest, shared.active = shared.live + 1, shared.oldest or shared.clock, shared.active + 1
+end
 if KEYS[7] then
   redis.call("HSET", request, "idempotency", ARGV[10])
   redis.call("HSET", KEYS[7], "request_id", request_id, "fingerprint", ARGV[9], "due_at", due_at)

@@ -32,6 +32,7 @@
 --@include ledger
 --@include numbers
 --@include owner
+--@include shared
 --@include spent
 --@include task
 --@unless_frozen KEYS[1]
@@ -40,7 +41,7 @@ local request, account, slots, task = KEYS[1], KEYS[2], KEYS[3], KEYS[6]
 local request_id, account_id, task_id = ARGV[2], ARGV[3], ARGV[7]
 
 local record = redis.call("HMGET", request, "state", "task_id", "price", "retention_ms", "admitted_at",
-  "uncollected", "first_void_id")
+  "uncollected", "first_void_id", "account_at")
 local state = record[1]
 if not state and ARGV[16] ~= "" then
   -- The record proves a charge for longer than a BIND may be sent, unless the clock has stepped. Decision 0014.
@@ -76,12 +77,14 @@ local first = KEYS[11] and redis.call("HMGET", KEYS[11], "request_id", "void_unt
 local is_others = first[1] and first[1] ~= request_id
 -- The entry that VOID left is gone, which only a step of the clock does while a BIND may come. Decision 0014.
 local is_lost = record[7] and record[7] ~= first[3]
-local outcome, spent = "bound", nil
+local outcome, spent, shared = "bound", nil, nil
 if state ~= "held" then
-  local money = redis.call("HMGET", account, "balance", "held")
+  local money = redis.call("HMGET", account, "balance", "held", "limited")
   local covered = tonumber(money[1] or 0) - tonumber(money[2] or 0) >= price
   outcome = covered and not is_others and not is_lost and "late" or "uncollected"
   spent = read_spent(KEYS[9])
+  shared = money[3] and read_shared(account, money[3], now)
+  if shared then read_shared_use(shared) end
 end
 
 local due_at = int(now + tonumber(ARGV[8]))
@@ -107,6 +110,7 @@ else
   if ARGV[16] ~= "" then redis.call("HSETNX", request, "due_at", ARGV[16]) end
   redis.call("PERSIST", request)
   redis.call("SADD", slots, request_id)
+  if shared then redis.call("SADD", shared.slots, request_id) end
   redis.call("ZREM", KEYS[7], request_id)
   -- VOID reduced the day's count only if the key was still on the day of admission. A key's day never goes back: if it is
   -- that day now, it was at the VOID, so the request is counted again.
@@ -116,6 +120,10 @@ else
     local late_count = tonumber(counted[2]) == day and tonumber(counted[3]) or 0
     redis.call("HINCRBY", KEYS[9], "day_count", 1)
     redis.call("HSET", KEYS[9], "late_day", int(day), "late_count", int(late_count + 1))
+  end
+  local account_at = shared_stamp(shared, record[8])
+  if account_at and math.floor(tonumber(account_at) / DAY_MS) == shared.stored_day then
+    redis.call("HINCRBY", account, "day_count", 1)
   end
 end
 redis.call("ZADD", KEYS[4], due_at, request_id)

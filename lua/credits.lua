@@ -13,6 +13,7 @@
 --@include key
 --@include numbers
 --@include reply
+--@include shared
 -- Up to `most` entries of an account, from its last one back, as XRANGE answers them, and the checkpoint of this name if
 -- the ledger has less of them.
 local function latest(ledger, last, most, checkpoint)
@@ -36,9 +37,12 @@ local now = store_now(ARGV[1])
 local key = read_key(KEYS[1], now, ARGV[2])
 if not key or not key.usable then return reply("unknown_key", now) end
 local account = redis.call("HMGET", KEYS[4], "balance", "held", "total_used", "total_requests", "last_entry",
-  "status")
-local status = account[6] or ""
+  "status", "limited")
+local status, daily_limit = account[6] or "", key.daily_limit
+local shared = account[7] and read_shared(KEYS[4], account[7], now)
+key.shared = shared
+if shared and shared.daily_limit - shared.day_count < daily_limit - key.day_count then daily_limit = shared.daily_limit end
 if status == "closed" then return reply("account_suspended", now, key, KEYS[2], KEYS[3], status) end
-return reply("known", now, key, KEYS[2], KEYS[3], status, key.daily_limit,
+return reply("known", now, key, KEYS[2], KEYS[3], status, daily_limit,
   int(tonumber(account[1] or 0) - tonumber(account[2] or 0)), account[3] or "0", tonumber(account[4] or 0),
   unpack(latest(KEYS[5], account[5], tonumber(ARGV[3]), KEYS[6])))

@@ -18,12 +18,15 @@
 --@include clock
 --@include key
 --@include reply
+--@include shared
 --@include task
 local now = store_now(ARGV[1])
 local key = read_key(KEYS[1], now, ARGV[2])
 if not key or not key.usable then return reply("unknown_key", now) end
 local account = string.match(KEYS[1], "^tg:{p%d+}") .. ":account:" .. key.account_id
-local status = redis.call("HGET", account, "status") or ""
+local read = redis.call("HMGET", account, "status", "limited")
+local status = read[1] or ""
+key.shared = read[2] and read_shared(account, read[2], now)
 if status == "closed" then return reply("account_suspended", now, key, KEYS[2], KEYS[3], status) end
 if not KEYS[4] then return reply("known", now, key, KEYS[2], KEYS[3], status) end
 

@@ -31,6 +31,7 @@
 --@include refund
 --@include reply
 --@include retention
+--@include shared
 --@include task
 --@unless_frozen KEYS[2]
 local now = store_now(ARGV[1])
@@ -38,6 +39,9 @@ local task, request, account = KEYS[1], KEYS[2], KEYS[3]
 local request_id, account_id, status, data = ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 local key = KEYS[8] and read_key(KEYS[8], now, ARGV[2])
 
+local limited = redis.call("HGET", account, "limited")
+local shared = limited and read_shared(account, limited, now)
+if key then key.shared = shared end
 local kept = read_task(task) or { request_id = request_id, status = "", data = "" }
 local record = redis.call("HMGET", request, "state", "price", "endpoint", "task_id", "uncollected", "gone_count",
   "gone_since", "key_id", "bound_at", "retention_ms", "max_age_ms", "admitted_at", "due_at")
@@ -99,6 +103,7 @@ end
 -- sweeper polls again as long as `polls` lists the request. So the writes that can run twice come before the refund. After
 -- that only the removal from `polls` can fail: all other names were read above.
 redis.call("SREM", KEYS[4], request_id)
+if shared then redis.call("SREM", shared.slots, request_id) end
 redis.call("ZADD", KEYS[7], forget_at(now, record[10]), request_id)
 note_ended(request, now, request_id, account_id, record[8], record[3], status, 0)
 local refunded = 0

@@ -4,13 +4,14 @@
 -- The fields of its records stand in src/store/records.ts.
 --
 -- KEYS  1 account (hash)  2 references (hash)  3 keys (set)  4 ledger (stream)  5 trimmed (hash)  6 checkpoint (string)
+--       7 the account's slots (set)
 -- ARGV  1 now (ms or empty)  2 the ledger entry that was read last  3 maximum number of entries
 --       and the prefixes of the names of:  4 keys  5 windows  6 slots  7 requests  8 checkpoints
 -- RETURNS outcome, now, the ledger's next entries as XRANGE returns them, the last entry that has left the ledger (empty:
 --   none), checkpoints of these entries' accounts where the entry before has left it (account id, checkpoint), then
 --   behind  as many entries as asked for: there may be more before this instant, so nothing else was read
 --   seen    account as HGETALL returns it, how many references it has, for each key {id, record, window, slots}, for
---           each request in these slots {id, record}, and the account's checkpoint (empty: none)
+--           each request in these slots {id, record}, the account's checkpoint (empty: none), and its slots
 --@include clock
 --@include cut
 local now = store_now(ARGV[1])
@@ -29,4 +30,5 @@ for at, id in ipairs(redis.call("SMEMBERS", KEYS[3])) do
 end
 local account, references = redis.call("HGETALL", KEYS[1]), redis.call("HLEN", KEYS[2])
 local checkpoint = redis.call("GET", KEYS[6]) or ""
-return { "seen", now, entries, cut, before, account, references, keys, requests, checkpoint }
+local account_slots = redis.call("SMEMBERS", KEYS[7])
+return { "seen", now, entries, cut, before, account, references, keys, requests, checkpoint, account_slots }

@@ -22,6 +22,7 @@
 --@include numbers
 --@include reply
 --@include retention
+--@include shared
 --@include spent
 --@unless_frozen KEYS[1]
 local now = store_now(ARGV[1])
@@ -29,13 +30,20 @@ local request, account, window, slots = KEYS[1], KEYS[2], KEYS[4], KEYS[5]
 local request_id, reason = ARGV[3], ARGV[4]
 local key = read_key(KEYS[3], now, ARGV[2])
 
-local function forget_admission(admitted_at)
+local limited = redis.call("HGET", account, "limited")
+local shared = limited and read_shared(account, limited, now)
+if key then key.shared = shared end
+if shared then read_shared_use(shared) end
+
+local function forget_admission(admitted_at, account_at)
   redis.call("LREM", window, 1, admitted_at)
+  if account_at then redis.call("LREM", shared.window, 1, account_at) end
   redis.call("HINCRBY", account, "total_requests", -1)
 end
 
-local record = redis.call("HMGET", request, "state", "price", "admitted_at", "due_at", "reason", "retention_ms")
-local state = record[1]
+local record = redis.call("HMGET", request, "state", "price", "admitted_at", "due_at", "reason", "retention_ms",
+  "account_at")
+local state, account_at = record[1], shared_stamp(shared, record[7])
 if not state then
   redis.call("ZREM", KEYS[6], request_id)
   if reason == "unsent" then
@@ -47,7 +55,7 @@ end
 if state == "void" then
   -- It was void for another reason before: what only `unsent` removes is removed now.
   if reason == "unsent" and record[5] ~= "unsent" then
-    forget_admission(record[3])
+    forget_admission(record[3], account_at)
     redis.call("HSET", request, "reason", reason)
   end
   redis.call("ZREM", KEYS[6], request_id)
@@ -61,8 +69,9 @@ local first = KEYS[8] and redis.call("HMGET", KEYS[8], "request_id", "void_until
 -- VOID is then sent again, by the sweeper as long as `holds` lists the request. So the writes that can run twice come before
 -- the account's. After that only the removal from `holds` can fail: all other names were read above.
 redis.call("SREM", slots, request_id)
+if shared then redis.call("SREM", shared.slots, request_id) end
 redis.call("ZADD", KEYS[7], forget_at(now, record[6]), request_id)
-if reason == "unsent" then forget_admission(record[3]) end
+if reason == "unsent" then forget_admission(record[3], account_at) end
 redis.call("HINCRBY", account, "held", int(-tonumber(record[2])))
 redis.call("HSET", request, "state", "void", "reason", reason, "void_at", int(now))
 if key then
@@ -70,6 +79,10 @@ if key then
   local same_day = tonumber(counted[1]) == math.floor(tonumber(record[3]) / DAY_MS)
   if same_day and tonumber(counted[2]) > 0 then redis.call("HINCRBY", KEYS[3], "day_count", -1) end
   add_spent(read_spent(KEYS[3]), record[3], -tonumber(record[2]))
+end
+local account_day = account_at and math.floor(tonumber(account_at) / DAY_MS)
+if account_day and account_day == shared.stored_day and shared.stored_count > 0 then
+  redis.call("HINCRBY", account, "day_count", -1)
 end
 if first and (first[1] or request_id) == request_id then
   -- The Idempotency-Key is free for a retry. If the outcome is unknown, a BIND may come while the record exists; until then

@@ -1,14 +1,25 @@
+--@include shared
 --@include window
 -- A reply: outcome, the store's clock, the five numbers of the headers, the key's tier, then what the script adds.
--- An empty window resets now.
+-- An empty window resets now. Where limits of the account leave less than those of the key, the numbers are the account's.
 local function reply_with(outcome, now, key, live, oldest, active, ...)
-  return { outcome, now, key.rate_limit, math.max(0, key.rate_limit - live), oldest and oldest + WINDOW_MS or now,
-    key.max_concurrent, active, key.tier, ... }
+  local rate_limit, max_concurrent, shared = key.rate_limit, key.max_concurrent, key.shared
+  if shared then
+    if shared.rate_limit - shared.live < rate_limit - live then
+      rate_limit, live, oldest = shared.rate_limit, shared.live, shared.oldest
+    end
+    if shared.max_concurrent - shared.active < max_concurrent - active then
+      max_concurrent, active = shared.max_concurrent, shared.active
+    end
+  end
+  return { outcome, now, rate_limit, math.max(0, rate_limit - live), oldest and oldest + WINDOW_MS or now,
+    max_concurrent, active, key.tier, ... }
 end
 
 -- The same, with the numbers read from the store.
 local function reply(outcome, now, key, window, slots, ...)
   if not key then return { outcome, now, 0, 0, now, 0, 0, "", ... } end
   local live, _, oldest = read_window(window, key.clock)
+  if key.shared then read_shared_use(key.shared) end
   return reply_with(outcome, now, key, live, oldest, redis.call("SCARD", slots), ...)
 end

@@ -79,6 +79,8 @@ export interface Refusal {
   /** The limit that refused it and what was used of it, for the log only. */
   limit?: number;
   used?: number;
+  /** Whether it is a limit of the key, or one over all keys of its account; for the log only. */
+  limitOf?: "key" | "account";
   /** Credits that could be spent, for the log only. */
   balance?: number;
 }

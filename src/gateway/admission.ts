@@ -1,10 +1,10 @@
 import { hash } from "node:crypto";
 import { retrySeconds } from "../domain/envelope.ts";
 import { type Refusal, refuse } from "../domain/errors.ts";
-import type { LimitState } from "../domain/limits.ts";
 import type { Admission, Generation } from "../store/scripts/admit.ts";
 import { evictInvalidKey, refuseBarred } from "./inspect-key.ts";
 import { limitUnaffordable, recordAffordable } from "./key-usage.ts";
+import type { CachedRefusal } from "./over-limit-cache.ts";
 import type { Call } from "./request-context.ts";
 import { rememberGoodKey } from "./unmetered-fallback.ts";
 
@@ -45,7 +45,7 @@ export function refuseFromMemory(call: Call, { idempotency, price }: Generation)
   if (!cached) return limitUnaffordable(call, price);
   exchange.state = cached.state;
   gateway.store.countAdmission(cached.tier, "rate_limited", config.tiers);
-  return rateLimited(cached.state, cached.retryAfterSeconds);
+  return rateLimited(cached);
 }
 
 /**
@@ -73,21 +73,28 @@ export function refuseAdmission(
     case "replayed":
       return undefined;
     case "rate_limited": {
-      const { state, tier, retryAfterMs } = admission;
-      gateway.overLimit.put(key.keyId, state, tier, askedAtMs, retryAfterMs);
-      return rateLimited(state, retrySeconds(retryAfterMs));
+      const { state, tier, limitOf, retryAfterMs: waitMs } = admission;
+      gateway.overLimit.put(key.keyId, { state, tier, limitOf, askedAtMs, waitMs });
+      return rateLimited({ state, limitOf, retryAfterSeconds: retrySeconds(waitMs) });
     }
     case "daily_limited": {
-      const { dailyLimit: limit, dayCount: used } = admission;
+      const { dailyLimit: limit, dayCount: used, limitOf } = admission;
       return refuse("daily_limited", {
         retryAfterSeconds: retrySeconds(admission.retryAfterMs),
         limit,
         used,
+        limitOf,
       });
     }
     case "concurrency_limited": {
       const { maxConcurrent: limit, active: used } = admission.state;
-      return refuse("concurrency_limited", { retryAfterSeconds: CONCURRENCY_WAIT_SECONDS, limit, used });
+      const { limitOf } = admission;
+      return refuse("concurrency_limited", {
+        retryAfterSeconds: CONCURRENCY_WAIT_SECONDS,
+        limit,
+        used,
+        limitOf,
+      });
     }
     case "insufficient_credits": {
       recordAffordable(call, price, false);
@@ -112,8 +119,10 @@ export function refuseAdmission(
   }
 }
 
-const rateLimited = ({ rateLimit: limit, remaining }: LimitState, retryAfterSeconds: number): Refusal =>
-  refuse("rate_limited", { retryAfterSeconds, limit, used: limit - remaining });
+function rateLimited({ state, limitOf, retryAfterSeconds }: Omit<CachedRefusal, "tier">): Refusal {
+  const { rateLimit: limit, remaining } = state;
+  return refuse("rate_limited", { retryAfterSeconds, limit, used: limit - remaining, limitOf });
+}
 
 type InProgress = Extract<Admission, { outcome: "idempotency_in_progress" }>;
 

@@ -1,6 +1,7 @@
 import { dropOldest } from "../domain/bounded.ts";
 import { retrySeconds } from "../domain/envelope.ts";
 import type { LimitState } from "../domain/limits.ts";
+import type { LimitOwner } from "../store/scripts/admit.ts";
 
 const KEYS_MAX = 10_000;
 /** How long one decision of the store may be repeated. */
@@ -15,7 +16,10 @@ const ROW_GAP_MAX_MS = 2000;
 interface OverLimit {
   state: LimitState;
   tier: string;
+  limitOf: LimitOwner;
+  /** When the store was called: it decided later, so the cached refusal ends early, never late. */
   askedAtMs: number;
+  /** Until the window has room for one more request. */
   waitMs: number;
   /** Refusals by the store in a row. */
   inRow: number;
@@ -25,6 +29,7 @@ interface OverLimit {
 export interface CachedRefusal {
   state: LimitState;
   tier: string;
+  limitOf: LimitOwner;
   retryAfterSeconds: number;
 }
 
@@ -35,25 +40,22 @@ export interface CachedRefusal {
 export function createOverLimitCache(nowMs: () => number = () => performance.now()) {
   const keys = new Map<string, OverLimit>();
   return {
-    /**
-     * @param askedAtMs when the store was called: it decided later, so the cached refusal ends early, never late
-     * @param waitMs until the window has room for one more request
-     */
-    put(keyId: string, state: LimitState, tier: string, askedAtMs: number, waitMs: number): void {
+    put(keyId: string, refused: Omit<OverLimit, "inRow">): void {
+      const { askedAtMs } = refused;
       const before = keys.get(keyId);
       const inRow = before && askedAtMs - before.askedAtMs < ROW_GAP_MAX_MS ? before.inRow + 1 : 1;
       keys.delete(keyId);
       dropOldest(keys, KEYS_MAX);
-      keys.set(keyId, { state, tier, askedAtMs, waitMs, inRow });
+      keys.set(keyId, { ...refused, inRow });
     },
     /** The refusal that still holds; undefined: call the store. */
     get(keyId: string): CachedRefusal | undefined {
       const cached = keys.get(keyId);
       if (!cached || cached.inRow < ROW_MIN) return undefined;
-      const { state, tier, askedAtMs, waitMs } = cached;
+      const { state, tier, limitOf, askedAtMs, waitMs } = cached;
       const elapsedMs = nowMs() - askedAtMs;
       if (elapsedMs >= Math.min(waitMs, CACHED_MAX_MS)) return undefined;
-      return { state, tier, retryAfterSeconds: retrySeconds(waitMs - elapsedMs) };
+      return { state, tier, limitOf, retryAfterSeconds: retrySeconds(waitMs - elapsedMs) };
     },
     now: nowMs,
   };

@@ -59,6 +59,7 @@ function complete(
     client_gone: exchange.clientGone,
     detail: answer?.refused?.detail,
     limit: answer?.refused?.limit,
+    limit_of: answer?.refused?.limitOf,
     used: answer?.refused?.used,
     balance: answer?.refused?.balance,
     retry_after_seconds: answer?.refused?.retryAfterSeconds,

@@ -100,8 +100,23 @@ export function checkSnapshot(
 
   let holds = 0;
   for (const key of keys) holds += checkKey(accountId, key, seen, fold, report);
+  checkAccountSlots(accountId, seen, report);
   if (held !== holds) complain("held", `stored ${held}, its open holds make ${holds}`);
   if (held! > balance!) complain("held", `${held} held of a balance of ${balance}`);
+}
+
+/** The slots of an account with limits over all its keys are those of its keys; others have none of their own. */
+function checkAccountSlots(
+  accountId: string,
+  { account, keys, slots }: AccountSnapshot,
+  report: Report,
+): void {
+  const open = account.limited === undefined ? [] : keys.flatMap((key) => key.slots);
+  const extra = slots.filter((id) => !open.includes(id));
+  const missing = open.filter((id) => !slots.includes(id));
+  for (const id of extra)
+    report("slots", accountId, "has a slot of its account, but of none of its keys", id);
+  for (const id of missing) report("slots", accountId, "has a slot of its key, but none of its account", id);
 }
 
 /** @returns credits held through this key */

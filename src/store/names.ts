@@ -117,6 +117,9 @@ export const listsOfOpenRequests = (partitions: number) =>
 export const accountNames = (partition: number, accountId: string) => ({
   account: `${tag(partition)}:account:${accountId}`,
   keys: `${tag(partition)}:keys:${accountId}`,
+  /** Its admissions and open requests over all keys; only while it has limits over all of them (list, set). */
+  window: `${tag(partition)}:account-window:${accountId}`,
+  slots: `${tag(partition)}:account-slots:${accountId}`,
   references: `${tag(partition)}:references:${accountId}`,
   /** Requests that operators refunded, and the references of the refunds (hash). */
   refunds: `${tag(partition)}:refunds:${accountId}`,

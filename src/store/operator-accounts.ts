@@ -8,11 +8,13 @@ import {
   requireLimit,
 } from "./accounts.ts";
 import type { Actor } from "./actor.ts";
+import { keyIdPages } from "./keys.ts";
 import { accountNames, partitionOf } from "./names.ts";
 import type { RedisNodes } from "./nodes.ts";
 import { type AccountRecord, type AccountStatus, statusOf } from "./records.ts";
 import { scriptsOf } from "./script-runner.ts";
 import { account } from "./scripts/account.ts";
+import { gather } from "./scripts/gather.ts";
 import { partitionsOf } from "./store-facts.ts";
 
 export const ACCOUNT_STATUSES = ["active", "suspended", "closed"] as const satisfies AccountStatus[];
@@ -120,6 +122,8 @@ export async function patchAccount(
     case "changed":
     case "unchanged":
     case "created":
+      // Also when nothing has changed: an earlier call may have been interrupted.
+      if (changes.limits && reply.record.limited !== undefined) await gatherSlots(nodes, accountId);
       return accountObject(accountId, reply.record);
     case "stale":
       throw new OperatorError(
@@ -129,6 +133,12 @@ export async function patchAccount(
     default:
       throw noAccount(accountId);
   }
+}
+
+/** Adds the open slots of an account's keys to those of the account, in pages, while all of them change. */
+async function gatherSlots(nodes: RedisNodes, accountId: string): Promise<void> {
+  for await (const { partition, keyIds } of keyIdPages(nodes, accountId))
+    await scriptsOf(nodes.of(partition)).run(gather, { partition, accountId, keyIds });
 }
 
 const noAccount = (accountId: string): OperatorError =>

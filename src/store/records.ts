@@ -13,6 +13,8 @@ export const REQUEST_FIELDS = {
   endpoint: "the full path, as charged and listed",
   admitted_at:
     "the key's clock at its admission; missing where the store had forgotten the request before its BIND",
+  account_at:
+    "`limited` of its account and the account's clock at its admission, if it had limits over all its keys",
   due_at:
     "when its hold ends; when it was admitted where the store had forgotten the request before its BIND",
   retention_ms: "how long the record is kept after its end, fixed at admission",
@@ -55,6 +57,11 @@ export const ACCOUNT_FIELDS = {
   rate_limit: "requests of all its keys per rolling 60 s",
   max_concurrent: "tasks of all its keys at a time",
   daily_limit: "requests of all its keys per UTC day",
+  limited:
+    "its revision when it got limits over all its keys; missing while it has none, as are the next three",
+  clock_ms: "the latest moment of an admission; never goes back",
+  day: "the UTC day of `day_count`, as days since 1970",
+  day_count: "requests admitted on that day",
 } as const;
 export type AccountRecord = RecordOf<typeof ACCOUNT_FIELDS>;
 export type BarredStatus = "suspended" | "closed";

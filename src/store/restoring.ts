@@ -164,6 +164,15 @@ export async function restoreTasks(nodes: RedisNodes, tasks: readonly RunningTas
     pipe.set(taskName(taskId, partition), `${requestId} ${keyId} ${accountId} ${boundAtMs}`),
   );
   await write((pipe, task) => pipe.sadd(names(task).slots, task.requestId));
+  const limited = await manyByNode<number, RunningTask>(tasks, ofPartition(nodes), (pipe, task) =>
+    pipe.hexists(names(task).account, "limited"),
+  );
+  await manyByNode(
+    tasks.filter((_, at) => limited[at] === 1),
+    ofPartition(nodes),
+    (pipe, { partition, accountId, requestId }) =>
+      pipe.sadd(accountNames(partition, accountId).slots, requestId),
+  );
   await write((pipe, task) => pipe.zadd(names(task).polls, task.boundAtMs, task.requestId));
   await manyByNode(
     tasks,

@@ -64,6 +64,7 @@ export interface RequestLine {
   /** The limit that refused it, and what was used of it. */
   limit: number | undefined;
   used: number | undefined;
+  limit_of: "key" | "account" | undefined;
   /** Credits that could be spent, if they did not suffice. */
   balance: number | undefined;
   retry_after_seconds: number | undefined;

@@ -139,8 +139,9 @@ async function observation(
 ): Promise<Ask> {
   const { stage, world, refs } = run;
   const { status, refundFailed } = command;
-  const isFar = command.poller !== undefined && refs[command.poller]!.partition !== request.key.partition;
-  const poller = isFar && isClustered(run) ? undefined : command.poller;
+  const siblings = [...world.keys.entries()].filter(([, { account }]) => account === request.key.account);
+  // Only keys of its account may poll a task.
+  const poller = command.poller === undefined ? undefined : siblings[command.poller % siblings.length]![0];
   const data = `{"status":"${status}","at":${world.nowMs}}`;
   const taskId = request.taskId ?? `none_${request.generation.requestId}`;
   const more = { data, refundFailed, taskId, ...(poller === undefined ? {} : { poller: refs[poller]! }) };

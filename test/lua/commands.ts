@@ -45,6 +45,14 @@ export type Command =
   | { kind: "limits"; key: number; rateLimit: number; maxConcurrent: number; dailyLimit: number }
   | { kind: "status"; key: number; status: "active" | "suspended" | "closed" }
   | { kind: "cap"; key: number; monthlyCredits: number | undefined }
+  /** Over all keys of the key's account; none of them removes all. */
+  | {
+      kind: "account limits";
+      key: number;
+      rateLimit?: number | undefined;
+      maxConcurrent?: number | undefined;
+      dailyLimit?: number | undefined;
+    }
   | { kind: "end key"; key: number; how: "revoked" | "expires" };
 
 export interface Scenario {
@@ -210,6 +218,17 @@ const command: fc.Arbitrary<Command> = fc.oneof(
       monthlyCredits: fc.constantFrom(undefined, 0, 20, 40, 60),
     }),
   },
+  {
+    weight: 3,
+    arbitrary: fc.record({
+      kind: kind("account limits"),
+      key,
+      rateLimit: fc.option(fc.nat(6), { nil: undefined }),
+      maxConcurrent: fc.option(fc.nat(5), { nil: undefined }),
+      dailyLimit: fc.option(fc.nat(9), { nil: undefined }),
+    }),
+  },
+  { weight: 1, arbitrary: key.map((key): Command => ({ kind: "account limits", key })) },
   {
     weight: 1,
     arbitrary: fc.record({

@@ -113,6 +113,8 @@ async function addKey(
     balance: 0,
     totalUsed: 0,
     totalRequests: 0,
+    limitsTurn: 0,
+    admissions: [],
     ledger: [],
     references: new Map<string, number>(),
     collectedUntilMs: 0,

@@ -1,4 +1,4 @@
-import { claimName, claimText, requestName, taskName } from "../../src/store/names.ts";
+import { accountNames, claimName, claimText, requestName, taskName } from "../../src/store/names.ts";
 import { Disagreement } from "./disagreement.ts";
 import type { Run } from "./drive.ts";
 import { DAY_MS, WINDOW_MS } from "./model-state.ts";
@@ -11,6 +11,7 @@ export async function checkInvariants(run: Run): Promise<void> {
   const records = await requestRecords(run);
   await checkMoney(run, records);
   await checkSlots(run, records);
+  await checkSharedSlots(run);
   checkLimits(run, records);
   await checkBounds(run, records);
   await checkClaims(run);
@@ -60,6 +61,19 @@ async function checkSlots(run: Run, records: readonly Fields[]): Promise<void> {
     );
     const ids = open.map(({ id }) => id).sort();
     must(slots === ids.join(), "3: slots are the holds and the unfinished tasks");
+  }
+}
+
+/** 3: the slots of an account with limits over all its keys are those of its keys. */
+async function checkSharedSlots(run: Run): Promise<void> {
+  const { redis } = run.stage;
+  for (const { accountId, partition, names } of oneKeyEach(run.refs)) {
+    const keys = run.refs.filter((ref) => ref.accountId === accountId);
+    const slots = await Promise.all(keys.map((ref) => redis.smembers(ref.names.slots)));
+    const limited = await redis.hget(names.account, "limited");
+    const expected = limited === null ? [] : slots.flat().sort();
+    const shared = (await redis.smembers(accountNames(partition, accountId).slots)).sort();
+    must(shared.join() === expected.join(), "3: slots of an account are those of its keys");
   }
 }
 

@@ -20,6 +20,7 @@ import {
   createStage,
   openConnection,
   randomId,
+  setAccountLimits,
   type TestConnection,
   taskOf,
   times,
@@ -118,6 +119,12 @@ const found = async (ledger: Ledger): Promise<string[]> => {
   );
   return [...new Set(violations.map(({ invariant }) => invariant))].sort();
 };
+
+test("a sound ledger of an account with limits over its keys has no violation", async () => {
+  const { stage, key, other, verify } = await givenLedger();
+  await setAccountLimits(stage, key, { maxConcurrent: 9 }, [key.keyId, other.keyId]);
+  expect((await verify()).violations).toEqual([]);
+});
 
 test("a sound ledger with a request in every state has no violation", async () => {
   const ledger = await givenLedger();
@@ -363,6 +370,28 @@ const BREAKAGES: [string, string[], (ledger: Ledger) => Promise<unknown>][] = [
     "a void request that is due",
     ["due"],
     (ledger) => ledger.redis.zadd(ledger.key.names.holds, 1, ledger.requests.void.requestId),
+  ],
+  [
+    "a slot of an account without limits over its keys",
+    ["slots"],
+    ({ redis, partition, accountId, requests }) =>
+      redis.sadd(accountNames(partition, accountId).slots, requests.bound.requestId),
+  ],
+  [
+    "an account with limits that misses an open task",
+    ["slots"],
+    async ({ stage, redis, key, other, requests, partition, accountId }) => {
+      await setAccountLimits(stage, key, { maxConcurrent: 9 }, [key.keyId, other.keyId]);
+      await redis.srem(accountNames(partition, accountId).slots, requests.bound.requestId);
+    },
+  ],
+  [
+    "an account with limits that has a slot of an ended task",
+    ["slots"],
+    async ({ stage, redis, key, other, requests, partition, accountId }) => {
+      await setAccountLimits(stage, key, { maxConcurrent: 9 }, [key.keyId, other.keyId]);
+      await redis.sadd(accountNames(partition, accountId).slots, requests.completed.requestId);
+    },
   ],
   ["a window out of order", ["window"], (ledger) => ledger.redis.lpush(ledger.key.names.window, 1)],
   [

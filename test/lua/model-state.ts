@@ -28,6 +28,12 @@ export interface ModelAccount {
   totalRequests: number;
   /** Active without it. */
   status?: "suspended" | "closed";
+  /** Over all its keys; none without it. */
+  limits?: Partial<Limits>;
+  /** How often it got limits when it had none. */
+  limitsTurn: number;
+  /** Admissions while it had limits. */
+  admissions: SharedMark[];
   ledger: Entry[];
   references: Map<string, number>;
   /** The latest due time of its requests that are collected; 0: none is. */
@@ -45,6 +51,11 @@ interface AdmissionMark {
 interface Spending {
   atMs: number;
   credits: number;
+}
+
+/** One admission to an account with limits, by the account's clock. */
+export interface SharedMark extends AdmissionMark {
+  limitsTurn: number;
 }
 
 export interface ModelKey {
@@ -73,6 +84,7 @@ export interface ModelRequest {
   admittedAtMs: number;
   admission?: AdmissionMark;
   spending?: Spending;
+  shared?: SharedMark;
   /** Taken back before it arrived. */
   tombstone?: boolean;
   dueAtMs?: number;
@@ -191,6 +203,31 @@ export const slotsOf = (world: World, key: ModelKey): string[] =>
     .filter(({ state }) => state === "held" || state === "bound")
     .map(({ generation }) => generation.requestId);
 
+/** What limits over all keys of an account leave; undefined where it has none. */
+export function sharedOf(world: World, account: ModelAccount) {
+  const { limits, limitsTurn } = account;
+  if (!limits) return undefined;
+  const marks = account.admissions.filter((mark) => mark.limitsTurn === limitsTurn);
+  const clockMs = Math.max(world.nowMs, ...marks.map((mark) => mark.clockMs));
+  const inWindow = marks.filter((mark) => mark.inWindow && mark.clockMs > clockMs - WINDOW_MS);
+  const day = Math.floor(clockMs / DAY_MS);
+  const countedOn = (wanted: number): number =>
+    marks.filter((mark) => mark.counted && Math.floor(mark.clockMs / DAY_MS) === wanted).length;
+  const storedDay = Math.max(...marks.map((mark) => Math.floor(mark.clockMs / DAY_MS)));
+  return {
+    rateLimit: limits.rateLimit ?? Number.POSITIVE_INFINITY,
+    maxConcurrent: limits.maxConcurrent ?? Number.POSITIVE_INFINITY,
+    dailyLimit: limits.dailyLimit ?? Number.POSITIVE_INFINITY,
+    clockMs,
+    stamps: inWindow.map((mark) => mark.clockMs).sort((a, b) => a - b),
+    day,
+    dayCount: countedOn(day),
+    /** As the record has it. */
+    stored: marks.length === 0 ? undefined : `${storedDay} ${countedOn(storedDay)}`,
+    slots: world.keys.filter((key) => key.account === account).flatMap((key) => slotsOf(world, key)),
+  };
+}
+
 /** When an ended request may be forgotten. */
 export const forgottenAtMs = ({ endedAtMs = 0, generation }: ModelRequest): number =>
   endedAtMs + generation.retentionMs;
@@ -210,17 +247,23 @@ export const spendableOf = (world: World, account: ModelAccount): number =>
 export function numbersOf(world: World, key?: ModelKey): Reply {
   const { nowMs } = world;
   if (!key) return [nowMs, 0, 0, nowMs, 0, 0, ""];
-  const { rateLimit, maxConcurrent } = limitsOf(world, key);
-  const [oldest, ...rest] = windowOf(world, key);
-  const used = oldest === undefined ? 0 : rest.length + 1;
-  const resetAtMs = oldest === undefined ? nowMs : oldest + WINDOW_MS;
+  const own = limitsOf(world, key);
+  let window = { limit: own.rateLimit, stamps: windowOf(world, key) };
+  let slots = { limit: own.maxConcurrent, active: activeOf(world, key) };
+  const shared = sharedOf(world, key.account);
+  // Whichever leaves less.
+  if (shared && shared.rateLimit - shared.stamps.length < window.limit - window.stamps.length)
+    window = { limit: shared.rateLimit, stamps: shared.stamps };
+  if (shared && shared.maxConcurrent - shared.slots.length < slots.limit - slots.active)
+    slots = { limit: shared.maxConcurrent, active: shared.slots.length };
+  const [oldest] = window.stamps;
   return [
     nowMs,
-    rateLimit,
-    Math.max(0, rateLimit - used),
-    resetAtMs,
-    maxConcurrent,
-    activeOf(world, key),
+    window.limit,
+    Math.max(0, window.limit - window.stamps.length),
+    oldest === undefined ? nowMs : oldest + WINDOW_MS,
+    slots.limit,
+    slots.active,
     key.tier,
   ];
 }

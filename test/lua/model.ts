@@ -15,6 +15,7 @@ import {
   type ModelRequest,
   numbersOf,
   post,
+  sharedOf,
   spendableOf,
   spentOf,
   storedSpent,
@@ -57,17 +58,24 @@ export function admit(world: World, request: ModelRequest, notAfterMs: number): 
   };
   const stamps = windowOf(world, key);
   if (stamps.length >= limits.rateLimit && refuses("rate_limit", "r")) {
-    const leaver = stamps[stamps.length - limits.rateLimit];
-    return answer("rate_limited", leaver === undefined ? WINDOW_MS : leaver + WINDOW_MS - nowMs);
+    return answer("rate_limited", waitFor(stamps, limits.rateLimit, nowMs), "key");
   }
+  const shared = sharedOf(world, key.account);
+  if (shared && shared.stamps.length >= shared.rateLimit)
+    return answer("rate_limited", waitFor(shared.stamps, shared.rateLimit, nowMs), "account");
   const day = Math.floor(clockOf(world, key) / DAY_MS);
   if (usedToday(world, key) >= limits.dailyLimit && refuses("daily_limit", "d")) {
     const [limit, used] = [limits.dailyLimit, usedToday(world, key)].map(String);
-    return answer("daily_limited", (day + 1) * DAY_MS - nowMs, limit!, used!);
+    return answer("daily_limited", (day + 1) * DAY_MS - nowMs, "key", limit!, used!);
+  }
+  if (shared && shared.dayCount >= shared.dailyLimit) {
+    const [limit, used] = [shared.dailyLimit, shared.dayCount].map(String);
+    return answer("daily_limited", (shared.day + 1) * DAY_MS - nowMs, "account", limit!, used!);
   }
   if (activeOf(world, key) >= limits.maxConcurrent && refuses("max_concurrent", "c")) {
-    return answer("concurrency_limited");
+    return answer("concurrency_limited", "key");
   }
+  if (shared && shared.slots.length >= shared.maxConcurrent) return answer("concurrency_limited", "account");
   const spent = spentOf(world, key).credits;
   if (key.monthlyCredits !== undefined && spent + price > key.monthlyCredits)
     return answer("spend_capped", String(key.monthlyCredits), String(spent));
@@ -79,6 +87,11 @@ export function admit(world: World, request: ModelRequest, notAfterMs: number): 
   request.dueAtMs = nowMs + holdMs;
   request.sweepAtMs = request.dueAtMs;
   request.admission = { clockMs: clockOf(world, key), inWindow: true, counted: true };
+  if (shared) {
+    const { limitsTurn } = key.account;
+    request.shared = { clockMs: shared.clockMs, inWindow: true, counted: true, limitsTurn };
+    key.account.admissions.push(request.shared);
+  }
   request.admittedTurn = ++world.turns;
   spend(request, clockOf(world, key), price);
   key.account.totalRequests++;
@@ -90,6 +103,12 @@ export function admit(world: World, request: ModelRequest, notAfterMs: number): 
     delete known.expiresAtMs;
   }
   return noted.length > 0 ? answer("admitted", noted.join("")) : answer("admitted");
+}
+
+/** How long until one more fits: at once once enough of what is there have left. @param stamps oldest first */
+function waitFor(stamps: readonly number[], limit: number, nowMs: number): number {
+  const leaver = stamps[stamps.length - limit];
+  return leaver === undefined ? WINDOW_MS : leaver + WINDOW_MS - nowMs;
 }
 
 /** The upstream gave a task id: charge, and let the slot follow the task. */
@@ -139,6 +158,7 @@ export function bind(
   if (charged) post(world, request, -generation.price);
   // The task runs: it counts towards the day of its admission again.
   if (request.admission) request.admission.counted = true;
+  if (request.shared) request.shared.counted = true;
   if (charged && !wasHeld)
     spend(request, request.admission?.clockMs ?? request.admittedAtMs, generation.price);
 
@@ -181,6 +201,7 @@ export function voidHold(world: World, request: ModelRequest, reason: VoidReason
     request.state = "void";
     request.endedAtMs = world.nowMs;
     if (request.admission) request.admission.counted = false;
+    if (request.shared) request.shared.counted = false;
     if (request.spending) request.spending.credits = 0;
     // Only after a definite answer is it certain that no BIND of it comes any more.
     request.refused = reason !== "due" && reason !== "released";
@@ -188,6 +209,7 @@ export function voidHold(world: World, request: ModelRequest, reason: VoidReason
   }
   if (reason === "unsent" && request.admission?.inWindow) {
     request.admission.inWindow = false;
+    if (request.shared) request.shared.inWindow = false;
     request.key.account.totalRequests--;
   }
   return answer("void");
@@ -323,7 +345,10 @@ export function credits(world: World, key: ModelKey): Reply {
   const { status = "" } = account;
   if (status === "closed") return ["account_suspended", ...numbersOf(world, key), status];
   const money = [String(spendableOf(world, account)), String(account.totalUsed), account.totalRequests];
-  return ["known", ...numbersOf(world, key), status, limitsOf(world, key).dailyLimit, ...money];
+  const { dailyLimit } = limitsOf(world, key);
+  const shared = sharedOf(world, account);
+  const isShared = shared && shared.dailyLimit - shared.dayCount < dailyLimit - usedToday(world, key);
+  return ["known", ...numbersOf(world, key), status, isShared ? shared.dailyLimit : dailyLimit, ...money];
 }
 
 const byTimeThenId = (time: (request: ModelRequest) => number) => (a: ModelRequest, b: ModelRequest) =>

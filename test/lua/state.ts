@@ -1,6 +1,6 @@
 import type { StreamEntry } from "../../src/store/ledger-entries.ts";
 import type { KeyRef } from "../../src/store/names.ts";
-import { idempotencyName, partitionNames } from "../../src/store/names.ts";
+import { accountNames, idempotencyName, partitionNames } from "../../src/store/names.ts";
 import { Disagreement } from "./disagreement.ts";
 import type { Run } from "./drive.ts";
 import {
@@ -10,6 +10,7 @@ import {
   heldOf,
   type ModelAccount,
   type ModelRequest,
+  sharedOf,
   slotsOf,
   storedSpent,
 } from "./model-state.ts";
@@ -27,6 +28,8 @@ interface AccountState {
 interface State {
   accounts: Record<string, AccountState>;
   slots: Record<string, string[]>;
+  /** Day and its count, slots: of accounts with limits over all their keys. */
+  shared: Record<string, string>;
   /** Month and credits. */
   spent: Record<string, string>;
   holds: Record<string, number>;
@@ -103,6 +106,7 @@ export async function storedState(run: Run): Promise<State> {
       return [ledger, holds, polls, done];
     }),
     ...accounts.map((ref) => ref.names.account),
+    ...accounts.map((ref) => accountNames(ref.partition, ref.accountId).slots),
     ...refs.flatMap((ref) => [ref.names.slots, ref.names.key]),
     ...digests.map(({ digest, partition }) => idempotencyName(partition, digest)),
   ];
@@ -116,6 +120,7 @@ export async function storedState(run: Run): Promise<State> {
     accounts: {},
     slots: {},
     spent: {},
+    shared: {},
     holds: {},
     polls: {},
     ended: {},
@@ -127,9 +132,14 @@ export async function storedState(run: Run): Promise<State> {
     Object.assign(state.polls, scored(flat(polls)));
     Object.assign(state.ended, scored(flat(done)));
   }
-  for (const { accountId, names } of accounts) {
+  for (const { accountId, names, partition } of accounts) {
     const ledger = entriesOf(stored.get(names.ledger) as StreamEntry[], accountId);
-    state.accounts[accountId] = accountState(pairs(flat(names.account)), ledger);
+    const fields = pairs(flat(names.account));
+    state.accounts[accountId] = accountState(fields, ledger);
+    const slots = flat(accountNames(partition, accountId).slots).sort();
+    const shared = sharedText(fields.day && `${fields.day} ${fields.day_count}`, slots);
+    if (fields.limited !== undefined || shared !== sharedText(undefined, []))
+      state.shared[accountId] = shared;
   }
   for (const { keyId, names } of refs) {
     state.slots[keyId] = flat(names.slots).sort();
@@ -161,6 +171,9 @@ function expiryOf({ world, expiries }: Run, digest: string, lifetimeMs: number):
   if (expiresAt === undefined || expected === undefined) return expiresAt;
   return Math.abs(expiresAt - expected) < RUN_MAX_MS ? expected : expiresAt;
 }
+
+const sharedText = (day: string | undefined, slots: readonly string[]): string =>
+  `${day ?? "no day"}; ${slots}`;
 
 function pairs(flat: readonly string[]): Record<string, string> {
   const found: Record<string, string> = {};
@@ -202,6 +215,7 @@ export function expectedState({ world }: Run): State {
     accounts: {},
     slots: {},
     spent: {},
+    shared: {},
     holds: {},
     polls: {},
     ended: {},
@@ -210,6 +224,8 @@ export function expectedState({ world }: Run): State {
   for (const key of world.keys) {
     state.accounts[key.account.id] ??= accountOf(key.account);
     state.slots[key.keyId] = slotsOf(world, key).sort();
+    const shared = sharedOf(world, key.account);
+    if (shared) state.shared[key.account.id] = sharedText(shared.stored, shared.slots.sort());
     const spent = storedSpent(key);
     if (spent) state.spent[key.keyId] = `${spent.month} ${spent.credits}`;
   }

@@ -2,6 +2,7 @@ import { isDeepStrictEqual } from "node:util";
 import type { Limits } from "../../src/domain/limits.ts";
 import type { StreamEntry } from "../../src/store/ledger-entries.ts";
 import type { KeyRef } from "../../src/store/names.ts";
+import { setAccountLimits } from "../support/store.ts";
 import { type Ask, ask, isClustered, plan } from "./asks.ts";
 import type { Command } from "./commands.ts";
 import { Disagreement } from "./disagreement.ts";
@@ -45,6 +46,7 @@ export async function step(run: Run, command: Command, where: string): Promise<v
     case "end key":
     case "status":
     case "cap":
+    case "account limits":
       return aside(run, command, where);
     default: {
       const one = await ask(run, command);
@@ -115,10 +117,12 @@ async function credits(
   );
 }
 
+type Operation = Extract<Command, { kind: "limits" | "end key" | "status" | "cap" | "account limits" }>;
+
 /** What happens beside the requests: sweeps, time, operators. */
 async function aside(
   run: Run,
-  command: Extract<Command, { kind: "lease" | "collect" | "time" | "limits" | "end key" | "status" | "cap" }>,
+  command: Extract<Command, { kind: "lease" | "collect" | "time" }> | Operation,
   where: string,
 ): Promise<void> {
   const { stage, world } = run;
@@ -127,8 +131,7 @@ async function aside(
     world.nowMs += command.byMs;
     return;
   }
-  const key = world.keys[command.key]!;
-  const { names, partition } = run.refs[command.key]!;
+  const { partition } = run.refs[command.key]!;
   switch (command.kind) {
     case "lease":
       await stage.sweeps.lease(command.list, partition, command.most);
@@ -141,6 +144,17 @@ async function aside(
       const collected = await stage.sweeps.collect(partition, command.retentionMs, COLLECTED_MAX);
       return same(collected, model.collect(world, partition, COLLECTED_MAX), where);
     }
+    default:
+      return operate(run, command);
+  }
+}
+
+/** What operators do. */
+async function operate(run: Run, command: Operation): Promise<void> {
+  const { stage, world } = run;
+  const key = world.keys[command.key]!;
+  const { names } = run.refs[command.key]!;
+  switch (command.kind) {
     case "limits": {
       const { rateLimit, maxConcurrent, dailyLimit } = command;
       key.own = { rateLimit, maxConcurrent, dailyLimit };
@@ -172,6 +186,20 @@ async function aside(
       }
       return;
     }
+    case "account limits": {
+      const { account } = key;
+      const { rateLimit, maxConcurrent, dailyLimit } = command;
+      const limits = { rateLimit, maxConcurrent, dailyLimit };
+      const keyIds = world.keys.filter((one) => one.account === account).map(({ keyId }) => keyId);
+      await setAccountLimits(stage, run.refs[command.key]!, limits, keyIds);
+      if (rateLimit === undefined && maxConcurrent === undefined && dailyLimit === undefined) {
+        delete account.limits;
+      } else {
+        if (!account.limits) account.limitsTurn++;
+        account.limits = definedOnly(limits);
+      }
+      return;
+    }
     case "end key": {
       const endsAtMs = world.nowMs + 30_000;
       if (command.how === "revoked") {
@@ -185,6 +213,9 @@ async function aside(
     }
   }
 }
+
+const definedOnly = (limits: { [Name in keyof Limits]: number | undefined }): Partial<Limits> =>
+  Object.fromEntries(Object.entries(limits).filter(([, limit]) => limit !== undefined));
 
 const widest = (a: Limits, b: Limits): Limits => ({
   rateLimit: Math.max(a.rateLimit, b.rateLimit),

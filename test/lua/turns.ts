@@ -38,6 +38,13 @@ const keysExpire: Command[] = [wait(8 * DAY), { kind: "credits", key: 0 }, wait(
 /** Limits that refuse nothing. */
 const ROOMY: Command = { kind: "limits", key: 0, rateLimit: 99, maxConcurrent: 99, dailyLimit: 99 };
 
+/** Two keys of one account with room for everything, so that only limits of the account refuse. */
+const SPACIOUS: Command[] = [
+  { kind: "limits", key: 0, rateLimit: 99, maxConcurrent: 99, dailyLimit: 99 },
+  { kind: "limits", key: 1, rateLimit: 99, maxConcurrent: 99, dailyLimit: 99 },
+  { kind: "recharge", key: 0, amount: 1000, reference: 9 },
+];
+
 /** Rare turns that chance alone may miss in a short run. */
 const RARE_TURNS: Command[][] = [
   // The day is used up, minutes apart; the next day it is open.
@@ -297,6 +304,155 @@ const RARE_TURNS: Command[][] = [
     submit(0),
     admitted(0),
   ]),
+  // Limits of an account over its two keys: window, day and slots are those of both, and refuse in this order.
+  [
+    ...SPACIOUS,
+    { kind: "account limits", key: 0, rateLimit: 3, maxConcurrent: 2, dailyLimit: 5 },
+    submit(0),
+    submit(1),
+    submit(0),
+    bound,
+    said("completed"),
+    submit(1),
+    submit(1),
+    wait(61 * SECOND),
+    ...[submit(0), bound, said("completed"), submit(1), bound, said("failed"), submit(0)],
+    { kind: "credits", key: 1 },
+    wait(61 * SECOND),
+    submit(1),
+    { kind: "credits", key: 1 },
+    wait(12 * HOUR),
+    { kind: "inspect", key: 1, tasks: false, cacheMs: 0 },
+    submit(1),
+    submit(0),
+  ],
+  // What was refused frees the account's slot and its day, but not its window; what was not sent frees that too.
+  ...(["refused", "unsent"] as const).map((reason): Command[] => [
+    ...SPACIOUS,
+    { kind: "account limits", key: 0, rateLimit: 2, maxConcurrent: 1, dailyLimit: 2 },
+    ...[submit(1), voided(reason), submit(0), voided(reason), submit(1)],
+    wait(61 * SECOND),
+    ...[submit(1), submit(0)],
+    wait(60 * SECOND),
+    ...[voided("due"), submit(0), voided("unsent"), voided("unsent"), submit(1), submit(0)],
+  ]),
+  // It takes back its window entry although its hold had ended before.
+  [
+    ...SPACIOUS,
+    { kind: "account limits", key: 0, rateLimit: 1 },
+    { ...submit(1), retentionMs: DAY } as Asking,
+    wait(59 * SECOND),
+    voided("released"),
+    submit(0),
+    voided("unsent"),
+    { kind: "void", request: 1, reason: "unsent" },
+    { kind: "void", request: 1, reason: "unsent" },
+    submit(0),
+    submit(0),
+  ],
+  // Limits are set while tasks are open, in both keys: they count. Removed, they count for nothing, and set again they begin anew:
+  // what was admitted under the first ones gives nothing back to the second.
+  [
+    ...SPACIOUS,
+    ...[submit(0), submit(1), submit(1), bound],
+    { kind: "account limits", key: 1, maxConcurrent: 4, dailyLimit: 3, rateLimit: 9 },
+    ...[submit(0), submit(1)],
+    said("completed"),
+    { kind: "account limits", key: 1 },
+    ...[submit(0), submit(1)],
+    { kind: "account limits", key: 1, dailyLimit: 2, rateLimit: 2 },
+    ...[submit(0), { kind: "void", request: 4, reason: "unsent" } as Command, submit(0), submit(1)],
+    { kind: "account limits", key: 1, dailyLimit: 2, maxConcurrent: 9 },
+    submit(1),
+    { kind: "account limits", key: 1, maxConcurrent: 9 },
+    submit(1),
+  ],
+  // A late one takes a slot of its account again, above its limit, and counts in its day, but not in another one.
+  [
+    ...SPACIOUS,
+    { kind: "account limits", key: 0, maxConcurrent: 1, dailyLimit: 3 },
+    ...lost(submit(0)),
+    submit(1),
+    bindOf(1),
+    { kind: "inspect", key: 0, tasks: false, cacheMs: 0 },
+    said("completed"),
+    bindOf(0),
+    said("completed"),
+    submit(0),
+    voided("refused"),
+    submit(0),
+    submit(1),
+    { kind: "credits", key: 0 },
+  ],
+  [
+    ...SPACIOUS,
+    { kind: "account limits", key: 0, dailyLimit: 3 },
+    ...lost(submit(0)),
+    wait(12 * HOUR),
+    submit(1),
+    bindOf(1),
+    ...[submit(0), submit(1), submit(0)],
+  ],
+  // Two at the same moment, and one of them was not sent.
+  [
+    ...SPACIOUS,
+    { kind: "account limits", key: 0, rateLimit: 2 },
+    ...[submit(0), submit(1), voided("unsent"), submit(0), submit(1)],
+  ],
+  // A limit that is changed begins nothing anew.
+  [
+    ...SPACIOUS,
+    { kind: "account limits", key: 0, rateLimit: 1 },
+    submit(0),
+    { kind: "account limits", key: 0, rateLimit: 1, dailyLimit: 1 },
+    submit(1),
+    voided("unsent"),
+    { kind: "void", request: 1, reason: "unsent" },
+    ...[submit(1), submit(0)],
+  ],
+  // The lower limit of a day leaves more.
+  [
+    ...SPACIOUS,
+    { kind: "limits", key: 0, rateLimit: 99, maxConcurrent: 99, dailyLimit: 3 },
+    ...[submit(0), submit(0)],
+    { kind: "account limits", key: 0, dailyLimit: 2 },
+    { kind: "credits", key: 0 },
+    { kind: "credits", key: 1 },
+  ],
+  // A hold of the day before is given back to no day.
+  [
+    ...SPACIOUS,
+    { kind: "account limits", key: 0, dailyLimit: 2 },
+    { ...submit(0), retentionMs: DAY } as Asking,
+    wait(13 * HOUR),
+    submit(1),
+    { kind: "void", request: 1, reason: "refused" },
+    submit(1),
+    submit(0),
+  ],
+  // The account's clock does not go back either; a request without a record takes a slot.
+  [
+    ...SPACIOUS,
+    { kind: "account limits", key: 0, rateLimit: 1, dailyLimit: 2, maxConcurrent: 2 },
+    wait(12 * HOUR),
+    submit(0),
+    wait(-HOUR),
+    submit(1),
+    wait(HOUR + 61 * SECOND),
+    ...[submit(1), planned, bound, submit(1), submit(0)],
+  ],
+  // After the account's limit was lowered, the wait is until one more fits. Several have left the window.
+  [
+    ...SPACIOUS,
+    { kind: "account limits", key: 0, rateLimit: 9 },
+    ...[20, 10, 10, 5].flatMap((seconds, at) => [...settled(at % 2), wait(seconds * SECOND)]),
+    { kind: "account limits", key: 0, rateLimit: 2 },
+    submit(0),
+    wait(30 * SECOND),
+    submit(0),
+    { kind: "account limits", key: 0, rateLimit: 0 },
+    submit(0),
+  ],
   // A cap: what is held counts, a refusal, a refund and a hold that ended give room back, a late one takes it again.
   [
     ROOMY,

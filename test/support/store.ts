@@ -8,6 +8,7 @@ import {
 } from "../../src/settlement/deferred-settlements.ts";
 import { createHolds } from "../../src/settlement/holds.ts";
 import type { Settlement } from "../../src/settlement/pending-settlement.ts";
+import { cliActor } from "../../src/store/actor.ts";
 import { type Connection, createConnection } from "../../src/store/connection.ts";
 import { type KeyRef, keyRef, partitionNames, requestName } from "../../src/store/names.ts";
 import type { Primary } from "../../src/store/primary.ts";
@@ -19,8 +20,10 @@ import {
   type ScriptFile,
 } from "../../src/store/script-definition.ts";
 import { type ScriptRunner, scriptsOf } from "../../src/store/script-runner.ts";
+import { account } from "../../src/store/scripts/account.ts";
 import type { Generation } from "../../src/store/scripts/admit.ts";
 import { type BindCall, type Binding, bind, type NewTask } from "../../src/store/scripts/bind.ts";
+import { gather } from "../../src/store/scripts/gather.ts";
 import { packTiers } from "../../src/store/scripts/include/limits.ts";
 import type { KnownTask } from "../../src/store/scripts/inspect.ts";
 import { issue } from "../../src/store/scripts/issue.ts";
@@ -147,6 +150,7 @@ export function createStage(connection: TestConnection, options: StageOptions = 
   return {
     connection,
     redis,
+    scripts: base.scripts,
     tiers,
     partition,
     clock,
@@ -394,3 +398,20 @@ export const bindBy =
   (run: Run) =>
   async (call: BindCall): Promise<Binding> =>
     (await run(bind, call)).outcome;
+
+/** Sets limits over all keys of an account as operators do, with these keys' open slots; undefined removes one. */
+export async function setAccountLimits(
+  { scripts }: Stage,
+  { partition, accountId, keyId }: KeyRef,
+  { rateLimit, maxConcurrent, dailyLimit }: { [Name in keyof Limits]?: number | undefined },
+  keyIds: readonly string[] = [keyId],
+): Promise<void> {
+  const fields = {
+    rate_limit: rateLimit ?? null,
+    max_concurrent: maxConcurrent ?? null,
+    daily_limit: dailyLimit ?? null,
+  };
+  const action = "account.patch" as const;
+  await scripts.run(account, { partition, accountId, action, actor: cliActor("test"), fields });
+  await scripts.run(gather, { partition, accountId, keyIds });
+}

@@ -57,7 +57,7 @@ const moment = (ms: string | number | undefined): string | null =>
 /** Fields that people set and that have no column of their own. */
 const ACCOUNT_SETTINGS: readonly string[] = [
   ...["label", "metadata", "status", "revision"],
-  ...["rate_limit", "max_concurrent", "daily_limit"],
+  ...["rate_limit", "max_concurrent", "daily_limit", "limited"],
 ];
 const KEY_SETTINGS: readonly string[] = ["label", "monthly_credits", "revision", "fingerprint"];
 

@@ -30,14 +30,23 @@ export interface AdmitCall {
   notAfterMs: number;
 }
 
+/** Whose limit refused a request: its key's, or one over all keys of its account. */
+export type LimitOwner = "key" | "account";
+
 /** Admission as the handlers see it. Milliseconds are Redis time. */
 export type Admission = KeyState &
   /** `shadow`: limits that would have refused it if they were not in shadow mode. */
   (
     | { outcome: "admitted"; admittedAtMs: number; shadow?: readonly ShadowLimit[] }
-    | { outcome: "rate_limited"; retryAfterMs: number }
-    | { outcome: "daily_limited"; retryAfterMs: number; dailyLimit: number; dayCount: number }
-    | { outcome: "concurrency_limited" }
+    | { outcome: "rate_limited"; retryAfterMs: number; limitOf: LimitOwner }
+    | {
+        outcome: "daily_limited";
+        retryAfterMs: number;
+        limitOf: LimitOwner;
+        dailyLimit: number;
+        dayCount: number;
+      }
+    | { outcome: "concurrency_limited"; limitOf: LimitOwner }
     /** Credits that the key may spend in a month, and has spent in this one. */
     | { outcome: "spend_capped"; cap: number; spent: number }
     | { outcome: "insufficient_credits"; balance: number }
@@ -86,10 +95,19 @@ export const admit: Script<AdmitCall, Admission> = {
         return reply[8] === undefined ? admitted : { ...admitted, shadow: shadowLimitsOf(String(reply[8])) };
       }
       case "rate_limited":
-        return { outcome, ...common, retryAfterMs: Number(reply[8]) };
+        return { outcome, ...common, retryAfterMs: Number(reply[8]), limitOf: reply[9] as LimitOwner };
+      case "concurrency_limited":
+        return { outcome, ...common, limitOf: reply[8] as LimitOwner };
       case "daily_limited": {
-        const [retryAfterMs = 0, dailyLimit = 0, dayCount = 0] = reply.slice(8).map(Number);
-        return { outcome, ...common, retryAfterMs, dailyLimit, dayCount };
+        const [retryAfterMs, limitOf, dailyLimit, dayCount] = reply.slice(8);
+        return {
+          outcome,
+          ...common,
+          retryAfterMs: Number(retryAfterMs),
+          limitOf: limitOf as LimitOwner,
+          dailyLimit: Number(dailyLimit),
+          dayCount: Number(dayCount),
+        };
       }
       case "spend_capped":
         return { outcome, ...common, cap: Number(reply[8]), spent: Number(reply[9]) };

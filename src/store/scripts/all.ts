@@ -9,6 +9,7 @@ import { collect } from "./collect.ts";
 import { credits } from "./credits.ts";
 import { dispute } from "./dispute.ts";
 import { entries } from "./entries.ts";
+import { gather } from "./gather.ts";
 import { history } from "./history.ts";
 import { inspect } from "./inspect.ts";
 import { issue } from "./issue.ts";
@@ -53,6 +54,7 @@ export const SCRIPTS: readonly ScriptFile[] = [
   rollup,
   survey,
   tally,
+  gather,
   refused,
   account,
   token,

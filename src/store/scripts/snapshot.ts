@@ -22,6 +22,8 @@ export interface AccountSnapshot {
   requests: Map<string, RequestRecord>;
   /** Undefined if all its entries are in the ledger. */
   checkpoint: Checkpoint | undefined;
+  /** Open requests of all its keys, if it has limits over all of them. */
+  slots: string[];
 }
 
 export interface KeySnapshot {
@@ -42,9 +44,9 @@ export const snapshot: Script<SnapshotCall, SnapshotReply> = {
   name: "snapshot",
   isBatched: false,
   keys({ partition, accountId }) {
-    const { account, references, keys, checkpoint } = accountNames(partition, accountId);
+    const { account, references, keys, checkpoint, slots } = accountNames(partition, accountId);
     const { ledger, trimmed } = partitionNames(partition);
-    return [account, references, keys, ledger, trimmed, checkpoint];
+    return [account, references, keys, ledger, trimmed, checkpoint, slots];
   },
   args({ partition, after }) {
     const { key, window, slots } = keyNames(partition, "");
@@ -55,7 +57,7 @@ export const snapshot: Script<SnapshotCall, SnapshotReply> = {
     const [outcome, , entries, cut, before, ...seen] = reply as Replied;
     const tail = ledgerPart(partition, entries, cut, before);
     if (outcome === "behind") return { outcome, tail };
-    const [account, references, keys, requests, checkpoint] = seen;
+    const [account, references, keys, requests, checkpoint, slots] = seen;
     return {
       outcome: "seen",
       tail,
@@ -69,6 +71,7 @@ export const snapshot: Script<SnapshotCall, SnapshotReply> = {
       })),
       requests: new Map(requests.map(([id, record]) => [id, recordOf(record)])),
       checkpoint: checkpointOf(checkpoint),
+      slots,
     };
   },
 };
@@ -85,4 +88,5 @@ type Replied = [
   keys: [id: string, record: string[], window: string[], slots: string[]][],
   requests: [id: string, record: string[]][],
   checkpoint: string,
+  slots: string[],
 ];

@@ -6,7 +6,8 @@ const STATE: LimitState = { rateLimit: 20, remaining: 0, resetAtMs: 5000, maxCon
 
 /** As many refusals in a row as make a key one that hammers. */
 function hammer(keys: OverLimitCache, keyId: string, askedAtMs: number, waitMs: number, times = 5): void {
-  for (let at = 0; at < times; at++) keys.put(keyId, STATE, "standard", askedAtMs, waitMs);
+  const refused = { state: STATE, tier: "standard", limitOf: "account", askedAtMs, waitMs } as const;
+  for (let at = 0; at < times; at++) keys.put(keyId, refused);
 }
 
 /** A memory whose clock stands at `clock.ms`. */
@@ -18,7 +19,12 @@ function given() {
 test("a key that hammers gets the same numbers and a wait that shrinks, for a second", () => {
   const { clock, keys } = given();
   hammer(keys, "key_a", clock.ms, 30_500);
-  expect(keys.get("key_a")).toEqual({ state: STATE, tier: "standard", retryAfterSeconds: 31 });
+  expect(keys.get("key_a")).toEqual({
+    state: STATE,
+    tier: "standard",
+    limitOf: "account",
+    retryAfterSeconds: 31,
+  });
   clock.ms += 999;
   expect(keys.get("key_a")?.retryAfterSeconds).toBe(30);
   clock.ms += 1;

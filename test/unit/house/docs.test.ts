@@ -192,6 +192,7 @@ test("docs/logging.md has every field of a request's line, and no other", () => 
     detail: "d",
     limit: 20,
     used: 20,
+    limit_of: "account",
     balance: 5,
     retry_after_seconds: 7,
   });

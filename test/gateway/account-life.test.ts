@@ -1,8 +1,18 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { IssuedKey } from "../../src/store/accounts.ts";
-import { expectStatus, givenGateway, limitsOf, type Reply, type TestGateway } from "../support/gateway.ts";
+import { cliActor } from "../../src/store/actor.ts";
+import { oneNode } from "../../src/store/nodes.ts";
+import { type AccountChanges, patchAccount } from "../../src/store/operator-accounts.ts";
+import {
+  expectStatus,
+  givenGateway,
+  limitsOf,
+  type Reply,
+  type TestGateway,
+  until,
+} from "../support/gateway.ts";
 import { sendForm } from "./openapi-stage.ts";
-import { asking, BOAT, setStatus, TEXT_TO_VIDEO } from "./spec-stage.ts";
+import { asking, BOAT, setLimits, setStatus, TEXT_TO_VIDEO } from "./spec-stage.ts";
 
 let gateway: TestGateway;
 let ask: ReturnType<typeof asking>;
@@ -79,6 +89,45 @@ test("a closed account gets 403 on every path; an unknown key still gets 401", a
   expectStatus(await generate({ ...key, key: "sk_unknown" }), 401);
   await setStatus(gateway, key, "active");
   expectStatus(await poll(key, taskId), 200);
+});
+
+// Guarantee: a company that has a key per department cannot get more by having more keys.
+test("limits over all keys of an account answer as those of a key do, and the log says whose they are", async () => {
+  const key = await gateway.givenKey({
+    credits: 100,
+    limits: { rateLimit: 9, maxConcurrent: 9, dailyLimit: 9 },
+  });
+  const other = await gateway.givenKey({ accountId: key.accountId, credits: 0, limits: { rateLimit: 9 } });
+  const limit = (limits: AccountChanges["limits"]) =>
+    patchAccount(oneNode(gateway.redis), key.accountId, { limits }, cliActor("test"));
+  expectStatus(await generate(key), 200);
+  // The task that is open counts.
+  await limit({ maxConcurrent: 1 });
+  const line = () => gateway.logs.map((text) => JSON.parse(text)).findLast(({ status }) => status === 429);
+  const concurrent = await generate(other);
+  expect(concurrent.body).toMatchObject({ code: 2002, retryAfter: 10 });
+  expect(limitsOf(concurrent)).toMatchObject({ maxConcurrent: 1, active: 1 });
+  expect(line()).toMatchObject({ outcome: "concurrency_limited", limit_of: "account", limit: 1, used: 1 });
+
+  await limit({ maxConcurrent: null, rateLimit: 2, dailyLimit: 3 });
+  expectStatus(await generate(other), 200);
+  expectStatus(await generate(key), 200);
+  for (const one of [key, other, key, other, key, other, key, other, key, other, key, other]) {
+    const limited = await generate(one);
+    expect(limited.body.code).toBe(2001);
+    expect(limitsOf(limited)).toMatchObject({ limit: 2, remaining: 0 });
+    expect(line()).toMatchObject({ outcome: "rate_limited", limit_of: "account", limit: 2, used: 2 });
+  }
+  await limit({ rateLimit: null, dailyLimit: 2 });
+  // A key that hammers is refused from memory for up to a second.
+  await until(async () => (await generate(other)).body.code === 2003, "the limit of the day");
+  expect(line()).toMatchObject({ outcome: "daily_limited", limit_of: "account", limit: 2, used: 2 });
+  expect((await credits(other)).body.data.limits).toMatchObject({ rate_limit: 9, daily_limit: 2 });
+
+  await limit({ dailyLimit: null });
+  await setLimits(gateway, key, { daily_limit: 1 });
+  await until(async () => (await generate(key)).body.code === 2003, "the limit of the day");
+  expect(line()).toMatchObject({ outcome: "daily_limited", limit_of: "key", limit: 1 });
 });
 
 test("an account that is suspended while its generation runs is charged for it, once", async () => {

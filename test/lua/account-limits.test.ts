@@ -1,0 +1,190 @@
+import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
+import type { Limits } from "../../src/domain/limits.ts";
+import { accountNames, type KeyRef } from "../../src/store/names.ts";
+import type { Generation } from "../../src/store/scripts/admit.ts";
+import {
+  createStage,
+  HOLD_MS,
+  NOON_MS,
+  openConnection,
+  type Stage,
+  setAccountLimits,
+  type TestConnection,
+  times,
+} from "../support/store.ts";
+
+const HOUR = 3_600_000;
+
+let connection: TestConnection;
+let stage: Stage;
+beforeAll(async () => {
+  connection = await openConnection();
+});
+afterAll(() => connection.close());
+beforeEach(() => {
+  stage = createStage(connection);
+});
+
+/** Two keys of one account with these limits over both; the keys' own refuse nothing. */
+async function givenKeys(limits?: Partial<Limits>): Promise<[KeyRef, KeyRef]> {
+  const first = await stage.givenKey();
+  const second = await stage.givenKey({ accountId: first.accountId });
+  if (limits) await setAccountLimits(stage, first, limits);
+  return [first, second];
+}
+
+async function admit(key: KeyRef) {
+  const generation = stage.request(key);
+  return { ...(await stage.admit(generation)), generation };
+}
+
+const slotsOf = async ({ partition, accountId }: KeyRef): Promise<string[]> =>
+  (await stage.redis.smembers(accountNames(partition, accountId).slots)).sort();
+
+/** Names of what an account keeps only while it has limits. */
+const ownRecords = async ({ partition, accountId }: KeyRef): Promise<number> => {
+  const { window, slots } = accountNames(partition, accountId);
+  return stage.redis.exists(window, slots);
+};
+
+interface Case {
+  limits: Partial<Limits>;
+  outcome: string;
+  more: Record<string, unknown>;
+}
+
+const cases: Case[] = [
+  {
+    limits: { rateLimit: 3 },
+    outcome: "rate_limited",
+    more: { retryAfterMs: 60_000, state: { rateLimit: 3, remaining: 0, resetAtMs: NOON_MS + 60_000 } },
+  },
+  {
+    limits: { maxConcurrent: 3 },
+    outcome: "concurrency_limited",
+    more: { state: { maxConcurrent: 3, active: 3 } },
+  },
+  {
+    limits: { dailyLimit: 3 },
+    outcome: "daily_limited",
+    more: { retryAfterMs: 12 * HOUR, dailyLimit: 3, dayCount: 3 },
+  },
+];
+
+// Guarantee: however many keys an account has, together they get what the account may have.
+test.each(cases)(
+  "requests of two keys at the same time stop at the account's limit: $outcome",
+  async ({ limits, outcome, more }) => {
+    const keys = await givenKeys(limits);
+    const replies = await Promise.all(times(8, (at) => admit(keys[at % 2]!)));
+    expect(replies.filter((reply) => reply.outcome === "admitted")).toHaveLength(3);
+    expect(replies.filter((reply) => reply.outcome === outcome)).toHaveLength(5);
+    const before = await stage.everything();
+    for (const key of keys) {
+      const { generation: _, ...refused } = await admit(key);
+      expect(refused).toMatchObject({ outcome, limitOf: "account", ...more });
+    }
+    expect(await stage.everything()).toEqual(before);
+  },
+);
+
+test("a key's own limit refuses first, and says that it is the key's", async () => {
+  const [key] = await givenKeys({ rateLimit: 1, maxConcurrent: 1, dailyLimit: 1 });
+  await admit(key);
+  const outcomes: string[] = [];
+  for (const field of ["rate_limit", "daily_limit", "max_concurrent"]) {
+    await stage.redis.hset(key.names.key, field, 1);
+    const { outcome, ...refused } = await admit(key);
+    outcomes.push(`${outcome} ${"limitOf" in refused ? refused.limitOf : ""}`);
+    await stage.redis.hset(key.names.key, field, 9);
+    await stage.redis.hdel(key.names.account, field);
+  }
+  expect(outcomes).toEqual(["rate_limited key", "daily_limited key", "concurrency_limited key"]);
+});
+
+test("headers and credits show the account's numbers where they leave less, and else the key's", async () => {
+  const [key, other] = await givenKeys({ rateLimit: 5, maxConcurrent: 2, dailyLimit: 6 });
+  await stage.redis.hset(key.names.key, { rate_limit: 3, max_concurrent: 9, daily_limit: 9 });
+  const { state } = await admit(key);
+  expect(state).toEqual({
+    rateLimit: 3,
+    remaining: 2,
+    resetAtMs: NOON_MS + 60_000,
+    maxConcurrent: 2,
+    active: 1,
+  });
+  await stage.void((await admit(other)).generation, "refused");
+  await stage.void((await admit(other)).generation, "refused");
+  stage.clock.nowMs += 1000;
+  const seen = await stage.store.inspect(key, stage.tiers);
+  expect(seen.state, "both leave two; the key's own are shown").toMatchObject({ rateLimit: 3, remaining: 2 });
+  await stage.void((await admit(other)).generation, "refused");
+  expect((await stage.store.inspect(key, stage.tiers)).state).toMatchObject({
+    rateLimit: 5,
+    remaining: 1,
+    resetAtMs: NOON_MS + 60_000,
+  });
+  expect(await stage.credits(key)).toMatchObject({ dailyLimit: 6 });
+  expect(await stage.credits(other)).toMatchObject({ dailyLimit: 6, state: { rateLimit: 5 } });
+});
+
+test("over a step of the clock an account's window never admits too many and never refuses falsely", async () => {
+  const keys = await givenKeys({ rateLimit: 3 });
+  const admitted: number[] = [];
+  for (let at = 0; at < 60; at++) {
+    if (at === 20) stage.clock.nowMs -= HOUR;
+    if (at === 40) stage.clock.nowMs += HOUR;
+    stage.clock.nowMs += 7000;
+    const clock = Math.max(stage.clock.nowMs, ...admitted);
+    const counted = admitted.filter((stamp) => stamp > clock - 60_000).length;
+    const { outcome } = await admit(keys[at % 2]!);
+    expect(outcome, `request ${at}`).toBe(counted < 3 ? "admitted" : "rate_limited");
+    if (outcome === "admitted") admitted.push(clock);
+  }
+});
+
+// Guarantee: setting limits while customers work misses no open task and invents none.
+test("limits that are set while tasks are open count each of them once, whatever ends or begins meanwhile", async () => {
+  const [key, other] = await givenKeys();
+  const before = await Promise.all([admit(key), admit(key), admit(other), admit(other)]);
+  const [bound, refused, , ended] = before.map(({ generation }) => generation) as Generation[];
+  await stage.bind(ended!);
+  // Marked, and no key is gathered yet.
+  await setAccountLimits(stage, key, { maxConcurrent: 9 }, []);
+  expect(await slotsOf(key)).toEqual([]);
+  await stage.void(refused!, "refused");
+  await stage.bind(bound!);
+  const during = await admit(key);
+  await setAccountLimits(stage, key, { maxConcurrent: 9 }, [key.keyId]);
+  await stage.observe(ended!, "completed");
+  const late = await admit(other);
+  await setAccountLimits(stage, key, { maxConcurrent: 9 }, [other.keyId, key.keyId]);
+  const open = [before[0]!, before[2]!, during, late].map(({ generation }) => generation.requestId);
+  expect(await slotsOf(key)).toEqual(open.sort());
+  expect((await admit(key)).state).toMatchObject({ maxConcurrent: 9, active: 5 });
+});
+
+test("an account without limits has no records of its own; those of one that had some are gone", async () => {
+  const [key] = await givenKeys();
+  await admit(key);
+  expect(await ownRecords(key)).toBe(0);
+  await setAccountLimits(stage, key, { rateLimit: 9 });
+  await admit(key);
+  expect(await ownRecords(key)).toBe(2);
+  await setAccountLimits(stage, key, {});
+  expect(await ownRecords(key)).toBe(0);
+  const fields = ["limited", "clock_ms", "day", "day_count"];
+  expect(await stage.redis.hmget(key.names.account, ...fields)).toEqual(fields.map(() => null));
+  await setAccountLimits(stage, key, { rateLimit: 1 });
+  expect((await admit(key)).outcome, "its window begins anew").toBe("admitted");
+});
+
+test("a late BIND takes a slot of its account, above the limit if need be", async () => {
+  const [key, other] = await givenKeys({ maxConcurrent: 1 });
+  const { generation } = await admit(key);
+  stage.clock.nowMs += HOLD_MS;
+  await stage.void(generation, "due");
+  const second = await admit(other);
+  expect(await stage.bind(generation)).toBe("late");
+  expect(await slotsOf(key)).toEqual([generation.requestId, second.generation.requestId].sort());
+});
