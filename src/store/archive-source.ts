@@ -1,5 +1,6 @@
 import { randomUUID } from "node:crypto";
 import type { ChainableCommander, Redis } from "ioredis";
+import { type AuditRecord, auditRecord } from "./audit.ts";
 import { readCut } from "./checkpoints.ts";
 import type { Connection } from "./connection.ts";
 import { storeNowMs } from "./keys.ts";
@@ -20,6 +21,8 @@ export interface ArchivePosition {
   readonly generation: string;
   /** The newest entry that the archive has; undefined for none. */
   newest: LedgerEntry | undefined;
+  /** Id of the newest audit record that the archive has; `LEDGER_START` for none. */
+  audit: string;
   /** The score in `done` up to which ended requests were looked at, and how many of that score in full pages. */
   looked: { score: number; times: number };
   /** How many requests that may be collected were looked at; undefined unless that is asked for. */
@@ -51,6 +54,8 @@ export interface ArchivePage {
   entries: LedgerEntry[];
   requests: EndedRequest[];
   changed: ChangedRecord[];
+  /** What operators changed, oldest first. */
+  audit: AuditRecord[];
   /** When it was read by the store's clock, Unix ms. */
   readAtMs: number;
   /** Whether there may be more. */
@@ -167,14 +172,14 @@ const entriesOf = (primary: Primary, partition: number, ids: readonly string[]):
 /**
  * Notes that an archive is in use, in a partition where that is not noted yet. From then on COLLECT keeps what the archive
  * has not got. All accounts and keys are noted as changed.
- * @param newest the newest entry that the archive has, if any
+ * @param has the newest entry that the archive has, and the id of its newest audit record, if it has any
  * @returns where to read on
  */
 async function begin(
   primary: Primary,
   partition: number,
   archiveId: string,
-  newest: LedgerEntry | undefined,
+  { newest, audit = LEDGER_START }: { newest?: LedgerEntry | undefined; audit?: string | undefined },
 ): Promise<ArchivePosition> {
   const { archive } = archiveNames(partition);
   let record = await primary.command<ArchiveRecord>((redis) => redis.hgetall(archive));
@@ -190,6 +195,7 @@ async function begin(
     partition,
     generation: record.generation ?? "",
     newest,
+    audit,
     looked: { score: Number(record.looked_until ?? 0), times: 0 },
     due: 0,
   };
@@ -237,28 +243,29 @@ function readPages(
     const answers = answersOf<unknown>(await pipe.exec());
     return Promise.all(
       positions.map((position, at) =>
-        pageOf(redis, position, answers.slice(5 * at, 5 * at + 5), { each, nowMs }),
+        pageOf(redis, position, answers.slice(6 * at, 6 * at + 6), { each, nowMs }),
       ),
     );
   });
 }
 
-/** Five commands, whose answers `pageOf` reads. */
+/** Six commands, whose answers `pageOf` reads. */
 function askFor(pipe: ChainableCommander, position: ArchivePosition, each: number, nowMs: number): void {
   const { partition, newest, looked, due } = position;
-  const { ledger, done, trimmed } = partitionNames(partition);
+  const { ledger, done, trimmed, audit } = partitionNames(partition);
   // The newest entry again: it must still be there.
   pipe.xrange(ledger, newest?.streamId ?? LEDGER_START, "+", "COUNT", newest ? each + 1 : each);
   pipe.zrangebyscore(done, looked.score, "+inf", "WITHSCORES", "LIMIT", looked.times, each);
   pipe.zrangebyscore(done, "-inf", nowMs, "LIMIT", due ?? 0, due === undefined ? 0 : each);
   pipe.hrandfield(archiveNames(partition).changed, each, "WITHVALUES");
   pipe.hget(trimmed, "last_entry");
+  pipe.xrange(audit, `(${position.audit}`, "+", "COUNT", each);
 }
 
 async function pageOf(
   redis: Redis,
   position: ArchivePosition,
-  [stream, ended, due, changed, cut]: unknown[],
+  [stream, ended, due, changed, cut, audited]: unknown[],
   { each, nowMs }: { each: number; nowMs: number },
 ): Promise<ArchivePage> {
   const { partition, newest } = position;
@@ -276,16 +283,19 @@ async function pageOf(
       entries: [],
       requests: [],
       changed: [],
+      audit: [],
       more: false,
       readAtMs: nowMs,
     };
   const fresh = pairs(ended as string[]);
   const overdue = due as string[];
+  const audit = audited as StreamEntry[];
   return {
     position,
     next: {
       ...position,
       newest: entries.at(-1) ?? newest,
+      audit: audit.at(-1)?.[0] ?? position.audit,
       looked: lookedAfter(position.looked, fresh, fresh.length >= each),
       due: overdue.length < each ? undefined : position.due! + overdue.length,
     },
@@ -302,10 +312,12 @@ async function pageOf(
       ...(await readRequests(redis, position, overdue, true)),
     ],
     changed: await readChanged(redis, partition, pairs(changed as string[])),
+    audit: audit.map((one) => auditRecord(partition, one)),
     readAtMs: nowMs,
-    more: [entries.length, fresh.length, overdue.length, (changed as string[]).length / 2].some(
-      (n) => n >= each,
-    ),
+    more: [
+      ...[entries.length, fresh.length, overdue.length],
+      ...[(changed as string[]).length / 2, audit.length],
+    ].some((n) => n >= each),
   };
 }
 

@@ -7,13 +7,15 @@ import { verifyLedger } from "../../src/ledger/verify.ts";
 import { readAccount } from "../../src/store/accounts.ts";
 import type { Actor } from "../../src/store/actor.ts";
 import { adjustCredits } from "../../src/store/adjustments.ts";
+import { pageAudit } from "../../src/store/audit.ts";
 import { readKey } from "../../src/store/keys.ts";
 import { accountNames, partitionNames, partitionOf } from "../../src/store/names.ts";
 import { oneNode } from "../../src/store/nodes.ts";
-import { patchAccount, readAccountObject } from "../../src/store/operator-accounts.ts";
+import { createAccount, patchAccount, readAccountObject } from "../../src/store/operator-accounts.ts";
 import { refundTask } from "../../src/store/refunds.ts";
 import { scriptsOf } from "../../src/store/script-runner.ts";
 import { collect } from "../../src/store/scripts/collect.ts";
+import { createToken } from "../../src/store/tokens.ts";
 import { allowTrimming, trimLedger } from "../../src/store/trimming.ts";
 import { taskOf } from "../support/store.ts";
 import { givenRedis } from "../support/store-stage.ts";
@@ -83,6 +85,56 @@ test("adjustments and refunds are archived with who and why, counted apart, and 
     archive.close();
     await fresh.stop();
   }
+});
+
+const auditRows = () =>
+  stage.database.query<Record<string, unknown>>(
+    "SELECT id, partition, by, token_id, label, action, account_id, target, request_id, before, after, at FROM tollgate.audit ORDER BY at, id",
+  );
+
+// Guarantee: who changed what is kept, each change once, whatever fails and whenever.
+test("the audit is archived once, as it is, also after a fault in the middle", async () => {
+  const BOB: Actor = { by: "cli bob", requestId: "" };
+  const { accountId } = await createAccount(stage.nodes, { label: "Ann's" }, ANN);
+  await createToken(stage.nodes, { label: "t", scopes: ["keys:read"] }, BOB);
+  for (const step of ["read", "confirm", "write", "note"] as const) {
+    let isFaulty = true;
+    const faulty = await stage.copier({
+      step: (name) => {
+        if (name !== step || !isFaulty) return;
+        isFaulty = false;
+        throw new Error(`fault before ${name}`);
+      },
+    });
+    await patchAccount(stage.nodes, accountId, { label: `after ${step}` }, BOB);
+    await faulty.round();
+    await stage.endTurns();
+    await faulty.stop();
+  }
+  const copier = await stage.copier();
+  await copier.copy();
+  await patchAccount(stage.nodes, accountId, { label: null }, ANN);
+  await copier.copy();
+  await copier.copy();
+  const { records } = await pageAudit(stage.nodes, { limit: 100 });
+  const rows = await auditRows();
+  expect(rows).toHaveLength(7);
+  expect(new Map(rows.map(({ id, ...row }) => [id, row]))).toEqual(
+    new Map(
+      records.map(({ auditId, by, action, accountId, target, requestId, before, after, atMs }) => [
+        auditId,
+        {
+          partition: Number(auditId.split("_")[1]),
+          ...{ by, action, target, before, after, at: new Date(atMs) },
+          ...(by === ANN.by ? { token_id: "tok_1", label: "Ann's shop" } : { token_id: null, label: null }),
+          account_id: accountId || null,
+          request_id: requestId || null,
+        },
+      ]),
+    ),
+  );
+  const { values } = await copier.metrics.archiveRows.get();
+  expect(values.find(({ labels }) => labels.kind === "audit")?.value).toBeGreaterThan(0);
 });
 
 // Guarantee: a task is refunded once, also when Redis has forgotten its record and its charge.

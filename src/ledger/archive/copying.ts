@@ -51,9 +51,10 @@ export function createCopying(options: CopyingOptions) {
   async function begin({ primary, partitions }: HeldPartitions, tables: ArchiveTables): Promise<void> {
     const unknown = partitions.filter((partition) => !positions.has(partition));
     if (unknown.length === 0) return;
-    const newest = await tables.newest(unknown);
+    const [newest, audit] = await Promise.all([tables.newest(unknown), tables.newestAudit(unknown)]);
     for (const partition of unknown) {
-      const position = await source.begin(primary, partition, tables.archiveId, newest.get(partition));
+      const has = { newest: newest.get(partition), audit: audit.get(partition) };
+      const position = await source.begin(primary, partition, tables.archiveId, has);
       positions.set(partition, position);
     }
   }
@@ -204,8 +205,9 @@ export function withoutStore(error: unknown): undefined {
   throw error;
 }
 
-const isEmpty = ({ entries, requests, changed, next, position }: ArchivePage): boolean =>
-  entries.length + requests.length + changed.length === 0 && next.looked.score === position.looked.score;
+const isEmpty = ({ entries, requests, changed, audit, next, position }: ArchivePage): boolean =>
+  entries.length + requests.length + changed.length + audit.length === 0 &&
+  next.looked.score === position.looked.score;
 
 const notesOf = ({ next, requests, changed }: ArchivePage) => ({
   partition: next.partition,

@@ -1,4 +1,5 @@
 import type { ArchivePage, ChangedRecord, EndedRequest } from "../../store/archive-source.ts";
+import type { AuditRecord } from "../../store/audit.ts";
 import type { LedgerEntry } from "../../store/ledger-entries.ts";
 import { ACCOUNT_FIELDS, KEY_FIELDS } from "../../store/records.ts";
 import type { ArchiveQuery } from "./tables.ts";
@@ -167,6 +168,34 @@ export const insertEntries = (
 
 export const insertRequests = (run: ArchiveQuery, requests: readonly EndedRequest[]): Promise<number> =>
   insert(run, "request_rows", REQUEST_COLUMNS, requests);
+
+/** `aud_<partition>_<id of the stream>` */
+const auditPlace = ({ auditId }: AuditRecord): { partition: number; ms: string; number: string } => {
+  const [, partition, id = ""] = auditId.split("_");
+  const [ms = "", number = ""] = id.split("-");
+  return { partition: Number(partition), ms, number };
+};
+const TOKEN = /^(tok_\S+) (.*)$/;
+
+const AUDIT_COLUMNS: readonly Column<AuditRecord>[] = [
+  ["id", "text", ({ auditId }) => auditId],
+  ["partition", "int", (record) => auditPlace(record).partition],
+  ["id_ms", "bigint", (record) => auditPlace(record).ms],
+  ["id_number", "bigint", (record) => auditPlace(record).number],
+  ["at", "timestamptz", ({ atMs }) => moment(atMs)],
+  ["by", "text", ({ by }) => by],
+  ["token_id", "text", ({ by }) => TOKEN.exec(by)?.[1] ?? null],
+  ["label", "text", ({ by }) => TOKEN.exec(by)?.[2] ?? null],
+  ["action", "text", ({ action }) => action],
+  ["account_id", "text", ({ accountId }) => text(accountId)],
+  ["target", "text", ({ target }) => target],
+  ["request_id", "text", ({ requestId }) => text(requestId)],
+  ["before", "jsonb", ({ before }) => JSON.stringify(before)],
+  ["after", "jsonb", ({ after }) => JSON.stringify(after)],
+];
+
+export const insertAudit = (run: ArchiveQuery, records: readonly AuditRecord[]): Promise<number> =>
+  insert(run, "audit", AUDIT_COLUMNS, records);
 
 /** Accounts and keys, each as a new version. */
 export async function insertChanged(

@@ -1,6 +1,6 @@
 import type { ArchivePage } from "../../store/archive-source.ts";
 import type { LedgerEntry } from "../../store/ledger-entries.ts";
-import { type EntryRow, entryOf, insertChanged, insertEntries, insertRequests } from "./rows.ts";
+import { type EntryRow, entryOf, insertAudit, insertChanged, insertEntries, insertRequests } from "./rows.ts";
 
 /** Runs one statement; values are passed apart from it. */
 export type ArchiveQuery = <Row extends object>(text: string, values?: readonly unknown[]) => Promise<Row[]>;
@@ -18,6 +18,7 @@ export interface Written {
   request: number;
   account: number;
   key: number;
+  audit: number;
 }
 
 /** The archive has lost rows: it was restored, or a standby took over. What it has is to be asked again. */
@@ -43,6 +44,14 @@ const BEFORE = `
 const COUNT_AFTER = `
   SELECT count(*)::int AS rows FROM tollgate.ledger_entries WHERE partition = $1 AND (id_ms, id_number) > ($2, $3)`;
 
+/** The newest audit record of each partition. */
+const NEWEST_AUDIT = `
+  SELECT p.partition, a.id_ms || '-' || a.id_number AS id
+  FROM unnest($1::int[]) AS p(partition)
+  JOIN LATERAL (
+    SELECT * FROM tollgate.audit a WHERE a.partition = p.partition ORDER BY a.id_ms DESC, a.id_number DESC LIMIT 1
+  ) a ON true`;
+
 /** Two processes that find the same fork write one row. */
 const FORK = `
   INSERT INTO tollgate.ledger_forks (partition, fork, after, until) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING`;
@@ -67,6 +76,12 @@ export function createTables(archiveId: string, { query, transaction }: ArchiveC
       return new Map(rows.flatMap((row) => (row.id === null ? [] : [[row.partition, entryOf(row)]])));
     },
 
+    /** Id of the newest audit record of each of these partitions; those without any are left out. */
+    async newestAudit(partitions: readonly number[]): Promise<Map<number, string>> {
+      const rows = await query<{ partition: number; id: string }>(NEWEST_AUDIT, [partitions]);
+      return new Map(rows.map(({ partition, id }) => [partition, id]));
+    },
+
     /** Entries that count before one, newest first. */
     async entriesBefore(partition: number, id: string, most: number): Promise<LedgerEntry[]> {
       return (await query<EntryRow>(BEFORE, [partition, ...idParts(id), most])).map(entryOf);
@@ -83,9 +98,10 @@ export function createTables(archiveId: string, { query, transaction }: ArchiveC
     /** Writes all of these pages, once. @throws StaleArchiveError */
     async write(pages: readonly ArchivePage[]): Promise<Written> {
       const used = pages.filter(
-        (page) => page.entries.length + page.requests.length + page.changed.length > 0,
+        ({ entries, requests, changed, audit }) =>
+          entries.length + requests.length + changed.length + audit.length > 0,
       );
-      if (used.length === 0) return { entry: 0, request: 0, account: 0, key: 0 };
+      if (used.length === 0) return { entry: 0, request: 0, account: 0, key: 0, audit: 0 };
       return transaction(async (run) => {
         await requireNewest(run, used);
         return {
@@ -99,6 +115,10 @@ export function createTables(archiveId: string, { query, transaction }: ArchiveC
             used.flatMap(({ requests }) => requests),
           ),
           ...(await insertChanged(run, used)),
+          audit: await insertAudit(
+            run,
+            used.flatMap(({ audit }) => audit),
+          ),
         };
       });
     },

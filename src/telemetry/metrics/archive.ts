@@ -1,7 +1,7 @@
 import type { MetricFactory } from "./factory.ts";
 
 /** What the archive gets from the store. */
-export const ARCHIVED_KINDS = ["entry", "request", "account", "key"] as const;
+export const ARCHIVED_KINDS = ["entry", "request", "account", "key", "audit"] as const;
 
 /** Copying to the archive. Each partition is copied by one gateway, which alone shows figures of it. */
 export function archiveMetrics({ counter, gauge }: MetricFactory) {
