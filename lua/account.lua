@@ -2,7 +2,7 @@
 -- ACCOUNT: an operator creates an account, or changes its record.
 -- The fields of its records stand in src/store/records.ts.
 --
--- KEYS  1 account (hash)  2 accounts of the partition (set)
+-- KEYS  1 account (hash)  2 accounts of the partition (zset, all scores 0)
 -- ARGV  1 now (ms or empty)  2 account id  3 action, as the audit has it: account.create or account.patch
 --       4 the record's revision (empty: any)  5 who: request id, a space, who
 --       6.. field, value pairs; an empty value removes the field
@@ -35,7 +35,7 @@ unlist_account(account, account_id)
 if creates then
   redis.call("HSET", account, "balance", "0", "held", "0", "total_used", "0", "total_requests", "0",
     "created_at", int(now))
-  redis.call("SADD", KEYS[2], account_id)
+  redis.call("ZADD", KEYS[2], 0, account_id)
 end
 set_fields(account, after or {})
 list_account(account, account_id)

@@ -2,7 +2,7 @@
 -- ISSUE: creates a key, its account if there is none, and grants the credits that come with it, in one step.
 -- The fields of its records stand in src/store/records.ts.
 --
--- KEYS  1 key (hash)  2 account (hash)  3 keys of the account (set)  4 accounts of the partition (set)
+-- KEYS  1 key (hash)  2 account (hash)  3 keys of the account (zset: key id by created_at)  4 accounts of the partition (zset, all scores 0)
 --       5 ledger (stream)  6 references (hash: reference to amount)
 --       7 tiers (hash: tier to how many keys use it)
 -- ARGV  1 now (ms or empty)  2 key id  3 account id  4 credits (0: none)  5 their reference
@@ -36,8 +36,8 @@ if not money[1] then
   redis.call("HSET", account, "balance", "0", "held", "0", "total_used", "0", "total_requests", "0",
     "created_at", int(now))
 end
-redis.call("SADD", KEYS[4], account_id)
-redis.call("SADD", KEYS[3], ARGV[2])
+redis.call("ZADD", KEYS[4], 0, account_id)
+redis.call("ZADD", KEYS[3], int(now), ARGV[2])
 redis.call("HSET", key, "account_id", account_id, "created_at", int(now), unpack(ARGV, 8))
 count_tier(key, KEYS[7])
 if credits > 0 then

@@ -3,7 +3,7 @@
 -- names of keys and requests are built here, so they are not among KEYS; they are in the same partition.
 -- The fields of its records stand in src/store/records.ts.
 --
--- KEYS  1 account (hash)  2 references (hash)  3 keys (set)  4 ledger (stream)  5 trimmed (hash)  6 checkpoint (string)
+-- KEYS  1 account (hash)  2 references (hash)  3 keys (zset)  4 ledger (stream)  5 trimmed (hash)  6 checkpoint (string)
 --       7 the account's slots (set)
 -- ARGV  1 now (ms or empty)  2 the ledger entry that was read last  3 maximum number of entries
 --       and the prefixes of the names of:  4 keys  5 windows  6 slots  7 requests  8 checkpoints
@@ -20,7 +20,7 @@ local cut = redis.call("HGET", KEYS[5], "last_entry") or ""
 local before = checkpoints_before(entries, cut, ARGV[8])
 if #entries == tonumber(ARGV[3]) then return { "behind", now, entries, cut, before } end
 local keys, requests = {}, {}
-for at, id in ipairs(redis.call("SMEMBERS", KEYS[3])) do
+for at, id in ipairs(redis.call("ZRANGE", KEYS[3], 0, -1)) do
   local slots = redis.call("SMEMBERS", ARGV[6] .. id)
   local window = redis.call("LRANGE", ARGV[5] .. id, 0, -1)
   keys[at] = { id, redis.call("HGETALL", ARGV[4] .. id), window, slots }

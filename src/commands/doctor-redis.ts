@@ -1,7 +1,7 @@
 import type { Redis } from "ioredis";
 import type { Config } from "../config/config.ts";
 import { hostsIn, parseRedisAddress, type RedisAddress } from "../domain/redis-address.ts";
-import { NEW_LAYOUT, TRIMMABLE_LAYOUT } from "../store/layout.ts";
+import { isEarlier, LAYOUT, MIGRATING } from "../store/layout.ts";
 import { lossInWords } from "../store/loss/loss-report.ts";
 import type { RedisNodes } from "../store/nodes.ts";
 import { type OpenedNodes, placeOf } from "../store/open-nodes.ts";
@@ -9,7 +9,7 @@ import { knownLoss } from "../store/operator-loss.ts";
 import { tryScripts } from "../store/probes.ts";
 import { storeReason } from "../store/reasons.ts";
 import { storedFacts } from "../store/store-facts.ts";
-import { type Check, failed, good, warning } from "./doctor-check.ts";
+import { type Check, failed, good } from "./doctor-check.ts";
 import { nodesChecks } from "./doctor-nodes.ts";
 import { frozenChecks } from "./doctor-partitions.ts";
 import { sentinelsChecks } from "./doctor-sentinels.ts";
@@ -154,32 +154,30 @@ function partitionsCheck(fixed: string | undefined, configured: number | undefin
 
 /** Nothing where the layout is one that gateways make, or fixed at the store's next use. */
 function layoutChecks(layout: string | undefined): Check[] {
-  switch (layout) {
-    case undefined:
-    case NEW_LAYOUT:
-    case TRIMMABLE_LAYOUT:
-      return [];
-    case "1":
-      return [
-        warning(
-          "layout",
-          "the store has layout 1, of an earlier release",
-          "run `tollgate store migrate` once all gateways are of this release",
-        ),
-      ];
-    case "1>2":
-      return [
-        warning("layout", "a migration of the store has not ended", "run `tollgate store migrate` again"),
-      ];
-    default:
-      return [
-        failed(
-          "layout",
-          `the store has layout ${layout}, of a later release`,
-          "run that release; this one does not use the store",
-        ),
-      ];
-  }
+  if (layout === undefined || layout === LAYOUT) return [];
+  if (isEarlier(layout))
+    return [
+      failed(
+        "layout",
+        `the store has layout ${layout}, of an earlier release`,
+        "run `tollgate store migrate`; gateways of earlier releases stop then, and those of this one serve once it has ended",
+      ),
+    ];
+  if (layout === MIGRATING)
+    return [
+      failed(
+        "layout",
+        "a migration of the store has not ended",
+        "wait for it, or run `tollgate store migrate` again if it was interrupted",
+      ),
+    ];
+  return [
+    failed(
+      "layout",
+      `the store has layout ${layout}, of a later release`,
+      "run that release; this one does not use the store",
+    ),
+  ];
 }
 
 const isCount = (fixed: string | undefined): fixed is string => /^0*[1-9]\d{0,3}$/.test(fixed ?? "");

@@ -61,7 +61,7 @@ export const NOTES: Readonly<Record<string, readonly string[]>> = {
     "It is refused while the slot of a partition is on its way to another node: end that with `redis-cli --cluster fix` first.",
   ],
   "store migrate": [
-    "Gateways keep serving, and you can stop and repeat it. Run it once all gateways are of this release, or the others are draining: a gateway of an earlier release does not find the tasks of a migrated store, so you cannot go back. A Redis Cluster needs the newest layout.",
+    "Gateways do not serve while it runs: those of earlier releases stop within half a minute and do not come back, those of this release begin once it has ended. Charges that wait in a journal are sent afterwards. You can stop and repeat it. You cannot go back: earlier releases refuse the store.",
   ],
   doctor: [
     "The exit code is 1 if a check fails (FAIL, status `failed`), and 0 if there are only warnings. With --json: `{ok, checks: [{name, ok, status, message, advice}]}`, where `status` is ok, warning or failed, and `advice` says what to do. Run it on the gateway's machine, with its environment.",

@@ -72,15 +72,15 @@ function acceptCommand(): Command {
 function migrateCommand(): Command {
   return command(
     "migrate",
-    "bring a store of an earlier release to the newest layout while it is used; takes a minute and more",
+    "bring a store of an earlier release to the newest layout; gateways do not serve meanwhile, half a minute and more",
   ).action(async (flags: Flags) => {
     const progress = startProgress();
     const { result, confirmed } = await withRedisToWrite((nodes) =>
-      migrateStore(nodes, { progress: (records) => progress.show(`${records} tasks`) }),
+      migrateStore(nodes, { progress: (records) => progress.show(`${records} records`) }),
     ).finally(progress.done);
-    const { from, to, moved, deleted, disputed } = result;
-    const text = `The store has layout ${to}. ${moved} tasks were moved, ${deleted} forgotten ones deleted.`;
-    print({ json: { layout: to, from, moved, deleted, disputed }, text, confirmed }, flags);
+    const { from, to, converted, moved, deleted, disputed } = result;
+    const text = `The store has layout ${to}. ${converted + moved} records were brought to it, ${deleted} forgotten ones deleted.`;
+    print({ json: { layout: to, from, converted, moved, deleted, disputed }, text, confirmed }, flags);
   });
 }
 

@@ -1,5 +1,5 @@
 import type { ChainableCommander, Redis } from "ioredis";
-import { setPages } from "../store/keys.ts";
+import { listPages } from "../store/keys.ts";
 import { LEDGER_PAGE, type LedgerEntry } from "../store/ledger-entries.ts";
 import type { SentCharge } from "../store/loss/confirmed-charges.ts";
 import { isLater } from "../store/loss/last-confirmed.ts";
@@ -151,7 +151,7 @@ async function verifyPartition(run: Run, redis: Redis, partition: number): Promi
   await readOn(run, partition, fold);
   const inLedger = [...fold.accounts.keys()];
   const listed = new Set<string>();
-  for await (const page of setPages(redis, accounts)) for (const accountId of page) listed.add(accountId);
+  for await (const page of listPages(redis, accounts)) for (const accountId of page) listed.add(accountId);
   for (const accountId of inLedger) {
     if (!listed.has(accountId)) report("accounts", accountId, "has ledger entries, but is not listed");
   }

@@ -3,16 +3,16 @@ import type { ChainableCommander, Redis } from "ioredis";
 import { type AuditRecord, auditRecord } from "./audit.ts";
 import { readCut } from "./checkpoints.ts";
 import type { Connection } from "./connection.ts";
-import { storeNowMs } from "./keys.ts";
+import { membersOf, storeNowMs } from "./keys.ts";
 import { LEDGER_START, type LedgerEntry, ledgerEntry, type StreamEntry } from "./ledger-entries.ts";
-import { accountNames, archiveNames, keyNames, META, partitionNames, requestName } from "./names.ts";
+import { accountNames, archiveNames, keyNames, partitionNames, requestName } from "./names.ts";
 import type { RedisNodes } from "./nodes.ts";
 import { answersOf, many } from "./pipelines.ts";
 import type { Primary } from "./primary.ts";
 import type { AccountRecord, ArchiveRecord, KeyFields, RequestRecord } from "./records.ts";
 import { type Archived, type ArchivedCall, archived } from "./scripts/archived.ts";
 import { partitionsOf } from "./store-facts.ts";
-import { allowTrimming, type Trimmed, type TrimOptions, trimLedger } from "./trimming.ts";
+import { type Trimmed, type TrimOptions, trimLedger } from "./trimming.ts";
 
 /** What a partition's reader has read so far. */
 export interface ArchivePosition {
@@ -122,8 +122,6 @@ export function createArchiveSource(connection: Connection) {
     async isConfirmed({ confirmation }: Primary): Promise<boolean> {
       return confirmation === undefined || (await confirmation.confirmed()) === "replicas";
     },
-    /** Whether entries may leave the ledger by now. @throws OperatorError */
-    allowTrimming: (): Promise<boolean> => connection.ofName(META).command((redis) => allowTrimming(redis)),
     trim: ({ run }: Primary, options: TrimOptions): Promise<Trimmed> => trimLedger(run, options),
     archived: (primary: Primary, call: ArchivedCall): Promise<Archived> =>
       primary.run(archived, call).then(({ outcome }) => outcome),
@@ -211,12 +209,13 @@ async function listAll(primary: Primary, partition: number): Promise<void> {
   const { accounts } = partitionNames(partition);
   let cursor = "0";
   do {
-    const [next, accountIds] = await primary.command((redis) =>
-      redis.sscan(accounts, cursor, "COUNT", LISTED_AT_ONCE),
+    const [next, flat] = await primary.command((redis) =>
+      redis.zscan(accounts, cursor, "COUNT", LISTED_AT_ONCE),
     );
+    const accountIds = membersOf(flat);
     const keys = await primary.command((redis) =>
       many<string[], string>(redis, accountIds, (pipe, accountId) =>
-        pipe.smembers(accountNames(partition, accountId).keys),
+        pipe.zrange(accountNames(partition, accountId).keys, "0", "-1"),
       ),
     );
     const all = [...accountIds.map((id) => `account ${id}`), ...keys.flat().map((id) => `key ${id}`)];

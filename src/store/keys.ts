@@ -135,7 +135,7 @@ export async function* keyIdPages(
 
 /** Key ids of a whole partition. */
 export async function* keyIdsIn(redis: Redis, partition: number): AsyncGenerator<string[]> {
-  for await (const accountIds of setPages(redis, partitionNames(partition).accounts))
+  for await (const accountIds of listPages(redis, partitionNames(partition).accounts))
     yield* keyIdsOf(redis, partition, accountIds);
 }
 
@@ -147,23 +147,26 @@ async function* keyIdsOf(
 ): AsyncGenerator<string[]> {
   const names = accountIds.map((id) => accountNames(partition, id).keys);
   const first = await many<[string, string[]], string>(redis, names, (pipe, name) =>
-    pipe.sscan(name, "0", "COUNT", FIRST_KEYS),
+    pipe.zscan(name, "0", "COUNT", FIRST_KEYS),
   );
-  yield* pages(first.flatMap(([, ids]) => ids));
+  yield* pages(first.flatMap(([, flat]) => membersOf(flat)));
   for (const [at, [cursor]] of first.entries()) {
-    if (cursor !== "0") yield* setPages(redis, names[at] ?? "", cursor);
+    if (cursor !== "0") yield* listPages(redis, names[at] ?? "", cursor);
   }
 }
 
-/** The members of a set in bounded pages; one may come twice. @param from a cursor of SSCAN */
-export async function* setPages(redis: Redis, name: string, from = "0"): AsyncGenerator<string[]> {
+/** The members of a sorted set in bounded pages, in no particular order; one may come twice. @param from a cursor of ZSCAN */
+export async function* listPages(redis: Redis, name: string, from = "0"): AsyncGenerator<string[]> {
   let cursor = from;
   do {
-    const [next, members] = await redis.sscan(name, cursor, "COUNT", PAGE);
+    const [next, flat] = await redis.zscan(name, cursor, "COUNT", PAGE);
     cursor = next;
-    yield* pages(members);
+    yield* pages(membersOf(flat));
   } while (cursor !== "0");
 }
+
+/** @param flat members and their scores, as ZSCAN answers them */
+export const membersOf = (flat: readonly string[]): string[] => flat.filter((_, at) => at % 2 === 0);
 
 /** The records that exist among these places. */
 async function readKeys(reads: PartitionReads, places: readonly Place[]): Promise<KeyRecord[]> {

@@ -1,35 +1,53 @@
 /**
- * How the records of tasks are laid out, as `tg:meta layout` says. Decision 0044.
- * - `1`: a single server's store of an earlier release. The records are outside the partitions, without claims.
- * - `1>2`: `tollgate store migrate` has begun. As layout 2, and records of layout 1 are moved as they are met.
- * - `2`: new stores, and all on a Redis Cluster.
+ * How records are laid out, as `tg:meta layout` says.
+ * - `1`, `1>2`: a single server's store of an earlier release, or one whose migration to 2 was begun by it. The records of tasks
+ *   are outside the partitions, without claims. Decision 0044.
+ * - `2`: a store of an earlier release, all on a Redis Cluster among them.
  * - `3`: as layout 2, and entries may leave the ledger. Decision 0051.
+ * - `>4`: `tollgate store migrate` has begun to bring the store to layout 4. Nobody else uses it.
+ * - `4`: packed records and lists in order; entries may leave the ledger. Decision 0057.
  */
-export type Layout = "1" | "1>2" | "2" | "3";
+export type Layout = "1" | "1>2" | "2" | "3" | ">4" | "4";
 
-/** The layout of a new store. */
-export const NEW_LAYOUT: Layout = "2";
-/** The layout of a store whose ledger may be trimmed. */
-export const TRIMMABLE_LAYOUT: Layout = "3";
+/** The only layout that this release serves. */
+export const LAYOUT = "4";
+/** While `tollgate store migrate` brings the store to it. */
+export const MIGRATING: Layout = ">4";
+/** Those of earlier releases, which `tollgate store migrate` knows. */
+const EARLIER: ReadonlySet<string> = new Set<Layout>(["1", "1>2", "2", "3"]);
 
 /** In the place of a layout while `tollgate archive restore` fills the store. */
 export const RESTORING = "restoring";
 
-const KNOWN: ReadonlySet<string> = new Set<Layout>(["1", "1>2", "2", "3"]);
+export const isEarlier = (layout: string): boolean => EARLIER.has(layout);
 
-/** Whether the records of all tasks are in the partitions, with claims. */
-export const hasTasksInPartitions = (layout: string): boolean =>
-  layout === NEW_LAYOUT || layout === TRIMMABLE_LAYOUT;
-
-/** @throws Error that says what to do about the store of a later release */
-export function knownLayout(text: string): Layout {
-  if (KNOWN.has(text)) return text as Layout;
-  if (text === RESTORING)
+/** @throws Error that says what to do about a store that this release does not serve */
+export function requireServed(layout: string): void {
+  if (layout === LAYOUT) return;
+  if (isEarlier(layout))
     throw new Error(
+      `the store has layout ${layout}, of an earlier release; run \`tollgate store migrate\`: gateways of earlier releases stop within ` +
+        "half a minute, and those of this release serve once it has ended",
+    );
+  if (layout === MIGRATING)
+    throw new Error(
+      "the store is being migrated; wait until `tollgate store migrate` has ended, or run it again if that was interrupted",
+    );
+  throw unknownLayout(layout);
+}
+
+/** @throws Error for a layout that `tollgate store migrate` can do nothing about */
+export function requireMigratable(layout: string): asserts layout is Layout {
+  if (layout !== LAYOUT && layout !== MIGRATING && !isEarlier(layout)) throw unknownLayout(layout);
+}
+
+function unknownLayout(layout: string): Error {
+  if (layout === RESTORING)
+    return new Error(
       "the store is being restored from the archive; wait until `tollgate archive restore` has ended, or empty Redis and restore " +
         "again if that was interrupted",
     );
-  throw new Error(
-    `the store has layout ${text}, and this release of Tollgate knows layouts 1 to 3; run the later release that wrote it`,
+  return new Error(
+    `the store has layout ${layout}, and this release of Tollgate knows layouts 1 to 4; run the later release that wrote it`,
   );
 }

@@ -1,15 +1,14 @@
 import { failedTaskJson } from "../domain/task-states.ts";
 import { OperatorError } from "./accounts.ts";
 import { type Actor, cliActor } from "./actor.ts";
-import { placesOfOwner, placesOfTask } from "./layout-1.ts";
-import { keyRef, partitionNames, requestName } from "./names.ts";
+import { claimName, keyRef, partitionNames, requestName, taskName } from "./names.ts";
 import type { RedisNodes } from "./nodes.ts";
 import { readsOfMost, UnreadError, unreadInWords } from "./partition-reads.ts";
 import { manyByNode } from "./pipelines.ts";
 import { type RequestRecord, type Sighting, taskRecord } from "./records.ts";
 import { scriptsOf } from "./script-runner.ts";
 import { voidHold } from "./scripts/void.ts";
-import { layoutOf, partitionsOf } from "./store-facts.ts";
+import { partitionsOf } from "./store-facts.ts";
 import { tasksOf } from "./tasks.ts";
 
 /** During an attempt a request may change from held to bound or from bound to finished, so a third one finds it ended. */
@@ -38,9 +37,8 @@ export type ReleaseResult =
  * @throws OperatorError when there is none, UnreadError when it may be where nothing could be read
  */
 export async function findTask(nodes: RedisNodes, id: string): Promise<TaskView> {
-  const layout = await layoutOf(nodes);
   const reads = readsOfMost(nodes);
-  const owner = await firstText(nodes, placesOfOwner(id, layout)).catch(reads.skip);
+  const owner = await textOf(nodes, claimName(id)).catch(reads.skip);
   const requestId = owner === undefined ? id : taskRecord(owner).requestId;
   const places = Array.from({ length: await partitionsOf(nodes) }, (_, partition) => ({ partition }));
   const records = await reads.many<RequestRecord, { partition: number }>(places, (pipe, { partition }) =>
@@ -59,7 +57,7 @@ export async function findTask(nodes: RedisNodes, id: string): Promise<TaskView>
         "is only in the log, as client_request_id beside ours",
       "not_found",
     );
-  const task = await firstText(nodes, record.task_id ? placesOfTask(record.task_id, partition, layout) : []);
+  const task = record.task_id ? await textOf(nodes, taskName(record.task_id, partition)) : undefined;
   const dueAt =
     record.state === "bound"
       ? await nodes.of(partition).zscore(partitionNames(partition).polls, requestId)
@@ -136,10 +134,8 @@ async function endTask(nodes: RedisNodes, view: TaskView, actor: Actor): Promise
   return reply.outcome === "finished" ? reply.refunded : undefined;
 }
 
-/** The first of these names that has a text. */
-async function firstText(nodes: RedisNodes, names: readonly string[]): Promise<string | undefined> {
-  const texts = await manyByNode<string | null, string>(names, nodes.ofName, (pipe, name) => pipe.get(name));
-  return texts.find((text) => text !== null) ?? undefined;
+async function textOf(nodes: RedisNodes, name: string): Promise<string | undefined> {
+  return (await nodes.ofName(name).get(name)) ?? undefined;
 }
 
 /** Which upstreams have made open tasks, by their tags; of each partition the tasks that are due first. */

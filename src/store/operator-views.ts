@@ -1,17 +1,16 @@
 import type { Redis } from "ioredis";
 import { type AccountRow, accountRow, OperatorError, requireAccountId } from "./accounts.ts";
-import { clocks } from "./keys.ts";
-import { placesOfTask } from "./layout-1.ts";
-import { accountNames, listsOfOpenRequests, partitionNames, requestName } from "./names.ts";
+import { clocks, membersOf } from "./keys.ts";
+import { accountNames, listsOfOpenRequests, partitionNames, requestName, taskName } from "./names.ts";
 import type { RedisNodes } from "./nodes.ts";
 import { readsOfAll, readsOfMost, type Unread } from "./partition-reads.ts";
 import { many, manyByNode } from "./pipelines.ts";
 import { type AccountRecord, type RequestRecord, taskRecord } from "./records.ts";
-import { layoutOf, partitionsOf } from "./store-facts.ts";
+import { partitionsOf } from "./store-facts.ts";
 
 /** Names or records read at a time: about a millisecond of Redis. */
 const PAGE = 500;
-/** SSCAN calls that one page of accounts may take; it may then have fewer rows. */
+/** ZSCAN calls that one page of accounts may take; it may then have fewer rows. */
 const ACCOUNT_SCANS_MAX = 200;
 /** Open requests looked at, at most, to find the old ones. */
 export const OPEN_LOOKED_AT_MAX = 20_000;
@@ -20,7 +19,7 @@ export const OPEN_LOOKED_AT_MAX = 20_000;
  * Some accounts, in no particular order.
  * @param prefix of their ids; empty for all
  * @param cursor where an earlier page ended; empty for the first
- * @param least the size of a page; it may have the rows of one SSCAN more
+ * @param least the size of a page; it may have the rows of one ZSCAN more
  * @returns `next` is undefined after the last page; a page may be empty and still have a next. `unread`: partitions that this
  *   page should have looked at
  * @throws OperatorError for a cursor or prefix that makes no sense
@@ -41,8 +40,8 @@ export async function pageAccounts(
   for (let scans = 0; scans < ACCOUNT_SCANS_MAX && partition < partitions; scans++) {
     const { accounts: name } = partitionNames(partition);
     const found = await reads.at(partition, async (redis) => {
-      const [next, ids] = await redis.sscan(name, scan, "MATCH", `${prefix}*`, "COUNT", PAGE);
-      return { next, rows: await accountRows(redis, partition, ids) };
+      const [next, flat] = await redis.zscan(name, scan, "MATCH", `${prefix}*`, "COUNT", PAGE);
+      return { next, rows: await accountRows(redis, partition, membersOf(flat)) };
     });
     accounts.push(...(found?.rows ?? []));
     scan = found?.next ?? "0";
@@ -115,17 +114,13 @@ export async function oldOpenRequests(
   }
   old.sort((a, b) => a.admittedAtMs - b.admittedAtMs);
   const shown = old.slice(0, most);
-  const layout = await layoutOf(nodes);
-  const places = shown.map(({ taskId, partition }) => placesOfTask(taskId, partition, layout));
-  const names = places.flat();
+  const names = shown.map(({ taskId, partition }) => taskName(taskId, partition));
   const texts = await manyByNode<string | null, string>(names, nodes.ofName, (pipe, name) => pipe.get(name));
-  const textOf = new Map(names.map((name, at) => [name, texts[at]]));
-  const tasks = places.map((names) => names.map((name) => textOf.get(name)).find(Boolean));
   const open = await countOpen(nodes, partitions, reads);
   return {
     requests: shown.map(({ partition: _, ...view }, at) => ({
       ...view,
-      status: taskRecord(tasks[at] ?? "").seen?.status ?? "",
+      status: taskRecord(texts[at] ?? "").seen?.status ?? "",
     })),
     old: old.length,
     open,

@@ -1,7 +1,6 @@
 import type { ChainableCommander } from "ioredis";
 import { OperatorError } from "./accounts.ts";
-import { storeNowMs } from "./keys.ts";
-import { NEW_LAYOUT, RESTORING, TRIMMABLE_LAYOUT } from "./layout.ts";
+import { LAYOUT, RESTORING } from "./layout.ts";
 import { kindOf, type LedgerEntry, standsFor } from "./ledger-entries.ts";
 import {
   accountNames,
@@ -74,12 +73,8 @@ export async function beginRestore(nodes: RedisNodes, store: RestoredStore): Pro
 }
 
 /** The store is whole: gateways may use it. */
-export async function endRestore(nodes: RedisNodes, { isTrimmed }: { isTrimmed: boolean }): Promise<void> {
-  const redis = nodes.ofName(META);
-  // No gateway uses the store yet, so there is none to wait for.
-  if (isTrimmed)
-    await redis.hset(META, { layout: TRIMMABLE_LAYOUT, trimmable_since: Math.ceil(await storeNowMs(redis)) });
-  else await redis.hset(META, "layout", NEW_LAYOUT);
+export async function endRestore(nodes: RedisNodes): Promise<void> {
+  await nodes.ofName(META).hset(META, "layout", LAYOUT);
 }
 
 /** Writes entries at the end of their ledgers, under the ids that they had. They come in the order of their ids. */
@@ -123,7 +118,7 @@ export async function restoreAccounts(
     pipe.hset(accountNames(partition, accountId).account, record),
   );
   await manyByNode(accounts, ofPartition(nodes), (pipe, { partition, accountId }) =>
-    pipe.sadd(partitionNames(partition).accounts, accountId),
+    pipe.zadd(partitionNames(partition).accounts, 0, accountId),
   );
 }
 
@@ -133,7 +128,7 @@ export async function restoreKeys(nodes: RedisNodes, keys: readonly RestoredKey[
     pipe.hset(keyNames(partition, keyId).key, record),
   );
   await manyByNode(keys, ofPartition(nodes), (pipe, key) =>
-    pipe.sadd(accountNames(key.partition, account(key)).keys, key.keyId),
+    pipe.zadd(accountNames(key.partition, account(key)).keys, Number(key.record.created_at ?? 0), key.keyId),
   );
   const index = ({ record }: RestoredKey): string => indexName(record.sha256 ?? "");
   await manyByNode(

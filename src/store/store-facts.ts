@@ -1,6 +1,6 @@
 import { randomUUID } from "node:crypto";
 import type { Redis } from "ioredis";
-import { hasTasksInPartitions, knownLayout, type Layout, NEW_LAYOUT } from "./layout.ts";
+import { LAYOUT, requireServed } from "./layout.ts";
 import { META } from "./names.ts";
 import type { RedisNodes } from "./nodes.ts";
 import { isRefusedByStore } from "./script-errors.ts";
@@ -14,18 +14,17 @@ export interface StoreFacts {
   id: string | undefined;
   partitions: number;
   cluster: boolean;
-  layout: Layout;
 }
 
 /**
- * Reads what is fixed for a store, and fixes it at the first start. Refuses a store that may evict keys.
+ * Reads what is fixed for a store, and fixes it at the first start. Refuses a store of another layout, and one that may evict keys.
  * @throws Error in words that say what to change
  */
 export async function readFacts(nodes: RedisNodes, partitions: number): Promise<StoreFacts> {
   const redis = nodes.ofName(META);
   const [cluster] = await Promise.all([isCluster(redis), ...nodes.all().map(requireNoEviction)]);
   // Before the partitions, which say that the store is not new.
-  const layout = await fixedLayout(redis, cluster);
+  await requireLayout(redis);
   const [fixed, id] = await Promise.all([
     fixedOnce(redis, "partitions", partitions),
     fixedOnce(redis, "id", randomUUID()).catch((error: unknown) => {
@@ -34,28 +33,16 @@ export async function readFacts(nodes: RedisNodes, partitions: number): Promise<
       return undefined;
     }),
   ]);
-  return { id, partitions: Number(fixed), cluster, layout };
+  return { id, partitions: Number(fixed), cluster };
 }
 
-/** The layout, noted now if it is not; stores of earlier releases have none. @throws Error for one that cannot be used */
-async function fixedLayout(redis: Redis, cluster: boolean): Promise<Layout> {
+/**
+ * Notes the layout of a new store. Stores of the first releases have been used and have none.
+ * @throws Error that says what to do about a store that this release does not serve
+ */
+async function requireLayout(redis: Redis): Promise<void> {
   const [noted, partitions] = await redis.hmget(META, "layout", "partitions");
-  if (noted) return usableLayout(noted, cluster);
-  const layout = partitions === null || cluster ? NEW_LAYOUT : "1";
-  const text = await fixedOnce(redis, "layout", layout).catch((error: unknown) => {
-    if (partitions === null || !isRefusedByStore(error)) throw error;
-    return layout;
-  });
-  return usableLayout(text, cluster);
-}
-
-function usableLayout(text: string, cluster: boolean): Layout {
-  const layout = knownLayout(text);
-  if (!cluster || hasTasksInPartitions(layout)) return layout;
-  throw new Error(
-    "the store has layout 1, which a Redis Cluster cannot use; run `tollgate store migrate` on the server that it was " +
-      "copied from, and copy it again",
-  );
+  requireServed(noted ?? (partitions === null ? await fixedOnce(redis, "layout", LAYOUT) : "1"));
 }
 
 /** @throws Error in words that say what to change, if the server may evict keys */
@@ -92,15 +79,8 @@ export const allowsCrossSlots = (redis: Redis): Promise<boolean> =>
 /** The store's number of partitions, fixed now if the store is new. */
 export async function partitionsOf(nodes: RedisNodes, ofNewStore = () => PARTITIONS): Promise<number> {
   const [fixed, layout] = await nodes.ofName(META).hmget(META, "partitions", "layout");
-  if (layout) knownLayout(layout);
+  if (fixed) requireServed(layout ?? "1");
   return fixed ? Number(fixed) : (await readFacts(nodes, ofNewStore())).partitions;
-}
-
-/** The layout of a store that has been used; see `readFacts`. */
-export async function layoutOf(nodes: RedisNodes): Promise<Layout> {
-  const redis = nodes.ofName(META);
-  const noted = await redis.hget(META, "layout");
-  return noted === null ? fixedLayout(redis, await isCluster(redis)) : knownLayout(noted);
 }
 
 /** What `tg:meta` says, unchecked; fields that a store does not have are undefined. */

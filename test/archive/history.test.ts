@@ -3,7 +3,7 @@ import { type ArchiveReads, openArchiveReads } from "../../src/ledger/archive/re
 import type { IssuedKey } from "../../src/store/accounts.ts";
 import type { LedgerEntry } from "../../src/store/ledger-entries.ts";
 import { kindOf } from "../../src/store/ledger-entries.ts";
-import { META, partitionOf, requestName } from "../../src/store/names.ts";
+import { partitionOf, requestName } from "../../src/store/names.ts";
 import { listTasks, type TaskView } from "../../src/store/task-lists.ts";
 import { pageTransactions, type TransactionQuery } from "../../src/store/transactions.ts";
 import { times } from "../support/store.ts";
@@ -19,7 +19,6 @@ beforeAll(async () => {
   stage = await givenArchiveStage();
   archive = openArchiveReads(stage.url);
   await stage.grant(await stage.givenKey(), "makes the store");
-  await stage.redis.hset(META, { layout: "3", trimmable_since: 1 });
   copier = await stage.copier({ keepMs: 0 });
 });
 afterAll(async () => {

@@ -15,7 +15,6 @@ import { type KeyRef, keyRef, partitionNames, partitionOf } from "../../src/stor
 import { oneNode } from "../../src/store/nodes.ts";
 import { rollUp } from "../../src/store/rolling-up.ts";
 import { createSweeps } from "../../src/store/sweeps.ts";
-import { allowTrimming } from "../../src/store/trimming.ts";
 import { createLogger } from "../../src/telemetry/log.ts";
 import { createMetrics } from "../../src/telemetry/metrics.ts";
 import { createDatabase } from "../support/postgres.ts";
@@ -53,7 +52,6 @@ test("memory stays the same once archive.keep has passed", { timeout: 900_000 },
   try {
     await connection.usable();
     const only = onOneServer(connection);
-    await allowTrimming(only.redis, { waitMs: 0 });
     await migrate(archive);
     const keys = await givenKeys(only.redis);
     const sizes: number[] = [];

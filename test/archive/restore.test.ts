@@ -86,8 +86,8 @@ describe("a restored store", () => {
       const partition = partitionOf(accountId, PARTITIONS);
       const { references, keys: ofAccount } = accountNames(partition, accountId);
       expect(await empty.redis.hgetall(references)).toEqual(await stage.redis.hgetall(references));
-      expect((await empty.redis.smembers(ofAccount)).sort()).toEqual(
-        (await stage.redis.smembers(ofAccount)).sort(),
+      expect(await empty.redis.zrange(ofAccount, "0", "-1", "WITHSCORES")).toEqual(
+        await stage.redis.zrange(ofAccount, "0", "-1", "WITHSCORES"),
       );
       const { ledger } = partitionNames(partition);
       expect(await fieldsOf(empty.redis, ledger)).toEqual(await fieldsOf(stage.redis, ledger));
@@ -109,10 +109,7 @@ describe("a restored store", () => {
       entries: 21,
       violations: [],
     });
-    expect(await empty.redis.hgetall("tg:meta")).toMatchObject({
-      layout: "3",
-      trimmable_since: expect.any(String),
-    });
+    expect(await empty.redis.hget("tg:meta", "layout")).toBe("4");
     const archive = connectArchive(stage.url);
     try {
       expect(await verifyArchive(empty.nodes, archive.query)).toMatchObject({ ok: true, violations: [] });

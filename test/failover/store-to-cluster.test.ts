@@ -10,6 +10,7 @@ import { type IssuedKey, issueKey } from "../../src/store/accounts.ts";
 import { migrateStore } from "../../src/store/migrate.ts";
 import { META } from "../../src/store/names.ts";
 import { oneNode } from "../../src/store/nodes.ts";
+import { putBack, putTasksBack } from "../support/earlier-layout.ts";
 import { givenGateway, type TestGateway } from "../support/gateway.ts";
 import { times } from "../support/store.ts";
 import { generate, givenRedis, PRICE, type TestRedis } from "../support/store-stage.ts";
@@ -58,7 +59,6 @@ const balance = async (gateway: TestGateway, { key }: IssuedKey): Promise<number
 
 // Guarantee: a store that grew up on one server goes on in a cluster, with all that it knew.
 test("a store of an earlier release moves to a cluster, and goes on where it was", async () => {
-  await old.client.hset(META, "layout", "1", "partitions", 64);
   const before = await started(old.url);
   const keys = await Promise.all(
     times(ACCOUNTS, () => issueKey(oneNode(old.client), { credits: 1000, limits: { rateLimit: 1000 } })),
@@ -66,14 +66,17 @@ test("a store of an earlier release moves to a cluster, and goes on where it was
   const tasks = await Promise.all(
     keys.map(async (key) => (await generate(before, key)).body.data.task_id as string),
   );
-  // 1. The newest layout, while gateways serve.
-  expect(await migrateStore(oneNode(old.client), { waitMs: 100 })).toMatchObject({
+  // 1. Gateways end, and have nothing that waits.
+  expect(await before.metric("tollgate_store_outbox_entries ")).toEqual(["tollgate_store_outbox_entries 0"]);
+  await before.drain();
+  // 2. The newest layout, from what an earlier release would have left.
+  await putBack(old.client);
+  await putTasksBack(old.client);
+  await old.client.hset(META, "layout", "1");
+  expect(await migrateStore(oneNode(old.client), { waitMs: 0 })).toMatchObject({
     from: "1",
     moved: ACCOUNTS,
   });
-  // 2. Gateways end, and have nothing that waits.
-  expect(await before.metric("tollgate_store_outbox_entries ")).toEqual(["tollgate_store_outbox_entries 0"]);
-  await before.drain();
   // 3. All names are copied, and the old server ends.
   const names = await old.client.dbsize();
   const imported = await redisCli(

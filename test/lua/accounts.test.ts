@@ -103,8 +103,8 @@ test("ISSUE makes key, account and credits in one step, and refuses what is ther
       reference: randomId("ref"),
     });
   expect(await stage.credits(key)).toMatchObject({ balance: 70, tier: "enterprise" });
-  expect(await stage.redis.smembers(keys)).toEqual([key.keyId]);
-  expect(await stage.redis.sismember(accounts, key.accountId)).toBe(1);
+  expect(await stage.redis.zrange(keys, "0", "-1")).toEqual([key.keyId]);
+  expect(await stage.redis.zscore(accounts, key.accountId)).toBe("0");
   const before = await stage.everything();
   expect(await issued(names.key, 5)).toEqual({ outcome: "known", balance: 70 });
   expect(await issued(`${names.key}2`, MAX)).toEqual({ outcome: "too_large", balance: 70 });

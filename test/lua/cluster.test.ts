@@ -52,13 +52,13 @@ afterAll(async () => {
 
 test("a copy of a store of layout 1 on a cluster is not migrated, and that is said", async () => {
   const nodes = oneNode(connection.redis);
-  expect(await migrateStore(nodes)).toMatchObject({ from: "2", moved: 0 });
+  expect(await migrateStore(nodes)).toMatchObject({ from: "4", converted: 0, moved: 0 });
   for (const layout of ["1", "1>2"]) {
     await connection.redis.hset(META, "layout", layout);
     await expect(migrateStore(nodes)).rejects.toThrow("on the server that it was copied from");
     expect(await connection.redis.hget(META, "layout")).toBe(layout);
   }
-  await connection.redis.hset(META, "layout", "2");
+  await connection.redis.hset(META, "layout", "4");
 });
 
 test("the server refuses names of two slots, so that the tests below prove something", async () => {

@@ -6,8 +6,7 @@ import { verifyLedger } from "../../src/ledger/verify.ts";
 import { type RunningRedis, startRedis } from "../../src/sandbox/redis.ts";
 import { type IssuedKey, issueKey } from "../../src/store/accounts.ts";
 import { createClient } from "../../src/store/client.ts";
-import type { Layout } from "../../src/store/layout.ts";
-import { migrateStore } from "../../src/store/migrate.ts";
+import { convertCallOf, migrateStore } from "../../src/store/migrate.ts";
 import {
   claimName,
   claimText,
@@ -19,12 +18,12 @@ import {
   taskName,
 } from "../../src/store/names.ts";
 import { oneNode, type RedisNodes } from "../../src/store/nodes.ts";
-import { findTask, releaseTask } from "../../src/store/operator-tasks.ts";
-import { oldOpenRequests } from "../../src/store/operator-views.ts";
 import { createScriptRunner, type ScriptRunner } from "../../src/store/script-runner.ts";
 import type { Generation } from "../../src/store/scripts/admit.ts";
+import { convert } from "../../src/store/scripts/convert.ts";
 import { move } from "../../src/store/scripts/move.ts";
-import { partitionsOf, readFacts, type StoreFacts } from "../../src/store/store-facts.ts";
+import { partitionsOf, readFacts } from "../../src/store/store-facts.ts";
+import { putBack, putTasksBack } from "../support/earlier-layout.ts";
 import {
   createStage,
   openConnection,
@@ -36,10 +35,10 @@ import {
   taskOf,
   times,
 } from "../support/store.ts";
-import { MOVE_MUTANTS, plant } from "./mutants.ts";
+import { CONVERT_MUTANTS, MOVE_MUTANTS, plant } from "./mutants.ts";
+import { contentOf } from "./stored.ts";
 
-// Layouts are a store's, so these tests have one of their own. A gateway of an earlier release is played by one that goes on
-// with the facts that it had.
+// Layouts are a store's, so these tests have one of their own.
 
 let dir: string;
 let server: RunningRedis;
@@ -53,7 +52,7 @@ beforeAll(async () => {
 });
 beforeEach(async () => {
   await connection.redis.flushall();
-  await connection.redis.hset(META, { partitions: 64, id: connection.facts()!.id!, layout: "2" });
+  await connection.redis.hset(META, { partitions: 64, id: connection.facts()!.id!, layout: "4" });
 });
 afterAll(async () => {
   await connection?.close();
@@ -61,43 +60,40 @@ afterAll(async () => {
   await rm(dir, { recursive: true, force: true });
 });
 
-/** A gateway that takes the store for one of this layout; its account's keys are real, and so are their partitions. */
-function gatewayOf(layout: Layout, options: Parameters<typeof createStage>[1] = {}): Stage {
-  const facts: StoreFacts = { id: "store", partitions: 64, cluster: false, layout };
-  return createStage({ ...connection, facts: () => facts }, { partition: 0, ...options });
-}
-
 async function givenKey(): Promise<KeyRef & Pick<IssuedKey, "accountId">> {
   const { key } = await issueKey(nodes, { credits: 1000, limits: { rateLimit: 1000, maxConcurrent: 1000 } });
   return (await createStage(connection).store.lookup(digestOf(key), TIERS))!;
 }
 
 const namesOf = (pattern: string): Promise<string[]> => connection.redis.keys(pattern);
-const pollOf = async (stage: Stage, key: KeyRef, taskId: string) =>
-  stage.store.inspectTask(key, taskId, 5000, stage.tiers);
 
 describe("the layout of a store", () => {
-  test("is 2 for a new one, 1 for one that has been used by an earlier release, and stays", async () => {
+  test("is 4 for a new one, and stays", async () => {
     await connection.redis.del(META);
-    expect(await readFacts(nodes, 64)).toMatchObject({ layout: "2" });
-    expect(await connection.redis.hget(META, "layout")).toBe("2");
-    await connection.redis.hdel(META, "layout");
-    expect(await readFacts(nodes, 64)).toMatchObject({ layout: "1" });
-    expect(await readFacts(nodes, 64)).toMatchObject({ layout: "1" });
+    await readFacts(nodes, 64);
+    expect(await connection.redis.hget(META, "layout")).toBe("4");
+    await readFacts(nodes, 64);
   });
 
   // Guarantee: no release writes to a store in a way that it does not know.
-  test("is refused in plain words if it is of a later release, by gateways and commands", async () => {
-    await connection.redis.hset(META, "layout", "4");
-    const words =
-      "the store has layout 4, and this release of Tollgate knows layouts 1 to 3; run the later release";
+  test.each([
+    ["5", "the store has layout 5, and this release of Tollgate knows layouts 1 to 4; run the later release"],
+    ["3", "the store has layout 3, of an earlier release; run `tollgate store migrate`"],
+    ["2", "the store has layout 2, of an earlier release; run `tollgate store migrate`"],
+    ["1>2", "the store has layout 1>2, of an earlier release; run `tollgate store migrate`"],
+    [undefined, "the store has layout 1, of an earlier release; run `tollgate store migrate`"],
+    [">4", "wait until `tollgate store migrate` has ended, or run it again"],
+  ])("is refused in plain words if it is %s, by gateways and commands", async (layout, words) => {
+    if (layout) await connection.redis.hset(META, "layout", layout);
+    else await connection.redis.hdel(META, "layout");
     await expect(readFacts(nodes, 64)).rejects.toThrow(words);
     await expect(partitionsOf(nodes)).rejects.toThrow(words);
-    await expect(migrateStore(nodes)).rejects.toThrow(words);
+    if (layout === "5") await expect(migrateStore(nodes)).rejects.toThrow(words);
+    expect(await connection.redis.hget(META, "layout")).toBe(layout ?? null);
   });
 });
 
-describe("on one server, in layout 2", () => {
+describe("on one server", () => {
   test("a task id belongs to one request over all partitions, in one call, until it is forgotten", async () => {
     const [one, two] = [createStage(connection, { partition: 3 }), createStage(connection, { partition: 4 })];
     const owner = one.request(await one.givenKey());
@@ -121,181 +117,100 @@ describe("on one server, in layout 2", () => {
   });
 });
 
-describe("a store of layout 1", () => {
-  beforeEach(() => connection.redis.hset(META, "layout", "1"));
-
-  // Guarantee: gateways of two releases serve one store during a rolling update.
-  test("is used as an earlier release does, by its names alone", async () => {
-    const gateway = gatewayOf("1");
-    const key = await givenKey();
-    const [generation, second] = times(2, () => gateway.request(key));
-    const taskId = taskOf(generation!);
-    await gateway.givenTask(generation!);
-    expect(await namesOf(`*${taskId}`)).toEqual([earlierTaskName(taskId)]);
-    expect(await pollOf(gateway, key, taskId)).toMatchObject({ outcome: "task" });
-    expect(await gateway.store.isTaskBound(taskId)).toBe(true);
-    await gateway.admit(second!);
-    expect(await gateway.bind(second!, taskId)).toBe("conflict");
-    expect(await findTask(nodes, taskId)).toMatchObject({ requestId: generation!.requestId });
-    expect(await gateway.observe(generation!, "completed")).toMatchObject({ outcome: "finished" });
-    gateway.clock.nowMs += RETENTION_MS;
-    expect(await gateway.sweeps.collect(key.partition, 0, 10)).toMatchObject({ collected: 1 });
-    expect(await namesOf(`*${taskId}`)).toEqual([]);
-  });
-
-  // Guarantee: no customer's task is lost in the seconds in which some gateways know of a migration, and some do not.
-  test("is seen to move by a gateway that has not read the facts again", async () => {
-    const [behind, ahead] = [gatewayOf("1"), gatewayOf("1>2")];
-    const key = await givenKey();
-    expect(await pollOf(behind, key, "nobody's")).toMatchObject({ outcome: "not_found" });
-    await connection.redis.hset(META, "layout", "1>2");
-    const generation = ahead.request(key);
-    await ahead.givenTask(generation);
-    expect(await pollOf(behind, key, taskOf(generation))).toMatchObject({ outcome: "task" });
-    await behind.observe(generation, "completed");
-    expect(await namesOf(earlierTaskName("*"))).toEqual([]);
-  });
-
-  test("is migrated record by record as they are met, whoever wrote them", async () => {
-    const [earlier, gateway] = [gatewayOf("1"), gatewayOf("1>2")];
-    const key = await givenKey();
-    const [polled, observed, rebound, taken, collected] = times(5, () => earlier.request(key));
-    for (const one of [polled!, observed!, rebound!, taken!, collected!]) await earlier.givenTask(one);
-    await connection.redis.hset(META, "layout", "1>2");
-
-    expect(await pollOf(gateway, key, taskOf(polled!))).toMatchObject({ outcome: "task" });
-    await gateway.observe(observed!, "processing");
-    expect(await gateway.bind(rebound!)).toBe("bound");
-    const second = gateway.request(await givenKey());
-    await gateway.admit(second);
-    expect(await gateway.bind(second, taskOf(taken!))).toBe("conflict");
-    expect(await gateway.observe(taken!, "completed")).toMatchObject({ isDisputed: true });
-    for (const one of [polled!, observed!, rebound!, taken!]) {
-      const taskId = taskOf(one);
-      const record = taskName(taskId, key.partition);
-      expect((await namesOf(`*${taskId}`)).sort()).toEqual([claimName(taskId), record].sort());
-      expect(await connection.redis.get(claimName(taskId))).toBe(claimText(one.requestId, key.partition));
-      expect(await gateway.store.isTaskBound(taskId)).toBe(true);
-    }
-    expect(await findTask(nodes, taskOf(collected!))).toMatchObject({ requestId: collected!.requestId });
-    await gateway.observe(collected!, "completed");
-    gateway.clock.nowMs += RETENTION_MS;
-    await gateway.sweeps.collect(key.partition, 0, 10);
-    expect(await namesOf(`*${taskOf(collected!)}`)).toEqual([]);
-  });
-});
-
-interface Load {
-  key: KeyRef;
-  generation: Generation;
-  /** The end that the upstream gave its task; none while it runs. */
-  end?: "completed" | "failed";
-}
-
-/** One round of load on a gateway: a task starts, and some that started before end. */
-async function round(gateway: Stage, keys: readonly KeyRef[], tasks: Load[]): Promise<void> {
-  const at = tasks.length;
-  const key = keys[at % keys.length]!;
-  const generation = gateway.request(key);
-  await gateway.givenTask(generation);
-  tasks.push({ key, generation });
-  const other = tasks[Math.floor((at * 7) / 11) % tasks.length]!;
-  const end = other.end ?? (at % 2 === 0 ? "completed" : "failed");
-  await gateway.observe(other.generation, at % 3 === 0 ? end : "processing");
-  if (at % 3 === 0) other.end = end;
-}
-
-/** What customers and operators find of each task, and whether the money is right. */
-async function expectWhole(gateway: Stage, keys: readonly KeyRef[], tasks: readonly Load[]): Promise<void> {
-  for (const { key, generation, end } of tasks) {
-    const taskId = taskOf(generation);
-    const found = await pollOf(gateway, key, taskId);
-    expect(found).toMatchObject({ outcome: "task", task: { requestId: generation.requestId } });
-    if (end && found.outcome === "task") expect(found.task.status).toBe(end);
-    expect(await connection.redis.get(claimName(taskId))).toBe(
-      claimText(generation.requestId, key.partition),
-    );
-    const second = gateway.request(keys[0]!);
-    await gateway.admit(second);
-    expect(await gateway.bind(second, taskId)).toBe("conflict");
-    await gateway.store.voidHold(second, gateway.tiers);
+/** Five accounts with holds, tasks that run, ended ones, a void hold and grants; every third key of an account of its own. */
+async function givenTraffic(): Promise<{ stage: Stage; keys: KeyRef[]; running: Generation[] }> {
+  const stage = createStage(connection, { clock: "redis" });
+  const keys = await Promise.all(times(5, givenKey));
+  const running: Generation[] = [];
+  for (const [at, key] of keys.entries()) {
+    const [held, ended, failed, seen, unseen, gone] = times(6, () => stage.request(key));
+    await stage.admit(held!);
+    for (const one of [ended!, failed!, seen!, unseen!]) await stage.givenTask(one);
+    await stage.observe(ended!, "completed");
+    await stage.observe(failed!, "failed");
+    await stage.observe(seen!, "processing");
+    await stage.admit(gone!);
+    await stage.store.voidHold(gone!, stage.tiers);
+    running.push(seen!, unseen!);
+    if (at % 2 === 0) await issueKey(nodes, { accountId: key.accountId });
   }
-  expect(await verifyLedger(nodes)).toMatchObject({ ok: true, accounts: keys.length });
-  let charged = 0;
-  for (const key of keys) charged += 1000 - (await gateway.account(key)).balance;
-  expect(charged).toBe(10 * tasks.filter(({ end }) => end !== "failed").length);
+  return { stage, keys, running };
+}
+
+/** All names with what they hold, and how long they live. */
+async function everything(): Promise<Map<string, unknown>> {
+  const { redis } = connection;
+  const all = new Map<string, unknown>();
+  for (const name of (await redis.keys("tg:*")).sort()) {
+    if (name === META || name.endsWith(":usable")) continue;
+    const value = await contentOf(redis, name);
+    all.set(name, { value, lives: (await redis.pttl(name)) > 0 });
+  }
+  return all;
 }
 
 describe("`store migrate`", () => {
-  beforeEach(() => connection.redis.hset(META, "layout", "1"));
-
-  // Guarantee: an update loses nothing and doubles nothing, with gateways of both releases at work.
-  test("moves a store that is in use, while gateways of an earlier release drain", async () => {
-    const keys = await Promise.all(times(5, givenKey));
-    const [earlier, gateway] = [gatewayOf("1"), gatewayOf("1>2")];
-    const tasks: Load[] = [];
-    for (let at = 0; at < 60; at++) await round(earlier, keys, tasks);
-
-    // Each look at all names meets what an earlier gateway has written since the one before.
-    let looks = 0;
-    const progress = async (): Promise<void> => {
-      looks++;
-      await round(gateway, keys, tasks);
-      if (looks < 5) await round(earlier, keys, tasks);
-    };
-    let load = Promise.resolve();
-    const migration = await migrateStore(nodes, { waitMs: 20, progress: () => (load = load.then(progress)) });
-    await load;
-    expect(migration).toMatchObject({ from: "1", disputed: 0 });
-    // What an earlier gateway wrote after the last look, a repeat moves.
-    await migrateStore(nodes, { waitMs: 0 });
-    expect(await connection.redis.hget(META, "layout")).toBe("2");
-    expect(await namesOf(earlierTaskName("*"))).toEqual([]);
-    await expectWhole(gatewayOf("2"), keys, tasks);
-  });
-
-  // Guarantee: it may be killed at any point.
-  test("goes on where it was stopped, and gateways serve in between", async () => {
-    const keys = await Promise.all(times(3, givenKey));
-    const [earlier, gateway] = [gatewayOf("1"), gatewayOf("1>2")];
-    const tasks: Load[] = [];
-    for (let at = 0; at < 40; at++) await round(earlier, keys, tasks);
-    for (const stopAt of ["wait", "move"]) {
-      const stopped = new Error("stopped");
-      const { redis } = connection;
-      const spy =
-        stopAt === "wait"
-          ? vi.spyOn(redis, "scan").mockRejectedValueOnce(stopped)
-          : vi.spyOn(redis as unknown as Record<string, () => Promise<unknown>>, "tollgate:move:checked");
-      if (stopAt === "move") spy.mockRejectedValueOnce(stopped);
-      await expect(migrateStore(nodes, { waitMs: 0 })).rejects.toBe(stopped);
-      spy.mockRestore();
-      expect(await connection.redis.hget(META, "layout")).toBe("1>2");
-      await round(gateway, keys, tasks);
-    }
-    const { moved } = await migrateStore(nodes, { waitMs: 0 });
-    expect(moved).toBeGreaterThan(0);
+  // Guarantee: an update loses nothing and changes nothing: neither money, nor what is open, nor what was.
+  test("brings a store of layout 3 to layout 4 as if it had always had it", async () => {
+    const { stage, keys, running } = await givenTraffic();
+    const before = await everything();
+    const put = await putBack(connection.redis);
+    expect(put).toBeGreaterThan(5);
+    await connection.redis.hset(META, "layout", "3");
     expect(await migrateStore(nodes, { waitMs: 0 })).toEqual({
-      from: "2",
-      to: "2",
+      from: "3",
+      to: "4",
+      converted: put,
       moved: 0,
       deleted: 0,
       disputed: 0,
     });
-    await expectWhole(gatewayOf("2"), keys, tasks);
+    expect(await everything()).toEqual(before);
+    await readFacts(nodes, 64);
+    for (const one of running) expect(await stage.observe(one, "failed")).toMatchObject({ refunded: 10 });
+    expect(await verifyLedger(nodes)).toMatchObject({ ok: true, accounts: keys.length });
   });
 
-  test("serves operators meanwhile", async () => {
-    const earlier = gatewayOf("1");
-    const key = await givenKey();
-    const generation = earlier.request(key);
-    await earlier.givenTask(generation);
-    await earlier.observe(generation, "processing");
-    await connection.redis.hset(META, "layout", "1>2");
-    const { requests } = await oldOpenRequests(nodes, -1e12, 10);
-    expect(requests).toMatchObject([{ status: "processing" }]);
-    expect(await releaseTask(nodes, taskOf(generation))).toEqual({ outcome: "ended", refunded: 10 });
-    expect(await namesOf(earlierTaskName("*"))).toEqual([]);
+  // Guarantee: it may be killed at any point.
+  test("goes on where it was stopped, and nobody uses the store in between", async () => {
+    await givenTraffic();
+    const before = await everything();
+    await putBack(connection.redis);
+    await connection.redis.hset(META, "layout", "2");
+    const stopped = new Error("stopped");
+    const { redis } = connection;
+    const calls = redis as unknown as Record<string, () => Promise<unknown>>;
+    for (const stopAt of ["scan", "first", "second"]) {
+      const spy = stopAt === "scan" ? vi.spyOn(redis, "scan") : vi.spyOn(calls, "tollgate:convert:checked");
+      if (stopAt === "second")
+        spy.mockImplementationOnce(calls["tollgate:convert:checked"]!.bind(redis) as never);
+      spy.mockRejectedValueOnce(stopped);
+      // With few records at a time there are several calls.
+      await expect(migrateStore(nodes, { waitMs: 0, recordsMax: 3 })).rejects.toBe(stopped);
+      spy.mockRestore();
+      expect(await redis.hget(META, "layout")).toBe(">4");
+      await expect(readFacts(nodes, 64)).rejects.toThrow("is being migrated");
+    }
+    expect(await migrateStore(nodes, { waitMs: 0 })).toMatchObject({ from: ">4", to: "4" });
+    expect(await everything()).toEqual(before);
+    expect(await migrateStore(nodes, { waitMs: 0 })).toMatchObject({ from: "4", converted: 0, moved: 0 });
+  });
+
+  test("brings a store of layout 1 to layout 4, with the tasks that have no place in a partition", async () => {
+    const { running } = await givenTraffic();
+    const before = await everything();
+    await putBack(connection.redis);
+    await putTasksBack(connection.redis);
+    await connection.redis.hdel(META, "layout");
+    const migration = await migrateStore(nodes, { waitMs: 0 });
+    expect(migration).toMatchObject({ from: "1", to: "4", moved: 20, disputed: 0 });
+    expect(running).toHaveLength(10);
+    expect(await everything()).toEqual(before);
+  });
+
+  test("has nothing to do for a store that was never used, and says so", async () => {
+    await connection.redis.del(META);
+    await expect(migrateStore(nodes)).rejects.toThrow("this store was never used");
   });
 });
 
@@ -377,6 +292,28 @@ test.each(MOVE_MUTANTS)("a mistake in MOVE shows: $what", async (mutant) => {
     const outcomes = await playMoves(createScriptRunner(other, { folder })).catch(String);
     expect(outcomes).not.toContain("compiling script");
     expect(outcomes).not.toEqual(MOVES);
+  } finally {
+    other.disconnect();
+    await rm(folder, { recursive: true });
+  }
+});
+
+test.each(CONVERT_MUTANTS)("a mistake in CONVERT shows: $what", async (mutant) => {
+  await givenTraffic();
+  const before = await everything();
+  await putBack(connection.redis);
+  const folder = await plant(mutant);
+  const other = createClient(server.url, 10_000);
+  try {
+    await other.connect();
+    const { run } = createScriptRunner(other, { folder });
+    const calls = [...before.keys()].flatMap((name) => convertCallOf(name) ?? []);
+    const convertTwice = async () => {
+      for (const call of [...calls, ...calls]) await run(convert, call);
+    };
+    const failed = await convertTwice().catch(String);
+    expect(failed ?? "").not.toContain("compiling script");
+    expect({ failed, all: await everything() }).not.toEqual({ failed: undefined, all: before });
   } finally {
     other.disconnect();
     await rm(folder, { recursive: true });

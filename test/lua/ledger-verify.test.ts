@@ -209,7 +209,7 @@ const BREAKAGES: [string, string[], (ledger: Ledger) => Promise<unknown>][] = [
   [
     "an account that is not listed",
     ["accounts"],
-    ({ redis, partition, accountId }) => redis.srem(partitionNames(partition).accounts, accountId),
+    ({ redis, partition, accountId }) => redis.zrem(partitionNames(partition).accounts, accountId),
   ],
   ["a request charged twice", ["requests"], (ledger) => charge(ledger, ledger.requests.completed)],
   ["a task refunded twice", ["requests"], (ledger) => refund(ledger, ledger.requests.failed)],
@@ -531,10 +531,10 @@ test("an account that is listed without a record is named", async () => {
   const { redis, partition, accountId } = await givenLedger();
   // Of the same partition by its name alone, which is all that the list says.
   const ghost = await idInPartition(partition);
-  await redis.sadd(partitionNames(partition).accounts, ghost);
+  await redis.zadd(partitionNames(partition).accounts, 0, ghost);
   const { violations } = await verifyLedger(oneNode(redis), { accountIds: [ghost, accountId] });
   expect(violations.map((one) => [one.invariant, one.account_id])).toEqual([["accounts", ghost]]);
-  await redis.srem(partitionNames(partition).accounts, ghost);
+  await redis.zrem(partitionNames(partition).accounts, ghost);
 });
 
 async function idInPartition(partition: number): Promise<string> {

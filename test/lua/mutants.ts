@@ -932,6 +932,14 @@ export const MOVE_MUTANTS: readonly Mutant[] = [
   mutant("of two tasks the other is not marked", "move", "= others or earlier", "= earlier"),
 ];
 
+/** Mistakes that only a store shows that moves from layout 3 to layout 4. */
+export const CONVERT_MUTANTS: readonly Mutant[] = [
+  mutant("what is in layout 4 is taken for layout 3", "convert", '.ok ~= "set" then', ".ok == 'none' then"),
+  without("a set is added to", "convert", '  redis.call("DEL", name)\n'),
+  mutant("accounts are not in order", "convert", 'return "0" end)', 'return "1" end)'),
+  mutant("keys are not in order", "convert", '"created_at") or "0"', '"expires_at") or "0"'),
+];
+
 /** Mistakes that only a Redis Cluster shows, where a task id may be disputed before its owner's BIND. */
 export const CLUSTER_MUTANTS: readonly Mutant[] = [
   without("a disputed task id goes unmarked", "dispute", "  dispute(task, account_id)\n"),
@@ -1281,7 +1289,7 @@ export const OPERATOR_MUTANTS: readonly Mutant[] = [
   mutant("an account's revision stays", "account", "creates and 0 or 1)", "0)"),
   mutant("an account begins with a revision", "account", "creates and 0 or 1)", "1)"),
   mutant("an account's repeat is audited", "account", "if not creates and not before", "if false"),
-  mutant("a new account is not listed", "account", '  redis.call("SADD", KEYS[2], account_id)\n', ""),
+  mutant("a new account is not listed", "account", '  redis.call("ZADD", KEYS[2], 0, account_id)\n', ""),
   mutant("a voided hold is not audited", "void", 'if ARGV[6] ~= "" then', "if false then"),
   mutant("a released task is not audited", "observe", 'if ARGV[11] ~= "" then', "if false then"),
   mutant(

@@ -334,7 +334,7 @@ async function operate(nodes: RedisNodes): Promise<{ records: unknown[] } & Reco
 }
 
 const pageOfAccounts = (client: RedisNodes extends { of(at: number): infer R } ? R : never, name: string) =>
-  client.sscan(name, "0", "COUNT", 10_000).then(([, ids]) => ids);
+  client.zrange(name, "0", "-1");
 
 /** Whether records of 91 days ago, and of 89.5 days ago, are there after the next change. */
 async function keptAfter(nodes: RedisNodes, audit: string, accountId: string): Promise<boolean[]> {

@@ -34,7 +34,7 @@ export async function contents(redis: Redis, partition: number): Promise<Record<
   );
 }
 
-async function contentOf(redis: Redis, name: string): Promise<unknown> {
+export async function contentOf(redis: Redis, name: string): Promise<unknown> {
   switch (await redis.type(name)) {
     case "hash":
       return { ...(await redis.hgetall(name)), last_entry: undefined };

@@ -13,14 +13,12 @@ import { missingEntries } from "../../src/store/loss/loss-report.ts";
 import { lostEntries } from "../../src/store/loss/lost-entries.ts";
 import { createEntryReader } from "../../src/store/loss/new-entries.ts";
 import type { RecentEntry } from "../../src/store/loss/recent-entries.ts";
-import { migrateStore } from "../../src/store/migrate.ts";
 import { accountNames, type KeyRef, META, partitionNames, requestName } from "../../src/store/names.ts";
 import { oneNode, type RedisNodes } from "../../src/store/nodes.ts";
 import { readsOfAll } from "../../src/store/partition-reads.ts";
 import { scriptsOf } from "../../src/store/script-runner.ts";
-import { partitionsOf, readFacts } from "../../src/store/store-facts.ts";
 import { pageTransactions } from "../../src/store/transactions.ts";
-import { allowTrimming, type TrimOptions, trimLedger } from "../../src/store/trimming.ts";
+import { type TrimOptions, trimLedger } from "../../src/store/trimming.ts";
 import { createLogger } from "../../src/telemetry/log.ts";
 import { createStage, openConnection, type TestConnection, taskOf, times } from "../support/store.ts";
 
@@ -38,7 +36,7 @@ beforeAll(async () => {
 });
 beforeEach(async () => {
   await connection.redis.flushall();
-  await connection.redis.hset(META, { partitions: 1, id: "store", layout: "2" });
+  await connection.redis.hset(META, { partitions: 1, id: "store", layout: "4" });
 });
 afterAll(async () => {
   await connection?.close();
@@ -66,42 +64,6 @@ async function givenLedger() {
   await stage.observe(requests[1], "completed");
   return { stage, key, requests };
 }
-
-describe("the permission to trim", () => {
-  test("is layout 3, and counts once gateways of earlier releases had time to stop", async () => {
-    expect(await allowTrimming(connection.redis)).toBe(false);
-    const [layout, since] = await connection.redis.hmget(META, "layout", "trimmable_since");
-    expect(layout).toBe("3");
-    const nowMs = Date.now();
-    expect(Number(since)).toBeGreaterThan(nowMs + 25_000);
-    expect(Number(since)).toBeLessThan(nowMs + 31_000);
-    expect(await allowTrimming(connection.redis)).toBe(false);
-    expect(await connection.redis.hget(META, "trimmable_since"), "is not put off").toBe(since);
-    await connection.redis.hset(META, "trimmable_since", 1);
-    expect(await allowTrimming(connection.redis)).toBe(true);
-  });
-
-  test("is asked for anew where a failover has lost it", async () => {
-    expect(await allowTrimming(connection.redis, { waitMs: 0 })).toBe(true);
-    await connection.redis.hset(META, "layout", "2");
-    expect(await allowTrimming(connection.redis)).toBe(false);
-    expect(await connection.redis.hget(META, "layout")).toBe("3");
-  });
-
-  test("is refused to a store of layout 1", async () => {
-    await connection.redis.hset(META, "layout", "1");
-    await expect(allowTrimming(connection.redis)).rejects.toThrow("run `tollgate store migrate` first");
-    expect(await connection.redis.hget(META, "layout")).toBe("1");
-  });
-
-  test("leaves a store that this release uses, and that is never put back", async () => {
-    await allowTrimming(connection.redis, { waitMs: 0 });
-    expect(await readFacts(nodes, 64)).toMatchObject({ layout: "3" });
-    expect(await partitionsOf(nodes)).toBe(1);
-    expect(await migrateStore(nodes, { waitMs: 0 })).toMatchObject({ from: "3", to: "3", moved: 0 });
-    expect(await connection.redis.hget(META, "layout")).toBe("3");
-  });
-});
 
 describe("a ledger that is trimmed", () => {
   test("loses what is archived a slice at a time, and can be stopped between two of them", async () => {

@@ -80,7 +80,7 @@ export function restoreStore(
     const [copied] = await query<{ at: Date | null }>(
       "SELECT max(copied_at) AS at FROM tollgate.ledger_rows",
     );
-    await endRestore(nodes, { isTrimmed: ledger.trimmed > 0 });
+    await endRestore(nodes);
     const { entries, newestEntryMs } = ledger;
     const counts = { accounts, keys, entries, tasks, balance };
     return {

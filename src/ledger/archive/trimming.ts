@@ -1,4 +1,3 @@
-import { OperatorError } from "../../store/accounts.ts";
 import type { ArchiveSource } from "../../store/archive-source.ts";
 import type { LedgerEntry } from "../../store/ledger-entries.ts";
 import type { Logger } from "../../telemetry/log.ts";
@@ -28,23 +27,12 @@ export interface TrimmingOptions {
 export function createTrimming({ source, keepMs, seen, metrics, log }: TrimmingOptions) {
   let trimmedAtMs = Number.NEGATIVE_INFINITY;
   /** What was said of partitions whose ledgers are not trimmed. */
-  const said = new Map<number | "all", string>();
+  const said = new Map<number, string>();
 
-  function sayOnce(partition: number | "all", why: string, details: object): void {
+  function sayOnce(partition: number, why: string, details: object): void {
     if (said.get(partition) === why) return;
     said.set(partition, why);
     log.warn({ partition, ...details }, why);
-  }
-
-  /** A store of layout 1 is copied, and not trimmed. */
-  async function isAllowed(): Promise<boolean> {
-    try {
-      return (await source.allowTrimming().catch(withoutStore)) ?? false;
-    } catch (error) {
-      if (!(error instanceof OperatorError)) throw error;
-      sayOnce("all", error.message, {});
-      return false;
-    }
   }
 
   async function trimOne({ primary, partitions }: HeldPartitions, tables: ArchiveTables): Promise<boolean> {
@@ -74,7 +62,6 @@ export function createTrimming({ source, keepMs, seen, metrics, log }: TrimmingO
     async from(held: readonly HeldPartitions[], tables: ArchiveTables): Promise<boolean> {
       const nowMs = performance.now();
       if (nowMs - trimmedAtMs < Math.min(TRIM_EVERY_MS, keepMs())) return false;
-      if (!(await isAllowed())) return false;
       let more = false;
       for (const one of held) more = (await trimOne(one, tables)) || more;
       if (!more) trimmedAtMs = nowMs;

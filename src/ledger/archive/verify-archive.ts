@@ -1,7 +1,7 @@
 import type { Redis } from "ioredis";
 import { compareIds } from "../../store/archive-source.ts";
 import { type Checkpoint, checkpointOf } from "../../store/checkpoints.ts";
-import { setPages } from "../../store/keys.ts";
+import { listPages } from "../../store/keys.ts";
 import { LEDGER_PAGE, LEDGER_START, type LedgerEntry, readLedger } from "../../store/ledger-entries.ts";
 import { accountNames, archiveNames, partitionNames } from "../../store/names.ts";
 import type { RedisNodes } from "../../store/nodes.ts";
@@ -133,7 +133,7 @@ async function verifyPartition(run: Run, redis: Redis, partition: number): Promi
  */
 async function createCheckpointCheck({ report, step }: Run, redis: Redis, partition: number) {
   const waiting = new Map<string, Checkpoint>();
-  for await (const accountIds of setPages(redis, partitionNames(partition).accounts)) {
+  for await (const accountIds of listPages(redis, partitionNames(partition).accounts)) {
     const texts = await many<string | null, string>(redis, accountIds, (pipe, accountId) =>
       pipe.get(accountNames(partition, accountId).checkpoint),
     );
@@ -278,7 +278,7 @@ async function compareBalances(
   partition: number,
   fold: LedgerFold,
 ): Promise<void> {
-  for await (const accountIds of setPages(redis, partitionNames(partition).accounts)) {
+  for await (const accountIds of listPages(redis, partitionNames(partition).accounts)) {
     const records = await many<[string | null, string | null], string>(redis, accountIds, (pipe, accountId) =>
       pipe.hmget(accountNames(partition, accountId).account, "balance", "last_entry"),
     );

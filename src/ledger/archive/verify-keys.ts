@@ -1,5 +1,5 @@
 import type { Redis } from "ioredis";
-import { setPages } from "../../store/keys.ts";
+import { listPages } from "../../store/keys.ts";
 import { accountNames, archiveNames, keyNames, partitionNames } from "../../store/names.ts";
 import { many } from "../../store/pipelines.ts";
 import type { KeyFields } from "../../store/records.ts";
@@ -34,9 +34,9 @@ export async function verifyArchivedKeys(
   { query, report, step }: { query: ArchiveQuery; report: Report; step(): void },
 ): Promise<number> {
   let compared = 0;
-  for await (const accountIds of setPages(redis, partitionNames(partition).accounts)) {
+  for await (const accountIds of listPages(redis, partitionNames(partition).accounts)) {
     const owned = await many<string[], string>(redis, accountIds, (pipe, accountId) =>
-      pipe.smembers(accountNames(partition, accountId).keys),
+      pipe.zrange(accountNames(partition, accountId).keys, "0", "-1"),
     );
     const keyIds = owned.flat();
     const archived = new Map((await query<KeyRow>(KEYS, [keyIds])).map((row) => [row.key_id, row]));

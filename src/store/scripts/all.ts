@@ -6,6 +6,7 @@ import { archived } from "./archived.ts";
 import { bind } from "./bind.ts";
 import { change } from "./change.ts";
 import { collect } from "./collect.ts";
+import { convert } from "./convert.ts";
 import { credits } from "./credits.ts";
 import { dispute } from "./dispute.ts";
 import { entries } from "./entries.ts";
@@ -34,6 +35,7 @@ export const SCRIPTS: readonly ScriptFile[] = [
   admit,
   dispute,
   move,
+  convert,
   bind,
   voidHold,
   unclear,

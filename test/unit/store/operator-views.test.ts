@@ -7,13 +7,16 @@ import { pageAccounts } from "../../../src/store/operator-views.ts";
 const DAY_MS = 86_400_000;
 const TIERS = { standard: { rateLimit: 20, maxConcurrent: 3, dailyLimit: 500 } };
 
+/** As ZSCAN answers them. */
+const scored = (members: readonly string[]): string[] => members.flatMap((member) => [member, "0"]);
+
 /**
- * A Redis of two partitions that answers what these reads ask, and cuts every scan into pieces of two: with sets as
+ * A Redis of two partitions that answers what these reads ask, and cuts every scan into pieces of two: with lists as
  * large as that, a real one would take minutes to fill.
  */
 function givenRedis(accounts: string[][], keysOf: (accountId: string) => string[]): RedisNodes {
   const answers = {
-    sscan: (name: string) => ["0", keysOf(name.split(":").at(-1) ?? "")],
+    zscan: (name: string) => ["0", scored(keysOf(name.split(":").at(-1) ?? ""))],
     hgetall: () => ({ balance: "100", held: "10", total_used: "5", total_requests: "1" }),
     hmget: (name: string) => [
       ...["acme", "standard", String(Math.floor(Date.now() / DAY_MS))],
@@ -22,19 +25,19 @@ function givenRedis(accounts: string[][], keysOf: (accountId: string) => string[
   };
   const redis = {
     hget: async () => "2",
-    hmget: async () => ["2", "2"],
+    hmget: async () => ["2", "4"],
     time: async () => [String(Math.floor(Date.now() / 1000)), "0"],
-    async sscan(name: string, cursor: string) {
+    async zscan(name: string, cursor: string) {
       const members = accounts[name.includes("{p01}") ? 1 : 0] ?? [];
       const next = Number(cursor) + 2;
-      return [next < members.length ? String(next) : "0", members.slice(Number(cursor), next)];
+      return [next < members.length ? String(next) : "0", scored(members.slice(Number(cursor), next))];
     },
     pipeline() {
       const results: [null, unknown][] = [];
       const queue = (command: keyof typeof answers) => (name: string) =>
         results.push([null, answers[command](name)]);
-      const [sscan, hgetall, hmget] = [queue("sscan"), queue("hgetall"), queue("hmget")];
-      return { sscan, hgetall, hmget, exec: async () => results };
+      const [zscan, hgetall, hmget] = [queue("zscan"), queue("hgetall"), queue("hmget")];
+      return { zscan, hgetall, hmget, exec: async () => results };
     },
     // INSPECT takes several items in a call, and so answers a list of replies, as JSON.
     defineCommand(name: string) {

@@ -1,0 +1,34 @@
+#!lua flags=allow-oom
+-- CONVERT: brings one record or list of layout 2 or 3 to layout 4, in one step. It goes by the type that the name has: what is
+-- in layout 4 already stays as it is. The names of keys are built here, so they are not among KEYS; they are in the same
+-- partition. Decision 0057.
+--
+-- KEYS  1 the record or list
+-- ARGV  1 now (ms or empty)  2 what it is: accounts or keys
+--       3 prefix of the names of keys
+-- RETURNS outcome, now
+--   converted
+--   kept       it is in layout 4, or does not exist
+--@include clock
+--@unless_frozen KEYS[1]
+local now = store_now(ARGV[1])
+local name, kind, key_prefix = KEYS[1], ARGV[2], ARGV[3]
+
+-- A set becomes a sorted set; score_of says each member's score. Returns whether there was one.
+local function sort_set(score_of)
+  if redis.call("TYPE", name).ok ~= "set" then return false end
+  local members, scores = redis.call("SMEMBERS", name), {}
+  for at, member in ipairs(members) do scores[at] = score_of(member) end
+  redis.call("DEL", name)
+  for at, member in ipairs(members) do redis.call("ZADD", name, scores[at], member) end
+  return true
+end
+
+local converters = {
+  accounts = function() return sort_set(function() return "0" end) end,
+  keys = function()
+    return sort_set(function(id) return redis.call("HGET", key_prefix .. id, "created_at") or "0" end)
+  end,
+}
+if converters[kind]() then return { "converted", now } end
+return { "kept", now }

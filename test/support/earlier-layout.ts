@@ -1,0 +1,29 @@
+import type { Redis } from "ioredis";
+import { claimName, earlierTaskName } from "../../src/store/names.ts";
+
+/**
+ * Puts records and lists of a store of layout 4 back to the form that layout 3 has.
+ * @returns how many
+ */
+export async function putBack(redis: Redis): Promise<number> {
+  let count = 0;
+  for (const name of await redis.keys("tg:{p*")) {
+    const kind = name.split(":")[2];
+    if (kind === "accounts" || kind === "keys") {
+      const members = await redis.zrange(name, "0", "-1");
+      await redis.del(name);
+      await redis.sadd(name, ...members);
+      count++;
+    }
+  }
+  return count;
+}
+
+/** Puts the records of tasks of a store of layout 3 on one server where layout 1 has them. */
+export async function putTasksBack(redis: Redis): Promise<void> {
+  for (const name of await redis.keys("tg:{p*}:task:*")) {
+    const taskId = name.split(":").slice(3).join(":");
+    await redis.rename(name, earlierTaskName(taskId));
+    await redis.del(claimName(taskId));
+  }
+}
