@@ -169,7 +169,7 @@ export async function* listPages(redis: Redis, name: string, from = "0"): AsyncG
 export const membersOf = (flat: readonly string[]): string[] => flat.filter((_, at) => at % 2 === 0);
 
 /** The records that exist among these places. */
-async function readKeys(reads: PartitionReads, places: readonly Place[]): Promise<KeyRecord[]> {
+export async function readKeys(reads: PartitionReads, places: readonly Place[]): Promise<KeyRecord[]> {
   const records = await reads.many<KeyFields, Place>(places, (pipe, { keyId, partition }) =>
     pipe.hgetall(keyNames(partition, keyId).key),
   );

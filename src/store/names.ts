@@ -69,6 +69,10 @@ export const partitionNames = (partition: number) => ({
   /** Ends of tasks that are not rolled up yet (sorted set: note by ms). */
   ended: `${tag(partition)}:ended`,
   accounts: `${tag(partition)}:accounts`,
+  /** Accounts with a label (sorted set: label in lower case, account id). */
+  labels: `${tag(partition)}:labels`,
+  /** Accounts that are suspended or closed (sorted set: status, account id). */
+  inactive: `${tag(partition)}:inactive`,
   tiers: `${tag(partition)}:tiers`,
   /** What operators changed (stream; lua/include/audit.lua). */
   audit: `${tag(partition)}:audit`,

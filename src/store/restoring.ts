@@ -17,6 +17,7 @@ import {
 import type { RedisNodes } from "./nodes.ts";
 import { manyByNode } from "./pipelines.ts";
 import type { AccountRecord, KeyFields } from "./records.ts";
+import { lowerCase } from "./sorted-lists.ts";
 import { requireNoEviction } from "./store-facts.ts";
 
 /** Which store is restored. */
@@ -120,6 +121,22 @@ export async function restoreAccounts(
   await manyByNode(accounts, ofPartition(nodes), (pipe, { partition, accountId }) =>
     pipe.zadd(partitionNames(partition).accounts, 0, accountId),
   );
+  await listAccounts(nodes, accounts);
+}
+
+/** As lua/include/lists.lua lists them. */
+async function listAccounts(nodes: RedisNodes, accounts: readonly RestoredAccount[]): Promise<void> {
+  const listed = accounts.flatMap(({ partition, accountId, record: { label, status } }) => {
+    const { labels, inactive } = partitionNames(partition);
+    const lists = [
+      { partition, name: labels, first: label === undefined ? undefined : lowerCase(label) },
+      { partition, name: inactive, first: status },
+    ];
+    return lists.flatMap((list) =>
+      list.first === undefined ? [] : [{ ...list, member: `${list.first} ${accountId}` }],
+    );
+  });
+  await manyByNode(listed, ofPartition(nodes), (pipe, { name, member }) => pipe.zadd(name, 0, member));
 }
 
 export async function restoreKeys(nodes: RedisNodes, keys: readonly RestoredKey[]): Promise<void> {

@@ -39,7 +39,8 @@ test("generations are in the archive soon, while PostgreSQL is hung or killed no
   };
   await generate();
   await until(async () => (await charged().catch(() => 0)) === 1, "the first charge");
-  expect(gateway.logs.join()).toContain("the archive is in use");
+  // Said once the round has ended, a moment after the row is there.
+  await until(async () => gateway.logs.join().includes("the archive is in use"), "the archive to be in use");
 
   await postgres.suspend();
   for (let at = 0; at < 5; at++) await generate();

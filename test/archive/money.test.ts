@@ -16,7 +16,7 @@ import { refundTask } from "../../src/store/refunds.ts";
 import { scriptsOf } from "../../src/store/script-runner.ts";
 import { collect } from "../../src/store/scripts/collect.ts";
 import { createToken } from "../../src/store/tokens.ts";
-import { allowTrimming, trimLedger } from "../../src/store/trimming.ts";
+import { trimLedger } from "../../src/store/trimming.ts";
 import { taskOf } from "../support/store.ts";
 import { givenRedis } from "../support/store-stage.ts";
 import { type ArchiveStage, givenArchiveStage, PARTITIONS } from "./stage.ts";
@@ -151,7 +151,6 @@ test("a task that only the archive knows is refunded once", async () => {
     const call = { partition, requestId, taskId: undefined, retentionMs: 1 };
     expect(await run(collect, call)).toEqual({ outcome: "collected" });
   }
-  await allowTrimming(stage.redis, { waitMs: 0 });
   const archivedTo = (await stage.entries()).findLast((entry) => entry.partition === partition)!;
   const trimmed = await trimLedger(run, { partition, archivedTo, keepMs: 0 });
   expect(trimmed).toMatchObject({ outcome: "trimmed", entries: 4 });

@@ -8,10 +8,12 @@ import { restoreStore } from "../../src/ledger/archive/restore.ts";
 import { verifyArchive } from "../../src/ledger/archive/verify-archive.ts";
 import { verifyLedger } from "../../src/ledger/verify.ts";
 import { startRedis } from "../../src/sandbox/redis.ts";
+import { listAccounts } from "../../src/store/account-lists.ts";
 import { readAccount } from "../../src/store/accounts.ts";
 import { recordOf } from "../../src/store/ledger-entries.ts";
 import { accountNames, partitionNames, partitionOf } from "../../src/store/names.ts";
 import { oneNode } from "../../src/store/nodes.ts";
+import { createAccount, patchAccount } from "../../src/store/operator-accounts.ts";
 import { runHere } from "../support/cli.ts";
 import { givenGateway, until } from "../support/gateway.ts";
 import { createStage, openConnection } from "../support/store.ts";
@@ -94,6 +96,26 @@ describe("a restored store", () => {
     }
     const verification = await verifyLedger(empty.nodes);
     expect(verification).toMatchObject({ ok: true, accounts: 2, entries: 21, violations: [] });
+  });
+
+  test("lists accounts by id, label and status as the lost one did", async () => {
+    await givenExample(stage);
+    const actor = { by: "test", requestId: "" };
+    await patchAccount(stage.nodes, "acme", { label: "ACME Ünited", status: "suspended" }, actor);
+    await createAccount(stage.nodes, { accountId: "empty", label: "Nobody" }, actor);
+    await restored();
+    const queries = [
+      {},
+      { label: "acme" },
+      { label: "n" },
+      { status: "suspended" },
+      { status: "closed" },
+    ] as const;
+    for (const query of queries) {
+      const lost = await listAccounts(stage.nodes, { ...query, limit: 10 });
+      expect((await listAccounts(empty.nodes, { ...query, limit: 10 })).accounts).toEqual(lost.accounts);
+    }
+    expect((await listAccounts(empty.nodes, { label: "acme Ü", limit: 10 })).accounts).toHaveLength(1);
   });
 
   test("has no more ledger entries than any store with an archive: the older ones are in checkpoints", async () => {

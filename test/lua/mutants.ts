@@ -1504,6 +1504,20 @@ export const ENDED_MUTANTS: readonly Mutant[] = [
   ),
 ];
 
+/** Mistakes in the lists of accounts, which the model does not know. */
+export const LISTS_MUTANTS: readonly Mutant[] = [
+  without("the former label stays", "account", "unlist_account(account, account_id)\n"),
+  mutant("the new label is not listed", "account", "list_account(account, account_id)\nredis", "redis"),
+  mutant("labels keep their case", "include/lists", "string.lower(record[1])", "record[1]"),
+  mutant(
+    "accounts are listed by label alone",
+    "include/lists",
+    '.. " " .. account_id },\n    { tag .. ":inactive"',
+    '},\n    { tag .. ":inactive"',
+  ),
+  mutant("the status is not listed", "include/lists", "record[2] and record[2] ..", "false and"),
+];
+
 /** Copies the scripts to a temporary folder with this one mistake in them. @throws Error unless `find` stands there once */
 export async function plant({ what, file, find, put }: Mutant): Promise<string> {
   const folder = await mkdtemp(join(tmpdir(), "tollgate-mutant-"));

@@ -43,7 +43,7 @@ beforeEach(async () => {
 
 async function empty(): Promise<void> {
   await redis.flushall();
-  await redis.hset(META, { partitions: 1, id: "store", layout: "3" });
+  await redis.hset(META, { partitions: 1, id: "store", layout: "4" });
 }
 
 /** All pages of a list. */

@@ -52,7 +52,7 @@ export async function writeEntries(
   for (const [accountId, { balance, last }] of balances) {
     const record = { balance, held: 0, last_entry: last, created_at: createdAt };
     await redis.hset(accountNames(partition, accountId).account, record);
-    await redis.zadd(accounts, 0, accountId).catch(() => redis.sadd(accounts, accountId));
+    await redis.zadd(accounts, 0, accountId);
   }
   return ids;
 }
