@@ -39,7 +39,7 @@ local forgotten = count_forgotten(KEYS[4])
 if forgotten > tonumber(ARGV[6]) then return { "forgotten", int(available), int(forgotten) } end
 
 local record = redis.call("HMGET", KEYS[6], "state", "price", "endpoint", "task_id", "key_id", "status", "uncollected",
-  "refunded", "admitted_at")
+  "refunded", "admitted_at", "due_at")
 local state = record[1]
 if redis.call("HEXISTS", KEYS[5], request_id) == 1 or record[8] then return { "refunded_before", int(available) } end
 if state == "held" or state == "bound" then return { "unfinished", int(available) } end
@@ -47,7 +47,8 @@ if state == "void" or record[7] then return { "uncharged", int(available) } end
 local request
 if record[6] == "completed" then
   request = { price = record[2], endpoint = record[3], task_id = record[4], key_id = record[5],
-    admitted_at = record[9] }
+    -- Where the store had forgotten the request before its BIND, `due_at` says when it was admitted.
+    admitted_at = record[9] or record[10] }
 elseif ARGV[8] ~= "" then
   request = { price = ARGV[8], endpoint = ARGV[9], task_id = ARGV[10], key_id = ARGV[11],
     admitted_at = ARGV[12] ~= "" and ARGV[12] or nil }

@@ -15,12 +15,12 @@ export interface Ask {
 }
 
 /** What a command is about, counted from the latest; nothing before the first request. */
-function targetOf({ world, sent }: Run, command: Command, index?: number): Sent | undefined {
+export function targetOf({ world, sent }: Run, command: Command, index?: number): Sent | undefined {
   if (!("request" in command) || command.request === undefined) return undefined;
   const withTask = "tasks" in command && command.tasks;
   const isSent = "sent" in command && command.sent;
   // Only a poll, its settlement, and the BIND of a journal come so late that their request may be collected.
-  const isLate = index === undefined && ["inspect", "observe", "bind"].includes(command.kind);
+  const isLate = index === undefined && ["inspect", "observe", "bind", "refund"].includes(command.kind);
   const able = sent.filter(
     ({ request }) =>
       (isLate || world.requests.includes(request)) &&

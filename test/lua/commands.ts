@@ -37,6 +37,9 @@ export type Command =
   | { kind: "together"; commands: Asking[]; spoilt?: number | undefined }
   | ({ kind: "plan" } & Asked)
   | { kind: "recharge"; key: number; amount: number; reference: number }
+  | { kind: "adjust"; key: number; amount: number; reference: number }
+  /** By an operator. */
+  | { kind: "refund"; request: number; tasks: boolean; reference: number }
   | { kind: "credits"; key: number }
   | { kind: "lease"; key: number; list: "holds" | "polls"; most: number }
   /** `retentionMs` is that of the gateway that collects, which must not matter. */
@@ -171,6 +174,16 @@ const command: fc.Arbitrary<Command> = fc.oneof(
       reference: fc.nat(2),
     }),
   },
+  {
+    weight: 3,
+    arbitrary: fc.record({
+      kind: kind("adjust"),
+      key,
+      amount: fc.constantFrom(10, -10, -30, Number.MAX_SAFE_INTEGER),
+      reference: fc.nat(9),
+    }),
+  },
+  { weight: 5, arbitrary: fc.record({ kind: kind("refund"), request, tasks, reference: fc.nat(9) }) },
   { weight: 3, arbitrary: fc.record({ kind: kind("credits"), key }) },
   {
     weight: 4,

@@ -116,7 +116,8 @@ async function addKey(
     limitsTurn: 0,
     admissions: [],
     ledger: [],
-    references: new Map<string, number>(),
+    references: new Map<string, string>(),
+    refunds: new Set<string>(),
     collectedUntilMs: 0,
   };
   const key: ModelKey = {

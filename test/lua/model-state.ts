@@ -17,6 +17,7 @@ export interface Entry {
   at: number;
   reference?: string;
   by?: string;
+  note?: string;
   request_id?: string;
   key_id?: string;
 }
@@ -35,7 +36,10 @@ export interface ModelAccount {
   /** Admissions while it had limits. */
   admissions: SharedMark[];
   ledger: Entry[];
-  references: Map<string, number>;
+  /** What each stands for. */
+  references: Map<string, string>;
+  /** Ids of requests that operators refunded. */
+  refunds: Set<string>;
   /** The latest due time of its requests that are collected; 0: none is. */
   collectedUntilMs: number;
 }
@@ -102,6 +106,7 @@ export interface ModelRequest {
   endedAtMs?: number;
   taskId?: string;
   charged?: boolean;
+  refunded?: boolean;
   /** The upstream gave its task id to another request, too. */
   disputed?: boolean;
   gone?: { count: number; sinceMs: number };
@@ -269,7 +274,7 @@ export function numbersOf(world: World, key?: ModelKey): Reply {
 }
 
 /** Charges a request's price, or refunds it. */
-export function post(world: World, request: ModelRequest, amount: number): void {
+export function post(world: World, request: ModelRequest, amount: number, more: Partial<Entry> = {}): void {
   if (amount < 0) request.chargedTurn = ++world.turns;
   const { account, keyId } = request.key;
   const { endpoint, requestId } = request.generation;
@@ -285,5 +290,6 @@ export function post(world: World, request: ModelRequest, amount: number): void 
     at: world.nowMs,
     request_id: requestId,
     key_id: keyId,
+    ...more,
   });
 }

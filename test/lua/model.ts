@@ -240,6 +240,9 @@ function freeKey({ idempotency, nowMs }: World, request: ModelRequest): void {
   request.leftKey = known;
 }
 
+/** Who corrects and refunds, and why. */
+export const BY_HAND = { actor: { by: "cli ann", requestId: "" }, reason: "sorry, for that" };
+
 export type Said = TaskStatus | "gone" | "expired";
 
 /** The upstream gave no clear answer, and repeats are told so. */
@@ -295,6 +298,7 @@ export function observe(
   request.endedAtMs = nowMs;
   if (status !== "failed" || !options.refundFailed || !request.charged) return answer("finished");
   post(world, request, request.generation.price);
+  request.refunded = true;
   if (request.spending) request.spending.credits = 0;
   return answer("finished", request.generation.price);
 }
@@ -304,13 +308,51 @@ export function recharge(world: World, key: ModelKey, amount: number, reference:
   const { account } = key;
   const earlier = account.references.get(reference);
   const spendable = String(spendableOf(world, account));
-  if (earlier !== undefined) return [earlier === amount ? "duplicate" : "mismatch", spendable];
+  if (earlier !== undefined) return [earlier === String(amount) ? "duplicate" : "mismatch", spendable];
   if (amount > CREDITS_MAX - account.balance - account.totalUsed) return ["too_large", spendable];
-  account.references.set(reference, amount);
+  account.references.set(reference, String(amount));
   account.balance += amount;
   const entry = { type: "recharge", amount, balance_after: account.balance, endpoint: "", reason: "" };
   account.ledger.push({ ...entry, task_id: "", at: world.nowMs, reference, by: cliActor().by });
   return ["recharged", String(spendableOf(world, account))];
+}
+
+/** Corrected by hand, once per reference; what is held stays covered. */
+export function adjust(world: World, key: ModelKey, amount: number, reference: string): Reply {
+  const { account } = key;
+  const standsFor = `adjustment ${amount}`;
+  const earlier = account.references.get(reference);
+  const spendable = spendableOf(world, account);
+  if (earlier !== undefined) return [earlier === standsFor ? "duplicate" : "mismatch", String(spendable)];
+  if (amount < -spendable) return ["too_low", String(spendable)];
+  if (amount > CREDITS_MAX - account.balance - account.totalUsed) return ["too_large", String(spendable)];
+  account.references.set(reference, standsFor);
+  account.balance += amount;
+  const type = amount < 0 ? "consume" : "recharge";
+  const entry = { type, amount, balance_after: account.balance, endpoint: "", reason: BY_HAND.reason };
+  account.ledger.push({ ...entry, task_id: "", at: world.nowMs, reference, by: BY_HAND.actor.by });
+  return ["adjusted", String(spendable + amount)];
+}
+
+/** By an operator, of a task that is completed; what its record does not say must be looked for. */
+export function refund(world: World, request: ModelRequest, reference: string): Reply {
+  const { account } = request.key;
+  const { requestId, price } = request.generation;
+  const earlier = account.references.get(reference);
+  const answer = (outcome: string): Reply => [outcome, String(spendableOf(world, account))];
+  if (earlier !== undefined) return answer(earlier === `refund ${requestId}` ? "duplicate" : "mismatch");
+  const isKnown = world.requests.includes(request);
+  if (account.refunds.has(requestId) || (isKnown && request.refunded)) return answer("refunded_before");
+  if (!isKnown || request.state === "unborn") return answer("search");
+  if (request.state === "held" || request.state === "bound") return answer("unfinished");
+  if (request.state === "void" || !request.charged) return answer("uncharged");
+  if (request.seen?.status !== "completed") return answer("search");
+  account.references.set(reference, `refund ${requestId}`);
+  account.refunds.add(requestId);
+  request.refunded = true;
+  post(world, request, price, { reference, by: BY_HAND.actor.by, note: BY_HAND.reason });
+  if (request.spending) request.spending.credits = 0;
+  return [...answer("refunded"), String(price)];
 }
 
 export function inspect(world: World, key: ModelKey, taskId?: string, cacheMs = 0): Reply {

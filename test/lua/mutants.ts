@@ -764,6 +764,23 @@ export const MUTANTS: readonly Mutant[] = [
   ),
   without("another's answer is told", "observe", '  kept.status, kept.data = "", ""\n'),
   mutant("expired does not end it", "observe", 'status == "expired" or status', "status"),
+  // adjust, refund
+  mutant(
+    "what is held is taken by hand",
+    "adjust",
+    "if available + amount < 0",
+    "if tonumber(money[1]) + amount < 0",
+  ),
+  mutant("any reference adjusts again", "adjust", "if earlier then", "if false then"),
+  mutant("an adjustment counts as used", "adjust", "amount, 0, 0,", "amount, 0, -amount,"),
+  mutant("a refund by hand under any reference", "refund", "if earlier then", "if false then"),
+  without(
+    "a request is refunded by hand again",
+    "refund",
+    'redis.call("HSET", KEYS[5], request_id, reference)\n',
+  ),
+  mutant("a failed task is refunded by hand, too", "refund", "or record[8] then", "then"),
+  mutant("a refund by hand gives no room", "refund", "record[9] or record[10]", "nil"),
   // inspect, credits, recharge, lease, collect
   mutant(
     "another account's task",

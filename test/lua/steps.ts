@@ -3,7 +3,7 @@ import type { Limits } from "../../src/domain/limits.ts";
 import type { StreamEntry } from "../../src/store/ledger-entries.ts";
 import type { KeyRef } from "../../src/store/names.ts";
 import { setAccountLimits } from "../support/store.ts";
-import { type Ask, ask, isClustered, plan } from "./asks.ts";
+import { type Ask, ask, isClustered, plan, targetOf } from "./asks.ts";
 import type { Command } from "./commands.ts";
 import { Disagreement } from "./disagreement.ts";
 import type { Run } from "./drive.ts";
@@ -37,6 +37,9 @@ export async function step(run: Run, command: Command, where: string): Promise<v
         where,
       );
     }
+    case "adjust":
+    case "refund":
+      return byHand(run, command, where);
     case "credits":
       return credits(run, world.keys[command.key]!, refs[command.key]!, where);
     case "lease":
@@ -53,6 +56,29 @@ export async function step(run: Run, command: Command, where: string): Promise<v
       if (one) await arrive(run, one, where);
     }
   }
+}
+
+/** What an operator does to a balance. References are those of the grants, so that one may stand for another thing. */
+async function byHand(
+  run: Run,
+  command: Extract<Command, { kind: "adjust" | "refund" }>,
+  where: string,
+): Promise<void> {
+  const { stage, world } = run;
+  const reference = `grant ${command.reference}`;
+  const { actor, reason } = model.BY_HAND;
+  if (command.kind === "adjust") {
+    const { amount } = command;
+    const { accountId, partition } = run.refs[command.key]!;
+    const reply = await stage.adjust({ partition, accountId, amount, reference, reason, actor });
+    return same(reply, model.adjust(world, world.keys[command.key]!, amount, reference), where);
+  }
+  const target = targetOf(run, command);
+  if (!target) return;
+  const { generation, key } = target.request;
+  const { requestId } = generation;
+  const call = { partition: key.partition, accountId: key.account.id, requestId, reference, reason, actor };
+  same(await stage.refund(call), model.refund(world, target.request, reference), where);
 }
 
 async function arrive({ stage }: Run, { call, make, expected }: Ask, where: string): Promise<void> {

@@ -17,6 +17,7 @@ const said = (status: Said): Command => saidOf(0, status);
 const planned: Command = { kind: "plan", key: 0, price: 10 };
 const collect: Command = { kind: "collect", key: 0, retentionMs: 0 };
 const together = (commands: Asking[], spoilt?: number): Command => ({ kind: "together", commands, spoilt });
+const refund = (reference: number): Command => ({ kind: "refund", request: 0, tasks: false, reference });
 const settled = (key: number): Command[] => [submit(key), voided("refused")];
 const completed = (key: number): Command[] => [submit(key), bound, said("completed"), wait(61 * SECOND)];
 const admitted = (idempotency: number): Asking => ({
@@ -546,6 +547,32 @@ const RARE_TURNS: Command[][] = [
     { kind: "cap", key: 0, monthlyCredits: undefined },
     submit(0),
   ],
+  // Corrected by hand: never below what is held, once per reference, which stands for one thing.
+  [
+    submit(0, 40),
+    ...[-70, -60, -60, 10].map((amount): Command => ({ kind: "adjust", key: 0, amount, reference: 1 })),
+    { kind: "recharge", key: 0, amount: 10, reference: 1 },
+    { kind: "adjust", key: 0, amount: 5, reference: 2 },
+    { kind: "adjust", key: 0, amount: 1, reference: 3 },
+    submit(0, 10),
+    { kind: "credits", key: 0 },
+  ],
+  // Refunded by hand, once: not while it runs, not if the end of its task refunded it; it has room under its cap again.
+  [
+    { kind: "cap", key: 0, monthlyCredits: 20 },
+    submit(0, 20),
+    refund(1),
+    bound,
+    refund(1),
+    said("completed"),
+    submit(0),
+    { kind: "refund", request: 1, tasks: false, reference: 1 },
+    { kind: "refund", request: 1, tasks: false, reference: 1 },
+    { kind: "refund", request: 1, tasks: false, reference: 2 },
+    submit(0),
+    { kind: "credits", key: 0 },
+  ],
+  [submit(0), bound, said("failed"), refund(1), submit(0), voided("refused"), refund(2)],
   // One reference credits once; a revoked key is unknown from then on.
   [
     ...[10, 10, 20].map((amount): Command => ({ kind: "recharge", key: 0, amount, reference: 0 })),

@@ -21,6 +21,7 @@ import {
 } from "../../src/store/script-definition.ts";
 import { type ScriptRunner, scriptsOf } from "../../src/store/script-runner.ts";
 import { account } from "../../src/store/scripts/account.ts";
+import { type AdjustCall, adjust } from "../../src/store/scripts/adjust.ts";
 import type { Generation } from "../../src/store/scripts/admit.ts";
 import { type BindCall, type Binding, bind, type NewTask } from "../../src/store/scripts/bind.ts";
 import { gather } from "../../src/store/scripts/gather.ts";
@@ -28,6 +29,7 @@ import { packTiers } from "../../src/store/scripts/include/limits.ts";
 import type { KnownTask } from "../../src/store/scripts/inspect.ts";
 import { issue } from "../../src/store/scripts/issue.ts";
 import { recharge } from "../../src/store/scripts/recharge.ts";
+import { type RefundCall, refund } from "../../src/store/scripts/refund.ts";
 import { type VoidCall, voidHold } from "../../src/store/scripts/void.ts";
 import { createStore } from "../../src/store/store.ts";
 import { createSweeps } from "../../src/store/sweeps.ts";
@@ -333,6 +335,10 @@ function stageOperations(
     ): Promise<Reply> {
       return send(recharge, itemOf(recharge, { partition, accountId, amount, reference, lookedUp }, now()));
     },
+    /** Answers ADJUST's reply as it is. */
+    adjust: (call: AdjustCall): Promise<Reply> => send(adjust, itemOf(adjust, call, now())),
+    /** Answers REFUND's reply as it is. */
+    refund: (call: RefundCall): Promise<Reply> => send(refund, itemOf(refund, call, now())),
     credits: (key: KeyRef) => store.credits(key, tiers),
     /** The same for a key that must be known. */
     async account(key: KeyRef) {
