@@ -614,11 +614,7 @@ export const MUTANTS: readonly Mutant[] = [
   mutant("the hold stays", "bind", 'state == "held" and -price or 0', "0"),
   mutant("a late one releases a hold", "bind", 'state == "held" and -price or 0', "-price"),
   mutant("total used stays", "bind", "or 0, price, ARGV[6]", "or 0, 0, ARGV[6]"),
-  without(
-    "uncollected is forgotten",
-    "bind",
-    '  if outcome == "uncollected" then redis.call("HSET", request, "uncollected", "1") end\n',
-  ),
+  without("uncollected is forgotten", "bind", '    redis.call("HSET", request, "uncollected", "1")\n'),
   mutant(
     "uncollected is told as charged the next time",
     "bind",

@@ -395,6 +395,16 @@ export const pageOf = <Item extends TSchema>(item: Item) =>
     closed,
   );
 
+/** What a list over all accounts lacks while a primary is away. */
+export const mayLack = {
+  unread: Type.Optional(
+    Type.Object(
+      { partitions: Type.Array(Type.Integer()), why: text },
+      { additionalProperties: false, description: "Nothing of these partitions is in the list." },
+    ),
+  ),
+};
+
 /** How far back a list reaches. */
 export const reaches = {
   reaches_back_to: Type.Optional(

@@ -1,4 +1,10 @@
+import { Type } from "typebox";
+import { type AccountPage, type AccountQuery, listAccounts } from "../../../store/account-lists.ts";
+import { OperatorError } from "../../../store/accounts.ts";
+import { cursorOf, positionOf } from "../../../store/cursors.ts";
+import type { RedisNodes } from "../../../store/nodes.ts";
 import {
+  ACCOUNT_STATUSES,
   type AccountObject,
   createAccount,
   patchAccount,
@@ -7,7 +13,7 @@ import {
 import { requireOwnAccount } from "../authorize.ts";
 import { Problem } from "../problems.ts";
 import { type Answer, route } from "../route.ts";
-import { Account, AccountChanges, NewAccount } from "../schemas.ts";
+import { Account, AccountChanges, LIMIT_DEFAULT, mayLack, NewAccount, pageOf, paging } from "../schemas.ts";
 import type { Services } from "../services.ts";
 import { accountShown } from "../shown.ts";
 
@@ -18,8 +24,78 @@ const shown = (account: AccountObject, status: Answer["status"], confirmed?: boo
   confirmed,
 });
 
+const Query = Type.Object(
+  {
+    ...paging,
+    prefix: Type.Optional(
+      Type.String({ minLength: 1, maxLength: 64, description: "The id begins with it." }),
+    ),
+    label: Type.Optional(
+      Type.String({
+        minLength: 1,
+        maxLength: 100,
+        description: "The label begins with it, in any case of letters.",
+      }),
+    ),
+    status: Type.Optional(Type.Enum([...ACCOUNT_STATUSES], { description: "Those with this status." })),
+  },
+  { additionalProperties: false },
+);
+
+const Page = Type.Object({ ...pageOf(Account).properties, ...mayLack }, { additionalProperties: false });
+
+const listRoute = ({ session }: Services) =>
+  route({
+    method: "GET",
+    path: "/accounts",
+    tag: "Accounts",
+    scope: "accounts:read",
+    name: "listAccounts",
+    summary: "List accounts",
+    description:
+      "In the order of their ids, with `label` in the order of labels. A token for some accounts sees these. Pages may have fewer rows than `limit`, even none, and still a next one.",
+    query: Query,
+    answers: { 200: { description: "Accounts.", schema: Page } },
+    async run({ query, grantee: { accounts: own } }) {
+      const { prefix, label, status, cursor, limit = LIMIT_DEFAULT } = query;
+      const wanted = { prefix, label, status, cursor, limit };
+      const { accounts, next, unread } = await session.run((nodes) =>
+        own ? listOwnAccounts(nodes, own, wanted) : listAccounts(nodes, wanted),
+      );
+      return { status: 200, body: { data: accounts.map(accountShown), next_cursor: next ?? null, unread } };
+    },
+  });
+
+/** The accounts of a token for some: few enough to read them all. */
+async function listOwnAccounts(
+  nodes: RedisNodes,
+  own: readonly string[],
+  { prefix = "", label = "", status, cursor, limit }: AccountQuery,
+): Promise<AccountPage> {
+  const list = ["own accounts", prefix, label, status];
+  const after = cursor === undefined ? "" : positionOf(list, cursor);
+  const ids = own.filter((id) => id.startsWith(prefix) && id > after).sort();
+  const found = await Promise.all(ids.map((id) => readAccountObject(nodes, id).catch(unlessMissing)));
+  const accounts = found.filter(
+    (account) =>
+      account !== undefined &&
+      (account.label ?? "").toLowerCase().startsWith(label.toLowerCase()) &&
+      (status === undefined || account.status === status),
+  ) as AccountObject[];
+  const shown = accounts.slice(0, limit);
+  const next = accounts.length > limit ? cursorOf(list, shown.at(-1)!.accountId) : undefined;
+  return { accounts: shown, next, unread: undefined };
+}
+
+function unlessMissing(error: unknown): undefined {
+  if (error instanceof OperatorError && error.code === "not_found") return undefined;
+  throw error;
+}
+
 /** Accounts: before their first key, and for their whole life. */
-export const accountRoutes = ({ session }: Services) => [
+export const accountRoutes = (services: Services) => [listRoute(services), ...oneAccountRoutes(services)];
+
+const oneAccountRoutes = ({ session }: Services) => [
   route({
     method: "POST",
     path: "/accounts",

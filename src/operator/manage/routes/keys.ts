@@ -1,9 +1,11 @@
+import { Type } from "typebox";
+import { listKeys } from "../../../store/account-lists.ts";
 import { issueKeyOnce, OperatorError } from "../../../store/accounts.ts";
 import { changeKey, type KeyRecord, readKey, revokeKey, rotateKey } from "../../../store/keys.ts";
 import type { RedisNodes } from "../../../store/nodes.ts";
 import { Problem } from "../problems.ts";
 import { type Answer, type Call, route } from "../route.ts";
-import { Key, KeyChanges, NewKey, Rotation } from "../schemas.ts";
+import { Key, KeyChanges, LIMIT_DEFAULT, NewKey, pageOf, paging, Rotation } from "../schemas.ts";
 import type { Services } from "../services.ts";
 import { keyShown } from "../shown.ts";
 
@@ -30,6 +32,7 @@ const timeOf = (text: string | null | undefined): number | null | undefined =>
 /** API keys of an account. */
 export const keyRoutes = (services: Services) => [
   createRoute(services),
+  listRoute(services),
   ...oneKeyRoutes(services),
   rotateRoute(services),
   revokeRoute(services),
@@ -86,6 +89,26 @@ const createRoute = (services: Services) =>
       });
       const { key, secret } = result;
       return shown(key, { status: secret === undefined ? 200 : 201, confirmed }, secret);
+    },
+  });
+
+const listRoute = ({ session }: Services) =>
+  route({
+    method: "GET",
+    path: "/accounts/{account}/keys",
+    tag: "Keys",
+    scope: "keys:read",
+    name: "listKeys",
+    summary: "List the keys of an account",
+    description: "In the order of their creation, with those that are revoked or expired.",
+    query: Type.Object(paging, { additionalProperties: false }),
+    answers: { 200: { description: "Keys, without the keys themselves.", schema: pageOf(Key) } },
+    refusals: [404],
+    async run({ params, query: { cursor, limit = LIMIT_DEFAULT } }) {
+      const { keys, next } = await session.run((nodes) =>
+        listKeys(nodes, params.account!, { cursor, limit }),
+      );
+      return { status: 200, body: { data: keys.map((key) => keyShown(key)), next_cursor: next ?? null } };
     },
   });
 
