@@ -11,7 +11,7 @@ import { renewTls } from "./gateway/http-server.ts";
 import { createPublicPort, type PublicPort } from "./gateway/public-port.ts";
 import { createUpstreams, type Upstreams } from "./gateway/upstreams.ts";
 import { createAdminPort } from "./operator/admin-port.ts";
-import { readLive, SAMPLE_EVERY_MS } from "./operator/console/live-figures.ts";
+import { readLive, SAMPLE_EVERY_MS } from "./operator/live-figures.ts";
 import { createRefusalCounts } from "./operator/refusal-counts.ts";
 import { createTierUse, type TierUse } from "./operator/tier-use.ts";
 import { createSettlements } from "./settlement/deferred-settlements.ts";

@@ -12,12 +12,12 @@ import type { TierCounts } from "../store/tier-counts.ts";
 import type { Logger } from "../telemetry/log.ts";
 import { createAccess } from "./access.ts";
 import { createAdminServer } from "./admin-server.ts";
-import type { PrimaryState } from "./console/answers.ts";
 import { createConsole } from "./console/console.ts";
-import type { Reading } from "./console/live-figures.ts";
 import { createGatewayReporter } from "./gateway-reporter.ts";
+import { createLive, type Reading } from "./live-figures.ts";
 import { createLogLevel } from "./log-level.ts";
 import { createManagement } from "./manage/serve.ts";
+import type { GatewayState } from "./manage/services.ts";
 
 export type AdminPortOptions = Parameters<typeof createAdminPort>[0];
 
@@ -54,21 +54,10 @@ export function createAdminPort(options: {
     ...config.store,
     archive: archiveLookUps(config.archive.url),
   });
-  const console = createConsole({
-    access,
-    session,
-    sources: {
-      readings: options.readings,
-      slots: () => slotsOf(connection),
-    },
-    tiers: () => live.config().tiers,
-    notReady,
-    primaries: () => primariesOf(connection),
-    log,
-  });
+  const figures = createLive({ readings: options.readings, slots: () => slotsOf(connection) });
   const reporter = createGatewayReporter({
     connection,
-    figures: console.live.latest,
+    figures: figures.latest,
     configHash: () => live.describe().hash,
     notReady,
     log,
@@ -78,7 +67,7 @@ export function createAdminPort(options: {
   const management = createManagement({
     access,
     session,
-    services: { ...servicesOf(options), archive, live: console.live },
+    services: { ...servicesOf(options), archive, live: figures },
     counted: options.managementCounted,
     log,
   });
@@ -88,7 +77,7 @@ export function createAdminPort(options: {
     access,
     logLevel,
     management,
-    console,
+    console: createConsole({ access }),
     config: () => ({ ...live.describe(), keys_by_tier: options.tierCounts()?.keys ?? null }),
     tls: config.admin.tls,
     log,
@@ -98,11 +87,12 @@ export function createAdminPort(options: {
     /** Stopped apart from the rest, while the store can still be reached. */
     reporter,
     start(): void {
-      console.start();
+      figures.start();
       reporter.start();
     },
     stop(): void {
-      console.stop();
+      figures.stop();
+      session.close();
       archive?.close();
       server.close();
       server.closeAllConnections();
@@ -140,7 +130,7 @@ async function slotsOf(connection: Connection): Promise<number | null> {
 }
 
 /** None where the address names the one server. */
-const primariesOf = (connection: Connection): PrimaryState[] =>
+const primariesOf = (connection: Connection): GatewayState["primaries"] =>
   connection
     .primaries()
     .flatMap(({ name, breaker }) => (name === undefined ? [] : [{ name, usable: !breaker.isOpen() }]));

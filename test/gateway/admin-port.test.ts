@@ -5,7 +5,7 @@ import { givenGateway, type TestGateway } from "../support/gateway.ts";
 
 const TOKEN = "correct-horse-battery";
 const OPEN = ["/livez", "/readyz", "/metrics"];
-const DATA = ["/config", "/openapi.json", "/log-level", "/console/api/accounts", "/no-such-page", "/"];
+const DATA = ["/config", "/openapi.json", "/log-level", "/manage/v1/whoami", "/no-such-page", "/"];
 const PAGE = ["/console", "/console/", "/console/main.js"];
 
 /** Status of one request with exactly these headers: fetch would not send another Host. */
@@ -84,5 +84,11 @@ test("on loopback without a token, reading is open and acting is not", async () 
     expect((await ask(gateway, path)).status, path).toBe(200);
     expect((await ask(gateway, path, { host: "rebound.example" })).status, path).toBe(421);
   }
-  expect((await ask(gateway, "/console/api/grant", {}, "POST")).status).toBe(403);
+  // The management API needs a token always.
+  for (const [path, method] of [
+    ["whoami", "GET"],
+    ["accounts/acme/grants", "POST"],
+  ] as const) {
+    expect((await ask(gateway, `/manage/v1/${path}`, {}, method)).status, path).toBe(401);
+  }
 });

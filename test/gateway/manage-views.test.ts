@@ -87,6 +87,18 @@ test("what is used of a key's limits is what they count: of the day, the minute 
   expect(counts).toEqual([...counts].sort((a, b) => b - a));
 });
 
+test("what is used of an account's limits is that of all its keys together; without limits it is null", async () => {
+  const one = await stage.gateway.givenKey();
+  const other = await stage.gateway.givenKey({ accountId: one.accountId });
+  const use = async () => (await stage.manage("GET", `/accounts/${one.accountId}/use`)).body.account;
+  expect(await use()).toBeNull();
+  const body = { limits: { rate_limit: 50, daily_limit: 77 } };
+  expectStatus(await stage.manage("PATCH", `/accounts/${one.accountId}`, { body }), 200);
+  for (const { key } of [one, other, other]) expectStatus(await generate(key), 200);
+  const common = { rate_limit: 50, max_concurrent: null, daily_limit: 77 };
+  expect(await use()).toEqual({ window_used: 3, active: 3, day_count: 3, ...common });
+});
+
 test("refusals of two gateways are counted together, for the day and for the account by hour", async () => {
   const gateways = [await givenGateway(), await givenGateway()];
   const { key, keyId, accountId } = await stage.gateway.givenKey({ limits: { rateLimit: 1 } });

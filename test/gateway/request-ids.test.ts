@@ -101,15 +101,15 @@ describe("/log-level on the admin port", () => {
   });
 
   // Guarantee: whoever guesses has ten tries a minute for the whole port, not ten at each of its doors.
-  test("a wrong token here counts at the console, too", async () => {
+  test("a wrong token here counts at the management API, too", async () => {
     const gateway = await givenGateway({ config: { admin: { token: TOKEN } } });
     const headers = { authorization: "Bearer wrong" };
     for (let n = 0; n < 5; n++) {
       expectStatus(await put(gateway, "silent", headers), 401);
-      expect((await fetch(`${gateway.adminUrl}/console/api/live`, { headers })).status).toBe(401);
+      expect((await fetch(`${gateway.adminUrl}/manage/v1/live`, { headers })).status).toBe(401);
     }
     expectStatus(await put(gateway, "silent", headers), 429);
-    expect((await fetch(`${gateway.adminUrl}/console/api/live`, { headers })).status).toBe(429);
+    expect((await fetch(`${gateway.adminUrl}/manage/v1/live`, { headers })).status).toBe(429);
     await gateway.stop();
   });
 });

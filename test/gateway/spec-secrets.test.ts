@@ -138,7 +138,7 @@ describe("after every kind of request", () => {
       "openapi.json",
       "log-level",
       "console/",
-      "console/api/live",
+      "console/main.js",
     ])
       pages += await (await fetch(`${gateway.adminUrl}/${page}`)).text();
     metrics = await (await fetch(`${gateway.adminUrl}/metrics`)).text();

@@ -5,7 +5,7 @@ import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, onTestFinished, test } from "vitest";
-import type { LiveView } from "../../src/operator/console/answers.ts";
+import type { LiveView } from "../../src/operator/live-figures.ts";
 import { startGenerator } from "../../src/sandbox/generator/server.ts";
 import { consumed, expectSound, readLedger } from "../support/audit.ts";
 import { expectStatus, send, until } from "../support/gateway.ts";
@@ -28,6 +28,8 @@ afterAll(async () => {
   await redis.stop();
 });
 
+const ADMIN_TOKEN = "correct-horse-battery-staple";
+
 /** Lines of the metrics page that begin with `name`, as numbers. */
 async function samples(adminUrl: string, name: string): Promise<number[]> {
   const page = await (await fetch(`${adminUrl}/metrics`)).text();
@@ -46,7 +48,8 @@ async function counters(adminUrl: string): Promise<Map<string, number>> {
 
 test("two processes share the port, the limits and one metrics page; one that dies comes back", async () => {
   const urls = { redisUrl: redis.url, upstreamUrl: generator.url };
-  const gateway = await startGatewayProcess({ ...urls, config: WORKERS });
+  const env = { ADMIN_TOKEN };
+  const gateway = await startGatewayProcess({ ...urls, config: WORKERS, env });
   const key = await givenKey(redis.client, { credits: 1_000_000, limits: UNLIMITED });
   const limited = await givenKey(redis.client, {
     credits: 1_000_000,
@@ -89,7 +92,8 @@ test("two processes share the port, the limits and one metrics page; one that di
     await send(gateway.url, "GET", "/api/v1/credits", { headers: { connection: "close" } });
   }
   await until(async () => {
-    const live = (await (await fetch(`${gateway.adminUrl}/console/api/live`)).json()) as LiveView;
+    const headers = { authorization: `Bearer ${ADMIN_TOKEN}` };
+    const live = (await (await fetch(`${gateway.adminUrl}/manage/v1/live`, { headers })).json()) as LiveView;
     const refused = live.denied.find(({ outcome }) => outcome === "missing_api_key");
     return refused?.last_15_minutes === 10;
   }, "the console to show the refusals of both");

@@ -8,7 +8,9 @@ import { list } from "../../src/commands/keys-list.ts";
 import { print } from "../../src/commands/output.ts";
 import { exportLedger, type LedgerCursor } from "../../src/ledger/export.ts";
 import { verifyLedger } from "../../src/ledger/verify.ts";
-import { createReads } from "../../src/operator/console/reads.ts";
+import type { Call } from "../../src/operator/manage/route.ts";
+import { createRoutes } from "../../src/operator/manage/routes.ts";
+import type { Services } from "../../src/operator/manage/services.ts";
 import { grantCredits, type IssuedKey, issueKey } from "../../src/store/accounts.ts";
 import { eachKey, findKey, type KeyRecord } from "../../src/store/keys.ts";
 import { LEDGER_START, readLedger } from "../../src/store/ledger-entries.ts";
@@ -175,20 +177,21 @@ test("a key or request that is not found may be where nothing could be read", as
 
 test("the console shows what it can read and says which partitions it lacks", async () => {
   const session = { run: <T>(work: (all: RedisNodes) => Promise<T>) => work(nodes) };
-  const reads = createReads(session as Parameters<typeof createReads>[0], () => TIERS);
+  const routes = createRoutes({ session, tiers: () => TIERS } as unknown as Services);
+  const read = async (name: string, query: object = {}): Promise<object> => {
+    const route = routes.find((one) => one.name === name)!;
+    return (await route.run({ params: {}, query, grantee: { accounts: undefined } } as unknown as Call)).body;
+  };
   const [there, lacks] = [keys.find(isThere)!, keys.find((key) => !isThere(key))!];
-  const shown = keys.filter(isThere).map(({ accountId }) => accountId);
-  const { accounts, unread: unlisted } = await reads.accounts(new URLSearchParams({ prefix: "acc_" }));
-  expect(accounts.map((row) => row.account_id).sort()).toEqual(shown);
-  expect(unlisted).toEqual(unread());
-  expect(await reads["top-keys"](new URLSearchParams())).toMatchObject({
-    keys_looked_at: shown.length,
+  expect(await read("listTopKeys")).toMatchObject({
+    keys_looked_at: keys.filter(isThere).length,
     unread: unread(),
   });
-  expect(await reads["open-requests"](new URLSearchParams())).toMatchObject({ open: 0, unread: unread() });
-  const find = (q: string) => reads.find(new URLSearchParams({ q }));
-  expect(await find(there.keyId)).toMatchObject({ kind: "key", account_id: there.accountId });
-  await expect(find(lacks.keyId)).rejects.toThrow("partitions could not be read");
+  expect(await read("listOpenRequests")).toMatchObject({ open: 0, unread: unread() });
+  expect(await read("search", { q: there.keyId })).toMatchObject({
+    data: [{ kind: "key", account_id: there.accountId }],
+  });
+  await expect(read("search", { q: lacks.keyId })).rejects.toThrow("partitions could not be read");
   // A count that says nothing of what it lacks is not given.
   await expect(countOpen(nodes, PARTITIONS)).rejects.toThrow();
 });

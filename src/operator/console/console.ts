@@ -1,37 +1,14 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
-import type { Tiers } from "../../domain/limits.ts";
-import type { OperatorSession } from "../../store/operator-session.ts";
-import type { Logger } from "../../telemetry/log.ts";
 import type { Access } from "../access.ts";
 import { type Reply, send, text } from "../reply.ts";
-import type { PrimaryState } from "./answers.ts";
-import { createApi } from "./api.ts";
 import { pageFile, pageHeaders } from "./files.ts";
-import { createLive, type LiveSources } from "./live-figures.ts";
 
 const CONSOLE_PATH = "/console";
-const API = `${CONSOLE_PATH}/api/`;
 
 export type Console = ReturnType<typeof createConsole>;
 
-/**
- * The console on the admin port and its data. See docs/console.md.
- * @param options.notReady why the gateway is not ready, in words; undefined when it is
- * @param options.primaries none where the address names the one server
- */
-export function createConsole(options: {
-  access: Access;
-  session: OperatorSession;
-  sources: LiveSources;
-  tiers(): Tiers;
-  notReady(): string | undefined;
-  primaries(): PrimaryState[];
-  log: Logger;
-}) {
-  const { access, session, tiers, notReady, primaries, log } = options;
-  const live = createLive(options.sources);
-  const api = createApi({ access, session, live, tiers, notReady, primaries, log });
-
+/** The console's page on the admin port, which holds no data: it is a client of the management API. See docs/console.md. */
+export function createConsole({ access }: { access: Pick<Access, "check"> }) {
   async function pageOf(req: IncomingMessage, path: string): Promise<Reply> {
     const entry = access.check(req, "page");
     if (entry.outcome === "denied") return text(entry.status, entry.error);
@@ -46,19 +23,11 @@ export function createConsole(options: {
   }
 
   return {
-    live,
     /** True for the paths that are the console's. */
     owns: (path: string): boolean => path === CONSOLE_PATH || path.startsWith(`${CONSOLE_PATH}/`),
     async serve(req: IncomingMessage, res: ServerResponse): Promise<void> {
-      const [path = "", query] = (req.url ?? "").split("?", 2);
-      if (path.startsWith(API)) return api(req, res, path.slice(API.length), new URLSearchParams(query));
-      const page = await pageOf(req, path);
+      const page = await pageOf(req, req.url?.split("?")[0] ?? "");
       send(res, { ...page, headers: { ...pageHeaders, ...page.headers } });
-    },
-    start: live.start,
-    stop(): void {
-      live.stop();
-      session.close();
     },
   };
 }

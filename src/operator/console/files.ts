@@ -1,3 +1,4 @@
+import { readdirSync } from "node:fs";
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -17,10 +18,9 @@ const FILES: Readonly<Record<string, { file: string; type: string }>> = {
   "uplot.css": { file: join(UPLOT, "uPlot.min.css"), type: STYLE },
   "uplot.js": { file: join(UPLOT, "uPlot.esm.js"), type: SCRIPT },
   ...Object.fromEntries(
-    ["main", "api", "dom", "dialogs", "plots", "overview", "keys", "accounts", "tasks"].map((name) => [
-      `${name}.js`,
-      { file: join(PAGE, `${name}.js`), type: SCRIPT },
-    ]),
+    readdirSync(PAGE)
+      .filter((name) => name.endsWith(".js"))
+      .map((name) => [name, { file: join(PAGE, name), type: SCRIPT }]),
   ),
 };
 

@@ -5,7 +5,7 @@ import type { LazyArchive } from "../../ledger/archived-reads.ts";
 import type { OperatorSession } from "../../store/operator-session.ts";
 import type { LedgerReport } from "../../store/survey.ts";
 import type { TierCounts } from "../../store/tier-counts.ts";
-import type { createLive } from "../console/live-figures.ts";
+import type { createLive } from "../live-figures.ts";
 
 /** The gateway that answers. `not_ready`: why it is not ready, in words; null when it is. */
 export interface GatewayState {

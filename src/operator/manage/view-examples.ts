@@ -55,7 +55,10 @@ export const VIEW_EXAMPLES = {
     },
     gateways: [{ gateway_id: "gtw_0f3a5c7d9e1b", host: "gateway-1", config_hash: "8f1c0aa9e2d4b753" }],
   },
-  AccountUse: { keys: [{ key_id: KEY, ...USE }] },
+  AccountUse: {
+    account: { ...USE, max_concurrent: null },
+    keys: [{ key_id: KEY, ...USE }],
+  },
   TopKeys: {
     data: [{ key_id: KEY, account_id: "acme", tier: "standard", usable: true, ...USE }],
     next_cursor: null,

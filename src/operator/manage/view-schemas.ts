@@ -11,7 +11,7 @@ const text = Type.String();
 const count = Type.Integer();
 const countOrNull = orNull<number>("integer");
 
-const unread = Type.Optional(
+export const unread = Type.Optional(
   Type.Object(
     { partitions: Type.Array(count), why: text },
     {
@@ -142,6 +142,9 @@ const use = {
 
 export const AccountUse = Type.Object(
   {
+    account: Type.Union([Type.Object(use, closed), Type.Null()], {
+      description: "Over all keys; null for an account without limits of its own.",
+    }),
     keys: Type.Array(Type.Object({ key_id: text, ...use }, closed), { description: "The first 100." }),
   },
   { ...closed, title: "AccountUse" },

@@ -3,7 +3,7 @@ import { atOnce, Connection, deadlineOf, Tally } from "../wire.ts";
 
 /** From a web page that an operator has open, or by somebody who guesses. */
 const HOSTILE = "Host: hostile.example\r\nOrigin: http://hostile.example";
-const READS = ["/console/", "/console/api/live", "/config", "/openapi.json"];
+const READS = ["/console/", "/manage/v1/whoami", "/config", "/openapi.json"];
 
 /** The admin port, by somebody who can reach it and should not. */
 export const adminTokens: Attack = {

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
-import { createLive, type Reading, readLive } from "../../../src/operator/console/live-figures.ts";
-import { quantileBetween } from "../../../src/operator/console/quantile.ts";
+import { createLive, type Reading, readLive } from "../../../src/operator/live-figures.ts";
+import { quantileBetween } from "../../../src/operator/quantile.ts";
 import { createMetrics } from "../../../src/telemetry/metrics.ts";
 
 const GENERATE = "/api/v1/gen2/text-to-video";

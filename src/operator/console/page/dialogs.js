@@ -1,122 +1,212 @@
-import { ApiError, post } from "./api.js";
-import { byId, el } from "./dom.js";
+import { button, byId, el, say } from "./dom.js";
+import { fieldOf, valuesOf } from "./fields.js";
+import { ApiError, token } from "./transport.js";
 
 const NOT_CONFIRMED =
   "Not confirmed: too few replicas have it, and a failover may lose it. Repeat it when they are back: it is not done twice.";
 
-/** @import { Outcomes } from "../answers.ts" */
-/** @typedef {{ name: string, label: string, hint: string, type?: "number", pattern?: RegExp, wrong?: string }} Field */
+/** @import { Field } from "./fields.js" */
+/** @typedef {Record<string, string>} Values */
 
 /**
- * Asks before something is done, does it, and says in the page's status line what came of it. What the gateway
- * refuses is said in the dialog, which stays open.
- * @template {keyof Outcomes} Name
- * @param {object} question
- * @param {string} question.title
- * @param {string[]} question.lines what will happen
- * @param {Field[]} [question.fields]
- * @param {string} question.verb on the button that does it
- * @param {boolean} [question.danger] it cannot be undone
- * @param {Name} question.action name of the API's action
- * @param {(values: Record<string, string>) => Record<string, unknown>} question.body
- * @param {(answer: Outcomes[Name], values: Record<string, string>) => string} question.done the answer in words
+ * What was done: a sentence for the status line, and perhaps a secret that is shown this once.
+ * @typedef {object} Done
+ * @property {string} said
+ * @property {boolean | undefined} [confirmed]
+ * @property {{ label: string, value: string, hint: string } | undefined} [secret]
+ */
+
+/**
+ * @typedef {object} Question
+ * @property {string} title
+ * @property {string[]} [lines] what will happen
+ * @property {Field[]} [fields]
+ * @property {string} verb on the button that does it
+ * @property {boolean} [danger] it cannot be undone
+ * @property {(values: Values) => string} [preview] what would come of it, said as one types
+ * @property {(values: Values) => string | undefined} [doubt] asks again with these words before it is done
+ * @property {(values: Values) => Promise<Done>} run
+ */
+
+/**
+ * Asks before something is done, does it, and says in the page's status line what came of it. What the gateway refuses is
+ * said in the dialog, which stays open with what was typed; so does it when the token is lost.
+ * @param {Question} question
  * @returns {Promise<boolean>} whether it was done
  */
 export function ask(question) {
   const dialog = byId("dialog", HTMLDialogElement);
   const form = byId("dialog-form", HTMLFormElement);
-  const ok = byId("dialog-ok", HTMLButtonElement);
-  const [cancel, error] = [byId("dialog-cancel"), byId("dialog-error")];
-  const { fields = [] } = question;
-  const title = el("h2", { id: "dialog-title" }, question.title);
-  const lines = question.lines.map((line) => el("p", {}, line));
-  byId("dialog-body").replaceChildren(title, ...lines, ...fields.map(input));
-  ok.textContent = question.verb;
-  ok.className = question.danger ? "danger" : "primary";
-  error.textContent = "";
+  const ending = new AbortController();
+  const { signal } = ending;
+  const state = { done: false, sure: "" };
+  fill(question);
 
   return new Promise((resolve) => {
-    let done = false;
-    const ending = new AbortController();
-    const { signal } = ending;
-    cancel.addEventListener("click", () => dialog.close(), { signal });
-    dialog.addEventListener(
-      "close",
-      () => {
-        ending.abort();
-        resolve(done);
-      },
-      { signal },
-    );
-    form.addEventListener(
-      "submit",
-      async (event) => {
-        event.preventDefault();
-        // Enter twice must not do it twice.
-        if (ok.disabled) return;
-        const values = valuesOf(form);
-        const wrong = fields.find(({ name, pattern }) => pattern && !pattern.test(values[name] ?? ""));
-        if (wrong) {
-          error.textContent = wrong.wrong ?? `${wrong.label} is not right`;
-          byId(`field-${wrong.name}`).focus();
-          return;
-        }
-        ok.disabled = true;
-        error.textContent = "";
-        try {
-          const answer = await post(question.action, question.body(values));
-          const said = question.done(answer, values);
-          say(answer.confirmed === false ? `${said} ${NOT_CONFIRMED}` : said);
-          done = true;
-          dialog.close();
-        } catch (failure) {
-          error.textContent = failure instanceof Error ? failure.message : String(failure);
-          // The sign-in form is behind the dialog.
-          if (failure instanceof ApiError && failure.status === 401) dialog.close();
-        } finally {
-          ok.disabled = false;
-        }
-      },
-      { signal },
-    );
+    byId("dialog-cancel").addEventListener("click", () => dialog.close(), { signal });
+    // Escape must not lose a secret that is shown this once.
+    dialog.addEventListener("cancel", (event) => form.querySelector(".secret") && event.preventDefault(), {
+      signal,
+    });
+    dialog.addEventListener("close", () => end(state.done), { signal });
+    form.addEventListener("input", () => showPreview(question, form), { signal });
+    form.addEventListener("submit", (event) => void submit(event), { signal });
     dialog.showModal();
-    if (fields[0]) byId(`field-${fields[0].name}`).focus();
-    else cancel.focus();
+    showPreview(question, form);
+    const [first] = question.fields ?? [];
+    byId(first ? `field-${first.name}` : "dialog-cancel").focus();
+
+    /** @param {boolean} done */
+    function end(done) {
+      ending.abort();
+      byId("dialog-body").replaceChildren();
+      resolve(done);
+      if (!token.get()) dispatchEvent(new CustomEvent("token-needed", { detail: "" }));
+    }
+
+    /** @param {SubmitEvent} event */
+    async function submit(event) {
+      event.preventDefault();
+      const ok = byId("dialog-ok", HTMLButtonElement);
+      // Enter twice must not do it twice.
+      if (ok.disabled) return;
+      if (state.done) return dialog.close();
+      const values = valuesOf(form);
+      if (complain(question, values) || !takeToken() || !isSure(question, values, state)) return;
+      ok.disabled = true;
+      byId("dialog-error").textContent = "";
+      try {
+        const { said, confirmed, secret } = await question.run(values);
+        state.done = true;
+        say(confirmed === false ? `${said} ${NOT_CONFIRMED}` : said);
+        if (secret) showSecret(said, secret);
+        else dialog.close();
+      } catch (failure) {
+        byId("dialog-error").textContent = failure instanceof Error ? failure.message : String(failure);
+        if (failure instanceof ApiError && failure.status === 401) askToken();
+      } finally {
+        ok.disabled = false;
+      }
+    }
   });
 }
 
-/** @param {HTMLFormElement} form */
-function valuesOf(form) {
-  /** @type {Record<string, string>} */
-  const values = {};
-  for (const [name, value] of new FormData(form)) values[name] = String(value).trim();
-  return values;
-}
-
-/** @param {Field} field */
-function input({ name, label, hint, type }) {
-  const id = `field-${name}`;
-  return el(
-    "div",
-    { className: "field" },
-    el("label", { htmlFor: id }, label),
-    el("input", {
-      id,
-      name,
-      autocomplete: "off",
-      spellcheck: false,
-      maxLength: 200,
-      inputMode: type === "number" ? "numeric" : "text",
-      "aria-describedby": `${id}-hint dialog-error`,
-    }),
-    el("p", { id: `${id}-hint`, className: "hint" }, hint),
+/** @param {Question} question */
+function fill({ title, lines = [], fields = [], verb, danger }) {
+  byId("dialog-body").replaceChildren(
+    el("h2", { id: "dialog-title" }, title),
+    ...lines.map((line) => el("p", {}, line)),
+    ...fields.map(fieldOf),
   );
+  const ok = byId("dialog-ok");
+  ok.textContent = verb;
+  ok.className = danger ? "danger" : "primary";
+  byId("dialog-cancel").hidden = false;
+  byId("dialog-token").hidden = true;
+  byId("dialog-token-field", HTMLInputElement).value = "";
+  for (const id of ["dialog-error", "dialog-preview", "dialog-doubt"]) byId(id).textContent = "";
 }
 
 /**
- * Says something to whoever looks or listens.
- * @param {string} text
+ * @param {Question} question
+ * @param {HTMLFormElement} form
  */
-export function say(text) {
-  byId("result").textContent = text;
+function showPreview({ preview, verb }, form) {
+  byId("dialog-preview").textContent = preview?.(valuesOf(form)) ?? "";
+  // Another amount is another question.
+  byId("dialog-doubt").textContent = "";
+  if (byId("dialog-body").childElementCount > 0 && !form.querySelector(".secret"))
+    byId("dialog-ok").textContent = verb;
+}
+
+/**
+ * @param {Question} question
+ * @param {Values} values
+ * @returns {boolean} whether something is wrong
+ */
+function complain({ fields = [] }, values) {
+  for (const { name, label, check } of fields) {
+    const wrong = check?.(values[name] ?? "", values);
+    if (wrong === undefined) continue;
+    byId("dialog-error").textContent = `${label} ${wrong}.`;
+    byId(`field-${name}`).focus();
+    return true;
+  }
+  return false;
+}
+
+/**
+ * @param {Question} question
+ * @param {Values} values
+ * @param {{ sure: string }} state what was asked again about, and came again unchanged
+ */
+function isSure({ doubt, verb }, values, state) {
+  const words = doubt?.(values);
+  if (words === undefined || (state.sure === words && byId("dialog-doubt").textContent === words))
+    return true;
+  state.sure = words;
+  byId("dialog-error").textContent = "";
+  byId("dialog-doubt").textContent = words;
+  byId("dialog-ok").textContent = `Yes, ${verb.toLowerCase()}`;
+  return false;
+}
+
+/** The token was lost: what was typed stays, and another one is asked for beside it. */
+function askToken() {
+  token.forget();
+  byId("dialog-token").hidden = false;
+  byId("dialog-token-field").focus();
+}
+
+/** @returns {boolean} whether there is a token to go on with */
+function takeToken() {
+  const field = byId("dialog-token-field", HTMLInputElement);
+  if (byId("dialog-token").hidden) return true;
+  const value = field.value.trim();
+  if (!value) {
+    byId("dialog-error").textContent = "Give a token to go on; what you typed is kept.";
+    field.focus();
+    return false;
+  }
+  token.set(value);
+  field.value = "";
+  byId("dialog-token").hidden = true;
+  return true;
+}
+
+/**
+ * @param {string} said
+ * @param {{ label: string, value: string, hint: string }} secret
+ */
+function showSecret(said, { label, value, hint }) {
+  const shown = el("output", { className: "secret", tabIndex: 0, "aria-label": label }, value);
+  const copied = el("span", { role: "status", className: "hint" });
+  const copy = button("Copy", () => void copyText(shown, copied), { className: "primary" });
+  byId("dialog-body").replaceChildren(
+    el("h2", { id: "dialog-title" }, label),
+    el("p", {}, said),
+    shown,
+    el("p", { className: "actions" }, copy, copied),
+    el("p", {}, hint),
+  );
+  byId("dialog-preview").textContent = "";
+  byId("dialog-cancel").hidden = true;
+  byId("dialog-ok").textContent = "I have it";
+  byId("dialog-ok").className = "";
+  copy.focus();
+}
+
+/**
+ * @param {HTMLElement} shown
+ * @param {HTMLElement} copied says what came of it
+ */
+async function copyText(shown, copied) {
+  try {
+    // Only there over HTTPS and on this machine.
+    await navigator.clipboard.writeText(shown.textContent ?? "");
+    copied.textContent = "Copied.";
+  } catch {
+    getSelection()?.selectAllChildren(shown);
+    copied.textContent = "It is selected: copy it with Ctrl+C.";
+  }
 }

@@ -1,4 +1,6 @@
-/** @import { MayLackPartitions } from "../answers.ts" */
+import { count, momentText } from "./format.js";
+import { hrefTo } from "./location.js";
+
 /** @typedef {Node | string | number | undefined | null} Child */
 
 /**
@@ -35,57 +37,28 @@ export function byId(id, kind) {
   return /** @type {Kind} */ (element);
 }
 
-/** @template Row @typedef {{ title: string, numeric?: boolean, header?: boolean, wrap?: boolean, action?: boolean, cell: (row: Row) => Child | Child[] }} Column */
-
 /**
- * A table with a caption, in a box of its own that scrolls sideways where the window is narrow.
- * @template Row
- * @param {string} caption
- * @param {Column<Row>[]} columns the one marked `header` names the row
- * @param {Row[]} rows
- * @param {string} empty what to say when there are none
+ * Says something to whoever looks or listens.
+ * @param {string} text
  */
-export function table(caption, columns, rows, empty) {
-  const kind = (/** @type {Column<Row>} */ { numeric, wrap, action }) =>
-    numeric ? "number" : wrap ? "wrap" : action ? "action" : undefined;
-  const head = el(
-    "tr",
-    {},
-    ...columns.map((column) => el("th", { scope: "col", className: kind(column) }, column.title)),
-  );
-  const body = rows.map((row) =>
-    el(
-      "tr",
-      {},
-      ...columns.map((column) => {
-        const content = [column.cell(row)].flat();
-        if (column.header) return el("th", { scope: "row", className: kind(column) }, ...content);
-        return el("td", { className: kind(column) }, ...content);
-      }),
-    ),
-  );
-  if (rows.length === 0)
-    body.push(el("tr", {}, el("td", { colSpan: columns.length, className: "empty" }, empty)));
-  return el(
-    "div",
-    { className: "scroll", tabIndex: 0, role: "region", "aria-label": caption },
-    el("table", {}, el("caption", {}, caption), el("thead", {}, head), el("tbody", {}, ...body)),
-  );
+export function say(text) {
+  byId("result").textContent = text;
 }
 
 /** @param {string} text */
 export const hint = (text) => el("p", { className: "hint" }, text);
 
+/** @param {string} text something to know before what follows is trusted */
+export const note = (text) => el("p", { className: "note" }, text);
+
 /**
  * Says which partitions what is shown does not cover; nothing if it covers all.
- * @param {MayLackPartitions} answer
+ * @param {{ unread?: { partitions: number[], why: string } | null | undefined }} answer
  */
 export const unreadNotes = ({ unread }) =>
   unread
     ? [
-        el(
-          "p",
-          { className: "note" },
+        note(
           `${count(unread.partitions.length)} partitions could not be read, and nothing of them is shown: ${unread.why}`,
         ),
       ]
@@ -103,20 +76,60 @@ export function button(label, press, props = {}) {
   return made;
 }
 
-/** @param {string} id an account's */
-export const accountLink = (id) => el("a", { href: `#account/${encodeURIComponent(id)}` }, id);
+/**
+ * The buttons of a view; none where nothing may be done.
+ * @param {(HTMLElement | false | undefined)[]} buttons
+ */
+export function actions(...buttons) {
+  const offered = buttons.filter((one) => one instanceof HTMLElement);
+  return offered.length > 0 ? [el("p", { className: "actions" }, ...offered)] : [];
+}
+
+/**
+ * @param {string} href
+ * @param {Child} text
+ */
+export const link = (href, text) => el("a", { href }, text);
+
+/** @param {string | null | undefined} id an account's */
+export const accountLink = (id) => (id ? link(hrefTo(["account", id]), id) : "–");
+
+/**
+ * @param {string | null | undefined} account
+ * @param {string | null | undefined} key
+ */
+export function keyLink(account, key) {
+  if (!key) return "–";
+  return account ? link(hrefTo(["key", account, key]), code(key)) : code(key);
+}
+
+/** @param {string | null | undefined} id a task's or a request's */
+export const taskLink = (id) => (id ? link(hrefTo(["task", id]), code(id)) : "–");
 
 /** @param {string} text an id or another name of the machine's */
 export const code = (text) => el("code", {}, text);
 
+const BADGES = {
+  good: ["active", "completed", "in use", "ready"],
+  bad: ["closed", "revoked", "failed", "expired", "not ready"],
+  warn: ["suspended", "held", "uncollected"],
+};
+
+/** @param {string} text a state */
+export function badge(text) {
+  const kind = Object.entries(BADGES).find(([, words]) => words.includes(text))?.[0] ?? "plain";
+  return el("span", { className: `badge ${kind}` }, text);
+}
+
 /**
  * A number against its limit, to look at and to read.
- * @param {number | undefined} used
- * @param {number | undefined} limit
+ * @param {number | null | undefined} used
+ * @param {number | null | undefined} limit
  * @param {string} what
  */
 export function usage(used, limit, what) {
-  if (used === undefined || limit === undefined) return "–";
+  if (used === undefined || used === null) return "–";
+  if (limit === undefined || limit === null) return count(used);
   const share = limit > 0 ? used / limit : 1;
   const className = `use ${share >= 1 ? "full" : share >= 0.8 ? "near" : ""}`;
   return el(
@@ -150,56 +163,47 @@ export function bar(number, most) {
   );
 }
 
-const whole = new Intl.NumberFormat("en");
+/** @param {string | null | undefined} iso */
+export const moment = (iso) => (iso ? el("time", { dateTime: iso }, momentText(iso)) : "–");
 
-/** @param {number} number */
-export const count = (number) => whole.format(number);
+/** @param {[string, Child | Child[], string?][]} facts label, value and perhaps a line below */
+export const tiles = (facts) =>
+  el(
+    "dl",
+    { className: "tiles" },
+    ...facts.map(([label, value, below]) =>
+      el(
+        "div",
+        { className: "tile" },
+        el("dt", {}, label),
+        el("dd", {}, ...[value].flat()),
+        below === undefined ? undefined : el("dd", { className: "unit" }, below),
+      ),
+    ),
+  );
 
-/** @param {number | null | undefined} perSecond */
-export function rate(perSecond) {
-  if (perSecond === null || perSecond === undefined) return "–";
-  return perSecond === 0 || perSecond >= 100
-    ? perSecond.toFixed(0)
-    : perSecond.toFixed(perSecond >= 10 ? 1 : 2);
-}
-
-/** @param {number | null | undefined} seconds how long something took */
-export function took(seconds) {
-  if (seconds === null || seconds === undefined) return "–";
-  if (seconds >= 1) return `${seconds.toFixed(seconds >= 10 ? 0 : 1)} s`;
-  const ms = seconds * 1000;
-  return `${ms >= 10 ? ms.toFixed(0) : ms.toFixed(1)} ms`;
-}
-
-/** @param {number} seconds an age, in its two largest units */
-export function age(seconds) {
-  const [minute, hour, day] = [60, 3600, 86_400];
-  if (seconds >= day) return `${Math.floor(seconds / day)} d ${Math.floor((seconds % day) / hour)} h`;
-  if (seconds >= hour) return `${Math.floor(seconds / hour)} h ${Math.floor((seconds % hour) / minute)} min`;
-  if (seconds >= minute) return `${Math.floor(seconds / minute)} min ${Math.floor(seconds % minute)} s`;
-  return `${Math.floor(seconds)} s`;
-}
-
-/** @param {string | undefined} iso a moment, to the second, in UTC as the log has it */
-export function moment(iso) {
-  if (!iso) return "–";
-  return el("time", { dateTime: iso }, `${iso.slice(0, 10)} ${iso.slice(11, 19)}`);
-}
+/** @param {[string, Child | Child[]][]} facts label and value; those whose value is undefined are left out */
+export const factList = (facts) =>
+  el(
+    "dl",
+    { className: "facts" },
+    ...facts
+      .filter(([, value]) => value !== undefined && value !== null && value !== "")
+      .flatMap(([label, value]) => [el("dt", {}, label), el("dd", {}, ...[value].flat())]),
+  );
 
 /**
  * The heading of a view, with a button that reads it anew.
- * @param {string} title
+ * @param {Child | Child[]} title
  * @param {() => void} [refresh]
+ * @param {...Child} more beside it
  */
-export function heading(title, refresh) {
-  const made = el("h2", { id: "view-title", tabIndex: -1 }, title);
-  if (!refresh) return made;
+export function heading(title, refresh, ...more) {
+  const made = el("h2", { id: "view-title", tabIndex: -1 }, ...[title].flat());
   const now = new Date().toISOString().slice(11, 19);
-  return el(
-    "div",
-    { className: "heading" },
-    made,
+  const again = refresh && [
     el("p", { className: "asof" }, `as of ${now} UTC`),
     button("Read again", refresh, { className: "quiet" }),
-  );
+  ];
+  return el("div", { className: "heading" }, made, ...more, ...(again ?? []));
 }

@@ -1,51 +1,73 @@
-import { get } from "./api.js";
-import { accountLink, bar, code, count, el, heading, hint, table, unreadNotes, usage } from "./dom.js";
+/** @import { Account, AccountUse, Key, List } from "./objects.d.ts" */
+import { actions, badge, button, el, keyLink, usage } from "./dom.js";
+import { count, momentText } from "./format.js";
+import { askCreateKey } from "./key-actions.js";
+import { may } from "./session.js";
+import { paging, table } from "./table.js";
 
-/** Keys by what they used and by what they were refused today, over all gateways. */
-export async function showKeys(/** @type {HTMLElement} */ view, /** @type {() => void} */ again) {
-  const [use, refused] = await Promise.all([get("top-keys"), get("refusals")]);
-  const most = refused.refusals[0]?.count ?? 0;
-  const cut = use.complete
-    ? undefined
-    : el(
-        "p",
-        { className: "note" },
-        `Only the first ${count(use.keys_looked_at)} keys were looked at; others may have used more.`,
-      );
-  view.replaceChildren(
-    heading("Keys today", again),
-    hint("Over all gateways, read from Redis. The day is the UTC day."),
-    ...(cut ? [cut] : []),
-    ...unreadNotes(use),
+/**
+ * The keys of an account with what is used of their limits; an action is on a key's own page.
+ * @param {Account} account
+ * @param {List<Key>} keys
+ * @param {AccountUse} use of the first hundred keys
+ * @param {() => void} again
+ * @returns {Node[]}
+ */
+export function keysPart(account, keys, use, again) {
+  const used = new Map(use.keys.map((one) => [one.key_id, one]));
+  const create = () => void askCreateKey(account).then((done) => done && again());
+  return [
+    ...actions(may("keys:write") && button("Create key …", create)),
     table(
-      "Most used",
+      "Keys",
       [
-        { title: "Key", header: true, cell: (key) => code(key.key_id) },
-        { title: "Account", cell: (key) => accountLink(key.account_id) },
-        { title: "Tier", cell: (key) => key.tier },
-        { title: "Today", numeric: true, cell: (key) => usage(key.day_count, key.daily_limit, "today") },
+        { title: "Key", header: true, cell: (key) => keyLink(key.account_id, key.key_id) },
+        { title: "Label", wrap: true, cell: (key) => key.label ?? "–", by: (key) => key.label },
+        { title: "Tier", cell: (key) => key.tier, by: (key) => key.tier },
         {
           title: "Last 60 s",
           numeric: true,
-          cell: (key) => usage(key.window_used, key.rate_limit, "last 60 s"),
+          cell: (key) =>
+            usage(used.get(key.key_id)?.window_used, used.get(key.key_id)?.rate_limit, "last 60 s"),
+          by: (key) => used.get(key.key_id)?.window_used,
         },
-        { title: "Slots", numeric: true, cell: (key) => usage(key.active, key.max_concurrent, "slots") },
-        { title: "State", cell: (key) => (key.usable ? "good" : "revoked or expired") },
+        {
+          title: "Slots",
+          numeric: true,
+          cell: (key) => usage(used.get(key.key_id)?.active, used.get(key.key_id)?.max_concurrent, "slots"),
+          by: (key) => used.get(key.key_id)?.active,
+        },
+        {
+          title: "Today",
+          numeric: true,
+          cell: (key) => usage(used.get(key.key_id)?.day_count, used.get(key.key_id)?.daily_limit, "today"),
+          by: (key) => used.get(key.key_id)?.day_count,
+        },
+        {
+          title: "This month",
+          numeric: true,
+          cell: (key) => usage(key.spent_this_month, key.monthly_credits, "credits this month"),
+          by: (key) => key.spent_this_month,
+        },
+        { title: "State", cell: keyState, by: (key) => stateOf(key) },
       ],
-      use.keys,
-      "No key was used today.",
+      keys.data,
+      "It has no keys.",
     ),
-    table(
-      "Most refused",
-      [
-        { title: "Key", header: true, cell: (row) => code(row.key_id) },
-        { title: "Account", cell: (row) => accountLink(row.account_id) },
-        { title: "Why", cell: (row) => code(row.outcome) },
-        { title: "Refusals", numeric: true, cell: (row) => bar(row.count, most) },
-      ],
-      refused.refusals,
-      "No known key was refused today.",
-    ),
-    hint("Gateways add their refusals every 5 s. Requests without a known key are in the overview."),
-  );
+    paging(keys, `${count(keys.data.length)} keys are shown.`),
+  ];
+}
+
+/** @param {Key} key */
+export function stateOf({ revoked_at, expires_at }) {
+  if (revoked_at) return "revoked";
+  return expires_at && Date.parse(expires_at) <= Date.now() ? "expired" : "active";
+}
+
+/** @param {Key} key */
+export function keyState(key) {
+  const state = stateOf(key);
+  if (state !== "active") return badge(state);
+  if (!key.expires_at) return badge(state);
+  return [badge(state), el("div", { className: "hint" }, `until ${momentText(key.expires_at).slice(0, 10)}`)];
 }

@@ -1,129 +1,97 @@
-import { showAccount, showAccounts } from "./accounts.js";
-import { get, token } from "./api.js";
-import { say } from "./dialogs.js";
-import { byId, el, heading } from "./dom.js";
-import { showKeys } from "./keys.js";
-import { showOverview, showState, showTrouble } from "./overview.js";
-import { showRequest, showTasks } from "./tasks.js";
+/** @import { View } from "./views.js" */
+import { byId, el, heading, say } from "./dom.js";
+import { here, hrefTo } from "./location.js";
+import { forgetSession, may, signedIn } from "./session.js";
+import { showState, showTrouble } from "./state.js";
+import { token } from "./transport.js";
+import { VIEWS } from "./views.js";
 
-const view = byId("view");
-const TITLES = {
-  overview: "Overview",
-  keys: "Keys",
-  accounts: "Accounts",
-  account: "Account",
-  tasks: "Open tasks",
-  find: "Find",
-};
-
-/** Ends what the view before has begun. */
-let leave = () => {};
+const box = byId("view");
 /** Counts views: an answer that comes after its view was left is dropped. */
 let turn = 0;
-let writable = false;
+/** Ends what the view before has begun. */
+let leaving = new AbortController();
 
-/** Shows what the address names after its #, such as `#account/acme`. */
+/** Shows what the address names. */
 async function show({ focus = true } = {}) {
-  const [name = "", argument = ""] = location.hash.slice(1).split("/").map(decoded);
-  const known = /** @type {keyof typeof TITLES} */ (Object.hasOwn(TITLES, name) ? name : "overview");
+  const place = here();
+  const known = Object.hasOwn(VIEWS, place.view) ? place.view : "overview";
+  const view = /** @type {View} */ (VIEWS[known]);
   const mine = ++turn;
-  leave();
-  leave = () => {};
-  markCurrent(known === "account" ? "accounts" : known);
-  document.title = `${argument || TITLES[known]} · Tollgate console`;
+  leaving.abort();
+  leaving = new AbortController();
+  const { signal } = leaving;
+  document.title = `${place.args[0] ?? view.title} · Tollgate console`;
   try {
-    // Also tells whether the token is right, before a view is begun.
-    const live = await get("live", { after_ms: Number.MAX_SAFE_INTEGER });
+    const me = await signedIn(token.get());
     if (mine !== turn) return;
-    writable = live.writable;
-    showState(live.gateway);
-    signedIn();
-    const box = el("div", {});
-    const elsewhere = await fill(known, argument, box);
+    byId("who").textContent = me.label;
+    offerViews(view.under ?? known);
+    await showState();
     if (mine !== turn) return;
-    if (elsewhere) return location.replace(elsewhere);
-    if (known !== "overview") view.replaceChildren(box);
+    unlock();
+    const made = await view.show({ place, signal, again: () => void show() });
+    if (mine !== turn) return;
+    if (typeof made === "string") return location.replace(made);
+    box.replaceChildren(...made.nodes);
+    made.shown?.();
   } catch (error) {
     if (mine !== turn) return;
+    if (!byId("sign-in").hidden) return;
     const text = error instanceof Error ? error.message : String(error);
-    if (!byId("sign-in").hidden) {
-      byId("sign-in-error").textContent ||= token.get() ? text : "";
-      return;
-    }
+    unlock();
     const trouble = el("p", { className: "error", role: "alert" }, text);
-    view.replaceChildren(
-      heading(TITLES[known], () => show()),
+    box.replaceChildren(
+      heading(view.title, () => void show()),
       trouble,
     );
-    view.hidden = false;
   }
-  if (focus) byId("view-title").focus();
-}
-
-/** @param {string} part of an address that somebody may have typed */
-function decoded(part) {
-  try {
-    return decodeURIComponent(part);
-  } catch {
-    return part;
-  }
+  if (focus) document.getElementById("view-title")?.focus();
 }
 
 /**
- * @param {keyof typeof TITLES} name
- * @param {string} argument
- * @param {HTMLElement} box
- * @returns {Promise<string | void>} where to look instead
+ * The views that the token may read; the one in sight is marked.
+ * @param {string} current
  */
-async function fill(name, argument, box) {
-  const again = () => void show();
-  switch (name) {
-    case "overview":
-      leave = showOverview(view);
-      return;
-    case "keys":
-      return showKeys(box, again);
-    case "accounts":
-      return showAccounts(box, again);
-    case "account":
-      return showAccount(box, again, argument, writable);
-    case "tasks":
-      return showTasks(box, again, writable);
-    case "find": {
-      const found = await get("find", { q: argument });
-      if (found.kind === "request") return showRequest(box, again, found, writable);
-      return `#account/${encodeURIComponent(found.account_id)}`;
-    }
-  }
+function offerViews(current) {
+  const links = Object.entries(VIEWS)
+    .filter(([, view]) => view.scope !== undefined && may(view.scope) && !view.under)
+    .map(([name, { title }]) =>
+      el("a", { href: hrefTo([name]), "aria-current": name === current ? "page" : undefined }, title),
+    );
+  byId("nav").replaceChildren(...links);
+  byId("find").hidden = !may("accounts:read");
 }
 
-/** @param {string} name */
-function markCurrent(name) {
-  for (const link of byId("nav").querySelectorAll("a")) {
-    if (link.hash === `#${name}`) link.setAttribute("aria-current", "page");
-    else link.removeAttribute("aria-current");
-  }
-}
-
-function signedIn() {
+function unlock() {
   byId("sign-in").hidden = true;
-  view.hidden = false;
+  box.hidden = false;
   byId("sign-out").hidden = !token.get();
-  byId("read-only").hidden = writable;
+}
+
+/** @param {string} why nothing where no token was given */
+function lock(why) {
+  turn++;
+  leaving.abort();
+  forgetSession();
+  token.forget();
+  byId("sign-in-error").textContent = why;
+  byId("sign-out").hidden = true;
+  byId("find").hidden = true;
+  byId("who").textContent = "";
+  byId("nav").replaceChildren();
+  box.hidden = true;
+  box.replaceChildren();
+  byId("sign-in").hidden = false;
+  byId("token").focus();
 }
 
 addEventListener("token-needed", (event) => {
+  // A dialog asks for another token itself, and keeps what was typed.
+  if (byId("dialog", HTMLDialogElement).open) return;
   const { detail } = /** @type {CustomEvent<string>} */ (event);
-  leave();
-  leave = () => {};
   // A token that was given and is wrong is worth a word; none given is not.
-  byId("sign-in-error").textContent = token.get() ? detail : "";
-  token.forget();
-  byId("sign-out").hidden = true;
-  view.hidden = true;
-  view.replaceChildren();
-  byId("sign-in").hidden = false;
-  byId("token").focus();
+  lock(token.get() ? detail : "");
 });
 
 byId("sign-in-form").addEventListener("submit", (event) => {
@@ -132,20 +100,22 @@ byId("sign-in-form").addEventListener("submit", (event) => {
   token.set(input.value.trim());
   input.value = "";
   byId("sign-in-error").textContent = "";
-  void show();
+  void show().then(() => {
+    // Not a wrong token but a gateway that does not answer: the view says so.
+    if (!byId("sign-in").hidden) byId("token").focus();
+  });
 });
 
 byId("sign-out").addEventListener("click", () => {
-  token.forget();
+  lock("");
   say("The token is forgotten.");
-  void show();
 });
 
 byId("find").addEventListener("submit", (event) => {
   event.preventDefault();
-  const hash = `#find/${encodeURIComponent(byId("find-id", HTMLInputElement).value.trim())}`;
-  if (location.hash === hash) void show();
-  else location.hash = hash;
+  const href = hrefTo(["search"], { q: byId("find-id", HTMLInputElement).value.trim() });
+  if (location.hash === href) void show();
+  else location.hash = href;
 });
 
 byId("skip").addEventListener("click", (event) => {

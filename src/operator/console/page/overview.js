@@ -1,249 +1,50 @@
-/** @import { Live } from "../answers.ts" */
-import { get } from "./api.js";
-import { age, bar, button, byId, code, count, el, heading, rate, table, took } from "./dom.js";
-import { createPlot } from "./plots.js";
+/** @import { Overview } from "./objects.d.ts" */
+/** @import { Context, Made } from "./views.js" */
+import { readOverview } from "./api.js";
+import { el, heading } from "./dom.js";
+import { createLiveFigures } from "./live.js";
+import { gatewaysTable, moneyPart } from "./money.js";
 
-const KEPT_MS = 15 * 60_000;
-
-const KINDS = { all: "all requests", generations: "generations", polls: "task polls" };
-
-/** @typedef {keyof typeof KINDS} Kind */
-/** @typedef {{ atMs: number[], series: Record<string, (number | null)[]> }} History */
-
-const perSecond = {
-  note: "Averaged over 10 s, this gateway.",
-  format: rate,
-  tick: (/** @type {number} */ value) => String(Number(value.toPrecision(3))),
-};
-const RATES = {
-  ...perSecond,
-  title: "Requests per second",
-  lines: [
-    { name: "ok", label: "answered", color: "--blue", fill: true },
-    { name: "refused", label: "refused (4xx)", color: "--orange", dash: [8, 3] },
-    { name: "failed", label: "failed (5xx)", color: "--red", dash: [3, 3] },
-  ],
-};
-const REFUSALS = {
-  ...perSecond,
-  title: "Refusals per second, by limit",
-  lines: [
-    { name: "rate_limited", label: "per minute", color: "--orange" },
-    { name: "concurrency_limited", label: "slots", color: "--violet", dash: [8, 3] },
-    { name: "daily_limited", label: "per day", color: "--teal", dash: [3, 3] },
-    { name: "insufficient_credits", label: "credits", color: "--red", dash: [10, 3, 2, 3] },
-    { name: "other_refusals", label: "other", color: "--soft", dash: [1, 3] },
-  ],
-};
-const SLOTS = {
-  title: "Slots taken",
-  note: "Holds and unfinished tasks over all gateways, read every 10 s; in flight in this one.",
-  format: wholeCount,
-  lines: [
-    { name: "slots", label: "slots, all gateways", color: "--violet", fill: true },
-    { name: "in_flight", label: "requests in flight here", color: "--blue", dash: [8, 3] },
-  ],
-};
-const latencyOf = (/** @type {Kind} */ kind) => ({
-  title: `Latency of ${KINDS[kind]}`,
-  note: "Over 30 s, this gateway; logarithmic.",
-  format: took,
-  logarithmic: true,
-  lines: [
-    { name: `${kind}_p50`, label: "p50", color: "--blue" },
-    { name: `${kind}_p99`, label: "p99", color: "--red", dash: [8, 3] },
-    { name: `${kind}_upstream_p99`, label: "generator's p99", color: "--teal", dash: [3, 3] },
-  ],
-});
+const READ_EVERY_MS = 10_000;
 
 /**
- * Live numbers of this gateway, read every two seconds while somebody looks.
- * @param {HTMLElement} view
- * @returns {() => void} ends it
+ * The money, all gateways, and this gateway's live figures.
+ * @param {Context} context
+ * @returns {Promise<Made>}
  */
-export function showOverview(view) {
-  /** @type {History} */
-  const history = { atMs: [], series: {} };
-  const state = { kind: /** @type {Kind} */ ("all"), paused: false, ended: false, timer: 0 };
-  const tiles = createTiles();
-  const [rates, refusals, slots] = [createPlot(RATES), createPlot(REFUSALS), createPlot(SLOTS)];
-  let latency = createPlot(latencyOf(state.kind));
-  const plots = () => [rates, latency, refusals, slots];
-  const latencyBox = el("div", {}, latency.figure);
-  const denied = el("div", {});
-  const pause = pauseButton((paused) => {
-    state.paused = paused;
-  });
-  const choice = kindChoice((kind) => {
-    state.kind = kind;
-    latency.destroy();
-    latency = createPlot(latencyOf(kind));
-    latencyBox.replaceChildren(latency.figure);
-    latency.show();
-    update();
-  });
-  view.replaceChildren(
-    el("div", { className: "heading" }, heading("Overview"), choice, pause),
-    tiles.list,
-    el("div", { className: "plots" }, rates.figure, latencyBox, refusals.figure, slots.figure),
-    denied,
-  );
-  for (const plot of plots()) plot.show();
-
-  function update() {
-    const seconds = history.atMs.map((ms) => ms / 1000);
-    for (const plot of plots()) plot.update(seconds, history.series);
-    tiles.update((name) => history.series[name]?.at(-1), state.kind);
-  }
-
-  async function read() {
-    if (state.paused || document.hidden) return;
-    const live = await get("live", { after_ms: history.atMs.at(-1) ?? 0 });
-    if (state.ended) return;
-    append(history, live);
-    showState(live.gateway);
-    byId("read-only").hidden = live.writable;
-    update();
-    denied.replaceChildren(deniedTable(live.denied));
-  }
-
-  const loop = () => {
-    read()
-      .catch((error) => showTrouble(error))
-      .finally(() => {
-        if (!state.ended) state.timer = setTimeout(loop, 2000);
-      });
+export async function showOverview({ signal, again }) {
+  const live = createLiveFigures(signal);
+  const [money, gateways] = [el("div", {}), el("div", {})];
+  /** @param {Overview} overview */
+  const draw = (overview) => {
+    money.replaceChildren(...moneyPart(overview));
+    gateways.replaceChildren(gatewaysTable(overview.gateways));
   };
-  loop();
-  return () => {
-    state.ended = true;
-    clearTimeout(state.timer);
-    for (const plot of plots()) plot.destroy();
-  };
-}
-
-/** @param {(paused: boolean) => void} changed */
-function pauseButton(changed) {
-  let paused = false;
-  const press = () => {
-    paused = !paused;
-    made.setAttribute("aria-pressed", String(paused));
-    made.textContent = paused ? "Go on" : "Pause";
-    changed(paused);
-  };
-  const made = button("Pause", press, { className: "quiet", "aria-pressed": "false" });
-  return made;
-}
-
-/**
- * Whose latency is shown.
- * @param {(kind: Kind) => void} changed
- */
-function kindChoice(changed) {
-  const options = Object.entries(KINDS).map(([value, label]) => el("option", { value }, label));
-  const select = el("select", { id: "latency-kind" }, ...options);
-  select.addEventListener("change", () => changed(/** @type {Kind} */ (select.value)));
-  const label = el("label", { htmlFor: "latency-kind" }, "Latency of");
-  return el("p", { className: "choice" }, label, " ", select);
-}
-
-/**
- * @param {History} history
- * @param {Live} live
- */
-function append(history, live) {
-  const before = history.atMs.length;
-  history.atMs.push(...live.at_ms);
-  for (const [name, values] of Object.entries(live.series)) {
-    history.series[name] ??= Array(before).fill(null);
-    history.series[name].push(...values);
-  }
-  const since = (history.atMs.at(-1) ?? 0) - KEPT_MS;
-  const old = history.atMs.findIndex((ms) => ms >= since);
-  if (old <= 0) return;
-  history.atMs.splice(0, old);
-  for (const values of Object.values(history.series)) values.splice(0, old);
-}
-
-function createTiles() {
-  const tile = (/** @type {string} */ label, /** @type {string} */ unit) => {
-    const value = el("dd", {}, "–");
-    return {
-      value,
-      box: el(
-        "div",
-        { className: "tile" },
-        el("dt", {}, label),
-        value,
-        el("dd", { className: "unit" }, unit),
-      ),
-    };
-  };
-  const answered = tile("Answered", "per second");
-  const refused = tile("Refused", "per second, 4xx");
-  const failed = tile("Failed", "per second, 5xx");
-  const p50 = tile("Latency p50", "");
-  const p99 = tile("Latency p99", "");
-  const slots = tile("Slots taken", "over all gateways");
-  const boxes = [answered, refused, failed, p50, p99, slots].map(({ box }) => box);
+  draw(await readOverview());
+  const timer = setInterval(() => {
+    // A table that somebody is in with the keyboard is not taken from under them.
+    if (document.hidden || gateways.contains(document.activeElement)) return;
+    readOverview().then(
+      (overview) => signal.aborted || draw(overview),
+      // The live figures say at the top that nothing answers.
+      () => undefined,
+    );
+  }, READ_EVERY_MS);
+  signal.addEventListener("abort", () => clearInterval(timer));
   return {
-    list: el("dl", { className: "tiles" }, ...boxes),
-    /**
-     * @param {(name: string) => number | null | undefined} latest
-     * @param {Kind} kind
-     */
-    update(latest, kind) {
-      answered.value.textContent = rate(latest("ok"));
-      refused.value.textContent = rate(latest("refused"));
-      failed.value.textContent = rate(latest("failed"));
-      failed.box.classList.toggle("alarm", (latest("failed") ?? 0) > 0);
-      p50.value.textContent = took(latest(`${kind}_p50`));
-      p99.value.textContent = took(latest(`${kind}_p99`));
-      for (const { box } of [p50, p99]) {
-        const unit = box.lastElementChild;
-        if (unit) unit.textContent = KINDS[kind];
-      }
-      slots.value.textContent = wholeCount(latest("slots"));
-    },
-  };
-}
-
-/** @param {number | null | undefined} number */
-function wholeCount(number) {
-  return number === null || number === undefined ? "–" : count(Math.round(number));
-}
-
-/** @param {Live["denied"]} denied */
-function deniedTable(denied) {
-  const most = denied[0]?.last_15_minutes ?? 0;
-  return table(
-    "Why requests were refused or failed, this gateway",
-    [
-      { title: "Outcome", header: true, cell: (row) => code(row.outcome) },
-      { title: "HTTP", numeric: true, cell: (row) => row.status },
-      { title: "Last minute", numeric: true, cell: (row) => count(row.last_minute) },
-      { title: "Last 15 minutes", numeric: true, cell: (row) => bar(row.last_15_minutes, most) },
+    nodes: [
+      heading("Overview", again),
+      money,
+      el(
+        "div",
+        { className: "heading" },
+        el("h3", { className: "section" }, "This gateway, live"),
+        live.choice,
+        live.pause,
+      ),
+      ...live.nodes,
+      gateways,
     ],
-    denied,
-    "Nothing was refused in the last 15 minutes.",
-  );
-}
-
-/** @param {Live["gateway"]} gateway */
-export function showState({ host, pid, uptime_seconds, not_ready, primaries }) {
-  const state = byId("state");
-  const away = primaries.filter(({ usable }) => !usable).map(({ name }) => name);
-  state.className = not_ready || away.length > 0 ? "state bad" : "state good";
-  state.title = primaries.map(({ name, usable }) => `Redis ${name}${usable ? "" : ", away"}`).join("\n");
-  const where = `${host}, process ${pid}, up ${age(uptime_seconds)}`;
-  const ready = away.length > 0 ? `Ready, but Redis is away at ${away.join(", ")}` : "Ready";
-  const text = `${not_ready ? `Not ready: ${not_ready}` : ready} · ${where}`;
-  if (state.textContent !== text) state.textContent = text;
-}
-
-/** @param {unknown} error */
-export function showTrouble(error) {
-  const state = byId("state");
-  state.className = "state bad";
-  state.textContent = `No data: ${error instanceof Error ? error.message : error}`;
+    shown: live.show,
+  };
 }

@@ -5,6 +5,8 @@ const HEIGHT = 210;
 /** A page opened right after the start shows at least so much. */
 const SPAN_MIN_SECONDS = 120;
 
+const DAY_SECONDS = 86_400;
+
 /** @typedef {{ name: string, label: string, color: string, dash?: number[], fill?: boolean }} Line */
 
 /**
@@ -15,6 +17,7 @@ const SPAN_MIN_SECONDS = 120;
  * @property {(value: number | null | undefined) => string} format
  * @property {(value: number) => string} [tick] the same for the axis
  * @property {boolean} [logarithmic]
+ * @property {boolean} [days] bars, one for each UTC day; the legend then has their sums
  */
 
 /**
@@ -22,7 +25,7 @@ const SPAN_MIN_SECONDS = 120;
  * @param {PlotOptions} options
  */
 export function createPlot(options) {
-  const { title, note, lines, format } = options;
+  const { title, note, lines, format, days = false } = options;
   const values = lines.map(() => el("output", {}, "–"));
   const legend = el(
     "ul",
@@ -32,7 +35,7 @@ export function createPlot(options) {
   const box = el("div", {
     className: "plot",
     role: "img",
-    "aria-label": `Plot: ${title}. The legend has the latest values.`,
+    "aria-label": `Plot: ${title}. The legend has the ${days ? "sums" : "latest values"}.`,
   });
   const caption = el("figcaption", {}, el("h3", {}, title), hint(note));
   /** @type {uPlot | undefined} */
@@ -40,11 +43,12 @@ export function createPlot(options) {
   /** @type {uPlot.AlignedData} */
   let data = [[], ...lines.map(() => [])];
 
-  /** @param {number | null | undefined} index the latest where there is none */
+  /** @param {number | null | undefined} index the latest, or the sum of days, where there is none */
   const showValues = (index) => {
     lines.forEach((_, at) => {
       const line = data[at + 1] ?? [];
-      const text = format(line[index ?? line.length - 1]);
+      const whole = days ? sumOf(line) : line.at(-1);
+      const text = format(index === null || index === undefined ? whole : line[index]);
       const output = values[at];
       if (output && output.textContent !== text) output.textContent = text;
     });
@@ -88,16 +92,18 @@ export function createPlot(options) {
  * @param {(index: number | null | undefined) => void} pointed the pointer is there
  * @returns {Omit<uPlot.Options, "width" | "height">}
  */
-function drawing({ lines, format, tick = format, logarithmic = false }, pointed) {
+function drawing({ lines, format, tick = format, logarithmic = false, days = false }, pointed) {
   const axis = { stroke: colorOf("var(--soft)"), ticks: { show: false } };
   const grid = { stroke: colorOf("var(--grid)"), width: 1 };
   const filter = logarithmic ? { filter: wholeDecades } : {};
   return {
     tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), "Etc/UTC"),
     legend: { show: false },
-    cursor: { drag: { x: false, y: false }, sync: { key: "overview" }, points: { size: 6 } },
+    cursor: { drag: { x: false, y: false }, points: { size: 6 }, ...(days ? {} : { sync: { key: "live" } }) },
     scales: {
-      x: { range: (_, min, max) => [Math.min(min, max - SPAN_MIN_SECONDS), max] },
+      x: {
+        range: (_, min, max) => (days ? wholeDays(min, max) : [Math.min(min, max - SPAN_MIN_SECONDS), max]),
+      },
       y: logarithmic
         ? { distr: 3, range: (_, min, max) => decades(min, max) }
         : { range: (_, __, max) => [0, max > 0 ? max * 1.1 : 1] },
@@ -108,7 +114,9 @@ function drawing({ lines, format, tick = format, logarithmic = false }, pointed)
         grid,
         size: 30,
         space: 70,
-        values: (_, splits, __, ___, seconds) => splits.map((at) => clock(at, seconds)),
+        ...(days ? { incrs: [1, 2, 7, 14].map((n) => n * DAY_SECONDS) } : {}),
+        values: (_, splits, __, ___, seconds) =>
+          splits.map((at) => (days ? dateOf(at).slice(5) : clock(at, seconds))),
       },
       {
         ...axis,
@@ -118,7 +126,7 @@ function drawing({ lines, format, tick = format, logarithmic = false }, pointed)
         values: (_, splits) => splits.map((value) => (value === null ? "" : tick(value))),
       },
     ],
-    series: [{}, ...lines.map(seriesOf)],
+    series: [{}, ...lines.map((line) => ({ ...seriesOf(line), ...(days ? barsOf(line) : {}) }))],
     hooks: { setCursor: [(u) => pointed(u.cursor.idx)] },
   };
 }
@@ -135,6 +143,31 @@ const seriesOf = ({ label, color, dash, fill }) => ({
   ...(dash ? { dash } : {}),
   ...(fill ? { fill: colorOf(`color-mix(in srgb, var(${color}) 15%, transparent)`) } : {}),
 });
+
+/**
+ * @param {Line} line
+ * @returns {uPlot.Series}
+ */
+const barsOf = ({ color, dash }) => {
+  // What is drawn dashed stands in front of the others.
+  const paths = uPlot.paths.bars?.({ size: dash ? [0.3, 40] : [0.7, 80] });
+  return { width: 0, fill: colorOf(`var(${color})`), ...(paths ? { paths } : {}) };
+};
+
+/** @param {ArrayLike<number | null | undefined>} values */
+const sumOf = (values) =>
+  Array.from(values).reduce((/** @type {number} */ sum, value) => sum + (value ?? 0), 0);
+
+/** @param {number} seconds Unix @returns {string} */
+export const dateOf = (seconds) => new Date(seconds * 1000).toISOString().slice(0, 10);
+
+/**
+ * Room for the first and the last bar.
+ * @param {number} min
+ * @param {number} max
+ * @returns {[number, number]}
+ */
+const wholeDays = (min, max) => [min - DAY_SECONDS / 2, max + DAY_SECONDS / 2];
 
 /** A short piece of the line, so that it is known by its dashes too. */
 function swatch(/** @type {string} */ color, /** @type {number[] | undefined} */ dash) {

@@ -51,8 +51,12 @@ export const searchRoutes = ({ session }: Services) => [
 ];
 
 async function find(nodes: RedisNodes, q: string): Promise<Found[]> {
-  const found = await Promise.all([findAccount(nodes, q), findAKey(nodes, q), findARequest(nodes, q)]);
-  return found.filter((one) => one !== undefined);
+  const found = (await Promise.all([findAccount(nodes, q), findAKey(nodes, q)])).filter(
+    (one) => one !== undefined,
+  );
+  // A request may be where nothing can be read; that matters only if nothing else was found.
+  const request = await findARequest(nodes, q, found.length === 0);
+  return request ? [...found, request] : found;
 }
 
 async function findAccount(nodes: RedisNodes, id: string): Promise<Found | undefined> {
@@ -67,8 +71,12 @@ async function findAKey(nodes: RedisNodes, id: string): Promise<Found | undefine
   return key && { kind: "key", id, account_id: key.accountId, label: key.label ?? null };
 }
 
-async function findARequest(nodes: RedisNodes, id: string): Promise<Found | undefined> {
-  const task = await unlessUnknown(findTask(nodes, id), UnreadError);
+async function findARequest(
+  nodes: RedisNodes,
+  id: string,
+  throwsUnread: boolean,
+): Promise<Found | undefined> {
+  const task = await unlessUnknown(findTask(nodes, id), throwsUnread ? UnreadError : undefined);
   if (!task) return undefined;
   const kind = task.requestId === id ? "request" : "task";
   return { kind, id, account_id: task.record.account_id ?? null, label: null };

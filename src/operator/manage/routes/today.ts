@@ -1,4 +1,5 @@
 import { Type } from "typebox";
+import { type AccountUse as AccountUsed, useOfAccount } from "../../../store/account-use.ts";
 import { readAccount } from "../../../store/accounts.ts";
 import { eachKey, storeNowMs } from "../../../store/keys.ts";
 import { type KeyUse, topKeysByUse, usesOfKeys } from "../../../store/operator-keys.ts";
@@ -186,7 +187,8 @@ const accountUseRoute = ({ session, tiers }: Services) =>
     scope: "accounts:read",
     name: "readAccountUse",
     summary: "Read what is used of an account's limits now",
-    description: "Of the limits of its first 100 keys.",
+    description:
+      "Of the account's own limits, and of those of its first 100 keys. Where the account leaves a key less, the key's window and slots are the account's, as in the headers of its answers.",
     answers: { 200: { description: "What is used, and of what.", schema: AccountUse } },
     refusals: [404],
     run: ({ params }) =>
@@ -194,10 +196,20 @@ const accountUseRoute = ({ session, tiers }: Services) =>
         const { accountId, partition } = await readAccount(nodes, params.account!);
         const keyIds = await firstKeysOf(nodes, accountId);
         const keys = await usesOfKeys(nodes, partition, keyIds, tiers());
+        const account = await useOfAccount(nodes, partition, accountId);
         const shown = keys.map((key) => ({ key_id: key.keyId, ...useShown(key) }));
-        return { status: 200, body: { keys: shown } };
+        return { status: 200, body: { account: account ? accountUseShown(account) : null, keys: shown } };
       }),
   });
+
+const accountUseShown = (use: AccountUsed) => ({
+  window_used: use.windowUsed,
+  rate_limit: use.rateLimit ?? null,
+  active: use.active,
+  max_concurrent: use.maxConcurrent ?? null,
+  day_count: use.dayCount,
+  daily_limit: use.dailyLimit ?? null,
+});
 
 /** By id: a scan may show a key twice. */
 async function firstKeysOf(nodes: RedisNodes, accountId: string): Promise<string[]> {

@@ -1,6 +1,5 @@
-import { API_PREFIX, GENERATION_ENDPOINTS } from "../../domain/endpoints.ts";
-import type { Metrics } from "../../telemetry/metrics.ts";
-import type { LiveView } from "./answers.ts";
+import { API_PREFIX, GENERATION_ENDPOINTS } from "../domain/endpoints.ts";
+import type { Metrics } from "../telemetry/metrics.ts";
 import { type Buckets, quantileBetween } from "./quantile.ts";
 
 export const SAMPLE_EVERY_MS = 2000;
@@ -67,6 +66,15 @@ export async function readLive(metrics: Metrics): Promise<Reading> {
     inFlight: four!,
     settlementsWaiting: five!,
   };
+}
+
+/** Numbers of the last 15 minutes by name, each as long as `at_ms`; null where there is nothing to say. */
+export interface LiveView {
+  sample_every_ms: number;
+  at_ms: number[];
+  series: Record<string, (number | null)[]>;
+  /** Why requests were answered with 4xx or 5xx. */
+  denied: { outcome: string; status: number; last_minute: number; last_15_minutes: number }[];
 }
 
 /** What is sampled. */

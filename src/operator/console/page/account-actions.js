@@ -1,0 +1,211 @@
+/** @import { Account, AccountStatus } from "./objects.d.ts" */
+/** @import { Booked } from "./api.js" */
+import { adjustCredits, createAccount, grantCredits, listPackages, patchAccount } from "./api.js";
+import { ask } from "./dialogs.js";
+import { credits, creditsUpOrDown, given, reference, required, textOrNull } from "./fields.js";
+import { count, signed } from "./format.js";
+import { labelField, limitFields, limitsOf } from "./limit-fields.js";
+
+/** From so many credits on the console asks again. */
+const MANY_CREDITS = 10_000;
+
+/** @import { Field } from "./fields.js" */
+
+/** @returns {Promise<string | undefined>} the id of the account that was made */
+export async function askCreateAccount() {
+  let id = "";
+  const done = await ask({
+    title: "Create an account",
+    lines: ["It has no key and no credits at first."],
+    fields: [
+      {
+        name: "account_id",
+        label: "Account id",
+        hint: "Empty: one is made.",
+        check: (value) =>
+          /^[\w.-]{0,64}$/.test(value) ? undefined : "has characters that an id cannot have",
+      },
+      labelField(""),
+    ],
+    verb: "Create it",
+    async run({ account_id, label }) {
+      const account = await createAccount(
+        given({ account_id: textOrNull(account_id), label: textOrNull(label) }),
+      );
+      id = account.account_id;
+      return { said: `Account ${id} is created.`, confirmed: account.confirmed };
+    },
+  });
+  return done ? id : undefined;
+}
+
+/**
+ * @param {Account} account
+ * @param {string | null} etag
+ */
+export const askEdit = (account, etag) =>
+  ask({
+    title: `Edit account ${account.account_id}`,
+    lines: ["Limits of an account hold over all its keys together, besides each key's own."],
+    fields: [labelField(account.label), ...limitFields(account.limits, "no limit over all keys")],
+    verb: "Save",
+    async run(values) {
+      const changes = { label: textOrNull(values.label), limits: limitsOf(values) };
+      const { confirmed } = await patchAccount(account.account_id, changes, etag);
+      return { said: `Account ${account.account_id} is changed.`, confirmed };
+    },
+  });
+
+/** @type {Record<AccountStatus, { verb: string, danger: boolean, lines: string[], said: string }>} */
+const STATUS = {
+  suspended: {
+    verb: "Suspend",
+    danger: true,
+    lines: [
+      "New generations and uploads are answered 403 at once. Polls and credits go on; so do tasks begun.",
+    ],
+    said: "is suspended",
+  },
+  closed: {
+    verb: "Close",
+    danger: true,
+    lines: ["Every request of its keys is answered 403 at once, polls too. Its ledger stays."],
+    said: "is closed",
+  },
+  active: {
+    verb: "Activate",
+    danger: false,
+    lines: ["Its keys work again, within their limits."],
+    said: "is active",
+  },
+};
+
+/**
+ * @param {Account} account
+ * @param {string | null} etag
+ * @param {AccountStatus} status
+ */
+export const askStatus = (account, etag, status) =>
+  ask({
+    title: `${STATUS[status].verb} account ${account.account_id}?`,
+    lines: STATUS[status].lines,
+    verb: `${STATUS[status].verb} it`,
+    danger: STATUS[status].danger,
+    async run() {
+      const { confirmed } = await patchAccount(account.account_id, { status }, etag);
+      return { said: `Account ${account.account_id} ${STATUS[status].said}.`, confirmed };
+    },
+  });
+
+const referenceField = /** @type {Field} */ ({
+  name: "reference",
+  label: "Reference",
+  hint: "What it is for, such as an invoice or a ticket. The same reference counts once, however often it is sent.",
+  check: reference,
+});
+
+/** @param {Account} account */
+export async function askGrant(account) {
+  const packages = await listPackages().then(
+    ({ data }) => data,
+    () => [],
+  );
+  const amountOf = (/** @type {Record<string, string>} */ values) =>
+    packages.find((one) => one.package === values.package)?.credits ?? Number(values.credits);
+  return ask({
+    title: `Grant credits to ${account.account_id}`,
+    fields: [
+      {
+        name: "package",
+        label: "Package",
+        type: "select",
+        options: [
+          ["", "None: the credits below"],
+          ...packages.map(
+            (one) => /** @type {const} */ ([one.package, `${one.package}, ${count(one.credits)} credits`]),
+          ),
+        ],
+      },
+      {
+        name: "credits",
+        label: "Credits",
+        hint: "A whole number, at least 1. Not read with a package.",
+        type: "number",
+        check: (value, values) => (values?.package ? undefined : credits(value)),
+      },
+      referenceField,
+    ],
+    verb: "Grant",
+    preview: (values) => balances(account, amountOf(values)),
+    doubt: (values) => doubtAbout(account, amountOf(values)),
+    async run(values) {
+      const what = values.package ? { package: values.package } : { credits: Number(values.credits) };
+      const booked = await grantCredits(account.account_id, { ...what, reference: values.reference });
+      return bookedFor(account, booked, values.reference);
+    },
+  });
+}
+
+/** @param {Account} account */
+export const askAdjust = (account) =>
+  ask({
+    title: `Adjust the balance of ${account.account_id}`,
+    lines: ["For corrections; a sale is a grant. The customer sees the reason among the transactions."],
+    fields: [
+      {
+        name: "amount",
+        label: "Credits, up or down",
+        hint: "A whole number such as 500 or -500.",
+        type: "number",
+        check: creditsUpOrDown,
+      },
+      { name: "reason", label: "Reason", hint: "Why; it stands in the ledger.", check: required },
+      referenceField,
+    ],
+    verb: "Adjust",
+    preview: ({ amount }) => balances(account, Number(amount)),
+    doubt: ({ amount }) => doubtAbout(account, Number(amount)),
+    async run({ amount, reason, reference: of }) {
+      const booked = await adjustCredits(account.account_id, {
+        amount: Number(amount),
+        reason,
+        reference: of,
+      });
+      return bookedFor(account, booked, of);
+    },
+  });
+
+/**
+ * The balance before and after.
+ * @param {Account} account
+ * @param {number} amount
+ */
+function balances({ balance }, amount) {
+  if (!Number.isSafeInteger(amount) || amount === 0) return `Balance now: ${count(balance)} credits.`;
+  const after = balance + amount;
+  if (after < 0) return `Balance ${count(balance)}: so many credits cannot be taken away.`;
+  return `Balance ${count(balance)} → ${count(after)} credits (${signed(amount)}).`;
+}
+
+/**
+ * Asks again about many credits, and about taking half of a balance away.
+ * @param {Account} account
+ * @param {number} amount
+ */
+function doubtAbout({ account_id, balance }, amount) {
+  const isMuch = Math.abs(amount) >= MANY_CREDITS || (amount < 0 && -amount * 2 >= balance);
+  if (!isMuch) return undefined;
+  return `${signed(amount)} credits for ${account_id}: the balance goes from ${count(balance)} to ${count(balance + amount)}. Are you sure?`;
+}
+
+/**
+ * @param {Account} account
+ * @param {Booked} booked
+ * @param {string | undefined} of the reference
+ */
+const bookedFor = ({ account_id }, { value: { amount, balance, confirmed }, isRepeat }, of) => ({
+  said: isRepeat
+    ? `Nothing is changed: reference ${of} of ${account_id} was booked before, with ${signed(amount)} credits. The balance is ${count(balance)}.`
+    : `${signed(amount)} credits for ${account_id}, reference ${of}. The balance is ${count(balance)}.`,
+  confirmed,
+});

@@ -1,0 +1,137 @@
+/** @import { Account, AccountUse, Scope } from "./objects.d.ts" */
+/** @import { Context, Made } from "./views.js" */
+import { askAdjust, askEdit, askGrant, askStatus } from "./account-actions.js";
+import { showAccountRefusals } from "./account-refusals.js";
+import { showAccountTasks } from "./account-tasks.js";
+import { showAccountUsage } from "./account-usage.js";
+import { readAccount, readUse } from "./api.js";
+import { actions, badge, button, el, factList, heading, link, moment, tiles, usage } from "./dom.js";
+import { count } from "./format.js";
+import { hrefTo } from "./location.js";
+import { may } from "./session.js";
+import { showTransactions } from "./transactions.js";
+
+/**
+ * Parts of an account's page by name in the address; the first is shown where none is named.
+ * @type {Record<string, { title: string, scope: Scope, show: (account: Account, context: Context, use: AccountUse) => Promise<Made> }>}
+ */
+const PARTS = {
+  usage: { title: "Usage and keys", scope: "accounts:read", show: showAccountUsage },
+  transactions: { title: "Transactions", scope: "credits:read", show: showTransactions },
+  tasks: { title: "Tasks", scope: "tasks:read", show: showAccountTasks },
+  refusals: { title: "Refusals", scope: "usage:read", show: showAccountRefusals },
+};
+
+/**
+ * One account: its credits, limits and status, and one of its parts.
+ * @param {Context} context
+ * @returns {Promise<Made>}
+ */
+export async function showAccount(context) {
+  const [id = "", named = "usage"] = context.place.args;
+  const part = PARTS[named] ?? PARTS.usage;
+  const [{ value: account, etag }, use] = await Promise.all([readAccount(id), readUse(id)]);
+  const shown = await part?.show(account, context, use);
+  return {
+    nodes: [
+      heading([`Account ${account.account_id}`], context.again, badge(account.status)),
+      ...(account.label ? [el("p", { className: "subtitle" }, account.label)] : []),
+      creditTiles(account, use.account),
+      ...actionsOf(account, etag, context.again),
+      detailsOf(account),
+      partLinks(account.account_id, named),
+      ...(shown?.nodes ?? []),
+    ],
+    shown: () => shown?.shown?.(),
+  };
+}
+
+/**
+ * @param {Account} account
+ * @param {AccountUse["account"]} use
+ */
+function creditTiles(account, use) {
+  const { limits } = account;
+  return tiles([
+    ["Balance", count(account.balance), "credits to spend"],
+    ["Held", count(account.held), "credits, tasks begun"],
+    ["Used in all", count(account.total_used), "credits"],
+    ["Requests", count(account.total_requests), "admitted in all"],
+    ...(limits.rate_limit === null
+      ? []
+      : [limitTile("Last 60 s", "requests, all keys", use?.window_used, limits.rate_limit)]),
+    ...(limits.max_concurrent === null
+      ? []
+      : [limitTile("Slots", "tasks at a time, all keys", use?.active, limits.max_concurrent)]),
+    ...(limits.daily_limit === null
+      ? []
+      : [limitTile("Today", "requests, all keys", use?.day_count, limits.daily_limit)]),
+  ]);
+}
+
+/**
+ * @param {string} title
+ * @param {string} unit
+ * @param {number | null | undefined} used
+ * @param {number} limit
+ * @returns {[string, Node | string, string]}
+ */
+const limitTile = (title, unit, used, limit) => [title, usage(used ?? 0, limit, title), unit];
+
+/**
+ * @param {Account} account
+ * @param {string | null} etag
+ * @param {() => void} again
+ */
+function actionsOf(account, etag, again) {
+  const then = (/** @type {Promise<boolean>} */ asked) => void asked.then((done) => done && again());
+  const credits = may("credits:write");
+  const writes = may("accounts:write");
+  const { status } = account;
+  return actions(
+    credits &&
+      button("Grant credits …", () => then(askGrant(account)), {
+        className: "primary",
+      }),
+    credits && button("Adjust balance …", () => then(askAdjust(account))),
+    writes && button("Edit label and limits …", () => then(askEdit(account, etag))),
+    writes && status === "active" && button("Suspend …", () => then(askStatus(account, etag, "suspended"))),
+    writes && status !== "active" && button("Activate …", () => then(askStatus(account, etag, "active"))),
+    writes && status !== "closed" && button("Close …", () => then(askStatus(account, etag, "closed"))),
+  );
+}
+
+/** @param {Account} account */
+function detailsOf(account) {
+  const metadata = Object.entries(account.metadata ?? {}).map(
+    ([name, value]) => `${name}: ${typeof value === "string" ? value : JSON.stringify(value)}`,
+  );
+  const audit = may("audit:read")
+    ? link(hrefTo(["audit"], { account_id: account.account_id }), "what operators did to it")
+    : undefined;
+  return factList([
+    ["Created", account.created_at ? moment(account.created_at) : undefined],
+    ["Metadata", metadata.join(", ")],
+    ["Audit", audit],
+  ]);
+}
+
+/**
+ * @param {string} id
+ * @param {string} current
+ */
+function partLinks(id, current) {
+  const links = Object.entries(PARTS)
+    .filter(([, { scope }]) => may(scope))
+    .map(([name, { title }]) =>
+      el(
+        "a",
+        {
+          href: hrefTo(name === "usage" ? ["account", id] : ["account", id, name]),
+          "aria-current": name === current ? "page" : undefined,
+        },
+        title,
+      ),
+    );
+  return el("nav", { className: "parts", "aria-label": "Parts of the account" }, ...links);
+}

@@ -1,0 +1,84 @@
+/** @import { AuditRecord } from "./objects.d.ts" */
+/** @import { Context, Made } from "./views.js" */
+import { listAudit } from "./api.js";
+import { accountLink, code, el, heading, hint, moment } from "./dom.js";
+import { filterForm } from "./filters.js";
+import { paging, table } from "./table.js";
+
+const PER_PAGE = 50;
+
+/**
+ * What operators changed: who, when, what it was before and after.
+ * @param {Context} context
+ * @returns {Promise<Made>}
+ */
+export async function showAudit({ place: { query }, again }) {
+  const page = await listAudit({
+    account_id: query.get("account_id") ?? "",
+    cursor: query.get("cursor") ?? "",
+    limit: PER_PAGE,
+  });
+  return {
+    nodes: [
+      heading("Audit", again),
+      filterForm([{ name: "account_id", label: "Account" }]),
+      table(
+        "What operators changed (UTC)",
+        [
+          { title: "When", header: true, cell: (one) => moment(one.at), by: (one) => one.at },
+          { title: "Who", wrap: true, cell: (one) => one.by, by: (one) => one.by },
+          { title: "What", cell: (one) => code(one.action), by: (one) => one.action },
+          { title: "Account", cell: (one) => accountLink(one.account_id), by: (one) => one.account_id },
+          { title: "To what", wrap: true, cell: (one) => code(one.target ?? "–"), by: (one) => one.target },
+          { title: "Changed", wrap: true, cell: changes },
+        ],
+        page.data,
+        "There is no record.",
+      ),
+      paging(page, "Latest first."),
+      hint("Records are kept for 90 days, and in the archive where there is one."),
+    ],
+  };
+}
+
+/** @param {AuditRecord} record */
+function changes({ before, after, request_id }) {
+  const lines = changesBetween(objectOf(before), objectOf(after));
+  return el(
+    "details",
+    {},
+    el("summary", {}, lines[0] ?? "no fields"),
+    ...lines.slice(1).map((line) => el("div", {}, line)),
+    el("div", { className: "hint" }, `request ${request_id ?? "–"}`),
+  );
+}
+
+/** @param {unknown} value as it is stored: an object, its JSON, or nothing */
+function objectOf(value) {
+  let parsed = value;
+  if (typeof value === "string") {
+    try {
+      parsed = JSON.parse(value);
+    } catch {
+      return { value };
+    }
+  }
+  return parsed !== null && typeof parsed === "object" ? /** @type {Record<string, unknown>} */ (parsed) : {};
+}
+
+/**
+ * @param {Record<string, unknown>} before
+ * @param {Record<string, unknown>} after
+ */
+function changesBetween(before, after) {
+  const lines = [];
+  for (const name of new Set([...Object.keys(before), ...Object.keys(after)])) {
+    const [old, now] = [before[name], after[name]].map(text);
+    if (old !== now) lines.push(old === "" ? `${name}: ${now}` : `${name}: ${old} → ${now || "none"}`);
+  }
+  return lines;
+}
+
+/** @param {unknown} value @returns {string} */
+const text = (value) =>
+  value === null || value === undefined ? "" : typeof value === "string" ? value : JSON.stringify(value);

@@ -1,0 +1,132 @@
+/** @import { Configuration } from "./objects.d.ts" */
+/** @import { Context, Made } from "./views.js" */
+import { listPackages, listPrices, listTiers, readConfiguration } from "./api.js";
+import { badge, code, el, heading, hint, note } from "./dom.js";
+import { count, endpointName } from "./format.js";
+import { table } from "./table.js";
+
+/**
+ * Tiers, prices, packages and the configuration in force, with what differs from the file and between gateways.
+ * @param {Context} context
+ * @returns {Promise<Made>}
+ */
+export async function showConfiguration({ again }) {
+  const [tiers, prices, packages, configuration] = await Promise.all([
+    listTiers(),
+    listPrices(),
+    listPackages(),
+    readConfiguration(),
+  ]);
+  return {
+    nodes: [
+      heading("Configuration", again),
+      ...differences(configuration),
+      table(
+        "Tiers",
+        [
+          { title: "Tier", header: true, cell: (one) => one.tier, by: (one) => one.tier },
+          {
+            title: "Per 60 s",
+            numeric: true,
+            cell: (one) => count(one.rate_limit),
+            by: (one) => one.rate_limit,
+          },
+          {
+            title: "Slots",
+            numeric: true,
+            cell: (one) => count(one.max_concurrent),
+            by: (one) => one.max_concurrent,
+          },
+          {
+            title: "Per day",
+            numeric: true,
+            cell: (one) => count(one.daily_limit),
+            by: (one) => one.daily_limit,
+          },
+          { title: "Keys", numeric: true, cell: (one) => count(one.keys), by: (one) => one.keys },
+        ],
+        tiers.data,
+        "There are none.",
+        "tiers-by",
+      ),
+      table(
+        "Prices",
+        [
+          {
+            title: "Endpoint",
+            header: true,
+            wrap: true,
+            cell: (one) => endpointName(one.endpoint),
+            by: (one) => one.endpoint,
+          },
+          { title: "Credits", wrap: true, cell: (one) => priceText(one.price) },
+        ],
+        prices.data,
+        "There are none.",
+        "prices-by",
+      ),
+      table(
+        "Packages",
+        [
+          { title: "Package", header: true, cell: (one) => one.package, by: (one) => one.package },
+          { title: "Credits", numeric: true, cell: (one) => count(one.credits), by: (one) => one.credits },
+        ],
+        packages.data,
+        "There are none.",
+        "packages-by",
+      ),
+      gatewaysTable(configuration),
+      el(
+        "details",
+        {},
+        el("summary", {}, "All settings in force, without secrets"),
+        el("pre", { tabIndex: 0 }, JSON.stringify(configuration.config, undefined, 2)),
+      ),
+    ],
+  };
+}
+
+/** @param {number | object} price credits, or credits by quality and seconds */
+const priceText = (price) => (typeof price === "number" ? count(price) : code(JSON.stringify(price)));
+
+/** @param {Configuration} configuration */
+function differences({ file }) {
+  if (file.problem)
+    return [note(`The file cannot be used, and the settings before stay in force: ${file.problem}`)];
+  if (file.differs.length === 0) return [hint("This gateway's file and the settings in force are the same.")];
+  return [
+    note(
+      "The file differs from what is in force. Some settings need a restart; see the log for those refused.",
+    ),
+    table(
+      "In force and in the file",
+      [
+        { title: "Setting", header: true, wrap: true, cell: (one) => code(one.path), by: (one) => one.path },
+        { title: "In force", wrap: true, cell: (one) => code(JSON.stringify(one.in_force) ?? "none") },
+        { title: "In the file", wrap: true, cell: (one) => code(JSON.stringify(one.in_file) ?? "none") },
+      ],
+      file.differs,
+      "",
+      "differs-by",
+    ),
+  ];
+}
+
+/** @param {Configuration} configuration */
+function gatewaysTable({ gateways, config_hash }) {
+  return table(
+    "Gateways by the hash of their settings",
+    [
+      { title: "Gateway", header: true, cell: (one) => code(one.gateway_id) },
+      { title: "Host", cell: (one) => one.host, by: (one) => one.host },
+      { title: "Hash", wrap: true, cell: (one) => code(one.config_hash), by: (one) => one.config_hash },
+      {
+        title: "Settings",
+        cell: (one) => badge(one.config_hash === config_hash ? "in use" : "differs from this gateway"),
+      },
+    ],
+    gateways,
+    "No gateway has named itself yet.",
+    "gateways-by",
+  );
+}

@@ -1,0 +1,130 @@
+import { el } from "./dom.js";
+
+/**
+ * A field of a form.
+ * @typedef {object} Field
+ * @property {string} name
+ * @property {string} label
+ * @property {string} [hint]
+ * @property {"text" | "number" | "moment" | "select" | "checks"} [type] a moment is in UTC
+ * @property {string} [value] what it begins with; of checks those that are ticked, by commas
+ * @property {readonly (readonly [value: string, label: string])[]} [options] of a select or checks
+ * @property {(value: string, values?: Record<string, string>) => string | undefined} [check] what is wrong with it, in words; the form's other values beside it
+ */
+
+/** @param {Field} field */
+export function fieldOf(field) {
+  const { name, label, hint, type } = field;
+  const id = `field-${name}`;
+  const describedBy = hint ? `${id}-hint dialog-error` : "dialog-error";
+  const below = hint ? el("p", { id: `${id}-hint`, className: "hint" }, hint) : undefined;
+  if (type === "checks") return checks(field, below);
+  const control = type === "select" ? select(field, id) : input(field, id);
+  control.setAttribute("aria-describedby", describedBy);
+  return el("div", { className: "field" }, el("label", { htmlFor: id }, label), control, below);
+}
+
+/**
+ * @param {Field} field
+ * @param {string} id
+ */
+const select = ({ name, value, options = [] }, id) =>
+  el(
+    "select",
+    { id, name },
+    ...options.map(([of, label]) => el("option", { value: of, selected: of === value }, label)),
+  );
+
+/**
+ * @param {Field} field
+ * @param {string} id
+ */
+const input = ({ name, type, value = "" }, id) =>
+  el("input", {
+    id,
+    name,
+    type: type === "moment" ? "datetime-local" : "text",
+    value,
+    autocomplete: "off",
+    spellcheck: false,
+    maxLength: 300,
+    inputMode: type === "number" ? "numeric" : "text",
+  });
+
+/**
+ * @param {Field} field
+ * @param {HTMLElement | undefined} below
+ */
+function checks({ name, label, value = "", options = [] }, below) {
+  const ticked = value.split(",");
+  const boxes = options.map(([of, text], at) => {
+    const id = at === 0 ? `field-${name}` : `field-${name}-${at}`;
+    const box = el("input", { id, name, type: "checkbox", value: of, checked: ticked.includes(of) });
+    return el("label", { className: "check", htmlFor: id }, box, " ", text);
+  });
+  return el(
+    "fieldset",
+    { className: "field" },
+    el("legend", {}, label),
+    below,
+    el("div", { className: "checks" }, ...boxes),
+  );
+}
+
+/**
+ * What a form says, by name; of checks those that are ticked, by commas.
+ * @param {HTMLFormElement} form
+ */
+export function valuesOf(form) {
+  /** @type {Record<string, string>} */
+  const values = {};
+  const data = new FormData(form);
+  for (const name of new Set(data.keys())) {
+    values[name] = data
+      .getAll(name)
+      .map((value) => String(value).trim())
+      .join(",");
+  }
+  return values;
+}
+
+/** @param {string} value */
+export const wholeOrEmpty = (value) =>
+  /^(\d{1,15})?$/.test(value) ? undefined : "must be a whole number, or empty for none";
+
+/** @param {string} value */
+export const credits = (value) =>
+  /^[1-9]\d{0,14}$/.test(value) ? undefined : "must be a whole number, at least 1";
+
+/** @param {string} value */
+export const creditsUpOrDown = (value) =>
+  /^-?[1-9]\d{0,14}$/.test(value) ? undefined : "must be a whole number other than 0, such as 500 or -500";
+
+/** @param {string} value */
+export const reference = (value) =>
+  /^[\x20-\x7e]{1,200}$/.test(value) ? undefined : "must have 1 to 200 printable ASCII characters";
+
+/** @param {string} value */
+export const required = (value) => (value ? undefined : "is missing");
+
+/**
+ * Null where a field is empty: in a change it removes what is there.
+ * @param {string | undefined} value
+ */
+export const numberOrNull = (value) => (value ? Number(value) : null);
+
+/** @param {string | undefined} value */
+export const textOrNull = (value) => value || null;
+
+/** @param {string | undefined} value of a field of type moment */
+export const momentOrNull = (value) => (value ? `${value.slice(0, 16)}:00Z` : null);
+
+/** @param {string | null | undefined} iso @returns {string} as a field of type moment has it */
+export const momentValue = (iso) => iso?.slice(0, 16) ?? "";
+
+/**
+ * An object without what is empty: in a creation that means the default.
+ * @param {Record<string, unknown>} fields
+ */
+export const given = (fields) =>
+  Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== null && value !== undefined));

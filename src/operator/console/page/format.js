@@ -1,0 +1,43 @@
+const whole = new Intl.NumberFormat("en");
+
+/** @param {number | null | undefined} number */
+export const count = (number) => (number === null || number === undefined ? "–" : whole.format(number));
+
+/** @param {number} amount with its sign */
+export const signed = (amount) =>
+  amount > 0 ? `+${count(amount)}` : amount < 0 ? `−${count(-amount)}` : "0";
+
+/** @param {number | null | undefined} number of something that is measured in parts */
+export const wholeCount = (number) =>
+  number === null || number === undefined ? "–" : count(Math.round(number));
+
+/** @param {number | null | undefined} perSecond */
+export function rate(perSecond) {
+  if (perSecond === null || perSecond === undefined) return "–";
+  return perSecond === 0 || perSecond >= 100
+    ? perSecond.toFixed(0)
+    : perSecond.toFixed(perSecond >= 10 ? 1 : 2);
+}
+
+/** @param {number | null | undefined} seconds how long something took */
+export function took(seconds) {
+  if (seconds === null || seconds === undefined) return "–";
+  if (seconds >= 1) return `${seconds.toFixed(seconds >= 10 ? 0 : 1)} s`;
+  const ms = seconds * 1000;
+  return `${ms >= 10 ? ms.toFixed(0) : ms.toFixed(1)} ms`;
+}
+
+/** @param {number} seconds an age, in its two largest units */
+export function age(seconds) {
+  const [minute, hour, day] = [60, 3600, 86_400];
+  if (seconds >= day) return `${Math.floor(seconds / day)} d ${Math.floor((seconds % day) / hour)} h`;
+  if (seconds >= hour) return `${Math.floor(seconds / hour)} h ${Math.floor((seconds % hour) / minute)} min`;
+  if (seconds >= minute) return `${Math.floor(seconds / minute)} min ${Math.floor(seconds % minute)} s`;
+  return `${Math.max(0, Math.floor(seconds))} s`;
+}
+
+/** @param {string | null | undefined} iso @returns {string} to the second, in UTC as the log has it */
+export const momentText = (iso) => (iso ? `${iso.slice(0, 10)} ${iso.slice(11, 19)}` : "–");
+
+/** @param {string | null | undefined} endpoint as its path or its name */
+export const endpointName = (endpoint) => (endpoint ?? "").replace("/api/v1/", "");

@@ -1,0 +1,166 @@
+/** @import { Account, Key } from "./objects.d.ts" */
+/** @import { Field } from "./fields.js" */
+import { createKey, listTiers, patchKey, revokeKey, rotateKey } from "./api.js";
+import { ask } from "./dialogs.js";
+import { given, momentOrNull, momentValue, numberOrNull, textOrNull, wholeOrEmpty } from "./fields.js";
+import { momentText } from "./format.js";
+import { labelField, limitFields, limitsOf } from "./limit-fields.js";
+
+const WHERE = "where it is used";
+const KEEP_IT =
+  "It is shown this once and kept nowhere: hand it over safely now. If it is lost, rotate the key.";
+
+/**
+ * @param {string | undefined} value a key's tier
+ * @returns {Promise<Field[]>}
+ */
+async function tierField(value) {
+  const { data } = await listTiers();
+  const options = data.map(({ tier }) => /** @type {const} */ ([tier, tier]));
+  const missing = value !== undefined && !data.some(({ tier }) => tier === value);
+  return [
+    {
+      name: "tier",
+      label: "Tier",
+      type: "select",
+      value: value ?? "standard",
+      options: missing ? [[value, `${value} (not in the configuration)`], ...options] : options,
+    },
+  ];
+}
+
+/** @param {Partial<Key>} key @returns {Field[]} */
+const moreFields = (key) => [
+  ...limitFields(key.limits, "that of the tier"),
+  {
+    name: "monthly_credits",
+    label: "Cap: credits per UTC month",
+    hint: "Held and spent together never exceed it. Empty: no cap.",
+    type: "number",
+    value:
+      key.monthly_credits === null || key.monthly_credits === undefined ? "" : String(key.monthly_credits),
+    check: wholeOrEmpty,
+  },
+  {
+    name: "expires_at",
+    label: "Expires (UTC)",
+    hint: "Empty: never.",
+    type: "moment",
+    value: momentValue(key.expires_at),
+  },
+];
+
+/** Unlike crypto.randomUUID it is there over plain HTTP from afar too. */
+const newIdempotencyKey = () =>
+  Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join(
+    "",
+  );
+
+/** @param {Account} account */
+export async function askCreateKey(account) {
+  // One for the dialog: a repeat whose answer was lost makes no second key.
+  const idempotencyKey = newIdempotencyKey();
+  return ask({
+    title: `Create a key of ${account.account_id}`,
+    fields: [labelField("", WHERE), ...(await tierField(undefined)), ...moreFields({})],
+    verb: "Create it",
+    async run(values) {
+      const limits = given(limitsOf(values));
+      const body = given({
+        label: textOrNull(values.label),
+        tier: values.tier,
+        limits: Object.keys(limits).length > 0 ? limits : undefined,
+        monthly_credits: numberOrNull(values.monthly_credits),
+        expires_at: momentOrNull(values.expires_at),
+      });
+      const key = await createKey(account.account_id, body, idempotencyKey);
+      return keyMade(key, `Key ${key.key_id} of account ${key.account_id} is created.`);
+    },
+  });
+}
+
+/**
+ * @param {Key} made
+ * @param {string} said
+ */
+function keyMade({ key, confirmed }, said) {
+  if (key) return { said, confirmed, secret: { label: "The new key", value: key, hint: KEEP_IT } };
+  return {
+    said: `${said} An earlier try had made it, and its secret cannot be shown again: rotate it.`,
+    confirmed,
+  };
+}
+
+/**
+ * @param {Key} key
+ * @param {string | null} etag
+ */
+export const askEditKey = async (key, etag) =>
+  ask({
+    title: `Edit key ${key.key_id}`,
+    fields: [labelField(key.label, WHERE), ...(await tierField(key.tier)), ...moreFields(key)],
+    verb: "Save",
+    async run(values) {
+      const { confirmed } = await patchKey(key, changesOf(key, values), etag);
+      return { said: `Key ${key.key_id} is changed.`, confirmed };
+    },
+  });
+
+/**
+ * What differs: a tier that is gone from the configuration, or an expiry to the second, stays when it was not touched.
+ * @param {Key} key
+ * @param {Record<string, string>} values
+ */
+function changesOf(key, values) {
+  const expiry = values.expires_at ?? "";
+  return {
+    label: textOrNull(values.label),
+    limits: limitsOf(values),
+    monthly_credits: numberOrNull(values.monthly_credits),
+    ...(values.tier === key.tier ? {} : { tier: values.tier }),
+    ...(expiry === momentValue(key.expires_at) ? {} : { expires_at: momentOrNull(expiry) }),
+  };
+}
+
+/** @param {Key} key */
+export const askRotate = (key) =>
+  ask({
+    title: "Rotate this key?",
+    lines: [`Key ${key.key_id} gets a successor with the same tier, limits and expiry.`],
+    fields: [
+      {
+        name: "overlap",
+        label: "The old one works for another",
+        type: "select",
+        value: "24h",
+        options: [
+          ["0s", "0: it ends at once"],
+          ["1h", "hour"],
+          ["24h", "24 hours"],
+          ["168h", "7 days"],
+        ],
+      },
+    ],
+    verb: "Rotate it",
+    danger: true,
+    async run({ overlap }) {
+      const made = await rotateKey(key, { overlap });
+      return keyMade(made, `Key ${key.key_id} is followed by ${made.key_id}.`);
+    },
+  });
+
+/** @param {Key} key */
+export const askRevoke = (key) =>
+  ask({
+    title: "Revoke this key?",
+    lines: [
+      `Key ${key.key_id}${key.label ? ` (${key.label})` : ""} of account ${key.account_id} ends at once and for good: its next request is answered 401.`,
+      "Tasks that it has begun go on; the account's other keys can poll them.",
+    ],
+    verb: "Revoke it",
+    danger: true,
+    async run() {
+      const { revoked_at, confirmed } = await revokeKey(key);
+      return { said: `Key ${key.key_id} is revoked since ${momentText(revoked_at)}.`, confirmed };
+    },
+  });

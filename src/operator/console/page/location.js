@@ -1,0 +1,64 @@
+/**
+ * Where somebody is: all of it stands in the address after its #, as in `#account/acme/transactions?type=refund`, so that
+ * Back, a reload and a link to a colleague lead to the same.
+ * @typedef {object} Place
+ * @property {string} view
+ * @property {string[]} args
+ * @property {URLSearchParams} query
+ */
+
+/** @returns {Place} */
+export function here() {
+  const [path = "", search = ""] = splitOnce(location.hash.slice(1), "?");
+  const [view = "", ...args] = path.split("/").map(decoded);
+  return { view, args, query: new URLSearchParams(search) };
+}
+
+/**
+ * @param {string[]} parts
+ * @param {Record<string, string | number | undefined>} [query] what is missing or empty is left out
+ */
+export function hrefTo(parts, query = {}) {
+  const search = new URLSearchParams();
+  for (const [name, value] of Object.entries(query)) {
+    if (value !== undefined && value !== "") search.set(name, String(value));
+  }
+  return `#${parts.map((part) => encodeURIComponent(part)).join("/")}${search.size > 0 ? `?${search}` : ""}`;
+}
+
+/**
+ * The same place with another query; a page's cursor belongs to the query it was made for.
+ * @param {Record<string, string | number | undefined>} changes
+ */
+export function hrefHere(changes) {
+  const { view, args, query } = here();
+  const { cursor: _, ...rest } = Object.fromEntries(query);
+  return hrefTo([view, ...args], { ...rest, ...changes });
+}
+
+/**
+ * Notes in the address what changes how this view looks, without a step of its own for Back.
+ * @param {Record<string, string | number | undefined>} changes
+ */
+export function noteHere(changes) {
+  const { view, args, query } = here();
+  history.replaceState(null, "", hrefTo([view, ...args], { ...Object.fromEntries(query), ...changes }));
+}
+
+/**
+ * @param {string} text
+ * @param {string} at
+ */
+function splitOnce(text, at) {
+  const index = text.indexOf(at);
+  return index < 0 ? [text, ""] : [text.slice(0, index), text.slice(index + 1)];
+}
+
+/** @param {string} part of an address that somebody may have typed */
+function decoded(part) {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part;
+  }
+}

@@ -1,0 +1,58 @@
+/** @import { Found } from "./objects.d.ts" */
+/** @import { Context, Made } from "./views.js" */
+import { search } from "./api.js";
+import { accountLink, code, heading, hint, link, note } from "./dom.js";
+import { hrefTo } from "./location.js";
+import { table } from "./table.js";
+
+/**
+ * What an id, a reference or the beginning of a label names; one alone is opened at once.
+ * @param {Context} context
+ * @returns {Promise<Made | string>}
+ */
+export async function showSearch({ place, again }) {
+  const q = place.query.get("q") ?? "";
+  if (q.startsWith("sk_") || q.startsWith("tgm_")) {
+    return {
+      nodes: [
+        heading("Search", again),
+        note("This is a secret and has no place here. Look for a key by its id, which begins with key_."),
+      ],
+    };
+  }
+  const { data } = await search(q);
+  const [only] = data;
+  if (only && data.length === 1) return placeOf(only);
+  return {
+    nodes: [
+      heading(["Search for ", code(q)], again),
+      table(
+        "Found",
+        [
+          { title: "What", cell: (one) => one.kind, by: (one) => one.kind },
+          {
+            title: "Id",
+            header: true,
+            wrap: true,
+            cell: (one) => link(placeOf(one), one.id),
+            by: (one) => one.id,
+          },
+          { title: "Label", wrap: true, cell: (one) => one.label ?? "–", by: (one) => one.label },
+          { title: "Account", cell: (one) => accountLink(one.account_id), by: (one) => one.account_id },
+        ],
+        data,
+        `There is no account, key, task or request ${q}.`,
+      ),
+      hint(
+        "An id must be whole. Accounts are also found by the beginning of their label, in the list of accounts.",
+      ),
+    ],
+  };
+}
+
+/** @param {Found} found */
+function placeOf({ kind, id, account_id }) {
+  if (kind === "key") return hrefTo(["key", account_id ?? "", id]);
+  if (kind === "task" || kind === "request") return hrefTo(["task", id]);
+  return hrefTo(["account", account_id ?? id]);
+}

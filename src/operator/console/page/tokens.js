@@ -1,0 +1,104 @@
+/** @import { Token } from "./objects.d.ts" */
+/** @import { Context, Made } from "./views.js" */
+import { createToken, listTokens, revokeToken } from "./api.js";
+import { ask } from "./dialogs.js";
+import { actions, badge, button, code, heading, moment } from "./dom.js";
+import { given, momentOrNull, required } from "./fields.js";
+import { ownScopes } from "./session.js";
+import { paging, table } from "./table.js";
+
+const PER_PAGE = 50;
+
+/**
+ * Tokens of the management API: made with scopes, shown once, revoked.
+ * @param {Context} context
+ * @returns {Promise<Made>}
+ */
+export async function showTokens({ place: { query }, again }) {
+  const page = await listTokens({ cursor: query.get("cursor") ?? "", limit: PER_PAGE });
+  const then = (/** @type {Promise<boolean>} */ asked) => void asked.then((done) => done && again());
+  const revoke = (/** @type {Token} */ one) =>
+    stateOf(one) === "active"
+      ? button("Revoke …", () => then(askRevokeToken(one)), { "aria-label": `Revoke token ${one.label}` })
+      : "";
+  return {
+    nodes: [
+      heading("Tokens", again),
+      ...actions(button("Create token …", () => then(askCreateToken()), { className: "primary" })),
+      table(
+        "Tokens of the management API",
+        [
+          { title: "Label", header: true, wrap: true, cell: (one) => one.label, by: (one) => one.label },
+          { title: "Token", cell: (one) => code(one.token_id), by: (one) => one.token_id },
+          { title: "Scopes", wrap: true, cell: (one) => one.scopes.join(", ") },
+          { title: "Accounts", wrap: true, cell: (one) => one.accounts?.join(", ") ?? "all" },
+          { title: "Created", cell: (one) => moment(one.created_at), by: (one) => one.created_at },
+          { title: "Expires", cell: (one) => (one.expires_at ? moment(one.expires_at) : "never") },
+          { title: "State", cell: (one) => badge(stateOf(one)), by: stateOf },
+          { title: "Action", cell: revoke },
+        ],
+        page.data,
+        "There is none: only ADMIN_TOKEN opens the management API.",
+      ),
+      paging(page, "Latest first."),
+    ],
+  };
+}
+
+/** @param {Token} token */
+function stateOf({ revoked_at, expires_at }) {
+  if (revoked_at) return "revoked";
+  return expires_at && Date.parse(expires_at) <= Date.now() ? "expired" : "active";
+}
+
+const askCreateToken = () =>
+  ask({
+    title: "Create a token",
+    lines: ["For a program or a person. It can have no right that you do not have."],
+    fields: [
+      {
+        name: "label",
+        label: "Label",
+        hint: "Whose it is; it stands beside all that is done with it.",
+        check: required,
+      },
+      {
+        name: "scopes",
+        label: "Scopes",
+        type: "checks",
+        options: ownScopes().map((scope) => [scope, scope]),
+        check: (value) => (value ? undefined : "are missing: tick at least one"),
+      },
+      { name: "accounts", label: "Accounts", hint: "Ids with commas between them. Empty: all." },
+      { name: "expires_at", label: "Expires (UTC)", hint: "Empty: never.", type: "moment" },
+    ],
+    verb: "Create it",
+    async run(values) {
+      const accounts = (values.accounts ?? "").split(",").map((id) => id.trim());
+      const made = await createToken(
+        given({
+          label: values.label,
+          scopes: (values.scopes ?? "").split(","),
+          accounts: values.accounts ? accounts.filter(Boolean) : undefined,
+          expires_at: momentOrNull(values.expires_at),
+        }),
+      );
+      const said = `Token ${made.token_id}, ${made.label}, is created.`;
+      const hint = "It is shown this once and kept nowhere. If it is lost, revoke it and create another one.";
+      const secret = made.token ? { label: "The new token", value: made.token, hint } : undefined;
+      return { said, secret, confirmed: made.confirmed };
+    },
+  });
+
+/** @param {Token} token */
+const askRevokeToken = ({ token_id, label }) =>
+  ask({
+    title: "Revoke this token?",
+    lines: [`Token ${token_id}, ${label}, ends at once and for good: its next request is answered 401.`],
+    verb: "Revoke it",
+    danger: true,
+    async run() {
+      const { confirmed } = await revokeToken(token_id);
+      return { said: `Token ${token_id} is revoked.`, confirmed };
+    },
+  });

@@ -1,0 +1,84 @@
+import { randomUUID } from "node:crypto";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { expectStatus } from "../support/gateway.ts";
+import { givenManageStage, type ManageStage } from "./manage-stage.ts";
+
+let stage: ManageStage;
+beforeAll(async () => {
+  stage = await givenManageStage();
+});
+afterAll(() => stage.stop());
+
+/** All rows of a list, and how many pages it took. */
+async function allOf(path: string, limit: number, token?: string) {
+  const rows: Record<string, unknown>[] = [];
+  let pages = 0;
+  for (let cursor: string | null = ""; cursor !== null; pages++) {
+    const next: string = cursor ? `&cursor=${cursor}` : "";
+    const reply = await stage.manage("GET", `${path}limit=${limit}${next}`, token ? { token } : {});
+    expectStatus(reply, 200, path);
+    expect(reply.body.data.length).toBeLessThanOrEqual(limit);
+    rows.push(...reply.body.data);
+    cursor = reply.body.next_cursor;
+  }
+  return { rows, pages };
+}
+
+test("all accounts of a prefix come once each, in the order of their ids, page by page", async () => {
+  const prefix = `pages-${randomUUID().slice(0, 8)}`;
+  const ids = Array.from({ length: 25 }, (_, n) => `${prefix}.${String(n).padStart(2, "0")}`);
+  for (const id of [...ids].reverse()) {
+    expectStatus(await stage.manage("POST", "/accounts", { body: { account_id: id } }), 201);
+  }
+  const { rows, pages } = await allOf(`/accounts?prefix=${prefix}&`, 10);
+  expect(rows.map((row) => row.account_id)).toEqual(ids);
+  expect(pages).toBeGreaterThanOrEqual(3);
+  const cursor = (await stage.manage("GET", `/accounts?prefix=${prefix}&limit=10`)).body.next_cursor;
+  expectStatus(await stage.manage("GET", `/accounts?prefix=pages-x&cursor=${cursor}`), 400);
+});
+
+test("accounts are found by the beginning of their label and by their status", async () => {
+  const label = `Film ${randomUUID()}`;
+  const [one, other] = [await stage.givenAccount(), await stage.givenAccount()];
+  for (const id of [one, other]) {
+    expectStatus(await stage.manage("PATCH", `/accounts/${id}`, { body: { label } }), 200);
+  }
+  expectStatus(await stage.manage("PATCH", `/accounts/${other}`, { body: { status: "suspended" } }), 200);
+  const found = async (query: string) =>
+    (await allOf(`/accounts?${query}&`, 100)).rows.map((row) => row.account_id).sort();
+  const begin = encodeURIComponent(label.slice(0, 20).toLowerCase());
+  expect(await found(`label=${begin}`)).toEqual([one, other].sort());
+  expect(await found(`label=${begin}&status=suspended`)).toEqual([other]);
+  expect(await found(`prefix=${one}`)).toEqual([one]);
+});
+
+test("the keys of an account come in the order in which they were made, without the keys themselves", async () => {
+  const accountId = await stage.givenAccount();
+  const ids: string[] = [];
+  for (let n = 0; n < 5; n++) ids.push((await stage.givenKey(accountId, { label: `key ${n}` })).key_id);
+  await stage.manage("POST", `/accounts/${accountId}/keys/${ids[1]}/revoke`, { body: {} });
+  const { rows, pages } = await allOf(`/accounts/${accountId}/keys?`, 2);
+  expect(rows.map((row) => row.key_id)).toEqual(ids);
+  expect(pages).toBe(3);
+  expect(rows[1]).toMatchObject({ revoked_at: expect.any(String) });
+  expect(rows.some((row) => "key" in row)).toBe(false);
+  expectStatus(await stage.manage("GET", "/accounts/nobody-at-all/keys"), 404);
+});
+
+// Guarantee: a token for one customer learns nothing of the others.
+test("a token for some accounts lists those and their keys only", async () => {
+  const [accountId, other] = [await stage.givenAccount(), await stage.givenAccount()];
+  const token = await stage.givenToken(["accounts:read", "keys:read"], { accounts: [accountId] });
+  const { rows } = await allOf("/accounts?", 100, token);
+  expect(rows.map((row) => row.account_id)).toEqual([accountId]);
+  expectStatus(await stage.manage("GET", `/accounts/${accountId}/keys`, { token }), 200);
+  expectStatus(await stage.manage("GET", `/accounts/${other}/keys`, { token }), 403);
+  expectStatus(await stage.manage("GET", "/accounts", { token: null }), 401);
+});
+
+test.each(["limit=0", "limit=101", "limit=x", "status=gone", "prefix=*", "label=", "cursor=x", "no_such=1"])(
+  "GET /accounts?%s is 400",
+  async (query) => {
+    expectStatus(await stage.manage("GET", `/accounts?${query}`), 400);
+  },
+);
