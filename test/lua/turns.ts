@@ -572,6 +572,7 @@ const RARE_TURNS: Command[][] = [
     submit(0),
     { kind: "credits", key: 0 },
   ],
+  [submit(0), bound, said("completed"), refund(1), collect, refund(2)],
   [submit(0), bound, said("failed"), refund(1), submit(0), voided("refused"), refund(2)],
   // One reference credits once; a revoked key is unknown from then on.
   [
