@@ -1,5 +1,6 @@
 import { Command, Option } from "commander";
 import type { Metadata } from "../domain/operator-texts.ts";
+import { listAccounts } from "../store/account-lists.ts";
 import { OperatorError } from "../store/accounts.ts";
 import {
   ACCOUNT_STATUSES,
@@ -9,7 +10,6 @@ import {
   patchAccount,
   readAccountObject,
 } from "../store/operator-accounts.ts";
-import { pageAccounts } from "../store/operator-views.ts";
 import type { AccountStatus } from "../store/records.ts";
 import { dailyLimit, maxConcurrent, rateLimit } from "./keys-new.ts";
 import { type ActorFlags, actorOf, changing, command, whole } from "./options.ts";
@@ -17,7 +17,7 @@ import { note, noteUnread, print } from "./output.ts";
 import { withRedis, withRedisToWrite } from "./redis.ts";
 import { iso, listing, table } from "./terminal.ts";
 
-const LIMIT_MAX = 1000;
+const LIMIT_MAX = 100;
 
 interface TextFlags extends ActorFlags {
   label?: string;
@@ -30,6 +30,15 @@ interface SetFlags extends TextFlags {
   rateLimit?: number | "none";
   maxConcurrent?: number | "none";
   dailyLimit?: number | "none";
+}
+
+interface ListFlags {
+  prefix?: string;
+  label?: string;
+  status?: AccountStatus;
+  limit: number;
+  after?: string;
+  json?: boolean;
 }
 
 /** `tollgate accounts ...` */
@@ -57,23 +66,24 @@ function createCommand(): Command {
 }
 
 function listCommand(): Command {
-  return command("list", "accounts with their credits, in no particular order")
-    .option("--prefix <text>", "those whose id begins so", "")
-    .option("--limit <n>", "at most about so many", whole(1, LIMIT_MAX), 100)
-    .option("--after <cursor>", "where an earlier list ended", "")
-    .action(async (flags: { prefix: string; limit: number; after: string; json?: boolean }) => {
+  return command("list", "accounts with their credits, by id; with --label by label")
+    .option("--prefix <text>", "those whose id begins so")
+    .option("--label <text>", "those whose label begins so")
+    .addOption(new Option("--status <name>", "in this state only").choices(ACCOUNT_STATUSES))
+    .option("--limit <n>", "at most so many", whole(1, LIMIT_MAX), LIMIT_MAX)
+    .option("--after <cursor>", "where an earlier list ended")
+    .action(async ({ json: isJson = false, after: cursor, ...query }: ListFlags) => {
       const { accounts, next, unread } = await withRedis((nodes) =>
-        pageAccounts(nodes, flags.prefix, flags.after, flags.limit),
+        listAccounts(nodes, { ...query, cursor }),
       );
-      const rows = accounts.map((row) => [row.accountId, row.balance, row.held, row.totalUsed]);
-      const json = {
-        accounts: accounts.map(({ accountId, balance, held, totalUsed, totalRequests }) => ({
-          ...{ account_id: accountId, balance, held },
-          ...{ total_used: totalUsed, total_requests: totalRequests },
-        })),
-        next,
-      };
-      print({ json, text: table(["ACCOUNT", "BALANCE", "HELD", "USED"], rows) }, flags);
+      const rows = accounts.map((account) => [
+        ...[account.accountId, account.label ?? "", account.status],
+        ...[account.balance, account.held, account.totalUsed],
+      ]);
+      const json = { accounts: accounts.map(shown), next };
+      const headings = ["ACCOUNT", "LABEL", "STATUS", "BALANCE", "HELD", "USED"];
+      const flags = { json: isJson };
+      print({ json, text: table(headings, rows, { gives: ["LABEL"] }) }, flags);
       if (next !== undefined && !flags.json) note(`There are more: --after ${next}`);
       if (unread) noteUnread(unread);
     });

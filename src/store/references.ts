@@ -105,9 +105,11 @@ export async function entryOfReference(
   reference: string,
 ): Promise<LedgerEntry | undefined> {
   const last = await redis.hget(accountNames(partition, accountId).account, "last_entry");
-  const call = { partition, accountId, lookedAtMax: SLICE, answeredMax: SLICE };
   for (let from = last ?? "", slices = 0; from !== "" && slices < SLICES_MAX; slices++) {
-    const page = await scriptsOf(redis).run(history, { ...call, from });
+    // One that was just made is the newest, or nearly.
+    const size = slices === 0 ? 2 : SLICE;
+    const call = { partition, accountId, from, lookedAtMax: size, answeredMax: size };
+    const page = await scriptsOf(redis).run(history, call);
     const found = page.entries.find((entry) => entry.reference === reference);
     if (found || page.outcome !== "read") return found;
     from = page.next;

@@ -38,12 +38,19 @@ test("an account is created, shown, changed and listed", async () => {
   expect((await json("accounts", "list", "--prefix", id)).accounts).toMatchObject([
     { account_id: id, balance: 0 },
   ]);
+  const label = randomId("label");
+  await json(...set, "--label", label);
+  const found = await json("accounts", "list", "--label", label.toUpperCase(), "--status", "suspended");
+  expect(found.accounts).toMatchObject([{ account_id: id, label, status: "suspended" }]);
+  expect((await json("accounts", "list", "--label", label, "--status", "closed")).accounts).toEqual([]);
+  expect((await runHere(["accounts", "list", "--prefix", id])).stdout).toContain("suspended");
   expect(await refusal(...set)).toContain("nothing to change");
   expect(await refusal(...set, "--status", "asleep")).toContain("suspended");
   expect(await refusal(...set, "--metadata", "{")).toContain("JSON object");
   expect(await refusal("accounts", "show", randomId("acc"))).toContain("no account");
   expect(await audited(id)).toEqual([
     ["account.create", `cli ${userInfo().username}`],
+    ["account.patch", "cli ann"],
     ["account.patch", "cli ann"],
     ["account.patch", "cli ann"],
   ]);

@@ -1161,12 +1161,7 @@ export const TRIM_MUTANTS: readonly Mutant[] = [
     'string.gmatch(tail, "[^\\n]+")',
     'string.gmatch("", "x")',
   ),
-  mutant(
-    "a charge's endpoint is lost",
-    "include/checkpoint",
-    'entry.type == "consume" and entry.endpoint or',
-    "",
-  ),
+  mutant("a charge's endpoint is lost", "include/checkpoint", "what = entry.endpoint end", 'what = "" end'),
   mutant(
     "a refund's task is lost",
     "include/checkpoint",
@@ -1308,7 +1303,7 @@ export const OPERATOR_MUTANTS: readonly Mutant[] = [
   mutant(
     "a released task's refund is nobody's",
     "observe",
-    'ARGV[11] ~= "" and by_of(ARGV[11]) or nil',
+    'ARGV[11] ~= "" and { by = by_of(ARGV[11]) } or nil',
     "nil",
   ),
 ];
