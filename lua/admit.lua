@@ -25,6 +25,7 @@
 --   insufficient_credits   credits that can be spent
 --@include clock
 --@include key
+--@include month
 --@include numbers
 --@include reply
 --@include shared
@@ -65,19 +66,14 @@ local function refuses(letter)
   return false
 end
 
--- After a limit was lowered, a window may have more entries than it allows: wait until enough of them have left.
-local function wait_for(full, limit)
-  return limit == 0 and WINDOW_MS or stamp_at(full, limit - 1) + WINDOW_MS - now
-end
-
 local live, length, oldest = read_window(window, key.clock)
 if live >= key.rate_limit and refuses("r") then
-  return reply("rate_limited", now, key, window, slots, wait_for(window, key.rate_limit), "key")
+  return reply("rate_limited", now, key, window, slots, wait_for(window, key.rate_limit, now), "key")
 end
 if shared then
   read_shared_use(shared)
   if shared.live >= shared.rate_limit then
-    return reply("rate_limited", now, key, window, slots, wait_for(shared.window, shared.rate_limit), "account")
+    return reply("rate_limited", now, key, window, slots, wait_for(shared.window, shared.rate_limit, now), "account")
   end
 end
 if key.day_count >= key.daily_limit and refuses("d") then
@@ -105,7 +101,8 @@ if available < price then return reply("insufficient_credits", now, key, window,
 local clock, due_at = int(key.clock), int(now + tonumber(ARGV[8]))
 -- The limits of this admission are kept: they may have changed when the ledger is verified.
 redis.call("HSET", KEYS[1], "clock_ms", clock, "day", int(key.day), "day_count", int(key.day_count + 1),
-  "month", int(key.month), "spent", int(key.spent + price), "limits", key.limits)
+  "spent", int(key.spent + price), "limits", key.limits)
+if key.is_new_month then redis.call("HSET", KEYS[1], "month", int(month_of(key.clock))) end
 redis.call("LPUSH", window, clock)
 if live < length then redis.call("LTRIM", window, 0, live) end
 redis.call("SADD", slots, request_id)

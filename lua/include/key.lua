@@ -28,7 +28,9 @@ local function read_key(name, now, tiers)
   local rate, concurrent, daily, shadow = tier_limits(f[2], tiers)
   rate, concurrent, daily = f[3] or rate, f[4] or concurrent, f[5] or daily
   local day = math.floor(clock / DAY_MS)
-  local month = month_of(clock)
+  local is_same_day = tonumber(f[9] or -1) == day
+  -- ADMIT writes day and month together, so the month is only reckoned for the first request of a day.
+  local is_new_month = not (is_same_day and f[12]) and tonumber(f[12]) ~= month_of(clock)
   return {
     account_id = f[1],
     tier = f[2],
@@ -40,9 +42,9 @@ local function read_key(name, now, tiers)
     usable = not f[7] and (not f[6] or clock < tonumber(f[6])),
     clock = clock,
     day = day,
-    day_count = tonumber(f[9] or -1) == day and tonumber(f[10]) or 0,
+    day_count = is_same_day and tonumber(f[10]) or 0,
     monthly_credits = tonumber(f[11]),
-    month = month,
-    spent = tonumber(f[12] or -1) == month and tonumber(f[13]) or 0,
+    is_new_month = is_new_month,
+    spent = is_new_month and 0 or tonumber(f[13]),
   }
 end

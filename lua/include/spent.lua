@@ -12,11 +12,11 @@ end
 
 -- Adds credits of a request that was admitted at this time (ms); less than 0 gives them back. What was admitted in an earlier
 -- month changes nothing. In a later one, the store has lost the admission, and the key's clock moves on to it. An earlier release
--- did not count, so the sum may know nothing of what is given back.
+-- counted nothing, so nothing of it is given back before the key has a month.
 local function add_spent(spent, admitted_at, credits)
   if not spent or not admitted_at then return end
   local month = month_of(tonumber(admitted_at))
-  if month < spent.month then return end
+  if month < spent.month or (spent.month < 0 and credits < 0) then return end
   local sum = math.max(0, (month == spent.month and spent.credits or 0) + credits)
   redis.call("HSET", spent.name, "month", int(month), "spent", int(sum))
   if month > spent.month then

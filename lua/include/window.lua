@@ -27,3 +27,9 @@ local function read_window(window, clock)
   end
   return length - gone, length, stamp_at(window, -gone - 1)
 end
+
+-- How long (ms) until a full window has room for one more. After its limit was lowered it may have more entries than that
+-- allows: then until enough of them have left.
+local function wait_for(window, limit, now)
+  return limit == 0 and WINDOW_MS or stamp_at(window, limit - 1) + WINDOW_MS - now
+end

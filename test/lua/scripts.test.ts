@@ -101,6 +101,7 @@ test("a script is sent with each of its includes once, and those before what nee
         "post_refund",
         "stamp_at",
         "read_window",
+        "wait_for",
         "read_shared",
         "read_shared_use",
         "shared_mark",
