@@ -1,6 +1,6 @@
 import { ARCHIVE_CRITERIA } from "./criteria-archive.ts";
 import { endsOnEvidence, ownVideos, storesKeptApart } from "./criteria-endings.ts";
-import { noFalseRefusal, slotsAndDaysKept, slotsFree, windowKept } from "./criteria-limits.ts";
+import { capsKept, noFalseRefusal, slotsAndDaysKept, slotsFree, windowKept } from "./criteria-limits.ts";
 import { chargedOnce, type Finding, idempotent, ledgerBalances, refundedOnce } from "./criteria-money.ts";
 import {
   answered,
@@ -33,6 +33,7 @@ export const CRITERIA: readonly Rule<Ledger>[] = [
   ["one Idempotency-Key, one charge", idempotent],
   ["window never above the limit", windowKept],
   ["slots and days never above the limit", slotsAndDaysKept],
+  ["caps of a month kept, spent is what was charged", capsKept],
   ["no false refusal", noFalseRefusal],
   ["every request answered", answered],
   ["faults struck as planned", struck],

@@ -1,3 +1,4 @@
+import { monthOf } from "../../src/domain/months.ts";
 import { countsForEver, type Finding } from "./criteria-money.ts";
 import type { ClientEvent } from "./history.ts";
 import type { AccountRecord, Ledger, RequestRecord } from "./ledger.ts";
@@ -77,6 +78,38 @@ export function slotsAndDaysKept({ accounts }: Ledger): Finding {
   }
   return { figure: `${late} late bindings`, violations };
 }
+
+/**
+ * A key's credits of the month are what its requests of that month were charged and did not get back; without late bindings
+ * never more than its cap.
+ */
+export function capsKept({ accounts, entries, generations, history }: Ledger): Finding {
+  const violations: string[] = [];
+  const refunded = new Set(
+    entries.filter(({ reason }) => reason === "refund").map(({ requestId }) => requestId),
+  );
+  // What another store has forgotten counts nowhere.
+  const known = history.forgotten.length === 0 ? accounts : [];
+  for (const { keyId, requests, month, spent, monthlyCredits = Number.POSITIVE_INFINITY } of known) {
+    const own = requests.filter(
+      (request) =>
+        request.keyId === keyId &&
+        request.state !== "void" &&
+        !request.uncollected &&
+        !refunded.has(request.id) &&
+        monthOf(request.admitted ? request.admittedMs : request.boundMs) === month,
+    );
+    const charged = sumOf(own);
+    if (spent !== charged) violations.push(`${keyId}: ${spent} spent, ${charged} charged and not refunded`);
+    const inTime = sumOf(own.filter((request) => request.admitted && !isLate(request)));
+    if (inTime > monthlyCredits) violations.push(`${keyId}: ${inTime} spent of ${monthlyCredits}`);
+  }
+  const capped = generations.filter(({ code }) => code === 2006).length;
+  return { figure: `${known.length} keys, ${capped} times 2006`, violations };
+}
+
+const sumOf = (requests: readonly RequestRecord[]): number =>
+  requests.reduce((sum, { price }) => sum + price, 0);
 
 /** Slot sets are empty, nothing is due: all tasks and holds have ended. */
 export function slotsFree({ accounts, requests, due }: Ledger): Finding {

@@ -3,7 +3,7 @@ import type { ClientEvent } from "./history.ts";
 import type { Ledger, RequestRecord } from "./ledger.ts";
 
 /** Codes of refusals that ADMIT itself decides: they leave no record at all. */
-const REFUSED_AT_ADMISSION = new Set([400, 401, 402, 409, 422, 2001, 2002, 2003, 2005]);
+const REFUSED_AT_ADMISSION = new Set([400, 401, 402, 409, 422, 2001, 2002, 2003, 2005, 2006]);
 /** What was sent in the last moments before a kill may have died on its way. */
 const KILL_SLACK_MS = 100;
 /** A kill explains an uncharged task for so long after its answer; by then a BIND was sent or journaled. */

@@ -2,7 +2,9 @@ import { existsSync, mkdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as pause } from "node:timers/promises";
 import { issueKey } from "../../src/store/accounts.ts";
+import { cliActor } from "../../src/store/actor.ts";
 import type { RedisNodes } from "../../src/store/nodes.ts";
+import { patchAccount } from "../../src/store/operator-accounts.ts";
 import type { Customer } from "./client.ts";
 import {
   type GatewayProcess,
@@ -175,9 +177,12 @@ async function issueCustomer(
     dailyLimit: 10_000_000,
   };
   const facts = { ...limits, ...wanted };
-  const { granted: credits, ...own } = facts;
-  const issued = await issueKey(nodes, { credits, limits: own, accountId: wantedId });
+  const { granted: credits, rateLimit, maxConcurrent, dailyLimit, monthlyCredits, areOfAccount } = facts;
+  const narrow = { rateLimit, maxConcurrent, dailyLimit };
+  const own = areOfAccount ? limits : narrow;
+  const issued = await issueKey(nodes, { credits, limits: own, monthlyCredits, accountId: wantedId });
   const { key, keyId, accountId } = issued;
+  if (areOfAccount) await patchAccount(nodes, accountId, { limits: narrow }, cliActor("campaign"));
   accounts.push({ ...facts, accountId, keyId });
   return { key, keyId, accountId };
 }

@@ -93,6 +93,10 @@ export interface AccountFacts {
   rateLimit: number;
   maxConcurrent: number;
   dailyLimit: number;
+  /** Credits that the key may spend in a month; undefined: no cap. */
+  monthlyCredits?: number;
+  /** The limits are those over all keys of the account; its only key has wide ones. */
+  areOfAccount?: boolean;
 }
 
 export interface Meta {

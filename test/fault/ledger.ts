@@ -48,6 +48,9 @@ export interface AccountRecord extends AccountFacts {
   clockMs: number;
   keyDay: number;
   dayCount: number;
+  /** The month by the key's clock, as months since 1970, and what its requests of that month have spent. */
+  month: number;
+  spent: number;
   entries: Entry[];
   requests: RequestRecord[];
 }
@@ -106,6 +109,8 @@ export function readLedger(history: History): Ledger {
       clockMs: Number(key.clock_ms ?? 0),
       keyDay: Number(key.day ?? -1),
       dayCount: Number(key.day_count ?? 0),
+      month: Number(key.month ?? -1),
+      spent: Number(key.spent ?? 0),
       entries: byAccount.get(facts.accountId) ?? [],
       requests: ownRequests.get(facts.accountId) ?? [],
     };

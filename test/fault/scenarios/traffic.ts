@@ -77,6 +77,10 @@ export async function givenCrowd(world: Fleet): Promise<Customer[]> {
     world.givenCustomer({ maxConcurrent: 3 }),
     world.givenCustomer({ dailyLimit: 150 }),
     world.givenCustomer({ granted: 500 }),
+    world.givenCustomer({ monthlyCredits: 100 }),
+    world.givenCustomer({ rateLimit: 40, areOfAccount: true }),
+    world.givenCustomer({ maxConcurrent: 3, areOfAccount: true }),
+    world.givenCustomer({ dailyLimit: 150, areOfAccount: true }),
   ]);
   return [...wide, ...narrow];
 }
