@@ -189,12 +189,20 @@ test("search finds accounts, keys, tasks and requests by their ids, and takes no
     expectShape(found, schemas.SearchResults, kind);
     expect(found.body.data).toEqual([{ kind, id, account_id: accountId, label: null }]);
   }
-  expect((await search("nobody-at-all")).body.data).toEqual([]);
+  expect((await search("nobody-at-all")).body).toMatchObject({ data: [], complete: true });
+  const [label, reference] = [`Film ${accountId}`, `invoice ${accountId}`];
+  await stage.manage("PATCH", `/accounts/${accountId}`, { body: { label } });
+  await stage.manage("POST", `/accounts/${accountId}/grants`, { body: { credits: 1, reference } });
+  const account = { kind: "account", id: accountId, account_id: accountId, label };
+  expect((await search(label.slice(0, -3).toUpperCase())).body.data).toEqual([account]);
+  const referred = { kind: "reference", id: reference, account_id: accountId, label: null };
+  expect((await search(reference)).body.data).toEqual([referred]);
   const secret = await search(key);
   expect([secret.status, JSON.stringify(secret.body).includes(key)]).toEqual([400, false]);
   // Guarantee: a token for one customer learns nothing of the others.
   const other = await stage.givenToken(["accounts:read"], { accounts: [await stage.givenAccount()] });
-  for (const id of [accountId, keyId, taskId]) expect((await search(id, other)).body.data).toEqual([]);
+  for (const id of [accountId, keyId, taskId, label, reference])
+    expect((await search(id, other)).body.data).toEqual([]);
   expectStatus(await stage.manage("GET", "/search"), 400);
 });
 

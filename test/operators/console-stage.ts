@@ -40,6 +40,8 @@ export async function givenOperator(
     const isOwn = request.url().startsWith(gateway.adminUrl) || request.url().startsWith("blob:");
     if (!isOwn) complaints.push(request.url());
   });
+  /** Until the page shows what its address names. */
+  const settled = () => page.locator("#view:not([aria-busy])").waitFor();
   const view = (place: string): Promise<unknown> => page.goto(`${gateway.adminUrl}/console/#${place}`);
   return {
     page,
@@ -48,12 +50,13 @@ export async function givenOperator(
     /** Opens a view and waits until it is there. */
     async open(place: string): Promise<void> {
       await view(place);
-      await page.locator("#view-title").waitFor();
+      await page.locator(`#view[data-place="${place.split("?")[0]}"]:not([aria-busy])`).waitFor();
     },
     async signIn(place = "overview", token = TOKEN): Promise<void> {
       await view(place);
       await page.getByRole("textbox", { name: "Token" }).fill(token);
       await page.keyboard.press("Enter");
+      await settled();
       await page.locator("#view-title").waitFor();
     },
     result: () => page.locator("#result"),

@@ -100,5 +100,6 @@ export const VIEW_EXAMPLES = {
   SearchResults: {
     data: [{ kind: "key", id: KEY, account_id: "acme", label: "backend" }],
     next_cursor: null,
+    complete: true,
   },
 } as const;

@@ -201,14 +201,14 @@ export const SearchResults = list(
   "SearchResults",
   Type.Object(
     {
-      kind: Type.Enum(["account", "key", "task", "request"]),
+      kind: Type.Enum(["account", "key", "task", "request", "reference"]),
       id: text,
       account_id: orNull<string>("string"),
       label: orNull<string>("string"),
     },
     closed,
   ),
-  {},
+  { complete: Type.Boolean({ description: "Whether all accounts were looked at for a reference." }) },
 );
 
 /** Schemas that the description names. */

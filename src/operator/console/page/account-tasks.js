@@ -58,7 +58,7 @@ export async function showAccountTasks({ account_id: id }, { place: { query } })
           },
           { title: "Endpoint", cell: (one) => endpointName(one.endpoint), by: (one) => one.endpoint },
           { title: "Task or request", wrap: true, cell: (one) => taskLink(one.task_id ?? one.request_id) },
-          { title: "Key", wrap: true, cell: (one) => keyLink(one.account_id, one.key_id) },
+          { title: "Key", cell: (one) => keyLink(one.account_id, one.key_id) },
           { title: "Finished", cell: (one) => moment(one.finished_at), by: (one) => one.finished_at },
         ],
         page.data,

@@ -1,7 +1,7 @@
 /**
  * @import {
- *   Account, AccountRefusals, Accounts, AccountUse, AuditRecord, Configuration, Found, Key, List, Live, OpenRequests, Overview,
- *   Package, Price, RefusalsOfDay, Release, Task, Tier, Token, TopKeys, Transaction, Usage, Whoami
+ *   Account, AccountRefusals, Accounts, AccountUse, AuditRecord, Configuration, Key, List, Live, OpenRequests, Overview,
+ *   Package, Price, RefusalsOfDay, Release, SearchResults, Task, Tier, Token, TopKeys, Transaction, Usage, Whoami
  * } from "./objects.d.ts"
  */
 import { book, get, getTagged, pathOf, send } from "./transport.js";
@@ -148,7 +148,7 @@ export const revokeToken = (id) =>
   /** @type {Promise<Token>} */ (send("POST", pathOf(["tokens", id, "revoke"]), {}));
 
 /** @param {string} q an id, a reference or the beginning of a label */
-export const search = (q) => /** @type {Promise<List<Found>>} */ (get(pathOf(["search"], { q })));
+export const search = (q) => /** @type {Promise<SearchResults>} */ (get(pathOf(["search"], { q })));
 
 /** @param {number} afterMs samples that are later */
 export const readLive = (afterMs) =>

@@ -86,8 +86,24 @@ export async function showConfiguration({ again }) {
   };
 }
 
-/** @param {number | object} price credits, or credits by quality and seconds */
-const priceText = (price) => (typeof price === "number" ? count(price) : code(JSON.stringify(price)));
+/** @param {number | object} price credits, or credits by what is asked for, as the price file has it */
+function priceText(price) {
+  if (typeof price === "number") return count(price);
+  return Object.entries(price).flatMap(([by, prices]) => [
+    el("div", { className: "hint" }, by.replaceAll("_", " ")),
+    ...leavesOf(prices).map((line) => el("div", {}, line)),
+  ]);
+}
+
+/**
+ * @param {unknown} prices
+ * @param {string[]} path
+ * @returns {string[]} such as `10, high: 330`
+ */
+function leavesOf(prices, path = []) {
+  if (typeof prices !== "object" || prices === null) return [`${path.join(", ")}: ${prices}`];
+  return Object.entries(prices).flatMap(([name, more]) => leavesOf(more, [...path, name]));
+}
 
 /** @param {Configuration} configuration */
 function differences({ file }) {

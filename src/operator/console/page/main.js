@@ -1,3 +1,4 @@
+/** @import { Place } from "./location.js" */
 /** @import { View } from "./views.js" */
 import { byId, el, heading, say } from "./dom.js";
 import { here, hrefTo } from "./location.js";
@@ -18,6 +19,7 @@ async function show({ focus = true } = {}) {
   const known = Object.hasOwn(VIEWS, place.view) ? place.view : "overview";
   const view = /** @type {View} */ (VIEWS[known]);
   const mine = ++turn;
+  box.setAttribute("aria-busy", "true");
   leaving.abort();
   leaving = new AbortController();
   const { signal } = leaving;
@@ -35,6 +37,7 @@ async function show({ focus = true } = {}) {
     if (typeof made === "string") return location.replace(made);
     box.replaceChildren(...made.nodes);
     made.shown?.();
+    settle(place);
   } catch (error) {
     if (mine !== turn) return;
     if (!byId("sign-in").hidden) return;
@@ -45,8 +48,18 @@ async function show({ focus = true } = {}) {
       heading(view.title, () => void show()),
       trouble,
     );
+    settle(place);
   }
   if (focus) document.getElementById("view-title")?.focus();
+}
+
+/**
+ * What is in sight is what the address names.
+ * @param {Place} place
+ */
+function settle({ view, args }) {
+  box.dataset.place = [view, ...args].join("/");
+  box.removeAttribute("aria-busy");
 }
 
 /**

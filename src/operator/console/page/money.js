@@ -8,7 +8,7 @@ import { table } from "./table.js";
  * @param {Overview} overview
  * @returns {Node[]}
  */
-export function moneyPart({ money, ledger, settlements_waiting, open }) {
+export function moneyPart({ money, ledger, settlements_waiting }) {
   const { today, month } = money;
   const list = tiles([
     tile("Charged", today.charged, month.charged),
@@ -22,7 +22,6 @@ export function moneyPart({ money, ledger, settlements_waiting, open }) {
       ledger.checked_at ? `checked ${momentText(ledger.checked_at)}` : "not checked yet",
     ],
     ["Settlements waiting", count(settlements_waiting), "charges that wait for Redis"],
-    ["Open tasks", count(open), "holds and tasks, all gateways"],
   ]);
   alarm(list, 4, month.uncollected > 0);
   alarm(list, 5, ledger.right === false);

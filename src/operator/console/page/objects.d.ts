@@ -46,4 +46,5 @@ export interface Accounts extends List<Account> {
   unread?: { partitions: number[]; why: string };
 }
 export type Usage = Static<typeof schemas.Usage>;
-export type Found = Static<typeof views.SearchResults>["data"][number];
+export type SearchResults = Static<typeof views.SearchResults>;
+export type Found = SearchResults["data"][number];

@@ -20,7 +20,7 @@ export async function showSearch({ place, again }) {
       ],
     };
   }
-  const { data } = await search(q);
+  const { data, complete } = await search(q);
   const [only] = data;
   if (only && data.length === 1) return placeOf(only);
   return {
@@ -41,11 +41,16 @@ export async function showSearch({ place, again }) {
           { title: "Account", cell: (one) => accountLink(one.account_id), by: (one) => one.account_id },
         ],
         data,
-        `There is no account, key, task or request ${q}.`,
+        `There is no account, key, task, request, label or reference ${q}.`,
       ),
-      hint(
-        "An id must be whole. Accounts are also found by the beginning of their label, in the list of accounts.",
-      ),
+      ...(complete
+        ? []
+        : [
+            note(
+              "There are too many accounts to look for a reference in all of them. Open the account, and look among its transactions.",
+            ),
+          ]),
+      hint("An id or a reference must be whole; of a label the beginning is enough."),
     ],
   };
 }
@@ -53,6 +58,7 @@ export async function showSearch({ place, again }) {
 /** @param {Found} found */
 function placeOf({ kind, id, account_id }) {
   if (kind === "key") return hrefTo(["key", account_id ?? "", id]);
+  if (kind === "reference") return hrefTo(["account", account_id ?? "", "transactions"]);
   if (kind === "task" || kind === "request") return hrefTo(["task", id]);
   return hrefTo(["account", account_id ?? id]);
 }

@@ -1,4 +1,5 @@
 import { Type } from "typebox";
+import { listAccounts } from "../../../store/account-lists.ts";
 import { OperatorError } from "../../../store/accounts.ts";
 import { findKey } from "../../../store/keys.ts";
 import { partitionOf } from "../../../store/names.ts";
@@ -6,15 +7,18 @@ import { readAccountObject } from "../../../store/operator-accounts.ts";
 import type { RedisNodes } from "../../../store/operator-session.ts";
 import { findTask } from "../../../store/operator-tasks.ts";
 import { readsOfMost, UnreadError } from "../../../store/partition-reads.ts";
+import { accountsOfReference } from "../../../store/reference-search.ts";
 import { partitionsOf } from "../../../store/store-facts.ts";
 import { Problem } from "../problems.ts";
 import { route } from "../route.ts";
 import type { Services } from "../services.ts";
 import { SearchResults } from "../view-schemas.ts";
 
+const LABELS_MAX = 20;
+
 /** Something that was looked for. */
 interface Found {
-  kind: "account" | "key" | "task" | "request";
+  kind: "account" | "key" | "task" | "request" | "reference";
   id: string;
   account_id: string | null;
   label: string | null;
@@ -28,9 +32,9 @@ export const searchRoutes = ({ session }: Services) => [
     tag: "Accounts",
     scope: "accounts:read",
     name: "search",
-    summary: "Find what an id names",
+    summary: "Find what an id, a reference or a label names",
     description:
-      "An account, a key, a task or a request by its whole id. A token for some accounts finds what belongs to them.",
+      "An account, a key, a task or a request by its whole id; accounts by the beginning of their label; and if there is none, accounts with a grant, an adjustment or a refund of this reference. At most 20,000 accounts are looked at for a reference; `complete` says whether that was all. A token for some accounts finds what belongs to them.",
     query: Type.Object(
       { q: Type.String({ minLength: 1, maxLength: 200, description: "What to look for." }) },
       { additionalProperties: false },
@@ -41,22 +45,41 @@ export const searchRoutes = ({ session }: Services) => [
       if (/^(sk|tgm)_/.test(q)) {
         throw new Problem("invalid", "this is a secret and has no place here: look for a key by its id");
       }
-      const found = await session.run((nodes) => find(nodes, q));
+      const { found, complete } = await session.run((nodes) => find(nodes, q));
       const data = found.filter(
         ({ account_id: id }) => !grantee.accounts || (id !== null && grantee.accounts.includes(id)),
       );
-      return { status: 200, body: { data, next_cursor: null } };
+      return { status: 200, body: { data, next_cursor: null, complete } };
     },
   }),
 ];
 
-async function find(nodes: RedisNodes, q: string): Promise<Found[]> {
-  const found = (await Promise.all([findAccount(nodes, q), findAKey(nodes, q)])).filter(
+async function find(nodes: RedisNodes, q: string): Promise<{ found: Found[]; complete: boolean }> {
+  const named = (await Promise.all([findAccount(nodes, q), findAKey(nodes, q)])).filter(
     (one) => one !== undefined,
   );
+  const labelled = await findLabels(nodes, q);
+  const found = [...named, ...labelled.filter(({ id }) => named.every((one) => one.id !== id))];
   // A request may be where nothing can be read; that matters only if nothing else was found.
   const request = await findARequest(nodes, q, found.length === 0);
-  return request ? [...found, request] : found;
+  if (request) found.push(request);
+  return found.length > 0 ? { found, complete: true } : findReferences(nodes, q);
+}
+
+async function findLabels(nodes: RedisNodes, label: string): Promise<Found[]> {
+  const { accounts } = await listAccounts(nodes, { label, limit: LABELS_MAX });
+  return accounts.map((account) => ({
+    kind: "account",
+    id: account.accountId,
+    account_id: account.accountId,
+    label: account.label,
+  }));
+}
+
+async function findReferences(nodes: RedisNodes, q: string): Promise<{ found: Found[]; complete: boolean }> {
+  const { accountIds, complete } = await accountsOfReference(nodes, q);
+  const found = accountIds.map((id): Found => ({ kind: "reference", id: q, account_id: id, label: null }));
+  return { found, complete };
 }
 
 async function findAccount(nodes: RedisNodes, id: string): Promise<Found | undefined> {
