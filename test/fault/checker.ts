@@ -1,7 +1,14 @@
 import { ARCHIVE_CRITERIA } from "./criteria-archive.ts";
 import { endsOnEvidence, ownVideos, storesKeptApart } from "./criteria-endings.ts";
 import { capsKept, noFalseRefusal, slotsAndDaysKept, slotsFree, windowKept } from "./criteria-limits.ts";
-import { chargedOnce, type Finding, idempotent, ledgerBalances, refundedOnce } from "./criteria-money.ts";
+import {
+  byHandOnce,
+  chargedOnce,
+  type Finding,
+  idempotent,
+  ledgerBalances,
+  refundedOnce,
+} from "./criteria-money.ts";
 import {
   answered,
   quiet,
@@ -23,6 +30,7 @@ export const CRITERIA: readonly Rule<Ledger>[] = [
   ["charged exactly once, nothing lost", chargedOnce],
   ["failed tasks refunded exactly once", refundedOnce],
   ["the ledger balances, nothing held", ledgerBalances],
+  ["what operators do is done once", byHandOnce],
   ["no slot leaks, every task ends", slotsFree],
   ["503 and refusals leave nothing behind", refusedLeavesNothing],
   ["the upstream's own log agrees", upstreamAgrees],

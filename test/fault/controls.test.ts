@@ -1,7 +1,6 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { AT_ONCE } from "./scenarios/archive.ts";
 import { controlsOf } from "./scenarios/controls.ts";
 import { STEPPED_CLOCK } from "./scenarios/stepped-clock.ts";
 import { COMPRESSED } from "./scenarios/task-ends.ts";
@@ -11,7 +10,6 @@ const patched = [
   ...controlsOf(false).map(({ name, patches }) => ({ name, patches })),
   { name: "a clock that can be stepped", patches: STEPPED_CLOCK },
   { name: "three 404s within seconds", patches: COMPRESSED },
-  { name: "entries leave Redis at once", patches: AT_ONCE },
 ];
 
 // Guarantee: code that moved on takes its seeded bugs along, and not only at the next full campaign.

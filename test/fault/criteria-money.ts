@@ -7,7 +7,10 @@ export interface Finding {
   violations: string[];
 }
 
-const consumes = (entries: Entry[]): Entry[] => entries.filter(({ type }) => type === "consume");
+/** Charges; an adjustment has no request. */
+const consumes = (entries: Entry[]): Entry[] =>
+  entries.filter(({ type, requestId }) => type === "consume" && requestId !== "");
+const isByHand = ({ requestId, reason }: Entry): boolean => requestId === "" && reason !== "";
 const isCharged = ({ state, uncollected }: RequestRecord): boolean =>
   (state === "bound" || state === "finished") && !uncollected;
 
@@ -51,17 +54,20 @@ export function chargedOnce({ generations, requests, entries, namedLost }: Ledge
   };
 }
 
-/** A finished request that failed is refunded once, nothing else ever is. */
-export function refundedOnce({ requests, entries, upstream }: Ledger): Finding {
+/** A finished request that failed is refunded once, and one that an operator has refunded; nothing else ever is. */
+export function refundedOnce({ requests, entries, upstream, history }: Ledger): Finding {
   const violations: string[] = [];
   const refunds = Map.groupBy(
     entries.filter(({ reason }) => reason === "refund"),
     ({ requestId }) => requestId,
   );
+  const byHand = (history.meta.byHand ?? []).filter(({ outcomes }) => outcomes.includes("refunded"));
+  const refunded = new Set(byHand.map(({ taskId }) => taskId));
   for (const request of requests.values()) {
-    const { id, state, status, uncollected, endedBy } = request;
+    const { id, state, status, uncollected, endedBy, taskId } = request;
     const own = refunds.get(id) ?? [];
-    const due = state === "finished" && status === "failed" && !uncollected ? 1 : 0;
+    const isDue = (status === "failed" && !uncollected) || refunded.has(taskId);
+    const due = state === "finished" && isDue ? 1 : 0;
     if (own.length !== due) violations.push(`${id} (${state} ${status}) is refunded ${own.length} times`);
     if (own[0] && own[0].amount !== request.price) violations.push(`${id} is refunded ${own[0].amount}`);
     const told = upstream.get(id)?.told;
@@ -70,10 +76,39 @@ export function refundedOnce({ requests, entries, upstream }: Ledger): Finding {
     }
   }
   for (const id of refunds.keys()) if (!requests.has(id)) violations.push(`${id} is refunded and unknown`);
-  return { figure: `${refunds.size} refunded`, violations };
+  return { figure: `${refunds.size} refunded, ${byHand.length} of them by hand`, violations };
 }
 
-/** balance = granted - consumed + refunded, the ledger chains, nothing is held, counts are true. */
+/** Of two operators who did the same, one did it: what they were told is in the ledger, once, and nothing else is. */
+export function byHandOnce({ entries, history }: Ledger): Finding {
+  const violations: string[] = [];
+  const all = history.meta.byHand ?? [];
+  const made = Map.groupBy(
+    entries.filter(({ reference }) => reference !== ""),
+    ({ reference }) => reference,
+  );
+  let done = 0;
+  for (const { kind, references, outcomes, amount, accountId, taskId } of all) {
+    const own = [...new Set(references)].flatMap((reference) => made.get(reference) ?? []);
+    const times = outcomes.filter((outcome) => outcome === "adjusted" || outcome === "refunded").length;
+    done += times;
+    const what = `${kind} ${references.join(" and ")} (${outcomes.join(" and ")})`;
+    if (own.length !== times) violations.push(`${what} has ${own.length} entries`);
+    if (times > 1) violations.push(`${what} was done ${times} times`);
+    for (const entry of own) {
+      const isRight = kind === "adjust" ? entry.amount === amount : entry.taskId === taskId;
+      if (!isRight || entry.accountId !== accountId) violations.push(`${what} is another entry: ${entry.id}`);
+    }
+    const known = ["adjusted", "duplicate", "refunded", "conflict"];
+    for (const outcome of outcomes) if (!known.includes(outcome)) violations.push(`${what} failed`);
+  }
+  const planned = new Set(all.flatMap(({ references }) => references));
+  for (const entry of entries.filter(isByHand))
+    if (!planned.has(entry.reference)) violations.push(`entry ${entry.id} was made by nobody`);
+  return { figure: `${all.length} pairs of operators, ${done} did it`, violations };
+}
+
+/** balance = granted - consumed + refunded + adjusted, the ledger chains, nothing is held, counts are true. */
 export function ledgerBalances({ accounts, requests, history }: Ledger): Finding {
   const violations: string[] = [];
   for (const account of accounts) {
@@ -87,11 +122,14 @@ export function ledgerBalances({ accounts, requests, history }: Ledger): Finding
       }
     }
     const used = -entries
-      .filter(({ type, reason }) => type === "consume" || reason === "refund")
+      .filter(({ requestId }) => requestId !== "")
       .reduce((sum, { amount }) => sum + amount, 0);
+    const adjusted = entries.filter(isByHand).reduce((sum, { amount }) => sum + amount, 0);
     if (balance !== chained) violations.push(`${accountId}: balance ${balance}, ledger ${chained}`);
-    if (balance !== granted - used)
-      violations.push(`${accountId}: ${granted} granted, ${used} used, ${balance} left`);
+    if (balance !== granted - used + adjusted)
+      violations.push(
+        `${accountId}: ${granted} granted, ${used} used, ${adjusted} adjusted, ${balance} left`,
+      );
     if (totalUsed !== used) violations.push(`${accountId}: total_used ${totalUsed}, ledger ${used}`);
     if (held !== 0) violations.push(`${accountId}: ${held} still held`);
     const counted = account.requests.filter(countsForEver).length;

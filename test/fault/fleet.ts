@@ -3,8 +3,10 @@ import { join } from "node:path";
 import { setTimeout as pause } from "node:timers/promises";
 import { issueKey } from "../../src/store/accounts.ts";
 import { cliActor } from "../../src/store/actor.ts";
+import { adjustCredits } from "../../src/store/adjustments.ts";
 import type { RedisNodes } from "../../src/store/nodes.ts";
 import { patchAccount } from "../../src/store/operator-accounts.ts";
+import { refundTask } from "../../src/store/refunds.ts";
 import type { Customer } from "./client.ts";
 import {
   type GatewayProcess,
@@ -16,6 +18,7 @@ import {
 } from "./gateways.ts";
 import type {
   AccountFacts,
+  ByHand,
   ClientEvent,
   FaultEvent,
   History,
@@ -94,6 +97,9 @@ export interface Fleet {
   accounts: AccountFacts[];
   client: ClientEvent[];
   faults: FaultEvent[];
+  byHand: ByHand[];
+  /** Does something twice at a time, as two operators would, and notes what they are told. */
+  operate(what: Omit<ByHand, "outcomes">): Promise<void>;
   /** A customer with room for anything, but for what is named. @param accountId a random one when left out */
   givenCustomer(limits?: Partial<AccountFacts>, accountId?: string): Promise<Customer>;
   /** Starts a new process in a slot, over the same journal folder. */
@@ -132,6 +138,9 @@ export function createFleet(
     accounts,
     client: [],
     faults,
+    byHand: [],
+    operate: async (what) =>
+      void fleet.byHand.push({ ...what, outcomes: await operate(await store.nodes(), what) }),
     givenCustomer: async (wanted = {}, accountId = undefined) =>
       issueCustomer(await store.nodes(), accounts, wanted, accountId),
     startIn: starter.startIn,
@@ -162,6 +171,25 @@ export function createFleet(
     if (fleetOptions.sweeperApart) await fleet.startIn(slots);
   };
   return Object.assign(fleet, { startAll });
+}
+
+const ANN = { by: "cli ann", requestId: "" };
+
+function operate(nodes: RedisNodes, what: Omit<ByHand, "outcomes">): Promise<string[]> {
+  const { kind, accountId, taskId, references, amount } = what;
+  const reason = "the campaign";
+  return Promise.all(
+    references.map((reference) => {
+      const done =
+        kind === "adjust"
+          ? adjustCredits(nodes, accountId, { amount, reason, reference }, ANN)
+          : refundTask(nodes, taskId, { reason, reference }, ANN);
+      return done.then(
+        ({ outcome }) => outcome,
+        (error: Error & { code?: string }) => error.code ?? error.message,
+      );
+    }),
+  );
 }
 
 async function issueCustomer(
@@ -262,7 +290,7 @@ type Collected = Partial<StoreFacts & Pick<Meta, "quiet" | "quiescenceMs">> & Pi
 
 /** Reads the store, and puts the history together. */
 async function historyOf(
-  { options, accounts, client, upstream, faults }: Fleet,
+  { options, accounts, client, upstream, faults, byHand }: Fleet,
   store: FleetStore,
   settingsOf: ReadonlyMap<string, GatewaySettings>,
   collected: Collected,
@@ -281,6 +309,7 @@ async function historyOf(
     clockAheadMs,
     clock: "redis",
     accounts,
+    byHand,
     maxAgesMs: Object.fromEntries([...settingsOf].map(([name, { maxAgeMs }]) => [name, maxAgeMs])),
     verified: await verifyStore(nodes).catch((error: Error) => [`verifyLedger: ${error.message}`]),
   };

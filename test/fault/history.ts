@@ -99,6 +99,19 @@ export interface AccountFacts {
   areOfAccount?: boolean;
 }
 
+/** What two operators were told who did the same at a time. */
+export interface ByHand {
+  kind: "adjust" | "refund";
+  accountId: string;
+  /** The task, of a refund. */
+  taskId: string;
+  /** Of an adjustment both have the same one, of a refund each its own. */
+  references: string[];
+  amount: number;
+  /** Such as `adjusted`, `duplicate` or the code of an error. */
+  outcomes: string[];
+}
+
 export interface Meta {
   scenario: string;
   seed: number;
@@ -117,6 +130,8 @@ export interface Meta {
   /** `stepped`: the time was passed in and stepped; there are neither gateways nor an upstream. */
   clock: "redis" | "stepped";
   accounts: AccountFacts[];
+  /** What operators did. */
+  byHand?: ByHand[];
   /** What `verifyLedger` of src/store says. */
   verified: string[];
 }

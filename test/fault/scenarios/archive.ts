@@ -1,4 +1,3 @@
-import { join } from "node:path";
 import { setTimeout as pause } from "node:timers/promises";
 import type { Redis } from "ioredis";
 import pg from "pg";
@@ -8,7 +7,6 @@ import { type PostgresServer, startPostgres } from "../../support/postgres-serve
 import { endedRequests, entryFields, entryName } from "../criteria-archive.ts";
 import type { ArchiveFacts, History, StoreEntry } from "../history.ts";
 import type { Random } from "../random.ts";
-import { copySources, type Patch } from "../tree.ts";
 import { createWorld, eventually, type RunOptions, type World } from "../world.ts";
 import type { Scenario } from "./scenario.ts";
 import { type Errand, givenCrowd, planErrands, runErrand } from "./traffic.ts";
@@ -21,15 +19,6 @@ interface ArchiveSize {
   /** Only hits of PostgreSQL. */
   only?: "postgres" | undefined;
 }
-
-/** Entries may leave as soon as there is an archive: gateways of earlier releases are not waited for. */
-export const AT_ONCE: readonly Patch[] = [
-  {
-    file: "src/store/trimming.ts",
-    from: "const GATEWAYS_KNOW_MS = 30_000;",
-    to: "const GATEWAYS_KNOW_MS = 0;",
-  },
-];
 
 const GATEWAYS = 3;
 const CAUGHT_UP_MAX_MS = 60_000;
@@ -49,9 +38,8 @@ export const archive: Scenario<ArchiveSize> = {
 };
 
 async function runArchive(options: RunOptions, { hits, width, only }: ArchiveSize): Promise<History> {
-  const root = copySources(options.root, join(options.folder, "compressed-tree"), AT_ONCE);
   const postgres = await startPostgres();
-  const world = await createWorld({ ...options, root }, GATEWAYS, {
+  const world = await createWorld(options, GATEWAYS, {
     persistent: true,
     archiveUrl: postgres.url(),
   });

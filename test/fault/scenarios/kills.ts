@@ -1,5 +1,6 @@
 import { setTimeout as pause } from "node:timers/promises";
 import { createClusterWorld } from "../cluster-world.ts";
+import type { Fleet } from "../fleet.ts";
 import type { History } from "../history.ts";
 import { inParallel } from "../random.ts";
 import { createWorld, type RunOptions } from "../world.ts";
@@ -33,6 +34,20 @@ export const killsOnCluster: Scenario<KillsSize> = {
   run: runKills,
 };
 
+/** Two operators with one reference: the account is adjusted once. */
+const adjustTwice = (world: Fleet, accountId: string, at: number): Promise<void> =>
+  world.operate({
+    ...{ kind: "adjust", accountId, taskId: "", amount: at % 2 === 0 ? 30 : -20 },
+    references: [`adjust-${at}`, `adjust-${at}`],
+  });
+
+/** Two operators with a reference each: the task is refunded once, unless it failed, or has not ended. */
+const refundTwice = (world: Fleet, accountId: string, taskId: string, at: number): Promise<void> =>
+  world.operate({
+    ...{ kind: "refund", accountId, taskId, amount: 0 },
+    references: [`refund-${at}-a`, `refund-${at}-b`],
+  });
+
 async function runKills(
   options: RunOptions,
   { requests, kills, victimsSweep, clustered = false }: KillsSize,
@@ -61,7 +76,11 @@ async function runKills(
         await back[slot];
         back[slot] = back[slot]!.then(() => hit(slot, delayMs));
       }
-      await runErrand(world, customers, errands[at]!);
+      const errand = errands[at]!;
+      const { status, taskId } = await runErrand(world, customers, errand);
+      const { accountId } = customers[errand.customer]!;
+      if (at % 7 === 0) await adjustTwice(world, accountId, at);
+      if (at % 5 === 0 && status === 200) await refundTwice(world, accountId, taskId, at);
       if (at % 2000 === 1999) options.progress(`${at + 1} of ${requests} requests`);
     });
     await Promise.all(back);
