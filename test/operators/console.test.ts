@@ -90,6 +90,7 @@ describe.skipIf(!hasChromium)("the console in a browser", () => {
     await page.getByRole("textbox", { name: "Token" }).waitFor();
     expect(await page.getByRole("table").count()).toBe(0);
     expect(await page.getByRole("navigation").getByRole("link").count()).toBe(0);
+    expect(await page.getByRole("searchbox").count()).toBe(0);
   });
 
   test("with the keyboard alone: skip, find an account, grant it credits, and come back to where one was", async () => {

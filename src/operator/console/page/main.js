@@ -92,6 +92,7 @@ function lock(why) {
   byId("sign-out").hidden = true;
   byId("find").hidden = true;
   byId("who").textContent = "";
+  byId("state").textContent = "";
   byId("nav").replaceChildren();
   box.hidden = true;
   box.replaceChildren();
