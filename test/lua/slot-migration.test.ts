@@ -26,6 +26,7 @@ import { bindClaimed } from "../../src/store/scripts/bind.ts";
 import { change } from "../../src/store/scripts/change.ts";
 import { collect } from "../../src/store/scripts/collect.ts";
 import { dispute } from "../../src/store/scripts/dispute.ts";
+import { gather } from "../../src/store/scripts/gather.ts";
 import { issue } from "../../src/store/scripts/issue.ts";
 import { lease } from "../../src/store/scripts/lease.ts";
 import { recharge } from "../../src/store/scripts/recharge.ts";
@@ -47,6 +48,7 @@ import {
   randomId,
   type ScriptCall,
   type Stage,
+  setAccountLimits,
   type TestConnection,
   taskOf,
   times,
@@ -162,9 +164,19 @@ interface Given {
   requestId: string;
 }
 
+/** Whether accounts have limits over all their keys. */
+let hasLimits = false;
+async function ofLimited<T>(given: () => Promise<T>): Promise<T> {
+  hasLimits = true;
+  return given().finally(() => {
+    hasLimits = false;
+  });
+}
+
 /** An account with a held request, one whose task runs and one that has ended, each admitted at another ms. */
 async function givenAccount(): Promise<KeyRef> {
   const key = await stage.givenKey();
+  if (hasLimits) await setAccountLimits(stage, key, { rateLimit: 99, maxConcurrent: 99, dailyLimit: 99 });
   const requests = times(3, () => stage.request(key));
   for (const [at, request] of requests.entries()) {
     stage.clock.nowMs++;
@@ -219,7 +231,7 @@ async function binding(isLate: boolean): Promise<Given> {
   return { call: { script: bindClaimed, item }, requestId: generation.requestId };
 }
 
-const CALLS: Record<string, () => Promise<Given>> = {
+const PLAIN_CALLS: Record<string, () => Promise<Given>> = {
   ADMIT: () => admitting(),
   BIND: () => binding(false),
   "BIND late": () => binding(true),
@@ -229,6 +241,15 @@ const CALLS: Record<string, () => Promise<Given>> = {
   "OBSERVE completed": () => observing("completed"),
   "OBSERVE failed": () => observing("failed"),
   "OBSERVE gone": () => observing("gone"),
+};
+const CALLS: Record<string, () => Promise<Given>> = {
+  ...PLAIN_CALLS,
+  ...Object.fromEntries(
+    Object.entries(PLAIN_CALLS).map(([name, given]) => [
+      `${name} of an account with limits`,
+      () => ofLimited(given),
+    ]),
+  ),
 };
 
 /**
@@ -344,6 +365,10 @@ const OTHERS: Record<string, () => Promise<ScriptCall>> = {
       actor: cliActor("ann"),
       fields: { label: "Ann's" },
     }),
+  GATHER: async () => {
+    const { accountId, keyId } = await ofLimited(givenAccount);
+    return itemFor(gather, { partition: PARTITION, accountId, keyIds: [keyId] });
+  },
   TALLY: async () => {
     const { keyId } = await givenAccount();
     await clients[0]!.hdel(keyNames(PARTITION, keyId).key, "counted");
