@@ -47,7 +47,9 @@ if credits > 0 then
 end
 local after = { credits = credits > 0 and ARGV[4] or nil }
 for at = 8, #ARGV, 2 do
-  if ARGV[at] ~= "sha256" and ARGV[at] ~= "fingerprint" then after[ARGV[at]] = ARGV[at + 1] end
+  if not string.find(" sha256 fingerprint month spent ", " " .. ARGV[at] .. " ", 1, true) then
+    after[ARGV[at]] = ARGV[at + 1]
+  end
 end
 write_audit(key, now, ARGV[6], "key.create", account_id, ARGV[2], {}, after)
 return { "issued", int(available + credits) }

@@ -54,6 +54,8 @@ export interface KeyOptions {
   monthlyCredits?: number | undefined;
   /** A key that exists already; a random one when left out. */
   token?: string;
+  /** Of the key that it replaces: fields `month` and `spent` of its record. */
+  spent?: { month: string; credits: string } | undefined;
 }
 
 export interface IssuedKey {
@@ -99,6 +101,7 @@ export async function issueKey(
     ...recordOptions(options),
     key: keyRef(keyId, accountId, partition),
     digest,
+    spent: options.spent,
     credits,
     reference: `key:${keyId}`,
     actor,

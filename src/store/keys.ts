@@ -279,8 +279,8 @@ export async function changeKey(
 }
 
 /**
- * Replaces a key by a new one with the same account, tier, own limits and expiry. The old key expires after the overlap. The
- * new one has a window, slots and day of its own. A key is rotated once: a repeated command must not leave two new keys.
+ * Replaces a key by a new one with the same account, tier, own limits, cap and expiry. The old key expires after the overlap. The
+ * new one has a window, slots and day of its own; what the old one has spent in its month counts toward the cap of the new one. A key is rotated once: a repeated command must not leave two new keys.
  * @param overlapMs how long the old key remains valid; 0 revokes it at once
  * @returns the new key, and when the old one ends, Unix ms
  * @throws OperatorError for a key that is revoked, expired or rotated
@@ -304,7 +304,9 @@ export async function rotateKey(
     );
   }
   // The new key first: after a crash in between there are two valid keys, not none.
-  const options = { accountId, tier, limits, expiresAtMs, label, monthlyCredits };
+  const [month, credits] = await redis.hmget(keyNames(old.partition, old.keyId).key, "month", "spent");
+  const spent = month && credits ? { month, credits } : undefined;
+  const options = { accountId, tier, limits, expiresAtMs, label, monthlyCredits, spent };
   const issued = await issueKey(nodes, options, actor);
   const oldEndsAtMs = Math.min(nowMs + overlapMs, expiresAtMs ?? Number.MAX_SAFE_INTEGER);
   const end = overlapMs === 0 ? { revoked_at: nowMs } : { expires_at: oldEndsAtMs };

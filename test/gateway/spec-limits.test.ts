@@ -1,6 +1,6 @@
 import { randomUUID } from "node:crypto";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { readKey } from "../../src/store/keys.ts";
+import { readKey, rotateKey } from "../../src/store/keys.ts";
 import { oneNode } from "../../src/store/nodes.ts";
 import { refusalsOf } from "../../src/store/refusals.ts";
 import { expectStatus, givenGateway, limitsOf, type TestGateway, until } from "../support/gateway.ts";
@@ -105,6 +105,18 @@ describe("the limits", () => {
     expectStatus(await generate(), 200);
     expect((await generate()).body.code).toBe(402);
     expect(await spent()).toBe(20);
+  });
+
+  // Guarantee: a new key in place of an old one is no second cap.
+  test("what a key has spent counts toward the cap of the key that replaces it", async () => {
+    const issued = await gateway.givenKey({ credits: 100, monthlyCredits: 15 });
+    const generate = (key: string) => ask("POST", TEXT_TO_VIDEO, { key, body: BOAT });
+    expectStatus(await generate(issued.key), 200);
+    const nodes = oneNode(gateway.redis);
+    const old = (await readKey(nodes, issued.keyId, issued.accountId))!;
+    const fresh = await rotateKey(nodes, old, 0);
+    expect((await readKey(nodes, fresh.keyId, fresh.accountId))?.spentThisMonth).toBe(10);
+    expect((await generate(fresh.key)).body.code).toBe(2006);
   });
 
   // Guarantee: "why was this refused?" has its answer in the log, also where the refusal came from memory.

@@ -971,6 +971,11 @@ export const CLUSTER_MUTANTS: readonly Mutant[] = [
 
 /** Harmless on one server; found while a slot migrates. */
 export const MIGRATION_MUTANTS: readonly Mutant[] = [
+  without(
+    "a late charge comes before a look at the account's slots",
+    "bind",
+    "  if shared then read_shared_use(shared) end\n",
+  ),
   mutant(
     "the hold is given back before the slot",
     "void",

@@ -14,6 +14,8 @@ export interface IssueCall {
   label?: string | undefined;
   /** Credits that requests of one UTC month may hold and consume together. */
   monthlyCredits?: number | undefined;
+  /** What counts as spent already: fields `month` and `spent`. */
+  spent?: { month: string; credits: string } | undefined;
   /** Of the call that makes the key, where that may be repeated. */
   fingerprint?: string | undefined;
   /** Whether to refuse to create the account. */
@@ -53,6 +55,8 @@ export const issue: Script<IssueCall, Issued> = {
       label: more.label,
       monthly_credits: more.monthlyCredits,
       fingerprint: more.fingerprint,
+      month: more.spent?.month,
+      spent: more.spent?.credits,
     };
     const fields = Object.entries(record).flatMap(([field, value]) =>
       value === undefined ? [] : [field, value],
