@@ -971,11 +971,6 @@ export const CLUSTER_MUTANTS: readonly Mutant[] = [
 
 /** Harmless on one server; found while a slot migrates. */
 export const MIGRATION_MUTANTS: readonly Mutant[] = [
-  without(
-    "a late charge comes before a look at the account's slots",
-    "bind",
-    "  if shared then read_shared_use(shared) end\n",
-  ),
   mutant(
     "the hold is given back before the slot",
     "void",
@@ -1287,7 +1282,7 @@ export const OPERATOR_MUTANTS: readonly Mutant[] = [
     'if not before then return { "unchanged", now } end',
     "before, after = before or {}, after or {}",
   ),
-  mutant("a new key's secret is audited", "issue", 'ARGV[at] ~= "sha256" and', "true and"),
+  mutant("a new key's secret is audited", "issue", '" sha256 fingerprint', '" fingerprint'),
   mutant("a new key makes any account", "issue", 'if ARGV[7] == "1" and', "if false and"),
   mutant("the credits of a new key are nobody's", "issue", '"by", by_of(ARGV[6])', '"by", ""'),
   mutant("a grant is nobody's", "recharge", '"by", by_of(ARGV[6])', '"by", ""'),
