@@ -17,6 +17,8 @@ import {
 import type { RedisNodes } from "./nodes.ts";
 import { manyByNode } from "./pipelines.ts";
 import type { AccountRecord, KeyFields } from "./records.ts";
+import { scriptsOf } from "./script-runner.ts";
+import { gather } from "./scripts/gather.ts";
 import { lowerCase } from "./sorted-lists.ts";
 import { requireNoEviction } from "./store-facts.ts";
 
@@ -153,6 +155,18 @@ export async function restoreKeys(nodes: RedisNodes, keys: readonly RestoredKey[
     (key) => nodes.ofName(index(key)),
     (pipe, key) => pipe.set(index(key), `${key.keyId} ${account(key)}`),
   );
+  await gatherSlots(nodes, keys);
+}
+
+/** Adds open tasks of keys to those of their accounts, where these have limits over all their keys. Accounts and tasks come before keys. */
+async function gatherSlots(nodes: RedisNodes, keys: readonly RestoredKey[]): Promise<void> {
+  const limited = await manyByNode<number, RestoredKey>(keys, ofPartition(nodes), (pipe, key) =>
+    pipe.hexists(accountNames(key.partition, key.record.account_id ?? "").account, "limited"),
+  );
+  for (const [at, { partition, keyId, record }] of keys.entries()) {
+    const call = { partition, accountId: record.account_id ?? "", keyIds: [keyId] };
+    if (limited[at] === 1) await scriptsOf(nodes.of(partition)).run(gather, call);
+  }
 }
 
 /** Charged tasks that had not ended: the sweeper polls them as it does any other. */
@@ -176,15 +190,6 @@ export async function restoreTasks(nodes: RedisNodes, tasks: readonly RunningTas
     pipe.set(taskName(taskId, partition), `${requestId} ${keyId} ${accountId} ${boundAtMs}`),
   );
   await write((pipe, task) => pipe.sadd(names(task).slots, task.requestId));
-  const limited = await manyByNode<number, RunningTask>(tasks, ofPartition(nodes), (pipe, task) =>
-    pipe.hexists(names(task).account, "limited"),
-  );
-  await manyByNode(
-    tasks.filter((_, at) => limited[at] === 1),
-    ofPartition(nodes),
-    (pipe, { partition, accountId, requestId }) =>
-      pipe.sadd(accountNames(partition, accountId).slots, requestId),
-  );
   await write((pipe, task) => pipe.zadd(names(task).polls, task.boundAtMs, task.requestId));
   await manyByNode(
     tasks,

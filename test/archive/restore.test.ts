@@ -10,10 +10,11 @@ import { verifyLedger } from "../../src/ledger/verify.ts";
 import { startRedis } from "../../src/sandbox/redis.ts";
 import { listAccounts } from "../../src/store/account-lists.ts";
 import { readAccount } from "../../src/store/accounts.ts";
+import { cliActor } from "../../src/store/actor.ts";
 import { recordOf } from "../../src/store/ledger-entries.ts";
-import { accountNames, partitionNames, partitionOf } from "../../src/store/names.ts";
+import { accountNames, keyRef, partitionNames, partitionOf } from "../../src/store/names.ts";
 import { oneNode } from "../../src/store/nodes.ts";
-import { createAccount, patchAccount } from "../../src/store/operator-accounts.ts";
+import { createAccount, patchAccount, readAccountObject } from "../../src/store/operator-accounts.ts";
 import { runHere } from "../support/cli.ts";
 import { givenGateway, until } from "../support/gateway.ts";
 import { createStage, openConnection } from "../support/store.ts";
@@ -155,6 +156,31 @@ describe("a restored store", () => {
       await connection.close();
     }
     expect(await verifyLedger(empty.nodes)).toMatchObject({ ok: true, entries: 4, violations: [] });
+  });
+
+  // Guarantee: a disaster is no way out of what operators have set.
+  test("an account keeps its status and its limits, and its running tasks have their slots", async () => {
+    const key = await stage.givenKey("acme");
+    await stage.ended(key, "bound");
+    const barred = { status: "suspended", limits: { maxConcurrent: 1 } } as const;
+    await patchAccount(stage.nodes, "acme", barred, cliActor("ann"));
+    expect(await restored()).toMatchObject({ tasks: 1 });
+    const { status, limits } = await readAccountObject(empty.nodes, "acme");
+    expect({ status, limits }).toMatchObject({ status: "suspended", limits: { maxConcurrent: 1 } });
+    expect(await verifyLedger(empty.nodes)).toMatchObject({ ok: true, violations: [] });
+    const connection = await openConnection(empty.url);
+    try {
+      const own = createStage(connection, { clock: "redis", partition: partitionOf("acme", PARTITIONS) });
+      const ref = keyRef(key.keyId, "acme", own.partition);
+      expect(await own.admit(own.request(ref))).toMatchObject({ outcome: "account_suspended" });
+      await patchAccount(empty.nodes, "acme", { status: "active" }, cliActor("ann"));
+      expect(await own.admit(own.request(ref))).toMatchObject({
+        outcome: "concurrency_limited",
+        limitOf: "account",
+      });
+    } finally {
+      await connection.close();
+    }
   });
 
   test("takes a grant once: a reference of before counts", async () => {
