@@ -309,6 +309,29 @@ describe.skipIf(!hasChromium)("the console in a browser", () => {
     expect(operator.complaints).toEqual([]);
   });
 
+  test("a token for some accounts begins with these, and is offered no view of all", async () => {
+    const { accountId } = await gateway.givenKey({ credits: 10 });
+    const answer = await fetch(`${gateway.adminUrl}/manage/v1/tokens`, {
+      method: "POST",
+      headers: { authorization: `Bearer ${TOKEN}`, "content-type": "application/json" },
+      body: JSON.stringify({
+        label: "one customer's desk",
+        scopes: ["accounts:read", "keys:read", "usage:read", "tasks:read"],
+        accounts: [accountId],
+      }),
+    });
+    const { token } = (await answer.json()) as { token: string };
+    await operator.signIn("", token);
+    await page.getByRole("heading", { name: "Accounts" }).waitFor();
+    await page.getByRole("link", { name: accountId }).click();
+    await page.getByRole("heading", { name: `Account ${accountId}` }).waitFor();
+    await page.getByRole("region", { name: "Keys" }).waitFor();
+    const views = page.getByRole("navigation", { name: "Views" }).getByRole("link");
+    expect(await views.allTextContents()).toEqual(["Accounts"]);
+    expect(await page.locator("#state").textContent()).toBe("");
+    expect(operator.complaints).toEqual([]);
+  });
+
   test("what one did is in the audit, by name; the filter and Back keep their places", async () => {
     const { accountId } = await gateway.givenKey();
     await operator.signIn(`account/${accountId}`);

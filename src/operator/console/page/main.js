@@ -5,7 +5,7 @@ import { here, hrefTo } from "./location.js";
 import { forgetSession, may, signedIn } from "./session.js";
 import { showState, showTrouble } from "./state.js";
 import { token } from "./transport.js";
-import { VIEWS } from "./views.js";
+import { isOffered, VIEWS } from "./views.js";
 
 const box = byId("view");
 /** Counts views: an answer that comes after its view was left is dropped. */
@@ -15,20 +15,18 @@ let leaving = new AbortController();
 
 /** Shows what the address names. */
 async function show({ focus = true } = {}) {
-  const place = here();
-  const known = Object.hasOwn(VIEWS, place.view) ? place.view : "overview";
-  const view = /** @type {View} */ (VIEWS[known]);
   const mine = ++turn;
   box.setAttribute("aria-busy", "true");
   leaving.abort();
   leaving = new AbortController();
   const { signal } = leaving;
-  document.title = `${place.args[0] ?? view.title} · Tollgate console`;
   try {
     const me = await signedIn(token.get());
     if (mine !== turn) return;
     byId("who").textContent = me.label;
-    offerViews(view.under ?? known);
+    const { place, name, view } = shown();
+    document.title = `${place.args[0] ?? view.title} · Tollgate console`;
+    offerViews(view.under ?? name);
     await showState();
     if (mine !== turn) return;
     unlock();
@@ -37,20 +35,29 @@ async function show({ focus = true } = {}) {
     if (typeof made === "string") return location.replace(made);
     box.replaceChildren(...made.nodes);
     made.shown?.();
-    settle(place);
   } catch (error) {
-    if (mine !== turn) return;
-    if (!byId("sign-in").hidden) return;
+    if (mine !== turn || !byId("sign-in").hidden) return;
     const text = error instanceof Error ? error.message : String(error);
     unlock();
     const trouble = el("p", { className: "error", role: "alert" }, text);
+    const { title } = VIEWS[here().view] ?? { title: "Console" };
     box.replaceChildren(
-      heading(view.title, () => void show()),
+      heading(title, () => void show()),
       trouble,
     );
-    settle(place);
   }
+  settle(here());
   if (focus) document.getElementById("view-title")?.focus();
+}
+
+/** What the address names; the first view that the token may see where it names none. */
+function shown() {
+  if (!Object.hasOwn(VIEWS, here().view)) {
+    const [first] = Object.entries(VIEWS).find(([, view]) => isOffered(view)) ?? ["overview"];
+    history.replaceState(null, "", hrefTo([first]));
+  }
+  const place = here();
+  return { place, name: place.view, view: /** @type {View} */ (VIEWS[place.view]) };
 }
 
 /**
@@ -68,7 +75,7 @@ function settle({ view, args }) {
  */
 function offerViews(current) {
   const links = Object.entries(VIEWS)
-    .filter(([, view]) => view.scope !== undefined && may(view.scope) && !view.under)
+    .filter(([, view]) => isOffered(view) && !view.under)
     .map(([name, { title }]) =>
       el("a", { href: hrefTo([name]), "aria-current": name === current ? "page" : undefined }, title),
     );

@@ -2,7 +2,7 @@
 import { readLive } from "./api.js";
 import { byId } from "./dom.js";
 import { age } from "./format.js";
-import { may } from "./session.js";
+import { may, ownAccounts } from "./session.js";
 import { ApiError } from "./transport.js";
 
 /** No sample is later: the gateway is asked for without its samples. */
@@ -10,7 +10,7 @@ const LATER_THAN_ALL_MS = 1e14;
 
 /** Says at the top whether this gateway is ready. */
 export async function showState() {
-  if (!may("usage:read")) {
+  if (!may("usage:read") || ownAccounts() !== null) {
     byId("state").textContent = "";
     return;
   }

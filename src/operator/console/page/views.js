@@ -7,6 +7,7 @@ import { showKeys } from "./keys-today.js";
 import { showOpenTasks } from "./open-tasks.js";
 import { showOverview } from "./overview.js";
 import { showSearch } from "./search.js";
+import { may, ownAccounts } from "./session.js";
 import { showTask } from "./task.js";
 import { showTokens } from "./tokens.js";
 
@@ -26,21 +27,29 @@ import { showTokens } from "./tokens.js";
  * @typedef {object} View
  * @property {string} title
  * @property {Scope} [scope] the right that it needs to be offered
+ * @property {boolean} [ofAll] it is about all accounts: not for a token that may use some only
  * @property {string} [under] the view that it belongs to in the navigation
  * @property {(context: Context) => Promise<Made | string>} show a text is where to look instead
  */
 
 /** By name in the address, in the order of the navigation. @type {Record<string, View>} */
 export const VIEWS = {
-  overview: { title: "Overview", scope: "usage:read", show: showOverview },
+  overview: { title: "Overview", scope: "usage:read", ofAll: true, show: showOverview },
   accounts: { title: "Accounts", scope: "accounts:read", show: showAccounts },
   account: { title: "Account", under: "accounts", show: showAccount },
   key: { title: "Key", under: "accounts", show: showKey },
-  tasks: { title: "Open tasks", scope: "tasks:read", show: showOpenTasks },
+  tasks: { title: "Open tasks", scope: "tasks:read", ofAll: true, show: showOpenTasks },
   task: { title: "Task", under: "tasks", show: showTask },
-  keys: { title: "Keys today", scope: "keys:read", show: showKeys },
-  configuration: { title: "Configuration", scope: "accounts:read", show: showConfiguration },
+  keys: { title: "Keys today", scope: "keys:read", ofAll: true, show: showKeys },
+  configuration: { title: "Configuration", scope: "accounts:read", ofAll: true, show: showConfiguration },
   audit: { title: "Audit", scope: "audit:read", show: showAudit },
   tokens: { title: "Tokens", scope: "tokens:write", show: showTokens },
   search: { title: "Search", under: "accounts", show: showSearch },
 };
+
+/**
+ * Whether the token may see a view.
+ * @param {View} view
+ */
+export const isOffered = ({ scope, ofAll = false }) =>
+  scope !== undefined && may(scope) && !(ofAll && ownAccounts() !== null);
