@@ -1,14 +1,15 @@
 #!lua flags=allow-oom
--- CONVERT: brings one record or list of layout 2 or 3 to layout 4, in one step. It goes by the type that the name has: what is
+-- CONVERT: brings one record or list of layout 2 or 3 to layout 4, in one step. It goes by the type or the text that the name has: what is
 -- in layout 4 already stays as it is. The names of keys are built here, so they are not among KEYS; they are in the same
 -- partition. Decision 0057.
 --
 -- KEYS  1 the record or list
--- ARGV  1 now (ms or empty)  2 what it is: accounts or keys
+-- ARGV  1 now (ms or empty)  2 what it is: accounts, keys or checkpoint
 --       3 prefix of the names of keys
 -- RETURNS outcome, now
 --   converted
 --   kept       it is in layout 4, or does not exist
+--@include checkpoint
 --@include clock
 --@unless_frozen KEYS[1]
 local now = store_now(ARGV[1])
@@ -24,7 +25,22 @@ local function sort_set(score_of)
   return true
 end
 
+-- A checkpoint's lines were: id, when the entry was made (ms), type, amount, balance after it, what it was for.
+local function shorten_checkpoint()
+  local text = redis.call("GET", name)
+  if not text or not string.find(text, "\n%d+%-%d+ %d+ %a+ ") then return false end
+  local checkpoint = read_checkpoint(name)
+  checkpoint.lines = {}
+  for line in string.gmatch(string.match(text, "\n(.*)$"), "[^\n]+") do
+    local id, at, kind, amount, what = string.match(line, "^(%S+) (%S+) (%a+) (%S+) %S+ ?(.*)$")
+    checkpoint.lines[#checkpoint.lines + 1] = checkpoint_line(id, at, kind, amount, what)
+  end
+  write_checkpoint(name, checkpoint)
+  return true
+end
+
 local converters = {
+  checkpoint = shorten_checkpoint,
   accounts = function() return sort_set(function() return "0" end) end,
   keys = function()
     return sort_set(function(id) return redis.call("HGET", key_prefix .. id, "created_at") or "0" end)

@@ -1,8 +1,8 @@
 --@include kind
 --@include numbers
 -- An account's checkpoint: what its entries add up to that have left the ledger, and the latest ten of them for GET /credits.
--- A text: its first line has the numbers by name, each further one an entry, most recent first. src/store/checkpoints.ts
--- says what they are, and reads them.
+-- A text: its first line has the numbers by name that are not zero, each further one an entry, most recent first.
+-- src/store/checkpoints.ts says what they are, and reads them.
 local TAIL_LINES_MAX = 10
 local CHECKPOINT_NUMBERS = { "balance", "entries", "recharged", "consumed", "refunded", "references", "referenced",
   "forgotten", "forgotten_credits", "adjusted" }
@@ -15,19 +15,31 @@ local function read_checkpoint(name)
   for field, value in string.gmatch(first, "(%S+) (%S+)") do
     checkpoint[field] = field == "entry" and value or tonumber(value)
   end
-  for line in string.gmatch(tail, "[^\n]+") do checkpoint.lines[#checkpoint.lines + 1] = line end
+  local above
+  for line in string.gmatch(tail, "[^\n]+") do
+    local head, what = string.match(line, "^(%S+ %S+ %S+) ?(.*)$")
+    if what == '"' then what = above end
+    checkpoint.lines[#checkpoint.lines + 1] = { head = head, what = what }
+    above = what
+  end
   return checkpoint
 end
 
--- A line about an entry: its id, when it was made (ms), type, amount, balance after it, then the endpoint of a charge,
--- reason and task id of a refund, or `=` and the reason of an adjustment.
+-- A line about an entry: its id, without `-0` and with when it was made (ms) behind `@` if that is not the id's time; the
+-- first letter of its type; the amount; then what it was for.
+local function checkpoint_line(id, at, kind, amount, what)
+  local stamp = at == string.match(id, "^%d+") and "" or "@" .. at
+  local head = string.gsub(id, "%-0$", "") .. stamp .. " " .. string.sub(kind, 1, 1) .. " " .. amount
+  return { head = head, what = (string.gsub(what, "%s+$", "")) }
+end
+
+-- What an entry was for: the endpoint of a charge, reason and task id of a refund, or `=` and the reason of an adjustment.
 local function tail_line(id, entry)
   local kind, what = kind_of(entry), ""
   if kind == "charge" then what = entry.endpoint end
   if kind == "refund" then what = entry.reason .. " " .. entry.task_id end
   if kind == "adjustment" then what = "= " .. entry.reason end
-  local line = { id, entry.at, entry.type, entry.amount, entry.balance_after, what }
-  return (string.gsub(table.concat(line, " "), "%s+$", ""))
+  return checkpoint_line(id, entry.at, entry.type, entry.amount, what)
 end
 
 -- Adds an entry that leaves the ledger. False if it is not the next one of the account.
@@ -56,6 +68,14 @@ end
 
 local function write_checkpoint(name, checkpoint)
   local words = { "entry " .. checkpoint.entry }
-  for _, field in ipairs(CHECKPOINT_NUMBERS) do words[#words + 1] = field .. " " .. int(checkpoint[field]) end
-  redis.call("SET", name, table.concat(words, " ") .. "\n" .. table.concat(checkpoint.lines, "\n"))
+  for _, field in ipairs(CHECKPOINT_NUMBERS) do
+    if checkpoint[field] ~= 0 then words[#words + 1] = field .. " " .. int(checkpoint[field]) end
+  end
+  local lines, above = { table.concat(words, " ") }, nil
+  for _, line in ipairs(checkpoint.lines) do
+    local what = line.what == above and '"' or line.what
+    lines[#lines + 1] = line.head .. (line.what == "" and "" or " " .. what)
+    above = line.what
+  end
+  redis.call("SET", name, table.concat(lines, "\n"))
 end

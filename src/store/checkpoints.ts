@@ -18,15 +18,17 @@ export const CHECKPOINT_NUMBERS = {
 
 /**
  * `tg:{pNN}:checkpoint:<account id>`: what the entries of an account add up to that have left the ledger, and the latest ten
- * of them. Written by lua/include/checkpoint.lua; redis-cli shows, for an account of which two entries have left,
+ * of them. Written by lua/include/checkpoint.lua; redis-cli shows, for an account of which three entries have left,
  *
- *     entry 1790000000001-0 balance 90 entries 2 recharged 100 consumed 10 refunded 0 references 1 referenced 100 forgotten 0 forgotten_credits 0 adjusted 0
- *     1790000000001-0 1790000000001 consume -10 90 /api/v1/gen2/text-to-video
- *     1790000000000-0 1790000000000 recharge 100 100
+ *     entry 1790000000002-0 balance 80 entries 3 recharged 100 consumed 20 references 1 referenced 100
+ *     1790000000002 c -10 /api/v1/gen2/text-to-video
+ *     1790000000001-1@1790000000000 c -10 "
+ *     1790000000000 r 100
  *
- * The numbers are in `CHECKPOINT_NUMBERS`. The other lines are entries, most recent first: id, when it was made (Unix ms),
- * type, amount, balance after it, then the endpoint of a charge, reason and task id of a refund, or `=` and the reason of an
- * adjustment.
+ * The numbers are in `CHECKPOINT_NUMBERS`; those of 0 are left out. The other lines are entries, most recent first: the id,
+ * without `-0`; behind `@` when it was made (Unix ms), if that is not the id's time; `c`onsume or `r`echarge; the amount; then
+ * the endpoint of a charge, reason and task id of a refund, or `=` and the reason of an adjustment. `"`: as in the line above.
+ * The balance after each follows from the account's `balance` and the amounts of the lines above it.
  */
 export interface Checkpoint extends Record<keyof typeof CHECKPOINT_NUMBERS, number> {
   /** Id of the last of these entries. */
@@ -41,50 +43,75 @@ export type TailEntry = Pick<
   "streamId" | "atMs" | "type" | "amount" | "balanceAfter" | "endpoint" | "reason" | "taskId"
 >;
 
+/** In the place of what an entry was for: the same as in the line above. */
+const DITTO = '"';
+
 const NAMES = Object.keys(CHECKPOINT_NUMBERS) as (keyof typeof CHECKPOINT_NUMBERS)[];
 
 /** Reads a checkpoint; undefined for the empty text, which stands for none. */
 export function checkpointOf(text: string): Checkpoint | undefined {
   if (text === "") return undefined;
-  const [first = "", ...tail] = text.split("\n");
-  const words = first.split(" ");
-  const value = (name: string): string => words[words.indexOf(name) + 1] ?? "";
-  const numbers = Object.fromEntries(NAMES.map((name) => [name, Number(value(name))]));
+  const [first = "", ...lines] = text.split("\n");
+  const pairs = first.matchAll(/(\S+) (\S+)/g);
+  const values = new Map(Array.from(pairs, ([, name, value]) => [name, value]));
+  const numbers = Object.fromEntries(NAMES.map((name) => [name, Number(values.get(name) ?? 0)]));
   return {
     ...(numbers as Record<keyof typeof CHECKPOINT_NUMBERS, number>),
-    entry: value("entry"),
-    tail: tail.filter((line) => line !== "").map(tailEntry),
+    entry: values.get("entry") ?? "",
+    tail: tailOf(lines, Number(values.get("balance") ?? 0)),
   };
+}
+
+/** @param balance after the first of them */
+function tailOf(lines: readonly string[], balance: number): TailEntry[] {
+  const tail: TailEntry[] = [];
+  let [balanceAfter, above] = [balance, ""];
+  for (const line of lines) {
+    const [, place = "", letter, amount, what = ""] = /^(\S+) (\S+) (\S+) ?(.*)$/.exec(line) ?? [];
+    if (what !== DITTO) above = what;
+    const entry = tailEntry(place, letter === "c" ? "consume" : "recharge", above);
+    tail.push({ ...entry, amount: Number(amount), balanceAfter });
+    balanceAfter -= Number(amount);
+  }
+  return tail;
+}
+
+function tailEntry(place: string, type: string, what: string): Omit<TailEntry, "amount" | "balanceAfter"> {
+  const [id = "", at] = place.split("@");
+  const [ms, sequence = "0"] = id.split("-");
+  const [first = "", ...rest] = what.split(" ");
+  const isAdjustment = first === "=";
+  const isCharge = type === "consume" && !isAdjustment;
+  return {
+    streamId: `${ms}-${sequence}`,
+    atMs: Number(at ?? ms),
+    type,
+    endpoint: isCharge ? what : "",
+    reason: isAdjustment ? rest.join(" ") : isCharge ? "" : first,
+    taskId: isCharge || isAdjustment ? "" : rest.join(" "),
+  };
+}
+
+/** What an entry was for, as its line says it. */
+export function whatFor({ type, endpoint, reason, taskId }: TailEntry): string {
+  const isAdjustment = endpoint === "" && taskId === "" && reason !== "";
+  return (isAdjustment ? `= ${reason}` : type === "consume" ? endpoint : `${reason} ${taskId}`).trimEnd();
 }
 
 /** The text of a checkpoint, as lua/include/checkpoint.lua writes it. */
 export function checkpointText(checkpoint: Checkpoint): string {
-  const numbers = NAMES.map((name) => `${name} ${checkpoint[name]}`).join(" ");
-  return [`entry ${checkpoint.entry} ${numbers}`, ...checkpoint.tail.map(tailLine)].join("\n");
-}
-
-function tailEntry(line: string): TailEntry {
-  const [streamId = "", atMs, type = "", amount, balanceAfter, ...what] = line.split(" ");
-  const isAdjustment = what[0] === "=";
-  const isCharge = type === "consume" && !isAdjustment;
-  const reason = isAdjustment ? what.slice(1).join(" ") : (what[0] ?? "");
-  return {
-    streamId,
-    atMs: Number(atMs),
-    type,
-    amount: Number(amount),
-    balanceAfter: Number(balanceAfter),
-    endpoint: isCharge ? what.join(" ") : "",
-    reason: isCharge ? "" : reason,
-    taskId: isCharge || isAdjustment ? "" : what.slice(1).join(" "),
-  };
-}
-
-function tailLine({ streamId, atMs, type, amount, balanceAfter, ...what }: TailEntry): string {
-  const { endpoint, reason, taskId } = what;
-  const isAdjustment = endpoint === "" && taskId === "" && reason !== "";
-  const rest = isAdjustment ? `= ${reason}` : type === "consume" ? endpoint : `${reason} ${taskId}`;
-  return `${streamId} ${atMs} ${type} ${amount} ${balanceAfter} ${rest}`.trimEnd();
+  const numbers = NAMES.filter((name) => checkpoint[name] !== 0).map((name) => `${name} ${checkpoint[name]}`);
+  let above = "";
+  const lines = checkpoint.tail.map((entry) => {
+    const what = whatFor(entry);
+    const shown = what !== "" && what === above ? DITTO : what;
+    above = what;
+    const [ms] = entry.streamId.split("-");
+    const stamp = String(entry.atMs) === ms ? "" : `@${entry.atMs}`;
+    const place = entry.streamId.replace(/-0$/, "") + stamp;
+    return `${place} ${entry.type.charAt(0)} ${entry.amount} ${shown}`.trimEnd();
+  });
+  return [[`entry ${checkpoint.entry}`, ...numbers].join(" "), ...lines].join("\n");
 }
 
 /** An entry of a checkpoint as a ledger entry; what only the archive has of it is empty. */

@@ -5,7 +5,9 @@ import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from "vit
 import { verifyLedger } from "../../src/ledger/verify.ts";
 import { type RunningRedis, startRedis } from "../../src/sandbox/redis.ts";
 import { type IssuedKey, issueKey } from "../../src/store/accounts.ts";
+import { readCheckpoint } from "../../src/store/checkpoints.ts";
 import { createClient } from "../../src/store/client.ts";
+import { LEDGER_START, readLedger } from "../../src/store/ledger-entries.ts";
 import { convertCallOf, migrateStore } from "../../src/store/migrate.ts";
 import {
   claimName,
@@ -14,6 +16,7 @@ import {
   earlierTaskName,
   type KeyRef,
   META,
+  partitionOf,
   requestName,
   taskName,
 } from "../../src/store/names.ts";
@@ -23,7 +26,9 @@ import type { Generation } from "../../src/store/scripts/admit.ts";
 import { convert } from "../../src/store/scripts/convert.ts";
 import { move } from "../../src/store/scripts/move.ts";
 import { partitionsOf, readFacts } from "../../src/store/store-facts.ts";
+import { trimLedger } from "../../src/store/trimming.ts";
 import { putBack, putTasksBack } from "../support/earlier-layout.ts";
+import { writeEntries } from "../support/ledger-entries.ts";
 import {
   createStage,
   openConnection,
@@ -133,8 +138,25 @@ async function givenTraffic(): Promise<{ stage: Stage; keys: KeyRef[]; running: 
     await stage.store.voidHold(gone!, stage.tiers);
     running.push(seen!, unseen!);
     if (at % 2 === 0) await issueKey(nodes, { accountId: key.accountId });
+    await trimPartition(key.partition);
   }
   return { stage, keys, running };
+}
+
+/** Entries leave up to the charge of the first task that runs. */
+async function trimPartition(partition: number): Promise<void> {
+  const archivedTo = (await readLedger(connection.redis, partition, LEDGER_START)).at(-1)!;
+  await trimLedger(connection.scripts.run, { partition, archivedTo, keepMs: 0 });
+}
+
+/** Entries of one millisecond, of which all but the last leave. */
+async function givenEntriesOfOneMs(): Promise<string[]> {
+  const partition = partitionOf("fast", 64);
+  const atMs = 1_790_000_000_000;
+  const given = times(12, (at) => ({ accountId: "fast", amount: at + 1, atMs, reference: `order ${at}` }));
+  const ids = await writeEntries(connection.redis, partition, given);
+  await trimPartition(partition);
+  return ids;
 }
 
 /** All names with what they hold, and how long they live. */
@@ -148,6 +170,13 @@ async function everything(): Promise<Map<string, unknown>> {
   }
   return all;
 }
+
+test("a checkpoint's lines tell entries of one millisecond apart", async () => {
+  const ids = await givenEntriesOfOneMs();
+  const { tail } = (await readCheckpoint(connection.redis, partitionOf("fast", 64), "fast"))!;
+  expect(tail.map(({ streamId }) => streamId)).toEqual(ids.slice(1, 11).toReversed());
+  expect(tail.map(({ balanceAfter }) => balanceAfter)).toEqual([66, 55, 45, 36, 28, 21, 15, 10, 6, 3]);
+});
 
 describe("`store migrate`", () => {
   // Guarantee: an update loses nothing and changes nothing: neither money, nor what is open, nor what was.
@@ -173,6 +202,7 @@ describe("`store migrate`", () => {
 
   // Guarantee: it may be killed at any point.
   test("goes on where it was stopped, and nobody uses the store in between", async () => {
+    await givenEntriesOfOneMs();
     await givenTraffic();
     const before = await everything();
     await putBack(connection.redis);
@@ -299,6 +329,7 @@ test.each(MOVE_MUTANTS)("a mistake in MOVE shows: $what", async (mutant) => {
 });
 
 test.each(CONVERT_MUTANTS)("a mistake in CONVERT shows: $what", async (mutant) => {
+  await givenEntriesOfOneMs();
   await givenTraffic();
   const before = await everything();
   await putBack(connection.redis);

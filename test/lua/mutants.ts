@@ -951,6 +951,13 @@ export const CONVERT_MUTANTS: readonly Mutant[] = [
   mutant("what is in layout 4 is taken for layout 3", "convert", '.ok ~= "set" then', ".ok == 'none' then"),
   without("a set is added to", "convert", '  redis.call("DEL", name)\n'),
   mutant("accounts are not in order", "convert", 'return "0" end)', 'return "1" end)'),
+  without(
+    "a checkpoint's lines are lost",
+    "convert",
+    "    checkpoint.lines[#checkpoint.lines + 1] = checkpoint_line(id, at, kind, amount, what)\n",
+  ),
+  mutant("an id loses its number", "include/checkpoint", '"%-0$"', '"%-%d+$"'),
+  mutant("what a line was for is lost", "convert", "kind, amount, what)\n  end", 'kind, amount, "")\n  end'),
   mutant("keys are not in order", "convert", '"created_at") or "0"', '"expires_at") or "0"'),
 ];
 
@@ -1155,6 +1162,19 @@ export const TRIM_MUTANTS: readonly Mutant[] = [
     "table.insert(checkpoint.lines, tail_line(id, entry))",
   ),
   mutant("the tail is one entry short", "include/checkpoint", "TAIL_LINES_MAX = 10", "TAIL_LINES_MAX = 9"),
+  mutant(
+    "a line that repeats the one above is lost",
+    "include/checkpoint",
+    "then what = above end",
+    'then what = "" end',
+  ),
+  mutant(
+    "a line repeats another one",
+    "include/checkpoint",
+    "line.what == above and",
+    'above and above ~= "" and',
+  ),
+  mutant("a line's own time is lost", "include/checkpoint", '"" or "@" .. at', '""'),
   mutant("the tail is not cut", "include/checkpoint", "checkpoint.lines[TAIL_LINES_MAX + 1] = nil", ""),
   mutant(
     "the tail is forgotten with each slice",

@@ -1,4 +1,5 @@
 import type { Redis } from "ioredis";
+import { type Checkpoint, checkpointOf, whatFor } from "../../src/store/checkpoints.ts";
 import { claimName, earlierTaskName } from "../../src/store/names.ts";
 
 /**
@@ -15,8 +16,21 @@ export async function putBack(redis: Redis): Promise<number> {
       await redis.sadd(name, ...members);
       count++;
     }
+    if (kind === "checkpoint") {
+      await redis.set(name, earlierCheckpoint(checkpointOf((await redis.get(name)) ?? "")!));
+      count++;
+    }
   }
   return count;
+}
+
+/** The text that layout 3 has of a checkpoint. */
+function earlierCheckpoint({ entry, tail, ...numbers }: Checkpoint): string {
+  const first = ["entry", entry, ...Object.entries(numbers).flat()].join(" ");
+  const lines = tail.map((one) =>
+    [one.streamId, one.atMs, one.type, one.amount, one.balanceAfter, whatFor(one)].join(" ").trimEnd(),
+  );
+  return [first, ...lines].join("\n");
 }
 
 /** Puts the records of tasks of a store of layout 3 on one server where layout 1 has them. */
