@@ -4,6 +4,7 @@ import { freePort } from "../../src/sandbox/redis.ts";
 import type { IssuedKey } from "../../src/store/accounts.ts";
 import { SUBJECT_CORE } from "../processes.ts";
 import { partitions, partitionTag, type Template } from "../recorder.ts";
+import { generateOne } from "../requests.ts";
 import type { Tree } from "../tree.ts";
 import { answering, startNginx, type World } from "../world.ts";
 import type { Calls } from "./calls.ts";
@@ -44,8 +45,13 @@ async function startNginxLua(
   writeFileSync(join(world.folder, "admission.lua"), admissionModule(world, calls));
   const http = config(world, port, admitOnly);
   const child = await startNginx(world.folder, "nginx-lua", http, SUBJECT_CORE, MODULES);
-  await answering(`http://127.0.0.1:${port}/up`, "nginx + Lua");
-  return { url: `http://127.0.0.1:${port}`, pid: child.pid, stop: child.stop };
+  const url = `http://127.0.0.1:${port}`;
+  await answering(`${url}/up`, "nginx + Lua");
+  // A mistake in its calls shows here, and not as a stretch of errors.
+  await generateOne(url, keys[0]!.key).catch((cause: unknown) => {
+    throw new Error(`nginx + Lua does not serve; see ${join(world.folder, "nginx-lua.log")}`, { cause });
+  });
+  return { url, pid: child.pid, stop: child.stop };
 }
 
 function config(world: World, port: number, admitOnly: boolean): string {
@@ -114,6 +120,8 @@ local function run_admit(k, request)
 end
 
 local function run_bind(k, request, task)
+  -- The only time in BIND is that of the admission, a moment ago.
+  local soon = string.format("%.0f", ngx.now() * 1000)
   local r = connect()
   local reply, why = ${callText(bind, "k.b")}
   if not reply then error(why) end
