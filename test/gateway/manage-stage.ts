@@ -1,5 +1,5 @@
 import { randomUUID } from "node:crypto";
-import { givenGateway, type Reply, send, type TestGateway } from "../support/gateway.ts";
+import { givenGateway, type Reply, send, type TestGateway, until } from "../support/gateway.ts";
 
 export const ADMIN_TOKEN = "correct-horse-battery-staple";
 
@@ -17,6 +17,10 @@ export async function givenManageStage(options: Parameters<typeof givenGateway>[
     ...options,
     config: { ...options.config, admin: { ...options.config?.admin, token: ADMIN_TOKEN } },
   });
+  await until(
+    async () => (await fetch(`${gateway.adminUrl}/readyz`)).status === 200,
+    "the gateway to be ready",
+  );
 
   /** @param request.token null for none; the gateway's ADMIN_TOKEN when left out */
   function manage(method: string, path: string, request: ManageRequest = {}): Promise<Reply> {
