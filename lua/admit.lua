@@ -35,7 +35,7 @@ local now = store_now(ARGV[1])
 local request_id, price = ARGV[3], tonumber(ARGV[5])
 local window, slots, request = KEYS[3], KEYS[4], KEYS[5]
 
-local key = read_key(KEYS[1], now, ARGV[2])
+local key, monthly_credits, month, spent = read_key(KEYS[1], now, ARGV[2], "monthly_credits", "month", "spent")
 if not key then return reply("unknown_key", now) end
 local money = redis.call("HMGET", KEYS[2], "balance", "held", "total_requests", "status", "limited")
 local shared = money[5] and read_shared(KEYS[2], money[5], now)
@@ -91,8 +91,11 @@ end
 if shared and shared.active >= shared.max_concurrent then
   return reply("concurrency_limited", now, key, window, slots, "account")
 end
-if key.monthly_credits and key.spent + price > key.monthly_credits then
-  return reply("spend_capped", now, key, window, slots, int(key.monthly_credits), int(key.spent))
+-- Day and month are written together, so the month is only reckoned for the first request of a day.
+local is_new_month = not (key.is_same_day and month) and tonumber(month) ~= month_of(key.clock)
+spent = is_new_month and 0 or tonumber(spent)
+if monthly_credits and spent + price > tonumber(monthly_credits) then
+  return reply("spend_capped", now, key, window, slots, int(monthly_credits), int(spent))
 end
 local held = tonumber(money[2] or 0)
 local available = tonumber(money[1] or 0) - held
@@ -101,8 +104,8 @@ if available < price then return reply("insufficient_credits", now, key, window,
 local clock, due_at = int(key.clock), int(now + tonumber(ARGV[8]))
 -- The limits of this admission are kept: they may have changed when the ledger is verified.
 redis.call("HSET", KEYS[1], "clock_ms", clock, "day", int(key.day), "day_count", int(key.day_count + 1),
-  "spent", int(key.spent + price), "limits", key.limits)
-if key.is_new_month then redis.call("HSET", KEYS[1], "month", int(month_of(key.clock))) end
+  "spent", int(spent + price), "limits", key.limits)
+if is_new_month then redis.call("HSET", KEYS[1], "month", int(month_of(key.clock))) end
 redis.call("LPUSH", window, clock)
 if live < length then redis.call("LTRIM", window, 0, live) end
 redis.call("SADD", slots, request_id)

@@ -1,5 +1,4 @@
 --@include clock
---@include month
 -- Default limits of a tier, as texts, and which are in shadow mode. `tiers` is ";name rate concurrent daily;name ...;", the
 -- default tier first. Letters behind the last number name limits in shadow mode, which count and do not refuse: r(ate),
 -- c(oncurrent), d(aily). Further numbers are ignored. An unknown tier gets the first one, so that a typo never means "no limit". All items of a call
@@ -17,20 +16,18 @@ local function tier_limits(tier, tiers)
   return limits[1], limits[2], limits[3], limits[4]
 end
 
--- The key's record with its limits resolved, or nil when there is none. `usable` is false once revoked or expired.
--- The key's clock never runs backwards, so a step of the store's clock cannot reopen a window, a day
--- or a month.
-local function read_key(name, now, tiers)
+-- The key's record with its limits resolved, or nil when there is none; then the values of up to three further fields.
+-- `usable` is false once revoked or expired. The key's clock never runs backwards, so a step of the store's clock cannot
+-- reopen a window, a day or a month.
+local function read_key(name, now, tiers, ...)
   local f = redis.call("HMGET", name, "account_id", "tier", "rate_limit", "max_concurrent", "daily_limit",
-    "expires_at", "revoked_at", "clock_ms", "day", "day_count", "monthly_credits", "month", "spent")
+    "expires_at", "revoked_at", "clock_ms", "day", "day_count", ...)
   if not f[1] then return nil end
   local clock = math.max(now, tonumber(f[8] or 0))
   local rate, concurrent, daily, shadow = tier_limits(f[2], tiers)
   rate, concurrent, daily = f[3] or rate, f[4] or concurrent, f[5] or daily
   local day = math.floor(clock / DAY_MS)
   local is_same_day = tonumber(f[9] or -1) == day
-  -- ADMIT writes day and month together, so the month is only reckoned for the first request of a day.
-  local is_new_month = not (is_same_day and f[12]) and tonumber(f[12]) ~= month_of(clock)
   return {
     account_id = f[1],
     tier = f[2],
@@ -43,8 +40,6 @@ local function read_key(name, now, tiers)
     clock = clock,
     day = day,
     day_count = is_same_day and tonumber(f[10]) or 0,
-    monthly_credits = tonumber(f[11]),
-    is_new_month = is_new_month,
-    spent = is_new_month and 0 or tonumber(f[13]),
-  }
+    is_same_day = is_same_day,
+  }, f[11], f[12], f[13]
 end

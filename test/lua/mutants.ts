@@ -36,7 +36,7 @@ export const MUTANTS: readonly Mutant[] = [
   mutant("own limits do not count", "include/key", "f[3] or rate,", "rate,"),
   mutant("an unknown tier has no limits of its own", "include/key", "at or 1)", "at or 20)"),
   mutant("yesterday's count goes on", "include/key", "is_same_day and tonumber(f[10])", "tonumber(f[10])"),
-  mutant("a month never ends", "include/key", "not (is_same_day and f[12]) and", "not f[12] and"),
+  mutant("a month never ends", "admit", "not (key.is_same_day and month) and", "not month and"),
   mutant("remaining below zero", "include/reply", "math.max(0, rate_limit - live)", "rate_limit - live"),
   mutant(
     "reset by the newest entry",
@@ -185,30 +185,30 @@ export const MUTANTS: readonly Mutant[] = [
   without(
     "a cap is not looked at",
     "admit",
-    "if key.monthly_credits and key.spent + price > key.monthly_credits then\n" +
-      '  return reply("spend_capped", now, key, window, slots, int(key.monthly_credits), int(key.spent))\nend\n',
+    "if monthly_credits and spent + price > tonumber(monthly_credits) then\n" +
+      '  return reply("spend_capped", now, key, window, slots, int(monthly_credits), int(spent))\nend\n',
   ),
   mutant(
     "the last credit of a cap cannot be spent",
     "admit",
-    "+ price > key.monthly_credits",
-    "+ price >= key.monthly_credits",
+    "+ price > tonumber(monthly",
+    "+ price >= tonumber(monthly",
   ),
-  mutant("a cap is exceeded by the last request", "admit", "key.spent + price > key", "key.spent >= key"),
+  mutant("a cap is exceeded by the last request", "admit", "spent + price > tonumber", "spent >= tonumber"),
   mutant(
     "credits before the cap",
     "admit",
-    "if key.monthly_credits and",
-    "if tonumber(money[1]) - tonumber(money[2] or 0) >= price and key.monthly_credits and",
+    "if monthly_credits and",
+    "if tonumber(money[1]) - tonumber(money[2] or 0) >= price and monthly_credits and",
   ),
-  mutant("what is spent is counted anew", "admit", "int(key.spent + price)", "int(price)"),
-  mutant("what is spent is not counted", "admit", "int(key.spent + price)", "int(key.spent)"),
-  mutant("what is spent is of no month", "admit", "if key.is_new_month then", "if false then"),
+  mutant("what is spent is counted anew", "admit", "int(spent + price)", "int(price)"),
+  mutant("what is spent is not counted", "admit", "int(spent + price)", "int(spent)"),
+  mutant("what is spent is of no month", "admit", "if is_new_month then", "if false then"),
   mutant(
     "last month's credits go on",
-    "include/key",
-    "is_new_month and 0 or tonumber(f[13])",
-    "tonumber(f[13] or 0)",
+    "admit",
+    "is_new_month and 0 or tonumber(spent)",
+    "tonumber(spent or 0)",
   ),
   mutant("a month ends a day early", "include/month", "+ 719468", "+ 719469"),
   without(
@@ -363,7 +363,7 @@ export const MUTANTS: readonly Mutant[] = [
   without(
     "headers of a poll without the account",
     "inspect",
-    "key.shared = read[2] and read_shared(account, read[2], now)\n",
+    "key.shared = account[2] and read_shared(KEYS[4], account[2], now)\n",
   ),
   mutant(
     "credits show the key's day alone",
@@ -782,14 +782,14 @@ export const MUTANTS: readonly Mutant[] = [
   mutant(
     "another account's task",
     "inspect",
-    "if not task or task.account_id ~= ARGV[3] then",
+    "if not task or task.account_id ~= key.account_id then",
     "if not task then",
   ),
   mutant(
     "fresh at the bound",
     "inspect",
-    "now - observed_at < tonumber(ARGV[4])",
-    "now - observed_at <= tonumber(ARGV[4])",
+    "now - observed_at < tonumber(ARGV[3])",
+    "now - observed_at <= tonumber(ARGV[3])",
   ),
   mutant("fresh from the future", "inspect", " and observed_at <= now", ""),
   mutant("a revoked key inspects", "inspect", "not key or not key.usable", "not key"),

@@ -1,5 +1,5 @@
 import type { Tiers } from "../../domain/limits.ts";
-import { type KeyRef, requestName, taskName } from "../names.ts";
+import { type KeyRef, taskName } from "../names.ts";
 import { type AccountStatus, statusOf } from "../records.ts";
 import { clockOf, type Script } from "../script-definition.ts";
 import { KEY_STATE_LENGTH, type KeyState, keyStateOf } from "./include/limits.ts";
@@ -48,12 +48,12 @@ export const inspect: Script<InspectCall, Inspection> = {
   name: "inspect",
   isBatched: true,
   keys({ key: { names, partition }, task }) {
-    const keys = [names.key, names.window, names.slots];
+    const keys = [names.key, names.window, names.slots, names.account];
     if (task) keys.push(taskName(task.taskId, partition));
     return keys;
   },
   tiers: ({ tiers }) => tiers,
-  args: ({ key, task }) => [key.accountId, task?.cacheMs ?? 0, task ? requestName(key.partition, "") : ""],
+  args: ({ task }) => [task?.cacheMs ?? 0],
   read(reply, call) {
     const common = keyStateOf(reply);
     if (reply[0] === "unknown_key") return { outcome: "unknown_key", ...common };
