@@ -45,13 +45,14 @@ function verifyCommand(): Command {
 }
 
 function inWords({ ok, accounts, entries, violations, unlisted = 0 }: Verification): string {
-  const seen = `${accounts} accounts and ${entries} ledger entries`;
+  const seen = `${numbered(accounts, "account", "accounts")} and ${numbered(entries, "ledger entry", "ledger entries")}`;
   if (!ok && violations.length === 0)
     return `${paint("yellow", "Not all of the ledger could be read")}; what could be is right: ${seen}.`;
   if (ok) return `${paint("green", "The ledger is right")}: ${seen}.`;
   const rows = violations.map((one) => [one.invariant, one.account_id, one.request_id, one.message]);
-  const count = violations.length + unlisted;
   const more = unlisted > 0 ? `\n... and ${unlisted} more` : "";
-  const found = `${paint("red", `${count} violations`)} in ${seen}.`;
+  const found = `${paint("red", numbered(violations.length + unlisted, "violation", "violations"))} in ${seen}.`;
   return `${table(["INVARIANT", "ACCOUNT", "REQUEST", "WHAT"], rows)}${more}\n\n${found}`;
 }
+
+const numbered = (count: number, one: string, many: string): string => `${count} ${count === 1 ? one : many}`;

@@ -12,12 +12,18 @@ import { redisUrl, requireConfig } from "./local-config.ts";
 /** Commands of the CLI read pages; the gateway's own timeout is for much smaller work. */
 const COMMAND_TIMEOUT_MS = 10_000;
 
-/** Runs one command's work against Redis, and closes the connection whatever happens. */
-export async function withRedis<T>(work: (nodes: RedisNodes) => Promise<T>): Promise<T> {
-  const { nodes, close } = await connect(redisUrl());
-  try {
+/** Runs one command's work against Redis, and closes the connection whatever happens. @throws Error for a layout that this release does not serve */
+export const withRedis = <T>(work: (nodes: RedisNodes) => Promise<T>): Promise<T> =>
+  withAnyLayout(async (nodes) => {
     // The very first use of a store fixes its partitions, which is the config's to say.
     await partitionsOf(nodes, () => requireConfig().store.partitions);
+    return work(nodes);
+  });
+
+/** The same, whatever layout the store has. */
+async function withAnyLayout<T>(work: (nodes: RedisNodes) => Promise<T>): Promise<T> {
+  const { nodes, close } = await connect(redisUrl());
+  try {
     return await work(nodes);
   } catch (error) {
     if (error instanceof OperatorError || !(error instanceof Error)) throw error;
@@ -30,10 +36,19 @@ export async function withRedis<T>(work: (nodes: RedisNodes) => Promise<T>): Pro
 
 /** The same for work that writes. @throws OperatorError also if it writes where the store is older than what it confirmed */
 export const withRedisToWrite = <T>(work: (nodes: RedisNodes) => Promise<T>): Promise<Written<T>> =>
-  withRedis(async (nodes) => {
-    const writable = await findWritable(nodes, ownConfig()?.store.journal);
-    return confirmedWrite(nodes, (confirmed) => work({ ...confirmed, ...writable }));
-  });
+  withRedis((nodes) => writeWhereWritable(nodes, work));
+
+/** The same for work that brings a store of an earlier release to the layout of this one. */
+export const withRedisToMigrate = <T>(work: (nodes: RedisNodes) => Promise<T>): Promise<Written<T>> =>
+  withAnyLayout((nodes) => writeWhereWritable(nodes, work));
+
+async function writeWhereWritable<T>(
+  nodes: RedisNodes,
+  work: (nodes: RedisNodes) => Promise<T>,
+): Promise<Written<T>> {
+  const writable = await findWritable(nodes, ownConfig()?.store.journal);
+  return confirmedWrite(nodes, (confirmed) => work({ ...confirmed, ...writable }));
+}
 
 /** The same for work that writes to an older store, too. */
 export const withConfirmedRedis = <T>(work: (nodes: RedisNodes) => Promise<T>): Promise<Written<T>> =>

@@ -8,7 +8,7 @@ import { requireConfig } from "./local-config.ts";
 import { command, whole } from "./options.ts";
 import { print } from "./output.ts";
 import { startProgress } from "./progress.ts";
-import { withConfirmedRedis, withRedis, withRedisToWrite } from "./redis.ts";
+import { withConfirmedRedis, withRedis, withRedisToMigrate } from "./redis.ts";
 import { iso, table } from "./terminal.ts";
 
 /** Rows of each table, unless `--limit` says otherwise. */
@@ -73,15 +73,23 @@ function migrateCommand(): Command {
   return command(
     "migrate",
     "bring a store of an earlier release to the newest layout; gateways do not serve meanwhile, half a minute and more",
-  ).action(async (flags: Flags) => {
-    const progress = startProgress();
-    const { result, confirmed } = await withRedisToWrite((nodes) =>
-      migrateStore(nodes, { progress: (records) => progress.show(`${records} records`) }),
-    ).finally(progress.done);
-    const { from, to, converted, moved, deleted, disputed } = result;
-    const text = `The store has layout ${to}. ${converted + moved} records were brought to it, ${deleted} forgotten ones deleted.`;
-    print({ json: { layout: to, from, converted, moved, deleted, disputed }, text, confirmed }, flags);
-  });
+  )
+    .option(
+      "--no-wait",
+      "every gateway is stopped: begin at once, not after the half minute in which they learn of it",
+    )
+    .action(async ({ wait, ...flags }: Flags & { wait: boolean }) => {
+      const progress = startProgress();
+      const { result, confirmed } = await withRedisToMigrate((nodes) =>
+        migrateStore(nodes, {
+          ...(!wait && { waitMs: 0 }),
+          progress: (records) => progress.show(`${records} records`),
+        }),
+      ).finally(progress.done);
+      const { from, to, converted, moved, deleted, disputed } = result;
+      const text = `The store has layout ${to}. ${converted + moved} records were brought to it, ${deleted} forgotten ones deleted.`;
+      print({ json: { layout: to, from, converted, moved, deleted, disputed }, text, confirmed }, flags);
+    });
 }
 
 const NOTHING: LossList = {

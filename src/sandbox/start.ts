@@ -1,9 +1,12 @@
+import { execFile } from "node:child_process";
 import { createHash, randomBytes } from "node:crypto";
 import { once } from "node:events";
+import { existsSync } from "node:fs";
 import { chmod, readFile, writeFile } from "node:fs/promises";
 import { connect } from "node:net";
 import { join, relative, resolve } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
+import { promisify } from "node:util";
 import { parseServerAddress, type RedisHost } from "../domain/redis-address.ts";
 import { type GuardedChild, startChild } from "./child.ts";
 import { demoKey, demoText } from "./demo.ts";
@@ -14,6 +17,7 @@ import { printReadably } from "./readable-lines.ts";
 import { freePort, portIfFree, startRedis, TOLLGATE_DIR } from "./redis.ts";
 
 const ROOT = resolve(import.meta.dirname, "../..");
+const CLI = join(ROOT, "src/cli.ts");
 /** Where nothing else is said and nothing else listens. */
 const DEFAULT_PORTS = { public: 8080, admin: 9090, redis: 6379 } as const;
 const READY_TIMEOUT_MS = 60_000;
@@ -74,7 +78,7 @@ async function aborted(signal: AbortSignal): Promise<string> {
 async function startAll(env: NodeJS.ProcessEnv, parts: Part[], signal: AbortSignal): Promise<void> {
   const { ports, instead } = await wantedPorts(env);
   if (env.REDIS_URL) await mustAnswer(env.REDIS_URL);
-  const redisUrl = env.REDIS_URL || (await addRedis(parts));
+  const redisUrl = env.REDIS_URL || (await addRedis(parts, env));
   signal.throwIfAborted();
   const upstream = env.UPSTREAM_URL
     ? { UPSTREAM_URL: env.UPSTREAM_URL, UPSTREAM_API_KEY: env.UPSTREAM_API_KEY }
@@ -102,7 +106,7 @@ async function startAll(env: NodeJS.ProcessEnv, parts: Part[], signal: AbortSign
   const adminUrl = await readyAt(`${reachableHost(ports.adminHost)}:${ports.adminPort}`, gateway, signal);
   const baseUrl = (await answeringAt(`${reachableHost(ports.host)}:${ports.port}`, "/")).url;
   const keyFile = join(TOLLGATE_DIR, perRedis("demo-key", env.REDIS_URL));
-  const key = await demoKey(baseUrl, keyFile, join(ROOT, "src/cli.ts"), childEnv);
+  const key = await demoKey(baseUrl, keyFile, CLI, childEnv);
   signal.throwIfAborted();
   const ours = { ...(env.REDIS_URL ? {} : { REDIS_URL: redisUrl }), ...(env.UPSTREAM_URL ? {} : upstream) };
   const envFile = join(TOLLGATE_DIR, perRedis("start.env", env.REDIS_URL));
@@ -218,12 +222,24 @@ async function mustBeFree(variable: string, port: number, host: string): Promise
   );
 }
 
-async function addRedis(parts: Part[]): Promise<string> {
+async function addRedis(parts: Part[], env: NodeJS.ProcessEnv): Promise<string> {
   const port = (await portIfFree(DEFAULT_PORTS.redis)) ?? (await freePort());
-  const redis = await startRedis({ dir: join(TOLLGATE_DIR, "redis-data"), port, persistent: true });
+  const dir = join(TOLLGATE_DIR, "redis-data");
+  const hasData = existsSync(dir);
+  const redis = await startRedis({ dir, port, persistent: true });
   parts.push({ name: "Redis", ended: redis.ended, stop: redis.stop });
   console.log(`Redis: ${redis.source}, port ${redis.port}, data kept in .tollgate/redis-data`);
+  if (hasData) await bringOn({ ...env, REDIS_URL: redis.url });
   return redis.url;
+}
+
+/** Brings data of an earlier release to this one. No other gateway uses them. Where that fails, the gateway says what is wrong. */
+async function bringOn(env: NodeJS.ProcessEnv): Promise<void> {
+  const args = [CLI, "store", "migrate", "--no-wait", "--json"];
+  const answer = await promisify(execFile)(process.execPath, args, { env }).catch(() => undefined);
+  const { from, layout }: { from?: string; layout?: string } = JSON.parse(answer?.stdout || "{}");
+  if (from !== layout)
+    console.log(`The data had layout ${from}, of an earlier release; now they have layout ${layout}`);
 }
 
 async function addGenerator(env: NodeJS.ProcessEnv, parts: Part[]): Promise<NodeJS.ProcessEnv> {

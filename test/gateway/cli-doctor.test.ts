@@ -180,6 +180,20 @@ describe("config and doctor", () => {
         expect(await layoutCheck(">4")).toMatchObject({ advice: expect.stringContaining("migrate` again") });
         expect(await layoutCheck("5")).toMatchObject({ status: "failed" });
         expect(await layoutCheck("4")).toBeUndefined();
+        // A store of an earlier release, and one whose migration was interrupted, with an account as it was listed then.
+        for (const layout of ["3", ">4"]) {
+          const accounts = partitionNames(1).accounts;
+          await redis.client.del(accounts);
+          await redis.client.sadd(accounts, "acme");
+          await layoutCheck(layout);
+          const migrated = await runHere(["store", "migrate", "--no-wait", "--json"], asked);
+          expect({ code: migrated.code, ...JSON.parse(migrated.stdout) }).toMatchObject({
+            code: 0,
+            layout: "4",
+            from: layout,
+          });
+          expect(await redis.client.zrange(accounts, "0", "-1")).toEqual(["acme"]);
+        }
         // Repeated on a migrated store, it only looks for records that were left.
         const { code, stdout } = await runHere(["store", "migrate", "--json"], asked);
         const nothing = { layout: "4", from: "4", converted: 0, moved: 0, deleted: 0, disputed: 0 };

@@ -22,7 +22,7 @@ describe("ledger", () => {
     expect(await json(...args)).toMatchObject({ ok: true, accounts: 1, entries: 1, violations: [] });
     await connection.redis.hincrby(ref.names.account, "held", 5);
     const { code, stdout, stderr } = await runHere([...args, "--json"]);
-    expect({ code, stderr }).toEqual({ code: 1, stderr: expect.stringContaining("1 violations") });
+    expect({ code, stderr }).toEqual({ code: 1, stderr: expect.stringContaining("1 violation") });
     expect(JSON.parse(stdout)).toEqual({
       ok: false,
       accounts: 1,
@@ -32,7 +32,7 @@ describe("ledger", () => {
     });
     const words = await runHere(args);
     expect(words.code).toBe(1);
-    expect(words.stdout).toContain("1 violations");
+    expect(words.stdout).toContain("1 violation");
     await connection.redis.hincrby(ref.names.account, "held", -5);
   });
 
