@@ -4,13 +4,14 @@
 -- partition. Decision 0057.
 --
 -- KEYS  1 the record or list
--- ARGV  1 now (ms or empty)  2 what it is: accounts, keys or checkpoint
+-- ARGV  1 now (ms or empty)  2 what it is: accounts, keys, checkpoint or references
 --       3 prefix of the names of keys
 -- RETURNS outcome, now
 --   converted
 --   kept       it is in layout 4, or does not exist
 --@include checkpoint
 --@include clock
+--@include references
 --@unless_frozen KEYS[1]
 local now = store_now(ARGV[1])
 local name, kind, key_prefix = KEYS[1], ARGV[2], ARGV[3]
@@ -39,7 +40,17 @@ local function shorten_checkpoint()
   return true
 end
 
+-- Layout 3 had no index of references.
+local function index_references()
+  local account_id, is_new = string.match(name, ":references:(.*)$"), false
+  for _, reference in ipairs(redis.call("HKEYS", name)) do
+    if index_reference(name, reference, account_id) then is_new = true end
+  end
+  return is_new
+end
+
 local converters = {
+  references = index_references,
   checkpoint = shorten_checkpoint,
   accounts = function() return sort_set(function() return "0" end) end,
   keys = function()

@@ -18,6 +18,7 @@
 --@include clock
 --@include ledger
 --@include numbers
+--@include references
 --@include tiers
 --@unless_frozen KEYS[1]
 local now = store_now(ARGV[1])
@@ -41,6 +42,7 @@ redis.call("ZADD", KEYS[3], int(now), ARGV[2])
 redis.call("HSET", key, "account_id", account_id, "created_at", int(now), unpack(ARGV, 8))
 count_tier(key, KEYS[7])
 if credits > 0 then
+  index_reference(key, ARGV[5], account_id)
   redis.call("HSET", KEYS[6], ARGV[5], ARGV[4])
   post(account, KEYS[5], int(now), account_id, "recharge", credits, 0, 0, "", "", "", { "reference", ARGV[5],
     "by", by_of(ARGV[6]) })

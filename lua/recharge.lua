@@ -19,6 +19,7 @@
 --@include forgotten
 --@include ledger
 --@include numbers
+--@include references
 --@unless_frozen KEYS[1]
 local now = store_now(ARGV[1])
 local money = redis.call("HMGET", KEYS[1], "balance", "held", "total_used")
@@ -30,6 +31,7 @@ local forgotten = count_forgotten(KEYS[4])
 if forgotten > tonumber(ARGV[5]) then return { "forgotten", int(available), int(forgotten) } end
 local amount = tonumber(ARGV[3])
 if tonumber(money[1]) + tonumber(money[3] or 0) + amount > 2 ^ 53 - 1 then return { "too_large", int(available) } end
+index_reference(KEYS[1], ARGV[4], ARGV[2])
 redis.call("HSET", KEYS[3], ARGV[4], ARGV[3])
 post(KEYS[1], KEYS[2], int(now), ARGV[2], "recharge", amount, 0, 0, "", "", "", { "reference", ARGV[4],
   "by", by_of(ARGV[6]) })

@@ -25,6 +25,7 @@
 --@include clock
 --@include forgotten
 --@include numbers
+--@include references
 --@include refund
 --@unless_frozen KEYS[1]
 local now = store_now(ARGV[1])
@@ -56,6 +57,7 @@ else
   return { "search", int(available) }
 end
 
+index_reference(account, reference, account_id)
 redis.call("HSET", KEYS[3], reference, stands_for)
 redis.call("HSET", KEYS[5], request_id, reference)
 if state then redis.call("HSET", KEYS[6], "refunded", "1") end

@@ -20,6 +20,7 @@
 --@include clock
 --@include cut
 --@include numbers
+--@include references
 --@unless_frozen KEYS[1]
 local now = store_now(ARGV[1])
 local ledger, most = KEYS[1], tonumber(ARGV[8])
@@ -72,6 +73,7 @@ for _, grant in ipairs(old) do
     checkpoint.forgotten = checkpoint.forgotten + 1
     checkpoint.forgotten_credits = checkpoint.forgotten_credits + (tonumber(amount) or 0)
     redis.call("HDEL", ARGV[12] .. account_id, reference)
+    unindex_reference(KEYS[1], reference, account_id)
   end
   redis.call("ZREM", KEYS[3], grant)
 end

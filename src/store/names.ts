@@ -117,6 +117,18 @@ export const listsOfOpenRequests = (partitions: number) =>
     ];
   }).flat();
 
+/**
+ * Where the accounts with a reference are listed (hash and field); `reference-index:` in lua/include/references.lua. Names of
+ * different references may be the same.
+ */
+export function referencePlace(partition: number, reference: string): { name: string; field: string } {
+  const digest = hash("sha1", reference);
+  return { name: `${tag(partition)}:reference-index:${digest.slice(0, 2)}`, field: digest.slice(2, 14) };
+}
+
+/** Account ids at one such place, at most. */
+export const REFERENCE_ACCOUNTS_MAX = 20;
+
 /** Names of one account beyond those of its keys. */
 export const accountNames = (partition: number, accountId: string) => ({
   account: `${tag(partition)}:account:${accountId}`,

@@ -11,6 +11,8 @@ import {
   keyRef,
   META,
   partitionNames,
+  REFERENCE_ACCOUNTS_MAX,
+  referencePlace,
   requestName,
   taskName,
 } from "./names.ts";
@@ -102,14 +104,43 @@ function fieldsOf(entry: LedgerEntry): (string | number)[] {
   ];
 }
 
-/** Notes what these entries' references stand for. */
+/** Notes what these entries' references stand for, and lists their accounts under them. */
 export async function restoreReferences(nodes: RedisNodes, entries: readonly LedgerEntry[]): Promise<void> {
+  await indexReferences(nodes, entries);
   await manyByNode(entries, ofPartition(nodes), (pipe, entry) =>
     pipe.hset(accountNames(entry.partition, entry.accountId).references, entry.reference, standsFor(entry)),
   );
   const refunds = entries.filter((entry) => kindOf(entry) === "refund");
   await manyByNode(refunds, ofPartition(nodes), (pipe, { partition, accountId, requestId, reference }) =>
     pipe.hset(accountNames(partition, accountId).refunds, requestId, reference),
+  );
+}
+
+/** As lua/include/references.lua lists them; nobody else writes. */
+async function indexReferences(nodes: RedisNodes, entries: readonly LedgerEntry[]): Promise<void> {
+  const byPlace = Map.groupBy(entries, ({ partition, reference }) => {
+    const { name, field } = referencePlace(partition, reference);
+    return `${name} ${field}`;
+  });
+  const places = [...byPlace.values()].map((same) => ({
+    ...same[0]!,
+    ...referencePlace(same[0]!.partition, same[0]!.reference),
+    accountIds: same.map(({ accountId }) => accountId),
+  }));
+  const known = await manyByNode<string | null, (typeof places)[number]>(
+    places,
+    ofPartition(nodes),
+    (pipe, { name, field }) => pipe.hget(name, field),
+  );
+  const lists = places.map((place, at) => ({
+    ...place,
+    ids: [...new Set([...(known[at]?.split(" ") ?? []), ...place.accountIds])].slice(
+      0,
+      REFERENCE_ACCOUNTS_MAX,
+    ),
+  }));
+  await manyByNode(lists, ofPartition(nodes), (pipe, { name, field, ids }) =>
+    pipe.hset(name, field, ids.join(" ")),
   );
 }
 

@@ -1547,6 +1547,38 @@ export const LISTS_MUTANTS: readonly Mutant[] = [
   mutant("the status is not listed", "include/lists", "record[2] and record[2] ..", "false and"),
 ];
 
+/** Mistakes in the index of references. */
+export const REFERENCE_MUTANTS: readonly Mutant[] = [
+  without("a grant is not listed", "recharge", "index_reference(KEYS[1], ARGV[4], ARGV[2])\n"),
+  without("an adjustment is not listed", "adjust", "index_reference(account, ARGV[4], account_id)\n"),
+  without("first credits are not listed", "issue", "  index_reference(key, ARGV[5], account_id)\n"),
+  without(
+    "what is forgotten stays listed",
+    "trim",
+    "    unindex_reference(KEYS[1], reference, account_id)\n",
+  ),
+  mutant(
+    "a place has room for one more",
+    "include/references",
+    "#others >= INDEXED_MAX",
+    "#others > INDEXED_MAX",
+  ),
+  mutant(
+    "an account takes the place of the others",
+    "include/references",
+    "or #others >= INDEXED_MAX then",
+    "or #others >= INDEXED_MAX then\n    return false\n  end\n  others = {}\n  if false then",
+  ),
+  mutant("the others leave, too", "include/references", "if #others == 0 then", "if true then"),
+  mutant("an empty place stays", "include/references", "if #others == 0 then", "if false then"),
+  mutant(
+    "another part of the digest",
+    "include/references",
+    "string.sub(digest, 3, 14)",
+    "string.sub(digest, 4, 15)",
+  ),
+];
+
 /** Copies the scripts to a temporary folder with this one mistake in them. @throws Error unless `find` stands there once */
 export async function plant({ what, file, find, put }: Mutant): Promise<string> {
   const folder = await mkdtemp(join(tmpdir(), "tollgate-mutant-"));

@@ -16,6 +16,8 @@ export async function putBack(redis: Redis): Promise<number> {
       await redis.sadd(name, ...members);
       count++;
     }
+    if (kind === "references") count++;
+    if (kind === "reference-index") await redis.del(name);
     if (kind === "checkpoint") {
       await redis.set(name, earlierCheckpoint(checkpointOf((await redis.get(name)) ?? "")!));
       count++;

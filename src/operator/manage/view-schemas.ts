@@ -208,7 +208,7 @@ export const SearchResults = list(
     },
     closed,
   ),
-  { complete: Type.Boolean({ description: "Whether all accounts were looked at for a reference." }) },
+  { complete: Type.Boolean({ description: "Whether these are all accounts with the reference." }) },
 );
 
 /** Schemas that the description names. */

@@ -2,7 +2,7 @@ import { keyNames } from "../names.ts";
 import type { Script } from "../script-definition.ts";
 
 /** What CONVERT knows, by the third part of its name. */
-export const CONVERTIBLE = ["accounts", "keys", "checkpoint"] as const;
+export const CONVERTIBLE = ["accounts", "keys", "checkpoint", "references"] as const;
 
 export interface ConvertCall {
   name: string;

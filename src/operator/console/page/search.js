@@ -47,7 +47,7 @@ export async function showSearch({ place, again }) {
         ? []
         : [
             note(
-              "There are too many accounts to look for a reference in all of them. Open the account, and look among its transactions.",
+              "More accounts than are shown may have this reference. Open the account, and look among its transactions.",
             ),
           ]),
       hint("An id or a reference must be whole; of a label the beginning is enough."),

@@ -34,7 +34,7 @@ export const searchRoutes = ({ session }: Services) => [
     name: "search",
     summary: "Find what an id, a reference or a label names",
     description:
-      "An account, a key, a task or a request by its whole id; accounts by the beginning of their label; and if there is none, accounts with a grant, an adjustment or a refund of this reference. At most 20,000 accounts are looked at for a reference; `complete` says whether that was all. A token for some accounts finds what belongs to them.",
+      "An account, a key, a task or a request by its whole id; accounts by the beginning of their label; and accounts with a grant, an adjustment or a refund of this reference that Redis still knows (at least 400 days). `complete` is false if twenty have it or more. A token for some accounts finds what belongs to them.",
     query: Type.Object(
       { q: Type.String({ minLength: 1, maxLength: 200, description: "What to look for." }) },
       { additionalProperties: false },
@@ -60,10 +60,12 @@ async function find(nodes: RedisNodes, q: string): Promise<{ found: Found[]; com
   );
   const labelled = await findLabels(nodes, q);
   const found = [...named, ...labelled.filter(({ id }) => named.every((one) => one.id !== id))];
+  const referred = await findReferences(nodes, q);
+  found.push(...referred.found);
   // A request may be where nothing can be read; that matters only if nothing else was found.
   const request = await findARequest(nodes, q, found.length === 0);
   if (request) found.push(request);
-  return found.length > 0 ? { found, complete: true } : findReferences(nodes, q);
+  return { found, complete: referred.complete };
 }
 
 async function findLabels(nodes: RedisNodes, label: string): Promise<Found[]> {

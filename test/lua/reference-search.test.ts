@@ -1,0 +1,178 @@
+import { rm } from "node:fs/promises";
+import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
+import { grantCredits, issueKey } from "../../src/store/accounts.ts";
+import { adjustCredits } from "../../src/store/adjustments.ts";
+import { createClient } from "../../src/store/client.ts";
+import { LEDGER_START, readLedger } from "../../src/store/ledger-entries.ts";
+import { migrateStore } from "../../src/store/migrate.ts";
+import { META, REFERENCE_ACCOUNTS_MAX } from "../../src/store/names.ts";
+import { oneNode, type RedisNodes } from "../../src/store/nodes.ts";
+import { createAccount } from "../../src/store/operator-accounts.ts";
+import { accountsOfReference } from "../../src/store/reference-search.ts";
+import { refundTask } from "../../src/store/refunds.ts";
+import { restoreReferences } from "../../src/store/restoring.ts";
+import { createScriptRunner, scriptsOf } from "../../src/store/script-runner.ts";
+import { trimLedger } from "../../src/store/trimming.ts";
+import { putBack } from "../support/earlier-layout.ts";
+import { createStage, openConnection, type TestConnection, times } from "../support/store.ts";
+import { givenRedis, type TestRedis } from "../support/store-stage.ts";
+import { plant, REFERENCE_MUTANTS } from "./mutants.ts";
+
+// The search is one of a whole store: one that no other test writes to.
+
+const ACTOR = { by: "test", requestId: "" };
+const PARTITIONS = 4;
+
+let server: TestRedis;
+let connection: TestConnection;
+let nodes: RedisNodes;
+beforeAll(async () => {
+  server = await givenRedis();
+  connection = await openConnection(server.url);
+  nodes = oneNode(server.client);
+});
+afterAll(async () => {
+  await connection.close();
+  await server.stop();
+});
+const empty = async (partitions = PARTITIONS): Promise<void> => {
+  await server.client.flushall();
+  await server.client.hset(META, { partitions, id: "store", layout: "4" });
+};
+beforeEach(() => empty());
+
+const grant = (to: RedisNodes, accountId: string, reference: string) =>
+  grantCredits(to, accountId, 10, reference, ACTOR);
+const found = async (reference: string): Promise<string[]> =>
+  (await accountsOfReference(nodes, reference)).accountIds.sort();
+
+/** Accounts in all partitions; every kind of entry that has a reference. */
+async function givenReferences(to: RedisNodes): Promise<{ keyId: string }> {
+  const ids = times(12, (at) => `acc_${at}`);
+  for (const accountId of ids) await createAccount(to, { accountId }, ACTOR);
+  for (const accountId of ids) await grant(to, accountId, `invoice of ${accountId}`);
+  for (const accountId of ids.slice(3, 6)) await grant(to, accountId, "Autumn sale");
+  await adjustCredits(to, "acc_1", { amount: -3, reason: "typo", reference: "ticket 1" }, ACTOR);
+  return issueKey(to, { accountId: "acc_2", credits: 5 });
+}
+
+test("finds the accounts of grants, adjustments and first credits, in whichever partition they are", async () => {
+  const { keyId } = await givenReferences(nodes);
+  for (const at of [0, 5, 11]) expect(await found(`invoice of acc_${at}`)).toEqual([`acc_${at}`]);
+  expect(await found("Autumn sale")).toEqual(["acc_3", "acc_4", "acc_5"]);
+  expect(await found("ticket 1")).toEqual(["acc_1"]);
+  expect(await found(`key:${keyId}`)).toEqual(["acc_2"]);
+  for (const none of ["autumn sale", "Autumn", "invoice of acc_", "x", ""])
+    expect(await found(none)).toEqual([]);
+});
+
+test("finds the account of a refund by an operator", async () => {
+  await empty(1);
+  const stage = createStage(connection, { partition: 0, clock: "redis" });
+  const key = await stage.givenKey({ accountId: "acc", credits: 100 });
+  const request = stage.request(key);
+  await stage.givenTask(request);
+  await stage.observe(request, "completed");
+  await refundTask(nodes, request.requestId, { reason: "black", reference: "ticket 9" }, ACTOR);
+  expect(await found("ticket 9")).toEqual(["acc"]);
+});
+
+test("keeps twenty accounts of one reference, and says that there may be more", async () => {
+  await empty(1);
+  const ids = times(REFERENCE_ACCOUNTS_MAX + 3, (at) => `acc_${at}`);
+  for (const [at, accountId] of ids.entries()) {
+    await createAccount(nodes, { accountId }, ACTOR);
+    await grant(nodes, accountId, "promo");
+    const { accountIds, complete } = await accountsOfReference(nodes, "promo");
+    expect(accountIds).toEqual(ids.slice(0, Math.min(at + 1, REFERENCE_ACCOUNTS_MAX)));
+    expect(complete).toBe(at + 1 < REFERENCE_ACCOUNTS_MAX);
+  }
+});
+
+// Guarantee: the index is no larger than the references that there are.
+test("a reference that Redis forgets leaves the index, and the others of its place stay", async () => {
+  await empty(1);
+  for (const accountId of ["one", "two"]) {
+    await createAccount(nodes, { accountId }, ACTOR);
+    await grant(nodes, accountId, "shared");
+    await grant(nodes, accountId, `own of ${accountId}`);
+  }
+  const archivedTo = (await readLedger(server.client, 0, LEDGER_START)).at(-1)!;
+  const { run } = scriptsOf(server.client);
+  const trim = (keepReferencesMs: number) =>
+    trimLedger(run, { partition: 0, archivedTo, keepMs: 0, keepReferencesMs });
+  // The newest entry stays, and its reference with it.
+  expect(await trim(1e12)).toMatchObject({ entries: 3 });
+  expect(await found("shared")).toEqual(["one", "two"]);
+  await grant(nodes, "two", "later");
+  expect(await trim(0)).toMatchObject({ references: 3 });
+  expect(await found("own of one")).toEqual([]);
+  expect(await found("own of two")).toEqual(["two"]);
+  expect(await found("later")).toEqual(["two"]);
+  expect(await server.client.keys("tg:{p00}:reference-index:*")).toHaveLength(2);
+});
+
+test("a store of layout 3 gets the index by its migration, and a restored one by its entries", async () => {
+  await givenReferences(nodes);
+  const before = await indexNow();
+  await putBack(server.client);
+  expect(await indexNow()).toEqual(new Map());
+  await server.client.hset(META, "layout", "3");
+  await migrateStore(nodes, { waitMs: 0 });
+  expect(await indexNow()).toEqual(before);
+  await putBack(server.client);
+  for (const partition of times(PARTITIONS, (at) => at)) {
+    // In two pages.
+    const entries = await readLedger(server.client, partition, LEDGER_START);
+    await restoreReferences(nodes, entries.slice(0, 3));
+    await restoreReferences(nodes, entries.slice(3));
+  }
+  expect(await indexNow()).toEqual(before);
+});
+
+async function indexNow(): Promise<Map<string, Map<string, string>>> {
+  const index = new Map<string, Map<string, string>>();
+  for (const name of (await server.client.keys("tg:*:reference-index:*")).sort()) {
+    const places = Object.entries(await server.client.hgetall(name));
+    index.set(name, new Map(places.map(([field, ids]) => [field, ids.split(" ").sort().join()])));
+  }
+  return index;
+}
+
+/** What searches find of one partition, and how many places are taken, before references leave and after. */
+async function searchesOf(to: RedisNodes): Promise<unknown> {
+  await empty(1);
+  const { keyId } = await givenReferences(to);
+  const ids = times(REFERENCE_ACCOUNTS_MAX + 1, (at) => `more_${at}`);
+  for (const accountId of ids) {
+    await createAccount(to, { accountId }, ACTOR);
+    await grant(to, accountId, "promo");
+  }
+  // The newest entry stays, and so does its reference.
+  await grant(to, "acc_0", "Autumn sale");
+  const looks = async () => [
+    ...(await Promise.all(["invoice of acc_1", "Autumn sale", "ticket 1", `key:${keyId}`].map(found))),
+    await accountsOfReference(nodes, "promo"),
+    [...(await indexNow()).values()].reduce((sum, places) => sum + places.size, 0),
+  ];
+  const before = await looks();
+  const archivedTo = (await readLedger(server.client, 0, LEDGER_START)).at(-1)!;
+  const { run } = scriptsOf(to.of(0));
+  for (const keepReferencesMs of [1e12, 0])
+    await trimLedger(run, { partition: 0, archivedTo, keepMs: 0, keepReferencesMs });
+  return [before, await looks()];
+}
+
+test.each(REFERENCE_MUTANTS)("the mistake is found: $what", async (mutant) => {
+  const good = await searchesOf(nodes);
+  const folder = await plant(mutant);
+  const client = createClient(server.url, 10_000);
+  try {
+    await client.connect();
+    Object.assign(scriptsOf(client), createScriptRunner(client, { folder }));
+    expect(await searchesOf(oneNode(client))).not.toEqual(good);
+  } finally {
+    client.disconnect();
+    await rm(folder, { recursive: true });
+  }
+});
