@@ -1,4 +1,4 @@
-/** Texts that operators choose: labels, reasons, metadata. */
+/** Texts that operators choose: ids, labels, reasons, metadata. */
 
 /** Characters of a label. */
 export const LABEL_CHARS_MAX = 100;
@@ -24,3 +24,14 @@ export function metadataProblem(metadata: Metadata): string | undefined {
   const bytes = Buffer.byteLength(JSON.stringify(metadata));
   return bytes <= METADATA_BYTES_MAX ? undefined : `metadata has at most ${METADATA_BYTES_MAX} bytes`;
 }
+
+/** An account's id. */
+export const ACCOUNT_ID = /^[A-Za-z0-9_.-]{1,64}$/;
+/** How long an old key goes on working, in a request of the management API. */
+export const OVERLAP = /^\d{1,6}(s|m|h|d)$/;
+
+/** These rules in words, by their patterns. */
+export const PATTERNS_IN_WORDS: Readonly<Record<string, string>> = {
+  [ACCOUNT_ID.source]: "must have 1 to 64 characters of A-Z, a-z, 0-9, _, . and -",
+  [OVERLAP.source]: "must be a duration such as 90s, 30m, 24h or 7d",
+};

@@ -1,5 +1,6 @@
 import type { TLocalizedValidationError } from "typebox/error";
 import type { Problem } from "./errors.ts";
+import { PATTERNS_IN_WORDS } from "./operator-texts.ts";
 import { nearest } from "./suggest.ts";
 
 /** Broken rules that one answer names. */
@@ -55,6 +56,12 @@ function inWords(error: TLocalizedValidationError): Problem[] {
       );
     case "maxLength":
       return one(`must have at most ${error.params.limit} characters`);
+    case "minProperties":
+      return one(
+        `must have at least ${error.params.limit} ${error.params.limit === 1 ? "member" : "members"}`,
+      );
+    case "pattern":
+      return one(PATTERNS_IN_WORDS[String(error.params.pattern)] ?? error.message);
     case "minItems":
       return one(`must have at least ${error.params.limit} ${error.params.limit === 1 ? "item" : "items"}`);
     case "maxItems":

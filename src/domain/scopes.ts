@@ -15,10 +15,11 @@ export const SCOPES = [
 ] as const;
 export type Scope = (typeof SCOPES)[number];
 
-/** What a token may do, and for which accounts; undefined: all. */
+/** What a token may do, for which accounts (undefined: all), and until when (Unix ms; undefined: for good). */
 interface Rights {
   scopes: readonly Scope[];
   accounts?: readonly string[] | undefined;
+  expiresAtMs?: number | undefined;
 }
 
 /** Why a token may not make one with these rights: it lacks one of them itself; undefined if it may. */
@@ -26,6 +27,9 @@ export function exceededRight(own: Rights, wanted: Rights): string | undefined {
   const scope = wanted.scopes.find((one) => !own.scopes.includes(one));
   if (scope !== undefined)
     return `a token cannot make one with more than it has: it lacks the scope ${scope}`;
+  const ownEndMs = own.expiresAtMs ?? Number.POSITIVE_INFINITY;
+  if ((wanted.expiresAtMs ?? Number.POSITIVE_INFINITY) > ownEndMs)
+    return `a token cannot make one that outlives it: expires_at must be ${new Date(ownEndMs).toISOString()} or earlier`;
   if (own.accounts === undefined) return undefined;
   if (wanted.accounts === undefined) return "a token for some accounts cannot make one for all";
   const account = wanted.accounts.find((one) => !own.accounts?.includes(one));

@@ -9,6 +9,7 @@ const WRONG_TOKENS_PER_MINUTE = 10;
 /** From all addresses together; those that have shown the right token are exempt. */
 const ALL_WRONG_TOKENS_PER_MINUTE = 100;
 const ADDRESSES_MAX = 10_000;
+const TOKENS_MAX = 10_000;
 const MINUTE_MS = 60_000;
 
 /** What is asked for: a file of the console, which holds no data; data; or a change. */
@@ -57,18 +58,28 @@ export function createAccess(options: {
   const { token, host, hosts = () => [] } = options;
   const expected = token === undefined ? undefined : digestOf(token);
   const tokens = createWrongTokens(options.nowMs ?? Date.now);
+  const known = createKnownTokens();
   const isClosed = expected === undefined && !isLoopback(host);
 
   /** The token of a request, and how its address has fared before. */
   function attempt(req: IncomingMessage): TokenAttempt {
     const address = blockOf(req.socket.remoteAddress, undefined);
     const given = /^bearer +(\S+) *$/i.exec(req.headers.authorization ?? "")?.[1];
+    const blockedMs = tokens.blockedMs(address);
+    const isAdmin =
+      given !== undefined && expected !== undefined && timingSafeEqual(digestOf(given), expected);
     return {
-      waitSeconds: Math.ceil(tokens.blockedMs(address) / 1000),
+      waitSeconds: blockedMs > 0 && !known.has(given) ? Math.ceil(blockedMs / 1000) : 0,
       token: given,
-      isAdmin: given !== undefined && expected !== undefined && timingSafeEqual(digestOf(given), expected),
-      wasRight: () => tokens.wasRight(address),
-      wasWrong: () => tokens.wasWrong(address),
+      isAdmin,
+      wasRight() {
+        tokens.wasRight(address);
+        if (!isAdmin) known.add(given);
+      },
+      wasWrong() {
+        tokens.wasWrong(address);
+        known.delete(given);
+      },
     };
   }
 
@@ -116,6 +127,26 @@ export function createAccess(options: {
 
 const SET_TOKEN = "set ADMIN_TOKEN (16 characters or more) in the gateway's environment and restart it";
 const CLOSED = `the admin port is bound beyond loopback and has no token, so only /livez, /readyz and /metrics are served: ${SET_TOKEN}, or bind admin.host to 127.0.0.1`;
+
+/**
+ * Tokens of the management API that were right before: others' attempts from the same address, as behind a proxy, do not lock them
+ * out. These are random and cannot be guessed. An ADMIN_TOKEN that people chose could be, so it is never among them.
+ */
+function createKnownTokens() {
+  const digests = new Map<string, true>();
+  const key = (token: string): string => digestOf(token).toString("base64");
+  return {
+    has: (token: string | undefined): boolean => token !== undefined && digests.has(key(token)),
+    add(token: string | undefined): void {
+      if (token === undefined || digests.has(key(token))) return;
+      dropOldest(digests, TOKENS_MAX);
+      digests.set(key(token), true);
+    },
+    delete(token: string | undefined): void {
+      if (token !== undefined) digests.delete(key(token));
+    },
+  };
+}
 
 /** Counts wrong tokens, per client address and in total. */
 function createWrongTokens(nowMs: () => number) {

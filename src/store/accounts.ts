@@ -2,7 +2,7 @@ import { createHash, randomBytes } from "node:crypto";
 import type { Redis } from "ioredis";
 import type { Transaction } from "../domain/answers.ts";
 import type { OwnLimits } from "../domain/limits.ts";
-import { labelProblem } from "../domain/operator-texts.ts";
+import { ACCOUNT_ID, labelProblem } from "../domain/operator-texts.ts";
 import { type Actor, cliActor } from "./actor.ts";
 import { latestEntries } from "./latest-entries.ts";
 import { type LedgerEntry, RECENT_TRANSACTIONS, transactionOf } from "./ledger-entries.ts";
@@ -22,7 +22,6 @@ import { issue } from "./scripts/issue.ts";
 import { type Recharged, recharge } from "./scripts/recharge.ts";
 import { partitionsOf } from "./store-facts.ts";
 
-const ACCOUNT_ID = /^[A-Za-z0-9_.-]{1,64}$/;
 /** What a client can send as a bearer token: visible ASCII without a comma. */
 const API_KEY = /^sk_[\x21-\x2b\x2d-\x7e]{5,253}$/;
 

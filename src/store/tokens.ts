@@ -39,7 +39,7 @@ export interface TokenOptions {
 }
 
 /** What whoever makes a token may do; undefined: everything. */
-export type Maker = Pick<TokenRecord, "scopes" | "accounts"> | undefined;
+export type Maker = Pick<TokenRecord, "scopes" | "accounts" | "expiresAtMs"> | undefined;
 
 /**
  * Makes a token. The store keeps its SHA-256 only.

@@ -11,9 +11,10 @@ import { startRedis } from "../../src/sandbox/redis.ts";
 import { listAccounts } from "../../src/store/account-lists.ts";
 import { readAccount } from "../../src/store/accounts.ts";
 import { cliActor } from "../../src/store/actor.ts";
+import { findKey, rotateKey } from "../../src/store/keys.ts";
 import { recordOf } from "../../src/store/ledger-entries.ts";
 import { accountNames, keyRef, partitionNames, partitionOf } from "../../src/store/names.ts";
-import { oneNode } from "../../src/store/nodes.ts";
+import { oneNode, type RedisNodes } from "../../src/store/nodes.ts";
 import { createAccount, patchAccount, readAccountObject } from "../../src/store/operator-accounts.ts";
 import { runHere } from "../support/cli.ts";
 import { givenGateway, until } from "../support/gateway.ts";
@@ -181,6 +182,20 @@ describe("a restored store", () => {
     } finally {
       await connection.close();
     }
+  });
+
+  // Guarantee: a cap holds through a disaster; a key that replaced another has spent what that one had.
+  test("keys have spent what they had this month, without what was refunded", async () => {
+    const [key, idle] = [await stage.givenKey("acme"), await stage.givenKey("acme")];
+    await stage.ended(key, "completed");
+    await stage.ended(key, "bound");
+    await stage.ended(key, "failed");
+    const { keyId: heir } = await rotateKey(stage.nodes, await findKey(stage.nodes, key.keyId), 3_600_000);
+    const spentOf = async (nodes: RedisNodes) =>
+      Promise.all([key.keyId, heir, idle.keyId].map(async (id) => (await findKey(nodes, id)).spentThisMonth));
+    expect(await spentOf(stage.nodes)).toEqual([20, 20, 0]);
+    await restored();
+    expect(await spentOf(empty.nodes)).toEqual([20, 20, 0]);
   });
 
   test("takes a grant once: a reference of before counts", async () => {

@@ -78,6 +78,7 @@ test("a token cannot make one with more than it has", async () => {
     createToken(nodes, { label: "x", scopes: ["keys:write"], ...wanted }, ANN, {
       scopes: SCOPES,
       accounts: undefined,
+      expiresAtMs: undefined,
       ...maker,
     });
   await make({}, {});

@@ -5,17 +5,16 @@ import type { RedisNodes } from "../../store/nodes.ts";
 import {
   beginRestore,
   endRestore,
-  type RestoredKey,
   type RunningTask,
   restoreAccounts,
   restoreEntries,
-  restoreKeys,
   restoreReferences,
   restoreTasks,
 } from "../../store/restoring.ts";
 import { scriptsOf } from "../../store/script-runner.ts";
 import { trimLedger } from "../../store/trimming.ts";
 import { ArchiveError, identityOf } from "./migrations.ts";
+import { copyKeys } from "./restore-keys.ts";
 import { type EntryRow, entryOf } from "./rows.ts";
 import type { ArchiveConnection, ArchiveQuery } from "./tables.ts";
 
@@ -52,7 +51,7 @@ export interface RestoreOptions {
 
 /**
  * Fills an empty Redis from the archive, as of one instant of it: accounts, keys, the ledger, references of grants, and tasks
- * that had not ended. Limits begin anew: windows, days and holds were not copied.
+ * that had not ended. Windows and days begin anew, and holds are gone: they were not copied.
  * @throws OperatorError for a Redis that is not empty, another number of partitions, or an archive whose ledger does not
  *   add up; ArchiveError for an archive that belongs to no store
  */
@@ -245,53 +244,6 @@ async function copyAccounts(
     await restoreAccounts(nodes, page);
   }
   return { accounts: rows.length, balance };
-}
-
-interface KeyRow {
-  key_id: string;
-  account_id: string;
-  sha256: string;
-  tier: string;
-  rate_limit: string | null;
-  max_concurrent: string | null;
-  daily_limit: string | null;
-  created_at: Date | null;
-  expires_at: Date | null;
-  revoked_at: Date | null;
-  rotated_to: string | null;
-  settings: Record<string, string>;
-}
-
-async function copyKeys(query: ArchiveQuery, nodes: RedisNodes, partitions: number): Promise<number> {
-  let copied = 0;
-  await query("DECLARE keys NO SCROLL CURSOR FOR SELECT * FROM tollgate.api_keys");
-  for (;;) {
-    const rows = await query<KeyRow>(`FETCH ${PAGE} FROM keys`);
-    if (rows.length === 0) break;
-    await restoreKeys(
-      nodes,
-      rows.map((row) => keyOf(row, partitions)),
-    );
-    copied += rows.length;
-  }
-  await query("CLOSE keys");
-  return copied;
-}
-
-function keyOf(row: KeyRow, partitions: number): RestoredKey {
-  const { account_id, sha256, tier, rate_limit, max_concurrent, daily_limit, rotated_to } = row;
-  const moment = (at: Date | null): string | null => at && String(at.getTime());
-  const fields = {
-    ...row.settings,
-    ...{ account_id, sha256, tier, rate_limit, max_concurrent, daily_limit, rotated_to },
-    created_at: moment(row.created_at),
-    expires_at: moment(row.expires_at),
-    revoked_at: moment(row.revoked_at),
-  };
-  const record = Object.fromEntries(
-    Object.entries(fields).flatMap(([name, value]) => (value === null ? [] : [[name, value]])),
-  );
-  return { partition: partitionOf(account_id, partitions), keyId: row.key_id, record };
 }
 
 const RUNNING = `

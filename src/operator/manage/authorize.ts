@@ -12,6 +12,8 @@ export interface Grantee {
   scopes: readonly Scope[];
   /** The only accounts that it may use; undefined: all. */
   accounts: readonly string[] | undefined;
+  /** Unix ms; undefined: for good. */
+  expiresAtMs: number | undefined;
   /** How audit and ledger name them. */
   by: string;
 }
@@ -52,7 +54,14 @@ const unauthorized = (detail: string): Problem =>
 
 const adminOf = (req: IncomingMessage): Grantee => {
   const by = req.headers[CLIENT_HEADER] === "console" ? "console" : "admin_token";
-  return { tokenId: undefined, label: "ADMIN_TOKEN", scopes: SCOPES, accounts: undefined, by };
+  return {
+    tokenId: undefined,
+    label: "ADMIN_TOKEN",
+    scopes: SCOPES,
+    accounts: undefined,
+    expiresAtMs: undefined,
+    by,
+  };
 };
 
 async function granteeOf(
@@ -62,8 +71,8 @@ async function granteeOf(
   if (!token.startsWith("tgm_")) return undefined;
   const record = await findToken(token);
   if (!record) return undefined;
-  const { tokenId, label, scopes, accounts } = record;
-  return { tokenId, label, scopes, accounts, by: `${tokenId} ${label}` };
+  const { tokenId, label, scopes, accounts, expiresAtMs } = record;
+  return { tokenId, label, scopes, accounts, expiresAtMs, by: `${tokenId} ${label}` };
 }
 
 /** @throws Problem for a token that lacks the scope */

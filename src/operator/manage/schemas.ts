@@ -1,4 +1,5 @@
 import { type TSchema, Type } from "typebox";
+import { ACCOUNT_ID, OVERLAP } from "../../domain/operator-texts.ts";
 import { SCOPES } from "../../domain/scopes.ts";
 import { ACCOUNT_STATUSES } from "../../store/operator-accounts.ts";
 import { TASK_STATUSES } from "../../store/task-lists.ts";
@@ -13,7 +14,7 @@ export function nullable<T>(schema: TSchema): Schema<T | null> {
   return Type.Unsafe<T | null>({ ...schema, type: [(schema as { type?: string }).type, "null"] });
 }
 
-const accountId = Type.String({ pattern: "^[A-Za-z0-9_.-]{1,64}$", examples: ["acme"] });
+const accountId = Type.String({ pattern: ACCOUNT_ID.source, examples: ["acme"] });
 export const time = Type.String({ format: "date-time", examples: ["2026-10-31T12:00:00.000Z"] });
 const text = Type.String();
 const limit = Type.Integer({ minimum: 0, maximum: CREDITS_MAX });
@@ -147,7 +148,7 @@ export const Rotation = Type.Object(
   {
     overlap: Type.Optional(
       Type.String({
-        pattern: "^\\d{1,6}(s|m|h|d)$",
+        pattern: OVERLAP.source,
         default: "24h",
         description: "How long the old key goes on working, such as 24h; 0s ends it at once.",
       }),

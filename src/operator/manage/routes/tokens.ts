@@ -46,7 +46,7 @@ const createRoute = ({ session }: Services) =>
     name: "createToken",
     summary: "Create a token",
     description:
-      "It is in the answer once. A token cannot make one with more scopes, or for more accounts, than it has.",
+      "It is in the answer once. A token cannot make one with more scopes, for more accounts or for longer than it has.",
     body: NewToken,
     answers: { 201: { description: "The token, with the token itself.", schema: Token } },
     refusals: [409],
