@@ -219,12 +219,12 @@ describe.skipIf(!hasChromium)("the console in a browser", () => {
     await page.getByText(`Account ${accountId} is active.`).waitFor();
     expect((await generate(key)).status).toBe(200);
 
-    await press("Edit label and limits …");
+    await press("Edit …");
     await dialog().getByLabel("Label").fill("Acme Film Ltd");
     const other = await givenOperator(browser, gateway);
     try {
       await other.signIn(`account/${accountId}`);
-      await other.page.getByRole("button", { name: "Edit label and limits …" }).click();
+      await other.page.getByRole("button", { name: "Edit …" }).click();
       await other.page.getByLabel("Requests per UTC day").fill("9");
       await other.page.getByRole("button", { name: "Save" }).click();
       await other.page.getByText(`Account ${accountId} is changed.`).waitFor();
@@ -236,6 +236,24 @@ describe.skipIf(!hasChromium)("the console in a browser", () => {
     await press("Cancel");
     await press("Read again");
     await expect.poll(() => operator.tile("Today")).toContain("/ 9");
+
+    await press("Edit …");
+    const metadata = dialog().getByLabel("Metadata");
+    for (const wrong of ["{", "[1]", "null", "42"]) {
+      await metadata.fill(wrong);
+      await press("Save");
+      await dialog()
+        .getByText(/Metadata (must be a JSON object|is not JSON)/)
+        .waitFor();
+    }
+    await metadata.fill('{"crm_id": "42",\n "plan": {"seats": 3}}');
+    await press("Save");
+    await page.getByText('crm_id: 42, plan: {"seats":3}').waitFor();
+    await press("Edit …");
+    expect(JSON.parse(await metadata.inputValue())).toEqual({ crm_id: "42", plan: { seats: 3 } });
+    await metadata.fill("");
+    await press("Save");
+    await expect.poll(() => page.getByText("crm_id").count()).toBe(0);
   });
 
   test("a finished task is refunded once, an open one is released, each after a question that can be declined", async () => {
@@ -335,7 +353,7 @@ describe.skipIf(!hasChromium)("the console in a browser", () => {
   test("what one did is in the audit, by name; the filter and Back keep their places", async () => {
     const { accountId } = await gateway.givenKey();
     await operator.signIn(`account/${accountId}`);
-    await press("Edit label and limits …");
+    await press("Edit …");
     await dialog().getByLabel("Label").fill("Northwind");
     await press("Save");
     await page.getByRole("link", { name: "what operators did to it" }).click();
@@ -377,7 +395,7 @@ describe.skipIf(!hasChromium)("the console in a browser", () => {
     const hostile = "<img src=x onerror=alert(1)><b>bold</b>";
     const { accountId } = await gateway.givenKey();
     await operator.signIn(`account/${accountId}`);
-    await press("Edit label and limits …");
+    await press("Edit …");
     await dialog().getByLabel("Label").fill(hostile);
     await press("Save");
     await page.locator(".subtitle", { hasText: hostile }).waitFor();

@@ -2,7 +2,15 @@
 /** @import { Booked } from "./api.js" */
 import { adjustCredits, createAccount, grantCredits, listPackages, patchAccount } from "./api.js";
 import { ask } from "./dialogs.js";
-import { credits, creditsUpOrDown, given, reference, required, textOrNull } from "./fields.js";
+import {
+  credits,
+  creditsUpOrDown,
+  given,
+  jsonObjectOrEmpty,
+  reference,
+  required,
+  textOrNull,
+} from "./fields.js";
 import { count, signed } from "./format.js";
 import { labelField, limitFields, limitsOf } from "./limit-fields.js";
 
@@ -47,10 +55,22 @@ export const askEdit = (account, etag) =>
   ask({
     title: `Edit account ${account.account_id}`,
     lines: ["Limits of an account hold over all its keys together, besides each key's own."],
-    fields: [labelField(account.label), ...limitFields(account.limits, "no limit over all keys")],
+    fields: [
+      labelField(account.label),
+      ...limitFields(account.limits, "no limit over all keys"),
+      {
+        name: "metadata",
+        label: "Metadata",
+        type: "lines",
+        hint: "What your own systems keep here: a JSON object of at most 4 KiB. Empty: none.",
+        value: account.metadata ? JSON.stringify(account.metadata, undefined, 2) : "",
+        check: jsonObjectOrEmpty,
+      },
+    ],
     verb: "Save",
     async run(values) {
-      const changes = { label: textOrNull(values.label), limits: limitsOf(values) };
+      const metadata = values.metadata ? JSON.parse(values.metadata) : null;
+      const changes = { label: textOrNull(values.label), limits: limitsOf(values), metadata };
       const { confirmed } = await patchAccount(account.account_id, changes, etag);
       return { said: `Account ${account.account_id} is changed.`, confirmed };
     },

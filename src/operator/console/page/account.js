@@ -94,7 +94,7 @@ function actionsOf(account, etag, again) {
         className: "primary",
       }),
     credits && button("Adjust balance …", () => then(askAdjust(account))),
-    writes && button("Edit label and limits …", () => then(askEdit(account, etag))),
+    writes && button("Edit …", () => then(askEdit(account, etag))),
     writes && status === "active" && button("Suspend …", () => then(askStatus(account, etag, "suspended"))),
     writes && status !== "active" && button("Activate …", () => then(askStatus(account, etag, "active"))),
     writes && status !== "closed" && button("Close …", () => then(askStatus(account, etag, "closed"))),

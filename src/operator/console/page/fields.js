@@ -6,7 +6,7 @@ import { el } from "./dom.js";
  * @property {string} name
  * @property {string} label
  * @property {string} [hint]
- * @property {"text" | "number" | "moment" | "select" | "checks"} [type] a moment is in UTC
+ * @property {"text" | "lines" | "number" | "moment" | "select" | "checks"} [type] a moment is in UTC
  * @property {string} [value] what it begins with; of checks those that are ticked, by commas
  * @property {readonly (readonly [value: string, label: string])[]} [options] of a select or checks
  * @property {(value: string, values?: Record<string, string>) => string | undefined} [check] what is wrong with it, in words; the form's other values beside it
@@ -19,10 +19,26 @@ export function fieldOf(field) {
   const describedBy = hint ? `${id}-hint dialog-error` : "dialog-error";
   const below = hint ? el("p", { id: `${id}-hint`, className: "hint" }, hint) : undefined;
   if (type === "checks") return checks(field, below);
-  const control = type === "select" ? select(field, id) : input(field, id);
+  const control = controlOf(field, id);
   control.setAttribute("aria-describedby", describedBy);
   return el("div", { className: "field" }, el("label", { htmlFor: id }, label), control, below);
 }
+
+/**
+ * @param {Field} field
+ * @param {string} id
+ */
+function controlOf(field, id) {
+  if (field.type === "select") return select(field, id);
+  return field.type === "lines" ? lines(field, id) : input(field, id);
+}
+
+/**
+ * @param {Field} field
+ * @param {string} id
+ */
+const lines = ({ name, value = "" }, id) =>
+  el("textarea", { id, name, value, rows: 5, autocomplete: "off", spellcheck: false, maxLength: 10_000 });
 
 /**
  * @param {Field} field
@@ -118,6 +134,20 @@ export const textOrNull = (value) => value || null;
 
 /** @param {string | undefined} value of a field of type moment */
 export const momentOrNull = (value) => (value ? `${value.slice(0, 16)}:00Z` : null);
+
+/** @param {string} value */
+export const jsonObjectOrEmpty = (value) => {
+  if (!value) return undefined;
+  try {
+    const parsed = JSON.parse(value);
+    return isObject(parsed) ? undefined : 'must be a JSON object such as {"crm_id": "42"}';
+  } catch (error) {
+    return `is not JSON: ${error instanceof Error ? error.message : "it cannot be read"}`;
+  }
+};
+
+/** @param {unknown} value */
+const isObject = (value) => typeof value === "object" && value !== null && !Array.isArray(value);
 
 /** @param {string | null | undefined} iso @returns {string} as a field of type moment has it */
 export const momentValue = (iso) => iso?.slice(0, 16) ?? "";
