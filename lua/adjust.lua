@@ -34,10 +34,10 @@ local forgotten = count_forgotten(KEYS[4])
 if forgotten > tonumber(ARGV[6]) then return { "forgotten", int(available), int(forgotten) } end
 if available + amount < 0 then return { "too_low", int(available) } end
 if tonumber(money[1]) + tonumber(money[3] or 0) + amount > 2 ^ 53 - 1 then return { "too_large", int(available) } end
-index_reference(account, ARGV[4], account_id)
 redis.call("HSET", KEYS[3], ARGV[4], stands_for)
-post(account, KEYS[2], int(now), account_id, amount < 0 and "consume" or "recharge", amount, 0, 0, "", ARGV[5],
-  "", { "reference", ARGV[4], "by", by_of(ARGV[7]) })
+local entry = post(account, KEYS[2], int(now), account_id, amount < 0 and "consume" or "recharge", amount, 0, 0, "",
+  ARGV[5], "", { "reference", ARGV[4], "by", by_of(ARGV[7]) })
+index_reference(account, ARGV[4], account_id, entry)
 write_audit(account, now, ARGV[7], "credits.adjust", account_id, account_id, { balance = int(available) },
   { balance = int(available + amount), amount = ARGV[3], reason = ARGV[5], reference = ARGV[4] })
 return { "adjusted", int(available + amount) }

@@ -42,10 +42,10 @@ redis.call("ZADD", KEYS[3], int(now), ARGV[2])
 redis.call("HSET", key, "account_id", account_id, "created_at", int(now), unpack(ARGV, 8))
 count_tier(key, KEYS[7])
 if credits > 0 then
-  index_reference(key, ARGV[5], account_id)
   redis.call("HSET", KEYS[6], ARGV[5], ARGV[4])
-  post(account, KEYS[5], int(now), account_id, "recharge", credits, 0, 0, "", "", "", { "reference", ARGV[5],
-    "by", by_of(ARGV[6]) })
+  local entry = post(account, KEYS[5], int(now), account_id, "recharge", credits, 0, 0, "", "", "",
+    { "reference", ARGV[5], "by", by_of(ARGV[6]) })
+  index_reference(key, ARGV[5], account_id, entry)
 end
 local after = { credits = credits > 0 and ARGV[4] or nil }
 for at = 8, #ARGV, 2 do

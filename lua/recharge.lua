@@ -31,10 +31,10 @@ local forgotten = count_forgotten(KEYS[4])
 if forgotten > tonumber(ARGV[5]) then return { "forgotten", int(available), int(forgotten) } end
 local amount = tonumber(ARGV[3])
 if tonumber(money[1]) + tonumber(money[3] or 0) + amount > 2 ^ 53 - 1 then return { "too_large", int(available) } end
-index_reference(KEYS[1], ARGV[4], ARGV[2])
 redis.call("HSET", KEYS[3], ARGV[4], ARGV[3])
-post(KEYS[1], KEYS[2], int(now), ARGV[2], "recharge", amount, 0, 0, "", "", "", { "reference", ARGV[4],
-  "by", by_of(ARGV[6]) })
+local entry = post(KEYS[1], KEYS[2], int(now), ARGV[2], "recharge", amount, 0, 0, "", "", "",
+  { "reference", ARGV[4], "by", by_of(ARGV[6]) })
+index_reference(KEYS[1], ARGV[4], ARGV[2], entry)
 write_audit(KEYS[1], now, ARGV[6], "credits.grant", ARGV[2], ARGV[2], { balance = int(available) },
   { balance = int(available + amount), amount = ARGV[3], reference = ARGV[4] })
 return { "recharged", int(available + amount) }

@@ -57,12 +57,12 @@ else
   return { "search", int(available) }
 end
 
-index_reference(account, reference, account_id)
 redis.call("HSET", KEYS[3], reference, stands_for)
 redis.call("HSET", KEYS[5], request_id, reference)
 if state then redis.call("HSET", KEYS[6], "refunded", "1") end
 local operator = { by = by_of(ARGV[7]), reference = reference, note = ARGV[5] }
-local refunded = post_refund(account, KEYS[2], now, account_id, request_id, request, operator)
+local refunded, entry = post_refund(account, KEYS[2], now, account_id, request_id, request, operator)
+index_reference(account, reference, account_id, entry)
 write_audit(account, now, ARGV[7], "task.refund", account_id, request.task_id, { balance = int(available) },
   { balance = int(available + refunded), amount = int(refunded), reason = ARGV[5], reference = reference })
 return { "refunded", int(available + refunded), int(refunded) }

@@ -1,6 +1,7 @@
--- An index of references, by which operators find accounts: `reference-index:<first two characters>` (hash: the next twelve to
--- account ids), of the SHA-1 of the reference. That a place names an account proves nothing: other references may share it.
--- At most twenty accounts are kept at one: what more have in common is no name for any. src/store/reference-search.ts reads it.
+-- An index of references, by which operators find accounts, and repeats the entry of the first call:
+-- `reference-index:<first two characters>` (hash: the next twelve to "account id@entry"), of the SHA-1 of the reference. That a place
+-- names an account proves nothing: other references may share it. At most twenty accounts are kept at one: what more have in
+-- common is no name for any. src/store/reference-index.ts reads it.
 local INDEXED_MAX = 20
 
 -- `name` is any name of the partition.
@@ -9,21 +10,22 @@ local function index_place(name, reference)
   return string.match(name, "^tg:{p%d+}") .. ":reference-index:" .. string.sub(digest, 1, 2), string.sub(digest, 3, 14)
 end
 
--- The account ids at a place, without one of them, as a list; then whether that one is there.
+-- What is at a place of all accounts but one, as a list; then whether that one is there.
 local function indexed_besides(hash, field, account_id)
   local others, is_there = {}, false
-  for id in string.gmatch(redis.call("HGET", hash, field) or "", "%S+") do
-    if id == account_id then is_there = true else others[#others + 1] = id end
+  for text in string.gmatch(redis.call("HGET", hash, field) or "", "%S+") do
+    if string.match(text, "^[^@]+") == account_id then is_there = true else others[#others + 1] = text end
   end
   return others, is_there
 end
 
--- Lists an account under a reference. Returns false if it was listed before, or there is no room.
-local function index_reference(name, reference, account_id)
+-- Lists an account under a reference, with the id of its entry where that is known. Returns false if it was listed before, or
+-- there is no room.
+local function index_reference(name, reference, account_id, entry)
   local hash, field = index_place(name, reference)
   local others, is_there = indexed_besides(hash, field, account_id)
   if is_there or #others >= INDEXED_MAX then return false end
-  others[#others + 1] = account_id
+  others[#others + 1] = entry and account_id .. "@" .. entry or account_id
   redis.call("HSET", hash, field, table.concat(others, " "))
   return true
 end

@@ -10,7 +10,8 @@
 -- from `tollgate credits grant` are no refund: RECHARGE posts them under a reference, and the task stays as it is. In the ledger
 -- both are entries of type `recharge`; a refund has the reason `refund`.
 -- `request` is its record: price, endpoint, task_id, uncollected, key_id, and when it was admitted (ms), whose month gets room
--- again. `operator` is who refunds it, if one does: by, and in case 3 reference and note. Returns the credits refunded.
+-- again. `operator` is who refunds it, if one does: by, and in case 3 reference and note. Returns the credits refunded, and the
+-- id of the entry.
 local function post_refund(account, ledger, now, account_id, request_id, request, operator)
   if request.uncollected then return 0 end
   local price = tonumber(request.price)
@@ -22,8 +23,8 @@ local function post_refund(account, ledger, now, account_id, request_id, request
       entry[#entry + 1] = operator[field]
     end
   end
-  post(account, ledger, int(now), account_id, "recharge", price, 0, -price, request.endpoint, "refund",
+  local id = post(account, ledger, int(now), account_id, "recharge", price, 0, -price, request.endpoint, "refund",
     request.task_id, entry)
   add_spent(spent, request.admitted_at, -price)
-  return price
+  return price, id
 end

@@ -1,4 +1,4 @@
-import { type LedgerEntry, standsFor } from "../store/ledger-entries.ts";
+import type { LedgerEntry } from "../store/ledger-entries.ts";
 import type { ReadArchived } from "../store/references.ts";
 import type { ArchiveLookUps, FindArchivedCharge } from "../store/refunds.ts";
 import type { EntryRow } from "./archive/rows.ts";
@@ -26,7 +26,7 @@ export function archiveLookUps(url: string | undefined): ArchiveLookUps {
   const readArchived: ReadArchived = (accountId, reference) =>
     asked(url, async (query, entryOf) => {
       const [row] = await query<EntryRow>(OF_REFERENCE, [accountId, reference]);
-      return row && standsFor(entryOf(row));
+      return row && entryOf(row);
     });
   const findCharge: FindArchivedCharge = (id) =>
     asked(url, async (query, entryOf) => {

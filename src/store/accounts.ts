@@ -302,7 +302,10 @@ export async function grantCredits(
       scriptsOf(redis).run(recharge, { partition, accountId, amount, reference, lookedUp, actor }),
   );
   const grant = grantOf(granted, accountId, reference);
-  return { ...grant, entry: await entryOfReference(redis, partition, accountId, reference) };
+  return {
+    ...grant,
+    entry: await entryOfReference(redis, { partition, accountId, reference, booked: granted }, readArchived),
+  };
 }
 
 /** @throws OperatorError */

@@ -58,7 +58,11 @@ export async function adjustCredits(
       return {
         outcome: adjusted.outcome,
         balance: adjusted.balance,
-        entry: await entryOfReference(redis, partition, accountId, reference),
+        entry: await entryOfReference(
+          redis,
+          { partition, accountId, reference, booked: adjusted },
+          readArchived,
+        ),
       };
     case "mismatch":
       throw new OperatorError(

@@ -1,6 +1,6 @@
 import type { ChainableCommander, Redis } from "ioredis";
-import { OperatorError } from "./accounts.ts";
 import type { RedisNodes } from "./nodes.ts";
+import { OperatorError } from "./operator-error.ts";
 import { many } from "./pipelines.ts";
 import { storeReason } from "./reasons.ts";
 import { storeFault } from "./script-errors.ts";

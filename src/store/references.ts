@@ -1,7 +1,8 @@
 import type { Redis } from "ioredis";
-import type { LedgerEntry } from "./ledger-entries.ts";
-import { accountNames } from "./names.ts";
+import { type LedgerEntry, ledgerEntry, standsFor } from "./ledger-entries.ts";
+import { accountNames, partitionNames } from "./names.ts";
 import { OperatorError } from "./operator-error.ts";
+import { entryIdOf } from "./reference-index.ts";
 import { scriptsOf } from "./script-runner.ts";
 import { history } from "./scripts/history.ts";
 
@@ -15,11 +16,10 @@ const SLICES_MAX = 20;
 const SLICE = 50;
 
 /**
- * Looks for a reference in the archive: what it stands for (`standsFor` in ledger-entries.ts), or undefined if the account has no
- * entry with it.
+ * Looks for an account's entry under a reference in the archive; undefined if it has none.
  * @throws Error if the archive is away
  */
-export type ReadArchived = (accountId: string, reference: string) => Promise<string | undefined>;
+export type ReadArchived = (accountId: string, reference: string) => Promise<LedgerEntry | undefined>;
 
 /** @throws OperatorError */
 export function requireReference(reference: string): void {
@@ -40,6 +40,13 @@ type Forgotten = { outcome: "forgotten"; balance: number; references: number };
 /** What is left once the archive was asked. */
 export type AfterLookUp<Reply> = Exclude<Reply, { outcome: "forgotten" }>;
 
+/** The archive has an entry under the reference. */
+export interface FoundInArchive {
+  outcome: "duplicate" | "mismatch";
+  balance: number;
+  entry: LedgerEntry;
+}
+
 /**
  * Runs a script that does something once per reference. Where Redis has forgotten references of the account, the archive is
  * asked first.
@@ -56,14 +63,14 @@ export async function oncePerReference<Reply extends WithReference>(
     readArchived: ReadArchived | undefined;
   },
   run: (lookedUp: number) => Promise<Reply | Forgotten>,
-): Promise<AfterLookUp<Reply> | { outcome: "duplicate" | "mismatch"; balance: number }> {
+): Promise<AfterLookUp<Reply> | FoundInArchive> {
   for (let lookUps = 0, lookedUp = 0; lookUps <= LOOK_UPS_MAX; lookUps++) {
     const reply = await run(lookedUp);
     if (!isForgotten(reply)) return reply as AfterLookUp<Reply>;
     const archived = await lookUp(what);
     if (archived !== undefined) {
-      const outcome = archived === what.standsFor ? "duplicate" : "mismatch";
-      return { outcome, balance: reply.balance };
+      const outcome = standsFor(archived) === what.standsFor ? "duplicate" : "mismatch";
+      return { outcome, balance: reply.balance, entry: archived };
     }
     lookedUp = reply.references;
   }
@@ -80,7 +87,7 @@ async function lookUp({
   readArchived: ReadArchived | undefined;
   accountId: string;
   reference: string;
-}): Promise<string | undefined> {
+}): Promise<LedgerEntry | undefined> {
   if (!readArchived) {
     throw new OperatorError(`${NEEDS_ARCHIVE}; set ARCHIVE_URL and run this again`, "unavailable");
   }
@@ -97,8 +104,35 @@ async function lookUp({
 
 const NEEDS_ARCHIVE = "nothing is changed: only the archive knows whether this reference was used long ago";
 
-/** The account's entry under a reference, if it is among its latest. */
+/**
+ * The account's entry under a reference: where the index says that it is, else among its latest ones, else in the archive.
+ * @param place.booked what `oncePerReference` has answered, with the entry if it was looked up already
+ * @returns undefined if only the archive has it, and that is away; and, without an archive, for one of an earlier release that a
+ *   thousand have followed
+ */
 export async function entryOfReference(
+  redis: Redis,
+  place: {
+    partition: number;
+    accountId: string;
+    reference: string;
+    booked: { outcome: string; entry?: LedgerEntry };
+  },
+  readArchived: ReadArchived | undefined,
+): Promise<LedgerEntry | undefined> {
+  const { partition, accountId, reference, booked } = place;
+  if (booked.entry) return booked.entry;
+  const id = await entryIdOf(redis, partition, accountId, reference);
+  const [found] = id === undefined ? [] : await redis.xrange(partitionNames(partition).ledger, id, id);
+  const entry = found && ledgerEntry(partition, found);
+  if (entry?.accountId === accountId && entry.reference === reference) return entry;
+  const latest = await amongLatest(redis, partition, accountId, reference);
+  if (latest || !readArchived) return latest;
+  // What was to be done is done all the same.
+  return readArchived(accountId, reference).catch(() => undefined);
+}
+
+async function amongLatest(
   redis: Redis,
   partition: number,
   accountId: string,

@@ -86,7 +86,11 @@ export async function refundTask(
   }
   const { outcome } = reply;
   if (outcome !== "refunded" && outcome !== "duplicate") throw refusalOf(outcome, id, reference, accountId);
-  const entry = await entryOfReference(redis, partition, accountId, reference);
+  const entry = await entryOfReference(
+    redis,
+    { partition, accountId, reference, booked: reply },
+    archive.readArchived,
+  );
   return { outcome, accountId, requestId, balance: reply.balance, entry };
 }
 

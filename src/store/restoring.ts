@@ -19,6 +19,7 @@ import {
 import type { RedisNodes } from "./nodes.ts";
 import { manyByNode } from "./pipelines.ts";
 import type { AccountRecord, KeyFields } from "./records.ts";
+import { placeText, readPlace } from "./reference-index.ts";
 import { scriptsOf } from "./script-runner.ts";
 import { gather } from "./scripts/gather.ts";
 import { lowerCase } from "./sorted-lists.ts";
@@ -125,7 +126,7 @@ async function indexReferences(nodes: RedisNodes, entries: readonly LedgerEntry[
   const places = [...byPlace.values()].map((same) => ({
     ...same[0]!,
     ...referencePlace(same[0]!.partition, same[0]!.reference),
-    accountIds: same.map(({ accountId }) => accountId),
+    indexed: same.map(({ accountId, streamId }) => ({ accountId, entry: streamId })),
   }));
   const known = await manyByNode<string | null, (typeof places)[number]>(
     places,
@@ -134,14 +135,9 @@ async function indexReferences(nodes: RedisNodes, entries: readonly LedgerEntry[
   );
   const lists = places.map((place, at) => ({
     ...place,
-    ids: [...new Set([...(known[at]?.split(" ") ?? []), ...place.accountIds])].slice(
-      0,
-      REFERENCE_ACCOUNTS_MAX,
-    ),
+    text: placeText([...readPlace(known[at]), ...place.indexed].slice(0, REFERENCE_ACCOUNTS_MAX)),
   }));
-  await manyByNode(lists, ofPartition(nodes), (pipe, { name, field, ids }) =>
-    pipe.hset(name, field, ids.join(" ")),
-  );
+  await manyByNode(lists, ofPartition(nodes), (pipe, { name, field, text }) => pipe.hset(name, field, text));
 }
 
 export async function restoreAccounts(

@@ -188,3 +188,15 @@ test("a late BIND takes a slot of its account, above the limit if need be", asyn
   expect(await stage.bind(generation)).toBe("late");
   expect(await slotsOf(key)).toEqual([generation.requestId, second.generation.requestId].sort());
 });
+
+// Guarantee: a step of the store's clock over midnight opens no second day, for a key whose own clock never saw it either.
+test("an account's clock never goes back", async () => {
+  const [first, second] = await givenKeys({ dailyLimit: 1 });
+  const midnight = NOON_MS + 12 * HOUR;
+  stage.clock.nowMs = midnight + 10_000;
+  expect((await admit(first)).outcome).toBe("admitted");
+  stage.clock.nowMs = midnight - 10_000;
+  expect(await admit(second)).toMatchObject({ outcome: "daily_limited", limitOf: "account" });
+  stage.clock.nowMs = midnight + 24 * HOUR;
+  expect((await admit(second)).outcome).toBe("admitted");
+});

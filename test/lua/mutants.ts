@@ -1549,9 +1549,9 @@ export const LISTS_MUTANTS: readonly Mutant[] = [
 
 /** Mistakes in the index of references. */
 export const REFERENCE_MUTANTS: readonly Mutant[] = [
-  without("a grant is not listed", "recharge", "index_reference(KEYS[1], ARGV[4], ARGV[2])\n"),
-  without("an adjustment is not listed", "adjust", "index_reference(account, ARGV[4], account_id)\n"),
-  without("first credits are not listed", "issue", "  index_reference(key, ARGV[5], account_id)\n"),
+  without("a grant is not listed", "recharge", "index_reference(KEYS[1], ARGV[4], ARGV[2], entry)\n"),
+  without("an adjustment is not listed", "adjust", "index_reference(account, ARGV[4], account_id, entry)\n"),
+  without("first credits are not listed", "issue", "  index_reference(key, ARGV[5], account_id, entry)\n"),
   without(
     "what is forgotten stays listed",
     "trim",
@@ -1570,6 +1570,12 @@ export const REFERENCE_MUTANTS: readonly Mutant[] = [
     "or #others >= INDEXED_MAX then\n    return false\n  end\n  others = {}\n  if false then",
   ),
   mutant("the others leave, too", "include/references", "if #others == 0 then", "if true then"),
+  mutant(
+    "an entry is not known",
+    "include/references",
+    'entry and account_id .. "@" .. entry or',
+    "false or",
+  ),
   mutant("an empty place stays", "include/references", "if #others == 0 then", "if false then"),
   mutant(
     "another part of the digest",

@@ -163,14 +163,16 @@ describe("a reference that Redis has forgotten", () => {
   test("is looked up in the archive, and credits nothing again", async () => {
     await givenForgotten();
     const asked: string[][] = [];
-    const archive = (amount: string | undefined) => async (accountId: string, reference: string) => {
+    const like = { ...(await entriesNow()).at(-1)!, requestId: "", taskId: "", endpoint: "", reason: "" };
+    const archive = (amount: number | undefined) => async (accountId: string, reference: string) => {
       asked.push([accountId, reference]);
-      return amount;
+      return amount === undefined ? undefined : { ...like, accountId, reference, type: "recharge", amount };
     };
-    const grant = (reference: string, amount: string | undefined) =>
+    const grant = (reference: string, amount: number | undefined) =>
       grantCredits(nodes, "acc", 100, reference, undefined, archive(amount));
-    expect(await grant("order 3", "100")).toMatchObject({ outcome: "duplicate", balance: 1190 });
-    await expect(grant("order 3", "99")).rejects.toThrow("has credited another amount before");
+    const entry = { reference: "order 3", amount: 100 };
+    expect(await grant("order 3", 100)).toMatchObject({ outcome: "duplicate", balance: 1190, entry });
+    await expect(grant("order 3", 99)).rejects.toThrow("has credited another amount before");
     expect(await balance()).toBe(1190);
     expect(await grant("order 99", undefined)).toMatchObject({ outcome: "recharged", balance: 1290 });
     expect(asked).toEqual([
@@ -179,7 +181,7 @@ describe("a reference that Redis has forgotten", () => {
       ["acc", "order 99"],
     ]);
     // What Redis knows is not looked up.
-    expect(await grant("order 99", "1")).toMatchObject({ outcome: "duplicate", balance: 1290 });
+    expect(await grant("order 99", 1)).toMatchObject({ outcome: "duplicate", balance: 1290 });
     expect(asked).toHaveLength(3);
     expect(await verifyLedger(nodes)).toMatchObject({ ok: true });
   });

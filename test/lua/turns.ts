@@ -442,6 +442,15 @@ const RARE_TURNS: Command[][] = [
     wait(HOUR + 61 * SECOND),
     ...[submit(1), planned, bound, submit(1), submit(0)],
   ],
+  // Over midnight and back: a key that never saw the next day finds the account's day used up all the same.
+  [
+    ...SPACIOUS,
+    { kind: "account limits", key: 0, dailyLimit: 1 },
+    wait(12 * HOUR),
+    submit(0),
+    wait(-HOUR),
+    submit(1),
+  ],
   // After the account's limit was lowered, the wait is until one more fits. Several have left the window.
   [
     ...SPACIOUS,

@@ -15,15 +15,27 @@ interface Booked {
   entry?: LedgerEntry | undefined;
 }
 
-/** The answer to a booking: 201, and 200 for one that an earlier call has made. */
-export function bookingAnswer({ outcome, balance, entry }: Booked, confirmed: boolean | undefined): Answer {
-  // Only of a repeat: thousands of entries were made since.
+/**
+ * The answer to a booking: 201, and 200 for one that an earlier call has made.
+ * @param hasArchive then only the archive has an entry that was not found
+ */
+export function bookingAnswer(
+  { outcome, balance, entry }: Booked,
+  confirmed: boolean | undefined,
+  hasArchive: boolean,
+): Answer {
+  // Only of a repeat.
   if (!entry) {
-    throw new OperatorError(
-      "an earlier call has made this; its transaction is too old to be shown here, see the account's transactions",
-      "conflict",
-      "reference",
-    );
+    throw hasArchive
+      ? new OperatorError(
+          "an earlier call has made this; only the archive has its transaction, and does not answer: repeat the call later",
+          "unavailable",
+        )
+      : new OperatorError(
+          "an earlier call has made this; its transaction is too old to be shown here, see the account's transactions",
+          "conflict",
+          "reference",
+        );
   }
   return {
     status: outcome === "duplicate" ? 200 : 201,
@@ -71,7 +83,7 @@ export const creditRoutes = (services: Services) => [
       const { result, confirmed } = await session.write((nodes) =>
         grantCredits(nodes, params.account!, credits, body.reference, actor, session.archive.readArchived),
       );
-      return bookingAnswer(result, confirmed);
+      return bookingAnswer(result, confirmed, session.archive.readArchived !== undefined);
     },
   }),
   route({
@@ -91,7 +103,7 @@ export const creditRoutes = (services: Services) => [
       const { result, confirmed } = await session.write((nodes) =>
         adjustCredits(nodes, params.account!, body, actor, session.archive.readArchived),
       );
-      return bookingAnswer(result, confirmed);
+      return bookingAnswer(result, confirmed, session.archive.readArchived !== undefined);
     },
   }),
 ];

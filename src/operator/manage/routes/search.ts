@@ -7,7 +7,7 @@ import { readAccountObject } from "../../../store/operator-accounts.ts";
 import type { RedisNodes } from "../../../store/operator-session.ts";
 import { findTask } from "../../../store/operator-tasks.ts";
 import { readsOfMost, UnreadError } from "../../../store/partition-reads.ts";
-import { accountsOfReference } from "../../../store/reference-search.ts";
+import { accountsOfReference } from "../../../store/reference-index.ts";
 import { partitionsOf } from "../../../store/store-facts.ts";
 import { Problem } from "../problems.ts";
 import { route } from "../route.ts";

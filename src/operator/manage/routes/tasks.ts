@@ -122,7 +122,7 @@ const oneTaskRoutes = ({ session }: Services) => [
         if (grantee.accounts) await taskOf(nodes, params.task!, grantee);
         return refundTask(nodes, params.task!, body, actor, session.archive);
       });
-      return bookingAnswer(result, confirmed);
+      return bookingAnswer(result, confirmed, session.archive.readArchived !== undefined);
     },
   }),
 ];
