@@ -1,0 +1,77 @@
+import type { Attack } from "../attack.ts";
+import { atOnce, Connection, deadlineOf, Tally } from "../wire.ts";
+
+const TOKEN = "token-of-the-operators-of-an-attacked-gateway";
+const ACCOUNTS = 300;
+/** What costs most, each over all accounts or over one. */
+const READS = [
+  "/accounts?limit=100",
+  "/accounts?label=shop&limit=100",
+  "/overview",
+  "/search?q=invoice",
+  "/top-keys",
+  "/open-requests",
+  "/audit?limit=100",
+  "/configuration",
+  "/accounts/shop-7/usage?from=2020-01-01&to=2030-01-01&group_by=day,endpoint,key",
+  "/accounts/shop-7/transactions?limit=100",
+];
+
+/** The management API, by the company's own backend, with the right token and without a pause. */
+export const carelessBackend: Attack = {
+  name: "careless-backend",
+  title: `${ACCOUNTS} accounts are made and granted credits over the management API; then 40 connections ask for its most expensive reads, repeat grants and change an account, with the right token, for 8 s`,
+  durationMs: 12_000,
+  env: { ADMIN_TOKEN: TOKEN },
+  async send(target) {
+    const tally = new Tally();
+    const untilMs = deadlineOf(target);
+    const head = `Host: ${new URL(target.adminUrl).host}\r\nAuthorization: Bearer ${TOKEN}`;
+    const call = (method: string, path: string, body?: object): string => {
+      const text = body === undefined ? "" : JSON.stringify(body);
+      const sent = body && `\r\nContent-Type: application/json\r\nContent-Length: ${Buffer.byteLength(text)}`;
+      return `${method} /manage/v1${path} HTTP/1.1\r\n${head}${sent ?? ""}\r\n\r\n${text}`;
+    };
+    const grant = (accountId: string) =>
+      call("POST", `/accounts/${accountId}/grants`, { credits: 5, reference: "invoice 1" });
+    let made = 0;
+    const statuses = new Set<number>();
+    await atOnce(40, async (worker) => {
+      let connection: Connection | undefined;
+      for (let nth = worker; performance.now() < untilMs; nth++) {
+        if (!connection || connection.closed) connection = await Connection.open(tally, target.adminUrl);
+        if (!connection) return;
+        const number = made++;
+        if (number < ACCOUNTS) {
+          const accountId = `shop-${number}`;
+          await connection.ask(
+            call("POST", "/accounts", { account_id: accountId, label: `Shop ${number}` }),
+            untilMs,
+          );
+          await connection.ask(grant(accountId), untilMs);
+          continue;
+        }
+        const path = READS[nth % READS.length]!;
+        const requests = [
+          call("GET", path),
+          call("GET", path),
+          grant("shop-7"),
+          call("PATCH", "/accounts/shop-7", { label: `Shop ${nth}` }),
+        ];
+        const status = await connection.ask(requests[nth % requests.length]!, untilMs);
+        if (status) statuses.add(status);
+      }
+      connection?.destroy();
+    });
+    // 404: an account that its backend asks for before it is made.
+    const expected = [200, 201, 404, 503];
+    const others = [...statuses].filter((status) => !expected.includes(status));
+    tally.check(
+      "calls are answered, or refused as too many at a time",
+      others.length === 0,
+      others.join(", ") || "all",
+    );
+    tally.check("calls are answered at all", tally.count(200, 201) > ACCOUNTS, tally.count(200, 201));
+    return tally;
+  },
+};
