@@ -10,6 +10,7 @@ import type { Connection, createConnection } from "../src/store/connection.ts";
 import type { keyRef, partitionOf } from "../src/store/names.ts";
 import type { oneNode, RedisNodes } from "../src/store/nodes.ts";
 import type { Primary } from "../src/store/primary.ts";
+import type { rollUp } from "../src/store/rolling-up.ts";
 import type { Store } from "../src/store/store.ts";
 import type { createSweeps, Sweeps } from "../src/store/sweeps.ts";
 import type { createLogger } from "../src/telemetry/log.ts";
@@ -35,6 +36,8 @@ export interface Tree {
 export interface OpenStore {
   store: Store & Omit<Holds, "bind"> & Pick<EarlierStore, "bind">;
   sweeps: Sweeps;
+  /** Counts ended tasks and the ledger in the usage of accounts, as gateways do every second. Earlier releases have none. */
+  rollUp(partition: number): Promise<unknown>;
   close(): Promise<void>;
 }
 
@@ -78,6 +81,9 @@ export async function openTree(name: string, folder: string): Promise<Tree> {
       }
     : undefined;
   const sweeping = await load<{ createSweeps: typeof createSweeps }>("store/sweeps.ts");
+  const rolling = existsSync(join(root, "src/store/rolling-up.ts"))
+    ? await load<{ rollUp: typeof rollUp }>("store/rolling-up.ts")
+    : undefined;
   const logs = await load<{ createLogger: typeof createLogger }>("telemetry/log.ts");
   const metrics = await load<{ createMetrics: typeof createMetrics }>("telemetry/metrics.ts");
   const ownClient = clientsOfOneTree();
@@ -107,6 +113,7 @@ export async function openTree(name: string, folder: string): Promise<Tree> {
       return {
         store: { ...store, ...(giveBack && { voidHold: giveBack }), ...holds } as OpenStore["store"],
         sweeps: sweeping.createSweeps(connection, () => LEASE_MS, nowMs),
+        rollUp: async (partition) => rolling?.rollUp(connection.of(partition).run, { partition }),
         close: connection.close,
       };
     },

@@ -84,9 +84,10 @@ async function run(
   );
 }
 
-/** As after the retention: requests that have ended are forgotten. */
-async function collectAll({ sweeps }: OpenStore): Promise<void> {
+/** As after the retention: requests that have ended are counted, and forgotten. */
+async function collectAll({ sweeps, rollUp }: OpenStore): Promise<void> {
   for (let partition = 0; partition < sweeps.partitions(); partition++) {
+    await rollUp(partition);
     while ((await sweeps.collect(partition, 0, 1000)).collected > 0);
   }
 }

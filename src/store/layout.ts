@@ -5,7 +5,7 @@
  * - `2`: a store of an earlier release, all on a Redis Cluster among them.
  * - `3`: as layout 2, and entries may leave the ledger. Decision 0051.
  * - `>4`: `tollgate store migrate` has begun to bring the store to layout 4. Nobody else uses it.
- * - `4`: packed records and lists in order; entries may leave the ledger. Decision 0057.
+ * - `4`: lists in order and short checkpoints; entries may leave the ledger. Decision 0057.
  */
 export type Layout = "1" | "1>2" | "2" | "3" | ">4" | "4";
 
