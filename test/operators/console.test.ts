@@ -2,6 +2,7 @@ import { createServer, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import type { Browser, Page } from "playwright-core";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { totalsName } from "../../src/store/names.ts";
 import { givenGateway, type TestGateway } from "../support/gateway.ts";
 import {
   FAINT_TEXT,
@@ -417,6 +418,13 @@ describe.skipIf(!hasChromium)("the console in a browser", () => {
     async (scheme) => {
       const { key, keyId, accountId } = await gateway.givenKey({ limits: { rateLimit: 1 } });
       for (let n = 0; n < 2; n++) await generate(key);
+      // A good day of a large company.
+      const today = new Date().toISOString();
+      await gateway.redis.hset(
+        totalsName(0, today.slice(0, 7)),
+        today.slice(8, 10),
+        "81234567 12345678901 345678901 81000000 234567 45678901234 -123456789 12 120",
+      );
       await page.emulateMedia({ colorScheme: scheme });
       await operator.signIn();
       const account = ["", "/transactions", "/tasks", "/refusals"].map(
