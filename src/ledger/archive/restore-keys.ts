@@ -2,25 +2,11 @@ import { monthOf } from "../../domain/months.ts";
 import { partitionOf } from "../../store/names.ts";
 import type { RedisNodes } from "../../store/nodes.ts";
 import { type RestoredKey, restoreKeys } from "../../store/restoring.ts";
+import type { KeyRow } from "./rows.ts";
 import type { ArchiveQuery } from "./tables.ts";
 
 /** Rows that are read and written at a time. */
 const PAGE = 2000;
-
-interface KeyRow {
-  key_id: string;
-  account_id: string;
-  sha256: string;
-  tier: string;
-  rate_limit: string | null;
-  max_concurrent: string | null;
-  daily_limit: string | null;
-  created_at: Date | null;
-  expires_at: Date | null;
-  revoked_at: Date | null;
-  rotated_to: string | null;
-  settings: Record<string, string>;
-}
 
 /** Restores all keys. Accounts and running tasks come before them. @returns how many */
 export async function copyKeys(query: ArchiveQuery, nodes: RedisNodes, partitions: number): Promise<number> {

@@ -4,6 +4,22 @@ import type { LedgerEntry } from "../../store/ledger-entries.ts";
 import { ACCOUNT_FIELDS, KEY_FIELDS } from "../../store/records.ts";
 import type { ArchiveQuery } from "./tables.ts";
 
+/** A key as the archive has it. */
+export interface KeyRow {
+  key_id: string;
+  account_id: string;
+  sha256: string;
+  tier: string;
+  rate_limit: string | null;
+  max_concurrent: string | null;
+  daily_limit: string | null;
+  created_at: Date | null;
+  expires_at: Date | null;
+  revoked_at: Date | null;
+  rotated_to: string | null;
+  settings: Record<string, string>;
+}
+
 /** A row of `tollgate.ledger_entries` as the driver reads it: big integers are texts. */
 export interface EntryRow {
   partition: number;

@@ -4,21 +4,11 @@ import { accountNames, archiveNames, keyNames, partitionNames } from "../../stor
 import { many } from "../../store/pipelines.ts";
 import type { KeyFields } from "../../store/records.ts";
 import type { Report } from "../fold.ts";
+import type { KeyRow } from "./rows.ts";
 import type { ArchiveQuery } from "./tables.ts";
 
-/** A key as the archive has it. */
-interface KeyRow {
-  key_id: string;
-  account_id: string;
-  sha256: string;
-  tier: string;
-  rate_limit: string | null;
-  max_concurrent: string | null;
-  daily_limit: string | null;
-  expires_at: Date | null;
-  revoked_at: Date | null;
-  rotated_to: string | null;
-}
+/** What is compared. */
+type ComparedRow = Omit<KeyRow, "created_at" | "settings">;
 
 const KEYS = `
   SELECT key_id, account_id, sha256, tier, rate_limit, max_concurrent, daily_limit, expires_at, revoked_at, rotated_to
@@ -39,7 +29,7 @@ export async function verifyArchivedKeys(
       pipe.zrange(accountNames(partition, accountId).keys, "0", "-1"),
     );
     const keyIds = owned.flat();
-    const archived = new Map((await query<KeyRow>(KEYS, [keyIds])).map((row) => [row.key_id, row]));
+    const archived = new Map((await query<ComparedRow>(KEYS, [keyIds])).map((row) => [row.key_id, row]));
     const stored = await many<KeyFields, string>(redis, keyIds, (pipe, keyId) =>
       pipe.hgetall(keyNames(partition, keyId).key),
     );
@@ -47,7 +37,7 @@ export async function verifyArchivedKeys(
       (keyId, at) => differenceOf(stored[at]!, archived.get(keyId)) !== undefined,
     );
     // Asked after the reads: what changed before them is noted there, or was copied, and then is in the archive by now.
-    const again = new Map((await query<KeyRow>(KEYS, [differing])).map((row) => [row.key_id, row]));
+    const again = new Map((await query<ComparedRow>(KEYS, [differing])).map((row) => [row.key_id, row]));
     for (const keyId of differing) {
       const noted = await redis.hexists(archiveNames(partition).changed, `key ${keyId}`);
       const fields: KeyFields = await redis.hgetall(keyNames(partition, keyId).key);
@@ -62,7 +52,7 @@ export async function verifyArchivedKeys(
 }
 
 /** In words; undefined if there is none. */
-function differenceOf(fields: KeyFields, row: KeyRow | undefined): string | undefined {
+function differenceOf(fields: KeyFields, row: ComparedRow | undefined): string | undefined {
   if (fields.account_id === undefined) return undefined;
   if (!row) return "is not in the archive";
   const pairs: [name: string, stored: string | undefined, archived: string | null][] = [
