@@ -5,7 +5,7 @@ import { afterEach, beforeEach, expect, test } from "vitest";
 import { startCluster } from "../failover/cluster.ts";
 import { startTrio } from "../failover/trio.ts";
 import { runHere } from "../support/cli.ts";
-import { givenGateway } from "../support/gateway.ts";
+import { givenGateway, until } from "../support/gateway.ts";
 import { generate, ready } from "../support/store-stage.ts";
 import { givenExample } from "./example.ts";
 import { type ArchiveStage, givenArchiveStage, PARTITIONS } from "./stage.ts";
@@ -52,7 +52,14 @@ test.each(PLACES)("a store is restored to %s", { timeout: 180_000 }, async (_, s
     });
     try {
       await ready(gateway);
+      // All primaries, not one of them.
+      const isWhole = async () => (await gateway.metric("tollgate_store_up "))[0] === "tollgate_store_up 1";
+      await until(isWhole, "the store to be usable");
       expect((await generate(gateway, key)).status).toBe(200);
+      // A charge may wait in the journal for a moment.
+      const isCharged = async () =>
+        (await runHere(["ledger", "verify"], env)).stdout.includes(" 24 ledger entries");
+      await until(isCharged, "the charge in the ledger");
     } finally {
       await gateway.stop();
     }

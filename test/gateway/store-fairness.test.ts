@@ -63,19 +63,21 @@ test("what waits is bounded for each key; the rest is refused as overloaded, and
   const admissions = stage.proxy.count("admit");
   await whileFlooded(900, async (flood) => {
     expect(await metric("tollgate_store_calls_waiting ")).toBe(500);
-    // The honest one before the flood, and all that may be under way; the flood's first may share a call with it or not.
-    expect([256, 257]).toContain(stage.proxy.count("admit") - admissions);
+    // The honest one before the flood, and all that may be under way; the flood's first may share a call with it or not, and a
+    // call of the gateway's own may be among them.
+    expect([255, 256, 257]).toContain(stage.proxy.count("admit") - admissions);
     const asked = generate(stage.gateway, honest);
     await until(async () => (await metric("tollgate_store_calls_waiting ")) === 501, "the honest request");
     await stage.proxy.heal();
     expectStatus(await asked, 200);
     const replies = await Promise.all(flood);
     const refused = replies.filter(({ status }) => status === 503);
-    expect(refused).toHaveLength(900 - 500 - 256);
+    // One or two more, where calls of the gateway's own were under way.
+    expect([0, 1, 2]).toContain(refused.length - (900 - 500 - 256));
     for (const reply of refused)
       expect(reply.body).toMatchObject({ code: 503, retryAfter: 1, error: reply.body.msg });
     expect(refused[0]!.body.msg).toContain("busy");
-    expect(replies.filter(({ status }) => status === 402)).toHaveLength(500 + 256);
+    expect(replies.filter(({ status }) => status === 402)).toHaveLength(900 - refused.length);
   });
   expect(await readyz(stage.gateway)).toBe(200);
   expect(stage.proxy.count("void"), "nothing was sent that would have to be taken back").toBe(0);
