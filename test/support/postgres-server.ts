@@ -14,6 +14,7 @@ const run = promisify(execFile);
 /** PostgreSQL refuses to run as root; then it runs as this user (`nobody`). */
 const NOBODY = 65_534;
 const STOP_GRACE_MS = 10_000;
+const STARTS_MAX = 20;
 
 export interface PostgresOptions {
   /** Default: a free one. */
@@ -47,8 +48,19 @@ export async function startPostgres(options: PostgresOptions = {}) {
   let child: GuardedChild | undefined;
   let port = options.port ?? 0;
 
-  /** Starts it, also after `kill` or `stop`, on the port that it had. */
+  /** Starts it, also after `kill` or `stop`, on the port that it had. What the one before had just forked may still be ending. */
   async function start(): Promise<void> {
+    for (let left = STARTS_MAX; ; left--) {
+      try {
+        return await startOnce();
+      } catch (error) {
+        if (left === 1) throw error;
+        await new Promise((resolve) => setTimeout(resolve, 100));
+      }
+    }
+  }
+
+  async function startOnce(): Promise<void> {
     if (port === 0) port = await freePort();
     const log = await open(join(dir, "postgres.log"), "a");
     const args = ["-D", data, "-p", String(port), "-k", "", "-h", "127.0.0.1"];
