@@ -14,7 +14,6 @@ const run = promisify(execFile);
 /** PostgreSQL refuses to run as root; then it runs as this user (`nobody`). */
 const NOBODY = 65_534;
 const STOP_GRACE_MS = 10_000;
-const STARTS_MAX = 20;
 
 export interface PostgresOptions {
   /** Default: a free one. */
@@ -48,19 +47,8 @@ export async function startPostgres(options: PostgresOptions = {}) {
   let child: GuardedChild | undefined;
   let port = options.port ?? 0;
 
-  /** Starts it, also after `kill` or `stop`, on the port that it had. What the one before had just forked may still be ending. */
+  /** Starts it, also after `kill` or `stop`, on the port that it had. */
   async function start(): Promise<void> {
-    for (let left = STARTS_MAX; ; left--) {
-      try {
-        return await startOnce();
-      } catch (error) {
-        if (left === 1) throw error;
-        await new Promise((resolve) => setTimeout(resolve, 100));
-      }
-    }
-  }
-
-  async function startOnce(): Promise<void> {
     if (port === 0) port = await freePort();
     const log = await open(join(dir, "postgres.log"), "a");
     const args = ["-D", data, "-p", String(port), "-k", "", "-h", "127.0.0.1"];
@@ -91,8 +79,13 @@ export async function startPostgres(options: PostgresOptions = {}) {
   /** Ends it at once, as a crash does, with all its processes. */
   async function kill(): Promise<void> {
     if (!child) return;
-    await signalAll(child.pid, "SIGKILL");
+    // Stopped, it starts no others, so all are known.
+    await signalAll(child.pid, "SIGSTOP");
+    const killed = await signalAll(child.pid, "SIGKILL");
     await child.ended;
+    // The next start needs the memory that they share.
+    const areGone = async () => (await Promise.all(killed.map(hasEnded))).every((one) => one);
+    await until(areGone, "the processes of PostgreSQL to have ended");
   }
 
   await start();
@@ -123,17 +116,25 @@ export async function startPostgres(options: PostgresOptions = {}) {
   };
 }
 
-/** Signals the server and the processes that it has started, which are in groups of their own. */
-async function signalAll(pid: number, name: NodeJS.Signals): Promise<void> {
+/** Signals the server and the processes that it has started, which are in groups of their own. @returns all of them */
+async function signalAll(pid: number, name: NodeJS.Signals): Promise<number[]> {
   const children = await readFile(`/proc/${pid}/task/${pid}/children`, "utf8").catch(() => "");
+  const all = [pid, ...children.split(" ").filter(Boolean).map(Number)];
   // The server first, so that it starts no others.
-  for (const one of [pid, ...children.split(" ").filter(Boolean).map(Number)]) {
+  for (const one of all) {
     try {
       process.kill(one, name);
     } catch (error) {
       if ((error as NodeJS.ErrnoException).code !== "ESRCH") throw error;
     }
   }
+  return all;
+}
+
+/** Gone, or dead and not waited for yet. https://man7.org/linux/man-pages/man5/proc_pid_stat.5.html */
+async function hasEnded(pid: number): Promise<boolean> {
+  const stat = await readFile(`/proc/${pid}/stat`, "utf8").catch(() => "");
+  return stat === "" || /\) [ZX] /.test(stat);
 }
 
 /** The folder of `initdb` and `postgres`. They are copied where the other user cannot read the original. */
