@@ -125,3 +125,12 @@ export const NAMELESS = `(() => {
   const ids = [...document.querySelectorAll("[id]")].map((one) => one.id);
   return [...nameless, ...ids.filter((id, at) => ids.indexOf(id) !== at).map((id) => "twice: " + id)];
 })()`;
+
+/** Cells of tables that are not wholly within the window: one would have to scroll sideways for them. */
+export const CUT_OFF = `[...document.querySelectorAll("td, tbody th")]
+  .filter((cell) => cell.checkVisibility())
+  .filter((cell) => {
+    const { left, right } = cell.getBoundingClientRect();
+    return left < 0 || right > innerWidth || cell.scrollWidth > cell.clientWidth + 1;
+  })
+  .map((cell) => cell.textContent.slice(0, 60))`;

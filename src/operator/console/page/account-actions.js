@@ -174,8 +174,8 @@ export const askAdjust = (account) =>
     fields: [
       {
         name: "amount",
-        label: "Credits, up or down",
-        hint: "A whole number such as 500 or -500.",
+        label: "Change in credits",
+        hint: "A whole number: 500 adds, -500 takes away.",
         type: "number",
         check: creditsUpOrDown,
       },

@@ -2,7 +2,7 @@
 /** @import { Context, Made } from "./views.js" */
 import { listKeys, readUsage } from "./api.js";
 import { el, hint } from "./dom.js";
-import { count } from "./format.js";
+import { count, shortCount } from "./format.js";
 import { keysPart } from "./keys.js";
 import { hrefHere } from "./location.js";
 import { createPlot, dateOf } from "./plots.js";
@@ -57,6 +57,8 @@ function drawUsage(usage, today, days, signal) {
     title: "Credits by day",
     note: `The last ${days} days, UTC. The legend has the sums, or the day under the pointer.`,
     days: true,
+    whole: true,
+    tick: shortCount,
     format: (value) => count(Math.round(value ?? 0)),
     lines: [
       { name: "charged", label: "charged", color: "--blue" },

@@ -54,7 +54,7 @@ function creditTiles(account, use) {
   const { limits } = account;
   return tiles([
     ["Balance", count(account.balance), "credits to spend"],
-    ["Held", count(account.held), "credits, tasks begun"],
+    ["Held", count(account.held), "credits, not charged yet"],
     ["Used in all", count(account.total_used), "credits"],
     ["Requests", count(account.total_requests), "admitted in all"],
     ...(limits.rate_limit === null
@@ -103,15 +103,15 @@ function actionsOf(account, etag, again) {
 
 /** @param {Account} account */
 function detailsOf(account) {
-  const metadata = Object.entries(account.metadata ?? {}).map(
-    ([name, value]) => `${name}: ${typeof value === "string" ? value : JSON.stringify(value)}`,
+  const metadata = Object.entries(account.metadata ?? {}).map(([name, value]) =>
+    el("div", {}, `${name}: ${typeof value === "string" ? value : JSON.stringify(value, undefined, 1)}`),
   );
   const audit = may("audit:read")
     ? link(hrefTo(["audit"], { account_id: account.account_id }), "what operators did to it")
     : undefined;
   return factList([
     ["Created", account.created_at ? moment(account.created_at) : undefined],
-    ["Metadata", metadata.join(", ")],
+    ["Metadata", metadata.length > 0 ? metadata : undefined],
     ["Audit", audit],
   ]);
 }

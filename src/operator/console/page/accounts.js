@@ -53,6 +53,7 @@ export async function showAccounts({ place: { query }, again }) {
           {
             title: "Account",
             header: true,
+            wrap: true,
             cell: (one) => accountLink(one.account_id),
             by: (one) => one.account_id,
           },
@@ -77,7 +78,7 @@ export async function showAccounts({ place: { query }, again }) {
         page.data,
         page.next_cursor ? "None among those looked at so far; go on to the next page." : "There is none.",
       ),
-      paging(page, "Credits."),
+      paging(page, "Balance, held and used are credits."),
     ],
   };
 }

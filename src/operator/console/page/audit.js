@@ -1,11 +1,13 @@
 /** @import { AuditRecord } from "./objects.d.ts" */
 /** @import { Context, Made } from "./views.js" */
 import { listAudit } from "./api.js";
-import { accountLink, code, el, heading, hint, moment } from "./dom.js";
+import { accountLink, code, el, heading, hint, keyLink, moment, taskLink } from "./dom.js";
 import { filterForm } from "./filters.js";
+import { count, momentText } from "./format.js";
 import { paging, table } from "./table.js";
 
 const PER_PAGE = 50;
+const ISO_TIME = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z$/;
 
 /**
  * What operators changed: who, when, what it was before and after.
@@ -28,9 +30,14 @@ export async function showAudit({ place: { query }, again }) {
           { title: "When", header: true, cell: (one) => moment(one.at), by: (one) => one.at },
           { title: "Who", wrap: true, cell: (one) => one.by, by: (one) => one.by },
           { title: "What", cell: (one) => code(one.action), by: (one) => one.action },
-          { title: "Account", cell: (one) => accountLink(one.account_id), by: (one) => one.account_id },
-          { title: "To what", wrap: true, cell: (one) => code(one.target ?? "–"), by: (one) => one.target },
-          { title: "Changed", wrap: true, cell: changes },
+          {
+            title: "Account",
+            wrap: true,
+            cell: (one) => accountLink(one.account_id),
+            by: (one) => one.account_id,
+          },
+          { title: "To what", wrap: true, cell: targetOf, by: (one) => one.target },
+          { title: "Changed", wide: true, cell: changes },
         ],
         page.data,
         "There is no record.",
@@ -41,14 +48,24 @@ export async function showAudit({ place: { query }, again }) {
   };
 }
 
+/**
+ * What was changed, where the account itself does not say it.
+ * @param {AuditRecord} record
+ */
+function targetOf({ action, account_id, target }) {
+  if (!target || target === account_id) return "–";
+  if (action.startsWith("key.")) return keyLink(account_id, target);
+  return action.startsWith("task.") ? taskLink(target) : code(target);
+}
+
 /** @param {AuditRecord} record */
 function changes({ before, after, request_id }) {
-  const lines = changesBetween(objectOf(before), objectOf(after));
+  const [first = "no fields", ...more] = changesBetween(objectOf(before), objectOf(after));
   return el(
     "details",
     {},
-    el("summary", {}, lines[0] ?? "no fields"),
-    ...lines.slice(1).map((line) => el("div", {}, line)),
+    el("summary", {}, more.length > 0 ? `${first}, and ${more.length} more` : first),
+    ...more.map((line) => el("div", {}, line)),
     el("div", { className: "hint" }, `request ${request_id ?? "–"}`),
   );
 }
@@ -79,6 +96,11 @@ function changesBetween(before, after) {
   return lines;
 }
 
-/** @param {unknown} value @returns {string} */
-const text = (value) =>
-  value === null || value === undefined ? "" : typeof value === "string" ? value : JSON.stringify(value);
+/** @param {unknown} value as the other views show it @returns {string} */
+function text(value) {
+  if (value === null || value === undefined) return "";
+  if (typeof value === "number") return count(value);
+  if (Array.isArray(value)) return value.map(text).join(", ");
+  if (typeof value !== "string") return JSON.stringify(value, undefined, 1);
+  return ISO_TIME.test(value) ? momentText(value) : value;
+}

@@ -1,5 +1,6 @@
 import { button, byId, el, say } from "./dom.js";
 import { fieldOf, valuesOf } from "./fields.js";
+import { capitalized } from "./format.js";
 import { ApiError, token } from "./transport.js";
 
 const NOT_CONFIRMED =
@@ -82,7 +83,9 @@ export function ask(question) {
         if (secret) showSecret(said, secret);
         else dialog.close();
       } catch (failure) {
-        byId("dialog-error").textContent = failure instanceof Error ? failure.message : String(failure);
+        byId("dialog-error").textContent = capitalized(
+          failure instanceof Error ? failure.message : String(failure),
+        );
         if (failure instanceof ApiError && failure.status === 401) askToken();
       } finally {
         ok.disabled = false;

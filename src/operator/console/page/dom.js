@@ -100,7 +100,8 @@ export const accountLink = (id) => (id ? link(hrefTo(["account", id]), id) : "�
  */
 export function keyLink(account, key) {
   if (!key) return "–";
-  return account ? link(hrefTo(["key", account, key]), code(key)) : code(key);
+  const id = el("code", { className: "whole" }, key);
+  return account ? link(hrefTo(["key", account, key]), id) : id;
 }
 
 /** @param {string | null | undefined} id a task's or a request's */
@@ -166,21 +167,27 @@ export function bar(number, most) {
 /** @param {string | null | undefined} iso */
 export const moment = (iso) => (iso ? el("time", { dateTime: iso }, momentText(iso)) : "–");
 
-/** @param {[string, Child | Child[], string?][]} facts label, value and perhaps a line below */
+/** @param {[string, Node | string, ...string[]][]} facts label, value and perhaps lines below */
 export const tiles = (facts) =>
   el(
     "dl",
     { className: "tiles" },
-    ...facts.map(([label, value, below]) =>
+    ...facts.map(([label, value, ...below]) =>
       el(
         "div",
         { className: "tile" },
         el("dt", {}, label),
-        el("dd", {}, ...[value].flat()),
-        below === undefined ? undefined : el("dd", { className: "unit" }, below),
+        typeof value === "string" ? figure(value) : el("dd", {}, value),
+        ...below.map((line) => el("dd", { className: "unit" }, line)),
       ),
     ),
   );
+
+/** @param {string} text a number that may have many digits: it is cut after a comma, if at all */
+function figure(text) {
+  const parts = text.split(/(?<=,)/).flatMap((part) => [el("wbr"), part]);
+  return el("dd", { className: text.length > 9 ? "long" : undefined }, ...parts);
+}
 
 /** @param {[string, Child | Child[]][]} facts label and value; those whose value is undefined are left out */
 export const factList = (facts) =>

@@ -29,7 +29,12 @@ export async function showKeys({ again }) {
         "Most used",
         [
           { title: "Key", header: true, cell: (key) => keyLink(key.account_id, key.key_id) },
-          { title: "Account", cell: (key) => accountLink(key.account_id), by: (key) => key.account_id },
+          {
+            title: "Account",
+            wrap: true,
+            cell: (key) => accountLink(key.account_id),
+            by: (key) => key.account_id,
+          },
           { title: "Tier", cell: (key) => key.tier, by: (key) => key.tier },
           {
             title: "Today",
@@ -61,7 +66,12 @@ export async function showKeys({ again }) {
               "Most refused",
               [
                 { title: "Key", header: true, cell: (row) => keyLink(row.account_id, row.key_id) },
-                { title: "Account", cell: (row) => accountLink(row.account_id), by: (row) => row.account_id },
+                {
+                  title: "Account",
+                  wrap: true,
+                  cell: (row) => accountLink(row.account_id),
+                  by: (row) => row.account_id,
+                },
                 { title: "Why", cell: (row) => code(row.outcome), by: (row) => row.outcome },
                 {
                   title: "Refusals",

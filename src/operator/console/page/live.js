@@ -1,7 +1,7 @@
 /** @import { Live } from "./objects.d.ts" */
 import { readLive } from "./api.js";
 import { bar, button, code, el } from "./dom.js";
-import { count, rate, took, wholeCount } from "./format.js";
+import { count, rate, shortCount, took, wholeCount } from "./format.js";
 import { here, noteHere } from "./location.js";
 import { createPlot } from "./plots.js";
 import { showGateway, showTrouble } from "./state.js";
@@ -43,6 +43,8 @@ const SLOTS = {
   title: "Slots taken",
   note: "Holds and unfinished tasks over all gateways, read every 10 s; in flight in this one.",
   format: wholeCount,
+  tick: shortCount,
+  whole: true,
   lines: [
     { name: "slots", label: "slots, all gateways", color: "--violet", fill: true },
     { name: "in_flight", label: "requests in flight here", color: "--blue", dash: [8, 3] },
@@ -130,7 +132,8 @@ function repeat(work, signal) {
   const loop = () => {
     if (signal.aborted) return;
     work()
-      .catch((error) => showTrouble(error))
+      // What fails after the view was left is no trouble of the next one.
+      .catch((error) => signal.aborted || showTrouble(error))
       .finally(() => setTimeout(loop, 2000));
   };
   loop();

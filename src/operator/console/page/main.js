@@ -1,6 +1,7 @@
 /** @import { Place } from "./location.js" */
 /** @import { View } from "./views.js" */
 import { byId, el, heading, say } from "./dom.js";
+import { capitalized } from "./format.js";
 import { here, hrefTo } from "./location.js";
 import { forgetSession, may, signedIn } from "./session.js";
 import { showState, showTrouble } from "./state.js";
@@ -39,7 +40,7 @@ async function show({ focus = true } = {}) {
     if (mine !== turn || !byId("sign-in").hidden) return;
     const text = error instanceof Error ? error.message : String(error);
     unlock();
-    const trouble = el("p", { className: "error", role: "alert" }, text);
+    const trouble = el("p", { className: "error", role: "alert" }, capitalized(text));
     const { title } = VIEWS[here().view] ?? { title: "Console" };
     box.replaceChildren(
       heading(title, () => void show()),
@@ -95,7 +96,7 @@ function lock(why) {
   leaving.abort();
   forgetSession();
   token.forget();
-  byId("sign-in-error").textContent = why;
+  byId("sign-in-error").textContent = capitalized(why);
   byId("sign-out").hidden = true;
   byId("find").hidden = true;
   byId("who").textContent = "";

@@ -1,5 +1,5 @@
 /** @import { GatewayLine, Overview } from "./objects.d.ts" */
-import { badge, code, el, moment, tiles } from "./dom.js";
+import { badge, code, el, moment, tiles, unreadNotes } from "./dom.js";
 import { age, count, momentText, rate, signed } from "./format.js";
 import { table } from "./table.js";
 
@@ -9,12 +9,12 @@ import { table } from "./table.js";
  * @returns {Node[]}
  */
 export function moneyPart({ money, ledger, settlements_waiting }) {
-  const { today, month } = money;
+  const { today, month, unread } = money;
   const list = tiles([
     tile("Charged", today.charged, month.charged),
     tile("Refunded", today.refunded, month.refunded),
     tile("Purchased", today.purchased, month.purchased),
-    ["Adjusted", signed(today.adjusted), `today; ${signed(month.adjusted)} this month`],
+    ["Adjusted", signed(today.adjusted), "today", `${signed(month.adjusted)} this month`],
     tile("Uncollected", today.uncollected, month.uncollected),
     [
       "Ledger",
@@ -26,16 +26,17 @@ export function moneyPart({ money, ledger, settlements_waiting }) {
   alarm(list, 4, month.uncollected > 0);
   alarm(list, 5, ledger.right === false);
   alarm(list, 6, (settlements_waiting ?? 0) > 0);
-  return [el("h3", { className: "section" }, "Money, in credits, by UTC day and month"), list];
+  const title = el("h3", { className: "section" }, "Money, in credits, by UTC day and month");
+  return [title, ...unreadNotes({ unread }), list];
 }
 
 /**
  * @param {string} label
  * @param {number} today
  * @param {number} month
- * @returns {[string, string, string]}
+ * @returns {[string, string, string, string]}
  */
-const tile = (label, today, month) => [label, count(today), `today; ${count(month)} this month`];
+const tile = (label, today, month) => [label, count(today), "today", `${count(month)} this month`];
 
 /** @param {Overview["ledger"]} ledger */
 function ledgerWord({ right, violations }) {

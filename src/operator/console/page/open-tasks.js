@@ -7,7 +7,7 @@ import { age, count, endpointName } from "./format.js";
 import { table } from "./table.js";
 
 const AGES = /** @type {const} */ ([
-  ["0", "any time"],
+  ["0", "any"],
   ["60", "1 minute"],
   ["", "10 minutes"],
   ["1800", "30 minutes"],
@@ -23,13 +23,14 @@ const USUAL_SECONDS = 600;
 export async function showOpenTasks({ place, again }) {
   const seconds = Number(place.query.get("older") || USUAL_SECONDS);
   const { data, old, open, complete, looked_at_max, unread } = await listOpenRequests(seconds);
+  const olds = seconds > 0 ? `, ${count(old)} of them for so long` : "";
   const seen = data.length < old ? `The oldest ${count(data.length)} of ${count(old)} are shown. ` : "";
   const cut = complete ? "" : `Only ${count(looked_at_max)} were looked at; there may be older ones. `;
   return {
     nodes: [
       heading("Open tasks", again),
-      filterForm([{ name: "older", label: "Open for at least", options: AGES }]),
-      hint(`${count(open)} are open over all gateways, ${count(old)} of them for so long. ${seen}${cut}`),
+      filterForm([{ name: "older", label: "Age, at least", options: AGES }]),
+      hint(`${count(open)} are open over all gateways${olds}. ${seen}${cut}`),
       ...unreadNotes({ unread }),
       table(
         "Holds and unfinished tasks",
@@ -48,13 +49,18 @@ export async function showOpenTasks({ place, again }) {
             cell: (row) => nextLook(row.due_in_seconds),
             by: (row) => row.due_in_seconds,
           },
-          { title: "Account", cell: (row) => accountLink(row.account_id), by: (row) => row.account_id },
+          {
+            title: "Account",
+            wrap: true,
+            cell: (row) => accountLink(row.account_id),
+            by: (row) => row.account_id,
+          },
           { title: "Credits", numeric: true, cell: (row) => count(row.price), by: (row) => row.price },
           { title: "Endpoint", cell: (row) => endpointName(row.endpoint), by: (row) => row.endpoint },
           { title: "Task or request", wrap: true, cell: (row) => taskLink(row.task_id ?? row.request_id) },
         ],
         data,
-        "None is open for so long.",
+        seconds > 0 ? "None is open for so long." : "None is open.",
       ),
       hint(
         "Oldest first. Held: the upstream has not named a task yet; the hold ends by itself at its next look. Else the state is what the upstream said last. To end one, open it.",
@@ -64,7 +70,7 @@ export async function showOpenTasks({ place, again }) {
 }
 
 /** @param {OpenRequest} row */
-const stateOf = ({ state, status }) => (state === "held" ? "held" : (status ?? "bound"));
+const stateOf = ({ state, status }) => (state === "held" ? "held" : (status ?? "processing"));
 
 /** @param {number} seconds until the sweeper looks at it; a negative one is overdue */
 const nextLook = (seconds) => (seconds >= 0 ? `in ${age(seconds)}` : `overdue ${age(-seconds)}`);

@@ -17,6 +17,7 @@ const DAY_SECONDS = 86_400;
  * @property {(value: number | null | undefined) => string} format
  * @property {(value: number) => string} [tick] the same for the axis
  * @property {boolean} [logarithmic]
+ * @property {boolean} [whole] of things that are counted: the axis has no fractions
  * @property {boolean} [days] bars, one for each UTC day; the legend then has their sums
  */
 
@@ -92,7 +93,8 @@ export function createPlot(options) {
  * @param {(index: number | null | undefined) => void} pointed the pointer is there
  * @returns {Omit<uPlot.Options, "width" | "height">}
  */
-function drawing({ lines, format, tick = format, logarithmic = false, days = false }, pointed) {
+function drawing(options, pointed) {
+  const { lines, format, tick = format, logarithmic = false, whole = false, days = false } = options;
   const axis = { stroke: colorOf("var(--soft)"), ticks: { show: false } };
   const grid = { stroke: colorOf("var(--grid)"), width: 1 };
   const filter = logarithmic ? { filter: wholeDecades } : {};
@@ -123,7 +125,8 @@ function drawing({ lines, format, tick = format, logarithmic = false, days = fal
         ...filter,
         grid: { ...grid, ...filter },
         size: 58,
-        values: (_, splits) => splits.map((value) => (value === null ? "" : tick(value))),
+        values: (_, splits) =>
+          splits.map((value) => (value === null || (whole && !Number.isInteger(value)) ? "" : tick(value))),
       },
     ],
     series: [{}, ...lines.map((line) => ({ ...seriesOf(line), ...(days ? barsOf(line) : {}) }))],

@@ -38,7 +38,12 @@ export async function showSearch({ place, again }) {
             by: (one) => one.id,
           },
           { title: "Label", wrap: true, cell: (one) => one.label ?? "–", by: (one) => one.label },
-          { title: "Account", cell: (one) => accountLink(one.account_id), by: (one) => one.account_id },
+          {
+            title: "Account",
+            wrap: true,
+            cell: (one) => accountLink(one.account_id),
+            by: (one) => one.account_id,
+          },
         ],
         data,
         `There is no account, key, task, request, label or reference ${q}.`,

@@ -12,6 +12,7 @@ import { here, hrefHere, noteHere } from "./location.js";
  * @property {boolean} [numeric]
  * @property {boolean} [header] it names the row
  * @property {boolean} [wrap]
+ * @property {boolean} [wide] it wraps, and has more text than the others
  */
 
 /** @typedef {{ name: string, down: boolean }} Order */
@@ -82,8 +83,9 @@ function titleOf(column, order, sortBy) {
   );
 }
 
-/** @param {{ numeric?: boolean, wrap?: boolean }} column */
-const kindOf = ({ numeric, wrap }) => (numeric ? "number" : wrap ? "wrap" : undefined);
+/** @param {{ numeric?: boolean, wrap?: boolean, wide?: boolean }} column */
+const kindOf = ({ numeric, wrap, wide }) =>
+  numeric ? "number" : wide ? "wrap wide" : wrap ? "wrap" : undefined;
 
 /**
  * @template Row

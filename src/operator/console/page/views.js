@@ -39,7 +39,7 @@ export const VIEWS = {
   account: { title: "Account", under: "accounts", show: showAccount },
   key: { title: "Key", under: "accounts", show: showKey },
   tasks: { title: "Open tasks", scope: "tasks:read", ofAll: true, show: showOpenTasks },
-  task: { title: "Task", under: "tasks", show: showTask },
+  task: { title: "Task", under: "accounts", show: showTask },
   keys: { title: "Keys today", scope: "keys:read", ofAll: true, show: showKeys },
   configuration: { title: "Configuration", scope: "accounts:read", ofAll: true, show: showConfiguration },
   audit: { title: "Audit", scope: "audit:read", show: showAudit },
