@@ -138,7 +138,7 @@ function gatewaysTable({ gateways, config_hash }) {
       { title: "Hash", wrap: true, cell: (one) => code(one.config_hash), by: (one) => one.config_hash },
       {
         title: "Settings",
-        cell: (one) => badge(one.config_hash === config_hash ? "in use" : "differs from this gateway"),
+        cell: (one) => badge(one.config_hash === config_hash ? "in use" : "differs"),
       },
     ],
     gateways,
