@@ -105,7 +105,7 @@ end
 redis.call("SREM", KEYS[4], request_id)
 if shared then redis.call("SREM", shared.slots, request_id) end
 redis.call("ZADD", KEYS[7], forget_at(now, record[10]), request_id)
-note_ended(request, now, request_id, account_id, record[8], record[3], status, 0)
+note_ended(request, now, request_id, account_id, record[8], record[3], status, record[9] or 0)
 local refunded = 0
 if status == "failed" and ARGV[7] == "1" then
   refunded = post_refund(account, KEYS[6], now, account_id, request_id, {

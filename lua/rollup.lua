@@ -20,7 +20,7 @@ local now = store_now(ARGV[1])
 local most = tonumber(ARGV[2])
 -- The numbers of a field, in this order.
 local COUNTS = { "requests", "charged", "refunded", "completed", "failed", "purchased", "adjusted", "uncollected",
-  "uncollected_credits" }
+  "uncollected_credits", "seconds" }
 
 local rolled = redis.call("HMGET", KEYS[2], "entry", "entries", "skipped")
 if not rolled[1] then
@@ -61,12 +61,21 @@ for _, one in ipairs(entries) do
   end
 end
 
+-- Whole seconds, rounded half up. An earlier release notes 0 instead of when the task was bound.
+local function run_seconds(bound_at, ended_at)
+  if bound_at == 0 then return 0 end
+  return math.floor(math.max(0, ended_at - bound_at) / 1000 + 0.5)
+end
+
 local notes = redis.call("ZRANGE", KEYS[4], 0, most - 1, "WITHSCORES")
 for at = 1, #notes, 2 do
-  local what, credits, account_id, key_id, endpoint = string.match(notes[at], "^%S+ (%S+) (%S+) (%S+) (%S+) (.*)$")
-  add(notes[at + 1], account_id, endpoint, key_id, what, 1)
+  local what, number, account_id, key_id, endpoint = string.match(notes[at], "^%S+ (%S+) (%S+) (%S+) (%S+) (.*)$")
+  local ended_at = notes[at + 1]
+  add(ended_at, account_id, endpoint, key_id, what, 1)
   if what == "uncollected" then
-    add(notes[at + 1], account_id, endpoint, key_id, "uncollected_credits", tonumber(credits))
+    add(ended_at, account_id, endpoint, key_id, "uncollected_credits", tonumber(number))
+  elseif what == "completed" then
+    add(ended_at, account_id, endpoint, key_id, "seconds", run_seconds(tonumber(number), tonumber(ended_at)))
   end
 end
 

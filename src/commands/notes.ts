@@ -31,7 +31,7 @@ export const NOTES: Readonly<Record<string, readonly string[]>> = {
     "opening + purchases - charges + refunds + adjustments = closing, in credits. A purchase is a grant of credits; a refund belongs to a request that was charged; an adjustment is neither. The month is by UTC. Where entries of the month have left Redis and ARCHIVE_URL is not set, the opening is the balance after them.",
   ],
   usage: [
-    "With ARCHIVE_URL the figures come from the archive, which lags by about a second; else from Redis as far as it reaches. Standard error says which and how far, `source` does with --json. A charge and a refund count on the day of their ledger entry, a completed or failed task on the day when it ended. `seconds` is empty: no record has how long the videos are.",
+    "With ARCHIVE_URL the figures come from the archive, which lags by about a second; else from Redis as far as it reaches. Standard error says which and how far, `source` does with --json. A charge and a refund count on the day of their ledger entry, a completed or failed task on the day when it ended. `seconds` is how long the completed tasks ran: from when the upstream had made a task until the gateway saw its end.",
   ],
   "ledger export": [
     "Entries are ordered by partition, and within a partition by time. What gateways post during the export is in this run or in the next one, never in both: the cursor is the last entry of each partition.",

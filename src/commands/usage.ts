@@ -63,7 +63,7 @@ export function usageCommand(): Command {
       const { account: accountId, from, to, by } = flags;
       const { rows, source, unread } = await readUsage({ accountId, from, to, by });
       const columns = [...by.map((name) => USAGE_COLUMNS[name]), ...COUNTS];
-      const lines = rows.map((row) => columns.map((name) => row[name] ?? null));
+      const lines = rows.map((row) => columns.map((name) => row[name] ?? ""));
       const total = totalOf(rows);
       const words = by.length === 0 || rows.length < 2 ? [] : [by.map((_, at) => (at === 0 ? "total" : ""))];
       const totals = words.map((cells) => [...cells, ...COUNTS.map((name) => total[name])]);
@@ -106,7 +106,7 @@ export function statementCommand(): Command {
 interface Shown {
   json: Record<string, unknown>;
   columns: readonly string[];
-  lines: readonly (readonly (string | number | null)[])[];
+  lines: readonly (readonly (string | number)[])[];
   /** For people. @param shown a table of these lines */
   text(shown: (lines: readonly (readonly unknown[])[]) => string): string;
 }
@@ -115,11 +115,7 @@ async function show(flags: Flags, { json, columns, lines, text }: Shown): Promis
   if (!flags.json && flags.format === "csv") return writeOut([columns, ...lines].map(csvLine).join(""));
   const headings = columns.map((name) => name.toUpperCase().replaceAll("_", " "));
   const inTable = (rows: readonly (readonly unknown[])[]): string =>
-    table(
-      headings,
-      rows.map((row) => row.map((cell) => cell ?? undefined)),
-      { gives: ["ENDPOINT", "KEY ID"] },
-    );
+    table(headings, rows, { gives: ["ENDPOINT", "KEY ID"] });
   print({ json, text: text(inTable) }, flags);
 }
 

@@ -124,11 +124,11 @@ async function addRollups(
   for await (const page of usageOf(redis, partition, accountId, months)) {
     for (const { day, endpoint, keyId, numbers } of page) {
       if (day < from || day > to) continue;
-      const { requests, charged, refunded, completed, failed } = numbers;
+      const { requests, charged, refunded, completed, failed, seconds } = numbers;
       if (requests + charged + refunded + completed + failed === 0) continue;
       rows.add(
         { day, endpoint, key_id: keyId },
-        { requests, credits: charged, refunds: refunded, completed, failed },
+        { requests, credits: charged, refunds: refunded, completed, failed, seconds },
       );
     }
   }

@@ -10,6 +10,7 @@ import {
   createUsageTotals,
   dayStartMs,
   monthBounds,
+  runSeconds,
   type Statement,
   type UsageRow,
   type UsageSelection,
@@ -49,7 +50,7 @@ export async function usageInRedis(
   for (let partition = 0; partition < partitions; partition++) {
     if (accountId !== undefined && partition !== partitionOf(accountId, partitions)) continue;
     for await (const ended of reads.pages(partition, (redis) => endedTasks(redis, partition)))
-      for (const { status, ...place } of ended) totals.add(place, { [status]: 1 });
+      for (const { status, seconds, ...place } of ended) totals.add(place, { [status]: 1, seconds });
   }
   return { rows: totals.rows(), reach: reach(), unread: reads.unread() };
 }
@@ -132,9 +133,11 @@ interface EndedTask {
   endpoint: string;
   keyId: string;
   status: "completed" | "failed";
+  /** How long it ran; 0 if it failed. */
+  seconds: number;
 }
 
-const FIELDS = ["status", "finished_at", "account_id", "endpoint", "key_id"] as const;
+const FIELDS = ["status", "finished_at", "account_id", "endpoint", "key_id", "bound_at"] as const;
 
 /** Pages of a partition's tasks that have ended and are not collected. */
 async function* endedTasks(redis: Redis, partition: number): AsyncGenerator<EndedTask[]> {
@@ -161,7 +164,7 @@ async function* endedTasks(redis: Redis, partition: number): AsyncGenerator<Ende
     const records = await many<(string | null)[], string>(redis, ids, (pipe, id) =>
       pipe.hmget(requestName(partition, id), ...FIELDS),
     );
-    yield records.flatMap(([status, finishedAt, accountId, endpoint, keyId]) =>
+    yield records.flatMap(([status, finishedAt, accountId, endpoint, keyId, boundAt]) =>
       status === "completed" || status === "failed"
         ? [
             {
@@ -170,6 +173,8 @@ async function* endedTasks(redis: Redis, partition: number): AsyncGenerator<Ende
               accountId: accountId ?? "",
               endpoint: endpoint ?? "",
               keyId: keyId ?? "",
+              seconds:
+                status === "completed" && boundAt ? runSeconds(Number(boundAt), Number(finishedAt)) : 0,
             },
           ]
         : [],

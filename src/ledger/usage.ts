@@ -25,8 +25,8 @@ export interface UsageCounts {
   /** Tasks that ended as completed. */
   completed: number;
   failed: number;
-  /** Of the videos that were asked for; null where it is not known. */
-  seconds: number | null;
+  /** How long completed tasks ran, each in whole seconds. */
+  seconds: number;
 }
 
 /** A line of usage, with the columns of its groups. */
@@ -46,6 +46,10 @@ export interface Statement {
   adjustments: number;
   closing: number;
 }
+
+/** How long a task ran, in whole seconds, rounded half up. @param boundAtMs, endedAtMs Unix ms */
+export const runSeconds = (boundAtMs: number, endedAtMs: number): number =>
+  Math.round(Math.max(0, endedAtMs - boundAtMs) / 1000);
 
 /** The UTC day of a moment, such as 2026-10-31. @param atMs Unix ms */
 export const dayText = (atMs: number): string => new Date(atMs).toISOString().slice(0, 10);
@@ -97,8 +101,8 @@ export function createUsageRows(by: readonly UsageGroup[]) {
   };
 }
 
-const COUNTS = ["requests", "credits", "refunds", "completed", "failed"] as const;
-const NONE: UsageCounts = { requests: 0, credits: 0, refunds: 0, completed: 0, failed: 0, seconds: null };
+const COUNTS = ["requests", "credits", "refunds", "completed", "failed", "seconds"] as const;
+const NONE: UsageCounts = { requests: 0, credits: 0, refunds: 0, completed: 0, failed: 0, seconds: 0 };
 
 function compare(one: UsageRow, other: UsageRow, by: readonly UsageGroup[]): number {
   for (const name of by) {

@@ -166,6 +166,7 @@ export const USAGE_NUMBERS = {
   adjusted: "credits of adjustments, negative downwards",
   uncollected: "tasks that were made and not charged",
   uncollected_credits: "what they would have cost",
+  seconds: "how long the completed tasks ran",
 } as const;
 
 /** The latest status of a task, and when it was observed, Unix ms. */

@@ -6,6 +6,9 @@ import { type ArchiveStage, PARTITIONS } from "./stage.ts";
 const GEN2 = "/api/v1/gen2/text-to-video";
 const PRO = "/api/v1/gen2-pro/text-to-video";
 
+/** How long each task runs: a second, once it is rounded. */
+const RUNS_MS = 600;
+
 /** What happens in an account: credits that are bought, or generations of a key and how they end. */
 type Happening =
   | { at: string; buys: number; reference: string }
@@ -76,5 +79,6 @@ async function generate(
     return;
   }
   await stage.givenTask(generation);
+  stage.clock.nowMs += RUNS_MS;
   await stage.observe(generation, ends);
 }

@@ -56,7 +56,8 @@ const counts = (requests: number, credits: number, refunds: number, completed: n
   refunds,
   completed,
   failed,
-  seconds: null,
+  // Each ran for 600 ms.
+  seconds: completed,
 });
 
 describe.each(SOURCES)("from %s", (source) => {
@@ -258,9 +259,9 @@ describe("what people see", () => {
     expect(stdout).toBe(
       [
         "ACCOUNT ID  REQUESTS  CREDITS  REFUNDS  COMPLETED  FAILED  SECONDS",
-        "acme        10        220      120      7          3       -",
-        "globex      4         40       10       3          1       -",
-        "total       14        260      130      10         4       -",
+        "acme        10        220      120      7          3       7",
+        "globex      4         40       10       3          1       3",
+        "total       14        260      130      10         4       10",
         "",
       ].join("\n"),
     );
@@ -275,7 +276,7 @@ describe("what people see", () => {
     const usage = await runHere(["usage", "--by", "account", "--format", "csv"], envOf("archive"));
     expect(usage.stdout.split("\r\n").slice(0, 2)).toEqual([
       "account_id,requests,credits,refunds,completed,failed,seconds",
-      "acme,10,220,120,7,3,",
+      "acme,10,220,120,7,3,7",
     ]);
   });
 

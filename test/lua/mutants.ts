@@ -1497,8 +1497,12 @@ export const ROLLUP_MUTANTS: readonly Mutant[] = [
   without(
     "uncollected credits are not counted",
     "rollup",
-    '    add(notes[at + 1], account_id, endpoint, key_id, "uncollected_credits", tonumber(credits))\n',
+    '    add(ended_at, account_id, endpoint, key_id, "uncollected_credits", tonumber(number))\n',
   ),
+  mutant("failed tasks count seconds", "rollup", 'elseif what == "completed"', "elseif true"),
+  mutant("seconds are cut", "rollup", "/ 1000 + 0.5", "/ 1000"),
+  mutant("seconds are less than none", "rollup", "math.max(0, ended_at - bound_at)", "(ended_at - bound_at)"),
+  without("an earlier note counts from 1970", "rollup", "  if bound_at == 0 then return 0 end\n"),
   mutant("there seems to be no more", "rollup", "if #entries == most or", "if"),
   mutant(
     "a month begins a day late",
@@ -1516,9 +1520,10 @@ export const ENDED_MUTANTS: readonly Mutant[] = [
   without(
     "an end is not noted",
     "observe",
-    "note_ended(request, now, request_id, account_id, record[8], record[3], status, 0)",
+    "note_ended(request, now, request_id, account_id, record[8], record[3], status, record[9] or 0)",
   ),
-  mutant("a failed task has completed", "observe", "record[3], status, 0)", 'record[3], "completed", 0)'),
+  mutant("a failed task has completed", "observe", "record[3], status, ", 'record[3], "completed", '),
+  mutant("when it was bound is not noted", "observe", "status, record[9] or 0)", "status, 0)"),
   without(
     "an uncollected task is not noted",
     "bind",

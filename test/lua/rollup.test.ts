@@ -3,7 +3,7 @@ import type { Redis } from "ioredis";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { accountUsage, moneyByDay, moneyNow } from "../../src/ledger/account-usage.ts";
 import { createRollup } from "../../src/ledger/rollup-work.ts";
-import { META, partitionNames, totalsName, usageName } from "../../src/store/names.ts";
+import { META, partitionNames, requestName, totalsName, usageName } from "../../src/store/names.ts";
 import { oneNode, type RedisNodes } from "../../src/store/nodes.ts";
 import { rollUp } from "../../src/store/rolling-up.ts";
 import { createScriptRunner, scriptsOf } from "../../src/store/script-runner.ts";
@@ -12,7 +12,14 @@ import { pageTransactions } from "../../src/store/transactions.ts";
 import { trimLedger } from "../../src/store/trimming.ts";
 import { createLogger } from "../../src/telemetry/log.ts";
 import { type GivenEntry, writeEntries } from "../support/ledger-entries.ts";
-import { createStage, ENDPOINT, openConnection, type TestConnection, times } from "../support/store.ts";
+import {
+  createStage,
+  ENDPOINT,
+  NOON_MS,
+  openConnection,
+  type TestConnection,
+  times,
+} from "../support/store.ts";
 import { givenRedis, type TestRedis } from "../support/store-stage.ts";
 import { ENDED_MUTANTS, type Mutant, plant, ROLLUP_MUTANTS } from "./mutants.ts";
 
@@ -52,9 +59,14 @@ const usage = (
   by: Parameters<typeof accountUsage>[1]["by"] = ["day"],
   more: { from?: string; to?: string } = {},
 ) => accountUsage(nodes, { accountId: "acc", by, ...more });
-const counts = (requests: number, credits: number, refunds = 0, completed = 0, failed = 0) => ({
-  ...{ requests, credits, refunds, completed, failed, seconds: null },
-});
+const counts = (
+  requests: number,
+  credits: number,
+  refunds = 0,
+  completed = 0,
+  failed = 0,
+  seconds: unknown = 0,
+) => ({ requests, credits, refunds, completed, failed, seconds });
 
 const charge = (at: number, more: Partial<GivenEntry> = {}): GivenEntry => ({
   ...{ accountId: "acc", amount: -10, atMs: LATELY_MS + at, keyId: "key_1", endpoint: ENDPOINT },
@@ -105,6 +117,8 @@ describe("what is counted", () => {
     const key = await stage.givenKey({ accountId: "acc", credits: 25 });
     const [done, failed, open, late] = times(4, () => stage.request(key, { price: 10 }));
     for (const request of [done!, failed!]) await stage.givenTask(request);
+    for (const { requestId } of [done!, failed!])
+      await redis.hincrby(requestName(0, requestId), "bound_at", -83_000);
     for (const status of ["completed", "completed", "failed"] as const) await stage.observe(done!, status);
     await stage.observe(failed!, "failed");
     await stage.givenTask(open!);
@@ -117,7 +131,9 @@ describe("what is counted", () => {
     expect(await redis.zcard(ended)).toBe(0);
     await rollAll();
     const { rows, endedSinceMs } = await usage([]);
-    expect(rows).toEqual([counts(3, 30, 10, 1, 1)]);
+    expect(rows).toEqual([counts(3, 30, 10, 1, 1, expect.any(Number))]);
+    expect(rows[0]!.seconds).toBeGreaterThanOrEqual(83);
+    expect(rows[0]!.seconds).toBeLessThan(120);
     expect(endedSinceMs).toBeGreaterThanOrEqual(nowMs);
     const { today, month } = await moneyNow(nodes);
     expect(today).toMatchObject({ charged: 30, refunded: 10, completed: 1, failed: 1, uncollected: 1 });
@@ -277,7 +293,7 @@ test("days in the wrong order and an account that does not exist are refused", a
 
 test.each(ENDED_MUTANTS)("the mistake is found: $what", async (mutant) => {
   const good = await notedBy();
-  expect(good).toEqual(["completed 0", "failed 0", "uncollected 5"]);
+  expect(good).toEqual([`completed ${NOON_MS}`, `failed ${NOON_MS}`, "uncollected 5"]);
   expect(await notedBy(mutant)).not.toEqual(good);
 });
 
@@ -322,7 +338,15 @@ async function seenBy(mutant?: Mutant): Promise<unknown> {
     const entries = [...LEDGER, ...times(4, (at) => charge(DAY_MS + 1 + at, { keyId: `key_${at}` }))];
     const ids = await writeEntries(redis, 0, entries);
     for (const [at, what] of ["completed", "failed", "uncollected"].entries())
-      await redis.zadd(ended, LATELY_MS + at, `req_${at} ${what} 8 acc key_1 ${ENDPOINT}`);
+      await redis.zadd(
+        ended,
+        LATELY_MS + at,
+        `req_${at} ${what} ${LATELY_MS - 83_600} acc key_1 ${ENDPOINT}`,
+      );
+    // Of an earlier release.
+    await redis.zadd(ended, LATELY_MS, `req_earlier completed 0 acc key_1 ${ENDPOINT}`);
+    // The clock of another server is ahead.
+    await redis.zadd(ended, LATELY_MS, `req_ahead completed ${LATELY_MS + 9000} acc key_2 ${ENDPOINT}`);
     const step = (call: Partial<RollupCall>) => scripts.run(rollup, { partition: 0, ...call });
     const answers: unknown[] = [await step({ bounds: { slice: 2 } })];
     const [archivedTo] = (await pageTransactions(nodes, "acc", { limit: 1 })).entries;

@@ -26,7 +26,7 @@ export async function archivedUsage(
     refunds: Number(row.refunds),
     completed: Number(row.completed),
     failed: Number(row.failed),
-    seconds: row.seconds === null ? null : Number(row.seconds),
+    seconds: Number(row.seconds),
   }));
 }
 

@@ -102,7 +102,7 @@ export const EXAMPLES = {
     refunds: 50,
     completed: 19,
     failed: 1,
-    seconds: null,
+    seconds: 1710,
   },
   Usage: {
     data: [
@@ -113,7 +113,7 @@ export const EXAMPLES = {
         refunds: 50,
         completed: 19,
         failed: 1,
-        seconds: null,
+        seconds: 1710,
       },
     ],
     next_cursor: null,

@@ -344,7 +344,7 @@ export const UsageRow = Type.Object(
     refunds: Type.Integer({ description: "Credits refunded." }),
     completed: Type.Integer(),
     failed: Type.Integer(),
-    seconds: nullable<number>(Type.Integer({ description: "Of the videos; null where it is not known." })),
+    seconds: Type.Integer({ description: "How long the completed tasks ran, each in whole seconds." }),
   },
   { ...closed, title: "UsageRow" },
 );
