@@ -33,7 +33,7 @@ const PHASES = [
 ] as const;
 const LANES = 16;
 const REPEATS_MAX = 40;
-const TRIES_MAX = 10;
+const TRIES_MAX = 20;
 
 /** Clients go away at every phase; what was admitted is finished all the same. */
 export const disconnects: Scenario<DisconnectsSize> = {
@@ -77,7 +77,7 @@ async function runDisconnects(options: RunOptions, { disconnects }: DisconnectsS
           // A phase that stands was not reached: the store was away for a moment.
           if (lane.phase === "") break;
           if (tries === TRIES_MAX - 1) world.note("not reached", lane.phase);
-          await pause(100);
+          await pause(100 * (tries + 1));
         }
         if (at % 500 === 499) options.progress(`${at + 1} of ${plan.length} disconnects`);
       }
