@@ -2,7 +2,7 @@ import { execFile } from "node:child_process";
 import { createHash, randomBytes } from "node:crypto";
 import { once } from "node:events";
 import { existsSync } from "node:fs";
-import { chmod, readFile, writeFile } from "node:fs/promises";
+import { chmod, mkdir, readFile, writeFile } from "node:fs/promises";
 import { connect } from "node:net";
 import { join, relative, resolve } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
@@ -77,6 +77,8 @@ async function aborted(signal: AbortSignal): Promise<string> {
 
 async function startAll(env: NodeJS.ProcessEnv, parts: Part[], signal: AbortSignal): Promise<void> {
   const { ports, instead } = await wantedPorts(env);
+  // A Redis of our own would make it, too; one that was given does not.
+  await mkdir(TOLLGATE_DIR, { recursive: true });
   if (env.REDIS_URL) await mustAnswer(env.REDIS_URL);
   const redisUrl = env.REDIS_URL || (await addRedis(parts, env));
   signal.throwIfAborted();

@@ -7,12 +7,15 @@ import { delimiter, join, resolve } from "node:path";
 import { promisify } from "node:util";
 import { afterAll, beforeAll, expect, onTestFinished, test } from "vitest";
 import { selfSignedCertificate } from "../../src/sandbox/generator/certificate.ts";
-import { TOLLGATE_DIR } from "../../src/sandbox/redis.ts";
+import { copySources } from "../fault/tree.ts";
 import { until } from "../support/gateway.ts";
 import { holdPort } from "../support/held-port.ts";
 import { givenRedis, type TestRedis } from "../support/store-stage.ts";
 
-const ROOT = resolve(import.meta.dirname, "../..");
+const folder = await mkdtemp(join(tmpdir(), "tollgate-start-"));
+/** Sources of the test's own, where nothing has been started before. */
+const ROOT = copySources(resolve(import.meta.dirname, "../.."), join(folder, "tree"));
+const TOLLGATE_DIR = join(ROOT, ".tollgate");
 const LAST_LINE = "\nDemo key (";
 
 /** As much of curl as the lines use, for machines without one: it comes last on the PATH. */
@@ -40,20 +43,15 @@ fetch(url, init).then(async (answer) => {
 `;
 
 let redis: TestRedis;
-let folder: string;
 let running: ChildProcess | undefined;
 beforeAll(async () => {
   redis = await givenRedis();
-  folder = await mkdtemp(join(tmpdir(), "tollgate-start-"));
   await writeFile(join(folder, "curl"), CURL, { mode: 0o700 });
 });
 afterAll(async () => {
   running?.kill("SIGTERM");
   await redis.stop();
   await rm(folder, { recursive: true });
-  const own = createHash("sha256").update(redis.url).digest("hex").slice(0, 12);
-  for (const name of ["admin-token", "demo-key", "start.env"])
-    await rm(join(TOLLGATE_DIR, `${name}-${own}`), { force: true });
 });
 
 /** Ports that are still free when a program comes to listen on them, seconds later. */
@@ -76,7 +74,7 @@ async function start(more: Record<string, string> = {}): Promise<string> {
     SANDBOX_DURATION_MS: "0",
     ...more,
   };
-  const child = spawn(process.execPath, [join(ROOT, "src/sandbox/start.ts")], { env });
+  const child = spawn(process.execPath, [join(ROOT, "src/sandbox/start.ts")], { env, cwd: ROOT });
   running = child;
   let printed = "";
   for (const stream of [child.stdout, child.stderr]) {
@@ -133,11 +131,11 @@ test("the lines that npm start prints work when pasted; a second start finds the
 
   // Guarantee: the credential of the upstream is on no screen; the doctor has it from a file of its owner's.
   const [, file = ""] = /\(\. (\S+); /.exec(printed) ?? [];
-  const kept = await readFile(resolve(file), "utf8");
+  const kept = await readFile(join(ROOT, file), "utf8");
   const [, credential = ""] = /UPSTREAM_API_KEY='([^']+)'/.exec(kept) ?? [];
   expect(credential.length).toBeGreaterThan(20);
   expect(printed).not.toContain(credential);
-  expect((await stat(resolve(file))).mode & 0o777).toBe(0o600);
+  expect((await stat(join(ROOT, file))).mode & 0o777).toBe(0o600);
   expect(printed.trimEnd().split("\n").at(-1)).toMatch(/^Demo key .*: sk_/);
   expect(printed).toMatch(/^Ports: gateway \d+, metrics and console \d+, Redis \d+, upstream \d+/m);
 
@@ -218,7 +216,10 @@ test("an address without Redis is answered with what keeps production data safe"
   const { port, release } = await holdPort();
   const env = { ...process.env, ...(await givenPorts()), REDIS_URL: `redis://127.0.0.1:${port}` };
   release();
-  const started = promisify(execFile)(process.execPath, [join(ROOT, "src/sandbox/start.ts")], { env });
+  const started = promisify(execFile)(process.execPath, [join(ROOT, "src/sandbox/start.ts")], {
+    env,
+    cwd: ROOT,
+  });
   const { stderr } = await started.catch((error: { stderr: string }) => error);
   expect(stderr).toContain("that this Redis runs with its data: an empty one in its place has no accounts");
   expect(stderr).not.toMatch(/Start a Redis/);
