@@ -2,6 +2,7 @@ import cluster from "node:cluster";
 import { once } from "node:events";
 import type { Server } from "node:http";
 import type { AddressInfo } from "node:net";
+import { resolve } from "node:path";
 import { createWork } from "./background-work.ts";
 import { type Config, ConfigError, type Loaded, readConfig, redact, requireLoaded } from "./config/config.ts";
 import { createLiveConfig, type LiveConfig } from "./config/live.ts";
@@ -182,13 +183,15 @@ async function openStore(options: {
   metrics: Metrics;
 }) {
   const { config, live, place, log, metrics } = options;
-  const journal = await openJournal(config.store.journal, log, {
+  // Absolute, since the working directory may be removed: mkdirSync never returns for a folder in one that is gone (Node 26).
+  const folder = resolve(config.store.journal);
+  const journal = await openJournal(folder, log, {
     changed: (usable) => metrics.journalUsable.set(usable ? 1 : 0),
   });
   const connection = createConnection({ ...config.store, place, log, metrics });
   const settlements = createSettlements(connection, {
     journal,
-    confirmedFolder: config.store.journal,
+    confirmedFolder: folder,
     // Half of the retention: a request that the store has forgotten would be charged a second time.
     settleWithinMs: () => live.config().tasks.retentionMs / 2,
     log,

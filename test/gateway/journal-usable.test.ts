@@ -1,6 +1,9 @@
-import { readdir, rename, rm, writeFile } from "node:fs/promises";
-import { expect, test } from "vitest";
+import { mkdtemp, readdir, rename, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { expect, inject, test } from "vitest";
 import { givenGateway, until } from "../support/gateway.ts";
+import { startGatewayProcess } from "../support/processes.ts";
 
 // Guarantee: a journal that could not keep a charge pages somebody before Redis is away, and mends itself.
 test("a gateway whose journal folder was replaced says so while Redis answers, stays ready, and recovers", async () => {
@@ -28,3 +31,26 @@ test("a gateway whose journal folder was replaced says so while Redis answers, s
     await rm(journal, { recursive: true });
   }
 }, 150_000);
+
+// Guarantee: a release whose folder is removed before its gateway has ended is served to its end, and keeps its charges.
+test("a gateway whose working directory was removed goes on, with its journal where it was", async () => {
+  const cwd = await mkdtemp(join(tmpdir(), "tollgate-release-"));
+  const gateway = await startGatewayProcess({
+    redisUrl: inject("redisUrl"),
+    upstreamUrl: "http://127.0.0.1:1",
+    journal: "journal",
+    cwd,
+  });
+  try {
+    await rm(cwd, { recursive: true });
+    const files = async (): Promise<string[]> => readdir(join(cwd, "journal")).catch(() => []);
+    await until(
+      async () => (await files()).some((name) => name.endsWith(".ndjson")),
+      "the journal to be there again",
+    );
+    expect((await fetch(`${gateway.adminUrl}/livez`)).status).toBe(200);
+  } finally {
+    await gateway.stop();
+    await rm(cwd, { recursive: true, force: true });
+  }
+});

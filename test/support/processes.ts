@@ -25,12 +25,14 @@ export type Sections = Record<string, Record<string, unknown>>;
  * Starts `src/main.ts` as its own process, without waiting for anything.
  * @param journal folder that several processes share; one of its own when left out
  * @param openFiles files and sockets that it may open; as many as we may when left out
+ * @param cwd its working directory
  */
 export async function startProgram(
   env: Record<string, string>,
   sections: Sections = {},
   journal?: string,
   openFiles?: number,
+  cwd = ROOT,
 ) {
   const dir = await mkdtemp(join(tmpdir(), "tollgate-program-"));
   const file = join(dir, "tollgate.yaml");
@@ -41,7 +43,7 @@ export async function startProgram(
   const [command, args] =
     openFiles === undefined ? [process.execPath, serveArguments()] : (["sh", limited] as const);
   const child = await startChild(command, args, {
-    cwd: ROOT,
+    cwd,
     env: { ...childEnv(), TOLLGATE_CONFIG: file, ...env },
     stdio: ["ignore", "pipe", "pipe"],
   });
@@ -80,7 +82,8 @@ export async function startProgram(
 /** What `npm run serve` gives to node. */
 function serveArguments(): string[] {
   const { scripts } = JSON.parse(readFileSync(join(ROOT, "package.json"), "utf8"));
-  return (scripts.serve as string).replace(/^exec node /, "").split(" ");
+  const words = (scripts.serve as string).replace(/^exec node /, "").split(" ");
+  return words.map((word) => (word.endsWith(".ts") ? join(ROOT, word) : word));
 }
 
 /** A gateway in its own process on free ports, once it is ready. */
@@ -91,8 +94,9 @@ export async function startGatewayProcess(options: {
   journal?: string;
   env?: Record<string, string>;
   openFiles?: number;
+  cwd?: string;
 }) {
-  const { redisUrl, upstreamUrl, config, journal, env, openFiles } = options;
+  const { redisUrl, upstreamUrl, config, journal, env, openFiles, cwd } = options;
   const program = await startProgram(
     {
       HOST: "127.0.0.1",
@@ -106,6 +110,7 @@ export async function startGatewayProcess(options: {
     config,
     journal,
     openFiles,
+    cwd,
   );
   try {
     const listening = () => program.logs().find((line) => line.msg === "tollgate is listening");
