@@ -1,13 +1,13 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { controlsOf } from "./scenarios/controls.ts";
+import { CONTROLS } from "./scenarios/controls.ts";
 import { STEPPED_CLOCK } from "./scenarios/stepped-clock.ts";
 import { COMPRESSED } from "./scenarios/task-ends.ts";
 import { ROOT } from "./world.ts";
 
 const patched = [
-  ...controlsOf(false).map(({ name, patches }) => ({ name, patches })),
+  ...CONTROLS.map(({ name, patches }) => ({ name, patches })),
   { name: "a clock that can be stepped", patches: STEPPED_CLOCK },
   { name: "three 404s within seconds", patches: COMPRESSED },
 ];

@@ -4,7 +4,7 @@ import { writeHistory } from "./history.ts";
 import { seedFor } from "./random.ts";
 import { archive } from "./scenarios/archive.ts";
 import { clock } from "./scenarios/clock.ts";
-import { controlsOf, runControls } from "./scenarios/controls.ts";
+import { CONTROLS, runControls, SHORT_CONTROLS } from "./scenarios/controls.ts";
 import { crash, crashOnCluster } from "./scenarios/crash.ts";
 import { disconnects } from "./scenarios/disconnects.ts";
 import { disks } from "./scenarios/disks.ts";
@@ -75,7 +75,8 @@ export const PARTS: readonly Part[] = [
   judged(clock),
   {
     name: "controls",
-    title: (short) => `${controlsOf(short).length} seeded bugs, each of which the checker must catch`,
+    title: (short) =>
+      `${short ? SHORT_CONTROLS : CONTROLS.length} seeded bugs, each of which the checker must catch`,
     judge: runControls,
   },
 ];

@@ -33,7 +33,7 @@ export const archive: Scenario<ArchiveSize> = {
     `the ledger goes to PostgreSQL and leaves Redis at once, under load: ${hits} SIGKILLs of gateways, PostgreSQL and Redis, ` +
     "and hangs of PostgreSQL",
   full: { hits: 160, width: 16 },
-  short: { hits: 10, width: 8 },
+  short: { hits: 7, width: 8 },
   run: runArchive,
 };
 

@@ -12,6 +12,8 @@ export interface CrashSize {
   kills: number;
   width: number;
   gateways: number;
+  /** No more kills than that, whichever they are. */
+  killsMax?: number;
   /** Only phases whose name begins so. */
   only?: string;
   /** On a Redis Cluster of three primaries. */
@@ -32,7 +34,7 @@ export const crash: Scenario<CrashSize> = {
   title: ({ kills, width }) =>
     `SIGKILL at ${PHASES.length} steps between ADMIT and the reply, ${kills} kills × ${width} requests each`,
   full: { kills: 50, width: 1, gateways: 3 },
-  short: { kills: 1, width: 3, gateways: 3 },
+  short: { kills: 1, width: 3, gateways: 3, killsMax: 12 },
   run: runCrash,
 };
 
@@ -47,16 +49,18 @@ export const crashOnCluster: Scenario<CrashSize> = {
 
 async function runCrash(
   options: RunOptions,
-  { kills, width, gateways, only = "", clustered = false }: CrashSize,
+  { kills, width, gateways, killsMax = Infinity, only = "", clustered = false }: CrashSize,
 ): Promise<History> {
   const create = clustered ? createClusterWorld : createWorld;
   const world = await create(options, gateways, { sweeperApart: true, commandTimeoutMs: 300 });
   try {
-    const plan = world.random.shuffle(
-      PHASES.filter(({ name }) => name.startsWith(only)).flatMap((phase) =>
-        Array.from({ length: kills }, () => phase),
-      ),
-    );
+    const plan = world.random
+      .shuffle(
+        PHASES.filter(({ name }) => name.startsWith(only)).flatMap((phase) =>
+          Array.from({ length: kills }, () => phase),
+        ),
+      )
+      .slice(0, killsMax);
     const retries: (() => Promise<void>)[] = [];
     const lanes = createLanes(world);
     let next = 0;
