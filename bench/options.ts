@@ -1,7 +1,9 @@
+import { resolve } from "node:path";
 import { parseArgs } from "node:util";
 import { PROFILES } from "./profile.ts";
 import type { Scenario } from "./scenario.ts";
 import { SCENARIOS } from "./scenarios/index.ts";
+import { yardstickTree } from "./yardstick.ts";
 
 const HELP = `npm run bench -- [options]
 
@@ -9,6 +11,7 @@ const HELP = `npm run bench -- [options]
   --only A,B       only these scenarios
   --profile LOAD   no figures, but where the gateway's time goes: generation, refusal, poll or upload
   --tree DIR       measure the gateway of another checkout; more than once: beside each other
+  --yardstick      beside a fixed earlier commit, whose scripts nginx + Lua runs
   --rounds N       rounds of each comparison (3)
   --seconds N      length of a measured interval (quick: 3, full: 5)
   --warm-up N      seconds of load before each interval (quick: 4, full: 24): Node compiles what is hot meanwhile
@@ -38,6 +41,7 @@ export function readOptions(args: string[]): Options {
         full: { type: "boolean", default: false },
         only: { type: "string" },
         tree: { type: "string", multiple: true },
+        yardstick: { type: "boolean", default: false },
         rounds: { type: "string", default: "3" },
         seconds: { type: "string" },
         "warm-up": { type: "string" },
@@ -59,7 +63,11 @@ export function readOptions(args: string[]): Options {
       profile,
       first,
       wants: (name, scenario) => names?.includes(name) ?? (full || scenario.quick),
-      trees: values.tree ?? [`${import.meta.dirname}/..`],
+      // nginx runs the scripts of the first one.
+      trees: [
+        ...(values.yardstick ? [yardstickTree()] : []),
+        ...(values.tree ?? [resolve(import.meta.dirname, "..")]),
+      ],
       rounds: count(values.rounds),
       seconds: count(values.seconds ?? (full ? "5" : "3")),
       warmUpSeconds: count(values["warm-up"] ?? (full ? "24" : "4")),
