@@ -1,5 +1,5 @@
 import type { Finding } from "./criteria-money.ts";
-import type { ClientEvent } from "./history.ts";
+import { type ClientEvent, NO_ANSWER } from "./history.ts";
 import type { Ledger, RequestRecord } from "./ledger.ts";
 
 /** Codes of refusals that ADMIT itself decides: they leave no record at all. */
@@ -75,6 +75,8 @@ export function upstreamAgrees(ledger: Ledger): Finding & { uncharged: string[] 
   const killedMs = killTimes(history.faults);
   const answers = new Map(generations.map((event) => [event.requestId, event]));
   const { bound, admittedBy } = linkTraces(ledger);
+  // A client that stays is told so with a 504; of one that left only the gateway's log has it.
+  const timedOut = new Set(history.faults.filter(({ kind }) => kind === NO_ANSWER).map(({ phase }) => phase));
   let accepted = 0;
   let unknown = 0;
   let uncollected = 0;
@@ -112,7 +114,7 @@ export function upstreamAgrees(ledger: Ledger): Finding & { uncharged: string[] 
     const status = answers.get(requestId)?.status ?? 0;
     const afterMs = (killedMs.get(gateway) ?? Number.POSITIVE_INFINITY) - answeredMs;
     // An answer to a gateway that was dead by then reached nobody, though it could be written.
-    if (status === 502 || status === 504 || afterMs < 0) {
+    if (status === 502 || status === 504 || timedOut.has(requestId) || afterMs < 0) {
       unknown++;
       continue;
     }
@@ -197,7 +199,10 @@ const unanswered = ({ kind, gateway, sentMs, endedMs, error }: ClientEvent): str
 /** Every fault struck where it was planned to: a proof of a phase that was never reached proves nothing. */
 export function struck({ history: { faults } }: Ledger): Finding {
   const missed = faults.filter(({ kind }) => kind === "not reached");
-  const counts = Map.groupBy(faults, ({ kind }) => kind);
+  const counts = Map.groupBy(
+    faults.filter(({ kind }) => kind !== NO_ANSWER),
+    ({ kind }) => kind,
+  );
   const figure = [...counts].map(([kind, own]) => `${own.length} × ${kind}`).join(", ");
   return { figure: figure || "none planned", violations: missed.map(({ phase }) => `not reached: ${phase}`) };
 }

@@ -16,15 +16,16 @@ import {
   startGateway,
   writeGatewayConfig,
 } from "./gateways.ts";
-import type {
-  AccountFacts,
-  ByHand,
-  ClientEvent,
-  FaultEvent,
-  History,
-  LinkEvent,
-  Meta,
-  StoreEntry,
+import {
+  type AccountFacts,
+  type ByHand,
+  type ClientEvent,
+  type FaultEvent,
+  type History,
+  type LinkEvent,
+  type Meta,
+  NO_ANSWER,
+  type StoreEntry,
 } from "./history.ts";
 import { createRandom, type Random } from "./random.ts";
 import { countOpen, readStore, verifyStore } from "./snapshot.ts";
@@ -329,10 +330,11 @@ async function historyOf(
   };
 }
 
-/** Lines of the gateways' logs that name a settlement which is not made, or may not be. */
-const SAID: readonly [kind: string, msg: string][] = [
-  ["given up", "a settlement is too old to be sent; settle it by hand"],
-  ["only in memory", "the journal cannot be written; a crash now loses this charge"],
+/** Lines of the gateways' logs that name a settlement which is not made, or may not be, or an answer that came too late. */
+const SAID: readonly [kind: string, words: string][] = [
+  ["given up", '"msg":"a settlement is too old to be sent; settle it by hand"'],
+  ["only in memory", '"msg":"the journal cannot be written; a crash now loses this charge"'],
+  [NO_ANSWER, '"outcome":"upstream_timeout"'],
 ];
 
 function saidInLogs(folder: string, names: readonly string[]): FaultEvent[] {
@@ -341,11 +343,11 @@ function saidInLogs(folder: string, names: readonly string[]): FaultEvent[] {
     .filter(({ file }) => existsSync(file))
     .flatMap(({ gateway, file }) => {
       const lines = readFileSync(file, "utf8").split("\n");
-      return SAID.flatMap(([kind, msg]) =>
+      return SAID.flatMap(([kind, words]) =>
         lines
-          .filter((line) => line.includes(`"msg":"${msg}"`))
-          .map((line) => JSON.parse(line) as { request_id: string; time: number })
-          .map(({ request_id, time }) => ({ kind, gateway, phase: request_id, atMs: time })),
+          .filter((line) => line.includes(words))
+          .map((line) => JSON.parse(line) as { request_id: string; time: string })
+          .map(({ request_id, time }) => ({ kind, gateway, phase: request_id, atMs: Date.parse(time) })),
       );
     });
 }

@@ -72,6 +72,9 @@ export interface LinkEvent {
   delivered: boolean;
 }
 
+/** The kind of event that says of a request (its `phase`) that its gateway had no answer of the upstream in time. */
+export const NO_ANSWER = "no answer in time";
+
 /** What the scenario did: `kill` is a SIGKILL of a gateway, everything else is told by its name. */
 export interface FaultEvent {
   kind: string;
