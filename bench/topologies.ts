@@ -2,7 +2,7 @@ import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { Redis } from "ioredis";
 import { freePort, startRedis } from "../src/sandbox/redis.ts";
-import type { IssuedKey } from "../src/store/accounts.ts";
+import type { IssuedKey } from "../src/store/issue-key.ts";
 import type { RedisNodes } from "../src/store/nodes.ts";
 import { evenRanges, PARTITIONS, slotOfName, slotOfPartition } from "../test/failover/slots.ts";
 import { GENEROUS } from "./keys.ts";

@@ -5,8 +5,8 @@ import type { Redis } from "ioredis";
 import type { Tiers } from "../src/domain/limits.ts";
 import type { createSettlements } from "../src/settlement/deferred-settlements.ts";
 import type { createHolds, Holds } from "../src/settlement/holds.ts";
-import type { IssuedKey, issueKey, KeyOptions } from "../src/store/accounts.ts";
 import type { Connection, createConnection } from "../src/store/connection.ts";
+import type { IssuedKey, issueKey, KeyOptions } from "../src/store/issue-key.ts";
 import type { keyRef, partitionOf } from "../src/store/names.ts";
 import type { oneNode, RedisNodes } from "../src/store/nodes.ts";
 import type { Primary } from "../src/store/primary.ts";
@@ -63,7 +63,11 @@ type CreateStore = (connection: Connection, nowMs?: () => number) => Store & Pic
 export async function openTree(name: string, folder: string): Promise<Tree> {
   const root = resolve(folder);
   const load = <T>(file: string): Promise<T> => import(pathToFileURL(join(root, "src", file)).href);
-  const accounts = await load<{ issueKey: typeof issueKey }>("store/accounts.ts");
+  // In earlier releases it was among the operations of accounts.
+  const issuing = existsSync(join(root, "src/store/issue-key.ts"))
+    ? "store/issue-key.ts"
+    : "store/accounts.ts";
+  const keys = await load<{ issueKey: typeof issueKey }>(issuing);
   // In earlier releases a key was made through a client.
   const nodes = existsSync(join(root, "src/store/nodes.ts"))
     ? await load<{ oneNode: typeof oneNode }>("store/nodes.ts")
@@ -92,9 +96,9 @@ export async function openTree(name: string, folder: string): Promise<Tree> {
     root,
     issueKey(redis, options) {
       const own = ownClient(redis);
-      return accounts.issueKey(nodes ? nodes.oneNode(own) : (own as unknown as RedisNodes), options);
+      return keys.issueKey(nodes ? nodes.oneNode(own) : (own as unknown as RedisNodes), options);
     },
-    issueKeyOn: accounts.issueKey,
+    issueKeyOn: keys.issueKey,
     partitionOf: names.partitionOf,
     keyRef: names.keyRef,
     async openStore(redisUrl, nowMs) {

@@ -3,7 +3,7 @@
 -- The fields of its records stand in src/store/records.ts.
 --
 -- KEYS  1 key (hash)  2 account (hash)  3 keys of the account (zset: key id by created_at)  4 accounts of the partition (zset, all scores 0)
---       5 ledger (stream)  6 references (hash: reference to amount)
+--       5 ledger (stream)  6 references (hash: reference to what it stands for)
 --       7 tiers (hash: tier to how many keys use it)
 -- ARGV  1 now (ms or empty)  2 key id  3 account id  4 credits (0: none)  5 their reference
 --       6 who: request id, a space, who  7 whether the account must exist (1 or 0)

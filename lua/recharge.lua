@@ -2,14 +2,14 @@
 -- RECHARGE: credits an account, once per reference.
 -- The fields of its records stand in src/store/records.ts.
 --
--- KEYS  1 account (hash)  2 ledger (stream)  3 references (hash: reference to amount)  4 checkpoint (string)
+-- KEYS  1 account (hash)  2 ledger (stream)  3 references (hash: reference to what it stands for)  4 checkpoint (string)
 -- ARGV  1 now (ms or empty)  2 account id  3 amount (credits, positive)  4 reference
 --       5 how many references of the account were forgotten when the archive was found not to have this one
 --       6 who: request id, a space, who
 -- RETURNS outcome, balance (credits that can be spent)
 --   recharged         credited now
 --   duplicate         this reference credited the same amount before; nothing happens
---   mismatch          this reference credited another amount before; nothing happens
+--   mismatch          this reference stands for another amount, an adjustment or a refund; nothing happens
 --   forgotten         there is no such reference, but more of the account's have been forgotten, and this may be one of them;
 --                     nothing happens; then also how many have been forgotten
 --   unknown_account   nothing happens

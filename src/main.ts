@@ -18,6 +18,7 @@ import { createTierUse, type TierUse } from "./operator/tier-use.ts";
 import { createSettlements } from "./settlement/deferred-settlements.ts";
 import { createHolds } from "./settlement/holds.ts";
 import { openJournal } from "./settlement/journal.ts";
+import { settleWithinMs } from "./settlement/pending-settlement.ts";
 import { type Connection, type ConnectionOptions, createConnection } from "./store/connection.ts";
 import { addRefusals } from "./store/refusals.ts";
 import { createStore, type Store } from "./store/store.ts";
@@ -192,8 +193,7 @@ async function openStore(options: {
   const settlements = createSettlements(connection, {
     journal,
     confirmedFolder: folder,
-    // Half of the retention: a request that the store has forgotten would be charged a second time.
-    settleWithinMs: () => live.config().tasks.retentionMs / 2,
+    settleWithinMs: () => settleWithinMs(live.config().tasks.retentionMs),
     log,
   });
   return { connection, settlements };

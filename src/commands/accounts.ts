@@ -1,7 +1,6 @@
 import { Command, Option } from "commander";
 import type { Metadata } from "../domain/operator-texts.ts";
 import { listAccounts } from "../store/account-lists.ts";
-import { OperatorError } from "../store/accounts.ts";
 import {
   ACCOUNT_STATUSES,
   type AccountChanges,
@@ -10,6 +9,7 @@ import {
   patchAccount,
   readAccountObject,
 } from "../store/operator-accounts.ts";
+import { OperatorError } from "../store/operator-error.ts";
 import type { AccountStatus } from "../store/records.ts";
 import { dailyLimit, maxConcurrent, rateLimit } from "./keys-new.ts";
 import { type ActorFlags, actorOf, changing, command, whole } from "./options.ts";

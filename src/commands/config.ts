@@ -7,7 +7,7 @@ import { printed } from "../config/problems.ts";
 import { redactSettings } from "../config/redact.ts";
 import { missingTiers, tierProblems } from "../config/tiers-in-use.ts";
 import { printedName } from "../config/yaml-file.ts";
-import { OperatorError } from "../store/accounts.ts";
+import { OperatorError } from "../store/operator-error.ts";
 import { command } from "./options.ts";
 import { type CommandOutput, print, shownPath } from "./output.ts";
 import { table } from "./terminal.ts";

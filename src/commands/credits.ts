@@ -1,9 +1,11 @@
 import { Command, InvalidArgumentError } from "commander";
 import { archiveLookUps } from "../ledger/archived-money.ts";
-import { grantCredits, OperatorError, readAccount } from "../store/accounts.ts";
+import { readAccount } from "../store/accounts.ts";
 import { adjustCredits } from "../store/adjustments.ts";
+import { grantCredits } from "../store/grants.ts";
 import { eachKey, storeNowMs } from "../store/keys.ts";
 import { oldestKeys } from "../store/keys-by-age.ts";
+import { OperatorError } from "../store/operator-error.ts";
 import { refusalsOf } from "../store/refusals.ts";
 import { refusalsJson, refusalsText, shown, statusText } from "./keys-shown.ts";
 import { ledgerRow } from "./ledger-rows.ts";

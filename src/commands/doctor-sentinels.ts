@@ -9,11 +9,11 @@ const SENTINELS_MIN = 3;
 const ASKED_MAX = 32;
 const NAME = "sentinels";
 
-/** What one Sentinel said, or why it said nothing. */
+/** What one Sentinel answer, or why it answer nothing. */
 export interface AskedSentinel {
   /** `host:port`. */
   server: string;
-  said: SentinelAnswer | { why: string };
+  answer: SentinelAnswer | { why: string };
 }
 
 /**
@@ -47,17 +47,17 @@ async function askOne(
   const sentinel = createAskedServers([at], { tls, username, password, db: 0, family, tlsCa });
   try {
     const { answers, failures } = await sentinel.ask((redis) => askSentinel(name, redis));
-    return { server: hostText(at), said: answers[0] ?? { why: sentinelReason(failures[0]?.error) } };
+    return { server: hostText(at), answer: answers[0] ?? { why: sentinelReason(failures[0]?.error) } };
   } finally {
     sentinel.close();
   }
 }
 
-const hasAnswered = (one: AskedSentinel): one is { server: string; said: SentinelAnswer } =>
-  "primary" in one.said;
+const hasAnswered = (one: AskedSentinel): one is { server: string; answer: SentinelAnswer } =>
+  "primary" in one.answer;
 
 const othersOf = (asked: readonly AskedSentinel[]): RedisHost[] =>
-  asked.filter(hasAnswered).flatMap(({ said }) => said.others);
+  asked.filter(hasAnswered).flatMap(({ answer }) => answer.others);
 
 /**
  * @param name what the Sentinels call the primary
@@ -72,18 +72,20 @@ export function judgeSentinels(
   // Then REDIS_URL is wrong, or all are away: the check of Redis itself says so for each.
   if (answers.length === 0) return [];
   const announced = new Set(othersOf(asked).map(hostText));
-  const silent = asked.flatMap(({ server, said }) => ("why" in said ? [{ server, why: said.why }] : []));
-  const known = Math.max(...answers.map(({ said }) => said.others.length + 1));
+  const silent = asked.flatMap(({ server, answer }) =>
+    "why" in answer ? [{ server, why: answer.why }] : [],
+  );
+  const known = Math.max(...answers.map(({ answer }) => answer.others.length + 1));
   const answering = known - silent.filter(({ server }) => announced.has(server)).length;
-  const quorum = Math.max(...answers.map(({ said }) => said.quorum));
+  const quorum = Math.max(...answers.map(({ answer }) => answer.quorum));
   const bad = [
     ...silent.map(({ server, why }) => silentCheck(server, why, announced.has(server))),
     ...samePrimary(answers),
     ...enough({ known, answering, quorum, name }),
-    ...lostReplicas(Math.max(...answers.map(({ said }) => said.replicas)), replicas),
+    ...lostReplicas(Math.max(...answers.map(({ answer }) => answer.replicas)), replicas),
   ];
   if (bad.length > 0) return bad;
-  const found = `${answering} of ${known} answer and name ${answers[0]!.said.primary.name}; the quorum is ${quorum}`;
+  const found = `${answering} of ${known} answer and name ${answers[0]!.answer.primary.name}; the quorum is ${quorum}`;
   return [good(NAME, found)];
 }
 
@@ -99,8 +101,8 @@ function silentCheck(server: string, why: string, isAnnounced: boolean): Check {
     : warning(NAME, found, "start it, or take it out of REDIS_URL");
 }
 
-function samePrimary(answers: readonly { server: string; said: SentinelAnswer }[]): Check[] {
-  const named = Map.groupBy(answers, ({ said }) => said.primary.name);
+function samePrimary(answers: readonly { server: string; answer: SentinelAnswer }[]): Check[] {
+  const named = Map.groupBy(answers, ({ answer }) => answer.primary.name);
   if (named.size === 1) return [];
   const list = [...named].map(([primary, by]) => `${primary} (${by.map(({ server }) => server).join(", ")})`);
   const advice =

@@ -1,7 +1,8 @@
 import { Command } from "commander";
 import type { Limits } from "../domain/limits.ts";
-import { issueKey, OperatorError } from "../store/accounts.ts";
+import { issueKey } from "../store/issue-key.ts";
 import { changeKey, findKey, type KeyChanges, revokeKey, storeNowMs } from "../store/keys.ts";
+import { OperatorError } from "../store/operator-error.ts";
 import { refusalsOf } from "../store/refusals.ts";
 import { importCommand } from "./keys-import.ts";
 import { listCommand } from "./keys-list.ts";

@@ -3,7 +3,7 @@ import { type FileHandle, open, rename, utimes } from "node:fs/promises";
 import { hostname } from "node:os";
 import path from "node:path";
 import { formatCursor, type LedgerCursor, parseCursor } from "../ledger/export.ts";
-import { OperatorError } from "../store/accounts.ts";
+import { OperatorError } from "../store/operator-error.ts";
 import { isRunning } from "../store/process-files.ts";
 import type { LedgerFormat } from "./ledger-rows.ts";
 

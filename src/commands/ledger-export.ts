@@ -7,9 +7,10 @@ import {
   type LedgerCursor,
   parseCursor,
 } from "../ledger/export.ts";
-import { OperatorError, requireAccount } from "../store/accounts.ts";
+import { requireAccount } from "../store/accounts.ts";
 import type { LedgerEntry } from "../store/ledger-entries.ts";
 import type { RedisNodes } from "../store/nodes.ts";
+import { OperatorError } from "../store/operator-error.ts";
 import { readsOfMost, type Unread } from "../store/partition-reads.ts";
 import {
   type CursorState,

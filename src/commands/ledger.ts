@@ -1,7 +1,7 @@
 import { Command } from "commander";
 import { type Verification, verifyLedger } from "../ledger/verify.ts";
 import { chargesWaitingIn } from "../settlement/journal-files.ts";
-import { OperatorError } from "../store/accounts.ts";
+import { OperatorError } from "../store/operator-error.ts";
 import { exportCommand } from "./ledger-export.ts";
 import { command } from "./options.ts";
 import { print } from "./output.ts";

@@ -1,6 +1,6 @@
 import { archiveUrlRule } from "../config/environment.ts";
 import type { OpenedArchive } from "../ledger/archive/connection.ts";
-import { OperatorError } from "../store/accounts.ts";
+import { OperatorError } from "../store/operator-error.ts";
 
 /** Reads of a year of a large ledger. */
 const READ_MS = 300_000;

@@ -1,9 +1,9 @@
 import { readConfig } from "../config/config.ts";
 import { hostsIn, parseRedisAddress } from "../domain/redis-address.ts";
-import { OperatorError } from "../store/accounts.ts";
 import { confirmedByReplicas, type Written, writtenBy } from "../store/confirmed-writes.ts";
 import type { RedisNodes } from "../store/nodes.ts";
 import { type OpenedNodes, openNodes } from "../store/open-nodes.ts";
+import { OperatorError } from "../store/operator-error.ts";
 import { findWritable } from "../store/operator-loss.ts";
 import { inStoreWords, storeReason } from "../store/reasons.ts";
 import { partitionsOf } from "../store/store-facts.ts";

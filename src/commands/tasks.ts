@@ -1,6 +1,6 @@
 import { Command } from "commander";
 import { archiveLookUps } from "../ledger/archived-money.ts";
-import { findTask, type ReleaseResult, releaseTask, type TaskView } from "../store/operator-tasks.ts";
+import { type FoundRequest, findTask, type ReleaseResult, releaseTask } from "../store/operator-tasks.ts";
 import { type Refund, refundTask } from "../store/refunds.ts";
 import { ledgerRow } from "./ledger-rows.ts";
 import { optionalArchiveUrl } from "./local-archive.ts";
@@ -91,8 +91,8 @@ function inWords(release: ReleaseResult, requestId: string): string {
   }
 }
 
-function shown({ requestId, record, seen, dueAtMs }: TaskView): Record<string, unknown> {
-  const time = (name: keyof TaskView["record"]): string | undefined =>
+function shown({ requestId, record, seen, dueAtMs }: FoundRequest): Record<string, unknown> {
+  const time = (name: keyof FoundRequest["record"]): string | undefined =>
     record[name] === undefined ? undefined : iso(Number(record[name]));
   return {
     request_id: requestId,

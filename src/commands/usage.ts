@@ -8,7 +8,8 @@ import {
   type UsageSelection,
 } from "../ledger/usage.ts";
 import { type FromRedis, statementInRedis, usageInRedis } from "../ledger/usage-redis.ts";
-import { OperatorError, requireAccount } from "../store/accounts.ts";
+import { requireAccount } from "../store/accounts.ts";
+import { OperatorError } from "../store/operator-error.ts";
 import { csvLine } from "./csv.ts";
 import { hasArchive, withArchive } from "./local-archive.ts";
 import { requireConfig } from "./local-config.ts";

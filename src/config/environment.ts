@@ -81,7 +81,7 @@ function apiKeyRule(key: string | undefined): string | undefined {
   return "must be 1 to 4096 visible ASCII characters, without spaces or line breaks";
 }
 
-/** Checks the console's token, which must be too long to be guessed. The message never repeats it. */
+/** Checks ADMIN_TOKEN, which must be too long to be guessed. The message never repeats it. */
 function adminTokenRule(token: string | undefined): string | undefined {
   if (token === undefined || /^[\x21-\x7e]{16,256}$/.test(token)) return undefined;
   return "must be 16 to 256 visible ASCII characters, without spaces; `openssl rand -base64 24` makes one";

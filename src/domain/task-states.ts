@@ -22,7 +22,7 @@ export const isFinal = (status: string): boolean => status === "completed" || st
  * When to ask again about a task that has not ended, ms from now: at the latest when it reaches its maximum age; beyond it
  * as often as before, since what was answered did not end it.
  */
-export const askAgainMs = (everyMs: number, ageMs: number, maxAgeMs: number): number =>
+export const nextPollMs = (everyMs: number, ageMs: number, maxAgeMs: number): number =>
   ageMs < maxAgeMs ? Math.min(everyMs, maxAgeMs - ageMs) : everyMs;
 
 /** The task data, JSON, answered for a task that ended as failed without the upstream saying so. */

@@ -50,14 +50,14 @@ export function refuseFromMemory(call: Call, { idempotency, price }: Generation)
 
 /**
  * Records what ADMIT answered about the key.
- * @param askedAtMs when the store was called, by the clock of the over-limit cache
+ * @param calledAtMs when the store was called, by the clock of the over-limit cache
  * @returns the refusal to answer, unless the request is admitted or replayed
  */
 export function refuseAdmission(
   call: Call,
   admission: Admission,
   price: number,
-  askedAtMs: number,
+  calledAtMs: number,
 ): Refusal | undefined {
   const { gateway, exchange, key } = call;
   exchange.state = admission.state;
@@ -74,7 +74,7 @@ export function refuseAdmission(
       return undefined;
     case "rate_limited": {
       const { state, tier, limitOf, retryAfterMs: waitMs } = admission;
-      gateway.overLimit.put(key.keyId, { state, tier, limitOf, askedAtMs, waitMs });
+      gateway.overLimit.put(key.keyId, { state, tier, limitOf, calledAtMs, waitMs });
       return rateLimited({ state, limitOf, retryAfterSeconds: retrySeconds(waitMs) });
     }
     case "daily_limited": {

@@ -4,7 +4,7 @@ import { type Problem, type Refusal, refuse } from "../domain/errors.ts";
 import { validateGeneration } from "../domain/generation-body.ts";
 import { priceOf } from "../domain/prices.ts";
 import { IDEMPOTENCY_KEY } from "../domain/request-sizes.ts";
-import { askAgainMs } from "../domain/task-states.ts";
+import { nextPollMs } from "../domain/task-states.ts";
 import type { Admission, Generation } from "../store/scripts/admit.ts";
 import type { UnknownOutcome } from "../store/scripts/unclear.ts";
 import type { GenerationOutcome } from "../upstream/generation-request.ts";
@@ -44,7 +44,7 @@ export async function generate(call: Call, endpoint: GenerationEndpoint): Promis
   const generation = generationOf(call, API_PREFIX + endpoint, price, validation.text);
   const refusedFromMemory = refuseFromMemory(call, generation);
   if (refusedFromMemory) return answer(call, refusedFromMemory);
-  const askedAtMs = gateway.overLimit.now();
+  const calledAtMs = gateway.overLimit.now();
   let admission: Admission;
   try {
     admission = await storeStep(call, "ADMIT", gateway.store.admit(generation, config.tiers));
@@ -52,7 +52,7 @@ export async function generate(call: Call, endpoint: GenerationEndpoint): Promis
     if (!(await passUnmetered(call, error, true))) throw error;
     return forwardUnmetered(call, generation, validation.text);
   }
-  const refused = refuseAdmission(call, admission, price, askedAtMs);
+  const refused = refuseAdmission(call, admission, price, calledAtMs);
   if (refused) return answer(call, refused);
   if (admission.outcome === "replayed")
     return success(admission.data, ["Idempotency-Replayed", "true"], "replayed");
@@ -116,7 +116,7 @@ async function bind(call: Call, generation: Generation, taskId: string, data: st
   exchange.taskId = taskId;
   const { pollIntervalMs, maxAgeMs } = config.tasks;
   const upstream = gateway.upstream(config);
-  const pollMs = askAgainMs(pollIntervalMs, 0, maxAgeMs);
+  const pollMs = nextPollMs(pollIntervalMs, 0, maxAgeMs);
   const bound = gateway.store.bind(generation, { taskId, data, pollMs, maxAgeMs, upstream: upstream.tag });
   const binding = await storeStep(call, "BIND", bound);
   if (binding === "conflict") {

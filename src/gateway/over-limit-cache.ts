@@ -18,7 +18,7 @@ interface OverLimit {
   tier: string;
   limitOf: LimitOwner;
   /** When the store was called: it decided later, so the cached refusal ends early, never late. */
-  askedAtMs: number;
+  calledAtMs: number;
   /** Until the window has room for one more request. */
   waitMs: number;
   /** Refusals by the store in a row. */
@@ -41,9 +41,9 @@ export function createOverLimitCache(nowMs: () => number = () => performance.now
   const keys = new Map<string, OverLimit>();
   return {
     put(keyId: string, refused: Omit<OverLimit, "inRow">): void {
-      const { askedAtMs } = refused;
+      const { calledAtMs } = refused;
       const before = keys.get(keyId);
-      const inRow = before && askedAtMs - before.askedAtMs < ROW_GAP_MAX_MS ? before.inRow + 1 : 1;
+      const inRow = before && calledAtMs - before.calledAtMs < ROW_GAP_MAX_MS ? before.inRow + 1 : 1;
       keys.delete(keyId);
       dropOldest(keys, KEYS_MAX);
       keys.set(keyId, { ...refused, inRow });
@@ -52,8 +52,8 @@ export function createOverLimitCache(nowMs: () => number = () => performance.now
     get(keyId: string): CachedRefusal | undefined {
       const cached = keys.get(keyId);
       if (!cached || cached.inRow < ROW_MIN) return undefined;
-      const { state, tier, limitOf, askedAtMs, waitMs } = cached;
-      const elapsedMs = nowMs() - askedAtMs;
+      const { state, tier, limitOf, calledAtMs, waitMs } = cached;
+      const elapsedMs = nowMs() - calledAtMs;
       if (elapsedMs >= Math.min(waitMs, CACHED_MAX_MS)) return undefined;
       return { state, tier, limitOf, retryAfterSeconds: retrySeconds(waitMs - elapsedMs) };
     },

@@ -1,6 +1,6 @@
 import { type ApiAnswer, refusal, success } from "../domain/envelope.ts";
 import { type Refusal, refuse } from "../domain/errors.ts";
-import { askAgainMs, isFinal, TASK_ID } from "../domain/task-states.ts";
+import { isFinal, nextPollMs, TASK_ID } from "../domain/task-states.ts";
 import { reportEnd, reportPollFault } from "../settlement/task-reports.ts";
 import { isAnswered, judge } from "../settlement/task-verdict.ts";
 import type { KnownTask } from "../store/scripts/inspect.ts";
@@ -155,7 +155,7 @@ async function settle(call: Call, task: KnownTask, polled: Polled): Promise<Sett
   const { accountId, partition } = key;
   const observed = gateway.store.observe({ partition, accountId, task }, verdict, {
     refundFailed,
-    pollMs: askAgainMs(pollIntervalMs, task.ageMs, maxAgeMs),
+    pollMs: nextPollMs(pollIntervalMs, task.ageMs, maxAgeMs),
     maxAgeMs,
     poller: key,
     tiers: config.tiers,

@@ -33,7 +33,7 @@ export async function takeSnapshot(
 
 /**
  * The credits of grants under an account's references at the instant of a snapshot, read afterwards in pages. References are added,
- * and forgotten a year later; a scan returns every reference that exists from its beginning to its end. A scan that returns
+ * and, with an archive, forgotten after 400 days; a scan returns every reference that exists from its beginning to its end. A scan that returns
  * as many as the snapshot counted has therefore found the same ones.
  * @returns undefined if references were added or forgotten since
  */

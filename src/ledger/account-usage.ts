@@ -1,8 +1,8 @@
 import type { Redis } from "ioredis";
-import { OperatorError } from "../store/accounts.ts";
 import { storeNowMs } from "../store/keys.ts";
 import { accountNames, META, partitionOf } from "../store/names.ts";
 import type { RedisNodes } from "../store/nodes.ts";
+import { noAccount, OperatorError } from "../store/operator-error.ts";
 import type { Unread } from "../store/partition-reads.ts";
 import { partitionsOf } from "../store/store-facts.ts";
 import {
@@ -61,7 +61,7 @@ export async function accountUsage(
   const redis = nodes.of(partition);
   const { account } = accountNames(partition, accountId);
   const [balance, createdAt] = await redis.hmget(account, "balance", "created_at");
-  if (balance === null) throw new OperatorError(`there is no account ${accountId}`, "not_found");
+  if (balance === null) throw noAccount(accountId);
   const place = { redis, partition, nowMs: await storeNowMs(redis) };
   const since = await sinceOf(place);
   if (archive) {

@@ -1,10 +1,10 @@
 import type { Redis } from "ioredis";
-import { OperatorError } from "../store/accounts.ts";
 import { readCut } from "../store/checkpoints.ts";
 import { LEDGER_PAGE, LEDGER_START, type LedgerEntry, readLedger } from "../store/ledger-entries.ts";
 import { isLater } from "../store/loss/last-confirmed.ts";
 import { partitionNames, partitionOf } from "../store/names.ts";
 import type { RedisNodes } from "../store/nodes.ts";
+import { OperatorError } from "../store/operator-error.ts";
 import { type PartitionReads, readsOfMost } from "../store/partition-reads.ts";
 import { partitionsOf } from "../store/store-facts.ts";
 

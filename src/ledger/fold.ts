@@ -32,6 +32,31 @@ export interface Violation {
 
 export type Report = (invariant: Invariant, accountId: string, message: string, requestId?: string) => void;
 
+/** Violations that are listed; the others are counted. */
+const VIOLATIONS_MAX = 1000;
+
+/** What a verification has found. */
+export interface Findings {
+  /** Whether everything could be read, and is right. */
+  ok: boolean;
+  violations: Violation[];
+  /** Violations beyond the bound of the list. */
+  unlisted?: number;
+}
+
+/** Adds what is reported to `findings`. */
+export const reportInto =
+  (findings: Findings): Report =>
+  (invariant, accountId, message, requestId) => {
+    findings.ok = false;
+    if (findings.violations.length >= VIOLATIONS_MAX) {
+      findings.unlisted = (findings.unlisted ?? 0) + 1;
+      return;
+    }
+    const request = requestId ? { request_id: requestId } : {};
+    findings.violations.push({ invariant, account_id: accountId, ...request, message });
+  };
+
 /** What the ledger says of one account so far. */
 export interface AccountFold {
   entries: number;

@@ -1,5 +1,6 @@
 import type { Connection } from "../store/connection.ts";
 import { rollUp } from "../store/rolling-up.ts";
+import { takeTurn } from "../store/take-turn.ts";
 import type { Logger } from "../telemetry/log.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
 
@@ -25,11 +26,6 @@ export function createRollup({ connection, metrics, log }: RollupOptions) {
   const unexplained = new Map<number, number>();
   let timer: NodeJS.Timeout | undefined;
   let current: Promise<void> = Promise.resolve();
-
-  const takeTurn = (): Promise<boolean> =>
-    connection
-      .ofName(TURN)
-      .command(async (redis) => (await redis.set(TURN, "taken", "PX", ROUND_EVERY_MS, "NX")) !== null);
 
   async function one(partition: number): Promise<boolean> {
     const { run } = connection.of(partition);
@@ -71,7 +67,7 @@ export function createRollup({ connection, metrics, log }: RollupOptions) {
     if (ending.signal.aborted) return;
     timer = setTimeout(() => {
       current = (async () => {
-        if (!(await takeTurn())) return;
+        if (!(await takeTurn(connection, TURN, ROUND_EVERY_MS))) return;
         while (!ending.signal.aborted && (await round()));
       })()
         .catch((error: unknown) => log.debug({ err: error }, "rolling up usage was interrupted"))

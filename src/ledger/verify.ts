@@ -18,31 +18,25 @@ import {
   compareRecord,
   emptyAccount,
   emptyFold,
+  type Findings,
   goOnFrom,
   type Invariant,
   type LedgerFold,
   type Report,
-  type Violation,
+  reportInto,
 } from "./fold.ts";
 
 export type { Invariant, Violation } from "./fold.ts";
 
-/** Violations that are listed; the others are counted. */
-const VIOLATIONS_MAX = 1000;
 /** An account that is credited faster than its references are read is compared by their number alone. */
 const REFERENCE_TRIES_MAX = 5;
 
-export interface Verification {
-  /** Whether everything could be read, and is right. */
-  ok: boolean;
+export interface Verification extends Findings {
   /** Accounts that were compared, and their ledger entries; of those that have left the ledger, what the checkpoints say. */
   accounts: number;
   entries: number;
   /** Credits that these entries moved, by what they were; all positive. */
   credits: { recharged: number; consumed: number; refunded: number; adjusted: number };
-  violations: Violation[];
-  /** Violations beyond the bound of the list. */
-  unlisted?: number;
   /** Partitions of which not everything could be compared, because their servers are away. */
   unread?: Unread;
 }
@@ -131,17 +125,10 @@ async function verifyHistory(
   step();
 }
 
+/** Only what concerns these accounts is reported; undefined for all. */
 function reporter(result: Verification, wanted: ReadonlySet<string> | undefined): Report {
-  return (invariant: Invariant, accountId, message, requestId) => {
-    if (wanted && !wanted.has(accountId)) return;
-    result.ok = false;
-    if (result.violations.length >= VIOLATIONS_MAX) {
-      result.unlisted = (result.unlisted ?? 0) + 1;
-      return;
-    }
-    const request = requestId ? { request_id: requestId } : {};
-    result.violations.push({ invariant, account_id: accountId, ...request, message });
-  };
+  const report = reportInto(result);
+  return wanted ? (...found) => wanted.has(found[1]) && report(...found) : report;
 }
 
 async function verifyPartition(run: Run, redis: Redis, partition: number): Promise<void> {

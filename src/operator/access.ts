@@ -12,8 +12,8 @@ const ADDRESSES_MAX = 10_000;
 const TOKENS_MAX = 10_000;
 const MINUTE_MS = 60_000;
 
-/** What is asked for: a file of the console, which holds no data; data; or a change. */
-export type Wanted = "page" | "data" | "change";
+/** What is asked for: a file of the console, which holds no data; or anything else. */
+export type Wanted = "page" | "data";
 
 export type AccessDecision = { outcome: "allowed" } | Denied;
 
@@ -109,8 +109,6 @@ export function createAccess(options: {
   }
 
   return {
-    /** Whether actions are possible at all. */
-    writable: expected !== undefined,
     /** Nothing is served but probes and metrics: the port is bound beyond loopback, and there is no token. */
     closed: isClosed,
     checkSource,
@@ -119,8 +117,7 @@ export function createAccess(options: {
       const refused = checkSource(req);
       if (refused) return refused;
       if (wanted === "page") return { outcome: "allowed" };
-      if (expected) return checkToken(req);
-      return wanted === "data" ? { outcome: "allowed" } : denied(403, `read-only: ${SET_TOKEN}`);
+      return expected ? checkToken(req) : { outcome: "allowed" };
     },
   };
 }

@@ -2,10 +2,10 @@ import type { IncomingMessage, Server, ServerResponse } from "node:http";
 import { Registry } from "prom-client";
 import type { TlsMaterial } from "../config/tls.ts";
 import { openApiText } from "../domain/openapi/document.ts";
-import { limitConnections } from "../gateway/connection-limits.ts";
 import { createHttpServer } from "../gateway/http-server.ts";
 import type { Logger } from "../telemetry/log.ts";
 import { type Access, reportWrongToken } from "./access.ts";
+import { limitAdminConnections } from "./admin-connections.ts";
 import type { Console } from "./console/console.ts";
 import { LOG_LEVEL_PATH, type LogLevel } from "./log-level.ts";
 import type { Management } from "./manage/serve.ts";
@@ -56,7 +56,7 @@ export function createAdminServer(options: AdminServerOptions): Server {
     });
   });
   server.timeout = SILENCE_MS;
-  limitConnections(server, CONNECTIONS_MAX);
+  limitAdminConnections(server, CONNECTIONS_MAX);
   return server;
 }
 

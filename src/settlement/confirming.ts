@@ -36,13 +36,13 @@ export function createConfirming(
   async function confirmWaiting(primary: Primary): Promise<void> {
     const { confirmation, within } = primary;
     const target = targetOf(primary);
-    const { server, storeId } = target;
-    if (!confirmation || server === undefined) return;
+    const { runId, storeId } = target;
+    if (!confirmation || runId === undefined) return;
     await outbox.sendMissed(target);
-    const answered = unconfirmed.answeredBy(server);
+    const answered = unconfirmed.answeredBy(runId);
     if (answered.length === 0 || (await confirmation.confirmed()) !== "replicas") return;
     // A primary that was a replica meanwhile may have lost what it had answered before.
-    if ((await within(confirmation.identify())) !== server) return;
+    if ((await within(confirmation.identify())) !== runId) return;
     unconfirmed.remove(answered);
     await outbox.clearJournal(storeId);
   }
@@ -50,10 +50,10 @@ export function createConfirming(
   return {
     /** After a primary has answered a charge. Resolves once it may be answered to the customer. */
     async confirm(charge: Charge, { confirmation }: Primary): Promise<void> {
-      const server = confirmation?.server();
+      const runId = confirmation?.runId();
       let keptIn = "replicas";
       if ((await confirmation?.confirmed()) !== "replicas")
-        keptIn = (await outbox.keepAnswered(charge, server)) ? "journal" : "memory";
+        keptIn = (await outbox.keepAnswered(charge, runId)) ? "journal" : "memory";
       connection.metrics.confirmations.inc({ kept_in: keptIn });
     },
     close: (): void => clearInterval(looking),

@@ -75,7 +75,7 @@ export function createSettlements(connection: Connection, options: SettlementOpt
     bind: tasksPast(connection, primary).bind,
     has: settledBy(connection, primary),
     storeId: facts()?.id,
-    server: primary.confirmation?.server(),
+    runId: primary.confirmation?.runId(),
     nowMs: primary.nowMs,
     charged,
     voided: counts.voided,
@@ -90,7 +90,7 @@ export function createSettlements(connection: Connection, options: SettlementOpt
   const confirming = unconfirmed && createConfirming(connection, { outbox, unconfirmed, targetOf });
 
   connection.attach({
-    // The journal knows by the id which files are owed to this store.
+    // By the id the journal knows which files are of this store.
     identified: journal.attach,
     beforeUse: losses.beforeUse,
     // A settlement that was put there after the flush must not wait for the next outage.
@@ -100,7 +100,7 @@ export function createSettlements(connection: Connection, options: SettlementOpt
   void outbox.watch(() => {
     for (const primary of connection.primaries()) primary.breaker.trip("settlements to replay");
   });
-  const retrying = retryAside(connection, outbox, targetOf);
+  const retrying = retryWaitingForClaim(connection, outbox, targetOf);
 
   return {
     outbox,
@@ -179,7 +179,7 @@ function sendReleased(
  * Tries charges again that were set aside, since the primaries of the claims of their task ids refused these: one that is out of
  * memory is not away, and nothing says when it has memory again.
  */
-function retryAside(
+function retryWaitingForClaim(
   connection: Connection,
   outbox: ReturnType<typeof createOutbox>,
   targetOf: (primary: Primary) => FlushTarget,
@@ -187,11 +187,11 @@ function retryAside(
   let isSending = false;
 
   async function send(): Promise<void> {
-    if (isSending || !outbox.hasAside()) return;
+    if (isSending || !outbox.hasWaitingForClaim()) return;
     isSending = true;
     for (const primary of connection.primaries())
       if (!primary.breaker.isOpen())
-        await outbox.flushAside(targetOf(primary)).catch(() => primary.breaker.trip(UNANSWERED));
+        await outbox.flushWaitingForClaim(targetOf(primary)).catch(() => primary.breaker.trip(UNANSWERED));
     isSending = false;
   }
   return setInterval(() => void send(), RETRY_EVERY_MS).unref();
@@ -199,8 +199,8 @@ function retryAside(
 
 /**
  * Whether this primary can settle something now: it has the partition, which is not frozen; and on a cluster, where another
- * primary may have the claim of the task id, that one is not away. Then this one must not open its breaker for it. A charge that
- * was answered before had its claim, and waits for nobody.
+ * primary may have the claim of the task id, that one is not away. While that one is away, this primary's breaker stays closed. A charge that
+ * was answered before already has its claim.
  */
 const settledBy =
   (connection: Connection, primary: Primary) =>

@@ -7,7 +7,7 @@ import { type UnknownOutcome, unclear } from "../store/scripts/unclear.ts";
 import { voidHold } from "../store/scripts/void.ts";
 import { createTasks } from "../store/tasks.ts";
 import type { Settlements } from "./deferred-settlements.ts";
-import type { Charge, VoidSettlement } from "./pending-settlement.ts";
+import { type Charge, settleWithinMs, type VoidSettlement } from "./pending-settlement.ts";
 
 /**
  * A hold from admission to charge or void, as a request uses it. A hold ends in one of five ways:
@@ -167,8 +167,7 @@ function createAdmission(connection: HoldConnection, voidUnsent: (generation: Ge
 const termsOf = ({ storeId, retentionMs }: Generation, nowMs: number) => ({
   storeId,
   atMs: nowMs,
-  // Half of the retention: of a request that the store has forgotten, BIND cannot tell whether it was charged.
-  settleWithinMs: retentionMs / 2,
+  settleWithinMs: settleWithinMs(retentionMs),
 });
 
 function bindCallOf(generation: Generation, task: NewTask): BindCall {

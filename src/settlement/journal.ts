@@ -64,7 +64,7 @@ export async function openJournal(
   const state = createJournalState(folder, log, options.changed ?? (() => undefined));
   const takeFiles = createTakeOver(folder, log);
   let timer: NodeJS.Timeout | undefined;
-  /** The store's id. Until it is known, files of others are left alone: they may be owed to another store. */
+  /** The store's id. Until it is known, files of other gateways are left alone: they may be of another store. */
   let store: string | undefined;
   /** Something has failed since the present look began, so it must not report that all is well. */
   let hasFailed = false;
@@ -82,7 +82,7 @@ export async function openJournal(
     }
   }
 
-  /** Takes over the files of ended gateways that are owed to the store. */
+  /** Takes over the files of ended gateways that are of this store. */
   async function takeOver(owner: JournalOwner): Promise<void> {
     if (store === undefined) return;
     await takeFiles(store, async (settlements) => {

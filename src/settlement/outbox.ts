@@ -25,7 +25,7 @@ export interface FlushTarget {
   /** Runs BIND. @param isRepeat whether the store has answered it before @throws ClaimError */
   bind(call: Charge["call"], isRepeat: boolean): Promise<Binding>;
   /** The run of the primary, where answered charges wait for replicas. */
-  server?: string | undefined;
+  runId?: string | undefined;
   /** Called with what the store has answered. */
   charged?(charge: Charge, outcome: Binding): void;
   voided?(outcome: Voided["outcome"]): void;
@@ -45,7 +45,7 @@ function createQueues() {
   /** By the store's id; empty for settlements of a store without one, which are sent to any store. */
   const queues = new Map<string, Queue>();
   /** Names of those that wait for a claim on another primary than their account's, which has refused it. */
-  const aside = new Set<string>();
+  const waitingForClaim = new Set<string>();
   const queuesOf = (storeId: string | undefined): Queue[] =>
     [queues.get(""), storeId ? queues.get(storeId) : undefined].filter((queue) => queue !== undefined);
   const sum = (some: Iterable<Queue>): number => [...some].reduce((size, queue) => size + queue.size, 0);
@@ -54,15 +54,15 @@ function createQueues() {
     /** The queues that a flush to this store sends. */
     of: queuesOf,
     /** Nothing happens to one that is in no queue. */
-    setAside(settlement: Settlement): void {
+    waitForClaim(settlement: Settlement): void {
       const name = nameOf(settlement);
-      if (queues.get(settlement.storeId ?? "")?.has(name)) aside.add(name);
+      if (queues.get(settlement.storeId ?? "")?.has(name)) waitingForClaim.add(name);
     },
-    hasAside: (): boolean => aside.size > 0,
-    asideFor: ({ has }: FlushTarget, queue: Queue): Settlement[] =>
+    hasWaitingForClaim: (): boolean => waitingForClaim.size > 0,
+    waitingForClaimOf: ({ has }: FlushTarget, queue: Queue): Settlement[] =>
       queue
         .values()
-        .filter((settlement) => aside.has(nameOf(settlement)) && has(settlement))
+        .filter((settlement) => waitingForClaim.has(nameOf(settlement)) && has(settlement))
         .toArray(),
     add(settlement: Settlement): void {
       const { storeId = "" } = settlement;
@@ -77,25 +77,25 @@ function createQueues() {
     /** Whether a flush would send any. */
     hasFor: ({ storeId, has }: Pick<FlushTarget, "storeId" | "has">): boolean =>
       queuesOf(storeId).some((queue) =>
-        queue.entries().some(([name, settlement]) => has(settlement) && !aside.has(name)),
+        queue.entries().some(([name, settlement]) => has(settlement) && !waitingForClaim.has(name)),
       ),
     /** The oldest of a queue that wait for this primary. */
     nextFor: ({ has }: FlushTarget, queue: Queue): Settlement[] =>
       queue
         .entries()
-        .filter(([name, settlement]) => has(settlement) && !aside.has(name))
+        .filter(([name, settlement]) => has(settlement) && !waitingForClaim.has(name))
         .map(([, settlement]) => settlement)
         .take(FLUSH_BATCH)
         .toArray(),
     remove(queue: Queue, settlement: Settlement): void {
       queue.delete(nameOf(settlement));
-      aside.delete(nameOf(settlement));
+      waitingForClaim.delete(nameOf(settlement));
     },
     removeOldest(): Settlement {
       const firsts = [...queues.values()].flatMap((queue) => queue.entries().take(1).toArray());
       const [name, settlement] = firsts.reduce((a, b) => (b[1].atMs < a[1].atMs ? b : a));
       queues.get(settlement.storeId ?? "")!.delete(name);
-      aside.delete(name);
+      waitingForClaim.delete(name);
       return settlement;
     },
   };
@@ -129,25 +129,25 @@ interface OutboxParts extends OutboxOptions {
 export function createOutbox(options: OutboxOptions) {
   const { journal, unconfirmed } = options;
   const queues = createQueues();
-  const { size, sizeFor, hasFor, hasAside } = queues;
+  const { size, sizeFor, hasFor, hasWaitingForClaim } = queues;
   /** The store of the latest flush. */
   let present: string | undefined;
   const reportSize = (): void =>
     options.changed({ entries: size(), ofOtherStores: size() - sizeFor(present) });
   const parts: OutboxParts = { ...options, queues, reportSize };
   const keeping = createKeeping(parts);
-  const { sendAll, sendAside, sendMissed } = createSending(parts);
+  const { sendAll, sendWaitingForClaim, sendMissed } = createSending(parts);
 
   return {
     ...keeping,
     size,
     sizeFor,
     hasFor,
-    hasAside,
+    hasWaitingForClaim,
     sendMissed,
-    /** Sends what was set aside: a claim was refused, which may be given by now. Throws if this primary fails itself. */
-    async flushAside(target: FlushTarget): Promise<void> {
-      for (const queue of queues.of(target.storeId)) await sendAside(target, queue);
+    /** Sends settlements whose claim was refused before. The claim may succeed now. Throws if this primary fails itself. */
+    async flushWaitingForClaim(target: FlushTarget): Promise<void> {
+      for (const queue of queues.of(target.storeId)) await sendWaitingForClaim(target, queue);
       await keeping.clearJournal(target.storeId);
     },
     /** Takes over the settlements of ended gateways, now and later; calls `found` when there is something to flush. */
@@ -184,9 +184,9 @@ function createKeeping({ journal, log, queues, unconfirmed, settleWithinMs, repo
 
   /**
    * Resolves once the settlement is on disk, or could not be put there: it is kept in memory either way.
-   * @param isAside whether it waits for a claim on another primary, and `flush` leaves it alone
+   * @param waitsForClaim whether it waits for a claim on another primary, and `flush` leaves it alone
    */
-  async function put(settlement: Settlement, isAside = false): Promise<void> {
+  async function put(settlement: Settlement, waitsForClaim = false): Promise<void> {
     if (size() >= ENTRIES_MAX)
       log.error(
         fieldsOf(queues.removeOldest()),
@@ -194,7 +194,7 @@ function createKeeping({ journal, log, queues, unconfirmed, settleWithinMs, repo
       );
     const kept = withDeadline(settlement);
     queues.add(kept);
-    if (isAside) queues.setAside(kept);
+    if (waitsForClaim) queues.waitForClaim(kept);
     reportSize();
     await write([kept]);
   }
@@ -220,13 +220,13 @@ function createKeeping({ journal, log, queues, unconfirmed, settleWithinMs, repo
 
   /**
    * Keeps a charge that the store has answered, until replicas have it.
-   * @param server the run of the primary that has answered it
+   * @param runId the run of the primary that has answered it
    * @returns whether it is on disk
    */
-  function keepAnswered(charge: Charge, server: string | undefined): Promise<boolean> {
+  function keepAnswered(charge: Charge, runId: string | undefined): Promise<boolean> {
     const kept: Charge = { ...withDeadline(charge), isCounted: true, isAnswered: true };
     const { storeId } = charge;
-    unconfirmed?.add(kept, server);
+    unconfirmed?.add(kept, runId);
     if (++answeredLines < ANSWERED_LINES_MAX || !unconfirmed || sizeFor(storeId) > 0) return write([kept]);
     // A crash before they are written again loses charges only if the primary is lost at the same moment.
     const all = unconfirmed.of(storeId);
@@ -276,10 +276,10 @@ function createSending({ log, queues, unconfirmed, settleWithinMs, reportSize }:
   ): Promise<void> {
     const results = await Promise.allSettled(
       settlements.map(async (settlement) => {
-        const charged = await send(target, settlement).catch(asideOrThrow(settlement));
-        if (charged === "aside") return;
+        const charged = await send(target, settlement).catch(waitForClaimOrThrow(settlement));
+        if (charged === "waits_for_claim") return;
         done(settlement);
-        if (charged) unconfirmed?.add({ ...charged, isCounted: true, isAnswered: true }, target.server);
+        if (charged) unconfirmed?.add({ ...charged, isCounted: true, isAnswered: true }, target.runId);
       }),
     );
     reportSize();
@@ -289,10 +289,10 @@ function createSending({ log, queues, unconfirmed, settleWithinMs, reportSize }:
   }
 
   /** This primary is not at fault, and is used without it. */
-  const asideOrThrow = (settlement: Settlement) => (error: unknown) => {
+  const waitForClaimOrThrow = (settlement: Settlement) => (error: unknown) => {
     if (!(error instanceof ClaimError)) throw error;
-    queues.setAside(settlement);
-    return "aside" as const;
+    queues.waitForClaim(settlement);
+    return "waits_for_claim" as const;
   };
 
   async function sendAll(target: FlushTarget, queue: Queue): Promise<void> {
@@ -312,8 +312,10 @@ function createSending({ log, queues, unconfirmed, settleWithinMs, reportSize }:
 
   return {
     sendAll,
-    sendAside: (target: FlushTarget, queue: Queue): Promise<void> =>
-      sendInTurn(target, queues.asideFor(target, queue), (settlement) => queues.remove(queue, settlement)),
+    sendWaitingForClaim: (target: FlushTarget, queue: Queue): Promise<void> =>
+      sendInTurn(target, queues.waitingForClaimOf(target, queue), (settlement) =>
+        queues.remove(queue, settlement),
+      ),
     /** Sends the answered charges that this run of the primary may lack. */
     sendMissed: (target: FlushTarget): Promise<void> =>
       sendInTurn(target, unconfirmed?.missedBy(target) ?? [], (settlement) =>

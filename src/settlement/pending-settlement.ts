@@ -1,19 +1,25 @@
 import type { BindCall } from "../store/scripts/bind.ts";
 import type { VoidCall } from "../store/scripts/void.ts";
 
+/**
+ * How long a settlement may be sent, ms: half of the retention. Of a request that the store has forgotten, BIND cannot tell whether
+ * it was charged.
+ */
+export const settleWithinMs = (retentionMs: number): number => retentionMs / 2;
+
 /** A settlement whose outcome in the store may be unknown. It can be sent again: scripts are idempotent. */
 interface Waiting {
   /** The store that admitted the request; no other is sent it. Missing where that store had no id. */
   storeId?: string | undefined;
   /** When it was first sent, Unix ms by the store's clock. */
   atMs: number;
-  /** How long it may be sent, ms from `atMs`; half of the retention that its request's record was given. */
+  /** How long it may be sent, ms from `atMs`; see `settleWithinMs`. */
   settleWithinMs?: number;
   /** Until when it may be sent, Unix ms by the store's clock; fixed when it is put. Lines of early releases have none. */
   untilMs?: number;
-  /** Its outcome is in the metrics already: the store confirmed it once, and lost it. */
+  /** The store has answered it before, so its outcome is in the metrics already. Sent again, it counts as a replay. */
   isCounted?: boolean;
-  /** It was answered that it is not charged, and will be again. Only in memory. */
+  /** BIND has answered `uncollected`, and a repeat will answer the same. Not written to the journal. */
   isUncollected?: boolean;
   /** The store has answered it. It is kept until a replica has it, too, and sent again to a primary that may lack it. */
   isAnswered?: boolean;

@@ -16,10 +16,8 @@ const LOOK_EVERY_MS = 50;
 /** When a gateway signed, Unix ms by the clock of its primary, and for which run of it. */
 interface Sign {
   atMs: number;
-  server: string;
+  runId: string;
 }
-
-export type ReplaySigns = ReturnType<typeof createReplaySigns>;
 
 /**
  * Signs by which gateways tell each other that they have sent again what a changed primary may lack. A gateway that served
@@ -36,13 +34,13 @@ export function createReplaySigns(connection: Pick<Connection, "primaries" | "pa
   }, SIGN_EVERY_MS).unref();
 
   const nameFor = (primary: Primary): string => replayedName(connection.partitionOn(primary));
-  const sign = (primary: Primary, server: string): Promise<unknown> =>
-    primary.within(primary.redis.hset(nameFor(primary), gateway, `${Math.round(primary.nowMs())} ${server}`));
+  const sign = (primary: Primary, runId: string): Promise<unknown> =>
+    primary.within(primary.redis.hset(nameFor(primary), gateway, `${Math.round(primary.nowMs())} ${runId}`));
 
   async function signAgain(primary: Primary): Promise<void> {
     const { confirmation, within } = primary;
-    const server = confirmation?.server() ?? (confirmation && (await within(confirmation.identify())));
-    if (server !== undefined) await sign(primary, server);
+    const runId = confirmation?.runId() ?? (confirmation && (await within(confirmation.identify())));
+    if (runId !== undefined) await sign(primary, runId);
   }
 
   async function others(primary: Primary): Promise<Map<string, Sign>> {
@@ -52,10 +50,10 @@ export function createReplaySigns(connection: Pick<Connection, "primaries" | "pa
   }
 
   /** Waits until all of them have signed for this run of the primary, and no longer than `untilMs`. */
-  async function waitFor(primary: Primary, names: ReadonlySet<string>, server: string, untilMs: number) {
+  async function waitFor(primary: Primary, names: ReadonlySet<string>, runId: string, untilMs: number) {
     for (;;) {
       const signs = await others(primary);
-      if ([...names].every((name) => signs.get(name)?.server === server)) return;
+      if ([...names].every((name) => signs.get(name)?.runId === runId)) return;
       if (performance.now() >= untilMs) return;
       await pause(LOOK_EVERY_MS, undefined, { ref: false });
     }
@@ -66,15 +64,15 @@ export function createReplaySigns(connection: Pick<Connection, "primaries" | "pa
      * Sends again what a primary may lack, and waits until the other gateways have done so, if it has changed.
      * @param replay resolves once this gateway has sent everything
      */
-    async around(primary: Primary, server: string | undefined, replay: () => Promise<void>): Promise<void> {
-      if (server === undefined || known.get(primary) === server) return replay();
+    async around(primary: Primary, runId: string | undefined, replay: () => Promise<void>): Promise<void> {
+      if (runId === undefined || known.get(primary) === runId) return replay();
       const untilMs = performance.now() + WAIT_MAX_MS;
       const before = await others(primary);
       await replay();
-      await sign(primary, server);
-      await waitFor(primary, awaited(before, server), server, untilMs);
+      await sign(primary, runId);
+      await waitFor(primary, awaited(before, runId), runId, untilMs);
       await removeOld(primary, before);
-      known.set(primary, server);
+      known.set(primary, runId);
     },
     close: (): void => clearInterval(timer),
   };
@@ -86,15 +84,13 @@ export function createReplaySigns(connection: Pick<Connection, "primaries" | "pa
 }
 
 /** Gateways that used the primary before it changed, and lived then. Signs are compared with each other, not with a clock. */
-function awaited(signs: ReadonlyMap<string, Sign>, server: string): Set<string> {
+function awaited(signs: ReadonlyMap<string, Sign>, runId: string): Set<string> {
   const latestMs = Math.max(0, ...[...signs.values()].map(({ atMs }) => atMs));
   const lives = ({ atMs }: Sign): boolean => latestMs - atMs <= SILENT_MS;
-  return new Set(
-    [...signs].filter(([, sign]) => sign.server !== server && lives(sign)).map(([name]) => name),
-  );
+  return new Set([...signs].filter(([, sign]) => sign.runId !== runId && lives(sign)).map(([name]) => name));
 }
 
 function parsed(text: string): Sign {
-  const [atMs = "0", server = ""] = text.split(" ");
-  return { atMs: Number(atMs), server };
+  const [atMs = "0", runId = ""] = text.split(" ");
+  return { atMs: Number(atMs), runId };
 }

@@ -36,17 +36,17 @@ export function createReplay(
 
   return {
     async beforeUse(primary: Primary): Promise<void> {
-      const server = await primary.within(primary.confirmation!.identify());
+      const runId = await primary.within(primary.confirmation!.identify());
       const storeId = connection.facts()?.id;
       if (storeId === undefined) return outbox.flush(targetOf(primary));
       await losses.requireAccepted(partOf(primary), storeId);
-      await signs.around(primary, server, async () => {
+      await signs.around(primary, runId, async () => {
         await outbox.flush(targetOf(primary));
         await sendLost(primary, storeId);
       });
       await losses.requireComplete(partOf(primary), storeId);
       // Behind a proxy the next connection may lead to another server.
-      if (primary.confirmation!.server() !== server) throw new Error("the connection closed meanwhile");
+      if (primary.confirmation!.runId() !== runId) throw new Error("the connection closed meanwhile");
     },
     close: signs.close,
   };

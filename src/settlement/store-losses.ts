@@ -33,7 +33,7 @@ export function createStoreLosses(connection: Connection, options: StoreLossesOp
   const { outbox, folder, log } = options;
   const lastConfirmed = openLastConfirmed(folder, log);
   const terms = createTerms(connection, { file: lastConfirmed, log });
-  const { losses, beforeUse, close } = createRule(connection, options, {
+  const { losses, beforeUse, close } = createLossGuard(connection, options, {
     lastConfirmed,
     recent: openRecentEntries(folder, log),
     sendAgain: (sent: SentCharge) => outbox.put({ ...sent, script: "bind", isCounted: true }),
@@ -57,7 +57,7 @@ export function createStoreLosses(connection: Connection, options: StoreLossesOp
 }
 
 /** What one primary must have, with and without replicas. */
-function createRule(
+function createLossGuard(
   connection: Connection,
   { outbox, targetOf, folder, othersWithinMs }: StoreLossesOptions,
   common: Omit<LossOptions, "chargesMax">,
@@ -116,7 +116,7 @@ function partOf(connection: Connection, primary: Primary): StorePart {
   const owner = connection.ofName(META);
   const { redis, within, nowMs, confirmation } = primary;
   /** Another run of the primary would confirm what it has never had. */
-  const server = confirmation?.server();
+  const runId = confirmation?.runId();
   return {
     redis,
     within,
@@ -126,9 +126,9 @@ function partOf(connection: Connection, primary: Primary): StorePart {
     confirmed:
       confirmation &&
       (async () =>
-        server !== undefined &&
+        runId !== undefined &&
         (await confirmation.confirmed()) === "replicas" &&
-        confirmation.server() === server),
+        confirmation.runId() === runId),
     meta: { redis: owner.redis, isAway: owner !== primary && owner.breaker.isOpen() },
   };
 }

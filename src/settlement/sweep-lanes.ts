@@ -1,3 +1,4 @@
+import { jittered } from "../store/jitter.ts";
 import type { OpenRequest } from "../store/scripts/lease.ts";
 import type { PollOutcome } from "../upstream/poll-request.ts";
 import { SWEEP_POLLS_MAX } from "../upstream/upstream.ts";
@@ -16,8 +17,8 @@ const LIMITED_PAUSE_MAX_SECONDS = 30;
 const FAILED_PAUSE_MIN_MS = 250;
 const FAILED_PAUSE_MAX_MS = 10_000;
 
-/** Up to a tenth more or less, so that work that started together spreads over time. */
-export const jittered = (ms: number): number => ms * (0.9 + Math.random() / 5);
+/** How much pauses and intervals differ, so that work that started together spreads over time. */
+export const JITTER_SHARE = 0.1;
 
 interface Lane {
   queue: PacedQueue<OpenRequest>;
@@ -25,7 +26,7 @@ interface Lane {
   pending: number;
   /** Polls in a row that the upstream did not answer. */
   failures: number;
-  /** Since when no question has been answered about its task; undefined if the last one was. */
+  /** When the first of the unanswered polls in a row failed; undefined after an answered one. */
   unansweredSinceMs: number | undefined;
   pausedUntilMs: number;
   usedAtMs: number;
@@ -34,14 +35,14 @@ interface Lane {
 /**
  * The sweeper's polls, in a paced queue for each upstream: one that fails does not delay the tasks of another.
  * @param options.upstreamName names the upstream of a task; without a tag, the present one
- * @param options.ask polls, and must not throw; calls `ended` with the outcome, before it does anything else with it
+ * @param options.poll polls, and must not throw; calls `ended` with the outcome, before it does anything else with it
  */
 export function createSweepLanes(options: {
   perSecond(): number;
   upstreamName(tag: string | undefined): string;
-  ask(request: OpenRequest, ended: (outcome: PollOutcome) => void): Promise<void>;
+  poll(request: OpenRequest, ended: (outcome: PollOutcome) => void): Promise<void>;
 }) {
-  const { perSecond, upstreamName, ask } = options;
+  const { perSecond, upstreamName, poll } = options;
   const lanes = new Map<string, Lane>();
 
   function laneOf(tag: string | undefined): Lane | undefined {
@@ -63,7 +64,7 @@ export function createSweepLanes(options: {
         perSecond,
         entriesMax: WAITING_MAX,
         async work(request) {
-          await ask(request, (outcome) => pace(lane, outcome));
+          await poll(request, (outcome) => pace(lane, outcome));
           lane.pending--;
         },
       }),
@@ -132,7 +133,8 @@ function pace(lane: Lane, outcome: PollOutcome): void {
   lane.failures = hasFailed ? lane.failures + 1 : 0;
   let pauseMs = 0;
   if (hasFailed) {
-    pauseMs = jittered(Math.min(FAILED_PAUSE_MAX_MS, FAILED_PAUSE_MIN_MS * 2 ** (lane.failures - 1)));
+    const failedPauseMs = Math.min(FAILED_PAUSE_MAX_MS, FAILED_PAUSE_MIN_MS * 2 ** (lane.failures - 1));
+    pauseMs = jittered(failedPauseMs, JITTER_SHARE);
   }
   if (outcome.outcome === "rate_limited") {
     const asked = outcome.retryAfterSeconds ?? 0;

@@ -1,6 +1,7 @@
 import { randomUUID } from "node:crypto";
 import type { Tiers } from "../domain/limits.ts";
-import { askAgainMs } from "../domain/task-states.ts";
+import { nextPollMs } from "../domain/task-states.ts";
+import { jittered } from "../store/jitter.ts";
 import type { OpenRequest } from "../store/scripts/lease.ts";
 import type { Store } from "../store/store.ts";
 import type { Sweeps } from "../store/sweeps.ts";
@@ -8,7 +9,7 @@ import type { Logger } from "../telemetry/log.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
 import type { PollOutcome } from "../upstream/poll-request.ts";
 import type { TaskUpstream } from "../upstream/task-upstreams.ts";
-import { createSweepLanes, jittered } from "./sweep-lanes.ts";
+import { createSweepLanes, JITTER_SHARE } from "./sweep-lanes.ts";
 import { reportEnd, reportPollFault } from "./task-reports.ts";
 import { type AgingTask, endUnanswered, judge, type Verdict } from "./task-verdict.ts";
 
@@ -16,7 +17,7 @@ const BATCH = 50;
 const COLLECT_EVERY_MS = 60_000;
 /** Batches of records of a partition that are collected in one round, so that the next round does not wait for them. */
 const COLLECT_BATCHES_MAX = 4;
-/** The older a task, the rarer its polls: after a tenth of its age, but at least every five minutes. */
+/** A task is polled again after a tenth of its age, and at least every five minutes. */
 const AGE_SHARE = 0.1;
 /** An upstream that has answered nothing for this share of the maximum age is silent. */
 const SILENT_SHARE = 0.1;
@@ -46,9 +47,8 @@ export interface SweeperOptions {
 }
 
 /**
- * Ends what nobody else ends: holds past their due time are voided, bound tasks that no client polls are polled, and
- * too old ones are given up. Every gateway runs one; LEASE keeps two from doing the same. Polls of the upstream are
- * paced, and nothing else waits for them.
+ * Voids holds past their due time, polls bound tasks that no client polls, and ends those that are too old. Every gateway runs
+ * one; LEASE gives each request to one of them at a time. Polls of the upstream are paced, and nothing else waits for them.
  */
 export const createSweeper = (options: SweeperOptions): Sweeper => new Sweeper(options);
 
@@ -69,7 +69,7 @@ class Sweeper {
     this.#polls = createSweepLanes({
       perSecond: () => settings().tasks.sweepPollsPerSecond,
       upstreamName: (tag) => upstreamOf(tag).tag,
-      ask: (request, ended) =>
+      poll: (request, ended) =>
         this.#count("task", this.#pollTask(request, ended)).finally(() =>
           this.#polling.delete(request.requestId),
         ),
@@ -234,7 +234,7 @@ class Sweeper {
     const { taskId, accountId, partition, requestId, creatorKeyId } = request;
     const { refundFailed, pollIntervalMs } = settings().tasks;
     const everyMs = Math.min(POLL_EVERY_MAX_MS, Math.max(pollIntervalMs, task.ageMs * AGE_SHARE));
-    const pollMs = askAgainMs(Math.round(jittered(everyMs)), task.ageMs, task.maxAgeMs);
+    const pollMs = nextPollMs(Math.round(jittered(everyMs, JITTER_SHARE)), task.ageMs, task.maxAgeMs);
     const { outcome } = await store.observe(
       { partition, accountId, task: { taskId, requestId, creatorKeyId } },
       verdict,

@@ -7,13 +7,13 @@ const CHARGES_MAX = 50_000;
 interface Entry {
   charge: Charge;
   /** The run of the primary that has answered it; undefined for one of a gateway that ended. */
-  server: string | undefined;
+  runId: string | undefined;
 }
 
 export type UnconfirmedCharges = ReturnType<typeof createUnconfirmed>;
 
 /**
- * Charges that the primary has answered and that no replica is known to have. They owe nothing while that primary runs. They
+ * Charges that the primary has answered and that no replica is known to have. They need no further work while that primary runs. They
  * are in the journal, too, and are sent again to another run of the primary, which may lack them. Bounded: beyond the
  * bound the oldest is dropped; only the primary has it then.
  * @param dropped called when the bound is reached, once until the list has been empty
@@ -39,11 +39,11 @@ export function createUnconfirmed(options: { changed(charges: number): void; dro
   }
 
   return {
-    add(charge: Charge, server: string | undefined): void {
+    add(charge: Charge, runId: string | undefined): void {
       const { requestId } = charge.call;
       entries.delete(requestId);
       if (entries.size >= CHARGES_MAX) dropOldest();
-      entries.set(requestId, { charge, server });
+      entries.set(requestId, { charge, runId });
       options.changed(entries.size);
     },
     /** Those that are still the same. */
@@ -58,12 +58,12 @@ export function createUnconfirmed(options: { changed(charges: number): void; dro
     /** Those of a store, and those of a store without an id. */
     of: (storeId: string | undefined): Charge[] => chosen((entry) => isOf(storeId, entry)),
     has: (storeId: string | undefined): boolean => entries.values().some((entry) => isOf(storeId, entry)),
-    answeredBy: (server: string): Charge[] => chosen((entry) => entry.server === server),
+    answeredBy: (runId: string): Charge[] => chosen((entry) => entry.runId === runId),
     /** Those of its partitions that this run of a primary may lack. */
-    missedBy: ({ server, storeId, has }: Pick<FlushTarget, "server" | "storeId" | "has">): Charge[] =>
+    missedBy: ({ runId, storeId, has }: Pick<FlushTarget, "runId" | "storeId" | "has">): Charge[] =>
       chosen(
         (entry) =>
-          isOf(storeId, entry) && has(entry.charge) && (server === undefined || entry.server !== server),
+          isOf(storeId, entry) && has(entry.charge) && (runId === undefined || entry.runId !== runId),
       ),
   };
 }

@@ -1,8 +1,8 @@
 import type { Redis } from "ioredis";
-import { OperatorError } from "./accounts.ts";
 import { entryOfTail, readCheckpoint } from "./checkpoints.ts";
 import { kindOf, type LedgerEntry } from "./ledger-entries.ts";
 import { accountNames } from "./names.ts";
+import { noAccount, OperatorError } from "./operator-error.ts";
 import { scriptsOf } from "./script-runner.ts";
 import { type HistoryFilter, history } from "./scripts/history.ts";
 
@@ -59,7 +59,7 @@ export async function readHistory(options: HistoryOptions): Promise<HistoryPage>
   const { redis, partition, accountId, filter, limit, archive } = options;
   const { account } = accountNames(partition, accountId);
   const [balance, last] = await redis.hmget(account, "balance", "last_entry");
-  if (balance === null) throw new OperatorError(`there is no account ${accountId}`, "not_found");
+  if (balance === null) throw noAccount(accountId);
   const position = options.position ?? last ?? "";
   if (position.startsWith(ARCHIVED)) return fromArchive(options, position.slice(ARCHIVED.length));
   if (!IN_REDIS.test(position)) throw badCursor();

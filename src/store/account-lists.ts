@@ -1,10 +1,11 @@
 import { badCursor } from "./account-history.ts";
-import { OperatorError, requireAccountId } from "./accounts.ts";
-import { cursorOf, positionOf, requireLimit } from "./cursors.ts";
+import { cursorOf, positionOf, requirePageSize } from "./cursors.ts";
 import { type KeyRecord, readKeys } from "./keys.ts";
 import { accountNames, partitionNames, partitionOf } from "./names.ts";
 import type { RedisNodes } from "./nodes.ts";
 import { type AccountObject, accountObject } from "./operator-accounts.ts";
+import { noAccount, OperatorError } from "./operator-error.ts";
+import { requireAccountId } from "./operator-values.ts";
 import { type PartitionReads, readsOfAll, readsOfMost, type Unread } from "./partition-reads.ts";
 import type { AccountRecord, AccountStatus } from "./records.ts";
 import { firstMembers, type Listed, lowerCase } from "./sorted-lists.ts";
@@ -42,7 +43,7 @@ export async function listAccounts(
   nodes: RedisNodes,
   { prefix = "", label, status, cursor, limit }: AccountQuery,
 ): Promise<AccountPage> {
-  requireLimit(limit);
+  requirePageSize(limit);
   if (prefix !== "") requireAccountId(prefix);
   if (label === "") throw new OperatorError("label must not be empty", "invalid", "label");
   const list = ["accounts", prefix, label, status];
@@ -111,13 +112,12 @@ export async function listKeys(
   accountId: string,
   { cursor, limit }: { cursor?: string | undefined; limit: number },
 ): Promise<{ keys: KeyRecord[]; next: string | undefined }> {
-  requireLimit(limit);
+  requirePageSize(limit);
   const list = ["keys", accountId];
   const partition = partitionOf(accountId, await partitionsOf(nodes));
   const redis = nodes.of(partition);
   const { account, keys: name } = accountNames(partition, accountId);
-  if ((await redis.exists(account)) === 0)
-    throw new OperatorError(`there is no account ${accountId}`, "not_found");
+  if ((await redis.exists(account)) === 0) throw noAccount(accountId);
   let first = 0;
   if (cursor !== undefined) {
     const rank = await redis.zrank(name, positionOf(list, cursor));

@@ -1,8 +1,9 @@
-import { OperatorError, requireAccountId } from "./accounts.ts";
 import type { Actor } from "./actor.ts";
 import type { LedgerEntry } from "./ledger-entries.ts";
 import { partitionOf } from "./names.ts";
 import type { RedisNodes } from "./nodes.ts";
+import { noAccount, OperatorError } from "./operator-error.ts";
+import { requireAccountId } from "./operator-values.ts";
 import {
   entryOfReference,
   oncePerReference,
@@ -83,6 +84,6 @@ export async function adjustCredits(
         "amount",
       );
     case "unknown_account":
-      throw new OperatorError(`there is no account ${accountId}`, "not_found");
+      throw noAccount(accountId);
   }
 }

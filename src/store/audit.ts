@@ -1,7 +1,7 @@
-import { OperatorError } from "./accounts.ts";
 import { recordOf, type StreamEntry } from "./ledger-entries.ts";
 import { partitionNames, partitionOf } from "./names.ts";
 import type { RedisNodes } from "./nodes.ts";
+import { OperatorError } from "./operator-error.ts";
 import { manyByNode } from "./pipelines.ts";
 import { partitionsOf } from "./store-facts.ts";
 

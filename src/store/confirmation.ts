@@ -40,29 +40,29 @@ export function createConfirmation(requests: Redis, options: ConfirmationOptions
   const gateway = randomUUID();
   const rounds = createRounds(() => own.within(send()));
   /** The run of the primary that `requests` leads to; undefined while that is not known. */
-  let server: string | undefined;
+  let runId: string | undefined;
   let isClosed = false;
 
   /** A write of the lost connection must not be confirmed by a round on the next server. */
   function onRequestsClosed(): void {
-    server = undefined;
+    runId = undefined;
     rounds.abandon();
   }
   requests.on("close", onRequestsClosed);
 
   /** Reads again which run of the primary `requests` leads to. @throws what Redis says against it */
   async function identify(): Promise<string | undefined> {
-    server = await serverOf(requests);
-    return server;
+    runId = await runIdOf(requests);
+    return runId;
   }
 
   /** Whether both connections lead to the run of the primary that has answered the callers. */
   async function isSameServer(): Promise<boolean> {
-    if (own.server !== undefined && own.server === server) return true;
+    if (own.runId !== undefined && own.runId === runId) return true;
     if (own.redis.status !== "ready") return false;
-    const answered = server;
-    const [theirs, ours] = await Promise.all([identify(), serverOf(own.redis)]);
-    own.server = ours;
+    const answered = runId;
+    const [theirs, ours] = await Promise.all([identify(), runIdOf(own.redis)]);
+    own.runId = ours;
     if (theirs !== undefined && ours !== theirs) own.reconnect();
     return ours !== undefined && ours === theirs && ours === answered;
   }
@@ -77,14 +77,14 @@ export function createConfirmation(requests: Redis, options: ConfirmationOptions
   return {
     /** Connects. Nothing is confirmed before. */
     start: own.connect,
-    server: () => server,
+    runId: () => runId,
     identify,
     /**
      * Whether replicas have all that Redis has answered before this call. Takes a round, and at most the rest of the one
      * under way. As many callers wait as there are requests in progress.
      */
     confirmed: (): Promise<Confirmed> =>
-      server === undefined || isClosed ? Promise.resolve("none") : rounds.join(),
+      runId === undefined || isClosed ? Promise.resolve("none") : rounds.join(),
     close(): void {
       isClosed = true;
       requests.off("close", onRequestsClosed);
@@ -170,13 +170,13 @@ function createOwnConnection(options: ConfirmationOptions) {
   const own = {
     redis,
     /** The run of the primary that it leads to; undefined until that is read. */
-    server: undefined as string | undefined,
+    runId: undefined as string | undefined,
     reconnect,
     connect: (): void => void redis.connect().catch(() => undefined),
     /** A round's result. What has no answer in time is hung, and gets a new connection. */
     within: <T>(round: Promise<T>): Promise<T> =>
       rounds.within(round).catch((error: unknown) => {
-        own.server = undefined;
+        own.runId = undefined;
         if (redis.status === "ready") reconnect();
         throw error;
       }),
@@ -191,7 +191,7 @@ function createOwnConnection(options: ConfirmationOptions) {
   };
   redis.on("ready", endHandshake);
   redis.on("close", () => {
-    own.server = undefined;
+    own.runId = undefined;
     endHandshake();
   });
   return own;
@@ -201,7 +201,7 @@ function createOwnConnection(options: ConfirmationOptions) {
  * Names the run of a primary: a restart, a promotion and a demotion change it.
  * @returns undefined for a server that is no primary, or does not say
  */
-async function serverOf(redis: Redis): Promise<string | undefined> {
+async function runIdOf(redis: Redis): Promise<string | undefined> {
   const [server, replication] = await Promise.all([redis.info("server"), redis.info("replication")]);
   const run = /^run_id:(\w+)/m.exec(server)?.[1];
   const history = /^master_replid:(\w+)/m.exec(replication)?.[1];

@@ -18,7 +18,7 @@ import {
   requirePrimaryRole,
   SLOTS_WITHOUT_PRIMARY,
 } from "./placement.ts";
-import { createPrimary, type PartOfStore, type Primary } from "./primary.ts";
+import { createPrimary, type Primary, type StoreContext } from "./primary.ts";
 import { everythingOn, mapOf, nothingPlaced, type PrimaryMap } from "./primary-map.ts";
 import { readFacts, requireNoEviction } from "./store-facts.ts";
 
@@ -64,7 +64,7 @@ export function createConnection(options: ConnectionOptions) {
     replaced: () => tripAll("the store has another id"),
     log,
   });
-  const store = partOfStore(options, {
+  const store = createStoreContext(options, {
     facts,
     map: () => map(),
     attached: () => attached,
@@ -255,7 +255,7 @@ function followPrimaries(parts: {
 }
 
 /** What each primary needs of the whole. The primary of `tg:meta` answers for the facts of the store, each for its own server. */
-function partOfStore(
+function createStoreContext(
   options: ConnectionOptions,
   whole: {
     facts: ReturnType<typeof createKnownFacts>;
@@ -265,7 +265,7 @@ function partOfStore(
     findPrimaries(): void;
     primariesFound(): Promise<void>;
   },
-): PartOfStore & { requireUsable(partition: number): void } {
+): StoreContext & { requireUsable(partition: number): void } {
   const { facts, map, attached } = whole;
   const { partitions, log, metrics } = options;
   const frozen = createFrozenPartitions({

@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import { OperatorError } from "./accounts.ts";
+import { OperatorError } from "./operator-error.ts";
 
 const DIGEST_BYTES = 9;
 /** More than any cursor that is made here. */
@@ -29,7 +29,7 @@ const digestOf = (list: readonly unknown[], position: string): Buffer =>
     .subarray(0, DIGEST_BYTES);
 
 /** How many rows a page may have. @throws OperatorError */
-export function requireLimit(limit: number): void {
+export function requirePageSize(limit: number): void {
   if (!Number.isInteger(limit) || limit < 1 || limit > 100)
     throw new OperatorError("limit must be a whole number from 1 to 100", "invalid", "limit");
 }

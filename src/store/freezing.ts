@@ -1,11 +1,11 @@
 import type { Redis } from "ioredis";
-import { OperatorError } from "./accounts.ts";
 import { frozenField, listFrozen } from "./frozen-list.ts";
 import { storeNowMs } from "./keys.ts";
 import { isMoving } from "./moving-slots.ts";
 import { frozenName, META, partitionNames } from "./names.ts";
 import type { RedisNodes } from "./nodes.ts";
 import { placeOf } from "./open-nodes.ts";
+import { OperatorError } from "./operator-error.ts";
 import { type PartitionReads, readsOfAll } from "./partition-reads.ts";
 import { slotOf } from "./slots.ts";
 import { isCluster, partitionsOf } from "./store-facts.ts";

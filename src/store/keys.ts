@@ -1,10 +1,12 @@
 import type { Redis } from "ioredis";
 import type { OwnLimits } from "../domain/limits.ts";
 import { monthOf } from "../domain/months.ts";
-import { type IssuedKey, issueKey, OperatorError, requireLabel, requireLimit } from "./accounts.ts";
 import { type Actor, cliActor } from "./actor.ts";
+import { type IssuedKey, issueKey } from "./issue-key.ts";
 import { accountNames, digestOf, indexName, keyNames, partitionNames, partitionOf } from "./names.ts";
 import type { RedisNodes } from "./nodes.ts";
+import { OperatorError } from "./operator-error.ts";
+import { requireLabel, requireLimit } from "./operator-values.ts";
 import {
   type PartitionReads,
   readsOfAll,

@@ -1,9 +1,9 @@
 import { setTimeout as wait } from "node:timers/promises";
 import type { Redis } from "ioredis";
-import { OperatorError } from "./accounts.ts";
 import { isEarlier, LAYOUT, type Layout, MIGRATING, requireMigratable } from "./layout.ts";
 import { earlierTaskName, META, partitionOf, partitionOfName } from "./names.ts";
 import type { RedisNodes } from "./nodes.ts";
+import { OperatorError } from "./operator-error.ts";
 import { many } from "./pipelines.ts";
 import { taskRecord } from "./records.ts";
 import { type Item, itemOf, type Script } from "./script-definition.ts";

@@ -1,16 +1,11 @@
 import { type Metadata, metadataProblem } from "../domain/operator-texts.ts";
-import {
-  accountRow,
-  OperatorError,
-  randomAccountId,
-  requireAccountId,
-  requireLabel,
-  requireLimit,
-} from "./accounts.ts";
+import { accountRow, randomAccountId } from "./accounts.ts";
 import type { Actor } from "./actor.ts";
 import { keyIdPages } from "./keys.ts";
 import { accountNames, partitionOf } from "./names.ts";
 import type { RedisNodes } from "./nodes.ts";
+import { noAccount, OperatorError } from "./operator-error.ts";
+import { requireAccountId, requireLabel, requireLimit } from "./operator-values.ts";
 import { type AccountRecord, type AccountStatus, statusOf } from "./records.ts";
 import { scriptsOf } from "./script-runner.ts";
 import { account } from "./scripts/account.ts";
@@ -140,9 +135,6 @@ async function gatherSlots(nodes: RedisNodes, accountId: string): Promise<void> 
   for await (const { partition, keyIds } of keyIdPages(nodes, accountId))
     await scriptsOf(nodes.of(partition)).run(gather, { partition, accountId, keyIds });
 }
-
-const noAccount = (accountId: string): OperatorError =>
-  new OperatorError(`there is no account ${accountId}`, "not_found");
 
 /** Fields of the record; null removes one. @throws OperatorError for a value that makes no sense */
 function fieldsOf({ label, metadata, status, limits = {} }: AccountChanges) {

@@ -13,3 +13,6 @@ export class OperatorError extends Error {
     this.path = path;
   }
 }
+
+export const noAccount = (accountId: string): OperatorError =>
+  new OperatorError(`there is no account ${accountId}`, "not_found");

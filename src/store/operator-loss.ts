@@ -1,5 +1,4 @@
 import type { Redis } from "ioredis";
-import { OperatorError } from "./accounts.ts";
 import { storeNowMs } from "./keys.ts";
 import type { SentCharge } from "./loss/confirmed-charges.ts";
 import { type LastConfirmed, readLastConfirmed } from "./loss/last-confirmed.ts";
@@ -15,6 +14,7 @@ import { readRecentEntries } from "./loss/recent-entries.ts";
 import { META, partitionOfLedger } from "./names.ts";
 import type { RedisNodes } from "./nodes.ts";
 import { placeOf } from "./open-nodes.ts";
+import { OperatorError } from "./operator-error.ts";
 import { type PartitionReads, readsOfAll, readsOfMost, unreadInWords } from "./partition-reads.ts";
 import { answersOf } from "./pipelines.ts";
 

@@ -1,10 +1,10 @@
 import { GatewayError } from "../domain/errors.ts";
 import { parseRedisAddress } from "../domain/redis-address.ts";
-import { OperatorError } from "./accounts.ts";
 import type { ConfirmationRule } from "./confirmation.ts";
 import { confirmedByReplicas, type Written, writtenBy } from "./confirmed-writes.ts";
 import type { RedisNodes } from "./nodes.ts";
 import { type OpenedNodes, openNodes } from "./open-nodes.ts";
+import { OperatorError } from "./operator-error.ts";
 import { findWritable } from "./operator-loss.ts";
 import { inStoreWords } from "./reasons.ts";
 import type { ArchiveLookUps } from "./refunds.ts";
@@ -27,7 +27,7 @@ interface Opened {
 }
 
 /**
- * The console's own connections, made when they are first used: bulk reads of operators never delay a customer's request.
+ * The management API's own connections, made when they are first used: bulk reads of operators never delay a customer's request.
  * @param options.partitions used at the very first start of a store only
  * @param options.archive what is asked of the archive
  */

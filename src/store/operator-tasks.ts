@@ -1,8 +1,8 @@
 import { failedTaskJson } from "../domain/task-states.ts";
-import { OperatorError } from "./accounts.ts";
 import { type Actor, cliActor } from "./actor.ts";
 import { claimName, keyRef, partitionNames, requestName, taskName } from "./names.ts";
 import type { RedisNodes } from "./nodes.ts";
+import { OperatorError } from "./operator-error.ts";
 import { readsOfMost, UnreadError, unreadInWords } from "./partition-reads.ts";
 import { manyByNode } from "./pipelines.ts";
 import { type RequestRecord, type Sighting, taskRecord } from "./records.ts";
@@ -15,7 +15,7 @@ import { tasksOf } from "./tasks.ts";
 const ATTEMPTS_MAX = 3;
 
 /** A request and its task, for operators. */
-export interface TaskView {
+export interface FoundRequest {
   requestId: string;
   partition: number;
   record: RequestRecord;
@@ -36,7 +36,7 @@ export type ReleaseResult =
  * Finds a request by its own id or by its task's. The partition does not follow from an id, so all are read.
  * @throws OperatorError when there is none, UnreadError when it may be where nothing could be read
  */
-export async function findTask(nodes: RedisNodes, id: string): Promise<TaskView> {
+export async function findTask(nodes: RedisNodes, id: string): Promise<FoundRequest> {
   const reads = readsOfMost(nodes);
   const owner = await textOf(nodes, claimName(id)).catch(reads.skip);
   const requestId = owner === undefined ? id : taskRecord(owner).requestId;
@@ -71,7 +71,7 @@ export async function findTask(nodes: RedisNodes, id: string): Promise<TaskView>
 /**
  * Releases a request that does not end by itself. A task ends as failed and is refunded, whatever `tasks.refund_failed` says
  * (lua/include/refund.lua). A hold is voided, and its outcome counts as unknown: if the upstream makes a task for it later,
- * that is bound and charged. This function checks no permission: the console requires ADMIN_TOKEN, and `tollgate tasks
+ * that is bound and charged. This function checks no permission: the management API requires the scope `tasks:write`, and `tollgate tasks
  * release` works for everyone who has access to Redis.
  * @throws OperatorError when there is no such task or request
  */
@@ -107,7 +107,7 @@ export async function releaseTask(
 
 async function release(
   nodes: RedisNodes,
-  { requestId, partition, record }: TaskView,
+  { requestId, partition, record }: FoundRequest,
   actor: Actor,
 ): Promise<boolean> {
   const key = keyRef(record.key_id ?? "", record.account_id ?? "", partition);
@@ -117,7 +117,7 @@ async function release(
 }
 
 /** @returns credits refunded, or undefined when it had ended before */
-async function endTask(nodes: RedisNodes, view: TaskView, actor: Actor): Promise<number | undefined> {
+async function endTask(nodes: RedisNodes, view: FoundRequest, actor: Actor): Promise<number | undefined> {
   const { requestId, partition, record } = view;
   const taskId = record.task_id ?? "";
   const tasks = await tasksOf(nodes);

@@ -1,63 +1,16 @@
 import type { Redis } from "ioredis";
-import { type AccountRow, accountRow, OperatorError, requireAccountId } from "./accounts.ts";
-import { clocks, membersOf } from "./keys.ts";
-import { accountNames, listsOfOpenRequests, partitionNames, requestName, taskName } from "./names.ts";
+import { clocks } from "./keys.ts";
+import { listsOfOpenRequests, requestName, taskName } from "./names.ts";
 import type { RedisNodes } from "./nodes.ts";
 import { readsOfAll, readsOfMost, type Unread } from "./partition-reads.ts";
 import { many, manyByNode } from "./pipelines.ts";
-import { type AccountRecord, type RequestRecord, taskRecord } from "./records.ts";
+import { type RequestRecord, taskRecord } from "./records.ts";
 import { partitionsOf } from "./store-facts.ts";
 
 /** Names or records read at a time: about a millisecond of Redis. */
 const PAGE = 500;
-/** ZSCAN calls that one page of accounts may take; it may then have fewer rows. */
-const ACCOUNT_SCANS_MAX = 200;
 /** Open requests looked at, at most, to find the old ones. */
 export const OPEN_LOOKED_AT_MAX = 20_000;
-
-/**
- * Some accounts, in no particular order.
- * @param prefix of their ids; empty for all
- * @param cursor where an earlier page ended; empty for the first
- * @param least the size of a page; it may have the rows of one ZSCAN more
- * @returns `next` is undefined after the last page; a page may be empty and still have a next. `unread`: partitions that this
- *   page should have looked at
- * @throws OperatorError for a cursor or prefix that makes no sense
- */
-export async function pageAccounts(
-  nodes: RedisNodes,
-  prefix: string,
-  cursor: string,
-  least: number,
-): Promise<{ accounts: AccountRow[]; next: string | undefined; unread: Unread | undefined }> {
-  const start = /^(\d{1,4}):(\d{1,20})$/.exec(cursor || "0:0");
-  if (!start) throw new OperatorError("the cursor is not one of an earlier page", "invalid", "cursor");
-  if (prefix !== "") requireAccountId(prefix);
-  const partitions = await partitionsOf(nodes);
-  let [partition, scan] = [Number(start[1]), start[2] ?? "0"];
-  const reads = readsOfMost(nodes);
-  const accounts: AccountRow[] = [];
-  for (let scans = 0; scans < ACCOUNT_SCANS_MAX && partition < partitions; scans++) {
-    const { accounts: name } = partitionNames(partition);
-    const found = await reads.at(partition, async (redis) => {
-      const [next, flat] = await redis.zscan(name, scan, "MATCH", `${prefix}*`, "COUNT", PAGE);
-      return { next, rows: await accountRows(redis, partition, membersOf(flat)) };
-    });
-    accounts.push(...(found?.rows ?? []));
-    scan = found?.next ?? "0";
-    if (scan === "0") partition++;
-    if (accounts.length >= least) break;
-  }
-  const next = partition < partitions ? `${partition}:${scan}` : undefined;
-  return { accounts, next, unread: reads.unread() };
-}
-
-async function accountRows(redis: Redis, partition: number, ids: readonly string[]): Promise<AccountRow[]> {
-  const records = await many<AccountRecord, string>(redis, ids, (pipe, id) =>
-    pipe.hgetall(accountNames(partition, id).account),
-  );
-  return records.map((record, at) => accountRow(ids[at]!, record));
-}
 
 /** A request that has not ended, for operators. Times are Unix ms. */
 export interface OpenView {

@@ -21,7 +21,7 @@ import { allowsCrossSlots } from "./store-facts.ts";
 const CHECK_EVERY_MS = 15_000;
 
 /** What a primary needs of the store that it is a part of. */
-export interface PartOfStore {
+export interface StoreContext {
   /** A partition whose names are on this primary. */
   partitionOn(primary: Primary): number;
   /** @throws Error if this primary's server cannot be used; `redis` is any connection to it */
@@ -50,7 +50,7 @@ export interface PrimaryOptions extends RedisEndpoint {
   nowMs?: (() => number) | undefined;
   /** With it, `confirmation` says whether replicas have what the primary has answered. */
   confirm?: ConfirmationRule | undefined;
-  store: PartOfStore;
+  store: StoreContext;
   log: Logger;
   metrics: Metrics;
 }
@@ -147,7 +147,7 @@ const confirmationOf = (
   options.confirm ? createConfirmation(redis, { ...options, ...options.confirm, partition }) : undefined;
 
 /** Whether a call to this server may have items of several slots. */
-function createSlotRule({ isClustered }: PartOfStore) {
+function createSlotRule({ isClustered }: StoreContext) {
   let areAllowed = false;
   return {
     async learn(redis: Redis, within: Deadlines["within"]): Promise<void> {

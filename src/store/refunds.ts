@@ -1,9 +1,9 @@
-import { OperatorError } from "./accounts.ts";
 import type { Actor } from "./actor.ts";
 import { compareIds } from "./archive-source.ts";
 import { kindOf, LEDGER_PAGE, LEDGER_START, type LedgerEntry, ledgerEntry } from "./ledger-entries.ts";
 import { partitionNames } from "./names.ts";
 import type { RedisNodes } from "./nodes.ts";
+import { noAccount, OperatorError } from "./operator-error.ts";
 import { findTask } from "./operator-tasks.ts";
 import {
   entryOfReference,
@@ -119,7 +119,7 @@ function refusalOf(outcome: Refusal, id: string, reference: string, accountId: s
     case "uncharged":
       return new OperatorError(`${id} was not charged, so there is nothing to refund`, "conflict");
     case "unknown_account":
-      return new OperatorError(`there is no account ${accountId}`, "not_found");
+      return noAccount(accountId);
   }
 }
 

@@ -99,7 +99,7 @@ export async function refusalsOf(
   const sinceMs = Math.floor((nowMs - SHOWN_MS) / HOUR_MS) * HOUR_MS;
   const hours = new Map<string, HourlyRefusals>();
   let uncounted = 0;
-  for (let dayMs = dayStartMs(nowMs); dayMs > sinceMs - DAY_MS; dayMs -= DAY_MS) {
+  for (let dayMs = startOfDayMs(nowMs); dayMs > sinceMs - DAY_MS; dayMs -= DAY_MS) {
     const name = refusalsName(partition, momentOf(dayMs).day);
     uncounted += Number((await redis.hget(name, "*")) ?? 0);
     for await (const [field, count] of fieldsOf(redis, name, `${accountId} *`)) {
@@ -140,4 +140,4 @@ export async function topRefusals(nodes: RedisNodes, nowMs: number, most: number
 }
 
 /** When the UTC day of this moment began, Unix ms. */
-export const dayStartMs = (nowMs: number): number => Math.floor(nowMs / DAY_MS) * DAY_MS;
+export const startOfDayMs = (nowMs: number): number => Math.floor(nowMs / DAY_MS) * DAY_MS;

@@ -1,5 +1,4 @@
 import type { ChainableCommander } from "ioredis";
-import { OperatorError } from "./accounts.ts";
 import { LAYOUT, RESTORING } from "./layout.ts";
 import { kindOf, type LedgerEntry, standsFor } from "./ledger-entries.ts";
 import {
@@ -17,6 +16,7 @@ import {
   taskName,
 } from "./names.ts";
 import type { RedisNodes } from "./nodes.ts";
+import { OperatorError } from "./operator-error.ts";
 import { manyByNode } from "./pipelines.ts";
 import type { AccountRecord, KeyFields } from "./records.ts";
 import { placeText, readPlace } from "./reference-index.ts";

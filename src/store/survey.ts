@@ -6,6 +6,7 @@ import type { Primary } from "./primary.ts";
 import type { Run } from "./script-definition.ts";
 import type { DueList } from "./scripts/lease.ts";
 import { AGES, OPEN_STATES, type OpenState, survey } from "./scripts/survey.ts";
+import { takeTurn } from "./take-turn.ts";
 
 /** Exists until the next survey of any gateway is due. */
 const SURVEY_TURN = "tg:survey-turn";
@@ -64,15 +65,12 @@ export function createSurveys(connection: Connection) {
     return text === null ? undefined : (JSON.parse(text) as T);
   }
 
-  const takeTurn = async (name: string, intervalMs: number): Promise<boolean> =>
-    (await command(name, (redis) => redis.set(name, "taken", "PX", intervalMs, "NX"))) !== null;
-
   return {
     /** True for one gateway per interval, which then counts. */
-    turn: (intervalMs: number) => takeTurn(SURVEY_TURN, intervalMs),
+    turn: (intervalMs: number) => takeTurn(connection, SURVEY_TURN, intervalMs),
     /** True for one gateway per interval, which then verifies the ledger. */
     async ledgerTurn(intervalMs: number): Promise<boolean> {
-      if (await takeTurn(LEDGER_TURN, intervalMs)) return true;
+      if (await takeTurn(connection, LEDGER_TURN, intervalMs)) return true;
       // The interval may have been shortened since the turn was taken; this never makes it longer.
       await command(LEDGER_TURN, (redis) => redis.pexpire(LEDGER_TURN, intervalMs, "LT"));
       return false;

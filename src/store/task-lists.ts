@@ -1,19 +1,19 @@
 import { createHash } from "node:crypto";
 import type { Redis } from "ioredis";
 import { type ArchivedHistory, badCursor, readHistory } from "./account-history.ts";
-import { OperatorError } from "./accounts.ts";
-import { cursorOf, positionOf, requireLimit } from "./cursors.ts";
+import { cursorOf, positionOf, requirePageSize } from "./cursors.ts";
 import { kindOf, type LedgerEntry } from "./ledger-entries.ts";
 import { accountNames, partitionNames, partitionOf, requestName } from "./names.ts";
 import type { RedisNodes } from "./nodes.ts";
+import { noAccount } from "./operator-error.ts";
 import { many } from "./pipelines.ts";
 import type { RequestRecord } from "./records.ts";
 import { partitionsOf } from "./store-facts.ts";
 import { requireOrder } from "./transactions.ts";
 
 /** `held`: sent to the upstream, no task yet. `void`: ended without a task. The others are those of a task. */
-export const TASK_STATUSES = ["held", "processing", "completed", "failed", "void"] as const;
-export type TaskStatus = (typeof TASK_STATUSES)[number];
+export const LISTED_STATUSES = ["held", "processing", "completed", "failed", "void"] as const;
+export type ListedStatus = (typeof LISTED_STATUSES)[number];
 
 /** A generation as operators see it. Times are Unix ms; undefined where it is not known any more, or not the case. */
 export interface TaskView {
@@ -24,7 +24,7 @@ export interface TaskView {
   endpoint: string;
   /** Whole credits. */
   price: number;
-  status: TaskStatus;
+  status: ListedStatus;
   createdAtMs: number | undefined;
   boundAtMs: number | undefined;
   finishedAtMs: number | undefined;
@@ -32,7 +32,7 @@ export interface TaskView {
 }
 
 export interface TaskQuery {
-  status?: TaskStatus | undefined;
+  status?: ListedStatus | undefined;
   /** The full path. */
   endpoint?: string | undefined;
   /** When it was created, itself included. Unix ms. */
@@ -88,13 +88,12 @@ export async function listTasks(
   archive?: { history: ArchivedHistory; requests: ArchivedRequests },
 ): Promise<TaskPage> {
   const { status, endpoint, fromMs, toMs, cursor, limit } = query;
-  requireLimit(limit);
+  requirePageSize(limit);
   requireOrder(fromMs, toMs);
   const list = ["tasks", accountId, status, endpoint, fromMs, toMs];
   const partition = partitionOf(accountId, await partitionsOf(nodes));
   const redis = nodes.of(partition);
-  if ((await redis.exists(accountNames(partition, accountId).account)) === 0)
-    throw new OperatorError(`there is no account ${accountId}`, "not_found");
+  if ((await redis.exists(accountNames(partition, accountId).account)) === 0) throw noAccount(accountId);
   const source = { redis, partition, accountId, query, archive };
   let position: Position | undefined =
     cursor === undefined ? firstPosition(status) : readPosition(positionOf(list, cursor));
@@ -156,13 +155,13 @@ interface Source {
 const startOf = (of: ListPosition["of"]): ListPosition => ({ of, score: "-inf", times: 0 });
 const CHARGES: ChargePosition = { of: "charges", refunds: [] };
 
-function firstPosition(status: TaskStatus | undefined): Position {
+function firstPosition(status: ListedStatus | undefined): Position {
   if (status === "void") return startOf("done");
   if (status === "processing") return startOf("polls");
   return status === "completed" || status === "failed" ? CHARGES : startOf("holds");
 }
 
-function nextList({ of }: Position, status: TaskStatus | undefined): Position | undefined {
+function nextList({ of }: Position, status: ListedStatus | undefined): Position | undefined {
   if (status !== undefined) return undefined;
   if (of === "holds") return startOf("polls");
   return of === "polls" ? CHARGES : undefined;
@@ -325,7 +324,7 @@ export function taskView(requestId: string, record: RequestRecord = {}): TaskVie
   };
 }
 
-const endOf = (status: string | undefined): TaskStatus => (status === "completed" ? "completed" : "failed");
+const endOf = (status: string | undefined): ListedStatus => (status === "completed" ? "completed" : "failed");
 
 function isAsked(task: TaskView, { status, endpoint, fromMs, toMs }: TaskQuery): boolean {
   const atMs = task.createdAtMs ?? task.boundAtMs ?? 0;

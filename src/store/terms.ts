@@ -56,7 +56,7 @@ export function createTerms(
     /** Part of each probe. @throws StoreError if this primary must not be used, in words that say what to do */
     async requireLatest(primary: Primary): Promise<void> {
       const { id, cluster } = connection.facts() ?? {};
-      const server = await primary.within(serverOf(primary.redis));
+      const server = await primary.within(replicationOf(primary.redis));
       if (server === undefined) return;
       ids.learn(primary, server.replid);
       if (id === undefined || cluster) return;
@@ -85,7 +85,7 @@ export function createTerms(
       if (nowMs - lookedMs.get(primary)! < lookEveryMs) return undefined;
       lookedMs.set(primary, nowMs);
       // A primary gets another id, too, when its first replica comes.
-      const server = await primary.within(serverOf(primary.redis));
+      const server = await primary.within(replicationOf(primary.redis));
       if (server === undefined) return undefined;
       ids.learn(primary, server.replid);
       if (cluster || primary.endpoint.at !== undefined) return undefined;
@@ -105,7 +105,7 @@ function createSuccession(file: TermFile, log: Logger) {
   /** Says on the primary that was used before that another is used now. */
   async function tellFormer(endpoint: RedisEndpoint, name: string, former: Term, now: Term): Promise<void> {
     const told = await dial(endpoint, former.at, async (redis) => {
-      if ((await serverOf(redis))?.replid !== former.replid) return false;
+      if ((await replicationOf(redis))?.replid !== former.replid) return false;
       await redis.hset(name, "left", leftText(now));
       return true;
     });
@@ -140,7 +140,7 @@ function createSuccession(file: TermFile, log: Logger) {
     name: string,
   ): Promise<boolean> {
     const other = await dial(primary.endpoint, hostOf(primary), async (redis) => {
-      const server = await serverOf(redis);
+      const server = await replicationOf(redis);
       const isSameStore = (await redis.hget(META, "id")) === storeId;
       return isSameStore && (await redis.hget(name, "left")) === null ? server : undefined;
     }).catch(() => undefined);
@@ -200,10 +200,10 @@ async function recordIn(redis: Redis, name: string) {
 }
 
 const isStillPrimary = (endpoint: RedisEndpoint, { at, replid }: Term): Promise<boolean> =>
-  dial(endpoint, at, async (redis) => (await serverOf(redis))?.replid === replid).catch(() => false);
+  dial(endpoint, at, async (redis) => (await replicationOf(redis))?.replid === replid).catch(() => false);
 
 /** @returns undefined for a server that is no primary, or does not say */
-async function serverOf(redis: Redis): Promise<Server | undefined> {
+async function replicationOf(redis: Redis): Promise<Server | undefined> {
   const [server, replication] = await Promise.all([redis.info("server"), redis.info("replication")]);
   const run = /^run_id:(\w+)/m.exec(server)?.[1];
   const replid = /^master_replid:(\w+)/m.exec(replication)?.[1];

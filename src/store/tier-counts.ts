@@ -6,6 +6,7 @@ import { type PartitionReads, readsOfMost } from "./partition-reads.ts";
 import { many } from "./pipelines.ts";
 import { tally } from "./scripts/tally.ts";
 import { storedFacts } from "./store-facts.ts";
+import { takeTurn } from "./take-turn.ts";
 
 /** Exists until the next sum over all partitions is due. */
 const TURN = "tg:tiers-turn";
@@ -50,11 +51,6 @@ export function createTierCounter(connection: Connection) {
   /** The latest figures of each partition, which count on while its primary is away. */
   const known = new Map<number, PartitionCounts>();
 
-  const takeTurn = (name: string, intervalMs: number): Promise<boolean> =>
-    connection
-      .ofName(name)
-      .command(async (redis) => (await redis.set(name, "taken", "PX", intervalMs, "NX")) !== null);
-
   async function readPartitions(): Promise<void> {
     const { partitions = 0 } = connection.facts() ?? {};
     const all = Array.from({ length: partitions }, (_, partition) => partition);
@@ -85,7 +81,7 @@ export function createTierCounter(connection: Connection) {
 
   return {
     /** True for one gateway per interval, which then sums. */
-    turn: (intervalMs: number) => takeTurn(TURN, intervalMs),
+    turn: (intervalMs: number) => takeTurn(connection, TURN, intervalMs),
     /** Sums over all partitions; those that cannot be read count with what was read of them last. */
     async sum(): Promise<TierCounts> {
       const { partitions = 0 } = connection.facts() ?? {};
@@ -111,7 +107,7 @@ export function createTierCounter(connection: Connection) {
       const dueMs = connection.nowMs() - COUNTED_AGAIN_MS;
       const due = [...known].filter(([, { countedAtMs = 0 }]) => countedAtMs < dueMs);
       for (const [partition] of due) {
-        if (isStopped() || !(await takeTurn(TALLY_TURN, TALLY_TURN_MS))) return;
+        if (isStopped() || !(await takeTurn(connection, TALLY_TURN, TALLY_TURN_MS))) return;
         await tallyPartition(partition).catch(() => undefined);
         await connection.ofName(TALLY_TURN).command((redis) => redis.del(TALLY_TURN));
       }

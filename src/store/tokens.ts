@@ -1,12 +1,13 @@
 import { randomBytes } from "node:crypto";
 import { labelProblem } from "../domain/operator-texts.ts";
 import { exceededRight, SCOPES, type Scope } from "../domain/scopes.ts";
-import { OperatorError, requireAccountId } from "./accounts.ts";
 import type { Actor } from "./actor.ts";
-import { cursorOf, positionOf, requireLimit } from "./cursors.ts";
+import { cursorOf, positionOf, requirePageSize } from "./cursors.ts";
 import { storeNowMs } from "./keys.ts";
 import { digestOf, tokenNames } from "./names.ts";
 import type { RedisNodes } from "./nodes.ts";
+import { OperatorError } from "./operator-error.ts";
+import { requireAccountId } from "./operator-values.ts";
 import { many } from "./pipelines.ts";
 import type { StoredToken } from "./records.ts";
 import { scriptsOf } from "./script-runner.ts";
@@ -119,7 +120,7 @@ export async function listTokens(
   nodes: RedisNodes,
   { cursor, limit }: { cursor?: string | undefined; limit: number },
 ): Promise<{ tokens: TokenRecord[]; next: string | undefined }> {
-  requireLimit(limit);
+  requirePageSize(limit);
   const { tokens: name } = tokenNames("");
   const redis = nodes.ofName(name);
   const before = cursor === undefined ? undefined : positionOf(LIST, cursor);

@@ -1,9 +1,9 @@
 import { type ArchivedHistory, type HistoryPage, readHistory } from "./account-history.ts";
-import { OperatorError } from "./accounts.ts";
-import { cursorOf, positionOf, requireLimit } from "./cursors.ts";
+import { cursorOf, positionOf, requirePageSize } from "./cursors.ts";
 import { ENTRY_KINDS, type EntryKind } from "./ledger-entries.ts";
 import { partitionOf } from "./names.ts";
 import type { RedisNodes } from "./nodes.ts";
+import { OperatorError } from "./operator-error.ts";
 import { partitionsOf } from "./store-facts.ts";
 
 const TYPES = ["consume", "recharge"] as const;
@@ -33,7 +33,7 @@ export async function pageTransactions(
   { type, kind, fromMs, toMs, cursor, limit }: TransactionQuery,
   archive?: { history: ArchivedHistory },
 ): Promise<HistoryPage> {
-  requireLimit(limit);
+  requirePageSize(limit);
   requireOrder(fromMs, toMs);
   const list = ["transactions", accountId, type, kind, fromMs, toMs];
   const position = cursor === undefined ? undefined : positionOf(list, cursor);

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
 import { accountUsage } from "../../src/ledger/account-usage.ts";
 import { type ArchiveReads, openArchiveReads } from "../../src/ledger/archive/reads.ts";
-import type { IssuedKey } from "../../src/store/accounts.ts";
+import type { IssuedKey } from "../../src/store/issue-key.ts";
 import { partitionNames, partitionOf } from "../../src/store/names.ts";
 import { rollUp } from "../../src/store/rolling-up.ts";
 import { scriptsOf } from "../../src/store/script-runner.ts";

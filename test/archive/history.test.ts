@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
 import { type ArchiveReads, openArchiveReads } from "../../src/ledger/archive/reads.ts";
-import type { IssuedKey } from "../../src/store/accounts.ts";
+import type { IssuedKey } from "../../src/store/issue-key.ts";
 import type { LedgerEntry } from "../../src/store/ledger-entries.ts";
 import { kindOf } from "../../src/store/ledger-entries.ts";
 import { partitionOf, requestName } from "../../src/store/names.ts";

@@ -7,9 +7,10 @@ import { type CopierOptions, createCopier } from "../../src/ledger/archive/copie
 import { identify, migrate } from "../../src/ledger/archive/migrations.ts";
 import { createTables } from "../../src/ledger/archive/tables.ts";
 import { startRedis } from "../../src/sandbox/redis.ts";
-import { grantCredits, type IssuedKey, issueKey } from "../../src/store/accounts.ts";
 import { createArchiveSource } from "../../src/store/archive-source.ts";
 import { type Connection, type ConnectionOptions, createConnection } from "../../src/store/connection.ts";
+import { grantCredits } from "../../src/store/grants.ts";
+import { type IssuedKey, issueKey } from "../../src/store/issue-key.ts";
 import { LEDGER_PAGE, type LedgerEntry, readLedger } from "../../src/store/ledger-entries.ts";
 import { archiveNames, keyRef, partitionOf } from "../../src/store/names.ts";
 import { oneNode, type RedisNodes } from "../../src/store/nodes.ts";

@@ -1,7 +1,8 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { connectArchive } from "../../src/ledger/archive/connection.ts";
 import { verifyArchive } from "../../src/ledger/archive/verify-archive.ts";
-import { grantCredits, type IssuedKey, issueKey } from "../../src/store/accounts.ts";
+import { grantCredits } from "../../src/store/grants.ts";
+import { type IssuedKey, issueKey } from "../../src/store/issue-key.ts";
 import { META } from "../../src/store/names.ts";
 import { givenGateway, type TestGateway, until } from "../support/gateway.ts";
 import { createDatabase, type TestDatabase } from "../support/postgres.ts";

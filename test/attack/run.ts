@@ -4,7 +4,7 @@ import { createInterface } from "node:readline";
 import { setTimeout as pause } from "node:timers/promises";
 import { Redis } from "ioredis";
 import { startRedis } from "../../src/sandbox/redis.ts";
-import { issueKey } from "../../src/store/accounts.ts";
+import { issueKey } from "../../src/store/issue-key.ts";
 import { oneNode } from "../../src/store/nodes.ts";
 import { seedFor } from "../fault/random.ts";
 import type { Attack, Sent, Target } from "./attack.ts";

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { type IssuedKey, issueKey } from "../../src/store/accounts.ts";
 import { createConnection } from "../../src/store/connection.ts";
+import { type IssuedKey, issueKey } from "../../src/store/issue-key.ts";
 import { keyRef, partitionOf } from "../../src/store/names.ts";
 import type { RedisNodes } from "../../src/store/nodes.ts";
 import type { Primary } from "../../src/store/primary.ts";

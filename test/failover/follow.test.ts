@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { issueKey } from "../../src/store/accounts.ts";
+import { issueKey } from "../../src/store/issue-key.ts";
 import { oneNode } from "../../src/store/nodes.ts";
 import { givenGateway, type TestGateway } from "../support/gateway.ts";
 import { ready, generate as sendGeneration } from "../support/store-stage.ts";

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { verifyLedger } from "../../src/ledger/verify.ts";
-import { type IssuedKey, issueKey } from "../../src/store/accounts.ts";
 import { listPartitions, thawPartitions } from "../../src/store/freezing.ts";
+import { type IssuedKey, issueKey } from "../../src/store/issue-key.ts";
 import { partitionOf } from "../../src/store/names.ts";
 import { runHere } from "../support/cli.ts";
 import { givenGateway, type TestGateway } from "../support/gateway.ts";

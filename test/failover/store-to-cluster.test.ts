@@ -6,7 +6,7 @@ import { promisify } from "node:util";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { verifyLedger } from "../../src/ledger/verify.ts";
 import { redisBinary } from "../../src/sandbox/redis.ts";
-import { type IssuedKey, issueKey } from "../../src/store/accounts.ts";
+import { type IssuedKey, issueKey } from "../../src/store/issue-key.ts";
 import { migrateStore } from "../../src/store/migrate.ts";
 import { META } from "../../src/store/names.ts";
 import { oneNode } from "../../src/store/nodes.ts";

@@ -1,9 +1,9 @@
 import { existsSync, mkdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as pause } from "node:timers/promises";
-import { issueKey } from "../../src/store/accounts.ts";
 import { cliActor } from "../../src/store/actor.ts";
 import { adjustCredits } from "../../src/store/adjustments.ts";
+import { issueKey } from "../../src/store/issue-key.ts";
 import type { RedisNodes } from "../../src/store/nodes.ts";
 import { patchAccount } from "../../src/store/operator-accounts.ts";
 import { refundTask } from "../../src/store/refunds.ts";

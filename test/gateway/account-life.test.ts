@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
-import type { IssuedKey } from "../../src/store/accounts.ts";
 import { cliActor } from "../../src/store/actor.ts";
+import type { IssuedKey } from "../../src/store/issue-key.ts";
 import { oneNode } from "../../src/store/nodes.ts";
 import { type AccountChanges, patchAccount } from "../../src/store/operator-accounts.ts";
 import {

@@ -2,7 +2,7 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { grantCredits } from "../../src/store/accounts.ts";
+import { grantCredits } from "../../src/store/grants.ts";
 import { findKey, rotateKey } from "../../src/store/keys.ts";
 import { digestOf, indexName } from "../../src/store/names.ts";
 import { oneNode } from "../../src/store/nodes.ts";

@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { type Generator, startGenerator } from "../../src/sandbox/generator/server.ts";
-import type { IssuedKey } from "../../src/store/accounts.ts";
+import type { IssuedKey } from "../../src/store/issue-key.ts";
 import { consumed, expectSound, readLedger } from "../support/audit.ts";
 import { expectStatus, type Reply, send, until } from "../support/gateway.ts";
 import { type Sections, startGatewayProcess, startProgram } from "../support/processes.ts";

@@ -6,7 +6,7 @@ import { Redis } from "ioredis";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { verifyLedger } from "../../src/ledger/verify.ts";
 import type { RunningRedis } from "../../src/sandbox/redis.ts";
-import { type IssuedKey, issueKey } from "../../src/store/accounts.ts";
+import { type IssuedKey, issueKey } from "../../src/store/issue-key.ts";
 import { partitionOf } from "../../src/store/names.ts";
 import { oneNode, type RedisNodes } from "../../src/store/nodes.ts";
 import { createOperatorSession } from "../../src/store/operator-session.ts";

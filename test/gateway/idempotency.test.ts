@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import { grantCredits, type IssuedKey, type KeyOptions } from "../../src/store/accounts.ts";
+import { grantCredits } from "../../src/store/grants.ts";
+import type { IssuedKey, KeyOptions } from "../../src/store/issue-key.ts";
 import { oneNode } from "../../src/store/nodes.ts";
 import { expectSound, keyRecord, makeDue, partitionFor, readLedger } from "../support/audit.ts";
 import {

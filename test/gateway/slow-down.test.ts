@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { grantCredits, type IssuedKey } from "../../src/store/accounts.ts";
+import { grantCredits } from "../../src/store/grants.ts";
+import type { IssuedKey } from "../../src/store/issue-key.ts";
 import { oneNode } from "../../src/store/nodes.ts";
 import { readLedger } from "../support/audit.ts";
 import { expectStatus, limitsOf, type Reply, until } from "../support/gateway.ts";

@@ -1,8 +1,10 @@
 import { connect, type Socket } from "node:net";
 import { expect } from "vitest";
 import { openApiText } from "../../src/domain/openapi/document.ts";
-import { grantCredits, type IssuedKey, readAccount } from "../../src/store/accounts.ts";
+import { readAccount } from "../../src/store/accounts.ts";
 import { cliActor } from "../../src/store/actor.ts";
+import { grantCredits } from "../../src/store/grants.ts";
+import type { IssuedKey } from "../../src/store/issue-key.ts";
 import { keyRef } from "../../src/store/names.ts";
 import { oneNode } from "../../src/store/nodes.ts";
 import { patchAccount } from "../../src/store/operator-accounts.ts";

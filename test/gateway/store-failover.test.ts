@@ -4,8 +4,9 @@ import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { verifyLedger } from "../../src/ledger/verify.ts";
 import { openJournal } from "../../src/settlement/journal.ts";
-import { grantCredits, type IssuedKey, issueKey } from "../../src/store/accounts.ts";
 import { createConnection, type OpenPrimary } from "../../src/store/connection.ts";
+import { grantCredits } from "../../src/store/grants.ts";
+import { type IssuedKey, issueKey } from "../../src/store/issue-key.ts";
 import { openLastConfirmed, readLastConfirmed } from "../../src/store/loss/last-confirmed.ts";
 import {
   accountNames,

@@ -2,7 +2,7 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { grantCredits } from "../../src/store/accounts.ts";
+import { grantCredits } from "../../src/store/grants.ts";
 import type { SentCharge } from "../../src/store/loss/confirmed-charges.ts";
 import { createFailoverLosses } from "../../src/store/loss/failover-losses.ts";
 import { openLastConfirmed } from "../../src/store/loss/last-confirmed.ts";

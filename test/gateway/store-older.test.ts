@@ -2,7 +2,7 @@ import { cp, mkdtemp, readdir, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { grantCredits } from "../../src/store/accounts.ts";
+import { grantCredits } from "../../src/store/grants.ts";
 import { readLastConfirmed } from "../../src/store/loss/last-confirmed.ts";
 import { META, partitionNames, partitionOf } from "../../src/store/names.ts";
 import { oneNode } from "../../src/store/nodes.ts";

@@ -1,7 +1,7 @@
 import type { Redis } from "ioredis";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { issueKey } from "../../src/store/accounts.ts";
 import { createClient } from "../../src/store/client.ts";
+import { issueKey } from "../../src/store/issue-key.ts";
 import { accountNames, partitionOf } from "../../src/store/names.ts";
 import { oneNode } from "../../src/store/nodes.ts";
 import { itemOf, type Reply } from "../../src/store/script-definition.ts";

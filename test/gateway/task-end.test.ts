@@ -3,7 +3,7 @@ import { once } from "node:events";
 import { createServer, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
-import type { IssuedKey } from "../../src/store/accounts.ts";
+import type { IssuedKey } from "../../src/store/issue-key.ts";
 import { claimName } from "../../src/store/names.ts";
 import { expectSound, makeDue, readLedger, refunded } from "../support/audit.ts";
 import { givenGateway, type TestGateway, until } from "../support/gateway.ts";

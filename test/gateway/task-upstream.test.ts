@@ -5,7 +5,7 @@ import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { dirname, join } from "node:path";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
-import type { IssuedKey } from "../../src/store/accounts.ts";
+import type { IssuedKey } from "../../src/store/issue-key.ts";
 import { requestName } from "../../src/store/names.ts";
 import { makeDue, openRequests, partitionFor, readLedger, refunded } from "../support/audit.ts";
 import { givenGateway, type Reply, send, type TestGateway, until } from "../support/gateway.ts";

@@ -13,7 +13,7 @@ import { readConfig, requireLoaded } from "../../src/config/config.ts";
 import { startGateway } from "../../src/main.ts";
 import { selfSignedCertificate } from "../../src/sandbox/generator/certificate.ts";
 import { startGenerator } from "../../src/sandbox/generator/server.ts";
-import { issueKey } from "../../src/store/accounts.ts";
+import { issueKey } from "../../src/store/issue-key.ts";
 import { oneNode } from "../../src/store/nodes.ts";
 import { createLogger } from "../../src/telemetry/log.ts";
 import { until } from "../support/gateway.ts";

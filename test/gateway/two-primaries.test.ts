@@ -1,7 +1,7 @@
 import { setImmediate as nextTick } from "node:timers/promises";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
-import { type IssuedKey, issueKey } from "../../src/store/accounts.ts";
 import { type Connection, createConnection } from "../../src/store/connection.ts";
+import { type IssuedKey, issueKey } from "../../src/store/issue-key.ts";
 import { digestOf, indexName, keyRef, META, partitionNames, partitionOf } from "../../src/store/names.ts";
 import type { Primary } from "../../src/store/primary.ts";
 import { everythingOn } from "../../src/store/primary-map.ts";

@@ -1,8 +1,8 @@
 import { rm } from "node:fs/promises";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { type AccountQuery, listAccounts, listKeys } from "../../src/store/account-lists.ts";
-import { issueKey } from "../../src/store/accounts.ts";
 import { createClient } from "../../src/store/client.ts";
+import { issueKey } from "../../src/store/issue-key.ts";
 import { accountNames, keyNames, META, partitionNames, partitionOf } from "../../src/store/names.ts";
 import { oneNode, type RedisNodes } from "../../src/store/nodes.ts";
 import { createAccount, patchAccount } from "../../src/store/operator-accounts.ts";

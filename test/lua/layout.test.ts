@@ -4,9 +4,9 @@ import { join } from "node:path";
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
 import { verifyLedger } from "../../src/ledger/verify.ts";
 import { type RunningRedis, startRedis } from "../../src/sandbox/redis.ts";
-import { type IssuedKey, issueKey } from "../../src/store/accounts.ts";
 import { readCheckpoint } from "../../src/store/checkpoints.ts";
 import { createClient } from "../../src/store/client.ts";
+import { type IssuedKey, issueKey } from "../../src/store/issue-key.ts";
 import { LEDGER_START, readLedger } from "../../src/store/ledger-entries.ts";
 import { convertCallOf, migrateStore } from "../../src/store/migrate.ts";
 import {

@@ -1,11 +1,12 @@
 import { rm } from "node:fs/promises";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { verifyLedger } from "../../src/ledger/verify.ts";
-import { grantCredits, readAccount } from "../../src/store/accounts.ts";
+import { readAccount } from "../../src/store/accounts.ts";
 import type { Actor } from "../../src/store/actor.ts";
 import { adjustCredits } from "../../src/store/adjustments.ts";
 import { pageAudit } from "../../src/store/audit.ts";
 import { createClient } from "../../src/store/client.ts";
+import { grantCredits } from "../../src/store/grants.ts";
 import { LEDGER_START, readLedger } from "../../src/store/ledger-entries.ts";
 import {
   accountNames,

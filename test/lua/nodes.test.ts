@@ -5,14 +5,11 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { exportLedger, formatCursor, type LedgerCursor } from "../../src/ledger/export.ts";
 import { verifyLedger } from "../../src/ledger/verify.ts";
 import { type RunningRedis, startRedis } from "../../src/sandbox/redis.ts";
-import {
-  grantCredits,
-  type IssuedKey,
-  issueKey,
-  readAccount,
-  requireAccount,
-} from "../../src/store/accounts.ts";
+import { listAccounts } from "../../src/store/account-lists.ts";
+import { readAccount, requireAccount } from "../../src/store/accounts.ts";
 import { createClient } from "../../src/store/client.ts";
+import { grantCredits } from "../../src/store/grants.ts";
+import { type IssuedKey, issueKey } from "../../src/store/issue-key.ts";
 import { changeKey, eachKey, findKey, readKey, revokeKey, rotateKey } from "../../src/store/keys.ts";
 import { oldestKeys } from "../../src/store/keys-by-age.ts";
 import { LEDGER_START, type LedgerEntry, readLedger } from "../../src/store/ledger-entries.ts";
@@ -23,7 +20,7 @@ import { oneNode, type RedisNodes } from "../../src/store/nodes.ts";
 import { topKeysByUse, withUseNow } from "../../src/store/operator-keys.ts";
 import { acceptStore, knownLoss } from "../../src/store/operator-loss.ts";
 import { findTask, releaseTask, upstreamTags } from "../../src/store/operator-tasks.ts";
-import { countOpen, oldOpenRequests, pageAccounts } from "../../src/store/operator-views.ts";
+import { countOpen, oldOpenRequests } from "../../src/store/operator-views.ts";
 import { readsOfAll } from "../../src/store/partition-reads.ts";
 import { topRefusals } from "../../src/store/refusals.ts";
 import { partitionsOf, readFacts, storedFacts } from "../../src/store/store-facts.ts";
@@ -119,7 +116,7 @@ const byAccount = <Key extends { accountId: string; rotatedTo?: string | undefin
 async function seenMoney(nodes: RedisNodes) {
   const accounts: object[] = [];
   for (let cursor: string | undefined = ""; cursor !== undefined; ) {
-    const page = await pageAccounts(nodes, "acc_", cursor, 5);
+    const page = await listAccounts(nodes, { prefix: "acc_", cursor: cursor || undefined, limit: 5 });
     accounts.push(...page.accounts);
     cursor = page.next;
   }

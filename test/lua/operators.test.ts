@@ -1,9 +1,10 @@
 import { rm } from "node:fs/promises";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { grantCredits, issueKey, issueKeyOnce } from "../../src/store/accounts.ts";
 import type { Actor } from "../../src/store/actor.ts";
 import { type AuditRecord, pageAudit } from "../../src/store/audit.ts";
 import { createClient } from "../../src/store/client.ts";
+import { grantCredits } from "../../src/store/grants.ts";
+import { issueKey, issueKeyOnce } from "../../src/store/issue-key.ts";
 import { changeKey, findKey, readKey, revokeKey, rotateKey } from "../../src/store/keys.ts";
 import {
   accountNames,

@@ -1,8 +1,9 @@
 import { rm } from "node:fs/promises";
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
-import { grantCredits, issueKey } from "../../src/store/accounts.ts";
 import { adjustCredits } from "../../src/store/adjustments.ts";
 import { createClient } from "../../src/store/client.ts";
+import { grantCredits } from "../../src/store/grants.ts";
+import { issueKey } from "../../src/store/issue-key.ts";
 import { LEDGER_START, readLedger } from "../../src/store/ledger-entries.ts";
 import { migrateStore } from "../../src/store/migrate.ts";
 import { META, REFERENCE_ACCOUNTS_MAX } from "../../src/store/names.ts";

@@ -3,7 +3,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { defaultConfig } from "../../src/config/config.ts";
 import { toConfig } from "../../src/config/runtime-config.ts";
 import { createTierUse } from "../../src/operator/tier-use.ts";
-import { issueKey } from "../../src/store/accounts.ts";
+import { issueKey } from "../../src/store/issue-key.ts";
 import { changeKey, findKey, revokeKey, rotateKey } from "../../src/store/keys.ts";
 import { keyNames, keyRef, partitionNames, partitionOf } from "../../src/store/names.ts";
 import { oneNode, type RedisNodes } from "../../src/store/nodes.ts";

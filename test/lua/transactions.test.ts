@@ -1,12 +1,12 @@
 import { rm } from "node:fs/promises";
 import type { Redis } from "ioredis";
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
-import { OperatorError } from "../../src/store/accounts.ts";
 import { createClient } from "../../src/store/client.ts";
 import type { LedgerEntry } from "../../src/store/ledger-entries.ts";
 import { kindOf } from "../../src/store/ledger-entries.ts";
 import { META, partitionNames } from "../../src/store/names.ts";
 import { oneNode, type RedisNodes } from "../../src/store/nodes.ts";
+import { OperatorError } from "../../src/store/operator-error.ts";
 import { createScriptRunner, scriptsOf } from "../../src/store/script-runner.ts";
 import { pageTransactions, type TransactionQuery } from "../../src/store/transactions.ts";
 import { trimLedger } from "../../src/store/trimming.ts";

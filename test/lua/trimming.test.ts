@@ -5,8 +5,9 @@ import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest"
 import { completeSinceMs, exportLedger } from "../../src/ledger/export.ts";
 import { verifyLedger } from "../../src/ledger/verify.ts";
 import { type RunningRedis, startRedis } from "../../src/sandbox/redis.ts";
-import { grantCredits, readAccount } from "../../src/store/accounts.ts";
+import { readAccount } from "../../src/store/accounts.ts";
 import { type Checkpoint, checkpointOf, checkpointText } from "../../src/store/checkpoints.ts";
+import { grantCredits } from "../../src/store/grants.ts";
 import { LEDGER_START, type LedgerEntry, readLedger } from "../../src/store/ledger-entries.ts";
 import { openLastConfirmed } from "../../src/store/loss/last-confirmed.ts";
 import { missingEntries } from "../../src/store/loss/loss-report.ts";

@@ -1,6 +1,6 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { type IssuedKey, issueKey } from "../../src/store/accounts.ts";
+import { type IssuedKey, issueKey } from "../../src/store/issue-key.ts";
 import { oneNode } from "../../src/store/nodes.ts";
 import { givenGateway, type TestGateway, until } from "../support/gateway.ts";
 import {

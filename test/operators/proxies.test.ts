@@ -9,7 +9,7 @@ import { Redis } from "ioredis";
 import { afterAll, beforeAll, describe, expect, inject, test } from "vitest";
 import { startGenerator } from "../../src/sandbox/generator/server.ts";
 import { freePort } from "../../src/sandbox/redis.ts";
-import { issueKey } from "../../src/store/accounts.ts";
+import { issueKey } from "../../src/store/issue-key.ts";
 import { oneNode } from "../../src/store/nodes.ts";
 import { givenAuthority, OPENSSL } from "../support/edge/openssl.ts";
 import { type EdgeProxy, isInstalled, type Place, PROXIES } from "../support/edge/proxies.ts";

@@ -3,7 +3,7 @@ import { join, resolve } from "node:path";
 import { Readable } from "node:stream";
 import { expect, inject, vi } from "vitest";
 import { run } from "../../src/commands/program.ts";
-import { issueKey, type KeyOptions } from "../../src/store/accounts.ts";
+import { issueKey, type KeyOptions } from "../../src/store/issue-key.ts";
 import { keyRef, partitionOf } from "../../src/store/names.ts";
 import { oneNode } from "../../src/store/nodes.ts";
 import { partitionsOf } from "../../src/store/store-facts.ts";

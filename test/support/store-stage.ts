@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { Redis } from "ioredis";
 import { expect } from "vitest";
 import { startRedis } from "../../src/sandbox/redis.ts";
-import { type IssuedKey, issueKey, type KeyOptions } from "../../src/store/accounts.ts";
+import { type IssuedKey, issueKey, type KeyOptions } from "../../src/store/issue-key.ts";
 import { oneNode } from "../../src/store/nodes.ts";
 import { isRunning } from "../../src/store/process-files.ts";
 import { scriptSource } from "../../src/store/script-runner.ts";

@@ -1,8 +1,8 @@
 import { join } from "node:path";
 import type { Redis } from "ioredis";
 import { expect } from "vitest";
-import type { IssuedKey } from "../../src/store/accounts.ts";
 import { createClient } from "../../src/store/client.ts";
+import type { IssuedKey } from "../../src/store/issue-key.ts";
 import { keyRef, partitionNames, partitionOf } from "../../src/store/names.ts";
 import type { RedisNodes } from "../../src/store/nodes.ts";
 import { itemOf, type Run } from "../../src/store/script-definition.ts";

@@ -172,7 +172,7 @@ export const toAdminConfig = (
   port: admin.port,
   /** Names that it answers to beside addresses and localhost. */
   hosts: admin.hosts,
-  /** A secret, from the environment only: opens the admin port; without one the console is read-only. */
+  /** A secret, from the environment only: opens the admin port with all rights; without one, only tokens of the management API (`tgm_`) open its data. */
   token: material.token,
   /** Undefined for plain HTTP. Holds a secret. */
   tls: material.tls,

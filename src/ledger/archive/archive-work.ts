@@ -62,11 +62,11 @@ export type ArchiveWork = ReturnType<typeof createArchiveWork>;
 
 /** Says once what is wrong with the archive, and once that it is right again. */
 function createAnnouncer(log: Logger): (fault: Error | undefined) => void {
-  let said: string | undefined = "not looked at yet";
+  let reported: string | undefined = "not looked at yet";
   return (fault) => {
     const reason = fault && archiveReason(fault);
-    if (reason?.why === said) return;
-    said = reason?.why;
+    if (reason?.why === reported) return;
+    reported = reason?.why;
     if (reason)
       log.warn(
         { ...reason },

@@ -23,11 +23,9 @@ export interface CopierOptions extends CopyingOptions {
   intervalMs(): number;
 }
 
-export type Copier = ReturnType<typeof createCopier>;
-
 /**
  * Copies what the store has and the archive has not: ledger entries, ended requests, changed accounts and keys. The rows of
- * the archive are the cursor, and its primary keys make once of twice. Whatever fails is read again. Decision 0050.
+ * the archive are the cursor, and its primary keys make a repeated write harmless. What fails is read again. Decision 0050.
  */
 export function createCopier(options: CopierOptions) {
   const { source, log } = options;

@@ -1,5 +1,5 @@
 import type { ArchivedHistory } from "../../store/account-history.ts";
-import { OperatorError } from "../../store/accounts.ts";
+import { OperatorError } from "../../store/operator-error.ts";
 import type { ArchivedRequests } from "../../store/task-lists.ts";
 import type { AccountUsageQuery, ArchivedUsage } from "../account-usage.ts";
 import { connectArchive } from "./connection.ts";

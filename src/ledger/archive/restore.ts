@@ -1,7 +1,7 @@
-import { OperatorError } from "../../store/accounts.ts";
 import { kindOf, LEDGER_START, type LedgerEntry } from "../../store/ledger-entries.ts";
 import { partitionOf } from "../../store/names.ts";
 import type { RedisNodes } from "../../store/nodes.ts";
+import { OperatorError } from "../../store/operator-error.ts";
 import {
   beginRestore,
   endRestore,

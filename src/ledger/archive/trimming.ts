@@ -26,12 +26,12 @@ export interface TrimmingOptions {
  */
 export function createTrimming({ source, keepMs, seen, metrics, log }: TrimmingOptions) {
   let trimmedAtMs = Number.NEGATIVE_INFINITY;
-  /** What was said of partitions whose ledgers are not trimmed. */
-  const said = new Map<number, string>();
+  /** What was reported of partitions whose ledgers are not trimmed. */
+  const reported = new Map<number, string>();
 
   function sayOnce(partition: number, why: string, details: object): void {
-    if (said.get(partition) === why) return;
-    said.set(partition, why);
+    if (reported.get(partition) === why) return;
+    reported.set(partition, why);
     log.warn({ partition, ...details }, why);
   }
 
@@ -43,7 +43,7 @@ export function createTrimming({ source, keepMs, seen, metrics, log }: TrimmingO
       const options = { partition, archivedTo, keepMs: keepMs(), slicesMax: SLICES_MAX };
       const result = await source.trim(primary, options).catch(withoutStore);
       if (result?.outcome === "trimmed") {
-        said.delete(partition);
+        reported.delete(partition);
         metrics.archiveTrimmed.inc(result.entries);
         more ||= result.more;
       } else if (result?.outcome === "broken") {

@@ -8,27 +8,21 @@ import type { RedisNodes } from "../../store/nodes.ts";
 import { readsOfMost, type Unread } from "../../store/partition-reads.ts";
 import { many } from "../../store/pipelines.ts";
 import { partitionsOf } from "../../store/store-facts.ts";
-import { addEntry, emptyFold, type LedgerFold, type Report, type Violation } from "../fold.ts";
+import { addEntry, emptyFold, type Findings, type LedgerFold, type Report, reportInto } from "../fold.ts";
 import { type EntryRow, entryOf } from "./rows.ts";
 import type { ArchiveQuery } from "./tables.ts";
 import { verifyArchivedKeys } from "./verify-keys.ts";
 
 /** Entries of the archive that are read at a time. */
 const PAGE = 2000;
-const VIOLATIONS_MAX = 1000;
 
-export interface ArchiveVerification {
-  /** Whether everything could be read, and is right. */
-  ok: boolean;
+export interface ArchiveVerification extends Findings {
   /** Accounts, entries and keys of the archive that were compared. */
   accounts: number;
   entries: number;
   keys: number;
   /** Entries that Redis has, too; of the others the chain was checked. */
   in_redis: number;
-  violations: Violation[];
-  /** Violations beyond the bound of the list. */
-  unlisted?: number;
   /** Partitions that could not be compared, because their servers are away. */
   unread?: Unread;
 }
@@ -80,24 +74,12 @@ export async function verifyArchive(
   const reads = readsOfMost(nodes);
   let done = 0;
   const step = (): void => options.seen?.({ done, all: partitions }, result);
-  const run: Run = { nodes, query, result, report: reporter(result), step };
+  const run: Run = { nodes, query, result, report: reportInto(result), step };
   for (; done < partitions; done++) await reads.at(done, (redis) => verifyPartition(run, redis, done));
   step();
   const unread = reads.unread();
   return unread ? { ...result, ok: false, unread } : result;
 }
-
-const reporter =
-  (result: ArchiveVerification): Report =>
-  (invariant, accountId, message, requestId) => {
-    result.ok = false;
-    if (result.violations.length >= VIOLATIONS_MAX) {
-      result.unlisted = (result.unlisted ?? 0) + 1;
-      return;
-    }
-    const request = requestId ? { request_id: requestId } : {};
-    result.violations.push({ invariant, account_id: accountId, ...request, message });
-  };
 
 async function verifyPartition(run: Run, redis: Redis, partition: number): Promise<void> {
   const { query, result, report } = run;

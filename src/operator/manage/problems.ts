@@ -1,6 +1,6 @@
 import { STATUS_CODES } from "node:http";
 import { type Problem as FieldProblem, GatewayError } from "../../domain/errors.ts";
-import { OperatorError } from "../../store/accounts.ts";
+import { OperatorError } from "../../store/operator-error.ts";
 import { withoutSecrets } from "./secrets.ts";
 
 /** What can go wrong with a call, by its `code`: the status, and when it is answered. */

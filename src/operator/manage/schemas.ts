@@ -2,7 +2,7 @@ import { type TSchema, Type } from "typebox";
 import { ACCOUNT_ID, OVERLAP } from "../../domain/operator-texts.ts";
 import { SCOPES } from "../../domain/scopes.ts";
 import { ACCOUNT_STATUSES } from "../../store/operator-accounts.ts";
-import { TASK_STATUSES } from "../../store/task-lists.ts";
+import { LISTED_STATUSES } from "../../store/task-lists.ts";
 
 const closed = { additionalProperties: false } as const;
 const CREDITS_MAX = Number.MAX_SAFE_INTEGER;
@@ -226,7 +226,7 @@ export const Task = Type.Object(
     key_id: nullable<string>(text),
     endpoint: nullable<string>(text),
     price: nullable<number>(credits),
-    status: Type.Enum([...TASK_STATUSES], {
+    status: Type.Enum([...LISTED_STATUSES], {
       description: "held: it has no task yet. void: it got none, and nothing was charged.",
     }),
     created_at: nullable<string>(time),

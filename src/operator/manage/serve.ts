@@ -6,6 +6,7 @@ import { createAudit, type Logger } from "../../telemetry/log.ts";
 import type { Access } from "../access.ts";
 import { json, type Reply, send } from "../reply.ts";
 import { authorize, type Grantee, requireOwnAccount, requireScope } from "./authorize.ts";
+import { createCallLimit } from "./call-limit.ts";
 import { etagOf, revisionOf } from "./etag.ts";
 import { PROBLEMS, Problem, problemBody, problemOf } from "./problems.ts";
 import { readJsonBody, readQuery } from "./request.ts";
@@ -13,7 +14,6 @@ import type { Call, Route } from "./route.ts";
 import { createRoutes } from "./routes.ts";
 import { withoutSecrets } from "./secrets.ts";
 import type { Services } from "./services.ts";
-import { createTurns } from "./turns.ts";
 
 export const MANAGE_PATH = "/manage/v1";
 
@@ -40,7 +40,7 @@ export function createManagement(options: {
 }) {
   const { access, session, counted, log } = options;
   const find = createFinder(createRoutes({ ...options.services, session }));
-  const turns = createTurns();
+  const callLimit = createCallLimit();
   /** What was written must be on record whatever the log level. */
   const audit = createAudit(log);
 
@@ -50,7 +50,7 @@ export function createManagement(options: {
     const { route, params } = find(req.method ?? "", path);
     seen.route = route;
     const call = await callOf(req, route, params, new URLSearchParams(query), seen);
-    const { status, body, revision, confirmed } = await turns.run(() => route.run(call));
+    const { status, body, revision, confirmed } = await callLimit.run(() => route.run(call));
     const etag = revision === undefined ? {} : { ETag: etagOf(revision) };
     const written = confirmed === false ? { ...body, confirmed } : body;
     return json(status, written, { ...JSON_HEADERS, ...etag });

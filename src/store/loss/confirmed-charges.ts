@@ -16,7 +16,7 @@ export interface SentCharge {
   atMs: number;
   settleWithinMs?: number;
   untilMs?: number;
-  /** It was answered that it is not charged, and will be again. Not known after a restart of the gateway. */
+  /** BIND has answered `uncollected`, and a repeat will answer the same. Not known after a restart of the gateway. */
   isUncollected?: boolean;
   call: BindCall;
 }

@@ -27,7 +27,7 @@ export interface BindCall
 }
 
 /**
- * `conflict`: the task id belongs to another request, and nothing happened. `forgotten`: the store has deleted the record of
+ * `conflict`: this request has another task, or the task id belongs to another request, whose task may be disputed from now on; nothing is charged. `forgotten`: the store has deleted the record of
  * the request, which may have been charged, and nothing happened.
  */
 export type Binding = "bound" | "late" | "uncollected" | "conflict" | "forgotten";

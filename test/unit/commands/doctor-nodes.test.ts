@@ -20,7 +20,7 @@ describe("Sentinels", () => {
   const three = ({ primary = "p:1", quorum = 2, replicas = 2 } = {}): AskedSentinel[] =>
     hosts.map(({ port }) => ({
       server: `s:${port}`,
-      said: {
+      answer: {
         primary: { host: "p", port: 1, name: primary, epoch: 1, replicas: 2 },
         others: hosts.filter((other) => other.port !== port),
         quorum,
@@ -29,7 +29,7 @@ describe("Sentinels", () => {
     }));
   const away = (asked: readonly AskedSentinel[], ...ports: number[]): AskedSentinel[] =>
     asked.map((one, at) =>
-      ports.includes(at + 1) ? { server: one.server, said: { why: "no answer" } } : one,
+      ports.includes(at + 1) ? { server: one.server, answer: { why: "no answer" } } : one,
     );
 
   test("that agree are in order", () => {
@@ -53,7 +53,7 @@ describe("Sentinels", () => {
     expect(found(judgeSentinels("mine", three({ quorum: 4 })))[0]).toMatch(/^failed: the quorum is 4, of 3/);
   });
 
-  test("that name different primaries, or miss replicas, are said", () => {
+  test("that name different primaries, or miss replicas, are answer", () => {
     const split = [...three().slice(0, 2), three({ primary: "q:1" })[2]!];
     expect(found(judgeSentinels("mine", split))).toEqual([
       "failed: they name different primaries: p:1 (s:1, s:2), q:1 (s:3)",
@@ -102,7 +102,7 @@ describe("a cluster", () => {
     expect(allSayWhatToDo(lost)).toBe(true);
   });
 
-  test("with a primary that nobody follows is said; a node that one node alone suspects is not away", () => {
+  test("with a primary that nobody follows is answer; a node that one node alone suspects is not away", () => {
     expect(found(checks("slave b 0 1 2", "slave a 0 1 2"))).toEqual([
       "warning: without a replica: 10.0.0.2:6379; nothing takes over if one of them fails",
     ]);

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { askAgainMs, TASK_ID } from "../../../src/domain/task-states.ts";
+import { nextPollMs, TASK_ID } from "../../../src/domain/task-states.ts";
 
 test.each([
   ["young", 10_000, 0, 7_200_000, 10_000],
@@ -10,7 +10,7 @@ test.each([
 ])(
   "a task that is %s is asked for again no later than it is too old, and never at once",
   (_, everyMs, ageMs, maxAgeMs, wanted) => {
-    expect(askAgainMs(everyMs, ageMs, maxAgeMs)).toBe(wanted);
+    expect(nextPollMs(everyMs, ageMs, maxAgeMs)).toBe(wanted);
   },
 );
 

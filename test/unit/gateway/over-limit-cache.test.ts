@@ -5,8 +5,8 @@ import { createOverLimitCache, type OverLimitCache } from "../../../src/gateway/
 const STATE: LimitState = { rateLimit: 20, remaining: 0, resetAtMs: 5000, maxConcurrent: 3, active: 1 };
 
 /** As many refusals in a row as make a key one that hammers. */
-function hammer(keys: OverLimitCache, keyId: string, askedAtMs: number, waitMs: number, times = 5): void {
-  const refused = { state: STATE, tier: "standard", limitOf: "account", askedAtMs, waitMs } as const;
+function hammer(keys: OverLimitCache, keyId: string, calledAtMs: number, waitMs: number, times = 5): void {
+  const refused = { state: STATE, tier: "standard", limitOf: "account", calledAtMs, waitMs } as const;
   for (let at = 0; at < times; at++) keys.put(keyId, refused);
 }
 
@@ -33,12 +33,12 @@ test("a key that hammers gets the same numbers and a wait that shrinks, for a se
 
 test("nobody is refused from memory once one more fits, counted from before the store was asked", () => {
   const { clock, keys } = given();
-  const askedAtMs = clock.ms;
+  const calledAtMs = clock.ms;
   clock.ms += 40;
-  hammer(keys, "key_a", askedAtMs, 100);
-  clock.ms = askedAtMs + 99;
+  hammer(keys, "key_a", calledAtMs, 100);
+  clock.ms = calledAtMs + 99;
   expect(keys.get("key_a")?.retryAfterSeconds).toBe(1);
-  clock.ms = askedAtMs + 100;
+  clock.ms = calledAtMs + 100;
   expect(keys.get("key_a")).toBeUndefined();
 });
 

@@ -15,7 +15,7 @@ function givenLanes(says: Record<string, PollOutcome | "hangs">) {
   const lanes = createSweepLanes({
     perSecond: () => 50,
     upstreamName: (tag) => tag ?? "present",
-    async ask({ upstream = "present" }, ended) {
+    async poll({ upstream = "present" }, ended) {
       asked[upstream] = (asked[upstream] ?? 0) + 1;
       const outcome = says[upstream];
       if (outcome === "hangs") await new Promise(() => undefined);

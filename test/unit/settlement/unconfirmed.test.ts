@@ -58,11 +58,11 @@ function givenOutbox(options: { confirms?: false } = {}) {
     sent.push((call as Charge["call"]).requestId);
     return script.read(["bound", 0], call);
   };
-  const target = (server: string, storeId = "A") => ({
+  const target = (runId: string, storeId = "A") => ({
     run,
     bind: bindBy(run),
     storeId,
-    server,
+    runId,
     has: ({ call }: Settlement) => call.key.partition === KEY.partition,
     nowMs: () => NOW_MS,
   });

@@ -2,7 +2,6 @@ import type { Redis } from "ioredis";
 import { expect, test } from "vitest";
 import { oneNode, type RedisNodes } from "../../../src/store/nodes.ts";
 import { KEYS_LOOKED_AT_MAX, topKeysByUse } from "../../../src/store/operator-keys.ts";
-import { pageAccounts } from "../../../src/store/operator-views.ts";
 
 const DAY_MS = 86_400_000;
 const TIERS = { standard: { rateLimit: 20, maxConcurrent: 3, dailyLimit: 500 } };
@@ -47,21 +46,6 @@ function givenRedis(accounts: string[][], keysOf: (accountId: string) => string[
   };
   return oneNode(redis as unknown as Redis);
 }
-
-test("a page of accounts ends within a partition, and the next goes on there", async () => {
-  const redis = givenRedis([["a", "b", "c", "d", "e"], ["f"]], () => []);
-  const seen: string[][] = [];
-  for (let cursor: string | undefined = ""; cursor !== undefined; ) {
-    const page = await pageAccounts(redis, "", cursor, 2);
-    seen.push(page.accounts.map(({ accountId }) => accountId));
-    cursor = page.next;
-  }
-  expect(seen).toEqual([
-    ["a", "b"],
-    ["c", "d"],
-    ["e", "f"],
-  ]);
-});
 
 test("the most used keys come from a bounded number, and that there were more is said", async () => {
   const many = (count: number) =>

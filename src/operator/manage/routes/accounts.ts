@@ -1,6 +1,5 @@
 import { Type } from "typebox";
 import { type AccountPage, type AccountQuery, listAccounts } from "../../../store/account-lists.ts";
-import { OperatorError } from "../../../store/accounts.ts";
 import { cursorOf, positionOf } from "../../../store/cursors.ts";
 import type { RedisNodes } from "../../../store/nodes.ts";
 import {
@@ -10,6 +9,7 @@ import {
   patchAccount,
   readAccountObject,
 } from "../../../store/operator-accounts.ts";
+import { OperatorError } from "../../../store/operator-error.ts";
 import { requireOwnAccount } from "../authorize.ts";
 import { Problem } from "../problems.ts";
 import { type Answer, route } from "../route.ts";

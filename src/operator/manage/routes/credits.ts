@@ -1,7 +1,8 @@
 import type { TSchema } from "typebox";
-import { grantCredits, OperatorError } from "../../../store/accounts.ts";
 import { adjustCredits } from "../../../store/adjustments.ts";
+import { grantCredits } from "../../../store/grants.ts";
 import type { LedgerEntry } from "../../../store/ledger-entries.ts";
+import { OperatorError } from "../../../store/operator-error.ts";
 import { Problem } from "../problems.ts";
 import { type Answer, route } from "../route.ts";
 import { NewAdjustment, NewGrant, Transaction } from "../schemas.ts";

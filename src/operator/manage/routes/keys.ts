@@ -1,8 +1,9 @@
 import { Type } from "typebox";
 import { listKeys } from "../../../store/account-lists.ts";
-import { issueKeyOnce, OperatorError } from "../../../store/accounts.ts";
+import { issueKeyOnce } from "../../../store/issue-key.ts";
 import { changeKey, type KeyRecord, readKey, revokeKey, rotateKey } from "../../../store/keys.ts";
 import type { RedisNodes } from "../../../store/nodes.ts";
+import { OperatorError } from "../../../store/operator-error.ts";
 import { Problem } from "../problems.ts";
 import { type Answer, type Call, route } from "../route.ts";
 import { Key, KeyChanges, LIMIT_DEFAULT, NewKey, pageOf, paging, Rotation } from "../schemas.ts";

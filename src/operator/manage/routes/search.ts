@@ -1,9 +1,9 @@
 import { Type } from "typebox";
 import { listAccounts } from "../../../store/account-lists.ts";
-import { OperatorError } from "../../../store/accounts.ts";
 import { findKey } from "../../../store/keys.ts";
 import { partitionOf } from "../../../store/names.ts";
 import { readAccountObject } from "../../../store/operator-accounts.ts";
+import { OperatorError } from "../../../store/operator-error.ts";
 import type { RedisNodes } from "../../../store/operator-session.ts";
 import { findTask } from "../../../store/operator-tasks.ts";
 import { readsOfMost, UnreadError } from "../../../store/partition-reads.ts";

@@ -1,9 +1,9 @@
 import { Type } from "typebox";
-import { OperatorError } from "../../../store/accounts.ts";
 import type { RedisNodes } from "../../../store/nodes.ts";
+import { OperatorError } from "../../../store/operator-error.ts";
 import { findTask, releaseTask } from "../../../store/operator-tasks.ts";
 import { refundTask } from "../../../store/refunds.ts";
-import { listTasks, TASK_STATUSES, type TaskView, taskView } from "../../../store/task-lists.ts";
+import { LISTED_STATUSES, listTasks, type TaskView, taskView } from "../../../store/task-lists.ts";
 import type { Grantee } from "../authorize.ts";
 import { momentOf } from "../request.ts";
 import { route } from "../route.ts";
@@ -23,7 +23,7 @@ async function taskOf(nodes: RedisNodes, id: string, { accounts }: Grantee): Pro
 const Query = Type.Object(
   {
     ...paging,
-    status: Type.Optional(Type.Enum([...TASK_STATUSES], { description: "Those that stand there now." })),
+    status: Type.Optional(Type.Enum([...LISTED_STATUSES], { description: "Those that stand there now." })),
     endpoint: Type.Optional(
       Type.String({ description: "The full path.", examples: ["/api/v1/gen2/text-to-video"] }),
     ),

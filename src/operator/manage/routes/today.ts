@@ -5,7 +5,7 @@ import { eachKey, storeNowMs } from "../../../store/keys.ts";
 import { type KeyUse, topKeysByUse, usesOfKeys } from "../../../store/operator-keys.ts";
 import type { RedisNodes } from "../../../store/operator-session.ts";
 import { OPEN_LOOKED_AT_MAX, oldOpenRequests } from "../../../store/operator-views.ts";
-import { dayStartMs, refusalsOf, topRefusals } from "../../../store/refusals.ts";
+import { refusalsOf, startOfDayMs, topRefusals } from "../../../store/refusals.ts";
 import { shared } from "../../shared-result.ts";
 import { requireAllAccounts } from "../authorize.ts";
 import { route } from "../route.ts";
@@ -93,7 +93,7 @@ const refusalsRoute = ({ session }: Services) =>
           outcome,
           count,
         }));
-        return { status: 200, body: { data, next_cursor: null, since: isoTime(dayStartMs(nowMs)) } };
+        return { status: 200, body: { data, next_cursor: null, since: isoTime(startOfDayMs(nowMs)) } };
       });
     },
   });

@@ -1,6 +1,6 @@
 import { Type } from "typebox";
-import { OperatorError } from "../../../store/accounts.ts";
 import { pageAudit } from "../../../store/audit.ts";
+import { OperatorError } from "../../../store/operator-error.ts";
 import { createToken, listTokens, readToken, revokeToken, type TokenRecord } from "../../../store/tokens.ts";
 import { type Grantee, requireOwnAccount } from "../authorize.ts";
 import { Problem } from "../problems.ts";

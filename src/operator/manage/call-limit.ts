@@ -5,7 +5,7 @@ const RUNNING_MAX = 8;
 const WAITING_MAX = 32;
 
 /** Bounds the work under way: calls beyond that are refused at once. */
-export function createTurns() {
+export function createCallLimit() {
   let running = 0;
   const waiting: (() => void)[] = [];
 

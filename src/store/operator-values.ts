@@ -1,0 +1,40 @@
+import type { OwnLimits } from "../domain/limits.ts";
+import { ACCOUNT_ID, labelProblem } from "../domain/operator-texts.ts";
+import { OperatorError } from "./operator-error.ts";
+
+/** Also for the beginning of one: it has the same characters. @throws OperatorError */
+export function requireAccountId(accountId: string): void {
+  if (!ACCOUNT_ID.test(accountId)) {
+    throw new OperatorError(
+      "an account id has 1 to 64 characters of A-Z, a-z, 0-9, _, . and -",
+      "invalid",
+      "account_id",
+    );
+  }
+}
+
+/** @throws OperatorError */
+export function requireLabel(label: string | undefined): void {
+  const problem = label === undefined ? undefined : labelProblem(label);
+  if (problem !== undefined) throw new OperatorError(problem, "invalid", "label");
+}
+
+/** @throws OperatorError */
+export function requireLimits({ rateLimit, maxConcurrent, dailyLimit }: OwnLimits): void {
+  requireLimit(rateLimit, "rate_limit", "limits/");
+  requireLimit(maxConcurrent, "max_concurrent", "limits/");
+  requireLimit(dailyLimit, "daily_limit", "limits/");
+}
+
+/** @param inside where the parameter is, a path that ends in a slash @throws OperatorError */
+export function requireLimit(limit: number | undefined, name: string, inside = ""): void {
+  if (limit === undefined || (Number.isSafeInteger(limit) && limit >= 0)) return;
+  throw new OperatorError(`${name} must be a whole number`, "invalid", `${inside}${name}`);
+}
+
+/** @throws OperatorError */
+export function requireCredits(credits: number): void {
+  if (!Number.isSafeInteger(credits) || credits < 1) {
+    throw new OperatorError("credits must be a whole number, at least 1", "invalid", "credits");
+  }
+}
