@@ -35,7 +35,8 @@ local now = store_now(ARGV[1])
 local request_id, price = ARGV[3], tonumber(ARGV[5])
 local window, slots, request = KEYS[3], KEYS[4], KEYS[5]
 
-local key, monthly_credits, month, spent = read_key(KEYS[1], now, ARGV[2], "monthly_credits", "month", "spent")
+local key, monthly_credits, month, spent, spends_in =
+  read_key(KEYS[1], now, ARGV[2], "monthly_credits", "month", "spent", "spends_in")
 if not key then return reply("unknown_key", now) end
 local money = redis.call("HMGET", KEYS[2], "balance", "held", "total_requests", "status", "limited")
 local shared = money[5] and read_shared(KEYS[2], money[5], now)
@@ -91,8 +92,14 @@ end
 if shared and shared.active >= shared.max_concurrent then
   return reply("concurrency_limited", now, key, window, slots, "account")
 end
--- Day and month are written together, so the month is only reckoned for the first request of a day.
-local is_new_month = not (key.is_same_day and month) and tonumber(month) ~= month_of(key.clock)
+-- A key that replaces another goes on with what that one has spent, and both count together.
+local spending = KEYS[1]
+if spends_in then
+  spending = string.match(KEYS[1], "^tg:{p%d+}:key:") .. spends_in
+  month, spent = unpack(redis.call("HMGET", spending, "month", "spent"))
+end
+-- Day and month are written together, so the month is only reckoned for the first request of a day. It never goes back.
+local is_new_month = not (key.is_same_day and month) and month_of(key.clock) > tonumber(month or -1)
 spent = is_new_month and 0 or tonumber(spent)
 if monthly_credits and spent + price > tonumber(monthly_credits) then
   return reply("spend_capped", now, key, window, slots, int(monthly_credits), int(spent))
@@ -104,8 +111,11 @@ if available < price then return reply("insufficient_credits", now, key, window,
 local clock, due_at = int(key.clock), int(now + tonumber(ARGV[8]))
 -- The limits of this admission are kept: they may have changed when the ledger is verified.
 redis.call("HSET", KEYS[1], "clock_ms", clock, "day", int(key.day), "day_count", int(key.day_count + 1),
-  "spent", int(spent + price), "limits", key.limits)
-if is_new_month then redis.call("HSET", KEYS[1], "month", int(month_of(key.clock))) end
+  "limits", key.limits, unpack(spends_in and {} or { "spent", int(spent + price) }))
+if spends_in then redis.call("HSET", spending, "spent", int(spent + price)) end
+if is_new_month then redis.call("HSET", spending, "month", int(month_of(key.clock))) end
+-- An earlier release counted nothing, so nothing of its requests is given back.
+if key.is_used and not month then redis.call("HSET", spending, "spent_since", clock) end
 redis.call("LPUSH", window, clock)
 if live < length then redis.call("LTRIM", window, 0, live) end
 redis.call("SADD", slots, request_id)

@@ -49,7 +49,7 @@ if credits > 0 then
 end
 local after = { credits = credits > 0 and ARGV[4] or nil }
 for at = 8, #ARGV, 2 do
-  if not string.find(" sha256 fingerprint month spent ", " " .. ARGV[at] .. " ", 1, true) then
+  if not string.find(" sha256 fingerprint spends_in ", " " .. ARGV[at] .. " ", 1, true) then
     after[ARGV[at]] = ARGV[at + 1]
   end
 end

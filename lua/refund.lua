@@ -45,14 +45,15 @@ local state = record[1]
 if redis.call("HEXISTS", KEYS[5], request_id) == 1 or record[8] then return { "refunded_before", int(available) } end
 if state == "held" or state == "bound" then return { "unfinished", int(available) } end
 if state == "void" or record[7] then return { "uncharged", int(available) } end
+-- Where the store had forgotten the request before its BIND, `due_at` says when it was admitted.
+local admitted_at = record[9] or record[10] or (ARGV[12] ~= "" and ARGV[12]) or nil
 local request
 if record[6] == "completed" then
   request = { price = record[2], endpoint = record[3], task_id = record[4], key_id = record[5],
-    -- Where the store had forgotten the request before its BIND, `due_at` says when it was admitted.
-    admitted_at = record[9] or record[10] }
+    admitted_at = admitted_at }
 elseif ARGV[8] ~= "" then
   request = { price = ARGV[8], endpoint = ARGV[9], task_id = ARGV[10], key_id = ARGV[11],
-    admitted_at = ARGV[12] ~= "" and ARGV[12] or nil }
+    admitted_at = admitted_at }
 else
   return { "search", int(available) }
 end

@@ -46,7 +46,7 @@ local function checkpoint_of(account_id)
   return checkpoints[account_id]
 end
 
-local removed, cut, cut_at, grants, charges, refunds = 0, nil, nil, {}, {}, {}
+local removed, cut, cut_at, grants, charges, refunds = 0, nil, 0, {}, {}, {}
 for _, one in ipairs(redis.call("XRANGE", ledger, "-", "(" .. ARGV[2], "COUNT", most)) do
   local id, entry = one[1], fields_of(one)
   if rolled and is_later(id, rolled) then break end
@@ -58,7 +58,8 @@ for _, one in ipairs(redis.call("XRANGE", ledger, "-", "(" .. ARGV[2], "COUNT", 
     if removed == 0 then return { "broken", now, id } end
     break
   end
-  removed, cut, cut_at = removed + 1, id, entry.at
+  -- After a step of the clock, an earlier entry may be younger than a later one.
+  removed, cut, cut_at = removed + 1, id, math.max(cut_at, tonumber(entry.at))
   if state and entry.type == "consume" then charges[request] = id end
   if state and entry.reason == "refund" then refunds[request] = id end
   if entry.reference then grants[entry.account_id .. " " .. entry.reference] = entry.at end
@@ -86,7 +87,8 @@ for request, id in pairs(charges) do redis.call("HSET", request, "trimmed_charge
 for request, id in pairs(refunds) do redis.call("HSET", request, "trimmed_refund", id) end
 for grant, at in pairs(grants) do redis.call("ZADD", KEYS[3], at, grant) end
 if cut then
-  redis.call("HSET", KEYS[2], "last_entry", cut, "at", cut_at)
+  cut_at = math.max(cut_at, tonumber(redis.call("HGET", KEYS[2], "at") or 0))
+  redis.call("HSET", KEYS[2], "last_entry", cut, "at", int(cut_at))
   redis.call("HINCRBY", KEYS[2], "entries", removed)
   redis.call("XTRIM", ledger, "MINID", "=", redis.call("XRANGE", ledger, "(" .. cut, "+", "COUNT", 1)[1][1])
 end

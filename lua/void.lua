@@ -64,6 +64,7 @@ end
 if state ~= "held" then return reply("bound", now, key, window, slots) end
 if reason == "due" and now < tonumber(record[4]) then return reply("not_due", now, key, window, slots) end
 
+local spent = key and read_spent(KEYS[3])
 local first = KEYS[8] and redis.call("HMGET", KEYS[8], "request_id", "void_until", "first_void_id")
 -- While a Redis Cluster migrates the slot key by key, a command on a name that has moved fails, and earlier writes stay. The
 -- VOID is then sent again, by the sweeper as long as `holds` lists the request. So the writes that can run twice come before
@@ -78,7 +79,7 @@ if key then
   local counted = redis.call("HMGET", KEYS[3], "day", "day_count")
   local same_day = tonumber(counted[1]) == math.floor(tonumber(record[3]) / DAY_MS)
   if same_day and tonumber(counted[2]) > 0 then redis.call("HINCRBY", KEYS[3], "day_count", -1) end
-  add_spent(read_spent(KEYS[3]), record[3], -tonumber(record[2]))
+  add_spent(spent, record[3], -tonumber(record[2]))
 end
 local account_day = account_at and math.floor(tonumber(account_at) / DAY_MS)
 if account_day and account_day == shared.stored_day and shared.stored_count > 0 then

@@ -16,7 +16,7 @@ local function tier_limits(tier, tiers)
   return limits[1], limits[2], limits[3], limits[4]
 end
 
--- The key's record with its limits resolved, or nil when there is none; then the values of up to three further fields.
+-- The key's record with its limits resolved, or nil when there is none; then the values of up to four further fields.
 -- `usable` is false once revoked or expired. The key's clock never runs backwards, so a step of the store's clock cannot
 -- reopen a window, a day or a month.
 local function read_key(name, now, tiers, ...)
@@ -41,5 +41,6 @@ local function read_key(name, now, tiers, ...)
     day = day,
     day_count = is_same_day and tonumber(f[10]) or 0,
     is_same_day = is_same_day,
-  }, f[11], f[12], f[13]
+    is_used = f[8] and true,
+  }, f[11], f[12], f[13], f[14]
 end

@@ -1,25 +1,35 @@
+--@include clock
 --@include month
 --@include numbers
 -- What a key has spent in the month that it is in: credits held and consumed by requests that were admitted in that month,
--- without what was given back. ADMIT adds to it and moves it on to the next month; here it changes after that.
+-- without what was given back. ADMIT adds to it and moves it on to the next month; here it changes after that. A key that
+-- replaces another (`spends_in`) counts in the record of the first of them, so that a cap holds for both together.
 
 -- Reads it from the key's record of this name; nil without a record. Before the first write: it fails where the name has moved.
 local function read_spent(name)
-  local f = redis.call("HMGET", name, "account_id", "month", "spent", "clock_ms")
-  return f[1] and { name = name, month = tonumber(f[2] or -1), credits = tonumber(f[3] or 0),
-    clock = tonumber(f[4] or 0) }
+  local f = redis.call("HMGET", name, "account_id", "clock_ms", "spends_in", "month", "spent", "spent_since")
+  if not f[1] then return nil end
+  local spending, month, credits, since = name, f[4], f[5], f[6]
+  if f[3] then
+    spending = string.match(name, "^tg:{p%d+}:key:") .. f[3]
+    month, credits, since = unpack(redis.call("HMGET", spending, "month", "spent", "spent_since"))
+  end
+  return { key = name, spending = spending, month = tonumber(month or -1), credits = tonumber(credits or 0),
+    since = tonumber(since or 0), clock = tonumber(f[2] or 0) }
 end
 
--- Adds credits of a request that was admitted at this time (ms); less than 0 gives them back. What was admitted in an earlier
--- month changes nothing. In a later one, the store has lost the admission, and the key's clock moves on to it. An earlier release
--- counted nothing, so nothing of it is given back before the key has a month.
+-- Adds credits of a request that was admitted at this time (ms); less than 0 gives them back. Only what was admitted in the
+-- month of the record counts. A charge of a later month is one whose admission the store has lost: the record and the key's clock
+-- move on to it, unless it is ahead of the store's clock, which has been put back since.
 local function add_spent(spent, admitted_at, credits)
   if not spent or not admitted_at then return end
-  local month = month_of(tonumber(admitted_at))
-  if month < spent.month or (spent.month < 0 and credits < 0) then return end
-  local sum = math.max(0, (month == spent.month and spent.credits or 0) + credits)
-  redis.call("HSET", spent.name, "month", int(month), "spent", int(sum))
-  if month > spent.month then
-    redis.call("HSET", spent.name, "clock_ms", int(math.max(spent.clock, tonumber(admitted_at))))
+  admitted_at = tonumber(admitted_at)
+  local month = month_of(admitted_at)
+  if admitted_at < spent.since or month < spent.month then return end
+  if month == spent.month then
+    redis.call("HSET", spent.spending, "spent", int(math.max(0, spent.credits + credits)))
+  elseif credits > 0 and month >= month_of(spent.clock) and month <= month_of(math.max(spent.clock, store_now(""))) then
+    redis.call("HSET", spent.spending, "month", int(month), "spent", int(credits))
+    redis.call("HSET", spent.key, "clock_ms", int(math.max(spent.clock, admitted_at)))
   end
 end

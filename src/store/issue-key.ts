@@ -47,8 +47,8 @@ export interface KeyOptions {
   monthlyCredits?: number | undefined;
   /** A key that exists already; a random one when left out. */
   token?: string;
-  /** Of the key that it replaces: fields `month` and `spent` of its record. */
-  spent?: { month: string; credits: string } | undefined;
+  /** The key with which it counts what it spends: the first of those that it replaces. */
+  spendsIn?: string | undefined;
 }
 
 export interface IssuedKey {
@@ -94,7 +94,7 @@ export async function issueKey(
     ...recordOptions(options),
     key: keyRef(keyId, accountId, partition),
     digest,
-    spent: options.spent,
+    spendsIn: options.spendsIn,
     credits,
     reference: `key:${keyId}`,
     actor,

@@ -35,8 +35,13 @@ export interface KeyRecord {
   limits: OwnLimits;
   /** Credits that its requests of one UTC month may hold and consume together; undefined: no cap. */
   monthlyCredits: number | undefined;
-  /** Credits held and consumed by requests that were admitted in this UTC month, by this machine's clock. */
+  /**
+   * Credits held and consumed by requests that were admitted in this UTC month, by this machine's clock; of a key that replaces
+   * another, those of both.
+   */
   spentThisMonth: number;
+  /** The key in whose record that is counted, if not in its own. */
+  spendsIn: string | undefined;
   createdAtMs: number | undefined;
   expiresAtMs: number | undefined;
   revokedAtMs: number | undefined;
@@ -175,11 +180,29 @@ export async function readKeys(reads: PartitionReads, places: readonly Place[]):
   const records = await reads.many<KeyFields, Place>(places, (pipe, { keyId, partition }) =>
     pipe.hgetall(keyNames(partition, keyId).key),
   );
-  return records.flatMap((fields, at) => (fields && keyRecord(places[at]!, fields)) ?? []);
+  const found = records.flatMap((fields, at) => (fields ? [{ fields, place: places[at]! }] : []));
+  const others = found.flatMap(({ fields: { spends_in: keyId }, place: { partition } }) =>
+    keyId === undefined ? [] : [{ keyId, partition }],
+  );
+  const counted = await reads.many<(string | null)[], Place>(others, (pipe, { keyId, partition }) =>
+    pipe.hmget(keyNames(partition, keyId).key, "month", "spent"),
+  );
+  const spentOf = new Map(others.map(({ keyId }, at) => [keyId, counted[at]]));
+  return found.flatMap(({ fields, place }) => {
+    const [month, spent] = spentOf.get(fields.spends_in ?? "") ?? [fields.month, fields.spent];
+    return keyRecord(place, fields, { month, spent }) ?? [];
+  });
 }
 
-/** Undefined when there is no such key. */
-function keyRecord({ keyId, partition }: Place, fields: KeyFields): KeyRecord | undefined {
+/**
+ * @param counted what counts toward the key's cap
+ * @returns undefined when there is no such key
+ */
+function keyRecord(
+  { keyId, partition }: Place,
+  fields: KeyFields,
+  counted: { month: string | null | undefined; spent: string | null | undefined },
+): KeyRecord | undefined {
   const { account_id: accountId, tier = "" } = fields;
   if (accountId === undefined) return undefined;
   const number = (name: keyof KeyFields): number | undefined =>
@@ -200,7 +223,8 @@ function keyRecord({ keyId, partition }: Place, fields: KeyFields): KeyRecord | 
     rotatedTo: fields.rotated_to,
     label: fields.label,
     monthlyCredits: number("monthly_credits"),
-    spentThisMonth: number("month") === monthOf(Date.now()) ? (number("spent") ?? 0) : 0,
+    spentThisMonth: Number(counted.month ?? -1) === monthOf(Date.now()) ? Number(counted.spent ?? 0) : 0,
+    spendsIn: fields.spends_in,
     revision: number("revision") ?? 0,
   };
 }
@@ -282,7 +306,7 @@ export async function changeKey(
 
 /**
  * Replaces a key by a new one with the same account, tier, own limits, cap and expiry. The old key expires after the overlap. The
- * new one has a window, slots and day of its own; what the old one has spent in its month counts toward the cap of the new one. A key is rotated once: a repeated command must not leave two new keys.
+ * new one has a window, slots and day of its own. What both spend counts together toward the cap of the month. A key is rotated once: a repeated command must not leave two new keys.
  * @param overlapMs how long the old key remains valid; 0 revokes it at once
  * @returns the new key, and when the old one ends, Unix ms
  * @throws OperatorError for a key that is revoked, expired or rotated
@@ -306,9 +330,8 @@ export async function rotateKey(
     );
   }
   // The new key first: after a crash in between there are two valid keys, not none.
-  const [month, credits] = await redis.hmget(keyNames(old.partition, old.keyId).key, "month", "spent");
-  const spent = month && credits ? { month, credits } : undefined;
-  const options = { accountId, tier, limits, expiresAtMs, label, monthlyCredits, spent };
+  const spendsIn = old.spendsIn ?? old.keyId;
+  const options = { accountId, tier, limits, expiresAtMs, label, monthlyCredits, spendsIn };
   const issued = await issueKey(nodes, options, actor);
   const oldEndsAtMs = Math.min(nowMs + overlapMs, expiresAtMs ?? Number.MAX_SAFE_INTEGER);
   const end = overlapMs === 0 ? { revoked_at: nowMs } : { expires_at: oldEndsAtMs };

@@ -93,7 +93,7 @@ export function admit(world: World, request: ModelRequest, notAfterMs: number): 
     key.account.admissions.push(request.shared);
   }
   request.admittedTurn = ++world.turns;
-  spend(request, clockOf(world, key), price);
+  spend(world, request, clockOf(world, key), price);
   key.account.totalRequests++;
   if (idempotency) {
     const { digest, fingerprint } = idempotency;
@@ -160,7 +160,7 @@ export function bind(
   if (request.admission) request.admission.counted = true;
   if (request.shared) request.shared.counted = true;
   if (charged && !wasHeld)
-    spend(request, request.admission?.clockMs ?? request.admittedAtMs, generation.price);
+    spend(world, request, request.admission?.clockMs ?? request.admittedAtMs, generation.price);
 
   if (idempotency && !isOthers) {
     const { digest, fingerprint } = idempotency;
@@ -172,11 +172,14 @@ export function bind(
   return answer(wasHeld ? "bound" : charged ? "late" : "uncollected");
 }
 
-/** Counts what a request holds or was charged in the month of its admission. */
-function spend(request: ModelRequest, atMs: number, credits: number): void {
+/** Counts what a request holds or was charged in the month of its admission, unless that is a month which is to come. */
+function spend(world: World, request: ModelRequest, atMs: number, credits: number): void {
   if (!request.spending) {
     const { month = -1 } = storedSpent(request.key) ?? {};
-    if (!request.admission && monthOf(atMs) > month) request.key.monthBeganMs = atMs;
+    if (!request.admission && monthOf(atMs) > month) {
+      if (monthOf(atMs) > monthOf(clockOf(world, request.key))) return;
+      request.key.monthBeganMs = atMs;
+    }
     request.spending = { atMs, credits };
     request.key.spendings.push(request.spending);
   }

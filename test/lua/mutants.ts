@@ -201,8 +201,18 @@ export const MUTANTS: readonly Mutant[] = [
     "if monthly_credits and",
     "if tonumber(money[1]) - tonumber(money[2] or 0) >= price and monthly_credits and",
   ),
-  mutant("what is spent is counted anew", "admit", "int(spent + price)", "int(price)"),
-  mutant("what is spent is not counted", "admit", "int(spent + price)", "int(spent)"),
+  mutant(
+    "what is spent is counted anew",
+    "admit",
+    '{ "spent", int(spent + price) }',
+    '{ "spent", int(price) }',
+  ),
+  mutant(
+    "what is spent is not counted",
+    "admit",
+    '{ "spent", int(spent + price) }',
+    '{ "spent", int(spent) }',
+  ),
   mutant("what is spent is of no month", "admit", "if is_new_month then", "if false then"),
   mutant(
     "last month's credits go on",
@@ -211,11 +221,7 @@ export const MUTANTS: readonly Mutant[] = [
     "tonumber(spent or 0)",
   ),
   mutant("a month ends a day early", "include/month", "+ 719468", "+ 719469"),
-  without(
-    "a void gives no room back",
-    "void",
-    "  add_spent(read_spent(KEYS[3]), record[3], -tonumber(record[2]))\n",
-  ),
+  without("a void gives no room back", "void", "  add_spent(spent, record[3], -tonumber(record[2]))\n"),
   without(
     "a refund gives no room back",
     "include/refund",
@@ -250,18 +256,17 @@ export const MUTANTS: readonly Mutant[] = [
     "record[5] or tonumber(ARGV[16]), price",
     "now, price",
   ),
-  mutant(
+  without(
     "a key's clock stays behind its month",
     "include/spent",
-    "if month > spent.month then",
-    "if false then",
+    '    redis.call("HSET", spent.key, "clock_ms", int(math.max(spent.clock, admitted_at)))\n',
   ),
-  mutant("another month gets the room", "include/spent", "if month < spent.month or", "if"),
+  mutant("another month gets the room", "include/spent", "if month == spent.month then", "if true then"),
   mutant(
     "a later month begins with the last one's credits",
     "include/spent",
-    "month == spent.month and spent.credits or 0",
-    "spent.credits",
+    '"spent", int(credits))',
+    '"spent", int(spent.credits + credits))',
   ),
   // limits over all keys of an account
   mutant(
@@ -1054,13 +1059,13 @@ export const TRIM_MUTANTS: readonly Mutant[] = [
   without(
     "nothing says where the ledger begins",
     "trim",
-    'redis.call("HSET", KEYS[2], "last_entry", cut, "at", cut_at)',
+    'redis.call("HSET", KEYS[2], "last_entry", cut, "at", int(cut_at))',
   ),
   mutant(
     "the cut is said to be younger",
     "trim",
-    "cut, cut_at = removed + 1, id, entry.at",
-    "cut, cut_at = removed + 1, id, int(now)",
+    "id, math.max(cut_at, tonumber(entry.at))",
+    "id, now",
   ),
   without("what has left is not counted", "trim", 'redis.call("HINCRBY", KEYS[2], "entries", removed)'),
   without(
@@ -1272,6 +1277,52 @@ export const TIER_MUTANTS: readonly Mutant[] = [
     '    redis.call("HSET", key, "counted", tier)\n',
   ),
   mutant("a partition counts as gone through too early", "tally", 'if ARGV[3] == "1" then', "if true then"),
+];
+
+/** Of caps of a month, beyond what the model knows; test/lua/spend-cap.test.ts finds them. */
+export const SPENDING_MUTANTS: readonly Mutant[] = [
+  mutant(
+    "a month ahead takes the key along",
+    "include/spent",
+    ' and month <= month_of(math.max(spent.clock, store_now("")))',
+    "",
+  ),
+  mutant(
+    "a month of which nothing is known is given back to",
+    "include/spent",
+    "elseif credits > 0 and",
+    "elseif",
+  ),
+  mutant(
+    "a key of an earlier release goes back a month",
+    "include/spent",
+    " and month >= month_of(spent.clock)",
+    "",
+  ),
+  mutant(
+    "what an earlier release admitted gives room back",
+    "include/spent",
+    "admitted_at < spent.since or ",
+    "",
+  ),
+  mutant(
+    "a rotated key gives room back to itself alone",
+    "include/spent",
+    "  if f[3] then",
+    "  if false then",
+  ),
+  mutant(
+    "a rotated key spends by itself",
+    "admit",
+    "if spends_in then\n  spending",
+    "if false then\n  spending",
+  ),
+  without(
+    "what a rotated key spends is not counted",
+    "admit",
+    'if spends_in then redis.call("HSET", spending, "spent", int(spent + price)) end\n',
+  ),
+  mutant("a month goes back", "admit", "> tonumber(month or -1)", "~= tonumber(month or -1)"),
 ];
 
 /** Mistakes in what operators change, which the model does not know. */

@@ -1,18 +1,26 @@
 import { readFileSync } from "node:fs";
+import { rm } from "node:fs/promises";
 import { join } from "node:path";
-import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
+import { afterAll, beforeAll, beforeEach, describe, expect, inject, test } from "vitest";
 import { monthOf } from "../../src/domain/months.ts";
-import type { KeyRef } from "../../src/store/names.ts";
+import { createClient } from "../../src/store/client.ts";
+import { readKey, rotateKey } from "../../src/store/keys.ts";
+import { ledgerEntry } from "../../src/store/ledger-entries.ts";
+import { type KeyRef, keyRef, partitionNames, partitionOf } from "../../src/store/names.ts";
+import { oneNode } from "../../src/store/nodes.ts";
+import { createScriptRunner } from "../../src/store/script-runner.ts";
 import type { Generation } from "../../src/store/scripts/admit.ts";
 import {
   createStage,
   HOLD_MS,
   openConnection,
+  randomId,
   type Stage,
   type TestConnection,
   times,
 } from "../support/store.ts";
 import { LUA_FOLDER } from "./headers.ts";
+import { type Mutant, plant, SPENDING_MUTANTS } from "./mutants.ts";
 
 const DAY = 24 * 3_600_000;
 
@@ -131,3 +139,220 @@ test("a cap set in mid-month counts what was spent before it", async () => {
   expect((await admit(key)).outcome).toBe("spend_capped");
   expect((await admit(key, 5)).outcome).toBe("admitted");
 });
+
+const ACTOR = { by: "cli test", requestId: "" };
+/** What an operator removes of a key that has stood still since its clock was ahead (decision 0008). */
+const REMEDY = ["clock_ms", "month", "spent"] as const;
+const JUNE = Date.UTC(2031, 5, 1);
+
+async function clockAheadAndBack(own: Stage, key: KeyRef, ahead: () => Promise<unknown>): Promise<void> {
+  own.clock.nowMs += 40 * DAY;
+  await ahead();
+  own.clock.nowMs -= 40 * DAY;
+  await own.redis.hdel(key.names.key, ...REMEDY);
+  await own.redis.del(key.names.window);
+}
+
+describe("a key that replaces another", () => {
+  /** A key with a cap of 20 that has a task and a hold of 10 each, and the key that replaces it. */
+  async function givenRotation(overlapMs: number) {
+    const accountId = randomId("acc");
+    const own = createStage(connection, { clock: "redis", partition: partitionOf(accountId, 64) });
+    const old = await own.givenKey({ accountId, credits: 1000 });
+    await own.redis.hset(old.names.key, "monthly_credits", 20);
+    const [task, hold] = [own.request(old), own.request(old)];
+    await own.givenTask(task);
+    await own.admit(hold);
+    const nodes = oneNode(connection.redis);
+    const read = async (keyId: string) => (await readKey(nodes, keyId, accountId))!;
+    const { keyId } = await rotateKey(nodes, await read(old.keyId), overlapMs, ACTOR);
+    const admitted = async (by: KeyRef) => (await own.admit(own.request(by))).outcome;
+    return { own, old, task, hold, read, nodes, admitted, heir: keyRef(keyId, accountId, own.partition) };
+  }
+
+  // Guarantee: a cap holds for both keys together, also while both are good.
+  test("spends from the same month, and what is given back of one gives room to both", async () => {
+    const { own, old, heir, task, hold, read, admitted } = await givenRotation(60_000);
+    expect(await admitted(heir)).toBe("spend_capped");
+    await own.observe(task, "failed");
+    expect(await admitted(heir)).toBe("admitted");
+    expect(await admitted(old)).toBe("spend_capped");
+    await own.void(hold, "refused");
+    expect((await read(heir.keyId)).spentThisMonth).toBe(10);
+    expect((await read(old.keyId)).spentThisMonth).toBe(10);
+    expect(await admitted(old)).toBe("admitted");
+    expect(await admitted(heir)).toBe("spend_capped");
+  });
+
+  test("is replaced itself, and all three count together", async () => {
+    const { own, heir, task, nodes, read, admitted } = await givenRotation(0);
+    const { keyId } = await rotateKey(nodes, await read(heir.keyId), 0, ACTOR);
+    const third = keyRef(keyId, heir.accountId, own.partition);
+    expect(await admitted(third)).toBe("spend_capped");
+    await own.observe(task, "failed");
+    expect(await admitted(third)).toBe("admitted");
+    expect((await read(third.keyId)).spentThisMonth).toBe(20);
+  });
+});
+
+describe("only the month that a key is in counts", () => {
+  test("what was admitted while the clock was ahead changes neither month nor clock after the remedy", async () => {
+    const key = await givenKey(1000);
+    const [task, hold, late] = [stage.request(key), stage.request(key), stage.request(key)];
+    await clockAheadAndBack(stage, key, async () => {
+      await stage.givenTask(task);
+      await stage.admit(hold);
+      await stage.admit(late);
+      await stage.void(late, "released");
+    });
+    await admit(key, 20);
+    await stage.observe(task, "failed");
+    await stage.void(hold, "refused");
+    expect(await stage.bind(late)).toBe("late");
+    const stored = await stage.redis.hmget(key.names.key, "month", "spent", "clock_ms");
+    expect(stored.map(Number)).toEqual([monthOf(stage.clock.nowMs), 20, stage.clock.nowMs]);
+  });
+
+  test("a late BIND of last month does not stand for this one in a key of an earlier release", async () => {
+    stage.clock.nowMs = JUNE - 60_000;
+    const key = await givenKey(50);
+    const { generation: late } = await admit(key);
+    stage.clock.nowMs = JUNE + 3_600_000;
+    await stage.void(late, "due");
+    await stage.givenTask(stage.request(key));
+    await stage.redis.hdel(key.names.key, "month", "spent");
+    expect(await stage.bind(late)).toBe("late");
+    await stage.givenTask(stage.request(key, { price: 20 }));
+    const stored = await stage.redis.hmget(key.names.key, "month", "spent");
+    expect(stored.map(Number)).toEqual([monthOf(stage.clock.nowMs), 20]);
+  });
+
+  test("what an earlier release admitted gives no room back, for it took none", async () => {
+    const key = await givenKey(1000);
+    const [earlier, held] = [stage.request(key, { price: 30 }), stage.request(key)];
+    await stage.givenTask(earlier);
+    await stage.admit(held);
+    await stage.redis.hdel(key.names.key, "month", "spent", "spent_since");
+    stage.clock.nowMs += 1000;
+    const { generation } = await admit(key);
+    await stage.observe(earlier, "failed");
+    await stage.void(held, "refused");
+    expect(await spent(key)).toBe(10);
+    await stage.void(generation, "refused");
+    expect(await spent(key)).toBe(0);
+  });
+
+  test("an operator's refund of a task that failed unrefunded goes by its admission", async () => {
+    stage.clock.nowMs = JUNE + 30 * 60_000;
+    const early = await givenKey(1000);
+    const task = stage.request(early);
+    await stage.givenTask(task);
+    await stage.observe(task, "failed", { refundFailed: false });
+    await refundByOperator(task);
+    expect(await spent(early)).toBe(0);
+
+    stage.clock.nowMs = JUNE - 60_000;
+    const key = await givenKey(1000);
+    const { generation: late } = await admit(key);
+    stage.clock.nowMs = JUNE + 2 * 3_600_000;
+    await stage.void(late, "due");
+    await stage.givenTask(stage.request(key));
+    expect(await stage.bind(late)).toBe("late");
+    await stage.observe(late, "failed", { refundFailed: false });
+    await refundByOperator(late);
+    expect(await spent(key)).toBe(10);
+  });
+
+  /** As the command does it: the charge is looked for in the ledger. */
+  async function refundByOperator({ requestId, key: { accountId } }: Generation): Promise<void> {
+    const { partition } = stage;
+    const found = await stage.redis.xrange(partitionNames(partition).ledger, "-", "+");
+    const stored = found.find(([, fields]) => fields.includes(requestId) && fields.includes("consume"))!;
+    const charge = ledgerEntry(partition, stored);
+    const call = { partition, accountId, requestId, reference: requestId, reason: "r", actor: ACTOR };
+    expect((await stage.refund({ ...call, charge }))[0]).toBe("refunded");
+  }
+});
+
+// Guarantee: what the model does not know of caps is known here; a mistake in it shows.
+test.each(SPENDING_MUTANTS)("the mistake is found: $what", async (mutant) => {
+  expect(await lived(mutant)).not.toEqual(await lived());
+});
+
+/** What becomes of caps where keys replace each other, an earlier release knew them, and clocks were ahead. */
+async function lived(mutant?: Mutant): Promise<unknown[]> {
+  const folder = mutant && (await plant(mutant));
+  const client = createClient(inject("redisUrl"), 10_000);
+  try {
+    await client.connect();
+    const scripts = createScriptRunner(client, folder === undefined ? {} : { folder });
+    const own = createStage(connection, { scripts });
+    return [...(await livedRotated(own)), ...(await livedEarlier(own)), ...(await livedAhead(own))];
+  } finally {
+    client.disconnect();
+    if (folder !== undefined) await rm(folder, { recursive: true });
+  }
+}
+
+async function livedRotated(own: Stage): Promise<unknown[]> {
+  const old = await own.givenKey();
+  const heir = await own.givenKey({ accountId: old.accountId });
+  await own.redis.hset(heir.names.key, "spends_in", old.keyId, "monthly_credits", 40);
+  const outcomes: unknown[] = [];
+  const [one, two] = [own.request(old), own.request(heir)];
+  for (const each of [one, two, own.request(heir), own.request(heir)])
+    outcomes.push((await own.admit(each)).outcome);
+  outcomes.push((await own.admit(own.request(heir))).outcome);
+  await own.void(two, "refused");
+  outcomes.push(await own.redis.hget(old.names.key, "spent"), await own.redis.hget(heir.names.key, "spent"));
+  // The clock of the heir is a month behind that of the old key.
+  await own.redis.hset(old.names.key, "month", monthOf(own.clock.nowMs) + 1, "spent", 40);
+  await own.redis.hdel(heir.names.key, "day");
+  outcomes.push((await own.admit(own.request(heir))).outcome);
+  return outcomes;
+}
+
+async function livedEarlier(own: Stage): Promise<unknown[]> {
+  own.clock.nowMs = JUNE - 60_000;
+  const key = await own.givenKey();
+  const late = own.request(key);
+  await own.admit(late);
+  own.clock.nowMs = JUNE + 3_600_000;
+  await own.void(late, "released");
+  const earlier = own.request(key, { price: 30 });
+  await own.givenTask(earlier);
+  await own.redis.hdel(key.names.key, "month", "spent");
+  await own.observe(earlier, "failed");
+  await own.bind(late);
+  const before = await own.redis.hmget(key.names.key, "month", "spent");
+  const second = own.request(key, { price: 30 });
+  await own.givenTask(second);
+  await own.redis.hdel(key.names.key, "month", "spent", "spent_since");
+  own.clock.nowMs += 1000;
+  await own.givenTask(own.request(key));
+  await own.observe(second, "failed");
+  return [...before, await own.redis.hget(key.names.key, "spent")];
+}
+
+async function livedAhead(own: Stage): Promise<unknown[]> {
+  const key = await own.givenKey();
+  const task = own.request(key);
+  const late = own.request(key);
+  await clockAheadAndBack(own, key, async () => {
+    await own.givenTask(task);
+    await own.admit(late);
+    await own.void(late, "released");
+  });
+  await own.admit(own.request(key));
+  await own.observe(task, "failed");
+  await own.bind(late);
+  const stored = await own.redis.hmget(key.names.key, "month", "spent", "clock_ms");
+  await own.redis.hdel(key.names.key, "month", "spent");
+  await own.void(task, "released");
+  stored.push(await own.redis.hget(key.names.key, "month"));
+  // A charge whose admission the store has lost, in a month of which the key knows nothing.
+  own.clock.nowMs += 40 * DAY;
+  const lost = { ...own.request(key), admittedAtMs: own.clock.nowMs };
+  await own.bind(lost);
+  return [...stored, ...(await own.redis.hmget(key.names.key, "month", "spent", "clock_ms"))];
+}

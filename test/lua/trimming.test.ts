@@ -6,7 +6,7 @@ import { completeSinceMs, exportLedger } from "../../src/ledger/export.ts";
 import { verifyLedger } from "../../src/ledger/verify.ts";
 import { type RunningRedis, startRedis } from "../../src/sandbox/redis.ts";
 import { readAccount } from "../../src/store/accounts.ts";
-import { type Checkpoint, checkpointOf, checkpointText } from "../../src/store/checkpoints.ts";
+import { type Checkpoint, checkpointOf, checkpointText, readCut } from "../../src/store/checkpoints.ts";
 import { grantCredits } from "../../src/store/grants.ts";
 import { LEDGER_START, type LedgerEntry, readLedger } from "../../src/store/ledger-entries.ts";
 import { openLastConfirmed } from "../../src/store/loss/last-confirmed.ts";
@@ -67,6 +67,22 @@ async function givenLedger() {
 }
 
 describe("a ledger that is trimmed", () => {
+  // Guarantee: what is exported or rolled up since then is complete.
+  test("says the time of its youngest entry that has left, also after a step of the clock", async () => {
+    const stage = createStage(connection, { partition: 0 });
+    const key = await stage.givenKey({ accountId: "acc", credits: 0 });
+    const nowMs = Date.now();
+    const made = { ahead: nowMs - 3_600_000, back: nowMs - 7_200_000, again: nowMs - 7_199_000, newest: nowMs };
+    for (const [reference, atMs] of Object.entries(made)) {
+      stage.clock.nowMs = atMs;
+      await stage.recharge(key, 5, reference);
+      if (reference === "again") await trimAll();
+    }
+    expect((await readCut(connection.redis, 0)).atMs).toBe(made.ahead);
+    await trimAll();
+    expect(await readCut(connection.redis, 0)).toMatchObject({ atMs: made.ahead });
+  });
+
   test("loses what is archived a slice at a time, and can be stopped between two of them", async () => {
     await givenLedger();
     const ending = new AbortController();

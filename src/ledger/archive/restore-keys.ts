@@ -26,8 +26,9 @@ export async function copyKeys(query: ArchiveQuery, nodes: RedisNodes, partition
   return copied;
 }
 
-function keyOf(row: KeyRow, partitions: number, { month, byKey }: Spent): RestoredKey {
+function keyOf(row: KeyRow, partitions: number, { month, byKey, firstOf }: Spent): RestoredKey {
   const { account_id, sha256, tier, rate_limit, max_concurrent, daily_limit, rotated_to } = row;
+  const first = firstOf(row.key_id);
   const moment = (at: Date | null): string | null => at && String(at.getTime());
   const fields = {
     ...row.settings,
@@ -35,8 +36,9 @@ function keyOf(row: KeyRow, partitions: number, { month, byKey }: Spent): Restor
     created_at: moment(row.created_at),
     expires_at: moment(row.expires_at),
     revoked_at: moment(row.revoked_at),
-    month: String(month),
-    spent: String(byKey.get(row.key_id) ?? 0),
+    ...(first === row.key_id
+      ? { month: String(month), spent: String(byKey.get(first) ?? 0) }
+      : { spends_in: first }),
   };
   const record = Object.fromEntries(
     Object.entries(fields).flatMap(([name, value]) => (value === null ? [] : [[name, value]])),
@@ -48,7 +50,10 @@ function keyOf(row: KeyRow, partitions: number, { month, byKey }: Spent): Restor
 interface Spent {
   /** As the key's record has it. */
   month: number;
+  /** By the first key of those that replaced each other: they count together. */
   byKey: ReadonlyMap<string, number>;
+  /** The first of the keys that this one replaces; itself if it replaces none. */
+  firstOf(keyId: string): string;
 }
 
 /** Charges of the month that were not refunded. */
@@ -58,7 +63,6 @@ const SPENT = `
     SELECT FROM tollgate.ledger_entries refund WHERE refund.request_id = charge.request_id AND refund.kind = 'refund')
   GROUP BY key_id`;
 
-/** A key that replaces another has spent what that one had. */
 async function spentThisMonth(query: ArchiveQuery): Promise<Spent> {
   const now = new Date();
   const began = new Date(Date.UTC(now.getUTCFullYear(), now.getUTCMonth()));
@@ -66,11 +70,16 @@ async function spentThisMonth(query: ArchiveQuery): Promise<Spent> {
   const replaced = await query<{ key_id: string; rotated_to: string }>(
     "SELECT key_id, rotated_to FROM tollgate.api_keys WHERE rotated_to IS NOT NULL",
   );
-  const heirs = new Map(replaced.map(({ key_id, rotated_to }) => [key_id, rotated_to]));
+  const earlier = new Map(replaced.map(({ key_id, rotated_to }) => [rotated_to, key_id]));
+  const firstOf = (keyId: string): string => {
+    let first = keyId;
+    for (let before = earlier.get(first); before !== undefined; before = earlier.get(first)) first = before;
+    return first;
+  };
   const byKey = new Map<string, number>();
   for (const { key_id, credits } of rows) {
-    for (let key: string | undefined = key_id; key !== undefined; key = heirs.get(key))
-      byKey.set(key, (byKey.get(key) ?? 0) + Number(credits));
+    const first = firstOf(key_id);
+    byKey.set(first, (byKey.get(first) ?? 0) + Number(credits));
   }
-  return { month: monthOf(now.getTime()), byKey };
+  return { month: monthOf(now.getTime()), byKey, firstOf };
 }

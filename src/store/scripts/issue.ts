@@ -14,8 +14,8 @@ export interface IssueCall {
   label?: string | undefined;
   /** Credits that requests of one UTC month may hold and consume together. */
   monthlyCredits?: number | undefined;
-  /** What counts as spent already: fields `month` and `spent`. */
-  spent?: { month: string; credits: string } | undefined;
+  /** The key with which it counts what it spends: the first of those that it replaces. */
+  spendsIn?: string | undefined;
   /** Of the call that makes the key, where that may be repeated. */
   fingerprint?: string | undefined;
   /** Whether to refuse to create the account. */
@@ -55,8 +55,7 @@ export const issue: Script<IssueCall, Issued> = {
       label: more.label,
       monthly_credits: more.monthlyCredits,
       fingerprint: more.fingerprint,
-      month: more.spent?.month,
-      spent: more.spent?.credits,
+      spends_in: more.spendsIn,
     };
     const fields = Object.entries(record).flatMap(([field, value]) =>
       value === undefined ? [] : [field, value],
