@@ -1061,12 +1061,7 @@ export const TRIM_MUTANTS: readonly Mutant[] = [
     "trim",
     'redis.call("HSET", KEYS[2], "last_entry", cut, "at", int(cut_at))',
   ),
-  mutant(
-    "the cut is said to be younger",
-    "trim",
-    "id, math.max(cut_at, tonumber(entry.at))",
-    "id, now",
-  ),
+  mutant("the cut is said to be younger", "trim", "id, math.max(cut_at, tonumber(entry.at))", "id, now"),
   without("what has left is not counted", "trim", 'redis.call("HINCRBY", KEYS[2], "entries", removed)'),
   without(
     "a request does not say that its charge has left",

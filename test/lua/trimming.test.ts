@@ -72,7 +72,12 @@ describe("a ledger that is trimmed", () => {
     const stage = createStage(connection, { partition: 0 });
     const key = await stage.givenKey({ accountId: "acc", credits: 0 });
     const nowMs = Date.now();
-    const made = { ahead: nowMs - 3_600_000, back: nowMs - 7_200_000, again: nowMs - 7_199_000, newest: nowMs };
+    const made = {
+      ahead: nowMs - 3_600_000,
+      back: nowMs - 7_200_000,
+      again: nowMs - 7_199_000,
+      newest: nowMs,
+    };
     for (const [reference, atMs] of Object.entries(made)) {
       stage.clock.nowMs = atMs;
       await stage.recharge(key, 5, reference);
