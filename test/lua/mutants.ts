@@ -220,7 +220,7 @@ export const MUTANTS: readonly Mutant[] = [
     "is_new_month and 0 or tonumber(spent)",
     "tonumber(spent or 0)",
   ),
-  mutant("a month ends a day early", "include/month", "+ 719468", "+ 719469"),
+  mutant("a month ends a day early", "include/date", "+ 719468", "+ 719469"),
   without("a void gives no room back", "void", "  add_spent(spent, record[3], -tonumber(record[2]))\n"),
   without(
     "a refund gives no room back",
@@ -1556,8 +1556,8 @@ export const ROLLUP_MUTANTS: readonly Mutant[] = [
     "(days - day + 1) * DAY_MS",
     "(days - day + 2) * DAY_MS",
   ),
-  mutant("the first of a month is a 0", "include/day", "/ 5) + 1\n", "/ 5)\n"),
-  mutant("months are one off", "include/day", "shifted + 3 or", "shifted + 2 or"),
+  mutant("the first of a month is a 0", "include/date", "/ 5) + 1\n", "/ 5)\n"),
+  mutant("months are one off", "include/date", "shifted + 3 or", "shifted + 2 or"),
   mutant("what is not counted may leave", "trim", "if rolled and is_later(id, rolled) then break end", ""),
 ];
 

@@ -95,6 +95,7 @@ test("a script is sent with each of its includes once, and those before what nee
         "tier_limits",
         "read_key",
         "post",
+        "date_of",
         "month_of",
         "read_spent",
         "add_spent",
