@@ -1,6 +1,7 @@
 import type { Redis } from "ioredis";
 import { entryOfTail, readCheckpoint } from "./checkpoints.ts";
 import { kindOf, type LedgerEntry } from "./ledger-entries.ts";
+import { isLater } from "./loss/last-confirmed.ts";
 import { accountNames } from "./names.ts";
 import { noAccount, OperatorError } from "./operator-error.ts";
 import { scriptsOf } from "./script-runner.ts";
@@ -126,7 +127,7 @@ async function tailFrom(redis: Redis, partition: number, accountId: string, from
   const checkpoint = await readCheckpoint(redis, partition, accountId);
   const tail = checkpoint?.tail ?? [];
   const first = from.startsWith("(")
-    ? tail.findIndex(({ streamId }) => msOf(streamId) < msOf(from))
+    ? tail.findIndex(({ streamId }) => isLater(from.slice(1), streamId))
     : tail.findIndex(({ streamId }) => streamId === from);
   const entries = first < 0 ? [] : tail.slice(first).map((entry) => entryOfTail(partition, accountId, entry));
   const isWhole = checkpoint === undefined || checkpoint.entries === tail.length;
