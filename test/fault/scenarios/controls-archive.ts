@@ -57,7 +57,7 @@ export const ARCHIVE_CONTROLS: readonly Control[] = [
       },
     ],
     run: postgresFails,
-    caughtBy: "charged exactly once, nothing lost",
+    caughtBy: "the archive has every entry once",
   },
   {
     name: "a batch is written twice",
