@@ -1,6 +1,7 @@
 import type { Connection } from "../store/connection.ts";
 import type { Primary } from "../store/primary.ts";
-import type { createOutbox, FlushTarget } from "./outbox.ts";
+import type { createOutbox } from "./outbox.ts";
+import type { FlushTarget } from "./outbox-sending.ts";
 import type { Charge } from "./pending-settlement.ts";
 import type { UnconfirmedCharges } from "./unconfirmed.ts";
 

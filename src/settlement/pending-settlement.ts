@@ -38,3 +38,6 @@ export interface VoidSettlement extends Waiting {
 }
 
 export type Settlement = Charge | VoidSettlement;
+
+/** What the log says of a settlement. */
+export const logFieldsOf = ({ call, script }: Settlement) => ({ request_id: call.requestId, script });

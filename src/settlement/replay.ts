@@ -2,7 +2,8 @@ import type { Connection } from "../store/connection.ts";
 import type { createFailoverLosses } from "../store/loss/failover-losses.ts";
 import type { StorePart } from "../store/loss/store-part.ts";
 import type { Primary } from "../store/primary.ts";
-import type { createOutbox, FlushTarget } from "./outbox.ts";
+import type { createOutbox } from "./outbox.ts";
+import type { FlushTarget } from "./outbox-sending.ts";
 import { createReplaySigns } from "./replay-signs.ts";
 
 /** Charges that are put into the outbox at a time. */

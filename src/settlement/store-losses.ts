@@ -9,7 +9,8 @@ import { META, partitionOfName } from "../store/names.ts";
 import type { Primary } from "../store/primary.ts";
 import { createTerms, type Terms } from "../store/terms.ts";
 import type { Logger } from "../telemetry/log.ts";
-import type { createOutbox, FlushTarget } from "./outbox.ts";
+import type { createOutbox } from "./outbox.ts";
+import type { FlushTarget } from "./outbox-sending.ts";
 import { createReplay } from "./replay.ts";
 
 const READ_EVERY_MS = 1000;

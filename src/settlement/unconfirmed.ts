@@ -1,4 +1,4 @@
-import type { FlushTarget } from "./outbox.ts";
+import type { FlushTarget } from "./outbox-sending.ts";
 import type { Charge } from "./pending-settlement.ts";
 
 /** About 50 MB. */

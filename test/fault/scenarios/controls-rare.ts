@@ -90,7 +90,7 @@ export const RARE_INTERLEAVINGS: readonly Control[] = [
     name: "settlements are sent to whichever store answers",
     patches: [
       {
-        file: "src/settlement/outbox.ts",
+        file: "src/settlement/outbox-queues.ts",
         from: '[queues.get(""), storeId ? queues.get(storeId) : undefined].filter((queue) => queue !== undefined);',
         to: "storeId === undefined ? [] : [...queues.values()];",
       },

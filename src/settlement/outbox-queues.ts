@@ -1,0 +1,73 @@
+import type { FlushTarget } from "./outbox-sending.ts";
+import type { Settlement } from "./pending-settlement.ts";
+
+/** Settlements that are sent at a time. */
+export const FLUSH_BATCH = 200;
+
+/** Settlements of one store by script and request id, oldest first. */
+export type Queue = Map<string, Settlement>;
+
+export type Queues = ReturnType<typeof createQueues>;
+
+/** One queue per store. */
+export function createQueues() {
+  /** By the store's id; empty for settlements of a store without one, which are sent to any store. */
+  const queues = new Map<string, Queue>();
+  /** Names of those that wait for a claim on another primary than their account's, which has refused it. */
+  const waitingForClaim = new Set<string>();
+  const queuesOf = (storeId: string | undefined): Queue[] =>
+    [queues.get(""), storeId ? queues.get(storeId) : undefined].filter((queue) => queue !== undefined);
+  const sum = (some: Iterable<Queue>): number => [...some].reduce((size, queue) => size + queue.size, 0);
+
+  return {
+    /** The queues that a flush to this store sends. */
+    of: queuesOf,
+    /** Nothing happens to one that is in no queue. */
+    waitForClaim(settlement: Settlement): void {
+      const name = nameOf(settlement);
+      if (queues.get(settlement.storeId ?? "")?.has(name)) waitingForClaim.add(name);
+    },
+    hasWaitingForClaim: (): boolean => waitingForClaim.size > 0,
+    waitingForClaimOf: ({ has }: FlushTarget, queue: Queue): Settlement[] =>
+      queue
+        .values()
+        .filter((settlement) => waitingForClaim.has(nameOf(settlement)) && has(settlement))
+        .toArray(),
+    add(settlement: Settlement): void {
+      const { storeId = "" } = settlement;
+      const queue: Queue = queues.get(storeId) ?? new Map();
+      queues.set(storeId, queue);
+      queue.set(nameOf(settlement), settlement);
+    },
+    all: (): Settlement[] => [...queues.values()].flatMap((queue) => [...queue.values()]),
+    size: (): number => sum(queues.values()),
+    /** How many flushes to all primaries of this store would send. */
+    sizeFor: (storeId: string | undefined): number => sum(queuesOf(storeId)),
+    /** Whether a flush would send any. */
+    hasFor: ({ storeId, has }: Pick<FlushTarget, "storeId" | "has">): boolean =>
+      queuesOf(storeId).some((queue) =>
+        queue.entries().some(([name, settlement]) => has(settlement) && !waitingForClaim.has(name)),
+      ),
+    /** The oldest of a queue that wait for this primary. */
+    nextFor: ({ has }: FlushTarget, queue: Queue): Settlement[] =>
+      queue
+        .entries()
+        .filter(([name, settlement]) => has(settlement) && !waitingForClaim.has(name))
+        .map(([, settlement]) => settlement)
+        .take(FLUSH_BATCH)
+        .toArray(),
+    remove(queue: Queue, settlement: Settlement): void {
+      queue.delete(nameOf(settlement));
+      waitingForClaim.delete(nameOf(settlement));
+    },
+    removeOldest(): Settlement {
+      const firsts = [...queues.values()].flatMap((queue) => queue.entries().take(1).toArray());
+      const [name, settlement] = firsts.reduce((a, b) => (b[1].atMs < a[1].atMs ? b : a));
+      queues.get(settlement.storeId ?? "")!.delete(name);
+      waitingForClaim.delete(name);
+      return settlement;
+    },
+  };
+}
+
+const nameOf = ({ script, call }: Settlement): string => `${script}:${call.requestId}`;
