@@ -11,7 +11,7 @@ export type Read = (path: string) => string | undefined;
 // biome-ignore lint/suspicious/noExplicitAny: manifests are read as their authors wrote them.
 export type Manifest = any;
 
-/** A gateway needs so long after its drain for its connections, journal and workers; src/main.ts, `drain`. */
+/** A gateway needs so long after its drain for its connections, journal and workers; src/start-gateway.ts, `drain`. */
 const CLOSING_MS = 5000;
 
 /** A file that must be there. */

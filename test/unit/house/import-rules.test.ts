@@ -34,6 +34,7 @@ const FIXTURES: { folder: string; name: string; line: string }[] = FOLDERS.flatM
   { folder, name: "type", line: 'export type { A } from "../sandbox/a.ts";' },
   { folder, name: "dynamic", line: 'export const a = import("../sandbox/a.ts");' },
   { folder, name: "main", line: 'export * from "../main.ts";' },
+  { folder, name: "start", line: 'export * from "../start-gateway.ts";' },
   { folder, name: "ioredis", line: 'import "ioredis";' },
   { folder, name: "undici", line: 'import "undici";' },
   { folder, name: "files", line: 'import "node:fs";' },
@@ -87,7 +88,7 @@ describe("import rules", () => {
   test.each(FOLDERS.filter((folder) => folder !== "sandbox"))(
     "%s can import the sandbox in no form",
     (folder) => {
-      expect(["type", "dynamic", "main"].filter((name) => !isRefused(folder, name))).toEqual([]);
+      expect(["type", "dynamic", "main", "start"].filter((name) => !isRefused(folder, name))).toEqual([]);
     },
   );
 
