@@ -87,16 +87,31 @@ function adminTokenRule(token: string | undefined): string | undefined {
   return "must be 16 to 256 visible ASCII characters, without spaces; `openssl rand -base64 24` makes one";
 }
 
+const SSL_MODES = ["disable", "prefer", "require", "verify-ca", "verify-full", "no-verify"];
+
 /** Checks the address of the archive. The message never repeats it. */
 export function archiveUrlRule(url: string | undefined): string | undefined {
   if (url === undefined) return undefined;
   const address = URL.parse(url);
-  if (
+  const isAddress =
     address &&
     /^postgres(ql)?:$/.test(address.protocol) &&
     address.hostname !== "" &&
-    address.pathname.length > 1
-  )
-    return undefined;
-  return "must be postgres://user:password@host:port/database; special characters of the password as %XX";
+    address.pathname.length > 1 &&
+    [address.username, address.password, address.pathname].every(isEncoded);
+  if (!isAddress)
+    return "must be postgres://user:password@host:port/database; special characters of the password as %XX";
+  const mode = address.searchParams.get("sslmode");
+  if (mode !== null && !SSL_MODES.includes(mode)) return `sslmode must be one of ${SSL_MODES.join(", ")}`;
+  return undefined;
+}
+
+/** Whether each % is followed by two digits that make a character. */
+function isEncoded(text: string): boolean {
+  try {
+    decodeURIComponent(text);
+    return true;
+  } catch {
+    return false;
+  }
 }

@@ -1,8 +1,10 @@
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
-import { STEPS } from "../../src/ledger/archive/migrations.ts";
+import { createArchiveWork } from "../../src/ledger/archive/archive-work.ts";
+import { MIGRATION_LOCK, STEPS } from "../../src/ledger/archive/migrations.ts";
 import { archiveReason } from "../../src/ledger/archive/reasons.ts";
 import { detachArchive } from "../../src/store/archive-source.ts";
 import { META } from "../../src/store/names.ts";
+import { createLogger } from "../../src/telemetry/log.ts";
 import { runHere as tollgate } from "../support/cli.ts";
 import { createDatabase } from "../support/postgres.ts";
 import { type PostgresServer, startPostgres } from "../support/postgres-server.ts";
@@ -144,6 +146,11 @@ test("a second archive is refused until the first is given up", async () => {
   expect(await second.query("SELECT FROM tollgate.api_keys")).toHaveLength(1);
 });
 
+test("a password that is asked for and not there is called that", () => {
+  const asked = new Error("SASL: SCRAM-SERVER-FIRST-MESSAGE: client password must be a string");
+  expect(archiveReason(asked).advice).toBe("set the password in ARCHIVE_URL");
+});
+
 test("a schema of a later release is refused", async () => {
   const stage = await givenStage();
   const copier = await stage.copier();
@@ -163,6 +170,34 @@ test("several gateways that start at a time make one schema", async () => {
   expect(steps).toEqual(STEPS.map((step) => ({ step })));
 });
 
+// Guarantee: a step that rewrites a large table is not given up half way, and begun again for ever.
+test("a migration may take longer than any statement of the copier", async () => {
+  const stage = await givenStage();
+  await stage.givenKey();
+  const lines: string[] = [];
+  // A statement is given up after its time and two seconds more.
+  const held = stage.database.query("SELECT pg_advisory_xact_lock($1), pg_sleep(2.6)", [MIGRATION_LOCK]);
+  await until(
+    async () => (await stage.database.query("SELECT FROM pg_locks WHERE locktype = 'advisory'")).length > 0,
+    "the lock to be held",
+  );
+  const work = createArchiveWork({
+    url: stage.url,
+    connection: stage.connection,
+    intervalMs: () => 10,
+    keepMs: () => 86_400_000,
+    statementMs: 100,
+    metrics: stage.connection.metrics,
+    log: createLogger("info", { write: (line) => void lines.push(line) }),
+  });
+  work.start();
+  await until(() => lines.some((line) => line.includes("the archive is in use")), "the archive to be used");
+  await work.stop();
+  await held;
+  expect(lines.filter((line) => line.includes("cannot be used"))).toEqual([]);
+  expect(lines.filter((line) => line.includes("has got a step"))).toHaveLength(STEPS.length);
+});
+
 test.each([
   [
     "no such database",
@@ -172,6 +207,11 @@ test.each([
   ["nobody listens", (url: URL) => Object.assign(url, { port: "1" }), "nobody listens there"],
   ["no such host", (url: URL) => Object.assign(url, { hostname: "postgres.invalid" }), "host name"],
   ["no such user", (url: URL) => Object.assign(url, { username: "nobody_has_this" }), "it refuses the user"],
+  [
+    "a certificate that is not there",
+    (url: URL) => Object.assign(url, { search: "?sslmode=verify-full&sslrootcert=/not/there.pem" }),
+    "a file that ARCHIVE_URL names is not there",
+  ],
   ["TLS where there is none", (url: URL) => Object.assign(url, { search: "?sslmode=verify-full" }), "SSL"],
 ])("%s: the log says so, and never the password", async (_, change, why) => {
   const stage = await givenStage();

@@ -69,6 +69,17 @@ const accountOf = (redis: Redis, accountId: string): Promise<Record<string, stri
   redis.hgetall(accountNames(partitionOf(accountId, PARTITIONS), accountId).account);
 
 describe("a restored store", () => {
+  // Guarantee: a restore of many accounts is not given up while Redis takes them.
+  test("is whole, however long Redis keeps the archive waiting between two statements", async () => {
+    await givenExample(stage);
+    await (await stage.copier()).copy();
+    const archive = connectArchive(stage.url, { idleMs: 100 });
+    const stall = (): void => void empty.redis.client("PAUSE", 400, "ALL");
+    const options = { partitions: PARTITIONS, keepMs: FOR_EVER_MS, seen: stall };
+    const { entries } = await restoreStore(archive, empty.nodes, options).finally(archive.close);
+    expect(entries).toBe((await stage.entries()).length);
+  });
+
   test("has the accounts, balances, references and transactions of the lost one, and its ledger is right", async () => {
     await givenExample(stage);
     const result = await restored();

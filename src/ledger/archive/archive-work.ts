@@ -2,9 +2,9 @@ import { createArchiveSource } from "../../store/archive-source.ts";
 import type { Connection } from "../../store/connection.ts";
 import type { Logger } from "../../telemetry/log.ts";
 import type { Metrics } from "../../telemetry/metrics.ts";
-import { connectArchive } from "./connection.ts";
+import { connectArchive, type OpenedArchive } from "./connection.ts";
 import { createCopier } from "./copier.ts";
-import { identify, migrate } from "./migrations.ts";
+import { identify, MIGRATION_MS, migrate, pendingSteps } from "./migrations.ts";
 import { archiveReason } from "./reasons.ts";
 import { type ArchiveTables, createTables } from "./tables.ts";
 
@@ -14,22 +14,38 @@ export interface ArchiveWorkOptions {
   intervalMs(): number;
   /** How long archived ledger entries stay in Redis. */
   keepMs(): number;
+  /** How long a statement of the copier may take; ten seconds if not said. */
+  statementMs?: number;
   metrics: Metrics;
   log: Logger;
 }
 
 /** Copies the store to the archive for as long as the gateway runs. Whatever the archive does, requests do not notice. */
-export function createArchiveWork({ url, connection, intervalMs, keepMs, metrics, log }: ArchiveWorkOptions) {
-  const archive = connectArchive(url);
+export function createArchiveWork(options: ArchiveWorkOptions) {
+  const { url, connection, intervalMs, keepMs, statementMs, metrics, log } = options;
+  const archive = connectArchive(url, statementMs === undefined ? {} : { statementMs });
   const source = createArchiveSource(connection);
   const say = createAnnouncer(log);
   /** Undefined until the archive has been looked at, and after each fault: another one may answer. */
   let tables: ArchiveTables | undefined;
 
+  /** The connection of a migration, which may take longer than any statement of the copier. */
+  let migrating: OpenedArchive | undefined;
+
+  async function takeSteps(): Promise<void> {
+    migrating = connectArchive(url, { statementMs: MIGRATION_MS, most: 1 });
+    try {
+      for (const step of await migrate(migrating)) log.info({ step }, "the archive's schema has got a step");
+    } finally {
+      migrating.close();
+      migrating = undefined;
+    }
+  }
+
   async function open(): Promise<ArchiveTables> {
     const storeId = source.storeId();
     if (storeId === undefined) throw new Error("the store has no id: it is out of memory");
-    for (const step of await migrate(archive)) log.info({ step }, "the archive's schema has got a step");
+    if ((await pendingSteps(archive.query)).length > 0) await takeSteps();
     const { archiveId } = await identify(archive.query, storeId);
     return createTables(archiveId, archive);
   }
@@ -53,6 +69,7 @@ export function createArchiveWork({ url, connection, intervalMs, keepMs, metrics
       const stopped = copier.stop();
       // What is under way fails, and is copied again by whoever goes on.
       archive.close();
+      migrating?.close();
       await stopped;
     },
   };

@@ -15,15 +15,20 @@ export interface OpenedArchive extends ArchiveConnection {
   close(): void;
 }
 
+export interface ArchiveOptions {
+  statementMs?: number;
+  idleMs?: number;
+  most?: number;
+}
+
 /**
  * Connections to an archive; nothing connects before the first statement. A connection that has failed is not used again.
  * @param options.statementMs how long a statement may take, for commands that read much
+ * @param options.idleMs how long a transaction may wait between two statements
  * @param options.most connections at a time
  */
-export function connectArchive(
-  url: string,
-  { statementMs = STATEMENT_MS, most = 2 }: { statementMs?: number; most?: number } = {},
-): OpenedArchive {
+export function connectArchive(url: string, options: ArchiveOptions = {}): OpenedArchive {
+  const { statementMs = STATEMENT_MS, idleMs = IDLE_IN_TRANSACTION_MS, most = 2 } = options;
   const clients = new Set<pg.Client>();
   const pool = new pg.Pool({
     connectionString: url,
@@ -35,7 +40,7 @@ export function connectArchive(
     allowExitOnIdle: true,
     statement_timeout: statementMs,
     query_timeout: statementMs + (ANSWER_MS - STATEMENT_MS),
-    idle_in_transaction_session_timeout: IDLE_IN_TRANSACTION_MS,
+    idle_in_transaction_session_timeout: idleMs,
   });
   // A connection that is lost while nobody uses it; the next statement gets another.
   pool.on("error", () => undefined);

@@ -9,7 +9,9 @@ import type { ArchiveConnection, ArchiveQuery } from "./tables.ts";
 export const STEPS = ["0001-archive", "0002-usage", "0003-operators", "0004-seconds"] as const;
 
 /** Any number, the same in each release: two gateways that start at a time do not migrate at a time. */
-const LOCK = 7_032_019_041;
+export const MIGRATION_LOCK = 7_032_019_041;
+/** How long a step may take: it may rewrite a large table. */
+export const MIGRATION_MS = 3_600_000;
 /** How long one waits for another's migration. */
 const LOCK_WAIT = "60s";
 
@@ -41,7 +43,7 @@ export async function migrate({ query, transaction }: ArchiveConnection): Promis
   return transaction(async (run) => {
     await run(`SET LOCAL lock_timeout = '${LOCK_WAIT}'`);
     await run(`SET LOCAL statement_timeout = 0`);
-    await run("SELECT pg_advisory_xact_lock($1)", [LOCK]);
+    await run("SELECT pg_advisory_xact_lock($1)", [MIGRATION_LOCK]);
     const wanted = STEPS.slice((await stepsTaken(run)).length);
     for (const step of wanted) {
       await run(readFileSync(join(import.meta.dirname, "schema", `${step}.sql`), "utf8"));

@@ -11,6 +11,7 @@ const ADDRESS = "see that it runs, and that this machine reaches the host and po
 const RIGHTS =
   "run `tollgate archive migrate` with the owner's ARCHIVE_URL, and give this user the GRANTs of docs/archive.md";
 const TLS = "see `sslmode` and `sslrootcert` in docs/archive.md";
+const FILES = "correct `sslrootcert`, `sslcert` or `sslkey` in ARCHIVE_URL";
 const SLOW = "see its load and locks (pg_stat_activity); copying goes on by itself";
 
 /** By SQLSTATE, by the code of Node's network errors, or by its first letters. */
@@ -21,6 +22,8 @@ const REASONS: Readonly<Record<string, ArchiveReason>> = {
   EHOSTUNREACH: { why: "its host cannot be reached", advice: ADDRESS },
   ENOTFOUND: { why: "no such host name", advice: "correct the host in ARCHIVE_URL, or the DNS" },
   EAI_AGAIN: { why: "the DNS does not answer", advice: "see the DNS of this machine" },
+  ENOENT: { why: "a file that ARCHIVE_URL names is not there", advice: FILES },
+  EACCES: { why: "a file that ARCHIVE_URL names cannot be read", advice: FILES },
   "08": { why: "the connection failed", advice: ADDRESS },
   "28": { why: "it refuses the user", advice: "correct user and password in ARCHIVE_URL; see pg_hba.conf" },
   "3D": { why: "there is no such database", advice: "create it, or correct the name in ARCHIVE_URL" },
@@ -52,6 +55,8 @@ export function archiveReason(error: unknown): ArchiveReason {
   const { code, message } = firstOf(error);
   const known = REASONS[code] ?? REASONS[code.slice(0, 2)];
   if (known) return { why: `${known.why} (${message})`, advice: known.advice };
+  if (/password must be a string/.test(message))
+    return { why: "it asks for a password, and there is none", advice: "set the password in ARCHIVE_URL" };
   if (/timeout|terminated|not queryable|pool after calling end/i.test(message))
     return { why: `it does not answer (${message})`, advice: ADDRESS };
   if (/certificate|self.signed|SSL|TLS/i.test(`${code} ${message}`)) return { why: message, advice: TLS };

@@ -62,6 +62,8 @@ export function restoreStore(
 ): Promise<Restored> {
   return transaction(async (query) => {
     await query("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY");
+    // Redis is written to for minutes between two statements.
+    await query("SET LOCAL idle_in_transaction_session_timeout = 0");
     const identity = await identityOf(query);
     if (identity === undefined)
       throw new ArchiveError(

@@ -102,6 +102,9 @@ test.each([
   ["ARCHIVE_URL", "postgres://tollgate:hunter2@/tollgate"],
   ["ARCHIVE_URL", "postgres://tollgate:hunter2@db"],
   ["ARCHIVE_URL", "mysql://tollgate:hunter2@db/tollgate"],
+  ["ARCHIVE_URL", "postgres://tollgate:hunter2%zz@db/tollgate"],
+  ["ARCHIVE_URL", "postgres://tollgate:hunter2@db/toll%gate"],
+  ["ARCHIVE_URL", "postgres://tollgate:hunter2@db/tollgate?sslmode=verify"],
 ])("%s=%s is refused without repeating the secret", (name, value) => {
   const error = errorOf(() => configOf("{}", { [name]: value }));
   expect(error.problems).toHaveLength(1);
