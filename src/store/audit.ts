@@ -1,3 +1,4 @@
+import { isMomentMs } from "../domain/moments.ts";
 import { recordOf, type StreamEntry } from "./ledger-entries.ts";
 import { partitionNames, partitionOf } from "./names.ts";
 import type { RedisNodes } from "./nodes.ts";
@@ -162,6 +163,7 @@ function valuesOf(text = "{}"): Record<string, unknown> {
 
 function readable(name: string, text: string): unknown {
   if (NUMBERS.has(name)) return Number(text);
-  if (TIMES.has(name)) return new Date(Number(text)).toISOString();
+  // An earlier release has stored expiries that are no time.
+  if (TIMES.has(name)) return isMomentMs(Number(text)) ? new Date(Number(text)).toISOString() : null;
   return JSON_TEXTS.has(name) ? JSON.parse(text) : text;
 }

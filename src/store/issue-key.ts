@@ -9,6 +9,7 @@ import { noAccount, OperatorError } from "./operator-error.ts";
 import {
   requireAccountId,
   requireCredits,
+  requireExpiry,
   requireLabel,
   requireLimit,
   requireLimits,
@@ -205,10 +206,18 @@ const recordOptions = ({
 });
 
 /** @throws OperatorError for a value that makes no sense */
-function requireKeyOptions({ accountId, credits = 0, limits = {}, label, monthlyCredits }: KeyOptions): void {
+function requireKeyOptions({
+  accountId,
+  credits = 0,
+  limits = {},
+  expiresAtMs,
+  label,
+  monthlyCredits,
+}: KeyOptions): void {
   if (accountId !== undefined) requireAccountId(accountId);
   if (credits !== 0) requireCredits(credits);
   requireLimits(limits);
+  requireExpiry(expiresAtMs);
   requireLabel(label);
   requireLimit(monthlyCredits, "monthly_credits");
 }

@@ -6,7 +6,7 @@ import { type IssuedKey, issueKey } from "./issue-key.ts";
 import { accountNames, digestOf, indexName, keyNames, partitionNames, partitionOf } from "./names.ts";
 import type { RedisNodes } from "./nodes.ts";
 import { OperatorError } from "./operator-error.ts";
-import { requireLabel, requireLimit } from "./operator-values.ts";
+import { requireExpiry, requireLabel, requireLimit } from "./operator-values.ts";
 import {
   type PartitionReads,
   readsOfAll,
@@ -243,6 +243,7 @@ export async function changeKey(
   requireLimit(maxConcurrent ?? undefined, "max_concurrent", "limits/");
   requireLimit(dailyLimit ?? undefined, "daily_limit", "limits/");
   requireLimit(monthlyCredits ?? undefined, "monthly_credits");
+  requireExpiry(expiresAtMs ?? undefined);
   const wanted = {
     tier,
     label,

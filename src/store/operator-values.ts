@@ -1,4 +1,5 @@
 import type { OwnLimits } from "../domain/limits.ts";
+import { isMomentMs } from "../domain/moments.ts";
 import { ACCOUNT_ID, labelProblem } from "../domain/operator-texts.ts";
 import { OperatorError } from "./operator-error.ts";
 
@@ -37,4 +38,10 @@ export function requireCredits(credits: number): void {
   if (!Number.isSafeInteger(credits) || credits < 1) {
     throw new OperatorError("credits must be a whole number, at least 1", "invalid", "credits");
   }
+}
+
+/** @param expiresAtMs Unix ms @throws OperatorError */
+export function requireExpiry(expiresAtMs: number | undefined): void {
+  if (expiresAtMs === undefined || isMomentMs(expiresAtMs)) return;
+  throw new OperatorError("expires_at must be a time such as 2030-01-31T00:00:00Z", "invalid", "expires_at");
 }

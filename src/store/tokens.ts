@@ -7,7 +7,7 @@ import { storeNowMs } from "./keys.ts";
 import { digestOf, tokenNames } from "./names.ts";
 import type { RedisNodes } from "./nodes.ts";
 import { OperatorError } from "./operator-error.ts";
-import { requireAccountId } from "./operator-values.ts";
+import { requireAccountId, requireExpiry } from "./operator-values.ts";
 import { many } from "./pipelines.ts";
 import type { StoredToken } from "./records.ts";
 import { scriptsOf } from "./script-runner.ts";
@@ -82,7 +82,8 @@ export async function createToken(
 }
 
 /** @throws OperatorError */
-function requireOptions({ label, scopes, accounts }: TokenOptions): void {
+function requireOptions({ label, scopes, accounts, expiresAtMs }: TokenOptions): void {
+  requireExpiry(expiresAtMs);
   const problem = labelProblem(label);
   if (problem !== undefined) throw new OperatorError(problem, "invalid", "label");
   const unknown = scopes.find((scope) => !SCOPES.includes(scope));
@@ -111,8 +112,9 @@ export async function findToken(nodes: RedisNodes, secret: string): Promise<Toke
   const stored: StoredToken = await redis.hgetall(tokenNames(tokenId).token);
   if (stored.sha256 === undefined || stored.revoked_at !== undefined) return undefined;
   const record = tokenRecord(tokenId, stored);
-  const isExpired = record.expiresAtMs !== undefined && record.expiresAtMs <= (await storeNowMs(redis));
-  return isExpired ? undefined : record;
+  // Written so that an expiry which is no time has expired.
+  const isGood = record.expiresAtMs === undefined || record.expiresAtMs > (await storeNowMs(redis));
+  return isGood ? record : undefined;
 }
 
 /** Tokens, newest first, with those that are revoked or expired. @throws OperatorError for a cursor that is none */

@@ -218,6 +218,35 @@ test("each change has one audit record with what it was before and after, and a 
   });
 });
 
+test.each([Number.NaN, Number.POSITIVE_INFINITY, -1, 8.64e15 + 1])(
+  "no key gets the expiry %d, which is no time",
+  async (expiresAtMs) => {
+    const { accountId } = await createAccount(nodes, {}, ANN);
+    const { keyId } = await issueKey(nodes, { accountId }, ANN);
+    const once = { accountId, idempotencyKey: "one", expiresAtMs };
+    const key = await findKey(nodes, keyId);
+    for (const work of [
+      () => issueKey(nodes, { accountId, expiresAtMs }, ANN),
+      () => issueKeyOnce(nodes, once, ANN),
+      () => changeKey(nodes, key, { expiresAtMs }, ANN),
+    ])
+      await expect(work()).rejects.toMatchObject({ code: "invalid", path: "expires_at" });
+  },
+);
+
+// Guarantee: what an earlier release has stored by mistake does not hide what else was changed.
+test("the audit is read to its end where a record has an expiry that is no time", async () => {
+  const { accountId } = await createAccount(nodes, {}, ANN);
+  const { audit } = partitionNames(partitionOf(accountId, 64));
+  const record = { at: "1", by: "x", action: "key.patch", account_id: accountId, before: "{}" };
+  const fields = Object.entries({ ...record, after: '{"expires_at":"NaN"}' }).flat();
+  await redis.client.xadd(audit, "*", ...fields);
+  expect(await auditOf(accountId)).toMatchObject([
+    { action: "account.create" },
+    { action: "key.patch", after: { expires_at: null } },
+  ]);
+});
+
 test("the audit of all accounts is paged newest first, without gaps or repeats", async () => {
   for (const at of times(30, (at) => at)) await createAccount(nodes, { label: `page ${at}` }, ANN);
   const pages: AuditRecord[][] = [];

@@ -59,6 +59,19 @@ test("a token ends when it expires, and for good when it is revoked", async () =
   await expect(revokeToken(nodes, "tok_none", ANN)).rejects.toMatchObject({ code: "not_found" });
 });
 
+// Guarantee: what an earlier release has stored by mistake opens nothing.
+test("a token whose stored expiry is no time has expired", async () => {
+  const { token: secret, record } = await given();
+  await redis.client.hset(tokenNames(record.tokenId).token, "expires_at", "NaN");
+  expect(await findToken(nodes, secret)).toBeUndefined();
+});
+
+test("a token that ends makes none whose end is no time", async () => {
+  const maker = { scopes: SCOPES, accounts: undefined, expiresAtMs: Date.now() + 60_000 };
+  const wanted = { label: "for ever", scopes: SCOPES, expiresAtMs: Number.NaN };
+  await expect(createToken(nodes, wanted, ANN, maker)).rejects.toMatchObject({ code: "invalid" });
+});
+
 test("each change of a token is audited once, without its digest", async () => {
   const { record } = await given({ label: "audited" });
   await revokeToken(nodes, record.tokenId, ANN);
@@ -100,6 +113,8 @@ test("values that make no sense are refused, and leave nothing", async () => {
     [{ accounts: [] }, "accounts"],
     [{ accounts: ["a b"] }, undefined],
     [{ expiresAtMs: Date.now() - 1 }, "expires_at"],
+    [{ expiresAtMs: Number.NaN }, "expires_at"],
+    [{ expiresAtMs: Number.POSITIVE_INFINITY }, "expires_at"],
   ] as const)
     await expect(given(wrong)).rejects.toMatchObject({ code: "invalid", ...(path && { path }) });
   expect(await redis.client.zcard(tokenNames("").tokens)).toBe(before);

@@ -1,8 +1,13 @@
 import { type TSchema, Type } from "typebox";
+import Format from "typebox/format";
+import { isMomentMs } from "../../domain/moments.ts";
 import { ACCOUNT_ID, OVERLAP } from "../../domain/operator-texts.ts";
 import { SCOPES } from "../../domain/scopes.ts";
 import { ACCOUNT_STATUSES } from "../../store/operator-accounts.ts";
 import { LISTED_STATUSES } from "../../store/task-lists.ts";
+
+// typebox's own lets a leap second through, which Unix time does not have.
+Format.Set("date-time", (text) => Format.IsDateTime(text) && isMomentMs(Date.parse(text)));
 
 const closed = { additionalProperties: false } as const;
 const CREDITS_MAX = Number.MAX_SAFE_INTEGER;
