@@ -2,6 +2,7 @@ import { randomUUID } from "node:crypto";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { expectStatus } from "../support/gateway.ts";
 import { givenManageStage, type ManageStage } from "./manage-stage.ts";
+import { BOAT, TEXT_TO_VIDEO } from "./spec-stage.ts";
 
 let stage: ManageStage;
 beforeAll(async () => {
@@ -63,6 +64,20 @@ test("the keys of an account come in the order in which they were made, without 
   expect(rows[1]).toMatchObject({ revoked_at: expect.any(String) });
   expect(rows.some((row) => "key" in row)).toBe(false);
   expectStatus(await stage.manage("GET", "/accounts/nobody-at-all/keys"), 404);
+});
+
+// Guarantee: the cursor of a page is one that the next call takes.
+test("tasks are read to their end, also if many were refunded", async () => {
+  const accountId = await stage.givenAccount(5000);
+  const { key } = await stage.givenKey(accountId, { limits: { rate_limit: 1000, max_concurrent: 1000 } });
+  const ids: string[] = [];
+  for (let n = 0; n < 60; n++) {
+    const made = await stage.gateway.request("POST", TEXT_TO_VIDEO, { key, body: BOAT });
+    ids.push(made.body.data.task_id);
+  }
+  for (const id of ids) expectStatus(await stage.manage("POST", `/tasks/${id}/release`), 200);
+  const { rows } = await allOf(`/accounts/${accountId}/tasks?`, 10);
+  expect(rows.map((row) => row.task_id).sort()).toEqual(ids.sort());
 });
 
 // Guarantee: a token for one customer learns nothing of the others.

@@ -3,6 +3,7 @@ import Format from "typebox/format";
 import { isMomentMs } from "../../domain/moments.ts";
 import { ACCOUNT_ID, OVERLAP } from "../../domain/operator-texts.ts";
 import { SCOPES } from "../../domain/scopes.ts";
+import { CURSOR_CHARS_MAX } from "../../store/cursors.ts";
 import { ACCOUNT_STATUSES } from "../../store/operator-accounts.ts";
 import { LISTED_STATUSES } from "../../store/task-lists.ts";
 
@@ -425,7 +426,11 @@ export const reaches = {
 /** The parameters of a list in pages. */
 export const paging = {
   cursor: Type.Optional(
-    Type.String({ minLength: 1, maxLength: 512, description: "`next_cursor` of the page before." }),
+    Type.String({
+      minLength: 1,
+      maxLength: CURSOR_CHARS_MAX,
+      description: "`next_cursor` of the page before.",
+    }),
   ),
   limit: Type.Optional(
     Type.Integer({ minimum: 1, maximum: 100, default: 20, description: "Rows of a page, at most." }),
