@@ -48,7 +48,8 @@ export interface HistoryOptions {
 
 /** In front of positions in the archive. */
 const ARCHIVED = "archive ";
-const IN_REDIS = /^(\(?\d{1,20}-\d{1,20})?$/;
+/** Redis takes no more than 2^64 - 1 in either half of an id. */
+const IN_REDIS = /^(\(?\d{1,19}-\d{1,19})?$/;
 
 /**
  * A page of an account's ledger entries. A page is from Redis or from the archive, and it may have fewer entries than wanted, even

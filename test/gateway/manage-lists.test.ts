@@ -1,5 +1,6 @@
 import { randomUUID } from "node:crypto";
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { cursorOf } from "../../src/store/cursors.ts";
 import { expectStatus } from "../support/gateway.ts";
 import { givenManageStage, type ManageStage } from "./manage-stage.ts";
 import { BOAT, TEXT_TO_VIDEO } from "./spec-stage.ts";
@@ -89,6 +90,18 @@ test("a token for some accounts lists those and their keys only", async () => {
   expectStatus(await stage.manage("GET", `/accounts/${accountId}/keys`, { token }), 200);
   expectStatus(await stage.manage("GET", `/accounts/${other}/keys`, { token }), 403);
   expectStatus(await stage.manage("GET", "/accounts", { token: null }), 401);
+});
+
+// Guarantee: whoever makes up a cursor is told so; its digest is no secret.
+test.each([
+  ["tasks", "x"],
+  ["tasks", "null"],
+  ["tasks", '{"of":"holds","score":"-inf","times":1e300}'],
+  ["transactions", "99999999999999999999-1"],
+])("a cursor of %s that was made up is 400: %s", async (list, position) => {
+  const account = await stage.givenAccount();
+  const cursor = cursorOf([list, account, undefined, undefined, undefined, undefined], position);
+  expectStatus(await stage.manage("GET", `/accounts/${account}/${list}?cursor=${cursor}`), 400);
 });
 
 test.each(["limit=0", "limit=101", "limit=x", "status=gone", "prefix=*", "label=", "cursor=x", "no_such=1"])(

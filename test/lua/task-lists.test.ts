@@ -202,11 +202,18 @@ test("a cursor that is made up, of another account or of other filters is refuse
   const texts = [
     "{}",
     "[]",
+    "x",
+    "null",
+    '"text"',
+    '{"of":"holds","score":"-inf","times":1e300}',
+    '{"of":"holds","score":"-inf","times":-1}',
     '{"of":"keys"}',
     '{"of":"holds","score":"x","times":1}',
     '{"of":"done","score":"1","times":0.5}',
   ];
   const charges = [
+    '{"of":"charges","at":"99999999999999999999-1","refunds":[]}',
+    '{"of":"charges","at":"1-1","refunds":[1]}',
     '{"of":"charges","at":"nonsense","refunds":[]}',
     '{"of":"charges","at":"archive x","refunds":[]}',
   ];
