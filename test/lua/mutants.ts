@@ -1571,8 +1571,14 @@ export const REFERENCE_MUTANTS: readonly Mutant[] = [
   mutant(
     "an account takes the place of the others",
     "include/references",
-    "or #others >= INDEXED_MAX then",
-    "or #others >= INDEXED_MAX then\n    return false\n  end\n  others = {}\n  if false then",
+    "if #others >= INDEXED_MAX then",
+    "if #others >= INDEXED_MAX then others = {} end\n  if false then",
+  ),
+  mutant("an entry beyond the twenty is not kept", "include/references", "if entry then", "if false then"),
+  without(
+    "an entry beyond the twenty stays",
+    "include/references",
+    '  redis.call("HDEL", hash, field .. " " .. account_id)\n',
   ),
   mutant("the others leave, too", "include/references", "if #others == 0 then", "if true then"),
   mutant(
