@@ -42,3 +42,25 @@ describe("times", () => {
     },
   );
 });
+
+describe("texts", () => {
+  test.each(["C:\\udata", "\\ud83d", "pair \u{1f600}"])("%s is a text like any other", async (folder) => {
+    const made = await stage.manage("POST", "/accounts", { body: { metadata: { folder, [folder]: 1 } } });
+    expectStatus(made, 201);
+    expect(made.body.metadata).toEqual({ folder, [folder]: 1 });
+  });
+
+  test.each(['{"half": "\\ud800"}', '{"\\udc00": 1}', '{"in": [{"a": ["\\ud800x"]}]}'])(
+    "half of a surrogate pair is refused in metadata %s",
+    async (metadata) => {
+      const body = `{"metadata": ${metadata}}`;
+      const headers = { "content-type": "application/json" };
+      expectStatus(await stage.manage("POST", "/accounts", { body, headers }), 400);
+    },
+  );
+});
+
+test("what follows a second question mark belongs to the query", async () => {
+  expectStatus(await stage.manage("GET", "/accounts?limit=1?status=closed"), 400);
+  expectStatus(await stage.manage("GET", "/accounts?prefix=a?&limit=1"), 400);
+});

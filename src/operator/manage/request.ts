@@ -3,7 +3,7 @@ import { type Static, type TObject, Type } from "typebox";
 import type { TLocalizedValidationError } from "typebox/error";
 import { Pointer, Value } from "typebox/value";
 import type { Problem as FieldProblem } from "../../domain/errors.ts";
-import { isObject, parseJsonBytes } from "../../domain/json.ts";
+import { isObject, isUnicode, parseJsonBytes } from "../../domain/json.ts";
 import { isDay, momentMs } from "../../domain/moments.ts";
 import { DETAILS_MAX, problemsOf, shown, unknownName } from "../../domain/problems.ts";
 import { nearest } from "../../domain/suggest.ts";
@@ -12,8 +12,6 @@ import { Problem } from "./problems.ts";
 
 export const BODY_BYTES_MAX = 65_536;
 const JSON_TYPE = /^application\/json *(;|$)/i;
-/** Half of a surrogate pair, which no UTF-8 has; JSON can write one as an escape. */
-const LONE_SURROGATE = /\\ud[89a-f]/i;
 
 /**
  * Reads the query of a call. Whole numbers become numbers.
@@ -65,7 +63,7 @@ export async function readJsonBody<Schema extends TObject>(
   if (!parsed.ok) throw invalid([{ path: "", message: parsed.message }]);
   const { value } = parsed;
   if (!isObject(value)) throw invalid([{ path: "", message: "the body must be a JSON object" }]);
-  if (LONE_SURROGATE.test(JSON.stringify(value))) {
+  if (!isUnicode(value)) {
     throw invalid([{ path: "", message: "the body has half a surrogate pair, which is no Unicode text" }]);
   }
   refuseIfAny(fieldProblems(schema, value));

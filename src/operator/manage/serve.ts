@@ -45,7 +45,7 @@ export function createManagement(options: {
   const audit = createAudit(log);
 
   async function answer(req: IncomingMessage, seen: Seen): Promise<Reply> {
-    const [path = "", query = ""] = (req.url ?? "").slice(MANAGE_PATH.length).split("?", 2);
+    const { path, query } = targetOf((req.url ?? "").slice(MANAGE_PATH.length));
     seen.grantee = await authorize(req, access, (token) => session.run((nodes) => findToken(nodes, token)));
     const { route, params } = find(req.method ?? "", path);
     seen.route = route;
@@ -108,6 +108,12 @@ function auditLine(
     status,
     why: error instanceof Error ? withoutSecrets(error.message) : undefined,
   };
+}
+
+/** A request target, whose query begins at the first question mark. RFC 3986 section 3.4. */
+function targetOf(target: string): { path: string; query: string } {
+  const [path = "", ...query] = target.split("?");
+  return { path, query: query.join("?") };
 }
 
 /** @throws Problem */
