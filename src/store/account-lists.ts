@@ -44,7 +44,7 @@ export async function listAccounts(
   { prefix = "", label, status, cursor, limit }: AccountQuery,
 ): Promise<AccountPage> {
   requirePageSize(limit);
-  if (prefix !== "") requireAccountId(prefix);
+  if (prefix !== "") requireAccountId(prefix, "prefix");
   if (label === "") throw new OperatorError("label must not be empty", "invalid", "label");
   const list = ["accounts", prefix, label, status];
   let after = cursor === undefined ? "" : positionOf(list, cursor);

@@ -3,13 +3,17 @@ import { isMomentMs } from "../domain/moments.ts";
 import { ACCOUNT_ID, labelProblem } from "../domain/operator-texts.ts";
 import { OperatorError } from "./operator-error.ts";
 
-/** Also for the beginning of one: it has the same characters. @throws OperatorError */
-export function requireAccountId(accountId: string): void {
+/**
+ * Also for the beginning of one: it has the same characters.
+ * @param name of the parameter
+ * @throws OperatorError
+ */
+export function requireAccountId(accountId: string, name = "account_id"): void {
   if (!ACCOUNT_ID.test(accountId)) {
     throw new OperatorError(
       "an account id has 1 to 64 characters of A-Z, a-z, 0-9, _, . and -",
       "invalid",
-      "account_id",
+      name,
     );
   }
 }

@@ -64,3 +64,63 @@ test("what follows a second question mark belongs to the query", async () => {
   expectStatus(await stage.manage("GET", "/accounts?limit=1?status=closed"), 400);
   expectStatus(await stage.manage("GET", "/accounts?prefix=a?&limit=1"), 400);
 });
+
+describe("bodies of routes that take none", () => {
+  test("one with a field, of another type or too large is refused, and nothing is done", async () => {
+    const account = await stage.givenAccount();
+    const { key_id } = await stage.givenKey(account);
+    const path = `/accounts/${account}/keys/${key_id}`;
+    const revoke = (body: unknown, headers = {}) => stage.manage("POST", `${path}/revoke`, { body, headers });
+    const later = await revoke({ at: "2030-01-01T00:00:00Z" });
+    expectStatus(later, 400);
+    expect(later.body.errors[0].path).toBe("/at");
+    expectStatus(await revoke("at once", { "content-type": "text/plain" }), 415);
+    expectStatus(await revoke("x".repeat(70_000)), 413);
+    expect((await stage.manage("GET", path)).body.revoked_at).toBeNull();
+  });
+
+  test.each([undefined, {}])("%j is none", async (body) => {
+    const account = await stage.givenAccount();
+    const { key_id } = await stage.givenKey(account);
+    expectStatus(await stage.manage("POST", `/accounts/${account}/keys/${key_id}/revoke`, { body }), 200);
+  });
+});
+
+describe("what is wrong", () => {
+  test.each([
+    ["/accounts?cursor=abc", "?cursor"],
+    ["/accounts?prefix=*", "?prefix"],
+    ["/accounts?limit=0", "?limit"],
+    ["/accounts?pre_fix=a", "?pre_fix"],
+    ["/audit?cursor=abc", "?cursor"],
+  ])("GET %s names the parameter %s", async (path, name) => {
+    const { body } = await stage.manage("GET", path);
+    expect(body.errors[0].path).toBe(name);
+  });
+
+  test("a write names the field, or the header", async () => {
+    const account = await stage.givenAccount();
+    const errorsOf = async (method: string, path: string, request: object) =>
+      (await stage.manage(method, path, request)).body.errors[0].path;
+    const limits = { limits: { rate_limit: -1 } };
+    expect(await errorsOf("PATCH", `/accounts/${account}`, { body: limits })).toBe("/limits/rate_limit");
+    const zero = { amount: 0, reason: "none", reference: "r" };
+    expect(await errorsOf("POST", `/accounts/${account}/adjustments`, { body: zero })).toBe("/amount");
+    const keys = `/accounts/${account}/keys`;
+    const headers = { "Idempotency-Key": "one" };
+    expect(await errorsOf("POST", keys, { body: {} })).toBe("Idempotency-Key");
+    await stage.manage("POST", keys, { body: {}, headers });
+    expect(await errorsOf("POST", keys, { body: { label: "x" }, headers })).toBe("Idempotency-Key");
+    const match = { body: { label: "x" }, headers: { "If-Match": "one" } };
+    expect(await errorsOf("PATCH", `/accounts/${account}`, match)).toBe("If-Match");
+  });
+});
+
+test.each(["", "/use", "/refusals", "/keys", "/transactions", "/tasks", "/usage"])(
+  "GET of an account that there cannot be is 404, also below it: %s",
+  async (rest) => {
+    const reply = await stage.manage("GET", `/accounts/a%2Fb${rest}`);
+    expectStatus(reply, 404);
+    expect(reply.body.detail).toBe("there is no account a/b");
+  },
+);

@@ -78,8 +78,8 @@ const TOKENS = `\`Authorization: Bearer tgm_…\`, or the gateway's \`ADMIN_TOKE
 const COMMON = [400, 401, 403, 421, 429, 500, 503] as const;
 
 function operationOf(route: Route): object {
-  const { name, tag, summary, description, scope, answers, refusals, body } = route;
-  const extra = [...refusals, ...(body ? [413, 415] : [])];
+  const { method, name, tag, summary, description, scope, answers, refusals, body } = route;
+  const extra = [...refusals, ...(method === "GET" ? [] : [413, 415])];
   return {
     operationId: name,
     tags: [tag],

@@ -381,7 +381,10 @@ export const Problem = Type.Object(
     errors: Type.Optional(
       Type.Array(
         Type.Object({
-          path: Type.String({ description: "A JSON pointer into the body, or `?` and a parameter's name." }),
+          path: Type.String({
+            description:
+              "A JSON pointer into the body, such as `/limits/rate_limit`; `?` and the name of a query parameter; or the name of a header.",
+          }),
           message: text,
         }),
       ),
