@@ -1,9 +1,10 @@
 import { createHash, randomBytes } from "node:crypto";
 import type { Redis } from "ioredis";
 import type { OwnLimits } from "../domain/limits.ts";
+import { NEW_ACCOUNT_ID } from "../domain/operator-texts.ts";
 import { randomAccountId } from "./accounts.ts";
 import { type Actor, cliActor } from "./actor.ts";
-import { digestOf, indexName, keyNames, keyRef, partitionOf } from "./names.ts";
+import { accountNames, digestOf, indexName, keyNames, keyRef, partitionOf } from "./names.ts";
 import type { RedisNodes } from "./nodes.ts";
 import { noAccount, OperatorError } from "./operator-error.ts";
 import {
@@ -13,6 +14,7 @@ import {
   requireLabel,
   requireLimit,
   requireLimits,
+  requireNewAccountId,
 } from "./operator-values.ts";
 import { firstThat, randomId } from "./random-ids.ts";
 import { scriptsOf } from "./script-runner.ts";
@@ -86,6 +88,11 @@ export async function issueKey(
   const serverOf = (accountId: string): Redis => nodes.of(partitionOf(accountId, partitions));
   const wantedAccount = options.accountId ?? (await randomAccountId(nodes));
   nodes.requireWritable?.([nodes.ofName(indexOf(key)), serverOf(wantedAccount)]);
+  // The script makes the account if it is missing; one that is there keeps its id.
+  if (!NEW_ACCOUNT_ID.test(wantedAccount)) {
+    const { account } = accountNames(partitionOf(wantedAccount, partitions), wantedAccount);
+    if ((await serverOf(wantedAccount).exists(account)) === 0) requireNewAccountId(wantedAccount);
+  }
   const { keyId, accountId } = await ownIndex(nodes, digest, partitions, wantedAccount, options.accountId);
   // Before the grant: a repeat finds no index that a failover has lost, makes a second key and grants the credits again.
   if ((await nodes.confirmed?.()) === false) throw new OperatorError(NOT_RESERVED, "unavailable");

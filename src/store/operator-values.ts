@@ -1,6 +1,6 @@
 import type { OwnLimits } from "../domain/limits.ts";
 import { isMomentMs } from "../domain/moments.ts";
-import { ACCOUNT_ID, labelProblem } from "../domain/operator-texts.ts";
+import { ACCOUNT_ID, labelProblem, NEW_ACCOUNT_ID } from "../domain/operator-texts.ts";
 import { OperatorError } from "./operator-error.ts";
 
 /**
@@ -16,6 +16,13 @@ export function requireAccountId(accountId: string, name = "account_id"): void {
       name,
     );
   }
+}
+
+/** @throws OperatorError */
+export function requireNewAccountId(accountId: string): void {
+  requireAccountId(accountId);
+  if (NEW_ACCOUNT_ID.test(accountId)) return;
+  throw new OperatorError("no account can be called . or ..", "invalid", "account_id");
 }
 
 /** @throws OperatorError */

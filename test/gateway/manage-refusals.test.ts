@@ -124,3 +124,9 @@ test.each(["", "/use", "/refusals", "/keys", "/transactions", "/tasks", "/usage"
     expect(reply.body.detail).toBe("there is no account a/b");
   },
 );
+
+test.each([".", ".."])("no account is called %s, which no client can put in a path", async (account_id) => {
+  const reply = await stage.manage("POST", "/accounts", { body: { account_id } });
+  expectStatus(reply, 400);
+  expect(reply.body.errors[0].path).toBe("/account_id");
+});

@@ -218,6 +218,17 @@ test("each change has one audit record with what it was before and after, and a 
   });
 });
 
+test.each([".", ".."])("no new account is called %s; one that there is goes on", async (accountId) => {
+  const wrong = { code: "invalid", path: "account_id" };
+  await expect(createAccount(nodes, { accountId }, ANN)).rejects.toMatchObject(wrong);
+  await expect(issueKey(nodes, { accountId }, ANN)).rejects.toMatchObject(wrong);
+  const { account } = accountNames(partitionOf(accountId, 64), accountId);
+  await redis.client.hset(account, { balance: 0, created_at: 1 });
+  expect(await issueKey(nodes, { accountId }, ANN)).toMatchObject({ accountId });
+  expect(await patchAccount(nodes, accountId, { label: "x" }, ANN)).toMatchObject({ label: "x" });
+  await redis.client.del(account);
+});
+
 test.each([Number.NaN, Number.POSITIVE_INFINITY, -1, 8.64e15 + 1])(
   "no key gets the expiry %d, which is no time",
   async (expiresAtMs) => {

@@ -1,7 +1,7 @@
 import { type TSchema, Type } from "typebox";
 import Format from "typebox/format";
 import { isMomentMs } from "../../domain/moments.ts";
-import { ACCOUNT_ID, OVERLAP } from "../../domain/operator-texts.ts";
+import { ACCOUNT_ID, NEW_ACCOUNT_ID, OVERLAP } from "../../domain/operator-texts.ts";
 import { SCOPES } from "../../domain/scopes.ts";
 import { CURSOR_CHARS_MAX } from "../../store/cursors.ts";
 import { ACCOUNT_STATUSES } from "../../store/operator-accounts.ts";
@@ -21,6 +21,7 @@ export function nullable<T>(schema: TSchema): Schema<T | null> {
 }
 
 const accountId = Type.String({ pattern: ACCOUNT_ID.source, examples: ["acme"] });
+const newAccountId = Type.String({ pattern: NEW_ACCOUNT_ID.source, examples: ["acme"] });
 export const time = Type.String({ format: "date-time", examples: ["2026-10-31T12:00:00.000Z"] });
 const text = Type.String();
 const limit = Type.Integer({ minimum: 0, maximum: CREDITS_MAX });
@@ -81,7 +82,7 @@ export const Account = Type.Object(
 
 export const NewAccount = Type.Object(
   {
-    account_id: Type.Optional(accountId),
+    account_id: Type.Optional(newAccountId),
     label: Type.Optional(label),
     metadata: Type.Optional(metadata),
   },
