@@ -128,12 +128,14 @@ export interface OnceOptions extends Omit<KeyOptions, "token" | "credits"> {
  * Creates a key once per account and Idempotency-Key, for ever: its id follows from both. A repeat answers without the key
  * itself, which is shown once. A crash before the record leaves an index that leads nowhere or, after a repeat, from a key
  * that nobody has seen.
+ * @param requireNew called before a key is made, and not for a repeat; throws what a new one may not have
  * @throws OperatorError `not_found` for an account that does not exist, `conflict` for an Idempotency-Key of another key
  */
 export async function issueKeyOnce(
   nodes: RedisNodes,
   options: OnceOptions,
   actor: Actor,
+  requireNew?: () => void,
 ): Promise<{ keyId: string; accountId: string; key?: string }> {
   const { accountId, idempotencyKey } = options;
   requireKeyOptions(options);
@@ -159,6 +161,7 @@ export async function issueKeyOnce(
   };
   if (await redis.exists(record)) return repeated(await redis.hget(record, "fingerprint"));
 
+  requireNew?.();
   const isWritable = (server: Redis): boolean => nodes.isWritable?.(server) ?? true;
   const key = firstThat(randomKey, (token) => isWritable(nodes.ofName(indexOf(token))));
   const index = indexOf(key);
