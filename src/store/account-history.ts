@@ -1,5 +1,6 @@
 import type { Redis } from "ioredis";
 import { entryOfTail, readCheckpoint } from "./checkpoints.ts";
+import { badCursor } from "./cursors.ts";
 import { kindOf, type LedgerEntry } from "./ledger-entries.ts";
 import { accountNames } from "./names.ts";
 import { noAccount, OperatorError } from "./operator-error.ts";
@@ -116,9 +117,6 @@ async function followEntries(
   }
   return { entries, next: at, left: false };
 }
-
-export const badCursor = (): OperatorError =>
-  new OperatorError("the cursor is not one of an earlier page of this list", "invalid", "cursor");
 
 const msOf = (id: string): number => Number(id.replace("(", "").split("-")[0]);
 

@@ -1,5 +1,4 @@
-import { badCursor } from "./account-history.ts";
-import { cursorOf, positionOf, requirePageSize } from "./cursors.ts";
+import { badCursor, cursorOf, positionOf, requirePageSize } from "./cursors.ts";
 import { type KeyRecord, readKeys } from "./keys.ts";
 import { accountNames, partitionNames, partitionOf } from "./names.ts";
 import type { RedisNodes } from "./nodes.ts";

@@ -19,8 +19,11 @@ export function positionOf(list: readonly unknown[], cursor: string): string {
   const bytes = Buffer.from(cursor.slice(0, CURSOR_CHARS_MAX), "base64url");
   const position = bytes.subarray(DIGEST_BYTES).toString();
   if (bytes.length > DIGEST_BYTES && cursorOf(list, position) === cursor) return position;
-  throw new OperatorError("the cursor is not one of an earlier page of this list", "invalid", "cursor");
+  throw badCursor();
 }
+
+export const badCursor = (): OperatorError =>
+  new OperatorError("the cursor is not one of an earlier page of this list", "invalid", "cursor");
 
 const digestOf = (list: readonly unknown[], position: string): Buffer =>
   createHash("sha256")

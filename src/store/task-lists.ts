@@ -1,8 +1,8 @@
 import { createHash } from "node:crypto";
 import type { Redis } from "ioredis";
 import { isObject } from "../domain/json.ts";
-import { type ArchivedHistory, badCursor, readHistory } from "./account-history.ts";
-import { cursorOf, positionOf, requirePageSize } from "./cursors.ts";
+import { type ArchivedHistory, readHistory } from "./account-history.ts";
+import { badCursor, cursorOf, positionOf, requirePageSize } from "./cursors.ts";
 import { kindOf, type LedgerEntry } from "./ledger-entries.ts";
 import { accountNames, partitionNames, partitionOf, requestName } from "./names.ts";
 import type { RedisNodes } from "./nodes.ts";

@@ -3,6 +3,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import type { Actor } from "../../src/store/actor.ts";
 import { type AuditRecord, pageAudit } from "../../src/store/audit.ts";
 import { createClient } from "../../src/store/client.ts";
+import { cursorOf } from "../../src/store/cursors.ts";
 import { grantCredits } from "../../src/store/grants.ts";
 import { issueKey, issueKeyOnce } from "../../src/store/issue-key.ts";
 import { changeKey, findKey, readKey, revokeKey, rotateKey } from "../../src/store/keys.ts";
@@ -97,7 +98,7 @@ test("an account is created, changed and read, and a stale revision changes noth
     {
       ...BOB,
       action: "account.patch",
-      before: { status: null, rate_limit: null, daily_limit: null },
+      before: { status: "active", rate_limit: null, daily_limit: null },
       after: { status: "suspended", rate_limit: 9, daily_limit: 100 },
     },
     { before: { label: "Ann's shop", metadata, status: "suspended", rate_limit: 9 } },
@@ -286,7 +287,16 @@ test("the audit of all accounts is paged newest first, without gaps or repeats",
     more = from !== undefined;
   }
   expect(own).toEqual(records.filter(({ accountId }) => accountId === one.accountId));
-  await expect(pageAudit(nodes, { cursor: "made up", limit: 7 })).rejects.toMatchObject({ path: "cursor" });
+  const { next } = await pageAudit(nodes, { limit: 7 });
+  for (const [accountId, cursor] of [
+    [undefined, "made up"],
+    [undefined, "1-1.0"],
+    [undefined, cursorOf(["audit", undefined], "1")],
+    [one.accountId, next],
+  ] as const)
+    await expect(pageAudit(nodes, { accountId, cursor, limit: 7 }), cursor).rejects.toMatchObject({
+      path: "cursor",
+    });
 });
 
 // Guarantee: everything that was done has a name and a time; a mistake in that shows.

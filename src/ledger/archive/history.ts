@@ -1,4 +1,5 @@
-import { type ArchivedHistory, badCursor, type HistoryPage } from "../../store/account-history.ts";
+import type { ArchivedHistory, HistoryPage } from "../../store/account-history.ts";
+import { badCursor } from "../../store/cursors.ts";
 import type { LedgerEntry } from "../../store/ledger-entries.ts";
 import type { HistoryFilter } from "../../store/scripts/history.ts";
 import { type EntryRow, entryOf } from "./rows.ts";
