@@ -13,7 +13,7 @@ import type { StoredToken } from "./records.ts";
 import { scriptsOf } from "./script-runner.ts";
 import { token as tokenScript } from "./scripts/token.ts";
 
-/** Tokens of a store, with those that are revoked. */
+/** Tokens of a store that have not ended. TOKEN removes those that have. */
 const TOKENS_MAX = 10_000;
 const ACCOUNTS_MAX = 100;
 /** 32 random bytes. */
@@ -78,7 +78,10 @@ export async function createToken(
     },
   });
   if (reply.outcome === "created") return { token: secret, record: tokenRecord(tokenId, reply.record) };
-  throw new OperatorError(`there are ${TOKENS_MAX} tokens already`, "conflict");
+  throw new OperatorError(
+    `there are ${TOKENS_MAX} tokens that have not ended; revoke some of them`,
+    "conflict",
+  );
 }
 
 /** @throws OperatorError */
