@@ -61,8 +61,13 @@ export interface IssuedKey {
   accountId: string;
 }
 
-const NOT_RESERVED =
-  "replicas do not answer in time, so no key is made and nothing is granted; bring them back (`tollgate doctor`), then run this again";
+const notReserved = (): OperatorError =>
+  new OperatorError(
+    "replicas do not answer in time, so no key is made and nothing is granted; repeat this when they are back",
+    "unavailable",
+    undefined,
+    "see `tollgate doctor`",
+  );
 
 /**
  * Creates a key, and its account if there is none. The store keeps only the key's SHA-256.
@@ -95,7 +100,7 @@ export async function issueKey(
   }
   const { keyId, accountId } = await ownIndex(nodes, digest, partitions, wantedAccount, options.accountId);
   // Before the grant: a repeat finds no index that a failover has lost, makes a second key and grants the credits again.
-  if ((await nodes.confirmed?.()) === false) throw new OperatorError(NOT_RESERVED, "unavailable");
+  if ((await nodes.confirmed?.()) === false) throw notReserved();
   const partition = partitionOf(accountId, partitions);
   nodes.requireWritable?.([nodes.of(partition)]);
   const { outcome } = await scriptsOf(nodes.of(partition)).run(issue, {
@@ -167,7 +172,7 @@ export async function issueKeyOnce(
   const index = indexOf(key);
   nodes.requireWritable?.([nodes.ofName(index), redis]);
   await nodes.ofName(index).set(index, `${keyId} ${accountId}`);
-  if ((await nodes.confirmed?.()) === false) throw new OperatorError(NOT_RESERVED, "unavailable");
+  if ((await nodes.confirmed?.()) === false) throw notReserved();
   const { outcome } = await scriptsOf(redis).run(issue, {
     ...recordOptions(options),
     key: keyRef(keyId, accountId, partition),

@@ -103,8 +103,10 @@ export async function releaseTask(
     }
   }
   throw new OperatorError(
-    "it changes while it is being released; look at it with `tollgate tasks show`",
+    "it changes while it is being released; read it again",
     "conflict",
+    undefined,
+    "`tollgate tasks show` shows it",
   );
 }
 

@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { expectStatus } from "../support/gateway.ts";
 import { givenManageStage, type ManageStage } from "./manage-stage.ts";
+import { BOAT, TEXT_TO_VIDEO } from "./spec-stage.ts";
 
 // Guarantee: what a call may not say is refused before anything is done, and the answer names what is wrong.
 
@@ -129,4 +130,32 @@ test.each([".", ".."])("no account is called %s, which no client can put in a pa
   const reply = await stage.manage("POST", "/accounts", { body: { account_id } });
   expectStatus(reply, 400);
   expect(reply.body.errors[0].path).toBe("/account_id");
+});
+
+// Guarantee: whoever calls the API is told what the API can do; commands are the command line's.
+test("an answer names no commands", async () => {
+  const account = await stage.givenAccount(100);
+  const { key, key_id } = await stage.givenKey(account);
+  const made = await stage.gateway.request("POST", TEXT_TO_VIDEO, { key, body: BOAT });
+  const path = `/accounts/${account}/keys/${key_id}`;
+  await stage.manage("POST", `${path}/rotate`, { body: { overlap: "1h" } });
+  const again = await stage.manage("POST", `${path}/rotate`, { body: {} });
+  await stage.manage("POST", `${path}/revoke`);
+  const refund = { reason: "black", reference: "r" };
+  const replies = [
+    again,
+    await stage.manage("PATCH", path, { body: { label: "x" } }),
+    await stage.manage("POST", `/tasks/${made.body.data.task_id}/refund`, { body: refund }),
+    await stage.manage("POST", "/accounts/nobody/grants", { body: { credits: 1, reference: "r" } }),
+  ];
+  expect(replies.map(({ status }) => status)).toEqual([409, 409, 409, 404]);
+  for (const { body } of replies) expect(body.detail).not.toMatch(/tollgate|--/);
+});
+
+test("a reason may have any letters", async () => {
+  const account = await stage.givenAccount(5);
+  const body = { amount: -1, reason: "falsche Gr\u00f6\u00dfe", reference: "r" };
+  const reply = await stage.manage("POST", `/accounts/${account}/adjustments`, { body });
+  expectStatus(reply, 201);
+  expect(reply.body.reason).toBe(body.reason);
 });

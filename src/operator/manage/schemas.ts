@@ -29,7 +29,7 @@ const credits = Type.Integer({ minimum: 0, maximum: CREDITS_MAX, description: "W
 const reason = Type.String({
   minLength: 1,
   maxLength: 200,
-  description: "Why; 1 to 200 printable ASCII characters. Customers see the reason of an adjustment.",
+  description: "Why; 1 to 200 printable characters on one line. Customers see the reason of an adjustment.",
 });
 const reference = Type.String({
   minLength: 1,
