@@ -1,7 +1,8 @@
 -- An index of references, by which operators find accounts, and repeats the entry of the first call:
 -- `reference-index:<first two characters>` (hash: the next twelve to "account id@entry"), of the SHA-1 of the reference. That a place
 -- names an account proves nothing: other references may share it. At most twenty accounts are kept at one: what more have in
--- common is no name for any. src/store/reference-index.ts reads it.
+-- common is no name for any. The entries of those beyond them have fields of their own: the place, a space, the account id.
+-- src/store/reference-index.ts reads it.
 local INDEXED_MAX = 20
 
 -- `name` is any name of the partition.
@@ -20,11 +21,15 @@ local function indexed_besides(hash, field, account_id)
 end
 
 -- Lists an account under a reference, with the id of its entry where that is known. Returns false if it was listed before, or
--- there is no room.
+-- there is no room; the entry is kept all the same then.
 local function index_reference(name, reference, account_id, entry)
   local hash, field = index_place(name, reference)
   local others, is_there = indexed_besides(hash, field, account_id)
-  if is_there or #others >= INDEXED_MAX then return false end
+  if is_there then return false end
+  if #others >= INDEXED_MAX then
+    if entry then redis.call("HSET", hash, field .. " " .. account_id, entry) end
+    return false
+  end
   others[#others + 1] = entry and account_id .. "@" .. entry or account_id
   redis.call("HSET", hash, field, table.concat(others, " "))
   return true
@@ -32,6 +37,7 @@ end
 
 local function unindex_reference(name, reference, account_id)
   local hash, field = index_place(name, reference)
+  redis.call("HDEL", hash, field .. " " .. account_id)
   local others = indexed_besides(hash, field, account_id)
   if #others == 0 then
     redis.call("HDEL", hash, field)

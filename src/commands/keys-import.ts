@@ -7,7 +7,7 @@ import type { Written } from "../store/confirmed-writes.ts";
 import { issueKey, KnownKeyError } from "../store/issue-key.ts";
 import { readKey } from "../store/keys.ts";
 import type { RedisNodes } from "../store/nodes.ts";
-import { OperatorError } from "../store/operator-error.ts";
+import { inCommandWords, OperatorError } from "../store/operator-error.ts";
 import { keyOptions, type NewKeyFlags, newKey, requireTier, withKeyStore } from "./keys-new.ts";
 import { statusOf } from "./keys-shown.ts";
 import { requireConfig } from "./local-config.ts";
@@ -142,7 +142,7 @@ async function importLine(
     if (!(error instanceof OperatorError)) throw error;
     summary.failed++;
     if (summary.problems.length < PROBLEMS_MAX)
-      summary.problems.push({ line: number, message: error.message });
+      summary.problems.push({ line: number, message: inCommandWords(error) });
   }
 }
 

@@ -1,5 +1,6 @@
 import { Command, InvalidArgumentError } from "commander";
 import { durationMs } from "../config/setting-types.ts";
+import { isDay, momentMs } from "../domain/moments.ts";
 import { type Actor, cliActor } from "../store/actor.ts";
 
 /** A command whose options include `--json`. */
@@ -67,19 +68,6 @@ export function pastMs(text: string): number {
 
 /** Parses an option that is a day, such as 2026-10-31. */
 export function dayOption(text: string): string {
-  if (/^\d{4}-\d\d-\d\d$/.test(text) && isDay(text)) return text;
+  if (isDay(text)) return text;
   throw new InvalidArgumentError("It must be a day such as 2026-10-31.");
-}
-
-/** Unix ms of an ISO 8601 time; undefined if it is none. */
-function momentMs(text: string): number | undefined {
-  const isIso = /^\d{4}-\d\d-\d\d(T\d\d:\d\d(:\d\d(\.\d{1,9})?)?(Z|[+-]\d\d:?\d\d))?$/.test(text);
-  const atMs = isIso && isDay(text.slice(0, 10)) ? Date.parse(text) : Number.NaN;
-  return Number.isNaN(atMs) ? undefined : atMs;
-}
-
-/** Whether the month has the day: to `Date`, 31 February is 3 March. */
-function isDay(text: string): boolean {
-  const atMs = Date.parse(text);
-  return !Number.isNaN(atMs) && new Date(atMs).toISOString().startsWith(text);
 }

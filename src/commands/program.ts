@@ -1,6 +1,7 @@
 import { styleText } from "node:util";
 import { Command, CommanderError } from "commander";
 import manifest from "../../package.json" with { type: "json" };
+import { inCommandWords } from "../store/operator-error.ts";
 import { accountsCommand } from "./accounts.ts";
 import { archiveCommand } from "./archive.ts";
 import { auditCommand } from "./audit.ts";
@@ -62,8 +63,7 @@ export async function run(words: readonly string[]): Promise<number> {
   } catch (error) {
     // Wrong usage; Commander has said so.
     if (error instanceof CommanderError) return error.exitCode;
-    const text = error instanceof Error ? error.message : String(error);
-    process.stderr.write(`${paint("red", "error:", process.stderr)} ${withoutKeys(text)}\n`);
+    process.stderr.write(`${paint("red", "error:", process.stderr)} ${withoutKeys(inCommandWords(error))}\n`);
     return 1;
   }
 }

@@ -151,6 +151,13 @@ function keptMembers(value: unknown): number {
   return members;
 }
 
+/** Whether all texts and names in a parsed value are Unicode: JSON can write half of a surrogate pair, which no UTF-8 has. */
+export function isUnicode(value: unknown): boolean {
+  if (typeof value === "string") return value.isWellFormed();
+  if (typeof value !== "object" || value === null) return true;
+  return Object.entries(value).every(([name, item]) => name.isWellFormed() && isUnicode(item));
+}
+
 /** A JSON object, as opposed to null, an array or a scalar. */
 export function isObject(value: unknown): value is Record<string, unknown> {
   return typeof value === "object" && value !== null && !Array.isArray(value);

@@ -27,11 +27,14 @@ export function metadataProblem(metadata: Metadata): string | undefined {
 
 /** An account's id. */
 export const ACCOUNT_ID = /^[A-Za-z0-9_.-]{1,64}$/;
+/** That of a new one. Clients take `.` and `..` out of a path. RFC 3986 section 5.2.4. */
+export const NEW_ACCOUNT_ID = /^(?!\.{1,2}$)[A-Za-z0-9_.-]{1,64}$/;
 /** How long an old key goes on working, in a request of the management API. */
 export const OVERLAP = /^\d{1,6}(s|m|h|d)$/;
 
 /** These rules in words, by their patterns. */
 export const PATTERNS_IN_WORDS: Readonly<Record<string, string>> = {
   [ACCOUNT_ID.source]: "must have 1 to 64 characters of A-Z, a-z, 0-9, _, . and -",
+  [NEW_ACCOUNT_ID.source]: "must have 1 to 64 characters of A-Z, a-z, 0-9, _, . and -, and not be . or ..",
   [OVERLAP.source]: "must be a duration such as 90s, 30m, 24h or 7d",
 };

@@ -1,5 +1,6 @@
 import type { Redis } from "ioredis";
 import { entryOfTail, readCheckpoint } from "./checkpoints.ts";
+import { badCursor } from "./cursors.ts";
 import { kindOf, type LedgerEntry } from "./ledger-entries.ts";
 import { isLater } from "./loss/last-confirmed.ts";
 import { accountNames } from "./names.ts";
@@ -49,7 +50,8 @@ export interface HistoryOptions {
 
 /** In front of positions in the archive. */
 const ARCHIVED = "archive ";
-const IN_REDIS = /^(\(?\d{1,20}-\d{1,20})?$/;
+/** Redis takes no more than 2^64 - 1 in either half of an id. */
+const IN_REDIS = /^(\(?\d{1,19}-\d{1,19})?$/;
 
 /**
  * A page of an account's ledger entries. A page is from Redis or from the archive, and it may have fewer entries than wanted, even
@@ -116,9 +118,6 @@ async function followEntries(
   }
   return { entries, next: at, left: false };
 }
-
-export const badCursor = (): OperatorError =>
-  new OperatorError("the cursor is not one of an earlier page of this list", "invalid", "cursor");
 
 const msOf = (id: string): number => Number(id.replace("(", "").split("-")[0]);
 

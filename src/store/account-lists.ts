@@ -1,5 +1,4 @@
-import { badCursor } from "./account-history.ts";
-import { cursorOf, positionOf, requirePageSize } from "./cursors.ts";
+import { badCursor, cursorOf, positionOf, requirePageSize } from "./cursors.ts";
 import { type KeyRecord, readKeys } from "./keys.ts";
 import { accountNames, partitionNames, partitionOf } from "./names.ts";
 import type { RedisNodes } from "./nodes.ts";
@@ -8,7 +7,7 @@ import { noAccount, OperatorError } from "./operator-error.ts";
 import { requireAccountId } from "./operator-values.ts";
 import { type PartitionReads, readsOfAll, readsOfMost, type Unread } from "./partition-reads.ts";
 import type { AccountRecord, AccountStatus } from "./records.ts";
-import { firstMembers, type Listed, lowerCase } from "./sorted-lists.ts";
+import { compareBytes, firstMembers, type Listed, lowerCase } from "./sorted-lists.ts";
 import { partitionsOf } from "./store-facts.ts";
 
 /** Accounts that one page looks at, at most. */
@@ -37,17 +36,20 @@ export interface AccountPage {
 /**
  * A page of accounts, ordered by id; with `label` by label, then id. It may have fewer than `limit`, even none, and still a `next`:
  * a page looks at a bounded number of accounts.
+ * @param own the only ones that whoever asks may see: few enough to read them all; undefined: all
  * @throws OperatorError for a bad prefix or limit, and for a cursor of another list
  */
 export async function listAccounts(
   nodes: RedisNodes,
   { prefix = "", label, status, cursor, limit }: AccountQuery,
+  own?: readonly string[],
 ): Promise<AccountPage> {
   requirePageSize(limit);
-  if (prefix !== "") requireAccountId(prefix);
+  if (prefix !== "") requireAccountId(prefix, "prefix");
   if (label === "") throw new OperatorError("label must not be empty", "invalid", "label");
   const list = ["accounts", prefix, label, status];
   let after = cursor === undefined ? "" : positionOf(list, cursor);
+  if (own) return ownAccounts(nodes, own, { prefix, label, status, limit }, list, after);
   const source = sourceOf(prefix, label, status);
   const partitions = await partitionsOf(nodes);
   const reads = readsOfMost(nodes);
@@ -69,6 +71,33 @@ export async function listAccounts(
   }
   return { accounts, next: cursorOf(list, after), unread: reads.unread() };
 }
+
+/** The same of these accounts alone. @param after the place of the last one of the page before */
+async function ownAccounts(
+  nodes: RedisNodes,
+  own: readonly string[],
+  query: AccountQuery,
+  list: readonly unknown[],
+  after: string,
+): Promise<AccountPage> {
+  const partitions = await partitionsOf(nodes);
+  const listed = own.map((member) => ({ member, partition: partitionOf(member, partitions) }));
+  const reads = readsOfMost(nodes);
+  const found = await readAccounts(reads, listed);
+  const placed = found
+    .filter((account) => account !== undefined)
+    .filter((account) => isAsked(account, query))
+    .map((account) => ({ account, place: placeOf(account, query) }))
+    .filter(({ place }) => after === "" || compareBytes(place, after) > 0)
+    .sort((one, other) => compareBytes(one.place, other.place));
+  const shown = placed.slice(0, query.limit);
+  const next = placed.length > shown.length ? cursorOf(list, shown.at(-1)!.place) : undefined;
+  return { accounts: shown.map(({ account }) => account), next, unread: reads.unread() };
+}
+
+/** Where an account stands in the order of a list, as the store's own lists have it. */
+const placeOf = ({ accountId, label }: AccountObject, query: AccountQuery): string =>
+  query.label === undefined ? accountId : `${lowerCase(label ?? "")} ${accountId}`;
 
 /** The list that has the fewest accounts besides those that are asked for. */
 function sourceOf(prefix: string, label: string | undefined, status: AccountStatus | undefined) {

@@ -61,8 +61,10 @@ export async function requireAccount(nodes: RedisNodes, accountId: string): Prom
 /** What an operator is told of an account that is not there. */
 export const unknownAccount = (accountId: string): OperatorError =>
   new OperatorError(
-    `no account ${accountId}; \`tollgate keys create --account ${accountId}\` makes it`,
+    `there is no account ${accountId}`,
     "not_found",
+    undefined,
+    `\`tollgate keys create --account ${accountId}\` makes it`,
   );
 
 /** The id of a new account, on a server that may be written to where there is one. */

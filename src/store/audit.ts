@@ -1,8 +1,10 @@
+import { isMomentMs } from "../domain/moments.ts";
+import { badCursor, cursorOf, positionOf } from "./cursors.ts";
 import { recordOf, type StreamEntry } from "./ledger-entries.ts";
 import { partitionNames, partitionOf } from "./names.ts";
 import type { RedisNodes } from "./nodes.ts";
-import { OperatorError } from "./operator-error.ts";
 import { manyByNode } from "./pipelines.ts";
+import { statusOf } from "./records.ts";
 import { partitionsOf } from "./store-facts.ts";
 
 /** Records that are read of each partition at a time. */
@@ -25,7 +27,7 @@ export interface AuditRecord {
   accountId: string;
   /** Id of what was changed. */
   target: string;
-  /** The fields that changed as they were, null where one was not set; numbers as numbers, times ISO 8601. */
+  /** The fields that changed as they were, null where one was not set (`active` of a status); numbers as numbers, times ISO 8601. */
   before: Readonly<Record<string, unknown>>;
   after: Readonly<Record<string, unknown>>;
   /** Empty for the command line. */
@@ -51,14 +53,15 @@ interface Position {
  * @param options.cursor `next` of the page before
  * @param options.limit the size of a page; one of an account may be smaller and still have a next
  * @returns `next` is undefined after the last page
- * @throws OperatorError for a cursor that is none
+ * @throws OperatorError for a cursor of another list
  */
 export async function pageAudit(
   nodes: RedisNodes,
   options: { accountId?: string | undefined; cursor?: string | undefined; limit: number },
 ): Promise<{ records: AuditRecord[]; next?: string }> {
   const { accountId, limit } = options;
-  const after = options.cursor === undefined ? undefined : positionOf(options.cursor);
+  const list = ["audit", accountId];
+  const after = options.cursor === undefined ? undefined : positionIn(list, options.cursor);
   const partitions = await partitionsOf(nodes);
   const isOfOne = accountId !== undefined;
   const first = isOfOne ? partitionOf(accountId, partitions) : 0;
@@ -78,7 +81,7 @@ export async function pageAudit(
     if (!isOfOne || record.accountId === accountId) records.push(record);
   }
   const isEnd = lanes.every((lane) => lane.done && lane.buffer.length === 0);
-  return isEnd || !last ? { records } : { records, next: `${last.id}.${last.partition}` };
+  return isEnd || !last ? { records } : { records, next: cursorOf(list, `${last.id}.${last.partition}`) };
 }
 
 /** What is still to come of one partition. */
@@ -130,9 +133,9 @@ function isNewer(id: string, other: string): boolean {
 }
 
 /** @throws OperatorError */
-function positionOf(cursor: string): Position {
-  const found = /^(\d{1,16}-\d{1,19})\.(\d{1,4})$/.exec(cursor);
-  if (!found) throw new OperatorError("the cursor is not one of an earlier page", "invalid", "cursor");
+function positionIn(list: readonly unknown[], cursor: string): Position {
+  const found = /^(\d{1,16}-\d{1,19})\.(\d{1,4})$/.exec(positionOf(list, cursor));
+  if (!found) throw badCursor();
   return { id: found[1]!, partition: Number(found[2]) };
 }
 
@@ -156,12 +159,16 @@ export function auditRecord(partition: number, [id, flat]: StreamEntry): AuditRe
 function valuesOf(text = "{}"): Record<string, unknown> {
   const texts = Object.entries((JSON.parse(text) ?? {}) as Record<string, string | null>);
   return Object.fromEntries(
-    texts.map(([name, value]) => [name, value === null ? null : readable(name, value)]),
+    texts.map(([name, value]) => [name, value === null ? unset(name) : readable(name, value)]),
   );
 }
 
+/** What a field that a record does not have means. */
+const unset = (name: string): unknown => (name === "status" ? statusOf(undefined) : null);
+
 function readable(name: string, text: string): unknown {
   if (NUMBERS.has(name)) return Number(text);
-  if (TIMES.has(name)) return new Date(Number(text)).toISOString();
+  // An earlier release has stored expiries that are no time.
+  if (TIMES.has(name)) return isMomentMs(Number(text)) ? new Date(Number(text)).toISOString() : null;
   return JSON_TEXTS.has(name) ? JSON.parse(text) : text;
 }

@@ -2,8 +2,8 @@ import { createHash } from "node:crypto";
 import { OperatorError } from "./operator-error.ts";
 
 const DIGEST_BYTES = 9;
-/** More than any cursor that is made here. */
-const CURSOR_MAX = 4000;
+/** Of a cursor, at most. The longest is that of a list of tasks, with the refunds whose charge is still to come. */
+export const CURSOR_CHARS_MAX = 6000;
 
 /**
  * The cursor of a list: a position under a digest of the position, the list and its filters, so that the cursor of another
@@ -16,11 +16,14 @@ export const cursorOf = (list: readonly unknown[], position: string): string =>
 
 /** The position in a cursor that `cursorOf` made for the same list. @throws OperatorError */
 export function positionOf(list: readonly unknown[], cursor: string): string {
-  const bytes = Buffer.from(cursor.slice(0, CURSOR_MAX), "base64url");
+  const bytes = Buffer.from(cursor.slice(0, CURSOR_CHARS_MAX), "base64url");
   const position = bytes.subarray(DIGEST_BYTES).toString();
   if (bytes.length > DIGEST_BYTES && cursorOf(list, position) === cursor) return position;
-  throw new OperatorError("the cursor is not one of an earlier page of this list", "invalid", "cursor");
+  throw badCursor();
 }
+
+export const badCursor = (): OperatorError =>
+  new OperatorError("the cursor is not one of an earlier page of this list", "invalid", "cursor");
 
 const digestOf = (list: readonly unknown[], position: string): Buffer =>
   createHash("sha256")

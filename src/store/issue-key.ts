@@ -1,17 +1,20 @@
 import { createHash, randomBytes } from "node:crypto";
 import type { Redis } from "ioredis";
 import type { OwnLimits } from "../domain/limits.ts";
+import { NEW_ACCOUNT_ID } from "../domain/operator-texts.ts";
 import { randomAccountId } from "./accounts.ts";
 import { type Actor, cliActor } from "./actor.ts";
-import { digestOf, indexName, keyNames, keyRef, partitionOf } from "./names.ts";
+import { accountNames, digestOf, indexName, keyNames, keyRef, partitionOf } from "./names.ts";
 import type { RedisNodes } from "./nodes.ts";
 import { noAccount, OperatorError } from "./operator-error.ts";
 import {
   requireAccountId,
   requireCredits,
+  requireExpiry,
   requireLabel,
   requireLimit,
   requireLimits,
+  requireNewAccountId,
 } from "./operator-values.ts";
 import { firstThat, randomId } from "./random-ids.ts";
 import { scriptsOf } from "./script-runner.ts";
@@ -58,8 +61,13 @@ export interface IssuedKey {
   accountId: string;
 }
 
-const NOT_RESERVED =
-  "replicas do not answer in time, so no key is made and nothing is granted; bring them back (`tollgate doctor`), then run this again";
+const notReserved = (): OperatorError =>
+  new OperatorError(
+    "replicas do not answer in time, so no key is made and nothing is granted; repeat this when they are back",
+    "unavailable",
+    undefined,
+    "see `tollgate doctor`",
+  );
 
 /**
  * Creates a key, and its account if there is none. The store keeps only the key's SHA-256.
@@ -85,9 +93,14 @@ export async function issueKey(
   const serverOf = (accountId: string): Redis => nodes.of(partitionOf(accountId, partitions));
   const wantedAccount = options.accountId ?? (await randomAccountId(nodes));
   nodes.requireWritable?.([nodes.ofName(indexOf(key)), serverOf(wantedAccount)]);
+  // The script makes the account if it is missing; one that is there keeps its id.
+  if (!NEW_ACCOUNT_ID.test(wantedAccount)) {
+    const { account } = accountNames(partitionOf(wantedAccount, partitions), wantedAccount);
+    if ((await serverOf(wantedAccount).exists(account)) === 0) requireNewAccountId(wantedAccount);
+  }
   const { keyId, accountId } = await ownIndex(nodes, digest, partitions, wantedAccount, options.accountId);
   // Before the grant: a repeat finds no index that a failover has lost, makes a second key and grants the credits again.
-  if ((await nodes.confirmed?.()) === false) throw new OperatorError(NOT_RESERVED, "unavailable");
+  if ((await nodes.confirmed?.()) === false) throw notReserved();
   const partition = partitionOf(accountId, partitions);
   nodes.requireWritable?.([nodes.of(partition)]);
   const { outcome } = await scriptsOf(nodes.of(partition)).run(issue, {
@@ -120,12 +133,14 @@ export interface OnceOptions extends Omit<KeyOptions, "token" | "credits"> {
  * Creates a key once per account and Idempotency-Key, for ever: its id follows from both. A repeat answers without the key
  * itself, which is shown once. A crash before the record leaves an index that leads nowhere or, after a repeat, from a key
  * that nobody has seen.
+ * @param requireNew called before a key is made, and not for a repeat; throws what a new one may not have
  * @throws OperatorError `not_found` for an account that does not exist, `conflict` for an Idempotency-Key of another key
  */
 export async function issueKeyOnce(
   nodes: RedisNodes,
   options: OnceOptions,
   actor: Actor,
+  requireNew?: () => void,
 ): Promise<{ keyId: string; accountId: string; key?: string }> {
   const { accountId, idempotencyKey } = options;
   requireKeyOptions(options);
@@ -151,12 +166,13 @@ export async function issueKeyOnce(
   };
   if (await redis.exists(record)) return repeated(await redis.hget(record, "fingerprint"));
 
+  requireNew?.();
   const isWritable = (server: Redis): boolean => nodes.isWritable?.(server) ?? true;
   const key = firstThat(randomKey, (token) => isWritable(nodes.ofName(indexOf(token))));
   const index = indexOf(key);
   nodes.requireWritable?.([nodes.ofName(index), redis]);
   await nodes.ofName(index).set(index, `${keyId} ${accountId}`);
-  if ((await nodes.confirmed?.()) === false) throw new OperatorError(NOT_RESERVED, "unavailable");
+  if ((await nodes.confirmed?.()) === false) throw notReserved();
   const { outcome } = await scriptsOf(redis).run(issue, {
     ...recordOptions(options),
     key: keyRef(keyId, accountId, partition),
@@ -205,10 +221,18 @@ const recordOptions = ({
 });
 
 /** @throws OperatorError for a value that makes no sense */
-function requireKeyOptions({ accountId, credits = 0, limits = {}, label, monthlyCredits }: KeyOptions): void {
+function requireKeyOptions({
+  accountId,
+  credits = 0,
+  limits = {},
+  expiresAtMs,
+  label,
+  monthlyCredits,
+}: KeyOptions): void {
   if (accountId !== undefined) requireAccountId(accountId);
   if (credits !== 0) requireCredits(credits);
   requireLimits(limits);
+  requireExpiry(expiresAtMs);
   requireLabel(label);
   requireLimit(monthlyCredits, "monthly_credits");
 }

@@ -6,7 +6,7 @@ import { type IssuedKey, issueKey } from "./issue-key.ts";
 import { accountNames, digestOf, indexName, keyNames, partitionNames, partitionOf } from "./names.ts";
 import type { RedisNodes } from "./nodes.ts";
 import { OperatorError } from "./operator-error.ts";
-import { requireLabel, requireLimit } from "./operator-values.ts";
+import { requireExpiry, requireLabel, requireLimit } from "./operator-values.ts";
 import {
   type PartitionReads,
   readsOfAll,
@@ -91,7 +91,8 @@ export async function findKey(nodes: RedisNodes, idOrKey: string): Promise<KeyRe
   if (unread) throw new UnreadError(`no key ${idOrKey} is found, but ${unreadInWords(unread)}; try it again`);
   // It may be among what an older server has lost.
   if (!key) nodes.requireWritable?.(nodes.all());
-  if (!key) throw new OperatorError(`no key ${idOrKey}; \`tollgate keys list\` shows all`, "not_found");
+  if (!key)
+    throw new OperatorError(`no key ${idOrKey}`, "not_found", undefined, "`tollgate keys list` shows all");
   return key;
 }
 
@@ -267,6 +268,7 @@ export async function changeKey(
   requireLimit(maxConcurrent ?? undefined, "max_concurrent", "limits/");
   requireLimit(dailyLimit ?? undefined, "daily_limit", "limits/");
   requireLimit(monthlyCredits ?? undefined, "monthly_credits");
+  requireExpiry(expiresAtMs ?? undefined);
   const wanted = {
     tier,
     label,
@@ -354,19 +356,23 @@ export async function rotateKey(
 async function whyRotated(nodes: RedisNodes, old: KeyRecord, newKeyId: string): Promise<OperatorError> {
   if ((await nodes.confirmed?.()) !== false) return rotatedBefore(old, newKeyId);
   return new OperatorError(
-    `key ${old.keyId} was rotated into ${newKeyId}, but too few replicas have that, and a failover may lose it; bring them back (\`tollgate doctor\`), then run this again`,
+    `key ${old.keyId} was rotated into ${newKeyId}, but too few replicas have that, and a failover may lose it; repeat this when they are back`,
     "unavailable",
+    undefined,
+    "see `tollgate doctor`",
   );
 }
 
 function rotatedBefore({ keyId, revokedAtMs }: KeyRecord, newKeyId: string): OperatorError {
   const end =
     revokedAtMs === undefined
-      ? `; \`tollgate keys set ${keyId} --expires\` moves the end of the old one`
-      : "";
+      ? `\`tollgate keys set ${keyId} --expires\` moves the end of the old one`
+      : undefined;
   return new OperatorError(
-    `key ${keyId} was rotated before, into ${newKeyId}; nothing is changed. If the new key was lost, rotate ${newKeyId}${end}`,
+    `key ${keyId} was rotated before, into ${newKeyId}; nothing is changed. If the new key was lost, rotate ${newKeyId}`,
     "conflict",
+    undefined,
+    end,
   );
 }
 
@@ -376,8 +382,10 @@ function requireUnrevoked(key: KeyRecord): void {
 
 const isRevoked = (key: KeyRecord): OperatorError =>
   new OperatorError(
-    `key ${key.keyId} is revoked for good; \`tollgate keys create\` makes a new one`,
+    `key ${key.keyId} is revoked for good; create a new one`,
     "conflict",
+    undefined,
+    "`tollgate keys create` does",
   );
 
 /** A server's clock, Unix ms. Times in a record are those of its own server. */

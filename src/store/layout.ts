@@ -1,3 +1,5 @@
+import { StoreError } from "./reasons.ts";
+
 /**
  * How records are laid out, as `tg:meta layout` says.
  * - `1`, `1>2`: a single server's store of an earlier release, or one whose migration to 2 was begun by it. The records of tasks
@@ -21,33 +23,33 @@ export const RESTORING = "restoring";
 
 export const isEarlier = (layout: string): boolean => EARLIER.has(layout);
 
-/** @throws Error that says what to do about a store that this release does not serve */
+/** @throws StoreError that says what to do about a store that this release does not serve */
 export function requireServed(layout: string): void {
   if (layout === LAYOUT) return;
   if (isEarlier(layout))
-    throw new Error(
+    throw new StoreError(
       `the store has layout ${layout}, of an earlier release; run \`tollgate store migrate\`: gateways of earlier releases stop within ` +
         "half a minute, and those of this release serve once it has ended",
     );
   if (layout === MIGRATING)
-    throw new Error(
+    throw new StoreError(
       "the store is being migrated; wait until `tollgate store migrate` has ended, or run it again if that was interrupted",
     );
   throw unknownLayout(layout);
 }
 
-/** @throws Error for a layout that `tollgate store migrate` can do nothing about */
+/** @throws StoreError for a layout that `tollgate store migrate` can do nothing about */
 export function requireMigratable(layout: string): asserts layout is Layout {
   if (layout !== LAYOUT && layout !== MIGRATING && !isEarlier(layout)) throw unknownLayout(layout);
 }
 
-function unknownLayout(layout: string): Error {
+function unknownLayout(layout: string): StoreError {
   if (layout === RESTORING)
-    return new Error(
+    return new StoreError(
       "the store is being restored from the archive; wait until `tollgate archive restore` has ended, or empty Redis and restore " +
         "again if that was interrupted",
     );
-  return new Error(
+  return new StoreError(
     `the store has layout ${layout}, and this release of Tollgate knows layouts 1 to 4; run the later release that wrote it`,
   );
 }

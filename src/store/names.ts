@@ -85,6 +85,8 @@ export const tokenNames = (tokenId: string) => ({
   tokens: `${tag(0)}:tokens`,
   /** SHA-256 of a token that is not revoked to its id (hash). */
   tokenIds: `${tag(0)}:token-ids`,
+  /** Token ids by when they expire or were revoked (sorted set). */
+  endedTokens: `${tag(0)}:ended-tokens`,
 });
 
 /** Names of a partition that a store with an archive has. */

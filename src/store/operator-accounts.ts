@@ -5,7 +5,7 @@ import { keyIdPages } from "./keys.ts";
 import { accountNames, partitionOf } from "./names.ts";
 import type { RedisNodes } from "./nodes.ts";
 import { noAccount, OperatorError } from "./operator-error.ts";
-import { requireAccountId, requireLabel, requireLimit } from "./operator-values.ts";
+import { requireAccountId, requireLabel, requireLimit, requireNewAccountId } from "./operator-values.ts";
 import { type AccountRecord, type AccountStatus, statusOf } from "./records.ts";
 import { scriptsOf } from "./script-runner.ts";
 import { account } from "./scripts/account.ts";
@@ -75,7 +75,7 @@ export async function createAccount(
   wanted: { accountId?: string | undefined } & Pick<AccountChanges, "label" | "metadata">,
   actor: Actor,
 ): Promise<AccountObject> {
-  if (wanted.accountId !== undefined) requireAccountId(wanted.accountId);
+  if (wanted.accountId !== undefined) requireNewAccountId(wanted.accountId);
   const fields = fieldsOf({ label: wanted.label, metadata: wanted.metadata });
   const accountId = wanted.accountId ?? (await randomAccountId(nodes));
   const partition = partitionOf(accountId, await partitionsOf(nodes));

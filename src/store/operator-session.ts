@@ -4,9 +4,8 @@ import type { ConfirmationRule } from "./confirmation.ts";
 import { confirmedByReplicas, type Written, writtenBy } from "./confirmed-writes.ts";
 import type { RedisNodes } from "./nodes.ts";
 import { type OpenedNodes, openNodes } from "./open-nodes.ts";
-import { OperatorError } from "./operator-error.ts";
 import { findWritable } from "./operator-loss.ts";
-import { inStoreWords } from "./reasons.ts";
+import { inStoreWords, isStoreError } from "./reasons.ts";
 import type { ArchiveLookUps } from "./refunds.ts";
 import { readFacts } from "./store-facts.ts";
 
@@ -77,16 +76,21 @@ export function createOperatorSession(options: {
 
   /**
    * Runs an operator's work against Redis.
-   * @throws OperatorError as it is; GatewayError `store_unavailable` for everything else
+   * @throws GatewayError `store_unavailable` for an error of the store; any other error as it is
    */
   async function run<T>(work: (nodes: RedisNodes) => Promise<T>): Promise<T> {
     const opened = use();
-    try {
-      return await work((await opened.ready).nodes);
-    } catch (error) {
-      if (error instanceof OperatorError) throw error;
+    const unavailable = (error: unknown): GatewayError => {
       leave(opened);
-      throw new GatewayError("store_unavailable", inStoreWords(error), { cause: error });
+      return new GatewayError("store_unavailable", inStoreWords(error), { cause: error });
+    };
+    try {
+      const { nodes } = await opened.ready.catch((error: unknown) => {
+        throw unavailable(error);
+      });
+      return await work(nodes);
+    } catch (error) {
+      throw isStoreError(error) ? unavailable(error) : error;
     } finally {
       release(opened);
     }

@@ -32,6 +32,14 @@ export type ReleaseResult =
   | { outcome: "voided"; credits: number }
   | { outcome: "already_finished" | "already_void" };
 
+/** What an operator is told of a task or request that is not there, and of one that a token may not use. */
+export const noTask = (id: string): OperatorError =>
+  new OperatorError(
+    `no task or request ${id}; ended ones are forgotten after tasks.retention, and an X-Request-Id of the client's own ` +
+      "is only in the log, as client_request_id beside ours",
+    "not_found",
+  );
+
 /**
  * Finds a request by its own id or by its task's. The partition does not follow from an id, so all are read.
  * @throws OperatorError when there is none, UnreadError when it may be where nothing could be read
@@ -51,12 +59,7 @@ export async function findTask(nodes: RedisNodes, id: string): Promise<FoundRequ
     throw new UnreadError(`no task or request ${id} is found, but ${unreadInWords(unread)}; try it again`);
   // It may be among what an older server has lost.
   if (!record) nodes.requireWritable?.(nodes.all());
-  if (!record)
-    throw new OperatorError(
-      `no task or request ${id}; ended ones are forgotten after tasks.retention, and an X-Request-Id of the client's own ` +
-        "is only in the log, as client_request_id beside ours",
-      "not_found",
-    );
+  if (!record) throw noTask(id);
   const task = record.task_id ? await textOf(nodes, taskName(record.task_id, partition)) : undefined;
   const dueAt =
     record.state === "bound"
@@ -100,8 +103,10 @@ export async function releaseTask(
     }
   }
   throw new OperatorError(
-    "it changes while it is being released; look at it with `tollgate tasks show`",
+    "it changes while it is being released; read it again",
     "conflict",
+    undefined,
+    "`tollgate tasks show` shows it",
   );
 }
 

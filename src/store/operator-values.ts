@@ -1,16 +1,28 @@
 import type { OwnLimits } from "../domain/limits.ts";
-import { ACCOUNT_ID, labelProblem } from "../domain/operator-texts.ts";
+import { isMomentMs } from "../domain/moments.ts";
+import { ACCOUNT_ID, labelProblem, NEW_ACCOUNT_ID } from "../domain/operator-texts.ts";
 import { OperatorError } from "./operator-error.ts";
 
-/** Also for the beginning of one: it has the same characters. @throws OperatorError */
-export function requireAccountId(accountId: string): void {
+/**
+ * Also for the beginning of one: it has the same characters.
+ * @param name of the parameter
+ * @throws OperatorError
+ */
+export function requireAccountId(accountId: string, name = "account_id"): void {
   if (!ACCOUNT_ID.test(accountId)) {
     throw new OperatorError(
       "an account id has 1 to 64 characters of A-Z, a-z, 0-9, _, . and -",
       "invalid",
-      "account_id",
+      name,
     );
   }
+}
+
+/** @throws OperatorError */
+export function requireNewAccountId(accountId: string): void {
+  requireAccountId(accountId);
+  if (NEW_ACCOUNT_ID.test(accountId)) return;
+  throw new OperatorError("no account can be called . or ..", "invalid", "account_id");
 }
 
 /** @throws OperatorError */
@@ -37,4 +49,10 @@ export function requireCredits(credits: number): void {
   if (!Number.isSafeInteger(credits) || credits < 1) {
     throw new OperatorError("credits must be a whole number, at least 1", "invalid", "credits");
   }
+}
+
+/** @param expiresAtMs Unix ms @throws OperatorError */
+export function requireExpiry(expiresAtMs: number | undefined): void {
+  if (expiresAtMs === undefined || isMomentMs(expiresAtMs)) return;
+  throw new OperatorError("expires_at must be a time such as 2030-01-31T00:00:00Z", "invalid", "expires_at");
 }

@@ -2,7 +2,7 @@ import type { ChainableCommander, Redis } from "ioredis";
 import type { RedisNodes } from "./nodes.ts";
 import { OperatorError } from "./operator-error.ts";
 import { many } from "./pipelines.ts";
-import { storeReason } from "./reasons.ts";
+import { isStoreError, storeReason } from "./reasons.ts";
 import { storeFault } from "./script-errors.ts";
 
 /** Partitions that could not be read because their servers are away. What they hold is not known, neither right nor wrong. */
@@ -125,9 +125,7 @@ function createReads(nodes: RedisNodes, goesOn: boolean): PartitionReads {
 }
 
 /** Whether an error says that a server is away, and not that Redis refuses or that this program is wrong. */
-const isAway = (error: unknown): boolean =>
-  !(error instanceof OperatorError || error instanceof TypeError || error instanceof RangeError) &&
-  storeFault(error) === "transient";
+const isAway = (error: unknown): boolean => isStoreError(error) && storeFault(error) === "transient";
 
 /** What could not be read, for people. */
 export function unreadInWords({ partitions, why }: Unread): string {

@@ -119,12 +119,31 @@ const ROWS: readonly Row[] = [
   },
 ];
 
+const systemError = (error: unknown): Partial<NodeJS.ErrnoException> =>
+  error instanceof Error ? error : { message: String(error) };
+
+function rowOf(error: unknown): Row | undefined {
+  const { message = "", code = "" } = systemError(error);
+  return ROWS.find(({ matches }) => matches.test(code) || matches.test(message));
+}
+
+/** Names of the errors of the client library, Redis's answers among them. */
+const CLIENT_ERRORS = new Set(["AbortError", "InterruptError", "ParserError", "RedisError", "ReplyError"]);
+
+/** Whether an error is Redis's, or of the way to it. Any other one is a fault of this program. */
+export function isStoreError(error: unknown): boolean {
+  if (!(error instanceof Error)) return false;
+  const isOfSystem = systemError(error).syscall !== undefined;
+  return (
+    error instanceof StoreError || CLIENT_ERRORS.has(error.name) || isOfSystem || rowOf(error) !== undefined
+  );
+}
+
 /** What an error of the client library, of the system or of Redis means. */
 export function storeReason(error: unknown): StoreReason {
   if (error instanceof StoreError) return error;
-  const { message = "", code = "" } =
-    error instanceof Error ? (error as NodeJS.ErrnoException) : { message: String(error) };
-  const row = ROWS.find(({ matches }) => matches.test(code) || matches.test(message));
+  const { message = "", code = "" } = systemError(error);
+  const row = rowOf(error);
   if (row) return { why: row.why, advice: row.advice };
   if (/^NOPERM/.test(message))
     return { why: message, advice: "see what docs/operations.md, Access, wants of its ACL" };

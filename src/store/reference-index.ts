@@ -34,7 +34,8 @@ export async function entryIdOf(
   reference: string,
 ): Promise<string | undefined> {
   const { name, field } = referencePlace(partition, reference);
-  return readPlace(await redis.hget(name, field)).find((one) => one.accountId === accountId)?.entry;
+  const [listed, beyond] = await redis.hmget(name, field, `${field} ${accountId}`);
+  return readPlace(listed).find((one) => one.accountId === accountId)?.entry ?? beyond ?? undefined;
 }
 
 /**

@@ -11,8 +11,8 @@ const REFERENCE = /^[\x20-\x7e]{1,200}$/;
 const REASON = /^(?=\S)[^\p{Cc}\p{Zl}\p{Zp}]{1,200}(?<=\S)$/u;
 /** How often the archive is asked again because more references were forgotten meanwhile. */
 const LOOK_UPS_MAX = 3;
-/** Entries that are looked at to find the one of a reference: as many slices of a script, each less than a millisecond. */
-const SLICES_MAX = 20;
+/** Entries that are looked at to find one that the index does not know: 400 slices, each less than a millisecond of Redis. */
+const SLICES_MAX = 400;
 const SLICE = 50;
 
 /**
@@ -107,8 +107,8 @@ const NEEDS_ARCHIVE = "nothing is changed: only the archive knows whether this r
 /**
  * The account's entry under a reference: where the index says that it is, else among its latest ones, else in the archive.
  * @param place.booked what `oncePerReference` has answered, with the entry if it was looked up already
- * @returns undefined if only the archive has it, and that is away; and, without an archive, for one of an earlier release that a
- *   thousand have followed
+ * @returns undefined if only the archive has it, and that is away; and, without an archive, for one of an earlier release that
+ *   20,000 have followed
  */
 export async function entryOfReference(
   redis: Redis,

@@ -113,8 +113,10 @@ function refusalOf(outcome: Refusal, id: string, reference: string, accountId: s
       return refundedBefore(id);
     case "unfinished":
       return new OperatorError(
-        `${id} has not finished, and nothing is changed; release it (\`tollgate tasks release ${id}\`), which refunds it`,
+        `${id} has not finished, and nothing is changed; release it, which refunds it`,
         "conflict",
+        undefined,
+        `\`tollgate tasks release ${id}\` does`,
       );
     case "uncharged":
       return new OperatorError(`${id} was not charged, so there is nothing to refund`, "conflict");

@@ -68,7 +68,7 @@ const startOf = (prefix: string): string => (prefix === "" ? "-" : `[${prefix}`)
 const SURROGATE = /[\ud800-\udfff]/;
 
 /** The order of Redis. JavaScript's differs for characters outside the basic plane alone. */
-function compareBytes(one: string, other: string): number {
+export function compareBytes(one: string, other: string): number {
   if (one === other) return 0;
   if (SURROGATE.test(one) || SURROGATE.test(other))
     return Buffer.compare(Buffer.from(one), Buffer.from(other));

@@ -3,6 +3,7 @@ import type { Redis } from "ioredis";
 import { LAYOUT, requireServed } from "./layout.ts";
 import { META } from "./names.ts";
 import type { RedisNodes } from "./nodes.ts";
+import { StoreError } from "./reasons.ts";
 import { isRefusedByStore } from "./script-errors.ts";
 
 /** The number of partitions of a new store, unless the configuration names another. */
@@ -18,7 +19,7 @@ export interface StoreFacts {
 
 /**
  * Reads what is fixed for a store, and fixes it at the first start. Refuses a store of another layout, and one that may evict keys.
- * @throws Error in words that say what to change
+ * @throws StoreError in words that say what to change
  */
 export async function readFacts(nodes: RedisNodes, partitions: number): Promise<StoreFacts> {
   const redis = nodes.ofName(META);
@@ -38,18 +39,18 @@ export async function readFacts(nodes: RedisNodes, partitions: number): Promise<
 
 /**
  * Notes the layout of a new store. Stores of the first releases have been used and have none.
- * @throws Error that says what to do about a store that this release does not serve
+ * @throws StoreError that says what to do about a store that this release does not serve
  */
 async function requireLayout(redis: Redis): Promise<void> {
   const [noted, partitions] = await redis.hmget(META, "layout", "partitions");
   requireServed(noted ?? (partitions === null ? await fixedOnce(redis, "layout", LAYOUT) : "1"));
 }
 
-/** @throws Error in words that say what to change, if the server may evict keys */
+/** @throws StoreError in words that say what to change, if the server may evict keys */
 export async function requireNoEviction(redis: Redis): Promise<void> {
   const policy = /^maxmemory_policy:(\S+)/m.exec(await redis.info("memory"))?.[1];
   if (policy === undefined || policy === "noeviction") return;
-  throw new Error(
+  throw new StoreError(
     `Redis has maxmemory-policy ${policy} and may evict money and limits; set \`maxmemory-policy noeviction\``,
   );
 }

@@ -1,7 +1,8 @@
 import { createHash } from "node:crypto";
 import type { Redis } from "ioredis";
-import { type ArchivedHistory, badCursor, readHistory } from "./account-history.ts";
-import { cursorOf, positionOf, requirePageSize } from "./cursors.ts";
+import { isObject } from "../domain/json.ts";
+import { type ArchivedHistory, readHistory } from "./account-history.ts";
+import { badCursor, cursorOf, positionOf, requirePageSize } from "./cursors.ts";
 import { kindOf, type LedgerEntry } from "./ledger-entries.ts";
 import { accountNames, partitionNames, partitionOf, requestName } from "./names.ts";
 import type { RedisNodes } from "./nodes.ts";
@@ -68,6 +69,8 @@ const CHARGE_PAGES_MAX = 10;
 /** Refunds whose charge comes on a later page, kept in the cursor by a digest. */
 const REFUNDS_MAX = 400;
 const REFUND_DIGEST = 6;
+/** More requests of one partition than become due in the same millisecond. */
+const SAME_SCORE_MAX = 10_000_000;
 /** A task is created so long before it is charged, at most: a hold ends sooner. */
 const CHARGED_LATER_MS = 3_600_000;
 
@@ -169,14 +172,32 @@ function nextList({ of }: Position, status: ListedStatus | undefined): Position 
 
 /** @throws OperatorError for what `listTasks` has not made */
 function readPosition(text: string): Position {
-  const { of, score, times, at, refunds } = JSON.parse(text) as Record<string, unknown>;
+  const { of, score, times, at, refunds } = parsedObject(text);
   if (of === "charges" && at === undefined) return CHARGES;
-  if (of === "charges" && typeof at === "string" && Array.isArray(refunds)) return { of, at, refunds };
+  if (of === "charges" && typeof at === "string" && areDigests(refunds)) return { of, at, refunds };
   const isScore = typeof score === "string" && /^(-inf|\d{1,16})$/.test(score);
-  if ((of === "holds" || of === "polls" || of === "done") && isScore && Number.isInteger(times))
-    return { of, score, times: Number(times) };
+  if ((of === "holds" || of === "polls" || of === "done") && isScore && isCount(times))
+    return { of, score, times };
   throw badCursor();
 }
+
+/** Empty for what is no JSON object. */
+function parsedObject(text: string): Record<string, unknown> {
+  try {
+    const value: unknown = JSON.parse(text);
+    return isObject(value) ? value : {};
+  } catch {
+    return {};
+  }
+}
+
+const isCount = (value: unknown): value is number =>
+  Number.isInteger(value) && Number(value) >= 0 && Number(value) <= SAME_SCORE_MAX;
+
+const areDigests = (value: unknown): value is string[] =>
+  Array.isArray(value) &&
+  value.length <= REFUNDS_MAX &&
+  value.every((one) => typeof one === "string" && one.length <= REFUND_DIGEST + 1);
 
 /** Requests of an account in a list of its partition, in the order of their scores. */
 async function listedTasks(source: Source, from: ListPosition, most: number): Promise<Part> {

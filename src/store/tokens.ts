@@ -7,13 +7,13 @@ import { storeNowMs } from "./keys.ts";
 import { digestOf, tokenNames } from "./names.ts";
 import type { RedisNodes } from "./nodes.ts";
 import { OperatorError } from "./operator-error.ts";
-import { requireAccountId } from "./operator-values.ts";
+import { requireAccountId, requireExpiry } from "./operator-values.ts";
 import { many } from "./pipelines.ts";
 import type { StoredToken } from "./records.ts";
 import { scriptsOf } from "./script-runner.ts";
 import { token as tokenScript } from "./scripts/token.ts";
 
-/** Tokens of a store, with those that are revoked. */
+/** Tokens of a store that have not ended. TOKEN removes those that have. */
 const TOKENS_MAX = 10_000;
 const ACCOUNTS_MAX = 100;
 /** 32 random bytes. */
@@ -78,11 +78,15 @@ export async function createToken(
     },
   });
   if (reply.outcome === "created") return { token: secret, record: tokenRecord(tokenId, reply.record) };
-  throw new OperatorError(`there are ${TOKENS_MAX} tokens already`, "conflict");
+  throw new OperatorError(
+    `there are ${TOKENS_MAX} tokens that have not ended; revoke some of them`,
+    "conflict",
+  );
 }
 
 /** @throws OperatorError */
-function requireOptions({ label, scopes, accounts }: TokenOptions): void {
+function requireOptions({ label, scopes, accounts, expiresAtMs }: TokenOptions): void {
+  requireExpiry(expiresAtMs);
   const problem = labelProblem(label);
   if (problem !== undefined) throw new OperatorError(problem, "invalid", "label");
   const unknown = scopes.find((scope) => !SCOPES.includes(scope));
@@ -111,8 +115,9 @@ export async function findToken(nodes: RedisNodes, secret: string): Promise<Toke
   const stored: StoredToken = await redis.hgetall(tokenNames(tokenId).token);
   if (stored.sha256 === undefined || stored.revoked_at !== undefined) return undefined;
   const record = tokenRecord(tokenId, stored);
-  const isExpired = record.expiresAtMs !== undefined && record.expiresAtMs <= (await storeNowMs(redis));
-  return isExpired ? undefined : record;
+  // Written so that an expiry which is no time has expired.
+  const isGood = record.expiresAtMs === undefined || record.expiresAtMs > (await storeNowMs(redis));
+  return isGood ? record : undefined;
 }
 
 /** Tokens, newest first, with those that are revoked or expired. @throws OperatorError for a cursor that is none */

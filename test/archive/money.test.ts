@@ -137,6 +137,20 @@ test("the audit is archived once, as it is, also after a fault in the middle", a
   expect(values.find(({ labels }) => labels.kind === "audit")?.value).toBeGreaterThan(0);
 });
 
+// Guarantee: an earlier release has stored expiries that are no time; money is copied all the same.
+test("an audit record that names no time does not stop the copying", async () => {
+  const copier = await stage.copier();
+  const key = await stage.givenKey("acme");
+  const { audit } = partitionNames(partitionOf("acme", PARTITIONS));
+  const record = { at: Date.now(), by: "x", action: "key.patch", account_id: "acme", before: "{}" };
+  const fields = Object.entries({ ...record, after: '{"expires_at":"NaN"}' }).flat();
+  await stage.redis.xadd(audit, "*", ...fields);
+  await stage.grant(key, "order-1", 70);
+  await copier.copy();
+  expect(await stage.archived()).toEqual(await stage.entries());
+  expect((await auditRows()).map(({ after }) => after)).toContainEqual({ expires_at: null });
+});
+
 // Guarantee: a task is refunded once, also when Redis has forgotten its record and its charge.
 test("a task that only the archive knows is refunded once", async () => {
   const key = await stage.givenKey("acme");

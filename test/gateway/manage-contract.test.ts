@@ -2,6 +2,8 @@ import { randomUUID } from "node:crypto";
 import { once } from "node:events";
 import { type IncomingMessage, request } from "node:http";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { issueKeyOnce } from "../../src/store/issue-key.ts";
+import { oneNode } from "../../src/store/nodes.ts";
 import { expectStatus, type Reply } from "../support/gateway.ts";
 import { ADMIN_TOKEN, givenManageStage, type ManageStage } from "./manage-stage.ts";
 import { BOAT, TEXT_TO_VIDEO } from "./spec-stage.ts";
@@ -162,6 +164,29 @@ describe("keys", () => {
     const list = await stage.manage("GET", path);
     expect(list.body.data).toHaveLength(1);
     expect(JSON.stringify(list.body)).not.toContain(made.body.key);
+  });
+
+  test("a repeated creation answers the key, also once its tier takes no new keys or is gone", async () => {
+    const accountId = await stage.givenAccount();
+    const idempotencyKey = randomUUID();
+    const nodes = oneNode(stage.gateway.redis);
+    const { keyId } = await issueKeyOnce(
+      nodes,
+      { accountId, idempotencyKey, tier: "gone" },
+      { by: "test", requestId: "" },
+    );
+    const create = (key: string) =>
+      stage.manage("POST", `/accounts/${accountId}/keys`, {
+        body: { tier: "gone" },
+        headers: { "Idempotency-Key": key },
+      });
+    const repeated = await create(idempotencyKey);
+    expectStatus(repeated, 200);
+    expect(repeated.body.key_id).toBe(keyId);
+    const other = await create("other");
+    expectProblem(other, 400);
+    expect(other.body.errors[0].path).toBe("/tier");
+    expect((await stage.manage("GET", `/accounts/${accountId}/keys`)).body.data).toHaveLength(1);
   });
 
   test("a cap holds for the month, and another account's key is not found", async () => {

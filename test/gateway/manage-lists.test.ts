@@ -1,7 +1,9 @@
 import { randomUUID } from "node:crypto";
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { cursorOf } from "../../src/store/cursors.ts";
 import { expectStatus } from "../support/gateway.ts";
 import { givenManageStage, type ManageStage } from "./manage-stage.ts";
+import { BOAT, TEXT_TO_VIDEO } from "./spec-stage.ts";
 
 let stage: ManageStage;
 beforeAll(async () => {
@@ -65,7 +67,66 @@ test("the keys of an account come in the order in which they were made, without 
   expectStatus(await stage.manage("GET", "/accounts/nobody-at-all/keys"), 404);
 });
 
+// Guarantee: the cursor of a page is one that the next call takes.
+test("tasks are read to their end, also if many were refunded", async () => {
+  const accountId = await stage.givenAccount(5000);
+  const { key } = await stage.givenKey(accountId, { limits: { rate_limit: 1000, max_concurrent: 1000 } });
+  const ids: string[] = [];
+  for (let n = 0; n < 60; n++) {
+    const made = await stage.gateway.request("POST", TEXT_TO_VIDEO, { key, body: BOAT });
+    ids.push(made.body.data.task_id);
+  }
+  for (const id of ids) expectStatus(await stage.manage("POST", `/tasks/${id}/release`), 200);
+  const { rows } = await allOf(`/accounts/${accountId}/tasks?`, 10);
+  expect(rows.map((row) => row.task_id).sort()).toEqual(ids.sort());
+});
+
 // Guarantee: a token for one customer learns nothing of the others.
+test("own accounts are found by label as all are, in the order of labels, page by page", async () => {
+  const label = `L\u00c4 ${randomUUID()}`;
+  const ids = ["z", "m", "a"].map((first) => `${first}-${randomUUID()}`);
+  for (const [at, account_id] of ids.entries())
+    await stage.manage("POST", "/accounts", { body: { account_id, label: `${label} ${at}` } });
+  const token = await stage.givenToken(["accounts:read"], { accounts: ids });
+  const found = async (query: string, limit: number, as?: string) =>
+    (await allOf(`/accounts?label=${encodeURIComponent(query)}&`, limit, as)).rows.map(
+      (row) => row.account_id,
+    );
+  expect(await found(label, 100)).toEqual(ids);
+  // Only A to Z are the same in upper and lower case.
+  for (const query of [label, label.replace("L", "l"), label.toLowerCase()])
+    for (const limit of [1, 2, 100])
+      expect(await found(query, limit, token)).toEqual(await found(query, limit));
+});
+
+test("the search of a token for some accounts finds its own among many of that label", async () => {
+  const label = `Shop${randomUUID()}`;
+  const ids = Array.from({ length: 22 }, (_, at) => `${label}-${String(at).padStart(2, "0")}`);
+  for (const id of ids) await stage.manage("POST", "/accounts", { body: { account_id: id, label: id } });
+  const token = await stage.givenToken(["accounts:read"], { accounts: [ids.at(-1)] });
+  const { body } = await stage.manage("GET", `/search?q=${label}`, { token });
+  expect(body.data.map(({ id }: { id: string }) => id)).toEqual([ids.at(-1)]);
+});
+
+test("a token for some accounts cannot tell another account's task from none", async () => {
+  const [own, other] = [await stage.givenAccount(), await stage.givenAccount(100)];
+  const { key } = await stage.givenKey(other);
+  const made = await stage.gateway.request("POST", TEXT_TO_VIDEO, { key, body: BOAT });
+  const token = await stage.givenToken(["tasks:read", "tasks:write"], { accounts: [own] });
+  const refund = { reason: "black", reference: "r" };
+  const answers = async (id: string) => {
+    const replies = [
+      await stage.manage("GET", `/tasks/${id}`, { token }),
+      await stage.manage("POST", `/tasks/${id}/release`, { token }),
+      await stage.manage("POST", `/tasks/${id}/refund`, { token, body: refund }),
+    ];
+    return replies.map(({ status, body }) => [status, body.code, body.detail.replace(id, "ID")]);
+  };
+  const none = await answers("task_nothing");
+  expect(none).toEqual(Array.from({ length: 3 }, () => [404, "not_found", expect.any(String)]));
+  expect(await answers(made.body.data.task_id)).toEqual(none);
+});
+
 test("a token for some accounts lists those and their keys only", async () => {
   const [accountId, other] = [await stage.givenAccount(), await stage.givenAccount()];
   const token = await stage.givenToken(["accounts:read", "keys:read"], { accounts: [accountId] });
@@ -74,6 +135,18 @@ test("a token for some accounts lists those and their keys only", async () => {
   expectStatus(await stage.manage("GET", `/accounts/${accountId}/keys`, { token }), 200);
   expectStatus(await stage.manage("GET", `/accounts/${other}/keys`, { token }), 403);
   expectStatus(await stage.manage("GET", "/accounts", { token: null }), 401);
+});
+
+// Guarantee: whoever makes up a cursor is told so; its digest is no secret.
+test.each([
+  ["tasks", "x"],
+  ["tasks", "null"],
+  ["tasks", '{"of":"holds","score":"-inf","times":1e300}'],
+  ["transactions", "99999999999999999999-1"],
+])("a cursor of %s that was made up is 400: %s", async (list, position) => {
+  const account = await stage.givenAccount();
+  const cursor = cursorOf([list, account, undefined, undefined, undefined, undefined], position);
+  expectStatus(await stage.manage("GET", `/accounts/${account}/${list}?cursor=${cursor}`), 400);
 });
 
 test.each(["limit=0", "limit=101", "limit=x", "status=gone", "prefix=*", "label=", "cursor=x", "no_such=1"])(

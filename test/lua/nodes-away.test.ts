@@ -172,7 +172,7 @@ test("a key or request that is not found may be where nothing could be read", as
   }
   await expect(findTask(nodes, "req_unknown")).rejects.toThrow(UnreadError);
   await comeBack(away);
-  await expect(findKey(nodes, "key_unknown")).rejects.toThrow("`tollgate keys list` shows all");
+  await expect(findKey(nodes, "key_unknown")).rejects.toMatchObject({ code: "not_found" });
   await expect(findTask(nodes, "req_unknown")).rejects.toThrow("no task or request");
 });
 

@@ -3,6 +3,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import type { Actor } from "../../src/store/actor.ts";
 import { type AuditRecord, pageAudit } from "../../src/store/audit.ts";
 import { createClient } from "../../src/store/client.ts";
+import { cursorOf } from "../../src/store/cursors.ts";
 import { grantCredits } from "../../src/store/grants.ts";
 import { issueKey, issueKeyOnce } from "../../src/store/issue-key.ts";
 import { changeKey, findKey, readKey, revokeKey, rotateKey } from "../../src/store/keys.ts";
@@ -97,7 +98,7 @@ test("an account is created, changed and read, and a stale revision changes noth
     {
       ...BOB,
       action: "account.patch",
-      before: { status: null, rate_limit: null, daily_limit: null },
+      before: { status: "active", rate_limit: null, daily_limit: null },
       after: { status: "suspended", rate_limit: 9, daily_limit: 100 },
     },
     { before: { label: "Ann's shop", metadata, status: "suspended", rate_limit: 9 } },
@@ -218,6 +219,46 @@ test("each change has one audit record with what it was before and after, and a 
   });
 });
 
+test.each([".", ".."])("no new account is called %s; one that there is goes on", async (accountId) => {
+  const wrong = { code: "invalid", path: "account_id" };
+  await expect(createAccount(nodes, { accountId }, ANN)).rejects.toMatchObject(wrong);
+  await expect(issueKey(nodes, { accountId }, ANN)).rejects.toMatchObject(wrong);
+  const { account } = accountNames(partitionOf(accountId, 64), accountId);
+  await redis.client.hset(account, { balance: 0, created_at: 1 });
+  expect(await issueKey(nodes, { accountId }, ANN)).toMatchObject({ accountId });
+  expect(await patchAccount(nodes, accountId, { label: "x" }, ANN)).toMatchObject({ label: "x" });
+  await redis.client.del(account);
+});
+
+test.each([Number.NaN, Number.POSITIVE_INFINITY, -1, 8.64e15 + 1])(
+  "no key gets the expiry %d, which is no time",
+  async (expiresAtMs) => {
+    const { accountId } = await createAccount(nodes, {}, ANN);
+    const { keyId } = await issueKey(nodes, { accountId }, ANN);
+    const once = { accountId, idempotencyKey: "one", expiresAtMs };
+    const key = await findKey(nodes, keyId);
+    for (const work of [
+      () => issueKey(nodes, { accountId, expiresAtMs }, ANN),
+      () => issueKeyOnce(nodes, once, ANN),
+      () => changeKey(nodes, key, { expiresAtMs }, ANN),
+    ])
+      await expect(work()).rejects.toMatchObject({ code: "invalid", path: "expires_at" });
+  },
+);
+
+// Guarantee: what an earlier release has stored by mistake does not hide what else was changed.
+test("the audit is read to its end where a record has an expiry that is no time", async () => {
+  const { accountId } = await createAccount(nodes, {}, ANN);
+  const { audit } = partitionNames(partitionOf(accountId, 64));
+  const record = { at: "1", by: "x", action: "key.patch", account_id: accountId, before: "{}" };
+  const fields = Object.entries({ ...record, after: '{"expires_at":"NaN"}' }).flat();
+  await redis.client.xadd(audit, "*", ...fields);
+  expect(await auditOf(accountId)).toMatchObject([
+    { action: "account.create" },
+    { action: "key.patch", after: { expires_at: null } },
+  ]);
+});
+
 test("the audit of all accounts is paged newest first, without gaps or repeats", async () => {
   for (const at of times(30, (at) => at)) await createAccount(nodes, { label: `page ${at}` }, ANN);
   const pages: AuditRecord[][] = [];
@@ -246,7 +287,16 @@ test("the audit of all accounts is paged newest first, without gaps or repeats",
     more = from !== undefined;
   }
   expect(own).toEqual(records.filter(({ accountId }) => accountId === one.accountId));
-  await expect(pageAudit(nodes, { cursor: "made up", limit: 7 })).rejects.toMatchObject({ path: "cursor" });
+  const { next } = await pageAudit(nodes, { limit: 7 });
+  for (const [accountId, cursor] of [
+    [undefined, "made up"],
+    [undefined, "1-1.0"],
+    [undefined, cursorOf(["audit", undefined], "1")],
+    [one.accountId, next],
+  ] as const)
+    await expect(pageAudit(nodes, { accountId, cursor, limit: 7 }), cursor).rejects.toMatchObject({
+      path: "cursor",
+    });
 });
 
 // Guarantee: everything that was done has a name and a time; a mistake in that shows.

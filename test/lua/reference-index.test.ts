@@ -113,6 +113,26 @@ test("a repeat answers the entry of the first call, however many came since", as
   expect(away).toMatchObject({ outcome: "duplicate", entry: undefined });
 });
 
+// Guarantee: a promotion that all accounts get under one reference can be repeated as any other grant.
+test("a repeat answers the entry of the first call, however many accounts have the reference", async () => {
+  await empty(1);
+  const stage = createStage(connection, { partition: 0, clock: "redis" });
+  const ids = times(REFERENCE_ACCOUNTS_MAX + 2, (at) => `acc_${at}`);
+  const first = [];
+  for (const accountId of ids) {
+    await createAccount(nodes, { accountId }, ACTOR);
+    first.push((await grant(nodes, accountId, "welcome")).entry);
+  }
+  const key = await stage.givenKey({ accountId: "acc_21", credits: 0 });
+  await Promise.all(times(1200, (at) => stage.recharge(key, 1, `later ${at}`)));
+  for (const [at, accountId] of ids.entries())
+    expect(await grant(nodes, accountId, "welcome")).toMatchObject({
+      outcome: "duplicate",
+      entry: first[at],
+    });
+  expect(await entryIdOf(server.client, 0, "acc_21", "welcome")).toBe(first[21]?.streamId);
+});
+
 // Guarantee: the index is no larger than the references that there are.
 test("a reference that Redis forgets leaves the index, and the others of its place stay", async () => {
   await empty(1);
@@ -181,6 +201,7 @@ async function searchesOf(to: RedisNodes): Promise<unknown> {
     ...(await Promise.all(["invoice of acc_1", "Autumn sale", "ticket 1", `key:${keyId}`].map(found))),
     await accountsOfReference(nodes, "promo"),
     (await entryIdOf(server.client, 0, "acc_1", "ticket 1")) !== undefined,
+    (await entryIdOf(server.client, 0, ids.at(-1)!, "promo")) !== undefined,
     [...(await indexNow()).values()].reduce((sum, places) => sum + places.size, 0),
   ];
   const before = await looks();

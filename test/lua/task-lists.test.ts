@@ -1,10 +1,10 @@
 import type { Redis } from "ioredis";
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
-import { cursorOf } from "../../src/store/cursors.ts";
+import { CURSOR_CHARS_MAX, cursorOf } from "../../src/store/cursors.ts";
 import { type KeyRef, META, requestName } from "../../src/store/names.ts";
 import { oneNode, type RedisNodes } from "../../src/store/nodes.ts";
 import type { Generation } from "../../src/store/scripts/admit.ts";
-import { listTasks, type TaskQuery, type TaskView } from "../../src/store/task-lists.ts";
+import { listTasks, type TaskPage, type TaskQuery, type TaskView } from "../../src/store/task-lists.ts";
 import { type GivenEntry, writeEntries } from "../support/ledger-entries.ts";
 import {
   createStage,
@@ -152,6 +152,33 @@ test("what Redis has forgotten is judged by the ledger", async () => {
   ]);
 });
 
+// Guarantee: a list of tasks is read to its end, however many refunds come before their charges.
+test("a cursor with as many refunds as it carries is one that the API takes", async () => {
+  await empty();
+  const charge = (at: number): GivenEntry => ({
+    ...{ accountId: "old", amount: -10, atMs: at, keyId: "key", endpoint: ENDPOINT },
+    ...{ taskId: `task_${at}`, requestId: `req_${at}` },
+  });
+  const refund = (at: number): GivenEntry => ({
+    ...{ ...charge(at), type: "recharge", amount: 10, reason: "refund" },
+    ...{ atMs: 5000 + at, reference: `complaint ${at}` },
+  });
+  const [charges, refunds] = [times(400, (at) => charge(10 + at)), times(400, (at) => refund(10 + at))];
+  await writeEntries(redis, 0, [{ accountId: "old", amount: 5000, atMs: 1 }, ...charges, ...refunds]);
+  const seen: TaskView[] = [];
+  const lengths: number[] = [];
+  for (let cursor: string | undefined = ""; cursor !== undefined; ) {
+    const page: TaskPage = await listTasks(nodes, "old", { limit: 20, cursor: cursor || undefined });
+    seen.push(...page.tasks);
+    lengths.push(page.next?.length ?? 0);
+    cursor = page.next;
+  }
+  expect(seen.filter(({ refunded }) => refunded)).toHaveLength(400);
+  // The digests of all 400.
+  expect(Math.max(...lengths)).toBeGreaterThan(4000);
+  expect(Math.max(...lengths)).toBeLessThan(CURSOR_CHARS_MAX);
+});
+
 test("a page looks at a bounded number of requests of the partition, and the next one goes on", async () => {
   const other = await stage.givenKey({ accountId: "other", credits: 0 });
   const pipe = redis.pipeline();
@@ -175,11 +202,18 @@ test("a cursor that is made up, of another account or of other filters is refuse
   const texts = [
     "{}",
     "[]",
+    "x",
+    "null",
+    '"text"',
+    '{"of":"holds","score":"-inf","times":1e300}',
+    '{"of":"holds","score":"-inf","times":-1}',
     '{"of":"keys"}',
     '{"of":"holds","score":"x","times":1}',
     '{"of":"done","score":"1","times":0.5}',
   ];
   const charges = [
+    '{"of":"charges","at":"99999999999999999999-1","refunds":[]}',
+    '{"of":"charges","at":"1-1","refunds":[1]}',
     '{"of":"charges","at":"nonsense","refunds":[]}',
     '{"of":"charges","at":"archive x","refunds":[]}',
   ];

@@ -59,6 +59,19 @@ test("a token ends when it expires, and for good when it is revoked", async () =
   await expect(revokeToken(nodes, "tok_none", ANN)).rejects.toMatchObject({ code: "not_found" });
 });
 
+// Guarantee: what an earlier release has stored by mistake opens nothing.
+test("a token whose stored expiry is no time has expired", async () => {
+  const { token: secret, record } = await given();
+  await redis.client.hset(tokenNames(record.tokenId).token, "expires_at", "NaN");
+  expect(await findToken(nodes, secret)).toBeUndefined();
+});
+
+test("a token that ends makes none whose end is no time", async () => {
+  const maker = { scopes: SCOPES, accounts: undefined, expiresAtMs: Date.now() + 60_000 };
+  const wanted = { label: "for ever", scopes: SCOPES, expiresAtMs: Number.NaN };
+  await expect(createToken(nodes, wanted, ANN, maker)).rejects.toMatchObject({ code: "invalid" });
+});
+
 test("each change of a token is audited once, without its digest", async () => {
   const { record } = await given({ label: "audited" });
   await revokeToken(nodes, record.tokenId, ANN);
@@ -100,6 +113,8 @@ test("values that make no sense are refused, and leave nothing", async () => {
     [{ accounts: [] }, "accounts"],
     [{ accounts: ["a b"] }, undefined],
     [{ expiresAtMs: Date.now() - 1 }, "expires_at"],
+    [{ expiresAtMs: Number.NaN }, "expires_at"],
+    [{ expiresAtMs: Number.POSITIVE_INFINITY }, "expires_at"],
   ] as const)
     await expect(given(wrong)).rejects.toMatchObject({ code: "invalid", ...(path && { path }) });
   expect(await redis.client.zcard(tokenNames("").tokens)).toBe(before);
@@ -120,19 +135,64 @@ test("a list shows each token once, newest first, and refuses made-up cursors", 
     await expect(listTokens(nodes, { cursor: wrong, limit: 2 })).rejects.toMatchObject({ code: "invalid" });
 });
 
+/** Has a token made where there may be so many. @returns the outcome */
+async function madeAmong(nodes: RedisNodes, most: number, tokenId: string): Promise<string> {
+  const fields = { sha256: tokenId, expires_at: Date.now() + 60_000 };
+  const call = { tokenId, action: "token.create", actor: ANN, most, fields } as const;
+  return (await scriptsOf(nodes.of(0)).run(token, call)).outcome;
+}
+
 test("there are no more tokens than a store may have", async () => {
-  const { run } = createScriptRunner(redis.client);
+  await redis.client.del(tokenNames("").endedTokens);
   const most = await redis.client.zcard(tokenNames("").tokens);
-  const call = {
-    tokenId: "tok_full",
-    action: "token.create",
-    actor: ANN,
-    most,
-    fields: { sha256: "x" },
-  } as const;
-  expect(await run(token, call)).toEqual({ outcome: "full" });
+  expect(await madeAmong(nodes, most, "tok_full")).toBe("full");
   expect(await redis.client.exists(tokenNames("tok_full").token)).toBe(0);
 });
+
+// Guarantee: a backend that makes tokens for an hour each can go on for ever.
+test("a token that has ended is removed after 90 days, and at once where there is no room", async () => {
+  const good = ["record", "listed", "found"];
+  expect(await removalsWith(nodes)).toEqual({
+    withRoom: { old: [], recent: ["record", "listed"], good },
+    outcomes: ["created", "full"],
+    withoutRoom: { old: [], recent: [], good },
+    digests: 3,
+    ended: 3,
+  });
+});
+
+/** What is left of tokens of which one ended long ago and one just now, while others are made. */
+async function removalsWith(nodes: RedisNodes): Promise<unknown> {
+  const { tokens, tokenIds, endedTokens } = tokenNames("");
+  const before = await redis.client.zrange(tokens, "0", "-1");
+  await redis.client.del(tokens, tokenIds, endedTokens, ...before.map((id) => tokenNames(id).token));
+  const make = () =>
+    createToken(nodes, { label: "x", scopes: SCOPES, expiresAtMs: Date.now() + 60_000 }, ANN);
+  const made = { old: await make(), recent: await make(), good: await make() };
+  await revokeToken(nodes, made.recent.record.tokenId, ANN);
+  const longAgoMs = Date.now() - 90 * 86_400_000 - 1000;
+  await redis.client.zadd(endedTokens, "XX", longAgoMs, made.old.record.tokenId);
+  const left = async ({ token: secret, record: { tokenId } }: typeof made.old) => [
+    ...((await redis.client.exists(tokenNames(tokenId).token)) ? ["record"] : []),
+    ...((await redis.client.zscore(tokens, tokenId)) === null ? [] : ["listed"]),
+    ...((await findToken(nodes, secret)) ? ["found"] : []),
+  ];
+  const leftOfAll = async () => ({
+    old: await left(made.old),
+    recent: await left(made.recent),
+    good: await left(made.good),
+  });
+  await make();
+  const withRoom = await leftOfAll();
+  const outcomes = [await madeAmong(nodes, 3, "tok_third"), await madeAmong(nodes, 3, "tok_fourth")];
+  return {
+    withRoom,
+    outcomes,
+    withoutRoom: await leftOfAll(),
+    digests: await redis.client.hlen(tokenIds),
+    ended: await redis.client.zcard(endedTokens),
+  };
+}
 
 test.each(TOKEN_MUTANTS)("the mistake is found: $what", async (mutant) => {
   const found = await lifeWith(mutant).catch((error: Error) => error.message);
@@ -159,7 +219,7 @@ async function lifeWith(mutant?: Mutant): Promise<unknown> {
 
 async function life(nodes: RedisNodes): Promise<unknown> {
   const { token: secret, record } = await createToken(nodes, { label: "life", scopes: SCOPES }, ANN);
-  const { token: name, tokens } = tokenNames(record.tokenId);
+  const { token: name, tokens, endedTokens } = tokenNames(record.tokenId);
   const stored = await redis.client.hgetall(name);
   const listed = await redis.client.zscore(tokens, record.tokenId);
   const before = await findToken(nodes, secret);
@@ -170,15 +230,8 @@ async function life(nodes: RedisNodes): Promise<unknown> {
   const after = await findToken(nodes, secret);
   const none = await revokeToken(nodes, "tok_none", ANN).catch((error: { code?: string }) => error.code);
   await redis.client.del(tokenNames("tok_none").token);
-  const most = await redis.client.zcard(tokens);
-  const call = {
-    tokenId: "tok_full",
-    action: "token.create",
-    actor: ANN,
-    most,
-    fields: { sha256: "x" },
-  } as const;
-  const { outcome: full } = await scriptsOf(nodes.of(0)).run(token, call);
+  await redis.client.del(endedTokens);
+  const full = await madeAmong(nodes, await redis.client.zcard(tokens), "tok_full");
   await redis.client.zrem(tokens, "tok_full");
   const { records } = await pageAudit(nodes, { limit: 100 });
   const audited = records.filter(({ target }) => target === record.tokenId);
@@ -189,6 +242,7 @@ async function life(nodes: RedisNodes): Promise<unknown> {
     revoked: [first.revokedAtMs === undefined, second.revokedAtMs],
     none,
     full,
+    removals: await removalsWith(nodes),
     audited: audited.map(({ action, by, after }) => [action, by, Object.keys(after).sort()]),
   };
 }

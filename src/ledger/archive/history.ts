@@ -1,4 +1,5 @@
-import { type ArchivedHistory, badCursor, type HistoryPage } from "../../store/account-history.ts";
+import type { ArchivedHistory, HistoryPage } from "../../store/account-history.ts";
+import { badCursor } from "../../store/cursors.ts";
 import type { LedgerEntry } from "../../store/ledger-entries.ts";
 import type { HistoryFilter } from "../../store/scripts/history.ts";
 import { type EntryRow, entryOf } from "./rows.ts";
@@ -8,7 +9,8 @@ import type { ArchiveQuery } from "./tables.ts";
 const LOOKED_AT_MAX = 3000;
 
 /** Where a page begins: at or before an entry of the ledger, and behind what an earlier page has shown. */
-const POSITION = /^(first|before) (\d{1,20})-(\d{1,20})(?: (\d{1,16}) (\d{1,20})-(\d{1,20}))?$/;
+// PostgreSQL takes no more than 2^63 - 1 in either half of an id.
+const POSITION = /^(first|before) (\d{1,18})-(\d{1,18})(?: (\d{1,14}) (\d{1,18})-(\d{1,18}))?$/;
 
 /** In an order that the index on account and time gives. */
 const ORDER = "at DESC, id_ms DESC, id_number DESC";

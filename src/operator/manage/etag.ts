@@ -14,7 +14,8 @@ export function revisionOf(ifMatch: string | undefined): number | undefined {
   if (ifMatch === undefined || ifMatch.trim() === "*") return undefined;
   const tag = ifMatch.trim();
   if (!/^(W\/)?"[^"]*"$/.test(tag)) {
-    throw new Problem("invalid", "If-Match must be one entity tag as an ETag header had it, with its quotes");
+    const message = "If-Match must be one entity tag as an ETag header had it, with its quotes";
+    throw new Problem("invalid", message, { errors: [{ path: "If-Match", message }] });
   }
   const revision = /^"(\d{1,15})"$/.exec(tag)?.[1];
   return revision === undefined ? NEVER : Number(revision);

@@ -70,7 +70,7 @@ const INTRODUCTION = `JSON both ways. Amounts are whole credits, times are ISO 8
 
 Lists come in pages: \`data\`, and \`next_cursor\` for \`cursor\`. Unknown parameters and fields are refused. A body has at most 64 KiB.
 
-Every write can be repeated: the same reference, Idempotency-Key or change has effect once. \`confirmed: false\` in an answer means that it is done, but replicas of Redis do not have it yet: repeat it.`;
+Most writes can be repeated: the same reference, Idempotency-Key or change has effect once. Three cannot: \`POST /tokens\` and \`POST /accounts\` without an \`account_id\` make another one, and a key that was rotated before is 409, which names the new key. \`confirmed: false\` in an answer means that it is done, but replicas of Redis do not have it yet: repeat it.`;
 
 const TOKENS = `\`Authorization: Bearer tgm_…\`, or the gateway's \`ADMIN_TOKEN\`. Scopes: ${SCOPES.join(", ")}.`;
 
@@ -78,8 +78,8 @@ const TOKENS = `\`Authorization: Bearer tgm_…\`, or the gateway's \`ADMIN_TOKE
 const COMMON = [400, 401, 403, 421, 429, 500, 503] as const;
 
 function operationOf(route: Route): object {
-  const { name, tag, summary, description, scope, answers, refusals, body } = route;
-  const extra = [...refusals, ...(body ? [413, 415] : [])];
+  const { method, name, tag, summary, description, scope, answers, refusals, body } = route;
+  const extra = [...refusals, ...(method === "GET" ? [] : [413, 415])];
   return {
     operationId: name,
     tags: [tag],

@@ -28,6 +28,9 @@ export const PROBLEMS = {
 } as const;
 export type ProblemCode = keyof typeof PROBLEMS;
 
+/** The header that names the creation of a key, as `errors` names it. */
+export const IDEMPOTENCY_KEY = "Idempotency-Key";
+
 /** Why a call is refused; `detail` is for the caller. */
 export class Problem extends Error {
   readonly code: ProblemCode;
@@ -48,18 +51,27 @@ export class Problem extends Error {
   }
 }
 
-/** Puts anything that was thrown into a problem; undefined for a fault of our own. */
-export function problemOf(error: unknown): Problem | undefined {
+/**
+ * Puts anything that was thrown into a problem; undefined for a fault of our own.
+ * @param method of the call: the parameters of a GET are in its query, all others in the body
+ */
+export function problemOf(error: unknown, method: string | undefined): Problem | undefined {
   if (error instanceof Problem) return error;
   if (error instanceof OperatorError) {
     const { code, path, message } = error;
-    const errors = path === undefined ? [] : [{ path: `/${path}`, message }];
+    const errors = path === undefined ? [] : [{ path: placeOf(path, method), message }];
     return new Problem(code, message, { errors });
   }
   if (error instanceof GatewayError && error.refusal.name === "store_unavailable") {
     return new Problem("unavailable", `Redis cannot be used: ${error.message}`, { headers: RETRY });
   }
   return undefined;
+}
+
+/** What is wrong as `errors` names it: a header, a query parameter, or a JSON pointer into the body. */
+function placeOf(path: string, method: string | undefined): string {
+  if (path === IDEMPOTENCY_KEY) return path;
+  return method === "GET" || method === "HEAD" ? `?${path}` : `/${path}`;
 }
 
 const RETRY = { "Retry-After": "5" };

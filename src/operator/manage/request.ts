@@ -3,7 +3,8 @@ import { type Static, type TObject, Type } from "typebox";
 import type { TLocalizedValidationError } from "typebox/error";
 import { Pointer, Value } from "typebox/value";
 import type { Problem as FieldProblem } from "../../domain/errors.ts";
-import { isObject, parseJsonBytes } from "../../domain/json.ts";
+import { isObject, isUnicode, parseJsonBytes } from "../../domain/json.ts";
+import { isDay, momentMs } from "../../domain/moments.ts";
 import { DETAILS_MAX, problemsOf, shown, unknownName } from "../../domain/problems.ts";
 import { nearest } from "../../domain/suggest.ts";
 import { readBody } from "../reply.ts";
@@ -11,8 +12,6 @@ import { Problem } from "./problems.ts";
 
 export const BODY_BYTES_MAX = 65_536;
 const JSON_TYPE = /^application\/json *(;|$)/i;
-/** Half of a surrogate pair, which no UTF-8 has; JSON can write one as an escape. */
-const LONE_SURROGATE = /\\ud[89a-f]/i;
 
 /**
  * Reads the query of a call. Whole numbers become numbers.
@@ -64,7 +63,7 @@ export async function readJsonBody<Schema extends TObject>(
   if (!parsed.ok) throw invalid([{ path: "", message: parsed.message }]);
   const { value } = parsed;
   if (!isObject(value)) throw invalid([{ path: "", message: "the body must be a JSON object" }]);
-  if (LONE_SURROGATE.test(JSON.stringify(value))) {
+  if (!isUnicode(value)) {
     throw invalid([{ path: "", message: "the body has half a surrogate pair, which is no Unicode text" }]);
   }
   refuseIfAny(fieldProblems(schema, value));
@@ -99,9 +98,6 @@ function refuseIfAny(problems: readonly FieldProblem[]): void {
 const invalid = (problems: readonly FieldProblem[]): Problem =>
   new Problem("invalid", problems[0]?.message ?? "", { errors: problems.slice(0, DETAILS_MAX) });
 
-/** A day such as 2026-10-31, or a moment of ISO 8601 with its zone. */
-const MOMENT = /^\d{4}-\d\d-\d\d(T\d\d:\d\d(:\d\d(\.\d{1,9})?)?(Z|[+-]\d\d:\d\d))?$/;
-const DAY_CHARS = "2026-10-31".length;
 const DAY_MS = 86_400_000;
 
 /**
@@ -111,12 +107,10 @@ const DAY_MS = 86_400_000;
  */
 export function momentOf(name: string, text: string | undefined, edge: "start" | "end"): number | undefined {
   if (text === undefined) return undefined;
-  const ms = MOMENT.test(text) ? Date.parse(text) : Number.NaN;
-  const isDay = text.length === DAY_CHARS;
-  // Date.parse takes the 31st of a month that has 30 days for the 1st of the next.
-  if (Number.isNaN(ms) || (isDay && new Date(ms).toISOString().slice(0, DAY_CHARS) !== text)) {
+  const ms = momentMs(text);
+  if (ms === undefined) {
     const message = `${name} must be a day such as 2026-10-31, or a time such as 2026-10-31T12:00:00Z`;
     throw invalid([{ path: `?${name}`, message }]);
   }
-  return isDay && edge === "end" ? ms + DAY_MS : ms;
+  return edge === "end" && isDay(text) ? ms + DAY_MS : ms;
 }

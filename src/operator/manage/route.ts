@@ -62,7 +62,7 @@ export interface Route {
   summary: string;
   description: string;
   query: TObject;
-  /** Undefined where it takes none. */
+  /** Undefined where it takes none: then only an empty one is accepted, or `{}`. */
   body: TObject | undefined;
   /** Takes `Idempotency-Key`, and refuses a call without one. */
   needsIdempotencyKey: boolean;

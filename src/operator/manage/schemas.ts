@@ -1,8 +1,14 @@
 import { type TSchema, Type } from "typebox";
-import { ACCOUNT_ID, OVERLAP } from "../../domain/operator-texts.ts";
+import Format from "typebox/format";
+import { isMomentMs } from "../../domain/moments.ts";
+import { ACCOUNT_ID, NEW_ACCOUNT_ID, OVERLAP } from "../../domain/operator-texts.ts";
 import { SCOPES } from "../../domain/scopes.ts";
+import { CURSOR_CHARS_MAX } from "../../store/cursors.ts";
 import { ACCOUNT_STATUSES } from "../../store/operator-accounts.ts";
 import { LISTED_STATUSES } from "../../store/task-lists.ts";
+
+// typebox's own lets a leap second through, which Unix time does not have.
+Format.Set("date-time", (text) => Format.IsDateTime(text) && isMomentMs(Date.parse(text)));
 
 const closed = { additionalProperties: false } as const;
 const CREDITS_MAX = Number.MAX_SAFE_INTEGER;
@@ -15,6 +21,7 @@ export function nullable<T>(schema: TSchema): Schema<T | null> {
 }
 
 const accountId = Type.String({ pattern: ACCOUNT_ID.source, examples: ["acme"] });
+const newAccountId = Type.String({ pattern: NEW_ACCOUNT_ID.source, examples: ["acme"] });
 export const time = Type.String({ format: "date-time", examples: ["2026-10-31T12:00:00.000Z"] });
 const text = Type.String();
 const limit = Type.Integer({ minimum: 0, maximum: CREDITS_MAX });
@@ -22,7 +29,7 @@ const credits = Type.Integer({ minimum: 0, maximum: CREDITS_MAX, description: "W
 const reason = Type.String({
   minLength: 1,
   maxLength: 200,
-  description: "Why; 1 to 200 printable ASCII characters. Customers see the reason of an adjustment.",
+  description: "Why; 1 to 200 printable characters on one line. Customers see the reason of an adjustment.",
 });
 const reference = Type.String({
   minLength: 1,
@@ -75,7 +82,7 @@ export const Account = Type.Object(
 
 export const NewAccount = Type.Object(
   {
-    account_id: Type.Optional(accountId),
+    account_id: Type.Optional(newAccountId),
     label: Type.Optional(label),
     metadata: Type.Optional(metadata),
   },
@@ -375,7 +382,10 @@ export const Problem = Type.Object(
     errors: Type.Optional(
       Type.Array(
         Type.Object({
-          path: Type.String({ description: "A JSON pointer into the body, or `?` and a parameter's name." }),
+          path: Type.String({
+            description:
+              "A JSON pointer into the body, such as `/limits/rate_limit`; `?` and the name of a query parameter; or the name of a header.",
+          }),
           message: text,
         }),
       ),
@@ -420,7 +430,11 @@ export const reaches = {
 /** The parameters of a list in pages. */
 export const paging = {
   cursor: Type.Optional(
-    Type.String({ minLength: 1, maxLength: 512, description: "`next_cursor` of the page before." }),
+    Type.String({
+      minLength: 1,
+      maxLength: CURSOR_CHARS_MAX,
+      description: "`next_cursor` of the page before.",
+    }),
   ),
   limit: Type.Optional(
     Type.Integer({ minimum: 1, maximum: 100, default: 20, description: "Rows of a page, at most." }),

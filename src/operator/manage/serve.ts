@@ -1,5 +1,9 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
+import { Type } from "typebox";
+import { ACCOUNT_ID } from "../../domain/operator-texts.ts";
+import { shown } from "../../domain/problems.ts";
 import { newRequestId } from "../../gateway/http-exchange.ts";
+import { noAccount } from "../../store/operator-error.ts";
 import type { OperatorSession } from "../../store/operator-session.ts";
 import { findToken } from "../../store/tokens.ts";
 import { createAudit, type Logger } from "../../telemetry/log.ts";
@@ -8,7 +12,7 @@ import { json, type Reply, send } from "../reply.ts";
 import { authorize, type Grantee, requireOwnAccount, requireScope } from "./authorize.ts";
 import { createCallLimit } from "./call-limit.ts";
 import { etagOf, revisionOf } from "./etag.ts";
-import { PROBLEMS, Problem, problemBody, problemOf } from "./problems.ts";
+import { IDEMPOTENCY_KEY, PROBLEMS, Problem, problemBody, problemOf } from "./problems.ts";
 import { readJsonBody, readQuery } from "./request.ts";
 import type { Call, Route } from "./route.ts";
 import { createRoutes } from "./routes.ts";
@@ -23,7 +27,8 @@ const HEADERS = {
 };
 const PROBLEM_HEADERS = { ...HEADERS, "Content-Type": "application/problem+json; charset=utf-8" };
 const JSON_HEADERS = { ...HEADERS, "Content-Type": "application/json; charset=utf-8" };
-const IDEMPOTENCY_KEY = /^[\x21-\x7e]{1,255}$/;
+const NO_BODY = Type.Object({}, { additionalProperties: false });
+const KEY_OF_CALL = /^[\x21-\x7e]{1,255}$/;
 
 /** Called with each answer: the route's template, or `unknown`, and the status. */
 export type Counted = (route: string, status: number) => void;
@@ -45,7 +50,7 @@ export function createManagement(options: {
   const audit = createAudit(log);
 
   async function answer(req: IncomingMessage, seen: Seen): Promise<Reply> {
-    const [path = "", query = ""] = (req.url ?? "").slice(MANAGE_PATH.length).split("?", 2);
+    const { path, query } = targetOf((req.url ?? "").slice(MANAGE_PATH.length));
     seen.grantee = await authorize(req, access, (token) => session.run((nodes) => findToken(nodes, token)));
     const { route, params } = find(req.method ?? "", path);
     seen.route = route;
@@ -56,8 +61,8 @@ export function createManagement(options: {
     return json(status, written, { ...JSON_HEADERS, ...etag });
   }
 
-  function refusal(error: unknown, seen: Seen): Reply {
-    const problem = problemOf(error) ?? new Problem("internal", "internal fault; the log says more");
+  function refusal(error: unknown, seen: Seen, method: string | undefined): Reply {
+    const problem = problemOf(error, method) ?? new Problem("internal", "internal fault; the log says more");
     if (problem.code === "internal")
       log.error({ request_id: seen.requestId, err: error }, "management: internal fault");
     const { status } = PROBLEMS[problem.code];
@@ -75,7 +80,7 @@ export function createManagement(options: {
       };
       const reply = await answer(req, seen).catch((error: unknown) => {
         seen.error = error;
-        return refusal(error, seen);
+        return refusal(error, seen, req.method);
       });
       counted(seen.route ? `${seen.route.method} ${seen.route.path}` : "unknown", reply.status);
       if (req.method !== "GET" && req.method !== "HEAD")
@@ -110,6 +115,18 @@ function auditLine(
   };
 }
 
+/** A request target, whose query begins at the first question mark. RFC 3986 section 3.4. */
+function targetOf(target: string): { path: string; query: string } {
+  const [path = "", ...query] = target.split("?");
+  return { path, query: query.join("?") };
+}
+
+/** @throws Problem for an account that the token may not use; OperatorError `not_found` for an id that no account has */
+function requirePossibleAccount(grantee: Grantee, accountId: string): void {
+  requireOwnAccount(grantee, accountId);
+  if (!ACCOUNT_ID.test(accountId)) throw noAccount(shown(accountId));
+}
+
 /** @throws Problem */
 async function callOf(
   req: IncomingMessage,
@@ -120,16 +137,16 @@ async function callOf(
 ): Promise<Call> {
   const grantee = seen.grantee!;
   requireScope(grantee, route.scope);
-  if (params.account !== undefined) requireOwnAccount(grantee, params.account);
+  if (params.account !== undefined) requirePossibleAccount(grantee, params.account);
   const idempotencyKey = headerOf(req, "idempotency-key");
-  if (route.needsIdempotencyKey && (idempotencyKey === undefined || !IDEMPOTENCY_KEY.test(idempotencyKey))) {
+  if (route.needsIdempotencyKey && (idempotencyKey === undefined || !KEY_OF_CALL.test(idempotencyKey))) {
     const message = "an Idempotency-Key header is required: 1 to 255 visible ASCII characters";
-    throw new Problem("invalid", message, { errors: [{ path: "Idempotency-Key", message }] });
+    throw new Problem("invalid", message, { errors: [{ path: IDEMPOTENCY_KEY, message }] });
   }
   return {
     params,
     query: readQuery(route.query, query),
-    body: route.body ? await readJsonBody(route.body, req) : {},
+    body: route.method === "GET" ? {} : await readJsonBody(route.body ?? NO_BODY, req),
     idempotencyKey,
     ifRevision: route.takesIfMatch ? revisionOf(headerOf(req, "if-match")) : undefined,
     grantee,

@@ -25,7 +25,7 @@ export const token: Script<TokenCall, TokenReply> = {
   isBatched: false,
   keys: ({ tokenId }) => {
     const names = tokenNames(tokenId);
-    return [names.token, names.tokens, names.tokenIds];
+    return [names.token, names.tokens, names.tokenIds, names.endedTokens];
   },
   args: ({ tokenId, action, actor, most, fields }) => [
     tokenId,

@@ -1,7 +1,5 @@
 import { Type } from "typebox";
-import { type AccountPage, type AccountQuery, listAccounts } from "../../../store/account-lists.ts";
-import { cursorOf, positionOf } from "../../../store/cursors.ts";
-import type { RedisNodes } from "../../../store/nodes.ts";
+import { listAccounts } from "../../../store/account-lists.ts";
 import {
   ACCOUNT_STATUSES,
   type AccountObject,
@@ -9,7 +7,6 @@ import {
   patchAccount,
   readAccountObject,
 } from "../../../store/operator-accounts.ts";
-import { OperatorError } from "../../../store/operator-error.ts";
 import { requireOwnAccount } from "../authorize.ts";
 import { Problem } from "../problems.ts";
 import { type Answer, route } from "../route.ts";
@@ -58,39 +55,12 @@ const listRoute = ({ session }: Services) =>
     answers: { 200: { description: "Accounts.", schema: Page } },
     async run({ query, grantee: { accounts: own } }) {
       const { prefix, label, status, cursor, limit = LIMIT_DEFAULT } = query;
-      const wanted = { prefix, label, status, cursor, limit };
       const { accounts, next, unread } = await session.run((nodes) =>
-        own ? listOwnAccounts(nodes, own, wanted) : listAccounts(nodes, wanted),
+        listAccounts(nodes, { prefix, label, status, cursor, limit }, own),
       );
       return { status: 200, body: { data: accounts.map(accountShown), next_cursor: next ?? null, unread } };
     },
   });
-
-/** The accounts of a token for some: few enough to read them all. */
-async function listOwnAccounts(
-  nodes: RedisNodes,
-  own: readonly string[],
-  { prefix = "", label = "", status, cursor, limit }: AccountQuery,
-): Promise<AccountPage> {
-  const list = ["own accounts", prefix, label, status];
-  const after = cursor === undefined ? "" : positionOf(list, cursor);
-  const ids = own.filter((id) => id.startsWith(prefix) && id > after).sort();
-  const found = await Promise.all(ids.map((id) => readAccountObject(nodes, id).catch(unlessMissing)));
-  const accounts = found.filter(
-    (account) =>
-      account !== undefined &&
-      (account.label ?? "").toLowerCase().startsWith(label.toLowerCase()) &&
-      (status === undefined || account.status === status),
-  ) as AccountObject[];
-  const shown = accounts.slice(0, limit);
-  const next = accounts.length > limit ? cursorOf(list, shown.at(-1)!.accountId) : undefined;
-  return { accounts: shown, next, unread: undefined };
-}
-
-function unlessMissing(error: unknown): undefined {
-  if (error instanceof OperatorError && error.code === "not_found") return undefined;
-  throw error;
-}
 
 /** Accounts: before their first key, and for their whole life. */
 export const accountRoutes = (services: Services) => [listRoute(services), ...oneAccountRoutes(services)];

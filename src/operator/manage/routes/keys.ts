@@ -69,7 +69,6 @@ const createRoute = (services: Services) =>
     },
     refusals: [404, 409],
     async run({ params, body, idempotencyKey, actor }) {
-      requireTier(services, body.tier);
       const { limits, monthly_credits: monthlyCredits } = body;
       const options = {
         accountId: params.account!,
@@ -85,7 +84,7 @@ const createRoute = (services: Services) =>
         ...(body.label !== undefined && { label: body.label }),
       };
       const { result, confirmed } = await services.session.write(async (nodes) => {
-        const issued = await issueKeyOnce(nodes, options, actor);
+        const issued = await issueKeyOnce(nodes, options, actor, () => requireTier(services, body.tier));
         return { secret: issued.key, key: await keyOf(nodes, { params: { ...params, key: issued.keyId } }) };
       });
       const { key, secret } = result;

@@ -45,7 +45,7 @@ export const searchRoutes = ({ session }: Services) => [
       if (/^(sk|tgm)_/.test(q)) {
         throw new Problem("invalid", "this is a secret and has no place here: look for a key by its id");
       }
-      const { found, complete } = await session.run((nodes) => find(nodes, q));
+      const { found, complete } = await session.run((nodes) => find(nodes, q, grantee.accounts));
       const data = found.filter(
         ({ account_id: id }) => !grantee.accounts || (id !== null && grantee.accounts.includes(id)),
       );
@@ -54,11 +54,16 @@ export const searchRoutes = ({ session }: Services) => [
   }),
 ];
 
-async function find(nodes: RedisNodes, q: string): Promise<{ found: Found[]; complete: boolean }> {
+/** @param own the only accounts that whoever asks may see; undefined: all */
+async function find(
+  nodes: RedisNodes,
+  q: string,
+  own: readonly string[] | undefined,
+): Promise<{ found: Found[]; complete: boolean }> {
   const named = (await Promise.all([findAccount(nodes, q), findAKey(nodes, q)])).filter(
     (one) => one !== undefined,
   );
-  const labelled = await findLabels(nodes, q);
+  const labelled = await findLabels(nodes, q, own);
   const found = [...named, ...labelled.filter(({ id }) => named.every((one) => one.id !== id))];
   const referred = await findReferences(nodes, q);
   found.push(...referred.found);
@@ -68,8 +73,12 @@ async function find(nodes: RedisNodes, q: string): Promise<{ found: Found[]; com
   return { found, complete: referred.complete };
 }
 
-async function findLabels(nodes: RedisNodes, label: string): Promise<Found[]> {
-  const { accounts } = await listAccounts(nodes, { label, limit: LABELS_MAX });
+async function findLabels(
+  nodes: RedisNodes,
+  label: string,
+  own: readonly string[] | undefined,
+): Promise<Found[]> {
+  const { accounts } = await listAccounts(nodes, { label, limit: LABELS_MAX }, own);
   return accounts.map((account) => ({
     kind: "account",
     id: account.accountId,

@@ -1,7 +1,6 @@
 import { Type } from "typebox";
 import type { RedisNodes } from "../../../store/nodes.ts";
-import { OperatorError } from "../../../store/operator-error.ts";
-import { findTask, releaseTask } from "../../../store/operator-tasks.ts";
+import { findTask, noTask, releaseTask } from "../../../store/operator-tasks.ts";
 import { refundTask } from "../../../store/refunds.ts";
 import { LISTED_STATUSES, listTasks, type TaskView, taskView } from "../../../store/task-lists.ts";
 import type { Grantee } from "../authorize.ts";
@@ -17,7 +16,7 @@ async function taskOf(nodes: RedisNodes, id: string, { accounts }: Grantee): Pro
   const { requestId, record } = await findTask(nodes, id);
   const task = taskView(requestId, record);
   if (task && (accounts === undefined || accounts.includes(task.accountId))) return task;
-  throw new OperatorError(`there is no task or request ${id}`, "not_found");
+  throw noTask(id);
 }
 
 const Query = Type.Object(

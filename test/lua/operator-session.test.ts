@@ -1,0 +1,63 @@
+import type { Redis } from "ioredis";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { OperatorError } from "../../src/store/operator-error.ts";
+import { createOperatorSession, type OperatorSession } from "../../src/store/operator-session.ts";
+import { givenRedis, type TestRedis } from "../support/store-stage.ts";
+
+// The management API's own connections: which errors are the store's, and which are not.
+
+let server: TestRedis;
+let session: OperatorSession;
+beforeAll(async () => {
+  server = await givenRedis();
+  session = createOperatorSession({ redisUrl: server.url, partitions: 4 });
+});
+afterAll(async () => {
+  session.close();
+  await server.stop();
+});
+
+const connection = (): Promise<Redis> => session.run(async (nodes) => nodes.of(0));
+
+// Guarantee: nobody looks for a fault of this program in Redis, and other calls keep their connection.
+test.each([new TypeError("x is undefined"), new RangeError("Invalid time value"), new Error("a bug")])(
+  "a fault of this program stays what it is, and the connection stays: %s",
+  async (fault) => {
+    const before = await connection();
+    await expect(session.run(() => Promise.reject(fault))).rejects.toBe(fault);
+    expect(await connection()).toBe(before);
+  },
+);
+
+test("a mistake of an operator stays what it is", async () => {
+  const mistake = new OperatorError("there is no such account", "not_found");
+  await expect(session.run(() => Promise.reject(mistake))).rejects.toBe(mistake);
+});
+
+test("what Redis answers and what its connection says is the store's, and it is connected anew", async () => {
+  const unavailable = { refusal: { name: "store_unavailable" } };
+  const before = await connection();
+  await expect(session.run((nodes) => nodes.of(0).call("NO_SUCH_COMMAND"))).rejects.toMatchObject(
+    unavailable,
+  );
+  const after = await connection();
+  expect(after).not.toBe(before);
+  await expect(
+    session.run(async (nodes) => {
+      nodes.of(0).disconnect();
+      return nodes.of(0).get("x");
+    }),
+  ).rejects.toMatchObject(unavailable);
+  expect(await connection()).not.toBe(after);
+});
+
+test("a store of a layout that is not served is the store's", async () => {
+  await server.client.hset("tg:meta", "layout", "3");
+  const other = createOperatorSession({ redisUrl: server.url, partitions: 4 });
+  await expect(other.run(async () => 1)).rejects.toMatchObject({
+    refusal: { name: "store_unavailable" },
+    message: expect.stringContaining("store migrate"),
+  });
+  await server.client.hset("tg:meta", "layout", "4");
+  other.close();
+});
