@@ -1,10 +1,10 @@
 import type { IncomingMessage } from "node:http";
 import { type Static, type TObject, Type } from "typebox";
-import type { TLocalizedValidationError } from "typebox/error";
-import { Pointer, Value } from "typebox/value";
+import { Value } from "typebox/value";
 import type { Problem as FieldProblem } from "../../domain/errors.ts";
 import { isObject, parseJsonBytes } from "../../domain/json.ts";
-import { DETAILS_MAX, problemsOf, shown, unknownName } from "../../domain/problems.ts";
+import { DETAILS_MAX, problemsOf, shown } from "../../domain/problems.ts";
+import { schemaProblems } from "../../domain/schema-problems.ts";
 import { nearest } from "../../domain/suggest.ts";
 import { readBody } from "../reply.ts";
 import { Problem } from "./problems.ts";
@@ -67,29 +67,8 @@ export async function readJsonBody<Schema extends TObject>(
   if (LONE_SURROGATE.test(JSON.stringify(value))) {
     throw invalid([{ path: "", message: "the body has half a surrogate pair, which is no Unicode text" }]);
   }
-  refuseIfAny(fieldProblems(schema, value));
-  return value as Static<Schema>;
-}
-
-/** Misspelt fields first: what is missing is then most likely one of them. */
-function fieldProblems(schema: TObject, value: unknown): FieldProblem[] {
-  const errors = Value.Errors(schema, value);
-  const unknown = errors.flatMap((error) =>
-    error.keyword === "additionalProperties" ? unknownFields(schema, error) : [],
-  );
-  return [...unknown, ...problemsOf(errors.filter(({ keyword }) => !KEYWORDS_OF_UNKNOWN.has(keyword)))];
-}
-
-/** typebox names an unknown field twice: with its object, and by itself as one that nothing allows. */
-const KEYWORDS_OF_UNKNOWN = new Set(["additionalProperties", "boolean"]);
-
-function unknownFields(
-  schema: TObject,
-  { instancePath, schemaPath, params }: TLocalizedValidationError & { keyword: "additionalProperties" },
-): FieldProblem[] {
-  const owner = Pointer.Get(schema, schemaPath.slice(1)) as TObject | undefined;
-  const known = Object.keys(owner?.properties ?? {});
-  return params.additionalProperties.map((name) => unknownName(instancePath, name, known));
+  if (!Value.Check(schema, value)) throw invalid(schemaProblems(schema, value));
+  return value;
 }
 
 function refuseIfAny(problems: readonly FieldProblem[]): void {

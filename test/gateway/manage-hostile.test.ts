@@ -1,0 +1,48 @@
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { expectStatus } from "../support/gateway.ts";
+import { givenManageStage, type ManageStage } from "./manage-stage.ts";
+
+// Guarantee: what a token may not do stays refused, however its call is written, and no holder of one stops another.
+
+let stage: ManageStage;
+beforeAll(async () => {
+  stage = await givenManageStage();
+});
+afterAll(() => stage.stop());
+
+const unknownFields = (count: number) =>
+  Object.fromEntries(Array.from({ length: count }, (_, at) => [`x${at}`, 1]));
+
+describe("no number of unknown fields gets a body past its validation", () => {
+  test.each([1, 19, 20, 21, 500])("%i beside a label", async (count) => {
+    const accountId = await stage.givenAccount();
+    const body = { ...unknownFields(count), label: "changed" };
+    const refused = await stage.manage("PATCH", `/accounts/${accountId}`, { body });
+    expectStatus(refused, 400);
+    expect(refused.body.errors[0]).toEqual({ path: "/x0", message: "x0 is not a known parameter" });
+    expect(refused.body.errors.length).toBeLessThanOrEqual(20);
+    expect((await stage.manage("GET", `/accounts/${accountId}`)).body.label).toBeNull();
+  });
+
+  test("25 beside a reference of the wrong type: nothing is granted, and both are named", async () => {
+    const accountId = await stage.givenAccount();
+    const body = { ...unknownFields(25), credits: 5, reference: { a: 1 } };
+    const refused = await stage.manage("POST", `/accounts/${accountId}/grants`, { body });
+    expectStatus(refused, 400);
+    const paths = refused.body.errors.map(({ path }: { path: string }) => path);
+    expect(paths).toContain("/x0");
+    expect(paths).toContain("/reference");
+    expect((await stage.manage("GET", `/accounts/${accountId}`)).body.balance).toBe(0);
+  });
+
+  test("50 within the limits of a key", async () => {
+    const accountId = await stage.givenAccount();
+    const refused = await stage.manage("POST", `/accounts/${accountId}/keys`, {
+      body: { limits: { ...unknownFields(50), rate_limit: "many" } },
+      headers: { "Idempotency-Key": "first" },
+    });
+    expectStatus(refused, 400);
+    expect(refused.body.errors[0].path).toBe("/limits/x0");
+    expect(refused.body.errors.at(-1).path).toBe("/limits/rate_limit");
+  });
+});
