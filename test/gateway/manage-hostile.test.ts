@@ -46,3 +46,37 @@ describe("no number of unknown fields gets a body past its validation", () => {
     expect(refused.body.errors.at(-1).path).toBe("/limits/rate_limit");
   });
 });
+
+describe("a long query costs nothing: it is refused before it is looked at", () => {
+  const letters = [..."abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"];
+  const names = letters.flatMap((one) => letters.map((other) => one + other));
+
+  test.each<[string, string, string]>([
+    ["51 parameters", names.slice(0, 51).join("&"), "must not have more than 50 parameters"],
+    ["1,000 times the same", Array.from({ length: 1000 }, () => "a").join("&"), "50 parameters"],
+    ["3,800 names", names.join("&"), "must not exceed 4096 characters"],
+    ["one name of 5,000 characters", "a".repeat(5000), "must not exceed 4096 characters"],
+  ])("%s", async (_, query, message) => {
+    const token = await stage.givenToken(["webhooks:write"]);
+    const refused = await stage.manage("GET", `/packages?${query}`, { token });
+    expectStatus(refused, 400);
+    expect(refused.body.errors).toEqual([{ path: "?", message: expect.stringContaining(message) }]);
+  });
+
+  test("whoever has no token, or lacks the scope, does not even learn that", async () => {
+    const token = await stage.givenToken(["webhooks:write"]);
+    const path = `/accounts?${names.join("&")}`;
+    expectStatus(await stage.manage("GET", path, { token: null }), 401);
+    expectStatus(await stage.manage("GET", path, { token }), 403);
+  });
+
+  test("of 50 unknown names, 20 are answered", async () => {
+    const { body } = await stage.manage("GET", `/packages?${names.slice(0, 50).join("&")}`);
+    expect(body.errors).toHaveLength(20);
+  });
+
+  test("the longest search that is valid is answered", async () => {
+    const q = encodeURIComponent("\u{1F600}".repeat(200));
+    expectStatus(await stage.manage("GET", `/search?q=${q}`), 200);
+  });
+});

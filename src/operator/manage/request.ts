@@ -10,31 +10,50 @@ import { readBody } from "../reply.ts";
 import { Problem } from "./problems.ts";
 
 export const BODY_BYTES_MAX = 65_536;
+/** The longest one that is valid searches for 200 characters, which take 12 each in a URL. */
+const QUERY_CHARS_MAX = 4096;
+const PARAMETERS_MAX = 50;
 const JSON_TYPE = /^application\/json *(;|$)/i;
 /** Half of a surrogate pair, which no UTF-8 has; JSON can write one as an escape. */
 const LONE_SURROGATE = /\\ud[89a-f]/i;
 
 /**
  * Reads the query of a call. Whole numbers become numbers.
+ * @param query as it came, without its `?`
  * @throws Problem that names each parameter that breaks a rule
  */
-export function readQuery<Schema extends TObject>(schema: Schema, query: URLSearchParams): Static<Schema> {
-  const known = Object.keys(schema.properties);
-  const problems: FieldProblem[] = [];
+export function readQuery<Schema extends TObject>(schema: Schema, query: string): Static<Schema> {
   const values: Record<string, unknown> = {};
-  for (const name of new Set(query.keys())) {
-    const [text = "", ...more] = query.getAll(name);
+  const unknown = new Set<string>();
+  const repeated = new Set<string>();
+  for (const [name, text] of parametersOf(query)) {
     const property = schema.properties[name];
-    if (!Object.hasOwn(schema.properties, name)) problems.push(unknownQuery(name, known));
-    else if (more.length > 0) problems.push({ path: `?${name}`, message: `${name} must be given once` });
+    if (!Object.hasOwn(schema.properties, name)) unknown.add(name);
+    else if (Object.hasOwn(values, name)) repeated.add(name);
     else values[name] = Type.IsInteger(property) && /^-?\d{1,15}$/.test(text) ? Number(text) : text;
   }
-  const broken = problemsOf(Value.Errors(schema, values)).map(({ path, message }) => ({
-    path: `?${path.slice(1)}`,
-    message,
-  }));
-  refuseIfAny([...problems, ...broken]);
-  return values as Static<Schema>;
+  if (unknown.size + repeated.size === 0 && Value.Check(schema, values)) return values;
+  const known = Object.keys(schema.properties);
+  throw invalid([
+    ...[...unknown].slice(0, DETAILS_MAX).map((name) => unknownQuery(name, known)),
+    ...[...repeated].map((name) => ({ path: `?${name}`, message: `${name} must be given once` })),
+    ...problemsOf(Value.Errors(schema, values)).map(({ path, message }) => ({
+      path: `?${path.slice(1)}`,
+      message,
+    })),
+  ]);
+}
+
+/** @throws Problem for more than any call has, before it is looked at */
+function parametersOf(query: string): URLSearchParams {
+  if (query.length > QUERY_CHARS_MAX) {
+    throw invalid([{ path: "?", message: `the query must not exceed ${QUERY_CHARS_MAX} characters` }]);
+  }
+  const parameters = new URLSearchParams(query);
+  if (parameters.size > PARAMETERS_MAX) {
+    throw invalid([{ path: "?", message: `the query must not have more than ${PARAMETERS_MAX} parameters` }]);
+  }
+  return parameters;
 }
 
 function unknownQuery(name: string, known: readonly string[]): FieldProblem {
@@ -69,10 +88,6 @@ export async function readJsonBody<Schema extends TObject>(
   }
   if (!Value.Check(schema, value)) throw invalid(schemaProblems(schema, value));
   return value;
-}
-
-function refuseIfAny(problems: readonly FieldProblem[]): void {
-  if (problems.length > 0) throw invalid(problems);
 }
 
 const invalid = (problems: readonly FieldProblem[]): Problem =>
