@@ -1,5 +1,7 @@
+import { once } from "node:events";
+import { connect, type Socket } from "node:net";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { expectStatus } from "../support/gateway.ts";
+import { expectStatus, until } from "../support/gateway.ts";
 import { givenManageStage, type ManageStage } from "./manage-stage.ts";
 
 // Guarantee: what a token may not do stays refused, however its call is written, and no holder of one stops another.
@@ -9,6 +11,23 @@ beforeAll(async () => {
   stage = await givenManageStage();
 });
 afterAll(() => stage.stop());
+
+/** As many connections as the admin port has, each with a call whose body does not end; the gateway waits for all of them. */
+async function givenUnfinishedCalls(token: string, path: string): Promise<Socket[]> {
+  const { hostname, port } = new URL(stage.gateway.adminUrl);
+  return Promise.all(
+    Array.from({ length: 64 }, async () => {
+      const socket = connect(Number(port), hostname).on("error", () => undefined);
+      socket.write(
+        `PATCH /manage/v1${path} HTTP/1.1\r\nHost: ${hostname}:${port}\r\nAuthorization: Bearer ${token}\r\n` +
+          "Content-Type: application/json\r\nContent-Length: 100\r\nExpect: 100-continue\r\n\r\n{",
+      );
+      const [chunk] = await once(socket, "data");
+      expect(String(chunk)).toMatch(/^HTTP\/1.1 100 /);
+      return socket;
+    }),
+  );
+}
 
 const unknownFields = (count: number) =>
   Object.fromEntries(Array.from({ length: count }, (_, at) => [`x${at}`, 1]));
@@ -79,4 +98,23 @@ describe("a long query costs nothing: it is refused before it is looked at", () 
     const q = encodeURIComponent("\u{1F600}".repeat(200));
     expectStatus(await stage.manage("GET", `/search?q=${q}`), 200);
   });
+});
+
+test("calls whose bodies do not end keep neither probes nor other calls from the admin port", async () => {
+  const accountId = await stage.givenAccount();
+  const token = await stage.givenToken(["accounts:write"], { accounts: [accountId] });
+  const sockets = await givenUnfinishedCalls(token, `/accounts/${accountId}`);
+  try {
+    for (const path of ["/livez", "/readyz"])
+      expect((await fetch(stage.gateway.adminUrl + path)).status, path).toBe(200);
+    expectStatus(await stage.manage("GET", `/accounts/${accountId}`), 200);
+  } finally {
+    for (const socket of sockets) socket.destroy();
+  }
+  const refused = () =>
+    stage.gateway.logs.filter(
+      (line) => line.includes(`accounts/${accountId}`) && line.includes('"status":400'),
+    );
+  await until(() => refused().length === 64, "all unfinished calls to be on record");
+  expect(stage.gateway.logs.filter((line) => line.includes("internal fault"))).toEqual([]);
 });

@@ -71,7 +71,9 @@ export async function readJsonBody<Schema extends TObject>(
   req: IncomingMessage,
 ): Promise<Static<Schema>> {
   const { "content-type": type, "content-encoding": encoding } = req.headers;
-  const bytes = await readBody(req, BODY_BYTES_MAX);
+  const bytes = await readBody(req, BODY_BYTES_MAX).catch(() => {
+    throw invalid([{ path: "", message: "the connection ended before the body was complete" }]);
+  });
   if (bytes === undefined) throw new Problem("too_large", `the body must not exceed ${BODY_BYTES_MAX} bytes`);
   if (encoding !== undefined && encoding !== "identity") {
     throw new Problem("unsupported_media_type", "Content-Encoding is not supported");
