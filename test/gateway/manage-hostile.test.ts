@@ -1,6 +1,7 @@
 import { once } from "node:events";
 import { connect, type Socket } from "node:net";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, inject, onTestFinished, test } from "vitest";
+import { startFaultProxy } from "../support/fault-proxy.ts";
 import { expectStatus, until } from "../support/gateway.ts";
 import { givenManageStage, type ManageStage } from "./manage-stage.ts";
 
@@ -117,4 +118,31 @@ test("calls whose bodies do not end keep neither probes nor other calls from the
     );
   await until(() => refused().length === 64, "all unfinished calls to be on record");
   expect(stage.gateway.logs.filter((line) => line.includes("internal fault"))).toEqual([]);
+});
+
+test("one token's calls, more than are served at a time, get no call of another refused", async () => {
+  const proxy = await startFaultProxy(Number(new URL(inject("redisUrl")).port));
+  const slow = await givenManageStage({ redisUrl: proxy.url });
+  onTestFinished(async () => {
+    await proxy.heal();
+    await slow.stop();
+    await proxy.stop();
+  });
+  const accountId = await slow.givenAccount();
+  const token = await slow.givenToken(["accounts:read"], { accounts: [accountId] });
+  await proxy.steer({ delayMs: 10 });
+  let refused = 0;
+  const call = async (path: string, by?: string) => {
+    const reply = await slow.manage("GET", path, by === undefined ? {} : { token: by });
+    if (reply.status === 503) refused++;
+    return reply;
+  };
+  // 8 run and 32 wait.
+  const many = Array.from({ length: 50 }, () => call("/search?q=zzz", token));
+  await until(() => refused === 10, "all places to be taken");
+  const few = Array.from({ length: 5 }, () => call(`/accounts/${accountId}`));
+  await until(() => refused === 15, "five more to be refused");
+  await proxy.heal();
+  for (const reply of await Promise.all(few)) expectStatus(reply, 200);
+  await Promise.all(many);
 });

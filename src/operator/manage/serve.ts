@@ -50,7 +50,7 @@ export function createManagement(options: {
     const { route, params } = find(req.method ?? "", path);
     seen.route = route;
     const call = await callOf(req, route, params, query, seen);
-    const { status, body, revision, confirmed } = await callLimit.run(() => route.run(call));
+    const { status, body, revision, confirmed } = await callLimit.run(call.grantee.by, () => route.run(call));
     const etag = revision === undefined ? {} : { ETag: etagOf(revision) };
     const written = confirmed === false ? { ...body, confirmed } : body;
     return json(status, written, { ...JSON_HEADERS, ...etag });
