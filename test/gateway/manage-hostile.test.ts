@@ -146,3 +146,15 @@ test("one token's calls, more than are served at a time, get no call of another 
   for (const reply of await Promise.all(few)) expectStatus(reply, 200);
   await Promise.all(many);
 });
+
+test("a token for some accounts is not told how many keys all accounts have", async () => {
+  const accountId = await stage.givenAccount();
+  const token = await stage.givenToken(["accounts:read"], { accounts: [accountId] });
+  const keysBy = async (by?: string): Promise<(number | null)[]> => {
+    const { body } = await stage.manage("GET", "/tiers", by === undefined ? {} : { token: by });
+    return body.data.map(({ keys }: { keys: number | null }) => keys);
+  };
+  await until(async () => (await keysBy()).every((keys) => keys !== null), "the keys to be counted");
+  expect(await keysBy(await stage.givenToken(["accounts:read"]))).not.toContain(null);
+  expect(new Set(await keysBy(token))).toEqual(new Set([null]));
+});
