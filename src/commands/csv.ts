@@ -2,8 +2,12 @@
 export const csvLine = (cells: readonly (string | number | null)[]): string =>
   `${cells.map(csvCell).join(",")}\r\n`;
 
-/** A value that is not known is empty. */
+/**
+ * A value that is not known is empty. A text that a spreadsheet would take for a formula is led by an apostrophe, as in the console's
+ * files (console/page/csv.js).
+ */
 function csvCell(value: string | number | null): string {
   const text = value === null ? "" : String(value);
-  return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+  const harmless = typeof value === "string" && /^[=+\-@\t\r]/.test(text) ? `'${text}` : text;
+  return /[",\r\n]/.test(harmless) ? `"${harmless.replaceAll('"', '""')}"` : harmless;
 }

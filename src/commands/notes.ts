@@ -1,3 +1,6 @@
+const IN_CSV =
+  "In CSV, a text that begins with =, +, -, @, a tab or a carriage return is led by an apostrophe, so that no spreadsheet takes it for a formula. Numbers are as they are.";
+
 /** Paragraphs about commands, by the name of the command: what their options do not say. In `--help` and docs/cli.md. */
 export const NOTES: Readonly<Record<string, readonly string[]>> = {
   "keys import": [
@@ -29,9 +32,11 @@ export const NOTES: Readonly<Record<string, readonly string[]>> = {
   ],
   statement: [
     "opening + purchases - charges + refunds + adjustments = closing, in credits. A purchase is a grant of credits; a refund belongs to a request that was charged; an adjustment is neither. The month is by UTC. Where entries of the month have left Redis and ARCHIVE_URL is not set, the opening is the balance after them.",
+    IN_CSV,
   ],
   usage: [
     "With ARCHIVE_URL the figures come from the archive, which lags by about a second; else from Redis as far as it reaches. Standard error says which and how far, `source` does with --json. A charge and a refund count on the day of their ledger entry, a completed or failed task on the day when it ended. `seconds` is how long the completed tasks ran: from when the upstream had made a task until the gateway saw its end.",
+    IN_CSV,
   ],
   "ledger export": [
     "Entries are ordered by partition, and within a partition by time. What gateways post during the export is in this run or in the next one, never in both: the cursor is the last entry of each partition.",
@@ -39,6 +44,7 @@ export const NOTES: Readonly<Record<string, readonly string[]>> = {
     "--since and --until are times in the ledger's own order, so that adjacent spans have each entry once. --since applies where there is no cursor yet.",
     "If one of several Redis servers is away, the other partitions are exported and the exit code is 2. The cursor of an unread partition does not move, so the next run continues there.",
     "Entries that have left Redis for the archive are not exported; a line on standard error says from when on Redis has all of them, with --json and --output `complete_since`. A cursor from before that is refused, because entries would be missing unsaid.",
+    IN_CSV,
   ],
   "ledger verify": [
     "The exit code is 1 if something does not add up. If one of several Redis servers is away, the other partitions are verified and the exit code is 2. With --json, `ok` is true only if everything was read and adds up.",

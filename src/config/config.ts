@@ -56,7 +56,7 @@ export interface Reading {
 
 /**
  * Reads, checks and freezes the configuration: the file, its price file, and the environment's overrides.
- * @throws ConfigError that names every problem at once
+ * @throws ConfigError that names the problems at once
  */
 export function loadConfig(source: ConfigSource): Config {
   return requireLoaded(readConfig(source)).config;

@@ -42,7 +42,7 @@ export const PriceTableSchema = Type.Object(
 /**
  * Reads a price file in which every endpoint has its price.
  * @param file absolute path
- * @throws ConfigError with every problem in it
+ * @throws ConfigError with the problems in it
  */
 export function loadPrices(file: string, read?: FileReader): PriceTable {
   const yaml = readYaml(file, "give each endpoint its price", read);

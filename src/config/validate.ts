@@ -3,10 +3,15 @@ import type { TLocalizedValidationError } from "typebox/error";
 import { Settings } from "typebox/system";
 import { Pointer, Value } from "typebox/value";
 import { isObject } from "../domain/json.ts";
+import { knownOnly, type UnknownMember, unknownMembers } from "../domain/schema-problems.ts";
 import { nearest } from "../domain/suggest.ts";
 
-/** typebox stops at 8 problems by default; operators get all of them. */
-const PROBLEMS_MAX = 1000;
+/** Broken rules that are listed. A file that breaks more was meant for something else. */
+const PROBLEMS_MAX = 100;
+/** Of these, unknown settings; they leave room for broken ones. */
+const UNKNOWN_MAX = PROBLEMS_MAX / 2;
+/** typebox stops at 8 errors by default. One broken rule can have several: one per branch of a union. */
+const ERRORS_MAX = 1000;
 
 /** A broken rule, without its place in the file. */
 export interface BrokenRule {
@@ -19,20 +24,29 @@ export function validate<S extends TSchema>(
   schema: S,
   data: unknown,
 ): { value: Static<S> | undefined; problems: BrokenRule[] } {
-  const errors = allErrors(schema, data);
-  if (errors.length === 0) return { value: data as Static<S>, problems: [] };
-  return { value: undefined, problems: withoutOtherBranches(schema, data, errors).flatMap(explain) };
+  if (Value.Check(schema, data)) return { value: data, problems: [] };
+  // Unknown settings are found apart: enough of them, and typebox's list has nothing else.
+  const unknown = [...unknownMembers(schema, data).take(UNKNOWN_MAX + 1)].map(unknownKey);
+  const known = knownOnly(schema, data);
+  const errors = withoutOtherBranches(schema, known, allErrors(schema, known));
+  const problems = [...unknown.slice(0, UNKNOWN_MAX), ...errors.flatMap(explain)];
+  if (problems.length === 0) return { value: undefined, problems: [UNEXPLAINED] };
+  const isLonger = unknown.length > UNKNOWN_MAX || problems.length > PROBLEMS_MAX;
+  return { value: undefined, problems: [...problems.slice(0, PROBLEMS_MAX), ...(isLonger ? [MORE] : [])] };
 
   function explain(error: TLocalizedValidationError): BrokenRule[] {
     const node = Pointer.Get(schema, error.schemaPath.slice(1)) as Annotated;
     const keys = Pointer.Indices(error.instancePath);
-    return explained(error, node, keys, Pointer.Get(data, error.instancePath));
+    return explained(error, node, keys, Pointer.Get(known, error.instancePath));
   }
 }
 
-/** The part of a schema that this module reads: keywords of JSON Schema, and two annotations. */
+/** What the schema refuses must have a problem: callers take none for a valid file. */
+const UNEXPLAINED: BrokenRule = { keys: [], message: "is not valid" };
+const MORE: BrokenRule = { keys: [], message: "has more problems than are listed here" };
+
+/** The annotations of a schema that this module reads. */
 interface Annotated {
-  readonly properties?: Readonly<Record<string, unknown>>;
   /** Completes "must be ...". */
   readonly "x-expects"?: string;
   /** The message for a key that no pattern of the object allows. */
@@ -41,7 +55,7 @@ interface Annotated {
 
 function allErrors(schema: TSchema, data: unknown): TLocalizedValidationError[] {
   const { maxErrors } = Settings.Get();
-  Settings.Set({ maxErrors: PROBLEMS_MAX });
+  Settings.Set({ maxErrors: ERRORS_MAX });
   try {
     return Value.Errors(schema, data);
   } finally {
@@ -76,17 +90,11 @@ function explained(
   value: unknown,
 ): BrokenRule[] {
   switch (error.keyword) {
-    case "boolean": // The same as additionalProperties, which names all keys.
     case "anyOf":
     case "const": // The other branch of the union says what is allowed.
       return [];
     case "required":
       return error.params.requiredProperties.map((key) => ({ keys: [...keys, key], message: "is missing" }));
-    case "additionalProperties":
-      return error.params.additionalProperties.map((key) => ({
-        keys: [...keys, key],
-        message: unknownKey(keys, key, node),
-      }));
     case "type":
     case "pattern":
       // Here, too, the other branch says what is allowed.
@@ -125,10 +133,18 @@ function typeName(error: TLocalizedValidationError): string {
 
 const SECRET_NAME = /api_?key|passw|secret|token|credential/i;
 
-function unknownKey(keys: readonly string[], key: string, node: Annotated): string {
+function unknownKey({ keys, name, known, owner }: UnknownMember): BrokenRule {
+  return { keys: [...keys, name], message: whyUnknown(keys, name, known, owner) };
+}
+
+function whyUnknown(
+  keys: readonly string[],
+  key: string,
+  known: readonly string[],
+  owner: Annotated,
+): string {
   if (SECRET_NAME.test(key)) return `is refused here: ${secretPlace(keys, key)}`;
-  if (node["x-keys"] !== undefined) return node["x-keys"];
-  const known = Object.keys(node.properties ?? {});
+  if (owner["x-keys"] !== undefined) return owner["x-keys"];
   const meant = nearest(key, known);
   return meant === undefined
     ? `is unknown; known here: ${known.join(", ")}`

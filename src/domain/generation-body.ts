@@ -4,15 +4,14 @@ import type { GenerationEndpoint } from "./endpoints.ts";
 import type { Problem } from "./errors.ts";
 import { isObject } from "./json.ts";
 import type { PricedBody } from "./prices.ts";
-import { DETAILS_MAX, nameOf, problemsOf, unknownName } from "./problems.ts";
+import { DETAILS_MAX, nameOf } from "./problems.ts";
+import { schemaProblems } from "./schema-problems.ts";
 import { BODIES } from "./schemas.ts";
 import { isOnSourceHost } from "./urls.ts";
 
 /** Storyboard tolerance, inclusive. In floating point 10 - 9.95 is a little more than 0.05. */
 const TOLERANCE_SECONDS = 0.05;
 const FLOAT_NOISE = 1e-9;
-/** Unknown parameters that are named in one answer; they leave room for what is missing. */
-const UNKNOWN_MAX = DETAILS_MAX / 2;
 
 interface Body extends PricedBody {
   videoUrl?: string;
@@ -57,9 +56,7 @@ export function validateGeneration(
 ): Validation {
   const { validator, members } = validators[endpoint]!;
   const wellTyped = validator.Check(value);
-  const problems = wellTyped
-    ? []
-    : [...unknownNames(members, value), ...problemsOf(validator.Errors(knownOnly(members, value)))];
+  const problems = wellTyped ? [] : schemaProblems(validator.Type(), value);
   if (isObject(value)) problems.push(...furtherRules(endpoint, value, sourceHost));
   if (problems.length > 0 || !wellTyped) return { ok: false, problems: problems.slice(0, DETAILS_MAX) };
   const body = inOrder(members, value as Record<string, unknown>);
@@ -108,34 +105,6 @@ function inOrder(members: Members, value: Record<string, unknown>): Record<strin
     ordered[name] = items && Array.isArray(given) ? given.map((item) => inOrder(items, item)) : given;
   }
   return ordered;
-}
-
-/** Parameters that the schema does not have, each with a suggestion; the search ends with the last that is named. */
-function unknownNames(members: Members, value: unknown): Problem[] {
-  return [...findUnknown(members, value, "").take(UNKNOWN_MAX)];
-}
-
-function* findUnknown(members: Members, value: unknown, path: string): Generator<Problem, undefined> {
-  if (!isObject(value)) return;
-  for (const [name, given] of Object.entries(value)) {
-    const member = members.get(name);
-    if (!member) yield unknownName(path, name, [...members.keys()]);
-    const items = member?.items;
-    if (!items || !Array.isArray(given)) continue;
-    for (const [at, item] of given.entries()) yield* findUnknown(items, item, `${path}/${name}/${at}`);
-  }
-}
-
-/** The value without parameters that the schema does not have; those are reported apart. */
-function knownOnly(members: Members, value: unknown): unknown {
-  if (!isObject(value)) return value;
-  const known: Record<string, unknown> = {};
-  for (const [name, { items }] of members) {
-    if (!Object.hasOwn(value, name)) continue;
-    const given = value[name];
-    known[name] = items && Array.isArray(given) ? given.map((item) => knownOnly(items, item)) : given;
-  }
-  return known;
 }
 
 function* illFormed(value: unknown, path: string): Generator<Problem, undefined> {

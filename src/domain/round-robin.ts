@@ -1,6 +1,6 @@
 /**
  * Items of several owners who take turns: one with a thousand items delays another's by one. An item must not be in it
- * twice. Used where requests wait for Redis and for the upstream: decisions 0032 and 0036.
+ * twice. Used where requests wait for Redis and for the upstream (decisions 0032 and 0036), and where calls of the management API wait.
  */
 export function createRoundRobin<Item>() {
   /** The owner at the front is next. An owner without items is not in it. */
@@ -44,18 +44,18 @@ export function createRoundRobin<Item>() {
       return undefined;
     },
     remove,
-    /** The owner who has most items. */
-    largestOwner(): string | undefined {
-      let largest: string | undefined;
-      let most = 0;
-      for (const [owner, line] of lines) {
-        if (line.size <= most) continue;
-        largest = owner;
-        most = line.size;
-      }
-      return largest;
+    /**
+     * Makes room for one more item of an owner: takes the newest one out of the owner with the most.
+     * @returns undefined if no other owner would still have as many
+     */
+    makeRoom(owner: string): Item | undefined {
+      let [largest, most] = [owner, (lines.get(owner)?.size ?? 0) + 1];
+      for (const [each, line] of lines) if (line.size > most) [largest, most] = [each, line.size];
+      if (largest === owner) return undefined;
+      const newest = [...lines.get(largest)!].at(-1)!;
+      remove(largest, newest);
+      return newest;
     },
-    newestOf: (owner: string): Item | undefined => [...(lines.get(owner) ?? [])].at(-1),
     /** Takes all out. */
     clear(): Item[] {
       const items = [...lines.values()].flatMap((line) => [...line]);

@@ -73,8 +73,8 @@ export function openExchange(req: IncomingMessage, res: ServerResponse, expectsC
   };
 }
 
-/** Not an id that looks like the gateway's own (`req_`), nor an API key, which must not get into a log. */
-const CLIENT_ID = /^(?!req_)(?!.*sk_)[A-Za-z0-9._-]{1,64}$/i;
+/** Not an id that looks like the gateway's own (`req_`), nor a key or a token of the management API, which must not get into a log. */
+const CLIENT_ID = /^(?!req_)(?!.*(?:sk|tgm)_)[A-Za-z0-9._-]{1,64}$/i;
 
 /** Takes the client's X-Request-Id if it is well-formed. It is only returned and logged. */
 export function takeRequestId(exchange: Exchange, given: string | undefined): void {

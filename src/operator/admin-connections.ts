@@ -1,19 +1,25 @@
 import type { IncomingMessage, Server, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
+import { clientAddress } from "../gateway/address.ts";
 import { createConnectionLimits, type LimitedConnection } from "../gateway/connection-limits.ts";
 import { followConnections } from "../gateway/http-server.ts";
 
 /** Unanswered requests on one connection; no client of the admin port pipelines. */
 const UNANSWERED_MAX = 8;
 
+/** X-Forwarded-For is not trusted here. */
+const addressOf = clientAddress([]);
+
 /**
- * Limits the connections of the admin port, which has few clients: a new connection replaces the longest idle one, and a connection with
- * many unanswered requests is ended. Requests that were read already still reach the server's handlers, with a destroyed socket.
+ * Limits the connections of the admin port, which has few clients. A new connection replaces one of the address with the most: the longest
+ * idle one, or else the one that has been sending an incomplete request for the longest time. A connection with many unanswered requests is
+ * ended. Requests that were read already still reach the server's handlers, with a destroyed socket.
  */
 export function limitAdminConnections(server: Server, max: number): void {
   interface Open extends LimitedConnection {
     socket: Socket;
-    answers: number;
+    /** Responses that have not been sent. */
+    pending: Set<ServerResponse>;
   }
   const limits = createConnectionLimits<Open>(() => ({ total: max, perAddress: max }));
   const open = new Map<Socket, Open>();
@@ -21,12 +27,12 @@ export function limitAdminConnections(server: Server, max: number): void {
   function opened(socket: Socket): void {
     const connection: Open = {
       socket,
-      address: "",
+      address: addressOf(socket.remoteAddress, undefined),
       trusted: false,
-      answers: 0,
+      pending: new Set(),
       lastActive: ++activity,
-      isIdle: () => connection.answers === 0,
-      isSending: () => connection.answers === 0,
+      isIdle: () => connection.pending.size === 0,
+      isSending: () => [...connection.pending].every(({ req }) => !req.complete),
     };
     const entry = limits.enter(connection);
     if (entry.outcome === "refused") {
@@ -55,9 +61,10 @@ export function limitAdminConnections(server: Server, max: number): void {
   server.prependListener("request", ({ socket }: IncomingMessage, res: ServerResponse) => {
     const connection = open.get(socket);
     if (!connection) return;
-    if (++connection.answers > UNANSWERED_MAX) socket.destroy();
+    connection.pending.add(res);
+    if (connection.pending.size > UNANSWERED_MAX) socket.destroy();
     res.once("close", () => {
-      connection.answers--;
+      connection.pending.delete(res);
       connection.lastActive = ++activity;
     });
   });

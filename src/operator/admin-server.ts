@@ -13,6 +13,8 @@ import { type Reply, send, text } from "./reply.ts";
 
 /** Prometheus, probes and a few browsers need far fewer. */
 const CONNECTIONS_MAX = 64;
+/** How long a request may take to arrive, and how often Node looks for those that take longer; its default is 30 s. */
+const ARRIVAL = { requestTimeout: 10_000, connectionsCheckingInterval: 1000 };
 /** A client that takes nothing of its answer for this long loses its connection. */
 const SILENCE_MS = 30_000;
 const OPENAPI_HEADERS = { "Content-Type": "application/json; charset=utf-8" };
@@ -45,7 +47,7 @@ export function createAdminServer(options: AdminServerOptions): Server {
     send(res, await page(req, path));
   }
 
-  const server = createHttpServer({ requestTimeout: 10_000 }, options.tls, (req, res) => {
+  const server = createHttpServer(ARRIVAL, options.tls, (req, res) => {
     // The connection was closed for too many pipelined requests.
     if (req.socket.destroyed) return;
     // An unhandled rejection would end the gateway.

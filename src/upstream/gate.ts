@@ -125,11 +125,9 @@ export class Gate {
 
   /** Makes room in the queue. @returns false if no other owner has more requests waiting than this one */
   #displace(owner: string): boolean {
-    const largest = this.#waiters.largestOwner();
-    if (largest === undefined || this.#waiters.sizeOf(largest) <= this.#waiters.sizeOf(owner) + 1)
-      return false;
-    this.#refuse(this.#waiters.newestOf(largest)!, "queue_full");
-    return true;
+    const displaced = this.#waiters.makeRoom(owner);
+    if (displaced) this.#refuse(displaced, "queue_full");
+    return displaced !== undefined;
   }
 
   /** Refuses requests that have waited too long, and sets the timer for the next one. */

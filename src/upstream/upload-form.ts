@@ -5,10 +5,9 @@ import type { ImageType } from "../domain/images.ts";
 import { type ImageReading, readImage } from "./upload-image.ts";
 import {
   FORM_OVERHEAD_BYTES_MAX,
-  fileTooLarge,
+  formTooLarge,
   invalidForm,
   noImage,
-  UPLOAD_BYTES_MAX,
   unknownField,
 } from "./upload-refusals.ts";
 import { cutBytes, type Splitter, splitAt } from "./upload-split.ts";
@@ -43,11 +42,15 @@ interface FoundFile {
  */
 export class ImageForm {
   readonly #delimiter: Buffer;
+  /** The delimiter that ends the form. What comes behind it, the epilogue, is only counted. */
+  readonly #closing: Buffer;
   readonly #on: FormEvents;
   readonly #busboy: busboy.Busboy;
   readonly #split: Splitter;
   #stopped = false;
-  #receivedBytes = 0;
+  /** Without the line end that is put in front of the form. */
+  #besideFileBytes = -LINE_END.length;
+  #isClosed = false;
   /** All bytes up to the chunk in which the file begins, that chunk included; undefined after that. */
   #preface: Buffer[] | undefined = [];
   /** The last bytes that busboy got before it found the file. */
@@ -62,6 +65,7 @@ export class ImageForm {
   /** @param boundary as `formBoundary` returned it */
   constructor(boundary: string, on: FormEvents) {
     this.#delimiter = Buffer.from(`\r\n--${boundary}`);
+    this.#closing = Buffer.from(`\r\n--${boundary}--`);
     this.#on = on;
     this.#busboy = this.#openBusboy(boundary);
     // To busboy as well, a form begins as if a line had ended before it.
@@ -73,22 +77,16 @@ export class ImageForm {
 
   /** @returns false if the image's sink is full: the next bytes may come after `onDrain` */
   write(chunk: Buffer): boolean {
-    this.#receivedBytes += chunk.length;
-    if (this.#receivedBytes > UPLOAD_BYTES_MAX) {
-      this.#fail(fileTooLarge());
-      return false;
-    }
     this.#preface?.push(chunk);
-    this.#split.push(chunk);
-    if (this.#preface && this.#receivedBytes > FORM_OVERHEAD_BYTES_MAX) {
-      const message = `file must begin within the first ${FORM_OVERHEAD_BYTES_MAX} bytes`;
-      this.#fail(invalidForm("/file", message));
-    }
+    if (this.#isClosed) this.#besideFileBytes += chunk.length;
+    else this.#split.push(chunk);
+    this.#checkBesideFile();
     return !this.#full;
   }
 
   end(): void {
     this.#split.end();
+    this.#checkBesideFile();
     if (!this.#stopped) this.#busboy.end();
   }
 
@@ -100,6 +98,12 @@ export class ImageForm {
     this.#stopped = true;
     this.#preface = undefined;
     this.#busboy.destroy();
+  }
+
+  #checkBesideFile(): void {
+    if (this.#besideFileBytes <= FORM_OVERHEAD_BYTES_MAX) return;
+    const message = `file must begin within the first ${FORM_OVERHEAD_BYTES_MAX} bytes`;
+    this.#fail(this.#preface ? invalidForm("/file", message) : formTooLarge());
   }
 
   #fail(refusal: Refusal): void {
@@ -146,14 +150,22 @@ export class ImageForm {
       this.#image?.take(bytes);
       return;
     }
+    this.#besideFileBytes += bytes.length;
+    if (this.#isClosed) return;
     this.#busboy.write(bytes);
-    if (this.#found && !this.#stopped) this.#beginFile(this.#found, bytes);
-    else this.#before = Buffer.concat([this.#before, bytes]).subarray(-this.#delimiter.length);
+    const given = Buffer.concat([this.#before, bytes]);
+    if (this.#found && !this.#stopped) this.#beginFile(this.#found, given);
+    else {
+      this.#isClosed = given.includes(this.#closing);
+      this.#before = given.subarray(-this.#closing.length);
+    }
     this.#found = undefined;
   }
 
   #takeDelimiter(): void {
     if (this.#stopped) return;
+    this.#besideFileBytes += this.#delimiter.length;
+    if (this.#isClosed) return;
     if (this.#withinFile) this.#image?.end();
     this.#withinFile = false;
     if (!this.#stopped) this.#busboy.write(this.#delimiter);
@@ -164,10 +176,10 @@ export class ImageForm {
     this.#fail(isEmpty ? invalidForm("/file", "file must not be empty") : noImage());
   }
 
-  #beginFile({ stream, declared }: FoundFile, bytes: Buffer): void {
+  /** @param given the last bytes that busboy got, those in which it found the file among them */
+  #beginFile({ stream, declared }: FoundFile, given: Buffer): void {
     // busboy holds back what could be the beginning of a delimiter: at the end of these bytes, and at the end of those
     // before, where the end of a head and a file that begins with `-` look like one.
-    const given = Buffer.concat([this.#before, bytes]);
     const firstBytes = stream.readableLength + cutBytes(given, this.#delimiter);
     stream.resume(); // busboy waits for the end of the stream.
     this.#image = readImage(declared, {
@@ -175,6 +187,7 @@ export class ImageForm {
       refused: (refusal) => this.#fail(refusal),
     });
     this.#withinFile = true;
+    this.#besideFileBytes -= firstBytes;
     this.#image.take(given.subarray(given.length - firstBytes));
   }
 

@@ -31,3 +31,11 @@ export function fileTooLarge(): Refusal {
     details: [{ path: "/file", message: `file may have at most ${FILE_BYTES_MAX} bytes` }],
   });
 }
+
+export function formTooLarge(): Refusal {
+  const message = `the form may have at most ${FORM_OVERHEAD_BYTES_MAX} bytes beside its file`;
+  return refuse("payload_too_large", {
+    text: `Request body too large: ${message}`,
+    details: [{ path: "", message }],
+  });
+}

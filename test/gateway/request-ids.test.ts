@@ -44,6 +44,8 @@ describe("X-Request-Id of the client", () => {
     "req_mi8w3k1q5f0c2a9d000001",
     "sk_abc",
     "id-sk_abc",
+    "tgm_abc",
+    "id-TGM_abc",
     'a"b',
     "a,b",
     "\u00e9",

@@ -155,7 +155,9 @@ const EXTRAS_OF: Record<Kind, Partial<Record<ErrorName, Extra & { words?: string
     payload_too_large: {
       text: "Request body too large: file may have at most 10485760 bytes",
       details: [{ path: "/file", message: "file may have at most 10485760 bytes" }],
-      words: `The file is larger than ${FILE_BYTES_MAX} bytes (10 MiB). Send a smaller one.`,
+      words:
+        `The file is larger than ${FILE_BYTES_MAX} bytes (10 MiB), or the form has more than 64 KiB beside it. Send a ` +
+        "smaller one.",
     },
     unsupported_media_type: {
       text: "Unsupported media type: file must be a JPEG, PNG, WebP or GIF image",

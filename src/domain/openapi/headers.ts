@@ -31,7 +31,7 @@ export const COMMON_HEADERS = {
     description:
       "Names this request in the operator's log; on an error also in `request_id`. It is the request's own " +
       "`X-Request-Id`, if that is 1 to 64 letters, digits, dots, dashes and underscores and neither begins with `req_` " +
-      "nor holds `sk_`; else one of the gateway.",
+      "nor holds `sk_` or `tgm_`; else one of the gateway.",
     required: true,
     schema: { type: "string", pattern: "^[\\w.~-]+$" },
     example: "req_mi8w3k1q5f0c2a9d000001",

@@ -1,39 +1,58 @@
 import type { IncomingMessage } from "node:http";
 import { type Static, type TObject, Type } from "typebox";
-import type { TLocalizedValidationError } from "typebox/error";
-import { Pointer, Value } from "typebox/value";
+import { Value } from "typebox/value";
 import type { Problem as FieldProblem } from "../../domain/errors.ts";
 import { isObject, isUnicode, parseJsonBytes } from "../../domain/json.ts";
 import { isDay, momentMs } from "../../domain/moments.ts";
-import { DETAILS_MAX, problemsOf, shown, unknownName } from "../../domain/problems.ts";
+import { DETAILS_MAX, problemsOf, shown } from "../../domain/problems.ts";
+import { schemaProblems } from "../../domain/schema-problems.ts";
 import { nearest } from "../../domain/suggest.ts";
 import { readBody } from "../reply.ts";
 import { Problem } from "./problems.ts";
 
 export const BODY_BYTES_MAX = 65_536;
+/** The longest one that is valid has a cursor of 6,000 characters, or a search of 200, which take 12 each in a URL. */
+const QUERY_CHARS_MAX = 10_000;
+const PARAMETERS_MAX = 50;
 const JSON_TYPE = /^application\/json *(;|$)/i;
 
 /**
  * Reads the query of a call. Whole numbers become numbers.
+ * @param query as it came, without its `?`
  * @throws Problem that names each parameter that breaks a rule
  */
-export function readQuery<Schema extends TObject>(schema: Schema, query: URLSearchParams): Static<Schema> {
-  const known = Object.keys(schema.properties);
-  const problems: FieldProblem[] = [];
+export function readQuery<Schema extends TObject>(schema: Schema, query: string): Static<Schema> {
   const values: Record<string, unknown> = {};
-  for (const name of new Set(query.keys())) {
-    const [text = "", ...more] = query.getAll(name);
+  const unknown = new Set<string>();
+  const repeated = new Set<string>();
+  for (const [name, text] of parametersOf(query)) {
     const property = schema.properties[name];
-    if (!Object.hasOwn(schema.properties, name)) problems.push(unknownQuery(name, known));
-    else if (more.length > 0) problems.push({ path: `?${name}`, message: `${name} must be given once` });
+    if (!Object.hasOwn(schema.properties, name)) unknown.add(name);
+    else if (Object.hasOwn(values, name)) repeated.add(name);
     else values[name] = Type.IsInteger(property) && /^-?\d{1,15}$/.test(text) ? Number(text) : text;
   }
-  const broken = problemsOf(Value.Errors(schema, values)).map(({ path, message }) => ({
-    path: `?${path.slice(1)}`,
-    message,
-  }));
-  refuseIfAny([...problems, ...broken]);
-  return values as Static<Schema>;
+  if (unknown.size + repeated.size === 0 && Value.Check(schema, values)) return values;
+  const known = Object.keys(schema.properties);
+  throw invalid([
+    ...[...unknown].slice(0, DETAILS_MAX).map((name) => unknownQuery(name, known)),
+    ...[...repeated].map((name) => ({ path: `?${name}`, message: `${name} must be given once` })),
+    ...problemsOf(Value.Errors(schema, values)).map(({ path, message }) => ({
+      path: `?${path.slice(1)}`,
+      message,
+    })),
+  ]);
+}
+
+/** @throws Problem for more than any call has, before it is looked at */
+function parametersOf(query: string): URLSearchParams {
+  if (query.length > QUERY_CHARS_MAX) {
+    throw invalid([{ path: "?", message: `the query must not exceed ${QUERY_CHARS_MAX} characters` }]);
+  }
+  const parameters = new URLSearchParams(query);
+  if (parameters.size > PARAMETERS_MAX) {
+    throw invalid([{ path: "?", message: `the query must not have more than ${PARAMETERS_MAX} parameters` }]);
+  }
+  return parameters;
 }
 
 function unknownQuery(name: string, known: readonly string[]): FieldProblem {
@@ -51,7 +70,9 @@ export async function readJsonBody<Schema extends TObject>(
   req: IncomingMessage,
 ): Promise<Static<Schema>> {
   const { "content-type": type, "content-encoding": encoding } = req.headers;
-  const bytes = await readBody(req, BODY_BYTES_MAX);
+  const bytes = await readBody(req, BODY_BYTES_MAX).catch(() => {
+    throw invalid([{ path: "", message: "the connection ended before the body was complete" }]);
+  });
   if (bytes === undefined) throw new Problem("too_large", `the body must not exceed ${BODY_BYTES_MAX} bytes`);
   if (encoding !== undefined && encoding !== "identity") {
     throw new Problem("unsupported_media_type", "Content-Encoding is not supported");
@@ -66,33 +87,8 @@ export async function readJsonBody<Schema extends TObject>(
   if (!isUnicode(value)) {
     throw invalid([{ path: "", message: "the body has half a surrogate pair, which is no Unicode text" }]);
   }
-  refuseIfAny(fieldProblems(schema, value));
-  return value as Static<Schema>;
-}
-
-/** Misspelt fields first: what is missing is then most likely one of them. */
-function fieldProblems(schema: TObject, value: unknown): FieldProblem[] {
-  const errors = Value.Errors(schema, value);
-  const unknown = errors.flatMap((error) =>
-    error.keyword === "additionalProperties" ? unknownFields(schema, error) : [],
-  );
-  return [...unknown, ...problemsOf(errors.filter(({ keyword }) => !KEYWORDS_OF_UNKNOWN.has(keyword)))];
-}
-
-/** typebox names an unknown field twice: with its object, and by itself as one that nothing allows. */
-const KEYWORDS_OF_UNKNOWN = new Set(["additionalProperties", "boolean"]);
-
-function unknownFields(
-  schema: TObject,
-  { instancePath, schemaPath, params }: TLocalizedValidationError & { keyword: "additionalProperties" },
-): FieldProblem[] {
-  const owner = Pointer.Get(schema, schemaPath.slice(1)) as TObject | undefined;
-  const known = Object.keys(owner?.properties ?? {});
-  return params.additionalProperties.map((name) => unknownName(instancePath, name, known));
-}
-
-function refuseIfAny(problems: readonly FieldProblem[]): void {
-  if (problems.length > 0) throw invalid(problems);
+  if (!Value.Check(schema, value)) throw invalid(schemaProblems(schema, value));
+  return value;
 }
 
 const invalid = (problems: readonly FieldProblem[]): Problem =>

@@ -335,7 +335,10 @@ export const Tier = Type.Object(
     shadow: Type.Array(Type.String(), { description: "Limits that count and refuse nothing." }),
     deprecated: Type.Boolean({ description: "No new key gets it." }),
     keys: nullable<number>(
-      Type.Integer({ description: "How many keys use it; null while that is not known." }),
+      Type.Integer({
+        description:
+          "How many keys of all accounts use it; null while that is not known, and for a token that may use some accounts only.",
+      }),
     ),
   },
   { ...closed, title: "Tier" },

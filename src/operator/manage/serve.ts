@@ -54,8 +54,8 @@ export function createManagement(options: {
     seen.grantee = await authorize(req, access, (token) => session.run((nodes) => findToken(nodes, token)));
     const { route, params } = find(req.method ?? "", path);
     seen.route = route;
-    const call = await callOf(req, route, params, new URLSearchParams(query), seen);
-    const { status, body, revision, confirmed } = await callLimit.run(() => route.run(call));
+    const call = await callOf(req, route, params, query, seen);
+    const { status, body, revision, confirmed } = await callLimit.run(call.grantee.by, () => route.run(call));
     const etag = revision === undefined ? {} : { ETag: etagOf(revision) };
     const written = confirmed === false ? { ...body, confirmed } : body;
     return json(status, written, { ...JSON_HEADERS, ...etag });
@@ -132,7 +132,7 @@ async function callOf(
   req: IncomingMessage,
   route: Route,
   params: Readonly<Record<string, string>>,
-  query: URLSearchParams,
+  query: string,
   seen: Seen,
 ): Promise<Call> {
   const grantee = seen.grantee!;

@@ -71,3 +71,13 @@ tiers:
     ["tiers.partner.daily_limit", 3],
   ]);
 });
+
+// Guarantee: what the schema refuses is refused, however much else is wrong, and the list of it has a bound.
+test.each([30, 120, 1200])("%i unknown settings hide no broken one, and the list has a bound", (count) => {
+  const unknown = Array.from({ length: count }, (_, at) => `  setting_${at}: 1`).join("\n");
+  const { problems, message } = errorOf(() => configOf(`server:\n${unknown}\n  max_header_lines: x\n`));
+  expect(message).toContain("server.setting_0: is unknown");
+  expect(message).toContain('server.max_header_lines: must be a whole number, not "x"');
+  expect(message.includes("has more problems than are listed here")).toBe(count > 50);
+  expect(problems).toHaveLength(count > 50 ? 52 : count + 1);
+});

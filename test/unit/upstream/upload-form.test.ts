@@ -1,6 +1,6 @@
 import { Writable } from "node:stream";
 import fc from "fast-check";
-import { describe, expect, test } from "vitest";
+import { describe, expect, onTestFinished, test, vi } from "vitest";
 import type { Refusal } from "../../../src/domain/errors.ts";
 import type { ImageType } from "../../../src/domain/images.ts";
 import { FILE_BYTES_MAX } from "../../../src/domain/request-sizes.ts";
@@ -413,11 +413,48 @@ describe("headers", () => {
   });
 });
 
-test("preamble and epilogue count: a form cannot go on for ever", async () => {
-  const form = formOf([{ filename: "a", type: "image/png", body: png }], { epilogue: "" });
-  const chunk = Buffer.alloc(100_000, "x");
-  const endless = Array.from({ length: 120 }, () => chunk);
-  expect(status(await parse([form, ...endless]))).toBe(413);
+describe("what a form has beside its file is bounded as a whole", () => {
+  const part = { filename: "a", type: "image/png", body: png };
+  const besideBytes = formOf([part], { epilogue: "" }).length - png.length;
+  const room = FORM_OVERHEAD_BYTES_MAX - besideBytes;
+  const tooLarge = {
+    status: 413,
+    code: 413,
+    details: [{ path: "", message: expect.stringContaining("65536") }],
+  };
+
+  test.each<[string, { preamble?: string; epilogue: string }]>([
+    ["behind the file", { epilogue: "x".repeat(room) }],
+    ["before and behind it", { preamble: `${"x".repeat(room / 2)}\r\n`, epilogue: "x".repeat(room / 2 - 2) }],
+    ["in boundaries", { epilogue: `\r\n--${BOUNDARY}`.repeat(room / (BOUNDARY.length + 4)) }],
+  ])("%s, to the byte, however it is cut", async (_, parts) => {
+    const form = formOf([part], parts);
+    const least = FORM_OVERHEAD_BYTES_MAX + png.length - form.length;
+    const fits = Buffer.concat([form, Buffer.alloc(least, "x")]);
+    for (const size of [fits.length, 1000, 61]) {
+      expect(status(await parse(chunksOf(fits, size))), `chunks of ${size}`).toBe(200);
+      const { refusal } = await parse(chunksOf(Buffer.concat([fits, Buffer.of(0x78)]), size));
+      expect(refusal, `chunks of ${size}`).toMatchObject(tooLarge);
+    }
+  });
+
+  test("a form cannot go on for ever", async () => {
+    const endless = Array.from({ length: 120 }, () => Buffer.alloc(100_000, "x"));
+    expect((await parse([formOf([part]), ...endless])).refusal).toMatchObject(tooLarge);
+  });
+
+  test("boundaries behind the closing one are not parsed", async () => {
+    const writes = vi.spyOn(Writable.prototype, "write");
+    onTestFinished(() => writes.mockRestore());
+    expect(status(await parse([formOf([part])]))).toBe(200);
+    const usual = writes.mock.calls.length;
+    expect(usual).toBeGreaterThan(0);
+    writes.mockClear();
+    const epilogue = `\r\n--${BOUNDARY}`.repeat(2000);
+    expect(status(await parse([formOf([part]), Buffer.from(epilogue)]))).toBe(200);
+    expect(status(await parse([formOf([part], { epilogue })]))).toBe(200);
+    expect(writes.mock.calls.length).toBeLessThanOrEqual(2 * usual);
+  });
 });
 
 function chunksOf(bytes: Buffer, size: number): Buffer[] {

@@ -45,8 +45,8 @@ export const catalogRoutes = ({ packages, prices, tiers, tierCounts }: Services)
     summary: "List tiers",
     description: "Limits of keys that have none of their own.",
     answers: { 200: { description: "Tiers.", schema: listOf(Tier) } },
-    async run() {
-      const keys = tierCounts()?.keys;
+    async run({ grantee }) {
+      const keys = grantee.accounts ? undefined : tierCounts()?.keys;
       return list(
         Object.entries(tiers()).map(([tier, limits]) => ({
           tier,

@@ -1,0 +1,21 @@
+import { describe, expect, test } from "vitest";
+import { csvLine } from "../../../src/commands/csv.ts";
+
+describe("a line of CSV", () => {
+  // Guarantee: whoever opens an export in a spreadsheet runs nothing that a reference or a label says.
+  test.each(["=1+1", "+1", "-1", "@SUM(A1)", "\tcmd", "\rcmd", '=HYPERLINK("https://a.example")'])(
+    "has no text that a spreadsheet takes for a formula: %j",
+    (text) => {
+      expect(csvLine([text]).replace(/^"/, "")).toMatch(/^'/);
+      expect(csvLine([text]).replaceAll(/["\r\n]/g, "")).toBe(`'${text.replaceAll(/["\r\n]/g, "")}`);
+    },
+  );
+
+  test("has numbers as they are, negative ones too, and all other texts", () => {
+    expect(csvLine([-30, 5, "a=b", "a-1", null, ""])).toBe("-30,5,a=b,a-1,,\r\n");
+  });
+
+  test("quotes what RFC 4180 wants quoted", () => {
+    expect(csvLine(['a "b", c', "a\nb"])).toBe('"a ""b"", c","a\nb"\r\n');
+  });
+});
