@@ -71,7 +71,11 @@ export const TRANSACTION = Type.Object(
     }),
     amount: credits("Whole credits: negative for `consume`, positive for `recharge`."),
     balance_after: credits("Balance of the account after the transaction, with open holds still in it."),
-    endpoint: Type.Optional(Type.String({ description: "Path that was charged; on `consume` only." })),
+    endpoint: Type.Optional(
+      Type.String({
+        description: "Path that was charged; on `consume` only. Empty where credits were taken back.",
+      }),
+    ),
     reason: Type.Optional(
       Type.String({
         description:
@@ -108,7 +112,7 @@ export const CREDIT_ACCOUNT = Type.Object(
     }),
     total_used: Type.Integer({
       minimum: 0,
-      description: "Credits consumed in total; refunds are taken off.",
+      description: "Credits that generations have consumed in total; refunds are taken off.",
     }),
     total_requests: Type.Integer({ minimum: 0, description: "Generation requests that were admitted." }),
     tier: Type.String({ description: "Tier of the key, such as `standard` or `enterprise`." }),

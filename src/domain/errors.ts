@@ -52,7 +52,6 @@ const DEFINITE: ReadonlySet<ErrorName> = new Set([
   "spend_capped",
   "daily_limited",
   "upstream_refused",
-  "upstream_refused_gateway",
 ]);
 
 /** One broken rule of a request, or of a config file. `path` is a JSON pointer such as `/shots/0/duration`. */

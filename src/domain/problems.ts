@@ -31,7 +31,7 @@ export function unknownName(path: string, name: string, known: readonly string[]
 
 const FORMATS: Readonly<Record<string, string>> = {
   "https-url": "an https URL",
-  "http-url": "an http or https URL",
+  "web-url": "an http or https URL",
   date: "a day such as 2026-10-31",
   "date-time": "a time such as 2026-10-31T12:00:00Z",
 };

@@ -84,7 +84,7 @@ export class TaskPolls {
   }
 
   #start(call: Call, name: string, task: KnownTask, upstream: TaskUpstream): SharedPoll {
-    const settled = pollUpstream(call, task.taskId, upstream, this.#failuresOf(upstream)).then((polled) =>
+    const settled = pollUpstream(call, task, upstream, this.#failuresOf(upstream)).then((polled) =>
       settle(call, task, polled),
     );
     const shared = { pollerKeyId: call.key.keyId, settled };
@@ -112,7 +112,7 @@ export class TaskPolls {
     const failures = this.#failuresOf(upstream);
     const remembered = failures.get(key.accountId, taskId);
     if (remembered) return answer(call, remembered);
-    const { outcome, refused } = await pollUpstream(call, taskId, upstream, failures);
+    const { outcome, refused } = await pollUpstream(call, { taskId }, upstream, failures);
     return refused ? answer(call, refused) : success(outcome.data, [], "unmetered");
   }
 }
@@ -123,15 +123,17 @@ const nameOf = ({ key }: Call, taskId: string): string => `${key.accountId} ${ta
 /** Polls the upstream for a task; a poll without an answer is remembered. */
 async function pollUpstream(
   call: Call,
-  taskId: string,
+  task: Pick<KnownTask, "taskId"> & Partial<Pick<KnownTask, "createdAtMs">>,
   upstream: TaskUpstream,
   failures: PollFailureCache,
 ): Promise<Polled> {
   const { gateway, exchange, key } = call;
   const { accountId } = key;
   const { requestId } = exchange;
+  const { taskId, createdAtMs } = task;
   const step = new UpstreamStep(call, "poll");
-  const outcome = step.end(await upstream.poll(taskId, { accountId, requestId, carried: step.carried }));
+  const sender = { accountId, requestId, carried: step.carried, createdAtMs };
+  const outcome = step.end(await upstream.poll(taskId, sender));
   reportPollFault(gateway, requestId, outcome);
   if (outcome.outcome === "task") {
     failures.record(accountId, taskId, undefined);

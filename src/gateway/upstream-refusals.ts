@@ -96,14 +96,18 @@ function rateLimited(retryAfterSeconds: number | undefined): Refusal {
   });
 }
 
-/** The upstream refused the gateway itself: logged as an error and counted. The upstream's text is not sent to the customer. */
+/**
+ * The upstream refused the gateway itself: logged as an error and counted. The upstream's text is not sent to the customer, who
+ * should not repeat it before an operator has mended that.
+ */
 function gatewayRefused({ gateway, exchange }: Call, detail: string, text?: string): Refusal {
   gateway.metrics.upstreamRefusedGateway.inc();
   gateway.log.error(
     { request_id: exchange.requestId, detail },
     "the upstream refuses the gateway: check UPSTREAM_API_KEY, UPSTREAM_URL and the account behind them",
   );
-  return refuse("upstream_refused_gateway", text === undefined ? { detail } : { detail, text });
+  const extra = { detail, shouldRetry: false } as const;
+  return refuse("upstream_refused_gateway", text === undefined ? extra : { ...extra, text });
 }
 
 function failed(name: ErrorName, retryAfterSeconds: number, detail: string, text?: string): Refusal {

@@ -221,6 +221,7 @@ class Sweeper {
     const outcome = await upstreamOf(request.upstream).poll(request.taskId, {
       accountId: undefined,
       requestId: pollId,
+      createdAtMs: request.boundAtMs,
     });
     reportPollFault(this.#options, pollId, outcome);
     ended(outcome);

@@ -91,8 +91,8 @@ export function transactionOf(entry: LedgerEntry): Transaction {
     type: type === "consume" ? "consume" : "recharge",
     amount,
     balance_after: balanceAfter,
-    // A refund is a recharge, and the API has `endpoint` on consume transactions only.
-    ...(type === "consume" && endpoint !== "" ? { endpoint } : {}),
+    // A refund is a recharge, and the API has `endpoint` on consume transactions only, on all of them.
+    ...(type === "consume" ? { endpoint } : {}),
     ...(reason === "" ? {} : { reason }),
     ...(reason === "" || taskId === "" ? {} : { task_id: taskId }),
     created_at: new Date(atMs).toISOString(),

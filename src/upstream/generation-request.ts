@@ -1,6 +1,6 @@
 import { setTimeout } from "node:timers/promises";
 import { isObject, parseObject } from "../domain/json.ts";
-import { TASK_ID } from "../domain/task-states.ts";
+import { isTaskStatus, TASK_ID } from "../domain/task-states.ts";
 import type { Carried } from "../telemetry/trace.ts";
 import { type Gate, overloaded } from "./gate.ts";
 import type { ExchangeResult, JsonClient } from "./json-client.ts";
@@ -110,6 +110,8 @@ export function readGeneration(result: ExchangeResult): GenerationOutcome {
     if (!isObject(data) || typeof data.task_id !== "string" || !TASK_ID.test(data.task_id)) {
       return unclear("HTTP 200 without a usable task_id");
     }
+    // The task exists, so the answer counts; a status that the API does not have is left out.
+    if (!isTaskStatus(data.status)) delete data.status;
     return { outcome: "accepted", taskId: data.task_id, data: dataText(data) };
   }
   if (status >= 400 && status < 500) return readRejection(result, envelope, "request");

@@ -23,7 +23,11 @@ export type PollOutcome =
   | { outcome: "failed" | "timed_out"; detail: string };
 
 /** A poll of the sweeper's has no account. */
-export type PollSender = Omit<Sender, "accountId"> & { accountId: string | undefined };
+export interface PollSender extends Omit<Sender, "accountId"> {
+  accountId: string | undefined;
+  /** When the task was bound, Unix ms: for an answer that does not say when it was created. */
+  createdAtMs?: number | undefined;
+}
 
 /** The connections for polls of customers, or of the sweeper. */
 export interface PollChannel {
@@ -41,7 +45,7 @@ const ANOTHER_TASK = "the answer is about another task";
 export async function sendPoll(
   { client, gate, limit, totalTimeoutMs }: PollChannel,
   taskId: string,
-  { accountId: owner = SWEEPER, requestId, carried }: PollSender,
+  { accountId: owner = SWEEPER, requestId, carried, createdAtMs }: PollSender,
 ): Promise<PollOutcome> {
   // The wait for a connection counts: a poll can be given up at no cost, and its task's lease is as long as the budget.
   let budgetMs = totalTimeoutMs;
@@ -57,6 +61,7 @@ export async function sendPoll(
     const outcome = readPoll(
       await client.send({ method: "GET", path, headers, body: null, carried, budgetMs, gate, owner }),
       taskId,
+      createdAtMs,
     );
     if (outcome.outcome === "failed" && outcome.detail === ANOTHER_TASK) client.reset();
     return outcome;
@@ -66,7 +71,7 @@ export async function sendPoll(
 }
 
 /** Reads the result of a poll. Exported for tests of each row. */
-export function readPoll(result: ExchangeResult, taskId: string): PollOutcome {
+export function readPoll(result: ExchangeResult, taskId: string, createdAtMs?: number): PollOutcome {
   if (result.outcome === "not_sent") return failed(result.detail);
   if (result.outcome === "lost") {
     return { outcome: result.timedOut ? "timed_out" : "failed", detail: result.detail };
@@ -79,6 +84,9 @@ export function readPoll(result: ExchangeResult, taskId: string): PollOutcome {
     if (data.task_id === undefined) return failed("the answer has no task_id");
     if (data.task_id !== taskId) return failed(ANOTHER_TASK);
     if (!isTaskStatus(data.status)) return failed("the answer has no known status");
+    // The API requires it, too, and customers' clients may rely on that.
+    if (typeof data.created_at !== "string" && createdAtMs !== undefined)
+      data.created_at = new Date(createdAtMs).toISOString();
     return { outcome: "task", status: data.status, data: dataText(data) };
   }
   const code = typeof envelope?.code === "number" ? envelope.code : undefined;

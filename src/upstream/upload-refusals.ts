@@ -1,5 +1,5 @@
 import { type Refusal, refuse } from "../domain/errors.ts";
-import { pointerTo } from "../domain/problems.ts";
+import { unknownName } from "../domain/problems.ts";
 import { FILE_BYTES_MAX } from "../domain/request-sizes.ts";
 
 /** Bytes that a form may have beside its file: preamble, part headers, boundaries, epilogue. */
@@ -10,11 +10,10 @@ export function invalidForm(path: string, message: string): Refusal {
   return refuse("invalid_request", { text: `Invalid request: ${message}`, details: [{ path, message }] });
 }
 
-export function unknownField(name: string | undefined): Refusal {
-  return invalidForm(
-    pointerTo(name ?? ""),
-    "unknown field; the form must have one part only, the image in field file",
-  );
+/** The form has one part, `file`. */
+export function unknownField(name = ""): Refusal {
+  const { path, message } = unknownName("", name, ["file"]);
+  return invalidForm(path, `${message}; the form must have one part only, the image in field file`);
 }
 
 export function wrongMedia(why: string): Refusal {

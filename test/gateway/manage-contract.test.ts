@@ -5,16 +5,23 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { issueKeyOnce } from "../../src/store/issue-key.ts";
 import { oneNode } from "../../src/store/nodes.ts";
 import { expectStatus, type Reply } from "../support/gateway.ts";
+import { givenRedis, type TestRedis } from "../support/store-stage.ts";
 import { ADMIN_TOKEN, givenManageStage, type ManageStage } from "./manage-stage.ts";
 import { BOAT, TEXT_TO_VIDEO } from "./spec-stage.ts";
 
 // Guarantee: what a company's backend relies on of the management API, from both sides of each rule.
 
 let stage: ManageStage;
+// Its own store: one of its keys has a tier that no configuration has, which other tests would find.
+let redis: TestRedis;
 beforeAll(async () => {
-  stage = await givenManageStage();
+  redis = await givenRedis();
+  stage = await givenManageStage({ redisUrl: redis.url });
 });
-afterAll(() => stage.stop());
+afterAll(async () => {
+  await stage?.stop();
+  await redis?.stop();
+});
 
 function expectProblem(reply: Reply, status: number): void {
   expectStatus(reply, status);

@@ -127,6 +127,7 @@ const EXTRAS_OF: Record<Kind, Partial<Record<ErrorName, Extra & { words?: string
     },
     upstream_refused_gateway: {
       text: "The video generation service refused the gateway; nothing is charged",
+      shouldRetry: false,
     },
     upstream_failed: { retryAfterSeconds: 10 },
     upstream_unclear: { shouldRetry: false },
@@ -150,7 +151,7 @@ const EXTRAS_OF: Record<Kind, Partial<Record<ErrorName, Extra & { words?: string
   upload: {
     invalid_request: invalid(
       "/image",
-      "unknown field; the form must have one part only, the image in field file",
+      "image is not a known parameter; the form must have one part only, the image in field file",
     ),
     payload_too_large: {
       text: "Request body too large: file may have at most 10485760 bytes",
@@ -165,6 +166,7 @@ const EXTRAS_OF: Record<Kind, Partial<Record<ErrorName, Extra & { words?: string
         "The body is no multipart form, there is a `Content-Encoding`, or the file is not a JPEG, PNG, WebP or GIF by its " +
         "first bytes, or not the one that it declares.",
     },
+    upstream_refused_gateway: { shouldRetry: false },
     upstream_failed: {
       ...WAIT,
       text: "The video generation service did not take the upload",

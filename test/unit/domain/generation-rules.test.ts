@@ -142,6 +142,16 @@ describe("imageUrl and the other URLs", () => {
     for (const imageUrl of NO_URLS) refuses(PRO_I2V, { imageUrl }, "/imageUrl");
   });
 
+  test.each([
+    [I2V, { imageUrl: "ftp://a.example/x" }, "imageUrl must be an https URL"],
+    [PRO_I2V, { imageUrl: "ftp://a.example/x" }, "imageUrl must be an http or https URL"],
+    [STORYBOARD, { callBackUrl: "x" }, "callBackUrl must be an http or https URL"],
+    [STORYBOARD, { imageUrls: ["x"] }, "imageUrls[0] must be an http or https URL"],
+  ] as const)("%s with %j says the rule in words", (endpoint, change, message) => {
+    const result = validateGeneration(endpoint, changed(endpoint, change), HOST);
+    expect(result.ok ? [] : result.problems.map((problem) => problem.message)).toEqual([message]);
+  });
+
   test("storyboard: each of imageUrls and callBackUrl", () => {
     accepts(STORYBOARD, { imageUrls: [] });
     accepts(STORYBOARD, { imageUrls: GOOD });

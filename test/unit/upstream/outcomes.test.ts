@@ -37,6 +37,11 @@ describe("a generation: the definite yes", () => {
   });
 });
 
+test("a status of a new task that the API does not have is left out", () => {
+  const outcome = readGeneration(ok({ task_id: "t1", status: "QUEUED", extra: 1 }));
+  expect(outcome).toMatchObject({ outcome: "accepted", data: '{"task_id":"t1","extra":1}' });
+});
+
 describe("a generation: unknown, so that the hold stays", () => {
   test.each<[string, ExchangeResult]>([
     ["reset after the request was sent, or a truncated answer", RESET],
@@ -188,6 +193,18 @@ describe("a poll", () => {
       const outcome = readPoll(ok(said), ID);
       expect(outcome).toMatchObject({ outcome: "task", status });
       expect(outcome.outcome === "task" && JSON.parse(outcome.data)).toEqual(said);
+    },
+  );
+
+  test.each([undefined, 1_700_000_000, null])(
+    "created_at %j is filled in where it is known",
+    (created_at) => {
+      const data = (createdAtMs?: number) => {
+        const outcome = readPoll(ok({ ...task, created_at }), ID, createdAtMs);
+        return outcome.outcome === "task" && JSON.parse(outcome.data).created_at;
+      };
+      expect(data(Date.UTC(2030, 0, 1))).toBe("2030-01-01T00:00:00.000Z");
+      expect(data()).toBe(created_at);
     },
   );
 

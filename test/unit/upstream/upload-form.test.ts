@@ -157,6 +157,13 @@ describe("415", () => {
   });
 });
 
+test("a field that is not the file is named, with the one that was meant", async () => {
+  const { refusal } = await parse([
+    formOf([{ name: "File", filename: "a.png", type: "image/png", body: png }]),
+  ]);
+  expect(refusal?.text).toContain("File is not a known parameter; did you mean file?");
+});
+
 describe("400", () => {
   const file = { filename: "a.png", type: "image/png", body: png };
   const cases: [name: string, form: Buffer, path: string][] = [
