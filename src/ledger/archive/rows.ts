@@ -2,6 +2,7 @@ import type { ArchivePage, ChangedRecord, EndedRequest } from "../../store/archi
 import type { AuditRecord } from "../../store/audit.ts";
 import type { LedgerEntry } from "../../store/ledger-entries.ts";
 import { ACCOUNT_FIELDS, KEY_FIELDS } from "../../store/records.ts";
+import { archivableMs, archivableText, jsonOf } from "./archivable.ts";
 import type { ArchiveQuery } from "./tables.ts";
 
 /** A key as the archive has it. */
@@ -67,9 +68,11 @@ type Column<Item> = readonly [
 ];
 
 const text = (value: string | undefined): string | null =>
-  value === undefined || value === "" ? null : value;
-const moment = (ms: string | number | undefined): string | null =>
-  ms === undefined ? null : new Date(Number(ms)).toISOString();
+  value === undefined || value === "" ? null : archivableText(value);
+function moment(ms: string | number | undefined): string | null {
+  const atMs = archivableMs(ms);
+  return atMs === undefined ? null : new Date(atMs).toISOString();
+}
 
 /** Fields that people set and that have no column of their own. */
 const ACCOUNT_SETTINGS: readonly string[] = [
@@ -86,7 +89,7 @@ const KEY_FIELDS_APART = apartFrom(KEY_FIELDS, KEY_SETTINGS);
 
 /** These, and what later releases keep in a record, as JSON. */
 const otherFields = (record: object, apart: ReadonlySet<string>): string =>
-  JSON.stringify(Object.fromEntries(Object.entries(record).filter(([name]) => !apart.has(name))));
+  jsonOf(Object.fromEntries(Object.entries(record).filter(([name]) => !apart.has(name))));
 
 const ENTRY_COLUMNS: readonly Column<LedgerEntry & { fork: number }>[] = [
   ["partition", "int", (entry) => entry.partition],
@@ -199,15 +202,15 @@ const AUDIT_COLUMNS: readonly Column<AuditRecord>[] = [
   ["id_ms", "bigint", (record) => auditPlace(record).ms],
   ["id_number", "bigint", (record) => auditPlace(record).number],
   ["at", "timestamptz", ({ atMs }) => moment(atMs)],
-  ["by", "text", ({ by }) => by],
+  ["by", "text", ({ by }) => archivableText(by)],
   ["token_id", "text", ({ by }) => TOKEN.exec(by)?.[1] ?? null],
-  ["label", "text", ({ by }) => TOKEN.exec(by)?.[2] ?? null],
+  ["label", "text", ({ by }) => text(TOKEN.exec(by)?.[2])],
   ["action", "text", ({ action }) => action],
   ["account_id", "text", ({ accountId }) => text(accountId)],
   ["target", "text", ({ target }) => target],
   ["request_id", "text", ({ requestId }) => text(requestId)],
-  ["before", "jsonb", ({ before }) => JSON.stringify(before)],
-  ["after", "jsonb", ({ after }) => JSON.stringify(after)],
+  ["before", "jsonb", ({ before }) => jsonOf(before)],
+  ["after", "jsonb", ({ after }) => jsonOf(after)],
 ];
 
 export const insertAudit = (run: ArchiveQuery, records: readonly AuditRecord[]): Promise<number> =>

@@ -4,6 +4,7 @@ import { accountNames, archiveNames, keyNames, partitionNames } from "../../stor
 import { many } from "../../store/pipelines.ts";
 import type { KeyFields } from "../../store/records.ts";
 import type { Report } from "../fold.ts";
+import { archivableMs, archivableText } from "./archivable.ts";
 import type { KeyRow } from "./rows.ts";
 import type { ArchiveQuery } from "./tables.ts";
 
@@ -58,12 +59,12 @@ function differenceOf(fields: KeyFields, row: ComparedRow | undefined): string |
   const pairs: [name: string, stored: string | undefined, archived: string | null][] = [
     ["account", fields.account_id, row.account_id],
     ["sha256", fields.sha256, row.sha256],
-    ["tier", fields.tier, row.tier],
+    ["tier", archivableText(fields.tier ?? ""), row.tier],
     ["rate_limit", fields.rate_limit, row.rate_limit],
     ["max_concurrent", fields.max_concurrent, row.max_concurrent],
     ["daily_limit", fields.daily_limit, row.daily_limit],
-    ["expires_at", fields.expires_at, row.expires_at && String(row.expires_at.getTime())],
-    ["revoked_at", fields.revoked_at, row.revoked_at && String(row.revoked_at.getTime())],
+    ["expires_at", momentText(fields.expires_at), row.expires_at && String(row.expires_at.getTime())],
+    ["revoked_at", momentText(fields.revoked_at), row.revoked_at && String(row.revoked_at.getTime())],
     ["rotated_to", fields.rotated_to, row.rotated_to],
   ];
   const differs = pairs.filter(([, stored = "", archived]) => stored !== (archived ?? ""));
@@ -71,4 +72,10 @@ function differenceOf(fields: KeyFields, row: ComparedRow | undefined): string |
   return differs
     .map(([name, stored, archived]) => `${name} ${archived} in the archive, ${stored} in Redis`)
     .join(", ");
+}
+
+/** A time of a record as the archive has it. */
+function momentText(ms: string | undefined): string | undefined {
+  const atMs = archivableMs(ms);
+  return atMs === undefined ? undefined : String(atMs);
 }
