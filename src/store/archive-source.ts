@@ -14,15 +14,21 @@ import { type Archived, type ArchivedCall, archived } from "./scripts/archived.t
 import { partitionsOf } from "./store-facts.ts";
 import { type Trimmed, type TrimOptions, trimLedger } from "./trimming.ts";
 
-/** What a partition's reader has read so far. */
-export interface ArchivePosition {
+/** What the archive has of a partition. */
+export interface ArchivedState {
+  /** The newest entry that counts; undefined for none. */
+  newest: LedgerEntry | undefined;
+  /** How many forks it has had. */
+  forks: number;
+  /** Id of the newest audit record; `LEDGER_START` for none. */
+  audit: string;
+}
+
+/** What a partition's reader has read so far, all of which the archive has. */
+export interface ArchivePosition extends ArchivedState {
   readonly partition: number;
   /** Of the partition's record; see `ARCHIVE_FIELDS`. */
   readonly generation: string;
-  /** The newest entry that the archive has; undefined for none. */
-  newest: LedgerEntry | undefined;
-  /** Id of the newest audit record that the archive has; `LEDGER_START` for none. */
-  audit: string;
   /** The score in `done` up to which ended requests were looked at, and how many of that score in full pages. */
   looked: { score: number; times: number };
   /** How many requests that may be collected were looked at; undefined unless that is asked for. */
@@ -170,19 +176,18 @@ const entriesOf = (primary: Primary, partition: number, ids: readonly string[]):
 /**
  * Notes that an archive is in use, in a partition where that is not noted yet. From then on COLLECT keeps what the archive
  * has not got. All accounts and keys are noted as changed.
- * @param has the newest entry that the archive has, and the id of its newest audit record, if it has any
  * @returns where to read on
  */
 async function begin(
   primary: Primary,
   partition: number,
   archiveId: string,
-  { newest, audit = LEDGER_START }: { newest?: LedgerEntry | undefined; audit?: string | undefined },
+  has: ArchivedState,
 ): Promise<ArchivePosition> {
   const { archive } = archiveNames(partition);
   let record = await primary.command<ArchiveRecord>((redis) => redis.hgetall(archive));
   if (record.archive !== undefined && record.archive !== archiveId) throw new OtherArchiveError();
-  if (record.archive === undefined || isBehind(newest, record.newest)) {
+  if (record.archive === undefined || isBehind(has.newest, record.newest)) {
     const generation = randomUUID().slice(0, 8);
     await primary.command((redis) => redis.hdel(archive, "listed", "newest", "looked_until"));
     await primary.command((redis) => redis.hset(archive, { generation, archive: archiveId }));
@@ -192,8 +197,7 @@ async function begin(
   return {
     partition,
     generation: record.generation ?? "",
-    newest,
-    audit,
+    ...has,
     looked: { score: Number(record.looked_until ?? 0), times: 0 },
     due: 0,
   };

@@ -1,11 +1,12 @@
 import { GatewayError } from "../../domain/errors.ts";
 import {
+  type ArchivedState,
   type ArchivePage,
   type ArchivePosition,
   type ArchiveSource,
   compareIds,
 } from "../../store/archive-source.ts";
-import { LEDGER_START, type LedgerEntry } from "../../store/ledger-entries.ts";
+import { LEDGER_START } from "../../store/ledger-entries.ts";
 import type { Primary } from "../../store/primary.ts";
 import type { Logger } from "../../telemetry/log.ts";
 import type { Metrics } from "../../telemetry/metrics.ts";
@@ -51,12 +52,8 @@ export function createCopying(options: CopyingOptions) {
   async function begin({ primary, partitions }: HeldPartitions, tables: ArchiveTables): Promise<void> {
     const unknown = partitions.filter((partition) => !positions.has(partition));
     if (unknown.length === 0) return;
-    const [newest, audit] = await Promise.all([tables.newest(unknown), tables.newestAudit(unknown)]);
-    for (const partition of unknown) {
-      const has = { newest: newest.get(partition), audit: audit.get(partition) };
-      const position = await source.begin(primary, partition, tables.archiveId, has);
-      positions.set(partition, position);
-    }
+    for (const [partition, state] of await tables.state(unknown))
+      positions.set(partition, await source.begin(primary, partition, tables.archiveId, state));
   }
 
   /** One batch. @returns false if replicas do not have all of it, so nothing is copied */
@@ -95,14 +92,13 @@ export function createCopying(options: CopyingOptions) {
 
     /**
      * Reads partitions again of which the archive has lost what it had.
-     * @param newest what it has of these partitions
+     * @param states what it has of these partitions
      */
-    forgetLost(partitions: readonly number[], newest: ReadonlyMap<number, LedgerEntry>): void {
-      for (const partition of partitions) {
+    forgetLost(states: ReadonlyMap<number, ArchivedState>): void {
+      for (const [partition, { newest }] of states) {
         const known = positions.get(partition)?.newest?.streamId;
         if (known === undefined) continue;
-        if (compareIds(newest.get(partition)?.streamId ?? LEDGER_START, known) < 0)
-          positions.delete(partition);
+        if (compareIds(newest?.streamId ?? LEDGER_START, known) < 0) positions.delete(partition);
       }
     },
 
@@ -143,14 +139,15 @@ function sayMissing(log: Logger, { position, missingUntil, entries }: ArchivePag
 async function hideLost(
   { source, metrics, log }: CopyingOptions,
   primary: Primary,
-  { newest, partition }: ArchivePosition,
+  position: ArchivePosition,
   tables: ArchiveTables,
 ): Promise<void> {
+  const { newest, partition } = position;
   if (!newest) return;
   const cut = await source.cut(primary, partition);
   const point = await findForkPoint(tables, newest, cut, (ids) => source.entries(primary, partition, ids));
   const after = point?.streamId ?? LEDGER_START;
-  const entries = await tables.hideAfter(partition, after, newest);
+  const entries = await tables.hideAfter(after, position);
   metrics.archiveForks.inc();
   log.error(
     { partition, after, until: newest.streamId, entries },

@@ -172,17 +172,13 @@ async function insert<Item>(
   return written?.rows ?? 0;
 }
 
-/** @param forkOf how many forks a partition had when its entries were read */
-export const insertEntries = (
-  run: ArchiveQuery,
-  entries: readonly LedgerEntry[],
-  forkOf: (partition: number) => number,
-): Promise<number> =>
+/** Each entry with the number of forks that its partition had had when it was read. */
+export const insertEntries = (run: ArchiveQuery, pages: readonly ArchivePage[]): Promise<number> =>
   insert(
     run,
     "ledger_rows",
     ENTRY_COLUMNS,
-    entries.map((entry) => ({ ...entry, fork: forkOf(entry.partition) })),
+    pages.flatMap(({ entries, position }) => entries.map((entry) => ({ ...entry, fork: position.forks }))),
   );
 
 export const insertRequests = (run: ArchiveQuery, requests: readonly EndedRequest[]): Promise<number> =>

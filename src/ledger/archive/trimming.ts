@@ -1,5 +1,4 @@
-import type { ArchiveSource } from "../../store/archive-source.ts";
-import type { LedgerEntry } from "../../store/ledger-entries.ts";
+import type { ArchivedState, ArchiveSource } from "../../store/archive-source.ts";
 import type { Logger } from "../../telemetry/log.ts";
 import type { Metrics } from "../../telemetry/metrics.ts";
 import { type HeldPartitions, withoutStore } from "./copying.ts";
@@ -15,7 +14,7 @@ export interface TrimmingOptions {
   /** How long archived entries stay in Redis. */
   keepMs(): number;
   /** Told each time what the archive has of these partitions. */
-  seen(partitions: readonly number[], newest: ReadonlyMap<number, LedgerEntry>): void;
+  seen(states: ReadonlyMap<number, ArchivedState>): void;
   metrics: Pick<Metrics, "archiveTrimmed">;
   log: Logger;
 }
@@ -37,9 +36,10 @@ export function createTrimming({ source, keepMs, seen, metrics, log }: TrimmingO
 
   async function trimOne({ primary, partitions }: HeldPartitions, tables: ArchiveTables): Promise<boolean> {
     let more = false;
-    const newest = await tables.newest(partitions);
-    seen(partitions, newest);
-    for (const [partition, archivedTo] of newest) {
+    const states = await tables.state(partitions);
+    seen(states);
+    for (const [partition, { newest: archivedTo }] of states) {
+      if (archivedTo === undefined) continue;
       const options = { partition, archivedTo, keepMs: keepMs(), slicesMax: SLICES_MAX };
       const result = await source.trim(primary, options).catch(withoutStore);
       if (result?.outcome === "trimmed") {
