@@ -22,6 +22,8 @@ export interface ArchivedState {
   forks: number;
   /** Id of the newest audit record; `LEDGER_START` for none. */
   audit: string;
+  /** Number of the newest batch of its generation without a ledger entry; 0 for none. */
+  batch: number;
 }
 
 /** What a partition's reader has read so far, all of which the archive has. */
@@ -29,6 +31,8 @@ export interface ArchivePosition extends ArchivedState {
   readonly partition: number;
   /** Of the partition's record; see `ARCHIVE_FIELDS`. */
   readonly generation: string;
+  /** What that record says of the archive. */
+  readonly noted: { newest: string | undefined; batch: number };
   /** The score in `done` up to which ended requests were looked at, and how many of that score in full pages. */
   looked: { score: number; times: number };
   /** How many requests that may be collected were looked at; undefined unless that is asked for. */
@@ -117,7 +121,9 @@ export function createArchiveSource(connection: Connection) {
     },
     takeTurns,
     endTurns,
+    records,
     begin,
+    renew,
     read: readPages,
     oldestUncopied,
     entries: entriesOf,
@@ -181,31 +187,51 @@ const entriesOf = (primary: Primary, partition: number, ids: readonly string[]):
 async function begin(
   primary: Primary,
   partition: number,
-  archiveId: string,
-  has: ArchivedState,
+  { archiveId, record, has }: { archiveId: string; record: ArchiveRecord; has: ArchivedState },
 ): Promise<ArchivePosition> {
-  const { archive } = archiveNames(partition);
-  let record = await primary.command<ArchiveRecord>((redis) => redis.hgetall(archive));
   if (record.archive !== undefined && record.archive !== archiveId) throw new OtherArchiveError();
-  if (record.archive === undefined || isBehind(has.newest, record.newest)) {
-    const generation = randomUUID().slice(0, 8);
-    await primary.command((redis) => redis.hdel(archive, "listed", "newest", "looked_until"));
-    await primary.command((redis) => redis.hset(archive, { generation, archive: archiveId }));
-    record = { generation, archive: archiveId };
+  if (record.archive === undefined || isOutOfStep(has, record)) {
+    const renewed = await renew(primary, partition, archiveId);
+    return begin(primary, partition, { archiveId, record: renewed, has: { ...has, batch: 0 } });
   }
   if (record.listed === undefined) await listAll(primary, partition);
   return {
     partition,
     generation: record.generation ?? "",
+    noted: { newest: record.newest, batch: Number(record.batch ?? 0) },
     ...has,
     looked: { score: Number(record.looked_until ?? 0), times: 0 },
     due: 0,
   };
 }
 
-/** Whether the archive lacks what it once had: it was restored from a backup. */
-const isBehind = (newest: LedgerEntry | undefined, noted: string | undefined): boolean =>
-  noted !== undefined && compareIds(newest?.streamId ?? LEDGER_START, noted) < 0;
+/**
+ * Whether the archive lacks what it once had, as after a restore from a backup, or the store no longer knows what it has. One
+ * batch may be there that is not noted: its copier ended in between.
+ */
+function isOutOfStep({ newest, batch }: ArchivedState, noted: ArchiveRecord): boolean {
+  const isBehind = compareIds(newest?.streamId ?? LEDGER_START, noted.newest ?? LEDGER_START) < 0;
+  const unnoted = batch - Number(noted.batch ?? 0);
+  return isBehind || unnoted < 0 || unnoted > 1;
+}
+
+/** What partitions' records say of their archive. */
+const records = (primary: Primary, partitions: readonly number[]): Promise<Map<number, ArchiveRecord>> =>
+  primary.command(async (redis) => {
+    const found = await many<ArchiveRecord, number>(redis, partitions, (pipe, partition) =>
+      pipe.hgetall(archiveNames(partition).archive),
+    );
+    return new Map(partitions.map((partition, at) => [partition, found[at]!]));
+  });
+
+/** Begins a new generation: accounts, keys and requests are copied again. */
+async function renew(primary: Primary, partition: number, archiveId: string): Promise<ArchiveRecord> {
+  const { archive } = archiveNames(partition);
+  const record = { generation: randomUUID().slice(0, 8), archive: archiveId };
+  await primary.command((redis) => redis.hdel(archive, "listed", "newest", "batch", "looked_until"));
+  await primary.command((redis) => redis.hset(archive, record));
+  return record;
+}
 
 /** Notes all accounts and keys of a partition as changed, a page at a time. */
 async function listAll(primary: Primary, partition: number): Promise<void> {
@@ -293,29 +319,29 @@ async function pageOf(
   const fresh = pairs(ended as string[]);
   const overdue = due as string[];
   const audit = audited as StreamEntry[];
+  const freshIds = fresh.map(([id]) => id);
+  const contents = {
+    entries,
+    requests: [
+      ...(await readRequests(redis, position, freshIds, false)),
+      ...(await readRequests(redis, position, overdue, true)),
+    ],
+    changed: await readChanged(redis, partition, pairs(changed as string[])),
+    audit: audit.map((one) => auditRecord(partition, one)),
+  };
   return {
     position,
     next: {
       ...position,
       newest: entries.at(-1) ?? newest,
+      batch: position.batch + (entries.length === 0 && hasRows(contents) ? 1 : 0),
       audit: audit.at(-1)?.[0] ?? position.audit,
       looked: lookedAfter(position.looked, fresh, fresh.length >= each),
       due: overdue.length < each ? undefined : position.due! + overdue.length,
     },
     isFork: false,
     missingUntil: behindCut < 0 ? String(cut) : undefined,
-    entries,
-    requests: [
-      ...(await readRequests(
-        redis,
-        position,
-        fresh.map(([id]) => id),
-        false,
-      )),
-      ...(await readRequests(redis, position, overdue, true)),
-    ],
-    changed: await readChanged(redis, partition, pairs(changed as string[])),
-    audit: audit.map((one) => auditRecord(partition, one)),
+    ...contents,
     readAtMs: nowMs,
     more: [
       ...[entries.length, fresh.length, overdue.length],
@@ -323,6 +349,15 @@ async function pageOf(
     ].some((n) => n >= each),
   };
 }
+
+/** Whether a page has anything that is written to the archive. */
+export const hasRows = ({
+  entries,
+  requests,
+  changed,
+  audit,
+}: Pick<ArchivePage, "entries" | "requests" | "changed" | "audit">): boolean =>
+  entries.length + requests.length + changed.length + audit.length > 0;
 
 /** Whether an entry of the ledger is the one that the archive has under its id. */
 export const isSameEntry = (one: LedgerEntry, other: LedgerEntry): boolean =>

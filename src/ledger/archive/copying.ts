@@ -5,6 +5,7 @@ import {
   type ArchivePosition,
   type ArchiveSource,
   compareIds,
+  hasRows,
 } from "../../store/archive-source.ts";
 import { LEDGER_START } from "../../store/ledger-entries.ts";
 import type { Primary } from "../../store/primary.ts";
@@ -48,13 +49,8 @@ export function createCopying(options: CopyingOptions) {
   const { positions, complete } = progress;
   let lookedAtDueMs = Number.NEGATIVE_INFINITY;
 
-  /** Asks the archive what it has of partitions that are not known. */
-  async function begin({ primary, partitions }: HeldPartitions, tables: ArchiveTables): Promise<void> {
-    const unknown = partitions.filter((partition) => !positions.has(partition));
-    if (unknown.length === 0) return;
-    for (const [partition, state] of await tables.state(unknown))
-      positions.set(partition, await source.begin(primary, partition, tables.archiveId, state));
-  }
+  const begin = (held: HeldPartitions, tables: ArchiveTables): Promise<void> =>
+    beginUnknown(source, positions, held, tables);
 
   /** One batch. @returns false if replicas do not have all of it, so nothing is copied */
   async function copyBatch({ primary, partitions }: HeldPartitions, tables: ArchiveTables): Promise<boolean> {
@@ -90,17 +86,7 @@ export function createCopying(options: CopyingOptions) {
       }
     },
 
-    /**
-     * Reads partitions again of which the archive has lost what it had.
-     * @param states what it has of these partitions
-     */
-    forgetLost(states: ReadonlyMap<number, ArchivedState>): void {
-      for (const [partition, { newest }] of states) {
-        const known = positions.get(partition)?.newest?.streamId;
-        if (known === undefined) continue;
-        if (compareIds(newest?.streamId ?? LEDGER_START, known) < 0) positions.delete(partition);
-      }
-    },
+    look: (partitions: readonly number[], tables: ArchiveTables) => look(positions, partitions, tables),
 
     /** @returns false if there is more to copy */
     async from(held: HeldPartitions, tables: ArchiveTables): Promise<boolean> {
@@ -123,6 +109,45 @@ export function createCopying(options: CopyingOptions) {
 
     showLag: (held: readonly HeldPartitions[]): Promise<void> => showLag(options, held, complete),
   };
+}
+
+/** Asks the archive what it has of partitions that are not known. */
+async function beginUnknown(
+  source: ArchiveSource,
+  positions: Progress["positions"],
+  { primary, partitions }: HeldPartitions,
+  tables: ArchiveTables,
+): Promise<void> {
+  const unknown = partitions.filter((partition) => !positions.has(partition));
+  if (unknown.length === 0) return;
+  const records = await source.records(primary, unknown);
+  const places = unknown.map((partition) => ({
+    partition,
+    generation: records.get(partition)?.generation ?? "",
+  }));
+  for (const [partition, has] of await tables.state(places)) {
+    const record = records.get(partition) ?? {};
+    const position = await source.begin(primary, partition, { archiveId: tables.archiveId, record, has });
+    positions.set(partition, position);
+  }
+}
+
+/** What the archive has of partitions now. One of which it has lost something is begun again. */
+async function look(
+  positions: Progress["positions"],
+  partitions: readonly number[],
+  tables: ArchiveTables,
+): Promise<ReadonlyMap<number, ArchivedState>> {
+  const places = partitions.map((partition) => ({
+    partition,
+    generation: positions.get(partition)?.generation ?? "",
+  }));
+  const states = await tables.state(places);
+  for (const [partition, state] of states) {
+    const known = positions.get(partition);
+    if (known && hasLost(state, known)) positions.delete(partition);
+  }
+  return states;
 }
 
 /** Said once: the next page is read behind the gap. */
@@ -169,8 +194,10 @@ async function writePages(
   for (const page of pages) {
     const { partition } = page.position;
     const outcome = isEmpty(page) ? "archived" : await source.archived(primary, notesOf(page));
-    if (outcome === "archived") positions.set(partition, page.next);
+    if (outcome === "archived") positions.set(partition, notedAs(page.next));
     else positions.delete(partition);
+    // What was noted last may have been lost before this batch was written.
+    if (outcome === "unseen") await source.renew(primary, partition, tables.archiveId);
     if (outcome === "archived" && !page.more) complete.add(partition);
   }
 }
@@ -202,14 +229,26 @@ export function withoutStore(error: unknown): undefined {
   throw error;
 }
 
-const isEmpty = ({ entries, requests, changed, audit, next, position }: ArchivePage): boolean =>
-  entries.length + requests.length + changed.length + audit.length === 0 &&
-  next.looked.score === position.looked.score;
+const isEmpty = (page: ArchivePage): boolean =>
+  !hasRows(page) && page.next.looked.score === page.position.looked.score;
 
-const notesOf = ({ next, requests, changed }: ArchivePage) => ({
+/** Whether the archive lacks what it had at a position. */
+const hasLost = ({ newest, batch }: ArchivedState, known: ArchivePosition): boolean =>
+  batch < known.batch ||
+  compareIds(newest?.streamId ?? LEDGER_START, known.newest?.streamId ?? LEDGER_START) < 0;
+
+/** A position once the store has noted what the archive has there. */
+const notedAs = (position: ArchivePosition): ArchivePosition => ({
+  ...position,
+  noted: { newest: position.newest?.streamId ?? position.noted.newest, batch: position.batch },
+});
+
+const notesOf = ({ position, next, requests, changed }: ArchivePage) => ({
   partition: next.partition,
   generation: next.generation,
   newest: next.newest?.streamId,
+  batch: next.batch,
+  noted: position.noted,
   lookedUntil: next.looked.score,
   requests: requests.map(({ requestId, record }) => ({ requestId, state: record.state ?? "" })),
   changed: changed.map(({ what, changes }) => ({ what, changes })),

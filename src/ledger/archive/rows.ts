@@ -181,6 +181,21 @@ export const insertEntries = (run: ArchiveQuery, pages: readonly ArchivePage[]):
     pages.flatMap(({ entries, position }) => entries.map((entry) => ({ ...entry, fork: position.forks }))),
   );
 
+const BATCH_COLUMNS: readonly Column<ArchivePage>[] = [
+  ["partition", "int", ({ position }) => position.partition],
+  ["generation", "text", ({ position }) => position.generation],
+  ["number", "bigint", ({ next }) => next.batch],
+];
+
+/** Those of these batches that have no ledger entry. */
+export const insertBatches = (run: ArchiveQuery, pages: readonly ArchivePage[]): Promise<number> =>
+  insert(
+    run,
+    "batches",
+    BATCH_COLUMNS,
+    pages.filter(({ position, next }) => next.batch > position.batch),
+  );
+
 export const insertRequests = (run: ArchiveQuery, requests: readonly EndedRequest[]): Promise<number> =>
   insert(run, "request_rows", REQUEST_COLUMNS, requests);
 

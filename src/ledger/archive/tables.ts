@@ -1,6 +1,19 @@
-import type { ArchivedState, ArchivePage, ArchivePosition } from "../../store/archive-source.ts";
+import {
+  type ArchivedState,
+  type ArchivePage,
+  type ArchivePosition,
+  hasRows,
+} from "../../store/archive-source.ts";
 import { LEDGER_START, type LedgerEntry } from "../../store/ledger-entries.ts";
-import { type EntryRow, entryOf, insertAudit, insertChanged, insertEntries, insertRequests } from "./rows.ts";
+import {
+  type EntryRow,
+  entryOf,
+  insertAudit,
+  insertBatches,
+  insertChanged,
+  insertEntries,
+  insertRequests,
+} from "./rows.ts";
 
 /** Runs one statement; values are passed apart from it. */
 export type ArchiveQuery = <Row extends object>(text: string, values?: readonly unknown[]) => Promise<Row[]>;
@@ -21,6 +34,9 @@ export interface Written {
   audit: number;
 }
 
+/** A partition, and the generation of its record: batches count in that. */
+export type ArchivedPlace = Pick<ArchivePosition, "partition" | "generation">;
+
 /** The archive has lost rows, or another process has written some. What it has is to be asked again. */
 export class StaleArchiveError extends Error {
   override readonly name = "StaleArchiveError";
@@ -28,13 +44,18 @@ export class StaleArchiveError extends Error {
 
 export type ArchiveTables = ReturnType<typeof createTables>;
 
+/** Of partitions, each with the generation of its record. */
 const STATE = `
-  SELECT e.*, coalesce(f.fork, 0) AS forks, a.id_ms || '-' || a.id_number AS audit, p.partition
-  FROM unnest($1::int[]) AS p(partition)
+  SELECT e.*, coalesce(f.fork, 0) AS forks, a.id_ms || '-' || a.id_number AS audit, b.number::int AS batch, p.partition
+  FROM unnest($1::int[], $2::text[]) AS p(partition, generation)
   LEFT JOIN LATERAL (
     SELECT * FROM tollgate.ledger_entries e WHERE e.partition = p.partition ORDER BY e.id_ms DESC, e.id_number DESC LIMIT 1
   ) e ON true
   LEFT JOIN LATERAL (SELECT max(fork) AS fork FROM tollgate.ledger_forks WHERE partition = p.partition) f ON true
+  CROSS JOIN LATERAL (
+    SELECT coalesce(max(number), 0) AS number FROM tollgate.batches
+    WHERE partition = p.partition AND generation = p.generation
+  ) b
   LEFT JOIN LATERAL (
     SELECT * FROM tollgate.audit a WHERE a.partition = p.partition ORDER BY a.id_ms DESC, a.id_number DESC LIMIT 1
   ) a ON true`;
@@ -59,8 +80,8 @@ export function createTables(archiveId: string, { query, transaction }: ArchiveC
     archiveId,
 
     /** What the archive has of each of these partitions. */
-    state: (partitions: readonly number[]): Promise<Map<number, ArchivedState>> =>
-      readState(query, partitions),
+    state: (places: readonly ArchivedPlace[]): Promise<Map<number, ArchivedState>> =>
+      readState(query, places),
 
     /** Entries that count before one, newest first. */
     async entriesBefore(partition: number, id: string, most: number): Promise<LedgerEntry[]> {
@@ -77,16 +98,14 @@ export function createTables(archiveId: string, { query, transaction }: ArchiveC
 
     /** Writes all of these pages, once. @throws StaleArchiveError */
     async write(pages: readonly ArchivePage[]): Promise<Written> {
-      const used = pages.filter(
-        ({ entries, requests, changed, audit }) =>
-          entries.length + requests.length + changed.length + audit.length > 0,
-      );
+      const used = pages.filter(hasRows);
       if (used.length === 0) return { entry: 0, request: 0, account: 0, key: 0, audit: 0 };
       return transaction(async (run) => {
         await requireUnchanged(
           run,
           used.map(({ position }) => position),
         );
+        await insertBatches(run, used);
         return {
           entry: await insertEntries(run, used),
           request: await insertRequests(
@@ -106,15 +125,19 @@ export function createTables(archiveId: string, { query, transaction }: ArchiveC
 
 async function readState(
   query: ArchiveQuery,
-  partitions: readonly number[],
+  places: readonly ArchivedPlace[],
 ): Promise<Map<number, ArchivedState>> {
-  const rows = await query<EntryRow & { forks: number; audit: string | null }>(STATE, [partitions]);
+  const rows = await query<EntryRow & { forks: number; audit: string | null; batch: number }>(STATE, [
+    places.map(({ partition }) => partition),
+    places.map(({ generation }) => generation),
+  ]);
   return new Map(
     rows.map((row) => [
       row.partition,
       {
         newest: row.id === null ? undefined : entryOf(row),
         forks: row.forks,
+        batch: row.batch,
         audit: row.audit ?? LEDGER_START,
       },
     ]),
@@ -130,10 +153,10 @@ async function requireUnchanged(run: ArchiveQuery, positions: readonly ArchivePo
   // In one order everywhere: two processes never wait for each other.
   const partitions = positions.map(({ partition }) => partition).sort((one, other) => one - other);
   await run(LOCK, [partitions]);
-  const states = await readState(run, partitions);
-  const isSame = ({ partition, newest, forks }: ArchivePosition): boolean => {
+  const states = await readState(run, positions);
+  const isSame = ({ partition, newest, forks, batch }: ArchivePosition): boolean => {
     const state = states.get(partition);
-    return state?.newest?.streamId === newest?.streamId && state?.forks === forks;
+    return state?.newest?.streamId === newest?.streamId && state?.forks === forks && state?.batch === batch;
   };
   if (!positions.every(isSame)) throw new StaleArchiveError("the archive has other rows than it had");
 }
