@@ -45,7 +45,7 @@ export interface EndedRequest {
   record: RequestRecord;
 }
 
-/** An account or key, as its record is. `changes`: how many were noted before it was read. */
+/** An account or key, as its record is; one that the store has lost has no fields. `changes`: how many were noted before it was read. */
 export type ChangedRecord = { what: string; changes: string } & (
   | { kind: "account"; accountId: string; record: AccountRecord }
   | { kind: "key"; keyId: string; record: KeyFields }
@@ -92,6 +92,20 @@ const REQUEST_FIELDS_COPIED = [
 
 /** Accounts or keys that are noted at a time. */
 const LISTED_AT_ONCE = 500;
+
+/** Pages of accounts and keys, each as `account <id>` or `key <id>`. */
+export type NamedPages = AsyncIterable<readonly string[]>;
+
+/** What is known of a partition before it is read. */
+interface BeginOptions {
+  archiveId: string;
+  /** Its record in the store. */
+  record: ArchiveRecord;
+  /** What the archive has of it. */
+  has: ArchivedState;
+  /** The accounts and keys that the archive has of it. */
+  listed: NamedPages;
+}
 
 /** The store is copied to another archive. */
 export class OtherArchiveError extends Error {
@@ -187,14 +201,14 @@ const entriesOf = (primary: Primary, partition: number, ids: readonly string[]):
 async function begin(
   primary: Primary,
   partition: number,
-  { archiveId, record, has }: { archiveId: string; record: ArchiveRecord; has: ArchivedState },
+  { archiveId, record, has, listed }: BeginOptions,
 ): Promise<ArchivePosition> {
   if (record.archive !== undefined && record.archive !== archiveId) throw new OtherArchiveError();
   if (record.archive === undefined || isOutOfStep(has, record)) {
     const renewed = await renew(primary, partition, archiveId);
-    return begin(primary, partition, { archiveId, record: renewed, has: { ...has, batch: 0 } });
+    return begin(primary, partition, { archiveId, record: renewed, has: { ...has, batch: 0 }, listed });
   }
-  if (record.listed === undefined) await listAll(primary, partition);
+  if (record.listed === undefined) await listAll(primary, partition, listed);
   return {
     partition,
     generation: record.generation ?? "",
@@ -233,9 +247,12 @@ async function renew(primary: Primary, partition: number, archiveId: string): Pr
   return record;
 }
 
-/** Notes all accounts and keys of a partition as changed, a page at a time. */
-async function listAll(primary: Primary, partition: number): Promise<void> {
-  const { archive, changed } = archiveNames(partition);
+/**
+ * Notes all accounts and keys of a partition as changed, a page at a time.
+ * @param archived those that the archive has: the store may have lost some of them
+ */
+async function listAll(primary: Primary, partition: number, archived: NamedPages): Promise<void> {
+  const { archive } = archiveNames(partition);
   const { accounts } = partitionNames(partition);
   let cursor = "0";
   do {
@@ -248,14 +265,22 @@ async function listAll(primary: Primary, partition: number): Promise<void> {
         pipe.zrange(accountNames(partition, accountId).keys, "0", "-1"),
       ),
     );
-    const all = [...accountIds.map((id) => `account ${id}`), ...keys.flat().map((id) => `key ${id}`)];
-    for (let at = 0; at < all.length; at += LISTED_AT_ONCE) {
-      const some = all.slice(at, at + LISTED_AT_ONCE);
-      await primary.command((redis) => many(redis, some, (pipe, what) => pipe.hincrby(changed, what, 1)));
-    }
+    await noteChanged(primary, partition, [
+      ...accountIds.map((id) => `account ${id}`),
+      ...keys.flat().map((id) => `key ${id}`),
+    ]);
     cursor = next;
   } while (cursor !== "0");
+  for await (const page of archived) await noteChanged(primary, partition, page);
   await primary.command((redis) => redis.hset(archive, "listed", "1"));
+}
+
+async function noteChanged(primary: Primary, partition: number, all: readonly string[]): Promise<void> {
+  const { changed } = archiveNames(partition);
+  for (let at = 0; at < all.length; at += LISTED_AT_ONCE) {
+    const some = all.slice(at, at + LISTED_AT_ONCE);
+    await primary.command((redis) => many(redis, some, (pipe, what) => pipe.hincrby(changed, what, 1)));
+  }
 }
 
 /** Up to about `most` entries, requests and changed records each, of several partitions of one primary. */
@@ -417,7 +442,6 @@ const recordWith = (row: readonly (string | null)[]): RequestRecord =>
     REQUEST_FIELDS_COPIED.flatMap((field, at) => (row[at] == null ? [] : [[field, row[at]]])),
   );
 
-/** A record that is gone is no longer noted once the batch is committed. */
 async function readChanged(
   redis: Redis,
   partition: number,

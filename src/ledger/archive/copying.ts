@@ -58,8 +58,10 @@ export function createCopying(options: CopyingOptions) {
     const known = partitions.flatMap((partition) => positions.get(partition) ?? []);
     const pages = await source.read(primary, known, BATCH);
     const forked = pages.filter(({ isFork }) => isFork);
-    for (const { position } of forked) await hideLost(options, primary, position, tables);
-    for (const { position } of forked) positions.delete(position.partition);
+    for (const { position } of forked) {
+      positions.delete(position.partition);
+      await hideLost(options, primary, position, tables);
+    }
     const whole = pages.filter(({ isFork }) => !isFork);
     for (const page of whole) sayMissing(options.log, page);
     await step("confirm");
@@ -127,8 +129,8 @@ async function beginUnknown(
   }));
   for (const [partition, has] of await tables.state(places)) {
     const record = records.get(partition) ?? {};
-    const position = await source.begin(primary, partition, { archiveId: tables.archiveId, record, has });
-    positions.set(partition, position);
+    const known = { archiveId: tables.archiveId, record, has, listed: tables.listed(partition) };
+    positions.set(partition, await source.begin(primary, partition, known));
   }
 }
 
@@ -169,6 +171,8 @@ async function hideLost(
 ): Promise<void> {
   const { newest, partition } = position;
   if (!newest) return;
+  // Accounts and keys are of before, too. First, so that a process that ends in between has not hidden the reason.
+  await source.renew(primary, partition, tables.archiveId);
   const cut = await source.cut(primary, partition);
   const point = await findForkPoint(tables, newest, cut, (ids) => source.entries(primary, partition, ids));
   const after = point?.streamId ?? LEDGER_START;

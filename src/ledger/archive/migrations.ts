@@ -12,6 +12,7 @@ export const STEPS = [
   "0003-operators",
   "0004-seconds",
   "0005-batches",
+  "0006-gone",
 ] as const;
 
 /** Any number, the same in each release: two gateways that start at a time do not migrate at a time. */

@@ -134,12 +134,14 @@ const ACCOUNT_COLUMNS: readonly Column<Changed<"account">>[] = [
   ["partition", "int", ({ partition }) => partition],
   ["created_at", "timestamptz", ({ record }) => moment(record.created_at)],
   ["settings", "jsonb", ({ record }) => otherFields(record, ACCOUNT_FIELDS_APART)],
+  ["gone", "boolean", ({ record }) => record.balance === undefined],
 ];
 
 const KEY_COLUMNS: readonly Column<Changed<"key">>[] = [
   ["key_id", "text", ({ keyId }) => keyId],
   ["version", "bigint", ({ readAtMs }) => readAtMs],
-  ["account_id", "text", ({ record }) => text(record.account_id)],
+  ["partition", "int", ({ partition }) => partition],
+  ["account_id", "text", ({ record }) => record.account_id ?? ""],
   ["sha256", "text", ({ record }) => record.sha256 ?? ""],
   ["tier", "text", ({ record }) => record.tier ?? ""],
   ["rate_limit", "bigint", ({ record }) => text(record.rate_limit)],
@@ -150,6 +152,7 @@ const KEY_COLUMNS: readonly Column<Changed<"key">>[] = [
   ["revoked_at", "timestamptz", ({ record }) => moment(record.revoked_at)],
   ["rotated_to", "text", ({ record }) => text(record.rotated_to)],
   ["settings", "jsonb", ({ record }) => otherFields(record, KEY_FIELDS_APART)],
+  ["gone", "boolean", ({ record }) => record.account_id === undefined],
 ];
 
 /** Writes rows that are not there yet, in one statement. @returns how many were not */
@@ -235,10 +238,10 @@ export async function insertChanged(
   const changed = pages.flatMap((page) =>
     page.changed.map((one) => ({ ...one, partition: page.position.partition, readAtMs: page.readAtMs })),
   );
-  const accounts = changed.filter((one) => one.kind === "account" && one.record.balance !== undefined);
-  const keys = changed.filter((one) => one.kind === "key" && one.record.account_id !== undefined);
+  const accounts = changed.filter((one) => one.kind === "account");
+  const keys = changed.filter((one) => one.kind === "key");
   return {
-    account: await insert(run, "account_versions", ACCOUNT_COLUMNS, accounts as Changed<"account">[]),
-    key: await insert(run, "api_key_versions", KEY_COLUMNS, keys as Changed<"key">[]),
+    account: await insert(run, "account_versions", ACCOUNT_COLUMNS, accounts),
+    key: await insert(run, "api_key_versions", KEY_COLUMNS, keys),
   };
 }

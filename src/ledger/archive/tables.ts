@@ -3,6 +3,7 @@ import {
   type ArchivePage,
   type ArchivePosition,
   hasRows,
+  type NamedPages,
 } from "../../store/archive-source.ts";
 import { LEDGER_START, type LedgerEntry } from "../../store/ledger-entries.ts";
 import {
@@ -74,6 +75,15 @@ const COUNT_AFTER = `
 const FORK = `
   INSERT INTO tollgate.ledger_forks (partition, fork, after, until) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING`;
 
+/** Ids of accounts or keys of a partition, of all versions. */
+const listedIn = (table: string, column: string): string => `
+  SELECT DISTINCT ${column} AS id FROM tollgate.${table} WHERE partition = $1 AND ${column} > $2 ORDER BY ${column} LIMIT $3`;
+const LISTED = {
+  account: listedIn("account_versions", "account_id"),
+  key: listedIn("api_key_versions", "key_id"),
+};
+const LISTED_PAGE = 500;
+
 /** What the copier reads and writes in the archive. INSERT and SELECT are all that it needs. */
 export function createTables(archiveId: string, { query, transaction }: ArchiveConnection) {
   return {
@@ -82,6 +92,18 @@ export function createTables(archiveId: string, { query, transaction }: ArchiveC
     /** What the archive has of each of these partitions. */
     state: (places: readonly ArchivedPlace[]): Promise<Map<number, ArchivedState>> =>
       readState(query, places),
+
+    /** Accounts and keys that a partition has or had. */
+    async *listed(partition: number): NamedPages {
+      for (const [kind, text] of Object.entries(LISTED)) {
+        let last: string | undefined = "";
+        while (last !== undefined) {
+          const rows: { id: string }[] = await query(text, [partition, last, LISTED_PAGE]);
+          yield rows.map(({ id }) => `${kind} ${id}`);
+          last = rows.length < LISTED_PAGE ? undefined : rows.at(-1)?.id;
+        }
+      }
+    },
 
     /** Entries that count before one, newest first. */
     async entriesBefore(partition: number, id: string, most: number): Promise<LedgerEntry[]> {

@@ -8,12 +8,22 @@ import { archivableMs, archivableText } from "./archivable.ts";
 import type { KeyRow } from "./rows.ts";
 import type { ArchiveQuery } from "./tables.ts";
 
+/** Keys of the archive that are looked for in Redis at a time. */
+const PAGE = 500;
+
 /** What is compared. */
 type ComparedRow = Omit<KeyRow, "created_at" | "settings">;
 
 const KEYS = `
   SELECT key_id, account_id, sha256, tier, rate_limit, max_concurrent, daily_limit, expires_at, revoked_at, rotated_to
   FROM tollgate.api_keys WHERE key_id = ANY($1)`;
+
+/** Keys that the archive has of a partition, by their ids. */
+const KEYS_AFTER = `
+  SELECT key_id, account_id, gone FROM (
+    SELECT DISTINCT ON (key_id) key_id, account_id, gone FROM tollgate.api_key_versions
+    WHERE partition = $1 AND key_id > $2 ORDER BY key_id, version DESC
+  ) latest ORDER BY key_id LIMIT ${PAGE}`;
 
 /**
  * Compares the keys of a partition with those in the archive; one that has changed and is not copied yet is left out.
@@ -49,7 +59,33 @@ export async function verifyArchivedKeys(
     compared += keyIds.length;
     step();
   }
+  await findLostKeys(redis, partition, { query, report, step });
   return compared;
+}
+
+/** Reports keys that the archive has as they were, and that the store has lost. */
+async function findLostKeys(
+  redis: Redis,
+  partition: number,
+  { query, report, step }: { query: ArchiveQuery; report: Report; step(): void },
+): Promise<void> {
+  let last: string | undefined = "";
+  while (last !== undefined) {
+    const page: { key_id: string; account_id: string; gone: boolean }[] = await query(KEYS_AFTER, [
+      partition,
+      last,
+    ]);
+    const current = page.filter(({ gone }) => !gone);
+    const stored = await many<number, { key_id: string }>(redis, current, (pipe, { key_id }) =>
+      pipe.exists(keyNames(partition, key_id).key),
+    );
+    for (const { key_id, account_id } of current.filter((_, at) => stored[at] === 0)) {
+      const noted = await redis.hexists(archiveNames(partition).changed, `key ${key_id}`);
+      if (noted === 0) report("archive", account_id, `key ${key_id}: is in the archive, and not in Redis`);
+    }
+    step();
+    last = page.length < PAGE ? undefined : page.at(-1)?.key_id;
+  }
 }
 
 /** In words; undefined if there is none. */
