@@ -1,4 +1,5 @@
 import { afterEach, beforeEach, expect, test } from "vitest";
+import { cliActor } from "../../src/store/actor.ts";
 import { changeKey, findKey, revokeKey } from "../../src/store/keys.ts";
 import {
   accountNames,
@@ -8,6 +9,7 @@ import {
   partitionOf,
   requestName,
 } from "../../src/store/names.ts";
+import { patchAccount } from "../../src/store/operator-accounts.ts";
 import { scriptsOf } from "../../src/store/script-runner.ts";
 import { collect } from "../../src/store/scripts/collect.ts";
 import { times } from "../support/store.ts";
@@ -120,6 +122,27 @@ test("a change of a key is a new version, and the views show the latest", async 
   );
   expect(keys).toEqual([{ tier: "enterprise", daily_limit: 7, revoked: true }]);
   expect(await stage.database.query("SELECT FROM tollgate.api_key_versions")).toHaveLength(3);
+});
+
+// Guarantee: a key that was revoked stays so in the archive, whatever server's clock said when.
+test("a change counts though the clock of Redis has gone back since the one before", async () => {
+  const copier = await stage.copier();
+  const { keyId } = await stage.givenKey("acme");
+  const actor = cliActor("ann");
+  await patchAccount(stage.nodes, "acme", { label: "before" }, actor);
+  await copier.copy();
+  // The clock of the former primary was ahead.
+  for (const table of ["account_versions", "api_key_versions"])
+    await stage.database.query(`UPDATE tollgate.${table} SET version = version + 3600000`);
+  await revokeKey(stage.nodes, await findKey(stage.nodes, keyId));
+  await patchAccount(stage.nodes, "acme", { label: "after" }, actor);
+  await copier.copy();
+  expect(
+    await stage.database.query("SELECT revoked_at IS NOT NULL AS revoked FROM tollgate.api_keys"),
+  ).toEqual([{ revoked: true }]);
+  expect(await stage.database.query("SELECT settings->>'label' AS label FROM tollgate.accounts")).toEqual([
+    { label: "after" },
+  ]);
 });
 
 test("a store that has been used for long is copied as a whole, in batches", async () => {

@@ -126,11 +126,14 @@ const REQUEST_COLUMNS: readonly Column<EndedRequest>[] = [
   ["finished_at", "timestamptz", ({ record }) => moment(record.finished_at ?? record.void_at)],
 ];
 
-type Changed<Kind> = Extract<ChangedRecord, { kind: Kind }> & { partition: number; readAtMs: number };
+type Changed<Kind> = Extract<ChangedRecord, { kind: Kind }> & {
+  partition: number;
+  version: number;
+};
 
 const ACCOUNT_COLUMNS: readonly Column<Changed<"account">>[] = [
   ["account_id", "text", ({ accountId }) => accountId],
-  ["version", "bigint", ({ readAtMs }) => readAtMs],
+  ["version", "bigint", ({ version }) => version],
   ["partition", "int", ({ partition }) => partition],
   ["created_at", "timestamptz", ({ record }) => moment(record.created_at)],
   ["settings", "jsonb", ({ record }) => otherFields(record, ACCOUNT_FIELDS_APART)],
@@ -139,7 +142,7 @@ const ACCOUNT_COLUMNS: readonly Column<Changed<"account">>[] = [
 
 const KEY_COLUMNS: readonly Column<Changed<"key">>[] = [
   ["key_id", "text", ({ keyId }) => keyId],
-  ["version", "bigint", ({ readAtMs }) => readAtMs],
+  ["version", "bigint", ({ version }) => version],
   ["partition", "int", ({ partition }) => partition],
   ["account_id", "text", ({ record }) => record.account_id ?? ""],
   ["sha256", "text", ({ record }) => record.sha256 ?? ""],
@@ -230,18 +233,54 @@ const AUDIT_COLUMNS: readonly Column<AuditRecord>[] = [
 export const insertAudit = (run: ArchiveQuery, records: readonly AuditRecord[]): Promise<number> =>
   insert(run, "audit", AUDIT_COLUMNS, records);
 
-/** Accounts and keys, each as a new version. */
+/** Accounts and keys, each as the newest version. Nobody else writes to their partition meanwhile. */
 export async function insertChanged(
   run: ArchiveQuery,
   pages: readonly ArchivePage[],
 ): Promise<{ account: number; key: number }> {
-  const changed = pages.flatMap((page) =>
-    page.changed.map((one) => ({ ...one, partition: page.position.partition, readAtMs: page.readAtMs })),
+  const changed = pages.flatMap(({ changed: some, position: { partition }, readAtMs }) =>
+    some.map((one) => ({ ...one, partition, readAtMs })),
   );
   const accounts = changed.filter((one) => one.kind === "account");
   const keys = changed.filter((one) => one.kind === "key");
+  const accountVersion = await versionsAfter(
+    run,
+    LATEST_ACCOUNTS,
+    accounts.map(({ accountId }) => accountId),
+  );
+  const keyVersion = await versionsAfter(
+    run,
+    LATEST_KEYS,
+    keys.map(({ keyId }) => keyId),
+  );
+  const newAccounts = accounts.map((one) => ({
+    ...one,
+    version: accountVersion(one.accountId, one.readAtMs),
+  }));
+  const newKeys = keys.map((one) => ({ ...one, version: keyVersion(one.keyId, one.readAtMs) }));
   return {
-    account: await insert(run, "account_versions", ACCOUNT_COLUMNS, accounts),
-    key: await insert(run, "api_key_versions", KEY_COLUMNS, keys),
+    account: await insert(run, "account_versions", ACCOUNT_COLUMNS, newAccounts),
+    key: await insert(run, "api_key_versions", KEY_COLUMNS, newKeys),
   };
+}
+
+const LATEST_ACCOUNTS = `
+  SELECT account_id AS id, max(version) AS version FROM tollgate.account_versions
+  WHERE account_id = ANY ($1::text[]) GROUP BY account_id`;
+const LATEST_KEYS = `
+  SELECT key_id AS id, max(version) AS version FROM tollgate.api_key_versions
+  WHERE key_id = ANY ($1::text[]) GROUP BY key_id`;
+
+/**
+ * The next version of each of these: the time at which it was read, or more, since the clock of a server that takes over may be
+ * behind.
+ */
+async function versionsAfter(
+  run: ArchiveQuery,
+  latest: string,
+  ids: readonly string[],
+): Promise<(id: string, readAtMs: number) => number> {
+  const rows = ids.length === 0 ? [] : await run<{ id: string; version: string }>(latest, [ids]);
+  const versions = new Map(rows.map(({ id, version }) => [id, Number(version)]));
+  return (id, readAtMs) => Math.max(readAtMs, (versions.get(id) ?? 0) + 1);
 }
