@@ -63,3 +63,22 @@ test("a copier that pauses before it writes does not write what Redis has lost m
   expect(await stage.archived()).toEqual(await stage.entries());
   expect(await verifyArchive(stage.nodes, other.archive.query)).toMatchObject({ ok: true, violations: [] });
 });
+
+test("a copier that pauses before it reads does not miss what another one has copied and trimmed", async () => {
+  const key = await stage.givenKey("acme");
+  const { copier, pause, resume } = await givenPaused("read", 0);
+  await stage.grant(key, "order-1", 70);
+  await copier.copy();
+  const { round } = await pause();
+  await stage.endTurns();
+  for (const reference of ["order-2", "order-3", "order-4"]) await stage.grant(key, reference);
+  const other = await stage.copier({ keepMs: 0 });
+  await other.copy();
+  await stage.grant(key, "order-5");
+  resume();
+  await round;
+  await other.copy();
+  expect([...copier.lines, ...other.lines].join("")).not.toContain("lacks");
+  expect(await stage.archived()).toHaveLength(6);
+  expect(await verifyArchive(stage.nodes, other.archive.query)).toMatchObject({ ok: true, violations: [] });
+});

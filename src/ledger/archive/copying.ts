@@ -63,7 +63,6 @@ export function createCopying(options: CopyingOptions) {
       await hideLost(options, primary, position, tables);
     }
     const whole = pages.filter(({ isFork }) => !isFork);
-    for (const page of whole) sayMissing(options.log, page);
     await step("confirm");
     // After they were read: replicas have what Redis had answered by then.
     if (!whole.every(isEmpty) && !(await source.isConfirmed(primary))) return false;
@@ -152,7 +151,7 @@ async function look(
   return states;
 }
 
-/** Said once: the next page is read behind the gap. */
+/** Said once, after the write: until then another process may have copied what has left. The next page is read behind the gap. */
 function sayMissing(log: Logger, { position, missingUntil, entries }: ArchivePage): void {
   if (missingUntil === undefined || entries.length === 0) return;
   const { partition, newest } = position;
@@ -186,7 +185,7 @@ async function hideLost(
 
 /** Writes pages to the archive, notes in the store that they are there, and goes on behind them. */
 async function writePages(
-  { source, metrics, step = () => undefined }: CopyingOptions,
+  { source, metrics, log, step = () => undefined }: CopyingOptions,
   { positions, complete }: Progress,
   { primary, pages, tables }: { primary: Primary; pages: readonly ArchivePage[]; tables: ArchiveTables },
 ): Promise<void> {
@@ -194,6 +193,7 @@ async function writePages(
   const written = await tables.write(pages);
   for (const [kind, rows] of Object.entries(written) as [keyof typeof written, number][])
     metrics.archiveRows.inc({ kind }, rows);
+  for (const page of pages) sayMissing(log, page);
   await step("note");
   for (const page of pages) {
     const { partition } = page.position;
