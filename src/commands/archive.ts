@@ -137,7 +137,7 @@ function restoreCommand(): Command {
   ).action(async (flags: { json?: boolean }) => {
     const { migrate } = await import("../ledger/archive/migrations.ts");
     const { restoreStore } = await import("../ledger/archive/restore.ts");
-    const { store, archive: settings } = requireConfig();
+    const { store, archive: settings, tasks } = requireConfig();
     const { partitions } = store;
     const progress = startProgress();
     const restored = await withArchive(async (archive) => {
@@ -145,7 +145,7 @@ function restoreCommand(): Command {
       const { nodes, close } = await connect(redisUrl());
       const seen = (entries: number): void => progress.show(`${entries} ledger entries`);
       const { keepMs } = settings;
-      return restoreStore(archive, nodes, { partitions, keepMs, seen }).finally(close);
+      return restoreStore(archive, nodes, { partitions, keepMs, tasks, seen }).finally(close);
     }, LONG_MS).finally(progress.done);
     print({ json: shownRestore(restored), text: restoreInWords(restored) }, flags);
   });

@@ -8,6 +8,9 @@ export const METADATA_BYTES_MAX = 4096;
 /** One line without control characters, and not just spaces. */
 const LABEL = new RegExp(String.raw`^(?=.*\S)[^\p{Cc}\p{Zl}\p{Zp}]{1,${LABEL_CHARS_MAX}}$`, "u");
 
+/** Of JSON as `JSON.stringify` writes it, which escapes these: U+0000 or half of a surrogate pair. */
+const UNSTORABLE = /(?<!\\)(?:\\\\)*\\u(?:0000|d[89a-f])/;
+
 /** What an account's `metadata` may be: any JSON object. */
 export type Metadata = Readonly<Record<string, unknown>>;
 
@@ -21,7 +24,10 @@ export const labelProblem = (label: string): string | undefined =>
 export function metadataProblem(metadata: Metadata): string | undefined {
   const isObject = typeof metadata === "object" && metadata !== null && !Array.isArray(metadata);
   if (!isObject) return "metadata is a JSON object";
-  const bytes = Buffer.byteLength(JSON.stringify(metadata));
+  const text = JSON.stringify(metadata);
+  // Both are valid JSON, and no database takes them.
+  if (UNSTORABLE.test(text)) return "metadata has no character U+0000 and no half of a surrogate pair";
+  const bytes = Buffer.byteLength(text);
   return bytes <= METADATA_BYTES_MAX ? undefined : `metadata has at most ${METADATA_BYTES_MAX} bytes`;
 }
 

@@ -14,15 +14,25 @@ import { type Archived, type ArchivedCall, archived } from "./scripts/archived.t
 import { partitionsOf } from "./store-facts.ts";
 import { type Trimmed, type TrimOptions, trimLedger } from "./trimming.ts";
 
-/** What a partition's reader has read so far. */
-export interface ArchivePosition {
+/** What the archive has of a partition. */
+export interface ArchivedState {
+  /** The newest entry that counts; undefined for none. */
+  newest: LedgerEntry | undefined;
+  /** How many forks it has had. */
+  forks: number;
+  /** Id of the newest audit record; `LEDGER_START` for none. */
+  audit: string;
+  /** Number of the newest batch of its generation without a ledger entry; 0 for none. */
+  batch: number;
+}
+
+/** What a partition's reader has read so far, all of which the archive has. */
+export interface ArchivePosition extends ArchivedState {
   readonly partition: number;
   /** Of the partition's record; see `ARCHIVE_FIELDS`. */
   readonly generation: string;
-  /** The newest entry that the archive has; undefined for none. */
-  newest: LedgerEntry | undefined;
-  /** Id of the newest audit record that the archive has; `LEDGER_START` for none. */
-  audit: string;
+  /** What that record says of the archive. */
+  readonly noted: { newest: string | undefined; batch: number };
   /** The score in `done` up to which ended requests were looked at, and how many of that score in full pages. */
   looked: { score: number; times: number };
   /** How many requests that may be collected were looked at; undefined unless that is asked for. */
@@ -35,7 +45,7 @@ export interface EndedRequest {
   record: RequestRecord;
 }
 
-/** An account or key, as its record is. `changes`: how many were noted before it was read. */
+/** An account or key, as its record is; one that the store has lost has no fields. `changes`: how many were noted before it was read. */
 export type ChangedRecord = { what: string; changes: string } & (
   | { kind: "account"; accountId: string; record: AccountRecord }
   | { kind: "key"; keyId: string; record: KeyFields }
@@ -83,6 +93,20 @@ const REQUEST_FIELDS_COPIED = [
 /** Accounts or keys that are noted at a time. */
 const LISTED_AT_ONCE = 500;
 
+/** Pages of accounts and keys, each as `account <id>` or `key <id>`. */
+export type NamedPages = AsyncIterable<readonly string[]>;
+
+/** What is known of a partition before it is read. */
+interface BeginOptions {
+  archiveId: string;
+  /** Its record in the store. */
+  record: ArchiveRecord;
+  /** What the archive has of it. */
+  has: ArchivedState;
+  /** The accounts and keys that the archive has of it. */
+  listed: NamedPages;
+}
+
 /** The store is copied to another archive. */
 export class OtherArchiveError extends Error {
   override readonly name = "OtherArchiveError";
@@ -111,7 +135,9 @@ export function createArchiveSource(connection: Connection) {
     },
     takeTurns,
     endTurns,
+    records,
     begin,
+    renew,
     read: readPages,
     oldestUncopied,
     entries: entriesOf,
@@ -170,42 +196,63 @@ const entriesOf = (primary: Primary, partition: number, ids: readonly string[]):
 /**
  * Notes that an archive is in use, in a partition where that is not noted yet. From then on COLLECT keeps what the archive
  * has not got. All accounts and keys are noted as changed.
- * @param has the newest entry that the archive has, and the id of its newest audit record, if it has any
  * @returns where to read on
  */
 async function begin(
   primary: Primary,
   partition: number,
-  archiveId: string,
-  { newest, audit = LEDGER_START }: { newest?: LedgerEntry | undefined; audit?: string | undefined },
+  { archiveId, record, has, listed }: BeginOptions,
 ): Promise<ArchivePosition> {
-  const { archive } = archiveNames(partition);
-  let record = await primary.command<ArchiveRecord>((redis) => redis.hgetall(archive));
   if (record.archive !== undefined && record.archive !== archiveId) throw new OtherArchiveError();
-  if (record.archive === undefined || isBehind(newest, record.newest)) {
-    const generation = randomUUID().slice(0, 8);
-    await primary.command((redis) => redis.hdel(archive, "listed", "newest", "looked_until"));
-    await primary.command((redis) => redis.hset(archive, { generation, archive: archiveId }));
-    record = { generation, archive: archiveId };
+  if (record.archive === undefined || isOutOfStep(has, record)) {
+    const renewed = await renew(primary, partition, archiveId);
+    return begin(primary, partition, { archiveId, record: renewed, has: { ...has, batch: 0 }, listed });
   }
-  if (record.listed === undefined) await listAll(primary, partition);
+  if (record.listed === undefined) await listAll(primary, partition, listed);
   return {
     partition,
     generation: record.generation ?? "",
-    newest,
-    audit,
+    noted: { newest: record.newest, batch: Number(record.batch ?? 0) },
+    ...has,
     looked: { score: Number(record.looked_until ?? 0), times: 0 },
     due: 0,
   };
 }
 
-/** Whether the archive lacks what it once had: it was restored from a backup. */
-const isBehind = (newest: LedgerEntry | undefined, noted: string | undefined): boolean =>
-  noted !== undefined && compareIds(newest?.streamId ?? LEDGER_START, noted) < 0;
+/**
+ * Whether the archive lacks what it once had, as after a restore from a backup, or the store no longer knows what it has. One
+ * batch may be there that is not noted: its copier ended in between.
+ */
+function isOutOfStep({ newest, batch }: ArchivedState, noted: ArchiveRecord): boolean {
+  const isBehind = compareIds(newest?.streamId ?? LEDGER_START, noted.newest ?? LEDGER_START) < 0;
+  const unnoted = batch - Number(noted.batch ?? 0);
+  return isBehind || unnoted < 0 || unnoted > 1;
+}
 
-/** Notes all accounts and keys of a partition as changed, a page at a time. */
-async function listAll(primary: Primary, partition: number): Promise<void> {
-  const { archive, changed } = archiveNames(partition);
+/** What partitions' records say of their archive. */
+const records = (primary: Primary, partitions: readonly number[]): Promise<Map<number, ArchiveRecord>> =>
+  primary.command(async (redis) => {
+    const found = await many<ArchiveRecord, number>(redis, partitions, (pipe, partition) =>
+      pipe.hgetall(archiveNames(partition).archive),
+    );
+    return new Map(partitions.map((partition, at) => [partition, found[at]!]));
+  });
+
+/** Begins a new generation: accounts, keys and requests are copied again. */
+async function renew(primary: Primary, partition: number, archiveId: string): Promise<ArchiveRecord> {
+  const { archive } = archiveNames(partition);
+  const record = { generation: randomUUID().slice(0, 8), archive: archiveId };
+  await primary.command((redis) => redis.hdel(archive, "listed", "newest", "batch", "looked_until"));
+  await primary.command((redis) => redis.hset(archive, record));
+  return record;
+}
+
+/**
+ * Notes all accounts and keys of a partition as changed, a page at a time.
+ * @param archived those that the archive has: the store may have lost some of them
+ */
+async function listAll(primary: Primary, partition: number, archived: NamedPages): Promise<void> {
+  const { archive } = archiveNames(partition);
   const { accounts } = partitionNames(partition);
   let cursor = "0";
   do {
@@ -218,14 +265,22 @@ async function listAll(primary: Primary, partition: number): Promise<void> {
         pipe.zrange(accountNames(partition, accountId).keys, "0", "-1"),
       ),
     );
-    const all = [...accountIds.map((id) => `account ${id}`), ...keys.flat().map((id) => `key ${id}`)];
-    for (let at = 0; at < all.length; at += LISTED_AT_ONCE) {
-      const some = all.slice(at, at + LISTED_AT_ONCE);
-      await primary.command((redis) => many(redis, some, (pipe, what) => pipe.hincrby(changed, what, 1)));
-    }
+    await noteChanged(primary, partition, [
+      ...accountIds.map((id) => `account ${id}`),
+      ...keys.flat().map((id) => `key ${id}`),
+    ]);
     cursor = next;
   } while (cursor !== "0");
+  for await (const page of archived) await noteChanged(primary, partition, page);
   await primary.command((redis) => redis.hset(archive, "listed", "1"));
+}
+
+async function noteChanged(primary: Primary, partition: number, all: readonly string[]): Promise<void> {
+  const { changed } = archiveNames(partition);
+  for (let at = 0; at < all.length; at += LISTED_AT_ONCE) {
+    const some = all.slice(at, at + LISTED_AT_ONCE);
+    await primary.command((redis) => many(redis, some, (pipe, what) => pipe.hincrby(changed, what, 1)));
+  }
 }
 
 /** Up to about `most` entries, requests and changed records each, of several partitions of one primary. */
@@ -289,29 +344,29 @@ async function pageOf(
   const fresh = pairs(ended as string[]);
   const overdue = due as string[];
   const audit = audited as StreamEntry[];
+  const freshIds = fresh.map(([id]) => id);
+  const contents = {
+    entries,
+    requests: [
+      ...(await readRequests(redis, position, freshIds, false)),
+      ...(await readRequests(redis, position, overdue, true)),
+    ],
+    changed: await readChanged(redis, partition, pairs(changed as string[])),
+    audit: audit.map((one) => auditRecord(partition, one)),
+  };
   return {
     position,
     next: {
       ...position,
       newest: entries.at(-1) ?? newest,
+      batch: position.batch + (entries.length === 0 && hasRows(contents) ? 1 : 0),
       audit: audit.at(-1)?.[0] ?? position.audit,
       looked: lookedAfter(position.looked, fresh, fresh.length >= each),
       due: overdue.length < each ? undefined : position.due! + overdue.length,
     },
     isFork: false,
     missingUntil: behindCut < 0 ? String(cut) : undefined,
-    entries,
-    requests: [
-      ...(await readRequests(
-        redis,
-        position,
-        fresh.map(([id]) => id),
-        false,
-      )),
-      ...(await readRequests(redis, position, overdue, true)),
-    ],
-    changed: await readChanged(redis, partition, pairs(changed as string[])),
-    audit: audit.map((one) => auditRecord(partition, one)),
+    ...contents,
     readAtMs: nowMs,
     more: [
       ...[entries.length, fresh.length, overdue.length],
@@ -319,6 +374,15 @@ async function pageOf(
     ].some((n) => n >= each),
   };
 }
+
+/** Whether a page has anything that is written to the archive. */
+export const hasRows = ({
+  entries,
+  requests,
+  changed,
+  audit,
+}: Pick<ArchivePage, "entries" | "requests" | "changed" | "audit">): boolean =>
+  entries.length + requests.length + changed.length + audit.length > 0;
 
 /** Whether an entry of the ledger is the one that the archive has under its id. */
 export const isSameEntry = (one: LedgerEntry, other: LedgerEntry): boolean =>
@@ -378,7 +442,6 @@ const recordWith = (row: readonly (string | null)[]): RequestRecord =>
     REQUEST_FIELDS_COPIED.flatMap((field, at) => (row[at] == null ? [] : [[field, row[at]]])),
   );
 
-/** A record that is gone is no longer noted once the batch is committed. */
 async function readChanged(
   redis: Redis,
   partition: number,

@@ -1,4 +1,5 @@
 import { afterEach, beforeEach, expect, test } from "vitest";
+import { cliActor } from "../../src/store/actor.ts";
 import { changeKey, findKey, revokeKey } from "../../src/store/keys.ts";
 import {
   accountNames,
@@ -8,6 +9,7 @@ import {
   partitionOf,
   requestName,
 } from "../../src/store/names.ts";
+import { patchAccount } from "../../src/store/operator-accounts.ts";
 import { scriptsOf } from "../../src/store/script-runner.ts";
 import { collect } from "../../src/store/scripts/collect.ts";
 import { times } from "../support/store.ts";
@@ -122,6 +124,27 @@ test("a change of a key is a new version, and the views show the latest", async 
   expect(await stage.database.query("SELECT FROM tollgate.api_key_versions")).toHaveLength(3);
 });
 
+// Guarantee: a key that was revoked stays so in the archive, whatever server's clock said when.
+test("a change counts though the clock of Redis has gone back since the one before", async () => {
+  const copier = await stage.copier();
+  const { keyId } = await stage.givenKey("acme");
+  const actor = cliActor("ann");
+  await patchAccount(stage.nodes, "acme", { label: "before" }, actor);
+  await copier.copy();
+  // The clock of the former primary was ahead.
+  for (const table of ["account_versions", "api_key_versions"])
+    await stage.database.query(`UPDATE tollgate.${table} SET version = version + 3600000`);
+  await revokeKey(stage.nodes, await findKey(stage.nodes, keyId));
+  await patchAccount(stage.nodes, "acme", { label: "after" }, actor);
+  await copier.copy();
+  expect(
+    await stage.database.query("SELECT revoked_at IS NOT NULL AS revoked FROM tollgate.api_keys"),
+  ).toEqual([{ revoked: true }]);
+  expect(await stage.database.query("SELECT settings->>'label' AS label FROM tollgate.accounts")).toEqual([
+    { label: "after" },
+  ]);
+});
+
 test("a store that has been used for long is copied as a whole, in batches", async () => {
   const keys = await Promise.all(times(30, () => stage.givenKey()));
   await Promise.all(times(1500, (at) => stage.grant(keys[at % keys.length]!, `order-${at}`)));
@@ -192,27 +215,13 @@ test("a partition is copied by one process, until that stops or its turn ends", 
   expect(await expectSame()).toBe(2);
 });
 
-/** Takes the last entries of a ledger away, as a failover or an old dump does, with what they did to the account. */
-async function loseLast(accountId: string, count: number): Promise<string[]> {
-  const partition = partitionOf(accountId, PARTITIONS);
-  const { ledger } = partitionNames(partition);
-  const lost = await stage.redis.xrevrange(ledger, "+", "-", "COUNT", count);
-  await stage.redis.xdel(ledger, ...lost.map(([id]) => id));
-  const [last] = await stage.redis.xrevrange(ledger, "+", "-", "COUNT", 1);
-  const fields = last?.[1] ?? [];
-  const field = (name: string): string => fields[fields.indexOf(name) + 1] ?? "0";
-  const { account } = accountNames(partition, accountId);
-  await stage.redis.hset(account, "balance", field("balance_after"), "last_entry", last?.[0] ?? "");
-  return lost.map(([id]) => id);
-}
-
 // Guarantee: the archive says what the store says, also after a failover that lost what had been copied.
 test("entries that the store has lost are hidden, and what is settled again counts once", async () => {
   const key = await stage.givenKey("acme");
   const copier = await stage.copier();
   for (let at = 0; at < 5; at++) await stage.grant(key, `order-${at}`);
   await copier.copy();
-  const lost = await loseLast("acme", 2);
+  const lost = await stage.loseLast("acme", 2);
   const partition = partitionOf("acme", PARTITIONS);
   for (const reference of ["order-3", "order-4"])
     await stage.redis.hdel(accountNames(partition, "acme").references, reference);
@@ -225,7 +234,7 @@ test("entries that the store has lost are hidden, and what is settled again coun
   expect(await stage.database.query("SELECT FROM tollgate.ledger_rows")).toHaveLength(7);
   expect(copier.lines.join()).toContain("the store has lost ledger entries");
   // And once more, over the first fork, down to nothing.
-  await loseLast("acme", 5);
+  await stage.loseLast("acme", 5);
   await stage.grant(key, "order-9");
   const next = await stage.copier();
   await stage.endTurns();
@@ -239,7 +248,7 @@ test("a charge that a failover lost and that is sent again is one charge in the 
   const { requestId, partition, generation, stage: requests } = await stage.ended(key, "bound");
   const copier = await stage.copier();
   await copier.copy();
-  await loseLast("acme", 1);
+  await stage.loseLast("acme", 1);
   await stage.redis.hset(requestName(partition, requestId), "state", "held");
   await stage.redis.hincrby(accountNames(partition, "acme").account, "held", 10);
   await requests.bind(generation);

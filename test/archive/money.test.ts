@@ -63,7 +63,11 @@ test("adjustments and refunds are archived with who and why, counted apart, and 
   try {
     await fresh.client.flushall();
     expect(await verifyArchive(stage.nodes, archive.query)).toMatchObject({ ok: true });
-    await restoreStore(archive, nodes, { partitions: PARTITIONS, keepMs: 1e13 });
+    await restoreStore(archive, nodes, {
+      partitions: PARTITIONS,
+      keepMs: 1e13,
+      tasks: { maxAgeMs: 1e9, retentionMs: 1e9 },
+    });
     expect(await readAccount(nodes, "acme")).toEqual(await readAccount(stage.nodes, "acme"));
     expect(await readAccountObject(nodes, "acme")).toEqual(await readAccountObject(stage.nodes, "acme"));
     expect(await readKey(nodes, key.keyId, "acme")).toEqual(await readKey(stage.nodes, key.keyId, "acme"));

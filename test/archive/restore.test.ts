@@ -13,7 +13,7 @@ import { readAccount } from "../../src/store/accounts.ts";
 import { cliActor } from "../../src/store/actor.ts";
 import { findKey, rotateKey } from "../../src/store/keys.ts";
 import { recordOf } from "../../src/store/ledger-entries.ts";
-import { accountNames, keyRef, partitionNames, partitionOf } from "../../src/store/names.ts";
+import { accountNames, keyRef, partitionNames, partitionOf, requestName } from "../../src/store/names.ts";
 import { oneNode, type RedisNodes } from "../../src/store/nodes.ts";
 import { createAccount, patchAccount, readAccountObject } from "../../src/store/operator-accounts.ts";
 import { runHere } from "../support/cli.ts";
@@ -52,6 +52,8 @@ async function givenEmptyRedis() {
   };
 }
 
+const DAY_MS = 86_400_000;
+const TASKS = { maxAgeMs: DAY_MS, retentionMs: 7 * DAY_MS };
 const FOR_EVER_MS = 100 * 366 * 86_400_000;
 
 /** Everything of the store in a database, then a restore of it. */
@@ -59,7 +61,7 @@ async function restored(keepMs = FOR_EVER_MS) {
   await (await stage.copier()).copy();
   const archive = connectArchive(stage.url);
   try {
-    return await restoreStore(archive, empty.nodes, { partitions: PARTITIONS, keepMs });
+    return await restoreStore(archive, empty.nodes, { partitions: PARTITIONS, keepMs, tasks: TASKS });
   } finally {
     archive.close();
   }
@@ -168,6 +170,26 @@ describe("a restored store", () => {
       await connection.close();
     }
     expect(await verifyLedger(empty.nodes)).toMatchObject({ ok: true, entries: 4, violations: [] });
+  });
+
+  // Guarantee: nobody gets back what a task cost that ended long ago.
+  test.each([
+    ["collected before there was an archive", "9 days", "1 day", 0],
+    ["collected while the archive was given up", "9.5 days", "90 days", 0],
+    ["running when there was an archive", "6 days", "1 day", 1],
+    ["running at the end of its time", "2 days", "90 days", 1],
+  ])("a charge of a request that was %s", async (_, charged, began, tasks) => {
+    const key = await stage.givenKey("acme");
+    const { requestId, partition } = await stage.ended(key, "bound");
+    // As COLLECT leaves it.
+    await stage.redis.del(requestName(partition, requestId));
+    await (await stage.copier()).copy();
+    await stage.database.query(
+      `UPDATE tollgate.ledger_rows SET at = at - interval '${charged}' WHERE type = 'consume'`,
+    );
+    await stage.database.query(`UPDATE tollgate.archive SET since = since - interval '${began}'`);
+    expect((await restored()).tasks).toBe(tasks);
+    expect(await empty.redis.zcard(partitionNames(partition).polls)).toBe(tasks);
   });
 
   // Guarantee: a disaster is no way out of what operators have set.

@@ -1,6 +1,7 @@
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import type { Redis } from "ioredis";
 import { expect } from "vitest";
 import { connectArchive, type OpenedArchive } from "../../src/ledger/archive/connection.ts";
 import { type CopierOptions, createCopier } from "../../src/ledger/archive/copier.ts";
@@ -12,7 +13,7 @@ import { type Connection, type ConnectionOptions, createConnection } from "../..
 import { grantCredits } from "../../src/store/grants.ts";
 import { type IssuedKey, issueKey } from "../../src/store/issue-key.ts";
 import { LEDGER_PAGE, type LedgerEntry, readLedger } from "../../src/store/ledger-entries.ts";
-import { archiveNames, keyRef, partitionOf } from "../../src/store/names.ts";
+import { accountNames, archiveNames, keyRef, partitionNames, partitionOf } from "../../src/store/names.ts";
 import { oneNode, type RedisNodes } from "../../src/store/nodes.ts";
 import { createLogger } from "../../src/telemetry/log.ts";
 import { createMetrics } from "../../src/telemetry/metrics.ts";
@@ -70,6 +71,7 @@ export async function givenArchiveStage(
       for (const partition of times(PARTITIONS, (at) => at))
         await redis.del(archiveNames(partition).archiver);
     },
+    loseLast: (accountId: string, count: number) => loseLast(redis, accountId, count),
     entries: () => ledgerOf(nodes),
     archived: () => archivedEntries(database),
     async stop(): Promise<void> {
@@ -150,6 +152,26 @@ function createTraffic(nodes: RedisNodes, connection: Parameters<typeof createSt
       return { requestId: generation.requestId, partition: generation.key.partition, generation, stage };
     },
   };
+}
+
+/** Takes the last entries of a ledger away, as a failover or an old dump does, with what they did to the account. */
+async function loseLast(redis: Redis, accountId: string, count: number): Promise<string[]> {
+  const partition = partitionOf(accountId, PARTITIONS);
+  const { ledger } = partitionNames(partition);
+  const lost = await redis.xrevrange(ledger, "+", "-", "COUNT", count);
+  await redis.xdel(ledger, ...lost.map(([id]) => id));
+  const [last] = await redis.xrevrange(ledger, "+", "-", "COUNT", 1);
+  const fields = last?.[1] ?? [];
+  const field = (name: string): string => fields[fields.indexOf(name) + 1] ?? "0";
+  const { account } = accountNames(partition, accountId);
+  await redis.hset(account, "balance", field("balance_after"), "last_entry", last?.[0] ?? "");
+  return lost.map(([id]) => id);
+}
+
+/** A promise, and what fulfils it. */
+export function givenSignal(): { reached: Promise<void>; reach(): void } {
+  const { promise, resolve } = Promise.withResolvers<void>();
+  return { reached: promise, reach: () => resolve() };
 }
 
 /** Every entry of every ledger. */

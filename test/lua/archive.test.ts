@@ -44,16 +44,22 @@ const runOf =
     return script.read(reply!, call);
   };
 
-const commit = (call: Partial<ArchivedCall>, run: Run = runOf(scriptsOf(stage.redis))) =>
-  run(archived, {
+/** By a copier that has seen what was noted last. */
+async function commit(call: Partial<ArchivedCall>, run: Run = runOf(scriptsOf(stage.redis))) {
+  const { newest, batch = "0" } = await stage.redis.hgetall(names().archive);
+  const { outcome } = await run(archived, {
     partition: stage.partition,
     generation: GENERATION,
     newest: undefined,
+    batch: Number(batch),
+    noted: { newest, batch: Number(batch) },
     lookedUntil: 0,
     requests: [],
     changed: [],
     ...call,
-  }).then(({ outcome }) => outcome);
+  });
+  return outcome;
+}
 
 async function givenEnded(end: "finished" | "void" = "finished"): Promise<Generation> {
   const generation = stage.request(await stage.givenKey());
@@ -119,6 +125,7 @@ async function findings(run: Run) {
   const afterOther = await collectNow(finished, run);
   await commitBy({
     newest: "5-0",
+    batch: 3,
     lookedUntil: 7,
     requests: [
       { requestId, state: "finished" },
@@ -128,6 +135,16 @@ async function findings(run: Run) {
   });
   const gone = await stage.redis.exists(requestName(stage.partition, "req_gone"));
   const wrongState = await collectNow(voided, run);
+  const unseen = [];
+  for (const noted of [
+    { newest: "5-0", batch: 2 },
+    { newest: "4-0", batch: 3 },
+    { newest: undefined, batch: 3 },
+  ]) {
+    const requests = [{ requestId: voided.requestId, state: "void" }];
+    unseen.push(await commitBy({ newest: "9-0", batch: 9, noted, lookedUntil: 9, requests }));
+  }
+  const afterUnseen = await collectNow(voided, run);
   const archivedNow = await collectNow(finished, run);
   await commitBy({ lookedUntil: 8, requests: [{ requestId: voided.requestId, state: "void" }] });
   await stage.redis.hset(names().archive, "generation", "generation-2");
@@ -147,6 +164,8 @@ async function findings(run: Run) {
     afterOther,
     gone,
     wrongState,
+    unseen,
+    afterUnseen,
     archivedNow,
     replaced,
     last,
@@ -168,10 +187,13 @@ const RIGHT = {
   afterOther: "unarchived",
   gone: 0,
   wrongState: "unarchived",
+  // Another batch was noted last.
+  unseen: ["unseen", "unseen", "unseen"],
+  afterUnseen: "unarchived",
   archivedNow: "collected",
   replaced: "unarchived",
   last: "collected",
-  record: { generation: GENERATION, archive: "a", newest: "5-0", looked_until: "8" },
+  record: { generation: GENERATION, archive: "a", newest: "5-0", batch: "3", looked_until: "8" },
   left: 0,
   listed: true,
   account: 1,

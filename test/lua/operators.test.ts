@@ -49,7 +49,7 @@ const refusal = (work: Promise<unknown>): Promise<unknown> =>
   );
 
 test("an account is created, changed and read, and a stale revision changes nothing", async () => {
-  const metadata = { plan: "gold", seats: 3 };
+  const metadata = { plan: "gold", seats: 3, path: "C:\\u0000\\ud800", face: "\u{1F600}" };
   const created = await createAccount(nodes, { label: "Ann's shop", metadata }, ANN);
   expect(created).toEqual({
     accountId: expect.stringMatching(/^acc_/),
@@ -111,6 +111,9 @@ test.each([
   ["an empty label", { label: "" }, "label"],
   ["a label that is too long", { label: "x".repeat(101) }, "label"],
   ["metadata that is a list", { metadata: [] as never }, "metadata"],
+  ["metadata with U+0000", { metadata: { seats: "a\0b" } }, "metadata"],
+  ["metadata with U+0000 in a name", { metadata: { plan: [{ "a\0": 1 }] } }, "metadata"],
+  ["metadata with half of a surrogate pair", { metadata: { seats: "\ud800" } }, "metadata"],
   ["metadata that is too large", { metadata: { x: "y".repeat(4096) } }, "metadata"],
 ])("%s is refused, and nothing is made", async (_, wanted, path) => {
   const accountId = randomId("acc");

@@ -421,6 +421,8 @@ const OTHERS: Record<string, () => Promise<ScriptCall>> = {
       partition: PARTITION,
       generation: "1",
       newest: "1-0",
+      batch: 0,
+      noted: { newest: undefined, batch: 0 },
       lookedUntil: 1,
       requests,
       changed: [{ what: "key k", changes: "1" }],

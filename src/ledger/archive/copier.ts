@@ -32,7 +32,7 @@ export function createCopier(options: CopierOptions) {
   const turns = createTurns(source);
   const copying = createCopying(options);
   const { keepMs } = options;
-  const trimming = keepMs && createTrimming({ ...options, keepMs, seen: copying.forgetLost });
+  const trimming = keepMs && createTrimming({ ...options, keepMs, look: copying.look });
   let timer: NodeJS.Timeout | undefined;
   let current: Promise<void> = Promise.resolve();
   let isStopped = false;

@@ -1,11 +1,13 @@
 import { GatewayError } from "../../domain/errors.ts";
 import {
+  type ArchivedState,
   type ArchivePage,
   type ArchivePosition,
   type ArchiveSource,
   compareIds,
+  hasRows,
 } from "../../store/archive-source.ts";
-import { LEDGER_START, type LedgerEntry } from "../../store/ledger-entries.ts";
+import { LEDGER_START } from "../../store/ledger-entries.ts";
 import type { Primary } from "../../store/primary.ts";
 import type { Logger } from "../../telemetry/log.ts";
 import type { Metrics } from "../../telemetry/metrics.ts";
@@ -47,17 +49,8 @@ export function createCopying(options: CopyingOptions) {
   const { positions, complete } = progress;
   let lookedAtDueMs = Number.NEGATIVE_INFINITY;
 
-  /** Asks the archive what it has of partitions that are not known. */
-  async function begin({ primary, partitions }: HeldPartitions, tables: ArchiveTables): Promise<void> {
-    const unknown = partitions.filter((partition) => !positions.has(partition));
-    if (unknown.length === 0) return;
-    const [newest, audit] = await Promise.all([tables.newest(unknown), tables.newestAudit(unknown)]);
-    for (const partition of unknown) {
-      const has = { newest: newest.get(partition), audit: audit.get(partition) };
-      const position = await source.begin(primary, partition, tables.archiveId, has);
-      positions.set(partition, position);
-    }
-  }
+  const begin = (held: HeldPartitions, tables: ArchiveTables): Promise<void> =>
+    beginUnknown(source, positions, held, tables);
 
   /** One batch. @returns false if replicas do not have all of it, so nothing is copied */
   async function copyBatch({ primary, partitions }: HeldPartitions, tables: ArchiveTables): Promise<boolean> {
@@ -65,10 +58,11 @@ export function createCopying(options: CopyingOptions) {
     const known = partitions.flatMap((partition) => positions.get(partition) ?? []);
     const pages = await source.read(primary, known, BATCH);
     const forked = pages.filter(({ isFork }) => isFork);
-    for (const { position } of forked) await hideLost(options, primary, position, tables);
-    for (const { position } of forked) positions.delete(position.partition);
+    for (const { position } of forked) {
+      positions.delete(position.partition);
+      await hideLost(options, primary, position, tables);
+    }
     const whole = pages.filter(({ isFork }) => !isFork);
-    for (const page of whole) sayMissing(options.log, page);
     await step("confirm");
     // After they were read: replicas have what Redis had answered by then.
     if (!whole.every(isEmpty) && !(await source.isConfirmed(primary))) return false;
@@ -93,18 +87,7 @@ export function createCopying(options: CopyingOptions) {
       }
     },
 
-    /**
-     * Reads partitions again of which the archive has lost what it had.
-     * @param newest what it has of these partitions
-     */
-    forgetLost(partitions: readonly number[], newest: ReadonlyMap<number, LedgerEntry>): void {
-      for (const partition of partitions) {
-        const known = positions.get(partition)?.newest?.streamId;
-        if (known === undefined) continue;
-        if (compareIds(newest.get(partition)?.streamId ?? LEDGER_START, known) < 0)
-          positions.delete(partition);
-      }
-    },
+    look: (partitions: readonly number[], tables: ArchiveTables) => look(positions, partitions, tables),
 
     /** @returns false if there is more to copy */
     async from(held: HeldPartitions, tables: ArchiveTables): Promise<boolean> {
@@ -129,7 +112,46 @@ export function createCopying(options: CopyingOptions) {
   };
 }
 
-/** Said once: the next page is read behind the gap. */
+/** Asks the archive what it has of partitions that are not known. */
+async function beginUnknown(
+  source: ArchiveSource,
+  positions: Progress["positions"],
+  { primary, partitions }: HeldPartitions,
+  tables: ArchiveTables,
+): Promise<void> {
+  const unknown = partitions.filter((partition) => !positions.has(partition));
+  if (unknown.length === 0) return;
+  const records = await source.records(primary, unknown);
+  const places = unknown.map((partition) => ({
+    partition,
+    generation: records.get(partition)?.generation ?? "",
+  }));
+  for (const [partition, has] of await tables.state(places)) {
+    const record = records.get(partition) ?? {};
+    const known = { archiveId: tables.archiveId, record, has, listed: tables.listed(partition) };
+    positions.set(partition, await source.begin(primary, partition, known));
+  }
+}
+
+/** What the archive has of partitions now. One of which it has lost something is begun again. */
+async function look(
+  positions: Progress["positions"],
+  partitions: readonly number[],
+  tables: ArchiveTables,
+): Promise<ReadonlyMap<number, ArchivedState>> {
+  const places = partitions.map((partition) => ({
+    partition,
+    generation: positions.get(partition)?.generation ?? "",
+  }));
+  const states = await tables.state(places);
+  for (const [partition, state] of states) {
+    const known = positions.get(partition);
+    if (known && hasLost(state, known)) positions.delete(partition);
+  }
+  return states;
+}
+
+/** Said once, after the write: until then another process may have copied what has left. The next page is read behind the gap. */
 function sayMissing(log: Logger, { position, missingUntil, entries }: ArchivePage): void {
   if (missingUntil === undefined || entries.length === 0) return;
   const { partition, newest } = position;
@@ -143,14 +165,17 @@ function sayMissing(log: Logger, { position, missingUntil, entries }: ArchivePag
 async function hideLost(
   { source, metrics, log }: CopyingOptions,
   primary: Primary,
-  { newest, partition }: ArchivePosition,
+  position: ArchivePosition,
   tables: ArchiveTables,
 ): Promise<void> {
+  const { newest, partition } = position;
   if (!newest) return;
+  // Accounts and keys are of before, too. First, so that a process that ends in between has not hidden the reason.
+  await source.renew(primary, partition, tables.archiveId);
   const cut = await source.cut(primary, partition);
   const point = await findForkPoint(tables, newest, cut, (ids) => source.entries(primary, partition, ids));
   const after = point?.streamId ?? LEDGER_START;
-  const entries = await tables.hideAfter(partition, after, newest);
+  const entries = await tables.hideAfter(after, position);
   metrics.archiveForks.inc();
   log.error(
     { partition, after, until: newest.streamId, entries },
@@ -160,7 +185,7 @@ async function hideLost(
 
 /** Writes pages to the archive, notes in the store that they are there, and goes on behind them. */
 async function writePages(
-  { source, metrics, step = () => undefined }: CopyingOptions,
+  { source, metrics, log, step = () => undefined }: CopyingOptions,
   { positions, complete }: Progress,
   { primary, pages, tables }: { primary: Primary; pages: readonly ArchivePage[]; tables: ArchiveTables },
 ): Promise<void> {
@@ -168,12 +193,15 @@ async function writePages(
   const written = await tables.write(pages);
   for (const [kind, rows] of Object.entries(written) as [keyof typeof written, number][])
     metrics.archiveRows.inc({ kind }, rows);
+  for (const page of pages) sayMissing(log, page);
   await step("note");
   for (const page of pages) {
     const { partition } = page.position;
     const outcome = isEmpty(page) ? "archived" : await source.archived(primary, notesOf(page));
-    if (outcome === "archived") positions.set(partition, page.next);
+    if (outcome === "archived") positions.set(partition, notedAs(page.next));
     else positions.delete(partition);
+    // What was noted last may have been lost before this batch was written.
+    if (outcome === "unseen") await source.renew(primary, partition, tables.archiveId);
     if (outcome === "archived" && !page.more) complete.add(partition);
   }
 }
@@ -205,14 +233,26 @@ export function withoutStore(error: unknown): undefined {
   throw error;
 }
 
-const isEmpty = ({ entries, requests, changed, audit, next, position }: ArchivePage): boolean =>
-  entries.length + requests.length + changed.length + audit.length === 0 &&
-  next.looked.score === position.looked.score;
+const isEmpty = (page: ArchivePage): boolean =>
+  !hasRows(page) && page.next.looked.score === page.position.looked.score;
 
-const notesOf = ({ next, requests, changed }: ArchivePage) => ({
+/** Whether the archive lacks what it had at a position. */
+const hasLost = ({ newest, batch }: ArchivedState, known: ArchivePosition): boolean =>
+  batch < known.batch ||
+  compareIds(newest?.streamId ?? LEDGER_START, known.newest?.streamId ?? LEDGER_START) < 0;
+
+/** A position once the store has noted what the archive has there. */
+const notedAs = (position: ArchivePosition): ArchivePosition => ({
+  ...position,
+  noted: { newest: position.newest?.streamId ?? position.noted.newest, batch: position.batch },
+});
+
+const notesOf = ({ position, next, requests, changed }: ArchivePage) => ({
   partition: next.partition,
   generation: next.generation,
   newest: next.newest?.streamId,
+  batch: next.batch,
+  noted: position.noted,
   lookedUntil: next.looked.score,
   requests: requests.map(({ requestId, record }) => ({ requestId, state: record.state ?? "" })),
   changed: changed.map(({ what, changes }) => ({ what, changes })),

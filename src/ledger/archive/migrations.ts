@@ -6,7 +6,14 @@ import type { ArchiveConnection, ArchiveQuery } from "./tables.ts";
  * The schema's steps, in order, each `schema/<name>.sql`. A step that has been released never changes; a new one goes to the
  * end.
  */
-export const STEPS = ["0001-archive", "0002-usage", "0003-operators", "0004-seconds"] as const;
+export const STEPS = [
+  "0001-archive",
+  "0002-usage",
+  "0003-operators",
+  "0004-seconds",
+  "0005-batches",
+  "0006-gone",
+] as const;
 
 /** Any number, the same in each release: two gateways that start at a time do not migrate at a time. */
 export const MIGRATION_LOCK = 7_032_019_041;

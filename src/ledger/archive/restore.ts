@@ -40,11 +40,18 @@ export interface Restored {
   copiedUntilMs: number | undefined;
 }
 
+export interface TaskTimes {
+  maxAgeMs: number;
+  retentionMs: number;
+}
+
 export interface RestoreOptions {
   /** Partitions of the store that the archive belongs to. */
   partitions: number;
   /** Entries that are older leave Redis at once, as they would with any archive. */
   keepMs: number;
+  /** `tasks.max_age` and `tasks.retention` of the gateways: which charged tasks may not have ended. */
+  tasks: TaskTimes;
   /** Called after each page of entries. */
   seen?: (entries: number) => void;
 }
@@ -74,7 +81,7 @@ export function restoreStore(
     await requirePartitions(query, partitions);
     await beginRestore(nodes, { id: identity.storeId, partitions });
     // Before the entries: the charge of a task that goes on stays in the ledger.
-    const tasks = await copyTasks(query, nodes);
+    const tasks = await copyTasks(query, nodes, options.tasks);
     const ledger = await copyEntries(query, nodes, options);
     const { accounts, balance } = await copyAccounts(query, nodes, partitions, ledger);
     const keys = await copyKeys(query, nodes, partitions);
@@ -248,9 +255,19 @@ async function copyAccounts(
   return { accounts: rows.length, balance };
 }
 
+/**
+ * From when on a charge without an ended request is that of a running task. COLLECT deleted requests before there was an archive
+ * after their retention, so an older charge may be that of a task that ended then. And no task is open for longer than
+ * twice its maximum age; gateways were at work until their last copy, give or take a retention.
+ */
+const RUNNING_SINCE = `
+  SELECT greatest(
+    (SELECT since FROM tollgate.archive) - $1 * interval '1 ms',
+    (SELECT max(copied_at) FROM tollgate.ledger_rows) - ($1 + 2 * $2) * interval '1 ms') AS since`;
+
 const RUNNING = `
   DECLARE tasks NO SCROLL CURSOR FOR SELECT * FROM tollgate.ledger_entries charge
-  WHERE kind = 'charge' AND request_id IS NOT NULL AND task_id IS NOT NULL AND key_id IS NOT NULL
+  WHERE kind = 'charge' AND request_id IS NOT NULL AND task_id IS NOT NULL AND key_id IS NOT NULL AND at >= $1
     AND NOT EXISTS (
       SELECT FROM tollgate.request_rows ended
       WHERE ended.request_id = charge.request_id AND ended.status IN ('completed', 'failed')
@@ -259,9 +276,14 @@ const RUNNING = `
       SELECT FROM tollgate.ledger_entries refund WHERE refund.request_id = charge.request_id AND refund.kind = 'refund'
     )`;
 
-async function copyTasks(query: ArchiveQuery, nodes: RedisNodes): Promise<number> {
+async function copyTasks(
+  query: ArchiveQuery,
+  nodes: RedisNodes,
+  { maxAgeMs, retentionMs }: TaskTimes,
+): Promise<number> {
   let copied = 0;
-  await query(RUNNING);
+  const [running] = await query<{ since: Date }>(RUNNING_SINCE, [retentionMs, maxAgeMs]);
+  await query(RUNNING, [running?.since]);
   for (;;) {
     const rows = await query<EntryRow>(`FETCH ${PAGE} FROM tasks`);
     if (rows.length === 0) break;

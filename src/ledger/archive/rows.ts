@@ -2,6 +2,7 @@ import type { ArchivePage, ChangedRecord, EndedRequest } from "../../store/archi
 import type { AuditRecord } from "../../store/audit.ts";
 import type { LedgerEntry } from "../../store/ledger-entries.ts";
 import { ACCOUNT_FIELDS, KEY_FIELDS } from "../../store/records.ts";
+import { archivableMs, archivableText, jsonOf } from "./archivable.ts";
 import type { ArchiveQuery } from "./tables.ts";
 
 /** A key as the archive has it. */
@@ -67,9 +68,11 @@ type Column<Item> = readonly [
 ];
 
 const text = (value: string | undefined): string | null =>
-  value === undefined || value === "" ? null : value;
-const moment = (ms: string | number | undefined): string | null =>
-  ms === undefined ? null : new Date(Number(ms)).toISOString();
+  value === undefined || value === "" ? null : archivableText(value);
+function moment(ms: string | number | undefined): string | null {
+  const atMs = archivableMs(ms);
+  return atMs === undefined ? null : new Date(atMs).toISOString();
+}
 
 /** Fields that people set and that have no column of their own. */
 const ACCOUNT_SETTINGS: readonly string[] = [
@@ -86,7 +89,7 @@ const KEY_FIELDS_APART = apartFrom(KEY_FIELDS, KEY_SETTINGS);
 
 /** These, and what later releases keep in a record, as JSON. */
 const otherFields = (record: object, apart: ReadonlySet<string>): string =>
-  JSON.stringify(Object.fromEntries(Object.entries(record).filter(([name]) => !apart.has(name))));
+  jsonOf(Object.fromEntries(Object.entries(record).filter(([name]) => !apart.has(name))));
 
 const ENTRY_COLUMNS: readonly Column<LedgerEntry & { fork: number }>[] = [
   ["partition", "int", (entry) => entry.partition],
@@ -123,20 +126,25 @@ const REQUEST_COLUMNS: readonly Column<EndedRequest>[] = [
   ["finished_at", "timestamptz", ({ record }) => moment(record.finished_at ?? record.void_at)],
 ];
 
-type Changed<Kind> = Extract<ChangedRecord, { kind: Kind }> & { partition: number; readAtMs: number };
+type Changed<Kind> = Extract<ChangedRecord, { kind: Kind }> & {
+  partition: number;
+  version: number;
+};
 
 const ACCOUNT_COLUMNS: readonly Column<Changed<"account">>[] = [
   ["account_id", "text", ({ accountId }) => accountId],
-  ["version", "bigint", ({ readAtMs }) => readAtMs],
+  ["version", "bigint", ({ version }) => version],
   ["partition", "int", ({ partition }) => partition],
   ["created_at", "timestamptz", ({ record }) => moment(record.created_at)],
   ["settings", "jsonb", ({ record }) => otherFields(record, ACCOUNT_FIELDS_APART)],
+  ["gone", "boolean", ({ record }) => record.balance === undefined],
 ];
 
 const KEY_COLUMNS: readonly Column<Changed<"key">>[] = [
   ["key_id", "text", ({ keyId }) => keyId],
-  ["version", "bigint", ({ readAtMs }) => readAtMs],
-  ["account_id", "text", ({ record }) => text(record.account_id)],
+  ["version", "bigint", ({ version }) => version],
+  ["partition", "int", ({ partition }) => partition],
+  ["account_id", "text", ({ record }) => record.account_id ?? ""],
   ["sha256", "text", ({ record }) => record.sha256 ?? ""],
   ["tier", "text", ({ record }) => record.tier ?? ""],
   ["rate_limit", "bigint", ({ record }) => text(record.rate_limit)],
@@ -147,6 +155,7 @@ const KEY_COLUMNS: readonly Column<Changed<"key">>[] = [
   ["revoked_at", "timestamptz", ({ record }) => moment(record.revoked_at)],
   ["rotated_to", "text", ({ record }) => text(record.rotated_to)],
   ["settings", "jsonb", ({ record }) => otherFields(record, KEY_FIELDS_APART)],
+  ["gone", "boolean", ({ record }) => record.account_id === undefined],
 ];
 
 /** Writes rows that are not there yet, in one statement. @returns how many were not */
@@ -169,17 +178,28 @@ async function insert<Item>(
   return written?.rows ?? 0;
 }
 
-/** @param forkOf how many forks a partition had when its entries were read */
-export const insertEntries = (
-  run: ArchiveQuery,
-  entries: readonly LedgerEntry[],
-  forkOf: (partition: number) => number,
-): Promise<number> =>
+/** Each entry with the number of forks that its partition had had when it was read. */
+export const insertEntries = (run: ArchiveQuery, pages: readonly ArchivePage[]): Promise<number> =>
   insert(
     run,
     "ledger_rows",
     ENTRY_COLUMNS,
-    entries.map((entry) => ({ ...entry, fork: forkOf(entry.partition) })),
+    pages.flatMap(({ entries, position }) => entries.map((entry) => ({ ...entry, fork: position.forks }))),
+  );
+
+const BATCH_COLUMNS: readonly Column<ArchivePage>[] = [
+  ["partition", "int", ({ position }) => position.partition],
+  ["generation", "text", ({ position }) => position.generation],
+  ["number", "bigint", ({ next }) => next.batch],
+];
+
+/** Those of these batches that have no ledger entry. */
+export const insertBatches = (run: ArchiveQuery, pages: readonly ArchivePage[]): Promise<number> =>
+  insert(
+    run,
+    "batches",
+    BATCH_COLUMNS,
+    pages.filter(({ position, next }) => next.batch > position.batch),
   );
 
 export const insertRequests = (run: ArchiveQuery, requests: readonly EndedRequest[]): Promise<number> =>
@@ -199,32 +219,68 @@ const AUDIT_COLUMNS: readonly Column<AuditRecord>[] = [
   ["id_ms", "bigint", (record) => auditPlace(record).ms],
   ["id_number", "bigint", (record) => auditPlace(record).number],
   ["at", "timestamptz", ({ atMs }) => moment(atMs)],
-  ["by", "text", ({ by }) => by],
+  ["by", "text", ({ by }) => archivableText(by)],
   ["token_id", "text", ({ by }) => TOKEN.exec(by)?.[1] ?? null],
-  ["label", "text", ({ by }) => TOKEN.exec(by)?.[2] ?? null],
+  ["label", "text", ({ by }) => text(TOKEN.exec(by)?.[2])],
   ["action", "text", ({ action }) => action],
   ["account_id", "text", ({ accountId }) => text(accountId)],
   ["target", "text", ({ target }) => target],
   ["request_id", "text", ({ requestId }) => text(requestId)],
-  ["before", "jsonb", ({ before }) => JSON.stringify(before)],
-  ["after", "jsonb", ({ after }) => JSON.stringify(after)],
+  ["before", "jsonb", ({ before }) => jsonOf(before)],
+  ["after", "jsonb", ({ after }) => jsonOf(after)],
 ];
 
 export const insertAudit = (run: ArchiveQuery, records: readonly AuditRecord[]): Promise<number> =>
   insert(run, "audit", AUDIT_COLUMNS, records);
 
-/** Accounts and keys, each as a new version. */
+/** Accounts and keys, each as the newest version. Nobody else writes to their partition meanwhile. */
 export async function insertChanged(
   run: ArchiveQuery,
   pages: readonly ArchivePage[],
 ): Promise<{ account: number; key: number }> {
-  const changed = pages.flatMap((page) =>
-    page.changed.map((one) => ({ ...one, partition: page.position.partition, readAtMs: page.readAtMs })),
+  const changed = pages.flatMap(({ changed: some, position: { partition }, readAtMs }) =>
+    some.map((one) => ({ ...one, partition, readAtMs })),
   );
-  const accounts = changed.filter((one) => one.kind === "account" && one.record.balance !== undefined);
-  const keys = changed.filter((one) => one.kind === "key" && one.record.account_id !== undefined);
+  const accounts = changed.filter((one) => one.kind === "account");
+  const keys = changed.filter((one) => one.kind === "key");
+  const accountVersion = await versionsAfter(
+    run,
+    LATEST_ACCOUNTS,
+    accounts.map(({ accountId }) => accountId),
+  );
+  const keyVersion = await versionsAfter(
+    run,
+    LATEST_KEYS,
+    keys.map(({ keyId }) => keyId),
+  );
+  const newAccounts = accounts.map((one) => ({
+    ...one,
+    version: accountVersion(one.accountId, one.readAtMs),
+  }));
+  const newKeys = keys.map((one) => ({ ...one, version: keyVersion(one.keyId, one.readAtMs) }));
   return {
-    account: await insert(run, "account_versions", ACCOUNT_COLUMNS, accounts as Changed<"account">[]),
-    key: await insert(run, "api_key_versions", KEY_COLUMNS, keys as Changed<"key">[]),
+    account: await insert(run, "account_versions", ACCOUNT_COLUMNS, newAccounts),
+    key: await insert(run, "api_key_versions", KEY_COLUMNS, newKeys),
   };
+}
+
+const LATEST_ACCOUNTS = `
+  SELECT account_id AS id, max(version) AS version FROM tollgate.account_versions
+  WHERE account_id = ANY ($1::text[]) GROUP BY account_id`;
+const LATEST_KEYS = `
+  SELECT key_id AS id, max(version) AS version FROM tollgate.api_key_versions
+  WHERE key_id = ANY ($1::text[]) GROUP BY key_id`;
+
+/**
+ * The next version of each of these: the time at which it was read, or more, since the clock of a server that takes over may be
+ * behind.
+ */
+async function versionsAfter(
+  run: ArchiveQuery,
+  latest: string,
+  ids: readonly string[],
+): Promise<(id: string, readAtMs: number) => number> {
+  const rows = ids.length === 0 ? [] : await run<{ id: string; version: string }>(latest, [ids]);
+  const versions = new Map(rows.map(({ id, version }) => [id, Number(version)]));
+  return (id, readAtMs) => Math.max(readAtMs, (versions.get(id) ?? 0) + 1);
 }

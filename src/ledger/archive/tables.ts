@@ -1,6 +1,20 @@
-import type { ArchivePage } from "../../store/archive-source.ts";
-import type { LedgerEntry } from "../../store/ledger-entries.ts";
-import { type EntryRow, entryOf, insertAudit, insertChanged, insertEntries, insertRequests } from "./rows.ts";
+import {
+  type ArchivedState,
+  type ArchivePage,
+  type ArchivePosition,
+  hasRows,
+  type NamedPages,
+} from "../../store/archive-source.ts";
+import { LEDGER_START, type LedgerEntry } from "../../store/ledger-entries.ts";
+import {
+  type EntryRow,
+  entryOf,
+  insertAudit,
+  insertBatches,
+  insertChanged,
+  insertEntries,
+  insertRequests,
+} from "./rows.ts";
 
 /** Runs one statement; values are passed apart from it. */
 export type ArchiveQuery = <Row extends object>(text: string, values?: readonly unknown[]) => Promise<Row[]>;
@@ -21,21 +35,34 @@ export interface Written {
   audit: number;
 }
 
-/** The archive has lost rows: it was restored, or a standby took over. What it has is to be asked again. */
+/** A partition, and the generation of its record: batches count in that. */
+export type ArchivedPlace = Pick<ArchivePosition, "partition" | "generation">;
+
+/** The archive has lost rows, or another process has written some. What it has is to be asked again. */
 export class StaleArchiveError extends Error {
   override readonly name = "StaleArchiveError";
 }
 
 export type ArchiveTables = ReturnType<typeof createTables>;
 
-/** The newest entry that counts of each partition, and how many forks the partition has had. */
-const NEWEST = `
-  SELECT e.*, coalesce(f.fork, 0) AS forks, p.partition
-  FROM unnest($1::int[]) AS p(partition)
+/** Of partitions, each with the generation of its record. */
+const STATE = `
+  SELECT e.*, coalesce(f.fork, 0) AS forks, a.id_ms || '-' || a.id_number AS audit, b.number::int AS batch, p.partition
+  FROM unnest($1::int[], $2::text[]) AS p(partition, generation)
   LEFT JOIN LATERAL (
     SELECT * FROM tollgate.ledger_entries e WHERE e.partition = p.partition ORDER BY e.id_ms DESC, e.id_number DESC LIMIT 1
   ) e ON true
-  LEFT JOIN LATERAL (SELECT max(fork) AS fork FROM tollgate.ledger_forks WHERE partition = p.partition) f ON true`;
+  LEFT JOIN LATERAL (SELECT max(fork) AS fork FROM tollgate.ledger_forks WHERE partition = p.partition) f ON true
+  CROSS JOIN LATERAL (
+    SELECT coalesce(max(number), 0) AS number FROM tollgate.batches
+    WHERE partition = p.partition AND generation = p.generation
+  ) b
+  LEFT JOIN LATERAL (
+    SELECT * FROM tollgate.audit a WHERE a.partition = p.partition ORDER BY a.id_ms DESC, a.id_number DESC LIMIT 1
+  ) a ON true`;
+
+/** One process at a time writes to a partition; the first number is any, the same in each release. */
+const LOCK = `SELECT pg_advisory_xact_lock(703201904, p.partition) FROM unnest($1::int[]) AS p(partition)`;
 
 const BEFORE = `
   SELECT * FROM tollgate.ledger_entries
@@ -44,42 +71,38 @@ const BEFORE = `
 const COUNT_AFTER = `
   SELECT count(*)::int AS rows FROM tollgate.ledger_entries WHERE partition = $1 AND (id_ms, id_number) > ($2, $3)`;
 
-/** The newest audit record of each partition. */
-const NEWEST_AUDIT = `
-  SELECT p.partition, a.id_ms || '-' || a.id_number AS id
-  FROM unnest($1::int[]) AS p(partition)
-  JOIN LATERAL (
-    SELECT * FROM tollgate.audit a WHERE a.partition = p.partition ORDER BY a.id_ms DESC, a.id_number DESC LIMIT 1
-  ) a ON true`;
-
 /** Two processes that find the same fork write one row. */
 const FORK = `
   INSERT INTO tollgate.ledger_forks (partition, fork, after, until) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING`;
 
-const KNOWN = `
-  SELECT count(*)::int AS rows FROM unnest($1::int[], $2::text[]) AS w(partition, id)
-  WHERE EXISTS (SELECT FROM tollgate.ledger_rows e WHERE e.partition = w.partition AND e.id = w.id)`;
+/** Ids of accounts or keys of a partition, of all versions. */
+const listedIn = (table: string, column: string): string => `
+  SELECT DISTINCT ${column} AS id FROM tollgate.${table} WHERE partition = $1 AND ${column} > $2 ORDER BY ${column} LIMIT $3`;
+const LISTED = {
+  account: listedIn("account_versions", "account_id"),
+  key: listedIn("api_key_versions", "key_id"),
+};
+const LISTED_PAGE = 500;
 
 /** What the copier reads and writes in the archive. INSERT and SELECT are all that it needs. */
 export function createTables(archiveId: string, { query, transaction }: ArchiveConnection) {
-  /** Of each partition, as of the last time it was asked. Rows carry it: what came before a fork stays apart. */
-  const forks = new Map<number, number>();
-  const forkOf = (partition: number): number => forks.get(partition) ?? 0;
-
   return {
     archiveId,
 
-    /** The newest entry that counts of each of these partitions; those without any are left out. */
-    async newest(partitions: readonly number[]): Promise<Map<number, LedgerEntry>> {
-      const rows = await query<EntryRow & { forks: number }>(NEWEST, [partitions]);
-      for (const row of rows) forks.set(row.partition, row.forks);
-      return new Map(rows.flatMap((row) => (row.id === null ? [] : [[row.partition, entryOf(row)]])));
-    },
+    /** What the archive has of each of these partitions. */
+    state: (places: readonly ArchivedPlace[]): Promise<Map<number, ArchivedState>> =>
+      readState(query, places),
 
-    /** Id of the newest audit record of each of these partitions; those without any are left out. */
-    async newestAudit(partitions: readonly number[]): Promise<Map<number, string>> {
-      const rows = await query<{ partition: number; id: string }>(NEWEST_AUDIT, [partitions]);
-      return new Map(rows.map(({ partition, id }) => [partition, id]));
+    /** Accounts and keys that a partition has or had. */
+    async *listed(partition: number): NamedPages {
+      for (const [kind, text] of Object.entries(LISTED)) {
+        let last: string | undefined = "";
+        while (last !== undefined) {
+          const rows: { id: string }[] = await query(text, [partition, last, LISTED_PAGE]);
+          yield rows.map(({ id }) => `${kind} ${id}`);
+          last = rows.length < LISTED_PAGE ? undefined : rows.at(-1)?.id;
+        }
+      }
     },
 
     /** Entries that count before one, newest first. */
@@ -88,28 +111,25 @@ export function createTables(archiveId: string, { query, transaction }: ArchiveC
     },
 
     /** Leaves what comes after an entry out of all views. @returns how many rows these are */
-    hideAfter: (partition: number, after: string, newest: LedgerEntry): Promise<number> =>
+    hideAfter: (after: string, { partition, forks, newest }: ArchivePosition): Promise<number> =>
       transaction(async (run) => {
         const [count] = await run<{ rows: number }>(COUNT_AFTER, [partition, ...idParts(after)]);
-        await run(FORK, [partition, forkOf(partition) + 1, after, newest.streamId]);
+        await run(FORK, [partition, forks + 1, after, newest?.streamId ?? after]);
         return count?.rows ?? 0;
       }),
 
     /** Writes all of these pages, once. @throws StaleArchiveError */
     async write(pages: readonly ArchivePage[]): Promise<Written> {
-      const used = pages.filter(
-        ({ entries, requests, changed, audit }) =>
-          entries.length + requests.length + changed.length + audit.length > 0,
-      );
+      const used = pages.filter(hasRows);
       if (used.length === 0) return { entry: 0, request: 0, account: 0, key: 0, audit: 0 };
       return transaction(async (run) => {
-        await requireNewest(run, used);
+        await requireUnchanged(
+          run,
+          used.map(({ position }) => position),
+        );
+        await insertBatches(run, used);
         return {
-          entry: await insertEntries(
-            run,
-            used.flatMap(({ entries }) => entries),
-            forkOf,
-          ),
+          entry: await insertEntries(run, used),
           request: await insertRequests(
             run,
             used.flatMap(({ requests }) => requests),
@@ -125,12 +145,42 @@ export function createTables(archiveId: string, { query, transaction }: ArchiveC
   };
 }
 
-/** The archive still has what it had when these pages were read. */
-async function requireNewest(run: ArchiveQuery, pages: readonly ArchivePage[]): Promise<void> {
-  const known = pages.flatMap(({ position }) => position.newest ?? []);
-  const values = [known.map(({ partition }) => partition), known.map(({ streamId }) => streamId)];
-  const [found] = await run<{ rows: number }>(KNOWN, values);
-  if (found?.rows !== known.length) throw new StaleArchiveError("the archive has lost rows");
+async function readState(
+  query: ArchiveQuery,
+  places: readonly ArchivedPlace[],
+): Promise<Map<number, ArchivedState>> {
+  const rows = await query<EntryRow & { forks: number; audit: string | null; batch: number }>(STATE, [
+    places.map(({ partition }) => partition),
+    places.map(({ generation }) => generation),
+  ]);
+  return new Map(
+    rows.map((row) => [
+      row.partition,
+      {
+        newest: row.id === null ? undefined : entryOf(row),
+        forks: row.forks,
+        batch: row.batch,
+        audit: row.audit ?? LEDGER_START,
+      },
+    ]),
+  );
+}
+
+/**
+ * The archive has what it had when these pages were read, no less and no more, and nobody else writes to it until the end of
+ * the transaction. Otherwise another process has gone on, perhaps after a fork, or the archive has lost rows.
+ * @throws StaleArchiveError
+ */
+async function requireUnchanged(run: ArchiveQuery, positions: readonly ArchivePosition[]): Promise<void> {
+  // In one order everywhere: two processes never wait for each other.
+  const partitions = positions.map(({ partition }) => partition).sort((one, other) => one - other);
+  await run(LOCK, [partitions]);
+  const states = await readState(run, positions);
+  const isSame = ({ partition, newest, forks, batch }: ArchivePosition): boolean => {
+    const state = states.get(partition);
+    return state?.newest?.streamId === newest?.streamId && state?.forks === forks && state?.batch === batch;
+  };
+  if (!positions.every(isSame)) throw new StaleArchiveError("the archive has other rows than it had");
 }
 
 /** The two numbers of a stream id, as the archive orders by them. */

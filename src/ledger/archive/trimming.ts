@@ -1,5 +1,4 @@
-import type { ArchiveSource } from "../../store/archive-source.ts";
-import type { LedgerEntry } from "../../store/ledger-entries.ts";
+import type { ArchivedState, ArchiveSource } from "../../store/archive-source.ts";
 import type { Logger } from "../../telemetry/log.ts";
 import type { Metrics } from "../../telemetry/metrics.ts";
 import { type HeldPartitions, withoutStore } from "./copying.ts";
@@ -14,8 +13,8 @@ export interface TrimmingOptions {
   source: ArchiveSource;
   /** How long archived entries stay in Redis. */
   keepMs(): number;
-  /** Told each time what the archive has of these partitions. */
-  seen(partitions: readonly number[], newest: ReadonlyMap<number, LedgerEntry>): void;
+  /** What the archive has of these partitions now. */
+  look(partitions: readonly number[], tables: ArchiveTables): Promise<ReadonlyMap<number, ArchivedState>>;
   metrics: Pick<Metrics, "archiveTrimmed">;
   log: Logger;
 }
@@ -24,7 +23,7 @@ export interface TrimmingOptions {
  * Removes from the store what the archive has. Which entry that is, the archive is asked each time, after its commits: what
  * this process or the store remembers may be ahead of an archive that has lost rows. Decision 0051.
  */
-export function createTrimming({ source, keepMs, seen, metrics, log }: TrimmingOptions) {
+export function createTrimming({ source, keepMs, look, metrics, log }: TrimmingOptions) {
   let trimmedAtMs = Number.NEGATIVE_INFINITY;
   /** What was reported of partitions whose ledgers are not trimmed. */
   const reported = new Map<number, string>();
@@ -37,9 +36,8 @@ export function createTrimming({ source, keepMs, seen, metrics, log }: TrimmingO
 
   async function trimOne({ primary, partitions }: HeldPartitions, tables: ArchiveTables): Promise<boolean> {
     let more = false;
-    const newest = await tables.newest(partitions);
-    seen(partitions, newest);
-    for (const [partition, archivedTo] of newest) {
+    for (const [partition, { newest: archivedTo }] of await look(partitions, tables)) {
+      if (archivedTo === undefined) continue;
       const options = { partition, archivedTo, keepMs: keepMs(), slicesMax: SLICES_MAX };
       const result = await source.trim(primary, options).catch(withoutStore);
       if (result?.outcome === "trimmed") {

@@ -9,6 +9,7 @@ import { readsOfMost, type Unread } from "../../store/partition-reads.ts";
 import { many } from "../../store/pipelines.ts";
 import { partitionsOf } from "../../store/store-facts.ts";
 import { addEntry, emptyFold, type Findings, type LedgerFold, type Report, reportInto } from "../fold.ts";
+import { archivableText } from "./archivable.ts";
 import { type EntryRow, entryOf } from "./rows.ts";
 import type { ArchiveQuery } from "./tables.ts";
 import { verifyArchivedKeys } from "./verify-keys.ts";
@@ -182,7 +183,7 @@ async function comparePage(
     ...archived.filter((entry) => {
       const same = stored.get(entry.streamId);
       if (same) run.result.in_redis++;
-      return same ? !isEqual(same, entry) : compareIds(entry.streamId, cut) >= 0;
+      return same ? differingFields(entry, same).length > 0 : compareIds(entry.streamId, cut) >= 0;
     }),
     ...[...stored.values()].filter(({ streamId }) => !known.has(streamId)),
   ];
@@ -210,7 +211,7 @@ async function judge({ query, report }: Run, redis: Redis, partition: number, id
   const [row] = await query<EntryRow>(ENTRY, [partition, id]);
   const [found] = await readLedger(redis, partition, before(id), id);
   const archived = row && entryOf(row);
-  if (archived && found && isEqual(archived, found)) return;
+  if (archived && found && differingFields(archived, found).length === 0) return;
   const { accountId, requestId } = (archived ?? found)!;
   if (archived && !found && compareIds(id, await firstOf(redis, partition)) < 0) return;
   const what =
@@ -245,11 +246,15 @@ const FIELDS = [
   "atMs",
 ] as const satisfies readonly (keyof LedgerEntry)[];
 
-const isEqual = (one: LedgerEntry, other: LedgerEntry): boolean =>
-  FIELDS.every((name) => one[name] === other[name]);
+/** The fields of an entry in which the archive does not have what it can have of it. */
+const differingFields = (archived: LedgerEntry, stored: LedgerEntry) =>
+  FIELDS.filter((name) => {
+    const value = stored[name];
+    return archived[name] !== (typeof value === "string" ? archivableText(value) : value);
+  });
 
 function differenceOf(archived: LedgerEntry, stored: LedgerEntry): string {
-  const names = FIELDS.filter((name) => archived[name] !== stored[name]);
+  const names = differingFields(archived, stored);
   return names.map((name) => `${name} ${archived[name]} in the archive, ${stored[name]} in Redis`).join(", ");
 }
 

@@ -4,8 +4,12 @@ import { accountNames, archiveNames, keyNames, partitionNames } from "../../stor
 import { many } from "../../store/pipelines.ts";
 import type { KeyFields } from "../../store/records.ts";
 import type { Report } from "../fold.ts";
+import { archivableMs, archivableText } from "./archivable.ts";
 import type { KeyRow } from "./rows.ts";
 import type { ArchiveQuery } from "./tables.ts";
+
+/** Keys of the archive that are looked for in Redis at a time. */
+const PAGE = 500;
 
 /** What is compared. */
 type ComparedRow = Omit<KeyRow, "created_at" | "settings">;
@@ -13,6 +17,13 @@ type ComparedRow = Omit<KeyRow, "created_at" | "settings">;
 const KEYS = `
   SELECT key_id, account_id, sha256, tier, rate_limit, max_concurrent, daily_limit, expires_at, revoked_at, rotated_to
   FROM tollgate.api_keys WHERE key_id = ANY($1)`;
+
+/** Keys that the archive has of a partition, by their ids. */
+const KEYS_AFTER = `
+  SELECT key_id, account_id, gone FROM (
+    SELECT DISTINCT ON (key_id) key_id, account_id, gone FROM tollgate.api_key_versions
+    WHERE partition = $1 AND key_id > $2 ORDER BY key_id, version DESC
+  ) latest ORDER BY key_id LIMIT ${PAGE}`;
 
 /**
  * Compares the keys of a partition with those in the archive; one that has changed and is not copied yet is left out.
@@ -48,7 +59,33 @@ export async function verifyArchivedKeys(
     compared += keyIds.length;
     step();
   }
+  await findLostKeys(redis, partition, { query, report, step });
   return compared;
+}
+
+/** Reports keys that the archive has as they were, and that the store has lost. */
+async function findLostKeys(
+  redis: Redis,
+  partition: number,
+  { query, report, step }: { query: ArchiveQuery; report: Report; step(): void },
+): Promise<void> {
+  let last: string | undefined = "";
+  while (last !== undefined) {
+    const page: { key_id: string; account_id: string; gone: boolean }[] = await query(KEYS_AFTER, [
+      partition,
+      last,
+    ]);
+    const current = page.filter(({ gone }) => !gone);
+    const stored = await many<number, { key_id: string }>(redis, current, (pipe, { key_id }) =>
+      pipe.exists(keyNames(partition, key_id).key),
+    );
+    for (const { key_id, account_id } of current.filter((_, at) => stored[at] === 0)) {
+      const noted = await redis.hexists(archiveNames(partition).changed, `key ${key_id}`);
+      if (noted === 0) report("archive", account_id, `key ${key_id}: is in the archive, and not in Redis`);
+    }
+    step();
+    last = page.length < PAGE ? undefined : page.at(-1)?.key_id;
+  }
 }
 
 /** In words; undefined if there is none. */
@@ -58,12 +95,12 @@ function differenceOf(fields: KeyFields, row: ComparedRow | undefined): string |
   const pairs: [name: string, stored: string | undefined, archived: string | null][] = [
     ["account", fields.account_id, row.account_id],
     ["sha256", fields.sha256, row.sha256],
-    ["tier", fields.tier, row.tier],
+    ["tier", archivableText(fields.tier ?? ""), row.tier],
     ["rate_limit", fields.rate_limit, row.rate_limit],
     ["max_concurrent", fields.max_concurrent, row.max_concurrent],
     ["daily_limit", fields.daily_limit, row.daily_limit],
-    ["expires_at", fields.expires_at, row.expires_at && String(row.expires_at.getTime())],
-    ["revoked_at", fields.revoked_at, row.revoked_at && String(row.revoked_at.getTime())],
+    ["expires_at", momentText(fields.expires_at), row.expires_at && String(row.expires_at.getTime())],
+    ["revoked_at", momentText(fields.revoked_at), row.revoked_at && String(row.revoked_at.getTime())],
     ["rotated_to", fields.rotated_to, row.rotated_to],
   ];
   const differs = pairs.filter(([, stored = "", archived]) => stored !== (archived ?? ""));
@@ -71,4 +108,10 @@ function differenceOf(fields: KeyFields, row: ComparedRow | undefined): string |
   return differs
     .map(([name, stored, archived]) => `${name} ${archived} in the archive, ${stored} in Redis`)
     .join(", ");
+}
+
+/** A time of a record as the archive has it. */
+function momentText(ms: string | undefined): string | undefined {
+  const atMs = archivableMs(ms);
+  return atMs === undefined ? undefined : String(atMs);
 }

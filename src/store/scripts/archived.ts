@@ -8,6 +8,10 @@ export interface ArchivedCall {
   generation: string;
   /** Id of the newest ledger entry that it has; undefined for none. */
   newest: string | undefined;
+  /** Number of the newest batch without an entry that it has. */
+  batch: number;
+  /** The same two as they were noted last. */
+  noted: { newest: string | undefined; batch: number };
   /** The score in `done` up to which requests were looked at. */
   lookedUntil: number;
   /** Ended requests, each with the state that was copied. */
@@ -16,8 +20,11 @@ export interface ArchivedCall {
   changed: readonly { what: string; changes: string }[];
 }
 
-/** `other`: the archive was replaced meanwhile; nothing happens. */
-export type Archived = "archived" | "other";
+/**
+ * - `other`: the archive was replaced meanwhile; nothing happens.
+ * - `unseen`: another batch was noted last; nothing happens.
+ */
+export type Archived = "archived" | "other" | "unseen";
 
 /** Notes what the archive has. */
 export const archived: Script<ArchivedCall, { outcome: Archived }> = {
@@ -27,11 +34,14 @@ export const archived: Script<ArchivedCall, { outcome: Archived }> = {
     const { archive, changed } = archiveNames(partition);
     return [archive, changed];
   },
-  args({ partition, generation, newest = "", lookedUntil, requests, changed }) {
+  args({ partition, generation, newest = "", batch, noted, lookedUntil, requests, changed }) {
     return [
       generation,
       requestName(partition, ""),
       newest,
+      batch,
+      noted.newest ?? "",
+      noted.batch,
       lookedUntil,
       requests.length,
       ...requests.flatMap(({ requestId, state }) => [requestId, state]),

@@ -1,0 +1,135 @@
+import { afterEach, beforeEach, expect, test } from "vitest";
+import { verifyArchive } from "../../src/ledger/archive/verify-archive.ts";
+import { findKey, revokeKey } from "../../src/store/keys.ts";
+import { archiveNames, partitionOf } from "../../src/store/names.ts";
+import { type ArchiveStage, givenArchiveStage, PARTITIONS } from "./stage.ts";
+
+// A standby of PostgreSQL takes over that lacks the last commits: what they had is copied again, also without a ledger entry.
+
+let stage: ArchiveStage;
+beforeEach(async () => {
+  stage = await givenArchiveStage();
+});
+afterEach(() => stage.stop());
+
+const TABLES = ["ledger_rows", "request_rows", "account_versions", "api_key_versions", "audit", "batches"];
+
+/** Everything that the last transaction has written. @returns how many rows */
+async function loseLastCommit(): Promise<number> {
+  const newest = TABLES.map((table) => `SELECT xmin::text::bigint AS xid FROM tollgate.${table}`);
+  const [last] = await stage.database.query<{ xid: string }>(
+    `SELECT max(xid)::text AS xid FROM (${newest.join(" UNION ALL ")}) written`,
+  );
+  let lost = 0;
+  for (const table of TABLES) {
+    const rows = await stage.database.query(
+      `DELETE FROM tollgate.${table} WHERE xmin::text = $1 RETURNING 1`,
+      [last?.xid],
+    );
+    lost += rows.length;
+  }
+  return lost;
+}
+
+const revokedKeys = () =>
+  stage.database.query("SELECT key_id FROM tollgate.api_keys WHERE revoked_at IS NOT NULL");
+
+/** A key whose revocation the archive had for a moment. */
+async function givenLostRevocation(keepMs?: number) {
+  const key = await stage.givenKey("acme");
+  const copier = await stage.copier(keepMs === undefined ? {} : { keepMs });
+  await copier.copy();
+  await revokeKey(stage.nodes, await findKey(stage.nodes, key.keyId));
+  await copier.copy();
+  expect(await revokedKeys()).toHaveLength(1);
+  // The version of the key, the audit record and the batch.
+  expect(await loseLastCommit()).toBe(3);
+  expect(await revokedKeys()).toEqual([]);
+  return { key, copier };
+}
+
+// Guarantee: a key that was revoked stays so, also through a disaster of both sides.
+test("a revocation whose commit was lost is copied again by the copier that goes on", async () => {
+  const { key, copier } = await givenLostRevocation();
+  await stage.grant(key, "later");
+  await copier.copy();
+  expect(await revokedKeys()).toHaveLength(1);
+  expect(await verifyArchive(stage.nodes, copier.archive.query)).toMatchObject({ ok: true, violations: [] });
+  expect(await stage.database.query("SELECT FROM tollgate.audit WHERE action = 'key.revoke'")).toHaveLength(
+    1,
+  );
+});
+
+test("a revocation whose commit was lost is copied again by the next copier", async () => {
+  const { copier } = await givenLostRevocation();
+  await copier.stop();
+  await (await stage.copier()).copy();
+  expect(await revokedKeys()).toHaveLength(1);
+});
+
+test("a lost commit is found before entries leave Redis, though nothing is to be copied", async () => {
+  const { copier } = await givenLostRevocation(0);
+  await copier.round();
+  await copier.copy();
+  expect(await revokedKeys()).toHaveLength(1);
+});
+
+test("an ended request whose commit was lost is copied again", async () => {
+  const key = await stage.givenKey("acme");
+  const copier = await stage.copier();
+  const { generation, stage: requests } = await stage.ended(key, "bound");
+  await copier.copy();
+  await requests.observe(generation, "completed");
+  await copier.copy();
+  const ended = () => stage.database.query("SELECT status FROM tollgate.requests");
+  expect(await ended()).toHaveLength(1);
+  await loseLastCommit();
+  expect(await ended()).toEqual([]);
+  await stage.grant(key, "later");
+  await copier.copy();
+  expect(await ended()).toEqual([{ status: "completed" }]);
+});
+
+// Guarantee: whoever writes after a loss cannot hide it.
+test("what a lost commit had is copied again, though a slower copier has written the entries with it", async () => {
+  const key = await stage.givenKey("acme");
+  const first = await stage.copier();
+  await first.copy();
+  const { generation, stage: requests } = await stage.ended(key, "bound");
+  await first.copy();
+  await stage.endTurns();
+  let isOver = false;
+  const slow = await stage.copier({
+    async step(name) {
+      if (name !== "write" || isOver) return;
+      isOver = true;
+      // Another one writes entry and request; the commit is lost, after the store has noted it.
+      await stage.endTurns();
+      await requests.observe(generation, "completed");
+      await first.copy();
+      await loseLastCommit();
+    },
+  });
+  await stage.grant(key, "later");
+  await slow.copy();
+  expect(await stage.archived()).toEqual(await stage.entries());
+  expect(await stage.database.query("SELECT status FROM tollgate.requests")).toEqual([
+    { status: "completed" },
+  ]);
+});
+
+test("batches are few: one for each that has no ledger entry", async () => {
+  const key = await stage.givenKey("acme");
+  const copier = await stage.copier();
+  await copier.copy();
+  await stage.grant(key, "later");
+  await copier.copy();
+  await copier.copy();
+  const batches = () => stage.database.query("SELECT number::int FROM tollgate.batches");
+  expect(await batches()).toEqual([]);
+  await revokeKey(stage.nodes, await findKey(stage.nodes, key.keyId));
+  await copier.copy();
+  expect(await batches()).toEqual([{ number: 1 }]);
+  const { archive } = archiveNames(partitionOf("acme", PARTITIONS));
+  expect(await stage.redis.hget(archive, "batch")).toBe("1");
+});
