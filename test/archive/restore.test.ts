@@ -77,7 +77,7 @@ describe("a restored store", () => {
     await (await stage.copier()).copy();
     const archive = connectArchive(stage.url, { idleMs: 100 });
     const stall = (): void => void empty.redis.client("PAUSE", 400, "ALL");
-    const options = { partitions: PARTITIONS, keepMs: FOR_EVER_MS, seen: stall };
+    const options = { partitions: PARTITIONS, keepMs: FOR_EVER_MS, tasks: TASKS, seen: stall };
     const { entries } = await restoreStore(archive, empty.nodes, options).finally(archive.close);
     expect(entries).toBe((await stage.entries()).length);
   });
