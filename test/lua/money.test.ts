@@ -119,6 +119,7 @@ test("an adjustment goes up and down once per reference, with its reason, and ne
       type: "consume",
       amount: -95,
       balance_after: 10,
+      endpoint: "",
       reason: "taken back",
       created_at: expect.any(String),
     },
