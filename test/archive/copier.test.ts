@@ -325,9 +325,27 @@ test("requests are kept until they are copied, those of unknown outcome until th
   ).toEqual([{ status: "void", ended_by: "due" }]);
 });
 
+const lagOf = async ({ metrics }: { metrics: ArchiveStage["connection"]["metrics"] }) =>
+  (await metrics.archiveLag.get()).values[0]!.value;
+
+// Guarantee: a revocation that the archive does not get is no silence.
+test("while copying fails the lag grows, though no entry waits", async () => {
+  const { keyId } = await stage.givenKey();
+  const copier = await stage.copier();
+  await copier.copy();
+  await revokeKey(stage.nodes, await findKey(stage.nodes, keyId));
+  copier.archive.close();
+  await copier.round();
+  expect(copier.fault()).toBeInstanceOf(Error);
+  const first = await lagOf(copier);
+  expect(first).toBeGreaterThan(0);
+  await until(async () => {
+    await copier.round();
+    return (await lagOf(copier)) > first;
+  }, "the lag to grow");
+});
+
 test("the lag is the age of the oldest entry that is not copied", async () => {
-  const lagOf = async ({ metrics }: { metrics: ArchiveStage["connection"]["metrics"] }) =>
-    (await metrics.archiveLag.get()).values[0]!.value;
   const key = await stage.givenKey();
   const copier = await stage.copier();
   await copier.copy();

@@ -37,12 +37,15 @@ export function createCopier(options: CopierOptions) {
   let current: Promise<void> = Promise.resolve();
   let isStopped = false;
   let failures = 0;
+  /** When the last round of this process did not fail. */
+  let succeededMs = performance.now();
 
   /** @returns whether there is more to copy */
   async function round(): Promise<boolean> {
     const held = await turns.take();
     copying.keepOnly(held.flatMap(({ partitions }) => partitions));
     if (held.length === 0) {
+      succeededMs = performance.now();
       await copying.showLag(held);
       return false;
     }
@@ -61,8 +64,9 @@ export function createCopier(options: CopierOptions) {
       copying.keepOnly([]);
     }
     failures = fault ? failures + 1 : 0;
+    if (!fault) succeededMs = performance.now();
     options.archiveUsed(fault);
-    await copying.showLag(held);
+    await copying.showLag(held, fault && performance.now() - succeededMs);
     return hasMore && fault === undefined;
   }
 

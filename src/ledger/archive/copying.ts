@@ -108,7 +108,9 @@ export function createCopying(options: CopyingOptions) {
       return true;
     },
 
-    showLag: (held: readonly HeldPartitions[]): Promise<void> => showLag(options, held, complete),
+    /** @param failingMs for how long nothing could be copied */
+    showLag: (held: readonly HeldPartitions[], failingMs = 0): Promise<void> =>
+      showLag(options, { held, failingMs, complete }),
   };
 }
 
@@ -206,11 +208,17 @@ async function writePages(
   }
 }
 
-/** Shows the age of the oldest entry of these partitions that is not copied. */
+/**
+ * Shows the age of the oldest entry of these partitions that is not copied. What else waits while copying fails, such as changed
+ * keys, is not looked for.
+ */
 async function showLag(
   { source, metrics }: CopyingOptions,
-  held: readonly HeldPartitions[],
-  complete: ReadonlySet<number>,
+  {
+    held,
+    failingMs,
+    complete,
+  }: { held: readonly HeldPartitions[]; failingMs: number; complete: ReadonlySet<number> },
 ): Promise<void> {
   // While all primaries are away, the figure stays.
   if (held.length === 0 && source.primaries().length === 0) return;
@@ -224,7 +232,7 @@ async function showLag(
   );
   // What is on a primary that is away is not known: the figure stays.
   if (ages.includes(undefined)) return;
-  metrics.archiveLag.set(Math.max(0, ...ages.flatMap((some) => some ?? [])) / 1000);
+  metrics.archiveLag.set(Math.max(failingMs, ...ages.flatMap((some) => some ?? [])) / 1000);
 }
 
 /** A primary that is away, or refuses: its partitions wait. @throws any other error */

@@ -16,7 +16,8 @@ export function archiveMetrics({ counter, gauge }: MetricFactory) {
     archiveRows,
     archiveLag: gauge(
       "tollgate_archive_lag_seconds",
-      "Age of the oldest ledger entry that the archive has not got, in the partitions that this gateway copies; 0 if there is none.",
+      "Age of the oldest ledger entry that the archive has not got, in the partitions that this gateway copies; 0 if there is none. While " +
+        "copying fails, at least the time since it last succeeded.",
       { aggregator },
     ),
     archiveViolations: gauge(
