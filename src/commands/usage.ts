@@ -142,7 +142,7 @@ async function readUsage(selection: UsageSelection) {
       const { archivedUsage } = await import("../ledger/archive/usage.ts");
       if (accountId !== undefined) await requireArchived(archive, accountId);
       const rows = await archivedUsage(archive.query, selection);
-      return { rows, source: await archiveSource(archive), unread: undefined };
+      return { rows, source: await archiveSource(archive, accountId), unread: undefined };
     });
   const { retentionMs } = requireConfig().tasks;
   const found = await withRedis(async (nodes) => {
@@ -159,7 +159,7 @@ async function readStatement(accountId: string, month: string) {
       const { archivedStatement } = await import("../ledger/archive/usage.ts");
       await requireArchived(archive, accountId);
       const statement: Statement = await archivedStatement(archive.query, accountId, month);
-      return { statement, source: await archiveSource(archive), unread: undefined };
+      return { statement, source: await archiveSource(archive, accountId), unread: undefined };
     });
   const found = await withRedis(async (nodes) => {
     await requireAccount(nodes, accountId);
@@ -168,9 +168,9 @@ async function readStatement(accountId: string, month: string) {
   return { statement: found.statement, source: redisSource(found), unread: found.unread };
 }
 
-async function archiveSource({ query }: OpenedArchive): Promise<Source> {
+async function archiveSource({ query }: OpenedArchive, accountId: string | undefined): Promise<Source> {
   const { newestEntryMs } = await import("../ledger/archive/usage.ts");
-  return { from: "archive", archived_until: iso(await newestEntryMs(query)) };
+  return { from: "archive", archived_until: iso(await newestEntryMs(query, accountId)) };
 }
 
 const redisSource = ({ reach }: FromRedis<object>): Source => ({

@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { accountNames, type KeyRef, partitionNames, partitionOf } from "../../src/store/names.ts";
 import { refusal, runHere } from "../support/cli.ts";
+import { times } from "../support/store.ts";
 import { givenExample } from "./example.ts";
 import { type ArchiveStage, givenArchiveStage, PARTITIONS } from "./stage.ts";
 
@@ -189,6 +190,30 @@ test("a request that ended twice counts by its last end: bound late after it was
       "SELECT completed::int, failed::int FROM tollgate.usage_daily",
     );
     expect(usage).toEqual({ completed: 2, failed: 0 });
+  } finally {
+    await small.stop();
+  }
+});
+
+// Guarantee: nobody takes a month for complete because another partition was copied.
+test("the archive says of one account how far its own partition is copied", async () => {
+  const small = await givenArchiveStage();
+  try {
+    const partition = partitionOf("acme", PARTITIONS);
+    const other = times(100, (at) => `other-${at}`).find((id) => partitionOf(id, PARTITIONS) !== partition)!;
+    await small.givenKey("acme");
+    await small.givenKey(other);
+    await small.grant({ accountId: other, keyId: "", key: "" }, "later");
+    await (await small.copier()).copy();
+    const [own, ...others] = await small.database.query<{ at: Date }>(
+      "SELECT at FROM tollgate.ledger_entries ORDER BY account_id = 'acme' DESC, at DESC",
+    );
+    const env = { ARCHIVE_URL: small.url, REDIS_URL: redisUrl() };
+    const until = async (...words: string[]) =>
+      JSON.parse((await runHere([...words, "--json"], env)).stdout).source.archived_until;
+    expect(await until("usage", "--account", "acme")).toBe(own?.at.toISOString());
+    expect(await until("statement", "acme", "2025-10")).toBe(own?.at.toISOString());
+    expect(await until("usage")).toBe(others[0]?.at.toISOString());
   } finally {
     await small.stop();
   }

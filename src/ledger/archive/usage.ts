@@ -70,8 +70,20 @@ export async function hasAccount(query: ArchiveQuery, accountId: string): Promis
   return found?.is_known ?? false;
 }
 
-/** When the newest entry of the archive was made, Unix ms; undefined for an empty one. @throws Error of PostgreSQL */
-export async function newestEntryMs(query: ArchiveQuery): Promise<number | undefined> {
+const PARTITION = `
+  SELECT partition FROM tollgate.account_versions WHERE account_id = $1
+  UNION ALL SELECT partition FROM tollgate.ledger_rows WHERE account_id = $1 LIMIT 1`;
+
+/**
+ * When the newest entry was made that counts for how far the archive is, Unix ms: of an account's partition, since each is copied
+ * apart, or of all. Undefined if there is none.
+ * @throws Error of PostgreSQL
+ */
+export async function newestEntryMs(query: ArchiveQuery, accountId?: string): Promise<number | undefined> {
+  if (accountId !== undefined) {
+    const [place] = await query<{ partition: number }>(PARTITION, [accountId]);
+    return place && copiedUntilMs(query, place.partition);
+  }
   const [row] = await query<{ at: Date | null }>("SELECT max(at) AS at FROM tollgate.ledger_rows");
   return row?.at?.getTime();
 }
