@@ -1,7 +1,7 @@
 import type { Redis } from "ioredis";
 import { readCut } from "../store/checkpoints.ts";
+import { isLater } from "../store/entry-ids.ts";
 import { LEDGER_PAGE, LEDGER_START, type LedgerEntry, readLedger } from "../store/ledger-entries.ts";
-import { isLater } from "../store/loss/last-confirmed.ts";
 import { partitionNames, partitionOf } from "../store/names.ts";
 import type { RedisNodes } from "../store/nodes.ts";
 import { OperatorError } from "../store/operator-error.ts";

@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from "node:util";
 import type { Checkpoint } from "../store/checkpoints.ts";
+import { isLater } from "../store/entry-ids.ts";
 import { kindOf, LEDGER_START, type LedgerEntry } from "../store/ledger-entries.ts";
-import { isLater } from "../store/loss/last-confirmed.ts";
 import type { RequestRecord } from "../store/records.ts";
 
 /** What the ledger promises, by the name under which a violation is reported: the invariants of docs/ARCHITECTURE.md. */

@@ -1,8 +1,8 @@
 import type { ChainableCommander, Redis } from "ioredis";
+import { isLater } from "../store/entry-ids.ts";
 import { listPages } from "../store/keys.ts";
 import { LEDGER_PAGE, type LedgerEntry } from "../store/ledger-entries.ts";
 import type { SentCharge } from "../store/loss/confirmed-charges.ts";
-import { isLater } from "../store/loss/last-confirmed.ts";
 import { keyNames, partitionNames, partitionOf, requestName } from "../store/names.ts";
 import type { RedisNodes } from "../store/nodes.ts";
 import { listLoss } from "../store/operator-loss.ts";

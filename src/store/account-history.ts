@@ -1,8 +1,8 @@
 import type { Redis } from "ioredis";
 import { entryOfTail, readCheckpoint } from "./checkpoints.ts";
 import { badCursor } from "./cursors.ts";
+import { isLater, msOf } from "./entry-ids.ts";
 import { kindOf, type LedgerEntry } from "./ledger-entries.ts";
-import { isLater } from "./loss/last-confirmed.ts";
 import { accountNames } from "./names.ts";
 import { noAccount, OperatorError } from "./operator-error.ts";
 import { scriptsOf } from "./script-runner.ts";
@@ -104,7 +104,12 @@ async function followEntries(
   let at = position;
   for (let lookedAt = 0; at !== "" && lookedAt < LOOKED_AT_MAX && entries.length < limit; lookedAt += SLICE) {
     // Whoever asks for a time long ago would follow all that came since.
-    if (given === undefined && lookedAt === FOLLOWED_MAX && searchFrom !== undefined && searchFrom < msOf(at))
+    if (
+      given === undefined &&
+      lookedAt === FOLLOWED_MAX &&
+      searchFrom !== undefined &&
+      searchFrom < msOf(at.replace("(", ""))
+    )
       at = `(${searchFrom}-0`;
     const found = await run(history, {
       ...{ partition, accountId, ...filter, from: at },
@@ -118,8 +123,6 @@ async function followEntries(
   }
   return { entries, next: at, left: false };
 }
-
-const msOf = (id: string): number => Number(id.replace("(", "").split("-")[0]);
 
 /** What an account's checkpoint has of an entry and of those before it, newest first. */
 async function tailFrom(redis: Redis, partition: number, accountId: string, from: string) {

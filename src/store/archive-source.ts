@@ -3,6 +3,7 @@ import type { ChainableCommander, Redis } from "ioredis";
 import { type AuditRecord, auditRecord } from "./audit.ts";
 import { readCut } from "./checkpoints.ts";
 import type { Connection } from "./connection.ts";
+import { compareIds } from "./entry-ids.ts";
 import { membersOf, storeNowMs } from "./keys.ts";
 import { LEDGER_START, type LedgerEntry, ledgerEntry, type StreamEntry } from "./ledger-entries.ts";
 import { accountNames, archiveNames, keyNames, partitionNames, requestName } from "./names.ts";
@@ -392,13 +393,6 @@ export const isSameEntry = (one: LedgerEntry, other: LedgerEntry): boolean =>
   one.balanceAfter === other.balanceAfter &&
   one.requestId === other.requestId &&
   one.reference === other.reference;
-
-/** Below 0 if an id of a stream comes before another one. */
-export function compareIds(one: string, other: string): number {
-  const [ms = 0, sequence = 0] = one.split("-").map(Number);
-  const [otherMs = 0, otherSequence = 0] = other.split("-").map(Number);
-  return ms - otherMs || sequence - otherSequence;
-}
 
 /**
  * Requests of the same score may be in several pages. After the last page its score is looked at again: more may end in

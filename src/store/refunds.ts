@@ -1,5 +1,5 @@
 import type { Actor } from "./actor.ts";
-import { compareIds } from "./archive-source.ts";
+import { compareIds } from "./entry-ids.ts";
 import { kindOf, LEDGER_PAGE, LEDGER_START, type LedgerEntry, ledgerEntry } from "./ledger-entries.ts";
 import { partitionNames } from "./names.ts";
 import type { RedisNodes } from "./nodes.ts";

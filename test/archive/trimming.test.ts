@@ -3,7 +3,7 @@ import { verifyArchive } from "../../src/ledger/archive/verify-archive.ts";
 import { archiveLookUps } from "../../src/ledger/archived-money.ts";
 import { verifyLedger } from "../../src/ledger/verify.ts";
 import { readAccount } from "../../src/store/accounts.ts";
-import { compareIds } from "../../src/store/archive-source.ts";
+import { compareIds } from "../../src/store/entry-ids.ts";
 import { grantCredits } from "../../src/store/grants.ts";
 import { accountNames, partitionNames, partitionOf } from "../../src/store/names.ts";
 import { scriptsOf } from "../../src/store/script-runner.ts";

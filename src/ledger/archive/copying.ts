@@ -4,9 +4,9 @@ import {
   type ArchivePage,
   type ArchivePosition,
   type ArchiveSource,
-  compareIds,
   hasRows,
 } from "../../store/archive-source.ts";
+import { compareIds } from "../../store/entry-ids.ts";
 import { LEDGER_START } from "../../store/ledger-entries.ts";
 import type { Primary } from "../../store/primary.ts";
 import type { Logger } from "../../telemetry/log.ts";

@@ -1,6 +1,6 @@
 import type { Redis } from "ioredis";
-import { compareIds } from "../../store/archive-source.ts";
 import { type Checkpoint, checkpointOf } from "../../store/checkpoints.ts";
+import { compareIds } from "../../store/entry-ids.ts";
 import { listPages } from "../../store/keys.ts";
 import { LEDGER_PAGE, LEDGER_START, type LedgerEntry, readLedger } from "../../store/ledger-entries.ts";
 import { accountNames, archiveNames, partitionNames } from "../../store/names.ts";

@@ -1,8 +1,9 @@
 import type { Redis } from "ioredis";
+import { isLater } from "../entry-ids.ts";
 import { LEDGER_START, recordOf, type StreamEntry } from "../ledger-entries.ts";
 import { accountNames, partitionNames, partitionOfLedger, requestName } from "../names.ts";
 import { many } from "../pipelines.ts";
-import { type ConfirmedEntry, isLater } from "./last-confirmed.ts";
+import type { ConfirmedEntry } from "./last-confirmed.ts";
 
 /** A ledger entry, as it is compared after a failover. */
 export function confirmedEntry([id, fields]: StreamEntry): ConfirmedEntry {

@@ -2,6 +2,7 @@ import { mkdirSync, readFileSync, rmSync, statSync } from "node:fs";
 import { rename, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { Logger } from "../../telemetry/log.ts";
+import { isLater } from "../entry-ids.ts";
 import { fileNamesIn, newFileName, SILENT_MS } from "../process-files.ts";
 import type { Term } from "../terms.ts";
 
@@ -53,15 +54,6 @@ interface Content {
 }
 
 export type LastConfirmedFile = ReturnType<typeof openLastConfirmed>;
-
-/** When the entry was written, Unix ms. */
-export const msOf = (id: string): number => Number(id.slice(0, id.indexOf("-")));
-
-const sequenceOf = (id: string): number => Number(id.slice(id.indexOf("-") + 1));
-
-/** Whether an entry comes after another of the same ledger. */
-export const isLater = (id: string, other: string): boolean =>
-  msOf(id) > msOf(other) || (msOf(id) === msOf(other) && sequenceOf(id) > sequenceOf(other));
 
 /** Keeps an entry, unless a later one of its ledger is known. @returns whether it was kept */
 function keepLater({ entries }: LastConfirmed, ledger: string, entry: ConfirmedEntry): boolean {

@@ -1,10 +1,11 @@
 import type { Redis } from "ioredis";
+import { msOf } from "../entry-ids.ts";
 import type { StreamEntry } from "../ledger-entries.ts";
 import { META } from "../names.ts";
 import { many } from "../pipelines.ts";
 import type { SentCharge } from "./confirmed-charges.ts";
 import { goneEntries, lostAmong } from "./entry-judge.ts";
-import { type ConfirmedEntry, type LastConfirmed, msOf } from "./last-confirmed.ts";
+import type { ConfirmedEntry, LastConfirmed } from "./last-confirmed.ts";
 import type { StorePart } from "./store-part.ts";
 
 /**

@@ -1,9 +1,10 @@
 import type { Redis } from "ioredis";
+import { isLater, msOf } from "../entry-ids.ts";
 import { LEDGER_START } from "../ledger-entries.ts";
 import { partitionOfLedger } from "../names.ts";
 import type { PartitionReads } from "../partition-reads.ts";
 import { cutsOf, goneEntries, lostAmong } from "./entry-judge.ts";
-import { type ConfirmedEntry, isLater, msOf } from "./last-confirmed.ts";
+import type { ConfirmedEntry } from "./last-confirmed.ts";
 import type { RecentEntry } from "./recent-entries.ts";
 
 /** Entries that are looked for in one pipeline. */

@@ -1,9 +1,10 @@
 import type { Redis } from "ioredis";
+import { isLater } from "../entry-ids.ts";
 import { LEDGER_START, type StreamEntry } from "../ledger-entries.ts";
 import { partitionNames } from "../names.ts";
 import { many } from "../pipelines.ts";
 import { confirmedEntry, cutsOf, mustSurvive } from "./entry-judge.ts";
-import { isLater, type LastConfirmedFile } from "./last-confirmed.ts";
+import type { LastConfirmedFile } from "./last-confirmed.ts";
 import type { LedgerPage, RecentEntries } from "./recent-entries.ts";
 import type { StorePart } from "./store-part.ts";
 
