@@ -1,7 +1,6 @@
-/** What PostgreSQL takes. Whatever else a record may have is copied in this form, so that no row stops the others. */
+import { MOMENT_MS_MAX } from "../../domain/moments.ts";
 
-/** The last millisecond of a year of four digits. */
-const MOMENT_MS_MAX = Date.parse("9999-12-31T23:59:59.999Z");
+/** What PostgreSQL takes. Whatever else a record may have is copied in this form, so that no row stops the others. */
 
 /** U+0000 and halves of surrogate pairs become U+FFFD: no text of PostgreSQL has them. */
 export const archivableText = (text: string): string => text.toWellFormed().replaceAll("\0", "\uFFFD");
