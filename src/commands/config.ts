@@ -2,7 +2,7 @@ import { Command } from "commander";
 import { type Config, configPath, defaultConfig, readConfig, requireLoaded } from "../config/config.ts";
 import { type Difference, differences, type Written } from "../config/differences.ts";
 import { variable } from "../config/environment.ts";
-import { priceChangeInWords, unconfirmedPriceChanges } from "../config/price-changes.ts";
+import { priceProblems, unconfirmedPriceChanges } from "../config/price-changes.ts";
 import { printed } from "../config/problems.ts";
 import { redactSettings } from "../config/redact.ts";
 import { droppedTiers, missingTiers, tierProblems } from "../config/tiers-in-use.ts";
@@ -98,7 +98,12 @@ async function diff(file: string | undefined, flags: DiffFlags): Promise<Command
     ? []
     : unconfirmedPriceChanges(base.written.prices, config.prices, config.confirmedPrices);
   const { missing, dropped, notNamed } = tiersOf(base, config.tiers, printedName(name));
-  const refused = [...slips.map((slip) => `${slip.price} ${priceChangeInWords(slip)}`), ...dropped];
+  const prices = priceProblems(slips, {
+    confirmed: config.confirmedPrices,
+    file: printedName(name),
+    pricesFile: printedName(config.pricesFile),
+  });
+  const refused = [...prices, ...dropped].map(printed);
   const isSlip = (setting: string): boolean => slips.some(({ price }) => price === setting);
   return {
     json: {
@@ -121,7 +126,7 @@ async function diff(file: string | undefined, flags: DiffFlags): Promise<Command
       "",
       ...inLines(found, base, isSlip),
       ...refusedInLines(refused),
-      ...notNamed.map((problem) => `\n${problem}`),
+      ...notNamed.map((problem) => `\n${printed(problem)}`),
       ...decided(base),
       ...(base.notChecked === undefined ? [] : ["", `Not checked: ${base.notChecked}.`]),
     ].join("\n"),
@@ -134,8 +139,8 @@ function tiersOf({ keysByTier, written }: Base, tiers: Config["tiers"], file: st
   const missing = missingTiers(keysByTier, tiers);
   const dropped = droppedTiers(missing, written.settings.tiers);
   const others = missing.filter((one) => !dropped.includes(one));
-  const inWords = (some: typeof missing) => tierProblems(some, { keysByTier, tiers, file }).map(printed);
-  return { missing, dropped: inWords(dropped), notNamed: inWords(others) };
+  const asProblems = (some: typeof missing) => tierProblems(some, { keysByTier, tiers, file });
+  return { missing, dropped: asProblems(dropped), notNamed: asProblems(others) };
 }
 
 const refusedInLines = (refused: readonly string[]): string[] =>

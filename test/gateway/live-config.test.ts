@@ -244,7 +244,9 @@ test("config diff says what a file would change in the running gateway, before i
     needs_confirmation: true,
   });
   const inWords = await diff(file, "--admin", gateway.adminUrl);
-  expect(inWords.stdout).toContain('confirm_price_changes: { "gen2/text-to-video": 1000 }');
+  expect(inWords.stdout).toMatch(
+    /confirm_price_changes: if you mean these prices, set this to \{ "gen2\/text-to-video": 1000 \}/,
+  );
 
   const [defaults, nobody] = await Promise.all([
     diff("--defaults"),
