@@ -69,6 +69,31 @@ describe("credits", () => {
   });
 });
 
+// Guarantee: an operator sees at a glance what each transaction is, and what it was for.
+test("credits show names the kind of each transaction, and its endpoint, task, reason or reference", async () => {
+  const { accountId, stage, ref } = await givenCliAccount(connection);
+  const request = stage.request(ref, { price: 30 });
+  await stage.givenTask(request);
+  const taskId = taskOf(request);
+  await json("tasks", "release", taskId);
+  await json("credits", "grant", accountId, "50", "--reference", "order-1");
+  await json("credits", "adjust", accountId, "-5", "--reason", "slip", "--reference", "ticket-9");
+  const { stdout } = await runHere(["credits", "show", accountId]);
+  const rows = stdout.split("\n").filter((line) => /^\d{4}-/.test(line) && / {2}-?\d+ {2}/.test(line));
+  expect(rows.map((line) => line.split(/ {2,}/).slice(1))).toEqual([
+    ["adjustment", "-5", "1045", "slip (ticket-9)"],
+    ["purchase", "50", "1050", "(order-1)"],
+    ["refund", "30", "1000", expect.stringContaining(taskId)],
+    ["charge", "-30", "970", request.endpoint],
+    ["purchase", "1000", "1000", expect.anything()],
+  ]);
+  const { recent_transactions } = await json("credits", "show", accountId);
+  expect(recent_transactions.slice(0, 2)).toMatchObject([
+    { type: "consume", reason: "slip", kind: "adjustment", reference: "ticket-9" },
+    { type: "recharge", kind: "purchase", reference: "order-1" },
+  ]);
+});
+
 describe("tasks", () => {
   test("release ends a stuck task as failed, refunds it once and frees its slot", async () => {
     const { accountId, stage, ref } = await givenCliAccount(connection);
