@@ -130,6 +130,24 @@ describe("tasks", () => {
     expect(await json("ledger", "verify", "--account", accountId)).toMatchObject({ ok: true });
   });
 
+  // Guarantee: who answers a customer sees whether their credits went back, by a failure or by an operator.
+  test("show says whether a task was refunded", async () => {
+    const { stage, ref } = await givenCliAccount(connection);
+    const [failed, completed] = [stage.request(ref, { price: 30 }), stage.request(ref, { price: 20 })];
+    await stage.givenTask(failed);
+    await stage.givenTask(completed);
+    expect(await json("tasks", "show", taskOf(failed))).toMatchObject({ refunded: false });
+    expect((await runHere(["tasks", "show", taskOf(failed)])).stdout).toMatch(/^refunded +false$/m);
+    expect(await json("tasks", "release", taskOf(failed))).toMatchObject({ outcome: "ended", refunded: 30 });
+    expect(await json("tasks", "show", taskOf(failed))).toMatchObject({ refunded: true });
+
+    await stage.observe(completed, "completed");
+    const refund = ["tasks", "refund", taskOf(completed), "--reason", "outage", "--reference", "t-1"];
+    expect(await json("tasks", "show", taskOf(completed))).toMatchObject({ refunded: false });
+    expect(await json(...refund)).toMatchObject({ outcome: "refunded" });
+    expect((await runHere(["tasks", "show", taskOf(completed)])).stdout).toMatch(/^refunded +true$/m);
+  });
+
   test("an unknown task is an error", async () => {
     expect(await refusal("tasks", "show", randomId("task"))).toContain("no task or request");
     expect(await refusal("tasks", "release", randomId("task"))).toContain("no task or request");
