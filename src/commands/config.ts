@@ -3,7 +3,7 @@ import { type Config, configPath, defaultConfig, readConfig, requireLoaded } fro
 import { type Difference, differences, type Written } from "../config/differences.ts";
 import { variable } from "../config/environment.ts";
 import { priceProblems, unconfirmedPriceChanges } from "../config/price-changes.ts";
-import { printed } from "../config/problems.ts";
+import { type ConfigProblem, printed } from "../config/problems.ts";
 import { redactSettings } from "../config/redact.ts";
 import { droppedTiers, missingTiers, tierProblems } from "../config/tiers-in-use.ts";
 import { printedName } from "../config/yaml-file.ts";
@@ -47,7 +47,7 @@ async function checked(file: string | undefined): Promise<CommandOutput> {
   const ok = problems.length === 0;
   const words = ok
     ? `${shownPath(name)} is valid.`
-    : `${problems.map(printed).join("\n")}\n${problems.length} problems in ${shownPath(name)}.`;
+    : `${problems.map(printed).join("\n")}\n${countOf(problems)} in ${shownPath(name)}.`;
   const notChecked = inUse?.notChecked;
   const text = notChecked === undefined ? words : `${words}\nNot checked: ${notChecked}.`;
   return {
@@ -56,6 +56,9 @@ async function checked(file: string | undefined): Promise<CommandOutput> {
     ok,
   };
 }
+
+const countOf = ({ length }: readonly ConfigProblem[]): string =>
+  length === 1 ? "1 problem" : `${length} problems`;
 
 /** What a config file and the environment come to, or all their problems, and these as text. */
 export function checkConfig(file?: string) {

@@ -1,4 +1,4 @@
-import { execFile } from "node:child_process";
+import { execFile, spawnSync } from "node:child_process";
 import { once } from "node:events";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
@@ -31,6 +31,15 @@ function diff(...flags: string[]): Promise<{ code: number; stdout: string; stder
     );
   });
 }
+
+test.each([
+  ["servre: {}", "1 problem in"],
+  ["servre: {}\nstroe: {}", "2 problems in"],
+])("config check counts the problems of %j", (content, words) => {
+  const args = [CLI, "config", "check", givenFiles({ "broken.yaml": content })];
+  const { stdout } = spawnSync(process.execPath, args, { env: childEnv(), encoding: "utf8" });
+  expect(stdout).toMatch(new RegExp(`^${words} `, "m"));
+});
 
 // Guarantee: silence about tiers means that they were compared.
 test.each([
