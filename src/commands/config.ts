@@ -2,18 +2,21 @@ import { Command } from "commander";
 import { type Config, configPath, defaultConfig, readConfig, requireLoaded } from "../config/config.ts";
 import { type Difference, differences, type Written } from "../config/differences.ts";
 import { variable } from "../config/environment.ts";
-import { priceChangeInWords, unconfirmedPriceChanges } from "../config/price-changes.ts";
-import { printed } from "../config/problems.ts";
+import { priceProblems, unconfirmedPriceChanges } from "../config/price-changes.ts";
+import { type ConfigProblem, printed } from "../config/problems.ts";
 import { redactSettings } from "../config/redact.ts";
-import { missingTiers, tierProblems } from "../config/tiers-in-use.ts";
+import { droppedTiers, missingTiers, tierProblems } from "../config/tiers-in-use.ts";
 import { printedName } from "../config/yaml-file.ts";
 import { OperatorError } from "../store/operator-error.ts";
+import type { TierCounts } from "../store/tier-counts.ts";
 import { command } from "./options.ts";
 import { type CommandOutput, print, shownPath } from "./output.ts";
 import { table } from "./terminal.ts";
-import { tiersInUse } from "./tiers-in-use.ts";
+import { gapsInWords, tiersInUse } from "./tiers-in-use.ts";
 
 const ADMIN_TIMEOUT_MS = 3000;
+const UNKNOWN_COUNTS =
+  "whether keys use other tiers is not known: the gateway has no counts of keys by tier yet";
 
 /** `tollgate config ...` */
 export function configCommand(): Command {
@@ -44,7 +47,7 @@ async function checked(file: string | undefined): Promise<CommandOutput> {
   const ok = problems.length === 0;
   const words = ok
     ? `${shownPath(name)} is valid.`
-    : `${problems.map(printed).join("\n")}\n${problems.length} problems in ${shownPath(name)}.`;
+    : `${problems.map(printed).join("\n")}\n${countOf(problems)} in ${shownPath(name)}.`;
   const notChecked = inUse?.notChecked;
   const text = notChecked === undefined ? words : `${words}\nNot checked: ${notChecked}.`;
   return {
@@ -53,6 +56,9 @@ async function checked(file: string | undefined): Promise<CommandOutput> {
     ok,
   };
 }
+
+const countOf = ({ length }: readonly ConfigProblem[]): string =>
+  length === 1 ? "1 problem" : `${length} problems`;
 
 /** What a config file and the environment come to, or all their problems, and these as text. */
 export function checkConfig(file?: string) {
@@ -73,6 +79,8 @@ interface Base {
   written: Written;
   /** How many keys use each tier, as far as the gateway knows. */
   keysByTier: Readonly<Record<string, number>>;
+  /** What the gateway does not know of them, in words. */
+  notChecked?: string | undefined;
   /** Settings that the gateway's environment decides, whatever the file says. */
   fromEnvironment: Readonly<Record<string, string>>;
 }
@@ -92,9 +100,13 @@ async function diff(file: string | undefined, flags: DiffFlags): Promise<Command
   const slips = flags.defaults
     ? []
     : unconfirmedPriceChanges(base.written.prices, config.prices, config.confirmedPrices);
-  const { tiers } = config;
-  const missing = missingTiers(base.keysByTier, tiers);
-  const dropped = tierProblems(missing, { keysByTier: base.keysByTier, tiers, file: printedName(name) });
+  const { missing, dropped, notNamed } = tiersOf(base, config.tiers, printedName(name));
+  const prices = priceProblems(slips, {
+    confirmed: config.confirmedPrices,
+    file: printedName(name),
+    pricesFile: printedName(config.pricesFile),
+  });
+  const refused = [...prices, ...dropped].map(printed);
   const isSlip = (setting: string): boolean => slips.some(({ price }) => price === setting);
   return {
     json: {
@@ -109,17 +121,33 @@ async function diff(file: string | undefined, flags: DiffFlags): Promise<Command
       })),
       from_environment: base.fromEnvironment,
       tiers_in_use: missing.map(({ tier, keys }) => ({ tier, keys })),
+      refused,
+      not_checked: base.notChecked,
     },
     text: [
       `${shownPath(name)}, compared with ${base.name}:`,
       "",
       ...inLines(found, base, isSlip),
-      ...slips.map((slip) => `\n${slip.price} ${priceChangeInWords(slip)}`),
-      ...dropped.map((problem) => `\n${printed(problem)}`),
+      ...refusedInLines(refused),
+      ...notNamed.map((problem) => `\n${printed(problem)}`),
       ...decided(base),
+      ...(base.notChecked === undefined ? [] : ["", `Not checked: ${base.notChecked}.`]),
     ].join("\n"),
+    ok: refused.length === 0,
   };
 }
+
+/** Tiers in use that the file lacks: those that the base would refuse to drop, and those that it does not name either. */
+function tiersOf({ keysByTier, written }: Base, tiers: Config["tiers"], file: string) {
+  const missing = missingTiers(keysByTier, tiers);
+  const dropped = droppedTiers(missing, written.settings.tiers);
+  const others = missing.filter((one) => !dropped.includes(one));
+  const asProblems = (some: typeof missing) => tierProblems(some, { keysByTier, tiers, file });
+  return { missing, dropped: asProblems(dropped), notNamed: asProblems(others) };
+}
+
+const refusedInLines = (refused: readonly string[]): string[] =>
+  refused.length === 0 ? [] : ["", "The running gateway would refuse this file:", ...refused];
 
 function inLines(
   found: readonly Difference[],
@@ -166,6 +194,28 @@ export function adminUrl({ host, port, tls }: Config["admin"]): string {
   return `${tls ? "https" : "http"}://${reachable.includes(":") ? `[${reachable}]` : reachable}:${port}`;
 }
 
+/** What `/config` says, as far as it is compared; an earlier release has no counts. */
+interface RunningConfig extends Written {
+  from_environment: Readonly<Record<string, string>>;
+  keys_by_tier?: TierCounts["keys"] | null;
+  uncounted_partitions?: number | null;
+  unread_partitions?: number | null;
+}
+
+function runningBase(name: string, config: RunningConfig): Base {
+  const { settings, prices, from_environment, keys_by_tier: keys } = config;
+  const uncounted = config.uncounted_partitions ?? 0;
+  const unread = config.unread_partitions ?? 0;
+  return {
+    name,
+    heading: "RUNNING",
+    written: { settings, prices },
+    keysByTier: keys ?? {},
+    notChecked: keys ? gapsInWords({ keys, uncounted, unread }) : UNKNOWN_COUNTS,
+    fromEnvironment: from_environment,
+  };
+}
+
 async function running(admin: string): Promise<Base> {
   try {
     const token = variable(process.env, "ADMIN_TOKEN");
@@ -179,11 +229,7 @@ async function running(admin: string): Promise<Base> {
       );
     }
     if (!response.ok) throw new Error(`HTTP ${response.status}: ${(await response.text()).trim()}`);
-    const { settings, prices, from_environment, keys_by_tier } = JSON.parse(await response.text());
-    const name = `the gateway at ${admin}`;
-    const written = { settings, prices };
-    const keysByTier = keys_by_tier ?? {};
-    return { name, heading: "RUNNING", written, keysByTier, fromEnvironment: from_environment };
+    return runningBase(`the gateway at ${admin}`, JSON.parse(await response.text()));
   } catch (error) {
     if (error instanceof OperatorError) throw error;
     const { message, cause } = error as Error & { cause?: NodeJS.ErrnoException };

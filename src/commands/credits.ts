@@ -5,6 +5,7 @@ import { adjustCredits } from "../store/adjustments.ts";
 import { grantCredits } from "../store/grants.ts";
 import { eachKey, storeNowMs } from "../store/keys.ts";
 import { oldestKeys } from "../store/keys-by-age.ts";
+import { kindOf, type LedgerEntry, transactionOf } from "../store/ledger-entries.ts";
 import { OperatorError } from "../store/operator-error.ts";
 import { refusalsOf } from "../store/refusals.ts";
 import { refusalsJson, refusalsText, shown, statusText } from "./keys-shown.ts";
@@ -116,7 +117,7 @@ function showCommand(): Command {
         const page = await oldestKeys(eachKey(nodes, accountId), { limit: KEYS_SHOWN_MAX });
         return { account, page, refusals: await refusalsOf(nodes, accountId, nowMs) };
       });
-      const { balance, held, totalUsed, totalRequests, recent } = account;
+      const { balance, held, totalUsed, totalRequests, entries } = account;
       const money = {
         account_id: accountId,
         balance,
@@ -127,17 +128,17 @@ function showCommand(): Command {
       const { keys, more } = page;
       const json = {
         ...money,
-        recent_transactions: recent,
+        recent_transactions: entries.map(transactionJson),
         keys: keys.map(shown),
         more_keys: more || undefined,
         ...refusalsJson(refusals),
       };
-      const transactions = recent.map((entry) => [
-        moment(Date.parse(entry.created_at)),
-        entry.reason ?? entry.type,
+      const transactions = entries.map((entry) => [
+        moment(entry.atMs),
+        kindOf(entry),
         entry.amount,
-        entry.balance_after,
-        entry.endpoint ?? entry.task_id,
+        entry.balanceAfter,
+        purposeOf(entry),
       ]);
       const text = [
         listing(money),
@@ -151,4 +152,19 @@ function showCommand(): Command {
       print({ json, text }, flags);
       if (more && !flags.json) note(`There are more keys: tollgate keys list --account ${accountId}`);
     });
+}
+
+/** As customers see it, with what it is to an accountant and what stands for it. */
+const transactionJson = (entry: LedgerEntry) => ({
+  ...transactionOf(entry),
+  kind: kindOf(entry),
+  reference: entry.reference || undefined,
+});
+
+/** What an entry is for: the endpoint of a charge; else the task, why, and the reference in brackets. */
+function purposeOf(entry: LedgerEntry): string | undefined {
+  const { endpoint, taskId, note, reason, reference } = entry;
+  if (kindOf(entry) === "charge") return endpoint || taskId || undefined;
+  const words = [taskId, note || reason].filter((word) => word !== "").join(", ");
+  return [words, reference && `(${reference})`].filter((word) => word !== "").join(" ") || undefined;
 }

@@ -57,6 +57,7 @@ export function shown(key: KeyRecord): Record<string, unknown> {
     max_concurrent: limits.maxConcurrent,
     daily_limit: limits.dailyLimit,
     monthly_credits: key.monthlyCredits,
+    spent_this_month: key.spentThisMonth,
     created_at: iso(createdAtMs),
     expires_at: iso(expiresAtMs),
     revoked_at: iso(revokedAtMs),

@@ -69,6 +69,9 @@ export const NOTES: Readonly<Record<string, readonly string[]>> = {
   "store migrate": [
     "Gateways do not serve while it runs: those of earlier releases stop within half a minute and do not come back, those of this release begin once it has ended. Charges that wait in a journal are sent afterwards. You can stop and repeat it. You cannot go back: earlier releases refuse the store.",
   ],
+  "config diff": [
+    "The exit code is 1 if the running gateway would refuse the file: it drops a tier that keys use, or a price changes more than tenfold and is not confirmed. `refused` says what with --json. `not_checked` says what the gateway does not know of keys by tier.",
+  ],
   doctor: [
     "The exit code is 1 if a check fails (FAIL, status `failed`), and 0 if there are only warnings. With --json: `{ok, checks: [{name, ok, status, message, advice}]}`, where `status` is ok, warning or failed, and `advice` says what to do. Run it on the gateway's machine, with its environment.",
     "It writes one key to Redis that expires after a minute, loads the scripts, asks the upstream for a task that does not exist, and sends a POST to a path that accepts none. Neither creates a task.",

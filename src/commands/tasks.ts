@@ -24,7 +24,8 @@ const onTask = (name: string, description: string): Command =>
 
 function showCommand(): Command {
   return onTask("show", "where a request stands").action(async (id: string, flags: { json?: boolean }) => {
-    const json = shown(await withRedis((nodes) => findTask(nodes, id)));
+    const found = await withRedis((nodes) => findTask(nodes, id));
+    const json = { ...shown(found), refunded: found.record.refunded !== undefined };
     print({ json, text: listing(json) }, flags);
   });
 }

@@ -11,7 +11,7 @@ import {
   type Written,
   withoutRestarts,
 } from "./differences.ts";
-import { priceChangeInWords, unconfirmedPriceChanges } from "./price-changes.ts";
+import { priceProblems, unconfirmedPriceChanges } from "./price-changes.ts";
 import { type ConfigProblem, printed } from "./problems.ts";
 import { redactSettings } from "./redact.ts";
 import { toConfig } from "./runtime-config.ts";
@@ -160,11 +160,11 @@ export class LiveConfig {
   /** What is valid and still refused in a running gateway, because it is probably not meant. */
   #slips({ config }: Loaded): ConfigProblem[] {
     const changes = unconfirmedPriceChanges(this.config().prices, config.prices, config.confirmedPrices);
-    const problems = changes.map((change) => ({
-      file: printedName(config.pricesFile),
-      path: change.price,
-      message: priceChangeInWords(change),
-    }));
+    const problems = priceProblems(changes, {
+      confirmed: config.confirmedPrices,
+      file: printedName(this.file),
+      pricesFile: printedName(config.pricesFile),
+    });
     return [...problems, ...this.#hooks.flatMap((hooks) => hooks.refuses?.(config, this.config()) ?? [])];
   }
 

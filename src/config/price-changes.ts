@@ -1,5 +1,6 @@
 import { GENERATION_ENDPOINTS, type GenerationEndpoint } from "../domain/endpoints.ts";
 import { type PricedBody, type PriceTable, priceOf } from "../domain/prices.ts";
+import type { ConfigProblem } from "./problems.ts";
 
 /** A price that changes by more than this factor, up or down, is taken for a slip until it is confirmed. */
 const FACTOR_MAX = 10;
@@ -46,10 +47,34 @@ export function unconfirmedPriceChanges(
   return [...found.values()];
 }
 
-/** What is refused and how it is confirmed. */
-export const priceChangeInWords = ({ price, from, to }: LargePriceChange): string =>
-  `changes more than tenfold, from ${from} to ${to} credits; if you mean it, add to the config file: ` +
-  `confirm_price_changes: { "${price}": ${to} }`;
+/**
+ * The same as problems: one for each price, and one with the value of `confirm_price_changes` that confirms all of them. It has the
+ * entries of the config file, too, so that it can stand in their place.
+ * @param options.confirmed as above
+ * @param options.file the config file, as an operator would type it
+ * @param options.pricesFile the price file, likewise
+ */
+export function priceProblems(
+  changes: readonly LargePriceChange[],
+  options: { confirmed: Readonly<Record<string, number>>; file: string; pricesFile: string },
+): ConfigProblem[] {
+  if (changes.length === 0) return [];
+  const { confirmed, file, pricesFile } = options;
+  const all = { ...confirmed, ...Object.fromEntries(changes.map(({ price, to }) => [price, to])) };
+  const entries = Object.entries(all).map(([price, credits]) => `"${price}": ${credits}`);
+  return [
+    ...changes.map(({ price, from, to }) => ({
+      file: pricesFile,
+      path: price,
+      message: `changes more than tenfold, from ${from} to ${to} credits`,
+    })),
+    {
+      file,
+      path: "confirm_price_changes",
+      message: `if you mean these prices, set this to { ${entries.join(", ")} }`,
+    },
+  ];
+}
 
 function nameOf(table: PriceTable, endpoint: GenerationEndpoint, body: PricedBody): string {
   const price = table[endpoint];

@@ -20,6 +20,10 @@ export function missingTiers(keysByTier: Readonly<Record<string, number>>, tiers
     .sort((a, b) => b.keys - a.keys || a.tier.localeCompare(b.tier));
 }
 
+/** Those of them that `before` has: these a running gateway refuses to drop. */
+export const droppedTiers = (missing: readonly MissingTier[], before: Readonly<Record<string, unknown>>) =>
+  missing.filter(({ tier }) => Object.hasOwn(before, tier));
+
 /** The same as problems of a config file. @param options.file as an operator would type it */
 export function tierProblems(
   missing: readonly MissingTier[],

@@ -78,7 +78,7 @@ export function createAdminPort(options: {
     logLevel,
     management,
     console: createConsole({ access }),
-    config: () => ({ ...live.describe(), keys_by_tier: options.tierCounts()?.keys ?? null }),
+    config: () => ({ ...live.describe(), ...tierCountsJson(options.tierCounts()) }),
     tls: config.admin.tls,
     log,
   });
@@ -99,6 +99,13 @@ export function createAdminPort(options: {
     },
   };
 }
+
+/** Keys by tier for `/config`, and the partitions that they lack; null before they are known. */
+const tierCountsJson = (counts: TierCounts | null) => ({
+  keys_by_tier: counts?.keys ?? null,
+  uncounted_partitions: counts?.uncounted ?? null,
+  unread_partitions: counts?.unread ?? null,
+});
 
 /** What the management API is given of the running gateway. */
 const servicesOf = ({

@@ -1,6 +1,6 @@
 import type { Config } from "../config/config.ts";
 import type { ConfigProblem } from "../config/problems.ts";
-import { missingTiers, tierProblems } from "../config/tiers-in-use.ts";
+import { droppedTiers, missingTiers, tierProblems } from "../config/tiers-in-use.ts";
 import { printedName } from "../config/yaml-file.ts";
 import type { TierCounter, TierCounts } from "../store/tier-counts.ts";
 import type { Logger } from "../telemetry/log.ts";
@@ -104,8 +104,8 @@ export function createTierUse(options: {
           "it is not fully known whether keys use the tiers that are dropped",
         );
       }
-      const missing = missingTiers(keys, next.tiers).filter(({ tier }) => dropped.includes(tier));
-      return tierProblems(missing, { keysByTier: keys, tiers: next.tiers, file: printedName(options.file) });
+      const inUse = droppedTiers(missingTiers(keys, next.tiers), before.tiers);
+      return tierProblems(inUse, { keysByTier: keys, tiers: next.tiers, file: printedName(options.file) });
     },
     async stop(): Promise<void> {
       stopped = true;

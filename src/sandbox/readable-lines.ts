@@ -3,9 +3,19 @@ import type { Readable } from "node:stream";
 import { styleText } from "node:util";
 
 const STYLES = { warn: "yellow", error: "red", fatal: "red" } as const;
-/** What each line has, or what its other parts say better. */
-const LEFT_OUT = new Set(["level", "time", "service", "msg", "err", "pid", "hostname", "request_id"]);
-/** Of one field. One with parts of its own, such as the configuration, is left out. */
+/** What each line has, what its other parts say better, and the whole configuration. */
+const LEFT_OUT = new Set([
+  "level",
+  "time",
+  "service",
+  "msg",
+  "err",
+  "pid",
+  "hostname",
+  "request_id",
+  "config",
+]);
+/** Of one field. */
 const FIELD_CHARS_MAX = 400;
 
 /** Prints the gateway's JSON lines for a person at a terminal. */
@@ -45,16 +55,35 @@ function requestOf({
   detail,
   ...more
 }: Record<string, unknown>): string {
-  const limit = more.limit === undefined ? "" : ` ${more.used ?? "?"} of ${more.limit}`;
-  const parts = [`${method} ${route} ${status} ${outcome}${limit}`, `${duration_ms} ms`, key_id, detail];
+  const whose = more.limit_of === "account" ? " of the account" : "";
+  const limit = more.limit === undefined ? "" : ` ${more.used ?? "?"} of ${more.limit}${whose}`;
+  const seconds = more.retry_after_seconds;
+  const retry = seconds === undefined ? undefined : `retry in ${seconds} s`;
+  const asked = `${method} ${route} ${status} ${outcome}${limit}`;
+  const parts = [asked, retry, `${duration_ms} ms`, key_id, detail];
   return parts.filter((part) => part !== undefined).join("  ");
 }
 
 function eventOf(fields: Record<string, unknown>): string {
   const error = fields.err as { message?: string } | undefined;
   const shown = Object.entries(fields).flatMap(([name, value]) => {
-    if (LEFT_OUT.has(name) || typeof value === "object") return [];
-    return [`${name}=${String(value).slice(0, FIELD_CHARS_MAX)}`];
+    if (LEFT_OUT.has(name) || value === null) return [];
+    return [`${name}=${cut(inWords(value))}`];
   });
   return [...shown, ...(error?.message ? [error.message] : [])].join(" ");
 }
+
+const isPlain = (value: unknown): boolean => typeof value !== "object" || value === null;
+
+/** A list or an object of plain values without its quotes and braces; one with more below them as JSON. */
+function inWords(value: unknown): string {
+  if (typeof value !== "object" || value === null) return String(value);
+  if (!Object.values(value).every(isPlain)) return JSON.stringify(value);
+  if (Array.isArray(value)) return value.join(", ");
+  return Object.entries(value)
+    .map(([name, one]) => `${name}: ${one}`)
+    .join(", ");
+}
+
+const cut = (text: string): string =>
+  text.length > FIELD_CHARS_MAX ? `${text.slice(0, FIELD_CHARS_MAX)}…` : text;

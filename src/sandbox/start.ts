@@ -19,7 +19,8 @@ import { freePort, portIfFree, startRedis, TOLLGATE_DIR } from "./redis.ts";
 const ROOT = resolve(import.meta.dirname, "../..");
 const CLI = join(ROOT, "src/cli.ts");
 /** Where nothing else is said and nothing else listens. */
-const DEFAULT_PORTS = { public: 8080, admin: 9090, redis: 6379 } as const;
+const DEFAULT_PORTS = { public: 8080, admin: 9090, redis: 6379, sandbox: 4010 } as const;
+const LOOPBACK = "127.0.0.1";
 const READY_TIMEOUT_MS = 60_000;
 const CONNECT_TIMEOUT_MS = 3000;
 /** Above the gateway's own drain timeout of 30 s. */
@@ -33,11 +34,15 @@ interface Part {
   stop(): Promise<void>;
 }
 
+type PortVariable = "PORT" | "ADMIN_PORT" | "SANDBOX_PORT";
+
 interface Ports {
   host: string;
   port: number;
   adminHost: string;
   adminPort: number;
+  /** 0 for any. */
+  sandboxPort: number;
 }
 
 /** `npm start`: Redis, the sandbox generator and the gateway, each real, until Ctrl-C. */
@@ -84,23 +89,20 @@ async function startAll(env: NodeJS.ProcessEnv, parts: Part[], signal: AbortSign
   signal.throwIfAborted();
   const upstream = env.UPSTREAM_URL
     ? { UPSTREAM_URL: env.UPSTREAM_URL, UPSTREAM_API_KEY: env.UPSTREAM_API_KEY }
-    : await addGenerator(env, parts);
+    : await addGenerator(env, parts, ports.sandboxPort);
   signal.throwIfAborted();
   const adminToken =
     env.ADMIN_TOKEN || (await keptToken(join(TOLLGATE_DIR, perRedis("admin-token", env.REDIS_URL))));
-  const childEnv: NodeJS.ProcessEnv = {
-    ...env,
-    ...upstream,
-    ADMIN_TOKEN: adminToken,
-    REDIS_URL: redisUrl,
+  const listeners = {
     HOST: ports.host,
     PORT: String(ports.port),
     ADMIN_HOST: ports.adminHost,
     ADMIN_PORT: String(ports.adminPort),
   };
+  const gatewayEnv = { ...env, ...upstream, ...listeners, ADMIN_TOKEN: adminToken, REDIS_URL: redisUrl };
   const gateway = await startChild(process.execPath, ["--disable-sigusr1", join(ROOT, "src/main.ts")], {
     cwd: ROOT,
-    env: childEnv,
+    env: gatewayEnv,
     stdio: ["ignore", process.stdout.isTTY ? "pipe" : "inherit", "inherit"],
   });
   if (gateway.process.stdout) printReadably(gateway.process.stdout, process.stdout);
@@ -108,9 +110,15 @@ async function startAll(env: NodeJS.ProcessEnv, parts: Part[], signal: AbortSign
   const adminUrl = await readyAt(`${reachableHost(ports.adminHost)}:${ports.adminPort}`, gateway, signal);
   const baseUrl = (await answeringAt(`${reachableHost(ports.host)}:${ports.port}`, "/")).url;
   const keyFile = join(TOLLGATE_DIR, perRedis("demo-key", env.REDIS_URL));
-  const key = await demoKey(baseUrl, keyFile, CLI, childEnv);
+  const key = await demoKey(baseUrl, keyFile, CLI, gatewayEnv);
   signal.throwIfAborted();
-  const ours = { ...(env.REDIS_URL ? {} : { REDIS_URL: redisUrl }), ...(env.UPSTREAM_URL ? {} : upstream) };
+  // What the environment names is there for commands, too.
+  const ours = {
+    ...listeners,
+    ...(env.ADMIN_TOKEN ? {} : { ADMIN_TOKEN: adminToken }),
+    ...(env.REDIS_URL ? {} : { REDIS_URL: redisUrl }),
+    ...(env.UPSTREAM_URL ? {} : upstream),
+  };
   const envFile = join(TOLLGATE_DIR, perRedis("start.env", env.REDIS_URL));
   await writeVariables(envFile, ours);
   console.log(`\nTollgate is ready at ${baseUrl}; metrics at ${adminUrl}/metrics`);
@@ -125,21 +133,25 @@ async function startAll(env: NodeJS.ProcessEnv, parts: Part[], signal: AbortSign
  * that is taken, a free one is used; a port that the environment names is used, or nothing starts.
  */
 async function wantedPorts(env: NodeJS.ProcessEnv): Promise<{ ports: Ports; instead: string[] }> {
-  const [host, adminHost] = [env.HOST || "127.0.0.1", env.ADMIN_HOST || "127.0.0.1"];
+  const [host, adminHost] = [env.HOST || LOOPBACK, env.ADMIN_HOST || LOOPBACK];
   const instead: string[] = [];
-  const wanted = async (variable: "PORT" | "ADMIN_PORT", usual: number, on: string): Promise<number> => {
+  /** Undefined for any. */
+  const wanted = async (variable: PortVariable, usual: number, on: string): Promise<number | undefined> => {
     const named = env[variable];
     if (!named && !(await portIfFree(usual, on)) && (await portIfFree(0, on))) {
       instead.push(`${usual} is taken`);
-      return freePort();
+      return undefined;
     }
     const port = Number(named || usual);
     await mustBeFree(variable, port, on);
     return port;
   };
-  const port = await wanted("PORT", DEFAULT_PORTS.public, host);
-  const adminPort = await wanted("ADMIN_PORT", DEFAULT_PORTS.admin, adminHost);
-  return { ports: { host, port, adminHost, adminPort }, instead };
+  const port = (await wanted("PORT", DEFAULT_PORTS.public, host)) ?? (await freePort());
+  const adminPort = (await wanted("ADMIN_PORT", DEFAULT_PORTS.admin, adminHost)) ?? (await freePort());
+  const sandboxPort = env.UPSTREAM_URL
+    ? undefined
+    : await wanted("SANDBOX_PORT", DEFAULT_PORTS.sandbox, LOOPBACK);
+  return { ports: { host, port, adminHost, adminPort, sandboxPort: sandboxPort ?? 0 }, instead };
 }
 
 /** Which ports are in use, those of Redis and the sandbox among them. */
@@ -244,10 +256,9 @@ async function bringOn(env: NodeJS.ProcessEnv): Promise<void> {
     console.log(`The data had layout ${from}, of an earlier release; now they have layout ${layout}`);
 }
 
-async function addGenerator(env: NodeJS.ProcessEnv, parts: Part[]): Promise<NodeJS.ProcessEnv> {
+async function addGenerator(env: NodeJS.ProcessEnv, parts: Part[], port: number): Promise<NodeJS.ProcessEnv> {
   // Only the gateway and its doctor need it. A new one at each start limits the harm of a leak.
   const apiKey = randomBytes(24).toString("base64url");
-  const port = (await portIfFree(Number(env.SANDBOX_PORT || 4010))) ?? 0;
   const publicUrl = env.SANDBOX_PUBLIC_URL?.replace(/\/$/, "") || undefined;
   const generator = await startGenerator({ port, apiKey, publicUrl, behaviour: behaviourFromEnv(env) });
   parts.push({ name: "the sandbox generator", stop: generator.stop });

@@ -1,6 +1,6 @@
 import type { Transaction } from "../domain/answers.ts";
 import { latestEntries } from "./latest-entries.ts";
-import { RECENT_TRANSACTIONS, transactionOf } from "./ledger-entries.ts";
+import { type LedgerEntry, RECENT_TRANSACTIONS, transactionOf } from "./ledger-entries.ts";
 import { accountNames, partitionOf } from "./names.ts";
 import type { RedisNodes } from "./nodes.ts";
 import { noAccount, OperatorError } from "./operator-error.ts";
@@ -32,7 +32,9 @@ export function accountRow(accountId: string, record: AccountRecord): AccountRow
 
 export interface AccountView extends AccountRow {
   partition: number;
-  /** Most recent first. */
+  /** Its latest ledger entries, most recent first. */
+  entries: LedgerEntry[];
+  /** The same as customers see them. */
   recent: Transaction[];
 }
 
@@ -43,12 +45,12 @@ export async function readAccount(nodes: RedisNodes, accountId: string): Promise
   const redis = nodes.of(partition);
   const record: AccountRecord = await redis.hgetall(accountNames(partition, accountId).account);
   if (record.balance === undefined) throw unknownAccount(accountId);
-  const latest = await latestEntries(redis, partition, {
+  const entries = await latestEntries(redis, partition, {
     accountId,
     last: record.last_entry ?? "",
     most: RECENT_TRANSACTIONS,
   });
-  return { ...accountRow(accountId, record), partition, recent: latest.map(transactionOf) };
+  return { ...accountRow(accountId, record), partition, entries, recent: entries.map(transactionOf) };
 }
 
 /** @throws OperatorError for an account that does not exist: a misspelt one must not look like an empty one */

@@ -30,20 +30,22 @@ const NO_TRUST =
 const SAME_DATA =
   "if it is down, bring back this Redis with its data: an empty one in its place has no accounts and no credits";
 const REACH =
-  "see that the host and port in REDIS_URL are right, that Redis runs there, that no firewall is between, and that " +
-  "redis:// is used without TLS and rediss:// with it";
+  "see that the host and port in REDIS_URL are right, that Redis runs there and is not stalled, that no firewall is " +
+  "between, and that redis:// is used without TLS and rediss:// with it";
+/** What was right before says the same as what never was. */
+const AWAY = `${REACH}; ${SAME_DATA}`;
 
 /** The first row that matches counts. Other errors have a message of Redis's own, such as NOPERM or LOADING. */
 const ROWS: readonly Row[] = [
   {
     matches: /^(Stream isn't writeable|not connected)/,
     why: "there is no connection to Redis",
-    advice: REACH,
+    advice: AWAY,
   },
   {
     matches: /^(Connection is closed|Socket closed|ECONNRESET|EPIPE|read ECONNRESET|write EPIPE)/,
     why: "Redis, or something before it, closed the connection",
-    advice: "see Redis's log; if it wants TLS, use rediss://",
+    advice: `see Redis's log; if it wants TLS, use rediss://; ${SAME_DATA}`,
   },
   {
     matches: /Unknown RESP type|^Protocol error, got|^ParserError/,
@@ -73,20 +75,20 @@ const ROWS: readonly Row[] = [
   {
     matches: /ECONNREFUSED/,
     why: "nothing listens at this address (ECONNREFUSED)",
-    advice: `${REACH}; ${SAME_DATA}`,
+    advice: AWAY,
   },
   {
     matches: /ENOTFOUND|EAI_AGAIN/,
     why: "the name of the host cannot be resolved",
-    advice: "see that the host in REDIS_URL is right, and that DNS answers",
+    advice: `see that the host in REDIS_URL is right, and that DNS answers; ${SAME_DATA}`,
   },
-  { matches: /EHOSTUNREACH|ENETUNREACH|ETIMEDOUT/, why: "the server does not answer", advice: REACH },
+  { matches: /EHOSTUNREACH|ENETUNREACH|ETIMEDOUT/, why: "the server does not answer", advice: AWAY },
   {
     matches: /^Command timed out/,
     why: "Redis does not answer in time (Command timed out)",
     advice: `see that it runs and is not stalled; ${SAME_DATA}`,
   },
-  { matches: /^no answer within/, why: "no answer within 2 seconds", advice: REACH },
+  { matches: /^no answer within/, why: "no answer within 2 seconds", advice: AWAY },
   {
     matches: /^READONLY/,
     why: "Redis is a read-only replica (READONLY)",

@@ -69,6 +69,31 @@ describe("credits", () => {
   });
 });
 
+// Guarantee: an operator sees at a glance what each transaction is, and what it was for.
+test("credits show names the kind of each transaction, and its endpoint, task, reason or reference", async () => {
+  const { accountId, stage, ref } = await givenCliAccount(connection);
+  const request = stage.request(ref, { price: 30 });
+  await stage.givenTask(request);
+  const taskId = taskOf(request);
+  await json("tasks", "release", taskId);
+  await json("credits", "grant", accountId, "50", "--reference", "order-1");
+  await json("credits", "adjust", accountId, "-5", "--reason", "slip", "--reference", "ticket-9");
+  const { stdout } = await runHere(["credits", "show", accountId]);
+  const rows = stdout.split("\n").filter((line) => /^\d{4}-/.test(line) && / {2}-?\d+ {2}/.test(line));
+  expect(rows.map((line) => line.split(/ {2,}/).slice(1))).toEqual([
+    ["adjustment", "-5", "1045", "slip (ticket-9)"],
+    ["purchase", "50", "1050", "(order-1)"],
+    ["refund", "30", "1000", expect.stringContaining(taskId)],
+    ["charge", "-30", "970", request.endpoint],
+    ["purchase", "1000", "1000", expect.anything()],
+  ]);
+  const { recent_transactions } = await json("credits", "show", accountId);
+  expect(recent_transactions.slice(0, 2)).toMatchObject([
+    { type: "consume", reason: "slip", kind: "adjustment", reference: "ticket-9" },
+    { type: "recharge", kind: "purchase", reference: "order-1" },
+  ]);
+});
+
 describe("tasks", () => {
   test("release ends a stuck task as failed, refunds it once and frees its slot", async () => {
     const { accountId, stage, ref } = await givenCliAccount(connection);
@@ -103,6 +128,24 @@ describe("tasks", () => {
     expect(await readAccount(oneNode(connection.redis), accountId)).toMatchObject({ balance: 1000, held: 0 });
     expect(await connection.redis.smembers(ref.names.slots)).toEqual([]);
     expect(await json("ledger", "verify", "--account", accountId)).toMatchObject({ ok: true });
+  });
+
+  // Guarantee: who answers a customer sees whether their credits went back, by a failure or by an operator.
+  test("show says whether a task was refunded", async () => {
+    const { stage, ref } = await givenCliAccount(connection);
+    const [failed, completed] = [stage.request(ref, { price: 30 }), stage.request(ref, { price: 20 })];
+    await stage.givenTask(failed);
+    await stage.givenTask(completed);
+    expect(await json("tasks", "show", taskOf(failed))).toMatchObject({ refunded: false });
+    expect((await runHere(["tasks", "show", taskOf(failed)])).stdout).toMatch(/^refunded +false$/m);
+    expect(await json("tasks", "release", taskOf(failed))).toMatchObject({ outcome: "ended", refunded: 30 });
+    expect(await json("tasks", "show", taskOf(failed))).toMatchObject({ refunded: true });
+
+    await stage.observe(completed, "completed");
+    const refund = ["tasks", "refund", taskOf(completed), "--reason", "outage", "--reference", "t-1"];
+    expect(await json("tasks", "show", taskOf(completed))).toMatchObject({ refunded: false });
+    expect(await json(...refund)).toMatchObject({ outcome: "refunded" });
+    expect((await runHere(["tasks", "show", taskOf(completed)])).stdout).toMatch(/^refunded +true$/m);
   });
 
   test("an unknown task is an error", async () => {

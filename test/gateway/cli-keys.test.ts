@@ -58,11 +58,24 @@ describe("keys", () => {
       rate_limit: 7,
       max_concurrent: 2,
       daily_limit: 99,
+      spent_this_month: 0,
       created_at: expect.any(String),
       expires_at: "2090-01-31T00:00:00.000Z",
       refusals: [],
     });
     expect(await readAccount(oneNode(connection.redis), accountId)).toMatchObject({ balance: 1000, held: 0 });
+  });
+
+  // Guarantee: who reads a key's cap reads beside it how much of it is left.
+  test("show has what a key has spent in this month beside its cap", async () => {
+    const { keyId, stage, ref } = await givenCliAccount(connection);
+    await json("keys", "set", keyId, "--monthly-credits", "500");
+    await stage.givenTask(stage.request(ref, { price: 30 }));
+    await stage.admit(stage.request(ref, { price: 20 }));
+    const cap = { monthly_credits: 500, spent_this_month: 50 };
+    expect(await json("keys", "show", keyId)).toMatchObject(cap);
+    const { stdout } = await runHere(["keys", "show", keyId]);
+    expect(stdout).toMatch(/^monthly_credits +500\nspent_this_month +50$/m);
   });
 
   test("show says when and why a key was refused, credits show the same of all keys of the account", async () => {

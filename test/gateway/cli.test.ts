@@ -100,6 +100,7 @@ describe("the command line itself", () => {
     silent.close();
     expect(code).toBe(1);
     expect(stderr).toContain("no answer within 2 seconds");
+    expect(stderr).toMatch(/is not stalled.*bring back this Redis with its data/);
     expect(stderr).not.toContain("hush");
   });
 });

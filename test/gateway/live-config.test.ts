@@ -235,6 +235,7 @@ test("config diff says what a file would change in the running gateway, before i
   writeFileSync(slip, prices.replace("text-to-video: 10", "text-to-video: 1000"));
   writeFileSync(file, JSON.stringify({ ...plan, prices: slip }));
   const slipped = await diff(file, "--admin", gateway.adminUrl, "--json");
+  expect(slipped.code, "it would be refused").toBe(1);
   expect(JSON.parse(slipped.stdout).differences).toContainEqual({
     setting: "gen2/text-to-video",
     from: 10,
@@ -243,7 +244,9 @@ test("config diff says what a file would change in the running gateway, before i
     needs_confirmation: true,
   });
   const inWords = await diff(file, "--admin", gateway.adminUrl);
-  expect(inWords.stdout).toContain('confirm_price_changes: { "gen2/text-to-video": 1000 }');
+  expect(inWords.stdout).toMatch(
+    /confirm_price_changes: if you mean these prices, set this to \{ "gen2\/text-to-video": 1000 \}/,
+  );
 
   const [defaults, nobody] = await Promise.all([
     diff("--defaults"),
@@ -295,8 +298,13 @@ test("a tier in use is neither dropped nor renamed at run time; as deprecated it
 
   const planned = `${gateway.configFile}.renamed`;
   writeFileSync(planned, JSON.stringify(withTiers({ golt: limits })));
-  const { stdout } = await diff(planned, "--admin", gateway.adminUrl, "--json");
-  expect(JSON.parse(stdout).tiers_in_use).toEqual([{ tier: "gold", keys: 1 }]);
+  const { code, stdout } = await diff(planned, "--admin", gateway.adminUrl, "--json");
+  expect(code, "it would be refused").toBe(1);
+  expect(JSON.parse(stdout)).toMatchObject({
+    tiers_in_use: [{ tier: "gold", keys: 1 }],
+    refused: [expect.stringMatching(/1 key uses tier gold/)],
+  });
+  expect(await shown()).toMatchObject({ uncounted_partitions: 0, unread_partitions: 0 });
 
   edit(withTiers({ golt: limits }));
   await until(async () => !(await shown()).last_reload.successful, "the refusal");

@@ -2,6 +2,7 @@ import { type ChildProcess, execFile, spawn } from "node:child_process";
 import { createHash } from "node:crypto";
 import { once } from "node:events";
 import { mkdtemp, readFile, rm, stat, writeFile } from "node:fs/promises";
+import { type AddressInfo, createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { delimiter, join, resolve } from "node:path";
 import { promisify } from "node:util";
@@ -137,7 +138,14 @@ test("the lines that npm start prints work when pasted; a second start finds the
   expect(printed).not.toContain(credential);
   expect((await stat(join(ROOT, file))).mode & 0o777).toBe(0o600);
   expect(printed.trimEnd().split("\n").at(-1)).toMatch(/^Demo key .*: sk_/);
-  expect(printed).toMatch(/^Ports: gateway \d+, metrics and console \d+, Redis \d+, upstream \d+/m);
+  const [, adminPort, sandboxPort, instead] =
+    /^Ports: gateway \d+, metrics and console (\d+), Redis \d+, upstream (\d+)(.*)$/m.exec(printed) ?? [];
+  expect(instead).toBe(sandboxPort === "4010" ? "" : " (4010 is taken)");
+
+  // Guarantee: with other ports than the usual ones, commands ask the gateway that was started.
+  const compare = `. ${file}; ${process.execPath} src/cli.ts config diff --json`;
+  const compared = await promisify(execFile)("sh", ["-c", compare], { env, cwd: ROOT });
+  expect(JSON.parse(compared.stdout).against).toBe(`the gateway at http://127.0.0.1:${adminPort}`);
 
   // Guarantee: a newcomer's console works: the token that is printed is the gateway's, and the next start keeps it.
   const { url: adminUrl, token } = consoleIn(printed);
@@ -211,6 +219,22 @@ test.each([
     ),
   });
 });
+
+test.each(["PORT", "ADMIN_PORT", "SANDBOX_PORT"])(
+  "a %s that is named and taken is an error",
+  async (name) => {
+    const taken = createServer().listen(0, "127.0.0.1");
+    await once(taken, "listening");
+    onTestFinished(() => void taken.close());
+    const { port } = taken.address() as AddressInfo;
+    const env = { ...process.env, ...(await givenPorts()), REDIS_URL: redis.url, [name]: String(port) };
+    const started = promisify(execFile)(process.execPath, [join(ROOT, "src/sandbox/start.ts")], { env });
+    await expect(started).rejects.toMatchObject({
+      code: 1,
+      stderr: expect.stringMatching(`Port ${port} on 127.0.0.1 is taken\\. .*: ${name}=\\d+ npm start`),
+    });
+  },
+);
 
 test("an address without Redis is answered with what keeps production data safe", async () => {
   const { port, release } = await holdPort();

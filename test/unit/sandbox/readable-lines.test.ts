@@ -21,6 +21,10 @@ test("a request is one short line: what was asked, how it ended, in which time a
   expect(plain({ ...line, ...request, status: 429, outcome: "rate_limited", limit: 20, used: 20 })).toBe(
     "14:03:09 info  POST /api/v1/upload 429 rate_limited 20 of 20  1.5 ms  key_1",
   );
+  const refused = { status: 429, outcome: "rate_limited", limit: 20, used: 20, limit_of: "account" };
+  expect(plain({ ...line, ...request, ...refused, retry_after_seconds: 60 })).toBe(
+    "14:03:09 info  POST /api/v1/upload 429 rate_limited 20 of 20 of the account  retry in 60 s  1.5 ms  key_1",
+  );
 });
 
 // Guarantee: the configuration fills no screen, and an error no more than its message.
@@ -29,8 +33,24 @@ test("an event is its message and its short fields", () => {
   expect(plain({ ...line, ...listening })).toBe("14:03:09 info  tollgate is listening url=http://a");
   const failed = { msg: "no", why: "x".repeat(500), err: { message: "broken", stack: "at a\nat b" } };
   expect(plain({ ...line, ...failed, level: "error" })).toBe(
-    `14:03:09 error no why=${"x".repeat(400)} broken`,
+    `14:03:09 error no why=${"x".repeat(400)}… broken`,
   );
+});
+
+// Guarantee: who edits the configuration beside a running `npm start` sees what came of it.
+test("lists and flat objects are printed: what has changed, what waits for a restart, which tiers are missing", () => {
+  const changes = ['log.level: "info" to "debug"', "gen2/text-to-video: 10 to 20"];
+  expect(plain({ ...line, msg: "in force", changes })).toBe(
+    '14:03:09 info  in force changes=log.level: "info" to "debug", gen2/text-to-video: 10 to 20',
+  );
+  const settings = ["store.partitions: 64 to 8"];
+  expect(plain({ ...line, msg: "restart", settings, none: null })).toBe(
+    "14:03:09 info  restart settings=store.partitions: 64 to 8",
+  );
+  expect(plain({ ...line, msg: "tiers", keys_by_tier: { gold: 12, silver: 1 } })).toBe(
+    "14:03:09 info  tiers keys_by_tier=gold: 12, silver: 1",
+  );
+  expect(plain({ ...line, msg: "deep", lost: [{ id: 1 }] })).toBe('14:03:09 info  deep lost=[{"id":1}]');
 });
 
 test("a line that is no JSON is printed as it is, and each line once", async () => {

@@ -1,0 +1,79 @@
+import { execFile, spawnSync } from "node:child_process";
+import { once } from "node:events";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import path from "node:path";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { defaultConfig } from "../../../src/config/config.ts";
+import { childEnv } from "../../support/child-env.ts";
+import { givenFiles } from "../config/support.ts";
+
+const CLI = path.resolve("src/cli.ts");
+const { settings, config } = defaultConfig();
+const gold = { rate_limit: 7, max_concurrent: 10, daily_limit: 1000 };
+
+/** What the gateway's `/config` says of keys by tier. */
+let counts: object = {};
+const admin = createServer((_request, response) => {
+  const running = { ...settings, tiers: { ...settings.tiers, gold } };
+  response.end(JSON.stringify({ settings: running, prices: config.prices, from_environment: {}, ...counts }));
+});
+beforeAll(() => once(admin.listen(0, "127.0.0.1"), "listening"));
+afterAll(() => admin.close());
+
+/** Runs `tollgate config diff` on a file that has the defaults, and so drops the tier gold. */
+function diff(...flags: string[]): Promise<{ code: number; stdout: string; stderr: string }> {
+  const url = `http://127.0.0.1:${(admin.address() as AddressInfo).port}`;
+  const args = [CLI, "config", "diff", givenFiles({ "planned.yaml": "{}" }), "--admin", url, ...flags];
+  return new Promise((done) => {
+    execFile(process.execPath, args, { env: childEnv() }, (error, stdout, stderr) =>
+      done({ code: error ? Number(error.code) : 0, stdout, stderr }),
+    );
+  });
+}
+
+test.each([
+  ["servre: {}", "1 problem in"],
+  ["servre: {}\nstroe: {}", "2 problems in"],
+])("config check counts the problems of %j", (content, words) => {
+  const args = [CLI, "config", "check", givenFiles({ "broken.yaml": content })];
+  const { stdout } = spawnSync(process.execPath, args, { env: childEnv(), encoding: "utf8" });
+  expect(stdout).toMatch(new RegExp(`^${words} `, "m"));
+});
+
+// Guarantee: silence about tiers means that they were compared.
+test.each([
+  [{ keys_by_tier: null }, "is not known: the gateway has no counts of keys by tier yet"],
+  [{}, "is not known: the gateway has no counts of keys by tier yet"],
+  [
+    { keys_by_tier: { standard: 3 }, uncounted_partitions: 4, unread_partitions: 2 },
+    "is not fully known: 2 partitions cannot be read, in 4 partitions a running gateway has yet to count the keys",
+  ],
+])("config diff says what the gateway does not know of keys by tier: %j", async (known, words) => {
+  counts = known;
+  const [text, json] = await Promise.all([diff(), diff("--json")]);
+  expect(text.stdout).toContain(`Not checked: whether keys use other tiers ${words}.`);
+  expect(JSON.parse(json.stdout)).toMatchObject({ not_checked: expect.stringContaining(words), refused: [] });
+  expect([text.code, json.code]).toEqual([0, 0]);
+});
+
+// Guarantee: a script that asks before it copies a file does not copy one that the gateway refuses.
+test("config diff exits with 1 for a file that the running gateway would refuse", async () => {
+  counts = { keys_by_tier: { gold: 12 }, uncounted_partitions: 0, unread_partitions: 0 };
+  const [text, json] = await Promise.all([diff(), diff("--json")]);
+  expect([text.code, json.code]).toEqual([1, 1]);
+  expect(text.stdout).toMatch(
+    /The running gateway would refuse this file:\n.*tiers\.gold: 12 keys use tier gold/,
+  );
+  const { refused, not_checked } = JSON.parse(json.stdout);
+  expect(refused).toEqual([expect.stringContaining("12 keys use tier gold, which is missing")]);
+  expect(not_checked).toBeUndefined();
+});
+
+test("config diff does not call a tier refused that the running gateway does not name either", async () => {
+  counts = { keys_by_tier: { silver: 1 }, uncounted_partitions: 0, unread_partitions: 0 };
+  const { code, stdout } = await diff();
+  expect(code).toBe(0);
+  expect(stdout).toContain("1 key uses tier silver, which is missing");
+  expect(stdout).not.toContain("would refuse");
+});
