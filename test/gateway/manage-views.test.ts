@@ -2,7 +2,13 @@ import type { TSchema } from "typebox";
 import { Value } from "typebox/value";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import * as schemas from "../../src/operator/manage/view-schemas.ts";
+import { partitionOf } from "../../src/store/names.ts";
+import { oneNode } from "../../src/store/nodes.ts";
+import { scriptsOf } from "../../src/store/script-runner.ts";
+import { refused } from "../../src/store/scripts/refused.ts";
+import { partitionsOf } from "../../src/store/store-facts.ts";
 import { expectStatus, givenGateway, type Reply, until } from "../support/gateway.ts";
+import { times } from "../support/store.ts";
 import { givenRedis, type TestRedis } from "../support/store-stage.ts";
 import { givenManageStage, type ManageStage } from "./manage-stage.ts";
 import { BOAT, TEXT_TO_VIDEO } from "./spec-stage.ts";
@@ -128,6 +134,41 @@ test("refusals of two gateways are counted together, for the day and for the acc
     expect(one).toMatchObject({ key_id: keyId, outcome: "rate_limited" });
     expect(Date.parse(one.hour) % 3_600_000).toBe(0);
   }
+});
+
+// Guarantee: no refusal is out of reach, however many there are.
+test("all refusals of an account come once each, latest first, page by page; of one key alone, too", async () => {
+  const accountId = await stage.givenAccount();
+  const dayMs = Math.floor(Date.now() / 86_400_000 - 1) * 86_400_000;
+  const day = new Date(dayMs).toISOString().slice(0, 10);
+  const refusals = times(150, (n) => ({
+    accountId,
+    keyId: `key_${n % 25}`,
+    outcome: "rate_limited",
+    hour: String(Math.floor(n / 25)).padStart(2, "0"),
+    count: 1 + (n % 3),
+  }));
+  const partition = partitionOf(accountId, await partitionsOf(oneNode(redis.client)));
+  await scriptsOf(redis.client).run(refused, { partition, day, refusals });
+  const path = `/accounts/${accountId}/refusals`;
+  const rows: { hour: string; key_id: string; count: number }[] = [];
+  for (let cursor: string | null = ""; cursor !== null; ) {
+    const next: string = cursor ? `&cursor=${cursor}` : "";
+    const { body } = await stage.manage("GET", `${path}?limit=40${next}`);
+    expect(body).toMatchObject({ more: body.next_cursor !== null, uncounted: 0 });
+    rows.push(...body.data);
+    cursor = body.next_cursor;
+  }
+  const shown = rows.map(({ hour, key_id, count }) => `${hour.slice(0, 13)} ${key_id} ${count}`).sort();
+  expect(shown).toEqual(refusals.map(({ hour, keyId, count }) => `${day}T${hour} ${keyId} ${count}`).sort());
+  const hours = rows.map(({ hour }) => hour);
+  expect(hours).toEqual([...hours].sort().reverse());
+  const ofOne = (await stage.manage("GET", `${path}?key_id=key_7`)).body;
+  expect(ofOne.data.map(({ key_id }: { key_id: string }) => key_id)).toEqual(times(6, () => "key_7"));
+  const { next_cursor } = (await stage.manage("GET", `${path}?limit=1`)).body;
+  expectStatus(await stage.manage("GET", `${path}?key_id=key_7&cursor=${next_cursor}`), 400);
+  const token = await stage.givenToken(["usage:read"], { accounts: [accountId] });
+  expect((await stage.manage("GET", path, { token })).body.uncounted).toBeNull();
 });
 
 test("the overview counts what is charged, refunded and granted today, a moment later", async () => {

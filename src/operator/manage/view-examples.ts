@@ -74,6 +74,7 @@ export const VIEW_EXAMPLES = {
     data: [{ hour: HOUR, key_id: KEY, outcome: "rate_limited", count: 180 }],
     next_cursor: null,
     more: false,
+    uncounted: 0,
   },
   OpenRequests: {
     data: [

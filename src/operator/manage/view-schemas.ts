@@ -1,4 +1,5 @@
 import { type TSchema, Type } from "typebox";
+import { pageOf } from "./schemas.ts";
 
 // What operators' views of a running service answer: the console's above all. Figures of the moment, not objects.
 
@@ -168,12 +169,26 @@ export const RefusalsOfDay = list(
   { since: time },
 );
 
-export const AccountRefusals = list(
-  "AccountRefusals",
-  Type.Object({ hour: time, key_id: text, outcome: text, count }, closed),
+export const AccountRefusals = Type.Object(
   {
+    ...pageOf(
+      Type.Object(
+        {
+          hour: time,
+          key_id: Type.String({ description: "`*`: further keys, which are counted together." }),
+          outcome: text,
+          count,
+        },
+        closed,
+      ),
+    ).properties,
     more: Type.Boolean({ description: "There are earlier ones." }),
+    uncounted: orNull<number>("integer", {
+      description:
+        "Refusals of this and other accounts that had no room in the counts; null for a token that may use some accounts only.",
+    }),
   },
+  { ...closed, title: "AccountRefusals" },
 );
 
 export const OpenRequests = list(

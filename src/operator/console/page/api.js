@@ -55,9 +55,12 @@ export const listTransactions = (id, query) =>
 export const listTasks = (id, query) =>
   /** @type {Promise<List<Task>>} */ (get(pathOf(["accounts", id, "tasks"], query)));
 
-/** @param {string} id */
-export const listRefusals = (id) =>
-  /** @type {Promise<AccountRefusals>} */ (get(pathOf(["accounts", id, "refusals"])));
+/**
+ * @param {string} id
+ * @param {Query} query
+ */
+export const listRefusals = (id, query) =>
+  /** @type {Promise<AccountRefusals>} */ (get(pathOf(["accounts", id, "refusals"], query)));
 
 /**
  * @param {string} account

@@ -5,10 +5,11 @@ import { eachKey, storeNowMs } from "../../../store/keys.ts";
 import { type KeyUse, topKeysByUse, usesOfKeys } from "../../../store/operator-keys.ts";
 import type { RedisNodes } from "../../../store/operator-session.ts";
 import { OPEN_LOOKED_AT_MAX, oldOpenRequests } from "../../../store/operator-views.ts";
-import { refusalsOf, startOfDayMs, topRefusals } from "../../../store/refusals.ts";
+import { pageRefusals, startOfDayMs, topRefusals } from "../../../store/refusals.ts";
 import { shared } from "../../shared-result.ts";
 import { requireAllAccounts } from "../authorize.ts";
 import { route } from "../route.ts";
+import { LIMIT_DEFAULT, paging } from "../schemas.ts";
 import type { Services } from "../services.ts";
 import { isoTime, isoTimeOrNull } from "../shown.ts";
 import { AccountRefusals, AccountUse, OpenRequests, RefusalsOfDay, TopKeys } from "../view-schemas.ts";
@@ -16,7 +17,6 @@ import { AccountRefusals, AccountUse, OpenRequests, RefusalsOfDay, TopKeys } fro
 const TOP_KEYS = 20;
 const TOP_REFUSALS = 50;
 const KEYS_OF_ACCOUNT_MAX = 100;
-const REFUSALS_OF_ACCOUNT_MAX = 100;
 const OPEN_SHOWN_MAX = 100;
 /** Several operators who look at the same view cost one read. */
 const SHARED_MS = 3000;
@@ -162,20 +162,32 @@ const accountRefusalsRoute = ({ session }: Services) =>
     scope: "usage:read",
     name: "listRefusalsOfAccount",
     summary: "List when and why an account was refused",
-    description: "By hour, key and outcome, latest first, the last eight days; the first 100.",
+    description: "By hour, key and outcome, latest first, the last eight days.",
+    query: Type.Object(
+      { ...paging, key_id: Type.Optional(Type.String({ maxLength: 200, description: "Of this key only." })) },
+      { additionalProperties: false },
+    ),
     answers: { 200: { description: "Refusals by hour.", schema: AccountRefusals } },
     refusals: [404],
-    run: ({ params }) =>
+    run: ({ params, query: { key_id: keyId, cursor, limit = LIMIT_DEFAULT }, grantee }) =>
       session.run(async (nodes) => {
         const { accountId, partition } = await readAccount(nodes, params.account!);
-        const { hours } = await refusalsOf(nodes, accountId, await storeNowMs(nodes.of(partition)));
-        const data = hours.slice(0, REFUSALS_OF_ACCOUNT_MAX).map(({ atMs, keyId, outcome, count }) => ({
+        const nowMs = await storeNowMs(nodes.of(partition));
+        const page = await pageRefusals(nodes, accountId, nowMs, { keyId, cursor, limit });
+        const data = page.hours.map(({ atMs, keyId: key_id, outcome, count }) => ({
           hour: isoTime(atMs),
-          key_id: keyId,
+          key_id,
           outcome,
           count,
         }));
-        return { status: 200, body: { data, next_cursor: null, more: hours.length > data.length } };
+        const body = {
+          data,
+          next_cursor: page.next ?? null,
+          more: page.next !== undefined,
+          // It counts those of other accounts, too.
+          uncounted: grantee.accounts ? null : page.uncounted,
+        };
+        return { status: 200, body };
       }),
   });
 
