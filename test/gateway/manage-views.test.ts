@@ -100,6 +100,30 @@ test("what is used of a key's limits is what they count: of the day, the minute 
   expect(counts).toEqual([...counts].sort((a, b) => b - a));
 });
 
+// Guarantee: no key is without its figures, however many an account has.
+test("what each key has used is found among 105 keys, by its page and by its id", async () => {
+  const accountId = await stage.givenAccount(100);
+  const made: { key: string; key_id: string }[] = [];
+  for (let n = 0; n < 105; n++) made.push(await stage.givenKey(accountId));
+  const last = made.at(-1)!;
+  expectStatus(await generate(last.key), 200);
+  const path = `/accounts/${accountId}/use`;
+  const first = (await stage.manage("GET", path)).body;
+  const second = (await stage.manage("GET", `${path}?limit=10&cursor=${first.next_cursor}`)).body;
+  const ids = [...first.keys, ...second.keys].map(({ key_id }) => key_id);
+  expect(ids).toEqual(made.map(({ key_id }) => key_id));
+  expect(second.next_cursor).toBeNull();
+  expect(second.keys.at(-1)).toMatchObject({ key_id: last.key_id, day_count: 1 });
+  const listed = (await stage.manage("GET", `/accounts/${accountId}/keys?limit=10`)).body;
+  const behind = (await stage.manage("GET", `${path}?limit=10&cursor=${listed.next_cursor}`)).body;
+  expect(behind.keys.map(({ key_id }: { key_id: string }) => key_id)).toEqual(ids.slice(10, 20));
+  const one = (await stage.manage("GET", `${path}?key_id=${last.key_id}`)).body;
+  expect(one).toMatchObject({ keys: [{ key_id: last.key_id, day_count: 1 }], next_cursor: null });
+  const { keyId: foreign } = await stage.gateway.givenKey();
+  expectStatus(await stage.manage("GET", `${path}?key_id=${foreign}`), 404);
+  expectStatus(await stage.manage("GET", `${path}?key_id=${last.key_id}&limit=1`), 400);
+});
+
 test("what is used of an account's limits is that of all its keys together; without limits it is null", async () => {
   const one = await stage.gateway.givenKey();
   const other = await stage.gateway.givenKey({ accountId: one.accountId });

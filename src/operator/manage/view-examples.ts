@@ -58,6 +58,7 @@ export const VIEW_EXAMPLES = {
   AccountUse: {
     account: { ...USE, max_concurrent: null },
     keys: [{ key_id: KEY, ...USE }],
+    next_cursor: null,
   },
   TopKeys: {
     data: [{ key_id: KEY, account_id: "acme", tier: "standard", usable: true, ...USE }],

@@ -146,7 +146,10 @@ export const AccountUse = Type.Object(
     account: Type.Union([Type.Object(use, closed), Type.Null()], {
       description: "Over all keys; null for an account without limits of its own.",
     }),
-    keys: Type.Array(Type.Object({ key_id: text, ...use }, closed), { description: "The first 100." }),
+    keys: Type.Array(Type.Object({ key_id: text, ...use }, closed), {
+      description: "In the order of the list of keys.",
+    }),
+    next_cursor: orNull<string>("string", { description: "For `cursor`; null after the last key." }),
   },
   { ...closed, title: "AccountUse" },
 );

@@ -31,8 +31,12 @@ export const createAccount = (body) => /** @type {Promise<Account>} */ (send("PO
 export const patchAccount = (id, changes, etag) =>
   /** @type {Promise<Account>} */ (send("PATCH", pathOf(["accounts", id]), changes, { etag }));
 
-/** @param {string} id */
-export const readUse = (id) => /** @type {Promise<AccountUse>} */ (get(pathOf(["accounts", id, "use"])));
+/**
+ * @param {string} id
+ * @param {Query} query of one key (`key_id`), or those of a page of `listKeys`
+ */
+export const readUse = (id, query) =>
+  /** @type {Promise<AccountUse>} */ (get(pathOf(["accounts", id, "use"], query)));
 
 /**
  * @param {string} id
