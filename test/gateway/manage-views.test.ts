@@ -195,6 +195,22 @@ test("all refusals of an account come once each, latest first, page by page; of 
   expect((await stage.manage("GET", path, { token })).body.uncounted).toBeNull();
 });
 
+// Guarantee: keys that fell to the limits of another tier are seen without the log.
+test("tiers that keys use and that the configuration does not name are listed with how many keys use them", async () => {
+  await stage.gateway.givenKey({ tier: "silver" });
+  await stage.gateway.givenKey({ tier: "gold" });
+  await stage.gateway.givenKey({ tier: "gold" });
+  const missing = async (token?: string) =>
+    (await stage.manage("GET", "/tiers", token ? { token } : {})).body.missing;
+  await until(async () => (await missing())?.length > 1, "the keys to be counted");
+  expect(await missing()).toEqual([
+    { tier: "gold", keys: 2 },
+    { tier: "silver", keys: 1 },
+  ]);
+  const accounts = [await stage.givenAccount()];
+  expect(await missing(await stage.givenToken(["accounts:read"], { accounts }))).toBeNull();
+});
+
 test("the overview counts what is charged, refunded and granted today, a moment later", async () => {
   const moneyNow = async () => (await stage.manage("GET", "/overview")).body.money;
   const before = await moneyNow();

@@ -51,6 +51,7 @@ export const VIEW_EXAMPLES = {
     file: {
       path: "/etc/tollgate/tollgate.yaml",
       differs: [{ path: "server.port", in_force: 8080, in_file: 8081 }],
+      awaiting_signal: false,
       problem: null,
     },
     gateways: [{ gateway_id: "gtw_0f3a5c7d9e1b", host: "gateway-1", config_hash: "8f1c0aa9e2d4b753" }],

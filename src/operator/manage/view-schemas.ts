@@ -121,8 +121,11 @@ export const Configuration = Type.Object(
           Type.Object({ path: text, in_force: Type.Unknown(), in_file: Type.Unknown() }, closed),
           { description: "Settings of the file that need a restart." },
         ),
+        awaiting_signal: Type.Boolean({
+          description: "The files have changed, and the gateway reads them at SIGHUP (`reload: signal`).",
+        }),
         problem: orNull<string>("string", {
-          description: "Why the file's last change is not in force; null when it is.",
+          description: "Why the file's last content that was read is not in force; null when it is.",
         }),
       },
       closed,

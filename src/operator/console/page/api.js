@@ -1,7 +1,7 @@
 /**
  * @import {
  *   Account, AccountRefusals, Accounts, AccountUse, AuditRecord, Configuration, Key, List, Live, OpenRequests, Overview,
- *   Package, Price, RefusalsOfDay, Release, SearchResults, Task, Tier, Token, TopKeys, Transaction, Usage, Whoami
+ *   Package, Price, RefusalsOfDay, Release, SearchResults, Task, Tiers, Token, TopKeys, Transaction, Usage, Whoami
  * } from "./objects.d.ts"
  */
 import { book, get, getTagged, pathOf, send } from "./transport.js";
@@ -169,7 +169,7 @@ export const listRefusedToday = () => /** @type {Promise<RefusalsOfDay>} */ (get
 export const listOpenRequests = (seconds) =>
   /** @type {Promise<OpenRequests>} */ (get(pathOf(["open-requests"], { older_than_seconds: seconds })));
 
-export const listTiers = () => /** @type {Promise<List<Tier>>} */ (get("tiers"));
+export const listTiers = () => /** @type {Promise<Tiers>} */ (get("tiers"));
 export const listPrices = () => /** @type {Promise<List<Price>>} */ (get("prices"));
 export const listPackages = () => /** @type {Promise<List<Package>>} */ (get("packages"));
 export const readConfiguration = () => /** @type {Promise<Configuration>} */ (get("configuration"));
