@@ -294,6 +294,57 @@ test("search finds accounts, keys, tasks and requests by their ids, and takes no
   expectStatus(await stage.manage("GET", "/search"), 400);
 });
 
+// Guarantee: the id that a customer names, and the reference that a bank does, lead to the entry.
+test("a transaction is found by the id that customers see, and is listed alone by it and by its reference", async () => {
+  const accountId = await stage.givenAccount(100);
+  const path = `/accounts/${accountId}/transactions`;
+  const reference = `invoice ${accountId}`;
+  const grant = { credits: 7, reference };
+  const { id } = (await stage.manage("POST", `/accounts/${accountId}/grants`, { body: grant })).body;
+  await stage.manage("POST", `/accounts/${accountId}/grants`, { body: { credits: 8, reference: "last" } });
+  const found = await stage.manage("GET", `/search?q=${id}`);
+  expectShape(found, schemas.SearchResults, "search");
+  expect(found.body.data).toEqual([{ kind: "transaction", id, account_id: accountId, label: null }]);
+  const listed = async (query: string): Promise<string[]> => {
+    const { body } = await stage.manage("GET", `${path}?${query}`);
+    expect(body.next_cursor).toBeNull();
+    return body.data.map((one: { id: string }) => one.id);
+  };
+  const byReference = `reference=${encodeURIComponent(reference)}`;
+  for (const query of [`id=${id}`, byReference, `id=${id}&${byReference}&kind=purchase`])
+    expect(await listed(query), query).toEqual([id]);
+  for (const query of ["reference=invoice", "id=txn_1_1-1", "id=txn_99999", `id=${id}&kind=charge`])
+    expect(await listed(query), query).toEqual([]);
+  const other = await stage.givenAccount();
+  const ofOther = await stage.manage("GET", `/accounts/${other}/transactions?id=${id}`);
+  expect(ofOther.body.data).toEqual([]);
+  expectStatus(await stage.manage("GET", `/accounts/nobody-at-all/transactions?id=${id}`), 404);
+  const { next_cursor } = (await stage.manage("GET", `${path}?limit=1`)).body;
+  expectStatus(await stage.manage("GET", `${path}?id=${id}&cursor=${next_cursor}`), 400);
+  // Guarantee: a token for one customer learns nothing of the others.
+  const token = await stage.givenToken(["accounts:read"], { accounts: [other] });
+  expect((await stage.manage("GET", `/search?q=${id}`, { token })).body.data).toEqual([]);
+});
+
+test("a token is found by its id by those who may list it, and is listed alone by it", async () => {
+  const [accountId, other] = [await stage.givenAccount(), await stage.givenAccount()];
+  const scopes = ["accounts:read", "tokens:write"];
+  const body = { label: "shop", scopes: ["keys:read"], accounts: [accountId] };
+  const { token_id: id } = (await stage.manage("POST", "/tokens", { body })).body;
+  const found = async (token: string) => (await stage.manage("GET", `/search?q=${id}`, { token })).body.data;
+  const shown = [{ kind: "token", id, account_id: null, label: "shop" }];
+  const listed = async (token: string) =>
+    (await stage.manage("GET", `/tokens?token_id=${id}`, { token })).body.data;
+  for (const accounts of [null, [accountId]]) {
+    const token = await stage.givenToken(scopes, { accounts });
+    expect(await found(token)).toEqual(shown);
+    expect(await listed(token)).toMatchObject([{ token_id: id }]);
+  }
+  expect(await found(await stage.givenToken(["accounts:read"]))).toEqual([]);
+  const foreign = await stage.givenToken(scopes, { accounts: [other] });
+  expect([await found(foreign), await listed(foreign)]).toEqual([[], []]);
+});
+
 test("while Redis is away the views say so, and the live figures go on", async () => {
   const alone = await givenGateway({
     config: { admin: { token: "correct-horse-battery-staple" } },
