@@ -281,13 +281,20 @@ test("a limit is tried out in shadow mode: counted and logged, but nobody is ref
 });
 
 // Guarantee: an operator sees that an edited file is not in force yet, and what it waits for.
-test("with reload: signal the management API says that changed files wait for SIGHUP, and not that they are wrong", async () => {
+test("with reload: signal the management API says that changed files wait for SIGHUP, and not that they are wrong", async ({
+  onTestFinished,
+}) => {
   const nodes = oneNode(redis.client);
   const { token } = await createToken(nodes, { label: "test", scopes: ["accounts:read"] }, cliActor("test"));
   const fileShown = async () => {
     const headers = { authorization: `Bearer ${token}` };
     return (await send(gateway.adminUrl, "GET", "/manage/v1/configuration", { headers })).body.file;
   };
+  onTestFinished(async () => {
+    edit(sections(50_000));
+    gateway.signal("SIGHUP");
+    await until(async () => (await shown()).settings.reload === "auto", "reload: auto");
+  });
   edit(sections(50_000, { reload: "signal" as never }));
   await until(async () => (await shown()).settings.reload === "signal", "reload: signal");
   expect(await fileShown()).toMatchObject({ awaiting_signal: false, problem: null });
